@@ -244,7 +244,6 @@ CREATE TABLE tick (
   reason       smallint NOT NULL,
   cause        smallint NOT NULL,
   dst          smallint NOT NULL,
-  lane         smallint NOT NULL DEFAULT 0,
   started_at   timestamptz,
   payload      text,
   result       text,
