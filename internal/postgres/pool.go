@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Options are what a pool needs to know beside its URL. The zero value is good.
+type Options struct {
+	Name             string          // application_name, as pg_stat_activity shows it; "" is "carillon"
+	MaxConns         int32           // 0 is pgx's default, or the URL's pool_max_conns
+	StatementTimeout time.Duration   // 0 is 30 s
+	Tracer           pgx.QueryTracer // nil is none
+}
+
+// What a session of ours bears unless its URL says otherwise. A statement ends long before a client gives up on it for
+// good, and a lock is not waited for much longer than a request may last: what waits longer is stuck.
+const (
+	statementTimeout = 30 * time.Second
+	idleInTxTimeout  = 60 * time.Second
+	lockTimeout      = 15 * time.Second
+	connectTimeout   = 5 * time.Second
+)
+
+// Open returns a pool of sessions in UTC, each with a time limit on statements, on locks and on idling in a
+// transaction, and proves that the server answers. A parameter named in the URL wins over ours. The error is one
+// sentence, and never holds the password.
+func Open(ctx context.Context, rawURL string, o Options) (*pgxpool.Pool, error) {
+	config, err := parse(rawURL, o)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open a pool of connections: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, unreachable(config.ConnConfig, err)
+	}
+	return pool, nil
+}
+
+func parse(rawURL string, o Options) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(rawURL)
+	if err != nil {
+		return nil, badURL(rawURL, err)
+	}
+	if strings.Contains(rawURL, "://") && !readable(rawURL) {
+		return nil, errUnreadable
+	}
+	params := config.ConnConfig.RuntimeParams
+	setDefault(params, "application_name", "carillon")
+	if o.Name != "" {
+		params["application_name"] = o.Name
+	}
+	setDefault(params, "timezone", "UTC")
+	setDefault(params, "statement_timeout", millis(cmp.Or(o.StatementTimeout, statementTimeout)))
+	setDefault(params, "idle_in_transaction_session_timeout", millis(idleInTxTimeout))
+	setDefault(params, "lock_timeout", millis(lockTimeout))
+
+	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
+	config.ConnConfig.DialFunc = (&net.Dialer{
+		Timeout:         config.ConnConfig.ConnectTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
+	}).DialContext
+	config.ConnConfig.Tracer = o.Tracer
+	config.PingTimeout = connectTimeout
+	if o.MaxConns > 0 {
+		config.MaxConns = o.MaxConns
+	}
+	config.MaxConnLifetimeJitter = 10 * time.Minute
+	config.AfterConnect = instantsInUTC
+	return config, nil
+}
+
+// instantsInUTC makes pgx hand out timestamptz in UTC; otherwise it uses the zone of this process.
+func instantsInUTC(_ context.Context, c *pgx.Conn) error {
+	c.TypeMap().RegisterType(&pgtype.Type{
+		Name:  "timestamptz",
+		OID:   pgtype.TimestamptzOID,
+		Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+	})
+	return nil
+}
+
+var errUnreadable = errors.New("the database URL cannot be read: it must look like postgres://user:password@host:5432/database, with special characters of the password percent-encoded")
+
+// readable says whether the parts of a URL are beyond doubt. In one that is cut wrongly, any part may be the password.
+// A keyword=value string has no such doubt, but its parse errors may quote it.
+func readable(rawURL string) bool {
+	u, err := url.Parse(rawURL)
+	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
+		return false
+	}
+	password, _ := u.User.Password()
+	return !strings.Contains(password, "@") || strings.Contains(rawURL, "%40")
+}
+
+func badURL(rawURL string, err error) error {
+	e, ok := errors.AsType[*pgconn.ParseConfigError](err)
+	if !ok || e.Unwrap() == nil || !readable(rawURL) {
+		return errUnreadable
+	}
+	return fmt.Errorf("the database URL cannot be used: %w", e.Unwrap())
+}
+
+// unreachable leaves the error's own text out where the server said why, since it says the rest again.
+func unreachable(c *pgx.ConnConfig, err error) error {
+	where := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return fmt.Errorf("PostgreSQL at %s refuses user %q or database %q: %s (%s)", where, c.User, c.Database, e.Message, e.Code)
+	}
+	return fmt.Errorf("no PostgreSQL answers at %s: %s", where, strings.Join(strings.Fields(err.Error()), " "))
+}
+
+func setDefault(params map[string]string, name, value string) {
+	for given := range params {
+		if strings.EqualFold(given, name) {
+			return
+		}
+	}
+	params[name] = value
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestABadURLIsNamedWithoutItsPassword(t *testing.T) {
+	t.Parallel()
+	for _, u := range []string{
+		"postgres://u:s3cr3t@h:port/db",
+		"postgres://u:s3cr3t@h:5432/db?sslmode=never",
+		"postgres://u:x/s3cr3t@h:5432/db",
+		"postgres://u:x@s3cr3t@h:5432/db",
+		"postgres://u:s3cr3t%zz@h:5432/db",
+		"postgres://u:s3cr3t@h:5432/db?pool_max_conns=many",
+		"host=h password=s3cr3t port=x",
+		"mysql://u:s3cr3t@h/db",
+		"s3cr3t",
+	} {
+		_, err := Open(t.Context(), u, Options{})
+		if err == nil {
+			t.Errorf("%s was accepted", u)
+			continue
+		}
+		if text := err.Error(); strings.Contains(text, "s3cr3t@") || strings.Contains(text, "u:") || strings.Contains(text, "\n") {
+			t.Errorf("%s: %s", u, text)
+		}
+	}
+}
+
+func TestOptionsOfTheURLWin(t *testing.T) {
+	t.Parallel()
+	c, err := parse("postgres://u:p@h/db?statement_timeout=5000&TimeZone=Asia/Tokyo&connect_timeout=2", Options{Name: "sweep", MaxConns: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.ConnConfig.RuntimeParams
+	if p["statement_timeout"] != "5000" || p["TimeZone"] != "Asia/Tokyo" || p["timezone"] != "" || p["application_name"] != "sweep" {
+		t.Errorf("got %v", p)
+	}
+	if p["idle_in_transaction_session_timeout"] != "60000" || p["lock_timeout"] != "15000" {
+		t.Errorf("got %v", p)
+	}
+	if c.MaxConns != 3 || c.ConnConfig.ConnectTimeout != 2*time.Second {
+		t.Errorf("got %d connections, connect in %s", c.MaxConns, c.ConnConfig.ConnectTimeout)
+	}
+}
+
+func TestAnAbsentServerIsOneSentence(t *testing.T) {
+	t.Parallel()
+	_, err := Open(t.Context(), "postgres://u:s3cr3t@127.0.0.1:1/db", Options{})
+	if err == nil || strings.ContainsAny(err.Error(), "\n\t") || strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("got %v", err)
+	}
+	if !strings.HasPrefix(err.Error(), "no PostgreSQL answers at 127.0.0.1:1") {
+		t.Errorf("got %v", err)
+	}
+}
