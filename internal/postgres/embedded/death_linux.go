@@ -1,0 +1,44 @@
+package embedded
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// dieWithParent has the kernel send sig to the child when the thread that started it ends.
+func dieWithParent(a *syscall.SysProcAttr, sig syscall.Signal) { a.Pdeathsig = sig }
+
+// watchUnlessSignalled has nothing to do where the kernel sends the signal.
+func watchUnlessSignalled(int, syscall.Signal, <-chan struct{}) error { return nil }
+
+func arguments(pid int) []string {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+}
+
+// orphans are the processes of a server whose postmaster is gone, busy with a statement that keeps them from noticing.
+// PostgreSQL works in its data folder. Those that we may not look at are left to end by themselves.
+func orphans(data string) []int {
+	var found []int
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd") // the pattern is sound
+	for _, link := range links {
+		dir, err := os.Readlink(link)
+		if err != nil || dir != data {
+			continue
+		}
+		name, err := os.ReadFile(filepath.Join(filepath.Dir(link), "comm"))
+		if err != nil || strings.TrimSpace(string(name)) != "postgres" {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link))); err == nil {
+			found = append(found, pid)
+		}
+	}
+	return found
+}

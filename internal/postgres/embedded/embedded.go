@@ -1,0 +1,345 @@
+// Package embedded runs a PostgreSQL server of its own: for `carillon dev`, for tests and for loadtest, on a machine
+// where nothing is set up. The server is a child of this process, listens on loopback only and ends with it, however
+// it ends; what a crash leaves behind, the next start mends. A data folder is never emptied or converted.
+package embedded
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Config says where a server keeps its data. One of Dir and Ephemeral is needed.
+type Config struct {
+	Dir       string    // the server's folder, made when absent: data, password, log and lock
+	Ephemeral bool      // a folder under os.TempDir instead, removed by Stop; fsync is off
+	Log       io.Writer // a line for each thing that takes long, such as a download; nil for none
+	Args      []string  // further settings, as name=value
+}
+
+// Server is a running PostgreSQL.
+type Server struct {
+	home     *home
+	user     account
+	bin      programs
+	password string
+	port     int
+	remove   bool
+	graceful syscall.Signal
+
+	cmd     *exec.Cmd
+	done    chan struct{}
+	ended   error // of cmd, once done is closed
+	stopped atomic.Bool
+}
+
+// role is the superuser of every embedded server.
+const role = "carillon"
+
+// readyWithin bounds a start, recovery after a crash included and a download not.
+const readyWithin = 2 * time.Minute
+
+// Start returns a server that accepts connections. Programs are taken from CARILLON_POSTGRES_BIN, from PATH, from where
+// distributions put them, or downloaded. An error is one sentence that says what to do, where a person can do something.
+func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
+	if cfg.Log == nil {
+		cfg.Log = io.Discard
+	}
+	h, err := openHome(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{home: h, remove: cfg.Ephemeral, graceful: syscall.SIGINT}
+	if cfg.Ephemeral {
+		s.graceful = syscall.SIGQUIT // nothing of it is kept, so there is nothing to write out first
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release())
+		}
+	}()
+	if s.user, err = serverAccount(h.data()); err != nil {
+		return nil, err
+	}
+	if s.bin, err = findPrograms(ctx, h, cfg.Log); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	if err := s.user.canEnter(h.dir, s.bin); err != nil {
+		return nil, err
+	}
+	unclean, err := h.endLeftover(ctx, cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	if s.password, err = h.secret(); err != nil {
+		return nil, err
+	}
+	if err := s.initialize(ctx, cfg.Ephemeral); err != nil {
+		return nil, err
+	}
+	if err := s.run(ctx, settings(cfg), unclean); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// settings are those that differ from PostgreSQL's own. Shared memory is in anonymous maps and in files, so that a
+// small /dev/shm is enough, and huge pages that exist but may not be used are left alone.
+func settings(cfg Config) []string {
+	list := []string{
+		"listen_addresses=127.0.0.1",
+		"unix_socket_directories=",
+		"timezone=UTC",
+		"log_timezone=UTC",
+		"lc_messages=C",
+		"logging_collector=off",
+		"log_destination=stderr",
+		"max_connections=200",
+		"shared_memory_type=mmap",
+		"dynamic_shared_memory_type=mmap",
+		"huge_pages=off",
+		"jit=off",
+	}
+	if cfg.Ephemeral {
+		list = append(list, "fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_wal_size=256MB")
+	}
+	return append(list, cfg.Args...)
+}
+
+// lingerFor is how long processes of a dead postmaster may hold its shared memory before we give up on them.
+const lingerFor = 20 * time.Second
+
+// run starts the server and waits until it answers. A start is tried again on another port where someone was faster to
+// take ours, and, after a crash, where the last processes of the last server still hold its shared memory.
+func (s *Server) run(ctx context.Context, settings []string, unclean bool) error {
+	begin := time.Now()
+	for try := 1; ; try++ {
+		if err := s.choosePort(try); err != nil {
+			return err
+		}
+		err := s.launch(settings)
+		if err != nil {
+			return err
+		}
+		if err = s.waitReady(ctx); err == nil {
+			return s.home.keepPort(s.port)
+		}
+		s.signal(s.graceful)
+		<-s.done
+		again := unclean && time.Since(begin) < lingerFor || try < 4 && taken(s.port)
+		if !again || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// choosePort prefers the port of the last time, so that what was connected then finds the server again.
+func (s *Server) choosePort(try int) error {
+	if last := s.home.lastPort(); try == 1 && last > 0 && !taken(last) {
+		s.port = last
+		return nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("no port is free on 127.0.0.1: %w", err)
+	}
+	s.port = l.Addr().(*net.TCPAddr).Port
+	return l.Close()
+}
+
+func taken(port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return true
+	}
+	return l.Close() != nil
+}
+
+// launch starts the postmaster in a process group of its own, or Ctrl-C would reach it while work is still drained.
+func (s *Server) launch(settings []string) error {
+	log, err := s.home.openLog()
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := []string{"-D", s.home.data(), "-p", strconv.Itoa(s.port)}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	cmd := exec.Command(s.bin.postgres(), args...)
+	cmd.Dir, cmd.Env = s.home.data(), cleanEnvironment()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.user.credential, Setpgid: true}
+	dieWithParent(cmd.SysProcAttr, s.graceful)
+
+	s.cmd, s.done, s.ended = cmd, make(chan struct{}), nil
+	started := make(chan error)
+	done := s.done
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: Linux sends the death signal when the thread ends, not the process
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			s.ended = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		<-s.done
+		return fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	return watchUnlessSignalled(cmd.Process.Pid, s.graceful, done)
+}
+
+// waitReady returns once the server accepts connections. Whoever answers on the port must serve our folder: a port that
+// is free one moment can be another's server the next.
+func (s *Server) waitReady(ctx context.Context) error {
+	for {
+		conn, err := pgx.Connect(ctx, s.URL("postgres"))
+		if err == nil {
+			defer conn.Close(context.WithoutCancel(ctx))
+			var dir string
+			if err := conn.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
+				return err
+			}
+			if dir != s.home.data() {
+				return fmt.Errorf("port %d is served from %s, not from %s", s.port, dir, s.home.data())
+			}
+			return nil
+		}
+		// 57P03 is a server that is still starting or recovering; any other answer is its last word.
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code != "57P03" {
+			return fmt.Errorf("PostgreSQL of %s refuses us: %s (%s)", s.home.dir, e.Message, e.Code)
+		}
+		select {
+		case <-s.done:
+			return fmt.Errorf("PostgreSQL of %s ended while starting (%v): %s", s.home.dir, s.ended, s.home.logTail())
+		case <-ctx.Done():
+			return fmt.Errorf("PostgreSQL of %s does not answer (%w): %s", s.home.dir, ctx.Err(), s.home.logTail())
+		case <-time.After(15 * time.Millisecond):
+		}
+	}
+}
+
+// URL is where a database of the server is reached, with the superuser's password in it.
+func (s *Server) URL(database string) string {
+	u := url.URL{
+		Scheme:   "postgres",
+		User:     url.UserPassword(role, s.password),
+		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)),
+		Path:     "/" + database,
+		RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// Create makes a database unless it exists, and returns its URL.
+func (s *Server) Create(ctx context.Context, database string) (string, error) {
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var exists bool
+	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, database).Scan(&exists)
+	if err != nil {
+		return "", err
+	}
+	if !exists {
+		if _, err := conn.Exec(ctx, `CREATE DATABASE `+pgx.Identifier{database}.Sanitize()); err != nil {
+			return "", err
+		}
+	}
+	return s.URL(database), nil
+}
+
+// Version is that of the server's programs, such as "15.18".
+func (s *Server) Version() string { return s.bin.version }
+
+// Pid is the postmaster's.
+func (s *Server) Pid() int { return s.cmd.Process.Pid }
+
+// Done is closed when the server has ended, asked to or not.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err says why the server ended though nobody asked it to; nil while it runs and after Stop.
+func (s *Server) Err() error {
+	select {
+	case <-s.done:
+	default:
+		return nil
+	}
+	if s.stopped.Load() {
+		return nil
+	}
+	return fmt.Errorf("PostgreSQL of %s ended by itself (%v): %s", s.home.dir, s.ended, s.home.logTail())
+}
+
+// Stop ends the server and its connections, and returns when it is gone. It is in an orderly way until ctx ends, and
+// from then on at once, to be recovered by the next start. Further calls do nothing.
+func (s *Server) Stop(ctx context.Context) error {
+	if s.stopped.Swap(true) {
+		<-s.done
+		return nil
+	}
+	s.signal(s.graceful)
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		s.signal(syscall.SIGQUIT)
+		<-s.done
+	}
+	return s.release()
+}
+
+// signal ignores that the server may have ended.
+func (s *Server) signal(sig syscall.Signal) { _ = s.cmd.Process.Signal(sig) }
+
+func (s *Server) release() error {
+	if s.remove {
+		return errors.Join(s.home.erase(), s.home.unlock())
+	}
+	return s.home.unlock()
+}
+
+func (s *Server) initialize(ctx context.Context, ephemeral bool) error {
+	if s.home.version != "" {
+		return nil
+	}
+	args := []string{"-U", role, "-A", "scram-sha-256", "-E", "UTF8", "--locale=C"}
+	if ephemeral {
+		args = append(args, "--no-sync")
+	}
+	return s.home.initdb(ctx, s.bin, s.user, s.password, args)
+}
+
+func newPassword() string { return strings.ToLower(rand.Text()) }
+
+// cleanEnvironment leaves out what is set for someone else's programs: an unknown LC_ALL breaks initdb, PGDATA and its
+// like mislead it.
+func cleanEnvironment() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC", "HOME=" + filepath.FromSlash("/")}
+}

@@ -1,0 +1,255 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// home is the folder of one server, locked for as long as the server may run:
+//
+//	data/       the cluster, or absent
+//	password    the superuser's, readable by us alone
+//	port        the last one listened on
+//	server.log  what the server says; server.log.old is the one before it grew too long
+//	lock        names the process that holds it
+type home struct {
+	dir     string // absolute, without symbolic links: PostgreSQL reports its folder like that
+	version string // the major version that made data, "" when there is none
+	lock    *os.File
+	logFrom int64 // where server.log began when the server was last launched
+}
+
+const ephemeralPattern = "carillon-postgres-*"
+
+func openHome(ctx context.Context, cfg Config) (*home, error) {
+	if cfg.Ephemeral == (cfg.Dir != "") {
+		return nil, errors.New("a server needs either a folder or to be ephemeral")
+	}
+	dir := cfg.Dir
+	if cfg.Ephemeral {
+		sweepAbandoned(ctx, os.TempDir(), time.Now())
+		made, err := os.MkdirTemp("", ephemeralPattern)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.Chmod(made, folderMode()); err != nil {
+			return nil, err
+		}
+		dir = made
+	}
+	h, err := lockHome(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if h.version, err = dataVersion(h.data()); err != nil {
+		return nil, errors.Join(err, h.unlock())
+	}
+	return h, nil
+}
+
+func lockHome(ctx context.Context, dir string) (*home, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeFolders(dir); err != nil {
+		return nil, fmt.Errorf("the data folder cannot be made: %w", err)
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, err
+	}
+	h := &home{dir: dir}
+	if h.lock, err = os.OpenFile(h.path("lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return nil, fmt.Errorf("the data folder cannot be locked: %w", err)
+	}
+	if err := h.holdLock(ctx); err != nil {
+		return nil, errors.Join(err, h.lock.Close())
+	}
+	return h, nil
+}
+
+// holdLock waits a moment: the lock of a process just killed lives until the kernel has taken that process apart.
+func (h *home) holdLock(ctx context.Context) error {
+	for deadline := time.Now().Add(2 * time.Second); ; {
+		err := syscall.Flock(int(h.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return fmt.Errorf("%s cannot be locked: %w", h.dir, err)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is in use by another carillon%s: stop that one first, or choose another data folder", h.dir, h.holder())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if err := h.lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err := h.lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+func (h *home) holder() string {
+	text, err := os.ReadFile(h.path("lock"))
+	if pid := strings.TrimSpace(string(text)); err == nil && pid != "" {
+		return " (process " + pid + ")"
+	}
+	return ""
+}
+
+func (h *home) unlock() error           { return h.lock.Close() }
+func (h *home) erase() error            { return os.RemoveAll(h.dir) }
+func (h *home) path(name string) string { return filepath.Join(h.dir, name) }
+func (h *home) data() string            { return h.path("data") }
+func (h *home) keepPort(port int) error {
+	return os.WriteFile(h.path("port"), []byte(strconv.Itoa(port)), 0o600)
+}
+
+// lastPort is 0 when there was none.
+func (h *home) lastPort() int {
+	text, err := os.ReadFile(h.path("port"))
+	if err != nil {
+		return 0
+	}
+	port, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || port < 1 || port > 65535 {
+		return 0
+	}
+	return port
+}
+
+// dataVersion is "" where nothing is, so that a cluster can be made there; anything else must be a cluster.
+func dataVersion(data string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
+	if err == nil {
+		return strings.TrimSpace(string(text)), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("the data of another account is not ours to use: %w", err)
+	}
+	entries, err := os.ReadDir(data)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if len(entries) > 0 {
+		return "", fmt.Errorf("%s is not empty and not a PostgreSQL data folder: choose another data folder", data)
+	}
+	return "", nil
+}
+
+// secret is the superuser's password: made with the folder, and the same ever after.
+func (h *home) secret() (string, error) {
+	text, err := os.ReadFile(h.path("password"))
+	if err == nil && len(text) > 0 {
+		return string(text), nil
+	}
+	if h.version != "" {
+		return "", fmt.Errorf("%s holds data whose password is lost: put it back, or choose another data folder", h.path("password"))
+	}
+	password := newPassword()
+	return password, os.WriteFile(h.path("password"), []byte(password), 0o600)
+}
+
+// initdb makes the cluster beside its place and then renames it, so that one half made is never taken for whole.
+func (h *home) initdb(ctx context.Context, bin programs, user account, password string, args []string) error {
+	fresh := h.path("data.new")
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	if err := os.Mkdir(fresh, 0o700); err != nil {
+		return err
+	}
+	secret := h.path("password.initdb") // a file of its own: the server's account may not read ours
+	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(secret)
+	if err := user.own(fresh, secret); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, bin.initdb(), append([]string{"-D", fresh, "--pwfile=" + secret}, args...)...)
+	cmd.Dir, cmd.Env = fresh, cleanEnvironment()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user.credential, Setpgid: true}
+	cmd.WaitDelay = 5 * time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb of %s: %w: %s", h.dir, err, lastLines(string(out)))
+	}
+	if err := os.Rename(fresh, h.data()); err != nil {
+		return err
+	}
+	h.version = bin.major()
+	return nil
+}
+
+const longestLog = 8 << 20
+
+func (h *home) openLog() (*os.File, error) {
+	name := h.path("server.log")
+	if info, err := os.Stat(name); err == nil && info.Size() > longestLog {
+		if err := os.Rename(name, name+".old"); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	h.logFrom, err = f.Seek(0, io.SeekEnd)
+	return f, err
+}
+
+// logTail is the last the server said since it was launched, on one line.
+func (h *home) logTail() string {
+	text, err := os.ReadFile(h.path("server.log"))
+	if err != nil {
+		return err.Error()
+	}
+	return lastLines(string(text[min(h.logFrom, int64(len(text))):]))
+}
+
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	lines = lines[max(0, len(lines)-4):]
+	for i, line := range lines {
+		lines[i] = strings.Join(strings.Fields(line), " ")
+	}
+	return strings.Join(lines, "; ")
+}
+
+// sweepAbandoned removes what killed processes left in the folder for temporary files. It leaves alone what is in use,
+// what is another account's, and what is so young that its maker may not hold its lock yet.
+func sweepAbandoned(ctx context.Context, temp string, now time.Time) {
+	found, _ := filepath.Glob(filepath.Join(temp, ephemeralPattern)) // the pattern is sound
+	for _, dir := range found {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() || now.Sub(info.ModTime()) < time.Minute || owner(info) != os.Geteuid() {
+			continue
+		}
+		lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			continue
+		}
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			h := &home{dir: dir, lock: lock}
+			if _, err := h.endLeftover(ctx, io.Discard); err == nil {
+				_ = h.erase() // what cannot be removed now is tried again by the next
+			}
+		}
+		_ = lock.Close()
+	}
+}
