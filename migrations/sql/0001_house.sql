@@ -84,8 +84,10 @@ CREATE TABLE schedule (
   labels         jsonb  NOT NULL DEFAULT '{}',
   note           text,
   status_note    text,
+  paused_at      timestamptz,
+  paused_until   timestamptz,
   anchor_at      timestamptz NOT NULL,
-  counted_from   timestamptz NOT NULL,
+  ticks_left     int,
   cohort_id      bigint,
   spread         bigint NOT NULL DEFAULT 0,
   tzdata         text   NOT NULL,
@@ -94,10 +96,11 @@ CREATE TABLE schedule (
   updated_by     text   NOT NULL,
   PRIMARY KEY (tenant_id, id),
   CONSTRAINT schedule_workflow_key UNIQUE (tenant_id, workflow, key),
-  CONSTRAINT schedule_active_in_cohort CHECK ((status = 'active') OR cohort_id IS NULL)
+  CONSTRAINT schedule_active_in_cohort CHECK (status = 'active' OR cohort_id IS NULL OR paused_until IS NOT NULL),
+  CONSTRAINT schedule_paused_since CHECK ((status = 'paused') = (paused_at IS NOT NULL) AND (paused_until IS NULL OR paused_at IS NOT NULL))
 );
 COMMENT ON COLUMN schedule.anchor_at IS 'creation, rounded up to a whole second: the anchor of fixed_rate';
-COMMENT ON COLUMN schedule.counted_from IS 'creation or the last change of the spec: where max_ticks begins to count';
+COMMENT ON COLUMN schedule.ticks_left IS 'of max_ticks, as of the moment it last joined a cohort; null: no limit';
 
 -- What firing changes: one narrow row, updated in place; nothing is indexed but its key.
 CREATE TABLE schedule_state (

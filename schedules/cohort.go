@@ -1,0 +1,114 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// DueChannel is the PostgreSQL notification channel on which the number of a shard says that something in it is due
+// before the next look of its sweeper.
+const DueChannel = "carillon_due"
+
+// soon is how near a due time must be for its shard's sweeper to be woken: sweepers look that often by themselves.
+const soon = 250 * time.Millisecond
+
+// join puts the row's schedule into the cohort of its timing, from the first nominal time after a moment on, which is
+// now or later. It says so in the row alone: the caller stores the member. It reports false where no nominal time is
+// left. The caller holds the shard's shared lock.
+func (r *row) join(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing, missed string, after, now time.Time) (bool, error) {
+	from := after.Truncate(time.Second).Add(time.Second)
+	if first := t.FirstAt(r.AnchorAt); first.After(from) {
+		from = first
+	}
+	next, ok := t.Next(from.Add(-time.Second))
+	if !ok || (r.TicksLeft != nil && *r.TicksLeft < 1) {
+		return false, nil
+	}
+	r.FromAt, r.UntilAt = &from, nil
+	if r.TicksLeft != nil {
+		r.UntilAt = new(nth(t, next.At, int(*r.TicksLeft)))
+	}
+	r.Spread = 0
+	if t.Jitter() > 0 {
+		r.Spread = spreadOf(identity(tenant, r.Workflow, r.Key))
+	}
+	id, err := cohortOf(ctx, tx, tenant, r.Shard, r.Workflow, t, missed, now)
+	if err != nil {
+		return false, err
+	}
+	hash := t.Hash()
+	r.CohortID, r.Hash, r.CohortMissed = &id, hash[:], &missed
+	r.NextAt, r.RunAt = nil, nil
+	if next.At.Sub(now) < soon {
+		if _, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, DueChannel, strconv.Itoa(int(r.Shard))); err != nil {
+			return false, fmt.Errorf("wake the sweep: %w", err)
+		}
+	}
+	return true, nil
+}
+
+// cohortOf finds the cohort of a timing, awake, or makes it.
+func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, workflow string, t *calendar.Timing, missed string, now time.Time) (id int64, err error) {
+	hash := t.Hash()
+	err = tx.QueryRow(ctx, `
+		SELECT id
+		FROM cohort
+		WHERE tenant_id = $1 AND workflow = $2 AND shard = $3 AND hash = $4 AND missed = $5 AND due_at IS NOT NULL`,
+		tenant, workflow, shard, hash[:], missed).Scan(&id)
+	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
+		return id, err
+	}
+	next, _ := t.Next(now)
+	// Two that make the same cohort at once wait for one another here; the second finds it awake.
+	err = tx.QueryRow(ctx, `
+		INSERT INTO cohort AS c (shard, tenant_id, workflow, hash, timing, missed, next_at, due_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+		ON CONFLICT ON CONSTRAINT cohort_identity DO UPDATE
+		SET next_at = CASE WHEN c.due_at IS NULL THEN excluded.next_at ELSE c.next_at END,
+		    due_at = COALESCE(c.due_at, excluded.due_at),
+		    empty_at = NULL
+		RETURNING id`,
+		shard, tenant, workflow, hash[:], string(t.Canonical()), missed, next.At).Scan(&id)
+	return id, err
+}
+
+// leave ends the row's membership: what was due and not yet swept is handed out first, in the same transaction.
+func (r *row) leave(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.ID, t *calendar.Timing, now time.Time) error {
+	if r.CohortID == nil {
+		return nil
+	}
+	var due []Due
+	for _, run := range r.unserved(t, now) {
+		due = append(due, Due{
+			Tenant: tenant, Shard: r.Shard, Cohort: *r.CohortID, Schedule: r.ID,
+			Run: run, Missed: run.MissedSince(t, *r.FromAt),
+		})
+	}
+	if len(due) > 0 {
+		if err := s.HandOut(ctx, tx, due); err != nil {
+			return fmt.Errorf("hand out what is due: %w", err)
+		}
+	}
+	if r.TicksLeft != nil {
+		*r.TicksLeft = int32(max(0, int(*r.TicksLeft)-t.Count(*r.FromAt, now.Add(time.Microsecond))))
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM member WHERE cohort_id = $1 AND spread = $2 AND schedule_id = $3 AND tenant_id = $4`,
+		*r.CohortID, r.Spread, r.ID, tenant)
+	r.CohortID, r.Hash, r.FromAt, r.UntilAt, r.NextAt, r.RunAt = nil, nil, nil, nil, nil, nil
+	return err
+}
+
+func (r *row) insertMember(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at, until_at)
+		VALUES ($1, $2, $3, $4, $5, $6)`, *r.CohortID, r.Spread, r.ID, tenant, *r.FromAt, r.UntilAt)
+	return err
+}

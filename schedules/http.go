@@ -1,0 +1,286 @@
+package schedules
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Routes serves schedules and workflows under g, whose requests are authenticated.
+func Routes(g *echo.Group, s *Schedules) {
+	h := handler{s}
+	read, write := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite)
+	const one = "/v1/workflows/:workflow/schedules/:key"
+	g.PUT(one, h.put, write)
+	g.GET(one, h.get, read)
+	g.DELETE(one, h.delete, write)
+	g.POST(one+"/pause", h.pause, write)
+	g.POST(one+"/resume", h.resume, write)
+	g.GET(one+"/upcoming", h.upcoming, read)
+	g.GET("/v1/schedules", h.list, read)
+	g.POST("/v1/schedules/preview", h.preview, read)
+	g.GET("/v1/workflows", h.workflows, read)
+	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write)
+	g.GET("/v1/workflows/:workflow", h.workflow, read)
+	g.DELETE("/v1/workflows/:workflow", h.deleteWorkflow, write)
+}
+
+type handler struct{ *Schedules }
+
+// Named reads the workflow and the key that a path names.
+func Named(c echo.Context) (workflow, key string, err error) {
+	workflow, workflowErr := web.Param(c, "workflow")
+	key, keyErr := web.Param(c, "key")
+	return workflow, key, fault.Join(workflowErr, keyErr)
+}
+
+func (h handler) put(c echo.Context) error {
+	workflow, key, err := Named(c)
+	if err != nil {
+		return err
+	}
+	if _, err := web.Query(c); err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[Params](c)
+	if err != nil {
+		return err
+	}
+	s, made, err := h.Put(c.Request().Context(), tenants.From(c), workflow, key, p, tenants.Caller(c).Subject, pre)
+	if err != nil {
+		return err
+	}
+	tag(c, s)
+	return web.Answer(c, madeOr(made), s)
+}
+
+func madeOr(made bool) int {
+	if made {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
+
+func tag(c echo.Context, s Schedule) {
+	c.Response().Header().Set("ETag", web.ETag(int64(s.Version)))
+}
+
+func (h handler) get(c echo.Context) error {
+	workflow, key, err := Named(c)
+	if err != nil {
+		return err
+	}
+	if _, err := web.Query(c); err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	s, err := h.Get(c.Request().Context(), tenants.From(c), workflow, key)
+	if err != nil {
+		return err
+	}
+	tag(c, s)
+	if pre.IfNoneMatch.Has(int64(s.Version)) {
+		return web.Answer(c, http.StatusNotModified, nil)
+	}
+	return web.Answer(c, http.StatusOK, s)
+}
+
+func (h handler) delete(c echo.Context) error {
+	workflow, key, by, err := changer(c)
+	if err != nil {
+		return err
+	}
+	if err := h.Delete(c.Request().Context(), tenants.From(c), workflow, key, by); err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusNoContent, nil)
+}
+
+func changer(c echo.Context) (workflow, key string, by Changer, err error) {
+	if workflow, key, err = Named(c); err != nil {
+		return
+	}
+	if _, err = web.Query(c); err != nil {
+		return
+	}
+	if by.Pre, err = web.Preconditions(c); err != nil {
+		return
+	}
+	by.By = tenants.Caller(c).Subject
+	return
+}
+
+func (h handler) pause(c echo.Context) error {
+	workflow, key, by, err := changer(c)
+	if err != nil {
+		return err
+	}
+	p, _, err := web.OptionalBody[PauseParams](c)
+	if err != nil {
+		return err
+	}
+	if by.Once, err = web.OnceOf(c); err != nil {
+		return err
+	}
+	reply, err := h.Pause(c.Request().Context(), tenants.From(c), workflow, key, p, by)
+	if err != nil {
+		return err
+	}
+	return reply.Write(c)
+}
+
+func (h handler) resume(c echo.Context) error {
+	workflow, key, by, err := changer(c)
+	if err != nil {
+		return err
+	}
+	p, _, err := web.OptionalBody[ResumeParams](c)
+	if err != nil {
+		return err
+	}
+	if by.Once, err = web.OnceOf(c); err != nil {
+		return err
+	}
+	reply, err := h.Resume(c.Request().Context(), tenants.From(c), workflow, key, p, by)
+	if err != nil {
+		return err
+	}
+	return reply.Write(c)
+}
+
+func (h handler) upcoming(c echo.Context) error {
+	workflow, key, err := Named(c)
+	if err != nil {
+		return err
+	}
+	q, err := web.Query(c, "count", "from")
+	if err != nil {
+		return err
+	}
+	count, from := upcomingShown, time.Time{}
+	if text := q.Get("count"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fault.Invalid("/count", "%q is not a whole number", text)
+		}
+		count = n
+	}
+	if text := q.Get("from"); text != "" {
+		if from, err = time.Parse(time.RFC3339, text); err != nil {
+			return fault.Invalid("/from", "%q is not an RFC 3339 instant", text)
+		}
+	}
+	if err := checkCount("/count", count); err != nil {
+		return err
+	}
+	p, err := h.Upcoming(c.Request().Context(), tenants.From(c), workflow, key, count, from.UTC())
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, p)
+}
+
+// ListAnswer is a page of a list.
+type ListAnswer[T any] struct {
+	Items      []T     `json:"items"`
+	NextCursor *string `json:"next_cursor"`
+}
+
+func (h handler) list(c echo.Context) error {
+	q, err := web.Query(c, "workflow", "status", "key_prefix", "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	f := Filter{Workflow: q.Get("workflow"), Status: q.Get("status"), KeyPrefix: q.Get("key_prefix")}
+	page, next, err := h.List(c.Request().Context(), tenants.From(c), f, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, ListAnswer[Schedule]{page, next})
+}
+
+func (h handler) preview(c echo.Context) error {
+	if _, err := web.Query(c); err != nil {
+		return err
+	}
+	p, err := web.Body[PreviewParams](c)
+	if err != nil {
+		return err
+	}
+	out, err := PreviewSpec(p, identity(tenants.From(c), "", ""), time.Now())
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, out)
+}
+
+func (h handler) workflows(c echo.Context) error {
+	if _, err := web.Query(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.Workflows(c.Request().Context(), tenants.From(c), limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, ListAnswer[Workflow]{page, next})
+}
+
+func (h handler) putWorkflow(c echo.Context) error {
+	name, err := web.Param(c, "workflow")
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[WorkflowParams](c)
+	if err != nil {
+		return err
+	}
+	w, made, err := h.PutWorkflow(c.Request().Context(), tenants.From(c), name, p)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, madeOr(made), w)
+}
+
+func (h handler) workflow(c echo.Context) error {
+	name, err := web.Param(c, "workflow")
+	if err != nil {
+		return err
+	}
+	w, err := h.Workflow(c.Request().Context(), tenants.From(c), name)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, w)
+}
+
+func (h handler) deleteWorkflow(c echo.Context) error {
+	name, err := web.Param(c, "workflow")
+	if err != nil {
+		return err
+	}
+	if err := h.DeleteWorkflow(c.Request().Context(), tenants.From(c), name); err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusNoContent, nil)
+}

@@ -1,0 +1,53 @@
+package schedules
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/carillonhq/carillon/internal/fault"
+)
+
+// GlobalKey is the key of a schedule that is for nobody in particular.
+const GlobalKey = "global"
+
+// ValidName tells whether s names a workflow, an endpoint, a calendar or a queue: [A-Za-z0-9._-]{1,128}.
+func ValidName(s string) bool {
+	if s == "" || len(s) > 128 {
+		return false
+	}
+	for _, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidKey tells whether s is a key: 1 to 256 bytes of UTF-8 without control characters.
+func ValidKey(s string) bool {
+	if s == "" || len(s) > 256 || !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckName is the fault of the name of what, located at pointer, or nil.
+func CheckName(pointer, what, s string) error {
+	if ValidName(s) {
+		return nil
+	}
+	return fault.Invalid(pointer, "a %s's name is 1 to 128 of A-Z a-z 0-9 . _ -", what)
+}
+
+func checkKey(pointer, s string) error {
+	if ValidKey(s) {
+		return nil
+	}
+	return fault.Invalid(pointer, "a key is 1 to 256 bytes of UTF-8 without control characters")
+}

@@ -1,0 +1,338 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// errRaced is another's change between our look and our lock: the transaction is tried again.
+var errRaced = errors.New("the schedule changed while it was read")
+
+const mostRaces = 5
+
+// Put makes the schedule of (workflow, key) be what p says, and answers it whole; made tells that there was none.
+// Where p says what is stored already, nothing is written.
+func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key string, p Params, by string, pre web.Precondition) (out Schedule, made bool, err error) {
+	if err := fault.Join(CheckName("/workflow", "workflow", workflow), checkKey("/key", key)); err != nil {
+		return out, false, err
+	}
+	quotas, err := s.Quotas(ctx, tenant)
+	if err != nil {
+		return out, false, err
+	}
+	d, err := p.read(quotas)
+	_, specErr := compile(p.Spec, wholeSecond(time.Now()), identity(tenant, workflow, key))
+	if err := fault.Join(err, specErr); err != nil {
+		return out, false, err
+	}
+	err = s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, shard int16, now time.Time) error {
+		if err := pre.Check(r != nil, versionOf(r)); err != nil {
+			return err
+		}
+		if made = r == nil; made {
+			r, err = s.insert(ctx, tx, tenant, shard, workflow, key, d, by, now, quotas)
+		} else {
+			err = s.replace(ctx, tx, tenant, r, d, by, now, quotas)
+		}
+		if err != nil {
+			return err
+		}
+		out, err = r.schedule(ctx, tx, s, tenant, now)
+		return err
+	})
+	return out, made, err
+}
+
+func versionOf(r *row) int64 {
+	if r == nil {
+		return 0
+	}
+	return int64(r.Version)
+}
+
+// change runs fn in a transaction that holds the shared lock of the schedule's shard, with the schedule's row locked
+// (nil where there is none) and the database's clock read under the lock.
+func (s *Schedules) change(ctx context.Context, tenant tenants.ID, workflow, key string, fn func(tx pgx.Tx, r *row, shard int16, now time.Time) error) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	spread, err := s.spread(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	for range mostRaces {
+		err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+			r, shard, now, err := lockRow(ctx, tx, tenant, workflow, key, bornIn(tenant, spread, workflow, key))
+			if err != nil {
+				return err
+			}
+			return fn(tx, r, shard, now)
+		})
+		if !errors.Is(err, errRaced) {
+			return err
+		}
+	}
+	return fault.New(503, "busy", "the schedule is being changed by others; try again")
+}
+
+func lockRow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key string, newborn int16) (r *row, shard int16, now time.Time, err error) {
+	var b pgx.Batch
+	b.Queue(`
+		SELECT shard, pg_advisory_xact_lock_shared($5, shard)::text
+		FROM (SELECT COALESCE((SELECT shard FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3), $4::smallint) AS shard) s`,
+		tenant, workflow, key, newborn, shardLocks)
+	b.Queue(oneRow+` FOR UPDATE OF s`, tenant, workflow, key)
+	b.Queue(`SELECT clock_timestamp()`)
+	results := tx.SendBatch(ctx, &b)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	var nothing *string
+	if err := results.QueryRow().Scan(&shard, &nothing); err != nil {
+		return nil, 0, now, fmt.Errorf("lock shard: %w", err)
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, 0, now, fmt.Errorf("read schedule: %w", err)
+	}
+	if r, err = collectRow(rows); err != nil {
+		return nil, 0, now, fmt.Errorf("read schedule: %w", err)
+	}
+	if err := results.QueryRow().Scan(&now); err != nil {
+		return nil, 0, now, fmt.Errorf("read clock: %w", err)
+	}
+	if r != nil && r.Shard != shard {
+		return nil, 0, now, errRaced
+	}
+	if r != nil {
+		r.wake(now)
+	}
+	return r, shard, now.UTC(), nil
+}
+
+func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, workflow, key string, d definition, by string, now time.Time, q tenants.Quotas) (*row, error) {
+	r := &row{
+		Workflow: workflow, Key: key, Version: 1, Shard: shard, Status: Active,
+		AnchorAt: wholeSecond(now), CreatedAt: now, UpdatedAt: now, UpdatedBy: by, TZData: calendar.InForce().Version(),
+	}
+	if d.status == Paused {
+		r.Status, r.PausedAt = Paused, &now
+	}
+	r.define(d)
+	t, err := s.timed(tenant, r, d.spec, q, now)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.QueryRow(ctx, `
+		INSERT INTO workflow (tenant_id, name) VALUES ($1, $2)
+		ON CONFLICT (tenant_id, name) DO UPDATE SET name = excluded.name WHERE false
+		RETURNING defaults`, tenant, workflow).Scan(&r.Defaults); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("register workflow: %w", err)
+	}
+	if r.Defaults == nil {
+		if err := tx.QueryRow(ctx, `SELECT defaults FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, workflow).Scan(&r.Defaults); err != nil {
+			return nil, fmt.Errorf("read workflow: %w", err)
+		}
+	}
+	r.TicksLeft = ticksOf(d.spec)
+	if r.Status == Active {
+		if err := s.arm(ctx, tx, tenant, r, t, now, now); err != nil {
+			return nil, err
+		}
+	}
+	err = tx.QueryRow(ctx, `
+		WITH made AS (
+			INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, payload, labels, note, anchor_at,
+				ticks_left, cohort_id, spread, tzdata, created_at, updated_at, updated_by,
+				overlap, missed, max_lateness_s, on_expired, pause_after_failures, queue, priority, timeout_s,
+				max_attempts, keep_succeeded_s, keep_failed_s, paused_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16,
+				$17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $30)
+			ON CONFLICT ON CONSTRAINT schedule_workflow_key DO NOTHING
+			RETURNING id
+		), state AS (
+			INSERT INTO schedule_state (tenant_id, schedule_id) SELECT $1, id FROM made
+		), joined AS (
+			INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at, until_at)
+			SELECT $12, $13, id, $1, $28, $29 FROM made WHERE $12::bigint IS NOT NULL
+		)
+		SELECT id FROM made`,
+		tenant, workflow, key, shard, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.AnchorAt,
+		r.TicksLeft, r.CohortID, r.Spread, r.TZData, now, by,
+		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue, r.Priority, r.Timeout,
+		r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.FromAt, r.UntilAt, r.PausedAt).Scan(&r.ID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, errRaced
+	}
+	return r, err
+}
+
+// replace writes what differs, and retimes the schedule from now where its timing does.
+func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, d definition, by string, now time.Time, q tenants.Quotas) error {
+	was := *r
+	before, err := r.timing(ctx, tx, s.Timings, tenant)
+	if err != nil && r.Status != Quarantined {
+		return err
+	}
+	r.define(d)
+	if d.status != "" && d.status != r.Status {
+		r.setStatus(d.status, now)
+	} else if r.Status == Completed || r.Status == Quarantined {
+		r.setStatus(Active, now)
+	}
+	respecified := was.Spec != r.Spec
+	if !respecified && was.Status == Completed && d.status == "" {
+		r.Status = Completed
+	}
+	if was.sameDefinition(r) {
+		return nil
+	}
+	t := before
+	if respecified || t == nil {
+		if t, err = s.timed(tenant, r, d.spec, q, now); err != nil {
+			return err
+		}
+		r.TZData = calendar.InForce().Version()
+	}
+	whole, _, err := r.effective()
+	if err != nil {
+		return err
+	}
+	moved := t != nil && r.FromAt == nil && r.Status == Active || before == nil || before.Hash() != t.Hash() || was.Status != r.Status || r.Status == Active && was.CohortMissed != nil && *was.CohortMissed != *whole.Missed
+	counted := respecified && !sameLimit(ticksOf(d.spec), was.Spec)
+	if moved || counted {
+		if err := r.leave(ctx, tx, s, tenant, before, now); err != nil {
+			return err
+		}
+		if respecified {
+			r.TicksLeft = ticksOf(d.spec)
+		}
+		if r.Status == Active {
+			if err := s.arm(ctx, tx, tenant, r, t, now, now); err != nil {
+				return err
+			}
+			if err := r.insertMember(ctx, tx, tenant); err != nil {
+				return fmt.Errorf("join cohort: %w", err)
+			}
+		}
+	}
+	return s.update(ctx, tx, tenant, r, by, now)
+}
+
+// arm joins the cohort of its timing from after a moment on; a schedule whose spec has no coming tick is refused.
+func (s *Schedules) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, after, now time.Time) error {
+	whole, _, err := r.effective()
+	if err != nil {
+		return err
+	}
+	joined, err := r.join(ctx, tx, tenant, t, *whole.Missed, after, now)
+	if err != nil {
+		return fmt.Errorf("join cohort: %w", err)
+	}
+	if !joined {
+		return neverFires()
+	}
+	return nil
+}
+
+func neverFires() error {
+	return fault.Fields(fault.Field{Pointer: "/spec", Code: "never_fires", Detail: "the spec has no coming tick"})
+}
+
+// timed compiles the spec of a row and holds it to the tenant's quotas.
+func (s *Schedules) timed(tenant tenants.ID, r *row, spec calendar.Spec, q tenants.Quotas, now time.Time) (*calendar.Timing, error) {
+	t, err := compile(spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key))
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := t.Next(now); !ok {
+		return nil, neverFires()
+	}
+	least := time.Duration(q.SmallestIntervalSeconds) * time.Second
+	if gap := t.MinGap(now); gap < least {
+		return nil, fault.Fields(fault.Field{
+			Pointer: "/spec", Code: "interval_too_small",
+			Detail: fmt.Sprintf("it fires %s apart, and smallest_interval_seconds allows no less than %s", FormatDuration(gap), FormatDuration(least)),
+		})
+	}
+	return s.Timings.keep(t), nil
+}
+
+// setStatus makes the row active or paused as of now.
+func (r *row) setStatus(status string, now time.Time) {
+	r.Status, r.StatusNote, r.PausedAt, r.PausedUntil = status, nil, nil, nil
+	if status == Paused {
+		r.PausedAt = &now
+	}
+}
+
+// define puts a definition into the row; status and note stay where the definition leaves them out.
+func (r *row) define(d definition) {
+	r.Spec, r.terms, r.Payload, r.Labels = d.specText, d.terms, d.payload, d.labels
+	if d.note != nil {
+		r.Note = d.note
+	}
+}
+
+func (r *row) sameDefinition(o *row) bool {
+	return r.Spec == o.Spec && r.terms.equal(o.terms) && same(r.Payload, o.Payload) && maps.Equal(r.Labels, o.Labels) &&
+		same(r.Note, o.Note) && same(r.StatusNote, o.StatusNote) && r.Status == o.Status
+}
+
+func ticksOf(spec calendar.Spec) *int32 {
+	if spec.MaxTicks == nil {
+		return nil
+	}
+	return new(int32(*spec.MaxTicks))
+}
+
+func sameLimit(limit *int32, storedSpec string) bool {
+	var was calendar.Spec
+	return json.Unmarshal([]byte(storedSpec), &was) == nil && same(limit, ticksOf(was))
+}
+
+// update writes a new version of the row, and keeps the one that it ends.
+func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, by string, now time.Time) error {
+	if err := endVersion(ctx, tx, tenant, r.ID, by, now, false); err != nil {
+		return err
+	}
+	r.Version, r.UpdatedAt, r.UpdatedBy = r.Version+1, now, by
+	_, err := tx.Exec(ctx, `
+		UPDATE schedule
+		SET version = $3, status = $4, spec = $5, payload = $6, labels = $7, note = $8, status_note = $9, ticks_left = $10, paused_at = $27, paused_until = $28,
+			cohort_id = $11, spread = $12, tzdata = $13, updated_at = $14, updated_by = $15,
+			overlap = $16, missed = $17, max_lateness_s = $18, on_expired = $19, pause_after_failures = $20, queue = $21,
+			priority = $22, timeout_s = $23, max_attempts = $24, keep_succeeded_s = $25, keep_failed_s = $26
+		WHERE tenant_id = $1 AND id = $2`,
+		tenant, r.ID, r.Version, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.StatusNote, r.TicksLeft,
+		r.CohortID, r.Spread, r.TZData, now, by,
+		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue,
+		r.Priority, r.Timeout, r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.PausedAt, r.PausedUntil)
+	if err != nil {
+		return fmt.Errorf("update schedule: %w", err)
+	}
+	return nil
+}
+
+// endVersion keeps the stored version of a schedule as a revision: live ticks may name it.
+func endVersion(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, by string, now time.Time, deleted bool) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO revision (tenant_id, schedule_id, version, workflow, key, spec, payload, queue, priority, timeout_s,
+			max_attempts, max_lateness_s, on_expired, deleted, ended_at, ended_by)
+		SELECT tenant_id, id, version, workflow, key, spec, payload, queue, priority, timeout_s,
+			max_attempts, max_lateness_s, on_expired, $3, $4, $5
+		FROM schedule
+		WHERE tenant_id = $1 AND id = $2`, tenant, id, deleted, now, by)
+	if err != nil {
+		return fmt.Errorf("keep revision: %w", err)
+	}
+	return nil
+}

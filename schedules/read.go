@@ -1,0 +1,236 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Get returns one schedule.
+func (s *Schedules) Get(ctx context.Context, tenant tenants.ID, workflow, key string) (Schedule, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	r, now, err := readRow(ctx, s.Pool, tenant, workflow, key)
+	if err != nil {
+		return Schedule{}, err
+	}
+	return r.schedule(ctx, s.Pool, s, tenant, now)
+}
+
+func readRow(ctx context.Context, db postgres.DB, tenant tenants.ID, workflow, key string) (*row, time.Time, error) {
+	var b pgx.Batch
+	b.Queue(oneRow, tenant, workflow, key)
+	b.Queue(`SELECT clock_timestamp()`)
+	results := db.SendBatch(ctx, &b)
+	defer results.Close()
+	var now time.Time
+	rows, err := results.Query()
+	if err != nil {
+		return nil, now, fmt.Errorf("read schedule: %w", err)
+	}
+	r, err := collectRow(rows)
+	if err != nil {
+		return nil, now, fmt.Errorf("read schedule: %w", err)
+	}
+	if r == nil {
+		return nil, now, absent(workflow, key)
+	}
+	if err := results.QueryRow().Scan(&now); err != nil {
+		return nil, now, fmt.Errorf("read clock: %w", err)
+	}
+	return r, now.UTC(), nil
+}
+
+// Filter says which schedules a list holds; an empty member does not restrict it.
+type Filter struct {
+	Workflow  string `json:"w,omitempty"`
+	Status    string `json:"s,omitempty"`
+	KeyPrefix string `json:"p,omitempty"`
+}
+
+// position is where a page of a list begins: after this workflow and key.
+type position struct {
+	Workflow string `json:"w"`
+	Key      string `json:"k"`
+}
+
+// List returns a page of a tenant's schedules by workflow and key, and the cursor of the next page, if there is one.
+func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Schedule, next *string, err error) {
+	if f.Status != "" && !slices.Contains([]string{Active, Paused, Completed, Quarantined}, f.Status) {
+		return nil, nil, fault.Invalid("/status", "%q is not one of active, paused, completed, quarantined", f.Status)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	name := fmt.Sprintf("schedules %q", f)
+	var after position
+	if cursor != "" {
+		if err := s.Cursors.Open(int32(tenant), name, cursor, &after); err != nil {
+			return nil, nil, err
+		}
+	}
+	rows, err := s.Pool.Query(ctx, `SELECT `+rowColumns+` FROM `+rowTables+`
+		WHERE s.tenant_id = $1
+		  AND (s.workflow, s.key) > ($2, $3)
+		  AND ($4 = '' OR s.workflow = $4)
+		  AND ($5 = '' OR s.key >= $5 AND ($6 = '' OR s.key < $6))
+		  AND ($7 = '' OR $7 = CASE WHEN s.paused_until <= clock_timestamp() THEN 'active' ELSE s.status END)
+		ORDER BY s.workflow, s.key
+		LIMIT $8`,
+		tenant, after.Workflow, after.Key, f.Workflow, f.KeyPrefix, pastPrefix(f.KeyPrefix), f.Status, limit+1)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list schedules: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[row])
+	if err != nil {
+		return nil, nil, fmt.Errorf("list schedules: %w", err)
+	}
+	var now time.Time
+	if err := s.Pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return nil, nil, fmt.Errorf("read clock: %w", err)
+	}
+	page = make([]Schedule, 0, min(limit, len(found)))
+	for i, r := range found {
+		if i == limit {
+			last := found[limit-1]
+			sealed, err := s.Cursors.Seal(int32(tenant), name, position{last.Workflow, last.Key})
+			return page, &sealed, err
+		}
+		one, err := r.schedule(ctx, s.Pool, s, tenant, now.UTC())
+		if err != nil {
+			return nil, nil, err
+		}
+		page = append(page, one)
+	}
+	return page, nil, nil
+}
+
+// pastPrefix is the least text after all those with a prefix, compared byte for byte; "" where there is none.
+func pastPrefix(prefix string) string {
+	b := []byte(prefix)
+	for len(b) > 0 {
+		// The last byte of UTF-8 is below 0xF5: what follows need not be UTF-8 in truth, but PostgreSQL wants it so.
+		r := []rune(string(b))
+		last := r[len(r)-1]
+		if last < 0x10FFFF {
+			last++
+			if last == 0xD800 {
+				last = 0xE000
+			}
+			return string(r[:len(r)-1]) + string(last)
+		}
+		b = []byte(string(r[:len(r)-1]))
+	}
+	return ""
+}
+
+// UpcomingTick is one coming tick of a spec.
+type UpcomingTick struct {
+	Timestamp time.Time        `json:"timestamp"`
+	LocalTime string           `json:"local_time"`
+	DST       calendar.DSTNote `json:"dst"`
+}
+
+// Preview tells what a spec does: its coming ticks, a reading in English, warnings and its class for DST.
+type Preview struct {
+	Ticks     []UpcomingTick     `json:"ticks"`
+	Reading   string             `json:"reading"`
+	Warnings  []calendar.Warning `json:"warnings"`
+	Class     calendar.Class     `json:"class"`
+	Exhausted bool               `json:"exhausted"`
+}
+
+// Upcoming returns up to count coming ticks of a stored schedule, strictly after from (now where it is zero).
+func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, key string, count int, from time.Time) (Preview, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	r, now, err := readRow(ctx, s.Pool, tenant, workflow, key)
+	if err != nil {
+		return Preview{}, err
+	}
+	r.wake(now)
+	t, err := r.timing(ctx, s.Pool, s.Timings, tenant)
+	if err != nil {
+		return Preview{}, err
+	}
+	after := now
+	if !from.IsZero() {
+		after = from
+	}
+	next := r.nextAfter
+	return preview(t, now, after, time.Time{}, count, next), nil
+}
+
+// PreviewParams are an unsaved spec and which of its ticks are asked for.
+type PreviewParams struct {
+	Spec  calendar.Spec `json:"spec"`
+	From  *time.Time    `json:"from,omitempty"`
+	Count *int          `json:"count,omitempty"`
+	Until *time.Time    `json:"until,omitempty"`
+}
+
+// PreviewSpec tells what an unsaved spec would do. Its anchor is now.
+func PreviewSpec(p PreviewParams, identity string, now time.Time) (Preview, error) {
+	count := upcomingShown
+	if p.Count != nil {
+		count = *p.Count
+	}
+	countErr := checkCount("/count", count)
+	t, err := calendar.Compile(p.Spec, calendar.Context{Created: wholeSecond(now), Identity: identity})
+	if err := fault.Join(countErr, specFault(err)); err != nil {
+		return Preview{}, err
+	}
+	after, until := now, time.Time{}
+	if p.From != nil {
+		after = p.From.UTC()
+	}
+	if p.Until != nil {
+		until = p.Until.UTC()
+	}
+	left := count
+	if p.Spec.MaxTicks != nil {
+		left = *p.Spec.MaxTicks
+	}
+	return preview(t, now, after, until, count, func(t *calendar.Timing, after time.Time) (time.Time, bool) {
+		if first := t.FirstAt(wholeSecond(now)).Add(-time.Second); after.Before(first) && p.From == nil {
+			after = first
+		}
+		tick, ok := t.Next(after)
+		if left--; left < 0 && p.Spec.MaxTicks != nil {
+			return time.Time{}, false
+		}
+		return tick.At, ok
+	}), nil
+}
+
+func checkCount(pointer string, count int) error {
+	if count < 1 || count > 1000 {
+		return fault.Invalid(pointer, "%d is not between 1 and 1000", count)
+	}
+	return nil
+}
+
+func preview(t *calendar.Timing, now, after, until time.Time, count int, next func(*calendar.Timing, time.Time) (time.Time, bool)) Preview {
+	out := Preview{Ticks: []UpcomingTick{}, Reading: t.Reading(), Warnings: []calendar.Warning{}, Class: t.Class()}
+	out.Warnings = append(out.Warnings, t.Warnings(now)...)
+	for {
+		at, ok := next(t, after)
+		if !ok {
+			out.Exhausted = true
+			return out
+		}
+		if len(out.Ticks) == count || !until.IsZero() && at.After(until) {
+			return out
+		}
+		tick, _ := t.Prev(at.Add(time.Second))
+		out.Ticks = append(out.Ticks, UpcomingTick{at, t.Local(at).Format(time.RFC3339), tick.DST})
+		after = at
+	}
+}

@@ -1,0 +1,247 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// row is a schedule as it is stored, with its state, its place in a cohort and its workflow's defaults.
+type row struct {
+	ID          int64
+	Workflow    string
+	Key         string
+	Version     int32
+	Shard       int16
+	Status      string
+	Spec        string
+	Payload     *string
+	Labels      map[string]string
+	Note        *string
+	StatusNote  *string
+	PausedAt    *time.Time
+	PausedUntil *time.Time
+	AnchorAt    time.Time
+	TicksLeft   *int32
+	CohortID    *int64
+	Spread      int64
+	TZData      string `db:"tzdata"`
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	UpdatedBy   string
+	terms
+
+	Fired, Succeeded, Failed, Skipped, MissedTimes int64
+	LastAt                                         *time.Time
+	LastTickAt                                     *time.Time
+	LastSeq                                        *int32
+
+	Hash         []byte
+	CohortMissed *string
+	NextAt       *time.Time
+	DueAt        *time.Time
+	RunAt        *time.Time
+	RunFrom      *time.Time
+	RunMissed    *int32
+	AtSpread     *int64
+	AtID         *int64
+	FromAt       *time.Time
+	UntilAt      *time.Time
+
+	Defaults []byte
+}
+
+const rowColumns = `
+	s.id, s.workflow, s.key, s.version, s.shard, s.status, s.spec, s.payload, s.labels, s.note, s.status_note,
+	s.paused_at, s.paused_until,
+	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.created_at, s.updated_at, s.updated_by,
+	s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority, s.timeout_s,
+	s.max_attempts, s.keep_succeeded_s, s.keep_failed_s,
+	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq,
+	c.hash, c.missed AS cohort_missed, c.next_at, c.due_at, c.run_at, c.run_from, c.run_missed, c.at_spread, c.at_id,
+	m.from_at, m.until_at,
+	w.defaults`
+
+const rowTables = `
+	schedule s
+	JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
+	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
+	LEFT JOIN cohort c ON c.shard = s.shard AND c.id = s.cohort_id AND c.tenant_id = s.tenant_id
+	LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id`
+
+const oneRow = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
+	WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`
+
+func collectRow(rows pgx.Rows) (*row, error) {
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[row])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return r, err
+}
+
+// wake makes a schedule active whose pause has ended.
+func (r *row) wake(now time.Time) {
+	if r.PausedUntil != nil && !r.PausedUntil.After(now) {
+		r.Status, r.PausedAt, r.PausedUntil, r.StatusNote = Active, nil, nil, nil
+	}
+}
+
+func absent(workflow, key string) error {
+	return fault.NotFound("no schedule %q of workflow %q", key, workflow)
+}
+
+// timing is what the row fires by: its cohort's, or for one that does not fire what its spec says.
+func (r *row) timing(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (*calendar.Timing, error) {
+	if r.CohortID != nil {
+		found, bad, err := ts.Of(ctx, db, []CohortTiming{{tenant, r.Shard, *r.CohortID, r.Hash}})
+		if err != nil {
+			return nil, err
+		}
+		if found[0] == nil {
+			return nil, fmt.Errorf("timing of cohort %d: %w", *r.CohortID, errors.Join(bad[*r.CohortID], errors.New("not usable")))
+		}
+		return found[0], nil
+	}
+	var spec calendar.Spec
+	if err := json.Unmarshal([]byte(r.Spec), &spec); err != nil {
+		return nil, fmt.Errorf("spec of schedule %d: %w", r.ID, err)
+	}
+	return compile(spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key))
+}
+
+// effective are the row's terms with all that it inherits.
+func (r *row) effective() (whole terms, inherited []string, err error) {
+	below, err := readDefaults(r.Defaults)
+	if err != nil {
+		return whole, nil, err
+	}
+	merged, inherited := r.terms.over(below)
+	whole, _ = merged.over(systemTerms)
+	return whole, inherited, nil
+}
+
+func readDefaults(stored []byte) (terms, error) {
+	if len(stored) == 0 || string(stored) == "{}" {
+		return terms{}, nil
+	}
+	var d Defaults
+	if err := json.Unmarshal(stored, &d); err != nil {
+		return terms{}, fmt.Errorf("defaults of a workflow: %w", err)
+	}
+	return readTerms("", d.Policy, d.Delivery)
+}
+
+// nextAfter is the first nominal time that the member serves and that lies after a moment, within its bounds.
+func (r *row) nextAfter(t *calendar.Timing, after time.Time) (time.Time, bool) {
+	if r.FromAt == nil {
+		return time.Time{}, false
+	}
+	if first := r.FromAt.Add(-time.Second); after.Before(first) {
+		after = first
+	}
+	tick, ok := t.Next(after)
+	if !ok || (r.UntilAt != nil && tick.At.After(*r.UntilAt)) {
+		return time.Time{}, false
+	}
+	return tick.At, true
+}
+
+// unserved are the nominal times of the member that are due and that the sweep has not come to: of the run that is
+// under way, and of the one that would begin now.
+func (r *row) unserved(t *calendar.Timing, now time.Time) []Run {
+	if r.FromAt == nil {
+		return nil
+	}
+	var runs []Run
+	add := func(run Run) {
+		if !run.At.Before(*r.FromAt) && (r.UntilAt == nil || !run.At.After(*r.UntilAt)) {
+			runs = append(runs, run)
+		}
+	}
+	if r.RunAt != nil && (*r.AtSpread < r.Spread || *r.AtSpread == r.Spread && *r.AtID < r.ID) {
+		run := Run{At: r.RunAt.UTC(), From: r.RunFrom.UTC(), Missed: int(*r.RunMissed)}
+		if tick, ok := t.Prev(run.At.Add(time.Second)); ok && tick.At.Equal(run.At) {
+			run.DST = tick.DST
+		}
+		add(run)
+	}
+	for next := r.NextAt; next != nil && !next.After(now); {
+		run := BeginRun(t, next.UTC(), now, *r.CohortMissed)
+		add(run)
+		if run.Next.IsZero() {
+			break
+		}
+		next = &run.Next
+	}
+	return runs
+}
+
+// schedule shows the row as of now.
+func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant tenants.ID, now time.Time) (Schedule, error) {
+	r.wake(now)
+	whole, inherited, err := r.effective()
+	if err != nil {
+		return Schedule{}, err
+	}
+	out := Schedule{
+		ID: s.IDs.Schedule(r.ID), Workflow: r.Workflow, Key: r.Key, Version: r.Version, Status: r.Status,
+		Policy: whole.policy(), Delivery: whole.delivery(), Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote, PausedUntil: utc(r.PausedUntil),
+		Upcoming: []time.Time{}, LastAt: utc(r.LastAt), Inherited: inherited, Warnings: []calendar.Warning{},
+		Stats:  Stats{r.Fired, r.Succeeded, r.Failed, r.Skipped, r.MissedTimes},
+		TZData: r.TZData, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), UpdatedBy: r.UpdatedBy,
+	}
+	if inherited == nil {
+		out.Inherited = []string{}
+	}
+	if r.Payload != nil {
+		out.Payload = web.Raw(*r.Payload)
+	}
+	if r.LastTickAt != nil {
+		out.LastTickID = new(s.IDs.Tick(ident.TickKey{Schedule: r.ID, At: r.LastTickAt.UTC(), Seq: *r.LastSeq}))
+	}
+	if err := json.Unmarshal([]byte(r.Spec), &out.Spec); err != nil {
+		return out, fmt.Errorf("spec of schedule %d: %w", r.ID, err)
+	}
+	t, err := r.timing(ctx, db, s.Timings, tenant)
+	if err != nil {
+		if r.Status == Quarantined {
+			return out, nil
+		}
+		return out, err
+	}
+	out.Warnings = append(out.Warnings, t.Warnings(now)...)
+	after := now
+	if due := r.unserved(t, now); len(due) > 0 {
+		after = due[0].At.Add(-time.Second)
+	}
+	for range upcomingShown {
+		at, ok := r.nextAfter(t, after)
+		if !ok {
+			break
+		}
+		out.Upcoming, after = append(out.Upcoming, at), at
+	}
+	if len(out.Upcoming) > 0 {
+		out.NextAt = &out.Upcoming[0]
+	}
+	return out, nil
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.UTC())
+}

@@ -1,0 +1,75 @@
+package schedules
+
+import (
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+)
+
+// Run is one pass over the members of a cohort: the nominal time that it serves, and those that it stands for.
+type Run struct {
+	At     time.Time
+	DST    calendar.DSTNote
+	From   time.Time // the earliest nominal time that it stands for; At where it stands for none
+	Missed int       // how many, for a member that has been there since From
+	Late   bool      // it catches up: times were missed, or it began more than a minute late
+	Drop   bool      // its ticks are recorded as missed, not handed out
+	Next   time.Time // the nominal time after At; zero: there is none
+}
+
+const (
+	onTime     = time.Minute // a run that begins later than this catches up
+	mostCaught = 1000        // ticks that missed: all hands out at most
+)
+
+// BeginRun decides what a run serves that begins at now in a cohort whose next nominal time is next, not after now.
+func BeginRun(t *calendar.Timing, next, now time.Time, missed string) Run {
+	r := Run{At: next, From: next}
+	last, ok := t.Prev(now.Truncate(time.Second).Add(time.Second))
+	if !ok || last.At.Before(next) {
+		last = calendar.Tick{At: next} // retimed since next was computed: served as it was promised
+	}
+	switch behind := last.At.After(next); {
+	case behind && missed == "all":
+		r.Late = true
+		if n := t.Count(next, last.At) + 1; n > mostCaught {
+			r.Missed, r.Drop = n-mostCaught-1, true
+			r.At = nth(t, next, n-mostCaught)
+		}
+	case behind:
+		r.At, r.Late = last.At, true
+		r.Missed = t.Count(next, last.At)
+	}
+	if now.Sub(r.At) > onTime {
+		r.Late = true
+		r.Drop = r.Drop || missed == "none"
+	}
+	if tick, ok := t.Prev(r.At.Add(time.Second)); ok && tick.At.Equal(r.At) {
+		r.DST = tick.DST
+	}
+	if tick, ok := t.Next(r.At); ok {
+		r.Next = tick.At
+	}
+	return r
+}
+
+// MissedSince is how many nominal times the run stands for, for a member to whom they count from a moment on.
+func (r Run) MissedSince(t *calendar.Timing, from time.Time) int {
+	if r.Missed == 0 || !from.After(r.From) {
+		return r.Missed
+	}
+	return min(r.Missed, t.Count(from, r.At))
+}
+
+// nth returns the n-th nominal time (1 is first itself) from first on.
+func nth(t *calendar.Timing, first time.Time, n int) time.Time {
+	at := first
+	for range n - 1 {
+		tick, ok := t.Next(at)
+		if !ok {
+			break
+		}
+		at = tick.At
+	}
+	return at
+}

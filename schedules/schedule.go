@@ -1,0 +1,157 @@
+package schedules
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// What a schedule's status can be.
+const (
+	Active      = "active"
+	Paused      = "paused"
+	Completed   = "completed"
+	Quarantined = "quarantined"
+)
+
+// Params are the body of an upsert. What is absent is the default, but for status and note, which stay as they are.
+type Params struct {
+	Spec     calendar.Spec     `json:"spec"`
+	Policy   *Policy           `json:"policy,omitempty"`
+	Delivery *Delivery         `json:"delivery,omitempty"`
+	Payload  web.Raw           `json:"payload,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Note     *string           `json:"note,omitempty"`
+	Status   string            `json:"status,omitempty"`
+}
+
+// Schedule is a schedule as clients see it: its definition, whole, and what has become of it.
+type Schedule struct {
+	ID          string             `json:"id"`
+	Workflow    string             `json:"workflow"`
+	Key         string             `json:"key"`
+	Version     int32              `json:"version"`
+	Status      string             `json:"status"`
+	Spec        calendar.Spec      `json:"spec"`
+	Policy      Policy             `json:"policy"`
+	Delivery    Delivery           `json:"delivery"`
+	Payload     web.Raw            `json:"payload"`
+	Labels      map[string]string  `json:"labels"`
+	Note        *string            `json:"note"`
+	StatusNote  *string            `json:"status_note,omitempty"`
+	PausedUntil *time.Time         `json:"paused_until,omitempty"`
+	NextAt      *time.Time         `json:"next_at"`
+	Upcoming    []time.Time        `json:"upcoming"`
+	LastAt      *time.Time         `json:"last_at"`
+	LastTickID  *string            `json:"last_tick_id"`
+	Stats       Stats              `json:"stats"`
+	Inherited   []string           `json:"inherited"`
+	Warnings    []calendar.Warning `json:"warnings"`
+	TZData      string             `json:"tzdata"`
+	CreatedAt   time.Time          `json:"created_at"`
+	UpdatedAt   time.Time          `json:"updated_at"`
+	UpdatedBy   string             `json:"updated_by"`
+}
+
+// Stats count the ticks of a schedule by what became of them.
+type Stats struct {
+	Fired     int64 `json:"fired"`
+	Succeeded int64 `json:"succeeded"`
+	Failed    int64 `json:"failed"`
+	Skipped   int64 `json:"skipped"`
+	Missed    int64 `json:"missed"`
+}
+
+const (
+	upcomingShown = 5
+	mostLabels    = 64
+	longestNote   = 1000
+)
+
+// definition is what a client wrote, checked, as it is stored.
+type definition struct {
+	spec     calendar.Spec
+	specText string
+	terms    terms
+	payload  *string
+	labels   map[string]string
+	note     *string
+	status   string // empty: as it is
+}
+
+// read checks the parts of a definition that need no clock: all but the spec. Faults of all of them are joined.
+func (p Params) read(q tenants.Quotas) (d definition, err error) {
+	var errs []error
+	text, err := json.Marshal(p.Spec)
+	if err != nil {
+		return d, fmt.Errorf("write spec: %w", err)
+	}
+	d = definition{spec: p.Spec, specText: string(text), labels: p.Labels, note: p.Note, status: p.Status}
+	if d.labels == nil {
+		d.labels = map[string]string{}
+	}
+	if p.Payload != nil && string(p.Payload) != "null" {
+		d.payload = new(string(p.Payload))
+	}
+	if len(text) > q.SpecBytes {
+		return d, fault.New(413, "spec_too_large", "the spec has %d bytes, and spec_bytes allows %d", len(text), q.SpecBytes)
+	}
+	if len(p.Payload) > q.PayloadBytes {
+		return d, fault.New(413, "payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), q.PayloadBytes)
+	}
+	d.terms, err = readTerms("", p.Policy, p.Delivery)
+	errs = append(errs, err, checkLabels(p.Labels))
+	if p.Note != nil && len(*p.Note) > longestNote {
+		errs = append(errs, fault.Invalid("/note", "a note has at most %d bytes", longestNote))
+	}
+	if p.Status != "" && p.Status != Active && p.Status != Paused {
+		errs = append(errs, fault.Invalid("/status", "%q is neither active nor paused", p.Status))
+	}
+	return d, fault.Join(errs...)
+}
+
+func checkLabels(labels map[string]string) error {
+	if len(labels) > mostLabels {
+		return fault.Invalid("/labels", "%d labels are more than %d", len(labels), mostLabels)
+	}
+	var errs []error
+	for name, value := range labels {
+		if !ValidName(name) {
+			errs = append(errs, fault.Invalid("/labels/"+web.Pointer(name), "a label's name is 1 to 128 of A-Z a-z 0-9 . _ -"))
+		}
+		if len(value) > 256 {
+			errs = append(errs, fault.Invalid("/labels/"+web.Pointer(name), "a label's value has at most 256 bytes"))
+		}
+	}
+	return fault.Join(errs...)
+}
+
+// identity is who a schedule is, for hashes that must not change: of H in a cron, and of jitter.
+func identity(tenant tenants.ID, workflow, key string) string {
+	return fmt.Sprintf("%d/%s/%s", tenant, workflow, key)
+}
+
+// compile compiles a spec for a schedule that was created at anchor; faults are located below /spec.
+func compile(spec calendar.Spec, anchor time.Time, identity string) (*calendar.Timing, error) {
+	t, err := calendar.Compile(spec, calendar.Context{Created: anchor, Identity: identity})
+	if err != nil {
+		return nil, specFault(err)
+	}
+	if _, ok := t.FixedDelay(); ok {
+		return nil, fault.Invalid("/spec/intervals/0/mode", "fixed_delay is not served yet")
+	}
+	return t, nil
+}
+
+// wholeSecond rounds up: the anchor of a moment.
+func wholeSecond(t time.Time) time.Time {
+	if whole := t.Truncate(time.Second); whole.Equal(t) {
+		return whole.UTC()
+	}
+	return t.Truncate(time.Second).Add(time.Second).UTC()
+}

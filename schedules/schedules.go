@@ -1,0 +1,74 @@
+// Package schedules is what fires, for whom: each (workflow, key) of a tenant has one schedule, which is upserted and
+// never duplicated. A schedule that fires is the member of a cohort: the schedules that share one timing share one
+// row that says when they fire next. A Put that was acknowledged is armed: its next tick is committed with it.
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// HandOut makes ticks of schedules in the caller's transaction, which holds the shard's lock: ticks that were due
+// but not swept when a change came, and those that a client asks for.
+type HandOut func(ctx context.Context, tx pgx.Tx, due []Due) error
+
+// Due is one schedule whose nominal time Run.At has come.
+type Due struct {
+	Tenant   tenants.ID
+	Shard    int16
+	Cohort   int64
+	Schedule int64
+	Run      Run
+	Missed   int  // how many earlier times the tick stands for
+	Forced   bool // asked for by a client: neither expired nor missed
+}
+
+// Config is what Schedules stands on. All members are required.
+type Config struct {
+	Pool    *pgxpool.Pool
+	IDs     ident.Codec
+	Timings *Timings
+	HandOut HandOut
+	Quotas  func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
+	Cursors *web.Cursor
+	Log     *slog.Logger
+}
+
+// Schedules reads and changes schedules. It is safe for concurrent use.
+type Schedules struct {
+	Config
+	spreads sync.Map // tenants.ID to spreadRead
+}
+
+// New returns Schedules over a pool whose database is migrated.
+func New(c Config) *Schedules { return &Schedules{Config: c} }
+
+// spread is over how many shards a tenant's new schedules are laid. It is read once a minute.
+func (s *Schedules) spread(ctx context.Context, tenant tenants.ID) (int16, error) {
+	if known, ok := s.spreads.Load(tenant); ok && time.Since(known.(spreadRead).at) < time.Minute {
+		return known.(spreadRead).spread, nil
+	}
+	var spread int16
+	if err := s.Pool.QueryRow(ctx, `SELECT spread FROM tenant WHERE id = $1`, tenant).Scan(&spread); err != nil {
+		return 0, fmt.Errorf("read spread: %w", err)
+	}
+	s.spreads.Store(tenant, spreadRead{spread, time.Now()})
+	return spread, nil
+}
+
+type spreadRead struct {
+	spread int16
+	at     time.Time
+}
+
+const queryTimeout = 8 * time.Second

@@ -1,0 +1,41 @@
+package schedules
+
+import (
+	"hash/fnv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Shards is into how many parts the cohorts are laid; each is swept under a lock of its own.
+const Shards = 64
+
+// shardLocks is the class of the advisory locks of shards.
+const shardLocks = 0x4341_5253
+
+// LockShard takes the exclusive lock of a shard until the transaction ends: the sweep's.
+func LockShard(b *pgx.Batch, shard int16) {
+	b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, shardLocks, int32(shard))
+}
+
+// bornIn is the shard of a new schedule: one of the spread shards that its tenant's are laid over.
+func bornIn(tenant tenants.ID, spread int16, workflow, key string) int16 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(workflow))
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write([]byte(key))
+	first := uint64(tenant) * 0x9E3779B97F4A7C15 >> 32
+	step := uint64(Shards / int(spread))
+	return int16((first + h.Sum64()%uint64(spread)*step) % Shards)
+}
+
+// spreadOf is where a schedule stands among the members of a cohort with jitter: a hash of who it is.
+func spreadOf(identity string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(identity))
+	x := h.Sum64() // FNV leaves neighbours close together: mixed as splitmix64 ends
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return int64(x ^ x>>31)
+}

@@ -1,0 +1,173 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// PauseParams say until when a schedule does not fire (for good where absent), and why.
+type PauseParams struct {
+	Until *time.Time `json:"until,omitempty"`
+	Note  *string    `json:"note,omitempty"`
+}
+
+// ResumeParams ask for one tick at once if any was missed while the schedule was paused.
+type ResumeParams struct {
+	FireOnce bool `json:"fire_once,omitempty"`
+}
+
+// Changer is who changes a schedule, on what condition, and whether the request came before.
+type Changer struct {
+	By   string
+	Pre  web.Precondition
+	Once web.Once
+}
+
+// Pause stops a schedule from firing. One that is paused already in this way stays as it is.
+func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key string, p PauseParams, by Changer) (web.Reply, error) {
+	if p.Note != nil && len(*p.Note) > longestNote {
+		return web.Reply{}, fault.Invalid("/note", "a note has at most %d bytes", longestNote)
+	}
+	if p.Until != nil {
+		p.Until = new(p.Until.UTC())
+		if p.Until.Nanosecond() != 0 {
+			return web.Reply{}, fault.Invalid("/until", "%s is not a whole second", p.Until.Format(time.RFC3339Nano))
+		}
+	}
+	return s.restatus(ctx, tenant, workflow, key, by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+		if p.Until != nil && !p.Until.After(now) {
+			return false, fault.Invalid("/until", "%s has passed", p.Until.Format(time.RFC3339))
+		}
+		if r.Status == Completed || r.Status == Quarantined {
+			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
+		}
+		if r.Status == Paused && same(unix(r.PausedUntil), unix(p.Until)) && same(r.StatusNote, p.Note) {
+			return false, nil
+		}
+		since := &now
+		if r.PausedAt != nil {
+			since = r.PausedAt
+		}
+		if err := r.leave(ctx, tx, s, tenant, t, now); err != nil {
+			return false, err
+		}
+		r.Status, r.StatusNote, r.PausedAt, r.PausedUntil = Paused, p.Note, since, p.Until
+		if p.Until == nil {
+			return true, nil
+		}
+		return true, s.rejoin(ctx, tx, tenant, r, t, p.Until.Add(-time.Second), now)
+	})
+}
+
+func unix(t *time.Time) *int64 {
+	if t == nil {
+		return nil
+	}
+	return new(t.Unix())
+}
+
+// Resume has a paused schedule fire again from now on.
+func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key string, p ResumeParams, by Changer) (web.Reply, error) {
+	return s.restatus(ctx, tenant, workflow, key, by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+		if r.Status == Active {
+			return false, nil
+		}
+		if r.Status != Paused {
+			return false, fault.Conflict("not_paused", "the schedule is %s", r.Status)
+		}
+		since := r.PausedAt.UTC()
+		if err := r.leave(ctx, tx, s, tenant, t, now); err != nil {
+			return false, err
+		}
+		r.setStatus(Active, now)
+		if err := s.rejoin(ctx, tx, tenant, r, t, now, now); err != nil {
+			return false, err
+		}
+		last, ok := t.Prev(now.Truncate(time.Second).Add(time.Second))
+		if !p.FireOnce || !ok || !last.At.After(since) {
+			return true, nil
+		}
+		run := Run{At: last.At, DST: last.DST, From: last.At, Late: true}
+		return true, s.HandOut(ctx, tx, []Due{{
+			Tenant: tenant, Shard: r.Shard, Cohort: *r.CohortID, Schedule: r.ID,
+			Run: run, Missed: t.Count(since.Add(time.Microsecond), last.At), Forced: true,
+		}})
+	})
+}
+
+// rejoin makes a schedule that has left its cohort a member again, from after a moment on.
+func (s *Schedules) rejoin(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, after, now time.Time) error {
+	if err := s.arm(ctx, tx, tenant, r, t, after, now); err != nil {
+		return err
+	}
+	return r.insertMember(ctx, tx, tenant)
+}
+
+// restatus changes the state of a schedule that exists; fn tells whether it changed anything.
+func (s *Schedules) restatus(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer, fn func(pgx.Tx, *row, *calendar.Timing, time.Time) (bool, error)) (reply web.Reply, err error) {
+	err = s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
+		reply, err = by.Once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+			if r == nil {
+				return 0, nil, absent(workflow, key)
+			}
+			if err := by.Pre.Check(true, versionOf(r)); err != nil {
+				return 0, nil, err
+			}
+			t, err := r.timing(ctx, tx, s.Timings, tenant)
+			if err != nil {
+				return 0, nil, err
+			}
+			changed, err := fn(tx, r, t, now)
+			if err == nil && changed {
+				err = s.update(ctx, tx, tenant, r, by.By, now)
+			}
+			if err != nil {
+				return 0, nil, err
+			}
+			out, err := r.schedule(ctx, tx, s, tenant, now)
+			return http.StatusOK, out, err
+		})
+		return err
+	})
+	return reply, err
+}
+
+// Delete ends a schedule. What was due and not yet swept is recorded as cancelled; its history stays.
+func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer) error {
+	return s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
+		if r == nil {
+			return absent(workflow, key)
+		}
+		if err := by.Pre.Check(true, versionOf(r)); err != nil {
+			return err
+		}
+		if r.CohortID != nil {
+			t, err := r.timing(ctx, tx, s.Timings, tenant)
+			if err != nil {
+				return err
+			}
+			if err := r.leave(ctx, tx, s, tenant, t, now); err != nil {
+				return err
+			}
+		}
+		if err := endVersion(ctx, tx, tenant, r.ID, by.By, now, true); err != nil {
+			return err
+		}
+		var b pgx.Batch
+		b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = $2`, tenant, r.ID)
+		b.Queue(`DELETE FROM schedule WHERE tenant_id = $1 AND id = $2`, tenant, r.ID)
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return fmt.Errorf("delete schedule: %w", err)
+		}
+		return nil
+	})
+}

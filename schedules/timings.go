@@ -1,0 +1,102 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Timings keeps compiled timings by the hash of what they say, so that a million members share one. It is safe for
+// concurrent use.
+type Timings struct {
+	byHash *lru.Cache[[16]byte, *calendar.Timing]
+}
+
+const timingsKept = 100_000
+
+// NewTimings returns an empty cache.
+func NewTimings() *Timings {
+	byHash, err := lru.New[[16]byte, *calendar.Timing](timingsKept)
+	if err != nil {
+		panic(err) // its size is no more than zero
+	}
+	return &Timings{byHash}
+}
+
+// keep returns the one timing that is kept for those that equal t.
+func (ts *Timings) keep(t *calendar.Timing) *calendar.Timing {
+	hash := t.Hash()
+	if kept, ok := ts.byHash.Get(hash); ok {
+		return kept
+	}
+	ts.byHash.Add(hash, t)
+	return t
+}
+
+// Cohort names one cohort and the hash of its timing.
+type CohortTiming struct {
+	Tenant tenants.ID
+	Shard  int16
+	ID     int64
+	Hash   []byte
+}
+
+// Of returns the timing of each cohort, in their order; those that are not kept are read in one query. A timing that
+// cannot be compiled is nil, with its error in bad under the cohort's id.
+func (ts *Timings) Of(ctx context.Context, db postgres.DB, cohorts []CohortTiming) (timings []*calendar.Timing, bad map[int64]error, err error) {
+	timings = make([]*calendar.Timing, len(cohorts))
+	var shards []int16
+	var ids []int64
+	var owners []int32
+	for i, c := range cohorts {
+		if kept, ok := ts.byHash.Get([16]byte(c.Hash)); ok {
+			timings[i] = kept
+			continue
+		}
+		shards, ids, owners = append(shards, c.Shard), append(ids, c.ID), append(owners, int32(c.Tenant))
+	}
+	if len(ids) == 0 {
+		return timings, nil, nil
+	}
+	texts := map[int64]string{}
+	rows, err := db.Query(ctx, `
+		SELECT c.id, c.timing
+		FROM unnest($1::smallint[], $2::bigint[], $3::int[]) AS n (shard, id, tenant_id)
+		JOIN cohort c ON c.shard = n.shard AND c.id = n.id AND c.tenant_id = n.tenant_id`, shards, ids, owners)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read timings: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		var text string
+		if err := rows.Scan(&id, &text); err != nil {
+			return nil, nil, fmt.Errorf("read timings: %w", err)
+		}
+		texts[id] = text
+	}
+	if err := rows.Err(); err != nil {
+		return nil, nil, fmt.Errorf("read timings: %w", err)
+	}
+	for i, c := range cohorts {
+		text, found := texts[c.ID]
+		if timings[i] != nil || !found {
+			continue
+		}
+		t, err := calendar.FromCanonical([]byte(text), calendar.Context{})
+		if err != nil {
+			if bad == nil {
+				bad = map[int64]error{}
+			}
+			bad[c.ID] = err
+			continue
+		}
+		timings[i] = ts.keep(t)
+	}
+	return timings, bad, nil
+}

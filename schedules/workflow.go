@@ -1,0 +1,139 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// WorkflowParams are the body of a workflow's upsert. Without an endpoint its ticks are pulled.
+type WorkflowParams struct {
+	Endpoint   *string   `json:"endpoint,omitempty"`
+	Version    *string   `json:"version,omitempty"`
+	MaxRunning *int32    `json:"max_running,omitempty"`
+	Defaults   *Defaults `json:"defaults,omitempty"`
+}
+
+// Workflow says how the ticks of its schedules are delivered, and what they inherit.
+type Workflow struct {
+	Name       string    `json:"name"`
+	Endpoint   *string   `json:"endpoint"`
+	Version    *string   `json:"version"`
+	MaxRunning *int32    `json:"max_running"`
+	Defaults   Defaults  `json:"defaults"`
+	CreatedAt  time.Time `json:"created_at"`
+	UpdatedAt  time.Time `json:"updated_at"`
+}
+
+const workflowColumns = `name, endpoint, version, max_running, defaults, created_at, updated_at`
+
+func scanWorkflow(row pgx.CollectableRow) (w Workflow, err error) {
+	var defaults []byte
+	if err := row.Scan(&w.Name, &w.Endpoint, &w.Version, &w.MaxRunning, &defaults, &w.CreatedAt, &w.UpdatedAt); err != nil {
+		return w, err
+	}
+	w.CreatedAt, w.UpdatedAt = w.CreatedAt.UTC(), w.UpdatedAt.UTC()
+	if err := json.Unmarshal(defaults, &w.Defaults); err != nil {
+		return w, fmt.Errorf("defaults of workflow %q: %w", w.Name, err)
+	}
+	return w, nil
+}
+
+// PutWorkflow makes a workflow be what p says; made tells that there was none.
+func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name string, p WorkflowParams) (w Workflow, made bool, err error) {
+	errs := []error{CheckName("/workflow", "workflow", name)}
+	if p.Defaults == nil {
+		p.Defaults = &Defaults{}
+	}
+	if _, err := readTerms("/defaults", p.Defaults.Policy, p.Defaults.Delivery); err != nil {
+		errs = append(errs, err)
+	}
+	if p.Defaults.Policy != nil && p.Defaults.Policy.Missed != "" {
+		errs = append(errs, fault.Invalid("/defaults/policy/missed", "missed is not inherited yet: say it in each schedule"))
+	}
+	if p.MaxRunning != nil {
+		errs = append(errs, fault.Invalid("/max_running", "max_running is not served yet"))
+	}
+	if p.Version != nil && (len(*p.Version) == 0 || len(*p.Version) > 128) {
+		errs = append(errs, fault.Invalid("/version", "a version is 1 to 128 bytes"))
+	}
+	if err := fault.Join(errs...); err != nil {
+		return w, false, err
+	}
+	defaults, err := json.Marshal(p.Defaults)
+	if err != nil {
+		return w, false, fmt.Errorf("write defaults: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, _ := s.Pool.Query(ctx, `
+		INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults)
+		VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (tenant_id, name) DO UPDATE
+		SET endpoint = excluded.endpoint, version = excluded.version, max_running = excluded.max_running,
+			defaults = excluded.defaults, updated_at = now()
+		RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults) // CollectExactlyOneRow reports the error
+	w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow)
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "workflow_endpoint" {
+		return w, false, fault.Fields(fault.Field{Pointer: "/endpoint", Code: "no_endpoint", Detail: fmt.Sprintf("there is no endpoint %q", *p.Endpoint)})
+	}
+	return w, w.CreatedAt.Equal(w.UpdatedAt), err
+}
+
+// Workflow returns one workflow.
+func (s *Schedules) Workflow(ctx context.Context, tenant tenants.ID, name string) (Workflow, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, _ := s.Pool.Query(ctx, `SELECT `+workflowColumns+` FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
+	w, err := pgx.CollectExactlyOneRow(rows, scanWorkflow)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return w, noWorkflow(name)
+	}
+	return w, err
+}
+
+func noWorkflow(name string) error { return fault.NotFound("no workflow %q", name) }
+
+// Workflows returns a page of a tenant's workflows by name, and the cursor of the next page, if there is one.
+func (s *Schedules) Workflows(ctx context.Context, tenant tenants.ID, limit int, cursor string) (page []Workflow, next *string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	after := ""
+	if cursor != "" {
+		if err := s.Cursors.Open(int32(tenant), "workflows", cursor, &after); err != nil {
+			return nil, nil, err
+		}
+	}
+	rows, _ := s.Pool.Query(ctx, `
+		SELECT `+workflowColumns+`
+		FROM workflow
+		WHERE tenant_id = $1 AND name > $2
+		ORDER BY name
+		LIMIT $3`, tenant, after, limit+1) // CollectRows reports the error
+	page, err = pgx.CollectRows(rows, scanWorkflow)
+	if err != nil || len(page) <= limit {
+		return page, nil, err
+	}
+	page = page[:limit]
+	sealed, err := s.Cursors.Seal(int32(tenant), "workflows", page[limit-1].Name)
+	return page, &sealed, err
+}
+
+// DeleteWorkflow forgets a workflow: ticks of its schedules are skipped until it is there again.
+func (s *Schedules) DeleteWorkflow(ctx context.Context, tenant tenants.ID, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	done, err := s.Pool.Exec(ctx, `DELETE FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name)
+	if err == nil && done.RowsAffected() == 0 {
+		return noWorkflow(name)
+	}
+	return err
+}
