@@ -1,0 +1,215 @@
+package carillon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	firstBackoff = 200 * time.Millisecond
+	longestWait  = 30 * time.Second // a server that asks for more gets its error returned instead
+	answerLimit  = 256 << 20        // a full page of the largest payloads is a quarter of this
+)
+
+// call is one request of the API, which may take several attempts.
+type call struct {
+	method  string
+	path    string // escaped, from /v1 on
+	query   url.Values
+	header  map[string]string
+	body    []byte
+	timeout time.Duration // of one attempt; zero: the client's
+
+	// once: no second attempt where the first may have been done unseen. An answer of 429 or 503 says that it was not.
+	once bool
+	// single: no second attempt at all.
+	single bool
+
+	lost bool // out: some attempt's answer was lost, so it may have been done
+}
+
+// path joins segments, each percent-encoded by itself, so that a slash in a key stays within its segment.
+func path(segments ...string) string {
+	var b strings.Builder
+	b.WriteString("/v1")
+	for _, s := range segments {
+		b.WriteByte('/')
+		switch s {
+		case ".", "..": // proxies take these for steps
+			b.WriteString(strings.ReplaceAll(s, ".", "%2E"))
+		default:
+			b.WriteString(url.PathEscape(s))
+		}
+	}
+	return b.String()
+}
+
+// encode writes v as JSON that keeps <, > and & as they are.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("carillon: encode: %w", err)
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// raw writes v as JSON; a json.RawMessage is taken as it is, byte for byte. A nil v is nothing.
+func raw(v any) (json.RawMessage, error) {
+	switch v := v.(type) {
+	case nil:
+		return nil, nil
+	case json.RawMessage:
+		if len(v) > 0 && !json.Valid(v) {
+			return nil, errors.New("carillon: encode: the json.RawMessage is not JSON")
+		}
+		return v, nil
+	}
+	return encode(v)
+}
+
+// with adds a member to a JSON object. encoding/json would compact and escape a json.RawMessage on its way.
+func with(object []byte, name string, value json.RawMessage) []byte {
+	if len(value) == 0 {
+		return object
+	}
+	object = bytes.TrimSuffix(object, []byte("}"))
+	if len(object) > 1 {
+		object = append(object, ',')
+	}
+	object = append(object, '"')
+	object = append(object, name...)
+	object = append(object, `":`...)
+	object = append(object, value...)
+	return append(object, '}')
+}
+
+// do makes the call and reads its answer into into, unless that is nil or the answer is empty.
+func (c *Client) do(ctx context.Context, r *call, into any) error {
+	for attempt := 0; ; attempt++ {
+		body, err := c.attempt(ctx, r)
+		if err == nil {
+			if into == nil || len(body) == 0 {
+				return nil
+			}
+			if err := json.Unmarshal(body, into); err != nil {
+				return fmt.Errorf("carillon: %s %s: decode the answer: %w", r.method, r.path, err)
+			}
+			return nil
+		}
+		if !r.retry(err) || attempt >= c.retries {
+			return err
+		}
+		pause := pauseAfter(err, attempt)
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= pause {
+			return err // it says more than a deadline passed in waiting
+		}
+		if !wait(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// attempt makes the request once. Its error is an *Error if the server answered.
+func (c *Client) attempt(parent context.Context, r *call) ([]byte, error) {
+	token, err := c.token(parent)
+	if err != nil {
+		return nil, fmt.Errorf("carillon: token: %w", tokenError{err})
+	}
+	timeout := r.timeout
+	if timeout == 0 {
+		timeout = c.timeout
+	}
+	ctx, cancel := context.WithTimeout(parent, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, fmt.Errorf("carillon: %w", err)
+	}
+	req.URL.RawQuery = r.query.Encode()
+	req.Header.Set("User-Agent", c.userAgent)
+	req.Header.Set("Accept", "application/json")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range r.header {
+		req.Header.Set(name, value)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("carillon: %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, answerLimit+1))
+	if err != nil {
+		return nil, fmt.Errorf("carillon: %s %s: read the answer: %w", r.method, r.path, err)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return nil, refusal(resp, body, time.Now())
+	}
+	if len(body) > answerLimit {
+		return nil, fmt.Errorf("carillon: %s %s: the answer is longer than %d bytes", r.method, r.path, answerLimit)
+	}
+	return body, nil
+}
+
+// tokenError marks that no request was sent; asking again is the token source's own business.
+type tokenError struct{ error }
+
+func (e tokenError) Unwrap() error { return e.error }
+
+// retry says whether another attempt may help and cannot harm.
+func (r *call) retry(err error) bool {
+	if _, ok := errors.AsType[tokenError](err); ok {
+		return false
+	}
+	refused, ok := errors.AsType[*Error](err)
+	if ok && (refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable) {
+		return !r.single && refused.RetryAfter <= longestWait
+	}
+	if ok && refused.Status != http.StatusBadGateway && refused.Status != http.StatusGatewayTimeout { // a proxy cannot know
+		return false
+	}
+	r.lost = true
+	return !r.once && !r.single
+}
+
+// pauseAfter is how long to wait after the attempt of that number (from 0) ended in err: full jitter, and what the
+// server asked for.
+func pauseAfter(err error, attempt int) time.Duration {
+	pause := rand.N(min(firstBackoff<<min(attempt, 10), longestWait) + 1)
+	if refused, ok := errors.AsType[*Error](err); ok {
+		pause += refused.RetryAfter
+	}
+	return pause
+}
+
+// wait waits for d to pass, and says whether it did before ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// seconds writes a duration as the API reads it, rounded up to a whole second.
+func seconds(d time.Duration) string {
+	return fmt.Sprintf("%ds", (d+time.Second-1)/time.Second)
+}

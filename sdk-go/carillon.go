@@ -1,0 +1,121 @@
+// Package carillon puts schedules into Carillon and runs what they fire.
+//
+// A [Client] puts, reads, pauses and triggers schedules. A [Worker] leases ticks and hands them to functions typed by
+// their payload; [WebhookHandler] is the same for ticks that Carillon pushes. A tick is delivered at least once, always
+// with the same [Tick.TickID]: a handler that must not act twice remembers that id.
+//
+// Every call takes a context and ends with it. Calls that may safely be tried again are, a few times, with full jitter
+// and no sooner than the server's Retry-After says. What the server refuses is an [*Error]; ask with errors.Is for
+// [ErrNotFound] and its like.
+//
+// Package carillontest has a server in memory to test against.
+package carillon
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Config says where Carillon is and who asks. Only URL is needed.
+type Config struct {
+	// URL of the API, such as "https://carillon.example.com". A path in it is kept.
+	URL string
+
+	// Token is sent as a bearer token. TokenSource, in its stead, is asked for one before every request, may be called
+	// by several goroutines at once, and does its own caching.
+	Token       string
+	TokenSource func(context.Context) (string, error)
+
+	// HTTPClient sends the requests; nil is one that keeps enough connections open for a busy [Worker], speaks
+	// HTTP/1.1 and follows no redirect. A Timeout of its own would cut long polls: leave it zero.
+	HTTPClient *http.Client
+
+	// UserAgent is put in front of the SDK's own.
+	UserAgent string
+
+	// Timeout bounds one attempt at a call, long polls aside; zero is 30 s.
+	Timeout time.Duration
+
+	// Retries is how often a call is tried again after the first time; zero is 4, negative is never.
+	Retries int
+}
+
+// Client calls the API. It is safe for use by several goroutines; one is enough for a program.
+type Client struct {
+	base      string
+	token     func(context.Context) (string, error)
+	http      *http.Client
+	userAgent string
+	timeout   time.Duration
+	retries   int
+}
+
+const userAgent = "carillon-go/0.1"
+
+// New returns a client. It makes no request: the error is about the config alone.
+func New(c Config) (*Client, error) {
+	base, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("carillon: Config.URL: %w", err)
+	}
+	if base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+		return nil, fmt.Errorf("carillon: Config.URL: %q is not an http or https address", base.Redacted())
+	}
+	if base.User != nil || base.RawQuery != "" || base.Fragment != "" {
+		return nil, fmt.Errorf("carillon: Config.URL: %q has more than a host and a path", base.Redacted())
+	}
+	if c.Token != "" && c.TokenSource != nil {
+		return nil, fmt.Errorf("carillon: Config has both Token and TokenSource")
+	}
+	client := &Client{
+		base:      strings.TrimRight(base.String(), "/"),
+		token:     c.TokenSource,
+		http:      c.HTTPClient,
+		userAgent: strings.TrimSpace(c.UserAgent + " " + userAgent),
+		timeout:   c.Timeout,
+		retries:   c.Retries,
+	}
+	if client.token == nil {
+		client.token = func(context.Context) (string, error) { return c.Token, nil }
+	}
+	if client.http == nil {
+		client.http = defaultHTTPClient()
+	}
+	if client.timeout <= 0 {
+		client.timeout = 30 * time.Second
+	}
+	if client.retries == 0 {
+		client.retries = 4
+	}
+	return client, nil
+}
+
+// Close closes the connections that lie idle. The client can still be used.
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+}
+
+// defaultHTTPClient keeps its connections: net/http's own default of two idle ones per host would have a busy worker
+// dial for most of its requests.
+func defaultHTTPClient() *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 10 * time.Second,
+			MaxIdleConns:        256,
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     90 * time.Second,
+			Protocols:           protocols,
+		},
+		// A redirected PUT would arrive as a GET.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}

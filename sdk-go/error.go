@@ -1,0 +1,122 @@
+package carillon
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What an [*Error] is, asked with errors.Is. Each stands for a status of HTTP.
+var (
+	ErrInvalid      = errors.New("carillon: invalid request")         // 400, 413, 415, 422
+	ErrUnauthorized = errors.New("carillon: unauthorized")            // 401
+	ErrForbidden    = errors.New("carillon: forbidden")               // 403
+	ErrNotFound     = errors.New("carillon: not found")               // 404
+	ErrConflict     = errors.New("carillon: conflict")                // 409
+	ErrPrecondition = errors.New("carillon: precondition not met")    // 412
+	ErrRateLimited  = errors.New("carillon: rate limited")            // 429
+	ErrUnavailable  = errors.New("carillon: temporarily unavailable") // 503
+)
+
+// Error is an answer that refuses: the server's problem document (RFC 9457).
+type Error struct {
+	Status     int           // of HTTP
+	Code       string        // stable, snake_case; empty when something before the server answered
+	Detail     string        // for a person
+	Fields     []Field       // what is wrong with the request's body, by field
+	RequestID  string        // names the request in the server's log
+	RetryAfter time.Duration // how long the server asks to be left alone; zero when it did not say
+}
+
+// Field is one bad field of a request: a JSON pointer (RFC 6901) into its body, a stable code and what is wrong.
+type Field struct {
+	Pointer string `json:"pointer"`
+	Code    string `json:"code"`
+	Detail  string `json:"detail"`
+}
+
+// Error says all of it in one line.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "carillon: %d", e.Status)
+	if e.Code != "" {
+		b.WriteString(" " + e.Code)
+	}
+	if e.Detail != "" {
+		b.WriteString(": " + e.Detail)
+	}
+	for _, f := range e.Fields {
+		fmt.Fprintf(&b, "; %s: %s", f.Pointer, f.Detail)
+	}
+	if e.RequestID != "" {
+		b.WriteString(" (request " + e.RequestID + ")")
+	}
+	return b.String()
+}
+
+// Is tells whether target is the sentinel of e's status.
+func (e *Error) Is(target error) bool {
+	switch e.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return target == ErrInvalid
+	case http.StatusUnauthorized:
+		return target == ErrUnauthorized
+	case http.StatusForbidden:
+		return target == ErrForbidden
+	case http.StatusNotFound:
+		return target == ErrNotFound
+	case http.StatusConflict:
+		return target == ErrConflict
+	case http.StatusPreconditionFailed:
+		return target == ErrPrecondition
+	case http.StatusTooManyRequests:
+		return target == ErrRateLimited
+	case http.StatusServiceUnavailable:
+		return target == ErrUnavailable
+	}
+	return false
+}
+
+// refusal reads an answer that is not 2xx. A body that is no problem document, a proxy's page say, is left out.
+func refusal(resp *http.Response, body []byte, now time.Time) *Error {
+	var problem struct {
+		Title    string  `json:"title"`
+		Code     string  `json:"code"`
+		Detail   string  `json:"detail"`
+		Instance string  `json:"instance"`
+		Errors   []Field `json:"errors"`
+	}
+	if json.Unmarshal(body, &problem) != nil {
+		problem.Title = http.StatusText(resp.StatusCode)
+	}
+	e := &Error{
+		Status:     resp.StatusCode,
+		Code:       problem.Code,
+		Detail:     problem.Detail,
+		Fields:     problem.Errors,
+		RequestID:  resp.Header.Get("X-Request-Id"),
+		RetryAfter: retryAfter(resp.Header.Get("Retry-After"), now),
+	}
+	if e.Detail == "" {
+		e.Detail = problem.Title
+	}
+	if e.RequestID == "" {
+		e.RequestID = problem.Instance
+	}
+	return e
+}
+
+// retryAfter reads seconds or a date (RFC 9110, section 10.2.3); zero is neither, or past.
+func retryAfter(value string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseInt(value, 10, 32); err == nil {
+		return max(0, time.Duration(seconds)*time.Second)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}

@@ -1,0 +1,126 @@
+package carillon
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// LeaseParams say which ticks to lease. A [Worker] does all of this by itself.
+type LeaseParams struct {
+	Workflows []string
+	Queues    []string      // empty: every queue
+	Max       int           // 1 to 1,000
+	Wait      time.Duration // how long to wait for a first tick
+	Lease     time.Duration // 10 s to 10 min
+	Worker    string        // who asks, for people to read
+}
+
+// Lease takes ticks that are ready, waiting up to p.Wait for the first. Each is the caller's until the lease ends, and
+// must be finished or kept by a heartbeat before. The call is made once: ticks of an answer that was lost come back when
+// their lease ends.
+func (c *Client) Lease(ctx context.Context, p LeaseParams) ([]Tick[json.RawMessage], error) {
+	body, err := encode(struct {
+		Workflows []string `json:"workflows"`
+		Queues    []string `json:"queues,omitempty"`
+		Max       int      `json:"max"`
+		Wait      string   `json:"wait"`
+		Lease     string   `json:"lease"`
+		Worker    string   `json:"worker"`
+	}{p.Workflows, p.Queues, p.Max, seconds(p.Wait), seconds(p.Lease), p.Worker})
+	if err != nil {
+		return nil, err
+	}
+	r := &call{method: http.MethodPost, path: path("ticks", "lease"), body: body, timeout: p.Wait + c.timeout, single: true}
+	var answer struct {
+		Ticks []Tick[json.RawMessage] `json:"ticks"`
+	}
+	return answer.Ticks, c.do(ctx, r, &answer)
+}
+
+// Heartbeat keeps a leased tick, and tells until when. ErrConflict says to stop: the tick was cancelled (code
+// "cancelled"), or is no longer the caller's.
+func (c *Client) Heartbeat(ctx context.Context, tickID, leaseToken string, lease time.Duration) (until time.Time, err error) {
+	body, err := encode(heartbeat{LeaseToken: leaseToken, Lease: seconds(lease)})
+	if err != nil {
+		return until, err
+	}
+	var answer struct {
+		LeaseUntil time.Time `json:"lease_until"`
+	}
+	err = c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "heartbeat"), body: body}, &answer)
+	return answer.LeaseUntil, err
+}
+
+// Complete ends a tick as succeeded, with a result to keep (nil for none), also one that a webhook answered with
+// [ErrAccepted]. ErrConflict says that it is no longer the caller's, or was completed before.
+func (c *Client) Complete(ctx context.Context, tickID, leaseToken string, result any) error {
+	kept, err := raw(result)
+	if err != nil {
+		return err
+	}
+	body, err := encode(heartbeat{LeaseToken: leaseToken})
+	if err != nil {
+		return err
+	}
+	return c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "complete"), body: with(body, "result", kept)}, nil)
+}
+
+// Fail ends an attempt at a tick. It is tried again unless failure is [Permanent] or the attempts are used up; one that
+// is [RetryAfter] says when.
+func (c *Client) Fail(ctx context.Context, tickID, leaseToken string, failure error) error {
+	retry, after := retryOf(failure)
+	p := struct {
+		LeaseToken string `json:"lease_token"`
+		Error      string `json:"error"`
+		Retry      bool   `json:"retry"`
+		RetryAfter string `json:"retry_after,omitempty"`
+	}{leaseToken, errorText(failure), retry, ""}
+	if retry && after > 0 {
+		p.RetryAfter = seconds(after)
+	}
+	body, err := encode(p)
+	if err != nil {
+		return err
+	}
+	return c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "fail"), body: body}, nil)
+}
+
+// heartbeat is one heartbeat, by itself or in a batch.
+type heartbeat struct {
+	TickID     string `json:"tick_id,omitempty"`
+	LeaseToken string `json:"lease_token"`
+	Lease      string `json:"lease,omitempty"`
+}
+
+// finish is one outcome in a batch.
+type finish struct {
+	TickID     string          `json:"tick_id"`
+	LeaseToken string          `json:"lease_token"`
+	Outcome    string          `json:"outcome"` // "complete" or "fail"
+	Result     json.RawMessage `json:"result,omitempty"`
+	Error      string          `json:"error,omitempty"`
+	Retry      *bool           `json:"retry,omitempty"`
+}
+
+// verdict is the answer to one tick of a batch.
+type verdict struct {
+	TickID string `json:"tick_id"`
+	Status int    `json:"status"`
+	Code   string `json:"code"`
+}
+
+// batch sends up to 1,000 heartbeats or outcomes at once.
+func batch[T any](ctx context.Context, c *Client, route string, ticks []T) ([]verdict, error) {
+	body, err := encode(struct {
+		Ticks []T `json:"ticks"`
+	}{ticks})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Results []verdict `json:"results"`
+	}
+	return answer.Results, c.do(ctx, &call{method: http.MethodPost, path: path("ticks", route), body: body}, &answer)
+}

@@ -1,0 +1,197 @@
+package carillon
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	reportsAtOnce = 4
+	reportBytes   = 512 << 10 // of results in one request
+)
+
+// outcome is how a tick went, waiting to be reported.
+type outcome struct {
+	held   *hold
+	finish finish
+	failed error // nil: it was completed
+}
+
+func newOutcome(h *hold, result any, err error) outcome {
+	o := outcome{held: h, failed: err, finish: finish{TickID: h.id, LeaseToken: h.token, Outcome: "complete"}}
+	if err == nil {
+		o.finish.Result, err = raw(result)
+		if err != nil { // the work is done, but not what it says of itself
+			o.failed = Permanent(err)
+		}
+	}
+	if o.failed != nil {
+		retry, _ := retryOf(o.failed)
+		o.finish = finish{TickID: h.id, LeaseToken: h.token, Outcome: "fail", Error: errorText(o.failed), Retry: &retry}
+	}
+	return o
+}
+
+// report sends outcomes in batches until the shift has ended: at once when it has been idle, else what a gap gathers.
+func (s *shift) report() {
+	var (
+		sending sync.WaitGroup
+		sender  = make(chan struct{}, reportsAtOnce)
+		last    time.Time
+	)
+	defer sending.Wait()
+	for {
+		first, ok := s.nextOutcome()
+		if !ok {
+			return
+		}
+		outcomes := s.gather(first, last.Add(requestGap))
+		last = time.Now()
+		sender <- struct{}{}
+		sending.Go(func() {
+			defer func() { <-sender }()
+			s.send(outcomes)
+		})
+	}
+}
+
+// nextOutcome waits for an outcome; false once the shift has ended and none is left.
+func (s *shift) nextOutcome() (outcome, bool) {
+	select {
+	case o := <-s.outcomes:
+		return o, true
+	case <-s.ended:
+	}
+	select {
+	case o := <-s.outcomes:
+		return o, true
+	default:
+		return outcome{}, false
+	}
+}
+
+// gather adds to first what comes until the given time, and what is there then, as far as one request holds it.
+func (s *shift) gather(first outcome, until time.Time) []outcome {
+	outcomes, size := []outcome{first}, len(first.finish.Result)
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	late := timer.C
+	for len(outcomes) < leaseMost && size < reportBytes {
+		if late == nil {
+			select {
+			case o := <-s.outcomes:
+				outcomes, size = append(outcomes, o), size+len(o.finish.Result)
+				continue
+			default:
+				return outcomes
+			}
+		}
+		select {
+		case o := <-s.outcomes:
+			outcomes, size = append(outcomes, o), size+len(o.finish.Result)
+		case <-late:
+			late = nil
+		case <-s.ended:
+			late = nil
+		}
+	}
+	return outcomes
+}
+
+// send reports outcomes until the server has them or their leases have ended.
+func (s *shift) send(outcomes []outcome) {
+	outcomes = s.sendLater(outcomes)
+	for troubles := 0; len(outcomes) > 0; troubles++ {
+		err := s.sendOnce(outcomes)
+		if err == nil || s.reporting.Err() != nil {
+			return
+		}
+		if refused, ok := errors.AsType[*Error](err); ok && errors.Is(refused, ErrInvalid) {
+			s.split(outcomes, refused)
+			return
+		}
+		s.log.Warn("cannot report ticks", "ticks", len(outcomes), "error", err)
+		wait(s.reporting, firstBackoff+pauseAfter(err, troubles))
+		outcomes = s.stillHeld(outcomes)
+	}
+}
+
+func (s *shift) stillHeld(outcomes []outcome) []outcome {
+	kept := outcomes[:0]
+	for _, o := range outcomes {
+		if s.held.has(o.held) {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}
+
+// sendOnce makes the request. What the server says of single ticks is final.
+func (s *shift) sendOnce(outcomes []outcome) error {
+	finishes := make([]finish, len(outcomes))
+	for i, o := range outcomes {
+		finishes[i] = o.finish
+	}
+	verdicts, err := batch(s.reporting, s.client, "finish", finishes)
+	if err != nil {
+		return err
+	}
+	for _, o := range outcomes {
+		s.held.drop(o.held)
+	}
+	for _, v := range verdicts {
+		if v.Status >= 300 {
+			s.log.Info("outcome came too late", "tick_id", v.TickID, "status", v.Status, "code", v.Code)
+		}
+	}
+	return nil
+}
+
+// split finds the outcome for which a whole request was refused. Its result cannot be kept, so it has failed.
+func (s *shift) split(outcomes []outcome, refused *Error) {
+	if len(outcomes) > 1 {
+		half := len(outcomes) / 2
+		s.send(outcomes[:half])
+		s.send(outcomes[half:])
+		return
+	}
+	o := outcomes[0]
+	s.log.Warn("outcome refused", "tick_id", o.finish.TickID, "error", refused)
+	if o.failed != nil {
+		s.held.drop(o.held)
+		return
+	}
+	s.send([]outcome{newOutcome(o.held, nil, Permanent(errors.New("result refused: "+refused.Detail)))})
+}
+
+// sendLater reports the failures that name a time for the next attempt: one by one, as a batch has no word for it. It
+// returns the others.
+func (s *shift) sendLater(outcomes []outcome) []outcome {
+	kept := outcomes[:0]
+	for _, o := range outcomes {
+		_, after := retryOf(o.failed)
+		if o.failed == nil || after == 0 {
+			kept = append(kept, o)
+			continue
+		}
+		if err := s.fail(s.reporting, o); err != nil {
+			s.log.Warn("cannot report a failure with its time", "tick_id", o.finish.TickID, "error", err)
+			kept = append(kept, o)
+			continue
+		}
+		s.held.drop(o.held)
+	}
+	return kept
+}
+
+// fail reports one failure. An answer that the tick is not the worker's any more is as good as any.
+func (s *shift) fail(ctx context.Context, o outcome) error {
+	err := s.client.Fail(ctx, o.finish.TickID, o.finish.LeaseToken, o.failed)
+	if refused, ok := errors.AsType[*Error](err); ok && (refused.Status == http.StatusConflict || refused.Status == http.StatusNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,266 @@
+package carillon
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Params is what a schedule is to be. What is left out is put back to its default; Note and Status alone stay as they
+// are.
+type Params struct {
+	Spec     Spec     `json:"spec"`
+	Policy   Policy   `json:"policy,omitzero"`
+	Delivery Delivery `json:"delivery,omitzero"`
+
+	// Payload is handed to the worker with each tick: anything encoding/json can write. A json.RawMessage is sent byte
+	// for byte. Mind that a []byte would be base64.
+	Payload any               `json:"payload,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Note    *string           `json:"note,omitempty"`
+	Status  string            `json:"status,omitempty"` // "active" or "paused"
+
+	// IfMatch, if not zero, is the version that must be the stored one; IfAbsent asks that none be stored. Otherwise
+	// the error is ErrPrecondition, and nothing is changed.
+	IfMatch  int64 `json:"-"`
+	IfAbsent bool  `json:"-"`
+}
+
+// Schedule is a stored schedule: its definition, what it has done and what comes next.
+type Schedule struct {
+	ID       string `json:"id"`
+	Workflow string `json:"workflow"`
+	Key      string `json:"key"`
+	Version  int64  `json:"version"` // of its definition and pause state; firing does not change it
+	Status   string `json:"status"`  // "active", "paused", "completed" or "quarantined"
+
+	Spec     Spec              `json:"spec"`
+	Policy   Policy            `json:"policy"`
+	Delivery Delivery          `json:"delivery"`
+	Payload  json.RawMessage   `json:"payload"`
+	Labels   map[string]string `json:"labels"`
+	Note     string            `json:"note"`
+
+	NextAt     *time.Time  `json:"next_at"`      // nominal; nil when none is to come
+	Upcoming   []time.Time `json:"upcoming"`     // nominal; up to 5
+	LastAt     *time.Time  `json:"last_at"`      // nominal; nil before the first
+	LastTickID string      `json:"last_tick_id"` // empty before the first
+	Stats      Stats       `json:"stats"`
+	Inherited  []string    `json:"inherited"` // JSON pointers to what the workflow's defaults supply
+	Warnings   []Warning   `json:"warnings"`
+	TZData     string      `json:"tzdata"` // version of the time zone data it was timed with
+
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedBy string    `json:"updated_by"`
+}
+
+// Stats counts a schedule's ticks.
+type Stats struct {
+	Fired     int64 `json:"fired"`
+	Succeeded int64 `json:"succeeded"`
+	Failed    int64 `json:"failed"`
+	Skipped   int64 `json:"skipped"`
+	Missed    int64 `json:"missed"`
+}
+
+// Warning is something that may not be meant.
+type Warning struct {
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+}
+
+func schedulePath(workflow, key string, more ...string) string {
+	return path(append([]string{"workflows", workflow, "schedules", key}, more...)...)
+}
+
+func ifMatch(version int64) map[string]string {
+	if version == 0 {
+		return nil
+	}
+	return map[string]string{"If-Match": `"` + strconv.FormatInt(version, 10) + `"`}
+}
+
+// Put makes the schedule of workflow and key what p says, whether or not there was one. Once it returns, the next tick
+// is armed. Putting the same again changes nothing, not even the version.
+func (c *Client) Put(ctx context.Context, workflow, key string, p Params) (Schedule, error) {
+	payload, err := raw(p.Payload)
+	if err != nil {
+		return Schedule{}, err
+	}
+	p.Payload = nil
+	body, err := encode(p)
+	if err != nil {
+		return Schedule{}, err
+	}
+	r := &call{method: http.MethodPut, path: schedulePath(workflow, key), body: with(body, "payload", payload), header: ifMatch(p.IfMatch)}
+	if p.IfAbsent {
+		r.header = map[string]string{"If-None-Match": "*"}
+	}
+	r.once = r.header != nil // the first attempt may be what the second finds in its way
+	var s Schedule
+	return s, c.do(ctx, r, &s)
+}
+
+// Get reads a schedule.
+func (c *Client) Get(ctx context.Context, workflow, key string) (Schedule, error) {
+	var s Schedule
+	return s, c.do(ctx, &call{method: http.MethodGet, path: schedulePath(workflow, key)}, &s)
+}
+
+// Filter picks schedules of a list; zero is all. At most one of KeyPrefix, Label and DueBefore may be given.
+type Filter struct {
+	Workflow  string
+	Status    string
+	KeyPrefix string
+	Label     string    // "name:value"
+	DueBefore time.Time // in due order
+	PageSize  int       // schedules a request, up to 1,000; zero is the server's default
+}
+
+// List walks the schedules that filter picks, asking for pages as the loop goes on. An error comes once and ends it.
+func (c *Client) List(ctx context.Context, filter Filter) iter.Seq2[Schedule, error] {
+	q := query{}
+	q.text("workflow", filter.Workflow)
+	q.text("status", filter.Status)
+	q.text("key_prefix", filter.KeyPrefix)
+	q.text("label", filter.Label)
+	q.time("due_before", filter.DueBefore)
+	q.number("limit", filter.PageSize)
+	return pages[Schedule](ctx, c, path("schedules"), url.Values(q))
+}
+
+// DeleteParams are the conditions of a Delete.
+type DeleteParams struct {
+	IfMatch int64 // if not zero, the version that must be the stored one
+}
+
+// Delete takes a schedule away. Its history stays; ticks not yet handed out never fire.
+func (c *Client) Delete(ctx context.Context, workflow, key string, p DeleteParams) error {
+	r := &call{method: http.MethodDelete, path: schedulePath(workflow, key), header: ifMatch(p.IfMatch)}
+	err := c.do(ctx, r, nil)
+	if r.lost && errors.Is(err, ErrNotFound) {
+		return nil // an attempt whose answer was lost did it
+	}
+	return err
+}
+
+// PauseParams say for how long, and why.
+type PauseParams struct {
+	Until *time.Time `json:"until,omitempty"` // nil: until Resume
+	Note  string     `json:"note,omitempty"`
+}
+
+// Pause stops a schedule's firing.
+func (c *Client) Pause(ctx context.Context, workflow, key string, p PauseParams) (Schedule, error) {
+	body, err := encode(p)
+	if err != nil {
+		return Schedule{}, err
+	}
+	var s Schedule
+	return s, c.do(ctx, &call{method: http.MethodPost, path: schedulePath(workflow, key, "pause"), body: body}, &s)
+}
+
+// ResumeParams say how to go on.
+type ResumeParams struct {
+	FireOnce       bool   `json:"fire_once,omitempty"` // one tick now if any was missed
+	IdempotencyKey string `json:"-"`                   // empty: a random one for each call
+}
+
+// Resume lets a paused schedule go on from now. What it passed while paused is not replayed.
+func (c *Client) Resume(ctx context.Context, workflow, key string, p ResumeParams) (Schedule, error) {
+	body, err := encode(p)
+	if err != nil {
+		return Schedule{}, err
+	}
+	r := &call{method: http.MethodPost, path: schedulePath(workflow, key, "resume"), body: body, header: idempotent(p.IdempotencyKey)}
+	var s Schedule
+	return s, c.do(ctx, r, &s)
+}
+
+// TriggerParams say what the tick bears.
+type TriggerParams struct {
+	Payload        any    `json:"payload,omitempty"` // in the stead of the schedule's; as in Params
+	IdempotencyKey string `json:"-"`                 // the same within 24 h fires once; empty: a random one for each call
+}
+
+// Trigger fires one tick now, under the schedule's overlap policy. The timing does not move.
+func (c *Client) Trigger(ctx context.Context, workflow, key string, p TriggerParams) (TickRecord, error) {
+	payload, err := raw(p.Payload)
+	if err != nil {
+		return TickRecord{}, err
+	}
+	r := &call{
+		method: http.MethodPost,
+		path:   schedulePath(workflow, key, "trigger"),
+		body:   with([]byte("{}"), "payload", payload),
+		header: idempotent(p.IdempotencyKey),
+	}
+	var t TickRecord
+	return t, c.do(ctx, r, &t)
+}
+
+func idempotent(key string) map[string]string {
+	if key == "" {
+		key = rand.Text()
+	}
+	return map[string]string{"Idempotency-Key": key}
+}
+
+// UpcomingParams bound a look ahead.
+type UpcomingParams struct {
+	Count int       // up to 1,000; zero is the server's default
+	From  time.Time // ticks strictly after; zero is now
+}
+
+// Upcoming is a look ahead.
+type Upcoming struct {
+	Ticks     []UpcomingTick `json:"ticks"`
+	Reading   string         `json:"reading"` // the spec in words
+	Warnings  []Warning      `json:"warnings"`
+	Class     string         `json:"class"`     // "fixed", "every_hour", "elapsed" or "mixed"
+	Exhausted bool           `json:"exhausted"` // nothing lies beyond Ticks
+}
+
+// UpcomingTick is a tick to come.
+type UpcomingTick struct {
+	Timestamp time.Time `json:"timestamp"`  // nominal
+	LocalTime time.Time `json:"local_time"` // the same instant with the offset of the schedule's zone
+	DST       string    `json:"dst"`        // "none", "gap", "overlap_first" or "overlap_second"
+}
+
+// Upcoming tells the coming ticks of a stored schedule.
+func (c *Client) Upcoming(ctx context.Context, workflow, key string, p UpcomingParams) (Upcoming, error) {
+	q := query{}
+	q.number("count", p.Count)
+	q.time("from", p.From)
+	var u Upcoming
+	return u, c.do(ctx, &call{method: http.MethodGet, path: schedulePath(workflow, key, "upcoming"), query: url.Values(q)}, &u)
+}
+
+// query builds a query string out of what is given.
+type query url.Values
+
+func (q query) text(name, value string) {
+	if value != "" {
+		q[name] = []string{value}
+	}
+}
+
+func (q query) number(name string, value int) {
+	if value != 0 {
+		q.text(name, strconv.Itoa(value))
+	}
+}
+
+func (q query) time(name string, value time.Time) {
+	if !value.IsZero() {
+		q.text(name, value.UTC().Format(time.RFC3339Nano))
+	}
+}

@@ -1,0 +1,134 @@
+package carillon
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Tick is one firing of a schedule, as a handler gets it. P is the payload's type; json.RawMessage keeps its bytes.
+type Tick[P any] struct {
+	TickID     string `json:"tick_id"` // the same on every attempt
+	ScheduleID string `json:"schedule_id"`
+	Workflow   string `json:"workflow"`
+	Key        string `json:"key"`
+
+	Timestamp     time.Time   `json:"timestamp"`  // nominal: the time the spec names, not the time of sending
+	LocalTime     time.Time   `json:"local_time"` // the same instant with the offset of Timezone
+	Timezone      string      `json:"timezone"`
+	LastTimestamp *time.Time  `json:"last_timestamp"` // nominal time of the tick before; nil on the first
+	Upcoming      []time.Time `json:"upcoming"`       // nominal times after it, up to 5
+
+	FiredAt     time.Time `json:"fired_at"`
+	LatenessMS  int64     `json:"lateness_ms"`
+	Attempt     int       `json:"attempt"` // from 1
+	MaxAttempts int       `json:"max_attempts"`
+	Occurrence  *int64    `json:"occurrence"`   // its number in the sequence; nil when it is not of the sequence
+	MissedCount int64     `json:"missed_count"` // how many earlier ticks it stands for
+	Cause       string    `json:"cause"`        // "schedule", "manual", "backfill", "catch_up" or "buffered"
+	DST         string    `json:"dst"`          // "none", "gap", "overlap_first" or "overlap_second"
+
+	ScheduleVersion int64  `json:"schedule_version"`
+	WorkflowVersion string `json:"workflow_version"`
+	LeaseToken      string `json:"lease_token"`
+	Payload         P      `json:"payload"`
+}
+
+// typed reads the payload of t into a P.
+func typed[P any](t Tick[json.RawMessage]) (Tick[P], error) {
+	out := Tick[P]{
+		TickID:          t.TickID,
+		ScheduleID:      t.ScheduleID,
+		Workflow:        t.Workflow,
+		Key:             t.Key,
+		Timestamp:       t.Timestamp,
+		LocalTime:       t.LocalTime,
+		Timezone:        t.Timezone,
+		LastTimestamp:   t.LastTimestamp,
+		Upcoming:        t.Upcoming,
+		FiredAt:         t.FiredAt,
+		LatenessMS:      t.LatenessMS,
+		Attempt:         t.Attempt,
+		MaxAttempts:     t.MaxAttempts,
+		Occurrence:      t.Occurrence,
+		MissedCount:     t.MissedCount,
+		Cause:           t.Cause,
+		DST:             t.DST,
+		ScheduleVersion: t.ScheduleVersion,
+		WorkflowVersion: t.WorkflowVersion,
+		LeaseToken:      t.LeaseToken,
+	}
+	if len(t.Payload) == 0 {
+		return out, nil
+	}
+	return out, json.Unmarshal(t.Payload, &out.Payload)
+}
+
+// TickRecord is what is kept of a tick: what its handler gets, and how it went.
+type TickRecord struct {
+	TickID     string `json:"tick_id"`
+	ScheduleID string `json:"schedule_id"`
+	Workflow   string `json:"workflow"`
+	Key        string `json:"key"`
+
+	Timestamp     time.Time  `json:"timestamp"` // nominal
+	LocalTime     time.Time  `json:"local_time"`
+	Timezone      string     `json:"timezone"`
+	LastTimestamp *time.Time `json:"last_timestamp"`
+
+	State  string `json:"state"`  // "scheduled", "running", "succeeded", "failed", "cancelled" or "skipped"
+	Reason string `json:"reason"` // why it was skipped
+
+	FiredAt         *time.Time      `json:"fired_at"`
+	EndedAt         *time.Time      `json:"ended_at"`
+	LatenessMS      int64           `json:"lateness_ms"`
+	Attempt         int             `json:"attempt"`
+	MaxAttempts     int             `json:"max_attempts"`
+	Occurrence      *int64          `json:"occurrence"`
+	MissedCount     int64           `json:"missed_count"`
+	Cause           string          `json:"cause"`
+	DST             string          `json:"dst"`
+	ScheduleVersion int64           `json:"schedule_version"`
+	Payload         json.RawMessage `json:"payload,omitempty"`
+	Result          json.RawMessage `json:"result,omitempty"`
+	Error           string          `json:"error"`
+	Attempts        []Attempt       `json:"attempts"`
+}
+
+// Attempt is one try at delivering a tick.
+type Attempt struct {
+	Attempt   int        `json:"attempt"` // from 1
+	StartedAt time.Time  `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"`
+	Outcome   string     `json:"outcome"`
+	Status    int        `json:"status"` // of HTTP, when pushed
+	Error     string     `json:"error"`
+	Worker    string     `json:"worker"`
+}
+
+// TickFilter picks ticks of a history; zero is all.
+type TickFilter struct {
+	State    string
+	From     time.Time // nominal, included
+	To       time.Time // nominal, not included
+	PageSize int       // ticks a request, up to 1,000; zero is the server's default
+}
+
+// Ticks walks the history of one schedule, newest first. An error comes once and ends the loop.
+func (c *Client) Ticks(ctx context.Context, workflow, key string, filter TickFilter) iter.Seq2[TickRecord, error] {
+	q := query{}
+	q.text("state", filter.State)
+	q.time("from", filter.From)
+	q.time("to", filter.To)
+	q.number("limit", filter.PageSize)
+	return pages[TickRecord](ctx, c, schedulePath(workflow, key, "ticks"), url.Values(q))
+}
+
+// Tick reads one tick with its attempts.
+func (c *Client) Tick(ctx context.Context, id string) (TickRecord, error) {
+	var t TickRecord
+	return t, c.do(ctx, &call{method: http.MethodGet, path: path("ticks", id)}, &t)
+}

@@ -1,0 +1,166 @@
+package carillon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// WebhookConfig says whom a webhook trusts. Only Secrets is needed.
+type WebhookConfig struct {
+	Secrets     []string      // "whsec_…" of the endpoint; two while one replaces the other
+	Tolerance   time.Duration // how far a timestamp may be off; zero is 5 minutes
+	MaxBody     int64         // bytes; zero is 32 MiB, a batch of 500 ticks with the largest payloads
+	Concurrency int           // ticks of one batch at once; zero is 16
+	Log         *slog.Logger  // told of refused requests and failed ticks, never of a payload; nil is slog.Default()
+}
+
+// WebhookHandler returns an HTTP handler that takes pushed ticks, one or a batch, checks their signature and has fn run
+// each.
+//
+// A nil error succeeds the tick (204). [ErrAccepted] leaves it running until [Client.Complete] or [Client.Fail] is called
+// with its lease token (202). An error that is [RetryAfter] answers 503 and says when, any other 500; so does a panic. A
+// payload that does not fit P is 422. All of these are tried again. What is not signed is 401 and never reaches fn.
+//
+// Carillon waits min(15 s, the schedule's timeout) for the answer, and delivers at least once: a lost answer brings the
+// same tick again, with the same TickID. A function that must not act twice remembers the ids that it has done, in the
+// transaction that does it. The handler keeps no such memory.
+func WebhookHandler[P any](config WebhookConfig, fn func(context.Context, Tick[P]) error) (http.Handler, error) {
+	verifier, err := NewVerifier(config.Secrets, config.Tolerance)
+	if err != nil {
+		return nil, err
+	}
+	if config.MaxBody <= 0 {
+		config.MaxBody = 32 << 20
+	}
+	if config.Concurrency <= 0 {
+		config.Concurrency = 16
+	}
+	if config.Log == nil {
+		config.Log = slog.Default()
+	}
+	run := func(ctx context.Context, raw Tick[json.RawMessage]) (any, error) {
+		t, err := typed[P](raw)
+		if err != nil {
+			return nil, misfit{err}
+		}
+		return nil, fn(ctx, t)
+	}
+	return &webhook{config, verifier, run}, nil
+}
+
+// misfit is a payload that is not the type that the handler expects.
+type misfit struct{ error }
+
+func (e misfit) Error() string { return "payload: " + e.error.Error() }
+
+type webhook struct {
+	config   WebhookConfig
+	verifier *Verifier
+	run      handler
+}
+
+func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "a webhook is a POST", http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.config.MaxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		http.Error(w, fmt.Sprintf("the body is longer than %d bytes", h.config.MaxBody), http.StatusRequestEntityTooLarge)
+		return
+	}
+	if err != nil {
+		http.Error(w, "the body was cut", http.StatusBadRequest)
+		return
+	}
+	if err := h.verifier.Verify(r.Header, body, time.Now()); err != nil {
+		h.config.Log.WarnContext(r.Context(), "webhook refused", "error", err)
+		http.Error(w, err.Error(), http.StatusUnauthorized)
+		return
+	}
+	var pushed struct {
+		Ticks []Tick[json.RawMessage] `json:"ticks"`
+		Tick[json.RawMessage]
+	}
+	if err := json.Unmarshal(body, &pushed); err != nil || pushed.Ticks == nil && pushed.TickID == "" {
+		http.Error(w, "the body is neither a tick nor a batch of ticks", http.StatusBadRequest)
+		return
+	}
+	if pushed.Ticks != nil {
+		h.batch(w, r, pushed.Ticks)
+		return
+	}
+	h.answer(w, h.tick(r.Context(), pushed.Tick))
+}
+
+// tick runs one tick.
+func (h *webhook) tick(ctx context.Context, t Tick[json.RawMessage]) (failure error) {
+	safely(ctx, h.run, t, func(_ any, err error) {
+		failure = err
+		if err != nil && !errors.Is(err, ErrAccepted) {
+			logFailure(ctx, h.config.Log, t, err)
+		}
+	})
+	return failure
+}
+
+// answer says how the one tick went.
+func (h *webhook) answer(w http.ResponseWriter, err error) {
+	_, after := retryOf(err)
+	switch _, unfit := errors.AsType[misfit](err); {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case errors.Is(err, ErrAccepted):
+		w.WriteHeader(http.StatusAccepted)
+	case unfit:
+		http.Error(w, errorText(err), http.StatusUnprocessableEntity)
+	case after > 0:
+		w.Header().Set("Retry-After", fmt.Sprint(int64((after+time.Second-1)/time.Second)))
+		http.Error(w, errorText(err), http.StatusServiceUnavailable)
+	default:
+		http.Error(w, errorText(err), http.StatusInternalServerError)
+	}
+}
+
+// batch runs several ticks and says how each went.
+func (h *webhook) batch(w http.ResponseWriter, r *http.Request, ticks []Tick[json.RawMessage]) {
+	type result struct {
+		TickID string `json:"tick_id"`
+		Status string `json:"status"`
+		Error  string `json:"error,omitempty"`
+	}
+	results := make([]result, len(ticks))
+	slots := make(chan struct{}, h.config.Concurrency)
+	var running sync.WaitGroup
+	for i, t := range ticks {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			results[i] = result{TickID: t.TickID, Status: "failed", Error: "the handler ended its goroutine"}
+			switch err := h.tick(r.Context(), t); {
+			case err == nil:
+				results[i] = result{TickID: t.TickID, Status: "succeeded"}
+			case errors.Is(err, ErrAccepted):
+				results[i] = result{TickID: t.TickID, Status: "running"}
+			default:
+				results[i].Error = errorText(err)
+			}
+		})
+	}
+	running.Wait()
+	body, err := encode(map[string]any{"results": results})
+	if err != nil {
+		http.Error(w, "the results cannot be written", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(body)
+}
