@@ -1,0 +1,98 @@
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+)
+
+// Body reads the request's body into a T: JSON only (else 415), strictly (see Unmarshal). All that is wrong with its
+// fields is reported together, each with its JSON pointer.
+func Body[T any](c echo.Context) (T, error) {
+	var v T
+	raw, err := Bytes(c)
+	if err != nil {
+		return v, err
+	}
+	if err := contentType(c); err != nil {
+		return v, err
+	}
+	return v, Unmarshal(raw, &v)
+}
+
+// OptionalBody is Body where the request may have no body at all: then it returns the zero T and false.
+func OptionalBody[T any](c echo.Context) (v T, sent bool, err error) {
+	raw, err := Bytes(c)
+	if err != nil || len(bytes.TrimSpace(raw)) == 0 {
+		return v, false, err
+	}
+	if err := contentType(c); err != nil {
+		return v, true, err
+	}
+	return v, true, Unmarshal(raw, &v)
+}
+
+// bytesKey is where a body lies once it has been read.
+const bytesKey = "web.bytes"
+
+// Bytes is the whole body, unpacked, within its limit. It may be called again.
+func Bytes(c echo.Context) ([]byte, error) {
+	if b, ok := c.Get(bytesKey).([]byte); ok {
+		return b, nil
+	}
+	b, err := io.ReadAll(c.Request().Body)
+	if err != nil {
+		return nil, err
+	}
+	c.Set(bytesKey, b)
+	return b, nil
+}
+
+// Digest is a hash of the body, which tells one request from another that bears the same Idempotency-Key.
+func Digest(c echo.Context) ([]byte, error) {
+	b, err := Bytes(c)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(b)
+	return sum[:], nil
+}
+
+func contentType(c echo.Context) error {
+	sent := c.Request().Header.Get(echo.HeaderContentType)
+	media, params, err := mime.ParseMediaType(sent)
+	charset := strings.ToLower(params["charset"])
+	if err != nil || media != "application/json" && media != "application/merge-patch+json" || charset != "" && charset != "utf-8" {
+		return fault.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body must be application/json in UTF-8, not %q", sent)
+	}
+	return nil
+}
+
+// Unmarshal reads raw into v and refuses, as a *fault.Error: what CheckJSON refuses, and members that v has no field
+// named exactly so for (400); values of another type, and those that the field's validate tag does not let pass (422).
+// A json.RawMessage or a Raw in v keeps the bytes of its value.
+func Unmarshal[T any](raw []byte, v *T) error {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return fault.Malformed("invalid_json", "the body is empty")
+	}
+	if err := check(raw, shapeOf(reflect.TypeFor[T]())); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			return f
+		}
+		return fault.Invalid("", "%s", err)
+	}
+	return validate(v)
+}

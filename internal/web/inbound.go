@@ -1,0 +1,112 @@
+package web
+
+import (
+	"compress/gzip"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+)
+
+// inbound is a request's body: unpacked where it came packed, and cut off beyond its limit. Its errors are faults.
+type inbound struct {
+	wire     io.ReadCloser // as the connection gives it
+	packed   bool
+	unpacker *gzip.Reader
+	limit    int64 // below 0: none
+	read     int64
+}
+
+func limited(limit int64) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			r := c.Request()
+			if r.Body == nil {
+				r.Body = http.NoBody
+			}
+			b := &inbound{wire: r.Body, limit: limit}
+			switch encoding := strings.ToLower(r.Header.Get("Content-Encoding")); encoding {
+			case "", "identity":
+			case "gzip", "x-gzip":
+				b.packed = true
+			default:
+				f := fault.New(http.StatusUnsupportedMediaType, "unsupported_encoding", "a body is sent as it is or as gzip, not as %q", encoding)
+				f.Header = map[string]string{"Accept-Encoding": "gzip"}
+				return f
+			}
+			r.Body = b
+			return next(c)
+		}
+	}
+}
+
+// BodyLimit gives a route another limit of bytes, counted after unpacking. Below 0 there is none.
+func BodyLimit(bytes int64) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if b, ok := c.Request().Body.(*inbound); ok {
+				b.limit = bytes
+			}
+			return next(c)
+		}
+	}
+}
+
+func (b *inbound) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	from, err := b.source()
+	if err != nil {
+		return 0, err
+	}
+	if b.limit >= 0 {
+		p = p[:min(int64(len(p)), b.limit-b.read+1)] // one more than may be, to know that there is more
+	}
+	n, err := from.Read(p)
+	b.read += int64(n)
+	if b.limit >= 0 && b.read > b.limit {
+		b.read = b.limit + 1
+		return 0, fault.New(http.StatusRequestEntityTooLarge, "body_too_large", "the body is larger than %d bytes", b.limit)
+	}
+	return n, readFault(err)
+}
+
+func (b *inbound) source() (io.Reader, error) {
+	if !b.packed {
+		return b.wire, nil
+	}
+	if b.unpacker != nil {
+		return b.unpacker, nil
+	}
+	z, err := gzip.NewReader(b.wire)
+	if err != nil {
+		return nil, readFault(err)
+	}
+	b.unpacker = z
+	return z, nil
+}
+
+// Close leaves the wire to the server, which drains it or cuts it.
+func (b *inbound) Close() error { return b.wire.Close() }
+
+// readFault is what is wrong with a body that cannot be read: it came too slowly, or broken.
+func readFault(err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	f := fault.Malformed("malformed_body", "the body could not be read to its end")
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		f = fault.New(http.StatusRequestTimeout, "body_timeout", "the body came too slowly")
+	}
+	f.Header = map[string]string{"Connection": "close"}
+	return withCause(f, err)
+}

@@ -1,0 +1,135 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+)
+
+// errPanicked stands for a panic that is logged already.
+var errPanicked = errors.New("a handler panicked")
+
+// problems answers every error in one place. A fault is shown; anything else is logged and answered without detail.
+func problems(log *slog.Logger) echo.HTTPErrorHandler {
+	return func(err error, c echo.Context) {
+		ctx := c.Request().Context()
+		id := RequestID(ctx)
+		if c.Response().Committed {
+			log.ErrorContext(ctx, "an answer was cut", "request_id", id, "route", c.Path(), "error", err)
+			return
+		}
+		f := faultOf(err, c)
+		if f.Status >= 500 && !errors.Is(err, errPanicked) {
+			log.ErrorContext(ctx, "a request went wrong", "request_id", id, "route", c.Path(), "status", f.Status, "error", err)
+		}
+		if err := writeProblem(c, f); err != nil {
+			log.DebugContext(ctx, "a problem could not be written", "request_id", id, "error", err)
+		}
+	}
+}
+
+// clientClosed is the status, seen in logs only, of a request whose client went away.
+const clientClosed = 499
+
+// faultOf is the fault that an error is answered with.
+func faultOf(err error, c echo.Context) *fault.Error {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f
+	}
+	if he, ok := errors.AsType[*echo.HTTPError](err); ok && he.Code < 500 {
+		return routing(he.Code, c)
+	}
+	if client, ok := c.Get(clientKey).(context.Context); ok && client.Err() != nil {
+		return fault.New(clientClosed, "client_closed", "the client went away")
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return unavailable("the request took too long")
+	}
+	if overloaded(err) {
+		return unavailable("the service cannot answer just now")
+	}
+	return fault.New(http.StatusInternalServerError, "internal", "something went wrong; the log knows it by this request's id")
+}
+
+// withCause is a fault whose cause is for the log, never shown.
+func withCause(f *fault.Error, cause error) error {
+	return fmt.Errorf("%w (%w)", f, cause)
+}
+
+func unavailable(detail string) *fault.Error {
+	f := fault.New(http.StatusServiceUnavailable, "unavailable", "%s; try again", detail)
+	f.RetryAfter = time.Second
+	return f
+}
+
+func routing(status int, c echo.Context) *fault.Error {
+	switch status {
+	case http.StatusNotFound:
+		return fault.NotFound("there is nothing at this path")
+	case http.StatusMethodNotAllowed:
+		allow, _ := c.Get(echo.ContextKeyHeaderAllow).(string)
+		f := fault.New(status, "method_not_allowed", "this path does not take %s", c.Request().Method)
+		f.Header = map[string]string{echo.HeaderAllow: allow}
+		return f
+	}
+	return fault.New(status, strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_"), "%s", http.StatusText(status))
+}
+
+// overloaded reports whether the database is away or asks for another try: another attempt of the same request may do.
+func overloaded(err error) bool {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return pgconn.SafeToRetry(err)
+	}
+	switch pgErr.Code[:2] {
+	case "53", "57", "40", "08": // resources, an operator's doing, a serialization failure or deadlock, the connection
+		return true
+	}
+	return false
+}
+
+func writeProblem(c echo.Context, f *fault.Error) error {
+	title := http.StatusText(f.Status)
+	if title == "" {
+		title = "Client Closed Request"
+	}
+	doc := map[string]any{}
+	maps.Copy(doc, f.Extra)
+	maps.Copy(doc, map[string]any{
+		"type": "about:blank", "title": title, "status": f.Status, "detail": f.Detail,
+		"instance": RequestID(c.Request().Context()), "code": f.Code,
+	})
+	if len(f.Fields) > 0 {
+		doc["errors"] = f.Fields
+	}
+	h := c.Response().Header()
+	for name, value := range f.Header {
+		h.Set(name, value)
+	}
+	if f.RetryAfter > 0 {
+		h.Set(echo.HeaderRetryAfter, strconv.FormatFloat(math.Ceil(f.RetryAfter.Seconds()), 'f', 0, 64))
+	}
+	if c.Request().Method == http.MethodHead {
+		return c.NoContent(f.Status)
+	}
+	b, err := Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("write the problem: %w", err)
+	}
+	return c.Blob(f.Status, "application/problem+json", b)
+}

@@ -1,0 +1,63 @@
+package web
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+)
+
+// How many items a page of a list holds: at most, and where the request does not say.
+const (
+	maxLimit     = 1000
+	defaultLimit = 100
+)
+
+// Query is the request's query, in which only the named parameters may be, each at most once. Every other one is a
+// fault (400), and so is one that is not UTF-8 or holds control characters (422).
+func Query(c echo.Context, names ...string) (url.Values, error) {
+	q, err := url.ParseQuery(c.Request().URL.RawQuery)
+	if err != nil {
+		return nil, fault.Malformed("malformed_query", "the query is not percent-encoded as it should be")
+	}
+	var bad []fault.Field
+	for name, values := range q {
+		field := fault.Field{Pointer: "/" + escapePointer(name)}
+		switch {
+		case !slices.Contains(names, name):
+			field.Code, field.Detail = "unknown_parameter", "there is no parameter "+strconv.Quote(name)+" here"
+		case len(values) > 1:
+			field.Code, field.Detail = "duplicate_parameter", "the parameter "+name+" is there twice"
+		default:
+			if err := plain(name, values[0]); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		bad = append(bad, field)
+	}
+	if len(bad) == 0 {
+		return q, nil
+	}
+	slices.SortFunc(bad, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
+	f := fault.Fields(bad...)
+	f.Status = 400
+	return nil, f
+}
+
+// Page is which part of a list is asked for: limit is 1 to 1000, 100 where it was not sent; cursor is "" for the start.
+func Page(c echo.Context) (limit int, cursor string, err error) {
+	q := c.QueryParams()
+	limit = defaultLimit
+	if q.Has("limit") {
+		limit, err = strconv.Atoi(q.Get("limit"))
+		if err != nil || limit < 1 || limit > maxLimit {
+			return 0, "", fault.Invalid("/limit", "limit must be a whole number from 1 to %d", maxLimit)
+		}
+	}
+	return limit, q.Get("cursor"), nil
+}

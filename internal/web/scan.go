@@ -1,0 +1,407 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/carillonhq/carillon/internal/fault"
+)
+
+// maxDepth is how many arrays and objects may lie within each other in a document, and again in a payload within one.
+const maxDepth = 128
+
+// CheckJSON reports whether raw is exactly one JSON value (RFC 8259) that every reader understands alike: UTF-8, no
+// member twice at any depth, no lone surrogate, no U+0000, at most 128 deep, nothing behind it. What is wrong is a
+// *fault.Error with a pointer: 400, but 422 for U+0000 in a string.
+func CheckJSON(raw []byte) error {
+	return check(raw, nil)
+}
+
+// check is CheckJSON which also holds the value to a shape, unless that is nil.
+func check(raw []byte, want *shape) error {
+	s := scanner{src: raw}
+	s.space()
+	if err := s.value(want); err != nil {
+		return err
+	}
+	s.space()
+	if s.pos < len(s.src) {
+		return s.malformed("invalid_json", "something follows the JSON value at byte %d", s.pos)
+	}
+	if len(s.fields) == 0 {
+		return nil
+	}
+	e := fault.Fields(s.fields...)
+	if s.unknown {
+		e.Status = 400
+	}
+	return e
+}
+
+// scanner reads a JSON text once, from left to right. It stops at the first fault of syntax and collects the faults of
+// meaning, so that a caller can mend those together.
+type scanner struct {
+	src     []byte
+	pos     int
+	depth   int
+	path    []step
+	names   [][]byte // the member names of the objects that are open
+	fields  []fault.Field
+	unknown bool
+}
+
+// step is one reference token of a JSON pointer: a name, or an index where name is nil.
+type step struct {
+	name  []byte
+	index int
+}
+
+// maxFields is how many faults of meaning are reported at once.
+const maxFields = 100
+
+func (s *scanner) pointer() string {
+	var b strings.Builder
+	for _, p := range s.path {
+		b.WriteByte('/')
+		if p.name == nil {
+			b.WriteString(strconv.Itoa(p.index))
+			continue
+		}
+		b.WriteString(escapePointer(strings.ToValidUTF8(string(p.name), "\uFFFD")))
+	}
+	return b.String()
+}
+
+// escapePointer writes one reference token as RFC 6901 section 3 does.
+func escapePointer(token string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
+}
+
+func (s *scanner) malformed(code, format string, args ...any) error {
+	e := fault.Malformed(code, format, args...)
+	e.Fields = []fault.Field{{Pointer: s.pointer(), Code: code, Detail: e.Detail}}
+	return e
+}
+
+func (s *scanner) syntax() error {
+	if s.pos >= len(s.src) {
+		return s.malformed("invalid_json", "the JSON ends too early")
+	}
+	return s.malformed("invalid_json", "the JSON has a syntax error at byte %d", s.pos)
+}
+
+func (s *scanner) note(code, format string, args ...any) {
+	if len(s.fields) < maxFields {
+		s.fields = append(s.fields, fault.Field{Pointer: s.pointer(), Code: code, Detail: fmt.Sprintf(format, args...)})
+	}
+}
+
+func (s *scanner) space() {
+	for s.pos < len(s.src) {
+		switch s.src[s.pos] {
+		case ' ', '\t', '\r', '\n':
+			s.pos++
+		default:
+			return
+		}
+	}
+}
+
+// next says the byte at hand, or 0 at the end.
+func (s *scanner) next() byte {
+	if s.pos < len(s.src) {
+		return s.src[s.pos]
+	}
+	return 0
+}
+
+func (s *scanner) value(want *shape) error {
+	start, noted := s.pos, len(s.fields)
+	if want.raw() {
+		defer func(depth int) { s.depth = depth }(s.depth)
+		s.depth = 0
+	}
+	kind, err := s.anything(want)
+	if err != nil {
+		return err
+	}
+	if want != nil && kind != "null" && len(s.fields) == noted {
+		want.hold(s, kind, s.src[start:s.pos])
+	}
+	return nil
+}
+
+// anything reads one value and says its kind: object, array, string, number, boolean or null.
+func (s *scanner) anything(want *shape) (string, error) {
+	switch c := s.next(); {
+	case c == '{':
+		return "object", s.nest(func() error { return s.object(want) })
+	case c == '[':
+		return "array", s.nest(func() error { return s.array(want) })
+	case c == '"':
+		_, err := s.text()
+		return "string", err
+	case c == '-' || '0' <= c && c <= '9':
+		return "number", s.number()
+	case c == 't':
+		return "boolean", s.literal("true")
+	case c == 'f':
+		return "boolean", s.literal("false")
+	case c == 'n':
+		return "null", s.literal("null")
+	}
+	return "", s.syntax()
+}
+
+func (s *scanner) nest(inside func() error) error {
+	if s.depth == maxDepth {
+		return s.malformed("too_deep", "the JSON is more than %d deep", maxDepth)
+	}
+	s.depth++
+	s.pos++
+	err := inside()
+	s.depth--
+	return err
+}
+
+func (s *scanner) object(want *shape) error {
+	first := len(s.names)
+	defer func() { s.names = s.names[:first] }()
+	var seen map[string]bool // only once there are many
+	s.space()
+	if s.next() == '}' {
+		s.pos++
+		return nil
+	}
+	for {
+		s.space()
+		if s.next() != '"' {
+			return s.syntax()
+		}
+		name, err := s.text()
+		if err != nil {
+			return err
+		}
+		s.path = append(s.path, step{name: name})
+		if twice(s.names[first:], &seen, name) {
+			return s.malformed("duplicate_member", "the member %q is there twice", name)
+		}
+		s.names = append(s.names, name)
+		s.space()
+		if s.next() != ':' {
+			return s.syntax()
+		}
+		s.pos++
+		s.space()
+		inner, known := want.member(name)
+		if !known {
+			s.unknown = true
+			s.note("unknown_field", "there is no field %q here", name)
+		}
+		if err := s.value(inner); err != nil {
+			return err
+		}
+		s.path = s.path[:len(s.path)-1]
+		s.space()
+		switch s.next() {
+		case ',':
+			s.pos++
+		case '}':
+			s.pos++
+			return nil
+		default:
+			return s.syntax()
+		}
+	}
+}
+
+// twice reports whether name is among the names of an object. Beyond a few they are kept in a map, so that an object of
+// many members costs no more than its length.
+func twice(names [][]byte, seen *map[string]bool, name []byte) bool {
+	const few = 16
+	if len(names) < few {
+		for _, n := range names {
+			if bytes.Equal(n, name) {
+				return true
+			}
+		}
+		return false
+	}
+	if *seen == nil {
+		*seen = make(map[string]bool, 4*few)
+		for _, n := range names {
+			(*seen)[string(n)] = true
+		}
+	}
+	if (*seen)[string(name)] {
+		return true
+	}
+	(*seen)[string(name)] = true
+	return false
+}
+
+func (s *scanner) array(want *shape) error {
+	s.space()
+	if s.next() == ']' {
+		s.pos++
+		return nil
+	}
+	inner := want.element()
+	for i := 0; ; i++ {
+		s.path = append(s.path, step{index: i})
+		s.space()
+		if err := s.value(inner); err != nil {
+			return err
+		}
+		s.path = s.path[:len(s.path)-1]
+		s.space()
+		switch s.next() {
+		case ',':
+			s.pos++
+		case ']':
+			s.pos++
+			return nil
+		default:
+			return s.syntax()
+		}
+	}
+}
+
+func (s *scanner) literal(word string) error {
+	for i := range len(word) {
+		if s.next() != word[i] {
+			return s.syntax()
+		}
+		s.pos++
+	}
+	return nil
+}
+
+func (s *scanner) number() error {
+	if s.next() == '-' {
+		s.pos++
+	}
+	if s.next() == '0' {
+		s.pos++
+	} else if !s.digits() {
+		return s.syntax()
+	}
+	if s.next() == '.' {
+		s.pos++
+		if !s.digits() {
+			return s.syntax()
+		}
+	}
+	if c := s.next(); c == 'e' || c == 'E' {
+		s.pos++
+		if c := s.next(); c == '+' || c == '-' {
+			s.pos++
+		}
+		if !s.digits() {
+			return s.syntax()
+		}
+	}
+	return nil
+}
+
+func (s *scanner) digits() bool {
+	start := s.pos
+	for '0' <= s.next() && s.next() <= '9' {
+		s.pos++
+	}
+	return s.pos > start
+}
+
+// text reads a string and returns what it says. It is a part of the source where nothing in it is escaped.
+func (s *scanner) text() ([]byte, error) {
+	s.pos++
+	start := s.pos
+	var said []byte // what was said up to start, once there was an escape
+	for {
+		switch c := s.next(); {
+		case c == '"':
+			plain := s.src[start:s.pos:s.pos]
+			s.pos++
+			if said == nil {
+				return plain, nil
+			}
+			return append(said, plain...), nil
+		case c == '\\':
+			said = append(said, s.src[start:s.pos]...)
+			r, err := s.escape()
+			if err != nil {
+				return nil, err
+			}
+			said = utf8.AppendRune(said, r)
+			start = s.pos
+		case c < 0x20:
+			return nil, s.syntax()
+		case c < utf8.RuneSelf:
+			s.pos++
+		default:
+			r, n := utf8.DecodeRune(s.src[s.pos:])
+			if r == utf8.RuneError && n == 1 {
+				return nil, s.malformed("invalid_utf8", "byte %d is not UTF-8", s.pos)
+			}
+			s.pos += n
+		}
+	}
+}
+
+func (s *scanner) escape() (rune, error) {
+	s.pos++
+	c := s.next()
+	if i := strings.IndexByte(`"\/bfnrt`, c); i >= 0 && c != 0 {
+		s.pos++
+		return rune("\"\\/\b\f\n\r\t"[i]), nil
+	}
+	if c != 'u' {
+		return 0, s.syntax()
+	}
+	s.pos++
+	r, err := s.hex()
+	if err != nil {
+		return 0, err
+	}
+	if r == 0 {
+		s.note("nul", "U+0000 cannot be kept")
+		return r, nil
+	}
+	if !utf16.IsSurrogate(r) {
+		return r, nil
+	}
+	at := s.pos - 6
+	if s.next() == '\\' && s.pos+1 < len(s.src) && s.src[s.pos+1] == 'u' {
+		s.pos += 2
+		low, err := s.hex()
+		if err != nil {
+			return 0, err
+		}
+		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
+			return pair, nil
+		}
+	}
+	return 0, s.malformed("lone_surrogate", "the escape at byte %d is half of a surrogate pair", at)
+}
+
+func (s *scanner) hex() (rune, error) {
+	var r rune
+	for range 4 {
+		switch c := s.next(); {
+		case '0' <= c && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case 'a' <= c && c <= 'f':
+			r = r<<4 | rune(c-'a'+10)
+		case 'A' <= c && c <= 'F':
+			r = r<<4 | rune(c-'A'+10)
+		default:
+			return 0, s.syntax()
+		}
+		s.pos++
+	}
+	return r, nil
+}

@@ -1,0 +1,210 @@
+package web
+
+import (
+	"encoding"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillonhq/carillon/internal/fault"
+)
+
+// shape is what a Go type expects of a JSON value: which kind, and for an object which members, named exactly. A nil
+// shape expects nothing.
+type shape struct {
+	typ      reflect.Type
+	kind     string // as the scanner names them; "" for any, "custom" and "text" for types that read themselves
+	members  map[string]*shape
+	inner    *shape // of the elements of an array, or of the members of an object with free names
+	verbatim bool
+}
+
+var (
+	shapes     sync.Map // reflect.Type to *shape
+	building   sync.Mutex
+	readsJSON  = reflect.TypeFor[json.Unmarshaler]()
+	readsText  = reflect.TypeFor[encoding.TextUnmarshaler]()
+	rawMessage = reflect.TypeFor[json.RawMessage]()
+	rawType    = reflect.TypeFor[Raw]()
+)
+
+func shapeOf(t reflect.Type) *shape {
+	if s, ok := shapes.Load(t); ok {
+		return s.(*shape)
+	}
+	building.Lock()
+	defer building.Unlock()
+	made := map[reflect.Type]*shape{}
+	s := build(t, made)
+	for t, s := range made { // only whole ones are shown to others
+		shapes.LoadOrStore(t, s)
+	}
+	return s
+}
+
+func build(t reflect.Type, made map[reflect.Type]*shape) *shape {
+	if s := made[t]; s != nil {
+		return s
+	}
+	s := &shape{typ: t}
+	made[t] = s
+	switch {
+	case t == rawMessage || t == rawType:
+		s.verbatim = true
+		return s
+	case t.Kind() == reflect.Pointer:
+		*s = *build(t.Elem(), made)
+		return s
+	case reflect.PointerTo(t).Implements(readsJSON):
+		s.kind = "custom"
+		return s
+	case reflect.PointerTo(t).Implements(readsText):
+		s.kind = "text"
+		return s
+	}
+	switch t.Kind() {
+	case reflect.String:
+		s.kind = "string"
+	case reflect.Bool:
+		s.kind = "boolean"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
+		reflect.Float32, reflect.Float64:
+		s.kind = "number"
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			s.kind = "string" // base64
+			break
+		}
+		s.kind, s.inner = "array", build(t.Elem(), made)
+	case reflect.Map:
+		s.kind, s.inner = "object", build(t.Elem(), made)
+	case reflect.Struct:
+		s.kind, s.members = "object", map[string]*shape{}
+		s.embed(t, made)
+	}
+	return s
+}
+
+// embed takes the fields of a struct as members; those of a struct embedded in it come after, and never cover one.
+func (s *shape) embed(t reflect.Type, made map[reflect.Type]*shape) {
+	var inside []reflect.Type
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			if f.Type.Kind() == reflect.Pointer {
+				inside = append(inside, f.Type.Elem())
+			} else {
+				inside = append(inside, f.Type)
+			}
+			continue
+		}
+		if !f.IsExported() || f.Tag.Get("json") == "-" {
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		if s.members[name] == nil {
+			s.members[name] = build(f.Type, made)
+		}
+	}
+	for _, t := range inside {
+		if t.Kind() == reflect.Struct {
+			s.embed(t, made)
+		}
+	}
+}
+
+// raw reports whether the value is kept as it was sent.
+func (s *shape) raw() bool { return s != nil && s.verbatim }
+
+// member says what the member of an object is expected to be, and whether there may be one of that name.
+func (s *shape) member(name []byte) (*shape, bool) {
+	if s == nil || s.members == nil {
+		return s.element(), true
+	}
+	m, ok := s.members[string(name)]
+	return m, ok
+}
+
+func (s *shape) element() *shape {
+	if s == nil {
+		return nil
+	}
+	return s.inner
+}
+
+var articles = map[string]string{
+	"object": "an object", "array": "an array", "string": "a string", "number": "a number", "boolean": "true or false",
+}
+
+// hold notes where a value of that kind is not what the shape expects.
+func (s *shape) hold(scan *scanner, kind string, raw []byte) {
+	switch s.kind {
+	case "":
+		return
+	case "custom":
+		scan.noteError(reflect.New(s.typ).Interface().(json.Unmarshaler).UnmarshalJSON(raw), s.typ)
+	case "text":
+		var text string
+		if kind != "string" || json.Unmarshal(raw, &text) != nil {
+			scan.note("wrong_type", "must be a string")
+			return
+		}
+		scan.noteError(reflect.New(s.typ).Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)), s.typ)
+	case kind:
+		if kind == "number" {
+			s.holdNumber(scan, string(raw))
+		}
+	default:
+		scan.note("wrong_type", "must be %s, not %s", articles[s.kind], articles[kind])
+	}
+}
+
+func (s *shape) holdNumber(scan *scanner, text string) {
+	var err error
+	switch bits := s.typ.Bits(); s.typ.Kind() {
+	case reflect.Float32, reflect.Float64:
+		_, err = strconv.ParseFloat(text, bits)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		_, err = strconv.ParseUint(text, 10, bits)
+	default:
+		_, err = strconv.ParseInt(text, 10, bits)
+	}
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		scan.note("out_of_range", "is too large a number")
+	case err != nil:
+		scan.note("wrong_type", "must be a whole number that is not out of range")
+	}
+}
+
+// noteError notes what a type that reads itself says of its value. Its pointers are taken from the value's.
+func (s *scanner) noteError(err error, t reflect.Type) {
+	if err == nil {
+		return
+	}
+	if e, ok := errors.AsType[*fault.Error](err); ok && len(e.Fields) > 0 {
+		at := s.pointer()
+		for _, f := range e.Fields {
+			f.Pointer = at + f.Pointer
+			s.fields = append(s.fields, f)
+		}
+		s.unknown = s.unknown || e.Status == 400
+		return
+	}
+	if t == reflect.TypeFor[time.Time]() {
+		s.note("invalid", "must be an instant as RFC 3339 writes it")
+		return
+	}
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		s.note("wrong_type", "is of a type that does not fit here")
+		return
+	}
+	s.note("invalid", "%s", err)
+}

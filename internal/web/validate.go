@@ -1,0 +1,114 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/go-playground/validator/v10"
+
+	"github.com/carillonhq/carillon/internal/fault"
+)
+
+var saneName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
+
+// embedded is the name that the validator knows an embedded struct by: it is no part of a pointer.
+const embedded = "\x00"
+
+// shapesOf checks validate tags. Besides the validator's own there is `name`: a workflow, endpoint or calendar's.
+var shapesOf = func() *validator.Validate {
+	v := validator.New(validator.WithRequiredStructEnabled())
+	v.RegisterTagNameFunc(func(f reflect.StructField) string {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" && f.Anonymous {
+			return embedded
+		}
+		return name
+	})
+	if err := v.RegisterValidation("name", func(fl validator.FieldLevel) bool { return saneName.MatchString(fl.Field().String()) }); err != nil {
+		panic(err)
+	}
+	return v
+}()
+
+func validate(v any) error {
+	t := reflect.Indirect(reflect.ValueOf(v))
+	var err error
+	switch t.Kind() {
+	case reflect.Struct:
+		err = shapesOf.Struct(v)
+	case reflect.Slice, reflect.Array, reflect.Map:
+		if inner := t.Type().Elem().Kind(); inner == reflect.Struct {
+			err = shapesOf.Var(t.Interface(), "dive")
+		}
+	}
+	bad, ok := errors.AsType[validator.ValidationErrors](err)
+	if !ok {
+		return err
+	}
+	fields := make([]fault.Field, len(bad))
+	for i, b := range bad {
+		fields[i] = fault.Field{Pointer: pointerOf(b.Namespace(), t.Kind() == reflect.Struct), Code: codeOf(b), Detail: detailOf(b)}
+	}
+	return fault.Fields(fields...)
+}
+
+// pointerOf makes a JSON pointer of a validator's namespace, such as Params.spec.at[2]: the type's name is dropped.
+func pointerOf(namespace string, named bool) string {
+	var b strings.Builder
+	for i, part := range strings.Split(namespace, ".") {
+		name, indexes, _ := strings.Cut(part, "[")
+		if (i > 0 || !named) && name != "" && name != embedded {
+			b.WriteString("/" + escapePointer(name))
+		}
+		for index := range strings.SplitSeq(indexes, "[") {
+			if index != "" {
+				b.WriteString("/" + escapePointer(strings.TrimSuffix(index, "]")))
+			}
+		}
+	}
+	return b.String()
+}
+
+func codeOf(f validator.FieldError) string {
+	switch f.Tag() {
+	case "required", "required_with", "required_without", "required_if":
+		return "required"
+	case "min", "max", "gte", "lte", "gt", "lt", "len":
+		return "out_of_range"
+	}
+	return "invalid"
+}
+
+func detailOf(f validator.FieldError) string {
+	unit := ""
+	switch f.Kind() {
+	case reflect.String:
+		unit = " characters"
+	case reflect.Slice, reflect.Array, reflect.Map:
+		unit = " elements"
+	}
+	switch f.Tag() {
+	case "required", "required_with", "required_without", "required_if":
+		return "is required"
+	case "min", "gte":
+		return fmt.Sprintf("must be at least %s%s", f.Param(), unit)
+	case "max", "lte":
+		return fmt.Sprintf("must be at most %s%s", f.Param(), unit)
+	case "gt":
+		return fmt.Sprintf("must be more than %s%s", f.Param(), unit)
+	case "lt":
+		return fmt.Sprintf("must be less than %s%s", f.Param(), unit)
+	case "len":
+		return fmt.Sprintf("must be exactly %s%s", f.Param(), unit)
+	case "oneof":
+		return "must be one of " + strings.Join(strings.Fields(f.Param()), ", ")
+	case "name":
+		return "must be 1 to 128 letters, digits, dots, underscores and hyphens"
+	case "unique":
+		return "must not hold the same twice"
+	}
+	return "does not fit: " + f.Tag()
+}
