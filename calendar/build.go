@@ -1,0 +1,107 @@
+package calendar
+
+import "slices"
+
+// build makes a timing of a plan. Faults are of what the plan names and the context lacks, and of what costs too much.
+func (p plan) build(c Context) (*Timing, Faults) {
+	var faults Faults
+	t := &Timing{plan: p, zones: c.zones(), end: maxWall}
+	t.zone = t.zones.zone(p.Zone)
+	if t.zone == nil {
+		faults.add("/timezone", "unknown_timezone", "%s", unknownZone(t.zones, p.Zone))
+		return nil, faults
+	}
+	if p.Start != nil {
+		t.start = *p.Start
+	}
+	if p.End != nil {
+		t.end = *p.End
+	}
+	out := p.exclusions(c, &faults)
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	var classes []Class
+	for _, f := range p.Fields {
+		set := newFieldSet(f.fields, nil)
+		classes = append(classes, fieldClass(f.fields))
+		if set.rule != noDay {
+			t.add(set, f.policies, out, &set.fields)
+		}
+	}
+	for _, e := range p.Every {
+		classes = append(classes, classOf(e.Civil))
+		t.addEvery(e, out)
+	}
+	if p.Rule != nil {
+		classes = append(classes, t.addRule(p.Rule, out))
+	}
+	for _, w := range byPolicy(p.Walls) {
+		classes = append(classes, ClassFixed)
+		t.add(w.list, w.policies, out, nil)
+	}
+	if len(p.Moments) > 0 {
+		classes = append(classes, ClassFixed)
+		t.addInstants(moments(p.Moments), out, nil)
+	}
+	t.class = oneClass(classes)
+	return t, faults
+}
+
+func fieldClass(f fields) Class {
+	if f.Hours == allHours {
+		return ClassEveryHour
+	}
+	return ClassFixed
+}
+
+// oneClass is the one class of all members, or mixed.
+func oneClass(all []Class) Class {
+	all = slices.Compact(slices.Sorted(slices.Values(all)))
+	if len(all) == 1 {
+		return all[0]
+	}
+	return ClassMixed
+}
+
+func (t *Timing) addEvery(e everyPlan, out *exclusions) {
+	if e.Delay {
+		t.delay = &delay{every: e.Every, civil: e.Civil}
+		return
+	}
+	since := int64(0)
+	if e.Since != nil {
+		since = *e.Since
+	}
+	if e.Civil {
+		set := &days{every: e.Every, phase: e.Phase}
+		if e.Since != nil {
+			set.since = t.zone.wall(since)
+		}
+		t.add(set, e.policies, out, timesOf(e.Phase, daySeconds, 0))
+		return
+	}
+	t.addInstants(&progression{every: e.Every, phase: e.Phase, since: since}, out, t.progressionTimes(e))
+}
+
+// wallsOf is the walls that share a policy.
+type wallsOf struct {
+	policies
+	list walls
+}
+
+func byPolicy(plans []wallPlan) []wallsOf {
+	var groups []wallsOf
+	for _, p := range plans {
+		i := slices.IndexFunc(groups, func(g wallsOf) bool { return g.policies == p.policies })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, wallsOf{policies: p.policies})
+		}
+		groups[i].list = append(groups[i].list, p.Wall)
+	}
+	for _, g := range groups {
+		slices.Sort(g.list)
+	}
+	return groups
+}

@@ -1,0 +1,186 @@
+package calendar
+
+import "math/bits"
+
+// fields is what a cron expression or a calendar comes to: sets as bits, so that finding the next match is arithmetic. Equal
+// fields match the same walls, however they were written (normal sees to that). Bit n stands for the value n; years count from
+// 1970; days of the week from Sunday.
+type fields struct {
+	Seconds uint64    `json:"s"`
+	Minutes uint64    `json:"m"`
+	Hours   uint32    `json:"h"`
+	Days    uint32    `json:"d,omitempty"`  // days of the month, 1 to 31
+	Last    uint32    `json:"l,omitempty"`  // bit n: the day n days before the last of the month
+	Nearest uint32    `json:"w,omitempty"`  // bit n: the weekday (Monday to Friday) of the month nearest to day n; bit 0: its last one
+	Months  uint16    `json:"mo,omitempty"` // 1 to 12
+	Week    uint8     `json:"dw,omitempty"` // days of the week
+	Nth     [5]uint8  `json:"n,omitzero"`   // Nth[k-1]: days of the week that match the kth time in a month
+	LastDW  uint8     `json:"ld,omitempty"` // days of the week that match the last time in a month
+	Or      bool      `json:"or,omitempty"` // day of month or day of week, rather than both
+	Years   [4]uint64 `json:"y"`
+}
+
+const (
+	allSixty = 1<<60 - 1
+	allHours = 1<<24 - 1
+	allDays  = 1<<32 - 2
+	allMonth = 1<<13 - 2
+	allWeek  = 1<<7 - 1
+)
+
+var allYears = func() (y [4]uint64) {
+	for n := range maxYear - minYear + 1 {
+		y[n/64] |= 1 << (n % 64)
+	}
+	return y
+}()
+
+// normal drops what has no effect, so that equal sets are equal values.
+func (f fields) normal() fields {
+	anyDay := f.Days == allDays
+	anyWeekday := f.Week == allWeek
+	switch {
+	case f.Or && (anyDay || anyWeekday):
+		f.Days, f.Last, f.Nearest = allDays, 0, 0
+		f.Week, f.Nth, f.LastDW, f.Or = allWeek, [5]uint8{}, 0, false
+	case anyDay && anyWeekday:
+		f.Last, f.Nearest, f.Nth, f.LastDW, f.Or = 0, 0, [5]uint8{}, 0, false
+	case anyDay:
+		f.Last, f.Nearest = 0, 0
+	case anyWeekday:
+		f.Nth, f.LastDW = [5]uint8{}, 0
+	}
+	return f
+}
+
+// days are the days of a month that match, as bits 1 to 31; first is the day number of its first.
+func (f *fields) days(year, month int) uint32 {
+	length := daysIn(year, month)
+	whole := uint32(1)<<(length+1) - 2
+	if f.Week == allWeek && !f.Or && f.Last|f.Nearest == 0 {
+		return f.Days & whole
+	}
+	begin := weekday(dayNumber(year, month, 1))
+	dom := f.Days
+	if f.Last != 0 {
+		dom |= bits.Reverse32(f.Last) >> (31 - length)
+	}
+	if f.Nearest != 0 {
+		dom |= f.nearest(begin, length)
+	}
+	dow := weekPattern(f.Week, begin)
+	for k, week := range f.Nth {
+		if week != 0 {
+			dow |= weekPattern(week, begin) & (0x7f << (7*k + 1))
+		}
+	}
+	if f.LastDW != 0 {
+		dow |= weekPattern(f.LastDW, begin) & (0x7f << (length - 6))
+	}
+	if f.Or {
+		return (dom | dow) & whole
+	}
+	return dom & dow & whole
+}
+
+// weekPattern is the days of a month that begins on a weekday which fall on the given days of the week, as bits 1 to 31 and more.
+func weekPattern(week uint8, begin int) uint32 {
+	turned := (uint64(week)>>begin | uint64(week)<<(7-begin)) & 0x7f
+	return uint32(turned*0x810204081) << 1
+}
+
+// nearest is the days that Nearest stands for in a month that begins on a weekday and has length days.
+func (f *fields) nearest(begin, length int) uint32 {
+	var out uint32
+	for rest := f.Nearest; rest != 0; rest &= rest - 1 {
+		day := bits.TrailingZeros32(rest)
+		lastOf := day == 0
+		if lastOf {
+			day = length
+		}
+		if day > length {
+			continue
+		}
+		switch (begin + day - 1) % 7 {
+		case 6: // Saturday
+			if day == 1 {
+				day += 2
+			} else {
+				day--
+			}
+		case 0: // Sunday
+			if day == length {
+				day -= 2
+			} else {
+				day++
+			}
+		}
+		out |= 1 << day
+	}
+	return out
+}
+
+// nextTime is the first matching second of the day at or after one.
+func (f *fields) nextTime(sec int) (int, bool) {
+	h, m, s := sec/3600, sec/60%60, sec%60
+	if f.Hours>>h&1 != 0 {
+		if f.Minutes>>m&1 != 0 {
+			if rest := f.Seconds >> s; rest != 0 {
+				return sec + bits.TrailingZeros64(rest), true
+			}
+		}
+		if rest := f.Minutes >> (m + 1); rest != 0 {
+			return h*3600 + (m+1+bits.TrailingZeros64(rest))*60 + bits.TrailingZeros64(f.Seconds), true
+		}
+	}
+	rest := f.Hours >> (h + 1)
+	if rest == 0 {
+		return 0, false
+	}
+	return (h+1+bits.TrailingZeros32(rest))*3600 + bits.TrailingZeros64(f.Minutes)*60 + bits.TrailingZeros64(f.Seconds), true
+}
+
+// prevTime is the last matching second of the day at or before one.
+func (f *fields) prevTime(sec int) (int, bool) {
+	h, m, s := sec/3600, sec/60%60, sec%60
+	if f.Hours>>h&1 != 0 {
+		if f.Minutes>>m&1 != 0 {
+			if rest := f.Seconds & (2<<s - 1); rest != 0 {
+				return h*3600 + m*60 + bits.Len64(rest) - 1, true
+			}
+		}
+		if rest := f.Minutes & (1<<m - 1); rest != 0 {
+			return h*3600 + (bits.Len64(rest)-1)*60 + bits.Len64(f.Seconds) - 1, true
+		}
+	}
+	rest := f.Hours & (1<<h - 1)
+	if rest == 0 {
+		return 0, false
+	}
+	return (bits.Len32(rest)-1)*3600 + (bits.Len64(f.Minutes)-1)*60 + bits.Len64(f.Seconds) - 1, true
+}
+
+// hasTime says whether a second of the day matches.
+func (f *fields) hasTime(sec int) bool {
+	return f.Hours>>(sec/3600)&1 != 0 && f.Minutes>>(sec/60%60)&1 != 0 && f.Seconds>>(sec%60)&1 != 0
+}
+
+func (f *fields) hasYear(year int) bool {
+	n := year - minYear
+	return uint(n) < 256 && f.Years[n>>6]>>(n&63)&1 != 0
+}
+
+// times is how many seconds of a day match.
+func (f *fields) times() int {
+	return bits.OnesCount32(f.Hours) * bits.OnesCount64(f.Minutes) * bits.OnesCount64(f.Seconds)
+}
+
+// everyDay says that all days match.
+func (f *fields) everyDay() bool {
+	return f.Days == allDays && f.everyWeek()
+}
+
+// everyWeek says that days match by their day of the week alone.
+func (f *fields) everyWeek() bool {
+	return f.Days == allDays && !f.Or && f.Nth == [5]uint8{} && f.LastDW == 0 && f.Months == allMonth && f.Years == allYears
+}

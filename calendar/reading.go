@@ -1,0 +1,4 @@
+package calendar
+
+// Reading is the timing in plain English.
+func (t *Timing) Reading() string { return "" }

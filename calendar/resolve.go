@@ -1,0 +1,197 @@
+package calendar
+
+// Resolving says which instants show a wall time. One: that instant. Two, in an overlap: the overlap policy chooses. None, in a
+// gap: the gap policy chooses. The set of ticks is the union over all nominal wall times; next and prev look through it segment
+// by segment of the zone, so that the answer never depends on what fired before and next(t) > t always.
+
+// DSTNote says how a tick's wall time met the zone's clock.
+type DSTNote uint8
+
+// The notes of a tick.
+const (
+	DSTNone          DSTNote = iota // one instant shows it
+	DSTGap                          // no instant shows it: moved as dst.gap says
+	DSTOverlapFirst                 // the first of two
+	DSTOverlapSecond                // the second of two
+)
+
+// String is the note as the API writes it.
+func (n DSTNote) String() string {
+	return [...]string{"none", "gap", "overlap_first", "overlap_second"}[n]
+}
+
+// MarshalText writes the note as the API does.
+func (n DSTNote) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+type gapPolicy uint8
+
+const (
+	gapSkip gapPolicy = iota
+	gapNextValid
+	gapShiftForward
+)
+
+type overlapPolicy uint8
+
+const (
+	overlapFirst overlapPolicy = iota
+	overlapLast
+	overlapBoth
+)
+
+// source is a set of instants, in Unix seconds.
+type source interface {
+	next(from int64) (int64, DSTNote, bool)  // the first at or after from
+	prev(until int64) (int64, DSTNote, bool) // the last at or before until
+}
+
+// resolved is the instants of a set of wall times in a zone.
+type resolved struct {
+	set     wallSet
+	zone    *zone
+	gap     gapPolicy
+	overlap overlapPolicy
+}
+
+func (r *resolved) next(from int64) (int64, DSTNote, bool) {
+	z := r.zone
+	i := z.find(from)
+	for {
+		begin, end, off := z.starts[i], z.end(i), z.offset(i)
+		low := max(from, begin) + off
+		shown := wall(-1 << 62) // walls before this one were shown by the segment before
+		if i > 0 {
+			shown = begin + z.offset(i-1)
+			if r.overlap == overlapFirst && low < shown {
+				low = shown
+			}
+		}
+		again := wall(1 << 62) // walls from this one on are shown again by the segment after
+		if i+1 < len(z.starts) {
+			again = end + z.offset(i+1)
+		}
+		w, ok := r.set.next(low)
+		var at int64
+		note, found := DSTNone, false
+		if ok && w < end+off && !(r.overlap == overlapLast && w >= again) {
+			at, found = w-off, true
+			if w >= again {
+				note = DSTOverlapFirst
+			} else if w < shown {
+				note = DSTOverlapSecond
+			}
+		}
+		if r.gap != gapSkip && i > 0 && begin+off > shown && from < begin+off-shown+begin {
+			if g, ok := r.nextGap(from, begin, shown, begin+off); ok && (!found || g < at) {
+				return g, DSTGap, true
+			}
+		}
+		if found {
+			return at, note, true
+		}
+		if i+1 >= len(z.starts) {
+			return 0, 0, false
+		}
+		i++
+		if z.offset(i) < off {
+			if r.overlap != overlapFirst {
+				continue // it shows walls again that lie before w
+			}
+		}
+		if !ok {
+			return 0, 0, false
+		}
+		if j := z.find(w - int64(z.max)); j > i {
+			i = j
+		}
+	}
+}
+
+// nextGap is the first instant at or after from that the walls of the gap [low, high) entered at begin are moved to.
+func (r *resolved) nextGap(from, begin int64, low, high wall) (int64, bool) {
+	first := low
+	if r.gap == gapShiftForward {
+		first += max(0, from-begin)
+	} else if from > begin {
+		return 0, false
+	}
+	w, ok := r.set.next(first)
+	if !ok || w >= high {
+		return 0, false
+	}
+	if r.gap == gapNextValid {
+		return begin, true
+	}
+	return begin + (w - low), true
+}
+
+func (r *resolved) prev(until int64) (int64, DSTNote, bool) {
+	z := r.zone
+	i := z.find(until)
+	for {
+		begin, end, off := z.starts[i], z.end(i), z.offset(i)
+		high := min(until, end-1) + off
+		again := wall(1 << 62)
+		if i+1 < len(z.starts) {
+			again = end + z.offset(i+1)
+			if r.overlap == overlapLast && high >= again {
+				high = again - 1
+			}
+		}
+		shown := wall(-1 << 62)
+		if i > 0 {
+			shown = begin + z.offset(i-1)
+		}
+		w, ok := r.set.prev(high)
+		var at int64
+		note, found := DSTNone, false
+		if ok && w >= begin+off && !(r.overlap == overlapFirst && w < shown) {
+			at, found = w-off, true
+			if w >= again {
+				note = DSTOverlapFirst
+			} else if w < shown {
+				note = DSTOverlapSecond
+			}
+		}
+		if r.gap != gapSkip && i > 0 && begin+off > shown {
+			if g, ok := r.prevGap(until, begin, shown, begin+off); ok && (!found || g > at) {
+				return g, DSTGap, true
+			}
+		}
+		if found {
+			return at, note, true
+		}
+		if i == 0 {
+			return 0, 0, false
+		}
+		i--
+		if z.offset(i) > off && r.overlap != overlapLast {
+			continue // it shows walls first that lie after w
+		}
+		if !ok {
+			return 0, 0, false
+		}
+		if j := z.find(w - int64(z.min)); j < i {
+			i = j
+		}
+	}
+}
+
+// prevGap is the last instant at or before until that the walls of the gap [low, high) entered at begin are moved to.
+func (r *resolved) prevGap(until, begin int64, low, high wall) (int64, bool) {
+	if until < begin {
+		return 0, false
+	}
+	last := high - 1
+	if r.gap == gapShiftForward {
+		last = min(last, low+until-begin)
+	}
+	w, ok := r.set.prev(last)
+	if !ok || w < low {
+		return 0, false
+	}
+	if r.gap == gapNextValid {
+		return begin, true
+	}
+	return begin + (w - low), true
+}

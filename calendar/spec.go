@@ -1,0 +1,85 @@
+package calendar
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
+
+// Spec is what a client writes to say when a schedule fires: the union of Cron, Calendars, Intervals, RRule and At, less Exclude,
+// within StartAt and EndAt, both included. A zero member is absent.
+type Spec struct {
+	Timezone  string     `json:"timezone,omitempty"`  // IANA name, or @key; empty is UTC
+	Cron      StringList `json:"cron,omitempty"`      // a string or a list of them
+	DayMatch  string     `json:"day_match,omitempty"` // or (default), and: how a cron's day of month and day of week are joined
+	Calendars []Calendar `json:"calendars,omitempty"`
+	Intervals []Interval `json:"intervals,omitempty"`
+	RRule     string     `json:"rrule,omitempty"` // RFC 5545 DTSTART, RRULE, RDATE and EXDATE, a line each
+	At        []string   `json:"at,omitempty"`    // wall times, or instants with a zone designator
+	Exclude   *Exclude   `json:"exclude,omitempty"`
+	StartAt   *string    `json:"start_at,omitempty"`
+	EndAt     *string    `json:"end_at,omitempty"`
+	MaxTicks  *int       `json:"max_ticks,omitempty"` // 1 to 100,000; counted by the schedule's keeper
+	Jitter    string     `json:"jitter,omitempty"`
+	DST       DST        `json:"dst,omitzero"`
+}
+
+// Calendar names wall times by their fields, in the syntax of cron's fields; all must match. Second, minute and hour left out are
+// 0, the others all.
+type Calendar struct {
+	Second     string `json:"second,omitempty"`
+	Minute     string `json:"minute,omitempty"`
+	Hour       string `json:"hour,omitempty"`
+	DayOfMonth string `json:"day_of_month,omitempty"`
+	Month      string `json:"month,omitempty"`
+	Year       string `json:"year,omitempty"`
+	DayOfWeek  string `json:"day_of_week,omitempty"`
+	Comment    string `json:"comment,omitempty"` // up to 200 characters
+}
+
+// Interval is a steady rhythm. Every in days and weeks counts civil days in the zone; in smaller units elapsed time.
+type Interval struct {
+	Every  string `json:"every"`
+	Offset string `json:"offset,omitempty"` // of aligned: moves it against 1970-01-01T00:00:00
+	Mode   string `json:"mode,omitempty"`   // aligned (default), fixed_rate, fixed_delay
+	First  string `json:"first,omitempty"`  // after (default): one interval after creation; now: at creation
+}
+
+// Exclude is what a spec leaves out. Dates, named calendars and calendars without times leave out whole days.
+type Exclude struct {
+	Calendars []Calendar `json:"calendars,omitempty"`
+	Dates     []string   `json:"dates,omitempty"`
+	Named     []string   `json:"named,omitempty"`
+	Then      string     `json:"then,omitempty"` // drop (default); next, previous: the same wall time on the nearest free day
+}
+
+// DST says what becomes of wall times that no instant shows, and of those that two show. Empty is auto.
+type DST struct {
+	Gap     string `json:"gap,omitempty"`     // auto, skip, next_valid, shift_forward
+	Overlap string `json:"overlap,omitempty"` // auto, first, last, both
+}
+
+// StringList is a list of strings that JSON may write as one string.
+type StringList []string
+
+// UnmarshalJSON reads a string or a list of strings.
+func (l *StringList) UnmarshalJSON(b []byte) error {
+	b = bytes.TrimSpace(b)
+	if bytes.Equal(b, []byte("null")) {
+		return nil
+	}
+	if len(b) > 0 && b[0] == '"' {
+		var one string
+		if err := json.Unmarshal(b, &one); err != nil {
+			return err
+		}
+		*l = StringList{one}
+		return nil
+	}
+	var many []string
+	if err := json.Unmarshal(b, &many); err != nil {
+		return errors.New("cron is a string or a list of strings")
+	}
+	*l = many
+	return nil
+}
