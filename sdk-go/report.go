@@ -114,7 +114,7 @@ func (s *shift) send(outcomes []outcome) {
 			return
 		}
 		s.log.Warn("cannot report ticks", "ticks", len(outcomes), "error", err)
-		wait(s.reporting, firstBackoff+pauseAfter(err, troubles))
+		wait(s.reporting, firstBackoff+pauseAfter(err, min(troubles, longestTrouble)))
 		outcomes = s.stillHeld(outcomes)
 	}
 }

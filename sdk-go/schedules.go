@@ -47,6 +47,9 @@ type Schedule struct {
 	Labels   map[string]string `json:"labels"`
 	Note     string            `json:"note"`
 
+	PausedUntil *time.Time `json:"paused_until,omitempty"` // nil: not paused, or until Resume
+	StatusNote  string     `json:"status_note,omitempty"`  // why it is paused
+
 	NextAt     *time.Time  `json:"next_at"`      // nominal; nil when none is to come
 	Upcoming   []time.Time `json:"upcoming"`     // nominal; up to 5
 	LastAt     *time.Time  `json:"last_at"`      // nominal; nil before the first

@@ -12,6 +12,8 @@ import (
 )
 
 const (
+	longestTrouble = 4 // attempts after which waiting grows no more: a server that comes back finds its workers soon
+
 	leaseMost  = 1000                   // ticks in one request, of any kind
 	requestGap = 25 * time.Millisecond  // between requests of one kind while ticks flow: what the gap gathers goes in one
 	aheadOf    = 100 * time.Millisecond // ticks are leased ahead of the handlers by what these do in this time
@@ -110,7 +112,7 @@ func (s *shift) lease(ctx context.Context, workflows []string) error {
 		default:
 			s.log.WarnContext(ctx, "cannot lease ticks", "error", err)
 			wait(ctx, firstBackoff+pauseAfter(err, troubles))
-			troubles++
+			troubles = min(troubles+1, longestTrouble)
 		}
 	}
 	return nil
