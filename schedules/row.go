@@ -54,6 +54,7 @@ type row struct {
 	RunAt        *time.Time
 	RunFrom      *time.Time
 	RunMissed    *int32
+	RunDrop      *bool
 	AtSpread     *int64
 	AtID         *int64
 	FromAt       *time.Time
@@ -69,7 +70,7 @@ const rowColumns = `
 	s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority, s.timeout_s,
 	s.max_attempts, s.keep_succeeded_s, s.keep_failed_s,
 	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq,
-	c.hash, c.missed AS cohort_missed, c.next_at, c.due_at, c.run_at, c.run_from, c.run_missed, c.at_spread, c.at_id,
+	c.hash, c.missed AS cohort_missed, c.next_at, c.due_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
 	m.from_at, m.until_at,
 	w.defaults`
 
@@ -171,10 +172,7 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) []Run {
 		}
 	}
 	if r.RunAt != nil && (*r.AtSpread < r.Spread || *r.AtSpread == r.Spread && *r.AtID < r.ID) {
-		run := Run{At: r.RunAt.UTC(), From: r.RunFrom.UTC(), Missed: int(*r.RunMissed)}
-		if tick, ok := t.Prev(run.At.Add(time.Second)); ok && tick.At.Equal(run.At) {
-			run.DST = tick.DST
-		}
+		run := Resume(t, r.RunAt.UTC(), r.RunFrom.UTC(), int(*r.RunMissed), *r.RunDrop, now)
 		add(run)
 	}
 	for next := r.NextAt; next != nil && !next.After(now); {

@@ -44,6 +44,17 @@ func BeginRun(t *calendar.Timing, next, now time.Time, missed string) Run {
 		r.Late = true
 		r.Drop = r.Drop || missed == "none"
 	}
+	return r.placed(t)
+}
+
+// Resume is a run that began earlier and has not reached all members, as of now.
+func Resume(t *calendar.Timing, at, from time.Time, missed int, drop bool, now time.Time) Run {
+	r := Run{At: at, From: from, Missed: missed, Drop: drop, Late: missed > 0 || now.Sub(at) > onTime}
+	return r.placed(t)
+}
+
+// placed fills in what follows from the run's nominal time.
+func (r Run) placed(t *calendar.Timing) Run {
 	if tick, ok := t.Prev(r.At.Add(time.Second)); ok && tick.At.Equal(r.At) {
 		r.DST = tick.DST
 	}

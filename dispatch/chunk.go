@@ -1,0 +1,179 @@
+package dispatch
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/ident"
+)
+
+// What a chunk holds.
+const (
+	firstTries int16 = 0 // schedules whose nominal time has come
+	laterTries int16 = 1 // ticks that are sent again, or whose worker has not answered
+)
+
+const (
+	mostInChunk  = 500
+	mostAttempts = 250 // keys of ticks are longer than ids
+)
+
+// group is the part of a chunk that stands in one cohort.
+type group struct {
+	Cohort   int64
+	Workflow int // its index in the chunk's workflows
+	DST      calendar.DSTNote
+	Late     bool
+	Drop     bool
+	Forced   bool
+	Missed   int
+	IDs      []int64 // rising
+}
+
+const (
+	lateFlag = 1 << (iota + 2)
+	dropFlag
+	forcedFlag
+	missedFlag
+)
+
+// packGroups packs ids as varint deltas: two bytes a tick where a million users share a timing.
+func packGroups(groups []group) []byte {
+	b := binary.AppendUvarint(nil, uint64(len(groups)))
+	for _, g := range groups {
+		flags := byte(g.DST)
+		for flag, set := range map[byte]bool{lateFlag: g.Late, dropFlag: g.Drop, forcedFlag: g.Forced, missedFlag: g.Missed > 0} {
+			if set {
+				flags |= flag
+			}
+		}
+		b = append(binary.AppendUvarint(b, uint64(g.Cohort)), flags)
+		b = binary.AppendUvarint(b, uint64(g.Workflow))
+		if g.Missed > 0 {
+			b = binary.AppendUvarint(b, uint64(g.Missed))
+		}
+		b = binary.AppendUvarint(b, uint64(len(g.IDs)))
+		last := int64(0)
+		for _, id := range g.IDs {
+			b = binary.AppendUvarint(b, uint64(id-last))
+			last = id
+		}
+	}
+	return b
+}
+
+var errBroken = errors.New("the items of a chunk are broken")
+
+// reader reads varints; after a broken one all are zero and broken is set.
+type reader struct {
+	b      []byte
+	broken bool
+}
+
+func (r *reader) next() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.broken, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) byte() byte {
+	if len(r.b) == 0 {
+		r.broken = true
+		return 0
+	}
+	c := r.b[0]
+	r.b = r.b[1:]
+	return c
+}
+
+func (r *reader) count(most int) int {
+	n := r.next()
+	if n > uint64(most) {
+		r.broken, r.b = true, nil
+		return 0
+	}
+	return int(n)
+}
+
+func unpackGroups(b []byte) ([]group, error) {
+	r := reader{b: b}
+	groups := make([]group, r.count(mostInChunk))
+	for i := range groups {
+		g := &groups[i]
+		g.Cohort = int64(r.next())
+		flags := r.byte()
+		g.DST = calendar.DSTNote(flags & 3)
+		g.Late, g.Drop, g.Forced = flags&lateFlag != 0, flags&dropFlag != 0, flags&forcedFlag != 0
+		g.Workflow = r.count(mostInChunk)
+		if flags&missedFlag != 0 {
+			g.Missed = int(r.next())
+		}
+		g.IDs = make([]int64, r.count(mostInChunk))
+		last := int64(0)
+		for j := range g.IDs {
+			last += int64(r.next())
+			g.IDs[j] = last
+		}
+	}
+	if r.broken || len(r.b) > 0 {
+		return nil, errBroken
+	}
+	return groups, nil
+}
+
+// try names one attempt at one tick. Answer: it is not to be sent, its worker should have answered by now.
+type try struct {
+	ident.TickKey
+	Attempt int16
+	Answer  bool
+}
+
+func packTries(tries []try) []byte {
+	b := binary.AppendUvarint(nil, uint64(len(tries)))
+	for _, t := range tries {
+		b = binary.AppendUvarint(b, uint64(t.Schedule))
+		b = binary.AppendUvarint(b, uint64(t.At.Unix()))
+		b = binary.AppendUvarint(b, uint64(t.Seq))
+		answer := uint64(0)
+		if t.Answer {
+			answer = 1
+		}
+		b = binary.AppendUvarint(b, uint64(t.Attempt)<<1|answer)
+	}
+	return b
+}
+
+func unpackTries(b []byte) ([]try, error) {
+	r := reader{b: b}
+	tries := make([]try, r.count(1<<16))
+	for i := range tries {
+		t := &tries[i]
+		t.Schedule, t.At, t.Seq = int64(r.next()), time.Unix(int64(r.next()), 0).UTC(), int32(r.next())
+		last := r.next()
+		t.Attempt, t.Answer = int16(last>>1), last&1 == 1
+	}
+	if r.broken || len(r.b) > 0 {
+		return nil, errBroken
+	}
+	return tries, nil
+}
+
+// shares tells whether two chunks of first tries hold the same schedule.
+func shares(a, b []group) bool {
+	ids := map[int64]bool{}
+	for _, g := range a {
+		for _, id := range g.IDs {
+			ids[id] = true
+		}
+	}
+	return slices.ContainsFunc(b, func(g group) bool {
+		return slices.ContainsFunc(g.IDs, func(id int64) bool { return ids[id] })
+	})
+}

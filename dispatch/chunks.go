@@ -1,0 +1,178 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// chunks gathers what one transaction sweeps of one shard, and cuts it into rows.
+type chunks struct {
+	shard int16
+	now   time.Time
+	made  []newChunk
+	ticks map[tenants.ID]int
+	open  map[chunkKind]*newChunk
+}
+
+// chunkKind is what the ticks of one chunk have in common.
+type chunkKind struct {
+	tenant tenants.ID
+	at     time.Time
+	late   bool
+}
+
+type newChunk struct {
+	chunkKind
+	id        int64
+	kind      int16
+	lane      string
+	groups    []group
+	tries     []try
+	count     int
+	workflows []string
+}
+
+// A tenant with no more due at once than this is served in the small lane.
+const smallDue = 500
+
+func newChunks(shard int16, now time.Time) *chunks {
+	return &chunks{shard: shard, now: now, ticks: map[tenants.ID]int{}, open: map[chunkKind]*newChunk{}}
+}
+
+// addMembers adds the members of a cohort that its run serves: chunks mix cohorts of one tenant and nominal time.
+func (cs *chunks) addMembers(c *due, members []member) {
+	slices.SortFunc(members, func(a, b member) int { return cmp.Or(cmp.Compare(a.missed, b.missed), cmp.Compare(a.id, b.id)) })
+	for len(members) > 0 {
+		alike := slices.IndexFunc(members, func(m member) bool { return m.missed != members[0].missed })
+		if alike < 0 {
+			alike = len(members)
+		}
+		cs.add(c.TenantID, c.ID, c.Workflow, c.run, members[:alike], false)
+		members = members[alike:]
+	}
+}
+
+func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run schedules.Run, alike []member, forced bool) {
+	kind := chunkKind{tenant, run.At, run.Late}
+	cs.ticks[tenant] += len(alike)
+	for len(alike) > 0 {
+		chunk := cs.open[kind]
+		if chunk == nil {
+			chunk = &newChunk{chunkKind: kind, kind: firstTries}
+			cs.open[kind] = chunk
+		}
+		n := min(len(alike), mostInChunk-chunk.count)
+		g := group{
+			Cohort: cohort, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced,
+			Missed: alike[0].missed, IDs: make([]int64, n),
+		}
+		for i, m := range alike[:n] {
+			g.IDs[i] = m.id
+		}
+		chunk.groups, chunk.count = append(chunk.groups, g), chunk.count+n
+		if chunk.count == mostInChunk {
+			cs.made = append(cs.made, *chunk)
+			delete(cs.open, kind)
+		}
+		alike = alike[n:]
+	}
+}
+
+func (c *newChunk) workflow(name string) int {
+	if i := slices.Index(c.workflows, name); i >= 0 {
+		return i
+	}
+	c.workflows = append(c.workflows, name)
+	return len(c.workflows) - 1
+}
+
+// addTries adds ticks of a tenant that are to be sent again.
+func (cs *chunks) addTries(tenant tenants.ID, tries []try) {
+	slices.SortFunc(tries, func(a, b try) int { return a.Compare(b.TickKey) })
+	for part := range slices.Chunk(tries, mostAttempts) {
+		cs.made = append(cs.made, newChunk{
+			chunkKind: chunkKind{tenant: tenant, at: part[0].At}, kind: laterTries, lane: catchUpLane,
+			tries: part, count: len(part), workflows: []string{},
+		})
+	}
+}
+
+// insert writes the chunks and gives them their numbers.
+func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
+	for _, chunk := range cs.open {
+		cs.made = append(cs.made, *chunk)
+	}
+	clear(cs.open)
+	if len(cs.made) == 0 {
+		return nil, nil
+	}
+	slices.SortStableFunc(cs.made, func(a, b newChunk) int { return a.at.Compare(b.at) })
+	n := len(cs.made)
+	owners, kinds, lanes, nominal := make([]int32, n), make([]int16, n), make([]string, n), make([]time.Time, n)
+	first, last, counts, items := make([]int64, n), make([]int64, n), make([]int32, n), make([][]byte, n)
+	for i := range cs.made {
+		c := &cs.made[i]
+		switch {
+		case c.kind == laterTries:
+			first[i], last[i], items[i] = c.tries[0].Schedule, c.tries[len(c.tries)-1].Schedule, packTries(c.tries)
+		default:
+			first[i], last[i] = bounds(c.groups)
+			items[i], c.lane = packGroups(c.groups), largeLane
+			if cs.ticks[c.tenant] <= smallDue {
+				c.lane = smallLane
+			}
+			if c.late {
+				c.lane = catchUpLane
+			}
+		}
+		owners[i], kinds[i], lanes[i], nominal[i], counts[i] = int32(c.tenant), c.kind, c.lane, c.at, int32(c.count)
+	}
+	rows, err := tx.Query(ctx, `
+		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows)
+		SELECT $1, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, $2, string_to_array(workflows, ',')
+		FROM unnest($3::int[], $4::smallint[], $5::text[], $6::timestamptz[], $7::bigint[], $8::bigint[], $9::int[], $10::bytea[], $11::text[])
+			AS n (tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows)
+		RETURNING id`,
+		cs.shard, cs.now, owners, kinds, lanes, nominal, first, last, counts, items, cs.joined())
+	if err != nil {
+		return nil, fmt.Errorf("insert chunks: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64]) // in the order of the rows: one VALUES-like source, no join
+	if err != nil {
+		return nil, fmt.Errorf("insert chunks: %w", err)
+	}
+	for i := range cs.made {
+		cs.made[i].id = ids[i]
+	}
+	return cs.made, nil
+}
+
+// joined are the workflows of each chunk in one text: no name holds a comma, and unnest would flatten arrays.
+func (cs *chunks) joined() []string {
+	all := make([]string, len(cs.made))
+	for i, c := range cs.made {
+		for j, name := range c.workflows {
+			if j > 0 {
+				all[i] += ","
+			}
+			all[i] += name
+		}
+	}
+	return all
+}
+
+func bounds(groups []group) (first, last int64) {
+	first = groups[0].IDs[0]
+	for _, g := range groups {
+		first, last = min(first, g.IDs[0]), max(last, g.IDs[len(g.IDs)-1])
+	}
+	return first, last
+}

@@ -1,0 +1,149 @@
+// Package dispatch makes ticks happen. A due tick is swept into a chunk under its shard's lock, opened by a River job,
+// which decides what becomes of it and commits its row, and only then sent: pushed to an endpoint, or leased by a
+// worker. Handing out is exactly once; delivery is at least once, under the same tick id. Nothing is sent before its
+// nominal time by the database's clock.
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Config is what Dispatch stands on.
+type Config struct {
+	Pool       *pgxpool.Pool
+	IDs        ident.Codec
+	Timings    *schedules.Timings
+	Quotas     func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
+	Cursors    *web.Cursor
+	LeaseKey   []byte // of lease tokens; all processes share it
+	Log        *slog.Logger
+	Metrics    *Metrics
+	Name       string        // of this process, for people
+	Sweeps     bool          // sweep shards
+	Dispatches bool          // open chunks, push, and look after leases
+	Loopback   bool          // endpoints may be on this machine: development only
+	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
+
+	// Pause pauses a schedule whose ticks failed too often. It may be nil where the process does not dispatch.
+	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
+}
+
+// Fired is a tick that was handed out.
+type Fired struct {
+	Tenant        tenants.ID
+	Workflow, Key string
+	Timestamp     time.Time
+	FiredAt       time.Time
+}
+
+// Dispatch is the part of one process in the tick's path. New makes it; Start sets it going.
+type Dispatch struct {
+	Config
+	river   *river.Client[pgx.Tx]
+	process *process
+	hub     *hub
+	sender  *sender
+	results *results
+	wake    chan struct{} // to the sweep: look now
+	work    sync.WaitGroup
+	stop    context.CancelFunc
+}
+
+// New prepares the dispatch of a process: HandOut and the routes work from here on, also in one that neither sweeps
+// nor dispatches.
+func New(c Config) (*Dispatch, error) {
+	d := &Dispatch{Config: c, hub: newHub(), wake: make(chan struct{}, 1)}
+	d.process = &process{d: d}
+	d.sender = newSender(d)
+	d.results = newResults(d)
+	client, err := d.jobs()
+	if err != nil {
+		return nil, fmt.Errorf("set up jobs: %w", err)
+	}
+	d.river = client
+	return d, nil
+}
+
+// Start joins the other processes and begins to work. Stop ends it.
+func (d *Dispatch) Start(ctx context.Context) error {
+	if err := d.ensurePartitions(ctx, time.Now()); err != nil {
+		return err
+	}
+	if err := d.process.register(ctx); err != nil {
+		return err
+	}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	d.stop = stop
+	d.work.Go(func() { d.listen(run) })
+	d.work.Go(func() { d.process.beat(run) })
+	d.work.Go(func() { d.hub.tell(run, d) })
+	if d.Dispatches {
+		d.results.start()
+		if err := d.river.Start(run); err != nil {
+			stop()
+			d.work.Wait()
+			return fmt.Errorf("start jobs: %w", err)
+		}
+		d.work.Go(func() { d.takeOver(run) })
+		d.work.Go(func() { d.endLeases(run) })
+		d.work.Go(func() { d.upkeep(run) })
+	}
+	if d.Sweeps {
+		d.work.Go(func() { d.sweep(run) })
+	}
+	return nil
+}
+
+// drainTime is how long requests in flight get to end.
+const drainTime = 8 * time.Second
+
+// Stop sends nothing new, gives what is in flight 8 s (less where ctx ends first), leaves the rest to other processes
+// at once, and returns when all has ended.
+func (d *Dispatch) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	var err error
+	if d.Dispatches {
+		err = d.river.Stop(ctx)
+		if err != nil {
+			err = d.river.StopAndCancel(context.WithoutCancel(ctx))
+		}
+		d.sender.drain(ctx)
+		d.results.close()
+	}
+	d.stop()
+	d.work.Wait()
+	leave, cancelLeave := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancelLeave()
+	d.process.leave(leave)
+	return err
+}
+
+// every runs fn each period until ctx ends, and logs its errors.
+func (d *Dispatch) every(ctx context.Context, period time.Duration, what string, fn func(context.Context) error) {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		if err := fn(ctx); err != nil && ctx.Err() == nil {
+			d.Log.Error("cannot "+what, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

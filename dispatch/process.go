@@ -1,0 +1,139 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/carillonhq/carillon/schedules"
+)
+
+const (
+	beatEvery   = time.Second
+	deadAfter   = 5 * time.Second        // others take what a silent process owns
+	silentAfter = 3500 * time.Millisecond // a process that could not beat stops sending, well before others take over
+)
+
+// process is this process among the others: it beats, and knows who else does.
+type process struct {
+	d *Dispatch
+
+	mu      sync.Mutex
+	id      int64
+	beaten  time.Time // on our own monotonic clock, from before the beat was sent
+	sweeps  []int64   // the living that sweep
+}
+
+func (p *process) register(ctx context.Context) error {
+	at := time.Now()
+	var id int64
+	err := p.d.Pool.QueryRow(ctx, `INSERT INTO process (name, sweeps, dispatches) VALUES ($1, $2, $3) RETURNING id`,
+		p.d.Name, p.d.Sweeps, p.d.Dispatches).Scan(&id)
+	if err != nil {
+		return fmt.Errorf("join the processes: %w", err)
+	}
+	p.mu.Lock()
+	p.id, p.beaten = id, at
+	p.mu.Unlock()
+	return p.meet(ctx)
+}
+
+// self is the number of this process, and whether it may act: false once others may hold it for dead.
+func (p *process) self() (id int64, alive bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.id, time.Since(p.beaten) < silentAfter
+}
+
+// beat tells the others each second that this process lives. One that was silent too long gives up all that it held
+// and joins anew, under another number.
+func (p *process) beat(ctx context.Context) {
+	p.d.every(ctx, beatEvery, "beat", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		id, alive := p.self()
+		if !alive {
+			p.d.Log.Warn("this process was silent for too long and begins anew", "process", id)
+			p.d.sender.abandon()
+			return p.register(ctx)
+		}
+		at := time.Now()
+		done, err := p.d.Pool.Exec(ctx, `
+			UPDATE process
+			SET beat_at = clock_timestamp()
+			WHERE id = $1 AND beat_at > clock_timestamp() - make_interval(secs => $2)`, id, deadAfter.Seconds())
+		if err != nil {
+			return err
+		}
+		if done.RowsAffected() == 0 {
+			p.d.sender.abandon()
+			return p.register(ctx)
+		}
+		p.mu.Lock()
+		p.beaten = at
+		p.mu.Unlock()
+		return p.meet(ctx)
+	})
+}
+
+// meet learns who lives.
+func (p *process) meet(ctx context.Context) error {
+	rows, err := p.d.Pool.Query(ctx, `
+		SELECT id
+		FROM process
+		WHERE sweeps AND beat_at > clock_timestamp() - make_interval(secs => $1)
+		ORDER BY id`, deadAfter.Seconds())
+	if err != nil {
+		return fmt.Errorf("meet the processes: %w", err)
+	}
+	defer rows.Close()
+	var living []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return fmt.Errorf("meet the processes: %w", err)
+		}
+		living = append(living, id)
+	}
+	p.mu.Lock()
+	p.sweeps = living
+	p.mu.Unlock()
+	return rows.Err()
+}
+
+// shards are those that this process is to sweep: each shard goes to the living process that scores highest for it,
+// so that one that comes or goes moves no other's. Two that disagree for a moment wait for one another at the lock.
+func (p *process) shards() []int16 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var mine []int16
+	for shard := range int16(schedules.Shards) {
+		best, bestScore := int64(0), uint64(0)
+		for _, id := range p.sweeps {
+			if s := score(id, shard); best == 0 || s > bestScore {
+				best, bestScore = id, s
+			}
+		}
+		if best == p.id {
+			mine = append(mine, shard)
+		}
+	}
+	return mine
+}
+
+func score(process int64, shard int16) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%d/%d", shard, process)
+	x := h.Sum64()
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	return x ^ x>>31
+}
+
+func (p *process) leave(ctx context.Context) {
+	id, _ := p.self()
+	if _, err := p.d.Pool.Exec(ctx, `DELETE FROM process WHERE id = $1`, id); err != nil {
+		p.d.Log.Warn("cannot leave the processes", "error", err)
+	}
+}

@@ -1,0 +1,152 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// State is where a tick is in its life; it ends in exactly one of those from Succeeded on.
+type State int16
+
+// The states, as they are stored.
+const (
+	Scheduled State = iota
+	Running
+	Succeeded
+	Failed
+	Cancelled
+	Skipped
+)
+
+var stateNames = []string{"scheduled", "running", "succeeded", "failed", "cancelled", "skipped"}
+
+func (s State) String() string { return stateNames[s] }
+
+// Reason says why a tick was skipped or cancelled.
+type Reason int16
+
+// The reasons, as they are stored.
+const (
+	NoReason Reason = iota
+	Overlap
+	Paused
+	Missed
+	Expired
+	Excluded
+	Requested
+	QuietHours
+	NoWorkflow
+	Superseded
+)
+
+var reasonNames = []string{"", "overlap", "paused", "missed", "expired", "excluded", "requested", "quiet_hours", "no_workflow", "superseded"}
+
+func (r Reason) String() string { return reasonNames[r] }
+
+// Cause says what made a tick.
+type Cause int16
+
+// The causes, as they are stored.
+const (
+	BySchedule Cause = iota
+	Manual
+	Backfill
+	CatchUp
+	Buffered
+)
+
+var causeNames = []string{"schedule", "manual", "backfill", "catch_up", "buffered"}
+
+func (c Cause) String() string { return causeNames[c] }
+
+// tick is a row of the record.
+type tick struct {
+	ScheduleID  int64
+	NominalAt   time.Time
+	Seq         int32
+	Version     int32
+	MissedCount int32
+	Occurrence  *int64
+	CohortID    *int64
+	ChunkID     *int64
+	LastAt      *time.Time
+	FiredAt     time.Time
+	EndedAt     *time.Time
+	Shard       int16
+	Attempt     int16
+	State       State
+	Reason      Reason
+	Cause       Cause
+	DST         calendar.DSTNote `db:"dst"`
+	StartedAt   *time.Time
+	Payload     *string
+	Result      *string
+	Error       *string
+}
+
+func (t *tick) key() ident.TickKey {
+	return ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}
+}
+
+const tickColumns = `
+	t.schedule_id, t.nominal_at, t.seq, t.version, t.missed_count, t.occurrence, t.cohort_id, t.chunk_id, t.last_at,
+	t.fired_at, t.ended_at, t.shard, t.attempt, t.state, t.reason, t.cause, t.dst, t.started_at, t.payload, t.result, t.error`
+
+// Tick is a tick as its history shows it.
+type Tick struct {
+	TickID          string     `json:"tick_id"`
+	ScheduleID      string     `json:"schedule_id"`
+	Workflow        string     `json:"workflow"`
+	Key             string     `json:"key"`
+	Timestamp       time.Time  `json:"timestamp"`
+	State           string     `json:"state"`
+	Reason          string     `json:"reason,omitempty"`
+	Cause           string     `json:"cause"`
+	DST             string     `json:"dst"`
+	LastTimestamp   *time.Time `json:"last_timestamp"`
+	FiredAt         time.Time  `json:"fired_at"`
+	EndedAt         *time.Time `json:"ended_at"`
+	LatenessMS      int64      `json:"lateness_ms"`
+	Attempt         int16      `json:"attempt"`
+	Occurrence      *int64     `json:"occurrence"`
+	MissedCount     int32      `json:"missed_count"`
+	ScheduleVersion int32      `json:"schedule_version"`
+	Result          web.Raw    `json:"result,omitempty"`
+	Error           *string    `json:"error,omitempty"`
+	Attempts        []Attempt  `json:"attempts,omitempty"`
+}
+
+// Attempt is one try at delivering a tick that has ended.
+type Attempt struct {
+	Attempt   int16      `json:"attempt"`
+	StartedAt *time.Time `json:"started_at"`
+	EndedAt   time.Time  `json:"ended_at"`
+	Outcome   string     `json:"outcome"`
+	Status    *int32     `json:"status,omitempty"`
+	Error     *string    `json:"error,omitempty"`
+	Worker    *string    `json:"worker,omitempty"`
+}
+
+func (d *Dispatch) shown(t *tick, workflow, key string) Tick {
+	out := Tick{
+		TickID: d.IDs.Tick(t.key()), ScheduleID: d.IDs.Schedule(t.ScheduleID), Workflow: workflow, Key: key,
+		Timestamp: t.NominalAt.UTC(), State: t.State.String(), Reason: t.Reason.String(), Cause: t.Cause.String(),
+		DST: t.DST.String(), LastTimestamp: utc(t.LastAt), FiredAt: t.FiredAt.UTC(), EndedAt: utc(t.EndedAt),
+		LatenessMS: t.FiredAt.Sub(t.NominalAt).Milliseconds(), Attempt: t.Attempt, Occurrence: t.Occurrence,
+		MissedCount: t.MissedCount, ScheduleVersion: t.Version, Error: t.Error,
+	}
+	if t.Result != nil {
+		out.Result = web.Raw(*t.Result)
+	}
+	return out
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.UTC())
+}
