@@ -78,6 +78,9 @@ func Idempotent(ctx context.Context, tx pgx.Tx, tenantID int32, route, key strin
 	if status, body, err = run(); err != nil {
 		return 0, nil, false, err
 	}
+	if body == nil {
+		body = []byte{} // an answer without a body is kept as an empty one, not as null
+	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO idempotency (tenant_id, route, key, body_hash, status, answer, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, now())

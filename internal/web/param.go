@@ -35,10 +35,10 @@ func Param(c echo.Context, name string) (string, error) {
 // plain refuses a text of a path or query that is not UTF-8 or holds control characters.
 func plain(name, value string) error {
 	if !utf8.ValidString(value) {
-		return fault.Invalid("/"+escapePointer(name), "%s is not UTF-8", name)
+		return fault.Invalid("/"+Pointer(name), "%s is not UTF-8", name)
 	}
 	if strings.ContainsFunc(value, unicode.IsControl) {
-		return fault.Invalid("/"+escapePointer(name), "%s holds a control character", name)
+		return fault.Invalid("/"+Pointer(name), "%s holds a control character", name)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func Query(c echo.Context, names ...string) (url.Values, error) {
 	}
 	var bad []fault.Field
 	for name, values := range q {
-		field := fault.Field{Pointer: "/" + escapePointer(name)}
+		field := fault.Field{Pointer: "/" + Pointer(name)}
 		switch {
 		case !slices.Contains(names, name):
 			field.Code, field.Detail = "unknown_parameter", "there is no parameter "+strconv.Quote(name)+" here"

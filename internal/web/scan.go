@@ -71,13 +71,13 @@ func (s *scanner) pointer() string {
 			b.WriteString(strconv.Itoa(p.index))
 			continue
 		}
-		b.WriteString(escapePointer(strings.ToValidUTF8(string(p.name), "\uFFFD")))
+		b.WriteString(Pointer(strings.ToValidUTF8(string(p.name), "\uFFFD")))
 	}
 	return b.String()
 }
 
-// escapePointer writes one reference token as RFC 6901 section 3 does.
-func escapePointer(token string) string {
+// Pointer writes one reference token of a JSON pointer: ~ and / in it are escaped (RFC 6901 section 3).
+func Pointer(token string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
 }
 

@@ -61,11 +61,11 @@ func pointerOf(namespace string, named bool) string {
 	for i, part := range strings.Split(namespace, ".") {
 		name, indexes, _ := strings.Cut(part, "[")
 		if (i > 0 || !named) && name != "" && name != embedded {
-			b.WriteString("/" + escapePointer(name))
+			b.WriteString("/" + Pointer(name))
 		}
 		for index := range strings.SplitSeq(indexes, "[") {
 			if index != "" {
-				b.WriteString("/" + escapePointer(strings.TrimSuffix(index, "]")))
+				b.WriteString("/" + Pointer(strings.TrimSuffix(index, "]")))
 			}
 		}
 	}

@@ -16,12 +16,9 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
-	"go.uber.org/goleak"
 
 	"github.com/carillonhq/carillon/internal/fault"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
