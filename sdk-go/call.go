@@ -94,28 +94,35 @@ func with(object []byte, name string, value json.RawMessage) []byte {
 	return append(object, '}')
 }
 
-// do makes the call and reads its answer into into, unless that is nil or the answer is empty.
-func (c *Client) do(ctx context.Context, r *call, into any) error {
+// read makes the call and decodes its answer.
+func read[T any](ctx context.Context, c *Client, r *call) (T, error) {
+	var answer T
+	body, err := c.do(ctx, r)
+	if err != nil {
+		return answer, err
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return answer, fmt.Errorf("carillon: %s %s: decode the answer: %w", r.method, r.path, err)
+	}
+	return answer, nil
+}
+
+// do makes the call, again and again if need be, and returns the answer's body.
+func (c *Client) do(ctx context.Context, r *call) ([]byte, error) {
 	for attempt := 0; ; attempt++ {
 		body, err := c.attempt(ctx, r)
 		if err == nil {
-			if into == nil || len(body) == 0 {
-				return nil
-			}
-			if err := json.Unmarshal(body, into); err != nil {
-				return fmt.Errorf("carillon: %s %s: decode the answer: %w", r.method, r.path, err)
-			}
-			return nil
+			return body, nil
 		}
 		if !r.retry(err) || attempt >= c.retries {
-			return err
+			return nil, err
 		}
 		pause := pauseAfter(err, attempt)
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= pause {
-			return err // it says more than a deadline passed in waiting
+			return nil, err // it says more than a deadline passed in waiting
 		}
 		if !wait(ctx, pause) {
-			return err
+			return nil, err
 		}
 	}
 }
@@ -177,7 +184,7 @@ func (r *call) retry(err error) bool {
 		return false
 	}
 	refused, ok := errors.AsType[*Error](err)
-	if ok && (refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable) {
+	if ok && refused.passing() {
 		return !r.single && refused.RetryAfter <= longestWait
 	}
 	if ok && refused.Status != http.StatusBadGateway && refused.Status != http.StatusGatewayTimeout { // a proxy cannot know

@@ -30,6 +30,9 @@ type Error struct {
 	Fields     []Field       // what is wrong with the request's body, by field
 	RequestID  string        // names the request in the server's log
 	RetryAfter time.Duration // how long the server asks to be left alone; zero when it did not say
+
+	Quota       string  // the quota that is used up, if it is one
+	Limit, Used float64 // that quota's limit and use
 }
 
 // Field is one bad field of a request: a JSON pointer (RFC 6901) into its body, a stable code and what is wrong.
@@ -81,6 +84,15 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
+// passing tells of a refusal that did nothing, and that a little time may mend.
+func (e *Error) passing() bool {
+	switch e.Status {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusRequestTimeout:
+		return true
+	}
+	return e.Code == "idempotency_in_flight" // an attempt whose answer was lost is still at work
+}
+
 // refusal reads an answer that is not 2xx. A body that is no problem document, a proxy's page say, is left out.
 func refusal(resp *http.Response, body []byte, now time.Time) *Error {
 	var problem struct {
@@ -89,6 +101,9 @@ func refusal(resp *http.Response, body []byte, now time.Time) *Error {
 		Detail   string  `json:"detail"`
 		Instance string  `json:"instance"`
 		Errors   []Field `json:"errors"`
+		Quota    string  `json:"quota"`
+		Limit    float64 `json:"limit"`
+		Used     float64 `json:"used"`
 	}
 	if json.Unmarshal(body, &problem) != nil {
 		problem.Title = http.StatusText(resp.StatusCode)
@@ -100,6 +115,9 @@ func refusal(resp *http.Response, body []byte, now time.Time) *Error {
 		Fields:     problem.Errors,
 		RequestID:  resp.Header.Get("X-Request-Id"),
 		RetryAfter: retryAfter(resp.Header.Get("Retry-After"), now),
+		Quota:      problem.Quota,
+		Limit:      problem.Limit,
+		Used:       problem.Used,
 	}
 	if e.Detail == "" {
 		e.Detail = problem.Title

@@ -33,10 +33,10 @@ func (c *Client) Lease(ctx context.Context, p LeaseParams) ([]Tick[json.RawMessa
 		return nil, err
 	}
 	r := &call{method: http.MethodPost, path: path("ticks", "lease"), body: body, timeout: p.Wait + c.timeout, single: true}
-	var answer struct {
+	answer, err := read[struct {
 		Ticks []Tick[json.RawMessage] `json:"ticks"`
-	}
-	return answer.Ticks, c.do(ctx, r, &answer)
+	}](ctx, c, r)
+	return answer.Ticks, err
 }
 
 // Heartbeat keeps a leased tick, and tells until when. ErrConflict says to stop: the tick was cancelled (code
@@ -46,10 +46,9 @@ func (c *Client) Heartbeat(ctx context.Context, tickID, leaseToken string, lease
 	if err != nil {
 		return until, err
 	}
-	var answer struct {
+	answer, err := read[struct {
 		LeaseUntil time.Time `json:"lease_until"`
-	}
-	err = c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "heartbeat"), body: body}, &answer)
+	}](ctx, c, &call{method: http.MethodPost, path: path("ticks", tickID, "heartbeat"), body: body})
 	return answer.LeaseUntil, err
 }
 
@@ -64,7 +63,8 @@ func (c *Client) Complete(ctx context.Context, tickID, leaseToken string, result
 	if err != nil {
 		return err
 	}
-	return c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "complete"), body: with(body, "result", kept)}, nil)
+	_, err = c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "complete"), body: with(body, "result", kept)})
+	return err
 }
 
 // Fail ends an attempt at a tick. It is tried again unless failure is [Permanent] or the attempts are used up; one that
@@ -84,7 +84,8 @@ func (c *Client) Fail(ctx context.Context, tickID, leaseToken string, failure er
 	if err != nil {
 		return err
 	}
-	return c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "fail"), body: body}, nil)
+	_, err = c.do(ctx, &call{method: http.MethodPost, path: path("ticks", tickID, "fail"), body: body})
+	return err
 }
 
 // heartbeat is one heartbeat, by itself or in a batch.
@@ -119,8 +120,8 @@ func batch[T any](ctx context.Context, c *Client, route string, ticks []T) ([]ve
 	if err != nil {
 		return nil, err
 	}
-	var answer struct {
+	answer, err := read[struct {
 		Results []verdict `json:"results"`
-	}
-	return answer.Results, c.do(ctx, &call{method: http.MethodPost, path: path("ticks", route), body: body}, &answer)
+	}](ctx, c, &call{method: http.MethodPost, path: path("ticks", route), body: body})
+	return answer.Results, err
 }

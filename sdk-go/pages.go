@@ -13,11 +13,11 @@ func pages[T any](ctx context.Context, c *Client, path string, query url.Values)
 	return func(yield func(T, error) bool) {
 		query := maps.Clone(query)
 		for {
-			var page struct {
+			page, err := read[struct {
 				Items      []T     `json:"items"`
 				NextCursor *string `json:"next_cursor"`
-			}
-			if err := c.do(ctx, &call{method: http.MethodGet, path: path, query: query}, &page); err != nil {
+			}](ctx, c, &call{method: http.MethodGet, path: path, query: query})
+			if err != nil {
 				var none T
 				yield(none, err)
 				return

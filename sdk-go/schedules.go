@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -107,14 +108,12 @@ func (c *Client) Put(ctx context.Context, workflow, key string, p Params) (Sched
 		r.header = map[string]string{"If-None-Match": "*"}
 	}
 	r.once = r.header != nil // the first attempt may be what the second finds in its way
-	var s Schedule
-	return s, c.do(ctx, r, &s)
+	return read[Schedule](ctx, c, r)
 }
 
 // Get reads a schedule.
 func (c *Client) Get(ctx context.Context, workflow, key string) (Schedule, error) {
-	var s Schedule
-	return s, c.do(ctx, &call{method: http.MethodGet, path: schedulePath(workflow, key)}, &s)
+	return read[Schedule](ctx, c, &call{method: http.MethodGet, path: schedulePath(workflow, key)})
 }
 
 // Filter picks schedules of a list; zero is all. At most one of KeyPrefix, Label and DueBefore may be given.
@@ -147,7 +146,8 @@ type DeleteParams struct {
 // Delete takes a schedule away. Its history stays; ticks not yet handed out never fire.
 func (c *Client) Delete(ctx context.Context, workflow, key string, p DeleteParams) error {
 	r := &call{method: http.MethodDelete, path: schedulePath(workflow, key), header: ifMatch(p.IfMatch)}
-	err := c.do(ctx, r, nil)
+	r.once = r.header != nil
+	_, err := c.do(ctx, r)
 	if r.lost && errors.Is(err, ErrNotFound) {
 		return nil // an attempt whose answer was lost did it
 	}
@@ -158,6 +158,8 @@ func (c *Client) Delete(ctx context.Context, workflow, key string, p DeleteParam
 type PauseParams struct {
 	Until *time.Time `json:"until,omitempty"` // nil: until Resume
 	Note  string     `json:"note,omitempty"`
+
+	IfMatch int64 `json:"-"` // if not zero, the version that must be the stored one
 }
 
 // Pause stops a schedule's firing.
@@ -166,14 +168,16 @@ func (c *Client) Pause(ctx context.Context, workflow, key string, p PauseParams)
 	if err != nil {
 		return Schedule{}, err
 	}
-	var s Schedule
-	return s, c.do(ctx, &call{method: http.MethodPost, path: schedulePath(workflow, key, "pause"), body: body}, &s)
+	r := &call{method: http.MethodPost, path: schedulePath(workflow, key, "pause"), body: body, header: ifMatch(p.IfMatch)}
+	r.once = r.header != nil
+	return read[Schedule](ctx, c, r)
 }
 
 // ResumeParams say how to go on.
 type ResumeParams struct {
 	FireOnce       bool   `json:"fire_once,omitempty"` // one tick now if any was missed
 	IdempotencyKey string `json:"-"`                   // empty: a random one for each call
+	IfMatch        int64  `json:"-"`                   // if not zero, the version that must be the stored one
 }
 
 // Resume lets a paused schedule go on from now. What it passed while paused is not replayed.
@@ -183,8 +187,8 @@ func (c *Client) Resume(ctx context.Context, workflow, key string, p ResumeParam
 		return Schedule{}, err
 	}
 	r := &call{method: http.MethodPost, path: schedulePath(workflow, key, "resume"), body: body, header: idempotent(p.IdempotencyKey)}
-	var s Schedule
-	return s, c.do(ctx, r, &s)
+	maps.Copy(r.header, ifMatch(p.IfMatch))
+	return read[Schedule](ctx, c, r)
 }
 
 // TriggerParams say what the tick bears.
@@ -205,8 +209,7 @@ func (c *Client) Trigger(ctx context.Context, workflow, key string, p TriggerPar
 		body:   with([]byte("{}"), "payload", payload),
 		header: idempotent(p.IdempotencyKey),
 	}
-	var t TickRecord
-	return t, c.do(ctx, r, &t)
+	return read[TickRecord](ctx, c, r)
 }
 
 func idempotent(key string) map[string]string {
@@ -214,56 +217,4 @@ func idempotent(key string) map[string]string {
 		key = rand.Text()
 	}
 	return map[string]string{"Idempotency-Key": key}
-}
-
-// UpcomingParams bound a look ahead.
-type UpcomingParams struct {
-	Count int       // up to 1,000; zero is the server's default
-	From  time.Time // ticks strictly after; zero is now
-}
-
-// Upcoming is a look ahead.
-type Upcoming struct {
-	Ticks     []UpcomingTick `json:"ticks"`
-	Reading   string         `json:"reading"` // the spec in words
-	Warnings  []Warning      `json:"warnings"`
-	Class     string         `json:"class"`     // "fixed", "every_hour", "elapsed" or "mixed"
-	Exhausted bool           `json:"exhausted"` // nothing lies beyond Ticks
-}
-
-// UpcomingTick is a tick to come.
-type UpcomingTick struct {
-	Timestamp time.Time `json:"timestamp"`  // nominal
-	LocalTime time.Time `json:"local_time"` // the same instant with the offset of the schedule's zone
-	DST       string    `json:"dst"`        // "none", "gap", "overlap_first" or "overlap_second"
-}
-
-// Upcoming tells the coming ticks of a stored schedule.
-func (c *Client) Upcoming(ctx context.Context, workflow, key string, p UpcomingParams) (Upcoming, error) {
-	q := query{}
-	q.number("count", p.Count)
-	q.time("from", p.From)
-	var u Upcoming
-	return u, c.do(ctx, &call{method: http.MethodGet, path: schedulePath(workflow, key, "upcoming"), query: url.Values(q)}, &u)
-}
-
-// query builds a query string out of what is given.
-type query url.Values
-
-func (q query) text(name, value string) {
-	if value != "" {
-		q[name] = []string{value}
-	}
-}
-
-func (q query) number(name string, value int) {
-	if value != 0 {
-		q.text(name, strconv.Itoa(value))
-	}
-}
-
-func (q query) time(name string, value time.Time) {
-	if !value.IsZero() {
-		q.text(name, value.UTC().Format(time.RFC3339Nano))
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 )
@@ -121,8 +120,7 @@ func (s *shift) lease(ctx context.Context, workflows []string) error {
 // hopeless tells of an answer that asking again will not change.
 func hopeless(err error) bool {
 	refused, ok := errors.AsType[*Error](err)
-	return ok && refused.Status >= 400 && refused.Status < 500 &&
-		refused.Status != http.StatusTooManyRequests && refused.Status != http.StatusRequestTimeout && refused.Status != http.StatusConflict
+	return ok && refused.Status >= 400 && refused.Status < 500 && !refused.passing()
 }
 
 // leaseOnce leases as many ticks as there is room for, and starts them.

@@ -71,11 +71,11 @@ type DST struct {
 
 // Policy says what to do with ticks that overlap, come late or fail.
 type Policy struct {
-	Overlap            string `json:"overlap,omitempty"`      // "skip" (default), "buffer_one", "buffer_all", "cancel_other", "allow_all"
-	Missed             string `json:"missed,omitempty"`       // "last" (default), "all" or "none"
-	MaxLateness        string `json:"max_lateness,omitempty"` // a duration; 24h by default
-	OnExpired          string `json:"on_expired,omitempty"`   // "skip" (default) or "deliver"
-	PauseAfterFailures int    `json:"pause_after_failures,omitempty"`
+	Overlap            string `json:"overlap,omitempty"`              // "skip" (default), "buffer_one", "buffer_all", "cancel_other", "allow_all"
+	Missed             string `json:"missed,omitempty"`               // "last" (default), "all" or "none"
+	MaxLateness        string `json:"max_lateness,omitempty"`         // a duration; 24h by default
+	OnExpired          string `json:"on_expired,omitempty"`           // "skip" (default) or "deliver"
+	PauseAfterFailures *int   `json:"pause_after_failures,omitempty"` // failed ticks in a row; 0 is never
 }
 
 // Delivery says how ticks reach a worker.

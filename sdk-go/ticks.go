@@ -64,7 +64,8 @@ func typed[P any](t Tick[json.RawMessage]) (Tick[P], error) {
 	if len(t.Payload) == 0 {
 		return out, nil
 	}
-	return out, json.Unmarshal(t.Payload, &out.Payload)
+	err := json.Unmarshal(t.Payload, &out.Payload)
+	return out, err
 }
 
 // TickRecord is what is kept of a tick: what its handler gets, and how it went.
@@ -129,6 +130,5 @@ func (c *Client) Ticks(ctx context.Context, workflow, key string, filter TickFil
 
 // Tick reads one tick with its attempts.
 func (c *Client) Tick(ctx context.Context, id string) (TickRecord, error) {
-	var t TickRecord
-	return t, c.do(ctx, &call{method: http.MethodGet, path: path("ticks", id)}, &t)
+	return read[TickRecord](ctx, c, &call{method: http.MethodGet, path: path("ticks", id)})
 }

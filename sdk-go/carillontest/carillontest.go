@@ -7,6 +7,7 @@
 package carillontest
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -33,7 +34,7 @@ type Server struct {
 	expires   time.Time // no lease ends before
 	pushes    map[string]push
 	triggered map[string]*tick // by idempotency key
-	changed   chan struct{}     // closed when a tick becomes ready
+	changed   chan struct{}    // closed when a tick becomes ready
 	made      int
 
 	listener *httptest.Server
@@ -127,11 +128,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		return
 	}
+	var content bytes.Buffer
+	e := json.NewEncoder(&content)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(body); err != nil {
+		panic(err) // every answer is JSON
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.Encode(body)
+	w.Write(content.Bytes())
 }
 
 // serve finds the route. Each segment of the path is decoded by itself, so that a key may hold a slash.
@@ -170,6 +175,9 @@ func (s *Server) serve(r *http.Request) (int, any) {
 	}
 	if len(segments) == 1 && segments[0] == "schedules" && r.Method == http.MethodGet {
 		return s.list(r)
+	}
+	if len(segments) == 2 && segments[0] == "schedules" && segments[1] == "preview" && r.Method == http.MethodPost {
+		return s.preview(r)
 	}
 	if len(segments) >= 2 && segments[0] == "ticks" {
 		switch r.Method + " " + strings.Join(segments[2:], "/") {

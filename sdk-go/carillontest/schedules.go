@@ -122,7 +122,7 @@ func (h *schedule) view() carillon.Schedule {
 	if v.NextAt != nil {
 		v.NextAt = new(*v.NextAt)
 	}
-	if v.Payload == nil {
+	if len(v.Payload) == 0 {
 		v.Payload = []byte("null")
 	}
 	return v
@@ -206,24 +206,51 @@ func (s *Server) upcoming(r *http.Request, of name) (int, any) {
 	if refused != nil {
 		return status, refused
 	}
-	count, at := 5, s.now
+	count, at := 0, s.now
 	if text := r.URL.Query().Get("count"); text != "" {
 		count, _ = strconv.Atoi(text)
 	}
 	if text := r.URL.Query().Get("from"); text != "" {
 		at, _ = time.Parse(time.RFC3339, text)
 	}
+	return http.StatusOK, held.timing.ahead(at, count)
+}
+
+func (s *Server) preview(r *http.Request) (int, any) {
+	var p struct {
+		Spec  carillon.Spec `json:"spec"`
+		From  time.Time     `json:"from"`
+		Count int           `json:"count"`
+	}
+	if status, refused := body(r, &p); refused != nil {
+		return status, refused
+	}
+	if p.From.IsZero() {
+		p.From = s.Now()
+	}
+	t, err := newTiming(p.Spec, p.From)
+	if err != nil {
+		return refuse(http.StatusUnprocessableEntity, "invalid", err.Error(), carillon.Field{Pointer: "/spec", Code: "invalid", Detail: err.Error()})
+	}
+	return http.StatusOK, t.ahead(p.From, p.Count)
+}
+
+// ahead looks count ticks ahead, 5 for zero.
+func (t timing) ahead(at time.Time, count int) carillon.Upcoming {
+	if count == 0 {
+		count = 5
+	}
 	u := carillon.Upcoming{Ticks: []carillon.UpcomingTick{}, Warnings: []carillon.Warning{}, Class: "mixed"}
 	for len(u.Ticks) < count {
-		next, ok := held.timing.next(at)
+		next, ok := t.next(at)
 		if !ok {
 			u.Exhausted = true
 			break
 		}
-		u.Ticks = append(u.Ticks, carillon.UpcomingTick{Timestamp: next, LocalTime: next.In(held.timing.zone), DST: "none"})
+		u.Ticks = append(u.Ticks, carillon.UpcomingTick{Timestamp: next, LocalTime: next.In(t.zone), DST: "none"})
 		at = next
 	}
-	return http.StatusOK, u
+	return u
 }
 
 func (s *Server) list(r *http.Request) (int, any) {

@@ -1,0 +1,28 @@
+package carillon
+
+import (
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// query builds a query string out of what is given.
+type query url.Values
+
+func (q query) text(name, value string) {
+	if value != "" {
+		q[name] = []string{value}
+	}
+}
+
+func (q query) number(name string, value int) {
+	if value != 0 {
+		q.text(name, strconv.Itoa(value))
+	}
+}
+
+func (q query) time(name string, value time.Time) {
+	if !value.IsZero() {
+		q.text(name, value.UTC().Format(time.RFC3339Nano))
+	}
+}
