@@ -1,11 +1,150 @@
 package calendar
 
-type rulePlan struct{}
+import (
+	"slices"
+)
 
-func (t *Timing) addRule(*rulePlan, *exclusions) Class { return ClassFixed }
+// frequency is an RRULE's FREQ.
+type frequency uint8
 
-func (k *compiler) readRule() {
-	if k.spec.RRule != "" {
-		k.faults.add("/rrule", "unsupported", "rules are not read")
+const (
+	perYear frequency = iota
+	perMonth
+	perWeek
+	perDay
+	perHour
+	perMinute
+	perSecond
+)
+
+// rulePlan is an RRULE in its canonical form: lists sorted, each value once, what DTSTART implies written out, COUNT turned into
+// its last wall time.
+type rulePlan struct {
+	policies
+	Freq     frequency `json:"freq"`
+	Interval int       `json:"n"`
+	Start    wall      `json:"start"`
+	Week     int       `json:"wkst"` // 0 for Sunday
+	Months   []int     `json:"mo,omitempty"`
+	WeekNos  []int     `json:"wn,omitempty"`
+	YearDays []int     `json:"yd,omitempty"`
+	Days     []int     `json:"md,omitempty"`
+	Weekdays []nthDay  `json:"wd,omitempty"`
+	Hours    uint32    `json:"h"`
+	Minutes  uint64    `json:"m"`
+	Seconds  uint64    `json:"s"`
+	SetPos   []int     `json:"pos,omitempty"`
+	Last     *wall     `json:"last,omitempty"`
+	Until    *int64    `json:"until,omitempty"` // an instant
+	Plus     []int64   `json:"plus,omitempty"`  // RDATE
+	Minus    []int64   `json:"minus,omitempty"` // EXDATE
+}
+
+// nthDay is a BYDAY: the Nth such weekday of the month or year, from its end if negative; 0 is each.
+type nthDay struct {
+	N   int `json:"n,omitempty"`
+	Day int `json:"d"` // 0 for Sunday
+}
+
+// class is the rule's class.
+func (p *rulePlan) class() Class {
+	if p.Freq >= perHour && p.Hours == allHours {
+		return ClassEveryHour
 	}
+	return ClassFixed
+}
+
+// times are the times of day that the rule can name.
+func (p *rulePlan) times() *fields {
+	return &fields{Hours: p.Hours, Minutes: p.Minutes, Seconds: p.Seconds}
+}
+
+// set is the wall times of the rule, from DTSTART to the last one that COUNT leaves.
+func (p *rulePlan) set() wallSet {
+	b := bounded{first: p.Start, last: maxWall}
+	if p.Last != nil {
+		b.last = *p.Last
+	}
+	if p.Freq >= perHour {
+		b.set = newSubdaily(p)
+		return b
+	}
+	b.set = newDayExpansion(p)
+	return b
+}
+
+// bounded is a set from first to last.
+type bounded struct {
+	set         wallSet
+	first, last wall
+}
+
+func (b bounded) next(w wall) (wall, bool) {
+	w, ok := b.set.next(max(w, b.first))
+	return w, ok && w <= b.last
+}
+
+func (b bounded) prev(w wall) (wall, bool) {
+	if w < b.first {
+		return 0, false
+	}
+	w, ok := b.set.prev(min(w, b.last))
+	return w, ok && w >= b.first
+}
+
+// ruleSource is a rule's instants up to until, and those of extra, without the instants in minus.
+type ruleSource struct {
+	rule  source
+	until int64
+	extra []source
+	minus []int64
+}
+
+func (s *ruleSource) next(from int64) (int64, DSTNote, bool) {
+	for {
+		at, note, found := s.rule.next(from)
+		found = found && at <= s.until
+		for _, e := range s.extra {
+			if b, n, ok := e.next(from); ok && (!found || b < at) {
+				at, note, found = b, n, true
+			}
+		}
+		if !found || !s.excepted(at) {
+			return at, note, found
+		}
+		from = at + 1
+	}
+}
+
+func (s *ruleSource) prev(until int64) (int64, DSTNote, bool) {
+	for {
+		at, note, found := s.rule.prev(min(until, s.until))
+		for _, e := range s.extra {
+			if b, n, ok := e.prev(until); ok && (!found || b > at) {
+				at, note, found = b, n, true
+			}
+		}
+		if !found || !s.excepted(at) {
+			return at, note, found
+		}
+		until = at - 1
+	}
+}
+
+func (s *ruleSource) excepted(at int64) bool {
+	_, ok := slices.BinarySearch(s.minus, at)
+	return ok
+}
+
+// addRule adds the rule's instants and says its class.
+func (t *Timing) addRule(p *rulePlan, out *exclusions) Class {
+	s := &ruleSource{rule: t.resolve(p.set(), p.policies, out, p.times()), until: maxWall, minus: p.Minus}
+	if p.Until != nil {
+		s.until = *p.Until
+	}
+	if len(p.Plus) > 0 {
+		s.extra = t.instants(moments(p.Plus), out, nil)
+	}
+	t.sources = append(t.sources, s)
+	return p.class()
 }

@@ -1,0 +1,99 @@
+package calendar
+
+import (
+	"iter"
+	"slices"
+)
+
+func (k *compiler) readRule() {
+	if k.spec.RRule == "" {
+		return
+	}
+	text := &ruleText{zone: k.plan.Zone}
+	text.read(k.spec.RRule)
+	if len(text.faults) > 0 {
+		k.faults.at("/rrule", text.faults)
+		return
+	}
+	parts := text.readParts()
+	if len(text.faults) > 0 {
+		k.faults.at("/rrule", text.faults)
+		return
+	}
+	p := &parts.plan
+	p.policies = k.policy(p.class())
+	p.Plus = k.instantsOf(text.plus)
+	p.Minus = k.instantsOf(text.minus)
+	if parts.until != nil {
+		p.Until = new(k.instantsOf([]ruleTime{*parts.until})[0])
+	}
+	if parts.count > 0 {
+		p.Last = new(k.lastOf(p, parts.count))
+	}
+	k.plan.Rule = p
+}
+
+// instantsOf are the instants of wall times, as RFC 5545 reads them whatever the policies, in order.
+func (k *compiler) instantsOf(times []ruleTime) []int64 {
+	var out []int64
+	for _, t := range times {
+		at := t.at
+		if !t.utc {
+			at = k.zone.instant(t.at)
+		}
+		out = append(out, at)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// instant is the instant of a wall time: in a gap read with the offset before it, in an overlap the first.
+func (z *zone) instant(w wall) int64 {
+	r := resolved{set: walls{w}, zone: z, gap: gapShiftForward, overlap: overlapFirst}
+	at, _, _ := r.next(w - 2*daySeconds)
+	return at
+}
+
+// lastOf is the wall time at which a rule of count instances ends: of those that the gap policy leaves.
+func (k *compiler) lastOf(p *rulePlan, count int) wall {
+	last := p.Start - 1
+	for w := range p.walls() {
+		if p.Gap == gapSkip && k.zone.inGap(w) {
+			continue
+		}
+		last = w
+		if count--; count == 0 {
+			break
+		}
+	}
+	return last
+}
+
+// walls are the rule's wall times from DTSTART on.
+func (p *rulePlan) walls() iter.Seq[wall] {
+	return func(yield func(wall) bool) {
+		if p.Freq < perHour {
+			r := newDayExpansion(p)
+			for w := range r.walls(r.base(r.from, 0), maxDay) {
+				if w >= p.Start && !yield(w) {
+					return
+				}
+			}
+			return
+		}
+		s := newSubdaily(p)
+		for w, ok := s.next(p.Start); ok && yield(w); w, ok = s.next(w + 1) {
+		}
+	}
+}
+
+// inGap says that no instant shows a wall time.
+func (z *zone) inGap(w wall) bool {
+	i := z.find(w - int64(z.max))
+	for ; i < len(z.starts) && z.starts[i]+z.offset(i) <= w; i++ {
+		if w < z.end(i)+z.offset(i) {
+			return false
+		}
+	}
+	return true
+}

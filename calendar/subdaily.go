@@ -1,0 +1,187 @@
+package calendar
+
+import "slices"
+
+// subdaily is the walls of a rule by the hour, minute or second: units (hours, minutes or seconds) that the interval reaches from
+// DTSTART, on days and at times that the BY parts leave, and in each the same offsets. The two are searched in turn, each from
+// where the other stands, so that neither is walked through.
+type subdaily struct {
+	unit     int64 // seconds
+	interval int64 // units
+	phase    int64 // a unit of the rule, counted from 1970
+	units    fields
+	days     *fieldSet
+	yearDays []int
+	offsets  []int64 // within a unit, in order
+}
+
+func newSubdaily(p *rulePlan) *subdaily {
+	s := &subdaily{unit: 1, interval: int64(p.Interval), yearDays: p.YearDays}
+	s.units = fields{Hours: p.Hours, Minutes: p.Minutes, Seconds: p.Seconds}
+	within := fields{Hours: 1, Minutes: 1, Seconds: 1}
+	switch p.Freq {
+	case perHour:
+		s.unit = 3600
+		within.Minutes, within.Seconds = p.Minutes, p.Seconds
+		s.units.Minutes, s.units.Seconds = 1, 1
+	case perMinute:
+		s.unit = 60
+		within.Seconds = p.Seconds
+		s.units.Seconds = 1
+	}
+	s.phase = floorDiv(p.Start, s.unit)
+	for sec, ok := within.nextTime(0); ok; sec, ok = within.nextTime(sec + 1) {
+		s.offsets = append(s.offsets, int64(sec))
+	}
+	if len(p.SetPos) > 0 {
+		s.offsets = pickOffsets(s.offsets, p.SetPos)
+	}
+	s.days = newFieldSet(p.dayFields(), nil)
+	return s
+}
+
+func pickOffsets(all []int64, positions []int) []int64 {
+	var out []int64
+	for _, pos := range positions {
+		n := pos - 1
+		if pos < 0 {
+			n = len(all) + pos
+		}
+		if n >= 0 && n < len(all) {
+			out = append(out, all[n])
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// dayFields are the days that the rule's BY parts leave, but for BYYEARDAY, as fields at midnight.
+func (p *rulePlan) dayFields() fields {
+	f := fields{Seconds: 1, Minutes: 1, Hours: 1, Days: allDays, Months: allMonth, Week: allWeek, Years: allYears}
+	if len(p.Days) > 0 {
+		f.Days = 0
+		for _, d := range p.Days {
+			if d > 0 {
+				f.Days |= 1 << d
+			} else {
+				f.Last |= 1 << (-d - 1)
+			}
+		}
+	}
+	if len(p.Months) > 0 {
+		f.Months = 0
+		for _, m := range p.Months {
+			f.Months |= 1 << m
+		}
+	}
+	if len(p.Weekdays) > 0 {
+		f.Week = 0
+		for _, d := range p.Weekdays {
+			f.Week |= 1 << d.Day
+		}
+	}
+	return f.normal()
+}
+
+// dayFrom is the first day at or after one that the BY parts leave.
+func (s *subdaily) dayFrom(day int) (int, bool) {
+	for {
+		d, ok := s.days.nextDay(day)
+		if !ok || s.inYearDays(d) {
+			return d, ok
+		}
+		day = d + 1
+	}
+}
+
+// dayUntil is the last day at or before one that the BY parts leave.
+func (s *subdaily) dayUntil(day int) (int, bool) {
+	for {
+		d, ok := s.days.prevDay(day)
+		if !ok || s.inYearDays(d) {
+			return d, ok
+		}
+		day = d - 1
+	}
+}
+
+func (s *subdaily) inYearDays(day int) bool {
+	if len(s.yearDays) == 0 {
+		return true
+	}
+	y, _, _ := civil(day)
+	n := day - dayNumber(y, 1, 1) + 1
+	length := 365
+	if isLeap(y) {
+		length++
+	}
+	return slices.Contains(s.yearDays, n) || slices.Contains(s.yearDays, n-length-1)
+}
+
+func (s *subdaily) next(w wall) (wall, bool) {
+	w = max(w, 0)
+	u := floorDiv(w, s.unit)
+	for {
+		u += floorMod(s.phase-u, s.interval)
+		at := u * s.unit
+		if at > maxWall {
+			return 0, false
+		}
+		day, sec := splitWall(at)
+		if d, ok := s.dayFrom(day); !ok {
+			return 0, false
+		} else if d > day {
+			u = int64(d) * daySeconds / s.unit
+			continue
+		}
+		t, ok := s.units.nextTime(sec)
+		if !ok {
+			u = int64(day+1) * daySeconds / s.unit
+			continue
+		}
+		if t > sec {
+			u = (int64(day)*daySeconds + int64(t)) / s.unit
+			continue
+		}
+		for _, offset := range s.offsets {
+			if at+offset >= w {
+				return at + offset, true
+			}
+		}
+		u++
+	}
+}
+
+func (s *subdaily) prev(w wall) (wall, bool) {
+	w = min(w, maxWall)
+	u := floorDiv(w, s.unit)
+	for {
+		u -= floorMod(u-s.phase, s.interval)
+		at := u * s.unit
+		if at < 0 {
+			return 0, false
+		}
+		day, sec := splitWall(at)
+		if d, ok := s.dayUntil(day); !ok {
+			return 0, false
+		} else if d < day {
+			u = int64(d+1)*daySeconds/s.unit - 1
+			continue
+		}
+		t, ok := s.units.prevTime(sec)
+		if !ok {
+			u = int64(day)*daySeconds/s.unit - 1
+			continue
+		}
+		if t < sec {
+			u = (int64(day)*daySeconds + int64(t)) / s.unit
+			continue
+		}
+		for i := len(s.offsets) - 1; i >= 0; i-- {
+			if at+s.offsets[i] <= w {
+				return at + s.offsets[i], true
+			}
+		}
+		u--
+	}
+}
