@@ -1,0 +1,298 @@
+package apitest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/api"
+)
+
+const schedule = `{"id":"sch_1","workflow":"w","key":"k","version":1,"status":"active",
+	"spec":{"timezone":"Europe/Berlin","cron":["0 9 * * *"],"end_at":null,"intervals":[{"every":"1h30m"}]},
+	"policy":{"overlap":"skip"},"delivery":{"retention":{"failed":"30d"}},"payload":{"n":1e999},"labels":{"plan":"pro"},
+	"note":null,"next_at":"2026-11-23T08:00:00Z","upcoming":["2026-11-23T08:00:00Z"],"last_at":null,"last_tick_id":null,
+	"stats":{"fired":0,"succeeded":0,"failed":0,"skipped":0,"missed":0},"inherited":["/policy/missed"],"warnings":[],
+	"tzdata":"2026f","created_at":"2026-11-21T03:00:00.123456Z","updated_at":"2026-11-21T03:00:00Z","updated_by":"me"}`
+
+const (
+	requestID = "0123456789abcdef"
+	notFound  = `{"type":"about:blank","title":"Not Found","status":404,"detail":"none","instance":"` + requestID + `","code":"not_found"}`
+)
+
+// exchange is a request and its answer.
+type exchange struct {
+	method, path, sent string
+	status             int
+	header             http.Header
+	got                string
+}
+
+func (x exchange) check(t *testing.T) error {
+	t.Helper()
+	req := httptest.NewRequest(x.method, x.path, strings.NewReader(x.sent))
+	if x.sent != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return New(t).check(req, []byte(x.sent), &http.Response{StatusCode: x.status, Header: x.header, Request: req}, []byte(x.got))
+}
+
+func headers(media string, more ...string) http.Header {
+	h := http.Header{"Content-Type": {media}, "X-Request-Id": {requestID}}
+	for i := 0; i < len(more); i += 2 {
+		h.Set(more[i], more[i+1])
+	}
+	if media == "" {
+		h.Del("Content-Type")
+	}
+	return h
+}
+
+const (
+	jsonMedia    = "application/json"
+	problemMedia = "application/problem+json"
+	one          = "/v1/workflows/w/schedules/a%2Fb"
+)
+
+func TestAnswersThatTheDocumentAllowsPass(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]exchange{
+		"a schedule":         {"GET", one, "", 200, headers(jsonMedia, "ETag", `"1"`), schedule},
+		"a page":             {"GET", "/v1/schedules?limit=5", "", 200, headers(jsonMedia), `{"items":[` + schedule + `],"next_cursor":null}`},
+		"made":               {"PUT", one, `{"spec":{"cron":"@daily","max_ticks":null},"payload":[null,1e999]}`, 201, headers(jsonMedia, "ETag", `"1"`), schedule},
+		"no body":            {"DELETE", one, "", 204, headers(""), ""},
+		"a problem":          {"GET", one, "", 404, headers(problemMedia), notFound},
+		"no such path":       {"GET", "/v1/nothing", "", 404, headers(problemMedia), notFound},
+		"a refused request":  {"PUT", one, `{"spcc":1}`, 400, headers(problemMedia), strings.NewReplacer("404", "400", "not_found", "unknown_field").Replace(notFound)},
+		"a fixed segment":    {"POST", "/v1/ticks/finish", `{"ticks":[{"tick_id":"t","lease_token":"l","outcome":"complete","result":[1]}]}`, 200, headers(jsonMedia), `{"results":[{"tick_id":"t","status":204}]}`},
+		"a page of ours":     {"GET", "/docs", "", 200, headers("text/html; charset=utf-8", "Content-Security-Policy", "default-src 'none'"), "<p>"},
+		"a body left out":    {"POST", one + "/pause", "", 200, headers(jsonMedia, "ETag", `"2"`), schedule},
+		"prometheus' metric": {"GET", "/metrics", "", 200, headers("text/plain; version=0.0.4; charset=utf-8"), "up 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := x.check(t); err != nil {
+				t.Errorf("got %v, want it allowed", err)
+			}
+		})
+	}
+}
+
+func TestDeliberateMismatchesAreFound(t *testing.T) {
+	t.Parallel()
+	ok := exchange{"GET", one, "", 200, headers(jsonMedia, "ETag", `"1"`), schedule}
+	changed := func(from, to string) exchange {
+		x := ok
+		x.got = strings.Replace(schedule, from, to, 1)
+		if x.got == schedule {
+			t.Fatalf("%q is not in the schedule", from)
+		}
+		return x
+	}
+	for name, x := range map[string]exchange{
+		"a member too many":          changed(`"id"`, `"extra":1,"id"`),
+		"a member missing":           changed(`"tzdata":"2026f",`, ``),
+		"a nested member too many":   changed(`"every":"1h30m"`, `"every":"1h30m","evry":1`),
+		"a nested member missing":    changed(`"every":"1h30m"`, `"mode":"aligned"`),
+		"null where none may be":     changed(`"upcoming":["2026-11-23T08:00:00Z"]`, `"upcoming":null`),
+		"an instant with an offset":  changed(`"next_at":"2026-11-23T08:00:00Z"`, `"next_at":"2026-11-23T09:00:00+01:00"`),
+		"a word that is not one":     changed(`"status":"active"`, `"status":"ended"`),
+		"a number for a text":        changed(`"updated_by":"me"`, `"updated_by":7`),
+		"a fraction for an integer":  changed(`"version":1`, `"version":1.5`),
+		"a label that is no text":    changed(`"plan":"pro"`, `"plan":1`),
+		"no ETag":                    {"GET", one, "", 200, headers(jsonMedia), schedule},
+		"an ETag without quotes":     {"GET", one, "", 200, headers(jsonMedia, "ETag", "1"), schedule},
+		"no request id":              {"GET", one, "", 200, http.Header{"Content-Type": {jsonMedia}, "Etag": {`"1"`}}, schedule},
+		"another media type":         {"GET", one, "", 200, headers("text/plain", "ETag", `"1"`), schedule},
+		"no body":                    {"GET", one, "", 200, headers(jsonMedia, "ETag", `"1"`), ""},
+		"a body where none may be":   {"DELETE", one, "", 204, headers(jsonMedia), "{}"},
+		"a status that is not there": {"GET", one, "", 202, headers(jsonMedia), schedule},
+		"a 500":                      {"GET", one, "", 500, headers(problemMedia), strings.ReplaceAll(notFound, "404", "500")},
+		"a route that is not there":  {"GET", "/v1/nothing", "", 200, headers(jsonMedia), "{}"},
+		"a request not in it":        {"PUT", one, `{"spec":{"crn":"@daily"}}`, 200, headers(jsonMedia, "ETag", `"1"`), schedule},
+		"a parameter not in it":      {"GET", "/v1/schedules?limit=5000", "", 200, headers(jsonMedia), `{"items":[],"next_cursor":null}`},
+		"a code that is not there":   {"GET", one, "", 404, headers(problemMedia), strings.Replace(notFound, "not_found", "absent", 1)},
+		"another status inside":      {"GET", one, "", 404, headers(problemMedia), strings.Replace(notFound, "404", "410", 1)},
+		"another request id inside":  {"GET", one, "", 404, headers(problemMedia), strings.Replace(notFound, requestID, "x", 1)},
+		"a problem without a code":   {"GET", one, "", 404, headers(problemMedia), strings.Replace(notFound, `,"code":"not_found"`, "", 1)},
+		"401 without a challenge":    {"GET", one, "", 401, headers(problemMedia), strings.NewReplacer("404", "401", "not_found", "unauthorized").Replace(notFound)},
+		"429 without Retry-After":    {"GET", one, "", 429, headers(problemMedia), strings.NewReplacer("404", "429", "not_found", "rate_limited").Replace(notFound)},
+		"plain 404 of no route":      {"GET", "/v1/nothing", "", 404, headers("text/plain"), "404 page not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if x.check(t) == nil {
+				t.Error("got it allowed, want it found")
+			}
+		})
+	}
+}
+
+// TestEveryObjectIsClosed guards what makes a check of answers worth something.
+func TestEveryObjectIsClosed(t *testing.T) {
+	t.Parallel()
+	for name, s := range New(t).doc.Components.Schemas {
+		ap := s.Value.AdditionalProperties
+		if s.Value.Type.Is("object") && ap.Schema == nil && (ap.Has == nil || *ap.Has) {
+			t.Errorf("schema %s allows any further member", name)
+		}
+	}
+}
+
+// recorder is a test that only notes whether it failed.
+type recorder struct {
+	testing.TB
+	failed int
+}
+
+func (r *recorder) Helper()               {}
+func (r *recorder) Error(...any)          { r.failed++ }
+func (r *recorder) Errorf(string, ...any) { r.failed++ }
+
+func TestTransportChecksWhatItCarries(t *testing.T) {
+	t.Parallel()
+	e := echo.New()
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Response().Header().Set("X-Request-Id", requestID)
+			return next(c)
+		}
+	})
+	api.Routes(e)
+	e.GET("/healthz", func(c echo.Context) error { return c.JSON(200, map[string]string{"status": "fine"}) })
+	e.POST("/v1/ticks/:id/complete", func(c echo.Context) error {
+		b, err := io.ReadAll(c.Request().Body)
+		if err != nil || string(b) != `{"lease_token":"l"}` {
+			t.Errorf("got body %q, %v", b, err)
+		}
+		return c.NoContent(204)
+	})
+	server := httptest.NewServer(e)
+	t.Cleanup(server.Close)
+
+	found := &recorder{TB: t}
+	client := &http.Client{Transport: Transport(found, server.Client().Transport)}
+	for _, path := range []string{"/openapi.yaml", "/docs", "/docs/start.js", "/docs/scalar.js", "/docs/LICENSE.txt"} {
+		resp, err := client.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || len(b) == 0 || resp.StatusCode != 200 {
+			t.Errorf("%s: got %d bytes, status %d, %v", path, len(b), resp.StatusCode, err)
+		}
+	}
+	resp, err := client.Post(server.URL+"/v1/ticks/t/complete", jsonMedia, strings.NewReader(`{"lease_token":"l"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if found.failed != 0 {
+		t.Errorf("got %d mismatches, want none", found.failed)
+	}
+	resp, err = client.Get(server.URL + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if found.failed != 1 {
+		t.Errorf("got %d mismatches, want the one of /healthz", found.failed)
+	}
+}
+
+func TestRoutesComparesBothWays(t *testing.T) {
+	t.Parallel()
+	e := echo.New()
+	for path, item := range New(t).doc.Paths.Map() {
+		for method := range item.Operations() {
+			e.Add(method, strings.NewReplacer("{", ":", "}", "").Replace(path), func(echo.Context) error { return nil })
+		}
+	}
+	e.RouteNotFound("/*", func(echo.Context) error { return nil })
+	if got := New(t).routes(e.Routes()); len(got) > 0 {
+		t.Errorf("got %q, want no difference", got)
+	}
+	e.POST("/v1/schedules/:key/poke", func(echo.Context) error { return nil })
+	if got := New(t).routes(e.Routes()); len(got) != 1 {
+		t.Errorf("got %q, want the route that is not documented", got)
+	}
+	if got := New(t).routes(echo.New().Routes()); len(got) < 30 {
+		t.Errorf("got %q, want every operation", got)
+	}
+}
+
+type stats struct {
+	Fired, Succeeded, Failed, Skipped int64
+}
+
+type goodStats struct {
+	Fired     int64 `json:"fired"`
+	Succeeded int64 `json:"succeeded"`
+	Failed    int64 `json:"failed"`
+	Skipped   int64 `json:"skipped"`
+	Missed    int64 `json:"missed"`
+}
+
+func TestStructComparesNamesAndOptionality(t *testing.T) {
+	t.Parallel()
+	type missing struct {
+		Fired     int64 `json:"fired"`
+		Succeeded int64 `json:"succeeded"`
+		Failed    int64 `json:"failed"`
+		Skipped   int64 `json:"skipped"`
+	}
+	type optional struct {
+		missing
+		Missed int64 `json:"missed,omitempty"`
+	}
+	type null struct {
+		missing
+		Missed *int64 `json:"missed"`
+	}
+	type kind struct {
+		missing
+		Missed string `json:"missed"`
+	}
+	type extra struct {
+		goodStats
+		More bool `json:"more"`
+	}
+	type page struct {
+		Items []struct {
+			Code string `json:"code"`
+		} `json:"items"`
+		NextCursor *string `json:"next_cursor"`
+	}
+	type instant struct {
+		LeaseUntil time.Time `json:"lease_until"`
+	}
+	for name, c := range map[string]struct {
+		schema string
+		typ    reflect.Type
+		want   int
+	}{
+		"the same":                  {"Stats", reflect.TypeFor[goodStats](), 0},
+		"a type that writes itself": {"Heartbeat", reflect.TypeFor[instant](), 0},
+		"a member missing":          {"Stats", reflect.TypeFor[missing](), 1},
+		"a member too many":         {"Stats", reflect.TypeFor[extra](), 1},
+		"optional in one":           {"Stats", reflect.TypeFor[optional](), 1},
+		"null in one":               {"Stats", reflect.TypeFor[null](), 1},
+		"another kind":              {"Stats", reflect.TypeFor[kind](), 1},
+		"inside a list":             {"WorkflowPage", reflect.TypeFor[page](), 8},
+		"no such schema":            {"Nothing", reflect.TypeFor[stats](), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := New(t).structure(c.schema, c.typ); len(got) != c.want {
+				t.Errorf("got %d differences, want %d: %q", len(got), c.want, got)
+			}
+		})
+	}
+}
