@@ -136,3 +136,9 @@ func setDefault(params map[string]string, name, value string) {
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// Check returns the error that Open would return of a URL that it cannot use, without connecting.
+func Check(rawURL string) error {
+	_, err := parse(rawURL, Options{})
+	return err
+}

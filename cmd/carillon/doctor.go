@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/postgres/embedded"
+	"github.com/carillonhq/carillon/migrations"
+)
+
+type doctorSettings struct {
+	DatabaseURL databaseURL `env:"DATABASE_URL" flag:"database-url" help:"the PostgreSQL to look at; without one, what carillon dev needs is looked at"`
+}
+
+func (p program) doctor() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what is wrong here, and what to do about it",
+		Long: `Looks at what Carillon stands on: PostgreSQL's programs, the database that DATABASE_URL
+names, its version and schema, the clocks, the time zone data. Each finding that is not in
+order comes with what to do. It changes nothing. It exits 1 where something is wrong.`,
+		Example: `  carillon doctor
+  DATABASE_URL=postgres://carillon:secret@db:5432/carillon carillon doctor --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := read[doctorSettings](p, cmd)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), 30*time.Second)
+			defer cancel()
+			return p.report(examine(ctx, string(s.DatabaseURL)), asJSON)
+		},
+	}
+	flags[doctorSettings](cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// finding is one thing that was looked at. Remedy is what to do, where something is.
+type finding struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // ok, warning or failed
+	Detail string `json:"detail"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+func fine(name, detail string, args ...any) finding {
+	return finding{Name: name, Status: "ok", Detail: fmt.Sprintf(detail, args...)}
+}
+
+func (f finding) warn(remedy string) finding {
+	f.Status, f.Remedy = "warning", remedy
+	return f
+}
+
+func (f finding) fail(remedy string) finding {
+	f.Status, f.Remedy = "failed", remedy
+	return f
+}
+
+func (p program) report(findings []finding, asJSON bool) error {
+	healthy := true
+	for _, f := range findings {
+		healthy = healthy && f.Status != "failed"
+	}
+	if asJSON {
+		err := printJSON(p.stdout, map[string]any{"ok": healthy, "findings": findings})
+		if err != nil {
+			return err
+		}
+	} else {
+		for _, f := range findings {
+			fmt.Fprintf(p.stdout, "%-8s %-10s %s\n", f.Status, f.Name, f.Detail)
+			if f.Remedy != "" {
+				fmt.Fprintf(p.stdout, "%19s → %s\n", "", f.Remedy)
+			}
+		}
+	}
+	if !healthy {
+		return errSaid
+	}
+	return nil
+}
+
+func examine(ctx context.Context, url string) []finding {
+	findings := []finding{
+		fine("carillon", "version %s, %s", thisBuild().Version, thisBuild().Go),
+		fine("tzdata", "%s, with %d zones; that of this machine is not used", calendar.InForce().Version(), len(calendar.InForce().Names())),
+	}
+	if url == "" {
+		return append(findings, examinePrograms(ctx), examineFolder(),
+			fine("database", "DATABASE_URL is not set, so there is none to look at; carillon dev starts its own"))
+	}
+	pool, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon doctor", MaxConns: 2})
+	if err != nil {
+		return append(findings, fine("database", "%v", err).fail("start that server or mend DATABASE_URL; `psql \"$DATABASE_URL\"` must work from here"))
+	}
+	defer pool.Close()
+	return append(findings, examineServer(ctx, pool), examineSchema(ctx, pool), examineClock(ctx, pool))
+}
+
+func examinePrograms(ctx context.Context) finding {
+	dir, version, err := embedded.Find(ctx)
+	if err != nil {
+		return fine("postgres", "no PostgreSQL is installed").warn("carillon dev will download one; or install it (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql@17), or set DATABASE_URL")
+	}
+	return fine("postgres", "PostgreSQL %s in %s, for carillon dev", version, dir)
+}
+
+func examineFolder() finding {
+	dir, err := embedded.DefaultDir()
+	if err != nil {
+		return fine("data", "%v", err).warn("name a folder: carillon dev --data DIR")
+	}
+	return fine("data", "carillon dev keeps its data in %s", dir)
+}
+
+const oldestServer = 140000
+
+func examineServer(ctx context.Context, pool *pgxpool.Pool) finding {
+	var version string
+	var number int
+	err := pool.QueryRow(ctx, `SELECT current_setting('server_version'), current_setting('server_version_num')::int`).Scan(&version, &number)
+	if err != nil {
+		return fine("database", "%v", err).fail("see the server's log")
+	}
+	c := pool.Config().ConnConfig
+	f := fine("database", "PostgreSQL %s at %s:%d, database %q as %q", version, c.Host, c.Port, c.Database, c.User)
+	if number < oldestServer {
+		return f.fail("Carillon needs PostgreSQL 14 or newer")
+	}
+	return f
+}
+
+func examineSchema(ctx context.Context, pool *pgxpool.Pool) finding {
+	version, err := migrations.Version(ctx, pool)
+	if err != nil {
+		return fine("schema", "%v", err).fail("grant this user SELECT on the tables of the schema, or use the one that migrated it")
+	}
+	pending, err := migrations.Pending(ctx, pool)
+	if err != nil {
+		return fine("schema", "%v", err).fail("see the server's log")
+	}
+	switch f := fine("schema", "version %d, and this program works with %d", version, migrations.Latest()); {
+	case pending > 0:
+		return f.fail("run: carillon migrate")
+	case version > migrations.Latest():
+		return f.warn("a newer Carillon has migrated this database: upgrade this one soon")
+	default:
+		return f
+	}
+}
+
+// tolerable is how far this machine's clock may be from the database's, which alone decides what is due, before what
+// is told of lateness misleads.
+const tolerable = 500 * time.Millisecond
+
+func examineClock(ctx context.Context, pool *pgxpool.Pool) finding {
+	best := time.Hour
+	var skew time.Duration
+	for range 3 {
+		var there time.Time
+		sent := time.Now()
+		if err := pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&there); err != nil {
+			return fine("clock", "%v", err).fail("see the server's log")
+		}
+		trip := time.Since(sent)
+		if trip < best {
+			best, skew = trip, there.Sub(sent.Add(trip/2))
+		}
+	}
+	f := fine("clock", "the database's is %s from this machine's (a trip takes %s)", skew.Abs().Round(time.Millisecond), best.Round(10*time.Microsecond))
+	if skew.Abs() > tolerable+best {
+		return f.warn("run an NTP client on both (timedatectl set-ntp true): ticks fire by the database's clock, and lateness is told wrongly here")
+	}
+	return f
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillonhq/carillon/migrations"
+)
+
+type migrateSettings struct {
+	DatabaseURL databaseURL `env:"DATABASE_URL,required" flag:"database-url" help:"the PostgreSQL to bring up to date, as its owner: postgres://user:password@host:5432/database"`
+}
+
+func (p program) migrate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring a database up to date",
+		Long: `Makes and changes Carillon's tables and River's in the database that DATABASE_URL names.
+It is safe to run at any time, several at once, and while an older Carillon is serving.`,
+		Example: `  DATABASE_URL=postgres://carillon:secret@db:5432/carillon carillon migrate`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := read[migrateSettings](p, cmd)
+			if err != nil {
+				return err
+			}
+			applied, err := migrations.Up(cmd.Context(), string(s.DatabaseURL))
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(p.stdout, "%d applied; the database is at version %d\n", applied, migrations.Latest())
+			return err
+		},
+	}
+	flags[migrateSettings](cmd)
+	return cmd
+}

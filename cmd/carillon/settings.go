@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/caarlos0/env/v11"
+	"github.com/spf13/cobra"
+)
+
+// A command's settings are a struct whose fields bear where they come from:
+//
+//	env         the environment variable
+//	envDefault  the value where neither it nor the flag is given
+//	flag        the flag, which wins over the variable; none: the variable alone, as for secrets, which others may
+//	            read off a command line
+//	help        what it means; a word in backquotes stands for the value
+//
+// What a value may be is its type's to say, in UnmarshalText.
+
+// setting is one field of such a struct.
+type setting struct {
+	field, env, fallback, flag, help string
+	boolean                          bool
+}
+
+func (s setting) String() string {
+	if s.flag == "" {
+		return s.env
+	}
+	return s.env + " (--" + s.flag + ")"
+}
+
+func settingsOf(t reflect.Type) []setting {
+	var list []setting
+	for f := range t.Fields() {
+		if f.Anonymous {
+			list = append(list, settingsOf(f.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("env"), ",")
+		list = append(list, setting{
+			field:    f.Name,
+			env:      name,
+			fallback: f.Tag.Get("envDefault"),
+			flag:     f.Tag.Get("flag"),
+			help:     f.Tag.Get("help"),
+			boolean:  f.Type.Kind() == reflect.Bool,
+		})
+	}
+	return list
+}
+
+// flags gives a command the flags of settings T, and names the variables in its help.
+func flags[T any](cmd *cobra.Command) {
+	var variables strings.Builder
+	for _, s := range settingsOf(reflect.TypeFor[T]()) {
+		switch {
+		case s.flag == "":
+			meaning := strings.ReplaceAll(s.help, "`", "")
+			if s.fallback != "" {
+				meaning += " (default " + s.fallback + ")"
+			}
+			fmt.Fprintf(&variables, "  %-28s %s\n", s.env, meaning)
+		case s.boolean:
+			cmd.Flags().Bool(s.flag, false, s.help+" ["+s.env+"]")
+		default:
+			cmd.Flags().String(s.flag, s.fallback, s.help+" ["+s.env+"]")
+		}
+	}
+	if variables.Len() > 0 {
+		cmd.Long += "\n\nSettings that come from the environment only:\n" + strings.TrimRight(variables.String(), "\n")
+	}
+}
+
+// read returns the settings of a command. Its error tells all that is wrong with them at once.
+func read[T any](p program, cmd *cobra.Command) (T, error) {
+	settings := settingsOf(reflect.TypeFor[T]())
+	values := map[string]string{}
+	for _, s := range settings {
+		value := p.getenv(s.env)
+		if f := cmd.Flags().Lookup(s.flag); s.flag != "" && f.Changed {
+			value = f.Value.String()
+		}
+		if value != "" {
+			values[s.env] = value
+		}
+	}
+	got, err := env.ParseAsWithOptions[T](env.Options{Environment: values})
+	if err != nil {
+		return got, faultsOf(settings, err)
+	}
+	return got, nil
+}
+
+func faultsOf(settings []setting, err error) error {
+	all, ok := errors.AsType[env.AggregateError](err)
+	if !ok {
+		return err
+	}
+	lines := make([]string, len(all.Errors))
+	for i, e := range all.Errors {
+		lines[i] = explain(settings, e)
+	}
+	if len(lines) == 1 {
+		return misuse{errors.New(lines[0])}
+	}
+	return misuse{fmt.Errorf("%d settings cannot be used:\n  %s", len(lines), strings.Join(lines, "\n  "))}
+}
+
+func explain(settings []setting, err error) string {
+	missing, isMissing := errors.AsType[env.VarIsNotSetError](err)
+	wrong, isWrong := errors.AsType[env.ParseError](err)
+	for _, s := range settings {
+		if isMissing && s.env == missing.Key {
+			return fmt.Sprintf("%s is needed: %s", s, strings.ReplaceAll(s.help, "`", ""))
+		}
+		if isWrong && s.field == wrong.Name {
+			return fmt.Sprintf("%s: %v", s, wrong.Err)
+		}
+	}
+	return err.Error()
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/migrations"
+)
+
+// release is set by the linker: -X main.release=v1.2.3
+var release string
+
+// build says what this program was made from and what it works with.
+type build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	TZData   string `json:"tzdata"`
+	Schema   int64  `json:"schema"`
+	River    string `json:"river,omitempty"`
+}
+
+func thisBuild() build {
+	b := build{
+		Version:  "development",
+		Go:       runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		TZData:   calendar.Embedded().Version(),
+		Schema:   migrations.Latest(),
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		b.Version = v
+	}
+	if release != "" {
+		b.Version = release
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			b.Revision = s.Value
+		}
+	}
+	for _, m := range info.Deps {
+		if m.Path == "github.com/riverqueue/river" {
+			b.River = m.Version
+		}
+	}
+	return b
+}
+
+func (p program) version() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "What this program is, and what it works with",
+		Long:  "Prints the version, the Go it was built with, the time zone data it carries and the\ndatabase schema it works with.",
+		Example: `  carillon version
+  carillon version --json`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b := thisBuild()
+			if asJSON {
+				return printJSON(p.stdout, b)
+			}
+			_, err := fmt.Fprintf(p.stdout, "carillon %s (%s, %s), tzdata %s, schema %d\n", b.Version, b.Go, b.Platform, b.TZData, b.Schema)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
