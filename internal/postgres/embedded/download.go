@@ -94,10 +94,10 @@ func extract(ctx context.Context, source embeddedpostgres.Config, major, work st
 	case <-ctx.Done():
 		return ctx.Err()
 	case err := <-ended:
-		if _, probeErr := probe(ctx, filepath.Join(work, "programs", "bin")); probeErr != nil {
-			return errors.Join(err, probeErr)
+		if _, absent := probe(ctx, filepath.Join(work, "programs", "bin")); absent == nil {
+			return nil
 		}
-		return nil
+		return fmt.Errorf("PostgreSQL %s was not fetched: %w", major, err)
 	}
 }
 
