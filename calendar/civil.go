@@ -8,7 +8,8 @@ import (
 const (
 	daySeconds = 86400
 	minYear    = 1970
-	maxYear    = 2199
+	maxYear    = 2150 // of ticks
+	lastYear   = 2199 // that a spec may name
 )
 
 // minDay and maxDay are the first and the last day that can hold a tick, in days since 1970-01-01.
@@ -33,8 +34,8 @@ func ParseDate(s string) (Date, error) {
 	if err != nil || len(s) != len(time.DateOnly) {
 		return Date{}, fmt.Errorf("%q is not a date like 2026-12-24", s)
 	}
-	if t.Year() < minYear || t.Year() > maxYear {
-		return Date{}, fmt.Errorf("%q is not of a year from %d to %d", s, minYear, maxYear)
+	if t.Year() < minYear || t.Year() > lastYear {
+		return Date{}, fmt.Errorf("%q is not of a year from %d to %d", s, minYear, lastYear)
 	}
 	return Date{t.Year(), t.Month(), t.Day()}, nil
 }

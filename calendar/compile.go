@@ -171,12 +171,7 @@ func (k *compiler) moment(pointer, text string) (int64, bool) {
 	if !ok || !isWall {
 		return at, ok
 	}
-	r := resolved{set: walls{at}, zone: k.zone, gap: gapShiftForward, overlap: overlapFirst}
-	at, _, ok = r.next(at - 2*daySeconds)
-	if !ok {
-		k.faults.add(pointer, "time_out_of_range", "%q is not of a year from %d to %d", text, minYear, maxYear)
-	}
-	return at, ok
+	return k.zone.instant(at), true
 }
 
 // time reads an instant or a wall time, in Unix seconds of either.
@@ -201,8 +196,8 @@ func (k *compiler) time(pointer, text string) (at int64, isWall, ok bool) {
 	case t.Nanosecond() != 0 || strings.ContainsAny(text, ".,"):
 		k.faults.add(pointer, "time_fraction", "%q is not a whole second", text)
 		return 0, false, false
-	case t.Year() < minYear || t.Year() > maxYear || t.Unix() < 0:
-		k.faults.add(pointer, "time_out_of_range", "%q is not of a year from %d to %d", text, minYear, maxYear)
+	case t.Year() < minYear || t.Unix() < 0:
+		k.faults.add(pointer, "time_out_of_range", "%q is before %d", text, minYear)
 		return 0, false, false
 	}
 	return t.Unix(), isWall, true
@@ -288,9 +283,12 @@ func (k *compiler) readAt() {
 		return
 	}
 	for i, text := range k.spec.At {
-		at, isWall, ok := k.time(fmt.Sprintf("/at/%d", i), text)
+		pointer := fmt.Sprintf("/at/%d", i)
+		at, isWall, ok := k.time(pointer, text)
 		switch {
 		case !ok:
+		case at > maxWall:
+			k.faults.add(pointer, "time_out_of_range", "%q is after %d, the last year that is computed", text, maxYear)
 		case isWall:
 			k.plan.Walls = append(k.plan.Walls, wallPlan{k.policy(ClassFixed), at})
 		default:

@@ -24,7 +24,7 @@ var (
 	domField     = field{name: "day_of_month", min: 1, max: 31, hashMax: 28}
 	monthField   = field{name: "month", min: 1, max: 12, hashMax: 12, names: monthNames}
 	weekdayField = field{name: "day_of_week", min: 0, max: 7, hashMax: 6, names: dayNames}
-	yearField    = field{name: "year", min: minYear, max: maxYear}
+	yearField    = field{name: "year", min: minYear, max: lastYear}
 )
 
 // fieldText is the reading of one field's text. Values go to put; what is not a plain value goes to fields directly.

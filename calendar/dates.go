@@ -2,7 +2,7 @@ package calendar
 
 import "math/bits"
 
-// dates is a set of days from 1970 to 2199: for each month its days as bits 1 to 31.
+// dates is a set of days from 1970 to 2150: for each month its days as bits 1 to 31.
 type dates [(maxYear - minYear + 1) * 12]uint32
 
 func (d *dates) month(year, month int) uint32 { return d[(year-minYear)*12+month-1] }

@@ -29,7 +29,7 @@ const (
 )
 
 var allYears = func() (y [4]uint64) {
-	for n := range maxYear - minYear + 1 {
+	for n := range lastYear - minYear + 1 {
 		y[n/64] |= 1 << (n % 64)
 	}
 	return y

@@ -10,7 +10,7 @@ type wallSet interface {
 
 const (
 	minWall = 0              // 1970-01-01T00:00:00
-	maxWall = 7258118400 - 1 // 2199-12-31T23:59:59
+	maxWall = 5711817600 - 1 // 2150-12-31T23:59:59
 )
 
 type dayRule uint8

@@ -186,8 +186,8 @@ func (r *ruleText) time(text string, dateOnly bool, at int) (ruleTime, bool) {
 		r.fault(at, "time_syntax", "%.32q is not a time like 20260105T090000", text)
 		return ruleTime{}, false
 	}
-	if t.Year() < minYear || t.Year() > maxYear {
-		r.fault(at, "time_out_of_range", "%q is not of a year from %d to %d", text, minYear, maxYear)
+	if t.Year() < minYear {
+		r.fault(at, "time_out_of_range", "%q is before %d", text, minYear)
 		return ruleTime{}, false
 	}
 	return ruleTime{t.Unix(), utc}, true

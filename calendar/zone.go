@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// zone is a table of the offsets of one time zone from 1969 to 2200, in segments: from starts[i] (an instant in Unix seconds) the
+// zone is a table of the offsets of one time zone from 1969 to 2151, in segments: from starts[i] (an instant in Unix seconds) the
 // clock shows UTC plus offsets[i] seconds, up to starts[i+1]. Neighbours differ in their offset. The first begins long ago.
 //
 // The walls from enter(i) to starts[i]+offsets[i] are a gap that no instant shows when the clock went forward, an overlap that

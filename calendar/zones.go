@@ -177,7 +177,7 @@ type Change struct {
 	Gone bool
 }
 
-// Diff is the zones of z that differ in another database from 1970 to 2199, by name.
+// Diff is the zones of z that differ in another database from 1970 to 2150, by name.
 func (z *Zones) Diff(other *Zones) []Change {
 	var changes []Change
 	for _, name := range z.Names() {
