@@ -45,6 +45,10 @@ func (p plan) build(c Context) (*Timing, Faults) {
 		t.addInstants(moments(p.Moments), out, nil)
 	}
 	t.class = oneClass(classes)
+	if t.tooComplex {
+		faults.add("/exclude", "too_complex", "the exclusions with times cost too much to work out: use fewer calendars")
+		return nil, faults
+	}
 	return t, faults
 }
 
@@ -81,7 +85,7 @@ func (t *Timing) addEvery(e everyPlan, out *exclusions) {
 		t.add(set, e.policies, out, timesOf(e.Phase, daySeconds, 0))
 		return
 	}
-	t.addInstants(&progression{every: e.Every, phase: e.Phase, since: since}, out, t.progressionTimes(e))
+	t.addInstants(&progression{every: e.Every, phase: e.Phase, since: since}, out, t.progressionTimes(e, out))
 }
 
 // wallsOf is the walls that share a policy.

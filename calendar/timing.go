@@ -41,7 +41,8 @@ type Timing struct {
 	class   Class
 	first   firstTick
 	notes   []Warning
-	round   bool
+	// tooComplex says that the exclusions cost too much to work out.
+	tooComplex bool
 }
 
 // Next is the first tick strictly after an instant; false if there is none. For fixed_delay it is the tick that follows a run
