@@ -1,0 +1,229 @@
+package carillon_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	carillon "github.com/carillonhq/carillon/sdk-go"
+	"github.com/carillonhq/carillon/sdk-go/carillontest"
+)
+
+var daily = carillon.Spec{Cron: []string{"0 8 * * *"}}
+
+func TestPutTwiceIsPutOnce(t *testing.T) {
+	t.Parallel()
+	c := carillontest.New().Client()
+	p := carillon.Params{Spec: daily, Payload: map[string]int{"n": 1}, Note: new("why")}
+	for _, want := range []int64{1, 1} {
+		s, err := c.Put(t.Context(), "w", "k", p)
+		if err != nil || s.Version != want || s.Note != "why" || string(s.Payload) != `{"n":1}` {
+			t.Errorf("got %+v, %v, want version %d", s, err, want)
+		}
+	}
+	p.Payload = nil
+	if s, err := c.Put(t.Context(), "w", "k", p); err != nil || s.Version != 2 || string(s.Payload) != "null" {
+		t.Errorf("got %+v, %v, want version 2 without a payload", s, err)
+	}
+}
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	c := carillontest.New().Client()
+	s, err := c.Put(t.Context(), "w", "k", carillon.Params{Spec: daily, IfAbsent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Put(t.Context(), "w", "k", carillon.Params{Spec: daily, IfAbsent: true}); !errors.Is(err, carillon.ErrPrecondition) {
+		t.Errorf("IfAbsent on one that is there: got %v", err)
+	}
+	if _, err := c.Put(t.Context(), "w", "k", carillon.Params{Spec: daily, IfMatch: s.Version}); err != nil {
+		t.Errorf("IfMatch of its version: got %v", err)
+	}
+	if err := c.Delete(t.Context(), "w", "k", carillon.DeleteParams{IfMatch: 7}); !errors.Is(err, carillon.ErrPrecondition) {
+		t.Errorf("IfMatch of another version: got %v", err)
+	}
+	if err := c.Delete(t.Context(), "w", "k", carillon.DeleteParams{IfMatch: s.Version}); err != nil {
+		t.Errorf("IfMatch of its version: got %v", err)
+	}
+	if _, err := c.Get(t.Context(), "w", "k"); !errors.Is(err, carillon.ErrNotFound) {
+		t.Errorf("got %v after a delete", err)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	server := carillontest.New()
+	c := server.Client()
+	if _, err := c.Put(t.Context(), "w", "k", carillon.Params{Spec: daily}); err != nil {
+		t.Fatal(err)
+	}
+	until := server.Now().AddDate(0, 1, 0)
+	s, err := c.Pause(t.Context(), "w", "k", carillon.PauseParams{Until: &until, Note: "holidays"})
+	if err != nil || s.Status != "paused" || s.NextAt != nil || s.StatusNote != "holidays" || !s.PausedUntil.Equal(until) {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	server.Advance(48 * time.Hour)
+	s, err = c.Resume(t.Context(), "w", "k", carillon.ResumeParams{})
+	if err != nil || s.Status != "active" || s.Stats.Fired != 0 || !s.NextAt.Equal(server.Now().Add(8*time.Hour)) {
+		t.Errorf("got %+v, %v", s, err)
+	}
+}
+
+func TestTriggerWithOneKeyFiresOnce(t *testing.T) {
+	t.Parallel()
+	c := carillontest.New().Client()
+	if _, err := c.Put(t.Context(), "w", "k", carillon.Params{Spec: daily}); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, key := range []string{"a", "a", ""} {
+		r, err := c.Trigger(t.Context(), "w", "k", carillon.TriggerParams{IdempotencyKey: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.TickID)
+	}
+	if ids[0] != ids[1] || ids[1] == ids[2] {
+		t.Errorf("got ticks %v, want the first two to be one", ids)
+	}
+}
+
+func TestListAsksPageByPage(t *testing.T) {
+	t.Parallel()
+	s := &script{answers: []answer{
+		{status: 200, body: `{"items":[{"key":"a"},{"key":"b"}],"next_cursor":"c1"}`},
+		{status: 200, body: `{"items":[{"key":"c"}],"next_cursor":null}`},
+	}}
+	var keys []string
+	for item, err := range s.client(t).List(t.Context(), carillon.Filter{Workflow: "w", Label: "plan:pro", PageSize: 2}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, item.Key)
+	}
+	if !slices.Equal(keys, []string{"a", "b", "c"}) {
+		t.Errorf("got %v", keys)
+	}
+	if got, want := s.seen[1].URL.RawQuery, "cursor=c1&label=plan%3Apro&limit=2&workflow=w"; got != want {
+		t.Errorf("got query %s, want %s", got, want)
+	}
+}
+
+func TestListStopsWhenTheLoopDoes(t *testing.T) {
+	t.Parallel()
+	s := &script{answers: []answer{{status: 200, body: `{"items":[{"key":"a"},{"key":"b"}],"next_cursor":"c1"}`}}}
+	for range s.client(t).List(t.Context(), carillon.Filter{}) {
+		break
+	}
+	if len(s.seen) != 1 {
+		t.Errorf("got %d requests, want 1", len(s.seen))
+	}
+}
+
+func TestListErrorComesOnceAndEndsTheLoop(t *testing.T) {
+	t.Parallel()
+	s := &script{answers: []answer{{status: 200, body: `{"items":[{"key":"a"}],"next_cursor":"c1"}`}, refused(403, "")}}
+	list := s.client(t).List(t.Context(), carillon.Filter{})
+	var seen []string
+	for item, err := range list {
+		seen = append(seen, fmt.Sprint(item.Key, errors.Is(err, carillon.ErrForbidden)))
+	}
+	if !slices.Equal(seen, []string{"afalse", "true"}) {
+		t.Errorf("got %v", seen)
+	}
+	for item := range list { // a list can be walked again, from its start
+		if item.Key == "" && len(s.seen) < 3 {
+			t.Error("the second walk asked nothing")
+		}
+	}
+}
+
+func TestListOfManyPages(t *testing.T) {
+	t.Parallel()
+	c := carillontest.New().Client()
+	for i := range 25 {
+		if _, err := c.Put(t.Context(), "w", fmt.Sprintf("k%02d", i), carillon.Params{Spec: daily}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for s, err := range c.List(t.Context(), carillon.Filter{Workflow: "w", PageSize: 10}) {
+		if err != nil || s.Key != fmt.Sprintf("k%02d", n) {
+			t.Fatalf("got %s, %v as number %d", s.Key, err, n)
+		}
+		n++
+	}
+	if n != 25 {
+		t.Errorf("got %d schedules, want 25", n)
+	}
+}
+
+func TestUpcomingAndPreviewAgree(t *testing.T) {
+	t.Parallel()
+	server := carillontest.New()
+	c := server.Client()
+	spec := carillon.Spec{Timezone: "Asia/Kolkata", Cron: []string{"15 7 * * 1,3"}}
+	if _, err := c.Put(t.Context(), "w", "k", carillon.Params{Spec: spec}); err != nil {
+		t.Fatal(err)
+	}
+	p := carillon.UpcomingParams{Count: 3, From: server.Now().AddDate(0, 0, 7)}
+	stored, err := c.Upcoming(t.Context(), "w", "k", p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unsaved, err := c.Preview(t.Context(), spec, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"2026-01-12T07:15:00+05:30", "2026-01-14T07:15:00+05:30", "2026-01-19T07:15:00+05:30"}
+	for _, u := range []carillon.Upcoming{stored, unsaved} {
+		var got []string
+		for _, tick := range u.Ticks {
+			got = append(got, tick.LocalTime.Format(time.RFC3339))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}
+
+func TestTicksAreFiltered(t *testing.T) {
+	t.Parallel()
+	server := carillontest.New()
+	c := server.Client()
+	if _, err := c.Put(t.Context(), "w", "k", carillon.Params{Spec: daily}); err != nil {
+		t.Fatal(err)
+	}
+	server.Advance(5 * 24 * time.Hour)
+	filter := carillon.TickFilter{State: "scheduled", From: time.Date(2026, 1, 6, 8, 0, 0, 0, time.UTC), To: time.Date(2026, 1, 8, 8, 0, 0, 0, time.UTC)}
+	var got []int
+	for r, err := range c.Ticks(t.Context(), "w", "k", filter) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r.Timestamp.Day())
+	}
+	if !slices.Equal(got, []int{7, 6}) {
+		t.Errorf("got days %v, want 7 and 6, newest first", got)
+	}
+}
+
+func TestScheduleReadsWhatTheContractWrites(t *testing.T) {
+	t.Parallel()
+	text := `{"id":"sch_1","workflow":"w","key":"k","version":3,"status":"paused","spec":{"cron":"0 8 * * *","start_at":null,"max_ticks":null},
+		"policy":{"overlap":"skip","pause_after_failures":0},"delivery":{"priority":2,"retention":{"failed":"30d"}},"payload":{"n":1e400},"labels":{},
+		"note":null,"status_note":null,"next_at":null,"upcoming":[],"last_at":null,"last_tick_id":null,"stats":{"fired":1,"succeeded":1,"failed":0,"skipped":0,"missed":0},
+		"inherited":["/policy/overlap"],"warnings":[{"code":"c","detail":"d"}],"tzdata":"2026f","created_at":"2026-01-05T00:00:00.5Z",
+		"updated_at":"2026-01-05T00:00:00Z","updated_by":"ada"}`
+	var s carillon.Schedule
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(s.Spec.Cron, []string{"0 8 * * *"}) || string(s.Payload) != `{"n":1e400}` || s.NextAt != nil || s.Inherited[0] != "/policy/overlap" {
+		t.Errorf("got %+v", s)
+	}
+}
