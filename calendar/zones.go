@@ -3,7 +3,6 @@ package calendar
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	_ "embed"
 	"errors"
@@ -169,7 +168,7 @@ func (z *Zones) zone(name string) *zone {
 	return t
 }
 
-// Change is a zone in which two databases differ, and the first instant from 1970 on at which they do. Gone says that the other
+// Change is a zone in which two databases differ, and the first instant compared at which they do. Gone says that the other
 // database lacks the zone.
 type Change struct {
 	Zone string
@@ -177,28 +176,32 @@ type Change struct {
 	Gone bool
 }
 
-// Diff is the zones of z that differ in another database from 1970 to 2150, by name.
+// Diff is the zones of z that differ in another database since 2000, by name: what differs before then retimes nothing.
 func (z *Zones) Diff(other *Zones) []Change {
+	return z.DiffSince(other, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))
+}
+
+// DiffSince is the zones of z that differ in another database at an instant or later, up to 2150, by name. From is the first such
+// instant not before since.
+func (z *Zones) DiffSince(other *Zones, since time.Time) []Change {
 	var changes []Change
 	for _, name := range z.Names() {
 		if !other.Has(name) {
-			changes = append(changes, Change{Zone: name, From: time.Unix(0, 0).UTC(), Gone: true})
+			changes = append(changes, Change{Zone: name, From: since.UTC(), Gone: true})
 			continue
 		}
 		if bytes.Equal(z.data(name), other.data(name)) {
 			continue
 		}
-		if at, differ := z.zone(name).differ(other.zone(name)); differ {
+		if at, differ := z.zone(name).differ(other.zone(name), since.Unix()); differ {
 			changes = append(changes, Change{Zone: name, From: time.Unix(at, 0).UTC()})
 		}
 	}
-	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Zone, b.Zone) })
 	return changes
 }
 
-// differ is the first instant from 1970 on at which two tables show different clocks.
-func (z *zone) differ(other *zone) (int64, bool) {
-	at := int64(0)
+// differ is the first instant from one on at which two tables show different clocks.
+func (z *zone) differ(other *zone, at int64) (int64, bool) {
 	for {
 		i, j := z.find(at), other.find(at)
 		if z.offsets[i] != other.offsets[j] {
