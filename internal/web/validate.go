@@ -14,6 +14,9 @@ import (
 
 var saneName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
+// IsName reports whether s can name a workflow, an endpoint, a calendar or a tenant: 1 to 128 of A-Z a-z 0-9 . _ -
+func IsName(s string) bool { return saneName.MatchString(s) }
+
 // embedded is the name that the validator knows an embedded struct by: it is no part of a pointer.
 const embedded = "\x00"
 
@@ -27,7 +30,7 @@ var shapesOf = func() *validator.Validate {
 		}
 		return name
 	})
-	if err := v.RegisterValidation("name", func(fl validator.FieldLevel) bool { return saneName.MatchString(fl.Field().String()) }); err != nil {
+	if err := v.RegisterValidation("name", func(fl validator.FieldLevel) bool { return IsName(fl.Field().String()) }); err != nil {
 		panic(err)
 	}
 	return v

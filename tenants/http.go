@@ -1,0 +1,197 @@
+package tenants
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// callerKey is where a request's identity lies once Authenticate has let it pass.
+const callerKey = "tenants.caller"
+
+// Authenticate lets a request pass whose Authorization header bears a token that counts; any other is 401 with
+// WWW-Authenticate (RFC 6750 section 3). The public routes need none. Put it around the whole router: around a group,
+// Echo answers 404 where the path is right and the method is not.
+func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if slices.Contains(public, c.Path()) {
+				return next(c)
+			}
+			token, err := bearerToken(c.Request().Header["Authorization"])
+			if err != nil {
+				return err
+			}
+			who, err := v.Verify(c.Request().Context(), token)
+			if e, ok := errors.AsType[errToken](err); ok {
+				return invalid(e.reason)
+			}
+			if err != nil {
+				return err
+			}
+			c.Set(callerKey, who)
+			web.Note(c, slog.String("tenant", who.TenantName), slog.String("subject", who.Subject))
+			return next(c)
+		}
+	}
+}
+
+func bearerToken(sent []string) (string, error) {
+	if len(sent) > 1 {
+		return "", invalid("there is more than one Authorization header")
+	}
+	if len(sent) == 1 {
+		scheme, token, _ := strings.Cut(sent[0], " ")
+		if strings.EqualFold(scheme, "Bearer") {
+			return strings.Trim(token, " "), nil
+		}
+	}
+	return "", unauthorized("unauthenticated", "Bearer", "this needs a token: Authorization: Bearer …")
+}
+
+func invalid(reason string) error {
+	return unauthorized("invalid_token", `Bearer error="invalid_token", error_description="`+reason+`"`, reason)
+}
+
+func unauthorized(code, challenge, detail string) error {
+	f := fault.New(http.StatusUnauthorized, code, "%s", detail)
+	f.Header = map[string]string{"WWW-Authenticate": challenge}
+	return f
+}
+
+// Require lets a request pass whose token bears the scope, or one that implies it; any other is 403. It comes behind
+// Authenticate.
+func Require(scope string) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if !Caller(c).May(scope) {
+				f := fault.New(http.StatusForbidden, "insufficient_scope", "this needs the scope %s", scope)
+				f.Header = map[string]string{"WWW-Authenticate": `Bearer error="insufficient_scope", scope="` + scope + `"`}
+				return f
+			}
+			return next(c)
+		}
+	}
+}
+
+// Caller is who sent a request that Authenticate has let pass. It panics for any other.
+func Caller(c echo.Context) Identity { return c.Get(callerKey).(Identity) }
+
+// From is the tenant that a request is for. It panics where Authenticate has not let it pass.
+func From(c echo.Context) ID { return Caller(c).Tenant }
+
+// Platform is what the platform's operator does with tenants over HTTP.
+type Platform struct {
+	DB       postgres.DB
+	Cursors  *web.Cursor
+	Issuer   string       // the platform's own, which no tenant may have
+	Outbound web.Outbound // where a tenant's jwks_uri may lie
+}
+
+// Routes adds /v1/platform/tenants under g, whose requests are authenticated.
+func (p Platform) Routes(g *echo.Group) {
+	admin := Require(PlatformAdmin)
+	g.GET("/v1/platform/tenants", p.list, admin)
+	g.GET("/v1/platform/tenants/:tenant", p.get, admin)
+	g.PUT("/v1/platform/tenants/:tenant", p.put, admin)
+}
+
+func (p Platform) get(c echo.Context) error {
+	if _, err := web.Query(c); err != nil {
+		return err
+	}
+	name, err := web.Param(c, "tenant")
+	if err != nil {
+		return err
+	}
+	t, err := Get(c.Request().Context(), p.DB, name)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, t.answer())
+}
+
+func (p Platform) put(c echo.Context) error {
+	if _, err := web.Query(c); err != nil {
+		return err
+	}
+	name, err := web.Param(c, "tenant")
+	if err != nil {
+		return err
+	}
+	params, err := web.Body[Params](c)
+	if err != nil {
+		return err
+	}
+	if err := p.check(name, params); err != nil {
+		return err
+	}
+	t, made, err := Put(c.Request().Context(), p.DB, name, params)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if made {
+		status = http.StatusCreated
+	}
+	return web.Answer(c, status, t.answer())
+}
+
+func (p Platform) check(name string, params Params) error {
+	if !web.IsName(name) {
+		return fault.Invalid("/tenant", "a tenant's name is 1 to 128 of A-Z a-z 0-9 . _ -")
+	}
+	if params.Name != "" && params.Name != name {
+		return fault.Invalid("/name", "is not the name in the path")
+	}
+	return checkIssuers(params.Issuers, p.Issuer, p.Outbound)
+}
+
+// page is one page of a list.
+type page struct {
+	Items      []Answer `json:"items"`
+	NextCursor *string  `json:"next_cursor"`
+}
+
+const listFilter = "platform/tenants"
+
+func (p Platform) list(c echo.Context) error {
+	if _, err := web.Query(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	var after string
+	if cursor != "" {
+		if err := p.Cursors.Open(0, listFilter, cursor, &after); err != nil {
+			return err
+		}
+	}
+	found, err := List(c.Request().Context(), p.DB, after, limit+1)
+	if err != nil {
+		return err
+	}
+	out := page{Items: []Answer{}}
+	if len(found) > limit {
+		found = found[:limit]
+		next, err := p.Cursors.Seal(0, listFilter, found[limit-1].Name)
+		if err != nil {
+			return err
+		}
+		out.NextCursor = &next
+	}
+	for _, t := range found {
+		out.Items = append(out.Items, t.answer())
+	}
+	return web.Answer(c, http.StatusOK, out)
+}

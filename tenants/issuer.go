@@ -1,0 +1,85 @@
+package tenants
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// Issuer is who signs tokens of a tenant: its name, and its keys or where they are published.
+type Issuer struct {
+	Name       string    `json:"issuer"`
+	JWKSURI    string    `json:"jwks_uri,omitempty"`
+	Keys       []web.Raw `json:"keys,omitempty"` // JSON Web Keys, public
+	Algorithms []string  `json:"algorithms,omitempty"`
+
+	keys []Key
+}
+
+// How much one tenant's issuers may be.
+const (
+	maxKeys       = 50
+	maxIssuerName = 512
+)
+
+// check reports all that cannot be of the issuers, and reads their keys. The platform's own name is nobody else's.
+func checkIssuers(issuers []Issuer, platform string, allowed web.Outbound) error {
+	var bad []error
+	for n := range issuers {
+		i, at := &issuers[n], "/issuers/"+strconv.Itoa(n)
+		if i.Name == "" || len(i.Name) > maxIssuerName || strings.ContainsFunc(i.Name, unicode.IsControl) {
+			bad = append(bad, fault.Invalid(at+"/issuer", "must be 1 to %d bytes of text", maxIssuerName))
+		}
+		if i.Name == platform {
+			bad = append(bad, fault.Invalid(at+"/issuer", "is the platform's own issuer"))
+		}
+		if slices.ContainsFunc(issuers[:n], func(o Issuer) bool { return o.Name == i.Name }) {
+			bad = append(bad, fault.Invalid(at+"/issuer", "is there twice"))
+		}
+		if (i.JWKSURI == "") == (len(i.Keys) == 0) {
+			bad = append(bad, fault.Invalid(at, "needs one of jwks_uri and keys"))
+		}
+		if i.JWKSURI != "" {
+			if err := allowed.Check(i.JWKSURI); err != nil {
+				bad = append(bad, fault.Invalid(at+"/jwks_uri", "%s", err))
+			}
+		}
+		for a, algorithm := range i.Algorithms {
+			if !slices.Contains(algorithms(), algorithm) {
+				bad = append(bad, fault.Invalid(at+"/algorithms/"+strconv.Itoa(a), "must be one of %s", strings.Join(algorithms(), ", ")))
+			}
+		}
+		bad = append(bad, i.read(at))
+	}
+	return fault.Join(bad...)
+}
+
+// read makes keys of the issuer's JWKs.
+func (i *Issuer) read(at string) error {
+	if len(i.Keys) > maxKeys {
+		return fault.Invalid(at+"/keys", "must be at most %d keys", maxKeys)
+	}
+	i.keys = nil
+	var bad []error
+	for n, raw := range i.Keys {
+		k, err := ParseKey(raw)
+		if err != nil {
+			bad = append(bad, fault.Invalid(at+"/keys/"+strconv.Itoa(n), "%s", err))
+			continue
+		}
+		i.keys = append(i.keys, k)
+	}
+	return fault.Join(bad...)
+}
+
+// allows reports whether the issuer's tokens may be signed with that algorithm.
+func (i *Issuer) allows(algorithm string) bool {
+	if len(i.Algorithms) == 0 {
+		return slices.Contains(algorithms(), algorithm)
+	}
+	return slices.Contains(i.Algorithms, algorithm)
+}

@@ -1,0 +1,106 @@
+package tenants
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/MicahParks/jwkset"
+)
+
+// The algorithms that tokens may be signed with.
+const (
+	es256 = "ES256"
+	edDSA = "EdDSA"
+	rs256 = "RS256"
+)
+
+func algorithms() []string { return []string{es256, edDSA, rs256} }
+
+// smallestRSA is how many bits the modulus of an RSA key has at least (RFC 7518 section 3.3).
+const smallestRSA = 2048
+
+// Key verifies tokens. It is good for one algorithm only.
+type Key struct {
+	ID        string // kid; "" where the key has none
+	Algorithm string
+	Public    crypto.PublicKey
+}
+
+// ParseKey reads one public key from a JWK (RFC 7517): Ed25519, P-256, or RSA of 2048 bits and more, for signatures.
+func ParseKey(raw []byte) (Key, error) {
+	var m jwkset.JWKMarshal
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return Key{}, fmt.Errorf("is not a JSON Web Key")
+	}
+	if m.D != "" || m.K != "" || m.P != "" {
+		return Key{}, fmt.Errorf("holds a secret: only public keys belong here")
+	}
+	if m.USE != "" && m.USE != "sig" {
+		return Key{}, fmt.Errorf("is not for signatures: its use is %q", m.USE)
+	}
+	if len(m.KEYOPS) > 0 && !slices.Contains(m.KEYOPS, jwkset.KeyOpsVerify) {
+		return Key{}, fmt.Errorf("is not for verifying: see its key_ops")
+	}
+	m.X5U, m.X5C, m.X5T, m.X5TS256 = "", nil, "", "" // the key itself counts, and no address is called
+	options := jwkset.JWKValidateOptions{SkipAll: true}
+	jwk, err := jwkset.NewJWKFromMarshal(m, jwkset.JWKMarshalOptions{}, options)
+	if err != nil {
+		return Key{}, fmt.Errorf("is not a public key of a known kind")
+	}
+	k := Key{ID: m.KID, Public: jwk.Key()}
+	if k.Algorithm, err = algorithmOf(k.Public); err != nil {
+		return Key{}, err
+	}
+	if m.ALG != "" && string(m.ALG) != k.Algorithm {
+		return Key{}, fmt.Errorf("is for %s, not for one of %v", m.ALG, algorithms())
+	}
+	return k, nil
+}
+
+// NewKey is a public key under an id.
+func NewKey(id string, public crypto.PublicKey) (Key, error) {
+	algorithm, err := algorithmOf(public)
+	return Key{ID: id, Algorithm: algorithm, Public: public}, err
+}
+
+func algorithmOf(public crypto.PublicKey) (string, error) {
+	switch k := public.(type) {
+	case ed25519.PublicKey:
+		if len(k) != ed25519.PublicKeySize {
+			return "", fmt.Errorf("is an Ed25519 key of %d bytes", len(k))
+		}
+		return edDSA, nil
+	case *ecdsa.PublicKey:
+		if k.Curve != elliptic.P256() {
+			return "", fmt.Errorf("is on the curve %s, not on P-256", k.Curve.Params().Name)
+		}
+		if _, err := k.ECDH(); err != nil {
+			return "", fmt.Errorf("is not a point on P-256")
+		}
+		return es256, nil
+	case *rsa.PublicKey:
+		if k.N.BitLen() < smallestRSA || k.N.BitLen() > 8192 || k.E < 3 || k.E%2 == 0 {
+			return "", fmt.Errorf("is an RSA key of %d bits, not of %d to 8192", k.N.BitLen(), smallestRSA)
+		}
+		return rs256, nil
+	}
+	return "", fmt.Errorf("is not a public key for one of %v", algorithms())
+}
+
+// candidates are the keys that may have signed a token: of its algorithm, and with its kid where any key has one.
+func candidates(keys []Key, algorithm, id string, hasID bool) []Key {
+	named := slices.ContainsFunc(keys, func(k Key) bool { return k.ID != "" })
+	var fit []Key
+	for _, k := range keys {
+		if k.Algorithm == algorithm && (!named || hasID && k.ID == id) {
+			fit = append(fit, k)
+		}
+	}
+	return fit
+}

@@ -1,0 +1,48 @@
+package tenants
+
+import (
+	"slices"
+	"strings"
+)
+
+// Scopes are what a token may do.
+const (
+	SchedulesRead  = "schedules:read"
+	SchedulesWrite = "schedules:write"
+	TicksWork      = "ticks:work"     // lease and finish ticks
+	TenantAdmin    = "tenant:admin"   // the operator of one tenant: implies the others of that tenant
+	PlatformAdmin  = "platform:admin" // who runs the service; bears no tenant
+)
+
+// TenantScopes are all scopes that a tenant's token can bear.
+func TenantScopes() []string {
+	return []string{SchedulesRead, SchedulesWrite, TicksWork, TenantAdmin}
+}
+
+// Identity is who sent a request, and what they may do.
+type Identity struct {
+	Tenant     ID     // 0: the platform's operator
+	TenantName string // "" with Tenant 0
+	Subject    string
+	Scopes     []string // as the token bears them, of those that are known
+	Platform   bool     // may do what platform:admin may
+}
+
+// May reports whether a request by this identity may do what needs that scope.
+func (i Identity) May(scope string) bool {
+	if scope == PlatformAdmin {
+		return i.Platform
+	}
+	return i.Tenant != 0 && (slices.Contains(i.Scopes, scope) || slices.Contains(i.Scopes, TenantAdmin))
+}
+
+// scopesOf are the known scopes of a claim, which separates them by spaces (RFC 6749 section 3.3).
+func scopesOf(claim string) []string {
+	var known []string
+	for s := range strings.SplitSeq(claim, " ") {
+		if s == PlatformAdmin || slices.Contains(TenantScopes(), s) {
+			known = append(known, s)
+		}
+	}
+	return known
+}

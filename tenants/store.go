@@ -1,0 +1,218 @@
+package tenants
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// row is a tenant as the database holds it.
+type row struct {
+	ID        ID
+	Name      string
+	Status    string
+	Quotas    []byte
+	Issuers   []byte
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+const columns = `id, name, status, quotas, issuers, created_at, updated_at`
+
+func (r row) tenant() (Tenant, error) {
+	t := Tenant{ID: r.ID, Name: r.Name, Status: r.Status, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt}
+	var err error
+	if t.Quotas, err = Overrides(r.Quotas).quotas(); err != nil {
+		return t, fmt.Errorf("quotas of tenant %s: %w", r.Name, err)
+	}
+	if err := json.Unmarshal(r.Issuers, &t.Issuers); err != nil {
+		return t, fmt.Errorf("issuers of tenant %s: %w", r.Name, err)
+	}
+	for n := range t.Issuers {
+		if err := t.Issuers[n].read(""); err != nil {
+			return t, fmt.Errorf("issuers of tenant %s: %w", r.Name, err)
+		}
+	}
+	return t, nil
+}
+
+func one(rows pgx.Rows) (Tenant, error) {
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[row])
+	if err != nil {
+		return Tenant{}, err
+	}
+	return r.tenant()
+}
+
+// Get returns the tenant of that name.
+func Get(ctx context.Context, db postgres.DB, name string) (Tenant, error) {
+	rows, _ := db.Query(ctx, `
+		SELECT `+columns+`
+		FROM tenant
+		WHERE name = $1`, name) // CollectExactlyOneRow reports the error
+	t, err := one(rows)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return t, fault.NotFound("no tenant %q", name)
+	}
+	return t, err
+}
+
+// List returns at most limit tenants whose names come after, in order of their names by byte.
+func List(ctx context.Context, db postgres.DB, after string, limit int) ([]Tenant, error) {
+	rows, _ := db.Query(ctx, `
+		SELECT `+columns+`
+		FROM tenant
+		WHERE name > $1
+		ORDER BY name
+		LIMIT $2`, after, limit)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Tenant, len(found))
+	for i, r := range found {
+		if all[i], err = r.tenant(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Put makes the tenant of that name, or changes it to be as p says. It reports whether it was made.
+func Put(ctx context.Context, db postgres.DB, name string, p Params) (t Tenant, made bool, err error) {
+	quotas, err := json.Marshal(p.Quotas)
+	if err != nil {
+		return t, false, err
+	}
+	issuers, err := web.Marshal(append([]Issuer{}, p.Issuers...))
+	if err != nil {
+		return t, false, err
+	}
+	if p.Status == "" {
+		p.Status = Active
+	}
+	rows, _ := db.Query(ctx, `
+		INSERT INTO tenant (name, status, quotas, issuers)
+		VALUES ($1, $2, $3, $4)
+		ON CONFLICT (name) DO UPDATE
+		SET status = excluded.status, quotas = excluded.quotas, issuers = excluded.issuers, updated_at = now()
+		RETURNING `+columns+`, xmax = 0 AS made`, name, p.Status, quotas, issuers)
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[struct {
+		row
+		Made bool
+	}])
+	if err != nil {
+		return t, false, err
+	}
+	t, err = r.tenant()
+	return t, r.Made, err
+}
+
+// Ensure makes the tenant of that name with those quotas, and returns one that exists as it is.
+func Ensure(ctx context.Context, db postgres.DB, name string, q Quotas) (Tenant, error) {
+	quotas, err := json.Marshal(q)
+	if err != nil {
+		return Tenant{}, err
+	}
+	_, err = db.Exec(ctx, `
+		INSERT INTO tenant (name, quotas)
+		VALUES ($1, $2)
+		ON CONFLICT (name) DO NOTHING`, name, quotas)
+	if err != nil {
+		return Tenant{}, err
+	}
+	return Get(ctx, db, name)
+}
+
+// cacheFor is how old what a Directory says is at most.
+const cacheFor = 2 * time.Second
+
+// Directory finds tenants, and remembers them for two seconds: also those that are not there.
+type Directory struct {
+	db     postgres.DB
+	now    func() time.Time
+	byName *lru.Cache[string, entry]
+	byID   *lru.Cache[ID, entry]
+}
+
+type entry struct {
+	tenant Tenant // ID 0: there is none
+	at     time.Time
+}
+
+// NewDirectory returns a Directory of the database's tenants.
+func NewDirectory(db postgres.DB) *Directory {
+	byName, err := lru.New[string, entry](10_000)
+	byID, err2 := lru.New[ID, entry](10_000)
+	if err := errors.Join(err, err2); err != nil {
+		panic(err)
+	}
+	return &Directory{db: db, now: time.Now, byName: byName, byID: byID}
+}
+
+// named says which tenant has that name, if one has.
+func (d *Directory) named(ctx context.Context, name string) (Tenant, bool, error) {
+	now := d.now()
+	if e, ok := d.byName.Get(name); ok && now.Sub(e.at) < cacheFor {
+		return e.tenant, e.tenant.ID != 0, nil
+	}
+	t, err := Get(ctx, d.db, name)
+	if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Status != 404) {
+		return Tenant{}, false, err
+	}
+	d.byName.Add(name, entry{t, now})
+	if t.ID != 0 {
+		d.byID.Add(t.ID, entry{t, now})
+	}
+	return t, t.ID != 0, nil
+}
+
+// Quotas are the limits of a tenant, at most two seconds old.
+func (d *Directory) Quotas(ctx context.Context, id ID) (Quotas, error) {
+	now := d.now()
+	if e, ok := d.byID.Get(id); ok && now.Sub(e.at) < cacheFor {
+		return e.tenant.Quotas, nil
+	}
+	rows, _ := d.db.Query(ctx, `
+		SELECT `+columns+`
+		FROM tenant
+		WHERE id = $1`, id)
+	t, err := one(rows)
+	if err != nil {
+		return Quotas{}, fmt.Errorf("quotas of tenant %d: %w", id, err)
+	}
+	d.byID.Add(id, entry{t, now})
+	return t.Quotas, nil
+}
+
+// Secret is the installation's secret of that name, 32 random bytes, made where there is none yet. All processes that
+// share a database share it.
+func Secret(ctx context.Context, db postgres.DB, name string) ([]byte, error) {
+	fresh := make([]byte, 32)
+	if _, err := rand.Read(fresh); err != nil {
+		return nil, err
+	}
+	_, err := db.Exec(ctx, `
+		INSERT INTO setting (name, value)
+		VALUES ($1, $2)
+		ON CONFLICT (name) DO NOTHING`, name, fresh)
+	if err != nil {
+		return nil, fmt.Errorf("keep the secret %s: %w", name, err)
+	}
+	var secret []byte
+	err = db.QueryRow(ctx, `SELECT value FROM setting WHERE name = $1`, name).Scan(&secret)
+	if err != nil {
+		return nil, fmt.Errorf("read the secret %s: %w", name, err)
+	}
+	return secret, nil
+}

@@ -1,0 +1,93 @@
+// Package tenants says who asks, what they may do, and how much. A tenant is one customer: every row, quota, token and
+// log line belongs to exactly one. Who a request is for comes from its token alone, and a token counts only when all
+// that it says has been checked.
+package tenants
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// ID is a tenant in the database. Its name is what tokens and paths bear. 0 is none.
+type ID int32
+
+// Tenant is one customer.
+type Tenant struct {
+	ID        ID
+	Name      string
+	Status    string // active or suspended
+	Quotas    Quotas // with the defaults of what is not set for this tenant
+	Issuers   []Issuer
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// The states of a tenant. A suspended one's tokens are refused and its schedules do not fire.
+const (
+	Active    = "active"
+	Suspended = "suspended"
+)
+
+// Params are what the platform's operator says of a tenant; what is left out is the default.
+type Params struct {
+	Name    string    `json:"name" validate:"omitempty,name"`
+	Status  string    `json:"status" validate:"omitempty,oneof=active suspended"`
+	Quotas  Overrides `json:"quotas"`
+	Issuers []Issuer  `json:"issuers" validate:"max=20"`
+}
+
+// Answer is a tenant as the API shows it.
+type Answer struct {
+	Name      string    `json:"name"`
+	Status    string    `json:"status"`
+	Quotas    Quotas    `json:"quotas"`
+	Issuers   []Issuer  `json:"issuers"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+func (t Tenant) answer() Answer {
+	return Answer{t.Name, t.Status, t.Quotas, t.Issuers, t.CreatedAt.UTC(), t.UpdatedAt.UTC()}
+}
+
+// Overrides are the quotas that are set for one tenant: a JSON object with some of the members of Quotas.
+type Overrides []byte
+
+// UnmarshalJSON keeps the object once it is one of quotas with values that can be.
+func (o *Overrides) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*o = nil
+		return nil
+	}
+	q := Defaults()
+	if err := web.Unmarshal(b, &q); err != nil {
+		return err
+	}
+	*o = append((*o)[:0], b...)
+	return nil
+}
+
+// MarshalJSON writes the object as it was set.
+func (o Overrides) MarshalJSON() ([]byte, error) {
+	if len(o) == 0 {
+		return []byte("{}"), nil
+	}
+	return o, nil
+}
+
+// quotas are the overrides with the defaults of what they leave out.
+func (o Overrides) quotas() (Quotas, error) {
+	q := Defaults()
+	q.ProjectedTicksPerDay = 0
+	if len(o) > 0 {
+		if err := json.Unmarshal(o, &q); err != nil {
+			return q, err
+		}
+	}
+	if q.ProjectedTicksPerDay == 0 {
+		q.ProjectedTicksPerDay = secondsPerDay * q.TicksPerSecond
+	}
+	return q, nil
+}
