@@ -88,7 +88,8 @@ func List(ctx context.Context, db postgres.DB, after string, limit int) ([]Tenan
 	return all, nil
 }
 
-// Put makes the tenant of that name, or changes it to be as p says. It reports whether it was made.
+// Put makes the tenant of that name, or changes it to be as p says; its status stays where p says none. It reports
+// whether it was made.
 func Put(ctx context.Context, db postgres.DB, name string, p Params) (t Tenant, made bool, err error) {
 	quotas, err := json.Marshal(p.Quotas)
 	if err != nil {
@@ -98,14 +99,11 @@ func Put(ctx context.Context, db postgres.DB, name string, p Params) (t Tenant, 
 	if err != nil {
 		return t, false, err
 	}
-	if p.Status == "" {
-		p.Status = Active
-	}
 	rows, _ := db.Query(ctx, `
 		INSERT INTO tenant (name, status, quotas, issuers)
-		VALUES ($1, $2, $3, $4)
+		VALUES ($1, coalesce(nullif($2, ''), 'active'), $3, $4)
 		ON CONFLICT (name) DO UPDATE
-		SET status = excluded.status, quotas = excluded.quotas, issuers = excluded.issuers, updated_at = now()
+		SET status = coalesce(nullif($2, ''), tenant.status), quotas = excluded.quotas, issuers = excluded.issuers, updated_at = now()
 		RETURNING `+columns+`, xmax = 0 AS made`, name, p.Status, quotas, issuers)
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[struct {
 		row

@@ -30,7 +30,8 @@ const (
 	Suspended = "suspended"
 )
 
-// Params are what the platform's operator says of a tenant; what is left out is the default.
+// Params are what the platform's operator says of a tenant. What is left out is the default, but a status stays: no
+// change of a quota wakes a tenant that was suspended.
 type Params struct {
 	Name    string    `json:"name" validate:"omitempty,name"`
 	Status  string    `json:"status" validate:"omitempty,oneof=active suspended"`
