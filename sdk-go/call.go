@@ -127,6 +127,15 @@ func (c *Client) do(ctx context.Context, r *call) ([]byte, error) {
 	}
 }
 
+// remove makes a call that deletes. What an attempt whose answer was lost has deleted is gone, not missing.
+func (c *Client) remove(ctx context.Context, r *call) error {
+	_, err := c.do(ctx, r)
+	if r.lost && errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
 // attempt makes the request once. Its error is an *Error if the server answered.
 func (c *Client) attempt(parent context.Context, r *call) ([]byte, error) {
 	token, err := c.token(parent)

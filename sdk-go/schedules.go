@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"iter"
 	"maps"
 	"net/http"
@@ -147,11 +146,7 @@ type DeleteParams struct {
 func (c *Client) Delete(ctx context.Context, workflow, key string, p DeleteParams) error {
 	r := &call{method: http.MethodDelete, path: schedulePath(workflow, key), header: ifMatch(p.IfMatch)}
 	r.once = r.header != nil
-	_, err := c.do(ctx, r)
-	if r.lost && errors.Is(err, ErrNotFound) {
-		return nil // an attempt whose answer was lost did it
-	}
-	return err
+	return c.remove(ctx, r)
 }
 
 // PauseParams say for how long, and why.

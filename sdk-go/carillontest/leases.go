@@ -231,6 +231,9 @@ func (s *Server) many(r *http.Request, route string) (int, any) {
 		if status, refused := body(r, &p); refused != nil {
 			return status, refused
 		}
+		if len(p.Ticks) < 1 || len(p.Ticks) > 1000 {
+			return refuse(http.StatusUnprocessableEntity, "invalid", "1 to 1000 ticks at once")
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, f := range p.Ticks {
@@ -248,17 +251,21 @@ func (s *Server) many(r *http.Request, route string) (int, any) {
 		if status, refused := body(r, &p); refused != nil {
 			return status, refused
 		}
+		if len(p.Ticks) < 1 || len(p.Ticks) > 1000 {
+			return refuse(http.StatusUnprocessableEntity, "invalid", "1 to 1000 ticks at once")
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, t := range p.Ticks {
 			until, status, code := s.beatOne(t.TickID, t.LeaseToken, t.Lease)
-			results = append(results, result{t.TickID, status, code, &until})
+			kept := result{TickID: t.TickID, Status: status, Code: code}
+			if code == "" {
+				kept.LeaseUntil = &until
+			}
+			results = append(results, kept)
 		}
 	default:
 		return refuse(http.StatusNotFound, "not_found", "carillontest has no such route")
-	}
-	if len(results) < 1 || len(results) > 1000 {
-		return refuse(http.StatusUnprocessableEntity, "invalid", "1 to 1000 ticks at once")
 	}
 	return http.StatusOK, map[string]any{"results": results}
 }

@@ -1,0 +1,56 @@
+package carillon
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// EndpointParams is what an endpoint is to be.
+type EndpointParams struct {
+	URL     string            `json:"url"`
+	Batch   int               `json:"batch,omitempty"`   // ticks a request may hold, 1 to 500; zero is 1
+	Headers map[string]string `json:"headers,omitempty"` // sent with each tick
+	Events  []string          `json:"events,omitempty"`  // sent there too, signed like ticks; such as "tick.failed"
+	State   string            `json:"state,omitempty"`   // "enabled" (default), "held" or "disabled"
+}
+
+// Endpoint is a stored endpoint: where the ticks of workflows are pushed.
+type Endpoint struct {
+	Name      string            `json:"name"`
+	URL       string            `json:"url"`
+	Batch     int               `json:"batch"`
+	Headers   map[string]string `json:"headers"`
+	Events    []string          `json:"events"`
+	State     string            `json:"state"`
+	Secret    string            `json:"secret,omitempty"` // for WebhookConfig; only PutEndpoint that made it has it, keep it
+	CreatedAt time.Time         `json:"created_at"`
+	UpdatedAt time.Time         `json:"updated_at"`
+}
+
+// PutEndpoint makes an endpoint what p says, whether or not there was one. The answer to its making alone bears its
+// Secret, so this call is not tried again when an answer was lost.
+func (c *Client) PutEndpoint(ctx context.Context, name string, p EndpointParams) (Endpoint, error) {
+	body, err := encode(p)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	return read[Endpoint](ctx, c, &call{method: http.MethodPut, path: path("endpoints", name), body: body, once: true})
+}
+
+// Endpoint reads an endpoint.
+func (c *Client) Endpoint(ctx context.Context, name string) (Endpoint, error) {
+	return read[Endpoint](ctx, c, &call{method: http.MethodGet, path: path("endpoints", name)})
+}
+
+// Endpoints walks the endpoints. An error comes once and ends the loop.
+func (c *Client) Endpoints(ctx context.Context) iter.Seq2[Endpoint, error] {
+	return pages[Endpoint](ctx, c, path("endpoints"), url.Values{})
+}
+
+// DeleteEndpoint takes an endpoint away. One that a workflow names is ErrConflict.
+func (c *Client) DeleteEndpoint(ctx context.Context, name string) error {
+	return c.remove(ctx, &call{method: http.MethodDelete, path: path("endpoints", name)})
+}

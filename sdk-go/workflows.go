@@ -1,0 +1,58 @@
+package carillon
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// WorkflowParams is what a workflow is to be. A workflow nobody put is registered by its first schedule, pulled.
+type WorkflowParams struct {
+	Endpoint   string   `json:"endpoint,omitempty"`    // where its ticks are pushed; empty: pulled by workers
+	Version    string   `json:"version,omitempty"`     // handed to workers as WorkflowVersion
+	MaxRunning int      `json:"max_running,omitempty"` // how many of its ticks may run at once; zero is no limit
+	Defaults   Defaults `json:"defaults,omitzero"`
+}
+
+// Defaults are what the schedules of a workflow inherit.
+type Defaults struct {
+	Policy   Policy   `json:"policy,omitzero"`
+	Delivery Delivery `json:"delivery,omitzero"`
+}
+
+// Workflow is a stored workflow.
+type Workflow struct {
+	Name       string    `json:"name"`
+	Endpoint   string    `json:"endpoint"`
+	Version    string    `json:"version"`
+	MaxRunning int       `json:"max_running"`
+	Defaults   Defaults  `json:"defaults"`
+	CreatedAt  time.Time `json:"created_at"`
+	UpdatedAt  time.Time `json:"updated_at"`
+}
+
+// PutWorkflow makes a workflow what p says, whether or not there was one.
+func (c *Client) PutWorkflow(ctx context.Context, workflow string, p WorkflowParams) (Workflow, error) {
+	body, err := encode(p)
+	if err != nil {
+		return Workflow{}, err
+	}
+	return read[Workflow](ctx, c, &call{method: http.MethodPut, path: path("workflows", workflow), body: body})
+}
+
+// Workflow reads a workflow.
+func (c *Client) Workflow(ctx context.Context, workflow string) (Workflow, error) {
+	return read[Workflow](ctx, c, &call{method: http.MethodGet, path: path("workflows", workflow)})
+}
+
+// Workflows walks the workflows. An error comes once and ends the loop.
+func (c *Client) Workflows(ctx context.Context) iter.Seq2[Workflow, error] {
+	return pages[Workflow](ctx, c, path("workflows"), url.Values{})
+}
+
+// DeleteWorkflow takes a workflow away. One that has schedules is ErrConflict.
+func (c *Client) DeleteWorkflow(ctx context.Context, workflow string) error {
+	return c.remove(ctx, &call{method: http.MethodDelete, path: path("workflows", workflow)})
+}

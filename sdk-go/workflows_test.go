@@ -1,0 +1,72 @@
+package carillon_test
+
+import (
+	"errors"
+	"testing"
+
+	carillon "github.com/carillonhq/carillon/sdk-go"
+)
+
+func TestWorkflowsAndEndpoints(t *testing.T) {
+	t.Parallel()
+	const (
+		workflow = `{"name":"w","endpoint":null,"version":null,"max_running":null,"defaults":{"delivery":{"queue":"slow"}}}`
+		endpoint = `{"name":"e","url":"https://a.test/","batch":1,"headers":{},"events":[],"state":"enabled","secret":"whsec_x"}`
+	)
+	s := &script{answers: []answer{
+		{status: 201, body: workflow}, {status: 200, body: workflow}, {status: 200, body: `{"items":[` + workflow + `],"next_cursor":null}`}, {status: 204},
+		{status: 201, body: endpoint}, {status: 200, body: endpoint}, {status: 200, body: `{"items":[` + endpoint + `],"next_cursor":null}`}, {status: 204},
+	}}
+	c := s.client(t)
+	w, err := c.PutWorkflow(t.Context(), "w", carillon.WorkflowParams{Defaults: carillon.Defaults{Delivery: carillon.Delivery{Queue: "slow"}}})
+	if err != nil || w.Endpoint != "" || w.Defaults.Delivery.Queue != "slow" {
+		t.Errorf("got %+v, %v", w, err)
+	}
+	if w, err := c.Workflow(t.Context(), "w"); err != nil || w.Name != "w" {
+		t.Errorf("got %+v, %v", w, err)
+	}
+	for w, err := range c.Workflows(t.Context()) {
+		if err != nil || w.Name != "w" {
+			t.Errorf("got %+v, %v", w, err)
+		}
+	}
+	if err := c.DeleteWorkflow(t.Context(), "w"); err != nil {
+		t.Error(err)
+	}
+	e, err := c.PutEndpoint(t.Context(), "e", carillon.EndpointParams{URL: "https://a.test/"})
+	if err != nil || e.Secret != "whsec_x" {
+		t.Errorf("got %+v, %v", e, err)
+	}
+	if e, err := c.Endpoint(t.Context(), "e"); err != nil || e.URL != "https://a.test/" {
+		t.Errorf("got %+v, %v", e, err)
+	}
+	for e, err := range c.Endpoints(t.Context()) {
+		if err != nil || e.Batch != 1 {
+			t.Errorf("got %+v, %v", e, err)
+		}
+	}
+	if err := c.DeleteEndpoint(t.Context(), "e"); err != nil {
+		t.Error(err)
+	}
+	var got []string
+	for _, r := range s.seen {
+		got = append(got, r.Method+" "+r.URL.Path+" "+r.body)
+	}
+	want := []string{
+		`PUT /base/v1/workflows/w {"defaults":{"delivery":{"queue":"slow"}}}`, "GET /base/v1/workflows/w ", "GET /base/v1/workflows ", "DELETE /base/v1/workflows/w ",
+		`PUT /base/v1/endpoints/e {"url":"https://a.test/"}`, "GET /base/v1/endpoints/e ", "GET /base/v1/endpoints ", "DELETE /base/v1/endpoints/e ",
+	}
+	for i := range want {
+		if i >= len(got) || got[i] != want[i] {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestSecretIsNotLostInARetry(t *testing.T) {
+	t.Parallel()
+	s := &script{answers: []answer{{err: errCut}}}
+	if _, err := s.client(t).PutEndpoint(t.Context(), "e", carillon.EndpointParams{}); !errors.Is(err, errCut) || len(s.seen) != 1 {
+		t.Errorf("got %v after %d requests", err, len(s.seen))
+	}
+}
