@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,7 +122,7 @@ func TestDeliberateMismatchesAreFound(t *testing.T) {
 		"another status inside":      {"GET", one, "", 404, headers(problemMedia), strings.Replace(notFound, "404", "410", 1)},
 		"another request id inside":  {"GET", one, "", 404, headers(problemMedia), strings.Replace(notFound, requestID, "x", 1)},
 		"a problem without a code":   {"GET", one, "", 404, headers(problemMedia), strings.Replace(notFound, `,"code":"not_found"`, "", 1)},
-		"401 without a challenge":    {"GET", one, "", 401, headers(problemMedia), strings.NewReplacer("404", "401", "not_found", "unauthorized").Replace(notFound)},
+		"401 without a challenge":    {"GET", one, "", 401, headers(problemMedia), strings.NewReplacer("404", "401", "not_found", "unauthenticated").Replace(notFound)},
 		"429 without Retry-After":    {"GET", one, "", 429, headers(problemMedia), strings.NewReplacer("404", "429", "not_found", "rate_limited").Replace(notFound)},
 		"plain 404 of no route":      {"GET", "/v1/nothing", "", 404, headers("text/plain"), "404 page not found"},
 	} {
@@ -218,6 +219,9 @@ func TestRoutesComparesBothWays(t *testing.T) {
 	e.RouteNotFound("/*", func(echo.Context) error { return nil })
 	if got := New(t).routes(e.Routes()); len(got) > 0 {
 		t.Errorf("got %q, want no difference", got)
+	}
+	if got := New(t).routes(echo.New().Routes(), "GET /metrics"); slices.Contains(got, "GET /metrics is in openapi.yaml and has no route") {
+		t.Error("got /metrics missed, want it elsewhere")
 	}
 	e.POST("/v1/schedules/:key/poke", func(echo.Context) error { return nil })
 	if got := New(t).routes(e.Routes()); len(got) != 1 {
