@@ -11,7 +11,7 @@ import (
 )
 
 // Raw is a JSON value kept as the client sent it, byte for byte. Body fills it, Answer and Marshal write it unchanged;
-// encoding/json alone cannot: it drops the spaces of what a Marshaler returns. Nil is null.
+// encoding/json alone cannot: it drops the spaces of what a Marshaler returns. An empty one is null.
 type Raw []byte
 
 // marker begins the string that stands for a Raw until Marshal puts the bytes in. It is random, so nobody can send it.
@@ -19,7 +19,7 @@ var marker = []byte(`"` + rand.Text() + `:`)
 
 // MarshalJSON writes a stand-in that only Marshal and Answer understand: write a Raw with those.
 func (r Raw) MarshalJSON() ([]byte, error) {
-	if r == nil {
+	if len(r) == 0 {
 		return []byte("null"), nil
 	}
 	b := make([]byte, 0, len(marker)+base64.StdEncoding.EncodedLen(len(r))+1)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"math"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -87,20 +89,22 @@ func routing(status int, c echo.Context) *fault.Error {
 	return fault.New(status, strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_"), "%s", http.StatusText(status))
 }
 
-// overloaded reports whether the database is away or asks for another try: another attempt of the same request may do.
+// overloaded reports whether the database is away or asks for another try, so that the same request may do later.
 func overloaded(err error) bool {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pgErr.Code[:2] {
+		case "08", "40", "53", "57": // the connection, a deadlock or serialization failure, resources, an operator's doing
+			return true
+		}
+		return pgErr.Code == "55P03" // a lock that was waited for too long
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
-		return pgconn.SafeToRetry(err)
-	}
-	switch pgErr.Code[:2] {
-	case "53", "57", "40", "08": // resources, an operator's doing, a serialization failure or deadlock, the connection
-		return true
-	}
-	return false
+	return errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
 }
 
 func writeProblem(c echo.Context, f *fault.Error) error {

@@ -23,7 +23,7 @@ func CheckJSON(raw []byte) error {
 
 // check is CheckJSON which also holds the value to a shape, unless that is nil.
 func check(raw []byte, want *shape) error {
-	s := scanner{src: raw}
+	s := scanner{src: raw, path: make([]step, 0, 8), names: make([][]byte, 0, 16)}
 	s.space()
 	if err := s.value(want); err != nil {
 		return err

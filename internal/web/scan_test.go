@@ -171,3 +171,15 @@ func BenchmarkCheckJSON(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkUnmarshal(b *testing.B) {
+	doc := []byte(`{"name":"a","count":3,"cron":"0 8 * * 1-5","items":[{"sku":"1"}],"labels":{"a":"b"},"payload":{"a":[1,2,3]},"from":"2026-01-01T00:00:00Z"}`)
+	b.SetBytes(int64(len(doc)))
+	b.ReportAllocs()
+	for b.Loop() {
+		var o order
+		if err := Unmarshal(doc, &o); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
