@@ -50,15 +50,15 @@ func dateOf(day int) Date {
 	return Date{y, time.Month(m), d}
 }
 
-// dayNumber is the days from 1970-01-01 to a date, after Neri and Schneider's Euclidean affine functions: years begin in March,
-// so that the leap day is the last of its year.
+// dayNumber is the days from 1970-01-01 to a date of a year from 1 on, after Neri and Schneider's Euclidean affine functions: years
+// begin in March, so that the leap day is the last of its year.
 func dayNumber(year, month, day int) int {
 	if month <= 2 {
 		year--
 		month += 12
 	}
-	century := floorDiv(year, 100)
-	return floorDiv(1461*year, 4) - century + floorDiv(century, 4) + (979*month-2919)>>5 + day - 1 - 719468
+	century := int(uint(year) / 100)
+	return 1461*year>>2 - century + century>>2 + (979*month-2919)>>5 + day - 719469
 }
 
 // civil is the date of a day, the inverse of dayNumber, for days from the year 0 to 32767.

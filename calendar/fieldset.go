@@ -55,7 +55,11 @@ func (s *fieldSet) next(w wall) (wall, bool) {
 	if w < minWall {
 		w = minWall
 	}
-	day, sec := int(w/daySeconds), int(w%daySeconds)
+	day := int(uint64(w) / daySeconds)
+	sec := int(w) - day*daySeconds
+	if s.rule == byMonth {
+		return s.nextInMonth(day, sec)
+	}
 	if s.onDay(day) {
 		if t, ok := s.nextTime(sec); ok {
 			return w + wall(t-sec), true
@@ -66,6 +70,27 @@ func (s *fieldSet) next(w wall) (wall, bool) {
 		return 0, false
 	}
 	return wall(day)*daySeconds + wall(s.first), true
+}
+
+// nextInMonth is next where days are found by month: the month at hand is looked at once for today and the days after it.
+func (s *fieldSet) nextInMonth(day, sec int) (wall, bool) {
+	if day > maxDay {
+		return 0, false
+	}
+	y, m, d := civil(day)
+	mask := s.monthDays(y, m)
+	if mask>>d&1 != 0 {
+		if t, ok := s.nextTime(sec); ok {
+			return wall(day)*daySeconds + wall(t), true
+		}
+	}
+	if rest := mask >> (d + 1) << (d + 1); rest != 0 {
+		return wall(day+bits.TrailingZeros32(rest)-d)*daySeconds + wall(s.first), true
+	}
+	if day, ok := s.nextMonth(y, m+1, 1); ok {
+		return wall(day)*daySeconds + wall(s.first), true
+	}
+	return 0, false
 }
 
 func (s *fieldSet) prev(w wall) (wall, bool) {
@@ -133,7 +158,11 @@ func (s *fieldSet) nextDay(day int) (int, bool) {
 	case noDay:
 		return 0, false
 	}
-	y, m, d := civil(day)
+	return s.nextMonth(civil(day))
+}
+
+// nextMonth is the first matching day at or after a date, whose month may be the 13th.
+func (s *fieldSet) nextMonth(y, m, d int) (int, bool) {
 	for y <= maxYear {
 		rest := s.Months >> m
 		if rest == 0 || !s.hasYear(y) {

@@ -56,6 +56,9 @@ type resolved struct {
 func (r *resolved) next(from int64) (int64, DSTNote, bool) {
 	z := r.zone
 	i := z.find(from)
+	var w wall // the first of the set at or after asked
+	var ok bool
+	asked := wall(1 << 62)
 	for {
 		begin, end, off := z.starts[i], z.end(i), z.offset(i)
 		low := max(from, begin) + off
@@ -70,7 +73,10 @@ func (r *resolved) next(from int64) (int64, DSTNote, bool) {
 		if i+1 < len(z.starts) {
 			again = end + z.offset(i+1)
 		}
-		w, ok := r.set.next(low)
+		if low < asked || low > w {
+			w, ok = r.set.next(low)
+			asked = low
+		}
 		var at int64
 		note, found := DSTNone, false
 		if ok && w < end+off && !(r.overlap == overlapLast && w >= again) {

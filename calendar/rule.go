@@ -69,8 +69,64 @@ func (p *rulePlan) set() wallSet {
 		b.set = newSubdaily(p)
 		return b
 	}
+	if f, ok := p.fields(); ok {
+		b.set = newFieldSet(f, nil)
+		return b
+	}
 	b.set = newDayExpansion(p)
 	return b
+}
+
+// fields are the rule as fields, which most rules without an interval come to; false for others.
+func (p *rulePlan) fields() (fields, bool) {
+	if p.Freq > perDay || p.Interval > 1 || len(p.SetPos)+len(p.WeekNos)+len(p.YearDays) > 0 {
+		return fields{}, false
+	}
+	f := p.dayFields()
+	f.Hours, f.Minutes, f.Seconds = p.Hours, p.Minutes, p.Seconds
+	for _, d := range p.Weekdays {
+		switch {
+		case d.N == 0:
+			f.Week |= 1 << d.Day
+		case p.Freq == perYear && len(p.Months) == 0 || d.N < -1:
+			return fields{}, false
+		case d.N == -1:
+			f.LastDW |= 1 << d.Day
+		default:
+			f.Nth[d.N-1] |= 1 << d.Day
+		}
+	}
+	return f.normal(), true
+}
+
+// dayFields are the days that the rule's BY parts leave, but for BYYEARDAY and numbered days, as fields at midnight.
+func (p *rulePlan) dayFields() fields {
+	f := fields{Seconds: 1, Minutes: 1, Hours: 1, Days: allDays, Months: allMonth, Week: allWeek, Years: allYears}
+	if len(p.Days) > 0 {
+		f.Days = 0
+		for _, d := range p.Days {
+			if d > 0 {
+				f.Days |= 1 << d
+			} else {
+				f.Last |= 1 << (-d - 1)
+			}
+		}
+	}
+	if len(p.Months) > 0 {
+		f.Months = 0
+		for _, m := range p.Months {
+			f.Months |= 1 << m
+		}
+	}
+	if len(p.Weekdays) > 0 {
+		f.Week = 0
+		for _, d := range p.Weekdays {
+			if d.N == 0 {
+				f.Week |= 1 << d.Day
+			}
+		}
+	}
+	return f
 }
 
 // bounded is a set from first to last.

@@ -36,7 +36,7 @@ func newSubdaily(p *rulePlan) *subdaily {
 	if len(p.SetPos) > 0 {
 		s.offsets = pickOffsets(s.offsets, p.SetPos)
 	}
-	s.days = newFieldSet(p.dayFields(), nil)
+	s.days = newFieldSet(p.dayFields().normal(), nil)
 	return s
 }
 
@@ -53,34 +53,6 @@ func pickOffsets(all []int64, positions []int) []int64 {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// dayFields are the days that the rule's BY parts leave, but for BYYEARDAY, as fields at midnight.
-func (p *rulePlan) dayFields() fields {
-	f := fields{Seconds: 1, Minutes: 1, Hours: 1, Days: allDays, Months: allMonth, Week: allWeek, Years: allYears}
-	if len(p.Days) > 0 {
-		f.Days = 0
-		for _, d := range p.Days {
-			if d > 0 {
-				f.Days |= 1 << d
-			} else {
-				f.Last |= 1 << (-d - 1)
-			}
-		}
-	}
-	if len(p.Months) > 0 {
-		f.Months = 0
-		for _, m := range p.Months {
-			f.Months |= 1 << m
-		}
-	}
-	if len(p.Weekdays) > 0 {
-		f.Week = 0
-		for _, d := range p.Weekdays {
-			f.Week |= 1 << d.Day
-		}
-	}
-	return f.normal()
 }
 
 // dayFrom is the first day at or after one that the BY parts leave.

@@ -1,0 +1,283 @@
+// Command bench measures the calendar beside other Go libraries on the crons that most people write, in one run on one machine,
+// and the memory of a zone and of a compiled spec.
+//
+//	go run . [--json] [--time 200ms] [--runs 3]
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/adhocore/gronx"
+	gorhill "github.com/gorhill/cronexpr"
+	hashicorp "github.com/hashicorp/cronexpr"
+	netresearch "github.com/netresearch/go-cron"
+	robfig "github.com/robfig/cron/v3"
+
+	"github.com/carillonhq/carillon/calendar"
+)
+
+var (
+	crons = []string{"* * * * *", "*/15 * * * *", "0 9 * * *", "0 9 * * 1-5", "0 0 1 * *", "0 0 29 2 *"}
+	zones = []string{"UTC", "America/New_York", "Europe/Berlin"}
+	rules = []string{"FREQ=DAILY", "FREQ=WEEKLY;BYDAY=MO,WE,FR", "FREQ=WEEKLY;INTERVAL=2", "FREQ=MONTHLY;BYDAY=-1FR", "FREQ=MONTHLY;INTERVAL=2;BYMONTHDAY=31", "FREQ=HOURLY", "FREQ=MINUTELY", "FREQ=MINUTELY;INTERVAL=15"}
+)
+
+// a library answers when a cron fires next, in the zone of the instant that it is asked with.
+type library struct {
+	name string
+	make func(cron string) (func(time.Time) time.Time, error)
+}
+
+var peers = []library{
+	{"robfig/cron", func(cron string) (func(time.Time) time.Time, error) {
+		s, err := robfig.ParseStandard(cron)
+		return s.Next, err
+	}},
+	{"hashicorp/cronexpr", func(cron string) (func(time.Time) time.Time, error) {
+		e, err := hashicorp.Parse(cron)
+		return e.Next, err
+	}},
+	{"gorhill/cronexpr", func(cron string) (func(time.Time) time.Time, error) {
+		e, err := gorhill.Parse(cron)
+		return e.Next, err
+	}},
+	{"adhocore/gronx", func(cron string) (func(time.Time) time.Time, error) {
+		return func(t time.Time) time.Time {
+			next, _ := gronx.NextTickAfter(cron, t, false)
+			return next
+		}, nil
+	}},
+	{"netresearch/go-cron", func(cron string) (func(time.Time) time.Time, error) {
+		s, err := netresearch.ParseStandard(cron)
+		if err != nil {
+			return nil, err
+		}
+		return s.Next, nil
+	}},
+}
+
+// row is one cron in one zone: nanoseconds of a Next, by library.
+type row struct {
+	Zone    string             `json:"zone"`
+	Spec    string             `json:"spec"`
+	Ours    float64            `json:"ours_ns"`
+	Allocs  int64              `json:"ours_allocs"`
+	Floor   float64            `json:"in_and_date_ns,omitempty"`
+	Peers   map[string]float64 `json:"peers_ns,omitempty"`
+	Faster  float64            `json:"times_faster_than_fastest,omitempty"`
+	Floored float64            `json:"times_floor,omitempty"`
+}
+
+type memory struct {
+	Zone  float64 `json:"bytes_per_zone"`
+	Specs []size  `json:"bytes_per_compiled_spec"`
+}
+
+type size struct {
+	Spec  string  `json:"spec"`
+	Bytes float64 `json:"bytes"`
+}
+
+type report struct {
+	Go     string `json:"go"`
+	CPUs   int    `json:"cpus"`
+	Zones  string `json:"tzdata"`
+	Crons  []row  `json:"crons"`
+	Rules  []row  `json:"rules"`
+	Memory memory `json:"memory"`
+	Holds  bool   `json:"holds"`
+}
+
+func main() {
+	asJSON := flag.Bool("json", false, "print one JSON object")
+	runs := flag.Int("runs", 3, "runs of each measurement; the best counts")
+	perRun := flag.String("time", "100ms", "time of a run")
+	testing.Init()
+	flag.Parse()
+	if err := flag.Set("test.benchtime", *perRun); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	r, err := measure(*runs)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	if *asJSON {
+		_ = json.NewEncoder(os.Stdout).Encode(r)
+	} else {
+		r.print(os.Stdout)
+	}
+	if !r.Holds {
+		os.Exit(1)
+	}
+}
+
+func measure(runs int) (report, error) {
+	r := report{Go: runtime.Version(), CPUs: runtime.NumCPU(), Zones: calendar.Embedded().Version(), Holds: true}
+	r.Memory = measureMemory()
+	for _, zone := range zones {
+		loc, err := time.LoadLocation(zone) // the machine's own, whose format is often the faster
+		if err != nil {
+			return r, err
+		}
+		floor, _ := best(runs, instants(loc), func(t time.Time) {
+			l := t.In(loc)
+			y, m, d := l.Date()
+			_ = time.Date(y, m, d+1, 9, 0, 0, 0, loc)
+		})
+		for _, cron := range crons {
+			one, err := measureCron(runs, zone, cron)
+			if err != nil {
+				return r, err
+			}
+			one.Floor, one.Floored = floor, one.Ours/floor
+			r.Holds = r.Holds && one.Faster >= 5 && one.Floored <= 3 && one.Allocs == 0
+			r.Crons = append(r.Crons, one)
+		}
+	}
+	for _, rule := range rules {
+		t, err := calendar.Compile(calendar.Spec{Timezone: "America/New_York", RRule: "DTSTART:20160101T090000\nRRULE:" + rule}, calendar.Context{})
+		if err != nil {
+			return r, err
+		}
+		ns, allocs := best(runs, instants(time.UTC), func(at time.Time) { t.Next(at) })
+		r.Holds = r.Holds && ns <= 15_000
+		r.Rules = append(r.Rules, row{Zone: "America/New_York", Spec: rule, Ours: ns, Allocs: allocs})
+	}
+	return r, nil
+}
+
+func measureCron(runs int, zone, cron string) (row, error) {
+	one := row{Zone: zone, Spec: cron, Peers: map[string]float64{}}
+	t, err := calendar.Compile(calendar.Spec{Timezone: zone, Cron: calendar.StringList{cron}}, calendar.Context{})
+	if err != nil {
+		return one, err
+	}
+	one.Ours, one.Allocs = best(runs, instants(time.UTC), func(at time.Time) { t.Next(at) })
+	loc, err := time.LoadLocation(zone)
+	if err != nil {
+		return one, err
+	}
+	at := instants(loc)
+	fastest := 0.0
+	for _, p := range peers {
+		next, err := p.make(cron)
+		if err != nil {
+			return one, fmt.Errorf("%s: %w", p.name, err)
+		}
+		ns, _ := best(runs, at, func(t time.Time) { next(t) })
+		one.Peers[p.name] = ns
+		if fastest == 0 || ns < fastest {
+			fastest = ns
+		}
+	}
+	one.Faster = fastest / one.Ours
+	return one, nil
+}
+
+// instants are spread over 2025 and 2026, as a zone shows them.
+func instants(loc *time.Location) []time.Time {
+	var at [1024]time.Time
+	for i := range at {
+		at[i] = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(i*61681) * time.Second).In(loc)
+	}
+	return at[:]
+}
+
+// best is the least of some runs: nanoseconds and allocations of a call.
+func best(runs int, at []time.Time, call func(time.Time)) (ns float64, allocs int64) {
+	for range runs {
+		result := testing.Benchmark(func(b *testing.B) {
+			b.ReportAllocs()
+			for i := range b.N {
+				call(at[i&1023])
+			}
+		})
+		took := float64(result.T.Nanoseconds()) / float64(result.N)
+		if ns == 0 || took < ns {
+			ns, allocs = took, result.AllocsPerOp()
+		}
+	}
+	return ns, allocs
+}
+
+func measureMemory() memory {
+	names := calendar.Embedded().Names()
+	m := memory{}
+	var kept []*calendar.Timing
+	m.Zone = grown(len(names), func(i int) {
+		t, err := calendar.Compile(calendar.Spec{Timezone: names[i], Cron: calendar.StringList{"0 9 * * *"}}, calendar.Context{})
+		if err == nil {
+			kept = append(kept, t)
+		}
+	})
+	for _, spec := range []struct {
+		name string
+		calendar.Spec
+	}{
+		{"0 9 * * 1-5", calendar.Spec{Timezone: "America/New_York", Cron: calendar.StringList{"0 9 * * 1-5"}}},
+		{"every 5m", calendar.Spec{Intervals: []calendar.Interval{{Every: "5m"}}}},
+		{"FREQ=MONTHLY;INTERVAL=2", calendar.Spec{RRule: "DTSTART:20260131T090000\nRRULE:FREQ=MONTHLY;INTERVAL=2"}},
+		{"0 9 * * * without two dates", calendar.Spec{Cron: calendar.StringList{"0 9 * * *"}, Exclude: &calendar.Exclude{Dates: []string{"2026-12-25", "2027-01-01"}}}},
+	} {
+		var all [1000]*calendar.Timing
+		bytes := grown(len(all), func(i int) { all[i], _ = calendar.Compile(spec.Spec, calendar.Context{}) })
+		m.Specs = append(m.Specs, size{spec.name, bytes})
+		runtime.KeepAlive(&all)
+	}
+	m.Zone -= m.Specs[0].Bytes // of the spec that each zone was compiled with
+	runtime.KeepAlive(kept)
+	return m
+}
+
+// grown is the bytes of heap that each of n calls leaves.
+func grown(n int, call func(int)) float64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range n {
+		call(i)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return float64(after.HeapAlloc-before.HeapAlloc) / float64(n)
+}
+
+func (r report) print(out io.Writer) {
+	fmt.Fprintf(out, "%s, %d CPUs, tzdata %s; nanoseconds of one Next, best of the runs\n\n", r.Go, r.CPUs, r.Zones)
+	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
+	names := make([]string, 0, len(peers))
+	for _, p := range peers {
+		names = append(names, p.name)
+	}
+	fmt.Fprintf(w, "| zone\t| cron\t| ours\t| allocs\t| %s\t| times faster\t| In+Date\t| of In+Date\t|\n", strings.Join(names, "\t| "))
+	fmt.Fprintf(w, "|%s\n", strings.Repeat(" ---\t|", 7+len(names)))
+	for _, c := range r.Crons {
+		fmt.Fprintf(w, "| %s\t| `%s`\t| %.0f\t| %d\t", c.Zone, c.Spec, c.Ours, c.Allocs)
+		for _, n := range names {
+			fmt.Fprintf(w, "| %.0f\t", c.Peers[n])
+		}
+		fmt.Fprintf(w, "| %.1f\t| %.0f\t| %.1f\t|\n", c.Faster, c.Floor, c.Floored)
+	}
+	_ = w.Flush()
+	fmt.Fprint(out, "\nRules in New York, ten years after DTSTART:\n\n")
+	fmt.Fprint(w, "| rule\t| ns\t| allocs\t|\n| ---\t| ---\t| ---\t|\n")
+	for _, c := range r.Rules {
+		fmt.Fprintf(w, "| `%s`\t| %.0f\t| %d\t|\n", c.Spec, c.Ours, c.Allocs)
+	}
+	_ = w.Flush()
+	fmt.Fprintf(out, "\nMemory:\n\n| what | bytes |\n| --- | --- |\n| a zone's table and data | %.0f |\n", r.Memory.Zone)
+	for _, s := range r.Memory.Specs {
+		fmt.Fprintf(out, "| compiled `%s` | %.0f |\n", s.Spec, s.Bytes)
+	}
+}
