@@ -111,13 +111,13 @@ func ExampleClient_Trigger() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(t.Cause, t.State, string(t.Payload))
+	fmt.Println(t.Cause, t.State)
 
 	for t, err := range client.Ticks(ctx, "report", "global", carillon.TickFilter{}) {
 		fmt.Println(t.Cause, err)
 	}
 	// Output:
-	// manual scheduled "now, please"
+	// manual scheduled
 	// manual <nil>
 }
 

@@ -106,7 +106,11 @@ func (s *shift) send(outcomes []outcome) {
 	outcomes = s.sendLater(outcomes)
 	for troubles := 0; len(outcomes) > 0; troubles++ {
 		err := s.sendOnce(outcomes)
-		if err == nil || s.reporting.Err() != nil {
+		if err == nil {
+			return
+		}
+		if s.reporting.Err() != nil {
+			s.unreported.Add(int64(len(outcomes)))
 			return
 		}
 		if refused, ok := errors.AsType[*Error](err); ok && errors.Is(refused, ErrInvalid) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -41,6 +42,7 @@ type shift struct {
 	endBeats    context.CancelFunc
 	loops       sync.WaitGroup // the reporter and the heartbeats
 	ended       chan struct{}  // closed when no handler will report any more
+	unreported  atomic.Int64   // outcomes that the server may not have
 }
 
 func newShift(w *Worker) *shift {
@@ -201,5 +203,8 @@ func (s *shift) end() error {
 	give.Stop()
 	s.endReports()
 	s.endHandling(ErrShutdown)
+	if n := s.unreported.Load(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("carillon: %d ticks could not be reported, and will come again", n))
+	}
 	return err
 }

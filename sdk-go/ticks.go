@@ -68,46 +68,41 @@ func typed[P any](t Tick[json.RawMessage]) (Tick[P], error) {
 	return out, err
 }
 
-// TickRecord is what is kept of a tick: what its handler gets, and how it went.
+// TickRecord is what is kept of a tick.
 type TickRecord struct {
 	TickID     string `json:"tick_id"`
 	ScheduleID string `json:"schedule_id"`
 	Workflow   string `json:"workflow"`
 	Key        string `json:"key"`
 
-	Timestamp     time.Time  `json:"timestamp"` // nominal
-	LocalTime     time.Time  `json:"local_time"`
-	Timezone      string     `json:"timezone"`
-	LastTimestamp *time.Time `json:"last_timestamp"`
+	Timestamp       time.Time  `json:"timestamp"`        // nominal
+	State           string     `json:"state"`            // "scheduled", "running", "succeeded", "failed", "cancelled" or "skipped"
+	Reason          string     `json:"reason,omitempty"` // why it was skipped
+	Cause           string     `json:"cause"`            // as a Tick's
+	DST             string     `json:"dst"`              // as a Tick's
+	LastTimestamp   *time.Time `json:"last_timestamp"`   // nominal time of the tick before; nil on the first
+	FiredAt         time.Time  `json:"fired_at"`
+	EndedAt         *time.Time `json:"ended_at"` // nil while it is scheduled or running
+	LatenessMS      int64      `json:"lateness_ms"`
+	Attempt         int        `json:"attempt"` // the last one's number; 0 before the first
+	Occurrence      *int64     `json:"occurrence"`
+	MissedCount     int64      `json:"missed_count"`
+	ScheduleVersion int64      `json:"schedule_version"`
 
-	State  string `json:"state"`  // "scheduled", "running", "succeeded", "failed", "cancelled" or "skipped"
-	Reason string `json:"reason"` // why it was skipped
-
-	FiredAt         *time.Time      `json:"fired_at"`
-	EndedAt         *time.Time      `json:"ended_at"`
-	LatenessMS      int64           `json:"lateness_ms"`
-	Attempt         int             `json:"attempt"`
-	MaxAttempts     int             `json:"max_attempts"`
-	Occurrence      *int64          `json:"occurrence"`
-	MissedCount     int64           `json:"missed_count"`
-	Cause           string          `json:"cause"`
-	DST             string          `json:"dst"`
-	ScheduleVersion int64           `json:"schedule_version"`
-	Payload         json.RawMessage `json:"payload,omitempty"`
-	Result          json.RawMessage `json:"result,omitempty"`
-	Error           string          `json:"error"`
-	Attempts        []Attempt       `json:"attempts"`
+	Result   json.RawMessage `json:"result,omitempty"`
+	Error    string          `json:"error,omitempty"`    // of the last attempt
+	Attempts []Attempt       `json:"attempts,omitempty"` // those that ended, unless the first succeeded
 }
 
-// Attempt is one try at delivering a tick.
+// Attempt is one try at delivering a tick that has ended.
 type Attempt struct {
 	Attempt   int        `json:"attempt"` // from 1
-	StartedAt time.Time  `json:"started_at"`
-	EndedAt   *time.Time `json:"ended_at"`
-	Outcome   string     `json:"outcome"`
-	Status    int        `json:"status"` // of HTTP, when pushed
-	Error     string     `json:"error"`
-	Worker    string     `json:"worker"`
+	StartedAt *time.Time `json:"started_at"`
+	EndedAt   time.Time  `json:"ended_at"`
+	Outcome   string     `json:"outcome"`          // "succeeded", "failed", "timed_out", "lost" or "cancelled"
+	Status    int        `json:"status,omitempty"` // of HTTP, when pushed
+	Error     string     `json:"error,omitempty"`
+	Worker    string     `json:"worker,omitempty"` // who leased it
 }
 
 // TickFilter picks ticks of a history; zero is all.

@@ -24,7 +24,7 @@ type WorkerConfig struct {
 	// by themselves, so it bounds how long the ticks of a worker that died wait for another.
 	Lease time.Duration
 
-	// Wait is how long one request waits for ticks; zero is 30 s.
+	// Wait is how long one request waits for ticks, at most 1 min; zero is 30 s.
 	Wait time.Duration
 
 	// ShutdownTimeout is how long Run lets handlers go on once its context has ended; zero is 30 s. Then their contexts
@@ -95,8 +95,9 @@ func HandleResult[P, R any](w *Worker, workflow string, fn func(context.Context,
 }
 
 // Run works until ctx ends, then leases no more, lets the running handlers end and reports them. It returns nil when all
-// did so within ShutdownTimeout; else an error that counts those that go on. It also returns when the very first
-// lease is refused for a reason that waiting will not mend, such as a token without the scope ticks:work.
+// of them ended within ShutdownTimeout and are reported; else an error that counts the others, whose ticks will come
+// again. It also returns when the very first lease is refused for a reason that waiting will not mend, such as a token
+// without the scope ticks:work.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.handlers) == 0 {
 		return errors.New("carillon: the worker has no handler")

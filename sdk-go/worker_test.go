@@ -129,8 +129,8 @@ func TestOutcomes(t *testing.T) {
 					t.Fatal(err)
 				}
 				r := record(t, server, "k0")
-				if r.State != test.state || len(r.Attempts) != test.attempts || r.Error != test.says {
-					t.Errorf("got %s after %d attempts with %q, want %s after %d with %q", r.State, len(r.Attempts), r.Error, test.state, test.attempts, test.says)
+				if r.State != test.state || r.Attempt != test.attempts || r.Error != test.says {
+					t.Errorf("got %s after %d attempts with %q, want %s after %d with %q", r.State, r.Attempt, r.Error, test.state, test.attempts, test.says)
 				}
 			})
 		})
@@ -436,6 +436,25 @@ func TestWorkerOutlivesAServerThatIsAway(t *testing.T) {
 		}
 		if runs.Load() != 10 {
 			t.Errorf("got %d runs", runs.Load())
+		}
+	})
+}
+
+func TestRunSaysWhatItCouldNotReport(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := carillontest.New()
+		due(t, server, 3)
+		client := over(t, server, func(r *http.Request) error {
+			return errIf(strings.HasSuffix(r.URL.Path, "/finish"))
+		})
+		w := carillon.NewWorker(client, carillon.WorkerConfig{Log: quiet})
+		carillon.Handle(w, "w", func(context.Context, none) error { return nil })
+		stop := running(t, w)
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := stop(); err == nil || !strings.Contains(err.Error(), "3 ticks could not be reported") || time.Since(began) > 10*time.Second {
+			t.Errorf("got %v after %s", err, time.Since(began))
 		}
 	})
 }

@@ -97,10 +97,8 @@ func (s *Server) fire(h *schedule, at time.Time, cause string, payload json.RawM
 		Cause: cause, DST: "none", ScheduleVersion: h.Version, Payload: payload,
 	}}
 	t.record = carillon.TickRecord{
-		TickID: t.TickID, ScheduleID: h.ID, Workflow: h.Workflow, Key: h.Key,
-		Timestamp: at, LocalTime: t.LocalTime, Timezone: zone, LastTimestamp: h.LastAt,
-		State: "scheduled", FiredAt: &t.FiredAt, LatenessMS: t.LatenessMS, Attempt: 1, MaxAttempts: attempts,
-		Cause: cause, DST: "none", ScheduleVersion: h.Version, Payload: payload, Attempts: []carillon.Attempt{},
+		TickID: t.TickID, ScheduleID: h.ID, Workflow: h.Workflow, Key: h.Key, Timestamp: at, LastTimestamp: h.LastAt,
+		State: "scheduled", FiredAt: t.FiredAt, LatenessMS: t.LatenessMS, Cause: cause, DST: "none", ScheduleVersion: h.Version,
 	}
 	h.Stats.Fired++
 	h.order = append(h.order, t)
@@ -193,7 +191,7 @@ func (s *Server) history(r *http.Request, of name) (int, any) {
 func (s *Server) begin(t *tick, worker string) {
 	t.began, t.worker, t.cancelled = s.now, worker, false
 	t.LeaseToken = fmt.Sprintf("lease-%s-%d", t.TickID, t.Attempt)
-	t.record.State = "running"
+	t.record.State, t.record.Attempt = "running", t.Attempt
 }
 
 // end notes how an attempt went, and how the tick goes on. The lock is held.
@@ -203,14 +201,16 @@ func (s *Server) end(t *tick, outcome finish, status int) {
 	if t.cancelled {
 		said = "cancelled"
 	}
-	t.record.Attempts = append(t.record.Attempts, carillon.Attempt{
-		Attempt: t.Attempt, StartedAt: t.began, EndedAt: new(s.now), Outcome: said, Status: status, Error: outcome.Error, Worker: t.worker,
-	})
+	if said != "succeeded" || t.Attempt > 1 {
+		t.record.Attempts = append(t.record.Attempts, carillon.Attempt{
+			Attempt: t.Attempt, StartedAt: new(t.began), EndedAt: s.now, Outcome: said, Status: status, Error: outcome.Error, Worker: t.worker,
+		})
+	}
 	t.record.Error = outcome.Error
 	t.LeaseToken = ""
 	if said == "failed" && (outcome.Retry == nil || *outcome.Retry) && t.Attempt < t.MaxAttempts {
 		t.Attempt++
-		t.record.Attempt, t.record.State = t.Attempt, "scheduled"
+		t.record.State = "scheduled"
 		after, err := parseDuration(outcome.RetryAfter)
 		if err != nil || after == 0 {
 			after = time.Second
