@@ -1,0 +1,64 @@
+package apitest
+
+import (
+	"bytes"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// schemas are the document's, each compiled once: kin-openapi compiles one anew for every value, which takes as long as
+// all the rest of a test.
+type schemas struct {
+	mu       sync.Mutex
+	compiler *jsonschema.Compiler
+}
+
+const documentURL = "openapi.json"
+
+func compileSchemas(doc *openapi3.T) (*schemas, error) {
+	b, err := doc.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	return &schemas{compiler: c}, c.AddResource(documentURL, value)
+}
+
+// check holds a JSON text to the schema that ref, such as #/components/schemas/Tick, names.
+func (s *schemas) check(ref string, text []byte) error {
+	s.mu.Lock()
+	schema, err := s.compiler.Compile(documentURL + ref)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("the body is not JSON: %w", err)
+	}
+	return schema.Validate(value)
+}
+
+// named is the name of the schema of a body with these headers, where it has one and can be read here.
+func named(content openapi3.Content, h http.Header) (ref string, ok bool) {
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil || h.Get("Content-Encoding") != "" || !strings.HasSuffix(media, "json") {
+		return "", false
+	}
+	documented := content.Get(media)
+	if documented == nil || documented.Schema == nil || documented.Schema.Ref == "" {
+		return "", false
+	}
+	return documented.Schema.Ref, true
+}
