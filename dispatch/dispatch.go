@@ -57,6 +57,7 @@ type Dispatch struct {
 	hub     *hub
 	sender  *sender
 	results *results
+	whens   *whens
 	wake    chan struct{} // to the sweep: look now
 	work    sync.WaitGroup
 	stop    context.CancelFunc
@@ -65,7 +66,7 @@ type Dispatch struct {
 // New prepares the dispatch of a process: HandOut and the routes work from here on, also in one that neither sweeps
 // nor dispatches.
 func New(c Config) (*Dispatch, error) {
-	d := &Dispatch{Config: c, hub: newHub(), wake: make(chan struct{}, 1)}
+	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), wake: make(chan struct{}, 1)}
 	d.process = &process{d: d}
 	d.sender = newSender(d)
 	d.results = newResults(d)

@@ -12,7 +12,7 @@ import (
 
 const (
 	beatEvery   = time.Second
-	deadAfter   = 5 * time.Second        // others take what a silent process owns
+	deadAfter   = 5 * time.Second         // others take what a silent process owns
 	silentAfter = 3500 * time.Millisecond // a process that could not beat stops sending, well before others take over
 )
 
@@ -20,10 +20,10 @@ const (
 type process struct {
 	d *Dispatch
 
-	mu      sync.Mutex
-	id      int64
-	beaten  time.Time // on our own monotonic clock, from before the beat was sent
-	sweeps  []int64   // the living that sweep
+	mu     sync.Mutex
+	id     int64
+	beaten time.Time // on our own monotonic clock, from before the beat was sent
+	sweeps []int64   // the living that sweep
 }
 
 func (p *process) register(ctx context.Context) error {

@@ -186,3 +186,24 @@ func (t terms) equal(o terms) bool {
 func same[T comparable](a, b *T) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
+
+// Terms are a whole policy and delivery.
+type Terms struct {
+	Overlap, OnExpired, Queue                 string
+	MaxLateness, Timeout                      time.Duration
+	Priority, MaxAttempts, PauseAfterFailures int
+}
+
+// DefaultTerms are what a schedule has that says nothing itself, under the stored defaults of its workflow.
+func DefaultTerms(stored []byte) (Terms, error) {
+	t, err := readDefaults(stored)
+	if err != nil {
+		return Terms{}, err
+	}
+	t, _ = t.over(systemTerms)
+	return Terms{
+		Overlap: *t.Overlap, OnExpired: *t.OnExpired, Queue: *t.Queue,
+		MaxLateness: time.Duration(*t.MaxLateness) * time.Second, Timeout: time.Duration(*t.Timeout) * time.Second,
+		Priority: int(*t.Priority), MaxAttempts: int(*t.MaxAttempts), PauseAfterFailures: int(*t.PauseAfterFailures),
+	}, nil
+}

@@ -326,9 +326,9 @@ func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r 
 func endVersion(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, by string, now time.Time, deleted bool) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO revision (tenant_id, schedule_id, version, workflow, key, spec, payload, queue, priority, timeout_s,
-			max_attempts, max_lateness_s, on_expired, deleted, ended_at, ended_by)
+			max_attempts, max_lateness_s, on_expired, anchor_at, deleted, ended_at, ended_by)
 		SELECT tenant_id, id, version, workflow, key, spec, payload, queue, priority, timeout_s,
-			max_attempts, max_lateness_s, on_expired, $3, $4, $5
+			max_attempts, max_lateness_s, on_expired, anchor_at, $3, $4, $5
 		FROM schedule
 		WHERE tenant_id = $1 AND id = $2`, tenant, id, deleted, now, by)
 	if err != nil {

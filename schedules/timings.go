@@ -3,6 +3,7 @@ package schedules
 import (
 	"context"
 	"fmt"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -14,7 +15,8 @@ import (
 // Timings keeps compiled timings by the hash of what they say, so that a million members share one. It is safe for
 // concurrent use.
 type Timings struct {
-	byHash *lru.Cache[[16]byte, *calendar.Timing]
+	byHash   *lru.Cache[[16]byte, *calendar.Timing]
+	byCohort *lru.Cache[int64, *calendar.Timing]
 }
 
 const timingsKept = 100_000
@@ -25,7 +27,11 @@ func NewTimings() *Timings {
 	if err != nil {
 		panic(err) // its size is no more than zero
 	}
-	return &Timings{byHash}
+	byCohort, err := lru.New[int64, *calendar.Timing](timingsKept)
+	if err != nil {
+		panic(err) // its size is no more than zero
+	}
+	return &Timings{byHash, byCohort}
 }
 
 // keep returns the one timing that is kept for those that equal t.
@@ -99,4 +105,58 @@ func (ts *Timings) Of(ctx context.Context, db postgres.DB, cohorts []CohortTimin
 		timings[i] = ts.keep(t)
 	}
 	return timings, bad, nil
+}
+
+// ByCohort returns the timings of cohorts of one tenant by their ids, each read at most once while it is kept. One
+// that is gone, or cannot be compiled, is missing.
+func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.ID, shards []int16, ids []int64) (map[int64]*calendar.Timing, error) {
+	found := make(map[int64]*calendar.Timing, len(ids))
+	var names []CohortTiming
+	var askShards []int16
+	var askIDs []int64
+	for i, id := range ids {
+		if kept, ok := ts.byCohort.Get(id); ok {
+			found[id] = kept
+			continue
+		}
+		askShards, askIDs = append(askShards, shards[i]), append(askIDs, id)
+	}
+	if len(askIDs) == 0 {
+		return found, nil
+	}
+	rows, err := db.Query(ctx, `
+		SELECT c.shard, c.id, c.hash
+		FROM unnest($2::smallint[], $3::bigint[]) AS n (shard, id)
+		JOIN cohort c ON c.shard = n.shard AND c.id = n.id AND c.tenant_id = $1`, tenant, askShards, askIDs)
+	if err != nil {
+		return nil, fmt.Errorf("read cohorts: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		name := CohortTiming{Tenant: tenant}
+		if err := rows.Scan(&name.Shard, &name.ID, &name.Hash); err != nil {
+			return nil, fmt.Errorf("read cohorts: %w", err)
+		}
+		names = append(names, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read cohorts: %w", err)
+	}
+	timings, _, err := ts.Of(ctx, db, names)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range timings {
+		if t != nil {
+			found[names[i].ID] = t
+			ts.byCohort.Add(names[i].ID, t)
+		}
+	}
+	return found, nil
+}
+
+// FromSpec compiles the stored spec of a schedule that was created at anchor.
+func (ts *Timings) FromSpec(tenant tenants.ID, workflow, key, spec string, anchor time.Time) (*calendar.Timing, error) {
+	r := row{Workflow: workflow, Key: key, Spec: spec, AnchorAt: anchor}
+	return r.timing(context.Background(), nil, ts, tenant) // without a cohort, nothing is read
 }

@@ -143,6 +143,7 @@ CREATE TABLE revision (
   max_attempts smallint,
   max_lateness_s int,
   on_expired   text,
+  anchor_at    timestamptz NOT NULL,
   deleted      boolean NOT NULL DEFAULT false,
   ended_at     timestamptz NOT NULL,
   ended_by     text NOT NULL,

@@ -1,0 +1,235 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// endpoint is where ticks are pushed, as it was read for a chunk.
+type endpoint struct {
+	tenant  tenants.ID
+	name    string
+	url     string
+	batch   int
+	headers map[string]string
+	state   string
+	secrets [][]byte
+}
+
+func newEndpoint(tenant tenants.ID, name, url string, batch int16, headers []byte, state string, secrets [][]byte) (*endpoint, error) {
+	e := &endpoint{tenant: tenant, name: name, url: url, batch: int(batch), state: state, secrets: secrets}
+	if err := json.Unmarshal(headers, &e.headers); err != nil {
+		return nil, fmt.Errorf("headers of endpoint %q: %w", name, err)
+	}
+	return e, nil
+}
+
+// EndpointParams are the body of an endpoint's upsert.
+type EndpointParams struct {
+	URL     string            `json:"url"`
+	Batch   *int16            `json:"batch,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Events  []string          `json:"events,omitempty"`
+	State   string            `json:"state,omitempty"`
+}
+
+// Endpoint is a signed webhook to which ticks are pushed. Secret is in the answer to its making, and in no other.
+type Endpoint struct {
+	Name      string            `json:"name"`
+	URL       string            `json:"url"`
+	Batch     int16             `json:"batch"`
+	Headers   map[string]string `json:"headers"`
+	Events    []string          `json:"events"`
+	State     string            `json:"state"`
+	Secret    string            `json:"secret,omitempty"`
+	CreatedAt time.Time         `json:"created_at"`
+	UpdatedAt time.Time         `json:"updated_at"`
+}
+
+const (
+	enabledEndpoint  = "enabled"
+	heldEndpoint     = "held"
+	disabledEndpoint = "disabled"
+	secretSize       = 32
+	secretPrefix     = "whsec_"
+	endpointColumns  = `name, url, batch, headers, events, state, created_at, updated_at`
+)
+
+func scanEndpoint(row pgx.CollectableRow) (e Endpoint, err error) {
+	var headers []byte
+	if err := row.Scan(&e.Name, &e.URL, &e.Batch, &headers, &e.Events, &e.State, &e.CreatedAt, &e.UpdatedAt); err != nil {
+		return e, err
+	}
+	e.CreatedAt, e.UpdatedAt = e.CreatedAt.UTC(), e.UpdatedAt.UTC()
+	return e, json.Unmarshal(headers, &e.Headers)
+}
+
+// check returns the params with their defaults, or all their faults.
+func (d *Dispatch) check(name string, p EndpointParams) (EndpointParams, error) {
+	errs := []error{schedules.CheckName("/name", "endpoint", name), d.checkURL("/url", p.URL)}
+	if p.Batch == nil {
+		p.Batch = new(int16(1))
+	}
+	if *p.Batch < 1 || *p.Batch > 500 {
+		errs = append(errs, fault.Invalid("/batch", "%d is not between 1 and 500", *p.Batch))
+	}
+	if p.Headers == nil {
+		p.Headers = map[string]string{}
+	}
+	errs = append(errs, checkHeaders(p.Headers))
+	if len(p.Events) > 0 {
+		errs = append(errs, fault.Invalid("/events", "events are not sent yet"))
+	}
+	p.Events = []string{}
+	switch p.State {
+	case "":
+		p.State = enabledEndpoint
+	case enabledEndpoint, heldEndpoint, disabledEndpoint:
+	default:
+		errs = append(errs, fault.Invalid("/state", "%q is not one of enabled, held, disabled", p.State))
+	}
+	return p, fault.Join(errs...)
+}
+
+// checkURL refuses what a URL shows by itself that is never called. What a name stands for is checked when it is called.
+func (d *Dispatch) checkURL(pointer, text string) error {
+	if len(text) > 2048 {
+		return fault.Invalid(pointer, "a URL has at most 2,048 characters")
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" {
+		return fault.Invalid(pointer, "%q is not an absolute URL", text)
+	}
+	if u.User != nil || u.Fragment != "" {
+		return fault.Invalid(pointer, "a URL of an endpoint has no user, password or fragment")
+	}
+	if d.Loopback && isLoopback(u.Hostname()) && (u.Scheme == "http" || u.Scheme == "https") {
+		return nil
+	}
+	if u.Scheme != "https" {
+		return fault.Invalid(pointer, "an endpoint is called over https")
+	}
+	if port := u.Port(); port != "" && port != "443" && port != "8443" {
+		return fault.Invalid(pointer, "an endpoint is called on port 443 or 8443")
+	}
+	return checkHost(pointer, u.Hostname())
+}
+
+// PutEndpoint makes an endpoint be what p says; made tells that there was none, and the answer then bears its secret.
+func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name string, p EndpointParams) (e Endpoint, made bool, err error) {
+	if p, err = d.check(name, p); err != nil {
+		return e, false, err
+	}
+	quotas, err := d.Quotas(ctx, tenant)
+	if err != nil {
+		return e, false, err
+	}
+	headers, err := json.Marshal(p.Headers)
+	if err != nil {
+		return e, false, fmt.Errorf("write headers: %w", err)
+	}
+	secret := make([]byte, secretSize)
+	_, _ = rand.Read(secret) // it never fails
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		var others int
+		// The tenant's row is locked, so that two at once cannot both be the last within the quota.
+		if err := tx.QueryRow(ctx, `
+			SELECT (SELECT count(*) FROM endpoint WHERE tenant_id = $1 AND name <> $2)
+			FROM tenant
+			WHERE id = $1
+			FOR UPDATE`, tenant, name).Scan(&others); err != nil {
+			return fmt.Errorf("count endpoints: %w", err)
+		}
+		if others >= quotas.Endpoints {
+			f := fault.New(403, "quota_exceeded", "endpoints allows %d, and there are %d", quotas.Endpoints, others)
+			f.Extra = map[string]any{"quota": "endpoints", "limit": quotas.Endpoints, "used": others}
+			return f
+		}
+		rows, _ := tx.Query(ctx, `
+			INSERT INTO endpoint (tenant_id, name, url, batch, headers, events, state, secrets)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+			ON CONFLICT (tenant_id, name) DO UPDATE
+			SET url = excluded.url, batch = excluded.batch, headers = excluded.headers, events = excluded.events,
+				state = excluded.state, updated_at = clock_timestamp()
+			RETURNING `+endpointColumns, tenant, name, p.URL, *p.Batch, headers, p.Events, p.State, [][]byte{secret}) // CollectExactlyOneRow reports the error
+		e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint)
+		return err
+	})
+	if err != nil {
+		return e, false, err
+	}
+	if made = e.CreatedAt.Equal(e.UpdatedAt); made {
+		e.Secret = secretPrefix + base64.StdEncoding.EncodeToString(secret)
+	}
+	return e, made, nil
+}
+
+// Endpoint returns one endpoint.
+func (d *Dispatch) Endpoint(ctx context.Context, tenant tenants.ID, name string) (Endpoint, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, _ := d.Pool.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
+	e, err := pgx.CollectExactlyOneRow(rows, scanEndpoint)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return e, noEndpoint(name)
+	}
+	return e, err
+}
+
+func noEndpoint(name string) error { return fault.NotFound("no endpoint %q", name) }
+
+// Endpoints returns a page of a tenant's endpoints by name, and the cursor of the next page, if there is one.
+func (d *Dispatch) Endpoints(ctx context.Context, tenant tenants.ID, limit int, cursor string) (page []Endpoint, next *string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	after := ""
+	if cursor != "" {
+		if err := d.Cursors.Open(int32(tenant), "endpoints", cursor, &after); err != nil {
+			return nil, nil, err
+		}
+	}
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT `+endpointColumns+`
+		FROM endpoint
+		WHERE tenant_id = $1 AND name > $2
+		ORDER BY name
+		LIMIT $3`, tenant, after, limit+1) // CollectRows reports the error
+	page, err = pgx.CollectRows(rows, scanEndpoint)
+	if err != nil || len(page) <= limit {
+		return page, nil, err
+	}
+	page = page[:limit]
+	sealed, err := d.Cursors.Seal(int32(tenant), "endpoints", page[limit-1].Name)
+	return page, &sealed, err
+}
+
+// DeleteEndpoint forgets an endpoint that no workflow names.
+func (d *Dispatch) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	done, err := d.Pool.Exec(ctx, `DELETE FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name)
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "workflow_endpoint" {
+		return fault.Conflict("endpoint_in_use", "a workflow is delivered to endpoint %q", name)
+	}
+	if err == nil && done.RowsAffected() == 0 {
+		return noEndpoint(name)
+	}
+	return err
+}
+
+const queryTimeout = 8 * time.Second

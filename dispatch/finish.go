@@ -1,0 +1,297 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// How an attempt ended, as the record of attempts says it.
+const (
+	succeeded = "succeeded"
+	failed    = "failed"
+	timedOut  = "timed_out"
+	lost      = "lost"
+	cancelled = "cancelled"
+)
+
+// ending is how one attempt at a tick ended.
+type ending struct {
+	ident.TickKey
+	attempt    int16
+	outcome    string
+	final      bool          // a failure that is not tried again
+	retryAfter time.Duration // the least wait before it is
+	result     *string
+	err        *string
+	status     *int32 // of HTTP
+	worker     *string
+	started    *time.Time
+	answered   bool // it ends a tick whose answer was awaited
+}
+
+// mostKept bounds what is kept of an error's text.
+const mostKept = 4096
+
+func keep(text string) *string {
+	if len(text) > mostKept {
+		text = text[:mostKept]
+	}
+	return new(valid(text))
+}
+
+// end ends attempts of one tenant's ticks, in the caller's transaction. Only an attempt that is under way ends: the
+// keys of those that did are returned. One that failed is held for its next try, or its tick ends as failed.
+func (d *Dispatch) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, endings []ending) (map[ident.TickKey]State, error) {
+	ended := map[ident.TickKey]State{}
+	good := map[ident.TickKey]*ending{}
+	bad := map[ident.TickKey]*ending{}
+	var answered []*ending
+	for i := range endings {
+		e := &endings[i]
+		if e.answered {
+			answered = append(answered, e)
+		}
+		if e.outcome == succeeded {
+			good[e.TickKey] = e
+			continue
+		}
+		bad[e.TickKey] = e
+	}
+	states := map[int64]*tally{}
+	if err := endGood(ctx, tx, tenant, now, good, ended, states); err != nil {
+		return nil, err
+	}
+	if err := d.endBad(ctx, tx, tenant, now, bad, ended, states); err != nil {
+		return nil, err
+	}
+	if err := dropAnswers(ctx, tx, tenant, answered); err != nil {
+		return nil, err
+	}
+	return ended, d.countEnded(ctx, tx, tenant, states)
+}
+
+// tally is what the ended ticks of one schedule change of its state.
+type tally struct{ succeeded, failed, cancelled int32 }
+
+func of(states map[int64]*tally, schedule int64) *tally {
+	t := states[schedule]
+	if t == nil {
+		t = &tally{}
+		states[schedule] = t
+	}
+	return t
+}
+
+// keyArrays are keys of ticks as the columns of a query.
+type keyArrays struct {
+	ids     []int64
+	at      []time.Time
+	seqs    []int32
+	tries   []int16
+	from    time.Time
+	through time.Time
+}
+
+func (a *keyArrays) add(k ident.TickKey, attempt int16) {
+	if len(a.ids) == 0 || k.At.Before(a.from) {
+		a.from = k.At
+	}
+	if len(a.ids) == 0 || k.At.After(a.through) {
+		a.through = k.At
+	}
+	a.ids, a.at, a.seqs, a.tries = append(a.ids, k.Schedule), append(a.at, k.At), append(a.seqs, k.Seq), append(a.tries, attempt)
+}
+
+// onTick joins i (id, at, seq, attempt) with the rows of tick t; $1 is the tenant, and $6 and $7 bound the partitions.
+const onTick = `t.tenant_id = $1 AND t.schedule_id = i.id AND t.nominal_at = i.at AND t.seq = i.seq
+	AND t.nominal_at BETWEEN $6 AND $7`
+
+func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, good map[ident.TickKey]*ending, ended map[ident.TickKey]State, states map[int64]*tally) error {
+	if len(good) == 0 {
+		return nil
+	}
+	var keys keyArrays
+	var results []*string
+	for k, e := range good {
+		keys.add(k, e.attempt)
+		results = append(results, e.result)
+	}
+	rows, err := tx.Query(ctx, `
+		UPDATE tick t
+		SET state = $8, ended_at = $9, result = i.result
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)
+		WHERE `+onTick+` AND t.state = $11 AND t.attempt = i.attempt
+		RETURNING t.schedule_id, t.nominal_at, t.seq`,
+		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), now, results, int16(Running))
+	if err != nil {
+		return fmt.Errorf("end ticks: %w", err)
+	}
+	var k ident.TickKey
+	_, err = pgx.ForEachRow(rows, []any{&k.Schedule, &k.At, &k.Seq}, func() error {
+		k.At = k.At.UTC()
+		ended[k] = Succeeded
+		of(states, k.Schedule).succeeded++
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("end ticks: %w", err)
+	}
+	return nil
+}
+
+// underWay is a tick whose attempt failed, with the terms that say whether it is tried again.
+type underWay struct {
+	ScheduleID  int64
+	NominalAt   time.Time
+	Seq         int32
+	Shard       int16
+	MaxAttempts *int16
+	MaxLateness *int32 `db:"max_lateness_s"`
+	OnExpired   *string
+	Defaults    []byte
+}
+
+func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, bad map[ident.TickKey]*ending, ended map[ident.TickKey]State, states map[int64]*tally) error {
+	if len(bad) == 0 {
+		return nil
+	}
+	var keys keyArrays
+	for k, e := range bad {
+		keys.add(k, e.attempt)
+	}
+	rows, _ := tx.Query(ctx, `
+		SELECT t.schedule_id, t.nominal_at, t.seq, t.shard, COALESCE(s.max_attempts, r.max_attempts) AS max_attempts,
+			COALESCE(s.max_lateness_s, r.max_lateness_s) AS max_lateness_s, COALESCE(s.on_expired, r.on_expired) AS on_expired, w.defaults
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
+		JOIN tick t ON `+onTick+` AND t.state = $8 AND t.attempt = i.attempt
+		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
+		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
+		LEFT JOIN workflow w ON w.tenant_id = t.tenant_id AND w.name = COALESCE(s.workflow, r.workflow)
+		FOR UPDATE OF t`,
+		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running)) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[underWay])
+	if err != nil {
+		return fmt.Errorf("read failed ticks: %w", err)
+	}
+	var b pgx.Batch
+	for _, u := range found {
+		k := ident.TickKey{Schedule: u.ScheduleID, At: u.NominalAt.UTC(), Seq: u.Seq}
+		e := bad[k]
+		due, again, err := u.retryAt(e, now)
+		if err != nil {
+			return err
+		}
+		b.Queue(`
+			INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, started_at, ended_at, outcome, status, error, worker)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+			ON CONFLICT DO NOTHING`,
+			tenant, k.Schedule, k.At, k.Seq, e.attempt, e.started, now, e.outcome, e.status, e.err, e.worker)
+		if again {
+			queueHold(&b, tenant, u.Shard, try{TickKey: k, Attempt: e.attempt + 1}, "retry", due)
+			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
+				tenant, k.Schedule, k.At, k.Seq)
+			ended[k] = Running
+			continue
+		}
+		state, count := Failed, &of(states, k.Schedule).failed
+		if e.outcome == cancelled {
+			state, count = Cancelled, &of(states, k.Schedule).cancelled
+		}
+		*count++
+		ended[k] = state
+		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
+			tenant, k.Schedule, k.At, k.Seq, int16(state), now, e.err)
+	}
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("write failed ticks: %w", err)
+	}
+	return nil
+}
+
+const (
+	firstBackoff   = 5 * time.Second
+	longestBackoff = time.Hour
+)
+
+// backoff is the wait before the try after attempt: full jitter in [0, min(1 h, 5 s · 2ⁿ)], n failures before it.
+func backoff(attempt int16, draw func(n int64) int64) time.Duration {
+	most := longestBackoff
+	if n := attempt - 1; n < 10 {
+		most = min(most, firstBackoff<<n)
+	}
+	return time.Duration(draw(int64(most) + 1))
+}
+
+// retryAt tells when a failed attempt's tick is tried again: never past its attempts or its greatest lateness.
+func (u *underWay) retryAt(e *ending, now time.Time) (due time.Time, again bool, err error) {
+	terms, err := schedules.DefaultTerms(u.Defaults)
+	if err != nil {
+		return due, false, err
+	}
+	if e.final || e.outcome == cancelled || e.attempt >= or(u.MaxAttempts, int16(terms.MaxAttempts)) {
+		return due, false, nil
+	}
+	due = now.Add(max(backoff(e.attempt, rand.Int64N), e.retryAfter))
+	if e.outcome == lost {
+		due = now
+	}
+	latest := u.NominalAt.Add(seconds(or(u.MaxLateness, int32(terms.MaxLateness/time.Second))))
+	return due, !due.After(latest) || or(u.OnExpired, terms.OnExpired) == "deliver", nil
+}
+
+// queueHold keeps a tick to be sent, or its answer to be looked for, at a later moment.
+func queueHold(b *pgx.Batch, tenant tenants.ID, shard int16, t try, why string, due time.Time) {
+	b.Queue(`
+		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE
+		SET attempt = excluded.attempt, why = excluded.why, due_at = excluded.due_at`,
+		tenant, t.Schedule, t.At, t.Seq, t.Attempt, shard, why, due)
+}
+
+// dropAnswers forgets the answers that were awaited and have come.
+func dropAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, answered []*ending) error {
+	if len(answered) == 0 {
+		return nil
+	}
+	var keys keyArrays
+	for _, e := range answered {
+		keys.add(e.TickKey, e.attempt)
+	}
+	_, err := tx.Exec(ctx, `
+		DELETE FROM held h
+		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
+		WHERE h.tenant_id = $1 AND h.schedule_id = i.id AND h.nominal_at = i.at AND h.seq = i.seq AND h.why = 'answer'`,
+		tenant, keys.ids, keys.at, keys.seqs)
+	return err
+}
+
+// countEnded updates the states of schedules whose ticks ended, and has those paused that failed too often in a row.
+func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, states map[int64]*tally) error {
+	if len(states) == 0 {
+		return nil
+	}
+	var ids []int64
+	var good, bad, gone []int32
+	for id, t := range states {
+		ids, good, bad, gone = append(ids, id), append(good, t.succeeded), append(bad, t.failed), append(gone, t.cancelled)
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE schedule_state st
+		SET live = GREATEST(0, st.live - i.good - i.bad - i.gone), succeeded = st.succeeded + i.good, failed = st.failed + i.bad,
+			failures = CASE WHEN i.good > 0 THEN 0 ELSE st.failures + i.bad END
+		FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[]) AS i (id, good, bad, gone)
+		WHERE st.tenant_id = $1 AND st.schedule_id = i.id`, tenant, ids, good, bad, gone)
+	if err != nil {
+		return fmt.Errorf("count ended ticks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// before is where a page of a history begins: with what came before this tick.
+type before struct {
+	At  time.Time `json:"a"`
+	Seq int32     `json:"s"`
+}
+
+// History returns a page of a schedule's ticks, newest first, and the cursor of the next page, if there is one. Where
+// there is no such schedule it is that of the last one that was deleted.
+func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key string, limit int, cursor string) (page []Tick, next *string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var schedule int64
+	err = d.Pool.QueryRow(ctx, `
+		SELECT COALESCE(
+			(SELECT id FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3),
+			(SELECT max(schedule_id) FROM revision WHERE tenant_id = $1 AND workflow = $2 AND key = $3 AND deleted), 0)`,
+		tenant, workflow, key).Scan(&schedule)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read schedule: %w", err)
+	}
+	if schedule == 0 {
+		return nil, nil, fault.NotFound("no schedule %q of workflow %q", key, workflow)
+	}
+	name := fmt.Sprintf("ticks %d", schedule)
+	from := before{At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
+	if cursor != "" {
+		if err := d.Cursors.Open(int32(tenant), name, cursor, &from); err != nil {
+			return nil, nil, err
+		}
+	}
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT `+tickColumns+`
+		FROM tick t
+		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND (t.nominal_at, t.seq) < ($3, $4)
+		ORDER BY t.nominal_at DESC, t.seq DESC
+		LIMIT $5`, tenant, schedule, from.At, from.Seq, limit+1) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[tick])
+	if err != nil {
+		return nil, nil, fmt.Errorf("read ticks: %w", err)
+	}
+	page = make([]Tick, 0, len(found))
+	for i, t := range found {
+		if i == limit {
+			last := found[limit-1]
+			sealed, err := d.Cursors.Seal(int32(tenant), name, before{last.NominalAt.UTC(), last.Seq})
+			return page, &sealed, err
+		}
+		page = append(page, d.shown(t, workflow, key))
+	}
+	return page, nil, nil
+}
+
+// Tick returns one tick with its attempts.
+func (d *Dispatch) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick, error) {
+	absent := fault.NotFound("no tick %q", id)
+	k, ok := d.IDs.ParseTick(id)
+	if !ok {
+		return Tick{}, absent
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT `+tickColumns+`
+		FROM tick t
+		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 AND t.seq = $4`, tenant, k.Schedule, k.At, k.Seq) // CollectExactlyOneRow reports the error
+	t, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[tick])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Tick{}, absent
+	}
+	if err != nil {
+		return Tick{}, fmt.Errorf("read tick: %w", err)
+	}
+	var workflow, key string
+	err = d.Pool.QueryRow(ctx, `
+		SELECT workflow, key FROM schedule WHERE tenant_id = $1 AND id = $2
+		UNION ALL
+		(SELECT workflow, key FROM revision WHERE tenant_id = $1 AND schedule_id = $2 ORDER BY version DESC LIMIT 1)
+		LIMIT 1`, tenant, k.Schedule).Scan(&workflow, &key)
+	if err != nil {
+		return Tick{}, fmt.Errorf("read schedule of a tick: %w", err)
+	}
+	out := d.shown(t, workflow, key)
+	rows, _ = d.Pool.Query(ctx, `
+		SELECT attempt, started_at, ended_at, outcome, status, error, worker
+		FROM attempt
+		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4
+		ORDER BY attempt`, tenant, k.Schedule, k.At, k.Seq) // CollectRows reports the error
+	out.Attempts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Attempt])
+	if err != nil {
+		return Tick{}, fmt.Errorf("read attempts: %w", err)
+	}
+	if t.State == Succeeded { // what ended well is told by the tick's own row
+		out.Attempts = append(out.Attempts, Attempt{Attempt: t.Attempt, EndedAt: t.EndedAt.UTC(), Outcome: succeeded})
+	}
+	return out, nil
+}

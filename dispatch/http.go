@@ -1,0 +1,289 @@
+package dispatch
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Routes serves ticks and endpoints under g, whose requests are authenticated.
+func Routes(g *echo.Group, d *Dispatch) {
+	h := handler{d}
+	read, write, work := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite), tenants.Require(tenants.TicksWork)
+	const one = "/v1/workflows/:workflow/schedules/:key"
+	g.POST(one+"/trigger", h.trigger, write)
+	g.GET(one+"/ticks", h.history, read)
+	g.POST("/v1/ticks/lease", h.lease, work, web.Timeout(longestPoll+15*time.Second))
+	g.POST("/v1/ticks/finish", h.finish, work, web.BodyLimit(64<<20))
+	g.POST("/v1/ticks/heartbeat", h.beat, work)
+	g.POST("/v1/ticks/:id/heartbeat", h.beatOne, work)
+	g.POST("/v1/ticks/:id/complete", h.complete, work)
+	g.POST("/v1/ticks/:id/fail", h.fail, work)
+	g.GET("/v1/ticks/:id", h.tick, read)
+	g.GET("/v1/endpoints", h.endpoints, read)
+	g.PUT("/v1/endpoints/:name", h.putEndpoint, write)
+	g.GET("/v1/endpoints/:name", h.endpoint, read)
+	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, write)
+}
+
+type handler struct{ *Dispatch }
+
+func (h handler) trigger(c echo.Context) error {
+	workflow, key, err := schedules.Named(c)
+	if err != nil {
+		return err
+	}
+	p, _, err := web.OptionalBody[TriggerParams](c)
+	if err != nil {
+		return err
+	}
+	once, err := web.OnceOf(c)
+	if err != nil {
+		return err
+	}
+	reply, err := h.Trigger(c.Request().Context(), tenants.From(c), workflow, key, p, once)
+	if err != nil {
+		return err
+	}
+	return reply.Write(c)
+}
+
+func (h handler) history(c echo.Context) error {
+	workflow, key, err := schedules.Named(c)
+	if err != nil {
+		return err
+	}
+	if _, err := web.Query(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.History(c.Request().Context(), tenants.From(c), workflow, key, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, schedules.ListAnswer[Tick]{Items: page, NextCursor: next})
+}
+
+func (h handler) lease(c echo.Context) error {
+	p, err := web.Body[LeaseParams](c)
+	if err != nil {
+		return err
+	}
+	body, err := h.Lease(c.Request().Context(), tenants.From(c), p, web.Stopping(c.Request().Context()))
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, "application/json", body)
+}
+
+type finishBody struct {
+	Ticks []Finish `json:"ticks"`
+}
+
+type finishAnswer struct {
+	Results []FinishResult `json:"results"`
+}
+
+func (h handler) finish(c echo.Context) error {
+	p, err := web.Body[finishBody](c)
+	if err != nil {
+		return err
+	}
+	results, err := h.Finish(c.Request().Context(), tenants.From(c), p.Ticks)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, finishAnswer{results})
+}
+
+type beatBody struct {
+	Ticks []Beat `json:"ticks"`
+}
+
+type beatAnswer struct {
+	Results []BeatResult `json:"results"`
+}
+
+func (h handler) beat(c echo.Context) error {
+	p, err := web.Body[beatBody](c)
+	if err != nil {
+		return err
+	}
+	results, err := h.Beat(c.Request().Context(), tenants.From(c), p.Ticks)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, beatAnswer{results})
+}
+
+type beatOneBody struct {
+	LeaseToken string `json:"lease_token"`
+	Lease      string `json:"lease,omitempty"`
+}
+
+type beatOneAnswer struct {
+	LeaseUntil *time.Time `json:"lease_until"`
+}
+
+func (h handler) beatOne(c echo.Context) error {
+	id, err := web.Param(c, "id")
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[beatOneBody](c)
+	if err != nil {
+		return err
+	}
+	results, err := h.Beat(c.Request().Context(), tenants.From(c), []Beat{{id, p.LeaseToken, p.Lease}})
+	if err != nil {
+		return alone(err)
+	}
+	if r := results[0]; r.Status != http.StatusOK {
+		return refused(id, r.Status, r.Code)
+	}
+	return web.Answer(c, http.StatusOK, beatOneAnswer{results[0].LeaseUntil})
+}
+
+type completeBody struct {
+	LeaseToken string  `json:"lease_token"`
+	Result     web.Raw `json:"result,omitempty"`
+}
+
+func (h handler) complete(c echo.Context) error {
+	p, err := web.Body[completeBody](c)
+	if err != nil {
+		return err
+	}
+	return h.finishOne(c, Finish{LeaseToken: p.LeaseToken, Outcome: "complete", Result: p.Result})
+}
+
+type failBody struct {
+	LeaseToken string `json:"lease_token"`
+	Error      string `json:"error"`
+	Retry      *bool  `json:"retry,omitempty"`
+	RetryAfter string `json:"retry_after,omitempty"`
+}
+
+func (h handler) fail(c echo.Context) error {
+	p, err := web.Body[failBody](c)
+	if err != nil {
+		return err
+	}
+	return h.finishOne(c, Finish{LeaseToken: p.LeaseToken, Outcome: "fail", Error: p.Error, Retry: p.Retry, RetryAfter: p.RetryAfter})
+}
+
+func (h handler) finishOne(c echo.Context, f Finish) error {
+	id, err := web.Param(c, "id")
+	if err != nil {
+		return err
+	}
+	f.TickID = id
+	results, err := h.Finish(c.Request().Context(), tenants.From(c), []Finish{f})
+	if err != nil {
+		return alone(err)
+	}
+	if r := results[0]; r.Status != http.StatusNoContent {
+		return refused(id, r.Status, r.Code)
+	}
+	return web.Answer(c, http.StatusNoContent, nil)
+}
+
+func refused(id string, status int, code string) error {
+	switch {
+	case status == http.StatusNotFound:
+		return fault.NotFound("no tick %q", id)
+	case code == codeCancelled:
+		return fault.Conflict(code, "the tick was cancelled")
+	}
+	return fault.Conflict(code, "the lease is over: the tick has ended, or another has it")
+}
+
+// alone relocates the faults of a list of one to the one.
+func alone(err error) error {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		for i := range f.Fields {
+			f.Fields[i].Pointer = strings.TrimPrefix(f.Fields[i].Pointer, "/ticks/0")
+		}
+	}
+	return err
+}
+
+func (h handler) tick(c echo.Context) error {
+	id, err := web.Param(c, "id")
+	if err != nil {
+		return err
+	}
+	t, err := h.Tick(c.Request().Context(), tenants.From(c), id)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, t)
+}
+
+func (h handler) endpoints(c echo.Context) error {
+	if _, err := web.Query(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.Endpoints(c.Request().Context(), tenants.From(c), limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, schedules.ListAnswer[Endpoint]{Items: page, NextCursor: next})
+}
+
+func (h handler) putEndpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[EndpointParams](c)
+	if err != nil {
+		return err
+	}
+	e, made, err := h.PutEndpoint(c.Request().Context(), tenants.From(c), name, p)
+	if err != nil {
+		return err
+	}
+	if made {
+		return web.Answer(c, http.StatusCreated, e)
+	}
+	return web.Answer(c, http.StatusOK, e)
+}
+
+func (h handler) endpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	e, err := h.Endpoint(c.Request().Context(), tenants.From(c), name)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, e)
+}
+
+func (h handler) deleteEndpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	if err := h.DeleteEndpoint(c.Request().Context(), tenants.From(c), name); err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusNoContent, nil)
+}

@@ -1,0 +1,198 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// readyChannel is the notification channel that tells all processes of ticks that wait for a worker: its payloads are
+// tenant, hash of the workflow's name, and how many.
+const readyChannel = "carillon_ready"
+
+const tellEvery = 5 * time.Millisecond
+
+// topic is what a long poll waits for. Two workflows with one hash wake one another: it costs a look, no more.
+type topic struct {
+	tenant   tenants.ID
+	workflow uint32
+}
+
+func topicOf(tenant tenants.ID, workflow string) topic {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(workflow))
+	return topic{tenant, h.Sum32()}
+}
+
+// hub wakes long polls: as many as there are ticks.
+type hub struct {
+	mu      sync.Mutex
+	waiting map[topic][]*poll
+	untold  map[topic]int
+	tellNow chan struct{}
+}
+
+// poll is one long poll that waits; its channel is closed when it is to look again.
+type poll struct {
+	woken chan struct{}
+	once  sync.Once
+	room  int // how many ticks it would take
+}
+
+func newHub() *hub {
+	return &hub{waiting: map[topic][]*poll{}, untold: map[topic]int{}, tellNow: make(chan struct{}, 1)}
+}
+
+// wait registers a poll for workflows; leave takes it out.
+func (h *hub) wait(tenant tenants.ID, workflows []string, room int) (p *poll, leave func()) {
+	p = &poll{woken: make(chan struct{}), room: room}
+	topics := make([]topic, len(workflows))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, w := range workflows {
+		topics[i] = topicOf(tenant, w)
+		h.waiting[topics[i]] = append(h.waiting[topics[i]], p)
+	}
+	return p, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, t := range topics {
+			h.drop(t, p)
+		}
+	}
+}
+
+func (h *hub) drop(t topic, p *poll) {
+	polls := h.waiting[t]
+	for i, other := range polls {
+		if other == p {
+			h.waiting[t] = append(polls[:i:i], polls[i+1:]...)
+			break
+		}
+	}
+	if len(h.waiting[t]) == 0 {
+		delete(h.waiting, t)
+	}
+}
+
+// wake wakes polls that together have room for n ticks of a topic, the longest waiting first.
+func (h *hub) wake(t topic, n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	polls := h.waiting[t]
+	for len(polls) > 0 && n > 0 {
+		p := polls[0]
+		polls = polls[1:]
+		p.once.Do(func() { close(p.woken) })
+		n -= p.room
+	}
+	if len(polls) == 0 {
+		delete(h.waiting, t)
+		return
+	}
+	h.waiting[t] = polls
+}
+
+// ready tells polls here, and soon those of the other processes, that n ticks of a workflow wait.
+func (h *hub) ready(tenant tenants.ID, workflow string, n int) {
+	t := topicOf(tenant, workflow)
+	h.wake(t, n)
+	h.mu.Lock()
+	h.untold[t] += n
+	h.mu.Unlock()
+	select {
+	case h.tellNow <- struct{}{}:
+	default:
+	}
+}
+
+// tell notifies the other processes, a few milliseconds' worth at once, until ctx ends.
+func (h *hub) tell(ctx context.Context, d *Dispatch) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.tellNow:
+		}
+		timer := time.NewTimer(tellEvery)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		h.mu.Lock()
+		var payloads []string
+		for t, n := range h.untold {
+			payloads = append(payloads, fmt.Sprintf("%d %d %d", t.tenant, t.workflow, n))
+		}
+		clear(h.untold)
+		h.mu.Unlock()
+		notify, cancel := context.WithTimeout(ctx, 5*time.Second)
+		if _, err := d.Pool.Exec(notify, `SELECT pg_notify($1, p) FROM unnest($2::text[]) AS p`, readyChannel, payloads); err != nil && ctx.Err() == nil {
+			d.Log.Warn("cannot tell of ready ticks", "error", err) // polls look by themselves too
+		}
+		cancel()
+	}
+}
+
+// listen hears what other processes tell, on one connection, until ctx ends.
+func (d *Dispatch) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := d.listenOnce(ctx); err != nil && ctx.Err() == nil {
+			d.Log.Warn("the connection that listens broke and is made anew", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}
+
+func (d *Dispatch) listenOnce(ctx context.Context) error {
+	conn, err := pgx.ConnectConfig(ctx, d.Pool.Config().ConnConfig.Copy())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+readyChannel+"; LISTEN "+schedules.DueChannel); err != nil {
+		return err
+	}
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		if n.Channel == schedules.DueChannel {
+			d.poke()
+			continue
+		}
+		if t, count, ok := parseReady(n.Payload); ok {
+			d.hub.wake(t, count)
+		}
+	}
+}
+
+func parseReady(payload string) (t topic, n int, ok bool) {
+	parts := strings.Fields(payload)
+	if len(parts) != 3 {
+		return t, 0, false
+	}
+	tenant, err1 := strconv.ParseInt(parts[0], 10, 32)
+	workflow, err2 := strconv.ParseUint(parts[1], 10, 32)
+	n, err3 := strconv.Atoi(parts[2])
+	return topic{tenants.ID(tenant), uint32(workflow)}, n, err1 == nil && err2 == nil && err3 == nil
+}

@@ -1,0 +1,158 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/carillonhq/carillon/calendar"
+)
+
+// message is what a worker is handed of a tick, the same whether it is pushed or leased.
+type message struct {
+	*tick
+	tickID, scheduleID string
+	workflow, key      string
+	version            string // of the workflow
+	maxAttempts        int16
+	token              string
+	payload            *string
+	when               []byte
+}
+
+// appendJSON writes the message; the payload goes in as the client sent it.
+func (m *message) appendJSON(b []byte) []byte {
+	b = append(b, `{"tick_id":"`...)
+	b = append(b, m.tickID...)
+	b = append(b, `","schedule_id":"`...)
+	b = append(b, m.scheduleID...)
+	b = append(b, `","workflow":"`...)
+	b = append(b, m.workflow...)
+	b = append(b, `","key":`...)
+	b = appendString(b, m.key)
+	b = append(b, ',')
+	b = append(b, m.when...)
+	b = append(b, `,"last_timestamp":`...)
+	if m.LastAt == nil {
+		b = append(b, "null"...)
+	} else {
+		b = appendTime(b, *m.LastAt)
+	}
+	b = append(b, `,"fired_at":"`...)
+	b = m.FiredAt.UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z07:00")
+	b = append(b, `","lateness_ms":`...)
+	b = strconv.AppendInt(b, m.FiredAt.Sub(m.NominalAt).Milliseconds(), 10)
+	b = append(b, `,"attempt":`...)
+	b = strconv.AppendInt(b, int64(m.Attempt), 10)
+	b = append(b, `,"max_attempts":`...)
+	b = strconv.AppendInt(b, int64(m.maxAttempts), 10)
+	b = append(b, `,"occurrence":`...)
+	if m.Occurrence == nil {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendInt(b, *m.Occurrence, 10)
+	}
+	b = append(b, `,"missed_count":`...)
+	b = strconv.AppendInt(b, int64(m.MissedCount), 10)
+	b = append(b, `,"cause":"`...)
+	b = append(b, m.Cause.String()...)
+	b = append(b, `","dst":"`...)
+	b = append(b, m.DST.String()...)
+	b = append(b, `","schedule_version":`...)
+	b = strconv.AppendInt(b, int64(m.Version), 10)
+	b = append(b, `,"workflow_version":`...)
+	if m.version == "" {
+		b = append(b, "null"...)
+	} else {
+		b = appendString(b, m.version)
+	}
+	b = append(b, `,"lease_token":"`...)
+	b = append(b, m.token...)
+	b = append(b, `","payload":`...)
+	if m.payload == nil {
+		b = append(b, "null"...)
+	} else {
+		b = append(b, *m.payload...)
+	}
+	return append(b, '}')
+}
+
+func appendString(b []byte, s string) []byte {
+	quoted, _ := json.Marshal(s) // a string always can be
+	return append(b, quoted...)
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	b = append(b, '"')
+	b = t.UTC().AppendFormat(b, time.RFC3339)
+	return append(b, '"')
+}
+
+// whens keeps the part of a message that all members of a cohort share: when it is, there and here, and what comes.
+type whens struct {
+	kept *lru.Cache[whenKey, []byte]
+}
+
+type whenKey struct {
+	timing *calendar.Timing
+	at     int64
+}
+
+func newWhens() *whens {
+	kept, err := lru.New[whenKey, []byte](10_000)
+	if err != nil {
+		panic(err) // its size is no more than zero
+	}
+	return &whens{kept}
+}
+
+const upcomingSent = 5
+
+func (w *whens) of(t *calendar.Timing, at time.Time) []byte {
+	key := whenKey{t, at.Unix()}
+	if b, ok := w.kept.Get(key); ok {
+		return b
+	}
+	b := append([]byte(nil), `"timestamp":`...)
+	b = appendTime(b, at)
+	b = append(b, `,"local_time":"`...)
+	b = t.Local(at).AppendFormat(b, time.RFC3339)
+	b = append(b, `","timezone":"`...)
+	b = append(b, t.Zone()...)
+	b = append(b, `","upcoming":[`...)
+	after := at
+	for i := range upcomingSent {
+		next, ok := t.Next(after)
+		if !ok {
+			break
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendTime(b, next.At)
+		after = next.At
+	}
+	b = append(b, ']')
+	w.kept.Add(key, b)
+	return b
+}
+
+// message makes the message of a tick's attempt.
+func (d *Dispatch) message(t *tick, timing *calendar.Timing, tenantToken string, workflow, version, key string, maxAttempts int16, payload *string) message {
+	return message{
+		tick: t, tickID: d.IDs.Tick(t.key()), scheduleID: d.IDs.Schedule(t.ScheduleID), workflow: workflow, key: key,
+		version: version, maxAttempts: maxAttempts, token: tenantToken, payload: payload, when: d.whens.of(timing, t.NominalAt.UTC()),
+	}
+}
+
+// valid makes a text storable: UTF-8, without NUL.
+func valid(s string) string {
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+}

@@ -1,0 +1,252 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/carillonhq/carillon/calendar"
+)
+
+const (
+	longestAnswer = 15 * time.Second // or the timeout, where that is shorter
+	answerRead    = 64 << 10
+)
+
+// pusher makes the requests: signed, to public addresses only, over HTTP/1.1, without redirects or a proxy.
+type pusher struct {
+	d      *Dispatch
+	client *http.Client
+}
+
+func newPusher(d *Dispatch) *pusher {
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: d.guardian().Safe}
+	return &pusher{d, &http.Client{
+		Transport: &http.Transport{
+			Proxy: nil, DialContext: dialer.DialContext, MaxIdleConns: 1000, MaxIdleConnsPerHost: mostSlots,
+			IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second, DisableCompression: true,
+			MaxResponseHeaderBytes: 32 << 10, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// outcome is what a request came to for one delivery.
+type outcome struct {
+	*delivery
+	ending
+	awaited time.Time // not zero: the worker has taken it and answers by then
+	gone    bool      // the endpoint wants no more
+}
+
+// push makes one request of a batch of deliveries to one endpoint, and reports what came of each.
+func (p *pusher) push(ctx context.Context, batch []*delivery) {
+	started := time.Now()
+	outcomes, err := p.request(ctx, batch, started)
+	if ctx.Err() != nil {
+		return // broken off at the end of this process: another sends them again
+	}
+	if err != nil {
+		outcomes = everyOne(batch, func(o *outcome) {
+			o.outcome, o.err = failed, keep(err.Error())
+			if errors.Is(err, context.DeadlineExceeded) {
+				o.outcome = timedOut
+			}
+		})
+	}
+	for i := range outcomes {
+		o := &outcomes[i]
+		o.TickKey, o.attempt, o.started = o.delivery.tick.key(), o.delivery.tick.Attempt, &started
+	}
+	p.d.results.add(outcomes)
+}
+
+func everyOne(batch []*delivery, fill func(*outcome)) []outcome {
+	outcomes := make([]outcome, len(batch))
+	for i, one := range batch {
+		outcomes[i].delivery = one
+		fill(&outcomes[i])
+	}
+	return outcomes
+}
+
+func (p *pusher) request(ctx context.Context, batch []*delivery, now time.Time) ([]outcome, error) {
+	e := batch[0].endpoint
+	body, id, err := p.body(ctx, batch)
+	if err != nil {
+		return nil, err
+	}
+	timeout := longestAnswer
+	for _, one := range batch {
+		timeout = min(timeout, one.timeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range e.headers {
+		req.Header.Set(name, value)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "carillon")
+	req.Header.Set("Webhook-Id", id)
+	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
+	signature, err := sign(e.secrets, id, now, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Webhook-Signature", signature)
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return nil, unwrapURL(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, answerRead))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	return judge(batch, resp, answer, now), nil
+}
+
+// unwrapURL leaves out the URL, which may bear a secret.
+func unwrapURL(err error) error {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
+		if _, ok := errors.AsType[*net.OpError](inner); ok || errors.Is(inner, context.DeadlineExceeded) {
+			return inner
+		}
+	}
+	return errors.Unwrap(err)
+}
+
+// sign is the header of Standard Webhooks: a signature by each secret that is valid.
+func sign(secrets [][]byte, id string, at time.Time, body []byte) (string, error) {
+	signatures := make([]string, len(secrets))
+	for i, secret := range secrets {
+		hook, err := standardwebhooks.NewWebhookRaw(secret)
+		if err != nil {
+			return "", fmt.Errorf("sign: %w", err)
+		}
+		if signatures[i], err = hook.Sign(id, at, body); err != nil {
+			return "", fmt.Errorf("sign: %w", err)
+		}
+	}
+	return strings.Join(signatures, " "), nil
+}
+
+// body writes a request's body: the tick itself, or a batch of ticks under an id of the batch's own.
+func (p *pusher) body(ctx context.Context, batch []*delivery) (body []byte, id string, err error) {
+	timings, err := p.d.timings(ctx, batch)
+	if err != nil {
+		return nil, "", err
+	}
+	single := batch[0].endpoint.batch == 1
+	if !single {
+		body, id = append(body, `{"ticks":[`...), "batch_"+rand.Text()
+	}
+	for i, one := range batch {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		k := one.tick.key()
+		m := p.d.message(&one.tick, timings[i], p.d.seal(one.tenant, k, leaseToken{attempt: one.tick.Attempt}), one.workflow, one.version, one.key, one.maxAttempts, one.payload)
+		body, one.id = m.appendJSON(body), m.tickID
+		if single {
+			id = one.id
+		}
+	}
+	if !single {
+		body = append(body, `]}`...)
+	}
+	return body, id, nil
+}
+
+// timings are those of the deliveries, in their order.
+func (d *Dispatch) timings(ctx context.Context, batch []*delivery) ([]*calendar.Timing, error) {
+	ticks := make([]*tick, len(batch))
+	for i, one := range batch {
+		ticks[i] = &one.tick
+	}
+	return d.timingsOf(ctx, batch[0].tenant, ticks)
+}
+
+// judge tells what an answer means for each delivery.
+func judge(batch []*delivery, resp *http.Response, answer []byte, started time.Time) []outcome {
+	status := int32(resp.StatusCode)
+	if resp.StatusCode/100 != 2 {
+		wait := time.Duration(0)
+		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+			wait = retryAfter(resp.Header.Get("Retry-After"), started)
+		}
+		return everyOne(batch, func(o *outcome) {
+			o.outcome, o.status, o.retryAfter = failed, &status, wait
+			o.err = keep(fmt.Sprintf("the endpoint answered %d: %s", status, bytes.TrimSpace(answer)))
+			o.gone = resp.StatusCode == http.StatusGone
+		})
+	}
+	if batch[0].endpoint.batch > 1 && len(bytes.TrimSpace(answer)) > 0 {
+		return judgeEach(batch, answer, status, started)
+	}
+	return everyOne(batch, func(o *outcome) {
+		o.outcome, o.status = succeeded, &status
+		if resp.StatusCode == http.StatusAccepted {
+			o.awaited = started.Add(o.delivery.timeout)
+		}
+	})
+}
+
+// judgeEach reads the answer to a batch. What it does not name, or names in another way, has failed.
+func judgeEach(batch []*delivery, answer []byte, status int32, started time.Time) []outcome {
+	var body struct {
+		Results []struct {
+			TickID string `json:"tick_id"`
+			Status string `json:"status"`
+			Error  string `json:"error"`
+		} `json:"results"`
+	}
+	err := json.Unmarshal(answer, &body)
+	said := map[string]int{}
+	for i, r := range body.Results {
+		said[r.TickID] = i
+	}
+	return everyOne(batch, func(o *outcome) {
+		o.status = &status
+		i, named := said[o.delivery.id]
+		switch {
+		case err != nil:
+			o.outcome, o.err = failed, keep("the answer to the batch is not the JSON it should be: "+err.Error())
+		case !named:
+			o.outcome, o.err = failed, keep("the answer to the batch does not name the tick")
+		case body.Results[i].Status == "succeeded":
+			o.outcome = succeeded
+		case body.Results[i].Status == "running":
+			o.outcome, o.awaited = succeeded, started.Add(o.delivery.timeout)
+		default:
+			o.outcome, o.err = failed, keep(body.Results[i].Error)
+		}
+	})
+}
+
+// retryAfter reads the header (RFC 9110 section 10.2.3): seconds or a date; at most an hour.
+func retryAfter(text string, now time.Time) time.Duration {
+	wait := time.Duration(0)
+	if n, err := strconv.Atoi(text); err == nil && n > 0 {
+		wait = time.Duration(min(n, 3600)) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		wait = at.Sub(now)
+	}
+	return max(0, min(wait, time.Hour))
+}

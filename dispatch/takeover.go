@@ -1,0 +1,188 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	takeEvery  = time.Second
+	mostTaken  = 50
+	unopenedIn = 5 * time.Second // River's own rescue takes minutes
+)
+
+// takeOver takes the chunks of processes that have fallen silent, and opens those that no job has opened in time.
+func (d *Dispatch) takeOver(ctx context.Context) {
+	d.every(ctx, takeEvery, "take over chunks", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		if _, alive := d.process.self(); !alive {
+			return nil
+		}
+		return errors.Join(d.takeOpen(ctx), d.openStale(ctx))
+	})
+}
+
+// takeOpen makes this process the owner of open chunks whose owner is dead, and sends what of them has no result.
+func (d *Dispatch) takeOpen(ctx context.Context) error {
+	for {
+		self, alive := d.process.self()
+		if !alive {
+			return nil
+		}
+		rows, _ := d.Pool.Query(ctx, `
+			UPDATE chunk
+			SET owner = $1, epoch = epoch + 1
+			WHERE id IN (
+				SELECT c.id
+				FROM chunk c
+				WHERE c.opened_at IS NOT NULL AND c.done_at IS NULL
+					AND NOT EXISTS (
+						SELECT FROM process p
+						WHERE p.id = c.owner AND p.beat_at > clock_timestamp() - make_interval(secs => $2))
+				ORDER BY c.id
+				LIMIT $3
+				FOR UPDATE SKIP LOCKED)
+			RETURNING `+chunkColumns, self, deadAfter.Seconds(), mostTaken) // CollectRows reports the error
+		taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk])
+		if err != nil {
+			return fmt.Errorf("take chunks: %w", err)
+		}
+		for _, c := range taken {
+			c.NominalAt = c.NominalAt.UTC()
+			if err := d.sendTaken(ctx, c, self); err != nil {
+				return fmt.Errorf("chunk %d: %w", c.ID, err)
+			}
+		}
+		if len(taken) > 0 {
+			d.Log.Info("took chunks of a process that is gone", "chunks", len(taken))
+		}
+		if len(taken) < mostTaken {
+			return nil
+		}
+	}
+}
+
+// sendTaken sends what of a taken chunk is under way: in the same attempts, for whether they were sent nobody knows.
+func (d *Dispatch) sendTaken(ctx context.Context, c *chunk, self int64) error {
+	tries, err := c.tries()
+	if err != nil {
+		return err
+	}
+	var o *opened
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		o = &opened{chunk: c}
+		found, err := d.unsent(ctx, tx, c, tries)
+		if err != nil {
+			return err
+		}
+		if err := d.route(ctx, tx, o, found); err != nil {
+			return err
+		}
+		if err := claim(ctx, tx, o); err != nil {
+			return err
+		}
+		if err := copyReady(ctx, tx, c.TenantID, o.ready); err != nil {
+			return err
+		}
+		if err := insertHolds(ctx, tx, c.TenantID, o.hold); err != nil {
+			return err
+		}
+		if _, err := d.end(ctx, tx, c.TenantID, o.now, o.ending); err != nil {
+			return err
+		}
+		if len(o.send) > 0 {
+			return nil
+		}
+		_, err = tx.Exec(ctx, `UPDATE chunk SET done_at = clock_timestamp() WHERE id = $1 AND owner = $2 AND epoch = $3`, c.ID, self, c.Epoch)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	d.after(o)
+	return nil
+}
+
+// tries are the ticks of a chunk that it may have sent: first tries in their first attempt.
+func (c *chunk) tries() ([]try, error) {
+	if c.Kind == laterTries {
+		all, err := unpackTries(c.Items)
+		if err != nil {
+			return nil, err
+		}
+		var sent []try
+		for _, t := range all {
+			if !t.Answer {
+				sent = append(sent, t)
+			}
+		}
+		return sent, nil
+	}
+	groups, err := unpackGroups(c.Items)
+	if err != nil {
+		return nil, err
+	}
+	var all []try
+	for _, it := range flatten(groups) {
+		t := try{Attempt: 1}
+		t.Schedule, t.At = it.id, c.NominalAt
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// unsent reads those of the tries that are under way and wait nowhere else: neither held, nor for a worker.
+func (d *Dispatch) unsent(ctx context.Context, tx pgx.Tx, c *chunk, tries []try) ([]*sendable, error) {
+	found, err := sendables(ctx, tx, c.TenantID, tries)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	var keys keyArrays
+	for _, s := range found {
+		keys.add(s.key(), s.Attempt)
+	}
+	rows, _ := tx.Query(ctx, `
+		SELECT (i.ord - 1)::int
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) WITH ORDINALITY AS i (id, at, seq, ord)
+		WHERE NOT EXISTS (
+			SELECT FROM held h
+			WHERE h.tenant_id = $1 AND h.schedule_id = i.id AND h.nominal_at = i.at AND h.seq = i.seq)`,
+		c.TenantID, keys.ids, keys.at, keys.seqs) // CollectRows reports the error
+	left, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	if err != nil {
+		return nil, fmt.Errorf("leave out held ticks: %w", err)
+	}
+	var pushed []*sendable
+	for _, i := range left {
+		if s := found[i]; s.ChunkID != nil && *s.ChunkID == c.ID { // others wait for a worker, or have one
+			pushed = append(pushed, s)
+		}
+	}
+	return pushed, nil
+}
+
+// openStale opens chunks that have waited too long for their job: its process may have died with it.
+func (d *Dispatch) openStale(ctx context.Context) error {
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT c.id
+		FROM chunk c
+		WHERE c.opened_at IS NULL AND c.swept_at < clock_timestamp() - make_interval(secs => $1)
+		ORDER BY c.swept_at, c.id
+		LIMIT $2
+		FOR UPDATE SKIP LOCKED`, unopenedIn.Seconds(), mostTaken) // CollectRows reports the error
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return fmt.Errorf("look for unopened chunks: %w", err)
+	}
+	for _, id := range ids {
+		if err := d.open(ctx, id); err != nil {
+			return fmt.Errorf("open chunk %d: %w", id, err)
+		}
+	}
+	return nil
+}

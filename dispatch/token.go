@@ -1,0 +1,55 @@
+package dispatch
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// leaseToken fences one attempt: who bears it may end that attempt, and no other. Lease is 0 for one that was pushed.
+type leaseToken struct {
+	lease   int64
+	slot    int16
+	attempt int16
+}
+
+const macSize = 12
+
+// seal writes a token for a tick of a tenant; it opens for no other.
+func (d *Dispatch) seal(tenant tenants.ID, k ident.TickKey, t leaseToken) string {
+	b := binary.AppendUvarint(nil, uint64(t.lease))
+	b = binary.AppendUvarint(b, uint64(t.slot))
+	b = binary.AppendUvarint(b, uint64(t.attempt))
+	return base64.RawURLEncoding.EncodeToString(append(b, d.mac(tenant, k, b)...))
+}
+
+func (d *Dispatch) mac(tenant tenants.ID, k ident.TickKey, body []byte) []byte {
+	h := hmac.New(sha256.New, d.LeaseKey)
+	var id [24]byte
+	binary.BigEndian.PutUint32(id[:], uint32(tenant))
+	binary.BigEndian.PutUint64(id[4:], uint64(k.Schedule))
+	binary.BigEndian.PutUint64(id[12:], uint64(k.At.Unix()))
+	binary.BigEndian.PutUint32(id[20:], uint32(k.Seq))
+	_, _ = h.Write(id[:])
+	_, _ = h.Write(body)
+	return h.Sum(nil)[:macSize]
+}
+
+// unseal reads a token of that tick; ok is false for anything else.
+func (d *Dispatch) unseal(tenant tenants.ID, k ident.TickKey, sealed string) (t leaseToken, ok bool) {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
+	if err != nil || len(raw) <= macSize {
+		return t, false
+	}
+	body := raw[:len(raw)-macSize]
+	if !hmac.Equal(d.mac(tenant, k, body), raw[len(body):]) {
+		return t, false
+	}
+	r := reader{b: body}
+	t = leaseToken{lease: int64(r.next()), slot: int16(r.next()), attempt: int16(r.next())}
+	return t, !r.broken
+}

@@ -1,0 +1,129 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// TriggerParams may bear a payload for this tick alone.
+type TriggerParams struct {
+	Payload web.Raw `json:"payload,omitempty"`
+}
+
+// triggered is a schedule that is triggered, with its workflow's defaults.
+type triggered struct {
+	ID       int64
+	Shard    int16
+	Version  int32
+	CohortID *int64
+	Overlap  *string
+	Defaults []byte
+	Stopped  bool
+	Now      time.Time
+}
+
+// Trigger makes one manual tick of a schedule now, under its overlap policy. The timing does not move.
+func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key string, p TriggerParams, once web.Once) (reply web.Reply, err error) {
+	quotas, err := d.Quotas(ctx, tenant)
+	if err != nil {
+		return reply, err
+	}
+	if len(p.Payload) > quotas.PayloadBytes {
+		return reply, fault.New(http.StatusRequestEntityTooLarge, "payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), quotas.PayloadBytes)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+			t, err := d.trigger(ctx, tx, tenant, workflow, key, p)
+			if err != nil {
+				return 0, nil, err
+			}
+			return http.StatusAccepted, d.shown(t, workflow, key), nil
+		})
+		return err
+	})
+	return reply, err
+}
+
+func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key string, p TriggerParams) (*tick, error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT s.id, s.shard, s.version, s.cohort_id, s.overlap, w.defaults,
+			t.halted_at IS NOT NULL OR t.status <> 'active' AS stopped, clock_timestamp() AS now
+		FROM schedule s
+		JOIN tenant t ON t.id = s.tenant_id
+		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
+		WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3
+		FOR SHARE OF s`, tenant, workflow, key) // CollectExactlyOneRow reports the error
+	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[triggered])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fault.NotFound("no schedule %q of workflow %q", key, workflow)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read schedule: %w", err)
+	}
+	terms, err := schedules.DefaultTerms(s.Defaults)
+	if err != nil {
+		return nil, err
+	}
+	reason := NoReason
+	if s.Stopped {
+		reason = Paused
+	}
+	if s.Defaults == nil {
+		reason = NoWorkflow
+	}
+	now := s.Now.UTC()
+	t := &tick{
+		ScheduleID: s.ID, NominalAt: now.Truncate(time.Second), Version: s.Version, CohortID: s.CohortID, FiredAt: now,
+		Shard: s.Shard, Attempt: 1, State: Running, Cause: Manual, DST: calendar.DSTNone,
+	}
+	if p.Payload != nil {
+		t.Payload = new(string(p.Payload))
+	}
+	var handed bool
+	err = tx.QueryRow(ctx, `
+		WITH was AS (
+			SELECT live, $3 = 0 AND ($4 OR live = 0) AS handed
+			FROM schedule_state
+			WHERE tenant_id = $1 AND schedule_id = $2
+			FOR UPDATE
+		)
+		UPDATE schedule_state st
+		SET manual = manual + 1, last_tick_at = $5, last_seq = manual + 1,
+			live = st.live + was.handed::int, fired = fired + was.handed::int, skipped = skipped + (NOT was.handed)::int
+		FROM was
+		WHERE tenant_id = $1 AND schedule_id = $2
+		RETURNING manual, was.handed, last_at`,
+		tenant, s.ID, int16(reason), or(s.Overlap, terms.Overlap) == "allow_all", t.NominalAt).Scan(&t.Seq, &handed, &t.LastAt)
+	if err != nil {
+		return nil, fmt.Errorf("count the manual tick: %w", err)
+	}
+	if !handed {
+		if t.State, t.Reason, t.EndedAt = Skipped, reason, &now; reason == NoReason {
+			t.Reason = Overlap
+		}
+	}
+	if err := copyTicks(ctx, tx, tenant, []tick{*t}); err != nil || !handed {
+		return t, err
+	}
+	var b pgx.Batch
+	queueHold(&b, tenant, s.Shard, try{TickKey: t.key(), Attempt: 1}, "manual", now)
+	b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(s.Shard)))
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, fmt.Errorf("queue the manual tick: %w", err)
+	}
+	return t, nil
+}

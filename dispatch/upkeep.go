@@ -1,0 +1,149 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/schedules"
+)
+
+const (
+	upkeepEvery     = 20 * time.Second
+	partitionsAhead = 7
+	chunkKept       = time.Hour
+	emptyKept       = time.Hour
+	processKept     = time.Minute
+	mostCleared     = 5000
+)
+
+// upkeep clears away what is over, until ctx ends. Several processes may do it at once.
+func (d *Dispatch) upkeep(ctx context.Context) {
+	d.every(ctx, upkeepEvery, "keep house", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		var errs []error
+		for _, clear := range []func(context.Context) error{
+			func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
+			d.complete, d.clearCohorts, d.clearRest,
+		} {
+			errs = append(errs, clear(ctx))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// partitionLock keeps two processes from making the same partition at once.
+const partitionLock = 0x4341_5250
+
+// ensurePartitions makes the days' partitions of the record, from yesterday to a week ahead.
+func (d *Dispatch) ensurePartitions(ctx context.Context, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	today := now.UTC().Truncate(24 * time.Hour)
+	var missing []time.Time
+	for day := -1; day <= partitionsAhead; day++ {
+		from := today.AddDate(0, 0, day)
+		var there bool
+		if err := d.Pool.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL`, partition("tick", from), partition("attempt", from)).Scan(&there); err != nil {
+			return fmt.Errorf("look for partitions: %w", err)
+		}
+		if !there {
+			missing = append(missing, from)
+		}
+	}
+	for _, from := range missing {
+		err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, partitionLock); err != nil {
+				return err
+			}
+			for table, with := range map[string]string{"tick": " WITH (fillfactor = 60)", "attempt": ""} {
+				_, err := tx.Exec(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s PARTITION OF %s FOR VALUES FROM ('%s') TO ('%s')%s`,
+					partition(table, from), table, from.Format(time.RFC3339), from.AddDate(0, 0, 1).Format(time.RFC3339), with))
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("make partition of %s: %w", from.Format(time.DateOnly), err)
+		}
+	}
+	return nil
+}
+
+func partition(table string, day time.Time) string { return table + "_" + day.Format("20060102") }
+
+// complete marks the schedules that have no nominal time left: the members of exhausted cohorts, and those past their
+// own last time.
+func (d *Dispatch) complete(ctx context.Context) error {
+	_, err := d.Pool.Exec(ctx, `
+		WITH over AS (
+			SELECT m.tenant_id, m.cohort_id, m.spread, m.schedule_id
+			FROM cohort c
+			JOIN member m ON m.cohort_id = c.id AND m.tenant_id = c.tenant_id
+			WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL
+				OR m.until_at < clock_timestamp() AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
+			LIMIT $1
+		), gone AS (
+			DELETE FROM member m
+			USING over o
+			WHERE m.cohort_id = o.cohort_id AND m.spread = o.spread AND m.schedule_id = o.schedule_id
+		)
+		UPDATE schedule s
+		SET status = 'completed', cohort_id = NULL, paused_at = NULL, paused_until = NULL
+		FROM over o
+		WHERE s.tenant_id = o.tenant_id AND s.id = o.schedule_id AND s.cohort_id = o.cohort_id`, mostCleared)
+	if err != nil {
+		return fmt.Errorf("complete schedules: %w", err)
+	}
+	return nil
+}
+
+// clearCohorts deletes cohorts that have been empty for an hour and that no unfinished chunk can name. It takes the
+// exclusive lock of their shard, so that nobody is joining.
+func (d *Dispatch) clearCohorts(ctx context.Context) error {
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT DISTINCT shard
+		FROM cohort
+		WHERE empty_at < clock_timestamp() - $1::interval`, emptyKept) // CollectRows reports the error
+	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return fmt.Errorf("look for empty cohorts: %w", err)
+	}
+	for _, shard := range shards {
+		err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+			var b pgx.Batch
+			schedules.LockShard(&b, shard)
+			b.Queue(`
+				DELETE FROM cohort c
+				WHERE c.shard = $1 AND c.empty_at < clock_timestamp() - $2::interval
+					AND NOT EXISTS (SELECT FROM member m WHERE m.cohort_id = c.id)
+					AND NOT EXISTS (SELECT FROM chunk k WHERE k.shard = $1 AND k.tenant_id = c.tenant_id AND k.opened_at IS NULL)`, shard, emptyKept)
+			return tx.SendBatch(ctx, &b).Close()
+		})
+		if err != nil {
+			return fmt.Errorf("clear cohorts of shard %d: %w", shard, err)
+		}
+	}
+	return nil
+}
+
+// clearRest deletes chunks that are done, processes that are gone, and answers past their day.
+func (d *Dispatch) clearRest(ctx context.Context) error {
+	var b pgx.Batch
+	b.Queue(`DELETE FROM chunk WHERE id IN (SELECT id FROM chunk WHERE done_at < clock_timestamp() - $1::interval ORDER BY done_at LIMIT $2)`, chunkKept, mostCleared)
+	b.Queue(`DELETE FROM process WHERE beat_at < clock_timestamp() - $1::interval`, processKept)
+	b.Queue(`
+		DELETE FROM idempotency
+		WHERE (tenant_id, route, key) IN (
+			SELECT tenant_id, route, key FROM idempotency WHERE created_at < clock_timestamp() - interval '24 hours' LIMIT $1)`, mostCleared)
+	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("clear away: %w", err)
+	}
+	return nil
+}
