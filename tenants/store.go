@@ -2,7 +2,6 @@ package tenants
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -193,13 +192,9 @@ func (d *Directory) Quotas(ctx context.Context, id ID) (Quotas, error) {
 	return t.Quotas, nil
 }
 
-// Secret is the installation's secret of that name, 32 random bytes, made where there is none yet. All processes that
-// share a database share it.
-func Secret(ctx context.Context, db postgres.DB, name string) ([]byte, error) {
-	fresh := make([]byte, 32)
-	if _, err := rand.Read(fresh); err != nil {
-		return nil, err
-	}
+// Secret is the installation's secret of that name: fresh where there is none yet, else the one that was kept. All
+// processes that share a database share it.
+func Secret(ctx context.Context, db postgres.DB, name string, fresh []byte) ([]byte, error) {
 	_, err := db.Exec(ctx, `
 		INSERT INTO setting (name, value)
 		VALUES ($1, $2)

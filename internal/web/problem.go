@@ -77,13 +77,13 @@ func unavailable(detail string) *fault.Error {
 }
 
 func routing(status int, c echo.Context) *fault.Error {
-	switch status {
-	case http.StatusNotFound:
-		return fault.NotFound("there is nothing at this path")
-	case http.StatusMethodNotAllowed:
-		allow, _ := c.Get(echo.ContextKeyHeaderAllow).(string)
-		f := fault.New(status, "method_not_allowed", "this path does not take %s", c.Request().Method)
-		f.Header = map[string]string{echo.HeaderAllow: allow}
+	if status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
+		methods := taken(c)
+		if len(methods) == 0 {
+			return fault.NotFound("there is nothing at this path")
+		}
+		f := fault.New(http.StatusMethodNotAllowed, "method_not_allowed", "this path does not take %s", c.Request().Method)
+		f.Header = map[string]string{echo.HeaderAllow: strings.Join(methods, ", ")}
 		return f
 	}
 	return fault.New(status, strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_"), "%s", http.StatusText(status))
@@ -105,6 +105,22 @@ func overloaded(err error) bool {
 		return true
 	}
 	return errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
+}
+
+// taken are the methods that a route takes at the request's path. Echo knows them too, but for routers with a group:
+// the group's catch-all hides that the path is right and the method is not.
+func taken(c echo.Context) []string {
+	var methods []string
+	probe := c.Echo().AcquireContext()
+	defer c.Echo().ReleaseContext(probe)
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+		probe.Reset(c.Request(), nil)
+		c.Echo().Router().Find(method, echo.GetPath(c.Request()), probe)
+		if probe.Path() != "" && exact(probe) && !strings.HasSuffix(probe.Path(), "*") && probe.Get(echo.ContextKeyHeaderAllow) == nil {
+			methods = append(methods, method)
+		}
+	}
+	return methods
 }
 
 func writeProblem(c echo.Context, f *fault.Error) error {

@@ -54,12 +54,18 @@ func escapedPath(next echo.HandlerFunc) echo.HandlerFunc {
 // whole refuses what the router matches loosely: a last parameter that swallows further segments.
 func whole(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		pattern := c.Path()
-		if pattern != "" && !strings.Contains(pattern, "*") && strings.Count(pattern, "/") != strings.Count(c.Request().URL.EscapedPath(), "/") {
+		if !exact(c) {
 			return echo.ErrNotFound
 		}
 		return next(c)
 	}
+}
+
+// exact reports whether the path has as many segments as the route that it was matched with.
+func exact(c echo.Context) bool {
+	pattern := c.Path()
+	return pattern == "" || strings.Contains(pattern, "*") ||
+		strings.Count(pattern, "/") == strings.Count(c.Request().URL.EscapedPath(), "/")
 }
 
 // Timeout gives a route another time to end in than the router's own; its connection's deadlines go with it.

@@ -106,6 +106,36 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+func TestMethodNotAllowedBesideAGroup(t *testing.T) {
+	t.Parallel()
+	e := New(Options{Log: quiet()})
+	refuse := func(echo.HandlerFunc) echo.HandlerFunc {
+		return func(echo.Context) error { return fault.New(401, "unauthenticated", "no") }
+	}
+	g := e.Group("", refuse)
+	e.RouteNotFound("/*", echo.NotFoundHandler)
+	g.GET("/v1/things/:thing", func(c echo.Context) error { return nil })
+	g.PUT("/v1/things/:thing", func(c echo.Context) error { return nil })
+	g.POST("/v1/things/get", func(c echo.Context) error { return nil })
+	for request, want := range map[string]string{
+		"GET /v1/things/a":      "401",
+		"POST /v1/things/a":     "405 GET, PUT",
+		"DELETE /v1/things/a":   "405 GET, PUT",
+		"POST /v1/things/a/b":   "404",
+		"GET /v1/things/a/b":    "404",
+		"POST /v1/things/a%2Fb": "405 GET, PUT",
+		"POST /v1/things/get":   "401",
+		"DELETE /v1/things/get": "405 GET, PUT, POST",
+		"GET /v1/nothing":       "404",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		w, _ := send(e, method, path)
+		if got := strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Header().Get("Allow"))); got != want {
+			t.Errorf("%s: got %s, want %s", request, got, want)
+		}
+	}
+}
+
 func TestRequestIDAndTraceparent(t *testing.T) {
 	t.Parallel()
 	e := New(Options{Log: quiet()})
