@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -163,37 +162,6 @@ func (h *home) secret() (string, error) {
 	}
 	password := newPassword()
 	return password, os.WriteFile(h.path("password"), []byte(password), 0o600)
-}
-
-// initdb makes the cluster beside its place and then renames it, so that one half made is never taken for whole.
-func (h *home) initdb(ctx context.Context, bin programs, user account, password string, args []string) error {
-	fresh := h.path("data.new")
-	if err := os.RemoveAll(fresh); err != nil {
-		return err
-	}
-	if err := os.Mkdir(fresh, 0o700); err != nil {
-		return err
-	}
-	secret := h.path("password.initdb") // a file of its own: the server's account may not read ours
-	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
-		return err
-	}
-	defer os.Remove(secret)
-	if err := user.own(fresh, secret); err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, bin.initdb(), append([]string{"-D", fresh, "--pwfile=" + secret}, args...)...)
-	cmd.Dir, cmd.Env = fresh, cleanEnvironment()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user.credential, Setpgid: true}
-	cmd.WaitDelay = 5 * time.Second
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb of %s: %w: %s", h.dir, err, lastLines(string(out)))
-	}
-	if err := os.Rename(fresh, h.data()); err != nil {
-		return err
-	}
-	h.version = bin.major()
-	return nil
 }
 
 const longestLog = 8 << 20

@@ -1,0 +1,92 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// initdb makes the cluster beside its place and then renames it, so that one half made is never taken for whole.
+func (h *home) initdb(ctx context.Context, bin programs, user account, password string, args []string) error {
+	fresh, templates := h.path("data.new"), h.path("templates")
+	secret := h.path("password.initdb") // a file of its own: the server's account may not read ours
+	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(templates)); err != nil {
+		return err
+	}
+	defer os.RemoveAll(templates)
+	defer os.Remove(secret)
+	if err := os.Mkdir(fresh, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
+		return err
+	}
+	if err := user.own(fresh, secret); err != nil {
+		return err
+	}
+	args = append([]string{"-D", fresh, "--pwfile=" + secret}, args...)
+	if err := copyTemplates(ctx, bin, user, fresh, templates); err == nil {
+		args = append(args, "-L", templates)
+	}
+	if out, err := runAs(ctx, user, fresh, bin.initdb(), args...); err != nil {
+		return fmt.Errorf("initdb of %s: %w: %s", h.dir, err, lastLines(string(out)))
+	}
+	if err := os.Rename(fresh, h.data()); err != nil {
+		return err
+	}
+	h.version = bin.major()
+	return nil
+}
+
+// copyTemplates makes a folder that is like the one initdb takes its files from, but whose configuration keeps shared
+// memory in files. The servers that initdb runs for itself use /dev/shm otherwise, which can be full or next to nothing
+// in a container, and no option says otherwise before PostgreSQL 16. Where it cannot be made initdb does without.
+func copyTemplates(ctx context.Context, bin programs, user account, data, to string) error {
+	shown, err := runAs(ctx, user, data, bin.initdb(), "--show", "-D", data)
+	if err != nil {
+		return err
+	}
+	_, rest, found := strings.Cut(string(shown), "share_path=")
+	from, _, _ := strings.Cut(rest, "\n")
+	if !found || !filepath.IsAbs(from) {
+		return errors.New("initdb does not say where its templates are")
+	}
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	if err := makeFolders(to); err != nil {
+		return err
+	}
+	const sample = "postgresql.conf.sample"
+	for _, entry := range entries {
+		if entry.Name() == sample {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
+			return err
+		}
+	}
+	configuration, err := os.ReadFile(filepath.Join(from, sample))
+	if err != nil {
+		return err
+	}
+	configuration = append(configuration, "\ndynamic_shared_memory_type = mmap\nhuge_pages = off\n"...)
+	own := filepath.Join(to, sample)
+	return errors.Join(os.WriteFile(own, configuration, 0o600), user.own(own))
+}
+
+// runAs runs a program as the server will be, out of reach of Ctrl-C, and returns all that it said.
+func runAs(ctx context.Context, user account, dir, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = dir, cleanEnvironment()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user.credential, Setpgid: true}
+	cmd.WaitDelay = 5 * time.Second
+	return cmd.CombinedOutput()
+}
