@@ -94,6 +94,7 @@ type Platform struct {
 	Cursors  *web.Cursor
 	Issuer   string       // the platform's own, which no tenant may have
 	Outbound web.Outbound // where a tenant's jwks_uri may lie
+	Tenants  *Directory   // is told of each change at once; nil: none
 }
 
 // Routes adds /v1/platform/tenants under g, whose requests are authenticated.
@@ -138,6 +139,7 @@ func (p Platform) put(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	p.Tenants.forget(t)
 	status := http.StatusOK
 	if made {
 		status = http.StatusCreated

@@ -31,7 +31,7 @@ func (w *world) router(t *testing.T) *echo.Echo {
 	for _, scope := range append(TenantScopes(), PlatformAdmin) {
 		e.GET("/need/"+strings.Replace(scope, ":", "-", 1), who, Require(scope)) // a colon begins a parameter
 	}
-	Platform{DB: w.pool, Cursors: cursors, Issuer: w.minter.Name()}.Routes(e.Group(""))
+	Platform{DB: w.pool, Cursors: cursors, Issuer: w.minter.Name(), Tenants: w.verifier.Tenants}.Routes(e.Group(""))
 	return e
 }
 
@@ -205,6 +205,19 @@ func TestPlatformTenants(t *testing.T) {
 		t.Errorf("got %d", rec.Code)
 	}
 
+	soon := w.token(t, "soon", SchedulesRead)
+	if rec, _ := ask(e, "GET", "/need/schedules-read", soon, ""); rec.Code != 401 {
+		t.Errorf("got %d for a tenant that is not there", rec.Code)
+	}
+	for status, want := range map[string]int{"suspended": 401, "active": 200} {
+		if rec, _ := ask(e, "PUT", path+"soon", root, `{"status":"`+status+`"}`); rec.Code/100 != 2 {
+			t.Errorf("got %d %s", rec.Code, rec.Body)
+		}
+		if rec, _ := ask(e, "GET", "/need/schedules-read", soon, ""); rec.Code != want {
+			t.Errorf("%s: got %d", status, rec.Code)
+		}
+	}
+
 	var names []string
 	for cursor := ""; ; {
 		rec, doc := ask(e, "GET", path[:len(path)-1]+"?limit=2"+cursor, root, "")
@@ -220,7 +233,7 @@ func TestPlatformTenants(t *testing.T) {
 		}
 		cursor = "&cursor=" + next
 	}
-	if diff := cmp.Diff([]string{"acme", "new", "other"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"acme", "new", "other", "soon"}, names); diff != "" {
 		t.Error(diff)
 	}
 	if rec, _ := ask(e, "GET", path[:len(path)-1]+"?cursor=abc", root, ""); rec.Code != 422 {

@@ -107,8 +107,10 @@ func (s *keySet) note(keys []Key, err error, now time.Time) {
 	}
 }
 
+// fetch reads the key set. It goes on though the request that needs it was given up: else one request that is given up
+// each five seconds would hold off a rotation.
 func (p *published) fetch(ctx context.Context, uri string) ([]Key, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, uri, nil)
 	if err != nil {

@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -103,4 +104,37 @@ func TestPublishedKeysRotate(t *testing.T) {
 	w.now = w.now.Add(fetchGap)
 	host.publish(200, web.Raw(strings.Repeat(" ", maxKeySet)), fresh)
 	check("a flood of keys", wrap(newKey, "new"), false, 7)
+}
+
+func TestPublishedKeysAreFetchedOnceByMany(t *testing.T) {
+	t.Parallel()
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := &keyHost{}
+	host.publish(200, jwkOf(t, "k", public))
+	server := httptest.NewServer(host)
+	defer server.Close()
+	p := newPublished(web.Outbound{Loopback: true}.Client(fetchTimeout))
+	fit := func(keys []Key) []Key { return candidates(keys, edDSA, "k", true) }
+	given, giveUp := context.WithCancel(t.Context())
+	giveUp()
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			ctx := t.Context()
+			if i%2 == 0 {
+				ctx = given
+			}
+			keys, err := p.keys(ctx, server.URL, fit, time.Now())
+			if i%2 == 1 && (err != nil || len(keys) != 1) {
+				t.Errorf("got %v, %v", keys, err)
+			}
+		})
+	}
+	wg.Wait()
+	if host.asked != 1 {
+		t.Errorf("the host was asked %d times", host.asked)
+	}
 }

@@ -24,7 +24,7 @@ type Identity struct {
 	Tenant     ID     // 0: the platform's operator
 	TenantName string // "" with Tenant 0
 	Subject    string
-	Scopes     []string // as the token bears them, of those that are known
+	Scopes     []string // of those that the token bears: the known ones that count for it
 	Platform   bool     // may do what platform:admin may
 }
 

@@ -174,6 +174,15 @@ func (d *Directory) named(ctx context.Context, name string) (Tenant, bool, error
 	return t, t.ID != 0, nil
 }
 
+// forget has the next look at a tenant be a fresh one. A nil Directory remembers nothing.
+func (d *Directory) forget(t Tenant) {
+	if d == nil {
+		return
+	}
+	d.byName.Remove(t.Name)
+	d.byID.Remove(t.ID)
+}
+
 // Quotas are the limits of a tenant, at most two seconds old.
 func (d *Directory) Quotas(ctx context.Context, id ID) (Quotas, error) {
 	now := d.now()

@@ -259,11 +259,15 @@ func identity(claims jwt.MapClaims, who bearer) (Identity, error) {
 		return Identity{}, refuse("the token's scope is not a text")
 	}
 	scopes := scopesOf(scope)
+	platform := who.platform && !who.named && slices.Contains(scopes, PlatformAdmin)
+	if !platform {
+		scopes = slices.DeleteFunc(scopes, func(s string) bool { return s == PlatformAdmin })
+	}
 	return Identity{
 		Tenant:     who.tenant.ID,
 		TenantName: who.tenant.Name,
 		Subject:    sub,
 		Scopes:     scopes,
-		Platform:   who.platform && !who.named && slices.Contains(scopes, PlatformAdmin),
+		Platform:   platform,
 	}, nil
 }
