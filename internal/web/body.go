@@ -58,14 +58,16 @@ func Bytes(c echo.Context) ([]byte, error) {
 	return b, nil
 }
 
-// Digest is a hash of the body, which tells one request from another that bears the same Idempotency-Key.
+// Digest is a hash of the query and the body, which tells one request from another with the same Idempotency-Key.
 func Digest(c echo.Context) ([]byte, error) {
 	b, err := Bytes(c)
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(b)
-	return sum[:], nil
+	h := sha256.New()
+	h.Write([]byte(c.Request().URL.RawQuery + "\n"))
+	h.Write(b)
+	return h.Sum(nil), nil
 }
 
 func contentType(c echo.Context) error {

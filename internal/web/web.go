@@ -73,8 +73,10 @@ func Timeout(d time.Duration) echo.MiddlewareFunc {
 	return within(d)
 }
 
-// clientKey is where the request's context lies as the connection gave it, without a deadline of ours.
-const clientKey = "web.client"
+const (
+	clientKey = "web.client" // the request's context as the connection gave it, without a deadline of ours
+	limitKey  = "web.limit"  // the one with the deadline that counts: the innermost
+)
 
 func within(d time.Duration) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -89,13 +91,14 @@ func within(d time.Duration) echo.MiddlewareFunc {
 			defer cancel()
 			defer context.AfterFunc(client, cancel)()
 			c.SetRequest(r.WithContext(ctx))
+			c.Set(limitKey, ctx)
 			if nested {
 				conn := http.NewResponseController(c.Response()) // a recorder has no deadlines to set, and needs none
 				_ = conn.SetReadDeadline(time.Now().Add(d + slack))
 				_ = conn.SetWriteDeadline(time.Now().Add(d + slack))
 			}
 			err := next(c)
-			if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			if err != nil && c.Get(limitKey) == ctx && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 			}
 			c.SetRequest(r)

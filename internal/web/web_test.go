@@ -190,6 +190,19 @@ func TestTimeoutLengthensAndKeepsTheClient(t *testing.T) {
 	}
 }
 
+func TestTimeoutOfTheRouteIsTheOneThatCounts(t *testing.T) {
+	t.Parallel()
+	e := New(Options{Log: quiet(), Timeout: time.Nanosecond})
+	broken := func(echo.Context) error { return errors.New("broken") }
+	e.GET("/short", broken)
+	e.GET("/long", broken, Timeout(time.Minute))
+	for path, want := range map[string]int{"/short": 503, "/long": 500} {
+		if w, _ := send(e, "GET", path); w.Code != want {
+			t.Errorf("%s: got %d, want %d", path, w.Code, want)
+		}
+	}
+}
+
 // serve runs a real server until the test ends and returns its address and what stops it.
 func serve(t *testing.T, h http.Handler) (addr string, stop func()) {
 	t.Helper()
