@@ -71,7 +71,7 @@ func (h *held) kept(t *hold, v verdict, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case v.Status < 300:
+	case v.Status < http.StatusMultipleChoices:
 		t.until = until
 	case v.Code == "cancelled":
 		t.cancelled = true

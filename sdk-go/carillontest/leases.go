@@ -123,7 +123,7 @@ func (s *Server) holder(id, token string) (t *tick, status int, code string) {
 	switch {
 	case t == nil:
 		return nil, http.StatusNotFound, "not_found"
-	case s.leased[id] == nil || t.LeaseToken != token || time.Now().After(t.until):
+	case s.leased[id] == nil || t.LeaseToken != token || !time.Now().Before(t.until):
 		return nil, http.StatusConflict, "stale_lease"
 	}
 	return t, 0, ""
