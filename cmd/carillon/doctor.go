@@ -92,7 +92,7 @@ func (p program) report(findings []finding, asJSON bool) error {
 
 func examine(ctx context.Context, url string) []finding {
 	findings := []finding{
-		fine("carillon", "version %s, %s", thisBuild().Version, thisBuild().Go),
+		fine("carillon", "version %s, %s", thisEdition().Version, thisEdition().Go),
 		fine("tzdata", "%s, with %d zones; that of this machine is not used", calendar.InForce().Version(), len(calendar.InForce().Names())),
 	}
 	if url == "" {

@@ -16,12 +16,12 @@ type logSettings struct {
 }
 
 // log writes to standard error, in colour on a terminal only and never where NO_COLOR is set.
-func (p program) log(s logSettings) *slog.Logger {
-	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: slog.Level(s.LogLevel)}))
+func (p program) log(f format, l level) *slog.Logger {
+	if f == "json" {
+		return slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: slog.Level(l)}))
 	}
 	return slog.New(tint.NewHandler(p.stderr, &tint.Options{
-		Level:      slog.Level(s.LogLevel),
+		Level:      slog.Level(l),
 		TimeFormat: "15:04:05.000",
 		NoColor:    !p.coloured(p.stderr),
 	}))

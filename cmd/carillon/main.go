@@ -22,9 +22,14 @@ const (
 )
 
 func main() {
+	os.Exit(run(interruptible(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
+
+// interruptible returns a context that ends with the first signal to end; the second ends the process at once.
+func interruptible() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // so that a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	context.AfterFunc(ctx, stop)
+	return ctx
 }
 
 // program is what every command may use of the world.
@@ -78,7 +83,7 @@ Exit codes: 0 done, 1 failed, 2 the command or a setting was not understood.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
-	root.AddCommand(p.migrate(), p.doctor(), p.version())
+	root.AddCommand(p.dev(), p.serve(), p.migrate(), p.token(), p.doctor(), p.version())
 	return root
 }
 

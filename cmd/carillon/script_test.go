@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 
@@ -10,8 +11,11 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
-// TestMain lets scripts run the program itself as a command.
+// TestMain lets scripts run the program itself as a command, and is the program that signals are tried on.
 func TestMain(m *testing.M) {
+	if os.Getenv("CARILLON_TEST_STUCK") != "" {
+		stuck()
+	}
 	testscript.Main(m, map[string]func(){
 		"carillon": func() { os.Exit(run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)) },
 	})
@@ -27,4 +31,13 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// stuck does as main does, and never ends.
+func stuck() {
+	ctx := interruptible()
+	fmt.Println("running")
+	<-ctx.Done()
+	fmt.Println("stopping")
+	select {}
 }

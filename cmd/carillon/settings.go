@@ -18,7 +18,7 @@ import (
 //	            read off a command line
 //	help        what it means; a word in backquotes stands for the value
 //
-// What a value may be is its type's to say, in UnmarshalText.
+// What a value may be is its type's to say, in UnmarshalText; what several may be together, the struct's, in faults.
 
 // setting is one field of such a struct.
 type setting struct {
@@ -36,7 +36,7 @@ func (s setting) String() string {
 func settingsOf(t reflect.Type) []setting {
 	var list []setting
 	for f := range t.Fields() {
-		if f.Anonymous {
+		if f.Type.Kind() == reflect.Struct && f.Tag.Get("env") == "" {
 			list = append(list, settingsOf(f.Type)...)
 			continue
 		}
@@ -89,25 +89,21 @@ func read[T any](p program, cmd *cobra.Command) (T, error) {
 		}
 	}
 	got, err := env.ParseAsWithOptions[T](env.Options{Environment: values})
-	if err != nil {
-		return got, faultsOf(settings, err)
+	var lines []string
+	all, _ := errors.AsType[env.AggregateError](err) // it returns no other
+	for _, e := range all.Errors {
+		lines = append(lines, explain(settings, e))
 	}
-	return got, nil
-}
-
-func faultsOf(settings []setting, err error) error {
-	all, ok := errors.AsType[env.AggregateError](err)
-	if !ok {
-		return err
+	if whole, ok := any(got).(interface{ faults() []string }); ok {
+		lines = append(lines, whole.faults()...)
 	}
-	lines := make([]string, len(all.Errors))
-	for i, e := range all.Errors {
-		lines[i] = explain(settings, e)
+	switch len(lines) {
+	case 0:
+		return got, nil
+	case 1:
+		return got, misuse{errors.New(lines[0])}
 	}
-	if len(lines) == 1 {
-		return misuse{errors.New(lines[0])}
-	}
-	return misuse{fmt.Errorf("%d settings cannot be used:\n  %s", len(lines), strings.Join(lines, "\n  "))}
+	return got, misuse{fmt.Errorf("%d settings cannot be used:\n  %s", len(lines), strings.Join(lines, "\n  "))}
 }
 
 func explain(settings []setting, err error) string {

@@ -16,8 +16,8 @@ import (
 // release is set by the linker: -X main.release=v1.2.3
 var release string
 
-// build says what this program was made from and what it works with.
-type build struct {
+// edition says what this program was made from and what it works with.
+type edition struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
 	Go       string `json:"go"`
@@ -27,8 +27,8 @@ type build struct {
 	River    string `json:"river,omitempty"`
 }
 
-func thisBuild() build {
-	b := build{
+func thisEdition() edition {
+	b := edition{
 		Version:  "development",
 		Go:       runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -68,7 +68,7 @@ func (p program) version() *cobra.Command {
   carillon version --json`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b := thisBuild()
+			b := thisEdition()
 			if asJSON {
 				return printJSON(p.stdout, b)
 			}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillonhq/carillon/internal/postgres/embedded"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/migrations"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// devSettings are all that `carillon dev` is told.
+type devSettings struct {
+	Listen      address     `env:"CARILLON_LISTEN" envDefault:"127.0.0.1:8080" flag:"listen" help:"where the API is served: loopback only, and port 0 is any that is free"`
+	Data        string      `env:"CARILLON_DATA" flag:"data" help:"the folder that the database and the keys are kept in between runs"`
+	Ephemeral   bool        `env:"CARILLON_EPHEMERAL" flag:"ephemeral" help:"keep nothing between runs"`
+	DatabaseURL databaseURL `env:"DATABASE_URL" flag:"database-url" help:"a PostgreSQL to use instead of one of our own"`
+	ReadyFile   string      `env:"CARILLON_READY_FILE" flag:"ready-file" help:"a file to write url, token, platform_token and database_url to, as JSON, once ready"`
+	For         span        `env:"CARILLON_FOR" envDefault:"0s" flag:"for" help:"end by itself after that long; 0s is never"`
+	NoDemo      bool        `env:"CARILLON_NO_DEMO" flag:"no-demo" help:"do not seed schedules, nor work them off"`
+	NoLoopback  bool        `env:"CARILLON_NO_LOOPBACK_ENDPOINTS" flag:"no-loopback-endpoints" help:"refuse endpoints and key sets on this machine, as carillon serve does"`
+	LogFormat   format      `env:"CARILLON_LOG_FORMAT" envDefault:"text" flag:"log-format" help:"how ticks and log lines are written: text or json"`
+	LogLevel    level       `env:"CARILLON_LOG_LEVEL" envDefault:"warn" flag:"log-level" help:"the least important log lines that are written: debug, info, warn or error"`
+}
+
+func (s devSettings) faults() []string {
+	var lines []string
+	if s.Listen != "" && !s.Listen.loopback() {
+		lines = append(lines, fmt.Sprintf("CARILLON_LISTEN (--listen): %s can be reached from other machines, and carillon dev gives a token to anyone who asks: use 127.0.0.1, or carillon serve", s.Listen))
+	}
+	if s.Ephemeral && s.Data != "" {
+		lines = append(lines, "CARILLON_EPHEMERAL (--ephemeral) keeps nothing, so CARILLON_DATA (--data) makes no sense with it: choose one")
+	}
+	return lines
+}
+
+func (p program) dev() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything on this machine, with nothing to set up",
+		Long: `Starts a PostgreSQL of its own (installed, or downloaded), makes the tables and the tenant
+"demo", serves the API on loopback and prints a token, a curl to paste and each tick as it
+fires. A few schedules and a worker are there from the start, unless --no-demo.
+
+The data is kept between runs, in /var/lib/carillon/dev for root and in
+~/.local/state/carillon/dev for others, or where --data says. Ctrl-C ends it within 10
+seconds, a second one at once.`,
+		Example: `  carillon dev
+  carillon dev --ephemeral --listen 127.0.0.1:0 --ready-file ready.json    # for tests
+  carillon dev --data ./carillon-data --for 60s
+  DATABASE_URL=postgres://localhost/carillon carillon dev`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := read[devSettings](p, cmd)
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if s.For > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, time.Duration(s.For))
+				defer cancel()
+			}
+			chosen := cmd.Flags().Changed("listen") || p.getenv("CARILLON_LISTEN") != ""
+			return p.runDev(ctx, s, chosen)
+		},
+	}
+	flags[devSettings](cmd)
+	return cmd
+}
+
+// runDev builds from the ground up and takes down in the opposite order.
+func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err error) {
+	if s.ReadyFile != "" {
+		if err := os.Remove(s.ReadyFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err // one of an earlier run would say that this one is ready
+		}
+	}
+	listener, err := listenDev(s.Listen, chosen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close() // it is closed by then, unless we never came to serve
+	url, dir, server, err := p.database(ctx, s)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	if server != nil {
+		defer func() { err = errors.Join(err, stopServer(ctx, server)) }()
+	}
+	if _, err := migrations.Up(ctx, url); err != nil {
+		return interrupted(ctx, err)
+	}
+	keys, err := openDevKeys(dir)
+	if err != nil {
+		return err
+	}
+	log := p.log(s.LogFormat, s.LogLevel)
+	ticks := newTickLines(p.stdout, s.LogFormat, p.coloured(p.stdout))
+	h, err := build(ctx, plan{
+		databaseURL: url,
+		connections: 30,
+		role:        "all",
+		issuer:      devIssuer,
+		keys:        []tenants.Key{keys.minter().Key()},
+		outbound:    web.Outbound{Loopback: !s.NoLoopback},
+		onFired:     ticks.add,
+		log:         log,
+	})
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	defer h.close()
+	if _, err := tenants.Ensure(ctx, h.api, demoTenant, tenants.Wide()); err != nil {
+		return interrupted(ctx, err)
+	}
+	h.router.GET("/metrics", echo.WrapHandler(web.MetricsHandler(h.registry)))
+	d := dev{program: p, settings: s, url: "http://" + listener.Addr().String(), databaseURL: url, keys: keys, log: log}
+	return d.run(ctx, h, listener, server, ticks)
+}
+
+// listenDev takes any free port where the usual one is taken and nobody asked for it.
+func listenDev(a address, chosen bool) (net.Listener, error) {
+	l, err := listen(a)
+	if err == nil || chosen {
+		return l, err
+	}
+	host, _, _ := net.SplitHostPort(string(a))
+	return listen(address(net.JoinHostPort(host, "0")))
+}
+
+// database is the one that the settings name, or else one of our own, which is server. The folder is "" where nothing
+// is to be kept.
+func (p program) database(ctx context.Context, s devSettings) (url, dir string, server *embedded.Server, err error) {
+	if !s.Ephemeral {
+		if dir = s.Data; dir == "" {
+			if dir, err = embedded.DefaultDir(); err != nil {
+				return "", "", nil, err
+			}
+		}
+	}
+	if s.DatabaseURL != "" {
+		return string(s.DatabaseURL), dir, nil, nil
+	}
+	config := embedded.Config{Ephemeral: s.Ephemeral, Log: p.stderr}
+	if !s.Ephemeral {
+		config.Dir = filepath.Join(dir, "postgres")
+	}
+	if server, err = embedded.Start(ctx, config); err != nil {
+		return "", "", nil, err
+	}
+	if url, err = server.Create(ctx, "carillon"); err != nil {
+		return "", "", nil, errors.Join(err, stopServer(ctx, server))
+	}
+	return url, dir, server, nil
+}
+
+func stopServer(ctx context.Context, server *embedded.Server) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	return server.Stop(ctx)
+}
+
+// interrupted is nil where a start was cut short because somebody wanted it to end.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// dev is a running `carillon dev`.
+type dev struct {
+	program
+	settings    devSettings
+	url         string
+	databaseURL string
+	keys        *devKeys
+	log         *slog.Logger
+}
+
+func (d dev) run(ctx context.Context, h *house, listener net.Listener, server *embedded.Server, ticks *tickLines) error {
+	tokens, err := d.keys.tokens(time.Now())
+	if err != nil {
+		return err
+	}
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error {
+		return h.run(ctx, d.log, site{listener, d.keys.endpoint(h.api, h.router)})
+	})
+	parts.Go(func() error { return ticks.write(ctx) })
+	parts.Go(func() error { return d.announce(ctx, tokens) })
+	if !d.settings.NoDemo {
+		parts.Go(func() error { return demo{d.url, d.keys, d.log}.run(ctx) })
+	}
+	if server != nil {
+		parts.Go(func() error {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-server.Done():
+				return server.Err()
+			}
+		})
+	}
+	return parts.Wait()
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillonhq/carillon/api"
+	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/migrations"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// plan is what a house is built from.
+type plan struct {
+	databaseURL string
+	connections int
+	role        role
+	issuer      string
+	keys        []tenants.Key
+	outbound    web.Outbound
+	onFired     func([]dispatch.Fired)
+	log         *slog.Logger
+}
+
+// house is all that one process of Carillon runs. The API and the engine have a pool each, so that neither waits for a
+// connection while the other is flooded.
+type house struct {
+	api      *pgxpool.Pool
+	engine   *pgxpool.Pool
+	registry *prometheus.Registry
+	router   *echo.Echo
+	dispatch *dispatch.Dispatch
+}
+
+// secrets are those of the installation: in the database, and the same in every process.
+type secrets struct {
+	ids     ident.Codec
+	cursors *web.Cursor
+	leases  []byte
+}
+
+func build(ctx context.Context, p plan) (_ *house, err error) {
+	h := &house{registry: web.NewRegistry()}
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
+	if err := h.connect(ctx, p); err != nil {
+		return nil, err
+	}
+	s, err := readSecrets(ctx, h.api)
+	if err != nil {
+		return nil, err
+	}
+	directory := tenants.NewDirectory(h.api)
+	timings := schedules.NewTimings()
+	if h.dispatch, err = dispatch.New(dispatch.Config{
+		Pool:       h.engine,
+		IDs:        s.ids,
+		Timings:    timings,
+		Quotas:     directory.Quotas,
+		Cursors:    s.cursors,
+		LeaseKey:   s.leases,
+		Log:        p.log,
+		Metrics:    dispatch.NewMetrics(h.registry),
+		Name:       processName(),
+		Sweeps:     p.role.does("sweep"),
+		Dispatches: p.role.does("dispatch"),
+		Loopback:   p.outbound.Loopback,
+		OnFired:    p.onFired,
+		Pause:      nil,
+	}); err != nil {
+		return nil, err
+	}
+	h.router = web.New(web.Options{Log: p.log, Metrics: web.NewMetrics(h.registry)})
+	web.Probes(h.router, h.ready)
+	if !p.role.does("api") {
+		return h, nil
+	}
+	api.Routes(h.router)
+	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
+	authenticated := h.router.Group("", tenants.Authenticate(verifier))
+	h.router.RouteNotFound("/*", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
+	schedules.Routes(authenticated, schedules.New(schedules.Config{
+		Pool:    h.api,
+		IDs:     s.ids,
+		Timings: timings,
+		HandOut: h.dispatch.HandOut,
+		Quotas:  directory.Quotas,
+		Cursors: s.cursors,
+		Log:     p.log,
+	}))
+	dispatch.Routes(authenticated, h.dispatch)
+	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound}.Routes(authenticated)
+	return h, nil
+}
+
+// connect refuses a database that is not up to date rather than failing at the first query.
+func (h *house) connect(ctx context.Context, p plan) error {
+	engine := max(8, p.connections/2)
+	var err error
+	if h.engine, err = postgres.Open(ctx, p.databaseURL, postgres.Options{Name: "carillon engine", MaxConns: int32(engine)}); err != nil {
+		return err
+	}
+	if h.api, err = postgres.Open(ctx, p.databaseURL, postgres.Options{Name: "carillon api", MaxConns: int32(max(4, p.connections-engine))}); err != nil {
+		return err
+	}
+	pending, err := migrations.Pending(ctx, h.api)
+	if err != nil {
+		return fmt.Errorf("read the schema's version: %w", err)
+	}
+	if pending > 0 {
+		return fmt.Errorf("the database lacks %d migrations of this version: run carillon migrate first", pending)
+	}
+	return nil
+}
+
+func readSecrets(ctx context.Context, pool *pgxpool.Pool) (s secrets, err error) {
+	read := func(name string) []byte {
+		fresh := make([]byte, 32)
+		rand.Read(fresh) // it never fails
+		secret, readErr := tenants.Secret(ctx, pool, name, fresh)
+		err = errors.Join(err, readErr)
+		return secret
+	}
+	ids, cursors, leases := read("ids"), read("cursors"), read("leases")
+	if err != nil {
+		return s, err
+	}
+	s.leases = leases
+	if s.ids, err = ident.New(ids[:ident.KeySize]); err != nil {
+		return s, err
+	}
+	s.cursors, err = web.NewCursor(cursors)
+	return s, err
+}
+
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unnamed"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}
+
+// ready is for /readyz: the database answers, and has what this program needs.
+func (h *house) ready(ctx context.Context) error {
+	pending, err := migrations.Pending(ctx, h.api)
+	if err != nil {
+		return err
+	}
+	if pending > 0 {
+		return fmt.Errorf("%d migrations are pending", pending)
+	}
+	return nil
+}
+
+// close may be called of a house half built.
+func (h *house) close() {
+	if h.api != nil {
+		h.api.Close()
+	}
+	if h.engine != nil {
+		h.engine.Close()
+	}
+}

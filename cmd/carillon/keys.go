@@ -1,0 +1,95 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// devIssuer is the name in tokens that carillon dev mints. No other command knows it.
+const devIssuer = "carillon-dev"
+
+// issuerName is the platform's own issuer, a token's iss.
+type issuerName string
+
+func (n *issuerName) UnmarshalText(text []byte) error {
+	if string(text) == devIssuer {
+		return fmt.Errorf("%s is the issuer of carillon dev, which gives a token to anyone on its machine: choose another name", devIssuer)
+	}
+	*n = issuerName(text)
+	return nil
+}
+
+// seed is an Ed25519 private key: 32 random bytes in base64.
+type seed struct {
+	given bool
+	key   ed25519.PrivateKey
+}
+
+func (s *seed) UnmarshalText(text []byte) error {
+	s.given = true
+	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(b) != ed25519.SeedSize {
+		return fmt.Errorf("is not %d bytes in base64: make some with openssl rand -base64 %d", ed25519.SeedSize, ed25519.SeedSize)
+	}
+	s.key = ed25519.NewKeyFromSeed(b)
+	return nil
+}
+
+// publicKeys are JSON Web Keys: an array of them, or a set (RFC 7517 section 5).
+type publicKeys struct {
+	given bool
+	keys  []tenants.Key
+}
+
+func (k *publicKeys) UnmarshalText(text []byte) error {
+	k.given = true
+	var list []json.RawMessage
+	if err := json.Unmarshal(text, &list); err != nil {
+		var set struct {
+			Keys []json.RawMessage `json:"keys"`
+		}
+		if err := json.Unmarshal(text, &set); err != nil {
+			return fmt.Errorf("is neither an array of JSON Web Keys nor a set of them")
+		}
+		list = set.Keys
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("holds no key")
+	}
+	for i, raw := range list {
+		key, err := tenants.ParseKey(raw)
+		if err != nil {
+			return fmt.Errorf("key %d %w", i+1, err)
+		}
+		if key.ID == "" {
+			return fmt.Errorf("key %d has no kid", i+1)
+		}
+		k.keys = append(k.keys, key)
+	}
+	return nil
+}
+
+// issuerSettings are the platform's own issuer: whose tokens count for every tenant, and alone for platform:admin.
+type issuerSettings struct {
+	Issuer     issuerName `env:"CARILLON_ISSUER" envDefault:"carillon" flag:"issuer" help:"the platform's own issuer, the iss of its tokens"`
+	IssuerKey  seed       `env:"CARILLON_ISSUER_KEY" help:"the platform's private key: 32 random bytes in base64 (openssl rand -base64 32)"`
+	IssuerKeys publicKeys `env:"CARILLON_ISSUER_KEYS" help:"public keys of the platform's issuer beside that, as a JSON Web Key Set"`
+}
+
+// verifying are the keys that the platform's tokens may be signed with.
+func (s issuerSettings) verifying() []tenants.Key {
+	keys := s.IssuerKeys.keys
+	if s.IssuerKey.key != nil {
+		keys = append(keys, s.minter().Key())
+	}
+	return keys
+}
+
+func (s issuerSettings) minter() tenants.Minter {
+	return tenants.NewIssuer(s.IssuerKey.key, string(s.Issuer))
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// serveSettings are all that a process of `carillon serve` is told.
+type serveSettings struct {
+	DatabaseURL   databaseURL `env:"DATABASE_URL,required" flag:"database-url" help:"the PostgreSQL to work on, brought up to date by carillon migrate: postgres://user:password@host:5432/database"`
+	Role          role        `env:"CARILLON_ROLE" envDefault:"all" flag:"role" help:"the part of the work that this process does: all, api, sweep or dispatch"`
+	Listen        address     `env:"CARILLON_LISTEN" envDefault:":8080" flag:"listen" help:"where the API and the probes are served"`
+	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" help:"where Prometheus' /metrics are served"`
+	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" help:"how many connections to PostgreSQL this process opens at most"`
+	Platform      issuerSettings
+	Log           logSettings
+}
+
+// faults are those that no single setting shows.
+func (s serveSettings) faults() []string {
+	if s.Role != "sweep" && s.Role != "dispatch" && !s.Platform.IssuerKey.given && !s.Platform.IssuerKeys.given {
+		return []string{"CARILLON_ISSUER_KEY or CARILLON_ISSUER_KEYS is needed: without a key of the platform's issuer nobody can be let in"}
+	}
+	return nil
+}
+
+// count is a number from 1 on.
+type count int
+
+func (n *count) UnmarshalText(text []byte) error {
+	v, err := strconv.Atoi(string(text))
+	if err != nil || v < 1 || v > 10_000 {
+		return fmt.Errorf("%q is not a number from 1 to 10000", text)
+	}
+	*n = count(v)
+	return nil
+}
+
+func (p program) serve() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve on your own PostgreSQL",
+		Long: `Serves the API, sweeps what is due and delivers it, on the database that DATABASE_URL names.
+Run as many as you like, on as many machines: they share the work, and when one ends the
+others take over within seconds. With --role a process does one part only.
+
+SIGTERM and Ctrl-C end it within 10 seconds: requests in flight may finish, the rest is left
+to the others. A second one ends it at once.`,
+		Example: `  export DATABASE_URL=postgres://carillon:secret@db:5432/carillon
+  export CARILLON_ISSUER_KEY=$(openssl rand -base64 32)   # keep it: all processes need the same
+  carillon migrate
+  carillon serve
+  carillon serve --role api --listen :8080`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := read[serveSettings](p, cmd)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), s, p.log(s.Log.LogFormat, s.Log.LogLevel))
+		},
+	}
+	flags[serveSettings](cmd)
+	return cmd
+}
+
+func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
+	listener, err := listen(s.Listen)
+	if err != nil {
+		return err
+	}
+	metrics, err := listen(s.MetricsListen)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	h, err := build(ctx, plan{
+		databaseURL: string(s.DatabaseURL),
+		connections: int(s.Connections),
+		role:        s.Role,
+		issuer:      string(s.Platform.Issuer),
+		keys:        s.Platform.verifying(),
+		log:         log,
+	})
+	if err != nil {
+		return errors.Join(err, listener.Close(), metrics.Close())
+	}
+	defer h.close()
+	log.Info("serving", "role", s.Role, "listen", listener.Addr().String(), "metrics", metrics.Addr().String(), "version", thisEdition().Version)
+	defer log.Info("stopped")
+	return h.run(ctx, log,
+		site{listener, h.router},
+		site{metrics, onlyMetrics(web.MetricsHandler(h.registry))})
+}
+
+func listen(a address) (net.Listener, error) {
+	l, err := net.Listen("tcp", string(a))
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be listened on: %w", a, err)
+	}
+	return l, nil
+}
+
+func onlyMetrics(h http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", h)
+	return mux
+}
+
+// site is something that answers, and where.
+type site struct {
+	listener net.Listener
+	handler  http.Handler
+}
+
+// stopWithin bounds a stop: web.Serve and dispatch both give what is in flight 8 s, side by side.
+const stopWithin = 9 * time.Second
+
+// run works until ctx ends or a part fails, and returns when all has ended. It closes the listeners.
+func (h *house) run(ctx context.Context, log *slog.Logger, sites ...site) error {
+	if err := h.dispatch.Start(ctx); err != nil {
+		for _, s := range sites {
+			err = errors.Join(err, s.listener.Close())
+		}
+		return fmt.Errorf("start to dispatch: %w", err)
+	}
+	parts, ctx := errgroup.WithContext(ctx)
+	for _, s := range sites {
+		parts.Go(func() error { return web.Serve(ctx, s.listener, s.handler, log) })
+	}
+	parts.Go(func() error {
+		<-ctx.Done()
+		log.Info("stopping")
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+		defer cancel()
+		return h.dispatch.Stop(late)
+	})
+	return parts.Wait()
+}

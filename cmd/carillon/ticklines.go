@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch"
+)
+
+// tickLines writes a line for each tick that fires. A herd is summed up rather than scrolled past, and who reports
+// ticks never waits for the terminal.
+type tickLines struct {
+	out      io.Writer
+	format   format
+	coloured bool
+	fired    chan []dispatch.Fired
+}
+
+// linesPerSecond is how many ticks a second are shown one by one.
+const linesPerSecond = 20
+
+func newTickLines(out io.Writer, f format, coloured bool) *tickLines {
+	return &tickLines{out, f, coloured, make(chan []dispatch.Fired, 4096)}
+}
+
+// add never blocks: what does not fit is not shown.
+func (t *tickLines) add(fired []dispatch.Fired) {
+	select {
+	case t.fired <- fired:
+	default:
+	}
+}
+
+// write shows ticks until ctx ends.
+func (t *tickLines) write(ctx context.Context) error {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	shown, unshown := 0, 0
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-second.C:
+			if unshown > 0 && t.format == "text" {
+				fmt.Fprintf(t.out, "  … and %d more\n", unshown)
+			}
+			shown, unshown = 0, 0
+		case fired := <-t.fired:
+			for _, f := range fired {
+				if t.format == "text" && shown >= linesPerSecond {
+					unshown++
+					continue
+				}
+				shown++
+				t.line(f)
+			}
+		}
+	}
+}
+
+func (t *tickLines) line(f dispatch.Fired) {
+	late := f.FiredAt.Sub(f.Timestamp)
+	if t.format == "json" {
+		line, _ := json.Marshal(map[string]any{
+			"time": f.FiredAt.UTC(), "msg": "tick", "workflow": f.Workflow, "key": f.Key,
+			"timestamp": f.Timestamp.UTC(), "lateness_ms": late.Milliseconds(),
+		}) // these always are JSON
+		fmt.Fprintf(t.out, "%s\n", line)
+		return
+	}
+	lateness := fmt.Sprintf("%d ms late", late.Milliseconds())
+	if t.coloured && late > time.Second {
+		lateness = "\x1b[33m" + lateness + "\x1b[0m"
+	}
+	fmt.Fprintf(t.out, "  %s  %-16s  %-24s  %s\n", f.FiredAt.UTC().Format("15:04:05.000"), f.Workflow, printable(f.Key), lateness)
+}
+
+// printable keeps a key from moving the cursor about: keys hold no control characters, but they may hold others that a
+// terminal acts upon.
+func printable(key string) string {
+	quoted := fmt.Sprintf("%q", key)
+	if quoted == `"`+key+`"` {
+		return key
+	}
+	return quoted
+}
