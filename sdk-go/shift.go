@@ -20,20 +20,21 @@ const (
 	lastWords  = 5 * time.Second        // for results, once the handlers have ended or had their time
 )
 
-// shift is one run of a worker. Ticks flow from leasing, through a goroutine each, which waits for one of the
-// handlers' slots, to the report; until they are reported, heartbeats keep their leases.
+// shift is one run of a worker. Ticks flow from leasing, through a queue and a goroutine each, which takes one of the
+// slots, to the report; until they are reported, heartbeats keep their leases.
 type shift struct {
 	client  *Client
 	config  WorkerConfig
 	handler map[string]handler
 	log     *slog.Logger
 
+	queue    chan job
 	slots    chan struct{} // one taken for each handler at work
 	room     room
 	held     held
 	outcomes chan outcome
 
-	handlers    sync.WaitGroup
+	handlers    sync.WaitGroup  // and who starts them
 	handling    context.Context // ends all handlers
 	endHandling context.CancelCauseFunc
 	reporting   context.Context // ends requests that report and heartbeat
@@ -51,6 +52,7 @@ func newShift(w *Worker) *shift {
 		config:   w.config,
 		handler:  w.handlers,
 		log:      w.config.Log.With("worker", w.config.Name),
+		queue:    make(chan job, w.config.Concurrency+leaseMost),
 		slots:    make(chan struct{}, w.config.Concurrency),
 		room:     newRoom(w.config.Concurrency),
 		held:     held{ticks: map[string]*hold{}},
@@ -60,6 +62,7 @@ func newShift(w *Worker) *shift {
 	s.handling, s.endHandling = context.WithCancelCause(context.Background())
 	s.reporting, s.endReports = context.WithCancel(context.Background())
 	s.beating, s.endBeats = context.WithCancel(s.reporting)
+	s.handlers.Go(s.handle)
 	s.loops.Go(s.report)
 	s.loops.Go(s.beat)
 	return s
@@ -147,42 +150,70 @@ func (s *shift) leaseOnce(ctx context.Context, workflows []string, poll time.Dur
 	return len(ticks), asked, err
 }
 
-// start runs a tick's handler in a goroutine of its own, once there is a slot for it.
+// job is a tick on its way to its handler.
+type job struct {
+	tick Tick[json.RawMessage]
+	held *hold
+	ctx  context.Context // of the handler
+	end  context.CancelCauseFunc
+}
+
+// start queues a tick for its handler. There is room in the queue for all that may be leased.
 func (s *shift) start(t Tick[json.RawMessage], until time.Time) {
 	ctx, end := context.WithCancelCause(s.handling)
 	h := &hold{id: t.TickID, token: t.LeaseToken, until: until, end: end}
 	s.held.add(h)
-	s.handlers.Go(func() {
-		s.slots <- struct{}{}
-		began := time.Now()
-		run := s.handler[t.Workflow]
-		if run == nil {
-			run = func(context.Context, Tick[json.RawMessage]) (any, error) {
-				return nil, errors.New("this worker has no handler for the workflow")
-			}
+	s.queue <- job{t, h, ctx, end}
+}
+
+// handle runs what is queued, in the order in which it was leased, each in a goroutine of its own once there is a slot.
+func (s *shift) handle() {
+	for j := range s.queue {
+		select {
+		case s.slots <- struct{}{}:
+			s.handlers.Go(func() { s.run(j) })
+		case <-s.handling.Done():
+			s.ran(j, nil, context.Cause(j.ctx))
 		}
-		if ctx.Err() != nil { // cancelled or lost while it waited for the slot
-			run = func(context.Context, Tick[json.RawMessage]) (any, error) { return nil, context.Cause(ctx) }
+	}
+}
+
+// run runs a tick's handler.
+func (s *shift) run(j job) {
+	began := time.Now()
+	run := s.handler[j.tick.Workflow]
+	if run == nil {
+		run = func(context.Context, Tick[json.RawMessage]) (any, error) {
+			return nil, errors.New("this worker has no handler for the workflow")
 		}
-		safely(ctx, run, t, func(result any, err error) {
-			<-s.slots
-			s.room.ran(time.Since(began))
-			end(nil)
-			if err != nil {
-				logFailure(ctx, s.log, t, err)
-			}
-			select {
-			case s.outcomes <- newOutcome(h, result, err):
-			case <-s.ended:
-			}
-			s.room.give(1)
-		})
+	}
+	if j.ctx.Err() != nil { // cancelled or lost while it waited for the slot
+		run = func(context.Context, Tick[json.RawMessage]) (any, error) { return nil, context.Cause(j.ctx) }
+	}
+	safely(j.ctx, run, j.tick, func(result any, err error) {
+		<-s.slots
+		s.room.ran(time.Since(began))
+		s.ran(j, result, err)
 	})
+}
+
+// ran hands on how a tick went.
+func (s *shift) ran(j job, result any, err error) {
+	j.end(nil)
+	if err != nil {
+		logFailure(j.ctx, s.log, j.tick, err)
+	}
+	select {
+	case s.outcomes <- newOutcome(j.held, result, err):
+	case <-s.ended:
+	}
+	s.room.give(1)
 }
 
 // end waits for the handlers and reports what they did. It does not wait for ever: a handler that minds no context is
 // left behind, and its tick goes to another worker when the lease ends.
 func (s *shift) end() error {
+	close(s.queue)
 	all := make(chan struct{})
 	go func() { s.handlers.Wait(); close(all) }()
 	var err error

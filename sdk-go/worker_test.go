@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -547,6 +548,33 @@ func TestConcurrencyIsKept(t *testing.T) {
 		}
 		if asked > 20 {
 			t.Errorf("got %d leases for 200 ticks of quick handlers", asked)
+		}
+	})
+}
+
+// The server hands out the most urgent first; a worker with few slots keeps to that.
+func TestTicksRunInTheOrderOfTheirLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := carillontest.New()
+		_, err := server.Client().Put(t.Context(), "w", "k", carillon.Params{Spec: carillon.Spec{Intervals: []carillon.Interval{{Every: "1s"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Advance(500 * time.Second)
+		var order []int64
+		w := carillon.NewWorker(server.Client(), carillon.WorkerConfig{Log: quiet, Concurrency: 1})
+		carillon.Handle(w, "w", func(_ context.Context, tick none) error {
+			order = append(order, *tick.Occurrence)
+			return nil
+		})
+		stop := running(t, w)
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if len(order) != 500 || !slices.IsSorted(order) {
+			t.Errorf("got %d ticks in the order %v", len(order), order)
 		}
 	})
 }
