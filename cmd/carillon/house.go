@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonhq/carillon/api"
+	"github.com/carillonhq/carillon/console"
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -91,6 +92,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		return h, nil
 	}
 	api.Routes(h.router)
+	console.Routes(h.router)
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
 	authenticated := h.router.Group("", tenants.Authenticate(verifier))
 	h.router.RouteNotFound("/*", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
