@@ -56,3 +56,29 @@ func (d *dates) freeBefore(day, limit int) (int, bool) {
 	}
 	return 0, false
 }
+
+// taken is the first day of the set at or after one.
+func (d *dates) taken(day int) (int, bool) {
+	day = max(day, minDay)
+	for day <= maxDay {
+		y, m, dom := civil(day)
+		if rest := d.month(y, m) >> dom << dom; rest != 0 {
+			return day + bits.TrailingZeros32(rest) - dom, true
+		}
+		day += daysIn(y, m) - dom + 1
+	}
+	return 0, false
+}
+
+// takenBefore is the last day of the set at or before one.
+func (d *dates) takenBefore(day int) (int, bool) {
+	day = min(day, maxDay)
+	for day >= minDay {
+		y, m, dom := civil(day)
+		if rest := d.month(y, m) & uint32(uint64(2)<<dom-1); rest != 0 {
+			return day - dom + bits.Len32(rest) - 1, true
+		}
+		day -= dom
+	}
+	return 0, false
+}

@@ -39,11 +39,10 @@ func (m *moved) dayAfter(day int) (int, bool) {
 		}
 		from = next
 	}
-	w, ok := m.set.next(wall(from) * daySeconds)
+	on, ok := m.dayWith(from)
 	if !ok {
 		return 0, false
 	}
-	on, _ := splitWall(w)
 	if !m.days.has(on) || !m.back {
 		return m.days.free(on, maxDay)
 	}
@@ -83,15 +82,54 @@ func (m *moved) dayBefore(day int) (int, bool) {
 		}
 		until = prev
 	}
-	w, ok := m.set.prev(wall(until)*daySeconds + daySeconds - 1)
+	on, ok := m.dayWithBefore(until)
 	if !ok {
 		return 0, false
 	}
-	on, _ := splitWall(w)
 	if !m.days.has(on) || m.back {
 		return m.days.freeBefore(on, maxDay)
 	}
 	return m.days.free(on, maxDay)
+}
+
+// dayWith is the first day at or after one on which the set has walls that count: all, or those that move.
+func (m *moved) dayWith(day int) (int, bool) {
+	for {
+		if m.alone {
+			taken, ok := m.days.taken(day)
+			if !ok {
+				return 0, false
+			}
+			day = taken
+		}
+		w, ok := m.set.next(wall(day) * daySeconds)
+		if !ok {
+			return 0, false
+		}
+		if day, _ = splitWall(w); !m.alone || m.days.has(day) {
+			return day, true
+		}
+	}
+}
+
+// dayWithBefore is the last such day at or before one.
+func (m *moved) dayWithBefore(day int) (int, bool) {
+	for {
+		if m.alone {
+			taken, ok := m.days.takenBefore(day)
+			if !ok {
+				return 0, false
+			}
+			day = taken
+		}
+		w, ok := m.set.prev(wall(day)*daySeconds + daySeconds - 1)
+		if !ok {
+			return 0, false
+		}
+		if day, _ = splitWall(w); !m.alone || m.days.has(day) {
+			return day, true
+		}
+	}
 }
 
 // onDay is the first, or the last, time from low to high of a free day: its own and those of the excluded days beside it.

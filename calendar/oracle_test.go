@@ -31,6 +31,7 @@ var oracleCrons = []string{
 type plainCron struct {
 	minute, hour, month map[int]bool
 	dom, dow            string
+	doms, dows          map[int]bool // of plain lists
 }
 
 func plainField(text string, low, high int, names string) map[int]bool {
@@ -75,7 +76,13 @@ func plainField(text string, low, high int, names string) map[int]bool {
 
 func newPlainCron(text string) plainCron {
 	f := strings.Fields(text)
-	return plainCron{plainField(f[0], 0, 59, ""), plainField(f[1], 0, 23, ""), plainField(f[3], 1, 12, "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC"), f[2], f[4]}
+	p := plainCron{minute: plainField(f[0], 0, 59, ""), hour: plainField(f[1], 0, 23, ""), month: plainField(f[3], 1, 12, "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC"), dom: f[2], dow: f[4]}
+	if !strings.ContainsAny(p.dom, "LW") {
+		p.doms = plainField(p.dom, 1, 31, "")
+	}
+	name, _, _ := strings.Cut(p.dow, "#")
+	p.dows = plainField(strings.TrimSuffix(name, "L"), 0, 6, "SUNMONTUEWEDTHUFRISAT")
+	return p
 }
 
 // matches says whether the expression names a wall time, given as a time in UTC.
@@ -107,18 +114,15 @@ func (p plainCron) matches(w time.Time) bool {
 			}
 		}
 	default:
-		dom = plainField(p.dom, 1, 31, "")[w.Day()]
+		dom = p.doms[w.Day()]
 	}
-	days := "SUNMONTUEWEDTHUFRISAT"
-	switch {
-	case strings.Contains(p.dow, "#"):
-		name, kth, _ := strings.Cut(p.dow, "#")
+	dow = p.dows[int(w.Weekday())]
+	if _, kth, nth := strings.Cut(p.dow, "#"); nth {
 		k, _ := strconv.Atoi(kth)
-		dow = plainField(name, 0, 6, days)[int(w.Weekday())] && (w.Day()-1)/7+1 == k
-	case strings.HasSuffix(p.dow, "L"):
-		dow = plainField(strings.TrimSuffix(p.dow, "L"), 0, 6, days)[int(w.Weekday())] && w.Day() > length-7
-	default:
-		dow = plainField(p.dow, 0, 6, days)[int(w.Weekday())]
+		dow = dow && (w.Day()-1)/7+1 == k
+	}
+	if strings.HasSuffix(p.dow, "L") {
+		dow = dow && w.Day() > length-7
 	}
 	if p.dom[0] != '*' && p.dow[0] != '*' {
 		return dom || dow

@@ -73,23 +73,31 @@ func (r *resolved) next(from int64) (int64, DSTNote, bool) {
 		if i+1 < len(z.starts) {
 			again = end + z.offset(i+1)
 		}
+		var at int64
+		note, found := DSTNone, false
+		if gap := begin + off - shown; r.gap != gapSkip && i > 0 && gap > 0 && from < begin+gap && (r.gap == gapShiftForward || from <= begin) {
+			first := shown + max(0, from-begin)
+			if first < asked || first > w {
+				w, ok = r.set.next(first)
+				asked = first
+			}
+			if ok && w < begin+off {
+				at, note, found = begin, DSTGap, true
+				if r.gap == gapShiftForward {
+					at += w - shown
+				}
+			}
+		}
 		if low < asked || low > w {
 			w, ok = r.set.next(low)
 			asked = low
 		}
-		var at int64
-		note, found := DSTNone, false
-		if ok && w < end+off && !(r.overlap == overlapLast && w >= again) {
-			at, found = w-off, true
+		if native := w - off; ok && w < end+off && !(r.overlap == overlapLast && w >= again) && (!found || native <= at) {
+			at, note, found = native, DSTNone, true
 			if w >= again {
 				note = DSTOverlapFirst
 			} else if w < shown {
 				note = DSTOverlapSecond
-			}
-		}
-		if r.gap != gapSkip && i > 0 && begin+off > shown && from < begin+off-shown+begin {
-			if g, ok := r.nextGap(from, begin, shown, begin+off); ok && (!found || g < at) {
-				return g, DSTGap, true
 			}
 		}
 		if found {
@@ -111,24 +119,6 @@ func (r *resolved) next(from int64) (int64, DSTNote, bool) {
 			i = j
 		}
 	}
-}
-
-// nextGap is the first instant at or after from that the walls of the gap [low, high) entered at begin are moved to.
-func (r *resolved) nextGap(from, begin int64, low, high wall) (int64, bool) {
-	first := low
-	if r.gap == gapShiftForward {
-		first += max(0, from-begin)
-	} else if from > begin {
-		return 0, false
-	}
-	w, ok := r.set.next(first)
-	if !ok || w >= high {
-		return 0, false
-	}
-	if r.gap == gapNextValid {
-		return begin, true
-	}
-	return begin + (w - low), true
 }
 
 func (r *resolved) prev(until int64) (int64, DSTNote, bool) {
@@ -159,7 +149,7 @@ func (r *resolved) prev(until int64) (int64, DSTNote, bool) {
 				note = DSTOverlapSecond
 			}
 		}
-		if r.gap != gapSkip && i > 0 && begin+off > shown {
+		if r.gap != gapSkip && i > 0 && begin+off > shown && ok && w >= shown {
 			if g, ok := r.prevGap(until, begin, shown, begin+off); ok && (!found || g > at) {
 				return g, DSTGap, true
 			}
