@@ -15,7 +15,11 @@ type announcement struct {
 }
 
 // announce says that all is there, and keeps the tokens of the ready file fresh until ctx ends.
-func (d dev) announce(ctx context.Context, tokens devTokens) error {
+func (d dev) announce(ctx context.Context) error {
+	tokens, err := d.keys.tokens(time.Now())
+	if err != nil {
+		return err
+	}
 	d.greet(tokens)
 	renew := time.NewTicker(renewBefore / 2)
 	defer renew.Stop()
@@ -27,7 +31,6 @@ func (d dev) announce(ctx context.Context, tokens devTokens) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-renew.C:
-			var err error
 			if tokens, err = d.keys.tokens(now); err != nil {
 				return err
 			}

@@ -126,6 +126,9 @@ func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err er
 		return interrupted(ctx, err)
 	}
 	h.router.GET("/metrics", echo.WrapHandler(web.MetricsHandler(h.registry)))
+	if err := h.dispatch.Start(ctx); err != nil {
+		return interrupted(ctx, err)
+	}
 	d := dev{program: p, settings: s, url: "http://" + listener.Addr().String(), databaseURL: url, keys: keys, log: log}
 	return d.run(ctx, h, listener, server, ticks)
 }
@@ -166,18 +169,11 @@ func (p program) database(ctx context.Context, s devSettings) (url, dir string, 
 	return url, dir, server, nil
 }
 
+// stopServer gives an orderly shutdown what is left of the 10 s; one that takes longer is recovered from at the next start.
 func stopServer(ctx context.Context, server *embedded.Server) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 1500*time.Millisecond)
 	defer cancel()
 	return server.Stop(ctx)
-}
-
-// interrupted is nil where a start was cut short because somebody wanted it to end.
-func interrupted(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // dev is a running `carillon dev`.
@@ -191,16 +187,12 @@ type dev struct {
 }
 
 func (d dev) run(ctx context.Context, h *house, listener net.Listener, server *embedded.Server, ticks *tickLines) error {
-	tokens, err := d.keys.tokens(time.Now())
-	if err != nil {
-		return err
-	}
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error {
 		return h.run(ctx, d.log, site{listener, d.keys.endpoint(h.api, h.router)})
 	})
 	parts.Go(func() error { return ticks.write(ctx) })
-	parts.Go(func() error { return d.announce(ctx, tokens) })
+	parts.Go(func() error { return d.announce(ctx) })
 	if !d.settings.NoDemo {
 		parts.Go(func() error { return demo{d.url, d.keys, d.log}.run(ctx) })
 	}

@@ -257,7 +257,7 @@ func TestDevEndsByItself(t *testing.T) {
 func TestASecondSignalEndsItAtOnce(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "CARILLON_TEST_STUCK=yes")
+	cmd.Env = append(os.Environ(), "CARILLON_TEST=stuck")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -281,5 +281,46 @@ func TestASecondSignalEndsItAtOnce(t *testing.T) {
 	state, err := cmd.Process.Wait()
 	if err != nil || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
 		t.Errorf("got %v, %v", state, err)
+	}
+}
+
+// What was acknowledged is there when the program is killed and started again at once.
+func TestDevSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	dir := dataFolder(t)
+	ready := filepath.Join(t.TempDir(), "ready.json")
+	cmd := exec.Command(os.Args[0], "dev", "--data", dir, "--no-demo", "--listen", "127.0.0.1:0", "--ready-file", ready)
+	cmd.Env = append(os.Environ(), "CARILLON_TEST=main")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	var killed announcement
+	for deadline := time.Now().Add(time.Minute); killed.URL == ""; <-time.After(20 * time.Millisecond) {
+		if text, err := os.ReadFile(ready); err == nil {
+			if err := json.Unmarshal(text, &killed); err != nil {
+				t.Fatal(err)
+			}
+		} else if time.Now().After(deadline) {
+			t.Fatal("it is not ready after a minute")
+		}
+	}
+	const path = "/v1/workflows/w/schedules/k"
+	if status, body := call(t, http.MethodPut, killed.URL+path, killed.Token, `{"spec": {"cron": "0 8 * * *"}}`); status != http.StatusCreated {
+		t.Fatalf("got %d: %s", status, body)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	again := start(t, "--data", dir, "--no-demo")
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("the next start took %s", took)
+	}
+	if again.DatabaseURL != killed.DatabaseURL {
+		t.Error("the database is elsewhere")
+	}
+	if status, body := call(t, http.MethodGet, again.URL+path, killed.Token, ""); status != http.StatusOK {
+		t.Errorf("got %d: %s", status, body)
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -195,8 +195,8 @@ func (a tokenRequest) claims() (tenants.Claims, error) {
 			return tenants.Claims{}, fmt.Errorf("there is no scope %q: there are %s and %s", scope, strings.Join(tenants.TenantScopes(), ", "), tenants.PlatformAdmin)
 		}
 	}
-	if a.Tenant != "" && !tenantName(a.Tenant) {
-		return tenants.Claims{}, fault.Invalid("/tenant", "a tenant's name is 1 to 128 of A-Z a-z 0-9 . _ -, not %q", a.Tenant)
+	if a.Tenant != "" && !web.IsName(a.Tenant) {
+		return tenants.Claims{}, fmt.Errorf("a tenant's name is 1 to 128 of A-Z a-z 0-9 . _ -, not %q", a.Tenant)
 	}
 	return tenants.Claims{Subject: "dev", Tenant: a.Tenant, Scopes: scopes, TTL: ttl}, nil
 }

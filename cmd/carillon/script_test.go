@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -11,14 +10,15 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
-// TestMain lets scripts run the program itself as a command, and is the program that signals are tried on.
+// TestMain lets scripts run the program itself as a command, and tests as a process.
 func TestMain(m *testing.M) {
-	if os.Getenv("CARILLON_TEST_STUCK") != "" {
+	switch os.Getenv("CARILLON_TEST") {
+	case "main":
+		main()
+	case "stuck":
 		stuck()
 	}
-	testscript.Main(m, map[string]func(){
-		"carillon": func() { os.Exit(run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr)) },
-	})
+	testscript.Main(m, map[string]func(){"carillon": main})
 }
 
 func TestScripts(t *testing.T) {

@@ -93,14 +93,25 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		log:         log,
 	})
 	if err != nil {
-		return errors.Join(err, listener.Close(), metrics.Close())
+		return interrupted(ctx, errors.Join(err, listener.Close(), metrics.Close()))
 	}
 	defer h.close()
+	if err := h.dispatch.Start(ctx); err != nil {
+		return interrupted(ctx, errors.Join(err, listener.Close(), metrics.Close()))
+	}
 	log.Info("serving", "role", s.Role, "listen", listener.Addr().String(), "metrics", metrics.Addr().String(), "version", thisEdition().Version)
 	defer log.Info("stopped")
 	return h.run(ctx, log,
 		site{listener, h.router},
 		site{metrics, onlyMetrics(web.MetricsHandler(h.registry))})
+}
+
+// interrupted is nil where a start was cut short because somebody wanted it to end.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 func listen(a address) (net.Listener, error) {
@@ -123,17 +134,12 @@ type site struct {
 	handler  http.Handler
 }
 
-// stopWithin bounds a stop: web.Serve and dispatch both give what is in flight 8 s, side by side.
-const stopWithin = 9 * time.Second
+// stopWithin is what dispatch gets to stop in, beside web.Serve with its web.Grace, so that the whole takes no 10 s.
+const stopWithin = 7 * time.Second
 
-// run works until ctx ends or a part fails, and returns when all has ended. It closes the listeners.
+// run works until ctx ends or a part fails, and returns when all has ended. The dispatch must have started. It closes
+// the listeners.
 func (h *house) run(ctx context.Context, log *slog.Logger, sites ...site) error {
-	if err := h.dispatch.Start(ctx); err != nil {
-		for _, s := range sites {
-			err = errors.Join(err, s.listener.Close())
-		}
-		return fmt.Errorf("start to dispatch: %w", err)
-	}
 	parts, ctx := errgroup.WithContext(ctx)
 	for _, s := range sites {
 		parts.Go(func() error { return web.Serve(ctx, s.listener, s.handler, log) })

@@ -13,11 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
-
-func tenantName(s string) bool { return web.IsName(s) }
 
 type tokenSettings struct {
 	Tenant   string `env:"CARILLON_TENANT" envDefault:"demo" flag:"tenant" help:"whose token it is"`
