@@ -41,7 +41,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 	w := columnsOf(routes)
 	rows, err := tx.Query(ctx, `
 		UPDATE schedule_state st
-		SET seen_at = $2,
+		SET seen_at = $2::timestamptz,
 			prev_at = st.last_at,
 			last_at = CASE WHEN n.reason = 0 AND (n.overlaps OR st.live = 0) THEN $2 ELSE st.last_at END,
 			live = st.live + CASE WHEN n.reason = 0 AND (n.overlaps OR st.live = 0) THEN 1 ELSE 0 END,

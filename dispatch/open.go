@@ -159,7 +159,7 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, o *opened, self in
 	}
 	err := tx.QueryRow(ctx, `
 		UPDATE chunk
-		SET opened_at = $2, owner = $3, epoch = epoch + 1, done_at = CASE WHEN $4 THEN $2 END
+		SET opened_at = $2::timestamptz, owner = $3, epoch = epoch + 1, done_at = CASE WHEN $4 THEN $2::timestamptz END
 		WHERE id = $1
 		RETURNING epoch`, o.chunk.ID, o.now, self, len(o.send) == 0).Scan(&o.chunk.Epoch)
 	if err != nil {

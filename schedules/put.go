@@ -257,7 +257,7 @@ func (s *Schedules) timed(tenant tenants.ID, r *row, spec calendar.Spec, q tenan
 		return nil, neverFires()
 	}
 	least := time.Duration(q.SmallestIntervalSeconds) * time.Second
-	if gap := t.MinGap(now); gap < least {
+	if gap := t.MinGap(now); gap > 0 && gap < least { // 0: it fires once
 		return nil, fault.Fields(fault.Field{
 			Pointer: "/spec", Code: "interval_too_small",
 			Detail: fmt.Sprintf("it fires %s apart, and smallest_interval_seconds allows no less than %s", FormatDuration(gap), FormatDuration(least)),

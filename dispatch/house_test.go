@@ -1,0 +1,131 @@
+package dispatch_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+func TestMain(m *testing.M) { postgrestest.MainNoLeaks(m) }
+
+// house is a whole Carillon without its HTTP: one tenant, schedules, and a process that does all.
+type house struct {
+	t         *testing.T
+	pool      *pgxpool.Pool
+	tenant    tenants.ID
+	schedules *schedules.Schedules
+	dispatch  *dispatch.Dispatch
+	config    dispatch.Config
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	pool := postgrestest.Database(t)
+	tenant, err := tenants.Ensure(t.Context(), pool, "acme", tenants.Wide())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := ident.New(make([]byte, ident.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cursors, err := web.NewCursor(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, pool: pool, tenant: tenant.ID}
+	h.config = dispatch.Config{
+		Pool: pool, IDs: ids, Timings: schedules.NewTimings(), Quotas: quotas, Cursors: cursors, LeaseKey: make([]byte, 32),
+		Log: logger(), Metrics: dispatch.NewMetrics(prometheus.NewRegistry()), Name: "test", Sweeps: true, Dispatches: true, Loopback: true,
+	}
+	h.dispatch = h.process()
+	h.schedules = schedules.New(schedules.Config{
+		Pool: pool, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.HandOut, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
+	})
+	return h
+}
+
+func quotas(context.Context, tenants.ID) (tenants.Quotas, error) { return tenants.Wide(), nil }
+
+func logger() *slog.Logger {
+	out := io.Discard
+	if os.Getenv("CARILLON_TEST_LOG") != "" {
+		out = os.Stderr
+	}
+	return slog.New(slog.NewTextHandler(out, nil))
+}
+
+// process makes another process on the same database, not yet started.
+func (h *house) process() *dispatch.Dispatch {
+	h.t.Helper()
+	d, err := dispatch.New(h.config)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return d
+}
+
+// start has a process work until the test ends.
+func (h *house) start(d *dispatch.Dispatch) {
+	h.t.Helper()
+	if err := d.Start(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		if err := d.Stop(context.Background()); err != nil {
+			h.t.Error(err)
+		}
+	})
+}
+
+func (h *house) put(workflow, key string, p schedules.Params) schedules.Schedule {
+	h.t.Helper()
+	s, _, err := h.schedules.Put(h.t.Context(), h.tenant, workflow, key, p, "tester", web.Precondition{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return s
+}
+
+// history is the whole history of a schedule, oldest first.
+func (h *house) history(workflow, key string) []dispatch.Tick {
+	h.t.Helper()
+	page, _, err := h.dispatch.History(h.t.Context(), h.tenant, workflow, key, 1000, "")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	oldest := make([]dispatch.Tick, len(page))
+	for i, t := range page {
+		oldest[len(page)-1-i] = t
+	}
+	return oldest
+}
+
+// until waits for a condition, asking again every few milliseconds.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for !holds() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("timed out waiting until %s", what)
+		case <-again.C:
+		}
+	}
+}
