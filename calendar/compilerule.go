@@ -73,8 +73,7 @@ func (k *compiler) lastOf(p *rulePlan, count int) wall {
 func (p *rulePlan) walls() iter.Seq[wall] {
 	return func(yield func(wall) bool) {
 		if p.Freq < perHour {
-			r := newDayExpansion(p)
-			for w := range r.walls(r.base(r.from, 0), maxDay) {
+			for w := range newByPeriod(p).all() {
 				if w >= p.Start && !yield(w) {
 					return
 				}

@@ -292,7 +292,7 @@ func (p *fieldText) specialWeekday(upper string, at int) bool {
 	}
 	if name, ok := strings.CutSuffix(upper, "L"); ok && !strings.Contains(name, "-") {
 		if day, ok := p.value(name, at); ok {
-			p.out.LastDW |= 1 << (day % 7)
+			p.out.Back[0] |= 1 << (day % 7)
 		}
 		return true
 	}

@@ -15,7 +15,7 @@ type fields struct {
 	Months  uint16    `json:"mo,omitempty"` // 1 to 12
 	Week    uint8     `json:"dw,omitempty"` // days of the week
 	Nth     [5]uint8  `json:"n,omitzero"`   // Nth[k-1]: days of the week that match the kth time in a month
-	LastDW  uint8     `json:"ld,omitempty"` // days of the week that match the last time in a month
+	Back    [5]uint8  `json:"b,omitzero"`   // Back[k-1]: days of the week that match the kth time from the end of a month
 	Or      bool      `json:"or,omitempty"` // day of month or day of week, rather than both
 	Years   [4]uint64 `json:"y"`
 }
@@ -42,13 +42,13 @@ func (f fields) normal() fields {
 	switch {
 	case f.Or && (anyDay || anyWeekday):
 		f.Days, f.Last, f.Nearest = allDays, 0, 0
-		f.Week, f.Nth, f.LastDW, f.Or = allWeek, [5]uint8{}, 0, false
+		f.Week, f.Nth, f.Back, f.Or = allWeek, [5]uint8{}, [5]uint8{}, false
 	case anyDay && anyWeekday:
-		f.Last, f.Nearest, f.Nth, f.LastDW, f.Or = 0, 0, [5]uint8{}, 0, false
+		f.Last, f.Nearest, f.Nth, f.Back, f.Or = 0, 0, [5]uint8{}, [5]uint8{}, false
 	case anyDay:
 		f.Last, f.Nearest = 0, 0
 	case anyWeekday:
-		f.Nth, f.LastDW = [5]uint8{}, 0
+		f.Nth, f.Back = [5]uint8{}, [5]uint8{}
 	}
 	return f
 }
@@ -74,8 +74,10 @@ func (f *fields) days(year, month int) uint32 {
 			dow |= weekPattern(week, begin) & (0x7f << (7*k + 1))
 		}
 	}
-	if f.LastDW != 0 {
-		dow |= weekPattern(f.LastDW, begin) & (0x7f << (length - 6))
+	for k, week := range f.Back {
+		if week != 0 {
+			dow |= weekPattern(week, begin) & uint32(uint64(0x7f)<<(length+22-7*k)>>28)
+		}
 	}
 	if f.Or {
 		return (dom | dow) & whole
@@ -182,5 +184,5 @@ func (f *fields) everyDay() bool {
 
 // everyWeek says that days match by their day of the week alone.
 func (f *fields) everyWeek() bool {
-	return f.Days == allDays && !f.Or && f.Nth == [5]uint8{} && f.LastDW == 0 && f.Months == allMonth && f.Years == allYears
+	return f.Days == allDays && !f.Or && f.Nth == [5]uint8{} && f.Back == [5]uint8{} && f.Months == allMonth && f.Years == allYears
 }

@@ -69,17 +69,17 @@ func (p *rulePlan) set() wallSet {
 		b.set = newSubdaily(p)
 		return b
 	}
-	if f, ok := p.fields(); ok {
+	if f, ok := p.fields(); ok && p.Interval == 1 && len(p.SetPos) == 0 {
 		b.set = newFieldSet(f, nil)
 		return b
 	}
-	b.set = newDayExpansion(p)
+	b.set = newByPeriod(p)
 	return b
 }
 
-// fields are the rule as fields, which most rules without an interval come to; false for others.
+// fields are the rule as fields, its interval and positions aside; false for rules that fields cannot say.
 func (p *rulePlan) fields() (fields, bool) {
-	if p.Freq > perDay || p.Interval > 1 || len(p.SetPos)+len(p.WeekNos)+len(p.YearDays) > 0 {
+	if len(p.WeekNos)+len(p.YearDays) > 0 {
 		return fields{}, false
 	}
 	f := p.dayFields()
@@ -88,10 +88,10 @@ func (p *rulePlan) fields() (fields, bool) {
 		switch {
 		case d.N == 0:
 			f.Week |= 1 << d.Day
-		case p.Freq == perYear && len(p.Months) == 0 || d.N < -1:
+		case p.Freq == perYear && len(p.Months) == 0:
 			return fields{}, false
-		case d.N == -1:
-			f.LastDW |= 1 << d.Day
+		case d.N < 0:
+			f.Back[-d.N-1] |= 1 << d.Day
 		default:
 			f.Nth[d.N-1] |= 1 << d.Day
 		}

@@ -1,0 +1,126 @@
+package calendar
+
+import (
+	"slices"
+	"time"
+
+	"github.com/teambition/rrule-go"
+)
+
+// libraryDays are the days of rules that fields cannot say: BYYEARDAY, BYWEEKNO and numbered days of a year. rrule-go expands
+// them, fenced: a year at a time, floating dates at midnight, without COUNT, UNTIL, BYSETPOS and times, and
+// without BYWEEKNO, which it gets wrong where years meet and which is tested here instead.
+type libraryDays struct {
+	periods
+	option  rrule.ROption
+	weekNos []int
+	perhaps *fieldSet // holds all of the days, and more
+	never   bool
+}
+
+var libraryWeek = [7]rrule.Weekday{rrule.SU, rrule.MO, rrule.TU, rrule.WE, rrule.TH, rrule.FR, rrule.SA}
+
+func newLibraryDays(p *rulePlan, r periods) *libraryDays {
+	l := &libraryDays{periods: r, weekNos: p.WeekNos}
+	l.option = rrule.ROption{
+		Freq: [...]rrule.Frequency{rrule.YEARLY, rrule.MONTHLY, rrule.WEEKLY, rrule.DAILY}[p.Freq],
+		Wkst: libraryWeek[p.Week], Bymonth: p.Months, Bymonthday: p.Days, Byyearday: p.YearDays,
+		Byhour: []int{0}, Byminute: []int{0}, Bysecond: []int{0},
+	}
+	f := p.dayFields()
+	for _, d := range p.Weekdays {
+		day := libraryWeek[d.Day]
+		l.option.Byweekday = append(l.option.Byweekday, day.Nth(d.N))
+		f.Week |= 1 << d.Day
+	}
+	if len(p.Weekdays)+len(p.Days)+len(p.YearDays) == 0 {
+		l.option.Byweekday = libraryWeek[:]
+	}
+	l.perhaps = newFieldSet(f.normal(), nil)
+	_, ok := l.nextDay(minDay)
+	l.never = !ok
+	return l
+}
+
+func (l *libraryDays) daysOf(period int) []int {
+	option := l.option
+	begin, end := l.begin(period), l.begin(period+1)
+	option.Dtstart = time.Unix(int64(begin)*daySeconds, 0).UTC()
+	option.Until = time.Unix(int64(end-1)*daySeconds, 0).UTC()
+	rule, err := rrule.NewRRule(option)
+	if err != nil {
+		return nil // not reached: the plan is checked
+	}
+	var out []int
+	next := rule.Iterator()
+	for at, ok := next(); ok; at, ok = next() {
+		day := int(floorDiv(at.Unix(), daySeconds))
+		if len(l.weekNos) == 0 || l.inWeeks(day) {
+			out = append(out, day)
+		}
+	}
+	return out
+}
+
+// inWeeks says whether a day's week is among BYWEEKNO: weeks are counted as RFC 5545 section 3.3.10 does, from the first that has
+// four days of January.
+func (l *libraryDays) inWeeks(day int) bool {
+	begin := day - floorMod(weekday(day)-l.week, 7)
+	year, _, _ := civil(begin + 3)
+	first, next := l.firstWeek(year), l.firstWeek(year+1)
+	n, weeks := (begin-first)/7+1, (next-first)/7
+	return slices.Contains(l.weekNos, n) || slices.Contains(l.weekNos, n-weeks-1)
+}
+
+func (l *libraryDays) firstWeek(year int) int {
+	fourth := dayNumber(year, 1, 4)
+	return fourth - floorMod(weekday(fourth)-l.week, 7)
+}
+
+func (l *libraryDays) nextDay(day int) (int, bool) {
+	if l.never {
+		return 0, false
+	}
+	day = max(day, minDay)
+	for {
+		d, ok := l.perhaps.nextDay(day)
+		if !ok {
+			return 0, false
+		}
+		p := l.period(d)
+		if to := l.up(p); to != p {
+			day = l.begin(to)
+			continue
+		}
+		for _, one := range l.daysOf(p) {
+			if one >= d {
+				return one, true
+			}
+		}
+		day = l.begin(p + 1)
+	}
+}
+
+func (l *libraryDays) prevDay(day int) (int, bool) {
+	if l.never {
+		return 0, false
+	}
+	day = min(day, maxDay)
+	for {
+		d, ok := l.perhaps.prevDay(day)
+		if !ok {
+			return 0, false
+		}
+		p := l.period(d)
+		if to := l.down(p); to != p {
+			day = l.begin(to+1) - 1
+			continue
+		}
+		for _, one := range slices.Backward(l.daysOf(p)) {
+			if one <= d {
+				return one, true
+			}
+		}
+		day = l.begin(p) - 1
+	}
+}
