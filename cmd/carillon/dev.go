@@ -27,7 +27,7 @@ type devSettings struct {
 	Ephemeral   bool        `env:"CARILLON_EPHEMERAL" flag:"ephemeral" help:"keep nothing between runs"`
 	DatabaseURL databaseURL `env:"DATABASE_URL" flag:"database-url" help:"a PostgreSQL to use instead of one of our own"`
 	ReadyFile   string      `env:"CARILLON_READY_FILE" flag:"ready-file" help:"a file to write url, token, platform_token and database_url to, as JSON, once ready"`
-	For         span        `env:"CARILLON_FOR" envDefault:"0s" flag:"for" help:"end by itself after that long; 0s is never"`
+	For         span        `env:"CARILLON_FOR" envDefault:"0s" flag:"for" help:"end by itself that long after it is ready; 0s is never"`
 	NoDemo      bool        `env:"CARILLON_NO_DEMO" flag:"no-demo" help:"do not seed schedules, nor work them off"`
 	NoLoopback  bool        `env:"CARILLON_NO_LOOPBACK_ENDPOINTS" flag:"no-loopback-endpoints" help:"refuse endpoints and key sets on this machine, as carillon serve does"`
 	LogFormat   format      `env:"CARILLON_LOG_FORMAT" envDefault:"text" flag:"log-format" help:"how ticks and log lines are written: text or json"`
@@ -66,14 +66,8 @@ seconds, a second one at once.`,
 			if err != nil {
 				return err
 			}
-			ctx := cmd.Context()
-			if s.For > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, time.Duration(s.For))
-				defer cancel()
-			}
 			chosen := cmd.Flags().Changed("listen") || p.getenv("CARILLON_LISTEN") != ""
-			return p.runDev(ctx, s, chosen)
+			return p.runDev(cmd.Context(), s, chosen)
 		},
 	}
 	flags[devSettings](cmd)
@@ -187,11 +181,20 @@ type dev struct {
 }
 
 func (d dev) run(ctx context.Context, h *house, listener net.Listener, server *embedded.Server, ticks *tickLines) error {
+	if d.settings.For > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(d.settings.For))
+		defer cancel()
+	}
 	parts, ctx := errgroup.WithContext(ctx)
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		ticks.write(ctx)
+	}()
 	parts.Go(func() error {
 		return h.run(ctx, d.log, site{listener, d.keys.endpoint(h.api, h.router)})
 	})
-	parts.Go(func() error { return ticks.write(ctx) })
 	parts.Go(func() error { return d.announce(ctx) })
 	if !d.settings.NoDemo {
 		parts.Go(func() error { return demo{d.url, d.keys, d.log}.run(ctx) })
@@ -206,5 +209,10 @@ func (d dev) run(ctx context.Context, h *house, listener net.Listener, server *e
 			}
 		})
 	}
-	return parts.Wait()
+	err := parts.Wait()
+	select {
+	case <-shown:
+	case <-time.After(time.Second): // whoever reads our output has stopped to, and must not keep us
+	}
+	return err
 }

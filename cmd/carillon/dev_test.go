@@ -242,7 +242,7 @@ func dataFolder(t *testing.T) string {
 func TestDevEndsByItself(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
-	code := run(t.Context(), []string{"dev", "--ephemeral", "--listen", "127.0.0.1:0", "--no-demo", "--for", "6s"}, func(string) string { return "" }, &out, &errs)
+	code := run(t.Context(), []string{"dev", "--ephemeral", "--listen", "127.0.0.1:0", "--no-demo", "--for", "1s"}, func(string) string { return "" }, &out, &errs)
 	if code != exitDone {
 		t.Fatalf("got %d: %s", code, errs.String())
 	}

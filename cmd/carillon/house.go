@@ -106,7 +106,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Log:     p.log,
 	}))
 	dispatch.Routes(authenticated, h.dispatch)
-	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound}.Routes(authenticated)
+	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory}.Routes(authenticated)
 	return h, nil
 }
 

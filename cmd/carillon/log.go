@@ -20,7 +20,7 @@ func (p program) log(f format, l level) *slog.Logger {
 	if f == "json" {
 		return slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: slog.Level(l)}))
 	}
-	return slog.New(tint.NewHandler(p.stderr, &tint.Options{
+	return slog.New(tint.NewTextHandler(p.stderr, &tint.Options{
 		Level:      slog.Level(l),
 		TimeFormat: "15:04:05.000",
 		NoColor:    !p.coloured(p.stderr),

@@ -35,14 +35,14 @@ func (t *tickLines) add(fired []dispatch.Fired) {
 }
 
 // write shows ticks until ctx ends.
-func (t *tickLines) write(ctx context.Context) error {
+func (t *tickLines) write(ctx context.Context) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	shown, unshown := 0, 0
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-second.C:
 			if unshown > 0 && t.format == "text" {
 				fmt.Fprintf(t.out, "  … and %d more\n", unshown)
