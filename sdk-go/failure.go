@@ -44,7 +44,10 @@ func Permanent(err error) error {
 	return permanent{err}
 }
 
-// RetryAfter marks a handler's error with how long to wait before the next attempt. A nil err stays nil.
+// longestRetry is the longest wait that the API takes.
+const longestRetry = 24 * time.Hour
+
+// RetryAfter marks a handler's error with how long to wait before the next attempt, at most a day. A nil err stays nil.
 func RetryAfter(err error, after time.Duration) error {
 	if err == nil {
 		return nil
@@ -58,7 +61,7 @@ func retryOf(err error) (retry bool, after time.Duration) {
 		return false, 0
 	}
 	if later, ok := errors.AsType[retryLater](err); ok {
-		return true, max(0, later.after)
+		return true, min(max(0, later.after), longestRetry)
 	}
 	return true, 0
 }

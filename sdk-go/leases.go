@@ -103,6 +103,7 @@ type finish struct {
 	Result     json.RawMessage `json:"result,omitempty"`
 	Error      string          `json:"error,omitempty"`
 	Retry      *bool           `json:"retry,omitempty"`
+	RetryAfter string          `json:"retry_after,omitempty"`
 }
 
 // verdict is the answer to one tick of a batch.

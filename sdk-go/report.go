@@ -1,9 +1,7 @@
 package carillon
 
 import (
-	"context"
 	"errors"
-	"net/http"
 	"sync"
 	"time"
 )
@@ -29,8 +27,11 @@ func newOutcome(h *hold, result any, err error) outcome {
 		}
 	}
 	if o.failed != nil {
-		retry, _ := retryOf(o.failed)
+		retry, after := retryOf(o.failed)
 		o.finish = finish{TickID: h.id, LeaseToken: h.token, Outcome: "fail", Error: errorText(o.failed), Retry: &retry}
+		if after > 0 {
+			o.finish.RetryAfter = seconds(after)
+		}
 	}
 	return o
 }
@@ -103,7 +104,6 @@ func (s *shift) gather(first outcome, until time.Time) []outcome {
 
 // send reports outcomes until the server has them or their leases have ended.
 func (s *shift) send(outcomes []outcome) {
-	outcomes = s.sendLater(outcomes)
 	for troubles := 0; len(outcomes) > 0; troubles++ {
 		err := s.sendOnce(outcomes)
 		if err == nil {
@@ -169,33 +169,4 @@ func (s *shift) split(outcomes []outcome, refused *Error) {
 		return
 	}
 	s.send([]outcome{newOutcome(o.held, nil, Permanent(errors.New("result refused: "+refused.Detail)))})
-}
-
-// sendLater reports the failures that name a time for the next attempt: one by one, as a batch has no word for it. It
-// returns the others.
-func (s *shift) sendLater(outcomes []outcome) []outcome {
-	kept := outcomes[:0]
-	for _, o := range outcomes {
-		_, after := retryOf(o.failed)
-		if o.failed == nil || after == 0 {
-			kept = append(kept, o)
-			continue
-		}
-		if err := s.fail(s.reporting, o); err != nil {
-			s.log.Warn("cannot report a failure with its time", "tick_id", o.finish.TickID, "error", err)
-			kept = append(kept, o)
-			continue
-		}
-		s.held.drop(o.held)
-	}
-	return kept
-}
-
-// fail reports one failure. An answer that the tick is not the worker's any more is as good as any.
-func (s *shift) fail(ctx context.Context, o outcome) error {
-	err := s.client.Fail(ctx, o.finish.TickID, o.finish.LeaseToken, o.failed)
-	if refused, ok := errors.AsType[*Error](err); ok && (refused.Status == http.StatusConflict || refused.Status == http.StatusNotFound) {
-		return nil
-	}
-	return err
 }

@@ -124,7 +124,7 @@ func (s *Server) holder(id, token string) (t *tick, status int, code string) {
 	case t == nil:
 		return nil, http.StatusNotFound, "not_found"
 	case s.leased[id] == nil || t.LeaseToken != token || !time.Now().Before(t.until):
-		return nil, http.StatusConflict, "stale_lease"
+		return nil, http.StatusConflict, "lease_lost"
 	}
 	return t, 0, ""
 }
@@ -142,7 +142,7 @@ func (s *Server) beatOne(id, token, lease string) (until time.Time, status int, 
 		d = time.Minute
 	}
 	t.until = time.Now().Add(d)
-	return t.until, http.StatusNoContent, ""
+	return t.until, http.StatusOK, ""
 }
 
 func (s *Server) finishOne(f finish) (status int, code string) {
