@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -79,7 +79,10 @@ func scanEndpoint(row pgx.CollectableRow) (e Endpoint, err error) {
 
 // check returns the params with their defaults, or all their faults.
 func (d *Dispatch) check(name string, p EndpointParams) (EndpointParams, error) {
-	errs := []error{schedules.CheckName("/name", "endpoint", name), d.checkURL("/url", p.URL)}
+	errs := []error{schedules.CheckName("/name", "endpoint", name)}
+	if err := d.outbound().Check(p.URL); err != nil { // what a name stands for is looked at whenever it is called
+		errs = append(errs, fault.Invalid("/url", "%s", err))
+	}
 	if p.Batch == nil {
 		p.Batch = new(int16(1))
 	}
@@ -104,29 +107,8 @@ func (d *Dispatch) check(name string, p EndpointParams) (EndpointParams, error) 
 	return p, fault.Join(errs...)
 }
 
-// checkURL refuses what a URL shows by itself that is never called. What a name stands for is checked when it is called.
-func (d *Dispatch) checkURL(pointer, text string) error {
-	if len(text) > 2048 {
-		return fault.Invalid(pointer, "a URL has at most 2,048 characters")
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" {
-		return fault.Invalid(pointer, "%q is not an absolute URL", text)
-	}
-	if u.User != nil || u.Fragment != "" {
-		return fault.Invalid(pointer, "a URL of an endpoint has no user, password or fragment")
-	}
-	if d.Loopback && isLoopback(u.Hostname()) && (u.Scheme == "http" || u.Scheme == "https") {
-		return nil
-	}
-	if u.Scheme != "https" {
-		return fault.Invalid(pointer, "an endpoint is called over https")
-	}
-	if port := u.Port(); port != "" && port != "443" && port != "8443" {
-		return fault.Invalid(pointer, "an endpoint is called on port 443 or 8443")
-	}
-	return checkHost(pointer, u.Hostname())
-}
+// outbound says where endpoints may be.
+func (d *Dispatch) outbound() web.Outbound { return web.Outbound{Loopback: d.Loopback} }
 
 // PutEndpoint makes an endpoint be what p says; made tells that there was none, and the answer then bears its secret.
 func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name string, p EndpointParams) (e Endpoint, made bool, err error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,9 +20,35 @@ type before struct {
 	Seq int32     `json:"s"`
 }
 
+// Span picks ticks of a history: those in State, with nominal times from From on and before To. The zero value is all.
+type Span struct {
+	State    string
+	From, To time.Time
+}
+
+// bounds are the columns' values that s means; a state of -1 is any.
+func (s Span) bounds() (state int16, from, to time.Time, err error) {
+	state, from, to = -1, s.From.UTC(), s.To.UTC()
+	if s.State != "" {
+		if state = int16(slices.Index(stateNames, s.State)); state < 0 {
+			return 0, from, to, fault.Invalid("/state", "%q is not one of %s", s.State, strings.Join(stateNames, ", "))
+		}
+	}
+	if to.IsZero() {
+		to = endOfTime
+	}
+	return state, from, to, nil
+}
+
+var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // History returns a page of a schedule's ticks, newest first, and the cursor of the next page, if there is one. Where
 // there is no such schedule it is that of the last one that was deleted.
-func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key string, limit int, cursor string) (page []Tick, next *string, err error) {
+func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key string, s Span, limit int, cursor string) (page []Tick, next *string, err error) {
+	state, oldest, end, err := s.bounds()
+	if err != nil {
+		return nil, nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var schedule int64
@@ -35,8 +63,8 @@ func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key
 	if schedule == 0 {
 		return nil, nil, fault.NotFound("no schedule %q of workflow %q", key, workflow)
 	}
-	name := fmt.Sprintf("ticks %d", schedule)
-	from := before{At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
+	name := fmt.Sprintf("ticks %d %d %d %d", schedule, state, oldest.Unix(), end.Unix())
+	from := before{At: end} // seq is 0 or more, so none at that time comes before it
 	if cursor != "" {
 		if err := d.Cursors.Open(int32(tenant), name, cursor, &from); err != nil {
 			return nil, nil, err
@@ -46,8 +74,9 @@ func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key
 		SELECT `+tickColumns+`
 		FROM tick t
 		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND (t.nominal_at, t.seq) < ($3, $4)
+			AND t.nominal_at >= $5 AND ($6 < 0 OR t.state = $6)
 		ORDER BY t.nominal_at DESC, t.seq DESC
-		LIMIT $5`, tenant, schedule, from.At, from.Seq, limit+1) // CollectRows reports the error
+		LIMIT $7`, tenant, schedule, from.At, from.Seq, oldest, state, limit+1) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[tick])
 	if err != nil {
 		return nil, nil, fmt.Errorf("read ticks: %w", err)

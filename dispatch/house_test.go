@@ -103,7 +103,7 @@ func (h *house) put(workflow, key string, p schedules.Params) schedules.Schedule
 // history is the whole history of a schedule, oldest first.
 func (h *house) history(workflow, key string) []dispatch.Tick {
 	h.t.Helper()
-	page, _, err := h.dispatch.History(h.t.Context(), h.tenant, workflow, key, 1000, "")
+	page, _, err := h.dispatch.History(h.t.Context(), h.tenant, workflow, key, dispatch.Span{}, 1000, "")
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -17,21 +17,23 @@ import (
 // Routes serves ticks and endpoints under g, whose requests are authenticated.
 func Routes(g *echo.Group, d *Dispatch) {
 	h := handler{d}
-	read, write, work := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite), tenants.Require(tenants.TicksWork)
+	read, write := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite)
+	work, readOrWork := tenants.Require(tenants.TicksWork), tenants.Require(tenants.SchedulesRead, tenants.TicksWork)
+	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	const one = "/v1/workflows/:workflow/schedules/:key"
-	g.POST(one+"/trigger", h.trigger, write)
+	g.POST(one+"/trigger", h.trigger, write, web.NoQuery)
 	g.GET(one+"/ticks", h.history, read)
-	g.POST("/v1/ticks/lease", h.lease, work, web.Timeout(longestPoll+15*time.Second))
-	g.POST("/v1/ticks/finish", h.finish, work, web.BodyLimit(64<<20))
-	g.POST("/v1/ticks/heartbeat", h.beat, work)
-	g.POST("/v1/ticks/:id/heartbeat", h.beatOne, work)
-	g.POST("/v1/ticks/:id/complete", h.complete, work)
-	g.POST("/v1/ticks/:id/fail", h.fail, work)
-	g.GET("/v1/ticks/:id", h.tick, read)
-	g.GET("/v1/endpoints", h.endpoints, read)
-	g.PUT("/v1/endpoints/:name", h.putEndpoint, write)
-	g.GET("/v1/endpoints/:name", h.endpoint, read)
-	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, write)
+	g.POST("/v1/ticks/lease", h.lease, work, web.NoQuery, web.Timeout(longestPoll+15*time.Second))
+	g.POST("/v1/ticks/finish", h.finish, work, web.NoQuery, web.BodyLimit(64<<20))
+	g.POST("/v1/ticks/heartbeat", h.beat, work, web.NoQuery)
+	g.POST("/v1/ticks/:id/heartbeat", h.beatOne, work, web.NoQuery)
+	g.POST("/v1/ticks/:id/complete", h.complete, work, web.NoQuery)
+	g.POST("/v1/ticks/:id/fail", h.fail, work, web.NoQuery)
+	g.GET("/v1/ticks/:id", h.tick, readOrWork, web.NoQuery)
+	g.GET("/v1/endpoints", h.endpoints, readOrWrite)
+	g.PUT("/v1/endpoints/:name", h.putEndpoint, write, web.NoQuery)
+	g.GET("/v1/endpoints/:name", h.endpoint, readOrWrite, web.NoQuery)
+	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, write, web.NoQuery)
 }
 
 type handler struct{ *Dispatch }
@@ -61,18 +63,36 @@ func (h handler) history(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := web.Query(c, "limit", "cursor"); err != nil {
+	span, err := spanOf(c)
+	if err != nil {
 		return err
 	}
 	limit, cursor, err := web.Page(c)
 	if err != nil {
 		return err
 	}
-	page, next, err := h.History(c.Request().Context(), tenants.From(c), workflow, key, limit, cursor)
+	page, next, err := h.History(c.Request().Context(), tenants.From(c), workflow, key, span, limit, cursor)
 	if err != nil {
 		return err
 	}
 	return web.Answer(c, http.StatusOK, schedules.ListAnswer[Tick]{Items: page, NextCursor: next})
+}
+
+func spanOf(c echo.Context) (s Span, err error) {
+	q, err := web.Query(c, "state", "from", "to", "limit", "cursor")
+	if err != nil {
+		return s, err
+	}
+	s.State = q.Get("state")
+	for name, at := range map[string]*time.Time{"from": &s.From, "to": &s.To} {
+		if !q.Has(name) {
+			continue
+		}
+		if *at, err = time.Parse(time.RFC3339, q.Get(name)); err != nil {
+			return s, fault.Invalid("/"+name, "%q is not an RFC 3339 instant", q.Get(name))
+		}
+	}
+	return s, nil
 }
 
 func (h handler) lease(c echo.Context) error {

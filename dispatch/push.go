@@ -32,7 +32,7 @@ type pusher struct {
 }
 
 func newPusher(d *Dispatch) *pusher {
-	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: d.guardian().Safe}
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: d.outbound().Control}
 	return &pusher{d, &http.Client{
 		Transport: &http.Transport{
 			Proxy: nil, DialContext: dialer.DialContext, MaxIdleConns: 1000, MaxIdleConnsPerHost: mostSlots,

@@ -25,10 +25,11 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.GET(one+"/upcoming", h.upcoming, read)
 	g.GET("/v1/schedules", h.list, read)
 	g.POST("/v1/schedules/preview", h.preview, read)
-	g.GET("/v1/workflows", h.workflows, read)
-	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write)
-	g.GET("/v1/workflows/:workflow", h.workflow, read)
-	g.DELETE("/v1/workflows/:workflow", h.deleteWorkflow, write)
+	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
+	g.GET("/v1/workflows", h.workflows, readOrWrite)
+	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery)
+	g.GET("/v1/workflows/:workflow", h.workflow, readOrWrite, web.NoQuery)
+	g.DELETE("/v1/workflows/:workflow", h.deleteWorkflow, write, web.NoQuery)
 }
 
 type handler struct{ *Schedules }

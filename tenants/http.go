@@ -67,17 +67,17 @@ func unauthorized(code, challenge, detail string) error {
 	return f
 }
 
-// Require lets a request pass whose token bears the scope, or one that implies it; any other is 403. It comes behind
-// Authenticate.
-func Require(scope string) echo.MiddlewareFunc {
+// Require lets a request pass whose token bears one of the scopes, or one that implies it; any other is 403, which asks
+// for the first. It comes behind Authenticate.
+func Require(scopes ...string) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if !Caller(c).May(scope) {
-				f := fault.New(http.StatusForbidden, "insufficient_scope", "this needs the scope %s", scope)
-				f.Header = map[string]string{"WWW-Authenticate": `Bearer error="insufficient_scope", scope="` + scope + `"`}
-				return f
+			if slices.ContainsFunc(scopes, Caller(c).May) {
+				return next(c)
 			}
-			return next(c)
+			f := fault.New(http.StatusForbidden, "insufficient_scope", "this needs the scope %s", strings.Join(scopes, " or "))
+			f.Header = map[string]string{"WWW-Authenticate": `Bearer error="insufficient_scope", scope="` + scopes[0] + `"`}
+			return f
 		}
 	}
 }

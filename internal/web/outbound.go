@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -65,10 +66,18 @@ func (o Outbound) Check(raw string) error {
 	if p := u.Port(); p != "" && p != "443" && p != "8443" {
 		return errors.New("must be on port 443 or 8443")
 	}
-	if literal == nil && guard.SafeAddr(addr) != nil || literal != nil && numeric(host) {
+	if literal == nil && guard.SafeAddr(addr) != nil || literal != nil && (numeric(host) || private(host)) {
 		return errors.New("must be a public address")
 	}
 	return nil
+}
+
+// private reports whether a name is one that no public resolver knows: a single label, or one below a name that is kept
+// for networks of one's own (RFC 6762, RFC 8375, ICANN's .internal).
+func private(host string) bool {
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	return last == host || strings.HasSuffix(host, ".home.arpa") ||
+		slices.Contains([]string{"local", "internal", "localdomain", "home", "lan", "corp", "intranet"}, last)
 }
 
 // numeric reports whether some resolvers would take a name for an address: 127.1, 0x7f000001.
@@ -81,7 +90,7 @@ func numeric(host string) bool {
 // Client returns a client that looks at each address again when it connects, so that a name which changes its mind is
 // caught. It knows no proxy, follows no redirect, speaks HTTP/1.1, and an exchange takes at most that long.
 func (o Outbound) Client(timeout time.Duration) *http.Client {
-	dialer := &net.Dialer{Timeout: min(timeout, 5*time.Second), Control: o.control}
+	dialer := &net.Dialer{Timeout: min(timeout, 5*time.Second), Control: o.Control}
 	return &http.Client{
 		Timeout:       timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -96,7 +105,9 @@ func (o Outbound) Client(timeout time.Duration) *http.Client {
 	}
 }
 
-func (o Outbound) control(network, address string, c syscall.RawConn) error {
+// Control refuses, as a net.Dialer's, a connection to an address that is not allowed. It sees what a name stands for at
+// the moment of connecting.
+func (o Outbound) Control(network, address string, c syscall.RawConn) error {
 	if o.Loopback {
 		if a, err := netip.ParseAddrPort(address); err == nil && a.Addr().Unmap().IsLoopback() {
 			return nil

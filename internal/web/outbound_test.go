@@ -17,6 +17,7 @@ func TestOutboundCheck(t *testing.T) {
 		"https://localhost/", "https://LOCALHOST./", "https://x.localhost/", "https://127.0.0.1/", "https://127.9.9.9/", "https://[::1]/", "https://[::ffff:127.0.0.1]/", "https://[::]/",
 		"https://0.0.0.0/", "https://10.0.0.1/", "https://172.16.0.1/", "https://192.168.1.1/", "https://169.254.169.254/latest", "https://100.64.0.1/", "https://168.63.129.16/",
 		"https://224.0.0.1/", "https://255.255.255.255/", "https://[fe80::1]/", "https://[fe80::1%25eth0]/", "https://[fd00::1]/", "https://[64:ff9b::7f00:1]/", "https://[2002:7f00:1::]/", "https://[ff02::1]/",
+		"https://intranet/", "https://db.internal/", "https://printer.local/", "https://metadata.google.internal/", "https://router.home.arpa/",
 		"https://127.1/", "https://2130706433/", "https://0x7f000001/", "https://0177.0.0.1/", "https://example.0x7f/",
 	}
 	for _, u := range good {

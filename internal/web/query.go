@@ -49,6 +49,16 @@ func Query(c echo.Context, names ...string) (url.Values, error) {
 	return nil, f
 }
 
+// NoQuery refuses, as Query does, every parameter of a route that takes none.
+func NoQuery(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if _, err := Query(c); err != nil {
+			return err
+		}
+		return next(c)
+	}
+}
+
 // Page is which part of a list is asked for: limit is 1 to 1000, 100 where it was not sent; cursor is "" for the start.
 func Page(c echo.Context) (limit int, cursor string, err error) {
 	q := c.QueryParams()

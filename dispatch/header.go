@@ -1,0 +1,33 @@
+package dispatch
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/carillonhq/carillon/internal/fault"
+)
+
+const mostHeaders = 20
+
+// checkHeaders refuses headers that are not a client's to set.
+func checkHeaders(headers map[string]string) error {
+	if len(headers) > mostHeaders {
+		return fault.Invalid("/headers", "%d headers are more than %d", len(headers), mostHeaders)
+	}
+	var errs []error
+	for name, value := range headers {
+		pointer := "/headers/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+		canonical := http.CanonicalHeaderKey(name)
+		switch {
+		case !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || len(value) > 1024:
+			errs = append(errs, fault.Invalid(pointer, "not a header that HTTP allows"))
+		case strings.HasPrefix(canonical, "Webhook-"), strings.HasPrefix(canonical, "Proxy-"),
+			slices.Contains([]string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Te", "Trailer", "Upgrade", "Keep-Alive", "User-Agent", "Traceparent"}, canonical):
+			errs = append(errs, fault.Invalid(pointer, "%s is set by the service", canonical))
+		}
+	}
+	return fault.Join(errs...)
+}
