@@ -21,10 +21,9 @@ var macros = map[string]string{
 
 // cronReading is what a cron expression comes to.
 type cronReading struct {
-	fields fields
-	every  time.Duration // of @every; zero for all others
-	hashed bool
-	fields7,
+	fields           fields
+	every            time.Duration // of @every; zero for all others
+	hashed           bool
 	domStar, dowStar bool // the field begins with a star
 	domStep, dowStep bool // and has a step
 	bothDays         bool // day of month and day of week are both restricted
@@ -68,7 +67,6 @@ func parseCron(text, zone, identity string, and bool) (cronReading, []Fault) {
 		list = append([]field{secondField}, five...)
 	case 7:
 		list = append(append([]field{secondField}, five...), yearField)
-		r.fields7 = true
 	default:
 		return r, []Fault{{Code: "cron_syntax", Detail: "a cron expression has 5 fields, 6 with seconds first or 7 with a year last", Position: at[min(len(at)-1, 7)]}}
 	}
