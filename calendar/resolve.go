@@ -124,6 +124,9 @@ func (r *resolved) next(from int64) (int64, DSTNote, bool) {
 func (r *resolved) prev(until int64) (int64, DSTNote, bool) {
 	z := r.zone
 	i := z.find(until)
+	var w wall // the last of the set at or before asked
+	var ok bool
+	asked := wall(-1 << 62)
 	for {
 		begin, end, off := z.starts[i], z.end(i), z.offset(i)
 		high := min(until, end-1) + off
@@ -138,7 +141,10 @@ func (r *resolved) prev(until int64) (int64, DSTNote, bool) {
 		if i > 0 {
 			shown = begin + z.offset(i-1)
 		}
-		w, ok := r.set.prev(high)
+		if high > asked || high < w {
+			w, ok = r.set.prev(high)
+			asked = high
+		}
 		var at int64
 		note, found := DSTNone, false
 		if ok && w >= begin+off && !(r.overlap == overlapFirst && w < shown) {
