@@ -59,6 +59,7 @@ type Dispatch struct {
 	results *results
 	whens   *whens
 	wake    chan struct{} // to the sweep: look now
+	failing chan failingSchedule
 	work    sync.WaitGroup
 	stop    context.CancelFunc
 }
@@ -66,7 +67,7 @@ type Dispatch struct {
 // New prepares the dispatch of a process: HandOut and the routes work from here on, also in one that neither sweeps
 // nor dispatches.
 func New(c Config) (*Dispatch, error) {
-	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), wake: make(chan struct{}, 1)}
+	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
 	d.process = &process{d: d}
 	d.sender = newSender(d)
 	d.results = newResults(d)
@@ -101,6 +102,9 @@ func (d *Dispatch) Start(ctx context.Context) error {
 		d.work.Go(func() { d.takeOver(run) })
 		d.work.Go(func() { d.endLeases(run) })
 		d.work.Go(func() { d.upkeep(run) })
+		if d.Pause != nil {
+			d.work.Go(func() { d.pauseFailing(run) })
+		}
 	}
 	if d.Sweeps {
 		d.work.Go(func() { d.sweep(run) })

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -9,8 +10,6 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
-	"io"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
@@ -120,6 +119,7 @@ type catcher struct {
 	got    []handed
 	errs   []error
 	answer func(n int, w http.ResponseWriter)
+	wait   func(n int)
 	hook   *standardwebhooks.Webhook
 }
 
@@ -144,8 +144,22 @@ func (h *house) catcher(workflow string, batch int16, answer func(n int, w http.
 	return c
 }
 
+// hang has each request wait after it was caught.
+func (c *catcher) hang(wait func(n int)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wait = wait
+}
+
 func (c *catcher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
+	n, wait := c.catch(w, r, body, err)
+	if wait != nil {
+		wait(n)
+	}
+}
+
+func (c *catcher) catch(w http.ResponseWriter, r *http.Request, body []byte, err error) (n int, wait func(int)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
@@ -167,6 +181,7 @@ func (c *catcher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.answer != nil {
 		c.answer(len(c.got), w)
 	}
+	return len(c.got), c.wait
 }
 
 func (c *catcher) caught() []handed {

@@ -23,6 +23,7 @@ type process struct {
 	mu     sync.Mutex
 	id     int64
 	beaten time.Time // on our own monotonic clock, from before the beat was sent
+	lapsed bool      // it was silent too long: what it held is to be given up
 	sweeps []int64   // the living that sweep
 }
 
@@ -35,16 +36,18 @@ func (p *process) register(ctx context.Context) error {
 		return fmt.Errorf("join the processes: %w", err)
 	}
 	p.mu.Lock()
-	p.id, p.beaten = id, at
+	p.id, p.beaten, p.lapsed = id, at, false
 	p.mu.Unlock()
 	return p.meet(ctx)
 }
 
-// self is the number of this process, and whether it may act: false once others may hold it for dead.
+// self is the number of this process, and whether it may act: false once others may hold it for dead, and from then on
+// until it has given up all that it held and has joined anew.
 func (p *process) self() (id int64, alive bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.id, time.Since(p.beaten) < silentAfter
+	p.lapsed = p.lapsed || time.Since(p.beaten) >= silentAfter
+	return p.id, !p.lapsed
 }
 
 // beat tells the others each second that this process lives. One that was silent too long gives up all that it held
