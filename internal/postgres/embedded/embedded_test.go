@@ -359,3 +359,29 @@ func TestSweepRemovesWhatWasAbandoned(t *testing.T) {
 		}
 	}
 }
+
+func TestAParentKilledWhileItMakesTheData(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), "EMBEDDED_TEST_SERVE="+dir)
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	begun := func() bool {
+		found, _ := filepath.Glob(filepath.Join(dir, "data.new-*", "PG_VERSION"))
+		return len(found) > 0
+	}
+	for deadline := time.Now().Add(30 * time.Second); !begun() && time.Now().Before(deadline); {
+		<-time.After(time.Millisecond)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait()
+	s := start(t, dir)
+	execute(t, s.URL("postgres"), `SELECT 1`)
+	if left, _ := filepath.Glob(filepath.Join(dir, "data.new-*")); len(left) > 0 {
+		t.Errorf("%q is left", left)
+	}
+}

@@ -7,23 +7,30 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// initdb makes the cluster beside its place and then renames it, so that one half made is never taken for whole.
+// initdb makes the cluster beside its place and then renames it, so that one half made is never taken for whole. The
+// place beside is a new one each time: an initdb whose parent was killed may still be writing to the last.
 func (h *home) initdb(ctx context.Context, bin programs, user account, password string, args []string) error {
-	fresh, templates := h.path("data.new"), h.path("templates")
-	secret := h.path("password.initdb") // a file of its own: the server's account may not read ours
-	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(templates)); err != nil {
+	last, _ := filepath.Glob(h.path("data.new-*")) // the pattern is sound
+	for _, dir := range append(last, h.path("templates")) {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	fresh, err := os.MkdirTemp(h.dir, "data.new-*")
+	if err != nil {
 		return err
 	}
+	defer os.RemoveAll(fresh) // unless it has become data
+	templates := h.path("templates")
 	defer os.RemoveAll(templates)
+	secret := h.path("password.initdb") // a file of its own: the server's account may not read ours
 	defer os.Remove(secret)
-	if err := os.Mkdir(fresh, 0o700); err != nil {
-		return err
-	}
 	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
 		return err
 	}
@@ -88,5 +95,8 @@ func runAs(ctx context.Context, user account, dir, name string, args ...string) 
 	cmd.Dir, cmd.Env = dir, cleanEnvironment()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user.credential, Setpgid: true}
 	cmd.WaitDelay = 5 * time.Second
+	dieWithParent(cmd.SysProcAttr, syscall.SIGKILL)
+	runtime.LockOSThread() // Linux sends that signal when the thread ends, not the process
+	defer runtime.UnlockOSThread()
 	return cmd.CombinedOutput()
 }
