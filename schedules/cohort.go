@@ -25,8 +25,8 @@ const soon = 250 * time.Millisecond
 // left. The caller holds the shard's shared lock.
 func (r *row) join(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing, missed string, after, now time.Time) (bool, error) {
 	from := after.Truncate(time.Second).Add(time.Second)
-	if first := t.FirstAt(r.AnchorAt); first.After(from) {
-		from = first
+	if r.first.After(from) {
+		from = r.first
 	}
 	next, ok := t.Next(from.Add(-time.Second))
 	if !ok || (r.TicksLeft != nil && *r.TicksLeft < 1) {
@@ -80,24 +80,27 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 	return id, err
 }
 
-// leave ends the row's membership: what was due and not yet swept is handed out first, in the same transaction.
+// leave ends the row's membership: what was due and not yet swept is handed out first, in the same transaction. Without
+// a timing, which cannot be computed, nothing is due.
 func (r *row) leave(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.ID, t *calendar.Timing, now time.Time) error {
 	if r.CohortID == nil {
 		return nil
 	}
 	var due []Due
-	for _, run := range r.unserved(t, now) {
-		due = append(due, Due{
-			Tenant: tenant, Shard: r.Shard, Cohort: *r.CohortID, Schedule: r.ID,
-			Run: run, Missed: run.MissedSince(t, *r.FromAt),
-		})
+	if t != nil {
+		for run := range r.unserved(t, now) {
+			due = append(due, Due{
+				Tenant: tenant, Shard: r.Shard, Cohort: *r.CohortID, Schedule: r.ID,
+				Run: run, Missed: run.MissedSince(t, *r.FromAt),
+			})
+		}
 	}
 	if len(due) > 0 {
 		if err := s.HandOut(ctx, tx, due); err != nil {
 			return fmt.Errorf("hand out what is due: %w", err)
 		}
 	}
-	if r.TicksLeft != nil {
+	if r.TicksLeft != nil && t != nil {
 		*r.TicksLeft = int32(max(0, int(*r.TicksLeft)-t.Count(*r.FromAt, now.Add(time.Microsecond))))
 	}
 	_, err := tx.Exec(ctx, `DELETE FROM member WHERE cohort_id = $1 AND spread = $2 AND schedule_id = $3 AND tenant_id = $4`,

@@ -263,6 +263,7 @@ func (s *Schedules) timed(tenant tenants.ID, r *row, spec calendar.Spec, q tenan
 			Detail: fmt.Sprintf("it fires %s apart, and smallest_interval_seconds allows no less than %s", FormatDuration(gap), FormatDuration(least)),
 		})
 	}
+	r.first = t.FirstAt(r.CreatedAt) // told by the spec, and so not by a timing that is shared
 	return s.Timings.keep(t), nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,6 +62,8 @@ type row struct {
 	UntilAt      *time.Time
 
 	Defaults []byte
+
+	first time.Time // the earliest nominal time that is the schedule's own, where its spec was just compiled
 }
 
 const rowColumns = `
@@ -92,10 +95,14 @@ func collectRow(rows pgx.Rows) (*row, error) {
 	return r, err
 }
 
-// wake makes a schedule active whose pause has ended.
+// wake makes a schedule active whose pause has ended, or completed where nothing was left to come after it.
 func (r *row) wake(now time.Time) {
-	if r.PausedUntil != nil && !r.PausedUntil.After(now) {
-		r.Status, r.PausedAt, r.PausedUntil, r.StatusNote = Active, nil, nil, nil
+	if r.PausedUntil == nil || r.PausedUntil.After(now) {
+		return
+	}
+	r.setStatus(Active, now)
+	if r.CohortID == nil {
+		r.Status = Completed
 	}
 }
 
@@ -103,7 +110,11 @@ func absent(workflow, key string) error {
 	return fault.NotFound("no schedule %q of workflow %q", key, workflow)
 }
 
-// timing is what the row fires by: its cohort's, or for one that does not fire what its spec says.
+// errUncomputable is what is wrong with a stored spec that cannot be computed, though it could be when it was put.
+var errUncomputable = errors.New("the spec cannot be computed")
+
+// timing is what the row fires by: its cohort's, or for one that does not fire what its spec says. One that cannot be
+// computed is errUncomputable.
 func (r *row) timing(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (*calendar.Timing, error) {
 	if r.CohortID != nil {
 		found, bad, err := ts.Of(ctx, db, []CohortTiming{{tenant, r.Shard, *r.CohortID, r.Hash}})
@@ -111,15 +122,24 @@ func (r *row) timing(ctx context.Context, db postgres.DB, ts *Timings, tenant te
 			return nil, err
 		}
 		if found[0] == nil {
-			return nil, fmt.Errorf("timing of cohort %d: %w", *r.CohortID, errors.Join(bad[*r.CohortID], errors.New("not usable")))
+			return nil, fmt.Errorf("timing of cohort %d: %w: %v", *r.CohortID, errUncomputable, bad[*r.CohortID])
 		}
 		return found[0], nil
 	}
+	return r.compile(tenant)
+}
+
+// compile compiles what the row's own spec says.
+func (r *row) compile(tenant tenants.ID) (*calendar.Timing, error) {
 	var spec calendar.Spec
 	if err := json.Unmarshal([]byte(r.Spec), &spec); err != nil {
-		return nil, fmt.Errorf("spec of schedule %d: %w", r.ID, err)
+		return nil, fmt.Errorf("spec of schedule %d: %w: %w", r.ID, errUncomputable, err)
 	}
-	return compile(spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key))
+	t, err := compile(spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key))
+	if err != nil {
+		return nil, fmt.Errorf("spec of schedule %d: %w: %v", r.ID, errUncomputable, err) // not as a fault: the caller has not sent it
+	}
+	return t, nil
 }
 
 // effective are the row's terms with all that it inherits.
@@ -160,30 +180,32 @@ func (r *row) nextAfter(t *calendar.Timing, after time.Time) (time.Time, bool) {
 }
 
 // unserved are the nominal times of the member that are due and that the sweep has not come to: of the run that is
-// under way, and of the one that would begin now.
-func (r *row) unserved(t *calendar.Timing, now time.Time) []Run {
-	if r.FromAt == nil {
-		return nil
-	}
-	var runs []Run
-	add := func(run Run) {
-		if !run.At.Before(*r.FromAt) && (r.UntilAt == nil || !run.At.After(*r.UntilAt)) {
-			runs = append(runs, run)
+// under way, and of those that would begin now.
+func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
+	return func(yield func(Run) bool) {
+		if r.FromAt == nil {
+			return
+		}
+		counts := func(run Run) bool {
+			return !run.At.Before(*r.FromAt) && (r.UntilAt == nil || !run.At.After(*r.UntilAt))
+		}
+		if r.RunAt != nil && (*r.AtSpread < r.Spread || *r.AtSpread == r.Spread && *r.AtID < r.ID) {
+			run := Resume(t, r.RunAt.UTC(), r.RunFrom.UTC(), int(*r.RunMissed), *r.RunDrop, now)
+			if counts(run) && !yield(run) {
+				return
+			}
+		}
+		if r.NextAt == nil {
+			return
+		}
+		for next := r.NextAt.UTC(); !next.IsZero() && !next.After(now); {
+			run := BeginRun(t, next, now, *r.CohortMissed)
+			if counts(run) && !yield(run) {
+				return
+			}
+			next = run.Next
 		}
 	}
-	if r.RunAt != nil && (*r.AtSpread < r.Spread || *r.AtSpread == r.Spread && *r.AtID < r.ID) {
-		run := Resume(t, r.RunAt.UTC(), r.RunFrom.UTC(), int(*r.RunMissed), *r.RunDrop, now)
-		add(run)
-	}
-	for next := r.NextAt; next != nil && !next.After(now); {
-		run := BeginRun(t, next.UTC(), now, *r.CohortMissed)
-		add(run)
-		if run.Next.IsZero() {
-			break
-		}
-		next = &run.Next
-	}
-	return runs
 }
 
 // schedule shows the row as of now.
@@ -213,16 +235,18 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 		return out, fmt.Errorf("spec of schedule %d: %w", r.ID, err)
 	}
 	t, err := r.timing(ctx, db, s.Timings, tenant)
+	if errors.Is(err, errUncomputable) {
+		out.Warnings = append(out.Warnings, calendar.Warning{Code: "not_computable", Detail: "the spec can no longer be computed: put another"})
+		return out, nil
+	}
 	if err != nil {
-		if r.Status == Quarantined {
-			return out, nil
-		}
 		return out, err
 	}
-	out.Warnings = append(out.Warnings, t.Warnings(now)...)
+	out.Warnings = append(out.Warnings, s.Timings.warnings(r, t, tenant, now)...)
 	after := now
-	if due := r.unserved(t, now); len(due) > 0 {
-		after = due[0].At.Add(-time.Second)
+	for due := range r.unserved(t, now) {
+		after = due.At.Add(-time.Second)
+		break
 	}
 	for range upcomingShown {
 		at, ok := r.nextAfter(t, after)
