@@ -13,6 +13,7 @@ import (
 const (
 	beatEvery   = time.Second
 	deadAfter   = 5 * time.Second         // others take what a silent process owns
+	idleAfter   = 2500 * time.Millisecond // its shards are swept by others: two may sweep one, as they wait at its lock
 	silentAfter = 3500 * time.Millisecond // a process that could not beat stops sending, well before others take over
 )
 
@@ -87,7 +88,7 @@ func (p *process) meet(ctx context.Context) error {
 		SELECT id
 		FROM process
 		WHERE sweeps AND beat_at > clock_timestamp() - make_interval(secs => $1)
-		ORDER BY id`, deadAfter.Seconds())
+		ORDER BY id`, idleAfter.Seconds())
 	if err != nil {
 		return fmt.Errorf("meet the processes: %w", err)
 	}
