@@ -1,0 +1,182 @@
+package calendar
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/teambition/rrule-go"
+	"pgregory.net/rapid"
+)
+
+func TestRulesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	const start = "DTSTART:20260105T090000\n"
+	for text, code := range map[string]string{
+		"RRULE:FREQ=DAILY":                                                     "dtstart_missing",
+		"DTSTART:20260105T090000":                                              "rrule_missing",
+		start + "RRULE:FREQ=DAILY\nRRULE:FREQ=WEEKLY":                          "rrule_unsupported",
+		start + "RRULE:FREQ=DAILY\nEXRULE:FREQ=WEEKLY":                         "rrule_unsupported",
+		start + "RRULE:FREQ=DAILY\nnonsense":                                   "rrule_syntax",
+		start + "RRULE:FREQ=FORTNIGHTLY":                                       "rrule_syntax",
+		start + "RRULE:INTERVAL=2":                                             "rrule_syntax",
+		start + "RRULE:FREQ=DAILY;FREQ=DAILY":                                  "rrule_syntax",
+		start + "RRULE:FREQ=DAILY;BYEASTER=1":                                  "rrule_unsupported",
+		start + "RRULE:FREQ=DAILY;INTERVAL=0":                                  "rrule_out_of_range",
+		start + "RRULE:FREQ=DAILY;INTERVAL=100001":                             "rrule_out_of_range",
+		start + "RRULE:FREQ=MONTHLY;INTERVAL=9223372036854775807":              "rrule_out_of_range",
+		start + "RRULE:FREQ=DAILY;COUNT=0":                                     "rrule_out_of_range",
+		start + "RRULE:FREQ=DAILY;COUNT=3;UNTIL=20270101T000000Z":              "rrule_combination",
+		start + "RRULE:FREQ=DAILY;BYSECOND=60":                                 "rrule_out_of_range",
+		start + "RRULE:FREQ=DAILY;BYDAY=2MO":                                   "rrule_combination",
+		start + "RRULE:FREQ=MONTHLY;BYDAY=53MO":                                "rrule_combination",
+		start + "RRULE:FREQ=MONTHLY;BYDAY=-53MO":                               "rrule_combination",
+		start + "RRULE:FREQ=MONTHLY;BYDAY=8FR":                                 "rrule_combination",
+		start + "RRULE:FREQ=YEARLY;BYMONTH=12;BYDAY=53SU":                      "rrule_combination",
+		start + "RRULE:FREQ=MONTHLY;BYWEEKNO=3":                                "rrule_combination",
+		start + "RRULE:FREQ=WEEKLY;BYMONTHDAY=3":                               "rrule_combination",
+		start + "RRULE:FREQ=DAILY;BYYEARDAY=3":                                 "rrule_combination",
+		start + "RRULE:FREQ=SECONDLY;BYSETPOS=2":                               "rrule_out_of_range",
+		start + "RRULE:FREQ=MINUTELY;BYSETPOS=2":                               "rrule_out_of_range",
+		start + "RRULE:FREQ=HOURLY;BYSETPOS=2":                                 "rrule_out_of_range",
+		"DTSTART:20260105T100000\nRRULE:FREQ=HOURLY;INTERVAL=2;BYHOUR=1":       "rrule_unreachable",
+		"DTSTART:20260105T100000\nRRULE:FREQ=HOURLY;INTERVAL=24;BYHOUR=5":      "rrule_unreachable",
+		"DTSTART:20260105T100000\nRRULE:FREQ=MINUTELY;INTERVAL=60;BYMINUTE=30": "rrule_unreachable",
+		"DTSTART:20260105T100000\nRRULE:FREQ=MINUTELY;INTERVAL=1440;BYHOUR=3":  "rrule_unreachable",
+		"DTSTART:20260105T100000\nRRULE:FREQ=SECONDLY;INTERVAL=60;BYSECOND=1":  "rrule_unreachable",
+		"DTSTART;TZID=Europe/Berlin:20260105T090000\nRRULE:FREQ=DAILY":         "timezone_mismatch",
+		"DTSTART;TZID=Local:20260105T090000\nRRULE:FREQ=DAILY":                 "timezone_mismatch",
+		"DTSTART:19691231T090000\nRRULE:FREQ=DAILY":                            "time_out_of_range",
+		"DTSTART:21010101T090000\nRRULE:FREQ=DAILY":                            "time_out_of_range",
+		"DTSTART:20260230T090000\nRRULE:FREQ=DAILY":                            "time_syntax",
+		start + "RRULE:FREQ=DAILY\nRDATE;VALUE=PERIOD:20260105T090000Z/PT1H":   "rrule_unsupported",
+		strings.Repeat("x", 4097):                                              "too_long",
+	} {
+		_, err := Compile(Spec{RRule: text}, Context{})
+		faults, ok := errors.AsType[Faults](err)
+		if !ok || faults[0].Code != code || faults[0].Pointer != "/rrule" {
+			t.Errorf("%.80q: got %v (%v), want %s", text, err, faults, code)
+		}
+	}
+	if _, err := Compile(Spec{Timezone: "Europe/Berlin", RRule: "DTSTART:20260105T090000Z\nRRULE:FREQ=DAILY"}, Context{}); err == nil {
+		t.Error("a DTSTART in UTC is taken in Berlin")
+	}
+}
+
+func TestRulesReadWhatCalendarsWrite(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"DTSTART;TZID=\"America/New_York\":20260105T090000\r\nRRULE:FREQ=WEEKLY;BY\r\n DAY=MO,WE\r\n",
+		"RRULE:FREQ=WEEKLY;BYDAY=WE,MO,MO\nDTSTART;TZID=America/New_York;VALUE=DATE-TIME:20260105T090000",
+		"dtstart:20260105T090000\nrrule:freq=weekly;byday=mo,we;wkst=mo;interval=1",
+	} {
+		timing := mustCompile(t, Spec{Timezone: "America/New_York", RRule: text})
+		want := []string{"2026-01-05T09:00:00-05:00", "2026-01-07T09:00:00-05:00", "2026-01-12T09:00:00-05:00"}
+		if got := ticksAfter(t, timing, "2026-01-01T00:00:00Z", 3); !slices.Equal(got, want) {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+	timing := mustCompile(t, Spec{RRule: "DTSTART;VALUE=DATE:20260105\nRRULE:FREQ=DAILY;UNTIL=20260106"})
+	if got := ticksAfter(t, timing, "2026-01-01T00:00:00Z", 3); len(got) != 2 {
+		t.Errorf("dates: got %v", got)
+	}
+}
+
+// 2 January 2027 lies in week 52 of 2026 where weeks begin on Sunday; rrule-go and dateutil call it week 53.
+func TestWeeksBelongToTheYearOfTheirMiddle(t *testing.T) {
+	t.Parallel()
+	rule := func(n int) *Timing {
+		return mustCompile(t, Spec{RRule: fmt.Sprintf("DTSTART:20260101T090000\nRRULE:FREQ=YEARLY;BYWEEKNO=%d;BYDAY=SA;WKST=SU", n)})
+	}
+	want := []string{"2027-01-02T09:00:00+00:00"}
+	if got := ticksAfter(t, rule(52), "2026-12-27T00:00:00Z", 1); !slices.Equal(got, want) {
+		t.Errorf("week 52: got %v, want %v", got, want)
+	}
+	if got := ticksAfter(t, rule(53), "2026-12-27T00:00:00Z", 1); slices.Equal(got, want) {
+		t.Errorf("week 53: got %v", got)
+	}
+}
+
+// Where no clock changes, the library alone is a second opinion on all that it gets right.
+func TestRulesAgreeWithTheLibrary(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		freq := rapid.SampledFrom([]string{"YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY"}).Draw(t, "freq")
+		parts := []string{"FREQ=" + freq}
+		maybe := func(name string, values ...string) {
+			if rapid.IntRange(0, 3).Draw(t, name) == 0 {
+				parts = append(parts, name+"="+rapid.SampledFrom(values).Draw(t, "value"))
+			}
+		}
+		maybe("INTERVAL", "2", "3", "5", "7")
+		maybe("COUNT", "1", "10", "40")
+		maybe("BYMONTH", "1,7", "2", "3,4,5,6,12")
+		switch freq {
+		case "YEARLY":
+			maybe("BYDAY", "MO", "20MO", "-1SU", "FR,SA")
+			maybe("BYYEARDAY", "1,100,-1", "366", "60,-60")
+			maybe("BYMONTHDAY", "13", "-1", "1,15")
+		case "MONTHLY":
+			maybe("BYDAY", "1MO,-1FR", "SA,SU", "-2TU", "5WE")
+			maybe("BYMONTHDAY", "31", "-1,1", "8,9,10,11,12,13,14")
+		case "WEEKLY":
+			maybe("BYDAY", "MO,WE,FR", "SU", "SA,SU")
+			maybe("WKST", "SU", "WE")
+		case "HOURLY", "MINUTELY", "SECONDLY":
+			maybe("BYDAY", "MO,TU", "SU")
+			maybe("BYYEARDAY", "1,100,-1", "60,61,62")
+		default:
+			maybe("BYDAY", "MO,WE,FR", "SU")
+			maybe("BYMONTHDAY", "31", "-1,1")
+		}
+		maybe("BYHOUR", "9", "0,12,23")
+		maybe("BYMINUTE", "30", "0,20,40")
+		maybe("BYSECOND", "0,30")
+		if freq != "WEEKLY" && freq != "SECONDLY" { // the library's first week begins at DTSTART
+			maybe("BYSETPOS", "1", "-1")
+		}
+		start := time.Date(2026, time.Month(rapid.IntRange(1, 12).Draw(t, "month")), rapid.IntRange(1, 28).Draw(t, "day"), 9, 0, 0, 0, time.UTC)
+		text := strings.Join(parts, ";")
+		timing, err := Compile(Spec{RRule: "DTSTART:" + start.Format("20060102T150405") + "\nRRULE:" + text}, Context{})
+		if err != nil {
+			return // refused: the library might not come back
+		}
+		option, err := rrule.StrToROption(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		option.Dtstart = start
+		until := start.AddDate(3, 0, 0)
+		if strings.Contains("HOURLY MINUTELY SECONDLY", freq) {
+			until = start.AddDate(0, 0, 40)
+		}
+		if option.Count == 0 {
+			option.Until = until
+		}
+		library, err := rrule.NewRRule(*option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []int64
+		next := library.Iterator()
+		for at, ok := next(); ok && at.Before(until) && len(want) < 300; at, ok = next() {
+			want = append(want, at.Unix())
+		}
+		high := until.Unix()
+		if len(want) == 300 {
+			high = want[299] + 1
+		}
+		checkTicks(t, timing, start.Unix(), high, want)
+	})
+}
+
+func TestRulesCostTheSameTenYearsOn(t *testing.T) {
+	t.Parallel()
+	for _, rule := range []string{"FREQ=DAILY", "FREQ=MINUTELY", "FREQ=SECONDLY;INTERVAL=7", "FREQ=MONTHLY;INTERVAL=2;BYDAY=-1FR", "FREQ=WEEKLY;INTERVAL=2"} {
+		timing := mustCompile(t, Spec{Timezone: "America/New_York", RRule: "DTSTART:19700105T090000\nRRULE:" + rule})
+		within(t, rule, 15*time.Microsecond*slowness, func() { timing.Next(time.Date(2080, 6, 1, 0, 0, 0, 0, time.UTC)) })
+	}
+}
