@@ -48,19 +48,16 @@ func ParseDuration(s string) (time.Duration, bool) {
 	return total, s != ""
 }
 
-// FormatDuration writes whole seconds the way ParseDuration reads them, in as few units as are exact.
+// FormatDuration writes whole seconds the way ParseDuration reads them: 30s, 5m, 1h30m, 24h, 30d. What is less than two
+// days is in hours.
 func FormatDuration(d time.Duration) string {
-	if d <= 0 {
+	const day = 24 * time.Hour
+	if d < time.Second {
 		return "0s"
-	}
-	for _, u := range units {
-		if d%u.length == 0 {
-			return strconv.FormatInt(int64(d/u.length), 10) + u.suffix
-		}
 	}
 	var b strings.Builder
 	for _, u := range units[1:] {
-		if n := d / u.length; n > 0 {
+		if n := d / u.length; n > 0 && (u.length < day || d >= 2*day) {
 			b.WriteString(strconv.FormatInt(int64(n), 10) + u.suffix)
 			d -= n * u.length
 		}

@@ -1,7 +1,10 @@
 package schedules
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -140,6 +143,18 @@ func (h handler) pause(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	return answer(c, reply)
+}
+
+// answer writes the whole schedule that a reply holds, under its ETag.
+func answer(c echo.Context, reply web.Reply) error {
+	var s struct {
+		Version int64 `json:"version"`
+	}
+	if err := json.Unmarshal(reply.Body, &s); err != nil {
+		return fmt.Errorf("read the reply: %w", err)
+	}
+	c.Response().Header().Set("ETag", web.ETag(s.Version))
 	return reply.Write(c)
 }
 
@@ -159,7 +174,7 @@ func (h handler) resume(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return reply.Write(c)
+	return answer(c, reply)
 }
 
 func (h handler) upcoming(c echo.Context) error {
@@ -172,16 +187,17 @@ func (h handler) upcoming(c echo.Context) error {
 		return err
 	}
 	count, from := upcomingShown, time.Time{}
-	if text := q.Get("count"); text != "" {
+	if q.Has("count") {
+		text := q.Get("count")
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			return fault.Invalid("/count", "%q is not a whole number", text)
 		}
 		count = n
 	}
-	if text := q.Get("from"); text != "" {
-		if from, err = time.Parse(time.RFC3339, text); err != nil {
-			return fault.Invalid("/from", "%q is not an RFC 3339 instant", text)
+	if q.Has("from") {
+		if err := from.UnmarshalText([]byte(q.Get("from"))); err != nil {
+			return fault.Invalid("/from", "%q is not an RFC 3339 instant", q.Get("from"))
 		}
 	}
 	if err := checkCount("/count", count); err != nil {
@@ -209,12 +225,26 @@ func (h handler) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := notEmpty(q, "workflow", "status", "key_prefix", "cursor"); err != nil {
+		return err
+	}
 	f := Filter{Workflow: q.Get("workflow"), Status: q.Get("status"), KeyPrefix: q.Get("key_prefix")}
 	page, next, err := h.List(c.Request().Context(), tenants.From(c), f, limit, cursor)
 	if err != nil {
 		return err
 	}
 	return web.Answer(c, http.StatusOK, ListAnswer[Schedule]{page, next})
+}
+
+// notEmpty refuses parameters that are sent without a value: they would not mean what leaving them out means.
+func notEmpty(q url.Values, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		if q.Has(name) && q.Get(name) == "" {
+			errs = append(errs, fault.Invalid("/"+name, "%s is empty", name))
+		}
+	}
+	return fault.Join(errs...)
 }
 
 func (h handler) preview(c echo.Context) error {
@@ -225,7 +255,11 @@ func (h handler) preview(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := PreviewSpec(p, identity(tenants.From(c), "", ""), time.Now())
+	quotas, err := h.Quotas(c.Request().Context(), tenants.From(c))
+	if err != nil {
+		return err
+	}
+	out, err := PreviewSpec(p, identity(tenants.From(c), "", ""), smallestInterval(quotas), time.Now())
 	if err != nil {
 		return err
 	}
@@ -233,7 +267,11 @@ func (h handler) preview(c echo.Context) error {
 }
 
 func (h handler) workflows(c echo.Context) error {
-	if _, err := web.Query(c, "limit", "cursor"); err != nil {
+	q, err := web.Query(c, "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	if err := notEmpty(q, "cursor"); err != nil {
 		return err
 	}
 	limit, cursor, err := web.Page(c)

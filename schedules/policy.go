@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillonhq/carillon/internal/fault"
@@ -77,7 +78,7 @@ func readTerms(prefix string, p *Policy, d *Delivery) (t terms, err error) {
 			return nil
 		}
 		if !slices.Contains(allowed, s) {
-			errs = append(errs, fault.Invalid(prefix+pointer, "%q is not one of %v", s, allowed))
+			errs = append(errs, fault.Invalid(prefix+pointer, "%q is not one of %s", s, strings.Join(allowed, ", ")))
 		}
 		return &s
 	}
@@ -97,7 +98,11 @@ func readTerms(prefix string, p *Policy, d *Delivery) (t terms, err error) {
 		return n
 	}
 	if p != nil {
-		t.Overlap = choice("/policy/overlap", p.Overlap, "skip", "allow_all")
+		if slices.Contains([]string{"buffer_one", "buffer_all", "cancel_other"}, p.Overlap) {
+			errs = append(errs, fault.Invalid(prefix+"/policy/overlap", "%s is not served yet: skip and allow_all are", p.Overlap))
+		} else {
+			t.Overlap = choice("/policy/overlap", p.Overlap, "skip", "allow_all")
+		}
 		t.Missed = choice("/policy/missed", p.Missed, "last", "all", "none")
 		t.MaxLateness = seconds("/policy/max_lateness", p.MaxLateness, time.Second, longestLateness)
 		t.OnExpired = choice("/policy/on_expired", p.OnExpired, "skip", "deliver")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -82,7 +83,9 @@ func (s *Schedules) change(ctx context.Context, tenant tenants.ID, workflow, key
 			return err
 		}
 	}
-	return fault.New(503, "busy", "the schedule is being changed by others; try again")
+	busy := fault.New(http.StatusServiceUnavailable, "busy", "the schedule is being changed by others; try again")
+	busy.RetryAfter = time.Second
+	return busy
 }
 
 func lockRow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key string, newborn int16) (r *row, shard int16, now time.Time, err error) {
@@ -91,13 +94,18 @@ func lockRow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key st
 		SELECT shard, pg_advisory_xact_lock_shared($5, shard)::text
 		FROM (SELECT COALESCE((SELECT shard FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3), $4::smallint) AS shard) s`,
 		tenant, workflow, key, newborn, shardLocks)
-	b.Queue(oneRow+` FOR UPDATE OF s`, tenant, workflow, key)
+	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it.
+	b.Queue(`SELECT FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3 FOR UPDATE`, tenant, workflow, key)
+	b.Queue(oneRow, tenant, workflow, key)
 	b.Queue(`SELECT clock_timestamp()`)
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	var nothing *string
 	if err := results.QueryRow().Scan(&shard, &nothing); err != nil {
 		return nil, 0, now, fmt.Errorf("lock shard: %w", err)
+	}
+	if _, err := results.Exec(); err != nil {
+		return nil, 0, now, fmt.Errorf("lock schedule: %w", err)
 	}
 	rows, err := results.Query()
 	if err != nil {
@@ -144,8 +152,12 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 	}
 	r.TicksLeft = ticksOf(d.spec)
 	if r.Status == Active {
-		if err := s.arm(ctx, tx, tenant, r, t, now, now); err != nil {
+		joined, err := s.arm(ctx, tx, tenant, r, t, now, now)
+		if err != nil {
 			return nil, err
+		}
+		if !joined {
+			return nil, neverFires()
 		}
 	}
 	err = tx.QueryRow(ctx, `
@@ -179,18 +191,17 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, d definition, by string, now time.Time, q tenants.Quotas) error {
 	was := *r
 	before, err := r.timing(ctx, tx, s.Timings, tenant)
-	if err != nil && r.Status != Quarantined {
+	if err != nil && !errors.Is(err, errUncomputable) {
 		return err
 	}
 	r.define(d)
-	if d.status != "" && d.status != r.Status {
-		r.setStatus(d.status, now)
-	} else if r.Status == Completed || r.Status == Quarantined {
-		r.setStatus(Active, now)
-	}
 	respecified := was.Spec != r.Spec
-	if !respecified && was.Status == Completed && d.status == "" {
-		r.Status = Completed
+	switch {
+	case was.Status == Completed && !respecified: // what has been fired is not fired again
+	case d.status != "" && d.status != was.Status:
+		r.setStatus(d.status, now)
+	case was.Status == Completed || was.Status == Quarantined:
+		r.setStatus(Active, now)
 	}
 	if was.sameDefinition(r) {
 		return nil
@@ -206,7 +217,7 @@ func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r
 	if err != nil {
 		return err
 	}
-	moved := t != nil && r.FromAt == nil && r.Status == Active || before == nil || before.Hash() != t.Hash() || was.Status != r.Status || r.Status == Active && was.CohortMissed != nil && *was.CohortMissed != *whole.Missed
+	moved := before == nil || before.Hash() != t.Hash() || was.Status != r.Status || was.CohortMissed != nil && *was.CohortMissed != *whole.Missed
 	counted := respecified && !sameLimit(ticksOf(d.spec), was.Spec)
 	if moved || counted {
 		if err := r.leave(ctx, tx, s, tenant, before, now); err != nil {
@@ -215,32 +226,37 @@ func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r
 		if respecified {
 			r.TicksLeft = ticksOf(d.spec)
 		}
-		if r.Status == Active {
-			if err := s.arm(ctx, tx, tenant, r, t, now, now); err != nil {
-				return err
-			}
-			if err := r.insertMember(ctx, tx, tenant); err != nil {
-				return fmt.Errorf("join cohort: %w", err)
-			}
+		if err := s.rearm(ctx, tx, tenant, r, t, now); err != nil {
+			return err
 		}
 	}
 	return s.update(ctx, tx, tenant, r, by, now)
 }
 
-// arm joins the cohort of its timing from after a moment on; a schedule whose spec has no coming tick is refused.
-func (s *Schedules) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, after, now time.Time) error {
+// rearm has a schedule that left its cohort fire again: from now on, or from where its pause ends, or not while it is
+// paused for good.
+func (s *Schedules) rearm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, now time.Time) error {
+	if r.Status == Active {
+		return s.rejoin(ctx, tx, tenant, r, t, now, now)
+	}
+	if r.PausedUntil == nil {
+		return nil
+	}
+	_, err := s.rejoined(ctx, tx, tenant, r, t, r.PausedUntil.Add(-time.Second), now)
+	return err
+}
+
+// arm joins the cohort of its timing from after a moment on; it reports false where no nominal time is left.
+func (s *Schedules) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, after, now time.Time) (bool, error) {
 	whole, _, err := r.effective()
 	if err != nil {
-		return err
+		return false, err
 	}
 	joined, err := r.join(ctx, tx, tenant, t, *whole.Missed, after, now)
 	if err != nil {
-		return fmt.Errorf("join cohort: %w", err)
+		return false, fmt.Errorf("join cohort: %w", err)
 	}
-	if !joined {
-		return neverFires()
-	}
-	return nil
+	return joined, nil
 }
 
 func neverFires() error {
@@ -256,15 +272,20 @@ func (s *Schedules) timed(tenant tenants.ID, r *row, spec calendar.Spec, q tenan
 	if _, ok := t.Next(now); !ok {
 		return nil, neverFires()
 	}
-	least := time.Duration(q.SmallestIntervalSeconds) * time.Second
+	least := smallestInterval(q)
 	if gap := t.MinGap(now); gap > 0 && gap < least { // 0: it fires once
-		return nil, fault.Fields(fault.Field{
-			Pointer: "/spec", Code: "interval_too_small",
-			Detail: fmt.Sprintf("it fires %s apart, and smallest_interval_seconds allows no less than %s", FormatDuration(gap), FormatDuration(least)),
-		})
+		return nil, fault.Fields(fault.Field{Pointer: "/spec", Code: "interval_too_small", Detail: tooSmall(gap, least)})
 	}
 	r.first = t.FirstAt(r.CreatedAt) // told by the spec, and so not by a timing that is shared
 	return s.Timings.keep(t), nil
+}
+
+func smallestInterval(q tenants.Quotas) time.Duration {
+	return time.Duration(q.SmallestIntervalSeconds) * time.Second
+}
+
+func tooSmall(gap, least time.Duration) string {
+	return fmt.Sprintf("it fires %s apart, and smallest_interval_seconds allows no less than %s", FormatDuration(gap), FormatDuration(least))
 }
 
 // setStatus makes the row active or paused as of now.

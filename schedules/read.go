@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -64,8 +66,8 @@ type position struct {
 
 // List returns a page of a tenant's schedules by workflow and key, and the cursor of the next page, if there is one.
 func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Schedule, next *string, err error) {
-	if f.Status != "" && !slices.Contains([]string{Active, Paused, Completed, Quarantined}, f.Status) {
-		return nil, nil, fault.Invalid("/status", "%q is not one of active, paused, completed, quarantined", f.Status)
+	if err := f.check(); err != nil {
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -76,15 +78,12 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 			return nil, nil, err
 		}
 	}
+	where, args := f.where(tenant, after)
+	args = append(args, limit+1)
 	rows, err := s.Pool.Query(ctx, `SELECT `+rowColumns+` FROM `+rowTables+`
-		WHERE s.tenant_id = $1
-		  AND (s.workflow, s.key) > ($2, $3)
-		  AND ($4 = '' OR s.workflow = $4)
-		  AND ($5 = '' OR s.key >= $5 AND ($6 = '' OR s.key < $6))
-		  AND ($7 = '' OR $7 = CASE WHEN s.paused_until <= clock_timestamp() THEN 'active' ELSE s.status END)
+		WHERE `+where+`
 		ORDER BY s.workflow, s.key
-		LIMIT $8`,
-		tenant, after.Workflow, after.Key, f.Workflow, f.KeyPrefix, pastPrefix(f.KeyPrefix), f.Status, limit+1)
+		LIMIT $`+strconv.Itoa(len(args)), args...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list schedules: %w", err)
 	}
@@ -95,6 +94,9 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 	var now time.Time
 	if err := s.Pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return nil, nil, fmt.Errorf("read clock: %w", err)
+	}
+	if err := s.Timings.fetch(ctx, s.Pool, tenant, found); err != nil {
+		return nil, nil, err
 	}
 	page = make([]Schedule, 0, min(limit, len(found)))
 	for i, r := range found {
@@ -112,21 +114,62 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 	return page, nil, nil
 }
 
+func (f Filter) check() error {
+	var errs []error
+	if f.Workflow != "" {
+		errs = append(errs, CheckName("/workflow", "workflow", f.Workflow))
+	}
+	if f.Status != "" && !slices.Contains([]string{Active, Paused, Completed, Quarantined}, f.Status) {
+		errs = append(errs, fault.Invalid("/status", "%q is not one of active, paused, completed, quarantined", f.Status))
+	}
+	if f.KeyPrefix != "" {
+		errs = append(errs, checkKey("/key_prefix", f.KeyPrefix))
+	}
+	return fault.Join(errs...)
+}
+
+// where is the filter in SQL, from a position on. Only what is asked for is in it, so that it is a range of the index.
+func (f Filter) where(tenant tenants.ID, after position) (clause string, args []any) {
+	clause, args = "s.tenant_id = $1", []any{tenant}
+	and := func(format string, values ...any) {
+		numbers := make([]any, len(values))
+		for i := range values {
+			numbers[i] = len(args) + i + 1
+		}
+		clause, args = clause+" AND "+fmt.Sprintf(format, numbers...), append(args, values...)
+	}
+	if f.Workflow != "" {
+		and("s.workflow = $%d AND s.key > $%d", f.Workflow, after.Key)
+	} else {
+		and("(s.workflow, s.key) > ($%d, $%d)", after.Workflow, after.Key)
+	}
+	if f.KeyPrefix != "" {
+		and("s.key >= $%d", f.KeyPrefix)
+		if past := pastPrefix(f.KeyPrefix); past != "" {
+			and("s.key < $%d", past)
+		}
+	}
+	if f.Status != "" {
+		and(`$%d = CASE
+			WHEN s.paused_until > clock_timestamp() OR s.paused_until IS NULL THEN s.status
+			WHEN s.cohort_id IS NULL THEN 'completed'
+			ELSE 'active'
+		END`, f.Status)
+	}
+	return clause, args
+}
+
 // pastPrefix is the least text after all those with a prefix, compared byte for byte; "" where there is none.
 func pastPrefix(prefix string) string {
-	b := []byte(prefix)
-	for len(b) > 0 {
-		// The last byte of UTF-8 is below 0xF5: what follows need not be UTF-8 in truth, but PostgreSQL wants it so.
-		r := []rune(string(b))
-		last := r[len(r)-1]
-		if last < 0x10FFFF {
-			last++
-			if last == 0xD800 {
-				last = 0xE000
-			}
-			return string(r[:len(r)-1]) + string(last)
+	r := []rune(prefix) // the order of UTF-8's bytes is that of its characters
+	for n := len(r) - 1; n >= 0; n-- {
+		if r[n] == utf8.MaxRune {
+			continue
 		}
-		b = []byte(string(r[:len(r)-1]))
+		if r[n]++; r[n] == 0xD800 { // surrogates are no characters
+			r[n] = 0xE000
+		}
+		return string(r[:n+1])
 	}
 	return ""
 }
@@ -165,7 +208,22 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 		after = from
 	}
 	next := r.nextAfter
-	return preview(t, now, after, time.Time{}, count, next), nil
+	if r.Status == Paused && r.CohortID == nil {
+		next = r.wouldBe()
+	}
+	out := preview(t, after, time.Time{}, count, next)
+	out.Warnings = append(out.Warnings, s.Timings.warnings(r, t, tenant, now)...)
+	return out, nil
+}
+
+// wouldBe gives the coming ticks of a paused schedule, were it resumed now.
+func (r *row) wouldBe() func(*calendar.Timing, time.Time) (time.Time, bool) {
+	given := int32(0)
+	return func(t *calendar.Timing, after time.Time) (time.Time, bool) {
+		given++
+		tick, ok := t.Next(after)
+		return tick.At, ok && (r.TicksLeft == nil || given <= *r.TicksLeft)
+	}
 }
 
 // PreviewParams are an unsaved spec and which of its ticks are asked for.
@@ -176,8 +234,9 @@ type PreviewParams struct {
 	Until *time.Time    `json:"until,omitempty"`
 }
 
-// PreviewSpec tells what an unsaved spec would do. Its anchor is now.
-func PreviewSpec(p PreviewParams, identity string, now time.Time) (Preview, error) {
+// PreviewSpec tells what an unsaved spec would do. Its anchor is now. One that fires more often than the smallest
+// interval is warned of.
+func PreviewSpec(p PreviewParams, identity string, smallest time.Duration, now time.Time) (Preview, error) {
 	count := upcomingShown
 	if p.Count != nil {
 		count = *p.Count
@@ -198,7 +257,7 @@ func PreviewSpec(p PreviewParams, identity string, now time.Time) (Preview, erro
 	if p.Spec.MaxTicks != nil {
 		left = *p.Spec.MaxTicks
 	}
-	return preview(t, now, after, until, count, func(t *calendar.Timing, after time.Time) (time.Time, bool) {
+	out := preview(t, after, until, count, func(t *calendar.Timing, after time.Time) (time.Time, bool) {
 		if first := t.FirstAt(wholeSecond(now)).Add(-time.Second); after.Before(first) && p.From == nil {
 			after = first
 		}
@@ -207,7 +266,12 @@ func PreviewSpec(p PreviewParams, identity string, now time.Time) (Preview, erro
 			return time.Time{}, false
 		}
 		return tick.At, ok
-	}), nil
+	})
+	out.Warnings = append(out.Warnings, t.Warnings(now)...)
+	if gap := t.MinGap(now); gap > 0 && gap < smallest {
+		out.Warnings = append(out.Warnings, calendar.Warning{Code: "interval_too_small", Detail: tooSmall(gap, smallest)})
+	}
+	return out, nil
 }
 
 func checkCount(pointer string, count int) error {
@@ -217,9 +281,8 @@ func checkCount(pointer string, count int) error {
 	return nil
 }
 
-func preview(t *calendar.Timing, now, after, until time.Time, count int, next func(*calendar.Timing, time.Time) (time.Time, bool)) Preview {
+func preview(t *calendar.Timing, after, until time.Time, count int, next func(*calendar.Timing, time.Time) (time.Time, bool)) Preview {
 	out := Preview{Ticks: []UpcomingTick{}, Reading: t.Reading(), Warnings: []calendar.Warning{}, Class: t.Class()}
-	out.Warnings = append(out.Warnings, t.Warnings(now)...)
 	for {
 		at, ok := next(t, after)
 		if !ok {

@@ -37,6 +37,13 @@ func BeginRun(t *calendar.Timing, next, now time.Time, missed string) Run {
 			r.At = nth(t, next, n-mostCaught)
 		}
 	case behind:
+		if missed == "none" && now.Sub(next) > onTime { // what is late is dropped, and the next run serves what is not
+			if late, ok := t.Prev(now.Add(-onTime)); ok && late.At.After(next) {
+				last = late
+			} else {
+				last.At = next
+			}
+		}
 		r.At, r.Late = last.At, true
 		r.Missed = t.Count(next, last.At)
 	}

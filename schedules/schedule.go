@@ -3,6 +3,8 @@ package schedules
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
@@ -120,7 +122,8 @@ func checkLabels(labels map[string]string) error {
 		return fault.Invalid("/labels", "%d labels are more than %d", len(labels), mostLabels)
 	}
 	var errs []error
-	for name, value := range labels {
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		value := labels[name]
 		if !ValidName(name) {
 			errs = append(errs, fault.Invalid("/labels/"+web.Pointer(name), "a label's name is 1 to 128 of A-Z a-z 0-9 . _ -"))
 		}

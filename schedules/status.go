@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -64,7 +65,7 @@ func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key 
 		if p.Until == nil {
 			return true, nil
 		}
-		return true, s.rejoin(ctx, tx, tenant, r, t, p.Until.Add(-time.Second), now)
+		return true, s.rearm(ctx, tx, tenant, r, t, now)
 	})
 }
 
@@ -75,7 +76,7 @@ func unix(t *time.Time) *int64 {
 	return new(t.Unix())
 }
 
-// Resume has a paused schedule fire again from now on.
+// Resume has a paused schedule fire again from now on. One that has no nominal time left is completed.
 func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key string, p ResumeParams, by Changer) (web.Reply, error) {
 	return s.restatus(ctx, tenant, workflow, key, by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
 		if r.Status == Active {
@@ -89,8 +90,15 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 			return false, err
 		}
 		r.setStatus(Active, now)
-		if err := s.rejoin(ctx, tx, tenant, r, t, now, now); err != nil {
+		joined, err := s.rejoined(ctx, tx, tenant, r, t, now, now)
+		if err != nil {
 			return false, err
+		}
+		var cohort int64 // 0: none, for a tick of a schedule that ends with it
+		if joined {
+			cohort = *r.CohortID
+		} else {
+			r.Status = Completed
 		}
 		last, ok := t.Prev(now.Truncate(time.Second).Add(time.Second))
 		if !p.FireOnce || !ok || !last.At.After(since) {
@@ -98,18 +106,29 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 		}
 		run := Run{At: last.At, DST: last.DST, From: last.At, Late: true}
 		return true, s.HandOut(ctx, tx, []Due{{
-			Tenant: tenant, Shard: r.Shard, Cohort: *r.CohortID, Schedule: r.ID,
+			Tenant: tenant, Shard: r.Shard, Cohort: cohort, Schedule: r.ID,
 			Run: run, Missed: t.Count(since.Add(time.Microsecond), last.At), Forced: true,
 		}})
 	})
 }
 
-// rejoin makes a schedule that has left its cohort a member again, from after a moment on.
+// rejoin makes a schedule that has left its cohort a member again, from after a moment on. One that would never fire is
+// refused.
 func (s *Schedules) rejoin(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, after, now time.Time) error {
-	if err := s.arm(ctx, tx, tenant, r, t, after, now); err != nil {
-		return err
+	joined, err := s.rejoined(ctx, tx, tenant, r, t, after, now)
+	if err == nil && !joined {
+		return neverFires()
 	}
-	return r.insertMember(ctx, tx, tenant)
+	return err
+}
+
+// rejoined is rejoin that reports false where no nominal time is left.
+func (s *Schedules) rejoined(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, after, now time.Time) (bool, error) {
+	joined, err := s.arm(ctx, tx, tenant, r, t, after, now)
+	if err != nil || !joined {
+		return false, err
+	}
+	return true, r.insertMember(ctx, tx, tenant)
 }
 
 // restatus changes the state of a schedule that exists; fn tells whether it changed anything.
@@ -123,6 +142,9 @@ func (s *Schedules) restatus(ctx context.Context, tenant tenants.ID, workflow, k
 				return 0, nil, err
 			}
 			t, err := r.timing(ctx, tx, s.Timings, tenant)
+			if errors.Is(err, errUncomputable) {
+				return 0, nil, fault.Conflict("not_active", "the schedule's spec can no longer be computed: put another")
+			}
 			if err != nil {
 				return 0, nil, err
 			}
@@ -152,7 +174,7 @@ func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key
 		}
 		if r.CohortID != nil {
 			t, err := r.timing(ctx, tx, s.Timings, tenant)
-			if err != nil {
+			if err != nil && !errors.Is(err, errUncomputable) {
 				return err
 			}
 			if err := r.leave(ctx, tx, s, tenant, t, now); err != nil {

@@ -17,21 +17,29 @@ import (
 type Timings struct {
 	byHash   *lru.Cache[[16]byte, *calendar.Timing]
 	byCohort *lru.Cache[int64, *calendar.Timing]
+	warned   *lru.Cache[wording, dated]
 }
 
-const timingsKept = 100_000
+const (
+	timingsKept  = 100_000
+	warningsKept = 10_000
+)
 
 // NewTimings returns an empty cache.
 func NewTimings() *Timings {
-	byHash, err := lru.New[[16]byte, *calendar.Timing](timingsKept)
+	return &Timings{
+		kept[[16]byte, *calendar.Timing](timingsKept),
+		kept[int64, *calendar.Timing](timingsKept),
+		kept[wording, dated](warningsKept),
+	}
+}
+
+func kept[K comparable, V any](size int) *lru.Cache[K, V] {
+	c, err := lru.New[K, V](size)
 	if err != nil {
 		panic(err) // its size is no more than zero
 	}
-	byCohort, err := lru.New[int64, *calendar.Timing](timingsKept)
-	if err != nil {
-		panic(err) // its size is no more than zero
-	}
-	return &Timings{byHash, byCohort}
+	return c
 }
 
 // keep returns the one timing that is kept for those that equal t.
@@ -154,6 +162,46 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 	}
 	return found, nil
 }
+
+// fetch reads the timings of rows of one tenant that are not kept yet, in one query.
+func (ts *Timings) fetch(ctx context.Context, db postgres.DB, tenant tenants.ID, rows []*row) error {
+	var names []CohortTiming
+	for _, r := range rows {
+		if r.CohortID != nil {
+			names = append(names, CohortTiming{tenant, r.Shard, *r.CohortID, r.Hash})
+		}
+	}
+	_, _, err := ts.Of(ctx, db, names)
+	return err
+}
+
+// wording is a timing and the text that says it: what warnings depend on.
+type wording struct {
+	hash [16]byte
+	spec string
+}
+
+// dated are the warnings of one day: to find them takes a hundred times longer than to show a schedule.
+type dated struct {
+	day  int64
+	list []calendar.Warning
+}
+
+// warnings are those of the row's own spec, as of the day of now; t is its timing.
+func (ts *Timings) warnings(r *row, t *calendar.Timing, tenant tenants.ID, now time.Time) []calendar.Warning {
+	key, day := wording{t.Hash(), r.Spec}, now.Unix()/secondsPerDay
+	if known, ok := ts.warned.Get(key); ok && known.day == day {
+		return known.list
+	}
+	if own, err := r.compile(tenant); err == nil {
+		t = own // the one that is kept may be of another wording
+	}
+	list := t.Warnings(now)
+	ts.warned.Add(key, dated{day, list})
+	return list
+}
+
+const secondsPerDay = 24 * 60 * 60
 
 // FromSpec compiles the stored spec of a schedule that was created at anchor.
 func (ts *Timings) FromSpec(tenant tenants.ID, workflow, key, spec string, anchor time.Time) (*calendar.Timing, error) {

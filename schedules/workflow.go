@@ -65,6 +65,9 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 	if p.Version != nil && (len(*p.Version) == 0 || len(*p.Version) > 128) {
 		errs = append(errs, fault.Invalid("/version", "a version is 1 to 128 bytes"))
 	}
+	if p.Endpoint != nil {
+		errs = append(errs, CheckName("/endpoint", "endpoint", *p.Endpoint))
+	}
 	if err := fault.Join(errs...); err != nil {
 		return w, false, err
 	}
