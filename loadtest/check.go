@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	carillon "github.com/carillonhq/carillon/sdk-go"
+)
+
+// span is a stretch of time in which an acknowledgement may have been lost.
+type span struct{ from, to time.Time }
+
+// findings are what is wrong with a run, by kind, and how late its ticks were handed out and delivered.
+type findings struct {
+	mu       sync.Mutex
+	counts   map[string]int
+	examples []string
+
+	fired      []lateness // when they were handed out, by the server's clock
+	delivered  []lateness // when they first came to a handler, by ours
+	duplicates int
+}
+
+type lateness struct {
+	nominal time.Time
+	late    time.Duration
+}
+
+// kinds are the findings that a run promises to have none of.
+var kinds = []string{
+	"lost",                   // a nominal time without a tick, or a tick that no handler ever got
+	"doubled",                // a second tick for one nominal time, or one that the spec does not name
+	"early",                  // handed out, or received, before its nominal time
+	"not_succeeded",          // in the end
+	"wrong_last_timestamp",   //
+	"wrong_upcoming",         //
+	"wrong_message",          // any other member that is not what it must be
+	"bad_signatures",         //
+	"unexplained_duplicates", // delivered again though no acknowledgement can have been lost
+}
+
+func (f *findings) add(kind, format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.counts == nil {
+		f.counts = map[string]int{}
+	}
+	f.counts[kind]++
+	if len(f.examples) < 10 {
+		f.examples = append(f.examples, kind+": "+fmt.Sprintf(format, args...))
+	}
+}
+
+// promise notes all kinds in the report, and says the first examples of what is wrong.
+func (f *findings) promise(r *report, p *progress) {
+	for _, kind := range kinds {
+		r.atMost(kind, float64(f.counts[kind]), 0)
+	}
+	for _, e := range f.examples {
+		p.say("%s", e)
+	}
+}
+
+const settleWithin = 90 * time.Second
+
+// check holds what the API tells of every planned schedule, and what the handlers were given, against the plan.
+func check(ctx context.Context, c *carillon.Client, plan []*planned, l *ledger, faults span, step func()) (*findings, error) {
+	f := &findings{}
+	settled, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	readers, ctx := errgroup.WithContext(ctx)
+	readers.SetLimit(16)
+	for _, p := range plan {
+		readers.Go(func() error {
+			var history []carillon.TickRecord
+			var err error
+			until(settled, func() bool {
+				history, err = read(ctx, c, p)
+				return err != nil || !slices.ContainsFunc(history, unsettled)
+			})
+			if err != nil {
+				return fmt.Errorf("history of %s: %w", p.key, err)
+			}
+			f.schedule(p, history, l, faults)
+			step()
+			return nil
+		})
+	}
+	if err := readers.Wait(); err != nil {
+		return nil, err
+	}
+	for range l.badSigns {
+		f.add("bad_signatures", "a request to the endpoint")
+	}
+	if n := l.unplanned(plan); n > 0 {
+		f.add("doubled", "%d nominal times were delivered that no spec names", n)
+	}
+	return f, nil
+}
+
+func read(ctx context.Context, c *carillon.Client, p *planned) (history []carillon.TickRecord, err error) {
+	for t, err := range c.Ticks(ctx, p.workflow, p.key, carillon.TickFilter{}) {
+		if err != nil {
+			return nil, err
+		}
+		history = append(history, t)
+	}
+	slices.Reverse(history) // oldest first
+	return history, nil
+}
+
+func unsettled(t carillon.TickRecord) bool { return t.State == "scheduled" || t.State == "running" }
+
+func (f *findings) schedule(p *planned, history []carillon.TickRecord, l *ledger, faults span) {
+	bySlot := map[int64][]carillon.TickRecord{}
+	for _, t := range history {
+		bySlot[t.Timestamp.Unix()] = append(bySlot[t.Timestamp.Unix()], t)
+	}
+	if extra := len(history) - len(p.nominal); extra > 0 {
+		f.add("doubled", "%s has %d ticks, not %d", p.key, len(history), len(p.nominal))
+	}
+	for i, nominal := range p.nominal {
+		records, got := bySlot[nominal.Unix()], l.of(p.slot(i))
+		if len(records) == 0 || len(got) == 0 {
+			f.add("lost", "%s at %s: %d ticks in its history, %d deliveries", p.key, stamp(nominal), len(records), len(got))
+			continue
+		}
+		if len(records) > 1 {
+			f.add("doubled", "%s at %s has %d ticks", p.key, stamp(nominal), len(records))
+		}
+		f.record(p, i, records[0])
+		f.deliveries(p, i, records[0], got, faults)
+	}
+}
+
+// record checks what the history tells of the i-th tick.
+func (f *findings) record(p *planned, i int, t carillon.TickRecord) {
+	if t.State != "succeeded" {
+		f.add("not_succeeded", "%s at %s is %s %s", p.key, stamp(p.nominal[i]), t.State, t.Reason)
+	}
+	if t.FiredAt.Before(p.nominal[i]) {
+		f.add("early", "%s at %s was handed out at %s", p.key, stamp(p.nominal[i]), t.FiredAt)
+	}
+	if !sameLast(p, i, t.LastTimestamp) {
+		f.add("wrong_last_timestamp", "%s at %s: the history says %v", p.key, stamp(p.nominal[i]), t.LastTimestamp)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fired = append(f.fired, lateness{p.nominal[i], t.FiredAt.Sub(p.nominal[i])})
+}
+
+// deliveries checks all that the handlers were given of the i-th tick.
+func (f *findings) deliveries(p *planned, i int, t carillon.TickRecord, got []delivery, faults span) {
+	for n, d := range got {
+		if d.tick.TickID != t.TickID {
+			f.add("doubled", "%s at %s was delivered as %s, its history says %s", p.key, stamp(p.nominal[i]), d.tick.TickID, t.TickID)
+		}
+		f.message(p, i, t, d)
+		if n > 0 {
+			if before := got[n-1].at; before.Before(faults.from) || before.After(faults.to) {
+				f.add("unexplained_duplicates", "%s at %s came at %s and again at %s, attempt %d", p.key, stamp(p.nominal[i]), before, d.at, d.tick.Attempt)
+			}
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.duplicates += len(got) - 1
+	f.delivered = append(f.delivered, lateness{p.nominal[i], got[0].at.Sub(p.nominal[i])})
+}
+
+// message checks one tick as a handler was given it.
+func (f *findings) message(p *planned, i int, record carillon.TickRecord, d delivery) {
+	nominal, t := p.nominal[i], d.tick
+	if d.at.Before(nominal) || t.FiredAt.Before(nominal) {
+		f.add("early", "%s at %s was handed out at %s and received at %s", p.key, stamp(nominal), t.FiredAt, d.at)
+	}
+	if !sameLast(p, i, t.LastTimestamp) {
+		f.add("wrong_last_timestamp", "%s at %s: it says %v", p.key, stamp(nominal), t.LastTimestamp)
+	}
+	if want := p.upcoming(i); !slices.EqualFunc(t.Upcoming, want, time.Time.Equal) {
+		f.add("wrong_upcoming", "%s at %s: got %v, want %v", p.key, stamp(nominal), t.Upcoming, want)
+	}
+	for what, c := range map[string]claim{
+		"payload":          {bytes.Equal(t.Payload, p.payload), string(t.Payload)},
+		"local_time":       {t.LocalTime.Format(time.RFC3339) == nominal.In(p.zone).Format(time.RFC3339), t.LocalTime},
+		"timezone":         {t.Timezone == p.zone.String(), t.Timezone},
+		"occurrence":       {t.Occurrence != nil && *t.Occurrence == int64(i+1), t.Occurrence},
+		"cause":            {t.Cause == "schedule" || t.Cause == "catch_up", t.Cause},
+		"missed_count":     {t.MissedCount == 0, t.MissedCount},
+		"schedule_version": {t.ScheduleVersion == p.version, t.ScheduleVersion},
+		"schedule_id":      {t.ScheduleID == record.ScheduleID, t.ScheduleID},
+		"fired_at":         {t.FiredAt.Equal(record.FiredAt.Truncate(time.Millisecond)), t.FiredAt},
+		"lateness_ms":      {t.LatenessMS == t.FiredAt.Sub(nominal).Milliseconds(), t.LatenessMS},
+		"attempt":          {t.Attempt >= 1 && t.Attempt <= t.MaxAttempts, t.Attempt},
+	} {
+		if !c.holds {
+			f.add("wrong_message", "%s at %s: %s is %v", p.key, stamp(nominal), what, c.got)
+		}
+	}
+}
+
+// claim is what a tick says, and whether it is so.
+type claim struct {
+	holds bool
+	got   any
+}
+
+func sameLast(p *planned, i int, last *time.Time) bool {
+	if i == 0 {
+		return last == nil
+	}
+	return last != nil && last.Equal(p.nominal[i-1])
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// late picks the lateness of those ticks that the function wants.
+func late(list []lateness, want func(lateness) bool) []time.Duration {
+	var picked []time.Duration
+	for _, l := range list {
+		if want(l) {
+			picked = append(picked, l.late)
+		}
+	}
+	return picked
+}
+
+func every(lateness) bool { return true }

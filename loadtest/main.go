@@ -1,0 +1,114 @@
+// Command loadtest runs the built carillon as its users do, puts load and faults on it, and holds what it did against
+// what it promises. Each scenario prints a table, or one JSON object with --json: figures, which depend on the machine,
+// and promises, which do not.
+//
+//	go run ./loadtest smoke --json --scale 0.1
+//
+// It exits 0 where all promises hold, 1 where one does not and 2 where the scenario could not run.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	exitHolds  = 0
+	exitBroken = 1
+	exitNotRun = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// errBroken is a report whose promises do not all hold. It has been written by then.
+var errBroken = errors.New("a promise does not hold")
+
+// run is the program without a process around it: all that it started has ended when it returns.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := commands(stdout, stderr)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitHolds
+	case errors.Is(err, errBroken):
+		return exitBroken
+	}
+	fmt.Fprintf(stderr, "loadtest: %v\n", err)
+	return exitNotRun
+}
+
+// options are what every scenario is told.
+type options struct {
+	json        bool
+	databaseURL string
+	scale       float64
+}
+
+// scaled is that part of n that was asked for, and at least one.
+func (o options) scaled(n int) int { return max(1, int(float64(n)*o.scale)) }
+
+// scenario is one command: what it does, and what came of it.
+type scenario struct {
+	name, short string
+	run         func(context.Context, options, *progress) (*report, error)
+}
+
+var scenarios = []scenario{
+	{"smoke", "10,000 schedules in 12 zones, pushed and leased, and a kill -9 in the middle", smoke},
+	{"pair", "two processes on one database share the work, and one takes over when the other is killed", pair},
+}
+
+func commands(stdout, stderr io.Writer) *cobra.Command {
+	var o options
+	root := &cobra.Command{
+		Use:           "loadtest",
+		Short:         "Hold Carillon against what it promises, under load and faults",
+		Long:          "Builds carillon and runs it as a process. Exit codes: 0 all promises hold, 1 one does not, 2 it could not run.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	flags := root.PersistentFlags()
+	flags.BoolVar(&o.json, "json", false, "print one JSON object in the stead of a table")
+	flags.StringVar(&o.databaseURL, "database-url", "", "an empty PostgreSQL database to use in the stead of one of its own")
+	flags.Float64Var(&o.scale, "scale", 1, "how much of the whole load to put on")
+	for _, s := range scenarios {
+		root.AddCommand(&cobra.Command{
+			Use:   s.name,
+			Short: s.short,
+			Args:  cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				if !(o.scale > 0 && o.scale <= 100) {
+					return fmt.Errorf("--scale is above 0 and at most 100, not %v", o.scale)
+				}
+				r, err := s.run(cmd.Context(), o, newProgress(stderr))
+				if err != nil {
+					return err
+				}
+				r.name = s.name
+				if err := r.write(stdout, o.json); err != nil {
+					return err
+				}
+				if !r.holds() {
+					return errBroken
+				}
+				return nil
+			},
+		})
+	}
+	return root
+}

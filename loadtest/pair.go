@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/internal/postgres/embedded"
+	carillon "github.com/carillonhq/carillon/sdk-go"
+)
+
+const (
+	pairSchedules = 1_000
+	pairWorkflows = 8
+	pairEvery     = 5 * time.Second
+	pairFor       = 45 * time.Second
+	pairKillAfter = 15 * time.Second
+	takeOver      = 10 * time.Second
+)
+
+// pair lets two processes of carillon serve work on one database and kills one of them with -9: no tick is lost or comes
+// twice, and what is due after the kill comes within ten seconds.
+func pair(ctx context.Context, o options, p *progress) (_ *report, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	w, err := openWorkshop(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	url := o.databaseURL
+	if url == "" {
+		server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = server.Stop(context.WithoutCancel(ctx)) }() // nothing of it is kept
+		if url, err = server.Create(ctx, "carillon"); err != nil {
+			return nil, err
+		}
+	}
+	env := []string{"DATABASE_URL=" + url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(randomSeed()), "CARILLON_CONNECTIONS=20"}
+	if _, err := w.output(ctx, env, "migrate"); err != nil {
+		return nil, err
+	}
+	one, err := w.serve(ctx, "one", env)
+	if err != nil {
+		return nil, err
+	}
+	defer one.stop()
+	other, err := w.serve(ctx, "other", env)
+	if err != nil {
+		return nil, err
+	}
+	defer other.stop()
+	p.say("two processes serve, at %s and %s", one.listen, other.listen)
+	client, err := w.tenant(ctx, env, newBalancer(one.listen, other.listen))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+
+	plan, err := putPair(ctx, client, o.scaled(pairSchedules), p)
+	if err != nil {
+		return nil, err
+	}
+	total := planTicks(plan)
+	l := newLedger(p.steps(total, "ticks delivered"))
+	pullers := startWorkers(ctx, client, l, pairWorkflowNames()...)
+	defer pullers.stop()
+	start := plan[0].nominal[0]
+	if err := waitUntil(ctx, start.Add(pairKillAfter)); err != nil {
+		return nil, err
+	}
+	shares := [2]float64{one.handedOut(ctx), other.handedOut(ctx)}
+	killed := time.Now()
+	one.kill()
+	p.say("killed one, which had handed out %v ticks; the other %v", shares[0], shares[1])
+	until(ctx, func() bool { return l.filled() >= total || time.Since(start) > pairFor+drainWithin })
+	p.say("%d of %d delivered", l.filled(), total)
+	// Whoever held a lease that was granted or finished through the killed process may have to wait for its end.
+	f, err := check(ctx, client, plan, l, span{killed.Add(-acknowledgement), killed.Add(acknowledgement)}, p.steps(len(plan), "histories checked"))
+	if err != nil {
+		return nil, err
+	}
+
+	r := &report{}
+	after := func(t lateness) bool { return t.nominal.After(killed) }
+	before := func(t lateness) bool { return t.nominal.Add(t.late).Before(killed) }
+	r.figure("schedules", float64(len(plan)))
+	r.figure("ticks", float64(len(f.fired)))
+	r.figure("handed_out_by_one", shares[0])
+	r.figure("handed_out_by_other", shares[1])
+	f.lateness(r, "lateness_before_kill", f.fired, before)
+	f.lateness(r, "lateness_after_kill", f.fired, after)
+	r.figure("duplicates", float64(f.duplicates))
+	r.atMost("idle_processes", idle(shares), 0)
+	r.atMost("take_over_ms", milliseconds(percentile(late(f.delivered, after), 1)), milliseconds(takeOver))
+	r.atMost("caught_in_the_kill_ms", milliseconds(percentile(late(f.delivered, func(t lateness) bool { return !after(t) }), 1)), milliseconds(2*takeOver))
+	f.promise(r, p)
+	return r, nil
+}
+
+func randomSeed() []byte {
+	seed := make([]byte, 32)
+	rand.Read(seed) // it never fails
+	return seed
+}
+
+// idle counts the processes that handed out nothing.
+func idle(shares [2]float64) (n float64) {
+	for _, share := range shares {
+		if share == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func pairWorkflowNames() []string {
+	names := make([]string, pairWorkflows)
+	for i := range names {
+		names[i] = fmt.Sprintf("pair-%d", i)
+	}
+	return names
+}
+
+// putPair stores n schedules that fire every five seconds, each second a fifth of them.
+func putPair(ctx context.Context, c *carillon.Client, n int, p *progress) ([]*planned, error) {
+	names := pairWorkflowNames()
+	sample := make([]*planned, max(1, n/20))
+	for i := range sample {
+		far := time.Now().Truncate(time.Second).Add(time.Hour)
+		sample[i] = pairSchedule(i, names, far)
+	}
+	began := time.Now()
+	now, err := putAll(ctx, c, sample, func() {})
+	if err != nil {
+		return nil, err
+	}
+	expected := time.Since(began) * time.Duration(n) / time.Duration(len(sample))
+	start := now.Add(2*expected + 5*time.Second).Truncate(time.Second)
+	plan := make([]*planned, n)
+	for i := range plan {
+		plan[i] = pairSchedule(i, names, start)
+	}
+	if _, err := putAll(ctx, c, plan, p.steps(n, "schedules put")); err != nil {
+		return nil, err
+	}
+	if time.Until(start) < 0 {
+		return nil, errors.Join(errTooSlow, fmt.Errorf("%d schedules were to be stored within %s", n, 2*expected))
+	}
+	return plan, nil
+}
+
+func pairSchedule(i int, names []string, start time.Time) *planned {
+	s := &planned{workflow: names[i%len(names)], key: fmt.Sprintf("user_%04d", i), zone: time.UTC, payload: payloadOf(i)}
+	s.params.Spec.Timezone = "UTC"
+	from := start.UTC().Add(time.Duration(i/len(names)%5) * time.Second)
+	s.everyFrom(pairEvery, from, start.Add(pairFor))
+	return s
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	carillon "github.com/carillonhq/carillon/sdk-go"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// served is a process of `carillon serve`.
+type served struct {
+	*process
+	listen, metrics string
+}
+
+// serve starts `carillon serve` and waits until it is ready.
+func (w *workshop) serve(ctx context.Context, name string, env []string) (*served, error) {
+	s := &served{}
+	var err error
+	if s.listen, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	if s.metrics, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	if s.process, err = w.start(name, env, "serve", "--listen", s.listen, "--metrics-listen", s.metrics); err != nil {
+		return nil, err
+	}
+	if err := s.await(ctx, func() bool { return answers(ctx, "http://"+s.listen+"/readyz") }); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// handedOut is how many ticks this process has handed out, as its metrics say; 0 where it does not answer.
+func (s *served) handedOut(ctx context.Context) (sum float64) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.metrics+"/metrics", nil)
+	if err != nil {
+		return 0
+	}
+	answer, err := plain.Do(request)
+	if err != nil {
+		return 0
+	}
+	defer answer.Body.Close()
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		if line := lines.Text(); strings.HasPrefix(line, "carillon_ticks_total") {
+			n, _ := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+			sum += n
+		}
+	}
+	return sum
+}
+
+const pairTenant = "pair"
+
+// tenant makes the tenant, with wide quotas, and returns a client of it whose requests go through the balancer.
+func (w *workshop) tenant(ctx context.Context, env []string, b *balancer) (*carillon.Client, error) {
+	platform, err := w.output(ctx, env, "token", "--scope", "platform:admin")
+	if err != nil {
+		return nil, err
+	}
+	token, err := w.output(ctx, env, "token", "--tenant", pairTenant)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(map[string]any{"name": pairTenant, "quotas": tenants.Wide()})
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+b.targets[0]+"/v1/platform/tenants/"+pairTenant, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+platform)
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := plain.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusCreated && answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 2000))
+		return nil, fmt.Errorf("make the tenant: %s: %s", answer.Status, text)
+	}
+	return carillon.New(carillon.Config{URL: "http://" + b.targets[0], Token: token, HTTPClient: &http.Client{Transport: b}})
+}
+
+// balancer sends requests to its targets by turns, and no more to one that failed once, as a load balancer does after a
+// moment.
+type balancer struct {
+	targets []string
+	base    *http.Transport
+
+	mu   sync.Mutex
+	next int
+	down map[string]bool
+}
+
+func newBalancer(targets ...string) *balancer {
+	return &balancer{targets: targets, base: &http.Transport{MaxIdleConnsPerHost: 100}, down: map[string]bool{}}
+}
+
+// RoundTrip sends the request to the target whose turn it is.
+func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
+	target := b.target()
+	r = r.Clone(r.Context())
+	r.URL.Host, r.Host = target, target
+	answer, err := b.base.RoundTrip(r)
+	if err != nil && r.Context().Err() == nil {
+		b.mu.Lock()
+		b.down[target] = true
+		b.mu.Unlock()
+	}
+	return answer, err
+}
+
+// CloseIdleConnections is for the client's Close.
+func (b *balancer) CloseIdleConnections() { b.base.CloseIdleConnections() }
+
+func (b *balancer) target() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for range b.targets {
+		b.next++
+		if t := b.targets[b.next%len(b.targets)]; !b.down[t] {
+			return t
+		}
+	}
+	return b.targets[b.next%len(b.targets)] // all are down: somebody has to say so
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	carillon "github.com/carillonhq/carillon/sdk-go"
+)
+
+const (
+	smokeSchedules  = 10_000
+	pushed          = "smoke-pushed"
+	leased          = "smoke-leased"
+	intervalEvery   = 10 * time.Second
+	intervalsFor    = 25 * time.Second
+	drainWithin     = 2 * time.Minute
+	acknowledgement = 3 * time.Second // how long what a handler did may be on its way to the database
+)
+
+// smoke puts 10,000 schedules over HTTP: most are crons, each in one of 12 zones, that all name one minute, the others
+// intervals that go on after it. Half are pushed, half leased. The server is killed while it delivers, and started again.
+func smoke(ctx context.Context, o options, p *progress) (*report, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
+	defer cancel()
+	w, err := openWorkshop(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	server, at, err := w.dev(ctx, o, "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { server.stop() }() // whichever it is by then
+	p.say("carillon dev serves at %s", at.URL)
+	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+
+	plan, rate, err := putSmoke(ctx, client, o.scaled(smokeSchedules), p)
+	if err != nil {
+		return nil, err
+	}
+	total := planTicks(plan)
+	l := newLedger(p.steps(total, "ticks delivered"))
+	hook, err := openEndpoint(ctx, client, "smoke", l)
+	if err != nil {
+		return nil, err
+	}
+	defer hook.close()
+	if _, err := client.PutWorkflow(ctx, pushed, carillon.WorkflowParams{Endpoint: "smoke"}); err != nil {
+		return nil, err
+	}
+	pullers := startWorkers(ctx, client, l, leased)
+	defer pullers.stop()
+
+	target := plan[0].nominal[0]
+	if time.Until(target) < 0 {
+		return nil, fmt.Errorf("the schedules were stored only after they were due: %w", errTooSlow)
+	}
+	p.say("all are due from %s on", stamp(target))
+	if !until(ctx, func() bool { return l.filled() >= total/3 || time.Since(target) > drainWithin }) {
+		return nil, ctx.Err()
+	}
+	killed, before := time.Now(), l.filled()
+	server.kill()
+	p.say("killed after %d of %d deliveries", before, total)
+	again, _, err := w.dev(ctx, o, at.URL[len("http://"):])
+	if err != nil {
+		return nil, fmt.Errorf("start again: %w", err)
+	}
+	server = again
+	ready := time.Now()
+	p.say("started again in %.1f s", ready.Sub(killed).Seconds())
+
+	until(ctx, func() bool { return l.filled() >= total || time.Since(ready) > drainWithin })
+	last := time.Now()
+	p.say("%d of %d delivered", l.filled(), total)
+	f, err := check(ctx, client, plan, l, span{killed.Add(-acknowledgement), ready.Add(acknowledgement)}, p.steps(len(plan), "histories checked"))
+	if err != nil {
+		return nil, err
+	}
+
+	r := &report{}
+	r.figure("schedules", float64(len(plan)))
+	r.figure("ticks", float64(len(f.fired)))
+	r.figure("seconds", last.Sub(target).Seconds())
+	r.figure("upserts_per_second", rate)
+	r.figure("delivered_before_kill", float64(before))
+	r.figure("restart_seconds", ready.Sub(killed).Seconds())
+	untouched := func(t lateness) bool { return t.nominal.Add(t.late).Before(killed) }
+	f.lateness(r, "lateness", f.fired, every)
+	f.lateness(r, "lateness_before_kill", f.fired, untouched)
+	f.lateness(r, "delivery", f.delivered, every)
+	r.figure("duplicates", float64(f.duplicates))
+	r.atMost("kills_outside_the_delivery", missedTheMiddle(before, total), 0)
+	f.promise(r, p)
+	return r, nil
+}
+
+// missedTheMiddle is 1 where the kill came before or after all of the delivery, and so showed nothing.
+func missedTheMiddle(delivered, total int) float64 {
+	if delivered == 0 || delivered >= total {
+		return 1
+	}
+	return 0
+}
+
+// putSmoke stores n schedules that are due from one minute on, and tells how many it stored a second. Which minute, it
+// finds out by the server's clock, and by how long the first of them take.
+func putSmoke(ctx context.Context, c *carillon.Client, n int, p *progress) ([]*planned, float64, error) {
+	for _, workflow := range []string{pushed, leased} {
+		if _, err := c.PutWorkflow(ctx, workflow, carillon.WorkflowParams{}); err != nil {
+			return nil, 0, err
+		}
+	}
+	first, err := smokePlan(max(1, n/20), time.Now().Truncate(time.Minute).Add(30*time.Minute))
+	if err != nil {
+		return nil, 0, err
+	}
+	began := time.Now()
+	now, err := putAll(ctx, c, first, func() {})
+	if err != nil {
+		return nil, 0, err
+	}
+	expected := time.Duration(float64(time.Since(began)) * float64(n) / float64(len(first)))
+	target := now.Add(2*expected + 3*time.Second).Truncate(time.Minute).Add(time.Minute)
+
+	plan, err := smokePlan(n, target)
+	if err != nil {
+		return nil, 0, err
+	}
+	began = time.Now()
+	_, err = putAll(ctx, c, plan, p.steps(n, "schedules put"))
+	return plan, float64(n) / time.Since(began).Seconds(), err
+}
+
+// smokePlan is what n schedules are to do from the target on, a whole minute.
+func smokePlan(n int, target time.Time) ([]*planned, error) {
+	list, err := zones()
+	if err != nil {
+		return nil, err
+	}
+	target = target.UTC()
+	type timed struct {
+		rule
+		later []time.Time
+	}
+	rules := make([][]timed, len(list))
+	for i, zone := range list {
+		for _, r := range cronRules(target, zone) {
+			rules[i] = append(rules[i], timed{r, r.next(zone, target, shown)})
+		}
+	}
+	plan := make([]*planned, n)
+	for i := range plan {
+		place := i / 2 % len(list)
+		s := &planned{workflow: pushed, key: fmt.Sprintf("user_%05d", i), zone: list[place], payload: payloadOf(i)}
+		if i%2 == 1 {
+			s.workflow = leased
+		}
+		s.params.Spec.Timezone = s.zone.String()
+		if i%10 >= 8 {
+			from := target.Add(time.Duration(i/10%10) * time.Second)
+			s.everyFrom(intervalEvery, from, target.Add(intervalsFor))
+		} else {
+			r := rules[place][i%3]
+			s.params.Spec.Cron = carillon.Strings{r.cron}
+			s.nominal, s.later = []time.Time{target}, r.later
+		}
+		plan[i] = s
+	}
+	return plan, nil
+}
+
+// lateness notes the median and the 99th percentile of those that the function wants.
+func (f *findings) lateness(r *report, name string, list []lateness, want func(lateness) bool) {
+	picked := late(list, want)
+	r.figure(name+"_p50_ms", milliseconds(percentile(picked, 0.5)))
+	r.figure(name+"_p99_ms", milliseconds(percentile(picked, 0.99)))
+}
