@@ -22,16 +22,16 @@ import (
 
 // devSettings are all that `carillon dev` is told.
 type devSettings struct {
-	Listen      address     `env:"CARILLON_LISTEN" envDefault:"127.0.0.1:8080" flag:"listen" help:"where the API is served: loopback only, and port 0 is any that is free"`
-	Data        string      `env:"CARILLON_DATA" flag:"data" help:"the folder that the database and the keys are kept in between runs"`
+	Listen      address     `env:"CARILLON_LISTEN" envDefault:"127.0.0.1:8080" flag:"listen" value:"ADDRESS" help:"where the API is served: loopback only, and port 0 is any that is free"`
+	Data        string      `env:"CARILLON_DATA" flag:"data" value:"FOLDER" help:"the folder that the database and the keys are kept in between runs"`
 	Ephemeral   bool        `env:"CARILLON_EPHEMERAL" flag:"ephemeral" help:"keep nothing between runs"`
-	DatabaseURL databaseURL `env:"DATABASE_URL" flag:"database-url" help:"a PostgreSQL to use instead of one of our own"`
-	ReadyFile   string      `env:"CARILLON_READY_FILE" flag:"ready-file" help:"a file to write url, token, platform_token and database_url to, as JSON, once ready"`
-	For         span        `env:"CARILLON_FOR" envDefault:"0s" flag:"for" help:"end by itself that long after it is ready; 0s is never"`
+	DatabaseURL databaseURL `env:"DATABASE_URL" flag:"database-url" value:"URL" help:"a PostgreSQL to use instead of one of our own"`
+	ReadyFile   string      `env:"CARILLON_READY_FILE" flag:"ready-file" value:"FILE" help:"a file to write url, token, platform_token and database_url to, as JSON, once ready"`
+	For         span        `env:"CARILLON_FOR" envDefault:"0s" flag:"for" value:"DURATION" help:"end by itself that long after it is ready; 0s is never"`
 	NoDemo      bool        `env:"CARILLON_NO_DEMO" flag:"no-demo" help:"do not seed schedules, nor work them off"`
 	NoLoopback  bool        `env:"CARILLON_NO_LOOPBACK_ENDPOINTS" flag:"no-loopback-endpoints" help:"refuse endpoints and key sets on this machine, as carillon serve does"`
-	LogFormat   format      `env:"CARILLON_LOG_FORMAT" envDefault:"text" flag:"log-format" help:"how ticks and log lines are written: text or json"`
-	LogLevel    level       `env:"CARILLON_LOG_LEVEL" envDefault:"warn" flag:"log-level" help:"the least important log lines that are written: debug, info, warn or error"`
+	LogFormat   format      `env:"CARILLON_LOG_FORMAT" envDefault:"text" flag:"log-format" value:"FORMAT" help:"how ticks and log lines are written: text or json"`
+	LogLevel    level       `env:"CARILLON_LOG_LEVEL" envDefault:"warn" flag:"log-level" value:"LEVEL" help:"the least important log lines that are written: debug, info, warn or error"`
 }
 
 func (s devSettings) faults() []string {

@@ -15,7 +15,7 @@ import (
 )
 
 type doctorSettings struct {
-	DatabaseURL databaseURL `env:"DATABASE_URL" flag:"database-url" help:"the PostgreSQL to look at; without one, what carillon dev needs is looked at"`
+	DatabaseURL databaseURL `env:"DATABASE_URL" flag:"database-url" value:"URL" help:"the PostgreSQL to look at; without one, what carillon dev needs is looked at"`
 }
 
 func (p program) doctor() *cobra.Command {

@@ -76,7 +76,7 @@ func (k *publicKeys) UnmarshalText(text []byte) error {
 
 // issuerSettings are the platform's own issuer: whose tokens count for every tenant, and alone for platform:admin.
 type issuerSettings struct {
-	Issuer     issuerName `env:"CARILLON_ISSUER" envDefault:"carillon" flag:"issuer" help:"the platform's own issuer, the iss of its tokens"`
+	Issuer     issuerName `env:"CARILLON_ISSUER" envDefault:"carillon" flag:"issuer" value:"NAME" help:"the platform's own issuer, the iss of its tokens"`
 	IssuerKey  seed       `env:"CARILLON_ISSUER_KEY" help:"the platform's private key: 32 random bytes in base64 (openssl rand -base64 32)"`
 	IssuerKeys publicKeys `env:"CARILLON_ISSUER_KEYS" help:"public keys of the platform's issuer beside that, as a JSON Web Key Set"`
 }

@@ -11,8 +11,8 @@ import (
 
 // logSettings are those of every command that runs for long.
 type logSettings struct {
-	LogFormat format `env:"CARILLON_LOG_FORMAT" envDefault:"text" flag:"log-format" help:"how lines are written: text or json"`
-	LogLevel  level  `env:"CARILLON_LOG_LEVEL" envDefault:"info" flag:"log-level" help:"the least important lines that are written: debug, info, warn or error"`
+	LogFormat format `env:"CARILLON_LOG_FORMAT" envDefault:"text" flag:"log-format" value:"FORMAT" help:"how lines are written: text or json"`
+	LogLevel  level  `env:"CARILLON_LOG_LEVEL" envDefault:"info" flag:"log-level" value:"LEVEL" help:"the least important lines that are written: debug, info, warn or error"`
 }
 
 // log writes to standard error, in colour on a terminal only and never where NO_COLOR is set.

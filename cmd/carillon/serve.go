@@ -18,11 +18,11 @@ import (
 
 // serveSettings are all that a process of `carillon serve` is told.
 type serveSettings struct {
-	DatabaseURL   databaseURL `env:"DATABASE_URL,required" flag:"database-url" help:"the PostgreSQL to work on, brought up to date by carillon migrate: postgres://user:password@host:5432/database"`
-	Role          role        `env:"CARILLON_ROLE" envDefault:"all" flag:"role" help:"the part of the work that this process does: all, api, sweep or dispatch"`
-	Listen        address     `env:"CARILLON_LISTEN" envDefault:":8080" flag:"listen" help:"where the API and the probes are served"`
-	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" help:"where Prometheus' /metrics are served"`
-	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" help:"how many connections to PostgreSQL this process opens at most"`
+	DatabaseURL   databaseURL `env:"DATABASE_URL,required" flag:"database-url" value:"URL" help:"the PostgreSQL to work on, brought up to date by carillon migrate: postgres://user:password@host:5432/database"`
+	Role          role        `env:"CARILLON_ROLE" envDefault:"all" flag:"role" value:"PART" help:"the part of the work that this process does: all, api, sweep or dispatch"`
+	Listen        address     `env:"CARILLON_LISTEN" envDefault:":8080" flag:"listen" value:"ADDRESS" help:"where the API and the probes are served"`
+	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" value:"ADDRESS" help:"where Prometheus' /metrics are served"`
+	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" value:"NUMBER" help:"how many connections to PostgreSQL this process opens at most"`
 	Platform      issuerSettings
 	Log           logSettings
 }

@@ -16,14 +16,15 @@ import (
 //	envDefault  the value where neither it nor the flag is given
 //	flag        the flag, which wins over the variable; none: the variable alone, as for secrets, which others may
 //	            read off a command line
-//	help        what it means; a word in backquotes stands for the value
+//	value       what stands for the value in the help, such as ADDRESS
+//	help        what it means
 //
 // What a value may be is its type's to say, in UnmarshalText; what several may be together, the struct's, in faults.
 
 // setting is one field of such a struct.
 type setting struct {
-	field, env, fallback, flag, help string
-	boolean                          bool
+	field, env, fallback, flag, value, help string
+	boolean                                 bool
 }
 
 func (s setting) String() string {
@@ -46,6 +47,7 @@ func settingsOf(t reflect.Type) []setting {
 			env:      name,
 			fallback: f.Tag.Get("envDefault"),
 			flag:     f.Tag.Get("flag"),
+			value:    f.Tag.Get("value"),
 			help:     f.Tag.Get("help"),
 			boolean:  f.Type.Kind() == reflect.Bool,
 		})
@@ -53,13 +55,20 @@ func settingsOf(t reflect.Type) []setting {
 	return list
 }
 
+// given is the text of a flag, which read makes a value of.
+type given struct{ text, value string }
+
+func (g *given) String() string        { return g.text }
+func (g *given) Type() string          { return g.value }
+func (g *given) Set(text string) error { g.text = text; return nil }
+
 // flags gives a command the flags of settings T, and names the variables in its help.
 func flags[T any](cmd *cobra.Command) {
 	var variables strings.Builder
 	for _, s := range settingsOf(reflect.TypeFor[T]()) {
 		switch {
 		case s.flag == "":
-			meaning := strings.ReplaceAll(s.help, "`", "")
+			meaning := s.help
 			if s.fallback != "" {
 				meaning += " (default " + s.fallback + ")"
 			}
@@ -67,7 +76,7 @@ func flags[T any](cmd *cobra.Command) {
 		case s.boolean:
 			cmd.Flags().Bool(s.flag, false, s.help+" ["+s.env+"]")
 		default:
-			cmd.Flags().String(s.flag, s.fallback, s.help+" ["+s.env+"]")
+			cmd.Flags().Var(&given{s.fallback, s.value}, s.flag, s.help+" ["+s.env+"]")
 		}
 	}
 	if variables.Len() > 0 {
@@ -111,7 +120,7 @@ func explain(settings []setting, err error) string {
 	wrong, isWrong := errors.AsType[env.ParseError](err)
 	for _, s := range settings {
 		if isMissing && s.env == missing.Key {
-			return fmt.Sprintf("%s is needed: %s", s, strings.ReplaceAll(s.help, "`", ""))
+			return fmt.Sprintf("%s is needed: %s", s, s.help)
 		}
 		if isWrong && s.field == wrong.Name {
 			return fmt.Sprintf("%s: %v", s, wrong.Err)

@@ -17,10 +17,10 @@ import (
 )
 
 type tokenSettings struct {
-	Tenant   string `env:"CARILLON_TENANT" envDefault:"demo" flag:"tenant" help:"whose token it is"`
-	Scope    string `env:"CARILLON_SCOPE" flag:"scope" help:"what it may do, separated by spaces; left out: every scope of the tenant"`
-	TTL      span   `env:"CARILLON_TTL" envDefault:"1h" flag:"ttl" help:"how long it is valid: 1s to 1h"`
-	URL      string `env:"CARILLON_URL" flag:"url" help:"the carillon dev to ask; left out: http://127.0.0.1:8080, or nobody where CARILLON_ISSUER_KEY is set"`
+	Tenant   string `env:"CARILLON_TENANT" envDefault:"demo" flag:"tenant" value:"NAME" help:"whose token it is"`
+	Scope    string `env:"CARILLON_SCOPE" flag:"scope" value:"SCOPES" help:"what it may do, separated by spaces; left out: every scope of the tenant"`
+	TTL      span   `env:"CARILLON_TTL" envDefault:"1h" flag:"ttl" value:"DURATION" help:"how long it is valid: 1s to 1h"`
+	URL      string `env:"CARILLON_URL" flag:"url" value:"URL" help:"the carillon dev to ask; left out: http://127.0.0.1:8080, or nobody where CARILLON_ISSUER_KEY is set"`
 	Platform issuerSettings
 }
 
