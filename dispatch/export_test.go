@@ -15,3 +15,17 @@ func (d *Dispatch) Kill() {
 	d.results.working.Wait()
 	d.work.Wait()
 }
+
+// Register joins the processes without beginning to work.
+func (d *Dispatch) Register(ctx context.Context) error {
+	d.stop = func() {}
+	return d.process.register(ctx)
+}
+
+// SweepOnce sweeps one batch of a shard.
+func (d *Dispatch) SweepOnce(ctx context.Context, shard int16) (more bool, err error) {
+	return d.sweepOnce(ctx, shard)
+}
+
+// Open opens a chunk.
+func (d *Dispatch) Open(ctx context.Context, chunk int64) error { return d.open(ctx, chunk) }
