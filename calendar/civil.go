@@ -114,8 +114,3 @@ func splitWall(w wall) (day, seconds int) {
 	d := floorDiv(w, daySeconds)
 	return int(d), int(w - d*daySeconds)
 }
-
-// wallOf is what a clock shows as y-m-dThh:mm:ss.
-func wallOf(t time.Time) wall {
-	return wall(dayNumber(t.Year(), int(t.Month()), t.Day()))*daySeconds + int64(t.Hour()*3600+t.Minute()*60+t.Second())
-}

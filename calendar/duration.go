@@ -62,21 +62,3 @@ func longNumber(text string) (int64, bool) {
 	}
 	return v, true
 }
-
-// formatDuration writes a duration as parseDuration reads it.
-func formatDuration(d time.Duration) string {
-	if d == 0 {
-		return "0s"
-	}
-	out := ""
-	for _, u := range []struct {
-		name string
-		unit time.Duration
-	}{{"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}} {
-		if n := d / u.unit; n > 0 {
-			out += fmt.Sprint(int64(n)) + u.name
-			d -= n * u.unit
-		}
-	}
-	return out
-}

@@ -2,7 +2,6 @@ package calendar
 
 import (
 	"fmt"
-	"slices"
 )
 
 // The most that exclusions may hold, and how much work their tables may take to make.
@@ -209,15 +208,6 @@ func (e *exclusions) on(day int, buf []*timed) []*timed {
 		}
 	}
 	return buf
-}
-
-// excludes says whether a wall time is left out.
-func (e *exclusions) excludes(w wall) bool {
-	day, sec := splitWall(w)
-	if e.days.has(day) {
-		return true
-	}
-	return slices.ContainsFunc(e.times, func(t timed) bool { return t.days.has(day) && t.hasTime(sec) })
 }
 
 // leftTime is the first second of a day at or after sec that times names and none of the active leaves out, and how many steps

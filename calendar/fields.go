@@ -162,11 +162,6 @@ func (f *fields) prevTime(sec int) (int, bool) {
 	return (bits.Len32(rest)-1)*3600 + (bits.Len64(f.Minutes)-1)*60 + bits.Len64(f.Seconds) - 1, true
 }
 
-// hasTime says whether a second of the day matches.
-func (f *fields) hasTime(sec int) bool {
-	return f.Hours>>(sec/3600)&1 != 0 && f.Minutes>>(sec/60%60)&1 != 0 && f.Seconds>>(sec%60)&1 != 0
-}
-
 func (f *fields) hasYear(year int) bool {
 	n := year - minYear
 	return uint(n) < 256 && f.Years[n>>6]>>(n&63)&1 != 0

@@ -11,6 +11,9 @@ import (
 
 var errTZif = errors.New("not a TZif file of version 2 or later")
 
+// maxOffset is the greatest distance of a clock from UTC, in seconds: RFC 8536 knows none beyond 26 hours.
+const maxOffset = 26 * 3600
+
 // transition is the instant at which a zone's clock is set to another offset from UTC, both in seconds.
 type transition struct {
 	at     int64
@@ -41,7 +44,11 @@ func readTZif(data []byte) (first int32, list []transition, err error) {
 		if int(kind[i]) >= types {
 			return 0, nil, errTZif
 		}
-		list = append(list, transition{int64(binary.BigEndian.Uint64(at[i*8:])), offset(int(kind[i]))})
+		t := transition{int64(binary.BigEndian.Uint64(at[i*8:])), offset(int(kind[i]))}
+		if i > 0 && t.at <= list[i-1].at || max(t.offset, -t.offset) > maxOffset {
+			return 0, nil, errTZif
+		}
+		list = append(list, t)
 	}
 	footer := strings.Trim(string(body[size:]), "\n")
 	list, err = extend(list, first, footer)

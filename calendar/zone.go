@@ -97,6 +97,3 @@ func (z *zone) offset(i int) int64 { return int64(z.offsets[i]) }
 
 // wall is what the zone's clock shows at an instant.
 func (z *zone) wall(at int64) wall { return at + z.offset(z.find(at)) }
-
-// bytes is the memory the table takes.
-func (z *zone) bytes() int { return 8*cap(z.starts) + 4*cap(z.offsets) + 2*cap(z.buckets) }
