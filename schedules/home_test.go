@@ -1,0 +1,161 @@
+package schedules_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+func TestMain(m *testing.M) { postgrestest.MainNoLeaks(m) }
+
+// home is two tenants' schedules on a database of their own. What is handed out is written down, and nothing is swept.
+type home struct {
+	t         testing.TB
+	pool      *pgxpool.Pool
+	acme      tenants.ID
+	other     tenants.ID
+	quotas    tenants.Quotas
+	schedules *schedules.Schedules
+
+	mu     sync.Mutex
+	handed []schedules.Due
+}
+
+func newHome(t testing.TB) *home {
+	t.Helper()
+	h := &home{t: t, pool: postgrestest.Database(t), quotas: tenants.Wide()}
+	for name, id := range map[string]*tenants.ID{"acme": &h.acme, "other": &h.other} {
+		tenant, err := tenants.Ensure(t.Context(), h.pool, name, tenants.Wide())
+		if err != nil {
+			t.Fatal(err)
+		}
+		*id = tenant.ID
+	}
+	ids, err := ident.New(make([]byte, ident.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.schedules = schedules.New(schedules.Config{
+		Pool: h.pool, IDs: ids, Timings: schedules.NewTimings(), HandOut: h.handOut, Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
+		Quotas: func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil },
+	})
+	return h
+}
+
+func cursors(t testing.TB) *web.Cursor {
+	t.Helper()
+	c, err := web.NewCursor(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (h *home) handOut(_ context.Context, _ pgx.Tx, due []schedules.Due) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.handed = append(h.handed, due...)
+	return nil
+}
+
+// takeHanded is what was handed out since it was last asked.
+func (h *home) takeHanded() []schedules.Due {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	handed := h.handed
+	h.handed = nil
+	return handed
+}
+
+func cron(expressions ...string) calendar.Spec {
+	return calendar.Spec{Cron: calendar.StringList(expressions)}
+}
+
+func spec(s calendar.Spec) schedules.Params { return schedules.Params{Spec: s} }
+
+func (h *home) put(key string, p schedules.Params) schedules.Schedule {
+	h.t.Helper()
+	s, _, err := h.schedules.Put(h.t.Context(), h.acme, "w", key, p, "ann", web.Precondition{})
+	if err != nil {
+		h.t.Fatalf("put %q: %v", key, err)
+	}
+	return s
+}
+
+func (h *home) get(key string) schedules.Schedule {
+	h.t.Helper()
+	s, err := h.schedules.Get(h.t.Context(), h.acme, "w", key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return s
+}
+
+func (h *home) pause(key string, p schedules.PauseParams) schedules.Schedule {
+	h.t.Helper()
+	if _, err := h.schedules.Pause(h.t.Context(), h.acme, "w", key, p, schedules.Changer{By: "bob"}); err != nil {
+		h.t.Fatal(err)
+	}
+	return h.get(key)
+}
+
+func (h *home) resume(key string, p schedules.ResumeParams) schedules.Schedule {
+	h.t.Helper()
+	if _, err := h.schedules.Resume(h.t.Context(), h.acme, "w", key, p, schedules.Changer{By: "bob"}); err != nil {
+		h.t.Fatal(err)
+	}
+	return h.get(key)
+}
+
+func (h *home) delete(key string) {
+	h.t.Helper()
+	if err := h.schedules.Delete(h.t.Context(), h.acme, "w", key, schedules.Changer{By: "bob"}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *home) exec(sql string, args ...any) {
+	h.t.Helper()
+	if _, err := h.pool.Exec(h.t.Context(), sql, args...); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// one is the single value of a query.
+func one[T any](h *home, sql string, args ...any) (v T) {
+	h.t.Helper()
+	if err := h.pool.QueryRow(h.t.Context(), sql, args...).Scan(&v); err != nil {
+		h.t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+// back moves the cohorts of acme back in time, members and all, as if the sweep had not come since.
+func (h *home) back(d time.Duration) {
+	h.t.Helper()
+	h.exec(`UPDATE cohort SET next_at = next_at - $2::interval, due_at = due_at - $2::interval WHERE tenant_id = $1`, h.acme, d)
+	h.exec(`UPDATE member SET from_at = from_at - $2::interval WHERE tenant_id = $1`, h.acme, d)
+}
+
+// faulty is the fault that a call must have ended with.
+func faulty(t testing.TB, err error, status int, code string) *fault.Error {
+	t.Helper()
+	f, ok := err.(*fault.Error)
+	if !ok || f.Status != status || f.Code != code {
+		t.Fatalf("got %v, want a fault %d %s", err, status, code)
+	}
+	return f
+}
