@@ -318,3 +318,19 @@ func TestExhaustedScheduleIsCompleted(t *testing.T) {
 		return err == nil && s.Status == schedules.Completed
 	})
 }
+
+func TestChunkWhoseOpeningWasCutOffIsSent(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	c := h.catcher("cut", 1, nil)
+	h.start(h.dispatch)
+	h.put("cut", "k", schedules.Params{Spec: at(2)})
+	until(t, "it was pushed and its chunk is done", func() bool {
+		return h.number(`SELECT count(*) FROM chunk WHERE done_at IS NOT NULL`) == 1 && len(c.caught()) == 1
+	})
+	// As if the opening had been committed, and its process had never learnt of it.
+	h.exec(`UPDATE chunk SET done_at = NULL, opened_at = opened_at - interval '5 seconds'`)
+	h.exec(`UPDATE tick SET state = 1, ended_at = NULL`)
+	until(t, "it was sent", func() bool { return len(c.caught()) == 2 })
+	until(t, "its chunk is done", func() bool { return h.number(`SELECT count(*) FROM chunk WHERE done_at IS NULL`) == 0 })
+}

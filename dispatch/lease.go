@@ -265,7 +265,10 @@ func (d *Dispatch) leaseAnswer(ctx context.Context, tenant tenants.ID, lease int
 	}
 	body := append(make([]byte, 0, 700*len(found)), `{"ticks":[`...)
 	for i, s := range found {
-		if i > 0 {
+		if timings[i] == nil {
+			continue // its lease ends, and its attempts with it
+		}
+		if body[len(body)-1] == '}' {
 			body = append(body, ',')
 		}
 		token := d.seal(tenant, s.key(), leaseToken{lease, int16(i), s.Attempt})

@@ -158,6 +158,9 @@ func (p *pusher) body(ctx context.Context, batch []*delivery) (body []byte, id s
 		body, id = append(body, `{"ticks":[`...), "batch_"+rand.Text()
 	}
 	for i, one := range batch {
+		if timings[i] == nil {
+			return nil, "", fmt.Errorf("the spec of key %q cannot be computed", one.key)
+		}
 		if i > 0 {
 			body = append(body, ',')
 		}

@@ -168,6 +168,18 @@ func (s *sender) settled(chunk int64, epoch int32, n int) (done bool) {
 	return true
 }
 
+// unknown are those of the chunks of which this process has nothing to send and no result to write.
+func (s *sender) unknown(chunks []int64) (unknown []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range chunks {
+		if s.unsent[id] == nil {
+			unknown = append(unknown, id)
+		}
+	}
+	return unknown
+}
+
 // abandon drops all that waits: another process has it by now.
 func (s *sender) abandon() {
 	s.mu.Lock()

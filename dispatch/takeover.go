@@ -23,7 +23,7 @@ func (d *Dispatch) takeOver(ctx context.Context) {
 		if _, alive := d.process.self(); !alive {
 			return nil
 		}
-		return errors.Join(d.takeOpen(ctx), d.openStale(ctx))
+		return errors.Join(d.takeOpen(ctx), d.takeLost(ctx), d.openStale(ctx))
 	})
 }
 
@@ -52,19 +52,57 @@ func (d *Dispatch) takeOpen(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("take chunks: %w", err)
 		}
-		for _, c := range taken {
-			c.NominalAt = c.NominalAt.UTC()
-			if err := d.sendTaken(ctx, c, self); err != nil {
-				return fmt.Errorf("chunk %d: %w", c.ID, err)
-			}
-		}
 		if len(taken) > 0 {
 			d.Log.Info("took chunks of a process that is gone", "chunks", len(taken))
 		}
-		if len(taken) < mostTaken {
-			return nil
+		if err := d.sendAll(ctx, taken, self); err != nil || len(taken) < mostTaken {
+			return err
 		}
 	}
+}
+
+// sendAll sends what was taken. A chunk that cannot be sent stops no other: it is taken again.
+func (d *Dispatch) sendAll(ctx context.Context, taken []*chunk, self int64) error {
+	var errs []error
+	for _, c := range taken {
+		c.NominalAt = c.NominalAt.UTC()
+		if err := d.sendTaken(ctx, c, self); err != nil {
+			errs = append(errs, fmt.Errorf("chunk %d: %w", c.ID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// lostAfter is how long after its opening a chunk must be known to the sender of the process that owns it.
+const lostAfter = 3 * time.Second
+
+// takeLost takes open chunks that this process owns and knows nothing of: the connection broke while it committed the
+// opening, or while it marked them done.
+func (d *Dispatch) takeLost(ctx context.Context) error {
+	self, _ := d.process.self()
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT id
+		FROM chunk
+		WHERE owner = $1 AND opened_at < clock_timestamp() - make_interval(secs => $2) AND done_at IS NULL
+		ORDER BY id`, self, lostAfter.Seconds()) // CollectRows reports the error
+	mine, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return fmt.Errorf("look for lost chunks: %w", err)
+	}
+	lost := d.sender.unknown(mine)
+	if len(lost) == 0 {
+		return nil
+	}
+	rows, _ = d.Pool.Query(ctx, `
+		UPDATE chunk
+		SET epoch = epoch + 1
+		WHERE id = ANY($1) AND owner = $2 AND done_at IS NULL
+		RETURNING `+chunkColumns, lost[:min(len(lost), mostTaken)], self) // CollectRows reports the error
+	taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk])
+	if err != nil {
+		return fmt.Errorf("take lost chunks: %w", err)
+	}
+	return d.sendAll(ctx, taken, self)
 }
 
 // sendTaken sends what of a taken chunk is under way: in the same attempts, for whether they were sent nobody knows.
@@ -179,10 +217,11 @@ func (d *Dispatch) openStale(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for unopened chunks: %w", err)
 	}
+	var errs []error
 	for _, id := range ids {
 		if err := d.open(ctx, id); err != nil {
-			return fmt.Errorf("open chunk %d: %w", id, err)
+			errs = append(errs, fmt.Errorf("open chunk %d: %w", id, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // timingsOf are the timings that ticks of one tenant were made by, in their order: their cohorts', or where one is gone
-// what the schedule's version says.
+// what the schedule's version says. The timing of one that cannot be computed is nil.
 func (d *Dispatch) timingsOf(ctx context.Context, tenant tenants.ID, ticks []*tick) ([]*calendar.Timing, error) {
 	shards, ids := cohortsOf(ticks)
 	known, err := d.Timings.ByCohort(ctx, d.Pool, tenant, shards, ids)
@@ -45,5 +45,10 @@ func (d *Dispatch) specTiming(ctx context.Context, tenant tenants.ID, t *tick) (
 	if err != nil {
 		return nil, fmt.Errorf("read spec of a tick: %w", err)
 	}
-	return d.Timings.FromSpec(tenant, s.Workflow, s.Key, s.Spec, s.AnchorAt.UTC())
+	timing, err := d.Timings.FromSpec(tenant, s.Workflow, s.Key, s.Spec, s.AnchorAt.UTC())
+	if err != nil {
+		d.Log.Error("the timing of a tick cannot be computed", "tenant", tenant, "schedule", t.ScheduleID, "error", err)
+		return nil, nil
+	}
+	return timing, nil
 }
