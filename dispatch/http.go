@@ -148,12 +148,12 @@ func (h handler) beat(c echo.Context) error {
 }
 
 type beatOneBody struct {
-	LeaseToken string `json:"lease_token"`
+	LeaseToken string `json:"lease_token" validate:"required"`
 	Lease      string `json:"lease,omitempty"`
 }
 
 type beatOneAnswer struct {
-	LeaseUntil *time.Time `json:"lease_until"`
+	LeaseUntil time.Time `json:"lease_until"`
 }
 
 func (h handler) beatOne(c echo.Context) error {
@@ -172,11 +172,11 @@ func (h handler) beatOne(c echo.Context) error {
 	if r := results[0]; r.Status != http.StatusOK {
 		return refused(id, r.Status, r.Code)
 	}
-	return web.Answer(c, http.StatusOK, beatOneAnswer{results[0].LeaseUntil})
+	return web.Answer(c, http.StatusOK, beatOneAnswer{*results[0].LeaseUntil})
 }
 
 type completeBody struct {
-	LeaseToken string  `json:"lease_token"`
+	LeaseToken string  `json:"lease_token" validate:"required"`
 	Result     web.Raw `json:"result,omitempty"`
 }
 
@@ -189,8 +189,8 @@ func (h handler) complete(c echo.Context) error {
 }
 
 type failBody struct {
-	LeaseToken string `json:"lease_token"`
-	Error      string `json:"error"`
+	LeaseToken string `json:"lease_token" validate:"required"`
+	Error      string `json:"error" validate:"required"`
 	Retry      *bool  `json:"retry,omitempty"`
 	RetryAfter string `json:"retry_after,omitempty"`
 }

@@ -151,7 +151,7 @@ func (c *Client) Delete(ctx context.Context, workflow, key string, p DeleteParam
 
 // PauseParams say for how long, and why.
 type PauseParams struct {
-	Until *time.Time `json:"until,omitempty"` // nil: until Resume
+	Until *time.Time `json:"until,omitempty"` // rounded up to a whole second; nil: until Resume
 	Note  string     `json:"note,omitempty"`
 
 	IfMatch int64 `json:"-"` // if not zero, the version that must be the stored one
@@ -159,6 +159,9 @@ type PauseParams struct {
 
 // Pause stops a schedule's firing.
 func (c *Client) Pause(ctx context.Context, workflow, key string, p PauseParams) (Schedule, error) {
+	if p.Until != nil {
+		p.Until = new(p.Until.Add(time.Second - 1).Truncate(time.Second))
+	}
 	body, err := encode(p)
 	if err != nil {
 		return Schedule{}, err

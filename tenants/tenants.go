@@ -33,10 +33,10 @@ const (
 // Params are what the platform's operator says of a tenant. What is left out is the default, but a status stays: no
 // change of a quota wakes a tenant that was suspended.
 type Params struct {
-	Name    string    `json:"name" validate:"omitempty,name"`
-	Status  string    `json:"status" validate:"omitempty,oneof=active suspended"`
-	Quotas  Overrides `json:"quotas"`
-	Issuers []Issuer  `json:"issuers" validate:"max=20"`
+	Name    string    `json:"name,omitempty" validate:"omitempty,name"`
+	Status  string    `json:"status,omitempty" validate:"omitempty,oneof=active suspended"`
+	Quotas  Overrides `json:"quotas,omitempty"`
+	Issuers []Issuer  `json:"issuers,omitempty" validate:"max=20"`
 }
 
 // Answer is a tenant as the API shows it.

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/api/apitest"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/sdk-go"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// whole is a Carillon that answers on loopback, and who may ask it.
+type whole struct {
+	url    string
+	minter tenants.Minter
+}
+
+func serveHouse(t *testing.T) whole {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := whole{minter: tenants.NewIssuer(private, "test")}
+	h, err := build(t.Context(), plan{
+		databaseURL: postgrestest.URL(t),
+		connections: 10,
+		role:        "all",
+		issuer:      s.minter.Name(),
+		keys:        []tenants.Key{s.minter.Key()},
+		outbound:    web.Outbound{Loopback: true},
+		log:         slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.close)
+	if _, err := tenants.Ensure(t.Context(), h.api, "acme", tenants.Wide()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.dispatch.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.dispatch.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	server := httptest.NewServer(h.router)
+	t.Cleanup(server.Close)
+	s.url = server.URL
+	return s
+}
+
+// client is one of the SDK's, each of whose requests and answers is held to the document.
+func (s whole) client(t *testing.T) *carillon.Client {
+	t.Helper()
+	token, err := s.minter.Mint(tenants.Claims{Subject: "ann", Tenant: "acme", Scopes: tenants.TenantScopes(), TTL: time.Hour}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(base.CloseIdleConnections)
+	c, err := carillon.New(carillon.Config{URL: s.url, Token: token, HTTPClient: &http.Client{Transport: apitest.Transport(t, base)}, Retries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// must returns a function that unwraps a call's answer, or ends the test.
+func must[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func gather[T any](t *testing.T, seq iter.Seq2[T, error]) []T {
+	t.Helper()
+	var all []T
+	for v, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
+	t.Parallel()
+	ctx, c := t.Context(), serveHouse(t).client(t)
+	schedule := must[carillon.Schedule](t)
+	p := carillon.Params{
+		Spec: carillon.Spec{
+			Timezone: "America/New_York", Cron: carillon.Strings{"0 8 * * 1-5"},
+			Calendars: []carillon.Calendar{{DayOfMonth: "1,15", Hour: "0"}},
+			Exclude:   &carillon.Exclude{Dates: []string{"2027-01-01"}}, Jitter: "30s",
+		},
+		Policy:   carillon.Policy{Overlap: "allow_all", MaxLateness: "1h"},
+		Delivery: carillon.Delivery{Priority: 1, Timeout: "5m", Retention: carillon.Retention{Failed: "7d"}},
+		Payload:  map[string]any{"n": json.Number("1.00000000000000000001")},
+		Labels:   map[string]string{"plan": "pro"},
+	}
+	made := schedule(c.Put(ctx, "digest", "user/1", p))
+	if string(made.Payload) != `{"n":1.00000000000000000001}` || made.NextAt == nil || made.Key != "user/1" {
+		t.Errorf("got %+v", made)
+	}
+	if _, err := c.Put(ctx, "digest", "user/1", carillon.Params{Spec: p.Spec, IfAbsent: true}); !errors.Is(err, carillon.ErrPrecondition) {
+		t.Errorf("a second making: got %v", err)
+	}
+	if got := schedule(c.Get(ctx, "digest", "user/1")); got.Version != made.Version || got.Labels["plan"] != "pro" {
+		t.Errorf("got %+v", got)
+	}
+	if got := gather(t, c.List(ctx, carillon.Filter{Workflow: "digest", KeyPrefix: "user/"})); len(got) != 1 {
+		t.Errorf("got %d schedules", len(got))
+	}
+	if got := must[carillon.Upcoming](t)(c.Upcoming(ctx, "digest", "user/1", carillon.UpcomingParams{Count: 3})); len(got.Ticks) != 3 {
+		t.Errorf("got %+v", got)
+	}
+	must[carillon.Upcoming](t)(c.Preview(ctx, p.Spec, carillon.UpcomingParams{From: time.Now(), Count: 2}))
+	until := time.Now().Add(time.Hour)
+	if got := schedule(c.Pause(ctx, "digest", "user/1", carillon.PauseParams{Until: &until, Note: "on leave"})); got.Status != "paused" || got.PausedUntil == nil {
+		t.Errorf("got %+v", got)
+	}
+	if got := schedule(c.Resume(ctx, "digest", "user/1", carillon.ResumeParams{FireOnce: true})); got.Status != "active" {
+		t.Errorf("got %+v", got)
+	}
+
+	endpoint := must[carillon.Endpoint](t)(c.PutEndpoint(ctx, "mailer", carillon.EndpointParams{URL: "https://mailer.example.com/ticks", Batch: 10, Headers: map[string]string{"X-Team": "growth"}}))
+	if endpoint.Secret == "" || endpoint.State != "enabled" {
+		t.Errorf("got %+v", endpoint)
+	}
+	if got := must[carillon.Endpoint](t)(c.Endpoint(ctx, "mailer")); got.Secret != "" {
+		t.Error("the secret was shown again")
+	}
+	must[carillon.Workflow](t)(c.PutWorkflow(ctx, "pushed", carillon.WorkflowParams{Endpoint: "mailer", Version: "v1", Defaults: carillon.Defaults{Delivery: carillon.Delivery{Timeout: "2m"}}}))
+	if got := must[carillon.Workflow](t)(c.Workflow(ctx, "pushed")); got.Endpoint != "mailer" || got.Defaults.Delivery.Timeout != "2m" {
+		t.Errorf("got %+v", got)
+	}
+	if n, m := len(gather(t, c.Workflows(ctx))), len(gather(t, c.Endpoints(ctx))); n != 2 || m != 1 {
+		t.Errorf("got %d workflows and %d endpoints", n, m)
+	}
+	if err := c.DeleteEndpoint(ctx, "mailer"); !errors.Is(err, carillon.ErrConflict) {
+		t.Errorf("an endpoint in use: got %v", err)
+	}
+	if err := errors.Join(c.DeleteWorkflow(ctx, "pushed"), c.DeleteEndpoint(ctx, "mailer"), c.Delete(ctx, "digest", "user/1", carillon.DeleteParams{})); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Get(ctx, "digest", "user/1"); !errors.Is(err, carillon.ErrNotFound) {
+		t.Errorf("a deleted schedule: got %v", err)
+	}
+}
+
+func TestTheSDKWorksOffWhatTheServerFires(t *testing.T) {
+	t.Parallel()
+	ctx, c := t.Context(), serveHouse(t).client(t)
+	must[carillon.Schedule](t)(c.Put(ctx, "w", "k", carillon.Params{
+		Spec: carillon.Spec{Cron: carillon.Strings{"0 0 1 1 *"}}, Policy: carillon.Policy{Overlap: "allow_all"}, Payload: map[string]string{"mail": "a@b"},
+	}))
+	fired := must[carillon.TickRecord](t)(c.Trigger(ctx, "w", "k", carillon.TriggerParams{IdempotencyKey: "one"}))
+	again := must[carillon.TickRecord](t)(c.Trigger(ctx, "w", "k", carillon.TriggerParams{IdempotencyKey: "one"}))
+	if fired.TickID != again.TickID {
+		t.Errorf("one key fired %s and %s", fired.TickID, again.TickID)
+	}
+	leased := must[[]carillon.Tick[json.RawMessage]](t)(c.Lease(ctx, carillon.LeaseParams{Workflows: []string{"w"}, Max: 10, Wait: 20 * time.Second, Lease: time.Minute, Worker: "sdk"}))
+	if len(leased) != 1 || leased[0].TickID != fired.TickID || string(leased[0].Payload) != `{"mail":"a@b"}` {
+		t.Fatalf("got %+v", leased)
+	}
+	tick := leased[0]
+	until, err := c.Heartbeat(ctx, tick.TickID, tick.LeaseToken, 30*time.Second)
+	if err != nil || time.Until(until) < 20*time.Second {
+		t.Errorf("got %s, %v", until, err)
+	}
+	if err := c.Fail(ctx, tick.TickID, tick.LeaseToken, carillon.RetryAfter(io.ErrUnexpectedEOF, time.Second)); err != nil {
+		t.Error(err)
+	}
+	if err := c.Complete(ctx, tick.TickID, tick.LeaseToken, nil); !errors.Is(err, carillon.ErrConflict) {
+		t.Errorf("a tick given back: got %v", err)
+	}
+
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	w := carillon.NewWorker(c, carillon.WorkerConfig{Log: slog.New(slog.DiscardHandler)})
+	carillon.HandleResult(w, "w", func(_ context.Context, t carillon.Tick[map[string]string]) (string, error) {
+		if t.Attempt == 2 {
+			return "", carillon.RetryAfter(io.ErrUnexpectedEOF, time.Second)
+		}
+		stop()
+		return t.Payload["mail"], nil
+	})
+	if err := w.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got := must[carillon.TickRecord](t)(c.Tick(t.Context(), fired.TickID))
+	if got.State != "succeeded" || string(got.Result) != `"a@b"` || len(got.Attempts) != 3 || got.Attempts[1].Error != io.ErrUnexpectedEOF.Error() {
+		t.Errorf("got %+v", got)
+	}
+	history := gather(t, c.Ticks(t.Context(), "w", "k", carillon.TickFilter{State: "succeeded", From: got.Timestamp, To: got.Timestamp.Add(time.Second)}))
+	if len(history) != 1 || history[0].TickID != fired.TickID {
+		t.Errorf("got %+v", history)
+	}
+}

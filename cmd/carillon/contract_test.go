@@ -1,0 +1,71 @@
+package main
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/carillonhq/carillon/api/apitest"
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/sdk-go"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// What dispatch keeps to itself is compared in its own tests.
+func TestTheServersStructsAreTheContract(t *testing.T) {
+	t.Parallel()
+	compare(t, map[string]reflect.Type{
+		"Field":          reflect.TypeFor[fault.Field](),
+		"Spec":           reflect.TypeFor[calendar.Spec](),
+		"Warning":        reflect.TypeFor[calendar.Warning](),
+		"Policy":         reflect.TypeFor[schedules.Policy](),
+		"Delivery":       reflect.TypeFor[schedules.Delivery](),
+		"ScheduleParams": reflect.TypeFor[schedules.Params](),
+		"Schedule":       reflect.TypeFor[schedules.Schedule](),
+		"SchedulePage":   reflect.TypeFor[schedules.ListAnswer[schedules.Schedule]](),
+		"PauseParams":    reflect.TypeFor[schedules.PauseParams](),
+		"ResumeParams":   reflect.TypeFor[schedules.ResumeParams](),
+		"PreviewParams":  reflect.TypeFor[schedules.PreviewParams](),
+		"Preview":        reflect.TypeFor[schedules.Preview](),
+		"UpcomingTick":   reflect.TypeFor[schedules.UpcomingTick](),
+		"WorkflowParams": reflect.TypeFor[schedules.WorkflowParams](),
+		"Workflow":       reflect.TypeFor[schedules.Workflow](),
+		"WorkflowPage":   reflect.TypeFor[schedules.ListAnswer[schedules.Workflow]](),
+		"TenantParams":   reflect.TypeFor[tenants.Params](),
+		"Tenant":         reflect.TypeFor[tenants.Answer](),
+		"Quotas":         reflect.TypeFor[tenants.Quotas](),
+		"Issuer":         reflect.TypeFor[tenants.Issuer](),
+	})
+}
+
+func TestTheSDKsStructsAreTheContract(t *testing.T) {
+	t.Parallel()
+	compare(t, map[string]reflect.Type{
+		"Field":          reflect.TypeFor[carillon.Field](),
+		"Spec":           reflect.TypeFor[carillon.Spec](),
+		"Warning":        reflect.TypeFor[carillon.Warning](),
+		"Policy":         reflect.TypeFor[carillon.Policy](),
+		"Delivery":       reflect.TypeFor[carillon.Delivery](),
+		"ScheduleParams": reflect.TypeFor[carillon.Params](),
+		"Schedule":       reflect.TypeFor[carillon.Schedule](),
+		"PauseParams":    reflect.TypeFor[carillon.PauseParams](),
+		"ResumeParams":   reflect.TypeFor[carillon.ResumeParams](),
+		"TriggerParams":  reflect.TypeFor[carillon.TriggerParams](),
+		"Preview":        reflect.TypeFor[carillon.Upcoming](),
+		"Tick":           reflect.TypeFor[carillon.Tick[any]](),
+		"TickRecord":     reflect.TypeFor[carillon.TickRecord](),
+		"Attempt":        reflect.TypeFor[carillon.Attempt](),
+		"WorkflowParams": reflect.TypeFor[carillon.WorkflowParams](),
+		"Workflow":       reflect.TypeFor[carillon.Workflow](),
+		"EndpointParams": reflect.TypeFor[carillon.EndpointParams](),
+		"Endpoint":       reflect.TypeFor[carillon.Endpoint](),
+	})
+}
+
+func compare(t *testing.T, structs map[string]reflect.Type) {
+	t.Helper()
+	for schema, typ := range structs {
+		apitest.Struct(t, schema, typ)
+	}
+}

@@ -1,0 +1,33 @@
+package dispatch
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/carillonhq/carillon/api/apitest"
+	"github.com/carillonhq/carillon/schedules"
+)
+
+func TestStructsAreTheContract(t *testing.T) {
+	t.Parallel()
+	for schema, typ := range map[string]reflect.Type{
+		"TriggerParams":    reflect.TypeFor[TriggerParams](),
+		"TickRecord":       reflect.TypeFor[Tick](),
+		"Attempt":          reflect.TypeFor[Attempt](),
+		"TickPage":         reflect.TypeFor[schedules.ListAnswer[Tick]](),
+		"LeaseParams":      reflect.TypeFor[LeaseParams](),
+		"HeartbeatParams":  reflect.TypeFor[beatOneBody](),
+		"Heartbeat":        reflect.TypeFor[beatOneAnswer](),
+		"HeartbeatsParams": reflect.TypeFor[beatBody](),
+		"HeartbeatResults": reflect.TypeFor[beatAnswer](),
+		"CompleteParams":   reflect.TypeFor[completeBody](),
+		"FailParams":       reflect.TypeFor[failBody](),
+		"FinishParams":     reflect.TypeFor[finishBody](),
+		"FinishResults":    reflect.TypeFor[finishAnswer](),
+		"EndpointParams":   reflect.TypeFor[EndpointParams](),
+		"Endpoint":         reflect.TypeFor[Endpoint](),
+		"EndpointPage":     reflect.TypeFor[schedules.ListAnswer[Endpoint]](),
+	} {
+		apitest.Struct(t, schema, typ)
+	}
+}

@@ -1,0 +1,94 @@
+package dispatch_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/schedules"
+)
+
+func TestEndpointsOverHTTP(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	s := h.open(h.dispatch)
+	c := s.operator()
+	made := get[dispatch.Endpoint](c, 201, "PUT", "/v1/endpoints/mailer", `{"url": "https://mailer.example.com/ticks", "headers": {"X-Team": "growth"}}`)
+	if !strings.HasPrefix(made.Secret, "whsec_") || made.Batch != 1 || made.State != "enabled" || made.Headers["X-Team"] != "growth" {
+		t.Errorf("got %+v", made)
+	}
+	changed := get[dispatch.Endpoint](c, 200, "PUT", "/v1/endpoints/mailer", `{"url": "https://mailer.example.com:8443/", "batch": 500, "state": "held"}`)
+	if changed.Secret != "" || changed.Batch != 500 || changed.State != "held" || len(changed.Headers) != 0 || !changed.CreatedAt.Equal(made.CreatedAt) {
+		t.Errorf("got %+v", changed)
+	}
+	if got := get[dispatch.Endpoint](c, 200, "GET", "/v1/endpoints/mailer", ""); got.Secret != "" || got.URL != changed.URL {
+		t.Errorf("got %+v", got)
+	}
+	get[dispatch.Endpoint](c, 201, "PUT", "/v1/endpoints/other", `{"url": "https://93.184.216.34/"}`)
+	type list struct {
+		Items      []dispatch.Endpoint
+		NextCursor *string `json:"next_cursor"`
+	}
+	first := get[list](c, 200, "GET", "/v1/endpoints?limit=1", "")
+	if len(first.Items) != 1 || first.Items[0].Name != "mailer" || first.NextCursor == nil {
+		t.Fatalf("got %+v", first)
+	}
+	if rest := get[list](c, 200, "GET", "/v1/endpoints?limit=1&cursor="+*first.NextCursor, ""); len(rest.Items) != 1 || rest.Items[0].Name != "other" || rest.NextCursor != nil {
+		t.Errorf("got %+v", rest)
+	}
+
+	rival := s.as("rival", "tenant:admin")
+	rival.refused(422, "invalid_cursor", "/cursor", "GET", "/v1/endpoints?cursor="+*first.NextCursor, "")
+	rival.refused(404, "not_found", "", "GET", "/v1/endpoints/mailer", "")
+	rival.refused(404, "not_found", "", "DELETE", "/v1/endpoints/mailer", "")
+	if got := get[list](rival, 200, "GET", "/v1/endpoints", ""); len(got.Items) != 0 {
+		t.Errorf("another tenant sees %+v", got)
+	}
+
+	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.tenant, "w", schedules.WorkflowParams{Endpoint: new("mailer")}); err != nil {
+		t.Fatal(err)
+	}
+	c.refused(409, "endpoint_in_use", "", "DELETE", "/v1/endpoints/mailer", "")
+	if a := c.do("DELETE", "/v1/endpoints/other", ""); a.status != 204 {
+		t.Errorf("got %d %s", a.status, a.body)
+	}
+	c.refused(404, "not_found", "", "DELETE", "/v1/endpoints/other", "")
+	c.refused(404, "not_found", "", "GET", "/v1/endpoints/other", "")
+}
+
+func TestEndpointsAreChecked(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.config.Loopback = false
+	c := h.open(h.process()).operator()
+	for _, url := range []string{
+		"", "mailer", "/ticks", "https://", "ftp://example.com/", "http://example.com/", "https://example.com:80/", "https://example.com:9200/",
+		"https://user:secret@example.com/", "https://user@example.com/", "https://example.com/#here", "https://example.com/" + strings.Repeat("x", 2048),
+		"https://127.0.0.1/", "https://127.0.0.1:8443/", "https://localhost/", "https://LOCALHOST./", "https://x.localhost/", "https://0.0.0.0/", "https://10.0.0.1/", "https://172.16.0.1/",
+		"https://192.168.1.1/", "https://100.64.0.1/", "https://169.254.169.254/latest/meta-data", "https://168.63.129.16/", "https://224.0.0.1/", "https://240.0.0.1/",
+		"https://[::1]/", "https://[::]/", "https://[fe80::1]/", "https://[fe80::1%25eth0]/", "https://[fd00::1]/", "https://[ff02::1]/",
+		"https://[::ffff:127.0.0.1]/", "https://[::ffff:10.0.0.1]/", "https://[64:ff9b::7f00:1]/", "https://[2002:7f00:1::]/", "https://[fd00:ec2::254]/",
+		"https://2130706433/", "https://0x7f000001/", "https://0177.0.0.1/", "https://127.1/", "https://intranet/", "https://db.internal/", "https://printer.local/",
+		"https://metadata.google.internal/", "https://router.home.arpa/",
+	} {
+		c.refused(422, "invalid", "/url", "PUT", "/v1/endpoints/e", `{"url": "`+url+`"}`)
+	}
+	const url = `{"url": "https://example.com/", `
+	for body, pointer := range map[string]string{
+		url + `"batch": 0}`:                               "/batch",
+		url + `"batch": 501}`:                             "/batch",
+		url + `"state": "asleep"}`:                        "/state",
+		url + `"headers": {"Webhook-Id": "x"}}`:           "/headers/Webhook-Id",
+		url + `"headers": {"host": "x"}}`:                 "/headers/host",
+		url + `"headers": {"X-A": "a\nb"}}`:               "/headers/X-A",
+		url + `"headers": {"X A": "a"}}`:                  "/headers/X A",
+		url + `"events": ["tick.failed"]}`:                "/events",
+		`{"url": "http://10.0.0.1/", "batch": 0}`:         "/url /batch",
+		`{"url": "https://example.com/", "state": "off"}`: "/state",
+	} {
+		c.refused(422, "invalid", pointer, "PUT", "/v1/endpoints/e", body)
+	}
+	c.refused(422, "invalid", "/name", "PUT", "/v1/endpoints/no%20name", `{"url": "https://example.com/"}`)
+	c.refused(400, "unknown_field", "/secret", "PUT", "/v1/endpoints/e", url+`"secret": "x"}`)
+	c.refused(404, "not_found", "", "GET", "/v1/endpoints/e", "")
+}
