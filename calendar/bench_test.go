@@ -55,3 +55,40 @@ func BenchmarkRule(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkCompile(b *testing.B) {
+	spec := Spec{Timezone: "America/New_York", Cron: StringList{"0 9 * * 1-5"}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Compile(spec, Context{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkHash(b *testing.B) {
+	t := mustCompile(b, Spec{Timezone: "America/New_York", Cron: StringList{"0 9 * * 1-5"}})
+	b.ReportAllocs()
+	for b.Loop() {
+		t.Hash()
+	}
+}
+
+func BenchmarkFromCanonical(b *testing.B) {
+	canonical := mustCompile(b, Spec{Timezone: "America/New_York", Cron: StringList{"0 9 * * 1-5"}}).Canonical()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := FromCanonical(canonical, Context{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkWarnings(b *testing.B) {
+	t := mustCompile(b, Spec{Timezone: "America/New_York", Cron: StringList{"30 2 * * 1-5"}})
+	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	b.ReportAllocs()
+	for b.Loop() {
+		t.Warnings(now)
+	}
+}

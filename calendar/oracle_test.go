@@ -289,6 +289,9 @@ func compareSite(t *testing.T, s site, plain map[string]plainCron) {
 				back = append(back, at)
 			}
 			slices.Reverse(back)
+			if n := timing.Count(time.Unix(low, 0), time.Unix(high, 0)); n != len(want) {
+				t.Errorf("%s at %d: %s %v: counted %d, want %d", s.zone, s.at, cron, dst, n, len(want))
+			}
 			if !slices.Equal(forth, want) {
 				t.Errorf("%s at %d: %s %v: next gives %v, want %v", s.zone, s.at, cron, dst, forth, want)
 			}

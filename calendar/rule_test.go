@@ -162,12 +162,12 @@ func TestRulesAgreeWithTheLibrary(t *testing.T) {
 		}
 		var want []int64
 		next := library.Iterator()
-		for at, ok := next(); ok && at.Before(until) && len(want) < 300; at, ok = next() {
+		for at, ok := next(); ok && at.Before(until) && len(want) < 120; at, ok = next() {
 			want = append(want, at.Unix())
 		}
 		high := until.Unix()
-		if len(want) == 300 {
-			high = want[299] + 1
+		if len(want) == 120 {
+			high = want[119] + 1
 		}
 		checkTicks(t, timing, start.Unix(), high, want)
 	})
