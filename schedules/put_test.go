@@ -1,0 +1,418 @@
+package schedules_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+func TestPutArms(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	s := h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Payload: web.Raw(`{"b":1, "a":1e999}`), Labels: map[string]string{"plan": "pro"}, Note: new("n")})
+	if s.Version != 1 || s.Status != schedules.Active || s.NextAt == nil || len(s.Upcoming) != 5 || !s.NextAt.Equal(s.Upcoming[0]) || s.UpdatedBy != "ann" {
+		t.Errorf("got %+v", s)
+	}
+	next := one[time.Time](h, `SELECT next_at FROM cohort WHERE due_at = next_at`)
+	if !next.Equal(*s.NextAt) {
+		t.Errorf("the cohort is due at %s, the schedule at %s", next, s.NextAt)
+	}
+	if diff := cmp.Diff(s, h.get("a")); diff != "" {
+		t.Errorf("put -, get +:\n%s", diff)
+	}
+	if got := h.get("a"); string(got.Payload) != `{"b":1, "a":1e999}` {
+		t.Errorf("got payload %s", got.Payload)
+	}
+	if want := (schedules.Policy{Overlap: "skip", Missed: "last", MaxLateness: "24h", OnExpired: "skip", PauseAfterFailures: new(0)}); cmp.Diff(want, s.Policy) != "" {
+		t.Errorf("got policy %+v", s.Policy)
+	}
+	if n := one[int](h, `SELECT count(*) FROM workflow WHERE name = 'w' AND endpoint IS NULL`); n != 1 {
+		t.Errorf("%d workflows are registered", n)
+	}
+}
+
+func TestPutOfTheSameWritesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	p := schedules.Params{
+		Spec: cron("0 12 * * *"), Payload: web.Raw(`{"n": 1.0}`), Labels: map[string]string{"a": "b"}, Note: new("n"),
+		Policy: &schedules.Policy{MaxLateness: "90m"}, Delivery: &schedules.Delivery{Retention: &schedules.Retention{Failed: "2d"}},
+	}
+	rows := `SELECT string_agg(x, ' ' ORDER BY x) FROM (
+		SELECT 's' || xmin || ctid AS x FROM schedule UNION ALL SELECT 'm' || xmin || ctid FROM member UNION ALL
+		SELECT 'c' || xmin || ctid FROM cohort UNION ALL SELECT 'w' || xmin || ctid FROM workflow UNION ALL
+		SELECT 'r' || xmin || ctid FROM revision UNION ALL SELECT 't' || xmin || ctid FROM schedule_state) AS rows`
+	first := h.put("a", p)
+	before := one[string](h, rows)
+	p.Policy = &schedules.Policy{MaxLateness: "1h30m"}
+	p.Status, p.Note = schedules.Active, nil
+	second, made, err := h.schedules.Put(t.Context(), h.acme, "w", "a", p, "somebody else", web.Precondition{})
+	if err != nil || made {
+		t.Fatal(made, err)
+	}
+	if after := one[string](h, rows); after != before {
+		t.Errorf("rows were %s, are %s", before, after)
+	}
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Errorf("first -, second +:\n%s", diff)
+	}
+}
+
+func TestPutOfAnotherPayloadKeepsTheTiming(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	first := h.put("a", schedules.Params{Spec: calendar.Spec{Intervals: []calendar.Interval{{Every: "7m", Mode: "fixed_rate"}}}, Payload: web.Raw(`1`)})
+	member := one[string](h, `SELECT member::text || xmin FROM member`)
+	second := h.put("a", schedules.Params{Spec: first.Spec, Payload: web.Raw(` 1.0 `), Labels: map[string]string{"x": ""}})
+	if second.Version != 2 || string(second.Payload) != ` 1.0 ` || !second.NextAt.Equal(*first.NextAt) || second.ID != first.ID {
+		t.Errorf("got %+v", second)
+	}
+	if after := one[string](h, `SELECT member::text || xmin FROM member`); after != member {
+		t.Errorf("the member was %s, is %s", member, after)
+	}
+	if got := one[string](h, `SELECT payload || version || ended_by FROM revision`); got != "11ann" {
+		t.Errorf("got revision %s", got)
+	}
+}
+
+func TestPutOfAnotherTimingIsRetimedFromNow(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	first := h.put("a", spec(cron("0 12 * * *")))
+	second := h.put("a", spec(cron("30 12 * * *")))
+	if second.Version != 2 || second.NextAt.Equal(*first.NextAt) || second.NextAt.Minute() != 30 {
+		t.Errorf("got %+v", second)
+	}
+	if n := one[int](h, `SELECT count(*) FROM member m JOIN schedule s ON s.cohort_id = m.cohort_id AND s.id = m.schedule_id`); n != 1 || one[int](h, `SELECT count(*) FROM member`) != 1 {
+		t.Errorf("%d members of its cohort", n)
+	}
+	if back := h.put("a", spec(cron("0 12 * * *"))); !back.NextAt.Equal(*first.NextAt) || back.Version != 3 {
+		t.Errorf("got %+v", back)
+	}
+	third := h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Policy: &schedules.Policy{Missed: "all"}})
+	if got := one[string](h, `SELECT c.missed FROM schedule s JOIN cohort c ON c.id = s.cohort_id`); got != "all" || third.Policy.Missed != "all" {
+		t.Errorf("its cohort's missed is %s", got)
+	}
+}
+
+func TestSchedulesOfOneTimingShareACohort(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.exec(`UPDATE tenant SET spread = 1`)
+	h.put("a", spec(calendar.Spec{Timezone: "UTC", Cron: calendar.StringList{"0 12 * * 1-5"}}))
+	h.put("b", spec(calendar.Spec{Cron: calendar.StringList{"00 12 * * MON-FRI"}}))
+	h.put("c", spec(calendar.Spec{Cron: calendar.StringList{"0 12 * * 5,4,3,2,1"}}))
+	cohort := one[int64](h, `SELECT cohort_id FROM schedule WHERE key = 'a'`)
+	a := h.put("a", spec(calendar.Spec{Cron: calendar.StringList{"0 12 * * MON-FRI"}})) // the same, written differently
+	if a.Version != 2 || one[int64](h, `SELECT cohort_id FROM schedule WHERE key = 'a'`) != cohort {
+		t.Errorf("got version %d of another cohort", a.Version)
+	}
+	if got := one[string](h, `SELECT count(DISTINCT cohort_id) || ' ' || count(*) FROM member`); got != "1 3" {
+		t.Errorf("got %s cohorts and members, want 1 3", got)
+	}
+	if n := one[int](h, `SELECT count(*) FROM cohort`); n != 1 {
+		t.Errorf("there are %d cohorts", n)
+	}
+	if _, _, err := h.schedules.Put(t.Context(), h.other, "w", "a", spec(cron("0 12 * * 1-5")), "x", web.Precondition{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](h, `SELECT count(*) FROM cohort`); n != 2 {
+		t.Errorf("two tenants have %d cohorts", n)
+	}
+}
+
+func TestFirstTicksAreEachSchedulesOwn(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	interval := func(first string) schedules.Params {
+		return spec(calendar.Spec{Intervals: []calendar.Interval{{Every: "1h", Mode: "fixed_rate", First: first}}})
+	}
+	for i := range 4 {
+		after, now := h.put(fmt.Sprint("after", i), interval("after")), h.put(fmt.Sprint("now", i), interval("now"))
+		if wait := after.NextAt.Sub(after.CreatedAt); wait < time.Hour || wait > time.Hour+time.Second {
+			t.Errorf("first after: comes after %s", wait)
+		}
+		if wait := now.NextAt.Sub(now.CreatedAt); wait < 0 || wait > time.Second {
+			t.Errorf("first now: comes after %s", wait)
+		}
+	}
+}
+
+func TestPutHoldsPreconditions(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	put := func(pre web.Precondition, minute int) error {
+		_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "a", spec(cron(fmt.Sprint(minute, " 1 * * *"))), "ann", pre)
+		return err
+	}
+	match := func(tags ...string) web.Precondition {
+		return web.Precondition{IfMatch: web.Tags{Sent: true, Strong: tags}}
+	}
+	anything := web.Tags{Sent: true, Any: true}
+	faulty(t, put(match(`"1"`), 1), 412, "version_mismatch")
+	faulty(t, put(web.Precondition{IfMatch: anything}, 1), 412, "version_mismatch")
+	if err := put(web.Precondition{IfNoneMatch: anything}, 1); err != nil {
+		t.Fatal(err)
+	}
+	faulty(t, put(web.Precondition{IfNoneMatch: anything}, 2), 412, "version_mismatch")
+	faulty(t, put(match(`"2"`), 2), 412, "version_mismatch")
+	if err := put(match(`"7"`, `"1"`), 2); err != nil {
+		t.Fatal(err)
+	}
+	if v := h.get("a").Version; v != 2 {
+		t.Errorf("got version %d, want 2", v)
+	}
+	by := schedules.Changer{By: "bob", Pre: match(`"1"`)}
+	_, err := h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{}, by)
+	faulty(t, err, 412, "version_mismatch")
+	_, err = h.schedules.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, by)
+	faulty(t, err, 412, "version_mismatch")
+	faulty(t, h.schedules.Delete(t.Context(), h.acme, "w", "a", by), 412, "version_mismatch")
+}
+
+func TestPutTellsAllThatIsWrongAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	p := schedules.Params{
+		Spec:     calendar.Spec{Timezone: "Mars/Base", Cron: calendar.StringList{"61 * * * *"}},
+		Policy:   &schedules.Policy{Overlap: "buffer_one", Missed: "some", MaxLateness: "soon", OnExpired: "cry", PauseAfterFailures: new(-1)},
+		Delivery: &schedules.Delivery{Queue: "a b", Priority: new(5), Timeout: "2d", MaxAttempts: new(0), Retention: &schedules.Retention{Succeeded: "1s", Failed: "x"}},
+		Labels:   map[string]string{"a b": "", "ok": strings.Repeat("x", 257)}, Note: new(strings.Repeat("n", 1001)), Status: "completed",
+	}
+	_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "a", p, "ann", web.Precondition{})
+	var got []string
+	for _, f := range faulty(t, err, 422, "invalid").Fields {
+		got = append(got, f.Pointer)
+	}
+	want := []string{
+		"/policy/overlap", "/policy/missed", "/policy/max_lateness", "/policy/on_expired", "/policy/pause_after_failures", "/delivery/queue",
+		"/delivery/priority", "/delivery/timeout", "/delivery/max_attempts", "/delivery/retention/succeeded", "/delivery/retention/failed",
+		"/labels/a b", "/labels/ok", "/note", "/status", "/spec/timezone", "/spec/cron/0",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+	_, _, err = h.schedules.Put(t.Context(), h.acme, "a b", "", spec(cron("* * * * *")), "ann", web.Precondition{})
+	if f := faulty(t, err, 422, "invalid"); len(f.Fields) != 2 || f.Fields[0].Pointer != "/workflow" || f.Fields[1].Pointer != "/key" {
+		t.Errorf("got %v", f)
+	}
+	if n := one[int](h, `SELECT (SELECT count(*) FROM schedule) + (SELECT count(*) FROM workflow) + (SELECT count(*) FROM cohort)`); n != 0 {
+		t.Errorf("%d rows were written", n)
+	}
+}
+
+func TestPutRefusesWhatCannotBe(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.quotas = tenants.Defaults()
+	for name, c := range map[string]struct {
+		params schedules.Params
+		status int
+		code   string
+	}{
+		"past":                  {spec(calendar.Spec{At: []string{"2020-01-01T00:00:00Z"}}), 422, "never_fires"},
+		"no such day":           {spec(cron("0 0 30 2 *")), 422, "never_fires"},
+		"paused and past":       {schedules.Params{Spec: calendar.Spec{At: []string{"2020-01-01T00:00:00Z"}}, Status: "paused"}, 422, "never_fires"},
+		"each second":           {spec(cron("* * * * * *")), 422, "interval_too_small"},
+		"each half minute":      {spec(calendar.Spec{Intervals: []calendar.Interval{{Every: "30s"}}}), 422, "interval_too_small"},
+		"after the run":         {spec(calendar.Spec{Intervals: []calendar.Interval{{Every: "1h", Mode: "fixed_delay"}}}), 422, "invalid"},
+		"a large payload":       {schedules.Params{Spec: cron("* * * * *"), Payload: web.Raw(`"` + strings.Repeat("x", 65_536) + `"`)}, 413, "payload_too_large"},
+		"a large spec":          {spec(cron(strings.Repeat("1,", 5000) + "1 * * * *")), 413, "spec_too_large"},
+		"overlap that is later": {schedules.Params{Spec: cron("* * * * *"), Policy: &schedules.Policy{Overlap: "cancel_other"}}, 422, "invalid"},
+	} {
+		_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "a", c.params, "ann", web.Precondition{})
+		f, ok := errors.AsType[*fault.Error](err)
+		if !ok || f.Status != c.status || f.Code != c.code {
+			t.Errorf("%s: got %v, want %d %s", name, err, c.status, c.code)
+		}
+	}
+	h.put("a", spec(cron("* * * * *"))) // once a minute, at the quota
+	if n := one[int](h, `SELECT count(*) FROM schedule`); n != 1 {
+		t.Errorf("%d schedules were written", n)
+	}
+}
+
+func TestManyPutsOfOneKeyMakeOneSchedule(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	made, versions := 0, map[int32]bool{}
+	for i := range 24 {
+		wg.Go(func() {
+			s, first, err := h.schedules.Put(t.Context(), h.acme, "w", "a", spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if first {
+				made++
+			}
+			if versions[s.Version] {
+				t.Errorf("version %d was answered twice", s.Version)
+			}
+			versions[s.Version] = true
+		})
+	}
+	wg.Wait()
+	if made != 1 || h.get("a").Version != 24 {
+		t.Errorf("%d were made, the version is %d", made, h.get("a").Version)
+	}
+	if got := one[string](h, `SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM member) || ' ' || (SELECT count(*) FROM revision)`); got != "1 1 23" {
+		t.Errorf("got %s schedules, members and revisions, want 1 1 23", got)
+	}
+}
+
+func TestManyPutsOfOneTimingMakeOneCohort(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.exec(`UPDATE tenant SET spread = 1`)
+	var wg sync.WaitGroup
+	for i := range 24 {
+		wg.Go(func() {
+			if _, _, err := h.schedules.Put(t.Context(), h.acme, "w", fmt.Sprint(i), spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := one[string](h, `SELECT (SELECT count(*) FROM cohort) || ' ' || (SELECT count(DISTINCT cohort_id) FROM schedule) || ' ' || (SELECT count(*) FROM member)`); got != "1 1 24" {
+		t.Errorf("got %s cohorts, used cohorts and members, want 1 1 24", got)
+	}
+}
+
+func TestManyChangesOfOneScheduleEndSound(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			var err error
+			switch ctx, by := t.Context(), (schedules.Changer{By: "bob"}); i % 5 {
+			case 0:
+				err = h.schedules.Delete(ctx, h.acme, "w", "a", by)
+			case 1:
+				_, err = h.schedules.Pause(ctx, h.acme, "w", "a", schedules.PauseParams{}, by)
+			case 2:
+				_, err = h.schedules.Resume(ctx, h.acme, "w", "a", schedules.ResumeParams{}, by)
+			default:
+				_, _, err = h.schedules.Put(ctx, h.acme, "w", "a", spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
+			}
+			if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Status != 404 && f.Code != "busy") {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Status: "active"})
+	if got := one[string](h, `
+		SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM schedule_state) || ' ' ||
+			(SELECT count(*) FROM member) || ' ' ||
+			(SELECT count(*) FROM member m JOIN schedule s ON s.id = m.schedule_id AND s.cohort_id = m.cohort_id)`); got != "1 1 1 1" {
+		t.Errorf("got %s schedules, states, members and members of its cohort", got)
+	}
+}
+
+func TestMaxTicksBoundsASchedule(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	three := cron("0 12 * * *")
+	three.MaxTicks = new(3)
+	s := h.put("a", spec(three))
+	if len(s.Upcoming) != 3 {
+		t.Fatalf("upcoming are %v", s.Upcoming)
+	}
+	if until := one[time.Time](h, `SELECT until_at FROM member`); !until.Equal(s.Upcoming[2]) {
+		t.Errorf("it counts until %s, want %s", until, s.Upcoming[2])
+	}
+	p, err := h.schedules.Upcoming(t.Context(), h.acme, "w", "a", 10, time.Time{})
+	if err != nil || len(p.Ticks) != 3 || !p.Exhausted {
+		t.Errorf("got %v %v", p, err)
+	}
+	h.exec(`UPDATE member SET from_at = from_at - interval '2 days', until_at = until_at - interval '2 days'`) // two have come
+	if s = h.put("a", schedules.Params{Spec: three, Payload: web.Raw(`1`)}); len(s.Upcoming) != 1 {
+		t.Errorf("after two, upcoming are %v", s.Upcoming)
+	}
+	if s = h.pause("a", schedules.PauseParams{}); one[int](h, `SELECT ticks_left FROM schedule`) != 1 {
+		t.Errorf("got %d left, want 1", one[int](h, `SELECT ticks_left FROM schedule`))
+	}
+	if p, _ = h.schedules.Upcoming(t.Context(), h.acme, "w", "a", 10, time.Time{}); len(p.Ticks) != 1 {
+		t.Errorf("paused, got %v", p)
+	}
+	if s = h.resume("a", schedules.ResumeParams{}); len(s.Upcoming) != 1 {
+		t.Errorf("resumed, upcoming are %v", s.Upcoming)
+	}
+	three.MaxTicks = new(4)
+	if s = h.put("a", spec(three)); len(s.Upcoming) != 4 {
+		t.Errorf("with another limit, upcoming are %v", s.Upcoming)
+	}
+	h.put("b", spec(calendar.Spec{Cron: calendar.StringList{"0 12 * * *"}, MaxTicks: new(100_000)}))
+}
+
+func TestDeletedAndMadeAgainIsAnotherSchedule(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	first := h.put("a", spec(cron("0 12 * * *")))
+	h.exec(`UPDATE schedule_state SET last_at = now(), fired = 7`)
+	h.delete("a")
+	_, err := h.schedules.Get(t.Context(), h.acme, "w", "a")
+	faulty(t, err, 404, "not_found")
+	if got := one[bool](h, `SELECT deleted AND ended_by = 'bob' FROM revision`); !got {
+		t.Error("no revision says that it was deleted")
+	}
+	second, made, err := h.schedules.Put(t.Context(), h.acme, "w", "a", spec(cron("0 12 * * *")), "ann", web.Precondition{})
+	if err != nil || !made || second.ID == first.ID || second.Version != 1 || second.LastAt != nil || second.Stats.Fired != 0 {
+		t.Errorf("got %+v %v", second, err)
+	}
+	if n := one[int](h, `SELECT count(*) FROM member`); n != 1 {
+		t.Errorf("there are %d members", n)
+	}
+}
+
+func TestMethodsAreScopedToTenant(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	before := h.put("a", spec(cron("0 12 * * *")))
+	ctx, s, by := t.Context(), h.schedules, schedules.Changer{By: "eve"}
+	_, err := s.Get(ctx, h.other, "w", "a")
+	absent := faulty(t, err, 404, "not_found").Detail
+	_, err = s.Get(ctx, h.other, "w", "nobody")
+	if got := faulty(t, err, 404, "not_found").Detail; got != strings.Replace(absent, `"a"`, `"nobody"`, 1) {
+		t.Errorf("got %q for one that is not there and %q for another's", got, absent)
+	}
+	_, err = s.Upcoming(ctx, h.other, "w", "a", 5, time.Time{})
+	faulty(t, err, 404, "not_found")
+	_, err = s.Pause(ctx, h.other, "w", "a", schedules.PauseParams{}, by)
+	faulty(t, err, 404, "not_found")
+	_, err = s.Resume(ctx, h.other, "w", "a", schedules.ResumeParams{}, by)
+	faulty(t, err, 404, "not_found")
+	faulty(t, s.Delete(ctx, h.other, "w", "a", by), 404, "not_found")
+	_, err = s.Workflow(ctx, h.other, "w")
+	faulty(t, err, 404, "not_found")
+	faulty(t, s.DeleteWorkflow(ctx, h.other, "w"), 404, "not_found")
+	if page, _, err := s.List(ctx, h.other, schedules.Filter{}, 10, ""); err != nil || len(page) != 0 {
+		t.Errorf("got %v %v", page, err)
+	}
+	if page, _, err := s.Workflows(ctx, h.other, 10, ""); err != nil || len(page) != 0 {
+		t.Errorf("got %v %v", page, err)
+	}
+	if _, made, err := s.Put(ctx, h.other, "w", "a", spec(cron("0 12 * * *")), "eve", web.Precondition{}); err != nil || !made {
+		t.Errorf("got %t %v", made, err)
+	}
+	if diff := cmp.Diff(before, h.get("a")); diff != "" {
+		t.Errorf("it was changed:\n%s", diff)
+	}
+}
