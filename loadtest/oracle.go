@@ -24,7 +24,7 @@ func (r rule) next(zone *time.Location, after time.Time, n int) []time.Time {
 	latest := wall(from.Add(-time.Minute), zone)
 	var found []time.Time
 	note := func(t time.Time) {
-		if t.After(after) {
+		if t.After(after) && !slices.ContainsFunc(found, t.Equal) {
 			found = append(found, t)
 		}
 	}

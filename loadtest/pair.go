@@ -16,8 +16,8 @@ const (
 	pairSchedules = 1_000
 	pairWorkflows = 8
 	pairEvery     = 5 * time.Second
-	pairFor       = 45 * time.Second
-	pairKillAfter = 15 * time.Second
+	pairFor       = 30 * time.Second
+	pairKillAfter = 10 * time.Second
 	takeOver      = 10 * time.Second
 )
 

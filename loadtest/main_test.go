@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"testing"
+
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) { postgrestest.MainNoLeaks(m) }
+
+// outcome is what a scenario prints with --json.
+type outcome struct {
+	Name     string             `json:"name"`
+	Figures  map[string]float64 `json:"figures"`
+	Promises []promise          `json:"promises"`
+	Holds    bool               `json:"holds"`
+}
+
+// runs runs a scenario whole, and fails the test where a promise does not hold.
+func runs(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var out bytes.Buffer
+	said := &lines{t: t}
+	if code := run(t.Context(), append(args, "--json"), &out, said); code == exitNotRun {
+		t.Fatal("it could not run")
+	}
+	var o outcome
+	decoder := json.NewDecoder(&out)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&o); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range o.Promises {
+		if !p.Holds {
+			t.Errorf("%s is %v, at most %v", p.Name, p.Value, p.Limit)
+		}
+	}
+	if o.Name != args[0] || !o.Holds {
+		t.Errorf("got %s, holds: %v", o.Name, o.Holds)
+	}
+	t.Logf("%v", o.Figures)
+	return o
+}
+
+// lines sends what is said to the test's log.
+type lines struct{ t *testing.T }
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.t.Logf("%s", bytes.TrimRight(b, "\n"))
+	return len(b), nil
+}
+
+func TestSmoke(t *testing.T) {
+	t.Parallel()
+	o := runs(t, "smoke", "--scale", "0.2")
+	if o.Figures["schedules"] != 2000 || o.Figures["ticks"] < 2400 {
+		t.Errorf("got %v schedules and %v ticks", o.Figures["schedules"], o.Figures["ticks"])
+	}
+}
+
+func TestPair(t *testing.T) {
+	t.Parallel()
+	o := runs(t, "pair", "--scale", "0.2", "--database-url", postgrestest.EmptyURL(t))
+	if o.Figures["ticks"] < 1000 {
+		t.Errorf("got %v ticks", o.Figures["ticks"])
+	}
+}
+
+func TestWhatCannotRunIsSaidSo(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"nothing"}, {"smoke", "--scale", "0"}, {"smoke", "--scale", "x"}, {"smoke", "--wrong"}, {"pair", "more"}} {
+		var said bytes.Buffer
+		if code := run(t.Context(), args, io.Discard, &said); code != exitNotRun || said.Len() == 0 {
+			t.Errorf("%v: got %d: %s", args, code, said.String())
+		}
+	}
+}
