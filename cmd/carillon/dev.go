@@ -200,14 +200,7 @@ func (d dev) run(ctx context.Context, h *house, listener net.Listener, server *e
 		parts.Go(func() error { return demo{d.url, d.keys, d.log}.run(ctx) })
 	}
 	if server != nil {
-		parts.Go(func() error {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-server.Done():
-				return server.Err()
-			}
-		})
+		parts.Go(func() error { return d.tend(ctx, server) })
 	}
 	err := parts.Wait()
 	select {
@@ -215,4 +208,29 @@ func (d dev) run(ctx context.Context, h *house, listener net.Listener, server *e
 	case <-time.After(time.Second): // whoever reads our output has stopped to, and must not keep us
 	}
 	return err
+}
+
+// mustLast is how long a PostgreSQL that we started again must last: one that does not cannot be helped.
+const mustLast = 10 * time.Second
+
+// tend starts our PostgreSQL again when it ends by itself: all that was acknowledged is in it, and the rest of us waits
+// for it as for any other.
+func (d dev) tend(ctx context.Context, server *embedded.Server) error {
+	var restarted time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-server.Done():
+		}
+		why := server.Err()
+		if !restarted.IsZero() && time.Since(restarted) < mustLast {
+			return why
+		}
+		d.log.Warn("the database ended and is started again", "error", why)
+		if err := server.Restart(ctx); err != nil {
+			return interrupted(ctx, errors.Join(why, err))
+		}
+		restarted = time.Now()
+	}
 }

@@ -10,10 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/api/apitest"
 )
@@ -323,4 +326,44 @@ func TestDevSurvivesAKill(t *testing.T) {
 	if status, body := call(t, http.MethodGet, again.URL+path, killed.Token, ""); status != http.StatusOK {
 		t.Errorf("got %d: %s", status, body)
 	}
+}
+
+func TestDevOutlivesItsDatabase(t *testing.T) {
+	t.Parallel()
+	d := start(t, "--ephemeral")
+	d.line(t, 10*time.Second, `"msg":"tick"`)
+	conn, err := pgx.Connect(t.Context(), d.DatabaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	var dir string
+	if err := conn.QueryRow(t.Context(), `SHOW data_directory`).Scan(&dir); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	for deadline := killed.Add(30 * time.Second); time.Now().Before(deadline); {
+		var tick struct {
+			Timestamp time.Time `json:"timestamp"`
+		}
+		if err := json.Unmarshal([]byte(d.line(t, 30*time.Second, `"msg":"tick"`)), &tick); err != nil {
+			t.Fatal(err)
+		}
+		if tick.Timestamp.After(killed.Add(time.Second)) {
+			return
+		}
+	}
+	t.Error("nothing ticks after the database was killed")
 }

@@ -40,6 +40,7 @@ type Server struct {
 	bin      programs
 	password string
 	port     int
+	settings []string
 	remove   bool
 	graceful syscall.Signal
 
@@ -65,7 +66,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{home: h, remove: cfg.Ephemeral, graceful: syscall.SIGINT}
+	s := &Server{home: h, settings: settings(cfg), remove: cfg.Ephemeral, graceful: syscall.SIGINT}
 	if cfg.Ephemeral {
 		s.graceful = syscall.SIGQUIT // nothing of it is kept, so there is nothing to write out first
 	}
@@ -95,14 +96,15 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err := s.initialize(ctx, cfg.Ephemeral); err != nil {
 		return nil, err
 	}
-	if err := s.run(ctx, settings(cfg), unclean); err != nil {
+	if err := s.run(ctx, unclean); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
 // settings are those that differ from PostgreSQL's own. Shared memory is in anonymous maps and in files, so that a
-// small /dev/shm is enough, and huge pages that exist but may not be used are left alone.
+// small /dev/shm is enough, and huge pages that exist but may not be used are left alone. What an ephemeral server has
+// acknowledged outlives its own crash, though not the machine's.
 func settings(cfg Config) []string {
 	list := []string{
 		"listen_addresses=127.0.0.1",
@@ -119,7 +121,7 @@ func settings(cfg Config) []string {
 		"jit=off",
 	}
 	if cfg.Ephemeral {
-		list = append(list, "fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_wal_size=256MB")
+		list = append(list, "fsync=off", "full_page_writes=off", "max_wal_size=256MB")
 	}
 	return append(list, cfg.Args...)
 }
@@ -129,13 +131,13 @@ const lingerFor = 20 * time.Second
 
 // run starts the server and waits until it answers. A start is tried again on another port where someone was faster to
 // take ours, and, after a crash, where the last processes of the last server still hold its shared memory.
-func (s *Server) run(ctx context.Context, settings []string, unclean bool) error {
+func (s *Server) run(ctx context.Context, unclean bool) error {
 	begin := time.Now()
 	for try := 1; ; try++ {
 		if err := s.choosePort(try); err != nil {
 			return err
 		}
-		err := s.launch(settings)
+		err := s.launch()
 		if err != nil {
 			return err
 		}
@@ -179,14 +181,14 @@ func taken(port int) bool {
 }
 
 // launch starts the postmaster in a process group of its own, or Ctrl-C would reach it while work is still drained.
-func (s *Server) launch(settings []string) error {
+func (s *Server) launch() error {
 	log, err := s.home.openLog()
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	args := []string{"-D", s.home.data(), "-p", strconv.Itoa(s.port)}
-	for _, setting := range settings {
+	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
 	cmd := exec.Command(s.bin.postgres(), args...)
@@ -296,6 +298,29 @@ func (s *Server) Err() error {
 		return nil
 	}
 	return fmt.Errorf("PostgreSQL of %s ended by itself (%v): %s", s.home.dir, s.ended, s.home.logTail())
+}
+
+// Restart starts a server that ended by itself again, on the same data and at the same address. No other method may be
+// called meanwhile.
+func (s *Server) Restart(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if _, err := s.home.endLeftover(ctx, io.Discard); err != nil {
+		return err
+	}
+	port := s.port
+	if err := s.run(ctx, true); err != nil {
+		return err
+	}
+	if s.port != port {
+		return fmt.Errorf("port %d was taken while PostgreSQL of %s was away", port, s.home.dir)
+	}
+	return nil
 }
 
 // Stop ends the server and its connections, and returns when it is gone. It is in an orderly way until ctx ends, and

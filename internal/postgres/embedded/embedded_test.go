@@ -249,6 +249,30 @@ func TestAKilledServer(t *testing.T) {
 	<-busy
 }
 
+func TestAKilledServerIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	s, err := Start(t.Context(), Config{Ephemeral: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, s) })
+	url := s.URL("postgres")
+	for range 2 {
+		execute(t, url, `CREATE TABLE IF NOT EXISTS kept ()`)
+		if err := syscall.Kill(s.Pid(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-s.Done()
+		if err := s.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		execute(t, url, `SELECT FROM kept`)
+	}
+	if s.Err() != nil {
+		t.Errorf("got %v of a server that runs", s.Err())
+	}
+}
+
 func TestThePidOfAStranger(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
