@@ -5,7 +5,7 @@ import "slices"
 // build makes a timing of a plan. Faults are of what the plan names and the context lacks, and of what costs too much.
 func (p plan) build(c Context) (*Timing, Faults) {
 	var faults Faults
-	t := &Timing{plan: p, zones: c.zones(), end: maxWall}
+	t := &Timing{plan: p, zones: c.zones(), named: c.Named, end: maxWall}
 	t.zone = t.zones.zone(p.Zone)
 	if t.zone == nil {
 		faults.add("/timezone", "unknown_timezone", "%s", unknownZone(t.zones, p.Zone))

@@ -79,3 +79,21 @@ func TestFarInstantsAreAnswered(t *testing.T) {
 		}
 	}
 }
+
+func TestAbsence(t *testing.T) {
+	t.Parallel()
+	timing := mustCompile(t, Spec{Timezone: "America/New_York", Cron: StringList{"30 2 * * *"}, DST: DST{Gap: "skip"}, StartAt: new("2027-01-01T00:00:00"),
+		EndAt: new("2027-12-31T00:00:00"), Exclude: &Exclude{Dates: []string{"2027-07-04"}}})
+	for at, want := range map[string]Absence{
+		"2027-02-01T07:30:00Z": AbsentNot, "2027-02-01T07:31:00Z": AbsentNotDue, "2027-07-04T06:30:00Z": AbsentExcluded,
+		"2027-03-14T07:30:00Z": AbsentGap, "2026-12-31T07:30:00Z": AbsentBefore, "2028-01-01T07:30:00Z": AbsentAfter,
+	} {
+		instant, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := timing.Absence(instant); got != want {
+			t.Errorf("%s: got %q, want %q", at, got, want)
+		}
+	}
+}

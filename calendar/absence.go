@@ -1,0 +1,71 @@
+package calendar
+
+import (
+	"slices"
+	"time"
+)
+
+// Absence is why a timing has no tick at an instant.
+type Absence string
+
+// The absences, as the API names them.
+const (
+	AbsentNot      Absence = ""             // there is a tick
+	AbsentNotDue   Absence = "not_due"      // the spec names no such time
+	AbsentExcluded Absence = "excluded"     // an exclusion drops or moves it
+	AbsentGap      Absence = "dst_gap"      // its wall time is skipped by the clock, and dst.gap leaves it out
+	AbsentBefore   Absence = "before_start" // start_at is later
+	AbsentAfter    Absence = "after_end"    // end_at is earlier
+)
+
+// Absence says why there is no tick at an instant, by asking what there would be without one of the spec's limits. For fixed_delay
+// it is always not_due.
+func (t *Timing) Absence(at time.Time) Absence {
+	if t.fires(at) {
+		return AbsentNot
+	}
+	without, open, shifted := t.plan, t.plan, t.plan
+	without.Without = nil
+	open.Start, open.End = nil, nil
+	shifted.Fields = slices.Clone(shifted.Fields)
+	for i := range shifted.Fields {
+		shifted.Fields[i].Gap = gapShiftForward
+	}
+	shifted.Every = slices.Clone(shifted.Every)
+	for i := range shifted.Every {
+		shifted.Every[i].Gap = gapShiftForward
+	}
+	shifted.Walls = slices.Clone(shifted.Walls)
+	for i := range shifted.Walls {
+		shifted.Walls[i].Gap = gapShiftForward
+	}
+	if shifted.Rule != nil {
+		shifted.Rule = new(*shifted.Rule)
+		shifted.Rule.Gap = gapShiftForward
+	}
+	switch {
+	case t.plan.Without != nil && t.would(without, at):
+		return AbsentExcluded
+	case t.plan.Start != nil && at.Unix() < t.start && t.would(open, at):
+		return AbsentBefore
+	case t.plan.End != nil && at.Unix() > t.end && t.would(open, at):
+		return AbsentAfter
+	case t.would(shifted, at):
+		return AbsentGap
+	}
+	return AbsentNotDue
+}
+
+func (t *Timing) fires(at time.Time) bool {
+	if t.delay != nil || at.Nanosecond() != 0 {
+		return false
+	}
+	next, _, ok := t.next(at.Unix())
+	return ok && next == at.Unix()
+}
+
+// would says whether a plan that differs from the timing's has a tick at an instant.
+func (t *Timing) would(p plan, at time.Time) bool {
+	other, faults := p.build(Context{Zones: t.zones, Named: t.named})
+	return len(faults) == 0 && other.fires(at)
+}
