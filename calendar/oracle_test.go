@@ -16,6 +16,8 @@ import (
 
 var (
 	fullOracle = flag.Bool("oracle.full", false, "compare with brute force around every transition of every zone, not a sample")
+	oracleFrom = flag.Int("oracle.from", 2015, "the first year whose transitions are looked at")
+	oracleTo   = flag.Int("oracle.to", 2037, "the last")
 	oracleSeed = flag.Uint64("oracle.seed", uint64(time.Now().UnixNano()), "the seed of the sample")
 )
 
@@ -234,7 +236,7 @@ func sites(t *testing.T, from, to int) []site {
 
 func TestNextAndPrevAgreeWithBruteForce(t *testing.T) {
 	t.Parallel()
-	list := sites(t, 2015, 2037)
+	list := sites(t, *oracleFrom, *oracleTo)
 	if !*fullOracle {
 		t.Logf("-oracle.seed=%d", *oracleSeed)
 		r := rand.New(rand.NewPCG(*oracleSeed, 1))
