@@ -1,0 +1,73 @@
+package house
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func readme(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Each Go block of the README is in the SDK's examples, which run.
+func TestTheREADMEsExampleRuns(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../../sdk-go/example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := strings.ReplaceAll(string(source), "\n\t", "\n")
+	blocks := strings.Split(readme(t), "```go\n")[1:]
+	if len(blocks) == 0 {
+		t.Fatal("the README has no example")
+	}
+	for _, block := range blocks {
+		code, _, _ := strings.Cut(block, "```")
+		if !strings.Contains(examples, "\n"+code) {
+			t.Errorf("this is in no example:\n%s", code)
+		}
+	}
+}
+
+func TestTheREADMEHasEveryDirectory(t *testing.T) {
+	t.Parallel()
+	entries, err := os.ReadDir("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, layout, _ := strings.Cut(readme(t), "\n## Layout\n")
+	layout, _, _ = strings.Cut(layout, "\n## ")
+	listed := strings.Count(layout, "\n| `")
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		listed--
+		if !strings.Contains(layout, "\n| `"+e.Name()+"` | ") {
+			t.Errorf("the layout lacks %s", e.Name())
+		}
+	}
+	if listed != 0 {
+		t.Error("the layout has directories that are not there")
+	}
+}
+
+// What the README links to within the repository is there.
+func TestTheREADMEsLinksLead(t *testing.T) {
+	t.Parallel()
+	for _, after := range strings.Split(readme(t), "](")[1:] {
+		target, _, _ := strings.Cut(after, ")")
+		if strings.Contains(target, "://") {
+			continue
+		}
+		if _, err := os.Stat("../../" + target); err != nil {
+			t.Errorf("the README links to %s, which is not there", target)
+		}
+	}
+}
