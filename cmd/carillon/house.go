@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/api"
 	"github.com/carillonhq/carillon/console"
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
@@ -82,10 +85,19 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Dispatches: p.role.does("dispatch"),
 		Loopback:   p.outbound.Loopback,
 		OnFired:    p.onFired,
-		Pause:      nil,
 	}); err != nil {
 		return nil, err
 	}
+	all := schedules.New(schedules.Config{
+		Pool:    h.api,
+		IDs:     s.ids,
+		Timings: timings,
+		HandOut: h.dispatch.HandOut,
+		Quotas:  directory.Quotas,
+		Cursors: s.cursors,
+		Log:     p.log,
+	})
+	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
 	h.router = web.New(web.Options{Log: p.log, Metrics: web.NewMetrics(h.registry)})
 	web.Probes(h.router, h.ready)
 	if !p.role.does("api") {
@@ -96,18 +108,34 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
 	authenticated := h.router.Group("", tenants.Authenticate(verifier))
 	h.router.RouteNotFound("/*", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
-	schedules.Routes(authenticated, schedules.New(schedules.Config{
-		Pool:    h.api,
-		IDs:     s.ids,
-		Timings: timings,
-		HandOut: h.dispatch.HandOut,
-		Quotas:  directory.Quotas,
-		Cursors: s.cursors,
-		Log:     p.log,
-	}))
+	schedules.Routes(authenticated, all)
 	dispatch.Routes(authenticated, h.dispatch)
 	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory}.Routes(authenticated)
 	return h, nil
+}
+
+// pauseFailing pauses the schedule of that number. One that cannot be paused, since it is gone or has ended, need not.
+func (h *house) pauseFailing(all *schedules.Schedules) func(context.Context, tenants.ID, int64, string) error {
+	return func(ctx context.Context, tenant tenants.ID, id int64, note string) error {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		var workflow, key string
+		err := h.api.QueryRow(ctx, `
+			SELECT workflow, key
+			FROM schedule
+			WHERE tenant_id = $1 AND id = $2`, tenant, id).Scan(&workflow, &key)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		_, err = all.Pause(ctx, tenant, workflow, key, schedules.PauseParams{Note: &note}, schedules.Changer{By: "carillon"})
+		if _, ok := errors.AsType[*fault.Error](err); ok {
+			return nil
+		}
+		return err
+	}
 }
 
 // connect refuses a database that is not up to date rather than failing at the first query.
