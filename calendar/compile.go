@@ -10,7 +10,7 @@ import (
 
 // The most that a spec may hold.
 const (
-	maxMembers  = 100 // of a list
+	maxMembers  = 64 // of a list
 	maxAt       = 1000
 	maxDates    = 1000
 	maxComment  = 200 // characters

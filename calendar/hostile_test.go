@@ -39,8 +39,8 @@ func hostile() map[string]Spec {
 		"moves too far":         {Cron: StringList{"* * * * *"}, Exclude: &Exclude{Calendars: []Calendar{{Year: "1971-2199"}}, Then: "previous"}},
 		"interval cancels out":  {Intervals: []Interval{{Every: "2s"}}, Exclude: &Exclude{Calendars: []Calendar{{Second: "*/2", Minute: "*", Hour: "*"}}}},
 		"interval nearly never": {Intervals: []Interval{{Every: "7s"}}, Exclude: &Exclude{Calendars: []Calendar{withHour("1-23"), {Second: "*", Minute: "1-59", Hour: "0"}, {Second: "1-59", Minute: "0", Hour: "0"}}}},
-		"many crons":            {Cron: repeat(100, func(i int) string { return fmt.Sprintf("%d %d 29 2 1", i%60, i%24) }), DayMatch: "and"},
-		"many moved crons":      {Cron: repeat(100, func(i int) string { return fmt.Sprintf("%d %d 29 2 *", i%60, i%24) }), Exclude: &Exclude{Calendars: []Calendar{{DayOfMonth: "29"}}, Then: "next"}},
+		"many crons":            {Cron: repeat(64, func(i int) string { return fmt.Sprintf("%d %d 29 2 1", i%60, i%24) }), DayMatch: "and"},
+		"many moved crons":      {Cron: repeat(64, func(i int) string { return fmt.Sprintf("%d %d 29 2 *", i%60, i%24) }), Exclude: &Exclude{Calendars: []Calendar{{DayOfMonth: "29"}}, Then: "next"}},
 	}
 	s := Spec{Cron: repeat(60, func(i int) string { return fmt.Sprintf("%d * * * * *", i) }), Exclude: &Exclude{}}
 	for i := range 40 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -178,5 +179,24 @@ func TestRulesCostTheSameTenYearsOn(t *testing.T) {
 	for _, rule := range []string{"FREQ=DAILY", "FREQ=MINUTELY", "FREQ=SECONDLY;INTERVAL=7", "FREQ=MONTHLY;INTERVAL=2;BYDAY=-1FR", "FREQ=WEEKLY;INTERVAL=2"} {
 		timing := mustCompile(t, Spec{Timezone: "America/New_York", RRule: "DTSTART:19700105T090000\nRRULE:" + rule})
 		within(t, rule, 15*time.Microsecond*slowness, func() { timing.Next(time.Date(2080, 6, 1, 0, 0, 0, 0, time.UTC)) })
+	}
+}
+
+func TestTimingsAreSharedByGoroutines(t *testing.T) {
+	t.Parallel()
+	for _, rule := range []string{"FREQ=YEARLY;BYWEEKNO=20,-1;BYDAY=SU,MO", "FREQ=YEARLY;BYYEARDAY=100,1,-1", "FREQ=YEARLY;BYDAY=20MO,-1SU;BYSETPOS=-1", "FREQ=MONTHLY;INTERVAL=2;BYDAY=1MO,-1FR", "FREQ=MINUTELY;INTERVAL=7"} {
+		timing := mustCompile(t, Spec{Timezone: "America/New_York", RRule: "DTSTART:20200105T090000\nRRULE:" + rule, Exclude: &Exclude{Dates: []string{"2026-12-28"}, Then: "next"}})
+		want := ticksAfter(t, timing, "2026-01-01T00:00:00Z", 20)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if got := ticksAfter(t, timing, "2026-01-01T00:00:00Z", 20); !slices.Equal(got, want) {
+					t.Errorf("%s: got %v, want %v", rule, got, want)
+				}
+				timing.Reading()
+				timing.Canonical()
+			})
+		}
+		wg.Wait()
 	}
 }
