@@ -95,7 +95,7 @@ func lockRow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key st
 		FROM (SELECT COALESCE((SELECT shard FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3), $4::smallint) AS shard) s`,
 		tenant, workflow, key, newborn, shardLocks)
 	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it.
-	b.Queue(`SELECT FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3 FOR UPDATE`, tenant, workflow, key)
+	b.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3 FOR UPDATE`, tenant, workflow, key)
 	b.Queue(oneRow, tenant, workflow, key)
 	b.Queue(`SELECT clock_timestamp()`)
 	results := tx.SendBatch(ctx, &b)
@@ -104,7 +104,8 @@ func lockRow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key st
 	if err := results.QueryRow().Scan(&shard, &nothing); err != nil {
 		return nil, 0, now, fmt.Errorf("lock shard: %w", err)
 	}
-	if _, err := results.Exec(); err != nil {
+	var locked int64
+	if err := results.QueryRow().Scan(&locked); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, 0, now, fmt.Errorf("lock schedule: %w", err)
 	}
 	rows, err := results.Query()
@@ -117,12 +118,13 @@ func lockRow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key st
 	if err := results.QueryRow().Scan(&now); err != nil {
 		return nil, 0, now, fmt.Errorf("read clock: %w", err)
 	}
-	if r != nil && r.Shard != shard {
+	if r == nil {
+		return nil, shard, now.UTC(), nil
+	}
+	if r.Shard != shard || r.ID != locked { // made anew since we waited for the one that was deleted
 		return nil, 0, now, errRaced
 	}
-	if r != nil {
-		r.wake(now)
-	}
+	r.wake(now)
 	return r, shard, now.UTC(), nil
 }
 
@@ -139,16 +141,8 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.QueryRow(ctx, `
-		INSERT INTO workflow (tenant_id, name) VALUES ($1, $2)
-		ON CONFLICT (tenant_id, name) DO UPDATE SET name = excluded.name WHERE false
-		RETURNING defaults`, tenant, workflow).Scan(&r.Defaults); err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("register workflow: %w", err)
-	}
-	if r.Defaults == nil {
-		if err := tx.QueryRow(ctx, `SELECT defaults FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, workflow).Scan(&r.Defaults); err != nil {
-			return nil, fmt.Errorf("read workflow: %w", err)
-		}
+	if r.Defaults, err = register(ctx, tx, tenant, workflow); err != nil {
+		return nil, err
 	}
 	r.TicksLeft = ticksOf(d.spec)
 	if r.Status == Active {

@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -200,6 +201,9 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 	}
 	r.wake(now)
 	t, err := r.timing(ctx, s.Pool, s.Timings, tenant)
+	if errors.Is(err, errUncomputable) {
+		return Preview{}, fault.Fields(fault.Field{Pointer: "/spec", Code: "not_computable", Detail: "the schedule's spec can no longer be computed"})
+	}
 	if err != nil {
 		return Preview{}, err
 	}

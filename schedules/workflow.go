@@ -91,6 +91,27 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 	return w, w.CreatedAt.Equal(w.UpdatedAt), err
 }
 
+// register has a workflow be there, pulled where it is new, and returns its defaults. One that is there is not locked, so
+// that new schedules of it do not wait for each other.
+func register(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (defaults []byte, err error) {
+	for range mostRaces {
+		err = tx.QueryRow(ctx, `SELECT defaults FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&defaults)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			break
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO workflow (tenant_id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`, tenant, name); err != nil {
+			return nil, fmt.Errorf("register workflow: %w", err)
+		}
+	}
+	if errors.Is(err, pgx.ErrNoRows) { // deleted as often as it was made
+		return nil, errRaced
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read workflow: %w", err)
+	}
+	return defaults, nil
+}
+
 // Workflow returns one workflow.
 func (s *Schedules) Workflow(ctx context.Context, tenant tenants.ID, name string) (Workflow, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)

@@ -1,0 +1,129 @@
+package schedules_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonhq/carillon/schedules"
+)
+
+func TestAWorkflowIsPutReadAndDeleted(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.exec(`INSERT INTO endpoint (tenant_id, name, url, secrets) VALUES ($1, 'mailer', 'https://example.com', '{}')`, h.acme)
+	p := schedules.WorkflowParams{Endpoint: new("mailer"), Version: new("v1"), Defaults: &schedules.Defaults{Policy: &schedules.Policy{MaxLateness: "1h"}}}
+	w, made, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", p)
+	if err != nil || !made || *w.Endpoint != "mailer" || *w.Version != "v1" || w.Defaults.Policy.MaxLateness != "1h" {
+		t.Fatalf("got %+v %t %v", w, made, err)
+	}
+	got, err := h.schedules.Workflow(t.Context(), h.acme, "w")
+	if diff := cmp.Diff(w, got); err != nil || diff != "" {
+		t.Errorf("%v, put -, read +:\n%s", err, diff)
+	}
+	if w, made, err = h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{}); err != nil || made || w.Endpoint != nil || w.Version != nil || w.Defaults.Policy != nil {
+		t.Errorf("got %+v %t %v", w, made, err)
+	}
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.schedules.Workflow(t.Context(), h.acme, "w")
+	faulty(t, err, 404, "not_found")
+	faulty(t, h.schedules.DeleteWorkflow(t.Context(), h.acme, "w"), 404, "not_found")
+}
+
+func TestAWorkflowIsRegisteredByItsFirstScheduleOnly(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.put("a", spec(cron("0 12 * * *")))
+	if _, made, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Version: new("2")}); err != nil || made {
+		t.Fatal(made, err)
+	}
+	h.put("b", spec(cron("0 12 * * *")))
+	if w, err := h.schedules.Workflow(t.Context(), h.acme, "w"); err != nil || *w.Version != "2" {
+		t.Errorf("got %+v %v", w, err)
+	}
+}
+
+func TestDefaultsAreInheritedLive(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	before := h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Policy: &schedules.Policy{OnExpired: "deliver"}})
+	defaults := &schedules.Defaults{Policy: &schedules.Policy{MaxLateness: "1h", OnExpired: "skip"}, Delivery: &schedules.Delivery{Priority: new(1)}}
+	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Defaults: defaults}); err != nil {
+		t.Fatal(err)
+	}
+	s := h.get("a")
+	if s.Policy.MaxLateness != "1h" || s.Policy.OnExpired != "deliver" || *s.Delivery.Priority != 1 || s.Version != before.Version {
+		t.Errorf("got %+v %+v", s.Policy, s.Delivery)
+	}
+	want := []string{
+		"/policy/overlap", "/policy/missed", "/policy/max_lateness", "/policy/pause_after_failures", "/delivery/queue", "/delivery/priority",
+		"/delivery/timeout", "/delivery/max_attempts", "/delivery/retention/succeeded", "/delivery/retention/failed",
+	}
+	if diff := cmp.Diff(want, s.Inherited); diff != "" {
+		t.Errorf("inherited: want -, got +:\n%s", diff)
+	}
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w"); err != nil {
+		t.Fatal(err)
+	}
+	if s = h.get("a"); s.Policy.MaxLateness != "24h" {
+		t.Errorf("without its workflow got %+v", s.Policy)
+	}
+}
+
+func TestAWorkflowRefusesAllThatCannotBe(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	p := schedules.WorkflowParams{
+		Endpoint: new("a b"), Version: new(""), MaxRunning: new(int32(1)),
+		Defaults: &schedules.Defaults{Policy: &schedules.Policy{Missed: "all", Overlap: "buffer_all"}, Delivery: &schedules.Delivery{Timeout: "x"}},
+	}
+	_, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, strings.Repeat("w", 129), p)
+	var got []string
+	for _, f := range faulty(t, err, 422, "invalid").Fields {
+		got = append(got, f.Pointer)
+	}
+	want := []string{"/workflow", "/defaults/policy/overlap", "/defaults/delivery/timeout", "/defaults/policy/missed", "/max_running", "/version", "/endpoint"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+	h.exec(`INSERT INTO endpoint (tenant_id, name, url, secrets) VALUES ($1, 'theirs', 'https://example.com', '{}')`, h.other)
+	for _, name := range []string{"none", "theirs"} {
+		_, _, err = h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Endpoint: &name})
+		faulty(t, err, 422, "no_endpoint")
+	}
+}
+
+func TestPagesOfWorkflowsAreTheWhole(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	var want []string
+	for i := range 7 {
+		want = append(want, fmt.Sprint("w", i))
+		if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, want[i], schedules.WorkflowParams{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for limit := 1; limit < 9; limit++ {
+		var got []string
+		for cursor := ""; ; {
+			page, next, err := h.schedules.Workflows(t.Context(), h.acme, limit, cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range page {
+				got = append(got, w.Name)
+			}
+			if next == nil {
+				break
+			}
+			cursor = *next
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("limit %d: want -, got +:\n%s", limit, diff)
+		}
+	}
+}
