@@ -1,0 +1,118 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	leasesEvery = 500 * time.Millisecond
+	mostExpired = 20
+)
+
+// endLeases has the ticks of leases that ended without a word delivered again, until ctx ends.
+func (d *Dispatch) endLeases(ctx context.Context) {
+	d.every(ctx, leasesEvery, "end leases", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		for {
+			n, err := d.endSomeLeases(ctx)
+			if err != nil || n < mostExpired {
+				return err
+			}
+		}
+	})
+}
+
+// expiredLease is a lease some of whose ticks were leased until now at the latest.
+type expiredLease struct {
+	ID       int64
+	TenantID tenants.ID
+	Worker   string
+	LeasedAt time.Time
+	UntilAt  time.Time
+	Ticks    []byte
+}
+
+func (d *Dispatch) endSomeLeases(ctx context.Context) (n int, err error) {
+	err = postgres.Retry(ctx, func() error {
+		return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+			rows, _ := tx.Query(ctx, `
+				SELECT id, tenant_id, worker, leased_at, until_at, ticks
+				FROM lease
+				WHERE until_at <= (SELECT clock_timestamp())
+				ORDER BY until_at
+				LIMIT $1
+				FOR UPDATE SKIP LOCKED`, mostExpired) // CollectRows reports the error
+			expired, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[expiredLease])
+			if err != nil {
+				return fmt.Errorf("read ended leases: %w", err)
+			}
+			n = len(expired)
+			for _, l := range expired {
+				if err := d.endLease(ctx, tx, l); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	return n, err
+}
+
+// endLease ends the attempts whose time is up. A lease of which some are lengthened goes on until the first of those ends.
+func (d *Dispatch) endLease(ctx context.Context, tx pgx.Tx, l *expiredLease) error {
+	tries, err := unpackTries(l.Ticks)
+	if err != nil {
+		return fmt.Errorf("lease %d: %w", l.ID, err)
+	}
+	until := make([]time.Time, len(tries))
+	for i := range until {
+		until[i] = l.UntilAt
+	}
+	var slot int16
+	var end, now time.Time
+	rows, err := tx.Query(ctx, `SELECT slot, until_at FROM lease_beat WHERE lease_id = $1`, l.ID)
+	if err != nil {
+		return err
+	}
+	if _, err = pgx.ForEachRow(rows, []any{&slot, &end}, func() error {
+		until[slot] = end
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return err
+	}
+	var endings []ending
+	var next time.Time
+	for i, t := range tries {
+		if until[i].After(now) {
+			if next.IsZero() || until[i].Before(next) {
+				next = until[i]
+			}
+			continue
+		}
+		endings = append(endings, ending{
+			TickKey: t.TickKey, attempt: t.Attempt, outcome: lost, err: new("the lease ended without a word of the worker"),
+			worker: &l.Worker, started: &l.LeasedAt,
+		})
+	}
+	if _, err := d.end(ctx, tx, l.TenantID, now.UTC(), endings); err != nil {
+		return err
+	}
+	if next.IsZero() {
+		_, err = tx.Exec(ctx, `DELETE FROM lease WHERE id = $1 AND tenant_id = $2`, l.ID, l.TenantID)
+		return err
+	}
+	// Slots that ended stay below until_at for good: their attempts are over, and a token of theirs is stale.
+	_, err = tx.Exec(ctx, `UPDATE lease SET until_at = $3 WHERE id = $1 AND tenant_id = $2`, l.ID, l.TenantID, next)
+	return err
+}

@@ -1,0 +1,61 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// slotName is one slot of a lease as a token names it.
+type slotName struct {
+	lease int64
+	slot  int16
+}
+
+// lockLeases locks the leases of tokens and tells until when each slot is leased; one that is not is missing.
+func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []leaseToken) (until map[slotName]time.Time, started map[int64]time.Time, workers map[int64]string, now time.Time, err error) {
+	var ids []int64
+	seen := map[int64]bool{}
+	for _, t := range tokens {
+		if t.lease != 0 && !seen[t.lease] {
+			ids, seen[t.lease] = append(ids, t.lease), true
+		}
+	}
+	until, started, workers = map[slotName]time.Time{}, map[int64]time.Time{}, map[int64]string{}
+	ends := map[int64]time.Time{}
+	rows, err := tx.Query(ctx, `SELECT id, until_at, leased_at, worker FROM lease WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, tenant, ids)
+	if err != nil {
+		return nil, nil, nil, now, fmt.Errorf("lock leases: %w", err)
+	}
+	var id int64
+	var end, began time.Time
+	var worker string
+	if _, err = pgx.ForEachRow(rows, []any{&id, &end, &began, &worker}, func() error {
+		ends[id], started[id], workers[id] = end, began, worker
+		return nil
+	}); err != nil {
+		return nil, nil, nil, now, fmt.Errorf("lock leases: %w", err)
+	}
+	for _, t := range tokens {
+		if end, held := ends[t.lease]; held {
+			until[slotName{t.lease, t.slot}] = end
+		}
+	}
+	rows, err = tx.Query(ctx, `SELECT lease_id, slot, until_at FROM lease_beat WHERE lease_id = ANY($1)`, ids)
+	if err != nil {
+		return nil, nil, nil, now, fmt.Errorf("read lengthened leases: %w", err)
+	}
+	var name slotName
+	if _, err = pgx.ForEachRow(rows, []any{&name.lease, &name.slot, &end}, func() error {
+		until[name] = end
+		return nil
+	}); err != nil {
+		return nil, nil, nil, now, fmt.Errorf("read lengthened leases: %w", err)
+	}
+	err = tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now)
+	return until, started, workers, now.UTC(), err
+}
