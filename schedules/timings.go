@@ -181,7 +181,7 @@ type wording struct {
 	spec string
 }
 
-// dated are the warnings of one day: to find them takes a hundred times longer than to show a schedule.
+// dated are the warnings of one day: finding them takes compiling the spec.
 type dated struct {
 	day  int64
 	list []calendar.Warning
@@ -189,7 +189,10 @@ type dated struct {
 
 // warnings are those of the row's own spec, as of the day of now; t is its timing.
 func (ts *Timings) warnings(r *row, t *calendar.Timing, tenant tenants.ID, now time.Time) []calendar.Warning {
-	key, day := wording{t.Hash(), r.Spec}, now.Unix()/secondsPerDay
+	key, day := wording{spec: r.Spec}, now.Unix()/secondsPerDay
+	if copy(key.hash[:], r.Hash) == 0 { // not a member
+		key.hash = t.Hash()
+	}
 	if known, ok := ts.warned.Get(key); ok && known.day == day {
 		return known.list
 	}
