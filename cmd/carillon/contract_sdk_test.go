@@ -10,8 +10,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/api/apitest"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
@@ -24,6 +27,7 @@ import (
 type whole struct {
 	url    string
 	minter tenants.Minter
+	routes []*echo.Route
 }
 
 func serveHouse(t *testing.T) whole {
@@ -59,20 +63,55 @@ func serveHouse(t *testing.T) whole {
 	})
 	server := httptest.NewServer(h.router)
 	t.Cleanup(server.Close)
-	s.url = server.URL
+	s.url, s.routes = server.URL, h.router.Routes()
 	return s
 }
 
-// client is one of the SDK's, each of whose requests and answers is held to the document.
-func (s whole) client(t *testing.T) *carillon.Client {
+// mint returns a token of the platform's issuer; no tenant is the platform's operator.
+func (s whole) mint(t *testing.T, tenant string, scopes ...string) string {
 	t.Helper()
-	token, err := s.minter.Mint(tenants.Claims{Subject: "ann", Tenant: "acme", Scopes: tenants.TenantScopes(), TTL: time.Hour}, time.Now())
+	token, err := s.minter.Mint(tenants.Claims{Subject: "ann", Tenant: tenant, Scopes: scopes, TTL: time.Hour}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return token
+}
+
+// checked returns a client each of whose requests and answers is held to the document.
+func checked(t *testing.T) *http.Client {
+	t.Helper()
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(base.CloseIdleConnections)
-	c, err := carillon.New(carillon.Config{URL: s.url, Token: token, HTTPClient: &http.Client{Transport: apitest.Transport(t, base)}, Retries: -1})
+	return &http.Client{Transport: apitest.Transport(t, base)}
+}
+
+func (s whole) send(t *testing.T, client *http.Client, token, method, path, media, body string) (status int, answer []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", media)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if answer, err = io.ReadAll(resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, answer
+}
+
+// client is one of the SDK's.
+func (s whole) client(t *testing.T) *carillon.Client {
+	t.Helper()
+	c, err := carillon.New(carillon.Config{URL: s.url, Token: s.mint(t, "acme", tenants.TenantScopes()...), HTTPClient: checked(t), Retries: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
