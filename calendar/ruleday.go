@@ -13,13 +13,15 @@ type byPeriod struct {
 	days   daySet
 	times  *fields
 	setPos []int
+	never  bool // BYSETPOS picks nothing of any period
 }
 
 // daySet is the days that a rule names.
 type daySet interface {
-	nextDay(day int) (int, bool) // the first at or after one
-	prevDay(day int) (int, bool) // the last at or before one
-	daysOf(period int) []int     // those of a period, in order
+	nextDay(day int) (int, bool)            // the first at or after one
+	prevDay(day int) (int, bool)            // the last at or before one
+	daysFrom(period int) (int, []int, bool) // the first period at or after one that has days, and those in order
+	daysUntil(period int) (int, []int, bool)
 }
 
 func newByPeriod(p *rulePlan) *byPeriod {
@@ -29,9 +31,13 @@ func newByPeriod(p *rulePlan) *byPeriod {
 	r.first = r.period(first)
 	if f, ok := p.fields(); ok {
 		r.days = &steppedDays{r.periods, newFieldSet(f, nil)}
-		return r
+	} else {
+		r.days = newLibraryDays(p, r.periods)
 	}
-	r.days = newLibraryDays(p, r.periods)
+	if len(r.setPos) > 0 {
+		_, ok := r.next(minWall)
+		r.never = !ok
+	}
 	return r
 }
 
@@ -113,6 +119,16 @@ func (s *steppedDays) prevDay(day int) (int, bool) {
 	}
 }
 
+func (s *steppedDays) daysFrom(period int) (int, []int, bool) {
+	d, ok := s.nextDay(s.begin(period))
+	return s.period(d), s.daysOf(s.period(d)), ok
+}
+
+func (s *steppedDays) daysUntil(period int) (int, []int, bool) {
+	d, ok := s.prevDay(s.begin(period+1) - 1)
+	return s.period(d), s.daysOf(s.period(d)), ok
+}
+
 func (s *steppedDays) daysOf(period int) []int {
 	var out []int
 	end := s.begin(period + 1)
@@ -126,8 +142,11 @@ func (r *byPeriod) next(w wall) (wall, bool) {
 	w = max(w, minWall)
 	day, sec := splitWall(w)
 	if len(r.setPos) > 0 {
-		for p, ok := r.up(r.period(day)), true; ok; p, ok = r.nextPeriod(p) {
-			for _, at := range r.pick(r.days.daysOf(p)) {
+		if r.never {
+			return 0, false
+		}
+		for p, days, ok := r.days.daysFrom(r.period(day)); ok; p, days, ok = r.days.daysFrom(p + 1) {
+			for _, at := range r.pick(days) {
 				if at >= w {
 					return at, true
 				}
@@ -150,8 +169,11 @@ func (r *byPeriod) prev(w wall) (wall, bool) {
 	w = min(w, maxWall)
 	day, sec := splitWall(w)
 	if len(r.setPos) > 0 {
-		for p, ok := r.down(r.period(day)), true; ok; p, ok = r.prevPeriod(p) {
-			for _, at := range slices.Backward(r.pick(r.days.daysOf(p))) {
+		if r.never {
+			return 0, false
+		}
+		for p, days, ok := r.days.daysUntil(r.period(day)); ok; p, days, ok = r.days.daysUntil(p - 1) {
+			for _, at := range slices.Backward(r.pick(days)) {
 				if at <= w {
 					return at, true
 				}
@@ -170,22 +192,13 @@ func (r *byPeriod) prev(w wall) (wall, bool) {
 	return wall(d)*daySeconds + wall(t), ok
 }
 
-// nextPeriod is the next period that has days.
-func (r *byPeriod) nextPeriod(period int) (int, bool) {
-	day, ok := r.days.nextDay(r.begin(period + 1))
-	return r.period(day), ok
-}
-
-func (r *byPeriod) prevPeriod(period int) (int, bool) {
-	day, ok := r.days.prevDay(r.begin(period) - 1)
-	return r.period(day), ok
-}
-
 // all are the walls from the first period on, in order.
 func (r *byPeriod) all() iter.Seq[wall] {
 	return func(yield func(wall) bool) {
-		for p, ok := r.first, true; ok; p, ok = r.nextPeriod(p) {
-			days := r.days.daysOf(p)
+		if r.never {
+			return
+		}
+		for p, days, ok := r.days.daysFrom(r.first); ok; p, days, ok = r.days.daysFrom(p + 1) {
 			if len(r.setPos) > 0 {
 				for _, w := range r.pick(days) {
 					if !yield(w) {

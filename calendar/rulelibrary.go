@@ -23,8 +23,9 @@ var libraryWeek = [7]rrule.Weekday{rrule.SU, rrule.MO, rrule.TU, rrule.WE, rrule
 func newLibraryDays(p *rulePlan, r periods) *libraryDays {
 	l := &libraryDays{periods: r, weekNos: p.WeekNos}
 	l.option = rrule.ROption{
-		Freq: [...]rrule.Frequency{rrule.YEARLY, rrule.MONTHLY, rrule.WEEKLY, rrule.DAILY}[p.Freq],
-		Wkst: libraryWeek[p.Week], Bymonth: p.Months, Bymonthday: p.Days, Byyearday: p.YearDays,
+		Freq:     rrule.YEARLY, // fields say all others
+		Interval: 10_000,       // UNTIL alone does not stop the library in a year without days
+		Wkst:     libraryWeek[p.Week], Bymonth: p.Months, Bymonthday: p.Days, Byyearday: p.YearDays,
 		Byhour: []int{0}, Byminute: []int{0}, Bysecond: []int{0},
 	}
 	f := p.dayFields()
@@ -77,50 +78,62 @@ func (l *libraryDays) firstWeek(year int) int {
 	return fourth - floorMod(weekday(fourth)-l.week, 7)
 }
 
-func (l *libraryDays) nextDay(day int) (int, bool) {
-	if l.never {
-		return 0, false
-	}
-	day = max(day, minDay)
+func (l *libraryDays) daysFrom(period int) (int, []int, bool) {
+	day := max(l.begin(period), minDay)
 	for {
 		d, ok := l.perhaps.nextDay(day)
-		if !ok {
-			return 0, false
+		if !ok || l.never {
+			return 0, nil, false
 		}
 		p := l.period(d)
 		if to := l.up(p); to != p {
 			day = l.begin(to)
 			continue
 		}
-		for _, one := range l.daysOf(p) {
-			if one >= d {
-				return one, true
-			}
+		if days := l.daysOf(p); len(days) > 0 {
+			return p, days, true
 		}
 		day = l.begin(p + 1)
 	}
 }
 
-func (l *libraryDays) prevDay(day int) (int, bool) {
-	if l.never {
-		return 0, false
-	}
-	day = min(day, maxDay)
+func (l *libraryDays) daysUntil(period int) (int, []int, bool) {
+	day := min(l.begin(period+1)-1, maxDay)
 	for {
 		d, ok := l.perhaps.prevDay(day)
-		if !ok {
-			return 0, false
+		if !ok || l.never {
+			return 0, nil, false
 		}
 		p := l.period(d)
 		if to := l.down(p); to != p {
 			day = l.begin(to+1) - 1
 			continue
 		}
-		for _, one := range slices.Backward(l.daysOf(p)) {
-			if one <= d {
-				return one, true
-			}
+		if days := l.daysOf(p); len(days) > 0 {
+			return p, days, true
 		}
 		day = l.begin(p) - 1
 	}
+}
+
+func (l *libraryDays) nextDay(day int) (int, bool) {
+	for p, days, ok := l.daysFrom(l.period(day)); ok; p, days, ok = l.daysFrom(p + 1) {
+		for _, one := range days {
+			if one >= day {
+				return one, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func (l *libraryDays) prevDay(day int) (int, bool) {
+	for p, days, ok := l.daysUntil(l.period(day)); ok; p, days, ok = l.daysUntil(p - 1) {
+		for _, one := range slices.Backward(days) {
+			if one <= day {
+				return one, true
+			}
+		}
+	}
+	return 0, false
 }
