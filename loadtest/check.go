@@ -57,33 +57,34 @@ func (f *findings) add(kind, format string, args ...any) {
 	}
 }
 
-// promise notes all kinds in the report, and says the first examples of what is wrong.
-func (f *findings) promise(r *report, p *progress) {
+// promise notes all kinds in the report. Where a promise of it does not hold, the first examples of what is wrong are
+// said, and what the server had to say last.
+func (f *findings) promise(r *report, p *progress, server *process) {
 	for _, kind := range kinds {
 		r.atMost(kind, float64(f.counts[kind]), 0)
 	}
 	for _, e := range f.examples {
 		p.say("%s", e)
 	}
+	if !r.holds() {
+		p.say("the log of the server ends with:\n%s", server.tail())
+	}
 }
 
-const settleWithin = 90 * time.Second
+const (
+	settleWithin = 90 * time.Second // what was delivered is recorded, and leases that were lost end
+	settlePause  = 200 * time.Millisecond
+)
 
 // check holds what the API tells of every planned schedule, and what the handlers were given, against the plan.
 func check(ctx context.Context, c *carillon.Client, plan []*planned, l *ledger, faults span, step func()) (*findings, error) {
 	f := &findings{}
-	settled, cancel := context.WithTimeout(ctx, settleWithin)
-	defer cancel()
+	deadline := time.Now().Add(settleWithin)
 	readers, ctx := errgroup.WithContext(ctx)
 	readers.SetLimit(16)
 	for _, p := range plan {
 		readers.Go(func() error {
-			var history []carillon.TickRecord
-			var err error
-			until(settled, func() bool {
-				history, err = read(ctx, c, p)
-				return err != nil || !slices.ContainsFunc(history, unsettled)
-			})
+			history, err := settled(ctx, c, p, deadline)
 			if err != nil {
 				return fmt.Errorf("history of %s: %w", p.key, err)
 			}
@@ -104,15 +105,26 @@ func check(ctx context.Context, c *carillon.Client, plan []*planned, l *ledger, 
 	return f, nil
 }
 
-func read(ctx context.Context, c *carillon.Client, p *planned) (history []carillon.TickRecord, err error) {
-	for t, err := range c.Ticks(ctx, p.workflow, p.key, carillon.TickFilter{}) {
-		if err != nil {
-			return nil, err
+// settled reads the history of a schedule, oldest first, until all of it has ended or the deadline has passed.
+func settled(ctx context.Context, c *carillon.Client, p *planned, deadline time.Time) ([]carillon.TickRecord, error) {
+	for {
+		var history []carillon.TickRecord
+		for t, err := range c.Ticks(ctx, p.workflow, p.key, carillon.TickFilter{}) {
+			if err != nil {
+				return nil, err
+			}
+			history = append(history, t)
 		}
-		history = append(history, t)
+		if !slices.ContainsFunc(history, unsettled) || time.Now().After(deadline) {
+			slices.Reverse(history)
+			return history, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(settlePause):
+		}
 	}
-	slices.Reverse(history) // oldest first
-	return history, nil
 }
 
 func unsettled(t carillon.TickRecord) bool { return t.State == "scheduled" || t.State == "running" }

@@ -73,15 +73,3 @@ func (w *workers) stop() {
 
 // errTooSlow is a scenario that cannot say what it was to show on this machine as it is.
 var errTooSlow = errors.New("this machine is too slow or too busy for it now")
-
-// waitUntil waits for a moment.
-func waitUntil(ctx context.Context, at time.Time) error {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}

@@ -36,7 +36,7 @@ func (w *workshop) serve(ctx context.Context, name string, env []string) (*serve
 	if s.process, err = w.start(name, env, "serve", "--listen", s.listen, "--metrics-listen", s.metrics); err != nil {
 		return nil, err
 	}
-	if err := s.await(ctx, func() bool { return answers(ctx, "http://"+s.listen+"/readyz") }); err != nil {
+	if err := s.ready(ctx, func() bool { return answers(ctx, "http://"+s.listen+"/readyz") }); err != nil {
 		s.stop()
 		return nil, err
 	}
@@ -99,19 +99,20 @@ func (w *workshop) tenant(ctx context.Context, env []string, b *balancer) (*cari
 	return carillon.New(carillon.Config{URL: "http://" + b.targets[0], Token: token, HTTPClient: &http.Client{Transport: b}})
 }
 
-// balancer sends requests to its targets by turns, and no more to one that failed once, as a load balancer does after a
-// moment.
+// balancer sends requests to its targets by turns, and for a while none to one that failed.
 type balancer struct {
 	targets []string
 	base    *http.Transport
 
 	mu   sync.Mutex
 	next int
-	down map[string]bool
+	down map[string]time.Time
 }
 
+const avoidFor = 5 * time.Second
+
 func newBalancer(targets ...string) *balancer {
-	return &balancer{targets: targets, base: &http.Transport{MaxIdleConnsPerHost: 100}, down: map[string]bool{}}
+	return &balancer{targets: targets, base: &http.Transport{MaxIdleConnsPerHost: 100}, down: map[string]time.Time{}}
 }
 
 // RoundTrip sends the request to the target whose turn it is.
@@ -122,7 +123,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := b.base.RoundTrip(r)
 	if err != nil && r.Context().Err() == nil {
 		b.mu.Lock()
-		b.down[target] = true
+		b.down[target] = time.Now()
 		b.mu.Unlock()
 	}
 	return answer, err
@@ -136,7 +137,7 @@ func (b *balancer) target() string {
 	defer b.mu.Unlock()
 	for range b.targets {
 		b.next++
-		if t := b.targets[b.next%len(b.targets)]; !b.down[t] {
+		if t := b.targets[b.next%len(b.targets)]; time.Since(b.down[t]) > avoidFor {
 			return t
 		}
 	}

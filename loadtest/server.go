@@ -83,8 +83,7 @@ func environment(env []string) []string {
 type process struct {
 	cmd  *exec.Cmd
 	log  string
-	done chan struct{}
-	err  error // of the process, once done is closed
+	done chan struct{} // closed once it has ended
 }
 
 // start starts carillon. What it writes goes to a file of that name in the workshop.
@@ -102,7 +101,7 @@ func (w *workshop) start(name string, env []string, args ...string) (*process, e
 		return nil, err
 	}
 	go func() {
-		p.err = p.cmd.Wait()
+		_ = p.cmd.Wait() // ProcessState says how it ended
 		close(p.done)
 	}()
 	return p, nil
@@ -124,44 +123,39 @@ func (p *process) stop() {
 	}
 }
 
-// await waits until ready says so. Its error tells the end of the log where the process ended or took too long.
-func (p *process) await(ctx context.Context, ready func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
-	defer cancel()
-	ctx, giveUp := context.WithCancel(ctx)
-	defer giveUp()
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
+// await waits until the answer is yes, at most that long, and tells whether it was. An error is the end of the process,
+// with the end of its log, or of ctx.
+func (p *process) await(ctx context.Context, within time.Duration, yes func() bool) (bool, error) {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	late := time.NewTimer(within)
+	defer late.Stop()
+	for !yes() {
 		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
 		case <-p.done:
-			giveUp()
-		case <-stop:
+			return false, fmt.Errorf("carillon ended by itself: %v\n%s", p.cmd.ProcessState, p.tail())
+		case <-late.C:
+			return false, nil
+		case <-tick.C:
 		}
-	}()
-	if until(ctx, ready) {
-		return nil
 	}
-	return fmt.Errorf("carillon is not ready: %w\n%s", ctx.Err(), p.tail())
+	return true, nil
+}
+
+// ready waits until the process says that it serves.
+func (p *process) ready(ctx context.Context, yes func() bool) error {
+	served, err := p.await(ctx, readyWithin, yes)
+	if err == nil && !served {
+		err = fmt.Errorf("carillon does not serve after %s\n%s", readyWithin, p.tail())
+	}
+	return err
 }
 
 func (p *process) tail() []byte {
 	text, _ := os.ReadFile(p.log)
 	return bytes.TrimSpace(text[max(0, len(text)-4000):])
-}
-
-// until asks again and again, and tells whether the answer was yes before ctx ended.
-func until(ctx context.Context, yes func() bool) bool {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for !yes() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-	}
-	return true
 }
 
 // announcement is what `carillon dev` writes once it is ready.
@@ -186,7 +180,7 @@ func (w *workshop) dev(ctx context.Context, o options, listen string) (*process,
 	if err != nil {
 		return nil, a, err
 	}
-	err = p.await(ctx, func() bool {
+	err = p.ready(ctx, func() bool {
 		text, err := os.ReadFile(ready)
 		return err == nil && json.Unmarshal(text, &a) == nil
 	})

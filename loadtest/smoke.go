@@ -62,8 +62,8 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, fmt.Errorf("the schedules were stored only after they were due: %w", errTooSlow)
 	}
 	p.say("all are due from %s on", stamp(target))
-	if !until(ctx, func() bool { return l.filled() >= total/3 || time.Since(target) > drainWithin }) {
-		return nil, ctx.Err()
+	if _, err := server.await(ctx, time.Until(target)+drainWithin, func() bool { return l.filled() >= total/3 }); err != nil {
+		return nil, err
 	}
 	killed, before := time.Now(), l.filled()
 	server.kill()
@@ -76,7 +76,9 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 	ready := time.Now()
 	p.say("started again in %.1f s", ready.Sub(killed).Seconds())
 
-	until(ctx, func() bool { return l.filled() >= total || time.Since(ready) > drainWithin })
+	if _, err := server.await(ctx, drainWithin, func() bool { return l.filled() >= total }); err != nil {
+		return nil, err
+	}
 	last := time.Now()
 	p.say("%d of %d delivered", l.filled(), total)
 	f, err := check(ctx, client, plan, l, span{killed.Add(-acknowledgement), ready.Add(acknowledgement)}, p.steps(len(plan), "histories checked"))
@@ -97,7 +99,7 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 	f.lateness(r, "delivery", f.delivered, every)
 	r.figure("duplicates", float64(f.duplicates))
 	r.atMost("kills_outside_the_delivery", missedTheMiddle(before, total), 0)
-	f.promise(r, p)
+	f.promise(r, p, server)
 	return r, nil
 }
 
