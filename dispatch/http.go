@@ -108,7 +108,7 @@ func (h handler) lease(c echo.Context) error {
 }
 
 type finishBody struct {
-	Ticks []Finish `json:"ticks"`
+	Ticks []Finish `json:"ticks" validate:"dive"`
 }
 
 type finishAnswer struct {
@@ -128,7 +128,7 @@ func (h handler) finish(c echo.Context) error {
 }
 
 type beatBody struct {
-	Ticks []Beat `json:"ticks"`
+	Ticks []Beat `json:"ticks" validate:"dive"`
 }
 
 type beatAnswer struct {

@@ -18,8 +18,8 @@ import (
 
 // Finish is how a worker ended one tick.
 type Finish struct {
-	TickID     string  `json:"tick_id"`
-	LeaseToken string  `json:"lease_token"`
+	TickID     string  `json:"tick_id" validate:"required"`
+	LeaseToken string  `json:"lease_token" validate:"required"`
 	Outcome    string  `json:"outcome"`
 	Result     web.Raw `json:"result,omitempty"`
 	Error      string  `json:"error,omitempty"`
@@ -36,8 +36,8 @@ type FinishResult struct {
 
 // Beat lengthens the lease of one tick.
 type Beat struct {
-	TickID     string `json:"tick_id"`
-	LeaseToken string `json:"lease_token"`
+	TickID     string `json:"tick_id" validate:"required"`
+	LeaseToken string `json:"lease_token" validate:"required"`
 	Lease      string `json:"lease,omitempty"`
 }
 

@@ -102,6 +102,8 @@ func TestWorkersBodiesAreChecked(t *testing.T) {
 		{413, "result_too_large", "finish", "", `{"ticks": [{"tick_id": "x", "lease_token": "t", "outcome": "complete", "result": "` + strings.Repeat("x", 70_000) + `"}]}`},
 		{422, "invalid", "heartbeat", "/ticks", many(`{"tick_id": "x", "lease_token": "t"}`, 1001)},
 		{422, "invalid", "heartbeat", "/ticks/0/lease", `{"ticks": [{"tick_id": "x", "lease_token": "t", "lease": "1s"}]}`},
+		{422, "required", "finish", "/ticks/0/lease_token", `{"ticks": [{"tick_id": "x", "outcome": "complete"}]}`},
+		{422, "required", "heartbeat", "/ticks/1/tick_id", `{"ticks": [{"tick_id": "x", "lease_token": "t"}, {"lease_token": "t"}]}`},
 		{422, "invalid", "x/heartbeat", "/lease", `{"lease_token": "t", "lease": "1h"}`},
 		{422, "required", "x/heartbeat", "/lease_token", `{}`},
 		{422, "required", "x/complete", "/lease_token", `{"result": 1}`},
