@@ -98,11 +98,7 @@ func readTerms(prefix string, p *Policy, d *Delivery) (t terms, err error) {
 		return n
 	}
 	if p != nil {
-		if slices.Contains([]string{"buffer_one", "buffer_all", "cancel_other"}, p.Overlap) {
-			errs = append(errs, fault.Invalid(prefix+"/policy/overlap", "%s is not served yet: skip and allow_all are", p.Overlap))
-		} else {
-			t.Overlap = choice("/policy/overlap", p.Overlap, "skip", "allow_all")
-		}
+		t.Overlap = choice("/policy/overlap", p.Overlap, "skip", "buffer_one", "buffer_all", "cancel_other", "allow_all")
 		t.Missed = choice("/policy/missed", p.Missed, "last", "all", "none")
 		t.MaxLateness = seconds("/policy/max_lateness", p.MaxLateness, time.Second, longestLateness)
 		t.OnExpired = choice("/policy/on_expired", p.OnExpired, "skip", "deliver")

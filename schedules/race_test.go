@@ -1,0 +1,30 @@
+package schedules
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+func TestAChangeThatIsAlwaysRacedIsBusy(t *testing.T) {
+	t.Parallel()
+	pool := postgrestest.Database(t)
+	tenant, err := tenants.Ensure(t.Context(), pool, "acme", tenants.Wide())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	err = New(Config{Pool: pool}).change(t.Context(), tenant.ID, "w", "a", func(pgx.Tx, *row, int16, time.Time) error {
+		tried++
+		return errRaced
+	})
+	f, ok := err.(*fault.Error)
+	if !ok || f.Status != 503 || f.Code != "busy" || f.RetryAfter < time.Second || tried != mostRaces {
+		t.Errorf("got %v after %d tries", err, tried)
+	}
+}
