@@ -28,7 +28,11 @@ func (k *compiler) readRule() {
 		p.Until = new(k.instantsOf([]ruleTime{*parts.until})[0])
 	}
 	if parts.count > 0 {
-		p.Last = new(k.lastOf(p, parts.count))
+		last, ok := k.lastOf(p, parts.count)
+		if !ok {
+			k.faults = append(k.faults, Fault{"/rrule", "rrule_too_costly", "counting to COUNT costs too much: use UNTIL", parts.has["COUNT"]})
+		}
+		p.Last = &last
 	}
 	k.plan.Rule = p
 }
@@ -54,10 +58,14 @@ func (z *zone) instant(w wall) int64 {
 	return at
 }
 
-// lastOf is the wall time at which a rule of count instances ends: of those that the gap policy leaves.
-func (k *compiler) lastOf(p *rulePlan, count int) wall {
-	last := p.Start - 1
-	for w := range p.walls() {
+// maxCountSteps is how many steps counting to COUNT may take.
+const maxCountSteps = 300_000
+
+// lastOf is the wall time at which a rule of count instances ends: of those that the gap policy leaves. False says that counting
+// costs too much.
+func (k *compiler) lastOf(p *rulePlan, count int) (wall, bool) {
+	last, steps := p.Start-1, 0
+	for w := range p.walls(&steps) {
 		if p.Gap == gapSkip && k.zone.inGap(w) {
 			continue
 		}
@@ -66,11 +74,11 @@ func (k *compiler) lastOf(p *rulePlan, count int) wall {
 			break
 		}
 	}
-	return last
+	return last, steps <= maxCountSteps
 }
 
-// walls are the rule's wall times from DTSTART on.
-func (p *rulePlan) walls() iter.Seq[wall] {
+// walls are the rule's wall times from DTSTART on, as far as maxCountSteps go.
+func (p *rulePlan) walls(steps *int) iter.Seq[wall] {
 	return func(yield func(wall) bool) {
 		if p.Freq < perHour {
 			for w := range newByPeriod(p).all() {
@@ -81,7 +89,9 @@ func (p *rulePlan) walls() iter.Seq[wall] {
 			return
 		}
 		s := newSubdaily(p)
-		for w, ok := s.next(p.Start); ok && yield(w); w, ok = s.next(w + 1) {
+		w, ok := s.search(p.Start, steps)
+		for ok && *steps <= maxCountSteps && yield(w) {
+			w, ok = s.search(w+1, steps)
 		}
 	}
 }

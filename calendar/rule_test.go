@@ -54,6 +54,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		"DTSTART:21010101T090000\nRRULE:FREQ=DAILY":                            "time_out_of_range",
 		"DTSTART:20260230T090000\nRRULE:FREQ=DAILY":                            "time_syntax",
 		start + "RRULE:FREQ=DAILY\nRDATE;VALUE=PERIOD:20260105T090000Z/PT1H":   "rrule_unsupported",
+		start + "RRULE:FREQ=SECONDLY;INTERVAL=286;BYSECOND=2;COUNT=66599":      "rrule_too_costly",
 		strings.Repeat("x", 4097):                                              "too_long",
 	} {
 		_, err := Compile(Spec{RRule: text}, Context{})

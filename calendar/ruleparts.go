@@ -227,8 +227,11 @@ func (p *ruleParts) imply() {
 func (p *ruleParts) checkReach() {
 	q := &p.plan
 	times := q.times().times()
-	size := [...]int{366 * times, 31 * times, 7 * times, times, 0, 0, 1}[q.Freq]
-	if q.Freq == perHour || q.Freq == perMinute {
+	size := q.mostDays() * times
+	switch q.Freq {
+	case perSecond:
+		size = 1
+	case perHour, perMinute:
 		s := newSubdaily(&rulePlan{Freq: q.Freq, Interval: 1, Hours: q.Hours, Minutes: q.Minutes, Seconds: q.Seconds})
 		size = len(s.offsets)
 	}
@@ -241,6 +244,43 @@ func (p *ruleParts) checkReach() {
 	if q.Freq >= perHour && !q.reaches() {
 		p.fault(p.has["FREQ"], "rrule_unreachable", "the interval never meets the rule's BY parts")
 	}
+}
+
+// mostDays is the most days that a period of the rule (a year, month, week or day) can have.
+func (q *rulePlan) mostDays() int {
+	most, weeks, months := 1, 1, 1
+	switch q.Freq {
+	case perYear:
+		most, weeks, months = 366, 53, 12
+		if len(q.Months) > 0 {
+			months = len(q.Months)
+		}
+		if len(q.WeekNos) > 0 {
+			most = 14 * len(q.WeekNos)
+		}
+		if len(q.YearDays) > 0 {
+			most = min(most, len(q.YearDays))
+		}
+	case perMonth:
+		most, weeks = 31, 5
+	case perWeek:
+		most = 7
+	}
+	if len(q.Days) > 0 {
+		most = min(most, len(q.Days)*months)
+	}
+	if len(q.Weekdays) > 0 {
+		n := 0
+		for _, d := range q.Weekdays {
+			if d.N == 0 {
+				n += weeks
+			} else {
+				n += months
+			}
+		}
+		most = min(most, n)
+	}
+	return most
 }
 
 // reaches says whether the steps of a rule by the hour, minute or second ever come to a time of day that it leaves: steps meet

@@ -91,9 +91,15 @@ func (s *subdaily) inYearDays(day int) bool {
 }
 
 func (s *subdaily) next(w wall) (wall, bool) {
+	steps := 0
+	return s.search(w, &steps)
+}
+
+// search is next, and adds to steps what it took.
+func (s *subdaily) search(w wall, steps *int) (wall, bool) {
 	w = max(w, 0)
 	u := floorDiv(w, s.unit)
-	for {
+	for ; ; *steps++ {
 		u += floorMod(s.phase-u, s.interval)
 		at := u * s.unit
 		if at > maxWall {
