@@ -18,7 +18,8 @@ type decided struct {
 	Version    int32
 	Key        string
 	Reason     Reason
-	Handed     bool
+	Fate       fate
+	Cancels    bool
 	PrevAt     *time.Time
 	LastAt     *time.Time
 	Occurrence int64
@@ -42,19 +43,19 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 	rows, err := tx.Query(ctx, `
 		UPDATE schedule_state st
 		SET seen_at = $2::timestamptz,
-			prev_at = st.last_at,
-			last_at = CASE WHEN n.reason = 0 AND (n.overlaps OR st.live = 0) THEN $2 ELSE st.last_at END,
-			live = st.live + CASE WHEN n.reason = 0 AND (n.overlaps OR st.live = 0) THEN 1 ELSE 0 END,
-			occurrence = st.occurrence + CASE WHEN n.reason = 0 AND (n.overlaps OR st.live = 0) THEN 1 ELSE 0 END,
-			fired = st.fired + CASE WHEN n.reason = 0 AND (n.overlaps OR st.live = 0) THEN 1 ELSE 0 END,
-			skipped = st.skipped + CASE WHEN n.reason = 0 AND (n.overlaps OR st.live = 0) THEN 0 ELSE 1 END,
 			missed = st.missed + n.missed,
 			last_tick_at = $2,
-			last_seq = 0
+			last_seq = 0,
+			prev_at = st.last_at,
+			last_at = CASE WHEN `+handed+` THEN $2 ELSE st.last_at END,
+			occurrence = st.occurrence + CASE WHEN `+handed+` THEN 1 ELSE 0 END,
+			live_at = CASE WHEN `+handed+` THEN $2 ELSE st.live_at END,
+			live_seq = CASE WHEN `+handed+` THEN 0 ELSE st.live_seq END,
+			`+counted+`
 		FROM (
 			SELECT i.ord, i.missed, s.id, s.version, s.key, s.queue, s.priority, s.timeout_s, s.max_attempts,
 				CASE WHEN w.push THEN s.payload END AS payload,
-				COALESCE(s.overlap, w.overlap) = 'allow_all' AS overlaps,
+				COALESCE(s.overlap, w.overlap) AS overlap,
 				CASE
 					WHEN i.drop THEN $6::smallint
 					WHEN NOT w.known THEN $7::smallint
@@ -70,9 +71,8 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 			JOIN schedule s ON s.tenant_id = $1 AND s.id = i.id
 		) n
 		WHERE st.tenant_id = $1 AND st.schedule_id = n.id AND (st.seen_at IS NULL OR st.seen_at < $2)
-		RETURNING n.ord::int, st.schedule_id, n.version, n.key,
-			CASE WHEN n.reason = 0 AND st.last_at IS DISTINCT FROM $2 THEN $19::smallint ELSE n.reason END AS reason,
-			st.last_at IS NOT DISTINCT FROM $2 AS handed,
+		RETURNING n.ord::int, st.schedule_id, n.version, n.key, st.fate, n.overlap = 'cancel_other' AS cancels,
+			CASE WHEN n.reason = 0 AND st.fate = 2 THEN $19::smallint ELSE n.reason END AS reason,
 			st.prev_at, st.last_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts`,
 		int32(o.chunk.TenantID), o.chunk.NominalAt, halted, o.now, ids, int16(Missed), int16(NoWorkflow), int16(Paused), int16(Expired),
 		flows, missed, dropped, forced, w.known, w.push, w.overlap, w.maxLateness, w.onExpired, int16(Overlap))
@@ -102,9 +102,17 @@ func (d *Dispatch) settle(o *opened, it *item, one *decided, r *route) {
 	if it.Late {
 		t.Cause = CatchUp
 	}
-	if !one.Handed {
+	switch one.Fate {
+	case skipped:
 		t.State, t.Reason, t.EndedAt = Skipped, one.Reason, &o.now
 		o.ticks = append(o.ticks, t)
+		return
+	case buffered:
+		t.State = Scheduled
+		o.ticks, o.buffer = append(o.ticks, t), append(o.buffer, t.key())
+		if one.Cancels {
+			o.cancels = append(o.cancels, one.ScheduleID)
+		}
 		return
 	}
 	t.LastAt, t.Occurrence = one.PrevAt, &one.Occurrence

@@ -75,7 +75,7 @@ func (d *Dispatch) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 	if err := dropAnswers(ctx, tx, tenant, answered); err != nil {
 		return nil, err
 	}
-	return ended, d.countEnded(ctx, tx, tenant, states)
+	return ended, d.countEnded(ctx, tx, tenant, now, states)
 }
 
 // tally is what the ended ticks of one schedule change of its state.
@@ -126,18 +126,24 @@ func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, g
 	}
 	rows, err := tx.Query(ctx, `
 		UPDATE tick t
-		SET state = $8, ended_at = $9, result = i.result
+		SET state = CASE WHEN t.reason = $12 THEN $13::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)
 		WHERE `+onTick+` AND t.state = $11 AND t.attempt = i.attempt
-		RETURNING t.schedule_id, t.nominal_at, t.seq`,
-		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), now, results, int16(Running))
+		RETURNING t.schedule_id, t.nominal_at, t.seq, t.state`,
+		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), now, results, int16(Running),
+		int16(Superseded), int16(Cancelled))
 	if err != nil {
 		return fmt.Errorf("end ticks: %w", err)
 	}
 	var k ident.TickKey
-	_, err = pgx.ForEachRow(rows, []any{&k.Schedule, &k.At, &k.Seq}, func() error {
+	var state State
+	_, err = pgx.ForEachRow(rows, []any{&k.Schedule, &k.At, &k.Seq, &state}, func() error {
 		k.At = k.At.UTC()
-		ended[k] = Succeeded
+		ended[k] = state
+		if state == Cancelled { // it was told to stop for a newer one: its result came too late
+			of(states, k.Schedule).cancelled++
+			return nil
+		}
 		of(states, k.Schedule).succeeded++
 		return nil
 	})
@@ -153,6 +159,7 @@ type underWay struct {
 	NominalAt   time.Time
 	Seq         int32
 	Shard       int16
+	Stopped     bool // told to stop for a newer tick
 	MaxAttempts *int16
 	MaxLateness *int32 `db:"max_lateness_s"`
 	OnExpired   *string
@@ -168,7 +175,7 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 		keys.add(k, e.attempt)
 	}
 	rows, _ := tx.Query(ctx, `
-		SELECT t.schedule_id, t.nominal_at, t.seq, t.shard, COALESCE(s.max_attempts, r.max_attempts) AS max_attempts,
+		SELECT t.schedule_id, t.nominal_at, t.seq, t.shard, t.reason = $9 AS stopped, COALESCE(s.max_attempts, r.max_attempts) AS max_attempts,
 			COALESCE(s.max_lateness_s, r.max_lateness_s) AS max_lateness_s, COALESCE(s.on_expired, r.on_expired) AS on_expired, w.defaults
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
 		JOIN tick t ON `+onTick+` AND t.state = $8 AND t.attempt = i.attempt
@@ -176,7 +183,7 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
 		LEFT JOIN workflow w ON w.tenant_id = t.tenant_id AND w.name = COALESCE(s.workflow, r.workflow)
 		FOR UPDATE OF t`,
-		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running)) // CollectRows reports the error
+		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running), int16(Superseded)) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[underWay])
 	if err != nil {
 		return fmt.Errorf("read failed ticks: %w", err)
@@ -202,7 +209,7 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 			continue
 		}
 		state, count := Failed, &of(states, k.Schedule).failed
-		if e.outcome == cancelled {
+		if e.outcome == cancelled || u.Stopped {
 			state, count = Cancelled, &of(states, k.Schedule).cancelled
 		}
 		*count++
@@ -236,7 +243,7 @@ func (u *underWay) retryAt(e *ending, now time.Time) (due time.Time, again bool,
 	if err != nil {
 		return due, false, err
 	}
-	if e.final || e.outcome == cancelled || e.attempt >= or(u.MaxAttempts, int16(terms.MaxAttempts)) {
+	if e.final || u.Stopped || e.outcome == cancelled || e.attempt >= or(u.MaxAttempts, int16(terms.MaxAttempts)) {
 		return due, false, nil
 	}
 	due = now.Add(max(backoff(e.attempt, rand.Int64N), e.retryAfter))
@@ -275,7 +282,7 @@ func dropAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, answered []*
 }
 
 // countEnded updates the states of schedules whose ticks ended, and has those paused that failed too often in a row.
-func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, states map[int64]*tally) error {
+func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, states map[int64]*tally) error {
 	if len(states) == 0 {
 		return nil
 	}
@@ -290,20 +297,27 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 			failures = CASE WHEN i.good > 0 THEN 0 ELSE st.failures + i.bad END
 		FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[]) AS i (id, good, bad, gone)
 		WHERE st.tenant_id = $1 AND st.schedule_id = i.id
-		RETURNING st.schedule_id, CASE WHEN i.bad > 0 THEN st.failures ELSE 0 END`, tenant, ids, good, bad, gone)
+		RETURNING st.schedule_id, CASE WHEN i.bad > 0 THEN st.failures ELSE 0 END, st.live = 0 AND st.waiting > 0`, tenant, ids, good, bad, gone)
 	if err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
 	}
 	var id int64
 	var failures int32
-	var failing []int64
-	if _, err := pgx.ForEachRow(rows, []any{&id, &failures}, func() error {
+	var free bool
+	var failing, released []int64
+	if _, err := pgx.ForEachRow(rows, []any{&id, &failures, &free}, func() error {
 		if failures > 0 {
 			failing = append(failing, id)
+		}
+		if free {
+			released = append(released, id)
 		}
 		return nil
 	}); err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
+	}
+	if err := d.release(ctx, tx, tenant, now, released); err != nil {
+		return err
 	}
 	return d.markFailing(ctx, tx, tenant, failing)
 }

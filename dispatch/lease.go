@@ -128,7 +128,10 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 				found = nil
 				return err
 			}
-			if found, err = sendables(query, tx, tenant, tries); err != nil || len(found) == 0 {
+			if found, err = sendables(query, tx, tenant, tries); err != nil {
+				return err
+			}
+			if found, err = d.endStopped(query, tx, tenant, found); err != nil || len(found) == 0 {
 				return err
 			}
 			lease, err = insertLease(query, tx, tenant, r, found)

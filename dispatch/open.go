@@ -34,14 +34,16 @@ const chunkColumns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, la
 
 // opened is what the opening of a chunk gives rise to once it is committed.
 type opened struct {
-	chunk  *chunk
-	now    time.Time
-	ticks  []tick
-	ready  []readyTick
-	send   []*delivery
-	hold   []hold
-	fired  []Fired
-	ending []ending
+	chunk   *chunk
+	now     time.Time
+	ticks   []tick
+	ready   []readyTick
+	send    []*delivery
+	hold    []hold
+	buffer  []ident.TickKey // ticks that wait for others
+	cancels []int64         // schedules whose running tick is to stop for a newer one
+	fired   []Fired
+	ending  []ending
 }
 
 // open opens a chunk: it decides each tick in it, commits the rows, and has those that were handed out sent. A chunk
@@ -139,6 +141,9 @@ func earlierOf(ctx context.Context, tx pgx.Tx, c *chunk, groups []group) (int64,
 // commitOpen writes what opening decided, and marks the chunk: open, and done where nothing of it is to be pushed.
 func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, o *opened, self int64) error {
 	if err := copyTicks(ctx, tx, o.chunk.TenantID, o.ticks); err != nil {
+		return err
+	}
+	if err := d.buffer(ctx, tx, o.chunk.TenantID, o.now, o.buffer, o.cancels); err != nil {
 		return err
 	}
 	if o.chunk.Kind == laterTries {

@@ -92,6 +92,10 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 	}
 	o.now = now
 	for _, s := range found {
+		if s.Reason == Superseded {
+			o.ending = append(o.ending, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled})
+			continue
+		}
 		r := &routes[slices.Index(workflows, s.Workflow)]
 		if !r.known {
 			o.ending = append(o.ending, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled, err: new("the workflow is gone")})

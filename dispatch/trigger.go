@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -93,31 +94,41 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	if p.Payload != nil {
 		t.Payload = new(string(p.Payload))
 	}
-	var handed bool
+	var f fate
+	var cancels bool
 	err = tx.QueryRow(ctx, `
-		WITH was AS (
-			SELECT live, $3 = 0 AND ($4 OR live = 0) AS handed
-			FROM schedule_state
-			WHERE tenant_id = $1 AND schedule_id = $2
-			FOR UPDATE
-		)
 		UPDATE schedule_state st
-		SET manual = manual + 1, last_tick_at = $5, last_seq = manual + 1,
-			live = st.live + was.handed::int, fired = fired + was.handed::int, skipped = skipped + (NOT was.handed)::int
-		FROM was
-		WHERE tenant_id = $1 AND schedule_id = $2
-		RETURNING manual, was.handed, last_at`,
-		tenant, s.ID, int16(reason), or(s.Overlap, terms.Overlap) == "allow_all", t.NominalAt).Scan(&t.Seq, &handed, &t.LastAt)
+		SET manual = st.manual + 1, last_tick_at = $5, last_seq = st.manual + 1,
+			live_at = CASE WHEN `+handed+` THEN $5 ELSE st.live_at END,
+			live_seq = CASE WHEN `+handed+` THEN st.manual + 1 ELSE st.live_seq END,
+			`+counted+`
+		FROM (SELECT $3::smallint AS reason, $4::text AS overlap) n
+		WHERE st.tenant_id = $1 AND st.schedule_id = $2
+		RETURNING st.manual, st.fate, n.overlap = 'cancel_other', st.last_at`,
+		tenant, s.ID, int16(reason), or(s.Overlap, terms.Overlap), t.NominalAt).Scan(&t.Seq, &f, &cancels, &t.LastAt)
 	if err != nil {
 		return nil, fmt.Errorf("count the manual tick: %w", err)
 	}
-	if !handed {
-		if t.State, t.Reason, t.EndedAt = Skipped, reason, &now; reason == NoReason {
-			t.Reason = Overlap
-		}
+	switch {
+	case f == buffered:
+		t.State = Scheduled
+	case f == skipped && reason == NoReason:
+		t.State, t.Reason, t.EndedAt = Skipped, Overlap, &now
+	case f == skipped:
+		t.State, t.Reason, t.EndedAt = Skipped, reason, &now
 	}
-	if err := copyTicks(ctx, tx, tenant, []tick{*t}); err != nil || !handed {
-		return t, err
+	if err := copyTicks(ctx, tx, tenant, []tick{*t}); err != nil {
+		return nil, err
+	}
+	if f == buffered {
+		var stop []int64
+		if cancels {
+			stop = []int64{s.ID}
+		}
+		return t, d.buffer(ctx, tx, tenant, now, []ident.TickKey{t.key()}, stop)
+	}
+	if f == skipped {
+		return t, nil
 	}
 	var b pgx.Batch
 	queueHold(&b, tenant, s.Shard, try{TickKey: t.key(), Attempt: 1}, "manual", now)

@@ -28,7 +28,7 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 		var errs []error
 		for _, clear := range []func(context.Context) error{
 			func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
-			d.complete, d.clearCohorts, d.clearRest,
+			d.complete, d.cancelOrphans, d.clearCohorts, d.clearRest,
 		} {
 			errs = append(errs, clear(ctx))
 		}

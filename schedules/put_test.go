@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -186,7 +185,7 @@ func TestPutTellsAllThatIsWrongAtOnce(t *testing.T) {
 	h := newHome(t)
 	p := schedules.Params{
 		Spec:     calendar.Spec{Timezone: "Mars/Base", Cron: calendar.StringList{"61 * * * *"}},
-		Policy:   &schedules.Policy{Overlap: "buffer_one", Missed: "some", MaxLateness: "soon", OnExpired: "cry", PauseAfterFailures: new(-1)},
+		Policy:   &schedules.Policy{Overlap: "perhaps", Missed: "some", MaxLateness: "soon", OnExpired: "cry", PauseAfterFailures: new(-1)},
 		Delivery: &schedules.Delivery{Queue: "a b", Priority: new(5), Timeout: "2d", MaxAttempts: new(0), Retention: &schedules.Retention{Succeeded: "1s", Failed: "x"}},
 		Labels:   map[string]string{"a b": "", "ok": strings.Repeat("x", 257)}, Note: new(strings.Repeat("n", 1001)), Status: "completed",
 	}
@@ -221,15 +220,14 @@ func TestPutRefusesWhatCannotBe(t *testing.T) {
 		status int
 		code   string
 	}{
-		"past":                  {spec(calendar.Spec{At: []string{"2020-01-01T00:00:00Z"}}), 422, "never_fires"},
-		"no such day":           {spec(cron("0 0 30 2 *")), 422, "never_fires"},
-		"paused and past":       {schedules.Params{Spec: calendar.Spec{At: []string{"2020-01-01T00:00:00Z"}}, Status: "paused"}, 422, "never_fires"},
-		"each second":           {spec(cron("* * * * * *")), 422, "interval_too_small"},
-		"each half minute":      {spec(calendar.Spec{Intervals: []calendar.Interval{{Every: "30s"}}}), 422, "interval_too_small"},
-		"after the run":         {spec(calendar.Spec{Intervals: []calendar.Interval{{Every: "1h", Mode: "fixed_delay"}}}), 422, "invalid"},
-		"a large payload":       {schedules.Params{Spec: cron("* * * * *"), Payload: web.Raw(`"` + strings.Repeat("x", 65_536) + `"`)}, 413, "payload_too_large"},
-		"a large spec":          {spec(cron(strings.Repeat("1,", 5000) + "1 * * * *")), 413, "spec_too_large"},
-		"overlap that is later": {schedules.Params{Spec: cron("* * * * *"), Policy: &schedules.Policy{Overlap: "cancel_other"}}, 422, "invalid"},
+		"past":             {spec(calendar.Spec{At: []string{"2020-01-01T00:00:00Z"}}), 422, "never_fires"},
+		"no such day":      {spec(cron("0 0 30 2 *")), 422, "never_fires"},
+		"paused and past":  {schedules.Params{Spec: calendar.Spec{At: []string{"2020-01-01T00:00:00Z"}}, Status: "paused"}, 422, "never_fires"},
+		"each second":      {spec(cron("* * * * * *")), 422, "interval_too_small"},
+		"each half minute": {spec(calendar.Spec{Intervals: []calendar.Interval{{Every: "30s"}}}), 422, "interval_too_small"},
+		"after the run":    {spec(calendar.Spec{Intervals: []calendar.Interval{{Every: "1h", Mode: "fixed_delay"}}}), 422, "invalid"},
+		"a large payload":  {schedules.Params{Spec: cron("* * * * *"), Payload: web.Raw(`"` + strings.Repeat("x", 65_536) + `"`)}, 413, "payload_too_large"},
+		"a large spec":     {spec(cron(strings.Repeat("1,", 5000) + "1 * * * *")), 413, "spec_too_large"},
 	} {
 		_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "a", c.params, "ann", web.Precondition{})
 		f, ok := errors.AsType[*fault.Error](err)
@@ -240,89 +238,6 @@ func TestPutRefusesWhatCannotBe(t *testing.T) {
 	h.put("a", spec(cron("* * * * *"))) // once a minute, at the quota
 	if n := one[int](h, `SELECT count(*) FROM schedule`); n != 1 {
 		t.Errorf("%d schedules were written", n)
-	}
-}
-
-func TestManyPutsOfOneKeyMakeOneSchedule(t *testing.T) {
-	t.Parallel()
-	h := newHome(t)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	made, versions := 0, map[int32]bool{}
-	for i := range 24 {
-		wg.Go(func() {
-			s, first, err := h.schedules.Put(t.Context(), h.acme, "w", "a", spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if first {
-				made++
-			}
-			if versions[s.Version] {
-				t.Errorf("version %d was answered twice", s.Version)
-			}
-			versions[s.Version] = true
-		})
-	}
-	wg.Wait()
-	if made != 1 || h.get("a").Version != 24 {
-		t.Errorf("%d were made, the version is %d", made, h.get("a").Version)
-	}
-	if got := one[string](h, `SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM member) || ' ' || (SELECT count(*) FROM revision)`); got != "1 1 23" {
-		t.Errorf("got %s schedules, members and revisions, want 1 1 23", got)
-	}
-}
-
-func TestManyPutsOfOneTimingMakeOneCohort(t *testing.T) {
-	t.Parallel()
-	h := newHome(t)
-	h.exec(`UPDATE tenant SET spread = 1`)
-	var wg sync.WaitGroup
-	for i := range 24 {
-		wg.Go(func() {
-			if _, _, err := h.schedules.Put(t.Context(), h.acme, "w", fmt.Sprint(i), spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if got := one[string](h, `SELECT (SELECT count(*) FROM cohort) || ' ' || (SELECT count(DISTINCT cohort_id) FROM schedule) || ' ' || (SELECT count(*) FROM member)`); got != "1 1 24" {
-		t.Errorf("got %s cohorts, used cohorts and members, want 1 1 24", got)
-	}
-}
-
-func TestManyChangesOfOneScheduleEndSound(t *testing.T) {
-	t.Parallel()
-	h := newHome(t)
-	var wg sync.WaitGroup
-	for i := range 40 {
-		wg.Go(func() {
-			var err error
-			switch ctx, by := t.Context(), (schedules.Changer{By: "bob"}); i % 5 {
-			case 0:
-				err = h.schedules.Delete(ctx, h.acme, "w", "a", by)
-			case 1:
-				_, err = h.schedules.Pause(ctx, h.acme, "w", "a", schedules.PauseParams{}, by)
-			case 2:
-				_, err = h.schedules.Resume(ctx, h.acme, "w", "a", schedules.ResumeParams{}, by)
-			default:
-				_, _, err = h.schedules.Put(ctx, h.acme, "w", "a", spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
-			}
-			if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Status != 404 && f.Code != "busy") {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Status: "active"})
-	if got := one[string](h, `
-		SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM schedule_state) || ' ' ||
-			(SELECT count(*) FROM member) || ' ' ||
-			(SELECT count(*) FROM member m JOIN schedule s ON s.id = m.schedule_id AND s.cohort_id = m.cohort_id)`); got != "1 1 1 1" {
-		t.Errorf("got %s schedules, states, members and members of its cohort", got)
 	}
 }
 

@@ -107,6 +107,9 @@ CREATE TABLE schedule_state (
   tenant_id   int    NOT NULL,
   schedule_id bigint NOT NULL,
   live        int    NOT NULL DEFAULT 0,
+  waiting     int    NOT NULL DEFAULT 0,
+  live_seq    int,
+  fate        smallint NOT NULL DEFAULT 0,
   failures    int    NOT NULL DEFAULT 0,
   manual      int    NOT NULL DEFAULT 0,
   occurrence  bigint NOT NULL DEFAULT 0,
@@ -117,6 +120,7 @@ CREATE TABLE schedule_state (
   missed      bigint NOT NULL DEFAULT 0,
   last_at     timestamptz,
   prev_at     timestamptz,
+  live_at     timestamptz,
   seen_at     timestamptz,
   last_seq    int,
   last_tick_at timestamptz,
@@ -126,7 +130,9 @@ CREATE TABLE schedule_state (
 COMMENT ON COLUMN schedule_state.last_at IS 'nominal time of the last tick of the sequence that was handed out';
 COMMENT ON COLUMN schedule_state.seen_at IS 'nominal time of the last tick of the sequence that was recorded, handed out or not';
 COMMENT ON COLUMN schedule_state.last_tick_at IS 'with last_seq: the tick recorded last, of whatever cause';
-COMMENT ON COLUMN schedule_state.live IS 'ticks scheduled, running or waiting for a retry';
+COMMENT ON COLUMN schedule_state.live IS 'ticks running or waiting for a retry; waiting: those that wait for them to end';
+COMMENT ON COLUMN schedule_state.live_at IS 'with live_seq: the tick handed out last, of whatever cause';
+COMMENT ON COLUMN schedule_state.fate IS 'what became of the tick decided last: 0 handed out, 1 waits, 2 skipped';
 
 -- Versions that are no longer the present one, kept while a live tick or a dead letter names them.
 CREATE TABLE revision (
@@ -287,7 +293,7 @@ CREATE TABLE held (
   seq         int      NOT NULL,
   attempt     smallint NOT NULL,
   shard       smallint NOT NULL,
-  why         text     NOT NULL CONSTRAINT held_why CHECK (why IN ('retry', 'manual', 'slot', 'endpoint', 'answer')),
+  why         text     NOT NULL CONSTRAINT held_why CHECK (why IN ('retry', 'manual', 'released', 'slot', 'endpoint', 'answer')),
   due_at      timestamptz NOT NULL,
   PRIMARY KEY (tenant_id, schedule_id, nominal_at, seq)
 );
@@ -306,6 +312,15 @@ CREATE TABLE ready (
   attempt     smallint NOT NULL,
   PRIMARY KEY (tenant_id, workflow, queue, priority, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+
+-- Ticks that wait for one of their schedule to end; they are released oldest first.
+CREATE TABLE buffered (
+  tenant_id   int      NOT NULL,
+  schedule_id bigint   NOT NULL,
+  nominal_at  timestamptz NOT NULL,
+  seq         int      NOT NULL,
+  PRIMARY KEY (tenant_id, schedule_id, nominal_at, seq)
+);
 
 -- What one worker took at once. A tick in it is fenced by its own attempt; the lease ends for all at until_at,
 -- but for those that lease_beat has lengthened.

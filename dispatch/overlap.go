@@ -1,0 +1,221 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// fate is what the overlap policy makes of a tick.
+type fate int16
+
+// The fates, as schedule_state keeps the last one.
+const (
+	handedOut fate = iota
+	buffered
+	skipped
+)
+
+// Of a state st and what is new, n (reason, overlap): when the tick is handed out, and when it waits. A tick overlaps
+// while another of its schedule runs or waits.
+const (
+	handed = `(n.reason = 0 AND (n.overlap = 'allow_all' OR st.live + st.waiting = 0))`
+	waits  = `(n.reason = 0 AND st.live + st.waiting > 0 AND (
+		n.overlap = 'buffer_one' AND st.waiting = 0 OR n.overlap = 'buffer_all' AND st.waiting < 1000 OR n.overlap = 'cancel_other'))`
+	counted = `live = st.live + CASE WHEN ` + handed + ` THEN 1 ELSE 0 END,
+			waiting = st.waiting + CASE WHEN ` + waits + ` THEN 1 ELSE 0 END,
+			fired = st.fired + CASE WHEN ` + handed + ` THEN 1 ELSE 0 END,
+			skipped = st.skipped + CASE WHEN ` + handed + ` OR ` + waits + ` THEN 0 ELSE 1 END,
+			fate = CASE WHEN ` + handed + ` THEN 0 WHEN ` + waits + ` THEN 1 ELSE 2 END`
+)
+
+// buffer keeps ticks that wait for others of their schedules to end. For the schedules in stop, those others are told
+// to stop, and what waited before is skipped: the newest runs.
+func (d *Dispatch) buffer(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, keys []ident.TickKey, stop []int64) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := d.stopFor(ctx, tx, tenant, now, stop); err != nil {
+		return err
+	}
+	var a keyArrays
+	for _, k := range keys {
+		a.add(k, 0)
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq)
+		SELECT $1, id, at, seq
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)`, tenant, a.ids, a.at, a.seqs)
+	if err != nil {
+		return fmt.Errorf("buffer ticks: %w", err)
+	}
+	return nil
+}
+
+// stopFor tells the running ticks of schedules to stop, and skips those that wait.
+func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, schedules []int64) error {
+	if len(schedules) == 0 {
+		return nil
+	}
+	var b pgx.Batch
+	b.Queue(`
+		UPDATE tick t
+		SET reason = $3
+		FROM schedule_state st
+		WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2)
+			AND t.tenant_id = st.tenant_id AND t.schedule_id = st.schedule_id AND t.nominal_at = st.live_at AND t.seq = st.live_seq
+			AND t.state = $4`, tenant, schedules, int16(Superseded), int16(Running))
+	// One that waits for its next try has nobody to tell: it is opened at once, and ends.
+	b.Queue(`UPDATE held SET due_at = $3 WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why = 'retry'`, tenant, schedules, now)
+	b.Queue(`
+		WITH gone AS (
+			DELETE FROM buffered WHERE tenant_id = $1 AND schedule_id = ANY($2) RETURNING schedule_id, nominal_at, seq
+		), counted AS (
+			UPDATE schedule_state st
+			SET waiting = st.waiting - g.n, skipped = st.skipped + g.n
+			FROM (SELECT schedule_id, count(*)::int AS n FROM gone GROUP BY schedule_id) g
+			WHERE st.tenant_id = $1 AND st.schedule_id = g.schedule_id
+		)
+		UPDATE tick t
+		SET state = $3, reason = $4, ended_at = $5
+		FROM gone g
+		WHERE t.tenant_id = $1 AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq`,
+		tenant, schedules, int16(Skipped), int16(Superseded), now)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("stop running ticks: %w", err)
+	}
+	return nil
+}
+
+// waiting is a tick that is next to be released, with the terms that say whether it has expired.
+type waiting struct {
+	ScheduleID  int64
+	NominalAt   time.Time
+	Seq         int32
+	Shard       int16
+	MaxLateness *int32 `db:"max_lateness_s"`
+	OnExpired   *string
+	Defaults    []byte
+}
+
+// release hands out the oldest waiting tick of each of the schedules, in the transaction that ended what it waited for.
+// One that has expired meanwhile is skipped, and the next one's turn comes.
+func (d *Dispatch) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ids []int64) error {
+	for len(ids) > 0 {
+		rows, _ := tx.Query(ctx, `
+			SELECT DISTINCT ON (b.schedule_id) b.schedule_id, b.nominal_at, b.seq, s.shard, s.max_lateness_s, s.on_expired, w.defaults
+			FROM buffered b
+			JOIN schedule s ON s.tenant_id = b.tenant_id AND s.id = b.schedule_id
+			LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
+			WHERE b.tenant_id = $1 AND b.schedule_id = ANY($2)
+			ORDER BY b.schedule_id, b.nominal_at, b.seq`, tenant, ids) // CollectRows reports the error
+		next, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[waiting])
+		if err != nil {
+			return fmt.Errorf("read waiting ticks: %w", err)
+		}
+		ids = nil
+		var b pgx.Batch
+		for _, w := range next {
+			expired, err := w.expired(now)
+			if err != nil {
+				return err
+			}
+			if expired {
+				w.queueExpired(&b, tenant, now)
+				ids = append(ids, w.ScheduleID)
+				continue
+			}
+			w.queueRelease(&b, tenant, now)
+		}
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return fmt.Errorf("release waiting ticks: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *waiting) expired(now time.Time) (bool, error) {
+	terms, err := schedules.DefaultTerms(w.Defaults)
+	if err != nil {
+		return false, err
+	}
+	latest := seconds(or(w.MaxLateness, int32(terms.MaxLateness/time.Second)))
+	return w.Seq == 0 && now.Sub(w.NominalAt) > latest && or(w.OnExpired, terms.OnExpired) == "skip", nil
+}
+
+const waitingTick = `tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`
+
+func (w *waiting) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
+	b.Queue(`DELETE FROM buffered WHERE `+waitingTick, tenant, w.ScheduleID, w.NominalAt, w.Seq)
+	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+waitingTick,
+		tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(Skipped), int16(Expired), now)
+	b.Queue(`UPDATE schedule_state SET waiting = waiting - 1, skipped = skipped + 1 WHERE tenant_id = $1 AND schedule_id = $2`, tenant, w.ScheduleID)
+}
+
+func (w *waiting) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Time) {
+	timed := w.Seq == 0
+	b.Queue(`DELETE FROM buffered WHERE `+waitingTick, tenant, w.ScheduleID, w.NominalAt, w.Seq)
+	b.Queue(`
+		WITH st AS (
+			UPDATE schedule_state
+			SET waiting = waiting - 1, live = live + 1, fired = fired + 1, live_at = $3, live_seq = $4,
+				prev_at = last_at, last_at = CASE WHEN $5 THEN $3 ELSE last_at END, occurrence = occurrence + CASE WHEN $5 THEN 1 ELSE 0 END
+			WHERE tenant_id = $1 AND schedule_id = $2
+			RETURNING prev_at, occurrence
+		)
+		UPDATE tick t
+		SET state = $6, fired_at = $7, cause = CASE WHEN $5 THEN $8::smallint ELSE t.cause END, last_at = st.prev_at,
+			occurrence = CASE WHEN $5 THEN st.occurrence END
+		FROM st
+		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 AND t.seq = $4`,
+		tenant, w.ScheduleID, w.NominalAt, w.Seq, timed, int16(Running), now, int16(Buffered))
+	k := ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}
+	queueHold(b, tenant, w.Shard, try{TickKey: k, Attempt: 1}, "released", now)
+	b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(w.Shard)))
+}
+
+// endStopped ends those of the ticks about to be leased that were told to stop before anybody had them.
+func (d *Dispatch) endStopped(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found []*sendable) (left []*sendable, err error) {
+	var endings []ending
+	for _, s := range found {
+		if s.Reason == Superseded {
+			endings = append(endings, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled})
+			continue
+		}
+		left = append(left, s)
+	}
+	if len(endings) == 0 {
+		return left, nil
+	}
+	var now time.Time
+	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return nil, err
+	}
+	_, err = d.end(ctx, tx, tenant, now.UTC(), endings)
+	return left, err
+}
+
+// cancelOrphans cancels the ticks that wait for one of a schedule that is deleted.
+func (d *Dispatch) cancelOrphans(ctx context.Context) error {
+	_, err := d.Pool.Exec(ctx, `
+		WITH gone AS (
+			DELETE FROM buffered b
+			WHERE NOT EXISTS (SELECT FROM schedule s WHERE s.tenant_id = b.tenant_id AND s.id = b.schedule_id)
+			RETURNING tenant_id, schedule_id, nominal_at, seq
+		)
+		UPDATE tick t
+		SET state = $1, ended_at = clock_timestamp()
+		FROM gone g
+		WHERE t.tenant_id = g.tenant_id AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq`, int16(Cancelled))
+	if err != nil {
+		return fmt.Errorf("cancel waiting ticks of deleted schedules: %w", err)
+	}
+	return nil
+}

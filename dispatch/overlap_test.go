@@ -1,0 +1,167 @@
+package dispatch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+)
+
+// overlapping is a house with one schedule that is triggered by hand, so that a test says when ticks overlap.
+func overlapping(t *testing.T, policy string) *house {
+	t.Helper()
+	h := newHouse(t)
+	h.start(h.dispatch)
+	h.put("overlap", "k", schedules.Params{
+		Spec: calendar.Spec{Cron: calendar.StringList{"0 0 1 1 *"}}, Policy: &schedules.Policy{Overlap: policy},
+	})
+	return h
+}
+
+func (h *house) trigger() {
+	h.t.Helper()
+	if _, err := h.dispatch.Trigger(h.t.Context(), h.tenant, "overlap", "k", dispatch.TriggerParams{}, web.Once{}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// states are the states and reasons of the ticks, in the order in which they were made.
+func (h *house) states() []string {
+	h.t.Helper()
+	var all []string
+	for _, one := range h.history("overlap", "k") {
+		if one.Reason != "" {
+			one.State += " " + one.Reason
+		}
+		all = append(all, one.State)
+	}
+	return all
+}
+
+func (h *house) finish(one handed) int {
+	h.t.Helper()
+	r, err := h.dispatch.Finish(h.t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r[0].Status
+}
+
+func (h *house) wantStates(want ...string) {
+	h.t.Helper()
+	got := h.states()
+	if len(got) != len(want) {
+		h.t.Fatalf("got %q, want %q", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			h.t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestBufferOneKeepsTheFirstThatOverlaps(t *testing.T) {
+	t.Parallel()
+	h := overlapping(t, "buffer_one")
+	h.trigger()
+	h.trigger()
+	h.trigger()
+	h.wantStates("running", "scheduled", "skipped overlap")
+	if status := h.finish(h.lease("overlap", 1)[0]); status != 204 {
+		t.Fatalf("finish: %d", status)
+	}
+	h.wantStates("succeeded", "running", "skipped overlap")
+	h.finish(h.lease("overlap", 1)[0])
+	h.wantStates("succeeded", "succeeded", "skipped overlap")
+	h.trigger()
+	h.wantStates("succeeded", "succeeded", "skipped overlap", "running")
+}
+
+func TestBufferAllRunsEachInItsTurn(t *testing.T) {
+	t.Parallel()
+	h := overlapping(t, "buffer_all")
+	for range 3 {
+		h.trigger()
+	}
+	h.wantStates("running", "scheduled", "scheduled")
+	for i := range 3 {
+		ticks := h.lease("overlap", 10)
+		if len(ticks) != 1 {
+			t.Fatalf("turn %d: leased %d ticks", i, len(ticks))
+		}
+		h.finish(ticks[0])
+	}
+	h.wantStates("succeeded", "succeeded", "succeeded")
+	s, err := h.schedules.Get(t.Context(), h.tenant, "overlap", "k")
+	if err != nil || s.Stats.Fired != 3 || s.Stats.Succeeded != 3 {
+		t.Errorf("got %+v, %v", s.Stats, err)
+	}
+}
+
+func TestCancelOtherStopsTheRunningOneForTheNewest(t *testing.T) {
+	t.Parallel()
+	h := overlapping(t, "cancel_other")
+	h.trigger()
+	running := h.lease("overlap", 1)[0]
+	h.trigger()
+	h.trigger()
+	h.wantStates("running superseded", "skipped superseded", "scheduled")
+	beat, err := h.dispatch.Beat(t.Context(), h.tenant, []dispatch.Beat{{TickID: running.TickID, LeaseToken: running.LeaseToken}})
+	if err != nil || beat[0].Status != 409 || beat[0].Code != "cancelled" {
+		t.Fatalf("its heartbeat: got %+v, %v", beat, err)
+	}
+	h.finish(running)
+	h.wantStates("cancelled superseded", "skipped superseded", "running")
+	h.finish(h.lease("overlap", 1)[0])
+	h.wantStates("cancelled superseded", "skipped superseded", "succeeded")
+}
+
+func TestCancelOtherNeedsNoWorkerToHaveStarted(t *testing.T) {
+	t.Parallel()
+	h := overlapping(t, "cancel_other")
+	h.trigger()
+	until(t, "it waits for a worker", func() bool { return h.number(`SELECT count(*) FROM ready`) == 1 })
+	h.trigger()
+	h.finish(h.lease("overlap", 1)[0])
+	h.wantStates("cancelled superseded", "succeeded")
+}
+
+func TestBufferedTickIsOfTheSequenceOnceItIsHandedOut(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.start(h.dispatch)
+	p := everySecond()
+	p.Policy = &schedules.Policy{Overlap: "buffer_all"}
+	h.put("sequence", "k", p)
+	var got []handed
+	first := h.lease("sequence", 1)[0]
+	until(t, "two wait", func() bool { return h.number(`SELECT waiting FROM schedule_state`) >= 2 })
+	h.finish(first)
+	got = append(got, first)
+	for range 2 {
+		one := h.lease("sequence", 1)[0]
+		if one.Cause != "buffered" {
+			t.Errorf("cause %s", one.Cause)
+		}
+		h.finish(one)
+		got = append(got, one)
+	}
+	checkSequence(t, got)
+	if late := got[2].FiredAt.Sub(got[2].Timestamp); late > time.Minute {
+		t.Errorf("fired %s late", late)
+	}
+}
+
+func TestWaitingTickOfADeletedScheduleIsCancelled(t *testing.T) {
+	t.Parallel()
+	h := overlapping(t, "buffer_all")
+	h.trigger()
+	h.trigger()
+	if err := h.schedules.Delete(t.Context(), h.tenant, "overlap", "k", schedules.Changer{By: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is cancelled", func() bool { return h.states()[1] == "cancelled" })
+}
