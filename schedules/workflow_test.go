@@ -79,7 +79,7 @@ func TestAWorkflowRefusesAllThatCannotBe(t *testing.T) {
 	h := newHome(t)
 	p := schedules.WorkflowParams{
 		Endpoint: new("a b"), Version: new(""), MaxRunning: new(int32(1)),
-		Defaults: &schedules.Defaults{Policy: &schedules.Policy{Missed: "all", Overlap: "buffer_all"}, Delivery: &schedules.Delivery{Timeout: "x"}},
+		Defaults: &schedules.Defaults{Policy: &schedules.Policy{Missed: "all", Overlap: "queue"}, Delivery: &schedules.Delivery{Timeout: "x"}},
 	}
 	_, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, strings.Repeat("w", 129), p)
 	var got []string

@@ -1,0 +1,95 @@
+package schedules_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+)
+
+func TestManyPutsOfOneKeyMakeOneSchedule(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	made, versions := 0, map[int32]bool{}
+	for i := range 24 {
+		wg.Go(func() {
+			s, first, err := h.schedules.Put(t.Context(), h.acme, "w", "a", spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if first {
+				made++
+			}
+			if versions[s.Version] {
+				t.Errorf("version %d was answered twice", s.Version)
+			}
+			versions[s.Version] = true
+		})
+	}
+	wg.Wait()
+	if made != 1 || h.get("a").Version != 24 {
+		t.Errorf("%d were made, the version is %d", made, h.get("a").Version)
+	}
+	if got := one[string](h, `SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM member) || ' ' || (SELECT count(*) FROM revision)`); got != "1 1 23" {
+		t.Errorf("got %s schedules, members and revisions, want 1 1 23", got)
+	}
+}
+
+func TestManyPutsOfOneTimingMakeOneCohort(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.exec(`UPDATE tenant SET spread = 1`)
+	var wg sync.WaitGroup
+	for i := range 24 {
+		wg.Go(func() {
+			if _, _, err := h.schedules.Put(t.Context(), h.acme, "w", fmt.Sprint(i), spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := one[string](h, `SELECT (SELECT count(*) FROM cohort) || ' ' || (SELECT count(DISTINCT cohort_id) FROM schedule) || ' ' || (SELECT count(*) FROM member)`); got != "1 1 24" {
+		t.Errorf("got %s cohorts, used cohorts and members, want 1 1 24", got)
+	}
+}
+
+func TestManyChangesOfOneScheduleEndSound(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			var err error
+			switch ctx, by := t.Context(), (schedules.Changer{By: "bob"}); i % 5 {
+			case 0:
+				err = h.schedules.Delete(ctx, h.acme, "w", "a", by)
+			case 1:
+				_, err = h.schedules.Pause(ctx, h.acme, "w", "a", schedules.PauseParams{}, by)
+			case 2:
+				_, err = h.schedules.Resume(ctx, h.acme, "w", "a", schedules.ResumeParams{}, by)
+			default:
+				_, _, err = h.schedules.Put(ctx, h.acme, "w", "a", spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
+			}
+			if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Status != 404 && f.Code != "busy") {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Status: "active"})
+	if got := one[string](h, `
+		SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM schedule_state) || ' ' ||
+			(SELECT count(*) FROM member) || ' ' ||
+			(SELECT count(*) FROM member m JOIN schedule s ON s.id = m.schedule_id AND s.cohort_id = m.cohort_id)`); got != "1 1 1 1" {
+		t.Errorf("got %s schedules, states, members and members of its cohort", got)
+	}
+}
