@@ -66,6 +66,9 @@ func (t *Timing) fires(at time.Time) bool {
 
 // would says whether a plan that differs from the timing's has a tick at an instant.
 func (t *Timing) would(p plan, at time.Time) bool {
-	other, faults := p.build(Context{Zones: t.zones, Named: t.named})
-	return len(faults) == 0 && other.fires(at)
+	var out *exclusions
+	if p.Without != nil {
+		out = &exclusions{days: t.out.days, times: t.out.times, then: t.out.then, dead: map[[3]uint64]*dates{}}
+	}
+	return p.timing(t.zones, out).fires(at)
 }

@@ -5,21 +5,31 @@ import "slices"
 // build makes a timing of a plan. Faults are of what the plan names and the context lacks, and of what costs too much.
 func (p plan) build(c Context) (*Timing, Faults) {
 	var faults Faults
-	t := &Timing{plan: p, zones: c.zones(), named: c.Named, end: maxWall}
-	t.zone = t.zones.zone(p.Zone)
-	if t.zone == nil {
-		faults.add("/timezone", "unknown_timezone", "%s", unknownZone(t.zones, p.Zone))
+	zones := c.zones()
+	if !zones.Has(p.Zone) {
+		faults.add("/timezone", "unknown_timezone", "%s", unknownZone(zones, p.Zone))
 		return nil, faults
 	}
+	out := p.exclusions(c, &faults)
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	t := p.timing(zones, out)
+	if t.tooComplex {
+		faults.add("/exclude", "too_complex", "the exclusions with times cost too much to work out: use fewer calendars")
+		return nil, faults
+	}
+	return t, nil
+}
+
+// timing makes the timing of a plan whose zone is among the zones; out are its exclusions, nil for none.
+func (p plan) timing(zones *Zones, out *exclusions) *Timing {
+	t := &Timing{plan: p, zones: zones, zone: zones.zone(p.Zone), out: out, end: maxWall}
 	if p.Start != nil {
 		t.start = *p.Start
 	}
 	if p.End != nil {
 		t.end = *p.End
-	}
-	out := p.exclusions(c, &faults)
-	if len(faults) > 0 {
-		return nil, faults
 	}
 	var classes []Class
 	for _, f := range p.Fields {
@@ -45,11 +55,10 @@ func (p plan) build(c Context) (*Timing, Faults) {
 		t.addInstants(moments(p.Moments), out, nil)
 	}
 	t.class = oneClass(classes)
-	if t.tooComplex {
-		faults.add("/exclude", "too_complex", "the exclusions with times cost too much to work out: use fewer calendars")
-		return nil, faults
+	if out != nil {
+		out.dead = nil
 	}
-	return t, faults
+	return t
 }
 
 func fieldClass(f fields) Class {

@@ -76,8 +76,8 @@ type exclusions struct {
 	days  *dates
 	times []timed
 	then  string
-	work  int // what making tables has cost so far
-	dead  map[[3]uint64]*dates
+	work  int                  // what making tables has cost so far
+	dead  map[[3]uint64]*dates // by times of day, while a timing is made
 }
 
 // timed is fields of exact times with a table of their days.

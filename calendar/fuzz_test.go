@@ -52,6 +52,10 @@ func hold(t *testing.T, spec Spec) {
 		if between, ok := timing.Prev(tick.At); ok && between.At.After(at) {
 			t.Fatalf("%s: next of %s is %s, but %s lies between", b, at, tick.At, between.At)
 		}
+		if why := timing.Absence(tick.At); why != AbsentNot {
+			t.Fatalf("%s: the tick at %s is %s", b, tick.At, why)
+		}
+		timing.Absence(tick.At.Add(time.Second))
 		at = tick.At
 	}
 }

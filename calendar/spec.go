@@ -50,7 +50,7 @@ type Exclude struct {
 	Calendars []Calendar `json:"calendars,omitempty"`
 	Dates     []string   `json:"dates,omitempty"`
 	Named     []string   `json:"named,omitempty"`
-	Then      string     `json:"then,omitempty"` // drop (default); next, previous: the same wall time on the nearest free day
+	Then      string     `json:"then,omitempty"` // drop (default); next, previous: the same wall time on the nearest free day, at most 366 days away
 }
 
 // DST says what becomes of wall times that no instant shows, and of those that two show. Empty is auto.

@@ -41,7 +41,7 @@ type Timing struct {
 	class   Class
 	first   firstTick
 	notes   []Warning
-	named   func(string) ([]Date, bool)
+	out     *exclusions
 	// tooComplex says that the exclusions cost too much to work out.
 	tooComplex bool
 }
