@@ -207,7 +207,3 @@ func (s *sender) drain(ctx context.Context) {
 	s.cancel()
 	<-done
 }
-
-func (d *delivery) try() try {
-	return try{TickKey: d.tick.key(), Attempt: d.tick.Attempt}
-}
