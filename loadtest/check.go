@@ -24,12 +24,18 @@ type findings struct {
 
 	fired      []lateness // when they were handed out, by the server's clock
 	delivered  []lateness // when they first came to a handler, by ours
-	duplicates int
+	duplicates []duplicate
 }
 
 type lateness struct {
 	nominal time.Time
 	late    time.Duration
+}
+
+// duplicate is a delivery that was made again.
+type duplicate struct {
+	workflow string
+	first    time.Time // when it was made before
 }
 
 // kinds are the findings that a run promises to have none of.
@@ -169,20 +175,23 @@ func (f *findings) record(p *planned, i int, t carillon.TickRecord) {
 
 // deliveries checks all that the handlers were given of the i-th tick.
 func (f *findings) deliveries(p *planned, i int, t carillon.TickRecord, got []delivery, faults span) {
+	var again []duplicate
 	for n, d := range got {
 		if d.tick.TickID != t.TickID {
 			f.add("doubled", "%s at %s was delivered as %s, its history says %s", p.key, stamp(p.nominal[i]), d.tick.TickID, t.TickID)
 		}
 		f.message(p, i, t, d)
 		if n > 0 {
-			if before := got[n-1].at; before.Before(faults.from) || before.After(faults.to) {
+			before := got[n-1].at
+			again = append(again, duplicate{p.workflow, before})
+			if before.Before(faults.from) || before.After(faults.to) {
 				f.add("unexplained_duplicates", "%s at %s came at %s and again at %s, attempt %d", p.key, stamp(p.nominal[i]), before, d.at, d.tick.Attempt)
 			}
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.duplicates += len(got) - 1
+	f.duplicates = append(f.duplicates, again...)
 	f.delivered = append(f.delivered, lateness{p.nominal[i], got[0].at.Sub(p.nominal[i])})
 }
 

@@ -91,8 +91,8 @@ func TestADuplicateAroundAKillIsExplained(t *testing.T) {
 	}
 	f := &findings{}
 	f.schedule(p, history, l, span{p.nominal[0], p.nominal[2].Add(time.Minute)})
-	if f.counts != nil || f.duplicates != 3 {
-		t.Errorf("got %d duplicates, %v", f.duplicates, f.examples)
+	if f.counts != nil || len(f.duplicates) != 3 {
+		t.Errorf("got %d duplicates, %v", len(f.duplicates), f.examples)
 	}
 }
 

@@ -98,7 +98,7 @@ func pair(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	r.figure("handed_out_by_other", shares[1])
 	f.lateness(r, "lateness_before_kill", f.fired, before)
 	f.lateness(r, "lateness_after_kill", f.fired, after)
-	r.figure("duplicates", float64(f.duplicates))
+	r.figure("duplicates", float64(len(f.duplicates)))
 	r.atMost("idle_processes", idle(shares), 0)
 	r.atMost("take_over_ms", milliseconds(percentile(late(f.delivered, after), 1)), milliseconds(takeOver))
 	// A lease of 10 s may have been granted in an answer that the kill cut off.

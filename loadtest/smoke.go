@@ -97,7 +97,7 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 	f.lateness(r, "lateness", f.fired, every)
 	f.lateness(r, "lateness_before_kill", f.fired, untouched)
 	f.lateness(r, "delivery", f.delivered, every)
-	r.figure("duplicates", float64(f.duplicates))
+	f.repeated(r, killed)
 	r.atMost("kills_outside_the_delivery", missedTheMiddle(before, total), 0)
 	f.promise(r, p, server)
 	return r, nil
@@ -183,4 +183,20 @@ func (f *findings) lateness(r *report, name string, list []lateness, want func(l
 	picked := late(list, want)
 	r.figure(name+"_p50_ms", milliseconds(percentile(picked, 0.5)))
 	r.figure(name+"_p99_ms", milliseconds(percentile(picked, 0.99)))
+}
+
+// repeated notes how much was delivered twice, and how long before the kill the oldest of it had been delivered: so far
+// is the record behind the deliveries.
+func (f *findings) repeated(r *report, killed time.Time) {
+	var pushes int
+	var behind time.Duration
+	for _, d := range f.duplicates {
+		if d.workflow == pushed {
+			pushes++
+		}
+		behind = max(behind, killed.Sub(d.first))
+	}
+	r.figure("duplicates", float64(len(f.duplicates)))
+	r.figure("duplicates_pushed", float64(pushes))
+	r.figure("record_behind_ms", milliseconds(behind))
 }
