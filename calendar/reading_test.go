@@ -69,7 +69,14 @@ func TestWarnings(t *testing.T) {
 			t.Errorf("%v %v: got %v, want %v", c.spec.Timezone, c.spec.Cron, got, c.want)
 		}
 	}
-	list := mustCompile(t, Spec{Timezone: "America/New_York", Cron: StringList{"30 2 * * *"}}).Warnings(now)
+	list := mustCompile(t, Spec{Timezone: "America/New_York", Cron: StringList{"*/15 * * * *"}}).Warnings(now)
+	if want := "on 2027-03-14 the clock skips from 02:00 to 03:00: the ticks from 02:00 on are left out"; !strings.HasPrefix(list[0].Detail, want) {
+		t.Errorf("got %q, want it to begin with %q", list[0].Detail, want)
+	}
+	if want := "on 2027-11-07 the clock shows 01:00 to 02:00 twice: the ticks from 01:00 on come both times"; !strings.HasPrefix(list[1].Detail, want) {
+		t.Errorf("got %q, want it to begin with %q", list[1].Detail, want)
+	}
+	list = mustCompile(t, Spec{Timezone: "America/New_York", Cron: StringList{"30 2 * * *"}}).Warnings(now)
 	if want := "on 2027-03-14 the clock skips from 02:00 to 03:00: the tick at 02:30 comes at 03:30"; !strings.HasPrefix(list[0].Detail, want) {
 		t.Errorf("got %q, want it to begin with %q", list[0].Detail, want)
 	}

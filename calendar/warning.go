@@ -107,11 +107,13 @@ func (t *Timing) clockWarnings(now time.Time) []Warning {
 			if !ok || w >= high {
 				continue
 			}
+			another, ok := r.set.next(w + 1)
+			several := ok && another < high
 			if before < after {
-				gaps = append(gaps, gapDetail(r.gap, w, before, after))
+				gaps = append(gaps, gapDetail(r.gap, w, low, high, several))
 				continue
 			}
-			overlaps = append(overlaps, overlapDetail(r.overlap, w, low, high))
+			overlaps = append(overlaps, overlapDetail(r.overlap, w, low, high, several))
 		}
 	}
 	var list []Warning
@@ -132,26 +134,26 @@ func joinDetails(list []string) string {
 	return strings.Join(list, "; ")
 }
 
-func gapDetail(policy gapPolicy, w, low, high wall) string {
-	text := fmt.Sprintf("on %s the clock skips from %s to %s: the tick at %s ", date(low), clock(low), clock(high), clock(w))
-	switch policy {
-	case gapNextValid:
-		return text + "comes at " + clock(high)
-	case gapShiftForward:
-		return text + "comes at " + clock(w+high-low)
+// gapDetail says what becomes of the tick at w, or of several from w on, which the clock skips.
+func gapDetail(policy gapPolicy, w, low, high wall, several bool) string {
+	text := fmt.Sprintf("on %s the clock skips from %s to %s: ", date(low), clock(low), clock(high))
+	if several {
+		return text + "the ticks from " + clock(w) + " on " + [...]string{
+			gapSkip: "are left out", gapNextValid: "come as one at " + clock(high), gapShiftForward: "come from " + clock(w+high-low) + " on",
+		}[policy]
 	}
-	return text + "is left out"
+	return text + "the tick at " + clock(w) + " " + [...]string{
+		gapSkip: "is left out", gapNextValid: "comes at " + clock(high), gapShiftForward: "comes at " + clock(w+high-low),
+	}[policy]
 }
 
-func overlapDetail(policy overlapPolicy, w, low, high wall) string {
-	text := fmt.Sprintf("on %s the clock shows %s to %s twice: the tick at %s ", date(low), clock(low), clock(high), clock(w))
-	switch policy {
-	case overlapFirst:
-		return text + "comes once, the first time"
-	case overlapLast:
-		return text + "comes once, the second time"
+// overlapDetail says what becomes of the tick at w, or of several from w on, which the clock shows twice.
+func overlapDetail(policy overlapPolicy, w, low, high wall, several bool) string {
+	text := fmt.Sprintf("on %s the clock shows %s to %s twice: the tick at %s comes ", date(low), clock(low), clock(high), clock(w))
+	if several {
+		text = fmt.Sprintf("on %s the clock shows %s to %s twice: the ticks from %s on come ", date(low), clock(low), clock(high), clock(w))
 	}
-	return text + "comes both times"
+	return text + [...]string{overlapFirst: "once, the first time", overlapLast: "once, the second time", overlapBoth: "both times"}[policy]
 }
 
 func date(w wall) string  { return time.Unix(w, 0).UTC().Format(time.DateOnly) }
