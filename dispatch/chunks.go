@@ -49,6 +49,12 @@ func newChunks(shard int16, now time.Time) *chunks {
 
 // addMembers adds the members of a cohort that its run serves: chunks mix cohorts of one tenant and nominal time.
 func (cs *chunks) addMembers(c *due, members []member) {
+	members = slices.DeleteFunc(members, func(m member) bool {
+		if m.own != nil {
+			cs.add(c.TenantID, c.ID, c.Workflow, *m.own, []member{m}, false)
+		}
+		return m.own != nil
+	})
 	slices.SortFunc(members, func(a, b member) int { return cmp.Or(cmp.Compare(a.missed, b.missed), cmp.Compare(a.id, b.id)) })
 	for len(members) > 0 {
 		alike := slices.IndexFunc(members, func(m member) bool { return m.missed != members[0].missed })

@@ -316,6 +316,7 @@ func quarantine(ctx context.Context, tx pgx.Tx, shard int16, cohorts []int64) er
 type member struct {
 	id, spread int64
 	missed     int
+	own        *schedules.Run // where its last time came before the run's
 }
 
 // readMembers reads the members of the cohorts past their cursors, cohort after cohort, until mostTicks are read. Those
@@ -361,10 +362,14 @@ func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due) (members [][]me
 		}
 		c := cohorts[i]
 		c.AtSpread, c.AtID = new(m.spread), new(m.id)
-		if from.After(c.run.At) || (until != nil && c.run.At.After(*until)) {
+		own, counts := c.run.For(c.timing, from, until)
+		if !counts {
 			return nil
 		}
-		m.missed = c.run.MissedSince(c.timing, from)
+		m.missed, m.own = own.Missed, nil
+		if !own.At.Equal(c.run.At) {
+			m.own = &own
+		}
 		members[i] = append(members[i], m)
 		return nil
 	})

@@ -91,7 +91,7 @@ func (r *row) leave(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants
 		for run := range r.unserved(t, now) {
 			due = append(due, Due{
 				Tenant: tenant, Shard: r.Shard, Cohort: *r.CohortID, Schedule: r.ID,
-				Run: run, Missed: run.MissedSince(t, *r.FromAt),
+				Run: run, Missed: run.Missed,
 			})
 		}
 	}

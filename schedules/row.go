@@ -186,12 +186,9 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
 		if r.FromAt == nil {
 			return
 		}
-		counts := func(run Run) bool {
-			return !run.At.Before(*r.FromAt) && (r.UntilAt == nil || !run.At.After(*r.UntilAt))
-		}
 		if r.RunAt != nil && (*r.AtSpread < r.Spread || *r.AtSpread == r.Spread && *r.AtID < r.ID) {
 			run := Resume(t, r.RunAt.UTC(), r.RunFrom.UTC(), int(*r.RunMissed), *r.RunDrop, now)
-			if counts(run) && !yield(run) {
+			if own, counts := run.For(t, *r.FromAt, r.UntilAt); counts && !yield(own) {
 				return
 			}
 		}
@@ -200,7 +197,7 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
 		}
 		for next := r.NextAt.UTC(); !next.IsZero() && !next.After(now); {
 			run := BeginRun(t, next, now, *r.CohortMissed)
-			if counts(run) && !yield(run) {
+			if own, counts := run.For(t, *r.FromAt, r.UntilAt); counts && !yield(own) {
 				return
 			}
 			next = run.Next

@@ -71,6 +71,25 @@ func (r Run) placed(t *calendar.Timing) Run {
 	return r
 }
 
+// For is the run as a member sees it to whom nominal times count from one moment until another (nil: for good): which of
+// them it is served, and how many earlier ones that stands for. It is false where none of the run's counts to it.
+func (r Run) For(t *calendar.Timing, from time.Time, until *time.Time) (own Run, ok bool) {
+	own = r
+	if until != nil && r.At.After(*until) { // its last came and went before the run began
+		last, found := t.Prev(until.Add(time.Second))
+		if !found || last.At.Before(r.From) {
+			return own, false
+		}
+		own.At, own.DST, own.Late = last.At, last.DST, true
+		own.Missed = t.Count(r.From, last.At)
+	}
+	if from.After(own.At) {
+		return own, false
+	}
+	own.Missed = own.MissedSince(t, from)
+	return own, true
+}
+
 // MissedSince is how many nominal times the run stands for, for a member to whom they count from a moment on.
 func (r Run) MissedSince(t *calendar.Timing, from time.Time) int {
 	if r.Missed == 0 || !from.After(r.From) {
