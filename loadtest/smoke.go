@@ -97,6 +97,7 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 	f.lateness(r, "lateness", f.fired, every)
 	f.lateness(r, "lateness_before_kill", f.fired, untouched)
 	f.lateness(r, "delivery", f.delivered, every)
+	r.figure("recovered_seconds", f.recovered(killed).Seconds())
 	f.repeated(r, killed)
 	r.atMost("kills_outside_the_delivery", missedTheMiddle(before, total), 0)
 	f.promise(r, p, server)
@@ -199,4 +200,14 @@ func (f *findings) repeated(r *report, killed time.Time) {
 	r.figure("duplicates", float64(len(f.duplicates)))
 	r.figure("duplicates_pushed", float64(pushes))
 	r.figure("record_behind_ms", milliseconds(behind))
+}
+
+// recovered is how long after the kill the last of what was due before it came to a handler.
+func (f *findings) recovered(killed time.Time) (longest time.Duration) {
+	for _, t := range f.delivered {
+		if t.nominal.Before(killed) {
+			longest = max(longest, t.nominal.Add(t.late).Sub(killed))
+		}
+	}
+	return longest
 }
