@@ -43,8 +43,14 @@ func (w *workshop) serve(ctx context.Context, name string, env []string) (*serve
 	return s, nil
 }
 
-// handedOut is how many ticks this process has handed out, as its metrics say; 0 where it does not answer.
-func (s *served) handedOut(ctx context.Context) (sum float64) {
+// These metrics count the members that a process swept, and the ticks that it handed out.
+const (
+	sweptMetric     = "carillon_swept_total"
+	handedOutMetric = "carillon_ticks_total"
+)
+
+// metric is the sum of a metric of this process over its labels; 0 where it does not answer.
+func (s *served) metric(ctx context.Context, name string) (sum float64) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.metrics+"/metrics", nil)
@@ -57,7 +63,7 @@ func (s *served) handedOut(ctx context.Context) (sum float64) {
 	}
 	defer answer.Body.Close()
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-		if line := lines.Text(); strings.HasPrefix(line, "carillon_ticks_total") {
+		if line := lines.Text(); strings.HasPrefix(line, name) {
 			n, _ := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 			sum += n
 		}
