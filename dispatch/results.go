@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	resultsBatch = 500
+	resultsBatch = 100
+	resultsAhead = 100 // requests whose results wait to be written; then pushing waits too
 	resultsWait  = 20 * time.Millisecond
 	writeLimit   = 10 * time.Second
 )
@@ -26,7 +27,7 @@ type results struct {
 }
 
 func newResults(d *Dispatch) *results {
-	return &results{d: d, in: make(chan []outcome, 1024)}
+	return &results{d: d, in: make(chan []outcome, resultsAhead)}
 }
 
 func (r *results) add(outcomes []outcome) { r.in <- outcomes }

@@ -12,7 +12,7 @@ import (
 const (
 	takeEvery  = time.Second
 	mostTaken  = 50
-	unopenedIn = 5 * time.Second // River's own rescue takes minutes
+	unopenedIn = 3 * time.Second // River's own rescue takes minutes
 )
 
 // takeOver takes the chunks of processes that have fallen silent, and opens those that no job has opened in time.

@@ -134,7 +134,7 @@ func (d *Dispatch) shown(t *tick, workflow, key string) Tick {
 	out := Tick{
 		TickID: d.IDs.Tick(t.key()), ScheduleID: d.IDs.Schedule(t.ScheduleID), Workflow: workflow, Key: key,
 		Timestamp: t.NominalAt.UTC(), State: t.State.String(), Reason: t.Reason.String(), Cause: t.Cause.String(),
-		DST: t.DST.String(), LastTimestamp: utc(t.LastAt), FiredAt: t.FiredAt.UTC(), EndedAt: utc(t.EndedAt),
+		DST: t.DST.String(), LastTimestamp: utc(t.LastAt), FiredAt: t.FiredAt.UTC().Truncate(time.Millisecond), EndedAt: utc(t.EndedAt),
 		LatenessMS: t.FiredAt.Sub(t.NominalAt).Milliseconds(), Attempt: t.Attempt, Occurrence: t.Occurrence,
 		MissedCount: t.MissedCount, ScheduleVersion: t.Version, Error: t.Error,
 	}
