@@ -160,8 +160,12 @@ type due struct {
 	timing *calendar.Timing
 	run    schedules.Run
 	begun  bool // this transaction reached it
-	whole  bool // and read all of its members
+	whole  bool // and read all of its members that it was to read
 	empty  bool // of which there are none
+
+	walk  schedules.Walk // with jitter
+	leg   *schedules.Leg // of the walk, that this transaction goes; nil: there is no jitter
+	ahead *int64         // the spread of the member that the walk comes to next
 }
 
 // sweepOnce sweeps one batch of a shard in one transaction, and tells whether there may be more.
@@ -259,6 +263,9 @@ func (d *Dispatch) sweepCohorts(ctx context.Context, tx pgx.Tx, shard int16, now
 	for i, c := range cohorts {
 		chunks.addMembers(c, members[i])
 	}
+	if err := lookAhead(ctx, tx, cohorts); err != nil {
+		return 0, err
+	}
 	return ticks, advance(ctx, tx, shard, now, cohorts)
 }
 
@@ -282,9 +289,12 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 		}
 		if c.RunAt != nil {
 			c.run = schedules.Resume(c.timing, c.RunAt.UTC(), c.RunFrom.UTC(), int(*c.RunLost), *c.RunDrop, now)
-			continue
+		} else {
+			c.run = schedules.BeginRun(c.timing, c.NextAt.UTC(), now, c.Missed)
 		}
-		c.run = schedules.BeginRun(c.timing, c.NextAt.UTC(), now, c.Missed)
+		if walk, jitters := schedules.WalkOf(c.timing, c.run, c.Workflow); jitters {
+			c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))
+		}
 	}
 	if len(broken) == 0 {
 		return cohorts, nil
@@ -310,128 +320,6 @@ func quarantine(ctx context.Context, tx pgx.Tx, shard int16, cohorts []int64) er
 		WHERE m.cohort_id = ANY($1) AND s.tenant_id = m.tenant_id AND s.id = m.schedule_id`, cohorts)
 	b.Queue(`DELETE FROM member WHERE cohort_id = ANY($1)`, cohorts)
 	return tx.SendBatch(ctx, &b).Close()
-}
-
-// member is a member of a cohort as the sweep reads it.
-type member struct {
-	id, spread int64
-	missed     int
-	own        *schedules.Run // where its last time came before the run's
-}
-
-// readMembers reads the members of the cohorts past their cursors, cohort after cohort, until mostTicks are read. Those
-// to whom the run's nominal time does not count are left out.
-func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due) (members [][]member, read int, err error) {
-	ids, spreads, after := make([]int64, len(cohorts)), make([]int64, len(cohorts)), make([]int64, len(cohorts))
-	owners := make([]int32, len(cohorts))
-	for i, c := range cohorts {
-		ids[i], spreads[i], after[i], owners[i] = c.ID, -1<<63, 0, int32(c.TenantID)
-		if c.RunAt != nil {
-			spreads[i], after[i] = *c.AtSpread, *c.AtID
-		}
-	}
-	// A nested loop over the cohorts as given: no other plan is open to a LATERAL with a LIMIT.
-	rows, err := tx.Query(ctx, `
-		SELECT c.ord::int, m.spread, m.schedule_id, m.from_at, m.until_at
-		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[]) WITH ORDINALITY AS c (id, spread, after, tenant_id, ord)
-		CROSS JOIN LATERAL (
-			SELECT spread, schedule_id, from_at, until_at
-			FROM member
-			WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND (spread, schedule_id) > (c.spread, c.after)
-			ORDER BY spread, schedule_id
-			LIMIT $5
-		) m
-		LIMIT $5`, ids, spreads, after, owners, mostTicks+1)
-	if err != nil {
-		return nil, 0, fmt.Errorf("read members: %w", err)
-	}
-	members = make([][]member, len(cohorts))
-	reached := 0
-	var ord int
-	var m member
-	var from time.Time
-	var until *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&ord, &m.spread, &m.id, &from, &until}, func() error {
-		i := ord - 1
-		if i < reached {
-			return errors.New("members came out of order")
-		}
-		reached = i
-		if read++; read > mostTicks {
-			return nil
-		}
-		c := cohorts[i]
-		c.AtSpread, c.AtID = new(m.spread), new(m.id)
-		own, counts := c.run.For(c.timing, from, until)
-		if !counts {
-			return nil
-		}
-		m.missed, m.own = own.Missed, nil
-		if !own.At.Equal(c.run.At) {
-			m.own = &own
-		}
-		members[i] = append(members[i], m)
-		return nil
-	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("read members: %w", err)
-	}
-	for i, c := range cohorts {
-		c.begun = read <= mostTicks || i <= reached
-		c.whole = read <= mostTicks || i < reached
-		c.empty = c.whole && c.RunAt == nil && c.AtID == nil
-	}
-	return members, min(read, mostTicks), nil
-}
-
-// advance moves each cohort that was reached: to its next nominal time, to sleep where it has no members or no time
-// left, or its cursor within the run.
-func advance(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) error {
-	var ids, spreads, afters []*int64
-	var next, dueAt, runAt, runFrom, empty []*time.Time
-	var missed []*int32
-	var drop []*bool
-	for _, c := range cohorts {
-		if !c.begun {
-			continue
-		}
-		ids = append(ids, &c.ID)
-		var n, at, run, from, none *time.Time
-		var spread, after *int64
-		var lost *int32
-		var dropped *bool
-		switch {
-		case c.empty:
-			none = &now
-		case c.whole && !c.run.Next.IsZero():
-			n, at = &c.run.Next, &c.run.Next
-		case c.whole:
-		case c.AtID == nil: // reached, but none of its members fitted in
-			n, at = c.NextAt, &now
-		default:
-			run, from, spread, after, lost = &c.run.At, &c.run.From, c.AtSpread, c.AtID, new(int32(c.run.Missed))
-			dropped = &c.run.Drop
-			at = &now
-			if !c.run.Next.IsZero() {
-				n = &c.run.Next
-			}
-		}
-		next, dueAt, runAt, runFrom, empty = append(next, n), append(dueAt, at), append(runAt, run), append(runFrom, from), append(empty, none)
-		spreads, afters, missed, drop = append(spreads, spread), append(afters, after), append(missed, lost), append(drop, dropped)
-	}
-	_, err := tx.Exec(ctx, `
-		UPDATE cohort c
-		SET next_at = n.next_at, due_at = n.due_at, run_at = n.run_at, run_from = n.run_from, run_missed = n.run_missed,
-			at_spread = n.at_spread, at_id = n.at_id, empty_at = n.empty_at, run_drop = n.run_drop
-		FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],
-			$7::int[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::boolean[])
-			AS n (id, next_at, due_at, run_at, run_from, run_missed, at_spread, at_id, empty_at, run_drop)
-		WHERE c.shard = $1 AND c.id = n.id`,
-		shard, ids, next, dueAt, runAt, runFrom, missed, spreads, afters, empty, drop)
-	if err != nil {
-		return fmt.Errorf("advance cohorts: %w", err)
-	}
-	return nil
 }
 
 func (d *Dispatch) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) error {

@@ -139,3 +139,26 @@ func (h *house) at(sql string) (at time.Time) {
 	}
 	return at
 }
+
+func TestJitterSpreadsTicksOverItsTime(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.start(h.dispatch)
+	const size = 60
+	at := time.Now().UTC().Add(4 * time.Second).Truncate(time.Second)
+	spec := calendar.Spec{At: []string{at.Format("2006-01-02T15:04:05")}, Jitter: "4s"}
+	for i := range size {
+		h.put("spread", string(rune('A'+i)), schedules.Params{Spec: spec})
+	}
+	until(t, "all have ticked", func() bool { return h.number(`SELECT count(*) FROM tick`) == size })
+	if n := h.number(`SELECT count(DISTINCT schedule_id) FROM tick WHERE nominal_at = $1 AND fired_at >= nominal_at`, at); n != size {
+		t.Errorf("%d ticks are right, want %d", n, size)
+	}
+	// 60 of them, each somewhere in 4 s: that a second's quarter stays empty has a chance of one in 30 million.
+	if n := h.number(`SELECT count(DISTINCT floor(extract(epoch FROM fired_at - nominal_at))) FROM tick WHERE fired_at < nominal_at + interval '4 seconds'`); n != 4 {
+		t.Errorf("ticks in %d of 4 seconds", n)
+	}
+	if n := h.number(`SELECT count(*) FROM tick WHERE cause <> 0`); n != 0 {
+		t.Errorf("%d ticks were called late", n)
+	}
+}

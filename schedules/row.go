@@ -186,8 +186,7 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
 		if r.FromAt == nil {
 			return
 		}
-		if r.RunAt != nil && (*r.AtSpread < r.Spread || *r.AtSpread == r.Spread && *r.AtID < r.ID) {
-			run := Resume(t, r.RunAt.UTC(), r.RunFrom.UTC(), int(*r.RunMissed), *r.RunDrop, now)
+		if run, ahead := r.underWay(t, now); ahead {
 			if own, counts := run.For(t, *r.FromAt, r.UntilAt); counts && !yield(own) {
 				return
 			}
@@ -203,6 +202,18 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
 			next = run.Next
 		}
 	}
+}
+
+// underWay is the run of the row's cohort that has not come to it yet, if there is one.
+func (r *row) underWay(t *calendar.Timing, now time.Time) (run Run, ahead bool) {
+	if r.RunAt == nil {
+		return run, false
+	}
+	run = Resume(t, r.RunAt.UTC(), r.RunFrom.UTC(), int(*r.RunMissed), *r.RunDrop, now)
+	if walk, jitters := WalkOf(t, run, r.Workflow); jitters {
+		return run, !walk.Passed(*r.AtSpread, *r.AtID, r.Spread, r.ID)
+	}
+	return run, *r.AtSpread < r.Spread || *r.AtSpread == r.Spread && *r.AtID < r.ID
 }
 
 // schedule shows the row as of now.

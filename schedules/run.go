@@ -56,7 +56,7 @@ func BeginRun(t *calendar.Timing, next, now time.Time, missed string) Run {
 
 // Resume is a run that began earlier and has not reached all members, as of now.
 func Resume(t *calendar.Timing, at, from time.Time, missed int, drop bool, now time.Time) Run {
-	r := Run{At: at, From: from, Missed: missed, Drop: drop, Late: missed > 0 || now.Sub(at) > onTime}
+	r := Run{At: at, From: from, Missed: missed, Drop: drop, Late: missed > 0 || now.Sub(at) > onTime+t.Jitter()}
 	return r.placed(t)
 }
 

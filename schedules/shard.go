@@ -34,8 +34,12 @@ func bornIn(tenant tenants.ID, spread int16, workflow, key string) int16 {
 func spreadOf(identity string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(identity))
-	x := h.Sum64() // FNV leaves neighbours close together: mixed as splitmix64 ends
+	return int64(mix(h.Sum64()))
+}
+
+// mix ends a hash as splitmix64 does: FNV leaves neighbours close together.
+func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return int64(x ^ x>>31)
+	return x ^ x>>31
 }
