@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -49,6 +50,29 @@ func TestChunksOfADeadProcessAreTakenOver(t *testing.T) {
 		t.Errorf("got %+v and then %+v", got[0], got[1])
 	}
 	until(t, "it has succeeded", func() bool { return h.history("hung", "k")[0].State == "succeeded" })
+}
+
+func TestProcessStartedInTheSamePlaceBuriesTheDead(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.dispatch.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.exec(`INSERT INTO process (name, place, pid, sweeps, dispatches) SELECT 'dead', place, $1, true, true FROM process`, ended.Process.Pid)
+	h.exec(`INSERT INTO process (name, place, pid, sweeps, dispatches) VALUES ('elsewhere', 'another', $1, true, true)`, ended.Process.Pid)
+	if err := h.process().Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.number(`SELECT count(*) FROM process WHERE name = 'dead'`); n != 0 {
+		t.Errorf("the dead process is still there")
+	}
+	if n := h.number(`SELECT count(*) FROM process`); n != 3 {
+		t.Errorf("%d processes, want this one twice and the one elsewhere", n)
+	}
 }
 
 func TestTwoProcessesShareTheWorkAndOneTakesOver(t *testing.T) {

@@ -2,10 +2,16 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"os"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/schedules"
 )
@@ -31,15 +37,64 @@ type process struct {
 func (p *process) register(ctx context.Context) error {
 	at := time.Now()
 	var id int64
-	err := p.d.Pool.QueryRow(ctx, `INSERT INTO process (name, sweeps, dispatches) VALUES ($1, $2, $3) RETURNING id`,
-		p.d.Name, p.d.Sweeps, p.d.Dispatches).Scan(&id)
+	err := p.d.Pool.QueryRow(ctx, `INSERT INTO process (name, place, pid, sweeps, dispatches) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
+		p.d.Name, whereabouts(), os.Getpid(), p.d.Sweeps, p.d.Dispatches).Scan(&id)
 	if err != nil {
 		return fmt.Errorf("join the processes: %w", err)
+	}
+	if err := p.bury(ctx); err != nil {
+		return err
 	}
 	p.mu.Lock()
 	p.id, p.beaten, p.lapsed = id, at, false
 	p.mu.Unlock()
 	return p.meet(ctx)
+}
+
+// bury takes out the processes that ran where this one runs and are no more, so that what they held is taken at once:
+// most often it is the one in whose place this one was started.
+func (p *process) bury(ctx context.Context) error {
+	here := whereabouts()
+	if here == "" {
+		return nil
+	}
+	rows, err := p.d.Pool.Query(ctx, `SELECT id, pid FROM process WHERE place = $1`, here)
+	if err != nil {
+		return fmt.Errorf("look for dead processes: %w", err)
+	}
+	var dead []int64
+	var id int64
+	var pid int
+	_, err = pgx.ForEachRow(rows, []any{&id, &pid}, func() error {
+		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			dead = append(dead, id)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for dead processes: %w", err)
+	}
+	if len(dead) == 0 {
+		return nil
+	}
+	if _, err := p.d.Pool.Exec(ctx, `DELETE FROM process WHERE id = ANY($1)`, dead); err != nil {
+		return fmt.Errorf("bury dead processes: %w", err)
+	}
+	return nil
+}
+
+// whereabouts says where this process's pid counts: which boot of which machine, and which namespace of it. It is empty where
+// the system does not tell.
+func whereabouts() string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	space, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(boot)) + " " + space
 }
 
 // self is the number of this process, and whether it may act: false once others may hold it for dead, and from then on

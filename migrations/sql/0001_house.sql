@@ -204,11 +204,15 @@ COMMENT ON COLUMN member.until_at IS 'the last nominal time that counts';
 CREATE TABLE process (
   id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name       text NOT NULL,
+  place      text NOT NULL,
+  pid        int NOT NULL,
   sweeps     boolean NOT NULL,
   dispatches boolean NOT NULL,
   started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   beat_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
+
+COMMENT ON COLUMN process.place IS 'the boot of a machine and the namespace in which pid counts; empty where they are not known';
 
 -- Ticks that were swept together: opened by a River job, owned by the process that sends them.
 CREATE TABLE chunk (
