@@ -22,6 +22,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	const one = "/v1/workflows/:workflow/schedules/:key"
 	g.PUT(one, h.put, write)
 	g.GET(one, h.get, read)
+	g.PATCH(one, h.patch, write)
 	g.DELETE(one, h.delete, write)
 	g.POST(one+"/pause", h.pause, write)
 	g.POST(one+"/resume", h.resume, write)
@@ -66,6 +67,27 @@ func (h handler) put(c echo.Context) error {
 	}
 	tag(c, s)
 	return web.Answer(c, madeOr(made), s)
+}
+
+func (h handler) patch(c echo.Context) error {
+	workflow, key, by, err := changer(c)
+	if err != nil {
+		return err
+	}
+	body, err := web.RawBody(c)
+	if err != nil {
+		return err
+	}
+	patch, err := ReadPatch(body)
+	if err != nil {
+		return err
+	}
+	s, err := h.Patch(c.Request().Context(), tenants.From(c), workflow, key, patch, by.By, by.Pre)
+	if err != nil {
+		return err
+	}
+	tag(c, s)
+	return web.Answer(c, http.StatusOK, s)
 }
 
 func madeOr(made bool) int {

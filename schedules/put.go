@@ -293,7 +293,7 @@ func (r *row) setStatus(status string, now time.Time) {
 // define puts a definition into the row; status and note stay where the definition leaves them out.
 func (r *row) define(d definition) {
 	r.Spec, r.terms, r.Payload, r.Labels = d.specText, d.terms, d.payload, d.labels
-	if d.note != nil {
+	if d.note != nil || d.noteless {
 		r.Note = d.note
 	}
 }

@@ -166,6 +166,9 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	if got := schedule(c.Get(ctx, "digest", "user/1")); got.Version != made.Version || got.Labels["plan"] != "pro" {
 		t.Errorf("got %+v", got)
 	}
+	if got := schedule(c.Patch(ctx, "digest", "user/1", carillon.PatchParams{Merge: json.RawMessage(`{"labels":{"plan":null,"tier":"1"},"policy":{"max_lateness":null}}`), IfMatch: made.Version})); got.Labels["tier"] != "1" || got.Version != made.Version+1 {
+		t.Errorf("got %+v", got)
+	}
 	if got := gather(t, c.List(ctx, carillon.Filter{Workflow: "digest", KeyPrefix: "user/"})); len(got) != 1 {
 		t.Errorf("got %d schedules", len(got))
 	}

@@ -159,6 +159,8 @@ func (s *Server) serve(r *http.Request) (int, any) {
 			return s.put(r, of)
 		case "GET ":
 			return s.get(of)
+		case "PATCH ":
+			return s.patch(r, of)
 		case "DELETE ":
 			return s.remove(r, of)
 		case "POST pause":

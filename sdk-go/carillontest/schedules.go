@@ -23,28 +23,35 @@ type schedule struct {
 func tag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
 func (s *Server) put(r *http.Request, of name) (int, any) {
-	var p struct {
-		carillon.Params
-		Payload rawJSON `json:"payload"`
-	}
+	var p definition
 	if status, refused := body(r, &p); refused != nil {
 		return status, refused
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held := s.schedules[of]
-	if status, refused := condition(r, held); refused != nil {
+	if status, refused := condition(r, s.schedules[of]); refused != nil {
 		return status, refused
 	}
+	return s.define(of, p)
+}
+
+type definition struct {
+	carillon.Params
+	Payload rawJSON `json:"payload"`
+}
+
+// define makes a schedule what p says. The lock is held.
+func (s *Server) define(of name, p definition) (int, any) {
+	held := s.schedules[of]
 	t, err := newTiming(p.Spec, s.now)
 	if err != nil {
 		return refuse(http.StatusUnprocessableEntity, "invalid", err.Error(), carillon.Field{Pointer: "/spec", Code: "invalid", Detail: err.Error()})
 	}
-	definition, err := json.Marshal(p.Params)
+	params, err := json.Marshal(p.Params)
 	if err != nil {
 		return refuse(http.StatusBadRequest, "malformed_json", err.Error())
 	}
-	said := string(definition) + string(p.Payload)
+	said := string(params) + string(p.Payload)
 	status := http.StatusOK
 	if held == nil {
 		status = http.StatusCreated
