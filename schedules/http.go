@@ -29,6 +29,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.GET(one+"/upcoming", h.upcoming, read)
 	g.GET("/v1/schedules", h.list, read)
 	g.POST("/v1/schedules/preview", h.preview, read)
+	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	g.GET("/v1/workflows", h.workflows, readOrWrite)
 	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery)
@@ -267,6 +268,23 @@ func notEmpty(q url.Values, names ...string) error {
 		}
 	}
 	return fault.Join(errs...)
+}
+
+// ManyAnswer are the schedules that were asked for by their keys.
+type ManyAnswer struct {
+	Items []Schedule `json:"items"`
+}
+
+func (h handler) many(c echo.Context) error {
+	p, err := web.Body[ManyParams](c)
+	if err != nil {
+		return err
+	}
+	items, err := h.Many(c.Request().Context(), tenants.From(c), p)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, ManyAnswer{items})
 }
 
 func (h handler) preview(c echo.Context) error {

@@ -169,6 +169,9 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	if got := schedule(c.Patch(ctx, "digest", "user/1", carillon.PatchParams{Merge: json.RawMessage(`{"labels":{"plan":null,"tier":"1"},"policy":{"max_lateness":null}}`), IfMatch: made.Version})); got.Labels["tier"] != "1" || got.Version != made.Version+1 {
 		t.Errorf("got %+v", got)
 	}
+	if got := must[[]carillon.Schedule](t)(c.GetMany(ctx, "digest", []string{"none", "user/1"})); len(got) != 1 || got[0].Key != "user/1" {
+		t.Errorf("got %+v", got)
+	}
 	if got := gather(t, c.List(ctx, carillon.Filter{Workflow: "digest", KeyPrefix: "user/"})); len(got) != 1 {
 		t.Errorf("got %d schedules", len(got))
 	}

@@ -24,6 +24,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"ScheduleParams": reflect.TypeFor[schedules.Params](),
 		"Schedule":       reflect.TypeFor[schedules.Schedule](),
 		"SchedulePage":   reflect.TypeFor[schedules.ListAnswer[schedules.Schedule]](),
+		"ManyParams":     reflect.TypeFor[schedules.ManyParams](),
+		"Schedules":      reflect.TypeFor[schedules.ManyAnswer](),
 		"PauseParams":    reflect.TypeFor[schedules.PauseParams](),
 		"ResumeParams":   reflect.TypeFor[schedules.ResumeParams](),
 		"PreviewParams":  reflect.TypeFor[schedules.PreviewParams](),

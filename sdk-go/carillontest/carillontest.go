@@ -181,6 +181,9 @@ func (s *Server) serve(r *http.Request) (int, any) {
 	if len(segments) == 2 && segments[0] == "schedules" && segments[1] == "preview" && r.Method == http.MethodPost {
 		return s.preview(r)
 	}
+	if len(segments) == 2 && segments[0] == "schedules" && segments[1] == "get" && r.Method == http.MethodPost {
+		return s.named(r)
+	}
 	if len(segments) >= 2 && segments[0] == "ticks" {
 		switch r.Method + " " + strings.Join(segments[2:], "/") {
 		case "POST ":

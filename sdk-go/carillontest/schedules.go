@@ -154,6 +154,28 @@ func (s *Server) get(of name) (int, any) {
 	return http.StatusOK, held.view()
 }
 
+// named answers the schedules of the keys that are asked for.
+func (s *Server) named(r *http.Request) (int, any) {
+	var p struct {
+		Workflow string   `json:"workflow"`
+		Keys     []string `json:"keys"`
+	}
+	if status, refused := body(r, &p); refused != nil {
+		return status, refused
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := struct {
+		Items []carillon.Schedule `json:"items"`
+	}{[]carillon.Schedule{}}
+	for _, key := range p.Keys {
+		if held := s.schedules[name{p.Workflow, key}]; held != nil {
+			found.Items = append(found.Items, held.view())
+		}
+	}
+	return http.StatusOK, found
+}
+
 func (s *Server) remove(r *http.Request, of name) (int, any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
