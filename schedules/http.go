@@ -27,6 +27,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.POST(one+"/pause", h.pause, write)
 	g.POST(one+"/resume", h.resume, write)
 	g.GET(one+"/upcoming", h.upcoming, read)
+	g.GET(one+"/revisions", h.revisions, read)
 	g.GET("/v1/schedules", h.list, read)
 	g.POST("/v1/schedules/preview", h.preview, read)
 	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
@@ -257,6 +258,29 @@ func (h handler) list(c echo.Context) error {
 		return err
 	}
 	return web.Answer(c, http.StatusOK, ListAnswer[Schedule]{page, next})
+}
+
+func (h handler) revisions(c echo.Context) error {
+	workflow, key, err := Named(c)
+	if err != nil {
+		return err
+	}
+	q, err := web.Query(c, "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	if err := notEmpty(q, "cursor"); err != nil {
+		return err
+	}
+	page, next, err := h.Revisions(c.Request().Context(), tenants.From(c), workflow, key, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, ListAnswer[Revision]{page, next})
 }
 
 // notEmpty refuses parameters that are sent without a value: they would not mean what leaving them out means.

@@ -207,6 +207,9 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	if err := errors.Join(c.DeleteWorkflow(ctx, "pushed"), c.DeleteEndpoint(ctx, "mailer"), c.Delete(ctx, "digest", "user/1", carillon.DeleteParams{})); err != nil {
 		t.Error(err)
 	}
+	if got := gather(t, c.Revisions(ctx, "digest", "user/1")); len(got) != 4 || got[0].DeletedBy != "ann" || got[2].NextBefore == nil || got[0].Status != "active" {
+		t.Errorf("got %+v", got)
+	}
 	if _, err := c.Get(ctx, "digest", "user/1"); !errors.Is(err, carillon.ErrNotFound) {
 		t.Errorf("a deleted schedule: got %v", err)
 	}
