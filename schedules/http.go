@@ -22,12 +22,15 @@ func Routes(g *echo.Group, s *Schedules) {
 	const one = "/v1/workflows/:workflow/schedules/:key"
 	g.PUT(one, h.put, write)
 	g.GET(one, h.get, read)
+	g.PATCH(one, h.patch, write)
 	g.DELETE(one, h.delete, write)
 	g.POST(one+"/pause", h.pause, write)
 	g.POST(one+"/resume", h.resume, write)
 	g.GET(one+"/upcoming", h.upcoming, read)
+	g.GET(one+"/revisions", h.revisions, read)
 	g.GET("/v1/schedules", h.list, read)
 	g.POST("/v1/schedules/preview", h.preview, read)
+	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	g.GET("/v1/workflows", h.workflows, readOrWrite)
 	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery)
@@ -66,6 +69,27 @@ func (h handler) put(c echo.Context) error {
 	}
 	tag(c, s)
 	return web.Answer(c, madeOr(made), s)
+}
+
+func (h handler) patch(c echo.Context) error {
+	workflow, key, by, err := changer(c)
+	if err != nil {
+		return err
+	}
+	body, err := web.RawBody(c)
+	if err != nil {
+		return err
+	}
+	patch, err := ReadPatch(body)
+	if err != nil {
+		return err
+	}
+	s, err := h.Patch(c.Request().Context(), tenants.From(c), workflow, key, patch, by.By, by.Pre)
+	if err != nil {
+		return err
+	}
+	tag(c, s)
+	return web.Answer(c, http.StatusOK, s)
 }
 
 func madeOr(made bool) int {
@@ -236,6 +260,29 @@ func (h handler) list(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, ListAnswer[Schedule]{page, next})
 }
 
+func (h handler) revisions(c echo.Context) error {
+	workflow, key, err := Named(c)
+	if err != nil {
+		return err
+	}
+	q, err := web.Query(c, "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	if err := notEmpty(q, "cursor"); err != nil {
+		return err
+	}
+	page, next, err := h.Revisions(c.Request().Context(), tenants.From(c), workflow, key, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, ListAnswer[Revision]{page, next})
+}
+
 // notEmpty refuses parameters that are sent without a value: they would not mean what leaving them out means.
 func notEmpty(q url.Values, names ...string) error {
 	var errs []error
@@ -245,6 +292,23 @@ func notEmpty(q url.Values, names ...string) error {
 		}
 	}
 	return fault.Join(errs...)
+}
+
+// ManyAnswer are the schedules that were asked for by their keys.
+type ManyAnswer struct {
+	Items []Schedule `json:"items"`
+}
+
+func (h handler) many(c echo.Context) error {
+	p, err := web.Body[ManyParams](c)
+	if err != nil {
+		return err
+	}
+	items, err := h.Many(c.Request().Context(), tenants.From(c), p)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, ManyAnswer{items})
 }
 
 func (h handler) preview(c echo.Context) error {

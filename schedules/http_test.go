@@ -270,6 +270,31 @@ func TestAListOverHTTP(t *testing.T) {
 	e.want(422, "invalid_cursor", "GET", "/v1/schedules?limit=2"+next, "")
 }
 
+func TestManyOverHTTP(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	for _, key := range []string{"a", "b", "a%2Fb"} {
+		e.want(201, "", "PUT", "/v1/workflows/w/schedules/"+key, daily)
+	}
+	const path = "/v1/schedules/get"
+	got := []string{}
+	for _, item := range e.want(200, "", "POST", path, `{"workflow":"w","keys":["b","none","a/b","a"]}`).doc["items"].([]any) {
+		got = append(got, item.(map[string]any)["key"].(string))
+	}
+	if want := "b a/b a"; strings.Join(got, " ") != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	e.want(200, "", "POST", path, `{"workflow":"other","keys":["b"]}`)
+	if a := e.want(200, "", "POST", path, `{"workflow":"w","keys":["b"]}`, "Authorization", "Bearer "+e.token("other", tenants.SchedulesRead)); a.body != `{"items":[]}` {
+		t.Errorf("another tenant got %s", a.body)
+	}
+	e.want(422, "out_of_range", "POST", path, `{"workflow":"w","keys":[]}`)
+	e.want(422, "out_of_range", "POST", path, `{"workflow":"w","keys":["k"`+strings.Repeat(`,"k"`, 1000)+`]}`)
+	e.want(422, "invalid", "POST", path, `{"workflow":"w","keys":["a","\n"]}`)
+	e.want(422, "invalid", "POST", path, `{"keys":["a"]}`)
+	e.want(403, "insufficient_scope", "POST", path, `{}`, "Authorization", "Bearer "+e.token("acme", tenants.SchedulesWrite))
+}
+
 func TestAPreviewOverHTTP(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)

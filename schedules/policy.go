@@ -174,6 +174,37 @@ func (t terms) delivery() Delivery {
 	}
 }
 
+// stated are the members of terms that are not inherited.
+func (t terms) stated() (p Policy, d Delivery) {
+	p = Policy{Overlap: text(t.Overlap), Missed: text(t.Missed), MaxLateness: lengthOf(t.MaxLateness), OnExpired: text(t.OnExpired), PauseAfterFailures: number(t.PauseAfterFailures)}
+	d = Delivery{Queue: text(t.Queue), Priority: number(t.Priority), Timeout: lengthOf(t.Timeout), MaxAttempts: number(t.MaxAttempts)}
+	if t.KeepSucceeded != nil || t.KeepFailed != nil {
+		d.Retention = &Retention{Succeeded: lengthOf(t.KeepSucceeded), Failed: lengthOf(t.KeepFailed)}
+	}
+	return p, d
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func lengthOf(seconds *int32) string {
+	if seconds == nil {
+		return ""
+	}
+	return shown(*seconds)
+}
+
+func number[N int16 | int32](n *N) *int {
+	if n == nil {
+		return nil
+	}
+	return new(int(*n))
+}
+
 func shown(seconds int32) string { return FormatDuration(time.Duration(seconds) * time.Second) }
 
 // equal tells whether two terms say the same.

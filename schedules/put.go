@@ -159,9 +159,9 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 			INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, payload, labels, note, anchor_at,
 				ticks_left, cohort_id, spread, tzdata, created_at, updated_at, updated_by,
 				overlap, missed, max_lateness_s, on_expired, pause_after_failures, queue, priority, timeout_s,
-				max_attempts, keep_succeeded_s, keep_failed_s, paused_at)
+				max_attempts, keep_succeeded_s, keep_failed_s, paused_at, next_after)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, $16,
-				$17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $30)
+				$17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $30, $31)
 			ON CONFLICT ON CONSTRAINT schedule_workflow_key DO NOTHING
 			RETURNING id
 		), state AS (
@@ -174,7 +174,7 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 		tenant, workflow, key, shard, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.AnchorAt,
 		r.TicksLeft, r.CohortID, r.Spread, r.TZData, now, by,
 		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue, r.Priority, r.Timeout,
-		r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.FromAt, r.UntilAt, r.PausedAt).Scan(&r.ID)
+		r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.FromAt, r.UntilAt, r.PausedAt, r.coming(t, now)).Scan(&r.ID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, errRaced
 	}
@@ -188,6 +188,7 @@ func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r
 	if err != nil && !errors.Is(err, errUncomputable) {
 		return err
 	}
+	next := r.coming(before, now)
 	r.define(d)
 	respecified := was.Spec != r.Spec
 	switch {
@@ -224,7 +225,7 @@ func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r
 			return err
 		}
 	}
-	return s.update(ctx, tx, tenant, r, by, now)
+	return s.update(ctx, tx, tenant, r, next, t, by, now)
 }
 
 // rearm has a schedule that left its cohort fire again: from now on, or from where its pause ends, or not while it is
@@ -293,7 +294,7 @@ func (r *row) setStatus(status string, now time.Time) {
 // define puts a definition into the row; status and note stay where the definition leaves them out.
 func (r *row) define(d definition) {
 	r.Spec, r.terms, r.Payload, r.Labels = d.specText, d.terms, d.payload, d.labels
-	if d.note != nil {
+	if d.note != nil || d.noteless {
 		r.Note = d.note
 	}
 }
@@ -313,42 +314,4 @@ func ticksOf(spec calendar.Spec) *int32 {
 func sameLimit(limit *int32, storedSpec string) bool {
 	var was calendar.Spec
 	return json.Unmarshal([]byte(storedSpec), &was) == nil && same(limit, ticksOf(was))
-}
-
-// update writes a new version of the row, and keeps the one that it ends.
-func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, by string, now time.Time) error {
-	if err := endVersion(ctx, tx, tenant, r.ID, by, now, false); err != nil {
-		return err
-	}
-	r.Version, r.UpdatedAt, r.UpdatedBy = r.Version+1, now, by
-	_, err := tx.Exec(ctx, `
-		UPDATE schedule
-		SET version = $3, status = $4, spec = $5, payload = $6, labels = $7, note = $8, status_note = $9, ticks_left = $10, paused_at = $27, paused_until = $28,
-			cohort_id = $11, spread = $12, tzdata = $13, updated_at = $14, updated_by = $15,
-			overlap = $16, missed = $17, max_lateness_s = $18, on_expired = $19, pause_after_failures = $20, queue = $21,
-			priority = $22, timeout_s = $23, max_attempts = $24, keep_succeeded_s = $25, keep_failed_s = $26
-		WHERE tenant_id = $1 AND id = $2`,
-		tenant, r.ID, r.Version, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.StatusNote, r.TicksLeft,
-		r.CohortID, r.Spread, r.TZData, now, by,
-		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue,
-		r.Priority, r.Timeout, r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.PausedAt, r.PausedUntil)
-	if err != nil {
-		return fmt.Errorf("update schedule: %w", err)
-	}
-	return nil
-}
-
-// endVersion keeps the stored version of a schedule as a revision: live ticks may name it.
-func endVersion(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, by string, now time.Time, deleted bool) error {
-	_, err := tx.Exec(ctx, `
-		INSERT INTO revision (tenant_id, schedule_id, version, workflow, key, spec, payload, queue, priority, timeout_s,
-			max_attempts, max_lateness_s, on_expired, anchor_at, deleted, ended_at, ended_by)
-		SELECT tenant_id, id, version, workflow, key, spec, payload, queue, priority, timeout_s,
-			max_attempts, max_lateness_s, on_expired, anchor_at, $3, $4, $5
-		FROM schedule
-		WHERE tenant_id = $1 AND id = $2`, tenant, id, deleted, now, by)
-	if err != nil {
-		return fmt.Errorf("keep revision: %w", err)
-	}
-	return nil
 }

@@ -92,27 +92,15 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 	if err != nil {
 		return nil, nil, fmt.Errorf("list schedules: %w", err)
 	}
-	var now time.Time
-	if err := s.Pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return nil, nil, fmt.Errorf("read clock: %w", err)
+	more := len(found) > limit
+	found = found[:min(limit, len(found))]
+	page, err = s.show(ctx, tenant, found)
+	if err != nil || !more {
+		return page, nil, err
 	}
-	if err := s.Timings.fetch(ctx, s.Pool, tenant, found); err != nil {
-		return nil, nil, err
-	}
-	page = make([]Schedule, 0, min(limit, len(found)))
-	for i, r := range found {
-		if i == limit {
-			last := found[limit-1]
-			sealed, err := s.Cursors.Seal(int32(tenant), name, position{last.Workflow, last.Key})
-			return page, &sealed, err
-		}
-		one, err := r.schedule(ctx, s.Pool, s, tenant, now.UTC())
-		if err != nil {
-			return nil, nil, err
-		}
-		page = append(page, one)
-	}
-	return page, nil, nil
+	last := found[limit-1]
+	sealed, err := s.Cursors.Seal(int32(tenant), name, position{last.Workflow, last.Key})
+	return page, &sealed, err
 }
 
 func (f Filter) check() error {

@@ -83,6 +83,7 @@ type definition struct {
 	payload  *string
 	labels   map[string]string
 	note     *string
+	noteless bool   // the note is taken away
 	status   string // empty: as it is
 }
 

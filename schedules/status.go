@@ -148,9 +148,10 @@ func (s *Schedules) restatus(ctx context.Context, tenant tenants.ID, workflow, k
 			if err != nil {
 				return 0, nil, err
 			}
+			next := r.coming(t, now)
 			changed, err := fn(tx, r, t, now)
 			if err == nil && changed {
-				err = s.update(ctx, tx, tenant, r, by.By, now)
+				err = s.update(ctx, tx, tenant, r, next, t, by.By, now)
 			}
 			if err != nil {
 				return 0, nil, err

@@ -115,6 +115,22 @@ func (c *Client) Get(ctx context.Context, workflow, key string) (Schedule, error
 	return read[Schedule](ctx, c, &call{method: http.MethodGet, path: schedulePath(workflow, key)})
 }
 
+// GetMany reads the schedules of up to 1,000 keys of a workflow, in the order of the keys; those that are not there are
+// left out.
+func (c *Client) GetMany(ctx context.Context, workflow string, keys []string) ([]Schedule, error) {
+	body, err := encode(struct {
+		Workflow string   `json:"workflow"`
+		Keys     []string `json:"keys"`
+	}{workflow, keys})
+	if err != nil {
+		return nil, err
+	}
+	found, err := read[struct {
+		Items []Schedule `json:"items"`
+	}](ctx, c, &call{method: http.MethodPost, path: path("schedules", "get"), body: body})
+	return found.Items, err
+}
+
 // Filter picks schedules of a list; zero is all. At most one of KeyPrefix, Label and DueBefore may be given.
 type Filter struct {
 	Workflow  string

@@ -113,6 +113,20 @@ func TestListAsksPageByPage(t *testing.T) {
 	}
 }
 
+func TestGetManyIsInTheOrderOfTheKeys(t *testing.T) {
+	t.Parallel()
+	c := carillontest.New().Client()
+	for _, key := range []string{"a", "b"} {
+		if _, err := c.Put(t.Context(), "w", key, carillon.Params{Spec: daily}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := c.GetMany(t.Context(), "w", []string{"b", "none", "a"})
+	if err != nil || len(got) != 2 || got[0].Key != "b" || got[1].Key != "a" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 func TestListStopsWhenTheLoopDoes(t *testing.T) {
 	t.Parallel()
 	s := &script{answers: []answer{{status: 200, body: `{"items":[{"key":"a"},{"key":"b"}],"next_cursor":"c1"}`}}}

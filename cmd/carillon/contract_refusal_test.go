@@ -47,7 +47,7 @@ func TestEveryRefusalIsInTheContract(t *testing.T) {
 				ask(token, r.Method, parameter.ReplaceAllString(r.Path, wrong), "application/json", `{"spec": {"cron": "* * * * *"}}`)
 			}
 		}
-		if r.Method != http.MethodPut && r.Method != http.MethodPost {
+		if r.Method != http.MethodPut && r.Method != http.MethodPost && r.Method != http.MethodPatch {
 			continue
 		}
 		for _, wrong := range []string{

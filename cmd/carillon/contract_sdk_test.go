@@ -166,6 +166,12 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	if got := schedule(c.Get(ctx, "digest", "user/1")); got.Version != made.Version || got.Labels["plan"] != "pro" {
 		t.Errorf("got %+v", got)
 	}
+	if got := schedule(c.Patch(ctx, "digest", "user/1", carillon.PatchParams{Merge: json.RawMessage(`{"labels":{"plan":null,"tier":"1"},"policy":{"max_lateness":null}}`), IfMatch: made.Version})); got.Labels["tier"] != "1" || got.Version != made.Version+1 {
+		t.Errorf("got %+v", got)
+	}
+	if got := must[[]carillon.Schedule](t)(c.GetMany(ctx, "digest", []string{"none", "user/1"})); len(got) != 1 || got[0].Key != "user/1" {
+		t.Errorf("got %+v", got)
+	}
 	if got := gather(t, c.List(ctx, carillon.Filter{Workflow: "digest", KeyPrefix: "user/"})); len(got) != 1 {
 		t.Errorf("got %d schedules", len(got))
 	}
@@ -200,6 +206,9 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	}
 	if err := errors.Join(c.DeleteWorkflow(ctx, "pushed"), c.DeleteEndpoint(ctx, "mailer"), c.Delete(ctx, "digest", "user/1", carillon.DeleteParams{})); err != nil {
 		t.Error(err)
+	}
+	if got := gather(t, c.Revisions(ctx, "digest", "user/1")); len(got) != 4 || got[0].DeletedBy != "ann" || got[2].NextBefore == nil || got[0].Status != "active" {
+		t.Errorf("got %+v", got)
 	}
 	if _, err := c.Get(ctx, "digest", "user/1"); !errors.Is(err, carillon.ErrNotFound) {
 		t.Errorf("a deleted schedule: got %v", err)

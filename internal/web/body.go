@@ -20,11 +20,8 @@ import (
 // fields is reported together, each with its JSON pointer.
 func Body[T any](c echo.Context) (T, error) {
 	var v T
-	raw, err := Bytes(c)
+	raw, err := RawBody(c)
 	if err != nil {
-		return v, err
-	}
-	if err := contentType(c); err != nil {
 		return v, err
 	}
 	return v, Unmarshal(raw, &v)
@@ -40,6 +37,15 @@ func OptionalBody[T any](c echo.Context) (v T, sent bool, err error) {
 		return v, true, err
 	}
 	return v, true, Unmarshal(raw, &v)
+}
+
+// RawBody is the body as it was sent, held to be JSON by its Content-Type (else 415) alone: Unmarshal reads it.
+func RawBody(c echo.Context) ([]byte, error) {
+	raw, err := Bytes(c)
+	if err != nil {
+		return nil, err
+	}
+	return raw, contentType(c)
 }
 
 // bytesKey is where a body lies once it has been read.

@@ -159,6 +159,8 @@ func (s *Server) serve(r *http.Request) (int, any) {
 			return s.put(r, of)
 		case "GET ":
 			return s.get(of)
+		case "PATCH ":
+			return s.patch(r, of)
 		case "DELETE ":
 			return s.remove(r, of)
 		case "POST pause":
@@ -178,6 +180,9 @@ func (s *Server) serve(r *http.Request) (int, any) {
 	}
 	if len(segments) == 2 && segments[0] == "schedules" && segments[1] == "preview" && r.Method == http.MethodPost {
 		return s.preview(r)
+	}
+	if len(segments) == 2 && segments[0] == "schedules" && segments[1] == "get" && r.Method == http.MethodPost {
+		return s.named(r)
 	}
 	if len(segments) >= 2 && segments[0] == "ticks" {
 		switch r.Method + " " + strings.Join(segments[2:], "/") {

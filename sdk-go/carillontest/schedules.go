@@ -23,28 +23,35 @@ type schedule struct {
 func tag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
 func (s *Server) put(r *http.Request, of name) (int, any) {
-	var p struct {
-		carillon.Params
-		Payload rawJSON `json:"payload"`
-	}
+	var p definition
 	if status, refused := body(r, &p); refused != nil {
 		return status, refused
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held := s.schedules[of]
-	if status, refused := condition(r, held); refused != nil {
+	if status, refused := condition(r, s.schedules[of]); refused != nil {
 		return status, refused
 	}
+	return s.define(of, p)
+}
+
+type definition struct {
+	carillon.Params
+	Payload rawJSON `json:"payload"`
+}
+
+// define makes a schedule what p says. The lock is held.
+func (s *Server) define(of name, p definition) (int, any) {
+	held := s.schedules[of]
 	t, err := newTiming(p.Spec, s.now)
 	if err != nil {
 		return refuse(http.StatusUnprocessableEntity, "invalid", err.Error(), carillon.Field{Pointer: "/spec", Code: "invalid", Detail: err.Error()})
 	}
-	definition, err := json.Marshal(p.Params)
+	params, err := json.Marshal(p.Params)
 	if err != nil {
 		return refuse(http.StatusBadRequest, "malformed_json", err.Error())
 	}
-	said := string(definition) + string(p.Payload)
+	said := string(params) + string(p.Payload)
 	status := http.StatusOK
 	if held == nil {
 		status = http.StatusCreated
@@ -145,6 +152,28 @@ func (s *Server) get(of name) (int, any) {
 		return status, refused
 	}
 	return http.StatusOK, held.view()
+}
+
+// named answers the schedules of the keys that are asked for.
+func (s *Server) named(r *http.Request) (int, any) {
+	var p struct {
+		Workflow string   `json:"workflow"`
+		Keys     []string `json:"keys"`
+	}
+	if status, refused := body(r, &p); refused != nil {
+		return status, refused
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := struct {
+		Items []carillon.Schedule `json:"items"`
+	}{[]carillon.Schedule{}}
+	for _, key := range p.Keys {
+		if held := s.schedules[name{p.Workflow, key}]; held != nil {
+			found.Items = append(found.Items, held.view())
+		}
+	}
+	return http.StatusOK, found
 }
 
 func (s *Server) remove(r *http.Request, of name) (int, any) {

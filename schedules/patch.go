@@ -1,0 +1,111 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Patch is a merge patch (RFC 7396) of a schedule's definition: the members that Params have, of which null is the
+// default again.
+type Patch []byte
+
+// ReadPatch checks that b is an object whose members are those of Params, each of its type or null.
+func ReadPatch(b []byte) (Patch, error) {
+	var p Params
+	if err := web.Unmarshal(b, &p); err != nil {
+		return nil, err
+	}
+	if _, ok := members(b); !ok {
+		return nil, fault.Invalid("", "a merge patch of a schedule is an object")
+	}
+	return b, nil
+}
+
+// Patch changes what a patch names in the schedule of (workflow, key), and answers it whole. What comes of it is put as
+// by Put: where it is what was stored, nothing is written.
+func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key string, patch Patch, by string, pre web.Precondition) (out Schedule, err error) {
+	quotas, err := s.Quotas(ctx, tenant)
+	if err != nil {
+		return out, err
+	}
+	err = s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
+		if r == nil {
+			return absent(workflow, key)
+		}
+		if err := pre.Check(true, versionOf(r)); err != nil {
+			return err
+		}
+		d, err := r.patched(patch, tenant, quotas)
+		if err != nil {
+			return err
+		}
+		if err := s.replace(ctx, tx, tenant, r, d, by, now, quotas); err != nil {
+			return err
+		}
+		out, err = r.schedule(ctx, tx, s, tenant, now)
+		return err
+	})
+	return out, err
+}
+
+// patched is the row's definition with a patch merged into it.
+func (r *row) patched(patch Patch, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
+	stored, err := r.written()
+	if err != nil {
+		return d, err
+	}
+	merged, err := merge(stored, json.RawMessage(patch))
+	if err != nil {
+		return d, fmt.Errorf("merge: %w", err)
+	}
+	var p Params
+	if err := web.Unmarshal(merged, &p); err != nil {
+		return d, err
+	}
+	d, err = p.read(q)
+	if d.specText != r.Spec {
+		_, specErr := compile(p.Spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key))
+		err = fault.Join(err, specErr)
+	}
+	d.noteless = patch.removes("note")
+	if patch.removes("status") {
+		d.status = Active
+	}
+	return d, err
+}
+
+// removes tells whether the patch sets a member of the definition to null.
+func (p Patch) removes(name string) bool {
+	list, _ := members(p)
+	return slices.ContainsFunc(list, func(m member) bool { return m.name == name && isNull(m.value) })
+}
+
+// written is the definition that the row holds as a client would write it, without note and status: what a patch
+// leaves out of those stays by itself.
+func (r *row) written() (json.RawMessage, error) {
+	policy, delivery := r.terms.stated()
+	list := []member{{"spec", json.RawMessage(r.Spec)}}
+	for _, part := range []struct {
+		name  string
+		value any
+	}{{"policy", policy}, {"delivery", delivery}, {"labels", r.Labels}} {
+		b, err := json.Marshal(part.value)
+		if err != nil {
+			return nil, fmt.Errorf("write %s of schedule %d: %w", part.name, r.ID, err)
+		}
+		list = append(list, member{part.name, b})
+	}
+	if r.Payload != nil {
+		list = append(list, member{"payload", json.RawMessage(*r.Payload)})
+	}
+	return object(list)
+}

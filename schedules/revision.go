@@ -1,0 +1,180 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Revision is one version of a schedule as it was put, who made it, and what that did to its next tick. Policy and
+// delivery show what is the schedule's own; what was inherited is absent.
+type Revision struct {
+	Version    int32             `json:"version"`
+	Status     string            `json:"status"`
+	Spec       calendar.Spec     `json:"spec"`
+	Policy     Policy            `json:"policy"`
+	Delivery   Delivery          `json:"delivery"`
+	Payload    web.Raw           `json:"payload"`
+	Labels     map[string]string `json:"labels"`
+	Note       *string           `json:"note"`
+	StatusNote *string           `json:"status_note,omitempty"`
+	ChangedAt  time.Time         `json:"changed_at"`
+	ChangedBy  string            `json:"changed_by"`
+	NextBefore *time.Time        `json:"next_before"`
+	NextAfter  *time.Time        `json:"next_after"`
+	DeletedAt  *time.Time        `json:"deleted_at,omitempty"`
+	DeletedBy  *string           `json:"deleted_by,omitempty"`
+}
+
+// revised is a version of a schedule as it is stored.
+type revised struct {
+	Version    int32
+	Status     string
+	Spec       string
+	Payload    *string
+	Labels     map[string]string
+	Note       *string
+	StatusNote *string
+	terms
+	ChangedAt  time.Time
+	ChangedBy  string
+	NextBefore *time.Time
+	NextAfter  *time.Time
+	DeletedAt  *time.Time
+	DeletedBy  *string
+}
+
+const revisedColumns = `version, status, spec, payload, labels, note, status_note,
+	overlap, missed, max_lateness_s, on_expired, pause_after_failures, queue, priority, timeout_s,
+	max_attempts, keep_succeeded_s, keep_failed_s`
+
+// Revisions returns a page of a schedule's versions, newest first, and the cursor of the next page, if there is one.
+// Where there is no such schedule they are those of the last one that was deleted.
+func (s *Schedules) Revisions(ctx context.Context, tenant tenants.ID, workflow, key string, limit int, cursor string) (page []Revision, next *string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var schedule *int64
+	err = s.Pool.QueryRow(ctx, `
+		SELECT COALESCE(
+			(SELECT id FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3),
+			(SELECT max(schedule_id) FROM revision WHERE tenant_id = $1 AND workflow = $2 AND key = $3 AND deleted))`,
+		tenant, workflow, key).Scan(&schedule)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read schedule: %w", err)
+	}
+	if schedule == nil {
+		return nil, nil, absent(workflow, key)
+	}
+	name := fmt.Sprintf("revisions %d", *schedule)
+	before := int32(math.MaxInt32)
+	if cursor != "" {
+		if err := s.Cursors.Open(int32(tenant), name, cursor, &before); err != nil {
+			return nil, nil, err
+		}
+	}
+	rows, _ := s.Pool.Query(ctx, `
+		SELECT `+revisedColumns+`, updated_at AS changed_at, updated_by AS changed_by, next_before, next_after,
+			NULL::timestamptz AS deleted_at, NULL::text AS deleted_by
+		FROM schedule
+		WHERE tenant_id = $1 AND id = $2 AND version < $3
+		UNION ALL
+		SELECT `+revisedColumns+`, changed_at, changed_by, next_before, next_after,
+			CASE WHEN deleted THEN ended_at END, CASE WHEN deleted THEN ended_by END
+		FROM revision
+		WHERE tenant_id = $1 AND schedule_id = $2 AND version < $3
+		ORDER BY version DESC
+		LIMIT $4`, tenant, *schedule, before, limit+1) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[revised])
+	if err != nil {
+		return nil, nil, fmt.Errorf("list revisions: %w", err)
+	}
+	page = make([]Revision, 0, len(found))
+	for i, r := range found {
+		if i == limit {
+			sealed, err := s.Cursors.Seal(int32(tenant), name, found[limit-1].Version)
+			return page, &sealed, err
+		}
+		one, err := r.revision()
+		if err != nil {
+			return nil, nil, err
+		}
+		page = append(page, one)
+	}
+	return page, nil, nil
+}
+
+func (r *revised) revision() (Revision, error) {
+	out := Revision{
+		Version: r.Version, Status: r.Status, Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote,
+		ChangedAt: r.ChangedAt.UTC(), ChangedBy: r.ChangedBy, NextBefore: utc(r.NextBefore), NextAfter: utc(r.NextAfter),
+		DeletedAt: utc(r.DeletedAt), DeletedBy: r.DeletedBy,
+	}
+	out.Policy, out.Delivery = r.terms.stated()
+	if r.Payload != nil {
+		out.Payload = web.Raw(*r.Payload)
+	}
+	if err := json.Unmarshal([]byte(r.Spec), &out.Spec); err != nil {
+		return out, fmt.Errorf("spec of version %d: %w", r.Version, err)
+	}
+	return out, nil
+}
+
+// coming is the row's next tick as of now; nil where there is none, or it cannot be told.
+func (r *row) coming(t *calendar.Timing, now time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	next, ok := r.nextAfter(t, now)
+	if !ok {
+		return nil
+	}
+	return &next
+}
+
+// update writes a new version of the row, and keeps the one that it ends. Before is the next tick that it had.
+func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, before *time.Time, t *calendar.Timing, by string, now time.Time) error {
+	if err := endVersion(ctx, tx, tenant, r.ID, by, now, false); err != nil {
+		return err
+	}
+	r.Version, r.UpdatedAt, r.UpdatedBy = r.Version+1, now, by
+	_, err := tx.Exec(ctx, `
+		UPDATE schedule
+		SET version = $3, status = $4, spec = $5, payload = $6, labels = $7, note = $8, status_note = $9, ticks_left = $10, paused_at = $27, paused_until = $28,
+			cohort_id = $11, spread = $12, tzdata = $13, updated_at = $14, updated_by = $15,
+			overlap = $16, missed = $17, max_lateness_s = $18, on_expired = $19, pause_after_failures = $20, queue = $21,
+			priority = $22, timeout_s = $23, max_attempts = $24, keep_succeeded_s = $25, keep_failed_s = $26,
+			next_before = $29, next_after = $30
+		WHERE tenant_id = $1 AND id = $2`,
+		tenant, r.ID, r.Version, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.StatusNote, r.TicksLeft,
+		r.CohortID, r.Spread, r.TZData, now, by,
+		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue,
+		r.Priority, r.Timeout, r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.PausedAt, r.PausedUntil,
+		before, r.coming(t, now))
+	if err != nil {
+		return fmt.Errorf("update schedule: %w", err)
+	}
+	return nil
+}
+
+// endVersion keeps the stored version of a schedule as a revision: live ticks may name it.
+func endVersion(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, by string, now time.Time, deleted bool) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO revision (tenant_id, schedule_id, workflow, key, anchor_at, `+revisedColumns+`,
+			changed_at, changed_by, next_before, next_after, deleted, ended_at, ended_by)
+		SELECT tenant_id, id, workflow, key, anchor_at, `+revisedColumns+`,
+			updated_at, updated_by, next_before, next_after, $3, $4, $5
+		FROM schedule
+		WHERE tenant_id = $1 AND id = $2`, tenant, id, deleted, now, by)
+	if err != nil {
+		return fmt.Errorf("keep revision: %w", err)
+	}
+	return nil
+}
