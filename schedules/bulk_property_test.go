@@ -90,12 +90,14 @@ func drawLine(w string) *rapid.Generator[schedules.BulkLine] {
 	}
 	return rapid.Custom(func(rt *rapid.T) schedules.BulkLine {
 		l := schedules.BulkLine{Workflow: w, Key: new(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(rt, "key"))}
-		l.Spec = rapid.SampledFrom(specs).Draw(rt, "spec")
-		l.Status = rapid.SampledFrom([]string{"", "", "", "active", "paused"}).Draw(rt, "status")
-		l.Note = rapid.SampledFrom([]*string{nil, nil, new("n"), new("m")}).Draw(rt, "note")
-		l.Payload = rapid.SampledFrom([]web.Raw{nil, web.Raw(`{"n": 1}`), web.Raw(`{"n": 1.0}`)}).Draw(rt, "payload")
-		l.Labels = rapid.SampledFrom([]map[string]string{nil, {"plan": "pro"}}).Draw(rt, "labels")
-		l.Policy = rapid.SampledFrom([]*schedules.Policy{nil, nil, {Missed: "all"}, {Overlap: "allow_all"}, {Overlap: "no"}}).Draw(rt, "policy")
+		if l.Spec = specs[0]; rapid.Bool().Draw(rt, "another spec") {
+			l.Spec = rapid.SampledFrom(specs).Draw(rt, "spec")
+		}
+		l.Status = rapid.SampledFrom([]string{"", "", "", "", "", "active", "paused"}).Draw(rt, "status")
+		l.Note = rapid.SampledFrom([]*string{nil, nil, nil, nil, new("n"), new("m")}).Draw(rt, "note")
+		l.Payload = rapid.SampledFrom([]web.Raw{nil, nil, nil, nil, web.Raw(`{"n": 1}`), web.Raw(`{"n": 1.0}`)}).Draw(rt, "payload")
+		l.Labels = rapid.SampledFrom([]map[string]string{nil, nil, {"plan": "pro"}}).Draw(rt, "labels")
+		l.Policy = rapid.SampledFrom([]*schedules.Policy{nil, nil, nil, nil, nil, nil, {Missed: "all"}, {Overlap: "allow_all"}, {Overlap: "no"}}).Draw(rt, "policy")
 		return l
 	})
 }
