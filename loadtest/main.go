@@ -70,6 +70,7 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{"smoke", "10,000 schedules in 12 zones, pushed and leased, and a kill -9 in the middle", smoke},
+	{"upsert", "200,000 schedules upserted in bulk, fresh, unchanged and all changed, against raw COPY of the same rows", upsert},
 	{"pair", "two processes on one database share the work, and one takes over when the other is killed", pair},
 }
 

@@ -20,39 +20,54 @@ const DueChannel = "carillon_due"
 // soon is how near a due time must be for its shard's sweeper to be woken: sweepers look that often by themselves.
 const soon = 250 * time.Millisecond
 
-// join puts the row's schedule into the cohort of its timing, from the first nominal time after a moment on, which is
-// now or later. It says so in the row alone: the caller stores the member. It reports false where no nominal time is
-// left. The caller holds the shard's shared lock.
-func (r *row) join(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing, missed string, after, now time.Time) (bool, error) {
+// enter places the row's schedule in the cohort of its timing, from the first nominal time after a moment on, which is
+// now or later. It says so in the row alone, and leaves open which number the cohort has. It reports false, and changes
+// nothing, where no nominal time is left; next is the first that is.
+func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after time.Time) (next time.Time, ok bool) {
 	from := after.Truncate(time.Second).Add(time.Second)
 	if r.first.After(from) {
 		from = r.first
 	}
-	next, ok := t.Next(from.Add(-time.Second))
+	tick, ok := t.Next(from.Add(-time.Second))
 	if !ok || (r.TicksLeft != nil && *r.TicksLeft < 1) {
-		return false, nil
+		return next, false
 	}
 	r.FromAt, r.UntilAt = &from, nil
 	if r.TicksLeft != nil {
-		r.UntilAt = new(nth(t, next.At, int(*r.TicksLeft)))
+		r.UntilAt = new(nth(t, tick.At, int(*r.TicksLeft)))
 	}
 	r.Spread = 0
 	if t.Jitter() > 0 {
 		r.Spread = spreadOf(identity(tenant, r.Workflow, r.Key))
 	}
+	hash := t.Hash()
+	r.Hash, r.CohortMissed = hash[:], &missed
+	r.NextAt, r.RunAt = nil, nil
+	return tick.At, true
+}
+
+// join enters the cohort and finds its number. The caller stores the member, and holds the shard's shared lock.
+func (r *row) join(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing, missed string, after, now time.Time) (bool, error) {
+	next, ok := r.enter(tenant, t, missed, after)
+	if !ok {
+		return false, nil
+	}
 	id, err := cohortOf(ctx, tx, tenant, r.Shard, r.Workflow, t, missed, now)
 	if err != nil {
 		return false, err
 	}
-	hash := t.Hash()
-	r.CohortID, r.Hash, r.CohortMissed = &id, hash[:], &missed
-	r.NextAt, r.RunAt = nil, nil
-	if next.At.Sub(now) < soon {
-		if _, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, DueChannel, strconv.Itoa(int(r.Shard))); err != nil {
-			return false, fmt.Errorf("wake the sweep: %w", err)
-		}
+	r.CohortID = &id
+	if next.Sub(now) < soon {
+		return true, wakeSweep(ctx, tx, r.Shard)
 	}
 	return true, nil
+}
+
+func wakeSweep(ctx context.Context, tx pgx.Tx, shard int16) error {
+	if _, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, DueChannel, strconv.Itoa(int(shard))); err != nil {
+		return fmt.Errorf("wake the sweep: %w", err)
+	}
+	return nil
 }
 
 // cohortOf finds the cohort of a timing, awake, or makes it.
@@ -80,13 +95,12 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 	return id, err
 }
 
-// leave ends the row's membership: what was due and not yet swept is handed out first, in the same transaction. Without
-// a timing, which cannot be computed, nothing is due.
-func (r *row) leave(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.ID, t *calendar.Timing, now time.Time) error {
+// withdraw takes the row out of its cohort, and returns what was due and not yet swept: it is to be handed out first, in
+// the same transaction that deletes the member. Without a timing, which cannot be computed, nothing is due.
+func (r *row) withdraw(tenant tenants.ID, t *calendar.Timing, now time.Time) (due []Due) {
 	if r.CohortID == nil {
 		return nil
 	}
-	var due []Due
 	if t != nil {
 		for run := range r.unserved(t, now) {
 			due = append(due, Due{
@@ -95,17 +109,26 @@ func (r *row) leave(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants
 			})
 		}
 	}
-	if len(due) > 0 {
+	if r.TicksLeft != nil && t != nil {
+		r.TicksLeft = new(int32(max(0, int(*r.TicksLeft)-t.Count(*r.FromAt, now.Add(time.Microsecond)))))
+	}
+	r.CohortID, r.Hash, r.FromAt, r.UntilAt, r.NextAt, r.RunAt = nil, nil, nil, nil, nil, nil
+	return due
+}
+
+// leave ends the row's membership: what was due and not yet swept is handed out first, in the same transaction.
+func (r *row) leave(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.ID, t *calendar.Timing, now time.Time) error {
+	if r.CohortID == nil {
+		return nil
+	}
+	cohort, spread := *r.CohortID, r.Spread
+	if due := r.withdraw(tenant, t, now); len(due) > 0 {
 		if err := s.HandOut(ctx, tx, due); err != nil {
 			return fmt.Errorf("hand out what is due: %w", err)
 		}
 	}
-	if r.TicksLeft != nil && t != nil {
-		*r.TicksLeft = int32(max(0, int(*r.TicksLeft)-t.Count(*r.FromAt, now.Add(time.Microsecond))))
-	}
 	_, err := tx.Exec(ctx, `DELETE FROM member WHERE cohort_id = $1 AND spread = $2 AND schedule_id = $3 AND tenant_id = $4`,
-		*r.CohortID, r.Spread, r.ID, tenant)
-	r.CohortID, r.Hash, r.FromAt, r.UntilAt, r.NextAt, r.RunAt = nil, nil, nil, nil, nil, nil
+		cohort, spread, r.ID, tenant)
 	return err
 }
 

@@ -128,7 +128,8 @@ func lockRow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key st
 	return r, shard, now.UTC(), nil
 }
 
-func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, workflow, key string, d definition, by string, now time.Time, q tenants.Quotas) (*row, error) {
+// newborn is the row of a schedule that there is none of yet, and its timing. It is not placed in a cohort.
+func (s *Schedules) newborn(tenant tenants.ID, shard int16, workflow, key string, d definition, by string, now time.Time, q tenants.Quotas, m memo) (*row, *calendar.Timing, error) {
 	r := &row{
 		Workflow: workflow, Key: key, Version: 1, Shard: shard, Status: Active,
 		AnchorAt: wholeSecond(now), CreatedAt: now, UpdatedAt: now, UpdatedBy: by, TZData: calendar.InForce().Version(),
@@ -137,14 +138,19 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 		r.Status, r.PausedAt = Paused, &now
 	}
 	r.define(d)
-	t, err := s.timed(tenant, r, d.spec, q, now)
+	r.TicksLeft = ticksOf(d.spec)
+	t, err := s.timed(tenant, r, d, q, now, m)
+	return r, t, err
+}
+
+func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, workflow, key string, d definition, by string, now time.Time, q tenants.Quotas) (*row, error) {
+	r, t, err := s.newborn(tenant, shard, workflow, key, d, by, now, q, nil)
 	if err != nil {
 		return nil, err
 	}
 	if r.Defaults, err = register(ctx, tx, tenant, workflow); err != nil {
 		return nil, err
 	}
-	r.TicksLeft = ticksOf(d.spec)
 	if r.Status == Active {
 		joined, err := s.arm(ctx, tx, tenant, r, t, now, now)
 		if err != nil {
@@ -183,49 +189,72 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 
 // replace writes what differs, and retimes the schedule from now where its timing does.
 func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, d definition, by string, now time.Time, q tenants.Quotas) error {
-	was := *r
 	before, err := r.timing(ctx, tx, s.Timings, tenant)
 	if err != nil && !errors.Is(err, errUncomputable) {
 		return err
 	}
 	next := r.coming(before, now)
+	c, err := s.redefine(tenant, r, d, before, now, q, nil)
+	if err != nil || !c.differs {
+		return err
+	}
+	if c.moves {
+		if err := r.leave(ctx, tx, s, tenant, before, now); err != nil {
+			return err
+		}
+		c.recount(r, d)
+		if err := s.rearm(ctx, tx, tenant, r, c.timing, now); err != nil {
+			return err
+		}
+	}
+	return s.update(ctx, tx, tenant, r, next, c.timing, by, now)
+}
+
+// change is what a definition makes of a stored row.
+type change struct {
+	differs     bool             // else nothing is to be written
+	moves       bool             // it leaves its cohort, and is armed again
+	respecified bool             // its spec is another
+	timing      *calendar.Timing // the one that it has from now on
+}
+
+// recount has a schedule with a limit of ticks count them anew once its spec is another.
+func (c change) recount(r *row, d definition) {
+	if c.respecified {
+		r.TicksLeft = ticksOf(d.spec)
+	}
+}
+
+// redefine puts a definition into a stored row, and says what that means. Before is the row's timing until now, nil where
+// it cannot be computed. Nothing is written, and the row keeps its place in its cohort.
+func (s *Schedules) redefine(tenant tenants.ID, r *row, d definition, before *calendar.Timing, now time.Time, q tenants.Quotas, m memo) (c change, err error) {
+	was := *r
 	r.define(d)
-	respecified := was.Spec != r.Spec
+	c.respecified = was.Spec != r.Spec
 	switch {
-	case was.Status == Completed && !respecified: // what has been fired is not fired again
+	case was.Status == Completed && !c.respecified: // what has been fired is not fired again
 	case d.status != "" && d.status != was.Status:
 		r.setStatus(d.status, now)
 	case was.Status == Completed || was.Status == Quarantined:
 		r.setStatus(Active, now)
 	}
 	if was.sameDefinition(r) {
-		return nil
+		return c, nil
 	}
-	t := before
-	if respecified || t == nil {
-		if t, err = s.timed(tenant, r, d.spec, q, now); err != nil {
-			return err
+	c.differs, c.timing = true, before
+	if c.respecified || c.timing == nil {
+		if c.timing, err = s.timed(tenant, r, d, q, now, m); err != nil {
+			return c, err
 		}
 		r.TZData = calendar.InForce().Version()
 	}
 	whole, _, err := r.effective()
 	if err != nil {
-		return err
+		return c, err
 	}
-	moved := before == nil || before.Hash() != t.Hash() || was.Status != r.Status || was.CohortMissed != nil && *was.CohortMissed != *whole.Missed
-	counted := respecified && !sameLimit(ticksOf(d.spec), was.Spec)
-	if moved || counted {
-		if err := r.leave(ctx, tx, s, tenant, before, now); err != nil {
-			return err
-		}
-		if respecified {
-			r.TicksLeft = ticksOf(d.spec)
-		}
-		if err := s.rearm(ctx, tx, tenant, r, t, now); err != nil {
-			return err
-		}
-	}
-	return s.update(ctx, tx, tenant, r, next, t, by, now)
+	moved := before == nil || before.Hash() != c.timing.Hash() || was.Status != r.Status || was.CohortMissed != nil && *was.CohortMissed != *whole.Missed
+	c.moves = moved || c.respecified && !sameLimit(ticksOf(d.spec), was.Spec)
+	return c, nil
 }
 
 // rearm has a schedule that left its cohort fire again: from now on, or from where its pause ends, or not while it is
@@ -259,20 +288,25 @@ func neverFires() error {
 }
 
 // timed compiles the spec of a row and holds it to the tenant's quotas.
-func (s *Schedules) timed(tenant tenants.ID, r *row, spec calendar.Spec, q tenants.Quotas, now time.Time) (*calendar.Timing, error) {
-	t, err := compile(spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key))
+func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quotas, now time.Time, m memo) (*calendar.Timing, error) {
+	c, err := m.compile(d, r.AnchorAt, identity(tenant, r.Workflow, r.Key), func(t *calendar.Timing) error { return fits(t, q, now) })
 	if err != nil {
 		return nil, err
 	}
+	r.first = c.FirstAt(r.CreatedAt) // told by the spec, and so not by a timing that is shared
+	return s.Timings.keep(c), nil
+}
+
+// fits holds a timing to what it must do: fire again, and no more often than the quota allows.
+func fits(t *calendar.Timing, q tenants.Quotas, now time.Time) error {
 	if _, ok := t.Next(now); !ok {
-		return nil, neverFires()
+		return neverFires()
 	}
 	least := smallestInterval(q)
 	if gap := t.MinGap(now); gap > 0 && gap < least { // 0: it fires once
-		return nil, fault.Fields(fault.Field{Pointer: "/spec", Code: "interval_too_small", Detail: tooSmall(gap, least)})
+		return fault.Fields(fault.Field{Pointer: "/spec", Code: "interval_too_small", Detail: tooSmall(gap, least)})
 	}
-	r.first = t.FirstAt(r.CreatedAt) // told by the spec, and so not by a timing that is shared
-	return s.Timings.keep(t), nil
+	return nil
 }
 
 func smallestInterval(q tenants.Quotas) time.Duration {

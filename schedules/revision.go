@@ -164,16 +164,17 @@ func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r 
 	return nil
 }
 
-// endVersion keeps the stored version of a schedule as a revision: live ticks may name it.
+// endVersions keeps the stored versions of schedules as revisions: live ticks may name them.
+const endVersions = `
+	INSERT INTO revision (tenant_id, schedule_id, workflow, key, anchor_at, ` + revisedColumns + `,
+		changed_at, changed_by, next_before, next_after, deleted, ended_at, ended_by)
+	SELECT tenant_id, id, workflow, key, anchor_at, ` + revisedColumns + `,
+		updated_at, updated_by, next_before, next_after, $3, $4, $5
+	FROM schedule
+	WHERE tenant_id = $1 AND id = ANY($2)`
+
 func endVersion(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, by string, now time.Time, deleted bool) error {
-	_, err := tx.Exec(ctx, `
-		INSERT INTO revision (tenant_id, schedule_id, workflow, key, anchor_at, `+revisedColumns+`,
-			changed_at, changed_by, next_before, next_after, deleted, ended_at, ended_by)
-		SELECT tenant_id, id, workflow, key, anchor_at, `+revisedColumns+`,
-			updated_at, updated_by, next_before, next_after, $3, $4, $5
-		FROM schedule
-		WHERE tenant_id = $1 AND id = $2`, tenant, id, deleted, now, by)
-	if err != nil {
+	if _, err := tx.Exec(ctx, endVersions, tenant, []int64{id}, deleted, now, by); err != nil {
 		return fmt.Errorf("keep revision: %w", err)
 	}
 	return nil

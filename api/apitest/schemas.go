@@ -50,6 +50,21 @@ func (s *schemas) check(ref string, text []byte) error {
 	return schema.Validate(value)
 }
 
+// checkBody holds a body to the schema that ref names; of NDJSON, each line.
+func (s *schemas) checkBody(ref string, h http.Header, text []byte) error {
+	if media, _, _ := mime.ParseMediaType(h.Get("Content-Type")); media != ndjson {
+		return s.check(ref, text)
+	}
+	for i, line := range bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) {
+		if err := s.check(ref, line); err != nil {
+			return fmt.Errorf("line %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+const ndjson = "application/x-ndjson"
+
 // named is the name of the schema of a body with these headers, where it has one and can be read here.
 func named(content openapi3.Content, h http.Header) (ref string, ok bool) {
 	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))

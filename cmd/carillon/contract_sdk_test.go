@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -262,5 +263,23 @@ func TestTheSDKWorksOffWhatTheServerFires(t *testing.T) {
 	history := gather(t, c.Ticks(t.Context(), "w", "k", carillon.TickFilter{State: "succeeded", From: got.Timestamp, To: got.Timestamp.Add(time.Second)}))
 	if len(history) != 1 || history[0].TickID != fired.TickID {
 		t.Errorf("got %+v", history)
+	}
+}
+
+func TestTheSDKPutsManyAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx, c := t.Context(), serveHouse(t).client(t)
+	line := func(key, cron string) carillon.BulkLine {
+		return carillon.BulkLine{Workflow: "digest", Key: key, Params: carillon.Params{Spec: carillon.Spec{Cron: carillon.Strings{cron}}, Payload: json.RawMessage("{\n\"n\": 1.0}")}}
+	}
+	var told []string
+	sum, err := c.Bulk(ctx, slices.Values([]carillon.BulkLine{line("a", "0 8 * * *"), line("b", "0 0 30 2 *"), line("c", "0 9 * * *"), line("a", "0 9 * * *")}), carillon.BulkParams{
+		Each: func(r carillon.BulkResult) { told = append(told, r.Key+" "+r.Result) },
+	})
+	if err != nil || sum != (carillon.BulkSummary{Inserted: 2, Duplicates: 1, Errors: 1}) || !slices.Equal(told, []string{"a duplicate", "b error", "c inserted", "a inserted"}) {
+		t.Errorf("got %+v, %v, told %q", sum, err, told)
+	}
+	if got := must[carillon.Schedule](t)(c.Get(ctx, "digest", "a")); string(got.Payload) != `{ "n": 1.0}` || got.NextAt == nil || got.NextAt.Hour() != 9 {
+		t.Errorf("got %+v", got)
 	}
 }

@@ -131,10 +131,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var content bytes.Buffer
 	e := json.NewEncoder(&content)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(body); err != nil {
-		panic(err) // every answer is JSON
+	media, parts := "application/json", []any{body}
+	if many, ok := body.(lines); ok {
+		media, parts = "application/x-ndjson", many
 	}
-	w.Header().Set("Content-Type", "application/json")
+	for _, part := range parts {
+		if err := e.Encode(part); err != nil {
+			panic(err) // every answer is JSON
+		}
+	}
+	w.Header().Set("Content-Type", media)
 	w.WriteHeader(status)
 	w.Write(content.Bytes())
 }
@@ -177,6 +183,9 @@ func (s *Server) serve(r *http.Request) (int, any) {
 	}
 	if len(segments) == 1 && segments[0] == "schedules" && r.Method == http.MethodGet {
 		return s.list(r)
+	}
+	if len(segments) == 2 && segments[0] == "schedules" && segments[1] == "bulk" && r.Method == http.MethodPost {
+		return s.bulk(r)
 	}
 	if len(segments) == 2 && segments[0] == "schedules" && segments[1] == "preview" && r.Method == http.MethodPost {
 		return s.preview(r)

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	carillon "github.com/carillonhq/carillon/sdk-go"
+)
+
+const (
+	upsertSchedules = 200_000
+	upsertTimings   = 100
+	memoryLimit     = 200 // MiB
+)
+
+// upsert puts the same schedules in bulk four times: fresh, unchanged, with another payload, and with another timing. Each
+// is compared with raw COPY of the rows that the first made into tables of the same columns, constraints and indexes.
+func upsert(ctx context.Context, o options, p *progress) (*report, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
+	defer cancel()
+	w, err := openWorkshop(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	server, at, err := w.dev(ctx, o, "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer server.stop()
+	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+
+	n := o.scaled(upsertSchedules)
+	took := func(what string, version, hour int, want carillon.BulkSummary) (time.Duration, error) {
+		began := time.Now()
+		sum, err := client.Bulk(ctx, upsertLines(n, version, hour), carillon.BulkParams{})
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", what, err)
+		}
+		if sum != want {
+			return 0, fmt.Errorf("%s: got %+v, want %+v", what, sum, want)
+		}
+		d := time.Since(began)
+		p.say("%s: %d in %.1f s", what, n, d.Seconds())
+		return d, nil
+	}
+	fresh, err := took("fresh", 1, 8, carillon.BulkSummary{Inserted: n})
+	if err != nil {
+		return nil, err
+	}
+	raw, err := rawCopy(ctx, at.DatabaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("raw COPY: %w", err)
+	}
+	p.say("raw COPY: %.1f s", raw.Seconds())
+	unchanged, err := took("unchanged", 1, 8, carillon.BulkSummary{Unchanged: n})
+	if err != nil {
+		return nil, err
+	}
+	changed, err := took("all changed", 2, 8, carillon.BulkSummary{Updated: n})
+	if err != nil {
+		return nil, err
+	}
+	retimed, err := took("all retimed", 2, 9, carillon.BulkSummary{Updated: n})
+	if err != nil {
+		return nil, err
+	}
+	peak, err := peakMemory(server.cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+
+	r := &report{}
+	r.figure("schedules", float64(n))
+	r.figure("raw_copy_per_second", float64(n)/raw.Seconds())
+	for _, one := range []struct {
+		name string
+		took time.Duration
+	}{{"fresh", fresh}, {"unchanged", unchanged}, {"all_changed", changed}, {"all_retimed", retimed}} {
+		r.figure(one.name+"_per_second", float64(n)/one.took.Seconds())
+		r.figure(one.name+"_ratio", raw.Seconds()/one.took.Seconds())
+	}
+	r.atMost("fresh_times_raw_copy", fresh.Seconds()/raw.Seconds(), 2)
+	r.atMost("unchanged_times_raw_copy", unchanged.Seconds()/raw.Seconds(), 2)
+	r.atMost("all_changed_times_raw_copy", changed.Seconds()/raw.Seconds(), 4)
+	r.atMost("server_memory_mib", peak, memoryLimit)
+	return r, nil
+}
+
+// upsertLines are n schedules of users whose days begin at one of a hundred times. Version is in their payload.
+func upsertLines(n, version, hour int) iter.Seq[carillon.BulkLine] {
+	return func(yield func(carillon.BulkLine) bool) {
+		for i := range n {
+			line := carillon.BulkLine{Workflow: "digest", Key: fmt.Sprintf("user_%07d", i)}
+			minute := i % upsertTimings
+			line.Spec = carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", minute%60, hour+minute/60)}}
+			line.Payload = map[string]any{"user": i, "template": "daily-digest", "version": version, "address": fmt.Sprintf("user_%07d@example.com", i)}
+			line.Labels = map[string]string{"plan": "pro"}
+			if !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+// rawCopy is how long COPY takes to load what the tables hold into tables made like them.
+func rawCopy(ctx context.Context, url string) (took time.Duration, err error) {
+	db, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close(ctx)
+	for _, table := range []string{"schedule", "schedule_state", "member"} {
+		if _, err := db.Exec(ctx, `CREATE TABLE raw_`+table+` (LIKE `+table+` INCLUDING ALL)`); err != nil {
+			return 0, err
+		}
+		if table == "schedule" {
+			if _, err := db.Exec(ctx, `ALTER TABLE raw_schedule ADD FOREIGN KEY (tenant_id) REFERENCES tenant`); err != nil {
+				return 0, err
+			}
+		}
+		var rows bytes.Buffer
+		if _, err := db.PgConn().CopyTo(ctx, &rows, `COPY `+table+` TO STDOUT (FORMAT binary)`); err != nil {
+			return 0, err
+		}
+		began := time.Now()
+		if _, err := db.PgConn().CopyFrom(ctx, &rows, `COPY raw_`+table+` FROM STDIN (FORMAT binary)`); err != nil {
+			return 0, err
+		}
+		took += time.Since(began)
+		if _, err := db.Exec(ctx, `DROP TABLE raw_`+table); err != nil {
+			return 0, err
+		}
+	}
+	return took, nil
+}
+
+// peakMemory is the most memory, in MiB, that a process has had resident.
+func peakMemory(pid int) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kilobytes, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kilobytes / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("the status of process %d does not tell its peak memory", pid)
+}

@@ -1,0 +1,161 @@
+package schedules
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// batch is some lines that are stored together: what is known of each, and the good ones to store.
+type batch struct {
+	results []BulkResult
+	items   []*item
+}
+
+// item is a good line. Its result is told once it is stored.
+type item struct {
+	place    int // in the batch's results
+	workflow string
+	key      string
+	definition
+	earlier *item // the line before it with the same workflow and key
+
+	result string
+	id     int64
+	fault  *fault.Error
+}
+
+// bulkReader reads lines into batches, holding each to what needs no database.
+type bulkReader struct {
+	s      *Schedules
+	tenant tenants.ID
+	in     *bufio.Reader
+	long   []byte
+	line   int
+	memo   memo
+	anchor time.Time
+}
+
+func newBulkReader(s *Schedules, tenant tenants.ID, body io.Reader) *bulkReader {
+	return &bulkReader{s: s, tenant: tenant, in: bufio.NewReaderSize(body, 64<<10), memo: memo{}, anchor: wholeSecond(time.Now())}
+}
+
+// next is the next batch, with io.EOF where it is the last. After any other error there is none: what was not read to
+// its end is not stored.
+func (r *bulkReader) next(ctx context.Context) (*batch, error) {
+	quotas, err := r.s.Quotas(ctx, r.tenant)
+	if err != nil {
+		return nil, err
+	}
+	b := &batch{}
+	last := map[[2]string]int{} // the place in items of each schedule
+	for size := 0; len(b.results) < batchLines && size < batchBytes; {
+		text, err := r.read()
+		if err != nil && !errors.Is(err, errLongLine) {
+			if errors.Is(err, io.EOF) {
+				return b, io.EOF
+			}
+			return nil, err
+		}
+		if err == nil && len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		result := BulkResult{Line: r.line}
+		if r.line > mostLines {
+			result.Result, result.Error = Failed, bulkFault(fault.New(413, "too_many_lines", "a call has at most %d lines: send this one and the rest in another", mostLines))
+			b.results = append(b.results, result)
+			return b, io.EOF
+		}
+		size += len(text)
+		it := &item{place: len(b.results)}
+		if err == nil {
+			err = r.parse(it, text, quotas)
+			result.Workflow, result.Key = it.workflow, it.key
+		}
+		if err != nil {
+			f, ok := errors.AsType[*fault.Error](err)
+			if !ok {
+				return nil, err
+			}
+			result.Result, result.Error = Failed, bulkFault(f)
+			b.results = append(b.results, result)
+			continue
+		}
+		name := [2]string{it.workflow, it.key}
+		if at, twice := last[name]; twice {
+			it.earlier = b.items[at]
+			b.results[it.earlier.place].Result = Duplicate
+			b.items[at] = it
+		} else {
+			last[name] = len(b.items)
+			b.items = append(b.items, it)
+		}
+		b.results = append(b.results, result)
+	}
+	return b, nil
+}
+
+// parse reads a line as Put reads its arguments.
+func (r *bulkReader) parse(it *item, text []byte, quotas tenants.Quotas) error {
+	var line BulkLine
+	if err := web.Unmarshal(text, &line); err != nil {
+		return err
+	}
+	key := GlobalKey
+	if line.Key != nil {
+		key = *line.Key
+	}
+	if ValidName(line.Workflow) {
+		it.workflow = line.Workflow
+	}
+	if ValidKey(key) {
+		it.key = key
+	}
+	if err := fault.Join(CheckName("/workflow", "workflow", line.Workflow), checkKey("/key", key)); err != nil {
+		return err
+	}
+	d, err := line.Params.read(quotas)
+	it.definition = d
+	_, specErr := r.memo.compile(d, r.anchor, identity(r.tenant, it.workflow, it.key), func(*calendar.Timing) error { return nil })
+	return fault.Join(err, specErr)
+}
+
+var errLongLine = fault.New(413, "line_too_large", "a line has at most %d bytes", longestLine)
+
+// read is the next line, without its end; errLongLine where it is too long to be kept.
+func (r *bulkReader) read() (text []byte, err error) {
+	r.long = r.long[:0]
+	tooLong := false
+	for {
+		part, err := r.in.ReadSlice('\n')
+		whole := err == nil || errors.Is(err, io.EOF)
+		if !whole && !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+		if errors.Is(err, io.EOF) && len(part) == 0 && len(r.long) == 0 && !tooLong {
+			return nil, io.EOF
+		}
+		if tooLong = tooLong || len(r.long)+len(part) > longestLine; tooLong {
+			r.long = r.long[:0]
+		} else if !whole || len(r.long) > 0 {
+			r.long = append(r.long, part...)
+			part = r.long
+		}
+		if !whole {
+			continue
+		}
+		r.line++
+		if tooLong {
+			return nil, errLongLine
+		}
+		return bytes.TrimSuffix(part, []byte("\n")), nil
+	}
+}

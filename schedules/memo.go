@@ -1,0 +1,63 @@
+package schedules
+
+import (
+	"strings"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+)
+
+// memo keeps what specs compile to while many rows of one moment are read: most say the same. A nil one keeps nothing.
+type memo map[source]compiled
+
+// mostMemo bounds a memo that lives as long as a request.
+const mostMemo = 10_000
+
+type compiled struct {
+	timing *calendar.Timing
+	err    error
+}
+
+// source is all that a timing is compiled from.
+type source struct {
+	spec, identity string
+	anchor         int64
+}
+
+// compile is compile and then check, done once for all that compile from the same.
+func (m memo) compile(d definition, anchor time.Time, identity string, check func(*calendar.Timing) error) (*calendar.Timing, error) {
+	if m == nil {
+		return checked(d, anchor, identity, check)
+	}
+	key := source{spec: d.specText, anchor: anchor.Unix()}
+	if hashes(d.spec) {
+		key.identity = identity
+	}
+	known, ok := m[key]
+	if !ok {
+		if len(m) == mostMemo {
+			clear(m)
+		}
+		known.timing, known.err = checked(d, anchor, identity, check)
+		m[key] = known
+	}
+	return known.timing, known.err
+}
+
+func checked(d definition, anchor time.Time, identity string, check func(*calendar.Timing) error) (*calendar.Timing, error) {
+	t, err := compile(d.spec, anchor, identity)
+	if err != nil {
+		return nil, err
+	}
+	return t, check(t)
+}
+
+// hashes tells whether a spec may have an H, and so depend on whose it is.
+func hashes(spec calendar.Spec) bool {
+	for _, cron := range spec.Cron {
+		if strings.ContainsAny(cron, "Hh") {
+			return true
+		}
+	}
+	return len(spec.Calendars) > 0 || spec.Exclude != nil && len(spec.Exclude.Calendars) > 0
+}
