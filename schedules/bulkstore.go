@@ -118,9 +118,18 @@ var bulkColumns = []string{
 	"priority", "timeout_s", "max_attempts", "keep_succeeded_s", "keep_failed_s",
 }
 
-// stage copies the lines into the temporary table. The planner knows nothing of it: it is told to look each line up.
+// lookUp has the planner look each line up by an index. It knows nothing of the temporary table, and its plans are kept:
+// those made while schedules were few would read all of them for each line.
+const lookUp = `
+	SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off;
+	SET LOCAL enable_material = off; SET LOCAL jit = off; SET LOCAL client_min_messages = warning;`
+
+// freely lets the planner read the few rows that a batch is joined with whole.
+const freely = `SET LOCAL enable_seqscan = on; SET LOCAL enable_material = on`
+
+// stage copies the lines into the temporary table.
 func (l *load) stage(ctx context.Context, spread int16) error {
-	if _, err := l.tx.Exec(ctx, `SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL client_min_messages = warning; `+bulkTable); err != nil {
+	if _, err := l.tx.Exec(ctx, lookUp+bulkTable); err != nil {
 		return fmt.Errorf("make the staging table: %w", err)
 	}
 	l.shards = make([]int16, len(l.items))
@@ -206,6 +215,9 @@ func (l *load) match(ctx context.Context) error {
 func (l *load) redefineStored(ctx context.Context) error {
 	if len(l.stored) == 0 {
 		return nil
+	}
+	if _, err := l.tx.Exec(ctx, freely); err != nil {
+		return fmt.Errorf("free the planner: %w", err)
 	}
 	ords := make(map[int64]int, len(l.stored))
 	ids := make([]int64, len(l.stored))

@@ -254,6 +254,9 @@ func (l *load) insert(ctx context.Context, c *columns) error {
 	if len(c.rows) == 0 {
 		return nil
 	}
+	if _, err := l.tx.Exec(ctx, lookUp); err != nil {
+		return fmt.Errorf("bind the planner: %w", err)
+	}
 	places := make(map[[2]string]int, len(c.rows))
 	for i, w := range c.rows {
 		places[[2]string{w.Workflow, w.Key}] = i
