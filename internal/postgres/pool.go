@@ -70,6 +70,11 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 	setDefault(params, "statement_timeout", millis(cmp.Or(o.StatementTimeout, statementTimeout)))
 	setDefault(params, "idle_in_transaction_session_timeout", millis(idleInTxTimeout))
 	setDefault(params, "lock_timeout", millis(lockTimeout))
+	// Every query here has an index that serves it. A plan that was made while a table was small, and is kept with its
+	// prepared statement, would read the table whole long after it has grown: until its next ANALYZE, which may be a minute.
+	// JIT is off as it would be begun for the cost that is put on what must be read whole.
+	setDefault(params, "enable_seqscan", "off")
+	setDefault(params, "jit", "off")
 
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
 	config.ConnConfig.DialFunc = (&net.Dialer{
