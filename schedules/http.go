@@ -241,7 +241,7 @@ type ListAnswer[T any] struct {
 }
 
 func (h handler) list(c echo.Context) error {
-	q, err := web.Query(c, "workflow", "status", "key_prefix", "limit", "cursor")
+	q, err := web.Query(c, "workflow", "status", "key_prefix", "label", "due_before", "limit", "cursor")
 	if err != nil {
 		return err
 	}
@@ -249,10 +249,16 @@ func (h handler) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := notEmpty(q, "workflow", "status", "key_prefix", "cursor"); err != nil {
+	if err := notEmpty(q, "workflow", "status", "key_prefix", "label", "due_before", "cursor"); err != nil {
 		return err
 	}
-	f := Filter{Workflow: q.Get("workflow"), Status: q.Get("status"), KeyPrefix: q.Get("key_prefix")}
+	f := Filter{Workflow: q.Get("workflow"), Status: q.Get("status"), KeyPrefix: q.Get("key_prefix"), Label: q.Get("label")}
+	if q.Has("due_before") {
+		if err := f.DueBefore.UnmarshalText([]byte(q.Get("due_before"))); err != nil {
+			return fault.Invalid("/due_before", "%q is not an RFC 3339 instant", q.Get("due_before"))
+		}
+		f.DueBefore = f.DueBefore.UTC()
+	}
 	page, next, err := h.List(c.Request().Context(), tenants.From(c), f, limit, cursor)
 	if err != nil {
 		return err

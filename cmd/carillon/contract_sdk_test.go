@@ -175,6 +175,11 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	if got := gather(t, c.List(ctx, carillon.Filter{Workflow: "digest", KeyPrefix: "user/"})); len(got) != 1 {
 		t.Errorf("got %d schedules", len(got))
 	}
+	for _, f := range []carillon.Filter{{Label: "tier:1"}, {DueBefore: time.Now().AddDate(0, 2, 0)}} {
+		if got := gather(t, c.List(ctx, f)); len(got) != 1 {
+			t.Errorf("%+v: got %d schedules", f, len(got))
+		}
+	}
 	if got := must[carillon.Upcoming](t)(c.Upcoming(ctx, "digest", "user/1", carillon.UpcomingParams{Count: 3})); len(got.Ticks) != 3 {
 		t.Errorf("got %+v", got)
 	}
