@@ -26,6 +26,8 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.DELETE(one, h.delete, write)
 	g.POST(one+"/pause", h.pause, write)
 	g.POST(one+"/resume", h.resume, write)
+	g.POST(one+"/skip", h.skip, write)
+	g.DELETE(one+"/skip", h.unskip, write)
 	g.GET(one+"/upcoming", h.upcoming, read)
 	g.GET(one+"/revisions", h.revisions, read)
 	g.GET("/v1/schedules", h.list, read)
@@ -195,6 +197,37 @@ func (h handler) resume(c echo.Context) error {
 		return err
 	}
 	reply, err := h.Resume(c.Request().Context(), tenants.From(c), workflow, key, p, by)
+	if err != nil {
+		return err
+	}
+	return answer(c, reply)
+}
+
+func (h handler) skip(c echo.Context) error {
+	workflow, key, by, err := changer(c)
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[SkipParams](c)
+	if err != nil {
+		return err
+	}
+	if by.Once, err = web.OnceOf(c); err != nil {
+		return err
+	}
+	reply, err := h.Skip(c.Request().Context(), tenants.From(c), workflow, key, p, by)
+	if err != nil {
+		return err
+	}
+	return answer(c, reply)
+}
+
+func (h handler) unskip(c echo.Context) error {
+	workflow, key, by, err := changer(c)
+	if err != nil {
+		return err
+	}
+	reply, err := h.Unskip(c.Request().Context(), tenants.From(c), workflow, key, by)
 	if err != nil {
 		return err
 	}

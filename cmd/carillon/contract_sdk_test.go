@@ -184,6 +184,13 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	must[carillon.Upcoming](t)(c.Preview(ctx, p.Spec, carillon.UpcomingParams{From: time.Now(), Count: 2}))
+	if got := schedule(c.Skip(ctx, "digest", "user/1", carillon.SkipParams{Count: 1})); !got.NextAt.Equal(made.Upcoming[1]) {
+		t.Errorf("got %+v", got)
+	}
+	schedule(c.Skip(ctx, "digest", "user/1", carillon.SkipParams{At: made.Upcoming[1:2]}))
+	if got := schedule(c.Unskip(ctx, "digest", "user/1")); !got.NextAt.Equal(*made.NextAt) {
+		t.Errorf("got %+v", got)
+	}
 	until := time.Now().Add(time.Hour)
 	if got := schedule(c.Pause(ctx, "digest", "user/1", carillon.PauseParams{Until: &until, Note: "on leave"})); got.Status != "paused" || got.PausedUntil == nil {
 		t.Errorf("got %+v", got)
