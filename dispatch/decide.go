@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,6 +31,13 @@ type decided struct {
 	Attempts   *int16 `db:"max_attempts"`
 }
 
+// Of a timed tick, at $2: as of any other, but that one which a client asked to leave out is not handed out.
+var (
+	unlessSkipped = strings.NewReplacer("n.reason = 0", "n.reason = 0 AND ($2 = ANY (st.skips)) IS NOT TRUE")
+	timedHanded   = unlessSkipped.Replace(handed)
+	timedCounted  = unlessSkipped.Replace(counted)
+)
+
 // decide settles each tick and updates the states of its schedules, in one statement: it joins the schedules with what
 // their workflows say, and the state with what both say. A tick is handed out unless there is a reason not to; one of
 // a schedule whose state has seen its time already is not made again.
@@ -47,11 +55,11 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 			last_tick_at = $2,
 			last_seq = 0,
 			prev_at = st.last_at,
-			last_at = CASE WHEN `+handed+` THEN $2 ELSE st.last_at END,
-			occurrence = st.occurrence + CASE WHEN `+handed+` THEN 1 ELSE 0 END,
-			live_at = CASE WHEN `+handed+` THEN $2 ELSE st.live_at END,
-			live_seq = CASE WHEN `+handed+` THEN 0 ELSE st.live_seq END,
-			`+counted+`
+			last_at = CASE WHEN `+timedHanded+` THEN $2 ELSE st.last_at END,
+			occurrence = st.occurrence + CASE WHEN `+timedHanded+` THEN 1 ELSE 0 END,
+			live_at = CASE WHEN `+timedHanded+` THEN $2 ELSE st.live_at END,
+			live_seq = CASE WHEN `+timedHanded+` THEN 0 ELSE st.live_seq END,
+			`+timedCounted+`
 		FROM (
 			SELECT i.ord, i.missed, s.id, s.version, s.key, s.queue, s.priority, s.timeout_s, s.max_attempts,
 				CASE WHEN w.push THEN s.payload END AS payload,
@@ -72,10 +80,14 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 		) n
 		WHERE st.tenant_id = $1 AND st.schedule_id = n.id AND (st.seen_at IS NULL OR st.seen_at < $2)
 		RETURNING n.ord::int, st.schedule_id, n.version, n.key, st.fate, n.overlap = 'cancel_other' AS cancels,
-			CASE WHEN n.reason = 0 AND st.fate = 2 THEN $19::smallint ELSE n.reason END AS reason,
+			CASE
+				WHEN n.reason <> 0 OR st.fate <> 2 THEN n.reason
+				WHEN $2 = ANY (st.skips) THEN $20::smallint
+				ELSE $19::smallint
+			END AS reason,
 			st.prev_at, st.last_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts`,
 		int32(o.chunk.TenantID), o.chunk.NominalAt, halted, o.now, ids, int16(Missed), int16(NoWorkflow), int16(Paused), int16(Expired),
-		flows, missed, dropped, forced, w.known, w.push, w.overlap, w.maxLateness, w.onExpired, int16(Overlap))
+		flows, missed, dropped, forced, w.known, w.push, w.overlap, w.maxLateness, w.onExpired, int16(Overlap), int16(Requested))
 	if err != nil {
 		return fmt.Errorf("decide ticks: %w", err)
 	}

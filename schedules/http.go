@@ -26,6 +26,8 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.DELETE(one, h.delete, write)
 	g.POST(one+"/pause", h.pause, write)
 	g.POST(one+"/resume", h.resume, write)
+	g.POST(one+"/skip", h.skip, write)
+	g.DELETE(one+"/skip", h.unskip, write)
 	g.GET(one+"/upcoming", h.upcoming, read)
 	g.GET(one+"/revisions", h.revisions, read)
 	g.GET("/v1/schedules", h.list, read)
@@ -202,6 +204,37 @@ func (h handler) resume(c echo.Context) error {
 	return answer(c, reply)
 }
 
+func (h handler) skip(c echo.Context) error {
+	workflow, key, by, err := changer(c)
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[SkipParams](c)
+	if err != nil {
+		return err
+	}
+	if by.Once, err = web.OnceOf(c); err != nil {
+		return err
+	}
+	reply, err := h.Skip(c.Request().Context(), tenants.From(c), workflow, key, p, by)
+	if err != nil {
+		return err
+	}
+	return answer(c, reply)
+}
+
+func (h handler) unskip(c echo.Context) error {
+	workflow, key, by, err := changer(c)
+	if err != nil {
+		return err
+	}
+	reply, err := h.Unskip(c.Request().Context(), tenants.From(c), workflow, key, by)
+	if err != nil {
+		return err
+	}
+	return answer(c, reply)
+}
+
 func (h handler) upcoming(c echo.Context) error {
 	workflow, key, err := Named(c)
 	if err != nil {
@@ -242,7 +275,7 @@ type ListAnswer[T any] struct {
 }
 
 func (h handler) list(c echo.Context) error {
-	q, err := web.Query(c, "workflow", "status", "key_prefix", "limit", "cursor")
+	q, err := web.Query(c, "workflow", "status", "key_prefix", "label", "due_before", "limit", "cursor")
 	if err != nil {
 		return err
 	}
@@ -250,10 +283,16 @@ func (h handler) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := notEmpty(q, "workflow", "status", "key_prefix", "cursor"); err != nil {
+	if err := notEmpty(q, "workflow", "status", "key_prefix", "label", "due_before", "cursor"); err != nil {
 		return err
 	}
-	f := Filter{Workflow: q.Get("workflow"), Status: q.Get("status"), KeyPrefix: q.Get("key_prefix")}
+	f := Filter{Workflow: q.Get("workflow"), Status: q.Get("status"), KeyPrefix: q.Get("key_prefix"), Label: q.Get("label")}
+	if q.Has("due_before") {
+		if err := f.DueBefore.UnmarshalText([]byte(q.Get("due_before"))); err != nil {
+			return fault.Invalid("/due_before", "%q is not an RFC 3339 instant", q.Get("due_before"))
+		}
+		f.DueBefore = f.DueBefore.UTC()
+	}
 	page, next, err := h.List(c.Request().Context(), tenants.From(c), f, limit, cursor)
 	if err != nil {
 		return err

@@ -230,7 +230,14 @@ func TestFaultsOfSchedulesOverHTTP(t *testing.T) {
 		{422, "invalid", "GET", many + "?key_prefix=" + strings.Repeat("x", 257), "", nil},
 		{422, "invalid", "GET", many + "?cursor=", "", nil},
 		{422, "invalid_cursor", "GET", many + "?cursor=x", "", nil},
-		{400, "unknown_parameter", "GET", many + "?label=x", "", nil},
+		{422, "invalid", "GET", many + "?label=x", "", nil},
+		{422, "invalid", "GET", many + "?label=", "", nil},
+		{422, "invalid", "GET", many + "?label=a%20b:c", "", nil},
+		{422, "invalid", "GET", many + "?label=a:b&key_prefix=c", "", nil},
+		{422, "invalid", "GET", many + "?due_before=2026-01-01", "", nil},
+		{422, "invalid", "GET", many + "?due_before=", "", nil},
+		{422, "invalid", "GET", many + "?due_before=2026-01-01T00:00:00Z&label=a:b", "", nil},
+		{400, "unknown_parameter", "GET", many + "?colour=x", "", nil},
 		{400, "unknown_parameter", "POST", many + "/preview?x=1", daily, nil},
 		{400, "invalid_json", "POST", many + "/preview", " ", nil},
 		{415, "unsupported_media_type", "POST", many + "/preview", "", nil},
@@ -267,6 +274,10 @@ func TestAListOverHTTP(t *testing.T) {
 		t.Errorf("the pages hold %d", n)
 	}
 	e.want(200, "", "GET", "/v1/schedules?key_prefix=3", "")
+	e.want(200, "", "GET", "/v1/schedules?label=plan:pro:1", "")
+	if got := e.want(200, "", "GET", "/v1/schedules?limit=3&due_before=2090-01-01T00:00:00%2B01:00", ""); len(got.doc["items"].([]any)) != 3 {
+		t.Errorf("got %s", got.body)
+	}
 	e.want(422, "invalid_cursor", "GET", "/v1/schedules?limit=2"+next, "")
 }
 

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -50,117 +47,6 @@ func readRow(ctx context.Context, db postgres.DB, tenant tenants.ID, workflow, k
 		return nil, now, fmt.Errorf("read clock: %w", err)
 	}
 	return r, now.UTC(), nil
-}
-
-// Filter says which schedules a list holds; an empty member does not restrict it.
-type Filter struct {
-	Workflow  string `json:"w,omitempty"`
-	Status    string `json:"s,omitempty"`
-	KeyPrefix string `json:"p,omitempty"`
-}
-
-// position is where a page of a list begins: after this workflow and key.
-type position struct {
-	Workflow string `json:"w"`
-	Key      string `json:"k"`
-}
-
-// List returns a page of a tenant's schedules by workflow and key, and the cursor of the next page, if there is one.
-func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Schedule, next *string, err error) {
-	if err := f.check(); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	name := fmt.Sprintf("schedules %q", f)
-	var after position
-	if cursor != "" {
-		if err := s.Cursors.Open(int32(tenant), name, cursor, &after); err != nil {
-			return nil, nil, err
-		}
-	}
-	where, args := f.where(tenant, after)
-	args = append(args, limit+1)
-	rows, err := s.Pool.Query(ctx, `SELECT `+rowColumns+` FROM `+rowTables+`
-		WHERE `+where+`
-		ORDER BY s.workflow, s.key
-		LIMIT $`+strconv.Itoa(len(args)), args...)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list schedules: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[row])
-	if err != nil {
-		return nil, nil, fmt.Errorf("list schedules: %w", err)
-	}
-	more := len(found) > limit
-	found = found[:min(limit, len(found))]
-	page, err = s.show(ctx, tenant, found)
-	if err != nil || !more {
-		return page, nil, err
-	}
-	last := found[limit-1]
-	sealed, err := s.Cursors.Seal(int32(tenant), name, position{last.Workflow, last.Key})
-	return page, &sealed, err
-}
-
-func (f Filter) check() error {
-	var errs []error
-	if f.Workflow != "" {
-		errs = append(errs, CheckName("/workflow", "workflow", f.Workflow))
-	}
-	if f.Status != "" && !slices.Contains([]string{Active, Paused, Completed, Quarantined}, f.Status) {
-		errs = append(errs, fault.Invalid("/status", "%q is not one of active, paused, completed, quarantined", f.Status))
-	}
-	if f.KeyPrefix != "" {
-		errs = append(errs, checkKey("/key_prefix", f.KeyPrefix))
-	}
-	return fault.Join(errs...)
-}
-
-// where is the filter in SQL, from a position on. Only what is asked for is in it, so that it is a range of the index.
-func (f Filter) where(tenant tenants.ID, after position) (clause string, args []any) {
-	clause, args = "s.tenant_id = $1", []any{tenant}
-	and := func(format string, values ...any) {
-		numbers := make([]any, len(values))
-		for i := range values {
-			numbers[i] = len(args) + i + 1
-		}
-		clause, args = clause+" AND "+fmt.Sprintf(format, numbers...), append(args, values...)
-	}
-	if f.Workflow != "" {
-		and("s.workflow = $%d AND s.key > $%d", f.Workflow, after.Key)
-	} else {
-		and("(s.workflow, s.key) > ($%d, $%d)", after.Workflow, after.Key)
-	}
-	if f.KeyPrefix != "" {
-		and("s.key >= $%d", f.KeyPrefix)
-		if past := pastPrefix(f.KeyPrefix); past != "" {
-			and("s.key < $%d", past)
-		}
-	}
-	if f.Status != "" {
-		and(`$%d = CASE
-			WHEN s.paused_until > clock_timestamp() OR s.paused_until IS NULL THEN s.status
-			WHEN s.cohort_id IS NULL THEN 'completed'
-			ELSE 'active'
-		END`, f.Status)
-	}
-	return clause, args
-}
-
-// pastPrefix is the least text after all those with a prefix, compared byte for byte; "" where there is none.
-func pastPrefix(prefix string) string {
-	r := []rune(prefix) // the order of UTF-8's bytes is that of its characters
-	for n := len(r) - 1; n >= 0; n-- {
-		if r[n] == utf8.MaxRune {
-			continue
-		}
-		if r[n]++; r[n] == 0xD800 { // surrogates are no characters
-			r[n] = 0xE000
-		}
-		return string(r[:n+1])
-	}
-	return ""
 }
 
 // UpcomingTick is one coming tick of a spec.

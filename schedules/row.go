@@ -47,6 +47,8 @@ type row struct {
 	LastAt                                         *time.Time
 	LastTickAt                                     *time.Time
 	LastSeq                                        *int32
+	SeenAt                                         *time.Time
+	Skips                                          []time.Time // nominal times that a client asked to leave out
 
 	Hash         []byte
 	CohortMissed *string
@@ -72,7 +74,7 @@ const rowColumns = `
 	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.created_at, s.updated_at, s.updated_by,
 	s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority, s.timeout_s,
 	s.max_attempts, s.keep_succeeded_s, s.keep_failed_s,
-	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq,
+	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq, st.seen_at, st.skips,
 	c.hash, c.missed AS cohort_missed, c.next_at, c.due_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
 	m.from_at, m.until_at,
 	w.defaults`
@@ -164,7 +166,8 @@ func readDefaults(stored []byte) (terms, error) {
 	return readTerms("", d.Policy, d.Delivery)
 }
 
-// nextAfter is the first nominal time that the member serves and that lies after a moment, within its bounds.
+// nextAfter is the first nominal time that the member serves and that lies after a moment, within its bounds; those that
+// are to be left out are passed over.
 func (r *row) nextAfter(t *calendar.Timing, after time.Time) (time.Time, bool) {
 	if r.FromAt == nil {
 		return time.Time{}, false
@@ -173,6 +176,9 @@ func (r *row) nextAfter(t *calendar.Timing, after time.Time) (time.Time, bool) {
 		after = first
 	}
 	tick, ok := t.Next(after)
+	for ok && r.skipped(tick.At) {
+		tick, ok = t.Next(tick.At)
+	}
 	if !ok || (r.UntilAt != nil && tick.At.After(*r.UntilAt)) {
 		return time.Time{}, false
 	}

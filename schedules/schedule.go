@@ -73,6 +73,7 @@ const (
 	upcomingShown = 5
 	mostLabels    = 64
 	longestNote   = 1000
+	longestLabel  = 256
 )
 
 // definition is what a client wrote, checked, as it is stored.
@@ -128,7 +129,7 @@ func checkLabels(labels map[string]string) error {
 		if !ValidName(name) {
 			errs = append(errs, fault.Invalid("/labels/"+web.Pointer(name), "a label's name is 1 to 128 of A-Z a-z 0-9 . _ -"))
 		}
-		if len(value) > 256 {
+		if len(value) > longestLabel {
 			errs = append(errs, fault.Invalid("/labels/"+web.Pointer(name), "a label's value has at most 256 bytes"))
 		}
 	}

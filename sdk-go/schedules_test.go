@@ -127,6 +127,27 @@ func TestGetManyIsInTheOrderOfTheKeys(t *testing.T) {
 	}
 }
 
+func TestListInDueOrder(t *testing.T) {
+	t.Parallel()
+	server := carillontest.New()
+	c := server.Client()
+	for key, cron := range map[string]string{"a": "0 9 * * *", "b": "0 8 * * *", "c": "0 10 * * *"} {
+		if _, err := c.Put(t.Context(), "w", key, carillon.Params{Spec: carillon.Spec{Cron: carillon.Strings{cron}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var keys []string
+	for s, err := range c.List(t.Context(), carillon.Filter{DueBefore: server.Now().Add(10 * time.Hour)}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, s.Key)
+	}
+	if !slices.Equal(keys, []string{"b", "a"}) {
+		t.Errorf("got %v", keys)
+	}
+}
+
 func TestListStopsWhenTheLoopDoes(t *testing.T) {
 	t.Parallel()
 	s := &script{answers: []answer{{status: 200, body: `{"items":[{"key":"a"},{"key":"b"}],"next_cursor":"c1"}`}}}

@@ -176,10 +176,22 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	if got := gather(t, c.List(ctx, carillon.Filter{Workflow: "digest", KeyPrefix: "user/"})); len(got) != 1 {
 		t.Errorf("got %d schedules", len(got))
 	}
+	for _, f := range []carillon.Filter{{Label: "tier:1"}, {DueBefore: time.Now().AddDate(0, 2, 0)}} {
+		if got := gather(t, c.List(ctx, f)); len(got) != 1 {
+			t.Errorf("%+v: got %d schedules", f, len(got))
+		}
+	}
 	if got := must[carillon.Upcoming](t)(c.Upcoming(ctx, "digest", "user/1", carillon.UpcomingParams{Count: 3})); len(got.Ticks) != 3 {
 		t.Errorf("got %+v", got)
 	}
 	must[carillon.Upcoming](t)(c.Preview(ctx, p.Spec, carillon.UpcomingParams{From: time.Now(), Count: 2}))
+	if got := schedule(c.Skip(ctx, "digest", "user/1", carillon.SkipParams{Count: 1})); !got.NextAt.Equal(made.Upcoming[1]) {
+		t.Errorf("got %+v", got)
+	}
+	schedule(c.Skip(ctx, "digest", "user/1", carillon.SkipParams{At: made.Upcoming[1:2]}))
+	if got := schedule(c.Unskip(ctx, "digest", "user/1")); !got.NextAt.Equal(*made.NextAt) {
+		t.Errorf("got %+v", got)
+	}
 	until := time.Now().Add(time.Hour)
 	if got := schedule(c.Pause(ctx, "digest", "user/1", carillon.PauseParams{Until: &until, Note: "on leave"})); got.Status != "paused" || got.PausedUntil == nil {
 		t.Errorf("got %+v", got)

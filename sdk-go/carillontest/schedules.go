@@ -297,11 +297,17 @@ func (s *Server) list(r *http.Request) (int, any) {
 		if label, value, ok := strings.Cut(q.Get("label"), ":"); ok && held.Labels[label] != value {
 			continue
 		}
+		if before, err := time.Parse(time.RFC3339, q.Get("due_before")); err == nil && (held.NextAt == nil || !held.NextAt.Before(before)) {
+			continue
+		}
 		if strings.HasPrefix(of.key, q.Get("key_prefix")) {
 			picked = append(picked, held.view())
 		}
 	}
 	slices.SortFunc(picked, func(a, b carillon.Schedule) int {
+		if q.Has("due_before") && !a.NextAt.Equal(*b.NextAt) {
+			return a.NextAt.Compare(*b.NextAt)
+		}
 		return strings.Compare(a.Workflow+"\x00"+a.Key, b.Workflow+"\x00"+b.Key)
 	})
 	return page(r, picked)

@@ -1,0 +1,207 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Filter says which schedules a list holds; an empty member does not restrict it. At most one of KeyPrefix, Label and
+// DueBefore is given.
+type Filter struct {
+	Workflow  string    `json:"w,omitempty"`
+	Status    string    `json:"s,omitempty"`
+	KeyPrefix string    `json:"p,omitempty"`
+	Label     string    `json:"l,omitempty"` // name:value
+	DueBefore time.Time `json:"d,omitzero"`  // whose next tick comes before this; the list is in due order
+}
+
+// position is where a page of a list begins: after this workflow and key, or in due order after this member.
+type position struct {
+	Workflow string    `json:"w,omitempty"`
+	Key      string    `json:"k,omitempty"`
+	NextAt   time.Time `json:"n,omitzero"`
+	Cohort   int64     `json:"c,omitempty"`
+	Spread   int64     `json:"s,omitempty"`
+	ID       int64     `json:"i,omitempty"`
+}
+
+// List returns a page of a tenant's schedules, and the cursor of the next page, if there is one: by workflow and key, or
+// by the next times of their timings where those due before a moment are asked for. Of these a page may hold fewer than
+// limit: members whose own next tick comes later than their timing's are left out of it.
+func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Schedule, next *string, err error) {
+	if err := f.check(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	name := fmt.Sprintf("schedules %q", f)
+	var after position
+	if cursor != "" {
+		if err := s.Cursors.Open(int32(tenant), name, cursor, &after); err != nil {
+			return nil, nil, err
+		}
+	}
+	sql, args := f.query(tenant, after, limit+1)
+	rows, err := s.Pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list schedules: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[row])
+	if err != nil {
+		return nil, nil, fmt.Errorf("list schedules: %w", err)
+	}
+	more := len(found) > limit
+	found = found[:min(limit, len(found))]
+	if page, err = s.show(ctx, tenant, found); err != nil {
+		return nil, nil, err
+	}
+	if !f.DueBefore.IsZero() {
+		page = slices.DeleteFunc(page, func(one Schedule) bool {
+			return one.NextAt == nil || !one.NextAt.Before(f.DueBefore) || f.Status != "" && one.Status != f.Status
+		})
+	}
+	if !more {
+		return page, nil, nil
+	}
+	sealed, err := s.Cursors.Seal(int32(tenant), name, f.position(found[limit-1]))
+	return page, &sealed, err
+}
+
+func (f Filter) position(r *row) position {
+	if f.DueBefore.IsZero() {
+		return position{Workflow: r.Workflow, Key: r.Key}
+	}
+	return position{NextAt: r.NextAt.UTC(), Cohort: *r.CohortID, Spread: r.Spread, ID: r.ID}
+}
+
+func (f Filter) check() error {
+	var errs []error
+	if f.Workflow != "" {
+		errs = append(errs, CheckName("/workflow", "workflow", f.Workflow))
+	}
+	if f.Status != "" && !slices.Contains([]string{Active, Paused, Completed, Quarantined}, f.Status) {
+		errs = append(errs, fault.Invalid("/status", "%q is not one of active, paused, completed, quarantined", f.Status))
+	}
+	if f.KeyPrefix != "" {
+		errs = append(errs, checkKey("/key_prefix", f.KeyPrefix))
+	}
+	if name, value, found := strings.Cut(f.Label, ":"); f.Label != "" && (!found || !ValidName(name) || len(value) > longestLabel) {
+		errs = append(errs, fault.Invalid("/label", "%q is not name:value", f.Label))
+	}
+	given := 0
+	for _, one := range []bool{f.KeyPrefix != "", f.Label != "", !f.DueBefore.IsZero()} {
+		if one {
+			given++
+		}
+	}
+	if given > 1 {
+		errs = append(errs, fault.Invalid("", "at most one of key_prefix, label and due_before is given"))
+	}
+	return fault.Join(errs...)
+}
+
+// query is the list in SQL, from a position on.
+func (f Filter) query(tenant tenants.ID, after position, limit int) (sql string, args []any) {
+	if !f.DueBefore.IsZero() {
+		return f.dueQuery(tenant, after, limit)
+	}
+	by, tables := "s", rowTables
+	if f.Label != "" {
+		by = "l"
+		tables = "label l JOIN " + strings.Replace(rowTables, "schedule s", "schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key", 1)
+	}
+	where, args := f.where(by, tenant, after)
+	args = append(args, limit)
+	return `SELECT ` + rowColumns + ` FROM ` + tables + `
+		WHERE ` + where + `
+		ORDER BY ` + by + `.workflow, ` + by + `.key
+		LIMIT $` + strconv.Itoa(len(args)), args
+}
+
+// dueQuery walks the cohorts by their next time, and the members of each by their place in it. Only what is asked for is
+// in it, so that both are ranges of their indexes; the sort is of one cohort at a time.
+func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql string, args []any) {
+	args = []any{tenant, f.DueBefore, after.NextAt, after.Cohort, after.Spread, after.ID, int64(math.MinInt64), limit}
+	workflow := ""
+	if f.Workflow != "" {
+		workflow, args = "AND d.workflow = $9", append(args, f.Workflow)
+	}
+	return `SELECT ` + rowColumns + ` FROM (
+			SELECT d.next_at, d.id AS cohort_id, x.spread, x.schedule_id
+			FROM cohort d
+			CROSS JOIN LATERAL (
+				SELECT spread, schedule_id
+				FROM member
+				WHERE cohort_id = d.id AND tenant_id = $1 AND (spread, schedule_id) >
+					(CASE WHEN d.id = $4 AND d.next_at = $3 THEN $5::bigint ELSE $7::bigint END, CASE WHEN d.id = $4 AND d.next_at = $3 THEN $6::bigint ELSE -1::bigint END)
+				ORDER BY spread, schedule_id
+				LIMIT $8
+			) x
+			WHERE d.tenant_id = $1 AND d.next_at < $2 AND (d.next_at, d.id) >= ($3::timestamptz, $4::bigint) ` + workflow + `
+			ORDER BY d.next_at, d.id, x.spread, x.schedule_id
+			LIMIT $8
+		) p JOIN ` + strings.Replace(rowTables, "schedule s", "schedule s ON s.tenant_id = $1 AND s.id = p.schedule_id", 1) + `
+		ORDER BY p.next_at, p.cohort_id, p.spread, p.schedule_id`, args
+}
+
+// where is the filter in SQL, from a position on in the workflow and key of a table. Only what is asked for is in it, so
+// that it is a range of the index.
+func (f Filter) where(by string, tenant tenants.ID, after position) (clause string, args []any) {
+	clause, args = by+".tenant_id = $1", []any{tenant}
+	and := func(format string, values ...any) {
+		numbers := make([]any, len(values))
+		for i := range values {
+			numbers[i] = len(args) + i + 1
+		}
+		clause, args = clause+" AND "+fmt.Sprintf(strings.ReplaceAll(format, "@", by+"."), numbers...), append(args, values...)
+	}
+	if f.Label != "" {
+		name, value, _ := strings.Cut(f.Label, ":")
+		and("@name = $%d AND @value = $%d", name, value)
+	}
+	if f.Workflow != "" {
+		and("@workflow = $%d AND @key > $%d", f.Workflow, after.Key)
+	} else {
+		and("(@workflow, @key) > ($%d, $%d)", after.Workflow, after.Key)
+	}
+	if f.KeyPrefix != "" {
+		and("@key >= $%d", f.KeyPrefix)
+		if past := pastPrefix(f.KeyPrefix); past != "" {
+			and("@key < $%d", past)
+		}
+	}
+	if f.Status != "" {
+		and(`$%d = CASE
+			WHEN s.paused_until > clock_timestamp() OR s.paused_until IS NULL THEN s.status
+			WHEN s.cohort_id IS NULL THEN 'completed'
+			ELSE 'active'
+		END`, f.Status)
+	}
+	return clause, args
+}
+
+// pastPrefix is the least text after all those with a prefix, compared byte for byte; "" where there is none.
+func pastPrefix(prefix string) string {
+	r := []rune(prefix) // the order of UTF-8's bytes is that of its characters
+	for n := len(r) - 1; n >= 0; n-- {
+		if r[n] == utf8.MaxRune {
+			continue
+		}
+		if r[n]++; r[n] == 0xD800 { // surrogates are no characters
+			r[n] = 0xE000
+		}
+		return string(r[:n+1])
+	}
+	return ""
+}

@@ -1,0 +1,98 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// SkipParams name coming ticks to leave out: the next Count of those that are not left out yet, or those at the given
+// nominal times.
+type SkipParams struct {
+	Count *int        `json:"count,omitempty" validate:"omitempty,min=1,max=1000"`
+	At    []time.Time `json:"at,omitempty" validate:"max=1000"`
+}
+
+const mostSkips = 1000 // kept for one schedule at a time
+
+// Skip leaves out coming ticks of a schedule: when one comes, it is recorded as skipped. The version stays.
+func (s *Schedules) Skip(ctx context.Context, tenant tenants.ID, workflow, key string, p SkipParams, by Changer) (web.Reply, error) {
+	if (p.Count == nil) == (len(p.At) == 0) {
+		return web.Reply{}, fault.Invalid("", "either count or at is given")
+	}
+	return s.restatus(ctx, tenant, workflow, key, by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+		if r.CohortID == nil {
+			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
+		}
+		more, err := r.named(p, t, now)
+		if err != nil {
+			return false, err
+		}
+		kept := slices.DeleteFunc(slices.Clone(r.Skips), func(at time.Time) bool { return r.SeenAt != nil && !at.After(*r.SeenAt) })
+		kept = append(kept, more...)
+		slices.SortFunc(kept, time.Time.Compare)
+		kept = slices.CompactFunc(kept, time.Time.Equal)
+		if len(kept) > mostSkips {
+			return false, fault.Invalid("", "%d ticks would be left out, and %d may be", len(kept), mostSkips)
+		}
+		return false, r.skip(ctx, tx, tenant, kept)
+	})
+}
+
+// Unskip takes back all that Skip said of ticks that have not come yet.
+func (s *Schedules) Unskip(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer) (web.Reply, error) {
+	return s.restatus(ctx, tenant, workflow, key, by, func(tx pgx.Tx, r *row, _ *calendar.Timing, now time.Time) (bool, error) {
+		return false, r.skip(ctx, tx, tenant, slices.DeleteFunc(slices.Clone(r.Skips), now.Before)) // what is due stays as it was promised
+	})
+}
+
+// named are the coming times of the row that the params name.
+func (r *row) named(p SkipParams, t *calendar.Timing, now time.Time) ([]time.Time, error) {
+	var times []time.Time
+	if p.Count != nil {
+		for after := now; len(times) < *p.Count; {
+			at, ok := r.nextAfter(t, after)
+			if !ok {
+				break
+			}
+			times, after = append(times, at), at
+		}
+		return times, nil
+	}
+	var errs []error
+	for i, at := range p.At {
+		at = at.UTC()
+		next, ok := r.nextAfter(t, at.Add(-time.Nanosecond))
+		if !r.skipped(at) && (!ok || !next.Equal(at)) || !at.After(now) {
+			errs = append(errs, fault.Invalid("/at/"+strconv.Itoa(i), "%s is not the time of a coming tick", at.Format(time.RFC3339Nano)))
+		}
+		times = append(times, at)
+	}
+	return times, fault.Join(errs...)
+}
+
+func (r *row) skipped(at time.Time) bool { return slices.ContainsFunc(r.Skips, at.Equal) }
+
+func (r *row) skip(ctx context.Context, tx pgx.Tx, tenant tenants.ID, times []time.Time) error {
+	if slices.EqualFunc(times, r.Skips, time.Time.Equal) {
+		return nil
+	}
+	if len(times) == 0 {
+		times = nil
+	}
+	r.Skips = times
+	_, err := tx.Exec(ctx, `UPDATE schedule_state SET skips = $3 WHERE tenant_id = $1 AND schedule_id = $2`, tenant, r.ID, times)
+	if err != nil {
+		return fmt.Errorf("leave out ticks: %w", err)
+	}
+	return nil
+}
