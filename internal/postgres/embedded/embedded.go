@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	draw "math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -40,6 +41,7 @@ type Server struct {
 	bin      programs
 	password string
 	port     int
+	held     bool // the port is to stay as it is: others know it
 	settings []string
 	remove   bool
 	graceful syscall.Signal
@@ -134,7 +136,7 @@ const lingerFor = 20 * time.Second
 func (s *Server) run(ctx context.Context, unclean bool) error {
 	begin := time.Now()
 	for try := 1; ; try++ {
-		if err := s.choosePort(try); err != nil {
+		if err := s.choosePort(ctx, try); err != nil {
 			return err
 		}
 		err := s.launch()
@@ -159,17 +161,40 @@ func (s *Server) run(ctx context.Context, unclean bool) error {
 }
 
 // choosePort prefers the port of the last time, so that what was connected then finds the server again.
-func (s *Server) choosePort(try int) error {
+func (s *Server) choosePort(ctx context.Context, try int) error {
+	if s.held {
+		return s.awaitPort(ctx)
+	}
 	if last := s.home.lastPort(); try == 1 && last > 0 && !taken(last) {
 		s.port = last
 		return nil
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("no port is free on 127.0.0.1: %w", err)
+	for range 100 {
+		if port := firstPort + draw.IntN(ports); !taken(port) {
+			s.port = port
+			return nil
+		}
 	}
-	s.port = l.Addr().(*net.TCPAddr).Port
-	return l.Close()
+	return fmt.Errorf("no port from %d to %d is free on 127.0.0.1", firstPort, firstPort+ports-1)
+}
+
+// The ports below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere): who dials a
+// server of this machine that is away would otherwise be given its very port now and then, and be connected to itself.
+const (
+	firstPort = 20_000
+	ports     = 12_000
+)
+
+// awaitPort waits until the port is free: the last processes of a server that was killed may hold it for a moment.
+func (s *Server) awaitPort(ctx context.Context) error {
+	for taken(s.port) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("port %d was taken while PostgreSQL of %s was away", s.port, s.home.dir)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
 }
 
 func taken(port int) bool {
@@ -313,14 +338,8 @@ func (s *Server) Restart(ctx context.Context) error {
 	if _, err := s.home.endLeftover(ctx, io.Discard); err != nil {
 		return err
 	}
-	port := s.port
-	if err := s.run(ctx, true); err != nil {
-		return err
-	}
-	if s.port != port {
-		return fmt.Errorf("port %d was taken while PostgreSQL of %s was away", port, s.home.dir)
-	}
-	return nil
+	s.held = true
+	return s.run(ctx, true)
 }
 
 // Stop ends the server and its connections, and returns when it is gone. It is in an orderly way until ctx ends, and
