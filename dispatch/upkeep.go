@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -28,6 +29,7 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 		var errs []error
 		for _, clear := range []func(context.Context) error{
 			func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
+			func(ctx context.Context) error { return postgres.AnalyzeNew(ctx, d.Pool) },
 			d.complete, d.cancelOrphans, d.clearCohorts, d.clearRest,
 		} {
 			errs = append(errs, clear(ctx))
