@@ -68,14 +68,13 @@ type load struct {
 // rewrite is a row that is to be written for an item.
 type rewrite struct {
 	*row
-	ord      int // of the item
-	newborn  bool
-	joins    bool // it is a member from now on, of the cohort that is found for it
-	timing   *cohortNeed
-	next     time.Time
-	isMember bool
-	before   *time.Time // its next tick before this version, and by it
-	after    *time.Time
+	ord     int // of the item
+	newborn bool
+	joins   bool // it is a member from now on, of the cohort that is found for it
+	timing  *cohortNeed
+	next    time.Time
+	before  *time.Time // its next tick before this version, and by it
+	after   *time.Time
 }
 
 type membership struct{ cohort, spread, schedule int64 }
