@@ -123,7 +123,7 @@ func examineFolder() finding {
 	return fine("data", "carillon dev keeps its data in %s", dir)
 }
 
-const oldestServer = 140000
+const oldestServer = 150000
 
 func examineServer(ctx context.Context, pool *pgxpool.Pool) finding {
 	var version string
@@ -135,7 +135,7 @@ func examineServer(ctx context.Context, pool *pgxpool.Pool) finding {
 	c := pool.Config().ConnConfig
 	f := fine("database", "PostgreSQL %s at %s:%d, database %q as %q", version, c.Host, c.Port, c.Database, c.User)
 	if number < oldestServer {
-		return f.fail("Carillon needs PostgreSQL 14 or newer")
+		return f.fail("Carillon needs PostgreSQL 15 or newer")
 	}
 	return f
 }

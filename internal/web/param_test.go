@@ -5,8 +5,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 	"pgregory.net/rapid"
@@ -82,9 +80,6 @@ func TestParamRoundTrip(t *testing.T) {
 	e := paramRouter()
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.StringMatching(`[a-zA-Z%/?#+;:.~ é€😀&=@*\\"']{1,30}`).Draw(t, "key")
-		if !utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
-			t.Skip("no key")
-		}
 		every := ""
 		for _, b := range []byte(key) {
 			every += fmt.Sprintf("%%%02x", b)
