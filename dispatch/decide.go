@@ -23,6 +23,7 @@ type decided struct {
 	Cancels    bool
 	PrevAt     *time.Time
 	LastAt     *time.Time
+	DelayAt    *time.Time
 	Occurrence int64
 	Payload    *string
 	Queue      *string
@@ -85,7 +86,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 				WHEN $2 = ANY (st.skips) THEN $20::smallint
 				ELSE $19::smallint
 			END AS reason,
-			st.prev_at, st.last_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts`,
+			st.prev_at, st.last_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts`,
 		int32(o.chunk.TenantID), o.chunk.NominalAt, halted, o.now, ids, int16(Missed), int16(NoWorkflow), int16(Paused), int16(Expired),
 		flows, missed, dropped, forced, w.known, w.push, w.overlap, w.maxLateness, w.onExpired, int16(Overlap), int16(Requested))
 	if err != nil {
@@ -118,6 +119,9 @@ func (d *Dispatch) settle(o *opened, it *item, one *decided, r *route) {
 	case skipped:
 		t.State, t.Reason, t.EndedAt = Skipped, one.Reason, &o.now
 		o.ticks = append(o.ticks, t)
+		if one.DelayAt != nil {
+			o.passed = append(o.passed, t.key())
+		}
 		return
 	case buffered:
 		t.State = Scheduled

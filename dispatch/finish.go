@@ -75,7 +75,7 @@ func (d *Dispatch) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 	if err := dropAnswers(ctx, tx, tenant, answered); err != nil {
 		return nil, err
 	}
-	return ended, d.countEnded(ctx, tx, tenant, now, states)
+	return ended, d.countEnded(ctx, tx, tenant, now, ended, states)
 }
 
 // tally is what the ended ticks of one schedule change of its state.
@@ -282,7 +282,7 @@ func dropAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, answered []*
 }
 
 // countEnded updates the states of schedules whose ticks ended, and has those paused that failed too often in a row.
-func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, states map[int64]*tally) error {
+func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ended map[ident.TickKey]State, states map[int64]*tally) error {
 	if len(states) == 0 {
 		return nil
 	}
@@ -297,15 +297,23 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 			failures = CASE WHEN i.good > 0 THEN 0 ELSE st.failures + i.bad END
 		FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[]) AS i (id, good, bad, gone)
 		WHERE st.tenant_id = $1 AND st.schedule_id = i.id
-		RETURNING st.schedule_id, CASE WHEN i.bad > 0 THEN st.failures ELSE 0 END, st.live = 0 AND st.waiting > 0`, tenant, ids, good, bad, gone)
+		RETURNING st.schedule_id, CASE WHEN i.bad > 0 THEN st.failures ELSE 0 END, st.live = 0 AND st.waiting > 0, st.delay_at`, tenant, ids, good, bad, gone)
 	if err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
 	}
 	var id int64
 	var failures int32
 	var free bool
+	var delay *time.Time
 	var failing, released []int64
-	if _, err := pgx.ForEachRow(rows, []any{&id, &failures, &free}, func() error {
+	var passed []ident.TickKey
+	if _, err := pgx.ForEachRow(rows, []any{&id, &failures, &free, &delay}, func() error {
+		if delay != nil {
+			k := ident.TickKey{Schedule: id, At: delay.UTC()}
+			if state, did := ended[k]; did && state != Running {
+				passed = append(passed, k)
+			}
+		}
 		if failures > 0 {
 			failing = append(failing, id)
 		}
@@ -315,6 +323,9 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		return nil
 	}); err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
+	}
+	if err := d.rearm(ctx, tx, tenant, now, passed); err != nil {
+		return err
 	}
 	if err := d.release(ctx, tx, tenant, now, released); err != nil {
 		return err

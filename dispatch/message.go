@@ -124,8 +124,11 @@ func (w *whens) of(t *calendar.Timing, at time.Time) []byte {
 	b = append(b, `","timezone":"`...)
 	b = append(b, t.Zone()...)
 	b = append(b, `","upcoming":[`...)
-	after := at
-	for i := range upcomingSent {
+	after, most := at, upcomingSent
+	if _, delays := t.FixedDelay(); delays {
+		most = 0 // what comes depends on when this one ends
+	}
+	for i := range most {
 		next, ok := t.Next(after)
 		if !ok {
 			break

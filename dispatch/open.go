@@ -42,6 +42,7 @@ type opened struct {
 	hold    []hold
 	buffer  []ident.TickKey // ticks that wait for others
 	cancels []int64         // schedules whose running tick is to stop for a newer one
+	passed  []ident.TickKey // skipped ticks of schedules with fixed_delay
 	fired   []Fired
 	ending  []ending
 }
@@ -259,6 +260,9 @@ func (d *Dispatch) openFirst(ctx context.Context, tx pgx.Tx, o *opened) (earlier
 	o.now = now
 	items := flatten(groups)
 	if err := d.decide(ctx, tx, o, items, routes, halted); err != nil {
+		return 0, err
+	}
+	if err := d.rearm(ctx, tx, c.TenantID, o.now, o.passed); err != nil {
 		return 0, err
 	}
 	return 0, d.cancelDeleted(ctx, tx, o, items)

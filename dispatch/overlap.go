@@ -74,7 +74,10 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 			AND t.state = $4`, tenant, schedules, int16(Superseded), int16(Running))
 	// One that waits for its next try has nobody to tell: it is opened at once, and ends.
 	b.Queue(`UPDATE held SET due_at = $3 WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why = 'retry'`, tenant, schedules, now)
-	b.Queue(`
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("stop running ticks: %w", err)
+	}
+	rows, err := tx.Query(ctx, `
 		WITH gone AS (
 			DELETE FROM buffered WHERE tenant_id = $1 AND schedule_id = ANY($2) RETURNING schedule_id, nominal_at, seq
 		), counted AS (
@@ -86,12 +89,17 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		UPDATE tick t
 		SET state = $3, reason = $4, ended_at = $5
 		FROM gone g
-		WHERE t.tenant_id = $1 AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq`,
+		WHERE t.tenant_id = $1 AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq
+		RETURNING t.schedule_id, t.nominal_at, t.seq`,
 		tenant, schedules, int16(Skipped), int16(Superseded), now)
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("stop running ticks: %w", err)
+	if err != nil {
+		return fmt.Errorf("supersede waiting ticks: %w", err)
 	}
-	return nil
+	gone, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ident.TickKey])
+	if err != nil {
+		return fmt.Errorf("supersede waiting ticks: %w", err)
+	}
+	return d.rearm(ctx, tx, tenant, now, gone)
 }
 
 // waiting is a tick that is next to be released, with the terms that say whether it has expired.
@@ -122,6 +130,7 @@ func (d *Dispatch) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		}
 		ids = nil
 		var b pgx.Batch
+		var passed []ident.TickKey
 		for _, w := range next {
 			expired, err := w.expired(now)
 			if err != nil {
@@ -129,13 +138,16 @@ func (d *Dispatch) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 			}
 			if expired {
 				w.queueExpired(&b, tenant, now)
-				ids = append(ids, w.ScheduleID)
+				ids, passed = append(ids, w.ScheduleID), append(passed, ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC()})
 				continue
 			}
 			w.queueRelease(&b, tenant, now)
 		}
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return fmt.Errorf("release waiting ticks: %w", err)
+		}
+		if err := d.rearm(ctx, tx, tenant, now, passed); err != nil {
+			return err
 		}
 	}
 	return nil

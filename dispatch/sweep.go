@@ -260,6 +260,9 @@ func (d *Dispatch) sweepCohorts(ctx context.Context, tx pgx.Tx, shard int16, now
 	if err != nil {
 		return 0, err
 	}
+	if err := markOut(ctx, tx, cohorts, members); err != nil {
+		return 0, err
+	}
 	for i, c := range cohorts {
 		chunks.addMembers(c, members[i])
 	}

@@ -30,7 +30,7 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 		for _, clear := range []func(context.Context) error{
 			func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
 			func(ctx context.Context) error { return postgres.AnalyzeNew(ctx, d.Pool) },
-			d.complete, d.cancelOrphans, d.clearCohorts, d.clearRest,
+			d.rearmLost, d.complete, d.cancelOrphans, d.clearCohorts, d.clearRest,
 		} {
 			errs = append(errs, clear(ctx))
 		}
@@ -88,7 +88,9 @@ func (d *Dispatch) complete(ctx context.Context) error {
 			SELECT m.tenant_id, m.cohort_id, m.spread, m.schedule_id
 			FROM cohort c
 			JOIN member m ON m.cohort_id = c.id AND m.tenant_id = c.tenant_id
-			WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL
+			WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND (NOT c.delay OR EXISTS (
+					SELECT FROM schedule_state st
+					WHERE st.tenant_id = m.tenant_id AND st.schedule_id = m.schedule_id AND st.delay_left = 0))
 				OR m.until_at < clock_timestamp() AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
 			LIMIT $1
 		), gone AS (

@@ -63,6 +63,7 @@ type load struct {
 	rows []*rewrite // to be written
 	due  []Due
 	ends []membership
+	left delaysLeft
 }
 
 // rewrite is a row that is to be written for an item.
@@ -71,6 +72,7 @@ type rewrite struct {
 	ord     int // of the item
 	newborn bool
 	joins   bool // it is a member from now on, of the cohort that is found for it
+	delayed bool // it has left a cohort of its own
 	timing  *cohortNeed
 	next    time.Time
 	before  *time.Time // its next tick before this version, and by it
@@ -252,6 +254,9 @@ func (l *load) redefineStored(ctx context.Context) error {
 	if err := l.Timings.fetch(ctx, l.tx, l.tenant, rows); err != nil {
 		return err
 	}
+	if err := l.lockDelays(ctx, rows, ords); err != nil {
+		return err
+	}
 	for _, r := range rows {
 		if err := l.redefineRow(ctx, r, ords[r.ID]); err != nil {
 			return err
@@ -286,6 +291,7 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 		if r.CohortID != nil {
 			left = &membership{*r.CohortID, r.Spread, r.ID}
 		}
+		w.delayed = r.delayed()
 		due = r.withdraw(l.tenant, before, l.now)
 		c.recount(r, it.definition)
 		if err := l.rearmLater(w, c); err != nil {
@@ -294,6 +300,9 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 	}
 	if left != nil {
 		l.ends = append(l.ends, *left)
+		if w.delayed {
+			l.left.shards, l.left.cohorts = append(l.left.shards, r.Shard), append(l.left.cohorts, left.cohort)
+		}
 	}
 	w.before, w.after = next, r.coming(c.timing, l.now)
 	l.due = append(l.due, due...)

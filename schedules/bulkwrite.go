@@ -19,18 +19,19 @@ type cohortNeed struct {
 	cohortName
 	timing *calendar.Timing
 	id     int64
+	alone  *row // with fixed_delay: the one member
 }
 
 // cohortName is what tells the cohorts of a tenant apart.
 type cohortName struct {
 	workflow string
 	shard    int16
-	hash     [16]byte
+	hash     string
 	missed   string
 }
 
 func (a cohortName) compare(b cohortName) int {
-	return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.workflow, b.workflow), bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.missed, b.missed))
+	return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.workflow, b.workflow), cmp.Compare(a.hash, b.hash), cmp.Compare(a.missed, b.missed))
 }
 
 // enterLater places the row in its cohort, whose number is found later.
@@ -40,13 +41,19 @@ func (l *load) enterLater(w *rewrite, t *calendar.Timing, after time.Time) error
 		return err
 	}
 	if w.next, w.joins = w.enter(l.tenant, t, *whole.Missed, after); w.joins {
-		w.timing = &cohortNeed{cohortName: cohortName{w.Workflow, w.Shard, t.Hash(), *whole.Missed}, timing: t}
+		w.timing = &cohortNeed{cohortName: cohortName{w.Workflow, w.Shard, string(w.Hash), *whole.Missed}, timing: t}
+		if delays(t) {
+			w.timing.alone = w.row
+		}
 	}
 	return nil
 }
 
 // findCohorts finds the cohort of every row that joins one, each once, in one order for all batches.
 func (l *load) findCohorts(ctx context.Context) error {
+	if err := leaveDelays(ctx, l.tx, l.tenant, l.left.shards, l.left.cohorts); err != nil {
+		return err
+	}
 	needs := map[cohortName]*cohortNeed{}
 	wake := map[int16]bool{}
 	for _, w := range l.rows {
@@ -69,6 +76,13 @@ func (l *load) findCohorts(ctx context.Context) error {
 	for _, name := range names {
 		need := needs[name]
 		if need.id != 0 {
+			continue
+		}
+		if need.alone != nil {
+			if err := need.alone.joinDelay(ctx, l.tx, l.tenant, need.timing); err != nil {
+				return err
+			}
+			need.id = *need.alone.CohortID
 			continue
 		}
 		id, err := cohortOf(ctx, l.tx, l.tenant, name.shard, name.workflow, need.timing, name.missed, l.now)
@@ -96,7 +110,10 @@ func (l *load) findAwake(ctx context.Context, names []cohortName, needs map[coho
 	var shards []int16
 	var hashes [][]byte
 	for _, n := range names {
-		workflows, shards, hashes, missed = append(workflows, n.workflow), append(shards, n.shard), append(hashes, n.hash[:]), append(missed, n.missed)
+		if needs[n].alone != nil {
+			n.missed = "" // it is armed anew, awake or not
+		}
+		workflows, shards, hashes, missed = append(workflows, n.workflow), append(shards, n.shard), append(hashes, []byte(n.hash)), append(missed, n.missed)
 	}
 	rows, _ := l.tx.Query(ctx, `
 		SELECT n.ord, c.id
@@ -170,7 +187,10 @@ func (l *load) write(ctx context.Context) error {
 	if err := l.update(ctx, &changed); err != nil {
 		return err
 	}
-	return l.insert(ctx, &fresh)
+	if err := l.insert(ctx, &fresh); err != nil {
+		return err
+	}
+	return l.writeDelays(ctx)
 }
 
 // columns are rows by column, as unnest takes them.
@@ -281,7 +301,7 @@ func (l *load) insert(ctx context.Context, c *columns) error {
 	var name [2]string
 	made, err := pgx.ForEachRow(rows, []any{&id, &name[0], &name[1]}, func() error {
 		i := places[name]
-		c.ids[i], l.items[c.ords[i]].id = id, id
+		c.ids[i], l.items[c.ords[i]].id, c.rows[i].ID = id, id, id
 		return nil
 	})
 	if err != nil {

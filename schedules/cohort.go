@@ -24,6 +24,9 @@ const soon = 250 * time.Millisecond
 // now or later. It says so in the row alone, and leaves open which number the cohort has. It reports false, and changes
 // nothing, where no nominal time is left; next is the first that is.
 func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after time.Time) (next time.Time, ok bool) {
+	if delays(t) {
+		return r.enterDelay(tenant, t, missed, after)
+	}
 	from := after.Truncate(time.Second).Add(time.Second)
 	if r.first.After(from) {
 		from = r.first
@@ -48,15 +51,31 @@ func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after 
 
 // join enters the cohort and finds its number. The caller stores the member, and holds the shard's shared lock.
 func (r *row) join(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing, missed string, after, now time.Time) (bool, error) {
+	if delays(t) {
+		if err := r.lockDelay(ctx, tx, tenant); err != nil {
+			return false, err
+		}
+	}
 	next, ok := r.enter(tenant, t, missed, after)
 	if !ok {
 		return false, nil
 	}
-	id, err := cohortOf(ctx, tx, tenant, r.Shard, r.Workflow, t, missed, now)
-	if err != nil {
-		return false, err
+	if delays(t) {
+		if err := r.joinDelay(ctx, tx, tenant, t); err != nil {
+			return false, err
+		}
+		if r.ID != 0 {
+			if err := writeDelays(ctx, tx, tenant, r); err != nil {
+				return false, err
+			}
+		}
+	} else {
+		id, err := cohortOf(ctx, tx, tenant, r.Shard, r.Workflow, t, missed, now)
+		if err != nil {
+			return false, err
+		}
+		r.CohortID = &id
 	}
-	r.CohortID = &id
 	if next.Sub(now) < soon {
 		return true, wakeSweep(ctx, tx, r.Shard)
 	}
@@ -109,7 +128,9 @@ func (r *row) withdraw(tenant tenants.ID, t *calendar.Timing, now time.Time) (du
 			})
 		}
 	}
-	if r.TicksLeft != nil && t != nil {
+	if r.delayed() {
+		r.withdrawDelay(due)
+	} else if r.TicksLeft != nil && t != nil {
 		r.TicksLeft = new(int32(max(0, int(*r.TicksLeft)-t.Count(*r.FromAt, now.Add(time.Microsecond)))))
 	}
 	r.CohortID, r.Hash, r.FromAt, r.UntilAt, r.NextAt, r.RunAt = nil, nil, nil, nil, nil, nil
@@ -121,7 +142,12 @@ func (r *row) leave(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants
 	if r.CohortID == nil {
 		return nil
 	}
-	cohort, spread := *r.CohortID, r.Spread
+	cohort, spread, delayed := *r.CohortID, r.Spread, r.delayed()
+	if delayed {
+		if err := r.lockDelay(ctx, tx, tenant); err != nil {
+			return err
+		}
+	}
 	if due := r.withdraw(tenant, t, now); len(due) > 0 {
 		if err := s.HandOut(ctx, tx, due); err != nil {
 			return fmt.Errorf("hand out what is due: %w", err)
@@ -129,7 +155,13 @@ func (r *row) leave(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants
 	}
 	_, err := tx.Exec(ctx, `DELETE FROM member WHERE cohort_id = $1 AND spread = $2 AND schedule_id = $3 AND tenant_id = $4`,
 		cohort, spread, r.ID, tenant)
-	return err
+	if err != nil || !delayed {
+		return err
+	}
+	if err := leaveDelays(ctx, tx, tenant, []int16{r.Shard}, []int64{cohort}); err != nil {
+		return err
+	}
+	return writeDelays(ctx, tx, tenant, r)
 }
 
 func (r *row) insertMember(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {

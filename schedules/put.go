@@ -171,7 +171,7 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 			ON CONFLICT ON CONSTRAINT schedule_workflow_key DO NOTHING
 			RETURNING id
 		), state AS (
-			INSERT INTO schedule_state (tenant_id, schedule_id) SELECT $1, id FROM made
+			INSERT INTO schedule_state (tenant_id, schedule_id, delay_left) SELECT $1, id, $32::int FROM made
 		), joined AS (
 			INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at, until_at)
 			SELECT $12, $13, id, $1, $28, $29 FROM made WHERE $12::bigint IS NOT NULL
@@ -180,7 +180,7 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 		tenant, workflow, key, shard, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.AnchorAt,
 		r.TicksLeft, r.CohortID, r.Spread, r.TZData, now, by,
 		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue, r.Priority, r.Timeout,
-		r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.FromAt, r.UntilAt, r.PausedAt, r.coming(t, now)).Scan(&r.ID)
+		r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.FromAt, r.UntilAt, r.PausedAt, r.coming(t, now), r.DelayLeft).Scan(&r.ID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, errRaced
 	}

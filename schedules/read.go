@@ -90,6 +90,9 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 		next = r.wouldBe()
 	}
 	out := preview(t, after, time.Time{}, count, next)
+	if delays(t) && r.Status != Completed {
+		out.Exhausted = false // what comes depends on when a tick ends
+	}
 	out.Warnings = append(out.Warnings, s.Timings.warnings(r, t, tenant, now)...)
 	return out, nil
 }
@@ -100,7 +103,7 @@ func (r *row) wouldBe() func(*calendar.Timing, time.Time) (time.Time, bool) {
 	return func(t *calendar.Timing, after time.Time) (time.Time, bool) {
 		given++
 		tick, ok := t.Next(after)
-		return tick.At, ok && (r.TicksLeft == nil || given <= *r.TicksLeft)
+		return tick.At, ok && (given == 1 || !delays(t)) && (r.TicksLeft == nil || given <= *r.TicksLeft)
 	}
 }
 
@@ -136,10 +139,13 @@ func PreviewSpec(p PreviewParams, identity string, smallest time.Duration, now t
 		left = *p.Spec.MaxTicks
 	}
 	out := preview(t, after, until, count, func(t *calendar.Timing, after time.Time) (time.Time, bool) {
-		if first := t.FirstAt(wholeSecond(now)).Add(-time.Second); after.Before(first) && p.From == nil {
+		if first := t.FirstAt(wholeSecond(now)).Add(-time.Second); after.Before(first) && p.From == nil && !delays(t) {
 			after = first
 		}
 		tick, ok := t.Next(after)
+		if delays(t) && p.From == nil && after.Equal(now) {
+			tick, ok = t.First(wholeSecond(now))
+		}
 		if left--; left < 0 && p.Spec.MaxTicks != nil {
 			return time.Time{}, false
 		}

@@ -49,6 +49,8 @@ type row struct {
 	LastSeq                                        *int32
 	SeenAt                                         *time.Time
 	Skips                                          []time.Time // nominal times that a client asked to leave out
+	DelayAt                                        *time.Time  // of fixed_delay: the tick that is out
+	DelayLeft                                      *int32      // and how many are left
 
 	Hash         []byte
 	CohortMissed *string
@@ -74,7 +76,7 @@ const rowColumns = `
 	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.created_at, s.updated_at, s.updated_by,
 	s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority, s.timeout_s,
 	s.max_attempts, s.keep_succeeded_s, s.keep_failed_s,
-	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq, st.seen_at, st.skips,
+	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq, st.seen_at, st.skips, st.delay_at, st.delay_left,
 	c.hash, c.missed AS cohort_missed, c.next_at, c.due_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
 	m.from_at, m.until_at,
 	w.defaults`
@@ -171,6 +173,9 @@ func readDefaults(stored []byte) (terms, error) {
 func (r *row) nextAfter(t *calendar.Timing, after time.Time) (time.Time, bool) {
 	if r.FromAt == nil {
 		return time.Time{}, false
+	}
+	if delays(t) {
+		return r.armed(t, after)
 	}
 	if first := r.FromAt.Add(-time.Second); after.Before(first) {
 		after = first

@@ -65,6 +65,9 @@ func (r Run) placed(t *calendar.Timing) Run {
 	if tick, ok := t.Prev(r.At.Add(time.Second)); ok && tick.At.Equal(r.At) {
 		r.DST = tick.DST
 	}
+	if delays(t) { // what follows depends on when the tick ends
+		return r
+	}
 	if tick, ok := t.Next(r.At); ok {
 		r.Next = tick.At
 	}

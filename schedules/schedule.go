@@ -147,9 +147,6 @@ func compile(spec calendar.Spec, anchor time.Time, identity string) (*calendar.T
 	if err != nil {
 		return nil, specFault(err)
 	}
-	if _, ok := t.FixedDelay(); ok {
-		return nil, fault.Invalid("/spec/intervals/0/mode", "fixed_delay is not served yet")
-	}
 	return t, nil
 }
 

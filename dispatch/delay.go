@@ -1,0 +1,201 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// markOut says in the states of schedules with fixed_delay that a tick of theirs is out: whoever ends it arms the
+// schedule's cohort again.
+func markOut(ctx context.Context, tx pgx.Tx, cohorts []*due, members [][]member) error {
+	type out struct {
+		tenant tenants.ID
+		id     int64
+		at     time.Time
+	}
+	var all []out
+	for i, c := range cohorts {
+		if _, delays := c.timing.FixedDelay(); !delays {
+			continue
+		}
+		for _, m := range members[i] {
+			all = append(all, out{c.TenantID, m.id, c.run.At})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b out) int { return int(a.id - b.id) })
+	var owners []int32
+	var ids []int64
+	var at []time.Time
+	for _, o := range all {
+		owners, ids, at = append(owners, int32(o.tenant)), append(ids, o.id), append(at, o.at)
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE schedule_state st
+		SET delay_at = n.at, delay_left = st.delay_left - 1
+		FROM unnest($1::int[], $2::bigint[], $3::timestamptz[]) AS n (tenant_id, id, at)
+		WHERE st.tenant_id = n.tenant_id AND st.schedule_id = n.id`, owners, ids, at)
+	if err != nil {
+		return fmt.Errorf("mark ticks of fixed_delay: %w", err)
+	}
+	return nil
+}
+
+// rearm sets the next time of schedules with fixed_delay whose timed ticks have ended, whatever their final state, in
+// the transaction that ended them. It is the one place that does so. Of other ticks nothing comes.
+func (d *Dispatch) rearm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ended []ident.TickKey) error {
+	var ids []int64
+	var at []*time.Time
+	for _, k := range ended {
+		if k.Seq == 0 {
+			ids, at = append(ids, k.Schedule), append(at, &k.At)
+		}
+	}
+	return d.rearmOut(ctx, tx, tenant, now, ids, at)
+}
+
+// delayed is the cohort of a schedule whose tick has ended.
+type delayed struct {
+	ScheduleID int64
+	Shard      int16
+	ID         int64
+	Hash       []byte
+	FromAt     time.Time
+	Left       *int32 `db:"delay_left"`
+}
+
+func (d *Dispatch) rearmOut(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ids []int64, at []*time.Time) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, _ := tx.Query(ctx, `
+		UPDATE schedule_state st
+		SET delay_at = NULL
+		FROM unnest($2::bigint[], $3::timestamptz[]) AS i (id, at)
+		WHERE st.tenant_id = $1 AND st.schedule_id = i.id AND st.delay_at IS NOT DISTINCT FROM i.at
+		RETURNING st.schedule_id`, tenant, ids, at) // CollectRows reports the error
+	free, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return fmt.Errorf("mark the ends of ticks: %w", err)
+	}
+	if len(free) == 0 {
+		return nil
+	}
+	// In a statement of its own: who changed the schedule held the lock of its state, and has committed by now.
+	rows, _ = tx.Query(ctx, `
+		SELECT s.id AS schedule_id, c.shard, c.id, c.hash, m.from_at, st.delay_left
+		FROM schedule s
+		JOIN cohort c ON c.tenant_id = s.tenant_id AND c.shard = s.shard AND c.id = s.cohort_id
+		JOIN member m ON m.tenant_id = s.tenant_id AND m.cohort_id = c.id AND m.spread = s.spread AND m.schedule_id = s.id
+		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
+		WHERE s.tenant_id = $1 AND s.id = ANY($2) AND c.delay AND c.due_at IS NULL AND c.run_at IS NULL
+		ORDER BY s.id`, tenant, free) // CollectRows reports the error
+	waiting, err := pgx.CollectRows(rows, pgx.RowToStructByName[delayed])
+	if err != nil || len(waiting) == 0 {
+		return err
+	}
+	return d.arm(ctx, tx, tenant, now, waiting)
+}
+
+// arm sets the next times of cohorts with fixed_delay: counted from now, or from where a pause ends. A schedule that has
+// none left is marked, and completed by upkeep.
+func (d *Dispatch) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, waiting []delayed) error {
+	names := make([]schedules.CohortTiming, len(waiting))
+	for i, w := range waiting {
+		names[i] = schedules.CohortTiming{Tenant: tenant, Shard: w.Shard, ID: w.ID, Hash: w.Hash}
+	}
+	timings, bad, err := d.Timings.Of(ctx, tx, names)
+	if err != nil {
+		return err
+	}
+	var shards []int16
+	var ids, over []int64
+	var next []time.Time
+	for i, w := range waiting {
+		if timings[i] == nil {
+			d.Log.Error("a schedule with fixed_delay cannot be computed", "tenant", tenant, "cohort", w.ID, "error", bad[w.ID])
+			continue
+		}
+		from := now
+		if w.FromAt.After(now) {
+			from = w.FromAt.UTC()
+		}
+		tick, ok := timings[i].Next(from)
+		if !ok || w.Left != nil && *w.Left < 1 {
+			over = append(over, w.ScheduleID)
+			continue
+		}
+		shards, ids, next = append(shards, w.Shard), append(ids, w.ID), append(next, tick.At)
+	}
+	var b pgx.Batch
+	b.Queue(`
+		UPDATE cohort c
+		SET next_at = n.at, due_at = n.at, empty_at = NULL
+		FROM unnest($2::smallint[], $3::bigint[], $4::timestamptz[]) AS n (shard, id, at)
+		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.delay AND c.due_at IS NULL AND c.run_at IS NULL`,
+		tenant, shards, ids, next)
+	b.Queue(`UPDATE schedule_state SET delay_left = 0 WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, over)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("arm schedules with fixed_delay: %w", err)
+	}
+	return nil
+}
+
+// rearmLost arms schedules with fixed_delay that nothing would ever arm: their tick has ended, or is neither recorded nor
+// in a chunk. There are none, unless rows were changed by other means.
+func (d *Dispatch) rearmLost(ctx context.Context) error {
+	rows, err := d.Pool.Query(ctx, `
+		SELECT c.tenant_id, m.schedule_id, st.delay_at
+		FROM cohort c
+		JOIN member m ON m.tenant_id = c.tenant_id AND m.cohort_id = c.id
+		JOIN schedule_state st ON st.tenant_id = m.tenant_id AND st.schedule_id = m.schedule_id
+		LEFT JOIN tick t ON t.tenant_id = st.tenant_id AND t.schedule_id = st.schedule_id AND t.nominal_at = st.delay_at AND t.seq = 0
+		WHERE c.delay AND c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND st.delay_left IS DISTINCT FROM 0
+			AND (st.delay_at IS NULL OR t.ended_at IS NOT NULL OR t.schedule_id IS NULL AND NOT EXISTS (
+				SELECT FROM chunk k WHERE k.shard = c.shard AND k.tenant_id = c.tenant_id AND k.opened_at IS NULL))
+		LIMIT $1`, mostCleared)
+	if err != nil {
+		return fmt.Errorf("look for lost schedules with fixed_delay: %w", err)
+	}
+	type lostOnes struct {
+		ids []int64
+		at  []*time.Time
+	}
+	lost := map[tenants.ID]*lostOnes{}
+	var tenant tenants.ID
+	var id int64
+	var at *time.Time
+	if _, err := pgx.ForEachRow(rows, []any{&tenant, &id, &at}, func() error {
+		if lost[tenant] == nil {
+			lost[tenant] = &lostOnes{}
+		}
+		lost[tenant].ids, lost[tenant].at = append(lost[tenant].ids, id), append(lost[tenant].at, at)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("look for lost schedules with fixed_delay: %w", err)
+	}
+	for tenant, l := range lost {
+		d.Log.Warn("schedules with fixed_delay were not armed, and are now", "tenant", tenant, "schedules", len(l.ids))
+		err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+			var now time.Time
+			if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+				return err
+			}
+			return d.rearmOut(ctx, tx, tenant, now.UTC(), l.ids, l.at)
+		})
+		if err != nil {
+			return fmt.Errorf("arm lost schedules with fixed_delay: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package schedules
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// A schedule with fixed_delay is alone in its cohort. While a tick of it is out, swept and not ended, its state bears
+// that tick's nominal time (delay_at), and the cohort has no next time; the transaction that ends the tick sets it. Who
+// joins or leaves locks the state first, so that a tick never ends unseen.
+
+// delays tells whether a timing is fixed_delay; nil is not.
+func delays(t *calendar.Timing) bool {
+	if t == nil {
+		return false
+	}
+	_, ok := t.FixedDelay()
+	return ok
+}
+
+// delayed tells whether the row is in a cohort of its own: its hash is the timing's and then the schedule's.
+func (r *row) delayed() bool { return len(r.Hash) > timingHash }
+
+const timingHash = 16
+
+// enterDelay is enter for fixed_delay. Where a tick is out, its end arms the cohort.
+func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, after time.Time) (next time.Time, ok bool) {
+	from := after.Truncate(time.Second).Add(time.Second)
+	tick, ok := t.Next(from)
+	if r.SeenAt == nil && r.DelayAt == nil { // it has had no tick: what its spec says of the first one holds
+		if own, err := r.compile(tenant); err == nil {
+			tick, ok = own.First(from)
+		}
+	}
+	if !ok || r.TicksLeft != nil && *r.TicksLeft < 1 {
+		return next, false
+	}
+	own := sha256.Sum256([]byte(identity(tenant, r.Workflow, r.Key)))
+	hash := t.Hash()
+	r.Hash, r.CohortMissed = append(hash[:], own[:timingHash]...), &missed
+	r.FromAt, r.UntilAt, r.Spread = &from, nil, 0
+	if t.Jitter() > 0 {
+		r.Spread = spreadOf(identity(tenant, r.Workflow, r.Key))
+	}
+	r.RunAt, r.NextAt, r.DelayLeft = nil, &tick.At, r.TicksLeft
+	if r.DelayAt != nil {
+		r.NextAt = nil
+	}
+	return tick.At, true
+}
+
+// lockDelay locks the state of a schedule that has or gets fixed_delay, and reads whether a tick of it is out.
+func (r *row) lockDelay(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
+	if r.ID == 0 {
+		return nil
+	}
+	err := tx.QueryRow(ctx, `SELECT delay_at, delay_left FROM schedule_state WHERE tenant_id = $1 AND schedule_id = $2 FOR UPDATE`,
+		tenant, r.ID).Scan(&r.DelayAt, &r.DelayLeft)
+	if err != nil {
+		return fmt.Errorf("lock state: %w", err)
+	}
+	return nil
+}
+
+// joinDelay makes the row's own cohort be there, armed with its next time.
+func (r *row) joinDelay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) error {
+	var id int64
+	err := tx.QueryRow(ctx, `
+		INSERT INTO cohort (shard, tenant_id, workflow, hash, timing, missed, delay, next_at, due_at)
+		VALUES ($1, $2, $3, $4, $5, $6, true, $7, $7)
+		ON CONFLICT ON CONSTRAINT cohort_identity DO UPDATE
+		SET next_at = excluded.next_at, due_at = excluded.due_at, `+notInRun+`, empty_at = NULL
+		RETURNING id`,
+		r.Shard, tenant, r.Workflow, r.Hash, string(t.Canonical()), *r.CohortMissed, r.NextAt).Scan(&id)
+	if err != nil {
+		return fmt.Errorf("join cohort: %w", err)
+	}
+	r.CohortID = &id
+	return nil
+}
+
+const notInRun = `run_at = NULL, run_from = NULL, run_missed = NULL, run_drop = NULL, at_spread = NULL, at_id = NULL`
+
+// leaveDelays disarms the cohorts of schedules that have left them.
+func leaveDelays(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int16, cohorts []int64) error {
+	if len(cohorts) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE cohort c
+		SET next_at = NULL, due_at = NULL, `+notInRun+`, empty_at = clock_timestamp()
+		FROM unnest($2::smallint[], $3::bigint[]) AS n (shard, id)
+		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.delay`, tenant, shards, cohorts)
+	if err != nil {
+		return fmt.Errorf("leave cohorts: %w", err)
+	}
+	return nil
+}
+
+// writeDelays keeps in the states which ticks are out, and how many are left.
+func writeDelays(ctx context.Context, tx pgx.Tx, tenant tenants.ID, rows ...*row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	var ids []int64
+	var out []*time.Time
+	var left []*int32
+	for _, r := range rows {
+		ids, out, left = append(ids, r.ID), append(out, r.DelayAt), append(left, r.DelayLeft)
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE schedule_state st
+		SET delay_at = n.delay_at, delay_left = n.delay_left
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS n (id, delay_at, delay_left)
+		WHERE st.tenant_id = $1 AND st.schedule_id = n.id`, tenant, ids, out, left)
+	if err != nil {
+		return fmt.Errorf("write states: %w", err)
+	}
+	return nil
+}
+
+// withdrawDelay takes off the row's count what has been swept, and what is handed out as it leaves; of that the last is
+// out from now on.
+func (r *row) withdrawDelay(due []Due) {
+	if r.TicksLeft != nil && r.DelayLeft != nil {
+		r.TicksLeft = new(max(0, *r.DelayLeft-int32(len(due))))
+	}
+	for _, one := range due {
+		r.DelayAt = &one.Run.At
+	}
+}
+
+// armed is the one coming time that is known of fixed_delay: none while a tick is out.
+func (r *row) armed(t *calendar.Timing, after time.Time) (time.Time, bool) {
+	at := r.NextAt
+	if run, ahead := r.underWay(t, after); ahead {
+		at = &run.At
+	}
+	if at == nil || !at.After(after) || r.skipped(at.UTC()) {
+		return time.Time{}, false
+	}
+	return at.UTC(), true
+}
