@@ -87,6 +87,7 @@ func drawLine(w string) *rapid.Generator[schedules.BulkLine] {
 		{Cron: calendar.StringList{"0 12 * * *"}, MaxTicks: new(3)}, {Cron: calendar.StringList{"0 12 * * *"}, MaxTicks: new(5)},
 		{Cron: calendar.StringList{"0 12 * * *"}, Timezone: "Mars/Olympus"},
 		cron("0 0 30 2 *"), cron("*/30 * * * *"), {},
+		delayFrom("5h", nil), delayFrom("6h", nil), delayFrom("5h", new(2)),
 	}
 	return rapid.Custom(func(rt *rapid.T) schedules.BulkLine {
 		l := schedules.BulkLine{Workflow: w, Key: new(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(rt, "key"))}
@@ -102,6 +103,11 @@ func drawLine(w string) *rapid.Generator[schedules.BulkLine] {
 	})
 }
 
+// delayFrom is a spec whose first tick does not depend on the moment at which it is put.
+func delayFrom(every string, most *int) calendar.Spec {
+	return calendar.Spec{Intervals: []calendar.Interval{{Every: every, Mode: "fixed_delay"}}, StartAt: new("2060-01-01T00:00:00Z"), MaxTicks: most}
+}
+
 // disturb does to both tenants' schedules what may lie between two upserts.
 func (h *home) disturb(rt *rapid.T, w string) {
 	h.quotas = tenants.Wide()
@@ -109,7 +115,7 @@ func (h *home) disturb(rt *rapid.T, w string) {
 		h.quotas.SmallestIntervalSeconds = 3600
 	}
 	key := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "whose")
-	what := rapid.IntRange(0, 6).Draw(rt, "what")
+	what := rapid.IntRange(0, 7).Draw(rt, "what")
 	for _, tenant := range []tenants.ID{h.acme, h.other} {
 		ctx, by := h.t.Context(), schedules.Changer{By: "bob"}
 		switch what { // of one that is not there or cannot be, nothing comes, for either
@@ -128,6 +134,8 @@ func (h *home) disturb(rt *rapid.T, w string) {
 		case 5:
 			h.exec(`UPDATE cohort SET next_at = next_at - interval '7 days', due_at = due_at - interval '7 days' WHERE tenant_id = $1 AND workflow = $2`, tenant, w)
 			h.exec(`UPDATE member SET from_at = from_at - interval '7 days' WHERE tenant_id = $1`, tenant)
+		case 6:
+			h.tickOut(tenant, w)
 		}
 	}
 }
@@ -195,7 +203,7 @@ func (h *home) picture(tenant tenants.ID, w string) (rows []string) {
 			h.t.Fatal(err)
 		}
 		rows = append(rows, string(text)+" "+one[string](h, `
-			SELECT concat_ws(' ', s.ticks_left, s.paused_at IS NOT NULL, m.until_at, st.fired,
+			SELECT concat_ws(' ', s.ticks_left, s.paused_at IS NOT NULL, st.delay_at, st.delay_left, (SELECT c.due_at IS NOT NULL FROM cohort c WHERE c.id = s.cohort_id), m.until_at, st.fired,
 				(SELECT count(*) FROM revision r WHERE r.schedule_id = s.id),
 				(SELECT min(o.key) FROM schedule o WHERE o.cohort_id = s.cohort_id))
 			FROM schedule s

@@ -299,7 +299,11 @@ func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quo
 
 // fits holds a timing to what it must do: fire again, and no more often than the quota allows.
 func fits(t *calendar.Timing, q tenants.Quotas, now time.Time) error {
-	if _, ok := t.Next(now); !ok {
+	_, ok := t.Next(now)
+	if delays(t) {
+		_, ok = t.First(now)
+	}
+	if !ok {
 		return neverFires()
 	}
 	least := smallestInterval(q)

@@ -225,7 +225,7 @@ func TestPutRefusesWhatCannotBe(t *testing.T) {
 		"paused and past":  {schedules.Params{Spec: calendar.Spec{At: []string{"2020-01-01T00:00:00Z"}}, Status: "paused"}, 422, "never_fires"},
 		"each second":      {spec(cron("* * * * * *")), 422, "interval_too_small"},
 		"each half minute": {spec(calendar.Spec{Intervals: []calendar.Interval{{Every: "30s"}}}), 422, "interval_too_small"},
-		"after the run":    {spec(calendar.Spec{Intervals: []calendar.Interval{{Every: "1h", Mode: "fixed_delay"}}}), 422, "invalid"},
+		"after the run":    {spec(calendar.Spec{Intervals: []calendar.Interval{{Every: "30s", Mode: "fixed_delay"}}}), 422, "interval_too_small"},
 		"a large payload":  {schedules.Params{Spec: cron("* * * * *"), Payload: web.Raw(`"` + strings.Repeat("x", 65_536) + `"`)}, 413, "payload_too_large"},
 		"a large spec":     {spec(cron(strings.Repeat("1,", 5000) + "1 * * * *")), 413, "spec_too_large"},
 	} {
