@@ -32,6 +32,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"ManyParams":     reflect.TypeFor[schedules.ManyParams](),
 		"Schedules":      reflect.TypeFor[schedules.ManyAnswer](),
 		"SkipParams":     reflect.TypeFor[schedules.SkipParams](),
+		"Operation":      reflect.TypeFor[schedules.OperationAnswer](),
+		"OperationPage":  reflect.TypeFor[schedules.ListAnswer[schedules.OperationAnswer]](),
 		"Revision":       reflect.TypeFor[schedules.Revision](),
 		"RevisionPage":   reflect.TypeFor[schedules.ListAnswer[schedules.Revision]](),
 		"PauseParams":    reflect.TypeFor[schedules.PauseParams](),

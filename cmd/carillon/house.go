@@ -72,6 +72,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	}
 	directory := tenants.NewDirectory(h.api)
 	timings := schedules.NewTimings()
+	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.api, Engine: h.engine, IDs: s.ids, Cursors: s.cursors})
 	if h.dispatch, err = dispatch.New(dispatch.Config{
 		Pool:       h.engine,
 		IDs:        s.ids,
@@ -86,6 +87,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Dispatches: p.role.does("dispatch"),
 		Loopback:   p.outbound.Loopback,
 		OnFired:    p.onFired,
+		Operations: operations,
 	}); err != nil {
 		return nil, err
 	}
@@ -97,8 +99,11 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Quotas:  directory.Quotas,
 		Cursors: s.cursors,
 		Log:     p.log,
+
+		Operations: operations,
 	})
 	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
+	operations.Queue = h.dispatch.QueueOperation
 	h.router = web.New(web.Options{Log: p.log, Metrics: web.NewMetrics(h.registry)})
 	web.Probes(h.router, h.ready)
 	if !p.role.does("api") {
