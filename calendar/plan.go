@@ -26,6 +26,7 @@ type plan struct {
 	End     *int64      `json:"end,omitempty"`
 	Jitter  int64       `json:"jitter,omitempty"` // seconds
 	Quiet   *Quiet      `json:"quiet,omitempty"`
+	Moved   []movePlan  `json:"moved,omitempty"`
 }
 
 // policies are the DST policies of a member, never auto.
