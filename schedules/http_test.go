@@ -415,3 +415,23 @@ func TestEachRouteNeedsItsScope(t *testing.T) {
 	e.want(201, "", "PUT", aPath, daily)
 	e.want(404, "not_found", "GET", aPath, "", "Authorization", "Bearer "+e.token("other", tenants.TenantAdmin))
 }
+
+func TestFixedDelayOverHTTP(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	made := e.want(201, "", "PUT", aPath, `{"spec":{"intervals":[{"every":"1h","mode":"fixed_delay","first":"after"}]}}`)
+	if got := made.doc["upcoming"].([]any); len(got) != 1 || got[0] != made.doc["next_at"] || !strings.Contains(made.body, "depends_on_run") {
+		t.Errorf("got %s", made.body)
+	}
+	if got := e.want(200, "", "GET", aPath+"/upcoming?count=3", ""); len(got.doc["ticks"].([]any)) != 1 || got.doc["exhausted"] != false {
+		t.Errorf("got %s", got.body)
+	}
+	if got := e.want(200, "", "GET", "/v1/schedules?due_before=2090-01-01T00:00:00Z", ""); len(got.doc["items"].([]any)) != 1 {
+		t.Errorf("got %s", got.body)
+	}
+	e.want(422, "", "PUT", aPath, `{"spec":{"cron":"0 12 * * *","intervals":[{"every":"1h","mode":"fixed_delay"}]}}`)
+	first := e.want(200, "", "POST", "/v1/schedules/preview", `{"spec":{"intervals":[{"every":"1h","mode":"fixed_delay"}],"start_at":"2090-01-01T00:00:00Z"},"count":1}`)
+	if ticks := first.doc["ticks"].([]any); ticks[0].(map[string]any)["timestamp"] != "2090-01-01T00:00:00Z" {
+		t.Errorf("got %s", first.body)
+	}
+}
