@@ -429,7 +429,7 @@ func TestFixedDelayOverHTTP(t *testing.T) {
 	if got := e.want(200, "", "GET", "/v1/schedules?due_before=2090-01-01T00:00:00Z", ""); len(got.doc["items"].([]any)) != 1 {
 		t.Errorf("got %s", got.body)
 	}
-	e.want(422, "", "PUT", aPath, `{"spec":{"cron":"0 12 * * *","intervals":[{"every":"1h","mode":"fixed_delay"}]}}`)
+	e.want(422, "fixed_delay_alone", "PUT", aPath, `{"spec":{"cron":"0 12 * * *","intervals":[{"every":"1h","mode":"fixed_delay"}]}}`)
 	first := e.want(200, "", "POST", "/v1/schedules/preview", `{"spec":{"intervals":[{"every":"1h","mode":"fixed_delay"}],"start_at":"2090-01-01T00:00:00Z"},"count":1}`)
 	if ticks := first.doc["ticks"].([]any); ticks[0].(map[string]any)["timestamp"] != "2090-01-01T00:00:00Z" {
 		t.Errorf("got %s", first.body)
