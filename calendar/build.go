@@ -1,6 +1,10 @@
 package calendar
 
-import "slices"
+import (
+	"crypto/sha256"
+	"slices"
+	"sync"
+)
 
 // build makes a timing of a plan. Faults are of what the plan names and the context lacks, and of what costs too much.
 func (p plan) build(c Context) (*Timing, Faults) {
@@ -25,6 +29,10 @@ func (p plan) build(c Context) (*Timing, Faults) {
 // timing makes the timing of a plan whose zone is among the zones; out are its exclusions, nil for none.
 func (p plan) timing(zones *Zones, out *exclusions) *Timing {
 	t := &Timing{plan: p, zones: zones, zone: zones.zone(p.Zone), out: out, end: maxWall}
+	t.hash = sync.OnceValue(func() [16]byte {
+		sum := sha256.Sum256(t.Canonical())
+		return [16]byte(sum[:16])
+	})
 	if p.Start != nil {
 		t.start = *p.Start
 	}

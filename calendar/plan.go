@@ -3,7 +3,6 @@ package calendar
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -115,10 +114,7 @@ func encode(v any) []byte {
 func (t *Timing) Canonical() []byte { return encode(t.plan) }
 
 // Hash is a hash of Canonical: equal timings hash alike however they are written.
-func (t *Timing) Hash() [16]byte {
-	sum := sha256.Sum256(t.Canonical())
-	return [16]byte(sum[:16])
-}
+func (t *Timing) Hash() [16]byte { return t.hash() }
 
 // FromCanonical reads what Canonical wrote. It fails on another version's form, and on a zone or a named calendar that c lacks.
 func FromCanonical(b []byte, c Context) (*Timing, error) {

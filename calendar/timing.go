@@ -42,6 +42,7 @@ type Timing struct {
 	first   firstTick
 	notes   []Warning
 	out     *exclusions
+	hash    func() [16]byte // worked out once
 	// tooComplex says that the exclusions cost too much to work out.
 	tooComplex bool
 }
