@@ -1,10 +1,6 @@
 package calendar
 
-import (
-	"crypto/sha256"
-	"slices"
-	"sync"
-)
+import "slices"
 
 // build makes a timing of a plan. Faults are of what the plan names and the context lacks, and of what costs too much.
 func (p plan) build(c Context) (*Timing, Faults) {
@@ -29,10 +25,7 @@ func (p plan) build(c Context) (*Timing, Faults) {
 // timing makes the timing of a plan whose zone is among the zones; out are its exclusions, nil for none.
 func (p plan) timing(zones *Zones, out *exclusions) *Timing {
 	t := &Timing{plan: p, zones: zones, zone: zones.zone(p.Zone), out: out, end: maxWall}
-	t.hash = sync.OnceValue(func() [16]byte {
-		sum := sha256.Sum256(t.Canonical())
-		return [16]byte(sum[:16])
-	})
+	t.hash = t.hashedOnce()
 	if p.Start != nil {
 		t.start = *p.Start
 	}
@@ -63,6 +56,7 @@ func (p plan) timing(zones *Zones, out *exclusions) *Timing {
 		t.addInstants(moments(p.Moments), out, nil)
 	}
 	t.class = oneClass(classes)
+	t.move()
 	if out != nil {
 		out.dead = nil
 	}
