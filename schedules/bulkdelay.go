@@ -3,23 +3,23 @@ package schedules
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// delaysLeft are the cohorts with fixed_delay that rows of a batch have left.
-type delaysLeft struct {
-	shards  []int16
-	cohorts []int64
-}
-
 // lockDelays is lockDelay for those of the rows that have fixed_delay or get it by their lines.
-func (l *load) lockDelays(ctx context.Context, rows []*row, ords map[int64]int) error {
+func (l *load) lockDelays(ctx context.Context, rows []*row) error {
+	gets := map[int64]bool{}
+	for _, it := range l.items {
+		if len(it.spec.Intervals) == 1 && it.spec.Intervals[0].Mode == "fixed_delay" {
+			gets[it.id] = true
+		}
+	}
 	byID := map[int64]*row{}
 	var ids []int64
 	for _, r := range rows {
-		get := l.items[ords[r.ID]].spec.Intervals
-		if r.delayed() || r.DelayAt != nil || len(get) == 1 && get[0].Mode == "fixed_delay" {
+		if gets[r.ID] || r.delayed() || r.DelayAt != nil || strings.Contains(r.Spec, "fixed_delay") {
 			ids, byID[r.ID] = append(ids, r.ID), r
 		}
 	}
@@ -44,12 +44,29 @@ func (l *load) lockDelays(ctx context.Context, rows []*row, ords map[int64]int) 
 	return nil
 }
 
+// leaveDelays disarms the cohorts with fixed_delay that rows have left.
+func (l *load) leaveDelays(ctx context.Context) error {
+	var shards []int16
+	var cohorts []int64
+	for _, m := range l.ends {
+		if m.alone != nil {
+			shards, cohorts = append(shards, m.alone.Shard), append(cohorts, m.cohort)
+		}
+	}
+	return leaveDelays(ctx, l.tx, l.tenant, shards, cohorts)
+}
+
 // writeDelays keeps in the states of the rows that have or had fixed_delay which ticks are out, and how many are left.
 func (l *load) writeDelays(ctx context.Context) error {
 	var rows []*row
 	for _, w := range l.rows {
-		if w.delayed || w.joins && w.timing.alone != nil {
+		if w.joins && w.timing.alone != nil {
 			rows = append(rows, w.row)
+		}
+	}
+	for _, m := range l.ends {
+		if m.alone != nil {
+			rows = append(rows, m.alone)
 		}
 	}
 	return writeDelays(ctx, l.tx, l.tenant, rows...)
