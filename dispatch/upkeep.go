@@ -50,7 +50,8 @@ func (d *Dispatch) ensurePartitions(ctx context.Context, now time.Time) error {
 	for day := -1; day <= partitionsAhead; day++ {
 		from := today.AddDate(0, 0, day)
 		var there bool
-		if err := d.Pool.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL`, partition("tick", from), partition("attempt", from)).Scan(&there); err != nil {
+		if err := d.Pool.QueryRow(ctx, `SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest($1::text[]) AS n (name)`,
+			[]string{partition("tick", from), partition("attempt", from), partition("roll", from)}).Scan(&there); err != nil {
 			return fmt.Errorf("look for partitions: %w", err)
 		}
 		if !there {
@@ -62,7 +63,7 @@ func (d *Dispatch) ensurePartitions(ctx context.Context, now time.Time) error {
 			if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, partitionLock); err != nil {
 				return err
 			}
-			for table, with := range map[string]string{"tick": " WITH (fillfactor = 60)", "attempt": ""} {
+			for table, with := range map[string]string{"tick": " WITH (fillfactor = 60)", "attempt": "", "roll": ""} {
 				_, err := tx.Exec(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s PARTITION OF %s FOR VALUES FROM ('%s') TO ('%s')%s`,
 					partition(table, from), table, from.Format(time.RFC3339), from.AddDate(0, 0, 1).Format(time.RFC3339), with))
 				if err != nil {
