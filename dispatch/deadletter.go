@@ -15,7 +15,7 @@ import (
 )
 
 // deadColumns are a dead letter's, but for the tenant's.
-const deadColumns = `schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, last_at, occurrence, cohort_id,
+const deadColumns = `schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, last_at, until_at, occurrence, cohort_id,
 	version, missed_count, shard, attempt, cause, dst, payload, error`
 
 // bury keeps ticks that have just failed for good as dead letters, in the transaction that ended them.
@@ -26,7 +26,7 @@ func bury(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead keyArrays) err
 	_, err := tx.Exec(ctx, `
 		INSERT INTO dead_letter (tenant_id, `+deadColumns+`)
 		SELECT t.tenant_id, t.schedule_id, t.nominal_at, t.seq, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key), t.ended_at,
-			t.fired_at, t.last_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
+			t.fired_at, t.last_at, t.until_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
 		JOIN tick t ON `+onTick+` AND t.state = $8
 		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
@@ -53,7 +53,7 @@ func collectDead(rows pgx.Rows) ([]*deadLetter, error) {
 	var all []*deadLetter
 	var one deadLetter
 	_, err := pgx.ForEachRow(rows, []any{
-		&one.ScheduleID, &one.NominalAt, &one.Seq, &one.Workflow, &one.Key, &one.FailedAt, &one.FiredAt, &one.LastAt, &one.Occurrence,
+		&one.ScheduleID, &one.NominalAt, &one.Seq, &one.Workflow, &one.Key, &one.FailedAt, &one.FiredAt, &one.LastAt, &one.UntilAt, &one.Occurrence,
 		&one.CohortID, &one.Version, &one.MissedCount, &one.Shard, &one.Attempt, &one.Cause, &one.DST, &one.Payload, &one.Error,
 	}, func() error {
 		letter := one

@@ -34,7 +34,8 @@ func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after 
 	}
 	r.FromAt, r.UntilAt = &from, nil
 	if r.TicksLeft != nil {
-		r.UntilAt = new(nth(t, tick.At, int(*r.TicksLeft)))
+		last, _ := t.Nth(tick.At, int(*r.TicksLeft))
+		r.UntilAt = &last.At
 	}
 	r.Spread = 0
 	if t.Jitter() > 0 {

@@ -21,6 +21,7 @@ CREATE TABLE dead_letter (
   failed_at    timestamptz NOT NULL,
   fired_at     timestamptz NOT NULL,
   last_at      timestamptz,
+  until_at     timestamptz,
   occurrence   bigint,
   cohort_id    bigint,
   version      int      NOT NULL,
@@ -37,10 +38,10 @@ CREATE INDEX dead_letter_by_time ON dead_letter (tenant_id, nominal_at, schedule
 CREATE INDEX dead_letter_by_workflow ON dead_letter (tenant_id, workflow, nominal_at, schedule_id, seq);
 CREATE INDEX dead_letter_by_key ON dead_letter (tenant_id, key, nominal_at, schedule_id, seq);
 CREATE INDEX dead_letter_failed ON dead_letter USING brin (failed_at);
-INSERT INTO dead_letter (tenant_id, schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, last_at, occurrence, cohort_id,
+INSERT INTO dead_letter (tenant_id, schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, last_at, until_at, occurrence, cohort_id,
   version, missed_count, shard, attempt, cause, dst, payload, error)
 SELECT t.tenant_id, t.schedule_id, t.nominal_at, t.seq, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key), t.ended_at, t.fired_at,
-  t.last_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
+  t.last_at, t.until_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
 FROM tick t
 LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id
 LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
