@@ -38,6 +38,8 @@ type row struct {
 	CohortID    *int64
 	Spread      int64
 	TZData      string `db:"tzdata"`
+	Moves       []Moved    // oldest first
+	MovedUntil  *time.Time // while it is set the timing has the moves in it
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	UpdatedBy   string
@@ -71,7 +73,7 @@ type row struct {
 const rowColumns = `
 	s.id, s.workflow, s.key, s.version, s.shard, s.status, s.spec, s.payload, s.labels, s.note, s.status_note,
 	s.paused_at, s.paused_until,
-	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.created_at, s.updated_at, s.updated_by,
+	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.moves, s.moved_until, s.created_at, s.updated_at, s.updated_by,
 	s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority, s.timeout_s,
 	s.max_attempts, s.keep_succeeded_s, s.keep_failed_s,
 	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq, st.seen_at, st.skips,
@@ -140,6 +142,9 @@ func (r *row) compile(tenant tenants.ID) (*calendar.Timing, error) {
 	t, err := compile(spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key))
 	if err != nil {
 		return nil, fmt.Errorf("spec of schedule %d: %w: %v", r.ID, errUncomputable, err) // not as a fault: the caller has not sent it
+	}
+	if shifts := r.shifts(); len(shifts) > 0 {
+		return t.Moved(shifts), nil
 	}
 	return t, nil
 }
