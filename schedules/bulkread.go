@@ -124,6 +124,9 @@ func (r *bulkReader) parse(it *item, text []byte, quotas tenants.Quotas) error {
 	}
 	d, err := line.Params.read(quotas)
 	it.definition = d
+	if followsKey(d.spec) { // what it means is known once the profiles of the batch are
+		return err
+	}
 	_, specErr := r.memo.compile(d, r.anchor, identity(r.tenant, it.workflow, it.key), func(*calendar.Timing) error { return nil })
 	return fault.Join(err, specErr)
 }

@@ -39,7 +39,7 @@ func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after 
 	}
 	r.Spread = 0
 	if t.Jitter() > 0 {
-		r.Spread = spreadOf(identity(tenant, r.Workflow, r.Key))
+		r.Spread = spreadOf(r.identity(tenant))
 	}
 	hash := t.Hash()
 	r.Hash, r.CohortMissed = hash[:], &missed

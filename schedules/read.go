@@ -122,6 +122,10 @@ func PreviewSpec(p PreviewParams, identity string, smallest time.Duration, now t
 		count = *p.Count
 	}
 	countErr := checkCount("/count", count)
+	if followsKey(p.Spec) {
+		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_key_zone", Detail: "a preview is for no key: name a zone in place of @key"})
+		return Preview{}, fault.Join(countErr, nobody)
+	}
 	t, err := calendar.Compile(p.Spec, calendar.Context{Created: wholeSecond(now), Identity: identity})
 	if err := fault.Join(countErr, specFault(err)); err != nil {
 		return Preview{}, err

@@ -49,6 +49,9 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"Tenant":           reflect.TypeFor[tenants.Answer](),
 		"Quotas":           reflect.TypeFor[tenants.Quotas](),
 		"Issuer":           reflect.TypeFor[tenants.Issuer](),
+		"APIKeyParams":     reflect.TypeFor[tenants.APIKeyParams](),
+		"APIKey":           reflect.TypeFor[tenants.APIKey](),
+		"TokenAnswer":      reflect.TypeFor[tenants.TokenAnswer](),
 	})
 }
 

@@ -33,6 +33,7 @@ type plan struct {
 	role        role
 	issuer      string
 	keys        []tenants.Key
+	minter      *tenants.Minter // nil: API keys are not exchanged here
 	outbound    web.Outbound
 	onFired     func([]dispatch.Fired)
 	log         *slog.Logger
@@ -112,10 +113,12 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	api.Routes(h.router)
 	console.Routes(h.router)
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
-	authenticated := h.router.Group("", tenants.Authenticate(verifier))
+	limits := tenants.NewLimits(tenants.NewBuckets(h.api), directory)
+	authenticated := h.router.Group("", tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit)
 	h.router.RouteNotFound("/*", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	schedules.Routes(authenticated, all)
 	dispatch.Routes(authenticated, h.dispatch)
+	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Minter: p.minter}.Routes(authenticated)
 	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory}.Routes(authenticated)
 	return h, nil
 }
