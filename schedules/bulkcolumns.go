@@ -38,9 +38,13 @@ type columns struct {
 }
 
 func (c *columns) add(w *rewrite) {
+	version := w.Version + 1
+	if w.newborn || w.quiet {
+		version = w.Version
+	}
 	c.rows = append(c.rows, w)
 	c.ids, c.workflows, c.keys, c.shards = append(c.ids, w.ID), append(c.workflows, w.Workflow), append(c.keys, w.Key), append(c.shards, w.Shard)
-	c.versions, c.statuses, c.statusNotes = append(c.versions, w.Version), append(c.statuses, w.Status), append(c.statusNotes, w.StatusNote)
+	c.versions, c.statuses, c.statusNotes = append(c.versions, version), append(c.statuses, w.Status), append(c.statusNotes, w.StatusNote)
 	c.specs, c.payloads, c.labels, c.notes = append(c.specs, w.Spec), append(c.payloads, w.Payload), append(c.labels, w.Labels), append(c.notes, w.Note)
 	c.ticksLeft, c.pausedAt, c.pausedUntil = append(c.ticksLeft, w.TicksLeft), append(c.pausedAt, w.PausedAt), append(c.pausedUntil, w.PausedUntil)
 	c.cohorts, c.spreads, c.tzdata = append(c.cohorts, w.CohortID), append(c.spreads, w.Spread), append(c.tzdata, w.TZData)
@@ -106,21 +110,11 @@ func (l *load) update(b *pgx.Batch, c *columns) {
 		return
 	}
 	b.Queue(endVersions, l.tenant, c.ids, false, l.now, l.by)
-	if len(l.ends) > 0 {
-		var cohorts, spreads, ids []int64
-		for _, m := range l.ends {
-			cohorts, spreads, ids = append(cohorts, m.cohort), append(spreads, m.spread), append(ids, m.schedule)
-		}
-		b.Queue(`
-			DELETE FROM member m
-			USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, spread, schedule_id)
-			WHERE m.cohort_id = n.cohort_id AND m.spread = n.spread AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`,
-			l.tenant, cohorts, spreads, ids)
-	}
+	l.expel(b)
 	c.enroll(b, l)
 	b.Queue(`
 		UPDATE schedule s
-		SET version = n.version + 1, status = n.status, spec = n.spec, payload = n.payload, labels = n.labels,
+		SET version = n.version, status = n.status, spec = n.spec, payload = n.payload, labels = n.labels,
 			note = n.note, status_note = n.status_note, ticks_left = n.ticks_left,
 			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, spread = n.spread,
 			tzdata = n.tzdata, updated_at = $2, updated_by = $3, next_before = n.next_before, next_after = n.next_after,
@@ -128,6 +122,22 @@ func (l *load) update(b *pgx.Batch, c *columns) {
 		FROM `+rowsOf+`
 		WHERE s.tenant_id = $1 AND s.id = n.id`,
 		c.args(l.tenant, l.now, l.by)...)
+}
+
+// expel deletes the memberships that end.
+func (l *load) expel(b *pgx.Batch) {
+	if len(l.ends) == 0 {
+		return
+	}
+	var cohorts, spreads, ids []int64
+	for _, m := range l.ends {
+		cohorts, spreads, ids = append(cohorts, m.cohort), append(spreads, m.spread), append(ids, m.schedule)
+	}
+	b.Queue(`
+		DELETE FROM member m
+		USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, spread, schedule_id)
+		WHERE m.cohort_id = n.cohort_id AND m.spread = n.spread AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`,
+		l.tenant, cohorts, spreads, ids)
 }
 
 // insert makes the schedules of rows, with their states and memberships.

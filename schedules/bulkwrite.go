@@ -160,10 +160,8 @@ func (l *load) register(ctx context.Context, missing map[string]bool) error {
 
 // write hands out what is due, then writes all rows.
 func (l *load) write(ctx context.Context) error {
-	if len(l.due) > 0 {
-		if err := l.HandOut(ctx, l.tx, l.due); err != nil {
-			return fmt.Errorf("hand out what is due: %w", err)
-		}
+	if err := l.handOut(ctx); err != nil {
+		return err
 	}
 	// One order for all batches, so that two that make the same schedules wait for one another, and not both.
 	slices.SortFunc(l.rows, func(a, b *rewrite) int { return cmp.Or(cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Key, b.Key)) })
@@ -187,6 +185,16 @@ func (l *load) write(ctx context.Context) error {
 	}
 	if err != nil {
 		return fmt.Errorf("write schedules: %w", err)
+	}
+	return nil
+}
+
+func (l *load) handOut(ctx context.Context) error {
+	if len(l.due) == 0 {
+		return nil
+	}
+	if err := l.HandOut(ctx, l.tx, l.due); err != nil {
+		return fmt.Errorf("hand out what is due: %w", err)
 	}
 	return nil
 }
