@@ -35,6 +35,8 @@ type columns struct {
 	joins       []bool
 	numbers     []int32 // of the terms of each row, from 1
 	terms       []terms // those that differ
+	moves       []*string
+	movedUntil  []*time.Time
 }
 
 func (c *columns) add(w *rewrite) {
@@ -53,6 +55,7 @@ func (c *columns) add(w *rewrite) {
 	if n := len(c.terms); n == 0 || !c.terms[n-1].equal(w.terms) { // neighbours are alike more often than not
 		c.terms = append(c.terms, w.terms)
 	}
+	c.moves, c.movedUntil = append(c.moves, w.moves), append(c.movedUntil, w.MovedUntil)
 	c.numbers = append(c.numbers, int32(len(c.terms)))
 }
 
@@ -76,9 +79,11 @@ func (l *load) number(ctx context.Context, c *columns) error {
 // rowsOf are the rows as a table n, its parameters numbered from 4 on, and termsOf the terms of a row of it.
 const (
 	rowsOf = `unnest($4::bigint[], $5::text[], $6::text[], $7::smallint[], $8::int[], $9::text[], $10::text[], $11::text[], $12::text[], $13::jsonb[],
-			$14::text[], $15::int[], $16::timestamptz[], $17::timestamptz[], $18::bigint[], $19::bigint[], $20::text[], $21::timestamptz[], $22::timestamptz[], $23::int[])
+			$14::text[], $15::int[], $16::timestamptz[], $17::timestamptz[], $18::bigint[], $19::bigint[], $20::text[], $21::timestamptz[], $22::timestamptz[], $23::int[],
+			$35::text[], $36::timestamptz[])
 		AS n (id, workflow, key, shard, version, status, status_note, spec, payload, labels,
-			note, ticks_left, paused_at, paused_until, cohort_id, spread, tzdata, next_before, next_after, term)`
+			note, ticks_left, paused_at, paused_until, cohort_id, spread, tzdata, next_before, next_after, term,
+			moves, moved_until)`
 	termsOf = `($24::text[])[n.term], ($25::text[])[n.term], ($26::int[])[n.term], ($27::text[])[n.term], ($28::int[])[n.term], ($29::text[])[n.term],
 		($30::smallint[])[n.term], ($31::int[])[n.term], ($32::smallint[])[n.term], ($33::int[])[n.term], ($34::int[])[n.term]`
 	termColumns = `overlap, missed, max_lateness_s, on_expired, pause_after_failures, queue, priority, timeout_s, max_attempts, keep_succeeded_s, keep_failed_s`
@@ -88,12 +93,13 @@ const (
 func (c *columns) args(first ...any) []any {
 	args := append(first, c.ids, c.workflows, c.keys, c.shards, c.versions, c.statuses, c.statusNotes, c.specs, c.payloads, c.labels,
 		c.notes, c.ticksLeft, c.pausedAt, c.pausedUntil, c.cohorts, c.spreads, c.tzdata, c.before, c.after, c.numbers)
-	return append(args, each(c.terms, func(t *terms) *string { return t.Overlap }), each(c.terms, func(t *terms) *string { return t.Missed }),
+	args = append(args, each(c.terms, func(t *terms) *string { return t.Overlap }), each(c.terms, func(t *terms) *string { return t.Missed }),
 		each(c.terms, func(t *terms) *int32 { return t.MaxLateness }), each(c.terms, func(t *terms) *string { return t.OnExpired }),
 		each(c.terms, func(t *terms) *int32 { return t.PauseAfterFailures }), each(c.terms, func(t *terms) *string { return t.Queue }),
 		each(c.terms, func(t *terms) *int16 { return t.Priority }), each(c.terms, func(t *terms) *int32 { return t.Timeout }),
 		each(c.terms, func(t *terms) *int16 { return t.MaxAttempts }), each(c.terms, func(t *terms) *int32 { return t.KeepSucceeded }),
 		each(c.terms, func(t *terms) *int32 { return t.KeepFailed }))
+	return append(args, c.moves, c.movedUntil)
 }
 
 func each[T, V any](all []T, of func(*T) V) []V {
@@ -118,6 +124,7 @@ func (l *load) update(b *pgx.Batch, c *columns) {
 			note = n.note, status_note = n.status_note, ticks_left = n.ticks_left,
 			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, spread = n.spread,
 			tzdata = n.tzdata, updated_at = $2, updated_by = $3, next_before = n.next_before, next_after = n.next_after,
+			moves = n.moves::jsonb, moved_until = n.moved_until,
 			(`+termColumns+`) = ROW (`+termsOf+`)
 		FROM `+rowsOf+`
 		WHERE s.tenant_id = $1 AND s.id = n.id`,
@@ -150,7 +157,7 @@ func (l *load) insert(b *pgx.Batch, c *columns) {
 			ticks_left, cohort_id, spread, tzdata, created_at, updated_at, updated_by, version, status_note, paused_until,
 			paused_at, next_before, next_after, `+termColumns+`)
 		OVERRIDING SYSTEM VALUE
-		SELECT $1, n.id, n.workflow, n.key, n.shard, n.status, n.spec, n.payload, n.labels, n.note, $35,
+		SELECT $1, n.id, n.workflow, n.key, n.shard, n.status, n.spec, n.payload, n.labels, n.note, $37,
 			n.ticks_left, n.cohort_id, n.spread, n.tzdata, $2, $2, $3, n.version, n.status_note, n.paused_until,
 			n.paused_at, n.next_before, n.next_after, `+termsOf+`
 		FROM `+rowsOf,
