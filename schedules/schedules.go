@@ -47,11 +47,17 @@ type Config struct {
 // Schedules reads and changes schedules. It is safe for concurrent use.
 type Schedules struct {
 	Config
-	spreads sync.Map // tenants.ID to spreadRead
+	spreads  sync.Map // tenants.ID to spreadRead
+	outlooks *outlooks
+
+	countsMu sync.Mutex
+	counts   map[tenants.ID]counted
 }
 
 // New returns Schedules over a pool whose database is migrated.
-func New(c Config) *Schedules { return &Schedules{Config: c} }
+func New(c Config) *Schedules {
+	return &Schedules{Config: c, outlooks: newOutlooks(), counts: map[tenants.ID]counted{}}
+}
 
 // spread is over how many shards a tenant's new schedules are laid. It is read once a minute.
 func (s *Schedules) spread(ctx context.Context, tenant tenants.ID) (int16, error) {
