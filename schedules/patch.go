@@ -38,14 +38,23 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 		return out, err
 	}
 	ahead := s.outlook(ctx, tenant)
-	err = s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
+	follows := patch.follows()
+	err = s.changeOf(ctx, tenant, workflow, key, follows, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
 		if r == nil {
 			return absent(workflow, key)
 		}
 		if err := pre.Check(true, versionOf(r)); err != nil {
 			return err
 		}
-		d, err := r.patched(patch, tenant, quotas)
+		p := r.profile()
+		if follows {
+			found, err := readProfiles(ctx, tx, tenant, key)
+			if err != nil {
+				return err
+			}
+			p = found[key]
+		}
+		d, err := r.patched(patch, p, tenant, quotas)
 		if err != nil {
 			return err
 		}
@@ -58,8 +67,14 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 	return out, err
 }
 
-// patched is the row's definition with a patch merged into it.
-func (r *row) patched(patch Patch, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
+// follows tells whether the patch has a schedule follow its key.
+func (p Patch) follows() bool {
+	var params Params
+	return web.Unmarshal(p, &params) == nil && followsKey(params.Spec)
+}
+
+// patched is the row's definition with a patch merged into it, under the profile of its key.
+func (r *row) patched(patch Patch, key profile, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
 	stored, err := r.written()
 	if err != nil {
 		return d, err
@@ -73,8 +88,11 @@ func (r *row) patched(patch Patch, tenant tenants.ID, q tenants.Quotas) (d defin
 		return d, err
 	}
 	d, err = p.read(q)
+	if followsKey(p.Spec) {
+		d.profile = key
+	}
 	if d.specText != r.Spec {
-		_, specErr := compile(p.Spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key))
+		_, specErr := compile(p.Spec, d.profile.context(r.AnchorAt, r.identity(tenant)))
 		err = fault.Join(err, specErr)
 	}
 	d.noteless = patch.removes("note")

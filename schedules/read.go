@@ -87,7 +87,7 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 	}
 	next := r.nextAfter
 	if r.Status == Paused && r.CohortID == nil {
-		next = r.wouldBe()
+		next = r.wouldBe(t, now)
 	}
 	out := preview(t, after, time.Time{}, count, next)
 	out.Warnings = append(out.Warnings, s.Timings.warnings(r, t, tenant, now)...)
@@ -95,13 +95,15 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 }
 
 // wouldBe gives the coming ticks of a paused schedule, were it resumed now.
-func (r *row) wouldBe() func(*calendar.Timing, time.Time) (time.Time, bool) {
-	given := int32(0)
-	return func(t *calendar.Timing, after time.Time) (time.Time, bool) {
-		given++
-		tick, ok := t.Next(after)
-		return tick.At, ok && (r.TicksLeft == nil || given <= *r.TicksLeft)
+func (r *row) wouldBe(t *calendar.Timing, now time.Time) func(*calendar.Timing, time.Time) (time.Time, bool) {
+	resumed := row{FromAt: new(now.Truncate(time.Second).Add(time.Second)), Skips: r.Skips}
+	if r.TicksLeft != nil {
+		resumed.UntilAt = &now // none is left
+		if last, ok := t.Nth(*resumed.FromAt, int(*r.TicksLeft)); ok && *r.TicksLeft > 0 {
+			resumed.UntilAt = &last.At
+		}
 	}
+	return resumed.nextAfter
 }
 
 // PreviewParams are an unsaved spec and which of its ticks are asked for.
@@ -121,6 +123,10 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 		count = *p.Count
 	}
 	countErr := checkCount("/count", count)
+	if followsKey(p.Spec) {
+		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_key_zone", Detail: "a preview is for no key: name a zone in place of @key"})
+		return Preview{}, fault.Join(countErr, nobody)
+	}
 	t, err := calendar.Compile(p.Spec, calendar.Context{Created: wholeSecond(now), Identity: identity(tenant, "", "")})
 	if err := fault.Join(countErr, specFault(err)); err != nil {
 		return Preview{}, err

@@ -34,7 +34,9 @@ func BeginRun(t *calendar.Timing, next, now time.Time, missed string) Run {
 		r.Late = true
 		if n := t.Count(next, last.At) + 1; n > mostCaught {
 			r.Missed, r.Drop = n-mostCaught-1, true
-			r.At = nth(t, next, n-mostCaught)
+			if first, ok := t.Nth(next, n-mostCaught); ok {
+				r.At = first.At
+			}
 		}
 	case behind:
 		if missed == "none" && now.Sub(next) > onTime { // what is late is dropped, and the next run serves what is not
@@ -96,17 +98,4 @@ func (r Run) MissedSince(t *calendar.Timing, from time.Time) int {
 		return r.Missed
 	}
 	return min(r.Missed, t.Count(from, r.At))
-}
-
-// nth returns the n-th nominal time (1 is first itself) from first on.
-func nth(t *calendar.Timing, first time.Time, n int) time.Time {
-	at := first
-	for range n - 1 {
-		tick, ok := t.Next(at)
-		if !ok {
-			break
-		}
-		at = tick.At
-	}
-	return at
 }
