@@ -56,9 +56,14 @@ type Schedules struct {
 	counts   map[tenants.ID]counted
 }
 
-// New returns Schedules over a pool whose database is migrated.
+// New returns Schedules over a pool whose database is migrated, and registers its kinds of operations.
 func New(c Config) *Schedules {
-	return &Schedules{Config: c, outlooks: newOutlooks(), counts: map[tenants.ID]counted{}}
+	s := &Schedules{Config: c, outlooks: newOutlooks(), counts: map[tenants.ID]counted{}}
+	if c.Operations != nil {
+		c.Operations.Register(actionsKind, s.actStep)
+		c.Operations.Register(defaultsKind, s.inheritStep)
+	}
+	return s
 }
 
 // spread is over how many shards a tenant's new schedules are laid. It is read once a minute.
