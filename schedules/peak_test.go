@@ -24,7 +24,7 @@ func lines(prefix string, n int, spec string) string {
 	return b.String()
 }
 
-func (h *home) bulk(body string) (schedules.BulkSummary, []schedules.BulkResult) {
+func (h *home) bulkAll(body string) (schedules.BulkSummary, []schedules.BulkResult) {
 	h.t.Helper()
 	var all []schedules.BulkResult
 	sum, err := h.schedules.Bulk(h.t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(body)), func(r []schedules.BulkResult) error {
@@ -72,10 +72,10 @@ func TestSchedulesAreCountedWhateverChangesThem(t *testing.T) {
 			t.Errorf("%d cohorts are counted wrongly", n)
 		}
 	}
-	h.bulk(lines("a", 30, hourly(1)))
+	h.bulkAll(lines("a", 30, hourly(1)))
 	h.put("single", spec(cron("0 8 * * *")))
 	check(31, 31)
-	h.bulk(lines("a", 10, hourly(2)))
+	h.bulkAll(lines("a", 10, hourly(2)))
 	h.pause("a20", schedules.PauseParams{})
 	h.pause("a21", schedules.PauseParams{Until: new(time.Now().Add(time.Hour).Truncate(time.Second))})
 	check(31, 30)
@@ -94,7 +94,7 @@ func TestTheQuotaOfSchedulesIsExactAmongManyAtOnce(t *testing.T) {
 	made, refused := 0, 0
 	for i := range 4 {
 		writers.Go(func() {
-			sum, results := h.bulk(lines(fmt.Sprint("b", i, "-"), 8, hourly(3)))
+			sum, results := h.bulkAll(lines(fmt.Sprint("b", i, "-"), 8, hourly(3)))
 			mu.Lock()
 			defer mu.Unlock()
 			made += sum.Inserted
@@ -113,7 +113,7 @@ func TestTheQuotaOfSchedulesIsExactAmongManyAtOnce(t *testing.T) {
 	h.put("last", spec(cron("0 8 * * *")))
 	h.put("last", spec(cron("0 9 * * *"))) // a change makes none
 	stored := one[string](h, `SELECT left(key, -1) FROM schedule WHERE key LIKE 'b%-0'`)
-	if sum, _ := h.bulk(lines(stored, 1, hourly(4))); sum.Updated != 1 {
+	if sum, _ := h.bulkAll(lines(stored, 1, hourly(4))); sum.Updated != 1 {
 		t.Errorf("a change was refused: %+v", sum)
 	}
 }
@@ -122,7 +122,7 @@ func TestProjectedTicksAreHeldToTheirQuota(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.quotas.ProjectedTicksPerDay = 5 * 24
-	sum, results := h.bulk(lines("c", 7, hourly(5)))
+	sum, results := h.bulkAll(lines("c", 7, hourly(5)))
 	if sum.Inserted != 5 || sum.Errors != 2 || results[6].Error.Code != "quota_exceeded" {
 		t.Errorf("got %+v, %+v", sum, results[6].Error)
 	}
