@@ -124,6 +124,7 @@ func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string
 	if err != nil {
 		return err
 	}
+	s.outlook(ctx, tenant)
 	for items := b.items; len(items) > 0; {
 		if err := s.storeItems(ctx, tenant, by, items, quotas); err != nil {
 			return err

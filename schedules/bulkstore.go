@@ -285,6 +285,9 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 	}
 	w := &rewrite{row: r, ord: ord}
 	if c.moves {
+		if err := l.afford(l.tenant, r, c, before, l.quotas, l.now); err != nil {
+			return it.refuse(err)
+		}
 		ends, due := len(l.ends), len(l.due)
 		l.leaveLater(r, before)
 		c.recount(r, it.definition)
@@ -348,11 +351,21 @@ func (l *load) defineFresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	room, stored, err := l.room(ctx, l.tx, l.tenant, len(l.fresh), l.quotas)
+	if err != nil {
+		return err
+	}
 	missing := map[string]bool{}
 	for _, ord := range l.fresh {
 		it := l.items[ord]
 		r, t, err := l.newborn(l.tenant, l.shards[ord], it.workflow, it.key, it.definition, l.by, l.now, l.quotas, l.memo)
 		w := &rewrite{row: r, ord: ord, newborn: true}
+		if err == nil && room < 1 {
+			err = over("schedules", "schedules", l.quotas.Schedules, stored)
+		}
+		if err == nil && r.Status == Active {
+			err = l.afford(l.tenant, r, change{timing: t}, nil, l.quotas, l.now)
+		}
 		if err == nil {
 			known, ok := defaults[it.workflow]
 			r.Defaults = known
@@ -371,6 +384,7 @@ func (l *load) defineFresh(ctx context.Context) error {
 		}
 		w.after = r.coming(t, l.now)
 		l.rows = append(l.rows, w)
+		room, stored = room-1, stored+1
 		it.result = Inserted
 	}
 	return l.register(ctx, missing)
