@@ -59,8 +59,8 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 	if p.Defaults.Policy != nil && p.Defaults.Policy.Missed != "" {
 		errs = append(errs, fault.Invalid("/defaults/policy/missed", "missed is not inherited yet: say it in each schedule"))
 	}
-	if p.MaxRunning != nil {
-		errs = append(errs, fault.Invalid("/max_running", "max_running is not served yet"))
+	if p.MaxRunning != nil && *p.MaxRunning < 1 {
+		errs = append(errs, fault.Invalid("/max_running", "%d is less than 1: leave it out for no limit", *p.MaxRunning))
 	}
 	if p.Version != nil && (len(*p.Version) == 0 || len(*p.Version) > 128) {
 		errs = append(errs, fault.Invalid("/version", "a version is 1 to 128 bytes"))
