@@ -324,9 +324,6 @@ func TestFixedDelayNeverHasTwoPendingTicks(t *testing.T) {
 			}
 			last = &one
 		}
-		if last == nil {
-			t.Errorf("%s never fired", key)
-		}
 	}
 	if n := h.number(`
 		SELECT count(*)

@@ -352,7 +352,7 @@ func (d *Dispatch) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 			RETURNING w.schedule_id, w.nominal_at, w.seq, w.attempt, w.shard
 		), granted AS (
 			INSERT INTO slot (tenant_id, schedule_id, nominal_at, seq, attempt, workflow)
-			SELECT $1, schedule_id, nominal_at, seq, attempt, $2 FROM next WHERE $5
+			SELECT $1, schedule_id, nominal_at, seq, attempt, $2 FROM next WHERE $5::boolean
 			ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO NOTHING
 		)
 		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
@@ -384,7 +384,19 @@ func (d *Dispatch) tendSlots(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		rows, err := d.Pool.Query(ctx, `
-			WITH gone AS (
+			WITH RECURSIVE queued (tenant_id, workflow) AS (
+				(SELECT tenant_id, workflow FROM waiting ORDER BY tenant_id, workflow LIMIT 1)
+				UNION ALL
+				SELECT n.tenant_id, n.workflow
+				FROM queued q
+				CROSS JOIN LATERAL (
+					SELECT w.tenant_id, w.workflow
+					FROM waiting w
+					WHERE (w.tenant_id, w.workflow) > (q.tenant_id, q.workflow)
+					ORDER BY w.tenant_id, w.workflow
+					LIMIT 1
+				) n
+			), gone AS (
 				DELETE FROM slot s
 				WHERE NOT EXISTS (
 					SELECT FROM tick t
@@ -394,7 +406,7 @@ func (d *Dispatch) tendSlots(ctx context.Context) {
 			)
 			SELECT tenant_id, workflow FROM gone
 			UNION
-			SELECT tenant_id, workflow FROM waiting`, int16(Running))
+			SELECT tenant_id, workflow FROM queued`, int16(Running))
 		if err != nil {
 			return fmt.Errorf("look for lost slots: %w", err)
 		}

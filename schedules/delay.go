@@ -2,7 +2,7 @@ package schedules
 
 import (
 	"context"
-	"crypto/sha256"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -25,7 +25,7 @@ func delays(t *calendar.Timing) bool {
 	return ok
 }
 
-// delayed tells whether the row is in a cohort of its own: its hash is the timing's and then the schedule's.
+// delayed tells whether the row is in a cohort of its own: its hash is the timing's, and then what no other has.
 func (r *row) delayed() bool { return len(r.Hash) > timingHash }
 
 const timingHash = 16
@@ -42,9 +42,8 @@ func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, a
 	if !ok || r.TicksLeft != nil && *r.TicksLeft < 1 {
 		return next, false
 	}
-	own := sha256.Sum256([]byte(identity(tenant, r.Workflow, r.Key)))
 	hash := t.Hash()
-	r.Hash, r.CohortMissed = append(hash[:], own[:timingHash]...), &missed
+	r.Hash, r.CohortMissed = append(hash[:], rand.Text()...), &missed
 	r.FromAt, r.UntilAt, r.Spread = &from, nil, 0
 	if t.Jitter() > 0 {
 		r.Spread = spreadOf(identity(tenant, r.Workflow, r.Key))
