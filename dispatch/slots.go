@@ -343,11 +343,11 @@ func (d *Dispatch) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 		return false, nil
 	}
 	rows, _ := tx.Query(ctx, `
-		WITH next AS (
+		WITH first AS MATERIALIZED ( -- read once: a join would read it again and find others
+			SELECT priority, id FROM waiting WHERE tenant_id = $1 AND workflow = $2 ORDER BY priority, id LIMIT $3 FOR UPDATE
+		), next AS (
 			DELETE FROM waiting w
-			USING (
-				SELECT priority, id FROM waiting WHERE tenant_id = $1 AND workflow = $2 ORDER BY priority, id LIMIT $3 FOR UPDATE
-			) n
+			USING first n
 			WHERE w.tenant_id = $1 AND w.workflow = $2 AND w.priority = n.priority AND w.id = n.id
 			RETURNING w.schedule_id, w.nominal_at, w.seq, w.attempt, w.shard
 		), granted AS (
