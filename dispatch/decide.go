@@ -216,6 +216,7 @@ type route struct {
 	known       bool
 	version     string
 	endpoint    *endpoint // nil: they are pulled
+	limited     bool      // by max_running
 	terms       schedules.Terms
 	queue       string
 	priority    int16
@@ -233,7 +234,7 @@ func (d *Dispatch) routes(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wor
 	var b pgx.Batch
 	b.Queue(`SELECT halted_at IS NOT NULL OR status <> 'active', clock_timestamp() FROM tenant WHERE id = $1`, int32(tenant))
 	b.Queue(`
-		SELECT w.name, w.version, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets
+		SELECT w.name, w.version, w.max_running IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets
 		FROM workflow w
 		LEFT JOIN endpoint e ON e.tenant_id = w.tenant_id AND e.name = w.endpoint
 		WHERE w.tenant_id = $1 AND w.name = ANY($2)`, int32(tenant), workflows)
@@ -251,13 +252,14 @@ func (d *Dispatch) routes(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wor
 		var name string
 		var version, endpointName, url, state *string
 		var batch *int16
+		var limited bool
 		var defaults, headers []byte
 		var secrets [][]byte
-		if err := rows.Scan(&name, &version, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
+		if err := rows.Scan(&name, &version, &limited, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
 			return nil, false, now, fmt.Errorf("read workflows: %w", err)
 		}
 		r := &routes[index[name]]
-		r.known, r.version = true, or(version, "")
+		r.known, r.version, r.limited = true, or(version, ""), limited
 		if endpointName != nil {
 			if r.endpoint, err = newEndpoint(tenant, *endpointName, *url, *batch, headers, *state, secrets); err != nil {
 				return nil, false, now, err

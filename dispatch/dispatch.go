@@ -63,6 +63,7 @@ type Dispatch struct {
 	sender  *sender
 	results *results
 	whens   *whens
+	limits  *limits
 	wake    chan struct{} // to the sweep: look now
 	failing chan failingSchedule
 	work    sync.WaitGroup
@@ -72,7 +73,7 @@ type Dispatch struct {
 // New prepares the dispatch of a process: HandOut and the routes work from here on, also in one that neither sweeps
 // nor dispatches.
 func New(c Config) (*Dispatch, error) {
-	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
+	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), limits: newLimits(), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
 	d.process = &process{d: d}
 	d.sender = newSender(d)
 	d.results = newResults(d)
@@ -97,6 +98,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	d.work.Go(func() { d.listen(run) })
 	d.work.Go(func() { d.process.beat(run) })
 	d.work.Go(func() { d.hub.tell(run, d) })
+	d.work.Go(func() { d.watchLimits(run) })
 	if d.Dispatches {
 		d.results.start()
 		if err := d.river.Start(run); err != nil {
@@ -107,6 +109,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 		d.work.Go(func() { d.takeOver(run) })
 		d.work.Go(func() { d.lookForOperations(run) })
 		d.work.Go(func() { d.endLeases(run) })
+		d.work.Go(func() { d.tendSlots(run) })
 		d.work.Go(func() { d.upkeep(run) })
 		if d.Pause != nil {
 			d.work.Go(func() { d.pauseFailing(run) })

@@ -75,7 +75,10 @@ func (d *Dispatch) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 	if err := dropAnswers(ctx, tx, tenant, answered); err != nil {
 		return nil, err
 	}
-	return ended, d.countEnded(ctx, tx, tenant, now, ended, states)
+	if err := d.countEnded(ctx, tx, tenant, now, ended, states); err != nil {
+		return nil, err
+	}
+	return ended, d.freeSlots(ctx, tx, tenant, now, ended)
 }
 
 // tally is what the ended ticks of one schedule change of its state; aside is how many of them ran aside.

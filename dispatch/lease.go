@@ -116,14 +116,21 @@ const noTicks = `{"ticks":[]}`
 func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseRequest) (body []byte, n int, err error) {
 	query, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	if some, err := d.anyReady(query, tenant, r); err != nil || !some {
+	some, limited, err := d.anyReady(query, tenant, r)
+	if err != nil || !some {
 		return []byte(noTicks), 0, err
 	}
 	var found []*sendable
 	var lease int64
 	err = postgres.Retry(query, func() error {
 		return pgx.BeginFunc(query, d.Pool, func(tx pgx.Tx) error {
-			tries, err := takeReady(query, tx, tenant, r)
+			var limits map[string]int
+			if limited {
+				if limits, err = lockLimits(query, tx, tenant, r.workflows); err != nil {
+					return err
+				}
+			}
+			tries, err := takeLimited(query, tx, tenant, r, limits)
 			if err != nil || len(tries) == 0 {
 				found = nil
 				return err
@@ -132,6 +139,9 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 				return err
 			}
 			if found, err = d.endStopped(query, tx, tenant, found); err != nil || len(found) == 0 {
+				return err
+			}
+			if err := occupy(query, tx, tenant, found, limits); err != nil {
 				return err
 			}
 			lease, err = insertLease(query, tx, tenant, r, found)
@@ -146,14 +156,16 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 	return body, len(found), err
 }
 
-// anyReady looks without a transaction whether anything is ready: most polls find nothing.
-func (d *Dispatch) anyReady(ctx context.Context, tenant tenants.ID, r leaseRequest) (some bool, err error) {
+// anyReady looks without a transaction whether anything is ready: most polls find nothing. It tells too whether any of the
+// workflows has a max_running.
+func (d *Dispatch) anyReady(ctx context.Context, tenant tenants.ID, r leaseRequest) (some, limited bool, err error) {
 	err = d.Pool.QueryRow(ctx, `
 		SELECT EXISTS (
 			SELECT FROM ready
-			WHERE tenant_id = $1 AND workflow = ANY($2) AND (cardinality($3::text[]) = 0 OR queue = ANY($3)))`,
-		tenant, r.workflows, named(r.queues)).Scan(&some)
-	return some, err
+			WHERE tenant_id = $1 AND workflow = ANY($2) AND (cardinality($3::text[]) = 0 OR queue = ANY($3))),
+			EXISTS (SELECT FROM workflow WHERE tenant_id = $1 AND name = ANY($2) AND max_running IS NOT NULL)`,
+		tenant, r.workflows, named(r.queues)).Scan(&some, &limited)
+	return some, limited, err
 }
 
 func named(names []string) []string {

@@ -39,6 +39,7 @@ type opened struct {
 	ticks   []tick
 	ready   []readyTick
 	send    []*delivery
+	waiting []*delivery // for one of their workflow to end
 	hold    []hold
 	buffer  []ident.TickKey // ticks that wait for others
 	cancels []int64         // schedules whose running tick is to stop for a newer one
@@ -141,6 +142,9 @@ func earlierOf(ctx context.Context, tx pgx.Tx, c *chunk, groups []group) (int64,
 
 // commitOpen writes what opening decided, and marks the chunk: open, and done where nothing of it is to be pushed.
 func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, o *opened, self int64) error {
+	if err := d.admit(ctx, tx, o); err != nil {
+		return err
+	}
 	if err := copyTicks(ctx, tx, o.chunk.TenantID, o.ticks); err != nil {
 		return err
 	}
@@ -228,6 +232,7 @@ type readyTick struct {
 	workflow, queue string
 	priority        int16
 	attempt         int16
+	limited         bool
 }
 
 func copyReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ready []readyTick) error {

@@ -22,6 +22,8 @@ type delivery struct {
 	timeout     time.Duration
 	maxAttempts int16
 	endpoint    *endpoint
+	limited     bool // by its workflow's max_running
+	priority    int16
 }
 
 // sender pushes ticks. Each endpoint has a queue and slots of its own, so that a slow one holds up no other; what does

@@ -121,6 +121,9 @@ func (d *Dispatch) sendTaken(ctx context.Context, c *chunk, self int64) error {
 		if err := d.route(ctx, tx, o, found); err != nil {
 			return err
 		}
+		if err := d.admit(ctx, tx, o); err != nil {
+			return err
+		}
 		if err := claim(ctx, tx, o); err != nil {
 			return err
 		}

@@ -111,7 +111,7 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload, queue *string, priority *int16, timeout *int32, attempts *int16) {
 	k := t.key()
 	if r.endpoint == nil {
-		o.ready = append(o.ready, readyTick{k, r.name, or(queue, r.queue), or(priority, r.priority), t.Attempt})
+		o.ready = append(o.ready, readyTick{k, r.name, or(queue, r.queue), or(priority, r.priority), t.Attempt, r.limited})
 		return
 	}
 	if why, wait := d.sender.mustWait(r.endpoint, len(o.send)); wait > 0 {
@@ -121,6 +121,7 @@ func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload, queu
 	o.send = append(o.send, &delivery{
 		tenant: o.chunk.TenantID, chunk: o.chunk.ID, tick: *t, workflow: r.name, version: r.version, key: key, payload: payload,
 		timeout: seconds(or(timeout, r.timeout)), maxAttempts: t.budget(or(attempts, r.maxAttempts)), endpoint: r.endpoint,
+		limited: r.limited, priority: or(priority, r.priority),
 	})
 }
 
@@ -133,6 +134,9 @@ func claim(ctx context.Context, tx pgx.Tx, o *opened) error {
 	}
 	for _, r := range o.ready {
 		pulled.add(r.TickKey, r.attempt)
+	}
+	for _, w := range o.waiting {
+		pulled.add(w.tick.key(), w.tick.Attempt)
 	}
 	for _, c := range []struct {
 		keys  keyArrays

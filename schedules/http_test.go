@@ -364,7 +364,7 @@ func TestWorkflowsOverHTTP(t *testing.T) {
 		t.Errorf("got %s", last.body)
 	}
 	e.want(422, "no_endpoint", "PUT", path, `{"endpoint":"none"}`)
-	e.want(422, "invalid", "PUT", path, `{"max_running":3,"defaults":{"policy":{"missed":"all"}}}`)
+	e.want(422, "invalid", "PUT", path, `{"max_running":0,"defaults":{"policy":{"missed":"all"}}}`)
 	e.want(422, "invalid", "PUT", "/v1/workflows/a%20b", `{}`)
 	e.want(400, "unknown_field", "PUT", path, `{"url":"x"}`)
 	e.want(415, "unsupported_media_type", "PUT", path, `{}`, "Content-Type", "text/plain")

@@ -56,8 +56,8 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 	if _, err := readTerms("/defaults", p.Defaults.Policy, p.Defaults.Delivery); err != nil {
 		errs = append(errs, err)
 	}
-	if p.MaxRunning != nil {
-		errs = append(errs, fault.Invalid("/max_running", "max_running is not served yet"))
+	if p.MaxRunning != nil && *p.MaxRunning < 1 {
+		errs = append(errs, fault.Invalid("/max_running", "%d is less than 1: leave it out for no limit", *p.MaxRunning))
 	}
 	if p.Version != nil && (len(*p.Version) == 0 || len(*p.Version) > 128) {
 		errs = append(errs, fault.Invalid("/version", "a version is 1 to 128 bytes"))

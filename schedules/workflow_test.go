@@ -80,7 +80,7 @@ func TestAWorkflowRefusesAllThatCannotBe(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	p := schedules.WorkflowParams{
-		Endpoint: new("a b"), Version: new(""), MaxRunning: new(int32(1)),
+		Endpoint: new("a b"), Version: new(""), MaxRunning: new(int32(0)),
 		Defaults: &schedules.Defaults{Policy: &schedules.Policy{Missed: "all", Overlap: "queue"}, Delivery: &schedules.Delivery{Timeout: "x"}},
 	}
 	_, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, strings.Repeat("w", 129), p)

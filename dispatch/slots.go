@@ -1,0 +1,445 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// A tick of a workflow with max_running has a row of slot from when it is pushed or leased until that attempt ends; who
+// adds one holds the lock of the workflow's row. Ticks for workers wait where they always do, in ready; those that are to
+// be pushed wait in waiting, and are granted their slots by whoever ends others. Of other workflows there is nothing.
+
+// limits knows which tenants have workflows with max_running, so that the ends of others' ticks look for no slots. It is
+// a second behind at most; what it misses is found by tendSlots.
+type limits struct {
+	tenants atomic.Pointer[map[tenants.ID]bool] // nil: not known yet
+}
+
+func newLimits() *limits { return &limits{} }
+
+func (l *limits) any(tenant tenants.ID) bool {
+	known := l.tenants.Load()
+	return known == nil || (*known)[tenant]
+}
+
+// watchLimits looks each second which tenants have workflows with max_running, until ctx ends.
+func (d *Dispatch) watchLimits(ctx context.Context) {
+	d.every(ctx, time.Second, "look for limited workflows", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		rows, _ := d.Pool.Query(ctx, `
+			SELECT DISTINCT tenant_id FROM workflow WHERE max_running IS NOT NULL
+			UNION
+			SELECT DISTINCT tenant_id FROM slot`) // CollectRows reports the error
+		found, err := pgx.CollectRows(rows, pgx.RowTo[tenants.ID])
+		if err != nil {
+			return err
+		}
+		known := map[tenants.ID]bool{}
+		for _, id := range found {
+			known[id] = true
+		}
+		d.limits.tenants.Store(&known)
+		return nil
+	})
+}
+
+// lockLimits locks those of the workflows that have a max_running, and tells how many more of their ticks may run.
+func lockLimits(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflows []string) (free map[string]int, err error) {
+	rows, err := tx.Query(ctx, `
+		SELECT name, max_running
+		FROM workflow
+		WHERE tenant_id = $1 AND name = ANY($2) AND max_running IS NOT NULL
+		ORDER BY name
+		FOR UPDATE`, tenant, workflows)
+	if err != nil {
+		return nil, fmt.Errorf("lock limited workflows: %w", err)
+	}
+	free = map[string]int{}
+	var name string
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error { free[name] = n; return nil }); err != nil {
+		return nil, fmt.Errorf("lock limited workflows: %w", err)
+	}
+	if len(free) == 0 {
+		return free, nil
+	}
+	// In a statement of its own: it sees what was committed while this one waited for the lock.
+	rows, err = tx.Query(ctx, `
+		SELECT workflow, count(*)
+		FROM slot
+		WHERE tenant_id = $1 AND workflow = ANY($2)
+		GROUP BY workflow`, tenant, slices.Collect(maps.Keys(free)))
+	if err != nil {
+		return nil, fmt.Errorf("count running ticks: %w", err)
+	}
+	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error { free[name] = max(0, free[name]-n); return nil }); err != nil {
+		return nil, fmt.Errorf("count running ticks: %w", err)
+	}
+	return free, nil
+}
+
+// takeLimited takes ready ticks, of limited workflows no more than may run.
+func takeLimited(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, free map[string]int) ([]try, error) {
+	if len(free) == 0 {
+		return takeReady(ctx, tx, tenant, r)
+	}
+	most := r.max
+	var all []try
+	var rest []string
+	seen := map[string]bool{}
+	for _, name := range r.workflows {
+		n, limited := free[name]
+		if !limited {
+			rest = append(rest, name)
+			continue
+		}
+		if seen[name] || most == len(all) || n == 0 {
+			continue
+		}
+		seen[name] = true
+		r.workflows, r.max = []string{name}, min(n, most-len(all))
+		tries, err := takeReady(ctx, tx, tenant, r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, tries...)
+	}
+	if len(rest) == 0 || most == len(all) {
+		return all, nil
+	}
+	r.workflows, r.max = rest, most-len(all)
+	tries, err := takeReady(ctx, tx, tenant, r)
+	return append(all, tries...), err
+}
+
+// occupy gives slots to ticks that are being leased.
+func occupy(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found []*sendable, free map[string]int) error {
+	var keys keyArrays
+	var workflows []string
+	for _, s := range found {
+		if _, limited := free[s.Workflow]; limited {
+			keys.add(s.key(), s.Attempt)
+			workflows = append(workflows, s.Workflow)
+		}
+	}
+	return insertSlots(ctx, tx, tenant, keys, workflows)
+}
+
+func insertSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays, workflows []string) error {
+	if len(workflows) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO slot (tenant_id, schedule_id, nominal_at, seq, attempt, workflow)
+		SELECT $1, id, at, seq, attempt, workflow
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $6::text[]) AS n (id, at, seq, attempt, workflow)
+		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE SET attempt = excluded.attempt, workflow = excluded.workflow`,
+		tenant, keys.ids, keys.at, keys.seqs, keys.tries, workflows)
+	if err != nil {
+		return fmt.Errorf("take slots: %w", err)
+	}
+	return nil
+}
+
+// admit sends those ticks of limited workflows that may run, by priority and then as they came; the others wait. One that
+// has its slot already, granted or from a process that is gone, is sent.
+func (d *Dispatch) admit(ctx context.Context, tx pgx.Tx, o *opened) error {
+	tenant := o.chunk.TenantID
+	if err := vacate(ctx, tx, tenant, o.ready); err != nil {
+		return err
+	}
+	byWorkflow := map[string][]*delivery{}
+	var all keyArrays
+	for _, one := range o.send {
+		if one.limited {
+			byWorkflow[one.workflow] = append(byWorkflow[one.workflow], one)
+			all.add(one.tick.key(), one.tick.Attempt)
+		}
+	}
+	if len(byWorkflow) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(byWorkflow))
+	free, err := lockLimits(ctx, tx, tenant, names)
+	if err != nil {
+		return err
+	}
+	has, queued, err := standingSlots(ctx, tx, tenant, all, names)
+	if err != nil {
+		return err
+	}
+	var keys keyArrays
+	var workflows []string
+	aside := map[*delivery]bool{}
+	for _, name := range names {
+		left, limited := free[name]
+		if !limited { // the limit was lifted just now
+			continue
+		}
+		if queued[name] {
+			left = 0
+		}
+		slices.SortStableFunc(byWorkflow[name], func(a, b *delivery) int { return int(a.priority - b.priority) })
+		for _, one := range byWorkflow[name] {
+			switch {
+			case has[one.tick.key()]:
+			case left > 0:
+				left--
+				keys.add(one.tick.key(), one.tick.Attempt)
+				workflows = append(workflows, name)
+			default:
+				aside[one] = true
+				o.waiting = append(o.waiting, one)
+			}
+		}
+	}
+	if err := insertSlots(ctx, tx, tenant, keys, workflows); err != nil {
+		return err
+	}
+	if len(o.waiting) == 0 {
+		return nil
+	}
+	o.send = slices.DeleteFunc(o.send, func(one *delivery) bool { return aside[one] })
+	return d.queueUp(ctx, tx, o)
+}
+
+// standingSlots tells which of the ticks have a slot, and for which of the workflows ticks wait.
+func standingSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays, workflows []string) (has map[ident.TickKey]bool, queued map[string]bool, err error) {
+	rows, err := tx.Query(ctx, `
+		SELECT s.schedule_id, s.nominal_at, s.seq
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
+		JOIN slot s ON s.tenant_id = $1 AND s.schedule_id = i.id AND s.nominal_at = i.at AND s.seq = i.seq`, tenant, keys.ids, keys.at, keys.seqs)
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for slots: %w", err)
+	}
+	has, queued = map[ident.TickKey]bool{}, map[string]bool{}
+	var k ident.TickKey
+	if _, err := pgx.ForEachRow(rows, []any{&k.Schedule, &k.At, &k.Seq}, func() error {
+		k.At = k.At.UTC()
+		has[k] = true
+		return nil
+	}); err != nil {
+		return nil, nil, fmt.Errorf("look for slots: %w", err)
+	}
+	rows, _ = tx.Query(ctx, `
+		SELECT n.name
+		FROM unnest($2::text[]) AS n (name)
+		WHERE EXISTS (SELECT FROM waiting w WHERE w.tenant_id = $1 AND w.workflow = n.name)`, tenant, workflows) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for waiting ticks: %w", err)
+	}
+	for _, name := range found {
+		queued[name] = true
+	}
+	return has, queued, nil
+}
+
+// queueUp has the waiting ticks of an opening wait, in their order. No chunk pushes them.
+func (d *Dispatch) queueUp(ctx context.Context, tx pgx.Tx, o *opened) error {
+	places := make(map[ident.TickKey]*tick, len(o.ticks))
+	for i := range o.ticks {
+		places[o.ticks[i].key()] = &o.ticks[i]
+	}
+	var keys keyArrays
+	var workflows []string
+	var priorities, shards []int16
+	for _, one := range o.waiting {
+		if t := places[one.tick.key()]; t != nil {
+			t.ChunkID = nil
+		}
+		keys.add(one.tick.key(), one.tick.Attempt)
+		workflows, priorities, shards = append(workflows, one.workflow), append(priorities, one.priority), append(shards, one.tick.Shard)
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO waiting (tenant_id, workflow, priority, schedule_id, nominal_at, seq, attempt, shard)
+		SELECT $1, workflow, priority, id, at, seq, attempt, shard
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $6::text[], $7::smallint[], $8::smallint[])
+			WITH ORDINALITY AS n (id, at, seq, attempt, workflow, priority, shard, ord)
+		ORDER BY ord`, o.chunk.TenantID, keys.ids, keys.at, keys.seqs, keys.tries, workflows, priorities, shards)
+	if err != nil {
+		return fmt.Errorf("have ticks wait for a slot: %w", err)
+	}
+	return nil
+}
+
+// vacate takes slots from ticks that wait for a worker after all: they run once they are leased.
+func vacate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ready []readyTick) error {
+	var keys keyArrays
+	for _, r := range ready {
+		if r.limited {
+			keys.add(r.TickKey, r.attempt)
+		}
+	}
+	_, err := dropSlots(ctx, tx, tenant, keys)
+	return err
+}
+
+func dropSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays) (workflows []string, err error) {
+	if len(keys.ids) == 0 {
+		return nil, nil
+	}
+	rows, _ := tx.Query(ctx, `
+		DELETE FROM slot s
+		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
+		WHERE s.tenant_id = $1 AND s.schedule_id = i.id AND s.nominal_at = i.at AND s.seq = i.seq
+		RETURNING s.workflow`, tenant, keys.ids, keys.at, keys.seqs) // CollectRows reports the error
+	workflows, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("free slots: %w", err)
+	}
+	slices.Sort(workflows)
+	return slices.Compact(workflows), nil
+}
+
+// freeSlots frees the slots of attempts that have ended, and grants them to what waits.
+func (d *Dispatch) freeSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ended map[ident.TickKey]State) error {
+	if len(ended) == 0 || !d.limits.any(tenant) {
+		return nil
+	}
+	var keys keyArrays
+	for k := range ended {
+		keys.add(k, 0)
+	}
+	workflows, err := dropSlots(ctx, tx, tenant, keys)
+	if err != nil {
+		return err
+	}
+	for _, name := range workflows {
+		if _, err := d.grant(ctx, tx, tenant, name, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const mostGranted = 1000 // ticks of a workflow that has no limit any more, at once
+
+// grant gives the free slots of a workflow to those that wait: what is to be pushed is held as due now, and long polls
+// are woken once this is committed. Where the workflow has no limit any more, all go. It tells whether more may wait.
+func (d *Dispatch) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow string, now time.Time) (more bool, err error) {
+	free, err := lockLimits(ctx, tx, tenant, []string{workflow})
+	if err != nil {
+		return false, err
+	}
+	n, limited := free[workflow]
+	if !limited {
+		n = mostGranted
+	}
+	if n == 0 {
+		return false, nil
+	}
+	rows, _ := tx.Query(ctx, `
+		WITH first AS MATERIALIZED ( -- read once: a join would read it again and find others
+			SELECT priority, id FROM waiting WHERE tenant_id = $1 AND workflow = $2 ORDER BY priority, id LIMIT $3 FOR UPDATE
+		), next AS (
+			DELETE FROM waiting w
+			USING first n
+			WHERE w.tenant_id = $1 AND w.workflow = $2 AND w.priority = n.priority AND w.id = n.id
+			RETURNING w.schedule_id, w.nominal_at, w.seq, w.attempt, w.shard
+		), granted AS (
+			INSERT INTO slot (tenant_id, schedule_id, nominal_at, seq, attempt, workflow)
+			SELECT $1, schedule_id, nominal_at, seq, attempt, $2 FROM next WHERE $5::boolean
+			ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO NOTHING
+		)
+		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
+		SELECT $1, schedule_id, nominal_at, seq, attempt, shard, 'slot', $4 FROM next
+		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE SET attempt = excluded.attempt, why = excluded.why, due_at = excluded.due_at
+		RETURNING shard`, tenant, workflow, n, now, limited) // CollectRows reports the error
+	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return false, fmt.Errorf("grant slots: %w", err)
+	}
+	more = len(shards) == mostGranted
+	slices.Sort(shards)
+	var b pgx.Batch
+	for _, shard := range slices.Compact(shards) {
+		b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(shard)))
+	}
+	t := topicOf(tenant, workflow)
+	b.Queue(`SELECT pg_notify($1, $2)`, readyChannel, fmt.Sprintf("%d %d %d", t.tenant, t.workflow, n))
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return false, fmt.Errorf("tell of granted slots: %w", err)
+	}
+	return more, nil
+}
+
+// tendSlots looks each second for slots whose attempt is over, which a process did not know of or did not live to free,
+// and for ticks that wait though they need not: a limit was raised or lifted.
+func (d *Dispatch) tendSlots(ctx context.Context) {
+	d.every(ctx, time.Second, "tend slots", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		rows, err := d.Pool.Query(ctx, `
+			WITH RECURSIVE queued (tenant_id, workflow) AS (
+				(SELECT tenant_id, workflow FROM waiting ORDER BY tenant_id, workflow LIMIT 1)
+				UNION ALL
+				SELECT n.tenant_id, n.workflow
+				FROM queued q
+				CROSS JOIN LATERAL (
+					SELECT w.tenant_id, w.workflow
+					FROM waiting w
+					WHERE (w.tenant_id, w.workflow) > (q.tenant_id, q.workflow)
+					ORDER BY w.tenant_id, w.workflow
+					LIMIT 1
+				) n
+			), gone AS (
+				DELETE FROM slot s
+				WHERE NOT EXISTS (
+					SELECT FROM tick t
+					WHERE t.tenant_id = s.tenant_id AND t.schedule_id = s.schedule_id AND t.nominal_at = s.nominal_at AND t.seq = s.seq
+						AND t.state = $1 AND t.attempt = s.attempt)
+				RETURNING tenant_id, workflow
+			)
+			SELECT tenant_id, workflow FROM gone
+			UNION
+			SELECT tenant_id, workflow FROM queued`, int16(Running))
+		if err != nil {
+			return fmt.Errorf("look for lost slots: %w", err)
+		}
+		type limited struct {
+			TenantID tenants.ID
+			Workflow string
+		}
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[limited])
+		if err != nil {
+			return fmt.Errorf("look for lost slots: %w", err)
+		}
+		var errs []error
+		for _, l := range found {
+			errs = append(errs, d.grantAll(ctx, l.TenantID, l.Workflow))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (d *Dispatch) grantAll(ctx context.Context, tenant tenants.ID, workflow string) error {
+	for more := true; more; {
+		err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+			var now time.Time
+			if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+				return err
+			}
+			var err error
+			more, err = d.grant(ctx, tx, tenant, workflow, now.UTC())
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("grant slots of workflow %q: %w", workflow, err)
+		}
+	}
+	return nil
+}
