@@ -10,6 +10,7 @@ type Metrics struct {
 	ended        *prometheus.CounterVec
 	lateness     prometheus.Histogram
 	leased       prometheus.Counter
+	breakers     prometheus.Counter
 }
 
 // NewMetrics registers the metrics of dispatch.
@@ -21,7 +22,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		ended:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "carillon_attempts_ended_total", Help: "Attempts ended, by the state that their tick is in then."}, []string{"state"}),
 		lateness:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "carillon_lateness_seconds", Help: "From a tick's nominal time to its being handed out.", Buckets: prometheus.ExponentialBuckets(0.005, 2, 20)}),
 		leased:       prometheus.NewCounter(prometheus.CounterOpts{Name: "carillon_leased_total", Help: "Ticks leased by workers."}),
+		breakers:     prometheus.NewCounter(prometheus.CounterOpts{Name: "carillon_breakers_opened_total", Help: "Times that an endpoint answered nothing, and its ticks were held."}),
 	}
-	r.MustRegister(m.swept, m.sweepSeconds, m.ticks, m.ended, m.lateness, m.leased)
+	r.MustRegister(m.breakers, m.swept, m.sweepSeconds, m.ticks, m.ended, m.lateness, m.leased)
 	return m
 }

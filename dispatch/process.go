@@ -32,6 +32,7 @@ type process struct {
 	beaten time.Time // on our own monotonic clock, from before the beat was sent
 	lapsed bool      // it was silent too long: what it held is to be given up
 	sweeps []int64   // the living that sweep
+	peers  int       // how many of the living dispatch
 }
 
 func (p *process) register(ctx context.Context) error {
@@ -140,26 +141,40 @@ func (p *process) beat(ctx context.Context) {
 // meet learns who lives.
 func (p *process) meet(ctx context.Context) error {
 	rows, err := p.d.Pool.Query(ctx, `
-		SELECT id
+		SELECT id, sweeps, dispatches
 		FROM process
-		WHERE sweeps AND beat_at > clock_timestamp() - make_interval(secs => $1)
+		WHERE beat_at > clock_timestamp() - make_interval(secs => $1)
 		ORDER BY id`, idleAfter.Seconds())
 	if err != nil {
 		return fmt.Errorf("meet the processes: %w", err)
 	}
 	defer rows.Close()
 	var living []int64
+	dispatching := 0
 	for rows.Next() {
 		var id int64
-		if err := rows.Scan(&id); err != nil {
+		var sweeps, dispatches bool
+		if err := rows.Scan(&id, &sweeps, &dispatches); err != nil {
 			return fmt.Errorf("meet the processes: %w", err)
 		}
-		living = append(living, id)
+		if sweeps {
+			living = append(living, id)
+		}
+		if dispatches {
+			dispatching++
+		}
 	}
 	p.mu.Lock()
-	p.sweeps = living
+	p.sweeps, p.peers = living, dispatching
 	p.mu.Unlock()
 	return rows.Err()
+}
+
+// dispatching is how many living processes dispatch, this one at least.
+func (p *process) dispatching() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(1, p.peers)
 }
 
 // shards are those that this process is to sweep: each shard goes to the living process that scores highest for it,

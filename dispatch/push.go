@@ -49,6 +49,7 @@ type outcome struct {
 	ending
 	awaited time.Time // not zero: the worker has taken it and answers by then
 	gone    bool      // the endpoint wants no more
+	held    time.Time // not zero: it was not sent, and is to be by then
 }
 
 // push makes one request of a batch of deliveries to one endpoint, and reports what came of each.
@@ -57,6 +58,11 @@ func (p *pusher) push(ctx context.Context, batch []*delivery) {
 	outcomes, err := p.request(ctx, batch, started)
 	if ctx.Err() != nil {
 		return // broken off at the end of this process: another sends them again
+	}
+	if _, ours := errors.AsType[*ownError](err); !ours {
+		e := batch[0].endpoint
+		well := err == nil && (outcomes[0].status == nil || *outcomes[0].status < 500)
+		p.d.sender.came(endpointName{e.tenant, e.name}, well)
 	}
 	if err != nil {
 		outcomes = everyOne(batch, func(o *outcome) {
@@ -73,6 +79,9 @@ func (p *pusher) push(ctx context.Context, batch []*delivery) {
 	p.d.results.add(outcomes)
 }
 
+// ownError is what kept a request from being made; it tells nothing of the endpoint.
+type ownError struct{ error }
+
 func everyOne(batch []*delivery, fill func(*outcome)) []outcome {
 	outcomes := make([]outcome, len(batch))
 	for i, one := range batch {
@@ -86,7 +95,7 @@ func (p *pusher) request(ctx context.Context, batch []*delivery, now time.Time) 
 	e := batch[0].endpoint
 	body, id, err := p.body(ctx, batch)
 	if err != nil {
-		return nil, err
+		return nil, &ownError{err}
 	}
 	timeout := longestAnswer
 	for _, one := range batch {

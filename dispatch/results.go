@@ -143,6 +143,8 @@ func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	for _, o := range outcomes {
 		switch {
 		case !mine[o.chunk]:
+		case !o.held.IsZero():
+			queueHold(&b, tenant, o.tick.Shard, try{TickKey: o.TickKey, Attempt: o.attempt}, "endpoint", o.held)
 		case !o.awaited.IsZero():
 			queueHold(&b, tenant, o.tick.Shard, try{TickKey: o.TickKey, Attempt: o.attempt}, "answer", o.awaited)
 		default:

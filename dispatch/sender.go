@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,13 +33,16 @@ type sender struct {
 	d      *Dispatch
 	pusher *pusher
 
-	mu      sync.Mutex
-	queues  map[endpointName]*queue
-	unsent  map[int64]*owned // by chunk
-	closed  bool
-	working sync.WaitGroup
-	cancel  context.CancelFunc
-	context context.Context
+	mu       sync.Mutex
+	queues   map[endpointName]*queue
+	breakers map[endpointName]*breaker // of endpoints whose last request failed
+	running  map[tenants.ID]int        // requests in flight
+	parked   map[tenants.ID][]*queue   // that wait for one of their tenant's to end
+	unsent   map[int64]*owned          // by chunk
+	closed   bool
+	working  sync.WaitGroup
+	cancel   context.CancelFunc
+	context  context.Context
 }
 
 type endpointName struct {
@@ -48,7 +52,9 @@ type endpointName struct {
 
 // queue is what one endpoint is still to be sent.
 type queue struct {
+	name    endpointName
 	waiting []*delivery
+	parked  bool
 	slots   int // in use
 }
 
@@ -65,7 +71,10 @@ const (
 )
 
 func newSender(d *Dispatch) *sender {
-	s := &sender{d: d, queues: map[endpointName]*queue{}, unsent: map[int64]*owned{}}
+	s := &sender{
+		d: d, queues: map[endpointName]*queue{}, breakers: map[endpointName]*breaker{}, running: map[tenants.ID]int{},
+		parked: map[tenants.ID][]*queue{}, unsent: map[int64]*owned{},
+	}
 	s.context, s.cancel = context.WithCancel(context.Background())
 	s.pusher = newPusher(d)
 	return s
@@ -78,7 +87,11 @@ func (s *sender) mustWait(e *endpoint, adding int) (why string, wait time.Durati
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q := s.queues[endpointName{e.tenant, e.name}]; q != nil && len(q.waiting)+adding >= mostQueued {
+	name := endpointName{e.tenant, e.name}
+	if wait := s.breakers[name].blocks(time.Now()); wait > 0 {
+		return "endpoint", wait
+	}
+	if q := s.queues[name]; q != nil && len(q.waiting)+adding >= mostQueued {
 		return "slot", slotWait
 	}
 	return "", 0
@@ -89,6 +102,7 @@ func (s *sender) add(chunk int64, deliveries []*delivery) {
 	if len(deliveries) == 0 {
 		return
 	}
+	most := s.share(deliveries[0].tenant)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -99,35 +113,48 @@ func (s *sender) add(chunk int64, deliveries []*delivery) {
 		name := endpointName{one.tenant, one.endpoint.name}
 		q := s.queues[name]
 		if q == nil {
-			q = &queue{}
+			q = &queue{name: name}
 			s.queues[name] = q
 		}
 		q.waiting = append(q.waiting, one)
-		if q.slots < s.slots(one.tenant) {
-			q.slots++
-			s.working.Go(func() { s.work(name, q) })
+		if q.slots < most.endpoint {
+			s.spawn(q)
 		}
 	}
 }
 
-// slots is how many requests an endpoint of a tenant has in flight at most.
-func (s *sender) slots(tenant tenants.ID) int {
+// spawn has one more request of a queue be in flight.
+func (s *sender) spawn(q *queue) {
+	q.slots++
+	s.working.Go(func() { s.work(q) })
+}
+
+// share is how many requests this process may have in flight: of a tenant, and of one of its endpoints.
+type share struct{ tenant, endpoint int }
+
+// share is the tenant's quotas, parted among the processes that dispatch, but at least one.
+func (s *sender) share(tenant tenants.ID) share {
 	quotas, err := s.d.Quotas(s.context, tenant)
 	if err != nil {
-		return 1
+		return share{1, 1}
 	}
-	return min(quotas.RunningPerEndpoint, mostSlots)
+	n := s.d.process.dispatching()
+	return share{max(1, quotas.Running/n), max(1, min(quotas.RunningPerEndpoint/n, mostSlots))}
 }
 
 const mostSlots = 32
 
-// work sends what waits in a queue until nothing does.
-func (s *sender) work(name endpointName, q *queue) {
-	for {
-		batch := s.take(name, q)
+// work sends what waits in a queue until nothing does, or it is another's turn.
+func (s *sender) work(q *queue) {
+	for sent := false; ; {
+		batch, aside := s.take(q, s.share(q.name.tenant), sent)
+		for _, some := range aside {
+			s.d.results.add(some)
+		}
 		if len(batch) == 0 {
 			return
 		}
+		sent = true
 		if _, alive := s.d.process.self(); !alive {
 			continue // others hold us for dead: abandon clears what is left
 		}
@@ -135,24 +162,105 @@ func (s *sender) work(name endpointName, q *queue) {
 	}
 }
 
-// take takes the next request's worth out of a queue; with nothing to take, the slot ends.
-func (s *sender) take(name endpointName, q *queue) []*delivery {
+// take takes the next request's worth out of a queue; with nothing to take, or nothing that may be sent now, the slot
+// ends. Sent tells that a request of this slot has ended. What an open breaker keeps from being sent is put aside.
+func (s *sender) take(q *queue, most share, sent bool) (batch []*delivery, aside [][]outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	if !s.closed && len(q.waiting) > 0 {
-		first := q.waiting[0].endpoint
-		n = min(len(q.waiting), first.batch)
-	}
-	if n == 0 {
-		if q.slots--; q.slots == 0 && len(q.waiting) == 0 {
-			delete(s.queues, name)
+	tenant := q.name.tenant
+	if sent {
+		if s.running[tenant]--; s.running[tenant] == 0 {
+			delete(s.running, tenant)
 		}
-		return nil
 	}
-	batch := q.waiting[:n:n]
-	q.waiting = q.waiting[n:]
-	return batch
+	b, now := s.breakers[q.name], time.Now()
+	if b.blocks(now) > 0 {
+		aside = putAside(q.waiting, b, now)
+		q.waiting = nil
+	}
+	switch {
+	case s.closed || len(q.waiting) == 0 || q.slots > most.endpoint:
+	case s.running[tenant] >= most.tenant, sent && len(s.parked[tenant]) > 0 && s.running[tenant]+1 >= most.tenant:
+		s.park(q)
+	default:
+		n := min(len(q.waiting), q.waiting[0].endpoint.batch)
+		batch = q.waiting[:n:n]
+		q.waiting = q.waiting[n:]
+		s.running[tenant]++
+		b.sends(now)
+		if len(q.waiting) > 0 && q.slots < most.endpoint && s.running[tenant] < most.tenant {
+			s.spawn(q)
+		}
+	}
+	if !s.closed && s.running[tenant] < most.tenant {
+		if next := s.unpark(tenant); next != nil {
+			s.spawn(next)
+		}
+	}
+	if len(batch) > 0 {
+		return batch, aside
+	}
+	if q.slots--; q.slots == 0 && len(q.waiting) == 0 {
+		delete(s.queues, q.name)
+	}
+	return nil, aside
+}
+
+// park has a queue wait for a request of its tenant to end.
+func (s *sender) park(q *queue) {
+	if !q.parked {
+		q.parked = true
+		s.parked[q.name.tenant] = append(s.parked[q.name.tenant], q)
+	}
+}
+
+// unpark takes out the queue of a tenant that has waited the longest.
+func (s *sender) unpark(tenant tenants.ID) *queue {
+	for list := s.parked[tenant]; len(list) > 0; {
+		q := list[0]
+		if list = list[1:]; len(list) == 0 {
+			delete(s.parked, tenant)
+		} else {
+			s.parked[tenant] = list
+		}
+		q.parked = false
+		if len(q.waiting) > 0 {
+			return q
+		}
+	}
+	return nil
+}
+
+const mostAside = 500 // written at once
+
+func putAside(waiting []*delivery, b *breaker, now time.Time) (aside [][]outcome) {
+	for part := range slices.Chunk(waiting, mostAside) {
+		aside = append(aside, everyOne(part, func(o *outcome) {
+			o.TickKey, o.attempt = o.delivery.tick.key(), o.delivery.tick.Attempt
+			o.held = now.Add(b.blocks(now))
+		}))
+	}
+	return aside
+}
+
+// came notes how a request to an endpoint ended.
+func (s *sender) came(name endpointName, well bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.breakers[name]
+	switch {
+	case well && b != nil:
+		delete(s.breakers, name)
+	case !well:
+		if b == nil {
+			b = &breaker{}
+			s.breakers[name] = b
+		}
+		if b.failed(time.Now()) {
+			s.d.Metrics.breakers.Inc()
+			s.d.Log.Warn("an endpoint answers nothing: its ticks are held", "tenant", name.tenant, "endpoint", name.name)
+		}
+	}
 }
 
 // settled counts deliveries of a chunk whose results are written, and tells whether the chunk is done with them.
