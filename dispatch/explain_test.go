@@ -9,7 +9,7 @@ import (
 	"github.com/carillonhq/carillon/schedules"
 )
 
-func instant(t *testing.T, text string) time.Time {
+func moment(t *testing.T, text string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -42,21 +42,21 @@ func explained(t *testing.T, k known, at string) Explanation {
 
 func TestExplainSaysWhyEachOutcome(t *testing.T) {
 	t.Parallel()
-	day := func(text string) *time.Time { return new(instant(t, text)) }
+	day := func(text string) *time.Time { return new(moment(t, text)) }
 	daily := calendar.Spec{Timezone: "Europe/Paris", Cron: calendar.StringList{"0 8 * * *"}, Exclude: &calendar.Exclude{Dates: []string{"2026-03-20"}}}
 	base := func() known {
 		return known{
-			now: instant(t, "2026-04-01T12:00:00Z"), kept: instant(t, "2026-03-02T12:00:00Z"),
+			now: moment(t, "2026-04-01T12:00:00Z"), kept: moment(t, "2026-03-02T12:00:00Z"),
 			story: story{
-				created: instant(t, "2026-01-01T00:00:00Z"), whole: true, status: schedules.Active,
+				created: moment(t, "2026-01-01T00:00:00Z"), whole: true, status: schedules.Active,
 				seen: day("2026-04-01T06:00:00Z"), from: day("2026-01-01T00:00:01Z"),
-				versions: []version{{from: instant(t, "2026-01-01T00:00:00Z"), timing: compiled(t, daily)}},
+				versions: []version{{from: moment(t, "2026-01-01T00:00:00Z"), timing: compiled(t, daily)}},
 			},
 		}
 	}
 	record := func(state State, reason Reason, change ...func(*Tick)) func(*known) {
 		return func(k *known) {
-			at := instant(t, "2026-03-29T06:00:00Z")
+			at := moment(t, "2026-03-29T06:00:00Z")
 			one := Tick{Timestamp: at, State: state.String(), Reason: reason.String(), Cause: BySchedule.String(), DST: "none", FiredAt: at.Add(time.Second), EndedAt: new(at.Add(2 * time.Second)), Attempt: 1}
 			for _, fn := range change {
 				fn(&one)
@@ -68,7 +68,7 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 		return func(k *known) {
 			k.versions[0].timing = compiled(t, calendar.Spec{Timezone: "Europe/Paris", Cron: calendar.StringList{"30 2 * * *"}, DST: calendar.DST{Gap: policy}})
 			k.seen = day("2026-03-28T01:30:00Z")
-			k.now = instant(t, "2026-03-28T12:00:00Z")
+			k.now = moment(t, "2026-03-28T12:00:00Z")
 		}
 	}
 	for name, c := range map[string]struct {
@@ -98,22 +98,22 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 
 		"not due": {"2026-03-29T09:00", nil, "not_due", []string{"2026-03-29 08:00 +02:00", "2026-03-30 08:00"}},
 		"not due, one by hand": {"2026-03-29T09:00", func(k *known) {
-			k.manual = &Tick{Timestamp: instant(t, "2026-03-29T07:12:03Z"), State: "succeeded"}
+			k.manual = &Tick{Timestamp: moment(t, "2026-03-29T07:12:03Z"), State: "succeeded"}
 		}, "not_due", []string{"by hand at 2026-03-29 09:12:03"}},
 		"excluded":       {"2026-03-20T08:00", nil, "excluded", []string{"excluded"}},
 		"before created": {"2025-12-31T08:00", nil, "before_created", []string{"2026-01-01 01:00 +01:00"}},
 		"missed": {"2026-03-29T08:00", func(k *known) {
-			k.after = &Tick{Timestamp: instant(t, "2026-03-31T06:00:00Z"), MissedCount: 2}
+			k.after = &Tick{Timestamp: moment(t, "2026-03-31T06:00:00Z"), MissedCount: 2}
 		}, "missed", []string{"one of the 2", "2026-03-31 08:00"}},
 		"not missed": {"2026-03-29T08:00", func(k *known) {
-			k.after = &Tick{Timestamp: instant(t, "2026-03-31T06:00:00Z"), MissedCount: 1}
+			k.after = &Tick{Timestamp: moment(t, "2026-03-31T06:00:00Z"), MissedCount: 1}
 		}, "unknown", []string{"no record"}},
 		"no longer kept": {"2026-02-01T08:00", nil, "unknown", []string{"no longer kept"}},
 		"paused then": {"2026-03-29T08:00", func(k *known) {
 			k.versions = []version{
-				{from: k.created, to: instant(t, "2026-03-27T12:00:00Z"), timing: k.versions[0].timing},
-				{from: instant(t, "2026-03-27T12:00:00Z"), to: instant(t, "2026-03-30T10:00:00Z"), paused: true, timing: k.versions[0].timing},
-				{from: instant(t, "2026-03-30T10:00:00Z"), timing: k.versions[0].timing},
+				{from: k.created, to: moment(t, "2026-03-27T12:00:00Z"), timing: k.versions[0].timing},
+				{from: moment(t, "2026-03-27T12:00:00Z"), to: moment(t, "2026-03-30T10:00:00Z"), paused: true, timing: k.versions[0].timing},
+				{from: moment(t, "2026-03-30T10:00:00Z"), timing: k.versions[0].timing},
 			}
 		}, "paused", []string{"2026-03-27 08:00 +01:00", "2026-03-31 08:00"}},
 		"paused until then": {"2026-03-29T08:00", func(k *known) {
@@ -126,20 +126,20 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 		"of an earlier spec": {"2026-03-10T09:00", func(k *known) {
 			nine := compiled(t, calendar.Spec{Timezone: "Europe/Paris", Cron: calendar.StringList{"0 9 * * *"}})
 			k.versions = []version{
-				{from: k.created, to: instant(t, "2026-03-15T00:00:00Z"), timing: nine},
-				{from: instant(t, "2026-03-15T00:00:00Z"), timing: k.versions[0].timing},
+				{from: k.created, to: moment(t, "2026-03-15T00:00:00Z"), timing: nine},
+				{from: moment(t, "2026-03-15T00:00:00Z"), timing: k.versions[0].timing},
 			}
 			k.tick = nil
-			k.after = &Tick{Timestamp: instant(t, "2026-03-14T08:00:00Z"), MissedCount: 4}
+			k.after = &Tick{Timestamp: moment(t, "2026-03-14T08:00:00Z"), MissedCount: 4}
 		}, "missed", []string{"one of the 4"}},
 		"not of the spec then": {"2026-03-10T08:00", func(k *known) {
 			k.versions = []version{
-				{from: k.created, to: instant(t, "2026-03-15T00:00:00Z"), timing: compiled(t, calendar.Spec{Timezone: "Europe/Paris", Cron: calendar.StringList{"0 9 * * *"}})},
-				{from: instant(t, "2026-03-15T00:00:00Z"), timing: k.versions[0].timing},
+				{from: k.created, to: moment(t, "2026-03-15T00:00:00Z"), timing: compiled(t, calendar.Spec{Timezone: "Europe/Paris", Cron: calendar.StringList{"0 9 * * *"}})},
+				{from: moment(t, "2026-03-15T00:00:00Z"), timing: k.versions[0].timing},
 			}
 		}, "not_due", []string{"2026-03-09 09:00", "2026-03-10 09:00"}},
 		"versions gone": {"2026-03-10T08:00", func(k *known) {
-			k.whole, k.versions[0].from = false, instant(t, "2026-03-15T00:00:00Z")
+			k.whole, k.versions[0].from = false, moment(t, "2026-03-15T00:00:00Z")
 		}, "unknown", []string{"no longer kept"}},
 		"spec unreadable": {"2026-03-10T08:00", func(k *known) { k.versions[0].timing = nil }, "unknown", []string{"computed"}},
 
@@ -147,7 +147,7 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 		"due":             {"2026-04-01T08:00", func(k *known) { k.seen = day("2026-03-31T06:00:00Z") }, "will_fire", []string{"about to be"}},
 		"due and stopped": {"2026-04-01T08:00", func(k *known) { k.seen, k.stopped = day("2026-03-31T06:00:00Z"), true }, "will_fire", []string{"stopped at present"}},
 		"stopped":         {"2026-04-02T08:00", func(k *known) { k.stopped = true }, "will_fire", []string{"still stopped"}},
-		"to be left out":  {"2026-04-02T08:00", func(k *known) { k.skips = []time.Time{instant(t, "2026-04-02T06:00:00Z")} }, "skipped", []string{"asked for"}},
+		"to be left out":  {"2026-04-02T08:00", func(k *known) { k.skips = []time.Time{moment(t, "2026-04-02T06:00:00Z")} }, "skipped", []string{"asked for"}},
 		"is paused": {"2026-04-02T08:00", func(k *known) {
 			k.status, k.versions[0].paused, k.from = schedules.Paused, true, nil
 		}, "paused", []string{"once it is resumed"}},
@@ -212,7 +212,7 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 
 // move has a tick of the present version moved.
 func (k *known) move(t *testing.T, at, to string) {
-	m := schedules.Moved{At: instant(t, at), To: instant(t, to), MovedAt: k.now, By: "bob"}
+	m := schedules.Moved{At: moment(t, at), To: moment(t, to), MovedAt: k.now, By: "bob"}
 	k.moves = append(k.moves, m)
 	k.versions[0].timing = k.versions[0].timing.Moved(schedules.Shifts(k.moves))
 }
@@ -227,8 +227,8 @@ func newYork(t *testing.T, cron, policy string) func(*known) {
 	timing := compiled(t, s)
 	return func(k *known) {
 		k.versions[0].timing = timing
-		k.now = instant(t, "2026-03-01T12:00:00Z")
-		k.seen = new(instant(t, "2026-03-01T06:30:00Z"))
+		k.now = moment(t, "2026-03-01T12:00:00Z")
+		k.seen = new(moment(t, "2026-03-01T06:30:00Z"))
 	}
 }
 
@@ -236,16 +236,16 @@ func TestExplainFindsTheTicksNextToAMoment(t *testing.T) {
 	t.Parallel()
 	daily := compiled(t, calendar.Spec{Cron: calendar.StringList{"0 8 * * *"}})
 	k := known{
-		at: instant(t, "2026-04-02T08:00:00Z"), now: instant(t, "2026-04-01T12:00:00Z"),
+		at: moment(t, "2026-04-02T08:00:00Z"), now: moment(t, "2026-04-01T12:00:00Z"),
 		story: story{
-			created: instant(t, "2026-03-30T12:00:00Z"), whole: true, status: schedules.Active, from: new(instant(t, "2026-03-30T12:00:01Z")),
-			until: new(instant(t, "2026-04-05T08:00:00Z")), skips: []time.Time{instant(t, "2026-04-03T08:00:00Z"), instant(t, "2026-04-02T08:00:00Z")},
-			versions: []version{{from: instant(t, "2026-03-30T12:00:00Z"), timing: daily}},
+			created: moment(t, "2026-03-30T12:00:00Z"), whole: true, status: schedules.Active, from: new(moment(t, "2026-03-30T12:00:01Z")),
+			until: new(moment(t, "2026-04-05T08:00:00Z")), skips: []time.Time{moment(t, "2026-04-03T08:00:00Z"), moment(t, "2026-04-02T08:00:00Z")},
+			versions: []version{{from: moment(t, "2026-03-30T12:00:00Z"), timing: daily}},
 		},
 	}
 	check := func(at, previous, next string) {
 		t.Helper()
-		k.at = instant(t, at)
+		k.at = moment(t, at)
 		e := k.explain()
 		for _, p := range []struct {
 			got  *time.Time

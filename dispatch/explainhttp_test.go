@@ -107,6 +107,8 @@ func TestExplainOverHTTP(t *testing.T) {
 		t.Errorf("got %s and %s", e.Previous, e.Next)
 	}
 	want(local(ago(30)), "before_created")
+	exec(`UPDATE schedule SET keep_succeeded_s = 86400`)
+	want(local(ago(4).Add(time.Hour)), "unknown", "no longer kept")
 
 	if err := h.schedules.Delete(t.Context(), h.tenant, "w", "k", by); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -21,7 +22,7 @@ func (d *Dispatch) Explain(ctx context.Context, tenant tenants.ID, workflow, key
 	if err != nil {
 		return Explanation{}, err
 	}
-	quotas, err := d.Quotas(ctx, tenant)
+	keeping, err := d.kept(ctx, tenant)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -35,7 +36,7 @@ func (d *Dispatch) Explain(ctx context.Context, tenant tenants.ID, workflow, key
 	if around.IsZero() {
 		around = a.wall
 	}
-	k := known{at: a.instant, now: p.Now.UTC(), kept: p.Now.AddDate(0, 0, -quotas.TickRetentionDays)}
+	k := known{at: a.instant, now: p.Now.UTC()}
 	if k.story, err = d.story(ctx, tenant, p, around); err != nil {
 		return Explanation{}, err
 	}
@@ -44,7 +45,7 @@ func (d *Dispatch) Explain(ctx context.Context, tenant tenants.ID, workflow, key
 			return Explanation{}, err
 		}
 	}
-	if err := d.lookAround(ctx, tenant, p, &k); err != nil {
+	if err := d.lookAround(ctx, tenant, p, keeping, &k); err != nil {
 		return Explanation{}, err
 	}
 	return k.explain(), nil
@@ -197,8 +198,14 @@ func (d *Dispatch) placeWall(ctx context.Context, tenant tenants.ID, schedule in
 
 const nearby = time.Hour // how far from the moment a tick triggered by hand is told of
 
-// lookAround reads what the record says of the moment.
-func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present, k *known) error {
+// lookAround reads what the record says of the moment, as far as it is kept.
+func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present, keeping kept, k *known) error {
+	whose, err := d.whose(ctx, d.Pool, tenant, []int64{p.ID})
+	if err != nil {
+		return err
+	}
+	good, _ := keeping.since(whose[p.ID])
+	k.kept = latest(keeping.oldest, good)
 	moved := k.at
 	if i := slices.IndexFunc(k.moves, func(m schedules.Moved) bool { return m.At.Equal(k.at) }); i >= 0 {
 		moved = k.moves[i].To
@@ -222,6 +229,9 @@ func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present
 		return fmt.Errorf("read ticks: %w", err)
 	}
 	for _, t := range found {
+		if keeping.over(t, whose[p.ID]) {
+			continue
+		}
 		shown := d.shown(t, p.Workflow, p.Key)
 		switch at := shown.Timestamp; {
 		case at.Equal(k.at):
@@ -234,5 +244,12 @@ func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present
 			k.after = &shown
 		}
 	}
-	return nil
+	if k.tick != nil {
+		return nil
+	}
+	l, err := d.letter(ctx, d.Pool, tenant, ident.TickKey{Schedule: p.ID, At: k.at}) // which outlives its tick
+	if l != nil {
+		k.tick = new(d.shown(&l.tick, p.Workflow, p.Key))
+	}
+	return err
 }
