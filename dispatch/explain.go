@@ -136,12 +136,15 @@ func (s *story) previous(before, now time.Time) *time.Time {
 		if present && s.until != nil && s.until.Before(end) {
 			end = s.until.Add(time.Second)
 		}
+		if present && !s.live() && now.Before(end) {
+			end = now.Add(time.Second)
+		}
 		for {
 			tick, ok := v.timing.Prev(end)
 			if !ok || !tick.At.After(v.from) || v.pausedAt(tick.At) {
 				break
 			}
-			if tick.At.After(now) && (s.skipped(tick.At) || !s.goesOn(tick.At)) {
+			if tick.At.After(now) && (s.skipped(tick.At) || !s.goesOn(tick.At)) { // seldom, as end is not far beyond
 				end = tick.At
 				continue
 			}
@@ -153,7 +156,12 @@ func (s *story) previous(before, now time.Time) *time.Time {
 
 // goesOn tells whether a coming time is within what the schedule has left.
 func (s *story) goesOn(at time.Time) bool {
-	return s.status != schedules.Completed && s.status != schedules.Quarantined && s.from != nil && (s.until == nil || !at.After(*s.until))
+	return s.live() && (s.until == nil || !at.After(*s.until))
+}
+
+// live tells whether the schedule has ticks to come.
+func (s *story) live() bool {
+	return s.status != schedules.Completed && s.status != schedules.Quarantined && s.from != nil
 }
 
 func (s *story) skipped(at time.Time) bool { return slices.ContainsFunc(s.skips, at.Equal) }
@@ -401,7 +409,7 @@ func (k *known) provisos(v *version) (list string) {
 // unrecorded is of a time that has passed, that the spec names, and that has no tick of its own.
 func (k *known) unrecorded(v *version, e *Explanation) (outcome, detail string) {
 	at := k.clock(k.at)
-	if t := k.after; t != nil && t.MissedCount > 0 && v.timing.Count(k.at, t.Timestamp) <= int(t.MissedCount) {
+	if t := k.after; t != nil && k.standsFor(v, t) {
 		e.Tick = t
 		return outcomeMissed, fmt.Sprintf("The tick of %s was missed: it is one of the %d that the tick of %s stands for.", at, t.MissedCount, k.clock(t.Timestamp))
 	}
@@ -423,6 +431,15 @@ func (k *known) unrecorded(v *version, e *Explanation) (outcome, detail string) 
 		return outcomeWillFire, fmt.Sprintf("The tick of %s is due and about to be handed out%s.", at, k.waits(v))
 	}
 	return outcomeUnknown, fmt.Sprintf("The schedule had a tick due at %s, but there is no record of it.", at)
+}
+
+// standsFor tells whether a later tick counts the moment among those that it missed.
+func (k *known) standsFor(v *version, t *Tick) bool {
+	if t.MissedCount == 0 {
+		return false
+	}
+	past, ok := v.timing.Nth(k.at, int(t.MissedCount)+1)
+	return ok && !past.At.Before(t.Timestamp)
 }
 
 // waits says why a due tick may still wait.

@@ -265,4 +265,7 @@ func TestExplainFindsTheTicksNextToAMoment(t *testing.T) {
 	check("2026-04-04T08:00:00Z", "2026-04-01T08:00:00Z", "2026-04-05T08:00:00Z")
 	check("2026-04-09T08:00:00Z", "2026-04-05T08:00:00Z", "")
 	check("2026-01-01T00:00:00Z", "", "2026-03-31T08:00:00Z")
+	k.versions[0].timing = compiled(t, calendar.Spec{Cron: calendar.StringList{"* * * * * *", "0 8 * * *"}}) // what is not to come is not walked through
+	k.status, k.from, k.until, k.skips = schedules.Completed, nil, nil, nil
+	check("2100-01-01T00:00:00Z", "2026-04-01T12:00:00Z", "")
 }

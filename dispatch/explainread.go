@@ -56,6 +56,7 @@ type present struct {
 	ID          int64
 	Workflow    string
 	Key         string
+	Version     int32
 	Shard       int16
 	Status      string
 	CohortID    *int64
@@ -76,7 +77,7 @@ type present struct {
 
 func (d *Dispatch) present(ctx context.Context, tenant tenants.ID, workflow, key string) (*present, error) {
 	rows, _ := d.Pool.Query(ctx, `
-		SELECT s.id, s.workflow, s.key, s.shard, s.status, s.cohort_id, s.spec, s.anchor_at, s.hashed_as, s.paused_until, s.created_at, s.updated_at, s.moves,
+		SELECT s.id, s.workflow, s.key, s.version, s.shard, s.status, s.cohort_id, s.spec, s.anchor_at, s.hashed_as, s.paused_until, s.created_at, s.updated_at, s.moves,
 			st.skips, st.seen_at, m.from_at, m.until_at, t.halted_at IS NOT NULL OR t.status <> 'active' AS stopped, clock_timestamp() AS now
 		FROM schedule s
 		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
@@ -143,10 +144,7 @@ func (d *Dispatch) story(ctx context.Context, tenant tenants.ID, p *present, aro
 			pausedUntil: utc(one.PausedUntil), timing: t,
 		})
 	}
-	s.whole = len(all) == 0 || all[0].First
-	if p.UpdatedAt.Equal(p.CreatedAt) {
-		s.whole = true
-	}
+	s.whole = p.Version == 1 || len(all) > 0 && all[0].First
 	last := version{from: p.UpdatedAt.UTC(), paused: p.Status == schedules.Paused, pausedUntil: utc(p.PausedUntil)}
 	if last.timing, err = d.presentTiming(ctx, tenant, p); err != nil {
 		return s, err

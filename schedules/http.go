@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -263,6 +264,14 @@ func (h handler) upcoming(c echo.Context) error {
 	}
 	if err := checkCount("/count", count); err != nil {
 		return err
+	}
+	c.Response().Header().Set("Vary", "Accept")
+	if wantsICS(strings.Join(c.Request().Header.Values("Accept"), ",")) {
+		text, err := h.UpcomingICS(c.Request().Context(), tenants.From(c), workflow, key, count, from.UTC())
+		if err != nil {
+			return err
+		}
+		return c.Blob(http.StatusOK, icsType+"; charset=utf-8", []byte(text))
 	}
 	p, err := h.Upcoming(c.Request().Context(), tenants.From(c), workflow, key, count, from.UTC())
 	if err != nil {

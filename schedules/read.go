@@ -67,19 +67,24 @@ type Preview struct {
 
 // Upcoming returns up to count coming ticks of a stored schedule, strictly after from (now where it is zero).
 func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, key string, count int, from time.Time) (Preview, error) {
+	_, out, _, err := s.lookAhead(ctx, tenant, workflow, key, count, from)
+	return out, err
+}
+
+// lookAhead is Upcoming with the schedule that it is of, and the moment.
+func (s *Schedules) lookAhead(ctx context.Context, tenant tenants.ID, workflow, key string, count int, from time.Time) (r *row, out Preview, now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	r, now, err := readRow(ctx, s.Pool, tenant, workflow, key)
-	if err != nil {
-		return Preview{}, err
+	if r, now, err = readRow(ctx, s.Pool, tenant, workflow, key); err != nil {
+		return nil, out, now, err
 	}
 	r.wake(now)
 	t, err := r.timing(ctx, s.Pool, s.Timings, tenant)
 	if errors.Is(err, errUncomputable) {
-		return Preview{}, fault.Fields(fault.Field{Pointer: "/spec", Code: "not_computable", Detail: "the schedule's spec can no longer be computed"})
+		return nil, out, now, fault.Fields(fault.Field{Pointer: "/spec", Code: "not_computable", Detail: "the schedule's spec can no longer be computed"})
 	}
 	if err != nil {
-		return Preview{}, err
+		return nil, out, now, err
 	}
 	after := now
 	if !from.IsZero() {
@@ -89,12 +94,12 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 	if r.Status == Paused && r.CohortID == nil {
 		next = r.wouldBe(t, now)
 	}
-	out := preview(t, after, time.Time{}, count, next)
+	out = preview(t, after, time.Time{}, count, next)
 	if delays(t) && r.Status != Completed {
 		out.Exhausted = false // what comes depends on when a tick ends
 	}
 	out.Warnings = append(out.Warnings, s.Timings.warnings(r, t, tenant, now)...)
-	return out, nil
+	return r, out, now, nil
 }
 
 // wouldBe gives the coming ticks of a paused schedule, were it resumed now.
