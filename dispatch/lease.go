@@ -304,3 +304,12 @@ func (d *Dispatch) workflowsOf(ctx context.Context, tenant tenants.ID, found []*
 	})
 	return versions, attempts, err
 }
+
+// Leased is how many ticks a tenant's workers hold.
+func (d *Dispatch) Leased(ctx context.Context, tenant tenants.ID) (n int, err error) {
+	err = d.Pool.QueryRow(ctx, `SELECT COALESCE(sum(unended), 0)::int FROM lease WHERE tenant_id = $1 AND until_at > clock_timestamp()`, tenant).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count leased ticks: %w", err)
+	}
+	return n, nil
+}
