@@ -128,13 +128,13 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		// The tenant's row is locked, so that two at once cannot both be the last within the quota: in a statement of its
+		// own, as one that waited for the lock would count what was there before it.
+		if _, err := tx.Exec(ctx, `SELECT FROM tenant WHERE id = $1 FOR UPDATE`, tenant); err != nil {
+			return fmt.Errorf("lock tenant: %w", err)
+		}
 		var others int
-		// The tenant's row is locked, so that two at once cannot both be the last within the quota.
-		if err := tx.QueryRow(ctx, `
-			SELECT (SELECT count(*) FROM endpoint WHERE tenant_id = $1 AND name <> $2)
-			FROM tenant
-			WHERE id = $1
-			FOR UPDATE`, tenant, name).Scan(&others); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM endpoint WHERE tenant_id = $1 AND name <> $2`, tenant, name).Scan(&others); err != nil {
 			return fmt.Errorf("count endpoints: %w", err)
 		}
 		if others >= quotas.Endpoints {

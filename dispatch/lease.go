@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -83,6 +84,20 @@ func (d *Dispatch) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, 
 	if err != nil {
 		return nil, err
 	}
+	quotas, err := d.Quotas(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	held, err := d.Leased(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	if held >= quotas.Leased {
+		f := fault.New(http.StatusTooManyRequests, "rate_limited", "leased allows %d ticks at a time", quotas.Leased)
+		f.RetryAfter, f.Extra = time.Second, map[string]any{"quota": "leased", "limit": quotas.Leased, "used": held}
+		return nil, f
+	}
+	r.max = min(r.max, quotas.Leased-held)
 	until := time.Now().Add(r.wait)
 	for {
 		// Registered before it looks, so that what comes in between wakes it.
@@ -315,4 +330,13 @@ func (d *Dispatch) workflowsOf(ctx context.Context, tenant tenants.ID, found []*
 		return err
 	})
 	return versions, attempts, err
+}
+
+// Leased is how many ticks a tenant's workers hold.
+func (d *Dispatch) Leased(ctx context.Context, tenant tenants.ID) (n int, err error) {
+	err = d.Pool.QueryRow(ctx, `SELECT COALESCE(sum(unended), 0)::int FROM lease WHERE tenant_id = $1 AND until_at > clock_timestamp()`, tenant).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count leased ticks: %w", err)
+	}
+	return n, nil
 }

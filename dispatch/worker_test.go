@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // leaseAll leases that many ticks of workflow w.
@@ -234,4 +236,30 @@ func TestPayloadOfATriggerIsThatTicksAlone(t *testing.T) {
 	if want := []string{`{"n":  1.0}`, `{"of":  "schedule"}`}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+func TestWorkersHoldAtMostTheQuota(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.config.Quotas = func(context.Context, tenants.ID) (tenants.Quotas, error) {
+		q := tenants.Wide()
+		q.Leased = 2
+		return q, nil
+	}
+	d := h.process()
+	c := h.open(d).operator()
+	h.start(d)
+	c.put("w", "k", rarely("allow_all"))
+	for range 3 {
+		get[dispatch.Tick](c, 202, "POST", trigger, "")
+	}
+	held := c.leaseAll(2)
+	refused := get[map[string]any](c, 429, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "max": 1000}`)
+	if refused["quota"] != "leased" || refused["limit"] != 2.0 || refused["used"] != 2.0 {
+		t.Errorf("got %v", refused)
+	}
+	if a := c.do("POST", "/v1/ticks/"+held[0].TickID+"/complete", fmt.Sprintf(`{"lease_token": %q}`, held[0].LeaseToken)); a.status != 204 {
+		t.Fatalf("got %d %s", a.status, a.body)
+	}
+	c.leaseAll(1)
 }

@@ -114,14 +114,13 @@ func NewAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, p APIKeyParams, by str
 	if err := p.check(now); err != nil {
 		return k, err
 	}
+	// The tenant's row is locked, so that two at once do not make one too many: in a statement of its own, as one that
+	// waited for the lock would count what was there before it.
+	if _, err := tx.Exec(ctx, `SELECT FROM tenant WHERE id = $1 FOR UPDATE`, tenant); err != nil {
+		return k, fmt.Errorf("lock tenant: %w", err)
+	}
 	var have int
-	// The tenant's row is locked so that two at once do not make one too many.
-	err = tx.QueryRow(ctx, `
-		SELECT (SELECT count(*) FROM api_key WHERE tenant_id = $1)
-		FROM tenant
-		WHERE id = $1
-		FOR UPDATE`, tenant).Scan(&have)
-	if err != nil {
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM api_key WHERE tenant_id = $1`, tenant).Scan(&have); err != nil {
 		return k, fmt.Errorf("count api keys: %w", err)
 	}
 	if have >= most {

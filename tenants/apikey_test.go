@@ -1,16 +1,20 @@
 package tenants
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
 
+	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 )
 
@@ -165,6 +169,30 @@ func TestKeysAreAtMostTheQuota(t *testing.T) {
 	rec, doc := ask(e, "POST", "/v1/admin/api-keys", w.token(t, "acme", TenantAdmin), body)
 	if rec.Code != 403 || doc["code"] != "quota_exceeded" || doc["quota"] != "api_keys" || doc["limit"] != 1.0 || doc["used"] != 1.0 {
 		t.Errorf("got %d %v", rec.Code, doc)
+	}
+}
+
+func TestKeysMadeAtOnceAreAtMostTheQuota(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	start := make(chan struct{})
+	var makers sync.WaitGroup
+	for range 8 {
+		makers.Go(func() {
+			<-start
+			err := pgx.BeginFunc(t.Context(), w.pool, func(tx pgx.Tx) error {
+				_, err := NewAPIKey(t.Context(), tx, w.acme.ID, APIKeyParams{Name: "a", Scopes: []string{TicksWork}}, "ann", 3, time.Now())
+				return err
+			})
+			if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Code != "quota_exceeded") {
+				t.Error(err)
+			}
+		})
+	}
+	close(start)
+	makers.Wait()
+	if all, err := APIKeys(t.Context(), w.pool, w.acme.ID, "", 100); err != nil || len(all) != 3 {
+		t.Errorf("got %d keys, %v, want 3", len(all), err)
 	}
 }
 

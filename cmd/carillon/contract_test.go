@@ -53,6 +53,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"Issuer":         reflect.TypeFor[tenants.Issuer](),
 		"APIKeyParams":   reflect.TypeFor[tenants.APIKeyParams](),
 		"APIKey":         reflect.TypeFor[tenants.APIKey](),
+		"QuotaUses":      reflect.TypeFor[tenants.QuotasAnswer](),
+		"QuotaUse":       reflect.TypeFor[tenants.Use](),
 		"TokenAnswer":    reflect.TypeFor[tenants.TokenAnswer](),
 
 		"RescheduleParams": reflect.TypeFor[schedules.RescheduleParams](),

@@ -121,6 +121,10 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	schedules.Routes(authenticated, all)
 	dispatch.Routes(authenticated, h.dispatch)
 	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Minter: p.minter}.Routes(authenticated)
+	tenants.Uses{DB: h.api, Directory: directory, Meters: map[string]tenants.Meter{
+		"schedules": all.Stored,
+		"leased":    h.dispatch.Leased,
+	}}.Routes(authenticated)
 	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory}.Routes(authenticated)
 	return h, nil
 }

@@ -1,0 +1,110 @@
+package tenants
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// Use is a quota of a tenant's and how much of it is used: nil where it bounds a size and not a sum. Soft says that four
+// fifths of it are.
+type Use struct {
+	Limit int  `json:"limit"`
+	Used  *int `json:"used"`
+	Soft  bool `json:"soft"`
+}
+
+// Meter tells how much of one quota a tenant uses just now.
+type Meter func(ctx context.Context, tenant ID) (int, error)
+
+// Uses answers a tenant's quotas and their use over HTTP.
+type Uses struct {
+	DB        postgres.DB
+	Directory *Directory
+	Meters    map[string]Meter // by the quota's name; what is not here is metered by this package, or not
+}
+
+// Routes adds /v1/quotas under g, whose requests are authenticated.
+func (u Uses) Routes(g *echo.Group) {
+	g.GET("/v1/quotas", u.get, Require(SchedulesRead, SchedulesWrite, TicksWork), web.NoQuery)
+}
+
+// QuotasAnswer is what /v1/quotas answers.
+type QuotasAnswer struct {
+	Quotas map[string]Use `json:"quotas"`
+}
+
+func (u Uses) get(c echo.Context) error {
+	ctx, tenant := c.Request().Context(), From(c)
+	q, err := u.Directory.Quotas(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	var limits map[string]int
+	if err := json.Unmarshal(text, &limits); err != nil {
+		return err
+	}
+	used, err := u.counts(ctx, tenant, q)
+	if err != nil {
+		return err
+	}
+	out := QuotasAnswer{map[string]Use{}}
+	for name, limit := range limits {
+		one := Use{Limit: limit}
+		n, known := used[name]
+		if meter := u.Meters[name]; meter != nil {
+			if n, err = meter(ctx, tenant); err != nil {
+				return fmt.Errorf("use of %s: %w", name, err)
+			}
+			known = true
+		}
+		if known {
+			one.Used, one.Soft = &n, 5*n >= 4*limit
+		}
+		out.Quotas[name] = one
+	}
+	return web.Answer(c, http.StatusOK, out)
+}
+
+// counts are the uses that rows of this package tell: what is there, and what of each rate was spent of the last second.
+func (u Uses) counts(ctx context.Context, tenant ID, q Quotas) (map[string]int, error) {
+	used := map[string]int{"requests_per_second": 0, "upserts_per_second": 0}
+	var keys, endpoints int
+	err := u.DB.QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM api_key WHERE tenant_id = $1), (SELECT count(*) FROM endpoint WHERE tenant_id = $1)`,
+		tenant).Scan(&keys, &endpoints)
+	if err != nil {
+		return nil, fmt.Errorf("count keys and endpoints: %w", err)
+	}
+	used["api_keys"], used["endpoints"] = keys, endpoints
+	rows, err := u.DB.Query(ctx, `
+		SELECT quota, GREATEST(0, extract(epoch FROM full_at - clock_timestamp()))::float8
+		FROM bucket
+		WHERE tenant_id = $1`, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("read rates: %w", err)
+	}
+	defer rows.Close()
+	rates := map[string]int{"requests_per_second": q.RequestsPerSecond, "upserts_per_second": q.UpsertsPerSecond}
+	for rows.Next() {
+		var quota string
+		var behind float64 // seconds of the rate that are spent ahead
+		if err := rows.Scan(&quota, &behind); err != nil {
+			return nil, fmt.Errorf("read rates: %w", err)
+		}
+		if rate, ok := rates[quota]; ok {
+			used[quota] = min(rate, int(behind*float64(rate)))
+		}
+	}
+	return used, rows.Err()
+}
