@@ -15,6 +15,7 @@ func TestStructsAreTheContract(t *testing.T) {
 		"HaltParams":       reflect.TypeFor[HaltParams](),
 		"Firing":           reflect.TypeFor[Firing](),
 		"TickRecord":       reflect.TypeFor[Tick](),
+		"Explanation":      reflect.TypeFor[Explanation](),
 		"Attempt":          reflect.TypeFor[Attempt](),
 		"TickPage":         reflect.TypeFor[schedules.ListAnswer[Tick]](),
 		"LeaseParams":      reflect.TypeFor[LeaseParams](),
