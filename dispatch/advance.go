@@ -54,10 +54,10 @@ func lookAhead(ctx context.Context, tx pgx.Tx, cohorts []*due) error {
 
 // place is where a cohort stands after a sweep.
 type place struct {
-	next, due, run, from, empty *time.Time
-	spread, id                  *int64
-	missed                      *int32
-	drop                        *bool
+	next, due, run, from, empty, wait *time.Time
+	spread, id                        *int64
+	missed                            *int32
+	drop                              *bool
 }
 
 const leastSleep = 20 * time.Millisecond // of a walk, so that each wake finds more than one member
@@ -74,6 +74,16 @@ func (c *due) place(now time.Time) place {
 			next: next, due: &due, run: &c.run.At, from: &c.run.From, spread: &spread, id: &id,
 			missed: new(int32(c.run.Missed)), drop: &c.run.Drop,
 		}
+	}
+	if c.waits {
+		p := within(*c.AtSpread, *c.AtID, now)
+		if c.stopped && c.RunAt == nil {
+			p = place{next: c.NextAt}
+		}
+		if p.due, p.wait = nil, c.WaitAt; p.wait == nil {
+			p.wait = &now
+		}
+		return p
 	}
 	switch {
 	case c.whole && c.leg != nil && !c.leg.Last:
@@ -97,7 +107,7 @@ func (c *due) place(now time.Time) place {
 // advance moves each cohort that was reached to its place.
 func advance(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) error {
 	var ids, spreads, afters []*int64
-	var next, dueAt, runAt, runFrom, empty []*time.Time
+	var next, dueAt, runAt, runFrom, empty, wait []*time.Time
 	var missed []*int32
 	var drop []*bool
 	for _, c := range cohorts {
@@ -107,17 +117,17 @@ func advance(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts
 		p := c.place(now)
 		ids, spreads, afters = append(ids, &c.ID), append(spreads, p.spread), append(afters, p.id)
 		next, dueAt, runAt, runFrom, empty = append(next, p.next), append(dueAt, p.due), append(runAt, p.run), append(runFrom, p.from), append(empty, p.empty)
-		missed, drop = append(missed, p.missed), append(drop, p.drop)
+		missed, drop, wait = append(missed, p.missed), append(drop, p.drop), append(wait, p.wait)
 	}
 	_, err := tx.Exec(ctx, `
 		UPDATE cohort c
-		SET next_at = n.next_at, due_at = n.due_at, run_at = n.run_at, run_from = n.run_from, run_missed = n.run_missed,
+		SET next_at = n.next_at, due_at = CASE WHEN n.wait_at IS NULL THEN n.due_at ELSE 'infinity' END, wait_at = n.wait_at, run_at = n.run_at, run_from = n.run_from, run_missed = n.run_missed,
 			at_spread = n.at_spread, at_id = n.at_id, empty_at = n.empty_at, run_drop = n.run_drop
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],
-			$7::int[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::boolean[])
-			AS n (id, next_at, due_at, run_at, run_from, run_missed, at_spread, at_id, empty_at, run_drop)
+			$7::int[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::boolean[], $12::timestamptz[])
+			AS n (id, next_at, due_at, run_at, run_from, run_missed, at_spread, at_id, empty_at, run_drop, wait_at)
 		WHERE c.shard = $1 AND c.id = n.id`,
-		shard, ids, next, dueAt, runAt, runFrom, missed, spreads, afters, empty, drop)
+		shard, ids, next, dueAt, runAt, runFrom, missed, spreads, afters, empty, drop, wait)
 	if err != nil {
 		return fmt.Errorf("advance cohorts: %w", err)
 	}

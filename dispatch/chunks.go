@@ -19,6 +19,7 @@ type chunks struct {
 	now   time.Time
 	made  []newChunk
 	ticks map[tenants.ID]int
+	herds map[tenants.ID]bool // of whom more waits in line
 	open  map[chunkKind]*newChunk
 }
 
@@ -44,7 +45,7 @@ type newChunk struct {
 const smallDue = 500
 
 func newChunks(shard int16, now time.Time) *chunks {
-	return &chunks{shard: shard, now: now, ticks: map[tenants.ID]int{}, open: map[chunkKind]*newChunk{}}
+	return &chunks{shard: shard, now: now, ticks: map[tenants.ID]int{}, herds: map[tenants.ID]bool{}, open: map[chunkKind]*newChunk{}}
 }
 
 // addMembers adds the members of a cohort that its run serves: chunks mix cohorts of one tenant and nominal time.
@@ -132,7 +133,7 @@ func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 		default:
 			first[i], last[i] = bounds(c.groups)
 			items[i], c.lane = packGroups(c.groups), largeLane
-			if cs.ticks[c.tenant] <= smallDue {
+			if cs.ticks[c.tenant] <= smallDue && !cs.herds[c.tenant] {
 				c.lane = smallLane
 			}
 			if c.late {

@@ -12,6 +12,8 @@ func TestStructsAreTheContract(t *testing.T) {
 	t.Parallel()
 	for schema, typ := range map[string]reflect.Type{
 		"TriggerParams":    reflect.TypeFor[TriggerParams](),
+		"HaltParams":       reflect.TypeFor[HaltParams](),
+		"Firing":           reflect.TypeFor[Firing](),
 		"TickRecord":       reflect.TypeFor[Tick](),
 		"Explanation":      reflect.TypeFor[Explanation](),
 		"Attempt":          reflect.TypeFor[Attempt](),

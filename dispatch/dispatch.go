@@ -57,23 +57,26 @@ type Fired struct {
 // Dispatch is the part of one process in the tick's path. New makes it; Start sets it going.
 type Dispatch struct {
 	Config
-	river   *river.Client[pgx.Tx]
-	process *process
-	hub     *hub
-	sender  *sender
-	results *results
-	whens   *whens
-	limits  *limits
-	wake    chan struct{} // to the sweep: look now
-	failing chan failingSchedule
-	work    sync.WaitGroup
-	stop    context.CancelFunc
+	river      *river.Client[pgx.Tx]
+	process    *process
+	hub        *hub
+	sender     *sender
+	results    *results
+	whens      *whens
+	limits     *limits
+	purse      *purse
+	pressure   pressure
+	otherLooks looks
+	wake       chan struct{} // to the sweep: look now
+	failing    chan failingSchedule
+	work       sync.WaitGroup
+	stop       context.CancelFunc
 }
 
 // New prepares the dispatch of a process: HandOut and the routes work from here on, also in one that neither sweeps
 // nor dispatches.
 func New(c Config) (*Dispatch, error) {
-	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), limits: newLimits(), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
+	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
 	d.process = &process{d: d}
 	d.sender = newSender(d)
 	d.results = newResults(d)
@@ -99,6 +102,8 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	d.work.Go(func() { d.process.beat(run) })
 	d.work.Go(func() { d.hub.tell(run, d) })
 	d.work.Go(func() { d.watchLimits(run) })
+	d.work.Go(func() { d.pressure.measure(run, d) })
+	d.work.Go(func() { d.every(run, time.Second, "settle debts", d.settleDebts) })
 	if d.Dispatches {
 		d.results.start()
 		if err := d.river.Start(run); err != nil {

@@ -36,6 +36,8 @@ func Routes(g *echo.Group, d *Dispatch) {
 	g.POST("/v1/ticks/:id/cancel", h.cancel, write, web.NoQuery)
 	g.POST("/v1/ticks/:id/replay", h.replayOne, write, web.NoQuery)
 	g.GET("/v1/admin/dead-letters", h.deadLetters, tenants.Require(tenants.TenantAdmin))
+	g.POST("/v1/admin/halt", h.halt, tenants.Require(tenants.TenantAdmin), web.NoQuery)
+	g.POST("/v1/admin/continue", h.resume, tenants.Require(tenants.TenantAdmin), web.NoQuery)
 	g.GET("/v1/endpoints", h.endpoints, readOrWrite)
 	g.PUT("/v1/endpoints/:name", h.putEndpoint, write, web.NoQuery)
 	g.GET("/v1/endpoints/:name", h.endpoint, readOrWrite, web.NoQuery)

@@ -65,6 +65,6 @@ func (quiet) Enabled(_ context.Context, level slog.Level) bool { return level >=
 func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
 func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.Handler.WithGroup(name)} }
 
-func openJob(chunk int64, lane string) river.InsertManyParams {
-	return river.InsertManyParams{Args: openArgs{chunk}, InsertOpts: &river.InsertOpts{Queue: lane}}
+func openJob(chunk int64, lane string, priority int) river.InsertManyParams {
+	return river.InsertManyParams{Args: openArgs{chunk}, InsertOpts: &river.InsertOpts{Queue: lane, Priority: priority}}
 }

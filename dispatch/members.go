@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,19 +18,15 @@ type member struct {
 	own        *schedules.Run // where its last time came before the run's
 }
 
-// readMembers reads the members of the cohorts past their cursors, cohort after cohort, until mostTicks are read. Those
-// to whom the run's nominal time does not count are left out.
-func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due) (members [][]member, read int, err error) {
+// readMembers reads the members of the cohorts past their cursors, at most each of one cohort, cohort after cohort, until
+// most are read. Those to whom the run's nominal time does not count are left out.
+func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int) (members [][]member, read int, err error) {
 	ids, spreads, after, upto := make([]int64, len(cohorts)), make([]int64, len(cohorts)), make([]int64, len(cohorts)), make([]int64, len(cohorts))
 	owners := make([]int32, len(cohorts))
 	for i, c := range cohorts {
-		ids[i], spreads[i], after[i], upto[i], owners[i] = c.ID, math.MinInt64, -1, math.MaxInt64, int32(c.TenantID)
-		switch {
-		case c.leg != nil:
-			spreads[i], after[i], upto[i] = c.leg.After, c.leg.AfterID, c.leg.Upto
-		case c.RunAt != nil:
-			spreads[i], after[i] = *c.AtSpread, *c.AtID
-		}
+		ids[i], owners[i] = c.ID, int32(c.TenantID)
+		c.fromSpread, c.fromID, upto[i] = c.start()
+		spreads[i], after[i] = c.fromSpread, c.fromID
 	}
 	// A nested loop over the cohorts as given: no other plan is open to a LATERAL with a LIMIT.
 	rows, err := tx.Query(ctx, `
@@ -42,14 +37,14 @@ func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due) (members [][]me
 			FROM member
 			WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND (spread, schedule_id) > (c.spread, c.after) AND spread <= c.upto
 			ORDER BY spread, schedule_id
-			LIMIT $5
+			LIMIT $7
 		) m
-		LIMIT $5`, ids, spreads, after, owners, mostTicks+1, upto)
+		LIMIT $5`, ids, spreads, after, owners, most+1, upto, each+1)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read members: %w", err)
 	}
 	members = make([][]member, len(cohorts))
-	reached := 0
+	reached, ofOne := 0, 0
 	var ord int
 	var m member
 	var from time.Time
@@ -59,11 +54,17 @@ func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due) (members [][]me
 		if i < reached {
 			return errors.New("members came out of order")
 		}
-		reached = i
-		if read++; read > mostTicks {
-			return nil
+		if i > reached {
+			reached, ofOne = i, 0
 		}
 		c := cohorts[i]
+		if read++; read > most {
+			return nil
+		}
+		if ofOne++; ofOne > each {
+			c.cut = true
+			return nil
+		}
 		c.AtSpread, c.AtID = new(m.spread), new(m.id)
 		own, counts := c.run.For(c.timing, from, until)
 		if !counts {
@@ -80,9 +81,9 @@ func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due) (members [][]me
 		return nil, 0, fmt.Errorf("read members: %w", err)
 	}
 	for i, c := range cohorts {
-		c.begun = read <= mostTicks || i <= reached
-		c.whole = read <= mostTicks || i < reached
+		c.begun = read <= most || i <= reached
+		c.whole = (read <= most || i < reached) && !c.cut
 		c.empty = c.whole && c.RunAt == nil && c.AtID == nil
 	}
-	return members, min(read, mostTicks), nil
+	return members, min(read, most), nil
 }

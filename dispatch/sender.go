@@ -129,17 +129,17 @@ func (s *sender) spawn(q *queue) {
 	s.working.Go(func() { s.work(q) })
 }
 
-// share is how many requests this process may have in flight: of a tenant, and of one of its endpoints.
-type share struct{ tenant, endpoint int }
+// part is how many requests this process may have in flight: of a tenant, and of one of its endpoints.
+type part struct{ tenant, endpoint int }
 
 // share is the tenant's quotas, parted among the processes that dispatch, but at least one.
-func (s *sender) share(tenant tenants.ID) share {
+func (s *sender) share(tenant tenants.ID) part {
 	quotas, err := s.d.Quotas(s.context, tenant)
 	if err != nil {
-		return share{1, 1}
+		return part{1, 1}
 	}
 	n := s.d.process.dispatching()
-	return share{max(1, quotas.Running/n), max(1, min(quotas.RunningPerEndpoint/n, mostSlots))}
+	return part{max(1, quotas.Running/n), max(1, min(quotas.RunningPerEndpoint/n, mostSlots))}
 }
 
 const mostSlots = 32
@@ -164,7 +164,7 @@ func (s *sender) work(q *queue) {
 
 // take takes the next request's worth out of a queue; with nothing to take, or nothing that may be sent now, the slot
 // ends. Sent tells that a request of this slot has ended. What an open breaker keeps from being sent is put aside.
-func (s *sender) take(q *queue, most share, sent bool) (batch []*delivery, aside [][]outcome) {
+func (s *sender) take(q *queue, most part, sent bool) (batch []*delivery, aside [][]outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tenant := q.name.tenant

@@ -76,15 +76,18 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 		return lookEvery, nil
 	}
 	rows, err := d.Pool.Query(ctx, `
-		SELECT s.shard, LEAST(c.due_at, h.due_at), clock_timestamp()
+		SELECT s.shard, LEAST(c.due_at, h.due_at, t.due_at), clock_timestamp()
 		FROM unnest($1::smallint[]) AS s (shard)
 		LEFT JOIN LATERAL (
-			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at IS NOT NULL ORDER BY due_at LIMIT 1
+			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at < 'infinity' ORDER BY due_at LIMIT 1
 		) c ON true
 		LEFT JOIN LATERAL (
 			SELECT due_at FROM held WHERE held.shard = s.shard ORDER BY due_at LIMIT 1
 		) h ON true
-		WHERE COALESCE(c.due_at, h.due_at) IS NOT NULL`, d.process.shards())
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM turn WHERE turn.shard = s.shard ORDER BY due_at LIMIT 1
+		) t ON true
+		WHERE COALESCE(c.due_at, h.due_at, t.due_at) IS NOT NULL`, d.process.shards())
 	if err != nil {
 		return lookEvery, err
 	}
@@ -131,9 +134,12 @@ func (s *shardSet) remove(shard int16) {
 	delete(s.set, shard)
 }
 
-// sweepWhole sweeps a shard until nothing in it is due.
+// sweepFor is how long a shard is swept before the others that are due have their turn.
+const sweepFor = 50 * time.Millisecond
+
+// sweepWhole sweeps a shard until nothing in it is due, or others may be waiting.
 func (d *Dispatch) sweepWhole(ctx context.Context, shard int16) error {
-	for ctx.Err() == nil {
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < sweepFor; {
 		more, err := d.sweepOnce(ctx, shard)
 		if err != nil || !more {
 			return err
@@ -156,12 +162,18 @@ type due struct {
 	RunDrop  *bool
 	AtSpread *int64
 	AtID     *int64
+	WaitAt   *time.Time
+	Waits    bool // others of its tenant's wait in line
 
 	timing *calendar.Timing
 	run    schedules.Run
 	begun  bool // this transaction reached it
 	whole  bool // and read all of its members that it was to read
 	empty  bool // of which there are none
+	cut    bool // it has more members than are read of one
+
+	fromSpread, fromID int64 // where reading began
+	waits, stopped     bool  // it comes into the line, or stays there; and does not begin a run
 
 	walk  schedules.Walk // with jitter
 	leg   *schedules.Leg // of the walk, that this transaction goes; nil: there is no jitter
@@ -173,48 +185,77 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
 	defer cancel()
 	began := time.Now()
-	var swept int
+	var p *pass
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		now, cohorts, tries, err := takeDue(ctx, tx, shard)
+		found, err := takeDue(ctx, tx, shard)
 		if err != nil {
 			return err
 		}
-		chunks := newChunks(shard, now)
-		for tenant, batch := range tries {
-			chunks.addTries(tenant, batch)
-			more = more || len(batch) >= mostTries
+		p = &pass{
+			Dispatch: d, tx: tx, shard: shard, now: found.now, chunks: newChunks(shard, found.now),
+			turns: map[tenants.ID]time.Time{}, lined: map[tenants.ID]bool{},
 		}
-		ticks := 0
-		if len(cohorts) > 0 {
-			if ticks, err = d.sweepCohorts(ctx, tx, shard, now, cohorts, chunks); err != nil {
-				return err
-			}
+		for tenant, batch := range found.tries {
+			p.chunks.addTries(tenant, batch)
+			p.again = p.again || len(batch) >= mostTries
 		}
-		more = more || len(cohorts) == mostCohorts || ticks >= mostTicks
-		swept = ticks
-		return d.insertChunks(ctx, tx, chunks)
+		room := mostTicks
+		if len(found.turns) > 0 {
+			room -= turnTicks
+		}
+		if err := p.fresh(ctx, found.cohorts, room); err != nil {
+			return err
+		}
+		if err := p.serve(ctx, found.turns, mostTicks-p.ticks); err != nil {
+			return err
+		}
+		if err := p.end(ctx); err != nil {
+			return err
+		}
+		return d.insertChunks(ctx, tx, p.chunks)
 	})
-	if err == nil && swept > 0 {
-		d.Metrics.swept.Add(float64(swept))
+	if err != nil {
+		return false, err
+	}
+	if p.ticks > 0 {
+		d.Metrics.swept.Add(float64(p.ticks))
 		d.Metrics.sweepSeconds.Observe(time.Since(began).Seconds())
 	}
-	return more, err
+	return p.again, nil
 }
 
 const mostTries = 2000
 
-// takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, and held ticks, which it
-// takes out.
-func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (now time.Time, cohorts []*due, tries map[tenants.ID][]try, err error) {
+// found is what of a shard is due.
+type found struct {
+	now     time.Time
+	cohorts []*due
+	tries   map[tenants.ID][]try
+	turns   []tenants.ID
+}
+
+const dueColumns = `c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
+			c.at_spread, c.at_id, c.wait_at, t.tenant_id IS NOT NULL AS waits`
+
+// takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns, and held ticks, which
+// it takes out.
+func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 	var b pgx.Batch
 	schedules.LockShard(&b, shard)
 	b.Queue(`SELECT clock_timestamp()`)
 	b.Queue(`
-		SELECT id, tenant_id, workflow, hash, missed, next_at, run_at, run_from, run_missed, run_drop, at_spread, at_id
-		FROM cohort
+		SELECT `+dueColumns+`
+		FROM cohort c
+		LEFT JOIN turn t ON t.shard = c.shard AND t.tenant_id = c.tenant_id
+		WHERE c.shard = $1 AND c.due_at <= (SELECT clock_timestamp())
+		ORDER BY c.due_at
+		LIMIT $2`, shard, mostCohorts)
+	b.Queue(`
+		SELECT tenant_id
+		FROM turn
 		WHERE shard = $1 AND due_at <= (SELECT clock_timestamp())
 		ORDER BY due_at
-		LIMIT $2`, shard, mostCohorts)
+		LIMIT $2`, shard, mostTurns)
 	b.Queue(`
 		DELETE FROM held
 		WHERE (tenant_id, schedule_id, nominal_at, seq) IN (
@@ -227,49 +268,33 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (now time.Time, cohort
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	if _, err = results.Exec(); err != nil {
-		return now, nil, nil, fmt.Errorf("lock shard %d: %w", shard, err)
+		return f, fmt.Errorf("lock shard %d: %w", shard, err)
 	}
-	if err = results.QueryRow().Scan(&now); err != nil {
-		return now, nil, nil, fmt.Errorf("read clock: %w", err)
+	if err = results.QueryRow().Scan(&f.now); err != nil {
+		return f, fmt.Errorf("read clock: %w", err)
 	}
+	f.now = f.now.UTC()
 	rows, _ := results.Query() // CollectRows reports the error
-	if cohorts, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[due]); err != nil {
-		return now, nil, nil, fmt.Errorf("read due cohorts: %w", err)
+	if f.cohorts, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[due]); err != nil {
+		return f, fmt.Errorf("read due cohorts: %w", err)
+	}
+	rows, _ = results.Query() // CollectRows reports the error
+	if f.turns, err = pgx.CollectRows(rows, pgx.RowTo[tenants.ID]); err != nil {
+		return f, fmt.Errorf("read turns: %w", err)
 	}
 	rows, err = results.Query()
 	if err != nil {
-		return now, nil, nil, fmt.Errorf("take held ticks: %w", err)
+		return f, fmt.Errorf("take held ticks: %w", err)
 	}
-	tries = map[tenants.ID][]try{}
+	f.tries = map[tenants.ID][]try{}
 	var tenant tenants.ID
 	var t try
 	_, err = pgx.ForEachRow(rows, []any{&tenant, &t.Schedule, &t.At, &t.Seq, &t.Attempt, &t.Answer}, func() error {
 		t.At = t.At.UTC()
-		tries[tenant] = append(tries[tenant], t)
+		f.tries[tenant] = append(f.tries[tenant], t)
 		return nil
 	})
-	return now.UTC(), cohorts, tries, err
-}
-
-// sweepCohorts puts the due members of cohorts into chunks and advances the cohorts.
-func (d *Dispatch) sweepCohorts(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due, chunks *chunks) (ticks int, err error) {
-	if cohorts, err = d.begin(ctx, tx, shard, now, cohorts); err != nil || len(cohorts) == 0 {
-		return 0, err
-	}
-	members, ticks, err := readMembers(ctx, tx, cohorts)
-	if err != nil {
-		return 0, err
-	}
-	if err := markOut(ctx, tx, cohorts, members); err != nil {
-		return 0, err
-	}
-	for i, c := range cohorts {
-		chunks.addMembers(c, members[i])
-	}
-	if err := lookAhead(ctx, tx, cohorts); err != nil {
-		return 0, err
-	}
-	return ticks, advance(ctx, tx, shard, now, cohorts)
+	return f, err
 }
 
 // begin finds the timing of each cohort and the run that it is in or begins. A cohort that cannot be computed is put
@@ -313,7 +338,7 @@ func quarantine(ctx context.Context, tx pgx.Tx, shard int16, cohorts []int64) er
 	var b pgx.Batch
 	b.Queue(`
 		UPDATE cohort
-		SET due_at = NULL, next_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL, run_drop = NULL, at_spread = NULL, at_id = NULL
+		SET due_at = NULL, next_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL, run_drop = NULL, at_spread = NULL, at_id = NULL, wait_at = NULL
 		WHERE shard = $1 AND id = ANY($2)`, shard, cohorts)
 	b.Queue(`
 		UPDATE schedule s
@@ -332,7 +357,7 @@ func (d *Dispatch) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) erro
 	}
 	jobs := make([]river.InsertManyParams, len(made))
 	for i, c := range made {
-		jobs[i] = openJob(c.id, c.lane)
+		jobs[i] = openJob(c.id, c.lane, priority(d.pressure.add(c.tenant)))
 	}
 	if _, err := d.river.InsertManyFastTx(ctx, tx, jobs); err != nil {
 		return fmt.Errorf("insert jobs: %w", err)

@@ -86,7 +86,7 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 			workflows = append(workflows, s.Workflow)
 		}
 	}
-	routes, _, now, err := d.routes(ctx, tx, o.chunk.TenantID, workflows)
+	routes, halted, now, err := d.routes(ctx, tx, o.chunk.TenantID, workflows)
 	if err != nil {
 		return err
 	}
@@ -99,6 +99,10 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 		r := &routes[slices.Index(workflows, s.Workflow)]
 		if !r.known {
 			o.ending = append(o.ending, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled, err: new("the workflow is gone")})
+			continue
+		}
+		if halted {
+			o.hold = append(o.hold, hold{try: try{TickKey: s.key(), Attempt: s.Attempt}, shard: s.Shard, why: "halted", due: now.Add(haltedWait)})
 			continue
 		}
 		d.place(o, &s.tick, r, s.Key, s.Own, s.Queue, s.Priority, s.Timeout, s.MaxAttempts)

@@ -57,6 +57,9 @@ func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key
 		})
 		return err
 	})
+	if err == nil {
+		d.purse.owe(tenant, 1)
+	}
 	return reply, err
 }
 

@@ -80,6 +80,9 @@ CREATE INDEX turn_due ON turn (shard, due_at);
 COMMENT ON TABLE turn IS 'tenants of whom cohorts of a shard wait, and when they are looked at';
 
 ALTER TABLE tenant ADD COLUMN halt_note text;
+ALTER TABLE held
+  DROP CONSTRAINT held_why,
+  ADD CONSTRAINT held_why CHECK (why IN ('retry', 'manual', 'released', 'slot', 'endpoint', 'answer', 'halted'));
 
 -- +goose Down
 SELECT 'forward only';

@@ -1,0 +1,94 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// HaltParams say why a tenant's firing is stopped.
+type HaltParams struct {
+	Note *string `json:"note,omitempty"`
+}
+
+// Firing tells whether a tenant's schedules fire. HaltedAt is since when they do not; null: they do.
+type Firing struct {
+	HaltedAt *time.Time `json:"halted_at"`
+	Note     *string    `json:"note"`
+}
+
+const (
+	longestHaltNote = 1000
+	haltedWait      = 30 * time.Second // a tick that is to be sent again waits so long while its tenant is stopped
+)
+
+// Halt stops all firing of a tenant: what comes due is not swept, and what was swept and not handed out is skipped as
+// paused. What was handed out goes on. One that is halted already stays as it is, but for a note.
+func (d *Dispatch) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f Firing, err error) {
+	if p.Note != nil && len(*p.Note) > longestHaltNote {
+		return f, fault.Invalid("/note", "a note has at most %d bytes", longestHaltNote)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err = d.Pool.QueryRow(ctx, `
+		UPDATE tenant
+		SET halted_at = COALESCE(halted_at, clock_timestamp()), halt_note = COALESCE($2, halt_note), updated_at = clock_timestamp()
+		WHERE id = $1
+		RETURNING halted_at, halt_note`, tenant, p.Note).Scan(&f.HaltedAt, &f.Note)
+	if err != nil {
+		return f, fmt.Errorf("halt: %w", err)
+	}
+	f.HaltedAt = new(f.HaltedAt.UTC())
+	return f, nil
+}
+
+// Continue has a halted tenant's schedules fire again. What came due meanwhile follows each one's missed policy.
+func (d *Dispatch) Continue(ctx context.Context, tenant tenants.ID) (f Firing, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	_, err = d.Pool.Exec(ctx, `UPDATE tenant SET halted_at = NULL, halt_note = NULL, updated_at = clock_timestamp() WHERE id = $1 AND halted_at IS NOT NULL`, tenant)
+	if err != nil {
+		return f, fmt.Errorf("continue: %w", err)
+	}
+	// Once the flag is down: a sweep that saw it up and puts a turn off after this looks again by itself.
+	var b pgx.Batch
+	b.Queue(`UPDATE turn SET due_at = clock_timestamp() WHERE shard = ANY (ARRAY(SELECT generate_series(0, 63))::smallint[]) AND tenant_id = $1`, tenant)
+	b.Queue(`UPDATE held SET due_at = clock_timestamp() WHERE tenant_id = $1 AND why = 'halted'`, tenant)
+	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
+		return f, fmt.Errorf("wake what waits: %w", err)
+	}
+	d.purse.forget(tenant)
+	d.poke()
+	return f, nil
+}
+
+func (h handler) halt(c echo.Context) error {
+	p, _, err := web.OptionalBody[HaltParams](c)
+	if err != nil {
+		return err
+	}
+	f, err := h.Halt(c.Request().Context(), tenants.From(c), p)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, f)
+}
+
+func (h handler) resume(c echo.Context) error {
+	if _, _, err := web.OptionalBody[struct{}](c); err != nil {
+		return err
+	}
+	f, err := h.Continue(c.Request().Context(), tenants.From(c))
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, f)
+}

@@ -1,0 +1,98 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// mostUnopened is how many chunks of a tenant's are swept ahead of their opening: a backlog waits in its cohorts, where it
+// can be halted, and not among River's jobs.
+const mostUnopened = 4000
+
+const pressureEvery = 500 * time.Millisecond
+
+// pressure is how many unopened chunks each tenant has: as of the last look at them, with those that this process has
+// swept since.
+type pressure struct {
+	mu     sync.Mutex
+	chunks map[tenants.ID]int
+}
+
+func (p *pressure) of(tenant tenants.ID) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.chunks[tenant]
+}
+
+// add counts one more chunk, and tells how many there were.
+func (p *pressure) add(tenant tenants.ID) (before int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.chunks == nil {
+		p.chunks = map[tenants.ID]int{}
+	}
+	p.chunks[tenant]++
+	return p.chunks[tenant] - 1
+}
+
+// measure looks how many chunks are unopened, until ctx ends.
+func (p *pressure) measure(ctx context.Context, d *Dispatch) {
+	d.every(ctx, pressureEvery, "count unopened chunks", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		rows, err := d.Pool.Query(ctx, `SELECT tenant_id, count(*) FROM chunk WHERE opened_at IS NULL GROUP BY tenant_id`)
+		if err != nil {
+			return fmt.Errorf("count unopened chunks: %w", err)
+		}
+		chunks := map[tenants.ID]int{}
+		var tenant tenants.ID
+		var n int
+		if _, err := pgx.ForEachRow(rows, []any{&tenant, &n}, func() error { chunks[tenant] = n; return nil }); err != nil {
+			return fmt.Errorf("count unopened chunks: %w", err)
+		}
+		p.mu.Lock()
+		p.chunks = chunks
+		p.mu.Unlock()
+		return nil
+	})
+}
+
+// priority is River's (1 is first) of a chunk of which so many of the tenant's are unopened before it: who has few is not
+// held up by who has many, in any lane.
+func priority(before int) int {
+	switch {
+	case before < 16:
+		return 1
+	case before < 128:
+		return 2
+	case before < 1024:
+		return 3
+	}
+	return 4
+}
+
+// looks remembers when something was last looked for in each shard.
+type looks struct {
+	mu sync.Mutex
+	at map[int16]time.Time
+}
+
+// due tells whether it is time to look again, and notes that it is done.
+func (l *looks) due(shard int16) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.at[shard]) < otherLook {
+		return false
+	}
+	if l.at == nil {
+		l.at = map[int16]time.Time{}
+	}
+	l.at[shard] = time.Now()
+	return true
+}

@@ -1,0 +1,321 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Of a tenant of whom more is due than its share, than its tokens or than is opened of it, the cohorts of a shard wait in
+// line: due_at is infinity, wait_at is since when. A row of turn says when its tenant is looked at next; those whose time
+// has come are served in that order, the one first that was served longest ago. So who has little due is swept by due_at
+// alone, at no cost; a cohort is moved into the line once, however long that is; and a tenant's quota counts from the next
+// turn on. A run begins when its cohort comes into the line: what it waits there is not missed. While a tenant is halted
+// or suspended none begins, and what is past by its return follows missed.
+const (
+	share       = 2000 // ticks that a tenant has swept of one shard before it waits for its turn
+	turnTicks   = 2000 // of a sweep that are left to turns, however much else is due
+	mostTurns   = 16   // in one sweep
+	stoppedLook = 5 * time.Second
+	pressedLook = 200 * time.Millisecond
+	otherLook   = 300 * time.Millisecond
+	mostOthers  = 300
+)
+
+// pass is one sweep of a shard under its lock.
+type pass struct {
+	*Dispatch
+	tx     pgx.Tx
+	shard  int16
+	now    time.Time
+	chunks *chunks
+
+	moved []*due
+	ticks int
+	turns map[tenants.ID]time.Time // when tenants are looked at next
+	lined map[tenants.ID]bool      // of whom cohorts came into the line
+	over  []tenants.ID             // of whom none is left in it
+	again bool                     // there may be more to do at once
+
+	delayed []*due // with fixed_delay, of whom ticks go out, and of which members
+	outs    [][]member
+}
+
+// send puts members of a cohort into chunks.
+func (p *pass) send(c *due, members []member) {
+	p.chunks.addMembers(c, members)
+	if _, delays := c.timing.FixedDelay(); delays {
+		p.delayed, p.outs = append(p.delayed, c), append(p.outs, members)
+	}
+}
+
+// fresh sweeps cohorts whose time has come, up to room ticks; those of tenants whose turn it is not come into the line.
+func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
+	p.again = p.again || len(cohorts) >= mostCohorts
+	others, err := p.others(ctx, cohorts)
+	if err != nil {
+		return err
+	}
+	cohorts, err = p.begin(ctx, p.tx, p.shard, p.now, append(others, cohorts...))
+	if err != nil || len(cohorts) == 0 {
+		return err
+	}
+	var line, now []*due
+	want := map[tenants.ID]int{}
+	for _, c := range cohorts {
+		if c.Waits || p.pressure.of(c.TenantID) >= mostUnopened {
+			c.fromSpread, c.fromID, _ = c.start()
+			line, want[c.TenantID] = append(line, c), 0
+		} else {
+			now = append(now, c)
+		}
+	}
+	members, read, err := readMembers(ctx, p.tx, now, room, share)
+	if err != nil {
+		return err
+	}
+	for i, c := range now {
+		want[c.TenantID] = min(share, want[c.TenantID]+len(members[i]))
+	}
+	grants, err := p.purse.take(ctx, want, false)
+	if err != nil {
+		return err
+	}
+	p.ticks, p.again = p.ticks+read, p.again || read >= room
+	for _, c := range line {
+		p.enline(c, grants[c.TenantID], p.pressure.of(c.TenantID) >= mostUnopened)
+	}
+	left := make(map[tenants.ID]int, len(grants))
+	for tenant, g := range grants {
+		left[tenant] = g.n
+	}
+	for i, c := range now {
+		if !c.begun {
+			continue
+		}
+		g, n := grants[c.TenantID], min(len(members[i]), left[c.TenantID])
+		if g.stopped {
+			n = 0
+		}
+		left[c.TenantID] -= n
+		if g.stopped || n < len(members[i]) {
+			c.keep(members[i], n)
+			p.enline(c, g, false)
+		} else if c.cut {
+			p.enline(c, g, false)
+		}
+		p.send(c, members[i][:n])
+	}
+	for tenant, n := range left {
+		if n > 0 {
+			p.purse.giveBack(tenant, n)
+		}
+	}
+	p.moved = append(p.moved, now...)
+	p.moved = append(p.moved, line...)
+	return nil
+}
+
+// others are due cohorts of other tenants than the one that has most of a full batch: they may lie far behind it. It is
+// looked for them a few times a second.
+func (p *pass) others(ctx context.Context, cohorts []*due) ([]*due, error) {
+	if len(cohorts) < mostCohorts {
+		return nil, nil
+	}
+	count := map[tenants.ID]int{}
+	hog := cohorts[0].TenantID
+	for _, c := range cohorts {
+		if count[c.TenantID]++; count[c.TenantID] > count[hog] {
+			hog = c.TenantID
+		}
+	}
+	if count[hog] < len(cohorts)/2 || !p.otherLooks.due(p.shard) {
+		return nil, nil
+	}
+	var known []int64
+	for _, c := range cohorts {
+		known = append(known, c.ID)
+	}
+	rows, _ := p.tx.Query(ctx, `
+		SELECT `+dueColumns+`
+		FROM cohort c
+		LEFT JOIN turn t ON t.shard = c.shard AND t.tenant_id = c.tenant_id
+		WHERE c.shard = $1 AND c.due_at <= $2 AND c.tenant_id <> $3 AND c.id <> ALL ($4)
+		ORDER BY c.due_at
+		LIMIT $5`, p.shard, p.now, hog, known, mostOthers) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[due])
+	if err != nil {
+		return nil, fmt.Errorf("read due cohorts of others: %w", err)
+	}
+	return found, nil
+}
+
+// keep leaves a cohort where it stands once n of the members that were read are swept.
+func (c *due) keep(members []member, n int) {
+	c.whole, c.begun, c.ahead = false, true, nil
+	c.AtSpread, c.AtID = new(c.fromSpread), new(c.fromID)
+	if n > 0 {
+		c.AtSpread, c.AtID = new(members[n-1].spread), new(members[n-1].id)
+	}
+}
+
+// enline has a cohort wait for its tenant's turn.
+func (p *pass) enline(c *due, g grant, pressed bool) {
+	if c.AtID == nil || !c.begun {
+		c.keep(nil, 0)
+	}
+	c.waits, c.stopped = true, g.stopped
+	p.lined[c.TenantID] = true
+	if c.Waits {
+		return
+	}
+	next := p.now
+	switch {
+	case g.stopped:
+		next = next.Add(stoppedLook)
+	case pressed:
+		next = next.Add(pressedLook)
+	case g.n < share:
+		next = next.Add(g.next)
+	}
+	p.turns[c.TenantID] = next
+}
+
+// serve gives tenants their turns, in their order, up to room ticks together.
+func (p *pass) serve(ctx context.Context, turns []tenants.ID, room int) error {
+	if len(turns) == 0 {
+		return nil
+	}
+	each := max(1, room/len(turns))
+	want := map[tenants.ID]int{}
+	for _, tenant := range turns {
+		if p.pressure.of(tenant) >= mostUnopened {
+			p.turns[tenant] = p.now.Add(pressedLook)
+			continue
+		}
+		want[tenant] = each
+	}
+	grants, err := p.purse.take(ctx, want, true)
+	if err != nil {
+		return err
+	}
+	for _, tenant := range turns {
+		g, asked := grants[tenant]
+		switch {
+		case !asked:
+		case g.stopped:
+			p.turns[tenant] = p.now.Add(stoppedLook)
+		case g.n == 0:
+			p.turns[tenant] = p.now.Add(g.next)
+		default:
+			if err := p.serveOne(ctx, tenant, g, each); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *pass) serveOne(ctx context.Context, tenant tenants.ID, g grant, each int) error {
+	limit := min(mostCohorts, g.n)
+	rows, _ := p.tx.Query(ctx, `
+		SELECT `+dueColumns+`
+		FROM cohort c
+		LEFT JOIN turn t ON t.shard = c.shard AND t.tenant_id = c.tenant_id
+		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.wait_at IS NOT NULL
+		ORDER BY c.wait_at, c.id
+		LIMIT $3`, p.shard, tenant, limit) // CollectRows reports the error
+	cohorts, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[due])
+	if err != nil {
+		return fmt.Errorf("read waiting cohorts: %w", err)
+	}
+	left := len(cohorts) == limit || p.lined[tenant]
+	if cohorts, err = p.begin(ctx, p.tx, p.shard, p.now, cohorts); err != nil {
+		return err
+	}
+	members, _, err := readMembers(ctx, p.tx, cohorts, g.n, g.n)
+	if err != nil {
+		return err
+	}
+	used := 0
+	p.chunks.herds[tenant] = true
+	for i, c := range cohorts {
+		used += len(members[i])
+		p.send(c, members[i])
+		if left = left || !c.begun || !c.whole; c.begun && !c.whole {
+			c.keepRead()
+			c.waits = true
+		}
+	}
+	p.ticks += used
+	p.moved = append(p.moved, cohorts...)
+	p.purse.giveBack(tenant, g.n-used)
+	switch {
+	case !left:
+		p.over = append(p.over, tenant)
+	case used == g.n && g.n < each:
+		p.turns[tenant] = p.now.Add(g.next)
+	default:
+		p.turns[tenant], p.again = p.now, true
+	}
+	return nil
+}
+
+// keepRead leaves a cohort where reading it ended.
+func (c *due) keepRead() {
+	if c.AtID == nil {
+		c.AtSpread, c.AtID = new(c.fromSpread), new(c.fromID)
+	}
+}
+
+// end writes down where the cohorts and the turns of the shard stand.
+func (p *pass) end(ctx context.Context) error {
+	if err := markOut(ctx, p.tx, p.delayed, p.outs); err != nil {
+		return err
+	}
+	if len(p.moved) > 0 {
+		if err := lookAhead(ctx, p.tx, p.moved); err != nil {
+			return err
+		}
+		if err := advance(ctx, p.tx, p.shard, p.now, p.moved); err != nil {
+			return err
+		}
+	}
+	if len(p.turns)+len(p.over) == 0 {
+		return nil
+	}
+	var who []tenants.ID
+	var at []time.Time
+	for tenant, next := range p.turns {
+		if who, at = append(who, tenant), append(at, next); !next.After(p.now) {
+			p.again = true
+		}
+	}
+	var b pgx.Batch
+	b.Queue(`
+		INSERT INTO turn (shard, tenant_id, due_at)
+		SELECT $1, tenant_id, due_at
+		FROM unnest($2::int[], $3::timestamptz[]) AS n (tenant_id, due_at)
+		ON CONFLICT (shard, tenant_id) DO UPDATE SET due_at = excluded.due_at`, p.shard, who, at)
+	b.Queue(`DELETE FROM turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.over)
+	if err := p.tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("keep turns: %w", err)
+	}
+	return nil
+}
+
+// start is where reading the members of a cohort begins: its cursor, or the beginning of its run.
+func (c *due) start() (spread, id, upto int64) {
+	switch {
+	case c.leg != nil:
+		return c.leg.After, c.leg.AfterID, c.leg.Upto
+	case c.RunAt != nil:
+		return *c.AtSpread, *c.AtID, math.MaxInt64
+	}
+	return math.MinInt64, -1, math.MaxInt64
+}

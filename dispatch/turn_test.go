@@ -1,0 +1,213 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// quota sets a tenant's ticks a second.
+func (h *house) quota(name string, perSecond int) tenants.ID {
+	h.t.Helper()
+	q := tenants.Wide()
+	q.TicksPerSecond = perSecond
+	tenant, err := tenants.Ensure(h.t.Context(), h.pool, name, q)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.exec(`UPDATE tenant SET quotas = jsonb_set(quotas, '{ticks_per_second}', to_jsonb($2::int)) WHERE id = $1`, tenant.ID, perSecond)
+	return tenant.ID
+}
+
+// backdate has every cohort of a tenant come due a minute ago, as if no sweep had come by.
+func (h *house) backdate(tenant tenants.ID) {
+	h.t.Helper()
+	h.exec(`UPDATE member SET from_at = from_at - interval '1 day' WHERE tenant_id = $1`, tenant)
+	h.exec(`UPDATE cohort SET next_at = next_at - interval '1 day', due_at = due_at - interval '1 day' WHERE tenant_id = $1`, tenant)
+}
+
+// daily fires once a day, at a moment that is not near.
+func daily(n int) schedules.Params {
+	at := time.Now().UTC().Add(6*time.Hour + time.Duration(n)*time.Second)
+	return schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{fmt.Sprintf("%d %d %d * * *", at.Second(), at.Minute(), at.Hour())}}, Policy: &schedules.Policy{MaxLateness: "1w"}}
+}
+
+func TestAHerdIsHandedOutAtItsTenantsRate(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	const perSecond, size, odd = 100, 500, 150
+	h.quota("acme", perSecond)
+	h.put("herd", "first", daily(0))
+	h.herd("herd", "first", size-odd-1)
+	for i := range odd { // cohorts of one, over several shards
+		h.put("odd", fmt.Sprint(i), daily(1+i))
+	}
+	h.backdate(h.tenant)
+	began := time.Now()
+	h.start(h.dispatch)
+	h.start(h.process()) // two processes keep to one rate
+	until(t, "all have a tick", func() bool { return h.number(`SELECT count(*) FROM tick`) >= size })
+	if n := h.number(`SELECT count(DISTINCT schedule_id) FROM tick WHERE state = 1`); n != size {
+		t.Errorf("%d schedules have a tick that was handed out, want %d", n, size)
+	}
+	if n := h.number(`SELECT count(*) FROM tick`); n != size {
+		t.Errorf("%d ticks, want %d", n, size)
+	}
+	if n := h.number(`SELECT sum(missed_count) FROM tick`); n != 0 {
+		t.Errorf("%d times were missed", n)
+	}
+	// At the rate it takes 5 s, less what a burst allows; a loaded machine may take longer.
+	if took := time.Since(began); took < 4300*time.Millisecond {
+		t.Errorf("it took %s", took)
+	}
+	if n := h.number(`SELECT max(n) FROM (SELECT sum(ticks) AS n FROM chunk GROUP BY date_bin('1 second', swept_at, '2026-01-01')) s`); n > perSecond*5/2 {
+		t.Errorf("%d ticks were swept in one second", n)
+	}
+	until(t, "nobody waits for a turn", func() bool {
+		return h.number(`SELECT (SELECT count(*) FROM turn) + (SELECT count(*) FROM cohort WHERE wait_at IS NOT NULL OR due_at = 'infinity')`) == 0
+	})
+	if n := h.number(`SELECT count(*) FROM cohort WHERE next_at <> due_at OR next_at < now() OR run_at IS NOT NULL`); n != 0 {
+		t.Errorf("%d cohorts are not at their next time", n)
+	}
+}
+
+func TestAQuotaThatIsRaisedCountsForWhatWaits(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	const size = 3000
+	h.quota("acme", 1)
+	h.put("herd", "first", daily(0))
+	h.herd("herd", "first", size-1)
+	h.backdate(h.tenant)
+	h.start(h.dispatch)
+	until(t, "the first are handed out", func() bool { return h.number(`SELECT count(*) FROM tick`) > 2 })
+	if n := h.number(`SELECT count(*) FROM tick`); n > 50 {
+		t.Errorf("%d ticks at one a second", n)
+	}
+	raised := time.Now()
+	h.quota("acme", 1_000_000)
+	until(t, "all have a tick", func() bool { return h.number(`SELECT count(*) FROM tick`) >= size })
+	if took := time.Since(raised); took > 15*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+func TestAGiantDoesNotHoldUpTheSmall(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	if err := h.dispatch.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.exec(`UPDATE tenant SET spread = 1`)
+	h.quota("acme", 1_000_000)
+	h.put("giant", "first", daily(0))
+	h.herd("giant", "first", 40_000)
+	h.backdate(h.tenant)
+	shard := int16(h.number(`SELECT shard FROM cohort`))
+	// The small one's cohort comes due after the giant's, in the same shard.
+	giant := h.tenant
+	h.tenant = h.quota("small", 100)
+	h.exec(`UPDATE tenant SET spread = 64 WHERE id = $1`, h.tenant)
+	for i := 0; h.number(`SELECT count(*) FROM cohort WHERE shard = $1 AND tenant_id = $2`, shard, h.tenant) == 0; i++ {
+		h.put("small", fmt.Sprint(i), daily(0))
+	}
+	h.backdate(h.tenant)
+	h.exec(`UPDATE cohort SET due_at = due_at + interval '1 second' WHERE tenant_id = $1`, h.tenant)
+	for range 2 {
+		if _, err := h.dispatch.SweepOnce(t.Context(), shard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := h.number(`SELECT count(*) FROM chunk WHERE tenant_id = $1 AND shard = $2`, h.tenant, shard); n == 0 {
+		t.Error("the small one waits after two sweeps")
+	}
+	swept := h.number(`SELECT sum(ticks) FROM chunk WHERE tenant_id = $1`, giant)
+	if swept >= 40_000 {
+		t.Errorf("two sweeps took %d of the giant", swept)
+	}
+	for more := true; more; {
+		var err error
+		if more, err = h.dispatch.SweepOnce(t.Context(), shard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := h.number(`SELECT sum(ticks) FROM chunk WHERE tenant_id = $1`, giant); n != 40_001 {
+		t.Errorf("%d of the giant were swept", n)
+	}
+}
+
+func TestAHaltLosesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	s := h.open(h.dispatch)
+	admin := s.operator()
+	h.put("last", "k", daily(0))
+	h.put("none", "k", schedules.Params{Spec: daily(0).Spec, Policy: &schedules.Policy{Missed: "none", MaxLateness: "1w"}})
+	f := get[dispatch.Firing](admin, 200, "POST", "/v1/admin/halt", `{"note": "a test"}`)
+	h.start(h.dispatch)
+	f = get[dispatch.Firing](admin, 200, "POST", "/v1/admin/halt", "")
+	if f.HaltedAt == nil || f.Note == nil || *f.Note != "a test" {
+		t.Errorf("got %+v", f)
+	}
+	h.backdate(h.tenant)
+	until(t, "both wait", func() bool {
+		return h.number(`SELECT count(*) FROM cohort WHERE wait_at IS NOT NULL AND due_at = 'infinity'`) == 2
+	})
+	if n := h.number(`SELECT count(*) FROM tick`); n != 0 {
+		t.Errorf("%d ticks while halted", n)
+	}
+	stored, err := h.schedules.Get(t.Context(), h.tenant, "last", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next := stored.NextAt; next == nil || next.After(time.Now()) {
+		t.Errorf("next_at is %v while halted", next)
+	}
+	reply, err := h.dispatch.Trigger(t.Context(), h.tenant, "last", "k", dispatch.TriggerParams{}, web.Once{})
+	if err != nil || reply.Status != 202 {
+		t.Fatalf("trigger: %v, %v", reply, err)
+	}
+	if tick := h.history("last", "k")[0]; tick.State != "skipped" || tick.Reason != "paused" {
+		t.Errorf("got %+v", tick)
+	}
+	f = get[dispatch.Firing](admin, 200, "POST", "/v1/admin/continue", "")
+	if f.HaltedAt != nil {
+		t.Errorf("got %+v", f)
+	}
+	until(t, "what is past follows missed", func() bool {
+		return h.number(`SELECT count(*) FROM tick WHERE seq = 0 AND state = 1`) == 1 && h.number(`SELECT count(*) FROM tick WHERE seq = 0 AND state = 5`) == 1
+	})
+	if tick := h.history("none", "k")[0]; tick.State != "skipped" || tick.Reason != "missed" {
+		t.Errorf("got %+v", tick)
+	}
+	if n := h.number(`SELECT count(*) FROM turn`); n != 0 {
+		t.Errorf("%d turns are left", n)
+	}
+	get[dispatch.Firing](admin, 200, "POST", "/v1/admin/continue", "")
+	if a := admin.do("POST", "/v1/admin/halt", fmt.Sprintf(`{"note": "%01001d"}`, 0)); a.status != 422 {
+		t.Errorf("a long note: got %d", a.status)
+	}
+	for _, path := range []string{"/v1/admin/halt", "/v1/admin/continue"} {
+		if a := s.as("acme", tenants.SchedulesWrite).do("POST", path, ""); a.status != 403 {
+			t.Errorf("%s by one who is not the operator: got %d", path, a.status)
+		}
+	}
+}
+
+func TestASuspendedTenantGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.put("w", "k", daily(0))
+	h.exec(`UPDATE tenant SET status = 'suspended'`)
+	h.backdate(h.tenant)
+	h.start(h.dispatch)
+	until(t, "it waits", func() bool { return h.number(`SELECT count(*) FROM cohort WHERE wait_at IS NOT NULL`) == 1 })
+	h.exec(`UPDATE tenant SET status = 'active'`)
+	until(t, "it fires", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 1`) == 1 })
+}
