@@ -45,7 +45,7 @@ func (d *Dispatch) specTiming(ctx context.Context, tenant tenants.ID, t *tick) (
 	if err != nil {
 		return nil, fmt.Errorf("read spec of a tick: %w", err)
 	}
-	timing, err := d.Timings.FromSpec(tenant, s.Workflow, s.Key, s.Spec, s.AnchorAt.UTC())
+	timing, err := d.Timings.FromSpec(ctx, d.Pool, tenant, s.Workflow, s.Key, s.Spec, s.AnchorAt.UTC())
 	if err != nil {
 		d.Log.Error("the timing of a tick cannot be computed", "tenant", tenant, "schedule", t.ScheduleID, "error", err)
 		return nil, nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
@@ -35,13 +36,14 @@ type item struct {
 
 // bulkReader reads lines into batches, holding each to what needs no database.
 type bulkReader struct {
-	s      *Schedules
-	tenant tenants.ID
-	in     *bufio.Reader
-	long   []byte
-	line   int
-	memo   memo
-	anchor time.Time
+	s        *Schedules
+	tenant   tenants.ID
+	in       *bufio.Reader
+	long     []byte
+	line     int
+	memo     memo
+	anchor   time.Time
+	almanacs map[string]*almanac // by the spec's calendars, for one batch
 }
 
 func newBulkReader(s *Schedules, tenant tenants.ID, body io.Reader) *bulkReader {
@@ -56,6 +58,7 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 		return nil, err
 	}
 	b := &batch{}
+	r.almanacs = map[string]*almanac{}
 	last := map[[2]string]int{} // the place in items of each schedule
 	for size := 0; len(b.results) < batchLines && size < batchBytes; {
 		text, err := r.read()
@@ -77,7 +80,7 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 		size += len(text)
 		it := &item{place: len(b.results)}
 		if err == nil {
-			err = r.parse(it, text, quotas)
+			err = r.parse(ctx, it, text, quotas)
 			result.Workflow, result.Key = it.workflow, it.key
 		}
 		if err != nil {
@@ -104,7 +107,7 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 }
 
 // parse reads a line as Put reads its arguments.
-func (r *bulkReader) parse(it *item, text []byte, quotas tenants.Quotas) error {
+func (r *bulkReader) parse(ctx context.Context, it *item, text []byte, quotas tenants.Quotas) error {
 	var line BulkLine
 	if err := web.Unmarshal(text, &line); err != nil {
 		return err
@@ -123,6 +126,17 @@ func (r *bulkReader) parse(it *item, text []byte, quotas tenants.Quotas) error {
 		return err
 	}
 	d, err := line.Params.read(quotas)
+	if names := calendarsOf(d.spec); len(names) > 0 {
+		all := strings.Join(names, " ")
+		if _, known := r.almanacs[all]; !known {
+			a, err := r.s.Timings.present(ctx, r.s.Pool, r.tenant, names)
+			if err != nil {
+				return err
+			}
+			r.almanacs[all] = a
+		}
+		d.almanac = r.almanacs[all]
+	}
 	it.definition = d
 	_, specErr := r.memo.compile(d, r.anchor, identity(r.tenant, it.workflow, it.key), func(*calendar.Timing) error { return nil })
 	return fault.Join(err, specErr)

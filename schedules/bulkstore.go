@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
@@ -28,7 +29,7 @@ func (s *Schedules) storeItems(ctx context.Context, tenant tenants.ID, by string
 	for range mostRaces {
 		err = postgres.Retry(ctx, func() error {
 			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-				l := load{Schedules: s, tx: tx, tenant: tenant, by: by, quotas: quotas, items: items, memo: memo{}}
+				l := load{Schedules: s, tx: tx, tenant: tenant, by: by, quotas: quotas, items: items, memo: memo{}, renewed: map[*calendar.Timing]renewal{}}
 				return l.run(ctx, spread)
 			})
 		})
@@ -60,9 +61,16 @@ type load struct {
 	stored []int   // items that are stored and differ, by their place
 	fresh  []int   // items that are not stored
 
-	rows []*rewrite // to be written
-	due  []Due
-	ends []membership
+	rows    []*rewrite // to be written
+	due     []Due
+	ends    []membership
+	renewed map[*calendar.Timing]renewal
+}
+
+// renewal is a timing by the present calendars and the tz database in force.
+type renewal struct {
+	timing   *calendar.Timing
+	revision int64
 }
 
 // rewrite is a row that is to be written for an item.
@@ -84,6 +92,9 @@ func (l *load) run(ctx context.Context, spread int16) error {
 		return err
 	}
 	if err := l.match(ctx); err != nil {
+		return err
+	}
+	if err := l.consult(ctx); err != nil {
 		return err
 	}
 	if err := l.redefineStored(ctx); err != nil {
@@ -288,7 +299,7 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 		}
 		due = r.withdraw(l.tenant, before, l.now)
 		c.recount(r, it.definition)
-		if err := l.rearmLater(w, c); err != nil {
+		if err := l.rearmLater(ctx, w, c); err != nil {
 			return it.refuse(err)
 		}
 	}
@@ -299,6 +310,28 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 	l.due = append(l.due, due...)
 	l.rows = append(l.rows, w)
 	it.result = Updated
+	return nil
+}
+
+// consult gives the definitions the calendars that they name, and keeps those as they are.
+func (l *load) consult(ctx context.Context) error {
+	var names []string
+	for _, it := range l.items {
+		names = append(names, calendarsOf(it.spec)...)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	a, err := l.Timings.hold(ctx, l.tx, l.tenant, slices.Compact(names))
+	if err != nil {
+		return err
+	}
+	for _, it := range l.items {
+		if len(calendarsOf(it.spec)) > 0 {
+			it.almanac = a
+		}
+	}
 	return nil
 }
 
@@ -313,7 +346,7 @@ func (it *item) refuse(err error) error {
 }
 
 // rearmLater is rearm, with the cohort to be found for all rows at once.
-func (l *load) rearmLater(w *rewrite, c change) error {
+func (l *load) rearmLater(ctx context.Context, w *rewrite, c change) error {
 	after := l.now
 	if w.Status != Active {
 		if w.PausedUntil == nil {
@@ -321,7 +354,7 @@ func (l *load) rearmLater(w *rewrite, c change) error {
 		}
 		after = w.PausedUntil.Add(-time.Second)
 	}
-	if err := l.enterLater(w, c.timing, after); err != nil {
+	if err := l.enterLater(ctx, w, c.timing, after); err != nil {
 		return err
 	}
 	if !w.joins && w.Status == Active {
@@ -348,7 +381,7 @@ func (l *load) defineFresh(ctx context.Context) error {
 			known, ok := defaults[it.workflow]
 			r.Defaults = known
 			if r.Status == Active {
-				err = l.rearmLater(w, change{timing: t})
+				err = l.rearmLater(ctx, w, change{timing: t})
 			}
 			if err == nil && !ok {
 				missing[it.workflow] = true

@@ -34,6 +34,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.POST("/v1/schedules/preview", h.preview, read)
 	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
 	g.POST("/v1/schedules/bulk", h.bulk, write, web.BodyLimit(-1), web.Timeout(bulkTime))
+	calendarRoutes(g, h)
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	g.GET("/v1/workflows", h.workflows, readOrWrite)
 	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery)
@@ -363,7 +364,7 @@ func (h handler) preview(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := PreviewSpec(p, identity(tenants.From(c), "", ""), smallestInterval(quotas), time.Now())
+	out, err := h.Preview(c.Request().Context(), tenants.From(c), p, smallestInterval(quotas))
 	if err != nil {
 		return err
 	}

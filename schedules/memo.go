@@ -20,8 +20,8 @@ type compiled struct {
 
 // source is all that a timing is compiled from.
 type source struct {
-	spec, identity string
-	anchor         int64
+	spec, identity   string
+	anchor, revision int64
 }
 
 // compile is compile and then check, done once for all that compile from the same.
@@ -29,7 +29,7 @@ func (m memo) compile(d definition, anchor time.Time, identity string, check fun
 	if m == nil {
 		return checked(d, anchor, identity, check)
 	}
-	key := source{spec: d.specText, anchor: anchor.Unix()}
+	key := source{spec: d.specText, anchor: anchor.Unix(), revision: d.almanac.at()}
 	if hashes(d.spec) {
 		key.identity = identity
 	}
@@ -45,7 +45,7 @@ func (m memo) compile(d definition, anchor time.Time, identity string, check fun
 }
 
 func checked(d definition, anchor time.Time, identity string, check func(*calendar.Timing) error) (*calendar.Timing, error) {
-	t, err := compile(d.spec, anchor, identity)
+	t, err := compile(d.spec, anchor, identity, d.almanac)
 	if err != nil {
 		return nil, err
 	}

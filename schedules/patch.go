@@ -44,7 +44,7 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 		if err := pre.Check(true, versionOf(r)); err != nil {
 			return err
 		}
-		d, err := r.patched(patch, tenant, quotas)
+		d, err := s.patched(ctx, tx, r, patch, tenant, quotas)
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 }
 
 // patched is the row's definition with a patch merged into it.
-func (r *row) patched(patch Patch, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
+func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
 	stored, err := r.written()
 	if err != nil {
 		return d, err
@@ -72,8 +72,11 @@ func (r *row) patched(patch Patch, tenant tenants.ID, q tenants.Quotas) (d defin
 		return d, err
 	}
 	d, err = p.read(q)
+	if err := d.consult(ctx, tx, s.Timings, tenant); err != nil {
+		return d, err
+	}
 	if d.specText != r.Spec {
-		_, specErr := compile(p.Spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key))
+		_, specErr := compile(p.Spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key), d.almanac)
 		err = fault.Join(err, specErr)
 	}
 	d.noteless = patch.removes("note")

@@ -33,12 +33,18 @@ func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key st
 		return out, false, err
 	}
 	d, err := p.read(quotas)
-	_, specErr := compile(p.Spec, wholeSecond(time.Now()), identity(tenant, workflow, key))
+	if err := d.consult(ctx, s.Pool, s.Timings, tenant); err != nil {
+		return out, false, err
+	}
+	_, specErr := compile(p.Spec, wholeSecond(time.Now()), identity(tenant, workflow, key), d.almanac)
 	if err := fault.Join(err, specErr); err != nil {
 		return out, false, err
 	}
 	err = s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, shard int16, now time.Time) error {
 		if err := pre.Check(r != nil, versionOf(r)); err != nil {
+			return err
+		}
+		if err := d.consult(ctx, tx, s.Timings, tenant); err != nil {
 			return err
 		}
 		if made = r == nil; made {
@@ -276,7 +282,7 @@ func (s *Schedules) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *ro
 	if err != nil {
 		return false, err
 	}
-	joined, err := r.join(ctx, tx, tenant, t, *whole.Missed, after, now)
+	joined, err := r.join(ctx, tx, s, tenant, t, *whole.Missed, after, now)
 	if err != nil {
 		return false, fmt.Errorf("join cohort: %w", err)
 	}
@@ -294,7 +300,7 @@ func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quo
 		return nil, err
 	}
 	r.first = c.FirstAt(r.CreatedAt) // told by the spec, and so not by a timing that is shared
-	return s.Timings.keep(c), nil
+	return s.Timings.keep(tenant, c, d.almanac), nil
 }
 
 // fits holds a timing to what it must do: fire again, and no more often than the quota allows.

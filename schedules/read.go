@@ -90,7 +90,7 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 		next = r.wouldBe()
 	}
 	out := preview(t, after, time.Time{}, count, next)
-	out.Warnings = append(out.Warnings, s.Timings.warnings(r, t, tenant, now)...)
+	out.Warnings = append(out.Warnings, s.Timings.warnings(ctx, s.Pool, r, t, tenant, now)...)
 	return out, nil
 }
 
@@ -112,15 +112,16 @@ type PreviewParams struct {
 	Until *time.Time    `json:"until,omitempty"`
 }
 
-// PreviewSpec tells what an unsaved spec would do. Its anchor is now. One that fires more often than the smallest
+// PreviewSpec tells what an unsaved spec would do, by the calendars of a context. Its anchor is now. One that fires more often than the smallest
 // interval is warned of.
-func PreviewSpec(p PreviewParams, identity string, smallest time.Duration, now time.Time) (Preview, error) {
+func PreviewSpec(p PreviewParams, c calendar.Context, smallest time.Duration, now time.Time) (Preview, error) {
 	count := upcomingShown
 	if p.Count != nil {
 		count = *p.Count
 	}
 	countErr := checkCount("/count", count)
-	t, err := calendar.Compile(p.Spec, calendar.Context{Created: wholeSecond(now), Identity: identity})
+	c.Created = wholeSecond(now)
+	t, err := calendar.Compile(p.Spec, c)
 	if err := fault.Join(countErr, specFault(err)); err != nil {
 		return Preview{}, err
 	}
@@ -150,6 +151,17 @@ func PreviewSpec(p PreviewParams, identity string, smallest time.Duration, now t
 		out.Warnings = append(out.Warnings, calendar.Warning{Code: "interval_too_small", Detail: tooSmall(gap, smallest)})
 	}
 	return out, nil
+}
+
+// Preview is PreviewSpec by the named calendars of a tenant.
+func (s *Schedules) Preview(ctx context.Context, tenant tenants.ID, p PreviewParams, smallest time.Duration) (Preview, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	a, err := s.Timings.present(ctx, s.Pool, tenant, calendarsOf(p.Spec))
+	if err != nil {
+		return Preview{}, err
+	}
+	return PreviewSpec(p, calendar.Context{Identity: identity(tenant, "", ""), Named: a.named}, smallest, time.Now())
 }
 
 func checkCount(pointer string, count int) error {

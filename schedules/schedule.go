@@ -84,7 +84,8 @@ type definition struct {
 	payload  *string
 	labels   map[string]string
 	note     *string
-	noteless bool   // the note is taken away
+	noteless bool // the note is taken away
+	almanac  *almanac
 	status   string // empty: as it is
 }
 
@@ -142,8 +143,8 @@ func identity(tenant tenants.ID, workflow, key string) string {
 }
 
 // compile compiles a spec for a schedule that was created at anchor; faults are located below /spec.
-func compile(spec calendar.Spec, anchor time.Time, identity string) (*calendar.Timing, error) {
-	t, err := calendar.Compile(spec, calendar.Context{Created: anchor, Identity: identity})
+func compile(spec calendar.Spec, anchor time.Time, identity string, a *almanac) (*calendar.Timing, error) {
+	t, err := calendar.Compile(spec, calendar.Context{Created: anchor, Identity: identity, Named: a.named})
 	if err != nil {
 		return nil, specFault(err)
 	}
