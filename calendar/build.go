@@ -55,6 +55,7 @@ func (p plan) timing(zones *Zones, out *exclusions) *Timing {
 		t.addInstants(moments(p.Moments), out, nil)
 	}
 	t.class = oneClass(classes)
+	t.move()
 	if out != nil {
 		out.dead = nil
 	}

@@ -24,6 +24,7 @@ type Context struct {
 	Identity string                           // what H hashes: the schedule's identity
 	Named    func(name string) ([]Date, bool) // named exclusion calendars; nil: there are none
 	KeyZone  string                           // the zone that @key stands for; empty: @key is a fault
+	KeyQuiet Quiet                            // the quiet hours of a spec whose zone is @key
 }
 
 func (c Context) zones() *Zones {
@@ -83,6 +84,9 @@ func (k *compiler) readZone() {
 		if name == "" {
 			k.faults.add("/timezone", "no_key_zone", "the key has no profile that names its time zone")
 			name = "UTC"
+		}
+		if !k.KeyQuiet.none() {
+			k.plan.Quiet = &k.KeyQuiet
 		}
 	}
 	k.zone = k.zones().zone(name)

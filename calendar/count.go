@@ -20,10 +20,10 @@ func (t *Timing) Count(from, to time.Time) int {
 	if len(t.sources) == 1 {
 		switch s := t.sources[0].(type) {
 		case *progression:
-			return s.count(low, high)
+			return s.count(low, high) + t.moveCount(low, high)
 		case *resolved:
 			if c, ok := s.set.(counter); ok {
-				return s.count(c, low, high)
+				return s.count(c, low, high) + t.moveCount(low, high)
 			}
 		}
 	}

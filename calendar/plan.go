@@ -25,6 +25,8 @@ type plan struct {
 	Start   *int64      `json:"start,omitempty"`
 	End     *int64      `json:"end,omitempty"`
 	Jitter  int64       `json:"jitter,omitempty"` // seconds
+	Quiet   *Quiet      `json:"quiet,omitempty"`
+	Moved   []movePlan  `json:"moved,omitempty"`
 }
 
 // policies are the DST policies of a member, never auto.

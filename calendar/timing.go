@@ -42,6 +42,8 @@ type Timing struct {
 	first   firstTick
 	notes   []Warning
 	out     *exclusions
+	away    []int64 // times that the spec names and that are moved, in order
+	added   []int64 // and where to
 	// tooComplex says that the exclusions cost too much to work out.
 	tooComplex bool
 }
@@ -71,7 +73,8 @@ func (t *Timing) tick(at int64, note DSTNote, ok bool) (Tick, bool) {
 	return Tick{At: time.Unix(at, 0).UTC(), DST: note}, true
 }
 
-func (t *Timing) next(from int64) (int64, DSTNote, bool) {
+// namedNext is the first time at or after an instant that the spec names, moves aside.
+func (t *Timing) namedNext(from int64) (int64, DSTNote, bool) {
 	from = max(from, t.start)
 	var best int64
 	var note DSTNote
@@ -88,7 +91,8 @@ func (t *Timing) next(from int64) (int64, DSTNote, bool) {
 	return best, note, found
 }
 
-func (t *Timing) prev(until int64) (int64, DSTNote, bool) {
+// namedPrev is the last time at or before an instant that the spec names, moves aside.
+func (t *Timing) namedPrev(until int64) (int64, DSTNote, bool) {
 	until = min(until, t.end)
 	var best int64
 	var note DSTNote

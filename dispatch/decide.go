@@ -23,6 +23,7 @@ type decided struct {
 	Cancels    bool
 	PrevAt     *time.Time
 	LastAt     *time.Time
+	UntilAt    *time.Time
 	Occurrence int64
 	Payload    *string
 	Queue      *string
@@ -38,14 +39,27 @@ var (
 	timedCounted  = unlessSkipped.Replace(counted)
 )
 
+// untilAt is the last nominal time of a schedule s of tenant $1, for a tick at a moment: nothing more comes of one that is no
+// member any more. It is looked up for those alone that have a limit of ticks.
+func untilAt(moment string) string {
+	return `CASE WHEN s.ticks_left IS NOT NULL THEN COALESCE((
+					SELECT m.until_at
+					FROM member m
+					WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = $1), ` + moment + `) END`
+}
+
 // decide settles each tick and updates the states of its schedules, in one statement: it joins the schedules with what
 // their workflows say, and the state with what both say. A tick is handed out unless there is a reason not to; one of
 // a schedule whose state has seen its time already is not made again.
 func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []item, routes []route, halted bool) error {
 	n := len(items)
 	ids, flows, missed, dropped, forced := make([]int64, n), make([]int16, n), make([]int32, n), make([]bool, n), make([]bool, n)
+	whys := make([]int16, n)
 	for i, it := range items {
-		ids[i], flows[i], missed[i], dropped[i], forced[i] = it.id, int16(it.Workflow), int32(it.Missed), it.Drop, it.Forced
+		ids[i], flows[i], missed[i], dropped[i], forced[i] = it.id, int16(it.Workflow), int32(it.Missed), it.Drop || it.Excluded, it.Forced
+		if whys[i] = int16(Missed); it.Excluded {
+			whys[i] = int16(Excluded)
+		}
 	}
 	w := columnsOf(routes)
 	rows, err := tx.Query(ctx, `
@@ -64,8 +78,9 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 			SELECT i.ord, i.missed, s.id, s.version, s.key, s.queue, s.priority, s.timeout_s, s.max_attempts,
 				CASE WHEN w.push THEN s.payload END AS payload,
 				COALESCE(s.overlap, w.overlap) AS overlap,
+				`+untilAt("$2")+` AS until_at,
 				CASE
-					WHEN i.drop THEN $6::smallint
+					WHEN i.drop THEN ($6::smallint[])[i.ord]
 					WHEN NOT w.known THEN $7::smallint
 					WHEN $3::boolean OR s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > $2) THEN $8::smallint
 					WHEN NOT i.forced AND $4::timestamptz - $2 > make_interval(secs => COALESCE(s.max_lateness_s, w.max_lateness_s))
@@ -85,8 +100,8 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 				WHEN $2 = ANY (st.skips) THEN $20::smallint
 				ELSE $19::smallint
 			END AS reason,
-			st.prev_at, st.last_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts`,
-		int32(o.chunk.TenantID), o.chunk.NominalAt, halted, o.now, ids, int16(Missed), int16(NoWorkflow), int16(Paused), int16(Expired),
+			st.prev_at, st.last_at, n.until_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts`,
+		int32(o.chunk.TenantID), o.chunk.NominalAt, halted, o.now, ids, whys, int16(NoWorkflow), int16(Paused), int16(Expired),
 		flows, missed, dropped, forced, w.known, w.push, w.overlap, w.maxLateness, w.onExpired, int16(Overlap), int16(Requested))
 	if err != nil {
 		return fmt.Errorf("decide ticks: %w", err)
@@ -108,7 +123,7 @@ func (d *Dispatch) settle(o *opened, it *item, one *decided, r *route) {
 	c := o.chunk
 	t := tick{
 		ScheduleID: one.ScheduleID, NominalAt: c.NominalAt, Version: one.Version, MissedCount: int32(it.Missed),
-		CohortID: &it.Cohort, LastAt: one.LastAt, FiredAt: o.now, Shard: c.Shard, Attempt: 1,
+		CohortID: &it.Cohort, LastAt: one.LastAt, UntilAt: one.UntilAt, FiredAt: o.now, Shard: c.Shard, Attempt: 1,
 		State: Running, Cause: BySchedule, DST: it.DST,
 	}
 	if it.Late {

@@ -36,6 +36,7 @@ type Config struct {
 	Dispatches bool          // open chunks, push, and look after leases
 	Loopback   bool          // endpoints may be on this machine: development only
 	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
+	Operations *schedules.Operations
 
 	// Pause pauses a schedule whose ticks failed too often. It may be nil where the process does not dispatch.
 	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
@@ -100,6 +101,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 			return fmt.Errorf("start jobs: %w", err)
 		}
 		d.work.Go(func() { d.takeOver(run) })
+		d.work.Go(func() { d.lookForOperations(run) })
 		d.work.Go(func() { d.endLeases(run) })
 		d.work.Go(func() { d.upkeep(run) })
 		if d.Pause != nil {
@@ -108,6 +110,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	}
 	if d.Sweeps {
 		d.work.Go(func() { d.sweep(run) })
+		d.work.Go(func() { d.markStale(run) })
 	}
 	return nil
 }

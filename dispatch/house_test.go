@@ -51,9 +51,12 @@ func newHouse(t *testing.T) *house {
 		Pool: pool, IDs: ids, Timings: schedules.NewTimings(), Quotas: quotas, Cursors: cursors, LeaseKey: make([]byte, 32),
 		Log: logger(), Metrics: dispatch.NewMetrics(prometheus.NewRegistry()), Name: "test", Sweeps: true, Dispatches: true, Loopback: true,
 	}
+	h.config.Operations = schedules.NewOperations(schedules.OperationsConfig{Pool: pool, Engine: pool, IDs: ids, Cursors: cursors})
 	h.dispatch = h.process()
+	h.config.Operations.Queue = h.dispatch.QueueOperation
 	h.schedules = schedules.New(schedules.Config{
 		Pool: pool, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.HandOut, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
+		Operations: h.config.Operations,
 	})
 	return h
 }

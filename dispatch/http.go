@@ -100,6 +100,11 @@ func (h handler) lease(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, workflow := range p.Workflows {
+		if !tenants.Caller(c).MayUse(workflow) {
+			return tenants.Outside(workflow)
+		}
+	}
 	body, err := h.Lease(c.Request().Context(), tenants.From(c), p, web.Stopping(c.Request().Context()))
 	if err != nil {
 		return err

@@ -49,6 +49,7 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 	if d.Dispatches {
 		config.Workers = river.NewWorkers()
 		river.AddWorker(config.Workers, &openWorker{dispatch: d})
+		river.AddWorker(config.Workers, &operateWorker{dispatch: d})
 		config.Queues = map[string]river.QueueConfig{
 			smallLane: {MaxWorkers: 4}, largeLane: {MaxWorkers: 4}, catchUpLane: {MaxWorkers: 2}, workLane: {MaxWorkers: 2},
 		}

@@ -100,6 +100,7 @@ type whens struct {
 type whenKey struct {
 	timing *calendar.Timing
 	at     int64
+	until  int64 // the end of time where there is no last tick
 }
 
 func newWhens() *whens {
@@ -112,8 +113,8 @@ func newWhens() *whens {
 
 const upcomingSent = 5
 
-func (w *whens) of(t *calendar.Timing, at time.Time) []byte {
-	key := whenKey{t, at.Unix()}
+func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
+	key := whenKey{t, at.Unix(), or(until, endOfTime).Unix()}
 	if b, ok := w.kept.Get(key); ok {
 		return b
 	}
@@ -127,7 +128,7 @@ func (w *whens) of(t *calendar.Timing, at time.Time) []byte {
 	after := at
 	for i := range upcomingSent {
 		next, ok := t.Next(after)
-		if !ok {
+		if !ok || next.At.Unix() > key.until {
 			break
 		}
 		if i > 0 {
@@ -145,7 +146,7 @@ func (w *whens) of(t *calendar.Timing, at time.Time) []byte {
 func (d *Dispatch) message(t *tick, timing *calendar.Timing, tenantToken string, workflow, version, key string, maxAttempts int16, payload *string) message {
 	return message{
 		tick: t, tickID: d.IDs.Tick(t.key()), scheduleID: d.IDs.Schedule(t.ScheduleID), workflow: workflow, key: key,
-		version: version, maxAttempts: maxAttempts, token: tenantToken, payload: payload, when: d.whens.of(timing, t.NominalAt.UTC()),
+		version: version, maxAttempts: maxAttempts, token: tenantToken, payload: payload, when: d.whens.of(timing, t.NominalAt.UTC(), t.UntilAt),
 	}
 }
 

@@ -204,13 +204,13 @@ func copyTicks(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ticks []tick) 
 	}
 	columns := []string{
 		"tenant_id", "schedule_id", "nominal_at", "seq", "version", "missed_count", "occurrence", "cohort_id", "chunk_id",
-		"last_at", "fired_at", "ended_at", "shard", "attempt", "state", "reason", "cause", "dst", "payload",
+		"last_at", "until_at", "fired_at", "ended_at", "shard", "attempt", "state", "reason", "cause", "dst", "payload",
 	}
 	_, err := tx.CopyFrom(ctx, pgx.Identifier{"tick"}, columns, pgx.CopyFromSlice(len(ticks), func(i int) ([]any, error) {
 		t := &ticks[i]
 		return []any{
 			int32(tenant), t.ScheduleID, t.NominalAt, t.Seq, t.Version, t.MissedCount, t.Occurrence, t.CohortID, t.ChunkID,
-			t.LastAt, t.FiredAt, t.EndedAt, t.Shard, t.Attempt, int16(t.State), int16(t.Reason), int16(t.Cause), int16(t.DST), t.Payload,
+			t.LastAt, t.UntilAt, t.FiredAt, t.EndedAt, t.Shard, t.Attempt, int16(t.State), int16(t.Reason), int16(t.Cause), int16(t.DST), t.Payload,
 		}, nil
 	}))
 	if err != nil {
@@ -257,6 +257,9 @@ func (d *Dispatch) openFirst(ctx context.Context, tx pgx.Tx, o *opened) (earlier
 		return 0, err
 	}
 	o.now = now
+	if err := d.excluded(ctx, tx, c.TenantID, c.Shard, c.NominalAt, groups); err != nil {
+		return 0, err
+	}
 	items := flatten(groups)
 	if err := d.decide(ctx, tx, o, items, routes, halted); err != nil {
 		return 0, err

@@ -73,6 +73,7 @@ type tick struct {
 	CohortID    *int64
 	ChunkID     *int64
 	LastAt      *time.Time
+	UntilAt     *time.Time
 	FiredAt     time.Time
 	EndedAt     *time.Time
 	Shard       int16
@@ -92,7 +93,7 @@ func (t *tick) key() ident.TickKey {
 }
 
 const tickColumns = `
-	t.schedule_id, t.nominal_at, t.seq, t.version, t.missed_count, t.occurrence, t.cohort_id, t.chunk_id, t.last_at,
+	t.schedule_id, t.nominal_at, t.seq, t.version, t.missed_count, t.occurrence, t.cohort_id, t.chunk_id, t.last_at, t.until_at,
 	t.fired_at, t.ended_at, t.shard, t.attempt, t.state, t.reason, t.cause, t.dst, t.started_at, t.payload, t.result, t.error`
 
 // Tick is a tick as its history shows it.

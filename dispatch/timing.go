@@ -2,9 +2,13 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -32,20 +36,24 @@ func (d *Dispatch) timingsOf(ctx context.Context, tenant tenants.ID, ticks []*ti
 }
 
 func (d *Dispatch) specTiming(ctx context.Context, tenant tenants.ID, t *tick) (*calendar.Timing, error) {
-	var s sendable
+	var s schedules.StoredSpec
 	err := d.Pool.QueryRow(ctx, `
-		SELECT workflow, key, spec, anchor_at
+		SELECT workflow, key, spec, anchor_at, hashed_as
 		FROM schedule
 		WHERE tenant_id = $1 AND id = $2 AND version = $3
 		UNION ALL
-		SELECT workflow, key, spec, anchor_at
+		SELECT workflow, key, spec, anchor_at, hashed_as
 		FROM revision
 		WHERE tenant_id = $1 AND schedule_id = $2 AND version = $3
-		LIMIT 1`, tenant, t.ScheduleID, t.Version).Scan(&s.Workflow, &s.Key, &s.Spec, &s.AnchorAt)
+		LIMIT 1`, tenant, t.ScheduleID, t.Version).Scan(&s.Workflow, &s.Key, &s.Spec, &s.AnchorAt, &s.HashedAs)
+	if errors.Is(err, pgx.ErrNoRows) { // erased since the tick was read
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read spec of a tick: %w", err)
 	}
-	timing, err := d.Timings.FromSpec(ctx, d.Pool, tenant, s.Workflow, s.Key, s.Spec, s.AnchorAt.UTC())
+	s.AnchorAt = s.AnchorAt.UTC()
+	timing, err := d.Timings.FromSpec(ctx, d.Pool, tenant, s)
 	if err != nil {
 		d.Log.Error("the timing of a tick cannot be computed", "tenant", tenant, "schedule", t.ScheduleID, "error", err)
 		return nil, nil

@@ -29,6 +29,7 @@ type triggered struct {
 	Shard    int16
 	Version  int32
 	CohortID *int64
+	UntilAt  *time.Time
 	Overlap  *string
 	Defaults []byte
 	Stopped  bool
@@ -61,7 +62,7 @@ func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key
 
 func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key string, p TriggerParams) (*tick, error) {
 	rows, _ := tx.Query(ctx, `
-		SELECT s.id, s.shard, s.version, s.cohort_id, s.overlap, w.defaults,
+		SELECT s.id, s.shard, s.version, s.cohort_id, `+untilAt("clock_timestamp()")+` AS until_at, s.overlap, w.defaults,
 			t.halted_at IS NOT NULL OR t.status <> 'active' AS stopped, clock_timestamp() AS now
 		FROM schedule s
 		JOIN tenant t ON t.id = s.tenant_id
@@ -88,7 +89,7 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	}
 	now := s.Now.UTC()
 	t := &tick{
-		ScheduleID: s.ID, NominalAt: now.Truncate(time.Second), Version: s.Version, CohortID: s.CohortID, FiredAt: now,
+		ScheduleID: s.ID, NominalAt: now.Truncate(time.Second), Version: s.Version, CohortID: s.CohortID, UntilAt: s.UntilAt, FiredAt: now,
 		Shard: s.Shard, Attempt: 1, State: Running, Cause: Manual, DST: calendar.DSTNone,
 	}
 	if p.Payload != nil {

@@ -31,6 +31,7 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 			func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
 			func(ctx context.Context) error { return postgres.AnalyzeNew(ctx, d.Pool) },
 			d.complete, d.cancelOrphans, d.clearCohorts, d.clearRest,
+			func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
 		} {
 			errs = append(errs, clear(ctx))
 		}

@@ -29,6 +29,12 @@ func (a *almanac) named(name string) ([]calendar.Date, bool) {
 	return dates, ok
 }
 
+// in is a context with the calendars of the almanac.
+func (a *almanac) in(c calendar.Context) calendar.Context {
+	c.Named = a.named
+	return c
+}
+
 func (a *almanac) at() int64 {
 	if a == nil {
 		return 0
@@ -185,4 +191,41 @@ func (ts *Timings) renewed(tenant tenants.ID, t *calendar.Timing, a *almanac) (*
 	}
 	ts.byHash.Add(key, fresh)
 	return fresh, a.at(), nil
+}
+
+// Renew is a cohort's timing by the present calendars and the tz database in force, with the revision of the calendars
+// (0: it names none). The transaction keeps the calendars as they are until it ends.
+func (ts *Timings) Renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) (*calendar.Timing, int64, error) {
+	return ts.renew(ctx, tx, tenant, t)
+}
+
+// Excluded are those of cohorts of a tenant and shard, all of which name calendars, that the present calendars have no
+// tick at a moment for. One that is gone is none of them.
+func (ts *Timings) Excluded(ctx context.Context, db postgres.DB, tenant tenants.ID, shard int16, ids []int64, at time.Time) (map[int64]bool, error) {
+	rows, _ := db.Query(ctx, `
+		SELECT c.shard, c.id, c.hash, c.revision, c.tzdata, r.revision AS present
+		FROM calendar_revision r
+		JOIN cohort c ON c.shard = $2 AND c.id = ANY($3) AND c.tenant_id = r.tenant_id
+		WHERE r.tenant_id = $1 AND c.calendars IS NOT NULL`, tenant, shard, ids) // ForEachRow reports the error
+	var names []CohortTiming
+	name, present := CohortTiming{Tenant: tenant}, int64(0)
+	_, err := pgx.ForEachRow(rows, []any{&name.Shard, &name.ID, &name.Hash, &name.Revision, &name.TZData, &present}, func() error {
+		name.Revision, name.Hash = present, slices.Clone(name.Hash)
+		names = append(names, name)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read cohorts: %w", err)
+	}
+	timings, _, err := ts.Of(ctx, db, names)
+	if err != nil {
+		return nil, err
+	}
+	dropped := map[int64]bool{}
+	for i, t := range timings {
+		if t != nil && t.Absence(at) == calendar.AbsentExcluded {
+			dropped[names[i].ID] = true
+		}
+	}
+	return dropped, nil
 }

@@ -138,6 +138,9 @@ func (r *bulkReader) parse(ctx context.Context, it *item, text []byte, quotas te
 		d.almanac = r.almanacs[all]
 	}
 	it.definition = d
+	if followsKey(d.spec) { // what it means is known once the profiles of the batch are
+		return err
+	}
 	_, specErr := r.memo.compile(d, r.anchor, identity(r.tenant, it.workflow, it.key), func(*calendar.Timing) error { return nil })
 	return fault.Join(err, specErr)
 }

@@ -88,6 +88,9 @@ type rewrite struct {
 type membership struct{ cohort, spread, schedule int64 }
 
 func (l *load) run(ctx context.Context, spread int16) error {
+	if err := l.follow(ctx); err != nil {
+		return err
+	}
 	if err := l.stage(ctx, spread); err != nil {
 		return err
 	}
@@ -110,6 +113,32 @@ func (l *load) run(ctx context.Context, spread int16) error {
 		return err
 	}
 	return l.write(ctx)
+}
+
+// follow reads the profiles of the keys that lines follow, which stand until the transaction ends.
+func (l *load) follow(ctx context.Context) error {
+	var keys []string
+	for _, it := range l.items {
+		if followsKey(it.spec) {
+			keys = append(keys, it.key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := lockKeys(ctx, l.tx, l.tenant, toFollow, keys...); err != nil {
+		return err
+	}
+	found, err := readProfiles(ctx, l.tx, l.tenant, keys...)
+	if err != nil {
+		return err
+	}
+	for _, it := range l.items {
+		if followsKey(it.spec) {
+			it.profile = found[it.key]
+		}
+	}
+	return nil
 }
 
 // bulkTable holds the lines of the batch. It lasts as long as its session, and is empty after each transaction.

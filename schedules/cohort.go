@@ -34,11 +34,12 @@ func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after 
 	}
 	r.FromAt, r.UntilAt = &from, nil
 	if r.TicksLeft != nil {
-		r.UntilAt = new(nth(t, tick.At, int(*r.TicksLeft)))
+		last, _ := t.Nth(tick.At, int(*r.TicksLeft))
+		r.UntilAt = &last.At
 	}
 	r.Spread = 0
 	if t.Jitter() > 0 {
-		r.Spread = spreadOf(identity(tenant, r.Workflow, r.Key))
+		r.Spread = spreadOf(r.identity(tenant))
 	}
 	hash := t.Hash()
 	r.Hash, r.CohortMissed = hash[:], &missed

@@ -48,8 +48,9 @@ func newHome(t testing.TB) *home {
 	if err != nil {
 		t.Fatal(err)
 	}
+	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.pool, Engine: h.pool, IDs: ids, Cursors: cursors(t)})
 	h.schedules = schedules.New(schedules.Config{
-		Pool: h.pool, IDs: ids, Timings: schedules.NewTimings(), HandOut: h.handOut, Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
+		Operations: operations, Pool: h.pool, IDs: ids, Timings: schedules.NewTimings(), HandOut: h.handOut, Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
 		Quotas: func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil },
 	})
 	return h

@@ -40,6 +40,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery)
 	g.GET("/v1/workflows/:workflow", h.workflow, readOrWrite, web.NoQuery)
 	g.DELETE("/v1/workflows/:workflow", h.deleteWorkflow, write, web.NoQuery)
+	operationRoutes(g, h)
 }
 
 type handler struct{ *Schedules }

@@ -22,6 +22,7 @@ type compiled struct {
 type source struct {
 	spec, identity   string
 	anchor, revision int64
+	profile          profile
 }
 
 // compile is compile and then check, done once for all that compile from the same.
@@ -29,7 +30,7 @@ func (m memo) compile(d definition, anchor time.Time, identity string, check fun
 	if m == nil {
 		return checked(d, anchor, identity, check)
 	}
-	key := source{spec: d.specText, anchor: anchor.Unix(), revision: d.almanac.at()}
+	key := source{spec: d.specText, anchor: anchor.Unix(), revision: d.almanac.at(), profile: d.profile}
 	if hashes(d.spec) {
 		key.identity = identity
 	}
@@ -45,7 +46,7 @@ func (m memo) compile(d definition, anchor time.Time, identity string, check fun
 }
 
 func checked(d definition, anchor time.Time, identity string, check func(*calendar.Timing) error) (*calendar.Timing, error) {
-	t, err := compile(d.spec, anchor, identity, d.almanac)
+	t, err := compile(d.spec, d.almanac.in(d.profile.context(anchor, identity)))
 	if err != nil {
 		return nil, err
 	}

@@ -37,14 +37,23 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 	if err != nil {
 		return out, err
 	}
-	err = s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
+	follows := patch.follows()
+	err = s.changeOf(ctx, tenant, workflow, key, follows, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
 		if r == nil {
 			return absent(workflow, key)
 		}
 		if err := pre.Check(true, versionOf(r)); err != nil {
 			return err
 		}
-		d, err := s.patched(ctx, tx, r, patch, tenant, quotas)
+		p := r.profile()
+		if follows {
+			found, err := readProfiles(ctx, tx, tenant, key)
+			if err != nil {
+				return err
+			}
+			p = found[key]
+		}
+		d, err := s.patched(ctx, tx, r, patch, p, tenant, quotas)
 		if err != nil {
 			return err
 		}
@@ -57,8 +66,14 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 	return out, err
 }
 
-// patched is the row's definition with a patch merged into it.
-func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
+// follows tells whether the patch has a schedule follow its key.
+func (p Patch) follows() bool {
+	var params Params
+	return web.Unmarshal(p, &params) == nil && followsKey(params.Spec)
+}
+
+// patched is the row's definition with a patch merged into it, under the profile of its key.
+func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch, key profile, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
 	stored, err := r.written()
 	if err != nil {
 		return d, err
@@ -75,8 +90,11 @@ func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch,
 	if err := d.consult(ctx, tx, s.Timings, tenant); err != nil {
 		return d, err
 	}
+	if followsKey(p.Spec) {
+		d.profile = key
+	}
 	if d.specText != r.Spec {
-		_, specErr := compile(p.Spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key), d.almanac)
+		_, specErr := compile(p.Spec, d.almanac.in(d.profile.context(r.AnchorAt, r.identity(tenant))))
 		err = fault.Join(err, specErr)
 	}
 	d.noteless = patch.removes("note")

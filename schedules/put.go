@@ -33,18 +33,24 @@ func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key st
 		return out, false, err
 	}
 	d, err := p.read(quotas)
+	if err := d.follow(ctx, s.Pool, tenant, key); err != nil {
+		return out, false, err
+	}
 	if err := d.consult(ctx, s.Pool, s.Timings, tenant); err != nil {
 		return out, false, err
 	}
-	_, specErr := compile(p.Spec, wholeSecond(time.Now()), identity(tenant, workflow, key), d.almanac)
+	_, specErr := compile(p.Spec, d.almanac.in(d.profile.context(wholeSecond(time.Now()), identity(tenant, workflow, key))))
 	if err := fault.Join(err, specErr); err != nil {
 		return out, false, err
 	}
-	err = s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, shard int16, now time.Time) error {
+	err = s.changeOf(ctx, tenant, workflow, key, followsKey(p.Spec), func(tx pgx.Tx, r *row, shard int16, now time.Time) error {
 		if err := pre.Check(r != nil, versionOf(r)); err != nil {
 			return err
 		}
 		if err := d.consult(ctx, tx, s.Timings, tenant); err != nil {
+			return err
+		}
+		if err := d.follow(ctx, tx, tenant, key); err != nil {
 			return err
 		}
 		if made = r == nil; made {
@@ -71,6 +77,12 @@ func versionOf(r *row) int64 {
 // change runs fn in a transaction that holds the shared lock of the schedule's shard, with the schedule's row locked
 // (nil where there is none) and the database's clock read under the lock.
 func (s *Schedules) change(ctx context.Context, tenant tenants.ID, workflow, key string, fn func(tx pgx.Tx, r *row, shard int16, now time.Time) error) error {
+	return s.changeOf(ctx, tenant, workflow, key, false, fn)
+}
+
+// changeOf is change of a schedule that may begin to follow its key: the profile of the key stands until the transaction
+// ends.
+func (s *Schedules) changeOf(ctx context.Context, tenant tenants.ID, workflow, key string, follows bool, fn func(tx pgx.Tx, r *row, shard int16, now time.Time) error) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	spread, err := s.spread(ctx, tenant)
@@ -79,6 +91,11 @@ func (s *Schedules) change(ctx context.Context, tenant tenants.ID, workflow, key
 	}
 	for range mostRaces {
 		err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+			if follows {
+				if err := lockKeys(ctx, tx, tenant, toFollow, key); err != nil {
+					return err
+				}
+			}
 			r, shard, now, err := lockRow(ctx, tx, tenant, workflow, key, bornIn(tenant, spread, workflow, key))
 			if err != nil {
 				return err
@@ -295,7 +312,7 @@ func neverFires() error {
 
 // timed compiles the spec of a row and holds it to the tenant's quotas.
 func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quotas, now time.Time, m memo) (*calendar.Timing, error) {
-	c, err := m.compile(d, r.AnchorAt, identity(tenant, r.Workflow, r.Key), func(t *calendar.Timing) error { return fits(t, q, now) })
+	c, err := m.compile(d, r.AnchorAt, r.identity(tenant), func(t *calendar.Timing) error { return fits(t, q, now) })
 	if err != nil {
 		return nil, err
 	}
@@ -333,7 +350,7 @@ func (r *row) setStatus(status string, now time.Time) {
 
 // define puts a definition into the row; status and note stay where the definition leaves them out.
 func (r *row) define(d definition) {
-	r.Spec, r.terms, r.Payload, r.Labels = d.specText, d.terms, d.payload, d.labels
+	r.Spec, r.terms, r.Payload, r.Labels, r.storedProfile = d.specText, d.terms, d.payload, d.labels, d.profile.stored()
 	if d.note != nil || d.noteless {
 		r.Note = d.note
 	}

@@ -87,7 +87,7 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 	}
 	next := r.nextAfter
 	if r.Status == Paused && r.CohortID == nil {
-		next = r.wouldBe()
+		next = r.wouldBe(t, now)
 	}
 	out := preview(t, after, time.Time{}, count, next)
 	out.Warnings = append(out.Warnings, s.Timings.warnings(ctx, s.Pool, r, t, tenant, now)...)
@@ -95,13 +95,15 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 }
 
 // wouldBe gives the coming ticks of a paused schedule, were it resumed now.
-func (r *row) wouldBe() func(*calendar.Timing, time.Time) (time.Time, bool) {
-	given := int32(0)
-	return func(t *calendar.Timing, after time.Time) (time.Time, bool) {
-		given++
-		tick, ok := t.Next(after)
-		return tick.At, ok && (r.TicksLeft == nil || given <= *r.TicksLeft)
+func (r *row) wouldBe(t *calendar.Timing, now time.Time) func(*calendar.Timing, time.Time) (time.Time, bool) {
+	resumed := row{FromAt: new(now.Truncate(time.Second).Add(time.Second)), Skips: r.Skips}
+	if r.TicksLeft != nil {
+		resumed.UntilAt = &now // none is left
+		if last, ok := t.Nth(*resumed.FromAt, int(*r.TicksLeft)); ok && *r.TicksLeft > 0 {
+			resumed.UntilAt = &last.At
+		}
 	}
+	return resumed.nextAfter
 }
 
 // PreviewParams are an unsaved spec and which of its ticks are asked for.
@@ -120,6 +122,10 @@ func PreviewSpec(p PreviewParams, c calendar.Context, smallest time.Duration, no
 		count = *p.Count
 	}
 	countErr := checkCount("/count", count)
+	if followsKey(p.Spec) {
+		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_key_zone", Detail: "a preview is for no key: name a zone in place of @key"})
+		return Preview{}, fault.Join(countErr, nobody)
+	}
 	c.Created = wholeSecond(now)
 	t, err := calendar.Compile(p.Spec, c)
 	if err := fault.Join(countErr, specFault(err)); err != nil {

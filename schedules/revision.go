@@ -166,10 +166,10 @@ func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r 
 
 // endVersions keeps the stored versions of schedules as revisions: live ticks may name them.
 const endVersions = `
-	INSERT INTO revision (tenant_id, schedule_id, workflow, key, anchor_at, ` + revisedColumns + `,
-		changed_at, changed_by, next_before, next_after, deleted, ended_at, ended_by)
-	SELECT tenant_id, id, workflow, key, anchor_at, ` + revisedColumns + `,
-		updated_at, updated_by, next_before, next_after, $3, $4, $5
+	INSERT INTO revision (tenant_id, schedule_id, workflow, key, hashed_as, anchor_at, ` + revisedColumns + `,
+		paused_until, changed_at, changed_by, next_before, next_after, deleted, ended_at, ended_by)
+	SELECT tenant_id, id, workflow, key, hashed_as, anchor_at, ` + revisedColumns + `,
+		paused_until, updated_at, updated_by, next_before, next_after, $3, $4, $5
 	FROM schedule
 	WHERE tenant_id = $1 AND id = ANY($2)`
 

@@ -37,7 +37,8 @@ type row struct {
 	TicksLeft   *int32
 	CohortID    *int64
 	Spread      int64
-	TZData      string `db:"tzdata"`
+	TZData      string  `db:"tzdata"`
+	HashedAs    *string // the key that its identity has, where it is another one
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	UpdatedBy   string
@@ -68,6 +69,8 @@ type row struct {
 
 	Defaults []byte
 
+	storedProfile // for a schedule that follows its key
+
 	then  *calendar.Timing // from RetimeAt on
 	first time.Time        // the earliest nominal time that is the schedule's own, where its spec was just compiled
 }
@@ -75,20 +78,21 @@ type row struct {
 const rowColumns = `
 	s.id, s.workflow, s.key, s.version, s.shard, s.status, s.spec, s.payload, s.labels, s.note, s.status_note,
 	s.paused_at, s.paused_until,
-	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.created_at, s.updated_at, s.updated_by,
+	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.hashed_as, s.created_at, s.updated_at, s.updated_by,
 	s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority, s.timeout_s,
 	s.max_attempts, s.keep_succeeded_s, s.keep_failed_s,
 	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq, st.seen_at, st.skips,
 	c.hash, c.missed AS cohort_missed, c.revision, c.tzdata AS timed, c.retime_at, c.next_at, c.due_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
 	m.from_at, m.until_at,
-	w.defaults`
+	w.defaults, ` + profileColumns
 
 const rowTables = `
 	schedule s
 	JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
 	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
 	LEFT JOIN cohort c ON c.shard = s.shard AND c.id = s.cohort_id AND c.tenant_id = s.tenant_id
-	LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id`
+	LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id
+	LEFT JOIN key_profile kp ON kp.tenant_id = s.tenant_id AND kp.key = CASE WHEN s.by_key THEN s.key END`
 
 const oneRow = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
 	WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`
@@ -164,11 +168,19 @@ func (r *row) compile(ctx context.Context, db postgres.DB, ts *Timings, tenant t
 	if err != nil {
 		return nil, err
 	}
-	t, err := compile(spec, r.AnchorAt, identity(tenant, r.Workflow, r.Key), a)
+	t, err := compile(spec, a.in(r.profile().context(r.AnchorAt, r.identity(tenant))))
 	if err != nil {
 		return nil, fmt.Errorf("spec of schedule %d: %w: %v", r.ID, errUncomputable, err) // not as a fault: the caller has not sent it
 	}
 	return t, nil
+}
+
+// identity is who the row's schedule is for hashes: who it was when it was made, whatever its key is called since.
+func (r *row) identity(tenant tenants.ID) string {
+	if r.HashedAs != nil {
+		return identity(tenant, r.Workflow, *r.HashedAs)
+	}
+	return identity(tenant, r.Workflow, r.Key)
 }
 
 // effective are the row's terms with all that it inherits.

@@ -39,7 +39,9 @@ func BeginRunUntil(t *calendar.Timing, next, until, now time.Time, missed string
 		r.Late = true
 		if n := t.Count(next, last.At) + 1; n > mostCaught {
 			r.Missed, r.Drop = n-mostCaught-1, true
-			r.At = nth(t, next, n-mostCaught)
+			if first, ok := t.Nth(next, n-mostCaught); ok {
+				r.At = first.At
+			}
 		}
 	case behind:
 		if missed == "none" && now.Sub(next) > onTime { // what is late is dropped, and the next run serves what is not
@@ -106,15 +108,18 @@ func (r Run) MissedSince(t *calendar.Timing, from time.Time) int {
 	return min(r.Missed, t.Count(from, r.At))
 }
 
-// nth returns the n-th nominal time (1 is first itself) from first on.
-func nth(t *calendar.Timing, first time.Time, n int) time.Time {
-	at := first
-	for range n - 1 {
-		tick, ok := t.Next(at)
-		if !ok {
-			break
-		}
-		at = tick.At
+// Limit is how many nominal times count, from a moment on.
+type Limit struct {
+	From time.Time
+	Left int
+}
+
+// Last is the last that counts, or the last that there is.
+func (l Limit) Last(t *calendar.Timing) time.Time {
+	first, ok := t.Next(l.From.Add(-time.Second))
+	if !ok {
+		return l.From
 	}
-	return at
+	last, _ := t.Nth(first.At, l.Left)
+	return last.At
 }

@@ -87,6 +87,7 @@ type definition struct {
 	noteless bool // the note is taken away
 	almanac  *almanac
 	status   string // empty: as it is
+	profile  profile
 }
 
 // read checks the parts of a definition that need no clock: all but the spec. Faults of all of them are joined.
@@ -142,9 +143,9 @@ func identity(tenant tenants.ID, workflow, key string) string {
 	return fmt.Sprintf("%d/%s/%s", tenant, workflow, key)
 }
 
-// compile compiles a spec for a schedule that was created at anchor; faults are located below /spec.
-func compile(spec calendar.Spec, anchor time.Time, identity string, a *almanac) (*calendar.Timing, error) {
-	t, err := calendar.Compile(spec, calendar.Context{Created: anchor, Identity: identity, Named: a.named})
+// compile compiles a spec for a schedule; faults are located below /spec.
+func compile(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
+	t, err := calendar.Compile(spec, c)
 	if err != nil {
 		return nil, specFault(err)
 	}

@@ -42,6 +42,8 @@ type Config struct {
 	Quotas  func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
 	Cursors *web.Cursor
 	Log     *slog.Logger
+
+	Operations *Operations
 }
 
 // Schedules reads and changes schedules. It is safe for concurrent use.

@@ -269,8 +269,20 @@ func (ts *Timings) warnings(ctx context.Context, db postgres.DB, r *row, t *cale
 
 const secondsPerDay = 24 * 60 * 60
 
-// FromSpec compiles the stored spec of a schedule that was created at anchor.
-func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, tenant tenants.ID, workflow, key, spec string, anchor time.Time) (*calendar.Timing, error) {
-	r := row{Workflow: workflow, Key: key, Spec: spec, AnchorAt: anchor}
+// StoredSpec is the spec of one version of a schedule, with what its timing is compiled from beside it.
+type StoredSpec struct {
+	Workflow, Key string
+	Spec          string
+	AnchorAt      time.Time
+	HashedAs      *string // the key that it had when it was made, where it was renamed
+}
+
+// FromSpec compiles the stored spec of a schedule of a tenant, with what its key says now.
+func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, tenant tenants.ID, s StoredSpec) (*calendar.Timing, error) {
+	found, err := readProfiles(ctx, db, tenant, s.Key)
+	if err != nil {
+		return nil, err
+	}
+	r := row{Workflow: s.Workflow, Key: s.Key, Spec: s.Spec, AnchorAt: s.AnchorAt, HashedAs: s.HashedAs, storedProfile: found[s.Key].stored()}
 	return r.compile(ctx, db, ts, tenant)
 }

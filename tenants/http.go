@@ -37,6 +37,9 @@ func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 			if err != nil {
 				return err
 			}
+			if err := who.within(c); err != nil {
+				return err
+			}
 			c.Set(callerKey, who)
 			web.Note(c, slog.String("tenant", who.TenantName), slog.String("subject", who.Subject))
 			return next(c)
@@ -80,6 +83,29 @@ func Require(scopes ...string) echo.MiddlewareFunc {
 			return f
 		}
 	}
+}
+
+// within refuses what a token that is limited to workflows is not good for: another workflow, and what is of no workflow.
+func (i Identity) within(c echo.Context) error {
+	if i.Workflows == nil {
+		return nil
+	}
+	if strings.Contains(c.Path(), "/:workflow") {
+		workflow, err := web.Param(c, "workflow")
+		if err == nil && !i.MayUse(workflow) {
+			err = Outside(workflow)
+		}
+		return err
+	}
+	if kindOf(c.Request().Method, c.Path()).atOne != workerRequest.atOne {
+		return fault.New(http.StatusForbidden, "workflow_not_allowed", "the token is good for some workflows only, and this is of all")
+	}
+	return nil // of a worker, whose lease is held to the workflows
+}
+
+// Outside is a workflow that a token is not good for: 403.
+func Outside(workflow string) error {
+	return fault.New(http.StatusForbidden, "workflow_not_allowed", "the token is not good for the workflow %q", workflow)
 }
 
 // Caller is who sent a request that Authenticate has let pass. It panics for any other.

@@ -52,7 +52,7 @@ func ask(e *echo.Echo, method, path, token, body string) (*httptest.ResponseReco
 
 func (w *world) token(t *testing.T, tenant string, scopes ...string) string {
 	t.Helper()
-	s, err := w.minter.Mint(Claims{"ann", tenant, scopes, time.Minute}, w.now)
+	s, err := w.minter.Mint(Claims{Subject: "ann", Tenant: tenant, Scopes: scopes, TTL: time.Minute}, w.now)
 	if err != nil {
 		t.Fatal(err)
 	}

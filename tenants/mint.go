@@ -45,6 +45,9 @@ type Claims struct {
 	Tenant  string
 	Scopes  []string
 	TTL     time.Duration
+
+	APIKey    string   // the key that it was exchanged for: it counts while that does
+	Workflows []string // the only ones that it is good for; nil: all
 }
 
 // Mint signs a token that is valid from now on for c.TTL, which is at most MaxTTL.
@@ -58,6 +61,12 @@ func (m Minter) Mint(c Claims, now time.Time) (string, error) {
 	}
 	if c.Tenant != "" {
 		claims["tenant"] = c.Tenant
+	}
+	if c.APIKey != "" {
+		claims["api_key"] = c.APIKey
+	}
+	if c.Workflows != nil {
+		claims["workflows"] = c.Workflows
 	}
 	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims)
 	t.Header["kid"] = m.kid

@@ -26,6 +26,12 @@ type Identity struct {
 	Subject    string
 	Scopes     []string // of those that the token bears: the known ones that count for it
 	Platform   bool     // may do what platform:admin may
+	Workflows  []string // the only ones that the token is good for; nil: all
+}
+
+// MayUse reports whether the token is good for that workflow.
+func (i Identity) MayUse(workflow string) bool {
+	return i.Workflows == nil || slices.Contains(i.Workflows, workflow)
 }
 
 // May reports whether a request by this identity may do what needs that scope.

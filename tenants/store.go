@@ -140,6 +140,7 @@ type Directory struct {
 	now    func() time.Time
 	byName *lru.Cache[string, entry]
 	byID   *lru.Cache[ID, entry]
+	keys   *lru.Cache[keyName, keyEntry]
 }
 
 type entry struct {
@@ -151,10 +152,11 @@ type entry struct {
 func NewDirectory(db postgres.DB) *Directory {
 	byName, err := lru.New[string, entry](10_000)
 	byID, err2 := lru.New[ID, entry](10_000)
-	if err := errors.Join(err, err2); err != nil {
-		panic(err)
+	keys, err3 := lru.New[keyName, keyEntry](10_000)
+	if err := errors.Join(err, err2, err3); err != nil {
+		panic(err) // their sizes are no more than zero
 	}
-	return &Directory{db: db, now: time.Now, byName: byName, byID: byID}
+	return &Directory{db: db, now: time.Now, byName: byName, byID: byID, keys: keys}
 }
 
 // named says which tenant has that name, if one has.

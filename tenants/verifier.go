@@ -104,7 +104,46 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 	if err := v.lifetime(claims, who); err != nil {
 		return Identity{}, err
 	}
-	return identity(claims, who)
+	i, err := identity(claims, who)
+	if err != nil || !who.platform {
+		return i, err
+	}
+	return v.exchanged(ctx, i, claims)
+}
+
+// exchanged holds a token that was minted for an API key to what the key says: it counts while the key does, and for the
+// key's workflows alone.
+func (v *Verifier) exchanged(ctx context.Context, i Identity, claims jwt.MapClaims) (Identity, error) {
+	if limits, there := claims["workflows"]; there {
+		all, ok := limits.([]any)
+		if !ok {
+			return Identity{}, refuse("the token's workflows are not a list")
+		}
+		i.Workflows = []string{}
+		for _, one := range all {
+			name, ok := one.(string)
+			if !ok {
+				return Identity{}, refuse("the token's workflows are not names")
+			}
+			i.Workflows = append(i.Workflows, name)
+		}
+	}
+	key, there := claims["api_key"]
+	if !there {
+		return i, nil
+	}
+	id, ok := key.(string)
+	if !ok {
+		return Identity{}, refuse("the token's api_key is not a text")
+	}
+	lives, err := v.Tenants.keyLives(ctx, i.Tenant, id)
+	if err != nil {
+		return Identity{}, err
+	}
+	if !lives {
+		return Identity{}, refuse("the token's API key counts no longer")
+	}
+	return i, nil
 }
 
 // strictParts refuses a header and claims that two readers may read differently.

@@ -149,9 +149,9 @@ func TestVerifyTakesWhatIsRight(t *testing.T) {
 		"a whole day":                          {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"exp": w.now.Unix() + 86400}), ann},
 		"no kids":                              {w.sign(t, jwt.SigningMethodEdDSA, w.ed, m{"kid": nil}, m{"iss": "only-ed"}), ann},
 		"kid of no kid":                        {w.sign(t, jwt.SigningMethodEdDSA, w.ed, m{"kid": "whatever"}, m{"iss": "only-ed"}), ann},
-		"minted":                               {mint(Claims{"dev", "other", TenantScopes(), time.Hour}), dev},
-		"platform":                             {mint(Claims{"root", "", []string{PlatformAdmin}, time.Minute}), rootPlatform},
-		"platform:admin with a tenant is none": {mint(Claims{"root", "other", []string{PlatformAdmin}, time.Minute}), Identity{Tenant: w.other.ID, TenantName: "other", Subject: "root", Scopes: []string{}}},
+		"minted":                               {mint(Claims{Subject: "dev", Tenant: "other", Scopes: TenantScopes(), TTL: time.Hour}), dev},
+		"platform":                             {mint(Claims{Subject: "root", Tenant: "", Scopes: []string{PlatformAdmin}, TTL: time.Minute}), rootPlatform},
+		"platform:admin with a tenant is none": {mint(Claims{Subject: "root", Tenant: "other", Scopes: []string{PlatformAdmin}, TTL: time.Minute}), Identity{Tenant: w.other.ID, TenantName: "other", Subject: "root", Scopes: []string{}}},
 		"platform:admin of another issuer is none": {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"scope": "platform:admin"}), Identity{Tenant: w.acme.ID, TenantName: "acme", Subject: "ann", Scopes: []string{}}},
 		"unknown scopes": {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"scope": "email  schedules:read x"}), ann},
 	}
@@ -294,7 +294,7 @@ func TestVerifyRefuses(t *testing.T) {
 func TestVerifySuspended(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	token, err := w.minter.Mint(Claims{"dev", "other", TenantScopes(), time.Hour}, w.now)
+	token, err := w.minter.Mint(Claims{Subject: "dev", Tenant: "other", Scopes: TenantScopes(), TTL: time.Hour}, w.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestVerifySuspended(t *testing.T) {
 func TestVerifyWithoutDatabaseIsNotTheTokensFault(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	token, err := w.minter.Mint(Claims{"dev", "other", nil, time.Hour}, w.now)
+	token, err := w.minter.Mint(Claims{Subject: "dev", Tenant: "other", Scopes: nil, TTL: time.Hour}, w.now)
 	if err != nil {
 		t.Fatal(err)
 	}

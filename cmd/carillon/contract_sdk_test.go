@@ -44,6 +44,7 @@ func serveHouse(t *testing.T) whole {
 		role:        "all",
 		issuer:      s.minter.Name(),
 		keys:        []tenants.Key{s.minter.Key()},
+		minter:      &s.minter,
 		outbound:    web.Outbound{Loopback: true},
 		log:         slog.New(slog.DiscardHandler),
 	})

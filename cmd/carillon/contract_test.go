@@ -32,6 +32,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"ManyParams":          reflect.TypeFor[schedules.ManyParams](),
 		"Schedules":           reflect.TypeFor[schedules.ManyAnswer](),
 		"SkipParams":          reflect.TypeFor[schedules.SkipParams](),
+		"Operation":           reflect.TypeFor[schedules.OperationAnswer](),
+		"OperationPage":       reflect.TypeFor[schedules.ListAnswer[schedules.OperationAnswer]](),
 		"Revision":            reflect.TypeFor[schedules.Revision](),
 		"RevisionPage":        reflect.TypeFor[schedules.ListAnswer[schedules.Revision]](),
 		"PauseParams":         reflect.TypeFor[schedules.PauseParams](),
@@ -49,6 +51,9 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"Tenant":              reflect.TypeFor[tenants.Answer](),
 		"Quotas":              reflect.TypeFor[tenants.Quotas](),
 		"Issuer":              reflect.TypeFor[tenants.Issuer](),
+		"APIKeyParams":        reflect.TypeFor[tenants.APIKeyParams](),
+		"APIKey":              reflect.TypeFor[tenants.APIKey](),
+		"TokenAnswer":         reflect.TypeFor[tenants.TokenAnswer](),
 	})
 }
 

@@ -108,6 +108,7 @@ func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err er
 		role:        "all",
 		issuer:      devIssuer,
 		keys:        []tenants.Key{keys.minter().Key()},
+		minter:      new(keys.minter()),
 		outbound:    web.Outbound{Loopback: !s.NoLoopback},
 		onFired:     ticks.add,
 		log:         log,

@@ -33,6 +33,7 @@ type plan struct {
 	role        role
 	issuer      string
 	keys        []tenants.Key
+	minter      *tenants.Minter // nil: API keys are not exchanged here
 	outbound    web.Outbound
 	onFired     func([]dispatch.Fired)
 	log         *slog.Logger
@@ -71,6 +72,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	}
 	directory := tenants.NewDirectory(h.api)
 	timings := schedules.NewTimings()
+	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.api, Engine: h.engine, IDs: s.ids, Cursors: s.cursors})
 	if h.dispatch, err = dispatch.New(dispatch.Config{
 		Pool:       h.engine,
 		IDs:        s.ids,
@@ -85,6 +87,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Dispatches: p.role.does("dispatch"),
 		Loopback:   p.outbound.Loopback,
 		OnFired:    p.onFired,
+		Operations: operations,
 	}); err != nil {
 		return nil, err
 	}
@@ -96,8 +99,11 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Quotas:  directory.Quotas,
 		Cursors: s.cursors,
 		Log:     p.log,
+
+		Operations: operations,
 	})
 	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
+	operations.Queue = h.dispatch.QueueOperation
 	h.router = web.New(web.Options{Log: p.log, Metrics: web.NewMetrics(h.registry)})
 	web.Probes(h.router, h.ready)
 	if !p.role.does("api") {
@@ -106,10 +112,12 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	api.Routes(h.router)
 	console.Routes(h.router)
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
-	authenticated := h.router.Group("", tenants.Authenticate(verifier))
+	limits := tenants.NewLimits(tenants.NewBuckets(h.api), directory)
+	authenticated := h.router.Group("", tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit)
 	h.router.RouteNotFound("/*", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	schedules.Routes(authenticated, all)
 	dispatch.Routes(authenticated, h.dispatch)
+	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Minter: p.minter}.Routes(authenticated)
 	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory}.Routes(authenticated)
 	return h, nil
 }

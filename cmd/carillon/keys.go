@@ -90,6 +90,14 @@ func (s issuerSettings) verifying() []tenants.Key {
 	return keys
 }
 
+// minting is the platform's issuer where this process has its private key.
+func (s issuerSettings) minting() *tenants.Minter {
+	if s.IssuerKey.key == nil {
+		return nil
+	}
+	return new(s.minter())
+}
+
 func (s issuerSettings) minter() tenants.Minter {
 	return tenants.NewIssuer(s.IssuerKey.key, string(s.Issuer))
 }

@@ -90,6 +90,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		role:        s.Role,
 		issuer:      string(s.Platform.Issuer),
 		keys:        s.Platform.verifying(),
+		minter:      s.Platform.minting(),
 		log:         log,
 	})
 	if err != nil {

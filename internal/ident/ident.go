@@ -52,10 +52,14 @@ var encoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPaddin
 const (
 	schedulePrefix = "sch_"
 	tickPrefix     = "tick_"
+	workPrefix     = "op_"
 	encodedLength  = 26
 )
 
-var scheduleMark = []byte("schedule")
+var (
+	scheduleMark = []byte("schedule")
+	workMark     = []byte("operated")
+)
 
 // New returns a codec; the key has KeySize bytes.
 func New(key []byte) (Codec, error) {
@@ -78,6 +82,23 @@ func (c Codec) Schedule(id int64) string {
 func (c Codec) ParseSchedule(s string) (id int64, ok bool) {
 	b, ok := c.open(schedulePrefix, s)
 	if !ok || !bytes.Equal(b[8:], scheduleMark) {
+		return 0, false
+	}
+	return int64(binary.BigEndian.Uint64(b[:])), true
+}
+
+// Operation returns the id of an operation.
+func (c Codec) Operation(id int64) string {
+	var b [aes.BlockSize]byte
+	binary.BigEndian.PutUint64(b[:], uint64(id))
+	copy(b[8:], workMark)
+	return c.seal(workPrefix, &b)
+}
+
+// ParseOperation reads an id of Operation's; ok is false for anything else.
+func (c Codec) ParseOperation(s string) (id int64, ok bool) {
+	b, ok := c.open(workPrefix, s)
+	if !ok || !bytes.Equal(b[8:], workMark) {
 		return 0, false
 	}
 	return int64(binary.BigEndian.Uint64(b[:])), true

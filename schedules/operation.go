@@ -1,0 +1,298 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// What an operation's state can be. The last three are final.
+const (
+	OperationPending   = "pending"
+	OperationRunning   = "running"
+	OperationSucceeded = "succeeded"
+	OperationFailed    = "failed"
+	OperationCancelled = "cancelled"
+)
+
+var operationStates = []string{OperationPending, OperationRunning, OperationSucceeded, OperationFailed, OperationCancelled}
+
+// Operation is long work of one tenant as its kind sees it: what was asked, and how far it has come. A step moves Done,
+// Total, Counts, Result and its Cursor, which are committed with what it did.
+type Operation struct {
+	Tenant tenants.ID
+	ID     int64
+	Kind   string
+	By     string          // who began it
+	Params json.RawMessage // as Begin was given them
+	Cursor json.RawMessage // the step's own: where the next one begins; see Read and Keep
+	Done   int64           // in whatever it is counted
+	Total  *int64          // nil: not known
+	Counts map[string]int64
+	Result any       // what it has come to, shown as JSON; nil: nothing to tell
+	Now    time.Time // the database's clock at the beginning of the step
+
+	// WaitUntil is set by a step that has more to do but not before a moment: until then the operation takes no
+	// connection and no worker. Zero is at once. It is kept to about a second.
+	WaitUntil time.Time
+}
+
+// Read puts the params and the cursor into what they were made from; a nil pointer leaves one out. It reports false
+// where there is no cursor yet: the first step.
+func (op *Operation) Read(params, cursor any) (stepped bool, err error) {
+	if params != nil {
+		if err := json.Unmarshal(op.Params, params); err != nil {
+			return false, fmt.Errorf("params of operation %d: %w", op.ID, err)
+		}
+	}
+	if cursor == nil || op.Cursor == nil {
+		return op.Cursor != nil, nil
+	}
+	if err := json.Unmarshal(op.Cursor, cursor); err != nil {
+		return false, fmt.Errorf("cursor of operation %d: %w", op.ID, err)
+	}
+	return true, nil
+}
+
+// Keep makes cursor the one that the next step reads.
+func (op *Operation) Keep(cursor any) (err error) {
+	if op.Cursor, err = json.Marshal(cursor); err != nil {
+		return fmt.Errorf("cursor of operation %d: %w", op.ID, err)
+	}
+	return nil
+}
+
+// Count adds n to a count.
+func (op *Operation) Count(what string, n int64) {
+	if op.Counts == nil {
+		op.Counts = map[string]int64{}
+	}
+	op.Counts[what] += n
+}
+
+// Step does the next bounded part of an operation in tx, and tells whether nothing is left. It is short: a second at
+// most, as others may wait for the locks that it takes. What it did and where it stands commit together, so that no part
+// is done twice. A fault.Error ends the operation as failed, with its text shown; any other error has the step tried
+// again a while later.
+type Step func(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error)
+
+// Begun is an operation to be begun.
+type Begun struct {
+	Tenant tenants.ID
+	Kind   string
+	Params any // shown to the tenant
+	Cursor any // for the first step; nil: none
+	Total  *int64
+	By     string
+}
+
+// OperationsConfig is what Operations stand on. Queue alone may be nil: operations then wait for it.
+type OperationsConfig struct {
+	Pool    *pgxpool.Pool // of the API: what clients ask for
+	Engine  *pgxpool.Pool // what steps work with
+	IDs     ident.Codec
+	Cursors *web.Cursor
+
+	// Queue has some process run an operation soon, once tx is committed.
+	Queue func(ctx context.Context, tx pgx.Tx, id int64) error
+}
+
+// Operations are the long work of all tenants: begun with what asks for it in one transaction, done in steps by whoever
+// is there, and shown while and after it runs.
+type Operations struct {
+	OperationsConfig
+	steps map[string]Step
+}
+
+// NewOperations returns Operations over a pool whose database is migrated.
+func NewOperations(c OperationsConfig) *Operations {
+	return &Operations{OperationsConfig: c, steps: map[string]Step{}}
+}
+
+// Register names the step of a kind. It is called before anything runs. A process that does not know a kind leaves its
+// operations to others.
+func (o *Operations) Register(kind string, step Step) { o.steps[kind] = step }
+
+// mostOperations is how many operations of a tenant may be under way, so that one cannot fill the lane.
+const mostOperations = 100
+
+// Begin records an operation in tx and has it run once tx is committed. Where too many of the tenant are under way it
+// is 409 `too_many_operations`.
+func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Begun) (OperationAnswer, error) {
+	params, err := json.Marshal(b.Params)
+	if err != nil {
+		return OperationAnswer{}, fmt.Errorf("params of an operation: %w", err)
+	}
+	var cursor []byte
+	if b.Cursor != nil {
+		if cursor, err = json.Marshal(b.Cursor); err != nil {
+			return OperationAnswer{}, fmt.Errorf("cursor of an operation: %w", err)
+		}
+	}
+	var under int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM operation WHERE tenant_id = $1 AND state IN ('pending', 'running')`, b.Tenant).Scan(&under); err != nil {
+		return OperationAnswer{}, fmt.Errorf("count operations: %w", err)
+	}
+	if under >= mostOperations {
+		return OperationAnswer{}, fault.Conflict("too_many_operations", "%d operations are under way: wait for some to end", under)
+	}
+	rows, _ := tx.Query(ctx, `
+		INSERT INTO operation (tenant_id, kind, started_by, params, cursor, total, look_at)
+		VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp() + CASE WHEN $7 THEN $8::interval ELSE '0' END)
+		RETURNING `+operationColumns, b.Tenant, b.Kind, b.By, params, cursor, b.Total, o.Queue != nil, silentFor) // CollectExactlyOneRow reports the error
+	op, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[storedOperation])
+	if err != nil {
+		return OperationAnswer{}, fmt.Errorf("begin an operation: %w", err)
+	}
+	if o.Queue != nil {
+		if err := o.Queue(ctx, tx, op.ID); err != nil {
+			return OperationAnswer{}, fmt.Errorf("queue an operation: %w", err)
+		}
+	}
+	return o.shown(op), nil
+}
+
+// OperationAnswer is an operation as clients see it.
+type OperationAnswer struct {
+	ID        string           `json:"id"`
+	Kind      string           `json:"kind"`
+	State     string           `json:"state"`
+	Params    json.RawMessage  `json:"params"`
+	Done      int64            `json:"done"`
+	Total     *int64           `json:"total"`
+	Counts    map[string]int64 `json:"counts"`
+	Result    json.RawMessage  `json:"result"`
+	Error     *string          `json:"error"`
+	CreatedBy string           `json:"created_by"`
+	CreatedAt time.Time        `json:"created_at"`
+	StartedAt *time.Time       `json:"started_at"`
+	EndedAt   *time.Time       `json:"ended_at"`
+}
+
+type storedOperation struct {
+	ID        int64
+	Kind      string
+	State     string
+	StartedBy string
+	Params    []byte
+	Done      int64
+	Total     *int64
+	Counts    map[string]int64
+	Result    []byte
+	Error     *string
+	CreatedAt time.Time
+	StartedAt *time.Time
+	EndedAt   *time.Time
+}
+
+const operationColumns = `id, kind, state, started_by, params, done, total, counts, result, error, created_at, started_at, ended_at`
+
+func (o *Operations) shown(op storedOperation) OperationAnswer {
+	return OperationAnswer{
+		ID: o.IDs.Operation(op.ID), Kind: op.Kind, State: op.State, Params: op.Params, Done: op.Done, Total: op.Total,
+		Counts: op.Counts, Result: op.Result, Error: op.Error, CreatedBy: op.StartedBy,
+		CreatedAt: op.CreatedAt.UTC(), StartedAt: utc(op.StartedAt), EndedAt: utc(op.EndedAt),
+	}
+}
+
+func noOperation(id string) error { return fault.NotFound("no operation %q", id) }
+
+// Get returns one operation of a tenant.
+func (o *Operations) Get(ctx context.Context, tenant tenants.ID, id string) (OperationAnswer, error) {
+	number, ok := o.IDs.ParseOperation(id)
+	if !ok {
+		return OperationAnswer{}, noOperation(id)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, _ := o.Pool.Query(ctx, `SELECT `+operationColumns+` FROM operation WHERE tenant_id = $1 AND id = $2`, tenant, number) // CollectExactlyOneRow reports the error
+	op, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[storedOperation])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return OperationAnswer{}, noOperation(id)
+	}
+	if err != nil {
+		return OperationAnswer{}, fmt.Errorf("read operation: %w", err)
+	}
+	return o.shown(op), nil
+}
+
+// List returns a page of a tenant's operations, newest first, in one state or (where it is empty) in any, and the cursor
+// of the next page, if there is one.
+func (o *Operations) List(ctx context.Context, tenant tenants.ID, state string, limit int, cursor string) (page []OperationAnswer, next *string, err error) {
+	if state != "" && !slices.Contains(operationStates, state) {
+		return nil, nil, fault.Invalid("/state", "%q is not one of %s", state, strings.Join(operationStates, ", "))
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	name := "operations " + state
+	before := int64(math.MaxInt64)
+	if cursor != "" {
+		if err := o.Cursors.Open(int32(tenant), name, cursor, &before); err != nil {
+			return nil, nil, err
+		}
+	}
+	only, args := "", []any{tenant, before, limit + 1}
+	if state != "" {
+		only, args = "AND state = $4", append(args, state)
+	}
+	rows, _ := o.Pool.Query(ctx, `
+		SELECT `+operationColumns+`
+		FROM operation
+		WHERE tenant_id = $1 AND id < $2 `+only+`
+		ORDER BY id DESC
+		LIMIT $3`, args...) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[storedOperation])
+	if err != nil {
+		return nil, nil, fmt.Errorf("list operations: %w", err)
+	}
+	page = make([]OperationAnswer, 0, len(found))
+	for i, op := range found {
+		if i == limit {
+			sealed, err := o.Cursors.Seal(int32(tenant), name, found[limit-1].ID)
+			return page, &sealed, err
+		}
+		page = append(page, o.shown(op))
+	}
+	return page, nil, nil
+}
+
+// Cancel ends an operation: at once, or after the step that is under way. What its steps have done stays. One that has
+// ended is answered as it stands.
+func (o *Operations) Cancel(ctx context.Context, tenant tenants.ID, id string) (OperationAnswer, error) {
+	number, ok := o.IDs.ParseOperation(id)
+	if !ok {
+		return OperationAnswer{}, noOperation(id)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err := pgx.BeginFunc(ctx, o.Pool, func(tx pgx.Tx) error {
+		idle, err := lockOperation(ctx, tx, number)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+			UPDATE operation
+			SET cancel = true, look_at = clock_timestamp(),
+				state = CASE WHEN $3 THEN 'cancelled' ELSE state END,
+				ended_at = CASE WHEN $3 THEN clock_timestamp() END
+			WHERE tenant_id = $1 AND id = $2 AND ended_at IS NULL`, tenant, number, idle)
+		return err
+	})
+	if err != nil {
+		return OperationAnswer{}, fmt.Errorf("cancel operation: %w", err)
+	}
+	return o.Get(ctx, tenant, id)
+}

@@ -1,0 +1,221 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	silentFor     = 3 * time.Second  // a runner that has not stepped for so long is taken to be gone
+	sliceOf       = 2 * time.Second  // how long one runner works before others have their turn
+	stepTimeout   = 30 * time.Second // of one step, which should take a second
+	mostFailures  = 12               // steps in a row that may fail for a reason of ours
+	longestAgain  = time.Minute      // between two of those
+	operationKept = 7 * 24 * time.Hour
+	mostLooked    = 100
+)
+
+// operationLocks is the class of the advisory locks of operations: who steps holds one, until its transaction ends.
+const operationLocks = 0x4341_4f50
+
+// lockOperation has nobody else step until tx ends; false where somebody does.
+func lockOperation(ctx context.Context, tx pgx.Tx, id int64) (free bool, err error) {
+	err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1, $2)`, operationLocks, int32(id)).Scan(&free)
+	if err != nil {
+		return false, fmt.Errorf("lock operation: %w", err)
+	}
+	return free, nil
+}
+
+// Run does an operation step by step, until nothing is left, it is cancelled, it waits, another runs it, or it has had
+// its turn of 2 s: then it is queued again, behind others. An error is ours: the operation is looked after later.
+func (o *Operations) Run(ctx context.Context, id int64) error {
+	for turn := time.Now(); ; {
+		more, err := o.step(ctx, id)
+		if err != nil && ctx.Err() == nil {
+			return errors.Join(err, o.stumble(ctx, id))
+		}
+		if err != nil || !more {
+			return err
+		}
+		if o.Queue != nil && time.Since(turn) > sliceOf {
+			return pgx.BeginFunc(ctx, o.Engine, func(tx pgx.Tx) error { return o.Queue(ctx, tx, id) })
+		}
+	}
+}
+
+// step does one step in a transaction of its own; more tells that the next may follow at once.
+func (o *Operations) step(ctx context.Context, id int64) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	var refused *fault.Error
+	err = pgx.BeginFunc(ctx, o.Engine, func(tx pgx.Tx) error {
+		free, err := lockOperation(ctx, tx, id)
+		if err != nil || !free {
+			return err
+		}
+		op, err := o.runnable(ctx, tx, id)
+		if err != nil || op == nil {
+			return err
+		}
+		step, known := o.steps[op.Kind]
+		if !known {
+			return nil
+		}
+		done, err := step(ctx, tx, op)
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			refused = f
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("operation %d (%s): %w", op.ID, op.Kind, err)
+		}
+		more = !done && !op.WaitUntil.After(op.Now)
+		return op.save(ctx, tx, done)
+	})
+	if refused == nil {
+		return more && err == nil, err
+	}
+	_, err = o.Engine.Exec(ctx, `
+		UPDATE operation
+		SET state = 'failed', error = $2, ended_at = clock_timestamp(), started_at = COALESCE(started_at, clock_timestamp())
+		WHERE id = $1 AND ended_at IS NULL`, id, refused.Error())
+	if err != nil {
+		return false, fmt.Errorf("fail operation: %w", err)
+	}
+	return false, nil
+}
+
+// runnable reads an operation whose next step is due. One that is to be cancelled is ended instead.
+func (o *Operations) runnable(ctx context.Context, tx pgx.Tx, id int64) (*Operation, error) {
+	op := &Operation{ID: id}
+	var tenant int32
+	var cancel bool
+	err := tx.QueryRow(ctx, `
+		SELECT tenant_id, kind, started_by, params, cursor, done, total, counts, cancel, clock_timestamp()
+		FROM operation
+		WHERE id = $1 AND ended_at IS NULL AND (due_at <= clock_timestamp() OR cancel)`, id).
+		Scan(&tenant, &op.Kind, &op.By, &op.Params, &op.Cursor, &op.Done, &op.Total, &op.Counts, &cancel, &op.Now)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read operation: %w", err)
+	}
+	op.Tenant, op.Now = tenants.ID(tenant), op.Now.UTC()
+	if !cancel {
+		return op, nil
+	}
+	if _, err := tx.Exec(ctx, `UPDATE operation SET state = 'cancelled', ended_at = clock_timestamp() WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
+		return nil, fmt.Errorf("cancel operation: %w", err)
+	}
+	return nil, nil
+}
+
+// save commits what a step moved, with what it did.
+func (op *Operation) save(ctx context.Context, tx pgx.Tx, done bool) error {
+	state := OperationRunning
+	if done {
+		state = OperationSucceeded
+	}
+	var result []byte
+	if op.Result != nil {
+		var err error
+		if result, err = json.Marshal(op.Result); err != nil {
+			return fmt.Errorf("result of operation %d: %w", op.ID, err)
+		}
+	}
+	counts := op.Counts
+	if counts == nil {
+		counts = map[string]int64{}
+	}
+	wait := op.WaitUntil
+	if wait.Before(op.Now) {
+		wait = op.Now
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE operation
+		SET state = $2, cursor = $3, done = $4, total = $5, counts = $6, result = COALESCE($7, result), failures = 0,
+			started_at = COALESCE(started_at, $8), stepped_at = clock_timestamp(),
+			due_at = $9, look_at = CASE WHEN cancel THEN clock_timestamp() WHEN $9 > $8 THEN $9 ELSE clock_timestamp() + $10::interval END,
+			ended_at = CASE WHEN $11 THEN clock_timestamp() END
+		WHERE tenant_id = $12 AND id = $1`,
+		op.ID, state, op.Cursor, op.Done, op.Total, counts, result, op.Now, wait, silentFor, done, op.Tenant)
+	if err != nil {
+		return fmt.Errorf("save operation %d: %w", op.ID, err)
+	}
+	return nil
+}
+
+// stumble notes that a step failed for a reason of ours, and puts the next one off: longer each time, and in the end for
+// good.
+func (o *Operations) stumble(ctx context.Context, id int64) error {
+	_, err := o.Engine.Exec(ctx, `
+		UPDATE operation
+		SET failures = failures + 1,
+			due_at = clock_timestamp() + least($2::interval, interval '0.5 s' * 2 ^ failures),
+			look_at = clock_timestamp() + least($2::interval, interval '0.5 s' * 2 ^ failures),
+			state = CASE WHEN failures + 1 >= $3 THEN 'failed' ELSE state END,
+			error = CASE WHEN failures + 1 >= $3 THEN 'the service could not go on with it: what is done stays' END,
+			ended_at = CASE WHEN failures + 1 >= $3 THEN clock_timestamp() END
+		WHERE id = $1 AND ended_at IS NULL`, id, longestAgain, mostFailures)
+	if err != nil {
+		return fmt.Errorf("put off operation: %w", err)
+	}
+	return nil
+}
+
+// Look queues the operations that nobody has stepped lately though they are due: their process may be gone, or they
+// waited. It is called every second or so, by any number of processes.
+func (o *Operations) Look(ctx context.Context) error {
+	if o.Queue == nil {
+		return nil
+	}
+	return pgx.BeginFunc(ctx, o.Engine, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, `
+			UPDATE operation
+			SET look_at = clock_timestamp() + $1::interval
+			WHERE id IN (
+				SELECT id
+				FROM operation
+				WHERE ended_at IS NULL AND look_at <= clock_timestamp()
+				ORDER BY look_at
+				LIMIT $2
+				FOR UPDATE SKIP LOCKED)
+			RETURNING id`, silentFor, mostLooked) // CollectRows reports the error
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			return fmt.Errorf("look for operations: %w", err)
+		}
+		for _, id := range ids {
+			if err := o.Queue(ctx, tx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Clear deletes operations that ended a week ago, at most limit of them.
+func (o *Operations) Clear(ctx context.Context, limit int) error {
+	_, err := o.Engine.Exec(ctx, `
+		DELETE FROM operation
+		WHERE id IN (
+			SELECT id
+			FROM operation
+			WHERE ended_at < clock_timestamp() - $1::interval
+			ORDER BY ended_at
+			LIMIT $2)`, operationKept, limit)
+	if err != nil {
+		return fmt.Errorf("clear operations: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// keyZone is the zone of a spec that follows its key's profile.
+const keyZone = "@key"
+
+func followsKey(spec calendar.Spec) bool { return spec.Timezone == keyZone }
+
+// profile is what a key says of the timings of the schedules that follow it; the zero value is that of a key that says
+// nothing.
+type profile struct {
+	zone  string
+	quiet calendar.Quiet
+}
+
+// context is what a spec is compiled with for a schedule of the key.
+func (p profile) context(anchor time.Time, identity string) calendar.Context {
+	return calendar.Context{Created: anchor, Identity: identity, KeyZone: p.zone, KeyQuiet: p.quiet}
+}
+
+// storedProfile is a profile as queries bring it; all members are nil where there is none.
+type storedProfile struct {
+	KeyZone   *string
+	QuietFrom *int32
+	QuietTo   *int32
+	QuietSkip *bool
+}
+
+func (s storedProfile) profile() profile {
+	if s.KeyZone == nil {
+		return profile{}
+	}
+	p := profile{zone: *s.KeyZone}
+	if s.QuietFrom != nil {
+		p.quiet = calendar.Quiet{From: int(*s.QuietFrom), To: int(*s.QuietTo), Skip: *s.QuietSkip}
+	}
+	return p
+}
+
+func (p profile) stored() (s storedProfile) {
+	if p.zone == "" {
+		return s
+	}
+	s.KeyZone = &p.zone
+	if p.quiet != (calendar.Quiet{}) {
+		s.QuietFrom, s.QuietTo, s.QuietSkip = new(int32(p.quiet.From)), new(int32(p.quiet.To)), &p.quiet.Skip
+	}
+	return s
+}
+
+const profileColumns = `kp.timezone AS key_zone, kp.quiet_from, kp.quiet_to, kp.quiet_skip`
+
+// readProfiles reads the profiles of a tenant's keys; a key without one is missing.
+func readProfiles(ctx context.Context, db postgres.DB, tenant tenants.ID, keys ...string) (map[string]profile, error) {
+	rows, _ := db.Query(ctx, `SELECT key, `+profileColumns+` FROM key_profile kp WHERE tenant_id = $1 AND key = ANY($2)`, tenant, keys) // ForEachRow reports the error
+	found := make(map[string]profile, len(keys))
+	var key string
+	var s storedProfile
+	_, err := pgx.ForEachRow(rows, []any{&key, &s.KeyZone, &s.QuietFrom, &s.QuietTo, &s.QuietSkip}, func() error {
+		found[key] = s.profile()
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read profiles of keys: %w", err)
+	}
+	return found, nil
+}
+
+// follow puts the profile of its key into a definition that follows it.
+func (d *definition) follow(ctx context.Context, db postgres.DB, tenant tenants.ID, key string) error {
+	if !followsKey(d.spec) {
+		return nil
+	}
+	found, err := readProfiles(ctx, db, tenant, key)
+	d.profile = found[key]
+	return err
+}
+
+// keyLocks is the class of the advisory locks of keys. Keys share so few of them that a batch never holds many.
+const (
+	keyLocks  = 0x4341_524b
+	keyShares = 64
+)
+
+// What a transaction that holds the lock of a key does to its profile: who has a schedule begin to follow the key, which
+// a change of the profile cannot see before it is committed, and who changes it.
+const (
+	toFollow = `pg_advisory_xact_lock_shared`
+	toChange = `pg_advisory_xact_lock`
+)
+
+// lockKeys locks keys until the transaction ends, before any lock of a shard or a row.
+func lockKeys(ctx context.Context, tx pgx.Tx, tenant tenants.ID, lock string, keys ...string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	shares := make([]int32, len(keys))
+	for i, key := range keys {
+		h := fnv.New64a()
+		_, _ = fmt.Fprintf(h, "%d/%s", tenant, key)
+		shares[i] = int32(mix(h.Sum64()) % keyShares)
+	}
+	slices.Sort(shares)
+	_, err := tx.Exec(ctx, `SELECT `+lock+`($1, share) FROM unnest($2::int[]) AS s (share)`, keyLocks, slices.Compact(shares))
+	if err != nil {
+		return fmt.Errorf("lock keys: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package tenants
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// APIKey is a long-lived credential of a tenant's, to be exchanged for short tokens. Key is the credential itself: it is
+// there in the answer to its making alone.
+type APIKey struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Scopes    []string   `json:"scopes"`
+	Workflows []string   `json:"workflows"` // the only ones that it is good for; null: all
+	ExpiresAt *time.Time `json:"expires_at"`
+	CreatedAt time.Time  `json:"created_at"`
+	CreatedBy string     `json:"created_by"`
+	Key       string     `json:"key,omitempty" db:"-"`
+}
+
+// APIKeyParams are what an API key is to be.
+type APIKeyParams struct {
+	Name      string     `json:"name"`
+	Scopes    []string   `json:"scopes"`
+	Workflows []string   `json:"workflows,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+}
+
+const (
+	maxKeyName      = 128
+	maxKeyWorkflows = 100
+)
+
+func (p APIKeyParams) check(now time.Time) error {
+	var bad []error
+	if p.Name == "" || len(p.Name) > maxKeyName || !utf8.ValidString(p.Name) || strings.ContainsFunc(p.Name, unicode.IsControl) {
+		bad = append(bad, fault.Invalid("/name", "must be 1 to %d bytes of text", maxKeyName))
+	}
+	if len(p.Scopes) == 0 {
+		bad = append(bad, fault.Invalid("/scopes", "must be some of %s", strings.Join(TenantScopes(), ", ")))
+	}
+	for n, scope := range p.Scopes {
+		at := "/scopes/" + strconv.Itoa(n)
+		if !slices.Contains(TenantScopes(), scope) {
+			bad = append(bad, fault.Invalid(at, "must be one of %s", strings.Join(TenantScopes(), ", ")))
+		}
+		if slices.Contains(p.Scopes[:n], scope) {
+			bad = append(bad, fault.Invalid(at, "is there twice"))
+		}
+		if scope == TenantAdmin && p.Workflows != nil {
+			bad = append(bad, fault.Invalid(at, "an operator's key cannot be limited to workflows"))
+		}
+	}
+	if p.Workflows != nil && (len(p.Workflows) == 0 || len(p.Workflows) > maxKeyWorkflows) {
+		bad = append(bad, fault.Invalid("/workflows", "must be 1 to %d workflows, or be left out", maxKeyWorkflows))
+	}
+	for n, workflow := range p.Workflows {
+		if !web.IsName(workflow) {
+			bad = append(bad, fault.Invalid("/workflows/"+strconv.Itoa(n), "a workflow's name is 1 to 128 of A-Z a-z 0-9 . _ -"))
+		}
+	}
+	if p.ExpiresAt != nil && !p.ExpiresAt.After(now) {
+		bad = append(bad, fault.Invalid("/expires_at", "must be in the future"))
+	}
+	return fault.Join(bad...)
+}
+
+// A key is this, so that scanners for leaked secrets know it, then random letters, then a checksum, so that what was
+// cut or mistyped is refused without a look into the database.
+const keyPrefix = "carillon_key_"
+
+const keyRandom = 52 // letters of base32: 260 bits
+
+func newKey() string {
+	random := rand.Text() + rand.Text()
+	return keyPrefix + random + checksum(random)
+}
+
+func checksum(random string) string {
+	return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(random)))
+}
+
+func wellFormed(key string) bool {
+	rest, ok := strings.CutPrefix(key, keyPrefix)
+	return ok && len(rest) == keyRandom+8 && checksum(rest[:keyRandom]) == rest[keyRandom:]
+}
+
+func hashOf(key string) []byte {
+	sum := sha256.Sum256([]byte(key))
+	return sum[:]
+}
+
+const keyColumns = `id, name, scopes, workflows, expires_at, created_at, created_by`
+
+// NewAPIKey makes an API key of a tenant that may have at most so many. It runs in a transaction.
+func NewAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, p APIKeyParams, by string, most int, now time.Time) (k APIKey, err error) {
+	if err := p.check(now); err != nil {
+		return k, err
+	}
+	var have int
+	// The tenant's row is locked so that two at once do not make one too many.
+	err = tx.QueryRow(ctx, `
+		SELECT (SELECT count(*) FROM api_key WHERE tenant_id = $1)
+		FROM tenant
+		WHERE id = $1
+		FOR UPDATE`, tenant).Scan(&have)
+	if err != nil {
+		return k, fmt.Errorf("count api keys: %w", err)
+	}
+	if have >= most {
+		return k, Exceeded("api_keys", most, have)
+	}
+	key := newKey()
+	rows, _ := tx.Query(ctx, `
+		INSERT INTO api_key (tenant_id, id, name, hash, scopes, workflows, expires_at, created_by)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		RETURNING `+keyColumns,
+		tenant, "key_"+strings.ToLower(rand.Text()), p.Name, hashOf(key), p.Scopes, p.Workflows, p.ExpiresAt, by) // CollectExactlyOneRow reports the error
+	k, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[APIKey])
+	k.Key = key
+	return k, err
+}
+
+// Exceeded is a count that is at its quota: 403.
+func Exceeded(quota string, limit, used int) error {
+	f := fault.New(http.StatusForbidden, "quota_exceeded", "%s allows %d, and %d are there", quota, limit, used)
+	f.Extra = map[string]any{"quota": quota, "limit": limit, "used": used}
+	return f
+}
+
+// APIKeys returns at most limit keys of a tenant whose ids come after, in order of their ids.
+func APIKeys(ctx context.Context, db postgres.DB, tenant ID, after string, limit int) ([]APIKey, error) {
+	rows, _ := db.Query(ctx, `
+		SELECT `+keyColumns+`
+		FROM api_key
+		WHERE tenant_id = $1 AND id > $2
+		ORDER BY id
+		LIMIT $3`, tenant, after, limit) // CollectRows reports the error
+	return pgx.CollectRows(rows, pgx.RowToStructByName[APIKey])
+}
+
+// DropAPIKey takes a key back: it makes no more tokens, and those it made count no longer within 5 s.
+func DropAPIKey(ctx context.Context, db postgres.DB, tenant ID, id string) error {
+	done, err := db.Exec(ctx, `DELETE FROM api_key WHERE tenant_id = $1 AND id = $2`, tenant, id)
+	if err == nil && done.RowsAffected() == 0 {
+		return fault.NotFound("no api key %q", id)
+	}
+	return err
+}
+
+// exchanged is what a token for a key is to say.
+type exchanged struct {
+	ID        string
+	Tenant    string
+	Status    string
+	Scopes    []string
+	Workflows []string
+	ExpiresAt *time.Time
+}
+
+// exchange finds the key that was sent. The key itself says whose it is: nothing else of the request does.
+func exchange(ctx context.Context, db postgres.DB, key string) (x exchanged, ok bool, err error) {
+	if !wellFormed(key) {
+		return x, false, nil
+	}
+	rows, _ := db.Query(ctx, `
+		SELECT k.id, t.name AS tenant, t.status, k.scopes, k.workflows, k.expires_at
+		FROM api_key k
+		JOIN tenant t ON t.id = k.tenant_id
+		WHERE k.hash = $1`, hashOf(key)) // CollectExactlyOneRow reports the error
+	x, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[exchanged])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return x, false, nil
+	}
+	return x, err == nil, err
+}
+
+// keyLives reports whether a tenant has that API key still, as of two seconds ago at most.
+func (d *Directory) keyLives(ctx context.Context, tenant ID, id string) (bool, error) {
+	now, name := d.now(), keyName{tenant, id}
+	if e, ok := d.keys.Get(name); ok && now.Sub(e.at) < cacheFor {
+		return e.lives, nil
+	}
+	var lives bool
+	err := d.db.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM api_key WHERE tenant_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > clock_timestamp()))`,
+		tenant, id).Scan(&lives)
+	if err != nil {
+		return false, fmt.Errorf("look for an api key: %w", err)
+	}
+	d.keys.Add(name, keyEntry{lives, now})
+	return lives, nil
+}
+
+type keyName struct {
+	tenant ID
+	id     string
+}
+
+type keyEntry struct {
+	lives bool
+	at    time.Time
+}

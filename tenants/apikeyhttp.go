@@ -1,0 +1,163 @@
+package tenants
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// Credentials are what a tenant's operator does with API keys over HTTP, and what the keys are exchanged for.
+type Credentials struct {
+	DB        *pgxpool.Pool
+	Cursors   *web.Cursor
+	Directory *Directory
+	Minter    *Minter // nil where this process has no private key of the platform's: nothing is exchanged
+}
+
+// TokenRoute needs no token: it is where tokens come from.
+const TokenRoute = "/v1/token"
+
+// tokenTTL is how long a token for an API key lives.
+const tokenTTL = 10 * time.Minute
+
+// Routes adds the routes of API keys under g, whose requests are authenticated but those of TokenRoute.
+func (r Credentials) Routes(g *echo.Group) {
+	admin := Require(TenantAdmin)
+	g.GET("/v1/admin/api-keys", r.list, admin)
+	g.POST("/v1/admin/api-keys", r.post, admin, web.NoQuery)
+	g.DELETE("/v1/admin/api-keys/:id", r.delete, admin, web.NoQuery)
+	g.POST(TokenRoute, r.token, web.NoQuery)
+}
+
+func (r Credentials) post(c echo.Context) error {
+	once, err := web.OnceOf(c)
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[APIKeyParams](c)
+	if err != nil {
+		return err
+	}
+	ctx, who := c.Request().Context(), Caller(c)
+	q, err := r.Directory.Quotas(ctx, who.Tenant)
+	if err != nil {
+		return err
+	}
+	var made APIKey
+	var reply web.Reply
+	err = pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) error {
+		reply, err = once.Run(ctx, tx, int32(who.Tenant), func() (int, any, error) {
+			if made, err = NewAPIKey(ctx, tx, who.Tenant, p, who.Subject, q.APIKeys, time.Now()); err != nil {
+				return 0, nil, err
+			}
+			kept := made
+			kept.Key = "" // a key is stored nowhere, and so not in an answer that is repeated
+			return http.StatusCreated, kept, nil
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if reply.Replayed {
+		return reply.Write(c)
+	}
+	return web.Answer(c, http.StatusCreated, made)
+}
+
+// keyPage is one page of a tenant's keys.
+type keyPage struct {
+	Items      []APIKey `json:"items"`
+	NextCursor *string  `json:"next_cursor"`
+}
+
+const keyFilter = "admin/api-keys"
+
+func (r Credentials) list(c echo.Context) error {
+	if _, err := web.Query(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	tenant, after := From(c), ""
+	if cursor != "" {
+		if err := r.Cursors.Open(int32(tenant), keyFilter, cursor, &after); err != nil {
+			return err
+		}
+	}
+	out := keyPage{Items: []APIKey{}}
+	found, err := APIKeys(c.Request().Context(), r.DB, tenant, after, limit+1)
+	if err != nil {
+		return err
+	}
+	if len(found) > limit {
+		found = found[:limit]
+		next, err := r.Cursors.Seal(int32(tenant), keyFilter, found[limit-1].ID)
+		if err != nil {
+			return err
+		}
+		out.NextCursor = &next
+	}
+	out.Items = append(out.Items, found...)
+	return web.Answer(c, http.StatusOK, out)
+}
+
+func (r Credentials) delete(c echo.Context) error {
+	id, err := web.Param(c, "id")
+	if err != nil {
+		return err
+	}
+	tenant := From(c)
+	if err := DropAPIKey(c.Request().Context(), r.DB, tenant, id); err != nil {
+		return err
+	}
+	r.Directory.keys.Remove(keyName{tenant, id})
+	return c.NoContent(http.StatusNoContent)
+}
+
+// tokenParams are what is exchanged.
+type tokenParams struct {
+	APIKey string `json:"api_key" validate:"required"`
+}
+
+// TokenAnswer is a short token (RFC 6749 section 5.1).
+type TokenAnswer struct {
+	AccessToken string `json:"access_token"`
+	TokenType   string `json:"token_type"`
+	ExpiresIn   int    `json:"expires_in"` // seconds
+}
+
+func (r Credentials) token(c echo.Context) error {
+	p, err := web.Body[tokenParams](c)
+	if err != nil {
+		return err
+	}
+	if r.Minter == nil {
+		return fault.New(http.StatusForbidden, "no_exchange", "no API key is exchanged here: this service has no private key of its issuer")
+	}
+	now := time.Now()
+	x, ok, err := exchange(c.Request().Context(), r.DB, p.APIKey)
+	if err != nil {
+		return err
+	}
+	ttl := tokenTTL
+	if x.ExpiresAt != nil {
+		ttl = min(ttl, x.ExpiresAt.Sub(now))
+	}
+	if !ok || x.Status != Active || ttl < time.Second {
+		return unauthorized("invalid_api_key", "Bearer", "the API key does not count")
+	}
+	token, err := r.Minter.Mint(Claims{Subject: x.ID, Tenant: x.Tenant, Scopes: x.Scopes, TTL: ttl, APIKey: x.ID, Workflows: x.Workflows}, now)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, TokenAnswer{token, "Bearer", int(ttl / time.Second)})
+}

@@ -1,0 +1,172 @@
+package tenants
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+)
+
+// Limits hold each tenant's requests to its quotas: how many a second, over all processes, and how many at a time, in
+// this one. What workers ask (leases, heartbeats, finishes) is counted apart, so that neither starves the other.
+type Limits struct {
+	Buckets   *Buckets
+	Directory *Directory
+
+	mu     sync.Mutex
+	flying map[bucketName]int
+}
+
+// NewLimits returns the limits of one process.
+func NewLimits(b *Buckets, d *Directory) *Limits {
+	return &Limits{Buckets: b, Directory: d, flying: map[bucketName]int{}}
+}
+
+// ofPlatform is what the platform's operator may ask, who is no tenant.
+var ofPlatform = Quotas{RequestsPerSecond: 1_000, ConcurrentRequests: 100, ConcurrentPolls: 100, ConcurrentBulk: 10}
+
+// kind is what a request counts as.
+type kind struct {
+	rate  func(Quotas) Rate
+	atOne string // the quota of how many at a time
+	most  func(Quotas) int
+}
+
+var (
+	anyRequest = kind{
+		func(q Quotas) Rate { return Rate{"requests_per_second", q.RequestsPerSecond, 2 * q.RequestsPerSecond} },
+		"concurrent_requests", func(q Quotas) int { return q.ConcurrentRequests },
+	}
+	bulkRequest = kind{
+		anyRequest.rate,
+		"concurrent_bulk", func(q Quotas) int { return q.ConcurrentBulk },
+	}
+	workerRequest = kind{
+		func(q Quotas) Rate { return Rate{"concurrent_polls", q.ConcurrentPolls, 2 * q.ConcurrentPolls} },
+		"concurrent_polls", func(q Quotas) int { return q.ConcurrentPolls },
+	}
+)
+
+// Upserts are how fast a tenant may store schedules; a body of many lines is read no faster.
+func Upserts(q Quotas) Rate {
+	return Rate{"upserts_per_second", q.UpsertsPerSecond, 20 * q.UpsertsPerSecond}
+}
+
+var bulkRoutes = []string{"/v1/schedules/bulk", "/v1/schedules/sync"}
+
+// kindOf tells what a request to a route counts as.
+func kindOf(method, route string) kind {
+	switch {
+	case method != http.MethodPost:
+		return anyRequest
+	case slices.Contains(bulkRoutes, route):
+		return bulkRequest
+	case strings.HasPrefix(route, "/v1/ticks/") && slices.Contains([]string{"lease", "heartbeat", "finish", "complete", "fail"}, route[strings.LastIndex(route, "/")+1:]):
+		return workerRequest
+	}
+	return anyRequest
+}
+
+const oneSchedule = "/v1/workflows/:workflow/schedules/:key"
+
+func upserts(method, route string) bool {
+	return route == oneSchedule && (method == http.MethodPut || method == http.MethodPatch)
+}
+
+// Limit lets a request pass while its tenant is within its quotas; any other is 429 with Retry-After. Every answer
+// bears RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). It comes behind Authenticate.
+func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		who, known := c.Get(callerKey).(Identity)
+		if !known { // a public route
+			return next(c)
+		}
+		ctx, method := c.Request().Context(), c.Request().Method
+		q := ofPlatform
+		if who.Tenant != 0 {
+			var err error
+			if q, err = l.Directory.Quotas(ctx, who.Tenant); err != nil {
+				return err
+			}
+		}
+		k := kindOf(method, c.Path())
+		if err := l.spend(c, who.Tenant, k.rate(q)); err != nil {
+			return err
+		}
+		if upserts(method, c.Path()) && who.Tenant != 0 {
+			if _, wait, err := l.Buckets.Take(ctx, who.Tenant, Upserts(q), 1); err != nil || wait > 0 {
+				return cmpErr(err, tooFast(Upserts(q), wait))
+			}
+		}
+		name, most := bucketName{who.Tenant, k.atOne}, k.most(q)
+		if !l.enter(name, most) {
+			return tooMany(k.atOne, most)
+		}
+		defer l.leave(name)
+		return next(c)
+	}
+}
+
+func cmpErr(err error, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+// spend takes one request of the rate, and says in the answer's headers what is left.
+func (l *Limits) spend(c echo.Context, tenant ID, r Rate) error {
+	left, wait, err := l.Buckets.Take(c.Request().Context(), tenant, r, 1)
+	if err != nil {
+		return err
+	}
+	h := c.Response().Header()
+	h.Set("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;w=1`, r.Quota, r.PerSec))
+	h.Set("RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, r.Quota, max(left, 0), max(1, wholeSeconds(wait))))
+	if wait > 0 {
+		return tooFast(r, wait)
+	}
+	return nil
+}
+
+func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
+
+func tooFast(r Rate, wait time.Duration) error {
+	f := fault.New(http.StatusTooManyRequests, "rate_limited", "%s allows %d", r.Quota, r.PerSec)
+	f.RetryAfter = max(wait, time.Second)
+	f.Extra = map[string]any{"quota": r.Quota, "limit": r.PerSec, "used": r.PerSec}
+	return f
+}
+
+func tooMany(quota string, most int) error {
+	f := fault.New(http.StatusTooManyRequests, "rate_limited", "%s allows %s at a time", quota, strconv.Itoa(most))
+	f.RetryAfter = time.Second
+	f.Extra = map[string]any{"quota": quota, "limit": most, "used": most}
+	return f
+}
+
+func (l *Limits) enter(name bucketName, most int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.flying[name] >= most {
+		return false
+	}
+	l.flying[name]++
+	return true
+}
+
+func (l *Limits) leave(name bucketName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.flying[name]--; l.flying[name] == 0 {
+		delete(l.flying, name)
+	}
+}
