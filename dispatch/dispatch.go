@@ -82,8 +82,8 @@ func New(c Config) (*Dispatch, error) {
 
 // Start joins the other processes and begins to work. Stop ends it.
 func (d *Dispatch) Start(ctx context.Context) error {
-	if err := d.ensurePartitions(ctx, time.Now()); err != nil {
-		return err
+	if err := d.ensurePartitions(ctx, time.Now()); err != nil { // until they are there the default ones do
+		d.Log.Warn("cannot make the days' partitions yet", "error", err)
 	}
 	if err := d.process.register(ctx); err != nil {
 		return err

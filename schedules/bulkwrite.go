@@ -45,6 +45,9 @@ func (l *load) enterLater(ctx context.Context, w *rewrite, t *calendar.Timing, a
 		if fresh.timing, fresh.revision, err = l.Timings.renew(ctx, l.tx, l.tenant, t); err != nil {
 			return err
 		}
+		if l.renewed == nil {
+			l.renewed = map[*calendar.Timing]renewal{}
+		}
 		l.renewed[t] = fresh
 	}
 	t = fresh.timing
@@ -164,10 +167,8 @@ func (l *load) register(ctx context.Context, missing map[string]bool) error {
 
 // write hands out what is due, then writes all rows.
 func (l *load) write(ctx context.Context) error {
-	if len(l.due) > 0 {
-		if err := l.HandOut(ctx, l.tx, l.due); err != nil {
-			return fmt.Errorf("hand out what is due: %w", err)
-		}
+	if err := l.handOut(ctx); err != nil {
+		return err
 	}
 	var fresh, changed columns
 	for _, w := range l.rows {
@@ -181,6 +182,16 @@ func (l *load) write(ctx context.Context) error {
 		return err
 	}
 	return l.insert(ctx, &fresh)
+}
+
+func (l *load) handOut(ctx context.Context) error {
+	if len(l.due) == 0 {
+		return nil
+	}
+	if err := l.HandOut(ctx, l.tx, l.due); err != nil {
+		return fmt.Errorf("hand out what is due: %w", err)
+	}
+	return nil
 }
 
 // columns are rows by column, as unnest takes them.
@@ -213,7 +224,11 @@ func (c *columns) add(w *rewrite) {
 	c.ticksLeft, c.cohorts, c.spreads = append(c.ticksLeft, w.TicksLeft), append(c.cohorts, w.CohortID), append(c.spreads, w.Spread)
 	c.tzdata, c.joins = append(c.tzdata, w.TZData), append(c.joins, w.joins)
 	c.froms, c.untils = append(c.froms, w.FromAt), append(c.untils, w.UntilAt)
-	c.versions = append(c.versions, w.Version+1)
+	version := w.Version + 1
+	if w.quiet {
+		version = w.Version
+	}
+	c.versions = append(c.versions, version)
 	c.before, c.after = append(c.before, w.before), append(c.after, w.after)
 }
 
@@ -224,17 +239,7 @@ func (l *load) update(ctx context.Context, c *columns) error {
 	}
 	var b pgx.Batch
 	b.Queue(endVersions, l.tenant, c.ids, false, l.now, l.by)
-	if len(l.ends) > 0 {
-		var cohorts, spreads, ids []int64
-		for _, m := range l.ends {
-			cohorts, spreads, ids = append(cohorts, m.cohort), append(spreads, m.spread), append(ids, m.schedule)
-		}
-		b.Queue(`
-			DELETE FROM member m
-			USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, spread, schedule_id)
-			WHERE m.cohort_id = n.cohort_id AND m.spread = n.spread AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`,
-			l.tenant, cohorts, spreads, ids)
-	}
+	l.expel(&b)
 	c.enroll(&b, l)
 	b.Queue(`
 		UPDATE schedule s
@@ -257,6 +262,22 @@ func (l *load) update(ctx context.Context, c *columns) error {
 		return fmt.Errorf("update schedules: %w", err)
 	}
 	return nil
+}
+
+// expel deletes the memberships that end.
+func (l *load) expel(b *pgx.Batch) {
+	if len(l.ends) == 0 {
+		return
+	}
+	var cohorts, spreads, ids []int64
+	for _, m := range l.ends {
+		cohorts, spreads, ids = append(cohorts, m.cohort), append(spreads, m.spread), append(ids, m.schedule)
+	}
+	b.Queue(`
+		DELETE FROM member m
+		USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, spread, schedule_id)
+		WHERE m.cohort_id = n.cohort_id AND m.spread = n.spread AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`,
+		l.tenant, cohorts, spreads, ids)
 }
 
 // insert makes the schedules of rows, with their states and memberships.

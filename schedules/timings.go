@@ -17,7 +17,7 @@ import (
 // concurrent use.
 type Timings struct {
 	byHash   *lru.Cache[timingKey, *calendar.Timing]
-	byCohort *lru.Cache[cohortKey, *calendar.Timing]
+	byCohort *lru.Cache[cohortVersion, *calendar.Timing]
 	editions *lru.Cache[edition, []calendar.Date]
 	warned   *lru.Cache[wording, dated]
 	archives archives
@@ -31,8 +31,8 @@ type timingKey struct {
 	tzdata   string
 }
 
-// cohortKey names a cohort that names no calendar, as it is timed by one version of the tz database.
-type cohortKey struct {
+// cohortVersion names a cohort that names no calendar, as it is timed by one version of the tz database.
+type cohortVersion struct {
 	id     int64
 	tzdata string
 }
@@ -53,7 +53,7 @@ const (
 func NewTimings() *Timings {
 	return &Timings{
 		byHash:   kept[timingKey, *calendar.Timing](timingsKept),
-		byCohort: kept[cohortKey, *calendar.Timing](timingsKept),
+		byCohort: kept[cohortVersion, *calendar.Timing](timingsKept),
 		editions: kept[edition, []calendar.Date](editionsKept),
 		warned:   kept[wording, dated](warningsKept),
 	}
@@ -182,7 +182,7 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 	var askShards []int16
 	var askIDs []int64
 	for i, id := range ids {
-		if kept, ok := ts.byCohort.Get(cohortKey{id, calendar.InForce().Version()}); ok {
+		if kept, ok := ts.byCohort.Get(cohortVersion{id, calendar.InForce().Version()}); ok {
 			found[id] = kept
 			continue
 		}
@@ -217,7 +217,7 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 		if t != nil {
 			found[names[i].ID] = t
 			if names[i].Revision == 0 { // else its next edit would not be seen
-				ts.byCohort.Add(cohortKey{names[i].ID, names[i].TZData}, t)
+				ts.byCohort.Add(cohortVersion{names[i].ID, names[i].TZData}, t)
 			}
 		}
 	}
