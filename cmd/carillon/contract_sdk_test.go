@@ -207,6 +207,10 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	if got := schedule(c.Unskip(ctx, "digest", "user/1")); !got.NextAt.Equal(*made.NextAt) {
 		t.Errorf("got %+v", got)
 	}
+	moved := made.NextAt.Add(time.Minute)
+	if got := schedule(c.Reschedule(ctx, "digest", "user/1", carillon.RescheduleParams{At: *made.NextAt, To: moved})); !got.NextAt.Equal(moved) {
+		t.Errorf("got %+v", got)
+	}
 	until := time.Now().Add(time.Hour)
 	if got := schedule(c.Pause(ctx, "digest", "user/1", carillon.PauseParams{Until: &until, Note: "on leave"})); got.Status != "paused" || got.PausedUntil == nil {
 		t.Errorf("got %+v", got)
