@@ -271,7 +271,7 @@ func (s *Schedules) redefine(tenant tenants.ID, r *row, d definition, before *ca
 		}
 		r.TZData = calendar.InForce().Version()
 		if r.MovedUntil != nil {
-			c.timing = r.carry(was.compile, c.timing, tenant, now)
+			c.timing = r.carry(&was, c.timing, tenant, now)
 		}
 	}
 	whole, _, err := r.effective()

@@ -170,7 +170,22 @@ func (r *row) compile(ctx context.Context, db postgres.DB, ts *Timings, tenant t
 	if err != nil {
 		return nil, err
 	}
-	t, err := compile(spec, a.in(r.profile().context(r.AnchorAt, r.identity(tenant))))
+	return r.compiled(spec, a.in(r.profile().context(r.AnchorAt, r.identity(tenant))))
+}
+
+// meaning is what the row's own spec says but for what its calendars hold: enough to tell whether two mean the same.
+func (r *row) meaning(tenant tenants.ID) (*calendar.Timing, error) {
+	var spec calendar.Spec
+	if err := json.Unmarshal([]byte(r.Spec), &spec); err != nil {
+		return nil, fmt.Errorf("spec of schedule %d: %w: %w", r.ID, errUncomputable, err)
+	}
+	c := r.profile().context(r.AnchorAt, r.identity(tenant))
+	c.Named = func(string) ([]calendar.Date, bool) { return nil, true }
+	return r.compiled(spec, c)
+}
+
+func (r *row) compiled(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
+	t, err := compile(spec, c)
 	if err != nil {
 		return nil, fmt.Errorf("spec of schedule %d: %w: %v", r.ID, errUncomputable, err) // not as a fault: the caller has not sent it
 	}

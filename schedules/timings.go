@@ -71,6 +71,9 @@ func kept[K comparable, V any](size int) *lru.Cache[K, V] {
 func (ts *Timings) keep(tenant tenants.ID, t *calendar.Timing, a *almanac) *calendar.Timing {
 	key := timingKey{hash: t.Hash(), tzdata: t.Zones().Version()}
 	if len(t.Named()) > 0 {
+		if a == nil { // of which revision is not known
+			return t
+		}
 		key.tenant, key.revision = tenant, a.at()
 	}
 	if kept, ok := ts.byHash.Get(key); ok {
