@@ -74,7 +74,7 @@ func TestAnEditedCalendarRetimesWhoNamesIt(t *testing.T) {
 	if got := one[int](h, `SELECT count(DISTINCT cohort_id) FROM schedule WHERE workflow = 'w' AND key IN ('a', 'late')`); got > 2 {
 		t.Errorf("%d cohorts", got)
 	}
-	p, err := h.schedules.Preview(t.Context(), h.acme, schedules.PreviewParams{Spec: without("off").Spec, Count: new(6)}, 0)
+	p, err := h.schedules.PreviewSpec(t.Context(), h.acme, schedules.PreviewParams{Spec: without("off").Spec, Count: new(6)}, tenants.Wide())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestASpecNamesCalendarsThatThereAre(t *testing.T) {
 	}
 	_, _, err = h.schedules.Put(t.Context(), h.other, "w", "a", without("off"), "ann", web.Precondition{})
 	faulty(t, err, 422, "unknown_calendar")
-	_, err = h.schedules.Preview(t.Context(), h.other, schedules.PreviewParams{Spec: without("off").Spec}, 0)
+	_, err = h.schedules.PreviewSpec(t.Context(), h.other, schedules.PreviewParams{Spec: without("off").Spec}, tenants.Wide())
 	faulty(t, err, 422, "unknown_calendar")
 	h.put("a", without())
 	patch := schedules.Patch(`{"spec":{"exclude":{"named":["none"]}}}`)

@@ -114,9 +114,10 @@ type PreviewParams struct {
 	Until *time.Time    `json:"until,omitempty"`
 }
 
-// PreviewSpec tells what an unsaved spec would do, by the calendars of a context. Its anchor is now. One that fires more often than the smallest
-// interval is warned of.
-func PreviewSpec(p PreviewParams, c calendar.Context, smallest time.Duration, now time.Time) (Preview, error) {
+// PreviewSpec tells what an unsaved spec would do for a tenant. Its anchor is now. One that fires more often than the
+// smallest interval, or in a minute that is crowded already, is warned of.
+func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p PreviewParams, q tenants.Quotas) (Preview, error) {
+	now, smallest := time.Now(), smallestInterval(q)
 	count := upcomingShown
 	if p.Count != nil {
 		count = *p.Count
@@ -126,8 +127,13 @@ func PreviewSpec(p PreviewParams, c calendar.Context, smallest time.Duration, no
 		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_key_zone", Detail: "a preview is for no key: name a zone in place of @key"})
 		return Preview{}, fault.Join(countErr, nobody)
 	}
-	c.Created = wholeSecond(now)
-	t, err := calendar.Compile(p.Spec, c)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	a, err := s.Timings.present(ctx, s.Pool, tenant, calendarsOf(p.Spec))
+	if err != nil {
+		return Preview{}, err
+	}
+	t, err := calendar.Compile(p.Spec, a.in(calendar.Context{Created: wholeSecond(now), Identity: identity(tenant, "", "")}))
 	if err := fault.Join(countErr, specFault(err)); err != nil {
 		return Preview{}, err
 	}
@@ -156,18 +162,8 @@ func PreviewSpec(p PreviewParams, c calendar.Context, smallest time.Duration, no
 	if gap := t.MinGap(now); gap > 0 && gap < smallest {
 		out.Warnings = append(out.Warnings, calendar.Warning{Code: "interval_too_small", Detail: tooSmall(gap, smallest)})
 	}
+	out.Warnings = append(out.Warnings, s.outlook(ctx, tenant).peak(t, q, now)...)
 	return out, nil
-}
-
-// Preview is PreviewSpec by the named calendars of a tenant.
-func (s *Schedules) Preview(ctx context.Context, tenant tenants.ID, p PreviewParams, smallest time.Duration) (Preview, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	a, err := s.Timings.present(ctx, s.Pool, tenant, calendarsOf(p.Spec))
-	if err != nil {
-		return Preview{}, err
-	}
-	return PreviewSpec(p, calendar.Context{Identity: identity(tenant, "", ""), Named: a.named}, smallest, time.Now())
 }
 
 func checkCount(pointer string, count int) error {

@@ -20,6 +20,7 @@ type Timings struct {
 	byCohort *lru.Cache[cohortVersion, *calendar.Timing]
 	editions *lru.Cache[edition, []calendar.Date]
 	warned   *lru.Cache[wording, dated]
+	weeks    *lru.Cache[*calendar.Timing, week7]
 	archives archives
 }
 
@@ -56,6 +57,7 @@ func NewTimings() *Timings {
 		byCohort: kept[cohortVersion, *calendar.Timing](timingsKept),
 		editions: kept[edition, []calendar.Date](editionsKept),
 		warned:   kept[wording, dated](warningsKept),
+		weeks:    kept[*calendar.Timing, week7](timingsKept),
 	}
 }
 

@@ -45,6 +45,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"CalendarParams": reflect.TypeFor[schedules.CalendarParams](),
 		"NamedCalendar":  reflect.TypeFor[schedules.NamedCalendar](),
 		"CalendarPage":   reflect.TypeFor[schedules.ListAnswer[schedules.NamedCalendar]](),
+		"Forecast":       reflect.TypeFor[schedules.Forecast](),
+		"ForecastMinute": reflect.TypeFor[schedules.ForecastMinute](),
 		"WorkflowParams": reflect.TypeFor[schedules.WorkflowParams](),
 		"Workflow":       reflect.TypeFor[schedules.Workflow](),
 		"WorkflowPage":   reflect.TypeFor[schedules.ListAnswer[schedules.Workflow]](),
