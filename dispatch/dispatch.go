@@ -116,6 +116,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 		d.work.Go(func() { d.fold(run) })
 		d.work.Go(func() { d.sweep(run) })
 		d.work.Go(func() { d.markStale(run) })
+		d.work.Go(func() { d.rezone(run) })
 	}
 	return nil
 }

@@ -169,3 +169,17 @@ func (d *Dispatch) markStale(ctx context.Context) {
 		return nil
 	})
 }
+
+const zonesEvery = 5 * time.Second
+
+// rezone puts a newer tz database in force once a process has brought it, and has what it changes retimed.
+func (d *Dispatch) rezone(ctx context.Context) {
+	d.every(ctx, zonesEvery, "look for newer zones", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := schedules.RefreshZones(ctx, d.Pool); err != nil {
+			return err
+		}
+		return schedules.BeginRezoning(ctx, d.Pool, d.Timings, d.Operations)
+	})
+}

@@ -173,6 +173,9 @@ func (ts *Timings) read(ctx context.Context, db postgres.DB, c CohortTiming, for
 		return nil, nil, err
 	}
 	t, broken = calendar.FromCanonical([]byte(form.Timing), calendar.Context{Named: a.named, Zones: zones})
+	if broken != nil && zones != calendar.InForce() { // a zone that is newer than the database it was timed by
+		t, broken = calendar.FromCanonical([]byte(form.Timing), calendar.Context{Named: a.named})
+	}
 	if broken == nil {
 		ts.byHash.Add(c.key(), t)
 	}
