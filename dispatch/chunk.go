@@ -29,6 +29,7 @@ type group struct {
 	Late     bool
 	Drop     bool
 	Forced   bool
+	Quiet    bool
 	Missed   int
 	IDs      []int64 // rising
 }
@@ -38,6 +39,7 @@ const (
 	dropFlag
 	forcedFlag
 	missedFlag
+	quietFlag
 )
 
 // packGroups packs ids as varint deltas: two bytes a tick where a million users share a timing.
@@ -45,7 +47,7 @@ func packGroups(groups []group) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(groups)))
 	for _, g := range groups {
 		flags := byte(g.DST)
-		for flag, set := range map[byte]bool{lateFlag: g.Late, dropFlag: g.Drop, forcedFlag: g.Forced, missedFlag: g.Missed > 0} {
+		for flag, set := range map[byte]bool{lateFlag: g.Late, dropFlag: g.Drop, forcedFlag: g.Forced, missedFlag: g.Missed > 0, quietFlag: g.Quiet} {
 			if set {
 				flags |= flag
 			}
@@ -110,7 +112,7 @@ func unpackGroups(b []byte) ([]group, error) {
 		g.Cohort = int64(r.next())
 		flags := r.byte()
 		g.DST = calendar.DSTNote(flags & 3)
-		g.Late, g.Drop, g.Forced = flags&lateFlag != 0, flags&dropFlag != 0, flags&forcedFlag != 0
+		g.Late, g.Drop, g.Forced, g.Quiet = flags&lateFlag != 0, flags&dropFlag != 0, flags&forcedFlag != 0, flags&quietFlag != 0
 		g.Workflow = r.count(mostInChunk)
 		if flags&missedFlag != 0 {
 			g.Missed = int(r.next())

@@ -119,6 +119,9 @@ func (d *Dispatch) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick
 		UNION ALL
 		(SELECT workflow, key FROM revision WHERE tenant_id = $1 AND schedule_id = $2 ORDER BY version DESC LIMIT 1)
 		LIMIT 1`, tenant, k.Schedule).Scan(&workflow, &key)
+	if errors.Is(err, pgx.ErrNoRows) { // its key is being erased
+		return Tick{}, absent
+	}
 	if err != nil {
 		return Tick{}, fmt.Errorf("read schedule of a tick: %w", err)
 	}

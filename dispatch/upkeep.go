@@ -32,11 +32,19 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 			func(ctx context.Context) error { return postgres.AnalyzeNew(ctx, d.Pool) },
 			d.complete, d.cancelOrphans, d.clearCohorts, d.clearRest,
 			func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
+			d.erase,
 		} {
 			errs = append(errs, clear(ctx))
 		}
 		return errors.Join(errs...)
 	})
+}
+
+func (d *Dispatch) erase(ctx context.Context) error {
+	if d.Erase == nil {
+		return nil
+	}
+	return d.Erase(ctx)
 }
 
 // partitionLock keeps two processes from making the same partition at once.

@@ -214,17 +214,7 @@ func (l *load) update(ctx context.Context, c *columns) error {
 	}
 	var b pgx.Batch
 	b.Queue(endVersions, l.tenant, c.ids, false, l.now, l.by)
-	if len(l.ends) > 0 {
-		var cohorts, spreads, ids []int64
-		for _, m := range l.ends {
-			cohorts, spreads, ids = append(cohorts, m.cohort), append(spreads, m.spread), append(ids, m.schedule)
-		}
-		b.Queue(`
-			DELETE FROM member m
-			USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, spread, schedule_id)
-			WHERE m.cohort_id = n.cohort_id AND m.spread = n.spread AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`,
-			l.tenant, cohorts, spreads, ids)
-	}
+	l.depart(&b)
 	c.enroll(&b, l)
 	b.Queue(`
 		UPDATE schedule s
@@ -247,6 +237,22 @@ func (l *load) update(ctx context.Context, c *columns) error {
 		return fmt.Errorf("update schedules: %w", err)
 	}
 	return nil
+}
+
+// depart ends the memberships of rows that leave their cohorts.
+func (l *load) depart(b *pgx.Batch) {
+	if len(l.ends) == 0 {
+		return
+	}
+	var cohorts, spreads, ids []int64
+	for _, m := range l.ends {
+		cohorts, spreads, ids = append(cohorts, m.cohort), append(spreads, m.spread), append(ids, m.schedule)
+	}
+	b.Queue(`
+		DELETE FROM member m
+		USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, spread, schedule_id)
+		WHERE m.cohort_id = n.cohort_id AND m.spread = n.spread AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`,
+		l.tenant, cohorts, spreads, ids)
 }
 
 // insert makes the schedules of rows, with their states and memberships.

@@ -86,13 +86,13 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 	// Two that make the same cohort at once wait for one another here; the second finds it awake.
 	err = tx.QueryRow(ctx, `
 		INSERT INTO cohort AS c (shard, tenant_id, workflow, hash, timing, missed, next_at, due_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT ON CONSTRAINT cohort_identity DO UPDATE
 		SET next_at = CASE WHEN c.due_at IS NULL THEN excluded.next_at ELSE c.next_at END,
 		    due_at = COALESCE(c.due_at, excluded.due_at),
 		    empty_at = NULL
 		RETURNING id`,
-		shard, tenant, workflow, hash[:], string(t.Canonical()), missed, next.At).Scan(&id)
+		shard, tenant, workflow, hash[:], string(t.Canonical()), missed, next.At, t.Due(next.At)).Scan(&id)
 	return id, err
 }
 

@@ -197,8 +197,8 @@ func (r *row) nextAfter(t *calendar.Timing, after time.Time) (time.Time, bool) {
 	return tick.At, true
 }
 
-// unserved are the nominal times of the member that are due and that the sweep has not come to: of the run that is
-// under way, and of those that would begin now.
+// unserved are the nominal times of the member that have come and that the sweep has not come to: of the run that is
+// under way, of those that would begin now, and of one that waits for the end of quiet hours.
 func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
 	return func(yield func(Run) bool) {
 		if r.FromAt == nil {
@@ -212,12 +212,20 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
 		if r.NextAt == nil {
 			return
 		}
-		for next := r.NextAt.UTC(); !next.IsZero() && !next.After(now); {
+		next := r.NextAt.UTC()
+		for !next.IsZero() && !t.Due(next).After(now) {
 			run := BeginRun(t, next, now, *r.CohortMissed)
 			if own, counts := run.For(t, *r.FromAt, r.UntilAt); counts && !yield(own) {
 				return
 			}
 			next = run.Next
+		}
+		if next.IsZero() || next.After(now) {
+			return
+		}
+		waiting := Run{At: next, From: next, Quiet: true}.until(t, now.Truncate(time.Second).Add(time.Second))
+		if own, counts := waiting.placed(t).For(t, *r.FromAt, r.UntilAt); counts {
+			yield(own)
 		}
 	}
 }

@@ -1,0 +1,81 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// keyed is what there is of a key over all workflows: its schedules, and the numbers of those that were deleted.
+type keyed struct {
+	live    []keyedSchedule
+	deleted []int64
+}
+
+type keyedSchedule struct {
+	ID       int64
+	Shard    int16
+	Workflow string
+}
+
+func (k keyed) ids() []int64 {
+	ids := make([]int64, len(k.live))
+	for i, s := range k.live {
+		ids[i] = s.ID
+	}
+	return ids
+}
+
+// shards are those of the schedules, in ascending order.
+func (k keyed) shards() []int16 {
+	shards := make([]int16, len(k.live))
+	for i, s := range k.live {
+		shards[i] = s.Shard
+	}
+	slices.Sort(shards)
+	return slices.Compact(shards)
+}
+
+// findKey looks a key up in each of the tenant's workflows that has schedules, or had some that were deleted: it jumps from
+// workflow to workflow, as an index of all schedules by key would cost whoever writes one.
+func findKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string) (k keyed, err error) {
+	var b pgx.Batch
+	b.Queue(`
+		WITH RECURSIVE w (workflow) AS (
+			(SELECT workflow FROM schedule WHERE tenant_id = $1 ORDER BY workflow LIMIT 1)
+			UNION ALL
+			SELECT (SELECT s.workflow FROM schedule s WHERE s.tenant_id = $1 AND s.workflow > w.workflow ORDER BY s.workflow LIMIT 1)
+			FROM w
+			WHERE w.workflow IS NOT NULL
+		)
+		SELECT s.id, s.shard, s.workflow
+		FROM w
+		JOIN schedule s ON s.tenant_id = $1 AND s.workflow = w.workflow AND s.key = $2`, tenant, key)
+	b.Queue(`
+		WITH RECURSIVE w (workflow) AS (
+			(SELECT workflow FROM revision WHERE tenant_id = $1 AND deleted ORDER BY workflow LIMIT 1)
+			UNION ALL
+			SELECT (SELECT r.workflow FROM revision r WHERE r.tenant_id = $1 AND r.workflow > w.workflow AND r.deleted ORDER BY r.workflow LIMIT 1)
+			FROM w
+			WHERE w.workflow IS NOT NULL
+		)
+		SELECT r.schedule_id
+		FROM w
+		JOIN revision r ON r.tenant_id = $1 AND r.workflow = w.workflow AND r.key = $2 AND r.deleted`, tenant, key)
+	results := tx.SendBatch(ctx, &b)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	rows, _ := results.Query() // CollectRows reports the error
+	if k.live, err = pgx.CollectRows(rows, pgx.RowToStructByName[keyedSchedule]); err != nil {
+		return k, fmt.Errorf("look for schedules of a key: %w", err)
+	}
+	rows, _ = results.Query() // CollectRows reports the error
+	if k.deleted, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil {
+		return k, fmt.Errorf("look for deleted schedules of a key: %w", err)
+	}
+	return k, nil
+}
