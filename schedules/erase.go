@@ -121,7 +121,7 @@ func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key strin
 		INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids, profiles, schedules, revisions)
 		SELECT $1, $5, $2, $6, clock_timestamp(), $4,
 			(SELECT count(*) FROM profiles), (SELECT count(*) FROM schedules), (SELECT count(*) FROM revisions)
-		RETURNING id`, tenant, key, ids, slices.Concat(ids, k.deleted), hash, by)
+		RETURNING id`, tenant, key, ids, k.all(), hash, by)
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	for range 2 {

@@ -31,6 +31,9 @@ func (k keyed) ids() []int64 {
 	return ids
 }
 
+// all are the numbers of the schedules and of those that were deleted.
+func (k keyed) all() []int64 { return append(k.ids(), k.deleted...) }
+
 // shards are those of the schedules, in ascending order.
 func (k keyed) shards() []int16 {
 	shards := make([]int16, len(k.live))

@@ -93,7 +93,7 @@ func rename(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, to string) (
 	b.Queue(`
 		UPDATE revision
 		SET key = $3, hashed_as = NULLIF(COALESCE(hashed_as, key), $3)
-		WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, slices.Concat(ids, from.deleted), to)
+		WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, from.all(), to)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return out, fmt.Errorf("rename a key: %w", err)
 	}
