@@ -25,6 +25,7 @@ func (p plan) build(c Context) (*Timing, Faults) {
 // timing makes the timing of a plan whose zone is among the zones; out are its exclusions, nil for none.
 func (p plan) timing(zones *Zones, out *exclusions) *Timing {
 	t := &Timing{plan: p, zones: zones, zone: zones.zone(p.Zone), out: out, end: maxWall}
+	t.hash = t.hashedOnce()
 	if p.Start != nil {
 		t.start = *p.Start
 	}

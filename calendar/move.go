@@ -26,6 +26,7 @@ func (t *Timing) Moved(moves []Move) *Timing {
 		return t
 	}
 	n := *t
+	n.hash = n.hashedOnce()
 	n.plan.Moved = nil
 	for _, m := range moves {
 		n.plan.Moved = append(n.plan.Moved, movePlan{m.At.Unix(), m.To.Unix()})

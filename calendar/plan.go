@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 )
 
 // planVersion is the version of the canonical form that this program writes and reads.
@@ -117,9 +118,13 @@ func encode(v any) []byte {
 func (t *Timing) Canonical() []byte { return encode(t.plan) }
 
 // Hash is a hash of Canonical: equal timings hash alike however they are written.
-func (t *Timing) Hash() [16]byte {
-	sum := sha256.Sum256(t.Canonical())
-	return [16]byte(sum[:16])
+func (t *Timing) Hash() [16]byte { return t.hash() }
+
+func (t *Timing) hashedOnce() func() [16]byte {
+	return sync.OnceValue(func() [16]byte {
+		sum := sha256.Sum256(t.Canonical())
+		return [16]byte(sum[:16])
+	})
 }
 
 // FromCanonical reads what Canonical wrote. It fails on another version's form, and on a zone or a named calendar that c lacks.

@@ -42,8 +42,9 @@ type Timing struct {
 	first   firstTick
 	notes   []Warning
 	out     *exclusions
-	away    []int64 // times that the spec names and that are moved, in order
-	added   []int64 // and where to
+	hash    func() [16]byte // worked out once
+	away    []int64         // times that the spec names and that are moved, in order
+	added   []int64         // and where to
 	// tooComplex says that the exclusions cost too much to work out.
 	tooComplex bool
 }

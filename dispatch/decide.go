@@ -126,7 +126,7 @@ func (d *Dispatch) settle(o *opened, it *item, one *decided, r *route) {
 	t := tick{
 		ScheduleID: one.ScheduleID, NominalAt: c.NominalAt, Version: one.Version, MissedCount: int32(it.Missed),
 		CohortID: &it.Cohort, LastAt: one.LastAt, UntilAt: one.UntilAt, FiredAt: o.now, Shard: c.Shard, Attempt: 1,
-		State: Running, Cause: BySchedule, DST: it.DST,
+		State: Running, Cause: BySchedule, DST: it.DST, workflow: r.name,
 	}
 	if it.Late {
 		t.Cause = CatchUp
@@ -188,7 +188,7 @@ func (d *Dispatch) cancelDeleted(ctx context.Context, tx pgx.Tx, o *opened, item
 		o.ticks = append(o.ticks, tick{
 			ScheduleID: id, NominalAt: o.chunk.NominalAt, Version: version, MissedCount: int32(it.Missed), CohortID: &it.Cohort,
 			FiredAt: o.now, EndedAt: &o.now, Shard: o.chunk.Shard, Attempt: 0,
-			State: Cancelled, Cause: BySchedule, DST: it.DST,
+			State: Cancelled, Cause: BySchedule, DST: it.DST, workflow: o.chunk.Workflows[it.Workflow],
 		})
 		return nil
 	})

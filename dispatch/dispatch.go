@@ -38,6 +38,10 @@ type Config struct {
 	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
 	Operations *schedules.Operations
 
+	// Settle brings a schedule whose moved ticks have come back to its spec's timing. It may be nil where the process does
+	// not dispatch.
+	Settle func(ctx context.Context, tenant tenants.ID, workflow, key string) error
+
 	// Pause pauses a schedule whose ticks failed too often. It may be nil where the process does not dispatch.
 	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
 	// Erase goes on with the erasures that were not finished. It may be nil.
@@ -84,8 +88,8 @@ func New(c Config) (*Dispatch, error) {
 
 // Start joins the other processes and begins to work. Stop ends it.
 func (d *Dispatch) Start(ctx context.Context) error {
-	if err := d.ensurePartitions(ctx, time.Now()); err != nil {
-		return err
+	if err := d.ensurePartitions(ctx, time.Now()); err != nil { // until they are there the default ones do
+		d.Log.Warn("cannot make the days' partitions yet", "error", err)
 	}
 	if err := d.process.register(ctx); err != nil {
 		return err

@@ -78,8 +78,18 @@ func (d *Dispatch) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 	return ended, d.countEnded(ctx, tx, tenant, now, states)
 }
 
-// tally is what the ended ticks of one schedule change of its state.
-type tally struct{ succeeded, failed, cancelled int32 }
+// tally is what the ended ticks of one schedule change of its state; aside is how many of them ran aside.
+type tally struct{ succeeded, failed, cancelled, aside int32 }
+
+func (t *tally) count(n *int32, aside bool) {
+	*n++
+	if aside {
+		t.aside++
+	}
+}
+
+// isAside holds for a tick t that is a backfill's, or was delivered again: it runs beside the schedule's own.
+var isAside = fmt.Sprintf(`(t.cause = %d OR t.replayed_from IS NOT NULL)`, int16(Backfill))
 
 func of(states map[int64]*tally, schedule int64) *tally {
 	t := states[schedule]
@@ -126,25 +136,27 @@ func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, g
 	}
 	rows, err := tx.Query(ctx, `
 		UPDATE tick t
-		SET state = CASE WHEN t.reason = $12 THEN $13::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
+		SET state = CASE WHEN t.reason <> 0 THEN $12::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)
 		WHERE `+onTick+` AND t.state = $11 AND t.attempt = i.attempt
-		RETURNING t.schedule_id, t.nominal_at, t.seq, t.state`,
+		RETURNING t.schedule_id, t.nominal_at, t.seq, t.state, `+isAside,
 		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), now, results, int16(Running),
-		int16(Superseded), int16(Cancelled))
+		int16(Cancelled))
 	if err != nil {
 		return fmt.Errorf("end ticks: %w", err)
 	}
 	var k ident.TickKey
 	var state State
-	_, err = pgx.ForEachRow(rows, []any{&k.Schedule, &k.At, &k.Seq, &state}, func() error {
+	var aside bool
+	_, err = pgx.ForEachRow(rows, []any{&k.Schedule, &k.At, &k.Seq, &state, &aside}, func() error {
 		k.At = k.At.UTC()
 		ended[k] = state
-		if state == Cancelled { // it was told to stop for a newer one: its result came too late
-			of(states, k.Schedule).cancelled++
+		t := of(states, k.Schedule)
+		if state == Cancelled { // it was told to stop: its result came too late
+			t.count(&t.cancelled, aside)
 			return nil
 		}
-		of(states, k.Schedule).succeeded++
+		t.count(&t.succeeded, aside)
 		return nil
 	})
 	if err != nil {
@@ -159,7 +171,9 @@ type underWay struct {
 	NominalAt   time.Time
 	Seq         int32
 	Shard       int16
-	Stopped     bool // told to stop for a newer tick
+	Stopped     bool // told to stop
+	Aside       bool
+	From        int16 // attempts that do not count: those before it was delivered again
 	MaxAttempts *int16
 	MaxLateness *int32 `db:"max_lateness_s"`
 	OnExpired   *string
@@ -175,7 +189,8 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 		keys.add(k, e.attempt)
 	}
 	rows, _ := tx.Query(ctx, `
-		SELECT t.schedule_id, t.nominal_at, t.seq, t.shard, t.reason = $9 AS stopped, COALESCE(s.max_attempts, r.max_attempts) AS max_attempts,
+		SELECT t.schedule_id, t.nominal_at, t.seq, t.shard, t.reason <> 0 AS stopped, `+isAside+` AS aside, COALESCE(t.replayed_from, 0) AS "from",
+			COALESCE(s.max_attempts, r.max_attempts) AS max_attempts,
 			COALESCE(s.max_lateness_s, r.max_lateness_s) AS max_lateness_s, COALESCE(s.on_expired, r.on_expired) AS on_expired, w.defaults
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
 		JOIN tick t ON `+onTick+` AND t.state = $8 AND t.attempt = i.attempt
@@ -183,12 +198,13 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
 		LEFT JOIN workflow w ON w.tenant_id = t.tenant_id AND w.name = COALESCE(s.workflow, r.workflow)
 		FOR UPDATE OF t`,
-		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running), int16(Superseded)) // CollectRows reports the error
+		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running)) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[underWay])
 	if err != nil {
 		return fmt.Errorf("read failed ticks: %w", err)
 	}
 	var b pgx.Batch
+	var dead keyArrays
 	for _, u := range found {
 		k := ident.TickKey{Schedule: u.ScheduleID, At: u.NominalAt.UTC(), Seq: u.Seq}
 		e := bad[k]
@@ -208,11 +224,14 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 			ended[k] = Running
 			continue
 		}
-		state, count := Failed, &of(states, k.Schedule).failed
+		total := of(states, k.Schedule)
+		state, count := Failed, &total.failed
 		if e.outcome == cancelled || u.Stopped {
-			state, count = Cancelled, &of(states, k.Schedule).cancelled
+			state, count = Cancelled, &total.cancelled
+		} else {
+			dead.add(k, e.attempt)
 		}
-		*count++
+		total.count(count, u.Aside)
 		ended[k] = state
 		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
 			tenant, k.Schedule, k.At, k.Seq, int16(state), now, e.err)
@@ -220,7 +239,7 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("write failed ticks: %w", err)
 	}
-	return nil
+	return bury(ctx, tx, tenant, dead)
 }
 
 const (
@@ -243,12 +262,15 @@ func (u *underWay) retryAt(e *ending, now time.Time) (due time.Time, again bool,
 	if err != nil {
 		return due, false, err
 	}
-	if e.final || u.Stopped || e.outcome == cancelled || e.attempt >= or(u.MaxAttempts, int16(terms.MaxAttempts)) {
+	if e.final || u.Stopped || e.outcome == cancelled || e.attempt-u.From >= or(u.MaxAttempts, int16(terms.MaxAttempts)) {
 		return due, false, nil
 	}
-	due = now.Add(max(backoff(e.attempt, rand.Int64N), e.retryAfter))
+	due = now.Add(max(backoff(e.attempt-u.From, rand.Int64N), e.retryAfter))
 	if e.outcome == lost {
 		due = now
+	}
+	if u.Aside { // it was asked for however late it is
+		return due, true, nil
 	}
 	latest := u.NominalAt.Add(seconds(or(u.MaxLateness, int32(terms.MaxLateness/time.Second))))
 	return due, !due.After(latest) || or(u.OnExpired, terms.OnExpired) == "deliver", nil
@@ -287,17 +309,20 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		return nil
 	}
 	var ids []int64
-	var good, bad, gone []int32
+	var good, bad, own, aside []int32
 	for id, t := range states {
-		ids, good, bad, gone = append(ids, id), append(good, t.succeeded), append(bad, t.failed), append(gone, t.cancelled)
+		ids, good, bad = append(ids, id), append(good, t.succeeded), append(bad, t.failed)
+		own, aside = append(own, t.succeeded+t.failed+t.cancelled-t.aside), append(aside, t.aside)
 	}
 	rows, err := tx.Query(ctx, `
 		UPDATE schedule_state st
-		SET live = GREATEST(0, st.live - i.good - i.bad - i.gone), succeeded = st.succeeded + i.good, failed = st.failed + i.bad,
+		SET live = GREATEST(0, st.live - i.own), aside = GREATEST(0, st.aside - i.aside),
+			succeeded = st.succeeded + i.good, failed = st.failed + i.bad,
 			failures = CASE WHEN i.good > 0 THEN 0 ELSE st.failures + i.bad END
-		FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[]) AS i (id, good, bad, gone)
+		FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[]) AS i (id, good, bad, own, aside)
 		WHERE st.tenant_id = $1 AND st.schedule_id = i.id
-		RETURNING st.schedule_id, CASE WHEN i.bad > 0 THEN st.failures ELSE 0 END, st.live = 0 AND st.waiting > 0`, tenant, ids, good, bad, gone)
+		RETURNING st.schedule_id, CASE WHEN i.bad > 0 THEN st.failures ELSE 0 END,
+			st.aside = 0 AND (st.live = 0 AND st.waiting > 0 OR st.aside_waiting > 0)`, tenant, ids, good, bad, own, aside)
 	if err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
 	}

@@ -38,9 +38,10 @@ func Forget(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int64) (tic
 	}
 	var b pgx.Batch
 	b.Queue(`DELETE FROM held WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
+	b.Queue(`DELETE FROM dead_letter WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
 	b.Queue(`DELETE FROM buffered WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return 0, 0, false, fmt.Errorf("delete what is held: %w", err)
+		return 0, 0, false, fmt.Errorf("delete what is kept apart: %w", err)
 	}
 	return 0, attempts, true, nil
 }

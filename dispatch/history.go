@@ -1,8 +1,8 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -51,6 +52,10 @@ func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
+	kept, err := d.kept(ctx, tenant)
+	if err != nil {
+		return nil, nil, err
+	}
 	var schedule int64
 	err = d.Pool.QueryRow(ctx, `
 		SELECT COALESCE(
@@ -70,13 +75,23 @@ func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key
 			return nil, nil, err
 		}
 	}
+	if oldest.Before(kept.oldest) {
+		oldest = kept.oldest
+	}
+	whose, err := d.whose(ctx, d.Pool, tenant, []int64{schedule})
+	if err != nil {
+		return nil, nil, err
+	}
+	good, bad := kept.since(whose[schedule])
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT `+tickColumns+`
 		FROM tick t
 		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND (t.nominal_at, t.seq) < ($3, $4)
 			AND t.nominal_at >= $5 AND ($6 < 0 OR t.state = $6)
+			AND NOT (t.state = $8 AND t.ended_at < $9 OR t.state = $10 AND t.ended_at < $11)
 		ORDER BY t.nominal_at DESC, t.seq DESC
-		LIMIT $7`, tenant, schedule, from.At, from.Seq, oldest, state, limit+1) // CollectRows reports the error
+		LIMIT $7`, tenant, schedule, from.At, from.Seq, oldest, state, limit+1,
+		int16(Succeeded), good, int16(Failed), bad) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[tick])
 	if err != nil {
 		return nil, nil, fmt.Errorf("read ticks: %w", err)
@@ -95,42 +110,43 @@ func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key
 
 // Tick returns one tick with its attempts.
 func (d *Dispatch) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick, error) {
-	absent := fault.NotFound("no tick %q", id)
+	absent := noTick(id)
 	k, ok := d.IDs.ParseTick(id)
 	if !ok {
 		return Tick{}, absent
 	}
+	kept, err := d.kept(ctx, tenant)
+	if err != nil {
+		return Tick{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
+	found, err := d.ticksOf(ctx, tenant, []ident.TickKey{k})
+	if err != nil {
+		return Tick{}, err
+	}
+	whose, err := d.whose(ctx, d.Pool, tenant, []int64{k.Schedule})
+	if err != nil {
+		return Tick{}, err
+	}
+	w, known := whose[k.Schedule]
+	var t *tick
+	switch {
+	case len(found) > 0 && known && !kept.over(found[0], w):
+		t = found[0]
+	default: // a dead letter outlives its tick
+		l, err := d.letter(ctx, d.Pool, tenant, k)
+		if err != nil || l == nil {
+			return Tick{}, cmp.Or(err, absent)
+		}
+		t, w.workflow, w.key = &l.tick, l.Workflow, l.Key
+	}
+	out := d.shown(t, w.workflow, w.key)
 	rows, _ := d.Pool.Query(ctx, `
-		SELECT `+tickColumns+`
-		FROM tick t
-		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 AND t.seq = $4`, tenant, k.Schedule, k.At, k.Seq) // CollectExactlyOneRow reports the error
-	t, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[tick])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Tick{}, absent
-	}
-	if err != nil {
-		return Tick{}, fmt.Errorf("read tick: %w", err)
-	}
-	var workflow, key string
-	err = d.Pool.QueryRow(ctx, `
-		SELECT workflow, key FROM schedule WHERE tenant_id = $1 AND id = $2
-		UNION ALL
-		(SELECT workflow, key FROM revision WHERE tenant_id = $1 AND schedule_id = $2 ORDER BY version DESC LIMIT 1)
-		LIMIT 1`, tenant, k.Schedule).Scan(&workflow, &key)
-	if errors.Is(err, pgx.ErrNoRows) { // its key is being erased
-		return Tick{}, absent
-	}
-	if err != nil {
-		return Tick{}, fmt.Errorf("read schedule of a tick: %w", err)
-	}
-	out := d.shown(t, workflow, key)
-	rows, _ = d.Pool.Query(ctx, `
 		SELECT attempt, started_at, ended_at, outcome, status, error, worker
 		FROM attempt
-		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4
-		ORDER BY attempt`, tenant, k.Schedule, k.At, k.Seq) // CollectRows reports the error
+		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4 AND ended_at >= $5
+		ORDER BY attempt`, tenant, k.Schedule, k.At, k.Seq, kept.attempts) // CollectRows reports the error
 	out.Attempts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Attempt])
 	if err != nil {
 		return Tick{}, fmt.Errorf("read attempts: %w", err)

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -29,7 +30,11 @@ func Routes(g *echo.Group, d *Dispatch) {
 	g.POST("/v1/ticks/:id/heartbeat", h.beatOne, work, web.NoQuery)
 	g.POST("/v1/ticks/:id/complete", h.complete, work, web.NoQuery)
 	g.POST("/v1/ticks/:id/fail", h.fail, work, web.NoQuery)
+	g.GET("/v1/ticks", h.ticks, read)
 	g.GET("/v1/ticks/:id", h.tick, readOrWork, web.NoQuery)
+	g.POST("/v1/ticks/:id/cancel", h.cancel, write, web.NoQuery)
+	g.POST("/v1/ticks/:id/replay", h.replayOne, write, web.NoQuery)
+	g.GET("/v1/admin/dead-letters", h.deadLetters, tenants.Require(tenants.TenantAdmin))
 	g.GET("/v1/endpoints", h.endpoints, readOrWrite)
 	g.PUT("/v1/endpoints/:name", h.putEndpoint, write, web.NoQuery)
 	g.GET("/v1/endpoints/:name", h.endpoint, readOrWrite, web.NoQuery)
@@ -78,21 +83,30 @@ func (h handler) history(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, schedules.ListAnswer[Tick]{Items: page, NextCursor: next})
 }
 
-func spanOf(c echo.Context) (s Span, err error) {
-	q, err := web.Query(c, "state", "from", "to", "limit", "cursor")
+// spanOf reads a Span from the query, in which the named parameters may be, too.
+func spanOf(c echo.Context, more ...string) (s Span, err error) {
+	q, err := web.Query(c, append(more, "state", "from", "to", "limit", "cursor")...)
 	if err != nil {
 		return s, err
 	}
 	s.State = q.Get("state")
-	for name, at := range map[string]*time.Time{"from": &s.From, "to": &s.To} {
-		if !q.Has(name) {
-			continue
-		}
-		if *at, err = time.Parse(time.RFC3339, q.Get(name)); err != nil {
-			return s, fault.Invalid("/"+name, "%q is not an RFC 3339 instant", q.Get(name))
-		}
+	s.From, err = instant(q, "from")
+	if err != nil {
+		return s, err
 	}
-	return s, nil
+	s.To, err = instant(q, "to")
+	return s, err
+}
+
+// instant reads a parameter that is a time; zero where it is absent.
+func instant(q url.Values, name string) (at time.Time, err error) {
+	if !q.Has(name) {
+		return at, nil
+	}
+	if at, err = time.Parse(time.RFC3339, q.Get(name)); err != nil {
+		return at, fault.Invalid("/"+name, "%q is not an RFC 3339 instant", q.Get(name))
+	}
+	return at, nil
 }
 
 func (h handler) lease(c echo.Context) error {

@@ -275,7 +275,7 @@ func (d *Dispatch) leaseAnswer(ctx context.Context, tenant tenants.ID, lease int
 			body = append(body, ',')
 		}
 		token := d.seal(tenant, s.key(), leaseToken{lease, int16(i), s.Attempt})
-		m := d.message(&s.tick, timings[i], token, s.Workflow, versions[s.Workflow], s.Key, or(s.MaxAttempts, attempts[s.Workflow]), s.Own)
+		m := d.message(&s.tick, timings[i], token, s.Workflow, versions[s.Workflow], s.Key, s.budget(or(s.MaxAttempts, attempts[s.Workflow])), s.Own)
 		body = m.appendJSON(body)
 	}
 	return append(body, `]}`...), nil

@@ -162,12 +162,14 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, o *opened, self in
 			return err
 		}
 	}
-	err := tx.QueryRow(ctx, `
+	var b pgx.Batch
+	queueRoll(&b, o.chunk.TenantID, o.ticks)
+	b.Queue(`
 		UPDATE chunk
 		SET opened_at = $2::timestamptz, owner = $3, epoch = epoch + 1, done_at = CASE WHEN $4 THEN $2::timestamptz END
 		WHERE id = $1
-		RETURNING epoch`, o.chunk.ID, o.now, self, len(o.send) == 0).Scan(&o.chunk.Epoch)
-	if err != nil {
+		RETURNING epoch`, o.chunk.ID, o.now, self, len(o.send) == 0).QueryRow(func(row pgx.Row) error { return row.Scan(&o.chunk.Epoch) })
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("mark chunk open: %w", err)
 	}
 	return nil

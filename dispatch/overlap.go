@@ -24,10 +24,11 @@ const (
 )
 
 // Of a state st and what is new, n (reason, overlap): when the tick is handed out, and when it waits. A tick overlaps
-// while another of its schedule runs or waits.
+// while another of its schedule runs or waits. One that meets only ticks aside waits for them, whatever the policy.
 const (
-	handed = `(n.reason = 0 AND (n.overlap = 'allow_all' OR st.live + st.waiting = 0))`
-	waits  = `(n.reason = 0 AND st.live + st.waiting > 0 AND (
+	handed = `(n.reason = 0 AND (n.overlap = 'allow_all' OR st.live + st.waiting + st.aside = 0))`
+	waits  = `(n.reason = 0 AND n.overlap <> 'allow_all' AND st.live + st.waiting + st.aside > 0 AND (
+		st.live + st.waiting = 0 OR
 		n.overlap = 'buffer_one' AND st.waiting = 0 OR n.overlap = 'buffer_all' AND st.waiting < 1000 OR n.overlap = 'cancel_other'))`
 	counted = `live = st.live + CASE WHEN ` + handed + ` THEN 1 ELSE 0 END,
 			waiting = st.waiting + CASE WHEN ` + waits + ` THEN 1 ELSE 0 END,
@@ -76,7 +77,7 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 	b.Queue(`UPDATE held SET due_at = $3 WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why = 'retry'`, tenant, schedules, now)
 	b.Queue(`
 		WITH gone AS (
-			DELETE FROM buffered WHERE tenant_id = $1 AND schedule_id = ANY($2) RETURNING schedule_id, nominal_at, seq
+			DELETE FROM buffered WHERE tenant_id = $1 AND schedule_id = ANY($2) AND NOT aside RETURNING schedule_id, nominal_at, seq
 		), counted AS (
 			UPDATE schedule_state st
 			SET waiting = st.waiting - g.n, skipped = st.skipped + g.n
@@ -99,23 +100,28 @@ type waiting struct {
 	ScheduleID  int64
 	NominalAt   time.Time
 	Seq         int32
+	Aside       bool
+	Attempt     int16
 	Shard       int16
 	MaxLateness *int32 `db:"max_lateness_s"`
 	OnExpired   *string
 	Defaults    []byte
 }
 
-// release hands out the oldest waiting tick of each of the schedules, in the transaction that ended what it waited for.
-// One that has expired meanwhile is skipped, and the next one's turn comes.
+// release hands out the oldest waiting tick of each of the schedules, in the transaction that ended what it waited for:
+// the schedule's own before those aside. One that has expired meanwhile is skipped, and the next one's turn comes.
 func (d *Dispatch) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ids []int64) error {
 	for len(ids) > 0 {
 		rows, _ := tx.Query(ctx, `
-			SELECT DISTINCT ON (b.schedule_id) b.schedule_id, b.nominal_at, b.seq, s.shard, s.max_lateness_s, s.on_expired, w.defaults
-			FROM buffered b
+			SELECT DISTINCT ON (b.schedule_id) b.schedule_id, b.nominal_at, b.seq, b.aside, b.attempt,
+				s.shard, s.max_lateness_s, s.on_expired, w.defaults
+			FROM schedule_state st
+			JOIN buffered b ON b.tenant_id = st.tenant_id AND b.schedule_id = st.schedule_id
 			JOIN schedule s ON s.tenant_id = b.tenant_id AND s.id = b.schedule_id
 			LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
-			WHERE b.tenant_id = $1 AND b.schedule_id = ANY($2)
-			ORDER BY b.schedule_id, b.nominal_at, b.seq`, tenant, ids) // CollectRows reports the error
+			WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2) AND st.aside = 0
+				AND (st.live = 0 OR b.aside AND COALESCE(s.overlap, w.defaults #>> '{policy,overlap}') = 'allow_all')
+			ORDER BY b.schedule_id, b.aside, b.nominal_at, b.seq`, tenant, ids) // CollectRows reports the error
 		next, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[waiting])
 		if err != nil {
 			return fmt.Errorf("read waiting ticks: %w", err)
@@ -147,7 +153,7 @@ func (w *waiting) expired(now time.Time) (bool, error) {
 		return false, err
 	}
 	latest := seconds(or(w.MaxLateness, int32(terms.MaxLateness/time.Second)))
-	return w.Seq == 0 && now.Sub(w.NominalAt) > latest && or(w.OnExpired, terms.OnExpired) == "skip", nil
+	return w.Seq == 0 && !w.Aside && now.Sub(w.NominalAt) > latest && or(w.OnExpired, terms.OnExpired) == "skip", nil
 }
 
 const waitingTick = `tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`
@@ -160,8 +166,26 @@ func (w *waiting) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 }
 
 func (w *waiting) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Time) {
-	timed := w.Seq == 0
 	b.Queue(`DELETE FROM buffered WHERE `+waitingTick, tenant, w.ScheduleID, w.NominalAt, w.Seq)
+	w.queueState(b, tenant, now)
+	k := ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}
+	queueHold(b, tenant, w.Shard, try{TickKey: k, Attempt: w.Attempt}, "released", now)
+	b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(w.Shard)))
+}
+
+// queueState counts a released tick in its schedule's state, and writes its place in the sequence, if it has one.
+func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
+	if w.Aside {
+		again := w.Attempt > 1 // it was handed out before
+		b.Queue(`
+			UPDATE schedule_state
+			SET aside_waiting = GREATEST(0, aside_waiting - 1), aside = aside + 1, fired = fired + CASE WHEN $3 THEN 0 ELSE 1 END
+			WHERE tenant_id = $1 AND schedule_id = $2`, tenant, w.ScheduleID, again)
+		b.Queue(`UPDATE tick SET state = $5, fired_at = CASE WHEN $7 THEN fired_at ELSE $6 END WHERE `+waitingTick,
+			tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(Running), now, again)
+		return
+	}
+	timed := w.Seq == 0
 	b.Queue(`
 		WITH st AS (
 			UPDATE schedule_state
@@ -176,16 +200,13 @@ func (w *waiting) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 		FROM st
 		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 AND t.seq = $4`,
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, timed, int16(Running), now, int16(Buffered))
-	k := ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}
-	queueHold(b, tenant, w.Shard, try{TickKey: k, Attempt: 1}, "released", now)
-	b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(w.Shard)))
 }
 
 // endStopped ends those of the ticks about to be leased that were told to stop before anybody had them.
 func (d *Dispatch) endStopped(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found []*sendable) (left []*sendable, err error) {
 	var endings []ending
 	for _, s := range found {
-		if s.Reason == Superseded {
+		if s.stopped() {
 			endings = append(endings, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled})
 			continue
 		}

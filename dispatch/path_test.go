@@ -35,6 +35,7 @@ type handed struct {
 	Upcoming      []time.Time     `json:"upcoming"`
 	FiredAt       time.Time       `json:"fired_at"`
 	Attempt       int             `json:"attempt"`
+	MaxAttempts   int             `json:"max_attempts"`
 	Occurrence    *int64          `json:"occurrence"`
 	Cause         string          `json:"cause"`
 	LeaseToken    string          `json:"lease_token"`

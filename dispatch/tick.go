@@ -86,7 +86,17 @@ type tick struct {
 	Payload     *string
 	Result      *string
 	Error       *string
+
+	ReplayedFrom *int16
+
+	workflow string // of one that is to be recorded
 }
+
+// stopped tells of a tick under way that it was told to stop: for a newer one, or by a client.
+func (t *tick) stopped() bool { return t.State == Running && t.Reason != NoReason }
+
+// budget is how many attempts a tick has in all, that may be tried most times: anew since it was last delivered again.
+func (t *tick) budget(most int16) int16 { return most + or(t.ReplayedFrom, 0) }
 
 func (t *tick) key() ident.TickKey {
 	return ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}
@@ -94,7 +104,7 @@ func (t *tick) key() ident.TickKey {
 
 const tickColumns = `
 	t.schedule_id, t.nominal_at, t.seq, t.version, t.missed_count, t.occurrence, t.cohort_id, t.chunk_id, t.last_at, t.until_at,
-	t.fired_at, t.ended_at, t.shard, t.attempt, t.state, t.reason, t.cause, t.dst, t.started_at, t.payload, t.result, t.error`
+	t.fired_at, t.ended_at, t.shard, t.attempt, t.state, t.reason, t.cause, t.dst, t.started_at, t.payload, t.result, t.error, t.replayed_from`
 
 // Tick is a tick as its history shows it.
 type Tick struct {

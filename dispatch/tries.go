@@ -92,7 +92,7 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 	}
 	o.now = now
 	for _, s := range found {
-		if s.Reason == Superseded {
+		if s.stopped() {
 			o.ending = append(o.ending, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled})
 			continue
 		}
@@ -120,7 +120,7 @@ func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload, queu
 	}
 	o.send = append(o.send, &delivery{
 		tenant: o.chunk.TenantID, chunk: o.chunk.ID, tick: *t, workflow: r.name, version: r.version, key: key, payload: payload,
-		timeout: seconds(or(timeout, r.timeout)), maxAttempts: or(attempts, r.maxAttempts), endpoint: r.endpoint,
+		timeout: seconds(or(timeout, r.timeout)), maxAttempts: t.budget(or(attempts, r.maxAttempts)), endpoint: r.endpoint,
 	})
 }
 

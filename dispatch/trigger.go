@@ -90,7 +90,7 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	now := s.Now.UTC()
 	t := &tick{
 		ScheduleID: s.ID, NominalAt: now.Truncate(time.Second), Version: s.Version, CohortID: s.CohortID, UntilAt: s.UntilAt, FiredAt: now,
-		Shard: s.Shard, Attempt: 1, State: Running, Cause: Manual, DST: calendar.DSTNone,
+		Shard: s.Shard, Attempt: 1, State: Running, Cause: Manual, DST: calendar.DSTNone, workflow: workflow,
 	}
 	if p.Payload != nil {
 		t.Payload = new(string(p.Payload))
@@ -121,19 +121,22 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	if err := copyTicks(ctx, tx, tenant, []tick{*t}); err != nil {
 		return nil, err
 	}
+	var b pgx.Batch
+	queueRoll(&b, tenant, []tick{*t})
 	if f == buffered {
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return nil, fmt.Errorf("enter a manual tick: %w", err)
+		}
 		var stop []int64
 		if cancels {
 			stop = []int64{s.ID}
 		}
 		return t, d.buffer(ctx, tx, tenant, now, []ident.TickKey{t.key()}, stop)
 	}
-	if f == skipped {
-		return t, nil
+	if f != skipped {
+		queueHold(&b, tenant, s.Shard, try{TickKey: t.key(), Attempt: 1}, "manual", now)
+		b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(s.Shard)))
 	}
-	var b pgx.Batch
-	queueHold(&b, tenant, s.Shard, try{TickKey: t.key(), Attempt: 1}, "manual", now)
-	b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(s.Shard)))
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, fmt.Errorf("queue the manual tick: %w", err)
 	}

@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	upkeepEvery     = 20 * time.Second
-	partitionsAhead = 7
-	chunkKept       = time.Hour
-	emptyKept       = time.Hour
-	processKept     = time.Minute
-	mostCleared     = 5000
+	upkeepEvery = 20 * time.Second
+	chunkKept   = time.Hour
+	emptyKept   = time.Hour
+	processKept = time.Minute
+	mostCleared = 5000
 )
 
 // upkeep clears away what is over, until ctx ends. Several processes may do it at once.
@@ -30,7 +29,7 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 		for _, clear := range []func(context.Context) error{
 			func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
 			func(ctx context.Context) error { return postgres.AnalyzeNew(ctx, d.Pool) },
-			d.complete, d.cancelOrphans, d.clearCohorts, d.clearRest,
+			d.complete, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
 			func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
 			d.erase,
 		} {
@@ -46,48 +45,6 @@ func (d *Dispatch) erase(ctx context.Context) error {
 	}
 	return d.Erase(ctx)
 }
-
-// partitionLock keeps two processes from making the same partition at once.
-const partitionLock = 0x4341_5250
-
-// ensurePartitions makes the days' partitions of the record, from yesterday to a week ahead.
-func (d *Dispatch) ensurePartitions(ctx context.Context, now time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	today := now.UTC().Truncate(24 * time.Hour)
-	var missing []time.Time
-	for day := -1; day <= partitionsAhead; day++ {
-		from := today.AddDate(0, 0, day)
-		var there bool
-		if err := d.Pool.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL`, partition("tick", from), partition("attempt", from)).Scan(&there); err != nil {
-			return fmt.Errorf("look for partitions: %w", err)
-		}
-		if !there {
-			missing = append(missing, from)
-		}
-	}
-	for _, from := range missing {
-		err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, partitionLock); err != nil {
-				return err
-			}
-			for table, with := range map[string]string{"tick": " WITH (fillfactor = 60)", "attempt": ""} {
-				_, err := tx.Exec(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s PARTITION OF %s FOR VALUES FROM ('%s') TO ('%s')%s`,
-					partition(table, from), table, from.Format(time.RFC3339), from.AddDate(0, 0, 1).Format(time.RFC3339), with))
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("make partition of %s: %w", from.Format(time.DateOnly), err)
-		}
-	}
-	return nil
-}
-
-func partition(table string, day time.Time) string { return table + "_" + day.Format("20060102") }
 
 // complete marks the schedules that have no nominal time left: the members of exhausted cohorts, and those past their
 // own last time.

@@ -98,9 +98,9 @@ func (d *Dispatch) claims(ctx context.Context, db postgres.DB, tenant tenants.ID
 // tickStates reads the states of ticks; one that was told to stop counts as cancelled.
 func tickStates(ctx context.Context, db postgres.DB, tenant tenants.ID, keys keyArrays) (map[ident.TickKey]State, error) {
 	rows, err := db.Query(ctx, `
-		SELECT t.schedule_id, t.nominal_at, t.seq, CASE WHEN t.reason = $8 THEN $9::smallint ELSE t.state END
+		SELECT t.schedule_id, t.nominal_at, t.seq, CASE WHEN t.state = $8 AND t.reason <> 0 THEN $9::smallint ELSE t.state END
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN tick t ON `+onTick, tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Superseded), int16(Cancelled))
+		JOIN tick t ON `+onTick, tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running), int16(Cancelled))
 	if err != nil {
 		return nil, fmt.Errorf("read states of ticks: %w", err)
 	}
@@ -405,7 +405,7 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 			continue
 		}
 		s := live[c.TickKey]
-		if s == nil || s.Reason == Superseded {
+		if s == nil || s.stopped() {
 			stale.add(c.TickKey, c.token.attempt)
 			c.status, c.code = http.StatusConflict, codeLost
 			continue

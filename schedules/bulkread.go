@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -41,11 +43,13 @@ type bulkReader struct {
 	long   []byte
 	line   int
 	memo   memo
+	specs  map[string]specRead // by the words of a line
+	labels map[string]map[string]string
 	anchor time.Time
 }
 
 func newBulkReader(s *Schedules, tenant tenants.ID, body io.Reader) *bulkReader {
-	return &bulkReader{s: s, tenant: tenant, in: bufio.NewReaderSize(body, 64<<10), memo: memo{}, anchor: wholeSecond(time.Now())}
+	return &bulkReader{s: s, tenant: tenant, in: bufio.NewReaderSize(body, 64<<10), memo: memo{}, specs: map[string]specRead{}, labels: map[string]map[string]string{}, anchor: wholeSecond(time.Now())}
 }
 
 // next is the next batch, with io.EOF where it is the last. After any other error there is none: what was not read to
@@ -105,8 +109,8 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 
 // parse reads a line as Put reads its arguments.
 func (r *bulkReader) parse(it *item, text []byte, quotas tenants.Quotas) error {
-	var line BulkLine
-	if err := web.Unmarshal(text, &line); err != nil {
+	line, specText, err := r.members(text)
+	if err != nil {
 		return err
 	}
 	key := GlobalKey
@@ -122,7 +126,7 @@ func (r *bulkReader) parse(it *item, text []byte, quotas tenants.Quotas) error {
 	if err := fault.Join(CheckName("/workflow", "workflow", line.Workflow), checkKey("/key", key)); err != nil {
 		return err
 	}
-	d, err := line.Params.read(quotas)
+	d, err := line.Params.readAs(specText, quotas)
 	it.definition = d
 	if followsKey(d.spec) { // what it means is known once the profiles of the batch are
 		return err
@@ -130,6 +134,86 @@ func (r *bulkReader) parse(it *item, text []byte, quotas tenants.Quotas) error {
 	_, specErr := r.memo.compile(d, r.anchor, identity(r.tenant, it.workflow, it.key), func(*calendar.Timing) error { return nil })
 	return fault.Join(err, specErr)
 }
+
+// specRead is a spec as it was sent, read, and as it is stored.
+type specRead struct {
+	spec calendar.Spec
+	text string
+}
+
+// members reads a line. What many lines say in the same words is read once.
+func (r *bulkReader) members(text []byte) (line BulkLine, specText string, err error) {
+	var spec, policy, delivery, labels, workflow, key, note, status []byte
+	err = web.Members[BulkLine](text, func(name, value []byte) {
+		switch string(name) {
+		case "workflow":
+			workflow = value
+		case "key":
+			key = value
+		case "spec":
+			spec = value
+		case "policy":
+			policy = value
+		case "delivery":
+			delivery = value
+		case "payload":
+			line.Payload = bytes.Clone(value)
+		case "labels":
+			labels = value
+		case "note":
+			note = value
+		case "status":
+			status = value
+		}
+	})
+	if err != nil {
+		return line, "", err
+	}
+	known, ok := r.specs[string(spec)]
+	if !ok {
+		if err := readMember(spec, &known.spec); err != nil {
+			return line, "", err
+		}
+		stored, err := json.Marshal(known.spec)
+		if err != nil {
+			return line, "", fmt.Errorf("write spec: %w", err)
+		}
+		known.text = string(stored)
+		keep(r.specs, string(spec), known)
+	}
+	line.Spec = known.spec
+	if line.Labels, ok = r.labels[string(labels)]; !ok {
+		if err := readMember(labels, &line.Labels); err != nil {
+			return line, "", err
+		}
+		keep(r.labels, string(labels), line.Labels)
+	}
+	return line, known.text, errors.Join(
+		readMember(workflow, &line.Workflow), readMember(key, &line.Key), readMember(policy, &line.Policy), readMember(delivery, &line.Delivery),
+		readMember(note, &line.Note), readMember(status, &line.Status))
+}
+
+// readMember reads a member of a line; one that was not sent leaves v as it is.
+func readMember[T any](value []byte, v *T) (err error) {
+	if value != nil {
+		*v, err = web.Member[T](value)
+	}
+	return err
+}
+
+// keep remembers v by a text that is not long, and forgets all else where that has become much.
+func keep[T any](known map[string]T, text string, v T) {
+	if len(text) > longestMemo {
+		return
+	}
+	if len(known) == mostMemo {
+		clear(known)
+	}
+	known[text] = v
+}
+
+// longestMemo bounds, with mostMemo, what is remembered.
+const longestMemo = 512
 
 var errLongLine = fault.New(413, "line_too_large", "a line has at most %d bytes", longestLine)
 

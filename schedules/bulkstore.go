@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
@@ -71,10 +72,12 @@ type rewrite struct {
 	ord     int // of the item
 	newborn bool
 	joins   bool // it is a member from now on, of the cohort that is found for it
+	quiet   bool // it is timed anew, which makes no version
 	timing  *cohortNeed
 	next    time.Time
 	before  *time.Time // its next tick before this version, and by it
 	after   *time.Time
+	moves   *string // those of the row, as they are stored
 }
 
 type membership struct{ cohort, spread, schedule int64 }
@@ -253,6 +256,24 @@ func (l *load) redefineStored(ctx context.Context) error {
 		ids[i] = l.items[ord].id
 		ords[ids[i]] = ord
 	}
+	rows, err := l.lockRows(ctx, ids)
+	if err != nil {
+		return err
+	}
+	if len(rows) < len(ids) { // deleted since we looked
+		return errRaced
+	}
+	for _, r := range rows {
+		if err := l.redefineRow(ctx, r, ords[r.ID]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockRows locks and reads schedules whose shards are locked, with their timings, and then the clock. Those that are gone
+// are left out.
+func (l *load) lockRows(ctx context.Context, ids []int64) ([]*row, error) {
 	slices.Sort(ids)
 	var b pgx.Batch
 	b.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, l.tenant, ids)
@@ -261,32 +282,21 @@ func (l *load) redefineStored(ctx context.Context) error {
 	results := l.tx.SendBatch(ctx, &b)
 	defer results.Close()
 	if _, err := results.Exec(); err != nil {
-		return fmt.Errorf("lock schedules: %w", err)
+		return nil, fmt.Errorf("lock schedules: %w", err)
 	}
 	found, _ := results.Query() // CollectRows reports the error
 	rows, err := pgx.CollectRows(found, pgx.RowToAddrOfStructByName[row])
 	if err != nil {
-		return fmt.Errorf("read schedules: %w", err)
+		return nil, fmt.Errorf("read schedules: %w", err)
 	}
 	if err := results.QueryRow().Scan(&l.now); err != nil {
-		return fmt.Errorf("read clock: %w", err)
+		return nil, fmt.Errorf("read clock: %w", err)
 	}
 	l.now = l.now.UTC()
 	if err := results.Close(); err != nil {
-		return err
+		return nil, err
 	}
-	if len(rows) < len(ids) { // deleted since we looked
-		return errRaced
-	}
-	if err := l.Timings.fetch(ctx, l.tx, l.tenant, rows); err != nil {
-		return err
-	}
-	for _, r := range rows {
-		if err := l.redefineRow(ctx, r, ords[r.ID]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return rows, l.Timings.fetch(ctx, l.tx, l.tenant, rows)
 }
 
 // redefineRow is what replace is for one schedule, with its writes put off.
@@ -309,26 +319,31 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 		return nil
 	}
 	w := &rewrite{row: r, ord: ord}
-	var due []Due
-	var left *membership
 	if c.moves {
-		if r.CohortID != nil {
-			left = &membership{*r.CohortID, r.Spread, r.ID}
-		}
-		due = r.withdraw(l.tenant, before, l.now)
+		ends, due := len(l.ends), len(l.due)
+		l.leaveLater(r, before)
 		c.recount(r, it.definition)
 		if err := l.rearmLater(w, c); err != nil {
+			l.ends, l.due = l.ends[:ends], l.due[:due]
 			return it.refuse(err)
 		}
 	}
-	if left != nil {
-		l.ends = append(l.ends, *left)
-	}
 	w.before, w.after = next, r.coming(c.timing, l.now)
-	l.due = append(l.due, due...)
+	if w.moves, err = r.movesText(); err != nil {
+		return err
+	}
 	l.rows = append(l.rows, w)
 	it.result = Updated
 	return nil
+}
+
+// leaveLater is leave, with its writes put off.
+func (l *load) leaveLater(r *row, t *calendar.Timing) {
+	if r.CohortID == nil {
+		return
+	}
+	l.ends = append(l.ends, membership{*r.CohortID, r.Spread, r.ID})
+	l.due = append(l.due, r.withdraw(l.tenant, t, l.now)...)
 }
 
 // refuse notes a fault of the line; any other error is ours, and is returned.

@@ -6,3 +6,6 @@ import "github.com/carillonhq/carillon/tenants"
 func ListQuery(tenant tenants.ID, f Filter) (sql string, args []any) {
 	return f.query(tenant, position{}, 101)
 }
+
+// ActStep is a step of an action.
+var ActStep = (*Schedules).actStep

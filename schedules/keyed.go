@@ -70,15 +70,24 @@ func findKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string) (k k
 		SELECT r.schedule_id
 		FROM w
 		JOIN revision r ON r.tenant_id = $1 AND r.workflow = w.workflow AND r.key = $2 AND r.deleted`, tenant, key)
+	b.Queue(`SELECT DISTINCT schedule_id FROM dead_letter WHERE tenant_id = $1 AND key = $2`, tenant, key)
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	rows, _ := results.Query() // CollectRows reports the error
 	if k.live, err = pgx.CollectRows(rows, pgx.RowToStructByName[keyedSchedule]); err != nil {
 		return k, fmt.Errorf("look for schedules of a key: %w", err)
 	}
-	rows, _ = results.Query() // CollectRows reports the error
-	if k.deleted, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil {
-		return k, fmt.Errorf("look for deleted schedules of a key: %w", err)
+	for range 2 { // of revisions, then of dead letters, which outlive them
+		rows, _ := results.Query() // CollectRows reports the error
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			return k, fmt.Errorf("look for deleted schedules of a key: %w", err)
+		}
+		k.deleted = append(k.deleted, ids...)
 	}
+	live := k.ids()
+	k.deleted = slices.DeleteFunc(k.deleted, func(id int64) bool { return slices.Contains(live, id) })
+	slices.Sort(k.deleted)
+	k.deleted = slices.Compact(k.deleted)
 	return k, nil
 }

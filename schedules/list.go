@@ -40,7 +40,7 @@ type position struct {
 // by the next times of their timings where those due before a moment are asked for. Of these a page may hold fewer than
 // limit: members whose own next tick comes later than their timing's are left out of it.
 func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Schedule, next *string, err error) {
-	if err := f.check(); err != nil {
+	if err := f.check(""); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
@@ -85,19 +85,20 @@ func (f Filter) position(r *row) position {
 	return position{NextAt: r.NextAt.UTC(), Cohort: *r.CohortID, Spread: r.Spread, ID: r.ID}
 }
 
-func (f Filter) check() error {
+// check returns the faults of a filter, each located below prefix.
+func (f Filter) check(prefix string) error {
 	var errs []error
 	if f.Workflow != "" {
-		errs = append(errs, CheckName("/workflow", "workflow", f.Workflow))
+		errs = append(errs, CheckName(prefix+"/workflow", "workflow", f.Workflow))
 	}
 	if f.Status != "" && !slices.Contains([]string{Active, Paused, Completed, Quarantined}, f.Status) {
-		errs = append(errs, fault.Invalid("/status", "%q is not one of active, paused, completed, quarantined", f.Status))
+		errs = append(errs, fault.Invalid(prefix+"/status", "%q is not one of active, paused, completed, quarantined", f.Status))
 	}
 	if f.KeyPrefix != "" {
-		errs = append(errs, checkKey("/key_prefix", f.KeyPrefix))
+		errs = append(errs, checkKey(prefix+"/key_prefix", f.KeyPrefix))
 	}
 	if name, value, found := strings.Cut(f.Label, ":"); f.Label != "" && (!found || !ValidName(name) || len(value) > longestLabel) {
-		errs = append(errs, fault.Invalid("/label", "%q is not name:value", f.Label))
+		errs = append(errs, fault.Invalid(prefix+"/label", "%q is not name:value", f.Label))
 	}
 	given := 0
 	for _, one := range []bool{f.KeyPrefix != "", f.Label != "", !f.DueBefore.IsZero()} {
@@ -106,7 +107,7 @@ func (f Filter) check() error {
 		}
 	}
 	if given > 1 {
-		errs = append(errs, fault.Invalid("", "at most one of key_prefix, label and due_before is given"))
+		errs = append(errs, fault.Invalid(prefix, "at most one of key_prefix, label and due_before is given"))
 	}
 	return fault.Join(errs...)
 }

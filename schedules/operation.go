@@ -42,8 +42,9 @@ type Operation struct {
 	Done   int64           // in whatever it is counted
 	Total  *int64          // nil: not known
 	Counts map[string]int64
-	Result any       // what it has come to, shown as JSON; nil: nothing to tell
-	Now    time.Time // the database's clock at the beginning of the step
+	Result any       // what it has come to, shown as a JSON object; nil: nothing to tell
+	Begun  time.Time // when Begin was called, by the database's clock
+	Now    time.Time // the same clock at the beginning of the step
 
 	// WaitUntil is set by a step that has more to do but not before a moment: until then the operation takes no
 	// connection and no worker. Zero is at once. It is kept to about a second.
@@ -93,7 +94,7 @@ type Step func(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err er
 type Begun struct {
 	Tenant tenants.ID
 	Kind   string
-	Params any // shown to the tenant
+	Params any // a JSON object, shown to the tenant
 	Cursor any // for the first step; nil: none
 	Total  *int64
 	By     string

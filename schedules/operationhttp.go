@@ -1,6 +1,8 @@
 package schedules
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -14,6 +16,7 @@ func operationRoutes(g *echo.Group, h handler) {
 	g.GET("/v1/operations", h.operations, readOrWrite)
 	g.GET("/v1/operations/:id", h.operation, readOrWrite, web.NoQuery)
 	g.POST("/v1/operations/:id/cancel", h.cancelOperation, write, web.NoQuery)
+	g.POST("/v1/schedules/actions", h.act, write, web.NoQuery)
 }
 
 func (h handler) operations(c echo.Context) error {
@@ -57,4 +60,32 @@ func (h handler) cancelOperation(c echo.Context) error {
 		return err
 	}
 	return web.Answer(c, http.StatusOK, op)
+}
+
+func (h handler) act(c echo.Context) error {
+	p, err := web.Body[ActionParams](c)
+	if err != nil {
+		return err
+	}
+	by := Changer{By: tenants.Caller(c).Subject}
+	if by.Once, err = web.OnceOf(c); err != nil {
+		return err
+	}
+	reply, err := h.Act(c.Request().Context(), tenants.From(c), p, by)
+	if err != nil {
+		return err
+	}
+	return Accepted(c, reply)
+}
+
+// Accepted answers with a reply that holds an operation, and says where it is.
+func Accepted(c echo.Context, reply web.Reply) error {
+	var op struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(reply.Body, &op); err != nil {
+		return fmt.Errorf("read the reply: %w", err)
+	}
+	c.Response().Header().Set(echo.HeaderLocation, "/v1/operations/"+op.ID)
+	return reply.Write(c)
 }

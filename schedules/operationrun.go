@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -39,7 +40,11 @@ func lockOperation(ctx context.Context, tx pgx.Tx, id int64) (free bool, err err
 // its turn of 2 s: then it is queued again, behind others. An error is ours: the operation is looked after later.
 func (o *Operations) Run(ctx context.Context, id int64) error {
 	for turn := time.Now(); ; {
-		more, err := o.step(ctx, id)
+		var more bool
+		err := postgres.Retry(ctx, func() (err error) {
+			more, err = o.step(ctx, id)
+			return err
+		})
 		if err != nil && ctx.Err() == nil {
 			return errors.Join(err, o.stumble(ctx, id))
 		}
@@ -100,17 +105,17 @@ func (o *Operations) runnable(ctx context.Context, tx pgx.Tx, id int64) (*Operat
 	var tenant int32
 	var cancel bool
 	err := tx.QueryRow(ctx, `
-		SELECT tenant_id, kind, started_by, params, cursor, done, total, counts, cancel, clock_timestamp()
+		SELECT tenant_id, kind, started_by, params, cursor, done, total, counts, cancel, created_at, clock_timestamp()
 		FROM operation
 		WHERE id = $1 AND ended_at IS NULL AND (due_at <= clock_timestamp() OR cancel)`, id).
-		Scan(&tenant, &op.Kind, &op.By, &op.Params, &op.Cursor, &op.Done, &op.Total, &op.Counts, &cancel, &op.Now)
+		Scan(&tenant, &op.Kind, &op.By, &op.Params, &op.Cursor, &op.Done, &op.Total, &op.Counts, &cancel, &op.Begun, &op.Now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read operation: %w", err)
 	}
-	op.Tenant, op.Now = tenants.ID(tenant), op.Now.UTC()
+	op.Tenant, op.Begun, op.Now = tenants.ID(tenant), op.Begun.UTC(), op.Now.UTC()
 	if !cancel {
 		return op, nil
 	}

@@ -224,6 +224,8 @@ type Terms struct {
 	Overlap, OnExpired, Queue                 string
 	MaxLateness, Timeout                      time.Duration
 	Priority, MaxAttempts, PauseAfterFailures int
+
+	KeepSucceeded, KeepFailed time.Duration // 0: as long as the tenant's ticks are kept
 }
 
 // DefaultTerms are what a schedule has that says nothing itself, under the stored defaults of its workflow.
@@ -232,8 +234,16 @@ func DefaultTerms(stored []byte) (Terms, error) {
 	if err != nil {
 		return Terms{}, err
 	}
+	var keepSucceeded, keepFailed time.Duration
+	if t.KeepSucceeded != nil {
+		keepSucceeded = time.Duration(*t.KeepSucceeded) * time.Second
+	}
+	if t.KeepFailed != nil {
+		keepFailed = time.Duration(*t.KeepFailed) * time.Second
+	}
 	t, _ = t.over(systemTerms)
 	return Terms{
+		KeepSucceeded: keepSucceeded, KeepFailed: keepFailed,
 		Overlap: *t.Overlap, OnExpired: *t.OnExpired, Queue: *t.Queue,
 		MaxLateness: time.Duration(*t.MaxLateness) * time.Second, Timeout: time.Duration(*t.Timeout) * time.Second,
 		Priority: int(*t.Priority), MaxAttempts: int(*t.MaxAttempts), PauseAfterFailures: int(*t.PauseAfterFailures),

@@ -86,6 +86,7 @@ func rename(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, to string) (
 	var b pgx.Batch
 	b.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, tenant, ids)
 	b.Queue(`UPDATE key_profile SET key = $3 WHERE tenant_id = $1 AND key = $2`, tenant, key, to)
+	b.Queue(`UPDATE dead_letter SET key = $3 WHERE tenant_id = $1 AND key = $2`, tenant, key, to)
 	b.Queue(`
 		UPDATE schedule
 		SET key = $3, hashed_as = NULLIF(COALESCE(hashed_as, key), $3)

@@ -165,7 +165,7 @@ func (l *load) writeTimings(ctx context.Context, rezoned []int64) error {
 		c.add(w)
 	}
 	var b pgx.Batch
-	l.depart(&b)
+	l.expel(&b)
 	c.enroll(&b, l)
 	b.Queue(`
 		UPDATE schedule s

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
@@ -91,12 +92,17 @@ type definition struct {
 
 // read checks the parts of a definition that need no clock: all but the spec. Faults of all of them are joined.
 func (p Params) read(q tenants.Quotas) (d definition, err error) {
-	var errs []error
 	text, err := json.Marshal(p.Spec)
 	if err != nil {
 		return d, fmt.Errorf("write spec: %w", err)
 	}
-	d = definition{spec: p.Spec, specText: string(text), labels: p.Labels, note: p.Note, status: p.Status}
+	return p.readAs(string(text), q)
+}
+
+// readAs is read where the text of the spec is known.
+func (p Params) readAs(text string, q tenants.Quotas) (d definition, err error) {
+	var errs []error
+	d = definition{spec: p.Spec, specText: text, labels: p.Labels, note: p.Note, status: p.Status}
 	if d.labels == nil {
 		d.labels = map[string]string{}
 	}
@@ -139,7 +145,7 @@ func checkLabels(labels map[string]string) error {
 
 // identity is who a schedule is, for hashes that must not change: of H in a cron, and of jitter.
 func identity(tenant tenants.ID, workflow, key string) string {
-	return fmt.Sprintf("%d/%s/%s", tenant, workflow, key)
+	return strconv.Itoa(int(tenant)) + "/" + workflow + "/" + key
 }
 
 // compile compiles a spec for a schedule; faults are located below /spec.

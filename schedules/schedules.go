@@ -54,8 +54,15 @@ type Schedules struct {
 	spreads sync.Map // tenants.ID to spreadRead
 }
 
-// New returns Schedules over a pool whose database is migrated.
-func New(c Config) *Schedules { return &Schedules{Config: c} }
+// New returns Schedules over a pool whose database is migrated, and registers its kinds of operations.
+func New(c Config) *Schedules {
+	s := &Schedules{Config: c}
+	if c.Operations != nil {
+		c.Operations.Register(actionsKind, s.actStep)
+		c.Operations.Register(defaultsKind, s.inheritStep)
+	}
+	return s
+}
 
 // spread is over how many shards a tenant's new schedules are laid. It is read once a minute.
 func (s *Schedules) spread(ctx context.Context, tenant tenants.ID) (int16, error) {

@@ -32,6 +32,7 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"ManyParams":     reflect.TypeFor[schedules.ManyParams](),
 		"Schedules":      reflect.TypeFor[schedules.ManyAnswer](),
 		"SkipParams":     reflect.TypeFor[schedules.SkipParams](),
+		"ActionParams":   reflect.TypeFor[schedules.ActionParams](),
 		"Operation":      reflect.TypeFor[schedules.OperationAnswer](),
 		"OperationPage":  reflect.TypeFor[schedules.ListAnswer[schedules.OperationAnswer]](),
 		"KeyParams":      reflect.TypeFor[schedules.KeyParams](),
@@ -59,6 +60,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"APIKeyParams":   reflect.TypeFor[tenants.APIKeyParams](),
 		"APIKey":         reflect.TypeFor[tenants.APIKey](),
 		"TokenAnswer":    reflect.TypeFor[tenants.TokenAnswer](),
+
+		"RescheduleParams": reflect.TypeFor[schedules.RescheduleParams](),
 	})
 }
 
@@ -89,6 +92,8 @@ func TestTheSDKsStructsAreTheContract(t *testing.T) {
 		"Workflow":       reflect.TypeFor[carillon.Workflow](),
 		"EndpointParams": reflect.TypeFor[carillon.EndpointParams](),
 		"Endpoint":       reflect.TypeFor[carillon.Endpoint](),
+
+		"RescheduleParams": reflect.TypeFor[carillon.RescheduleParams](),
 	})
 }
 

@@ -96,11 +96,36 @@ func Unmarshal[T any](raw []byte, v *T) error {
 	if err := check(raw, shapeOf(reflect.TypeFor[T]())); err != nil {
 		return err
 	}
+	if err := read(raw, v); err != nil {
+		return err
+	}
+	return validate(v)
+}
+
+func read(raw []byte, v any) error {
 	if err := json.Unmarshal(raw, v); err != nil {
 		if f, ok := errors.AsType[*fault.Error](err); ok {
 			return f
 		}
 		return fault.Invalid("", "%s", err)
 	}
-	return validate(v)
+	return nil
+}
+
+// Members refuses of raw what Unmarshal into a T refuses, validate tags aside, and calls member with each member of the
+// object as it was sent: its name, and its value for Member to read. Both are parts of raw where they can be.
+func Members[T any](raw []byte, member func(name, value []byte)) error {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return fault.Malformed("invalid_json", "the body is empty")
+	}
+	return checkMembers(raw, shapeOf(reflect.TypeFor[T]()), member)
+}
+
+// Member reads the value of a member that Members has shown, once that has found nothing wrong with it.
+func Member[T any](value []byte) (v T, err error) {
+	if s, ok := any(&v).(*string); ok && len(value) > 1 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
+		*s = string(value[1 : len(value)-1])
+		return v, nil
+	}
+	return v, read(value, &v)
 }

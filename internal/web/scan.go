@@ -22,8 +22,11 @@ func CheckJSON(raw []byte) error {
 }
 
 // check is CheckJSON which also holds the value to a shape, unless that is nil.
-func check(raw []byte, want *shape) error {
-	s := scanner{src: raw, path: make([]step, 0, 8), names: make([][]byte, 0, 16)}
+func check(raw []byte, want *shape) error { return checkMembers(raw, want, nil) }
+
+// checkMembers is check which also shows the members of the outermost object.
+func checkMembers(raw []byte, want *shape, member func(name, value []byte)) error {
+	s := scanner{src: raw, path: make([]step, 0, 8), names: make([][]byte, 0, 16), shown: member}
 	s.space()
 	if err := s.value(want); err != nil {
 		return err
@@ -52,6 +55,7 @@ type scanner struct {
 	names   [][]byte // the member names of the objects that are open
 	fields  []fault.Field
 	unknown bool
+	shown   func(name, value []byte) // is shown the members of the outermost object; nil: nobody
 }
 
 // step is one reference token of a JSON pointer: a name, or an index where name is nil.
@@ -202,8 +206,12 @@ func (s *scanner) object(want *shape) error {
 			s.unknown = true
 			s.note("unknown_field", "there is no field %q here", name)
 		}
+		start := s.pos
 		if err := s.value(inner); err != nil {
 			return err
+		}
+		if s.shown != nil && len(s.path) == 1 {
+			s.shown(name, s.src[start:s.pos])
 		}
 		s.path = s.path[:len(s.path)-1]
 		s.space()

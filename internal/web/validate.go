@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/go-playground/validator/v10"
 
@@ -36,8 +37,43 @@ var shapesOf = func() *validator.Validate {
 	return v
 }()
 
+// tagged tells whether a type, or one within it, has a validate tag. It is asked once of each type.
+func tagged(t reflect.Type) bool {
+	if known, ok := taggedTypes.Load(t); ok {
+		return known.(bool)
+	}
+	found := hasTag(t, map[reflect.Type]bool{})
+	taggedTypes.Store(t, found)
+	return found
+}
+
+var taggedTypes sync.Map // reflect.Type to bool
+
+func hasTag(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return hasTag(t.Elem(), seen)
+	case reflect.Interface:
+		return true // it may hold anything
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if f.Tag.Get("validate") != "" || hasTag(f.Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func validate(v any) error {
 	t := reflect.Indirect(reflect.ValueOf(v))
+	if t.IsValid() && !tagged(t.Type()) {
+		return nil
+	}
 	var err error
 	switch t.Kind() {
 	case reflect.Struct:

@@ -1,0 +1,177 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Cancel ends a tick. One that waits is cancelled at once. One that a worker or an endpoint has is told to stop, as its
+// next heartbeat says, and is cancelled when its attempt ends. One that has ended is 409 `tick_ended`; one that was told
+// to stop already is left as it is.
+func (d *Dispatch) Cancel(ctx context.Context, tenant tenants.ID, id string) (Tick, error) {
+	k, ok := d.IDs.ParseTick(id)
+	if !ok {
+		return Tick{}, noTick(id)
+	}
+	query, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err := postgres.Retry(query, func() error {
+		return pgx.BeginFunc(query, d.Pool, func(tx pgx.Tx) error {
+			t, now, err := lockTick(query, tx, tenant, k)
+			if err != nil {
+				return err
+			}
+			switch {
+			case t == nil:
+				return noTick(id)
+			case t.State == Scheduled:
+				return cancelWaiting(query, tx, tenant, k, now)
+			case t.State != Running:
+				return fault.Conflict("tick_ended", "the tick is %s already", t.State)
+			case t.stopped():
+				return nil
+			}
+			return d.cancelRunning(query, tx, tenant, t, now)
+		})
+	})
+	if err != nil {
+		return Tick{}, err
+	}
+	return d.Tick(ctx, tenant, id)
+}
+
+func noTick(id string) error { return fault.NotFound("no tick %q", id) }
+
+// lockTick locks the row of a tick, and reads the clock under the lock; it is nil where there is none.
+func lockTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (t *tick, now time.Time, err error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT `+tickColumns+`
+		FROM tick t
+		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 AND t.seq = $4
+		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq) // CollectExactlyOneRow reports the error
+	t, err = pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[tick])
+	if errors.Is(err, pgx.ErrNoRows) {
+		t, err = nil, nil
+	}
+	if err != nil {
+		return nil, now, fmt.Errorf("lock tick: %w", err)
+	}
+	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return nil, now, fmt.Errorf("read clock: %w", err)
+	}
+	return t, now.UTC(), nil
+}
+
+// cancelWaiting cancels a tick that waits for others of its schedule to end.
+func cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey, now time.Time) error {
+	var b pgx.Batch
+	b.Queue(`
+		WITH gone AS (
+			DELETE FROM buffered WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4 RETURNING aside
+		)
+		UPDATE schedule_state st
+		SET waiting = st.waiting - CASE WHEN gone.aside THEN 0 ELSE 1 END, aside_waiting = st.aside_waiting - CASE WHEN gone.aside THEN 1 ELSE 0 END
+		FROM gone
+		WHERE st.tenant_id = $1 AND st.schedule_id = $2`, tenant, k.Schedule, k.At, k.Seq)
+	b.Queue(`
+		UPDATE tick
+		SET state = $5, reason = $6, ended_at = $7
+		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
+		tenant, k.Schedule, k.At, k.Seq, int16(Cancelled), int16(Requested), now)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("cancel a waiting tick: %w", err)
+	}
+	return nil
+}
+
+// cancelRunning tells a tick under way to stop, and ends it where nobody has it.
+func (d *Dispatch) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick, now time.Time) error {
+	k := t.key()
+	idle, err := takeIdle(ctx, tx, tenant, t)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE tick
+		SET reason = $5
+		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`, tenant, k.Schedule, k.At, k.Seq, int16(Requested))
+	if err != nil {
+		return fmt.Errorf("tell a tick to stop: %w", err)
+	}
+	if !idle {
+		return nil
+	}
+	_, err = d.end(ctx, tx, tenant, now, []ending{{TickKey: k, attempt: t.Attempt, outcome: cancelled}})
+	return err
+}
+
+// mostReadyRead bounds how many ready ticks are looked through for one that is cancelled. One further behind is told to
+// stop, and ends when its turn comes.
+const mostReadyRead = 20_000
+
+// takeIdle takes a tick under way from where it waits for a moment, a slot or a worker. It is false where somebody has
+// it, or is about to.
+func takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool, error) {
+	done, err := tx.Exec(ctx, `
+		DELETE FROM held
+		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4 AND why <> 'answer'`,
+		tenant, t.ScheduleID, t.NominalAt, t.Seq)
+	if err != nil {
+		return false, fmt.Errorf("take a held tick: %w", err)
+	}
+	if done.RowsAffected() > 0 {
+		return true, nil
+	}
+	if t.ChunkID != nil { // it is pushed
+		return false, nil
+	}
+	var workflow, queue *string
+	var priority *int16
+	var defaults []byte
+	err = tx.QueryRow(ctx, `
+		SELECT COALESCE(s.workflow, r.workflow), COALESCE(s.queue, r.queue), COALESCE(s.priority, r.priority), w.defaults
+		FROM (SELECT) one
+		LEFT JOIN schedule s ON s.tenant_id = $1 AND s.id = $2 AND s.version = $3
+		LEFT JOIN revision r ON r.tenant_id = $1 AND r.schedule_id = $2 AND r.version = $3
+		LEFT JOIN workflow w ON w.tenant_id = $1 AND w.name = COALESCE(s.workflow, r.workflow)`,
+		tenant, t.ScheduleID, t.Version).Scan(&workflow, &queue, &priority, &defaults)
+	if err != nil {
+		return false, fmt.Errorf("read the queue of a tick: %w", err)
+	}
+	terms, err := schedules.DefaultTerms(defaults)
+	if err != nil || workflow == nil {
+		return false, err
+	}
+	done, err = tx.Exec(ctx, `
+		DELETE FROM ready
+		WHERE tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4 AND id = (
+			SELECT r.id
+			FROM ready r
+			WHERE r.tenant_id = $1 AND r.workflow = $2 AND r.queue = $3 AND r.priority = $4 AND r.id = (
+				SELECT id
+				FROM (
+					SELECT id, schedule_id, nominal_at, seq
+					FROM ready
+					WHERE tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4
+					ORDER BY id
+					LIMIT $5
+				) first
+				WHERE schedule_id = $6 AND nominal_at = $7 AND seq = $8
+				LIMIT 1)
+			FOR UPDATE SKIP LOCKED)`,
+		tenant, *workflow, or(queue, terms.Queue), or(priority, int16(terms.Priority)), mostReadyRead, t.ScheduleID, t.NominalAt, t.Seq)
+	if err != nil {
+		return false, fmt.Errorf("take a ready tick: %w", err)
+	}
+	return done.RowsAffected() > 0, nil
+}

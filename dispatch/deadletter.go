@@ -1,0 +1,192 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// deadColumns are a dead letter's, but for the tenant's.
+const deadColumns = `schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, last_at, until_at, occurrence, cohort_id,
+	version, missed_count, shard, attempt, cause, dst, payload, error`
+
+// bury keeps ticks that have just failed for good as dead letters, in the transaction that ended them.
+func bury(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead keyArrays) error {
+	if len(dead.ids) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO dead_letter (tenant_id, `+deadColumns+`)
+		SELECT t.tenant_id, t.schedule_id, t.nominal_at, t.seq, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key), t.ended_at,
+			t.fired_at, t.last_at, t.until_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
+		JOIN tick t ON `+onTick+` AND t.state = $8
+		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
+		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
+		WHERE s.id IS NOT NULL OR r.version IS NOT NULL
+		ON CONFLICT DO NOTHING`,
+		tenant, dead.ids, dead.at, dead.seqs, dead.tries, dead.from, dead.through, int16(Failed))
+	if err != nil {
+		return fmt.Errorf("keep dead letters: %w", err)
+	}
+	return nil
+}
+
+// deadLetter is a row of dead_letter as a tick, with whose it is.
+type deadLetter struct {
+	tick
+	Workflow string
+	Key      string
+	FailedAt time.Time
+}
+
+// collectDead reads rows of deadColumns.
+func collectDead(rows pgx.Rows) ([]*deadLetter, error) {
+	var all []*deadLetter
+	var one deadLetter
+	_, err := pgx.ForEachRow(rows, []any{
+		&one.ScheduleID, &one.NominalAt, &one.Seq, &one.Workflow, &one.Key, &one.FailedAt, &one.FiredAt, &one.LastAt, &one.UntilAt, &one.Occurrence,
+		&one.CohortID, &one.Version, &one.MissedCount, &one.Shard, &one.Attempt, &one.Cause, &one.DST, &one.Payload, &one.Error,
+	}, func() error {
+		letter := one
+		letter.State, letter.EndedAt = Failed, &letter.FailedAt
+		all = append(all, &letter)
+		return nil
+	})
+	return all, err
+}
+
+// unburied are since when dead letters of a tenant are shown: older ones are past their retention.
+func (d *Dispatch) unburied(ctx context.Context, tenant tenants.ID) (time.Duration, error) {
+	quotas, err := d.Quotas(ctx, tenant)
+	return time.Duration(quotas.DeadLetterRetentionDays) * 24 * time.Hour, err
+}
+
+// letter reads, and locks where db is a transaction, one dead letter that is within its retention; it is nil where there is none.
+func (d *Dispatch) letter(ctx context.Context, db postgres.DB, tenant tenants.ID, k ident.TickKey) (*deadLetter, error) {
+	kept, err := d.unburied(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, `
+		SELECT `+deadColumns+`
+		FROM dead_letter
+		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4 AND failed_at > clock_timestamp() - $5::interval
+		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq, kept)
+	if err != nil {
+		return nil, fmt.Errorf("read dead letter: %w", err)
+	}
+	found, err := collectDead(rows)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// DeadFilter picks dead letters: of a workflow and a key, where they are not empty, with nominal times from From on and
+// before To, where they are not zero. The zero value is all.
+type DeadFilter struct {
+	Workflow string     `json:"workflow,omitempty"`
+	Key      string     `json:"key,omitempty"`
+	From     *time.Time `json:"from,omitempty"`
+	To       *time.Time `json:"to,omitempty"`
+}
+
+func (f DeadFilter) name() string {
+	return fmt.Sprintf("dead letters %q %q %d %d", f.Workflow, f.Key, f.from().Unix(), f.to().Unix())
+}
+
+func (f DeadFilter) from() time.Time { return or(f.From, time.Time{}).UTC() }
+func (f DeadFilter) to() time.Time   { return or(f.To, endOfTime).UTC() }
+
+// deadAt is where a page of dead letters begins: with what came before this one.
+type deadAt struct {
+	At       time.Time `json:"a"`
+	Schedule int64     `json:"i"`
+	Seq      int32     `json:"s"`
+}
+
+// DeadLetters returns a page of a tenant's ticks that failed for good, newest nominal time first, and the cursor of the
+// next page, if there is one.
+func (d *Dispatch) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFilter, limit int, cursor string) (page []Tick, next *string, err error) {
+	from := deadAt{At: f.to()}
+	if cursor != "" {
+		if err := d.Cursors.Open(int32(tenant), f.name(), cursor, &from); err != nil {
+			return nil, nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	found, err := d.deadBefore(ctx, d.Pool, tenant, f, from, limit+1)
+	if err != nil {
+		return nil, nil, err
+	}
+	page = make([]Tick, 0, len(found))
+	for i, l := range found {
+		if i == limit {
+			last := found[limit-1]
+			sealed, err := d.Cursors.Seal(int32(tenant), f.name(), deadAt{last.NominalAt.UTC(), last.ScheduleID, last.Seq})
+			return page, &sealed, err
+		}
+		page = append(page, d.shown(&l.tick, l.Workflow, l.Key))
+	}
+	return page, nil, nil
+}
+
+// deadBefore reads up to limit dead letters of a filter that come before one. Each filter has an index in this order.
+func (d *Dispatch) deadBefore(ctx context.Context, db postgres.DB, tenant tenants.ID, f DeadFilter, from deadAt, limit int) ([]*deadLetter, error) {
+	kept, err := d.unburied(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	args := []any{tenant, from.At, from.Schedule, from.Seq, f.from(), limit, kept}
+	only := ""
+	if f.Workflow != "" {
+		args = append(args, f.Workflow)
+		only += fmt.Sprintf(" AND workflow = $%d", len(args))
+	}
+	if f.Key != "" {
+		args = append(args, f.Key)
+		only += fmt.Sprintf(" AND key = $%d", len(args))
+	}
+	rows, err := db.Query(ctx, `
+		SELECT `+deadColumns+`
+		FROM dead_letter
+		WHERE tenant_id = $1 AND (nominal_at, schedule_id, seq) < ($2, $3, $4) AND nominal_at >= $5
+			AND failed_at > clock_timestamp() - $7::interval`+only+`
+		ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
+		LIMIT $6`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read dead letters: %w", err)
+	}
+	return collectDead(rows)
+}
+
+// revive puts back the tick of a dead letter whose day is gone from the record, so that it can be delivered again.
+func (d *Dispatch) revive(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (*tick, error) {
+	l, err := d.letter(ctx, tx, tenant, k)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	l.workflow = l.Workflow
+	if err := copyTicks(ctx, tx, tenant, []tick{l.tick}); err != nil {
+		return nil, err
+	}
+	var b pgx.Batch
+	queueRoll(&b, tenant, []tick{l.tick})
+	return &l.tick, tx.SendBatch(ctx, &b).Close()
+}
+
+var errNoLetter = errors.New("the dead letter is gone")
+
+func notFailed(t *tick) error {
+	return fault.Conflict("tick_not_failed", "the tick is %s: one that failed for good can be delivered again", t.State)
+}

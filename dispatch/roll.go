@@ -1,0 +1,153 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// rollName is what the ticks of one row of the roll have in common.
+type rollName struct {
+	workflow string
+	at       int64 // in seconds
+}
+
+// queueRoll enters ticks in the roll: a row for those of one workflow and nominal time, two bytes a tick.
+func queueRoll(b *pgx.Batch, tenant tenants.ID, ticks []tick) {
+	rows := map[rollName][]ident.TickKey{}
+	for i := range ticks {
+		t := &ticks[i]
+		name := rollName{t.workflow, t.NominalAt.Unix()}
+		rows[name] = append(rows[name], t.key())
+	}
+	var workflows []string
+	var times []time.Time
+	var counts []int32
+	var items [][]byte
+	for name, keys := range rows {
+		workflows, times = append(workflows, name.workflow), append(times, time.Unix(name.at, 0).UTC())
+		counts, items = append(counts, int32(len(keys))), append(items, packRoll(keys))
+	}
+	if len(items) == 0 {
+		return
+	}
+	b.Queue(`
+		INSERT INTO roll (tenant_id, nominal_at, workflow, ticks, items)
+		SELECT $1, at, workflow, ticks, items
+		FROM unnest($2::timestamptz[], $3::text[], $4::int[], $5::bytea[]) AS n (at, workflow, ticks, items)`,
+		tenant, times, workflows, counts, items)
+}
+
+// packRoll packs the schedules of ticks, rising, as varint deltas, each with its seq where that is not 0.
+func packRoll(keys []ident.TickKey) []byte {
+	slices.SortFunc(keys, func(a, b ident.TickKey) int {
+		return cmp.Or(cmp.Compare(a.Schedule, b.Schedule), cmp.Compare(a.Seq, b.Seq))
+	})
+	var b []byte
+	last := int64(0)
+	for _, k := range keys {
+		delta := uint64(k.Schedule-last) << 1
+		if k.Seq == 0 {
+			b = binary.AppendUvarint(b, delta)
+		} else {
+			b = binary.AppendUvarint(binary.AppendUvarint(b, delta|1), uint64(k.Seq))
+		}
+		last = k.Schedule
+	}
+	return b
+}
+
+func unpackRoll(b []byte, at time.Time, n int) ([]ident.TickKey, error) {
+	r := reader{b: b}
+	keys := make([]ident.TickKey, n)
+	last := int64(0)
+	for i := range keys {
+		delta := r.next()
+		last += int64(delta >> 1)
+		keys[i] = ident.TickKey{Schedule: last, At: at}
+		if delta&1 == 1 {
+			keys[i].Seq = int32(r.next())
+		}
+	}
+	if r.broken || len(r.b) > 0 {
+		return nil, errBroken
+	}
+	return keys, nil
+}
+
+// rollAt is a place in the roll: before the row of a time and number, but for the first Left of its ticks.
+type rollAt struct {
+	At   time.Time `json:"a"`
+	ID   int64     `json:"i"`
+	Left int       `json:"l"`
+}
+
+// rolled is a row of the roll.
+type rolled struct {
+	ID        int64
+	NominalAt time.Time
+	Ticks     int
+	Items     []byte
+}
+
+const rollRows = 100 // read at once
+
+// walkRoll calls see with the keys of a tenant's ticks, of one workflow where it is not empty, from a place back to a
+// time, newest first, up to n at once, and with the place behind them, until see says that it has enough.
+func (d *Dispatch) walkRoll(ctx context.Context, tenant tenants.ID, workflow string, from rollAt, oldest time.Time, n int,
+	see func(keys []ident.TickKey, next rollAt) (enough bool, err error),
+) error {
+	only, args := "", []any{tenant, from.At, from.ID, oldest, rollRows}
+	if workflow != "" {
+		only, args = " AND workflow = $6", append(args, workflow)
+	}
+	for {
+		args[1], args[2] = from.At, from.ID
+		rows, _ := d.Pool.Query(ctx, `
+			SELECT id, nominal_at, ticks, items
+			FROM roll
+			WHERE tenant_id = $1 AND (nominal_at, id) <= ($2, $3) AND nominal_at >= $4`+only+`
+			ORDER BY nominal_at DESC, id DESC
+			LIMIT $5`, args...) // CollectRows reports the error
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[rolled])
+		if err != nil {
+			return fmt.Errorf("read the roll: %w", err)
+		}
+		for _, r := range found {
+			keys, err := unpackRoll(r.Items, r.NominalAt.UTC(), r.Ticks)
+			if err != nil {
+				return fmt.Errorf("roll %d: %w", r.ID, err)
+			}
+			if r.ID == from.ID && r.NominalAt.Equal(from.At) {
+				keys = keys[:min(from.Left, len(keys))]
+			}
+			for len(keys) > 0 {
+				part := keys[max(0, len(keys)-n):]
+				keys = keys[:len(keys)-len(part)]
+				from = rollAt{r.NominalAt.UTC(), r.ID, len(keys)}
+				slices.Reverse(part)
+				if enough, err := see(part, from); err != nil || enough {
+					return err
+				}
+			}
+			from = rollAt{r.NominalAt.UTC(), r.ID, 0}
+		}
+		if len(found) < rollRows {
+			return nil
+		}
+	}
+}
+
+// rollEnd is the place behind everything before a time.
+func rollEnd(to time.Time) rollAt {
+	return rollAt{At: to.Add(-time.Microsecond), ID: math.MaxInt64, Left: math.MaxInt32}
+}

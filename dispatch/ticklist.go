@@ -1,0 +1,252 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Filter picks ticks of a tenant: of a workflow, a key, a schedule by its id, where these are not empty, within a Span.
+type Filter struct {
+	Workflow, Key, ScheduleID string
+	Span
+}
+
+// Ticks returns a page of a tenant's ticks, newest nominal time first, and the cursor of the next page, if there may be
+// one. Where a filter leaves out much, it looks at 10,000 ticks at most, and the page is short.
+func (d *Dispatch) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Tick, next *string, err error) {
+	state, oldest, end, err := f.bounds()
+	if err != nil {
+		return nil, nil, err
+	}
+	kept, err := d.kept(ctx, tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	name := fmt.Sprintf("all ticks %q %q %q %d %d %d", f.Workflow, f.Key, f.ScheduleID, state, oldest.Unix(), end.Unix())
+	if oldest.Before(kept.oldest) {
+		oldest = kept.oldest
+	}
+	list := &tickList{d: d, tenant: tenant, kept: kept, state: state, limit: limit, page: []Tick{}}
+	var at any
+	switch {
+	case f.ScheduleID != "" || f.Key != "":
+		from := deadAt{At: end}
+		if err := d.openCursor(tenant, name, cursor, &from); err != nil {
+			return nil, nil, err
+		}
+		at, err = list.ofSchedules(ctx, f, from, oldest)
+	case state == int16(Failed):
+		from := deadAt{At: end}
+		if err := d.openCursor(tenant, name, cursor, &from); err != nil {
+			return nil, nil, err
+		}
+		at, err = list.ofDead(ctx, f.Workflow, from, oldest)
+	default:
+		from := rollEnd(end)
+		if err := d.openCursor(tenant, name, cursor, &from); err != nil {
+			return nil, nil, err
+		}
+		at, err = list.ofRoll(ctx, f.Workflow, from, oldest)
+	}
+	if err != nil || at == nil {
+		return list.page, nil, err
+	}
+	sealed, err := d.Cursors.Seal(int32(tenant), name, at)
+	return list.page, &sealed, err
+}
+
+// openCursor opens a cursor, where there is one.
+func (d *Dispatch) openCursor(tenant tenants.ID, name, cursor string, from any) error {
+	if cursor == "" {
+		return nil
+	}
+	return d.Cursors.Open(int32(tenant), name, cursor, from)
+}
+
+// tickList is a page of ticks in the making.
+type tickList struct {
+	d      *Dispatch
+	tenant tenants.ID
+	kept   kept
+	state  int16
+	limit  int
+	page   []Tick
+}
+
+// add shows those of ticks that are kept and in the state that is asked for, until the page is full: by the tick that is
+// returned then.
+func (l *tickList) add(ctx context.Context, ticks []*tick) (filled *tick, err error) {
+	var ids []int64
+	for _, t := range ticks {
+		ids = append(ids, t.ScheduleID)
+	}
+	whose, err := l.d.whose(ctx, l.d.Pool, l.tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range ticks {
+		w, known := whose[t.ScheduleID]
+		if !known || l.state >= 0 && int16(t.State) != l.state || l.kept.over(t, w) {
+			continue
+		}
+		l.page = append(l.page, l.d.shown(t, w.workflow, w.key))
+		if len(l.page) == l.limit {
+			return t, nil
+		}
+	}
+	return nil, nil
+}
+
+// ofRoll reads what the roll says there is.
+func (l *tickList) ofRoll(ctx context.Context, workflow string, from rollAt, oldest time.Time) (next any, err error) {
+	scanned, together := 0, l.limit
+	if l.state >= 0 { // most are left out
+		together = mostTogether
+	}
+	err = l.d.walkRoll(ctx, l.tenant, workflow, from, oldest, together, func(keys []ident.TickKey, behind rollAt) (bool, error) {
+		stop := func(rest int) (bool, error) {
+			behind.Left += rest
+			next = behind
+			return true, nil
+		}
+		if len(l.page) == l.limit || scanned >= mostScanned {
+			return stop(len(keys))
+		}
+		ticks, err := l.d.ticksOf(ctx, l.tenant, keys)
+		if err != nil {
+			return false, err
+		}
+		scanned += len(keys)
+		filled, err := l.add(ctx, ticks)
+		if err != nil || filled == nil {
+			return false, err
+		}
+		if rest := len(keys) - 1 - slices.Index(keys, filled.key()); rest > 0 {
+			return stop(rest)
+		}
+		return false, nil
+	})
+	return next, err
+}
+
+const (
+	mostScanned  = 10_000 // ticks looked at for one page
+	mostTogether = 500
+)
+
+// ticksOf reads the ticks of keys, in their order; one that is gone is left out.
+func (d *Dispatch) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.TickKey) ([]*tick, error) {
+	var a keyArrays
+	for _, k := range keys {
+		a.add(k, 0)
+	}
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT `+tickColumns+`
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) WITH ORDINALITY AS i (id, at, seq, attempt, ord)
+		JOIN tick t ON `+onTick+`
+		ORDER BY i.ord`, tenant, a.ids, a.at, a.seqs, a.tries, a.from, a.through) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[tick])
+	if err != nil {
+		return nil, fmt.Errorf("read ticks: %w", err)
+	}
+	return found, nil
+}
+
+// ofDead reads failed ticks from the dead letters.
+func (l *tickList) ofDead(ctx context.Context, workflow string, from deadAt, oldest time.Time) (next any, err error) {
+	letters, err := l.d.deadBefore(ctx, l.d.Pool, l.tenant, DeadFilter{Workflow: workflow, From: &oldest}, from, l.limit+1)
+	if err != nil {
+		return nil, err
+	}
+	var ticks []*tick
+	for i, one := range letters {
+		if i == l.limit {
+			last := letters[i-1]
+			next = deadAt{last.NominalAt.UTC(), last.ScheduleID, last.Seq}
+			break
+		}
+		ticks = append(ticks, &one.tick)
+	}
+	_, err = l.add(ctx, ticks)
+	return next, err
+}
+
+// mostSchedules bounds how many schedules a key's ticks are read of: those of other workflows, and those that were
+// deleted and made again.
+const mostSchedules = 1000
+
+// ofSchedules reads the ticks of one schedule, or of those with a key.
+func (l *tickList) ofSchedules(ctx context.Context, f Filter, from deadAt, oldest time.Time) (next any, err error) {
+	ids, err := l.d.schedulesOf(ctx, l.tenant, f)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	rows, _ := l.d.Pool.Query(ctx, `
+		SELECT `+tickColumns+`
+		FROM unnest($2::bigint[]) AS i (id)
+		CROSS JOIN LATERAL (
+			SELECT *
+			FROM tick
+			WHERE tenant_id = $1 AND schedule_id = i.id AND nominal_at >= $6 AND nominal_at <= $3
+				AND (nominal_at < $3 OR i.id < $4 OR i.id = $4 AND seq < $5) AND ($7 < 0 OR state = $7)
+			ORDER BY nominal_at DESC, seq DESC
+			LIMIT $8
+		) t
+		ORDER BY t.nominal_at DESC, t.schedule_id DESC, t.seq DESC
+		LIMIT $8`, l.tenant, ids, from.At, from.Schedule, from.Seq, oldest, l.state, l.limit+1) // CollectRows reports the error
+	ticks, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[tick])
+	if err != nil {
+		return nil, fmt.Errorf("read ticks of schedules: %w", err)
+	}
+	if len(ticks) > l.limit {
+		ticks = ticks[:l.limit]
+		last := ticks[l.limit-1]
+		next = deadAt{last.NominalAt.UTC(), last.ScheduleID, last.Seq}
+	}
+	_, err = l.add(ctx, ticks)
+	return next, err
+}
+
+// schedulesOf are the schedules that a filter names, deleted ones included.
+func (d *Dispatch) schedulesOf(ctx context.Context, tenant tenants.ID, f Filter) ([]int64, error) {
+	if f.ScheduleID != "" {
+		id, ok := d.IDs.ParseSchedule(f.ScheduleID)
+		if !ok {
+			return nil, nil
+		}
+		whose, err := d.whose(ctx, d.Pool, tenant, []int64{id})
+		w, known := whose[id]
+		if err != nil || !known || f.Workflow != "" && w.workflow != f.Workflow || f.Key != "" && w.key != f.Key {
+			return nil, err
+		}
+		return []int64{id}, nil
+	}
+	rows, _ := d.Pool.Query(ctx, `
+		WITH flow AS (
+			SELECT $2::text AS name WHERE $2 <> ''
+			UNION ALL
+			SELECT name FROM workflow WHERE tenant_id = $1 AND $2 = ''
+		)
+		SELECT id FROM (
+			SELECT s.id FROM flow JOIN schedule s ON s.tenant_id = $1 AND s.workflow = flow.name AND s.key = $3
+			UNION
+			SELECT r.schedule_id FROM flow JOIN revision r ON r.tenant_id = $1 AND r.workflow = flow.name AND r.key = $3 AND r.deleted
+		) named (id)
+		ORDER BY id DESC
+		LIMIT $4`, tenant, f.Workflow, f.Key, mostSchedules) // CollectRows reports the error
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("look for schedules: %w", err)
+	}
+	slices.Sort(ids)
+	return ids, nil
+}

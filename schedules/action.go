@@ -1,0 +1,160 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// ActionParams ask for one action on every schedule that a filter picks.
+type ActionParams struct {
+	Action string       `json:"action"`
+	Filter ActionFilter `json:"filter"`
+}
+
+// ActionFilter is a list's filter. One that restricts nothing says so by All.
+type ActionFilter struct {
+	All       bool       `json:"all,omitempty"`
+	Workflow  string     `json:"workflow,omitempty"`
+	Status    string     `json:"status,omitempty"`
+	KeyPrefix string     `json:"key_prefix,omitempty"`
+	Label     string     `json:"label,omitempty"`
+	DueBefore *time.Time `json:"due_before,omitempty"`
+}
+
+func (f ActionFilter) filter() Filter {
+	listed := Filter{Workflow: f.Workflow, Status: f.Status, KeyPrefix: f.KeyPrefix, Label: f.Label}
+	if f.DueBefore != nil {
+		listed.DueBefore = f.DueBefore.UTC()
+	}
+	return listed
+}
+
+// What an action can be.
+const (
+	actPause  = "pause"
+	actResume = "resume"
+	actDelete = "delete"
+	actRetime = "retime"
+)
+
+var actions = []string{actPause, actResume, actDelete, actRetime}
+
+func (p ActionParams) check() error {
+	var errs []error
+	if !slices.Contains(actions, p.Action) {
+		errs = append(errs, fault.Invalid("/action", "%q is not one of %s", p.Action, strings.Join(actions, ", ")))
+	}
+	none := p.Filter.filter() == Filter{}
+	if none && !p.Filter.All {
+		errs = append(errs, fault.Invalid("/filter", "it restricts nothing: for every schedule of the tenant say all"))
+	}
+	if !none && p.Filter.All {
+		errs = append(errs, fault.Invalid("/filter/all", "all goes with nothing else"))
+	}
+	errs = append(errs, p.Filter.filter().check("/filter"))
+	return fault.Join(errs...)
+}
+
+// actionsKind is the kind of operation that Act begins.
+const actionsKind = "actions"
+
+// Act begins an operation that does to every schedule that the filter picks, and that was there when it began, what the
+// action's single form does. The reply is the operation, 202.
+func (s *Schedules) Act(ctx context.Context, tenant tenants.ID, p ActionParams, by Changer) (web.Reply, error) {
+	if err := p.check(); err != nil {
+		return web.Reply{}, err
+	}
+	return s.beginOnce(ctx, Begun{Tenant: tenant, Kind: actionsKind, Params: p, By: by.By}, by.Once)
+}
+
+// beginOnce begins an operation for a request: the reply is the operation, 202.
+func (s *Schedules) beginOnce(ctx context.Context, b Begun, once web.Once) (reply web.Reply, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		reply, err = once.Run(ctx, tx, int32(b.Tenant), func() (int, any, error) {
+			op, err := s.Operations.Begin(ctx, tx, b)
+			return http.StatusAccepted, op, err
+		})
+		return err
+	})
+	return reply, err
+}
+
+// candidate is a schedule that may be picked: what cannot be told by an index is looked at once it is locked.
+type candidate struct {
+	ID       int64
+	Shard    int16
+	Workflow string
+	Key      string
+}
+
+// candidates are the next schedules, by workflow and key, that a filter may pick: those in its range of the index.
+func candidates(ctx context.Context, tx pgx.Tx, tenant tenants.ID, f Filter, after position) ([]candidate, error) {
+	f.Status, f.DueBefore = "", time.Time{}
+	by, tables := "s", "schedule s"
+	if f.Label != "" {
+		by, tables = "l", "label l JOIN schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key"
+	}
+	where, args := f.where(by, tenant, after)
+	args = append(args, batchLines)
+	rows, _ := tx.Query(ctx, `
+		SELECT s.id, s.shard, s.workflow, s.key
+		FROM `+tables+`
+		WHERE `+where+`
+		ORDER BY `+by+`.workflow, `+by+`.key
+		LIMIT $`+strconv.Itoa(len(args)), args...) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[candidate])
+	if err != nil {
+		return nil, fmt.Errorf("find schedules: %w", err)
+	}
+	return found, nil
+}
+
+// actStep acts on the next candidates.
+func (s *Schedules) actStep(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error) {
+	var p ActionParams
+	var at position
+	if _, err := op.Read(&p, &at); err != nil {
+		return false, err
+	}
+	f := p.Filter.filter()
+	done, last, err := s.walk(ctx, tx, op, f, at, p.Action, func(r *row, next *time.Time) bool {
+		return !r.CreatedAt.After(op.Begun) && (f.Status == "" || f.Status == r.Status) &&
+			(f.DueBefore.IsZero() || next != nil && next.Before(f.DueBefore))
+	})
+	if err != nil {
+		return false, err
+	}
+	return done, op.Keep(last)
+}
+
+// walk does an action to those of the next candidates of a filter that are picked, counts what came of it, and says how
+// far it has come.
+func (s *Schedules) walk(ctx context.Context, tx pgx.Tx, op *Operation, f Filter, at position, action string, picked func(r *row, next *time.Time) bool) (done bool, last position, err error) {
+	found, err := candidates(ctx, tx, op.Tenant, f, at)
+	if err != nil || len(found) == 0 {
+		return true, at, err
+	}
+	a := acting{load: load{Schedules: s, tx: tx, tenant: op.Tenant, by: op.By, memo: memo{}}, action: action}
+	if err := a.run(ctx, found, picked); err != nil {
+		return false, at, err
+	}
+	for what, n := range a.counts {
+		op.Done += n
+		op.Count(what, n)
+	}
+	end := found[len(found)-1]
+	return len(found) < batchLines, position{Workflow: end.Workflow, Key: end.Key}, nil
+}
