@@ -31,6 +31,9 @@ func (t *Timing) QuietHours(at time.Time) (begin, end time.Time, ok bool) {
 	return time.Unix(from, 0).UTC(), time.Unix(until, 0).UTC(), true
 }
 
+// SkipsQuiet says that ticks in quiet hours are left out, and do not wait until the hours end.
+func (t *Timing) SkipsQuiet() bool { return t.plan.Quiet != nil && t.plan.Quiet.Skip }
+
 // Waits says that the tick of a nominal time is handed out when the quiet hours end that it lies in.
 func (t *Timing) Waits(at time.Time) bool {
 	return t.plan.Quiet != nil && !t.plan.Quiet.Skip && t.zone.quiet(*t.plan.Quiet, at.Unix())
