@@ -18,7 +18,7 @@ func (h *house) putKey(key string, p schedules.KeyParams) {
 	}
 }
 
-func clock(at time.Time) string { return at.UTC().Format("15:04") }
+func timeOfDay(at time.Time) string { return at.UTC().Format("15:04") }
 
 // following is a spec that names times, of the key's zone.
 func following(times ...time.Time) schedules.Params {
@@ -34,7 +34,7 @@ func TestTicksInQuietHoursAreSkipped(t *testing.T) {
 	h := newHouse(t)
 	h.start(h.dispatch)
 	now := time.Now()
-	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC", QuietHours: &schedules.QuietHours{From: clock(now.Add(-time.Hour)), To: clock(now.Add(time.Hour)), Then: "skip"}})
+	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC", QuietHours: &schedules.QuietHours{From: timeOfDay(now.Add(-time.Hour)), To: timeOfDay(now.Add(time.Hour)), Then: "skip"}})
 	p := everySecond()
 	p.Spec.Timezone = "@key"
 	h.put("w", "k", p)
@@ -61,7 +61,7 @@ func TestTheLastTickInQuietHoursComesAtTheirEnd(t *testing.T) {
 	h := newHouse(t)
 	now := time.Now().UTC().Truncate(time.Minute)
 	end := now.Add(-10 * time.Minute)
-	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC", QuietHours: &schedules.QuietHours{From: clock(end.Add(-4 * time.Hour)), To: clock(end)}})
+	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC", QuietHours: &schedules.QuietHours{From: timeOfDay(end.Add(-4 * time.Hour)), To: timeOfDay(end)}})
 	first, second, third := end.Add(-3*time.Hour), end.Add(-2*time.Hour), end.Add(-time.Hour)
 	h.put("w", "k", following(first, second, third, now.Add(48*time.Hour)))
 	// As if the sweep had slept since before the first.
@@ -82,7 +82,7 @@ func TestACohortThatIsWokenInQuietHoursSleepsOn(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	now := time.Now().UTC().Truncate(time.Minute)
-	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC", QuietHours: &schedules.QuietHours{From: clock(now.Add(-4 * time.Hour)), To: clock(now.Add(2 * time.Hour))}})
+	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC", QuietHours: &schedules.QuietHours{From: timeOfDay(now.Add(-4 * time.Hour)), To: timeOfDay(now.Add(2 * time.Hour))}})
 	h.put("w", "k", following(now.Add(-time.Hour), now.Add(time.Hour)))
 	h.exec(`UPDATE member SET from_at = $1`, now.Add(-2*time.Hour))
 	h.exec(`UPDATE cohort SET next_at = $1, due_at = $1`, now.Add(-time.Hour))
