@@ -77,7 +77,7 @@ func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run sche
 		}
 		n := min(len(alike), mostInChunk-chunk.count)
 		g := group{
-			Cohort: cohort, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced, Dated: dated,
+			Cohort: cohort, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced, Quiet: run.Quiet, Dated: dated,
 			Missed: alike[0].missed, IDs: make([]int64, n),
 		}
 		for i, m := range alike[:n] {

@@ -40,14 +40,14 @@ func (d *Dispatch) retime(ctx context.Context, tx pgx.Tx, shard int16, cohorts [
 		if left -= n; left <= 0 { // it is due still
 			continue
 		}
-		var next *time.Time
+		var next, dueAt *time.Time
 		if tick, ok := t.Next(*c.RetimeAt); ok {
-			next = &tick.At
+			next, dueAt = &tick.At, new(t.Due(tick.At))
 		}
 		_, err = tx.Exec(ctx, `
 			UPDATE cohort
-			SET next_at = $3, due_at = $3, revision = $4, tzdata = $5, retime_at = NULL
-			WHERE shard = $1 AND id = $2`, shard, c.ID, next, revision, t.Zones().Version())
+			SET next_at = $3, due_at = $6, revision = $4, tzdata = $5, retime_at = NULL
+			WHERE shard = $1 AND id = $2`, shard, c.ID, next, revision, t.Zones().Version(), dueAt)
 		if err != nil {
 			return nil, fmt.Errorf("retime cohort %d: %w", c.ID, err)
 		}

@@ -288,16 +288,23 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 	if err != nil {
 		return nil, err
 	}
-	var broken []int64
+	var broken, early []int64
+	var later []time.Time
 	for i, c := range cohorts {
 		if c.timing = timings[i]; c.timing == nil {
 			d.Log.Error("a cohort cannot be computed and is put aside", "cohort", c.ID, "tenant", c.TenantID, "error", bad[c.ID])
 			broken = append(broken, c.ID)
 			continue
 		}
-		switch {
-		case c.served():
+		if c.served() {
 			continue
+		}
+		if c.RunAt == nil && c.timing.Due(c.NextAt.UTC()).After(now) { // it was woken before the quiet hours end that it waits for
+			early, later = append(early, c.ID), append(later, c.timing.Due(c.NextAt.UTC()))
+			c.timing = nil
+			continue
+		}
+		switch {
 		case c.RunAt != nil:
 			c.run = schedules.Resume(c.timing, c.RunAt.UTC(), c.RunFrom.UTC(), int(*c.RunLost), *c.RunDrop, now)
 		default:
@@ -311,11 +318,18 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 			c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))
 		}
 	}
-	if len(broken) == 0 {
+	if len(broken)+len(early) == 0 {
 		return cohorts, nil
 	}
 	if err := quarantine(ctx, tx, shard, broken); err != nil {
 		return nil, err
+	}
+	if _, err := tx.Exec(ctx, `
+		UPDATE cohort c
+		SET due_at = n.due_at
+		FROM unnest($2::bigint[], $3::timestamptz[]) AS n (id, due_at)
+		WHERE c.shard = $1 AND c.id = n.id`, shard, early, later); err != nil {
+		return nil, fmt.Errorf("put off cohorts: %w", err)
 	}
 	return slices.DeleteFunc(cohorts, func(c *due) bool { return c.timing == nil }), nil
 }

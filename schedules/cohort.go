@@ -91,7 +91,7 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 	// Two that make the same cohort at once wait for one another here; the second finds it awake.
 	err = tx.QueryRow(ctx, `
 		INSERT INTO cohort AS c (shard, tenant_id, workflow, hash, timing, missed, next_at, due_at, calendars, revision, tzdata)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 		ON CONFLICT ON CONSTRAINT cohort_identity DO UPDATE
 		SET revision = CASE WHEN c.due_at IS NULL THEN excluded.revision ELSE c.revision END,
 		    tzdata = CASE WHEN c.due_at IS NULL THEN excluded.tzdata ELSE c.tzdata END,
@@ -99,7 +99,7 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 		    due_at = COALESCE(c.due_at, excluded.due_at),
 		    empty_at = NULL
 		RETURNING id`,
-		shard, tenant, workflow, hash[:], string(t.Canonical()), missed, next.At, t.Named(), stamp.Revision, stamp.TZData).Scan(&id)
+		shard, tenant, workflow, hash[:], string(t.Canonical()), missed, next.At, t.Due(next.At), t.Named(), stamp.Revision, stamp.TZData).Scan(&id)
 	return id, err
 }
 

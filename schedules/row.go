@@ -257,8 +257,8 @@ func (r *row) nextTick(t *calendar.Timing, after time.Time) (calendar.Tick, bool
 	return r.then.Next(after)
 }
 
-// unserved are the nominal times of the member that are due and that the sweep has not come to: of the run that is
-// under way, and of those that would begin now.
+// unserved are the nominal times of the member that have come and that the sweep has not come to: of the run that is
+// under way, of those that would begin now, and of one that waits for the end of quiet hours.
 func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
 	return func(yield func(Run) bool) {
 		if r.FromAt == nil {
@@ -273,25 +273,37 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
 		if r.RetimeAt != nil {
 			until = *r.RetimeAt
 		}
-		if r.NextAt != nil && !r.serve(t, r.NextAt.UTC(), until, now, yield) || r.then == nil {
+		var next time.Time
+		if r.NextAt != nil {
+			next = r.NextAt.UTC()
+		}
+		next, more := r.serve(t, next, until, now, yield)
+		if more && r.then != nil && (next.IsZero() || next.After(until)) {
+			t = r.then
+			tick, _ := t.Next(until)
+			next, more = r.serve(t, tick.At, now, now, yield)
+		}
+		if !more || next.IsZero() || next.After(now) {
 			return
 		}
-		if tick, ok := r.then.Next(until); ok {
-			r.serve(r.then, tick.At, now, now, yield)
+		waiting := Run{At: next, From: next, Quiet: true}.until(t, now.Truncate(time.Second).Add(time.Second))
+		if own, counts := waiting.placed(t).For(t, *r.FromAt, r.UntilAt); counts {
+			yield(own)
 		}
 	}
 }
 
-// serve yields the runs of a timing from a nominal time on, of times until a moment; it tells whether more is wanted.
-func (r *row) serve(t *calendar.Timing, next, until, now time.Time, yield func(Run) bool) bool {
-	for !next.IsZero() && !next.After(until) {
+// serve yields the runs of a timing from a nominal time on, of times until a moment, as far as they are due; it returns the
+// time after them (zero: there is none), and whether more is wanted.
+func (r *row) serve(t *calendar.Timing, next, until, now time.Time, yield func(Run) bool) (time.Time, bool) {
+	for !next.IsZero() && !next.After(until) && !t.Due(next).After(now) {
 		run := BeginRunUntil(t, next, until, now, *r.CohortMissed)
 		if own, counts := run.For(t, *r.FromAt, r.UntilAt); counts && !yield(own) {
-			return false
+			return next, false
 		}
 		next = run.Next
 	}
-	return true
+	return next, true
 }
 
 // underWay is the run of the row's cohort that has not come to it yet, if there is one.

@@ -39,6 +39,8 @@ type Config struct {
 	IDs     ident.Codec
 	Timings *Timings
 	HandOut HandOut
+	Forget  Forget
+	Secret  []byte // of hashes that tell nothing of what was hashed
 	Quotas  func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
 	Cursors *web.Cursor
 	Log     *slog.Logger

@@ -57,6 +57,7 @@ type secrets struct {
 	ids     ident.Codec
 	cursors *web.Cursor
 	leases  []byte
+	hashes  []byte
 }
 
 func build(ctx context.Context, p plan) (_ *house, err error) {
@@ -102,12 +103,15 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		IDs:     s.ids,
 		Timings: timings,
 		HandOut: h.dispatch.HandOut,
+		Forget:  dispatch.Forget,
+		Secret:  s.hashes,
 		Quotas:  directory.Quotas,
 		Cursors: s.cursors,
 		Log:     p.log,
 
 		Operations: operations,
 	})
+	h.dispatch.Erase = all.FinishErasures
 	h.schedules = all
 	h.dispatch.Settle = all.Settle
 	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
@@ -197,11 +201,11 @@ func readSecrets(ctx context.Context, pool *pgxpool.Pool) (s secrets, err error)
 		err = errors.Join(err, readErr)
 		return secret
 	}
-	ids, cursors, leases := read("ids"), read("cursors"), read("leases")
+	ids, cursors, leases, hashes := read("ids"), read("cursors"), read("leases"), read("hashes")
 	if err != nil {
 		return s, err
 	}
-	s.leases = leases
+	s.leases, s.hashes = leases, hashes
 	if s.ids, err = ident.New(ids[:ident.KeySize]); err != nil {
 		return s, err
 	}
