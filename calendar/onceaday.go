@@ -9,7 +9,7 @@ func (t *Timing) OnceADay(from time.Time) bool {
 	if t.delay != nil {
 		return false
 	}
-	if len(t.sources) == 1 {
+	if len(t.sources) == 1 && len(t.added) == 0 {
 		if s, ok := t.sources[0].(*resolved); ok {
 			switch set := s.set.(type) {
 			case *days:

@@ -34,15 +34,22 @@ func (t *Timing) QuietHours(at time.Time) (begin, end time.Time, ok bool) {
 // SkipsQuiet says that ticks in quiet hours are left out, and do not wait until the hours end.
 func (t *Timing) SkipsQuiet() bool { return t.plan.Quiet != nil && t.plan.Quiet.Skip }
 
+// Waits says that the tick of a nominal time is handed out when the quiet hours end that it lies in.
+func (t *Timing) Waits(at time.Time) bool {
+	return t.plan.Quiet != nil && !t.plan.Quiet.Skip && t.zone.quiet(*t.plan.Quiet, at.Unix())
+}
+
+// LeavesOut says that the tick of a nominal time is left out, as it lies in quiet hours.
+func (t *Timing) LeavesOut(at time.Time) bool {
+	return t.plan.Quiet != nil && t.plan.Quiet.Skip && t.zone.quiet(*t.plan.Quiet, at.Unix())
+}
+
 // Due is when the tick of a nominal time is handed out, jitter aside: then, or when the quiet hours end that it lies in.
 func (t *Timing) Due(at time.Time) time.Time {
-	if t.plan.Quiet == nil || t.plan.Quiet.Skip {
+	if !t.Waits(at) {
 		return at
 	}
-	if _, end, quiet := t.QuietHours(at); quiet {
-		return end
-	}
-	return at
+	return time.Unix(t.zone.quietUntil(*t.plan.Quiet, at.Unix()), 0).UTC()
 }
 
 func (z *zone) quiet(q Quiet, at int64) bool { return q.has(int(floorMod(z.wall(at), daySeconds))) }

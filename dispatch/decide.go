@@ -33,9 +33,13 @@ type decided struct {
 	Attempts   *int16 `db:"max_attempts"`
 }
 
+// tooSoon is a tick at $2 that comes too soon after the last one that was handed out before its schedule's zone was changed:
+// one that fires once a day does so again after 20 to 48 hours.
+const tooSoon = `(st.last_at <= st.rezoned_at AND st.rezoned_at < $2 AND $2 < st.last_at + interval '20 hours')`
+
 // Of a timed tick, at $2: as of any other, but that one which a client asked to leave out is not handed out.
 var (
-	unlessSkipped = strings.NewReplacer("n.reason = 0", "n.reason = 0 AND ($2 = ANY (st.skips)) IS NOT TRUE")
+	unlessSkipped = strings.NewReplacer("n.reason = 0", "n.reason = 0 AND ($2 = ANY (st.skips)) IS NOT TRUE AND "+tooSoon+" IS NOT TRUE")
 	timedHanded   = unlessSkipped.Replace(handed)
 	timedCounted  = unlessSkipped.Replace(counted)
 )
@@ -54,9 +58,13 @@ func untilAt(moment string) string {
 // a schedule whose state has seen its time already is not made again.
 func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []item, routes []route, halted bool) error {
 	n := len(items)
-	ids, flows, missed, dropped, forced := make([]int64, n), make([]int16, n), make([]int32, n), make([]bool, n), make([]bool, n)
+	ids, flows, missed, dropped, forced, quiet := make([]int64, n), make([]int16, n), make([]int32, n), make([]bool, n), make([]bool, n), make([]bool, n)
+	whys := make([]int16, n)
 	for i, it := range items {
-		ids[i], flows[i], missed[i], dropped[i], forced[i] = it.id, int16(it.Workflow), int32(it.Missed), it.Drop, it.Forced
+		ids[i], flows[i], missed[i], dropped[i], forced[i], quiet[i] = it.id, int16(it.Workflow), int32(it.Missed), it.Drop || it.Excluded, it.Forced, it.Quiet
+		if whys[i] = int16(Missed); it.Excluded {
+			whys[i] = int16(Excluded)
+		}
 	}
 	w := columnsOf(routes)
 	rows, err := tx.Query(ctx, `
@@ -77,15 +85,16 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 				COALESCE(s.overlap, w.overlap) AS overlap,
 				`+untilAt("$2")+` AS until_at,
 				CASE
-					WHEN i.drop THEN $6::smallint
+					WHEN i.drop THEN ($6::smallint[])[i.ord]
 					WHEN NOT w.known THEN $7::smallint
 					WHEN $3::boolean OR s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > $2) THEN $8::smallint
 					WHEN NOT i.forced AND $4::timestamptz - $2 > make_interval(secs => COALESCE(s.max_lateness_s, w.max_lateness_s))
 						AND COALESCE(s.on_expired, w.on_expired) = 'skip' THEN $9::smallint
+					WHEN i.quiet THEN $23::smallint
 					ELSE 0::smallint
 				END AS reason
-			FROM unnest($5::bigint[], $10::smallint[], $11::int[], $12::boolean[], $13::boolean[])
-				WITH ORDINALITY AS i (id, flow, missed, drop, forced, ord)
+			FROM unnest($5::bigint[], $10::smallint[], $11::int[], $12::boolean[], $13::boolean[], $21::boolean[])
+				WITH ORDINALITY AS i (id, flow, missed, drop, forced, quiet, ord)
 			JOIN unnest($14::boolean[], $15::boolean[], $16::text[], $17::int[], $18::text[])
 				WITH ORDINALITY AS w (known, push, overlap, max_lateness_s, on_expired, flow) ON w.flow = i.flow + 1
 			JOIN schedule s ON s.tenant_id = $1 AND s.id = i.id
@@ -95,11 +104,12 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 			CASE
 				WHEN n.reason <> 0 OR st.fate <> 2 THEN n.reason
 				WHEN $2 = ANY (st.skips) THEN $20::smallint
+				WHEN `+tooSoon+` THEN $22::smallint
 				ELSE $19::smallint
 			END AS reason,
 			st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts`,
-		int32(o.chunk.TenantID), o.chunk.NominalAt, halted, o.now, ids, int16(Missed), int16(NoWorkflow), int16(Paused), int16(Expired),
-		flows, missed, dropped, forced, w.known, w.push, w.overlap, w.maxLateness, w.onExpired, int16(Overlap), int16(Requested))
+		int32(o.chunk.TenantID), o.chunk.NominalAt, halted, o.now, ids, whys, int16(NoWorkflow), int16(Paused), int16(Expired),
+		flows, missed, dropped, forced, w.known, w.push, w.overlap, w.maxLateness, w.onExpired, int16(Overlap), int16(Requested), quiet, int16(Superseded), int16(QuietHours))
 	if err != nil {
 		return fmt.Errorf("decide ticks: %w", err)
 	}

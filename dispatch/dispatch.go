@@ -44,6 +44,8 @@ type Config struct {
 
 	// Pause pauses a schedule whose ticks failed too often. It may be nil where the process does not dispatch.
 	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
+	// Erase goes on with the erasures that were not finished. It may be nil.
+	Erase func(ctx context.Context) error
 }
 
 // Fired is a tick that was handed out.
@@ -123,6 +125,8 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	if d.Sweeps {
 		d.work.Go(func() { d.fold(run) })
 		d.work.Go(func() { d.sweep(run) })
+		d.work.Go(func() { d.markStale(run) })
+		d.work.Go(func() { d.rezone(run) })
 	}
 	return nil
 }

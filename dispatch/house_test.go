@@ -60,7 +60,7 @@ func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
 	h.dispatch = h.process()
 	h.config.Operations.Queue = h.dispatch.QueueOperation
 	h.schedules = schedules.New(schedules.Config{
-		Pool: pool, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.HandOut, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
+		Pool: pool, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.HandOut, Forget: dispatch.Forget, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
 		Operations: h.config.Operations,
 	})
 	return h

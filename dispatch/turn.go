@@ -61,7 +61,7 @@ func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 	if err != nil {
 		return err
 	}
-	cohorts, err = p.begin(ctx, p.tx, p.shard, p.now, append(others, cohorts...))
+	cohorts, err = p.begun(ctx, append(others, cohorts...))
 	if err != nil || len(cohorts) == 0 {
 		return err
 	}
@@ -119,6 +119,15 @@ func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 	p.moved = append(p.moved, now...)
 	p.moved = append(p.moved, line...)
 	return nil
+}
+
+// begun are those of the cohorts that have a run to go on with: the others are put aside, put off or timed anew.
+func (p *pass) begun(ctx context.Context, cohorts []*due) ([]*due, error) {
+	cohorts, err := p.begin(ctx, p.tx, p.shard, p.now, cohorts)
+	if err != nil || len(cohorts) == 0 {
+		return nil, err
+	}
+	return p.retime(ctx, p.tx, p.shard, cohorts)
 }
 
 // others are due cohorts of other tenants than the one that has most of a full batch: they may lie far behind it. It is
@@ -235,7 +244,7 @@ func (p *pass) serveOne(ctx context.Context, tenant tenants.ID, g grant, each in
 		return fmt.Errorf("read waiting cohorts: %w", err)
 	}
 	left := len(cohorts) == limit || p.lined[tenant]
-	if cohorts, err = p.begin(ctx, p.tx, p.shard, p.now, cohorts); err != nil {
+	if cohorts, err = p.begun(ctx, cohorts); err != nil {
 		return err
 	}
 	members, _, err := readMembers(ctx, p.tx, cohorts, g.n, g.n)

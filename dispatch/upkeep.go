@@ -31,11 +31,19 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 			func(ctx context.Context) error { return postgres.AnalyzeNew(ctx, d.Pool) },
 			d.rearmLost, d.complete, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
 			func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
+			d.erase,
 		} {
 			errs = append(errs, clear(ctx))
 		}
 		return errors.Join(errs...)
 	})
+}
+
+func (d *Dispatch) erase(ctx context.Context) error {
+	if d.Erase == nil {
+		return nil
+	}
+	return d.Erase(ctx)
 }
 
 // fold adds up, each second, how many members the cohorts have.

@@ -35,7 +35,7 @@ func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, a
 	from := after.Truncate(time.Second).Add(time.Second)
 	tick, ok := t.Next(from)
 	if r.SeenAt == nil && r.DelayAt == nil { // it has had no tick: what its spec says of the first one holds
-		if own, err := r.compile(tenant); err == nil {
+		if own, err := r.meaning(tenant); err == nil {
 			tick, ok = own.First(from)
 		}
 	}

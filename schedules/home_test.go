@@ -50,7 +50,7 @@ func newHome(t testing.TB) *home {
 	}
 	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.pool, Engine: h.pool, IDs: ids, Cursors: cursors(t)})
 	h.schedules = schedules.New(schedules.Config{
-		Operations: operations, Pool: h.pool, IDs: ids, Timings: schedules.NewTimings(), HandOut: h.handOut, Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
+		Operations: operations, Pool: h.pool, IDs: ids, Timings: schedules.NewTimings(), HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
 		Quotas: func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil },
 	})
 	return h
@@ -70,6 +70,11 @@ func (h *home) handOut(_ context.Context, _ pgx.Tx, due []schedules.Due) error {
 	defer h.mu.Unlock()
 	h.handed = append(h.handed, due...)
 	return nil
+}
+
+// forget finds nothing to forget: nothing is swept here.
+func (h *home) forget(context.Context, pgx.Tx, tenants.ID, []int64) (ticks, attempts int64, done bool, err error) {
+	return 0, 0, true, nil
 }
 
 // takeHanded is what was handed out since it was last asked.

@@ -14,7 +14,7 @@ import (
 // nominal time where that is sooner. The walk follows from the timing, the nominal time and the workflow alone: it is
 // the same on every process and after a restart.
 type Walk struct {
-	at    time.Time
+	at    time.Time // when it begins: the nominal time, or the end of the quiet hours that it waits for
 	gap   time.Duration
 	start uint64 // where on the circle it begins
 }
@@ -25,15 +25,19 @@ func WalkOf(t *calendar.Timing, r Run, workflow string) (w Walk, ok bool) {
 	if gap <= 0 {
 		return w, false
 	}
+	due := t.Due(r.At)
 	if !r.Next.IsZero() {
-		gap = min(gap, r.Next.Sub(r.At))
+		gap = min(gap, r.Next.Sub(due))
+	}
+	if gap <= 0 { // the quiet hours end at the next nominal time
+		return w, false
 	}
 	h := fnv.New64a()
 	var at [8]byte
 	binary.BigEndian.PutUint64(at[:], uint64(r.At.Unix()))
 	_, _ = h.Write(at[:])
 	_, _ = h.Write([]byte(workflow))
-	return Walk{at: r.At, gap: gap, start: mix(h.Sum64())}, true
+	return Walk{at: due, gap: gap, start: mix(h.Sum64())}, true
 }
 
 // circle is the place of a spread on the circle: spreads are signed, and lie in the index in that order.

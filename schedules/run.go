@@ -14,6 +14,7 @@ type Run struct {
 	Missed int       // how many, for a member that has been there since From
 	Late   bool      // it catches up: times were missed, or it began more than a minute late
 	Drop   bool      // its ticks are recorded as missed, not handed out
+	Quiet  bool      // its ticks are recorded as skipped for quiet hours, not handed out
 	Next   time.Time // the nominal time after At; zero: there is none
 }
 
@@ -22,14 +23,28 @@ const (
 	mostCaught = 1000        // ticks that missed: all hands out at most
 )
 
-// BeginRun decides what a run serves that begins at now in a cohort whose next nominal time is next, not after now.
+// BeginRun decides what a run serves that begins at now in a cohort whose next nominal time is next, and is due by now:
+// times that wait for the end of quiet hours (see calendar.Timing.Due) are served as one, by the last of them.
 func BeginRun(t *calendar.Timing, next, now time.Time, missed string) Run {
+	return BeginRunUntil(t, next, now, now, missed)
+}
+
+// BeginRunUntil is BeginRun in a cohort that t tells the times of no longer than until a moment, not after now.
+func BeginRunUntil(t *calendar.Timing, next, until, now time.Time, missed string) Run {
 	r := Run{At: next, From: next}
-	last, ok := t.Prev(now.Truncate(time.Second).Add(time.Second))
+	due := t.Due(next)
+	end := until.Truncate(time.Second).Add(time.Second)
+	if due.After(next) {
+		r = r.until(t, earlier(due, end))
+	}
+	last, ok := lastDue(t, now.Truncate(time.Second).Add(time.Second))
+	if ok && !last.At.Before(end) {
+		last, ok = t.Prev(end)
+	}
 	if !ok || last.At.Before(next) {
 		last = calendar.Tick{At: next} // retimed since next was computed: served as it was promised
 	}
-	switch behind := last.At.After(next); {
+	switch behind := last.At.After(due); {
 	case behind && missed == "all":
 		r.Late = true
 		if n := t.Count(next, last.At) + 1; n > mostCaught {
@@ -39,27 +54,65 @@ func BeginRun(t *calendar.Timing, next, now time.Time, missed string) Run {
 			}
 		}
 	case behind:
-		if missed == "none" && now.Sub(next) > onTime { // what is late is dropped, and the next run serves what is not
-			if late, ok := t.Prev(now.Add(-onTime)); ok && late.At.After(next) {
+		if missed == "none" && now.Sub(due) > onTime { // what is late is dropped, and the next run serves what is not
+			late, ok := lastDue(t, now.Add(-onTime))
+			switch {
+			case ok && late.At.After(last.At):
+			case ok && late.At.After(r.At):
 				last = late
-			} else {
-				last.At = next
+			default:
+				last.At = r.At
 			}
 		}
 		r.At, r.Late = last.At, true
 		r.Missed = t.Count(next, last.At)
 	}
-	if now.Sub(r.At) > onTime {
+	if now.Sub(t.Due(r.At)) > onTime {
 		r.Late = true
 		r.Drop = r.Drop || missed == "none"
 	}
 	return r.placed(t)
 }
 
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 // Resume is a run that began earlier and has not reached all members, as of now.
 func Resume(t *calendar.Timing, at, from time.Time, missed int, drop bool, now time.Time) Run {
-	r := Run{At: at, From: from, Missed: missed, Drop: drop, Late: missed > 0 || now.Sub(at) > onTime+t.Jitter()}
+	r := Run{At: at, From: from, Missed: missed, Drop: drop}
+	r.Late = missed > 0 && !r.waited(t, from) || now.Sub(t.Due(at)) > onTime+t.Jitter()
 	return r.placed(t)
+}
+
+// until is the run with its nominal time moved to the last one before a moment, which stands for those before it.
+func (r Run) until(t *calendar.Timing, before time.Time) Run {
+	if last, ok := t.Prev(before); ok && last.At.After(r.From) {
+		r.At, r.Missed = last.At, t.Count(r.From, last.At)
+	}
+	return r
+}
+
+// lastDue is the last nominal time whose tick is due before a moment.
+func lastDue(t *calendar.Timing, before time.Time) (calendar.Tick, bool) {
+	last, ok := t.Prev(before)
+	if !ok || t.Due(last.At).Before(before) {
+		return last, ok
+	}
+	begin, _, _ := t.QuietHours(last.At)
+	return t.Prev(begin)
+}
+
+// waited tells whether a nominal time, not after the run's, waited for the end of the same quiet hours as the run's.
+func (r Run) waited(t *calendar.Timing, at time.Time) bool {
+	if !t.Waits(r.At) {
+		return false
+	}
+	begin, _, _ := t.QuietHours(r.At)
+	return !at.Before(begin)
 }
 
 // placed fills in what follows from the run's nominal time.
@@ -73,6 +126,7 @@ func (r Run) placed(t *calendar.Timing) Run {
 	if tick, ok := t.Next(r.At); ok {
 		r.Next = tick.At
 	}
+	r.Quiet = r.Quiet || t.LeavesOut(r.At)
 	return r
 }
 
@@ -85,8 +139,8 @@ func (r Run) For(t *calendar.Timing, from time.Time, until *time.Time) (own Run,
 		if !found || last.At.Before(r.From) {
 			return own, false
 		}
-		own.At, own.DST, own.Late = last.At, last.DST, true
-		own.Missed = t.Count(r.From, last.At)
+		own.At, own.DST, own.Late = last.At, last.DST, r.Late || !r.waited(t, last.At)
+		own.Missed, own.Quiet = t.Count(r.From, last.At), r.Quiet && t.Waits(last.At) || t.LeavesOut(last.At)
 	}
 	if from.After(own.At) {
 		return own, false
@@ -101,4 +155,20 @@ func (r Run) MissedSince(t *calendar.Timing, from time.Time) int {
 		return r.Missed
 	}
 	return min(r.Missed, t.Count(from, r.At))
+}
+
+// Limit is how many nominal times count, from a moment on.
+type Limit struct {
+	From time.Time
+	Left int
+}
+
+// Last is the last that counts, or the last that there is.
+func (l Limit) Last(t *calendar.Timing) time.Time {
+	first, ok := t.Next(l.From.Add(-time.Second))
+	if !ok {
+		return l.From
+	}
+	last, _ := t.Nth(first.At, l.Left)
+	return last.At
 }

@@ -39,6 +39,8 @@ type Config struct {
 	IDs     ident.Codec
 	Timings *Timings
 	HandOut HandOut
+	Forget  Forget
+	Secret  []byte // of hashes that tell nothing of what was hashed
 	Quotas  func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
 	Cursors *web.Cursor
 	Log     *slog.Logger
@@ -63,6 +65,7 @@ func New(c Config) *Schedules {
 	if c.Operations != nil {
 		c.Operations.Register(actionsKind, s.actStep)
 		c.Operations.Register(defaultsKind, s.inheritStep)
+		c.Operations.Register(tzdataKind, s.rezoneStep)
 	}
 	return s
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonhq/carillon/api"
+	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/console"
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/fault"
@@ -36,6 +37,7 @@ type plan struct {
 	minter      *tenants.Minter // nil: API keys are not exchanged here
 	outbound    web.Outbound
 	onFired     func([]dispatch.Fired)
+	tzdata      string // a file; empty: what the program carries
 	log         *slog.Logger
 }
 
@@ -55,6 +57,7 @@ type secrets struct {
 	ids     ident.Codec
 	cursors *web.Cursor
 	leases  []byte
+	hashes  []byte
 }
 
 func build(ctx context.Context, p plan) (_ *house, err error) {
@@ -69,6 +72,9 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	}
 	s, err := readSecrets(ctx, h.api)
 	if err != nil {
+		return nil, err
+	}
+	if err := adoptZones(ctx, h.api, p.tzdata); err != nil {
 		return nil, err
 	}
 	directory := tenants.NewDirectory(h.api)
@@ -97,12 +103,15 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		IDs:     s.ids,
 		Timings: timings,
 		HandOut: h.dispatch.HandOut,
+		Forget:  dispatch.Forget,
+		Secret:  s.hashes,
 		Quotas:  directory.Quotas,
 		Cursors: s.cursors,
 		Log:     p.log,
 
 		Operations: operations,
 	})
+	h.dispatch.Erase = all.FinishErasures
 	h.schedules = all
 	h.dispatch.Settle = all.Settle
 	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
@@ -173,6 +182,21 @@ func (h *house) connect(ctx context.Context, p plan) error {
 	return nil
 }
 
+// adoptZones has all processes know the tz database of this one, and this one the newest of all.
+func adoptZones(ctx context.Context, db postgres.DB, file string) error {
+	archive := calendar.EmbeddedArchive()
+	if file != "" {
+		given, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("CARILLON_TZDATA: %w", err)
+		}
+		archive = given
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return schedules.AdoptZones(ctx, db, archive)
+}
+
 func readSecrets(ctx context.Context, pool *pgxpool.Pool) (s secrets, err error) {
 	read := func(name string) []byte {
 		fresh := make([]byte, 32)
@@ -181,11 +205,11 @@ func readSecrets(ctx context.Context, pool *pgxpool.Pool) (s secrets, err error)
 		err = errors.Join(err, readErr)
 		return secret
 	}
-	ids, cursors, leases := read("ids"), read("cursors"), read("leases")
+	ids, cursors, leases, hashes := read("ids"), read("cursors"), read("leases"), read("hashes")
 	if err != nil {
 		return s, err
 	}
-	s.leases = leases
+	s.leases, s.hashes = leases, hashes
 	if s.ids, err = ident.New(ids[:ident.KeySize]); err != nil {
 		return s, err
 	}

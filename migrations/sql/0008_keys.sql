@@ -39,7 +39,7 @@ CREATE TABLE erasure (
   began_at     timestamptz NOT NULL,
   erased_at    timestamptz,
   schedule_ids bigint[] NOT NULL,
-  needle       bytea,
+  key          text   COLLATE "C",
   profiles     int    NOT NULL DEFAULT 0,
   schedules    int    NOT NULL DEFAULT 0,
   revisions    int    NOT NULL DEFAULT 0,
@@ -48,6 +48,7 @@ CREATE TABLE erasure (
   answers      bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (tenant_id, id)
 );
+COMMENT ON COLUMN erasure.key IS 'until all of it is gone';
 CREATE INDEX erasure_by_hash ON erasure (tenant_id, key_hash);
 CREATE INDEX erasure_pending ON erasure (began_at) WHERE erased_at IS NULL;
 

@@ -1,0 +1,258 @@
+package schedules
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Forget deletes a bounded part of the record of schedules that are no more, in the caller's transaction: how many ticks
+// and attempts, and whether nothing of them is left.
+type Forget func(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedules []int64) (ticks, attempts int64, done bool, err error)
+
+// Erasure is the receipt of a key's erasure. KeyHash is a hash of tenant and key under the installation's secret, in
+// hexadecimal digits.
+type Erasure struct {
+	KeyHash  string        `json:"key_hash"`
+	ErasedAt time.Time     `json:"erased_at"`
+	ErasedBy string        `json:"erased_by"`
+	Counts   ErasureCounts `json:"counts"`
+}
+
+// ErasureCounts are how much there was of a key.
+type ErasureCounts struct {
+	Profiles  int32 `json:"profiles"`
+	Schedules int32 `json:"schedules"`
+	Revisions int32 `json:"revisions"`
+	Ticks     int64 `json:"ticks"`
+	Attempts  int64 `json:"attempts"`
+	Answers   int64 `json:"answers"`
+}
+
+const eraseTime = 8 * time.Second
+
+// Erase deletes all that is kept of a key over all workflows, and keeps a receipt. Its schedules go in one transaction; their
+// record follows in bounded parts, and all is gone when it returns. Where that takes too long it is 503, and
+// FinishErasures goes on with it.
+func (s *Schedules) Erase(ctx context.Context, tenant tenants.ID, key, by string) (Erasure, error) {
+	if err := checkKey("/key", key); err != nil {
+		return Erasure{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, eraseTime)
+	defer cancel()
+	hash := s.keyHash(tenant, key)
+	var id int64
+	err := postgres.Retry(ctx, func() error {
+		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) {
+			id, err = eraseSchedules(ctx, tx, tenant, key, hash, by)
+			return err
+		})
+	})
+	if err != nil {
+		return Erasure{}, err
+	}
+	pending, err := s.pendingErasures(ctx, tenant, hash)
+	if err != nil {
+		return Erasure{}, err
+	}
+	for _, one := range pending { // an earlier one that was cut is part of it
+		if err := s.finishErasure(ctx, tenant, one); err != nil {
+			if ctx.Err() != nil {
+				busy := fault.New(http.StatusServiceUnavailable, "busy", "there is much of the key: its erasure goes on; ask again")
+				busy.RetryAfter = 10 * time.Second
+				return Erasure{}, busy
+			}
+			return Erasure{}, err
+		}
+	}
+	return s.erasure(ctx, tenant, id)
+}
+
+// keyHash is a hash of a tenant's key that tells nothing of it to who lacks the secret.
+func (s *Schedules) keyHash(tenant tenants.ID, key string) []byte {
+	h := hmac.New(sha256.New, s.Secret)
+	_, _ = fmt.Fprintf(h, "carillon key v1 %d/%s", tenant, key)
+	return h.Sum(nil)
+}
+
+// eraseSchedules deletes what names a key but the record of its schedules and kept answers, and notes what is left to do.
+func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, hash []byte, by string) (id int64, err error) {
+	if err := lockKeys(ctx, tx, tenant, toChange, key); err != nil {
+		return 0, err
+	}
+	k, err := findKey(ctx, tx, tenant, key)
+	if err != nil {
+		return 0, err
+	}
+	ids := k.ids()
+	if err := lockRows(ctx, tx, tenant, k.shards(), ids); err != nil {
+		return 0, err
+	}
+	var b pgx.Batch
+	b.Queue(`
+		DELETE FROM member m
+		USING schedule s
+		WHERE s.tenant_id = $1 AND s.id = ANY($2)
+			AND m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id`, tenant, ids)
+	b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
+	b.Queue(`
+		WITH profiles AS (
+			DELETE FROM key_profile WHERE tenant_id = $1 AND key = $2 RETURNING 1
+		), schedules AS (
+			DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($3) RETURNING 1
+		), revisions AS (
+			DELETE FROM revision WHERE tenant_id = $1 AND schedule_id = ANY($4) RETURNING 1
+		)
+		INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids, profiles, schedules, revisions)
+		SELECT $1, $5, $2, $6, clock_timestamp(), $4,
+			(SELECT count(*) FROM profiles), (SELECT count(*) FROM schedules), (SELECT count(*) FROM revisions)
+		RETURNING id`, tenant, key, ids, k.all(), hash, by)
+	results := tx.SendBatch(ctx, &b)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	for range 2 {
+		if _, err := results.Exec(); err != nil {
+			return 0, fmt.Errorf("erase schedules: %w", err)
+		}
+	}
+	if err := results.QueryRow().Scan(&id); err != nil {
+		return 0, fmt.Errorf("erase schedules: %w", err)
+	}
+	return id, nil
+}
+
+// pendingErasures are those of one key that are not finished.
+func (s *Schedules) pendingErasures(ctx context.Context, tenant tenants.ID, hash []byte) ([]int64, error) {
+	rows, _ := s.Pool.Query(ctx, `SELECT id FROM erasure WHERE tenant_id = $1 AND key_hash = $2 AND erased_at IS NULL ORDER BY id`, tenant, hash) // CollectRows reports the error
+	pending, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("look for erasures: %w", err)
+	}
+	return pending, nil
+}
+
+// finishErasure deletes what is left of a key, part after part.
+func (s *Schedules) finishErasure(ctx context.Context, tenant tenants.ID, id int64) error {
+	for {
+		var done bool
+		err := postgres.Retry(ctx, func() error {
+			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) {
+				done, err = s.eraseRecord(ctx, tx, tenant, id)
+				return err
+			})
+		})
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// eraseRecord deletes a part of the record of an erased key's schedules, and with the last part the answers that hold the key.
+func (s *Schedules) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (done bool, err error) {
+	var ids []int64
+	var key string
+	err = tx.QueryRow(ctx, `
+		SELECT schedule_ids, key
+		FROM erasure
+		WHERE tenant_id = $1 AND id = $2 AND erased_at IS NULL
+		FOR UPDATE`, tenant, id).Scan(&ids, &key)
+	if errors.Is(err, pgx.ErrNoRows) { // another has finished it
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read erasure: %w", err)
+	}
+	ticks, attempts, done, err := s.Forget(ctx, tx, tenant, ids)
+	if err != nil {
+		return false, fmt.Errorf("forget schedules: %w", err)
+	}
+	answers := int64(0)
+	if done {
+		if answers, err = eraseAnswers(ctx, tx, tenant, key); err != nil {
+			return false, err
+		}
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE erasure
+		SET ticks = ticks + $3, attempts = attempts + $4, answers = answers + $5,
+			erased_at = CASE WHEN $6 THEN clock_timestamp() END, key = CASE WHEN $6 THEN NULL ELSE key END
+		WHERE tenant_id = $1 AND id = $2`, tenant, id, ticks, attempts, answers, done)
+	if err != nil {
+		return false, fmt.Errorf("note erasure: %w", err)
+	}
+	return done, nil
+}
+
+// eraseAnswers deletes the answers kept for an Idempotency-Key that hold a key, or are to a request that named it.
+func eraseAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string) (int64, error) {
+	member, err := web.Marshal(map[string]string{"key": key})
+	if err != nil {
+		return 0, err
+	}
+	escaped := url.PathEscape(key)
+	deleted, err := tx.Exec(ctx, `
+		DELETE FROM idempotency
+		WHERE tenant_id = $1
+			AND (position($2 IN answer) > 0 OR position($3 IN route || '/') > 0 OR position($4 IN route || '/') > 0)`,
+		tenant, member[1:len(member)-1], "/schedules/"+escaped+"/", "/keys/"+escaped+"/")
+	if err != nil {
+		return 0, fmt.Errorf("erase answers: %w", err)
+	}
+	return deleted.RowsAffected(), nil
+}
+
+func (s *Schedules) erasure(ctx context.Context, tenant tenants.ID, id int64) (e Erasure, err error) {
+	var hash []byte
+	n := &e.Counts
+	err = s.Pool.QueryRow(ctx, `
+		SELECT key_hash, erased_at, erased_by, profiles, schedules, revisions, ticks, attempts, answers
+		FROM erasure
+		WHERE tenant_id = $1 AND id = $2`, tenant, id).
+		Scan(&hash, &e.ErasedAt, &e.ErasedBy, &n.Profiles, &n.Schedules, &n.Revisions, &n.Ticks, &n.Attempts, &n.Answers)
+	if err != nil {
+		return e, fmt.Errorf("read erasure: %w", err)
+	}
+	e.KeyHash, e.ErasedAt = hex.EncodeToString(hash), e.ErasedAt.UTC()
+	return e, nil
+}
+
+// FinishErasures goes on with erasures of all tenants that began a while ago and that nobody has finished: the request was
+// cut, or its process died.
+func (s *Schedules) FinishErasures(ctx context.Context) error {
+	rows, _ := s.Pool.Query(ctx, `
+		SELECT tenant_id, id
+		FROM erasure
+		WHERE erased_at IS NULL AND began_at < clock_timestamp() - $1::interval
+		ORDER BY began_at
+		LIMIT 100`, 4*eraseTime) // ForEachRow reports the error
+	left := map[int64]tenants.ID{}
+	var tenant tenants.ID
+	var id int64
+	_, err := pgx.ForEachRow(rows, []any{&tenant, &id}, func() error {
+		left[id] = tenant
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for erasures: %w", err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(left)) {
+		if err := s.finishErasure(ctx, left[id], id); err != nil {
+			return err
+		}
+	}
+	return nil
+}

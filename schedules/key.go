@@ -1,0 +1,243 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// QuietHours are when a key is not to be disturbed: from From on and before To, as clocks in its zone show them ("22:00").
+// Then says what becomes of ticks inside: defer (the last of them waits until the hours end), which is the default, or
+// skip.
+type QuietHours struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Then string `json:"then,omitempty"`
+}
+
+// KeyParams are the body of a profile's upsert. Without quiet hours there are none.
+type KeyParams struct {
+	Timezone   string      `json:"timezone"`
+	QuietHours *QuietHours `json:"quiet_hours,omitempty"`
+}
+
+// Key is the profile of a key over all workflows: what schedules whose zone is @key are timed by.
+type Key struct {
+	Key        string      `json:"key"`
+	Timezone   string      `json:"timezone"`
+	QuietHours *QuietHours `json:"quiet_hours"`
+	Version    int32       `json:"version"`
+	CreatedAt  time.Time   `json:"created_at"`
+	UpdatedAt  time.Time   `json:"updated_at"`
+	UpdatedBy  string      `json:"updated_by"`
+}
+
+const (
+	deferQuiet = "defer"
+	skipQuiet  = "skip"
+)
+
+// read checks a profile; faults of all its members are joined.
+func (p KeyParams) read() (want profile, err error) {
+	want.zone = p.Timezone
+	var errs []error
+	switch {
+	case p.Timezone == "":
+		errs = append(errs, fault.Invalid("/timezone", "a profile names the time zone of its key"))
+	case followsKey(calendar.Spec{Timezone: p.Timezone}):
+		errs = append(errs, fault.Invalid("/timezone", "@key follows the profile: name a zone such as Europe/Berlin"))
+	default:
+		_, err := calendar.Compile(calendar.Spec{Timezone: p.Timezone, Cron: calendar.StringList{"@daily"}}, calendar.Context{})
+		if faults, ok := errors.AsType[calendar.Faults](err); ok {
+			errs = append(errs, fault.Fields(fault.Field{Pointer: "/timezone", Code: faults[0].Code, Detail: faults[0].Detail}))
+		} else if err != nil {
+			return want, err
+		}
+	}
+	if p.QuietHours == nil {
+		return want, fault.Join(errs...)
+	}
+	q := *p.QuietHours
+	from, fromErr := timeOfDay("/quiet_hours/from", q.From)
+	to, toErr := timeOfDay("/quiet_hours/to", q.To)
+	errs = append(errs, fromErr, toErr)
+	if fromErr == nil && toErr == nil && from == to {
+		errs = append(errs, fault.Invalid("/quiet_hours/to", "quiet hours end at another time than they begin at"))
+	}
+	if q.Then != "" && q.Then != deferQuiet && q.Then != skipQuiet {
+		errs = append(errs, fault.Invalid("/quiet_hours/then", "%q is neither defer nor skip", q.Then))
+	}
+	want.quiet = calendar.Quiet{From: from, To: to, Skip: q.Then == skipQuiet}
+	return want, fault.Join(errs...)
+}
+
+// timeOfDay reads a time such as 22:00 as seconds of the day.
+func timeOfDay(pointer, text string) (int, error) {
+	t, err := time.Parse("15:04", text)
+	if err != nil || len(text) != len("15:04") {
+		return 0, fault.Invalid(pointer, "%q is not a time of day such as 22:00", text)
+	}
+	return t.Hour()*3600 + t.Minute()*60, nil
+}
+
+func timeOfDayText(sec int32) string { return fmt.Sprintf("%02d:%02d", sec/3600, sec/60%60) }
+
+// storedKey is a row of key_profile.
+type storedKey struct {
+	Key string
+	storedProfile
+	Version   int32
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	UpdatedBy string
+}
+
+const keyColumns = `kp.key, ` + profileColumns + `, kp.version, kp.created_at, kp.updated_at, kp.updated_by`
+
+func (s *storedKey) shown() Key {
+	k := Key{
+		Key: s.Key, Timezone: *s.KeyZone, Version: s.Version,
+		CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(), UpdatedBy: s.UpdatedBy,
+	}
+	if s.QuietFrom != nil {
+		k.QuietHours = &QuietHours{From: timeOfDayText(*s.QuietFrom), To: timeOfDayText(*s.QuietTo), Then: deferQuiet}
+		if *s.QuietSkip {
+			k.QuietHours.Then = skipQuiet
+		}
+	}
+	return k
+}
+
+// readKey is the stored profile of a key; nil where there is none.
+func readKey(ctx context.Context, db postgres.DB, tenant tenants.ID, key string) (*storedKey, error) {
+	rows, _ := db.Query(ctx, `SELECT `+keyColumns+` FROM key_profile kp WHERE tenant_id = $1 AND key = $2`, tenant, key) // CollectExactlyOneRow reports the error
+	k, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[storedKey])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the profile of a key: %w", err)
+	}
+	return k, nil
+}
+
+// Key returns the profile of a key.
+func (s *Schedules) Key(ctx context.Context, tenant tenants.ID, key string) (Key, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	k, err := readKey(ctx, s.Pool, tenant, key)
+	if err != nil {
+		return Key{}, err
+	}
+	if k == nil {
+		return Key{}, fault.NotFound("key %q has no profile", key)
+	}
+	return k.shown(), nil
+}
+
+// PutKey makes the profile of a key be what p says, and retimes the schedules that follow it in the same transaction;
+// made tells that there was none. Where p says what is stored already, nothing is written.
+func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p KeyParams, by string, pre web.Precondition) (k Key, made bool, err error) {
+	want, err := p.read()
+	if err := fault.Join(checkKey("/key", key), err); err != nil {
+		return k, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	err = postgres.Retry(ctx, func() error {
+		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+			if err := lockKeys(ctx, tx, tenant, toChange, key); err != nil {
+				return err
+			}
+			was, err := readKey(ctx, tx, tenant, key)
+			if err != nil {
+				return err
+			}
+			version := int64(0)
+			if was != nil {
+				version = int64(was.Version)
+			}
+			if err := pre.Check(was != nil, version); err != nil {
+				return err
+			}
+			if was != nil && was.profile() == want {
+				k, made = was.shown(), false
+				return nil
+			}
+			if k, err = writeKey(ctx, tx, tenant, key, want, by); err != nil {
+				return err
+			}
+			made = was == nil
+			return s.retimeKey(ctx, tx, tenant, key, by)
+		})
+	})
+	return k, made, err
+}
+
+func writeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, p profile, by string) (Key, error) {
+	w := p.stored()
+	rows, _ := tx.Query(ctx, `
+		INSERT INTO key_profile AS kp (tenant_id, key, timezone, quiet_from, quiet_to, quiet_skip, created_at, updated_at, updated_by)
+		VALUES ($1, $2, $3, $4, $5, $6, now(), now(), $7)
+		ON CONFLICT (tenant_id, key) DO UPDATE
+		SET timezone = excluded.timezone, quiet_from = excluded.quiet_from, quiet_to = excluded.quiet_to, quiet_skip = excluded.quiet_skip,
+			version = kp.version + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
+		RETURNING `+keyColumns, tenant, key, w.KeyZone, w.QuietFrom, w.QuietTo, w.QuietSkip, by) // CollectExactlyOneRow reports the error
+	stored, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[storedKey])
+	if err != nil {
+		return Key{}, fmt.Errorf("write the profile of a key: %w", err)
+	}
+	return stored.shown(), nil
+}
+
+// Keys returns a page of the profiles of a tenant's keys that begin with a prefix, by key, and the cursor of the next
+// page, if there is one.
+func (s *Schedules) Keys(ctx context.Context, tenant tenants.ID, prefix string, limit int, cursor string) (page []Key, next *string, err error) {
+	if prefix != "" {
+		if err := checkKey("/key_prefix", prefix); err != nil {
+			return nil, nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	name := fmt.Sprintf("keys %q", prefix)
+	after := ""
+	if cursor != "" {
+		if err := s.Cursors.Open(int32(tenant), name, cursor, &after); err != nil {
+			return nil, nil, err
+		}
+	}
+	args := []any{tenant, after, prefix, limit + 1}
+	below := ""
+	if past := pastPrefix(prefix); past != "" {
+		below, args = "AND key < $5", append(args, past)
+	}
+	rows, _ := s.Pool.Query(ctx, `
+		SELECT `+keyColumns+`
+		FROM key_profile kp
+		WHERE tenant_id = $1 AND key > $2 AND key >= $3 `+below+`
+		ORDER BY key
+		LIMIT $4`, args...) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[storedKey])
+	if err != nil {
+		return nil, nil, fmt.Errorf("list keys: %w", err)
+	}
+	page = make([]Key, 0, len(found))
+	for i, k := range found {
+		if i == limit {
+			sealed, err := s.Cursors.Seal(int32(tenant), name, found[limit-1].Key)
+			return page, &sealed, err
+		}
+		page = append(page, k.shown())
+	}
+	return page, nil, nil
+}

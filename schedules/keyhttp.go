@@ -1,0 +1,106 @@
+package schedules
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// keyRoutes serves keys over all workflows.
+func (h handler) keyRoutes(g *echo.Group) {
+	read, write := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite)
+	const one = "/v1/keys/:key"
+	g.GET("/v1/keys", h.keys, read)
+	g.GET(one, h.key, read, web.NoQuery)
+	g.PUT(one, h.putKey, write, web.NoQuery)
+	g.DELETE(one, h.eraseKey, write, web.NoQuery)
+	g.POST(one+"/rename", h.renameKey, write, web.NoQuery)
+}
+
+func (h handler) keys(c echo.Context) error {
+	q, err := web.Query(c, "key_prefix", "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	if err := notEmpty(q, "key_prefix", "cursor"); err != nil {
+		return err
+	}
+	page, next, err := h.Keys(c.Request().Context(), tenants.From(c), q.Get("key_prefix"), limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, ListAnswer[Key]{page, next})
+}
+
+func (h handler) key(c echo.Context) error {
+	key, err := web.Param(c, "key")
+	if err != nil {
+		return err
+	}
+	k, err := h.Key(c.Request().Context(), tenants.From(c), key)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set("ETag", web.ETag(int64(k.Version)))
+	return web.Answer(c, http.StatusOK, k)
+}
+
+func (h handler) putKey(c echo.Context) error {
+	key, err := web.Param(c, "key")
+	if err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[KeyParams](c)
+	if err != nil {
+		return err
+	}
+	k, made, err := h.PutKey(c.Request().Context(), tenants.From(c), key, p, tenants.Caller(c).Subject, pre)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set("ETag", web.ETag(int64(k.Version)))
+	return web.Answer(c, madeOr(made), k)
+}
+
+func (h handler) eraseKey(c echo.Context) error {
+	key, err := web.Param(c, "key")
+	if err != nil {
+		return err
+	}
+	receipt, err := h.Erase(c.Request().Context(), tenants.From(c), key, tenants.Caller(c).Subject)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, receipt)
+}
+
+func (h handler) renameKey(c echo.Context) error {
+	key, err := web.Param(c, "key")
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[RenameParams](c)
+	if err != nil {
+		return err
+	}
+	once, err := web.OnceOf(c)
+	if err != nil {
+		return err
+	}
+	reply, err := h.Rename(c.Request().Context(), tenants.From(c), key, p, once)
+	if err != nil {
+		return err
+	}
+	return reply.Write(c)
+}

@@ -1,0 +1,102 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// RenameParams say what a key is called from now on.
+type RenameParams struct {
+	To string `json:"to"`
+}
+
+// Renamed tells what a rename has moved.
+type Renamed struct {
+	Key       string `json:"key"`
+	Schedules int    `json:"schedules"`
+	Profile   bool   `json:"profile"`
+}
+
+// Rename gives a key another name: its schedules in all workflows, their history, that of deleted ones, and its profile
+// move. No time does: hashes go on as if the key had its first name.
+func (s *Schedules) Rename(ctx context.Context, tenant tenants.ID, key string, p RenameParams, once web.Once) (reply web.Reply, err error) {
+	if err := fault.Join(checkKey("/key", key), checkKey("/to", p.To)); err != nil {
+		return reply, err
+	}
+	if p.To == key {
+		return reply, fault.Invalid("/to", "the key is called that already")
+	}
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	err = postgres.Retry(ctx, func() error {
+		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+			if err := lockKeys(ctx, tx, tenant, toChange, key, p.To); err != nil {
+				return err
+			}
+			reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+				out, err := rename(ctx, tx, tenant, key, p.To)
+				return http.StatusOK, out, err
+			})
+			return err
+		})
+	})
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "schedule_workflow_key" {
+		return reply, fault.Conflict("key_in_use", "a workflow has a schedule of key %q already", p.To)
+	}
+	return reply, err
+}
+
+func rename(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, to string) (out Renamed, err error) {
+	from, err := findKey(ctx, tx, tenant, key)
+	if err != nil {
+		return out, err
+	}
+	there, err := findKey(ctx, tx, tenant, to)
+	if err != nil {
+		return out, err
+	}
+	for _, one := range from.live {
+		if slices.ContainsFunc(there.live, func(s keyedSchedule) bool { return s.Workflow == one.Workflow }) {
+			return out, fault.Conflict("key_in_use", "workflow %q has a schedule of key %q already", one.Workflow, to)
+		}
+	}
+	profiles, err := readProfiles(ctx, tx, tenant, key, to)
+	if err != nil {
+		return out, err
+	}
+	_, moves := profiles[key]
+	if _, taken := profiles[to]; moves && taken {
+		return out, fault.Conflict("profile_in_use", "key %q has a profile already", to)
+	}
+	if !moves && len(from.live)+len(from.deleted) == 0 {
+		return out, fault.NotFound("there is nothing of key %q", key)
+	}
+	ids := from.ids()
+	var b pgx.Batch
+	b.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, tenant, ids)
+	b.Queue(`UPDATE key_profile SET key = $3 WHERE tenant_id = $1 AND key = $2`, tenant, key, to)
+	b.Queue(`UPDATE dead_letter SET key = $3 WHERE tenant_id = $1 AND key = $2`, tenant, key, to)
+	b.Queue(`
+		UPDATE schedule
+		SET key = $3, hashed_as = NULLIF(COALESCE(hashed_as, key), $3)
+		WHERE tenant_id = $1 AND id = ANY($2)`, tenant, ids, to)
+	b.Queue(`
+		UPDATE revision
+		SET key = $3, hashed_as = NULLIF(COALESCE(hashed_as, key), $3)
+		WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, from.all(), to)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return out, fmt.Errorf("rename a key: %w", err)
+	}
+	return Renamed{Key: to, Schedules: len(ids), Profile: moves}, nil
+}

@@ -1,0 +1,92 @@
+package carillon
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// QuietHours are when a key is not to be disturbed: from From on and before To, as clocks in its zone show them ("22:00").
+type QuietHours struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Then string `json:"then,omitempty"` // defer (default): the last tick inside comes at their end; skip: none does
+}
+
+// KeyParams is what the profile of a key is to be. Schedules whose time zone is "@key" follow it.
+type KeyParams struct {
+	Timezone   string      `json:"timezone"`
+	QuietHours *QuietHours `json:"quiet_hours,omitempty"`
+
+	IfMatch int64 `json:"-"` // if not zero, the version that must be the stored one
+}
+
+// Key is the stored profile of a key, over all workflows.
+type Key struct {
+	Key        string      `json:"key"`
+	Timezone   string      `json:"timezone"`
+	QuietHours *QuietHours `json:"quiet_hours"`
+	Version    int64       `json:"version"`
+	CreatedAt  time.Time   `json:"created_at"`
+	UpdatedAt  time.Time   `json:"updated_at"`
+	UpdatedBy  string      `json:"updated_by"`
+}
+
+// Erasure is the receipt of a key's erasure. KeyHash tells nothing of the key, and is the same for the same key.
+type Erasure struct {
+	KeyHash  string        `json:"key_hash"`
+	ErasedAt time.Time     `json:"erased_at"`
+	ErasedBy string        `json:"erased_by"`
+	Counts   ErasureCounts `json:"counts"`
+}
+
+// ErasureCounts are how much there was of an erased key.
+type ErasureCounts struct {
+	Profiles  int   `json:"profiles"`
+	Schedules int   `json:"schedules"`
+	Revisions int   `json:"revisions"`
+	Ticks     int64 `json:"ticks"`
+	Attempts  int64 `json:"attempts"`
+	Answers   int64 `json:"answers"`
+}
+
+// PutKey makes the profile of a key what p says, and retimes the schedules that follow it.
+func (c *Client) PutKey(ctx context.Context, key string, p KeyParams) (Key, error) {
+	body, err := encode(p)
+	if err != nil {
+		return Key{}, err
+	}
+	return read[Key](ctx, c, &call{method: http.MethodPut, path: path("keys", key), body: body, header: ifMatch(p.IfMatch)})
+}
+
+// Key reads the profile of a key.
+func (c *Client) Key(ctx context.Context, key string) (Key, error) {
+	return read[Key](ctx, c, &call{method: http.MethodGet, path: path("keys", key)})
+}
+
+// Keys walks the profiles of the keys that begin with a prefix. An error comes once and ends the loop.
+func (c *Client) Keys(ctx context.Context, prefix string) iter.Seq2[Key, error] {
+	q := query{}
+	q.text("key_prefix", prefix)
+	return pages[Key](ctx, c, path("keys"), url.Values(q))
+}
+
+// EraseKey erases all that is kept of a key over all workflows, history and all. It cannot be undone.
+func (c *Client) EraseKey(ctx context.Context, key string) (Erasure, error) {
+	return read[Erasure](ctx, c, &call{method: http.MethodDelete, path: path("keys", key)})
+}
+
+// RenameKey has the schedules of a key in all workflows, their history and its profile bear another name. No time moves.
+// Where a workflow has a schedule of the other name it is ErrConflict.
+func (c *Client) RenameKey(ctx context.Context, key, to string) error {
+	body, err := encode(struct {
+		To string `json:"to"`
+	}{to})
+	if err != nil {
+		return err
+	}
+	_, err = read[struct{}](ctx, c, &call{method: http.MethodPost, path: path("keys", key, "rename"), body: body, header: idempotent("")})
+	return err
+}

@@ -1,0 +1,48 @@
+package carillon_test
+
+import (
+	"slices"
+	"testing"
+
+	carillon "github.com/carillonhq/carillon/sdk-go"
+)
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	const key = `{"key":"a/b","timezone":"Asia/Tokyo","quiet_hours":{"from":"22:00","to":"07:00","then":"defer"},"version":2,"created_at":"2026-11-21T09:00:00Z","updated_at":"2026-11-21T09:00:00Z","updated_by":"app"}`
+	s := &script{answers: []answer{
+		{status: 200, body: key}, {status: 200, body: key}, {status: 200, body: `{"items":[` + key + `],"next_cursor":null}`},
+		{status: 200, body: `{"key":"c","schedules":2,"profile":true}`},
+		{status: 200, body: `{"key_hash":"ab","erased_at":"2026-11-21T09:00:00Z","erased_by":"app","counts":{"profiles":1,"schedules":2,"revisions":3,"ticks":4,"attempts":5,"answers":6}}`},
+	}}
+	c := s.client(t)
+	k, err := c.PutKey(t.Context(), "a/b", carillon.KeyParams{Timezone: "Asia/Tokyo", QuietHours: &carillon.QuietHours{From: "22:00", To: "07:00"}, IfMatch: 1})
+	if err != nil || k.Version != 2 || k.QuietHours.Then != "defer" {
+		t.Errorf("got %+v, %v", k, err)
+	}
+	if k, err := c.Key(t.Context(), "a/b"); err != nil || k.Timezone != "Asia/Tokyo" {
+		t.Errorf("got %+v, %v", k, err)
+	}
+	for k, err := range c.Keys(t.Context(), "a") {
+		if err != nil || k.Key != "a/b" {
+			t.Errorf("got %+v, %v", k, err)
+		}
+	}
+	if err := c.RenameKey(t.Context(), "a/b", "c"); err != nil {
+		t.Error(err)
+	}
+	if e, err := c.EraseKey(t.Context(), "c"); err != nil || e.Counts.Ticks != 4 {
+		t.Errorf("got %+v, %v", e, err)
+	}
+	var got []string
+	for _, r := range s.seen {
+		got = append(got, r.Method+" "+r.URL.EscapedPath()+"?"+r.URL.RawQuery+" "+r.body)
+	}
+	want := []string{
+		`PUT /base/v1/keys/a%2Fb? {"timezone":"Asia/Tokyo","quiet_hours":{"from":"22:00","to":"07:00"}}`, "GET /base/v1/keys/a%2Fb? ",
+		"GET /base/v1/keys?key_prefix=a ", `POST /base/v1/keys/a%2Fb/rename? {"to":"c"}`, "DELETE /base/v1/keys/c? ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
