@@ -54,6 +54,7 @@ func newHouse(t *testing.T) *house {
 	h.config.Operations = schedules.NewOperations(schedules.OperationsConfig{Pool: pool, Engine: pool, IDs: ids, Cursors: cursors})
 	h.dispatch = h.process()
 	h.config.Operations.Queue = h.dispatch.QueueOperation
+	h.dispatch.RegisterSteps()
 	h.schedules = schedules.New(schedules.Config{
 		Pool: pool, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.HandOut, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
 		Operations: h.config.Operations,
