@@ -38,6 +38,10 @@ type Config struct {
 	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
 	Operations *schedules.Operations
 
+	// Settle brings a schedule whose moved ticks have come back to its spec's timing. It may be nil where the process does
+	// not dispatch.
+	Settle func(ctx context.Context, tenant tenants.ID, workflow, key string) error
+
 	// Pause pauses a schedule whose ticks failed too often. It may be nil where the process does not dispatch.
 	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
 }

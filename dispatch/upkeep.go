@@ -29,7 +29,7 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 		for _, clear := range []func(context.Context) error{
 			func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
 			func(ctx context.Context) error { return postgres.AnalyzeNew(ctx, d.Pool) },
-			d.complete, d.cancelOrphans, d.clearCohorts, d.clearRest,
+			d.complete, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
 			func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
 		} {
 			errs = append(errs, clear(ctx))

@@ -130,28 +130,31 @@ func (s *Schedules) actStep(ctx context.Context, tx pgx.Tx, op *Operation) (done
 		return false, err
 	}
 	f := p.Filter.filter()
-	return s.walk(ctx, tx, op, f, at, p.Action, func(r *row, next *time.Time) bool {
-		return (f.Status == "" || f.Status == r.Status) && (f.DueBefore.IsZero() || next != nil && next.Before(f.DueBefore))
-	})
-}
-
-// walk does an action to those of the next candidates of a filter that are picked, and keeps how far it has come.
-func (s *Schedules) walk(ctx context.Context, tx pgx.Tx, op *Operation, f Filter, at position, action string, picked func(r *row, next *time.Time) bool) (done bool, err error) {
-	found, err := candidates(ctx, tx, op.Tenant, f, at)
-	if err != nil || len(found) == 0 {
-		return true, err
-	}
-	a := acting{load: load{Schedules: s, tx: tx, tenant: op.Tenant, by: op.By, memo: memo{}}, action: action}
-	err = a.run(ctx, found, func(r *row, next *time.Time) bool {
-		return !r.CreatedAt.After(op.Begun) && picked(r, next)
+	done, last, err := s.walk(ctx, tx, op, f, at, p.Action, func(r *row, next *time.Time) bool {
+		return !r.CreatedAt.After(op.Begun) && (f.Status == "" || f.Status == r.Status) &&
+			(f.DueBefore.IsZero() || next != nil && next.Before(f.DueBefore))
 	})
 	if err != nil {
 		return false, err
+	}
+	return done, op.Keep(last)
+}
+
+// walk does an action to those of the next candidates of a filter that are picked, counts what came of it, and says how
+// far it has come.
+func (s *Schedules) walk(ctx context.Context, tx pgx.Tx, op *Operation, f Filter, at position, action string, picked func(r *row, next *time.Time) bool) (done bool, last position, err error) {
+	found, err := candidates(ctx, tx, op.Tenant, f, at)
+	if err != nil || len(found) == 0 {
+		return true, at, err
+	}
+	a := acting{load: load{Schedules: s, tx: tx, tenant: op.Tenant, by: op.By, memo: memo{}}, action: action}
+	if err := a.run(ctx, found, picked); err != nil {
+		return false, at, err
 	}
 	for what, n := range a.counts {
 		op.Done += n
 		op.Count(what, n)
 	}
-	last := found[len(found)-1]
-	return len(found) < batchLines, op.Keep(position{Workflow: last.Workflow, Key: last.Key})
+	end := found[len(found)-1]
+	return len(found) < batchLines, position{Workflow: end.Workflow, Key: end.Key}, nil
 }

@@ -77,6 +77,7 @@ type rewrite struct {
 	next    time.Time
 	before  *time.Time // its next tick before this version, and by it
 	after   *time.Time
+	moves   *string // those of the row, as they are stored
 }
 
 type membership struct{ cohort, spread, schedule int64 }
@@ -328,6 +329,9 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 		}
 	}
 	w.before, w.after = next, r.coming(c.timing, l.now)
+	if w.moves, err = r.movesText(); err != nil {
+		return err
+	}
 	l.rows = append(l.rows, w)
 	it.result = Updated
 	return nil

@@ -201,6 +201,8 @@ type columns struct {
 	versions    []int32
 	before      []*time.Time
 	after       []*time.Time
+	moves       []*string
+	movedUntil  []*time.Time
 }
 
 func (c *columns) add(w *rewrite) {
@@ -217,6 +219,7 @@ func (c *columns) add(w *rewrite) {
 	}
 	c.versions = append(c.versions, version)
 	c.before, c.after = append(c.before, w.before), append(c.after, w.after)
+	c.moves, c.movedUntil = append(c.moves, w.moves), append(c.movedUntil, w.MovedUntil)
 }
 
 // update ends the stored versions of rows, and writes the next ones with their memberships.
@@ -237,14 +240,15 @@ func (l *load) update(ctx context.Context, c *columns) error {
 			overlap = b.overlap, missed = b.missed, max_lateness_s = b.max_lateness_s, on_expired = b.on_expired,
 			pause_after_failures = b.pause_after_failures, queue = b.queue, priority = b.priority, timeout_s = b.timeout_s,
 			max_attempts = b.max_attempts, keep_succeeded_s = b.keep_succeeded_s, keep_failed_s = b.keep_failed_s,
-			next_before = n.next_before, next_after = n.next_after
+			next_before = n.next_before, next_after = n.next_after, moves = n.moves::jsonb, moved_until = n.moved_until
 		FROM unnest($4::int[], $5::bigint[], $6::int[], $7::text[], $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[],
-			$12::bigint[], $13::bigint[], $14::text[], $15::timestamptz[], $16::timestamptz[])
-			AS n (ord, id, version, status, status_note, ticks_left, paused_at, paused_until, cohort_id, spread, tzdata, next_before, next_after)
+			$12::bigint[], $13::bigint[], $14::text[], $15::timestamptz[], $16::timestamptz[], $17::text[], $18::timestamptz[])
+			AS n (ord, id, version, status, status_note, ticks_left, paused_at, paused_until, cohort_id, spread, tzdata, next_before, next_after,
+				moves, moved_until)
 		JOIN pg_temp.bulk b ON b.ord = n.ord
 		WHERE s.tenant_id = $1 AND s.id = n.id`,
 		l.tenant, l.now, l.by, c.ords, c.ids, c.versions, c.statuses, c.statusNotes, c.ticksLeft, c.pausedAt, c.pausedUntil,
-		c.cohorts, c.spreads, c.tzdata, c.before, c.after)
+		c.cohorts, c.spreads, c.tzdata, c.before, c.after, c.moves, c.movedUntil)
 	if err := l.tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("update schedules: %w", err)
 	}

@@ -28,6 +28,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.POST(one+"/resume", h.resume, write)
 	g.POST(one+"/skip", h.skip, write)
 	g.DELETE(one+"/skip", h.unskip, write)
+	g.POST(one+"/reschedule", h.reschedule, write)
 	g.GET(one+"/upcoming", h.upcoming, read)
 	g.GET(one+"/revisions", h.revisions, read)
 	g.GET("/v1/schedules", h.list, read)

@@ -264,6 +264,9 @@ func (s *Schedules) redefine(tenant tenants.ID, r *row, d definition, before *ca
 			return c, err
 		}
 		r.TZData = calendar.InForce().Version()
+		if r.MovedUntil != nil {
+			c.timing = r.carry(was.compile, c.timing, tenant, now)
+		}
 	}
 	whole, _, err := r.effective()
 	if err != nil {

@@ -145,19 +145,23 @@ func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r 
 		return err
 	}
 	r.Version, r.UpdatedAt, r.UpdatedBy = r.Version+1, now, by
-	_, err := tx.Exec(ctx, `
+	moves, err := r.movesText()
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
 		UPDATE schedule
 		SET version = $3, status = $4, spec = $5, payload = $6, labels = $7, note = $8, status_note = $9, ticks_left = $10, paused_at = $27, paused_until = $28,
 			cohort_id = $11, spread = $12, tzdata = $13, updated_at = $14, updated_by = $15,
 			overlap = $16, missed = $17, max_lateness_s = $18, on_expired = $19, pause_after_failures = $20, queue = $21,
 			priority = $22, timeout_s = $23, max_attempts = $24, keep_succeeded_s = $25, keep_failed_s = $26,
-			next_before = $29, next_after = $30
+			next_before = $29, next_after = $30, moves = $31, moved_until = $32
 		WHERE tenant_id = $1 AND id = $2`,
 		tenant, r.ID, r.Version, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.StatusNote, r.TicksLeft,
 		r.CohortID, r.Spread, r.TZData, now, by,
 		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue,
 		r.Priority, r.Timeout, r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.PausedAt, r.PausedUntil,
-		before, r.coming(t, now))
+		before, r.coming(t, now), moves, r.MovedUntil)
 	if err != nil {
 		return fmt.Errorf("update schedule: %w", err)
 	}

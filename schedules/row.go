@@ -37,8 +37,10 @@ type row struct {
 	TicksLeft   *int32
 	CohortID    *int64
 	Spread      int64
-	TZData      string  `db:"tzdata"`
-	HashedAs    *string // the key that its identity has, where it is another one
+	TZData      string     `db:"tzdata"`
+	HashedAs    *string    // the key that its identity has, where it is another one
+	Moves       []Moved    // oldest first
+	MovedUntil  *time.Time // while it is set the timing has the moves in it
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	UpdatedBy   string
@@ -74,7 +76,7 @@ type row struct {
 const rowColumns = `
 	s.id, s.workflow, s.key, s.version, s.shard, s.status, s.spec, s.payload, s.labels, s.note, s.status_note,
 	s.paused_at, s.paused_until,
-	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.hashed_as, s.created_at, s.updated_at, s.updated_by,
+	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.hashed_as, s.moves, s.moved_until, s.created_at, s.updated_at, s.updated_by,
 	s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority, s.timeout_s,
 	s.max_attempts, s.keep_succeeded_s, s.keep_failed_s,
 	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq, st.seen_at, st.skips,
@@ -144,6 +146,9 @@ func (r *row) compile(tenant tenants.ID) (*calendar.Timing, error) {
 	t, err := compile(spec, r.profile().context(r.AnchorAt, r.identity(tenant)))
 	if err != nil {
 		return nil, fmt.Errorf("spec of schedule %d: %w: %v", r.ID, errUncomputable, err) // not as a fault: the caller has not sent it
+	}
+	if shifts := r.shifts(); len(shifts) > 0 {
+		return t.Moved(shifts), nil
 	}
 	return t, nil
 }

@@ -57,6 +57,7 @@ func New(c Config) *Schedules {
 	s := &Schedules{Config: c}
 	if c.Operations != nil {
 		c.Operations.Register(actionsKind, s.actStep)
+		c.Operations.Register(defaultsKind, s.inheritStep)
 	}
 	return s
 }

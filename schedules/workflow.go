@@ -56,9 +56,6 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 	if _, err := readTerms("/defaults", p.Defaults.Policy, p.Defaults.Delivery); err != nil {
 		errs = append(errs, err)
 	}
-	if p.Defaults.Policy != nil && p.Defaults.Policy.Missed != "" {
-		errs = append(errs, fault.Invalid("/defaults/policy/missed", "missed is not inherited yet: say it in each schedule"))
-	}
 	if p.MaxRunning != nil {
 		errs = append(errs, fault.Invalid("/max_running", "max_running is not served yet"))
 	}
@@ -77,14 +74,23 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := s.Pool.Query(ctx, `
-		INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults)
-		VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (tenant_id, name) DO UPDATE
-		SET endpoint = excluded.endpoint, version = excluded.version, max_running = excluded.max_running,
-			defaults = excluded.defaults, updated_at = now()
-		RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults) // CollectExactlyOneRow reports the error
-	w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow)
+	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		was, err := lockDefaults(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, `
+			INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults)
+			VALUES ($1, $2, $3, $4, $5, $6)
+			ON CONFLICT (tenant_id, name) DO UPDATE
+			SET endpoint = excluded.endpoint, version = excluded.version, max_running = excluded.max_running,
+				defaults = excluded.defaults, updated_at = now()
+			RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults) // CollectExactlyOneRow reports the error
+		if w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow); err != nil {
+			return err
+		}
+		return s.inherit(ctx, tx, tenant, name, was, defaults)
+	})
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "workflow_endpoint" {
 		return w, false, fault.Fields(fault.Field{Pointer: "/endpoint", Code: "no_endpoint", Detail: fmt.Sprintf("there is no endpoint %q", *p.Endpoint)})
 	}
@@ -155,9 +161,18 @@ func (s *Schedules) Workflows(ctx context.Context, tenant tenants.ID, limit int,
 func (s *Schedules) DeleteWorkflow(ctx context.Context, tenant tenants.ID, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	done, err := s.Pool.Exec(ctx, `DELETE FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name)
-	if err == nil && done.RowsAffected() == 0 {
-		return noWorkflow(name)
-	}
-	return err
+	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		was, err := lockDefaults(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
+		done, err := tx.Exec(ctx, `DELETE FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name)
+		if err == nil && done.RowsAffected() == 0 {
+			return noWorkflow(name)
+		}
+		if err != nil {
+			return err
+		}
+		return s.inherit(ctx, tx, tenant, name, was, nil)
+	})
 }

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -86,7 +88,7 @@ func TestAWorkflowRefusesAllThatCannotBe(t *testing.T) {
 	for _, f := range faulty(t, err, 422, "invalid").Fields {
 		got = append(got, f.Pointer)
 	}
-	want := []string{"/workflow", "/defaults/policy/overlap", "/defaults/delivery/timeout", "/defaults/policy/missed", "/max_running", "/version", "/endpoint"}
+	want := []string{"/workflow", "/defaults/policy/overlap", "/defaults/delivery/timeout", "/max_running", "/version", "/endpoint"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
@@ -125,5 +127,78 @@ func TestPagesOfWorkflowsAreTheWhole(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("limit %d: want -, got +:\n%s", limit, diff)
 		}
+	}
+}
+
+// The missed policy is part of a cohort's identity: a new default moves who inherits it, by an operation.
+func TestADefaultThatMovesSchedules(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	own := h.put("own", schedules.Params{Spec: cron("0 12 * * *"), Policy: &schedules.Policy{Missed: "last"}})
+	inherits := h.put("inherits", spec(cron("0 12 * * *")))
+	h.put("paused", spec(cron("0 12 * * *")))
+	h.pause("paused", schedules.PauseParams{})
+	if _, _, err := h.schedules.Put(t.Context(), h.other, "w", "inherits", spec(cron("0 12 * * *")), "eve", web.Precondition{}); err != nil {
+		t.Fatal(err)
+	}
+	change := func(p *schedules.Policy) schedules.OperationAnswer {
+		t.Helper()
+		if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Defaults: &schedules.Defaults{Policy: p}}); err != nil {
+			t.Fatal(err)
+		}
+		page, _, err := h.schedules.Operations.List(t.Context(), h.acme, "pending", 10, "")
+		if err != nil || len(page) != 1 || page[0].Kind != "defaults" {
+			t.Fatalf("got %+v, %v", page, err)
+		}
+		return page[0]
+	}
+	const cohorts = `
+		SELECT string_agg(concat_ws(' ', t.name, s.key, c.missed), ', ' ORDER BY t.name, s.key)
+		FROM schedule s JOIN tenant t ON t.id = s.tenant_id JOIN cohort c ON c.id = s.cohort_id JOIN member m ON m.cohort_id = c.id AND m.schedule_id = s.id`
+	begun := change(&schedules.Policy{Missed: "all"})
+	h.put("new", spec(cron("0 12 * * *")))
+	if got := one[string](h, cohorts); got != "acme inherits last, acme new all, acme own last, other inherits last" {
+		t.Errorf("before the operation: %s", got)
+	}
+	if got := h.operate(begun.ID); got.State != schedules.OperationSucceeded || got.Counts["retimed"] != 1 {
+		t.Errorf("got %+v", got)
+	}
+	if got := one[string](h, cohorts); got != "acme inherits all, acme new all, acme own last, other inherits last" {
+		t.Errorf("after the operation: %s", got)
+	}
+	if got := h.get("inherits"); got.Version != inherits.Version || got.Policy.Missed != "all" || !got.NextAt.Equal(*inherits.NextAt) || h.get("own").Version != own.Version {
+		t.Errorf("got %+v", got)
+	}
+	if got := h.resume("paused", schedules.ResumeParams{}); got.Policy.Missed != "all" {
+		t.Errorf("got %+v", got)
+	}
+	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Version: new("2"), Defaults: &schedules.Defaults{Policy: &schedules.Policy{Missed: "all", MaxLateness: "1h"}}}); err != nil {
+		t.Fatal(err)
+	}
+	h.operate(change(nil).ID) // and not one more
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w"); err != nil {
+		t.Fatal(err)
+	}
+	if got := one[string](h, cohorts); got != "acme inherits last, acme new last, acme own last, acme paused last, other inherits last" {
+		t.Errorf("at the end: %s", got)
+	}
+}
+
+// What was due when the default changed follows the policy that was in force.
+func TestADefaultThatMovesHandsOutWhatIsDue(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.put("a", spec(cron("0 * * * *")))
+	h.back(24 * time.Hour)
+	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Defaults: &schedules.Defaults{Policy: &schedules.Policy{Missed: "none"}}}); err != nil {
+		t.Fatal(err)
+	}
+	page, _, err := h.schedules.Operations.List(t.Context(), h.acme, "", 10, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.operate(page[0].ID)
+	if handed := h.takeHanded(); len(handed) != 1 || handed[0].Run.Drop || handed[0].Missed == 0 {
+		t.Errorf("got %+v", handed)
 	}
 }

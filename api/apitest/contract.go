@@ -88,7 +88,11 @@ func (c *Contract) check(req *http.Request, reqBody []byte, resp *http.Response,
 	if err := c.response(request, documented.Value, resp, respBody); err != nil {
 		return err
 	}
-	return problem(documented.Value, resp, respBody)
+	code, err := problem(documented.Value, resp, respBody)
+	if err != nil {
+		return err
+	}
+	return provoke(route.Operation, documented, resp.StatusCode, code)
 }
 
 func (c *Contract) request(in *openapi3filter.RequestValidationInput, body []byte) error {
@@ -140,14 +144,15 @@ func (c *Contract) noRoute(resp *http.Response, body []byte) error {
 	if err := c.schemas.check("#/components/schemas/Problem", body); err != nil {
 		return err
 	}
-	return problem(&openapi3.Response{}, resp, body)
+	_, err := problem(&openapi3.Response{}, resp, body)
+	return err
 }
 
 // problem checks what a schema cannot: that a problem document says the same as its answer, and has a code that the
-// document lists as x-codes.
-func problem(documented *openapi3.Response, resp *http.Response, body []byte) error {
+// document lists as x-codes. It returns the code, empty where there is no problem.
+func problem(documented *openapi3.Response, resp *http.Response, body []byte) (code string, err error) {
 	if media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); resp.StatusCode < 400 || media != "application/problem+json" {
-		return nil
+		return "", nil
 	}
 	var p struct {
 		Status   int
@@ -155,18 +160,18 @@ func problem(documented *openapi3.Response, resp *http.Response, body []byte) er
 		Code     string
 	}
 	if err := json.Unmarshal(body, &p); err != nil {
-		return err
+		return "", err
 	}
 	if p.Status != resp.StatusCode {
-		return fmt.Errorf("the problem says status %d", p.Status)
+		return "", fmt.Errorf("the problem says status %d", p.Status)
 	}
 	if id := resp.Header.Get("X-Request-Id"); p.Instance != id {
-		return fmt.Errorf("the problem's instance is %q, X-Request-Id is %q", p.Instance, id)
+		return "", fmt.Errorf("the problem's instance is %q, X-Request-Id is %q", p.Instance, id)
 	}
 	if codes, ok := documented.Extensions["x-codes"].([]any); ok && !slices.Contains(codes, any(p.Code)) {
-		return fmt.Errorf("code %q is not one of %v", p.Code, codes)
+		return "", fmt.Errorf("code %q is not one of %v", p.Code, codes)
 	}
-	return nil
+	return p.Code, nil
 }
 
 // find is the operation of a path as it was sent, with its parameters decoded. A fixed segment goes before a parameter.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/api/apitest"
@@ -29,9 +30,22 @@ type whole struct {
 	url    string
 	minter tenants.Minter
 	routes []*echo.Route
+	router *echo.Echo
+	pool   *pgxpool.Pool
 }
 
 func serveHouse(t *testing.T) whole {
+	t.Helper()
+	return serveAs(t, func(m *tenants.Minter) *tenants.Minter { return m })
+}
+
+// serveWithout serves without the issuer's private key.
+func serveWithout(t *testing.T) whole {
+	t.Helper()
+	return serveAs(t, func(*tenants.Minter) *tenants.Minter { return nil })
+}
+
+func serveAs(t *testing.T, minting func(*tenants.Minter) *tenants.Minter) whole {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -44,7 +58,7 @@ func serveHouse(t *testing.T) whole {
 		role:        "all",
 		issuer:      s.minter.Name(),
 		keys:        []tenants.Key{s.minter.Key()},
-		minter:      &s.minter,
+		minter:      minting(&s.minter),
 		outbound:    web.Outbound{Loopback: true},
 		log:         slog.New(slog.DiscardHandler),
 	})
@@ -65,7 +79,7 @@ func serveHouse(t *testing.T) whole {
 	})
 	server := httptest.NewServer(h.router)
 	t.Cleanup(server.Close)
-	s.url, s.routes = server.URL, h.router.Routes()
+	s.url, s.routes, s.router, s.pool = server.URL, h.router.Routes(), h.router, h.api
 	return s
 }
 
@@ -191,6 +205,10 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	}
 	schedule(c.Skip(ctx, "digest", "user/1", carillon.SkipParams{At: made.Upcoming[1:2]}))
 	if got := schedule(c.Unskip(ctx, "digest", "user/1")); !got.NextAt.Equal(*made.NextAt) {
+		t.Errorf("got %+v", got)
+	}
+	moved := made.NextAt.Add(time.Minute)
+	if got := schedule(c.Reschedule(ctx, "digest", "user/1", carillon.RescheduleParams{At: *made.NextAt, To: moved})); !got.NextAt.Equal(moved) {
 		t.Errorf("got %+v", got)
 	}
 	until := time.Now().Add(time.Hour)

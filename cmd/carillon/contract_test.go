@@ -52,6 +52,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"APIKeyParams":   reflect.TypeFor[tenants.APIKeyParams](),
 		"APIKey":         reflect.TypeFor[tenants.APIKey](),
 		"TokenAnswer":    reflect.TypeFor[tenants.TokenAnswer](),
+
+		"RescheduleParams": reflect.TypeFor[schedules.RescheduleParams](),
 	})
 }
 
@@ -82,6 +84,8 @@ func TestTheSDKsStructsAreTheContract(t *testing.T) {
 		"Workflow":       reflect.TypeFor[carillon.Workflow](),
 		"EndpointParams": reflect.TypeFor[carillon.EndpointParams](),
 		"Endpoint":       reflect.TypeFor[carillon.Endpoint](),
+
+		"RescheduleParams": reflect.TypeFor[carillon.RescheduleParams](),
 	})
 }
 

@@ -102,6 +102,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 
 		Operations: operations,
 	})
+	h.dispatch.Settle = all.Settle
 	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
 	operations.Queue = h.dispatch.QueueOperation
 	h.dispatch.RegisterSteps()

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/api/apitest"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// expect sends a request and reports an answer of another status or code; it returns the answer's members.
+func (s whole) expect(t *testing.T, client *http.Client, token, method, path, body string, status int, code string) map[string]any {
+	t.Helper()
+	got, answer := s.send(t, client, token, method, path, "application/json", body)
+	var doc map[string]any
+	_ = json.Unmarshal(answer, &doc)
+	if is, _ := doc["code"].(string); got != status || is != code {
+		t.Errorf("%s %s: got %d %s, want %d %s", method, path, got, answer, status, code)
+	}
+	return doc
+}
+
+func TestQuotasRefuse(t *testing.T) {
+	t.Parallel()
+	s, client := serveHouse(t), checked(t)
+	platform, admin := s.mint(t, "", tenants.PlatformAdmin), s.mint(t, "small", tenants.TenantAdmin)
+	s.expect(t, client, platform, "PUT", "/v1/platform/tenants/small", `{"quotas": {"api_keys": 1, "requests_per_second": 3}}`, 201, "")
+	made := s.expect(t, client, admin, "POST", "/v1/admin/api-keys", `{"name": "a", "scopes": ["schedules:read"], "workflows": ["a"]}`, 201, "")
+	s.expect(t, client, admin, "POST", "/v1/admin/api-keys", `{"name": "b", "scopes": ["schedules:read"]}`, 403, "quota_exceeded")
+	token := s.expect(t, client, "", "POST", "/v1/token", fmt.Sprintf(`{"api_key": %q}`, made["key"]), 200, "")["access_token"].(string)
+	s.expect(t, client, token, "GET", "/v1/workflows/b", "", 403, "workflow_not_allowed")
+	s.expect(t, client, "", "POST", "/v1/token", `{"api_key": "carillon_key_x"}`, 401, "invalid_api_key")
+	refused := false
+	for range 10 { // 6 at once at most, and some of them are spent
+		status, _ := s.send(t, client, admin, "GET", "/v1/workflows", "", "")
+		refused = refused || status == http.StatusTooManyRequests
+	}
+	if !refused {
+		t.Error("ten requests at once are let pass at three a second")
+	}
+}
+
+func TestNothingIsExchangedWithoutAPrivateKey(t *testing.T) {
+	t.Parallel()
+	s := serveWithout(t)
+	s.expect(t, checked(t), "", "POST", "/v1/token", `{"api_key": "carillon_key_x"}`, 403, "no_exchange")
+}
+
+func TestWhatCannotBeDoneNow(t *testing.T) {
+	t.Parallel()
+	s, client := serveHouse(t), checked(t)
+	admin := s.mint(t, "acme", tenants.TenantAdmin)
+	const one = "/v1/workflows/w/schedules/k"
+	s.expect(t, client, admin, "PUT", one, `{"spec": {"cron": "0 8 * * *"}, "policy": {"overlap": "cancel_other"}}`, 201, "")
+	const ended = "/v1/workflows/w/schedules/ended"
+	s.expect(t, client, admin, "PUT", ended, `{"spec": {"cron": "0 8 * * *"}, "status": "paused"}`, 201, "")
+	if _, err := s.pool.Exec(t.Context(), `UPDATE schedule SET status = 'completed', paused_at = NULL WHERE key = 'ended'`); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(t, client, admin, "POST", ended+"/resume", `{}`, 409, "not_paused")
+	s.expect(t, client, admin, "PUT", one, fmt.Sprintf(`{"spec": {"cron": "%s1 * * * *"}}`, strings.Repeat("1,", 5000)), 413, "spec_too_large")
+
+	// A worker is told that another run takes the place of its own.
+	lease := func() map[string]any {
+		doc := s.expect(t, client, admin, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "wait": "10s", "worker": "a"}`, 200, "")
+		return doc["ticks"].([]any)[0].(map[string]any)
+	}
+	s.expect(t, client, admin, "POST", one+"/trigger", `{}`, 202, "")
+	tick := lease()
+	s.expect(t, client, admin, "POST", one+"/trigger", `{}`, 202, "")
+	s.expect(t, client, admin, "POST", "/v1/ticks/"+tick["tick_id"].(string)+"/heartbeat", fmt.Sprintf(`{"lease_token": %q}`, tick["lease_token"]), 409, "cancelled")
+
+	request := func(method, path, body string, header map[string]string) *http.Request {
+		r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+admin)
+		r.Header.Set("Content-Type", "application/json")
+		for name, value := range header {
+			r.Header.Set(name, value)
+		}
+		return r
+	}
+	do := func(r *http.Request, status int) {
+		t.Helper()
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != status {
+			t.Errorf("got %d, want %d", resp.StatusCode, status)
+		}
+	}
+	do(request("PUT", one, `{}`, map[string]string{"Content-Encoding": "br"}), 415)
+
+	// Another request with the same idempotency key has not ended.
+	acme, err := tenants.Get(t.Context(), s.pool, "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		for _, path := range []string{"/trigger", "/pause"} {
+			if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, fmt.Sprintf("idempotency %d POST %s%s same", acme.ID, one, path)); err != nil {
+				return err
+			}
+			do(request("POST", one+path, `{}`, map[string]string{"Idempotency-Key": "same"}), 409)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that sends its body too slowly is answered before the server gives its connection up.
+func TestASlowBodyIsRefused(t *testing.T) {
+	t.Parallel()
+	s := serveHouse(t)
+	server := httptest.NewUnstartedServer(s.router)
+	server.Config.ReadTimeout = 500 * time.Millisecond
+	server.Start()
+	t.Cleanup(server.Close)
+	body, sender := io.Pipe()
+	defer sender.Close()
+	r, err := http.NewRequestWithContext(t.Context(), "PUT", server.URL+"/v1/workflows/w", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.mint(t, "acme", tenants.TenantAdmin))
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("got %d %s, %v", resp.StatusCode, answer, err)
+	}
+	apitest.New(t).Check(t, r, nil, resp, answer)
+}
+
+func TestWhenTheDatabaseIsNotReady(t *testing.T) {
+	t.Parallel()
+	s, client := serveHouse(t), checked(t)
+	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `LOCK TABLE workflow`); err != nil {
+			return err
+		}
+		doc := s.expect(t, client, s.mint(t, "acme", tenants.TenantAdmin), "GET", "/v1/workflows", "", 503, "unavailable")
+		if doc["detail"] == "" {
+			t.Error("it says nothing")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := s.pool.Exec(t.Context(), `DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(t, client, "", "GET", "/readyz", "", 503, "not_ready")
+}
+
+// A schedule that is deleted and made anew, time and again, just before a change of it comes to its row: the change gives
+// up, and says so.
+func TestAScheduleThatOthersKeepChanging(t *testing.T) {
+	t.Parallel()
+	s, client := serveHouse(t), checked(t)
+	admin := s.mint(t, "acme", tenants.TenantAdmin)
+	const path = "/v1/workflows/w/schedules/k"
+	s.expect(t, client, admin, "PUT", path, `{"spec": {"cron": "0 8 * * *"}, "status": "paused"}`, 201, "")
+	var shard int16
+	if err := s.pool.QueryRow(t.Context(), `SELECT shard FROM schedule`).Scan(&shard); err != nil {
+		t.Fatal(err)
+	}
+	begin := func() pgx.Tx {
+		tx, err := s.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) })
+		return tx
+	}
+	exec := func(tx pgx.Tx, sql string, args ...any) {
+		t.Helper()
+		if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocked := func(sql string) { // until a session waits in a statement like that
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; {
+			var waits bool
+			err := s.pool.QueryRow(t.Context(), `
+				SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1)`, sql).Scan(&waits)
+			if err != nil || waits {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("nobody waits in %s", sql)
+			}
+			<-time.After(2 * time.Millisecond)
+		}
+	}
+	const anew = `
+		DO $$
+		DECLARE
+			columns text := (SELECT string_agg(quote_ident(column_name), ', ') FROM information_schema.columns
+				WHERE table_name = 'schedule' AND table_schema = current_schema AND is_generated = 'NEVER' AND is_identity = 'NO');
+		BEGIN
+			CREATE TEMPORARY TABLE old ON COMMIT DROP AS SELECT * FROM schedule;
+			DELETE FROM schedule;
+			EXECUTE format('INSERT INTO schedule (%1$s) SELECT %1$s FROM old', columns);
+			INSERT INTO schedule_state (tenant_id, schedule_id) SELECT tenant_id, id FROM schedule;
+		END $$`
+	changer := begin()
+	exec(changer, `SELECT FROM schedule FOR UPDATE`)
+	answered := make(chan map[string]any, 1)
+	go func() {
+		answered <- s.expect(t, client, admin, "POST", path+"/pause", `{"note": "x"}`, 503, "busy")
+	}()
+	for {
+		blocked("%FOR UPDATE%")
+		// The shard's lock is asked for while the change waits: it comes to us when the change is given up for the first time.
+		gate := begin()
+		asked := make(chan error, 1)
+		go func() {
+			var b pgx.Batch
+			schedules.LockShard(&b, shard)
+			asked <- gate.SendBatch(t.Context(), &b).Close()
+		}()
+		blocked("%pg_advisory_xact_lock($1, $2)%")
+		exec(changer, anew)
+		if err := changer.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-asked; err != nil {
+			t.Fatal(err)
+		}
+		changer = begin()
+		exec(changer, `SELECT FROM schedule FOR UPDATE`)
+		if err := gate.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-answered:
+			return
+		case <-time.After(100 * time.Millisecond): // it has tried again, and waits
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	settledAfter = "1 minute" // since a schedule's last moved tick came
+	mostSettled  = 500        // at a time
+)
+
+// settleMoves brings schedules whose moved ticks have come back to the timings of their specs.
+func (d *Dispatch) settleMoves(ctx context.Context) error {
+	if d.Settle == nil {
+		return nil
+	}
+	type name struct {
+		Tenant        tenants.ID
+		Workflow, Key string
+	}
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT tenant_id, workflow, key
+		FROM schedule
+		WHERE moved_until < clock_timestamp() - $1::interval
+		ORDER BY moved_until
+		LIMIT $2`, settledAfter, mostSettled) // CollectRows reports the error
+	names, err := pgx.CollectRows(rows, pgx.RowToStructByPos[name])
+	if err != nil {
+		return fmt.Errorf("look for moves that have passed: %w", err)
+	}
+	var errs []error
+	for _, n := range names {
+		if err := d.Settle(ctx, n.Tenant, n.Workflow, n.Key); err != nil {
+			errs = append(errs, fmt.Errorf("settle the moves of a schedule: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

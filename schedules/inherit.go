@@ -1,0 +1,87 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// defaultsKind is the kind of operation that a change of a workflow's defaults begins.
+const defaultsKind = "defaults"
+
+// inheritance is what such an operation is begun with. What the default is by now is read with each schedule.
+type inheritance struct {
+	Workflow string `json:"workflow"`
+	Missed   string `json:"missed"`
+}
+
+// inheriting is where such an operation stands: which shards it has waited for, then which schedules it has come to.
+type inheriting struct {
+	Shard int16 `json:"shard"`
+	position
+}
+
+// lockDefaults reads a workflow's stored defaults, and has other changes of them wait; nil where there is no workflow.
+func lockDefaults(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow string) (stored []byte, err error) {
+	err = tx.QueryRow(ctx, `SELECT defaults FROM workflow WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, workflow).Scan(&stored)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("read defaults: %w", err)
+	}
+	return stored, nil
+}
+
+// inherit begins the operation that moves the schedules of a workflow whose default of the missed policy is another from
+// now on: it is part of what makes a cohort. All other defaults are read when they are needed.
+func (s *Schedules) inherit(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow string, was, is []byte) error {
+	before, err := defaultMissed(was)
+	if err != nil {
+		return err
+	}
+	missed, err := defaultMissed(is)
+	if err != nil || missed == before {
+		return err
+	}
+	_, err = s.Operations.Begin(ctx, tx, Begun{Tenant: tenant, Kind: defaultsKind, Params: inheritance{workflow, missed}, By: "carillon"})
+	return err
+}
+
+func defaultMissed(stored []byte) (string, error) {
+	t, err := readDefaults(stored)
+	if err != nil {
+		return "", err
+	}
+	t, _ = t.over(systemTerms)
+	return *t.Missed, nil
+}
+
+// inheritStep first waits, shard by shard, for those who read the defaults as they were and have not committed; then it
+// moves the schedules that inherit the policy and stand in a cohort of another.
+func (s *Schedules) inheritStep(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error) {
+	var p inheritance
+	var at inheriting
+	if _, err := op.Read(&p, &at); err != nil {
+		return false, err
+	}
+	if at.Shard < Shards {
+		var b pgx.Batch
+		LockShard(&b, at.Shard)
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return false, fmt.Errorf("wait for shard %d: %w", at.Shard, err)
+		}
+		at.Shard++
+		return false, op.Keep(at)
+	}
+	done, last, err := s.walk(ctx, tx, op, Filter{Workflow: p.Workflow}, at.position, actRetime, func(r *row, _ *time.Time) bool {
+		return r.terms.Missed == nil && r.CohortID != nil
+	})
+	if err != nil {
+		return false, err
+	}
+	at.position = last
+	return done, op.Keep(at)
+}

@@ -1,0 +1,272 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// RescheduleParams move the coming tick whose nominal time is At to the nominal time To.
+type RescheduleParams struct {
+	At time.Time `json:"at" validate:"required"`
+	To time.Time `json:"to" validate:"required"`
+}
+
+// Moved is a nominal time that a client moved: At is what the spec names, To when its tick comes instead.
+type Moved struct {
+	At      time.Time `json:"at"`
+	To      time.Time `json:"to"`
+	MovedAt time.Time `json:"moved_at"`
+	By      string    `json:"by"`
+}
+
+const (
+	mostMoves = 100 // of coming ticks of one schedule at a time
+	keptMoves = 200 // with those that have passed
+)
+
+// Reschedule has one coming tick of a schedule come at another time, which becomes its nominal time: no tick is made
+// before it, and none at the time that the spec names. It stays between the ticks before and after it, so that the order
+// of the sequence and max_ticks stay what they are. The version stays.
+func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow, key string, p RescheduleParams, by Changer) (web.Reply, error) {
+	at, to := p.At.UTC(), p.To.UTC()
+	return s.restatus(ctx, tenant, workflow, key, by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+		if r.CohortID == nil {
+			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
+		}
+		if err := r.movable(t, at, now); err != nil {
+			return false, err
+		}
+		if err := r.fitsBetween(t, at, to, now); err != nil || at.Equal(to) {
+			return false, err
+		}
+		moves, err := r.move(Moved{at, to, now, by.By}, now)
+		if err != nil {
+			return false, err
+		}
+		if tick, ok := t.Moved(Shifts(moves)).Next(to.Add(-time.Second)); !ok || !tick.At.Equal(to) {
+			return false, badTo("out_of_order", "the spec's start_at or end_at does not allow it")
+		}
+		return false, s.retimeMoved(ctx, tx, tenant, r, t, moves, now)
+	})
+}
+
+// movable holds at to being the time of a tick that is still to come.
+func (r *row) movable(t *calendar.Timing, at, now time.Time) error {
+	if _, delayed := t.FixedDelay(); delayed {
+		return fault.Fields(fault.Field{Pointer: "/at", Code: "not_coming", Detail: "the ticks of a fixed_delay have no time before the one before has ended"})
+	}
+	next, ok := r.nextAfter(t, at.Add(-time.Nanosecond))
+	if ok && next.Equal(at) && at.After(now) {
+		return nil
+	}
+	detail := fmt.Sprintf("%s is not the time of a coming tick", at.Format(time.RFC3339Nano))
+	var near []string
+	if before, ok := r.comingBefore(t, at, now); ok {
+		near = append(near, before.Format(time.RFC3339))
+	}
+	if after, ok := r.nextAfter(t, later(at, now)); ok {
+		near = append(near, after.Format(time.RFC3339))
+	}
+	switch len(near) {
+	case 1:
+		detail += "; the nearest is at " + near[0]
+	case 2:
+		detail += "; the nearest are at " + near[0] + " and " + near[1]
+	}
+	return fault.Fields(fault.Field{Pointer: "/at", Code: "not_coming", Detail: detail})
+}
+
+// comingBefore is the last time before a moment at which a tick of the member is still to come.
+func (r *row) comingBefore(t *calendar.Timing, before, now time.Time) (time.Time, bool) {
+	if r.UntilAt != nil && before.After(*r.UntilAt) {
+		before = r.UntilAt.Add(time.Second)
+	}
+	tick, ok := t.Prev(before)
+	for ok && r.skipped(tick.At) {
+		tick, ok = t.Prev(tick.At)
+	}
+	return tick.At, ok && tick.At.After(now) && !tick.At.Before(*r.FromAt)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func badTo(code, format string, args ...any) error {
+	return fault.Fields(fault.Field{Pointer: "/to", Code: code, Detail: fmt.Sprintf(format, args...)})
+}
+
+// fitsBetween holds the time that a tick is moved to to lying ahead, and between the ticks before and after.
+func (r *row) fitsBetween(t *calendar.Timing, at, to, now time.Time) error {
+	switch {
+	case to.Nanosecond() != 0:
+		return fault.Invalid("/to", "%s is not a whole second", to.Format(time.RFC3339Nano))
+	case !to.After(now):
+		return badTo("has_passed", "%s has passed", to.Format(time.RFC3339))
+	case to.Before(*r.FromAt):
+		return badTo("out_of_order", "nothing of the schedule counts before %s", r.FromAt.UTC().Format(time.RFC3339))
+	}
+	if before, ok := t.Prev(at); ok && !to.After(before.At) {
+		return badTo("out_of_order", "it must come after the tick at %s that it follows", before.At.Format(time.RFC3339))
+	}
+	if after, ok := t.Next(at); ok && !to.Before(after.At) {
+		return badTo("out_of_order", "it must come before the next tick, at %s", after.At.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// move is the row's moves with one more, which may be of a time that was moved before.
+func (r *row) move(m Moved, now time.Time) ([]Moved, error) {
+	moves := slices.Clone(r.Moves)
+	if i := slices.IndexFunc(moves, func(was Moved) bool { return was.To.Equal(m.At) }); i >= 0 {
+		m.At = moves[i].At
+		moves = slices.Delete(moves, i, i+1)
+	}
+	if !m.At.Equal(m.To) {
+		moves = append(moves, m)
+	}
+	coming := 0
+	for _, one := range moves {
+		if one.ahead(now) {
+			coming++
+		}
+	}
+	if coming > mostMoves {
+		return nil, fault.Fields(fault.Field{Pointer: "", Code: "too_many_moves", Detail: fmt.Sprintf("%d coming ticks are moved, and no more may be", mostMoves)})
+	}
+	for i := 0; i < len(moves) && len(moves) > keptMoves; {
+		if moves[i].ahead(now) {
+			i++
+			continue
+		}
+		moves = slices.Delete(moves, i, i+1)
+	}
+	return moves, nil
+}
+
+// ahead tells whether the move is of a coming tick.
+func (m Moved) ahead(now time.Time) bool { return m.At.After(now) || m.To.After(now) }
+
+// shifts are the row's moves as its timing takes them; none once all have passed and it is timed without them.
+func (r *row) shifts() []calendar.Move {
+	if r.MovedUntil == nil {
+		return nil
+	}
+	return Shifts(r.Moves)
+}
+
+// Shifts are moves as a timing takes them.
+func Shifts(moves []Moved) []calendar.Move {
+	shifts := make([]calendar.Move, len(moves))
+	for i, m := range moves {
+		shifts[i] = calendar.Move{At: m.At, To: m.To}
+	}
+	return shifts
+}
+
+// setMoves has the row bear these moves from now on.
+func (r *row) setMoves(moves []Moved, now time.Time) {
+	r.Moves, r.MovedUntil = moves, nil
+	for _, m := range moves {
+		if last := later(m.At, m.To); m.ahead(now) && (r.MovedUntil == nil || last.After(*r.MovedUntil)) {
+			r.MovedUntil = &last
+		}
+	}
+}
+
+// unmove undoes the moves of coming ticks, as the spec is another from now on. Those that have passed are history.
+func (r *row) unmove(now time.Time) {
+	r.setMoves(slices.DeleteFunc(slices.Clone(r.Moves), func(m Moved) bool { return m.ahead(now) }), now)
+}
+
+// movesText is the row's moves as they are stored.
+func (r *row) movesText() (*string, error) {
+	if len(r.Moves) == 0 {
+		return nil, nil
+	}
+	b, err := json.Marshal(r.Moves)
+	if err != nil {
+		return nil, fmt.Errorf("write moves: %w", err)
+	}
+	return new(string(b)), nil
+}
+
+// retimeMoved takes the row from the cohort of its timing into that of its timing with other moves: its definition stays,
+// and so do the times from which and until which it counts.
+func (s *Schedules) retimeMoved(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, moves []Moved, now time.Time) error {
+	after := now
+	if r.FromAt != nil {
+		after = later(now, r.FromAt.Add(-time.Second))
+	}
+	member := r.CohortID != nil
+	if err := r.leave(ctx, tx, s, tenant, t, now); err != nil {
+		return err
+	}
+	r.setMoves(moves, now)
+	text, err := r.movesText()
+	if err != nil {
+		return err
+	}
+	if member {
+		joined, err := s.rejoined(ctx, tx, tenant, r, s.Timings.keep(t.Moved(r.shifts())), after, now)
+		if err != nil {
+			return err
+		}
+		if !joined {
+			r.setStatus(Active, now)
+			r.Status = Completed
+		}
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE schedule
+		SET moves = $3, moved_until = $4, cohort_id = $5, spread = $6, ticks_left = $7, status = $8, paused_at = $9, paused_until = $10, status_note = $11
+		WHERE tenant_id = $1 AND id = $2`,
+		tenant, r.ID, text, r.MovedUntil, r.CohortID, r.Spread, r.TicksLeft, r.Status, r.PausedAt, r.PausedUntil, r.StatusNote)
+	if err != nil {
+		return fmt.Errorf("move a tick: %w", err)
+	}
+	return nil
+}
+
+// Settle brings a schedule back to the timing that its spec shares with others, once all of its moved ticks have come. One
+// that is gone, or of which some are to come, stays as it is.
+func (s *Schedules) Settle(ctx context.Context, tenant tenants.ID, workflow, key string) error {
+	return s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
+		if r == nil || r.MovedUntil == nil || r.MovedUntil.After(now) {
+			return nil
+		}
+		t, err := r.timing(ctx, tx, s.Timings, tenant)
+		if errors.Is(err, errUncomputable) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return s.retimeMoved(ctx, tx, tenant, r, t, r.Moves, now)
+	})
+}
+
+// carry is the timing of a spec that is put in place of another: with the moves of the row where both mean the same, else
+// without, and the row's are undone.
+func (r *row) carry(was func(tenants.ID) (*calendar.Timing, error), t *calendar.Timing, tenant tenants.ID, now time.Time) *calendar.Timing {
+	before, err := was(tenant)
+	if err == nil && before.Moved(nil).Hash() == t.Hash() {
+		return t.Moved(r.shifts())
+	}
+	r.unmove(now)
+	return t
+}

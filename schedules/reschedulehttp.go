@@ -1,0 +1,27 @@
+package schedules
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+func (h handler) reschedule(c echo.Context) error {
+	workflow, key, by, err := changer(c)
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[RescheduleParams](c)
+	if err != nil {
+		return err
+	}
+	if by.Once, err = web.OnceOf(c); err != nil {
+		return err
+	}
+	reply, err := h.Reschedule(c.Request().Context(), tenants.From(c), workflow, key, p, by)
+	if err != nil {
+		return err
+	}
+	return answer(c, reply)
+}
