@@ -42,6 +42,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"PreviewParams":  reflect.TypeFor[schedules.PreviewParams](),
 		"Preview":        reflect.TypeFor[schedules.Preview](),
 		"UpcomingTick":   reflect.TypeFor[schedules.UpcomingTick](),
+		"Forecast":       reflect.TypeFor[schedules.Forecast](),
+		"ForecastMinute": reflect.TypeFor[schedules.ForecastMinute](),
 		"WorkflowParams": reflect.TypeFor[schedules.WorkflowParams](),
 		"Workflow":       reflect.TypeFor[schedules.Workflow](),
 		"WorkflowPage":   reflect.TypeFor[schedules.ListAnswer[schedules.Workflow]](),
