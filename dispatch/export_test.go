@@ -35,3 +35,6 @@ func (d *Dispatch) Open(ctx context.Context, chunk int64) error { return d.open(
 
 // Retain deletes what is past its retention at a moment.
 func (d *Dispatch) Retain(ctx context.Context, now time.Time) error { return d.retain(ctx, now) }
+
+// Complete marks the schedules that have no nominal time left.
+func (d *Dispatch) Complete(ctx context.Context) error { return d.complete(ctx) }
