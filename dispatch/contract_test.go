@@ -17,6 +17,7 @@ func TestStructsAreTheContract(t *testing.T) {
 		"DeadFilter":       reflect.TypeFor[DeadFilter](),
 		"TriggerParams":    reflect.TypeFor[TriggerParams](),
 		"TickRecord":       reflect.TypeFor[Tick](),
+		"Explanation":      reflect.TypeFor[Explanation](),
 		"Attempt":          reflect.TypeFor[Attempt](),
 		"TickPage":         reflect.TypeFor[schedules.ListAnswer[Tick]](),
 		"LeaseParams":      reflect.TypeFor[LeaseParams](),

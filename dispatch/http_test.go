@@ -166,6 +166,7 @@ func TestRoutesAskForTheirScopesAndNoOtherParameter(t *testing.T) {
 	for route, scopes := range map[string][]string{
 		"POST " + trigger:                           {write},
 		"GET " + ticks:                              {read},
+		"GET " + explain:                            {read},
 		"POST /v1/ticks/lease":                      {work},
 		"POST /v1/ticks/finish":                     {work},
 		"POST /v1/ticks/heartbeat":                  {work},
@@ -177,12 +178,12 @@ func TestRoutesAskForTheirScopesAndNoOtherParameter(t *testing.T) {
 		"POST /v1/ticks/tick_x/cancel":              {write},
 		"POST /v1/ticks/tick_x/replay":              {write},
 		"GET /v1/admin/dead-letters":                {tenants.TenantAdmin},
-		"POST /v1/admin/dead-letters/replay":        {tenants.TenantAdmin},
-		"POST /v1/workflows/w/schedules/k/backfill": {write},
 		"GET /v1/endpoints":                         {read, write},
 		"GET /v1/endpoints/e":                       {read, write},
 		"PUT /v1/endpoints/e":                       {write},
 		"DELETE /v1/endpoints/e":                    {write},
+		"POST /v1/admin/dead-letters/replay":        {tenants.TenantAdmin},
+		"POST /v1/workflows/w/schedules/k/backfill": {write},
 	} {
 		method, path, _ := strings.Cut(route, " ")
 		body := ""

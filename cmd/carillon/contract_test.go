@@ -88,6 +88,7 @@ func TestTheSDKsStructsAreTheContract(t *testing.T) {
 		"Endpoint":       reflect.TypeFor[carillon.Endpoint](),
 
 		"RescheduleParams": reflect.TypeFor[carillon.RescheduleParams](),
+		"Explanation":      reflect.TypeFor[carillon.Explanation](),
 	})
 }
 
