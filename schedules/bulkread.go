@@ -30,11 +30,15 @@ type item struct {
 	workflow string
 	key      string
 	definition
-	earlier *item // the line before it with the same workflow and key
+	earlier *item            // the line before it with the same workflow and key
+	pre     web.Precondition // what a single put demands
+	whole   bool             // the whole schedule is the answer
 
 	result string
 	id     int64
 	fault  *fault.Error
+	row    *row     // as it is stored then
+	shown  Schedule // where the whole of it is the answer
 }
 
 // bulkReader reads lines into batches, holding each to what needs no database.
