@@ -35,7 +35,7 @@ func (d *Dispatch) Cancel(ctx context.Context, tenant tenants.ID, id string) (Ti
 			case t == nil:
 				return noTick(id)
 			case t.State == Scheduled:
-				return d.cancelWaiting(query, tx, tenant, k, now)
+				return d.cancelWaiting(query, tx, tenant, k, now, Requested)
 			case t.State != Running:
 				return fault.Conflict("tick_ended", "the tick is %s already", t.State)
 			case t.stopped():
@@ -73,7 +73,7 @@ func lockTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey
 }
 
 // cancelWaiting cancels a tick that waits for others of its schedule to end.
-func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey, now time.Time) error {
+func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey, now time.Time, why Reason) error {
 	var b pgx.Batch
 	b.Queue(`
 		WITH gone AS (
@@ -87,7 +87,7 @@ func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.
 		UPDATE tick
 		SET state = $5, reason = $6, ended_at = $7
 		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
-		tenant, k.Schedule, k.At, k.Seq, int16(Cancelled), int16(Requested), now)
+		tenant, k.Schedule, k.At, k.Seq, int16(Cancelled), int16(why), now)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("cancel a waiting tick: %w", err)
 	}

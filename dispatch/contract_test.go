@@ -11,6 +11,10 @@ import (
 func TestStructsAreTheContract(t *testing.T) {
 	t.Parallel()
 	for schema, typ := range map[string]reflect.Type{
+		"BackfillParams":   reflect.TypeFor[BackfillParams](),
+		"BackfillPlan":     reflect.TypeFor[BackfillPlan](),
+		"DeadReplayParams": reflect.TypeFor[DeadReplayParams](),
+		"DeadFilter":       reflect.TypeFor[DeadFilter](),
 		"TriggerParams":    reflect.TypeFor[TriggerParams](),
 		"HaltParams":       reflect.TypeFor[HaltParams](),
 		"Firing":           reflect.TypeFor[Firing](),

@@ -73,6 +73,7 @@ type Dispatch struct {
 	failing    chan failingSchedule
 	work       sync.WaitGroup
 	stop       context.CancelFunc
+	keepers    keepers
 }
 
 // New prepares the dispatch of a process: HandOut and the routes work from here on, also in one that neither sweeps

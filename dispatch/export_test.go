@@ -1,6 +1,9 @@
 package dispatch
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Kill ends the process as kill -9 would: what it held stays as it is, and nobody is told.
 func (d *Dispatch) Kill() {
@@ -29,6 +32,9 @@ func (d *Dispatch) SweepOnce(ctx context.Context, shard int16) (more bool, err e
 
 // Open opens a chunk.
 func (d *Dispatch) Open(ctx context.Context, chunk int64) error { return d.open(ctx, chunk) }
+
+// Retain deletes what is past its retention at a moment.
+func (d *Dispatch) Retain(ctx context.Context, now time.Time) error { return d.retain(ctx, now) }
 
 // Complete marks the schedules that have no nominal time left.
 func (d *Dispatch) Complete(ctx context.Context) error { return d.complete(ctx) }

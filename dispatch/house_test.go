@@ -59,6 +59,7 @@ func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
 	h.config.Operations = schedules.NewOperations(schedules.OperationsConfig{Pool: pool, Engine: pool, IDs: ids, Cursors: cursors})
 	h.dispatch = h.process()
 	h.config.Operations.Queue = h.dispatch.QueueOperation
+	h.dispatch.RegisterSteps()
 	h.schedules = schedules.New(schedules.Config{
 		Pool: pool, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.HandOut, Forget: dispatch.Forget, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
 		Operations: h.config.Operations,

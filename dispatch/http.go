@@ -24,6 +24,7 @@ func Routes(g *echo.Group, d *Dispatch) {
 	const one = "/v1/workflows/:workflow/schedules/:key"
 	g.POST(one+"/trigger", h.trigger, write, web.NoQuery)
 	g.GET(one+"/ticks", h.history, read)
+	g.POST(one+"/backfill", h.backfill, write, web.NoQuery)
 	g.GET(one+"/explain", h.explain, read)
 	g.POST("/v1/ticks/lease", h.lease, work, web.NoQuery, web.Timeout(longestPoll+15*time.Second))
 	g.POST("/v1/ticks/finish", h.finish, work, web.NoQuery, web.BodyLimit(64<<20))
@@ -38,6 +39,7 @@ func Routes(g *echo.Group, d *Dispatch) {
 	g.GET("/v1/admin/dead-letters", h.deadLetters, tenants.Require(tenants.TenantAdmin))
 	g.POST("/v1/admin/halt", h.halt, tenants.Require(tenants.TenantAdmin), web.NoQuery)
 	g.POST("/v1/admin/continue", h.resume, tenants.Require(tenants.TenantAdmin), web.NoQuery)
+	g.POST("/v1/admin/dead-letters/replay", h.replayDead, tenants.Require(tenants.TenantAdmin), web.NoQuery)
 	g.GET("/v1/endpoints", h.endpoints, readOrWrite)
 	g.PUT("/v1/endpoints/:name", h.putEndpoint, write, web.NoQuery)
 	g.GET("/v1/endpoints/:name", h.endpoint, readOrWrite, web.NoQuery)

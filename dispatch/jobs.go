@@ -50,6 +50,8 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 		config.Workers = river.NewWorkers()
 		river.AddWorker(config.Workers, &openWorker{dispatch: d})
 		river.AddWorker(config.Workers, &operateWorker{dispatch: d})
+		river.AddWorker(config.Workers, &retainWorker{dispatch: d})
+		config.PeriodicJobs = []*river.PeriodicJob{retaining()}
 		config.Queues = map[string]river.QueueConfig{
 			smallLane: {MaxWorkers: 4}, largeLane: {MaxWorkers: 4}, catchUpLane: {MaxWorkers: 2}, workLane: {MaxWorkers: 2},
 		}

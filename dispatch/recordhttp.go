@@ -78,6 +78,45 @@ func (h handler) replayOne(c echo.Context) error {
 	return reply.Write(c)
 }
 
+func (h handler) backfill(c echo.Context) error {
+	workflow, key, err := schedules.Named(c)
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[BackfillParams](c)
+	if err != nil {
+		return err
+	}
+	once, err := web.OnceOf(c)
+	if err != nil {
+		return err
+	}
+	reply, err := h.Backfill(c.Request().Context(), tenants.From(c), workflow, key, p, tenants.Caller(c).Subject, once)
+	if err != nil {
+		return err
+	}
+	if reply.Status == http.StatusOK {
+		return reply.Write(c)
+	}
+	return schedules.Accepted(c, reply)
+}
+
+func (h handler) replayDead(c echo.Context) error {
+	p, err := web.Body[DeadReplayParams](c)
+	if err != nil {
+		return err
+	}
+	once, err := web.OnceOf(c)
+	if err != nil {
+		return err
+	}
+	reply, err := h.ReplayDead(c.Request().Context(), tenants.From(c), p, tenants.Caller(c).Subject, once)
+	if err != nil {
+		return err
+	}
+	return schedules.Accepted(c, reply)
+}
+
 func (h handler) deadLetters(c echo.Context) error {
 	q, err := web.Query(c, "workflow", "key", "from", "to", "limit", "cursor")
 	if err != nil {

@@ -19,6 +19,12 @@ func LockShard(b *pgx.Batch, shard int16) {
 	b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, shardLocks, int32(shard))
 }
 
+// ShareShard takes the shared lock of a shard until the transaction ends: who holds it is beside any change of a schedule,
+// but never beside the sweep.
+func ShareShard(b *pgx.Batch, shard int16) {
+	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, $2)`, shardLocks, int32(shard))
+}
+
 // bornIn is the shard of a new schedule: one of the spread shards that its tenant's are laid over.
 func bornIn(tenant tenants.ID, spread int16, workflow, key string) int16 {
 	h := fnv.New64a()

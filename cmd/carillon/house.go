@@ -116,6 +116,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	h.dispatch.Settle = all.Settle
 	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
 	operations.Queue = h.dispatch.QueueOperation
+	h.dispatch.RegisterSteps()
 	h.router = web.New(web.Options{Log: p.log, Metrics: web.NewMetrics(h.registry)})
 	web.Probes(h.router, h.ready)
 	if !p.role.does("api") {

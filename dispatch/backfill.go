@@ -1,0 +1,194 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// BackfillParams ask for a tick at each nominal time from From on and before To, oldest first: each when the last has
+// ended (buffer_all, the default), or at once (allow_all).
+type BackfillParams struct {
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
+	Overlap string    `json:"overlap,omitempty"`
+	DryRun  bool      `json:"dry_run,omitempty"`
+}
+
+// BackfillPlan is what a backfill would make: a tick at each of Count nominal times, less the Existing ones that have a
+// tick already.
+type BackfillPlan struct {
+	Count    int        `json:"count"`
+	Existing int        `json:"existing"`
+	First    *time.Time `json:"first"`
+	Last     *time.Time `json:"last"`
+}
+
+const (
+	mostBackfilled = 10_000
+	backfillKind   = "backfill"
+)
+
+// backfilled is a schedule whose past is filled in.
+type backfilled struct {
+	ID            int64
+	Workflow, Key string
+	Version       int32
+	Shard         int16
+	CohortID      *int64
+	Status        string
+	Overlap       *string
+	Defaults      []byte
+	Stopped       bool // its tenant is halted or suspended
+}
+
+const backfilledFrom = `
+	SELECT s.id, s.workflow, s.key, s.version, s.shard, s.cohort_id, s.status, s.overlap, w.defaults,
+		t.halted_at IS NOT NULL OR t.status <> 'active' AS stopped
+	FROM schedule s
+	JOIN tenant t ON t.id = s.tenant_id
+	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow`
+
+// Backfill begins an operation that makes a tick for each nominal time of a schedule in a span of the past; a time that
+// has one already is left alone. The reply is the operation, 202, or what it would make, 200.
+func (d *Dispatch) Backfill(ctx context.Context, tenant tenants.ID, workflow, key string, p BackfillParams, by string, once web.Once) (reply web.Reply, err error) {
+	quotas, err := d.Quotas(ctx, tenant)
+	if err != nil {
+		return reply, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+			rows, _ := tx.Query(ctx, backfilledFrom+` WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`, tenant, workflow, key) // CollectExactlyOneRow reports the error
+			s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[backfilled])
+			if errors.Is(err, pgx.ErrNoRows) {
+				return 0, nil, fault.NotFound("no schedule %q of workflow %q", key, workflow)
+			}
+			if err != nil {
+				return 0, nil, fmt.Errorf("read schedule: %w", err)
+			}
+			var now time.Time
+			if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+				return 0, nil, fmt.Errorf("read clock: %w", err)
+			}
+			return d.beginBackfill(ctx, tx, tenant, s, p, by, now.UTC(), quotas)
+		})
+		return err
+	})
+	return reply, err
+}
+
+// check finds what is wrong with a backfill as of now.
+func (p BackfillParams) check(now time.Time, q tenants.Quotas) error {
+	var errs []error
+	kept := now.Add(-time.Duration(q.TickRetentionDays) * day)
+	switch {
+	case p.From.IsZero():
+		errs = append(errs, fault.Invalid("/from", "from is required"))
+	case p.From.Before(kept):
+		errs = append(errs, fault.Invalid("/from", "ticks are kept since %s", kept.Format(time.RFC3339)))
+	}
+	switch {
+	case p.To.IsZero():
+		errs = append(errs, fault.Invalid("/to", "to is required"))
+	case p.To.After(now):
+		errs = append(errs, fault.Invalid("/to", "it lies in the future"))
+	case !p.To.After(p.From):
+		errs = append(errs, fault.Invalid("/to", "it is not after from"))
+	}
+	if p.Overlap != "" && p.Overlap != "buffer_all" && p.Overlap != "allow_all" {
+		errs = append(errs, fault.Invalid("/overlap", "%q is neither buffer_all nor allow_all", p.Overlap))
+	}
+	return fault.Join(errs...)
+}
+
+func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s *backfilled, p BackfillParams, by string, now time.Time, q tenants.Quotas) (int, any, error) {
+	if err := p.check(now, q); err != nil {
+		return 0, nil, err
+	}
+	timing, err := d.backfillTiming(ctx, tenant, s)
+	if err != nil {
+		return 0, nil, err
+	}
+	times := nominalTimes(timing, p.From.UTC(), p.To.UTC(), mostBackfilled+1)
+	if len(times) > mostBackfilled {
+		return 0, nil, fault.Fields(fault.Field{Pointer: "/to", Code: "too_many_ticks", Detail: fmt.Sprintf("there are more than %d nominal times in this span", mostBackfilled)})
+	}
+	if p.DryRun {
+		plan, err := planBackfill(ctx, tx, tenant, s.ID, times)
+		return http.StatusOK, plan, err
+	}
+	op, err := d.Operations.Begin(ctx, tx, schedules.Begun{
+		Tenant: tenant, Kind: backfillKind, By: by, Total: new(int64(len(times))),
+		Params: backfillOf{ScheduleID: d.IDs.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, From: p.From.UTC(), To: p.To.UTC(), Overlap: or(nonEmpty(p.Overlap), "buffer_all")},
+	})
+	return http.StatusAccepted, op, err
+}
+
+func nonEmpty(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// backfillTiming is the timing of a schedule as it stands. One that cannot be computed, and one whose times follow from
+// its runs, have no nominal times to fill in: 422.
+func (d *Dispatch) backfillTiming(ctx context.Context, tenant tenants.ID, s *backfilled) (*calendar.Timing, error) {
+	timings, err := d.timingsOf(ctx, tenant, []*tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
+	if err != nil {
+		return nil, err
+	}
+	if timings[0] == nil {
+		return nil, fault.Invalid("", "the schedule's spec cannot be computed")
+	}
+	if _, follows := timings[0].FixedDelay(); follows {
+		return nil, fault.Invalid("", "the times of a fixed_delay follow from its runs: there are none to fill in")
+	}
+	return timings[0], nil
+}
+
+// nominalTimes are the first nominal times from one moment on and before another, at most so many.
+func nominalTimes(t *calendar.Timing, from, to time.Time, most int) (times []calendar.Tick) {
+	after := from.Add(-time.Nanosecond)
+	for len(times) < most {
+		next, ok := t.Next(after)
+		if !ok || !next.At.Before(to) {
+			break
+		}
+		times, after = append(times, next), next.At
+	}
+	return times
+}
+
+func planBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedule int64, times []calendar.Tick) (plan BackfillPlan, err error) {
+	plan.Count = len(times)
+	if len(times) == 0 {
+		return plan, nil
+	}
+	at := make([]time.Time, len(times))
+	for i, one := range times {
+		at[i] = one.At
+	}
+	plan.First, plan.Last = &at[0], &at[len(at)-1]
+	err = tx.QueryRow(ctx, `
+		SELECT count(*)
+		FROM tick
+		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at >= $3 AND nominal_at <= $4 AND seq = 0 AND nominal_at = ANY($5)`,
+		tenant, schedule, plan.First, plan.Last, at).Scan(&plan.Existing)
+	if err != nil {
+		return plan, fmt.Errorf("count ticks: %w", err)
+	}
+	return plan, nil
+}

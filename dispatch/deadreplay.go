@@ -1,0 +1,102 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// DeadReplayParams ask for the dead letters of a filter to be delivered again; one that restricts nothing is all.
+type DeadReplayParams struct {
+	Filter DeadFilter `json:"filter"`
+}
+
+const (
+	deadReplayKind  = "replay_dead_letters"
+	deadReplayBatch = 100 // a second
+)
+
+func (f DeadFilter) check() error {
+	var errs []error
+	if f.Workflow != "" {
+		errs = append(errs, schedules.CheckName("/filter/workflow", "workflow", f.Workflow))
+	}
+	if f.Key != "" && !schedules.ValidKey(f.Key) {
+		errs = append(errs, fault.Invalid("/filter/key", "a key is 1 to 256 bytes of UTF-8 without control characters"))
+	}
+	return fault.Join(errs...)
+}
+
+// ReplayDead begins an operation that delivers the dead letters of a filter again, newest first, a hundred a second:
+// those that were there when it began. The reply is the operation, 202.
+func (d *Dispatch) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadReplayParams, by string, once web.Once) (reply web.Reply, err error) {
+	if err := p.Filter.check(); err != nil {
+		return reply, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+			op, err := d.Operations.Begin(ctx, tx, schedules.Begun{Tenant: tenant, Kind: deadReplayKind, Params: p, By: by})
+			return http.StatusAccepted, op, err
+		})
+		return err
+	})
+	return reply, err
+}
+
+// deadReplayStep delivers the next dead letters again. Those whose schedule or workflow is gone stay as they are.
+func (d *Dispatch) deadReplayStep(ctx context.Context, tx pgx.Tx, op *schedules.Operation) (done bool, err error) {
+	var p DeadReplayParams
+	from := deadAt{}
+	stepped, err := op.Read(&p, &from)
+	if err != nil {
+		return false, err
+	}
+	if !stepped {
+		from.At = p.Filter.to()
+	}
+	letters, err := d.deadBefore(ctx, tx, op.Tenant, p.Filter, from, deadReplayBatch)
+	if err != nil {
+		return false, err
+	}
+	for _, l := range letters {
+		from = deadAt{l.NominalAt.UTC(), l.ScheduleID, l.Seq}
+		if l.FailedAt.After(op.Begun) {
+			continue
+		}
+		err := pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
+			_, err := d.replay(ctx, inner, op.Tenant, l.key())
+			return err
+		})
+		f, refused := errors.AsType[*fault.Error](err)
+		switch {
+		case err == nil:
+			op.Count("replayed", 1)
+		case refused:
+			op.Count(f.Code, 1)
+		case errors.Is(err, errNoLetter):
+			continue
+		default:
+			return false, fmt.Errorf("deliver dead letters again: %w", err)
+		}
+		op.Done++
+	}
+	op.WaitUntil = op.Now.Add(time.Second)
+	return len(letters) < deadReplayBatch, op.Keep(from)
+}
+
+// RegisterSteps makes the operations of this package known, before anything runs.
+func (d *Dispatch) RegisterSteps() {
+	d.Operations.Register(backfillKind, d.backfillStep)
+	d.Operations.Register(deadReplayKind, d.deadReplayStep)
+}

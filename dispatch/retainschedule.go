@@ -1,0 +1,137 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	keepersRead = 500
+	keepersRun  = 20_000 // schedules looked at in one run; the next goes on from there
+)
+
+// keeper is a schedule whose ended ticks are kept for another time than its tenant's.
+type keeper struct {
+	TenantID  int32
+	ID        int64
+	Workflow  string
+	Key       string
+	Succeeded *int32 `db:"keep_succeeded_s"`
+	Failed    *int32 `db:"keep_failed_s"`
+	Defaults  []byte
+}
+
+// keepers is how far the deleting by schedule has come.
+type keepers struct {
+	mu   sync.Mutex // one at a time
+	own  keeper     // among those that say it themselves
+	flow keeper     // among those that inherit it
+}
+
+// retainSchedules deletes ended ticks that their schedules keep no longer, for the next of the schedules that say so or
+// inherit it. They were hidden when their time was over.
+func (d *Dispatch) retainSchedules(ctx context.Context, now time.Time) error {
+	at := &d.keepers
+	err := d.eachKeeper(ctx, now, &at.own, `
+		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
+		FROM schedule s
+		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
+		WHERE (s.keep_succeeded_s IS NOT NULL OR s.keep_failed_s IS NOT NULL) AND (s.tenant_id, s.id) > ($1, $2)
+		ORDER BY s.tenant_id, s.id
+		LIMIT $3`, func(k keeper) []any { return []any{k.TenantID, k.ID, keepersRead} })
+	if err != nil {
+		return err
+	}
+	return d.eachKeeper(ctx, now, &at.flow, `
+		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
+		FROM workflow w
+		CROSS JOIN LATERAL (
+			SELECT *
+			FROM schedule
+			WHERE tenant_id = w.tenant_id AND workflow = w.name AND (w.tenant_id > $1 OR w.name > $2 OR key > $3)
+			ORDER BY key
+			LIMIT $4
+		) s
+		WHERE w.defaults #> '{delivery,retention}' IS NOT NULL AND (w.tenant_id, w.name) >= ($1, $2)
+		ORDER BY w.tenant_id, w.name, s.key
+		LIMIT $4`, func(k keeper) []any { return []any{k.TenantID, k.Workflow, k.Key, keepersRead} })
+}
+
+// eachKeeper walks schedules from a place on, and begins anew where it comes to the end.
+func (d *Dispatch) eachKeeper(ctx context.Context, now time.Time, at *keeper, sql string, args func(keeper) []any) error {
+	for range keepersRun / keepersRead {
+		rows, _ := d.Pool.Query(ctx, sql, args(*at)...) // CollectRows reports the error
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[keeper])
+		if err != nil {
+			return fmt.Errorf("read schedules that keep ticks for a time of their own: %w", err)
+		}
+		if err := d.thinSchedules(ctx, now, found); err != nil {
+			return err
+		}
+		if len(found) < keepersRead {
+			*at = keeper{}
+			return nil
+		}
+		*at = found[len(found)-1]
+	}
+	return nil
+}
+
+func (d *Dispatch) thinSchedules(ctx context.Context, now time.Time, found []keeper) error {
+	byTenant := map[int32][]keeper{}
+	for _, k := range found {
+		byTenant[k.TenantID] = append(byTenant[k.TenantID], k)
+	}
+	for tenant, some := range byTenant {
+		var ids []int64
+		var good, bad []time.Time
+		for _, k := range some {
+			terms, err := schedules.DefaultTerms(k.Defaults)
+			if err != nil {
+				return err
+			}
+			w := whose{succeeded: terms.KeepSucceeded, failed: terms.KeepFailed}
+			if k.Succeeded != nil {
+				w.succeeded = seconds(*k.Succeeded)
+			}
+			if k.Failed != nil {
+				w.failed = seconds(*k.Failed)
+			}
+			succeeded, failed := kept{now: now.UTC()}.since(w)
+			ids, good, bad = append(ids, k.ID), append(good, succeeded), append(bad, failed)
+		}
+		if err := d.thinTicks(ctx, tenants.ID(tenant), ids, good, bad); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// thinTicks deletes what schedules keep no longer: ticks that succeeded, or failed, before a moment each.
+func (d *Dispatch) thinTicks(ctx context.Context, tenant tenants.ID, ids []int64, good, bad []time.Time) error {
+	err := d.inBatches(ctx, `
+		DELETE FROM tick t
+		USING (
+			SELECT o.schedule_id, o.nominal_at, o.seq
+			FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[]) AS i (id, good, bad)
+			CROSS JOIN LATERAL (
+				SELECT schedule_id, nominal_at, seq
+				FROM tick
+				WHERE tenant_id = $1 AND schedule_id = i.id AND (state = $5 AND ended_at < i.good OR state = $6 AND ended_at < i.bad)
+			) o
+			LIMIT $7
+		) over
+		WHERE t.tenant_id = $1 AND t.schedule_id = over.schedule_id AND t.nominal_at = over.nominal_at AND t.seq = over.seq`,
+		tenant, ids, good, bad, int16(Succeeded), int16(Failed))
+	if err != nil {
+		return fmt.Errorf("delete ended ticks: %w", err)
+	}
+	return nil
+}
