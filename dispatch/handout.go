@@ -19,7 +19,7 @@ func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) 
 			return err
 		}
 		d.purse.owe(one.Tenant, 1)
-		cs.add(one.Tenant, one.Cohort, workflow, one.Run, []member{{id: one.Schedule, missed: one.Missed}}, one.Forced)
+		cs.add(one.Tenant, one.Cohort, workflow, one.Run, []member{{id: one.Schedule, missed: one.Missed}}, one.Forced, false)
 		if err := d.insertChunks(ctx, tx, cs); err != nil {
 			return err
 		}

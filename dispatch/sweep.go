@@ -164,6 +164,10 @@ type due struct {
 	AtID     *int64
 	WaitAt   *time.Time
 	Waits    bool // others of its tenant's wait in line
+	RetimeAt *time.Time
+
+	Revision int64  // with TZData: by what it is timed
+	TZData   string `db:"tzdata"`
 
 	timing *calendar.Timing
 	run    schedules.Run
@@ -235,7 +239,7 @@ type found struct {
 }
 
 const dueColumns = `c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
-			c.at_spread, c.at_id, c.wait_at, t.tenant_id IS NOT NULL AS waits`
+			c.at_spread, c.at_id, c.retime_at, c.revision, c.tzdata, c.wait_at, t.tenant_id IS NOT NULL AS waits`
 
 // takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns, and held ticks, which
 // it takes out.
@@ -302,7 +306,7 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) ([]*due, error) {
 	names := make([]schedules.CohortTiming, len(cohorts))
 	for i, c := range cohorts {
-		names[i] = schedules.CohortTiming{Tenant: c.TenantID, Shard: shard, ID: c.ID, Hash: c.Hash}
+		names[i] = schedules.CohortTiming{Tenant: c.TenantID, Shard: shard, ID: c.ID, Hash: c.Hash, Stamp: schedules.Stamp{Revision: c.Revision, TZData: c.TZData}}
 	}
 	timings, bad, err := d.Timings.Of(ctx, tx, names)
 	if err != nil {
@@ -315,10 +319,17 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 			broken = append(broken, c.ID)
 			continue
 		}
-		if c.RunAt != nil {
+		switch {
+		case c.served():
+			continue
+		case c.RunAt != nil:
 			c.run = schedules.Resume(c.timing, c.RunAt.UTC(), c.RunFrom.UTC(), int(*c.RunLost), *c.RunDrop, now)
-		} else {
-			c.run = schedules.BeginRun(c.timing, c.NextAt.UTC(), now, c.Missed)
+		default:
+			until := now
+			if c.RetimeAt != nil {
+				until = *c.RetimeAt
+			}
+			c.run = schedules.BeginRunUntil(c.timing, c.NextAt.UTC(), until, now, c.Missed)
 		}
 		if walk, jitters := schedules.WalkOf(c.timing, c.run, c.Workflow); jitters {
 			c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))
