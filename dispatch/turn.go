@@ -61,7 +61,7 @@ func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 	if err != nil {
 		return err
 	}
-	cohorts, err = p.begun(ctx, append(others, cohorts...))
+	cohorts, err = p.ready(ctx, append(others, cohorts...))
 	if err != nil || len(cohorts) == 0 {
 		return err
 	}
@@ -121,8 +121,8 @@ func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 	return nil
 }
 
-// begun are those of the cohorts that have a run to go on with: the others are put aside, put off or timed anew.
-func (p *pass) begun(ctx context.Context, cohorts []*due) ([]*due, error) {
+// ready has cohorts begin their runs, or go on with them; those that are timed anew are left out.
+func (p *pass) ready(ctx context.Context, cohorts []*due) ([]*due, error) {
 	cohorts, err := p.begin(ctx, p.tx, p.shard, p.now, cohorts)
 	if err != nil || len(cohorts) == 0 {
 		return nil, err
@@ -236,17 +236,18 @@ func (p *pass) serveOne(ctx context.Context, tenant tenants.ID, g grant, each in
 		SELECT `+dueColumns+`
 		FROM cohort c
 		LEFT JOIN turn t ON t.shard = c.shard AND t.tenant_id = c.tenant_id
-		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.wait_at IS NOT NULL
+		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.wait_at IS NOT NULL AND c.due_at = 'infinity'
 		ORDER BY c.wait_at, c.id
 		LIMIT $3`, p.shard, tenant, limit) // CollectRows reports the error
 	cohorts, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[due])
 	if err != nil {
 		return fmt.Errorf("read waiting cohorts: %w", err)
 	}
-	left := len(cohorts) == limit || p.lined[tenant]
-	if cohorts, err = p.begun(ctx, cohorts); err != nil {
+	n := len(cohorts)
+	if cohorts, err = p.ready(ctx, cohorts); err != nil {
 		return err
 	}
+	left := n == limit || len(cohorts) < n || p.lined[tenant]
 	members, _, err := readMembers(ctx, p.tx, cohorts, g.n, g.n)
 	if err != nil {
 		return err

@@ -174,8 +174,8 @@ func fairLines(from, upto int, at time.Time) iter.Seq[carillon.BulkLine] {
 	}
 }
 
-// fire has the cohorts of tenants come due in two seconds, and returns the p99 of how late the small ones' ticks were
-// handed out, in milliseconds. The time that is served is a nominal one of the past: lateness counts from the due time.
+// fire has the cohorts of tenants come due in three seconds, and returns the p99 of how late the small ones' ticks were
+// handed out, in milliseconds. The moment is their nominal time too, whatever their specs say.
 func (l fairLoad) fire(ctx context.Context, p *progress, what, who string, ticks int) (p99 float64, err error) {
 	var due time.Time
 	err = l.db.QueryRow(ctx, `SELECT date_trunc('second', clock_timestamp()) + interval '3 seconds'`).Scan(&due)
