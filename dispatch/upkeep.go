@@ -31,6 +31,7 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 			func(ctx context.Context) error { return postgres.AnalyzeNew(ctx, d.Pool) },
 			d.complete, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
 			func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
+			func(ctx context.Context) error { return schedules.ClearSyncs(ctx, d.Pool, 20*mostCleared) },
 		} {
 			errs = append(errs, clear(ctx))
 		}

@@ -109,7 +109,7 @@ func (s *Schedules) Bulk(ctx context.Context, tenant tenants.ID, by string, body
 	group.Go(func() error {
 		stored := 0
 		for b := range batches {
-			if err := s.storeBatch(ctx, tenant, by, b); err != nil {
+			if err := s.storeBatch(ctx, tenant, by, b, false); err != nil {
 				return err
 			}
 			if stored++; stored <= newTableBatches {
@@ -134,13 +134,13 @@ const newTableBatches = 3
 
 // storeBatch stores the good lines of a batch. Where the last of several of one key turns out to be bad, the one before
 // it counts.
-func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string, b *batch) error {
+func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string, b *batch, dry bool) error {
 	quotas, err := s.Quotas(ctx, tenant)
 	if err != nil {
 		return err
 	}
 	for items := b.items; len(items) > 0; {
-		if err := s.storeItems(ctx, tenant, by, items, quotas); err != nil {
+		if err := s.storeItems(ctx, tenant, by, items, quotas, dry); err != nil {
 			return err
 		}
 		var again []*item
@@ -148,7 +148,9 @@ func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string
 			result := &b.results[it.place]
 			result.Result = it.result
 			if it.result != Failed {
-				result.ScheduleID = s.IDs.Schedule(it.id)
+				if it.id != 0 { // but for one that is new in a dry run
+					result.ScheduleID = s.IDs.Schedule(it.id)
+				}
 				continue
 			}
 			result.Error = bulkFault(it.fault)

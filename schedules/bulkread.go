@@ -28,7 +28,8 @@ type item struct {
 	workflow string
 	key      string
 	definition
-	earlier *item // the line before it with the same workflow and key
+	earlier *item  // the line before it with the same workflow and key
+	text    []byte // the line, where it is to be staged
 
 	result string
 	id     int64
@@ -46,6 +47,7 @@ type bulkReader struct {
 	specs  map[string]specRead // by the words of a line
 	labels map[string]map[string]string
 	anchor time.Time
+	scope  *SyncParams // of a sync; nil: lines are of any schedule
 }
 
 func newBulkReader(s *Schedules, tenant tenants.ID, body io.Reader) *bulkReader {
@@ -83,6 +85,9 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 		if err == nil {
 			err = r.parse(it, text, quotas)
 			result.Workflow, result.Key = it.workflow, it.key
+			if err == nil && r.scope != nil {
+				it.text = bytes.Clone(text)
+			}
 		}
 		if err != nil {
 			f, ok := errors.AsType[*fault.Error](err)
@@ -117,6 +122,9 @@ func (r *bulkReader) parse(it *item, text []byte, quotas tenants.Quotas) error {
 	if line.Key != nil {
 		key = *line.Key
 	}
+	if line.Workflow == "" && r.scope != nil {
+		line.Workflow = r.scope.Workflow
+	}
 	if ValidName(line.Workflow) {
 		it.workflow = line.Workflow
 	}
@@ -125,6 +133,11 @@ func (r *bulkReader) parse(it *item, text []byte, quotas tenants.Quotas) error {
 	}
 	if err := fault.Join(CheckName("/workflow", "workflow", line.Workflow), checkKey("/key", key)); err != nil {
 		return err
+	}
+	if r.scope != nil {
+		if err := r.scope.outOfScope(line.Workflow, key); err != nil {
+			return err
+		}
 	}
 	d, err := line.Params.readAs(specText, quotas)
 	it.definition = d

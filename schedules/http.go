@@ -35,6 +35,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.POST("/v1/schedules/preview", h.preview, read)
 	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
 	g.POST("/v1/schedules/bulk", h.bulk, write, web.BodyLimit(-1), web.Timeout(bulkTime))
+	g.POST("/v1/schedules/sync", h.sync, write, web.BodyLimit(-1), web.Timeout(bulkTime))
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	g.GET("/v1/workflows", h.workflows, readOrWrite)
 	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery)
