@@ -13,6 +13,7 @@ func TestStructsAreTheContract(t *testing.T) {
 	for schema, typ := range map[string]reflect.Type{
 		"TriggerParams":    reflect.TypeFor[TriggerParams](),
 		"TickRecord":       reflect.TypeFor[Tick](),
+		"Explanation":      reflect.TypeFor[Explanation](),
 		"Attempt":          reflect.TypeFor[Attempt](),
 		"TickPage":         reflect.TypeFor[schedules.ListAnswer[Tick]](),
 		"LeaseParams":      reflect.TypeFor[LeaseParams](),

@@ -113,6 +113,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 		}
 	}
 	if d.Sweeps {
+		d.work.Go(func() { d.fold(run) })
 		d.work.Go(func() { d.sweep(run) })
 	}
 	return nil

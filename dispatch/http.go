@@ -24,6 +24,7 @@ func Routes(g *echo.Group, d *Dispatch) {
 	const one = "/v1/workflows/:workflow/schedules/:key"
 	g.POST(one+"/trigger", h.trigger, write, web.NoQuery)
 	g.GET(one+"/ticks", h.history, read)
+	g.GET(one+"/explain", h.explain, read)
 	g.POST("/v1/ticks/lease", h.lease, work, web.NoQuery, web.Timeout(longestPoll+15*time.Second))
 	g.POST("/v1/ticks/finish", h.finish, work, web.NoQuery, web.BodyLimit(64<<20))
 	g.POST("/v1/ticks/heartbeat", h.beat, work, web.NoQuery)

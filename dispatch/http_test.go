@@ -166,6 +166,7 @@ func TestRoutesAskForTheirScopesAndNoOtherParameter(t *testing.T) {
 	for route, scopes := range map[string][]string{
 		"POST " + trigger:               {write},
 		"GET " + ticks:                  {read},
+		"GET " + explain:                {read},
 		"POST /v1/ticks/lease":          {work},
 		"POST /v1/ticks/finish":         {work},
 		"POST /v1/ticks/heartbeat":      {work},

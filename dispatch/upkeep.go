@@ -39,6 +39,15 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 	})
 }
 
+// fold adds up, each second, how many members the cohorts have.
+func (d *Dispatch) fold(ctx context.Context) {
+	d.every(ctx, time.Second, "count members", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		return schedules.FoldTallies(ctx, d.Pool)
+	})
+}
+
 // complete marks the schedules that have no nominal time left: the members of exhausted cohorts, and those past their
 // own last time.
 func (d *Dispatch) complete(ctx context.Context) error {
@@ -81,10 +90,16 @@ func (d *Dispatch) clearCohorts(ctx context.Context) error {
 			var b pgx.Batch
 			schedules.LockShard(&b, shard)
 			b.Queue(`
-				DELETE FROM cohort c
-				WHERE c.shard = $1 AND c.empty_at < clock_timestamp() - $2::interval
-					AND NOT EXISTS (SELECT FROM member m WHERE m.cohort_id = c.id)
-					AND NOT EXISTS (SELECT FROM chunk k WHERE k.shard = $1 AND k.tenant_id = c.tenant_id AND k.opened_at IS NULL)`, shard, emptyKept)
+				WITH gone AS (
+					DELETE FROM cohort c
+					WHERE c.shard = $1 AND c.empty_at < clock_timestamp() - $2::interval
+						AND NOT EXISTS (SELECT FROM member m WHERE m.cohort_id = c.id)
+						AND NOT EXISTS (SELECT FROM chunk k WHERE k.shard = $1 AND k.tenant_id = c.tenant_id AND k.opened_at IS NULL)
+					RETURNING tenant_id, id
+				)
+				DELETE FROM tally t
+				USING gone g
+				WHERE t.tenant_id = g.tenant_id AND t.cohort_id = g.id`, shard, emptyKept)
 			return tx.SendBatch(ctx, &b).Close()
 		})
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -107,30 +106,16 @@ func (s *Schedules) Bulk(ctx context.Context, tenant tenants.ID, by string, body
 		}
 	})
 	group.Go(func() error {
-		stored := 0
-		for b := range batches {
-			if err := s.storeBatch(ctx, tenant, by, b, false); err != nil {
-				return err
-			}
-			if stored++; stored <= newTableBatches {
-				if err := postgres.AnalyzeNew(ctx, s.Pool); err != nil {
-					s.Log.Warn("plans may be slow for a while", "error", err)
-				}
-			}
-			for _, r := range b.results {
+		w := &bulkWriter{s: s, tenant: tenant, by: by, group: group, answered: func(results []BulkResult) error {
+			for _, r := range results {
 				sum.count(r)
 			}
-			if err := answer(b.results); err != nil {
-				return err
-			}
-		}
-		return nil
+			return answer(results)
+		}}
+		return w.run(ctx, batches)
 	})
 	return sum, group.Wait()
 }
-
-// newTableBatches is after how many batches of a call the tables are large enough to be told of to the planner.
-const newTableBatches = 3
 
 // storeBatch stores the good lines of a batch. Where the last of several of one key turns out to be bad, the one before
 // it counts.
@@ -139,6 +124,7 @@ func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string
 	if err != nil {
 		return err
 	}
+	s.outlook(ctx, tenant)
 	for items := b.items; len(items) > 0; {
 		if err := s.storeItems(ctx, tenant, by, items, quotas, dry); err != nil {
 			return err

@@ -52,7 +52,11 @@ func (h handler) bulk(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.write(BulkEnd{sum, []calendar.Warning{}})
+	warnings, err := h.crowded(c.Request().Context(), tenants.From(c))
+	if err != nil {
+		return err
+	}
+	return a.write(BulkEnd{sum, warnings})
 }
 
 // bulkAnswer writes lines while the body is still being read.

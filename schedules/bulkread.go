@@ -20,6 +20,8 @@ import (
 type batch struct {
 	results []BulkResult
 	items   []*item
+	places  map[[2]string]int // in items, by workflow and key
+	stored  chan struct{}     // closed once it is
 }
 
 // item is a good line. Its result is told once it is stored.
@@ -61,8 +63,7 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &batch{}
-	last := map[[2]string]int{} // the place in items of each schedule
+	b := &batch{places: map[[2]string]int{}}
 	for size := 0; len(b.results) < batchLines && size < batchBytes; {
 		text, err := r.read()
 		if err != nil && !errors.Is(err, errLongLine) {
@@ -99,12 +100,12 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 			continue
 		}
 		name := [2]string{it.workflow, it.key}
-		if at, twice := last[name]; twice {
+		if at, twice := b.places[name]; twice {
 			it.earlier = b.items[at]
 			b.results[it.earlier.place].Result = Duplicate
 			b.items[at] = it
 		} else {
-			last[name] = len(b.items)
+			b.places[name] = len(b.items)
 			b.items = append(b.items, it)
 		}
 		b.results = append(b.results, result)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -27,10 +28,11 @@ func (s *Schedules) storeItems(ctx context.Context, tenant tenants.ID, by string
 	if err != nil {
 		return err
 	}
+	also := map[int16]bool{}
 	for range mostRaces {
 		err = postgres.Retry(ctx, func() error {
 			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-				l := load{Schedules: s, tx: tx, tenant: tenant, by: by, quotas: quotas, items: items, memo: memo{}, dry: dry}
+				l := load{Schedules: s, tx: tx, tenant: tenant, by: by, quotas: quotas, items: items, memo: memo{}, also: also, labels: map[string]map[string]string{}, dry: dry}
 				if err := l.run(ctx, spread); err != nil || !dry {
 					return err
 				}
@@ -62,7 +64,9 @@ type load struct {
 	quotas tenants.Quotas
 	items  []*item
 	memo   memo
-	dry    bool // nothing is written
+	dry    bool           // nothing is written
+	also   map[int16]bool // shards to lock beside those of new schedules; what a try finds out, the next knows
+	labels map[string]map[string]string
 
 	now    time.Time
 	shards []int16 // of each item: where it is stored, or is to be
@@ -94,10 +98,7 @@ func (l *load) run(ctx context.Context, spread int16) error {
 	if err := l.follow(ctx); err != nil {
 		return err
 	}
-	if err := l.stage(ctx, spread); err != nil {
-		return err
-	}
-	if err := l.match(ctx); err != nil {
+	if err := l.look(ctx, spread); err != nil {
 		return err
 	}
 	if err := l.redefineStored(ctx); err != nil {
@@ -141,108 +142,43 @@ func (l *load) follow(ctx context.Context) error {
 	return nil
 }
 
-// bulkTable holds the lines of the batch. It lasts as long as its session, and is empty after each transaction.
-const bulkTable = `
-	CREATE TEMPORARY TABLE IF NOT EXISTS bulk (
-		ord int PRIMARY KEY,
-		workflow text COLLATE "C" NOT NULL, key text COLLATE "C" NOT NULL, newborn smallint NOT NULL,
-		spec text NOT NULL, payload text, labels jsonb NOT NULL, note text, status text NOT NULL,
-		overlap text, missed text, max_lateness_s int, on_expired text, pause_after_failures int, queue text,
-		priority smallint, timeout_s int, max_attempts smallint, keep_succeeded_s int, keep_failed_s int
-	) ON COMMIT DELETE ROWS`
-
-var bulkColumns = []string{
-	"ord", "workflow", "key", "newborn", "spec", "payload", "labels", "note", "status",
-	"overlap", "missed", "max_lateness_s", "on_expired", "pause_after_failures", "queue",
-	"priority", "timeout_s", "max_attempts", "keep_succeeded_s", "keep_failed_s",
-}
-
-// lookUp has the planner look each line up by an index. It knows nothing of the temporary table, and its plans are kept:
-// those made while schedules were few would read all of them for each line.
-const lookUp = `
-	SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off;
-	SET LOCAL enable_material = off; SET LOCAL jit = off; SET LOCAL client_min_messages = warning;`
-
-// freely lets the planner read the few rows that a batch is joined with whole.
-const freely = `SET LOCAL enable_seqscan = on; SET LOCAL enable_material = on`
-
-// stage copies the lines into the temporary table.
-func (l *load) stage(ctx context.Context, spread int16) error {
-	if _, err := l.tx.Exec(ctx, lookUp+bulkTable); err != nil {
-		return fmt.Errorf("make the staging table: %w", err)
-	}
+// look locks the shards, in ascending order, and finds which lines are stored, and which of those say what is stored.
+func (l *load) look(ctx context.Context, spread int16) error {
 	l.shards = make([]int16, len(l.items))
-	_, err := l.tx.CopyFrom(ctx, pgx.Identifier{"pg_temp", "bulk"}, bulkColumns, pgx.CopyFromSlice(len(l.items), func(i int) ([]any, error) {
-		it := l.items[i]
+	workflows, keys := make([]string, len(l.items)), make([]string, len(l.items))
+	locked := maps.Clone(l.also)
+	for i, it := range l.items {
 		l.shards[i] = bornIn(l.tenant, spread, it.workflow, it.key)
-		return []any{
-			int32(i), it.workflow, it.key, l.shards[i], it.specText, it.payload, it.labels, it.note, it.status,
-			it.terms.Overlap, it.terms.Missed, it.terms.MaxLateness, it.terms.OnExpired, it.terms.PauseAfterFailures, it.terms.Queue,
-			it.terms.Priority, it.terms.Timeout, it.terms.MaxAttempts, it.terms.KeepSucceeded, it.terms.KeepFailed,
-		}, nil
-	}))
-	if err != nil {
-		return fmt.Errorf("stage lines: %w", err)
+		workflows[i], keys[i], locked[l.shards[i]] = it.workflow, it.key, true
 	}
-	return nil
-}
-
-// match locks the shards, in ascending order, and finds which lines are stored, and which of those say what is stored.
-func (l *load) match(ctx context.Context) error {
 	var b pgx.Batch
+	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard)::text FROM unnest($2::int[]) AS n (shard)`, shardLocks, slices.Sorted(maps.Keys(locked)))
+	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it. Each line
+	// is looked up by the index, whatever the planner knows of the table: a subquery with an OFFSET is not taken apart.
 	b.Queue(`
-		SELECT shard, pg_advisory_xact_lock_shared($2, shard)::text
-		FROM (
-			SELECT DISTINCT COALESCE(s.shard, b.newborn) AS shard
-			FROM pg_temp.bulk b
-			LEFT JOIN schedule s ON s.tenant_id = $1 AND s.workflow = b.workflow AND s.key = b.key
-			ORDER BY 1
-		) s`, l.tenant, shardLocks)
-	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it.
-	b.Queue(`
-		SELECT b.ord, s.id, s.shard,
-			s.spec = b.spec AND s.payload IS NOT DISTINCT FROM b.payload AND s.labels = b.labels
-				AND (b.note IS NULL OR b.note IS NOT DISTINCT FROM s.note)
-				AND (s.status = 'active' OR s.status = 'paused' AND s.paused_until IS NULL)
-				AND b.status IN ('', s.status)
-				AND (s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority,
-					s.timeout_s, s.max_attempts, s.keep_succeeded_s, s.keep_failed_s)
-				IS NOT DISTINCT FROM (b.overlap, b.missed, b.max_lateness_s, b.on_expired, b.pause_after_failures, b.queue, b.priority,
-					b.timeout_s, b.max_attempts, b.keep_succeeded_s, b.keep_failed_s)
-		FROM pg_temp.bulk b
-		JOIN schedule s ON s.tenant_id = $1 AND s.workflow = b.workflow AND s.key = b.key`, l.tenant)
+		SELECT n.ord - 1, s.*
+		FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS n (workflow, key, ord)
+		CROSS JOIN LATERAL (
+			SELECT `+storedColumns+`
+			FROM schedule
+			WHERE tenant_id = $1 AND workflow = n.workflow AND key = n.key
+			OFFSET 0
+		) s`, l.tenant, workflows, keys)
 	b.Queue(`SELECT clock_timestamp()`)
 	results := l.tx.SendBatch(ctx, &b)
 	defer results.Close()
-	locked := map[int16]bool{}
-	rows, _ := results.Query() // ForEachRow reports the error
-	var shard int16
-	var nothing *string
-	if _, err := pgx.ForEachRow(rows, []any{&shard, &nothing}, func() error { locked[shard] = true; return nil }); err != nil {
+	if _, err := results.Exec(); err != nil {
 		return fmt.Errorf("lock shards: %w", err)
 	}
-	found := make([]bool, len(l.items))
-	rows, _ = results.Query() // ForEachRow reports the error
-	var ord int
-	var id int64
-	var same bool
-	if _, err := pgx.ForEachRow(rows, []any{&ord, &id, &shard, &same}, func() error {
-		found[ord], l.shards[ord], l.items[ord].id = true, shard, id
-		if l.items[ord].result = Unchanged; !same {
-			l.stored = append(l.stored, ord)
-		}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("find what is stored: %w", err)
+	found, err := l.match(results, locked)
+	if err != nil {
+		return err
 	}
 	if err := results.QueryRow().Scan(&l.now); err != nil {
 		return fmt.Errorf("read clock: %w", err)
 	}
 	l.now = l.now.UTC()
 	for i, is := range found {
-		if !locked[l.shards[i]] { // made anew elsewhere, or deleted, since we looked for its shard
-			return errRaced
-		}
 		if !is {
 			l.fresh = append(l.fresh, i)
 		}
@@ -250,13 +186,42 @@ func (l *load) match(ctx context.Context) error {
 	return results.Close()
 }
 
+// match reads what is stored of the lines, and says of which something is. Where one lies in a shard that is not locked,
+// as its tenant's schedules were once laid elsewhere, the next try locks it too.
+func (l *load) match(results pgx.BatchResults, locked map[int16]bool) (found []bool, err error) {
+	found = make([]bool, len(l.items))
+	var ord int
+	var s stored
+	elsewhere := false
+	rows, _ := results.Query() // ForEachRow reports the error
+	_, err = pgx.ForEachRow(rows, append([]any{&ord}, s.fields()...), func() error {
+		if !locked[s.shard] {
+			l.also[s.shard], elsewhere = true, true
+		}
+		it := l.items[ord]
+		found[ord], l.shards[ord], it.id = true, s.shard, s.id
+		says, err := s.says(it.definition, l.labels)
+		if err != nil {
+			return err
+		}
+		if it.result = Unchanged; !says {
+			l.stored = append(l.stored, ord)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find what is stored: %w", err)
+	}
+	if elsewhere {
+		return nil, errRaced
+	}
+	return found, nil
+}
+
 // redefineStored decides what the lines make of rows that are stored.
 func (l *load) redefineStored(ctx context.Context) error {
 	if len(l.stored) == 0 {
 		return nil
-	}
-	if _, err := l.tx.Exec(ctx, freely); err != nil {
-		return fmt.Errorf("free the planner: %w", err)
 	}
 	ords := make(map[int64]int, len(l.stored))
 	ids := make([]int64, len(l.stored))
@@ -328,6 +293,9 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 	}
 	w := &rewrite{row: r, ord: ord}
 	if c.moves {
+		if err := l.afford(l.tenant, r, c, before, l.quotas, l.now); err != nil {
+			return it.refuse(err)
+		}
 		ends, due := len(l.ends), len(l.due)
 		l.leaveLater(r, before)
 		c.recount(r, it.definition)
@@ -391,11 +359,21 @@ func (l *load) defineFresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	room, stored, err := l.room(ctx, l.tx, l.tenant, len(l.fresh), l.quotas)
+	if err != nil {
+		return err
+	}
 	missing := map[string]bool{}
 	for _, ord := range l.fresh {
 		it := l.items[ord]
 		r, t, err := l.newborn(l.tenant, l.shards[ord], it.workflow, it.key, it.definition, l.by, l.now, l.quotas, l.memo)
 		w := &rewrite{row: r, ord: ord, newborn: true}
+		if err == nil && room < 1 {
+			err = over("schedules", "schedules", l.quotas.Schedules, stored)
+		}
+		if err == nil && r.Status == Active {
+			err = l.afford(l.tenant, r, change{timing: t}, nil, l.quotas, l.now)
+		}
 		if err == nil {
 			known, ok := defaults[it.workflow]
 			r.Defaults = known
@@ -414,6 +392,7 @@ func (l *load) defineFresh(ctx context.Context) error {
 		}
 		w.after = r.coming(t, l.now)
 		l.rows = append(l.rows, w)
+		room, stored = room-1, stored+1
 		it.result = Inserted
 	}
 	return l.register(ctx, missing)

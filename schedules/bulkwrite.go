@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/calendar"
 )
@@ -101,8 +103,12 @@ func (l *load) findAwake(ctx context.Context, names []cohortName, needs map[coho
 	rows, _ := l.tx.Query(ctx, `
 		SELECT n.ord, c.id
 		FROM unnest($2::text[], $3::smallint[], $4::bytea[], $5::text[]) WITH ORDINALITY AS n (workflow, shard, hash, missed, ord)
-		JOIN cohort c ON c.tenant_id = $1 AND c.workflow = n.workflow AND c.shard = n.shard AND c.hash = n.hash AND c.missed = n.missed
-		WHERE c.due_at IS NOT NULL`, l.tenant, workflows, shards, hashes, missed) // ForEachRow reports the error
+		CROSS JOIN LATERAL (
+			SELECT id
+			FROM cohort
+			WHERE tenant_id = $1 AND workflow = n.workflow AND shard = n.shard AND hash = n.hash AND missed = n.missed AND due_at IS NOT NULL
+			OFFSET 0
+		) c`, l.tenant, workflows, shards, hashes, missed) // ForEachRow reports the error
 	var ord, id int64
 	_, err := pgx.ForEachRow(rows, []any{&ord, &id}, func() error {
 		needs[names[ord-1]].id = id
@@ -157,6 +163,8 @@ func (l *load) write(ctx context.Context) error {
 	if err := l.handOut(ctx); err != nil {
 		return err
 	}
+	// One order for all batches, so that two that make the same schedules wait for one another, and not both.
+	slices.SortFunc(l.rows, func(a, b *rewrite) int { return cmp.Or(cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Key, b.Key)) })
 	var fresh, changed columns
 	for _, w := range l.rows {
 		if w.newborn {
@@ -165,10 +173,20 @@ func (l *load) write(ctx context.Context) error {
 			changed.add(w)
 		}
 	}
-	if err := l.update(ctx, &changed); err != nil {
+	if err := l.number(ctx, &fresh); err != nil {
 		return err
 	}
-	return l.insert(ctx, &fresh)
+	var b pgx.Batch
+	l.update(&b, &changed)
+	l.insert(&b, &fresh)
+	err := l.tx.SendBatch(ctx, &b).Close()
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "schedule_workflow_key" {
+		return errRaced // another has made some of them since we looked
+	}
+	if err != nil {
+		return fmt.Errorf("write schedules: %w", err)
+	}
+	return nil
 }
 
 func (l *load) handOut(ctx context.Context) error {
@@ -179,155 +197,4 @@ func (l *load) handOut(ctx context.Context) error {
 		return fmt.Errorf("hand out what is due: %w", err)
 	}
 	return nil
-}
-
-// columns are rows by column, as unnest takes them.
-type columns struct {
-	rows        []*rewrite
-	ords        []int32
-	ids         []int64
-	shards      []int16
-	statuses    []string
-	statusNotes []*string
-	pausedAt    []*time.Time
-	pausedUntil []*time.Time
-	ticksLeft   []*int32
-	cohorts     []*int64
-	spreads     []int64
-	tzdata      []string
-	froms       []*time.Time
-	untils      []*time.Time
-	joins       []bool
-	versions    []int32
-	before      []*time.Time
-	after       []*time.Time
-	moves       []*string
-	movedUntil  []*time.Time
-}
-
-func (c *columns) add(w *rewrite) {
-	c.rows = append(c.rows, w)
-	c.ords, c.ids, c.shards = append(c.ords, int32(w.ord)), append(c.ids, w.ID), append(c.shards, w.Shard)
-	c.statuses, c.statusNotes = append(c.statuses, w.Status), append(c.statusNotes, w.StatusNote)
-	c.pausedAt, c.pausedUntil = append(c.pausedAt, w.PausedAt), append(c.pausedUntil, w.PausedUntil)
-	c.ticksLeft, c.cohorts, c.spreads = append(c.ticksLeft, w.TicksLeft), append(c.cohorts, w.CohortID), append(c.spreads, w.Spread)
-	c.tzdata, c.joins = append(c.tzdata, w.TZData), append(c.joins, w.joins)
-	c.froms, c.untils = append(c.froms, w.FromAt), append(c.untils, w.UntilAt)
-	version := w.Version + 1
-	if w.quiet {
-		version = w.Version
-	}
-	c.versions = append(c.versions, version)
-	c.before, c.after = append(c.before, w.before), append(c.after, w.after)
-	c.moves, c.movedUntil = append(c.moves, w.moves), append(c.movedUntil, w.MovedUntil)
-}
-
-// update ends the stored versions of rows, and writes the next ones with their memberships.
-func (l *load) update(ctx context.Context, c *columns) error {
-	if len(c.rows) == 0 {
-		return nil
-	}
-	var b pgx.Batch
-	b.Queue(endVersions, l.tenant, c.ids, false, l.now, l.by)
-	l.expel(&b)
-	c.enroll(&b, l)
-	b.Queue(`
-		UPDATE schedule s
-		SET version = n.version, status = n.status, spec = b.spec, payload = b.payload, labels = b.labels,
-			note = COALESCE(b.note, s.note), status_note = n.status_note, ticks_left = n.ticks_left,
-			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, spread = n.spread,
-			tzdata = n.tzdata, updated_at = $2, updated_by = $3,
-			overlap = b.overlap, missed = b.missed, max_lateness_s = b.max_lateness_s, on_expired = b.on_expired,
-			pause_after_failures = b.pause_after_failures, queue = b.queue, priority = b.priority, timeout_s = b.timeout_s,
-			max_attempts = b.max_attempts, keep_succeeded_s = b.keep_succeeded_s, keep_failed_s = b.keep_failed_s,
-			next_before = n.next_before, next_after = n.next_after, moves = n.moves::jsonb, moved_until = n.moved_until
-		FROM unnest($4::int[], $5::bigint[], $6::int[], $7::text[], $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[],
-			$12::bigint[], $13::bigint[], $14::text[], $15::timestamptz[], $16::timestamptz[], $17::text[], $18::timestamptz[])
-			AS n (ord, id, version, status, status_note, ticks_left, paused_at, paused_until, cohort_id, spread, tzdata, next_before, next_after,
-				moves, moved_until)
-		JOIN pg_temp.bulk b ON b.ord = n.ord
-		WHERE s.tenant_id = $1 AND s.id = n.id`,
-		l.tenant, l.now, l.by, c.ords, c.ids, c.versions, c.statuses, c.statusNotes, c.ticksLeft, c.pausedAt, c.pausedUntil,
-		c.cohorts, c.spreads, c.tzdata, c.before, c.after, c.moves, c.movedUntil)
-	if err := l.tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("update schedules: %w", err)
-	}
-	return nil
-}
-
-// expel deletes the memberships that end.
-func (l *load) expel(b *pgx.Batch) {
-	if len(l.ends) == 0 {
-		return
-	}
-	var cohorts, spreads, ids []int64
-	for _, m := range l.ends {
-		cohorts, spreads, ids = append(cohorts, m.cohort), append(spreads, m.spread), append(ids, m.schedule)
-	}
-	b.Queue(`
-		DELETE FROM member m
-		USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, spread, schedule_id)
-		WHERE m.cohort_id = n.cohort_id AND m.spread = n.spread AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`,
-		l.tenant, cohorts, spreads, ids)
-}
-
-// insert makes the schedules of rows, with their states and memberships.
-func (l *load) insert(ctx context.Context, c *columns) error {
-	if len(c.rows) == 0 {
-		return nil
-	}
-	if _, err := l.tx.Exec(ctx, lookUp); err != nil {
-		return fmt.Errorf("bind the planner: %w", err)
-	}
-	places := make(map[[2]string]int, len(c.rows))
-	for i, w := range c.rows {
-		places[[2]string{w.Workflow, w.Key}] = i
-	}
-	rows, _ := l.tx.Query(ctx, `
-		INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, payload, labels, note, anchor_at,
-			ticks_left, cohort_id, spread, tzdata, created_at, updated_at, updated_by,
-			overlap, missed, max_lateness_s, on_expired, pause_after_failures, queue, priority, timeout_s,
-			max_attempts, keep_succeeded_s, keep_failed_s, paused_at, next_after)
-		SELECT $1, b.workflow, b.key, n.shard, n.status, b.spec, b.payload, b.labels, b.note, $12,
-			n.ticks_left, n.cohort_id, n.spread, n.tzdata, $2, $2, $3,
-			b.overlap, b.missed, b.max_lateness_s, b.on_expired, b.pause_after_failures, b.queue, b.priority, b.timeout_s,
-			b.max_attempts, b.keep_succeeded_s, b.keep_failed_s, n.paused_at, n.next_after
-		FROM unnest($4::int[], $5::smallint[], $6::text[], $7::int[], $8::timestamptz[], $9::bigint[], $10::bigint[], $11::text[], $13::timestamptz[])
-			AS n (ord, shard, status, ticks_left, paused_at, cohort_id, spread, tzdata, next_after)
-		JOIN pg_temp.bulk b ON b.ord = n.ord
-		ORDER BY b.workflow, b.key
-		ON CONFLICT ON CONSTRAINT schedule_workflow_key DO NOTHING
-		RETURNING id, workflow, key`,
-		l.tenant, l.now, l.by, c.ords, c.shards, c.statuses, c.ticksLeft, c.pausedAt, c.cohorts, c.spreads, c.tzdata, wholeSecond(l.now), c.after) // ForEachRow reports the error
-	var id int64
-	var name [2]string
-	made, err := pgx.ForEachRow(rows, []any{&id, &name[0], &name[1]}, func() error {
-		i := places[name]
-		c.ids[i], l.items[c.ords[i]].id = id, id
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("insert schedules: %w", err)
-	}
-	if int(made.RowsAffected()) < len(c.rows) { // another has made some of them since we looked
-		return errRaced
-	}
-	var b pgx.Batch
-	b.Queue(`INSERT INTO schedule_state (tenant_id, schedule_id) SELECT $1, id FROM unnest($2::bigint[]) AS n (id) ORDER BY id`, l.tenant, c.ids)
-	c.enroll(&b, l)
-	if err := l.tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("insert states and members: %w", err)
-	}
-	return nil
-}
-
-// enroll makes rows that join a cohort members of it.
-func (c *columns) enroll(b *pgx.Batch, l *load) {
-	b.Queue(`
-		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at, until_at)
-		SELECT cohort_id, spread, id, $1, from_at, until_at
-		FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::bool[])
-			AS n (cohort_id, spread, id, from_at, until_at, joins)
-		WHERE joins
-		ORDER BY cohort_id, spread, id`, l.tenant, c.cohorts, c.spreads, c.ids, c.froms, c.untils, c.joins)
 }

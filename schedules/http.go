@@ -34,6 +34,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.GET("/v1/schedules", h.list, read)
 	g.POST("/v1/schedules/preview", h.preview, read)
 	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
+	g.GET("/v1/admin/forecast", h.forecast, tenants.Require(tenants.TenantAdmin))
 	g.POST("/v1/schedules/bulk", h.bulk, write, web.BodyLimit(-1), web.Timeout(bulkTime))
 	g.POST("/v1/schedules/sync", h.sync, write, web.BodyLimit(-1), web.Timeout(bulkTime))
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
@@ -366,7 +367,7 @@ func (h handler) preview(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := PreviewSpec(p, identity(tenants.From(c), "", ""), smallestInterval(quotas), time.Now())
+	out, err := h.PreviewSpec(c.Request().Context(), tenants.From(c), p, quotas)
 	if err != nil {
 		return err
 	}

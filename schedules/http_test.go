@@ -394,6 +394,7 @@ func TestEachRouteNeedsItsScope(t *testing.T) {
 		{"GET", aPath + "/upcoming", []string{tenants.SchedulesRead}},
 		{"GET", "/v1/schedules", []string{tenants.SchedulesRead}},
 		{"POST", "/v1/schedules/preview", []string{tenants.SchedulesRead}},
+		{"GET", "/v1/admin/forecast", nil},
 		{"GET", "/v1/workflows", []string{tenants.SchedulesRead, tenants.SchedulesWrite}},
 		{"PUT", "/v1/workflows/w", []string{tenants.SchedulesWrite}},
 		{"GET", "/v1/workflows/w", []string{tenants.SchedulesRead, tenants.SchedulesWrite}},

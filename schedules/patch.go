@@ -37,6 +37,7 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 	if err != nil {
 		return out, err
 	}
+	ahead := s.outlook(ctx, tenant)
 	follows := patch.follows()
 	err = s.changeOf(ctx, tenant, workflow, key, follows, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
 		if r == nil {
@@ -60,7 +61,7 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 		if err := s.replace(ctx, tx, tenant, r, d, by, now, quotas); err != nil {
 			return err
 		}
-		out, err = r.schedule(ctx, tx, s, tenant, now)
+		out, err = r.answer(ctx, tx, s, tenant, ahead, quotas, now)
 		return err
 	})
 	return out, err

@@ -40,6 +40,7 @@ func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key st
 	if err := fault.Join(err, specErr); err != nil {
 		return out, false, err
 	}
+	ahead := s.outlook(ctx, tenant)
 	err = s.changeOf(ctx, tenant, workflow, key, followsKey(p.Spec), func(tx pgx.Tx, r *row, shard int16, now time.Time) error {
 		if err := pre.Check(r != nil, versionOf(r)); err != nil {
 			return err
@@ -55,10 +56,22 @@ func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key st
 		if err != nil {
 			return err
 		}
-		out, err = r.schedule(ctx, tx, s, tenant, now)
+		out, err = r.answer(ctx, tx, s, tenant, ahead, quotas, now)
 		return err
 	})
 	return out, made, err
+}
+
+// answer shows the row as schedule does, and warns of a crowded minute among those in which it fires.
+func (r *row) answer(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.ID, ahead *watched, q tenants.Quotas, now time.Time) (Schedule, error) {
+	out, err := r.schedule(ctx, tx, s, tenant, now)
+	if err != nil || r.CohortID == nil {
+		return out, err
+	}
+	if t, err := r.timing(ctx, tx, s.Timings, tenant); err == nil {
+		out.Warnings = append(out.Warnings, ahead.peak(t, q, now)...)
+	}
+	return out, nil
 }
 
 func versionOf(r *row) int64 {
@@ -165,6 +178,18 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 	if err != nil {
 		return nil, err
 	}
+	room, stored, err := s.room(ctx, tx, tenant, 1, q)
+	if err != nil {
+		return nil, err
+	}
+	if room < 1 {
+		return nil, over("schedules", "schedules", q.Schedules, stored)
+	}
+	if r.Status == Active {
+		if err := s.outlooks.of(tenant).fits(s.Timings, t, nil, q, now); err != nil {
+			return nil, err
+		}
+	}
 	if r.Defaults, err = register(ctx, tx, tenant, workflow); err != nil {
 		return nil, err
 	}
@@ -216,6 +241,9 @@ func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r
 		return err
 	}
 	if c.moves {
+		if err := s.afford(tenant, r, c, before, q, now); err != nil {
+			return err
+		}
 		if err := r.leave(ctx, tx, s, tenant, before, now); err != nil {
 			return err
 		}
@@ -233,6 +261,17 @@ type change struct {
 	moves       bool             // it leaves its cohort, and is armed again
 	respecified bool             // its spec is another
 	timing      *calendar.Timing // the one that it has from now on
+}
+
+// afford holds what a changed row fires from now on to the quota of projected ticks. The row is in its old cohort still.
+func (s *Schedules) afford(tenant tenants.ID, r *row, c change, before *calendar.Timing, q tenants.Quotas, now time.Time) error {
+	if r.Status != Active {
+		return nil
+	}
+	if r.CohortID == nil {
+		before = nil
+	}
+	return s.outlooks.of(tenant).fits(s.Timings, c.timing, before, q, now)
 }
 
 // recount has a schedule with a limit of ticks count them anew once its spec is another.

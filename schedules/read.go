@@ -114,9 +114,10 @@ type PreviewParams struct {
 	Until *time.Time    `json:"until,omitempty"`
 }
 
-// PreviewSpec tells what an unsaved spec would do. Its anchor is now. One that fires more often than the smallest
-// interval is warned of.
-func PreviewSpec(p PreviewParams, identity string, smallest time.Duration, now time.Time) (Preview, error) {
+// PreviewSpec tells what an unsaved spec would do for a tenant. Its anchor is now. One that fires more often than the
+// smallest interval, or in a minute that is crowded already, is warned of.
+func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p PreviewParams, q tenants.Quotas) (Preview, error) {
+	now, smallest := time.Now(), smallestInterval(q)
 	count := upcomingShown
 	if p.Count != nil {
 		count = *p.Count
@@ -126,7 +127,7 @@ func PreviewSpec(p PreviewParams, identity string, smallest time.Duration, now t
 		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_key_zone", Detail: "a preview is for no key: name a zone in place of @key"})
 		return Preview{}, fault.Join(countErr, nobody)
 	}
-	t, err := calendar.Compile(p.Spec, calendar.Context{Created: wholeSecond(now), Identity: identity})
+	t, err := calendar.Compile(p.Spec, calendar.Context{Created: wholeSecond(now), Identity: identity(tenant, "", "")})
 	if err := fault.Join(countErr, specFault(err)); err != nil {
 		return Preview{}, err
 	}
@@ -155,6 +156,7 @@ func PreviewSpec(p PreviewParams, identity string, smallest time.Duration, now t
 	if gap := t.MinGap(now); gap > 0 && gap < smallest {
 		out.Warnings = append(out.Warnings, calendar.Warning{Code: "interval_too_small", Detail: tooSmall(gap, smallest)})
 	}
+	out.Warnings = append(out.Warnings, s.outlook(ctx, tenant).peak(t, q, now)...)
 	return out, nil
 }
 

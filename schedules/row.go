@@ -56,7 +56,6 @@ type row struct {
 	Hash         []byte
 	CohortMissed *string
 	NextAt       *time.Time
-	DueAt        *time.Time
 	RunAt        *time.Time
 	RunFrom      *time.Time
 	RunMissed    *int32
@@ -80,7 +79,7 @@ const rowColumns = `
 	s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority, s.timeout_s,
 	s.max_attempts, s.keep_succeeded_s, s.keep_failed_s,
 	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq, st.seen_at, st.skips,
-	c.hash, c.missed AS cohort_missed, c.next_at, c.due_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
+	c.hash, c.missed AS cohort_missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
 	m.from_at, m.until_at,
 	w.defaults, ` + profileColumns
 

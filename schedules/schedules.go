@@ -49,12 +49,16 @@ type Config struct {
 // Schedules reads and changes schedules. It is safe for concurrent use.
 type Schedules struct {
 	Config
-	spreads sync.Map // tenants.ID to spreadRead
+	spreads  sync.Map // tenants.ID to spreadRead
+	outlooks *outlooks
+
+	countsMu sync.Mutex
+	counts   map[tenants.ID]counted
 }
 
 // New returns Schedules over a pool whose database is migrated, and registers its kinds of operations.
 func New(c Config) *Schedules {
-	s := &Schedules{Config: c}
+	s := &Schedules{Config: c, outlooks: newOutlooks(), counts: map[tenants.ID]counted{}}
 	if c.Operations != nil {
 		c.Operations.Register(actionsKind, s.actStep)
 		c.Operations.Register(defaultsKind, s.inheritStep)

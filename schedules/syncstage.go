@@ -157,9 +157,6 @@ func (y *syncing) next(ctx context.Context, r *bulkReader) (*batch, error) {
 		if err := y.intact(ctx, tx); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, lookUp); err != nil {
-			return fmt.Errorf("bind the planner: %w", err)
-		}
 		rows, _ := tx.Query(ctx, `
 			SELECT l.line, l.body, l.outcome,
 				EXISTS (SELECT FROM sync_line o WHERE o.tenant_id = $1 AND o.sync_id = $2 AND o.key = l.key AND o.line > l.line) AS superseded
@@ -226,7 +223,7 @@ func (y *syncing) listed(ctx context.Context, tx pgx.Tx, found []candidate) (map
 	rows, _ := tx.Query(ctx, `
 		SELECT n.key
 		FROM unnest($3::text[]) AS n (key)
-		WHERE EXISTS (SELECT FROM sync_line l WHERE l.tenant_id = $1 AND l.sync_id = $2 AND l.key = n.key COLLATE "C")`, y.tenant, y.id, keys) // CollectRows reports the error
+		CROSS JOIN LATERAL (SELECT FROM sync_line WHERE tenant_id = $1 AND sync_id = $2 AND key = n.key LIMIT 1) l`, y.tenant, y.id, keys) // CollectRows reports the error
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("find what is listed: %w", err)

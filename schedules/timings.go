@@ -18,6 +18,7 @@ type Timings struct {
 	byHash   *lru.Cache[[16]byte, *calendar.Timing]
 	byCohort *lru.Cache[int64, *calendar.Timing]
 	warned   *lru.Cache[wording, dated]
+	weeks    *lru.Cache[*calendar.Timing, week7]
 }
 
 const (
@@ -31,6 +32,7 @@ func NewTimings() *Timings {
 		kept[[16]byte, *calendar.Timing](timingsKept),
 		kept[int64, *calendar.Timing](timingsKept),
 		kept[wording, dated](warningsKept),
+		kept[*calendar.Timing, week7](timingsKept),
 	}
 }
 

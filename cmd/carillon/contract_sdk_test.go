@@ -291,6 +291,12 @@ func TestTheSDKWorksOffWhatTheServerFires(t *testing.T) {
 	if got.State != "succeeded" || string(got.Result) != `"a@b"` || len(got.Attempts) != 3 || got.Attempts[1].Error != io.ErrUnexpectedEOF.Error() {
 		t.Errorf("got %+v", got)
 	}
+	if e := must[carillon.Explanation](t)(c.Explain(t.Context(), "w", "k", got.Timestamp)); e.Tick == nil || e.Tick.TickID != got.TickID {
+		t.Errorf("got %+v", e)
+	}
+	if e := must[carillon.Explanation](t)(c.ExplainLocal(t.Context(), "w", "k", "1999-01-01T08:00")); e.Outcome != "before_created" {
+		t.Errorf("got %+v", e)
+	}
 	history := gather(t, c.Ticks(t.Context(), "w", "k", carillon.TickFilter{State: "succeeded", From: got.Timestamp, To: got.Timestamp.Add(time.Second)}))
 	if len(history) != 1 || history[0].TickID != fired.TickID {
 		t.Errorf("got %+v", history)

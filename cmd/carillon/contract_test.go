@@ -43,6 +43,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"PreviewParams":  reflect.TypeFor[schedules.PreviewParams](),
 		"Preview":        reflect.TypeFor[schedules.Preview](),
 		"UpcomingTick":   reflect.TypeFor[schedules.UpcomingTick](),
+		"Forecast":       reflect.TypeFor[schedules.Forecast](),
+		"ForecastMinute": reflect.TypeFor[schedules.ForecastMinute](),
 		"WorkflowParams": reflect.TypeFor[schedules.WorkflowParams](),
 		"Workflow":       reflect.TypeFor[schedules.Workflow](),
 		"WorkflowPage":   reflect.TypeFor[schedules.ListAnswer[schedules.Workflow]](),
@@ -87,6 +89,7 @@ func TestTheSDKsStructsAreTheContract(t *testing.T) {
 		"Endpoint":       reflect.TypeFor[carillon.Endpoint](),
 
 		"RescheduleParams": reflect.TypeFor[carillon.RescheduleParams](),
+		"Explanation":      reflect.TypeFor[carillon.Explanation](),
 	})
 }
 

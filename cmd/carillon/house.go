@@ -42,11 +42,12 @@ type plan struct {
 // house is all that one process of Carillon runs. The API and the engine have a pool each, so that neither waits for a
 // connection while the other is flooded.
 type house struct {
-	api      *pgxpool.Pool
-	engine   *pgxpool.Pool
-	registry *prometheus.Registry
-	router   *echo.Echo
-	dispatch *dispatch.Dispatch
+	api       *pgxpool.Pool
+	engine    *pgxpool.Pool
+	registry  *prometheus.Registry
+	router    *echo.Echo
+	dispatch  *dispatch.Dispatch
+	schedules *schedules.Schedules
 }
 
 // secrets are those of the installation: in the database, and the same in every process.
@@ -102,6 +103,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 
 		Operations: operations,
 	})
+	h.schedules = all
 	h.dispatch.Settle = all.Settle
 	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
 	operations.Queue = h.dispatch.QueueOperation

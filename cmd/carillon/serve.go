@@ -145,6 +145,7 @@ func (h *house) run(ctx context.Context, log *slog.Logger, sites ...site) error 
 	for _, s := range sites {
 		parts.Go(func() error { return web.Serve(ctx, s.listener, s.handler, log) })
 	}
+	parts.Go(func() error { h.schedules.LookAhead(ctx); return nil })
 	parts.Go(func() error {
 		<-ctx.Done()
 		log.Info("stopping")

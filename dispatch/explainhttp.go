@@ -1,0 +1,31 @@
+package dispatch
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+func (h handler) explain(c echo.Context) error {
+	workflow, key, err := schedules.Named(c)
+	if err != nil {
+		return err
+	}
+	q, err := web.Query(c, "at")
+	if err != nil {
+		return err
+	}
+	if !q.Has("at") {
+		return fault.Fields(fault.Field{Pointer: "/at", Code: "required", Detail: "at is required: an instant, or a wall time in the schedule's zone"})
+	}
+	e, err := h.Explain(c.Request().Context(), tenants.From(c), workflow, key, q.Get("at"))
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, e)
+}

@@ -1,0 +1,178 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// columns are rows by column, as unnest takes them. What few rows tell apart is sent once: terms are numbered.
+type columns struct {
+	rows        []*rewrite
+	ids         []int64
+	workflows   []string
+	keys        []string
+	shards      []int16
+	versions    []int32
+	statuses    []string
+	statusNotes []*string
+	specs       []string
+	payloads    []*string
+	labels      []map[string]string
+	notes       []*string
+	ticksLeft   []*int32
+	pausedAt    []*time.Time
+	pausedUntil []*time.Time
+	cohorts     []*int64
+	spreads     []int64
+	tzdata      []string
+	before      []*time.Time
+	after       []*time.Time
+	froms       []*time.Time
+	untils      []*time.Time
+	joins       []bool
+	numbers     []int32 // of the terms of each row, from 1
+	terms       []terms // those that differ
+	moves       []*string
+	movedUntil  []*time.Time
+}
+
+func (c *columns) add(w *rewrite) {
+	version := w.Version + 1
+	if w.newborn || w.quiet {
+		version = w.Version
+	}
+	c.rows = append(c.rows, w)
+	c.ids, c.workflows, c.keys, c.shards = append(c.ids, w.ID), append(c.workflows, w.Workflow), append(c.keys, w.Key), append(c.shards, w.Shard)
+	c.versions, c.statuses, c.statusNotes = append(c.versions, version), append(c.statuses, w.Status), append(c.statusNotes, w.StatusNote)
+	c.specs, c.payloads, c.labels, c.notes = append(c.specs, w.Spec), append(c.payloads, w.Payload), append(c.labels, w.Labels), append(c.notes, w.Note)
+	c.ticksLeft, c.pausedAt, c.pausedUntil = append(c.ticksLeft, w.TicksLeft), append(c.pausedAt, w.PausedAt), append(c.pausedUntil, w.PausedUntil)
+	c.cohorts, c.spreads, c.tzdata = append(c.cohorts, w.CohortID), append(c.spreads, w.Spread), append(c.tzdata, w.TZData)
+	c.before, c.after = append(c.before, w.before), append(c.after, w.after)
+	c.froms, c.untils, c.joins = append(c.froms, w.FromAt), append(c.untils, w.UntilAt), append(c.joins, w.joins)
+	if n := len(c.terms); n == 0 || !c.terms[n-1].equal(w.terms) { // neighbours are alike more often than not
+		c.terms = append(c.terms, w.terms)
+	}
+	c.moves, c.movedUntil = append(c.moves, w.moves), append(c.movedUntil, w.MovedUntil)
+	c.numbers = append(c.numbers, int32(len(c.terms)))
+}
+
+// number gives new rows their ids.
+func (l *load) number(ctx context.Context, c *columns) error {
+	if len(c.rows) == 0 {
+		return nil
+	}
+	rows, _ := l.tx.Query(ctx, `SELECT nextval('schedule_id_seq') FROM generate_series(1, $1)`, len(c.rows)) // CollectRows reports the error
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return fmt.Errorf("number schedules: %w", err)
+	}
+	for i, w := range c.rows {
+		w.ID, l.items[w.ord].id = ids[i], ids[i]
+	}
+	c.ids = ids
+	return nil
+}
+
+// rowsOf are the rows as a table n, its parameters numbered from 4 on, and termsOf the terms of a row of it.
+const (
+	rowsOf = `unnest($4::bigint[], $5::text[], $6::text[], $7::smallint[], $8::int[], $9::text[], $10::text[], $11::text[], $12::text[], $13::jsonb[],
+			$14::text[], $15::int[], $16::timestamptz[], $17::timestamptz[], $18::bigint[], $19::bigint[], $20::text[], $21::timestamptz[], $22::timestamptz[], $23::int[],
+			$35::text[], $36::timestamptz[])
+		AS n (id, workflow, key, shard, version, status, status_note, spec, payload, labels,
+			note, ticks_left, paused_at, paused_until, cohort_id, spread, tzdata, next_before, next_after, term,
+			moves, moved_until)`
+	termsOf = `($24::text[])[n.term], ($25::text[])[n.term], ($26::int[])[n.term], ($27::text[])[n.term], ($28::int[])[n.term], ($29::text[])[n.term],
+		($30::smallint[])[n.term], ($31::int[])[n.term], ($32::smallint[])[n.term], ($33::int[])[n.term], ($34::int[])[n.term]`
+	termColumns = `overlap, missed, max_lateness_s, on_expired, pause_after_failures, queue, priority, timeout_s, max_attempts, keep_succeeded_s, keep_failed_s`
+)
+
+// args are the first parameters and those of rowsOf and termsOf.
+func (c *columns) args(first ...any) []any {
+	args := append(first, c.ids, c.workflows, c.keys, c.shards, c.versions, c.statuses, c.statusNotes, c.specs, c.payloads, c.labels,
+		c.notes, c.ticksLeft, c.pausedAt, c.pausedUntil, c.cohorts, c.spreads, c.tzdata, c.before, c.after, c.numbers)
+	args = append(args, each(c.terms, func(t *terms) *string { return t.Overlap }), each(c.terms, func(t *terms) *string { return t.Missed }),
+		each(c.terms, func(t *terms) *int32 { return t.MaxLateness }), each(c.terms, func(t *terms) *string { return t.OnExpired }),
+		each(c.terms, func(t *terms) *int32 { return t.PauseAfterFailures }), each(c.terms, func(t *terms) *string { return t.Queue }),
+		each(c.terms, func(t *terms) *int16 { return t.Priority }), each(c.terms, func(t *terms) *int32 { return t.Timeout }),
+		each(c.terms, func(t *terms) *int16 { return t.MaxAttempts }), each(c.terms, func(t *terms) *int32 { return t.KeepSucceeded }),
+		each(c.terms, func(t *terms) *int32 { return t.KeepFailed }))
+	return append(args, c.moves, c.movedUntil)
+}
+
+func each[T, V any](all []T, of func(*T) V) []V {
+	values := make([]V, len(all))
+	for i := range all {
+		values[i] = of(&all[i])
+	}
+	return values
+}
+
+// update ends the stored versions of rows, and writes the next ones with their memberships.
+func (l *load) update(b *pgx.Batch, c *columns) {
+	if len(c.rows) == 0 {
+		return
+	}
+	b.Queue(endVersions, l.tenant, c.ids, false, l.now, l.by)
+	l.expel(b)
+	c.enroll(b, l)
+	b.Queue(`
+		UPDATE schedule s
+		SET version = n.version, status = n.status, spec = n.spec, payload = n.payload, labels = n.labels,
+			note = n.note, status_note = n.status_note, ticks_left = n.ticks_left,
+			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, spread = n.spread,
+			tzdata = n.tzdata, updated_at = $2, updated_by = $3, next_before = n.next_before, next_after = n.next_after,
+			moves = n.moves::jsonb, moved_until = n.moved_until,
+			(`+termColumns+`) = ROW (`+termsOf+`)
+		FROM `+rowsOf+`
+		WHERE s.tenant_id = $1 AND s.id = n.id`,
+		c.args(l.tenant, l.now, l.by)...)
+}
+
+// expel deletes the memberships that end.
+func (l *load) expel(b *pgx.Batch) {
+	if len(l.ends) == 0 {
+		return
+	}
+	var cohorts, spreads, ids []int64
+	for _, m := range l.ends {
+		cohorts, spreads, ids = append(cohorts, m.cohort), append(spreads, m.spread), append(ids, m.schedule)
+	}
+	b.Queue(`
+		DELETE FROM member m
+		USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, spread, schedule_id)
+		WHERE m.cohort_id = n.cohort_id AND m.spread = n.spread AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`,
+		l.tenant, cohorts, spreads, ids)
+}
+
+// insert makes the schedules of rows, with their states and memberships.
+func (l *load) insert(b *pgx.Batch, c *columns) {
+	if len(c.rows) == 0 {
+		return
+	}
+	b.Queue(`
+		INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, payload, labels, note, anchor_at,
+			ticks_left, cohort_id, spread, tzdata, created_at, updated_at, updated_by, version, status_note, paused_until,
+			paused_at, next_before, next_after, `+termColumns+`)
+		OVERRIDING SYSTEM VALUE
+		SELECT $1, n.id, n.workflow, n.key, n.shard, n.status, n.spec, n.payload, n.labels, n.note, $37,
+			n.ticks_left, n.cohort_id, n.spread, n.tzdata, $2, $2, $3, n.version, n.status_note, n.paused_until,
+			n.paused_at, n.next_before, n.next_after, `+termsOf+`
+		FROM `+rowsOf,
+		append(c.args(l.tenant, l.now, l.by), wholeSecond(l.now))...)
+	b.Queue(`INSERT INTO schedule_state (tenant_id, schedule_id) SELECT $1, id FROM unnest($2::bigint[]) AS n (id)`, l.tenant, c.ids)
+	c.enroll(b, l)
+}
+
+// enroll makes rows that join a cohort members of it.
+func (c *columns) enroll(b *pgx.Batch, l *load) {
+	b.Queue(`
+		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at, until_at)
+		SELECT cohort_id, spread, id, $1, from_at, until_at
+		FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::bool[])
+			AS n (cohort_id, spread, id, from_at, until_at, joins)
+		WHERE joins
+		ORDER BY cohort_id, spread, id`, l.tenant, c.cohorts, c.spreads, c.ids, c.froms, c.untils, c.joins)
+}

@@ -1,0 +1,95 @@
+package schedules
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// mostWriters is how many batches of one call are stored at once: PostgreSQL works on one connection with one processor.
+const mostWriters = 2
+
+// newTableBatches is after how many batches of a call the tables are large enough to be told of to the planner.
+const newTableBatches = 3
+
+// bulkWriter stores batches, some at once, and has them answered in their order.
+type bulkWriter struct {
+	s        *Schedules
+	tenant   tenants.ID
+	by       string
+	group    *errgroup.Group // of the call: it waits for what the writer starts
+	answered func([]BulkResult) error
+
+	begun  int
+	flying []*batch
+}
+
+// run stores what comes until there is no more. A batch that names a schedule which one before it names waits for that:
+// the last of the lines counts.
+func (w *bulkWriter) run(ctx context.Context, batches <-chan *batch) error {
+	var waiting *batch
+	for batches != nil || waiting != nil || len(w.flying) > 0 {
+		if waiting != nil && w.free(waiting) {
+			w.begin(ctx, waiting)
+			waiting = nil
+			continue
+		}
+		var landed <-chan struct{}
+		if len(w.flying) > 0 {
+			landed = w.flying[0].stored
+		}
+		in := batches
+		if waiting != nil {
+			in = nil
+		}
+		select {
+		case b, more := <-in:
+			if waiting = b; !more {
+				batches = nil
+			}
+		case <-landed:
+			if err := w.answered(w.flying[0].results); err != nil {
+				return err
+			}
+			w.flying = w.flying[1:]
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// free tells whether a batch can be stored beside those that are being stored.
+func (w *bulkWriter) free(b *batch) bool {
+	for _, other := range w.flying {
+		for name := range b.places {
+			if _, both := other.places[name]; both {
+				return false
+			}
+		}
+	}
+	return len(w.flying) < mostWriters
+}
+
+// begin stores a batch. Once that is done its channel is closed; an error ends the call.
+func (w *bulkWriter) begin(ctx context.Context, b *batch) {
+	w.begun++
+	isNew := w.begun <= newTableBatches
+	b.stored = make(chan struct{})
+	w.flying = append(w.flying, b)
+	w.group.Go(func() error {
+		if err := w.s.storeBatch(ctx, w.tenant, w.by, b, false); err != nil {
+			return err
+		}
+		if isNew {
+			if err := postgres.AnalyzeNew(ctx, w.s.Pool); err != nil {
+				w.s.Log.Warn("plans may be slow for a while", "error", err)
+			}
+		}
+		close(b.stored)
+		return nil
+	})
+}

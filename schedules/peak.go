@@ -1,0 +1,187 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const secondsPerMinute = 60
+
+// peakSteps is in how many of its coming ticks a schedule looks for a crowded minute.
+const peakSteps = 300
+
+// peak warns of the most crowded minute of those in which a timing has a tick, where more ticks are due in it than the
+// quota lets through.
+func (w *watched) peak(t *calendar.Timing, q tenants.Quotas, now time.Time) []calendar.Warning {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.latest
+	if o == nil {
+		return nil
+	}
+	worst, most := 0, 0.0
+	at := now
+	for range peakSteps {
+		tick, ok := t.Next(at)
+		if !ok {
+			break
+		}
+		i, ok := o.minute(tick.At)
+		if !ok {
+			break
+		}
+		if o.minutes[i] > most {
+			worst, most = i, o.minutes[i]
+		}
+		at = tick.At
+	}
+	return o.warn(worst, q)
+}
+
+// peakOfAll warns of the most crowded minute of all.
+func (w *watched) peakOfAll(q tenants.Quotas) []calendar.Warning {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.latest == nil {
+		return nil
+	}
+	return w.latest.warn(w.latest.worst(), q)
+}
+
+func (o *outlook) worst() (at int) {
+	for i, n := range o.minutes {
+		if n > o.minutes[at] {
+			at = i
+		}
+	}
+	return at
+}
+
+// warn says what there is to say of a minute: nothing, unless more ticks are due in it than ticks_per_second lets through.
+func (o *outlook) warn(minute int, q tenants.Quotas) []calendar.Warning {
+	ticks := math.Round(o.minutes[minute])
+	if ticks <= float64(q.TicksPerSecond*secondsPerMinute) {
+		return nil
+	}
+	drain := drainTime(ticks, q)
+	jitter := (drain + time.Minute - 1).Truncate(time.Minute)
+	return []calendar.Warning{{
+		Code: "peak_minute",
+		Detail: fmt.Sprintf("in the minute of %s %.0f ticks are due, and ticks_per_second allows %d a second: the last of them waits %s; a jitter of %s spreads them so that none waits",
+			o.from.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), ticks, q.TicksPerSecond, FormatDuration(drain), FormatDuration(jitter)),
+	}}
+}
+
+func drainTime(ticks float64, q tenants.Quotas) time.Duration {
+	return time.Duration(math.Ceil(ticks/float64(q.TicksPerSecond))) * time.Second
+}
+
+// fits refuses a timing that comes instead of another (nil: none) where the ticks of all that is stored would be more in
+// a day, on an average of a week, than the quota allows; else it adds the difference to the outlook.
+func (w *watched) fits(ts *Timings, t, instead *calendar.Timing, q tenants.Quotas, now time.Time) error {
+	more := float64(ts.weekly(t, now))
+	if instead != nil {
+		more -= float64(ts.weekly(instead, now))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.latest
+	if o == nil { // nobody knows yet: what is stored already comes to count with the next
+		o = &outlook{}
+	}
+	if more > 0 && o.weekly+more > 7*float64(q.ProjectedTicksPerDay)+0.5 {
+		return over("projected_ticks_per_day", "ticks a day in what is stored", q.ProjectedTicksPerDay, perDay(o.weekly))
+	}
+	o.weekly += more
+	o.add(t, 1, addedSteps)
+	if instead != nil {
+		o.add(instead, -1, addedSteps)
+	}
+	return nil
+}
+
+// addedSteps is how many ticks of a schedule that was just stored are added to the minutes one by one.
+const addedSteps = 50
+
+// perDay is the daily part of a week's ticks, rounded up.
+func perDay(weekly float64) int { return int(math.Ceil(weekly/7 - 1e-6)) }
+
+// crowded warns of the most crowded minute of a tenant's.
+func (s *Schedules) crowded(ctx context.Context, tenant tenants.ID) ([]calendar.Warning, error) {
+	q, err := s.Quotas(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return append([]calendar.Warning{}, s.outlook(ctx, tenant).peakOfAll(q)...), nil
+}
+
+// Forecast is what a tenant's stored schedules ask for in the time to come, against what its quota lets through.
+type Forecast struct {
+	From                 time.Time          `json:"from"`
+	To                   time.Time          `json:"to"`
+	TicksPerSecond       int                `json:"ticks_per_second"`
+	ProjectedTicksPerDay int64              `json:"projected_ticks_per_day"`
+	Ticks                int64              `json:"ticks"`
+	Peak                 *ForecastMinute    `json:"peak"`
+	Minutes              []ForecastMinute   `json:"minutes"`
+	Warnings             []calendar.Warning `json:"warnings"`
+	Truncated            bool               `json:"truncated"`
+}
+
+// ForecastMinute is one minute of a forecast: the ticks that are due in it, and those that wait for their turn at its end.
+type ForecastMinute struct {
+	At      time.Time `json:"at"`
+	Ticks   int64     `json:"ticks"`
+	Backlog int64     `json:"backlog"`
+}
+
+// Forecast tells the ticks due in each minute of the hours ahead; minutes without any, and without a backlog, are left out.
+func (s *Schedules) Forecast(ctx context.Context, tenant tenants.ID, hours int) (f Forecast, err error) {
+	q, err := s.Quotas(ctx, tenant)
+	if err != nil {
+		return f, err
+	}
+	var o *outlook
+	if hours == outlookHours {
+		w := s.outlook(ctx, tenant)
+		w.mu.Lock()
+		if o = w.latest; o != nil {
+			o = new(*o)
+			o.minutes = slices.Clone(o.minutes)
+		}
+		w.mu.Unlock()
+	}
+	if o == nil {
+		if o, err = s.lookOut(ctx, tenant, time.Now(), hours); err != nil {
+			return f, err
+		}
+	}
+	f = Forecast{
+		From: o.from, To: o.from.Add(time.Duration(hours) * time.Hour), TicksPerSecond: q.TicksPerSecond,
+		ProjectedTicksPerDay: int64(perDay(o.weekly)),
+		Minutes:              []ForecastMinute{}, Warnings: append([]calendar.Warning{}, o.warn(o.worst(), q)...), Truncated: o.truncated,
+	}
+	backlog := 0.0
+	for i, n := range o.minutes {
+		backlog = max(0, backlog+n-float64(q.TicksPerSecond*secondsPerMinute))
+		m := ForecastMinute{o.from.Add(time.Duration(i) * time.Minute), max(0, int64(math.Round(n))), int64(math.Round(backlog))}
+		f.Ticks += m.Ticks
+		if m.Ticks == 0 && m.Backlog == 0 {
+			continue
+		}
+		f.Minutes = append(f.Minutes, m)
+		if f.Peak == nil || m.Ticks > f.Peak.Ticks {
+			f.Peak = &f.Minutes[len(f.Minutes)-1]
+		}
+	}
+	if f.Peak != nil {
+		f.Peak = new(*f.Peak)
+	}
+	return f, nil
+}

@@ -1,0 +1,134 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	tallyLocks  = 0x4341_5254 // the class of advisory locks: 0 is held by who folds, a tenant's by who counts it exactly
+	mostDeltas  = 50_000      // folded at once
+	allOf       = 0           // in the place of a cohort's number: all schedules of the tenant
+	countedFor  = 2 * time.Second
+	countedRoom = 50_000 // schedules that others may make while our count is that old
+)
+
+// FoldTallies adds what was appended since the last time to the tallies of cohorts and tenants. Processes that fold at
+// once wait for one another.
+func FoldTallies(ctx context.Context, db postgres.DB) error {
+	for {
+		var b pgx.Batch // one implicit transaction
+		b.Queue(`SELECT pg_advisory_xact_lock($1, 0)`, tallyLocks)
+		b.Queue(`
+			WITH taken AS (
+				DELETE FROM tally_delta
+				WHERE ctid = ANY (ARRAY(SELECT ctid FROM tally_delta LIMIT $1))
+				RETURNING tenant_id, cohort_id, n
+			)
+			INSERT INTO tally AS t (tenant_id, cohort_id, n)
+			SELECT tenant_id, cohort_id, sum(n)
+			FROM taken
+			GROUP BY tenant_id, cohort_id
+			HAVING sum(n) <> 0
+			ORDER BY tenant_id, cohort_id
+			ON CONFLICT (tenant_id, cohort_id) DO UPDATE SET n = t.n + excluded.n`, mostDeltas)
+		b.Queue(`SELECT count(*) FROM (SELECT FROM tally_delta LIMIT $1) d`, mostDeltas)
+		results := db.SendBatch(ctx, &b)
+		_, lockErr := results.Exec()
+		_, foldErr := results.Exec()
+		var left int
+		err := results.QueryRow().Scan(&left)
+		if closeErr := results.Close(); closeErr != nil || lockErr != nil || foldErr != nil || err != nil {
+			return fmt.Errorf("fold counts: %w", firstOf(lockErr, foldErr, err, closeErr))
+		}
+		if left < mostDeltas {
+			return nil
+		}
+	}
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counted is how many schedules a tenant had, with those that this process has made since.
+type counted struct {
+	n  int
+	at time.Time
+}
+
+// room is how many of n schedules that a transaction is to make the quota leaves room for. Far from the quota it goes by
+// a count that is up to 2 s old; within 50,000 of it those who make schedules of the tenant wait for one another, and the
+// count is exact. It comes before any other row is locked or written.
+func (s *Schedules) room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n int, q tenants.Quotas) (room, stored int, err error) {
+	s.countsMu.Lock()
+	known := s.counts[tenant]
+	fits := time.Since(known.at) < countedFor && known.n+n+countedRoom <= q.Schedules
+	if fits {
+		known.n += n
+		s.counts[tenant] = known
+	}
+	s.countsMu.Unlock()
+	if fits {
+		return n, known.n, nil
+	}
+	if stored, err = countStored(ctx, tx, tenant); err != nil {
+		return 0, 0, err
+	}
+	if stored+n+countedRoom <= q.Schedules {
+		s.countsMu.Lock()
+		if len(s.counts) > mostCounts {
+			clear(s.counts)
+		}
+		s.counts[tenant] = counted{stored + n, time.Now()}
+		s.countsMu.Unlock()
+		return n, stored, nil
+	}
+	// In a statement of its own: one that waited for the lock would count as it was before it.
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1, $2)`, tallyLocks, int32(tenant)); err != nil {
+		return 0, 0, fmt.Errorf("wait to count schedules: %w", err)
+	}
+	if stored, err = countStored(ctx, tx, tenant); err != nil {
+		return 0, 0, err
+	}
+	return max(0, min(n, q.Schedules-stored)), stored, nil
+}
+
+const mostCounts = 100_000 // tenants
+
+func countStored(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int, err error) {
+	err = db.QueryRow(ctx, `
+		SELECT (COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = $2), 0)
+			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2), 0))::bigint`, tenant, allOf).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count schedules: %w", err)
+	}
+	return n, nil
+}
+
+// Stored is how many schedules a tenant has, of whatever status.
+func (s *Schedules) Stored(ctx context.Context, tenant tenants.ID) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	return countStored(ctx, s.Pool, tenant)
+}
+
+// over is the refusal of what a quota that counts things leaves no room for.
+func over(quota, things string, limit, used int) *fault.Error {
+	f := fault.New(http.StatusForbidden, "quota_exceeded", "%s allows %d, and there are %d %s", quota, limit, used, things)
+	f.Extra = map[string]any{"quota": quota, "limit": limit, "used": used}
+	return f
+}
