@@ -71,6 +71,8 @@ type scenario struct {
 var scenarios = []scenario{
 	{"smoke", "10,000 schedules in 12 zones, pushed and leased, and a kill -9 in the middle", smoke},
 	{"upsert", "200,000 schedules upserted in bulk, fresh, unchanged and all changed, against raw COPY of the same rows", upsert},
+	{"single", "20,000 schedules upserted one by one by 32 clients, against one bare SQL statement on 32 connections", single},
+	{"read", "5,000,000 schedules stored: lists by every filter, get, upcoming and preview at 50 requests a second", read},
 	{"pair", "two processes on one database share the work, and one takes over when the other is killed", pair},
 }
 

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"iter"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -22,7 +26,9 @@ const (
 )
 
 // upsert puts the same schedules in bulk four times: fresh, unchanged, with another payload, and with another timing. Each
-// is compared with raw COPY of the rows that the first made into tables of the same columns, constraints and indexes.
+// is compared with raw COPY of all rows that the first made (schedules, their states, memberships and labels) into tables of
+// the same columns, constraints and indexes, in the same server and as durable: the rows are encoded before the clock starts,
+// as are the lines.
 func upsert(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
@@ -36,16 +42,18 @@ func upsert(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	defer server.stop()
-	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token})
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
+	transport := manyConnections()
+	defer transport.CloseIdleConnections()
+	client := httpClient(transport)
 
 	n := o.scaled(upsertSchedules)
 	took := func(what string, version, hour int, want carillon.BulkSummary) (time.Duration, error) {
+		body, err := encoded(upsertLines(n, version, hour))
+		if err != nil {
+			return 0, err
+		}
 		began := time.Now()
-		sum, err := client.Bulk(ctx, upsertLines(n, version, hour), carillon.BulkParams{})
+		sum, err := sendBulk(ctx, client, at, body)
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", what, err)
 		}
@@ -115,6 +123,62 @@ func upsertLines(n, version, hour int) iter.Seq[carillon.BulkLine] {
 	}
 }
 
+// encoded are lines as they are sent.
+func encoded(lines iter.Seq[carillon.BulkLine]) ([]byte, error) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	for line := range lines {
+		text, err := json.Marshal(struct {
+			carillon.BulkLine
+			Payload any `json:"payload"`
+		}{line, line.Payload})
+		if err != nil {
+			return nil, err
+		}
+		if err := enc.Encode(json.RawMessage(text)); err != nil {
+			return nil, err
+		}
+	}
+	return body.Bytes(), nil
+}
+
+// sendBulk sends lines, and returns the summary that ends the answer.
+func sendBulk(ctx context.Context, client *http.Client, at announcement, body []byte) (sum carillon.BulkSummary, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, at.URL+"/v1/schedules/bulk", io.NopCloser(bytes.NewReader(body)))
+	if err != nil {
+		return sum, err
+	}
+	request.Header.Set("Authorization", "Bearer "+at.Token)
+	request.Header.Set("Content-Type", "application/x-ndjson")
+	answer, err := client.Do(request)
+	if err != nil {
+		return sum, err
+	}
+	defer answer.Body.Close()
+	var last []byte
+	results := 0
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); results++ {
+		last = append(last[:0], lines.Bytes()...)
+	}
+	var end struct{ Summary *carillon.BulkSummary }
+	if err := json.Unmarshal(last, &end); err != nil || end.Summary == nil {
+		return sum, fmt.Errorf("%s: the answer has no summary after %d lines: %.300s", answer.Status, results, last)
+	}
+	return *end.Summary, nil
+}
+
+// manyConnections keeps as many connections as there are clients.
+func manyConnections() *http.Transport {
+	return &http.Transport{MaxIdleConns: 100, MaxIdleConnsPerHost: 100}
+}
+
+func httpClient(t *http.Transport) *http.Client { return &http.Client{Transport: t} }
+
+func jsonText(v any) (string, error) {
+	text, err := json.Marshal(v)
+	return string(text), err
+}
+
 // rawCopy is how long COPY takes to load what the tables hold into tables made like them.
 func rawCopy(ctx context.Context, url string) (took time.Duration, err error) {
 	db, err := pgx.Connect(ctx, url)
@@ -122,7 +186,7 @@ func rawCopy(ctx context.Context, url string) (took time.Duration, err error) {
 		return 0, err
 	}
 	defer db.Close(ctx)
-	for _, table := range []string{"schedule", "schedule_state", "member"} {
+	for _, table := range []string{"schedule", "schedule_state", "member", "label"} {
 		if _, err := db.Exec(ctx, `CREATE TABLE raw_`+table+` (LIKE `+table+` INCLUDING ALL)`); err != nil {
 			return 0, err
 		}

@@ -30,12 +30,16 @@ type item struct {
 	workflow string
 	key      string
 	definition
-	earlier *item  // the line before it with the same workflow and key
-	text    []byte // the line, where it is to be staged
+	earlier *item            // the line before it with the same workflow and key
+	text    []byte           // the line, where it is to be staged
+	pre     web.Precondition // what a single put demands
+	whole   bool             // the whole schedule is the answer
 
 	result string
 	id     int64
 	fault  *fault.Error
+	row    *row     // as it is stored then
+	shown  Schedule // where the whole of it is the answer
 }
 
 // bulkReader reads lines into batches, holding each to what needs no database.

@@ -32,7 +32,8 @@ func (s *Schedules) storeItems(ctx context.Context, tenant tenants.ID, by string
 	for range mostRaces {
 		err = postgres.Retry(ctx, func() error {
 			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-				l := load{Schedules: s, tx: tx, tenant: tenant, by: by, quotas: quotas, items: items, memo: memo{}, also: also, labels: map[string]map[string]string{}, dry: dry}
+				l := s.newLoad(tx, tenant, by, items, quotas, also)
+				l.dry = dry
 				if err := l.run(ctx, spread); err != nil || !dry {
 					return err
 				}
@@ -50,6 +51,10 @@ func (s *Schedules) storeItems(ctx context.Context, tenant tenants.ID, by string
 		it.fail(fault.New(http.StatusServiceUnavailable, "busy", "schedules of this batch are being changed by others; send the line again"))
 	}
 	return nil
+}
+
+func (s *Schedules) newLoad(tx pgx.Tx, tenant tenants.ID, by string, items []*item, quotas tenants.Quotas, also map[int16]bool) *load {
+	return &load{Schedules: s, tx: tx, tenant: tenant, by: by, quotas: quotas, items: items, memo: memo{}, also: also, labels: map[string]map[string]string{}}
 }
 
 func (it *item) fail(f *fault.Error) { it.result, it.fault = Failed, f }
@@ -204,7 +209,7 @@ func (l *load) match(results pgx.BatchResults, locked map[int16]bool) (found []b
 		if err != nil {
 			return err
 		}
-		if it.result = Unchanged; !says {
+		if it.result = Unchanged; !says || it.whole {
 			l.stored = append(l.stored, ord)
 		}
 		return nil
@@ -279,6 +284,10 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 		return errRaced
 	}
 	r.wake(l.now)
+	it.row = r
+	if err := it.pre.Check(true, int64(r.Version)); err != nil {
+		return it.refuse(err)
+	}
 	before, err := r.timing(ctx, l.tx, l.Timings, l.tenant)
 	if err != nil && !errors.Is(err, errUncomputable) {
 		return err
@@ -366,6 +375,12 @@ func (l *load) defineFresh(ctx context.Context) error {
 	missing := map[string]bool{}
 	for _, ord := range l.fresh {
 		it := l.items[ord]
+		if err := it.pre.Check(false, 0); err != nil {
+			if err := it.refuse(err); err != nil {
+				return err
+			}
+			continue
+		}
 		r, t, err := l.newborn(l.tenant, l.shards[ord], it.workflow, it.key, it.definition, l.by, l.now, l.quotas, l.memo)
 		w := &rewrite{row: r, ord: ord, newborn: true}
 		if err == nil && room < 1 {
@@ -393,7 +408,7 @@ func (l *load) defineFresh(ctx context.Context) error {
 		w.after = r.coming(t, l.now)
 		l.rows = append(l.rows, w)
 		room, stored = room-1, stored+1
-		it.result = Inserted
+		it.row, it.result = r, Inserted
 	}
 	return l.register(ctx, missing)
 }

@@ -186,6 +186,9 @@ func (l *load) write(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write schedules: %w", err)
 	}
+	for _, w := range changed.rows {
+		w.Version, w.UpdatedAt, w.UpdatedBy = w.Version+1, l.now, l.by
+	}
 	return nil
 }
 

@@ -1,6 +1,14 @@
 package schedules
 
-import "github.com/carillonhq/carillon/tenants"
+import (
+	"context"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
 
 // ListQuery is the statement of a first page.
 func ListQuery(tenant tenants.ID, f Filter) (sql string, args []any) {
@@ -9,3 +17,49 @@ func ListQuery(tenant tenants.ID, f Filter) (sql string, args []any) {
 
 // ActStep is a step of an action.
 var ActStep = (*Schedules).actStep
+
+// GroupPut is a put that is stored together with others, and GroupAnswer what became of it.
+type GroupPut struct {
+	BulkLine
+	Pre web.Precondition
+}
+
+type GroupAnswer struct {
+	Schedule Schedule
+	Made     bool
+	Err      error
+}
+
+// PutTogether stores puts in one transaction; the checks that need no database come before, as in Put.
+func (s *Schedules) PutTogether(ctx context.Context, tenant tenants.ID, by string, puts []GroupPut) ([]GroupAnswer, error) {
+	answers := make([]GroupAnswer, len(puts))
+	quotas, err := s.Quotas(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	var items []*item
+	var places []int
+	for i, p := range puts {
+		d, err := p.Params.read(quotas)
+		_, specErr := compile(p.Spec, calendar.Context{Created: wholeSecond(time.Now()), Identity: identity(tenant, p.Workflow, *p.Key)})
+		if answers[i].Err = fault.Join(err, specErr); answers[i].Err == nil {
+			items = append(items, &item{workflow: p.Workflow, key: *p.Key, definition: d, pre: p.Pre, whole: true})
+			places = append(places, i)
+		}
+	}
+	if len(items) == 0 {
+		return answers, nil
+	}
+	if err := s.storeGroup(ctx, caller{tenant, by}, items, quotas); err != nil {
+		return nil, err
+	}
+	for i, it := range items {
+		a := &answers[places[i]]
+		if it.result == Failed {
+			a.Err = it.fault
+			continue
+		}
+		a.Schedule, a.Made = it.shown, it.result == Inserted
+	}
+	return answers, nil
+}

@@ -40,8 +40,22 @@ func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key st
 	if err := fault.Join(err, specErr); err != nil {
 		return out, false, err
 	}
+	alone := func(ctx context.Context) error {
+		out, made, err = s.putAlone(ctx, tenant, workflow, key, d, by, quotas, pre)
+		return err
+	}
+	it := &item{workflow: workflow, key: key, definition: d, pre: pre, whole: true}
+	stored, err := s.puts.put(ctx, s, caller{tenant, by}, it, quotas, alone)
+	if stored && err == nil {
+		return it.shown, it.result == Inserted, nil
+	}
+	return out, made, err
+}
+
+// putAlone is a Put in a transaction of its own, of what was checked.
+func (s *Schedules) putAlone(ctx context.Context, tenant tenants.ID, workflow, key string, d definition, by string, quotas tenants.Quotas, pre web.Precondition) (out Schedule, made bool, err error) {
 	ahead := s.outlook(ctx, tenant)
-	err = s.changeOf(ctx, tenant, workflow, key, followsKey(p.Spec), func(tx pgx.Tx, r *row, shard int16, now time.Time) error {
+	err = s.changeOf(ctx, tenant, workflow, key, followsKey(d.spec), func(tx pgx.Tx, r *row, shard int16, now time.Time) error {
 		if err := pre.Check(r != nil, versionOf(r)); err != nil {
 			return err
 		}

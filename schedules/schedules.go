@@ -51,6 +51,7 @@ type Schedules struct {
 	Config
 	spreads  sync.Map // tenants.ID to spreadRead
 	outlooks *outlooks
+	puts     groups
 
 	countsMu sync.Mutex
 	counts   map[tenants.ID]counted
@@ -58,7 +59,7 @@ type Schedules struct {
 
 // New returns Schedules over a pool whose database is migrated, and registers its kinds of operations.
 func New(c Config) *Schedules {
-	s := &Schedules{Config: c, outlooks: newOutlooks(), counts: map[tenants.ID]counted{}}
+	s := &Schedules{Config: c, puts: groups{callers: map[caller]*queue{}}, outlooks: newOutlooks(), counts: map[tenants.ID]counted{}}
 	if c.Operations != nil {
 		c.Operations.Register(actionsKind, s.actStep)
 		c.Operations.Register(defaultsKind, s.inheritStep)

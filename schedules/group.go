@@ -1,0 +1,185 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	mostGroups = 2   // of one caller are stored at once, single puts included
+	mostInOne  = 100 // puts are stored together
+)
+
+// groups merge the puts of one caller that come while others of theirs are being stored: those that wait are stored in one
+// transaction, by the rules of bulk. Who comes while nothing is under way does not wait. There is no goroutine: the first
+// of those that wait stores for all.
+type groups struct {
+	mu      sync.Mutex
+	callers map[caller]*queue
+}
+
+type caller struct {
+	tenant tenants.ID
+	by     string
+}
+
+// queue are the puts of one caller that wait for their turn.
+type queue struct {
+	busy    int // how many goroutines are storing
+	waiting []*waiter
+}
+
+// waiter is a put that waits. It is told once: to store a group, itself among it; that it was stored; or to store itself.
+type waiter struct {
+	*item
+	turn chan turn
+}
+
+type turn struct {
+	group []*waiter // to be stored by who is told
+	done  bool
+}
+
+// put stores an item together with others where some are under way, and says so; else, or where those could not be stored
+// together, by alone.
+func (g *groups) put(ctx context.Context, s *Schedules, c caller, it *item, quotas tenants.Quotas, alone func(context.Context) error) (together bool, err error) {
+	w, waits := g.enter(c, it)
+	if !waits {
+		defer g.handOver(c)
+		return false, alone(ctx)
+	}
+	var now turn
+	select {
+	case now = <-w.turn:
+	case <-ctx.Done():
+		if g.leave(c, w) {
+			return false, context.Cause(ctx)
+		}
+		now = <-w.turn // it has just been told
+	}
+	if now.group != nil {
+		now.done = g.lead(ctx, s, c, now.group, quotas)
+	}
+	if !now.done {
+		return false, alone(ctx)
+	}
+	if it.result == Failed {
+		return true, it.fault
+	}
+	return true, nil
+}
+
+// enter has the item wait where others are under way.
+func (g *groups) enter(c caller, it *item) (w *waiter, waits bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.callers[c]
+	if q == nil {
+		q = &queue{}
+		g.callers[c] = q
+	}
+	if q.busy < mostGroups && len(q.waiting) == 0 {
+		q.busy++
+		return nil, false
+	}
+	w = &waiter{it, make(chan turn, 1)}
+	q.waiting = append(q.waiting, w)
+	return w, true
+}
+
+// leave takes out a put that nobody waits for any more, and tells whether it was still waiting.
+func (g *groups) leave(c caller, w *waiter) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.callers[c]
+	i := slices.Index(q.waiting, w) // the queue is there: w is in it, or is being stored
+	if i < 0 {
+		return false
+	}
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+	return true
+}
+
+// handOver ends a turn: the first of those that wait has the next, with those behind it that name other schedules.
+func (g *groups) handOver(c caller) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	q := g.callers[c]
+	if len(q.waiting) == 0 {
+		if q.busy--; q.busy == 0 {
+			delete(g.callers, c)
+		}
+		return
+	}
+	var group, rest []*waiter
+	named := map[[2]string]bool{}
+	for _, w := range q.waiting {
+		name := [2]string{w.workflow, w.key}
+		if named[name] || len(group) == mostInOne {
+			rest = append(rest, w)
+			continue
+		}
+		named[name] = true
+		group = append(group, w)
+	}
+	q.waiting = rest
+	group[0].turn <- turn{group: group}
+}
+
+// lead stores a group and tells the others of it. Where it could not be stored each stores itself, so that none suffers from
+// another. It goes on though the first does not wait any more: the others do.
+func (g *groups) lead(ctx context.Context, s *Schedules, c caller, group []*waiter, quotas tenants.Quotas) (done bool) {
+	defer g.handOver(c)
+	defer func() {
+		for _, w := range group[1:] {
+			w.turn <- turn{done: done}
+		}
+	}()
+	if len(group) == 1 {
+		return false
+	}
+	items := make([]*item, len(group))
+	for i, w := range group {
+		items[i] = w.item
+	}
+	err := s.storeGroup(context.WithoutCancel(ctx), c, items, quotas)
+	if err != nil && !errors.Is(err, errRaced) {
+		s.Log.Warn("puts are stored one by one, as together they could not be", "puts", len(group), "error", err)
+	}
+	return err == nil
+}
+
+// storeGroup stores puts in one transaction, and shows each of them.
+func (s *Schedules) storeGroup(ctx context.Context, c caller, items []*item, quotas tenants.Quotas) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	spread, err := s.spread(ctx, c.tenant)
+	if err != nil {
+		return err
+	}
+	ahead := s.outlook(ctx, c.tenant)
+	return postgres.Retry(ctx, func() error {
+		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+			l := s.newLoad(tx, c.tenant, c.by, items, quotas, map[int16]bool{})
+			if err := l.run(ctx, spread); err != nil {
+				return err
+			}
+			for _, it := range items {
+				if it.result == Failed {
+					continue
+				}
+				if it.shown, err = it.row.answer(ctx, tx, s, c.tenant, ahead, quotas, l.now); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
