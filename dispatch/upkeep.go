@@ -32,6 +32,7 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 			d.rearmLost, d.complete, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
 			func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
 			d.erase,
+			func(ctx context.Context) error { return schedules.ClearSyncs(ctx, d.Pool, 20*mostCleared) },
 		} {
 			errs = append(errs, clear(ctx))
 		}

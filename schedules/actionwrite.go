@@ -66,6 +66,9 @@ func (a *acting) run(ctx context.Context, found []candidate, picked func(r *row,
 		}
 		a.counts[what]++
 	}
+	if a.dry {
+		return nil
+	}
 	return a.write(ctx)
 }
 

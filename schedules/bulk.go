@@ -119,14 +119,14 @@ func (s *Schedules) Bulk(ctx context.Context, tenant tenants.ID, by string, body
 
 // storeBatch stores the good lines of a batch. Where the last of several of one key turns out to be bad, the one before
 // it counts.
-func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string, b *batch) error {
+func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string, b *batch, dry bool) error {
 	quotas, err := s.Quotas(ctx, tenant)
 	if err != nil {
 		return err
 	}
 	s.outlook(ctx, tenant)
 	for items := b.items; len(items) > 0; {
-		if err := s.storeItems(ctx, tenant, by, items, quotas); err != nil {
+		if err := s.storeItems(ctx, tenant, by, items, quotas, dry); err != nil {
 			return err
 		}
 		var again []*item
@@ -134,7 +134,9 @@ func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string
 			result := &b.results[it.place]
 			result.Result = it.result
 			if it.result != Failed {
-				result.ScheduleID = s.IDs.Schedule(it.id)
+				if it.id != 0 { // but for one that is new in a dry run
+					result.ScheduleID = s.IDs.Schedule(it.id)
+				}
 				continue
 			}
 			result.Error = bulkFault(it.fault)

@@ -32,6 +32,7 @@ type item struct {
 	key      string
 	definition
 	earlier *item            // the line before it with the same workflow and key
+	text    []byte           // the line, where it is to be staged
 	pre     web.Precondition // what a single put demands
 	whole   bool             // the whole schedule is the answer
 
@@ -54,6 +55,7 @@ type bulkReader struct {
 	labels   map[string]map[string]string
 	anchor   time.Time
 	almanacs map[string]*almanac // by the spec's calendars, for one batch
+	scope    *SyncParams         // of a sync; nil: lines are of any schedule
 }
 
 func newBulkReader(s *Schedules, tenant tenants.ID, body io.Reader) *bulkReader {
@@ -91,6 +93,9 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 		if err == nil {
 			err = r.parse(ctx, it, text, quotas)
 			result.Workflow, result.Key = it.workflow, it.key
+			if err == nil && r.scope != nil {
+				it.text = bytes.Clone(text)
+			}
 		}
 		if err != nil {
 			f, ok := errors.AsType[*fault.Error](err)
@@ -125,6 +130,9 @@ func (r *bulkReader) parse(ctx context.Context, it *item, text []byte, quotas te
 	if line.Key != nil {
 		key = *line.Key
 	}
+	if line.Workflow == "" && r.scope != nil {
+		line.Workflow = r.scope.Workflow
+	}
 	if ValidName(line.Workflow) {
 		it.workflow = line.Workflow
 	}
@@ -133,6 +141,11 @@ func (r *bulkReader) parse(ctx context.Context, it *item, text []byte, quotas te
 	}
 	if err := fault.Join(CheckName("/workflow", "workflow", line.Workflow), checkKey("/key", key)); err != nil {
 		return err
+	}
+	if r.scope != nil {
+		if err := r.scope.outOfScope(line.Workflow, key); err != nil {
+			return err
+		}
 	}
 	d, err := line.Params.readAs(specText, quotas)
 	if names := calendarsOf(d.spec); len(names) > 0 {

@@ -19,8 +19,9 @@ import (
 
 const batchTimeout = 30 * time.Second
 
-// storeItems stores lines that differ in workflow or key, in one transaction, and says in each what became of it.
-func (s *Schedules) storeItems(ctx context.Context, tenant tenants.ID, by string, items []*item, quotas tenants.Quotas) error {
+// storeItems stores lines that differ in workflow or key, in one transaction, and says in each what became of it. A dry
+// one stores nothing, and says what would.
+func (s *Schedules) storeItems(ctx context.Context, tenant tenants.ID, by string, items []*item, quotas tenants.Quotas, dry bool) error {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	spread, err := s.spread(ctx, tenant)
@@ -32,9 +33,16 @@ func (s *Schedules) storeItems(ctx context.Context, tenant tenants.ID, by string
 		err = postgres.Retry(ctx, func() error {
 			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 				l := s.newLoad(tx, tenant, by, items, quotas, also)
-				return l.run(ctx, spread)
+				l.dry = dry
+				if err := l.run(ctx, spread); err != nil || !dry {
+					return err
+				}
+				return errDry
 			})
 		})
+		if errors.Is(err, errDry) {
+			return nil
+		}
 		if !errors.Is(err, errRaced) {
 			return err
 		}
@@ -61,6 +69,7 @@ type load struct {
 	quotas tenants.Quotas
 	items  []*item
 	memo   memo
+	dry    bool           // nothing is written
 	also   map[int16]bool // shards to lock beside those of new schedules; what a try finds out, the next knows
 	labels map[string]map[string]string
 
@@ -116,7 +125,7 @@ func (l *load) run(ctx context.Context, spread int16) error {
 	if err := l.defineFresh(ctx); err != nil {
 		return err
 	}
-	if len(l.rows) == 0 {
+	if len(l.rows) == 0 || l.dry {
 		return nil
 	}
 	if err := l.findCohorts(ctx); err != nil {

@@ -81,7 +81,7 @@ func (w *bulkWriter) begin(ctx context.Context, b *batch) {
 	b.stored = make(chan struct{})
 	w.flying = append(w.flying, b)
 	w.group.Go(func() error {
-		if err := w.s.storeBatch(ctx, w.tenant, w.by, b); err != nil {
+		if err := w.s.storeBatch(ctx, w.tenant, w.by, b, false); err != nil {
 			return err
 		}
 		if isNew {

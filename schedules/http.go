@@ -39,6 +39,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.POST("/v1/schedules/bulk", h.bulk, write, web.BodyLimit(-1), web.Timeout(bulkTime))
 	calendarRoutes(g, h)
 	h.keyRoutes(g)
+	g.POST("/v1/schedules/sync", h.sync, write, web.BodyLimit(-1), web.Timeout(bulkTime))
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	g.GET("/v1/workflows", h.workflows, readOrWrite)
 	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery)

@@ -32,6 +32,7 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"ManyParams":     reflect.TypeFor[schedules.ManyParams](),
 		"Schedules":      reflect.TypeFor[schedules.ManyAnswer](),
 		"SkipParams":     reflect.TypeFor[schedules.SkipParams](),
+		"SyncEnd":        reflect.TypeFor[schedules.SyncEnd](),
 		"ActionParams":   reflect.TypeFor[schedules.ActionParams](),
 		"Operation":      reflect.TypeFor[schedules.OperationAnswer](),
 		"OperationPage":  reflect.TypeFor[schedules.ListAnswer[schedules.OperationAnswer]](),

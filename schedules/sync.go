@@ -1,0 +1,269 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// SyncParams say which schedules a sync is about, those of one workflow whose keys have a prefix, and what it may do.
+type SyncParams struct {
+	Workflow  string
+	KeyPrefix string       // empty: all keys
+	Unlisted  string       // what becomes of stored ones that are not listed: keep (or empty), pause, delete
+	DryRun    bool         // nothing is changed, and all is told
+	MaxChange *ChangeLimit // nil: no limit
+}
+
+// What a sync does with what is not listed.
+const (
+	unlistedKeep   = "keep"
+	unlistedPause  = "pause"
+	unlistedDelete = "delete"
+)
+
+func (p SyncParams) check() error {
+	errs := []error{CheckName("/workflow", "workflow", p.Workflow)}
+	if p.KeyPrefix != "" {
+		errs = append(errs, checkKey("/key_prefix", p.KeyPrefix))
+	}
+	if !slices.Contains([]string{"", unlistedKeep, unlistedPause, unlistedDelete}, p.Unlisted) {
+		errs = append(errs, fault.Invalid("/unlisted", "%q is not one of keep, pause, delete", p.Unlisted))
+	}
+	return fault.Join(errs...)
+}
+
+func (p SyncParams) scope() Filter { return Filter{Workflow: p.Workflow, KeyPrefix: p.KeyPrefix} }
+
+// ChangeLimit is how many stored schedules a sync may change: a number of them, or a share of all in its scope.
+type ChangeLimit struct {
+	number  int
+	percent float64
+	shared  bool
+}
+
+// ParseChangeLimit reads "5%" (or "0.5%") as a share, and "5" as a number.
+func ParseChangeLimit(s string) (*ChangeLimit, error) {
+	if share, ok := strings.CutSuffix(s, "%"); ok {
+		percent, err := strconv.ParseFloat(share, 64)
+		if err != nil || !(percent >= 0 && percent <= 100) {
+			return nil, fault.Invalid("/max_change", "%q is not between 0%% and 100%%", s)
+		}
+		return &ChangeLimit{percent: percent, shared: true}, nil
+	}
+	number, err := strconv.Atoi(s)
+	if err != nil || number < 0 {
+		return nil, fault.Invalid("/max_change", "%q is neither a share such as 5%% nor a number", s)
+	}
+	return &ChangeLimit{number: number}, nil
+}
+
+func (l *ChangeLimit) allows(changed, stored int) bool {
+	switch {
+	case l == nil:
+		return true
+	case l.shared:
+		return float64(changed)*100 <= l.percent*float64(stored)
+	}
+	return changed <= l.number
+}
+
+// SyncSummary counts the lines by what became of them, and the schedules that are not listed and were paused or deleted.
+type SyncSummary struct {
+	BulkSummary
+	Reconciled int `json:"reconciled"`
+}
+
+// syncing is one sync under way.
+type syncing struct {
+	*Schedules
+	SyncParams
+	tenant tenants.ID
+	by     string
+	id     int64
+	begun  time.Time
+	lines  int // that are staged
+}
+
+// Sync makes the stored schedules of a workflow and key prefix be those that body lists, each line as Bulk takes it. All
+// lines are staged before anything is changed, and of one key the last counts. Then each is stored as Put would store it,
+// answer being called with the results of each batch in the order of the lines; and then, if no line was bad, what is not
+// listed and was stored before the sync began is paused or deleted. Where more would be changed than MaxChange allows it
+// is 409 `too_many_changes`, and nothing is. Memory does not grow with the body, which is closed where it must not be
+// read on.
+func (s *Schedules) Sync(ctx context.Context, tenant tenants.ID, by string, p SyncParams, body io.ReadCloser, answer func([]BulkResult) error) (sum SyncSummary, warnings []calendar.Warning, err error) {
+	if err := p.check(); err != nil {
+		return sum, nil, err
+	}
+	y := &syncing{Schedules: s, SyncParams: p, tenant: tenant, by: by}
+	if err := y.begin(ctx); err != nil {
+		return sum, nil, err
+	}
+	defer y.end(ctx)
+	if err := y.stage(ctx, body); err != nil {
+		return sum, nil, err
+	}
+	if p.MaxChange != nil && !p.DryRun {
+		planned, _, err := y.pass(ctx, true, func([]BulkResult) error { return nil })
+		if err != nil {
+			return sum, nil, err
+		}
+		stored, err := y.stored(ctx)
+		if err != nil {
+			return sum, nil, err
+		}
+		if changed := planned.Updated + planned.Reconciled; !p.MaxChange.allows(changed, stored) {
+			f := fault.Conflict("too_many_changes", "%d of %d schedules would be changed, and max_change does not allow it: nothing was changed", changed, stored)
+			f.Extra = map[string]any{"summary": planned, "stored": stored}
+			return planned, nil, f
+		}
+	}
+	return y.pass(ctx, p.DryRun, answer)
+}
+
+// pass stores what is staged, and then sees to what is not listed; a dry one only tells what that would come to.
+func (y *syncing) pass(ctx context.Context, dry bool, answer func([]BulkResult) error) (sum SyncSummary, warnings []calendar.Warning, err error) {
+	warnings = []calendar.Warning{}
+	reader := newBulkReader(y.Schedules, y.tenant, nil)
+	reader.scope = &y.SyncParams
+	told := 0
+	for batches := 0; told < y.lines; batches++ {
+		b, err := y.next(ctx, reader)
+		if err != nil {
+			return sum, nil, err
+		}
+		if err := y.storeBatch(ctx, y.tenant, y.by, b, dry); err != nil {
+			return sum, nil, err
+		}
+		if batches < newTableBatches && !dry {
+			if err := postgres.AnalyzeNew(ctx, y.Pool); err != nil {
+				y.Log.Warn("plans may be slow for a while", "error", err)
+			}
+		}
+		for _, r := range b.results {
+			sum.count(r)
+		}
+		told += len(b.results)
+		if err := answer(b.results); err != nil {
+			return sum, nil, err
+		}
+	}
+	if y.Unlisted == unlistedPause || y.Unlisted == unlistedDelete {
+		if sum.Errors > 0 {
+			return sum, append(warnings, calendar.Warning{Code: "unlisted_untouched", Detail: "what is not listed was left alone, as some lines are bad: what they list is not known"}), nil
+		}
+		if sum.Reconciled, err = y.reconcile(ctx, dry); err != nil {
+			return sum, nil, err
+		}
+	}
+	if dry && y.MaxChange != nil {
+		stored, err := y.stored(ctx)
+		if err != nil {
+			return sum, nil, err
+		}
+		if changed := sum.Updated + sum.Reconciled; !y.MaxChange.allows(changed, stored) {
+			warnings = append(warnings, calendar.Warning{Code: "too_many_changes", Detail: fmt.Sprintf("%d of %d schedules would be changed, which max_change does not allow", changed, stored)})
+		}
+	}
+	return sum, warnings, nil
+}
+
+// stored is how many schedules there are in the scope.
+func (y *syncing) stored(ctx context.Context) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	where, args := y.scope().where("s", y.tenant, position{})
+	if err := y.Pool.QueryRow(ctx, `SELECT count(*) FROM schedule s WHERE `+where, args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count schedules: %w", err)
+	}
+	return n, nil
+}
+
+// reconcile pauses or deletes what is stored in the scope, was there when the sync began and is not listed.
+func (y *syncing) reconcile(ctx context.Context, dry bool) (reconciled int, err error) {
+	for at, done := (position{}), false; !done; {
+		var acted int
+		var next position
+		err := postgres.Retry(ctx, func() error {
+			ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+			defer cancel()
+			err := pgx.BeginFunc(ctx, y.Pool, func(tx pgx.Tx) (err error) {
+				if acted, next, done, err = y.reconcileNext(ctx, tx, at, dry); err == nil && dry {
+					return errDry
+				}
+				return err
+			})
+			if errors.Is(err, errDry) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return reconciled, err
+		}
+		reconciled, at = reconciled+acted, next
+	}
+	return reconciled, nil
+}
+
+func (y *syncing) reconcileNext(ctx context.Context, tx pgx.Tx, at position, dry bool) (n int, next position, done bool, err error) {
+	if err := y.intact(ctx, tx); err != nil { // else nothing is listed
+		return 0, at, false, err
+	}
+	found, err := candidates(ctx, tx, y.tenant, y.scope(), at)
+	if err != nil || len(found) == 0 {
+		return 0, at, true, err
+	}
+	end := found[len(found)-1]
+	next, done = position{Workflow: end.Workflow, Key: end.Key}, len(found) < batchLines
+	listed, err := y.listed(ctx, tx, found)
+	if err != nil {
+		return 0, at, false, err
+	}
+	found = slices.DeleteFunc(found, func(c candidate) bool { return listed[c.Key] })
+	if len(found) == 0 {
+		return 0, next, done, nil
+	}
+	a := acting{load: load{Schedules: y.Schedules, tx: tx, tenant: y.tenant, by: y.by, memo: memo{}, dry: dry}, action: y.Unlisted}
+	err = a.run(ctx, found, func(r *row, _ *time.Time) bool {
+		return !r.CreatedAt.After(y.begun) && (y.Unlisted == unlistedDelete || r.Status == Active || r.PausedUntil != nil)
+	})
+	return int(a.counts[acted[y.Unlisted]]), next, done, err
+}
+
+// errDry gives up the transaction of a dry run.
+var errDry = errors.New("a dry run")
+
+// outOfScope refuses a line that a sync is not about.
+func (p *SyncParams) outOfScope(workflow, key string) error {
+	var fields []fault.Field
+	if workflow != p.Workflow {
+		fields = append(fields, fault.Field{Pointer: "/workflow", Code: "out_of_scope", Detail: fmt.Sprintf("the sync is of workflow %q", p.Workflow)})
+	}
+	if !strings.HasPrefix(key, p.KeyPrefix) {
+		fields = append(fields, fault.Field{Pointer: "/key", Code: "out_of_scope", Detail: fmt.Sprintf("the sync is of keys that begin with %q", p.KeyPrefix)})
+	}
+	if fields == nil {
+		return nil
+	}
+	return fault.Fields(fields...)
+}
+
+// errStagingLost is a sync that has to be sent again: what was staged is gone, after a crash of the database.
+var errStagingLost = &fault.Error{
+	Status: http.StatusServiceUnavailable, Code: "unavailable", RetryAfter: time.Second,
+	Detail: "what was sent is lost, and what is not listed was left alone: send it again",
+}

@@ -1,0 +1,237 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+)
+
+// begin makes the sync be known, so that what it stages is cleared away should it die.
+func (y *syncing) begin(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err := y.Pool.QueryRow(ctx, `INSERT INTO sync (tenant_id) VALUES ($1) RETURNING id, seen_at`, y.tenant).Scan(&y.id, &y.begun)
+	if err != nil {
+		return fmt.Errorf("begin a sync: %w", err)
+	}
+	return nil
+}
+
+// intact proves that what was staged is still there, and has it stay until the transaction ends.
+func (y *syncing) intact(ctx context.Context, db postgres.DB) error {
+	done, err := db.Exec(ctx, `UPDATE sync SET seen_at = clock_timestamp() WHERE tenant_id = $1 AND id = $2 AND NOT over`, y.tenant, y.id)
+	if err != nil {
+		return fmt.Errorf("look after a sync: %w", err)
+	}
+	if done.RowsAffected() == 0 {
+		return errStagingLost
+	}
+	return nil
+}
+
+// end clears away what was staged, as far as that is quick; upkeep does the rest.
+func (y *syncing) end(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if _, err := y.Pool.Exec(ctx, `UPDATE sync SET over = true WHERE tenant_id = $1 AND id = $2`, y.tenant, y.id); err != nil {
+		y.Log.Warn("a sync is cleared away later", "error", err)
+		return
+	}
+	if y.lines > batchLines {
+		return
+	}
+	var b pgx.Batch
+	b.Queue(`DELETE FROM sync_line WHERE tenant_id = $1 AND sync_id = $2`, y.tenant, y.id)
+	b.Queue(`DELETE FROM sync WHERE tenant_id = $1 AND id = $2`, y.tenant, y.id)
+	if err := y.Pool.SendBatch(ctx, &b).Close(); err != nil {
+		y.Log.Warn("a sync is cleared away later", "error", err)
+	}
+}
+
+// syncSilent is for how long a sync may not have been seen before it is taken to be dead.
+const syncSilent = time.Hour
+
+// ClearSyncs deletes what syncs have staged that are over or dead, at most limit lines.
+func ClearSyncs(ctx context.Context, db postgres.DB, limit int) error {
+	var b pgx.Batch
+	b.Queue(`UPDATE sync SET over = true WHERE seen_at < clock_timestamp() - $1::interval AND NOT over`, syncSilent)
+	b.Queue(`
+		DELETE FROM sync_line
+		WHERE (tenant_id, sync_id, line) IN (
+			SELECT l.tenant_id, l.sync_id, l.line
+			FROM sync s
+			JOIN sync_line l ON l.tenant_id = s.tenant_id AND l.sync_id = s.id
+			WHERE s.over
+			LIMIT $1)`, limit)
+	b.Queue(`
+		DELETE FROM sync s
+		WHERE s.over AND NOT EXISTS (SELECT FROM sync_line l WHERE l.tenant_id = s.tenant_id AND l.sync_id = s.id)`)
+	if err := db.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("clear syncs: %w", err)
+	}
+	return nil
+}
+
+// stage reads the body to its end, and keeps its good lines and what is wrong with the others.
+func (y *syncing) stage(ctx context.Context, body io.ReadCloser) error {
+	defer context.AfterFunc(ctx, func() { _ = body.Close() })()
+	r := newBulkReader(y.Schedules, y.tenant, body)
+	r.scope = &y.SyncParams
+	for {
+		b, err := r.next(ctx)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if b != nil && len(b.results) > 0 {
+			if err := y.stageBatch(ctx, b); err != nil {
+				return err
+			}
+			y.lines += len(b.results)
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+func (y *syncing) stageBatch(ctx context.Context, b *batch) error {
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	n := len(b.results)
+	numbers, keys, bodies, outcomes := make([]int32, n), make([]*string, n), make([]*string, n), make([]*string, n)
+	for _, it := range b.items {
+		keys[it.place], bodies[it.place] = &it.key, new(string(it.text))
+	}
+	for i, r := range b.results {
+		numbers[i] = int32(r.Line)
+		if bodies[i] != nil {
+			continue
+		}
+		told, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("stage a line: %w", err)
+		}
+		outcomes[i] = new(string(told))
+	}
+	return pgx.BeginFunc(ctx, y.Pool, func(tx pgx.Tx) error {
+		if err := y.intact(ctx, tx); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			INSERT INTO sync_line (tenant_id, sync_id, line, key, body, outcome)
+			SELECT $1, $2, line, key, body, outcome
+			FROM unnest($3::int[], $4::text[], $5::text[], $6::text[]) AS n (line, key, body, outcome)`, y.tenant, y.id, numbers, keys, bodies, outcomes)
+		if err != nil {
+			return fmt.Errorf("stage lines: %w", err)
+		}
+		return nil
+	})
+}
+
+// staged is a line as it was staged: its text, or what became of it already.
+type staged struct {
+	Line       int
+	Body       *string
+	Outcome    *string
+	Superseded bool // a later line has the same key
+}
+
+// next reads the next staged lines after those that r has come to, as a batch to be stored.
+func (y *syncing) next(ctx context.Context, r *bulkReader) (*batch, error) {
+	quotas, err := y.Quotas(ctx, y.tenant)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	var lines []staged
+	err = pgx.BeginFunc(ctx, y.Pool, func(tx pgx.Tx) error {
+		if err := y.intact(ctx, tx); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, `
+			SELECT l.line, l.body, l.outcome,
+				EXISTS (SELECT FROM sync_line o WHERE o.tenant_id = $1 AND o.sync_id = $2 AND o.key = l.key AND o.line > l.line) AS superseded
+			FROM (
+				SELECT line, key, body, outcome, sum(COALESCE(octet_length(body), 0)) OVER (ORDER BY line) - COALESCE(octet_length(body), 0) AS before
+				FROM (
+					SELECT line, key, body, outcome
+					FROM sync_line
+					WHERE tenant_id = $1 AND sync_id = $2 AND line > $3
+					ORDER BY line
+					LIMIT $4
+				) page
+			) l
+			WHERE l.before < $5
+			ORDER BY l.line`, y.tenant, y.id, r.line, batchLines, batchBytes) // CollectRows reports the error
+		lines, err = pgx.CollectRows(rows, pgx.RowToStructByName[staged])
+		if err != nil {
+			return fmt.Errorf("read staged lines: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(lines) == 0 {
+		return nil, errStagingLost
+	}
+	b := &batch{}
+	r.almanacs = map[string]*almanac{}
+	for _, l := range lines {
+		r.line = l.Line
+		result := BulkResult{Line: l.Line}
+		if l.Outcome != nil {
+			if err := json.Unmarshal([]byte(*l.Outcome), &result); err != nil {
+				return nil, fmt.Errorf("staged line %d: %w", l.Line, err)
+			}
+			b.results = append(b.results, result)
+			continue
+		}
+		it := &item{place: len(b.results)}
+		err := r.parse(ctx, it, []byte(*l.Body), quotas)
+		result.Workflow, result.Key = it.workflow, it.key
+		f, refused := errors.AsType[*fault.Error](err)
+		switch {
+		case refused: // the quotas are others by now
+			result.Result, result.Error = Failed, bulkFault(f)
+		case err != nil:
+			return nil, err
+		case l.Superseded:
+			result.Result = Duplicate
+		default:
+			b.items = append(b.items, it)
+		}
+		b.results = append(b.results, result)
+	}
+	return b, nil
+}
+
+// listed are the candidates whose keys are in the body.
+func (y *syncing) listed(ctx context.Context, tx pgx.Tx, found []candidate) (map[string]bool, error) {
+	keys := make([]string, len(found))
+	for i, c := range found {
+		keys[i] = c.Key
+	}
+	rows, _ := tx.Query(ctx, `
+		SELECT n.key
+		FROM unnest($3::text[]) AS n (key)
+		CROSS JOIN LATERAL (SELECT FROM sync_line WHERE tenant_id = $1 AND sync_id = $2 AND key = n.key LIMIT 1) l`, y.tenant, y.id, keys) // CollectRows reports the error
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("find what is listed: %w", err)
+	}
+	listed := make(map[string]bool, len(names))
+	for _, name := range names {
+		listed[name] = true
+	}
+	return listed, nil
+}
