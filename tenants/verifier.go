@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/golang-jwt/jwt/v5"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/carillonhq/carillon/internal/web"
 )
@@ -39,6 +40,7 @@ type Verifier struct {
 	VerifierOptions
 	parser    *jwt.Parser
 	published *published
+	proven    *lru.Cache[[32]byte, any]
 }
 
 // NewVerifier returns a Verifier. The keys of the platform's issuer, where it has several, must have ids.
@@ -58,6 +60,7 @@ func NewVerifier(o VerifierOptions) *Verifier {
 			jwt.WithTimeFunc(o.Now),
 		),
 		published: newPublished(o.Outbound.Client(fetchTimeout)),
+		proven:    newProven(),
 	}
 }
 
@@ -93,6 +96,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 		if who, err = v.bearer(ctx, claims); err != nil {
 			return nil, err
 		}
+		t.Method = proven{t.Method, v.proven}
 		return v.keys(ctx, who, t)
 	})
 	if stopped != nil {
