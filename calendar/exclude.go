@@ -288,3 +288,11 @@ func inHour(times *fields, active []*timed, h int, buf []*timed) (here []*timed,
 	}
 	return buf, false
 }
+
+// Named are the names of the calendars that the timing leaves out, sorted; nil if there are none.
+func (t *Timing) Named() []string {
+	if t.plan.Without == nil {
+		return nil
+	}
+	return t.plan.Without.Named
+}

@@ -46,6 +46,9 @@ var readEmbedded = sync.OnceValue(func() *Zones {
 
 var inForce atomic.Pointer[Zones]
 
+// EmbeddedArchive is what ReadZones makes Embedded of.
+func EmbeddedArchive() []byte { return embedded }
+
 // Embedded is the tz database that the program carries.
 func Embedded() *Zones { return readEmbedded() }
 

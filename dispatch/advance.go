@@ -86,6 +86,8 @@ func (c *due) place(now time.Time) place {
 		return within(c.leg.Upto, math.MaxInt64, due)
 	case c.empty:
 		return place{empty: &now}
+	case c.whole && c.RetimeAt != nil:
+		return place{next: next, due: &now}
 	case c.whole:
 		return place{next: next, due: next}
 	case c.AtID == nil: // reached, but none of its members fitted in

@@ -29,6 +29,8 @@ type group struct {
 	Late     bool
 	Drop     bool
 	Forced   bool
+	Dated    bool // its cohort names calendars, which may be edited before the chunk is opened
+	Excluded bool // found out when it is opened: its time is left out since; not packed
 	Missed   int
 	IDs      []int64 // rising
 }
@@ -38,6 +40,7 @@ const (
 	dropFlag
 	forcedFlag
 	missedFlag
+	datedFlag = 1 << 7
 )
 
 // packGroups packs ids as varint deltas: two bytes a tick where a million users share a timing.
@@ -45,7 +48,7 @@ func packGroups(groups []group) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(groups)))
 	for _, g := range groups {
 		flags := byte(g.DST)
-		for flag, set := range map[byte]bool{lateFlag: g.Late, dropFlag: g.Drop, forcedFlag: g.Forced, missedFlag: g.Missed > 0} {
+		for flag, set := range map[byte]bool{lateFlag: g.Late, dropFlag: g.Drop, forcedFlag: g.Forced, missedFlag: g.Missed > 0, datedFlag: g.Dated} {
 			if set {
 				flags |= flag
 			}
@@ -110,6 +113,7 @@ func unpackGroups(b []byte) ([]group, error) {
 		g.Cohort = int64(r.next())
 		flags := r.byte()
 		g.DST = calendar.DSTNote(flags & 3)
+		g.Dated = flags&datedFlag != 0
 		g.Late, g.Drop, g.Forced = flags&lateFlag != 0, flags&dropFlag != 0, flags&forcedFlag != 0
 		g.Workflow = r.count(mostInChunk)
 		if flags&missedFlag != 0 {

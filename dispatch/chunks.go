@@ -51,7 +51,7 @@ func newChunks(shard int16, now time.Time) *chunks {
 func (cs *chunks) addMembers(c *due, members []member) {
 	members = slices.DeleteFunc(members, func(m member) bool {
 		if m.own != nil {
-			cs.add(c.TenantID, c.ID, c.Workflow, *m.own, []member{m}, false)
+			cs.add(c.TenantID, c.ID, c.Workflow, *m.own, []member{m}, false, c.Revision != 0)
 		}
 		return m.own != nil
 	})
@@ -61,12 +61,12 @@ func (cs *chunks) addMembers(c *due, members []member) {
 		if alike < 0 {
 			alike = len(members)
 		}
-		cs.add(c.TenantID, c.ID, c.Workflow, c.run, members[:alike], false)
+		cs.add(c.TenantID, c.ID, c.Workflow, c.run, members[:alike], false, c.Revision != 0)
 		members = members[alike:]
 	}
 }
 
-func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run schedules.Run, alike []member, forced bool) {
+func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run schedules.Run, alike []member, forced, dated bool) {
 	kind := chunkKind{tenant, run.At, run.Late}
 	cs.ticks[tenant] += len(alike)
 	for len(alike) > 0 {
@@ -77,7 +77,7 @@ func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run sche
 		}
 		n := min(len(alike), mostInChunk-chunk.count)
 		g := group{
-			Cohort: cohort, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced,
+			Cohort: cohort, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced, Dated: dated,
 			Missed: alike[0].missed, IDs: make([]int64, n),
 		}
 		for i, m := range alike[:n] {

@@ -54,8 +54,12 @@ func untilAt(moment string) string {
 func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []item, routes []route, halted bool) error {
 	n := len(items)
 	ids, flows, missed, dropped, forced := make([]int64, n), make([]int16, n), make([]int32, n), make([]bool, n), make([]bool, n)
+	whys := make([]int16, n)
 	for i, it := range items {
-		ids[i], flows[i], missed[i], dropped[i], forced[i] = it.id, int16(it.Workflow), int32(it.Missed), it.Drop, it.Forced
+		ids[i], flows[i], missed[i], dropped[i], forced[i] = it.id, int16(it.Workflow), int32(it.Missed), it.Drop || it.Excluded, it.Forced
+		if whys[i] = int16(Missed); it.Excluded {
+			whys[i] = int16(Excluded)
+		}
 	}
 	w := columnsOf(routes)
 	rows, err := tx.Query(ctx, `
@@ -76,7 +80,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 				COALESCE(s.overlap, w.overlap) AS overlap,
 				`+untilAt("$2")+` AS until_at,
 				CASE
-					WHEN i.drop THEN $6::smallint
+					WHEN i.drop THEN ($6::smallint[])[i.ord]
 					WHEN NOT w.known THEN $7::smallint
 					WHEN $3::boolean OR s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > $2) THEN $8::smallint
 					WHEN NOT i.forced AND $4::timestamptz - $2 > make_interval(secs => COALESCE(s.max_lateness_s, w.max_lateness_s))
@@ -97,7 +101,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 				ELSE $19::smallint
 			END AS reason,
 			st.prev_at, st.last_at, n.until_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts`,
-		int32(o.chunk.TenantID), o.chunk.NominalAt, halted, o.now, ids, int16(Missed), int16(NoWorkflow), int16(Paused), int16(Expired),
+		int32(o.chunk.TenantID), o.chunk.NominalAt, halted, o.now, ids, whys, int16(NoWorkflow), int16(Paused), int16(Expired),
 		flows, missed, dropped, forced, w.known, w.push, w.overlap, w.maxLateness, w.onExpired, int16(Overlap), int16(Requested))
 	if err != nil {
 		return fmt.Errorf("decide ticks: %w", err)

@@ -29,3 +29,6 @@ func (d *Dispatch) SweepOnce(ctx context.Context, shard int16) (more bool, err e
 
 // Open opens a chunk.
 func (d *Dispatch) Open(ctx context.Context, chunk int64) error { return d.open(ctx, chunk) }
+
+// Complete marks the schedules that have no nominal time left.
+func (d *Dispatch) Complete(ctx context.Context) error { return d.complete(ctx) }

@@ -18,7 +18,7 @@ func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) 
 		if err != nil {
 			return err
 		}
-		cs.add(one.Tenant, one.Cohort, workflow, one.Run, []member{{id: one.Schedule, missed: one.Missed}}, one.Forced)
+		cs.add(one.Tenant, one.Cohort, workflow, one.Run, []member{{id: one.Schedule, missed: one.Missed}}, one.Forced, false)
 		if err := d.insertChunks(ctx, tx, cs); err != nil {
 			return err
 		}

@@ -33,7 +33,12 @@ type house struct {
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	pool := postgrestest.Database(t)
+	return newHouseOn(t, postgrestest.Database(t))
+}
+
+func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
+	t.Helper()
+
 	tenant, err := tenants.Ensure(t.Context(), pool, "acme", tenants.Wide())
 	if err != nil {
 		t.Fatal(err)

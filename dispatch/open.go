@@ -259,6 +259,9 @@ func (d *Dispatch) openFirst(ctx context.Context, tx pgx.Tx, o *opened) (earlier
 		return 0, err
 	}
 	o.now = now
+	if err := d.excluded(ctx, tx, c.TenantID, c.Shard, c.NominalAt, groups); err != nil {
+		return 0, err
+	}
 	items := flatten(groups)
 	if err := d.decide(ctx, tx, o, items, routes, halted); err != nil {
 		return 0, err

@@ -156,6 +156,10 @@ type due struct {
 	RunDrop  *bool
 	AtSpread *int64
 	AtID     *int64
+	RetimeAt *time.Time
+
+	Revision int64  // with TZData: by what it is timed
+	TZData   string `db:"tzdata"`
 
 	timing *calendar.Timing
 	run    schedules.Run
@@ -210,7 +214,8 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (now time.Time, cohort
 	schedules.LockShard(&b, shard)
 	b.Queue(`SELECT clock_timestamp()`)
 	b.Queue(`
-		SELECT id, tenant_id, workflow, hash, missed, next_at, run_at, run_from, run_missed, run_drop, at_spread, at_id
+		SELECT id, tenant_id, workflow, hash, missed, next_at, run_at, run_from, run_missed, run_drop, at_spread, at_id,
+			retime_at, revision, tzdata
 		FROM cohort
 		WHERE shard = $1 AND due_at <= (SELECT clock_timestamp())
 		ORDER BY due_at
@@ -256,6 +261,9 @@ func (d *Dispatch) sweepCohorts(ctx context.Context, tx pgx.Tx, shard int16, now
 	if cohorts, err = d.begin(ctx, tx, shard, now, cohorts); err != nil || len(cohorts) == 0 {
 		return 0, err
 	}
+	if cohorts, err = d.retime(ctx, tx, shard, cohorts); err != nil || len(cohorts) == 0 {
+		return 0, err
+	}
 	members, ticks, err := readMembers(ctx, tx, cohorts)
 	if err != nil {
 		return 0, err
@@ -274,7 +282,7 @@ func (d *Dispatch) sweepCohorts(ctx context.Context, tx pgx.Tx, shard int16, now
 func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) ([]*due, error) {
 	names := make([]schedules.CohortTiming, len(cohorts))
 	for i, c := range cohorts {
-		names[i] = schedules.CohortTiming{Tenant: c.TenantID, Shard: shard, ID: c.ID, Hash: c.Hash}
+		names[i] = schedules.CohortTiming{Tenant: c.TenantID, Shard: shard, ID: c.ID, Hash: c.Hash, Stamp: schedules.Stamp{Revision: c.Revision, TZData: c.TZData}}
 	}
 	timings, bad, err := d.Timings.Of(ctx, tx, names)
 	if err != nil {
@@ -287,10 +295,17 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 			broken = append(broken, c.ID)
 			continue
 		}
-		if c.RunAt != nil {
+		switch {
+		case c.served():
+			continue
+		case c.RunAt != nil:
 			c.run = schedules.Resume(c.timing, c.RunAt.UTC(), c.RunFrom.UTC(), int(*c.RunLost), *c.RunDrop, now)
-		} else {
-			c.run = schedules.BeginRun(c.timing, c.NextAt.UTC(), now, c.Missed)
+		default:
+			until := now
+			if c.RetimeAt != nil {
+				until = *c.RetimeAt
+			}
+			c.run = schedules.BeginRunUntil(c.timing, c.NextAt.UTC(), until, now, c.Missed)
 		}
 		if walk, jitters := schedules.WalkOf(c.timing, c.run, c.Workflow); jitters {
 			c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))

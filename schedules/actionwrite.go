@@ -60,7 +60,7 @@ func (a *acting) run(ctx context.Context, found []candidate, picked func(r *row,
 		if !picked(r, r.firesNext(t, a.now)) {
 			continue
 		}
-		what, err := a.one(r, t)
+		what, err := a.one(ctx, r, t)
 		if err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (r *row) firesNext(t *calendar.Timing, now time.Time) *time.Time {
 }
 
 // one decides what becomes of a row; its timing is nil where it cannot be computed.
-func (a *acting) one(r *row, t *calendar.Timing) (what string, err error) {
+func (a *acting) one(ctx context.Context, r *row, t *calendar.Timing) (what string, err error) {
 	w := &rewrite{row: r, before: r.coming(t, a.now)}
 	switch {
 	case a.action == actDelete:
@@ -89,7 +89,7 @@ func (a *acting) one(r *row, t *calendar.Timing) (what string, err error) {
 		a.gone = append(a.gone, r.ID)
 		return acted[a.action], nil
 	case a.action == actRetime:
-		return a.retime(w, t)
+		return a.retime(ctx, w, t)
 	case t == nil || r.Status == Completed || r.Status == Quarantined:
 		return countNotPossible, nil
 	case a.action == actResume && r.Status == Active, a.action == actPause && r.Status == Paused && r.PausedUntil == nil && r.StatusNote == nil:
@@ -104,7 +104,7 @@ func (a *acting) one(r *row, t *calendar.Timing) (what string, err error) {
 		}
 	} else {
 		r.setStatus(Active, a.now)
-		if err := a.rejoinLater(w, t, a.now); err != nil {
+		if err := a.rejoinLater(ctx, w, t, a.now); err != nil {
 			return "", err
 		}
 	}
@@ -115,8 +115,8 @@ func (a *acting) one(r *row, t *calendar.Timing) (what string, err error) {
 
 // rejoinLater has a row that has left its cohort enter the one of its timing; an active one for which nothing is left is
 // completed.
-func (a *acting) rejoinLater(w *rewrite, t *calendar.Timing, after time.Time) error {
-	if err := a.enterLater(w, t, after); err != nil {
+func (a *acting) rejoinLater(ctx context.Context, w *rewrite, t *calendar.Timing, after time.Time) error {
+	if err := a.enterLater(ctx, w, t, after); err != nil {
 		return err
 	}
 	if !w.joins && w.Status == Active {
@@ -127,12 +127,12 @@ func (a *acting) rejoinLater(w *rewrite, t *calendar.Timing, after time.Time) er
 
 // retime compiles a row's spec anew, as of now. What it says is no other definition, so no version is made, but where a
 // quarantined one can be computed again.
-func (a *acting) retime(w *rewrite, before *calendar.Timing) (what string, err error) {
+func (a *acting) retime(ctx context.Context, w *rewrite, before *calendar.Timing) (what string, err error) {
 	r := w.row
 	if r.Status == Completed || r.Status == Paused && r.CohortID == nil {
 		return countUnchanged, nil
 	}
-	t, err := r.compile(a.tenant)
+	t, err := r.compile(ctx, a.tx, a.Timings, a.tenant)
 	if errors.Is(err, errUncomputable) {
 		return countNotPossible, nil
 	}
@@ -156,7 +156,7 @@ func (a *acting) retime(w *rewrite, before *calendar.Timing) (what string, err e
 		after = r.PausedUntil.Add(-time.Second)
 	}
 	a.leaveLater(r, before)
-	if err := a.rejoinLater(w, t, after); err != nil {
+	if err := a.rejoinLater(ctx, w, t, after); err != nil {
 		return "", err
 	}
 	r.TZData = calendar.InForce().Version()
@@ -168,7 +168,7 @@ func (a *acting) retime(w *rewrite, before *calendar.Timing) (what string, err e
 // stay leaves a row in its cohort, whose next time is set anew where the zone's rules have moved it.
 func (a *acting) stay(r *row, t *calendar.Timing) (what string) {
 	next, ok := t.Next(a.now)
-	if r.RunAt != nil || r.NextAt == nil || !r.NextAt.After(a.now) || ok && next.At.Equal(*r.NextAt) {
+	if r.RetimeAt != nil || r.RunAt != nil || r.NextAt == nil || !r.NextAt.After(a.now) || ok && next.At.Equal(*r.NextAt) {
 		return countUnchanged
 	}
 	a.refresh[cohortKey{r.Shard, *r.CohortID}] = next.At // zero: nothing is left
@@ -250,5 +250,5 @@ func (a *acting) reset(b *pgx.Batch) {
 		UPDATE cohort c
 		SET next_at = n.next_at, due_at = n.next_at
 		FROM unnest($2::smallint[], $3::bigint[], $4::timestamptz[]) AS n (shard, id, next_at)
-		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.run_at IS NULL`, a.tenant, shards, ids, next)
+		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.run_at IS NULL AND c.retime_at IS NULL`, a.tenant, shards, ids, next)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
@@ -43,15 +44,16 @@ type item struct {
 
 // bulkReader reads lines into batches, holding each to what needs no database.
 type bulkReader struct {
-	s      *Schedules
-	tenant tenants.ID
-	in     *bufio.Reader
-	long   []byte
-	line   int
-	memo   memo
-	specs  map[string]specRead // by the words of a line
-	labels map[string]map[string]string
-	anchor time.Time
+	s        *Schedules
+	tenant   tenants.ID
+	in       *bufio.Reader
+	long     []byte
+	line     int
+	memo     memo
+	specs    map[string]specRead // by the words of a line
+	labels   map[string]map[string]string
+	anchor   time.Time
+	almanacs map[string]*almanac // by the spec's calendars, for one batch
 }
 
 func newBulkReader(s *Schedules, tenant tenants.ID, body io.Reader) *bulkReader {
@@ -66,6 +68,7 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 		return nil, err
 	}
 	b := &batch{places: map[[2]string]int{}}
+	r.almanacs = map[string]*almanac{}
 	for size := 0; len(b.results) < batchLines && size < batchBytes; {
 		text, err := r.read()
 		if err != nil && !errors.Is(err, errLongLine) {
@@ -86,7 +89,7 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 		size += len(text)
 		it := &item{place: len(b.results)}
 		if err == nil {
-			err = r.parse(it, text, quotas)
+			err = r.parse(ctx, it, text, quotas)
 			result.Workflow, result.Key = it.workflow, it.key
 		}
 		if err != nil {
@@ -113,7 +116,7 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 }
 
 // parse reads a line as Put reads its arguments.
-func (r *bulkReader) parse(it *item, text []byte, quotas tenants.Quotas) error {
+func (r *bulkReader) parse(ctx context.Context, it *item, text []byte, quotas tenants.Quotas) error {
 	line, specText, err := r.members(text)
 	if err != nil {
 		return err
@@ -132,6 +135,17 @@ func (r *bulkReader) parse(it *item, text []byte, quotas tenants.Quotas) error {
 		return err
 	}
 	d, err := line.Params.readAs(specText, quotas)
+	if names := calendarsOf(d.spec); len(names) > 0 {
+		all := strings.Join(names, " ")
+		if _, known := r.almanacs[all]; !known {
+			a, err := r.s.Timings.present(ctx, r.s.Pool, r.tenant, names)
+			if err != nil {
+				return err
+			}
+			r.almanacs[all] = a
+		}
+		d.almanac = r.almanacs[all]
+	}
 	it.definition = d
 	if followsKey(d.spec) { // what it means is known once the profiles of the batch are
 		return err

@@ -69,9 +69,16 @@ type load struct {
 	stored []int   // items that are stored and differ, by their place
 	fresh  []int   // items that are not stored
 
-	rows []*rewrite // to be written
-	due  []Due
-	ends []membership
+	rows    []*rewrite // to be written
+	due     []Due
+	ends    []membership
+	renewed map[*calendar.Timing]renewal
+}
+
+// renewal is a timing by the present calendars and the tz database in force.
+type renewal struct {
+	timing   *calendar.Timing
+	revision int64
 }
 
 // rewrite is a row that is to be written for an item.
@@ -95,6 +102,9 @@ func (l *load) run(ctx context.Context, spread int16) error {
 		return err
 	}
 	if err := l.look(ctx, spread); err != nil {
+		return err
+	}
+	if err := l.consult(ctx); err != nil {
 		return err
 	}
 	if err := l.redefineStored(ctx); err != nil {
@@ -299,7 +309,7 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 		ends, due := len(l.ends), len(l.due)
 		l.leaveLater(r, before)
 		c.recount(r, it.definition)
-		if err := l.rearmLater(w, c); err != nil {
+		if err := l.rearmLater(ctx, w, c); err != nil {
 			l.ends, l.due = l.ends[:ends], l.due[:due]
 			return it.refuse(err)
 		}
@@ -322,6 +332,28 @@ func (l *load) leaveLater(r *row, t *calendar.Timing) {
 	l.due = append(l.due, r.withdraw(l.tenant, t, l.now)...)
 }
 
+// consult gives the definitions the calendars that they name, and keeps those as they are.
+func (l *load) consult(ctx context.Context) error {
+	var names []string
+	for _, it := range l.items {
+		names = append(names, calendarsOf(it.spec)...)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	a, err := l.Timings.hold(ctx, l.tx, l.tenant, slices.Compact(names))
+	if err != nil {
+		return err
+	}
+	for _, it := range l.items {
+		if len(calendarsOf(it.spec)) > 0 {
+			it.almanac = a
+		}
+	}
+	return nil
+}
+
 // refuse notes a fault of the line; any other error is ours, and is returned.
 func (it *item) refuse(err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
@@ -333,7 +365,7 @@ func (it *item) refuse(err error) error {
 }
 
 // rearmLater is rearm, with the cohort to be found for all rows at once.
-func (l *load) rearmLater(w *rewrite, c change) error {
+func (l *load) rearmLater(ctx context.Context, w *rewrite, c change) error {
 	after := l.now
 	if w.Status != Active {
 		if w.PausedUntil == nil {
@@ -341,7 +373,7 @@ func (l *load) rearmLater(w *rewrite, c change) error {
 		}
 		after = w.PausedUntil.Add(-time.Second)
 	}
-	if err := l.enterLater(w, c.timing, after); err != nil {
+	if err := l.enterLater(ctx, w, c.timing, after); err != nil {
 		return err
 	}
 	if !w.joins && w.Status == Active {
@@ -384,7 +416,7 @@ func (l *load) defineFresh(ctx context.Context) error {
 			known, ok := defaults[it.workflow]
 			r.Defaults = known
 			if r.Status == Active {
-				err = l.rearmLater(w, change{timing: t})
+				err = l.rearmLater(ctx, w, change{timing: t})
 			}
 			if err == nil && !ok {
 				missing[it.workflow] = true

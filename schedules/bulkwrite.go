@@ -20,6 +20,7 @@ import (
 type cohortNeed struct {
 	cohortName
 	timing *calendar.Timing
+	stamp  Stamp
 	id     int64
 }
 
@@ -36,13 +37,25 @@ func (a cohortName) compare(b cohortName) int {
 }
 
 // enterLater places the row in its cohort, whose number is found later.
-func (l *load) enterLater(w *rewrite, t *calendar.Timing, after time.Time) error {
+func (l *load) enterLater(ctx context.Context, w *rewrite, t *calendar.Timing, after time.Time) error {
 	whole, _, err := w.effective()
 	if err != nil {
 		return err
 	}
+	fresh, ok := l.renewed[t]
+	if !ok {
+		if fresh.timing, fresh.revision, err = l.Timings.renew(ctx, l.tx, l.tenant, t); err != nil {
+			return err
+		}
+		if l.renewed == nil {
+			l.renewed = map[*calendar.Timing]renewal{}
+		}
+		l.renewed[t] = fresh
+	}
+	t = fresh.timing
+	stamp := Stamp{fresh.revision, t.Zones().Version()}
 	if w.next, w.joins = w.enter(l.tenant, t, *whole.Missed, after); w.joins {
-		w.timing = &cohortNeed{cohortName: cohortName{w.Workflow, w.Shard, t.Hash(), *whole.Missed}, timing: t}
+		w.timing = &cohortNeed{cohortName: cohortName{w.Workflow, w.Shard, t.Hash(), *whole.Missed}, timing: t, stamp: stamp}
 	}
 	return nil
 }
@@ -73,7 +86,7 @@ func (l *load) findCohorts(ctx context.Context) error {
 		if need.id != 0 {
 			continue
 		}
-		id, err := cohortOf(ctx, l.tx, l.tenant, name.shard, name.workflow, need.timing, name.missed, l.now)
+		id, err := cohortOf(ctx, l.tx, l.tenant, name.shard, name.workflow, need.timing, name.missed, need.stamp, l.now)
 		if err != nil {
 			return fmt.Errorf("join cohort: %w", err)
 		}
@@ -81,7 +94,7 @@ func (l *load) findCohorts(ctx context.Context) error {
 	}
 	for _, w := range l.rows {
 		if w.joins {
-			w.CohortID = &w.timing.id
+			w.CohortID, w.Revision, w.Timed = &w.timing.id, &w.timing.stamp.Revision, &w.timing.stamp.TZData
 		}
 	}
 	for _, shard := range slices.Sorted(maps.Keys(wake)) {

@@ -48,16 +48,21 @@ func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after 
 }
 
 // join enters the cohort and finds its number. The caller stores the member, and holds the shard's shared lock.
-func (r *row) join(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing, missed string, after, now time.Time) (bool, error) {
+func (r *row) join(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.ID, t *calendar.Timing, missed string, after, now time.Time) (bool, error) {
+	t, revision, err := s.Timings.renew(ctx, tx, tenant, t)
+	if err != nil {
+		return false, err
+	}
 	next, ok := r.enter(tenant, t, missed, after)
 	if !ok {
 		return false, nil
 	}
-	id, err := cohortOf(ctx, tx, tenant, r.Shard, r.Workflow, t, missed, now)
+	stamp := Stamp{revision, t.Zones().Version()}
+	id, err := cohortOf(ctx, tx, tenant, r.Shard, r.Workflow, t, missed, stamp, now)
 	if err != nil {
 		return false, err
 	}
-	r.CohortID = &id
+	r.CohortID, r.Revision, r.Timed = &id, &stamp.Revision, &stamp.TZData
 	if next.Sub(now) < soon {
 		return true, wakeSweep(ctx, tx, r.Shard)
 	}
@@ -72,7 +77,7 @@ func wakeSweep(ctx context.Context, tx pgx.Tx, shard int16) error {
 }
 
 // cohortOf finds the cohort of a timing, awake, or makes it.
-func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, workflow string, t *calendar.Timing, missed string, now time.Time) (id int64, err error) {
+func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, workflow string, t *calendar.Timing, missed string, stamp Stamp, now time.Time) (id int64, err error) {
 	hash := t.Hash()
 	err = tx.QueryRow(ctx, `
 		SELECT id
@@ -85,14 +90,16 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 	next, _ := t.Next(now)
 	// Two that make the same cohort at once wait for one another here; the second finds it awake.
 	err = tx.QueryRow(ctx, `
-		INSERT INTO cohort AS c (shard, tenant_id, workflow, hash, timing, missed, next_at, due_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+		INSERT INTO cohort AS c (shard, tenant_id, workflow, hash, timing, missed, next_at, due_at, calendars, revision, tzdata)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10)
 		ON CONFLICT ON CONSTRAINT cohort_identity DO UPDATE
-		SET next_at = CASE WHEN c.due_at IS NULL THEN excluded.next_at ELSE c.next_at END,
+		SET revision = CASE WHEN c.due_at IS NULL THEN excluded.revision ELSE c.revision END,
+		    tzdata = CASE WHEN c.due_at IS NULL THEN excluded.tzdata ELSE c.tzdata END,
+		    next_at = CASE WHEN c.due_at IS NULL THEN excluded.next_at ELSE c.next_at END,
 		    due_at = COALESCE(c.due_at, excluded.due_at),
 		    empty_at = NULL
 		RETURNING id`,
-		shard, tenant, workflow, hash[:], string(t.Canonical()), missed, next.At).Scan(&id)
+		shard, tenant, workflow, hash[:], string(t.Canonical()), missed, next.At, t.Named(), stamp.Revision, stamp.TZData).Scan(&id)
 	return id, err
 }
 
@@ -111,10 +118,24 @@ func (r *row) withdraw(tenant tenants.ID, t *calendar.Timing, now time.Time) (du
 		}
 	}
 	if r.TicksLeft != nil && t != nil {
-		r.TicksLeft = new(int32(max(0, int(*r.TicksLeft)-t.Count(*r.FromAt, now.Add(time.Microsecond)))))
+		r.TicksLeft = new(int32(max(0, int(*r.TicksLeft)-r.counted(t, now))))
 	}
+	r.then, r.Revision, r.Timed, r.RetimeAt = nil, nil, nil, nil
 	r.CohortID, r.Hash, r.FromAt, r.UntilAt, r.NextAt, r.RunAt = nil, nil, nil, nil, nil, nil
 	return due
+}
+
+// counted is how many nominal times have come to the member until now.
+func (r *row) counted(t *calendar.Timing, now time.Time) int {
+	end := now.Add(time.Microsecond)
+	if r.then == nil {
+		return t.Count(*r.FromAt, end)
+	}
+	middle := r.RetimeAt.Add(time.Microsecond)
+	if middle.Before(*r.FromAt) {
+		middle = *r.FromAt
+	}
+	return t.Count(*r.FromAt, middle) + r.then.Count(middle, end)
 }
 
 // leave ends the row's membership: what was due and not yet swept is handed out first, in the same transaction.

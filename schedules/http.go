@@ -36,6 +36,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
 	g.GET("/v1/admin/forecast", h.forecast, tenants.Require(tenants.TenantAdmin))
 	g.POST("/v1/schedules/bulk", h.bulk, write, web.BodyLimit(-1), web.Timeout(bulkTime))
+	calendarRoutes(g, h)
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	g.GET("/v1/workflows", h.workflows, readOrWrite)
 	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery)

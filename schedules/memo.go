@@ -20,9 +20,9 @@ type compiled struct {
 
 // source is all that a timing is compiled from.
 type source struct {
-	spec, identity string
-	anchor         int64
-	profile        profile
+	spec, identity   string
+	anchor, revision int64
+	profile          profile
 }
 
 // compile is compile and then check, done once for all that compile from the same.
@@ -30,7 +30,7 @@ func (m memo) compile(d definition, anchor time.Time, identity string, check fun
 	if m == nil {
 		return checked(d, anchor, identity, check)
 	}
-	key := source{spec: d.specText, anchor: anchor.Unix(), profile: d.profile}
+	key := source{spec: d.specText, anchor: anchor.Unix(), revision: d.almanac.at(), profile: d.profile}
 	if hashes(d.spec) {
 		key.identity = identity
 	}
@@ -46,7 +46,7 @@ func (m memo) compile(d definition, anchor time.Time, identity string, check fun
 }
 
 func checked(d definition, anchor time.Time, identity string, check func(*calendar.Timing) error) (*calendar.Timing, error) {
-	t, err := compile(d.spec, d.profile.context(anchor, identity))
+	t, err := compile(d.spec, d.almanac.in(d.profile.context(anchor, identity)))
 	if err != nil {
 		return nil, err
 	}

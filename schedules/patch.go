@@ -54,7 +54,7 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 			}
 			p = found[key]
 		}
-		d, err := r.patched(patch, p, tenant, quotas)
+		d, err := s.patched(ctx, tx, r, patch, p, tenant, quotas)
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (p Patch) follows() bool {
 }
 
 // patched is the row's definition with a patch merged into it, under the profile of its key.
-func (r *row) patched(patch Patch, key profile, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
+func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch, key profile, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
 	stored, err := r.written()
 	if err != nil {
 		return d, err
@@ -88,11 +88,14 @@ func (r *row) patched(patch Patch, key profile, tenant tenants.ID, q tenants.Quo
 		return d, err
 	}
 	d, err = p.read(q)
+	if err := d.consult(ctx, tx, s.Timings, tenant); err != nil {
+		return d, err
+	}
 	if followsKey(p.Spec) {
 		d.profile = key
 	}
 	if d.specText != r.Spec {
-		_, specErr := compile(p.Spec, d.profile.context(r.AnchorAt, r.identity(tenant)))
+		_, specErr := compile(p.Spec, d.almanac.in(d.profile.context(r.AnchorAt, r.identity(tenant))))
 		err = fault.Join(err, specErr)
 	}
 	d.noteless = patch.removes("note")

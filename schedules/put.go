@@ -36,7 +36,10 @@ func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key st
 	if err := d.follow(ctx, s.Pool, tenant, key); err != nil {
 		return out, false, err
 	}
-	_, specErr := compile(p.Spec, d.profile.context(wholeSecond(time.Now()), identity(tenant, workflow, key)))
+	if err := d.consult(ctx, s.Pool, s.Timings, tenant); err != nil {
+		return out, false, err
+	}
+	_, specErr := compile(p.Spec, d.almanac.in(d.profile.context(wholeSecond(time.Now()), identity(tenant, workflow, key))))
 	if err := fault.Join(err, specErr); err != nil {
 		return out, false, err
 	}
@@ -57,6 +60,9 @@ func (s *Schedules) putAlone(ctx context.Context, tenant tenants.ID, workflow, k
 	ahead := s.outlook(ctx, tenant)
 	err = s.changeOf(ctx, tenant, workflow, key, followsKey(d.spec), func(tx pgx.Tx, r *row, shard int16, now time.Time) error {
 		if err := pre.Check(r != nil, versionOf(r)); err != nil {
+			return err
+		}
+		if err := d.consult(ctx, tx, s.Timings, tenant); err != nil {
 			return err
 		}
 		if err := d.follow(ctx, tx, tenant, key); err != nil {
@@ -318,7 +324,7 @@ func (s *Schedules) redefine(tenant tenants.ID, r *row, d definition, before *ca
 		}
 		r.TZData = calendar.InForce().Version()
 		if r.MovedUntil != nil {
-			c.timing = r.carry(was.compile, c.timing, tenant, now)
+			c.timing = r.carry(&was, c.timing, tenant, now)
 		}
 	}
 	whole, _, err := r.effective()
@@ -349,7 +355,7 @@ func (s *Schedules) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *ro
 	if err != nil {
 		return false, err
 	}
-	joined, err := r.join(ctx, tx, tenant, t, *whole.Missed, after, now)
+	joined, err := r.join(ctx, tx, s, tenant, t, *whole.Missed, after, now)
 	if err != nil {
 		return false, fmt.Errorf("join cohort: %w", err)
 	}
@@ -367,7 +373,7 @@ func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quo
 		return nil, err
 	}
 	r.first = c.FirstAt(r.CreatedAt) // told by the spec, and so not by a timing that is shared
-	return s.Timings.keep(c), nil
+	return s.Timings.keep(tenant, c, d.almanac), nil
 }
 
 // fits holds a timing to what it must do: fire again, and no more often than the quota allows.

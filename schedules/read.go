@@ -90,7 +90,7 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 		next = r.wouldBe(t, now)
 	}
 	out := preview(t, after, time.Time{}, count, next)
-	out.Warnings = append(out.Warnings, s.Timings.warnings(r, t, tenant, now)...)
+	out.Warnings = append(out.Warnings, s.Timings.warnings(ctx, s.Pool, r, t, tenant, now)...)
 	return out, nil
 }
 
@@ -127,7 +127,13 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_key_zone", Detail: "a preview is for no key: name a zone in place of @key"})
 		return Preview{}, fault.Join(countErr, nobody)
 	}
-	t, err := calendar.Compile(p.Spec, calendar.Context{Created: wholeSecond(now), Identity: identity(tenant, "", "")})
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	a, err := s.Timings.present(ctx, s.Pool, tenant, calendarsOf(p.Spec))
+	if err != nil {
+		return Preview{}, err
+	}
+	t, err := calendar.Compile(p.Spec, a.in(calendar.Context{Created: wholeSecond(now), Identity: identity(tenant, "", "")}))
 	if err := fault.Join(countErr, specFault(err)); err != nil {
 		return Preview{}, err
 	}

@@ -222,7 +222,7 @@ func (s *Schedules) retimeMoved(ctx context.Context, tx pgx.Tx, tenant tenants.I
 		return err
 	}
 	if member {
-		joined, err := s.rejoined(ctx, tx, tenant, r, s.Timings.keep(t.Moved(r.shifts())), after, now)
+		joined, err := s.rejoined(ctx, tx, tenant, r, s.Timings.keep(tenant, t.Moved(r.shifts()), nil), after, now)
 		if err != nil {
 			return err
 		}
@@ -262,8 +262,8 @@ func (s *Schedules) Settle(ctx context.Context, tenant tenants.ID, workflow, key
 
 // carry is the timing of a spec that is put in place of another: with the moves of the row where both mean the same, else
 // without, and the row's are undone.
-func (r *row) carry(was func(tenants.ID) (*calendar.Timing, error), t *calendar.Timing, tenant tenants.ID, now time.Time) *calendar.Timing {
-	before, err := was(tenant)
+func (r *row) carry(was *row, t *calendar.Timing, tenant tenants.ID, now time.Time) *calendar.Timing {
+	before, err := was.meaning(tenant)
 	if err == nil && before.Moved(nil).Hash() == t.Hash() {
 		return t.Moved(r.shifts())
 	}

@@ -55,6 +55,9 @@ type row struct {
 
 	Hash         []byte
 	CohortMissed *string
+	Revision     *int64 // with Timed: the stamp of its cohort
+	Timed        *string
+	RetimeAt     *time.Time
 	NextAt       *time.Time
 	RunAt        *time.Time
 	RunFrom      *time.Time
@@ -69,7 +72,8 @@ type row struct {
 
 	storedProfile // for a schedule that follows its key
 
-	first time.Time // the earliest nominal time that is the schedule's own, where its spec was just compiled
+	then  *calendar.Timing // from RetimeAt on
+	first time.Time        // the earliest nominal time that is the schedule's own, where its spec was just compiled
 }
 
 const rowColumns = `
@@ -79,7 +83,7 @@ const rowColumns = `
 	s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority, s.timeout_s,
 	s.max_attempts, s.keep_succeeded_s, s.keep_failed_s,
 	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq, st.seen_at, st.skips,
-	c.hash, c.missed AS cohort_missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
+	c.hash, c.missed AS cohort_missed, c.revision, c.tzdata AS timed, c.retime_at, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
 	m.from_at, m.until_at,
 	w.defaults, ` + profileColumns
 
@@ -124,25 +128,63 @@ var errUncomputable = errors.New("the spec cannot be computed")
 // computed is errUncomputable.
 func (r *row) timing(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (*calendar.Timing, error) {
 	if r.CohortID != nil {
-		found, bad, err := ts.Of(ctx, db, []CohortTiming{{tenant, r.Shard, *r.CohortID, r.Hash}})
+		found, bad, err := ts.Of(ctx, db, []CohortTiming{r.cohortTiming(tenant)})
 		if err != nil {
 			return nil, err
 		}
 		if found[0] == nil {
 			return nil, fmt.Errorf("timing of cohort %d: %w: %v", *r.CohortID, errUncomputable, bad[*r.CohortID])
 		}
-		return found[0], nil
+		return found[0], r.lookBeyond(ctx, db, ts, tenant, found[0])
 	}
-	return r.compile(tenant)
+	return r.compile(ctx, db, ts, tenant)
+}
+
+// lookBeyond finds what the row fires by after it is retimed, where that is about to be.
+func (r *row) lookBeyond(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID, t *calendar.Timing) error {
+	if r.then = nil; r.RetimeAt == nil {
+		return nil
+	}
+	a, err := ts.present(ctx, db, tenant, t.Named())
+	if err != nil {
+		return err
+	}
+	if r.then, _, err = ts.renewed(tenant, t, a); err != nil {
+		return fmt.Errorf("timing of cohort %d: %w: %v", *r.CohortID, errUncomputable, err)
+	}
+	return nil
+}
+
+func (r *row) cohortTiming(tenant tenants.ID) CohortTiming {
+	return CohortTiming{tenant, r.Shard, *r.CohortID, r.Hash, Stamp{*r.Revision, *r.Timed}}
 }
 
 // compile compiles what the row's own spec says.
-func (r *row) compile(tenant tenants.ID) (*calendar.Timing, error) {
+func (r *row) compile(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (*calendar.Timing, error) {
 	var spec calendar.Spec
 	if err := json.Unmarshal([]byte(r.Spec), &spec); err != nil {
 		return nil, fmt.Errorf("spec of schedule %d: %w: %w", r.ID, errUncomputable, err)
 	}
-	t, err := compile(spec, r.profile().context(r.AnchorAt, r.identity(tenant)))
+	a, err := ts.present(ctx, db, tenant, calendarsOf(spec))
+	if err != nil {
+		return nil, err
+	}
+	return r.compiled(spec, a.in(r.profile().context(r.AnchorAt, r.identity(tenant))))
+}
+
+// meaning is what the row's own spec says but for what its calendars hold: enough to tell whether two mean the same.
+func (r *row) meaning(tenant tenants.ID) (*calendar.Timing, error) {
+	var spec calendar.Spec
+	if err := json.Unmarshal([]byte(r.Spec), &spec); err != nil {
+		return nil, fmt.Errorf("spec of schedule %d: %w: %w", r.ID, errUncomputable, err)
+	}
+	c := r.profile().context(r.AnchorAt, r.identity(tenant))
+	c.Named = func(string) ([]calendar.Date, bool) { return nil, true }
+	return r.compiled(spec, c)
+}
+
+func (r *row) compiled(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
+	t, err := compile(spec, c)
 	if err != nil {
 		return nil, fmt.Errorf("spec of schedule %d: %w: %v", r.ID, errUncomputable, err) // not as a fault: the caller has not sent it
 	}
@@ -191,14 +233,28 @@ func (r *row) nextAfter(t *calendar.Timing, after time.Time) (time.Time, bool) {
 	if first := r.FromAt.Add(-time.Second); after.Before(first) {
 		after = first
 	}
-	tick, ok := t.Next(after)
+	tick, ok := r.nextTick(t, after)
 	for ok && r.skipped(tick.At) {
-		tick, ok = t.Next(tick.At)
+		tick, ok = r.nextTick(t, tick.At)
 	}
 	if !ok || (r.UntilAt != nil && tick.At.After(*r.UntilAt)) {
 		return time.Time{}, false
 	}
 	return tick.At, true
+}
+
+// nextTick is t.Next, by what the row fires by at that time.
+func (r *row) nextTick(t *calendar.Timing, after time.Time) (calendar.Tick, bool) {
+	if r.then == nil {
+		return t.Next(after)
+	}
+	if r.RetimeAt.After(after) {
+		if tick, ok := t.Next(after); ok && !tick.At.After(*r.RetimeAt) {
+			return tick, true
+		}
+		after = *r.RetimeAt
+	}
+	return r.then.Next(after)
 }
 
 // unserved are the nominal times of the member that are due and that the sweep has not come to: of the run that is
@@ -213,17 +269,29 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
 				return
 			}
 		}
-		if r.NextAt == nil {
+		until := now
+		if r.RetimeAt != nil {
+			until = *r.RetimeAt
+		}
+		if r.NextAt != nil && !r.serve(t, r.NextAt.UTC(), until, now, yield) || r.then == nil {
 			return
 		}
-		for next := r.NextAt.UTC(); !next.IsZero() && !next.After(now); {
-			run := BeginRun(t, next, now, *r.CohortMissed)
-			if own, counts := run.For(t, *r.FromAt, r.UntilAt); counts && !yield(own) {
-				return
-			}
-			next = run.Next
+		if tick, ok := r.then.Next(until); ok {
+			r.serve(r.then, tick.At, now, now, yield)
 		}
 	}
+}
+
+// serve yields the runs of a timing from a nominal time on, of times until a moment; it tells whether more is wanted.
+func (r *row) serve(t *calendar.Timing, next, until, now time.Time, yield func(Run) bool) bool {
+	for !next.IsZero() && !next.After(until) {
+		run := BeginRunUntil(t, next, until, now, *r.CohortMissed)
+		if own, counts := run.For(t, *r.FromAt, r.UntilAt); counts && !yield(own) {
+			return false
+		}
+		next = run.Next
+	}
+	return true
 }
 
 // underWay is the run of the row's cohort that has not come to it yet, if there is one.
@@ -255,6 +323,9 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	if inherited == nil {
 		out.Inherited = []string{}
 	}
+	if r.Timed != nil {
+		out.TZData = *r.Timed
+	}
 	if r.Payload != nil {
 		out.Payload = web.Raw(*r.Payload)
 	}
@@ -272,7 +343,7 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	if err != nil {
 		return out, err
 	}
-	out.Warnings = append(out.Warnings, s.Timings.warnings(r, t, tenant, now)...)
+	out.Warnings = append(out.Warnings, s.Timings.warnings(ctx, db, r, t, tenant, now)...)
 	after := now
 	for due := range r.unserved(t, now) {
 		after = due.At.Add(-time.Second)

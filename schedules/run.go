@@ -24,8 +24,13 @@ const (
 
 // BeginRun decides what a run serves that begins at now in a cohort whose next nominal time is next, not after now.
 func BeginRun(t *calendar.Timing, next, now time.Time, missed string) Run {
+	return BeginRunUntil(t, next, now, now, missed)
+}
+
+// BeginRunUntil is BeginRun in a cohort that t tells the times of no longer than until a moment, not after now.
+func BeginRunUntil(t *calendar.Timing, next, until, now time.Time, missed string) Run {
 	r := Run{At: next, From: next}
-	last, ok := t.Prev(now.Truncate(time.Second).Add(time.Second))
+	last, ok := t.Prev(until.Truncate(time.Second).Add(time.Second))
 	if !ok || last.At.Before(next) {
 		last = calendar.Tick{At: next} // retimed since next was computed: served as it was promised
 	}
@@ -40,9 +45,12 @@ func BeginRun(t *calendar.Timing, next, now time.Time, missed string) Run {
 		}
 	case behind:
 		if missed == "none" && now.Sub(next) > onTime { // what is late is dropped, and the next run serves what is not
-			if late, ok := t.Prev(now.Add(-onTime)); ok && late.At.After(next) {
+			late, ok := t.Prev(now.Add(-onTime))
+			switch {
+			case ok && late.At.After(last.At):
+			case ok && late.At.After(next):
 				last = late
-			} else {
+			default:
 				last.At = next
 			}
 		}
@@ -98,4 +106,20 @@ func (r Run) MissedSince(t *calendar.Timing, from time.Time) int {
 		return r.Missed
 	}
 	return min(r.Missed, t.Count(from, r.At))
+}
+
+// Limit is how many nominal times count, from a moment on.
+type Limit struct {
+	From time.Time
+	Left int
+}
+
+// Last is the last that counts, or the last that there is.
+func (l Limit) Last(t *calendar.Timing) time.Time {
+	first, ok := t.Next(l.From.Add(-time.Second))
+	if !ok {
+		return l.From
+	}
+	last, _ := t.Nth(first.At, l.Left)
+	return last.At
 }

@@ -85,7 +85,8 @@ type definition struct {
 	payload  *string
 	labels   map[string]string
 	note     *string
-	noteless bool   // the note is taken away
+	noteless bool // the note is taken away
+	almanac  *almanac
 	status   string // empty: as it is
 	profile  profile
 }

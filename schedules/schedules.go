@@ -63,6 +63,7 @@ func New(c Config) *Schedules {
 	if c.Operations != nil {
 		c.Operations.Register(actionsKind, s.actStep)
 		c.Operations.Register(defaultsKind, s.inheritStep)
+		c.Operations.Register(tzdataKind, s.rezoneStep)
 	}
 	return s
 }

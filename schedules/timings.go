@@ -6,6 +6,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -15,10 +16,33 @@ import (
 // Timings keeps compiled timings by the hash of what they say, so that a million members share one. It is safe for
 // concurrent use.
 type Timings struct {
-	byHash   *lru.Cache[[16]byte, *calendar.Timing]
-	byCohort *lru.Cache[int64, *calendar.Timing]
+	byHash   *lru.Cache[timingKey, *calendar.Timing]
+	byCohort *lru.Cache[cohortVersion, *calendar.Timing]
+	editions *lru.Cache[edition, []calendar.Date]
 	warned   *lru.Cache[wording, dated]
 	weeks    *lru.Cache[*calendar.Timing, week7]
+	archives archives
+}
+
+// timingKey is all that a timing is compiled from. Those that name no calendar are shared by all tenants.
+type timingKey struct {
+	hash     [16]byte
+	tenant   tenants.ID
+	revision int64
+	tzdata   string
+}
+
+// cohortVersion names a cohort that names no calendar, as it is timed by one version of the tz database.
+type cohortVersion struct {
+	id     int64
+	tzdata string
+}
+
+// Stamp says by what a cohort is timed: the revision of its tenant's calendars (0: it names none), and the version of
+// the tz database.
+type Stamp struct {
+	Revision int64
+	TZData   string
 }
 
 const (
@@ -29,10 +53,11 @@ const (
 // NewTimings returns an empty cache.
 func NewTimings() *Timings {
 	return &Timings{
-		kept[[16]byte, *calendar.Timing](timingsKept),
-		kept[int64, *calendar.Timing](timingsKept),
-		kept[wording, dated](warningsKept),
-		kept[*calendar.Timing, week7](timingsKept),
+		byHash:   kept[timingKey, *calendar.Timing](timingsKept),
+		byCohort: kept[cohortVersion, *calendar.Timing](timingsKept),
+		editions: kept[edition, []calendar.Date](editionsKept),
+		warned:   kept[wording, dated](warningsKept),
+		weeks:    kept[*calendar.Timing, week7](timingsKept),
 	}
 }
 
@@ -44,22 +69,44 @@ func kept[K comparable, V any](size int) *lru.Cache[K, V] {
 	return c
 }
 
-// keep returns the one timing that is kept for those that equal t.
-func (ts *Timings) keep(t *calendar.Timing) *calendar.Timing {
-	hash := t.Hash()
-	if kept, ok := ts.byHash.Get(hash); ok {
+// keep returns the one timing that is kept for those that equal t, which was compiled with an almanac.
+func (ts *Timings) keep(tenant tenants.ID, t *calendar.Timing, a *almanac) *calendar.Timing {
+	key := timingKey{hash: t.Hash(), tzdata: t.Zones().Version()}
+	if len(t.Named()) > 0 {
+		if a == nil { // of which revision is not known
+			return t
+		}
+		key.tenant, key.revision = tenant, a.at()
+	}
+	if kept, ok := ts.byHash.Get(key); ok {
 		return kept
 	}
-	ts.byHash.Add(hash, t)
+	ts.byHash.Add(key, t)
 	return t
 }
 
-// Cohort names one cohort and the hash of its timing.
+// CohortTiming names one cohort, the hash of its timing, and by what it is timed.
 type CohortTiming struct {
 	Tenant tenants.ID
 	Shard  int16
 	ID     int64
 	Hash   []byte
+	Stamp
+}
+
+func (c CohortTiming) key() timingKey {
+	key := timingKey{hash: [16]byte(c.Hash), revision: c.Revision, tzdata: c.TZData}
+	if c.Revision != 0 {
+		key.tenant = c.Tenant
+	}
+	return key
+}
+
+// compiledForm is a timing as its cohort stores it.
+type compiledForm struct {
+	ID        int64
+	Timing    string
+	Calendars []string
 }
 
 // Of returns the timing of each cohort, in their order; those that are not kept are read in one query. A timing that
@@ -70,7 +117,7 @@ func (ts *Timings) Of(ctx context.Context, db postgres.DB, cohorts []CohortTimin
 	var ids []int64
 	var owners []int32
 	for i, c := range cohorts {
-		if kept, ok := ts.byHash.Get([16]byte(c.Hash)); ok {
+		if kept, ok := ts.byHash.Get(c.key()); ok {
 			timings[i] = kept
 			continue
 		}
@@ -79,42 +126,60 @@ func (ts *Timings) Of(ctx context.Context, db postgres.DB, cohorts []CohortTimin
 	if len(ids) == 0 {
 		return timings, nil, nil
 	}
-	texts := map[int64]string{}
-	rows, err := db.Query(ctx, `
-		SELECT c.id, c.timing
+	rows, _ := db.Query(ctx, `
+		SELECT c.id, c.timing, c.calendars
 		FROM unnest($1::smallint[], $2::bigint[], $3::int[]) AS n (shard, id, tenant_id)
-		JOIN cohort c ON c.shard = n.shard AND c.id = n.id AND c.tenant_id = n.tenant_id`, shards, ids, owners)
+		JOIN cohort c ON c.shard = n.shard AND c.id = n.id AND c.tenant_id = n.tenant_id`, shards, ids, owners) // CollectRows reports the error
+	forms, err := pgx.CollectRows(rows, pgx.RowToStructByName[compiledForm])
 	if err != nil {
 		return nil, nil, fmt.Errorf("read timings: %w", err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		var text string
-		if err := rows.Scan(&id, &text); err != nil {
-			return nil, nil, fmt.Errorf("read timings: %w", err)
-		}
-		texts[id] = text
-	}
-	if err := rows.Err(); err != nil {
-		return nil, nil, fmt.Errorf("read timings: %w", err)
+	byID := make(map[int64]compiledForm, len(forms))
+	for _, f := range forms {
+		byID[f.ID] = f
 	}
 	for i, c := range cohorts {
-		text, found := texts[c.ID]
+		form, found := byID[c.ID]
 		if timings[i] != nil || !found {
 			continue
 		}
-		t, err := calendar.FromCanonical([]byte(text), calendar.Context{})
+		t, broken, err := ts.read(ctx, db, c, form)
 		if err != nil {
+			return nil, nil, err
+		}
+		if broken != nil {
 			if bad == nil {
 				bad = map[int64]error{}
 			}
-			bad[c.ID] = err
+			bad[c.ID] = broken
 			continue
 		}
-		timings[i] = ts.keep(t)
+		timings[i] = t
 	}
 	return timings, bad, nil
+}
+
+// read compiles the timing of a cohort by its stamp; broken says that it cannot be.
+func (ts *Timings) read(ctx context.Context, db postgres.DB, c CohortTiming, form compiledForm) (t *calendar.Timing, broken, err error) {
+	if kept, ok := ts.byHash.Get(c.key()); ok { // of a cohort before it
+		return kept, nil, nil
+	}
+	a, err := ts.almanac(ctx, db, c.Tenant, form.Calendars, c.Revision)
+	if err != nil {
+		return nil, nil, err
+	}
+	zones, err := ts.zones(ctx, db, c.TZData)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, broken = calendar.FromCanonical([]byte(form.Timing), calendar.Context{Named: a.named, Zones: zones})
+	if broken != nil && zones != calendar.InForce() { // a zone that is newer than the database it was timed by
+		t, broken = calendar.FromCanonical([]byte(form.Timing), calendar.Context{Named: a.named})
+	}
+	if broken == nil {
+		ts.byHash.Add(c.key(), t)
+	}
+	return t, broken, nil
 }
 
 // ByCohort returns the timings of cohorts of one tenant by their ids, each read at most once while it is kept. One
@@ -125,7 +190,7 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 	var askShards []int16
 	var askIDs []int64
 	for i, id := range ids {
-		if kept, ok := ts.byCohort.Get(id); ok {
+		if kept, ok := ts.byCohort.Get(cohortVersion{id, calendar.InForce().Version()}); ok {
 			found[id] = kept
 			continue
 		}
@@ -135,7 +200,7 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 		return found, nil
 	}
 	rows, err := db.Query(ctx, `
-		SELECT c.shard, c.id, c.hash
+		SELECT c.shard, c.id, c.hash, c.revision, c.tzdata
 		FROM unnest($2::smallint[], $3::bigint[]) AS n (shard, id)
 		JOIN cohort c ON c.shard = n.shard AND c.id = n.id AND c.tenant_id = $1`, tenant, askShards, askIDs)
 	if err != nil {
@@ -144,7 +209,7 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 	defer rows.Close()
 	for rows.Next() {
 		name := CohortTiming{Tenant: tenant}
-		if err := rows.Scan(&name.Shard, &name.ID, &name.Hash); err != nil {
+		if err := rows.Scan(&name.Shard, &name.ID, &name.Hash, &name.Revision, &name.TZData); err != nil {
 			return nil, fmt.Errorf("read cohorts: %w", err)
 		}
 		names = append(names, name)
@@ -159,7 +224,9 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 	for i, t := range timings {
 		if t != nil {
 			found[names[i].ID] = t
-			ts.byCohort.Add(names[i].ID, t)
+			if names[i].Revision == 0 { // else its next edit would not be seen
+				ts.byCohort.Add(cohortVersion{names[i].ID, names[i].TZData}, t)
+			}
 		}
 	}
 	return found, nil
@@ -170,7 +237,7 @@ func (ts *Timings) fetch(ctx context.Context, db postgres.DB, tenant tenants.ID,
 	var names []CohortTiming
 	for _, r := range rows {
 		if r.CohortID != nil {
-			names = append(names, CohortTiming{tenant, r.Shard, *r.CohortID, r.Hash})
+			names = append(names, r.cohortTiming(tenant))
 		}
 	}
 	_, _, err := ts.Of(ctx, db, names)
@@ -179,7 +246,7 @@ func (ts *Timings) fetch(ctx context.Context, db postgres.DB, tenant tenants.ID,
 
 // wording is a timing and the text that says it: what warnings depend on.
 type wording struct {
-	hash [16]byte
+	timingKey
 	spec string
 }
 
@@ -190,15 +257,17 @@ type dated struct {
 }
 
 // warnings are those of the row's own spec, as of the day of now; t is its timing.
-func (ts *Timings) warnings(r *row, t *calendar.Timing, tenant tenants.ID, now time.Time) []calendar.Warning {
+func (ts *Timings) warnings(ctx context.Context, db postgres.DB, r *row, t *calendar.Timing, tenant tenants.ID, now time.Time) []calendar.Warning {
 	key, day := wording{spec: r.Spec}, now.Unix()/secondsPerDay
-	if copy(key.hash[:], r.Hash) == 0 { // not a member
-		key.hash = t.Hash()
+	if r.CohortID != nil {
+		key.timingKey = r.cohortTiming(tenant).key()
+	} else {
+		key.timingKey = timingKey{hash: t.Hash(), tzdata: t.Zones().Version()}
 	}
 	if known, ok := ts.warned.Get(key); ok && known.day == day {
 		return known.list
 	}
-	if own, err := r.compile(tenant); err == nil {
+	if own, err := r.compile(ctx, db, ts, tenant); err == nil {
 		t = own // the one that is kept may be of another wording
 	}
 	list := t.Warnings(now)
@@ -223,5 +292,5 @@ func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, tenant tenants.
 		return nil, err
 	}
 	r := row{Workflow: s.Workflow, Key: s.Key, Spec: s.Spec, AnchorAt: s.AnchorAt, HashedAs: s.HashedAs, storedProfile: found[s.Key].stored()}
-	return r.compile(tenant)
+	return r.compile(ctx, db, ts, tenant)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonhq/carillon/api"
+	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/console"
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/fault"
@@ -36,6 +37,7 @@ type plan struct {
 	minter      *tenants.Minter // nil: API keys are not exchanged here
 	outbound    web.Outbound
 	onFired     func([]dispatch.Fired)
+	tzdata      string // a file; empty: what the program carries
 	log         *slog.Logger
 }
 
@@ -69,6 +71,9 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	}
 	s, err := readSecrets(ctx, h.api)
 	if err != nil {
+		return nil, err
+	}
+	if err := adoptZones(ctx, h.api, p.tzdata); err != nil {
 		return nil, err
 	}
 	directory := tenants.NewDirectory(h.api)
@@ -167,6 +172,21 @@ func (h *house) connect(ctx context.Context, p plan) error {
 		return fmt.Errorf("the database lacks %d migrations of this version: run carillon migrate first", pending)
 	}
 	return nil
+}
+
+// adoptZones has all processes know the tz database of this one, and this one the newest of all.
+func adoptZones(ctx context.Context, db postgres.DB, file string) error {
+	archive := calendar.EmbeddedArchive()
+	if file != "" {
+		given, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("CARILLON_TZDATA: %w", err)
+		}
+		archive = given
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return schedules.AdoptZones(ctx, db, archive)
 }
 
 func readSecrets(ctx context.Context, pool *pgxpool.Pool) (s secrets, err error) {

@@ -23,6 +23,7 @@ type serveSettings struct {
 	Listen        address     `env:"CARILLON_LISTEN" envDefault:":8080" flag:"listen" value:"ADDRESS" help:"where the API and the probes are served"`
 	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" value:"ADDRESS" help:"where Prometheus' /metrics are served"`
 	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" value:"NUMBER" help:"how many connections to PostgreSQL this process opens at most"`
+	TZData        string      `env:"CARILLON_TZDATA" flag:"tzdata" value:"FILE" help:"a newer tz database than the program carries: an archive as calendar/tzdata/remake.sh makes it"`
 	Platform      issuerSettings
 	Log           logSettings
 }
@@ -91,6 +92,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		issuer:      string(s.Platform.Issuer),
 		keys:        s.Platform.verifying(),
 		minter:      s.Platform.minting(),
+		tzdata:      s.TZData,
 		log:         log,
 	})
 	if err != nil {

@@ -1,0 +1,62 @@
+package dispatch_test
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+)
+
+// clock is the database's clock, which stands still until it is moved: its functions hide PostgreSQL's own.
+type clock struct {
+	pool *pgxpool.Pool
+	now  time.Time
+}
+
+// stoppedClock is a migrated database whose clock stands at a moment.
+func stoppedClock(t *testing.T, at time.Time) *clock {
+	t.Helper()
+	raw := postgrestest.URL(t)
+	c := &clock{now: at}
+	open := func(url string) *pgxpool.Pool {
+		pool, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		return pool
+	}
+	plain := open(raw)
+	_, err := plain.Exec(t.Context(), `
+		CREATE SCHEMA stopped;
+		CREATE TABLE stopped.clock (at timestamptz NOT NULL);
+		INSERT INTO stopped.clock VALUES (now());
+		CREATE FUNCTION stopped.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM stopped.clock';
+		CREATE FUNCTION stopped.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM stopped.clock';`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", "stopped,pg_catalog,public")
+	u.RawQuery = q.Encode()
+	c.pool = open(u.String())
+	c.move(t, 0)
+	return c
+}
+
+// move puts the clock forward.
+func (c *clock) move(t testing.TB, by time.Duration) {
+	t.Helper()
+	c.now = c.now.Add(by)
+	if _, err := c.pool.Exec(t.Context(), `UPDATE stopped.clock SET at = $1`, c.now); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,185 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const mostLimited = 1000 // members with max_ticks whose end is found in one transaction
+
+// served tells that a cohort has handed out all that its timing names until it is to be another.
+func (c *due) served() bool {
+	return c.RetimeAt != nil && c.RunAt == nil && (c.NextAt == nil || c.NextAt.After(*c.RetimeAt))
+}
+
+// retime has cohorts that are to be timed anew go on by the present calendars and zones, and returns the others. What came
+// up to their moment has been served as it was promised; from there on nothing is lost, as the next time is the first
+// after it, due or not.
+func (d *Dispatch) retime(ctx context.Context, tx pgx.Tx, shard int16, cohorts []*due) (others []*due, err error) {
+	left := mostLimited
+	for _, c := range cohorts {
+		if !c.served() {
+			others = append(others, c)
+			continue
+		}
+		t, revision, err := d.Timings.Renew(ctx, tx, c.TenantID, c.timing)
+		if err != nil {
+			return nil, fmt.Errorf("retime cohort %d: %w", c.ID, err)
+		}
+		n, err := limit(ctx, tx, c, t, left)
+		if err != nil {
+			return nil, err
+		}
+		if left -= n; left <= 0 { // it is due still
+			continue
+		}
+		var next *time.Time
+		if tick, ok := t.Next(*c.RetimeAt); ok {
+			next = &tick.At
+		}
+		_, err = tx.Exec(ctx, `
+			UPDATE cohort
+			SET next_at = $3, due_at = $3, revision = $4, tzdata = $5, retime_at = NULL
+			WHERE shard = $1 AND id = $2`, shard, c.ID, next, revision, t.Zones().Version())
+		if err != nil {
+			return nil, fmt.Errorf("retime cohort %d: %w", c.ID, err)
+		}
+	}
+	return others, nil
+}
+
+// limited is a member that ends after a number of ticks.
+type limited struct {
+	Spread     int64
+	ScheduleID int64
+	FromAt     time.Time
+	UntilAt    time.Time
+	TicksLeft  int32
+}
+
+// limit finds the last time anew of members with max_ticks, at most n, by the timing that their cohort goes on by: the
+// ticks that came by the one before count. It returns how many there were.
+func limit(ctx context.Context, tx pgx.Tx, c *due, t *calendar.Timing, n int) (int, error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT m.spread, m.schedule_id, m.from_at, m.until_at, s.ticks_left
+		FROM member m
+		JOIN schedule s ON s.tenant_id = m.tenant_id AND s.id = m.schedule_id
+		WHERE m.cohort_id = $1 AND m.tenant_id = $2 AND m.until_at IS NOT NULL AND m.retimed_at IS DISTINCT FROM $3 AND s.ticks_left IS NOT NULL
+		ORDER BY s.id
+		LIMIT $4`, c.ID, c.TenantID, *c.RetimeAt, n) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[limited])
+	if err != nil {
+		return 0, fmt.Errorf("read members of cohort %d: %w", c.ID, err)
+	}
+	if len(found) == 0 {
+		return 0, nil
+	}
+	ids, spreads := make([]int64, len(found)), make([]int64, len(found))
+	lefts, froms, untils := make([]int32, len(found)), make([]time.Time, len(found)), make([]time.Time, len(found))
+	ends := map[schedules.Limit]time.Time{}
+	for i, m := range found {
+		ids[i], spreads[i], untils[i] = m.ScheduleID, m.Spread, m.UntilAt
+		rest := schedules.Limit{From: m.FromAt.UTC(), Left: int(m.TicksLeft)}
+		if !m.FromAt.After(*c.RetimeAt) {
+			rest.From = c.RetimeAt.UTC().Truncate(time.Second).Add(time.Second)
+			rest.Left = max(0, rest.Left-c.timing.Count(m.FromAt, c.RetimeAt.Add(time.Microsecond)))
+		}
+		lefts[i], froms[i] = int32(rest.Left), rest.From
+		if rest.Left == 0 {
+			untils[i] = minTime(m.UntilAt, *c.RetimeAt)
+			continue
+		}
+		end, known := ends[rest]
+		if !known {
+			end = rest.Last(t)
+			ends[rest] = end
+		}
+		untils[i] = end
+	}
+	_, err = tx.Exec(ctx, `
+		WITH n AS (
+			SELECT * FROM unnest($3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[]) AS n (spread, id, ticks_left, from_at, until_at)
+		), counted AS (
+			UPDATE schedule s
+			SET ticks_left = n.ticks_left
+			FROM n
+			WHERE s.tenant_id = $2 AND s.id = n.id
+		)
+		UPDATE member m
+		SET from_at = n.from_at, until_at = n.until_at, retimed_at = $8
+		FROM n
+		WHERE m.cohort_id = $1 AND m.spread = n.spread AND m.schedule_id = n.id AND m.tenant_id = $2`,
+		c.ID, c.TenantID, spreads, ids, lefts, froms, untils, *c.RetimeAt)
+	if err != nil {
+		return 0, fmt.Errorf("limit members of cohort %d: %w", c.ID, err)
+	}
+	return len(found), nil
+}
+
+func minTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// excluded tells of groups whose cohorts name calendars that were edited since they were swept whether their nominal time
+// is left out now.
+func (d *Dispatch) excluded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, at time.Time, groups []group) error {
+	var ids []int64
+	for _, g := range groups {
+		if g.Dated && !g.Forced && !g.Drop {
+			ids = append(ids, g.Cohort)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	dropped, err := d.Timings.Excluded(ctx, tx, tenant, shard, ids, at)
+	if err != nil {
+		return fmt.Errorf("look for edited calendars: %w", err)
+	}
+	for i := range groups {
+		groups[i].Excluded = groups[i].Dated && !groups[i].Forced && !groups[i].Drop && dropped[groups[i].Cohort]
+	}
+	return nil
+}
+
+const markEvery = time.Second
+
+// markStale tells cohorts of edits of their calendars where those are too many for the edit to have told all.
+func (d *Dispatch) markStale(ctx context.Context) {
+	d.every(ctx, markEvery, "tell cohorts of edited calendars", func(ctx context.Context) error {
+		for more := true; more && ctx.Err() == nil; {
+			step, cancel := context.WithTimeout(ctx, sweepLimit)
+			var err error
+			more, err = schedules.MarkStale(step, d.Pool)
+			cancel()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+const zonesEvery = 5 * time.Second
+
+// rezone puts a newer tz database in force once a process has brought it, and has what it changes retimed.
+func (d *Dispatch) rezone(ctx context.Context) {
+	d.every(ctx, zonesEvery, "look for newer zones", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := schedules.RefreshZones(ctx, d.Pool); err != nil {
+			return err
+		}
+		return schedules.BeginRezoning(ctx, d.Pool, d.Timings, d.Operations)
+	})
+}

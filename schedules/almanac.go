@@ -1,0 +1,231 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// almanac is some of a tenant's named calendars as of one revision. A nil one has none.
+type almanac struct {
+	revision int64
+	dates    map[string][]calendar.Date
+}
+
+// named is for calendar.Context.
+func (a *almanac) named(name string) ([]calendar.Date, bool) {
+	if a == nil {
+		return nil, false
+	}
+	dates, ok := a.dates[name]
+	return dates, ok
+}
+
+// in is a context with the calendars of the almanac.
+func (a *almanac) in(c calendar.Context) calendar.Context {
+	c.Named = a.named
+	return c
+}
+
+func (a *almanac) at() int64 {
+	if a == nil {
+		return 0
+	}
+	return a.revision
+}
+
+// edition names what a calendar held from one revision on.
+type edition struct {
+	tenant tenants.ID
+	name   string
+	since  int64
+}
+
+const editionsKept = 256
+
+// present is the almanac of a tenant as it stands, with those of the names that there are. Without names it is nil, and
+// nothing is read.
+func (ts *Timings) present(ctx context.Context, db postgres.DB, tenant tenants.ID, names []string) (*almanac, error) {
+	return ts.almanac(ctx, db, tenant, names, 0)
+}
+
+// hold is present, and keeps the tenant's calendars as they are until the transaction ends: an edit that comes later
+// finds the cohorts that the transaction makes.
+func (ts *Timings) hold(ctx context.Context, tx pgx.Tx, tenant tenants.ID, names []string) (*almanac, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	if _, err := tx.Exec(ctx, `SELECT FROM calendar_revision WHERE tenant_id = $1 FOR SHARE`, tenant); err != nil {
+		return nil, fmt.Errorf("hold calendars: %w", err)
+	}
+	return ts.almanac(ctx, tx, tenant, names, 0)
+}
+
+// almanac reads the calendars of a tenant as of a revision (0: the present one). What is no longer kept of an old one is
+// as it is at present.
+func (ts *Timings) almanac(ctx context.Context, db postgres.DB, tenant tenants.ID, names []string, revision int64) (*almanac, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	rows, _ := db.Query(ctx, `
+		SELECT r.revision, c.name, c.since
+		FROM calendar_revision r
+		LEFT JOIN calendar c ON c.tenant_id = r.tenant_id AND c.name = ANY($2) AND CASE WHEN $3::bigint = 0
+			THEN c.until IS NULL
+			ELSE c.since <= $3 AND (c.until IS NULL OR c.until > $3)
+		END
+		WHERE r.tenant_id = $1`, tenant, names, revision) // ForEachRow reports the error
+	a := &almanac{dates: map[string][]calendar.Date{}}
+	var name *string
+	var since *int64
+	var unread []edition
+	_, err := pgx.ForEachRow(rows, []any{&a.revision, &name, &since}, func() error {
+		if name == nil {
+			return nil
+		}
+		e := edition{tenant, *name, *since}
+		if dates, ok := ts.editions.Get(e); ok {
+			a.dates[e.name] = dates
+		} else {
+			unread = append(unread, e)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read calendars: %w", err)
+	}
+	for _, e := range unread {
+		if err := ts.readEdition(ctx, db, e, a); err != nil {
+			return nil, err
+		}
+	}
+	if revision == 0 {
+		return a, nil
+	}
+	lost := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return a.dates[n] != nil })
+	if len(lost) > 0 {
+		now, err := ts.almanac(ctx, db, tenant, lost, 0)
+		if err != nil {
+			return nil, err
+		}
+		for name, dates := range now.dates {
+			a.dates[name] = dates
+		}
+	}
+	a.revision = revision
+	return a, nil
+}
+
+// readEdition adds an edition to an almanac, unless it is gone.
+func (ts *Timings) readEdition(ctx context.Context, db postgres.DB, e edition, a *almanac) error {
+	var days []time.Time
+	err := db.QueryRow(ctx, `SELECT dates FROM calendar WHERE tenant_id = $1 AND name = $2 AND since = $3`, e.tenant, e.name, e.since).Scan(&days)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read calendar: %w", err)
+	}
+	dates := datesOf(days)
+	ts.editions.Add(e, dates)
+	a.dates[e.name] = dates
+	return nil
+}
+
+func datesOf(days []time.Time) []calendar.Date {
+	dates := make([]calendar.Date, len(days))
+	for i, d := range days {
+		dates[i] = calendar.Date{Year: d.Year(), Month: d.Month(), Day: d.Day()}
+	}
+	return dates
+}
+
+// calendarsOf are the named calendars of a spec, each once.
+func calendarsOf(spec calendar.Spec) []string {
+	if spec.Exclude == nil || len(spec.Exclude.Named) == 0 {
+		return nil
+	}
+	return slices.Compact(slices.Sorted(slices.Values(spec.Exclude.Named)))
+}
+
+// consult gives a definition the calendars that its spec names, as they stand.
+func (d *definition) consult(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (err error) {
+	d.almanac, err = ts.present(ctx, db, tenant, calendarsOf(d.spec))
+	return err
+}
+
+// renew is a timing by the present calendars and the tz database in force, with the revision of the calendars (0: it
+// names none). The transaction keeps the calendars as they are until it ends.
+func (ts *Timings) renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) (*calendar.Timing, int64, error) {
+	names := t.Named()
+	if len(names) == 0 && t.Zones() == calendar.InForce() {
+		return t, 0, nil
+	}
+	a, err := ts.hold(ctx, tx, tenant, names)
+	if err != nil {
+		return nil, 0, err
+	}
+	return ts.renewed(tenant, t, a)
+}
+
+// renewed is a timing by an almanac and the tz database in force.
+func (ts *Timings) renewed(tenant tenants.ID, t *calendar.Timing, a *almanac) (*calendar.Timing, int64, error) {
+	key := timingKey{hash: t.Hash(), revision: a.at(), tzdata: calendar.InForce().Version()}
+	if a != nil {
+		key.tenant = tenant
+	}
+	if kept, ok := ts.byHash.Get(key); ok {
+		return kept, a.at(), nil
+	}
+	fresh, err := calendar.FromCanonical(t.Canonical(), calendar.Context{Named: a.named})
+	if err != nil {
+		return nil, 0, err
+	}
+	ts.byHash.Add(key, fresh)
+	return fresh, a.at(), nil
+}
+
+// Renew is a cohort's timing by the present calendars and the tz database in force, with the revision of the calendars
+// (0: it names none). The transaction keeps the calendars as they are until it ends.
+func (ts *Timings) Renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) (*calendar.Timing, int64, error) {
+	return ts.renew(ctx, tx, tenant, t)
+}
+
+// Excluded are those of cohorts of a tenant and shard, all of which name calendars, that the present calendars have no
+// tick at a moment for. One that is gone is none of them.
+func (ts *Timings) Excluded(ctx context.Context, db postgres.DB, tenant tenants.ID, shard int16, ids []int64, at time.Time) (map[int64]bool, error) {
+	rows, _ := db.Query(ctx, `
+		SELECT c.shard, c.id, c.hash, c.revision, c.tzdata, r.revision AS present
+		FROM calendar_revision r
+		JOIN cohort c ON c.shard = $2 AND c.id = ANY($3) AND c.tenant_id = r.tenant_id
+		WHERE r.tenant_id = $1 AND c.calendars IS NOT NULL`, tenant, shard, ids) // ForEachRow reports the error
+	var names []CohortTiming
+	name, present := CohortTiming{Tenant: tenant}, int64(0)
+	_, err := pgx.ForEachRow(rows, []any{&name.Shard, &name.ID, &name.Hash, &name.Revision, &name.TZData, &present}, func() error {
+		name.Revision, name.Hash = present, slices.Clone(name.Hash)
+		names = append(names, name)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read cohorts: %w", err)
+	}
+	timings, _, err := ts.Of(ctx, db, names)
+	if err != nil {
+		return nil, err
+	}
+	dropped := map[int64]bool{}
+	for i, t := range timings {
+		if t != nil && t.Absence(at) == calendar.AbsentExcluded {
+			dropped[names[i].ID] = true
+		}
+	}
+	return dropped, nil
+}

@@ -1,0 +1,272 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// CalendarParams are the body of a calendar's upsert: days to leave out, and an iCalendar document (RFC 5545) whose
+// all-day events are added to them.
+type CalendarParams struct {
+	Dates []string `json:"dates,omitempty"`
+	ICS   string   `json:"ics,omitempty"`
+}
+
+// NamedCalendar is a tenant's calendar of days that specs leave out by its name.
+type NamedCalendar struct {
+	Name      string    `json:"name"`
+	Dates     []string  `json:"dates"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedBy string    `json:"updated_by"`
+}
+
+const (
+	mostDates     = 5000 // of a calendar
+	mostCalendars = 100  // of a tenant
+	mostMarked    = 1000 // cohorts that an edit tells in its own transaction
+)
+
+const calendarColumns = `name, dates, created_at, updated_at, updated_by`
+
+func scanCalendar(row pgx.CollectableRow) (c NamedCalendar, err error) {
+	var days []time.Time
+	if err := row.Scan(&c.Name, &days, &c.CreatedAt, &c.UpdatedAt, &c.UpdatedBy); err != nil {
+		return c, err
+	}
+	c.CreatedAt, c.UpdatedAt = c.CreatedAt.UTC(), c.UpdatedAt.UTC()
+	c.Dates = make([]string, len(days))
+	for i, d := range datesOf(days) {
+		c.Dates[i] = d.String()
+	}
+	return c, nil
+}
+
+// days are the days that the params name, in order, each once.
+func (p CalendarParams) days(now time.Time) ([]time.Time, error) {
+	if len(p.Dates) > mostDates {
+		return nil, tooManyDates(len(p.Dates))
+	}
+	var errs []error
+	days := []time.Time{}
+	for i, text := range p.Dates {
+		d, err := calendar.ParseDate(text)
+		if err != nil {
+			errs = append(errs, fault.Fields(fault.Field{Pointer: "/dates/" + strconv.Itoa(i), Code: "date_syntax", Detail: err.Error()}))
+			continue
+		}
+		days = append(days, time.Date(d.Year, d.Month, d.Day, 0, 0, 0, 0, time.UTC))
+	}
+	imported, err := importDays(p.ICS, now)
+	if err := fault.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	days = append(days, imported...)
+	slices.SortFunc(days, time.Time.Compare)
+	days = slices.CompactFunc(days, time.Time.Equal)
+	if len(days) > mostDates {
+		return nil, tooManyDates(len(days))
+	}
+	return days, nil
+}
+
+func tooManyDates(n int) error {
+	return fault.Fields(fault.Field{Pointer: "/dates", Code: "too_many", Detail: fmt.Sprintf("%d dates are more than %d", n, mostDates)})
+}
+
+// PutCalendar makes a tenant's calendar hold what p says, and has the schedules that leave it out fire by it from now on;
+// made tells that there was none. What is held already is not written again.
+func (s *Schedules) PutCalendar(ctx context.Context, tenant tenants.ID, name string, p CalendarParams, by string) (c NamedCalendar, made bool, err error) {
+	days, err := p.days(time.Now())
+	if err := fault.Join(CheckName("/calendar", "calendar", name), err); err != nil {
+		return c, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		revision, err := lockCalendars(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
+		before, err := presentCalendar(ctx, tx, tenant, name)
+		if made = errors.Is(err, pgx.ErrNoRows); err != nil && !made {
+			return fmt.Errorf("read calendar: %w", err)
+		}
+		if !made && slices.EqualFunc(before.Dates, days, func(text string, day time.Time) bool { return text == day.Format(time.DateOnly) }) {
+			c = before
+			return errUnchanged
+		}
+		if made {
+			if err := roomForCalendar(ctx, tx, tenant); err != nil {
+				return err
+			}
+		}
+		if err := endEdition(ctx, tx, tenant, name, revision); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, `
+			INSERT INTO calendar (tenant_id, name, since, dates, created_at, updated_at, updated_by)
+			SELECT $1, $2, $3, $4, COALESCE($5, now), now, $6
+			FROM clock_timestamp() AS c (now)
+			RETURNING `+calendarColumns, tenant, name, revision, days, nonZero(before.CreatedAt), by) // CollectExactlyOneRow reports the error
+		if c, err = pgx.CollectExactlyOneRow(rows, scanCalendar); err != nil {
+			return fmt.Errorf("write calendar: %w", err)
+		}
+		return nil
+	})
+	if errors.Is(err, errUnchanged) {
+		return c, false, nil
+	}
+	if err != nil {
+		return c, made, err
+	}
+	return c, made, s.markFew(ctx, tenant)
+}
+
+// errUnchanged ends a transaction that has nothing to write.
+var errUnchanged = errors.New("the calendar holds this already")
+
+func nonZero(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// lockCalendars keeps others from editing the tenant's calendars and from making cohorts that name one, and returns the
+// revision that an edit makes.
+func lockCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.ID) (revision int64, err error) {
+	err = tx.QueryRow(ctx, `
+		INSERT INTO calendar_revision AS r (tenant_id, revision, marked)
+		VALUES ($1, 1, 1)
+		ON CONFLICT (tenant_id) DO UPDATE SET revision = r.revision + 1
+		RETURNING revision`, tenant).Scan(&revision)
+	if err != nil {
+		return 0, fmt.Errorf("lock calendars: %w", err)
+	}
+	return revision, nil
+}
+
+func presentCalendar(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (NamedCalendar, error) {
+	rows, _ := tx.Query(ctx, `SELECT `+calendarColumns+` FROM calendar WHERE tenant_id = $1 AND name = $2 AND until IS NULL`, tenant, name) // CollectExactlyOneRow reports the error
+	return pgx.CollectExactlyOneRow(rows, scanCalendar)
+}
+
+func roomForCalendar(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
+	var n int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM calendar WHERE tenant_id = $1 AND until IS NULL`, tenant).Scan(&n); err != nil {
+		return fmt.Errorf("count calendars: %w", err)
+	}
+	if n >= mostCalendars {
+		return fault.New(403, "quota_exceeded", "a tenant has at most %d calendars, and has %d", mostCalendars, n)
+	}
+	return nil
+}
+
+// endEdition has what a calendar holds count up to a revision only, and clears away what no cohort is timed by any more.
+func endEdition(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, revision int64) error {
+	var b pgx.Batch
+	b.Queue(`UPDATE calendar SET until = $3, ended_at = clock_timestamp() WHERE tenant_id = $1 AND name = $2 AND until IS NULL`, tenant, name, revision)
+	b.Queue(`
+		DELETE FROM calendar e
+		WHERE tenant_id = $1 AND name = $2 AND ended_at < clock_timestamp() - interval '1 minute' AND NOT EXISTS (
+			SELECT FROM cohort c
+			WHERE c.tenant_id = $1 AND c.calendars IS NOT NULL AND $2 = ANY(c.calendars) AND c.revision < e.until AND c.due_at IS NOT NULL)`, tenant, name)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("end the edition before: %w", err)
+	}
+	return nil
+}
+
+// NamedCalendar returns one of a tenant's calendars.
+func (s *Schedules) NamedCalendar(ctx context.Context, tenant tenants.ID, name string) (NamedCalendar, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, _ := s.Pool.Query(ctx, `SELECT `+calendarColumns+` FROM calendar WHERE tenant_id = $1 AND name = $2 AND until IS NULL`, tenant, name) // CollectExactlyOneRow reports the error
+	c, err := pgx.CollectExactlyOneRow(rows, scanCalendar)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return c, noCalendar(name)
+	}
+	return c, err
+}
+
+func noCalendar(name string) error { return fault.NotFound("no calendar %q", name) }
+
+// NamedCalendars returns a page of a tenant's calendars by name, and the cursor of the next page, if there is one.
+func (s *Schedules) NamedCalendars(ctx context.Context, tenant tenants.ID, limit int, cursor string) (page []NamedCalendar, next *string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	after := ""
+	if cursor != "" {
+		if err := s.Cursors.Open(int32(tenant), "calendars", cursor, &after); err != nil {
+			return nil, nil, err
+		}
+	}
+	rows, _ := s.Pool.Query(ctx, `
+		SELECT `+calendarColumns+`
+		FROM calendar
+		WHERE tenant_id = $1 AND name > $2 AND until IS NULL
+		ORDER BY name
+		LIMIT $3`, tenant, after, limit+1) // CollectRows reports the error
+	page, err = pgx.CollectRows(rows, scanCalendar)
+	if err != nil || len(page) <= limit {
+		return page, nil, err
+	}
+	page = page[:limit]
+	sealed, err := s.Cursors.Seal(int32(tenant), "calendars", page[limit-1].Name)
+	return page, &sealed, err
+}
+
+// DeleteCalendar forgets a calendar that no schedule names; one that is in use is a conflict.
+func (s *Schedules) DeleteCalendar(ctx context.Context, tenant tenants.ID, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		if _, err := presentCalendar(ctx, tx, tenant, name); err != nil {
+			if errors.Is(err, pgx.ErrNoRows) {
+				return noCalendar(name)
+			}
+			return fmt.Errorf("read calendar: %w", err)
+		}
+		revision, err := lockCalendars(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
+		cohorts, users, err := usersOf(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
+		if users > 0 {
+			f := fault.Conflict("in_use", "%d schedules name the calendar %q", users, name)
+			f.Extra = map[string]any{"schedules": users, "cohorts": cohorts}
+			return f
+		}
+		return endEdition(ctx, tx, tenant, name, revision)
+	})
+}
+
+// usersOf counts the schedules that name a calendar, and the cohorts in which those are that fire.
+func usersOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (cohorts, users int64, err error) {
+	err = tx.QueryRow(ctx, `
+		SELECT count(*) FILTER (WHERE n > 0), COALESCE(sum(n), 0)::bigint + (
+			SELECT count(*)
+			FROM schedule
+			WHERE tenant_id = $1 AND cohort_id IS NULL AND spec LIKE '%"named":%' AND (spec::jsonb #> '{exclude,named}') ? $2)
+		FROM cohort c
+		CROSS JOIN LATERAL (SELECT count(*) FROM member m WHERE m.cohort_id = c.id AND m.tenant_id = $1) m (n)
+		WHERE c.tenant_id = $1 AND c.calendars IS NOT NULL AND $2 = ANY(c.calendars)`, tenant, name).Scan(&cohorts, &users)
+	if err != nil {
+		return 0, 0, fmt.Errorf("look who uses the calendar: %w", err)
+	}
+	return cohorts, users, nil
+}

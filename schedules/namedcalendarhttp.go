@@ -1,0 +1,77 @@
+package schedules
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+func calendarRoutes(g *echo.Group, h handler) {
+	read := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
+	write := tenants.Require(tenants.SchedulesWrite)
+	g.GET("/v1/calendars", h.calendars, read)
+	g.GET("/v1/calendars/:calendar", h.calendar, read, web.NoQuery)
+	g.PUT("/v1/calendars/:calendar", h.putCalendar, write, web.NoQuery)
+	g.DELETE("/v1/calendars/:calendar", h.deleteCalendar, write, web.NoQuery)
+}
+
+func (h handler) calendars(c echo.Context) error {
+	q, err := web.Query(c, "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	if err := notEmpty(q, "cursor"); err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.NamedCalendars(c.Request().Context(), tenants.From(c), limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, ListAnswer[NamedCalendar]{page, next})
+}
+
+func (h handler) calendar(c echo.Context) error {
+	name, err := web.Param(c, "calendar")
+	if err != nil {
+		return err
+	}
+	one, err := h.NamedCalendar(c.Request().Context(), tenants.From(c), name)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, one)
+}
+
+func (h handler) putCalendar(c echo.Context) error {
+	name, err := web.Param(c, "calendar")
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[CalendarParams](c)
+	if err != nil {
+		return err
+	}
+	one, made, err := h.PutCalendar(c.Request().Context(), tenants.From(c), name, p, tenants.Caller(c).Subject)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, madeOr(made), one)
+}
+
+func (h handler) deleteCalendar(c echo.Context) error {
+	name, err := web.Param(c, "calendar")
+	if err != nil {
+		return err
+	}
+	if err := h.DeleteCalendar(c.Request().Context(), tenants.From(c), name); err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusNoContent, nil)
+}

@@ -1,0 +1,141 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Cohorts whose calendars or zones have changed are told of it in batches: each learns from which moment on the new ones
+// count (retime_at), and is due at once. The rest is the sweep's: it serves what came before that moment as it was
+// promised, and then goes on by what is new. The lock of the shard is shared, so that no sweep is under way while the
+// moment is read, and none waits for long.
+
+// markCalendars tells at most limit cohorts of a tenant and shard that the calendars which they name are others now. It
+// returns how many it told. The caller's transaction holds the shard's lock, shared.
+func markCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, limit int) (int, error) {
+	done, err := tx.Exec(ctx, `
+		UPDATE cohort c
+		SET retime_at = date_trunc('milliseconds', n.at), due_at = CASE WHEN c.due_at = 'infinity' THEN c.due_at ELSE LEAST(c.due_at, n.at) END
+		FROM (
+			SELECT id, (SELECT clock_timestamp()) AS at
+			FROM cohort o
+			WHERE tenant_id = $1 AND shard = $2 AND calendars IS NOT NULL AND `+outdated+`
+			LIMIT $3
+		) n
+		WHERE c.shard = $2 AND c.id = n.id AND c.tenant_id = $1`, tenant, shard, limit)
+	if err != nil {
+		return 0, fmt.Errorf("mark cohorts: %w", err)
+	}
+	return int(done.RowsAffected()), nil
+}
+
+// outdated tells the cohorts o that are timed by an edition which is not the present one, and that were not told yet.
+const outdated = `retime_at IS NULL AND empty_at IS NULL AND EXISTS (
+		SELECT FROM calendar e
+		WHERE e.tenant_id = $1 AND e.name = ANY(o.calendars) AND e.until IS NULL AND e.since > o.revision)`
+
+// lockShared takes the shared lock of a shard until the transaction ends.
+func lockShared(ctx context.Context, tx pgx.Tx, shard int16) error {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock_shared($1, $2)`, shardLocks, int32(shard)); err != nil {
+		return fmt.Errorf("lock shard: %w", err)
+	}
+	return nil
+}
+
+// stale is a tenant whose calendars have changed since its cohorts were told.
+type stale struct {
+	TenantID tenants.ID
+	Revision int64
+}
+
+// markFew tells the cohorts of a tenant of an edit, shard by shard; where they are many, the rest are left to MarkStale.
+func (s *Schedules) markFew(ctx context.Context, tenant tenants.ID) error {
+	var one stale
+	err := s.Pool.QueryRow(ctx, `SELECT tenant_id, revision FROM calendar_revision WHERE tenant_id = $1`, tenant).Scan(&one.TenantID, &one.Revision)
+	if err != nil {
+		return fmt.Errorf("read revision: %w", err)
+	}
+	_, err = markShards(ctx, s.Pool, one, mostMarked)
+	return err
+}
+
+// MarkStale tells the cohorts of tenants whose calendars were edited, at most a few thousand a call; more tells that some
+// are left. An edit does so itself where they are few.
+func MarkStale(ctx context.Context, db TxBeginner) (more bool, err error) {
+	rows, _ := db.Query(ctx, `SELECT tenant_id, revision FROM calendar_revision WHERE marked < revision LIMIT 100`) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[stale])
+	if err != nil {
+		return false, fmt.Errorf("look for edited calendars: %w", err)
+	}
+	left := 5 * mostMarked
+	for _, one := range found {
+		told, err := markShards(ctx, db, one, left)
+		if err != nil {
+			return false, err
+		}
+		if left -= told; left <= 0 {
+			return true, nil
+		}
+	}
+	return len(found) == 100, nil
+}
+
+// TxBeginner is a pool.
+type TxBeginner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// markShards tells at most limit cohorts of a tenant, and notes when all have been told.
+func markShards(ctx context.Context, db TxBeginner, one stale, limit int) (told int, err error) {
+	rows, _ := db.Query(ctx, `
+		SELECT DISTINCT shard
+		FROM cohort o
+		WHERE tenant_id = $1 AND calendars IS NOT NULL AND `+outdated+`
+		ORDER BY shard`, one.TenantID) // CollectRows reports the error
+	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return 0, fmt.Errorf("look for cohorts: %w", err)
+	}
+	for _, shard := range shards {
+		for {
+			batch := min(mostMarked, limit-told)
+			if batch <= 0 {
+				return told, nil
+			}
+			n := 0
+			err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+				if err := lockShared(ctx, tx, shard); err != nil {
+					return err
+				}
+				if n, err = markCalendars(ctx, tx, one.TenantID, shard, batch); err != nil || n == 0 {
+					return err
+				}
+				_, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, DueChannel, strconv.Itoa(int(shard)))
+				return err
+			})
+			if err != nil {
+				return told, err
+			}
+			if told += n; n < batch {
+				break
+			}
+		}
+	}
+	var done bool
+	err = db.QueryRow(ctx, `
+		UPDATE calendar_revision
+		SET marked = GREATEST(marked, $2)
+		WHERE tenant_id = $1
+		RETURNING true`, one.TenantID, one.Revision).Scan(&done)
+	if err != nil {
+		return told, fmt.Errorf("note what was told: %w", err)
+	}
+	return told, nil
+}
