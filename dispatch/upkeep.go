@@ -28,7 +28,6 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 		var errs []error
 		for _, clear := range []func(context.Context) error{
 			func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
-			func(ctx context.Context) error { return postgres.AnalyzeNew(ctx, d.Pool) },
 			d.rearmLost, d.complete, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
 			func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
 			d.erase,
@@ -47,12 +46,12 @@ func (d *Dispatch) erase(ctx context.Context) error {
 	return d.Erase(ctx)
 }
 
-// fold adds up, each second, how many members the cohorts have.
+// fold adds up, each second, how many members the cohorts have, and has the planner learn of tables that have grown.
 func (d *Dispatch) fold(ctx context.Context) {
 	d.every(ctx, time.Second, "count members", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
-		return schedules.FoldTallies(ctx, d.Pool)
+		return errors.Join(schedules.FoldTallies(ctx, d.Pool), postgres.AnalyzeNew(ctx, d.Pool))
 	})
 }
 

@@ -69,6 +69,22 @@ func TestPair(t *testing.T) {
 	}
 }
 
+// How fast they are is not asked here: that depends on the machine.
+func TestUpsertsAreMeasured(t *testing.T) {
+	t.Parallel()
+	for scenario, figure := range map[string]string{"upsert": "all_changed_ratio", "single": "changed_ratio"} {
+		var out bytes.Buffer
+		if code := run(t.Context(), []string{scenario, "--scale", "0.01", "--json", "--database-url", postgrestest.EmptyURL(t)}, &out, &lines{t: t}); code == exitNotRun {
+			t.Errorf("%s could not run", scenario)
+			continue
+		}
+		var o outcome
+		if err := json.Unmarshal(out.Bytes(), &o); err != nil || o.Figures[figure] <= 0 {
+			t.Errorf("%s: got %v, %v", scenario, o.Figures, err)
+		}
+	}
+}
+
 func TestWhatCannotRunIsSaidSo(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"nothing"}, {"smoke", "--scale", "0"}, {"smoke", "--scale", "x"}, {"smoke", "--wrong"}, {"pair", "more"}} {

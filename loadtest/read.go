@@ -195,13 +195,13 @@ func fill(ctx context.Context, at announcement, n int, p *progress) error {
 		return fmt.Errorf("got %+v", sum)
 	}
 	const part = 100_000
-	parts, ctx := errgroup.WithContext(ctx)
+	parts, copying := errgroup.WithContext(ctx)
 	parts.SetLimit(2)
 	step := p.steps(n/part, "hundred thousands copied")
 	for from := templates; from < n; from += part {
 		parts.Go(func() error {
 			defer step()
-			return copyTemplates(ctx, at.DatabaseURL, templates, from, min(n, from+part))
+			return copyTemplates(copying, at.DatabaseURL, templates, from, min(n, from+part))
 		})
 	}
 	if err := parts.Wait(); err != nil {

@@ -3,6 +3,7 @@ package schedules
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -168,6 +169,9 @@ func (l *load) insert(b *pgx.Batch, c *columns) {
 
 // enroll makes rows that join a cohort members of it.
 func (c *columns) enroll(b *pgx.Batch, l *load) {
+	if !slices.Contains(c.joins, true) {
+		return
+	}
 	b.Queue(`
 		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at, until_at)
 		SELECT cohort_id, spread, id, $1, from_at, until_at

@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
@@ -14,6 +15,22 @@ import (
 func ListQuery(tenant tenants.ID, f Filter) (sql string, args []any) {
 	return f.query(tenant, position{}, 101)
 }
+
+// PageQuery is the statement of the page behind a cursor.
+func (s *Schedules) PageQuery(tenant tenants.ID, f Filter, cursor string) (sql string, args []any, err error) {
+	var after position
+	if cursor != "" {
+		err = s.Cursors.Open(int32(tenant), fmt.Sprintf("schedules %q", f), cursor, &after)
+	}
+	sql, args = f.query(tenant, after, 101)
+	return sql, args, err
+}
+
+// The statements that read schedules by their names.
+const (
+	OneQuery  = oneRow
+	ManyQuery = manyRows
+)
 
 // ActStep is a step of an action.
 var ActStep = (*Schedules).actStep

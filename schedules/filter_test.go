@@ -2,6 +2,8 @@ package schedules_test
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,59 +85,142 @@ func TestAListInDueOrder(t *testing.T) {
 	}
 }
 
-func TestEveryFilterOfAListIsServedByAnIndex(t *testing.T) {
-	t.Parallel()
-	h := newHome(t)
+// crowd stores 20,000 schedules of ten workflows, most of them active, and 5,000 more cohorts.
+func (h *home) crowd() {
+	h.t.Helper()
 	h.put("seed", spec(cron("0 12 * * *")))
 	h.exec(`
 		WITH made AS (
-			INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, labels, anchor_at, cohort_id, tzdata, created_at, updated_at, updated_by)
-			SELECT s.tenant_id, 'w' || n % 10, 'k' || n, s.shard, s.status, s.spec, jsonb_build_object('plan', n % 300), s.anchor_at, s.cohort_id, s.tzdata, now(), now(), 'ann'
-			FROM schedule s, generate_series(1, 20000) n
+			INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, labels, anchor_at, cohort_id, tzdata, created_at, updated_at, updated_by, paused_at)
+			SELECT s.tenant_id, 'w' || n % 10, 'k' || n, s.shard, t.status, s.spec, jsonb_build_object('plan', (n % 300)::text), s.anchor_at,
+				CASE WHEN t.status = 'active' THEN s.cohort_id END, s.tzdata, now(), now(), 'ann', CASE WHEN t.status = 'paused' THEN now() END
+			FROM schedule s, generate_series(1, 20000) n,
+				LATERAL (SELECT CASE WHEN n % 500 > 2 THEN 'active' ELSE (ARRAY['paused', 'completed', 'quarantined'])[n % 500 + 1] END AS status) t
 			RETURNING tenant_id, id, cohort_id, spread
 		), state AS (
 			INSERT INTO schedule_state (tenant_id, schedule_id) SELECT tenant_id, id FROM made
 		)
-		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at) SELECT cohort_id, spread, id, tenant_id, now() FROM made`)
+		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at)
+		SELECT cohort_id, spread, id, tenant_id, now() FROM made WHERE cohort_id IS NOT NULL`)
 	h.exec(`
 		INSERT INTO cohort (shard, tenant_id, workflow, hash, timing, missed, next_at, due_at)
 		SELECT shard, tenant_id, workflow, decode(lpad(to_hex(n), 32, '0'), 'hex'), timing, missed, next_at + n * interval '1 minute', due_at
 		FROM cohort, generate_series(1, 5000) n`)
 	h.exec(`ANALYZE`)
-	tx, err := h.pool.Begin(t.Context())
+}
+
+// plan is how PostgreSQL runs a statement, with what it costs in pages where it is run.
+func (h *home) plan(how, sql string, args ...any) string {
+	h.t.Helper()
+	tx, err := h.pool.Begin(h.t.Context())
 	if err != nil {
-		t.Fatal(err)
+		h.t.Fatal(err)
 	}
-	defer tx.Rollback(t.Context())
-	if _, err := tx.Exec(t.Context(), `SET LOCAL random_page_cost = 1.1`); err != nil { // as on any disk without a head
-		t.Fatal(err)
+	defer tx.Rollback(h.t.Context())
+	if _, err := tx.Exec(h.t.Context(), `SET LOCAL random_page_cost = 1.1`); err != nil { // as on any disk without a head
+		h.t.Fatal(err)
 	}
-	for index, f := range map[string]schedules.Filter{
-		"schedule_workflow_key on":   {},
-		"schedule_workflow_key on s": {Workflow: "w1"},
-		"schedule_workflow_key":      {Workflow: "w1", KeyPrefix: "k12"},
-		"label_pkey":                 {Label: "plan:7"},
-		"label_pkey on":              {Label: "plan:7", Workflow: "w7"},
-		"cohort_next":                {DueBefore: time.Now().AddDate(1, 0, 0)},
-		"cohort_next on":             {DueBefore: time.Now().AddDate(1, 0, 0), Workflow: "w"},
+	rows, err := tx.Query(h.t.Context(), how+" "+sql, args...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestEveryFilterOfAListIsServedByAnIndex(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.crowd()
+	type reading struct {
+		name, index string
+		sql         string
+		args        []any
+	}
+	var all []reading
+	for _, one := range []struct {
+		index string
+		f     schedules.Filter
+	}{
+		{"schedule_workflow_key", schedules.Filter{}},
+		{"schedule_workflow_key", schedules.Filter{Workflow: "w1"}},
+		{"schedule_workflow_key", schedules.Filter{Workflow: "w1", KeyPrefix: "k12"}},
+		{"schedule_workflow_key", schedules.Filter{KeyPrefix: "k12"}},
+		{"schedule_workflow_key", schedules.Filter{KeyPrefix: "k12", Status: schedules.Paused}},
+		{"schedule_workflow_key", schedules.Filter{Status: schedules.Active}},
+		{"schedule_by_status", schedules.Filter{Status: schedules.Paused}},
+		{"schedule_by_status", schedules.Filter{Status: schedules.Completed}},
+		{"schedule_by_status", schedules.Filter{Status: schedules.Quarantined}},
+		{"schedule_by_status", schedules.Filter{Status: schedules.Quarantined, Workflow: "w1"}},
+		{"label_pkey", schedules.Filter{Label: "plan:7"}},
+		{"label_pkey", schedules.Filter{Label: "plan:7", Workflow: "w7"}},
+		{"label_pkey", schedules.Filter{Label: "plan:7", Status: schedules.Active}},
+		{"cohort_next", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0)}},
+		{"cohort_next", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0), Workflow: "w"}},
+		{"cohort_next", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0), Status: schedules.Active}},
 	} {
-		sql, args := schedules.ListQuery(h.acme, f)
-		rows, err := tx.Query(t.Context(), "EXPLAIN "+sql, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan := strings.Join(lines, "\n")
-		for _, table := range []string{"schedule s", "schedule_state", "member", "label", "cohort"} {
-			if strings.Contains(plan, "Seq Scan on "+table) {
-				t.Errorf("%+v reads all of %s:\n%s", f, table, plan)
+		sql, args := schedules.ListQuery(h.acme, one.f)
+		all = append(all, reading{fmt.Sprintf("%+v", one.f), one.index, sql, args})
+	}
+	keys := make([]string, 1000)
+	for i := range keys {
+		keys[i] = fmt.Sprint("k", i*10+1)
+	}
+	all = append(all,
+		reading{"1,000 at once", "schedule_workflow_key", schedules.ManyQuery, []any{h.acme, "w1", keys}},
+		reading{"one", "schedule_workflow_key", schedules.OneQuery, []any{h.acme, "w1", "k11"}})
+	for _, r := range all {
+		plan := h.plan("EXPLAIN", r.sql, r.args...)
+		for _, table := range []string{"schedule", "schedule_state", "member", "label", "cohort"} {
+			if strings.Contains(plan, "Seq Scan on "+table+" ") {
+				t.Errorf("%s reads all of %s:\n%s", r.name, table, plan)
 			}
 		}
-		if !strings.Contains(plan, "using "+index) && !strings.Contains(plan, "Scan on "+index) {
-			t.Errorf("%+v is not served by %s:\n%s", f, index, plan)
+		if !strings.Contains(plan, "using "+r.index+" on") && !strings.Contains(plan, "Scan on "+r.index) {
+			t.Errorf("%s is not served by %s:\n%s", r.name, r.index, plan)
+		}
+	}
+}
+
+// A page far behind costs what the first one does: both read about as many pages of the database.
+func TestAPageCostsTheSameWhereverItIs(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.crowd()
+	pages := regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`)
+	for _, f := range []schedules.Filter{
+		{}, {Workflow: "w1"}, {KeyPrefix: "k1"}, {Status: schedules.Active}, {Label: "plan:7"}, {DueBefore: time.Now().AddDate(1, 0, 0)},
+	} {
+		read := func(cursor string) (n int) {
+			sql, args, err := h.schedules.PageQuery(h.acme, f, cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.plan("EXPLAIN (ANALYZE, BUFFERS)", sql, args...) // once to fill caches and set hint bits
+			for _, part := range pages.FindStringSubmatch(h.plan("EXPLAIN (ANALYZE, BUFFERS)", sql, args...))[1:] {
+				more, _ := strconv.Atoi(part) // "" is none
+				n += more
+			}
+			return n
+		}
+		first, cursor := read(""), ""
+		for range 10 {
+			_, next, err := h.schedules.List(t.Context(), h.acme, f, 1000, cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if next == nil {
+				break
+			}
+			cursor = *next
+		}
+		deep := read(cursor)
+		t.Logf("%+v: %d pages at first, %d behind", f, first, deep)
+		if deep > 2*first+100 {
+			t.Errorf("%+v reads %d pages of the database for its first page, and %d far behind", f, first, deep)
 		}
 	}
 }

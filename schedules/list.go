@@ -117,7 +117,13 @@ func (f Filter) query(tenant tenants.ID, after position, limit int) (sql string,
 	if !f.DueBefore.IsZero() {
 		return f.dueQuery(tenant, after, limit)
 	}
+	if f.KeyPrefix != "" && f.Workflow == "" {
+		return f.prefixQuery(tenant, after, limit)
+	}
 	by, tables := "s", rowTables
+	if f.Status == Completed && f.Label == "" {
+		tables = strings.Replace(tables, "schedule s", ended, 1)
+	}
 	if f.Label != "" {
 		by = "l"
 		tables = "label l JOIN " + strings.Replace(rowTables, "schedule s", "schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key", 1)
@@ -183,13 +189,59 @@ func (f Filter) where(by string, tenant tenants.ID, after position) (clause stri
 		}
 	}
 	if f.Status != "" {
-		and(`$%d = CASE
-			WHEN s.paused_until > clock_timestamp() OR s.paused_until IS NULL THEN s.status
-			WHEN s.cohort_id IS NULL THEN 'completed'
-			ELSE 'active'
-		END`, f.Status)
+		clause += " AND (" + shownAs[f.Status] + ")"
 	}
 	return clause, args
+}
+
+// shownAs tells in SQL which rows have a status by now: a pause may have ended. What is not active has an index of its own,
+// which serves where the status is in the statement as a constant.
+var shownAs = map[string]string{
+	Active:      "s.status = 'active' OR s.status = 'paused' AND s.paused_until <= now() AND s.cohort_id IS NOT NULL",
+	Paused:      "s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > now())",
+	Completed:   "s.status = 'completed' OR s.status = 'paused' AND s.paused_until <= now() AND s.cohort_id IS NULL",
+	Quarantined: "s.status = 'quarantined'",
+}
+
+// ended are the rows that are completed, as one table of two ranges.
+const ended = `(
+		SELECT * FROM schedule WHERE status = 'completed'
+		UNION ALL
+		SELECT * FROM schedule WHERE status = 'paused' AND paused_until <= now() AND cohort_id IS NULL
+	) s`
+
+// prefixQuery is a list by the prefix of keys of all workflows: it looks up each workflow that has schedules, and walks the
+// prefix in each.
+func (f Filter) prefixQuery(tenant tenants.ID, after position, limit int) (sql string, args []any) {
+	args = []any{tenant, after.Workflow, after.Key, f.KeyPrefix, limit}
+	past := ""
+	if end := pastPrefix(f.KeyPrefix); end != "" {
+		past, args = "AND s.key < $6", append(args, end)
+	}
+	if f.Status != "" {
+		past += " AND (" + shownAs[f.Status] + ")"
+	}
+	return `WITH RECURSIVE workflows AS (
+			(SELECT workflow FROM schedule WHERE tenant_id = $1 AND workflow >= $2 ORDER BY workflow LIMIT 1)
+			UNION ALL
+			SELECT (SELECT s.workflow FROM schedule s WHERE s.tenant_id = $1 AND s.workflow > n.workflow ORDER BY s.workflow LIMIT 1)
+			FROM workflows n
+			WHERE n.workflow IS NOT NULL
+		)
+		SELECT ` + rowColumns + ` FROM (
+			SELECT x.id
+			FROM workflows n
+			CROSS JOIN LATERAL (
+				SELECT s.id, s.workflow, s.key
+				FROM schedule s
+				WHERE s.tenant_id = $1 AND s.workflow = n.workflow AND s.key >= $4 AND (s.workflow, s.key) > ($2, $3) ` + past + `
+				ORDER BY s.key
+				LIMIT $5
+			) x
+			ORDER BY x.workflow, x.key
+			LIMIT $5
+		) p JOIN ` + strings.Replace(rowTables, "schedule s", "schedule s ON s.tenant_id = $1 AND s.id = p.id", 1) + `
+		ORDER BY s.workflow, s.key`, args
 }
 
 // pastPrefix is the least text after all those with a prefix, compared byte for byte; "" where there is none.

@@ -18,6 +18,9 @@ type ManyParams struct {
 	Keys     []string `json:"keys" validate:"min=1,max=1000"`
 }
 
+const manyRows = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
+	WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = ANY($3)`
+
 // Many returns the schedules of up to 1,000 keys of a workflow, in the order of the keys; those that are not there are
 // left out.
 func (s *Schedules) Many(ctx context.Context, tenant tenants.ID, p ManyParams) ([]Schedule, error) {
@@ -30,8 +33,7 @@ func (s *Schedules) Many(ctx context.Context, tenant tenants.ID, p ManyParams) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := s.Pool.Query(ctx, `SELECT `+rowColumns+` FROM `+rowTables+`
-		WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = ANY($3)`, tenant, p.Workflow, p.Keys) // CollectRows reports the error
+	rows, _ := s.Pool.Query(ctx, manyRows, tenant, p.Workflow, p.Keys) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[row])
 	if err != nil {
 		return nil, fmt.Errorf("read schedules: %w", err)

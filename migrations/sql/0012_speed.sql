@@ -32,5 +32,8 @@ $$;
 CREATE TRIGGER schedule_labels_gone AFTER DELETE ON schedule
   REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION schedule_labels_gone();
 
+-- Lists by status: few schedules are anything but active.
+CREATE INDEX schedule_by_status ON schedule (tenant_id, status, workflow, key) WHERE status <> 'active';
+
 -- +goose Down
 SELECT 'forward only';
