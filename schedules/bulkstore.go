@@ -276,7 +276,7 @@ func (l *load) lockRows(ctx context.Context, ids []int64) ([]*row, error) {
 		return nil, fmt.Errorf("lock schedules: %w", err)
 	}
 	found, _ := results.Query() // CollectRows reports the error
-	rows, err := pgx.CollectRows(found, pgx.RowToAddrOfStructByName[row])
+	rows, err := pgx.CollectRows(found, scanRow)
 	if err != nil {
 		return nil, fmt.Errorf("read schedules: %w", err)
 	}
