@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
 	"github.com/carillonhq/carillon/dispatch"
@@ -303,22 +304,31 @@ func (w *modelledHouse) openAll(rt *rapid.T) {
 	}
 }
 
+// dueShards are the shards in which something is due.
+func (w *modelledHouse) dueShards(rt *rapid.T) []int16 {
+	rows, _ := w.pool.Query(rt.Context(), `
+		SELECT shard FROM cohort WHERE due_at <= clock_timestamp()
+		UNION SELECT shard FROM held WHERE due_at <= clock_timestamp()
+		UNION SELECT shard FROM turn WHERE due_at <= clock_timestamp()`) // CollectRows reports the error
+	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		rt.Fatal(err)
+	}
+	return shards
+}
+
 // sweepAll sweeps until nothing is due, and opens it all.
 func (w *modelledHouse) sweepAll(rt *rapid.T) {
-	for {
-		shards := w.number(`SELECT count(*) FROM (SELECT FROM cohort WHERE due_at <= clock_timestamp() UNION ALL SELECT FROM held WHERE due_at <= clock_timestamp()) d`)
-		if shards == 0 {
-			break
-		}
-		for shard := range int16(schedules.Shards) {
-			if w.number(`SELECT count(*) FROM (SELECT FROM cohort WHERE shard = $1 AND due_at <= clock_timestamp() UNION ALL SELECT FROM held WHERE shard = $1 AND due_at <= clock_timestamp()) d`, shard) == 0 {
-				continue
-			}
+	for shards := w.dueShards(rt); len(shards) > 0; shards = w.dueShards(rt) {
+		for _, shard := range shards {
 			if _, err := w.dispatch.SweepOnce(rt.Context(), shard); err != nil {
 				rt.Fatal(err)
 			}
 		}
 		w.openAll(rt)
+	}
+	if n := w.number(`SELECT count(*) FROM cohort WHERE wait_at IS NOT NULL`); n > 0 {
+		rt.Fatalf("%d cohorts wait for a turn", n)
 	}
 	if err := w.dispatch.Complete(rt.Context()); err != nil {
 		rt.Fatal(err)
