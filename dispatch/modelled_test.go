@@ -42,6 +42,7 @@ func TestSchedulesAreAsTheModelSays(t *testing.T) {
 			"skip":   w.skip,
 			"unskip": w.unskip,
 			"delete": w.delete,
+			"bulk":   w.bulk,
 			"sync":   w.sync,
 			"wait":   w.wait,
 			"sweep":  w.sweep,
@@ -253,35 +254,63 @@ func (w *modelledHouse) delete(rt *rapid.T) {
 	w.expect(rt, "delete "+key, want, err)
 }
 
-// sync stores some keys as bulk does.
-func (w *modelledHouse) sync(rt *rapid.T) {
-	var body strings.Builder
-	var want []outcome
+// lines draws what some keys are to be, as NDJSON, and puts it to the model.
+func (w *modelledHouse) lines(rt *rapid.T) (body io.ReadCloser, listed map[string]bool, want []outcome) {
+	var text strings.Builder
+	listed = map[string]bool{}
 	for _, key := range rapid.Permutation([]string{"a", "b", "c"}).Draw(rt, "keys")[:rapid.IntRange(1, 3).Draw(rt, "how many")] {
 		d := w.draw(rt, w.model[key])
-		p := d.params()
-		line, err := web.Marshal(schedules.BulkLine{
-			Workflow: w.workflow, Key: &key, Params: p,
-		})
+		line, err := web.Marshal(schedules.BulkLine{Workflow: w.workflow, Key: &key, Params: d.params()})
 		if err != nil {
 			rt.Fatal(err)
 		}
-		body.Write(append(line, '\n'))
-		want = append(want, w.upsert(key, d))
+		text.Write(append(line, '\n'))
+		listed[key], want = true, append(want, w.upsert(key, d))
 	}
-	var got []outcome
-	_, err := w.schedules.Bulk(rt.Context(), w.tenant, "ann", io.NopCloser(strings.NewReader(body.String())), func(batch []schedules.BulkResult) error {
+	return io.NopCloser(strings.NewReader(text.String())), listed, want
+}
+
+// gather keeps what became of each line.
+func gather(got *[]outcome) func([]schedules.BulkResult) error {
+	return func(batch []schedules.BulkResult) error {
 		for _, r := range batch {
 			out := outcome("")
 			if r.Error != nil {
 				out = outcome(r.Error.Code)
 			}
-			got = append(got, out)
+			*got = append(*got, out)
 		}
 		return nil
-	})
-	if err != nil || !slices.Equal(got, want) {
+	}
+}
+
+func (w *modelledHouse) bulk(rt *rapid.T) {
+	body, _, want := w.lines(rt)
+	var got []outcome
+	if _, err := w.schedules.Bulk(rt.Context(), w.tenant, "ann", body, gather(&got)); err != nil || !slices.Equal(got, want) {
 		rt.Fatalf("bulk: got %q, %v, want %q", got, err, want)
+	}
+	w.openAll(rt)
+}
+
+// sync makes the stored schedules be those of some keys.
+func (w *modelledHouse) sync(rt *rapid.T) {
+	w.clock.move(w.t, time.Second) // what is made in the moment in which a sync begins is not its business
+	unlisted := rapid.SampledFrom([]string{"keep", "pause", "delete"}).Draw(rt, "unlisted")
+	body, listed, want := w.lines(rt)
+	var got []outcome
+	_, _, err := w.schedules.Sync(rt.Context(), w.tenant, "ann", schedules.SyncParams{Workflow: w.workflow, Unlisted: unlisted}, body, gather(&got))
+	if err != nil || !slices.Equal(got, want) {
+		rt.Fatalf("sync: got %q, %v, want %q", got, err, want)
+	}
+	for key, is := range w.model {
+		switch {
+		case listed[key] || slices.ContainsFunc(want, func(o outcome) bool { return o != "" }): // a bad line spares the others
+		case unlisted == "delete":
+			delete(w.model, key)
+		case unlisted == "pause":
+			is.pause(time.Time{}, w.clock.now)
+		}
 	}
 	w.openAll(rt)
 }
