@@ -33,6 +33,7 @@ func TestStructsAreTheContract(t *testing.T) {
 		"FinishResults":    reflect.TypeFor[finishAnswer](),
 		"EndpointParams":   reflect.TypeFor[EndpointParams](),
 		"Endpoint":         reflect.TypeFor[Endpoint](),
+		"EndpointTrial":    reflect.TypeFor[Trial](),
 		"EndpointPage":     reflect.TypeFor[schedules.ListAnswer[Endpoint]](),
 	} {
 		apitest.Struct(t, schema, typ)

@@ -271,7 +271,7 @@ func (d *Dispatch) routes(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wor
 		r := &routes[index[name]]
 		r.known, r.version, r.limited = true, or(version, ""), limited
 		if endpointName != nil {
-			if r.endpoint, err = newEndpoint(tenant, *endpointName, *url, *batch, headers, *state, secrets); err != nil {
+			if r.endpoint, err = d.newEndpoint(tenant, *endpointName, *url, *batch, headers, *state, secrets); err != nil {
 				return nil, false, now, err
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -28,7 +29,8 @@ type Config struct {
 	Timings    *schedules.Timings
 	Quotas     func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
 	Cursors    *web.Cursor
-	LeaseKey   []byte // of lease tokens; all processes share it
+	LeaseKey   []byte         // of lease tokens; all processes share it
+	Keyset     *keyset.Keyset // that endpoints' secrets are sealed with; nil: they are stored in the clear
 	Log        *slog.Logger
 	Metrics    *Metrics
 	Name       string        // of this process, for people
@@ -74,6 +76,7 @@ type Dispatch struct {
 	work       sync.WaitGroup
 	stop       context.CancelFunc
 	keepers    keepers
+	unreadable sync.Map // endpointName: a secret of it cannot be opened, and that was told
 }
 
 // New prepares the dispatch of a process: HandOut and the routes work from here on, also in one that neither sweeps

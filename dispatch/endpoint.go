@@ -2,8 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,11 +24,12 @@ type endpoint struct {
 	batch   int
 	headers map[string]string
 	state   string
-	secrets [][]byte
+	secrets [][]byte // that can be opened, the newest first; without one nothing can be sent
 }
 
-func newEndpoint(tenant tenants.ID, name, url string, batch int16, headers []byte, state string, secrets [][]byte) (*endpoint, error) {
-	e := &endpoint{tenant: tenant, name: name, url: url, batch: int(batch), state: state, secrets: secrets}
+// newEndpoint makes one of what is stored.
+func (d *Dispatch) newEndpoint(tenant tenants.ID, name, url string, batch int16, headers []byte, state string, secrets [][]byte) (*endpoint, error) {
+	e := &endpoint{tenant: tenant, name: name, url: url, batch: int(batch), state: state, secrets: d.openSecrets(tenant, name, secrets)}
 	if err := json.Unmarshal(headers, &e.headers); err != nil {
 		return nil, fmt.Errorf("headers of endpoint %q: %w", name, err)
 	}
@@ -46,7 +45,8 @@ type EndpointParams struct {
 	State   string            `json:"state,omitempty"`
 }
 
-// Endpoint is a signed webhook to which ticks are pushed. Secret is in the answer to its making, and in no other.
+// Endpoint is a signed webhook to which ticks are pushed. Secret is in the answers to its making and to a
+// rotation, and in no other.
 type Endpoint struct {
 	Name      string            `json:"name"`
 	URL       string            `json:"url"`
@@ -63,8 +63,6 @@ const (
 	enabledEndpoint  = "enabled"
 	heldEndpoint     = "held"
 	disabledEndpoint = "disabled"
-	secretSize       = 32
-	secretPrefix     = "whsec_"
 	endpointColumns  = `name, url, batch, headers, events, state, created_at, updated_at`
 )
 
@@ -123,8 +121,7 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 	if err != nil {
 		return e, false, fmt.Errorf("write headers: %w", err)
 	}
-	secret := make([]byte, secretSize)
-	_, _ = rand.Read(secret) // it never fails
+	secret := newSecret()
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
@@ -142,13 +139,24 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 			f.Extra = map[string]any{"quota": "endpoints", "limit": quotas.Endpoints, "used": others}
 			return f
 		}
+		secrets, err := d.storedSecrets(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
+		if secrets == nil {
+			sealed, err := sealSecret(d.Keyset, tenant, name, secret)
+			if err != nil {
+				return err
+			}
+			secrets = [][]byte{sealed}
+		}
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO endpoint (tenant_id, name, url, batch, headers, events, state, secrets)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 			ON CONFLICT (tenant_id, name) DO UPDATE
 			SET url = excluded.url, batch = excluded.batch, headers = excluded.headers, events = excluded.events,
-				state = excluded.state, updated_at = clock_timestamp()
-			RETURNING `+endpointColumns, tenant, name, p.URL, *p.Batch, headers, p.Events, p.State, [][]byte{secret}) // CollectExactlyOneRow reports the error
+				state = excluded.state, secrets = excluded.secrets, updated_at = clock_timestamp()
+			RETURNING `+endpointColumns, tenant, name, p.URL, *p.Batch, headers, p.Events, p.State, secrets) // CollectExactlyOneRow reports the error
 		e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint)
 		return err
 	})
@@ -156,7 +164,7 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 		return e, false, err
 	}
 	if made = e.CreatedAt.Equal(e.UpdatedAt); made {
-		e.Secret = secretPrefix + base64.StdEncoding.EncodeToString(secret)
+		e.Secret = shownSecret(secret)
 	}
 	return e, made, nil
 }

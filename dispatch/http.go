@@ -44,6 +44,8 @@ func Routes(g *echo.Group, d *Dispatch) {
 	g.PUT("/v1/endpoints/:name", h.putEndpoint, write, web.NoQuery)
 	g.GET("/v1/endpoints/:name", h.endpoint, readOrWrite, web.NoQuery)
 	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, write, web.NoQuery)
+	g.POST("/v1/endpoints/:name/secrets", h.rotateSecret, write, web.NoQuery)
+	g.POST("/v1/endpoints/:name/test", h.tryEndpoint, write, web.NoQuery, web.Timeout(longestAnswer+queryTimeout))
 }
 
 type handler struct{ *Dispatch }

@@ -103,9 +103,22 @@ func (p *pusher) request(ctx context.Context, batch []*delivery, now time.Time) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
+	resp, answer, err := p.post(ctx, e, id, body, now)
 	if err != nil {
 		return nil, err
+	}
+	return judge(batch, resp, answer, now), nil
+}
+
+// post makes one signed request, and returns the answer and what was read of its body.
+func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, at time.Time) (*http.Response, []byte, error) {
+	signature, err := sign(e.secrets, id, at, body)
+	if err != nil {
+		return nil, nil, &ownError{err}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
 	}
 	for name, value := range e.headers {
 		req.Header.Set(name, value)
@@ -113,22 +126,18 @@ func (p *pusher) request(ctx context.Context, batch []*delivery, now time.Time) 
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "carillon")
 	req.Header.Set("Webhook-Id", id)
-	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(now.Unix(), 10))
-	signature, err := sign(e.secrets, id, now, body)
-	if err != nil {
-		return nil, err
-	}
+	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
 	req.Header.Set("Webhook-Signature", signature)
 	resp, err := p.client.Do(req)
 	if err != nil {
-		return nil, unwrapURL(err)
+		return nil, nil, unwrapURL(err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, answerRead))
 	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
+		return nil, nil, fmt.Errorf("read the answer: %w", err)
 	}
-	return judge(batch, resp, answer, now), nil
+	return resp, answer, nil
 }
 
 // unwrapURL leaves out the URL, which may bear a secret.
@@ -143,6 +152,9 @@ func unwrapURL(err error) error {
 
 // sign is the header of Standard Webhooks: a signature by each secret that is valid.
 func sign(secrets [][]byte, id string, at time.Time, body []byte) (string, error) {
+	if len(secrets) == 0 {
+		return "", errors.New("no secret of the endpoint can be read")
+	}
 	signatures := make([]string, len(secrets))
 	for i, secret := range secrets {
 		hook, err := standardwebhooks.NewWebhookRaw(secret)

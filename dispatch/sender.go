@@ -82,7 +82,7 @@ func newSender(d *Dispatch) *sender {
 
 // mustWait tells why and how long a tick for an endpoint is to be held, while adding others go with it; 0: it is not.
 func (s *sender) mustWait(e *endpoint, adding int) (why string, wait time.Duration) {
-	if e.state != enabledEndpoint {
+	if e.state != enabledEndpoint || len(e.secrets) == 0 {
 		return "endpoint", endpointWait
 	}
 	s.mu.Lock()

@@ -25,7 +25,7 @@ type Endpoint struct {
 	Headers   map[string]string `json:"headers"`
 	Events    []string          `json:"events"`
 	State     string            `json:"state"`
-	Secret    string            `json:"secret,omitempty"` // for WebhookConfig; only PutEndpoint that made it has it, keep it
+	Secret    string            `json:"secret,omitempty"` // for WebhookConfig; only PutEndpoint that made it and RotateSecret have it, keep it
 	CreatedAt time.Time         `json:"created_at"`
 	UpdatedAt time.Time         `json:"updated_at"`
 }
@@ -49,6 +49,29 @@ func (c *Client) Endpoint(ctx context.Context, name string) (Endpoint, error) {
 func (c *Client) Endpoints(ctx context.Context) iter.Seq2[Endpoint, error] {
 	return pages[Endpoint](ctx, c, path("endpoints"), url.Values{})
 }
+
+// RotateSecret gives an endpoint another secret, which is in the answer. Until the next rotation ticks are signed by it and
+// by the one before, so that WebhookConfig may have either or both. This call is not tried again when an answer was lost: it
+// would throw out the secret that is in use.
+func (c *Client) RotateSecret(ctx context.Context, name string) (Endpoint, error) {
+	return read[Endpoint](ctx, c, &call{method: http.MethodPost, path: path("endpoints", name, "secrets"), once: true})
+}
+
+// EndpointTrial is what came of a test tick.
+type EndpointTrial struct {
+	WebhookID string  `json:"webhook_id"`
+	Status    *int    `json:"status"` // of the endpoint's answer; nil where none came
+	TookMS    int64   `json:"took_ms"`
+	Error     *string `json:"error"` // why a tick would have failed; nil where it would have succeeded
+}
+
+// TestEndpoint has one signed test tick be sent to an endpoint in any state, and tells within some 15 s what came of it. A
+// [WebhookHandler] answers it without running its function.
+func (c *Client) TestEndpoint(ctx context.Context, name string) (EndpointTrial, error) {
+	return read[EndpointTrial](ctx, c, &call{method: http.MethodPost, path: path("endpoints", name, "test"), timeout: trialWait, once: true})
+}
+
+const trialWait = 30 * time.Second
 
 // DeleteEndpoint takes an endpoint away. One that a workflow names is ErrConflict.
 func (c *Client) DeleteEndpoint(ctx context.Context, name string) error {

@@ -48,6 +48,7 @@ func TestWebhookAnswers(t *testing.T) {
 		says   string
 	}{
 		"success":       {func() error { return nil }, `{"tick_id":"t1","payload":7}`, 204, ""},
+		"test tick":     {func() error { panic("it ran") }, `{"tick_id":"test_1","workflow":"test","key":"test","payload":null}`, 204, ""},
 		"later":         {func() error { return carillon.ErrAccepted }, `{"tick_id":"t1","payload":7}`, 202, ""},
 		"failure":       {func() error { return errCut }, `{"tick_id":"t1","payload":7}`, 500, errCut.Error()},
 		"for good":      {func() error { return carillon.Permanent(errCut) }, `{"tick_id":"t1","payload":7}`, 500, errCut.Error()},

@@ -15,7 +15,8 @@ func TestWorkflowsAndEndpoints(t *testing.T) {
 	)
 	s := &script{answers: []answer{
 		{status: 201, body: workflow}, {status: 200, body: workflow}, {status: 200, body: `{"items":[` + workflow + `],"next_cursor":null}`}, {status: 204},
-		{status: 201, body: endpoint}, {status: 200, body: endpoint}, {status: 200, body: `{"items":[` + endpoint + `],"next_cursor":null}`}, {status: 204},
+		{status: 201, body: endpoint}, {status: 200, body: endpoint}, {status: 200, body: `{"items":[` + endpoint + `],"next_cursor":null}`},
+		{status: 201, body: endpoint}, {status: 200, body: `{"webhook_id":"test_1","status":503,"took_ms":3,"error":"down"}`}, {status: 204},
 	}}
 	c := s.client(t)
 	w, err := c.PutWorkflow(t.Context(), "w", carillon.WorkflowParams{Defaults: carillon.Defaults{Delivery: carillon.Delivery{Queue: "slow"}}})
@@ -45,6 +46,12 @@ func TestWorkflowsAndEndpoints(t *testing.T) {
 			t.Errorf("got %+v, %v", e, err)
 		}
 	}
+	if e, err := c.RotateSecret(t.Context(), "e"); err != nil || e.Secret != "whsec_x" {
+		t.Errorf("got %+v, %v", e, err)
+	}
+	if trial, err := c.TestEndpoint(t.Context(), "e"); err != nil || *trial.Status != 503 || *trial.Error != "down" {
+		t.Errorf("got %+v, %v", trial, err)
+	}
 	if err := c.DeleteEndpoint(t.Context(), "e"); err != nil {
 		t.Error(err)
 	}
@@ -54,7 +61,8 @@ func TestWorkflowsAndEndpoints(t *testing.T) {
 	}
 	want := []string{
 		`PUT /base/v1/workflows/w {"defaults":{"delivery":{"queue":"slow"}}}`, "GET /base/v1/workflows/w ", "GET /base/v1/workflows ", "DELETE /base/v1/workflows/w ",
-		`PUT /base/v1/endpoints/e {"url":"https://a.test/"}`, "GET /base/v1/endpoints/e ", "GET /base/v1/endpoints ", "DELETE /base/v1/endpoints/e ",
+		`PUT /base/v1/endpoints/e {"url":"https://a.test/"}`, "GET /base/v1/endpoints/e ", "GET /base/v1/endpoints ",
+		"POST /base/v1/endpoints/e/secrets ", "POST /base/v1/endpoints/e/test ", "DELETE /base/v1/endpoints/e ",
 	}
 	for i := range want {
 		if i >= len(got) || got[i] != want[i] {

@@ -226,6 +226,18 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	if got := must[carillon.Endpoint](t)(c.Endpoint(ctx, "mailer")); got.Secret != "" {
 		t.Error("the secret was shown again")
 	}
+	if got := must[carillon.Endpoint](t)(c.RotateSecret(ctx, "mailer")); got.Secret == "" || got.Secret == endpoint.Secret {
+		t.Error("the secret was not rotated")
+	}
+	hook := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(hook.Close)
+	must[carillon.Endpoint](t)(c.PutEndpoint(ctx, "local", carillon.EndpointParams{URL: hook.URL}))
+	if got := must[carillon.EndpointTrial](t)(c.TestEndpoint(ctx, "local")); got.Status == nil || *got.Status != http.StatusNotFound || got.Error == nil {
+		t.Errorf("got %+v", got)
+	}
+	if err := c.DeleteEndpoint(ctx, "local"); err != nil {
+		t.Error(err)
+	}
 	must[carillon.Workflow](t)(c.PutWorkflow(ctx, "pushed", carillon.WorkflowParams{Endpoint: "mailer", Version: "v1", Defaults: carillon.Defaults{Delivery: carillon.Delivery{Timeout: "2m"}}}))
 	if got := must[carillon.Workflow](t)(c.Workflow(ctx, "pushed")); got.Endpoint != "mailer" || got.Defaults.Delivery.Timeout != "2m" {
 		t.Errorf("got %+v", got)

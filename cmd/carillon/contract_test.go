@@ -105,6 +105,7 @@ func TestTheSDKsStructsAreTheContract(t *testing.T) {
 		"Workflow":       reflect.TypeFor[carillon.Workflow](),
 		"EndpointParams": reflect.TypeFor[carillon.EndpointParams](),
 		"Endpoint":       reflect.TypeFor[carillon.Endpoint](),
+		"EndpointTrial":  reflect.TypeFor[carillon.EndpointTrial](),
 
 		"RescheduleParams": reflect.TypeFor[carillon.RescheduleParams](),
 		"Explanation":      reflect.TypeFor[carillon.Explanation](),

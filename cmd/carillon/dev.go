@@ -111,6 +111,7 @@ func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err er
 		minter:      new(keys.minter()),
 		outbound:    web.Outbound{Loopback: !s.NoLoopback},
 		onFired:     ticks.add,
+		keyset:      keys.sealing(server != nil),
 		log:         log,
 	})
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -26,13 +27,16 @@ import (
 // demoTenant is whose token `carillon dev` prints.
 const demoTenant = "demo"
 
-// devKeys are the issuer of one data folder and the tokens it gave out last, so that what was copied from one run works
+// devKeys are the issuer and the keyset of one data folder, and the tokens it gave out last, so that what was copied from one run works
 // in the next. They are kept in dev.json, readable by us alone.
 type devKeys struct {
 	mu   sync.Mutex
 	file string // "": nothing is kept
-	kept struct {
+	// keyset is what kept.Keyset says.
+	keyset *keyset.Keyset
+	kept   struct {
 		Seed      []byte    `json:"issuer_key"`
+		Keyset    string    `json:"keyset"`
 		Tokens    devTokens `json:"tokens"`
 		ExpiresAt time.Time `json:"expires_at"`
 	}
@@ -59,13 +63,33 @@ func openDevKeys(dir string) (*devKeys, error) {
 			return nil, fmt.Errorf("the keys of carillon dev cannot be read, remove %s to have new ones: %w", k.file, err)
 		}
 	}
-	if len(k.kept.Seed) == ed25519.SeedSize {
+	made, err := k.complete()
+	if err != nil {
+		return nil, fmt.Errorf("the keys of carillon dev cannot be used, remove %s to have new ones: %w", k.file, err)
+	}
+	if !made {
 		return k, nil
 	}
-	k.kept.Seed = make([]byte, ed25519.SeedSize)
-	rand.Read(k.kept.Seed) // it never fails
-	k.kept.Tokens, k.kept.ExpiresAt = devTokens{}, time.Time{}
 	return k, k.save()
+}
+
+// complete makes the keys that are not there: all of them, or those that an older version did not know.
+func (k *devKeys) complete() (made bool, err error) {
+	if len(k.kept.Seed) != ed25519.SeedSize {
+		k.kept.Seed = make([]byte, ed25519.SeedSize)
+		rand.Read(k.kept.Seed) // it never fails
+		k.kept.Tokens, k.kept.ExpiresAt = devTokens{}, time.Time{}
+		made = true
+	}
+	if k.kept.Keyset != "" {
+		k.keyset, err = keyset.Parse(k.kept.Keyset)
+		return made, err
+	}
+	if k.keyset, err = keyset.New(); err != nil {
+		return false, err
+	}
+	k.kept.Keyset, err = k.keyset.Text()
+	return true, err
 }
 
 func (k *devKeys) save() error {
@@ -94,6 +118,14 @@ func replaceFile(name string, content []byte) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// sealing is the keyset; none where the database outlives it.
+func (k *devKeys) sealing(ownDatabase bool) *keyset.Keyset {
+	if k.file == "" && !ownDatabase {
+		return nil
+	}
+	return k.keyset
 }
 
 func (k *devKeys) minter() tenants.Minter {

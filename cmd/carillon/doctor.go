@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/embedded"
 	"github.com/carillonhq/carillon/migrations"
@@ -16,6 +18,7 @@ import (
 
 type doctorSettings struct {
 	DatabaseURL databaseURL `env:"DATABASE_URL" flag:"database-url" value:"URL" help:"the PostgreSQL to look at; without one, what carillon dev needs is looked at"`
+	Keyset      sealing     `env:"CARILLON_KEYSET" help:"the keys that carillon serve seals secrets with, to see whether they fit the database"`
 }
 
 func (p program) doctor() *cobra.Command {
@@ -36,7 +39,7 @@ order comes with what to do. It changes nothing. It exits 1 where something is w
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), 30*time.Second)
 			defer cancel()
-			return p.report(examine(ctx, string(s.DatabaseURL)), asJSON)
+			return p.report(examine(ctx, string(s.DatabaseURL), s.Keyset.keyset), asJSON)
 		},
 	}
 	flags[doctorSettings](cmd)
@@ -90,7 +93,7 @@ func (p program) report(findings []finding, asJSON bool) error {
 	return nil
 }
 
-func examine(ctx context.Context, url string) []finding {
+func examine(ctx context.Context, url string, k *keyset.Keyset) []finding {
 	findings := []finding{
 		fine("carillon", "version %s, %s", thisEdition().Version, thisEdition().Go),
 		fine("tzdata", "%s, with %d zones; that of this machine is not used", calendar.InForce().Version(), len(calendar.InForce().Names())),
@@ -104,7 +107,7 @@ func examine(ctx context.Context, url string) []finding {
 		return append(findings, fine("database", "%v", err).fail("start that server or mend DATABASE_URL; `psql \"$DATABASE_URL\"` must work from here"))
 	}
 	defer pool.Close()
-	return append(findings, examineServer(ctx, pool), examineSchema(ctx, pool), examineClock(ctx, pool))
+	return append(findings, examineServer(ctx, pool), examineSchema(ctx, pool), examineClock(ctx, pool), examineSecrets(ctx, pool, k))
 }
 
 func examinePrograms(ctx context.Context) finding {
@@ -157,6 +160,26 @@ func examineSchema(ctx context.Context, pool *pgxpool.Pool) finding {
 	default:
 		return f
 	}
+}
+
+func examineSecrets(ctx context.Context, pool *pgxpool.Pool, k *keyset.Keyset) finding {
+	s, err := dispatch.Sealings(ctx, pool, k)
+	if err != nil {
+		return fine("secrets", "%v", err).fail("bring the schema up to date first: carillon migrate")
+	}
+	f := fine("secrets", "of endpoints: %d are sealed, %d stored in the clear", s.Sealed, s.Clear)
+	switch {
+	case s.Unreadable > 0 && k == nil:
+		return f.fail("set CARILLON_KEYSET to what carillon serve has: without it nothing is pushed to these endpoints")
+	case s.Unreadable > 0:
+		f.Detail += fmt.Sprintf(", and %d cannot be opened", s.Unreadable)
+		return f.fail("put the key that is missing back into CARILLON_KEYSET, or rotate those secrets (POST /v1/endpoints/{name}/secrets): until then ticks to these endpoints are held")
+	case k == nil:
+		return f.warn("set CARILLON_KEYSET to what carillon keyset prints, so that secrets are sealed")
+	case s.Clear > 0:
+		return f.warn("each is sealed when its endpoint is next written: PUT it as it is, or rotate its secret")
+	}
+	return f
 }
 
 // tolerable is how far this machine's clock may be from the database's, which alone decides what is due, before what

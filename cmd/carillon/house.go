@@ -20,6 +20,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/migrations"
@@ -37,7 +38,8 @@ type plan struct {
 	minter      *tenants.Minter // nil: API keys are not exchanged here
 	outbound    web.Outbound
 	onFired     func([]dispatch.Fired)
-	tzdata      string // a file; empty: what the program carries
+	tzdata      string         // a file; empty: what the program carries
+	keyset      *keyset.Keyset // nil: endpoints' secrets are stored in the clear
 	log         *slog.Logger
 }
 
@@ -87,6 +89,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Quotas:     directory.Quotas,
 		Cursors:    s.cursors,
 		LeaseKey:   s.leases,
+		Keyset:     p.keyset,
 		Log:        p.log,
 		Metrics:    dispatch.NewMetrics(h.registry),
 		Name:       processName(),
@@ -244,6 +247,23 @@ func (h *house) ready(ctx context.Context) error {
 		return fmt.Errorf("%d migrations are pending", pending)
 	}
 	return nil
+}
+
+// warnOfSecrets tells at the start what a reader of the database could sign with, and what cannot be signed with.
+func (h *house) warnOfSecrets(ctx context.Context, k *keyset.Keyset, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if k == nil {
+		log.Warn("secrets of endpoints are stored in the clear: set CARILLON_KEYSET to what carillon keyset prints")
+	}
+	s, err := dispatch.Sealings(ctx, h.api, k)
+	if err != nil {
+		log.Warn("cannot look at the secrets of endpoints", "error", err)
+		return
+	}
+	if s.Unreadable > 0 {
+		log.Error("CARILLON_KEYSET lacks keys that secrets of endpoints are sealed with, so their ticks are held", "secrets", s.Unreadable)
+	}
 }
 
 // close may be called of a house half built.

@@ -87,7 +87,7 @@ Exit codes: 0 done, 1 failed, 2 the command or a setting was not understood.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
-	root.AddCommand(p.dev(), p.serve(), p.migrate(), p.token(), p.doctor(), p.version())
+	root.AddCommand(p.dev(), p.serve(), p.migrate(), p.token(), p.keyset(), p.doctor(), p.version())
 	return root
 }
 

@@ -24,6 +24,7 @@ type serveSettings struct {
 	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" value:"ADDRESS" help:"where Prometheus' /metrics are served"`
 	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" value:"NUMBER" help:"how many connections to PostgreSQL this process opens at most"`
 	TZData        string      `env:"CARILLON_TZDATA" flag:"tzdata" value:"FILE" help:"a newer tz database than the program carries: an archive as calendar/tzdata/remake.sh makes it"`
+	Keyset        sealing     `env:"CARILLON_KEYSET" help:"the keys that endpoints' signing secrets are sealed with, as carillon keyset prints them; without them secrets are stored in the clear"`
 	Platform      issuerSettings
 	Log           logSettings
 }
@@ -60,6 +61,7 @@ SIGTERM and Ctrl-C end it within 10 seconds: requests in flight may finish, the 
 to the others. A second one ends it at once.`,
 		Example: `  export DATABASE_URL=postgres://carillon:secret@db:5432/carillon
   export CARILLON_ISSUER_KEY=$(openssl rand -base64 32)   # keep it: all processes need the same
+  export CARILLON_KEYSET=$(carillon keyset)               # this too
   carillon migrate
   carillon serve
   carillon serve --role api --listen :8080`,
@@ -93,6 +95,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		keys:        s.Platform.verifying(),
 		minter:      s.Platform.minting(),
 		tzdata:      s.TZData,
+		keyset:      s.Keyset.keyset,
 		log:         log,
 	})
 	if err != nil {
@@ -102,6 +105,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 	if err := h.dispatch.Start(ctx); err != nil {
 		return interrupted(ctx, errors.Join(err, listener.Close(), metrics.Close()))
 	}
+	h.warnOfSecrets(ctx, s.Keyset.keyset, log)
 	log.Info("serving", "role", s.Role, "listen", listener.Addr().String(), "metrics", metrics.Addr().String(), "version", thisEdition().Version)
 	defer log.Info("stopped")
 	return h.run(ctx, log,

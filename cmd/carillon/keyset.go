@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillonhq/carillon/internal/keyset"
+)
+
+// sealing is a keyset as a setting; without one secrets are stored in the clear.
+type sealing struct {
+	keyset *keyset.Keyset
+}
+
+func (s *sealing) UnmarshalText(text []byte) (err error) {
+	if s.keyset, err = keyset.Parse(string(text)); err != nil {
+		return fmt.Errorf("%w: carillon keyset makes one", err)
+	}
+	return nil
+}
+
+type keysetSettings struct {
+	Keyset sealing `env:"CARILLON_KEYSET" help:"a keyset to add a new key to; without one a keyset is made"`
+}
+
+func (p program) keyset() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keyset",
+		Short: "Make the keyset that secrets are sealed with, or add a key to it",
+		Long: `Prints a new keyset for CARILLON_KEYSET, which carillon serve seals endpoints' signing
+secrets with before it stores them. Where CARILLON_KEYSET is set it prints that keyset with a
+new key, which seals from then on, while the others still read what they sealed.
+
+Keep it apart from the database and its backups, and do not lose it: what it sealed can be
+read with nothing else. All processes need the same one; ticks that a process cannot sign,
+as it lacks the key, are held and not lost.`,
+		Example: `  export CARILLON_KEYSET=$(carillon keyset)    # the first
+  export CARILLON_KEYSET=$(carillon keyset)    # the same with a new key`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := read[keysetSettings](p, cmd)
+			if err != nil {
+				return err
+			}
+			k, err := s.fresh()
+			if err != nil {
+				return err
+			}
+			text, err := k.Text()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(p.stdout, text)
+			return err
+		},
+	}
+	flags[keysetSettings](cmd)
+	return cmd
+}
+
+func (s keysetSettings) fresh() (*keyset.Keyset, error) {
+	if s.Keyset.keyset == nil {
+		return keyset.New()
+	}
+	return s.Keyset.keyset.Rotated()
+}

@@ -1,0 +1,199 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/keyset"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// A secret is stored in one of two forms: in the clear, which is its secretSize bytes and nothing else, or sealed, which
+// is longer: sealedMark, and what the keyset made of it for its endpoint alone.
+const (
+	secretSize   = 32
+	secretPrefix = "whsec_"
+	sealedMark   = 1
+	validSecrets = 2 // at a time
+)
+
+func newSecret() []byte {
+	secret := make([]byte, secretSize)
+	_, _ = rand.Read(secret) // it never fails
+	return secret
+}
+
+// shownSecret is a secret as its owner gets it: in the form of Standard Webhooks.
+func shownSecret(secret []byte) string {
+	return secretPrefix + base64.StdEncoding.EncodeToString(secret)
+}
+
+// secretPlace is where a secret belongs: sealed, it opens nowhere else.
+func secretPlace(tenant tenants.ID, endpoint string) []byte {
+	return fmt.Appendf(nil, "endpoint %d %s", tenant, endpoint)
+}
+
+// sealSecret is what is stored of a secret.
+func sealSecret(k *keyset.Keyset, tenant tenants.ID, endpoint string, secret []byte) ([]byte, error) {
+	if k == nil {
+		return secret, nil
+	}
+	sealed, err := k.Seal(secret, secretPlace(tenant, endpoint))
+	if err != nil {
+		return nil, fmt.Errorf("seal a secret: %w", err)
+	}
+	return append([]byte{sealedMark}, sealed...), nil
+}
+
+// openSecret is the secret that is stored.
+func openSecret(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored []byte) ([]byte, error) {
+	switch {
+	case len(stored) == secretSize:
+		return stored, nil
+	case len(stored) == 0 || stored[0] != sealedMark:
+		return nil, errors.New("the secret is in a form that this version does not know")
+	case k == nil:
+		return nil, errors.New("the secret is sealed, and there is no keyset")
+	}
+	secret, err := k.Open(stored[1:], secretPlace(tenant, endpoint))
+	if err != nil {
+		return nil, errors.New("the secret is not sealed by a key of the keyset") // the library's error says no more
+	}
+	return secret, nil
+}
+
+// resealed is what is to be stored of a stored secret from now on: sealed by the key that seals now. One that cannot be
+// opened stays as it is, as a keyset that holds its key may come back.
+func resealed(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored []byte) ([]byte, error) {
+	secret, err := openSecret(k, tenant, endpoint, stored)
+	if err != nil {
+		return stored, nil
+	}
+	return sealSecret(k, tenant, endpoint, secret)
+}
+
+// openSecrets are those of an endpoint's secrets that can be opened. That one cannot is told once an endpoint.
+func (d *Dispatch) openSecrets(tenant tenants.ID, endpoint string, stored [][]byte) [][]byte {
+	var secrets [][]byte
+	for _, one := range stored {
+		secret, err := openSecret(d.Keyset, tenant, endpoint, one)
+		if err == nil {
+			secrets = append(secrets, secret)
+			continue
+		}
+		if _, told := d.unreadable.LoadOrStore(endpointName{tenant, endpoint}, true); !told {
+			d.Log.Error("cannot sign with a secret of an endpoint", "tenant", tenant, "endpoint", endpoint, "error", err)
+		}
+	}
+	return secrets
+}
+
+// storedSecrets locks an endpoint, and returns its secrets as they are to be stored; none: there is no such endpoint.
+func (d *Dispatch) storedSecrets(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (secrets [][]byte, err error) {
+	err = tx.QueryRow(ctx, `
+		SELECT secrets
+		FROM endpoint
+		WHERE tenant_id = $1 AND name = $2
+		FOR UPDATE`, tenant, name).Scan(&secrets)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read secrets: %w", err)
+	}
+	for i, one := range secrets {
+		if secrets[i], err = resealed(d.Keyset, tenant, name, one); err != nil {
+			return nil, err
+		}
+	}
+	return secrets, nil
+}
+
+// RotateSecret gives an endpoint another secret, which the answer bears. Ticks are signed by it and by the one before;
+// an older one is valid no more. An answer that is repeated bears no secret, as it is kept nowhere that it could be
+// read from.
+func (d *Dispatch) RotateSecret(ctx context.Context, tenant tenants.ID, name string, once web.Once) (web.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var fresh Endpoint
+	var reply web.Reply
+	err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) (err error) {
+		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+			fresh, err = d.rotate(ctx, tx, tenant, name)
+			kept := fresh
+			kept.Secret = ""
+			return http.StatusCreated, kept, err
+		})
+		return err
+	})
+	if err != nil || reply.Replayed {
+		return reply, err
+	}
+	reply.Body, err = web.Marshal(fresh)
+	return reply, err
+}
+
+func (d *Dispatch) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (e Endpoint, err error) {
+	secrets, err := d.storedSecrets(ctx, tx, tenant, name)
+	if err != nil {
+		return e, err
+	}
+	if secrets == nil {
+		return e, noEndpoint(name)
+	}
+	secret := newSecret()
+	sealed, err := sealSecret(d.Keyset, tenant, name, secret)
+	if err != nil {
+		return e, err
+	}
+	secrets = slices.Insert(secrets, 0, sealed)
+	rows, _ := tx.Query(ctx, `
+		UPDATE endpoint
+		SET secrets = $3, updated_at = clock_timestamp()
+		WHERE tenant_id = $1 AND name = $2
+		RETURNING `+endpointColumns, tenant, name, secrets[:min(len(secrets), validSecrets)]) // CollectExactlyOneRow reports the error
+	if e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint); err != nil {
+		return e, fmt.Errorf("rotate a secret: %w", err)
+	}
+	e.Secret = shownSecret(secret)
+	return e, nil
+}
+
+// Sealing is in what forms the secrets of all endpoints are stored.
+type Sealing struct {
+	Clear, Sealed int
+	Unreadable    int // of those that are sealed: by a key that is not there
+}
+
+// Sealings looks at the secrets of all tenants' endpoints: it is for who runs the service.
+func Sealings(ctx context.Context, db postgres.DB, k *keyset.Keyset) (s Sealing, err error) {
+	rows, err := db.Query(ctx, `SELECT tenant_id, name, unnest(secrets) FROM endpoint`)
+	if err != nil {
+		return s, err
+	}
+	var tenant tenants.ID
+	var name string
+	var stored []byte
+	_, err = pgx.ForEachRow(rows, []any{&tenant, &name, &stored}, func() error {
+		switch _, err := openSecret(k, tenant, name, stored); {
+		case len(stored) == secretSize:
+			s.Clear++
+		case err != nil:
+			s.Unreadable++
+			fallthrough
+		default:
+			s.Sealed++
+		}
+		return nil
+	})
+	return s, err
+}

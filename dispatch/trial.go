@@ -1,0 +1,94 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Trial is what came of a test tick.
+type Trial struct {
+	WebhookID string  `json:"webhook_id"`
+	Status    *int32  `json:"status"` // of the endpoint's answer; null where there was none
+	TookMS    int64   `json:"took_ms"`
+	Error     *string `json:"error"` // why a tick like this would have failed; null where it would have succeeded
+}
+
+// trialPrefix begins the tick_id of a test tick, and of no other.
+const trialPrefix = "test_"
+
+// TryEndpoint sends one signed test tick to an endpoint, whatever its state, and tells what came of it within 15 s. It
+// is not tried again, and changes nothing: neither the endpoint's state nor what is known of its health.
+func (d *Dispatch) TryEndpoint(ctx context.Context, tenant tenants.ID, name string) (Trial, error) {
+	e, err := d.pushable(ctx, tenant, name)
+	if err != nil {
+		return Trial{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, longestAnswer)
+	defer cancel()
+	started := time.Now()
+	one := &delivery{tenant: tenant, id: trialPrefix + rand.Text(), timeout: longestAnswer, endpoint: e}
+	body, id := trialBody(one.id, e.batch, started.UTC())
+	trial := Trial{WebhookID: id}
+	resp, answer, err := d.sender.pusher.post(ctx, e, id, body, started)
+	if err == nil {
+		o := judge([]*delivery{one}, resp, answer, started)[0]
+		trial.Status, trial.Error = o.status, o.err
+	} else {
+		trial.Error = new(trialError(err))
+	}
+	trial.TookMS = time.Since(started).Milliseconds()
+	return trial, nil
+}
+
+func trialError(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("the endpoint did not answer within %s", longestAnswer)
+	}
+	return *keep(err.Error())
+}
+
+// pushable reads an endpoint as it is for a push.
+func (d *Dispatch) pushable(ctx context.Context, tenant tenants.ID, name string) (*endpoint, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var url, state string
+	var batch int16
+	var headers []byte
+	var secrets [][]byte
+	err := d.Pool.QueryRow(ctx, `
+		SELECT url, batch, headers, state, secrets
+		FROM endpoint
+		WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&url, &batch, &headers, &state, &secrets)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, noEndpoint(name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read endpoint: %w", err)
+	}
+	return d.newEndpoint(tenant, name, url, batch, headers, state, secrets)
+}
+
+// trialBody is a tick as any other, of a schedule that there is not: an endpoint that takes batches gets a batch of it.
+func trialBody(tickID string, batch int, now time.Time) (body []byte, id string) {
+	at := now.Truncate(time.Second)
+	when := appendTime([]byte(`"timestamp":`), at)
+	when = append(when, `,"local_time":`...)
+	when = appendTime(when, at)
+	when = append(when, `,"timezone":"UTC","upcoming":[]`...)
+	m := message{
+		tick:   &tick{NominalAt: at, FiredAt: now, Version: 1, Attempt: 1, Cause: Manual, DST: calendar.DSTNone},
+		tickID: tickID, scheduleID: "test", workflow: "test", key: "test", maxAttempts: 1, token: "test", when: when,
+	}
+	if batch == 1 {
+		return m.appendJSON(nil), tickID
+	}
+	return append(m.appendJSON([]byte(`{"ticks":[`)), `]}`...), "batch_" + rand.Text()
+}

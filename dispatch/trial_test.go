@@ -1,0 +1,97 @@
+package dispatch_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/carillonhq/carillon/dispatch"
+)
+
+func TestATestTickIsNoTick(t *testing.T) {
+	t.Parallel()
+	h, r := newHouse(t), newReceiver(t)
+	c := h.open(h.dispatch).operator()
+	const path = "/v1/endpoints/e"
+	made := get[dispatch.Endpoint](c, 201, "PUT", path, `{"url": "`+r.URL+`", "headers": {"X-Team": "growth"}}`)
+	trial := get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+	sent := r.last(t)
+	if trial.Status == nil || *trial.Status != 204 || trial.Error != nil || trial.TookMS < 0 || trial.WebhookID != sent.header.Get("Webhook-Id") {
+		t.Errorf("got %+v", trial)
+	}
+	var tick handed
+	if err := json.Unmarshal(sent.body, &tick); err != nil {
+		t.Fatalf("%v in %s", err, sent.body)
+	}
+	if !strings.HasPrefix(tick.TickID, "test_") || tick.TickID != trial.WebhookID || tick.Cause != "manual" || tick.Workflow != "test" || string(tick.Payload) != "null" ||
+		tick.Attempt != 1 || tick.Occurrence != nil || sent.header.Get("X-Team") != "growth" || sent.signedBy(t, made.Secret) != "yes" {
+		t.Errorf("got %s with %v", sent.body, sent.header)
+	}
+	c.refused(404, "not_found", "", "GET", "/v1/ticks/"+tick.TickID, "")
+	c.refused(404, "not_found", "", "POST", "/v1/ticks/"+tick.TickID+"/complete", `{"lease_token": "test"}`)
+	if n := h.number(`SELECT count(*) FROM tick`); n != 0 {
+		t.Errorf("%d ticks are in the history", n)
+	}
+	if again := get[dispatch.Trial](c, 200, "POST", path+"/test", ""); again.WebhookID == trial.WebhookID {
+		t.Error("two tests have one id")
+	}
+}
+
+func TestATestTickTellsWhatTheEndpointSaid(t *testing.T) {
+	t.Parallel()
+	h, r := newHouse(t), newReceiver(t)
+	c := h.open(h.dispatch).operator()
+	const path = "/v1/endpoints/e"
+	for _, x := range []struct {
+		state, text string
+		batch       string
+		status      int32
+		err         string
+	}{
+		{"enabled", "no such page", "1", 404, "the endpoint answered 404: no such page"},
+		{"held", "", "1", 202, ""},
+		{"disabled", "", "1", 200, ""},
+		{"enabled", "", "1", 302, "the endpoint answered 302:"},
+		{"enabled", "", "1", 410, "the endpoint answered 410:"},
+		{"enabled", "", "1", 500, "the endpoint answered 500:"},
+		{"enabled", "", "9", 200, ""},
+		{"enabled", `{"results": []}`, "9", 200, "the answer to the batch does not name the tick"},
+	} {
+		if a := c.do("PUT", path, `{"url": "`+r.URL+`", "batch": `+x.batch+`, "state": "`+x.state+`"}`); a.status > 201 {
+			t.Fatalf("got %d %s", a.status, a.body)
+		}
+		r.answers(int(x.status), x.text)
+		trial := get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+		said := ""
+		if trial.Error != nil {
+			said = *trial.Error
+		}
+		if trial.Status == nil || *trial.Status != x.status || strings.TrimSpace(said) != x.err {
+			t.Errorf("%+v: got %v %q", x, trial.Status, said)
+		}
+		if got := get[dispatch.Endpoint](c, 200, "GET", path, ""); got.State != x.state {
+			t.Errorf("%+v: its state is %s", x, got.State)
+		}
+	}
+	if body := r.last(t).body; !strings.HasPrefix(string(body), `{"ticks":[{"tick_id":"test_`) {
+		t.Errorf("an endpoint that takes batches got %s", body)
+	}
+	r.Close()
+	trial := get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+	if trial.Status != nil || trial.Error == nil || !strings.Contains(*trial.Error, "refused") {
+		t.Errorf("got %+v", trial)
+	}
+}
+
+func TestATestTickGoesToPublicAddressesOnly(t *testing.T) {
+	t.Parallel()
+	h, r := newHouse(t), newReceiver(t)
+	if _, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "e", dispatch.EndpointParams{URL: r.URL}); err != nil {
+		t.Fatal(err)
+	}
+	h.config.Loopback = false
+	trial := get[dispatch.Trial](h.open(h.process()).operator(), 200, "POST", "/v1/endpoints/e/test", "")
+	if trial.Status != nil || trial.Error == nil || len(r.requests()) != 0 {
+		t.Errorf("got %+v, and %d requests", trial, len(r.requests()))
+	}
+}
