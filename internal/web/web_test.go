@@ -117,7 +117,10 @@ func TestMethodNotAllowedBesideAGroup(t *testing.T) {
 	g.GET("/v1/things/:thing", func(c echo.Context) error { return nil })
 	g.PUT("/v1/things/:thing", func(c echo.Context) error { return nil })
 	g.POST("/v1/things/get", func(c echo.Context) error { return nil })
+	e.GET("/v1/none/:file", func(echo.Context) error { return echo.ErrNotFound })
 	for request, want := range map[string]string{
+		"GET /v1/none/a":        "404",
+		"PUT /v1/none/a":        "405 GET",
 		"GET /v1/things/a":      "401",
 		"POST /v1/things/a":     "405 GET, PUT",
 		"DELETE /v1/things/a":   "405 GET, PUT",
