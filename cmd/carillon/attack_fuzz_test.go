@@ -108,11 +108,7 @@ func (m mangler) body(t *testing.T, a attacked) []byte {
 	if a.media == "application/x-ndjson" {
 		var lines bytes.Buffer
 		for range 1 + m.IntN(4) {
-			for _, raw := range strings.Split(strings.TrimSpace(fmt.Sprint(pick(m, a.bodies))), "\n") {
-				var v any
-				if json.Unmarshal([]byte(raw), &v) != nil {
-					v = raw
-				}
+			for _, v := range lined(t, pick(m, a.bodies)) {
 				lines.Write(marshal(t, m.mangle(v, 10)))
 				lines.WriteByte('\n')
 			}

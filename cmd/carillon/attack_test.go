@@ -24,7 +24,7 @@ import (
 // attacked is an operation of the document, as an attacker reads it.
 type attacked struct {
 	id, method, path string
-	scopes           []string // none: it asks no token
+	scopes           []string            // none: it asks no token
 	params           openapi3.Parameters // of path, query and header
 	media            string              // of its body; empty: it has none
 	bodies           []any               // the document's examples of its body
@@ -127,4 +127,22 @@ func (s whole) ask(t *testing.T, client *http.Client, token, method, path string
 		return answer{}, false
 	}
 	return answer{resp.StatusCode, resp.Header, got, time.Since(start)}, true
+}
+
+// lined are the lines of an example of NDJSON: it is a text, or one line's object.
+func lined(t *testing.T, example any) []any {
+	t.Helper()
+	text, ok := example.(string)
+	if !ok {
+		return []any{example}
+	}
+	var all []any
+	for _, raw := range strings.Split(strings.TrimSpace(text), "\n") {
+		var v any
+		if err := json.Unmarshal([]byte(raw), &v); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, v)
+	}
+	return all
 }
