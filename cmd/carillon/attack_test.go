@@ -91,13 +91,6 @@ type answer struct {
 	took   time.Duration
 }
 
-// code is the problem's, or empty.
-func (a answer) code() string {
-	var p struct{ Code string }
-	_ = json.Unmarshal(a.body, &p)
-	return p.Code
-}
-
 // ask sends a request; an answer that takes longer than patience is none, and false.
 func (s whole) ask(t *testing.T, client *http.Client, token, method, path string, header http.Header, body []byte, patience time.Duration) (answer, bool) {
 	t.Helper()
