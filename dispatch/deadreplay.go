@@ -15,9 +15,9 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// DeadReplayParams ask for the dead letters of a filter to be delivered again; one that restricts nothing is all.
+// DeadReplayParams ask for the dead letters of a filter to be delivered again; one that restricts nothing, or none, is all.
 type DeadReplayParams struct {
-	Filter DeadFilter `json:"filter"`
+	Filter DeadFilter `json:"filter,omitzero"`
 }
 
 const (

@@ -36,16 +36,16 @@ type whole struct {
 
 func serveHouse(t *testing.T) whole {
 	t.Helper()
-	return serveAs(t, func(m *tenants.Minter) *tenants.Minter { return m })
+	return serveAs(t, func(m *tenants.Minter) *tenants.Minter { return m }, web.Outbound{Loopback: true})
 }
 
 // serveWithout serves without the issuer's private key.
 func serveWithout(t *testing.T) whole {
 	t.Helper()
-	return serveAs(t, func(*tenants.Minter) *tenants.Minter { return nil })
+	return serveAs(t, func(*tenants.Minter) *tenants.Minter { return nil }, web.Outbound{Loopback: true})
 }
 
-func serveAs(t *testing.T, minting func(*tenants.Minter) *tenants.Minter) whole {
+func serveAs(t *testing.T, minting func(*tenants.Minter) *tenants.Minter, outbound web.Outbound) whole {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -59,7 +59,7 @@ func serveAs(t *testing.T, minting func(*tenants.Minter) *tenants.Minter) whole 
 		issuer:      s.minter.Name(),
 		keys:        []tenants.Key{s.minter.Key()},
 		minter:      minting(&s.minter),
-		outbound:    web.Outbound{Loopback: true},
+		outbound:    outbound,
 		log:         slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -94,6 +94,7 @@ func TestUnmarshalLocatesEachFault(t *testing.T) {
 		{`{"payload":{"a":1,"a":1}}`, 400, []string{"/payload/a duplicate_member"}},
 		{`[]`, 422, []string{" wrong_type"}},
 		{`"x"`, 422, []string{" wrong_type"}},
+		{`null`, 422, []string{" wrong_type"}},
 		{` `, 400, nil},
 	}
 	for _, c := range cases {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,11 +67,18 @@ func (o Outbound) Check(raw string) error {
 	if p := u.Port(); p != "" && p != "443" && p != "8443" {
 		return errors.New("must be on port 443 or 8443")
 	}
+	if literal != nil && (len(host) > 253 || !hostname.MatchString(host)) {
+		return errors.New("must name a host in ASCII: an international name is written as xn--…")
+	}
 	if literal == nil && guard.SafeAddr(addr) != nil || literal != nil && (numeric(host) || private(host)) {
 		return errors.New("must be a public address")
 	}
 	return nil
 }
+
+// hostname is what a name on the network looks like (RFC 1123 section 2.1, and the underscore that some use). Other
+// scripts have letters that become digits and dots once a name is looked up, so an international name comes as xn--….
+var hostname = regexp.MustCompile(`^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$`)
 
 // private reports whether a name is one that no public resolver knows: a single label, or one below a name that is kept
 // for networks of one's own (RFC 6762, RFC 8375, ICANN's .internal).

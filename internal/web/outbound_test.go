@@ -10,7 +10,7 @@ import (
 
 func TestOutboundCheck(t *testing.T) {
 	t.Parallel()
-	good := []string{"https://example.com", "https://example.com/hook?x=1", "https://example.com:8443/", "https://93.184.216.34/", "https://[2606:4700::1111]/", "https://a.b.c.example./"}
+	good := []string{"https://example.com", "https://example.com/hook?x=1", "https://example.com:8443/", "https://93.184.216.34/", "https://[2606:4700::1111]/", "https://a.b.c.example./", "https://xn--bcher-kva.example/", "https://a_b.example/"}
 	bad := []string{
 		"", "example.com", "/path", "https:///x", "https:example.com", "http://example.com", "ftp://example.com", "https://example.com:80/", "https://example.com:22/",
 		"https://user@example.com/", "https://u:p@example.com/", "https://example.com/#f", "https://" + strings.Repeat("x", 2048) + ".com",
@@ -19,6 +19,7 @@ func TestOutboundCheck(t *testing.T) {
 		"https://224.0.0.1/", "https://255.255.255.255/", "https://[fe80::1]/", "https://[fe80::1%25eth0]/", "https://[fd00::1]/", "https://[64:ff9b::7f00:1]/", "https://[2002:7f00:1::]/", "https://[ff02::1]/",
 		"https://intranet/", "https://db.internal/", "https://printer.local/", "https://metadata.google.internal/", "https://router.home.arpa/",
 		"https://127.1/", "https://2130706433/", "https://0x7f000001/", "https://0177.0.0.1/", "https://example.0x7f/",
+		"https://①②⑦.⓪.⓪.①/", "https://a..example/", "https://.example.com/", "https://bücher.example/",
 	}
 	for _, u := range good {
 		if err := (Outbound{}).Check(u); err != nil {

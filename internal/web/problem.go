@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,7 +80,7 @@ func unavailable(detail string) *fault.Error {
 func routing(status int, c echo.Context) *fault.Error {
 	if status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
 		methods := taken(c)
-		if len(methods) == 0 {
+		if len(methods) == 0 || slices.Contains(methods, c.Request().Method) { // a handler may find nothing, too
 			return fault.NotFound("there is nothing at this path")
 		}
 		f := fault.New(http.StatusMethodNotAllowed, "method_not_allowed", "this path does not take %s", c.Request().Method)

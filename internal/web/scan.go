@@ -133,6 +133,9 @@ func (s *scanner) value(want *shape) error {
 	if err != nil {
 		return err
 	}
+	if kind == "null" && len(s.path) == 0 && want != nil && want.kind == "object" { // a member that is null is left out; a body is not
+		s.note("wrong_type", "must be an object, not null")
+	}
 	if want != nil && kind != "null" && len(s.fields) == noted {
 		want.hold(s, kind, s.src[start:s.pos])
 	}

@@ -117,7 +117,10 @@ func TestMethodNotAllowedBesideAGroup(t *testing.T) {
 	g.GET("/v1/things/:thing", func(c echo.Context) error { return nil })
 	g.PUT("/v1/things/:thing", func(c echo.Context) error { return nil })
 	g.POST("/v1/things/get", func(c echo.Context) error { return nil })
+	e.GET("/v1/none/:file", func(echo.Context) error { return echo.ErrNotFound })
 	for request, want := range map[string]string{
+		"GET /v1/none/a":        "404",
+		"PUT /v1/none/a":        "405 GET",
 		"GET /v1/things/a":      "401",
 		"POST /v1/things/a":     "405 GET, PUT",
 		"DELETE /v1/things/a":   "405 GET, PUT",
@@ -272,7 +275,8 @@ func TestServeBrokenRequests(t *testing.T) {
 		"cut body":              {head + "Content-Length: 20\r\n\r\n{}", []int{400}},
 		"two lengths":           {head + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", []int{400}},
 		"length and chunked":    {head + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", []int{400}},
-		"no such transfer":      {head + "Transfer-Encoding: gzip\r\n\r\n", []int{501}},
+		"no such transfer":      {head + "Transfer-Encoding: gzip\r\n\r\n", []int{400}},
+		"no such version":       {"GET / HTTP/3.0\r\nHost: x\r\n\r\n", []int{400}},
 		"length, then chunked":  {head + "Content-Length: 2\r\n\r\n{}" + head + "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + "GET / HTTP/1.1\r\nHost: x\r\n\r\n", []int{200, 200, 404}},
 		"chunked, then length":  {head + "Transfer-Encoding: chunked\r\n\r\n1;x=y\r\n{\r\n1\r\n}\r\n0\r\nContent-Length: 7\r\n\r\n" + head + "Content-Length: 2\r\n\r\n{}", []int{200, 200}},
 		"header of a megabyte":  {"GET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 1<<18) + "\r\n\r\n", []int{431}},
