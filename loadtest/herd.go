@@ -191,13 +191,12 @@ func (m *muster) fire(ctx context.Context, workflow string, spread int) (f fired
 		return f, err
 	}
 	var seconds float64
-	if err := m.until(ctx, sweeper, "swept", func() (bool, error) {
-		var swept int
-		err := m.db.QueryRow(ctx, `
-			SELECT COALESCE(sum(ticks), 0), COALESCE(extract(epoch FROM clock_timestamp() - $1), 1)::float8
-			FROM chunk
-			WHERE id > $2`, due, before.chunk).Scan(&swept, &seconds)
-		return swept >= n, err
+	if err := m.until(ctx, sweeper, "swept", func() (swept bool, err error) { // at little cost beside what is measured
+		err = m.db.QueryRow(ctx, `
+			SELECT NOT EXISTS (SELECT FROM turn)
+				AND NOT EXISTS (SELECT FROM generate_series(0, 63) s CROSS JOIN LATERAL (SELECT FROM cohort WHERE shard = s AND due_at <= $1 ORDER BY due_at LIMIT 1) c),
+				extract(epoch FROM clock_timestamp() - $1)::float8`, due).Scan(&swept, &seconds)
+		return swept && seconds > 0, err
 	}); err != nil {
 		return f, err
 	}
@@ -216,13 +215,14 @@ func (m *muster) fire(ctx context.Context, workflow string, spread int) (f fired
 	}
 	defer func() { opener.stop() }()
 	if err := m.until(ctx, opener, "opened", func() (bool, error) {
-		var left int
-		err := m.db.QueryRow(ctx, `
-			SELECT (SELECT count(*) FROM chunk WHERE opened_at IS NULL),
-				COALESCE(extract(epoch FROM clock_timestamp() - (SELECT min(opened_at) FROM chunk WHERE id > $1)), 1)::float8`,
-			before.chunk).Scan(&left, &seconds)
-		return left == 0, err
+		var left bool
+		err := m.db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM chunk WHERE opened_at IS NULL)`).Scan(&left)
+		return !left, err
 	}); err != nil {
+		return f, err
+	}
+	err = m.db.QueryRow(ctx, `SELECT extract(epoch FROM clock_timestamp() - min(opened_at))::float8 FROM chunk WHERE id > $1`, before.chunk).Scan(&seconds)
+	if err != nil {
 		return f, err
 	}
 	f.opened = float64(n) / seconds
