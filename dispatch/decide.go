@@ -13,7 +13,7 @@ import (
 )
 
 // decided is what became of one schedule of a chunk, in the order of the columns that decide returns: to find them by name
-// is a tenth of what our side of an opening costs.
+// costs something for each row.
 type decided struct {
 	Ord        int32
 	ScheduleID int64
