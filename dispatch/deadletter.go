@@ -28,7 +28,7 @@ func bury(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead keyArrays) err
 		SELECT t.tenant_id, t.schedule_id, t.nominal_at, t.seq, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key), t.ended_at,
 			t.fired_at, t.last_at, t.until_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN tick t ON `+onTick+` AND t.state = $8
+		JOIN `+theTick+` ON t.state = $8
 		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
 		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
 		WHERE s.id IS NOT NULL OR r.version IS NOT NULL

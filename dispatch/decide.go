@@ -12,30 +12,31 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// decided is what became of one schedule of a chunk.
+// decided is what became of one schedule of a chunk, in the order of the columns that decide returns: to find them by name
+// costs something for each row.
 type decided struct {
 	Ord        int32
 	ScheduleID int64
 	Version    int32
 	Key        string
-	Reason     Reason
 	Fate       fate
 	Cancels    bool
+	Reason     Reason
 	PrevAt     *time.Time
 	LastAt     *time.Time
-	DelayAt    *time.Time
 	UntilAt    *time.Time
+	DelayAt    *time.Time
 	Occurrence int64
 	Payload    *string
 	Queue      *string
 	Priority   *int16
-	Timeout    *int32 `db:"timeout_s"`
-	Attempts   *int16 `db:"max_attempts"`
+	Timeout    *int32
+	Attempts   *int16
 }
 
 // tooSoon is a tick at $2 that comes too soon after the last one that was handed out before its schedule's zone was changed:
 // one that fires once a day does so again after 20 to 48 hours.
-const tooSoon = `(st.last_at <= st.rezoned_at AND st.rezoned_at < $2 AND $2 < st.last_at + interval '20 hours')`
+const tooSoon = `(st.rezoned_at IS NOT NULL AND st.last_at <= st.rezoned_at AND st.rezoned_at < $2 AND $2 < st.last_at + interval '20 hours')`
 
 // Of a timed tick, at $2: as of any other, but that one which a client asked to leave out is not handed out.
 var (
@@ -113,7 +114,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 	if err != nil {
 		return fmt.Errorf("decide ticks: %w", err)
 	}
-	all, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[decided])
+	all, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[decided])
 	if err != nil {
 		return fmt.Errorf("decide ticks: %w", err)
 	}

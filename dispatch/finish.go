@@ -123,9 +123,27 @@ func (a *keyArrays) add(k ident.TickKey, attempt int16) {
 	a.ids, a.at, a.seqs, a.tries = append(a.ids, k.Schedule), append(a.at, k.At), append(a.seqs, k.Seq), append(a.tries, attempt)
 }
 
-// onTick joins i (id, at, seq, attempt) with the rows of tick t; $1 is the tenant, and $6 and $7 bound the partitions.
+// onTick joins i (id, at, seq, attempt) with the rows of tick t; $1 is the tenant, $2 the ids, and $6 and $7 bound the
+// partitions.
 const onTick = `t.tenant_id = $1 AND t.schedule_id = i.id AND t.nominal_at = i.at AND t.seq = i.seq
 	AND t.nominal_at BETWEEN $6 AND $7`
+
+// theTick is the row of tick that i names, found by its key. The planner, which knows nothing of a nominal time that has just
+// come, would else read all ticks of that time for each that is named: it holds them to be one.
+const theTick = `LATERAL (SELECT * FROM tick t WHERE ` + onTick + ` OFFSET 0) t`
+
+// updateTicks runs an UPDATE of ticks that are joined onTick, whose schedules are among $2, and calls each for the rows that
+// come back, scanned into scan. What theTick keeps the planner from when it reads, this does when it writes.
+func updateTicks(ctx context.Context, tx pgx.Tx, scan []any, each func() error, sql string, args ...any) error {
+	var b pgx.Batch
+	b.Queue(`SET LOCAL enable_nestloop = off`)
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, scan, each)
+		return err
+	})
+	b.Queue(`SET LOCAL enable_nestloop = on`)
+	return tx.SendBatch(ctx, &b).Close()
+}
 
 func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, good map[ident.TickKey]*ending, ended map[ident.TickKey]State, states map[int64]*tally) error {
 	if len(good) == 0 {
@@ -137,21 +155,10 @@ func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, g
 		keys.add(k, e.attempt)
 		results = append(results, e.result)
 	}
-	rows, err := tx.Query(ctx, `
-		UPDATE tick t
-		SET state = CASE WHEN t.reason <> 0 THEN $12::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
-		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)
-		WHERE `+onTick+` AND t.state = $11 AND t.attempt = i.attempt
-		RETURNING t.schedule_id, t.nominal_at, t.seq, t.state, `+isAside,
-		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), now, results, int16(Running),
-		int16(Cancelled))
-	if err != nil {
-		return fmt.Errorf("end ticks: %w", err)
-	}
 	var k ident.TickKey
 	var state State
 	var aside bool
-	_, err = pgx.ForEachRow(rows, []any{&k.Schedule, &k.At, &k.Seq, &state, &aside}, func() error {
+	err := updateTicks(ctx, tx, []any{&k.Schedule, &k.At, &k.Seq, &state, &aside}, func() error {
 		k.At = k.At.UTC()
 		ended[k] = state
 		t := of(states, k.Schedule)
@@ -161,7 +168,14 @@ func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, g
 		}
 		t.count(&t.succeeded, aside)
 		return nil
-	})
+	}, `
+		UPDATE tick t
+		SET state = CASE WHEN t.reason <> 0 THEN $12::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)
+		WHERE `+onTick+` AND t.schedule_id = ANY ($2) AND t.state = $11 AND t.attempt = i.attempt
+		RETURNING t.schedule_id, t.nominal_at, t.seq, t.state, `+isAside,
+		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), now, results, int16(Running),
+		int16(Cancelled))
 	if err != nil {
 		return fmt.Errorf("end ticks: %w", err)
 	}
@@ -196,7 +210,7 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 			COALESCE(s.max_attempts, r.max_attempts) AS max_attempts,
 			COALESCE(s.max_lateness_s, r.max_lateness_s) AS max_lateness_s, COALESCE(s.on_expired, r.on_expired) AS on_expired, w.defaults
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN tick t ON `+onTick+` AND t.state = $8 AND t.attempt = i.attempt
+		JOIN `+theTick+` ON t.state = $8 AND t.attempt = i.attempt
 		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
 		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
 		LEFT JOIN workflow w ON w.tenant_id = t.tenant_id AND w.name = COALESCE(s.workflow, r.workflow)

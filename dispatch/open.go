@@ -193,12 +193,20 @@ func (d *Dispatch) after(o *opened) {
 	for workflow, n := range waiting {
 		d.hub.ready(o.chunk.TenantID, workflow, n)
 	}
+	type outcome struct {
+		state  State
+		reason Reason
+	}
+	outcomes := map[outcome]int{}
 	for i := range o.ticks {
 		t := &o.ticks[i]
-		d.Metrics.ticks.WithLabelValues(t.State.String(), t.Reason.String()).Inc()
+		outcomes[outcome{t.State, t.Reason}]++
 		if t.State == Running {
 			d.Metrics.lateness.Observe(t.FiredAt.Sub(t.NominalAt).Seconds())
 		}
+	}
+	for one, n := range outcomes {
+		d.Metrics.ticks.WithLabelValues(one.state.String(), one.reason.String()).Add(float64(n))
 	}
 	if d.OnFired != nil && len(o.fired) > 0 {
 		d.OnFired(o.fired)

@@ -152,7 +152,7 @@ func (d *Dispatch) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT `+tickColumns+`
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) WITH ORDINALITY AS i (id, at, seq, attempt, ord)
-		JOIN tick t ON `+onTick+`
+		JOIN `+theTick+` ON true
 		ORDER BY i.ord`, tenant, a.ids, a.at, a.seqs, a.tries, a.from, a.through) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[tick])
 	if err != nil {

@@ -43,7 +43,7 @@ func sendables(ctx context.Context, db postgres.DB, tenant tenants.ID, tries []t
 			COALESCE(s.timeout_s, r.timeout_s) AS timeout_s, COALESCE(s.max_attempts, r.max_attempts) AS max_attempts,
 			COALESCE(s.spec, r.spec) AS spec, COALESCE(s.anchor_at, r.anchor_at) AS anchor_at
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN tick t ON `+onTick+` AND t.state = $8 AND t.attempt = i.attempt
+		JOIN `+theTick+` ON t.state = $8 AND t.attempt = i.attempt
 		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
 		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
 		WHERE s.id IS NOT NULL OR r.version IS NOT NULL
@@ -149,11 +149,11 @@ func claim(ctx context.Context, tx pgx.Tx, o *opened) error {
 		if len(c.keys.ids) == 0 {
 			continue
 		}
-		_, err := tx.Exec(ctx, `
+		err := updateTicks(ctx, tx, nil, func() error { return nil }, `
 			UPDATE tick t
 			SET chunk_id = $8
 			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-			WHERE `+onTick+` AND t.attempt = i.attempt`,
+			WHERE `+onTick+` AND t.schedule_id = ANY ($2) AND t.attempt = i.attempt`,
 			o.chunk.TenantID, c.keys.ids, c.keys.at, c.keys.seqs, c.keys.tries, c.keys.from, c.keys.through, c.chunk)
 		if err != nil {
 			return fmt.Errorf("claim ticks: %w", err)

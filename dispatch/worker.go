@@ -100,7 +100,7 @@ func tickStates(ctx context.Context, db postgres.DB, tenant tenants.ID, keys key
 	rows, err := db.Query(ctx, `
 		SELECT t.schedule_id, t.nominal_at, t.seq, CASE WHEN t.state = $8 AND t.reason <> 0 THEN $9::smallint ELSE t.state END
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN tick t ON `+onTick, tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running), int16(Cancelled))
+		JOIN `+theTick+` ON true`, tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running), int16(Cancelled))
 	if err != nil {
 		return nil, fmt.Errorf("read states of ticks: %w", err)
 	}

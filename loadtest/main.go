@@ -73,6 +73,12 @@ var scenarios = []scenario{
 	{"upsert", "200,000 schedules upserted in bulk, fresh, unchanged and all changed, against raw COPY of the same rows", upsert},
 	{"single", "20,000 schedules upserted one by one by 32 clients, against one bare SQL statement on 32 connections", single},
 	{"read", "5,000,000 schedules stored: lists by every filter, get, upcoming and preview at 50 requests a second", read},
+	{"floor", "the floor of a scheduler that keeps a row and makes a job for each firing", floor},
+	{"herd", "1,000,000 schedules of one tenant due at one instant, swept and opened, against the floor", herd},
+	{"mix", "1,000,000 schedules of 1,000 tenants, and 300,000 that share their timing with none, against the floor", mix},
+	{"pull", "100,000 ticks due at one instant, through SDK workers on the same machine", pull},
+	{"push", "100,000 ticks due at one instant, to an endpoint on the same machine, one by one and in batches", push},
+	{"late", "1,000,000 schedules stored, and 500 ticks a second pushed for two minutes: how late they are", punctual},
 	{"fair", "1,000 small tenants beside one with 500,000 schedules due at once", fair},
 	{"pair", "two processes on one database share the work, and one takes over when the other is killed", pair},
 }

@@ -85,6 +85,33 @@ func TestUpsertsAreMeasured(t *testing.T) {
 	}
 }
 
+func TestHerdsAreMeasuredAndLoseNothing(t *testing.T) {
+	t.Parallel()
+	for _, scenario := range []string{"herd", "mix", "pull", "push"} {
+		var out bytes.Buffer
+		if code := run(t.Context(), []string{scenario, "--scale", "0.003", "--json", "--database-url", postgrestest.EmptyURL(t)}, &out, &lines{t: t}); code == exitNotRun {
+			t.Errorf("%s could not run", scenario)
+			continue
+		}
+		var o outcome
+		if err := json.Unmarshal(out.Bytes(), &o); err != nil {
+			t.Errorf("%s: %v", scenario, err)
+		}
+		exact := 0
+		for _, p := range o.Promises {
+			if p.Limit != 0 {
+				continue // how fast it is depends on the machine
+			}
+			if exact++; !p.Holds {
+				t.Errorf("%s: %s is %v", scenario, p.Name, p.Value)
+			}
+		}
+		if exact == 0 {
+			t.Errorf("%s promises nothing exact: %v", scenario, o.Promises)
+		}
+	}
+}
+
 func TestWhatCannotRunIsSaidSo(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"nothing"}, {"smoke", "--scale", "0"}, {"smoke", "--scale", "x"}, {"smoke", "--wrong"}, {"pair", "more"}} {

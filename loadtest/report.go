@@ -25,12 +25,13 @@ type figure struct {
 	value float64
 }
 
-// promise is a number that must not exceed its limit.
+// promise is a number that must not exceed its limit, or not fall short of it.
 type promise struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Limit float64 `json:"limit"`
 	Holds bool    `json:"holds"`
+	least bool
 }
 
 func (r *report) figure(name string, value float64) {
@@ -39,7 +40,12 @@ func (r *report) figure(name string, value float64) {
 
 // atMost notes a promise: value is to be limit or less.
 func (r *report) atMost(name string, value, limit float64) {
-	r.promises = append(r.promises, promise{name, rounded(value), limit, value <= limit})
+	r.promises = append(r.promises, promise{name, rounded(value), limit, value <= limit, false})
+}
+
+// atLeast notes a promise: value is to be limit or more.
+func (r *report) atLeast(name string, value, limit float64) {
+	r.promises = append(r.promises, promise{name, rounded(value), limit, value >= limit, true})
 }
 
 func (r *report) holds() bool {
@@ -61,13 +67,17 @@ func (r *report) write(w io.Writer, asJSON bool) error {
 	for _, f := range r.figures {
 		fmt.Fprintf(t, "  %s\t%s\n", f.name, number(f.value))
 	}
-	fmt.Fprint(t, "promise\tvalue\tat most\t\n")
+	fmt.Fprint(t, "promise\tvalue\tlimit\t\n")
 	for _, p := range r.promises {
 		verdict := "holds"
 		if !p.Holds {
 			verdict = "BROKEN"
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", p.Name, number(p.Value), number(p.Limit), verdict)
+		bound := "at most"
+		if p.least {
+			bound = "at least"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s %s\t%s\n", p.Name, number(p.Value), bound, number(p.Limit), verdict)
 	}
 	return t.Flush()
 }

@@ -24,7 +24,7 @@ type served struct {
 }
 
 // serve starts `carillon serve` and waits until it is ready.
-func (w *workshop) serve(ctx context.Context, name string, env []string) (*served, error) {
+func (w *workshop) serve(ctx context.Context, name string, env []string, args ...string) (*served, error) {
 	s := &served{}
 	var err error
 	if s.listen, err = freeAddress(); err != nil {
@@ -33,7 +33,8 @@ func (w *workshop) serve(ctx context.Context, name string, env []string) (*serve
 	if s.metrics, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	if s.process, err = w.start(name, env, "serve", "--listen", s.listen, "--metrics-listen", s.metrics); err != nil {
+	args = append([]string{"serve", "--listen", s.listen, "--metrics-listen", s.metrics}, args...)
+	if s.process, err = w.start(name, env, args...); err != nil {
 		return nil, err
 	}
 	if err := s.ready(ctx, func() bool { return answers(ctx, "http://"+s.listen+"/readyz") }); err != nil {

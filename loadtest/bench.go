@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres/embedded"
+	carillon "github.com/carillonhq/carillon/sdk-go"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// bench is a migrated database on this machine, and what is needed to put carillon serve to work on it.
+type bench struct {
+	*workshop
+	url    string
+	env    []string
+	db     *pgx.Conn
+	minter tenants.Minter
+	ends   []func()
+}
+
+// openBench builds carillon and migrates a database.
+func openBench(ctx context.Context, o options, p *progress) (_ *bench, err error) {
+	b := &bench{url: o.databaseURL}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	if b.workshop, err = openWorkshop(ctx, p); err != nil {
+		return nil, err
+	}
+	b.ends = append(b.ends, b.workshop.close)
+	if b.url == "" {
+		server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out})
+		if err != nil {
+			return nil, err
+		}
+		b.ends = append(b.ends, func() { _ = server.Stop(context.WithoutCancel(ctx)) }) // nothing of it is kept
+		if b.url, err = server.Create(ctx, "carillon"); err != nil {
+			return nil, err
+		}
+	}
+	seed := randomSeed()
+	b.env = []string{"DATABASE_URL=" + b.url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(seed)}
+	b.minter = tenants.NewIssuer(ed25519.NewKeyFromSeed(seed), "carillon")
+	if _, err := b.output(ctx, b.env, "migrate"); err != nil {
+		return nil, err
+	}
+	if b.db, err = pgx.Connect(ctx, b.url); err != nil {
+		return nil, err
+	}
+	b.ends = append(b.ends, func() { _ = b.db.Close(context.WithoutCancel(ctx)) })
+	return b, nil
+}
+
+// close ends all that the bench started, the last first.
+func (b *bench) close() {
+	for i := len(b.ends) - 1; i >= 0; i-- {
+		b.ends[i]()
+	}
+}
+
+// unlimited makes a tenant without a quota on ticks, over so many shards.
+func (b *bench) unlimited(ctx context.Context, name string, spread int) error {
+	q := tenants.Wide()
+	q.TicksPerSecond, q.ProjectedTicksPerDay = 10_000_000, 1_000_000_000_000
+	q.UpsertsPerSecond, q.RequestsPerSecond = 10_000_000, 10_000_000
+	t, err := tenants.Ensure(ctx, b.db, name, q)
+	if err != nil {
+		return err
+	}
+	_, err = b.db.Exec(ctx, `UPDATE tenant SET spread = $2 WHERE id = $1`, t.ID, spread)
+	return err
+}
+
+// put stores lines for a tenant through the API.
+func (b *bench) put(ctx context.Context, s *served, tenant string, n int, lines iter.Seq[carillon.BulkLine]) error {
+	at, err := b.announce(s, tenant)
+	if err != nil {
+		return err
+	}
+	body, err := encoded(lines)
+	if err != nil {
+		return err
+	}
+	transport := manyConnections()
+	defer transport.CloseIdleConnections()
+	sum, err := sendBulk(ctx, httpClient(transport), at, body)
+	if err != nil {
+		return err
+	}
+	if sum.Inserted != n {
+		return fmt.Errorf("of %d schedules of %s came %+v", n, tenant, sum)
+	}
+	return nil
+}
+
+// announce is where a tenant finds the process, and a token of it.
+func (b *bench) announce(s *served, tenant string) (announcement, error) {
+	claims := tenants.Claims{Subject: "loadtest", Tenant: tenant, Scopes: []string{tenants.SchedulesWrite}, TTL: time.Hour}
+	token, err := b.minter.Mint(claims, time.Now())
+	return announcement{URL: "http://" + s.listen, Token: token, DatabaseURL: b.url}, err
+}
+
+// analyzed has the planner know what is stored, as it does after a while.
+func analyzed(ctx context.Context, db *pgx.Conn) error {
+	for _, table := range []string{"schedule", "schedule_state", "member", "cohort"} {
+		if _, err := db.Exec(ctx, `VACUUM (ANALYZE) `+table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dueAll has the cohorts of a workflow come due: nominal times are the seconds before the returned moment, as many as
+// spread says, each cohort in one of them. Members count from the day before on.
+func dueAll(ctx context.Context, db *pgx.Conn, workflow string, in time.Duration, spread int) (due time.Time, err error) {
+	if _, err := db.Exec(ctx, `
+		UPDATE member m
+		SET from_at = clock_timestamp() - interval '1 day'
+		FROM cohort c
+		WHERE c.workflow = $1 AND m.cohort_id = c.id AND m.from_at > clock_timestamp() - interval '1 hour'`, workflow); err != nil {
+		return due, err
+	}
+	if err := db.QueryRow(ctx, `SELECT date_trunc('second', clock_timestamp() + $1::interval)`, in).Scan(&due); err != nil {
+		return due, err
+	}
+	_, err = db.Exec(ctx, `
+		UPDATE cohort
+		SET next_at = $2::timestamptz - make_interval(secs => id % $3), due_at = $2
+		WHERE workflow = $1`, workflow, due, spread)
+	return due, err
+}
+
+// cost is what the processes of a bench have used since they started.
+type cost struct {
+	postgres, ours time.Duration // of CPU
+	wal            int64         // bytes
+}
+
+// costUntilNow is the cost until now, ours that of the process.
+func costUntilNow(ctx context.Context, db *pgx.Conn, ours int) (c cost, err error) {
+	var backend int
+	if err := db.QueryRow(ctx, `SELECT pg_backend_pid(), (pg_current_wal_insert_lsn() - '0/0')::int8`).Scan(&backend, &c.wal); err != nil {
+		return c, err
+	}
+	if c.postgres, err = serverCPU(backend); err != nil {
+		return c, err
+	}
+	c.ours, _, err = processCPU(ours)
+	return c, err
+}
+
+func (c cost) less(d cost) cost {
+	return cost{c.postgres - d.postgres, c.ours - d.ours, c.wal - d.wal}
+}
+
+func (c cost) plus(d cost) cost {
+	return cost{c.postgres + d.postgres, c.ours + d.ours, c.wal + d.wal}
+}
+
+// note notes what it cost a tick, in microseconds of CPU and bytes of WAL.
+func (c cost) note(r *report, name string, ticks int) {
+	r.figure(name+"_postgres_us_a_tick", micros(c.postgres, ticks))
+	r.figure(name+"_carillon_us_a_tick", micros(c.ours, ticks))
+	r.figure(name+"_wal_bytes_a_tick", float64(c.wal)/float64(ticks))
+}
+
+func micros(d time.Duration, n int) float64 { return d.Seconds() * 1e6 / float64(n) }
+
+// serverCPU is the CPU that a PostgreSQL server has used, of which a backend is known: what its processes did that run, and
+// what those did that have ended.
+func serverCPU(backend int) (total time.Duration, err error) {
+	_, stat, err := processCPU(backend)
+	if err != nil {
+		return 0, fmt.Errorf("PostgreSQL is to run on this machine: %w", err)
+	}
+	server := stat.parent
+	own, stat, err := processCPU(server)
+	if err != nil {
+		return 0, err
+	}
+	total = own + stat.ended
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, entry := range all {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if used, stat, err := processCPU(pid); err == nil && stat.parent == server { // one that just ended is counted in its parent the next time
+			total += used
+		}
+	}
+	return total, nil
+}
+
+// processStat is whose child a process is, and how much CPU its own children used that have ended.
+type processStat struct {
+	parent int
+	ended  time.Duration
+}
+
+const clockTick = 10 * time.Millisecond // of /proc, on all that Linux runs on
+
+// processCPU is how much CPU a process has used.
+func processCPU(pid int) (used time.Duration, s processStat, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, s, err
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) < 15 {
+		return 0, s, errors.New("the status of a process is cut short")
+	}
+	var n [15]int64
+	for i := 1; i < len(n); i++ {
+		n[i], _ = strconv.ParseInt(fields[i], 10, 64) // all but the first are numbers
+	}
+	return time.Duration(n[11]+n[12]) * clockTick, processStat{int(n[1]), time.Duration(n[13]+n[14]) * clockTick}, nil
+}

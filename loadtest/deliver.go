@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	carillon "github.com/carillonhq/carillon/sdk-go"
+)
+
+const (
+	deliverTicks   = 100_000
+	deliverWorkers = 4
+	deliverBatch   = 500
+	deliverWithin  = 5 * time.Minute
+	pullRate       = 10_000 // a second
+	pushRate       = 2_500
+	batchRate      = 10_000
+)
+
+// pull has SDK workers on this machine end a herd.
+func pull(ctx context.Context, o options, p *progress) (*report, error) {
+	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error {
+		if err := d.put(ctx, "pulled"); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var running []*carillon.Worker
+		for i := range deliverWorkers {
+			worker := carillon.NewWorker(d.client, carillon.WorkerConfig{
+				Name: fmt.Sprint("worker-", i), Concurrency: 1000, Wait: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+			})
+			carillon.Handle[json.RawMessage](worker, "pulled", func(context.Context, carillon.Tick[json.RawMessage]) error {
+				d.came.Add(1)
+				return nil
+			})
+			running = append(running, worker)
+		}
+		done := make(chan error, len(running))
+		for _, worker := range running {
+			go func() { done <- worker.Run(ctx) }()
+		}
+		err := d.fire(ctx, "pulled", pullRate)
+		cancel()
+		for range running {
+			<-done // what it leaves undone, the record shows
+		}
+		return err
+	})
+}
+
+// push sends a herd to an endpoint on this machine, a tick a request and then in batches.
+func push(ctx context.Context, o options, p *progress) (*report, error) {
+	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error {
+		for _, one := range []struct {
+			name  string
+			batch int
+			rate  float64
+		}{{"pushed", 1, pushRate}, {"batched", deliverBatch, batchRate}} {
+			stop, err := d.listen(ctx, one.name, one.batch)
+			if err != nil {
+				return err
+			}
+			err = d.put(ctx, one.name)
+			if err == nil {
+				err = d.fire(ctx, one.name, one.rate)
+			}
+			stop()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// deliveries are ticks that come to a client on this machine.
+type deliveries struct {
+	*progress
+	at     announcement
+	server *process
+	client *carillon.Client
+	db     *pgx.Conn
+	report *report
+	n      int
+	came   atomic.Int64
+}
+
+// delivered runs what delivers ticks of a fresh carillon dev.
+func delivered(ctx context.Context, o options, p *progress, run func(context.Context, *deliveries) error) (*report, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
+	defer cancel()
+	w, err := openWorkshop(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	server, at, err := w.dev(ctx, o, "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer server.stop()
+	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	db, err := pgx.Connect(ctx, at.DatabaseURL)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	if _, err := db.Exec(ctx, `UPDATE tenant SET quotas = quotas || '{"ticks_per_second": 10000000}'`); err != nil {
+		return nil, err
+	}
+	d := &deliveries{progress: p, at: at, server: server, client: client, db: db, report: &report{}, n: o.scaled(deliverTicks)}
+	return d.report, run(ctx, d)
+}
+
+// listen serves an endpoint that counts what comes.
+func (d *deliveries) listen(ctx context.Context, name string, batch int) (stop func(), err error) {
+	return d.serve(ctx, name, batch, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		d.came.Add(int64(bytes.Count(body, []byte(`"tick_id":`))))
+		w.WriteHeader(http.StatusNoContent)
+	}))
+}
+
+// serve registers an endpoint on this machine and the workflow of its name that is pushed there.
+func (d *deliveries) serve(ctx context.Context, name string, batch int, h http.Handler) (stop func(), err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: h}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener) // until it is closed
+	}()
+	stop = func() {
+		_ = server.Close()
+		<-done
+	}
+	_, err = d.client.PutEndpoint(ctx, name, carillon.EndpointParams{URL: "http://" + listener.Addr().String(), Batch: batch})
+	if err == nil {
+		_, err = d.client.PutWorkflow(ctx, name, carillon.WorkflowParams{Endpoint: name})
+	}
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// put stores the schedules of a workflow.
+func (d *deliveries) put(ctx context.Context, workflow string) error {
+	sum, err := d.client.Bulk(ctx, func(yield func(carillon.BulkLine) bool) {
+		for i := range d.n {
+			line := carillon.BulkLine{Workflow: workflow, Key: fmt.Sprintf("user_%07d", i)}
+			line.Spec = carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d 8 * * *", i%10)}}
+			line.Payload = payloadFor(i, 1)
+			if !yield(line) {
+				return
+			}
+		}
+	}, carillon.BulkParams{})
+	if err == nil && sum.Inserted != d.n {
+		err = fmt.Errorf("of %d schedules came %+v", d.n, sum)
+	}
+	if err != nil {
+		return err
+	}
+	d.say("%s: %d schedules stored", workflow, d.n)
+	return analyzed(ctx, d.db)
+}
+
+// fire has the schedules of a workflow come due at once, and notes how many a second have come, and have ended in the record.
+func (d *deliveries) fire(ctx context.Context, workflow string, least float64) error {
+	d.came.Store(0)
+	due, err := dueAll(ctx, d.db, workflow, 2*time.Second, 1)
+	if err != nil {
+		return err
+	}
+	before, err := costUntilNow(ctx, d.db, d.server.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	all, err := d.server.await(ctx, deliverWithin, func() bool { return d.came.Load() >= int64(d.n) })
+	if err != nil {
+		return err
+	}
+	took := time.Since(due)
+	var ticks, ended, schedules int
+	recorded, err := d.server.await(ctx, time.Minute, func() bool {
+		err := d.db.QueryRow(ctx, `
+			SELECT count(*), count(*) FILTER (WHERE state = 2), count(DISTINCT schedule_id)
+			FROM tick
+			WHERE nominal_at = $1`, due).Scan(&ticks, &ended, &schedules)
+		return err == nil && ended >= d.n
+	})
+	if err != nil {
+		return err
+	}
+	whole := time.Since(due)
+	after, err := costUntilNow(ctx, d.db, d.server.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	d.say("%s: %d of %d came in %.1f s; %d are recorded as succeeded after %.1f s", workflow, d.came.Load(), d.n, took.Seconds(), ended, whole.Seconds())
+	d.report.figure(workflow+"_ticks", float64(d.n))
+	d.report.figure(workflow+"_recorded_seconds", whole.Seconds())
+	after.less(before).note(d.report, workflow, d.n)
+	if !all || !recorded {
+		d.say("%s: not all came", workflow)
+	}
+	d.report.atLeast(workflow+"_per_second", float64(d.came.Load())/took.Seconds(), least)
+	d.report.atMost(workflow+"_lost", float64(d.n-ended), 0)
+	d.report.atMost(workflow+"_doubled", float64(ticks-schedules), 0)
+	d.report.atMost(workflow+"_repeated", float64(d.came.Load()-int64(d.n)), 0)
+	return nil
+}

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	carillon "github.com/carillonhq/carillon/sdk-go"
+)
+
+const (
+	herdSchedules = 1_000_000
+	herdSlice     = 100_000 // schedules in one request
+	mixTenants    = 1_000
+	mixSpecs      = 20 // of a tenant
+	mixEach       = 50 // schedules of a spec
+	loneTenants   = 1_000
+	loneEach      = 300 // schedules of a tenant, each with a spec of its own
+	mixSpread     = 30  // seconds over which they are due
+	herdWithin    = 10 * time.Minute
+	mostMicros    = 50
+	mostWAL       = 400
+)
+
+// herd has the schedules of one tenant come due at one instant. They are pulled by nobody, so that opening is the end.
+func herd(ctx context.Context, o options, p *progress) (*report, error) {
+	return measured(ctx, o, p, func(ctx context.Context, m *muster) error {
+		n := o.scaled(herdSchedules)
+		if err := m.unlimited(ctx, "herd", 64); err != nil {
+			return err
+		}
+		for from := 0; from < n; from += herdSlice {
+			if err := m.add(ctx, "herd", "herd", from, min(n, from+herdSlice), func(int) carillon.Spec {
+				return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{"0 8 * * *"}}
+			}); err != nil {
+				return err
+			}
+		}
+		h, err := m.fire(ctx, "herd", 1)
+		if err != nil {
+			return err
+		}
+		h.note(m.report, "", n)
+		m.report.atLeast("swept_of_floor", h.swept/h.floor, 20)
+		m.report.atLeast("opened_of_floor", h.opened/h.floor, 1.3)
+		m.report.atMost("us_a_tick", micros(h.all().postgres+h.all().ours, n), mostMicros)
+		m.report.atMost("wal_bytes_a_tick", float64(h.all().wal)/float64(n), mostWAL)
+		return nil
+	})
+}
+
+// mix has the schedules of many tenants come due within a minute: first such as share their specs with others, and then such
+// as do not.
+func mix(ctx context.Context, o options, p *progress) (*report, error) {
+	return measured(ctx, o, p, func(ctx context.Context, m *muster) error {
+		many, lone := o.scaled(mixTenants), o.scaled(loneTenants)
+		for i := range max(many, lone) {
+			name := fmt.Sprint("mix-", i)
+			if err := m.unlimited(ctx, name, 4); err != nil {
+				return err
+			}
+			if i < many {
+				if err := m.add(ctx, name, "mix", 0, mixSpecs*mixEach, func(k int) carillon.Spec {
+					return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d 8 * * *", k%mixSpecs)}}
+				}); err != nil {
+					return err
+				}
+			}
+			if i < lone {
+				if err := m.add(ctx, name, "lone", 0, loneEach, func(k int) carillon.Spec {
+					return carillon.Spec{Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", k%60, k/60)}}
+				}); err != nil {
+					return err
+				}
+			}
+		}
+		for _, one := range []struct {
+			workflow      string
+			n             int
+			swept, opened float64
+		}{{"mix", many * mixSpecs * mixEach, 10, 1.2}, {"lone", lone * loneEach, 1.7, 0.8}} {
+			h, err := m.fire(ctx, one.workflow, mixSpread)
+			if err != nil {
+				return err
+			}
+			h.note(m.report, one.workflow+"_", one.n)
+			m.report.atLeast(one.workflow+"_swept_of_floor", h.swept/h.floor, one.swept)
+			m.report.atLeast(one.workflow+"_opened_of_floor", h.opened/h.floor, one.opened)
+		}
+		return nil
+	})
+}
+
+// muster is a bench on which many schedules are stored, and the floor beside it.
+type muster struct {
+	*bench
+	*progress
+	report *report
+	server *served // while schedules are stored
+	floor  *perRow
+	rows   int // of the floor
+	stored map[string]int
+}
+
+// measured runs what stores and fires schedules on a fresh bench.
+func measured(ctx context.Context, o options, p *progress, run func(context.Context, *muster) error) (*report, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	b, err := openBench(ctx, o, p)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	m := &muster{bench: b, progress: p, report: &report{}, rows: o.scaled(floorRows), stored: map[string]int{}}
+	if m.floor, err = newFloor(ctx, b.url, o.scaled(floorStored)); err != nil {
+		return nil, err
+	}
+	defer m.floor.close(ctx)
+	if m.server, err = b.serve(ctx, "api", b.env, "--role", "api"); err != nil {
+		return nil, err
+	}
+	defer func() { m.server.stop() }()
+	return m.report, run(ctx, m)
+}
+
+// add stores the schedules from..to-1 of a tenant.
+func (m *muster) add(ctx context.Context, tenant, workflow string, from, to int, spec func(int) carillon.Spec) error {
+	m.stored[workflow] += to - from
+	var lines iter.Seq[carillon.BulkLine] = func(yield func(carillon.BulkLine) bool) {
+		for i := from; i < to; i++ {
+			line := carillon.BulkLine{Workflow: workflow, Key: fmt.Sprintf("user_%07d", i)}
+			line.Spec, line.Policy.Overlap = spec(i), "allow_all"
+			line.Payload = map[string]any{"user": i, "template": "daily-digest"}
+			if !yield(line) {
+				return
+			}
+		}
+	}
+	return m.put(ctx, m.server, tenant, to-from, lines)
+}
+
+// fired is what came of a herd, a second each, and what it cost.
+type fired struct {
+	swept, opened, floor   float64
+	sweeping, opening      cost
+	lost, doubled, skipped int
+}
+
+func (f fired) all() cost { return f.sweeping.plus(f.opening) }
+
+func (f fired) note(r *report, name string, n int) {
+	r.figure(name+"schedules", float64(n))
+	r.figure(name+"floor_per_second", f.floor)
+	r.figure(name+"swept_per_second", f.swept)
+	r.figure(name+"opened_per_second", f.opened)
+	f.sweeping.note(r, name+"sweep", n)
+	f.opening.note(r, name+"open", n)
+	r.atMost(name+"lost", float64(f.lost), 0)
+	r.atMost(name+"doubled", float64(f.doubled), 0)
+	r.atMost(name+"not_handed_out", float64(f.skipped), 0)
+}
+
+// fire has all schedules of a workflow come due: one process sweeps them, and when it is done another one opens them; so
+// each has the machine to itself. The floor is the mean of one before and one after.
+func (m *muster) fire(ctx context.Context, workflow string, spread int) (f fired, err error) {
+	n := m.stored[workflow]
+	m.say("%s: %d schedules stored", workflow, n)
+	if err := analyzed(ctx, m.db); err != nil {
+		return f, err
+	}
+	first, err := m.floor.measure(ctx, m.rows)
+	if err != nil {
+		return f, err
+	}
+	before, err := m.seen(ctx)
+	if err != nil {
+		return f, err
+	}
+	sweeper, err := m.serve(ctx, "sweep", m.env, "--role", "sweep")
+	if err != nil {
+		return f, err
+	}
+	defer func() { sweeper.stop() }()
+	due, err := dueAll(ctx, m.db, workflow, 2*time.Second, spread)
+	if err != nil {
+		return f, err
+	}
+	began, err := costUntilNow(ctx, m.db, sweeper.cmd.Process.Pid)
+	if err != nil {
+		return f, err
+	}
+	var seconds float64
+	if err := m.until(ctx, sweeper, "swept", func() (swept bool, err error) { // at little cost beside what is measured
+		err = m.db.QueryRow(ctx, `
+			SELECT NOT EXISTS (SELECT FROM turn)
+				AND NOT EXISTS (SELECT FROM generate_series(0, 63) s CROSS JOIN LATERAL (SELECT FROM cohort WHERE shard = s AND due_at <= $1 ORDER BY due_at LIMIT 1) c),
+				extract(epoch FROM clock_timestamp() - $1)::float8`, due).Scan(&swept, &seconds)
+		return swept && seconds > 0, err
+	}); err != nil {
+		return f, err
+	}
+	f.swept = float64(n) / seconds
+	ended, err := costUntilNow(ctx, m.db, sweeper.cmd.Process.Pid)
+	if err != nil {
+		return f, err
+	}
+	f.sweeping = ended.less(began)
+	sweeper.stop()
+	m.say("%s: swept in %.2f s", workflow, seconds)
+
+	opener, err := m.serve(ctx, "open", m.env, "--role", "dispatch")
+	if err != nil {
+		return f, err
+	}
+	defer func() { opener.stop() }()
+	if err := m.until(ctx, opener, "opened", func() (bool, error) {
+		var left bool
+		err := m.db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM chunk WHERE opened_at IS NULL)`).Scan(&left)
+		return !left, err
+	}); err != nil {
+		return f, err
+	}
+	err = m.db.QueryRow(ctx, `SELECT extract(epoch FROM clock_timestamp() - min(opened_at))::float8 FROM chunk WHERE id > $1`, before.chunk).Scan(&seconds)
+	if err != nil {
+		return f, err
+	}
+	f.opened = float64(n) / seconds
+	if ended, err = costUntilNow(ctx, m.db, opener.cmd.Process.Pid); err != nil {
+		return f, err
+	}
+	opener.stop()
+	m.say("%s: opened in %.2f s", workflow, seconds)
+	atOpen := cost{postgres: began.postgres + f.sweeping.postgres, wal: began.wal + f.sweeping.wal}
+	f.opening = ended.less(atOpen)
+	last, err := m.floor.measure(ctx, m.rows)
+	if err != nil {
+		return f, err
+	}
+	f.floor = (first + last) / 2
+	return f, m.count(ctx, before, n, &f)
+}
+
+// mark is how far the record was.
+type mark struct {
+	chunk int64
+	tick  time.Time
+}
+
+func (m *muster) seen(ctx context.Context) (at mark, err error) {
+	err = m.db.QueryRow(ctx, `SELECT COALESCE((SELECT max(id) FROM chunk), 0), clock_timestamp()`).Scan(&at.chunk, &at.tick)
+	return at, err
+}
+
+// count holds the record against what was due: one tick of each schedule, handed out.
+func (m *muster) count(ctx context.Context, since mark, n int, f *fired) error {
+	var ticks, schedules int
+	err := m.db.QueryRow(ctx, `
+		SELECT count(*), count(DISTINCT schedule_id), count(*) FILTER (WHERE state <> 1)
+		FROM tick
+		WHERE fired_at > $1`, since.tick).Scan(&ticks, &schedules, &f.skipped)
+	f.lost, f.doubled = n-schedules, ticks-schedules
+	return err
+}
+
+// until asks every few milliseconds.
+func (m *muster) until(ctx context.Context, s *served, what string, yes func() (bool, error)) error {
+	var failed error
+	did, err := s.await(ctx, herdWithin, func() bool {
+		is, err := yes()
+		failed = err
+		return is || err != nil
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case err == nil && !did:
+		return fmt.Errorf("not all is %s after %s: %w", what, herdWithin, errTooSlow)
+	}
+	return err
+}

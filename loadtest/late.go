@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	carillon "github.com/carillonhq/carillon/sdk-go"
+)
+
+const (
+	lateStored   = 1_000_000
+	lateRate     = 500 // ticks a second
+	lateEvery    = 10  // seconds between two ticks of a schedule
+	lateFor      = 2 * time.Minute
+	lateLeast    = 20 * time.Second
+	lateFired    = 150 // ms, p99
+	lateReceived = 500
+	lateWorkflow = "late"
+)
+
+// punctual pushes ticks at a steady rate out of many stored schedules, and asks how long after their times they are handed out,
+// and received.
+func punctual(ctx context.Context, o options, p *progress) (*report, error) {
+	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error {
+		n := o.scaled(lateStored)
+		if err := fill(ctx, d.at, n, p); err != nil {
+			return fmt.Errorf("load schedules: %w", err)
+		}
+		p.say("%d schedules stored", n)
+		inbox := &inbox{at: map[string]time.Duration{}}
+		stop, err := d.serve(ctx, lateWorkflow, 1, inbox)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		length := max(lateLeast, time.Duration(float64(lateFor)*o.scale))
+		from := time.Now().Truncate(time.Second).Add(20 * time.Second)
+		if err := d.steady(ctx, from, from.Add(length)); err != nil {
+			return err
+		}
+		want := int(length/time.Second) * lateRate
+		all, err := d.server.await(ctx, time.Until(from)+length+time.Minute, func() bool { return inbox.count() >= want })
+		if err != nil {
+			return err
+		}
+		if !all {
+			p.say("%d of %d ticks came", inbox.count(), want)
+		}
+		var p50, p99 float64
+		var ticks int
+		if err := d.db.QueryRow(ctx, `
+			SELECT count(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY late), percentile_cont(0.99) WITHIN GROUP (ORDER BY late)
+			FROM (SELECT (extract(epoch FROM fired_at - nominal_at) * 1000)::float8 AS late FROM tick) t`).Scan(&ticks, &p50, &p99); err != nil {
+			return err
+		}
+		d.report.figure("stored", float64(n))
+		d.report.figure("ticks", float64(ticks))
+		d.report.figure("fired_p50_ms", p50)
+		received := inbox.times()
+		d.report.figure("received_p50_ms", milliseconds(percentile(received, 0.5)))
+		d.report.atMost("fired_p99_ms", p99, lateFired)
+		d.report.atMost("received_p99_ms", milliseconds(percentile(received, 0.99)), lateReceived)
+		d.report.atMost("lost", float64(want-inbox.count()), 0)
+		return nil
+	})
+}
+
+// steady stores the schedules whose ticks come from one moment to another, as many each second, and no more of them after it.
+func (d *deliveries) steady(ctx context.Context, from, to time.Time) error {
+	n := lateRate * lateEvery
+	sum, err := d.client.Bulk(ctx, func(yield func(carillon.BulkLine) bool) {
+		for i := range n {
+			line := carillon.BulkLine{Workflow: lateWorkflow, Key: fmt.Sprintf("user_%08d", i)}
+			line.Spec = carillon.Spec{
+				Intervals: []carillon.Interval{{Every: fmt.Sprintf("%ds", lateEvery), Offset: fmt.Sprintf("%ds", i%lateEvery)}},
+				StartAt:   from.UTC().Format(time.RFC3339), EndAt: to.Add(-time.Second).UTC().Format(time.RFC3339),
+			}
+			line.Policy = carillon.Policy{Overlap: "allow_all", Missed: "all"}
+			line.Payload = payloadFor(i, 1)
+			if !yield(line) {
+				return
+			}
+		}
+	}, carillon.BulkParams{})
+	if err == nil && sum.Inserted != n {
+		err = fmt.Errorf("of %d schedules came %+v", n, sum)
+	}
+	if err == nil && time.Now().After(from) {
+		err = errTooSlow
+	}
+	return err
+}
+
+// inbox is when ticks were received first, after their times.
+type inbox struct {
+	mu sync.Mutex
+	at map[string]time.Duration
+}
+
+func (i *inbox) count() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.at)
+}
+
+func (i *inbox) times() (list []time.Duration) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, late := range i.at {
+		list = append(list, late)
+	}
+	return list
+}
+
+// ServeHTTP receives a tick.
+func (i *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	var t carillon.Tick[json.RawMessage]
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = json.NewDecoder(bytes.NewReader(body)).Decode(&t)
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	i.mu.Lock()
+	if _, known := i.at[t.TickID]; !known {
+		i.at[t.TickID] = now.Sub(t.Timestamp)
+	}
+	i.mu.Unlock()
+	w.WriteHeader(http.StatusNoContent)
+}
