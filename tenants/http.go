@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -121,6 +122,10 @@ type Platform struct {
 	Issuer   string       // the platform's own, which no tenant may have
 	Outbound web.Outbound // where a tenant's jwks_uri may lie
 	Tenants  *Directory   // is told of each change at once; nil: none
+
+	// Empty deletes every row of a tenant that is to be erased, and the tenant; false: some are left, and it is to be
+	// called again.
+	Empty func(ctx context.Context, tenant ID) (done bool, err error)
 }
 
 // Routes adds /v1/platform/tenants under g, whose requests are authenticated.
@@ -129,6 +134,7 @@ func (p Platform) Routes(g *echo.Group) {
 	g.GET("/v1/platform/tenants", p.list, admin)
 	g.GET("/v1/platform/tenants/:tenant", p.get, admin)
 	g.PUT("/v1/platform/tenants/:tenant", p.put, admin)
+	g.DELETE("/v1/platform/tenants/:tenant", p.delete, admin, web.NoQuery)
 }
 
 func (p Platform) get(c echo.Context) error {

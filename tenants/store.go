@@ -103,11 +103,15 @@ func Put(ctx context.Context, db postgres.DB, name string, p Params) (t Tenant, 
 		VALUES ($1, coalesce(nullif($2, ''), 'active'), $3, $4)
 		ON CONFLICT (name) DO UPDATE
 		SET status = coalesce(nullif($2, ''), tenant.status), quotas = excluded.quotas, issuers = excluded.issuers, updated_at = now()
+		WHERE tenant.erasing_at IS NULL
 		RETURNING `+columns+`, xmax = 0 AS made`, name, p.Status, quotas, issuers)
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[struct {
 		row
 		Made bool
 	}])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return t, false, erased(name)
+	}
 	if err != nil {
 		return t, false, err
 	}

@@ -61,6 +61,7 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"WorkflowPage":   reflect.TypeFor[schedules.ListAnswer[schedules.Workflow]](),
 		"TenantParams":   reflect.TypeFor[tenants.Params](),
 		"Tenant":         reflect.TypeFor[tenants.Answer](),
+		"ErasingTenant":  reflect.TypeFor[tenants.Erasing](),
 		"Quotas":         reflect.TypeFor[tenants.Quotas](),
 		"Issuer":         reflect.TypeFor[tenants.Issuer](),
 		"APIKeyParams":   reflect.TypeFor[tenants.APIKeyParams](),

@@ -111,7 +111,9 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 
 		Operations: operations,
 	})
-	h.dispatch.Erase = all.FinishErasures
+	h.dispatch.Erase = func(ctx context.Context) error {
+		return errors.Join(all.FinishErasures(ctx), h.dispatch.FinishTenants(ctx))
+	}
 	h.schedules = all
 	h.dispatch.Settle = all.Settle
 	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
@@ -135,7 +137,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		"schedules": all.Stored,
 		"leased":    h.dispatch.Leased,
 	}}.Routes(authenticated)
-	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory}.Routes(authenticated)
+	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory, Empty: h.dispatch.EraseTenant}.Routes(authenticated)
 	return h, nil
 }
 
