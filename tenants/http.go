@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
@@ -42,6 +43,7 @@ func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 				return err
 			}
 			c.Set(callerKey, who)
+			c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), actorKey{}, who.Subject)))
 			web.Note(c, slog.String("tenant", who.TenantName), slog.String("subject", who.Subject))
 			return next(c)
 		}
@@ -167,7 +169,13 @@ func (p Platform) put(c echo.Context) error {
 	if err := p.check(name, params); err != nil {
 		return err
 	}
-	t, made, err := Put(c.Request().Context(), p.DB, name, params)
+	ctx := c.Request().Context()
+	var t Tenant
+	var made bool
+	err = pgx.BeginFunc(ctx, p.DB, func(tx pgx.Tx) (err error) {
+		t, made, err = putAudited(ctx, tx, name, params)
+		return err
+	})
 	if err != nil {
 		return err
 	}

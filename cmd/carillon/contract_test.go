@@ -61,6 +61,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"WorkflowPage":   reflect.TypeFor[schedules.ListAnswer[schedules.Workflow]](),
 		"TenantParams":   reflect.TypeFor[tenants.Params](),
 		"Tenant":         reflect.TypeFor[tenants.Answer](),
+		"AuditEntry":     reflect.TypeFor[tenants.AuditEntry](),
+		"AuditPage":      reflect.TypeFor[tenants.AuditPage](),
 		"ErasingTenant":  reflect.TypeFor[tenants.Erasing](),
 		"Quotas":         reflect.TypeFor[tenants.Quotas](),
 		"Issuer":         reflect.TypeFor[tenants.Issuer](),

@@ -133,6 +133,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	schedules.Routes(authenticated, all)
 	dispatch.Routes(authenticated, h.dispatch)
 	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Minter: p.minter}.Routes(authenticated)
+	tenants.Audited{DB: h.api, Cursors: s.cursors}.Routes(authenticated)
 	tenants.Uses{DB: h.api, Directory: directory, Meters: map[string]tenants.Meter{
 		"schedules": all.Stored,
 		"leased":    h.dispatch.Leased,

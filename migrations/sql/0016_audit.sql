@@ -7,12 +7,14 @@ CREATE TABLE audit (
   actor     text   NOT NULL,
   action    text   COLLATE "C" NOT NULL,
   target    text   COLLATE "C" NOT NULL,
+  key       text   COLLATE "C",
   request   text   NOT NULL,
   before    json,
   after     json,
-  PRIMARY KEY (tenant_id, id)
+  PRIMARY KEY (tenant_id, at, id)
 );
-CREATE INDEX audit_at ON audit USING brin (at);
+CREATE INDEX audit_key ON audit (tenant_id, key) WHERE key IS NOT NULL;
+COMMENT ON COLUMN audit.key IS 'the key that it tells of, until that is erased';
 COMMENT ON COLUMN audit.target IS 'the path of what was changed, without /v1';
 COMMENT ON COLUMN audit.before IS 'what it was, without payloads and secrets; null: it was not there, or it is not told';
 
