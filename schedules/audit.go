@@ -47,14 +47,18 @@ func (r *row) audit(action string, before, after *audited) tenants.Change {
 const auditTimeout = 10 * time.Second
 
 // auditCall records what a call did that changed schedules in many transactions: once, with its counts, also where it was
-// cut.
-func (s *Schedules) auditCall(ctx context.Context, tenant tenants.ID, by, action string, counts any, changed int) error {
+// cut by ended, which is the error of the call.
+func (s *Schedules) auditCall(ctx context.Context, tenant tenants.ID, by, action string, counts any, changed int, ended error) error {
 	if changed == 0 {
-		return nil
+		return ended
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 	defer cancel()
-	return tenants.Audit(ctx, s.Pool, tenant, by, tenants.Change{Action: "schedules." + action, Target: "schedules/" + action, After: counts})
+	err := tenants.Audit(ctx, s.Pool, tenant, by, tenants.Change{Action: "schedules." + action, Target: "schedules/" + action, After: counts})
+	if ended != nil {
+		return ended
+	}
+	return err
 }
 
 func scheduleTarget(workflow, key string) string {

@@ -135,7 +135,7 @@ func (s *Schedules) Sync(ctx context.Context, tenant tenants.ID, by string, p Sy
 	if p.DryRun {
 		return sum, warnings, err
 	}
-	return sum, warnings, errors.Join(err, s.auditCall(ctx, tenant, by, "sync", sum, sum.Inserted+sum.Updated+sum.Reconciled))
+	return sum, warnings, s.auditCall(ctx, tenant, by, "sync", sum, sum.Inserted+sum.Updated+sum.Reconciled, err)
 }
 
 // pass stores what is staged, and then sees to what is not listed; a dry one only tells what that would come to.
