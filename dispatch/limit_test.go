@@ -2,7 +2,9 @@ package dispatch_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/schedules"
 )
@@ -36,5 +38,51 @@ func TestTickOfALimitedScheduleAnnouncesNoneBeyondTheLast(t *testing.T) {
 		if len(one.Upcoming) != 2-i {
 			t.Errorf("tick %d of 3 announces %v", i+1, one.Upcoming)
 		}
+	}
+}
+
+// A schedule whose last tick was swept is not completed before its ticks are opened: they would announce none of those
+// that came after them.
+func TestTicksOpenedLateAnnounceThoseUpToTheLast(t *testing.T) {
+	t.Parallel()
+	c := stoppedClock(t, time.Date(2027, 3, 1, 0, 0, 0, 5e8, time.UTC))
+	h := newHouseOn(t, c.pool)
+	if err := h.dispatch.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.put("limited", "k", schedules.Params{
+		Spec:   calendar.Spec{Cron: calendar.StringList{"* * * * *"}, MaxTicks: new(3)},
+		Policy: &schedules.Policy{Overlap: "allow_all", Missed: "all"},
+	})
+	shard := int16(h.number(`SELECT shard FROM cohort`))
+	for range 4 {
+		c.move(t, time.Minute)
+		if _, err := h.dispatch.SweepOnce(t.Context(), shard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.dispatch.Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.dispatch.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range h.chunks() {
+		if err := h.dispatch.Open(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := h.lease("limited", 10)
+	for i, one := range got {
+		if len(one.Upcoming) != 2-i {
+			t.Errorf("tick %d of 3 announces %v", i+1, one.Upcoming)
+		}
+	}
+	if err := h.dispatch.Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := h.schedules.Get(t.Context(), h.tenant, "limited", "k")
+	if err != nil || s.Status != schedules.Completed || len(got) != 3 {
+		t.Errorf("got %d ticks, status %s, %v", len(got), s.Status, err)
 	}
 }

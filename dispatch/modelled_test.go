@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
 	"github.com/carillonhq/carillon/dispatch"
@@ -41,6 +42,7 @@ func TestSchedulesAreAsTheModelSays(t *testing.T) {
 			"skip":   w.skip,
 			"unskip": w.unskip,
 			"delete": w.delete,
+			"bulk":   w.bulk,
 			"sync":   w.sync,
 			"wait":   w.wait,
 			"sweep":  w.sweep,
@@ -252,35 +254,63 @@ func (w *modelledHouse) delete(rt *rapid.T) {
 	w.expect(rt, "delete "+key, want, err)
 }
 
-// sync stores some keys as bulk does.
-func (w *modelledHouse) sync(rt *rapid.T) {
-	var body strings.Builder
-	var want []outcome
+// lines draws what some keys are to be, as NDJSON, and puts it to the model.
+func (w *modelledHouse) lines(rt *rapid.T) (body io.ReadCloser, listed map[string]bool, want []outcome) {
+	var text strings.Builder
+	listed = map[string]bool{}
 	for _, key := range rapid.Permutation([]string{"a", "b", "c"}).Draw(rt, "keys")[:rapid.IntRange(1, 3).Draw(rt, "how many")] {
 		d := w.draw(rt, w.model[key])
-		p := d.params()
-		line, err := web.Marshal(schedules.BulkLine{
-			Workflow: w.workflow, Key: &key, Params: p,
-		})
+		line, err := web.Marshal(schedules.BulkLine{Workflow: w.workflow, Key: &key, Params: d.params()})
 		if err != nil {
 			rt.Fatal(err)
 		}
-		body.Write(append(line, '\n'))
-		want = append(want, w.upsert(key, d))
+		text.Write(append(line, '\n'))
+		listed[key], want = true, append(want, w.upsert(key, d))
 	}
-	var got []outcome
-	_, err := w.schedules.Bulk(rt.Context(), w.tenant, "ann", io.NopCloser(strings.NewReader(body.String())), func(batch []schedules.BulkResult) error {
+	return io.NopCloser(strings.NewReader(text.String())), listed, want
+}
+
+// gather keeps what became of each line.
+func gather(got *[]outcome) func([]schedules.BulkResult) error {
+	return func(batch []schedules.BulkResult) error {
 		for _, r := range batch {
 			out := outcome("")
 			if r.Error != nil {
 				out = outcome(r.Error.Code)
 			}
-			got = append(got, out)
+			*got = append(*got, out)
 		}
 		return nil
-	})
-	if err != nil || !slices.Equal(got, want) {
+	}
+}
+
+func (w *modelledHouse) bulk(rt *rapid.T) {
+	body, _, want := w.lines(rt)
+	var got []outcome
+	if _, err := w.schedules.Bulk(rt.Context(), w.tenant, "ann", body, gather(&got)); err != nil || !slices.Equal(got, want) {
 		rt.Fatalf("bulk: got %q, %v, want %q", got, err, want)
+	}
+	w.openAll(rt)
+}
+
+// sync makes the stored schedules be those of some keys.
+func (w *modelledHouse) sync(rt *rapid.T) {
+	w.clock.move(w.t, time.Second) // what is made in the moment in which a sync begins is not its business
+	unlisted := rapid.SampledFrom([]string{"keep", "pause", "delete"}).Draw(rt, "unlisted")
+	body, listed, want := w.lines(rt)
+	var got []outcome
+	_, _, err := w.schedules.Sync(rt.Context(), w.tenant, "ann", schedules.SyncParams{Workflow: w.workflow, Unlisted: unlisted}, body, gather(&got))
+	if err != nil || !slices.Equal(got, want) {
+		rt.Fatalf("sync: got %q, %v, want %q", got, err, want)
+	}
+	for key, is := range w.model {
+		switch {
+		case listed[key] || slices.ContainsFunc(want, func(o outcome) bool { return o != "" }): // a bad line spares the others
+		case unlisted == "delete":
+			delete(w.model, key)
+		case unlisted == "pause":
+			is.pause(time.Time{}, w.clock.now)
+		}
 	}
 	w.openAll(rt)
 }
@@ -303,22 +333,31 @@ func (w *modelledHouse) openAll(rt *rapid.T) {
 	}
 }
 
+// dueShards are the shards in which something is due.
+func (w *modelledHouse) dueShards(rt *rapid.T) []int16 {
+	rows, _ := w.pool.Query(rt.Context(), `
+		SELECT shard FROM cohort WHERE due_at <= clock_timestamp()
+		UNION SELECT shard FROM held WHERE due_at <= clock_timestamp()
+		UNION SELECT shard FROM turn WHERE due_at <= clock_timestamp()`) // CollectRows reports the error
+	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		rt.Fatal(err)
+	}
+	return shards
+}
+
 // sweepAll sweeps until nothing is due, and opens it all.
 func (w *modelledHouse) sweepAll(rt *rapid.T) {
-	for {
-		shards := w.number(`SELECT count(*) FROM (SELECT FROM cohort WHERE due_at <= clock_timestamp() UNION ALL SELECT FROM held WHERE due_at <= clock_timestamp()) d`)
-		if shards == 0 {
-			break
-		}
-		for shard := range int16(schedules.Shards) {
-			if w.number(`SELECT count(*) FROM (SELECT FROM cohort WHERE shard = $1 AND due_at <= clock_timestamp() UNION ALL SELECT FROM held WHERE shard = $1 AND due_at <= clock_timestamp()) d`, shard) == 0 {
-				continue
-			}
+	for shards := w.dueShards(rt); len(shards) > 0; shards = w.dueShards(rt) {
+		for _, shard := range shards {
 			if _, err := w.dispatch.SweepOnce(rt.Context(), shard); err != nil {
 				rt.Fatal(err)
 			}
 		}
 		w.openAll(rt)
+	}
+	if n := w.number(`SELECT count(*) FROM cohort WHERE wait_at IS NOT NULL`); n > 0 {
+		rt.Fatalf("%d cohorts wait for a turn", n)
 	}
 	if err := w.dispatch.Complete(rt.Context()); err != nil {
 		rt.Fatal(err)

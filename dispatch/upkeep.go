@@ -56,17 +56,29 @@ func (d *Dispatch) fold(ctx context.Context) {
 }
 
 // complete marks the schedules that have no nominal time left: the members of exhausted cohorts, and those past their
-// own last time.
+// own last time. One with a limit stays while ticks of it may be unopened, as they tell what comes until then.
 func (d *Dispatch) complete(ctx context.Context) error {
 	_, err := d.Pool.Exec(ctx, `
 		WITH over AS (
 			SELECT m.tenant_id, m.cohort_id, m.spread, m.schedule_id
-			FROM cohort c
-			JOIN member m ON m.cohort_id = c.id AND m.tenant_id = c.tenant_id
-			WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND (NOT c.delay OR EXISTS (
+			FROM (
+				SELECT c.shard, c.id, m.spread, m.schedule_id
+				FROM cohort c
+				JOIN member m ON m.cohort_id = c.id AND m.tenant_id = c.tenant_id
+				WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND (NOT c.delay OR EXISTS (
 					SELECT FROM schedule_state st
 					WHERE st.tenant_id = m.tenant_id AND st.schedule_id = m.schedule_id AND st.delay_left = 0))
-				OR m.until_at < clock_timestamp() AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
+				UNION
+				SELECT c.shard, c.id, m.spread, m.schedule_id
+				FROM member m
+				JOIN schedule s ON s.tenant_id = m.tenant_id AND s.id = m.schedule_id
+				JOIN cohort c ON c.shard = s.shard AND c.id = m.cohort_id AND c.tenant_id = m.tenant_id
+				WHERE m.until_at < clock_timestamp() AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
+			) e
+			JOIN member m ON m.cohort_id = e.id AND m.spread = e.spread AND m.schedule_id = e.schedule_id
+			WHERE m.until_at IS NULL OR NOT EXISTS (
+				SELECT FROM chunk k
+				WHERE k.shard = e.shard AND k.tenant_id = m.tenant_id AND k.opened_at IS NULL AND k.nominal_at <= m.until_at)
 			LIMIT $1
 		), gone AS (
 			DELETE FROM member m

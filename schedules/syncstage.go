@@ -18,7 +18,7 @@ import (
 func (y *syncing) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err := y.Pool.QueryRow(ctx, `INSERT INTO sync (tenant_id) VALUES ($1) RETURNING id, seen_at`, y.tenant).Scan(&y.id, &y.begun)
+	err := y.Pool.QueryRow(ctx, `INSERT INTO sync (tenant_id, seen_at) VALUES ($1, clock_timestamp()) RETURNING id, seen_at`, y.tenant).Scan(&y.id, &y.begun)
 	if err != nil {
 		return fmt.Errorf("begin a sync: %w", err)
 	}

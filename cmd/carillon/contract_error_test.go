@@ -111,17 +111,38 @@ func TestWhatCannotBeDoneNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-		for _, path := range []string{"/trigger", "/pause"} {
-			if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, fmt.Sprintf("idempotency %d POST %s%s same", acme.ID, one, path)); err != nil {
+		for path, body := range map[string]string{
+			one + "/trigger": `{}`, one + "/pause": `{}`,
+			"/v1/keys/k/rename":                                 `{"to": "l"}`,
+			"/v1/schedules/actions":                             `{"action": "pause", "filter": {"all": true}}`,
+			"/v1/ticks/" + tick["tick_id"].(string) + "/replay": ``,
+		} {
+			if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, fmt.Sprintf("idempotency %d POST %s same", acme.ID, path)); err != nil {
 				return err
 			}
-			do(request("POST", one+path, `{}`, map[string]string{"Idempotency-Key": "same"}), 409)
+			do(request("POST", path, body, map[string]string{"Idempotency-Key": "same"}), 409)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// A key's zone changes in one transaction for all that follow it, and so for so many only.
+func TestAKeyThatTooManyFollow(t *testing.T) {
+	t.Parallel()
+	s, client := serveHouse(t), checked(t)
+	admin := s.mint(t, "acme", tenants.TenantAdmin)
+	s.expect(t, client, admin, "PUT", "/v1/keys/k", `{"timezone": "Europe/Paris"}`, 201, "")
+	var body strings.Builder
+	for n := range 10_001 {
+		fmt.Fprintf(&body, `{"workflow": "w%d", "key": "k", "spec": {"cron": "0 8 * * *", "timezone": "@key"}}`+"\n", n)
+	}
+	if status, answer := s.send(t, http.DefaultClient, admin, "POST", "/v1/schedules/bulk?results=errors", "application/x-ndjson", body.String()); status != 200 || !strings.Contains(string(answer), `"inserted":10001`) {
+		t.Fatalf("got %d %s", status, answer)
+	}
+	s.expect(t, client, admin, "PUT", "/v1/keys/k", `{"timezone": "Asia/Tokyo"}`, 409, "too_many_schedules")
 }
 
 // A client that sends its body too slowly is answered before the server gives its connection up.
