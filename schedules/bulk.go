@@ -90,6 +90,9 @@ func (s *Schedules) Bulk(ctx context.Context, tenant tenants.ID, by string, body
 		r := newBulkReader(s, tenant, body)
 		for {
 			b, err := r.next(ctx)
+			if paced := s.pace(ctx, tenant, b); paced != nil {
+				return paced
+			}
 			if b != nil && len(b.results) > 0 {
 				select {
 				case batches <- b:

@@ -86,7 +86,7 @@ func drawLine(w string) *rapid.Generator[schedules.BulkLine] {
 		{Cron: calendar.StringList{"0 12 * * *"}, Timezone: "America/New_York", Jitter: "30s"},
 		{Cron: calendar.StringList{"0 12 * * *"}, MaxTicks: new(3)}, {Cron: calendar.StringList{"0 12 * * *"}, MaxTicks: new(5)},
 		{Cron: calendar.StringList{"0 12 * * *"}, Timezone: "Mars/Olympus"},
-		cron("0 0 30 2 *"), cron("*/30 * * * *"), {},
+		cron("0 0 30 2 *"), cron("*/30 * 1 1 *"), {}, // no time of theirs comes while this runs
 		delayFrom("5h", nil), delayFrom("6h", nil), delayFrom("5h", new(2)),
 	}
 	return rapid.Custom(func(rt *rapid.T) schedules.BulkLine {

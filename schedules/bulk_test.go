@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 const bulkPath = "/v1/schedules/bulk"
@@ -183,5 +185,32 @@ func TestManyBulksOfTheSameKeysEndSound(t *testing.T) {
 		SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM schedule_state) || ' ' ||
 			(SELECT count(*) FROM member m JOIN schedule s ON s.id = m.schedule_id AND s.cohort_id = m.cohort_id)`); got != "300 300 300" {
 		t.Errorf("got %s schedules, states and members", got)
+	}
+}
+
+func TestABodyIsReadAsFastAsItsTenantMayStore(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	var paced []int
+	h.schedules.Pace = func(_ context.Context, tenant tenants.ID, n int) error {
+		if tenant != h.acme {
+			t.Errorf("got tenant %d", tenant)
+		}
+		if paced = append(paced, n); len(paced) > 2 {
+			return context.DeadlineExceeded
+		}
+		return nil
+	}
+	var body strings.Builder
+	for n := range 2500 {
+		fmt.Fprintf(&body, `{"workflow": "w", "key": "k%d", "spec": {"cron": "0 8 * * *"}}`+"\n", n)
+	}
+	stored := 0
+	_, err := h.schedules.Bulk(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(body.String())), func(batch []schedules.BulkResult) error {
+		stored += len(batch)
+		return nil
+	})
+	if !errors.Is(err, context.DeadlineExceeded) || stored > 2000 || !slices.Equal(paced, []int{1000, 1000, 500}) {
+		t.Errorf("got %d stored, %v after %v", stored, err, paced)
 	}
 }

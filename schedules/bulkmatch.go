@@ -21,7 +21,13 @@ type stored struct {
 	terms   terms
 }
 
-const storedColumns = `id, shard, status, paused_until IS NOT NULL, spec, payload, labels::text, note, ` + termColumns
+// placeColumns say where a schedule is stored, and storedColumns also what.
+const (
+	placeColumns  = `id, shard`
+	storedColumns = placeColumns + `, status, paused_until IS NOT NULL, spec, payload, labels::text, note, ` + termColumns
+)
+
+func (s *stored) place() []any { return s.fields()[:2] }
 
 func (s *stored) fields() []any {
 	t := &s.terms

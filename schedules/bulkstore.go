@@ -170,6 +170,11 @@ func (l *load) look(ctx context.Context, spread int16) error {
 		l.shards[i] = bornIn(l.tenant, spread, it.workflow, it.key)
 		workflows[i], keys[i], locked[l.shards[i]] = it.workflow, it.key, true
 	}
+	var s stored
+	columns, fields := storedColumns, s.fields()
+	if !slices.ContainsFunc(l.items, func(it *item) bool { return !it.whole }) { // each is read whole once it is locked
+		columns, fields = placeColumns, s.place()
+	}
 	var b pgx.Batch
 	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard)::text FROM unnest($2::int[]) AS n (shard)`, shardLocks, slices.Sorted(maps.Keys(locked)))
 	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it. Each line
@@ -178,7 +183,7 @@ func (l *load) look(ctx context.Context, spread int16) error {
 		SELECT n.ord - 1, s.*
 		FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS n (workflow, key, ord)
 		CROSS JOIN LATERAL (
-			SELECT `+storedColumns+`
+			SELECT `+columns+`
 			FROM schedule
 			WHERE tenant_id = $1 AND workflow = n.workflow AND key = n.key
 			OFFSET 0
@@ -189,7 +194,7 @@ func (l *load) look(ctx context.Context, spread int16) error {
 	if _, err := results.Exec(); err != nil {
 		return fmt.Errorf("lock shards: %w", err)
 	}
-	found, err := l.match(results, locked)
+	found, err := l.match(results, locked, &s, fields)
 	if err != nil {
 		return err
 	}
@@ -207,26 +212,27 @@ func (l *load) look(ctx context.Context, spread int16) error {
 
 // match reads what is stored of the lines, and says of which something is. Where one lies in a shard that is not locked,
 // as its tenant's schedules were once laid elsewhere, the next try locks it too.
-func (l *load) match(results pgx.BatchResults, locked map[int16]bool) (found []bool, err error) {
+func (l *load) match(results pgx.BatchResults, locked map[int16]bool, s *stored, fields []any) (found []bool, err error) {
 	found = make([]bool, len(l.items))
 	var ord int
-	var s stored
 	elsewhere := false
 	rows, _ := results.Query() // ForEachRow reports the error
-	_, err = pgx.ForEachRow(rows, append([]any{&ord}, s.fields()...), func() error {
+	_, err = pgx.ForEachRow(rows, append([]any{&ord}, fields...), func() error {
 		if !locked[s.shard] {
 			l.also[s.shard], elsewhere = true, true
 		}
 		it := l.items[ord]
 		found[ord], l.shards[ord], it.id = true, s.shard, s.id
-		says, err := s.says(it.definition, l.labels)
-		if err != nil {
-			return err
+		it.result = Unchanged
+		if it.whole {
+			l.stored = append(l.stored, ord)
+			return nil
 		}
-		if it.result = Unchanged; !says || it.whole {
+		says, err := s.says(it.definition, l.labels)
+		if !says {
 			l.stored = append(l.stored, ord)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find what is stored: %w", err)
@@ -277,7 +283,7 @@ func (l *load) lockRows(ctx context.Context, ids []int64) ([]*row, error) {
 		return nil, fmt.Errorf("lock schedules: %w", err)
 	}
 	found, _ := results.Query() // CollectRows reports the error
-	rows, err := pgx.CollectRows(found, pgx.RowToAddrOfStructByName[row])
+	rows, err := pgx.CollectRows(found, scanRow)
 	if err != nil {
 		return nil, fmt.Errorf("read schedules: %w", err)
 	}

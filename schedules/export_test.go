@@ -1,9 +1,14 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
@@ -79,4 +84,26 @@ func (s *Schedules) PutTogether(ctx context.Context, tenant tenants.ID, by strin
 		a.Schedule, a.Made = it.shown, it.result == Inserted
 	}
 	return answers, nil
+}
+
+// Misplaced says which columns of a query for schedules are read into another field than that of their name.
+func Misplaced(columns []pgconn.FieldDescription) (wrong []string) {
+	var r row
+	fields := r.fields()
+	if len(fields) != len(columns) {
+		return []string{fmt.Sprintf("%d columns go to %d fields", len(columns), len(fields))}
+	}
+	byName := map[string]any{}
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(r)) {
+		if f.IsExported() {
+			name := cmp.Or(f.Tag.Get("db"), strings.ToLower(f.Name))
+			byName[strings.ReplaceAll(name, "_", "")] = reflect.ValueOf(&r).Elem().FieldByIndex(f.Index).Addr().Interface()
+		}
+	}
+	for i, c := range columns {
+		if byName[strings.ReplaceAll(c.Name, "_", "")] != fields[i] {
+			wrong = append(wrong, c.Name)
+		}
+	}
+	return wrong
 }

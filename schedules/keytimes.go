@@ -95,7 +95,7 @@ func readFollowers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int6
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	found, _ := results.Query() // CollectRows reports the error
-	if rows, err = pgx.CollectRows(found, pgx.RowToAddrOfStructByName[row]); err != nil {
+	if rows, err = pgx.CollectRows(found, scanRow); err != nil {
 		return nil, now, fmt.Errorf("read schedules of a key: %w", err)
 	}
 	if err := results.QueryRow().Scan(&now); err != nil {

@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -53,17 +51,13 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 		}
 	}
 	sql, args := f.query(tenant, after, limit+1)
-	rows, err := s.Pool.Query(ctx, sql, args...)
+	found, now, err := readRows(ctx, s.Pool, sql, args...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list schedules: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[row])
-	if err != nil {
-		return nil, nil, fmt.Errorf("list schedules: %w", err)
+		return nil, nil, err
 	}
 	more := len(found) > limit
 	found = found[:min(limit, len(found))]
-	if page, err = s.show(ctx, tenant, found); err != nil {
+	if page, err = s.show(ctx, tenant, found, now); err != nil {
 		return nil, nil, err
 	}
 	if !f.DueBefore.IsZero() {
@@ -112,6 +106,16 @@ func (f Filter) check(prefix string) error {
 	return fault.Join(errs...)
 }
 
+// lookups join what rowTables does to the rows of a page, each by its index: a subquery with an OFFSET is not taken apart,
+// so the planner has no order of joins to look for. It plans a list anew for each page, as the rows that a page has depend
+// on what is asked for, and that took it longer than to read the page.
+const lookups = `
+	CROSS JOIN LATERAL (SELECT * FROM schedule_state WHERE tenant_id = s.tenant_id AND schedule_id = s.id OFFSET 0) st
+	LEFT JOIN LATERAL (SELECT defaults FROM workflow WHERE tenant_id = s.tenant_id AND name = s.workflow OFFSET 0) w ON true
+	LEFT JOIN LATERAL (SELECT * FROM cohort WHERE shard = s.shard AND id = s.cohort_id AND tenant_id = s.tenant_id OFFSET 0) c ON true
+	LEFT JOIN LATERAL (SELECT from_at, until_at FROM member WHERE cohort_id = s.cohort_id AND spread = s.spread AND schedule_id = s.id AND tenant_id = s.tenant_id OFFSET 0) m ON true
+	LEFT JOIN LATERAL (SELECT * FROM key_profile WHERE tenant_id = s.tenant_id AND key = CASE WHEN s.by_key THEN s.key END OFFSET 0) kp ON true`
+
 // query is the list in SQL, from a position on.
 func (f Filter) query(tenant tenants.ID, after position, limit int) (sql string, args []any) {
 	if !f.DueBefore.IsZero() {
@@ -120,20 +124,24 @@ func (f Filter) query(tenant tenants.ID, after position, limit int) (sql string,
 	if f.KeyPrefix != "" && f.Workflow == "" {
 		return f.prefixQuery(tenant, after, limit)
 	}
-	by, tables := "s", rowTables
+	by, tables := "s", "schedule s"
 	if f.Status == Completed && f.Label == "" {
-		tables = strings.Replace(tables, "schedule s", ended, 1)
+		tables = ended
 	}
 	if f.Label != "" {
 		by = "l"
-		tables = "label l JOIN " + strings.Replace(rowTables, "schedule s", "schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key", 1)
+		tables = "label l JOIN schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key"
 	}
 	where, args := f.where(by, tenant, after)
 	args = append(args, limit)
-	return `SELECT ` + rowColumns + ` FROM ` + tables + `
-		WHERE ` + where + `
-		ORDER BY ` + by + `.workflow, ` + by + `.key
-		LIMIT $` + strconv.Itoa(len(args)), args
+	return `SELECT ` + rowColumns + ` FROM (
+			SELECT s.*
+			FROM ` + tables + `
+			WHERE ` + where + `
+			ORDER BY ` + by + `.workflow, ` + by + `.key
+			LIMIT $` + strconv.Itoa(len(args)) + `
+		) s ` + lookups + `
+		ORDER BY s.workflow, s.key`, args
 }
 
 // dueQuery walks the cohorts by their next time, and the members of each by their place in it. Only what is asked for is
@@ -158,7 +166,7 @@ func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql stri
 			WHERE d.tenant_id = $1 AND d.next_at < $2 AND (d.next_at, d.id) >= ($3::timestamptz, $4::bigint) ` + workflow + `
 			ORDER BY d.next_at, d.id, x.spread, x.schedule_id
 			LIMIT $8
-		) p JOIN ` + strings.Replace(rowTables, "schedule s", "schedule s ON s.tenant_id = $1 AND s.id = p.schedule_id", 1) + `
+		) p CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND id = p.schedule_id OFFSET 0) s ` + lookups + `
 		ORDER BY p.next_at, p.cohort_id, p.spread, p.schedule_id`, args
 }
 
@@ -240,7 +248,7 @@ func (f Filter) prefixQuery(tenant tenants.ID, after position, limit int) (sql s
 			) x
 			ORDER BY x.workflow, x.key
 			LIMIT $5
-		) p JOIN ` + strings.Replace(rowTables, "schedule s", "schedule s ON s.tenant_id = $1 AND s.id = p.id", 1) + `
+		) p CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND id = p.id OFFSET 0) s ` + lookups + `
 		ORDER BY s.workflow, s.key`, args
 }
 

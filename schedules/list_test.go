@@ -118,17 +118,22 @@ func TestAListRefusesWhatItCannotFilterBy(t *testing.T) {
 	}
 }
 
-// BenchmarkList reads a page of 100 schedules whose timings all differ.
+// BenchmarkList reads a page of 100 schedules whose timings all differ, and writes it as JSON.
 func BenchmarkList(b *testing.B) {
 	h := newHome(b)
 	for i := range 100 {
 		p := spec(cron(fmt.Sprint(i%60, " ", i/60, " * * *")))
 		p.Spec.Timezone = "America/New_York"
+		p.Payload, p.Labels = web.Raw(fmt.Sprintf(`{"user": %d, "template": "daily-digest"}`, i)), map[string]string{"plan": fmt.Sprint(i)}
 		h.put(fmt.Sprint(i), p)
 	}
 	for b.Loop() {
-		if page, _, err := h.schedules.List(b.Context(), h.acme, schedules.Filter{}, 100, ""); err != nil || len(page) != 100 {
+		page, next, err := h.schedules.List(b.Context(), h.acme, schedules.Filter{}, 100, "")
+		if err != nil || len(page) != 100 {
 			b.Fatal(len(page), err)
+		}
+		if _, err := web.Marshal(schedules.ListAnswer[schedules.Schedule]{Items: page, NextCursor: next}); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

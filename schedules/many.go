@@ -2,11 +2,8 @@ package schedules
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/tenants"
@@ -33,12 +30,11 @@ func (s *Schedules) Many(ctx context.Context, tenant tenants.ID, p ManyParams) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := s.Pool.Query(ctx, manyRows, tenant, p.Workflow, p.Keys) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[row])
+	found, now, err := readRows(ctx, s.Pool, manyRows, tenant, p.Workflow, p.Keys)
 	if err != nil {
-		return nil, fmt.Errorf("read schedules: %w", err)
+		return nil, err
 	}
-	shown, err := s.show(ctx, tenant, found)
+	shown, err := s.show(ctx, tenant, found, now)
 	if err != nil {
 		return nil, err
 	}
@@ -56,17 +52,13 @@ func (s *Schedules) Many(ctx context.Context, tenant tenants.ID, p ManyParams) (
 }
 
 // show are rows of one tenant as of now, their timings read in one query.
-func (s *Schedules) show(ctx context.Context, tenant tenants.ID, rows []*row) ([]Schedule, error) {
-	var now time.Time
-	if err := s.Pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return nil, fmt.Errorf("read clock: %w", err)
-	}
+func (s *Schedules) show(ctx context.Context, tenant tenants.ID, rows []*row, now time.Time) ([]Schedule, error) {
 	if err := s.Timings.fetch(ctx, s.Pool, tenant, rows); err != nil {
 		return nil, err
 	}
 	shown := make([]Schedule, len(rows))
 	for i, r := range rows {
-		one, err := r.schedule(ctx, s.Pool, s, tenant, now.UTC())
+		one, err := r.schedule(ctx, s.Pool, s, tenant, now)
 		if err != nil {
 			return nil, err
 		}

@@ -8,8 +8,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
@@ -100,14 +98,6 @@ const rowTables = `
 const oneRow = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
 	WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`
 
-func collectRow(rows pgx.Rows) (*row, error) {
-	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[row])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	return r, err
-}
-
 // wake makes a schedule active whose pause has ended, or completed where nothing was left to come after it.
 func (r *row) wake(now time.Time) {
 	if r.PausedUntil == nil || r.PausedUntil.After(now) {
@@ -163,8 +153,8 @@ func (r *row) cohortTiming(tenant tenants.ID) CohortTiming {
 
 // compile compiles what the row's own spec says.
 func (r *row) compile(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (*calendar.Timing, error) {
-	var spec calendar.Spec
-	if err := json.Unmarshal([]byte(r.Spec), &spec); err != nil {
+	spec, err := ts.spec(r.Spec)
+	if err != nil {
 		return nil, fmt.Errorf("spec of schedule %d: %w: %w", r.ID, errUncomputable, err)
 	}
 	a, err := ts.present(ctx, db, tenant, calendarsOf(spec))
@@ -333,7 +323,7 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	out := Schedule{
 		ID: s.IDs.Schedule(r.ID), Workflow: r.Workflow, Key: r.Key, Version: r.Version, Status: r.Status,
 		Policy: whole.policy(), Delivery: whole.delivery(), Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote, PausedUntil: utc(r.PausedUntil),
-		Upcoming: []time.Time{}, LastAt: utc(r.LastAt), Inherited: inherited, Warnings: []calendar.Warning{},
+		Upcoming: make([]time.Time, 0, upcomingShown), LastAt: utc(r.LastAt), Inherited: inherited, Warnings: []calendar.Warning{},
 		Stats:  Stats{r.Fired, r.Succeeded, r.Failed, r.Skipped, r.MissedTimes},
 		TZData: r.TZData, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), UpdatedBy: r.UpdatedBy,
 	}
@@ -349,7 +339,7 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	if r.LastTickAt != nil {
 		out.LastTickID = new(s.IDs.Tick(ident.TickKey{Schedule: r.ID, At: r.LastTickAt.UTC(), Seq: *r.LastSeq}))
 	}
-	if err := json.Unmarshal([]byte(r.Spec), &out.Spec); err != nil {
+	if out.Spec, err = s.Timings.spec(r.Spec); err != nil {
 		return out, fmt.Errorf("spec of schedule %d: %w", r.ID, err)
 	}
 	t, err := r.timing(ctx, db, s.Timings, tenant)

@@ -87,6 +87,9 @@ func (y *syncing) stage(ctx context.Context, body io.ReadCloser) error {
 	r.scope = &y.SyncParams
 	for {
 		b, err := r.next(ctx)
+		if paced := y.pace(ctx, y.tenant, b); paced != nil {
+			return paced
+		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}

@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -20,6 +21,7 @@ type Timings struct {
 	byCohort *lru.Cache[cohortVersion, *calendar.Timing]
 	editions *lru.Cache[edition, []calendar.Date]
 	warned   *lru.Cache[wording, dated]
+	specs    *lru.Cache[string, calendar.Spec]
 	weeks    *lru.Cache[*calendar.Timing, week7]
 	archives archives
 }
@@ -57,6 +59,7 @@ func NewTimings() *Timings {
 		byCohort: kept[cohortVersion, *calendar.Timing](timingsKept),
 		editions: kept[edition, []calendar.Date](editionsKept),
 		warned:   kept[wording, dated](warningsKept),
+		specs:    kept[string, calendar.Spec](warningsKept),
 		weeks:    kept[*calendar.Timing, week7](timingsKept),
 	}
 }
@@ -242,6 +245,21 @@ func (ts *Timings) fetch(ctx context.Context, db postgres.DB, tenant tenants.ID,
 	}
 	_, _, err := ts.Of(ctx, db, names)
 	return err
+}
+
+// spec reads the text of a stored spec. What it returns is shared: nobody changes it.
+func (ts *Timings) spec(text string) (calendar.Spec, error) {
+	if known, ok := ts.specs.Get(text); ok {
+		return known, nil
+	}
+	var spec calendar.Spec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return spec, err
+	}
+	if len(text) <= longestMemo {
+		ts.specs.Add(text, spec)
+	}
+	return spec, nil
 }
 
 // wording is a timing and the text that says it: what warnings depend on.

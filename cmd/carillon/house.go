@@ -98,7 +98,15 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	}); err != nil {
 		return nil, err
 	}
+	buckets := tenants.NewBuckets(h.api)
 	all := schedules.New(schedules.Config{
+		Pace: func(ctx context.Context, tenant tenants.ID, n int) error {
+			q, err := directory.Quotas(ctx, tenant)
+			if err != nil {
+				return err
+			}
+			return buckets.Wait(ctx, tenant, tenants.Upserts(q), n)
+		},
 		Pool:    h.api,
 		IDs:     s.ids,
 		Timings: timings,
@@ -127,7 +135,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	api.Routes(h.router)
 	console.Routes(h.router)
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
-	limits := tenants.NewLimits(tenants.NewBuckets(h.api), directory)
+	limits := tenants.NewLimits(buckets, directory)
 	authenticated := h.router.Group("", tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit)
 	h.router.RouteNotFound("/*", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	schedules.Routes(authenticated, all)

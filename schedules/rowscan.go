@@ -1,0 +1,60 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+)
+
+// fields are where the columns of rowColumns go, in their order. To find them by their names takes longer for a page of
+// rows than to read it.
+func (r *row) fields() []any {
+	t := &r.terms
+	return []any{
+		&r.ID, &r.Workflow, &r.Key, &r.Version, &r.Shard, &r.Status, &r.Spec, &r.Payload, &r.Labels, &r.Note, &r.StatusNote,
+		&r.PausedAt, &r.PausedUntil,
+		&r.AnchorAt, &r.TicksLeft, &r.CohortID, &r.Spread, &r.TZData, &r.HashedAs, &r.Moves, &r.MovedUntil, &r.CreatedAt, &r.UpdatedAt, &r.UpdatedBy,
+		&t.Overlap, &t.Missed, &t.MaxLateness, &t.OnExpired, &t.PauseAfterFailures, &t.Queue, &t.Priority, &t.Timeout,
+		&t.MaxAttempts, &t.KeepSucceeded, &t.KeepFailed,
+		&r.Fired, &r.Succeeded, &r.Failed, &r.Skipped, &r.MissedTimes, &r.LastAt, &r.LastTickAt, &r.LastSeq, &r.SeenAt, &r.Skips, &r.DelayAt, &r.DelayLeft,
+		&r.Hash, &r.CohortMissed, &r.Revision, &r.Timed, &r.RetimeAt, &r.NextAt, &r.RunAt, &r.RunFrom, &r.RunMissed, &r.RunDrop, &r.AtSpread, &r.AtID,
+		&r.FromAt, &r.UntilAt,
+		&r.Defaults, &r.KeyZone, &r.QuietFrom, &r.QuietTo, &r.QuietSkip,
+	}
+}
+
+// scanRow reads one row of a query for rowColumns, as pgx.RowToFunc.
+func scanRow(rows pgx.CollectableRow) (*row, error) {
+	var r row
+	return &r, rows.Scan(r.fields()...)
+}
+
+func collectRow(rows pgx.Rows) (*row, error) {
+	r, err := pgx.CollectExactlyOneRow(rows, scanRow)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return r, err
+}
+
+// readRows reads the rows of a query for rowColumns, and then the clock.
+func readRows(ctx context.Context, db postgres.DB, sql string, args ...any) (found []*row, now time.Time, err error) {
+	var b pgx.Batch
+	b.Queue(sql, args...)
+	b.Queue(`SELECT clock_timestamp()`)
+	results := db.SendBatch(ctx, &b)
+	defer results.Close()
+	rows, _ := results.Query() // CollectRows reports the error
+	if found, err = pgx.CollectRows(rows, scanRow); err != nil {
+		return nil, now, fmt.Errorf("read schedules: %w", err)
+	}
+	if err := results.QueryRow().Scan(&now); err != nil {
+		return nil, now, fmt.Errorf("read clock: %w", err)
+	}
+	return found, now.UTC(), results.Close()
+}

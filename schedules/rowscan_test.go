@@ -1,0 +1,106 @@
+package schedules_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+)
+
+func TestEachColumnOfARowGoesToTheFieldOfItsName(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	rows, err := h.pool.Query(t.Context(), schedules.OneQuery, h.acme, "w", "none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows.Close()
+	for _, wrong := range schedules.Misplaced(rows.FieldDescriptions()) {
+		t.Error(wrong)
+	}
+}
+
+// What lists and reads of many show of a schedule is what a read of it alone shows, whatever it has been through.
+func TestAListShowsASchedule(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	yearly := func(more func(p *schedules.Params)) schedules.Params {
+		p := spec(cron("0 12 1 3 *")) // nothing comes while the test runs
+		p.Spec.Timezone = "Europe/Berlin"
+		p.Labels, p.Payload = map[string]string{"plan": "pro"}, web.Raw(`{"z": 1, "a": [1e999]}`)
+		more(&p)
+		return p
+	}
+	put := func(workflow, key string, p schedules.Params) {
+		t.Helper()
+		if _, _, err := h.schedules.Put(t.Context(), h.acme, workflow, key, p, "ann", web.Precondition{}); err != nil {
+			t.Fatal(workflow, key, err)
+		}
+	}
+	defaults := &schedules.Defaults{Policy: &schedules.Policy{Missed: "all"}, Delivery: &schedules.Delivery{Queue: "slow", Priority: new(4)}}
+	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "v", schedules.WorkflowParams{Defaults: defaults}); err != nil {
+		t.Fatal(err)
+	}
+	h.putKey("follows", schedules.KeyParams{Timezone: "Asia/Tokyo", QuietHours: &schedules.QuietHours{From: "22:00", To: "07:00", Then: "defer"}})
+	h.putCalendar("days", "2027-03-01")
+	for _, workflow := range []string{"v", "w"} {
+		put(workflow, "plain", yearly(func(p *schedules.Params) {}))
+		put(workflow, "own", yearly(func(p *schedules.Params) {
+			p.Note, p.Policy, p.Delivery = new("a note"), &schedules.Policy{Overlap: "buffer_one", MaxLateness: "2h"}, &schedules.Delivery{Timeout: "30s"}
+		}))
+		put(workflow, "follows", yearly(func(p *schedules.Params) { p.Spec.Timezone = "@key" }))
+		put(workflow, "limited", yearly(func(p *schedules.Params) { p.Spec.MaxTicks = new(2) }))
+		put(workflow, "spread", yearly(func(p *schedules.Params) { p.Spec.Jitter = "10m" }))
+		put(workflow, "excluded", yearly(func(p *schedules.Params) { p.Spec.Exclude = &calendar.Exclude{Named: []string{"days"}} }))
+		put(workflow, "paused", yearly(func(p *schedules.Params) { p.Status = schedules.Paused }))
+		put(workflow, "odd", yearly(func(p *schedules.Params) { p.Spec.Cron = calendar.StringList{"30 2 * * *"} })) // a DST gap: it is warned of
+	}
+	h.pause("own", schedules.PauseParams{Until: new(time.Now().AddDate(0, 1, 0).Truncate(time.Second)), Note: new("away")})
+	if _, err := h.schedules.Skip(t.Context(), h.acme, "w", "plain", schedules.SkipParams{Count: new(2)}, schedules.Changer{By: "bob"}); err != nil {
+		t.Fatal(err)
+	}
+	at := h.get("spread").Upcoming[0]
+	h.reschedule("spread", at, at.Add(time.Hour))
+	h.exec(`DELETE FROM member m USING schedule s WHERE s.tenant_id = $1 AND s.workflow = 'v' AND s.key = 'odd' AND m.schedule_id = s.id`, h.acme)
+	h.exec(`UPDATE schedule SET status = 'quarantined', status_note = 'broken', cohort_id = NULL WHERE tenant_id = $1 AND workflow = 'v' AND key = 'odd'`, h.acme)
+	h.exec(`UPDATE schedule_state st SET fired = 7, succeeded = 4, failed = 2, skipped = 1, missed = 3, last_at = now(), last_tick_at = now(), last_seq = 5
+		FROM schedule s WHERE s.tenant_id = $1 AND s.id = st.schedule_id AND s.key = 'limited'`, h.acme)
+
+	shown := map[string]schedules.Schedule{}
+	for _, f := range []schedules.Filter{
+		{}, {Workflow: "v"}, {KeyPrefix: "o"}, {Workflow: "w", KeyPrefix: "p"}, {Label: "plan:pro"}, {Label: "plan:pro", Status: schedules.Active},
+		{Status: schedules.Paused}, {Status: schedules.Quarantined}, {DueBefore: time.Now().AddDate(2, 0, 0)},
+	} {
+		page, _, err := h.schedules.List(t.Context(), h.acme, f, 100, "")
+		if err != nil || len(page) == 0 {
+			t.Fatalf("%+v: %v, %v", f, page, err)
+		}
+		for _, got := range page {
+			want, err := h.schedules.Get(t.Context(), h.acme, got.Workflow, got.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%+v: %s/%s: want -, got +:\n%s", f, got.Workflow, got.Key, diff)
+			}
+			shown[got.Workflow+"/"+got.Key] = got
+		}
+	}
+	if len(shown) != 16 {
+		t.Errorf("%d schedules were listed, of 16", len(shown))
+	}
+	many, err := h.schedules.Many(t.Context(), h.acme, schedules.ManyParams{Workflow: "v", Keys: []string{"odd", "plain", "follows", "none"}})
+	if err != nil || len(many) != 3 {
+		t.Fatal(fmt.Sprint(len(many)), err)
+	}
+	for _, got := range many {
+		if diff := cmp.Diff(shown["v/"+got.Key], got); diff != "" {
+			t.Errorf("%s: want -, got +:\n%s", got.Key, diff)
+		}
+	}
+}
