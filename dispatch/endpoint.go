@@ -150,6 +150,10 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 			}
 			secrets = [][]byte{sealed}
 		}
+		before, err := auditedEndpoint(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO endpoint (tenant_id, name, url, batch, headers, events, state, secrets)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -157,8 +161,12 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 			SET url = excluded.url, batch = excluded.batch, headers = excluded.headers, events = excluded.events,
 				state = excluded.state, secrets = excluded.secrets, updated_at = clock_timestamp()
 			RETURNING `+endpointColumns, tenant, name, p.URL, *p.Batch, headers, p.Events, p.State, secrets) // CollectExactlyOneRow reports the error
-		e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint)
-		return err
+		if e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint); err != nil {
+			return err
+		}
+		after := e
+		after.Headers = nil // they may hold credentials
+		return tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "endpoint.put", Target: "endpoints/" + name, Before: before, After: after})
 	})
 	if err != nil {
 		return e, false, err
@@ -212,14 +220,36 @@ func (d *Dispatch) Endpoints(ctx context.Context, tenant tenants.ID, limit int, 
 func (d *Dispatch) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	done, err := d.Pool.Exec(ctx, `DELETE FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name)
+	err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		before, err := auditedEndpoint(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
+		done, err := tx.Exec(ctx, `DELETE FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name)
+		if err == nil && done.RowsAffected() == 0 {
+			return noEndpoint(name)
+		}
+		if err != nil {
+			return err
+		}
+		return tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "endpoint.delete", Target: "endpoints/" + name, Before: before})
+	})
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "workflow_endpoint" {
 		return fault.Conflict("endpoint_in_use", "a workflow is delivered to endpoint %q", name)
 	}
-	if err == nil && done.RowsAffected() == 0 {
-		return noEndpoint(name)
-	}
 	return err
+}
+
+// auditedEndpoint is an endpoint as it is before a change, without its headers, which may hold credentials; nil where there
+// is none.
+func auditedEndpoint(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (any, error) {
+	rows, _ := tx.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
+	e, err := pgx.CollectExactlyOneRow(rows, scanEndpoint)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	e.Headers = nil
+	return e, err
 }
 
 const queryTimeout = 8 * time.Second

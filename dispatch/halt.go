@@ -38,11 +38,17 @@ func (d *Dispatch) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err = d.Pool.QueryRow(ctx, `
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
 		UPDATE tenant
 		SET halted_at = COALESCE(halted_at, clock_timestamp()), halt_note = COALESCE($2, halt_note), updated_at = clock_timestamp()
 		WHERE id = $1
 		RETURNING halted_at, halt_note`, tenant, p.Note).Scan(&f.HaltedAt, &f.Note)
+		if err != nil {
+			return err
+		}
+		return tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "tenant.halt", Target: "admin/halt", After: f})
+	})
 	if err != nil {
 		return f, fmt.Errorf("halt: %w", err)
 	}
@@ -54,7 +60,13 @@ func (d *Dispatch) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f
 func (d *Dispatch) Continue(ctx context.Context, tenant tenants.ID) (f Firing, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	_, err = d.Pool.Exec(ctx, `UPDATE tenant SET halted_at = NULL, halt_note = NULL, updated_at = clock_timestamp() WHERE id = $1 AND halted_at IS NOT NULL`, tenant)
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		done, err := tx.Exec(ctx, `UPDATE tenant SET halted_at = NULL, halt_note = NULL, updated_at = clock_timestamp() WHERE id = $1 AND halted_at IS NOT NULL`, tenant)
+		if err != nil || done.RowsAffected() == 0 {
+			return err
+		}
+		return tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "tenant.continue", Target: "admin/continue"})
+	})
 	if err != nil {
 		return f, fmt.Errorf("continue: %w", err)
 	}

@@ -275,6 +275,13 @@ func (d *Dispatch) retainTenant(ctx context.Context, tenant tenants.ID, q tenant
 		return fmt.Errorf("delete dead letters: %w", err)
 	}
 	err = d.inBatches(ctx, `
+		DELETE FROM audit
+		WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM audit WHERE tenant_id = $1 AND at < $2 LIMIT $3))`,
+		tenant, ago(now, q.AuditRetentionDays))
+	if err != nil {
+		return fmt.Errorf("delete the audit: %w", err)
+	}
+	err = d.inBatches(ctx, `
 		DELETE FROM revision
 		WHERE tenant_id = $1 AND ctid = ANY (ARRAY (
 			SELECT r.ctid

@@ -117,7 +117,8 @@ func (s *Schedules) Bulk(ctx context.Context, tenant tenants.ID, by string, body
 		}}
 		return w.run(ctx, batches)
 	})
-	return sum, group.Wait()
+	err = group.Wait()
+	return sum, s.auditCall(ctx, tenant, by, "bulk", sum, sum.Inserted+sum.Updated, err)
 }
 
 // storeBatch stores the good lines of a batch. Where the last of several of one key turns out to be bad, the one before

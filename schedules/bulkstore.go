@@ -102,6 +102,7 @@ type rewrite struct {
 	before  *time.Time // its next tick before this version, and by it
 	after   *time.Time
 	moves   *string // those of the row, as they are stored
+	was     *audited
 }
 
 type membership struct {
@@ -315,6 +316,10 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 		return err
 	}
 	next := r.coming(before, l.now)
+	var was *audited
+	if it.whole {
+		was = r.audited()
+	}
 	c, err := l.redefine(l.tenant, r, it.definition, before, l.now, l.quotas, l.memo)
 	if err != nil {
 		return it.refuse(err)
@@ -322,7 +327,7 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 	if !c.differs {
 		return nil
 	}
-	w := &rewrite{row: r, ord: ord}
+	w := &rewrite{row: r, ord: ord, was: was}
 	if c.moves {
 		if err := l.afford(l.tenant, r, c, before, l.quotas, l.now); err != nil {
 			return it.refuse(err)

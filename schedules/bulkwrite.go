@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/calendar"
+
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // cohortNeed is a cohort that rows of the batch join.
@@ -209,6 +211,9 @@ func (l *load) write(ctx context.Context) error {
 	var b pgx.Batch
 	l.update(&b, &changed)
 	l.insert(&b, &fresh)
+	if err := l.audit(ctx, &b); err != nil {
+		return err
+	}
 	err := l.tx.SendBatch(ctx, &b).Close()
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "schedule_workflow_key" {
 		return errRaced // another has made some of them since we looked
@@ -220,6 +225,25 @@ func (l *load) write(ctx context.Context) error {
 		w.Version, w.UpdatedAt, w.UpdatedBy = w.Version+1, l.now, l.by
 	}
 	return l.writeDelays(ctx)
+}
+
+// audit records single puts, each as its own change. What a call of bulk or sync did is recorded by the call.
+func (l *load) audit(ctx context.Context, b *pgx.Batch) error {
+	var changes []tenants.Change
+	for _, w := range l.rows {
+		it := l.items[w.ord]
+		if !it.whole || w.quiet {
+			continue
+		}
+		after := w.audited()
+		if !w.newborn {
+			after.Version++
+		}
+		c := w.row.audit("put", w.was, after)
+		c.Request = it.request
+		changes = append(changes, c)
+	}
+	return tenants.QueueAudit(ctx, b, l.tenant, l.by, changes...)
 }
 
 func (l *load) handOut(ctx context.Context) error {

@@ -122,6 +122,14 @@ func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key strin
 		SELECT $1, $5, $2, $6, clock_timestamp(), $4,
 			(SELECT count(*) FROM profiles), (SELECT count(*) FROM schedules), (SELECT count(*) FROM revisions)
 		RETURNING id`, tenant, key, ids, k.all(), hash, by)
+	hashed := "keys/" + hex.EncodeToString(hash)
+	b.Queue(`
+		UPDATE audit
+		SET target = $3, key = NULL, before = NULL, after = NULL
+		WHERE tenant_id = $1 AND key = $2`, tenant, key, hashed)
+	if err := tenants.QueueAudit(ctx, &b, tenant, by, tenants.Change{Action: "key.erase", Target: hashed}); err != nil {
+		return 0, err
+	}
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	for range 2 {

@@ -33,6 +33,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.GET(one+"/upcoming", h.upcoming, read)
 	g.GET(one+"/revisions", h.revisions, read)
 	g.GET("/v1/schedules", h.list, read)
+	g.GET("/v1/schedules/export", h.export, read, web.Timeout(bulkTime))
 	g.POST("/v1/schedules/preview", h.preview, read)
 	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
 	g.GET("/v1/admin/forecast", h.forecast, tenants.Require(tenants.TenantAdmin))

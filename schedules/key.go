@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -177,6 +178,13 @@ func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 				return err
 			}
 			made = was == nil
+			change := tenants.Change{Action: "key.put", Target: "keys/" + url.PathEscape(key), Key: key, After: k}
+			if !made {
+				change.Before = was.shown()
+			}
+			if err := tenants.Audit(ctx, tx, tenant, by, change); err != nil {
+				return err
+			}
 			return s.retimeKey(ctx, tx, tenant, key, by)
 		})
 	})

@@ -122,7 +122,11 @@ func (s *Schedules) PutCalendar(ctx context.Context, tenant tenants.ID, name str
 		if c, err = pgx.CollectExactlyOneRow(rows, scanCalendar); err != nil {
 			return fmt.Errorf("write calendar: %w", err)
 		}
-		return nil
+		change := tenants.Change{Action: "calendar.put", Target: "calendars/" + name, After: c}
+		if !made {
+			change.Before = before
+		}
+		return tenants.Audit(ctx, tx, tenant, by, change)
 	})
 	if errors.Is(err, errUnchanged) {
 		return c, false, nil
@@ -232,10 +236,11 @@ func (s *Schedules) DeleteCalendar(ctx context.Context, tenant tenants.ID, name 
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-		if _, err := presentCalendar(ctx, tx, tenant, name); err != nil {
-			if errors.Is(err, pgx.ErrNoRows) {
-				return noCalendar(name)
-			}
+		before, err := presentCalendar(ctx, tx, tenant, name)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return noCalendar(name)
+		}
+		if err != nil {
 			return fmt.Errorf("read calendar: %w", err)
 		}
 		revision, err := lockCalendars(ctx, tx, tenant)
@@ -250,6 +255,9 @@ func (s *Schedules) DeleteCalendar(ctx context.Context, tenant tenants.ID, name 
 			f := fault.Conflict("in_use", "%d schedules name the calendar %q", users, name)
 			f.Extra = map[string]any{"schedules": users, "cohorts": cohorts}
 			return f
+		}
+		if err := tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "calendar.delete", Target: "calendars/" + name, Before: before}); err != nil {
+			return err
 		}
 		return endEdition(ctx, tx, tenant, name, revision)
 	})

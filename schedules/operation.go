@@ -163,7 +163,11 @@ func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Begun) (OperationAn
 			return OperationAnswer{}, fmt.Errorf("queue an operation: %w", err)
 		}
 	}
-	return o.shown(op), nil
+	c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op).ID, After: map[string]any{"kind": b.Kind}}
+	if b.Kind == actionsKind {
+		c.After = map[string]any{"kind": b.Kind, "params": b.Params}
+	}
+	return o.shown(op), tenants.Audit(ctx, tx, b.Tenant, b.By, c)
 }
 
 // OperationAnswer is an operation as clients see it.
@@ -284,13 +288,16 @@ func (o *Operations) Cancel(ctx context.Context, tenant tenants.ID, id string) (
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `
+		done, err := tx.Exec(ctx, `
 			UPDATE operation
 			SET cancel = true, look_at = clock_timestamp(),
 				state = CASE WHEN $3 THEN 'cancelled' ELSE state END,
 				ended_at = CASE WHEN $3 THEN clock_timestamp() END
-			WHERE tenant_id = $1 AND id = $2 AND ended_at IS NULL`, tenant, number, idle)
-		return err
+			WHERE tenant_id = $1 AND id = $2 AND ended_at IS NULL AND NOT cancel`, tenant, number, idle)
+		if err != nil || done.RowsAffected() == 0 {
+			return err
+		}
+		return tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "operation.cancel", Target: "operations/" + id})
 	})
 	if err != nil {
 		return OperationAnswer{}, fmt.Errorf("cancel operation: %w", err)

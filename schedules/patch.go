@@ -58,7 +58,7 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 		if err != nil {
 			return err
 		}
-		if err := s.replace(ctx, tx, tenant, r, d, by, now, quotas); err != nil {
+		if err := s.replace(ctx, tx, tenant, r, d, "patch", by, now, quotas); err != nil {
 			return err
 		}
 		out, err = r.answer(ctx, tx, s, tenant, ahead, quotas, now)

@@ -47,7 +47,7 @@ func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key st
 		out, made, err = s.putAlone(ctx, tenant, workflow, key, d, by, quotas, pre)
 		return err
 	}
-	it := &item{workflow: workflow, key: key, definition: d, pre: pre, whole: true}
+	it := &item{workflow: workflow, key: key, definition: d, pre: pre, whole: true, request: web.RequestID(ctx)}
 	stored, err := s.puts.put(ctx, s, caller{tenant, by}, it, quotas, alone)
 	if stored && err == nil {
 		return it.shown, it.result == Inserted, nil
@@ -71,7 +71,7 @@ func (s *Schedules) putAlone(ctx context.Context, tenant tenants.ID, workflow, k
 		if made = r == nil; made {
 			r, err = s.insert(ctx, tx, tenant, shard, workflow, key, d, by, now, quotas)
 		} else {
-			err = s.replace(ctx, tx, tenant, r, d, by, now, quotas)
+			err = s.replace(ctx, tx, tenant, r, d, "put", by, now, quotas)
 		}
 		if err != nil {
 			return err
@@ -222,7 +222,8 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 			return nil, neverFires()
 		}
 	}
-	err = tx.QueryRow(ctx, `
+	var b pgx.Batch
+	b.Queue(`
 		WITH made AS (
 			INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, payload, labels, note, anchor_at,
 				ticks_left, cohort_id, spread, tzdata, created_at, updated_at, updated_by,
@@ -242,7 +243,15 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 		tenant, workflow, key, shard, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.AnchorAt,
 		r.TicksLeft, r.CohortID, r.Spread, r.TZData, now, by,
 		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue, r.Priority, r.Timeout,
-		r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.FromAt, r.UntilAt, r.PausedAt, r.coming(t, now), r.DelayLeft).Scan(&r.ID)
+		r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.FromAt, r.UntilAt, r.PausedAt, r.coming(t, now), r.DelayLeft)
+	if err := tenants.QueueAudit(ctx, &b, tenant, by, r.audit("put", nil, r.audited())); err != nil {
+		return nil, err
+	}
+	results := tx.SendBatch(ctx, &b)
+	err = results.QueryRow().Scan(&r.ID)
+	if closed := results.Close(); err == nil {
+		err = closed
+	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, errRaced
 	}
@@ -250,12 +259,12 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 }
 
 // replace writes what differs, and retimes the schedule from now where its timing does.
-func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, d definition, by string, now time.Time, q tenants.Quotas) error {
+func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, d definition, action, by string, now time.Time, q tenants.Quotas) error {
 	before, err := r.timing(ctx, tx, s.Timings, tenant)
 	if err != nil && !errors.Is(err, errUncomputable) {
 		return err
 	}
-	next := r.coming(before, now)
+	next, was := r.coming(before, now), r.audited()
 	c, err := s.redefine(tenant, r, d, before, now, q, nil)
 	if err != nil || !c.differs {
 		return err
@@ -272,7 +281,7 @@ func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r
 			return err
 		}
 	}
-	return s.update(ctx, tx, tenant, r, next, c.timing, by, now)
+	return s.update(ctx, tx, tenant, r, next, c.timing, by, now, action, was)
 }
 
 // change is what a definition makes of a stored row.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -95,6 +96,13 @@ func rename(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, to string) (
 		UPDATE revision
 		SET key = $3, hashed_as = NULLIF(COALESCE(hashed_as, key), $3)
 		WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, from.all(), to)
+	b.Queue(`UPDATE audit SET key = $3 WHERE tenant_id = $1 AND key = $2`, tenant, key, to) // so that it is erased with the key
+	err = tenants.QueueAudit(ctx, &b, tenant, "", tenants.Change{
+		Action: "key.rename", Target: "keys/" + url.PathEscape(key), Key: to, After: map[string]any{"to": to, "schedules": len(ids), "profile": moves},
+	})
+	if err != nil {
+		return out, err
+	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return out, fmt.Errorf("rename a key: %w", err)
 	}

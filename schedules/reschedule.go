@@ -40,7 +40,7 @@ const (
 // of the sequence and max_ticks stay what they are. The version stays.
 func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow, key string, p RescheduleParams, by Changer) (web.Reply, error) {
 	at, to := p.At.UTC(), p.To.UTC()
-	return s.restatus(ctx, tenant, workflow, key, by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, tenant, workflow, key, "reschedule", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
 		if r.CohortID == nil {
 			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
 		}

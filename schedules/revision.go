@@ -139,8 +139,9 @@ func (r *row) coming(t *calendar.Timing, now time.Time) *time.Time {
 	return &next
 }
 
-// update writes a new version of the row, and keeps the one that it ends. Before is the next tick that it had.
-func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, before *time.Time, t *calendar.Timing, by string, now time.Time) error {
+// update writes a new version of the row, keeps the one that it ends, and audits the action that it comes from. Before is
+// the next tick that it had.
+func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, before *time.Time, t *calendar.Timing, by string, now time.Time, action string, was *audited) error {
 	if err := endVersion(ctx, tx, tenant, r.ID, by, now, false); err != nil {
 		return err
 	}
@@ -149,7 +150,8 @@ func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r 
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `
+	var b pgx.Batch
+	b.Queue(`
 		UPDATE schedule
 		SET version = $3, status = $4, spec = $5, payload = $6, labels = $7, note = $8, status_note = $9, ticks_left = $10, paused_at = $27, paused_until = $28,
 			cohort_id = $11, spread = $12, tzdata = $13, updated_at = $14, updated_by = $15,
@@ -162,7 +164,10 @@ func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r 
 		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue,
 		r.Priority, r.Timeout, r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.PausedAt, r.PausedUntil,
 		before, r.coming(t, now), moves, r.MovedUntil)
-	if err != nil {
+	if err := tenants.QueueAudit(ctx, &b, tenant, by, r.audit(action, was, r.audited())); err != nil {
+		return err
+	}
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("update schedule: %w", err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,7 +45,7 @@ func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key 
 			return web.Reply{}, fault.Invalid("/until", "%s is not a whole second", p.Until.Format(time.RFC3339Nano))
 		}
 	}
-	return s.restatus(ctx, tenant, workflow, key, by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, tenant, workflow, key, "pause", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
 		if p.Until != nil && !p.Until.After(now) {
 			return false, fault.Invalid("/until", "%s has passed", p.Until.Format(time.RFC3339))
 		}
@@ -78,7 +79,7 @@ func unix(t *time.Time) *int64 {
 
 // Resume has a paused schedule fire again from now on. One that has no nominal time left is completed.
 func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key string, p ResumeParams, by Changer) (web.Reply, error) {
-	return s.restatus(ctx, tenant, workflow, key, by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, tenant, workflow, key, "resume", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
 		if r.Status == Active {
 			return false, nil
 		}
@@ -132,7 +133,7 @@ func (s *Schedules) rejoined(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 }
 
 // restatus changes the state of a schedule that exists; fn tells whether it changed anything.
-func (s *Schedules) restatus(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer, fn func(pgx.Tx, *row, *calendar.Timing, time.Time) (bool, error)) (reply web.Reply, err error) {
+func (s *Schedules) restatus(ctx context.Context, tenant tenants.ID, workflow, key, action string, by Changer, fn func(pgx.Tx, *row, *calendar.Timing, time.Time) (bool, error)) (reply web.Reply, err error) {
 	err = s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
 		reply, err = by.Once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
 			if r == nil {
@@ -148,10 +149,12 @@ func (s *Schedules) restatus(ctx context.Context, tenant tenants.ID, workflow, k
 			if err != nil {
 				return 0, nil, err
 			}
-			next := r.coming(t, now)
+			next, was := r.coming(t, now), r.audited()
 			changed, err := fn(tx, r, t, now)
 			if err == nil && changed {
-				err = s.update(ctx, tx, tenant, r, next, t, by.By, now)
+				err = s.update(ctx, tx, tenant, r, next, t, by.By, now, action, was)
+			} else if err == nil && !reflect.DeepEqual(was, r.audited()) { // skips and moves make no version
+				err = tenants.Audit(ctx, tx, tenant, by.By, r.audit(action, was, r.audited()))
 			}
 			if err != nil {
 				return 0, nil, err
@@ -188,6 +191,9 @@ func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key
 		var b pgx.Batch
 		b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = $2`, tenant, r.ID)
 		b.Queue(`DELETE FROM schedule WHERE tenant_id = $1 AND id = $2`, tenant, r.ID)
+		if err := tenants.QueueAudit(ctx, &b, tenant, by.By, r.audit("delete", r.audited(), nil)); err != nil {
+			return err
+		}
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return fmt.Errorf("delete schedule: %w", err)
 		}

@@ -131,7 +131,11 @@ func (s *Schedules) Sync(ctx context.Context, tenant tenants.ID, by string, p Sy
 			return planned, nil, f
 		}
 	}
-	return y.pass(ctx, p.DryRun, answer)
+	sum, warnings, err = y.pass(ctx, p.DryRun, answer)
+	if p.DryRun {
+		return sum, warnings, err
+	}
+	return sum, warnings, s.auditCall(ctx, tenant, by, "sync", sum, sum.Inserted+sum.Updated+sum.Reconciled, err)
 }
 
 // pass stores what is staged, and then sees to what is not listed; a dry one only tells what that would come to.

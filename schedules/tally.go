@@ -55,6 +55,12 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 	}
 }
 
+// LockTallies has nobody fold until the transaction ends.
+func LockTallies(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1, 0)`, tallyLocks)
+	return err
+}
+
 func firstOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

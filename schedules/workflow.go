@@ -79,6 +79,10 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 		if err != nil {
 			return err
 		}
+		change := tenants.Change{Action: "workflow.put", Target: "workflows/" + name}
+		if change.Before, err = auditedWorkflow(ctx, tx, tenant, name); err != nil {
+			return err
+		}
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults)
 			VALUES ($1, $2, $3, $4, $5, $6)
@@ -89,12 +93,26 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 		if w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow); err != nil {
 			return err
 		}
+		change.After = w
+		if err := tenants.Audit(ctx, tx, tenant, "", change); err != nil {
+			return err
+		}
 		return s.inherit(ctx, tx, tenant, name, was, defaults)
 	})
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "workflow_endpoint" {
 		return w, false, fault.Fields(fault.Field{Pointer: "/endpoint", Code: "no_endpoint", Detail: fmt.Sprintf("there is no endpoint %q", *p.Endpoint)})
 	}
 	return w, w.CreatedAt.Equal(w.UpdatedAt), err
+}
+
+// auditedWorkflow is a workflow as it is before a change; nil where there is none.
+func auditedWorkflow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (any, error) {
+	rows, _ := tx.Query(ctx, `SELECT `+workflowColumns+` FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
+	w, err := pgx.CollectExactlyOneRow(rows, scanWorkflow)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return w, err
 }
 
 // register has a workflow be there, pulled where it is new, and returns its defaults. One that is there is not locked, so
@@ -166,11 +184,18 @@ func (s *Schedules) DeleteWorkflow(ctx context.Context, tenant tenants.ID, name 
 		if err != nil {
 			return err
 		}
+		before, err := auditedWorkflow(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
 		done, err := tx.Exec(ctx, `DELETE FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name)
 		if err == nil && done.RowsAffected() == 0 {
 			return noWorkflow(name)
 		}
 		if err != nil {
+			return err
+		}
+		if err := tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "workflow.delete", Target: "workflows/" + name, Before: before}); err != nil {
 			return err
 		}
 		return s.inherit(ctx, tx, tenant, name, was, nil)

@@ -157,11 +157,23 @@ func APIKeys(ctx context.Context, db postgres.DB, tenant ID, after string, limit
 
 // DropAPIKey takes a key back: it makes no more tokens, and those it made count no longer within 5 s.
 func DropAPIKey(ctx context.Context, db postgres.DB, tenant ID, id string) error {
-	done, err := db.Exec(ctx, `DELETE FROM api_key WHERE tenant_id = $1 AND id = $2`, tenant, id)
-	if err == nil && done.RowsAffected() == 0 {
-		return fault.NotFound("no api key %q", id)
-	}
-	return err
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, `DELETE FROM api_key WHERE tenant_id = $1 AND id = $2 RETURNING `+keyColumns, tenant, id) // CollectExactlyOneRow reports the error
+		k, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[APIKey])
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fault.NotFound("no api key %q", id)
+		}
+		if err != nil {
+			return err
+		}
+		return Audit(ctx, tx, tenant, "", Change{Action: "api_key.delete", Target: "admin/api-keys/" + id, Before: k})
+	})
+}
+
+// withoutKey is what may be told of it: all but the credential.
+func (k APIKey) withoutKey() APIKey {
+	k.Key = ""
+	return k
 }
 
 // exchanged is what a token for a key is to say.

@@ -56,6 +56,9 @@ func (r Credentials) post(c echo.Context) error {
 			if made, err = NewAPIKey(ctx, tx, who.Tenant, p, who.Subject, q.APIKeys, time.Now()); err != nil {
 				return 0, nil, err
 			}
+			if err := Audit(ctx, tx, who.Tenant, who.Subject, Change{Action: "api_key.make", Target: "admin/api-keys/" + made.ID, After: made.withoutKey()}); err != nil {
+				return 0, nil, err
+			}
 			kept := made
 			kept.Key = "" // a key is stored nowhere, and so not in an answer that is repeated
 			return http.StatusCreated, kept, nil

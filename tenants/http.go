@@ -1,12 +1,14 @@
 package tenants
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
@@ -41,6 +43,7 @@ func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 				return err
 			}
 			c.Set(callerKey, who)
+			c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), actorKey{}, who.Subject)))
 			web.Note(c, slog.String("tenant", who.TenantName), slog.String("subject", who.Subject))
 			return next(c)
 		}
@@ -121,6 +124,10 @@ type Platform struct {
 	Issuer   string       // the platform's own, which no tenant may have
 	Outbound web.Outbound // where a tenant's jwks_uri may lie
 	Tenants  *Directory   // is told of each change at once; nil: none
+
+	// Empty deletes every row of a tenant that is to be erased, and the tenant; false: some are left, and it is to be
+	// called again.
+	Empty func(ctx context.Context, tenant ID) (done bool, err error)
 }
 
 // Routes adds /v1/platform/tenants under g, whose requests are authenticated.
@@ -129,6 +136,7 @@ func (p Platform) Routes(g *echo.Group) {
 	g.GET("/v1/platform/tenants", p.list, admin)
 	g.GET("/v1/platform/tenants/:tenant", p.get, admin)
 	g.PUT("/v1/platform/tenants/:tenant", p.put, admin)
+	g.DELETE("/v1/platform/tenants/:tenant", p.delete, admin, web.NoQuery)
 }
 
 func (p Platform) get(c echo.Context) error {
@@ -161,7 +169,13 @@ func (p Platform) put(c echo.Context) error {
 	if err := p.check(name, params); err != nil {
 		return err
 	}
-	t, made, err := Put(c.Request().Context(), p.DB, name, params)
+	ctx := c.Request().Context()
+	var t Tenant
+	var made bool
+	err = pgx.BeginFunc(ctx, p.DB, func(tx pgx.Tx) (err error) {
+		t, made, err = putAudited(ctx, tx, name, params)
+		return err
+	})
 	if err != nil {
 		return err
 	}

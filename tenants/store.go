@@ -103,16 +103,41 @@ func Put(ctx context.Context, db postgres.DB, name string, p Params) (t Tenant, 
 		VALUES ($1, coalesce(nullif($2, ''), 'active'), $3, $4)
 		ON CONFLICT (name) DO UPDATE
 		SET status = coalesce(nullif($2, ''), tenant.status), quotas = excluded.quotas, issuers = excluded.issuers, updated_at = now()
+		WHERE tenant.erasing_at IS NULL
 		RETURNING `+columns+`, xmax = 0 AS made`, name, p.Status, quotas, issuers)
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[struct {
 		row
 		Made bool
 	}])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return t, false, erased(name)
+	}
 	if err != nil {
 		return t, false, err
 	}
 	t, err = r.tenant()
 	return t, r.Made, err
+}
+
+// putAudited is Put, with the change in the tenant's audit. Issuers' keys are public, and are told.
+func putAudited(ctx context.Context, tx pgx.Tx, name string, p Params) (t Tenant, made bool, err error) {
+	if _, err := tx.Exec(ctx, `SELECT FROM tenant WHERE name = $1 FOR UPDATE`, name); err != nil {
+		return t, false, fmt.Errorf("lock tenant: %w", err)
+	}
+	c := Change{Action: "tenant.put", Target: "platform/tenants/" + name}
+	was, err := Get(ctx, tx, name)
+	f, ok := errors.AsType[*fault.Error](err)
+	switch {
+	case err == nil:
+		c.Before = was.answer()
+	case !ok || f.Status != 404:
+		return t, false, err
+	}
+	if t, made, err = Put(ctx, tx, name, p); err != nil {
+		return t, false, err
+	}
+	c.After = t.answer()
+	return t, made, Audit(ctx, tx, t.ID, "", c)
 }
 
 // Ensure makes the tenant of that name with those quotas, and returns one that exists as it is.

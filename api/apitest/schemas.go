@@ -55,6 +55,9 @@ func (s *schemas) checkBody(ref string, h http.Header, text []byte) error {
 	if media, _, _ := mime.ParseMediaType(h.Get("Content-Type")); media != ndjson {
 		return s.check(ref, text)
 	}
+	if len(text) == 0 { // no lines
+		return nil
+	}
 	for i, line := range bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")) {
 		if err := s.check(ref, line); err != nil {
 			return fmt.Errorf("line %d: %w", i+1, err)

@@ -86,3 +86,28 @@ func TestSuspendedTenantIsRefusedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestTenantIsErased(t *testing.T) {
+	t.Parallel()
+	s, client := serveHouse(t), checked(t)
+	platform, write := s.mint(t, "", tenants.PlatformAdmin), s.mint(t, "shop", tenants.SchedulesWrite)
+	const path = "/v1/platform/tenants/shop"
+	s.expect(t, client, platform, "DELETE", path, "", 404, "not_found")
+	s.expect(t, client, platform, "PUT", path, "{}", 201, "")
+	s.expect(t, client, write, "PUT", "/v1/workflows/w/schedules/k", `{"spec": {"cron": "* * * * * *"}, "labels": {"a": "b"}}`, 422, "interval_too_small")
+	s.expect(t, client, write, "PUT", "/v1/workflows/w/schedules/k", `{"spec": {"cron": "* * * * *"}, "labels": {"a": "b"}}`, 201, "")
+	if _, err := s.pool.Exec(t.Context(), `UPDATE tenant SET status = 'suspended', erasing_at = now() WHERE name = 'shop'`); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(t, client, platform, "PUT", path, `{"status": "active"}`, 409, "tenant_erasing")
+	status := http.StatusAccepted
+	for status == http.StatusAccepted { // a loaded machine may need more than one
+		status, _ = s.send(t, client, platform, "DELETE", path, "", "")
+	}
+	if status != http.StatusNoContent {
+		t.Errorf("got %d", status)
+	}
+	s.expect(t, client, platform, "GET", path, "", 404, "not_found")
+	s.expect(t, client, write, "GET", "/v1/workflows", "", 401, "invalid_token")
+	s.expect(t, client, platform, "PUT", path, "{}", 201, "")
+}

@@ -122,7 +122,9 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 
 		Operations: operations,
 	})
-	h.dispatch.Erase = all.FinishErasures
+	h.dispatch.Erase = func(ctx context.Context) error {
+		return errors.Join(all.FinishErasures(ctx), h.dispatch.FinishTenants(ctx))
+	}
 	h.schedules = all
 	h.dispatch.Settle = all.Settle
 	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
@@ -142,11 +144,12 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	schedules.Routes(authenticated, all)
 	dispatch.Routes(authenticated, h.dispatch)
 	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Minter: p.minter}.Routes(authenticated)
+	tenants.Audited{DB: h.api, Cursors: s.cursors}.Routes(authenticated)
 	tenants.Uses{DB: h.api, Directory: directory, Meters: map[string]tenants.Meter{
 		"schedules": all.Stored,
 		"leased":    h.dispatch.Leased,
 	}}.Routes(authenticated)
-	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory}.Routes(authenticated)
+	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory, Empty: h.dispatch.EraseTenant}.Routes(authenticated)
 	return h, nil
 }
 

@@ -1,0 +1,252 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// holdings are the tables with rows of tenants, in the order in which they are emptied: what makes rows of others goes
+// before them. Schedules, with their members and state, and cohorts go before all of these.
+var holdings = []string{
+	"schedule", "schedule_state", "cohort", "turn",
+	"held", "chunk", "ready", "waiting", "slot", "buffered", "lease",
+	"tick", "attempt", "roll", "dead_letter", "revision", "label",
+	"key_profile", "erasure", "calendar", "calendar_revision", "operation", "sync_line", "sync",
+	"workflow", "endpoint", "api_key", "idempotency", "allowance", "bucket", "audit",
+	"tally_delta", "tally",
+}
+
+const (
+	erasedAtOnce  = 2000            // rows of a transaction
+	tenantErasing = 8 * time.Second // of one request
+	// identitiesKept is after how long no process takes a request for one of an active tenant any more.
+	identitiesKept = 3 * time.Second
+)
+
+// EraseTenant deletes every row of a tenant that is marked as one to be erased, in bounded transactions, and the tenant
+// last. It reports false where the time it takes is up: another call goes on.
+func (d *Dispatch) EraseTenant(ctx context.Context, tenant tenants.ID) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, tenantErasing)
+	defer cancel()
+	for {
+		err := d.emptyTenant(ctx, tenant)
+		if err == nil {
+			err = postgres.Retry(ctx, func() (err error) {
+				done, err = d.dropTenant(ctx, tenant)
+				return err
+			})
+		}
+		if done || err != nil && ctx.Err() == nil {
+			return done, err
+		}
+		wait := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return false, nil
+		case <-wait.C:
+		}
+	}
+}
+
+// FinishTenants goes on with the erasures of tenants that nobody has finished, and deletes what came late for tenants that
+// are gone.
+func (d *Dispatch) FinishTenants(ctx context.Context) error {
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT id
+		FROM tenant
+		WHERE erasing_at < clock_timestamp() - $1::interval
+		ORDER BY id
+		LIMIT 10`, 2*tenantErasing) // CollectRows reports the error
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	if err != nil {
+		return fmt.Errorf("look for tenants to erase: %w", err)
+	}
+	for _, id := range ids {
+		if _, err := d.EraseTenant(ctx, tenants.ID(id)); err != nil {
+			return fmt.Errorf("erase tenant %d: %w", id, err)
+		}
+	}
+	// What a process drew that had not heard yet. The platform's own is 0, and has no row among the tenants.
+	_, err = d.Pool.Exec(ctx, `DELETE FROM bucket b WHERE tenant_id <> 0 AND NOT EXISTS (SELECT FROM tenant t WHERE t.id = b.tenant_id)`)
+	if err != nil {
+		return fmt.Errorf("delete rates of tenants that are gone: %w", err)
+	}
+	return nil
+}
+
+// emptyTenant deletes what there is of a tenant, table after table. What others were just writing may be left.
+func (d *Dispatch) emptyTenant(ctx context.Context, tenant tenants.ID) error {
+	if err := untilFew(ctx, func() (int64, error) { return d.eraseSomeSchedules(ctx, tenant) }); err != nil {
+		return fmt.Errorf("erase schedules: %w", err)
+	}
+	for shard := range int16(schedules.Shards) {
+		if err := untilFew(ctx, func() (int64, error) { return d.eraseSomeCohorts(ctx, tenant, shard) }); err != nil {
+			return fmt.Errorf("erase cohorts: %w", err)
+		}
+	}
+	for _, table := range holdings {
+		leaves, err := d.leaves(ctx, table)
+		if err != nil {
+			return err
+		}
+		for _, leaf := range leaves {
+			err := untilFew(ctx, func() (int64, error) {
+				gone, err := d.Pool.Exec(ctx, `
+					DELETE FROM `+leaf+`
+					WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM `+leaf+` WHERE tenant_id = $1 LIMIT $2))`, tenant, erasedAtOnce)
+				return gone.RowsAffected(), err
+			})
+			if err != nil {
+				return fmt.Errorf("erase from %s: %w", leaf, err)
+			}
+		}
+	}
+	return nil
+}
+
+// untilFew runs what deletes at most erasedAtOnce rows until it deletes fewer.
+func untilFew(ctx context.Context, some func() (int64, error)) error {
+	for {
+		var gone int64
+		err := postgres.Retry(ctx, func() (err error) {
+			gone, err = some()
+			return err
+		})
+		if err != nil || gone < erasedAtOnce {
+			return err
+		}
+	}
+}
+
+// leaves are the tables that hold the rows of one: its partitions, or itself.
+func (d *Dispatch) leaves(ctx context.Context, table string) ([]string, error) {
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT COALESCE(
+			(SELECT array_agg(relid::regclass::text) FROM pg_partition_tree($1::regclass) WHERE isleaf),
+			ARRAY[$1])`, table) // CollectExactlyOneRow reports the error
+	leaves, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[[]string])
+	if err != nil {
+		return nil, fmt.Errorf("list partitions of %s: %w", table, err)
+	}
+	return leaves, nil
+}
+
+// eraseSomeSchedules deletes schedules with their members, which are found by them alone. A schedule that another was
+// just changing is waited for, and is deleted as it came to be; its member is looked for after that.
+func (d *Dispatch) eraseSomeSchedules(ctx context.Context, tenant tenants.ID) (gone int64, err error) {
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, `
+			DELETE FROM schedule
+			WHERE tenant_id = $1 AND id = ANY (ARRAY (SELECT id FROM schedule WHERE tenant_id = $1 ORDER BY id LIMIT $2 FOR UPDATE))
+			RETURNING id, cohort_id, spread`, tenant, erasedAtOnce) // ForEachRow reports the error
+		var ids, in, cohorts, spreads []int64
+		var id, spread int64
+		var cohort *int64
+		_, err := pgx.ForEachRow(rows, []any{&id, &cohort, &spread}, func() error {
+			ids = append(ids, id)
+			if cohort != nil {
+				in, cohorts, spreads = append(in, id), append(cohorts, *cohort), append(spreads, spread)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		gone = int64(len(ids))
+		var b pgx.Batch
+		b.Queue(`
+			DELETE FROM member m
+			USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS g (cohort_id, spread, schedule_id)
+			WHERE m.tenant_id = $1 AND m.cohort_id = g.cohort_id AND m.spread = g.spread AND m.schedule_id = g.schedule_id`,
+			tenant, cohorts, spreads, in)
+		b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	return gone, err
+}
+
+// eraseSomeCohorts deletes cohorts of a shard, and what the shard's sweep would make chunks of, while it is locked: no
+// sweep has read them and not yet written its chunks.
+func (d *Dispatch) eraseSomeCohorts(ctx context.Context, tenant tenants.ID, shard int16) (gone int64, err error) {
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) (err error) {
+		var b pgx.Batch
+		schedules.ShareShard(&b, shard)
+		b.Queue(`DELETE FROM cohort WHERE shard = $2 AND tenant_id = $1 AND id = ANY (ARRAY (SELECT id FROM cohort WHERE tenant_id = $1 AND shard = $2 ORDER BY id LIMIT $3))`,
+			tenant, shard, erasedAtOnce)
+		b.Queue(`DELETE FROM held WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM held WHERE tenant_id = $1 AND shard = $2 LIMIT $3))`,
+			tenant, shard, erasedAtOnce)
+		results := tx.SendBatch(ctx, &b)
+		defer func() { err = errors.Join(err, results.Close()) }()
+		for range b.Len() {
+			done, err := results.Exec()
+			if err != nil {
+				return err
+			}
+			if done.Delete() {
+				gone = max(gone, done.RowsAffected())
+			}
+		}
+		return nil
+	})
+	return gone, err
+}
+
+// errNotEmpty is a tenant of whom rows came while others were deleted.
+var errNotEmpty = errors.New("there are rows of the tenant still")
+
+// dropTenant deletes the tenant where nothing is left of it and no process takes requests for it any more. Its row is
+// locked first: who would still write a row that refers to it waits, and then fails.
+func (d *Dispatch) dropTenant(ctx context.Context, tenant tenants.ID) (done bool, err error) {
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		var quiet bool
+		err := tx.QueryRow(ctx, `
+			SELECT erasing_at < clock_timestamp() - $2::interval
+			FROM tenant
+			WHERE id = $1 AND erasing_at IS NOT NULL
+			FOR UPDATE`, tenant, identitiesKept).Scan(&quiet)
+		if errors.Is(err, pgx.ErrNoRows) { // another has deleted it
+			done = true
+			return nil
+		}
+		if err != nil || !quiet {
+			return err
+		}
+		if err := schedules.LockTallies(ctx, tx); err != nil {
+			return err
+		}
+		for _, table := range holdings {
+			gone, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE tenant_id = $1`, tenant)
+			if err != nil {
+				return fmt.Errorf("erase from %s: %w", table, err)
+			}
+			switch table {
+			case "bucket", "tally", "tally_delta", "audit", "allowance": // no other row comes of these
+			default:
+				if gone.RowsAffected() > 0 {
+					return errNotEmpty
+				}
+			}
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM tenant WHERE id = $1`, tenant); err != nil {
+			return fmt.Errorf("delete tenant: %w", err)
+		}
+		done = true
+		return nil
+	})
+	if errors.Is(err, errNotEmpty) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("erase tenant: %w", err)
+	}
+	return done, nil
+}

@@ -1,0 +1,91 @@
+package schedules
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// exportRows is how many schedules are read at once: the memory that an export takes.
+const exportRows = 500
+
+// Export calls write with the schedules of a tenant in order of workflow and key, some at a time, each as a line that Bulk
+// takes: what is stored says of it that it is unchanged. A schedule that is made, changed or deleted meanwhile may or may
+// not be in it. It ends with the first error of write.
+func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, write func(lines [][]byte) error) error {
+	if err := f.check(""); err != nil {
+		return err
+	}
+	for after := (position{}); ; {
+		rows, err := s.exported(ctx, tenant, f, after)
+		if err != nil {
+			return err
+		}
+		lines := make([][]byte, len(rows))
+		for i, r := range rows {
+			if lines[i], err = r.line(); err != nil {
+				return err
+			}
+		}
+		if err := write(lines); err != nil || len(rows) < exportRows {
+			return err
+		}
+		after = f.position(rows[len(rows)-1])
+	}
+}
+
+func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, after position) ([]*row, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	sql, args := f.query(tenant, after, exportRows)
+	rows, _ := s.Pool.Query(ctx, sql, args...) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[row])
+	if err != nil {
+		return nil, fmt.Errorf("export schedules: %w", err)
+	}
+	return found, nil
+}
+
+// line is the row as a line of a bulk upsert. Line breaks, which JSON has between its tokens only, become spaces.
+func (r *row) line() ([]byte, error) {
+	policy, delivery := r.terms.stated()
+	list := []member{{"workflow", nil}, {"key", nil}, {"spec", json.RawMessage(r.Spec)}, {"policy", nil}, {"delivery", nil}}
+	values := map[string]any{"workflow": r.Workflow, "key": r.Key, "policy": policy, "delivery": delivery}
+	if len(r.Labels) > 0 {
+		list, values["labels"] = append(list, member{"labels", nil}), r.Labels
+	}
+	if r.Note != nil {
+		list, values["note"] = append(list, member{"note", nil}), *r.Note
+	}
+	if r.Status == Paused {
+		list, values["status"] = append(list, member{"status", nil}), Paused
+	}
+	for i, m := range list {
+		if m.value != nil {
+			continue
+		}
+		text, err := json.Marshal(values[m.name])
+		if err != nil {
+			return nil, fmt.Errorf("write %s of schedule %d: %w", m.name, r.ID, err)
+		}
+		list[i].value = text
+	}
+	if r.Payload != nil {
+		list = append(list, member{"payload", json.RawMessage(*r.Payload)})
+	}
+	text, err := object(list)
+	if err != nil {
+		return nil, fmt.Errorf("write schedule %d: %w", r.ID, err)
+	}
+	return bytes.Map(func(c rune) rune {
+		if c == '\n' || c == '\r' {
+			return ' '
+		}
+		return c
+	}, text), nil
+}

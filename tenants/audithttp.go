@@ -1,0 +1,51 @@
+package tenants
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// Audited answers who changed what of a tenant over HTTP.
+type Audited struct {
+	DB      postgres.DB
+	Cursors *web.Cursor
+}
+
+// Routes adds /v1/admin/audit under g, whose requests are authenticated.
+func (a Audited) Routes(g *echo.Group) {
+	g.GET("/v1/admin/audit", a.list, Require(TenantAdmin))
+}
+
+// AuditPage is one page of the audit.
+type AuditPage struct {
+	Items      []AuditEntry `json:"items"`
+	NextCursor *string      `json:"next_cursor"`
+}
+
+func (a Audited) list(c echo.Context) error {
+	q, err := web.Query(c, "actor", "action", "target", "from", "to", "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	f := AuditFilter{Actor: q.Get("actor"), Action: q.Get("action"), Target: q.Get("target")}
+	var fromErr, toErr error
+	f.From, fromErr = readAuditTime("from", q.Get("from"))
+	f.To, toErr = readAuditTime("to", q.Get("to"))
+	if err := fault.Join(fromErr, toErr); err != nil {
+		return err
+	}
+	page, next, err := AuditLog(c.Request().Context(), a.DB, a.Cursors, From(c), f, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, AuditPage{append([]AuditEntry{}, page...), next})
+}
