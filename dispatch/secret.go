@@ -165,7 +165,7 @@ func (d *Dispatch) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, nam
 		return e, fmt.Errorf("rotate a secret: %w", err)
 	}
 	e.Secret = shownSecret(secret)
-	return e, nil
+	return e, tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "endpoint.rotate", Target: "endpoints/" + name})
 }
 
 // Sealing is in what forms the secrets of all endpoints are stored.
