@@ -140,8 +140,11 @@ func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, 
 	return resp, answer, nil
 }
 
-// unwrapURL leaves out the URL, which may bear a secret.
+// unwrapURL leaves out the URL, which may bear a secret, and what tells of our own network.
 func unwrapURL(err error) error {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok { // whose own text names the server that was asked
+		return fmt.Errorf("look up %s: %s", dns.Name, dns.Err)
+	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
 		if _, ok := errors.AsType[*net.OpError](inner); ok || errors.Is(inner, context.DeadlineExceeded) {
 			return inner

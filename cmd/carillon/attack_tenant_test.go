@@ -99,7 +99,7 @@ func (b belongings) bytes(t *testing.T, a attacked) [][]byte {
 var (
 	made    = regexp.MustCompile(`(tick|op|sch|schedule|key|ak)_[0-9a-z]{20,}|whsec_[A-Za-z0-9+/=]+|carillon_key_\w+|eyJ[\w.-]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]{5})`)
 	request = regexp.MustCompile(`"instance":"[^"]*"`)
-	varied  = regexp.MustCompile(`"(lateness_ms|key_hash)":("[0-9a-f]+"|[0-9]+)`)
+	varied  = regexp.MustCompile(`"(lateness_ms|took_ms|key_hash|webhook_id)":("(test_)?[0-9A-Za-z]+"|[0-9]+)`)
 )
 
 // told is an answer without what differs between any two: the names that were asked for, ids, times.
