@@ -64,7 +64,7 @@ func TestFaultsOfPatches(t *testing.T) {
 		{400, "duplicate_member", `{"payload":{"a":1,"a":null}}`, nil},
 		{422, "wrong_type", `{"spec":{"timezone":1}}`, nil},
 		{422, "wrong_type", `[]`, nil},
-		{422, "invalid", `null`, nil},
+		{422, "wrong_type", `null`, nil},
 		{422, "spec_empty", `{"spec":null}`, nil},
 		{422, "never_fires", `{"spec":{"end_at":"2020-01-01T00:00:00Z"}}`, nil},
 		{422, "unknown_timezone", `{"spec":{"timezone":"Mars"}}`, nil},

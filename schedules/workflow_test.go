@@ -15,7 +15,7 @@ import (
 func TestAWorkflowIsPutReadAndDeleted(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.exec(`INSERT INTO endpoint (tenant_id, name, url, secrets) VALUES ($1, 'mailer', 'https://example.com', '{}')`, h.acme)
+	h.exec(`INSERT INTO endpoint (tenant_id, name, url, secrets) VALUES ($1, 'mailer', 'https://example.com', '{\\x00}')`, h.acme)
 	p := schedules.WorkflowParams{Endpoint: new("mailer"), Version: new("v1"), Defaults: &schedules.Defaults{Policy: &schedules.Policy{MaxLateness: "1h"}}}
 	w, made, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", p)
 	if err != nil || !made || *w.Endpoint != "mailer" || *w.Version != "v1" || w.Defaults.Policy.MaxLateness != "1h" {
@@ -92,7 +92,7 @@ func TestAWorkflowRefusesAllThatCannotBe(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
-	h.exec(`INSERT INTO endpoint (tenant_id, name, url, secrets) VALUES ($1, 'theirs', 'https://example.com', '{}')`, h.other)
+	h.exec(`INSERT INTO endpoint (tenant_id, name, url, secrets) VALUES ($1, 'theirs', 'https://example.com', '{\\x00}')`, h.other)
 	for _, name := range []string{"none", "theirs"} {
 		_, _, err = h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Endpoint: &name})
 		faulty(t, err, 422, "no_endpoint")
