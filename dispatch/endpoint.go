@@ -135,9 +135,7 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 			return fmt.Errorf("count endpoints: %w", err)
 		}
 		if others >= quotas.Endpoints {
-			f := fault.New(403, "quota_exceeded", "endpoints allows %d, and there are %d", quotas.Endpoints, others)
-			f.Extra = map[string]any{"quota": "endpoints", "limit": quotas.Endpoints, "used": others}
-			return f
+			return tenants.Exceeded("endpoints", quotas.Endpoints, others)
 		}
 		secrets, err := d.storedSecrets(ctx, tx, tenant, name)
 		if err != nil {

@@ -138,7 +138,7 @@ func NewAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, p APIKeyParams, by str
 }
 
 // Exceeded is a count that is at its quota: 403.
-func Exceeded(quota string, limit, used int) error {
+func Exceeded(quota string, limit, used int) *fault.Error {
 	f := fault.New(http.StatusForbidden, "quota_exceeded", "%s allows %d, and %d are there", quota, limit, used)
 	f.Extra = map[string]any{"quota": quota, "limit": limit, "used": used}
 	return f

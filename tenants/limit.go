@@ -102,8 +102,12 @@ func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
 			return err
 		}
 		if upserts(method, c.Path()) && who.Tenant != 0 {
-			if _, wait, err := l.Buckets.Take(ctx, who.Tenant, Upserts(q), 1); err != nil || wait > 0 {
-				return cmpErr(err, tooFast(Upserts(q), wait))
+			_, wait, err := l.Buckets.Take(ctx, who.Tenant, Upserts(q), 1)
+			if err != nil {
+				return err
+			}
+			if wait > 0 {
+				return tooFast(Upserts(q), wait)
 			}
 		}
 		name, most := bucketName{who.Tenant, k.atOne}, k.most(q)
@@ -113,13 +117,6 @@ func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
 		defer l.leave(name)
 		return next(c)
 	}
-}
-
-func cmpErr(err error, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
 }
 
 // spend takes one request of the rate, and says in the answer's headers what is left.
