@@ -437,7 +437,7 @@ func (l *load) defineFresh(ctx context.Context) error {
 		r, t, err := l.newborn(l.tenant, l.shards[ord], it.workflow, it.key, it.definition, l.by, l.now, l.quotas, l.memo)
 		w := &rewrite{row: r, ord: ord, newborn: true}
 		if err == nil && room < 1 {
-			err = over("schedules", "schedules", l.quotas.Schedules, stored)
+			err = tenants.Exceeded("schedules", l.quotas.Schedules, stored)
 		}
 		if err == nil && r.Status == Active {
 			err = l.afford(l.tenant, r, change{timing: t}, nil, l.quotas, l.now)

@@ -96,7 +96,7 @@ func (w *watched) fits(ts *Timings, t, instead *calendar.Timing, q tenants.Quota
 		o = &outlook{}
 	}
 	if more > 0 && o.weekly+more > 7*float64(q.ProjectedTicksPerDay)+0.5 {
-		return over("projected_ticks_per_day", "ticks a day in what is stored", q.ProjectedTicksPerDay, perDay(o.weekly))
+		return tenants.Exceeded("projected_ticks_per_day", q.ProjectedTicksPerDay, perDay(o.weekly))
 	}
 	o.weekly += more
 	o.add(t, 1, addedSteps)

@@ -203,7 +203,7 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 		return nil, err
 	}
 	if room < 1 {
-		return nil, over("schedules", "schedules", q.Schedules, stored)
+		return nil, tenants.Exceeded("schedules", q.Schedules, stored)
 	}
 	if r.Status == Active {
 		if err := s.outlooks.of(tenant).fits(s.Timings, t, nil, q, now); err != nil {

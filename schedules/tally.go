@@ -3,12 +3,10 @@ package schedules
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -130,11 +128,4 @@ func (s *Schedules) Stored(ctx context.Context, tenant tenants.ID) (int, error) 
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return countStored(ctx, s.Pool, tenant)
-}
-
-// over is the refusal of what a quota that counts things leaves no room for.
-func over(quota, things string, limit, used int) *fault.Error {
-	f := fault.New(http.StatusForbidden, "quota_exceeded", "%s allows %d, and there are %d %s", quota, limit, used, things)
-	f.Extra = map[string]any{"quota": quota, "limit": limit, "used": used}
-	return f
 }
