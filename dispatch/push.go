@@ -120,6 +120,7 @@ func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, 
 	if err != nil {
 		return nil, nil, err
 	}
+	req.Header["Idempotency-Key"] = nil // not sent: it has a request that a stale connection lost be sent by a fresh one
 	for name, value := range e.headers {
 		req.Header.Set(name, value)
 	}

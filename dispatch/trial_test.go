@@ -1,8 +1,13 @@
 package dispatch_test
 
 import (
+	"context"
 	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/carillonhq/carillon/dispatch"
@@ -80,6 +85,37 @@ func TestATestTickTellsWhatTheEndpointSaid(t *testing.T) {
 	trial := get[dispatch.Trial](c, 200, "POST", path+"/test", "")
 	if trial.Status != nil || trial.Error == nil || !strings.Contains(*trial.Error, "refused") {
 		t.Errorf("got %+v", trial)
+	}
+}
+
+// An endpoint may close a connection that was kept open just when it is used again: that is no failure of a tick.
+func TestAConnectionThatWentStaleCostsNoAttempt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	type key struct{}
+	endpoint := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(key{}).(*atomic.Int32).Add(1) == 1 {
+			return
+		}
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		conn.Close()
+	}))
+	endpoint.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, key{}, new(atomic.Int32))
+	}
+	endpoint.Start()
+	t.Cleanup(endpoint.Close)
+	if _, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "e", dispatch.EndpointParams{URL: endpoint.URL}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if trial, err := h.dispatch.TryEndpoint(t.Context(), h.tenant, "e"); err != nil || trial.Error != nil {
+			t.Fatalf("got %+v, %v", trial, err)
+		}
 	}
 }
 
