@@ -115,10 +115,6 @@ func (d *Dispatch) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.
 	return err
 }
 
-// mostReadyRead bounds how many ready ticks are looked through for one that is cancelled. One further behind is told to
-// stop, and ends when its turn comes.
-const mostReadyRead = 20_000
-
 // takeIdle takes a tick under way from where it waits for a moment, a slot or a worker. It is false where somebody has
 // it, or is about to.
 func takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool, error) {
@@ -152,26 +148,5 @@ func takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool,
 	if err != nil || workflow == nil {
 		return false, err
 	}
-	done, err = tx.Exec(ctx, `
-		DELETE FROM ready
-		WHERE tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4 AND id = (
-			SELECT r.id
-			FROM ready r
-			WHERE r.tenant_id = $1 AND r.workflow = $2 AND r.queue = $3 AND r.priority = $4 AND r.id = (
-				SELECT id
-				FROM (
-					SELECT id, schedule_id, nominal_at, seq
-					FROM ready
-					WHERE tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4
-					ORDER BY id
-					LIMIT $5
-				) first
-				WHERE schedule_id = $6 AND nominal_at = $7 AND seq = $8
-				LIMIT 1)
-			FOR UPDATE SKIP LOCKED)`,
-		tenant, *workflow, or(queue, terms.Queue), or(priority, int16(terms.Priority)), mostReadyRead, t.ScheduleID, t.NominalAt, t.Seq)
-	if err != nil {
-		return false, fmt.Errorf("take a ready tick: %w", err)
-	}
-	return done.RowsAffected() > 0, nil
+	return takeOneReady(ctx, tx, tenant, *workflow, or(queue, terms.Queue), or(priority, int16(terms.Priority)), t.key())
 }

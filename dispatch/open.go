@@ -156,7 +156,7 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, o *opened, self in
 			return err
 		}
 	}
-	if err := copyReady(ctx, tx, o.chunk.TenantID, o.ready); err != nil {
+	if err := makeReady(ctx, tx, o.chunk.TenantID, o.ready); err != nil {
 		return err
 	}
 	if err := insertHolds(ctx, tx, o.chunk.TenantID, o.hold); err != nil {
@@ -230,30 +230,6 @@ func copyTicks(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ticks []tick) 
 	}))
 	if err != nil {
 		return fmt.Errorf("record ticks: %w", err)
-	}
-	return nil
-}
-
-// readyTick is a tick that waits for a worker to lease it.
-type readyTick struct {
-	ident.TickKey
-	workflow, queue string
-	priority        int16
-	attempt         int16
-	limited         bool
-}
-
-func copyReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ready []readyTick) error {
-	if len(ready) == 0 {
-		return nil
-	}
-	columns := []string{"tenant_id", "workflow", "queue", "priority", "schedule_id", "nominal_at", "seq", "attempt"}
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"ready"}, columns, pgx.CopyFromSlice(len(ready), func(i int) ([]any, error) {
-		r := &ready[i]
-		return []any{int32(tenant), r.workflow, r.queue, r.priority, r.Schedule, r.At, r.Seq, r.attempt}, nil
-	}))
-	if err != nil {
-		return fmt.Errorf("queue ticks for workers: %w", err)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (d *Dispatch) sendTaken(ctx context.Context, c *chunk, self int64) error {
 		if err := claim(ctx, tx, o); err != nil {
 			return err
 		}
-		if err := copyReady(ctx, tx, c.TenantID, o.ready); err != nil {
+		if err := makeReady(ctx, tx, c.TenantID, o.ready); err != nil {
 			return err
 		}
 		if err := insertHolds(ctx, tx, c.TenantID, o.hold); err != nil {
