@@ -23,16 +23,16 @@ type chunks struct {
 	open  map[chunkKind]*newChunk
 }
 
-// chunkKind is what the ticks of one chunk have in common.
+// chunkKind is what the ticks of one chunk have in common: its tenant, and whether they go into the lane of what is late.
 type chunkKind struct {
 	tenant tenants.ID
-	at     time.Time
 	late   bool
 }
 
 type newChunk struct {
 	chunkKind
 	id        int64
+	at        time.Time // the earliest nominal time
 	kind      int16
 	lane      string
 	groups    []group
@@ -48,7 +48,8 @@ func newChunks(shard int16, now time.Time) *chunks {
 	return &chunks{shard: shard, now: now, ticks: map[tenants.ID]int{}, herds: map[tenants.ID]bool{}, open: map[chunkKind]*newChunk{}}
 }
 
-// addMembers adds the members of a cohort that its run serves: chunks mix cohorts of one tenant and nominal time.
+// addMembers adds the members of a cohort that its run serves: chunks mix cohorts and nominal times of one tenant, since what
+// a chunk costs to open hardly depends on how little it holds.
 func (cs *chunks) addMembers(c *due, members []member) {
 	members = slices.DeleteFunc(members, func(m member) bool {
 		if m.own != nil {
@@ -68,17 +69,20 @@ func (cs *chunks) addMembers(c *due, members []member) {
 }
 
 func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run schedules.Run, alike []member, forced, dated bool) {
-	kind := chunkKind{tenant, run.At, run.Late}
+	kind := chunkKind{tenant, run.Late}
 	cs.ticks[tenant] += len(alike)
 	for len(alike) > 0 {
 		chunk := cs.open[kind]
 		if chunk == nil {
-			chunk = &newChunk{chunkKind: kind, kind: firstTries}
+			chunk = &newChunk{chunkKind: kind, kind: firstTries, at: run.At}
 			cs.open[kind] = chunk
+		}
+		if run.At.Before(chunk.at) {
+			chunk.at = run.At
 		}
 		n := min(len(alike), mostInChunk-chunk.count)
 		g := group{
-			Cohort: cohort, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced, Quiet: run.Quiet, Dated: dated,
+			Cohort: cohort, At: run.At, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced, Quiet: run.Quiet, Dated: dated,
 			Missed: alike[0].missed, IDs: make([]int64, n),
 		}
 		for i, m := range alike[:n] {
@@ -106,7 +110,7 @@ func (cs *chunks) addTries(tenant tenants.ID, tries []try) {
 	slices.SortFunc(tries, func(a, b try) int { return a.Compare(b.TickKey) })
 	for part := range slices.Chunk(tries, mostAttempts) {
 		cs.made = append(cs.made, newChunk{
-			chunkKind: chunkKind{tenant: tenant, at: part[0].At}, kind: laterTries, lane: catchUpLane,
+			chunkKind: chunkKind{tenant: tenant}, at: part[0].At, kind: laterTries, lane: catchUpLane,
 			tries: part, count: len(part), workflows: []string{},
 		})
 	}
@@ -132,7 +136,7 @@ func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 			first[i], last[i], items[i] = c.tries[0].Schedule, c.tries[len(c.tries)-1].Schedule, packTries(c.tries)
 		default:
 			first[i], last[i] = bounds(c.groups)
-			items[i], c.lane = packGroups(c.groups), largeLane
+			items[i], c.lane = packGroups(c.at, c.groups), largeLane
 			if cs.ticks[c.tenant] <= smallDue && !cs.herds[c.tenant] {
 				c.lane = smallLane
 			}

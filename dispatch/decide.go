@@ -34,13 +34,13 @@ type decided struct {
 	Attempts   *int16
 }
 
-// tooSoon is a tick at $2 that comes too soon after the last one that was handed out before its schedule's zone was changed:
+// tooSoon is a tick at n.at that comes too soon after the last one that was handed out before its schedule's zone was changed:
 // one that fires once a day does so again after 20 to 48 hours.
-const tooSoon = `(st.rezoned_at IS NOT NULL AND st.last_at <= st.rezoned_at AND st.rezoned_at < $2 AND $2 < st.last_at + interval '20 hours')`
+const tooSoon = `(st.rezoned_at IS NOT NULL AND st.last_at <= st.rezoned_at AND st.rezoned_at < n.at AND n.at < st.last_at + interval '20 hours')`
 
-// Of a timed tick, at $2: as of any other, but that one which a client asked to leave out is not handed out.
+// Of a timed tick, at n.at: as of any other, but that one which a client asked to leave out is not handed out.
 var (
-	unlessSkipped = strings.NewReplacer("n.reason = 0", "n.reason = 0 AND ($2 = ANY (st.skips)) IS NOT TRUE AND "+tooSoon+" IS NOT TRUE")
+	unlessSkipped = strings.NewReplacer("n.reason = 0", "n.reason = 0 AND (n.at = ANY (st.skips)) IS NOT TRUE AND "+tooSoon+" IS NOT TRUE")
 	timedHanded   = unlessSkipped.Replace(handed)
 	timedCounted  = unlessSkipped.Replace(counted)
 )
@@ -60,9 +60,10 @@ func untilAt(moment string) string {
 func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []item, routes []route, halted bool) error {
 	n := len(items)
 	ids, flows, missed, dropped, forced, quiet := make([]int64, n), make([]int16, n), make([]int32, n), make([]bool, n), make([]bool, n), make([]bool, n)
-	whys := make([]int16, n)
+	whys, at := make([]int16, n), make([]time.Time, n)
 	for i, it := range items {
 		ids[i], flows[i], missed[i], dropped[i], forced[i], quiet[i] = it.id, int16(it.Workflow), int32(it.Missed), it.Drop || it.Excluded, it.Forced, it.Quiet
+		at[i] = it.At
 		if whys[i] = int16(Missed); it.Excluded {
 			whys[i] = int16(Excluded)
 		}
@@ -70,46 +71,46 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 	w := columnsOf(routes)
 	rows, err := tx.Query(ctx, `
 		UPDATE schedule_state st
-		SET seen_at = $2::timestamptz,
+		SET seen_at = n.at,
 			missed = st.missed + n.missed,
-			last_tick_at = $2,
+			last_tick_at = n.at,
 			last_seq = 0,
 			prev_at = st.last_at,
-			last_at = CASE WHEN `+timedHanded+` THEN $2 ELSE st.last_at END,
+			last_at = CASE WHEN `+timedHanded+` THEN n.at ELSE st.last_at END,
 			occurrence = st.occurrence + CASE WHEN `+timedHanded+` THEN 1 ELSE 0 END,
-			live_at = CASE WHEN `+timedHanded+` THEN $2 ELSE st.live_at END,
+			live_at = CASE WHEN `+timedHanded+` THEN n.at ELSE st.live_at END,
 			live_seq = CASE WHEN `+timedHanded+` THEN 0 ELSE st.live_seq END,
 			`+timedCounted+`
 		FROM (
-			SELECT i.ord, i.missed, s.id, s.version, s.key, s.queue, s.priority, s.timeout_s, s.max_attempts,
+			SELECT i.ord, i.at, i.missed, s.id, s.version, s.key, s.queue, s.priority, s.timeout_s, s.max_attempts,
 				CASE WHEN w.push THEN s.payload END AS payload,
 				COALESCE(s.overlap, w.overlap) AS overlap,
-				`+untilAt("$2")+` AS until_at,
+				`+untilAt("i.at")+` AS until_at,
 				CASE
 					WHEN i.drop THEN ($6::smallint[])[i.ord]
 					WHEN NOT w.known THEN $7::smallint
-					WHEN $3::boolean OR s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > $2) THEN $8::smallint
-					WHEN NOT i.forced AND $4::timestamptz - $2 > make_interval(secs => COALESCE(s.max_lateness_s, w.max_lateness_s))
+					WHEN $3::boolean OR s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > i.at) THEN $8::smallint
+					WHEN NOT i.forced AND $4::timestamptz - i.at > make_interval(secs => COALESCE(s.max_lateness_s, w.max_lateness_s))
 						AND COALESCE(s.on_expired, w.on_expired) = 'skip' THEN $9::smallint
 					WHEN i.quiet THEN $23::smallint
 					ELSE 0::smallint
 				END AS reason
-			FROM unnest($5::bigint[], $10::smallint[], $11::int[], $12::boolean[], $13::boolean[], $21::boolean[])
-				WITH ORDINALITY AS i (id, flow, missed, drop, forced, quiet, ord)
+			FROM unnest($5::bigint[], $10::smallint[], $11::int[], $12::boolean[], $13::boolean[], $21::boolean[], $2::timestamptz[])
+				WITH ORDINALITY AS i (id, flow, missed, drop, forced, quiet, at, ord)
 			JOIN unnest($14::boolean[], $15::boolean[], $16::text[], $17::int[], $18::text[])
 				WITH ORDINALITY AS w (known, push, overlap, max_lateness_s, on_expired, flow) ON w.flow = i.flow + 1
 			JOIN schedule s ON s.tenant_id = $1 AND s.id = i.id
 		) n
-		WHERE st.tenant_id = $1 AND st.schedule_id = n.id AND (st.seen_at IS NULL OR st.seen_at < $2)
+		WHERE st.tenant_id = $1 AND st.schedule_id = n.id AND (st.seen_at IS NULL OR st.seen_at < n.at)
 		RETURNING n.ord::int, st.schedule_id, n.version, n.key, st.fate, n.overlap = 'cancel_other' AS cancels,
 			CASE
 				WHEN n.reason <> 0 OR st.fate <> 2 THEN n.reason
-				WHEN $2 = ANY (st.skips) THEN $20::smallint
+				WHEN n.at = ANY (st.skips) THEN $20::smallint
 				WHEN `+tooSoon+` THEN $22::smallint
 				ELSE $19::smallint
 			END AS reason,
 			st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts`,
-		int32(o.chunk.TenantID), o.chunk.NominalAt, halted, o.now, ids, whys, int16(NoWorkflow), int16(Paused), int16(Expired),
+		int32(o.chunk.TenantID), at, halted, o.now, ids, whys, int16(NoWorkflow), int16(Paused), int16(Expired),
 		flows, missed, dropped, forced, w.known, w.push, w.overlap, w.maxLateness, w.onExpired, int16(Overlap), int16(Requested), quiet, int16(Superseded), int16(QuietHours))
 	if err != nil {
 		return fmt.Errorf("decide ticks: %w", err)
@@ -130,7 +131,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 func (d *Dispatch) settle(o *opened, it *item, one *decided, r *route) {
 	c := o.chunk
 	t := tick{
-		ScheduleID: one.ScheduleID, NominalAt: c.NominalAt, Version: one.Version, MissedCount: int32(it.Missed),
+		ScheduleID: one.ScheduleID, NominalAt: it.At, Version: one.Version, MissedCount: int32(it.Missed),
 		CohortID: &it.Cohort, LastAt: one.LastAt, UntilAt: one.UntilAt, FiredAt: o.now, Shard: c.Shard, Attempt: 1,
 		State: Running, Cause: BySchedule, DST: it.DST, workflow: r.name,
 	}
@@ -158,7 +159,7 @@ func (d *Dispatch) settle(o *opened, it *item, one *decided, r *route) {
 		t.ChunkID = &c.ID
 	}
 	o.ticks = append(o.ticks, t)
-	o.fired = append(o.fired, Fired{c.TenantID, r.name, one.Key, c.NominalAt, o.now})
+	o.fired = append(o.fired, Fired{c.TenantID, r.name, one.Key, it.At, o.now})
 	d.place(o, &t, r, one.Key, one.Payload, one.Queue, one.Priority, one.Timeout, one.Attempts)
 }
 
@@ -195,7 +196,7 @@ func (d *Dispatch) cancelDeleted(ctx context.Context, tx pgx.Tx, o *opened, item
 	_, err = pgx.ForEachRow(rows, []any{&id, &version}, func() error {
 		it := byID[id]
 		o.ticks = append(o.ticks, tick{
-			ScheduleID: id, NominalAt: o.chunk.NominalAt, Version: version, MissedCount: int32(it.Missed), CohortID: &it.Cohort,
+			ScheduleID: id, NominalAt: it.At, Version: version, MissedCount: int32(it.Missed), CohortID: &it.Cohort,
 			FiredAt: o.now, EndedAt: &o.now, Shard: o.chunk.Shard, Attempt: 0,
 			State: Cancelled, Cause: BySchedule, DST: it.DST, workflow: o.chunk.Workflows[it.Workflow],
 		})

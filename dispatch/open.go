@@ -21,7 +21,7 @@ type chunk struct {
 	TenantID  tenants.ID
 	Kind      int16
 	Lane      string
-	NominalAt time.Time
+	NominalAt time.Time // the earliest of its ticks
 	FirstID   int64
 	LastID    int64
 	Items     []byte
@@ -112,16 +112,24 @@ func lockChunk(ctx context.Context, tx pgx.Tx, id int64) (*chunk, error) {
 	return c, nil
 }
 
-// earlierOf finds the first unopened chunk before c that holds a schedule of c's.
+// earlierOf finds the first unopened chunk before c that holds a schedule of c's. Chunks of one shard are numbered under its
+// lock, in the order in which they were swept: of two that hold one schedule, the first has its earlier nominal time.
 func earlierOf(ctx context.Context, tx pgx.Tx, c *chunk, groups []group) (int64, error) {
+	last := c.NominalAt
+	for _, g := range groups {
+		if g.At.After(last) {
+			last = g.At
+		}
+	}
 	rows, _ := tx.Query(ctx, `
-		SELECT id, items
+		SELECT id, nominal_at, items
 		FROM chunk
-		WHERE shard = $1 AND tenant_id = $2 AND opened_at IS NULL AND nominal_at < $3 AND kind = 0
+		WHERE shard = $1 AND tenant_id = $2 AND opened_at IS NULL AND nominal_at < $3 AND id < $6 AND kind = 0
 			AND first_id <= $5 AND last_id >= $4
-		ORDER BY nominal_at, id`, c.Shard, c.TenantID, c.NominalAt, c.FirstID, c.LastID) // CollectRows reports the error
+		ORDER BY id`, c.Shard, c.TenantID, last, c.FirstID, c.LastID, c.ID) // CollectRows reports the error
 	type candidate struct {
 		ID    int64
+		At    time.Time
 		Items []byte
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
@@ -129,7 +137,7 @@ func earlierOf(ctx context.Context, tx pgx.Tx, c *chunk, groups []group) (int64,
 		return 0, fmt.Errorf("look for earlier chunks: %w", err)
 	}
 	for _, f := range found {
-		other, err := unpackGroups(f.Items)
+		other, err := unpackGroups(f.At, f.Items)
 		if err != nil {
 			return 0, fmt.Errorf("chunk %d: %w", f.ID, err)
 		}
@@ -237,7 +245,7 @@ func copyTicks(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ticks []tick) 
 // openFirst decides the ticks of schedules whose nominal time has come.
 func (d *Dispatch) openFirst(ctx context.Context, tx pgx.Tx, o *opened) (earlier int64, err error) {
 	c := o.chunk
-	groups, err := unpackGroups(c.Items)
+	groups, err := unpackGroups(c.NominalAt, c.Items)
 	if err != nil {
 		return 0, fmt.Errorf("chunk %d: %w", c.ID, err)
 	}
@@ -249,7 +257,7 @@ func (d *Dispatch) openFirst(ctx context.Context, tx pgx.Tx, o *opened) (earlier
 		return 0, err
 	}
 	o.now = now
-	if err := d.excluded(ctx, tx, c.TenantID, c.Shard, c.NominalAt, groups); err != nil {
+	if err := d.excluded(ctx, tx, c.TenantID, c.Shard, groups); err != nil {
 		return 0, err
 	}
 	items := flatten(groups)

@@ -164,14 +164,14 @@ func (c *chunk) tries() ([]try, error) {
 		}
 		return sent, nil
 	}
-	groups, err := unpackGroups(c.Items)
+	groups, err := unpackGroups(c.NominalAt, c.Items)
 	if err != nil {
 		return nil, err
 	}
 	var all []try
 	for _, it := range flatten(groups) {
 		t := try{Attempt: 1}
-		t.Schedule, t.At = it.id, c.NominalAt
+		t.Schedule, t.At = it.id, it.At
 		all = append(all, t)
 	}
 	return all, nil
