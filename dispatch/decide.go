@@ -71,15 +71,15 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 	w := columnsOf(routes)
 	rows, err := tx.Query(ctx, `
 		UPDATE schedule_state st
-		SET seen_at = n.at,
+		SET seen_at = CASE WHEN `+timedHanded+` THEN NULL ELSE n.at END,
 			missed = st.missed + n.missed,
-			last_tick_at = n.at,
-			last_seq = 0,
+			last_tick_at = NULL,
+			last_seq = NULL,
 			prev_at = st.last_at,
 			last_at = CASE WHEN `+timedHanded+` THEN n.at ELSE st.last_at END,
 			occurrence = st.occurrence + CASE WHEN `+timedHanded+` THEN 1 ELSE 0 END,
-			live_at = CASE WHEN `+timedHanded+` THEN n.at ELSE st.live_at END,
-			live_seq = CASE WHEN `+timedHanded+` THEN 0 ELSE st.live_seq END,
+			live_at = CASE WHEN `+timedHanded+` THEN NULL ELSE st.live_at END,
+			live_seq = CASE WHEN `+timedHanded+` THEN NULL ELSE st.live_seq END,
 			`+timedCounted+`
 		FROM (
 			SELECT i.ord, i.at, i.missed, s.id, s.version, s.key, s.queue, s.priority, s.timeout_s, s.max_attempts,
@@ -101,7 +101,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, o *opened, items []ite
 				WITH ORDINALITY AS w (known, push, overlap, max_lateness_s, on_expired, flow) ON w.flow = i.flow + 1
 			JOIN schedule s ON s.tenant_id = $1 AND s.id = i.id
 		) n
-		WHERE st.tenant_id = $1 AND st.schedule_id = n.id AND (st.seen_at IS NULL OR st.seen_at < n.at)
+		WHERE st.tenant_id = $1 AND st.schedule_id = n.id AND (COALESCE(st.seen_at, st.last_at) < n.at) IS NOT FALSE
 		RETURNING n.ord::int, st.schedule_id, n.version, n.key, st.fate, n.overlap = 'cancel_other' AS cancels,
 			CASE
 				WHEN n.reason <> 0 OR st.fate <> 2 THEN n.reason
