@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/riverqueue/river"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
@@ -380,11 +379,7 @@ func (d *Dispatch) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) erro
 	if err != nil || len(made) == 0 {
 		return err
 	}
-	jobs := make([]river.InsertManyParams, len(made))
-	for i, c := range made {
-		jobs[i] = openJob(c.id, c.lane, priority(d.pressure.add(c.tenant)))
-	}
-	if _, err := d.river.InsertManyFastTx(ctx, tx, jobs); err != nil {
+	if _, err := d.river.InsertManyFastTx(ctx, tx, d.openJobs(made)); err != nil {
 		return fmt.Errorf("insert jobs: %w", err)
 	}
 	return nil

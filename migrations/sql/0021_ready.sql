@@ -34,7 +34,7 @@ ALTER TABLE ready
 COMMENT ON COLUMN ready.items IS 'keys of ticks with their attempts, packed as varint deltas; the first of them, as many as are taken, have been leased';
 
 -- A firing of a schedule writes its state anew: the fewer bytes of it change, and the nearer they lie, the less is logged, and
--- the more versions fit on the page. What a timed tick that is handed out says by its time alone is null.
+-- the more versions fit on the page: a herd fires all of a page's at once, so that there is room for each twice. What a timed tick that is handed out says by its time alone is null.
 CREATE TABLE narrow_state (
   schedule_id   bigint NOT NULL,
   tenant_id     int    NOT NULL,
@@ -62,7 +62,7 @@ CREATE TABLE narrow_state (
   missed        int    NOT NULL DEFAULT 0,
   fate          smallint NOT NULL DEFAULT 0,
   skips         timestamptz[]
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 45);
 INSERT INTO narrow_state (schedule_id, tenant_id, live, occurrence, fired, succeeded, failures, last_at, prev_at, seen_at, live_at, last_tick_at,
   delay_at, rezoned_at, live_seq, last_seq, delay_left, waiting, aside, aside_waiting, manual, failed, skipped, missed, fate, skips)
 SELECT schedule_id, tenant_id, live, occurrence, fired, succeeded, failures, last_at, prev_at, NULLIF(seen_at, last_at),
