@@ -39,6 +39,8 @@ type opened struct {
 	ticks   []tick
 	ready   []readyTick
 	send    []*delivery
+	later   lots        // to be sent once their endpoint's queue has room
+	filling bool        // it has
 	waiting []*delivery // for one of their workflow to end
 	hold    []hold
 	buffer  []ident.TickKey // ticks that wait for others
@@ -181,19 +183,15 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, o *opened, self in
 		UPDATE chunk
 		SET opened_at = $2::timestamptz, owner = $3, epoch = epoch + 1, done_at = CASE WHEN $4 THEN $2::timestamptz END
 		WHERE id = $1
-		RETURNING epoch`, o.chunk.ID, o.now, self, len(o.send) == 0).QueryRow(func(row pgx.Row) error { return row.Scan(&o.chunk.Epoch) })
+		RETURNING epoch`, o.chunk.ID, o.now, self, len(o.send)+len(o.later) == 0).QueryRow(func(row pgx.Row) error { return row.Scan(&o.chunk.Epoch) })
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("mark chunk open: %w", err)
 	}
 	return nil
 }
 
-// after sends what was handed out, now that it is committed.
-func (d *Dispatch) after(o *opened) {
-	for _, one := range o.send {
-		one.epoch = o.chunk.Epoch
-	}
-	d.sender.add(o.chunk.ID, o.send)
+// tellReady wakes workers for what waits for them.
+func (d *Dispatch) tellReady(o *opened) {
 	waiting := map[string]int{}
 	for _, r := range o.ready {
 		waiting[r.workflow]++
@@ -201,6 +199,15 @@ func (d *Dispatch) after(o *opened) {
 	for workflow, n := range waiting {
 		d.hub.ready(o.chunk.TenantID, workflow, n)
 	}
+}
+
+// after sends what was handed out, now that it is committed.
+func (d *Dispatch) after(o *opened) {
+	for _, one := range o.send {
+		one.epoch = o.chunk.Epoch
+	}
+	d.sender.add(o.chunk, o.send, o.later)
+	d.tellReady(o)
 	type outcome struct {
 		state  State
 		reason Reason

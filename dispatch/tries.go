@@ -182,8 +182,13 @@ func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload, queu
 		o.ready = append(o.ready, readyTick{k, r.name, or(queue, r.queue), or(priority, r.priority), t.Attempt, r.limited})
 		return
 	}
-	if why, wait := d.sender.mustWait(r.endpoint, len(o.send)); wait > 0 {
+	why, wait, full := d.sender.mustWait(r.endpoint, len(o.send), o.filling)
+	if wait > 0 {
 		o.hold = append(o.hold, hold{try: try{TickKey: k, Attempt: t.Attempt}, shard: t.Shard, why: why, due: o.now.Add(wait)})
+		return
+	}
+	if full {
+		o.later.add(endpointName{r.endpoint.tenant, r.endpoint.name}, o.chunk, try{TickKey: k, Attempt: t.Attempt}, min(mostInLot, d.sender.room/2))
 		return
 	}
 	o.send = append(o.send, &delivery{
@@ -199,6 +204,11 @@ func claim(ctx context.Context, tx pgx.Tx, o *opened) error {
 	var pushed, pulled keyArrays
 	for _, one := range o.send {
 		pushed.add(one.tick.key(), one.tick.Attempt)
+	}
+	for _, l := range o.later {
+		for _, t := range l.tries {
+			pushed.add(t.TickKey, t.Attempt)
+		}
 	}
 	for _, r := range o.ready {
 		pulled.add(r.TickKey, r.attempt)
