@@ -131,6 +131,15 @@ func takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool,
 	if t.ChunkID != nil { // it is pushed
 		return false, nil
 	}
+	done, err = tx.Exec(ctx, `
+		DELETE FROM waiting
+		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`, tenant, t.ScheduleID, t.NominalAt, t.Seq)
+	if err != nil {
+		return false, fmt.Errorf("take a tick that waits for a slot: %w", err)
+	}
+	if done.RowsAffected() > 0 {
+		return true, nil
+	}
 	var workflow, queue *string
 	var priority *int16
 	var defaults []byte

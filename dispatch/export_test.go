@@ -41,3 +41,9 @@ func (d *Dispatch) Complete(ctx context.Context) error { return d.complete(ctx) 
 
 // RearmLost arms schedules with fixed_delay that nothing would ever arm.
 func (d *Dispatch) RearmLost(ctx context.Context) error { return d.rearmLost(ctx) }
+
+// Room makes the queue of each endpoint hold no more than n ticks.
+func (d *Dispatch) Room(n int) { d.sender.room = n }
+
+// OpenStale opens chunks that no job opens.
+func (d *Dispatch) OpenStale(ctx context.Context) error { return d.openStale(ctx) }

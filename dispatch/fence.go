@@ -16,7 +16,8 @@ type slotName struct {
 	slot  int16
 }
 
-// lockLeases locks the leases of tokens and tells until when each slot is leased; one that is not is missing.
+// lockLeases keeps the leases of tokens from being ended, and tells until when each slot is leased; one that is not is
+// missing. Others may finish ticks of the same leases meanwhile.
 func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []leaseToken) (until map[slotName]time.Time, started map[int64]time.Time, workers map[int64]string, now time.Time, err error) {
 	var ids []int64
 	seen := map[int64]bool{}
@@ -27,7 +28,7 @@ func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []leas
 	}
 	until, started, workers = map[slotName]time.Time{}, map[int64]time.Time{}, map[int64]string{}
 	ends := map[int64]time.Time{}
-	rows, err := tx.Query(ctx, `SELECT id, until_at, leased_at, worker FROM lease WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, tenant, ids)
+	rows, err := tx.Query(ctx, `SELECT id, until_at, leased_at, worker FROM lease WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR KEY SHARE`, tenant, ids)
 	if err != nil {
 		return nil, nil, nil, now, fmt.Errorf("lock leases: %w", err)
 	}

@@ -45,6 +45,8 @@ type opened struct {
 	ticks   []tick
 	ready   []readyTick
 	send    []*delivery
+	later   lots        // to be sent once their endpoint's queue has room
+	filling bool        // it has
 	waiting []*delivery // for one of their workflow to end
 	hold    []hold
 	buffer  []ident.TickKey // ticks that wait for others
@@ -295,7 +297,7 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, all []*opened, sel
 			ready.add(o.chunk.TenantID, &o.ready[j])
 		}
 		roll.add(o.chunk.TenantID, o.ticks)
-		ids[i], done[i] = o.chunk.ID, len(o.send) == 0
+		ids[i], done[i] = o.chunk.ID, len(o.send)+len(o.later) == 0
 	}
 	ready.queue(&b)
 	roll.queue(&b)
@@ -337,12 +339,8 @@ func (d *Dispatch) putAside(ctx context.Context, tx pgx.Tx, o *opened) error {
 	return d.rearm(ctx, tx, o.chunk.TenantID, o.now, o.passed)
 }
 
-// after sends what was handed out, now that it is committed.
-func (d *Dispatch) after(o *opened) {
-	for _, one := range o.send {
-		one.epoch = o.chunk.Epoch
-	}
-	d.sender.add(o.chunk.ID, o.send)
+// tellReady wakes workers for what waits for them.
+func (d *Dispatch) tellReady(o *opened) {
 	waiting := map[string]int{}
 	for _, r := range o.ready {
 		waiting[r.workflow]++
@@ -350,6 +348,15 @@ func (d *Dispatch) after(o *opened) {
 	for workflow, n := range waiting {
 		d.hub.ready(o.chunk.TenantID, workflow, n)
 	}
+}
+
+// after sends what was handed out, now that it is committed.
+func (d *Dispatch) after(o *opened) {
+	for _, one := range o.send {
+		one.epoch = o.chunk.Epoch
+	}
+	d.sender.add(o.chunk, o.send, o.later)
+	d.tellReady(o)
 	type outcome struct {
 		state  State
 		reason Reason

@@ -214,27 +214,6 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, timed, int16(Running), now, int16(Buffered))
 }
 
-// endStopped ends those of the ticks about to be leased that were told to stop before anybody had them.
-func (d *Dispatch) endStopped(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found []*sendable) (left []*sendable, err error) {
-	var endings []ending
-	for _, s := range found {
-		if s.stopped() {
-			endings = append(endings, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled})
-			continue
-		}
-		left = append(left, s)
-	}
-	if len(endings) == 0 {
-		return left, nil
-	}
-	var now time.Time
-	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return nil, err
-	}
-	_, err = d.end(ctx, tx, tenant, now.UTC(), endings)
-	return left, err
-}
-
 // cancelOrphans cancels the ticks that wait for one of a schedule that is deleted.
 func (d *Dispatch) cancelOrphans(ctx context.Context) error {
 	_, err := d.Pool.Exec(ctx, `

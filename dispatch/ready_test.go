@@ -12,6 +12,20 @@ import (
 // readyHerd has n schedules of a workflow, "herd 1" to "herd n-1" and "first", come due at once and wait for workers.
 func (h *house) readyHerd(workflow string, n int) {
 	h.t.Helper()
+	h.sweptHerd(workflow, n)
+	for _, id := range h.chunks() {
+		if err := h.dispatch.Open(h.t.Context(), id); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	if waiting := h.number(`SELECT sum(ticks) FROM ready`); waiting != n {
+		h.t.Fatalf("%d ticks wait, want %d", waiting, n)
+	}
+}
+
+// sweptHerd has n schedules of a workflow come due at once, and swept.
+func (h *house) sweptHerd(workflow string, n int) {
+	h.t.Helper()
 	if err := h.dispatch.Register(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
@@ -21,14 +35,6 @@ func (h *house) readyHerd(workflow string, n int) {
 	h.exec(`UPDATE cohort SET next_at = date_trunc('second', clock_timestamp()), due_at = clock_timestamp()`)
 	if _, err := h.dispatch.SweepOnce(h.t.Context(), int16(h.number(`SELECT shard FROM cohort`))); err != nil {
 		h.t.Fatal(err)
-	}
-	for _, id := range h.chunks() {
-		if err := h.dispatch.Open(h.t.Context(), id); err != nil {
-			h.t.Fatal(err)
-		}
-	}
-	if waiting := h.number(`SELECT sum(ticks) FROM ready`); waiting != n {
-		h.t.Fatalf("%d ticks wait, want %d", waiting, n)
 	}
 }
 

@@ -265,7 +265,8 @@ func (d *Dispatch) tellCancelled(ctx context.Context, tx pgx.Tx, tenant tenants.
 	return nil
 }
 
-// countDown takes ended ticks off their leases; a lease without any left is gone.
+// countDown takes ended ticks off their leases; a lease without any left is gone. It comes last in its transaction: who
+// else finishes ticks of a lease waits from here on. A lease that somebody still looks at ends with its time.
 func countDown(ctx context.Context, tx pgx.Tx, tenant tenants.ID, counts map[int64]int32) error {
 	if len(counts) == 0 {
 		return nil
@@ -276,13 +277,17 @@ func countDown(ctx context.Context, tx pgx.Tx, tenant tenants.ID, counts map[int
 		ids, n = append(ids, id), append(n, count)
 	}
 	var b pgx.Batch
+	b.Queue(`SELECT FROM lease WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR NO KEY UPDATE`, tenant, ids)
 	b.Queue(`
-		DELETE FROM lease l
-		USING unnest($2::bigint[], $3::int[]) AS i (id, n)
-		WHERE l.tenant_id = $1 AND l.id = i.id AND l.unended <= i.n`, tenant, ids, n)
+		DELETE FROM lease
+		WHERE tenant_id = $1 AND id IN (
+			SELECT l.id
+			FROM unnest($2::bigint[], $3::int[]) AS i (id, n)
+			JOIN lease l ON l.tenant_id = $1 AND l.id = i.id AND l.unended <= i.n
+			FOR UPDATE OF l SKIP LOCKED)`, tenant, ids, n)
 	b.Queue(`
 		UPDATE lease l
-		SET unended = l.unended - i.n
+		SET unended = GREATEST(0, l.unended - i.n)
 		FROM unnest($2::bigint[], $3::int[]) AS i (id, n)
 		WHERE l.tenant_id = $1 AND l.id = i.id`, tenant, ids, n)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
