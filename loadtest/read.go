@@ -36,6 +36,11 @@ func read(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	defer w.close()
+	var stop func()
+	if o.databaseURL, stop, err = database(ctx, o, p); err != nil {
+		return nil, err
+	}
+	defer stop()
 	server, at, err := w.dev(ctx, o, "127.0.0.1:0")
 	if err != nil {
 		return nil, err
