@@ -92,7 +92,7 @@ func TestDevSurvivesAKill(t *testing.T) {
 func TestDevOutlivesItsDatabase(t *testing.T) {
 	t.Parallel()
 	d := start(t, "--ephemeral")
-	d.line(t, 10*time.Second, `"msg":"tick"`)
+	d.line(t, time.Minute, `"msg":"tick"`)
 	conn, err := pgx.Connect(t.Context(), d.DatabaseURL)
 	if err != nil {
 		t.Fatal(err)
