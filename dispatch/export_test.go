@@ -33,6 +33,11 @@ func (d *Dispatch) SweepOnce(ctx context.Context, shard int16) (more bool, err e
 // Open opens a chunk.
 func (d *Dispatch) Open(ctx context.Context, chunk int64) error { return d.open(ctx, chunk) }
 
+// OpenRun opens the chunks of a sweep from one to another.
+func (d *Dispatch) OpenRun(ctx context.Context, first, through int64) error {
+	return d.openRun(ctx, first, through)
+}
+
 // Retain deletes what is past its retention at a moment.
 func (d *Dispatch) Retain(ctx context.Context, now time.Time) error { return d.retain(ctx, now) }
 
