@@ -48,6 +48,9 @@ func (d *Dispatch) rejoin(ctx context.Context) error {
 
 // OpenRun opens the chunks of a sweep from one to another.
 func (d *Dispatch) OpenRun(ctx context.Context, first, through int64) error {
+	if err := d.rejoin(ctx); err != nil {
+		return err
+	}
 	return d.openRun(ctx, first, through)
 }
 
