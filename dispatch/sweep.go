@@ -219,6 +219,7 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 	if err != nil {
 		return false, err
 	}
+	d.hub.queued(p.chunks.made)
 	if p.ticks > 0 {
 		d.Metrics.swept.Add(float64(p.ticks))
 		d.Metrics.sweepSeconds.Observe(time.Since(began).Seconds())

@@ -172,7 +172,7 @@ func (w *workshop) dev(ctx context.Context, o options, listen string) (*process,
 	if err := os.RemoveAll(ready); err != nil { // what the last process wrote says nothing of this one
 		return nil, a, err
 	}
-	args := []string{"dev", "--no-demo", "--data", w.file("data"), "--listen", listen, "--ready-file", ready, "--log-format", "json"}
+	args := []string{"dev", "--no-demo", "--data", w.file("data"), "--listen", listen, "--ready-file", ready, "--log-format", "text"} // as JSON it would tell of each tick
 	if o.databaseURL != "" {
 		args = append(args, "--database-url", o.databaseURL)
 	}
