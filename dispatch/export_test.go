@@ -41,3 +41,15 @@ func (d *Dispatch) Complete(ctx context.Context) error { return d.complete(ctx) 
 
 // RearmLost arms schedules with fixed_delay that nothing would ever arm.
 func (d *Dispatch) RearmLost(ctx context.Context) error { return d.rearmLost(ctx) }
+
+// CancelOrphans cancels the ticks that wait for one of a schedule that is deleted.
+func (d *Dispatch) CancelOrphans(ctx context.Context) error { return d.cancelOrphans(ctx) }
+
+// FoldUse adds up what was used since the last time.
+func (d *Dispatch) FoldUse(ctx context.Context) error {
+	_, err := d.foldSomeUse(ctx)
+	return err
+}
+
+// Watchdog returns what looks for what is stuck, at a moment.
+func (d *Dispatch) Watchdog() func(ctx context.Context, now time.Time) error { return newWatchdog(d).look }

@@ -169,6 +169,7 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, o *opened, self in
 	}
 	var b pgx.Batch
 	queueRoll(&b, o.chunk.TenantID, o.ticks)
+	queueUse(&b, o.chunk.TenantID, o.now, o.ticks)
 	b.Queue(`
 		UPDATE chunk
 		SET opened_at = $2::timestamptz, owner = $3, epoch = epoch + 1, done_at = CASE WHEN $4 THEN $2::timestamptz END
