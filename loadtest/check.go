@@ -66,6 +66,10 @@ func (f *findings) add(kind, format string, args ...any) {
 // promise notes all kinds in the report. Where a promise of it does not hold, the first examples of what is wrong are
 // said, and what the server had to say last.
 func (f *findings) promise(r *report, p *progress, server *process) {
+	f.promiseOf(kinds, r, p, server)
+}
+
+func (f *findings) promiseOf(kinds []string, r *report, p *progress, server *process) {
 	for _, kind := range kinds {
 		r.atMost(kind, float64(f.counts[kind]), 0)
 	}
