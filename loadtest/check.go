@@ -51,6 +51,8 @@ var kinds = []string{
 	"unexplained_duplicates", // delivered again though no acknowledgement can have been lost
 }
 
+const examplesOf = 3 // each kind
+
 func (f *findings) add(kind, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +60,7 @@ func (f *findings) add(kind, format string, args ...any) {
 		f.counts = map[string]int{}
 	}
 	f.counts[kind]++
-	if len(f.examples) < 10 {
+	if f.counts[kind] <= examplesOf {
 		f.examples = append(f.examples, kind+": "+fmt.Sprintf(format, args...))
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +23,8 @@ const (
 	churnClients   = 32
 	churnRate      = 400 // changes a second, with as many schedules as there are at full scale
 	churnFor       = time.Minute
-	churnLeast     = 20 * time.Second
+	churnLeast     = 25 * time.Second
+	churnCalm      = 8 * time.Second // before the end, as a schedule that is to fire never again is refused
 	churnSettle    = 2 * time.Minute
 	churnWorkflow  = "churn"
 	churnNear      = 100 * time.Millisecond // of a whole second, when ticks come due: then the changes are made
@@ -59,8 +62,8 @@ func churn(ctx context.Context, o options, p *progress) (*report, error) {
 	defer client.Close()
 
 	n := o.scaled(churnSchedules)
-	from := time.Now().Truncate(time.Second).Add(5*time.Second + time.Duration(n)*time.Second/2_000)
-	to := from.Add(max(churnLeast, time.Duration(float64(churnFor)*min(1, o.scale))))
+	from := time.Now().Add(20*time.Second + time.Duration(n)*time.Second/1_000).Truncate(time.Second)
+	to := from.Add(max(churnLeast, time.Duration(float64(churnFor)*min(1, o.scale))).Truncate(time.Second))
 	c := &churning{client: client, from: from, to: to, all: make([]*churned, n)}
 	if err := c.put(ctx, b, server); err != nil {
 		return nil, err
@@ -90,12 +93,13 @@ func churn(ctx context.Context, o options, p *progress) (*report, error) {
 	r := &report{}
 	r.figure("schedules", float64(n))
 	r.figure("ticks", float64(len(records)))
-	r.figure("changes_per_second", float64(c.changes())/to.Sub(from).Seconds())
-	for kind, count := range c.kinds() {
-		r.figure(kind, float64(count))
+	r.figure("changes_per_second", float64(c.changes())/(to.Sub(from)-churnCalm).Seconds())
+	kinds, became := c.kinds(), outcomes(records)
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		r.figure(kind, float64(kinds[kind]))
 	}
-	for what, count := range outcomes(records) {
-		r.figure("ticks_"+what, float64(count))
+	for _, what := range slices.Sorted(maps.Keys(became)) {
+		r.figure("ticks_"+what, float64(became[what]))
 	}
 	f.lateness(r, "lateness", f.fired, every)
 	f.promiseOf(churnKinds, r, p, server.process)
@@ -184,7 +188,7 @@ func (c *churning) seen() (s deliverySum) {
 	return s
 }
 
-// change changes schedules until a second before the end, so many a second: clients each have some for themselves, and make
+// change changes schedules until shortly before the end, so many a second: clients each have some for themselves, and make
 // their changes around the whole seconds.
 func (c *churning) change(ctx context.Context, perSecond int) error {
 	var mine [churnClients][]*churned
@@ -201,7 +205,7 @@ func (c *churning) change(ctx context.Context, perSecond int) error {
 		}
 		atOnce := (perSecond + client) / churnClients // a second, of this client
 		group.Go(func() error {
-			for second := c.from; second.Before(c.to.Add(-time.Second)); second = second.Add(time.Second) {
+			for second := c.from; second.Before(c.to.Add(-churnCalm)); second = second.Add(time.Second) {
 				begin := second.Add(-churnNear + rand.N(2*churnNear))
 				select {
 				case <-ctx.Done():
@@ -209,6 +213,9 @@ func (c *churning) change(ctx context.Context, perSecond int) error {
 				case <-time.After(time.Until(begin)):
 				}
 				for range min(atOnce, len(some)) {
+					if time.Until(c.to) < churnCalm {
+						return nil
+					}
 					s := some[rand.IntN(len(some))]
 					if err := c.changeOne(ctx, s); err != nil {
 						return fmt.Errorf("%s of %s: %w", s.changes[len(s.changes)-1].kind, s.key, err)
