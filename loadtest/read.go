@@ -31,6 +31,12 @@ const (
 func read(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
+	url, stop, err := database(ctx, o, p)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	o.databaseURL = url
 	_, at, end, err := openDev(ctx, o, p)
 	if err != nil {
 		return nil, err
@@ -167,9 +173,15 @@ func (a *asker) ask(ctx context.Context, q question, i int) error {
 // fill puts some schedules through the API, so that their cohorts are there, and copies them within the database: the same
 // rows as if all had been put, on two connections, without triggers.
 func fill(ctx context.Context, at announcement, n int, p *progress) error {
+	newYork, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		return err
+	}
+	first := time.Now().In(newYork).Add(30 * time.Minute) // none fires meanwhile
 	templates := min(n, readTemplates)
 	if err := putTemplates(ctx, at, templates, func(i int) carillon.Spec {
-		return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", i/10%60, i/600%24)}}
+		due := first.Add(time.Duration(i%(22*60)) * time.Minute)
+		return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", due.Minute(), due.Hour())}}
 	}); err != nil {
 		return err
 	}
