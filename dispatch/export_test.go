@@ -52,4 +52,6 @@ func (d *Dispatch) FoldUse(ctx context.Context) error {
 }
 
 // Watchdog returns what looks for what is stuck, at a moment.
-func (d *Dispatch) Watchdog() func(ctx context.Context, now time.Time) error { return newWatchdog(d).look }
+func (d *Dispatch) Watchdog() func(ctx context.Context, now time.Time) error {
+	return newWatchdog(d).look
+}

@@ -22,6 +22,7 @@ const (
 	churnShare     = 5 // one in so many is changed while it fires
 	churnClients   = 32
 	churnRate      = 400 // changes a second, with as many schedules as there are at full scale
+	churnFew       = 16  // at any scale
 	churnFor       = time.Minute
 	churnLeast     = 25 * time.Second
 	churnCalm      = 8 * time.Second // before the end, as a schedule that is to fire never again is refused
@@ -71,12 +72,12 @@ func churn(ctx context.Context, o options, p *progress) (*report, error) {
 	if err := analyzed(ctx, b.db); err != nil {
 		return nil, err
 	}
-	if time.Now().After(from) {
+	if time.Until(to) < 2*churnCalm { // what came meanwhile is in doubt for some, and may have come of all
 		return nil, fmt.Errorf("the schedules were stored only after they were due: %w", errTooSlow)
 	}
 	p.say("%d schedules stored, which fire for %s", n, to.Sub(from))
 	stop := c.work(ctx)
-	err = c.change(ctx, max(1, int(float64(churnRate)*min(1, o.scale))))
+	err = c.change(ctx, max(churnFew, int(float64(churnRate)*min(1, o.scale))))
 	if err == nil {
 		p.say("%d changes made", c.changes())
 		err = c.settled(ctx, b.db, server)
@@ -191,19 +192,17 @@ func (c *churning) seen() (s deliverySum) {
 // change changes schedules until shortly before the end, so many a second: clients each have some for themselves, and make
 // their changes around the whole seconds.
 func (c *churning) change(ctx context.Context, perSecond int) error {
-	var mine [churnClients][]*churned
+	clients := min(churnClients, (len(c.all)+churnShare-1)/churnShare)
+	mine := make([][]*churned, clients)
 	for i, s := range c.all {
 		if i%churnShare == 0 {
-			client := i / churnShare % churnClients
+			client := i / churnShare % clients
 			mine[client] = append(mine[client], s)
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for client, some := range mine {
-		if len(some) == 0 {
-			continue
-		}
-		atOnce := (perSecond + client) / churnClients // a second, of this client
+		atOnce := (perSecond + client) / clients // a second, of this client
 		group.Go(func() error {
 			for second := c.from; second.Before(c.to.Add(-churnCalm)); second = second.Add(time.Second) {
 				begin := second.Add(-churnNear + rand.N(2*churnNear))
@@ -212,7 +211,7 @@ func (c *churning) change(ctx context.Context, perSecond int) error {
 					return ctx.Err()
 				case <-time.After(time.Until(begin)):
 				}
-				for range min(atOnce, len(some)) {
+				for range atOnce {
 					if time.Until(c.to) < churnCalm {
 						return nil
 					}
