@@ -88,6 +88,7 @@ func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.
 		SET state = $5, reason = $6, ended_at = $7
 		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
 		tenant, k.Schedule, k.At, k.Seq, int16(Cancelled), int16(why), now)
+	queueEndedUse(&b, tenant, now, Cancelled, k.Schedule)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("cancel a waiting tick: %w", err)
 	}

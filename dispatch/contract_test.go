@@ -34,6 +34,8 @@ func TestStructsAreTheContract(t *testing.T) {
 		"EndpointParams":   reflect.TypeFor[EndpointParams](),
 		"Endpoint":         reflect.TypeFor[Endpoint](),
 		"EndpointTrial":    reflect.TypeFor[Trial](),
+		"Use":              reflect.TypeFor[Use](),
+		"UsePage":          reflect.TypeFor[schedules.ListAnswer[Use]](),
 		"EndpointPage":     reflect.TypeFor[schedules.ListAnswer[Endpoint]](),
 	} {
 		apitest.Struct(t, schema, typ)

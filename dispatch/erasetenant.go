@@ -21,7 +21,7 @@ var holdings = []string{
 	"tick", "attempt", "roll", "dead_letter", "revision", "label",
 	"key_profile", "erasure", "calendar", "calendar_revision", "operation", "sync_line", "sync",
 	"workflow", "endpoint", "api_key", "idempotency", "allowance", "bucket", "audit",
-	"tally_delta", "tally",
+	"tally_delta", "tally", "daily_use_delta", "daily_use",
 }
 
 const (
@@ -229,7 +229,7 @@ func (d *Dispatch) dropTenant(ctx context.Context, tenant tenants.ID) (done bool
 				return fmt.Errorf("erase from %s: %w", table, err)
 			}
 			switch table {
-			case "bucket", "tally", "tally_delta", "audit", "allowance": // no other row comes of these
+			case "bucket", "tally", "tally_delta", "daily_use_delta", "daily_use", "audit", "allowance": // no other row comes of these
 			default:
 				if gone.RowsAffected() > 0 {
 					return errNotEmpty

@@ -52,7 +52,7 @@ func (h *house) invent(table string, tenant tenants.ID) {
 	_, err := pgx.ForEachRow(rows, []any{&name, &kind}, func() error {
 		value, ok := map[string]string{
 			"integer": "1", "bigint": "999", "smallint": "1", "boolean": "true", "text": "'x'", "bytea": fmt.Sprintf(`'\x%08x'`, tenant),
-			"timestamp with time zone": "now()", "jsonb": "'{}'", "json": "'{}'", "ARRAY": "'{}'",
+			"timestamp with time zone": "now()", "jsonb": "'{}'", "json": "'{}'", "ARRAY": "'{}'", "date": "'2026-01-01'",
 		}[kind]
 		switch table + "." + name {
 		case "attempt.outcome":
@@ -135,7 +135,7 @@ func TestErasedTenantLeavesNoRowInAnyTable(t *testing.T) {
 		t.Error("the tenant is there still")
 	}
 	after := h.holds(other.ID)
-	for _, moving := range []string{"tick", "roll", "ready", "chunk", "tally_delta", "tally", "turn", "slot", "waiting", "buffered", "held", "lease", "sync", "sync_line"} {
+	for _, moving := range []string{"tick", "roll", "ready", "chunk", "tally_delta", "tally", "daily_use_delta", "daily_use", "turn", "slot", "waiting", "buffered", "held", "lease", "sync", "sync_line"} {
 		delete(before, moving) // of work that goes on, and that others clear away
 		delete(after, moving)
 	}

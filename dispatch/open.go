@@ -291,16 +291,19 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, all []*opened, sel
 	var b pgx.Batch
 	var ready readyRows
 	var roll rollEntries
+	var use useEntries
 	ids, done := make([]int64, len(all)), make([]bool, len(all))
 	for i, o := range all {
 		for j := range o.ready {
 			ready.add(o.chunk.TenantID, &o.ready[j])
 		}
 		roll.add(o.chunk.TenantID, o.ticks)
+		use.add(o.chunk.TenantID, o.now, o.ticks)
 		ids[i], done[i] = o.chunk.ID, len(o.send)+len(o.later) == 0
 	}
 	ready.queue(&b)
 	roll.queue(&b)
+	use.queue(&b)
 	b.Queue(`
 		UPDATE chunk c
 		SET opened_at = $2::timestamptz, owner = $3, epoch = c.epoch + 1, done_at = CASE WHEN n.done THEN $2::timestamptz END

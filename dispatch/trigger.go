@@ -126,6 +126,7 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	}
 	var b pgx.Batch
 	queueRoll(&b, tenant, []tick{*t})
+	queueUse(&b, tenant, now, []tick{*t})
 	if f == buffered {
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return nil, fmt.Errorf("enter a manual tick: %w", err)

@@ -87,7 +87,7 @@ func TestUpsertsAreMeasured(t *testing.T) {
 
 func TestHerdsAreMeasuredAndLoseNothing(t *testing.T) {
 	t.Parallel()
-	for _, scenario := range []string{"herd", "mix", "pull", "push"} {
+	for _, scenario := range []string{"herd", "mix", "pull", "push", "grow", "churn"} {
 		var out bytes.Buffer
 		if code := run(t.Context(), []string{scenario, "--scale", "0.003", "--json", "--database-url", postgrestest.EmptyURL(t)}, &out, &lines{t: t}); code == exitNotRun {
 			t.Errorf("%s could not run", scenario)

@@ -191,6 +191,23 @@ func (w *workshop) dev(ctx context.Context, o options, listen string) (*process,
 	return p, a, nil
 }
 
+// openDev builds carillon and starts `carillon dev`. What it returns last ends both.
+func openDev(ctx context.Context, o options, p *progress) (*process, announcement, func(), error) {
+	w, err := openWorkshop(ctx, p)
+	if err != nil {
+		return nil, announcement{}, nil, err
+	}
+	server, at, err := w.dev(ctx, o, "127.0.0.1:0")
+	if err != nil {
+		w.close()
+		return nil, at, nil, err
+	}
+	return server, at, func() {
+		server.stop()
+		w.close()
+	}, nil
+}
+
 // freeAddress is one on loopback that nobody listened on a moment ago.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
