@@ -96,8 +96,8 @@ func (d *Dispatch) letter(ctx context.Context, db postgres.DB, tenant tenants.ID
 type DeadFilter struct {
 	Workflow string     `json:"workflow,omitempty"`
 	Key      string     `json:"key,omitempty"`
-	From     *time.Time `json:"from,omitempty"`
-	To       *time.Time `json:"to,omitempty"`
+	From     *time.Time `json:"from,omitempty" null:"yes"`
+	To       *time.Time `json:"to,omitempty" null:"yes"`
 }
 
 func (f DeadFilter) name() string {

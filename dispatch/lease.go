@@ -22,7 +22,7 @@ type LeaseParams struct {
 	Max       *int     `json:"max,omitempty"`
 	Wait      string   `json:"wait,omitempty"`
 	Lease     string   `json:"lease,omitempty"`
-	Worker    string   `json:"worker,omitempty"`
+	Worker    string   `json:"worker,omitempty" empty:"yes"`
 }
 
 const (

@@ -22,7 +22,7 @@ type Finish struct {
 	LeaseToken string  `json:"lease_token" validate:"required"`
 	Outcome    string  `json:"outcome"`
 	Result     web.Raw `json:"result,omitempty"`
-	Error      string  `json:"error,omitempty"`
+	Error      string  `json:"error,omitempty" empty:"yes"`
 	Retry      *bool   `json:"retry,omitempty"`
 	RetryAfter string  `json:"retry_after,omitempty"`
 }
