@@ -34,6 +34,17 @@ func TestStructsAreTheContract(t *testing.T) {
 		"EndpointParams":   reflect.TypeFor[EndpointParams](),
 		"Endpoint":         reflect.TypeFor[Endpoint](),
 		"EndpointTrial":    reflect.TypeFor[Trial](),
+		"Overview":         reflect.TypeFor[Overview](),
+		"ScheduleCounts":   reflect.TypeFor[ScheduleCounts](),
+		"WorkflowCounts":   reflect.TypeFor[WorkflowCounts](),
+		"Ahead":            reflect.TypeFor[schedules.Ahead](),
+		"Backlog":          reflect.TypeFor[Backlog](),
+		"RunningCounts":    reflect.TypeFor[RunningCounts](),
+		"Lateness":         reflect.TypeFor[Lateness](),
+		"FailureCounts":    reflect.TypeFor[FailureCounts](),
+		"IdleEndpoint":     reflect.TypeFor[EndpointState](),
+		"Throttle":         reflect.TypeFor[Throttle](),
+		"Event":            reflect.TypeFor[Event](),
 		"EndpointPage":     reflect.TypeFor[schedules.ListAnswer[Endpoint]](),
 	} {
 		apitest.Struct(t, schema, typ)
