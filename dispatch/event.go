@@ -121,7 +121,7 @@ func (d *Dispatch) claimEvents(ctx context.Context, busy map[tenants.ID]bool, n 
 func (d *Dispatch) sendEvent(ctx context.Context, e *event) error {
 	to, err := d.pushable(ctx, e.TenantID, e.Endpoint)
 	if f, ok := errors.AsType[*fault.Error](err); ok && f.Status == http.StatusNotFound {
-		return nil // it went with its endpoint
+		return d.endEvent(ctx, e, nil)
 	}
 	if err != nil {
 		return err

@@ -80,6 +80,8 @@ var scenarios = []scenario{
 	{"push", "100,000 ticks due at one instant, to an endpoint on the same machine, one by one and in batches", push},
 	{"late", "1,000,000 schedules stored, and 500 ticks a second pushed for two minutes: how late they are", punctual},
 	{"fair", "1,000 small tenants beside one with 500,000 schedules due at once", fair},
+	{"quota", "two processes, and one tenant that asks ten times its quota of requests beside another", quota},
+	{"revoke", "two processes, and how long a key taken back, another quota and a rotated key take to be in force in both", revoke},
 	{"pair", "two processes on one database share the work, and one takes over when the other is killed", pair},
 }
 

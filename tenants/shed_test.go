@@ -112,9 +112,9 @@ func TestAnExhaustedPoolShedsLoad(t *testing.T) {
 	}{
 		{0, 0, 0, false, 0},
 		{100 * time.Millisecond, 100, time.Second, true, 0},     // 10 ms each
-		{600 * time.Millisecond, 10, 4 * time.Second, true, 1},  // 400 ms each
+		{600 * time.Millisecond, 10, 6 * time.Second, true, 1},  // 600 ms each
 		{600 * time.Millisecond, 10, 20 * time.Second, true, 2}, // 2 s each
-		{600 * time.Millisecond, 10, 40 * time.Second, true, 3}, // 4 s each
+		{600 * time.Millisecond, 10, 50 * time.Second, true, 3}, // 5 s each
 		{600 * time.Millisecond, 100, 0, true, 0},               // and it is over
 		{600 * time.Millisecond, 0, 0, true, 1},                 // nobody gets one
 		{time.Second, 0, 0, true, 2},

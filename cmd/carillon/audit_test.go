@@ -84,7 +84,7 @@ func TestEachChangeIsAudited(t *testing.T) {
 	if want = append(want, "schedules.bulk schedules/bulk"); status != 200 {
 		t.Errorf("bulk: got %d", status)
 	}
-	s.expect(t, client, admin, "PUT", "/v1/workflows/v/schedules/k", `{"spec": {"cron": "0 8 * * *"}, "delivery": {"max_attempts": 1}}`, 201, "")
+	s.expect(t, client, admin, "PUT", "/v1/workflows/v/schedules/k", `{"spec": {"cron": "0 8 * * *"}, "policy": {"overlap": "allow_all"}, "delivery": {"max_attempts": 1}}`, 201, "")
 	trigger := func() (tick string) {
 		t.Helper()
 		return s.expect(t, client, admin, "POST", "/v1/workflows/v/schedules/k/trigger", `{"payload": "secret"}`, 202, "")["tick_id"].(string)

@@ -97,8 +97,7 @@ CREATE TABLE event (
   made_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
   due_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
   attempt     smallint NOT NULL DEFAULT 0,
-  PRIMARY KEY (tenant_id, endpoint, id),
-  CONSTRAINT event_endpoint FOREIGN KEY (tenant_id, endpoint) REFERENCES endpoint (tenant_id, name) ON DELETE CASCADE
+  PRIMARY KEY (tenant_id, endpoint, id)
 ) WITH (fillfactor = 70);
 CREATE INDEX event_due ON event (due_at);
 CREATE INDEX event_of_tenant ON event (tenant_id, due_at);
