@@ -146,6 +146,9 @@ func TestEventsAreSentUntilTheyAreTaken(t *testing.T) {
 	if e, err := h.dispatch.Endpoint(t.Context(), h.tenant, "listener"); err != nil || e.State != "disabled" {
 		t.Errorf("got %+v, %v", e, err)
 	}
+	if n := h.number(`SELECT count(*) FROM audit WHERE action = 'endpoint.disable' AND target = 'endpoints/listener' AND actor = 'carillon'`); n != 1 {
+		t.Errorf("it is audited %d times", n)
+	}
 	happens("api_keys")
 	if n := h.number(`SELECT count(*) FROM happening WHERE cause = 'api_keys'`); n != 0 {
 		t.Error("what nobody wants to know is kept")

@@ -47,7 +47,7 @@ func TestOverview(t *testing.T) {
 	}
 	s.expect(t, client, admin, "PUT", "/v1/workflows/v/schedules/k", cron, 201, "")
 	s.expect(t, client, admin, "POST", "/v1/workflows/w/schedules/k0/pause", `{}`, 200, "")
-	s.expect(t, client, admin, "POST", "/v1/workflows/w/schedules/k1/pause", `{"until": "2999-01-01T00:00:00Z"}`, 200, "")
+	s.expect(t, client, admin, "POST", "/v1/workflows/w/schedules/k1/pause", `{"until": "2090-01-01T00:00:00Z"}`, 200, "")
 	s.expect(t, client, admin, "DELETE", "/v1/workflows/w/schedules/k4", ``, 204, "")
 	for range 3 {
 		s.expect(t, client, admin, "POST", "/v1/workflows/w/schedules/k2/trigger", `{}`, 202, "")
@@ -75,7 +75,7 @@ func TestOverview(t *testing.T) {
 		len(v.Failures.Endpoints) != 1 || v.Failures.Endpoints[0].State != "held" || v.Lateness.Ticks != 3 || v.Lateness.P99 == nil {
 		t.Errorf("got %+v", v)
 	}
-	if v.Due == nil || v.Due.Day != 4 && v.Due.Day != 3 {
+	if v.Due == nil || v.Due.Day < 3 { // what goes is taken from it some seconds later
 		t.Errorf("due: got %+v", v.Due)
 	}
 	if used := v.Quotas["endpoints"]; used.Used == nil || *used.Used != 1 {

@@ -22,11 +22,11 @@ CREATE FUNCTION schedule_idle() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF TG_OP <> 'INSERT' AND OLD.status <> 'active' THEN
     INSERT INTO idle_delta (tenant_id, workflow, state, n)
-    VALUES (OLD.tenant_id, OLD.workflow, CASE WHEN OLD.status = 'paused' AND OLD.paused_until IS NOT NULL THEN 'resting' ELSE OLD.status END, -1);
+    VALUES (OLD.tenant_id, OLD.workflow, CASE WHEN OLD.status = 'paused' AND OLD.paused_until IS NOT NULL AND OLD.cohort_id IS NOT NULL THEN 'resting' ELSE OLD.status END, -1);
   END IF;
   IF TG_OP <> 'DELETE' AND NEW.status <> 'active' THEN
     INSERT INTO idle_delta (tenant_id, workflow, state, n)
-    VALUES (NEW.tenant_id, NEW.workflow, CASE WHEN NEW.status = 'paused' AND NEW.paused_until IS NOT NULL THEN 'resting' ELSE NEW.status END, 1);
+    VALUES (NEW.tenant_id, NEW.workflow, CASE WHEN NEW.status = 'paused' AND NEW.paused_until IS NOT NULL AND NEW.cohort_id IS NOT NULL THEN 'resting' ELSE NEW.status END, 1);
   END IF;
   IF TG_OP = 'UPDATE' AND NEW.status = 'quarantined' THEN
     INSERT INTO happening (tenant_id, event, cause, schedule_id)
@@ -40,11 +40,12 @@ $$;
 CREATE TRIGGER schedule_idle_made AFTER INSERT ON schedule
   FOR EACH ROW WHEN (NEW.status <> 'active') EXECUTE FUNCTION schedule_idle();
 CREATE TRIGGER schedule_idle_changed AFTER UPDATE ON schedule
-  FOR EACH ROW WHEN (OLD.status <> NEW.status OR (OLD.paused_until IS NULL) <> (NEW.paused_until IS NULL)) EXECUTE FUNCTION schedule_idle();
+  FOR EACH ROW WHEN (OLD.status <> NEW.status
+    OR (OLD.paused_until IS NULL OR OLD.cohort_id IS NULL) <> (NEW.paused_until IS NULL OR NEW.cohort_id IS NULL)) EXECUTE FUNCTION schedule_idle();
 CREATE TRIGGER schedule_idle_gone AFTER DELETE ON schedule
   FOR EACH ROW WHEN (OLD.status <> 'active') EXECUTE FUNCTION schedule_idle();
 INSERT INTO idle (tenant_id, workflow, state, n)
-SELECT tenant_id, workflow, CASE WHEN status = 'paused' AND paused_until IS NOT NULL THEN 'resting' ELSE status END, count(*)
+SELECT tenant_id, workflow, CASE WHEN status = 'paused' AND paused_until IS NOT NULL AND cohort_id IS NOT NULL THEN 'resting' ELSE status END, count(*)
 FROM schedule
 WHERE status <> 'active'
 GROUP BY 1, 2, 3;
