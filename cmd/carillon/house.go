@@ -40,18 +40,18 @@ type plan struct {
 	keyset      *keyset.Keyset // nil: endpoints' secrets are stored in the clear
 	log         *slog.Logger
 
-	shed func(*pgxpool.Pool) tenants.Shedding // nil: no load is shed
+	shed func(stat func() *pgxpool.Stat) tenants.Shedding // by what the API's pool is up to; nil: no load is shed
 }
 
 // requestsPerConnection are worked on at a time until load is shed: they wait for connections by then.
 const requestsPerConnection = 16
 
 // shedByPool sheds load where requests wait for the connections of a pool.
-func shedByPool(pool *pgxpool.Pool) tenants.Shedding {
+func shedByPool(stat func() *pgxpool.Stat) tenants.Shedding {
 	return tenants.Shedding{
-		AtATime: requestsPerConnection * int(pool.Config().MaxConns),
+		AtATime: requestsPerConnection * int(stat().MaxConns()),
 		Waits: tenants.PoolWaits(func() tenants.PoolUse {
-			is := pool.Stat()
+			is := stat()
 			return tenants.PoolUse{Acquired: is.AcquireCount(), Waited: is.EmptyAcquireWaitTime(), Busy: is.AcquiredConns() >= is.MaxConns()}
 		}, time.Now),
 	}
@@ -161,7 +161,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	limits := tenants.NewLimits(buckets, directory)
 	var shedding tenants.Shedding
 	if p.shed != nil {
-		shedding = p.shed(h.api)
+		shedding = p.shed(h.api.Stat)
 	}
 	authenticated := h.router.Group("", shedding.Shed(), tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit)
 	h.router.RouteNotFound("/*", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist

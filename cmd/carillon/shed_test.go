@@ -27,7 +27,7 @@ func TestAFullProcessShedsLoad(t *testing.T) {
 	h, err := build(t.Context(), plan{
 		databaseURL: url, connections: 10, role: "api", issuer: s.minter.Name(), keys: []tenants.Key{s.minter.Key()}, minter: &s.minter,
 		log:  slog.New(slog.DiscardHandler),
-		shed: func(*pgxpool.Pool) tenants.Shedding { return tenants.Shedding{AtATime: 1} },
+		shed: func(func() *pgxpool.Stat) tenants.Shedding { return tenants.Shedding{AtATime: 1} },
 	})
 	if err != nil {
 		t.Fatal(err)
