@@ -139,6 +139,10 @@ func TestErasedTenantLeavesNoRowInAnyTable(t *testing.T) {
 		delete(before, moving) // of work that goes on, and that others clear away
 		delete(after, moving)
 	}
+	for _, told := range []string{"happening", "notice", "event", "idle_delta", "idle"} { // so are these
+		delete(before, told)
+		delete(after, told)
+	}
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("another tenant's rows were touched: %s", diff)
 	}

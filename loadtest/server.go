@@ -160,9 +160,10 @@ func (p *process) tail() []byte {
 
 // announcement is what `carillon dev` writes once it is ready.
 type announcement struct {
-	URL         string `json:"url"`
-	Token       string `json:"token"`
-	DatabaseURL string `json:"database_url"`
+	URL           string `json:"url"`
+	Token         string `json:"token"`
+	PlatformToken string `json:"platform_token"`
+	DatabaseURL   string `json:"database_url"`
 }
 
 // dev starts `carillon dev` on the folder "data" of the workshop and waits until it serves.

@@ -37,6 +37,11 @@ type Changer struct {
 
 // Pause stops a schedule from firing. One that is paused already in this way stays as it is.
 func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key string, p PauseParams, by Changer) (web.Reply, error) {
+	return s.pause(ctx, tenant, workflow, key, p, by, nil)
+}
+
+// pause is Pause that notes what happened (nil: nothing) where it does pause.
+func (s *Schedules) pause(ctx context.Context, tenant tenants.ID, workflow, key string, p PauseParams, by Changer, happened *tenants.Happening) (web.Reply, error) {
 	if p.Note != nil && len(*p.Note) > longestNote {
 		return web.Reply{}, fault.Invalid("/note", "a note has at most %d bytes", longestNote)
 	}
@@ -61,6 +66,11 @@ func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key 
 			return false, err
 		}
 		r.Status, r.StatusNote, r.PausedAt, r.PausedUntil = Paused, p.Note, since, p.Until
+		if happened != nil {
+			if err := tenants.Happened(ctx, tx, tenant, *happened); err != nil {
+				return false, err
+			}
+		}
 		if p.Until == nil {
 			return true, nil
 		}

@@ -97,6 +97,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		tzdata:      s.TZData,
 		keyset:      s.Keyset.keyset,
 		log:         log,
+		shed:        shedByPool,
 	})
 	if err != nil {
 		return interrupted(ctx, errors.Join(err, listener.Close(), metrics.Close()))
