@@ -138,7 +138,7 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 	var found []*sendable
 	var lease int64
 	err = postgres.Retry(query, func() error {
-		return pgx.BeginFunc(query, d.Pool, func(tx pgx.Tx) error {
+		return pgx.BeginFunc(query, d.API, func(tx pgx.Tx) error {
 			var limits map[string]int
 			if limited {
 				if limits, err = lockLimits(query, tx, tenant, r.workflows); err != nil {
@@ -174,7 +174,7 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 // anyReady looks without a transaction whether anything is ready: most polls find nothing. It tells too whether any of the
 // workflows has a max_running.
 func (d *Dispatch) anyReady(ctx context.Context, tenant tenants.ID, r leaseRequest) (some, limited bool, err error) {
-	err = d.Pool.QueryRow(ctx, `
+	err = d.API.QueryRow(ctx, `
 		SELECT EXISTS (
 			SELECT FROM ready
 			WHERE tenant_id = $1 AND workflow = ANY($2) AND (cardinality($3::text[]) = 0 OR queue = ANY($3))),
@@ -317,7 +317,7 @@ func (d *Dispatch) workflowsOf(ctx context.Context, tenant tenants.ID, found []*
 			names, attempts[s.Workflow] = append(names, s.Workflow), schedules.DefaultMaxAttempts
 		}
 	}
-	rows, err := d.Pool.Query(ctx, `SELECT name, version, defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names)
+	rows, err := d.API.Query(ctx, `SELECT name, version, defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read workflows: %w", err)
 	}
@@ -334,7 +334,7 @@ func (d *Dispatch) workflowsOf(ctx context.Context, tenant tenants.ID, found []*
 
 // Leased is how many ticks a tenant's workers hold.
 func (d *Dispatch) Leased(ctx context.Context, tenant tenants.ID) (n int, err error) {
-	err = d.Pool.QueryRow(ctx, `SELECT COALESCE(sum(unended), 0)::int FROM lease WHERE tenant_id = $1 AND until_at > clock_timestamp()`, tenant).Scan(&n)
+	err = d.API.QueryRow(ctx, `SELECT COALESCE(sum(unended), 0)::int FROM lease WHERE tenant_id = $1 AND until_at > clock_timestamp()`, tenant).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count leased ticks: %w", err)
 	}

@@ -7,12 +7,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
 // PauseFailing pauses a schedule whose ticks failed too often in a row, with a note that says so. One that is gone is
 // left alone.
 func (s *Schedules) PauseFailing(ctx context.Context, tenant tenants.ID, schedule int64, note string) error {
+	ctx = postgres.ForTenant(ctx, int32(tenant))
 	query, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var workflow, key string

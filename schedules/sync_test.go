@@ -62,7 +62,7 @@ func TestSyncOverHTTP(t *testing.T) {
 		e.put(key, spec(cron("0 12 * * *")))
 	}
 	for tenant, workflow := range map[tenants.ID]string{e.acme: "x", e.other: "w"} {
-		if _, _, err := e.schedules.Put(t.Context(), tenant, workflow, "u9", spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
+		if _, _, err := e.schedules.Put(e.as(tenant), tenant, workflow, "u9", spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -296,7 +296,7 @@ func (h *home) dropUnlisted(rt *rapid.T, p schedules.SyncParams, lines []schedul
 	if bad || p.Unlisted == "keep" {
 		return
 	}
-	page, _, err := h.schedules.List(h.t.Context(), h.other, schedules.Filter{Workflow: p.Workflow}, 100, "")
+	page, _, err := h.schedules.List(h.theirs(), h.other, schedules.Filter{Workflow: p.Workflow}, 100, "")
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -309,9 +309,9 @@ func (h *home) dropUnlisted(rt *rapid.T, p schedules.SyncParams, lines []schedul
 		switch {
 		case listed[s.Key]:
 		case p.Unlisted == "delete":
-			err = h.schedules.Delete(h.t.Context(), h.other, p.Workflow, s.Key, by)
+			err = h.schedules.Delete(h.theirs(), h.other, p.Workflow, s.Key, by)
 		case s.Status == "active" || s.PausedUntil != nil:
-			_, err = h.schedules.Pause(h.t.Context(), h.other, p.Workflow, s.Key, schedules.PauseParams{}, by)
+			_, err = h.schedules.Pause(h.theirs(), h.other, p.Workflow, s.Key, schedules.PauseParams{}, by)
 		}
 		if err != nil {
 			rt.Fatal(err)
