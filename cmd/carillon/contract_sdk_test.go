@@ -52,8 +52,9 @@ func serveAs(t *testing.T, minting func(*tenants.Minter) *tenants.Minter, outbou
 		t.Fatal(err)
 	}
 	s := whole{minter: tenants.NewIssuer(private, "test")}
+	s.pool = postgrestest.Database(t) // as a superuser, past the wall
 	h, err := build(t.Context(), plan{
-		databaseURL: postgrestest.URL(t),
+		databaseURL: s.pool.Config().ConnString(),
 		connections: 10,
 		role:        "all",
 		issuer:      s.minter.Name(),
@@ -79,7 +80,7 @@ func serveAs(t *testing.T, minting func(*tenants.Minter) *tenants.Minter, outbou
 	})
 	server := httptest.NewServer(h.router)
 	t.Cleanup(server.Close)
-	s.url, s.routes, s.router, s.pool = server.URL, h.router.Routes(), h.router, h.engine
+	s.url, s.routes, s.router = server.URL, h.router.Routes(), h.router
 	return s
 }
 
