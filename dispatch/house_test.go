@@ -128,7 +128,7 @@ func (h *house) history(workflow, key string) []dispatch.Tick {
 // until waits for a condition, asking again every few milliseconds.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()

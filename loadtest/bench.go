@@ -14,7 +14,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/internal/postgres/embedded"
 	carillon "github.com/carillonhq/carillon/sdk-go"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -31,7 +30,7 @@ type bench struct {
 
 // openBench builds carillon and migrates a database.
 func openBench(ctx context.Context, o options, p *progress) (_ *bench, err error) {
-	b := &bench{url: o.databaseURL}
+	b := &bench{}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -41,16 +40,11 @@ func openBench(ctx context.Context, o options, p *progress) (_ *bench, err error
 		return nil, err
 	}
 	b.ends = append(b.ends, b.workshop.close)
-	if b.url == "" {
-		server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out})
-		if err != nil {
-			return nil, err
-		}
-		b.ends = append(b.ends, func() { _ = server.Stop(context.WithoutCancel(ctx)) }) // nothing of it is kept
-		if b.url, err = server.Create(ctx, "carillon"); err != nil {
-			return nil, err
-		}
+	var stop func()
+	if b.url, stop, err = database(ctx, o, p); err != nil {
+		return nil, err
 	}
+	b.ends = append(b.ends, stop)
 	seed := randomSeed()
 	b.env = []string{"DATABASE_URL=" + b.url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(seed)}
 	b.minter = tenants.NewIssuer(ed25519.NewKeyFromSeed(seed), "carillon")

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/carillonhq/carillon/internal/postgres/embedded"
 	carillon "github.com/carillonhq/carillon/sdk-go"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -35,17 +34,11 @@ func fair(ctx context.Context, o options, p *progress) (_ *report, err error) {
 		return nil, err
 	}
 	defer w.close()
-	url := o.databaseURL
-	if url == "" {
-		server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out})
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = server.Stop(context.WithoutCancel(ctx)) }() // nothing of it is kept
-		if url, err = server.Create(ctx, "carillon"); err != nil {
-			return nil, err
-		}
+	url, stop, err := database(ctx, o, p)
+	if err != nil {
+		return nil, err
 	}
+	defer stop()
 	seed := randomSeed()
 	env := []string{"DATABASE_URL=" + url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(seed)}
 	if _, err := w.output(ctx, env, "migrate"); err != nil {

@@ -36,6 +36,11 @@ func read(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	defer w.close()
+	var stop func()
+	if o.databaseURL, stop, err = database(ctx, o, p); err != nil {
+		return nil, err
+	}
+	defer stop()
 	server, at, err := w.dev(ctx, o, "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -178,10 +183,16 @@ func fill(ctx context.Context, at announcement, n int, p *progress) error {
 	}
 	defer client.Close()
 	templates := min(n, readTemplates)
+	newYork, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		return err
+	}
+	first := time.Now().In(newYork).Add(30 * time.Minute) // none fires meanwhile
 	sum, err := client.Bulk(ctx, func(yield func(carillon.BulkLine) bool) {
 		for i := range templates {
 			line := carillon.BulkLine{Workflow: readWorkflow(i), Key: readKey(i)}
-			line.Spec = carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", i/10%60, i/600%24)}}
+			at := first.Add(time.Duration(i%(22*60)) * time.Minute)
+			line.Spec = carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", at.Minute(), at.Hour())}}
 			line.Payload, line.Labels = payloadFor(i, 1), map[string]string{"plan": fmt.Sprint(i % 100)}
 			if !yield(line) {
 				return

@@ -223,7 +223,7 @@ func TestAScheduleThatOthersKeepChanging(t *testing.T) {
 	}
 	blocked := func(sql string) { // until a session waits in a statement like that
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; {
+		for deadline := time.Now().Add(2 * time.Minute); ; {
 			var waits bool
 			err := s.pool.QueryRow(t.Context(), `
 				SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1)`, sql).Scan(&waits)
