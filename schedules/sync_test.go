@@ -107,7 +107,7 @@ func TestSyncOverHTTP(t *testing.T) {
 	if _, end = e.sync("&unlisted=delete", ""); end.Summary != summary(0, 0, 0, 0, 0, 5) || e.stand() != "x u9 1 active" {
 		t.Errorf("an empty set: got %+v %s", end, e.stand())
 	}
-	if page, _, err := e.schedules.List(t.Context(), e.other, schedules.Filter{}, 10, ""); err != nil || len(page) != 1 || page[0].Version != 1 {
+	if page, _, err := e.schedules.List(e.theirs(), e.other, schedules.Filter{}, 10, ""); err != nil || len(page) != 1 || page[0].Version != 1 {
 		t.Errorf("the other tenant has %+v, %v", page, err)
 	}
 	if got := one[int](e.home, `SELECT (SELECT count(*) FROM sync) + (SELECT count(*) FROM sync_line)`); got != 0 {
