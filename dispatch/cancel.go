@@ -26,7 +26,7 @@ func (d *Dispatch) Cancel(ctx context.Context, tenant tenants.ID, id string) (Ti
 	query, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	err := postgres.Retry(query, func() error {
-		return pgx.BeginFunc(query, d.Pool, func(tx pgx.Tx) error {
+		return pgx.BeginFunc(query, d.API, func(tx pgx.Tx) error {
 			t, now, err := lockTick(query, tx, tenant, k)
 			if err != nil {
 				return err

@@ -133,7 +133,7 @@ func (d *Dispatch) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	found, err := d.deadBefore(ctx, d.Pool, tenant, f, from, limit+1)
+	found, err := d.deadBefore(ctx, d.API, tenant, f, from, limit+1)
 	if err != nil {
 		return nil, nil, err
 	}

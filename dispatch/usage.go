@@ -81,7 +81,7 @@ func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, li
 		each, kept, fresh = true, `(day < $3 OR workflow > $5) AND workflow <> ''`, `(day < $3 OR workflow > $5)`
 		args = append(args, at.Workflow)
 	}
-	rows, _ := d.Pool.Query(ctx, `
+	rows, _ := d.API.Query(ctx, `
 		SELECT day::text, workflow, `+useSums+`
 		FROM (
 			(SELECT day, workflow, `+useCounts+`

@@ -182,7 +182,7 @@ func (d *Dispatch) Finish(ctx context.Context, tenant tenants.ID, items []Finish
 	defer cancel()
 	var all []claimed
 	err = postgres.Retry(ctx, func() error {
-		return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) (err error) {
+		return pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) (err error) {
 			ids, tokens := make([]string, len(items)), make([]string, len(items))
 			for i, item := range items {
 				ids[i], tokens[i] = item.TickID, item.LeaseToken
@@ -344,7 +344,7 @@ func (d *Dispatch) Beat(ctx context.Context, tenant tenants.ID, items []Beat) ([
 	defer cancel()
 	var all []claimed
 	ends := make([]*time.Time, len(items))
-	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) (err error) {
+	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) (err error) {
 		ids, tokens := make([]string, len(items)), make([]string, len(items))
 		for i, item := range items {
 			ids[i], tokens[i] = item.TickID, item.LeaseToken
