@@ -36,7 +36,7 @@ func openBench(ctx context.Context, o options, p *progress) (_ *bench, err error
 			b.close()
 		}
 	}()
-	if b.workshop, err = openWorkshop(ctx, p); err != nil {
+	if b.workshop, err = openWorkshop(ctx, o, p); err != nil {
 		return nil, err
 	}
 	b.ends = append(b.ends, b.workshop.close)

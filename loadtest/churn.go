@@ -63,7 +63,7 @@ func churn(ctx context.Context, o options, p *progress) (*report, error) {
 	defer client.Close()
 
 	n := o.scaled(churnSchedules)
-	from := time.Now().Add(20*time.Second + time.Duration(n)*time.Second/1_000).Truncate(time.Second)
+	from := time.Now().Add(10*time.Second + time.Duration(n)*time.Second/1_000).Truncate(time.Second)
 	to := from.Add(max(churnLeast, time.Duration(float64(churnFor)*min(1, o.scale))).Truncate(time.Second))
 	c := &churning{client: client, from: from, to: to, all: make([]*churned, n)}
 	if err := c.put(ctx, b, server); err != nil {

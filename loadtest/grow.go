@@ -68,7 +68,7 @@ func grow(ctx context.Context, o options, p *progress) (*report, error) {
 		us = append(us, micros(c.postgres+c.ours, g.n))
 		wal = append(wal, float64(c.wal)/float64(g.n))
 	}
-	idle, err := g.idle(ctx, max(5*time.Second, time.Duration(float64(growIdle)*min(1, o.scale))))
+	idle, err := g.idle(ctx, max(3*time.Second, time.Duration(float64(growIdle)*min(1, o.scale))))
 	if err != nil {
 		return nil, err
 	}

@@ -56,6 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 type options struct {
 	json        bool
 	databaseURL string
+	program     string
 	scale       float64
 }
 
@@ -99,6 +100,7 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.BoolVar(&o.json, "json", false, "print one JSON object in the stead of a table")
 	flags.StringVar(&o.databaseURL, "database-url", "", "an empty PostgreSQL database to use in the stead of one of its own")
+	flags.StringVar(&o.program, "program", "", "a carillon to run in the stead of building this one")
 	flags.Float64Var(&o.scale, "scale", 1, "how much of the whole load to put on")
 	for _, s := range scenarios {
 		root.AddCommand(&cobra.Command{
