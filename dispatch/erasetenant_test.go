@@ -79,7 +79,7 @@ func (h *house) invent(table string, tenant tenants.ID) {
 	if table == "sync_line" {
 		names, values = append(names, "outcome"), append(values, "'x'")
 	}
-	if _, err := h.pool.Exec(h.t.Context(), `INSERT INTO `+table+` (`+strings.Join(names, ", ")+`) VALUES (`+strings.Join(values, ", ")+`)`); err != nil {
+	if _, err := h.pool.Exec(h.t.Context(), `INSERT INTO `+table+` (`+strings.Join(names, ", ")+`) VALUES (`+strings.Join(values, ", ")+`) ON CONFLICT DO NOTHING`); err != nil { // what was folded meanwhile is there
 		h.t.Fatalf("a row for %s: %v", table, err)
 	}
 }
