@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -154,6 +155,9 @@ func (d *Dispatch) settle(o *opened, it *item, one *decided, r *route) {
 		return
 	}
 	t.LastAt, t.Occurrence = one.PrevAt, &one.Occurrence
+	if sabotage.LastIsItself.On() {
+		t.LastAt = one.LastAt
+	}
 	if r.endpoint != nil {
 		t.ChunkID = &c.ID
 	}
@@ -244,11 +248,11 @@ func (d *Dispatch) routes(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wor
 	}
 	var b pgx.Batch
 	b.Queue(`SELECT halted_at IS NOT NULL OR status <> 'active', clock_timestamp() FROM tenant WHERE id = $1`, int32(tenant))
-	b.Queue(`
+	b.Queue(sabotage.ForeignEndpoint.Without(`
 		SELECT w.name, w.version, w.max_running IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets
 		FROM workflow w
 		LEFT JOIN endpoint e ON e.tenant_id = w.tenant_id AND e.name = w.endpoint
-		WHERE w.tenant_id = $1 AND w.name = ANY($2)`, int32(tenant), workflows)
+		WHERE w.tenant_id = $1 AND w.name = ANY($2)`, "e.tenant_id = w.tenant_id AND"), int32(tenant), workflows)
 	results := tx.SendBatch(ctx, &b)
 	defer results.Close()
 	if err := results.QueryRow().Scan(&halted, &now); err != nil {
