@@ -129,6 +129,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	if d.Sweeps {
 		d.work.Go(func() { d.fold(run) })
 		d.work.Go(func() { d.sweep(run) })
+		d.work.Go(func() { d.scan(run) })
 		d.work.Go(func() { d.markStale(run) })
 		d.work.Go(func() { d.rezone(run) })
 	}
