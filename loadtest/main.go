@@ -120,5 +120,6 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 			},
 		})
 	}
+	root.AddCommand(chaosCommand(&o, stdout, stderr))
 	return root
 }
