@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/carillonhq/carillon/internal/postgres/embedded"
 )
 
 const (
@@ -30,26 +27,12 @@ const (
 func quota(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	w, err := openWorkshop(ctx, p)
+	w, err := openBench(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	url := o.databaseURL
-	if url == "" {
-		server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out})
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = server.Stop(context.WithoutCancel(ctx)) }() // nothing of it is kept
-		if url, err = server.Create(ctx, "carillon"); err != nil {
-			return nil, err
-		}
-	}
-	env := []string{"DATABASE_URL=" + url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(randomSeed()), "CARILLON_CONNECTIONS=20"}
-	if _, err := w.output(ctx, env, "migrate"); err != nil {
-		return nil, err
-	}
+	env := append(w.env, "CARILLON_CONNECTIONS=20")
 	one, err := w.serve(ctx, "one", env, "--role", "api")
 	if err != nil {
 		return nil, err
