@@ -90,7 +90,7 @@ func Run(ctx context.Context, o Options) (v *Verdict, err error) {
 	if err := lab.campaign(ctx, o, clients, crash); err != nil {
 		return nil, err
 	}
-	o.Say("healing")
+	o.Say("healing; PostgreSQL is at %s", lab.database)
 	if err := lab.heal(ctx); err != nil {
 		return nil, err
 	}
