@@ -23,6 +23,7 @@ type faulty struct {
 	*Lab
 	rand  *rand.Rand
 	crash *crashes
+	kinds []fault
 }
 
 // crashes hands out the crash points in turn.
@@ -207,12 +208,12 @@ func (f *faulty) held(ctx context.Context, sql string, wait time.Duration, args 
 // work does one fault after another until ctx ends.
 func (f *faulty) work(ctx context.Context, pause time.Duration) error {
 	total := 0
-	for _, one := range faults {
+	for _, one := range f.kinds {
 		total += one.weight
 	}
 	for sleep(ctx, pause/2+f.upto(pause)) {
 		pick := f.rand.IntN(total)
-		for _, one := range faults {
+		for _, one := range f.kinds {
 			if pick -= one.weight; pick >= 0 {
 				continue
 			}
