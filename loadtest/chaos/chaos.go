@@ -88,6 +88,9 @@ func Run(ctx context.Context, o Options) (v *Verdict, err error) {
 		}
 		clients = append(clients, c)
 	}
+	if err := lab.poison(ctx, sink); err != nil {
+		return nil, err
+	}
 	workers, err := startWorkers(ctx, lab, clients)
 	if err != nil {
 		return nil, err
