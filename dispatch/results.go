@@ -154,8 +154,7 @@ func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 		}
 		if o.gone && !gone[o.endpoint.name] {
 			gone[o.endpoint.name] = true
-			b.Queue(`UPDATE endpoint SET state = $3, updated_at = clock_timestamp() WHERE tenant_id = $1 AND name = $2 AND url = $4`,
-				tenant, o.endpoint.name, disabledEndpoint, o.endpoint.url)
+			queueDisable(&b, o.endpoint)
 		}
 	}
 	if b.Len() > 0 {
