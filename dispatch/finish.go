@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -169,12 +170,12 @@ func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, g
 		}
 		t.count(&t.succeeded, aside)
 		return nil
-	}, `
+	}, sabotage.LeaseUnchecked.Without(`
 		UPDATE tick t
 		SET state = CASE WHEN t.reason <> 0 THEN $12::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)
 		WHERE `+onTick+` AND t.schedule_id = ANY ($2) AND t.state = $11 AND t.attempt = i.attempt
-		RETURNING t.schedule_id, t.nominal_at, t.seq, t.state, `+isAside,
+		RETURNING t.schedule_id, t.nominal_at, t.seq, t.state, `+isAside, "AND t.attempt = i.attempt"),
 		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), now, results, int16(Running),
 		int16(Cancelled))
 	if err != nil {
@@ -236,6 +237,10 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 				ON CONFLICT DO NOTHING`,
 				tenant, k.Schedule, k.At, k.Seq, e.attempt, e.started, now, e.outcome, e.status, e.err, e.worker)
+		}
+		if again && sabotage.NoRetry.On() {
+			ended[k] = Running
+			continue
 		}
 		if again {
 			queueHold(&b, tenant, u.Shard, try{TickKey: k, Attempt: e.attempt + 1}, "retry", due)

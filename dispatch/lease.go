@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -148,6 +149,7 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 			return nil, 0, err
 		}
 		if len(l.ticks) > 0 {
+			sabotage.Crash("lease.committed")
 			d.Metrics.leased.Add(float64(len(l.ticks)))
 			body, err = d.leaseAnswer(query, tenant, l)
 			return body, len(l.ticks), err
@@ -192,6 +194,7 @@ func (d *Dispatch) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 		return l, err
 	}
 	l.id, err = insertLease(ctx, tx, tenant, r, l.ticks)
+	sabotage.Crash("lease.before_commit")
 	return l, err
 }
 

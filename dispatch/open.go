@@ -138,12 +138,15 @@ func (d *Dispatch) openRange(ctx context.Context, first, through int64) (behind 
 			if err != nil {
 				return err
 			}
-			return d.commitOpen(ctx, tx, all, self)
+			err = d.commitOpen(ctx, tx, all, self)
+			sabotage.Crash("open.before_commit")
+			return err
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
+	sabotage.Crash("open.committed")
 	for _, o := range all {
 		d.after(o)
 	}
@@ -171,13 +174,13 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 	b.Queue(`SELECT `+chunkColumns+` FROM chunk c WHERE `+unopened+skip, first, through)
 	// Chunks of one shard are numbered under its lock, in the order in which they were swept: of two that hold one schedule,
 	// the first has its earlier nominal time.
-	b.Queue(`
+	b.Queue(sabotage.OrderIgnored.Instead(`
 		SELECT c.id, e.id, e.nominal_at, e.items
 		FROM chunk c
 		JOIN chunk e ON e.shard = c.shard AND e.tenant_id = c.tenant_id AND e.opened_at IS NULL AND e.id < c.id AND e.kind = 0
 			AND e.first_id <= c.last_id AND e.last_id >= c.first_id
 		WHERE `+unopened+` AND c.kind = 0
-		ORDER BY c.id, e.id`, first, through)
+		ORDER BY c.id, e.id`, "e.id < c.id", "false"), first, through)
 	b.Queue(`
 		SELECT t.id, t.halted_at IS NOT NULL OR t.status <> 'active'
 		FROM tenant t

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -300,7 +301,7 @@ func takeFrom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, rows []readyRow
 		all = append(all, left...)
 		flows, queues, orders, ids = append(flows, row.Workflow), append(queues, row.Queue), append(orders, row.Priority), append(ids, row.ID)
 	}
-	if len(ids) > 0 {
+	if len(ids) > 0 && !sabotage.ReadyKept.On() {
 		b.Queue(`
 			DELETE FROM ready
 			USING unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[]) AS n (workflow, queue, priority, id)

@@ -121,13 +121,23 @@ type rolled struct {
 const rollRows = 100 // read at once
 
 // walkRoll calls see with the keys of a tenant's ticks, of one workflow where it is not empty, from a place back to a
-// time, newest first, up to n at once, and with the place behind them, until see says that it has enough.
+// time, newest first, up to n at once, gathered from as many rows as that takes; and with the place of each, from where
+// another walk begins with it. It ends when see says that it has enough.
 func (d *Dispatch) walkRoll(ctx context.Context, tenant tenants.ID, workflow string, from rollAt, oldest time.Time, n int,
-	see func(keys []ident.TickKey, next rollAt) (enough bool, err error),
+	see func(keys []ident.TickKey, places []rollAt) (enough bool, err error),
 ) error {
 	only, args := "", []any{tenant, from.At, from.ID, oldest, rollRows}
 	if workflow != "" {
 		only, args = " AND workflow = $6", append(args, workflow)
+	}
+	var keys []ident.TickKey
+	var places []rollAt
+	show := func() (enough bool, err error) {
+		if len(keys) > 0 {
+			enough, err = see(keys, places)
+		}
+		keys, places = keys[:0], places[:0]
+		return enough, err
 	}
 	for {
 		args[1], args[2] = from.At, from.ID
@@ -142,26 +152,27 @@ func (d *Dispatch) walkRoll(ctx context.Context, tenant tenants.ID, workflow str
 			return fmt.Errorf("read the roll: %w", err)
 		}
 		for _, r := range found {
-			keys, err := unpackRoll(r.Items, r.NominalAt.UTC(), r.Ticks)
+			all, err := unpackRoll(r.Items, r.NominalAt.UTC(), r.Ticks)
 			if err != nil {
 				return fmt.Errorf("roll %d: %w", r.ID, err)
 			}
 			if r.ID == from.ID && r.NominalAt.Equal(from.At) {
-				keys = keys[:min(from.Left, len(keys))]
+				all = all[:min(from.Left, len(all))]
 			}
-			for len(keys) > 0 {
-				part := keys[max(0, len(keys)-n):]
-				keys = keys[:len(keys)-len(part)]
-				from = rollAt{r.NominalAt.UTC(), r.ID, len(keys)}
-				slices.Reverse(part)
-				if enough, err := see(part, from); err != nil || enough {
+			for left := len(all); left > 0; left-- {
+				keys, places = append(keys, all[left-1]), append(places, rollAt{r.NominalAt.UTC(), r.ID, left})
+				if len(keys) < n {
+					continue
+				}
+				if enough, err := show(); err != nil || enough {
 					return err
 				}
 			}
 			from = rollAt{r.NominalAt.UTC(), r.ID, 0}
 		}
 		if len(found) < rollRows {
-			return nil
+			_, err := show()
+			return err
 		}
 	}
 }

@@ -112,14 +112,10 @@ func (l *tickList) ofRoll(ctx context.Context, workflow string, from rollAt, old
 	if l.state >= 0 { // most are left out
 		together = mostTogether
 	}
-	err = l.d.walkRoll(ctx, l.tenant, workflow, from, oldest, together, func(keys []ident.TickKey, behind rollAt) (bool, error) {
-		stop := func(rest int) (bool, error) {
-			behind.Left += rest
-			next = behind
-			return true, nil
-		}
+	err = l.d.walkRoll(ctx, l.tenant, workflow, from, oldest, together, func(keys []ident.TickKey, places []rollAt) (bool, error) {
 		if len(l.page) == l.limit || scanned >= mostScanned {
-			return stop(len(keys))
+			next = places[0]
+			return true, nil
 		}
 		ticks, err := l.d.ticksOf(ctx, l.tenant, keys)
 		if err != nil {
@@ -130,8 +126,9 @@ func (l *tickList) ofRoll(ctx context.Context, workflow string, from rollAt, old
 		if err != nil || filled == nil {
 			return false, err
 		}
-		if rest := len(keys) - 1 - slices.Index(keys, filled.key()); rest > 0 {
-			return stop(rest)
+		if after := slices.Index(keys, filled.key()) + 1; after < len(keys) {
+			next = places[after]
+			return true, nil
 		}
 		return false, nil
 	})

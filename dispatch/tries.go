@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -47,7 +48,7 @@ func queueSendables(b *pgx.Batch, tenant tenants.ID, tries []try, found *[]*send
 		keys.add(t.TickKey, t.Attempt)
 	}
 	*found = make([]*sendable, 0, len(tries))
-	b.Queue(`
+	b.Queue(sabotage.PayloadOfNow.Without(`
 		SELECT `+tickColumns+`,
 			COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key),
 			COALESCE(t.payload, CASE WHEN s.id IS NOT NULL THEN s.payload ELSE r.payload END),
@@ -61,7 +62,7 @@ func queueSendables(b *pgx.Batch, tenant tenants.ID, tries []try, found *[]*send
 			SELECT * FROM revision r WHERE s.id IS NULL AND r.tenant_id = $1 AND r.schedule_id = t.schedule_id AND r.version = t.version OFFSET 0
 		) r ON true
 		WHERE s.id IS NOT NULL OR r.version IS NOT NULL
-		ORDER BY t.nominal_at, t.schedule_id, t.seq`,
+		ORDER BY t.nominal_at, t.schedule_id, t.seq`, " AND s.version = t.version"),
 		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running)).Query(func(rows pgx.Rows) error {
 		defer rows.Close()
 		*found = (*found)[:0]

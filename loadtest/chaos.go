@@ -22,6 +22,7 @@ type chaosFlags struct {
 	length time.Duration
 	calm   time.Duration
 	faulty int
+	clocks bool
 	bugs   bool
 	bug    []string
 }
@@ -64,6 +65,7 @@ operations in the same order, though not to the microsecond.`,
 	cmd.Flags().DurationVar(&f.length, "for", 2*time.Minute, "how long faults happen")
 	cmd.Flags().DurationVar(&f.calm, "calm", 2*time.Second, "how long it is about from one fault to the next of a kind")
 	cmd.Flags().IntVar(&f.faulty, "faults", 2, "how many faults happen at once; 0: none")
+	cmd.Flags().BoolVar(&f.clocks, "clocks", false, "have the clock of each process be off by seconds, or jump; this compiles the standard library anew")
 	cmd.Flags().BoolVar(&f.bugs, "mutants", false, "run a campaign with each of the deliberate bugs, which must be caught")
 	cmd.Flags().StringSliceVar(&f.bug, "mutant", nil, "run one with this deliberate bug")
 	return cmd
@@ -71,7 +73,7 @@ operations in the same order, though not to the microsecond.`,
 
 // campaign builds carillon and runs one campaign.
 func campaign(ctx context.Context, o options, f chaosFlags, p *progress) (*chaos.Verdict, error) {
-	binary, remove, err := build(ctx, "fault", p)
+	binary, remove, err := build(ctx, "fault", f.clocks, p)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +85,7 @@ func campaign(ctx context.Context, o options, f chaosFlags, p *progress) (*chaos
 
 // hunt builds carillon with its deliberate bugs, and looks for each.
 func hunt(ctx context.Context, o options, f chaosFlags, p *progress, stdout io.Writer) error {
-	binary, remove, err := build(ctx, "fault,mutant", p)
+	binary, remove, err := build(ctx, "fault,mutant", f.clocks, p)
 	if err != nil {
 		return err
 	}
@@ -106,13 +108,13 @@ func hunt(ctx context.Context, o options, f chaosFlags, p *progress, stdout io.W
 }
 
 // build compiles carillon into a folder that remove erases.
-func build(ctx context.Context, tags string, p *progress) (binary string, remove func(), err error) {
+func build(ctx context.Context, tags string, clocks bool, p *progress) (binary string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "carillon-loadtest-*")
 	if err != nil {
 		return "", nil, err
 	}
 	p.say("building carillon")
-	if binary, err = chaos.Build(ctx, dir, tags); err != nil {
+	if binary, err = chaos.Build(ctx, dir, tags, clocks); err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return binary, func() { _ = os.RemoveAll(dir) }, nil
@@ -122,7 +124,7 @@ func (f chaosFlags) settings(o options, binary string, p *progress) chaos.Option
 	return chaos.Options{
 		Seed: f.seed, For: f.length, Tenants: max(2, o.scaled(20)), Schedules: max(40, o.scaled(5000)), Pause: time.Second, Calm: f.calm, Faulty: f.faulty,
 		Binary: binary, Say: p.say,
-		Repeat: fmt.Sprintf("go run ./loadtest chaos --seed %d --for %s --scale %v --calm %s --faults %d", f.seed, f.length, o.scale, f.calm, f.faulty),
+		Repeat: fmt.Sprintf("go run ./loadtest chaos --seed %d --for %s --scale %v --calm %s --faults %d --clocks=%t", f.seed, f.length, o.scale, f.calm, f.faulty, f.clocks),
 	}
 }
 

@@ -7,6 +7,7 @@ package chaos
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -24,12 +25,18 @@ type Options struct {
 	Pause     time.Duration // between the operations of one tenant, about
 	Calm      time.Duration // between faults, about
 	Faulty    int           // faults at once; 0: none
+	Only      []string      // kinds of faults; empty: all
 	Binary    string        // of Build, with the tag fault
 	Mutant    string        // a deliberate bug; the binary must have it
 	Drain     time.Duration // how long what was due may take to end after the healing; 0: five minutes
 	Repeat    string        // the command that runs the same campaign
 	Say       func(format string, args ...any)
 	Step      func() // called each second of For
+}
+
+// kinds are the faults that may happen.
+func (o Options) kinds() []fault {
+	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return len(o.Only) > 0 && !slices.Contains(o.Only, f.kind) })
 }
 
 // Verdict is what a campaign came to.
@@ -81,6 +88,9 @@ func Run(ctx context.Context, o Options) (v *Verdict, err error) {
 		}
 		clients = append(clients, c)
 	}
+	if err := lab.poison(ctx, sink); err != nil {
+		return nil, err
+	}
 	workers, err := startWorkers(ctx, lab, clients)
 	if err != nil {
 		return nil, err
@@ -90,7 +100,7 @@ func Run(ctx context.Context, o Options) (v *Verdict, err error) {
 	if err := lab.campaign(ctx, o, clients, crash); err != nil {
 		return nil, err
 	}
-	o.Say("healing")
+	o.Say("healing; PostgreSQL is at %s", lab.database)
 	if err := lab.heal(ctx); err != nil {
 		return nil, err
 	}
@@ -124,11 +134,13 @@ func (l *Lab) campaign(ctx context.Context, o Options, clients []*client, crash 
 	o.Say("%d schedules stored", len(l.history.ops))
 	during, end := context.WithTimeout(ctx, o.For)
 	defer end()
-	all, whole := errgroup.WithContext(ctx)
+	answering, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	all, whole := errgroup.WithContext(answering)
 	all.Go(func() error { return workAll(during, whole, writers, o.Pause) })
 	hurting, hurt := errgroup.WithContext(during)
 	for i := range o.Faulty {
-		f := &faulty{Lab: l, rand: rand.New(rand.NewPCG(o.Seed, 1000+uint64(i))), crash: crash}
+		f := &faulty{Lab: l, rand: rand.New(rand.NewPCG(o.Seed, 1000+uint64(i))), crash: crash, kinds: o.kinds()}
 		hurting.Go(func() error { return f.work(hurt, o.Calm) })
 	}
 	for o.Step != nil && sleep(during, time.Second) {
@@ -143,8 +155,18 @@ func (l *Lab) campaign(ctx context.Context, o Options, clients []*client, crash 
 	if err := l.heal(ctx); err != nil {
 		return err
 	}
-	return all.Wait()
+	patience := time.AfterFunc(answeredWithin, giveUp)
+	defer patience.Stop()
+	err := all.Wait()
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		l.ledger.complain(fmt.Sprintf("I10 an operation has no answer %s after the healing", answeredWithin))
+		return nil
+	}
+	return err
 }
+
+// answeredWithin is how long after the healing an operation may still fail.
+const answeredWithin = 90 * time.Second
 
 func (c *checker) verdict(o Options, l *Lab, crash *crashes) *Verdict {
 	v := &Verdict{

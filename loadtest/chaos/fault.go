@@ -23,6 +23,7 @@ type faulty struct {
 	*Lab
 	rand  *rand.Rand
 	crash *crashes
+	kinds []fault
 }
 
 // crashes hands out the crash points in turn.
@@ -102,6 +103,14 @@ var faults = []fault{
 	{"lock_table", 1, func(ctx context.Context, f *faulty) (string, error) {
 		table := []string{"cohort", "schedule_state", "chunk", "schedule", "held", "member"}[f.rand.IntN(6)]
 		return table, f.held(ctx, `LOCK TABLE `+table+` IN ACCESS EXCLUSIVE MODE`, f.upto(4*time.Second))
+	}},
+	{"no_connections", 1, func(ctx context.Context, f *faulty) (string, error) {
+		return "", f.crowd(ctx, f.upto(4*time.Second))
+	}},
+	{"poisoned_row", 1, func(ctx context.Context, f *faulty) (string, error) { // of a tenant whose ticks nobody judges
+		return poisoned, f.sql(ctx, `
+			UPDATE cohort SET timing = 'not a timing'
+			WHERE tenant_id = (SELECT id FROM tenant WHERE name = $1)`, poisoned)
 	}},
 	{"old_snapshot", 1, func(ctx context.Context, f *faulty) (string, error) {
 		return "", f.held(ctx, `SELECT count(*) FROM schedule_state`, 5*time.Second+f.upto(10*time.Second))
@@ -204,15 +213,32 @@ func (f *faulty) held(ctx context.Context, sql string, wait time.Duration, args 
 	return nil
 }
 
+// crowd takes every connection that PostgreSQL has left, and keeps them for a while.
+func (f *faulty) crowd(ctx context.Context, wait time.Duration) error {
+	var all []*pgx.Conn
+	for range 200 {
+		conn, err := pgx.Connect(ctx, f.database)
+		if err != nil {
+			break // there are no more
+		}
+		all = append(all, conn)
+	}
+	sleep(ctx, wait)
+	for _, conn := range all {
+		_ = conn.Close(context.WithoutCancel(ctx)) // it may have been cut meanwhile
+	}
+	return nil
+}
+
 // work does one fault after another until ctx ends.
 func (f *faulty) work(ctx context.Context, pause time.Duration) error {
 	total := 0
-	for _, one := range faults {
+	for _, one := range f.kinds {
 		total += one.weight
 	}
 	for sleep(ctx, pause/2+f.upto(pause)) {
 		pick := f.rand.IntN(total)
-		for _, one := range faults {
+		for _, one := range f.kinds {
 			if pick -= one.weight; pick >= 0 {
 				continue
 			}

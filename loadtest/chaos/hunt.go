@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,8 +12,20 @@ import (
 	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
-// calm are the bugs that show when all goes well; a fault would only be an excuse for what they do.
-var calm = []sabotage.Bug{sabotage.ReadyKept}
+// trial is what brings a bug to light. Any campaign would, in time; these do in half a minute.
+type trial struct {
+	faults []string // no others; empty: all
+	none   bool     // no fault: it would only be an excuse for what the bug does
+	pause  time.Duration
+}
+
+var trials = map[sabotage.Bug]trial{
+	sabotage.AsyncCommit:   {faults: []string{"postgres_kill", "postgres_immediate"}, pause: 40 * time.Millisecond},
+	sabotage.NoTakeOver:    {faults: []string{"kill", "crash_point"}},
+	sabotage.OrderIgnored:  {faults: []string{"stop", "kill", "lock_table", "latency"}},
+	sabotage.ReadyKept:     {none: true},
+	sabotage.RetimeForgets: {faults: []string{"stop", "latency", "lock_table"}, pause: 100 * time.Millisecond},
+}
 
 // Found is what the lab says of one deliberate bug.
 type Found struct {
@@ -38,7 +51,9 @@ func Hunt(ctx context.Context, o Options, names []string) (all []Found, err erro
 	for _, b := range bugs {
 		one := o
 		one.Mutant = string(b)
-		if slices.Contains(calm, b) {
+		t := trials[b]
+		one.Only, one.Pause = t.faults, cmp.Or(t.pause, o.Pause)
+		if t.none {
 			one.Faulty = 0
 		}
 		o.Say("looking for %s", b)

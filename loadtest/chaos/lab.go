@@ -60,10 +60,19 @@ type minted struct {
 	at   time.Time
 }
 
-// Build compiles carillon with its crash points, and with its deliberate bugs where the tags say so.
-func Build(ctx context.Context, dir, tags string) (string, error) {
+// Build compiles carillon with its crash points, and with its deliberate bugs where the tags say so. With clocks it is a
+// program whose clock can be wrong; all of it, the standard library too, has then to be compiled anew.
+func Build(ctx context.Context, dir, tags string, clocks bool) (string, error) {
 	file := filepath.Join(dir, "carillon")
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", file, program)
+	args := []string{"build", "-tags", tags, "-o", file}
+	if clocks {
+		overlay, err := wrongClocks(dir)
+		if err != nil {
+			return "", err
+		}
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, program)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build carillon: %w\n%s", err, out)
 	}
@@ -211,10 +220,31 @@ func (l *Lab) tenant(ctx context.Context, s *sink, tenant string) (*client, erro
 	return c, nil
 }
 
-// restartPostgres crashes PostgreSQL in a way, and starts it again.
+// poisoned is a tenant whose rows are spoiled, to the harm of nobody else.
+const poisoned = "poisoned"
+
+// poison makes that tenant and some schedules of it.
+func (l *Lab) poison(ctx context.Context, s *sink) error {
+	c, err := l.tenant(ctx, s, poisoned)
+	if err != nil {
+		return err
+	}
+	defer c.http.CloseIdleConnections()
+	for i := range 10 {
+		n := name{poisoned, pulledWorkflow, fmt.Sprint("key ", i)}
+		if a, _, err := c.until(ctx, http.MethodPut, path(n), fmt.Appendf(nil, `{"spec":{"intervals":[{"every":"%ds"}]}}`, i+2)); err != nil || !a.ok() {
+			return errors.Join(err, fmt.Errorf("put %v: %d %.300s", n, a.status, a.body))
+		}
+	}
+	return nil
+}
+
+// restartPostgres crashes PostgreSQL in a way, and starts it again, whether or not the faults end meanwhile.
 func (l *Lab) restartPostgres(ctx context.Context, crash func(pid int) error) error {
 	l.down.Lock()
 	defer l.down.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
+	defer cancel()
 	if err := crash(l.postgres.Pid()); err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (n *node) start(armed string) error {
 	}
 	defer log.Close() // the process has its own
 	cmd := exec.Command(n.binary, "serve", "--role", n.role, "--listen", n.listen, "--metrics-listen", n.metrics)
-	cmd.Env = append(clean(), append(n.lab.env, "DATABASE_URL="+at.String(), "CARILLON_CRASH="+armed)...)
+	cmd.Env = append(clean(), append(n.lab.env, "DATABASE_URL="+at.String(), "CARILLON_CRASH="+armed, "CARILLON_CLOCK="+clocks[n.name])...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return err
