@@ -34,6 +34,8 @@ func TestStructsAreTheContract(t *testing.T) {
 		"EndpointParams":   reflect.TypeFor[EndpointParams](),
 		"Endpoint":         reflect.TypeFor[Endpoint](),
 		"EndpointTrial":    reflect.TypeFor[Trial](),
+		"Use":              reflect.TypeFor[Use](),
+		"UsePage":          reflect.TypeFor[schedules.ListAnswer[Use]](),
 		"Overview":         reflect.TypeFor[Overview](),
 		"ScheduleCounts":   reflect.TypeFor[ScheduleCounts](),
 		"WorkflowCounts":   reflect.TypeFor[WorkflowCounts](),

@@ -104,8 +104,8 @@ func (d *Dispatch) letter(ctx context.Context, db postgres.DB, tenant tenants.ID
 type DeadFilter struct {
 	Workflow string     `json:"workflow,omitempty"`
 	Key      string     `json:"key,omitempty"`
-	From     *time.Time `json:"from,omitempty"`
-	To       *time.Time `json:"to,omitempty"`
+	From     *time.Time `json:"from,omitempty" null:"yes"`
+	To       *time.Time `json:"to,omitempty" null:"yes"`
 }
 
 func (f DeadFilter) name() string {
@@ -133,7 +133,7 @@ func (d *Dispatch) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	found, err := d.deadBefore(ctx, d.Pool, tenant, f, from, limit+1)
+	found, err := d.deadBefore(ctx, d.API, tenant, f, from, limit+1)
 	if err != nil {
 		return nil, nil, err
 	}

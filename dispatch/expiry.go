@@ -68,7 +68,7 @@ func (d *Dispatch) endSomeLeases(ctx context.Context) (n int, err error) {
 
 // endLease ends the attempts whose time is up. A lease of which some are lengthened goes on until the first of those ends.
 func (d *Dispatch) endLease(ctx context.Context, tx pgx.Tx, l *expiredLease) error {
-	tries, err := unpackTries(l.Ticks)
+	tries, err := unpackLease(l.Ticks)
 	if err != nil {
 		return fmt.Errorf("lease %d: %w", l.ID, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -136,7 +137,7 @@ func (d *Dispatch) lookAtQuotas(ctx context.Context, after tenants.ID) (last ten
 			return fmt.Errorf("look for who wants to know of quotas: %w", err)
 		}
 		for _, id := range found {
-			uses, err := d.Uses(ctx, tenants.ID(id))
+			uses, err := d.Uses(postgres.ForTenant(ctx, id), tenants.ID(id))
 			if err != nil {
 				return fmt.Errorf("quotas of tenant %d: %w", id, err)
 			}

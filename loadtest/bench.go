@@ -14,7 +14,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/internal/postgres/embedded"
 	carillon "github.com/carillonhq/carillon/sdk-go"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -31,26 +30,21 @@ type bench struct {
 
 // openBench builds carillon and migrates a database.
 func openBench(ctx context.Context, o options, p *progress) (_ *bench, err error) {
-	b := &bench{url: o.databaseURL}
+	b := &bench{}
 	defer func() {
 		if err != nil {
 			b.close()
 		}
 	}()
-	if b.workshop, err = openWorkshop(ctx, p); err != nil {
+	if b.workshop, err = openWorkshop(ctx, o, p); err != nil {
 		return nil, err
 	}
 	b.ends = append(b.ends, b.workshop.close)
-	if b.url == "" {
-		server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out})
-		if err != nil {
-			return nil, err
-		}
-		b.ends = append(b.ends, func() { _ = server.Stop(context.WithoutCancel(ctx)) }) // nothing of it is kept
-		if b.url, err = server.Create(ctx, "carillon"); err != nil {
-			return nil, err
-		}
+	var stop func()
+	if b.url, stop, err = database(ctx, o, p); err != nil {
+		return nil, err
 	}
+	b.ends = append(b.ends, stop)
 	seed := randomSeed()
 	b.env = []string{"DATABASE_URL=" + b.url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(seed)}
 	b.minter = tenants.NewIssuer(ed25519.NewKeyFromSeed(seed), "carillon")
@@ -108,7 +102,7 @@ func (b *bench) put(ctx context.Context, s *served, tenant string, n int, lines 
 
 // announce is where a tenant finds the process, and a token of it.
 func (b *bench) announce(s *served, tenant string) (announcement, error) {
-	claims := tenants.Claims{Subject: "loadtest", Tenant: tenant, Scopes: []string{tenants.SchedulesWrite}, TTL: time.Hour}
+	claims := tenants.Claims{Subject: "loadtest", Tenant: tenant, Scopes: []string{tenants.SchedulesWrite, tenants.TicksWork}, TTL: time.Hour}
 	token, err := b.minter.Mint(claims, time.Now())
 	return announcement{URL: "http://" + s.listen, Token: token, DatabaseURL: b.url}, err
 }

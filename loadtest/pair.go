@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/carillonhq/carillon/internal/postgres/embedded"
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
@@ -23,41 +21,27 @@ const (
 
 // pair lets two processes of carillon serve work on one database and kills with -9 the one that sweeps more: no tick is lost or comes
 // twice, and what is due after the kill comes within ten seconds.
-func pair(ctx context.Context, o options, p *progress) (_ *report, err error) {
+func pair(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	w, err := openWorkshop(ctx, p)
+	b, err := openBench(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}
-	defer w.close()
-	url := o.databaseURL
-	if url == "" {
-		server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out})
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = server.Stop(context.WithoutCancel(ctx)) }() // nothing of it is kept
-		if url, err = server.Create(ctx, "carillon"); err != nil {
-			return nil, err
-		}
-	}
-	env := []string{"DATABASE_URL=" + url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(randomSeed()), "CARILLON_CONNECTIONS=20"}
-	if _, err := w.output(ctx, env, "migrate"); err != nil {
-		return nil, err
-	}
-	one, err := w.serve(ctx, "one", env)
+	defer b.close()
+	env := append(b.env, "CARILLON_CONNECTIONS=20")
+	one, err := b.serve(ctx, "one", env)
 	if err != nil {
 		return nil, err
 	}
 	defer one.stop()
-	other, err := w.serve(ctx, "other", env)
+	other, err := b.serve(ctx, "other", env)
 	if err != nil {
 		return nil, err
 	}
 	defer other.stop()
 	p.say("two processes serve, at %s and %s", one.listen, other.listen)
-	client, err := w.tenant(ctx, env, newBalancer(one.listen, other.listen))
+	client, err := b.tenant(ctx, env, newBalancer(one.listen, other.listen))
 	if err != nil {
 		return nil, err
 	}

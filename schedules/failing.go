@@ -8,13 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
 // PauseFailing pauses a schedule whose ticks failed too often in a row, with a note that says so, and has the tenant told.
 // One that is gone, paused or has ended is left alone.
 func (s *Schedules) PauseFailing(ctx context.Context, tenant tenants.ID, schedule int64, note string) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(postgres.ForTenant(ctx, int32(tenant)), queryTimeout)
 	defer cancel()
 	var workflow, key, status string
 	err := s.Pool.QueryRow(ctx, `

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -103,7 +104,7 @@ type Begun struct {
 
 // OperationsConfig is what Operations stand on. Queue alone may be nil: operations then wait for it.
 type OperationsConfig struct {
-	Pool    *pgxpool.Pool // of the API: what clients ask for
+	Pool    postgres.DB   // of the API: what clients ask for
 	Engine  *pgxpool.Pool // what steps work with
 	IDs     ident.Codec
 	Cursors *web.Cursor

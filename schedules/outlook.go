@@ -11,6 +11,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -358,7 +359,7 @@ func (s *Schedules) LookAhead(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case tenant := <-s.outlooks.queue:
-			if err := s.reckon(ctx, tenant, s.outlooks.of(tenant)); err != nil && ctx.Err() == nil {
+			if err := s.reckon(postgres.ForTenant(ctx, int32(tenant)), tenant, s.outlooks.of(tenant)); err != nil && ctx.Err() == nil {
 				s.Log.Warn("cannot reckon what is due ahead", "tenant", tenant, "error", err)
 			}
 		}

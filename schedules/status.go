@@ -16,9 +16,10 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// PauseParams say until when a schedule does not fire (for good where absent), and why.
+// PauseParams say until when a schedule does not fire (for good where absent), and why. A moment within a second is the
+// end of that second.
 type PauseParams struct {
-	Until *time.Time `json:"until,omitempty"`
+	Until *time.Time `json:"until,omitempty" null:"yes"`
 	Note  *string    `json:"note,omitempty"`
 }
 
@@ -45,10 +46,7 @@ func (s *Schedules) pause(ctx context.Context, tenant tenants.ID, workflow, key 
 		return web.Reply{}, fault.Invalid("/note", "a note has at most %d bytes", longestNote)
 	}
 	if p.Until != nil {
-		p.Until = new(p.Until.UTC())
-		if p.Until.Nanosecond() != 0 {
-			return web.Reply{}, fault.Invalid("/until", "%s is not a whole second", p.Until.Format(time.RFC3339Nano))
-		}
+		p.Until = new(wholeSecond(*p.Until))
 	}
 	return s.restatus(ctx, tenant, workflow, key, "pause", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
 		if p.Until != nil && !p.Until.After(now) {

@@ -73,7 +73,7 @@ func costly() map[string]string {
 }
 
 // aSecond is how long an answer may take, with a lot to spare for a machine that does much else, and slowly.
-const aSecond = 5 * time.Second
+const aSecond = 20 * time.Second
 
 // Whatever a spec costs, its preview, storing, explanation, calendar and backfill come in time, with 2xx or 4xx.
 func TestNoSpecCostsMoreThanASecond(t *testing.T) {

@@ -201,7 +201,7 @@ func fuzzing(t *testing.T) (requests int, until time.Time, seed uint64) {
 func TestNoRequestBreaksTheServer(t *testing.T) {
 	t.Parallel()
 	requests, until, seed := fuzzing(t)
-	s, client, lenient := serveHouse(t), checked(t), &http.Client{}
+	s, client := serveHouse(t), checked(t)
 	operator, platform := s.mint(t, "acme", tenants.TenantScopes()...), s.mint(t, "", tenants.PlatformAdmin)
 	m := mangler{rand.New(rand.NewPCG(seed, 0)), s.furnish(t, client, operator)}
 	all := operations(t)
@@ -213,10 +213,6 @@ func TestNoRequestBreaksTheServer(t *testing.T) {
 			token, wrong = platform, operator
 		}
 		told := fmt.Sprintf("seed %d: %s %s %v %.2000q", seed, a.method, path, header, body)
-		client := client
-		if bytes.Contains(body, []byte("null")) || bytes.Contains(body, []byte(`""`)) { // these count as left out, which schemas do not say of each member
-			client = lenient
-		}
 		if len(a.scopes) > 0 && n%5 == 0 {
 			for _, stranger := range []string{"", wrong} {
 				if got, ok := s.ask(t, client, stranger, a.method, path, header, body, patience); !ok || got.status < 400 || got.status > 499 {
@@ -242,7 +238,7 @@ func TestNoRequestBreaksTheServer(t *testing.T) {
 }
 
 // patience is how long an answer may take here: a second, and a lot for a machine that does much else.
-const patience = 8 * time.Second
+const patience = 40 * time.Second
 
 // furnish gives acme one of each thing, and returns what the parameters that name them may be.
 func (s whole) furnish(t *testing.T, client *http.Client, token string) map[string][]string {

@@ -341,7 +341,7 @@ func TestRequestsThatCanBeReadInTwoWays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		if _, err := c.Write([]byte(text)); err != nil {
 			t.Error(err)
 		}

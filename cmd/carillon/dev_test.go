@@ -137,7 +137,7 @@ func mint(t *testing.T, d running, flags ...string) string {
 func TestDevTicksFromTheStart(t *testing.T) {
 	t.Parallel()
 	d := start(t, "--ephemeral")
-	d.line(t, 10*time.Second, `"msg":"tick"`)
+	d.line(t, time.Minute, `"msg":"tick"`)
 	for _, page := range []string{"/healthz", "/readyz", "/metrics", "/openapi.yaml", "/docs", "/console"} {
 		if status, _ := call(t, http.MethodGet, d.URL+page, "", ""); status != http.StatusOK {
 			t.Errorf("%s: got %d", page, status)

@@ -92,7 +92,7 @@ func TestDevSurvivesAKill(t *testing.T) {
 func TestDevOutlivesItsDatabase(t *testing.T) {
 	t.Parallel()
 	d := start(t, "--ephemeral")
-	d.line(t, 10*time.Second, `"msg":"tick"`)
+	d.line(t, time.Minute, `"msg":"tick"`)
 	conn, err := pgx.Connect(t.Context(), d.DatabaseURL)
 	if err != nil {
 		t.Fatal(err)
@@ -115,11 +115,11 @@ func TestDevOutlivesItsDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed := time.Now()
-	for deadline := killed.Add(30 * time.Second); time.Now().Before(deadline); {
+	for deadline := killed.Add(2 * time.Minute); time.Now().Before(deadline); {
 		var tick struct {
 			Timestamp time.Time `json:"timestamp"`
 		}
-		if err := json.Unmarshal([]byte(d.line(t, 30*time.Second, `"msg":"tick"`)), &tick); err != nil {
+		if err := json.Unmarshal([]byte(d.line(t, time.Minute, `"msg":"tick"`)), &tick); err != nil {
 			t.Fatal(err)
 		}
 		if tick.Timestamp.After(killed.Add(time.Second)) {
@@ -151,7 +151,7 @@ func TestDevPausesWhatFailsTooOften(t *testing.T) {
 	if status, body := call(t, http.MethodPost, d.URL+"/v1/ticks/"+tick.TickID+"/fail", d.Token, `{"lease_token": "`+tick.LeaseToken+`", "error": "no"}`); status != http.StatusNoContent {
 		t.Fatalf("got %d: %s", status, body)
 	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		if _, body := call(t, http.MethodGet, d.URL+path, d.Token, ""); strings.Contains(body, `"status":"paused"`) {
 			return
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -29,6 +30,7 @@ import (
 // plan is what a house is built from.
 type plan struct {
 	databaseURL string
+	apiURL      string // of whom tenants' requests log in as; empty: databaseURL
 	connections int
 	role        role
 	issuer      string
@@ -58,10 +60,11 @@ func shedByPool(stat func() *pgxpool.Stat) tenants.Shedding {
 }
 
 // house is all that one process of Carillon runs. The API and the engine have a pool each, so that neither waits for a
-// connection while the other is flooded.
+// connection while the other is flooded, and so that no route of a tenant's can reach the rows of another.
 type house struct {
-	api       *pgxpool.Pool
-	engine    *pgxpool.Pool
+	api       *postgres.Wall // a tenant's rows
+	platform  *pgxpool.Pool  // who the tenants are
+	engine    *pgxpool.Pool  // all
 	registry  *prometheus.Registry
 	router    *echo.Echo
 	dispatch  *dispatch.Dispatch
@@ -86,18 +89,19 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	if err := h.connect(ctx, p); err != nil {
 		return nil, err
 	}
-	s, err := readSecrets(ctx, h.api)
+	s, err := readSecrets(ctx, h.engine)
 	if err != nil {
 		return nil, err
 	}
-	if err := adoptZones(ctx, h.api, p.tzdata); err != nil {
+	if err := adoptZones(ctx, h.engine, p.tzdata); err != nil {
 		return nil, err
 	}
-	directory := tenants.NewDirectory(h.api)
+	directory := tenants.NewDirectory(h.platform)
 	timings := schedules.NewTimings()
 	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.api, Engine: h.engine, IDs: s.ids, Cursors: s.cursors})
 	if h.dispatch, err = dispatch.New(dispatch.Config{
 		Pool:       h.engine,
+		API:        h.api,
 		IDs:        s.ids,
 		Timings:    timings,
 		Quotas:     directory.Quotas,
@@ -137,7 +141,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Operations: operations,
 	})
 	h.dispatch.Erase = func(ctx context.Context) error {
-		return errors.Join(all.FinishErasures(ctx), h.dispatch.FinishTenants(ctx))
+		return errors.Join(all.FinishErasures(ctx, h.engine), h.dispatch.FinishTenants(ctx))
 	}
 	h.schedules = all
 	uses := tenants.Uses{DB: h.api, Directory: directory, Meters: map[string]tenants.Meter{
@@ -164,28 +168,55 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		shedding = p.shed(h.api.Stat)
 	}
 	authenticated := h.router.Group("", shedding.Shed(), tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit)
-	h.router.RouteNotFound("/*", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
+	h.router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
+	h.router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, all)
 	dispatch.Routes(authenticated, h.dispatch)
 	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Minter: p.minter}.Routes(authenticated)
 	tenants.Audited{DB: h.api, Cursors: s.cursors}.Routes(authenticated)
 	uses.Routes(authenticated)
 	(&dispatch.Overviews{DB: h.api, Ahead: all.Ahead, Uses: uses.Of}).Routes(authenticated)
-	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory, Empty: h.dispatch.EraseTenant}.Routes(authenticated)
+	tenants.Platform{DB: h.platform, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory, Empty: h.dispatch.EraseTenant}.Routes(authenticated)
 	return h, nil
 }
 
+// platformConnections are enough for what is asked of who the tenants are, as the answers are remembered.
+const platformConnections = 4
+
 // connect refuses a database that is not up to date rather than failing at the first query.
 func (h *house) connect(ctx context.Context, p plan) error {
+	if err := current(ctx, p.databaseURL); err != nil {
+		return err
+	}
 	engine := max(8, p.connections/2)
 	var err error
-	if h.engine, err = postgres.Open(ctx, p.databaseURL, postgres.Options{Name: "carillon engine", MaxConns: int32(engine)}); err != nil {
+	h.engine, err = postgres.Open(ctx, p.databaseURL, postgres.Options{Name: "carillon engine", MaxConns: int32(engine), Role: postgres.EngineRole})
+	if err != nil {
 		return err
 	}
-	if h.api, err = postgres.Open(ctx, p.databaseURL, postgres.Options{Name: "carillon api", MaxConns: int32(max(4, p.connections-engine))}); err != nil {
+	url := cmp.Or(p.apiURL, p.databaseURL)
+	h.platform, err = postgres.Open(ctx, url, postgres.Options{Name: "carillon platform", MaxConns: platformConnections, Role: postgres.PlatformRole})
+	if err != nil {
 		return err
 	}
-	pending, err := migrations.Pending(ctx, h.api)
+	api, err := postgres.Open(ctx, url, postgres.Options{
+		Name: "carillon api", MaxConns: int32(max(4, p.connections-engine-platformConnections)), Role: postgres.APIRole,
+	})
+	if err != nil {
+		return err
+	}
+	h.api = postgres.NewWall(api)
+	return nil
+}
+
+// current refuses a database that lacks migrations, the roles of the pools among them.
+func current(ctx context.Context, url string) error {
+	pool, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon", MaxConns: 1})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	pending, err := migrations.Pending(ctx, pool)
 	if err != nil {
 		return fmt.Errorf("read the schema's version: %w", err)
 	}
@@ -240,7 +271,7 @@ func processName() string {
 
 // ready is for /readyz: the database answers, and has what this program needs.
 func (h *house) ready(ctx context.Context) error {
-	pending, err := migrations.Pending(ctx, h.api)
+	pending, err := migrations.Pending(ctx, h.platform)
 	if err != nil {
 		return err
 	}
@@ -257,7 +288,7 @@ func (h *house) warnOfSecrets(ctx context.Context, k *keyset.Keyset, log *slog.L
 	if k == nil {
 		log.Warn("secrets of endpoints are stored in the clear: set CARILLON_KEYSET to what carillon keyset prints")
 	}
-	s, err := dispatch.Sealings(ctx, h.api, k)
+	s, err := dispatch.Sealings(ctx, h.engine, k)
 	if err != nil {
 		log.Warn("cannot look at the secrets of endpoints", "error", err)
 		return
@@ -271,6 +302,9 @@ func (h *house) warnOfSecrets(ctx context.Context, k *keyset.Keyset, log *slog.L
 func (h *house) close() {
 	if h.api != nil {
 		h.api.Close()
+	}
+	if h.platform != nil {
+		h.platform.Close()
 	}
 	if h.engine != nil {
 		h.engine.Close()

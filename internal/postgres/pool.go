@@ -23,6 +23,7 @@ type Options struct {
 	MaxConns         int32           // 0 is pgx's default, or the URL's pool_max_conns
 	StatementTimeout time.Duration   // 0 is 30 s
 	Tracer           pgx.QueryTracer // nil is none
+	Role             string          // what queries run as; "" is who logs in, who must be a member of it otherwise
 }
 
 // What a session of ours bears unless its URL says otherwise. A statement ends long before a client gives up on it for
@@ -65,6 +66,9 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 	setDefault(params, "application_name", "carillon")
 	if o.Name != "" {
 		params["application_name"] = o.Name
+	}
+	if o.Role != "" {
+		params["role"] = o.Role
 	}
 	setDefault(params, "timezone", "UTC")
 	setDefault(params, "statement_timeout", millis(cmp.Or(o.StatementTimeout, statementTimeout)))

@@ -90,7 +90,7 @@ func start(t *testing.T, dir string) *Server {
 
 func stop(t *testing.T, s *Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Error(err)
@@ -396,7 +396,7 @@ func TestAParentKilledWhileItMakesTheData(t *testing.T) {
 		found, _ := filepath.Glob(filepath.Join(dir, "data.new-*", "PG_VERSION"))
 		return len(found) > 0
 	}
-	for deadline := time.Now().Add(30 * time.Second); !begun() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * time.Minute); !begun() && time.Now().Before(deadline); {
 		<-time.After(time.Millisecond)
 	}
 	if err := parent.Process.Kill(); err != nil {

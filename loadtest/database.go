@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/carillonhq/carillon/internal/postgres/embedded"
+)
+
+// advised are the settings that deploy/postgresql.conf advises, as far as a load on one machine feels them.
+func advised() []string {
+	return []string{
+		fmt.Sprintf("shared_buffers=%dMB", max(128, memory()/4)),
+		"work_mem=16MB", "max_wal_size=16GB", "checkpoint_timeout=15min", "random_page_cost=1.1",
+	}
+}
+
+// memory is the machine's, in MiB; 0 where that cannot be told.
+func memory() int {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	var kib int
+	if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kib); err != nil {
+		return 0
+	}
+	return kib / 1024
+}
+
+// database is the URL of the database that was named, or of an empty one in a server that lives until stop.
+func database(ctx context.Context, o options, p *progress) (url string, stop func(), err error) {
+	if o.databaseURL != "" {
+		return o.databaseURL, func() {}, nil
+	}
+	server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out, Args: advised()})
+	if err != nil {
+		return "", nil, err
+	}
+	stop = func() { _ = server.Stop(context.WithoutCancel(ctx)) } // nothing of it is kept
+	if url, err = server.Create(ctx, "carillon"); err != nil {
+		stop()
+		return "", nil, err
+	}
+	return url, stop, nil
+}
