@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/carillonhq/carillon/internal/postgres/embedded"
 )
 
 const (
@@ -30,22 +28,16 @@ const (
 func quota(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	w, err := openWorkshop(ctx, p)
+	w, err := openWorkshop(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	url := o.databaseURL
-	if url == "" {
-		server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out})
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = server.Stop(context.WithoutCancel(ctx)) }() // nothing of it is kept
-		if url, err = server.Create(ctx, "carillon"); err != nil {
-			return nil, err
-		}
+	url, stop, err := database(ctx, o, p)
+	if err != nil {
+		return nil, err
 	}
+	defer stop()
 	env := []string{"DATABASE_URL=" + url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(randomSeed()), "CARILLON_CONNECTIONS=20"}
 	if _, err := w.output(ctx, env, "migrate"); err != nil {
 		return nil, err

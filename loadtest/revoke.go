@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-
-	"github.com/carillonhq/carillon/internal/postgres/embedded"
 )
 
 const (
@@ -32,22 +30,16 @@ const (
 func revoke(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	w, err := openWorkshop(ctx, p)
+	w, err := openWorkshop(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	url := o.databaseURL
-	if url == "" {
-		server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out})
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = server.Stop(context.WithoutCancel(ctx)) }() // nothing of it is kept
-		if url, err = server.Create(ctx, "carillon"); err != nil {
-			return nil, err
-		}
+	url, stop, err := database(ctx, o, p)
+	if err != nil {
+		return nil, err
 	}
+	defer stop()
 	transport := manyConnections()
 	defer transport.CloseIdleConnections()
 	v := &revocation{asking: asking{client: httpClient(transport)}, w: w, p: p}
