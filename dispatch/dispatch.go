@@ -152,6 +152,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 		d.work.Go(func() { d.foldUse(run) })
 		d.work.Go(func() { d.watch(run) })
 		d.work.Go(func() { d.sweep(run) })
+		d.work.Go(func() { d.scan(run) })
 		d.work.Go(func() { d.markStale(run) })
 		d.work.Go(func() { d.rezone(run) })
 	}

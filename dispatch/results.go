@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -97,6 +98,7 @@ func (r *results) writeTenant(tenant tenants.ID, outcomes []outcome) error {
 		if err != nil {
 			return err
 		}
+		sabotage.Crash("results.committed")
 		return r.finishChunks(ctx, self, outcomes)
 	})
 }
@@ -167,6 +169,7 @@ func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	for _, state := range ended {
 		r.d.Metrics.ended.WithLabelValues(state.String()).Inc()
 	}
+	sabotage.Crash("results.before_commit")
 	return nil
 }
 

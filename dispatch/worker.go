@@ -11,6 +11,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -142,7 +143,7 @@ func standing(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed) 
 			continue
 		}
 		end, leased := until[slotName{c.token.lease, c.token.slot}]
-		if c.token.lease != 0 && (!leased || !end.After(now)) || c.token.lease == 0 && late[c.TickKey] {
+		if (c.token.lease != 0 && (!leased || !end.After(now)) || c.token.lease == 0 && late[c.TickKey]) && !sabotage.LeaseUnchecked.On() {
 			c.status, c.code = http.StatusConflict, codeLost
 		}
 	}
@@ -190,12 +191,15 @@ func (d *Dispatch) Finish(ctx context.Context, tenant tenants.ID, items []Finish
 			if all, err = d.claims(ctx, tx, tenant, ids, tokens); err != nil {
 				return err
 			}
-			return d.finish(ctx, tx, tenant, all, endings)
+			err = d.finish(ctx, tx, tenant, all, endings)
+			sabotage.Crash("finish.before_commit")
+			return err
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
+	sabotage.Crash("finish.committed")
 	results := make([]FinishResult, len(items))
 	for i, c := range all {
 		results[i] = FinishResult{items[i].TickID, c.status, c.code}

@@ -126,5 +126,6 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 			},
 		})
 	}
+	root.AddCommand(chaosCommand(&o, stdout, stderr))
 	return root
 }

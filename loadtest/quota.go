@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,20 +27,12 @@ const (
 func quota(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	w, err := openWorkshop(ctx, o, p)
+	w, err := openBench(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	url, stop, err := database(ctx, o, p)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	env := []string{"DATABASE_URL=" + url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(randomSeed()), "CARILLON_CONNECTIONS=20"}
-	if _, err := w.output(ctx, env, "migrate"); err != nil {
-		return nil, err
-	}
+	env := append(w.env, "CARILLON_CONNECTIONS=20")
 	one, err := w.serve(ctx, "one", env, "--role", "api")
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -99,7 +100,11 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 			return false, err
 		}
 		r.setStatus(Active, now)
-		joined, err := s.rejoined(ctx, tx, tenant, r, t, now, now)
+		after := now
+		if sabotage.ResumeReplays.On() {
+			after = since
+		}
+		joined, err := s.rejoined(ctx, tx, tenant, r, t, after, now)
 		if err != nil {
 			return false, err
 		}
