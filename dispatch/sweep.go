@@ -216,7 +216,7 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 			return err
 		}
 		if sabotage.TwoTransactions.On() {
-			return nil
+			return p.chunks.write(ctx, tx)
 		}
 		if err := d.insertChunks(ctx, tx, p.chunks); err != nil {
 			return err
