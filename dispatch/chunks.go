@@ -128,10 +128,7 @@ func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 	}
 	clear(cs.open)
 	if len(cs.made) == 0 {
-		if err := tx.SendBatch(ctx, &cs.along).Close(); err != nil {
-			return nil, fmt.Errorf("write what was swept: %w", err)
-		}
-		return nil, nil
+		return nil, cs.write(ctx, tx)
 	}
 	slices.SortStableFunc(cs.made, func(a, b newChunk) int { return a.at.Compare(b.at) })
 	n := len(cs.made)
@@ -165,13 +162,23 @@ func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 		ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err
 	})
-	if err := tx.SendBatch(ctx, &cs.along).Close(); err != nil {
-		return nil, fmt.Errorf("write what was swept: %w", err)
+	if err := cs.write(ctx, tx); err != nil {
+		return nil, err
 	}
 	for i := range cs.made {
 		cs.made[i].id = ids[i]
 	}
 	return cs.made, nil
+}
+
+// write writes what was queued, in one round trip.
+func (cs *chunks) write(ctx context.Context, tx pgx.Tx) error {
+	err := tx.SendBatch(ctx, &cs.along).Close()
+	cs.along = pgx.Batch{}
+	if err != nil {
+		return fmt.Errorf("write what was swept: %w", err)
+	}
+	return nil
 }
 
 // joined are the workflows of each chunk in one text: no name holds a comma, and unnest would flatten arrays.

@@ -211,3 +211,77 @@ func TestASuspendedTenantGoesOnWhereItWas(t *testing.T) {
 	h.exec(`UPDATE tenant SET status = 'active'`)
 	until(t, "it fires", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 1`) == 1 })
 }
+
+func TestWhoComesBehindAFullBatchOfAnothersIsLookedFor(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	if err := h.dispatch.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.exec(`UPDATE tenant SET spread = 1`)
+	h.quota("acme", 1_000_000)
+	h.put("odd", "first", daily(0))
+	h.backdate(h.tenant)
+	shard := int16(h.number(`SELECT shard FROM cohort`))
+	// More cohorts of one tenant than a sweep takes, all due before the others'.
+	const odd = 3000
+	h.exec(`
+		WITH model AS (
+			SELECT s.*, m.from_at AS joined
+			FROM schedule s JOIN member m ON m.schedule_id = s.id
+		), timed AS (
+			INSERT INTO cohort (shard, tenant_id, workflow, hash, timing, form, missed, next_at, due_at, tzdata)
+			SELECT shard, tenant_id, 'odd ' || i, hash, timing, form, missed, next_at, due_at, tzdata
+			FROM cohort, generate_series(1, $1::int) i
+			RETURNING id, workflow
+		), made AS (
+			INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, anchor_at, cohort_id, tzdata, created_at, updated_at, updated_by)
+			SELECT m.tenant_id, t.workflow, m.key, m.shard, m.status, m.spec, m.anchor_at, t.id, m.tzdata, m.created_at, m.updated_at, m.updated_by
+			FROM model m, timed t
+			RETURNING tenant_id, id, cohort_id
+		), states AS (
+			INSERT INTO schedule_state (tenant_id, schedule_id) SELECT tenant_id, id FROM made
+		)
+		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at)
+		SELECT made.cohort_id, 0, made.id, made.tenant_id, model.joined FROM made, model`, odd)
+	giant := h.tenant
+	small := map[tenants.ID]int{h.quota("one", 100): 1, h.quota("two", 100): 2}
+	for tenant, n := range small {
+		h.tenant = tenant
+		h.exec(`UPDATE tenant SET spread = 64 WHERE id = $1`, tenant)
+		for i := 0; h.number(`SELECT count(*) FROM cohort WHERE shard = $1 AND tenant_id = $2`, shard, tenant) < n; i++ {
+			h.put("small", fmt.Sprint(i), daily(1+i))
+		}
+		h.backdate(tenant)
+		h.exec(`UPDATE cohort SET due_at = due_at + interval '5 minutes' WHERE tenant_id = $1`, tenant)
+	}
+	swept := func(tenant tenants.ID) int {
+		return h.number(`SELECT COALESCE(sum(ticks), 0) FROM chunk WHERE tenant_id = $1 AND shard = $2`, tenant, shard)
+	}
+	more, err := h.dispatch.SweepOnce(t.Context(), shard)
+	if err != nil || !more {
+		t.Fatalf("one sweep: %t, %v", more, err)
+	}
+	for tenant, n := range small {
+		if got := swept(tenant); got != n {
+			t.Errorf("of %d schedules behind the giant's %d are swept at once", n, got)
+		}
+	}
+	if got := swept(giant); got == 0 || got > odd {
+		t.Errorf("%d of the giant's are swept beside them", got)
+	}
+	for more {
+		if more, err = h.dispatch.SweepOnce(t.Context(), shard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	small[giant] = odd + 1
+	for tenant, n := range small {
+		if got := swept(tenant); got != n {
+			t.Errorf("%d are swept, want %d", got, n)
+		}
+	}
+	if n := h.number(`SELECT count(*) FROM chunk WHERE opened_at IS NULL AND tenant_id = $1`, giant); n >= odd/100 {
+		t.Errorf("%d cohorts of one make %d chunks", odd, n)
+	}
+}

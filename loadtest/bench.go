@@ -118,16 +118,13 @@ func analyzed(ctx context.Context, db *pgx.Conn) error {
 }
 
 // dueAll has the cohorts of a workflow come due: nominal times are the seconds before the returned moment, as many as
-// spread says, each cohort in one of them. Members count from the day before on.
+// spread says, each cohort in one of them. None is before its members joined.
 func dueAll(ctx context.Context, db *pgx.Conn, workflow string, in time.Duration, spread int) (due time.Time, err error) {
-	if _, err := db.Exec(ctx, `
-		UPDATE member m
-		SET from_at = clock_timestamp() - interval '1 day'
+	if err := db.QueryRow(ctx, `
+		SELECT date_trunc('second', GREATEST(clock_timestamp() + $1::interval, max(m.from_at) + make_interval(secs => $3)))
 		FROM cohort c
-		WHERE c.workflow = $1 AND m.cohort_id = c.id AND m.from_at > clock_timestamp() - interval '1 hour'`, workflow); err != nil {
-		return due, err
-	}
-	if err := db.QueryRow(ctx, `SELECT date_trunc('second', clock_timestamp() + $1::interval)`, in).Scan(&due); err != nil {
+		JOIN member m ON m.cohort_id = c.id
+		WHERE c.workflow = $2`, in, workflow, spread+1).Scan(&due); err != nil {
 		return due, err
 	}
 	_, err = db.Exec(ctx, `
