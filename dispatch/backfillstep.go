@@ -117,7 +117,7 @@ func (d *Dispatch) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, i
 	}
 	f := &filling{backfilled: s}
 	err = tx.QueryRow(ctx, `
-		SELECT live + waiting, aside, aside_waiting, seen_at
+		SELECT live + waiting, aside, aside_waiting, COALESCE(seen_at, last_at)
 		FROM schedule_state
 		WHERE tenant_id = $1 AND schedule_id = $2
 		FOR UPDATE`, tenant, id).Scan(&f.Running, &f.Aside, &f.AsideWaiting, &f.SeenAt)

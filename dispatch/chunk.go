@@ -56,17 +56,12 @@ func packGroups(at time.Time, groups []group) []byte {
 		b = append(b, 0)
 	}
 	b = binary.AppendUvarint(b, uint64(len(groups)))
-	for _, g := range groups {
+	for i := range groups {
+		g := &groups[i]
 		if mixed {
 			b = binary.AppendUvarint(b, uint64(g.At.Unix()-at.Unix()))
 		}
-		flags := byte(g.DST)
-		for flag, set := range map[byte]bool{lateFlag: g.Late, dropFlag: g.Drop, forcedFlag: g.Forced, missedFlag: g.Missed > 0, quietFlag: g.Quiet, datedFlag: g.Dated} {
-			if set {
-				flags |= flag
-			}
-		}
-		b = append(binary.AppendUvarint(b, uint64(g.Cohort)), flags)
+		b = append(binary.AppendUvarint(b, uint64(g.Cohort)), g.flags())
 		b = binary.AppendUvarint(b, uint64(g.Workflow))
 		if g.Missed > 0 {
 			b = binary.AppendUvarint(b, uint64(g.Missed))
@@ -79,6 +74,22 @@ func packGroups(at time.Time, groups []group) []byte {
 		}
 	}
 	return b
+}
+
+func (g *group) flags() byte {
+	flags := byte(g.DST)
+	set := func(flag byte, is bool) {
+		if is {
+			flags |= flag
+		}
+	}
+	set(lateFlag, g.Late)
+	set(dropFlag, g.Drop)
+	set(forcedFlag, g.Forced)
+	set(missedFlag, g.Missed > 0)
+	set(quietFlag, g.Quiet)
+	set(datedFlag, g.Dated)
+	return flags
 }
 
 var errBroken = errors.New("the items of a chunk are broken")

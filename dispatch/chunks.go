@@ -21,6 +21,7 @@ type chunks struct {
 	ticks map[tenants.ID]int
 	herds map[tenants.ID]bool // of whom more waits in line
 	open  map[chunkKind]*newChunk
+	along pgx.Batch // what else is written in the same round trip
 }
 
 // chunkKind is what the ticks of one chunk have in common: its tenant, and whether they go into the lane of what is late.
@@ -116,13 +117,16 @@ func (cs *chunks) addTries(tenant tenants.ID, tries []try) {
 	}
 }
 
-// insert writes the chunks and gives them their numbers.
+// insert writes the chunks, gives them their numbers, and writes what goes along with them.
 func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 	for _, chunk := range cs.open {
 		cs.made = append(cs.made, *chunk)
 	}
 	clear(cs.open)
 	if len(cs.made) == 0 {
+		if err := tx.SendBatch(ctx, &cs.along).Close(); err != nil {
+			return nil, fmt.Errorf("write what was swept: %w", err)
+		}
 		return nil, nil
 	}
 	slices.SortStableFunc(cs.made, func(a, b newChunk) int { return a.at.Compare(b.at) })
@@ -146,19 +150,19 @@ func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 		}
 		owners[i], kinds[i], lanes[i], nominal[i], counts[i] = int32(c.tenant), c.kind, c.lane, c.at, int32(c.count)
 	}
-	rows, err := tx.Query(ctx, `
+	var ids []int64 // in the order of the rows: one VALUES-like source, no join
+	cs.along.Queue(`
 		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows)
 		SELECT $1, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, $2, string_to_array(workflows, ',')
 		FROM unnest($3::int[], $4::smallint[], $5::text[], $6::timestamptz[], $7::bigint[], $8::bigint[], $9::int[], $10::bytea[], $11::text[])
 			AS n (tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows)
 		RETURNING id`,
-		cs.shard, cs.now, owners, kinds, lanes, nominal, first, last, counts, items, cs.joined())
-	if err != nil {
-		return nil, fmt.Errorf("insert chunks: %w", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64]) // in the order of the rows: one VALUES-like source, no join
-	if err != nil {
-		return nil, fmt.Errorf("insert chunks: %w", err)
+		cs.shard, cs.now, owners, kinds, lanes, nominal, first, last, counts, items, cs.joined()).Query(func(rows pgx.Rows) (err error) {
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
+	})
+	if err := tx.SendBatch(ctx, &cs.along).Close(); err != nil {
+		return nil, fmt.Errorf("write what was swept: %w", err)
 	}
 	for i := range cs.made {
 		cs.made[i].id = ids[i]

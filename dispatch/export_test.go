@@ -45,6 +45,14 @@ func (d *Dispatch) rejoin(ctx context.Context) error {
 	return d.process.register(ctx)
 }
 
+// OpenRun opens the chunks of a sweep from one to another.
+func (d *Dispatch) OpenRun(ctx context.Context, first, through int64) error {
+	if err := d.rejoin(ctx); err != nil {
+		return err
+	}
+	return d.openRun(ctx, first, through)
+}
+
 // Retain deletes what is past its retention at a moment.
 func (d *Dispatch) Retain(ctx context.Context, now time.Time) error { return d.retain(ctx, now) }
 

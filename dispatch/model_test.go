@@ -95,6 +95,7 @@ type modelled struct {
 	skipped  int
 	missedN  int
 	done     int
+	failed   int
 	live     int          // how many run
 	waiting  []*modelTick // for those to end
 	history  []*modelTick
@@ -289,14 +290,20 @@ func (m *modelled) start(t *modelTick) {
 	}
 }
 
-// finish ends all that runs, and lets go what waited for it; that runs then.
+// finish ends all that runs, and lets go what waited for it; that runs then. What no worker came for in time has failed.
 func (m *modelled) finish(now time.Time) {
 	for _, t := range m.history {
-		if t.State == "running" {
-			t.State = "succeeded"
-			m.done++
-			m.live--
+		if t.State != "running" {
+			continue
 		}
+		m.live--
+		if now.Sub(t.At) > 24*time.Hour {
+			t.State = "failed"
+			m.failed++
+			continue
+		}
+		t.State = "succeeded"
+		m.done++
 	}
 	for len(m.waiting) > 0 && m.live == 0 {
 		t := m.waiting[0]

@@ -453,7 +453,7 @@ func (w *modelledHouse) compare(rt *rapid.T) {
 func (m *modelled) picture(now time.Time) picture {
 	p := picture{
 		Status: m.status, Version: m.version, Upcoming: m.upcoming(now), LastAt: m.last,
-		Stats: schedules.Stats{Fired: int64(m.fired), Succeeded: int64(m.done), Skipped: int64(m.skipped), Missed: int64(m.missedN)},
+		Stats: schedules.Stats{Fired: int64(m.fired), Succeeded: int64(m.done), Failed: int64(m.failed), Skipped: int64(m.skipped), Missed: int64(m.missedN)},
 	}
 	for _, t := range m.history {
 		p.History = append(p.History, *t)

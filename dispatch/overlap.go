@@ -71,7 +71,7 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		SET reason = $3
 		FROM schedule_state st
 		WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2)
-			AND t.tenant_id = st.tenant_id AND t.schedule_id = st.schedule_id AND t.nominal_at = st.live_at AND t.seq = st.live_seq
+			AND t.tenant_id = st.tenant_id AND t.schedule_id = st.schedule_id AND t.nominal_at = COALESCE(st.live_at, st.last_at) AND t.seq = COALESCE(st.live_seq, 0)
 			AND t.state = $4`, tenant, schedules, int16(Superseded), int16(Running))
 	// One that waits for its next try has nobody to tell: it is opened at once, and ends.
 	b.Queue(`UPDATE held SET due_at = $3 WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why = 'retry'`, tenant, schedules, now)
@@ -201,7 +201,7 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	b.Queue(`
 		WITH st AS (
 			UPDATE schedule_state
-			SET waiting = waiting - 1, live = live + 1, fired = fired + 1, live_at = $3, live_seq = $4,
+			SET waiting = waiting - 1, live = live + 1, fired = fired + 1, live_at = $3, live_seq = $4, seen_at = COALESCE(seen_at, last_at),
 				prev_at = last_at, last_at = CASE WHEN $5 THEN $3 ELSE last_at END, occurrence = occurrence + CASE WHEN $5 THEN 1 ELSE 0 END
 			WHERE tenant_id = $1 AND schedule_id = $2
 			RETURNING prev_at, occurrence

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/riverqueue/river"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
@@ -148,7 +147,7 @@ func (d *Dispatch) sweepWhole(ctx context.Context, shard int16) error {
 	return nil
 }
 
-// due is a cohort whose time has come.
+// due is a cohort whose time has come: first what dueColumns read, in their order.
 type due struct {
 	ID       int64
 	TenantID tenants.ID
@@ -158,16 +157,15 @@ type due struct {
 	NextAt   *time.Time
 	RunAt    *time.Time
 	RunFrom  *time.Time
-	RunLost  *int32 `db:"run_missed"`
+	RunLost  *int32
 	RunDrop  *bool
 	AtSpread *int64
 	AtID     *int64
 	WaitAt   *time.Time
-	Waits    bool // others of its tenant's wait in line
 	RetimeAt *time.Time
-
-	Revision int64  // with TZData: by what it is timed
-	TZData   string `db:"tzdata"`
+	Revision int64 // with TZData: by what it is timed
+	TZData   string
+	Waits    bool // others of its tenant's wait in line
 
 	timing *calendar.Timing
 	run    schedules.Run
@@ -239,6 +237,7 @@ type found struct {
 	turns   []tenants.ID
 }
 
+// dueColumns are the columns of a due cohort c, where t is its tenant's turn.
 const dueColumns = `c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
 			c.at_spread, c.at_id, c.wait_at, c.retime_at, c.revision, c.tzdata, t.tenant_id IS NOT NULL AS waits`
 
@@ -280,7 +279,7 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 	}
 	f.now = f.now.UTC()
 	rows, _ := results.Query() // CollectRows reports the error
-	if f.cohorts, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[due]); err != nil {
+	if f.cohorts, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[due]); err != nil {
 		return f, fmt.Errorf("read due cohorts: %w", err)
 	}
 	rows, _ = results.Query() // CollectRows reports the error
@@ -381,11 +380,7 @@ func (d *Dispatch) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) erro
 	if err != nil || len(made) == 0 {
 		return err
 	}
-	jobs := make([]river.InsertManyParams, len(made))
-	for i, c := range made {
-		jobs[i] = openJob(c.id, c.lane, priority(d.pressure.add(c.tenant)))
-	}
-	if _, err := d.river.InsertManyFastTx(ctx, tx, jobs); err != nil {
+	if _, err := d.river.InsertManyFastTx(ctx, tx, d.openJobs(made)); err != nil {
 		return fmt.Errorf("insert jobs: %w", err)
 	}
 	return nil

@@ -175,10 +175,12 @@ func (c *chunk) tries() ([]try, error) {
 		return nil, err
 	}
 	var all []try
-	for _, it := range flatten(groups) {
-		t := try{Attempt: 1}
-		t.Schedule, t.At = it.id, it.At
-		all = append(all, t)
+	for _, g := range groups {
+		for _, id := range g.IDs {
+			t := try{Attempt: 1}
+			t.Schedule, t.At = id, g.At
+			all = append(all, t)
+		}
 	}
 	return all, nil
 }
