@@ -199,6 +199,7 @@ func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *schedules.Operation,
 	}
 	var b pgx.Batch
 	queueRoll(&b, op.Tenant, made)
+	queueUse(&b, op.Tenant, op.Now, made)
 	var waits keyArrays
 	for i := range made {
 		k := made[i].key()

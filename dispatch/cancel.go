@@ -26,7 +26,7 @@ func (d *Dispatch) Cancel(ctx context.Context, tenant tenants.ID, id string) (Ti
 	query, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	err := postgres.Retry(query, func() error {
-		return pgx.BeginFunc(query, d.Pool, func(tx pgx.Tx) error {
+		return pgx.BeginFunc(query, d.API, func(tx pgx.Tx) error {
 			t, now, err := lockTick(query, tx, tenant, k)
 			if err != nil {
 				return err
@@ -35,19 +35,39 @@ func (d *Dispatch) Cancel(ctx context.Context, tenant tenants.ID, id string) (Ti
 			case t == nil:
 				return noTick(id)
 			case t.State == Scheduled:
-				return d.cancelWaiting(query, tx, tenant, k, now, Requested)
+				err = d.cancelWaiting(query, tx, tenant, k, now, Requested)
 			case t.State != Running:
 				return fault.Conflict("tick_ended", "the tick is %s already", t.State)
 			case t.stopped():
 				return nil
+			default:
+				err = d.cancelRunning(query, tx, tenant, t, now)
 			}
-			return d.cancelRunning(query, tx, tenant, t, now)
+			if err != nil {
+				return err
+			}
+			is, _, err := lockTick(query, tx, tenant, k)
+			if err != nil || is == nil {
+				return err
+			}
+			return tenants.Audit(query, tx, tenant, "", tenants.Change{
+				Action: "tick.cancel", Target: "ticks/" + id,
+				Before: auditedTick{id, t.State.String(), t.Reason.String(), t.Attempt}, After: auditedTick{id, is.State.String(), is.Reason.String(), is.Attempt},
+			})
 		})
 	})
 	if err != nil {
 		return Tick{}, err
 	}
 	return d.Tick(ctx, tenant, id)
+}
+
+// auditedTick is a tick as the audit tells it.
+type auditedTick struct {
+	TickID  string `json:"tick_id"`
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Attempt int16  `json:"attempt"`
 }
 
 func noTick(id string) error { return fault.NotFound("no tick %q", id) }
@@ -88,6 +108,7 @@ func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.
 		SET state = $5, reason = $6, ended_at = $7
 		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
 		tenant, k.Schedule, k.At, k.Seq, int16(Cancelled), int16(why), now)
+	queueEndedUse(&b, tenant, now, Cancelled, k.Schedule)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("cancel a waiting tick: %w", err)
 	}

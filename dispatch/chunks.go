@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -85,6 +86,9 @@ func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run sche
 		g := group{
 			Cohort: cohort, At: run.At, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced, Quiet: run.Quiet, Dated: dated,
 			Missed: alike[0].missed, IDs: make([]int64, n),
+		}
+		if sabotage.MissedUncounted.On() {
+			g.Missed = 0
 		}
 		for i, m := range alike[:n] {
 			g.IDs[i] = m.id

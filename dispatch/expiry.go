@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -22,6 +23,9 @@ func (d *Dispatch) endLeases(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		for {
+			if sabotage.LeasesNeverEnd.On() {
+				return nil
+			}
 			n, err := d.endSomeLeases(ctx)
 			if err != nil || n < mostExpired {
 				return err

@@ -72,3 +72,17 @@ func (d *Dispatch) OpenStale(ctx context.Context) error {
 	}
 	return d.openStale(ctx)
 }
+
+// CancelOrphans cancels the ticks that wait for one of a schedule that is deleted.
+func (d *Dispatch) CancelOrphans(ctx context.Context) error { return d.cancelOrphans(ctx) }
+
+// FoldUse adds up what was used since the last time.
+func (d *Dispatch) FoldUse(ctx context.Context) error {
+	_, err := d.foldSomeUse(ctx)
+	return err
+}
+
+// Watchdog returns what looks for what is stuck, at a moment.
+func (d *Dispatch) Watchdog() func(ctx context.Context, now time.Time) error {
+	return newWatchdog(d).look
+}

@@ -331,13 +331,17 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		return nil
 	}
 	var ids []int64
-	var good, bad, own, aside []int32
+	var good, bad, gone, own, aside []int32
 	for _, id := range slices.Sorted(maps.Keys(states)) { // so that two that end ticks of the same schedules lock them in one order
 		t := states[id]
-		ids, good, bad = append(ids, id), append(good, t.succeeded), append(bad, t.failed)
+		ids, good, bad, gone = append(ids, id), append(good, t.succeeded), append(bad, t.failed), append(gone, t.cancelled)
 		own, aside = append(own, t.succeeded+t.failed+t.cancelled-t.aside), append(aside, t.aside)
 	}
 	rows, err := tx.Query(ctx, `
+		WITH used AS (`+endedUse("$1", "$8::date", `(
+			SELECT id, good, bad, gone, 0 AS skipped
+			FROM unnest($2::bigint[], $3::int[], $4::int[], $7::int[]) AS n (id, good, bad, gone)
+		) i`)+`)
 		UPDATE schedule_state st
 		SET live = GREATEST(0, st.live - i.own), aside = GREATEST(0, st.aside - i.aside),
 			succeeded = st.succeeded + i.good, failed = st.failed + i.bad,
@@ -345,7 +349,7 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[]) AS i (id, good, bad, own, aside)
 		WHERE st.tenant_id = $1 AND st.schedule_id = i.id
 		RETURNING st.schedule_id, CASE WHEN i.bad > 0 THEN st.failures ELSE 0 END,
-			st.aside = 0 AND (st.live = 0 AND st.waiting > 0 OR st.aside_waiting > 0), st.delay_at`, tenant, ids, good, bad, own, aside)
+			st.aside = 0 AND (st.live = 0 AND st.waiting > 0 OR st.aside_waiting > 0), st.delay_at`, tenant, ids, good, bad, own, aside, gone, dayOf(now))
 	if err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
 	}

@@ -22,7 +22,7 @@ type LeaseParams struct {
 	Max       *int     `json:"max,omitempty"`
 	Wait      string   `json:"wait,omitempty"`
 	Lease     string   `json:"lease,omitempty"`
-	Worker    string   `json:"worker,omitempty"`
+	Worker    string   `json:"worker,omitempty" empty:"yes"`
 }
 
 const (
@@ -142,7 +142,7 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 		}
 		var l leased
 		err = postgres.Retry(query, func() error {
-			return pgx.BeginFunc(query, d.Pool, func(tx pgx.Tx) (err error) {
+			return pgx.BeginFunc(query, d.API, func(tx pgx.Tx) (err error) {
 				l, err = d.leaseSome(query, tx, tenant, r, limited)
 				return err
 			})
@@ -309,7 +309,7 @@ func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[stri
 
 // Leased is how many ticks a tenant's workers hold.
 func (d *Dispatch) Leased(ctx context.Context, tenant tenants.ID) (n int, err error) {
-	err = d.Pool.QueryRow(ctx, `SELECT COALESCE(sum(unended), 0)::int FROM lease WHERE tenant_id = $1 AND until_at > clock_timestamp()`, tenant).Scan(&n)
+	err = d.API.QueryRow(ctx, `SELECT COALESCE(sum(unended), 0)::int FROM lease WHERE tenant_id = $1 AND until_at > clock_timestamp()`, tenant).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count leased ticks: %w", err)
 	}

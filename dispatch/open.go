@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -180,11 +181,11 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 		SELECT t.id, t.halted_at IS NOT NULL OR t.status <> 'active'
 		FROM tenant t
 		WHERE t.id IN (SELECT c.tenant_id FROM chunk c WHERE `+unopened+`)`, first, through)
-	b.Queue(`
+	b.Queue(sabotage.ForeignEndpoint.Without(`
 		SELECT `+routeOf+`
 		FROM (SELECT DISTINCT c.tenant_id, n.name FROM chunk c CROSS JOIN unnest(c.workflows) AS n (name) WHERE `+unopened+`) n
 		JOIN workflow w ON w.tenant_id = n.tenant_id AND w.name = n.name
-		LEFT JOIN endpoint e ON e.tenant_id = w.tenant_id AND e.name = w.endpoint`, first, through)
+		LEFT JOIN endpoint e ON e.tenant_id = w.tenant_id AND e.name = w.endpoint`, "e.tenant_id = w.tenant_id AND"), first, through)
 	b.Queue(`SELECT clock_timestamp()`)
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
@@ -291,16 +292,19 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, all []*opened, sel
 	var b pgx.Batch
 	var ready readyRows
 	var roll rollEntries
+	var use useEntries
 	ids, done := make([]int64, len(all)), make([]bool, len(all))
 	for i, o := range all {
 		for j := range o.ready {
 			ready.add(o.chunk.TenantID, &o.ready[j])
 		}
 		roll.add(o.chunk.TenantID, o.ticks)
+		use.add(o.chunk.TenantID, o.now, o.ticks)
 		ids[i], done[i] = o.chunk.ID, len(o.send)+len(o.later) == 0
 	}
 	ready.queue(&b)
 	roll.queue(&b)
+	use.queue(&b)
 	b.Queue(`
 		UPDATE chunk c
 		SET opened_at = $2::timestamptz, owner = $3, epoch = c.epoch + 1, done_at = CASE WHEN n.done THEN $2::timestamptz END

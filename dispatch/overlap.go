@@ -100,6 +100,18 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 	if err != nil {
 		return fmt.Errorf("supersede waiting ticks: %w", err)
 	}
+	if len(gone) == 0 {
+		return nil
+	}
+	ids := make([]int64, len(gone))
+	for i, k := range gone {
+		ids[i] = k.Schedule
+	}
+	var used pgx.Batch
+	queueEndedUse(&used, tenant, now, Skipped, ids...)
+	if err := tx.SendBatch(ctx, &used).Close(); err != nil {
+		return fmt.Errorf("count superseded ticks: %w", err)
+	}
 	return d.rearm(ctx, tx, tenant, now, gone)
 }
 
@@ -174,6 +186,7 @@ func (w *waiting) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	b.Queue(`DELETE FROM buffered WHERE `+waitingTick, tenant, w.ScheduleID, w.NominalAt, w.Seq)
 	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+waitingTick,
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(Skipped), int16(Expired), now)
+	queueEndedUse(b, tenant, now, Skipped, w.ScheduleID)
 	b.Queue(`UPDATE schedule_state SET waiting = waiting - 1, skipped = skipped + 1 WHERE tenant_id = $1 AND schedule_id = $2`, tenant, w.ScheduleID)
 }
 
@@ -221,11 +234,13 @@ func (d *Dispatch) cancelOrphans(ctx context.Context) error {
 			DELETE FROM buffered b
 			WHERE NOT EXISTS (SELECT FROM schedule s WHERE s.tenant_id = b.tenant_id AND s.id = b.schedule_id)
 			RETURNING tenant_id, schedule_id, nominal_at, seq
-		)
-		UPDATE tick t
-		SET state = $1, ended_at = clock_timestamp()
-		FROM gone g
-		WHERE t.tenant_id = g.tenant_id AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq`, int16(Cancelled))
+		), ended AS (
+			UPDATE tick t
+			SET state = $1, ended_at = clock_timestamp()
+			FROM gone g
+			WHERE t.tenant_id = g.tenant_id AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq
+			RETURNING t.tenant_id, t.schedule_id AS id, 0 AS good, 0 AS bad, 1 AS gone, 0 AS skipped
+		)`+endedUse("i.tenant_id", "(clock_timestamp() AT TIME ZONE 'UTC')::date", "ended i"), int16(Cancelled))
 	if err != nil {
 		return fmt.Errorf("cancel waiting ticks of deleted schedules: %w", err)
 	}

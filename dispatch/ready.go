@@ -165,7 +165,7 @@ type readyRow struct {
 // anyReady looks without a transaction whether anything is ready: most polls find nothing. It tells too whether any of the
 // workflows has a max_running.
 func (d *Dispatch) anyReady(ctx context.Context, tenant tenants.ID, r leaseRequest) (some, limited bool, err error) {
-	err = d.Pool.QueryRow(ctx, `
+	err = d.API.QueryRow(ctx, `
 		SELECT EXISTS (
 			SELECT FROM ready
 			WHERE tenant_id = $1 AND workflow = ANY($2) AND (cardinality($3::text[]) = 0 OR queue = ANY($3))),

@@ -131,7 +131,7 @@ func (d *Dispatch) walkRoll(ctx context.Context, tenant tenants.ID, workflow str
 	}
 	for {
 		args[1], args[2] = from.At, from.ID
-		rows, _ := d.Pool.Query(ctx, `
+		rows, _ := d.API.Query(ctx, `
 			SELECT id, nominal_at, ticks, items
 			FROM roll
 			WHERE tenant_id = $1 AND (nominal_at, id) <= ($2, $3) AND nominal_at >= $4`+only+`

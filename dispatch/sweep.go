@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -74,7 +75,7 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 	if _, alive := d.process.self(); !alive {
 		return lookEvery, nil
 	}
-	rows, err := d.Pool.Query(ctx, `
+	rows, err := d.Pool.Query(ctx, fast(`
 		SELECT s.shard, LEAST(c.due_at, h.due_at, t.due_at), clock_timestamp()
 		FROM unnest($1::smallint[]) AS s (shard)
 		LEFT JOIN LATERAL (
@@ -86,7 +87,7 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 		LEFT JOIN LATERAL (
 			SELECT due_at FROM turn WHERE turn.shard = s.shard ORDER BY due_at LIMIT 1
 		) t ON true
-		WHERE COALESCE(c.due_at, h.due_at, t.due_at) IS NOT NULL`, d.process.shards())
+		WHERE COALESCE(c.due_at, h.due_at, t.due_at) IS NOT NULL`), d.process.shards())
 	if err != nil {
 		return lookEvery, err
 	}
@@ -214,10 +215,23 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 		if err := p.end(ctx); err != nil {
 			return err
 		}
-		return d.insertChunks(ctx, tx, p.chunks)
+		if sabotage.TwoTransactions.On() {
+			return nil
+		}
+		if err := d.insertChunks(ctx, tx, p.chunks); err != nil {
+			return err
+		}
+		sabotage.Crash("sweep.before_commit")
+		return nil
 	})
 	if err != nil {
 		return false, err
+	}
+	sabotage.Crash("sweep.committed")
+	if sabotage.TwoTransactions.On() {
+		if err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error { return d.insertChunks(ctx, tx, p.chunks) }); err != nil {
+			return false, err
+		}
 	}
 	d.hub.queued(p.chunks.made)
 	if p.ticks > 0 {
@@ -237,6 +251,11 @@ type found struct {
 	turns   []tenants.ID
 }
 
+// fast has a statement read a clock that is fast, where the fault lab wants it so.
+func fast(sql string) string {
+	return sabotage.LocalClock.Instead(sql, "clock_timestamp()", "(clock_timestamp() + interval '2 seconds')")
+}
+
 // dueColumns are the columns of a due cohort c, where t is its tenant's turn.
 const dueColumns = `c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
 			c.at_spread, c.at_id, c.wait_at, c.retime_at, c.revision, c.tzdata, t.tenant_id IS NOT NULL AS waits`
@@ -246,14 +265,14 @@ const dueColumns = `c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, 
 func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 	var b pgx.Batch
 	schedules.LockShard(&b, shard)
-	b.Queue(`SELECT clock_timestamp()`)
-	b.Queue(`
+	b.Queue(fast(`SELECT clock_timestamp()`))
+	b.Queue(fast(`
 		SELECT `+dueColumns+`
 		FROM cohort c
 		LEFT JOIN turn t ON t.shard = c.shard AND t.tenant_id = c.tenant_id
 		WHERE c.shard = $1 AND c.due_at <= (SELECT clock_timestamp())
 		ORDER BY c.due_at
-		LIMIT $2`, shard, mostCohorts)
+		LIMIT $2`), shard, mostCohorts)
 	b.Queue(`
 		SELECT tenant_id
 		FROM turn
@@ -337,6 +356,9 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 				until = *c.RetimeAt
 			}
 			c.run = schedules.BeginRunUntil(c.timing, c.NextAt.UTC(), until, now, c.Missed)
+		}
+		if next, ok := c.timing.Next(now); ok && sabotage.NextFromNow.On() {
+			c.run.At, c.run.Missed, c.run.Next = c.NextAt.UTC(), 0, next.At
 		}
 		if walk, jitters := schedules.WalkOf(c.timing, c.run, c.Workflow); jitters {
 			c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
 const (
@@ -21,7 +23,7 @@ func (d *Dispatch) takeOver(ctx context.Context) {
 	d.every(ctx, takeEvery, "take over chunks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
-		if _, alive := d.process.self(); !alive {
+		if _, alive := d.process.self(); !alive || sabotage.NoTakeOver.On() {
 			return nil
 		}
 		return errors.Join(d.takeOpen(ctx), d.takeLost(ctx), d.openStale(ctx))
@@ -55,6 +57,7 @@ func (d *Dispatch) takeOpen(ctx context.Context) error {
 		}
 		if len(taken) > 0 {
 			d.Log.Info("took chunks of a process that is gone", "chunks", len(taken))
+			sabotage.Crash("take_over.committed")
 		}
 		if err := d.sendAll(ctx, taken, self); err != nil || len(taken) < mostTaken {
 			return err

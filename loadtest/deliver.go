@@ -101,16 +101,11 @@ type deliveries struct {
 func delivered(ctx context.Context, o options, p *progress, run func(context.Context, *deliveries) error) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
 	defer cancel()
-	w, err := openWorkshop(ctx, p)
+	server, at, end, err := openDev(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}
-	defer w.close()
-	server, at, err := w.dev(ctx, o, "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	defer server.stop()
+	defer end()
 	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token})
 	if err != nil {
 		return nil, err
