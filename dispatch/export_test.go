@@ -14,8 +14,7 @@ func (d *Dispatch) Kill() {
 	d.sender.cancel()
 	_ = d.river.StopAndCancel(context.Background())
 	d.sender.working.Wait()
-	close(d.results.in)
-	d.results.working.Wait()
+	d.results.close()
 	d.work.Wait()
 }
 

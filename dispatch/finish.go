@@ -3,7 +3,9 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -335,7 +337,8 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 	}
 	var ids []int64
 	var good, bad, gone, own, aside []int32
-	for id, t := range states {
+	for _, id := range slices.Sorted(maps.Keys(states)) { // so that two that end ticks of the same schedules lock them in one order
+		t := states[id]
 		ids, good, bad, gone = append(ids, id), append(good, t.succeeded), append(bad, t.failed), append(gone, t.cancelled)
 		own, aside = append(own, t.succeeded+t.failed+t.cancelled-t.aside), append(aside, t.aside)
 	}

@@ -127,13 +127,16 @@ func (d *Dispatch) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, 
 	}
 }
 
+// mostEnding is how long one look may be busy with ticks that are over before it comes to one that is not.
+const mostEnding = time.Second
+
 const noTicks = `{"ticks":[]}`
 
 // leaseNow leases what is ready, and writes the answer.
 func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseRequest) (body []byte, n int, err error) {
 	query, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	for {
+	for began := time.Now(); ; {
 		some, limited, err := d.anyReady(query, tenant, r)
 		if err != nil || !some {
 			return []byte(noTicks), 0, err
@@ -154,7 +157,7 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 			body, err = d.leaseAnswer(query, tenant, l)
 			return body, len(l.ticks), err
 		}
-		if l.taken == 0 {
+		if l.taken == 0 || time.Since(began) > mostEnding {
 			return []byte(noTicks), 0, nil
 		}
 	}

@@ -14,52 +14,118 @@ import (
 )
 
 const (
-	resultsBatch = 100
-	resultsAhead = 100 // requests whose results wait to be written; then pushing waits too
-	resultsWait  = 20 * time.Millisecond
-	writeLimit   = 10 * time.Second
+	resultsBatch   = 100 // are written at once, and fewer after resultsWait
+	mostResults    = 500 // in one transaction, of what came while others were written; with as many waiting, pushing waits too
+	resultsWriters = 2
+	resultsWait    = 20 * time.Millisecond
+	writeLimit     = 10 * time.Second
 )
 
 // results writes what pushes came to, in batches, a few milliseconds behind.
 type results struct {
 	d       *Dispatch
-	in      chan []outcome
 	working sync.WaitGroup
+
+	mu      sync.Mutex
+	waiting [][]outcome // of one request each
+	ticks   int         // that wait
+	closed  bool
+	came    sync.Cond     // a writer may have something to do
+	room    sync.Cond     // some of what waited is being written
+	enough  chan struct{} // for a batch
 }
 
 func newResults(d *Dispatch) *results {
-	return &results{d: d, in: make(chan []outcome, resultsAhead)}
+	r := &results{d: d, enough: make(chan struct{}, 1)}
+	r.came.L, r.room.L = &r.mu, &r.mu
+	return r
 }
 
-func (r *results) add(outcomes []outcome) { r.in <- outcomes }
+// add has outcomes be written, and waits while too many do.
+func (r *results) add(outcomes []outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.ticks >= mostResults {
+		r.room.Wait()
+	}
+	r.waiting, r.ticks = append(r.waiting, outcomes), r.ticks+len(outcomes)
+	r.came.Signal()
+	if r.ticks >= resultsBatch {
+		select {
+		case r.enough <- struct{}{}:
+		default:
+		}
+	}
+}
 
-func (r *results) start() { r.working.Go(r.work) }
+func (r *results) start() {
+	for range resultsWriters {
+		r.working.Go(r.work)
+	}
+}
 
 // close writes what has come, and ends. Nothing is added after it.
 func (r *results) close() {
-	close(r.in)
+	r.mu.Lock()
+	r.closed = true
+	r.came.Broadcast()
+	r.mu.Unlock()
 	r.working.Wait()
 }
 
 func (r *results) work() {
-	for first := range r.in {
-		batch := first
-		timer := time.NewTimer(resultsWait)
-	gather:
-		for len(batch) < resultsBatch {
-			select {
-			case more, open := <-r.in:
-				if !open {
-					break gather
-				}
-				batch = append(batch, more...)
-			case <-timer.C:
-				break gather
-			}
+	for {
+		batch := r.next()
+		if len(batch) == 0 {
+			return
 		}
-		timer.Stop()
 		r.write(batch)
 	}
+}
+
+// next waits for what is to be written next; nothing, once that is all.
+func (r *results) next() (batch []outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for waited := false; ; {
+		switch {
+		case len(r.waiting) == 0 && r.closed:
+			return nil
+		case len(r.waiting) == 0:
+			waited = false
+			r.came.Wait()
+		case r.ticks < resultsBatch && !waited && !r.closed:
+			waited = true
+			r.gather()
+		default:
+			return r.take()
+		}
+	}
+}
+
+// gather lets more come, until it is enough for a batch or some time has passed.
+func (r *results) gather() {
+	r.mu.Unlock()
+	defer r.mu.Lock()
+	timer := time.NewTimer(resultsWait)
+	defer timer.Stop()
+	select {
+	case <-r.enough:
+	case <-timer.C:
+	}
+}
+
+func (r *results) take() (batch []outcome) {
+	for len(r.waiting) > 0 && (len(batch) == 0 || len(batch)+len(r.waiting[0]) <= mostResults) {
+		batch = append(batch, r.waiting[0]...)
+		r.waiting = r.waiting[1:]
+	}
+	r.ticks -= len(batch)
+	r.room.Broadcast()
+	if len(r.waiting) > 0 {
+		r.came.Signal()
+	}
+	return batch
 }
 
 // write writes a batch, and again until it is written or this process is held for dead: others then send them again.
