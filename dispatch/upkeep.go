@@ -18,6 +18,7 @@ const (
 	emptyKept   = time.Hour
 	processKept = time.Minute
 	mostCleared = 5000
+	completeFor = 20 * time.Second // at a time: other work waits for it
 )
 
 // upkeep clears away what is over, until ctx ends. Several processes may do it at once.
@@ -58,7 +59,16 @@ func (d *Dispatch) fold(ctx context.Context) {
 // complete marks the schedules that have no nominal time left: the members of exhausted cohorts, and those past their
 // own last time. One with a limit stays while ticks of it may be unopened, as they tell what comes until then.
 func (d *Dispatch) complete(ctx context.Context) error {
-	_, err := d.Pool.Exec(ctx, `
+	for began := time.Now(); ; {
+		n, err := d.completeSome(ctx)
+		if err != nil || n < mostCleared || time.Since(began) > completeFor {
+			return err
+		}
+	}
+}
+
+func (d *Dispatch) completeSome(ctx context.Context) (n int64, err error) {
+	done, err := d.Pool.Exec(ctx, `
 		WITH over AS (
 			SELECT m.tenant_id, m.cohort_id, m.spread, m.schedule_id
 			FROM (
@@ -90,9 +100,9 @@ func (d *Dispatch) complete(ctx context.Context) error {
 		FROM over o
 		WHERE s.tenant_id = o.tenant_id AND s.id = o.schedule_id AND s.cohort_id = o.cohort_id`, mostCleared)
 	if err != nil {
-		return fmt.Errorf("complete schedules: %w", err)
+		return 0, fmt.Errorf("complete schedules: %w", err)
 	}
-	return nil
+	return done.RowsAffected(), nil
 }
 
 // clearCohorts deletes cohorts that have been empty for an hour and that no unfinished chunk can name. It takes the
