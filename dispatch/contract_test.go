@@ -36,6 +36,17 @@ func TestStructsAreTheContract(t *testing.T) {
 		"EndpointTrial":    reflect.TypeFor[Trial](),
 		"Use":              reflect.TypeFor[Use](),
 		"UsePage":          reflect.TypeFor[schedules.ListAnswer[Use]](),
+		"Overview":         reflect.TypeFor[Overview](),
+		"ScheduleCounts":   reflect.TypeFor[ScheduleCounts](),
+		"WorkflowCounts":   reflect.TypeFor[WorkflowCounts](),
+		"Ahead":            reflect.TypeFor[schedules.Ahead](),
+		"Backlog":          reflect.TypeFor[Backlog](),
+		"RunningCounts":    reflect.TypeFor[RunningCounts](),
+		"Lateness":         reflect.TypeFor[Lateness](),
+		"FailureCounts":    reflect.TypeFor[FailureCounts](),
+		"IdleEndpoint":     reflect.TypeFor[EndpointState](),
+		"Throttle":         reflect.TypeFor[Throttle](),
+		"Event":            reflect.TypeFor[Event](),
 		"EndpointPage":     reflect.TypeFor[schedules.ListAnswer[Endpoint]](),
 	} {
 		apitest.Struct(t, schema, typ)

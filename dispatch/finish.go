@@ -35,6 +35,7 @@ type ending struct {
 	worker     *string
 	started    *time.Time
 	answered   bool // it ends a tick whose answer was awaited
+	unsent     bool // the attempt was never made, and there is nothing to tell of it
 }
 
 // mostKept bounds what is kept of an error's text.
@@ -229,11 +230,13 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 		if err != nil {
 			return err
 		}
-		b.Queue(`
-			INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, started_at, ended_at, outcome, status, error, worker)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-			ON CONFLICT DO NOTHING`,
-			tenant, k.Schedule, k.At, k.Seq, e.attempt, e.started, now, e.outcome, e.status, e.err, e.worker)
+		if !e.unsent {
+			b.Queue(`
+				INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, started_at, ended_at, outcome, status, error, worker)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+				ON CONFLICT DO NOTHING`,
+				tenant, k.Schedule, k.At, k.Seq, e.attempt, e.started, now, e.outcome, e.status, e.err, e.worker)
+		}
 		if again {
 			queueHold(&b, tenant, u.Shard, try{TickKey: k, Attempt: e.attempt + 1}, "retry", due)
 			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,

@@ -80,6 +80,9 @@ func (h handler) history(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := checkPicks(c.QueryParams()); err != nil {
+		return err
+	}
 	limit, cursor, err := web.Page(c)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics are what dispatch counts and measures.
 type Metrics struct {
+	broken       *prometheus.GaugeVec
 	swept        prometheus.Counter
 	sweepSeconds prometheus.Histogram
 	ticks        *prometheus.CounterVec
@@ -22,6 +23,7 @@ type Metrics struct {
 // NewMetrics registers the metrics of dispatch.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
+		broken:       newBroken(r),
 		swept:        prometheus.NewCounter(prometheus.CounterOpts{Name: "carillon_swept_total", Help: "Members read by the sweep."}),
 		sweepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "carillon_sweep_seconds", Help: "Time of a sweep's transaction that found members.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
 		ticks:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "carillon_ticks_total", Help: "Ticks recorded at opening, by state and reason."}, []string{"state", "reason"}),

@@ -71,7 +71,7 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		SET reason = $3
 		FROM schedule_state st
 		WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2)
-			AND t.tenant_id = st.tenant_id AND t.schedule_id = st.schedule_id AND t.nominal_at = st.live_at AND t.seq = st.live_seq
+			AND t.tenant_id = st.tenant_id AND t.schedule_id = st.schedule_id AND t.nominal_at = COALESCE(st.live_at, st.last_at) AND t.seq = COALESCE(st.live_seq, 0)
 			AND t.state = $4`, tenant, schedules, int16(Superseded), int16(Running))
 	// One that waits for its next try has nobody to tell: it is opened at once, and ends.
 	b.Queue(`UPDATE held SET due_at = $3 WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why = 'retry'`, tenant, schedules, now)
@@ -214,7 +214,7 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	b.Queue(`
 		WITH st AS (
 			UPDATE schedule_state
-			SET waiting = waiting - 1, live = live + 1, fired = fired + 1, live_at = $3, live_seq = $4,
+			SET waiting = waiting - 1, live = live + 1, fired = fired + 1, live_at = $3, live_seq = $4, seen_at = COALESCE(seen_at, last_at),
 				prev_at = last_at, last_at = CASE WHEN $5 THEN $3 ELSE last_at END, occurrence = occurrence + CASE WHEN $5 THEN 1 ELSE 0 END
 			WHERE tenant_id = $1 AND schedule_id = $2
 			RETURNING prev_at, occurrence
@@ -225,27 +225,6 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 		FROM st
 		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 AND t.seq = $4`,
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, timed, int16(Running), now, int16(Buffered))
-}
-
-// endStopped ends those of the ticks about to be leased that were told to stop before anybody had them.
-func (d *Dispatch) endStopped(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found []*sendable) (left []*sendable, err error) {
-	var endings []ending
-	for _, s := range found {
-		if s.stopped() {
-			endings = append(endings, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled})
-			continue
-		}
-		left = append(left, s)
-	}
-	if len(endings) == 0 {
-		return left, nil
-	}
-	var now time.Time
-	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return nil, err
-	}
-	_, err = d.end(ctx, tx, tenant, now.UTC(), endings)
-	return left, err
 }
 
 // cancelOrphans cancels the ticks that wait for one of a schedule that is deleted.

@@ -81,7 +81,7 @@ func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, li
 		each, kept, fresh = true, `(day < $3 OR workflow > $5) AND workflow <> ''`, `(day < $3 OR workflow > $5)`
 		args = append(args, at.Workflow)
 	}
-	rows, _ := d.Pool.Query(ctx, `
+	rows, _ := d.API.Query(ctx, `
 		SELECT day::text, workflow, `+useSums+`
 		FROM (
 			(SELECT day, workflow, `+useCounts+`
@@ -118,31 +118,64 @@ func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, li
 
 func dayOf(t time.Time) time.Time { return t.UTC().Truncate(day) }
 
-// queueUse adds ticks that are recorded now to the use of the day, with what of them ended at once.
-func queueUse(b *pgx.Batch, tenant tenants.ID, now time.Time, ticks []tick) {
-	type used struct{ ticks, cancelled, skipped, missed int64 }
-	byWorkflow := map[string]*used{}
+// useEntries are what is added to the use of days.
+type useEntries map[useName]useCount
+
+type useName struct {
+	tenant   tenants.ID
+	workflow string
+	day      time.Time
+}
+
+type useCount struct{ ticks, cancelled, skipped, missed int64 }
+
+// add counts ticks that are recorded now, with what of them ended at once.
+func (u *useEntries) add(tenant tenants.ID, now time.Time, ticks []tick) {
+	if *u == nil {
+		*u = useEntries{}
+	}
+	name := useName{tenant: tenant, day: dayOf(now)}
 	for i := range ticks {
 		t := &ticks[i]
-		u := byWorkflow[t.workflow]
-		if u == nil {
-			u = &used{}
-			byWorkflow[t.workflow] = u
-		}
-		u.ticks++
-		u.missed += int64(t.MissedCount)
+		name.workflow = t.workflow
+		n := (*u)[name]
+		n.ticks++
+		n.missed += int64(t.MissedCount)
 		switch t.State {
 		case Skipped:
-			u.skipped++
+			n.skipped++
 		case Cancelled:
-			u.cancelled++
+			n.cancelled++
 		}
+		(*u)[name] = n
 	}
-	for workflow, u := range byWorkflow {
-		b.Queue(`
-			INSERT INTO daily_use_delta (tenant_id, workflow, day, ticks, cancelled, skipped, missed)
-			VALUES ($1, $2, $3, $4, $5, $6, $7)`, tenant, workflow, dayOf(now), u.ticks, u.cancelled, u.skipped, u.missed)
+}
+
+// queue writes the counts.
+func (u useEntries) queue(b *pgx.Batch) {
+	if len(u) == 0 {
+		return
 	}
+	var owners []int32
+	var workflows []string
+	var days []time.Time
+	var ticks, cancelled, skipped, missed []int64
+	for name, n := range u {
+		owners, workflows, days = append(owners, int32(name.tenant)), append(workflows, name.workflow), append(days, name.day)
+		ticks, cancelled = append(ticks, n.ticks), append(cancelled, n.cancelled)
+		skipped, missed = append(skipped, n.skipped), append(missed, n.missed)
+	}
+	b.Queue(`
+		INSERT INTO daily_use_delta (tenant_id, workflow, day, ticks, cancelled, skipped, missed)
+		SELECT * FROM unnest($1::int[], $2::text[], $3::date[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])`,
+		owners, workflows, days, ticks, cancelled, skipped, missed)
+}
+
+// queueUse adds ticks of a tenant that are recorded now to the use of the day.
+func queueUse(b *pgx.Batch, tenant tenants.ID, now time.Time, ticks []tick) {
+	var u useEntries
+	u.add(tenant, now, ticks)
+	u.queue(b)
 }
 
 // endedUse is an INSERT that adds ticks that ended to the use of a day: of rows i (id, good, bad, gone, skipped) a schedule

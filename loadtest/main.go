@@ -83,6 +83,8 @@ var scenarios = []scenario{
 	{"fair", "1,000 small tenants beside one with 500,000 schedules due at once", fair},
 	{"grow", "100,000, 1,000,000 and 5,000,000 schedules stored: what a tick costs, doing nothing, and memory", grow},
 	{"churn", "20,000 schedules of which a fifth is upserted, paused, resumed and deleted while they fire", churn},
+	{"quota", "two processes, and one tenant that asks ten times its quota of requests beside another", quota},
+	{"revoke", "two processes, and how long a key taken back, another quota and a rotated key take to be in force in both", revoke},
 	{"pair", "two processes on one database share the work, and one takes over when the other is killed", pair},
 }
 
@@ -124,5 +126,6 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 			},
 		})
 	}
+	root.AddCommand(chaosCommand(&o, stdout, stderr))
 	return root
 }

@@ -168,9 +168,10 @@ func (p *process) tail() []byte {
 
 // announcement is what `carillon dev` writes once it is ready.
 type announcement struct {
-	URL         string `json:"url"`
-	Token       string `json:"token"`
-	DatabaseURL string `json:"database_url"`
+	URL           string `json:"url"`
+	Token         string `json:"token"`
+	PlatformToken string `json:"platform_token"`
+	DatabaseURL   string `json:"database_url"`
 }
 
 // dev starts `carillon dev` on the folder "data" of the workshop and waits until it serves.
@@ -180,7 +181,7 @@ func (w *workshop) dev(ctx context.Context, o options, listen string) (*process,
 	if err := os.RemoveAll(ready); err != nil { // what the last process wrote says nothing of this one
 		return nil, a, err
 	}
-	args := []string{"dev", "--no-demo", "--data", w.file("data"), "--listen", listen, "--ready-file", ready, "--log-format", "json"}
+	args := []string{"dev", "--no-demo", "--data", w.file("data"), "--listen", listen, "--ready-file", ready, "--log-format", "text"} // as JSON it would tell of each tick
 	if o.databaseURL != "" {
 		args = append(args, "--database-url", o.databaseURL)
 	}
