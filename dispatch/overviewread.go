@@ -149,10 +149,15 @@ func queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 			}
 			return err
 		})
-	for table, to := range map[string]*int64{"ready": &v.Backlog.Ready, "buffered": &v.Backlog.Buffered} {
-		b.Queue(`SELECT count(*) FROM (SELECT FROM `+table+` WHERE tenant_id = $1 LIMIT $2) q`, tenant, mostCounted).
-			QueryRow(bounded{to, &v.Backlog.Truncated}.scan)
-	}
+	b.Queue(`SELECT COALESCE(sum(ticks - taken), 0)::bigint, count(*) >= $2 FROM (SELECT ticks, taken FROM ready WHERE tenant_id = $1 LIMIT $2) r`, tenant, mostCounted).
+		QueryRow(func(row pgx.Row) error {
+			var more bool
+			err := row.Scan(&v.Backlog.Ready, &more)
+			v.Backlog.Truncated = v.Backlog.Truncated || more
+			return err
+		})
+	b.Queue(`SELECT count(*) FROM (SELECT FROM buffered WHERE tenant_id = $1 LIMIT $2) q`, tenant, mostCounted).
+		QueryRow(bounded{&v.Backlog.Buffered, &v.Backlog.Truncated}.scan)
 	b.Queue(`SELECT count(*) FROM (SELECT FROM held WHERE tenant_id = $1 AND why <> 'answer' LIMIT $2) h`, tenant, mostCounted).
 		QueryRow(bounded{&v.Backlog.Held, &v.Backlog.Truncated}.scan)
 	b.Queue(`SELECT workflow, count(*) FROM (SELECT workflow FROM waiting WHERE tenant_id = $1 LIMIT $2) w GROUP BY workflow ORDER BY workflow`, tenant, mostCounted).

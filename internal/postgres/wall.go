@@ -189,6 +189,12 @@ func (w *Wall) CopyFrom(ctx context.Context, table pgx.Identifier, columns []str
 	return n, err
 }
 
+// Walled tells whether a transaction is of a Wall: PostgreSQL then knows no COPY to a tenant's table but its CopyFrom.
+func Walled(tx pgx.Tx) bool {
+	_, ok := tx.(*transaction)
+	return ok
+}
+
 // transaction is a pgx.Tx that gives its connection back.
 type transaction struct {
 	pgx.Tx
