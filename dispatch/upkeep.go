@@ -29,7 +29,7 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 		var errs []error
 		for _, clear := range []func(context.Context) error{
 			func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
-			d.rearmLost, d.complete, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
+			d.rearmLost, d.completeIn, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
 			func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
 			d.erase,
 			func(ctx context.Context) error { return schedules.ClearSyncs(ctx, d.Pool, 20*mostCleared) },
@@ -56,12 +56,22 @@ func (d *Dispatch) fold(ctx context.Context) {
 	})
 }
 
+// completeIn completes for some time at once; what is left then, the next time.
+func (d *Dispatch) completeIn(ctx context.Context) error {
+	part, cancel := context.WithTimeout(ctx, completeFor)
+	defer cancel()
+	err := d.complete(part)
+	if part.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
 // complete marks the schedules that have no nominal time left: the members of exhausted cohorts, and those past their
 // own last time. One with a limit stays while ticks of it may be unopened, as they tell what comes until then.
 func (d *Dispatch) complete(ctx context.Context) error {
-	for began := time.Now(); ; {
-		n, err := d.completeSome(ctx)
-		if err != nil || n < mostCleared || time.Since(began) > completeFor {
+	for {
+		if n, err := d.completeSome(ctx); err != nil || n < mostCleared {
 			return err
 		}
 	}
@@ -72,18 +82,20 @@ func (d *Dispatch) completeSome(ctx context.Context) (n int64, err error) {
 		WITH over AS (
 			SELECT m.tenant_id, m.cohort_id, m.spread, m.schedule_id
 			FROM (
-				SELECT c.shard, c.id, m.spread, m.schedule_id
+				(SELECT c.shard, c.id, m.spread, m.schedule_id
 				FROM cohort c
 				JOIN member m ON m.cohort_id = c.id AND m.tenant_id = c.tenant_id
 				WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND (NOT c.delay OR EXISTS (
 					SELECT FROM schedule_state st
 					WHERE st.tenant_id = m.tenant_id AND st.schedule_id = m.schedule_id AND st.delay_left = 0))
+				LIMIT $1)
 				UNION
-				SELECT c.shard, c.id, m.spread, m.schedule_id
+				(SELECT c.shard, c.id, m.spread, m.schedule_id
 				FROM member m
 				JOIN schedule s ON s.tenant_id = m.tenant_id AND s.id = m.schedule_id
 				JOIN cohort c ON c.shard = s.shard AND c.id = m.cohort_id AND c.tenant_id = m.tenant_id
 				WHERE m.until_at < clock_timestamp() AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
+				LIMIT $1)
 			) e
 			JOIN member m ON m.cohort_id = e.id AND m.spread = e.spread AND m.schedule_id = e.schedule_id
 			WHERE m.until_at IS NULL OR NOT EXISTS (
