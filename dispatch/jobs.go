@@ -54,7 +54,8 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 		river.AddWorker(config.Workers, &retainWorker{dispatch: d})
 		config.PeriodicJobs = []*river.PeriodicJob{retaining()}
 		config.Queues = map[string]river.QueueConfig{
-			smallLane: {MaxWorkers: 4}, largeLane: {MaxWorkers: 4}, catchUpLane: {MaxWorkers: 2}, workLane: {MaxWorkers: 2},
+			smallLane: {MaxWorkers: 4}, largeLane: {MaxWorkers: 4}, catchUpLane: {MaxWorkers: 2},
+			workLane: {MaxWorkers: 2, FetchPollInterval: time.Second}, // nothing in it is due to the second
 		}
 	}
 	return river.NewClient(riverpgxv5.New(d.Pool), config)

@@ -162,3 +162,18 @@ func TestJitterSpreadsTicksOverItsTime(t *testing.T) {
 		t.Errorf("%d ticks were called late", n)
 	}
 }
+
+func TestAHerdThatIsOverIsCompletedAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.put("herd", "first", rarely("skip"))
+	const size = 12_000
+	h.herd("herd", "first", size-1)
+	h.exec(`UPDATE cohort SET next_at = NULL, due_at = NULL`)
+	if err := h.dispatch.Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.number(`SELECT count(*) FROM schedule WHERE status = 'completed'`); n != size {
+		t.Errorf("%d of %d are completed", n, size)
+	}
+}

@@ -18,6 +18,7 @@ const (
 	emptyKept   = time.Hour
 	processKept = time.Minute
 	mostCleared = 5000
+	completeFor = 20 * time.Second // at a time: other work waits for it
 )
 
 // upkeep clears away what is over, until ctx ends. Several processes may do it at once.
@@ -28,7 +29,7 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 		var errs []error
 		for _, clear := range []func(context.Context) error{
 			func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
-			d.rearmLost, d.complete, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
+			d.rearmLost, d.completeIn, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
 			func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
 			d.erase,
 			func(ctx context.Context) error { return schedules.ClearSyncs(ctx, d.Pool, 20*mostCleared) },
@@ -55,25 +56,46 @@ func (d *Dispatch) fold(ctx context.Context) {
 	})
 }
 
+// completeIn completes for some time at once; what is left then, the next time.
+func (d *Dispatch) completeIn(ctx context.Context) error {
+	part, cancel := context.WithTimeout(ctx, completeFor)
+	defer cancel()
+	err := d.complete(part)
+	if part.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
 // complete marks the schedules that have no nominal time left: the members of exhausted cohorts, and those past their
 // own last time. One with a limit stays while ticks of it may be unopened, as they tell what comes until then.
 func (d *Dispatch) complete(ctx context.Context) error {
-	_, err := d.Pool.Exec(ctx, `
+	for {
+		if n, err := d.completeSome(ctx); err != nil || n < mostCleared {
+			return err
+		}
+	}
+}
+
+func (d *Dispatch) completeSome(ctx context.Context) (n int64, err error) {
+	done, err := d.Pool.Exec(ctx, `
 		WITH over AS (
 			SELECT m.tenant_id, m.cohort_id, m.spread, m.schedule_id
 			FROM (
-				SELECT c.shard, c.id, m.spread, m.schedule_id
+				(SELECT c.shard, c.id, m.spread, m.schedule_id
 				FROM cohort c
 				JOIN member m ON m.cohort_id = c.id AND m.tenant_id = c.tenant_id
 				WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND (NOT c.delay OR EXISTS (
 					SELECT FROM schedule_state st
 					WHERE st.tenant_id = m.tenant_id AND st.schedule_id = m.schedule_id AND st.delay_left = 0))
+				LIMIT $1)
 				UNION
-				SELECT c.shard, c.id, m.spread, m.schedule_id
+				(SELECT c.shard, c.id, m.spread, m.schedule_id
 				FROM member m
 				JOIN schedule s ON s.tenant_id = m.tenant_id AND s.id = m.schedule_id
 				JOIN cohort c ON c.shard = s.shard AND c.id = m.cohort_id AND c.tenant_id = m.tenant_id
 				WHERE m.until_at < clock_timestamp() AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
+				LIMIT $1)
 			) e
 			JOIN member m ON m.cohort_id = e.id AND m.spread = e.spread AND m.schedule_id = e.schedule_id
 			WHERE m.until_at IS NULL OR NOT EXISTS (
@@ -90,9 +112,9 @@ func (d *Dispatch) complete(ctx context.Context) error {
 		FROM over o
 		WHERE s.tenant_id = o.tenant_id AND s.id = o.schedule_id AND s.cohort_id = o.cohort_id`, mostCleared)
 	if err != nil {
-		return fmt.Errorf("complete schedules: %w", err)
+		return 0, fmt.Errorf("complete schedules: %w", err)
 	}
-	return nil
+	return done.RowsAffected(), nil
 }
 
 // clearCohorts deletes cohorts that have been empty for an hour and that no unfinished chunk can name. It takes the

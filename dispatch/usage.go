@@ -179,13 +179,14 @@ func queueUse(b *pgx.Batch, tenant tenants.ID, now time.Time, ticks []tick) {
 }
 
 // endedUse is an INSERT that adds ticks that ended to the use of a day: of rows i (id, good, bad, gone, skipped) a schedule
-// each, of a tenant. What of it is known of deleted schedules, their revisions tell.
+// each, of a tenant. Revisions tell what workflow a deleted one was of. Schedules are looked up by key, one by one, whatever
+// the planner has heard of them.
 func endedUse(tenant, day, from string) string {
 	return strings.NewReplacer("TENANT", tenant, "DAY", day, "FROM_I", from).Replace(`
 		INSERT INTO daily_use_delta (tenant_id, workflow, day, succeeded, failed, cancelled, skipped)
 		SELECT TENANT, COALESCE(s.workflow, r.workflow), DAY, sum(i.good), sum(i.bad), sum(i.gone), sum(i.skipped)
 		FROM FROM_I
-		LEFT JOIN schedule s ON s.tenant_id = TENANT AND s.id = i.id
+		LEFT JOIN LATERAL (SELECT id, workflow FROM schedule WHERE tenant_id = TENANT AND id = i.id OFFSET 0) s ON true
 		LEFT JOIN LATERAL (
 			SELECT workflow
 			FROM revision
