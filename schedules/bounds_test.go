@@ -139,3 +139,26 @@ func TestTheSmallestIntervalIsFoundWhereverItIs(t *testing.T) {
 		}
 	}
 }
+
+// A note stays unless it is sent; null is none, as in the answer.
+func TestANoteIsTakenAway(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	noted := `{"spec":{"cron":"0 12 * * *"},"note":"n"}`
+	without := `{"note" : null,"spec":{"cron":"0 12 * * *"}}`
+	e.want(201, "", "PUT", aPath, noted)
+	if got := e.want(200, "", "PUT", aPath, daily); got.doc["note"] != "n" {
+		t.Errorf("not sent, got %s", got.body)
+	}
+	if got := e.want(200, "", "PUT", aPath, without); got.doc["note"] != nil || got.header.Get("ETag") != `"2"` {
+		t.Errorf("sent as null, got %s", got.body)
+	}
+	e.want(200, "", "PUT", aPath, noted)
+	e.ask("POST", bulkPath, `{"workflow":"w","key":"a",`+strings.TrimPrefix(without, "{"), "Content-Type", "application/x-ndjson")
+	if got := e.want(200, "", "GET", aPath, ""); got.doc["note"] != nil {
+		t.Errorf("sent as null in a line, got %s", got.body)
+	}
+	if got := e.want(200, "", "PUT", aPath, `{"spec":{"cron":"0 12 * * *"},"payload":{"note":null}}`); got.header.Get("ETag") != `"5"` {
+		t.Errorf("a payload's own note, got %s", got.body)
+	}
+}
