@@ -42,6 +42,10 @@ func TestAPauseUntilAMomentWithinASecond(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
 	e.want(201, "", "PUT", aPath, daily)
+	for until, code := range map[string]string{"9999-12-31T23:59:59.5Z": "invalid", "9999-12-31T23:59:59-00:01": "out_of_range", "0000-01-01T00:00:00+00:01": "out_of_range"} {
+		e.want(422, code, "POST", aPath+"/pause", fmt.Sprintf(`{"until":%q}`, until))
+	}
+	e.want(200, "", "POST", aPath+"/pause", `{"until":"9999-12-31T23:59:59Z"}`)
 	if got := e.want(200, "", "POST", aPath+"/pause", `{"until":"2090-01-01T00:00:00.001Z"}`); got.doc["paused_until"] != "2090-01-01T00:00:01Z" {
 		t.Errorf("got %s", got.body)
 	}
