@@ -70,7 +70,7 @@ func (d *Dispatch) Backfill(ctx context.Context, tenant tenants.ID, workflow, ke
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
 			rows, _ := tx.Query(ctx, backfilledFrom+` WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`, tenant, workflow, key) // CollectExactlyOneRow reports the error
 			s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[backfilled])
@@ -135,7 +135,7 @@ func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.
 		return http.StatusOK, plan, err
 	}
 	op, err := d.Operations.Begin(ctx, tx, schedules.Begun{
-		Tenant: tenant, Kind: backfillKind, By: by, Total: new(int64(len(times))),
+		Tenant: tenant, Kind: backfillKind, Key: s.Key, By: by, Total: new(int64(len(times))),
 		Params: backfillOf{ScheduleID: d.IDs.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, From: p.From.UTC(), To: p.To.UTC(), Overlap: or(nonEmpty(p.Overlap), "buffer_all")},
 	})
 	return http.StatusAccepted, op, err

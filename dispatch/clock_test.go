@@ -35,6 +35,8 @@ func stoppedClock(t *testing.T, at time.Time) *clock {
 		CREATE SCHEMA stopped;
 		CREATE TABLE stopped.clock (at timestamptz NOT NULL);
 		INSERT INTO stopped.clock VALUES (now());
+		GRANT USAGE ON SCHEMA stopped TO carillon_api, carillon_engine;
+		GRANT SELECT ON stopped.clock TO carillon_api, carillon_engine;
 		CREATE FUNCTION stopped.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM stopped.clock';
 		CREATE FUNCTION stopped.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM stopped.clock';`)
 	if err != nil {

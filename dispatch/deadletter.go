@@ -24,16 +24,24 @@ func bury(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead keyArrays) err
 		return nil
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO dead_letter (tenant_id, `+deadColumns+`)
-		SELECT t.tenant_id, t.schedule_id, t.nominal_at, t.seq, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key), t.ended_at,
-			t.fired_at, t.last_at, t.until_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
-		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN `+theTick+` ON t.state = $8
-		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
-		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
-		WHERE s.id IS NOT NULL OR r.version IS NOT NULL
-		ON CONFLICT DO NOTHING`,
-		tenant, dead.ids, dead.at, dead.seqs, dead.tries, dead.from, dead.through, int16(Failed))
+		WITH buried AS (
+			INSERT INTO dead_letter (tenant_id, `+deadColumns+`)
+			SELECT t.tenant_id, t.schedule_id, t.nominal_at, t.seq, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key), t.ended_at,
+				t.fired_at, t.last_at, t.until_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
+			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
+			JOIN `+theTick+` ON t.state = $8
+			LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
+			LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
+			WHERE s.id IS NOT NULL OR r.version IS NOT NULL
+			ON CONFLICT DO NOTHING
+			RETURNING workflow, schedule_id, nominal_at, seq
+		)
+		INSERT INTO happening (tenant_id, event, cause, n, schedule_id, nominal_at, seq)
+		SELECT DISTINCT ON (workflow) $1, $9::text, workflow, count(*) OVER (PARTITION BY workflow), schedule_id, nominal_at, seq
+		FROM buried
+		WHERE `+tenants.WantsToKnow("$1", "$9")+`
+		ORDER BY workflow, nominal_at DESC`,
+		tenant, dead.ids, dead.at, dead.seqs, dead.tries, dead.from, dead.through, int16(Failed), tenants.TickFailed)
 	if err != nil {
 		return fmt.Errorf("keep dead letters: %w", err)
 	}
@@ -125,7 +133,7 @@ func (d *Dispatch) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	found, err := d.deadBefore(ctx, d.Pool, tenant, f, from, limit+1)
+	found, err := d.deadBefore(ctx, d.API, tenant, f, from, limit+1)
 	if err != nil {
 		return nil, nil, err
 	}

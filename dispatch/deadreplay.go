@@ -44,9 +44,9 @@ func (d *Dispatch) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadRepl
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
-			op, err := d.Operations.Begin(ctx, tx, schedules.Begun{Tenant: tenant, Kind: deadReplayKind, Params: p, By: by})
+			op, err := d.Operations.Begin(ctx, tx, schedules.Begun{Tenant: tenant, Kind: deadReplayKind, Params: p, Key: p.Filter.Key, By: by})
 			return http.StatusAccepted, op, err
 		})
 		return err

@@ -6,6 +6,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/keyset"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -24,7 +26,8 @@ import (
 
 // Config is what Dispatch stands on.
 type Config struct {
-	Pool       *pgxpool.Pool
+	Pool       *pgxpool.Pool // of the engine
+	API        postgres.DB   // what the routes of tenants go by: it shows a tenant's rows only
 	IDs        ident.Codec
 	Timings    *schedules.Timings
 	Quotas     func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
@@ -46,8 +49,18 @@ type Config struct {
 
 	// Pause pauses a schedule whose ticks failed too often. It may be nil where the process does not dispatch.
 	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
+	// Uses tells how much a tenant uses of its quotas, by their names. Where it is nil nobody is told of soft limits.
+	Uses func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
 	// Erase goes on with the erasures that were not finished. It may be nil.
 	Erase func(ctx context.Context) error
+}
+
+// of is what a query goes by that both a tenant's request and the engine make: a request's context says its tenant.
+func (d *Dispatch) of(ctx context.Context) postgres.DB {
+	if postgres.HasTenant(ctx) {
+		return d.API
+	}
+	return d.Pool
 }
 
 // Fired is a tick that was handed out.
@@ -82,6 +95,9 @@ type Dispatch struct {
 // New prepares the dispatch of a process: HandOut and the routes work from here on, also in one that neither sweeps
 // nor dispatches.
 func New(c Config) (*Dispatch, error) {
+	if c.API == nil {
+		return nil, errors.New("dispatch needs what tenants' routes go by")
+	}
 	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
 	d.process = &process{d: d}
 	d.sender = newSender(d)
@@ -122,13 +138,21 @@ func (d *Dispatch) Start(ctx context.Context) error {
 		d.work.Go(func() { d.endLeases(run) })
 		d.work.Go(func() { d.tendSlots(run) })
 		d.work.Go(func() { d.upkeep(run) })
+		d.work.Go(func() { d.notice(run) })
+		d.work.Go(func() { d.sendEvents(run) })
+		if d.Uses != nil {
+			d.work.Go(func() { d.watchQuotas(run) })
+		}
 		if d.Pause != nil {
 			d.work.Go(func() { d.pauseFailing(run) })
 		}
 	}
 	if d.Sweeps {
 		d.work.Go(func() { d.fold(run) })
+		d.work.Go(func() { d.foldUse(run) })
+		d.work.Go(func() { d.watch(run) })
 		d.work.Go(func() { d.sweep(run) })
+		d.work.Go(func() { d.scan(run) })
 		d.work.Go(func() { d.markStale(run) })
 		d.work.Go(func() { d.rezone(run) })
 	}

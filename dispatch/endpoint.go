@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -91,10 +93,17 @@ func (d *Dispatch) check(name string, p EndpointParams) (EndpointParams, error) 
 		p.Headers = map[string]string{}
 	}
 	errs = append(errs, checkHeaders(p.Headers))
-	if len(p.Events) > 0 {
-		errs = append(errs, fault.Invalid("/events", "events are not sent yet"))
+	if p.Events == nil {
+		p.Events = []string{}
 	}
-	p.Events = []string{}
+	for i, name := range p.Events {
+		pointer := fmt.Sprintf("/events/%d", i)
+		if !slices.Contains(tenants.Events(), name) {
+			errs = append(errs, fault.Invalid(pointer, "%q is not one of %s", name, strings.Join(tenants.Events(), ", ")))
+		} else if slices.Contains(p.Events[:i], name) {
+			errs = append(errs, fault.Invalid(pointer, "%s is there twice", name))
+		}
+	}
 	switch p.State {
 	case "":
 		p.State = enabledEndpoint
@@ -124,7 +133,7 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 	secret := newSecret()
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		// The tenant's row is locked, so that two at once cannot both be the last within the quota: in a statement of its
 		// own, as one that waited for the lock would count what was there before it.
 		if _, err := tx.Exec(ctx, `SELECT FROM tenant WHERE id = $1 FOR UPDATE`, tenant); err != nil {
@@ -179,7 +188,7 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 func (d *Dispatch) Endpoint(ctx context.Context, tenant tenants.ID, name string) (Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := d.Pool.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
+	rows, _ := d.API.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
 	e, err := pgx.CollectExactlyOneRow(rows, scanEndpoint)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return e, noEndpoint(name)
@@ -199,7 +208,7 @@ func (d *Dispatch) Endpoints(ctx context.Context, tenant tenants.ID, limit int, 
 			return nil, nil, err
 		}
 	}
-	rows, _ := d.Pool.Query(ctx, `
+	rows, _ := d.API.Query(ctx, `
 		SELECT `+endpointColumns+`
 		FROM endpoint
 		WHERE tenant_id = $1 AND name > $2
@@ -218,7 +227,7 @@ func (d *Dispatch) Endpoints(ctx context.Context, tenant tenants.ID, limit int, 
 func (d *Dispatch) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		before, err := auditedEndpoint(ctx, tx, tenant, name)
 		if err != nil {
 			return err

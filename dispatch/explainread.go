@@ -76,9 +76,9 @@ type present struct {
 }
 
 func (d *Dispatch) present(ctx context.Context, tenant tenants.ID, workflow, key string) (*present, error) {
-	rows, _ := d.Pool.Query(ctx, `
+	rows, _ := d.API.Query(ctx, `
 		SELECT s.id, s.workflow, s.key, s.version, s.shard, s.status, s.cohort_id, s.spec, s.anchor_at, s.hashed_as, s.paused_until, s.created_at, s.updated_at, s.moves,
-			st.skips, st.seen_at, m.from_at, m.until_at, t.halted_at IS NOT NULL OR t.status <> 'active' AS stopped, clock_timestamp() AS now
+			st.skips, COALESCE(st.seen_at, st.last_at) AS seen_at, m.from_at, m.until_at, t.halted_at IS NOT NULL OR t.status <> 'active' AS stopped, clock_timestamp() AS now
 		FROM schedule s
 		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
 		JOIN tenant t ON t.id = s.tenant_id
@@ -118,7 +118,7 @@ func (d *Dispatch) story(ctx context.Context, tenant tenants.ID, p *present, aro
 		created: p.CreatedAt.UTC(), moves: p.Moves, status: p.Status, skips: p.Skips, seen: utc(p.SeenAt),
 		from: utc(p.FromAt), until: utc(p.UntilAt), stopped: p.Stopped,
 	}
-	rows, _ := d.Pool.Query(ctx, `
+	rows, _ := d.API.Query(ctx, `
 		SELECT workflow, key, spec, anchor_at, hashed_as, status, paused_until, changed_at, ended_at, version = 1 AS first
 		FROM (
 			(SELECT * FROM revision WHERE tenant_id = $1 AND schedule_id = $2 AND ended_at < $3 ORDER BY version DESC LIMIT $4)
@@ -155,7 +155,7 @@ func (d *Dispatch) story(ctx context.Context, tenant tenants.ID, p *present, aro
 
 // timedBy is the timing of a spec with the moves of its schedule; nil where it cannot be computed.
 func (d *Dispatch) timedBy(ctx context.Context, tenant tenants.ID, spec schedules.StoredSpec, moves []schedules.Moved) (*calendar.Timing, error) {
-	t, err := d.Timings.FromSpec(ctx, d.Pool, tenant, spec)
+	t, err := d.Timings.FromSpec(ctx, d.API, tenant, spec)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
@@ -168,7 +168,7 @@ func (d *Dispatch) timedBy(ctx context.Context, tenant tenants.ID, spec schedule
 // presentTiming is what the schedule is timed by now: its cohort's timing, or what its spec says.
 func (d *Dispatch) presentTiming(ctx context.Context, tenant tenants.ID, p *present) (*calendar.Timing, error) {
 	if p.CohortID != nil {
-		found, err := d.Timings.ByCohort(ctx, d.Pool, tenant, []int16{p.Shard}, []int64{*p.CohortID})
+		found, err := d.Timings.ByCohort(ctx, d.API, tenant, []int16{p.Shard}, []int64{*p.CohortID})
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +182,7 @@ func (d *Dispatch) presentTiming(ctx context.Context, tenant tenants.ID, p *pres
 // placeWall finds the instant of a wall time, in the zone that the schedule had then.
 func (d *Dispatch) placeWall(ctx context.Context, tenant tenants.ID, schedule int64, a asked, k *known) error {
 	recorded := map[int64]bool{}
-	rows, _ := d.Pool.Query(ctx, `
+	rows, _ := d.API.Query(ctx, `
 		SELECT nominal_at
 		FROM tick
 		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at BETWEEN $3 AND $4`, tenant, schedule, a.wall.Add(-30*time.Hour), a.wall.Add(30*time.Hour)) // ForEachRow reports the error
@@ -198,7 +198,7 @@ const nearby = time.Hour // how far from the moment a tick triggered by hand is 
 
 // lookAround reads what the record says of the moment, as far as it is kept.
 func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present, keeping kept, k *known) error {
-	whose, err := d.whose(ctx, d.Pool, tenant, []int64{p.ID})
+	whose, err := d.whose(ctx, d.API, tenant, []int64{p.ID})
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present
 	if i := slices.IndexFunc(k.moves, func(m schedules.Moved) bool { return m.At.Equal(k.at) }); i >= 0 {
 		moved = k.moves[i].To
 	}
-	rows, _ := d.Pool.Query(ctx, `
+	rows, _ := d.API.Query(ctx, `
 		(SELECT `+tickColumns+` FROM tick t
 			WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 ORDER BY t.seq LIMIT 1)
 		UNION ALL
@@ -245,7 +245,7 @@ func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present
 	if k.tick != nil {
 		return nil
 	}
-	l, err := d.letter(ctx, d.Pool, tenant, ident.TickKey{Schedule: p.ID, At: k.at}) // which outlives its tick
+	l, err := d.letter(ctx, d.API, tenant, ident.TickKey{Schedule: p.ID, At: k.at}) // which outlives its tick
 	if l != nil {
 		k.tick = new(d.shown(&l.tick, p.Workflow, p.Key))
 	}

@@ -38,7 +38,7 @@ func (d *Dispatch) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 		UPDATE tenant
 		SET halted_at = COALESCE(halted_at, clock_timestamp()), halt_note = COALESCE($2, halt_note), updated_at = clock_timestamp()
@@ -60,7 +60,7 @@ func (d *Dispatch) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f
 func (d *Dispatch) Continue(ctx context.Context, tenant tenants.ID) (f Firing, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		done, err := tx.Exec(ctx, `UPDATE tenant SET halted_at = NULL, halt_note = NULL, updated_at = clock_timestamp() WHERE id = $1 AND halted_at IS NOT NULL`, tenant)
 		if err != nil || done.RowsAffected() == 0 {
 			return err
@@ -74,7 +74,7 @@ func (d *Dispatch) Continue(ctx context.Context, tenant tenants.ID) (f Firing, e
 	var b pgx.Batch
 	b.Queue(`UPDATE turn SET due_at = clock_timestamp() WHERE shard = ANY (ARRAY(SELECT generate_series(0, 63))::smallint[]) AND tenant_id = $1`, tenant)
 	b.Queue(`UPDATE held SET due_at = clock_timestamp() WHERE tenant_id = $1 AND why = 'halted'`, tenant)
-	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := d.API.SendBatch(ctx, &b).Close(); err != nil {
 		return f, fmt.Errorf("wake what waits: %w", err)
 	}
 	d.purse.forget(tenant)

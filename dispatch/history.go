@@ -57,7 +57,7 @@ func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key
 		return nil, nil, err
 	}
 	var schedule int64
-	err = d.Pool.QueryRow(ctx, `
+	err = d.API.QueryRow(ctx, `
 		SELECT COALESCE(
 			(SELECT id FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3),
 			(SELECT max(schedule_id) FROM revision WHERE tenant_id = $1 AND workflow = $2 AND key = $3 AND deleted), 0)`,
@@ -78,12 +78,12 @@ func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key
 	if oldest.Before(kept.oldest) {
 		oldest = kept.oldest
 	}
-	whose, err := d.whose(ctx, d.Pool, tenant, []int64{schedule})
+	whose, err := d.whose(ctx, d.API, tenant, []int64{schedule})
 	if err != nil {
 		return nil, nil, err
 	}
 	good, bad := kept.since(whose[schedule])
-	rows, _ := d.Pool.Query(ctx, `
+	rows, _ := d.API.Query(ctx, `
 		SELECT `+tickColumns+`
 		FROM tick t
 		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND (t.nominal_at, t.seq) < ($3, $4)
@@ -125,7 +125,7 @@ func (d *Dispatch) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick
 	if err != nil {
 		return Tick{}, err
 	}
-	whose, err := d.whose(ctx, d.Pool, tenant, []int64{k.Schedule})
+	whose, err := d.whose(ctx, d.API, tenant, []int64{k.Schedule})
 	if err != nil {
 		return Tick{}, err
 	}
@@ -135,14 +135,14 @@ func (d *Dispatch) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick
 	case len(found) > 0 && known && !kept.over(found[0], w):
 		t = found[0]
 	default: // a dead letter outlives its tick
-		l, err := d.letter(ctx, d.Pool, tenant, k)
+		l, err := d.letter(ctx, d.API, tenant, k)
 		if err != nil || l == nil {
 			return Tick{}, cmp.Or(err, absent)
 		}
 		t, w.workflow, w.key = &l.tick, l.Workflow, l.Key
 	}
 	out := d.shown(t, w.workflow, w.key)
-	rows, _ := d.Pool.Query(ctx, `
+	rows, _ := d.API.Query(ctx, `
 		SELECT attempt, started_at, ended_at, outcome, status, error, worker
 		FROM attempt
 		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4 AND ended_at >= $5

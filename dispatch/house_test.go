@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
@@ -52,16 +53,17 @@ func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
 		t.Fatal(err)
 	}
 	h := &house{t: t, pool: pool, tenant: tenant.ID}
+	api, engine := postgrestest.Wall(t, pool, int32(tenant.ID)), postgrestest.As(t, pool, postgres.EngineRole)
 	h.config = dispatch.Config{
-		Pool: pool, IDs: ids, Timings: schedules.NewTimings(), Quotas: quotas, Cursors: cursors, LeaseKey: make([]byte, 32),
+		Pool: engine, API: api, IDs: ids, Timings: schedules.NewTimings(), Quotas: quotas, Cursors: cursors, LeaseKey: make([]byte, 32),
 		Log: logger(), Metrics: dispatch.NewMetrics(prometheus.NewRegistry()), Name: "test", Sweeps: true, Dispatches: true, Loopback: true,
 	}
-	h.config.Operations = schedules.NewOperations(schedules.OperationsConfig{Pool: pool, Engine: pool, IDs: ids, Cursors: cursors})
+	h.config.Operations = schedules.NewOperations(schedules.OperationsConfig{Pool: api, Engine: engine, IDs: ids, Cursors: cursors})
 	h.dispatch = h.process()
 	h.config.Operations.Queue = h.dispatch.QueueOperation
 	h.dispatch.RegisterSteps()
 	h.schedules = schedules.New(schedules.Config{
-		Pool: pool, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.HandOut, Forget: dispatch.Forget, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
+		Pool: api, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.HandOut, Forget: dispatch.Forget, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
 		Operations: h.config.Operations,
 	})
 	return h
@@ -102,7 +104,7 @@ func (h *house) start(d *dispatch.Dispatch) {
 
 func (h *house) put(workflow, key string, p schedules.Params) schedules.Schedule {
 	h.t.Helper()
-	s, _, err := h.schedules.Put(h.t.Context(), h.tenant, workflow, key, p, "tester", web.Precondition{})
+	s, _, err := h.schedules.Put(postgres.ForTenant(h.t.Context(), int32(h.tenant)), h.tenant, workflow, key, p, "tester", web.Precondition{})
 	if err != nil {
 		h.t.Fatal(err)
 	}

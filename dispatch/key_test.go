@@ -181,7 +181,7 @@ func TestAnErasureThatWasCutIsFinished(t *testing.T) {
 	h.exec(`DELETE FROM member`)
 	h.exec(`DELETE FROM schedule_state`)
 	h.exec(`DELETE FROM schedule`)
-	if err := h.schedules.FinishErasures(t.Context()); err != nil {
+	if err := h.schedules.FinishErasures(t.Context(), h.pool); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.number(`SELECT count(*)::int FROM erasure WHERE erased_at IS NOT NULL AND key IS NULL AND ticks > 0`); n != 1 {

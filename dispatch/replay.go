@@ -29,7 +29,7 @@ func (d *Dispatch) Replay(ctx context.Context, tenant tenants.ID, id string, onc
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	err = postgres.Retry(ctx, func() error {
-		return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		return pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 			reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
 				r, err := d.replay(ctx, tx, tenant, k)
 				if errors.Is(err, errNoLetter) {
@@ -38,7 +38,11 @@ func (d *Dispatch) Replay(ctx context.Context, tenant tenants.ID, id string, onc
 				if err != nil {
 					return 0, nil, err
 				}
-				return http.StatusAccepted, d.shown(r.tick, r.workflow, r.key), nil
+				shown := d.shown(r.tick, r.workflow, r.key)
+				return http.StatusAccepted, shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
+					Action: "tick.replay", Target: "ticks/" + id,
+					Before: auditedTick{id, Failed.String(), "", *r.ReplayedFrom}, After: auditedTick{id, shown.State, shown.Reason, shown.Attempt},
+				})
 			})
 			return err
 		})

@@ -96,6 +96,7 @@ func TestDroppingADayHoldsUpNobody(t *testing.T) {
 	old := time.Now().UTC().AddDate(0, 0, -40)
 	day := old.Truncate(24 * time.Hour)
 	h.exec(fmt.Sprintf(`CREATE TABLE tick_%s PARTITION OF tick FOR VALUES FROM ('%s') TO ('%s')`, day.Format("20060102"), day.Format(time.RFC3339), day.AddDate(0, 0, 1).Format(time.RFC3339)))
+	h.exec(fmt.Sprintf(`ALTER TABLE tick_%s OWNER TO carillon_engine`, day.Format("20060102")))
 	reader, err := h.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

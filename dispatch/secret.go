@@ -126,7 +126,7 @@ func (d *Dispatch) RotateSecret(ctx context.Context, tenant tenants.ID, name str
 	defer cancel()
 	var fresh Endpoint
 	var reply web.Reply
-	err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) (err error) {
+	err := pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) (err error) {
 		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
 			fresh, err = d.rotate(ctx, tx, tenant, name)
 			kept := fresh

@@ -89,7 +89,7 @@ func (l *tickList) add(ctx context.Context, ticks []*tick) (filled *tick, err er
 	for _, t := range ticks {
 		ids = append(ids, t.ScheduleID)
 	}
-	whose, err := l.d.whose(ctx, l.d.Pool, l.tenant, ids)
+	whose, err := l.d.whose(ctx, l.d.API, l.tenant, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (d *Dispatch) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.
 	for _, k := range keys {
 		a.add(k, 0)
 	}
-	rows, _ := d.Pool.Query(ctx, `
+	rows, _ := d.API.Query(ctx, `
 		SELECT `+tickColumns+`
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) WITH ORDINALITY AS i (id, at, seq, attempt, ord)
 		JOIN `+theTick+` ON true
@@ -163,7 +163,7 @@ func (d *Dispatch) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.
 
 // ofDead reads failed ticks from the dead letters.
 func (l *tickList) ofDead(ctx context.Context, workflow string, from deadAt, oldest time.Time) (next any, err error) {
-	letters, err := l.d.deadBefore(ctx, l.d.Pool, l.tenant, DeadFilter{Workflow: workflow, From: &oldest}, from, l.limit+1)
+	letters, err := l.d.deadBefore(ctx, l.d.API, l.tenant, DeadFilter{Workflow: workflow, From: &oldest}, from, l.limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (l *tickList) ofSchedules(ctx context.Context, f Filter, from deadAt, oldes
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	rows, _ := l.d.Pool.Query(ctx, `
+	rows, _ := l.d.API.Query(ctx, `
 		SELECT `+tickColumns+`
 		FROM unnest($2::bigint[]) AS i (id)
 		CROSS JOIN LATERAL (
@@ -223,14 +223,14 @@ func (d *Dispatch) schedulesOf(ctx context.Context, tenant tenants.ID, f Filter)
 		if !ok {
 			return nil, nil
 		}
-		whose, err := d.whose(ctx, d.Pool, tenant, []int64{id})
+		whose, err := d.whose(ctx, d.API, tenant, []int64{id})
 		w, known := whose[id]
 		if err != nil || !known || f.Workflow != "" && w.workflow != f.Workflow || f.Key != "" && w.key != f.Key {
 			return nil, err
 		}
 		return []int64{id}, nil
 	}
-	rows, _ := d.Pool.Query(ctx, `
+	rows, _ := d.API.Query(ctx, `
 		WITH flow AS (
 			SELECT $2::text AS name WHERE $2 <> ''
 			UNION ALL

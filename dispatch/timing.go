@@ -16,7 +16,7 @@ import (
 // what the schedule's version says. The timing of one that cannot be computed is nil.
 func (d *Dispatch) timingsOf(ctx context.Context, tenant tenants.ID, ticks []*tick) ([]*calendar.Timing, error) {
 	shards, ids := cohortsOf(ticks)
-	known, err := d.Timings.ByCohort(ctx, d.Pool, tenant, shards, ids)
+	known, err := d.Timings.ByCohort(ctx, d.of(ctx), tenant, shards, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (d *Dispatch) timingsOf(ctx context.Context, tenant tenants.ID, ticks []*ti
 
 func (d *Dispatch) specTiming(ctx context.Context, tenant tenants.ID, t *tick) (*calendar.Timing, error) {
 	var s schedules.StoredSpec
-	err := d.Pool.QueryRow(ctx, `
+	err := d.of(ctx).QueryRow(ctx, `
 		SELECT workflow, key, spec, anchor_at, hashed_as
 		FROM schedule
 		WHERE tenant_id = $1 AND id = $2 AND version = $3
@@ -53,7 +53,7 @@ func (d *Dispatch) specTiming(ctx context.Context, tenant tenants.ID, t *tick) (
 		return nil, fmt.Errorf("read spec of a tick: %w", err)
 	}
 	s.AnchorAt = s.AnchorAt.UTC()
-	timing, err := d.Timings.FromSpec(ctx, d.Pool, tenant, s)
+	timing, err := d.Timings.FromSpec(ctx, d.of(ctx), tenant, s)
 	if err != nil {
 		d.Log.Error("the timing of a tick cannot be computed", "tenant", tenant, "schedule", t.ScheduleID, "error", err)
 		return nil, nil

@@ -49,13 +49,16 @@ func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
 			t, err := d.trigger(ctx, tx, tenant, workflow, key, p)
 			if err != nil {
 				return 0, nil, err
 			}
-			return http.StatusAccepted, d.shown(t, workflow, key), nil
+			shown := d.shown(t, workflow, key)
+			return http.StatusAccepted, shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
+				Action: "schedule.trigger", Target: schedules.Target(workflow, key), Key: key, After: auditedTick{shown.TickID, shown.State, shown.Reason, shown.Attempt},
+			})
 		})
 		return err
 	})
@@ -131,6 +134,7 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	}
 	var b pgx.Batch
 	queueRoll(&b, tenant, []tick{*t})
+	queueUse(&b, tenant, now, []tick{*t})
 	if f == buffered {
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return nil, fmt.Errorf("enter a manual tick: %w", err)

@@ -59,6 +59,9 @@ func Up(ctx context.Context, url string) (applied int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("migrate: %w", err)
 	}
+	if err := raise(ctx, pool); err != nil {
+		return 0, fmt.Errorf("keep tenants apart: %w", err)
+	}
 	return len(results), nil
 }
 
@@ -68,7 +71,7 @@ func provide(db *sql.DB, pool *pgxpool.Pool) (*goose.Provider, error) {
 		return nil, err
 	}
 	return goose.NewProvider(goose.DialectPostgres, db, dir,
-		goose.WithGoMigrations(river(pool)...),
+		goose.WithGoMigrations(append(river(pool), walling(pool))...),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithSessionLocker(sessionLock{}),
 	)

@@ -36,6 +36,7 @@ var known, latest = func() ([]int64, int64) {
 	for v := range riverVersions {
 		list = append(list, v)
 	}
+	list = append(list, wallVersion)
 	slices.Sort(list)
 	return list, list[len(list)-1]
 }()

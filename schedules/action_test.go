@@ -98,14 +98,14 @@ func TestActionsAreManySingleOnes(t *testing.T) {
 			h.act(action, schedules.ActionFilter{Workflow: w})
 			handed := h.handedOf()
 			for _, key := range []string{"a", "b", "c", "d"} {
-				ctx, by := t.Context(), schedules.Changer{By: "bob"}
+				by := schedules.Changer{By: "bob"}
 				switch action { // of one that is not there or cannot be, nothing comes
 				case "pause":
-					_, _ = h.schedules.Pause(ctx, h.other, w, key, schedules.PauseParams{}, by)
+					_, _ = h.schedules.Pause(h.theirs(), h.other, w, key, schedules.PauseParams{}, by)
 				case "resume":
-					_, _ = h.schedules.Resume(ctx, h.other, w, key, schedules.ResumeParams{}, by)
+					_, _ = h.schedules.Resume(h.theirs(), h.other, w, key, schedules.ResumeParams{}, by)
 				case "delete":
-					_ = h.schedules.Delete(ctx, h.other, w, key, by)
+					_ = h.schedules.Delete(h.theirs(), h.other, w, key, by)
 				}
 			}
 			if diff := cmp.Diff(h.handedOf(), handed); diff != "" {
@@ -151,7 +151,7 @@ func TestAFilterPicksWhatAListShows(t *testing.T) {
 		h.put(key, spec(s))
 	}
 	h.pause("b1", schedules.PauseParams{})
-	if _, _, err := h.schedules.Put(t.Context(), h.other, "w", "a1", spec(cron("* * * * *")), "eve", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(h.theirs(), h.other, "w", "a1", spec(cron("* * * * *")), "eve", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -170,7 +170,7 @@ func TestAFilterPicksWhatAListShows(t *testing.T) {
 			t.Errorf("%s %+v: got %s, want %s", c.action, c.filter, got, c.want)
 		}
 	}
-	if page, _, err := h.schedules.List(t.Context(), h.other, schedules.Filter{}, 10, ""); err != nil || len(page) != 1 || page[0].Version != 1 {
+	if page, _, err := h.schedules.List(h.theirs(), h.other, schedules.Filter{}, 10, ""); err != nil || len(page) != 1 || page[0].Version != 1 {
 		t.Errorf("the other tenant has %+v, %v", page, err)
 	}
 }

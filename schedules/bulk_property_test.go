@@ -117,7 +117,7 @@ func (h *home) disturb(rt *rapid.T, w string) {
 	key := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "whose")
 	what := rapid.IntRange(0, 7).Draw(rt, "what")
 	for _, tenant := range []tenants.ID{h.acme, h.other} {
-		ctx, by := h.t.Context(), schedules.Changer{By: "bob"}
+		ctx, by := h.as(tenant), schedules.Changer{By: "bob"}
 		switch what { // of one that is not there or cannot be, nothing comes, for either
 		case 0:
 			_ = h.schedules.Delete(ctx, tenant, w, key, by)
@@ -145,13 +145,13 @@ func (h *home) putEach(rt *rapid.T, lines []schedules.BulkLine) []string {
 	want := make([]string, len(lines))
 	done := map[string]bool{}
 	for i, l := range slices.Backward(lines) {
-		before, err := h.schedules.Get(h.t.Context(), h.other, l.Workflow, *l.Key)
+		before, err := h.schedules.Get(h.theirs(), h.other, l.Workflow, *l.Key)
 		absent := err != nil
 		if done[*l.Key] {
 			want[i] = *l.Key + h.hidden(*l.Key, l.Params)
 			continue
 		}
-		s, made, err := h.schedules.Put(h.t.Context(), h.other, l.Workflow, *l.Key, l.Params, "ann", web.Precondition{})
+		s, made, err := h.schedules.Put(h.theirs(), h.other, l.Workflow, *l.Key, l.Params, "ann", web.Precondition{})
 		switch {
 		case err != nil:
 			want[i] = *l.Key + " error " + err.Error()
@@ -172,7 +172,7 @@ func (h *home) putEach(rt *rapid.T, lines []schedules.BulkLine) []string {
 
 // hidden tells a line that a later one of its key hides from one that is bad whatever is stored.
 func (h *home) hidden(key string, p schedules.Params) string {
-	if _, _, err := h.schedules.Put(h.t.Context(), h.other, "trial", key, p, "ann", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(h.theirs(), h.other, "trial", key, p, "ann", web.Precondition{}); err != nil {
 		return " hidden or error"
 	}
 	return " duplicate"
@@ -192,7 +192,7 @@ func told(r schedules.BulkResult, want string) string {
 // picture is all that is stored of a workflow's schedules and does not name the tenant.
 func (h *home) picture(tenant tenants.ID, w string) (rows []string) {
 	h.t.Helper()
-	page, _, err := h.schedules.List(h.t.Context(), tenant, schedules.Filter{Workflow: w}, 100, "")
+	page, _, err := h.schedules.List(h.as(tenant), tenant, schedules.Filter{Workflow: w}, 100, "")
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -239,9 +239,9 @@ func (s *Schedules) erasure(ctx context.Context, tenant tenants.ID, id int64) (e
 }
 
 // FinishErasures goes on with erasures of all tenants that began a while ago and that nobody has finished: the request was
-// cut, or its process died.
-func (s *Schedules) FinishErasures(ctx context.Context) error {
-	rows, _ := s.Pool.Query(ctx, `
+// cut, or its process died. They are looked for by what shows all tenants' rows.
+func (s *Schedules) FinishErasures(ctx context.Context, engine postgres.DB) error {
+	rows, _ := engine.Query(ctx, `
 		SELECT tenant_id, id
 		FROM erasure
 		WHERE erased_at IS NULL AND began_at < clock_timestamp() - $1::interval
@@ -258,7 +258,7 @@ func (s *Schedules) FinishErasures(ctx context.Context) error {
 		return fmt.Errorf("look for erasures: %w", err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(left)) {
-		if err := s.finishErasure(ctx, left[id], id); err != nil {
+		if err := s.finishErasure(postgres.ForTenant(ctx, int32(left[id])), left[id], id); err != nil {
 			return err
 		}
 	}

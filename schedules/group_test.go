@@ -44,7 +44,7 @@ func TestPutsTogetherAreManyPuts(t *testing.T) {
 			}
 			handed := h.handedKeys()
 			for i, p := range puts {
-				s, made, err := h.schedules.Put(t.Context(), h.other, w, *p.Key, p.Params, "ann", p.Pre)
+				s, made, err := h.schedules.Put(h.theirs(), h.other, w, *p.Key, p.Params, "ann", p.Pre)
 				want, got := answered(t, s, made, err), answered(t, together[i].Schedule, together[i].Made, together[i].Err)
 				if diff := cmp.Diff(want, got); diff != "" {
 					rt.Fatalf("%s (-alone +together):\n%s", *p.Key, diff)

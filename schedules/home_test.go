@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
@@ -48,12 +49,20 @@ func newHome(t testing.TB) *home {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.pool, Engine: h.pool, IDs: ids, Cursors: cursors(t)})
+	api := postgrestest.Wall(t, h.pool, int32(h.acme))
+	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: api, Engine: postgrestest.As(t, h.pool, postgres.EngineRole), IDs: ids, Cursors: cursors(t)})
 	h.schedules = schedules.New(schedules.Config{
-		Operations: operations, Pool: h.pool, IDs: ids, Timings: schedules.NewTimings(), HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
+		Operations: operations, Pool: api, IDs: ids, Timings: schedules.NewTimings(), HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
 		Quotas: func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil },
 	})
 	return h
+}
+
+// theirs is the context of the other tenant's requests.
+func (h *home) theirs() context.Context { return h.as(h.other) }
+
+func (h *home) as(tenant tenants.ID) context.Context {
+	return postgres.ForTenant(h.t.Context(), int32(tenant))
 }
 
 func cursors(t testing.TB) *web.Cursor {

@@ -97,7 +97,7 @@ func TestACursorIsBoundToTenantAndFilter(t *testing.T) {
 	if page, _, err := h.schedules.List(t.Context(), h.acme, f, 5, *next); err != nil || len(page) != 2 || page[0].Key != "b" {
 		t.Errorf("got %v %v", page, err)
 	}
-	_, _, err = h.schedules.List(t.Context(), h.other, f, 5, *next)
+	_, _, err = h.schedules.List(h.theirs(), h.other, f, 5, *next)
 	faulty(t, err, 422, "invalid_cursor")
 	for _, other := range []schedules.Filter{{}, {Workflow: "w"}, {Workflow: "wactive"}, {Workflow: "w", Status: schedules.Active, KeyPrefix: "a"}} {
 		_, _, err = h.schedules.List(t.Context(), h.acme, other, 5, *next)

@@ -103,9 +103,9 @@ func TestASpecNamesCalendarsThatThereAre(t *testing.T) {
 	if f.Fields[0].Pointer != "/spec/exclude/named/1" {
 		t.Errorf("got %+v", f.Fields)
 	}
-	_, _, err = h.schedules.Put(t.Context(), h.other, "w", "a", without("off"), "ann", web.Precondition{})
+	_, _, err = h.schedules.Put(h.theirs(), h.other, "w", "a", without("off"), "ann", web.Precondition{})
 	faulty(t, err, 422, "unknown_calendar")
-	_, err = h.schedules.PreviewSpec(t.Context(), h.other, schedules.PreviewParams{Spec: without("off").Spec}, tenants.Wide())
+	_, err = h.schedules.PreviewSpec(h.theirs(), h.other, schedules.PreviewParams{Spec: without("off").Spec}, tenants.Wide())
 	faulty(t, err, 422, "unknown_calendar")
 	h.put("a", without())
 	patch := schedules.Patch(`{"spec":{"exclude":{"named":["none"]}}}`)
@@ -148,7 +148,7 @@ func TestACalendarInUseIsNotDeleted(t *testing.T) {
 	if err := h.schedules.Delete(t.Context(), h.acme, "w", "b", by); err != nil {
 		t.Fatal(err)
 	}
-	faulty(t, h.schedules.DeleteCalendar(t.Context(), h.other, "off"), 404, "not_found")
+	faulty(t, h.schedules.DeleteCalendar(h.theirs(), h.other, "off"), 404, "not_found")
 	if err := h.schedules.DeleteCalendar(t.Context(), h.acme, "off"); err != nil {
 		t.Fatal(err)
 	}

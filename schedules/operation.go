@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -94,15 +95,16 @@ type Step func(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err er
 type Begun struct {
 	Tenant tenants.ID
 	Kind   string
-	Params any // a JSON object, shown to the tenant
-	Cursor any // for the first step; nil: none
+	Params any    // a JSON object, shown to the tenant
+	Key    string // that the params name, if any
+	Cursor any    // for the first step; nil: none
 	Total  *int64
 	By     string
 }
 
 // OperationsConfig is what Operations stand on. Queue alone may be nil: operations then wait for it.
 type OperationsConfig struct {
-	Pool    *pgxpool.Pool // of the API: what clients ask for
+	Pool    postgres.DB   // of the API: what clients ask for
 	Engine  *pgxpool.Pool // what steps work with
 	IDs     ident.Codec
 	Cursors *web.Cursor
@@ -163,10 +165,7 @@ func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Begun) (OperationAn
 			return OperationAnswer{}, fmt.Errorf("queue an operation: %w", err)
 		}
 	}
-	c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op).ID, After: map[string]any{"kind": b.Kind}}
-	if b.Kind == actionsKind {
-		c.After = map[string]any{"kind": b.Kind, "params": b.Params}
-	}
+	c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op).ID, Key: b.Key, After: map[string]any{"kind": b.Kind, "params": b.Params}}
 	return o.shown(op), tenants.Audit(ctx, tx, b.Tenant, b.By, c)
 }
 

@@ -72,7 +72,7 @@ type countTo struct {
 // counting registers a kind that counts to a number, one a step, in a table of its own; each step calls also.
 func (h *home) counting(also func(op *schedules.Operation, n int) error) {
 	h.t.Helper()
-	h.exec(`CREATE TABLE counted (operation bigint, n int, PRIMARY KEY (operation, n))`)
+	h.exec(`CREATE TABLE counted (operation bigint, n int, PRIMARY KEY (operation, n)); GRANT ALL ON counted TO carillon_engine`)
 	h.schedules.Operations.Register("count", func(ctx context.Context, tx pgx.Tx, op *schedules.Operation) (bool, error) {
 		var p countTo
 		var n int

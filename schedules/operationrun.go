@@ -75,7 +75,7 @@ func (o *Operations) step(ctx context.Context, id int64) (more bool, err error) 
 		if !known {
 			return nil
 		}
-		done, err := step(ctx, tx, op)
+		done, err := step(postgres.ForTenant(ctx, int32(op.Tenant)), tx, op)
 		if f, ok := errors.AsType[*fault.Error](err); ok {
 			refused = f
 			return err

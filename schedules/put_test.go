@@ -123,7 +123,7 @@ func TestSchedulesOfOneTimingShareACohort(t *testing.T) {
 	if n := one[int](h, `SELECT count(*) FROM cohort`); n != 1 {
 		t.Errorf("there are %d cohorts", n)
 	}
-	if _, _, err := h.schedules.Put(t.Context(), h.other, "w", "a", spec(cron("0 12 * * 1-5")), "x", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(h.theirs(), h.other, "w", "a", spec(cron("0 12 * * 1-5")), "x", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := one[int](h, `SELECT count(*) FROM cohort`); n != 2 {
@@ -301,7 +301,9 @@ func TestMethodsAreScopedToTenant(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	before := h.put("a", spec(cron("0 12 * * *")))
-	ctx, s, by := t.Context(), h.schedules, schedules.Changer{By: "eve"}
+	config := h.schedules.Config
+	config.Pool = h.pool // without the wall, so that the queries themselves must name the tenant
+	ctx, s, by := t.Context(), schedules.New(config), schedules.Changer{By: "eve"}
 	_, err := s.Get(ctx, h.other, "w", "a")
 	absent := faulty(t, err, 404, "not_found").Detail
 	_, err = s.Get(ctx, h.other, "w", "nobody")

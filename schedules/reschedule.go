@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -245,6 +246,7 @@ func (s *Schedules) retimeMoved(ctx context.Context, tx pgx.Tx, tenant tenants.I
 // Settle brings a schedule back to the timing that its spec shares with others, once all of its moved ticks have come. One
 // that is gone, or of which some are to come, stays as it is.
 func (s *Schedules) Settle(ctx context.Context, tenant tenants.ID, workflow, key string) error {
+	ctx = postgres.ForTenant(ctx, int32(tenant))
 	return s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
 		if r == nil || r.MovedUntil == nil || r.MovedUntil.After(now) {
 			return nil

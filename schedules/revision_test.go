@@ -64,7 +64,7 @@ func TestRevisionsTellWhoChangedWhat(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
-	_, _, err := h.schedules.Revisions(t.Context(), h.other, "w", "a", 2, "")
+	_, _, err := h.schedules.Revisions(h.theirs(), h.other, "w", "a", 2, "")
 	faulty(t, err, 404, "not_found")
 
 	h.put("a", spec(cron("0 12 * * *"))) // a new schedule, with a history of its own

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -35,7 +35,7 @@ type Due struct {
 
 // Config is what Schedules stands on. All members are required.
 type Config struct {
-	Pool    *pgxpool.Pool
+	Pool    postgres.DB // it shows the rows of the tenant that a context says only
 	IDs     ident.Codec
 	Timings *Timings
 	HandOut HandOut

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -37,6 +38,11 @@ type Changer struct {
 
 // Pause stops a schedule from firing. One that is paused already in this way stays as it is.
 func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key string, p PauseParams, by Changer) (web.Reply, error) {
+	return s.pause(ctx, tenant, workflow, key, p, by, nil)
+}
+
+// pause is Pause that notes what happened (nil: nothing) where it does pause.
+func (s *Schedules) pause(ctx context.Context, tenant tenants.ID, workflow, key string, p PauseParams, by Changer, happened *tenants.Happening) (web.Reply, error) {
 	if p.Note != nil && len(*p.Note) > longestNote {
 		return web.Reply{}, fault.Invalid("/note", "a note has at most %d bytes", longestNote)
 	}
@@ -64,6 +70,11 @@ func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key 
 			return false, err
 		}
 		r.Status, r.StatusNote, r.PausedAt, r.PausedUntil = Paused, p.Note, since, p.Until
+		if happened != nil {
+			if err := tenants.Happened(ctx, tx, tenant, *happened); err != nil {
+				return false, err
+			}
+		}
 		if p.Until == nil {
 			return true, nil
 		}
@@ -92,7 +103,11 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 			return false, err
 		}
 		r.setStatus(Active, now)
-		joined, err := s.rejoined(ctx, tx, tenant, r, t, now, now)
+		after := now
+		if sabotage.ResumeReplays.On() {
+			after = since
+		}
+		joined, err := s.rejoined(ctx, tx, tenant, r, t, after, now)
 		if err != nil {
 			return false, err
 		}

@@ -62,7 +62,7 @@ func TestSyncOverHTTP(t *testing.T) {
 		e.put(key, spec(cron("0 12 * * *")))
 	}
 	for tenant, workflow := range map[tenants.ID]string{e.acme: "x", e.other: "w"} {
-		if _, _, err := e.schedules.Put(t.Context(), tenant, workflow, "u9", spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
+		if _, _, err := e.schedules.Put(e.as(tenant), tenant, workflow, "u9", spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestSyncOverHTTP(t *testing.T) {
 	if _, end = e.sync("&unlisted=delete", ""); end.Summary != summary(0, 0, 0, 0, 0, 5) || e.stand() != "x u9 1 active" {
 		t.Errorf("an empty set: got %+v %s", end, e.stand())
 	}
-	if page, _, err := e.schedules.List(t.Context(), e.other, schedules.Filter{}, 10, ""); err != nil || len(page) != 1 || page[0].Version != 1 {
+	if page, _, err := e.schedules.List(e.theirs(), e.other, schedules.Filter{}, 10, ""); err != nil || len(page) != 1 || page[0].Version != 1 {
 		t.Errorf("the other tenant has %+v, %v", page, err)
 	}
 	if got := one[int](e.home, `SELECT (SELECT count(*) FROM sync) + (SELECT count(*) FROM sync_line)`); got != 0 {
@@ -296,7 +296,7 @@ func (h *home) dropUnlisted(rt *rapid.T, p schedules.SyncParams, lines []schedul
 	if bad || p.Unlisted == "keep" {
 		return
 	}
-	page, _, err := h.schedules.List(h.t.Context(), h.other, schedules.Filter{Workflow: p.Workflow}, 100, "")
+	page, _, err := h.schedules.List(h.theirs(), h.other, schedules.Filter{Workflow: p.Workflow}, 100, "")
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -309,9 +309,9 @@ func (h *home) dropUnlisted(rt *rapid.T, p schedules.SyncParams, lines []schedul
 		switch {
 		case listed[s.Key]:
 		case p.Unlisted == "delete":
-			err = h.schedules.Delete(h.t.Context(), h.other, p.Workflow, s.Key, by)
+			err = h.schedules.Delete(h.theirs(), h.other, p.Workflow, s.Key, by)
 		case s.Status == "active" || s.PausedUntil != nil:
-			_, err = h.schedules.Pause(h.t.Context(), h.other, p.Workflow, s.Key, schedules.PauseParams{}, by)
+			_, err = h.schedules.Pause(h.theirs(), h.other, p.Workflow, s.Key, schedules.PauseParams{}, by)
 		}
 		if err != nil {
 			rt.Fatal(err)

@@ -5,16 +5,16 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 )
 
 // Credentials are what a tenant's operator does with API keys over HTTP, and what the keys are exchanged for.
 type Credentials struct {
-	DB        *pgxpool.Pool
+	DB        postgres.DB
 	Cursors   *web.Cursor
 	Directory *Directory
 	Minter    *Minter // nil where this process has no private key of the platform's: nothing is exchanged
@@ -147,7 +147,7 @@ func (r Credentials) token(c echo.Context) error {
 		return fault.New(http.StatusForbidden, "no_exchange", "no API key is exchanged here: this service has no private key of its issuer")
 	}
 	now := time.Now()
-	x, ok, err := exchange(c.Request().Context(), r.DB, p.APIKey)
+	x, ok, err := exchange(c.Request().Context(), r.Directory.db, p.APIKey)
 	if err != nil {
 		return err
 	}

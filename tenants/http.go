@@ -40,7 +40,8 @@ func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 				return err
 			}
 			c.Set(callerKey, who)
-			c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), actorKey{}, who.Subject)))
+			ctx := postgres.ForTenant(c.Request().Context(), int32(who.Tenant))
+			c.SetRequest(c.Request().WithContext(context.WithValue(ctx, actorKey{}, who.Subject)))
 			web.Note(c, slog.String("tenant", who.TenantName), slog.String("subject", who.Subject))
 			return next(c)
 		}
@@ -121,7 +122,7 @@ func From(c echo.Context) ID { return Caller(c).Tenant }
 
 // Platform is what the platform's operator does with tenants over HTTP.
 type Platform struct {
-	DB       postgres.DB
+	DB       postgres.DB // it shows who the tenants are, and none of their rows
 	Cursors  *web.Cursor
 	Issuer   string       // the platform's own, which no tenant may have
 	Outbound web.Outbound // where a tenant's jwks_uri may lie

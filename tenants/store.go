@@ -173,7 +173,7 @@ type entry struct {
 	at     time.Time
 }
 
-// NewDirectory returns a Directory of the database's tenants.
+// NewDirectory returns a Directory of the database's tenants. It is asked before a tenant is known, so db must show all.
 func NewDirectory(db postgres.DB) *Directory {
 	byName, err := lru.New[string, entry](10_000)
 	byID, err2 := lru.New[ID, entry](10_000)

@@ -52,8 +52,9 @@ func serveAs(t *testing.T, minting func(*tenants.Minter) *tenants.Minter, outbou
 		t.Fatal(err)
 	}
 	s := whole{minter: tenants.NewIssuer(private, "test")}
+	s.pool = postgrestest.Database(t) // as a superuser, past the wall
 	h, err := build(t.Context(), plan{
-		databaseURL: postgrestest.URL(t),
+		databaseURL: s.pool.Config().ConnString(),
 		connections: 10,
 		role:        "all",
 		issuer:      s.minter.Name(),
@@ -66,7 +67,7 @@ func serveAs(t *testing.T, minting func(*tenants.Minter) *tenants.Minter, outbou
 		t.Fatal(err)
 	}
 	t.Cleanup(h.close)
-	if _, err := tenants.Ensure(t.Context(), h.api, "acme", tenants.Wide()); err != nil {
+	if _, err := tenants.Ensure(t.Context(), h.platform, "acme", tenants.Wide()); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.dispatch.Start(t.Context()); err != nil {
@@ -79,7 +80,7 @@ func serveAs(t *testing.T, minting func(*tenants.Minter) *tenants.Minter, outbou
 	})
 	server := httptest.NewServer(h.router)
 	t.Cleanup(server.Close)
-	s.url, s.routes, s.router, s.pool = server.URL, h.router.Routes(), h.router, h.api
+	s.url, s.routes, s.router = server.URL, h.router.Routes(), h.router
 	return s
 }
 

@@ -113,12 +113,13 @@ func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err er
 		onFired:     ticks.add,
 		keyset:      keys.sealing(server != nil),
 		log:         log,
+		shed:        shedByPool,
 	})
 	if err != nil {
 		return interrupted(ctx, err)
 	}
 	defer h.close()
-	if _, err := tenants.Ensure(ctx, h.api, demoTenant, tenants.Wide()); err != nil {
+	if _, err := tenants.Ensure(ctx, h.platform, demoTenant, tenants.Wide()); err != nil {
 		return interrupted(ctx, err)
 	}
 	h.router.GET("/metrics", echo.WrapHandler(web.MetricsHandler(h.registry)))
@@ -195,7 +196,7 @@ func (d dev) run(ctx context.Context, h *house, listener net.Listener, server *e
 		ticks.write(ctx)
 	}()
 	parts.Go(func() error {
-		return h.run(ctx, d.log, site{listener, d.keys.endpoint(h.api, h.router)})
+		return h.run(ctx, d.log, site{listener, d.keys.endpoint(h.platform, h.router)})
 	})
 	parts.Go(func() error { return d.announce(ctx) })
 	if !d.settings.NoDemo {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +18,6 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/console"
 	"github.com/carillonhq/carillon/dispatch"
-	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -31,6 +30,7 @@ import (
 // plan is what a house is built from.
 type plan struct {
 	databaseURL string
+	apiURL      string // of whom tenants' requests log in as; empty: databaseURL
 	connections int
 	role        role
 	issuer      string
@@ -41,13 +41,30 @@ type plan struct {
 	tzdata      string         // a file; empty: what the program carries
 	keyset      *keyset.Keyset // nil: endpoints' secrets are stored in the clear
 	log         *slog.Logger
+
+	shed func(stat func() *pgxpool.Stat) tenants.Shedding // by what the API's pool is up to; nil: no load is shed
+}
+
+// requestsPerConnection are worked on at a time until load is shed: they wait for connections by then.
+const requestsPerConnection = 16
+
+// shedByPool sheds load where requests wait for the connections of a pool.
+func shedByPool(stat func() *pgxpool.Stat) tenants.Shedding {
+	return tenants.Shedding{
+		AtATime: requestsPerConnection * int(stat().MaxConns()),
+		Waits: tenants.PoolWaits(func() tenants.PoolUse {
+			is := stat()
+			return tenants.PoolUse{Acquired: is.AcquireCount(), Waited: is.EmptyAcquireWaitTime(), Busy: is.AcquiredConns() >= is.MaxConns()}
+		}, time.Now),
+	}
 }
 
 // house is all that one process of Carillon runs. The API and the engine have a pool each, so that neither waits for a
-// connection while the other is flooded.
+// connection while the other is flooded, and so that no route of a tenant's can reach the rows of another.
 type house struct {
-	api       *pgxpool.Pool
-	engine    *pgxpool.Pool
+	api       *postgres.Wall // a tenant's rows
+	platform  *pgxpool.Pool  // who the tenants are
+	engine    *pgxpool.Pool  // all
 	registry  *prometheus.Registry
 	router    *echo.Echo
 	dispatch  *dispatch.Dispatch
@@ -72,18 +89,19 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	if err := h.connect(ctx, p); err != nil {
 		return nil, err
 	}
-	s, err := readSecrets(ctx, h.api)
+	s, err := readSecrets(ctx, h.engine)
 	if err != nil {
 		return nil, err
 	}
-	if err := adoptZones(ctx, h.api, p.tzdata); err != nil {
+	if err := adoptZones(ctx, h.engine, p.tzdata); err != nil {
 		return nil, err
 	}
-	directory := tenants.NewDirectory(h.api)
+	directory := tenants.NewDirectory(h.platform)
 	timings := schedules.NewTimings()
 	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.api, Engine: h.engine, IDs: s.ids, Cursors: s.cursors})
 	if h.dispatch, err = dispatch.New(dispatch.Config{
 		Pool:       h.engine,
+		API:        h.api,
 		IDs:        s.ids,
 		Timings:    timings,
 		Quotas:     directory.Quotas,
@@ -123,11 +141,17 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Operations: operations,
 	})
 	h.dispatch.Erase = func(ctx context.Context) error {
-		return errors.Join(all.FinishErasures(ctx), h.dispatch.FinishTenants(ctx))
+		return errors.Join(all.FinishErasures(ctx, h.engine), h.dispatch.FinishTenants(ctx))
 	}
 	h.schedules = all
+	uses := tenants.Uses{DB: h.api, Directory: directory, Meters: map[string]tenants.Meter{
+		"schedules":               all.Stored,
+		"projected_ticks_per_day": all.Projected,
+		"leased":                  h.dispatch.Leased,
+	}}
+	h.dispatch.Uses = uses.Of
 	h.dispatch.Settle = all.Settle
-	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
+	h.dispatch.Pause = all.PauseFailing // each needs the other, so one of them is told late
 	operations.Queue = h.dispatch.QueueOperation
 	h.dispatch.RegisterSteps()
 	h.router = web.New(web.Options{Log: p.log, Metrics: web.NewMetrics(h.registry)})
@@ -139,56 +163,60 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	console.Routes(h.router)
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
 	limits := tenants.NewLimits(buckets, directory)
-	authenticated := h.router.Group("", tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit)
+	var shedding tenants.Shedding
+	if p.shed != nil {
+		shedding = p.shed(h.api.Stat)
+	}
+	authenticated := h.router.Group("", shedding.Shed(), tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit)
 	h.router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	h.router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, all)
 	dispatch.Routes(authenticated, h.dispatch)
 	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Minter: p.minter}.Routes(authenticated)
 	tenants.Audited{DB: h.api, Cursors: s.cursors}.Routes(authenticated)
-	tenants.Uses{DB: h.api, Directory: directory, Meters: map[string]tenants.Meter{
-		"schedules": all.Stored,
-		"leased":    h.dispatch.Leased,
-	}}.Routes(authenticated)
-	tenants.Platform{DB: h.api, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory, Empty: h.dispatch.EraseTenant}.Routes(authenticated)
+	uses.Routes(authenticated)
+	(&dispatch.Overviews{DB: h.api, Ahead: all.Ahead, Uses: uses.Of}).Routes(authenticated)
+	tenants.Platform{DB: h.platform, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory, Empty: h.dispatch.EraseTenant}.Routes(authenticated)
 	return h, nil
 }
 
-// pauseFailing pauses the schedule of that number. One that cannot be paused, since it is gone or has ended, need not.
-func (h *house) pauseFailing(all *schedules.Schedules) func(context.Context, tenants.ID, int64, string) error {
-	return func(ctx context.Context, tenant tenants.ID, id int64, note string) error {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		var workflow, key string
-		err := h.api.QueryRow(ctx, `
-			SELECT workflow, key
-			FROM schedule
-			WHERE tenant_id = $1 AND id = $2`, tenant, id).Scan(&workflow, &key)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		_, err = all.Pause(ctx, tenant, workflow, key, schedules.PauseParams{Note: &note}, schedules.Changer{By: "carillon"})
-		if _, ok := errors.AsType[*fault.Error](err); ok {
-			return nil
-		}
-		return err
-	}
-}
+// platformConnections are enough for what is asked of who the tenants are, as the answers are remembered.
+const platformConnections = 4
 
 // connect refuses a database that is not up to date rather than failing at the first query.
 func (h *house) connect(ctx context.Context, p plan) error {
+	if err := current(ctx, p.databaseURL); err != nil {
+		return err
+	}
 	engine := max(8, p.connections/2)
 	var err error
-	if h.engine, err = postgres.Open(ctx, p.databaseURL, postgres.Options{Name: "carillon engine", MaxConns: int32(engine)}); err != nil {
+	h.engine, err = postgres.Open(ctx, p.databaseURL, postgres.Options{Name: "carillon engine", MaxConns: int32(engine), Role: postgres.EngineRole})
+	if err != nil {
 		return err
 	}
-	if h.api, err = postgres.Open(ctx, p.databaseURL, postgres.Options{Name: "carillon api", MaxConns: int32(max(4, p.connections-engine))}); err != nil {
+	url := cmp.Or(p.apiURL, p.databaseURL)
+	h.platform, err = postgres.Open(ctx, url, postgres.Options{Name: "carillon platform", MaxConns: platformConnections, Role: postgres.PlatformRole})
+	if err != nil {
 		return err
 	}
-	pending, err := migrations.Pending(ctx, h.api)
+	api, err := postgres.Open(ctx, url, postgres.Options{
+		Name: "carillon api", MaxConns: int32(max(4, p.connections-engine-platformConnections)), Role: postgres.APIRole,
+	})
+	if err != nil {
+		return err
+	}
+	h.api = postgres.NewWall(api)
+	return nil
+}
+
+// current refuses a database that lacks migrations, the roles of the pools among them.
+func current(ctx context.Context, url string) error {
+	pool, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon", MaxConns: 1})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	pending, err := migrations.Pending(ctx, pool)
 	if err != nil {
 		return fmt.Errorf("read the schema's version: %w", err)
 	}
@@ -243,7 +271,7 @@ func processName() string {
 
 // ready is for /readyz: the database answers, and has what this program needs.
 func (h *house) ready(ctx context.Context) error {
-	pending, err := migrations.Pending(ctx, h.api)
+	pending, err := migrations.Pending(ctx, h.platform)
 	if err != nil {
 		return err
 	}
@@ -260,7 +288,7 @@ func (h *house) warnOfSecrets(ctx context.Context, k *keyset.Keyset, log *slog.L
 	if k == nil {
 		log.Warn("secrets of endpoints are stored in the clear: set CARILLON_KEYSET to what carillon keyset prints")
 	}
-	s, err := dispatch.Sealings(ctx, h.api, k)
+	s, err := dispatch.Sealings(ctx, h.engine, k)
 	if err != nil {
 		log.Warn("cannot look at the secrets of endpoints", "error", err)
 		return
@@ -274,6 +302,9 @@ func (h *house) warnOfSecrets(ctx context.Context, k *keyset.Keyset, log *slog.L
 func (h *house) close() {
 	if h.api != nil {
 		h.api.Close()
+	}
+	if h.platform != nil {
+		h.platform.Close()
 	}
 	if h.engine != nil {
 		h.engine.Close()

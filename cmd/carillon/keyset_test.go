@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/keyset"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
@@ -33,11 +34,11 @@ func TestTheDoctorKnowsWhatIsSealed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer h.close()
-		tenant, err := tenants.Ensure(t.Context(), h.api, "acme", tenants.Wide())
+		tenant, err := tenants.Ensure(t.Context(), h.platform, "acme", tenants.Wide())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.dispatch.PutEndpoint(t.Context(), tenant.ID, name, dispatch.EndpointParams{URL: "https://example.com/"}); err != nil {
+		if _, _, err := h.dispatch.PutEndpoint(postgres.ForTenant(t.Context(), int32(tenant.ID)), tenant.ID, name, dispatch.EndpointParams{URL: "https://example.com/"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,12 +13,14 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
 )
 
 // serveSettings are all that a process of `carillon serve` is told.
 type serveSettings struct {
 	DatabaseURL   databaseURL `env:"DATABASE_URL,required" flag:"database-url" value:"URL" help:"the PostgreSQL to work on, brought up to date by carillon migrate: postgres://user:password@host:5432/database"`
+	APIURL        databaseURL `env:"CARILLON_API_DATABASE_URL" help:"the same PostgreSQL, with the user that tenants' requests log in as: a member of carillon_api and carillon_platform and of nothing else; without it they take these roles on after logging in as DATABASE_URL's"`
 	Role          role        `env:"CARILLON_ROLE" envDefault:"all" flag:"role" value:"PART" help:"the part of the work that this process does: all, api, sweep or dispatch"`
 	Listen        address     `env:"CARILLON_LISTEN" envDefault:":8080" flag:"listen" value:"ADDRESS" help:"where the API and the probes are served"`
 	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" value:"ADDRESS" help:"where Prometheus' /metrics are served"`
@@ -89,14 +91,17 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 	}
 	h, err := build(ctx, plan{
 		databaseURL: string(s.DatabaseURL),
+		apiURL:      string(s.APIURL),
 		connections: int(s.Connections),
 		role:        s.Role,
 		issuer:      string(s.Platform.Issuer),
 		keys:        s.Platform.verifying(),
 		minter:      s.Platform.minting(),
+		outbound:    web.Outbound{Loopback: sabotage.Loopback()},
 		tzdata:      s.TZData,
 		keyset:      s.Keyset.keyset,
 		log:         log,
+		shed:        shedByPool,
 	})
 	if err != nil {
 		return interrupted(ctx, errors.Join(err, listener.Close(), metrics.Close()))

@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
 // Options are what a pool needs to know beside its URL. The zero value is good.
@@ -23,6 +25,7 @@ type Options struct {
 	MaxConns         int32           // 0 is pgx's default, or the URL's pool_max_conns
 	StatementTimeout time.Duration   // 0 is 30 s
 	Tracer           pgx.QueryTracer // nil is none
+	Role             string          // what queries run as; "" is who logs in, who must be a member of it otherwise
 }
 
 // What a session of ours bears unless its URL says otherwise. A statement ends long before a client gives up on it for
@@ -66,6 +69,9 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 	if o.Name != "" {
 		params["application_name"] = o.Name
 	}
+	if o.Role != "" {
+		params["role"] = o.Role
+	}
 	setDefault(params, "timezone", "UTC")
 	setDefault(params, "statement_timeout", millis(cmp.Or(o.StatementTimeout, statementTimeout)))
 	setDefault(params, "idle_in_transaction_session_timeout", millis(idleInTxTimeout))
@@ -75,6 +81,9 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 	// JIT is off as it would be begun for the cost that is put on what must be read whole.
 	setDefault(params, "enable_seqscan", "off")
 	setDefault(params, "jit", "off")
+	if sabotage.AsyncCommit.On() {
+		params["synchronous_commit"] = "off"
+	}
 
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
 	config.ConnConfig.DialFunc = (&net.Dialer{

@@ -14,7 +14,9 @@ package postgrestest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -66,6 +68,31 @@ func URL(t testing.TB) string {
 func EmptyURL(t testing.TB) string {
 	t.Helper()
 	return create(t, false)
+}
+
+// As returns another pool on the database of one, whose queries run as a role.
+func As(t testing.TB, pool *pgxpool.Pool, role string) *pgxpool.Pool {
+	t.Helper()
+	return other(t, pool, map[string]string{"role": role})
+}
+
+// Wall returns what tenants' requests go by on the database of a pool. A context that says no tenant is of the one given:
+// a test of a package's face is spared to say it each time, as a request's token does.
+func Wall(t testing.TB, pool *pgxpool.Pool, tenantID int32) *postgres.Wall {
+	t.Helper()
+	return postgres.NewWall(other(t, pool, map[string]string{"role": postgres.APIRole, postgres.TenantSetting: strconv.Itoa(int(tenantID))}))
+}
+
+func other(t testing.TB, pool *pgxpool.Pool, params map[string]string) *pgxpool.Pool {
+	t.Helper()
+	config := pool.Config()
+	maps.Copy(config.ConnConfig.RuntimeParams, params)
+	another, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(another.Close)
+	return another
 }
 
 func open(t testing.TB, url string) *pgxpool.Pool {
