@@ -23,6 +23,8 @@ type BackfillParams struct {
 	To      time.Time `json:"to"`
 	Overlap string    `json:"overlap,omitempty"`
 	DryRun  bool      `json:"dry_run,omitempty"`
+
+	Pre web.Precondition `json:"-"` // of the schedule's version
 }
 
 // BackfillPlan is what a backfill would make: a tick at each of Count nominal times, less the Existing ones that have a
@@ -114,6 +116,9 @@ func (p BackfillParams) check(now time.Time, q tenants.Quotas) error {
 }
 
 func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s *backfilled, p BackfillParams, by string, now time.Time, q tenants.Quotas) (int, any, error) {
+	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
+		return 0, nil, err
+	}
 	if err := p.check(now, q); err != nil {
 		return 0, nil, err
 	}

@@ -343,6 +343,9 @@ func (k *known) absent(v *version) (outcome, detail string) {
 	case calendar.AbsentExcluded:
 		return outcomeExcluded, fmt.Sprintf("%s is excluded by the schedule's spec.%s", k.clock(k.at), k.nearest())
 	case calendar.AbsentGap:
+		if tick, ok := v.timing.Prev(k.at); ok && tick.DST == calendar.DSTGap && k.at.Sub(tick.At) < 24*time.Hour { // gap: next_valid
+			return outcomeNotDue, fmt.Sprintf("Nothing is due at %s: the time that the clock skips that day has its tick at %s.%s", k.clock(k.at), k.clock(tick.At), k.nearest())
+		}
 		return outcomeGap, fmt.Sprintf("The time that would come at %s is skipped by the clock that day, and the schedule leaves out what is skipped (dst.gap).%s", k.clock(k.at), k.nearest())
 	case calendar.AbsentAfter:
 		return outcomeAfterEnd, "The schedule had ended by then: end_at is earlier." + k.nearest()

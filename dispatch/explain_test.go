@@ -184,6 +184,7 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 		"gap, next valid":      {"2026-03-29T02:30", gap("next_valid"), "will_fire", []string{"did not come", "handed out at 2026-03-29 03:00 +02:00"}},
 		"gap, left out":        {"2026-03-29T02:30", gap("skip"), "dst_gap", []string{"did not come", "dst.gap", "2026-03-30 02:30"}},
 		"gap, by its instant":  {"2026-03-29T01:30:00Z", gap("skip"), "dst_gap", []string{"skipped by the clock"}},
+		"gap, after the tick":  {"2026-03-29T01:30:00Z", gap("next_valid"), "not_due", []string{"has its tick at 2026-03-29 03:00 +02:00"}},
 		"gap, another time":    {"2026-03-29T02:30", nil, "not_due", []string{"did not come", "2026-03-29 08:00"}},
 		"New York, gap":        {"2026-03-08T02:30", newYork(t, "30 2 * * *", "skip"), "dst_gap", []string{"America/New_York", "2026-03-09 02:30 -04:00"}},
 		"New York, first":      {"2026-11-01T01:30", newYork(t, "30 1 * * *", ""), "will_fire", []string{"twice", "first time (-04:00)"}},

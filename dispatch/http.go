@@ -21,6 +21,7 @@ func Routes(g *echo.Group, d *Dispatch) {
 	read, write := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite)
 	work, readOrWork := tenants.Require(tenants.TicksWork), tenants.Require(tenants.SchedulesRead, tenants.TicksWork)
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
+	writeOrWork := tenants.Require(tenants.SchedulesWrite, tenants.TicksWork)
 	const one = "/v1/workflows/:workflow/schedules/:key"
 	g.POST(one+"/trigger", h.trigger, write, web.NoQuery)
 	g.GET(one+"/ticks", h.history, read)
@@ -32,10 +33,10 @@ func Routes(g *echo.Group, d *Dispatch) {
 	g.POST("/v1/ticks/:id/heartbeat", h.beatOne, work, web.NoQuery)
 	g.POST("/v1/ticks/:id/complete", h.complete, work, web.NoQuery)
 	g.POST("/v1/ticks/:id/fail", h.fail, work, web.NoQuery)
-	g.GET("/v1/ticks", h.ticks, read)
+	g.GET("/v1/ticks", h.ticks, readOrWork)
 	g.GET("/v1/ticks/:id", h.tick, readOrWork, web.NoQuery)
-	g.POST("/v1/ticks/:id/cancel", h.cancel, write, web.NoQuery)
-	g.POST("/v1/ticks/:id/replay", h.replayOne, write, web.NoQuery)
+	g.POST("/v1/ticks/:id/cancel", h.cancel, writeOrWork, web.NoQuery)
+	g.POST("/v1/ticks/:id/replay", h.replayOne, writeOrWork, web.NoQuery)
 	g.GET("/v1/usage", h.usage, tenants.Require(tenants.TenantAdmin))
 	g.GET("/v1/admin/dead-letters", h.deadLetters, tenants.Require(tenants.TenantAdmin))
 	g.POST("/v1/admin/halt", h.halt, tenants.Require(tenants.TenantAdmin), web.NoQuery)
@@ -56,10 +57,15 @@ func (h handler) trigger(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
 	p, _, err := web.OptionalBody[TriggerParams](c)
 	if err != nil {
 		return err
 	}
+	p.Pre = pre
 	once, err := web.OnceOf(c)
 	if err != nil {
 		return err

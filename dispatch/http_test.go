@@ -174,9 +174,9 @@ func TestRoutesAskForTheirScopesAndNoOtherParameter(t *testing.T) {
 		"POST /v1/ticks/tick_/complete":             {work},
 		"POST /v1/ticks/tick/heartbeat":             {work},
 		"GET /v1/ticks/tick_x":                      {read, work},
-		"GET /v1/ticks":                             {read},
-		"POST /v1/ticks/tick_x/cancel":              {write},
-		"POST /v1/ticks/tick_x/replay":              {write},
+		"GET /v1/ticks":                             {read, work},
+		"POST /v1/ticks/tick_x/cancel":              {write, work},
+		"POST /v1/ticks/tick_x/replay":              {write, work},
 		"GET /v1/admin/dead-letters":                {tenants.TenantAdmin},
 		"GET /v1/endpoints":                         {read, write},
 		"GET /v1/endpoints/e":                       {read, write},
@@ -206,7 +206,12 @@ func TestTriggerOverHTTP(t *testing.T) {
 	h := newHouse(t)
 	c := h.open(h.dispatch).operator()
 	before := h.put("w", "k", rarely("skip"))
-	first := get[dispatch.Tick](c, 202, "POST", trigger, `{"payload": {"n": 1.0}}`, "Idempotency-Key", "one")
+	for _, path := range []string{trigger, "/v1/workflows/w/schedules/k/backfill"} {
+		if got := c.do("POST", path, `{}`, "If-Match", `"9"`); got.status != 412 || got.Code != "version_mismatch" {
+			t.Errorf("%s of another version: got %d %s", path, got.status, got.body)
+		}
+	}
+	first := get[dispatch.Tick](c, 202, "POST", trigger, `{"payload": {"n": 1.0}}`, "Idempotency-Key", "one", "If-Match", `"1"`)
 	if first.State != "running" || first.Cause != "manual" || first.Occurrence != nil {
 		t.Errorf("got %+v", first)
 	}

@@ -83,10 +83,15 @@ func (h handler) backfill(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
 	p, err := web.Body[BackfillParams](c)
 	if err != nil {
 		return err
 	}
+	p.Pre = pre
 	once, err := web.OnceOf(c)
 	if err != nil {
 		return err

@@ -21,6 +21,8 @@ import (
 // TriggerParams may bear a payload for this tick alone.
 type TriggerParams struct {
 	Payload web.Raw `json:"payload,omitempty"`
+
+	Pre web.Precondition `json:"-"` // of the schedule's version
 }
 
 // triggered is a schedule that is triggered, with its workflow's defaults.
@@ -81,6 +83,9 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read schedule: %w", err)
+	}
+	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
+		return nil, err
 	}
 	terms, err := schedules.DefaultTerms(s.Defaults)
 	if err != nil {

@@ -42,6 +42,10 @@ func TestAPauseUntilAMomentWithinASecond(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
 	e.want(201, "", "PUT", aPath, daily)
+	for until, code := range map[string]string{"9999-12-31T23:59:59.5Z": "invalid", "9999-12-31T23:59:59-00:01": "out_of_range", "0000-01-01T00:00:00+00:01": "out_of_range"} {
+		e.want(422, code, "POST", aPath+"/pause", fmt.Sprintf(`{"until":%q}`, until))
+	}
+	e.want(200, "", "POST", aPath+"/pause", `{"until":"9999-12-31T23:59:59Z"}`)
 	if got := e.want(200, "", "POST", aPath+"/pause", `{"until":"2090-01-01T00:00:00.001Z"}`); got.doc["paused_until"] != "2090-01-01T00:00:01Z" {
 		t.Errorf("got %s", got.body)
 	}
@@ -137,5 +141,28 @@ func TestTheSmallestIntervalIsFoundWhereverItIs(t *testing.T) {
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("%v: took %s", c, took)
 		}
+	}
+}
+
+// A note stays unless it is sent; null is none, as in the answer.
+func TestANoteIsTakenAway(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	noted := `{"spec":{"cron":"0 12 * * *"},"note":"n"}`
+	without := `{"note" : null,"spec":{"cron":"0 12 * * *"}}`
+	e.want(201, "", "PUT", aPath, noted)
+	if got := e.want(200, "", "PUT", aPath, daily); got.doc["note"] != "n" {
+		t.Errorf("not sent, got %s", got.body)
+	}
+	if got := e.want(200, "", "PUT", aPath, without); got.doc["note"] != nil || got.header.Get("ETag") != `"2"` {
+		t.Errorf("sent as null, got %s", got.body)
+	}
+	e.want(200, "", "PUT", aPath, noted)
+	e.ask("POST", bulkPath, `{"workflow":"w","key":"a",`+strings.TrimPrefix(without, "{"), "Content-Type", "application/x-ndjson")
+	if got := e.want(200, "", "GET", aPath, ""); got.doc["note"] != nil {
+		t.Errorf("sent as null in a line, got %s", got.body)
+	}
+	if got := e.want(200, "", "PUT", aPath, `{"spec":{"cron":"0 12 * * *"},"payload":{"note":null}}`); got.header.Get("ETag") != `"5"` {
+		t.Errorf("a payload's own note, got %s", got.body)
 	}
 }

@@ -47,6 +47,6 @@ func (s *stored) says(d definition, known map[string]map[string]string) (bool, e
 		keep(known, string(s.labels), labels)
 	}
 	return string(s.spec) == d.specText && (s.payload == nil) == (d.payload == nil) && (d.payload == nil || string(s.payload) == *d.payload) &&
-		maps.Equal(labels, d.labels) && (d.note == nil || same(d.note, s.note)) && s.terms.equal(d.terms) &&
+		maps.Equal(labels, d.labels) && (d.note == nil && !d.noteless || same(d.note, s.note)) && s.terms.equal(d.terms) &&
 		(s.status == Active || s.status == Paused && !s.pausing) && (d.status == "" || d.status == s.status), nil
 }

@@ -214,7 +214,7 @@ func (r *bulkReader) members(text []byte) (line BulkLine, specText string, err e
 		known.text = string(stored)
 		keep(r.specs, string(spec), known)
 	}
-	line.Spec = known.spec
+	line.Spec, line.Noteless = known.spec, string(note) == "null"
 	if line.Labels, ok = r.labels[string(labels)]; !ok {
 		if err := readMember(labels, &line.Labels); err != nil {
 			return line, "", err

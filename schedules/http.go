@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -73,6 +74,9 @@ func (h handler) put(c echo.Context) error {
 	p, err := web.Body[Params](c)
 	if err != nil {
 		return err
+	}
+	if raw, err := web.Bytes(c); err == nil && p.Note == nil && bytes.Contains(raw, []byte(`"note"`)) {
+		p.Noteless = Patch(raw).removes("note")
 	}
 	s, made, err := h.Put(c.Request().Context(), tenants.From(c), workflow, key, p, tenants.Caller(c).Subject, pre)
 	if err != nil {

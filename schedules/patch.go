@@ -98,7 +98,7 @@ func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch,
 		_, specErr := compile(p.Spec, d.almanac.in(d.profile.context(r.AnchorAt, r.identity(tenant))))
 		err = fault.Join(err, specErr)
 	}
-	d.noteless = patch.removes("note")
+	d.noteless = patch.removes("note") // which is gone once it is merged
 	if patch.removes("status") {
 		d.status = Active
 	}

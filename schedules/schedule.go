@@ -31,6 +31,8 @@ type Params struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Note     *string           `json:"note,omitempty" null:"yes"`
 	Status   string            `json:"status,omitempty"`
+
+	Noteless bool `json:"-"` // note was sent as null: there is to be none
 }
 
 // Schedule is a schedule as clients see it: its definition, whole, and what has become of it.
@@ -103,7 +105,7 @@ func (p Params) read(q tenants.Quotas) (d definition, err error) {
 // readAs is read where the text of the spec is known.
 func (p Params) readAs(text string, q tenants.Quotas) (d definition, err error) {
 	var errs []error
-	d = definition{spec: p.Spec, specText: text, labels: p.Labels, note: p.Note, status: p.Status}
+	d = definition{spec: p.Spec, specText: text, labels: p.Labels, note: p.Note, noteless: p.Noteless, status: p.Status}
 	if d.labels == nil {
 		d.labels = map[string]string{}
 	}

@@ -48,6 +48,9 @@ func (s *Schedules) pause(ctx context.Context, tenant tenants.ID, workflow, key 
 	}
 	if p.Until != nil {
 		p.Until = new(wholeSecond(*p.Until))
+		if p.Until.Year() > 9999 {
+			return web.Reply{}, fault.Invalid("/until", "must be of a year up to 9999")
+		}
 	}
 	return s.restatus(ctx, tenant, workflow, key, "pause", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
 		if p.Until != nil && !p.Until.After(now) {

@@ -89,6 +89,8 @@ func TestUnmarshalLocatesEachFault(t *testing.T) {
 		{`{"labels":{"a":1}}`, 422, []string{"/labels/a wrong_type"}},
 		{`{"cron":["a",1]}`, 422, []string{"/cron/1 wrong_type"}},
 		{`{"from":"yesterday"}`, 422, []string{"/from invalid"}},
+		{`{"from":"9999-12-31T23:59:59-00:01"}`, 422, []string{"/from out_of_range"}},
+		{`{"from":"0000-01-01T00:00:00+00:01"}`, 422, []string{"/from out_of_range"}},
 		{`{"count":11,"note":"too long"}`, 422, []string{"/note out_of_range", "/count out_of_range"}},
 		{`{"name":"a/b"}`, 422, []string{"/name invalid"}},
 		{`{"payload":{"a":{"b":"\u0000"}}}`, 422, []string{"/payload/a/b nul"}},

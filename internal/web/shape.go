@@ -162,7 +162,11 @@ func (s *shape) hold(scan *scanner, kind string, raw []byte) {
 	case "":
 		return
 	case "custom":
-		scan.noteError(reflect.New(s.typ).Interface().(json.Unmarshaler).UnmarshalJSON(raw), s.typ)
+		v := reflect.New(s.typ).Interface().(json.Unmarshaler)
+		scan.noteError(v.UnmarshalJSON(raw), s.typ)
+		if at, ok := v.(*time.Time); ok && !writable(*at) {
+			scan.note("out_of_range", "must be of a year up to 9999 in UTC")
+		}
 	case "text":
 		var text string
 		if kind != "string" || json.Unmarshal(raw, &text) != nil {
@@ -177,6 +181,12 @@ func (s *shape) hold(scan *scanner, kind string, raw []byte) {
 	default:
 		scan.note("wrong_type", "must be %s, not %s", articles[s.kind], articles[kind])
 	}
+}
+
+// writable reports whether an instant can be written in UTC by RFC 3339: an offset may take one beyond its years.
+func writable(at time.Time) bool {
+	year := at.UTC().Year()
+	return 0 <= year && year <= 9999
 }
 
 func (s *shape) holdNumber(scan *scanner, text string) {
