@@ -17,9 +17,9 @@ type Spec struct {
 	RRule     string     `json:"rrule,omitempty"` // RFC 5545 DTSTART, RRULE, RDATE and EXDATE, a line each
 	At        []string   `json:"at,omitempty"`    // wall times, or instants with a zone designator
 	Exclude   *Exclude   `json:"exclude,omitempty"`
-	StartAt   *string    `json:"start_at,omitempty"`
-	EndAt     *string    `json:"end_at,omitempty"`
-	MaxTicks  *int       `json:"max_ticks,omitempty"` // 1 to 100,000; counted by the schedule's keeper
+	StartAt   *string    `json:"start_at,omitempty" null:"yes"`
+	EndAt     *string    `json:"end_at,omitempty" null:"yes"`
+	MaxTicks  *int       `json:"max_ticks,omitempty" null:"yes"` // 1 to 100,000; counted by the schedule's keeper
 	Jitter    string     `json:"jitter,omitempty"`
 	DST       DST        `json:"dst,omitzero"`
 }
@@ -34,7 +34,7 @@ type Calendar struct {
 	Month      string `json:"month,omitempty"`
 	Year       string `json:"year,omitempty"`
 	DayOfWeek  string `json:"day_of_week,omitempty"`
-	Comment    string `json:"comment,omitempty"` // up to 200 characters
+	Comment    string `json:"comment,omitempty" empty:"yes"` // up to 200 characters
 }
 
 // Interval is a steady rhythm. Every in days and weeks counts civil days in the zone; in smaller units elapsed time.

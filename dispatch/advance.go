@@ -110,7 +110,7 @@ func (c *due) place(now time.Time) place {
 }
 
 // advance moves each cohort that was reached to its place.
-func advance(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) error {
+func advance(b *pgx.Batch, shard int16, now time.Time, cohorts []*due) {
 	var ids, spreads, afters []*int64
 	var next, dueAt, runAt, runFrom, empty, wait []*time.Time
 	var missed []*int32
@@ -124,7 +124,7 @@ func advance(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts
 		next, dueAt, runAt, runFrom, empty = append(next, p.next), append(dueAt, p.due), append(runAt, p.run), append(runFrom, p.from), append(empty, p.empty)
 		missed, drop, wait = append(missed, p.missed), append(drop, p.drop), append(wait, p.wait)
 	}
-	_, err := tx.Exec(ctx, `
+	b.Queue(`
 		UPDATE cohort c
 		SET next_at = n.next_at, due_at = CASE WHEN n.wait_at IS NULL THEN n.due_at ELSE 'infinity' END, wait_at = n.wait_at, run_at = n.run_at, run_from = n.run_from, run_missed = n.run_missed,
 			at_spread = n.at_spread, at_id = n.at_id, empty_at = n.empty_at, run_drop = n.run_drop
@@ -133,8 +133,4 @@ func advance(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts
 			AS n (id, next_at, due_at, run_at, run_from, run_missed, at_spread, at_id, empty_at, run_drop, wait_at)
 		WHERE c.shard = $1 AND c.id = n.id`,
 		shard, ids, next, dueAt, runAt, runFrom, missed, spreads, afters, empty, drop, wait)
-	if err != nil {
-		return fmt.Errorf("advance cohorts: %w", err)
-	}
-	return nil
 }

@@ -130,7 +130,7 @@ func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.
 		return http.StatusOK, plan, err
 	}
 	op, err := d.Operations.Begin(ctx, tx, schedules.Begun{
-		Tenant: tenant, Kind: backfillKind, By: by, Total: new(int64(len(times))),
+		Tenant: tenant, Kind: backfillKind, Key: s.Key, By: by, Total: new(int64(len(times))),
 		Params: backfillOf{ScheduleID: d.IDs.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, From: p.From.UTC(), To: p.To.UTC(), Overlap: or(nonEmpty(p.Overlap), "buffer_all")},
 	})
 	return http.StatusAccepted, op, err

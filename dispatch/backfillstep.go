@@ -117,7 +117,7 @@ func (d *Dispatch) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, i
 	}
 	f := &filling{backfilled: s}
 	err = tx.QueryRow(ctx, `
-		SELECT live + waiting, aside, aside_waiting, seen_at
+		SELECT live + waiting, aside, aside_waiting, COALESCE(seen_at, last_at)
 		FROM schedule_state
 		WHERE tenant_id = $1 AND schedule_id = $2
 		FOR UPDATE`, tenant, id).Scan(&f.Running, &f.Aside, &f.AsideWaiting, &f.SeenAt)
@@ -130,14 +130,34 @@ func (d *Dispatch) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, i
 	if err != nil {
 		return nil, fmt.Errorf("read membership: %w", err)
 	}
-	rows, _ = tx.Query(ctx, `
-		SELECT nominal_at
+	f.unopened, err = unopenedTimes(ctx, tx, shard, tenant, id)
+	return f, err
+}
+
+// unopenedTimes are the nominal times of a schedule's that chunks hold which are not opened yet.
+func unopenedTimes(ctx context.Context, tx pgx.Tx, shard int16, tenant tenants.ID, id int64) (times []time.Time, err error) {
+	rows, err := tx.Query(ctx, `
+		SELECT nominal_at, items
 		FROM chunk
-		WHERE shard = $1 AND tenant_id = $2 AND opened_at IS NULL AND kind = 0 AND first_id <= $3 AND last_id >= $3`, shard, tenant, id) // CollectRows reports the error
-	if f.unopened, err = pgx.CollectRows(rows, pgx.RowTo[time.Time]); err != nil {
+		WHERE shard = $1 AND tenant_id = $2 AND opened_at IS NULL AND kind = 0 AND first_id <= $3 AND last_id >= $3`, shard, tenant, id)
+	if err != nil {
 		return nil, fmt.Errorf("look for unopened chunks: %w", err)
 	}
-	return f, nil
+	var at time.Time
+	var items []byte
+	_, err = pgx.ForEachRow(rows, []any{&at, &items}, func() error {
+		groups, err := unpackGroups(at, items)
+		for _, g := range groups {
+			if slices.Contains(g.IDs, id) {
+				times = append(times, g.At)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for unopened chunks: %w", err)
+	}
+	return times, nil
 }
 
 // pending tells whether the sweep may still make the tick of a nominal time, or a chunk that is not opened yet holds it.
@@ -179,6 +199,7 @@ func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *schedules.Operation,
 	}
 	var b pgx.Batch
 	queueRoll(&b, op.Tenant, made)
+	queueUse(&b, op.Tenant, op.Now, made)
 	var waits keyArrays
 	for i := range made {
 		k := made[i].key()

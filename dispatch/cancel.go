@@ -35,19 +35,39 @@ func (d *Dispatch) Cancel(ctx context.Context, tenant tenants.ID, id string) (Ti
 			case t == nil:
 				return noTick(id)
 			case t.State == Scheduled:
-				return d.cancelWaiting(query, tx, tenant, k, now, Requested)
+				err = d.cancelWaiting(query, tx, tenant, k, now, Requested)
 			case t.State != Running:
 				return fault.Conflict("tick_ended", "the tick is %s already", t.State)
 			case t.stopped():
 				return nil
+			default:
+				err = d.cancelRunning(query, tx, tenant, t, now)
 			}
-			return d.cancelRunning(query, tx, tenant, t, now)
+			if err != nil {
+				return err
+			}
+			is, _, err := lockTick(query, tx, tenant, k)
+			if err != nil || is == nil {
+				return err
+			}
+			return tenants.Audit(query, tx, tenant, "", tenants.Change{
+				Action: "tick.cancel", Target: "ticks/" + id,
+				Before: auditedTick{id, t.State.String(), t.Reason.String(), t.Attempt}, After: auditedTick{id, is.State.String(), is.Reason.String(), is.Attempt},
+			})
 		})
 	})
 	if err != nil {
 		return Tick{}, err
 	}
 	return d.Tick(ctx, tenant, id)
+}
+
+// auditedTick is a tick as the audit tells it.
+type auditedTick struct {
+	TickID  string `json:"tick_id"`
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Attempt int16  `json:"attempt"`
 }
 
 func noTick(id string) error { return fault.NotFound("no tick %q", id) }
@@ -88,6 +108,7 @@ func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.
 		SET state = $5, reason = $6, ended_at = $7
 		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
 		tenant, k.Schedule, k.At, k.Seq, int16(Cancelled), int16(why), now)
+	queueEndedUse(&b, tenant, now, Cancelled, k.Schedule)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("cancel a waiting tick: %w", err)
 	}
@@ -115,10 +136,6 @@ func (d *Dispatch) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.
 	return err
 }
 
-// mostReadyRead bounds how many ready ticks are looked through for one that is cancelled. One further behind is told to
-// stop, and ends when its turn comes.
-const mostReadyRead = 20_000
-
 // takeIdle takes a tick under way from where it waits for a moment, a slot or a worker. It is false where somebody has
 // it, or is about to.
 func takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool, error) {
@@ -134,6 +151,15 @@ func takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool,
 	}
 	if t.ChunkID != nil { // it is pushed
 		return false, nil
+	}
+	done, err = tx.Exec(ctx, `
+		DELETE FROM waiting
+		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`, tenant, t.ScheduleID, t.NominalAt, t.Seq)
+	if err != nil {
+		return false, fmt.Errorf("take a tick that waits for a slot: %w", err)
+	}
+	if done.RowsAffected() > 0 {
+		return true, nil
 	}
 	var workflow, queue *string
 	var priority *int16
@@ -152,26 +178,5 @@ func takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool,
 	if err != nil || workflow == nil {
 		return false, err
 	}
-	done, err = tx.Exec(ctx, `
-		DELETE FROM ready
-		WHERE tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4 AND id = (
-			SELECT r.id
-			FROM ready r
-			WHERE r.tenant_id = $1 AND r.workflow = $2 AND r.queue = $3 AND r.priority = $4 AND r.id = (
-				SELECT id
-				FROM (
-					SELECT id, schedule_id, nominal_at, seq
-					FROM ready
-					WHERE tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4
-					ORDER BY id
-					LIMIT $5
-				) first
-				WHERE schedule_id = $6 AND nominal_at = $7 AND seq = $8
-				LIMIT 1)
-			FOR UPDATE SKIP LOCKED)`,
-		tenant, *workflow, or(queue, terms.Queue), or(priority, int16(terms.Priority)), mostReadyRead, t.ScheduleID, t.NominalAt, t.Seq)
-	if err != nil {
-		return false, fmt.Errorf("take a ready tick: %w", err)
-	}
-	return done.RowsAffected() > 0, nil
+	return takeOneReady(ctx, tx, tenant, *workflow, or(queue, terms.Queue), or(priority, int16(terms.Priority)), t.key())
 }

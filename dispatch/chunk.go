@@ -21,9 +21,10 @@ const (
 	mostAttempts = 250 // keys of ticks are longer than ids
 )
 
-// group is the part of a chunk that stands in one cohort.
+// group is the part of a chunk that stands in one cohort and has one nominal time.
 type group struct {
 	Cohort   int64
+	At       time.Time
 	Workflow int // its index in the chunk's workflows
 	DST      calendar.DSTNote
 	Late     bool
@@ -45,17 +46,22 @@ const (
 	datedFlag = 1 << 7
 )
 
-// packGroups packs ids as varint deltas: two bytes a tick where a million users share a timing.
-func packGroups(groups []group) []byte {
-	b := binary.AppendUvarint(nil, uint64(len(groups)))
-	for _, g := range groups {
-		flags := byte(g.DST)
-		for flag, set := range map[byte]bool{lateFlag: g.Late, dropFlag: g.Drop, forcedFlag: g.Forced, missedFlag: g.Missed > 0, quietFlag: g.Quiet, datedFlag: g.Dated} {
-			if set {
-				flags |= flag
-			}
+// packGroups packs the groups of a chunk whose earliest nominal time is at: ids as varint deltas, two bytes a tick where a
+// million users share a timing. Where the groups have several nominal times a zero comes first, and how many seconds each is
+// after the earliest stands before it.
+func packGroups(at time.Time, groups []group) []byte {
+	var b []byte
+	mixed := slices.ContainsFunc(groups, func(g group) bool { return !g.At.Equal(at) })
+	if mixed {
+		b = append(b, 0)
+	}
+	b = binary.AppendUvarint(b, uint64(len(groups)))
+	for i := range groups {
+		g := &groups[i]
+		if mixed {
+			b = binary.AppendUvarint(b, uint64(g.At.Unix()-at.Unix()))
 		}
-		b = append(binary.AppendUvarint(b, uint64(g.Cohort)), flags)
+		b = append(binary.AppendUvarint(b, uint64(g.Cohort)), g.flags())
 		b = binary.AppendUvarint(b, uint64(g.Workflow))
 		if g.Missed > 0 {
 			b = binary.AppendUvarint(b, uint64(g.Missed))
@@ -68,6 +74,22 @@ func packGroups(groups []group) []byte {
 		}
 	}
 	return b
+}
+
+func (g *group) flags() byte {
+	flags := byte(g.DST)
+	set := func(flag byte, is bool) {
+		if is {
+			flags |= flag
+		}
+	}
+	set(lateFlag, g.Late)
+	set(dropFlag, g.Drop)
+	set(forcedFlag, g.Forced)
+	set(missedFlag, g.Missed > 0)
+	set(quietFlag, g.Quiet)
+	set(datedFlag, g.Dated)
+	return flags
 }
 
 var errBroken = errors.New("the items of a chunk are broken")
@@ -107,11 +129,19 @@ func (r *reader) count(most int) int {
 	return int(n)
 }
 
-func unpackGroups(b []byte) ([]group, error) {
+func unpackGroups(at time.Time, b []byte) ([]group, error) {
 	r := reader{b: b}
-	groups := make([]group, r.count(mostInChunk))
+	n := r.count(mostInChunk)
+	mixed := n == 0 && len(r.b) > 0
+	if mixed {
+		n = r.count(mostInChunk)
+	}
+	groups := make([]group, n)
 	for i := range groups {
 		g := &groups[i]
+		if g.At = at; mixed {
+			g.At = at.Add(time.Duration(r.next()) * time.Second)
+		}
 		g.Cohort = int64(r.next())
 		flags := r.byte()
 		g.DST = calendar.DSTNote(flags & 3)

@@ -15,17 +15,19 @@ import (
 func TestGroupsComeBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
+		at := time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "at"), 0).UTC()
+		spread := rapid.SampledFrom([]int64{0, 1, 60, 1 << 31}).Draw(t, "spread") // of the nominal times
 		groups := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) group {
 			ids := rapid.SliceOfNDistinct(rapid.Int64Range(1, 1<<60), 1, 20, rapid.ID).Draw(t, "ids")
 			slices.Sort(ids)
 			return group{
-				Cohort: rapid.Int64Range(1, 1<<60).Draw(t, "cohort"), Workflow: rapid.IntRange(0, 40).Draw(t, "workflow"),
+				Cohort: rapid.Int64Range(1, 1<<60).Draw(t, "cohort"), At: at.Add(time.Duration(rapid.Int64Range(0, spread).Draw(t, "after")) * time.Second), Workflow: rapid.IntRange(0, 40).Draw(t, "workflow"),
 				DST:  calendar.DSTNote(rapid.IntRange(0, 3).Draw(t, "dst")),
 				Late: rapid.Bool().Draw(t, "late"), Drop: rapid.Bool().Draw(t, "drop"), Forced: rapid.Bool().Draw(t, "forced"),
 				Missed: rapid.IntRange(0, 1<<30).Draw(t, "missed"), IDs: ids,
 			}
 		}), 0, 20).Draw(t, "groups")
-		got, err := unpackGroups(packGroups(groups))
+		got, err := unpackGroups(at, packGroups(at, groups))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +64,7 @@ func TestBrokenItemsAreAnError(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
-		if groups, err := unpackGroups(b); err == nil && len(b) == 0 {
+		if groups, err := unpackGroups(time.Now(), b); err == nil && len(b) == 0 {
 			t.Fatalf("nothing was read as %v", groups)
 		}
 		_, _ = unpackTries(b)

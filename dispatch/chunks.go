@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -21,18 +22,19 @@ type chunks struct {
 	ticks map[tenants.ID]int
 	herds map[tenants.ID]bool // of whom more waits in line
 	open  map[chunkKind]*newChunk
+	along pgx.Batch // what else is written in the same round trip
 }
 
-// chunkKind is what the ticks of one chunk have in common.
+// chunkKind is what the ticks of one chunk have in common: its tenant, and whether they go into the lane of what is late.
 type chunkKind struct {
 	tenant tenants.ID
-	at     time.Time
 	late   bool
 }
 
 type newChunk struct {
 	chunkKind
 	id        int64
+	at        time.Time // the earliest nominal time
 	kind      int16
 	lane      string
 	groups    []group
@@ -48,7 +50,8 @@ func newChunks(shard int16, now time.Time) *chunks {
 	return &chunks{shard: shard, now: now, ticks: map[tenants.ID]int{}, herds: map[tenants.ID]bool{}, open: map[chunkKind]*newChunk{}}
 }
 
-// addMembers adds the members of a cohort that its run serves: chunks mix cohorts of one tenant and nominal time.
+// addMembers adds the members of a cohort that its run serves: chunks mix cohorts and nominal times of one tenant, since what
+// a chunk costs to open hardly depends on how little it holds.
 func (cs *chunks) addMembers(c *due, members []member) {
 	members = slices.DeleteFunc(members, func(m member) bool {
 		if m.own != nil {
@@ -68,18 +71,24 @@ func (cs *chunks) addMembers(c *due, members []member) {
 }
 
 func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run schedules.Run, alike []member, forced, dated bool) {
-	kind := chunkKind{tenant, run.At, run.Late}
+	kind := chunkKind{tenant, run.Late}
 	cs.ticks[tenant] += len(alike)
 	for len(alike) > 0 {
 		chunk := cs.open[kind]
 		if chunk == nil {
-			chunk = &newChunk{chunkKind: kind, kind: firstTries}
+			chunk = &newChunk{chunkKind: kind, kind: firstTries, at: run.At}
 			cs.open[kind] = chunk
+		}
+		if run.At.Before(chunk.at) {
+			chunk.at = run.At
 		}
 		n := min(len(alike), mostInChunk-chunk.count)
 		g := group{
-			Cohort: cohort, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced, Quiet: run.Quiet, Dated: dated,
+			Cohort: cohort, At: run.At, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced, Quiet: run.Quiet, Dated: dated,
 			Missed: alike[0].missed, IDs: make([]int64, n),
+		}
+		if sabotage.MissedUncounted.On() {
+			g.Missed = 0
 		}
 		for i, m := range alike[:n] {
 			g.IDs[i] = m.id
@@ -106,19 +115,22 @@ func (cs *chunks) addTries(tenant tenants.ID, tries []try) {
 	slices.SortFunc(tries, func(a, b try) int { return a.Compare(b.TickKey) })
 	for part := range slices.Chunk(tries, mostAttempts) {
 		cs.made = append(cs.made, newChunk{
-			chunkKind: chunkKind{tenant: tenant, at: part[0].At}, kind: laterTries, lane: catchUpLane,
+			chunkKind: chunkKind{tenant: tenant}, at: part[0].At, kind: laterTries, lane: catchUpLane,
 			tries: part, count: len(part), workflows: []string{},
 		})
 	}
 }
 
-// insert writes the chunks and gives them their numbers.
+// insert writes the chunks, gives them their numbers, and writes what goes along with them.
 func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 	for _, chunk := range cs.open {
 		cs.made = append(cs.made, *chunk)
 	}
 	clear(cs.open)
 	if len(cs.made) == 0 {
+		if err := tx.SendBatch(ctx, &cs.along).Close(); err != nil {
+			return nil, fmt.Errorf("write what was swept: %w", err)
+		}
 		return nil, nil
 	}
 	slices.SortStableFunc(cs.made, func(a, b newChunk) int { return a.at.Compare(b.at) })
@@ -132,7 +144,7 @@ func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 			first[i], last[i], items[i] = c.tries[0].Schedule, c.tries[len(c.tries)-1].Schedule, packTries(c.tries)
 		default:
 			first[i], last[i] = bounds(c.groups)
-			items[i], c.lane = packGroups(c.groups), largeLane
+			items[i], c.lane = packGroups(c.at, c.groups), largeLane
 			if cs.ticks[c.tenant] <= smallDue && !cs.herds[c.tenant] {
 				c.lane = smallLane
 			}
@@ -142,19 +154,19 @@ func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 		}
 		owners[i], kinds[i], lanes[i], nominal[i], counts[i] = int32(c.tenant), c.kind, c.lane, c.at, int32(c.count)
 	}
-	rows, err := tx.Query(ctx, `
+	var ids []int64 // in the order of the rows: one VALUES-like source, no join
+	cs.along.Queue(`
 		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows)
 		SELECT $1, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, $2, string_to_array(workflows, ',')
 		FROM unnest($3::int[], $4::smallint[], $5::text[], $6::timestamptz[], $7::bigint[], $8::bigint[], $9::int[], $10::bytea[], $11::text[])
 			AS n (tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows)
 		RETURNING id`,
-		cs.shard, cs.now, owners, kinds, lanes, nominal, first, last, counts, items, cs.joined())
-	if err != nil {
-		return nil, fmt.Errorf("insert chunks: %w", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64]) // in the order of the rows: one VALUES-like source, no join
-	if err != nil {
-		return nil, fmt.Errorf("insert chunks: %w", err)
+		cs.shard, cs.now, owners, kinds, lanes, nominal, first, last, counts, items, cs.joined()).Query(func(rows pgx.Rows) (err error) {
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
+	})
+	if err := tx.SendBatch(ctx, &cs.along).Close(); err != nil {
+		return nil, fmt.Errorf("write what was swept: %w", err)
 	}
 	for i := range cs.made {
 		cs.made[i].id = ids[i]

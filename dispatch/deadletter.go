@@ -24,16 +24,24 @@ func bury(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead keyArrays) err
 		return nil
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO dead_letter (tenant_id, `+deadColumns+`)
-		SELECT t.tenant_id, t.schedule_id, t.nominal_at, t.seq, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key), t.ended_at,
-			t.fired_at, t.last_at, t.until_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
-		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN `+theTick+` ON t.state = $8
-		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
-		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
-		WHERE s.id IS NOT NULL OR r.version IS NOT NULL
-		ON CONFLICT DO NOTHING`,
-		tenant, dead.ids, dead.at, dead.seqs, dead.tries, dead.from, dead.through, int16(Failed))
+		WITH buried AS (
+			INSERT INTO dead_letter (tenant_id, `+deadColumns+`)
+			SELECT t.tenant_id, t.schedule_id, t.nominal_at, t.seq, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key), t.ended_at,
+				t.fired_at, t.last_at, t.until_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
+			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
+			JOIN `+theTick+` ON t.state = $8
+			LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
+			LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
+			WHERE s.id IS NOT NULL OR r.version IS NOT NULL
+			ON CONFLICT DO NOTHING
+			RETURNING workflow, schedule_id, nominal_at, seq
+		)
+		INSERT INTO happening (tenant_id, event, cause, n, schedule_id, nominal_at, seq)
+		SELECT DISTINCT ON (workflow) $1, $9::text, workflow, count(*) OVER (PARTITION BY workflow), schedule_id, nominal_at, seq
+		FROM buried
+		WHERE `+tenants.WantsToKnow("$1", "$9")+`
+		ORDER BY workflow, nominal_at DESC`,
+		tenant, dead.ids, dead.at, dead.seqs, dead.tries, dead.from, dead.through, int16(Failed), tenants.TickFailed)
 	if err != nil {
 		return fmt.Errorf("keep dead letters: %w", err)
 	}
@@ -96,8 +104,8 @@ func (d *Dispatch) letter(ctx context.Context, db postgres.DB, tenant tenants.ID
 type DeadFilter struct {
 	Workflow string     `json:"workflow,omitempty"`
 	Key      string     `json:"key,omitempty"`
-	From     *time.Time `json:"from,omitempty"`
-	To       *time.Time `json:"to,omitempty"`
+	From     *time.Time `json:"from,omitempty" null:"yes"`
+	To       *time.Time `json:"to,omitempty" null:"yes"`
 }
 
 func (f DeadFilter) name() string {

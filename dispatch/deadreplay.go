@@ -46,7 +46,7 @@ func (d *Dispatch) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadRepl
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
-			op, err := d.Operations.Begin(ctx, tx, schedules.Begun{Tenant: tenant, Kind: deadReplayKind, Params: p, By: by})
+			op, err := d.Operations.Begin(ctx, tx, schedules.Begun{Tenant: tenant, Kind: deadReplayKind, Params: p, Key: p.Filter.Key, By: by})
 			return http.StatusAccepted, op, err
 		})
 		return err

@@ -49,6 +49,8 @@ type Config struct {
 
 	// Pause pauses a schedule whose ticks failed too often. It may be nil where the process does not dispatch.
 	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
+	// Uses tells how much a tenant uses of its quotas, by their names. Where it is nil nobody is told of soft limits.
+	Uses func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
 	// Erase goes on with the erasures that were not finished. It may be nil.
 	Erase func(ctx context.Context) error
 }
@@ -136,13 +138,21 @@ func (d *Dispatch) Start(ctx context.Context) error {
 		d.work.Go(func() { d.endLeases(run) })
 		d.work.Go(func() { d.tendSlots(run) })
 		d.work.Go(func() { d.upkeep(run) })
+		d.work.Go(func() { d.notice(run) })
+		d.work.Go(func() { d.sendEvents(run) })
+		if d.Uses != nil {
+			d.work.Go(func() { d.watchQuotas(run) })
+		}
 		if d.Pause != nil {
 			d.work.Go(func() { d.pauseFailing(run) })
 		}
 	}
 	if d.Sweeps {
 		d.work.Go(func() { d.fold(run) })
+		d.work.Go(func() { d.foldUse(run) })
+		d.work.Go(func() { d.watch(run) })
 		d.work.Go(func() { d.sweep(run) })
+		d.work.Go(func() { d.scan(run) })
 		d.work.Go(func() { d.markStale(run) })
 		d.work.Go(func() { d.rezone(run) })
 	}

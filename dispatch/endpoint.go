@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -91,10 +93,17 @@ func (d *Dispatch) check(name string, p EndpointParams) (EndpointParams, error) 
 		p.Headers = map[string]string{}
 	}
 	errs = append(errs, checkHeaders(p.Headers))
-	if len(p.Events) > 0 {
-		errs = append(errs, fault.Invalid("/events", "events are not sent yet"))
+	if p.Events == nil {
+		p.Events = []string{}
 	}
-	p.Events = []string{}
+	for i, name := range p.Events {
+		pointer := fmt.Sprintf("/events/%d", i)
+		if !slices.Contains(tenants.Events(), name) {
+			errs = append(errs, fault.Invalid(pointer, "%q is not one of %s", name, strings.Join(tenants.Events(), ", ")))
+		} else if slices.Contains(p.Events[:i], name) {
+			errs = append(errs, fault.Invalid(pointer, "%s is there twice", name))
+		}
+	}
 	switch p.State {
 	case "":
 		p.State = enabledEndpoint

@@ -82,7 +82,7 @@ func TestEndpointsAreChecked(t *testing.T) {
 		url + `"headers": {"host": "x"}}`:                 "/headers/host",
 		url + `"headers": {"X-A": "a\nb"}}`:               "/headers/X-A",
 		url + `"headers": {"X A": "a"}}`:                  "/headers/X A",
-		url + `"events": ["tick.failed"]}`:                "/events",
+		url + `"events": ["tick.fired"]}`:                 "/events/0",
 		`{"url": "http://10.0.0.1/", "batch": 0}`:         "/url /batch",
 		`{"url": "https://example.com/", "state": "off"}`: "/state",
 	} {

@@ -20,8 +20,8 @@ var holdings = []string{
 	"held", "chunk", "ready", "waiting", "slot", "buffered", "lease",
 	"tick", "attempt", "roll", "dead_letter", "revision", "label",
 	"key_profile", "erasure", "calendar", "calendar_revision", "operation", "sync_line", "sync",
-	"workflow", "endpoint", "api_key", "idempotency", "allowance", "bucket", "audit",
-	"tally_delta", "tally",
+	"happening", "notice", "event", "workflow", "endpoint", "api_key", "idempotency", "allowance", "bucket", "audit",
+	"tally_delta", "tally", "idle_delta", "idle", "daily_use_delta", "daily_use",
 }
 
 const (
@@ -229,7 +229,7 @@ func (d *Dispatch) dropTenant(ctx context.Context, tenant tenants.ID) (done bool
 				return fmt.Errorf("erase from %s: %w", table, err)
 			}
 			switch table {
-			case "bucket", "tally", "tally_delta", "audit", "allowance": // no other row comes of these
+			case "bucket", "tally", "tally_delta", "idle", "idle_delta", "daily_use_delta", "daily_use", "happening", "notice", "event", "audit", "allowance": // no other row comes of these
 			default:
 				if gone.RowsAffected() > 0 {
 					return errNotEmpty

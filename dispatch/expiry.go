@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -22,6 +23,9 @@ func (d *Dispatch) endLeases(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		for {
+			if sabotage.LeasesNeverEnd.On() {
+				return nil
+			}
 			n, err := d.endSomeLeases(ctx)
 			if err != nil || n < mostExpired {
 				return err
@@ -68,7 +72,7 @@ func (d *Dispatch) endSomeLeases(ctx context.Context) (n int, err error) {
 
 // endLease ends the attempts whose time is up. A lease of which some are lengthened goes on until the first of those ends.
 func (d *Dispatch) endLease(ctx context.Context, tx pgx.Tx, l *expiredLease) error {
-	tries, err := unpackTries(l.Ticks)
+	tries, err := unpackLease(l.Ticks)
 	if err != nil {
 		return fmt.Errorf("lease %d: %w", l.ID, err)
 	}

@@ -31,7 +31,28 @@ func (d *Dispatch) SweepOnce(ctx context.Context, shard int16) (more bool, err e
 }
 
 // Open opens a chunk.
-func (d *Dispatch) Open(ctx context.Context, chunk int64) error { return d.open(ctx, chunk) }
+func (d *Dispatch) Open(ctx context.Context, chunk int64) error {
+	if err := d.rejoin(ctx); err != nil {
+		return err
+	}
+	return d.open(ctx, chunk)
+}
+
+// rejoin has a process that joined without beginning to work, and so does not beat, count as living on a busy machine too.
+func (d *Dispatch) rejoin(ctx context.Context) error {
+	if _, alive := d.process.self(); alive {
+		return nil
+	}
+	return d.process.register(ctx)
+}
+
+// OpenRun opens the chunks of a sweep from one to another.
+func (d *Dispatch) OpenRun(ctx context.Context, first, through int64) error {
+	if err := d.rejoin(ctx); err != nil {
+		return err
+	}
+	return d.openRun(ctx, first, through)
+}
 
 // Retain deletes what is past its retention at a moment.
 func (d *Dispatch) Retain(ctx context.Context, now time.Time) error { return d.retain(ctx, now) }
@@ -41,3 +62,28 @@ func (d *Dispatch) Complete(ctx context.Context) error { return d.complete(ctx) 
 
 // RearmLost arms schedules with fixed_delay that nothing would ever arm.
 func (d *Dispatch) RearmLost(ctx context.Context) error { return d.rearmLost(ctx) }
+
+// Room makes the queue of each endpoint hold no more than n ticks.
+func (d *Dispatch) Room(n int) { d.sender.room = n }
+
+// OpenStale opens chunks that no job opens.
+func (d *Dispatch) OpenStale(ctx context.Context) error {
+	if err := d.rejoin(ctx); err != nil {
+		return err
+	}
+	return d.openStale(ctx)
+}
+
+// CancelOrphans cancels the ticks that wait for one of a schedule that is deleted.
+func (d *Dispatch) CancelOrphans(ctx context.Context) error { return d.cancelOrphans(ctx) }
+
+// FoldUse adds up what was used since the last time.
+func (d *Dispatch) FoldUse(ctx context.Context) error {
+	_, err := d.foldSomeUse(ctx)
+	return err
+}
+
+// Watchdog returns what looks for what is stuck, at a moment.
+func (d *Dispatch) Watchdog() func(ctx context.Context, now time.Time) error {
+	return newWatchdog(d).look
+}

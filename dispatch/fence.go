@@ -16,7 +16,8 @@ type slotName struct {
 	slot  int16
 }
 
-// lockLeases locks the leases of tokens and tells until when each slot is leased; one that is not is missing.
+// lockLeases keeps the leases of tokens from being ended, and tells until when each slot is leased; one that is not is
+// missing. Others may finish ticks of the same leases meanwhile.
 func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []leaseToken) (until map[slotName]time.Time, started map[int64]time.Time, workers map[int64]string, now time.Time, err error) {
 	var ids []int64
 	seen := map[int64]bool{}
@@ -26,36 +27,39 @@ func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []leas
 		}
 	}
 	until, started, workers = map[slotName]time.Time{}, map[int64]time.Time{}, map[int64]string{}
-	ends := map[int64]time.Time{}
-	rows, err := tx.Query(ctx, `SELECT id, until_at, leased_at, worker FROM lease WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, tenant, ids)
-	if err != nil {
-		return nil, nil, nil, now, fmt.Errorf("lock leases: %w", err)
-	}
-	var id int64
-	var end, began time.Time
-	var worker string
-	if _, err = pgx.ForEachRow(rows, []any{&id, &end, &began, &worker}, func() error {
-		ends[id], started[id], workers[id] = end, began, worker
-		return nil
-	}); err != nil {
+	ends, beats := map[int64]time.Time{}, map[slotName]time.Time{}
+	var b pgx.Batch
+	b.Queue(`SELECT id, until_at, leased_at, worker FROM lease WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR KEY SHARE`, tenant, ids).Query(func(rows pgx.Rows) error {
+		var id int64
+		var end, began time.Time
+		var worker string
+		_, err := pgx.ForEachRow(rows, []any{&id, &end, &began, &worker}, func() error {
+			ends[id], started[id], workers[id] = end, began, worker
+			return nil
+		})
+		return err
+	})
+	b.Queue(`SELECT lease_id, slot, until_at FROM lease_beat WHERE lease_id = ANY($1)`, ids).Query(func(rows pgx.Rows) error {
+		var name slotName
+		var end time.Time
+		_, err := pgx.ForEachRow(rows, []any{&name.lease, &name.slot, &end}, func() error {
+			beats[name] = end
+			return nil
+		})
+		return err
+	})
+	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, nil, nil, now, fmt.Errorf("lock leases: %w", err)
 	}
 	for _, t := range tokens {
+		name := slotName{t.lease, t.slot}
 		if end, held := ends[t.lease]; held {
-			until[slotName{t.lease, t.slot}] = end
+			until[name] = end
+		}
+		if end, beat := beats[name]; beat {
+			until[name] = end
 		}
 	}
-	rows, err = tx.Query(ctx, `SELECT lease_id, slot, until_at FROM lease_beat WHERE lease_id = ANY($1)`, ids)
-	if err != nil {
-		return nil, nil, nil, now, fmt.Errorf("read lengthened leases: %w", err)
-	}
-	var name slotName
-	if _, err = pgx.ForEachRow(rows, []any{&name.lease, &name.slot, &end}, func() error {
-		until[name] = end
-		return nil
-	}); err != nil {
-		return nil, nil, nil, now, fmt.Errorf("read lengthened leases: %w", err)
-	}
-	err = tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now)
-	return until, started, workers, now.UTC(), err
+	return until, started, workers, now.UTC(), nil
 }

@@ -35,6 +35,7 @@ type ending struct {
 	worker     *string
 	started    *time.Time
 	answered   bool // it ends a tick whose answer was awaited
+	unsent     bool // the attempt was never made, and there is nothing to tell of it
 }
 
 // mostKept bounds what is kept of an error's text.
@@ -229,11 +230,13 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 		if err != nil {
 			return err
 		}
-		b.Queue(`
-			INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, started_at, ended_at, outcome, status, error, worker)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-			ON CONFLICT DO NOTHING`,
-			tenant, k.Schedule, k.At, k.Seq, e.attempt, e.started, now, e.outcome, e.status, e.err, e.worker)
+		if !e.unsent {
+			b.Queue(`
+				INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, started_at, ended_at, outcome, status, error, worker)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+				ON CONFLICT DO NOTHING`,
+				tenant, k.Schedule, k.At, k.Seq, e.attempt, e.started, now, e.outcome, e.status, e.err, e.worker)
+		}
 		if again {
 			queueHold(&b, tenant, u.Shard, try{TickKey: k, Attempt: e.attempt + 1}, "retry", due)
 			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
@@ -326,12 +329,16 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		return nil
 	}
 	var ids []int64
-	var good, bad, own, aside []int32
+	var good, bad, gone, own, aside []int32
 	for id, t := range states {
-		ids, good, bad = append(ids, id), append(good, t.succeeded), append(bad, t.failed)
+		ids, good, bad, gone = append(ids, id), append(good, t.succeeded), append(bad, t.failed), append(gone, t.cancelled)
 		own, aside = append(own, t.succeeded+t.failed+t.cancelled-t.aside), append(aside, t.aside)
 	}
 	rows, err := tx.Query(ctx, `
+		WITH used AS (`+endedUse("$1", "$8::date", `(
+			SELECT id, good, bad, gone, 0 AS skipped
+			FROM unnest($2::bigint[], $3::int[], $4::int[], $7::int[]) AS n (id, good, bad, gone)
+		) i`)+`)
 		UPDATE schedule_state st
 		SET live = GREATEST(0, st.live - i.own), aside = GREATEST(0, st.aside - i.aside),
 			succeeded = st.succeeded + i.good, failed = st.failed + i.bad,
@@ -339,7 +346,7 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[]) AS i (id, good, bad, own, aside)
 		WHERE st.tenant_id = $1 AND st.schedule_id = i.id
 		RETURNING st.schedule_id, CASE WHEN i.bad > 0 THEN st.failures ELSE 0 END,
-			st.aside = 0 AND (st.live = 0 AND st.waiting > 0 OR st.aside_waiting > 0), st.delay_at`, tenant, ids, good, bad, own, aside)
+			st.aside = 0 AND (st.live = 0 AND st.waiting > 0 OR st.aside_waiting > 0), st.delay_at`, tenant, ids, good, bad, own, aside, gone, dayOf(now))
 	if err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
 	}

@@ -5,12 +5,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 )
 
 // HandOut makes chunks of the schedules' due ticks in the caller's transaction, which holds the lock of their shard,
 // shared: ticks that the sweep had not come to when a change came. They are opened like any other chunk, in order.
 func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) error {
+	if sabotage.RetimeForgets.On() {
+		return nil
+	}
 	for _, one := range due {
 		var workflow string
 		cs := newChunks(one.Shard, one.Run.At)

@@ -36,6 +36,7 @@ func Routes(g *echo.Group, d *Dispatch) {
 	g.GET("/v1/ticks/:id", h.tick, readOrWork, web.NoQuery)
 	g.POST("/v1/ticks/:id/cancel", h.cancel, write, web.NoQuery)
 	g.POST("/v1/ticks/:id/replay", h.replayOne, write, web.NoQuery)
+	g.GET("/v1/usage", h.usage, tenants.Require(tenants.TenantAdmin))
 	g.GET("/v1/admin/dead-letters", h.deadLetters, tenants.Require(tenants.TenantAdmin))
 	g.POST("/v1/admin/halt", h.halt, tenants.Require(tenants.TenantAdmin), web.NoQuery)
 	g.POST("/v1/admin/continue", h.resume, tenants.Require(tenants.TenantAdmin), web.NoQuery)
@@ -77,6 +78,9 @@ func (h handler) history(c echo.Context) error {
 	}
 	span, err := spanOf(c)
 	if err != nil {
+		return err
+	}
+	if err := checkPicks(c.QueryParams()); err != nil {
 		return err
 	}
 	limit, cursor, err := web.Page(c)

@@ -38,6 +38,7 @@ type hub struct {
 	mu      sync.Mutex
 	waiting map[topic][]*poll
 	untold  map[topic]int
+	lanes   map[string]bool // in which there are jobs that nobody may have been told of
 	tellNow chan struct{}
 }
 
@@ -49,7 +50,7 @@ type poll struct {
 }
 
 func newHub() *hub {
-	return &hub{waiting: map[topic][]*poll{}, untold: map[topic]int{}, tellNow: make(chan struct{}, 1)}
+	return &hub{waiting: map[topic][]*poll{}, untold: map[topic]int{}, lanes: map[string]bool{}, tellNow: make(chan struct{}, 1)}
 }
 
 // wait registers a poll for workflows; leave takes it out.
@@ -109,6 +110,24 @@ func (h *hub) ready(tenant tenants.ID, workflow string, n int) {
 	h.mu.Lock()
 	h.untold[t] += n
 	h.mu.Unlock()
+	h.tellSoon()
+}
+
+// queued has River's clients told, once more, of the jobs of chunks that have been committed: of two insertions that are close
+// together River announces the first alone, and the jobs of the other would lie until it looks by itself.
+func (h *hub) queued(made []newChunk) {
+	if len(made) == 0 {
+		return
+	}
+	h.mu.Lock()
+	for i := range made {
+		h.lanes[made[i].lane] = true
+	}
+	h.mu.Unlock()
+	h.tellSoon()
+}
+
+func (h *hub) tellSoon() {
 	select {
 	case h.tellNow <- struct{}{}:
 	default:
@@ -131,15 +150,21 @@ func (h *hub) tell(ctx context.Context, d *Dispatch) {
 		case <-timer.C:
 		}
 		h.mu.Lock()
-		var payloads []string
+		var channels, payloads []string
 		for t, n := range h.untold {
-			payloads = append(payloads, fmt.Sprintf("%d %d %d", t.tenant, t.workflow, n))
+			channels, payloads = append(channels, readyChannel), append(payloads, fmt.Sprintf("%d %d %d", t.tenant, t.workflow, n))
+		}
+		for lane := range h.lanes {
+			channels, payloads = append(channels, ""), append(payloads, fmt.Sprintf(`{"queue": %q}`, lane))
 		}
 		clear(h.untold)
+		clear(h.lanes)
 		h.mu.Unlock()
 		notify, cancel := context.WithTimeout(ctx, 5*time.Second)
-		if _, err := d.Pool.Exec(notify, `SELECT pg_notify($1, p) FROM unnest($2::text[]) AS p`, readyChannel, payloads); err != nil && ctx.Err() == nil {
-			d.Log.Warn("cannot tell of ready ticks", "error", err) // polls look by themselves too
+		if _, err := d.Pool.Exec(notify, `
+			SELECT pg_notify(CASE channel WHEN '' THEN current_schema() || '.river_insert' ELSE channel END, payload)
+			FROM unnest($1::text[], $2::text[]) AS n (channel, payload)`, channels, payloads); err != nil && ctx.Err() == nil {
+			d.Log.Warn("cannot tell of ready ticks and jobs", "error", err) // who waits for them looks by itself too
 		}
 		cancel()
 	}

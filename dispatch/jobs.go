@@ -18,9 +18,10 @@ const (
 	workLane    = "work"
 )
 
-// openArgs are the arguments of the River job that opens a chunk: its number, and nothing else.
+// openArgs are the arguments of the River job that opens a chunk, or a run of them: their numbers, and nothing else.
 type openArgs struct {
-	Chunk int64 `json:"chunk"`
+	Chunk   int64 `json:"chunk"`
+	Through int64 `json:"through,omitempty"` // the last of the run; 0: there is one
 }
 
 func (openArgs) Kind() string { return "open" }
@@ -31,7 +32,7 @@ type openWorker struct {
 }
 
 func (w *openWorker) Work(ctx context.Context, job *river.Job[openArgs]) error {
-	return w.dispatch.open(ctx, job.Args.Chunk)
+	return w.dispatch.openRun(ctx, job.Args.Chunk, job.Args.Through)
 }
 
 // jobs makes River's client: one that works where this process dispatches, else one that only inserts.
@@ -67,6 +68,39 @@ func (quiet) Enabled(_ context.Context, level slog.Level) bool { return level >=
 func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
 func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.Handler.WithGroup(name)} }
 
-func openJob(chunk int64, lane string, priority int) river.InsertManyParams {
-	return river.InsertManyParams{Args: openArgs{chunk}, InsertOpts: &river.InsertOpts{Queue: lane, Priority: priority}}
+// A job opens no more at once than this.
+const (
+	ticksOfAJob  = mostInChunk
+	chunksOfAJob = 64
+)
+
+// openJobs are the jobs that open chunks of one sweep. Neighbours of one lane and priority share a job while they are small.
+func (d *Dispatch) openJobs(made []newChunk) []river.InsertManyParams {
+	type run struct {
+		openArgs
+		lane          string
+		priority      int
+		chunks, ticks int
+	}
+	var runs []run
+	for _, c := range made {
+		first := priority(d.pressure.add(c.tenant))
+		if n := len(runs); n > 0 && c.kind == firstTries {
+			last := &runs[n-1]
+			if last.lane == c.lane && last.priority == first && last.chunks < chunksOfAJob && last.ticks+c.count <= ticksOfAJob {
+				last.Through, last.chunks, last.ticks = c.id, last.chunks+1, last.ticks+c.count
+				continue
+			}
+		}
+		one := run{openArgs: openArgs{Chunk: c.id}, lane: c.lane, priority: first, chunks: 1, ticks: c.count}
+		if c.kind != firstTries {
+			one.ticks = ticksOfAJob // nothing joins it
+		}
+		runs = append(runs, one)
+	}
+	jobs := make([]river.InsertManyParams, len(runs))
+	for i, r := range runs {
+		jobs[i] = river.InsertManyParams{Args: r.openArgs, InsertOpts: &river.InsertOpts{Queue: r.lane, Priority: r.priority}}
+	}
+	return jobs
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net/http"
 	"time"
@@ -21,7 +22,7 @@ type LeaseParams struct {
 	Max       *int     `json:"max,omitempty"`
 	Wait      string   `json:"wait,omitempty"`
 	Lease     string   `json:"lease,omitempty"`
-	Worker    string   `json:"worker,omitempty"`
+	Worker    string   `json:"worker,omitempty" empty:"yes"`
 }
 
 const (
@@ -131,117 +132,67 @@ const noTicks = `{"ticks":[]}`
 func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseRequest) (body []byte, n int, err error) {
 	query, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	some, limited, err := d.anyReady(query, tenant, r)
-	if err != nil || !some {
-		return []byte(noTicks), 0, err
-	}
-	var found []*sendable
-	var lease int64
-	err = postgres.Retry(query, func() error {
-		return pgx.BeginFunc(query, d.API, func(tx pgx.Tx) error {
-			var limits map[string]int
-			if limited {
-				if limits, err = lockLimits(query, tx, tenant, r.workflows); err != nil {
-					return err
-				}
-			}
-			tries, err := takeLimited(query, tx, tenant, r, limits)
-			if err != nil || len(tries) == 0 {
-				found = nil
+	for {
+		some, limited, err := d.anyReady(query, tenant, r)
+		if err != nil || !some {
+			return []byte(noTicks), 0, err
+		}
+		var l leased
+		err = postgres.Retry(query, func() error {
+			return pgx.BeginFunc(query, d.API, func(tx pgx.Tx) (err error) {
+				l, err = d.leaseSome(query, tx, tenant, r, limited)
 				return err
-			}
-			if found, err = sendables(query, tx, tenant, tries); err != nil {
-				return err
-			}
-			if found, err = d.endStopped(query, tx, tenant, found); err != nil || len(found) == 0 {
-				return err
-			}
-			if err := occupy(query, tx, tenant, found, limits); err != nil {
-				return err
-			}
-			lease, err = insertLease(query, tx, tenant, r, found)
-			return err
+			})
 		})
-	})
-	if err != nil || len(found) == 0 {
-		return []byte(noTicks), 0, err
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(l.ticks) > 0 {
+			d.Metrics.leased.Add(float64(len(l.ticks)))
+			body, err = d.leaseAnswer(query, tenant, l)
+			return body, len(l.ticks), err
+		}
+		if l.taken == 0 {
+			return []byte(noTicks), 0, nil
+		}
 	}
-	d.Metrics.leased.Add(float64(len(found)))
-	body, err = d.leaseAnswer(query, tenant, lease, found)
-	return body, len(found), err
 }
 
-// anyReady looks without a transaction whether anything is ready: most polls find nothing. It tells too whether any of the
-// workflows has a max_running.
-func (d *Dispatch) anyReady(ctx context.Context, tenant tenants.ID, r leaseRequest) (some, limited bool, err error) {
-	err = d.API.QueryRow(ctx, `
-		SELECT EXISTS (
-			SELECT FROM ready
-			WHERE tenant_id = $1 AND workflow = ANY($2) AND (cardinality($3::text[]) = 0 OR queue = ANY($3))),
-			EXISTS (SELECT FROM workflow WHERE tenant_id = $1 AND name = ANY($2) AND max_running IS NOT NULL)`,
-		tenant, r.workflows, named(r.queues)).Scan(&some, &limited)
-	return some, limited, err
+// leased is what a worker is to be handed.
+type leased struct {
+	id    int64
+	ticks []*sendable
+	terms map[string]workflowTerms
+	taken int // out of the queues, those among them that are over
 }
 
-func named(names []string) []string {
-	if names == nil {
-		return []string{}
+// leaseSome takes ticks out of the queues and leases those that are still to be delivered.
+func (d *Dispatch) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, limited bool) (l leased, err error) {
+	var limits map[string]int
+	if limited {
+		if limits, err = lockLimits(ctx, tx, tenant, r.workflows); err != nil {
+			return l, err
+		}
 	}
-	return names
-}
-
-// takeReady takes ready ticks out of the queues: by priority, and then as they came.
-func takeReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest) ([]try, error) {
-	rows, err := tx.Query(ctx, `
-		WITH RECURSIVE named AS (
-			SELECT w.workflow, q.queue
-			FROM unnest($2::text[]) AS w (workflow) CROSS JOIN unnest($3::text[]) AS q (queue)
-		), every (workflow, queue) AS (
-			SELECT w.workflow, (SELECT min(queue) FROM ready WHERE tenant_id = $1 AND ready.workflow = w.workflow)
-			FROM unnest($2::text[]) AS w (workflow)
-			WHERE cardinality($3::text[]) = 0
-			UNION ALL
-			SELECT e.workflow, (SELECT min(queue) FROM ready WHERE tenant_id = $1 AND ready.workflow = e.workflow AND ready.queue > e.queue)
-			FROM every e
-			WHERE e.queue IS NOT NULL
-		), queues AS (
-			SELECT workflow, queue FROM named
-			UNION ALL
-			SELECT workflow, queue FROM every WHERE queue IS NOT NULL
-		), next AS (
-			SELECT r.workflow, r.queue, r.priority, r.id
-			FROM queues q
-			CROSS JOIN LATERAL (
-				SELECT workflow, queue, priority, id
-				FROM ready
-				WHERE tenant_id = $1 AND ready.workflow = q.workflow AND ready.queue = q.queue
-				ORDER BY priority, id
-				LIMIT $4
-				FOR UPDATE SKIP LOCKED
-			) r
-			ORDER BY r.priority, r.id
-			LIMIT $4
-		)
-		DELETE FROM ready
-		USING next
-		WHERE ready.tenant_id = $1 AND ready.workflow = next.workflow AND ready.queue = next.queue
-			AND ready.priority = next.priority AND ready.id = next.id
-		RETURNING ready.schedule_id, ready.nominal_at, ready.seq, ready.attempt`,
-		tenant, r.workflows, named(r.queues), r.max)
-	if err != nil {
-		return nil, fmt.Errorf("take ready ticks: %w", err)
+	tries, err := takeLimited(ctx, tx, tenant, r, limits)
+	if err != nil || len(tries) == 0 {
+		return l, err
 	}
-	var tries []try
-	var t try
-	_, err = pgx.ForEachRow(rows, []any{&t.Schedule, &t.At, &t.Seq, &t.Attempt}, func() error {
-		t.At = t.At.UTC()
-		tries = append(tries, t)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("take ready ticks: %w", err)
+	l.taken = len(tries)
+	var b pgx.Batch
+	queueSendables(&b, tenant, tries, &l.ticks)
+	queueTerms(&b, tenant, r.workflows, &l.terms)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return l, fmt.Errorf("read ticks to lease: %w", err)
 	}
-	return tries, nil
+	if l.ticks, err = d.endUnwanted(ctx, tx, tenant, l.ticks, l.terms); err != nil || len(l.ticks) == 0 {
+		return l, err
+	}
+	if err := occupy(ctx, tx, tenant, l.ticks, limits); err != nil {
+		return l, err
+	}
+	l.id, err = insertLease(ctx, tx, tenant, r, l.ticks)
+	return l, err
 }
 
 // insertLease keeps what was leased. A tick is leased no longer than one attempt at it may take; where that differs,
@@ -259,7 +210,7 @@ func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseReque
 		INSERT INTO lease (tenant_id, worker, leased_at, until_at, unended, ticks)
 		SELECT $1, $2, now, now + $3, $4, $5
 		FROM clock_timestamp() AS now
-		RETURNING id`, tenant, r.worker, shortest, len(found), packTries(tries)).Scan(&id)
+		RETURNING id`, tenant, r.worker, shortest, len(found), packLease(tries)).Scan(&id)
 	if err != nil {
 		return 0, fmt.Errorf("insert lease: %w", err)
 	}
@@ -280,56 +231,77 @@ func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseReque
 	return id, err
 }
 
-func (d *Dispatch) leaseAnswer(ctx context.Context, tenant tenants.ID, lease int64, found []*sendable) ([]byte, error) {
-	ticks := make([]*tick, len(found))
-	for i, s := range found {
+// leaseForm begins what packLease packs. The leases of an earlier version, which packTries packed, begin with a count, and
+// none is empty.
+const leaseForm = 0
+
+func packLease(tries []try) []byte {
+	b := binary.AppendUvarint([]byte{leaseForm}, uint64(len(tries)))
+	return append(b, packReady(tries)...)
+}
+
+func unpackLease(b []byte) ([]try, error) {
+	if len(b) == 0 || b[0] != leaseForm {
+		return unpackTries(b)
+	}
+	r := reader{b: b[1:]}
+	n := r.count(mostLeased)
+	if r.broken {
+		return nil, errBroken
+	}
+	return unpackReady(r.b, n)
+}
+
+func (d *Dispatch) leaseAnswer(ctx context.Context, tenant tenants.ID, l leased) ([]byte, error) {
+	ticks := make([]*tick, len(l.ticks))
+	for i, s := range l.ticks {
 		ticks[i] = &s.tick
 	}
 	timings, err := d.timingsOf(ctx, tenant, ticks)
 	if err != nil {
 		return nil, err
 	}
-	versions, attempts, err := d.workflowsOf(ctx, tenant, found)
-	if err != nil {
-		return nil, err
-	}
-	body := append(make([]byte, 0, 700*len(found)), `{"ticks":[`...)
-	for i, s := range found {
+	body := append(make([]byte, 0, 700*len(l.ticks)), `{"ticks":[`...)
+	for i, s := range l.ticks {
 		if timings[i] == nil {
 			continue // its lease ends, and its attempts with it
 		}
 		if body[len(body)-1] == '}' {
 			body = append(body, ',')
 		}
-		token := d.seal(tenant, s.key(), leaseToken{lease, int16(i), s.Attempt})
-		m := d.message(&s.tick, timings[i], token, s.Workflow, versions[s.Workflow], s.Key, s.budget(or(s.MaxAttempts, attempts[s.Workflow])), s.Own)
+		token := d.seal(tenant, s.key(), leaseToken{l.id, int16(i), s.Attempt})
+		terms := l.terms[s.Workflow]
+		m := d.message(&s.tick, timings[i], token, s.Workflow, terms.version, s.Key, s.budget(or(s.MaxAttempts, int16(terms.MaxAttempts))), s.Own)
 		body = m.appendJSON(body)
 	}
 	return append(body, `]}`...), nil
 }
 
-// workflowsOf reads the versions and the default attempts of the workflows of ticks.
-func (d *Dispatch) workflowsOf(ctx context.Context, tenant tenants.ID, found []*sendable) (versions map[string]string, attempts map[string]int16, err error) {
-	versions, attempts = map[string]string{}, map[string]int16{}
-	var names []string
-	for _, s := range found {
-		if _, seen := attempts[s.Workflow]; !seen {
-			names, attempts[s.Workflow] = append(names, s.Workflow), schedules.DefaultMaxAttempts
-		}
+// workflowTerms are the version of a workflow and what it says of delivery.
+type workflowTerms struct {
+	schedules.Terms
+	version string
+}
+
+// queueTerms reads the terms of workflows; one that is gone has the defaults.
+func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[string]workflowTerms) {
+	all := make(map[string]workflowTerms, len(names))
+	*terms = all
+	for _, name := range names {
+		plain, _ := schedules.DefaultTerms(nil) // there is nothing to misread
+		all[name] = workflowTerms{Terms: plain}
 	}
-	rows, err := d.API.Query(ctx, `SELECT name, version, defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read workflows: %w", err)
-	}
-	var name string
-	var version *string
-	var defaults []byte
-	_, err = pgx.ForEachRow(rows, []any{&name, &version, &defaults}, func() error {
-		terms, err := schedules.DefaultTerms(defaults)
-		versions[name], attempts[name] = or(version, ""), int16(terms.MaxAttempts)
+	b.Queue(`SELECT name, version, defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names).Query(func(rows pgx.Rows) error {
+		var name string
+		var version *string
+		var defaults []byte
+		_, err := pgx.ForEachRow(rows, []any{&name, &version, &defaults}, func() error {
+			its, err := schedules.DefaultTerms(defaults)
+			all[name] = workflowTerms{its, or(version, "")}
+			return err
+		})
 		return err
 	})
-	return versions, attempts, err
 }
 
 // Leased is how many ticks a tenant's workers hold.

@@ -10,6 +10,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
 // message is what a worker is handed of a tick, the same whether it is pushed or leased.
@@ -126,6 +127,9 @@ func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
 	b = append(b, t.Zone()...)
 	b = append(b, `","upcoming":[`...)
 	after, most := at, upcomingSent
+	if sabotage.UpcomingFromNow.On() {
+		after = time.Now()
+	}
 	if _, delays := t.FixedDelay(); delays {
 		most = 0 // what comes depends on when this one ends
 	}
@@ -147,8 +151,12 @@ func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
 
 // message makes the message of a tick's attempt.
 func (d *Dispatch) message(t *tick, timing *calendar.Timing, tenantToken string, workflow, version, key string, maxAttempts int16, payload *string) message {
+	k := t.key()
+	if sabotage.NewIDs.On() {
+		k.Seq += int32(t.Attempt-1) << 16
+	}
 	return message{
-		tick: t, tickID: d.IDs.Tick(t.key()), scheduleID: d.IDs.Schedule(t.ScheduleID), workflow: workflow, key: key,
+		tick: t, tickID: d.IDs.Tick(k), scheduleID: d.IDs.Schedule(t.ScheduleID), workflow: workflow, key: key,
 		version: version, maxAttempts: maxAttempts, token: tenantToken, payload: payload, when: d.whens.of(timing, t.NominalAt.UTC(), t.UntilAt),
 	}
 }

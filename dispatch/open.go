@@ -1,9 +1,11 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -21,7 +24,7 @@ type chunk struct {
 	TenantID  tenants.ID
 	Kind      int16
 	Lane      string
-	NominalAt time.Time
+	NominalAt time.Time // the earliest of its ticks
 	FirstID   int64
 	LastID    int64
 	Items     []byte
@@ -36,9 +39,15 @@ const chunkColumns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, la
 type opened struct {
 	chunk   *chunk
 	now     time.Time
+	groups  []group // of first tries
+	items   int     // how many of those there are
+	routes  []route // of the chunk's workflows, in their order
+	halted  bool    // its tenant's firing is stopped
 	ticks   []tick
 	ready   []readyTick
 	send    []*delivery
+	later   lots        // to be sent once their endpoint's queue has room
+	filling bool        // it has
 	waiting []*delivery // for one of their workflow to end
 	hold    []hold
 	buffer  []ident.TickKey // ticks that wait for others
@@ -52,12 +61,12 @@ type opened struct {
 // that is open already, or gone, is left as it is.
 func (d *Dispatch) open(ctx context.Context, id int64) error {
 	for range mostEarlier {
-		earlier, err := d.openOne(ctx, id)
-		if err != nil || earlier == 0 {
+		behind, err := d.openRange(ctx, id, id)
+		if err != nil || len(behind) == 0 {
 			return err
 		}
-		if err := d.open(ctx, earlier); err != nil {
-			return fmt.Errorf("open the earlier chunk %d: %w", earlier, err)
+		if err := d.open(ctx, behind[id]); err != nil {
+			return fmt.Errorf("open the earlier chunk %d: %w", behind[id], err)
 		}
 	}
 	return fmt.Errorf("chunk %d has more than %d unopened before it", id, mostEarlier)
@@ -65,89 +74,256 @@ func (d *Dispatch) open(ctx context.Context, id int64) error {
 
 const mostEarlier = 2000
 
-// openOne opens a chunk, unless an earlier one that shares a schedule with it is unopened still: it then returns that.
-func (d *Dispatch) openOne(ctx context.Context, id int64) (earlier int64, err error) {
+// openRun opens the chunks of one sweep whose numbers are from first to through, in one transaction: what that costs hardly
+// depends on how little they hold. Where it cannot be done, and of those that must wait for others, each is opened by itself,
+// so that none suffers from another. Chunks that somebody else is opening are left to them.
+func (d *Dispatch) openRun(ctx context.Context, first, through int64) error {
+	if through <= first {
+		return d.open(ctx, first)
+	}
+	behind, err := d.openRange(ctx, first, through)
+	left := slices.Sorted(maps.Keys(behind))
+	if err != nil {
+		if left, err = d.unopened(ctx, first, through); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, id := range left {
+		if err := d.open(ctx, id); err != nil {
+			errs = append(errs, fmt.Errorf("open chunk %d: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unopened are the chunks of a run that are not open.
+func (d *Dispatch) unopened(ctx context.Context, first, through int64) ([]int64, error) {
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT c.id
+		FROM chunk c
+		JOIN chunk f ON f.id = $1 AND f.shard = c.shard
+		WHERE c.id BETWEEN $1 AND $2 AND c.opened_at IS NULL
+		ORDER BY c.id`, first, through) // CollectRows reports the error
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("look for unopened chunks: %w", err)
+	}
+	return ids, nil
+}
+
+// openRange opens the chunks of a shard whose numbers are from first to through, in one transaction. Those of which an earlier
+// chunk shares a schedule and is unopened still are left, and returned with that.
+func (d *Dispatch) openRange(ctx context.Context, first, through int64) (behind map[int64]int64, err error) {
 	self, alive := d.process.self()
 	if !alive {
-		return 0, errors.New("this process was silent and opens nothing")
+		return nil, errors.New("this process was silent and opens nothing")
 	}
-	var o *opened
+	var all []*opened
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-			o, earlier = nil, 0
-			c, err := lockChunk(ctx, tx, id)
-			if err != nil || c == nil || c.OpenedAt != nil {
+			l, err := d.lockChunks(ctx, tx, first, through)
+			if err != nil {
 				return err
 			}
-			o = &opened{chunk: c}
-			if c.Kind == laterTries {
-				err = d.openTries(ctx, tx, o)
+			all, behind = l.ready, l.behind
+			if len(all) == 0 {
+				return nil
+			}
+			if all[0].chunk.Kind == laterTries {
+				err = d.openTries(ctx, tx, all[0])
 			} else {
-				earlier, err = d.openFirst(ctx, tx, o)
+				err = d.openFirst(ctx, tx, all)
 			}
-			if err != nil || earlier != 0 {
-				o = nil
+			if err != nil {
 				return err
 			}
-			return d.commitOpen(ctx, tx, o, self)
+			return d.commitOpen(ctx, tx, all, self)
 		})
 	})
-	if err != nil || o == nil {
-		return earlier, err
-	}
-	d.after(o)
-	return 0, nil
-}
-
-func lockChunk(ctx context.Context, tx pgx.Tx, id int64) (*chunk, error) {
-	rows, _ := tx.Query(ctx, `SELECT `+chunkColumns+` FROM chunk WHERE id = $1 FOR UPDATE`, id) // CollectExactlyOneRow reports the error
-	c, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[chunk])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, fmt.Errorf("lock chunk: %w", err)
+		return nil, err
 	}
-	c.NominalAt = c.NominalAt.UTC()
-	return c, nil
+	for _, o := range all {
+		d.after(o)
+	}
+	return behind, nil
 }
 
-// earlierOf finds the first unopened chunk before c that holds a schedule of c's.
-func earlierOf(ctx context.Context, tx pgx.Tx, c *chunk, groups []group) (int64, error) {
-	rows, _ := tx.Query(ctx, `
-		SELECT id, items
-		FROM chunk
-		WHERE shard = $1 AND tenant_id = $2 AND opened_at IS NULL AND nominal_at < $3 AND kind = 0
-			AND first_id <= $5 AND last_id >= $4
-		ORDER BY nominal_at, id`, c.Shard, c.TenantID, c.NominalAt, c.FirstID, c.LastID) // CollectRows reports the error
-	type candidate struct {
-		ID    int64
-		Items []byte
+// locked are the chunks that a transaction opens, with what is known of them.
+type locked struct {
+	ready  []*opened
+	behind map[int64]int64 // those left, and the earlier chunk that each waits for
+}
+
+// lockChunks locks the unopened chunks of a run, and reads in the same breath what their opening needs: the chunks before them,
+// their tenants and workflows, and the clock. One alone is waited for; of several, those that are locked are left out.
+func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int64) (l locked, err error) {
+	const unopened = `c.id BETWEEN $1 AND $2 AND c.shard = (SELECT shard FROM chunk WHERE id = $1) AND c.opened_at IS NULL`
+	skip := ""
+	if through > first {
+		skip = " AND c.kind = 0 ORDER BY c.id FOR UPDATE SKIP LOCKED"
+	} else {
+		skip = " FOR UPDATE"
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
+	var b pgx.Batch
+	b.Queue(`SELECT `+chunkColumns+` FROM chunk c WHERE `+unopened+skip, first, through)
+	// Chunks of one shard are numbered under its lock, in the order in which they were swept: of two that hold one schedule,
+	// the first has its earlier nominal time.
+	b.Queue(`
+		SELECT c.id, e.id, e.nominal_at, e.items
+		FROM chunk c
+		JOIN chunk e ON e.shard = c.shard AND e.tenant_id = c.tenant_id AND e.opened_at IS NULL AND e.id < c.id AND e.kind = 0
+			AND e.first_id <= c.last_id AND e.last_id >= c.first_id
+		WHERE `+unopened+` AND c.kind = 0
+		ORDER BY c.id, e.id`, first, through)
+	b.Queue(`
+		SELECT t.id, t.halted_at IS NOT NULL OR t.status <> 'active'
+		FROM tenant t
+		WHERE t.id IN (SELECT c.tenant_id FROM chunk c WHERE `+unopened+`)`, first, through)
+	b.Queue(sabotage.ForeignEndpoint.Without(`
+		SELECT `+routeOf+`
+		FROM (SELECT DISTINCT c.tenant_id, n.name FROM chunk c CROSS JOIN unnest(c.workflows) AS n (name) WHERE `+unopened+`) n
+		JOIN workflow w ON w.tenant_id = n.tenant_id AND w.name = n.name
+		LEFT JOIN endpoint e ON e.tenant_id = w.tenant_id AND e.name = w.endpoint`, "e.tenant_id = w.tenant_id AND"), first, through)
+	b.Queue(`SELECT clock_timestamp()`)
+	results := tx.SendBatch(ctx, &b)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	rows, _ := results.Query() // CollectRows reports the error
+	chunks, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[chunk])
 	if err != nil {
-		return 0, fmt.Errorf("look for earlier chunks: %w", err)
+		return l, fmt.Errorf("lock chunks: %w", err)
 	}
-	for _, f := range found {
-		other, err := unpackGroups(f.Items)
-		if err != nil {
-			return 0, fmt.Errorf("chunk %d: %w", f.ID, err)
-		}
-		if shares(groups, other) {
-			return f.ID, nil
-		}
+	if len(chunks) == 0 {
+		return l, nil
 	}
-	return 0, nil
+	return l, d.describe(&l, chunks, results)
 }
 
-// commitOpen writes what opening decided, and marks the chunk: open, and done where nothing of it is to be pushed.
-func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, o *opened, self int64) error {
-	if err := d.admit(ctx, tx, o); err != nil {
+// describe reads what was asked for of chunks that are locked.
+func (d *Dispatch) describe(l *locked, chunks []*chunk, results pgx.BatchResults) (err error) {
+	all := make(map[int64]*opened, len(chunks))
+	for _, c := range chunks {
+		c.NominalAt = c.NominalAt.UTC()
+		o := &opened{chunk: c}
+		if all[c.ID] = o; c.Kind == laterTries {
+			continue
+		}
+		if o.groups, err = unpackGroups(c.NominalAt, c.Items); err != nil {
+			return fmt.Errorf("chunk %d: %w", c.ID, err)
+		}
+		for _, g := range o.groups {
+			o.items += len(g.IDs)
+		}
+	}
+	if l.behind, err = behindOthers(all, results); err != nil {
+		return fmt.Errorf("look for earlier chunks: %w", err)
+	}
+	halted := map[tenants.ID]bool{}
+	var tenant tenants.ID
+	var stopped bool
+	rows, _ := results.Query() // ForEachRow reports the error
+	if _, err := pgx.ForEachRow(rows, []any{&tenant, &stopped}, func() error { halted[tenant] = stopped; return nil }); err != nil {
+		return fmt.Errorf("read tenants: %w", err)
+	}
+	rows, _ = results.Query() // ForEachRow reports the error
+	known, err := d.readRoutes(rows)
+	if err != nil {
+		return fmt.Errorf("read workflows: %w", err)
+	}
+	var now time.Time
+	if err := results.QueryRow().Scan(&now); err != nil {
+		return fmt.Errorf("read clock: %w", err)
+	}
+	for _, c := range chunks {
+		o := all[c.ID]
+		stopped, there := halted[c.TenantID]
+		if !there {
+			return fmt.Errorf("chunk %d: its tenant is gone", c.ID)
+		}
+		if _, waits := l.behind[c.ID]; waits {
+			continue
+		}
+		o.now, o.halted, o.routes = now.UTC(), stopped, known.of(c.TenantID, c.Workflows)
+		l.ready = append(l.ready, o)
+	}
+	return nil
+}
+
+// behindOthers finds which chunks must wait for an earlier one that holds a schedule of theirs, and for which.
+func behindOthers(all map[int64]*opened, results pgx.BatchResults) (map[int64]int64, error) {
+	behind := map[int64]int64{}
+	var id, earlier int64
+	var at time.Time
+	var items []byte
+	rows, _ := results.Query() // ForEachRow reports the error
+	_, err := pgx.ForEachRow(rows, []any{&id, &earlier, &at, &items}, func() error {
+		o := all[id]
+		if _, waits := behind[id]; waits || o == nil {
+			return nil
+		}
+		if !slices.ContainsFunc(o.groups, func(g group) bool { return at.Before(g.At) }) { // of one run, cut into parts
+			return nil
+		}
+		other, err := unpackGroups(at, items)
+		if err == nil && shares(o.groups, other) {
+			behind[id] = earlier
+		}
+		return err
+	})
+	return behind, err
+}
+
+// commitOpen writes what opening decided, and marks the chunks: open, and done where nothing of them is to be pushed.
+func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, all []*opened, self int64) error {
+	for _, o := range all {
+		if err := d.admit(ctx, tx, o); err != nil {
+			return err
+		}
+	}
+	if err := copyOpened(ctx, tx, all); err != nil {
 		return err
 	}
-	if err := copyTicks(ctx, tx, o.chunk.TenantID, o.ticks); err != nil {
-		return err
+	for _, o := range all {
+		if err := d.putAside(ctx, tx, o); err != nil {
+			return err
+		}
 	}
+	var b pgx.Batch
+	var ready readyRows
+	var roll rollEntries
+	var use useEntries
+	ids, done := make([]int64, len(all)), make([]bool, len(all))
+	for i, o := range all {
+		for j := range o.ready {
+			ready.add(o.chunk.TenantID, &o.ready[j])
+		}
+		roll.add(o.chunk.TenantID, o.ticks)
+		use.add(o.chunk.TenantID, o.now, o.ticks)
+		ids[i], done[i] = o.chunk.ID, len(o.send)+len(o.later) == 0
+	}
+	ready.queue(&b)
+	roll.queue(&b)
+	use.queue(&b)
+	b.Queue(`
+		UPDATE chunk c
+		SET opened_at = $2::timestamptz, owner = $3, epoch = c.epoch + 1, done_at = CASE WHEN n.done THEN $2::timestamptz END
+		FROM unnest($1::bigint[], $4::boolean[]) WITH ORDINALITY AS n (id, done, ord)
+		WHERE c.id = n.id
+		RETURNING n.ord::int, c.epoch`, ids, all[0].now, self, done).Query(func(rows pgx.Rows) error {
+		var ord int
+		var epoch int32
+		_, err := pgx.ForEachRow(rows, []any{&ord, &epoch}, func() error { all[ord-1].chunk.Epoch = epoch; return nil })
+		return err
+	})
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("mark chunks open: %w", err)
+	}
+	return nil
+}
+
+// putAside writes what is not to be delivered now, and ends what is over. Most chunks have nothing of the kind.
+func (d *Dispatch) putAside(ctx context.Context, tx pgx.Tx, o *opened) error {
 	if err := d.buffer(ctx, tx, o.chunk.TenantID, o.now, o.buffer, o.cancels); err != nil {
 		return err
 	}
@@ -155,9 +331,6 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, o *opened, self in
 		if err := claim(ctx, tx, o); err != nil {
 			return err
 		}
-	}
-	if err := copyReady(ctx, tx, o.chunk.TenantID, o.ready); err != nil {
-		return err
 	}
 	if err := insertHolds(ctx, tx, o.chunk.TenantID, o.hold); err != nil {
 		return err
@@ -167,25 +340,11 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, o *opened, self in
 			return err
 		}
 	}
-	var b pgx.Batch
-	queueRoll(&b, o.chunk.TenantID, o.ticks)
-	b.Queue(`
-		UPDATE chunk
-		SET opened_at = $2::timestamptz, owner = $3, epoch = epoch + 1, done_at = CASE WHEN $4 THEN $2::timestamptz END
-		WHERE id = $1
-		RETURNING epoch`, o.chunk.ID, o.now, self, len(o.send) == 0).QueryRow(func(row pgx.Row) error { return row.Scan(&o.chunk.Epoch) })
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("mark chunk open: %w", err)
-	}
-	return nil
+	return d.rearm(ctx, tx, o.chunk.TenantID, o.now, o.passed)
 }
 
-// after sends what was handed out, now that it is committed.
-func (d *Dispatch) after(o *opened) {
-	for _, one := range o.send {
-		one.epoch = o.chunk.Epoch
-	}
-	d.sender.add(o.chunk.ID, o.send)
+// tellReady wakes workers for what waits for them.
+func (d *Dispatch) tellReady(o *opened) {
 	waiting := map[string]int{}
 	for _, r := range o.ready {
 		waiting[r.workflow]++
@@ -193,6 +352,15 @@ func (d *Dispatch) after(o *opened) {
 	for workflow, n := range waiting {
 		d.hub.ready(o.chunk.TenantID, workflow, n)
 	}
+}
+
+// after sends what was handed out, now that it is committed.
+func (d *Dispatch) after(o *opened) {
+	for _, one := range o.send {
+		one.epoch = o.chunk.Epoch
+	}
+	d.sender.add(o.chunk, o.send, o.later)
+	d.tellReady(o)
 	type outcome struct {
 		state  State
 		reason Reason
@@ -213,94 +381,40 @@ func (d *Dispatch) after(o *opened) {
 	}
 }
 
-func copyTicks(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ticks []tick) error {
-	if len(ticks) == 0 {
-		return nil
-	}
-	columns := []string{
-		"tenant_id", "schedule_id", "nominal_at", "seq", "version", "missed_count", "occurrence", "cohort_id", "chunk_id",
-		"last_at", "until_at", "fired_at", "ended_at", "shard", "attempt", "state", "reason", "cause", "dst", "payload",
-	}
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"tick"}, columns, pgx.CopyFromSlice(len(ticks), func(i int) ([]any, error) {
-		t := &ticks[i]
-		return []any{
-			int32(tenant), t.ScheduleID, t.NominalAt, t.Seq, t.Version, t.MissedCount, t.Occurrence, t.CohortID, t.ChunkID,
-			t.LastAt, t.UntilAt, t.FiredAt, t.EndedAt, t.Shard, t.Attempt, int16(t.State), int16(t.Reason), int16(t.Cause), int16(t.DST), t.Payload,
-		}, nil
-	}))
-	if err != nil {
-		return fmt.Errorf("record ticks: %w", err)
-	}
-	return nil
-}
-
-// readyTick is a tick that waits for a worker to lease it.
-type readyTick struct {
-	ident.TickKey
-	workflow, queue string
-	priority        int16
-	attempt         int16
-	limited         bool
-}
-
-func copyReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ready []readyTick) error {
-	if len(ready) == 0 {
-		return nil
-	}
-	columns := []string{"tenant_id", "workflow", "queue", "priority", "schedule_id", "nominal_at", "seq", "attempt"}
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"ready"}, columns, pgx.CopyFromSlice(len(ready), func(i int) ([]any, error) {
-		r := &ready[i]
-		return []any{int32(tenant), r.workflow, r.queue, r.priority, r.Schedule, r.At, r.Seq, r.attempt}, nil
-	}))
-	if err != nil {
-		return fmt.Errorf("queue ticks for workers: %w", err)
-	}
-	return nil
-}
-
 // openFirst decides the ticks of schedules whose nominal time has come.
-func (d *Dispatch) openFirst(ctx context.Context, tx pgx.Tx, o *opened) (earlier int64, err error) {
-	c := o.chunk
-	groups, err := unpackGroups(c.Items)
-	if err != nil {
-		return 0, fmt.Errorf("chunk %d: %w", c.ID, err)
+func (d *Dispatch) openFirst(ctx context.Context, tx pgx.Tx, all []*opened) error {
+	n := 0
+	for _, o := range all {
+		if err := d.excluded(ctx, tx, o.chunk.TenantID, o.chunk.Shard, o.groups); err != nil {
+			return err
+		}
+		n += o.items
 	}
-	if earlier, err = earlierOf(ctx, tx, c, groups); err != nil || earlier != 0 {
-		return earlier, err
+	items := make([]item, 0, n)
+	for _, o := range all {
+		items = flatten(items, o)
 	}
-	routes, halted, now, err := d.routes(ctx, tx, c.TenantID, c.Workflows)
-	if err != nil {
-		return 0, err
+	// In rising order of id, so that two that open chunks lock the states in one order.
+	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(a.id, b.id) })
+	if err := d.decide(ctx, tx, all, items); err != nil {
+		return err
 	}
-	o.now = now
-	if err := d.excluded(ctx, tx, c.TenantID, c.Shard, c.NominalAt, groups); err != nil {
-		return 0, err
-	}
-	items := flatten(groups)
-	if err := d.decide(ctx, tx, o, items, routes, halted); err != nil {
-		return 0, err
-	}
-	if err := d.rearm(ctx, tx, c.TenantID, o.now, o.passed); err != nil {
-		return 0, err
-	}
-	return 0, d.cancelDeleted(ctx, tx, o, items)
+	return cancelDeleted(ctx, tx, items)
 }
 
 // item is one schedule of a chunk, with the group that it stands in.
 type item struct {
 	*group
+	of      *opened
 	id      int64
 	decided bool
 }
 
-func flatten(groups []group) []item {
-	var items []item
-	for i := range groups {
-		for _, id := range groups[i].IDs {
-			items = append(items, item{group: &groups[i], id: id})
+func flatten(items []item, o *opened) []item {
+	for i := range o.groups {
+		for _, id := range o.groups[i].IDs {
+			items = append(items, item{group: &o.groups[i], of: o, id: id})
 		}
 	}
-	// In rising order of id, so that two that open chunks lock the states in one order.
-	slices.SortFunc(items, func(a, b item) int { return int(a.id - b.id) })
 	return items
 }

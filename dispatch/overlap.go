@@ -71,7 +71,7 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		SET reason = $3
 		FROM schedule_state st
 		WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2)
-			AND t.tenant_id = st.tenant_id AND t.schedule_id = st.schedule_id AND t.nominal_at = st.live_at AND t.seq = st.live_seq
+			AND t.tenant_id = st.tenant_id AND t.schedule_id = st.schedule_id AND t.nominal_at = COALESCE(st.live_at, st.last_at) AND t.seq = COALESCE(st.live_seq, 0)
 			AND t.state = $4`, tenant, schedules, int16(Superseded), int16(Running))
 	// One that waits for its next try has nobody to tell: it is opened at once, and ends.
 	b.Queue(`UPDATE held SET due_at = $3 WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why = 'retry'`, tenant, schedules, now)
@@ -99,6 +99,18 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 	gone, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ident.TickKey])
 	if err != nil {
 		return fmt.Errorf("supersede waiting ticks: %w", err)
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	ids := make([]int64, len(gone))
+	for i, k := range gone {
+		ids[i] = k.Schedule
+	}
+	var used pgx.Batch
+	queueEndedUse(&used, tenant, now, Skipped, ids...)
+	if err := tx.SendBatch(ctx, &used).Close(); err != nil {
+		return fmt.Errorf("count superseded ticks: %w", err)
 	}
 	return d.rearm(ctx, tx, tenant, now, gone)
 }
@@ -174,6 +186,7 @@ func (w *waiting) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	b.Queue(`DELETE FROM buffered WHERE `+waitingTick, tenant, w.ScheduleID, w.NominalAt, w.Seq)
 	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+waitingTick,
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(Skipped), int16(Expired), now)
+	queueEndedUse(b, tenant, now, Skipped, w.ScheduleID)
 	b.Queue(`UPDATE schedule_state SET waiting = waiting - 1, skipped = skipped + 1 WHERE tenant_id = $1 AND schedule_id = $2`, tenant, w.ScheduleID)
 }
 
@@ -201,7 +214,7 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	b.Queue(`
 		WITH st AS (
 			UPDATE schedule_state
-			SET waiting = waiting - 1, live = live + 1, fired = fired + 1, live_at = $3, live_seq = $4,
+			SET waiting = waiting - 1, live = live + 1, fired = fired + 1, live_at = $3, live_seq = $4, seen_at = COALESCE(seen_at, last_at),
 				prev_at = last_at, last_at = CASE WHEN $5 THEN $3 ELSE last_at END, occurrence = occurrence + CASE WHEN $5 THEN 1 ELSE 0 END
 			WHERE tenant_id = $1 AND schedule_id = $2
 			RETURNING prev_at, occurrence
@@ -214,27 +227,6 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, timed, int16(Running), now, int16(Buffered))
 }
 
-// endStopped ends those of the ticks about to be leased that were told to stop before anybody had them.
-func (d *Dispatch) endStopped(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found []*sendable) (left []*sendable, err error) {
-	var endings []ending
-	for _, s := range found {
-		if s.stopped() {
-			endings = append(endings, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled})
-			continue
-		}
-		left = append(left, s)
-	}
-	if len(endings) == 0 {
-		return left, nil
-	}
-	var now time.Time
-	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return nil, err
-	}
-	_, err = d.end(ctx, tx, tenant, now.UTC(), endings)
-	return left, err
-}
-
 // cancelOrphans cancels the ticks that wait for one of a schedule that is deleted.
 func (d *Dispatch) cancelOrphans(ctx context.Context) error {
 	_, err := d.Pool.Exec(ctx, `
@@ -242,11 +234,13 @@ func (d *Dispatch) cancelOrphans(ctx context.Context) error {
 			DELETE FROM buffered b
 			WHERE NOT EXISTS (SELECT FROM schedule s WHERE s.tenant_id = b.tenant_id AND s.id = b.schedule_id)
 			RETURNING tenant_id, schedule_id, nominal_at, seq
-		)
-		UPDATE tick t
-		SET state = $1, ended_at = clock_timestamp()
-		FROM gone g
-		WHERE t.tenant_id = g.tenant_id AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq`, int16(Cancelled))
+		), ended AS (
+			UPDATE tick t
+			SET state = $1, ended_at = clock_timestamp()
+			FROM gone g
+			WHERE t.tenant_id = g.tenant_id AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq
+			RETURNING t.tenant_id, t.schedule_id AS id, 0 AS good, 0 AS bad, 1 AS gone, 0 AS skipped
+		)`+endedUse("i.tenant_id", "(clock_timestamp() AT TIME ZONE 'UTC')::date", "ended i"), int16(Cancelled))
 	if err != nil {
 		return fmt.Errorf("cancel waiting ticks of deleted schedules: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
 const (
@@ -55,7 +56,12 @@ type outcome struct {
 // push makes one request of a batch of deliveries to one endpoint, and reports what came of each.
 func (p *pusher) push(ctx context.Context, batch []*delivery) {
 	started := time.Now()
+	sabotage.Crash("push.before")
 	outcomes, err := p.request(ctx, batch, started)
+	sabotage.Crash("push.answered")
+	if sabotage.AnyAnswerIsSuccess.On() {
+		outcomes, err = everyOne(batch, func(o *outcome) { o.outcome = succeeded }), nil
+	}
 	if ctx.Err() != nil {
 		return // broken off at the end of this process: another sends them again
 	}
@@ -113,6 +119,9 @@ func (p *pusher) request(ctx context.Context, batch []*delivery, now time.Time) 
 // post makes one signed request, and returns the answer and what was read of its body.
 func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, at time.Time) (*http.Response, []byte, error) {
 	signature, err := sign(e.secrets, id, at, body)
+	if sabotage.UnsignedBody.On() {
+		signature, err = sign(e.secrets, id, at, nil)
+	}
 	if err != nil {
 		return nil, nil, &ownError{err}
 	}

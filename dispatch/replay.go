@@ -38,7 +38,11 @@ func (d *Dispatch) Replay(ctx context.Context, tenant tenants.ID, id string, onc
 				if err != nil {
 					return 0, nil, err
 				}
-				return http.StatusAccepted, d.shown(r.tick, r.workflow, r.key), nil
+				shown := d.shown(r.tick, r.workflow, r.key)
+				return http.StatusAccepted, shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
+					Action: "tick.replay", Target: "ticks/" + id,
+					Before: auditedTick{id, Failed.String(), "", *r.ReplayedFrom}, After: auditedTick{id, shown.State, shown.Reason, shown.Attempt},
+				})
 			})
 			return err
 		})

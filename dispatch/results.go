@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -97,6 +98,7 @@ func (r *results) writeTenant(tenant tenants.ID, outcomes []outcome) error {
 		if err != nil {
 			return err
 		}
+		sabotage.Crash("results.committed")
 		return r.finishChunks(ctx, self, outcomes)
 	})
 }
@@ -152,8 +154,7 @@ func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 		}
 		if o.gone && !gone[o.endpoint.name] {
 			gone[o.endpoint.name] = true
-			b.Queue(`UPDATE endpoint SET state = $3, updated_at = clock_timestamp() WHERE tenant_id = $1 AND name = $2 AND url = $4`,
-				tenant, o.endpoint.name, disabledEndpoint, o.endpoint.url)
+			queueDisable(&b, o.endpoint)
 		}
 	}
 	if b.Len() > 0 {
@@ -168,6 +169,7 @@ func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	for _, state := range ended {
 		r.d.Metrics.ended.WithLabelValues(state.String()).Inc()
 	}
+	sabotage.Crash("results.before_commit")
 	return nil
 }
 

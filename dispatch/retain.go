@@ -282,6 +282,13 @@ func (d *Dispatch) retainTenant(ctx context.Context, tenant tenants.ID, q tenant
 		return fmt.Errorf("delete the audit: %w", err)
 	}
 	err = d.inBatches(ctx, `
+		DELETE FROM daily_use
+		WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM daily_use WHERE tenant_id = $1 AND day < $2 LIMIT $3))`,
+		tenant, dayOf(ago(now, q.AuditRetentionDays)))
+	if err != nil {
+		return fmt.Errorf("delete daily use: %w", err)
+	}
+	err = d.inBatches(ctx, `
 		DELETE FROM revision
 		WHERE tenant_id = $1 AND ctid = ANY (ARRAY (
 			SELECT r.ctid

@@ -132,7 +132,7 @@ func minTime(a, b time.Time) time.Time {
 
 // excluded tells of groups whose cohorts name calendars that were edited since they were swept whether their nominal time
 // is left out now.
-func (d *Dispatch) excluded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, at time.Time, groups []group) error {
+func (d *Dispatch) excluded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, groups []group) error {
 	var ids []int64
 	for _, g := range groups {
 		if g.Dated && !g.Forced && !g.Drop {
@@ -142,12 +142,15 @@ func (d *Dispatch) excluded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s
 	if len(ids) == 0 {
 		return nil
 	}
-	dropped, err := d.Timings.Excluded(ctx, tx, tenant, shard, ids, at)
+	present, err := d.Timings.Present(ctx, tx, tenant, shard, ids)
 	if err != nil {
 		return fmt.Errorf("look for edited calendars: %w", err)
 	}
 	for i := range groups {
-		groups[i].Excluded = groups[i].Dated && !groups[i].Forced && !groups[i].Drop && dropped[groups[i].Cohort]
+		g := &groups[i]
+		if t := present[g.Cohort]; t != nil && g.Dated && !g.Forced && !g.Drop {
+			g.Excluded = t.Absence(g.At) == calendar.AbsentExcluded
+		}
 	}
 	return nil
 }

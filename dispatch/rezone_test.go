@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // Schedules that were timed by tzdata 2025b are retimed by the one in force, where it differs, and by it alone.
@@ -57,6 +58,7 @@ func TestANewerTZDataRetimesWhatItChanges(t *testing.T) {
 			FROM schedule s
 			WHERE s.cohort_id = c.id AND s.key = $2`, tick.At, zone)
 	}
+	listens, secret := h.listener(tenants.TZDataRetimed)
 	h.exec(`UPDATE tzdata SET added_at = added_at - interval '1 hour'`)
 	h.start(h.dispatch)
 	until(t, "it is retimed", func() bool {
@@ -101,5 +103,13 @@ func TestANewerTZDataRetimesWhatItChanges(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, result.Zones); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
+	}
+	until(t, "the tenant is told", func() bool { return len(listens.requests()) > 0 })
+	told := h.told(listens, secret)[0]
+	if err := json.Unmarshal(told.Data, &result); err != nil || told.Cause != calendar.InForce().Version() {
+		t.Errorf("got %+v, %v", told, err)
+	}
+	if diff := cmp.Diff(want, result.Zones); diff != "" {
+		t.Errorf("the event (-want +got):\n%s", diff)
 	}
 }

@@ -17,34 +17,53 @@ import (
 
 // rollName is what the ticks of one row of the roll have in common.
 type rollName struct {
+	tenant   tenants.ID
 	workflow string
 	at       int64 // in seconds
 }
 
-// queueRoll enters ticks in the roll: a row for those of one workflow and nominal time, two bytes a tick.
-func queueRoll(b *pgx.Batch, tenant tenants.ID, ticks []tick) {
-	rows := map[rollName][]ident.TickKey{}
-	for i := range ticks {
-		t := &ticks[i]
-		name := rollName{t.workflow, t.NominalAt.Unix()}
-		rows[name] = append(rows[name], t.key())
+// rollEntries are rows of the roll: one for the ticks of a workflow and nominal time, two bytes a tick.
+type rollEntries map[rollName][]ident.TickKey
+
+func (r *rollEntries) add(tenant tenants.ID, ticks []tick) {
+	if *r == nil {
+		*r = rollEntries{}
 	}
+	for i := 0; i < len(ticks); {
+		name := rollName{tenant, ticks[i].workflow, ticks[i].NominalAt.Unix()}
+		keys := (*r)[name]
+		for ; i < len(ticks) && ticks[i].NominalAt.Unix() == name.at && ticks[i].workflow == name.workflow; i++ {
+			keys = append(keys, ticks[i].key())
+		}
+		(*r)[name] = keys
+	}
+}
+
+// queue writes the rows.
+func (r rollEntries) queue(b *pgx.Batch) {
+	if len(r) == 0 {
+		return
+	}
+	var owners, counts []int32
 	var workflows []string
 	var times []time.Time
-	var counts []int32
 	var items [][]byte
-	for name, keys := range rows {
-		workflows, times = append(workflows, name.workflow), append(times, time.Unix(name.at, 0).UTC())
+	for name, keys := range r {
+		owners, workflows, times = append(owners, int32(name.tenant)), append(workflows, name.workflow), append(times, time.Unix(name.at, 0).UTC())
 		counts, items = append(counts, int32(len(keys))), append(items, packRoll(keys))
-	}
-	if len(items) == 0 {
-		return
 	}
 	b.Queue(`
 		INSERT INTO roll (tenant_id, nominal_at, workflow, ticks, items)
-		SELECT $1, at, workflow, ticks, items
-		FROM unnest($2::timestamptz[], $3::text[], $4::int[], $5::bytea[]) AS n (at, workflow, ticks, items)`,
-		tenant, times, workflows, counts, items)
+		SELECT tenant_id, at, workflow, ticks, items
+		FROM unnest($1::int[], $2::timestamptz[], $3::text[], $4::int[], $5::bytea[]) AS n (tenant_id, at, workflow, ticks, items)`,
+		owners, times, workflows, counts, items)
+}
+
+// queueRoll enters ticks of a tenant in the roll.
+func queueRoll(b *pgx.Batch, tenant tenants.ID, ticks []tick) {
+	var rows rollEntries
+	rows.add(tenant, ticks)
+	rows.queue(b)
 }
 
 // packRoll packs the schedules of ticks, rising, as varint deltas, each with its seq where that is not 0.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -39,6 +40,8 @@ type sender struct {
 	running  map[tenants.ID]int        // requests in flight
 	parked   map[tenants.ID][]*queue   // that wait for one of their tenant's to end
 	unsent   map[int64]*owned          // by chunk
+	behind   int                       // ticks that wait behind queues
+	room     int                       // of a queue
 	closed   bool
 	working  sync.WaitGroup
 	cancel   context.CancelFunc
@@ -54,8 +57,14 @@ type endpointName struct {
 type queue struct {
 	name    endpointName
 	waiting []*delivery
+	behind  []lot // that do not fit, in their order
+	filling bool  // some of them are being read
 	parked  bool
 	slots   int // in use
+}
+
+func (q *queue) idle() bool {
+	return q.slots == 0 && len(q.waiting) == 0 && len(q.behind) == 0 && !q.filling
 }
 
 // owned is a chunk that this process has open: what of it has no result yet.
@@ -65,14 +74,15 @@ type owned struct {
 }
 
 const (
-	mostQueued   = 5_000 // of one endpoint; beyond this a tick is held for a while
-	slotWait     = time.Second
+	mostQueued   = 5_000   // of one endpoint; beyond this no more than the keys are kept
+	mostBehind   = 500_000 // of all endpoints; beyond this a tick is held for a while
+	fullWait     = 30 * time.Second
 	endpointWait = 30 * time.Second
 )
 
 func newSender(d *Dispatch) *sender {
 	s := &sender{
-		d: d, queues: map[endpointName]*queue{}, breakers: map[endpointName]*breaker{}, running: map[tenants.ID]int{},
+		d: d, queues: map[endpointName]*queue{}, breakers: map[endpointName]*breaker{}, running: map[tenants.ID]int{}, room: mostQueued,
 		parked: map[tenants.ID][]*queue{}, unsent: map[int64]*owned{},
 	}
 	s.context, s.cancel = context.WithCancel(context.Background())
@@ -80,42 +90,65 @@ func newSender(d *Dispatch) *sender {
 	return s
 }
 
-// mustWait tells why and how long a tick for an endpoint is to be held, while adding others go with it; 0: it is not.
-func (s *sender) mustWait(e *endpoint, adding int) (why string, wait time.Duration) {
+// mustWait tells why and how long a tick for an endpoint is to be held; 0: it is not. It is full while the queue is,
+// adding others that go with it, and not filling it: then the tick waits behind it.
+func (s *sender) mustWait(e *endpoint, adding int, filling bool) (why string, wait time.Duration, full bool) {
 	if e.state != enabledEndpoint || len(e.secrets) == 0 {
-		return "endpoint", endpointWait
+		return "endpoint", endpointWait, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := endpointName{e.tenant, e.name}
 	if wait := s.breakers[name].blocks(time.Now()); wait > 0 {
-		return "endpoint", wait
+		return "endpoint", wait, false
 	}
-	if q := s.queues[name]; q != nil && len(q.waiting)+adding >= mostQueued {
-		return "slot", slotWait
+	full = adding >= s.room
+	if q := s.queues[name]; q != nil {
+		full = len(q.behind) > 0 || q.filling || len(q.waiting)+adding >= s.room
 	}
-	return "", 0
+	full = full && !filling
+	if full && s.behind+adding >= mostBehind {
+		return "slot", fullWait + rand.N(fullWait), false
+	}
+	return "", 0, full
 }
 
-// add queues the deliveries of a chunk that this process has opened or taken over.
-func (s *sender) add(chunk int64, deliveries []*delivery) {
-	if len(deliveries) == 0 {
+// add queues what is to be pushed of a chunk that this process has opened or taken over: later waits behind the queues.
+func (s *sender) add(c *chunk, deliveries []*delivery, later []lot) {
+	n := len(deliveries)
+	for _, l := range later {
+		n += len(l.tries)
+	}
+	if n == 0 {
 		return
 	}
-	most := s.share(deliveries[0].tenant)
+	most := s.share(c.TenantID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return // the chunk is ours and open: when this process has left, another takes it
 	}
-	s.unsent[chunk] = &owned{epoch: deliveries[0].epoch, left: len(deliveries)}
+	s.unsent[c.ID] = &owned{epoch: c.Epoch, left: n}
+	s.enqueue(deliveries, most)
+	for _, l := range later {
+		q := s.queue(l.endpoint)
+		q.behind, s.behind = append(q.behind, l), s.behind+len(l.tries)
+		s.fill(q)
+	}
+}
+
+func (s *sender) queue(name endpointName) *queue {
+	q := s.queues[name]
+	if q == nil {
+		q = &queue{name: name}
+		s.queues[name] = q
+	}
+	return q
+}
+
+func (s *sender) enqueue(deliveries []*delivery, most part) {
 	for _, one := range deliveries {
-		name := endpointName{one.tenant, one.endpoint.name}
-		q := s.queues[name]
-		if q == nil {
-			q = &queue{name: name}
-			s.queues[name] = q
-		}
+		q := s.queue(endpointName{one.tenant, one.endpoint.name})
 		q.waiting = append(q.waiting, one)
 		if q.slots < most.endpoint {
 			s.spawn(q)
@@ -192,6 +225,7 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*delivery, aside 
 			s.spawn(q)
 		}
 	}
+	s.fill(q)
 	if !s.closed && s.running[tenant] < most.tenant {
 		if next := s.unpark(tenant); next != nil {
 			s.spawn(next)
@@ -200,7 +234,7 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*delivery, aside 
 	if len(batch) > 0 {
 		return batch, aside
 	}
-	if q.slots--; q.slots == 0 && len(q.waiting) == 0 {
+	if q.slots--; q.idle() {
 		delete(s.queues, q.name)
 	}
 	return nil, aside
@@ -271,11 +305,7 @@ func (s *sender) settled(chunk int64, epoch int32, n int) (done bool) {
 	if o == nil || o.epoch != epoch {
 		return false
 	}
-	if o.left -= n; o.left > 0 {
-		return false
-	}
-	delete(s.unsent, chunk)
-	return true
+	return s.settle(chunk, o, n)
 }
 
 // unknown are those of the chunks of which this process has nothing to send and no result to write.
@@ -295,8 +325,9 @@ func (s *sender) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
-		q.waiting = nil
+		q.waiting, q.behind = nil, nil
 	}
+	s.behind = 0
 	clear(s.unsent)
 }
 

@@ -38,7 +38,7 @@ func TestLimitedWorkflowIsLeasedWithinItsLimit(t *testing.T) {
 	h.start(h.dispatch)
 	h.limit("few", nil, new(int32(2)))
 	h.fire("few", 5, 2)
-	until(t, "all wait for workers", func() bool { return h.number(`SELECT count(*) FROM ready`) == 5 })
+	until(t, "all wait for workers", func() bool { return h.number(`SELECT COALESCE(sum(ticks - taken), 0) FROM ready`) == 5 })
 	running := h.lease("few", 10)
 	if len(running) != 2 {
 		t.Fatalf("leased %d at once, want 2", len(running))

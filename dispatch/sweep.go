@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/riverqueue/river"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -75,7 +75,7 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 	if _, alive := d.process.self(); !alive {
 		return lookEvery, nil
 	}
-	rows, err := d.Pool.Query(ctx, `
+	rows, err := d.Pool.Query(ctx, fast(`
 		SELECT s.shard, LEAST(c.due_at, h.due_at, t.due_at), clock_timestamp()
 		FROM unnest($1::smallint[]) AS s (shard)
 		LEFT JOIN LATERAL (
@@ -87,7 +87,7 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 		LEFT JOIN LATERAL (
 			SELECT due_at FROM turn WHERE turn.shard = s.shard ORDER BY due_at LIMIT 1
 		) t ON true
-		WHERE COALESCE(c.due_at, h.due_at, t.due_at) IS NOT NULL`, d.process.shards())
+		WHERE COALESCE(c.due_at, h.due_at, t.due_at) IS NOT NULL`), d.process.shards())
 	if err != nil {
 		return lookEvery, err
 	}
@@ -148,7 +148,7 @@ func (d *Dispatch) sweepWhole(ctx context.Context, shard int16) error {
 	return nil
 }
 
-// due is a cohort whose time has come.
+// due is a cohort whose time has come: first what dueColumns read, in their order.
 type due struct {
 	ID       int64
 	TenantID tenants.ID
@@ -158,16 +158,15 @@ type due struct {
 	NextAt   *time.Time
 	RunAt    *time.Time
 	RunFrom  *time.Time
-	RunLost  *int32 `db:"run_missed"`
+	RunLost  *int32
 	RunDrop  *bool
 	AtSpread *int64
 	AtID     *int64
 	WaitAt   *time.Time
-	Waits    bool // others of its tenant's wait in line
 	RetimeAt *time.Time
-
-	Revision int64  // with TZData: by what it is timed
-	TZData   string `db:"tzdata"`
+	Revision int64 // with TZData: by what it is timed
+	TZData   string
+	Waits    bool // others of its tenant's wait in line
 
 	timing *calendar.Timing
 	run    schedules.Run
@@ -216,11 +215,25 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 		if err := p.end(ctx); err != nil {
 			return err
 		}
-		return d.insertChunks(ctx, tx, p.chunks)
+		if sabotage.TwoTransactions.On() {
+			return nil
+		}
+		if err := d.insertChunks(ctx, tx, p.chunks); err != nil {
+			return err
+		}
+		sabotage.Crash("sweep.before_commit")
+		return nil
 	})
 	if err != nil {
 		return false, err
 	}
+	sabotage.Crash("sweep.committed")
+	if sabotage.TwoTransactions.On() {
+		if err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error { return d.insertChunks(ctx, tx, p.chunks) }); err != nil {
+			return false, err
+		}
+	}
+	d.hub.queued(p.chunks.made)
 	if p.ticks > 0 {
 		d.Metrics.swept.Add(float64(p.ticks))
 		d.Metrics.sweepSeconds.Observe(time.Since(began).Seconds())
@@ -238,6 +251,12 @@ type found struct {
 	turns   []tenants.ID
 }
 
+// fast has a statement read a clock that is fast, where the fault lab wants it so.
+func fast(sql string) string {
+	return sabotage.LocalClock.Instead(sql, "clock_timestamp()", "(clock_timestamp() + interval '2 seconds')")
+}
+
+// dueColumns are the columns of a due cohort c, where t is its tenant's turn.
 const dueColumns = `c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
 			c.at_spread, c.at_id, c.wait_at, c.retime_at, c.revision, c.tzdata, t.tenant_id IS NOT NULL AS waits`
 
@@ -246,14 +265,14 @@ const dueColumns = `c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, 
 func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 	var b pgx.Batch
 	schedules.LockShard(&b, shard)
-	b.Queue(`SELECT clock_timestamp()`)
-	b.Queue(`
+	b.Queue(fast(`SELECT clock_timestamp()`))
+	b.Queue(fast(`
 		SELECT `+dueColumns+`
 		FROM cohort c
 		LEFT JOIN turn t ON t.shard = c.shard AND t.tenant_id = c.tenant_id
 		WHERE c.shard = $1 AND c.due_at <= (SELECT clock_timestamp())
 		ORDER BY c.due_at
-		LIMIT $2`, shard, mostCohorts)
+		LIMIT $2`), shard, mostCohorts)
 	b.Queue(`
 		SELECT tenant_id
 		FROM turn
@@ -279,7 +298,7 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 	}
 	f.now = f.now.UTC()
 	rows, _ := results.Query() // CollectRows reports the error
-	if f.cohorts, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[due]); err != nil {
+	if f.cohorts, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[due]); err != nil {
 		return f, fmt.Errorf("read due cohorts: %w", err)
 	}
 	rows, _ = results.Query() // CollectRows reports the error
@@ -338,6 +357,9 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 			}
 			c.run = schedules.BeginRunUntil(c.timing, c.NextAt.UTC(), until, now, c.Missed)
 		}
+		if next, ok := c.timing.Next(now); ok && sabotage.NextFromNow.On() {
+			c.run.At, c.run.Missed, c.run.Next = c.NextAt.UTC(), 0, next.At
+		}
 		if walk, jitters := schedules.WalkOf(c.timing, c.run, c.Workflow); jitters {
 			c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))
 		}
@@ -380,11 +402,7 @@ func (d *Dispatch) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) erro
 	if err != nil || len(made) == 0 {
 		return err
 	}
-	jobs := make([]river.InsertManyParams, len(made))
-	for i, c := range made {
-		jobs[i] = openJob(c.id, c.lane, priority(d.pressure.add(c.tenant)))
-	}
-	if _, err := d.river.InsertManyFastTx(ctx, tx, jobs); err != nil {
+	if _, err := d.river.InsertManyFastTx(ctx, tx, d.openJobs(made)); err != nil {
 		return fmt.Errorf("insert jobs: %w", err)
 	}
 	return nil

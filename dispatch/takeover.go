@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
 const (
 	takeEvery  = time.Second
 	mostTaken  = 50
 	unopenedIn = 3 * time.Second // River's own rescue takes minutes
+	mostStale  = 1000            // unopened chunks that are looked through
 )
 
 // takeOver takes the chunks of processes that have fallen silent, and opens those that no job has opened in time.
@@ -20,7 +23,7 @@ func (d *Dispatch) takeOver(ctx context.Context) {
 	d.every(ctx, takeEvery, "take over chunks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
-		if _, alive := d.process.self(); !alive {
+		if _, alive := d.process.self(); !alive || sabotage.NoTakeOver.On() {
 			return nil
 		}
 		return errors.Join(d.takeOpen(ctx), d.takeLost(ctx), d.openStale(ctx))
@@ -54,6 +57,7 @@ func (d *Dispatch) takeOpen(ctx context.Context) error {
 		}
 		if len(taken) > 0 {
 			d.Log.Info("took chunks of a process that is gone", "chunks", len(taken))
+			sabotage.Crash("take_over.committed")
 		}
 		if err := d.sendAll(ctx, taken, self); err != nil || len(taken) < mostTaken {
 			return err
@@ -113,31 +117,8 @@ func (d *Dispatch) sendTaken(ctx context.Context, c *chunk, self int64) error {
 	}
 	var o *opened
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		o = &opened{chunk: c}
-		found, err := d.unsent(ctx, tx, c, tries)
-		if err != nil {
+		if o, err = d.resend(ctx, tx, c, tries, false); err != nil || len(o.send)+len(o.later) > 0 {
 			return err
-		}
-		if err := d.route(ctx, tx, o, found); err != nil {
-			return err
-		}
-		if err := d.admit(ctx, tx, o); err != nil {
-			return err
-		}
-		if err := claim(ctx, tx, o); err != nil {
-			return err
-		}
-		if err := copyReady(ctx, tx, c.TenantID, o.ready); err != nil {
-			return err
-		}
-		if err := insertHolds(ctx, tx, c.TenantID, o.hold); err != nil {
-			return err
-		}
-		if _, err := d.end(ctx, tx, c.TenantID, o.now, o.ending); err != nil {
-			return err
-		}
-		if len(o.send) > 0 {
-			return nil
 		}
 		_, err = tx.Exec(ctx, `UPDATE chunk SET done_at = clock_timestamp() WHERE id = $1 AND owner = $2 AND epoch = $3`, c.ID, self, c.Epoch)
 		return err
@@ -147,6 +128,34 @@ func (d *Dispatch) sendTaken(ctx context.Context, c *chunk, self int64) error {
 	}
 	d.after(o)
 	return nil
+}
+
+// resend finds where those of a chunk's tries are to go that nobody has sent or holds; filling: also to a queue that is full.
+func (d *Dispatch) resend(ctx context.Context, tx pgx.Tx, c *chunk, tries []try, filling bool) (*opened, error) {
+	o := &opened{chunk: c, filling: filling}
+	found, err := d.unsent(ctx, tx, c, tries)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.route(ctx, tx, o, found); err != nil {
+		return nil, err
+	}
+	if err := d.admit(ctx, tx, o); err != nil {
+		return nil, err
+	}
+	if !filling || len(o.ready)+len(o.waiting) > 0 { // what is pushed is this chunk's already
+		if err := claim(ctx, tx, o); err != nil {
+			return nil, err
+		}
+	}
+	if err := makeReady(ctx, tx, c.TenantID, o.ready); err != nil {
+		return nil, err
+	}
+	if err := insertHolds(ctx, tx, c.TenantID, o.hold); err != nil {
+		return nil, err
+	}
+	_, err = d.end(ctx, tx, c.TenantID, o.now, o.ending)
+	return o, err
 }
 
 // tries are the ticks of a chunk that it may have sent: first tries in their first attempt.
@@ -164,15 +173,17 @@ func (c *chunk) tries() ([]try, error) {
 		}
 		return sent, nil
 	}
-	groups, err := unpackGroups(c.Items)
+	groups, err := unpackGroups(c.NominalAt, c.Items)
 	if err != nil {
 		return nil, err
 	}
 	var all []try
-	for _, it := range flatten(groups) {
-		t := try{Attempt: 1}
-		t.Schedule, t.At = it.id, c.NominalAt
-		all = append(all, t)
+	for _, g := range groups {
+		for _, id := range g.IDs {
+			t := try{Attempt: 1}
+			t.Schedule, t.At = id, g.At
+			all = append(all, t)
+		}
 	}
 	return all, nil
 }
@@ -207,15 +218,34 @@ func (d *Dispatch) unsent(ctx context.Context, tx pgx.Tx, c *chunk, tries []try)
 	return pushed, nil
 }
 
-// openStale opens chunks that have waited too long for their job: its process may have died with it.
+// openStale opens chunks whose job died with its process, or failed and is tried again by River much later: those that
+// have waited too long though all jobs that wait in their lane are of later chunks. In a backlog each waits for its turn.
 func (d *Dispatch) openStale(ctx context.Context) error {
 	rows, _ := d.Pool.Query(ctx, `
-		SELECT c.id
-		FROM chunk c
-		WHERE c.opened_at IS NULL AND c.swept_at < clock_timestamp() - make_interval(secs => $1)
-		ORDER BY c.swept_at, c.id
-		LIMIT $2
-		FOR UPDATE SKIP LOCKED`, unopenedIn.Seconds(), mostTaken) // CollectRows reports the error
+		WITH next AS MATERIALIZED (
+			SELECT l.lane, min(j.chunk) AS chunk
+			FROM unnest($1::text[]) AS l (lane)
+			CROSS JOIN generate_series(1, 4) AS p (priority)
+			CROSS JOIN LATERAL (
+				SELECT (args ->> 'chunk')::bigint AS chunk
+				FROM river_job
+				WHERE state = 'available' AND queue = l.lane AND priority = p.priority AND kind = $2
+				ORDER BY scheduled_at, id
+				LIMIT 1
+			) j
+			GROUP BY l.lane
+		), stale AS MATERIALIZED (
+			SELECT id, lane, swept_at
+			FROM chunk
+			WHERE opened_at IS NULL AND swept_at < clock_timestamp() - make_interval(secs => $3)
+			ORDER BY swept_at, id
+			LIMIT $4
+		)
+		SELECT s.id
+		FROM stale s
+		WHERE NOT EXISTS (SELECT FROM next n WHERE n.lane = s.lane AND n.chunk <= s.id)
+		ORDER BY s.swept_at, s.id
+		LIMIT $5`, []string{smallLane, largeLane, catchUpLane}, openArgs{}.Kind(), unopenedIn.Seconds(), mostStale, mostTaken) // CollectRows reports the error
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return fmt.Errorf("look for unopened chunks: %w", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -17,43 +18,106 @@ type sendable struct {
 	tick
 	Workflow    string
 	Key         string
-	Own         *string `db:"own_payload"`
+	Own         *string // payload
 	Queue       *string
 	Priority    *int16
-	Timeout     *int32 `db:"timeout_s"`
+	Timeout     *int32
 	MaxAttempts *int16
-	Spec        string
-	AnchorAt    time.Time
+	MaxLateness *int32
+	OnExpired   *string
 }
 
 // sendables reads those of the tries whose ticks are under way in that very attempt.
-func sendables(ctx context.Context, db postgres.DB, tenant tenants.ID, tries []try) ([]*sendable, error) {
+func sendables(ctx context.Context, db postgres.DB, tenant tenants.ID, tries []try) (found []*sendable, err error) {
 	if len(tries) == 0 {
 		return nil, nil
 	}
+	var b pgx.Batch
+	queueSendables(&b, tenant, tries, &found)
+	if err := db.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, fmt.Errorf("read ticks to send: %w", err)
+	}
+	return found, nil
+}
+
+// queueSendables reads sendables. A revision is looked for only where the schedule has another version by now.
+func queueSendables(b *pgx.Batch, tenant tenants.ID, tries []try, found *[]*sendable) {
 	var keys keyArrays
 	for _, t := range tries {
 		keys.add(t.TickKey, t.Attempt)
 	}
-	rows, _ := db.Query(ctx, `
+	*found = make([]*sendable, 0, len(tries))
+	b.Queue(`
 		SELECT `+tickColumns+`,
-			COALESCE(s.workflow, r.workflow) AS workflow, COALESCE(s.key, r.key) AS key,
-			COALESCE(t.payload, CASE WHEN s.id IS NOT NULL THEN s.payload ELSE r.payload END) AS own_payload,
-			COALESCE(s.queue, r.queue) AS queue, COALESCE(s.priority, r.priority) AS priority,
-			COALESCE(s.timeout_s, r.timeout_s) AS timeout_s, COALESCE(s.max_attempts, r.max_attempts) AS max_attempts,
-			COALESCE(s.spec, r.spec) AS spec, COALESCE(s.anchor_at, r.anchor_at) AS anchor_at
+			COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key),
+			COALESCE(t.payload, CASE WHEN s.id IS NOT NULL THEN s.payload ELSE r.payload END),
+			COALESCE(s.queue, r.queue), COALESCE(s.priority, r.priority),
+			COALESCE(s.timeout_s, r.timeout_s), COALESCE(s.max_attempts, r.max_attempts),
+			COALESCE(s.max_lateness_s, r.max_lateness_s), COALESCE(s.on_expired, r.on_expired)
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
 		JOIN `+theTick+` ON t.state = $8 AND t.attempt = i.attempt
-		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
-		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
+		LEFT JOIN LATERAL (SELECT * FROM schedule s WHERE s.tenant_id = $1 AND s.id = t.schedule_id AND s.version = t.version OFFSET 0) s ON true
+		LEFT JOIN LATERAL (
+			SELECT * FROM revision r WHERE s.id IS NULL AND r.tenant_id = $1 AND r.schedule_id = t.schedule_id AND r.version = t.version OFFSET 0
+		) r ON true
 		WHERE s.id IS NOT NULL OR r.version IS NOT NULL
 		ORDER BY t.nominal_at, t.schedule_id, t.seq`,
-		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running)) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[sendable])
-	if err != nil {
-		return nil, fmt.Errorf("read ticks to send: %w", err)
+		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running)).Query(func(rows pgx.Rows) error {
+		defer rows.Close()
+		*found = (*found)[:0]
+		for rows.Next() {
+			s := &sendable{}
+			t := &s.tick
+			if err := rows.Scan(&t.ScheduleID, &t.NominalAt, &t.Seq, &t.Version, &t.MissedCount, &t.Occurrence, &t.CohortID, &t.ChunkID,
+				&t.LastAt, &t.UntilAt, &t.FiredAt, &t.EndedAt, &t.Shard, &t.Attempt, &t.State, &t.Reason, &t.Cause, &t.DST, &t.StartedAt,
+				&t.Payload, &t.Result, &t.Error, &t.ReplayedFrom,
+				&s.Workflow, &s.Key, &s.Own, &s.Queue, &s.Priority, &s.Timeout, &s.MaxAttempts, &s.MaxLateness, &s.OnExpired); err != nil {
+				return err
+			}
+			*found = append(*found, s)
+		}
+		return rows.Err()
+	})
+}
+
+// endUnwanted ends those of the ticks about to be leased that were told to stop before anybody had them, and those whose
+// deadline has passed.
+func (d *Dispatch) endUnwanted(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found []*sendable, terms map[string]workflowTerms) (left []*sendable, err error) {
+	if len(found) == 0 {
+		return nil, nil
 	}
-	return found, nil
+	var now time.Time
+	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return nil, err
+	}
+	var endings []ending
+	for _, s := range found {
+		if e, over := s.over(terms[s.Workflow].Terms, now); over {
+			endings = append(endings, e)
+			continue
+		}
+		left = append(left, s)
+	}
+	if len(endings) == 0 {
+		return left, nil
+	}
+	_, err = d.end(ctx, tx, tenant, now.UTC(), endings)
+	return left, err
+}
+
+// over tells how a tick ends that is not to be delivered any more: it was told to stop, or is later than it may be.
+func (s *sendable) over(terms schedules.Terms, now time.Time) (e ending, over bool) {
+	e = ending{TickKey: s.key(), attempt: s.Attempt, unsent: true}
+	latest := s.NominalAt.Add(seconds(or(s.MaxLateness, int32(terms.MaxLateness/time.Second))))
+	switch {
+	case s.stopped():
+		e.outcome = cancelled
+	case now.After(latest) && or(s.OnExpired, terms.OnExpired) == "skip" && s.Cause != Backfill && s.ReplayedFrom == nil:
+		e.outcome, e.final, e.err = failed, true, new("it could not be delivered within its max_lateness")
+	default:
+		return e, false
+	}
+	return e, true
 }
 
 // openTries opens a chunk of ticks that are sent again, and ends the attempts whose answer has not come in time.
@@ -92,13 +156,13 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 	}
 	o.now = now
 	for _, s := range found {
-		if s.stopped() {
-			o.ending = append(o.ending, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled})
+		r := &routes[slices.Index(workflows, s.Workflow)]
+		if !r.known && !s.stopped() {
+			o.ending = append(o.ending, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled, err: new("the workflow is gone")})
 			continue
 		}
-		r := &routes[slices.Index(workflows, s.Workflow)]
-		if !r.known {
-			o.ending = append(o.ending, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled, err: new("the workflow is gone")})
+		if e, over := s.over(r.terms, now); over && (!halted || s.stopped()) {
+			o.ending = append(o.ending, e)
 			continue
 		}
 		if halted {
@@ -118,8 +182,13 @@ func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload, queu
 		o.ready = append(o.ready, readyTick{k, r.name, or(queue, r.queue), or(priority, r.priority), t.Attempt, r.limited})
 		return
 	}
-	if why, wait := d.sender.mustWait(r.endpoint, len(o.send)); wait > 0 {
+	why, wait, full := d.sender.mustWait(r.endpoint, len(o.send), o.filling)
+	if wait > 0 {
 		o.hold = append(o.hold, hold{try: try{TickKey: k, Attempt: t.Attempt}, shard: t.Shard, why: why, due: o.now.Add(wait)})
+		return
+	}
+	if full {
+		o.later.add(endpointName{r.endpoint.tenant, r.endpoint.name}, o.chunk, try{TickKey: k, Attempt: t.Attempt}, min(mostInLot, d.sender.room/2))
 		return
 	}
 	o.send = append(o.send, &delivery{
@@ -135,6 +204,11 @@ func claim(ctx context.Context, tx pgx.Tx, o *opened) error {
 	var pushed, pulled keyArrays
 	for _, one := range o.send {
 		pushed.add(one.tick.key(), one.tick.Attempt)
+	}
+	for _, l := range o.later {
+		for _, t := range l.tries {
+			pushed.add(t.TickKey, t.Attempt)
+		}
 	}
 	for _, r := range o.ready {
 		pulled.add(r.TickKey, r.attempt)

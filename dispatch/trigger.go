@@ -53,7 +53,10 @@ func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key
 			if err != nil {
 				return 0, nil, err
 			}
-			return http.StatusAccepted, d.shown(t, workflow, key), nil
+			shown := d.shown(t, workflow, key)
+			return http.StatusAccepted, shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
+				Action: "schedule.trigger", Target: schedules.Target(workflow, key), Key: key, After: auditedTick{shown.TickID, shown.State, shown.Reason, shown.Attempt},
+			})
 		})
 		return err
 	})
@@ -126,6 +129,7 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	}
 	var b pgx.Batch
 	queueRoll(&b, tenant, []tick{*t})
+	queueUse(&b, tenant, now, []tick{*t})
 	if f == buffered {
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return nil, fmt.Errorf("enter a manual tick: %w", err)

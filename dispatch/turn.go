@@ -157,7 +157,7 @@ func (p *pass) others(ctx context.Context, cohorts []*due) ([]*due, error) {
 		WHERE c.shard = $1 AND c.due_at <= $2 AND c.tenant_id <> $3 AND c.id <> ALL ($4)
 		ORDER BY c.due_at
 		LIMIT $5`, p.shard, p.now, hog, known, mostOthers) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[due])
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[due])
 	if err != nil {
 		return nil, fmt.Errorf("read due cohorts of others: %w", err)
 	}
@@ -239,7 +239,7 @@ func (p *pass) serveOne(ctx context.Context, tenant tenants.ID, g grant, each in
 		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.wait_at IS NOT NULL AND c.due_at = 'infinity'
 		ORDER BY c.wait_at, c.id
 		LIMIT $3`, p.shard, tenant, limit) // CollectRows reports the error
-	cohorts, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[due])
+	cohorts, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[due])
 	if err != nil {
 		return fmt.Errorf("read waiting cohorts: %w", err)
 	}
@@ -283,7 +283,7 @@ func (c *due) keepRead() {
 	}
 }
 
-// end writes down where the cohorts and the turns of the shard stand.
+// end has it written down, along with the chunks, where the cohorts and the turns of the shard stand.
 func (p *pass) end(ctx context.Context) error {
 	if err := markOut(ctx, p.tx, p.delayed, p.outs); err != nil {
 		return err
@@ -292,9 +292,7 @@ func (p *pass) end(ctx context.Context) error {
 		if err := lookAhead(ctx, p.tx, p.moved); err != nil {
 			return err
 		}
-		if err := advance(ctx, p.tx, p.shard, p.now, p.moved); err != nil {
-			return err
-		}
+		advance(&p.chunks.along, p.shard, p.now, p.moved)
 	}
 	if len(p.turns)+len(p.over) == 0 {
 		return nil
@@ -306,16 +304,12 @@ func (p *pass) end(ctx context.Context) error {
 			p.again = true
 		}
 	}
-	var b pgx.Batch
-	b.Queue(`
+	p.chunks.along.Queue(`
 		INSERT INTO turn (shard, tenant_id, due_at)
 		SELECT $1, tenant_id, due_at
 		FROM unnest($2::int[], $3::timestamptz[]) AS n (tenant_id, due_at)
 		ON CONFLICT (shard, tenant_id) DO UPDATE SET due_at = excluded.due_at`, p.shard, who, at)
-	b.Queue(`DELETE FROM turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.over)
-	if err := p.tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("keep turns: %w", err)
-	}
+	p.chunks.along.Queue(`DELETE FROM turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.over)
 	return nil
 }
 

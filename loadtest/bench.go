@@ -36,7 +36,7 @@ func openBench(ctx context.Context, o options, p *progress) (_ *bench, err error
 			b.close()
 		}
 	}()
-	if b.workshop, err = openWorkshop(ctx, p); err != nil {
+	if b.workshop, err = openWorkshop(ctx, o, p); err != nil {
 		return nil, err
 	}
 	b.ends = append(b.ends, b.workshop.close)
@@ -102,7 +102,7 @@ func (b *bench) put(ctx context.Context, s *served, tenant string, n int, lines 
 
 // announce is where a tenant finds the process, and a token of it.
 func (b *bench) announce(s *served, tenant string) (announcement, error) {
-	claims := tenants.Claims{Subject: "loadtest", Tenant: tenant, Scopes: []string{tenants.SchedulesWrite}, TTL: time.Hour}
+	claims := tenants.Claims{Subject: "loadtest", Tenant: tenant, Scopes: []string{tenants.SchedulesWrite, tenants.TicksWork}, TTL: time.Hour}
 	token, err := b.minter.Mint(claims, time.Now())
 	return announcement{URL: "http://" + s.listen, Token: token, DatabaseURL: b.url}, err
 }

@@ -51,6 +51,8 @@ var kinds = []string{
 	"unexplained_duplicates", // delivered again though no acknowledgement can have been lost
 }
 
+const examplesOf = 3 // each kind
+
 func (f *findings) add(kind, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +60,7 @@ func (f *findings) add(kind, format string, args ...any) {
 		f.counts = map[string]int{}
 	}
 	f.counts[kind]++
-	if len(f.examples) < 10 {
+	if f.counts[kind] <= examplesOf {
 		f.examples = append(f.examples, kind+": "+fmt.Sprintf(format, args...))
 	}
 }
@@ -66,6 +68,10 @@ func (f *findings) add(kind, format string, args ...any) {
 // promise notes all kinds in the report. Where a promise of it does not hold, the first examples of what is wrong are
 // said, and what the server had to say last.
 func (f *findings) promise(r *report, p *progress, server *process) {
+	f.promiseOf(kinds, r, p, server)
+}
+
+func (f *findings) promiseOf(kinds []string, r *report, p *progress, server *process) {
 	for _, kind := range kinds {
 		r.atMost(kind, float64(f.counts[kind]), 0)
 	}

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/base64"
 	"fmt"
 	"iter"
 	"math"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	carillon "github.com/carillonhq/carillon/sdk-go"
@@ -26,37 +23,22 @@ const (
 
 // fair has a thousand small tenants fire twice: alone, and at the moment at which a giant has far more due than its quota
 // lets through at once.
-func fair(ctx context.Context, o options, p *progress) (_ *report, err error) {
+func fair(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
-	w, err := openWorkshop(ctx, p)
+	b, err := openBench(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}
-	defer w.close()
-	url, stop, err := database(ctx, o, p)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	seed := randomSeed()
-	env := []string{"DATABASE_URL=" + url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(seed)}
-	if _, err := w.output(ctx, env, "migrate"); err != nil {
-		return nil, err
-	}
-	server, err := w.serve(ctx, "fair", env)
+	defer b.close()
+	server, err := b.serve(ctx, "fair", b.env)
 	if err != nil {
 		return nil, err
 	}
 	defer server.stop()
-	db, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
 
 	small, giant, rate := o.scaled(fairSmall), o.scaled(fairGiant), o.scaled(fairRate)
-	load := fairLoad{db: db, url: "http://" + server.listen, minter: tenants.NewIssuer(ed25519.NewKeyFromSeed(seed), "carillon")}
+	load := fairLoad{b, server}
 	p.say("storing %d schedules of a giant, and %d of each of %d small tenants", giant, fairEach, small)
 	late := time.Now().UTC().Add(24 * time.Hour) // until all is stored
 	if err := load.store(ctx, "giant", rate, giant, late); err != nil {
@@ -65,10 +47,10 @@ func fair(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	writers, group := errgroup.WithContext(ctx)
 	writers.SetLimit(8)
 	for i := range small {
-		if err := load.tenant(ctx, fmt.Sprint("small-", i), tenants.Defaults().TicksPerSecond); err != nil {
+		if err := load.make(ctx, fmt.Sprint("small-", i), tenants.Defaults().TicksPerSecond); err != nil {
 			return nil, err
 		}
-		writers.Go(func() error { return load.put(group, fmt.Sprint("small-", i), fairEach, late) })
+		writers.Go(func() error { return load.fill(group, fmt.Sprint("small-", i), fairEach, late) })
 	}
 	if err := writers.Wait(); err != nil {
 		return nil, err
@@ -112,12 +94,11 @@ func fair(ctx context.Context, o options, p *progress) (_ *report, err error) {
 
 // fairLoad stores what fair fires.
 type fairLoad struct {
-	db     *pgx.Conn
-	url    string
-	minter tenants.Minter
+	*bench
+	server *served
 }
 
-func (l fairLoad) tenant(ctx context.Context, name string, perSecond int) error {
+func (l fairLoad) make(ctx context.Context, name string, perSecond int) error {
 	q := tenants.Wide()
 	q.TicksPerSecond = perSecond
 	_, err := tenants.Ensure(ctx, l.db, name, q)
@@ -125,32 +106,18 @@ func (l fairLoad) tenant(ctx context.Context, name string, perSecond int) error 
 }
 
 func (l fairLoad) store(ctx context.Context, name string, perSecond, n int, at time.Time) error {
-	if err := l.tenant(ctx, name, perSecond); err != nil {
+	if err := l.make(ctx, name, perSecond); err != nil {
 		return err
 	}
-	return l.put(ctx, name, n, at)
+	return l.fill(ctx, name, n, at)
 }
 
-// put stores n schedules of a tenant, a hundred thousand a call.
-func (l fairLoad) put(ctx context.Context, tenant string, n int, at time.Time) error {
-	transport := manyConnections()
-	defer transport.CloseIdleConnections()
+// fill stores n schedules of a tenant, a hundred thousand a call.
+func (l fairLoad) fill(ctx context.Context, tenant string, n int, at time.Time) error {
 	for from := 0; from < n; from += 100_000 {
 		upto := min(n, from+100_000)
-		token, err := l.minter.Mint(tenants.Claims{Subject: "loadtest", Tenant: tenant, Scopes: []string{tenants.SchedulesWrite}, TTL: time.Hour}, time.Now())
-		if err != nil {
+		if err := l.put(ctx, l.server, tenant, upto-from, fairLines(from, upto, at)); err != nil {
 			return err
-		}
-		body, err := encoded(fairLines(from, upto, at))
-		if err != nil {
-			return err
-		}
-		sum, err := sendBulk(ctx, httpClient(transport), announcement{URL: l.url, Token: token}, body)
-		if err != nil {
-			return err
-		}
-		if sum.Inserted != upto-from {
-			return fmt.Errorf("of %d schedules of %s came %+v", upto-from, tenant, sum)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	carillon "github.com/carillonhq/carillon/sdk-go"
@@ -20,10 +21,19 @@ const (
 	mixSpread     = 30  // seconds over which they are due
 	herdWithin    = 10 * time.Minute
 	mostMicros    = 50
-	mostWAL       = 400
+
+	besideRate     = 1_000 // schedules a second that are stored beside a herd
+	besideRequests = 10    // in which they come
+	mostWAL        = 400
 )
 
-// herd has the schedules of one tenant come due at one instant. They are pulled by nobody, so that opening is the end.
+// at8 is the spec of all schedules of a herd.
+func at8(int) carillon.Spec {
+	return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{"0 8 * * *"}}
+}
+
+// herd has the schedules of one tenant come due at one instant. They are pulled by nobody, so that opening is the end. Then
+// they do so again while others are stored that share their cohorts.
 func herd(ctx context.Context, o options, p *progress) (*report, error) {
 	return measured(ctx, o, p, func(ctx context.Context, m *muster) error {
 		n := o.scaled(herdSchedules)
@@ -31,21 +41,25 @@ func herd(ctx context.Context, o options, p *progress) (*report, error) {
 			return err
 		}
 		for from := 0; from < n; from += herdSlice {
-			if err := m.add(ctx, "herd", "herd", from, min(n, from+herdSlice), func(int) carillon.Spec {
-				return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{"0 8 * * *"}}
-			}); err != nil {
+			if err := m.add(ctx, "herd", "herd", from, min(n, from+herdSlice), at8); err != nil {
 				return err
 			}
 		}
-		h, err := m.fire(ctx, "herd", 1)
+		h, err := m.fire(ctx, "herd", 1, alone)
 		if err != nil {
 			return err
 		}
-		h.note(m.report, "", n)
+		h.note(m.report, "")
 		m.report.atLeast("swept_of_floor", h.swept/h.floor, 20)
 		m.report.atLeast("opened_of_floor", h.opened/h.floor, 1.3)
-		m.report.atMost("us_a_tick", micros(h.all().postgres+h.all().ours, n), mostMicros)
-		m.report.atMost("wal_bytes_a_tick", float64(h.all().wal)/float64(n), mostWAL)
+		m.report.atMost("us_a_tick", micros(h.all().postgres+h.all().ours, h.n), mostMicros)
+		m.report.atMost("wal_bytes_a_tick", float64(h.all().wal)/float64(h.n), mostWAL)
+		beside, err := m.fire(ctx, "herd", 1, func() func() (float64, error) { return m.upserting(ctx, "herd", at8) })
+		if err != nil {
+			return err
+		}
+		beside.note(m.report, "upserted_")
+		m.report.figure("upserted_per_second", beside.beside)
 		return nil
 	})
 }
@@ -77,14 +91,13 @@ func mix(ctx context.Context, o options, p *progress) (*report, error) {
 		}
 		for _, one := range []struct {
 			workflow      string
-			n             int
 			swept, opened float64
-		}{{"mix", many * mixSpecs * mixEach, 10, 1.2}, {"lone", lone * loneEach, 1.7, 0.8}} {
-			h, err := m.fire(ctx, one.workflow, mixSpread)
+		}{{"mix", 10, 1.2}, {"lone", 1.7, 0.8}} {
+			h, err := m.fire(ctx, one.workflow, mixSpread, alone)
 			if err != nil {
 				return err
 			}
-			h.note(m.report, one.workflow+"_", one.n)
+			h.note(m.report, one.workflow+"_")
 			m.report.atLeast(one.workflow+"_swept_of_floor", h.swept/h.floor, one.swept)
 			m.report.atLeast(one.workflow+"_opened_of_floor", h.opened/h.floor, one.opened)
 		}
@@ -142,14 +155,16 @@ func (m *muster) add(ctx context.Context, tenant, workflow string, from, to int,
 
 // fired is what came of a herd, a second each, and what it cost.
 type fired struct {
-	swept, opened, floor   float64
-	sweeping, opening      cost
-	lost, doubled, skipped int
+	swept, opened, floor           float64
+	sweeping, opening              cost
+	n, lost, doubled, skipped, not int // not: due, and fired all the same
+	beside                         float64
 }
 
 func (f fired) all() cost { return f.sweeping.plus(f.opening) }
 
-func (f fired) note(r *report, name string, n int) {
+func (f fired) note(r *report, name string) {
+	n := f.n
 	r.figure(name+"schedules", float64(n))
 	r.figure(name+"floor_per_second", f.floor)
 	r.figure(name+"swept_per_second", f.swept)
@@ -159,13 +174,14 @@ func (f fired) note(r *report, name string, n int) {
 	r.atMost(name+"lost", float64(f.lost), 0)
 	r.atMost(name+"doubled", float64(f.doubled), 0)
 	r.atMost(name+"not_handed_out", float64(f.skipped), 0)
+	r.atMost(name+"not_due", float64(f.not), 0)
 }
 
 // fire has all schedules of a workflow come due: one process sweeps them, and when it is done another one opens them; so
 // each has the machine to itself. The floor is the mean of one before and one after.
-func (m *muster) fire(ctx context.Context, workflow string, spread int) (f fired, err error) {
-	n := m.stored[workflow]
-	m.say("%s: %d schedules stored", workflow, n)
+// What the last argument begins goes on meanwhile, until it is stopped; it tells how much a second it did.
+func (m *muster) fire(ctx context.Context, workflow string, spread int, beside func() (stop func() (float64, error))) (f fired, err error) {
+	m.say("%s: %d schedules stored", workflow, m.stored[workflow])
 	if err := analyzed(ctx, m.db); err != nil {
 		return f, err
 	}
@@ -182,6 +198,8 @@ func (m *muster) fire(ctx context.Context, workflow string, spread int) (f fired
 		return f, err
 	}
 	defer func() { sweeper.stop() }()
+	stop := beside()
+	defer func() { _, _ = stop() }() // unless it ended below
 	due, err := dueAll(ctx, m.db, workflow, 2*time.Second, spread)
 	if err != nil {
 		return f, err
@@ -191,7 +209,7 @@ func (m *muster) fire(ctx context.Context, workflow string, spread int) (f fired
 		return f, err
 	}
 	var seconds float64
-	if err := m.until(ctx, sweeper, "swept", func() (swept bool, err error) { // at little cost beside what is measured
+	if err := awaited(ctx, sweeper, "swept", func() (swept bool, err error) { // at little cost beside what is measured
 		err = m.db.QueryRow(ctx, `
 			SELECT NOT EXISTS (SELECT FROM turn)
 				AND NOT EXISTS (SELECT FROM generate_series(0, 63) s CROSS JOIN LATERAL (SELECT FROM cohort WHERE shard = s AND due_at <= $1 ORDER BY due_at LIMIT 1) c),
@@ -200,7 +218,7 @@ func (m *muster) fire(ctx context.Context, workflow string, spread int) (f fired
 	}); err != nil {
 		return f, err
 	}
-	f.swept = float64(n) / seconds
+	sweptIn := seconds
 	ended, err := costUntilNow(ctx, m.db, sweeper.cmd.Process.Pid)
 	if err != nil {
 		return f, err
@@ -214,7 +232,7 @@ func (m *muster) fire(ctx context.Context, workflow string, spread int) (f fired
 		return f, err
 	}
 	defer func() { opener.stop() }()
-	if err := m.until(ctx, opener, "opened", func() (bool, error) {
+	if err := awaited(ctx, opener, "opened", func() (bool, error) {
 		var left bool
 		err := m.db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM chunk WHERE opened_at IS NULL)`).Scan(&left)
 		return !left, err
@@ -225,11 +243,13 @@ func (m *muster) fire(ctx context.Context, workflow string, spread int) (f fired
 	if err != nil {
 		return f, err
 	}
-	f.opened = float64(n) / seconds
 	if ended, err = costUntilNow(ctx, m.db, opener.cmd.Process.Pid); err != nil {
 		return f, err
 	}
 	opener.stop()
+	if f.beside, err = stop(); err != nil {
+		return f, err
+	}
 	m.say("%s: opened in %.2f s", workflow, seconds)
 	atOpen := cost{postgres: began.postgres + f.sweeping.postgres, wal: began.wal + f.sweeping.wal}
 	f.opening = ended.less(atOpen)
@@ -238,7 +258,11 @@ func (m *muster) fire(ctx context.Context, workflow string, spread int) (f fired
 		return f, err
 	}
 	f.floor = (first + last) / 2
-	return f, m.count(ctx, before, n, &f)
+	if err := m.count(ctx, workflow, before, due, &f); err != nil {
+		return f, err
+	}
+	f.swept, f.opened = float64(f.n)/sweptIn, float64(f.n)/seconds
+	return f, nil
 }
 
 // mark is how far the record was.
@@ -252,19 +276,62 @@ func (m *muster) seen(ctx context.Context) (at mark, err error) {
 	return at, err
 }
 
-// count holds the record against what was due: one tick of each schedule, handed out.
-func (m *muster) count(ctx context.Context, since mark, n int, f *fired) error {
-	var ticks, schedules int
+// count holds the record against what was due: one tick of each schedule that was there in time, handed out, and none of
+// those that came later.
+func (m *muster) count(ctx context.Context, workflow string, since mark, due time.Time, f *fired) error {
+	var ticks int
 	err := m.db.QueryRow(ctx, `
-		SELECT count(*), count(DISTINCT schedule_id), count(*) FILTER (WHERE state <> 1)
-		FROM tick
-		WHERE fired_at > $1`, since.tick).Scan(&ticks, &schedules, &f.skipped)
-	f.lost, f.doubled = n-schedules, ticks-schedules
+		WITH fired AS MATERIALIZED (
+			SELECT schedule_id, count(*) AS ticks, count(*) FILTER (WHERE state <> 1) AS skipped
+			FROM tick
+			WHERE fired_at > $2
+			GROUP BY schedule_id
+		)
+		SELECT COALESCE(sum(f.ticks), 0), count(f.schedule_id), COALESCE(sum(f.skipped), 0),
+			count(*) FILTER (WHERE m.from_at <= $3 AND f.schedule_id IS NULL), count(*) FILTER (WHERE m.from_at > $3 AND f.schedule_id IS NOT NULL)
+		FROM (SELECT m.* FROM cohort c JOIN member m ON m.cohort_id = c.id AND m.tenant_id = c.tenant_id WHERE c.workflow = $1) m
+		FULL JOIN fired f ON f.schedule_id = m.schedule_id`, workflow, since.tick, due).Scan(&ticks, &f.n, &f.skipped, &f.lost, &f.not)
+	f.doubled = ticks - f.n
+	f.n += f.lost
 	return err
 }
 
-// until asks every few milliseconds.
-func (m *muster) until(ctx context.Context, s *served, what string, yes func() (bool, error)) error {
+// alone is what goes on beside a herd that has the machine to itself.
+func alone() (stop func() (float64, error)) {
+	return func() (float64, error) { return 0, nil }
+}
+
+// upserting stores schedules that join those of a herd, as many a second, and stops when it is told to.
+func (m *muster) upserting(ctx context.Context, tenant string, spec func(int) carillon.Spec) (stop func() (float64, error)) {
+	ctx, cancel := context.WithCancel(ctx)
+	began, next, done := time.Now(), m.stored[tenant], make(chan error, 1)
+	first := next
+	go func() {
+		tick := time.NewTicker(time.Second / besideRequests)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				done <- nil
+				return
+			case <-tick.C:
+			}
+			if err := m.add(context.WithoutCancel(ctx), tenant, tenant, next, next+besideRate/besideRequests, spec); err != nil {
+				done <- err
+				return
+			}
+			next += besideRate / besideRequests
+		}
+	}()
+	return sync.OnceValues(func() (float64, error) {
+		cancel()
+		err := <-done
+		return float64(next-first) / time.Since(began).Seconds(), err
+	})
+}
+
+// awaited asks every few milliseconds.
+func awaited(ctx context.Context, s *served, what string, yes func() (bool, error)) error {
 	var failed error
 	did, err := s.await(ctx, herdWithin, func() bool {
 		is, err := yes()

@@ -56,6 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 type options struct {
 	json        bool
 	databaseURL string
+	program     string
 	scale       float64
 }
 
@@ -80,6 +81,10 @@ var scenarios = []scenario{
 	{"push", "100,000 ticks due at one instant, to an endpoint on the same machine, one by one and in batches", push},
 	{"late", "1,000,000 schedules stored, and 500 ticks a second pushed for two minutes: how late they are", punctual},
 	{"fair", "1,000 small tenants beside one with 500,000 schedules due at once", fair},
+	{"grow", "100,000, 1,000,000 and 5,000,000 schedules stored: what a tick costs, doing nothing, and memory", grow},
+	{"churn", "20,000 schedules of which a fifth is upserted, paused, resumed and deleted while they fire", churn},
+	{"quota", "two processes, and one tenant that asks ten times its quota of requests beside another", quota},
+	{"revoke", "two processes, and how long a key taken back, another quota and a rotated key take to be in force in both", revoke},
 	{"pair", "two processes on one database share the work, and one takes over when the other is killed", pair},
 }
 
@@ -95,6 +100,7 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.BoolVar(&o.json, "json", false, "print one JSON object in the stead of a table")
 	flags.StringVar(&o.databaseURL, "database-url", "", "an empty PostgreSQL database to use in the stead of one of its own")
+	flags.StringVar(&o.program, "program", "", "a carillon to run in the stead of building this one")
 	flags.Float64Var(&o.scale, "scale", 1, "how much of the whole load to put on")
 	for _, s := range scenarios {
 		root.AddCommand(&cobra.Command{
@@ -120,5 +126,6 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 			},
 		})
 	}
+	root.AddCommand(chaosCommand(&o, stdout, stderr))
 	return root
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"path/filepath"
 	"testing"
 
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
@@ -17,6 +18,16 @@ type outcome struct {
 	Figures  map[string]float64 `json:"figures"`
 	Promises []promise          `json:"promises"`
 	Holds    bool               `json:"holds"`
+}
+
+// built is carillon, which a test that runs several scenarios builds once.
+func built(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "carillon")
+	if err := buildCarillon(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // runs runs a scenario whole, and fails the test where a promise does not hold.
@@ -72,9 +83,10 @@ func TestPair(t *testing.T) {
 // How fast they are is not asked here: that depends on the machine.
 func TestUpsertsAreMeasured(t *testing.T) {
 	t.Parallel()
+	program := built(t)
 	for scenario, figure := range map[string]string{"upsert": "all_changed_ratio", "single": "changed_ratio"} {
 		var out bytes.Buffer
-		if code := run(t.Context(), []string{scenario, "--scale", "0.01", "--json", "--database-url", postgrestest.EmptyURL(t)}, &out, &lines{t: t}); code == exitNotRun {
+		if code := run(t.Context(), []string{scenario, "--program", program, "--scale", "0.01", "--json", "--database-url", postgrestest.EmptyURL(t)}, &out, &lines{t: t}); code == exitNotRun {
 			t.Errorf("%s could not run", scenario)
 			continue
 		}
@@ -87,9 +99,10 @@ func TestUpsertsAreMeasured(t *testing.T) {
 
 func TestHerdsAreMeasuredAndLoseNothing(t *testing.T) {
 	t.Parallel()
-	for _, scenario := range []string{"herd", "mix", "pull", "push"} {
+	program := built(t)
+	for _, scenario := range []string{"herd", "mix", "pull", "push", "grow", "churn"} {
 		var out bytes.Buffer
-		if code := run(t.Context(), []string{scenario, "--scale", "0.003", "--json", "--database-url", postgrestest.EmptyURL(t)}, &out, &lines{t: t}); code == exitNotRun {
+		if code := run(t.Context(), []string{scenario, "--program", program, "--scale", "0.003", "--json", "--database-url", postgrestest.EmptyURL(t)}, &out, &lines{t: t}); code == exitNotRun {
 			t.Errorf("%s could not run", scenario)
 			continue
 		}

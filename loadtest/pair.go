@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"time"
@@ -22,35 +21,27 @@ const (
 
 // pair lets two processes of carillon serve work on one database and kills with -9 the one that sweeps more: no tick is lost or comes
 // twice, and what is due after the kill comes within ten seconds.
-func pair(ctx context.Context, o options, p *progress) (_ *report, err error) {
+func pair(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	w, err := openWorkshop(ctx, p)
+	b, err := openBench(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}
-	defer w.close()
-	url, stop, err := database(ctx, o, p)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	env := []string{"DATABASE_URL=" + url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(randomSeed()), "CARILLON_CONNECTIONS=20"}
-	if _, err := w.output(ctx, env, "migrate"); err != nil {
-		return nil, err
-	}
-	one, err := w.serve(ctx, "one", env)
+	defer b.close()
+	env := append(b.env, "CARILLON_CONNECTIONS=20")
+	one, err := b.serve(ctx, "one", env)
 	if err != nil {
 		return nil, err
 	}
 	defer one.stop()
-	other, err := w.serve(ctx, "other", env)
+	other, err := b.serve(ctx, "other", env)
 	if err != nil {
 		return nil, err
 	}
 	defer other.stop()
 	p.say("two processes serve, at %s and %s", one.listen, other.listen)
-	client, err := w.tenant(ctx, env, newBalancer(one.listen, other.listen))
+	client, err := b.tenant(ctx, env, newBalancer(one.listen, other.listen))
 	if err != nil {
 		return nil, err
 	}

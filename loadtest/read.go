@@ -31,21 +31,17 @@ const (
 func read(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
-	w, err := openWorkshop(ctx, p)
+	url, stop, err := database(ctx, o, p)
 	if err != nil {
-		return nil, err
-	}
-	defer w.close()
-	var stop func()
-	if o.databaseURL, stop, err = database(ctx, o, p); err != nil {
 		return nil, err
 	}
 	defer stop()
-	server, at, err := w.dev(ctx, o, "127.0.0.1:0")
+	o.databaseURL = url
+	_, at, end, err := openDev(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}
-	defer server.stop()
+	defer end()
 	n := o.scaled(readSchedules)
 	began := time.Now()
 	if err := fill(ctx, at, n, p); err != nil {
@@ -177,39 +173,51 @@ func (a *asker) ask(ctx context.Context, q question, i int) error {
 // fill puts some schedules through the API, so that their cohorts are there, and copies them within the database: the same
 // rows as if all had been put, on two connections, without triggers.
 func fill(ctx context.Context, at announcement, n int, p *progress) error {
-	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	templates := min(n, readTemplates)
 	newYork, err := time.LoadLocation("America/New_York")
 	if err != nil {
 		return err
 	}
 	first := time.Now().In(newYork).Add(30 * time.Minute) // none fires meanwhile
+	templates := min(n, readTemplates)
+	if err := putTemplates(ctx, at, templates, func(i int) carillon.Spec {
+		due := first.Add(time.Duration(i%(22*60)) * time.Minute)
+		return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", due.Minute(), due.Hour())}}
+	}); err != nil {
+		return err
+	}
+	return copyUpTo(ctx, at, templates, templates, n, p)
+}
+
+// putTemplates puts the schedules that others are copied from.
+func putTemplates(ctx context.Context, at announcement, templates int, spec func(i int) carillon.Spec) error {
+	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
 	sum, err := client.Bulk(ctx, func(yield func(carillon.BulkLine) bool) {
 		for i := range templates {
 			line := carillon.BulkLine{Workflow: readWorkflow(i), Key: readKey(i)}
-			at := first.Add(time.Duration(i%(22*60)) * time.Minute)
-			line.Spec = carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", at.Minute(), at.Hour())}}
+			line.Spec = spec(i)
 			line.Payload, line.Labels = payloadFor(i, 1), map[string]string{"plan": fmt.Sprint(i % 100)}
 			if !yield(line) {
 				return
 			}
 		}
 	}, carillon.BulkParams{})
-	if err != nil {
-		return err
+	if err == nil && sum.Inserted != templates {
+		err = fmt.Errorf("got %+v", sum)
 	}
-	if sum.Inserted != templates {
-		return fmt.Errorf("got %+v", sum)
-	}
+	return err
+}
+
+// copyUpTo makes schedules begin..n-1, and has the planner know of them.
+func copyUpTo(ctx context.Context, at announcement, templates, begin, n int, p *progress) error {
 	const part = 100_000
 	parts, copying := errgroup.WithContext(ctx)
 	parts.SetLimit(2)
-	step := p.steps(n/part, "hundred thousands copied")
-	for from := templates; from < n; from += part {
+	step := p.steps((n-begin+part-1)/part, "hundred thousands copied")
+	for from := begin; from < n; from += part {
 		parts.Go(func() error {
 			defer step()
 			return copyTemplates(copying, at.DatabaseURL, templates, from, min(n, from+part))
@@ -246,7 +254,7 @@ func copyTemplates(ctx context.Context, url string, templates, from, to int) err
 		WITH template AS MATERIALIZED (
 			SELECT s.*, substr(s.key, 6)::int AS number
 			FROM schedule s
-			WHERE s.tenant_id = (SELECT min(id) FROM tenant) AND substr(s.key, 6)::int < $1
+			WHERE s.tenant_id = (SELECT min(id) FROM tenant) AND s.workflow LIKE 'digest-%' AND substr(s.key, 6)::int < $1
 		), made AS (
 			INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, payload, labels, anchor_at, cohort_id, spread, tzdata, created_at, updated_at, updated_by, next_after)
 			SELECT t.tenant_id, t.workflow, 'user_' || lpad(n::text, 8, '0'), t.shard, t.status, t.spec, t.payload, t.labels, t.anchor_at,

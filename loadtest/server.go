@@ -27,9 +27,9 @@ type workshop struct {
 	program string
 }
 
-// openWorkshop builds carillon as it is in this checkout. The folder may be entered by the account that PostgreSQL runs
+// openWorkshop builds carillon as it is in this checkout, unless it is told of one that is built. The folder may be entered by the account that PostgreSQL runs
 // under where we are root.
-func openWorkshop(ctx context.Context, p *progress) (_ *workshop, err error) {
+func openWorkshop(ctx context.Context, o options, p *progress) (_ *workshop, err error) {
 	dir, err := os.MkdirTemp("", "carillon-loadtest-*")
 	if err != nil {
 		return nil, err
@@ -43,12 +43,20 @@ func openWorkshop(ctx context.Context, p *progress) (_ *workshop, err error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
-	p.say("building carillon")
-	build := exec.CommandContext(ctx, "go", "build", "-o", w.program, program)
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build carillon: %w\n%s", err, out)
+	if o.program != "" {
+		w.program = o.program
+		return w, nil
 	}
-	return w, nil
+	p.say("building carillon")
+	return w, buildCarillon(ctx, w.program)
+}
+
+func buildCarillon(ctx context.Context, to string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-o", to, program)
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build carillon: %w\n%s", err, out)
+	}
+	return nil
 }
 
 func (w *workshop) close() { _ = os.RemoveAll(w.dir) } // in the system's temporary folder, should it stay
@@ -160,9 +168,10 @@ func (p *process) tail() []byte {
 
 // announcement is what `carillon dev` writes once it is ready.
 type announcement struct {
-	URL         string `json:"url"`
-	Token       string `json:"token"`
-	DatabaseURL string `json:"database_url"`
+	URL           string `json:"url"`
+	Token         string `json:"token"`
+	PlatformToken string `json:"platform_token"`
+	DatabaseURL   string `json:"database_url"`
 }
 
 // dev starts `carillon dev` on the folder "data" of the workshop and waits until it serves.
@@ -172,7 +181,7 @@ func (w *workshop) dev(ctx context.Context, o options, listen string) (*process,
 	if err := os.RemoveAll(ready); err != nil { // what the last process wrote says nothing of this one
 		return nil, a, err
 	}
-	args := []string{"dev", "--no-demo", "--data", w.file("data"), "--listen", listen, "--ready-file", ready, "--log-format", "json"}
+	args := []string{"dev", "--no-demo", "--data", w.file("data"), "--listen", listen, "--ready-file", ready, "--log-format", "text"} // as JSON it would tell of each tick
 	if o.databaseURL != "" {
 		args = append(args, "--database-url", o.databaseURL)
 	}
@@ -189,6 +198,23 @@ func (w *workshop) dev(ctx context.Context, o options, listen string) (*process,
 		return nil, a, err
 	}
 	return p, a, nil
+}
+
+// openDev builds carillon and starts `carillon dev`. What it returns last ends both.
+func openDev(ctx context.Context, o options, p *progress) (*process, announcement, func(), error) {
+	w, err := openWorkshop(ctx, o, p)
+	if err != nil {
+		return nil, announcement{}, nil, err
+	}
+	server, at, err := w.dev(ctx, o, "127.0.0.1:0")
+	if err != nil {
+		w.close()
+		return nil, at, nil, err
+	}
+	return server, at, func() {
+		server.stop()
+		w.close()
+	}, nil
 }
 
 // freeAddress is one on loopback that nobody listened on a moment ago.

@@ -22,16 +22,11 @@ const (
 func single(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
-	w, err := openWorkshop(ctx, p)
+	_, at, end, err := openDev(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}
-	defer w.close()
-	server, at, err := w.dev(ctx, o, "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	defer server.stop()
+	defer end()
 	transport := manyConnections()
 	defer transport.CloseIdleConnections()
 	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token, HTTPClient: httpClient(transport)})

@@ -23,7 +23,7 @@ const (
 func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
-	w, err := openWorkshop(ctx, p)
+	w, err := openWorkshop(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}

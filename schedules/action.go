@@ -29,7 +29,7 @@ type ActionFilter struct {
 	Status    string     `json:"status,omitempty"`
 	KeyPrefix string     `json:"key_prefix,omitempty"`
 	Label     string     `json:"label,omitempty"`
-	DueBefore *time.Time `json:"due_before,omitempty"`
+	DueBefore *time.Time `json:"due_before,omitempty" null:"yes"`
 }
 
 func (f ActionFilter) filter() Filter {

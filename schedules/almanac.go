@@ -199,18 +199,18 @@ func (ts *Timings) Renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *c
 	return ts.renew(ctx, tx, tenant, t)
 }
 
-// Excluded are those of cohorts of a tenant and shard, all of which name calendars, that the present calendars have no
-// tick at a moment for. One that is gone is none of them.
-func (ts *Timings) Excluded(ctx context.Context, db postgres.DB, tenant tenants.ID, shard int16, ids []int64, at time.Time) (map[int64]bool, error) {
+// Present are the timings, by the present calendars, of cohorts of a tenant and shard that name calendars, by their ids. One
+// that is gone, or cannot be compiled, is missing.
+func (ts *Timings) Present(ctx context.Context, db postgres.DB, tenant tenants.ID, shard int16, ids []int64) (map[int64]*calendar.Timing, error) {
 	rows, _ := db.Query(ctx, `
-		SELECT c.shard, c.id, c.hash, c.revision, c.tzdata, r.revision AS present
+		SELECT c.shard, c.id, c.hash, r.revision, c.tzdata
 		FROM calendar_revision r
 		JOIN cohort c ON c.shard = $2 AND c.id = ANY($3) AND c.tenant_id = r.tenant_id
 		WHERE r.tenant_id = $1 AND c.calendars IS NOT NULL`, tenant, shard, ids) // ForEachRow reports the error
 	var names []CohortTiming
-	name, present := CohortTiming{Tenant: tenant}, int64(0)
-	_, err := pgx.ForEachRow(rows, []any{&name.Shard, &name.ID, &name.Hash, &name.Revision, &name.TZData, &present}, func() error {
-		name.Revision, name.Hash = present, slices.Clone(name.Hash)
+	name := CohortTiming{Tenant: tenant}
+	_, err := pgx.ForEachRow(rows, []any{&name.Shard, &name.ID, &name.Hash, &name.Revision, &name.TZData}, func() error {
+		name.Hash = slices.Clone(name.Hash)
 		names = append(names, name)
 		return nil
 	})
@@ -221,11 +221,11 @@ func (ts *Timings) Excluded(ctx context.Context, db postgres.DB, tenant tenants.
 	if err != nil {
 		return nil, err
 	}
-	dropped := map[int64]bool{}
+	present := make(map[int64]*calendar.Timing, len(timings))
 	for i, t := range timings {
-		if t != nil && t.Absence(at) == calendar.AbsentExcluded {
-			dropped[names[i].ID] = true
+		if t != nil {
+			present[names[i].ID] = t
 		}
 	}
-	return dropped, nil
+	return present, nil
 }

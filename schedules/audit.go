@@ -34,7 +34,7 @@ func (r *row) audited() *audited {
 
 // audit is a change of the schedule: before and after may be nil.
 func (r *row) audit(action string, before, after *audited) tenants.Change {
-	c := tenants.Change{Action: "schedule." + action, Target: scheduleTarget(r.Workflow, r.Key), Key: r.Key}
+	c := tenants.Change{Action: "schedule." + action, Target: Target(r.Workflow, r.Key), Key: r.Key}
 	if before != nil {
 		c.Before = before
 	}
@@ -61,6 +61,7 @@ func (s *Schedules) auditCall(ctx context.Context, tenant tenants.ID, by, action
 	return err
 }
 
-func scheduleTarget(workflow, key string) string {
+// Target is what the audit calls a schedule: its path, without /v1/.
+func Target(workflow, key string) string {
 	return "workflows/" + workflow + "/schedules/" + url.PathEscape(key)
 }

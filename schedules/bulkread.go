@@ -80,7 +80,7 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 			}
 			return nil, err
 		}
-		if err == nil && len(bytes.TrimSpace(text)) == 0 {
+		if err == nil && len(bytes.TrimSpace(text)) == 0 && r.line <= mostLines {
 			continue
 		}
 		result := BulkResult{Line: r.line}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -176,7 +177,7 @@ func (r *row) leave(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants
 			return fmt.Errorf("hand out what is due: %w", err)
 		}
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM member WHERE cohort_id = $1 AND spread = $2 AND schedule_id = $3 AND tenant_id = $4`,
+	_, err := tx.Exec(ctx, sabotage.DeletedGoesOn.Instead(`DELETE FROM member WHERE cohort_id = $1 AND spread = $2 AND schedule_id = $3 AND tenant_id = $4`, "AND tenant_id", "AND 0 <>"),
 		cohort, spread, r.ID, tenant)
 	if err != nil || !delayed {
 		return err

@@ -28,7 +28,7 @@ type QuietHours struct {
 // KeyParams are the body of a profile's upsert. Without quiet hours there are none.
 type KeyParams struct {
 	Timezone   string      `json:"timezone"`
-	QuietHours *QuietHours `json:"quiet_hours,omitempty"`
+	QuietHours *QuietHours `json:"quiet_hours,omitempty" null:"yes"`
 }
 
 // Key is the profile of a key over all workflows: what schedules whose zone is @key are timed by.

@@ -19,7 +19,7 @@ import (
 // all-day events are added to them.
 type CalendarParams struct {
 	Dates []string `json:"dates,omitempty"`
-	ICS   string   `json:"ics,omitempty"`
+	ICS   string   `json:"ics,omitempty" empty:"yes"`
 }
 
 // NamedCalendar is a tenant's calendar of days that specs leave out by its name.
@@ -172,7 +172,7 @@ func roomForCalendar(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
 		return fmt.Errorf("count calendars: %w", err)
 	}
 	if n >= mostCalendars {
-		return fault.New(403, "quota_exceeded", "a tenant has at most %d calendars, and has %d", mostCalendars, n)
+		return tenants.Exceeded("calendars", mostCalendars, n)
 	}
 	return nil
 }

@@ -95,8 +95,9 @@ type Step func(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err er
 type Begun struct {
 	Tenant tenants.ID
 	Kind   string
-	Params any // a JSON object, shown to the tenant
-	Cursor any // for the first step; nil: none
+	Params any    // a JSON object, shown to the tenant
+	Key    string // that the params name, if any
+	Cursor any    // for the first step; nil: none
 	Total  *int64
 	By     string
 }
@@ -164,10 +165,7 @@ func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Begun) (OperationAn
 			return OperationAnswer{}, fmt.Errorf("queue an operation: %w", err)
 		}
 	}
-	c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op).ID, After: map[string]any{"kind": b.Kind}}
-	if b.Kind == actionsKind {
-		c.After = map[string]any{"kind": b.Kind, "params": b.Params}
-	}
+	c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op).ID, Key: b.Key, After: map[string]any{"kind": b.Kind, "params": b.Params}}
 	return o.shown(op), tenants.Audit(ctx, tx, b.Tenant, b.By, c)
 }
 

@@ -318,6 +318,40 @@ func (s *Schedules) outlook(ctx context.Context, tenant tenants.ID) *watched {
 	return w
 }
 
+// Ahead is how many ticks are due ahead.
+type Ahead struct {
+	Minute int64 `json:"minute"` // within this minute and the next
+	Hour   int64 `json:"hour"`
+	Day    int64 `json:"day"`
+}
+
+// Ahead tells how many ticks of a tenant's schedules are due ahead, as of some seconds ago; nil while nobody has reckoned it,
+// which takes some seconds where timings are many.
+func (s *Schedules) Ahead(ctx context.Context, tenant tenants.ID) *Ahead {
+	w := s.outlook(ctx, tenant)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.latest == nil {
+		return nil
+	}
+	var a Ahead
+	now, ok := w.latest.minute(time.Now())
+	if !ok {
+		now = 0
+	}
+	for i, n := range w.latest.minutes[now:] {
+		ticks := max(0, int64(math.Round(n)))
+		a.Day += ticks
+		if i < secondsPerMinute { // minutes of an hour
+			a.Hour += ticks
+		}
+		if i < 2 { // the rest of this one, and the next
+			a.Minute += ticks
+		}
+	}
+	return &a
+}
+
 // LookAhead reckons in the background, until ctx ends, the outlooks that take too long for requests to wait for them.
 func (s *Schedules) LookAhead(ctx context.Context) {
 	for {

@@ -21,7 +21,7 @@ type Patch []byte
 // ReadPatch checks that b is an object whose members are those of Params, each of its type or null.
 func ReadPatch(b []byte) (Patch, error) {
 	var p Params
-	if err := web.Unmarshal(b, &p); err != nil {
+	if err := web.UnmarshalPatch(b, &p); err != nil {
 		return nil, err
 	}
 	if _, ok := members(b); !ok {
@@ -70,7 +70,7 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 // follows tells whether the patch has a schedule follow its key.
 func (p Patch) follows() bool {
 	var params Params
-	return web.Unmarshal(p, &params) == nil && followsKey(params.Spec)
+	return web.UnmarshalPatch(p, &params) == nil && followsKey(params.Spec)
 }
 
 // patched is the row's definition with a patch merged into it, under the profile of its key.

@@ -112,13 +112,29 @@ const addedSteps = 50
 // perDay is the daily part of a week's ticks, rounded up.
 func perDay(weekly float64) int { return int(math.Ceil(weekly/7 - 1e-6)) }
 
-// crowded warns of the most crowded minute of a tenant's.
+// crowded warns of the most crowded minute of a tenant's, and of quotas that are nearly used.
 func (s *Schedules) crowded(ctx context.Context, tenant tenants.ID) ([]calendar.Warning, error) {
 	q, err := s.Quotas(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	return append([]calendar.Warning{}, s.outlook(ctx, tenant).peakOfAll(q)...), nil
+	w := s.outlook(ctx, tenant)
+	return append(append([]calendar.Warning{}, w.peakOfAll(q)...), s.soft(tenant, w, q)...), nil
+}
+
+// Projected is how many ticks a day the stored schedules of a tenant have, on the average of a week; 0 while that is not
+// known.
+func (s *Schedules) Projected(ctx context.Context, tenant tenants.ID) (int, error) {
+	return s.outlook(ctx, tenant).projected(), nil
+}
+
+func (w *watched) projected() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.latest == nil {
+		return 0
+	}
+	return max(0, perDay(w.latest.weekly))
 }
 
 // Forecast is what a tenant's stored schedules ask for in the time to come, against what its quota lets through.

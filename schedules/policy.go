@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // Policy says what happens to ticks that overlap, are late or fail. An absent member is inherited.
@@ -126,6 +127,19 @@ func readTerms(prefix string, p *Policy, d *Delivery) (t terms, err error) {
 		}
 	}
 	return t, fault.Join(errs...)
+}
+
+// keepable refuses terms that keep ended ticks longer than the tenant's are kept; faults are located below prefix.
+func (t terms) keepable(prefix string, q tenants.Quotas) error {
+	check := func(pointer, quota string, seconds *int32, days int) error {
+		if seconds == nil || time.Duration(*seconds)*time.Second <= time.Duration(days)*24*time.Hour {
+			return nil
+		}
+		return fault.Invalid(prefix+pointer, "%s is longer than the tenant's ticks are kept: %s allows %dd", shown(*seconds), quota, days)
+	}
+	return fault.Join(
+		check("/delivery/retention/succeeded", "tick_retention_days", t.KeepSucceeded, q.TickRetentionDays),
+		check("/delivery/retention/failed", "dead_letter_retention_days", t.KeepFailed, q.DeadLetterRetentionDays))
 }
 
 // over returns t with what it leaves open taken from below, and names what was taken.

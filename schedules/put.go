@@ -91,6 +91,7 @@ func (r *row) answer(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenant
 	if t, err := r.timing(ctx, tx, s.Timings, tenant); err == nil {
 		out.Warnings = append(out.Warnings, ahead.peak(t, q, now)...)
 	}
+	out.Warnings = append(out.Warnings, s.soft(tenant, ahead, q)...)
 	return out, nil
 }
 

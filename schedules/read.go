@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -176,6 +177,13 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 		return tick.At, ok
 	})
 	out.Warnings = append(out.Warnings, t.Warnings(now)...)
+	text, err := json.Marshal(p.Spec)
+	if err != nil {
+		return Preview{}, fmt.Errorf("write spec: %w", err)
+	}
+	if len(text) > q.SpecBytes {
+		out.Warnings = append(out.Warnings, calendar.Warning{Code: "spec_too_large", Detail: specTooLarge(len(text), q)})
+	}
 	if gap := t.MinGap(now); gap > 0 && gap < smallest {
 		out.Warnings = append(out.Warnings, calendar.Warning{Code: "interval_too_small", Detail: tooSmall(gap, smallest)})
 	}

@@ -201,7 +201,16 @@ func (s *Schedules) rezoneStep(ctx context.Context, tx pgx.Tx, op *Operation) (d
 		at.Shard, at.ID = at.Shard+1, 0
 	}
 	op.Result = map[string]any{"zones": at.Zones}
-	return at.Shard == Shards, op.Keep(at)
+	done = at.Shard == Shards
+	if done && op.Done > 0 {
+		h := tenants.Happening{Event: tenants.TZDataRetimed, Cause: present.Version(), Data: map[string]any{
+			"tzdata": present.Version(), "zones": at.Zones, "operation_id": s.IDs.Operation(op.ID),
+		}}
+		if err := tenants.Happened(ctx, tx, op.Tenant, h); err != nil {
+			return false, err
+		}
+	}
+	return done, op.Keep(at)
 }
 
 // rezone picks the cohorts whose zones differ, and counts them by zone.

@@ -82,7 +82,8 @@ const rowColumns = `
 	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.hashed_as, s.moves, s.moved_until, s.created_at, s.updated_at, s.updated_by,
 	s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority, s.timeout_s,
 	s.max_attempts, s.keep_succeeded_s, s.keep_failed_s,
-	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at, st.last_tick_at, st.last_seq, st.seen_at, st.skips, st.delay_at, st.delay_left,
+	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at,
+	COALESCE(st.last_tick_at, st.seen_at, st.last_at) AS last_tick_at, COALESCE(st.last_seq, 0) AS last_seq, COALESCE(st.seen_at, st.last_at) AS seen_at, st.skips, st.delay_at, st.delay_left,
 	c.hash, c.missed AS cohort_missed, c.revision, c.tzdata AS timed, c.retime_at, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
 	m.from_at, m.until_at,
 	w.defaults, ` + profileColumns

@@ -29,7 +29,7 @@ type Params struct {
 	Delivery *Delivery         `json:"delivery,omitempty"`
 	Payload  web.Raw           `json:"payload,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Note     *string           `json:"note,omitempty"`
+	Note     *string           `json:"note,omitempty" null:"yes"`
 	Status   string            `json:"status,omitempty"`
 }
 
@@ -111,13 +111,13 @@ func (p Params) readAs(text string, q tenants.Quotas) (d definition, err error) 
 		d.payload = new(string(p.Payload))
 	}
 	if len(text) > q.SpecBytes {
-		return d, fault.New(413, "spec_too_large", "the spec has %d bytes, and spec_bytes allows %d", len(text), q.SpecBytes)
+		return d, fault.New(413, "spec_too_large", "%s", specTooLarge(len(text), q))
 	}
 	if len(p.Payload) > q.PayloadBytes {
 		return d, fault.New(413, "payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), q.PayloadBytes)
 	}
 	d.terms, err = readTerms("", p.Policy, p.Delivery)
-	errs = append(errs, err, checkLabels(p.Labels))
+	errs = append(errs, err, d.terms.keepable("", q), checkLabels(p.Labels))
 	if p.Note != nil && len(*p.Note) > longestNote {
 		errs = append(errs, fault.Invalid("/note", "a note has at most %d bytes", longestNote))
 	}
@@ -125,6 +125,10 @@ func (p Params) readAs(text string, q tenants.Quotas) (d definition, err error) 
 		errs = append(errs, fault.Invalid("/status", "%q is neither active nor paused", p.Status))
 	}
 	return d, fault.Join(errs...)
+}
+
+func specTooLarge(bytes int, q tenants.Quotas) string {
+	return fmt.Sprintf("the spec has %d bytes, and spec_bytes allows %d", bytes, q.SpecBytes)
 }
 
 func checkLabels(labels map[string]string) error {

@@ -12,13 +12,15 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// PauseParams say until when a schedule does not fire (for good where absent), and why.
+// PauseParams say until when a schedule does not fire (for good where absent), and why. A moment within a second is the
+// end of that second.
 type PauseParams struct {
-	Until *time.Time `json:"until,omitempty"`
+	Until *time.Time `json:"until,omitempty" null:"yes"`
 	Note  *string    `json:"note,omitempty"`
 }
 
@@ -36,14 +38,16 @@ type Changer struct {
 
 // Pause stops a schedule from firing. One that is paused already in this way stays as it is.
 func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key string, p PauseParams, by Changer) (web.Reply, error) {
+	return s.pause(ctx, tenant, workflow, key, p, by, nil)
+}
+
+// pause is Pause that notes what happened (nil: nothing) where it does pause.
+func (s *Schedules) pause(ctx context.Context, tenant tenants.ID, workflow, key string, p PauseParams, by Changer, happened *tenants.Happening) (web.Reply, error) {
 	if p.Note != nil && len(*p.Note) > longestNote {
 		return web.Reply{}, fault.Invalid("/note", "a note has at most %d bytes", longestNote)
 	}
 	if p.Until != nil {
-		p.Until = new(p.Until.UTC())
-		if p.Until.Nanosecond() != 0 {
-			return web.Reply{}, fault.Invalid("/until", "%s is not a whole second", p.Until.Format(time.RFC3339Nano))
-		}
+		p.Until = new(wholeSecond(*p.Until))
 	}
 	return s.restatus(ctx, tenant, workflow, key, "pause", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
 		if p.Until != nil && !p.Until.After(now) {
@@ -63,6 +67,11 @@ func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key 
 			return false, err
 		}
 		r.Status, r.StatusNote, r.PausedAt, r.PausedUntil = Paused, p.Note, since, p.Until
+		if happened != nil {
+			if err := tenants.Happened(ctx, tx, tenant, *happened); err != nil {
+				return false, err
+			}
+		}
 		if p.Until == nil {
 			return true, nil
 		}
@@ -91,7 +100,11 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 			return false, err
 		}
 		r.setStatus(Active, now)
-		joined, err := s.rejoined(ctx, tx, tenant, r, t, now, now)
+		after := now
+		if sabotage.ResumeReplays.On() {
+			after = since
+		}
+		joined, err := s.rejoined(ctx, tx, tenant, r, t, after, now)
 		if err != nil {
 			return false, err
 		}

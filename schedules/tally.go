@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -38,14 +39,28 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 			HAVING sum(n) <> 0
 			ORDER BY tenant_id, cohort_id
 			ON CONFLICT (tenant_id, cohort_id) DO UPDATE SET n = t.n + excluded.n`, mostDeltas)
-		b.Queue(`SELECT count(*) FROM (SELECT FROM tally_delta LIMIT $1) d`, mostDeltas)
+		b.Queue(`
+			WITH taken AS (
+				DELETE FROM idle_delta
+				WHERE ctid = ANY (ARRAY(SELECT ctid FROM idle_delta LIMIT $1))
+				RETURNING tenant_id, workflow, state, n
+			)
+			INSERT INTO idle AS i (tenant_id, workflow, state, n)
+			SELECT tenant_id, workflow, state, sum(n)
+			FROM taken
+			GROUP BY tenant_id, workflow, state
+			HAVING sum(n) <> 0
+			ORDER BY tenant_id, workflow, state
+			ON CONFLICT (tenant_id, workflow, state) DO UPDATE SET n = i.n + excluded.n`, mostDeltas)
+		b.Queue(`SELECT GREATEST((SELECT count(*) FROM (SELECT FROM tally_delta LIMIT $1) d), (SELECT count(*) FROM (SELECT FROM idle_delta LIMIT $1) d))`, mostDeltas)
 		results := db.SendBatch(ctx, &b)
 		_, lockErr := results.Exec()
 		_, foldErr := results.Exec()
+		_, idleErr := results.Exec()
 		var left int
 		err := results.QueryRow().Scan(&left)
-		if closeErr := results.Close(); closeErr != nil || lockErr != nil || foldErr != nil || err != nil {
-			return fmt.Errorf("fold counts: %w", firstOf(lockErr, foldErr, err, closeErr))
+		if closeErr := results.Close(); closeErr != nil || lockErr != nil || foldErr != nil || idleErr != nil || err != nil {
+			return fmt.Errorf("fold counts: %w", firstOf(lockErr, foldErr, idleErr, err, closeErr))
 		}
 		if left < mostDeltas {
 			return nil
@@ -93,12 +108,7 @@ func (s *Schedules) room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n in
 		return 0, 0, err
 	}
 	if stored+n+countedRoom <= q.Schedules {
-		s.countsMu.Lock()
-		if len(s.counts) > mostCounts {
-			clear(s.counts)
-		}
-		s.counts[tenant] = counted{stored + n, time.Now()}
-		s.countsMu.Unlock()
+		s.keepCount(tenant, stored+n)
 		return n, stored, nil
 	}
 	// In a statement of its own: one that waited for the lock would count as it was before it.
@@ -108,7 +118,36 @@ func (s *Schedules) room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n in
 	if stored, err = countStored(ctx, tx, tenant); err != nil {
 		return 0, 0, err
 	}
-	return max(0, min(n, q.Schedules-stored)), stored, nil
+	room = max(0, min(n, q.Schedules-stored))
+	s.keepCount(tenant, stored+room)
+	return room, stored, nil
+}
+
+func (s *Schedules) keepCount(tenant tenants.ID, n int) {
+	s.countsMu.Lock()
+	defer s.countsMu.Unlock()
+	if len(s.counts) > mostCounts {
+		clear(s.counts)
+	}
+	s.counts[tenant] = counted{n, time.Now()}
+}
+
+// soft warns of quotas of which four fifths are used, as far as that is known without looking: of schedules while some are
+// made, of projected ticks where there is an outlook.
+func (s *Schedules) soft(tenant tenants.ID, w *watched, q tenants.Quotas) (all []calendar.Warning) {
+	warn := func(quota string, used, limit int) {
+		if used > 0 && tenants.Soft(used, limit) {
+			all = append(all, calendar.Warning{Code: "quota_soft", Detail: fmt.Sprintf("%d of the %d that %s allows are used", used, limit, quota)})
+		}
+	}
+	s.countsMu.Lock()
+	known := s.counts[tenant]
+	s.countsMu.Unlock()
+	if time.Since(known.at) < countedFor {
+		warn("schedules", known.n, q.Schedules)
+	}
+	warn("projected_ticks_per_day", w.projected(), q.ProjectedTicksPerDay)
+	return all
 }
 
 const mostCounts = 100_000 // tenants

@@ -16,9 +16,9 @@ import (
 
 // WorkflowParams are the body of a workflow's upsert. Without an endpoint its ticks are pulled.
 type WorkflowParams struct {
-	Endpoint   *string   `json:"endpoint,omitempty"`
-	Version    *string   `json:"version,omitempty"`
-	MaxRunning *int32    `json:"max_running,omitempty"`
+	Endpoint   *string   `json:"endpoint,omitempty" null:"yes"`
+	Version    *string   `json:"version,omitempty" null:"yes"`
+	MaxRunning *int32    `json:"max_running,omitempty" null:"yes"`
 	Defaults   *Defaults `json:"defaults,omitempty"`
 }
 
@@ -53,9 +53,12 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 	if p.Defaults == nil {
 		p.Defaults = &Defaults{}
 	}
-	if _, err := readTerms("/defaults", p.Defaults.Policy, p.Defaults.Delivery); err != nil {
-		errs = append(errs, err)
+	quotas, err := s.Quotas(ctx, tenant)
+	if err != nil {
+		return w, false, err
 	}
+	terms, err := readTerms("/defaults", p.Defaults.Policy, p.Defaults.Delivery)
+	errs = append(errs, err, terms.keepable("/defaults", quotas))
 	if p.MaxRunning != nil && *p.MaxRunning < 1 {
 		errs = append(errs, fault.Invalid("/max_running", "%d is less than 1: leave it out for no limit", *p.MaxRunning))
 	}

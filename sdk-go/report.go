@@ -9,6 +9,8 @@ import (
 const (
 	reportsAtOnce = 4
 	reportBytes   = 512 << 10 // of results in one request
+	manyOutcomes  = 50        // in one request
+	busyGap       = 100 * time.Millisecond
 )
 
 // outcome is how a tick went, waiting to be reported.
@@ -36,12 +38,14 @@ func newOutcome(h *hold, result any, err error) outcome {
 	return o
 }
 
-// report sends outcomes in batches until the shift has ended: at once when it has been idle, else what a gap gathers.
+// report sends outcomes in batches until the shift has ended: at once when it has been idle, else what a gap gathers. The gap
+// is longer while many come, as a large request costs the server far less than two small ones.
 func (s *shift) report() {
 	var (
 		sending sync.WaitGroup
 		sender  = make(chan struct{}, reportsAtOnce)
 		last    time.Time
+		gap     = requestGap
 	)
 	defer sending.Wait()
 	for {
@@ -49,8 +53,11 @@ func (s *shift) report() {
 		if !ok {
 			return
 		}
-		outcomes := s.gather(first, last.Add(requestGap))
-		last = time.Now()
+		outcomes := s.gather(first, last.Add(gap))
+		last, gap = time.Now(), requestGap
+		if len(outcomes) >= manyOutcomes {
+			gap = busyGap
+		}
 		sender <- struct{}{}
 		sending.Go(func() {
 			defer func() { <-sender }()

@@ -20,6 +20,9 @@ type WebhookConfig struct {
 	MaxBody     int64         // bytes; zero is 32 MiB, a batch of 500 ticks with the largest payloads
 	Concurrency int           // ticks of one batch at once; zero is 16
 	Log         *slog.Logger  // told of refused requests and failed ticks, never of a payload; nil is slog.Default()
+
+	// OnEvent is told what the endpoint's events name; an error has it told again later. Nil takes events and does nothing.
+	OnEvent func(context.Context, Event) error
 }
 
 // WebhookHandler returns an HTTP handler that takes pushed ticks, one or a batch, checks their signature and has fn run
@@ -87,6 +90,10 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := h.verifier.Verify(r.Header, body, time.Now()); err != nil {
 		h.config.Log.WarnContext(r.Context(), "webhook refused", "error", err)
 		http.Error(w, err.Error(), http.StatusUnauthorized)
+		return
+	}
+	if e, ok := eventOf(body); ok {
+		h.answer(w, h.event(r.Context(), e))
 		return
 	}
 	var pushed struct {

@@ -56,6 +56,7 @@ func TestWebhookAnswers(t *testing.T) {
 		"misfit":        {func() error { return nil }, `{"tick_id":"t1","payload":"seven"}`, 422, "payload: "},
 		"no payload":    {func() error { return errCut }, `{"tick_id":"t1"}`, 500, ""},
 		"no tick":       {func() error { return nil }, `{"type":"tick.failed"}`, 400, "neither"},
+		"event":         {func() error { panic("it ran") }, `{"type":"tick.failed","id":"evt_1","count":1}`, 204, ""},
 		"no JSON":       {func() error { return nil }, `{`, 400, "neither"},
 		"too large":     {func() error { return nil }, `{"tick_id":"t1","payload":7,"key":"` + strings.Repeat("k", 1<<10) + `"}`, 413, "1024 bytes"},
 		"unknown field": {func() error { return nil }, `{"tick_id":"t1","payload":7,"new":true}`, 204, ""},
@@ -77,6 +78,31 @@ func TestWebhookSaysWhenToRetry(t *testing.T) {
 	})
 	if w := send(h, signed(t, `{"tick_id":"t1","payload":7}`)); w.Code != 503 || w.Header().Get("Retry-After") != "2" {
 		t.Errorf("got %d with Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+	}
+}
+
+func TestWebhookIsToldEvents(t *testing.T) {
+	t.Parallel()
+	var got carillon.Event
+	fails := func() error { return nil }
+	h, err := carillon.WebhookHandler(carillon.WebhookConfig{Secrets: []string{carillontest.Secret}, Log: quiet, OnEvent: func(_ context.Context, e carillon.Event) error {
+		got = e
+		return fails()
+	}}, func(context.Context, carillon.Tick[int]) error { return errCut })
+	if err != nil {
+		t.Fatal(err)
+	}
+	const event = `{"type":"tick.failed","id":"evt_1","count":3,"cause":"w","data":{"key":"k"}}`
+	if w := send(h, signed(t, event)); w.Code != 204 || got.Type != "tick.failed" || got.ID != "evt_1" || got.Count != 3 || string(got.Data) != `{"key":"k"}` {
+		t.Errorf("got %d, told of %+v", w.Code, got)
+	}
+	fails = func() error { return errCut }
+	if w := send(h, signed(t, event)); w.Code != 500 {
+		t.Errorf("one that fails: got %d", w.Code)
+	}
+	fails = func() error { panic("oh") }
+	if w := send(h, signed(t, event)); w.Code != 500 {
+		t.Errorf("one that panics: got %d", w.Code)
 	}
 }
 

@@ -40,7 +40,7 @@ type APIKeyParams struct {
 	Name      string     `json:"name"`
 	Scopes    []string   `json:"scopes"`
 	Workflows []string   `json:"workflows,omitempty"`
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty" null:"yes"`
 }
 
 const (

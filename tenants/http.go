@@ -39,9 +39,6 @@ func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 			if err != nil {
 				return err
 			}
-			if err := who.within(c); err != nil {
-				return err
-			}
 			c.Set(callerKey, who)
 			ctx := postgres.ForTenant(c.Request().Context(), int32(who.Tenant))
 			c.SetRequest(c.Request().WithContext(context.WithValue(ctx, actorKey{}, who.Subject)))
@@ -74,12 +71,17 @@ func unauthorized(code, challenge, detail string) error {
 	return f
 }
 
-// Require lets a request pass whose token bears one of the scopes, or one that implies it; any other is 403, which asks
-// for the first. It comes behind Authenticate.
+// Require lets a request pass whose token bears one of the scopes, or one that implies it, and is good for the workflow
+// that is named; any other is 403, which asks for the first of the scopes where none is there. It comes behind
+// Authenticate, and around every route but the public ones.
 func Require(scopes ...string) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			if slices.ContainsFunc(scopes, Caller(c).May) {
+			who := Caller(c)
+			if err := who.within(c); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(scopes, who.May) {
 				return next(c)
 			}
 			f := fault.New(http.StatusForbidden, "insufficient_scope", "this needs the scope %s", strings.Join(scopes, " or "))

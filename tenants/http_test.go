@@ -164,7 +164,7 @@ func TestPlatformTenants(t *testing.T) {
 	if again.Code != 200 || again.Body.String() != rec.Body.String() {
 		t.Errorf("got %d %s, want %s", again.Code, again.Body, rec.Body)
 	}
-	if rec, doc = ask(e, "PUT", path+"new", root, `{"quotas":null}`); rec.Code != 200 || doc["quotas"].(map[string]any)["schedules"] != 1e6 || doc["status"] != "suspended" {
+	if rec, doc = ask(e, "PUT", path+"new", root, `{}`); rec.Code != 200 || doc["quotas"].(map[string]any)["schedules"] != 1e6 || doc["status"] != "suspended" {
 		t.Errorf("got %d %s: what is left out is the default, but the status stays", rec.Code, rec.Body)
 	}
 

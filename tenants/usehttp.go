@@ -41,52 +41,66 @@ type QuotasAnswer struct {
 }
 
 func (u Uses) get(c echo.Context) error {
-	ctx, tenant := c.Request().Context(), From(c)
-	q, err := u.Directory.Quotas(ctx, tenant)
+	uses, err := u.Of(c.Request().Context(), From(c))
 	if err != nil {
 		return err
+	}
+	return web.Answer(c, http.StatusOK, QuotasAnswer{uses})
+}
+
+// Of tells how much a tenant uses of each of its quotas, by their names.
+func (u Uses) Of(ctx context.Context, tenant ID) (map[string]Use, error) {
+	q, err := u.Directory.Quotas(ctx, tenant)
+	if err != nil {
+		return nil, err
 	}
 	text, err := json.Marshal(q)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var limits map[string]int
 	if err := json.Unmarshal(text, &limits); err != nil {
-		return err
+		return nil, err
 	}
 	used, err := u.counts(ctx, tenant, q)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	out := QuotasAnswer{map[string]Use{}}
+	uses := map[string]Use{}
 	for name, limit := range limits {
 		one := Use{Limit: limit}
 		n, known := used[name]
 		if meter := u.Meters[name]; meter != nil {
 			if n, err = meter(ctx, tenant); err != nil {
-				return fmt.Errorf("use of %s: %w", name, err)
+				return nil, fmt.Errorf("use of %s: %w", name, err)
 			}
 			known = true
 		}
 		if known {
-			one.Used, one.Soft = &n, 5*n >= 4*limit
+			one.Used, one.Soft = &n, n > 0 && Soft(n, limit)
 		}
-		out.Quotas[name] = one
+		uses[name] = one
 	}
-	return web.Answer(c, http.StatusOK, out)
+	return uses, nil
 }
+
+// Soft tells whether so much of a limit is used that a warning is due: four fifths.
+func Soft(used, limit int) bool { return 5*used >= 4*limit }
 
 // counts are the uses that rows of this package tell: what is there, and what of each rate was spent of the last second.
 func (u Uses) counts(ctx context.Context, tenant ID, q Quotas) (map[string]int, error) {
 	used := map[string]int{"requests_per_second": 0, "upserts_per_second": 0}
 	var keys, endpoints int
+	var ticksAhead float64 // seconds of ticks_per_second that are spent of the last one
 	err := u.DB.QueryRow(ctx, `
-		SELECT (SELECT count(*) FROM api_key WHERE tenant_id = $1), (SELECT count(*) FROM endpoint WHERE tenant_id = $1)`,
-		tenant).Scan(&keys, &endpoints)
+		SELECT (SELECT count(*) FROM api_key WHERE tenant_id = $1), (SELECT count(*) FROM endpoint WHERE tenant_id = $1),
+			COALESCE((SELECT GREATEST(0, 1 - extract(epoch FROM clock_timestamp() - spent_to)) FROM allowance WHERE tenant_id = $1 AND spent_to > clock_timestamp() - interval '1 s'), 0)::float8`,
+		tenant).Scan(&keys, &endpoints, &ticksAhead)
 	if err != nil {
 		return nil, fmt.Errorf("count keys and endpoints: %w", err)
 	}
 	used["api_keys"], used["endpoints"] = keys, endpoints
+	used["ticks_per_second"] = min(q.TicksPerSecond, int(ticksAhead*float64(q.TicksPerSecond)))
 	rows, err := u.DB.Query(ctx, `
 		SELECT quota, GREATEST(0, extract(epoch FROM full_at - clock_timestamp()))::float8
 		FROM bucket

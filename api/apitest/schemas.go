@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -79,4 +80,12 @@ func named(content openapi3.Content, h http.Header) (ref string, ok bool) {
 		return "", false
 	}
 	return documented.Schema.Ref, true
+}
+
+// Fits reports a JSON text that the document's schema of that name does not allow.
+func Fits(t testing.TB, schemaName string, text []byte) {
+	t.Helper()
+	if err := New(t).schemas.check("#/components/schemas/"+schemaName, text); err != nil {
+		t.Errorf("it is no %s: %v\n%s", schemaName, err, text)
+	}
 }

@@ -275,7 +275,7 @@ func (s whole) print(t *testing.T, tenant string) map[string]string {
 			'SELECT * FROM %I x WHERE tenant_id = (SELECT id FROM tenant WHERE name = %L) ORDER BY x::text', table_name, $1::text), true, false, '')::text) AS hash
 		FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
 		WHERE column_name = 'tenant_id' AND table_schema = current_schema AND table_type = 'BASE TABLE'
-			AND table_name NOT IN ('allowance', 'bucket', 'tally', 'tally_delta')`, tenant)
+			AND table_name NOT IN ('allowance', 'bucket', 'tally', 'tally_delta', 'daily_use', 'daily_use_delta')`, tenant)
 	type table struct{ TableName, Hash string }
 	tables, err := pgx.CollectRows(rows, pgx.RowToStructByName[table])
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -83,7 +84,28 @@ func TestEachChangeIsAudited(t *testing.T) {
 	if want = append(want, "schedules.bulk schedules/bulk"); status != 200 {
 		t.Errorf("bulk: got %d", status)
 	}
+	s.expect(t, client, admin, "PUT", "/v1/workflows/v/schedules/k", `{"spec": {"cron": "0 8 * * *"}, "policy": {"overlap": "allow_all"}, "delivery": {"max_attempts": 1}}`, 201, "")
+	trigger := func() (tick string) {
+		t.Helper()
+		return s.expect(t, client, admin, "POST", "/v1/workflows/v/schedules/k/trigger", `{"payload": "secret"}`, 202, "")["tick_id"].(string)
+	}
+	cancelled := trigger()
+	s.expect(t, client, admin, "POST", "/v1/ticks/"+cancelled+"/cancel", "", 200, "")
+	s.expect(t, client, admin, "POST", "/v1/ticks/"+cancelled+"/replay", "", 409, "tick_not_failed")
+	failed := trigger()
+	lease := s.expect(t, client, admin, "POST", "/v1/ticks/lease", `{"workflows": ["v"], "wait": "20s", "worker": "a"}`, 200, "")["ticks"].([]any)[0].(map[string]any)
+	s.expect(t, client, admin, "POST", "/v1/ticks/"+failed+"/fail", fmt.Sprintf(`{"lease_token": %q, "error": "x", "retry": false}`, lease["lease_token"]), 204, "")
+	s.expect(t, client, admin, "POST", "/v1/ticks/"+failed+"/replay", "", 202, "")
+	op := s.expect(t, client, admin, "POST", "/v1/admin/dead-letters/replay", `{"filter": {"workflow": "v"}}`, 202, "")["id"].(string)
+	want = append(want, "schedule.put workflows/v/schedules/k", "schedule.trigger workflows/v/schedules/k", "tick.cancel ticks/"+cancelled,
+		"schedule.trigger workflows/v/schedules/k", "tick.replay ticks/"+failed, "operation.begin operations/"+op)
 	all := s.audited(t, client, admin, "")
+	if last := all[len(all)-1]; !strings.Contains(string(last.After), `{"workflow":"v"}`) {
+		t.Errorf("the filter is not told: %s", last.After)
+	}
+	if replayed := all[len(all)-2]; !strings.Contains(string(replayed.Before), `"failed"`) || !strings.Contains(string(replayed.After), `"running"`) {
+		t.Errorf("got %s, then %s", replayed.Before, replayed.After)
+	}
 	var got []string
 	for _, e := range all {
 		got = append(got, e.Action+" "+e.Target)

@@ -109,6 +109,7 @@ func TestTheSDKsStructsAreTheContract(t *testing.T) {
 		"EndpointParams": reflect.TypeFor[carillon.EndpointParams](),
 		"Endpoint":       reflect.TypeFor[carillon.Endpoint](),
 		"EndpointTrial":  reflect.TypeFor[carillon.EndpointTrial](),
+		"Event":          reflect.TypeFor[carillon.Event](),
 
 		"RescheduleParams": reflect.TypeFor[carillon.RescheduleParams](),
 		"Explanation":      reflect.TypeFor[carillon.Explanation](),

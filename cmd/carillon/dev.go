@@ -113,6 +113,7 @@ func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err er
 		onFired:     ticks.add,
 		keyset:      keys.sealing(server != nil),
 		log:         log,
+		shed:        shedByPool,
 	})
 	if err != nil {
 		return interrupted(ctx, err)

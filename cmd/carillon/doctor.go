@@ -22,7 +22,7 @@ type doctorSettings struct {
 }
 
 func (p program) doctor() *cobra.Command {
-	var asJSON bool
+	var asJSON, deep bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what is wrong here, and what to do about it",
@@ -37,13 +37,18 @@ order comes with what to do. It changes nothing. It exits 1 where something is w
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), 30*time.Second)
+			limit := 30 * time.Second
+			if deep {
+				limit = deepLimit
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 			defer cancel()
-			return p.report(examine(ctx, string(s.DatabaseURL), s.Keyset.keyset), asJSON)
+			return p.report(examine(ctx, string(s.DatabaseURL), s.Keyset.keyset, deep), asJSON)
 		},
 	}
 	flags[doctorSettings](cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&deep, "deep", false, "also look through the whole record for broken promises, which may take minutes")
 	return cmd
 }
 
@@ -93,7 +98,10 @@ func (p program) report(findings []finding, asJSON bool) error {
 	return nil
 }
 
-func examine(ctx context.Context, url string, k *keyset.Keyset) []finding {
+// deepLimit is how long a deep look may take.
+const deepLimit = 10 * time.Minute
+
+func examine(ctx context.Context, url string, k *keyset.Keyset, deep bool) []finding {
 	findings := []finding{
 		fine("carillon", "version %s, %s", thisEdition().Version, thisEdition().Go),
 		fine("tzdata", "%s, with %d zones; that of this machine is not used", calendar.InForce().Version(), len(calendar.InForce().Names())),
@@ -102,12 +110,30 @@ func examine(ctx context.Context, url string, k *keyset.Keyset) []finding {
 		return append(findings, examinePrograms(ctx), examineFolder(),
 			fine("database", "DATABASE_URL is not set, so there is none to look at; carillon dev starts its own"))
 	}
-	pool, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon doctor", MaxConns: 2})
+	pool, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon doctor", MaxConns: 2, StatementTimeout: deepLimit})
 	if err != nil {
 		return append(findings, fine("database", "%v", err).fail("start that server or mend DATABASE_URL; `psql \"$DATABASE_URL\"` must work from here"))
 	}
 	defer pool.Close()
-	return append(findings, examineServer(ctx, pool), examineSchema(ctx, pool), examineClock(ctx, pool), examineSecrets(ctx, pool, k))
+	findings = append(findings, examineServer(ctx, pool), examineSchema(ctx, pool), examineClock(ctx, pool), examineSecrets(ctx, pool, k))
+	return append(findings, examinePromises(ctx, pool, deep)...)
+}
+
+// examinePromises tells of each promise that rows contradict; of all others in one line.
+func examinePromises(ctx context.Context, pool *pgxpool.Pool, deep bool) (findings []finding) {
+	all, err := dispatch.Scan(ctx, pool, deep)
+	if err != nil {
+		return []finding{fine("promises", "%v", err).fail("bring the schema up to date first: carillon migrate")}
+	}
+	kept := 0
+	for _, b := range all {
+		if b.Rows == 0 {
+			kept++
+			continue
+		}
+		findings = append(findings, fine("promises", "%d %s", b.Rows, b.Meaning).warn("look whether processes that sweep and dispatch run and reach the database; if it stays so, "+b.Name+" is what to report"))
+	}
+	return append(findings, fine("promises", "%d of %d that were looked at are kept", kept, len(all)))
 }
 
 func examinePrograms(ctx context.Context) finding {

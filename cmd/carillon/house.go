@@ -10,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +18,6 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/console"
 	"github.com/carillonhq/carillon/dispatch"
-	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -43,6 +41,22 @@ type plan struct {
 	tzdata      string         // a file; empty: what the program carries
 	keyset      *keyset.Keyset // nil: endpoints' secrets are stored in the clear
 	log         *slog.Logger
+
+	shed func(stat func() *pgxpool.Stat) tenants.Shedding // by what the API's pool is up to; nil: no load is shed
+}
+
+// requestsPerConnection are worked on at a time until load is shed: they wait for connections by then.
+const requestsPerConnection = 16
+
+// shedByPool sheds load where requests wait for the connections of a pool.
+func shedByPool(stat func() *pgxpool.Stat) tenants.Shedding {
+	return tenants.Shedding{
+		AtATime: requestsPerConnection * int(stat().MaxConns()),
+		Waits: tenants.PoolWaits(func() tenants.PoolUse {
+			is := stat()
+			return tenants.PoolUse{Acquired: is.AcquireCount(), Waited: is.EmptyAcquireWaitTime(), Busy: is.AcquiredConns() >= is.MaxConns()}
+		}, time.Now),
+	}
 }
 
 // house is all that one process of Carillon runs. The API and the engine have a pool each, so that neither waits for a
@@ -130,8 +144,14 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		return errors.Join(all.FinishErasures(ctx, h.engine), h.dispatch.FinishTenants(ctx))
 	}
 	h.schedules = all
+	uses := tenants.Uses{DB: h.api, Directory: directory, Meters: map[string]tenants.Meter{
+		"schedules":               all.Stored,
+		"projected_ticks_per_day": all.Projected,
+		"leased":                  h.dispatch.Leased,
+	}}
+	h.dispatch.Uses = uses.Of
 	h.dispatch.Settle = all.Settle
-	h.dispatch.Pause = h.pauseFailing(all) // each needs the other, so one of them is told late
+	h.dispatch.Pause = all.PauseFailing // each needs the other, so one of them is told late
 	operations.Queue = h.dispatch.QueueOperation
 	h.dispatch.RegisterSteps()
 	h.router = web.New(web.Options{Log: p.log, Metrics: web.NewMetrics(h.registry)})
@@ -143,42 +163,21 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	console.Routes(h.router)
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
 	limits := tenants.NewLimits(buckets, directory)
-	authenticated := h.router.Group("", tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit)
-	h.router.RouteNotFound("/*", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
+	var shedding tenants.Shedding
+	if p.shed != nil {
+		shedding = p.shed(h.api.Stat)
+	}
+	authenticated := h.router.Group("", shedding.Shed(), tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit)
+	h.router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
+	h.router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, all)
 	dispatch.Routes(authenticated, h.dispatch)
 	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Minter: p.minter}.Routes(authenticated)
 	tenants.Audited{DB: h.api, Cursors: s.cursors}.Routes(authenticated)
-	tenants.Uses{DB: h.api, Directory: directory, Meters: map[string]tenants.Meter{
-		"schedules": all.Stored,
-		"leased":    h.dispatch.Leased,
-	}}.Routes(authenticated)
+	uses.Routes(authenticated)
+	(&dispatch.Overviews{DB: h.api, Ahead: all.Ahead, Uses: uses.Of}).Routes(authenticated)
 	tenants.Platform{DB: h.platform, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory, Empty: h.dispatch.EraseTenant}.Routes(authenticated)
 	return h, nil
-}
-
-// pauseFailing pauses the schedule of that number. One that cannot be paused, since it is gone or has ended, need not.
-func (h *house) pauseFailing(all *schedules.Schedules) func(context.Context, tenants.ID, int64, string) error {
-	return func(ctx context.Context, tenant tenants.ID, id int64, note string) error {
-		ctx, cancel := context.WithTimeout(postgres.ForTenant(ctx, int32(tenant)), 10*time.Second)
-		defer cancel()
-		var workflow, key string
-		err := h.api.QueryRow(ctx, `
-			SELECT workflow, key
-			FROM schedule
-			WHERE tenant_id = $1 AND id = $2`, tenant, id).Scan(&workflow, &key)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		_, err = all.Pause(ctx, tenant, workflow, key, schedules.PauseParams{Note: &note}, schedules.Changer{By: "carillon"})
-		if _, ok := errors.AsType[*fault.Error](err); ok {
-			return nil
-		}
-		return err
-	}
 }
 
 // platformConnections are enough for what is asked of who the tenants are, as the answers are remembered.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
 )
 
@@ -96,9 +97,11 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		issuer:      string(s.Platform.Issuer),
 		keys:        s.Platform.verifying(),
 		minter:      s.Platform.minting(),
+		outbound:    web.Outbound{Loopback: sabotage.Loopback()},
 		tzdata:      s.TZData,
 		keyset:      s.Keyset.keyset,
 		log:         log,
+		shed:        shedByPool,
 	})
 	if err != nil {
 		return interrupted(ctx, errors.Join(err, listener.Close(), metrics.Close()))

@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
 // Options are what a pool needs to know beside its URL. The zero value is good.
@@ -79,6 +81,9 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 	// JIT is off as it would be begun for the cost that is put on what must be read whole.
 	setDefault(params, "enable_seqscan", "off")
 	setDefault(params, "jit", "off")
+	if sabotage.AsyncCommit.On() {
+		params["synchronous_commit"] = "off"
+	}
 
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
 	config.ConnConfig.DialFunc = (&net.Dialer{

@@ -33,6 +33,9 @@ func NewWall(pool *pgxpool.Pool) *Wall {
 // Close closes the pool.
 func (w *Wall) Close() { w.pool.Close() }
 
+// Stat tells how busy the pool is.
+func (w *Wall) Stat() *pgxpool.Stat { return w.pool.Stat() }
+
 const tellTenant = `SELECT set_config('` + TenantSetting + `', $1, false)`
 
 // session is a connection that was acquired for a tenant.

@@ -77,7 +77,7 @@ func Digest(c echo.Context) ([]byte, error) {
 }
 
 func contentType(c echo.Context) error {
-	sent := c.Request().Header.Get(echo.HeaderContentType)
+	sent := strings.Join(c.Request().Header.Values(echo.HeaderContentType), ", ")
 	media, params, err := mime.ParseMediaType(sent)
 	charset := strings.ToLower(params["charset"])
 	if err != nil || media != "application/json" && media != "application/merge-patch+json" || charset != "" && charset != "utf-8" {
@@ -87,7 +87,9 @@ func contentType(c echo.Context) error {
 }
 
 // Unmarshal reads raw into v and refuses, as a *fault.Error: what CheckJSON refuses, and members that v has no field
-// named exactly so for (400); values of another type, and those that the field's validate tag does not let pass (422).
+// named exactly so for (400); values of another type, and those that the field's validate tag does not let pass (422). A
+// value is null only where the field is tagged null:"yes". A text that may be left out is not empty, unless the field is
+// tagged empty:"yes".
 // A json.RawMessage or a Raw in v keeps the bytes of its value.
 func Unmarshal[T any](raw []byte, v *T) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -100,6 +102,18 @@ func Unmarshal[T any](raw []byte, v *T) error {
 		return err
 	}
 	return validate(v)
+}
+
+// UnmarshalPatch is Unmarshal of a merge patch (RFC 7396), in which a member of any object may be null, and none is
+// required.
+func UnmarshalPatch[T any](raw []byte, v *T) error {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return fault.Malformed("invalid_json", "the body is empty")
+	}
+	if err := scan(raw, shapeOf(reflect.TypeFor[T]()), scanner{patch: true}); err != nil {
+		return err
+	}
+	return read(raw, v)
 }
 
 func read(raw []byte, v any) error {
@@ -118,7 +132,7 @@ func Members[T any](raw []byte, member func(name, value []byte)) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return fault.Malformed("invalid_json", "the body is empty")
 	}
-	return checkMembers(raw, shapeOf(reflect.TypeFor[T]()), member)
+	return scan(raw, shapeOf(reflect.TypeFor[T]()), scanner{shown: member})
 }
 
 // Member reads the value of a member that Members has shown, once that has found nothing wrong with it.

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -183,6 +184,13 @@ func bodyRouter(t *testing.T) *echo.Echo {
 		}
 		return Answer(c, 200, len(b))
 	}, BodyLimit(100_000))
+	e.POST("/endless", func(c echo.Context) error {
+		n, err := io.Copy(io.Discard, c.Request().Body)
+		if err != nil {
+			return err
+		}
+		return Answer(c, 200, n)
+	}, BodyLimit(-1))
 	return e
 }
 
@@ -197,6 +205,21 @@ func packed(t *testing.T, s string) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// A header that is there twice is not read as if only one of the two were.
+func TestABodyIsOfOneKind(t *testing.T) {
+	t.Parallel()
+	e := bodyRouter(t)
+	for header, values := range map[string][]string{"Content-Type": {"application/json", "text/plain"}, "Content-Encoding": {"gzip", "gzip"}} {
+		r := httptest.NewRequest(http.MethodPost, "/strict", strings.NewReader(packed(t, `{}`)))
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}}
+		r.Header[header] = values
+		w := httptest.NewRecorder()
+		if e.ServeHTTP(w, r); w.Code != http.StatusUnsupportedMediaType {
+			t.Errorf("%s %v: got %d %s", header, values, w.Code, w.Body)
+		}
+	}
 }
 
 func TestBody(t *testing.T) {
@@ -223,6 +246,10 @@ func TestBody(t *testing.T) {
 		{"/strict", `{"name":"a"}`, "application/json", "gzip", 400, "malformed_body"},
 		{"/strict", packed(t, `{"name":"a"}`)[:20], "application/json", "gzip", 400, "malformed_body"},
 		{"/strict", `{"name":"a"}`, "application/json", "br", 415, "unsupported_encoding"},
+		{"/strict", packed(t, packed(t, `{"name":"a"}`)), "application/json", "gzip, gzip", 415, "unsupported_encoding"},
+		{"/endless", strings.Repeat(" ", 20<<20), "", "", 200, ""},
+		{"/endless", packed(t, strings.Repeat(" ", 10<<20)), "", "gzip", 200, ""},
+		{"/endless", packed(t, strings.Repeat(" ", 20<<20)), "", "gzip", 413, "body_too_large"},
 		{"/optional", ``, "", "", 200, ""},
 		{"/optional", `{}`, "application/json", "", 200, ""},
 		{"/optional", `{}`, "text/plain", "", 415, "unsupported_media_type"},

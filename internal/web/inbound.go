@@ -16,10 +16,31 @@ import (
 // inbound is a request's body: unpacked where it came packed, and cut off beyond its limit. Its errors are faults.
 type inbound struct {
 	wire     io.ReadCloser // as the connection gives it
+	length   int64         // that the request says it has; below 0: it does not say
 	packed   bool
 	unpacker *gzip.Reader
-	limit    int64 // below 0: none
+	sent     counted // what came of a packed one
+	limit    int64   // below 0: none
 	read     int64
+}
+
+// A packed body without a limit may grow by mostGrowth, counted once it is larger than freeGrowth: what people send does
+// not come near, and what is made to grow comes to a thousand.
+const (
+	mostGrowth = 200
+	freeGrowth = 16 << 20
+)
+
+// counted counts what is read of a body.
+type counted struct {
+	io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
 }
 
 func limited(limit int64) echo.MiddlewareFunc {
@@ -29,8 +50,8 @@ func limited(limit int64) echo.MiddlewareFunc {
 			if r.Body == nil {
 				r.Body = http.NoBody
 			}
-			b := &inbound{wire: r.Body, limit: limit}
-			switch encoding := strings.ToLower(r.Header.Get("Content-Encoding")); encoding {
+			b := &inbound{wire: r.Body, length: r.ContentLength, limit: limit}
+			switch encoding := strings.ToLower(strings.Join(r.Header.Values("Content-Encoding"), ", ")); encoding {
 			case "", "identity":
 			case "gzip", "x-gzip":
 				b.packed = true
@@ -72,19 +93,30 @@ func (b *inbound) Read(p []byte) (int, error) {
 	b.read += int64(n)
 	if b.limit >= 0 && b.read > b.limit {
 		b.read = b.limit + 1
-		return 0, fault.New(http.StatusRequestEntityTooLarge, "body_too_large", "the body is larger than %d bytes", b.limit)
+		return 0, tooLarge(b.limit)
+	}
+	if b.packed && b.limit < 0 && b.read > freeGrowth && b.read > mostGrowth*b.sent.n {
+		return 0, fault.New(http.StatusRequestEntityTooLarge, "body_too_large", "the body grows by more than %d times as it is unpacked: send it as it is, or in parts", mostGrowth)
 	}
 	return n, readFault(err)
 }
 
+func tooLarge(limit int64) error {
+	return fault.New(http.StatusRequestEntityTooLarge, "body_too_large", "the body is larger than %d bytes", limit)
+}
+
 func (b *inbound) source() (io.Reader, error) {
+	if !b.packed && b.limit >= 0 && b.length > b.limit { // it is not waited for
+		return nil, tooLarge(b.limit)
+	}
 	if !b.packed {
 		return b.wire, nil
 	}
 	if b.unpacker != nil {
 		return b.unpacker, nil
 	}
-	z, err := gzip.NewReader(b.wire)
+	b.sent.Reader = b.wire
+	z, err := gzip.NewReader(&b.sent)
 	if err != nil {
 		return nil, readFault(err)
 	}

@@ -59,7 +59,8 @@ func NoQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// Page is which part of a list is asked for: limit is 1 to 1000, 100 where it was not sent; cursor is "" for the start.
+// Page is which part of a list is asked for: limit is 1 to 1000, 100 where it was not sent; cursor is "" for the start,
+// where it was not sent.
 func Page(c echo.Context) (limit int, cursor string, err error) {
 	q := c.QueryParams()
 	limit = defaultLimit
@@ -68,6 +69,9 @@ func Page(c echo.Context) (limit int, cursor string, err error) {
 		if err != nil || limit < 1 || limit > maxLimit {
 			return 0, "", fault.Invalid("/limit", "limit must be a whole number from 1 to %d", maxLimit)
 		}
+	}
+	if q.Has("cursor") && q.Get("cursor") == "" {
+		return 0, "", fault.Invalid("/cursor", "cursor is empty: leave it out for the first page")
 	}
 	return limit, q.Get("cursor"), nil
 }

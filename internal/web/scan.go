@@ -22,13 +22,13 @@ func CheckJSON(raw []byte) error {
 }
 
 // check is CheckJSON which also holds the value to a shape, unless that is nil.
-func check(raw []byte, want *shape) error { return checkMembers(raw, want, nil) }
+func check(raw []byte, want *shape) error { return scan(raw, want, scanner{}) }
 
-// checkMembers is check which also shows the members of the outermost object.
-func checkMembers(raw []byte, want *shape, member func(name, value []byte)) error {
-	s := scanner{src: raw, path: make([]step, 0, 8), names: make([][]byte, 0, 16), shown: member}
+// scan is check by a scanner which may have more to do.
+func scan(raw []byte, want *shape, s scanner) error {
+	s.src, s.path, s.names = raw, make([]step, 0, 8), make([][]byte, 0, 16)
 	s.space()
-	if err := s.value(want); err != nil {
+	if err := s.value(want, rule{}); err != nil {
 		return err
 	}
 	s.space()
@@ -56,6 +56,7 @@ type scanner struct {
 	fields  []fault.Field
 	unknown bool
 	shown   func(name, value []byte) // is shown the members of the outermost object; nil: nobody
+	patch   bool                     // the text is a merge patch: a member of any object may be null
 }
 
 // step is one reference token of a JSON pointer: a name, or an index where name is nil.
@@ -123,7 +124,8 @@ func (s *scanner) next() byte {
 	return 0
 }
 
-func (s *scanner) value(want *shape) error {
+// value reads a value that must be of a shape, or null where the rule of its place allows that.
+func (s *scanner) value(want *shape, place rule) error {
 	start, noted := s.pos, len(s.fields)
 	if want.raw() {
 		defer func(depth int) { s.depth = depth }(s.depth)
@@ -133,14 +135,20 @@ func (s *scanner) value(want *shape) error {
 	if err != nil {
 		return err
 	}
-	if kind == "null" && len(s.path) == 0 && want != nil && want.kind == "object" { // a member that is null is left out; a body is not
-		s.note("wrong_type", "must be an object, not null")
-	}
-	if want != nil && kind != "null" && len(s.fields) == noted {
+	switch {
+	case want == nil || want.kind == "" || len(s.fields) != noted:
+	case kind == "null" && !place.null:
+		s.note("wrong_type", "must not be null%s", leaveOut[place.optional])
+	case kind == "null":
+	case place.said && string(s.src[start:s.pos]) == `""`:
+		s.note("invalid", "must not be empty: leave it out")
+	default:
 		want.hold(s, kind, s.src[start:s.pos])
 	}
 	return nil
 }
+
+var leaveOut = map[bool]string{true: ": leave it out"}
 
 // anything reads one value and says its kind: object, array, string, number, boolean or null.
 func (s *scanner) anything(want *shape) (string, error) {
@@ -204,13 +212,14 @@ func (s *scanner) object(want *shape) error {
 		}
 		s.pos++
 		s.space()
-		inner, known := want.member(name)
+		inner, place, known := want.member(name)
+		place.null = place.null || s.patch
 		if !known {
 			s.unknown = true
 			s.note("unknown_field", "there is no field %q here", name)
 		}
 		start := s.pos
-		if err := s.value(inner); err != nil {
+		if err := s.value(inner, place); err != nil {
 			return err
 		}
 		if s.shown != nil && len(s.path) == 1 {
@@ -265,7 +274,7 @@ func (s *scanner) array(want *shape) error {
 	for i := 0; ; i++ {
 		s.path = append(s.path, step{index: i})
 		s.space()
-		if err := s.value(inner); err != nil {
+		if err := s.value(inner, rule{}); err != nil {
 			return err
 		}
 		s.path = s.path[:len(s.path)-1]

@@ -19,8 +19,16 @@ type shape struct {
 	typ      reflect.Type
 	kind     string // as the scanner names them; "" for any, "custom" and "text" for types that read themselves
 	members  map[string]*shape
-	inner    *shape // of the elements of an array, or of the members of an object with free names
+	rules    map[string]rule // of the members
+	inner    *shape          // of the elements of an array, or of the members of an object with free names
 	verbatim bool
+}
+
+// rule is what holds for the place that a value is in: a member of an object, an element of a list, or the whole text.
+type rule struct {
+	optional bool // it may be left out
+	null     bool // it may be null: its field is tagged null:"yes"
+	said     bool // it is a text that says something where it is there at all: "" does not stand for leaving it out
 }
 
 var (
@@ -84,7 +92,7 @@ func build(t reflect.Type, made map[reflect.Type]*shape) *shape {
 	case reflect.Map:
 		s.kind, s.inner = "object", build(t.Elem(), made)
 	case reflect.Struct:
-		s.kind, s.members = "object", map[string]*shape{}
+		s.kind, s.members, s.rules = "object", map[string]*shape{}, map[string]rule{}
 		s.embed(t, made)
 	}
 	return s
@@ -94,7 +102,7 @@ func build(t reflect.Type, made map[reflect.Type]*shape) *shape {
 func (s *shape) embed(t reflect.Type, made map[reflect.Type]*shape) {
 	var inside []reflect.Type
 	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && name == "" {
 			if f.Type.Kind() == reflect.Pointer {
 				inside = append(inside, f.Type.Elem())
@@ -110,7 +118,12 @@ func (s *shape) embed(t reflect.Type, made map[reflect.Type]*shape) {
 			name = f.Name
 		}
 		if s.members[name] == nil {
+			optional := strings.HasPrefix(options, "omit")
 			s.members[name] = build(f.Type, made)
+			s.rules[name] = rule{
+				optional: optional, null: f.Tag.Get("null") == "yes",
+				said: optional && f.Type.Kind() == reflect.String && f.Tag.Get("empty") != "yes",
+			}
 		}
 	}
 	for _, t := range inside {
@@ -124,12 +137,12 @@ func (s *shape) embed(t reflect.Type, made map[reflect.Type]*shape) {
 func (s *shape) raw() bool { return s != nil && s.verbatim }
 
 // member says what the member of an object is expected to be, and whether there may be one of that name.
-func (s *shape) member(name []byte) (*shape, bool) {
+func (s *shape) member(name []byte) (*shape, rule, bool) {
 	if s == nil || s.members == nil {
-		return s.element(), true
+		return s.element(), rule{}, true
 	}
 	m, ok := s.members[string(name)]
-	return m, ok
+	return m, s.rules[string(name)], ok
 }
 
 func (s *shape) element() *shape {

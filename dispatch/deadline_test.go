@@ -1,0 +1,140 @@
+package dispatch_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// urgent has one tick of a schedule come that is not to be delivered more than a second late, or may be.
+func (h *house) urgent(workflow, key, onExpired string) dispatch.Tick {
+	h.t.Helper()
+	p := rarely("allow_all")
+	p.Policy.MaxLateness, p.Policy.OnExpired = "1s", onExpired
+	h.put(workflow, key, p)
+	if _, err := h.dispatch.Trigger(h.t.Context(), h.tenant, workflow, key, dispatch.TriggerParams{}, web.Once{}); err != nil {
+		h.t.Fatal(err)
+	}
+	return h.history(workflow, key)[0]
+}
+
+const lateBySecond = `SELECT count(*) FROM tick WHERE nominal_at < clock_timestamp() - interval '1 second'`
+
+func TestHeldTickFailsOnceItIsTooLate(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	c := h.catcher("w", 1, nil)
+	if _, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "w", dispatch.EndpointParams{URL: c.URL, State: "held"}); err != nil {
+		t.Fatal(err)
+	}
+	h.urgent("w", "dose", "skip")
+	h.urgent("w", "invoice", "deliver")
+	h.start(h.dispatch)
+	until(t, "they are late", func() bool { return h.number(lateBySecond) == 2 })
+	until(t, "the one has failed", func() bool {
+		h.exec(`UPDATE held SET due_at = clock_timestamp() WHERE why = 'endpoint' AND due_at > clock_timestamp()`)
+		return h.history("w", "dose")[0].State == "failed"
+	})
+	got := h.history("w", "dose")[0]
+	if got.Error == nil || *got.Error != "it could not be delivered within its max_lateness" || h.number(`SELECT count(*) FROM attempt`) != 0 {
+		t.Errorf("got %+v", got)
+	}
+	if letters := h.number(`SELECT count(*) FROM dead_letter`); letters != 1 {
+		t.Errorf("%d dead letters, want 1", letters)
+	}
+	if got := h.history("w", "invoice")[0]; got.State != "running" {
+		t.Errorf("one that may come late: got %+v", got)
+	}
+	if _, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "w", dispatch.EndpointParams{URL: c.URL, State: "enabled"}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is delivered", func() bool {
+		h.exec(`UPDATE held SET due_at = clock_timestamp() WHERE why = 'endpoint' AND due_at > clock_timestamp()`)
+		return h.history("w", "invoice")[0].State == "succeeded"
+	})
+	if sent := c.caught(); len(sent) != 1 || sent[0].Key != "invoice" {
+		t.Errorf("sent were %+v", sent)
+	}
+	h.idle()
+}
+
+func TestTickThatNoWorkerTookInTimeFails(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.urgent("w", "dose", "skip")
+	h.urgent("w", "invoice", "deliver")
+	h.start(h.dispatch)
+	until(t, "they are late", func() bool { return h.number(lateBySecond) == 2 })
+	if got := h.lease("w", 10); len(got) != 1 || got[0].Key != "invoice" {
+		t.Fatalf("leased %+v", got)
+	}
+	until(t, "the other has failed", func() bool { return h.history("w", "dose")[0].State == "failed" })
+	if got := h.leaseAtOnce("w"); len(got) != 0 {
+		t.Errorf("leased %+v", got)
+	}
+}
+
+func TestTickThatWaitsForASlotIsCancelledAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	c := h.catcher("few", 1, nil)
+	release := make(chan struct{})
+	c.hang(func(int) { <-release })
+	defer sync.OnceFunc(func() { close(release) })()
+	h.start(h.dispatch)
+	h.limit("few", new("few"), new(int32(1)))
+	h.fire("few", 3, 2)
+	until(t, "two wait", func() bool { return len(c.caught()) == 1 && h.number(`SELECT count(*) FROM waiting`) == 2 })
+	running := c.caught()[0].Key
+	for _, key := range []string{"p2-000", "p2-001", "p2-002"} {
+		got, err := h.dispatch.Cancel(t.Context(), h.tenant, h.history("few", key)[0].TickID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := map[bool]string{true: "running", false: "cancelled"}[key == running]; got.State != want {
+			t.Errorf("%s is %s, want %s", key, got.State, want)
+		}
+	}
+	if left := h.number(`SELECT count(*) FROM waiting`); left != 0 {
+		t.Errorf("%d wait still", left)
+	}
+}
+
+func TestTicksOfOneLeaseAreFinishedAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	const size = 60
+	h.readyHerd("herd", size)
+	all := h.lease("herd", size)
+	if len(all) != size {
+		t.Fatalf("leased %d", len(all))
+	}
+	var working sync.WaitGroup
+	results := make([]int, size)
+	for i := range all {
+		working.Go(func() {
+			for range 2 { // the second is stale
+				r, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: all[i].TickID, LeaseToken: all[i].LeaseToken, Outcome: "complete"}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				results[i] += r[0].Status
+			}
+		})
+	}
+	working.Wait()
+	for i, got := range results {
+		if got != 204+409 {
+			t.Errorf("tick %d: the statuses add up to %d", i, got)
+		}
+	}
+	if left := h.number(`SELECT COALESCE(sum(unended), 0) FROM lease`); left != 0 {
+		t.Errorf("%d count as leased", left)
+	}
+	if schedules := h.number(`SELECT count(*) FROM schedule_state WHERE succeeded = 1 AND live = 0`); schedules != size {
+		t.Errorf("%d have succeeded, want %d", schedules, size)
+	}
+}

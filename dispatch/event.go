@@ -1,0 +1,214 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Event is what an endpoint is told beside ticks: that something happened, once or several times. It is signed like a tick,
+// with ID as its webhook-id, the same whenever it is sent again.
+type Event struct {
+	ID        string          `json:"id"`
+	Type      string          `json:"type"`
+	Timestamp time.Time       `json:"timestamp"` // when it happened last
+	FirstAt   time.Time       `json:"first_at"`  // when first, of those that it counts
+	Count     int64           `json:"count"`     // how often, since the last event of this cause
+	Cause     string          `json:"cause"`     // what it comes of; empty: of more causes than are told apart
+	Data      json.RawMessage `json:"data"`
+}
+
+// event is a row of event.
+type event struct {
+	TenantID   tenants.ID
+	Endpoint   string
+	ID         string
+	Event      string
+	Cause      string
+	N          int64
+	FirstAt    time.Time
+	LastAt     time.Time
+	ScheduleID *int64
+	NominalAt  *time.Time
+	Seq        *int32
+	Data       []byte
+	MadeAt     time.Time
+	Attempt    int16
+}
+
+const (
+	eventEvery  = 500 * time.Millisecond
+	eventClaim  = time.Minute    // a sender that is silent for so long is gone
+	eventKept   = 24 * time.Hour // then it is not sent any more
+	eventsAtOne = 32             // sent at a time by this process: one of a tenant's
+)
+
+// sendEvents sends events that are due until ctx ends, and returns when none is being sent. Each tenant has one on its way
+// from this process at a time, so that a slow endpoint holds up nobody else.
+func (d *Dispatch) sendEvents(ctx context.Context) {
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	var mu sync.Mutex
+	busy := map[tenants.ID]bool{}
+	d.every(ctx, eventEvery, "send events", func(ctx context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		found, err := d.claimEvents(ctx, busy, eventsAtOne-len(busy))
+		if err != nil {
+			return err
+		}
+		for _, e := range found {
+			busy[e.TenantID] = true
+			sending.Go(func() {
+				if err := d.sendEvent(ctx, e); err != nil && ctx.Err() == nil {
+					d.Log.Error("cannot send an event", "tenant", e.TenantID, "endpoint", e.Endpoint, "event", e.ID, "error", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				delete(busy, e.TenantID)
+			})
+		}
+		return nil
+	})
+}
+
+// claimEvents takes the oldest due event of each of up to n tenants, but those that are busy.
+func (d *Dispatch) claimEvents(ctx context.Context, busy map[tenants.ID]bool, n int) ([]*event, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	but := make([]int32, 0, len(busy))
+	for id := range busy {
+		but = append(but, int32(id))
+	}
+	rows, _ := d.Pool.Query(ctx, `
+		UPDATE event
+		SET due_at = clock_timestamp() + $1::interval, attempt = attempt + 1
+		WHERE (tenant_id, endpoint, id) IN (
+			SELECT e.tenant_id, e.endpoint, e.id
+			FROM event e
+			JOIN tenant t ON t.id = e.tenant_id AND t.status = 'active'
+			WHERE e.due_at <= clock_timestamp() AND e.tenant_id <> ALL ($2)
+				AND NOT EXISTS (
+					SELECT FROM event o
+					WHERE o.tenant_id = e.tenant_id AND o.due_at <= e.due_at AND (o.due_at, o.endpoint, o.id) < (e.due_at, e.endpoint, e.id))
+			ORDER BY e.due_at
+			LIMIT $3
+			FOR UPDATE OF e SKIP LOCKED)
+		RETURNING tenant_id, endpoint, id, event, cause, n, first_at, last_at, schedule_id, nominal_at, seq, data, made_at, attempt`,
+		eventClaim, but, n) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[event])
+	if err != nil {
+		return nil, fmt.Errorf("claim events: %w", err)
+	}
+	return found, nil
+}
+
+// sendEvent sends one event, and notes what came of it.
+func (d *Dispatch) sendEvent(ctx context.Context, e *event) error {
+	to, err := d.pushable(ctx, e.TenantID, e.Endpoint)
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Status == http.StatusNotFound {
+		return d.endEvent(ctx, e, nil)
+	}
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	switch {
+	case to.state == disabledEndpoint || now.Sub(e.MadeAt) > eventKept:
+		return d.endEvent(ctx, e, nil)
+	case to.state == heldEndpoint || len(to.secrets) == 0:
+		return d.putOff(ctx, e, endpointWait)
+	}
+	body, err := d.eventBody(ctx, e)
+	if err != nil {
+		return err
+	}
+	sent, cancel := context.WithTimeout(ctx, longestAnswer)
+	defer cancel()
+	resp, _, err := d.sender.pusher.post(sent, to, e.ID, body, now)
+	switch {
+	case err != nil && ctx.Err() != nil: // this process stops: another sends it again
+		return nil
+	case err != nil:
+		return d.putOff(ctx, e, backoff(e.Attempt, rand.Int64N))
+	case resp.StatusCode/100 == 2:
+		return d.endEvent(ctx, e, nil)
+	case resp.StatusCode == http.StatusGone:
+		return d.endEvent(ctx, e, to)
+	}
+	wait := backoff(e.Attempt, rand.Int64N)
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		wait = max(wait, retryAfter(resp.Header.Get("Retry-After"), now))
+	}
+	return d.putOff(ctx, e, wait)
+}
+
+// endEvent forgets an event that was sent, or is not to be, and disables an endpoint that wants no more.
+func (d *Dispatch) endEvent(ctx context.Context, e *event, gone *endpoint) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
+	defer cancel()
+	var b pgx.Batch
+	b.Queue(`DELETE FROM event WHERE tenant_id = $1 AND endpoint = $2 AND id = $3`, e.TenantID, e.Endpoint, e.ID)
+	if gone != nil {
+		queueDisable(&b, gone)
+	}
+	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("end an event: %w", err)
+	}
+	return nil
+}
+
+// putOff has an event sent again after a while.
+func (d *Dispatch) putOff(ctx context.Context, e *event, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	_, err := d.Pool.Exec(ctx, `UPDATE event SET due_at = clock_timestamp() + $4::interval WHERE tenant_id = $1 AND endpoint = $2 AND id = $3`,
+		e.TenantID, e.Endpoint, e.ID, wait)
+	if err != nil {
+		return fmt.Errorf("put an event off: %w", err)
+	}
+	return nil
+}
+
+// eventBody writes an event as it is sent.
+func (d *Dispatch) eventBody(ctx context.Context, e *event) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	data := map[string]any{}
+	if e.Data != nil {
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			return nil, fmt.Errorf("data of event %s: %w", e.ID, err)
+		}
+	}
+	if e.ScheduleID != nil {
+		of, err := d.toldOf(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		data["schedule_id"], data["workflow"], data["key"] = d.IDs.Schedule(*e.ScheduleID), of.Workflow, of.Key
+		if e.NominalAt != nil && e.Seq != nil {
+			at := e.NominalAt.UTC()
+			data["tick_id"], data["timestamp"] = d.IDs.Tick(ident.TickKey{Schedule: *e.ScheduleID, At: at, Seq: *e.Seq}), at
+			data["attempt"], data["error"] = of.Attempt, of.Error
+		}
+	}
+	text, err := json.Marshal(data)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(Event{e.ID, e.Event, e.LastAt.UTC(), e.FirstAt.UTC(), e.N, e.Cause, text})
+}

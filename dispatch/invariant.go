@@ -1,0 +1,143 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules"
+)
+
+// Broken is a promise that rows of the database contradict: how many of them, as far as they were counted.
+type Broken struct {
+	Name    string
+	Meaning string
+	Rows    int
+}
+
+// invariant is a promise that a query can see broken. The query counts the rows that break it, to mostBroken at most.
+type invariant struct {
+	name, meaning string
+	deep          bool // it reads more than an index tells
+	sql           string
+}
+
+const (
+	mostBroken = 1000
+	brokenFor  = "1 minute" // who is a moment behind breaks nothing
+	scanEvery  = 15 * time.Second
+	scanLimit  = 5 * time.Second
+)
+
+// invariants are looked at one by one. $1 is mostBroken.
+var invariants = []invariant{
+	{"overdue_cohorts", "timings that are due and have not been swept for a minute", false, fmt.Sprintf(`
+		SELECT count(*)
+		FROM generate_series(0, %d) AS s (shard)
+		CROSS JOIN LATERAL (
+			SELECT FROM cohort c WHERE c.shard = s.shard AND c.due_at < clock_timestamp() - interval '`+brokenFor+`' LIMIT $1
+		) c`, schedules.Shards-1)},
+	{"overdue_held", "ticks that were to be sent again, and have not been for a minute", false, fmt.Sprintf(`
+		SELECT count(*)
+		FROM generate_series(0, %d) AS s (shard)
+		CROSS JOIN LATERAL (
+			SELECT FROM held h WHERE h.shard = s.shard AND h.due_at < clock_timestamp() - interval '`+brokenFor+`' LIMIT $1
+		) h`, schedules.Shards-1)},
+	{"unopened_chunks", "chunks that were swept and have not been opened for a minute", false, `
+		SELECT count(*)
+		FROM (SELECT FROM chunk WHERE opened_at IS NULL AND swept_at < clock_timestamp() - interval '` + brokenFor + `' LIMIT $1) c`},
+	{"orphaned_chunks", "open chunks whose process is gone, and that no other has taken for a minute", false, `
+		SELECT count(*)
+		FROM (
+			SELECT
+			FROM chunk c
+			WHERE c.opened_at < clock_timestamp() - interval '` + brokenFor + `' AND c.done_at IS NULL
+				AND NOT EXISTS (SELECT FROM process p WHERE p.id = c.owner AND p.beat_at > clock_timestamp() - interval '` + brokenFor + `')
+			LIMIT $1
+		) c`},
+	{"early_ticks", "ticks of the last day that were handed out before their nominal time", true, `
+		SELECT count(*)
+		FROM (SELECT FROM tick WHERE nominal_at > now() - interval '1 day' AND fired_at < nominal_at LIMIT $1) t`},
+	{"broken_sequences", "ticks of the last day whose number or last_timestamp is not that of the one before", true, `
+		SELECT count(*)
+		FROM (
+			SELECT
+			FROM (
+				SELECT occurrence, last_at, lag(occurrence) OVER before AS number, lag(nominal_at) OVER before AS at
+				FROM tick
+				WHERE nominal_at > now() - interval '1 day' AND occurrence IS NOT NULL
+				WINDOW before AS (PARTITION BY tenant_id, schedule_id ORDER BY nominal_at, seq)
+			) t
+			WHERE number IS NOT NULL AND (occurrence <> number + 1 OR last_at IS DISTINCT FROM at)
+			LIMIT $1
+		) t`},
+	{"forgotten_pushes", "pushed ticks that run, and that no process has nor is to have again", true, `
+		SELECT count(*)
+		FROM (
+			SELECT
+			FROM tick t
+			WHERE t.state = ` + fmt.Sprint(int16(Running)) + ` AND t.chunk_id IS NOT NULL AND t.fired_at < clock_timestamp() - interval '` + brokenFor + `'
+				AND NOT EXISTS (SELECT FROM chunk c WHERE c.id = t.chunk_id AND c.done_at IS NULL)
+				AND NOT EXISTS (
+					SELECT FROM held h
+					WHERE h.tenant_id = t.tenant_id AND h.schedule_id = t.schedule_id AND h.nominal_at = t.nominal_at AND h.seq = t.seq)
+			LIMIT $1
+		) t`},
+	{"idle_schedules", "active schedules that no timing will ever hand out", true, `
+		SELECT count(*)
+		FROM (
+			SELECT
+			FROM schedule s
+			WHERE s.status = 'active' AND NOT EXISTS (
+				SELECT FROM member m
+				WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id)
+			LIMIT $1
+		) s`},
+	{"stray_members", "members of timings whose schedule is gone, or is another's member", true, `
+		SELECT count(*)
+		FROM (
+			SELECT
+			FROM member m
+			WHERE NOT EXISTS (SELECT FROM schedule s WHERE s.tenant_id = m.tenant_id AND s.id = m.schedule_id AND s.cohort_id = m.cohort_id)
+			LIMIT $1
+		) m`},
+}
+
+// Scan looks for broken promises, and returns all that it looked for with how many rows break each. A deep scan reads whole
+// tables.
+func Scan(ctx context.Context, db postgres.DB, deep bool) (all []Broken, err error) {
+	for _, i := range invariants {
+		if i.deep && !deep {
+			continue
+		}
+		b := Broken{Name: i.name, Meaning: i.meaning}
+		if err := db.QueryRow(ctx, i.sql, mostBroken).Scan(&b.Rows); err != nil {
+			return nil, fmt.Errorf("scan for %s: %w", i.name, err)
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+// newBroken registers the metric of broken promises.
+func newBroken(r prometheus.Registerer) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_broken_promises", Help: "Rows that contradict a promise, as a scan each 15 s finds them; 0 is health."}, []string{"promise"})
+	r.MustRegister(g)
+	return g
+}
+
+// scan keeps the metric of broken promises until ctx ends.
+func (d *Dispatch) scan(ctx context.Context) {
+	d.every(ctx, scanEvery, "scan for broken promises", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, scanLimit)
+		defer cancel()
+		all, err := Scan(ctx, d.Pool, false)
+		for _, b := range all {
+			d.Metrics.broken.WithLabelValues(b.Name).Set(float64(b.Rows))
+		}
+		return err
+	})
+}

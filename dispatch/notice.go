@@ -1,0 +1,204 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// What tenants are told of goes three steps, each in the database, so that no crash loses any of it: the transaction in
+// which it happens appends a happening, which waits for nobody; each second happenings are added up into notices, one a
+// cause; and a notice whose hour is over becomes an event for each endpoint that wants to know. See sendEvents.
+
+const (
+	noticeLocks   = 0x4341_4e4f // the class of advisory locks: 0 is held by who adds up, 1 by who looks at quotas
+	noticeEvery   = time.Second
+	mostHappened  = 1000      // added up at once
+	mostNotices   = 500       // told at once
+	mostCauses    = 100       // of one event of a tenant; what comes of further ones is told as one
+	noticeGap     = time.Hour // between two events of one cause
+	quotaLook     = 15 * time.Second
+	quotaLookFor  = 10 * time.Second
+	mostQuotaLook = 1000 // tenants in one look
+)
+
+// notice adds up what happened, and makes events of what is to be told, until ctx ends.
+func (d *Dispatch) notice(ctx context.Context) {
+	d.every(ctx, noticeEvery, "tell tenants what happened", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+		defer cancel()
+		return d.addUp(ctx)
+	})
+}
+
+// noticeLock is false where another process does what it stands for, until tx ends.
+func noticeLock(ctx context.Context, tx pgx.Tx, what int32) (free bool, err error) {
+	err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1, $2)`, noticeLocks, what).Scan(&free)
+	return free, err
+}
+
+// addUp makes notices of happenings, and events of notices.
+func (d *Dispatch) addUp(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		free, err := noticeLock(ctx, tx, 0)
+		if err != nil || !free {
+			return err
+		}
+		var b pgx.Batch
+		b.Queue(`
+			WITH taken AS (
+				DELETE FROM happening
+				WHERE ctid = ANY (ARRAY (SELECT ctid FROM happening LIMIT $1))
+				RETURNING tenant_id, event, cause, n, at, schedule_id, nominal_at, seq, data
+			), causes AS (
+				SELECT tenant_id, event, array_agg(cause) AS known
+				FROM notice
+				WHERE (tenant_id, event) IN (SELECT tenant_id, event FROM taken)
+				GROUP BY tenant_id, event
+			), known AS (
+				SELECT t.*, COALESCE(t.cause = ANY (c.known), false) AS known, COALESCE(cardinality(c.known), 0) AS causes
+				FROM taken t
+				LEFT JOIN causes c ON c.tenant_id = t.tenant_id AND c.event = t.event
+			), caused AS (
+				SELECT tenant_id, event, n, at, schedule_id, nominal_at, seq, data,
+					CASE WHEN known OR causes + dense_rank() OVER (PARTITION BY tenant_id, event, known ORDER BY cause) <= $2 THEN cause ELSE '' END AS cause
+				FROM known
+			)
+			INSERT INTO notice AS o (tenant_id, event, cause, n, first_at, last_at, schedule_id, nominal_at, seq, data)
+			SELECT DISTINCT ON (tenant_id, event, cause) tenant_id, event, cause,
+				sum(n) OVER w, min(at) OVER w, max(at) OVER w, schedule_id, nominal_at, seq, data
+			FROM caused
+			WINDOW w AS (PARTITION BY tenant_id, event, cause)
+			ORDER BY tenant_id, event, cause, at DESC
+			ON CONFLICT (tenant_id, event, cause) DO UPDATE
+			SET n = o.n + excluded.n, first_at = CASE WHEN o.n = 0 THEN excluded.first_at ELSE o.first_at END, last_at = excluded.last_at,
+				schedule_id = excluded.schedule_id, nominal_at = excluded.nominal_at, seq = excluded.seq, data = excluded.data`,
+			mostHappened, mostCauses)
+		b.Queue(`
+			WITH due AS MATERIALIZED (
+				SELECT o.*, 'evt_' || replace(gen_random_uuid()::text, '-', '') AS id
+				FROM notice o
+				JOIN tenant t ON t.id = o.tenant_id AND t.status = 'active'
+				WHERE o.next_at <= clock_timestamp() AND o.n > 0
+				ORDER BY o.next_at
+				LIMIT $1
+			), told AS (
+				UPDATE notice o
+				SET n = 0, next_at = clock_timestamp() + $2::interval
+				FROM due
+				WHERE o.tenant_id = due.tenant_id AND o.event = due.event AND o.cause = due.cause
+			)
+			INSERT INTO event (tenant_id, endpoint, id, event, cause, n, first_at, last_at, schedule_id, nominal_at, seq, data)
+			SELECT due.tenant_id, e.name, due.id, due.event, due.cause, due.n, due.first_at, due.last_at, due.schedule_id, due.nominal_at, due.seq, due.data
+			FROM due
+			JOIN endpoint e ON e.tenant_id = due.tenant_id AND due.event = ANY (e.events) AND e.state <> 'disabled'
+			ON CONFLICT DO NOTHING`, mostNotices, noticeGap)
+		b.Queue(`DELETE FROM notice WHERE next_at <= clock_timestamp() AND n = 0`) // a cause that has been quiet for an hour
+		return tx.SendBatch(ctx, &b).Close()
+	})
+}
+
+// watchQuotas looks, until ctx ends, which tenants that want to know have used four fifths of a quota.
+func (d *Dispatch) watchQuotas(ctx context.Context) {
+	after := tenants.ID(0)
+	d.every(ctx, quotaLook, "look at quotas", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, quotaLookFor)
+		defer cancel()
+		next, err := d.lookAtQuotas(ctx, after)
+		if after = next; errors.Is(err, context.DeadlineExceeded) {
+			return nil // the next look goes on
+		}
+		return err
+	})
+}
+
+// lookAtQuotas looks at the tenants after one, and returns the last that it came to; 0 where it came to the end.
+func (d *Dispatch) lookAtQuotas(ctx context.Context, after tenants.ID) (last tenants.ID, err error) {
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		free, err := noticeLock(ctx, tx, 1)
+		if err != nil || !free {
+			return err
+		}
+		rows, _ := tx.Query(ctx, `
+			SELECT DISTINCT e.tenant_id
+			FROM endpoint e
+			JOIN tenant t ON t.id = e.tenant_id AND t.status = 'active'
+			WHERE e.tenant_id > $1 AND 'quota.soft' = ANY (e.events) AND e.state <> 'disabled'
+			ORDER BY e.tenant_id
+			LIMIT $2`, after, mostQuotaLook) // CollectRows reports the error
+		found, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+		if err != nil {
+			return fmt.Errorf("look for who wants to know of quotas: %w", err)
+		}
+		for _, id := range found {
+			uses, err := d.Uses(postgres.ForTenant(ctx, id), tenants.ID(id))
+			if err != nil {
+				return fmt.Errorf("quotas of tenant %d: %w", id, err)
+			}
+			last = tenants.ID(id)
+			for name, use := range uses {
+				if !use.Soft {
+					continue
+				}
+				h := tenants.Happening{Event: tenants.QuotaSoft, Cause: name, Data: map[string]any{"quota": name, "limit": use.Limit, "used": *use.Used}}
+				if err := tenants.Happened(ctx, tx, tenants.ID(id), h); err != nil {
+					return err
+				}
+			}
+		}
+		if len(found) < mostQuotaLook {
+			last = 0
+		}
+		return nil
+	})
+	return last, err
+}
+
+// queueDisable disables an endpoint that wants no more, unless it was given another URL meanwhile, and tells the tenant.
+func queueDisable(b *pgx.Batch, e *endpoint) {
+	b.Queue(`
+		WITH gone AS (
+			UPDATE endpoint
+			SET state = $3::text, updated_at = clock_timestamp()
+			WHERE tenant_id = $1 AND name = $2 AND url = $4 AND state <> $3
+			RETURNING name
+		), audited AS (
+			INSERT INTO audit (tenant_id, actor, action, target, request, after)
+			SELECT $1, 'carillon', 'endpoint.disable', 'endpoints/' || name, '', json_build_object('state', $3::text, 'status', 410)
+			FROM gone
+		)
+		INSERT INTO happening (tenant_id, event, cause, data)
+		SELECT $1, $5::text, name, json_build_object('endpoint', name, 'status', 410)
+		FROM gone
+		WHERE `+tenants.WantsToKnow("$1", "$5"), e.tenant, e.name, disabledEndpoint, e.url, tenants.EndpointDisabled)
+}
+
+// tickOf is what an event tells of the tick or schedule that it names, as it is now: nothing of what is erased.
+type toldOf struct {
+	Workflow *string
+	Key      *string
+	Attempt  *int16
+	Error    *string
+}
+
+func (d *Dispatch) toldOf(ctx context.Context, e *event) (t toldOf, err error) {
+	if e.ScheduleID == nil {
+		return t, nil
+	}
+	err = d.Pool.QueryRow(ctx, `
+		SELECT COALESCE(s.workflow, l.workflow), COALESCE(s.key, l.key), l.attempt, l.error
+		FROM (SELECT) one
+		LEFT JOIN schedule s ON s.tenant_id = $1 AND s.id = $2
+		LEFT JOIN dead_letter l ON l.tenant_id = $1 AND l.schedule_id = $2 AND l.nominal_at = $3 AND l.seq = $4`,
+		e.TenantID, *e.ScheduleID, e.NominalAt, e.Seq).Scan(&t.Workflow, &t.Key, &t.Attempt, &t.Error)
+	if err != nil {
+		return t, fmt.Errorf("read what an event tells of: %w", err)
+	}
+	return t, nil
+}

@@ -1,0 +1,117 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// sweptRun has one schedule of each of n tenants come due in one shard, and sweeps it: a chunk each, which share a job.
+func (h *house) sweptRun(n int) (chunks []int64, owners []tenants.ID) {
+	h.t.Helper()
+	if err := h.dispatch.Register(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+	for i := range n {
+		owner := h.quota(fmt.Sprint("tenant-", i), 50_000)
+		if _, _, err := h.schedules.Put(h.t.Context(), owner, "w", "k", daily(i), "tester", web.Precondition{}); err != nil {
+			h.t.Fatal(err)
+		}
+		h.backdate(owner)
+		owners = append(owners, owner)
+	}
+	h.exec(`UPDATE schedule SET shard = 7`)
+	h.exec(`UPDATE cohort SET shard = 7`)
+	if _, err := h.dispatch.SweepOnce(h.t.Context(), 7); err != nil {
+		h.t.Fatal(err)
+	}
+	chunks = h.chunks()
+	if jobs := h.number(`SELECT count(*) FROM river_job WHERE kind = 'open'`); len(chunks) != n || jobs != 1 {
+		h.t.Fatalf("%d chunks and %d jobs of %d tenants", len(chunks), jobs, n)
+	}
+	return chunks, owners
+}
+
+func TestSmallChunksOfASweepAreOpenedTogether(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	chunks, owners := h.sweptRun(5)
+	h.exec(`UPDATE tenant SET halted_at = clock_timestamp() WHERE id = $1`, owners[1])
+	h.exec(`UPDATE schedule SET status = 'paused', cohort_id = NULL, paused_at = clock_timestamp() WHERE tenant_id = $1`, owners[2])
+	h.exec(`DELETE FROM workflow WHERE tenant_id = $1`, owners[3])
+	var openers sync.WaitGroup
+	for range 3 { // who comes late finds nothing to do
+		openers.Go(func() {
+			if err := h.dispatch.OpenRun(t.Context(), chunks[0], chunks[len(chunks)-1]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	openers.Wait()
+	for i, want := range []string{"1 0", "5 2", "5 2", "5 8", "1 0"} { // running; skipped: paused, no_workflow
+		var got string
+		err := h.pool.QueryRow(t.Context(), `SELECT concat(state, ' ', reason) FROM tick WHERE tenant_id = $1`, owners[i]).Scan(&got)
+		if err != nil || got != want {
+			t.Errorf("the tick of tenant %d: got %s, %v, want %s", i, got, err, want)
+		}
+	}
+	if n := h.number(`SELECT count(*) FROM chunk WHERE epoch = 1 AND opened_at IS NOT NULL AND done_at IS NOT NULL`); n != len(chunks) {
+		t.Errorf("%d chunks are open and done, want %d", n, len(chunks))
+	}
+	if n := h.number(`SELECT count(*) FROM tick`) + h.number(`SELECT sum(ticks) FROM roll`); n != 2*len(chunks) {
+		t.Errorf("there are %d ticks and entries in the roll, want %d", n, 2*len(chunks))
+	}
+	if n := h.number(`SELECT count(DISTINCT tenant_id) FROM ready WHERE ticks = 1`); n != 2 {
+		t.Errorf("ticks of %d tenants wait for workers, want 2", n)
+	}
+}
+
+func TestChunkThatCannotBeOpenedKeepsNoOtherOfItsRun(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	chunks, _ := h.sweptRun(3)
+	h.exec(`UPDATE chunk SET items = '\xff' WHERE id = $1`, chunks[1])
+	if err := h.dispatch.OpenRun(t.Context(), chunks[0], chunks[2]); err == nil {
+		t.Error("nothing was said of a broken chunk")
+	}
+	if left := h.chunks(); len(left) != 1 || left[0] != chunks[1] {
+		t.Errorf("chunks %v are unopened, want %d", left, chunks[1])
+	}
+}
+
+func TestRunOfOneSchedulesTicksIsOpenedInOrder(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	if err := h.dispatch.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := everySecond()
+	p.Policy = &schedules.Policy{Overlap: "allow_all"}
+	h.put("ordered", "k", p)
+	shard := int16(h.number(`SELECT shard FROM cohort`))
+	for n := 1; n <= 3; n++ {
+		until(t, "another chunk is swept", func() bool {
+			if _, err := h.dispatch.SweepOnce(t.Context(), shard); err != nil {
+				t.Fatal(err)
+			}
+			return len(h.chunks()) >= n
+		})
+	}
+	ids := h.chunks()
+	if err := h.dispatch.OpenRun(t.Context(), ids[0], ids[len(ids)-1]); err != nil {
+		t.Fatal(err)
+	}
+	ticks := h.history("ordered", "k")
+	if left := h.chunks(); len(left) > 0 || len(ticks) != len(ids) {
+		t.Fatalf("chunks %v are unopened, and there are %d ticks of %d", left, len(ticks), len(ids))
+	}
+	for i, one := range ticks[1:] {
+		if one.LastTimestamp == nil || !one.LastTimestamp.Equal(ticks[i].Timestamp) || *one.Occurrence != int64(i+2) {
+			t.Errorf("tick %d: got %+v after %s", i+1, one, ticks[i].Timestamp)
+		}
+	}
+}

@@ -1,0 +1,276 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	restingState    = "resting" // of a schedule that is paused until a moment: it stays in its cohort
+	mostCounted     = 10_000    // rows of a queue
+	mostDueCohorts  = 20_000
+	mostDueMembers  = 100_000
+	mostTallied     = 200_000 // cohorts
+	latenessSample  = 1000    // ticks
+	latenessRows    = 500     // of the roll
+	latenessOf      = time.Hour
+	mostBadEndpoint = 100
+)
+
+// bounded is a count up to mostCounted.
+type bounded struct {
+	n    *int64
+	more *bool
+}
+
+func (c bounded) scan(row pgx.Row) error {
+	if err := row.Scan(c.n); err != nil {
+		return err
+	}
+	*c.more = *c.more || *c.n >= mostCounted
+	return nil
+}
+
+// read reads all that one round trip can, but for the sample of ticks.
+func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) error {
+	var b pgx.Batch
+	v.Throttling, v.Failures.Endpoints = []Throttle{}, []EndpointState{}
+	b.Queue(`SELECT halted_at, halt_note, clock_timestamp() FROM tenant WHERE id = $1`, tenant).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&v.Firing.HaltedAt, &v.Firing.Note, &v.At)
+		v.At = v.At.UTC()
+		return err
+	})
+	b.Queue(`
+		SELECT (COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = 0), 0)
+			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = 0), 0))::bigint`, tenant).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Schedules.Total) })
+	b.Queue(`
+		SELECT state, sum(n)::bigint
+		FROM (
+			SELECT state, n FROM idle WHERE tenant_id = $1
+			UNION ALL
+			SELECT state, n FROM idle_delta WHERE tenant_id = $1
+		) i
+		GROUP BY state`, tenant).Query(func(rows pgx.Rows) error {
+		var state string
+		var n int64
+		_, err := pgx.ForEachRow(rows, []any{&state, &n}, func() error { v.Schedules.add(state, n); return nil })
+		v.Schedules.Active = max(0, v.Schedules.Total-v.Schedules.sum())
+		return err
+	})
+	queueBacklog(&b, tenant, v)
+	for why, to := range map[string]*int64{"retry": &v.Failures.Retrying, "answer": &v.Running.Awaited} {
+		b.Queue(`SELECT count(*) FROM (SELECT FROM held WHERE tenant_id = $1 AND why = $2 LIMIT $3) h`, tenant, why, mostCounted).
+			QueryRow(bounded{to, &v.Failures.Truncated}.scan)
+	}
+	b.Queue(`SELECT count(*) FROM (SELECT FROM dead_letter WHERE tenant_id = $1 LIMIT $2) d`, tenant, mostCounted).
+		QueryRow(bounded{&v.Failures.DeadLetters, &v.Failures.Truncated}.scan)
+	b.Queue(`
+		SELECT count(*)
+		FROM (
+			SELECT failed_at
+			FROM dead_letter
+			WHERE tenant_id = $1 AND nominal_at > clock_timestamp() - interval '2 days'
+			ORDER BY nominal_at DESC
+			LIMIT $2
+		) d
+		WHERE failed_at > clock_timestamp() - interval '1 hour'`, tenant, mostCounted).
+		QueryRow(bounded{&v.Failures.LastHour, &v.Failures.Truncated}.scan)
+	b.Queue(`SELECT name, state FROM endpoint WHERE tenant_id = $1 AND state <> 'enabled' ORDER BY name LIMIT $2`, tenant, mostBadEndpoint).
+		Query(func(rows pgx.Rows) (err error) {
+			found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[EndpointState])
+			v.Failures.Endpoints = append(v.Failures.Endpoints, found...)
+			return err
+		})
+	b.Queue(`SELECT COALESCE(sum(unended), 0)::bigint FROM lease WHERE tenant_id = $1 AND until_at > clock_timestamp()`, tenant).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Running.Leased) })
+	b.Queue(`SELECT COALESCE(sum(ticks), 0)::bigint FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL AND tenant_id = $1`, tenant).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Running.Pushed) })
+	if err := o.DB.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("read the overview: %w", err)
+	}
+	return nil
+}
+
+// queueBacklog reads what is due and not on its way. Cohorts are found by their next time, and count for as many ticks as
+// they have members; of those that are being swept the members past the cursor.
+func queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
+	var oldest *time.Time
+	b.Queue(`
+		WITH due AS MATERIALIZED (
+			SELECT c.shard, c.id, c.next_at, c.wait_at, c.run_at, c.at_spread, c.at_id
+			FROM cohort c
+			WHERE c.tenant_id = $1 AND c.next_at <= clock_timestamp() AND (c.due_at <= clock_timestamp() OR c.due_at = 'infinity')
+			ORDER BY c.next_at, c.id
+			LIMIT $2
+		), begun AS (
+			SELECT count(*) AS n
+			FROM (
+				SELECT
+				FROM due d
+				JOIN member m ON m.cohort_id = d.id AND (m.spread, m.schedule_id) > (d.at_spread, d.at_id) AND m.tenant_id = $1
+				WHERE d.run_at IS NOT NULL
+				LIMIT $3
+			) m
+		)
+		SELECT (SELECT n FROM begun) + COALESCE((
+				SELECT sum(t.n) FROM due d JOIN tally t ON t.tenant_id = $1 AND t.cohort_id = d.id WHERE d.run_at IS NULL), 0)::bigint,
+			(SELECT count(*) FROM due) >= $2 OR (SELECT n FROM begun) >= $3,
+			(SELECT min(next_at) FROM due), (SELECT min(wait_at) FROM due)`, tenant, mostDueCohorts, mostDueMembers).
+		QueryRow(func(row pgx.Row) error {
+			var more bool
+			var since *time.Time
+			if err := row.Scan(&v.Backlog.Unswept, &more, &oldest, &since); err != nil {
+				return err
+			}
+			v.Backlog.Truncated = v.Backlog.Truncated || more
+			v.Backlog.OldestAt = oldest
+			if since != nil && v.Firing.HaltedAt == nil {
+				v.Throttling = append(v.Throttling, Throttle{By: "ticks_per_second", Waiting: v.Backlog.Unswept, Since: since})
+			}
+			return nil
+		})
+	b.Queue(`
+		SELECT COALESCE(sum(ticks), 0)::bigint, min(nominal_at)
+		FROM chunk
+		WHERE shard = ANY (ARRAY (SELECT generate_series(0, 63))::smallint[]) AND tenant_id = $1 AND opened_at IS NULL`, tenant).
+		QueryRow(func(row pgx.Row) error {
+			var at *time.Time
+			err := row.Scan(&v.Backlog.Unopened, &at)
+			if at != nil && (oldest == nil || at.Before(*oldest)) {
+				v.Backlog.OldestAt = at
+			}
+			return err
+		})
+	for table, to := range map[string]*int64{"ready": &v.Backlog.Ready, "buffered": &v.Backlog.Buffered} {
+		b.Queue(`SELECT count(*) FROM (SELECT FROM `+table+` WHERE tenant_id = $1 LIMIT $2) q`, tenant, mostCounted).
+			QueryRow(bounded{to, &v.Backlog.Truncated}.scan)
+	}
+	b.Queue(`SELECT count(*) FROM (SELECT FROM held WHERE tenant_id = $1 AND why <> 'answer' LIMIT $2) h`, tenant, mostCounted).
+		QueryRow(bounded{&v.Backlog.Held, &v.Backlog.Truncated}.scan)
+	b.Queue(`SELECT workflow, count(*) FROM (SELECT workflow FROM waiting WHERE tenant_id = $1 LIMIT $2) w GROUP BY workflow ORDER BY workflow`, tenant, mostCounted).
+		Query(func(rows pgx.Rows) error {
+			var one Throttle
+			_, err := pgx.ForEachRow(rows, []any{&one.Workflow, &one.Waiting}, func() error {
+				one.By = "max_running"
+				v.Throttling = append(v.Throttling, one)
+				return nil
+			})
+			return err
+		})
+}
+
+// countWorkflows counts schedules by workflow: the active ones by the members of their cohorts. More tells that there are
+// more cohorts than are looked at.
+func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (byName map[string]*StateCounts, more bool, err error) {
+	byName = map[string]*StateCounts{}
+	of := func(name string) *StateCounts {
+		if byName[name] == nil {
+			byName[name] = &StateCounts{}
+		}
+		return byName[name]
+	}
+	var b pgx.Batch
+	b.Queue(`
+		SELECT c.workflow, sum(t.n)::bigint, count(*)
+		FROM (SELECT shard, cohort_id, n FROM tally WHERE tenant_id = $1 AND cohort_id > 0 AND n > 0 LIMIT $2) t
+		JOIN cohort c ON c.shard = t.shard AND c.id = t.cohort_id AND c.tenant_id = $1
+		GROUP BY c.workflow`, tenant, mostTallied).Query(func(rows pgx.Rows) error {
+		var name string
+		var n, cohorts, all int64
+		_, err := pgx.ForEachRow(rows, []any{&name, &n, &cohorts}, func() error {
+			of(name).Active += n
+			all += cohorts
+			return nil
+		})
+		more = all >= mostTallied
+		return err
+	})
+	b.Queue(`
+		SELECT workflow, state, sum(n)::bigint
+		FROM (
+			SELECT workflow, state, n FROM idle WHERE tenant_id = $1
+			UNION ALL
+			SELECT workflow, state, n FROM idle_delta WHERE tenant_id = $1
+		) i
+		GROUP BY workflow, state
+		HAVING sum(n) <> 0`, tenant).Query(func(rows pgx.Rows) error {
+		var name, state string
+		var n int64
+		_, err := pgx.ForEachRow(rows, []any{&name, &state, &n}, func() error {
+			of(name).add(state, n)
+			if state == restingState {
+				of(name).Active -= n
+			}
+			return nil
+		})
+		return err
+	})
+	return byName, more, db.SendBatch(ctx, &b).Close()
+}
+
+// lateness is that of a sample of the ticks whose nominal times lie in the last hour: some of each row of the roll, newest
+// first.
+func (o *Overviews) lateness(ctx context.Context, tenant tenants.ID, now time.Time) (l Lateness, err error) {
+	rows, _ := o.DB.Query(ctx, `
+		SELECT id, nominal_at, ticks, items
+		FROM roll
+		WHERE tenant_id = $1 AND nominal_at > $2 AND nominal_at <= $3
+		ORDER BY nominal_at DESC, id DESC
+		LIMIT $4`, tenant, now.Add(-latenessOf), now, latenessRows) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[rolled])
+	if err != nil {
+		return l, fmt.Errorf("read the roll: %w", err)
+	}
+	keys, err := sample(found)
+	if err != nil || len(keys.ids) == 0 {
+		return l, err
+	}
+	rows, _ = o.DB.Query(ctx, `
+		SELECT (extract(epoch FROM t.fired_at - t.nominal_at) * 1000)::bigint
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
+		JOIN `+theTick+` ON t.state <> $8`,
+		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Skipped)) // CollectRows reports the error
+	late, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return l, fmt.Errorf("read how late ticks were: %w", err)
+	}
+	if l.Ticks = len(late); l.Ticks == 0 {
+		return l, nil
+	}
+	slices.Sort(late)
+	at := func(percent int) *int64 { return new(late[(percent*len(late)+99)/100-1]) }
+	l.P50, l.P99, l.Most = at(50), at(99), at(100)
+	return l, nil
+}
+
+// sample picks about as many keys of ticks as are looked at, evenly over the rows of the roll.
+func sample(found []rolled) (keys keyArrays, err error) {
+	total := 0
+	for _, r := range found {
+		total += r.Ticks
+	}
+	every := max(1, (total+latenessSample-1)/latenessSample)
+	next := 0 // of all ticks, which is picked next
+	for i, seen := 0, 0; i < len(found); seen, i = seen+found[i].Ticks, i+1 {
+		r := found[i]
+		if next >= seen+r.Ticks {
+			continue
+		}
+		all, err := unpackRoll(r.Items, r.NominalAt.UTC(), r.Ticks)
+		if err != nil {
+			return keys, fmt.Errorf("roll %d: %w", r.ID, err)
+		}
+		for ; next < seen+r.Ticks; next += every {
+			keys.add(all[next-seen], 0)
+		}
+	}
+	return keys, nil
+}

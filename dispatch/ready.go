@@ -1,0 +1,396 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Ticks that wait for a worker lie in ready, in rows of up to mostInReady: by workflow, queue and priority, and then as they
+// came. Who leases some of a row's counts them as taken, the first first; a row that is used up goes.
+
+// mostInReady is small enough for a row to be written again where a worker leases one tick at a time.
+const mostInReady = 100
+
+// readyTick is a tick that waits for a worker to lease it.
+type readyTick struct {
+	ident.TickKey
+	workflow, queue string
+	priority        int16
+	attempt         int16
+	limited         bool
+}
+
+// readyName is what the ticks of one row of ready have in common.
+type readyName struct {
+	tenant          tenants.ID
+	workflow, queue string
+	priority        int16
+}
+
+// readyRows are rows of ready, as columns.
+type readyRows struct {
+	open    map[readyName][]try
+	owners  []int32
+	flows   []string
+	queues  []string
+	orders  []int16
+	counts  []int32
+	packed  [][]byte
+	arrived []readyName // those that are open, in the order in which they were begun
+}
+
+func (r *readyRows) add(tenant tenants.ID, t *readyTick) {
+	if r.open == nil {
+		r.open = map[readyName][]try{}
+	}
+	name := readyName{tenant, t.workflow, t.queue, t.priority}
+	tries, begun := r.open[name]
+	if !begun {
+		r.arrived = append(r.arrived, name)
+		tries = make([]try, 0, mostInReady)
+	}
+	if tries = append(tries, try{TickKey: t.TickKey, Attempt: t.attempt}); len(tries) == mostInReady {
+		r.cut(name, tries)
+		tries = tries[:0]
+	}
+	r.open[name] = tries
+}
+
+func (r *readyRows) cut(name readyName, tries []try) {
+	r.owners, r.flows, r.queues, r.orders = append(r.owners, int32(name.tenant)), append(r.flows, name.workflow), append(r.queues, name.queue), append(r.orders, name.priority)
+	r.counts, r.packed = append(r.counts, int32(len(tries))), append(r.packed, packReady(tries))
+}
+
+// queue writes the rows.
+func (r *readyRows) queue(b *pgx.Batch) {
+	for _, name := range r.arrived {
+		if tries := r.open[name]; len(tries) > 0 {
+			r.cut(name, tries)
+		}
+	}
+	r.open, r.arrived = nil, nil
+	if len(r.owners) == 0 {
+		return
+	}
+	b.Queue(`
+		INSERT INTO ready (tenant_id, workflow, queue, priority, ticks, items)
+		SELECT tenant_id, workflow, queue, priority, ticks, items
+		FROM unnest($1::int[], $2::text[], $3::text[], $4::smallint[], $5::int[], $6::bytea[]) AS n (tenant_id, workflow, queue, priority, ticks, items)`,
+		r.owners, r.flows, r.queues, r.orders, r.counts, r.packed)
+}
+
+// makeReady has ticks of a tenant wait for workers.
+func makeReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ready []readyTick) error {
+	if len(ready) == 0 {
+		return nil
+	}
+	var rows readyRows
+	for i := range ready {
+		rows.add(tenant, &ready[i])
+	}
+	var b pgx.Batch
+	rows.queue(&b)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("queue ticks for workers: %w", err)
+	}
+	return nil
+}
+
+// packReady packs ticks as varint deltas, in their order: of those that came together two or three bytes each.
+func packReady(tries []try) []byte {
+	b := make([]byte, 0, 16+3*len(tries))
+	var id, at int64
+	var seq int32
+	var attempt int16
+	for i := range tries {
+		t := &tries[i]
+		now := t.At.Unix()
+		delta := zigzag(t.Schedule-id) << 1
+		if now == at && t.Seq == seq && t.Attempt == attempt {
+			b = binary.AppendUvarint(b, delta|1)
+		} else {
+			b = binary.AppendUvarint(binary.AppendUvarint(b, delta), zigzag(now-at))
+			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(t.Seq)), uint64(t.Attempt))
+		}
+		id, at, seq, attempt = t.Schedule, now, t.Seq, t.Attempt
+	}
+	return b
+}
+
+func unpackReady(b []byte, n int) ([]try, error) {
+	r := reader{b: b}
+	tries := make([]try, n)
+	var last try
+	var at int64
+	for i := range tries {
+		delta := r.next()
+		last.Schedule += unzigzag(delta >> 1)
+		if delta&1 == 0 {
+			at += unzigzag(r.next())
+			last.At, last.Seq, last.Attempt = time.Unix(at, 0).UTC(), int32(r.next()), int16(r.next())
+		}
+		tries[i] = last
+	}
+	if r.broken || len(r.b) > 0 {
+		return nil, errBroken
+	}
+	return tries, nil
+}
+
+// zigzag makes small numbers of either sign small ones without.
+func zigzag(n int64) uint64 { return uint64(n<<1) ^ uint64(n>>63) }
+
+func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
+
+// readyRow is a row of ready that this transaction has locked.
+type readyRow struct {
+	Workflow string
+	Queue    string
+	Priority int16
+	ID       int64
+	Ticks    int32
+	Taken    int32
+	Items    []byte
+}
+
+// anyReady looks without a transaction whether anything is ready: most polls find nothing. It tells too whether any of the
+// workflows has a max_running.
+func (d *Dispatch) anyReady(ctx context.Context, tenant tenants.ID, r leaseRequest) (some, limited bool, err error) {
+	err = d.API.QueryRow(ctx, `
+		SELECT EXISTS (
+			SELECT FROM ready
+			WHERE tenant_id = $1 AND workflow = ANY($2) AND (cardinality($3::text[]) = 0 OR queue = ANY($3))),
+			EXISTS (SELECT FROM workflow WHERE tenant_id = $1 AND name = ANY($2) AND max_running IS NOT NULL)`,
+		tenant, r.workflows, named(r.queues)).Scan(&some, &limited)
+	return some, limited, err
+}
+
+func named(names []string) []string {
+	if names == nil {
+		return []string{}
+	}
+	return names
+}
+
+// takeReady takes ready ticks out of the queues: by priority, and then as they came. Rows that others are taking from are
+// passed over, unless there are no more than those.
+func takeReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest) ([]try, error) {
+	var all []try
+	for most := r.max/mostInReady + 1; ; most = r.max - len(all) {
+		rows, err := lockReady(ctx, tx, tenant, r, most)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == 0 && len(all) == 0 {
+			if rows, err = awaitReady(ctx, tx, tenant, r); err != nil {
+				return nil, err
+			}
+		}
+		tries, err := takeFrom(ctx, tx, tenant, rows, r.max-len(all))
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, tries...); len(all) == r.max || len(rows) < most {
+			return all, nil
+		}
+	}
+}
+
+// readyIn are the first rows of the queues of a request, as far as they can be locked.
+const readyIn = `
+		WITH RECURSIVE named AS (
+			SELECT w.workflow, q.queue
+			FROM unnest($2::text[]) AS w (workflow) CROSS JOIN unnest($3::text[]) AS q (queue)
+		), every (workflow, queue) AS (
+			SELECT w.workflow, (SELECT min(queue) FROM ready WHERE tenant_id = $1 AND ready.workflow = w.workflow)
+			FROM unnest($2::text[]) AS w (workflow)
+			WHERE cardinality($3::text[]) = 0
+			UNION ALL
+			SELECT e.workflow, (SELECT min(queue) FROM ready WHERE tenant_id = $1 AND ready.workflow = e.workflow AND ready.queue > e.queue)
+			FROM every e
+			WHERE e.queue IS NOT NULL
+		), queues AS (
+			SELECT workflow, queue FROM named
+			UNION
+			SELECT workflow, queue FROM every WHERE queue IS NOT NULL
+		)
+		SELECT q.workflow, q.queue, r.priority, r.id, r.ticks, r.taken, r.items
+		FROM queues q
+		CROSS JOIN LATERAL (
+			SELECT priority, id, ticks, taken, items
+			FROM ready
+			WHERE tenant_id = $1 AND ready.workflow = q.workflow AND ready.queue = q.queue
+			ORDER BY priority, id
+			LIMIT $4
+			`
+
+func lockReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, most int) ([]readyRow, error) {
+	rows, _ := tx.Query(ctx, readyIn+`FOR UPDATE SKIP LOCKED
+		) r
+		ORDER BY r.priority, r.id
+		LIMIT $4`, tenant, r.workflows, named(r.queues), most) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[readyRow])
+	if err != nil {
+		return nil, fmt.Errorf("take ready ticks: %w", err)
+	}
+	return found, nil
+}
+
+// readyWait is how long a row is waited for that another worker takes from: it does so for a few milliseconds.
+const readyWait = "200ms"
+
+// awaitReady is for a moment in which others hold all rows that there are: of one it takes what they leave.
+func awaitReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest) (found []readyRow, err error) {
+	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint: the wait may fail
+		var b pgx.Batch
+		b.Queue(`SET LOCAL lock_timeout = '` + readyWait + `'`)
+		b.Queue(readyIn+`FOR UPDATE
+			) r
+			ORDER BY r.priority, r.id
+			LIMIT $4`, tenant, r.workflows, named(r.queues), 1).Query(func(rows pgx.Rows) error {
+			found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[readyRow])
+			return err
+		})
+		b.Queue(`SET LOCAL lock_timeout TO DEFAULT`)
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "55P03" { // lock_not_available
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wait for ready ticks: %w", err)
+	}
+	return found, nil
+}
+
+// takeFrom takes up to n ticks of rows that are locked.
+func takeFrom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, rows []readyRow, n int) ([]try, error) {
+	var all []try
+	var b pgx.Batch
+	var flows, queues []string
+	var orders []int16
+	var ids []int64
+	for i := range rows {
+		row := &rows[i]
+		left, err := row.left()
+		if err != nil {
+			return nil, err
+		}
+		if len(all)+len(left) > n {
+			left = left[:n-len(all)]
+			if len(left) > 0 {
+				b.Queue(`
+					UPDATE ready
+					SET taken = taken + $6
+					WHERE tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4 AND id = $5`,
+					tenant, row.Workflow, row.Queue, row.Priority, row.ID, len(left))
+			}
+			all = append(all, left...)
+			break
+		}
+		all = append(all, left...)
+		flows, queues, orders, ids = append(flows, row.Workflow), append(queues, row.Queue), append(orders, row.Priority), append(ids, row.ID)
+	}
+	if len(ids) > 0 {
+		b.Queue(`
+			DELETE FROM ready
+			USING unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[]) AS n (workflow, queue, priority, id)
+			WHERE ready.tenant_id = $1 AND ready.workflow = n.workflow AND ready.queue = n.queue AND ready.priority = n.priority AND ready.id = n.id`,
+			tenant, flows, queues, orders, ids)
+	}
+	if b.Len() == 0 {
+		return all, nil
+	}
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, fmt.Errorf("take ready ticks: %w", err)
+	}
+	return all, nil
+}
+
+// left are the ticks of the row that nobody has leased.
+func (r *readyRow) left() ([]try, error) {
+	all, err := unpackReady(r.Items, int(r.Ticks))
+	if err != nil {
+		return nil, fmt.Errorf("ready %d: %w", r.ID, err)
+	}
+	return all[r.Taken:], nil
+}
+
+// mostReadyRead bounds how many rows of ready ticks are looked through for one that is cancelled. One further behind is told
+// to stop, and ends when its turn comes.
+const mostReadyRead = 400
+
+// takeOneReady takes one tick out of a queue. It is false where it is not there, or somebody is about to lease it.
+func takeOneReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, queue string, priority int16, k ident.TickKey) (bool, error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT workflow, queue, priority, id, ticks, taken, items
+		FROM ready
+		WHERE tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4
+		ORDER BY id
+		LIMIT $5`, tenant, workflow, queue, priority, mostReadyRead) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[readyRow])
+	if err != nil {
+		return false, fmt.Errorf("look for a ready tick: %w", err)
+	}
+	for i := range found {
+		_, there, err := found[i].without(k)
+		if err != nil {
+			return false, err
+		}
+		if there {
+			return takeOneOf(ctx, tx, tenant, &found[i], k)
+		}
+	}
+	return false, nil
+}
+
+// takeOneOf takes a tick out of a row that is not locked yet.
+func takeOneOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, row *readyRow, k ident.TickKey) (bool, error) {
+	const theRow = `tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4 AND id = $5`
+	rows, _ := tx.Query(ctx, `SELECT workflow, queue, priority, id, ticks, taken, items FROM ready WHERE `+theRow+` FOR UPDATE SKIP LOCKED`,
+		tenant, row.Workflow, row.Queue, row.Priority, row.ID) // CollectRows reports the error
+	locked, err := pgx.CollectRows(rows, pgx.RowToStructByPos[readyRow])
+	if err != nil {
+		return false, fmt.Errorf("take a ready tick: %w", err)
+	}
+	if len(locked) == 0 {
+		return false, nil
+	}
+	rest, there, err := locked[0].without(k)
+	if err != nil || !there {
+		return false, err
+	}
+	if len(rest) == 0 {
+		_, err = tx.Exec(ctx, `DELETE FROM ready WHERE `+theRow, tenant, row.Workflow, row.Queue, row.Priority, row.ID)
+	} else {
+		_, err = tx.Exec(ctx, `UPDATE ready SET ticks = $6, taken = 0, items = $7 WHERE `+theRow,
+			tenant, row.Workflow, row.Queue, row.Priority, row.ID, len(rest), packReady(rest))
+	}
+	if err != nil {
+		return false, fmt.Errorf("take a ready tick: %w", err)
+	}
+	return true, nil
+}
+
+// without is what is left of a row's ticks but for one, and tells whether that is among them.
+func (r *readyRow) without(k ident.TickKey) (rest []try, there bool, err error) {
+	left, err := r.left()
+	if err != nil {
+		return nil, false, err
+	}
+	for i := range left {
+		if left[i].TickKey == k {
+			return append(left[:i:i], left[i+1:]...), true, nil
+		}
+	}
+	return left, false, nil
+}

@@ -1,0 +1,136 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// route is how the ticks of a workflow are delivered, as it is registered at this moment.
+type route struct {
+	name        string
+	known       bool
+	version     string
+	endpoint    *endpoint // nil: they are pulled
+	limited     bool      // by max_running
+	terms       schedules.Terms
+	queue       string
+	priority    int16
+	timeout     int32
+	maxAttempts int16
+}
+
+// routeName names a workflow.
+type routeName struct {
+	tenant tenants.ID
+	name   string
+}
+
+// routes are workflows that are registered.
+type routes map[routeName]route
+
+// of are the routes of a tenant's workflows, in their order: also of those that are not registered.
+func (known routes) of(tenant tenants.ID, workflows []string) []route {
+	all := make([]route, len(workflows))
+	for i, name := range workflows {
+		r, there := known[routeName{tenant, name}]
+		if !there {
+			r = route{name: name}
+			r.follow(unregistered)
+		}
+		all[i] = r
+	}
+	return all
+}
+
+// unregistered are the terms of a workflow that is not there.
+var unregistered, _ = schedules.DefaultTerms(nil)
+
+func (r *route) follow(t schedules.Terms) {
+	r.terms, r.queue, r.priority = t, t.Queue, int16(t.Priority)
+	r.timeout, r.maxAttempts = int32(t.Timeout/time.Second), int16(t.MaxAttempts)
+}
+
+// routeOf are the columns of a workflow w and its endpoint e that readRoutes reads.
+const routeOf = `w.tenant_id, w.name, w.version, w.max_running IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets`
+
+func (d *Dispatch) readRoutes(rows pgx.Rows) (routes, error) {
+	defer rows.Close()
+	known := routes{}
+	for rows.Next() {
+		var n routeName
+		var version, endpointName, url, state *string
+		var batch *int16
+		var r route
+		var defaults, headers []byte
+		var secrets [][]byte
+		if err := rows.Scan(&n.tenant, &n.name, &version, &r.limited, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
+			return nil, err
+		}
+		terms, err := schedules.DefaultTerms(defaults)
+		if err != nil {
+			return nil, err
+		}
+		if endpointName != nil {
+			if r.endpoint, err = d.newEndpoint(n.tenant, *endpointName, *url, *batch, headers, *state, secrets); err != nil {
+				return nil, err
+			}
+		}
+		r.name, r.known, r.version = n.name, true, or(version, "")
+		r.follow(terms)
+		known[n] = r
+	}
+	return known, rows.Err()
+}
+
+// routes reads workflows of a tenant, in their order; whether the tenant's firing is stopped; and the clock.
+func (d *Dispatch) routes(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflows []string) (all []route, halted bool, now time.Time, err error) {
+	var b pgx.Batch
+	b.Queue(`SELECT halted_at IS NOT NULL OR status <> 'active', clock_timestamp() FROM tenant WHERE id = $1`, int32(tenant))
+	b.Queue(`
+		SELECT `+routeOf+`
+		FROM workflow w
+		LEFT JOIN endpoint e ON e.tenant_id = w.tenant_id AND e.name = w.endpoint
+		WHERE w.tenant_id = $1 AND w.name = ANY($2)`, int32(tenant), workflows)
+	results := tx.SendBatch(ctx, &b)
+	defer results.Close()
+	if err := results.QueryRow().Scan(&halted, &now); err != nil {
+		return nil, false, now, fmt.Errorf("read tenant: %w", err)
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, false, now, fmt.Errorf("read workflows: %w", err)
+	}
+	known, err := d.readRoutes(rows)
+	if err != nil {
+		return nil, false, now, fmt.Errorf("read workflows: %w", err)
+	}
+	return known.of(tenant, workflows), halted, now.UTC(), nil
+}
+
+// routeTerms are the routes of chunks as the arrays of a query, which count from 1.
+type routeTerms struct {
+	first               map[*opened]int // place of a chunk's first route
+	known, push, halted []bool
+	overlap, onExpired  []string
+	maxLateness         []int32
+}
+
+func termsOf(all []*opened) routeTerms {
+	c := routeTerms{first: make(map[*opened]int, len(all))}
+	for _, o := range all {
+		c.first[o] = len(c.known) + 1
+		for i := range o.routes {
+			r := &o.routes[i]
+			c.known, c.push, c.halted = append(c.known, r.known), append(c.push, r.endpoint != nil), append(c.halted, o.halted)
+			c.overlap, c.onExpired = append(c.overlap, r.terms.Overlap), append(c.onExpired, r.terms.OnExpired)
+			c.maxLateness = append(c.maxLateness, int32(r.terms.MaxLateness/time.Second))
+		}
+	}
+	return c
+}

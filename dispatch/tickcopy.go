@@ -1,0 +1,124 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// copyOpened records the ticks of chunks that are being opened.
+func copyOpened(ctx context.Context, tx pgx.Tx, all []*opened) error {
+	n := 0
+	for _, o := range all {
+		n += len(o.ticks)
+	}
+	if n == 0 {
+		return nil
+	}
+	c := newTickCopy(n)
+	for _, o := range all {
+		for i := range o.ticks {
+			c.add(o.chunk.TenantID, &o.ticks[i])
+		}
+	}
+	return c.send(ctx, tx)
+}
+
+func copyTicks(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ticks []tick) error {
+	if len(ticks) == 0 {
+		return nil
+	}
+	c := newTickCopy(len(ticks))
+	for i := range ticks {
+		c.add(tenant, &ticks[i])
+	}
+	return c.send(ctx, tx)
+}
+
+// tickCopy are rows of tick in the binary format of COPY, as PostgreSQL documents it with that command. Written by hand they
+// cost a quarter of what they cost as values, and no question of what types the columns have.
+type tickCopy struct{ b []byte }
+
+const (
+	tickColumnsCopied = `tenant_id, schedule_id, nominal_at, seq, version, missed_count, occurrence, cohort_id, chunk_id,
+		last_at, until_at, fired_at, ended_at, shard, attempt, state, reason, cause, dst, payload`
+	ticksCopied   = 20 // columns
+	bytesOfACopy  = 220
+	copySignature = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, no extension
+)
+
+func newTickCopy(n int) *tickCopy {
+	return &tickCopy{append(make([]byte, 0, len(copySignature)+n*bytesOfACopy), copySignature...)}
+}
+
+func (c *tickCopy) add(tenant tenants.ID, t *tick) {
+	c.b = binary.BigEndian.AppendUint16(c.b, ticksCopied)
+	c.int4(int32(tenant))
+	c.int8(&t.ScheduleID)
+	c.instant(&t.NominalAt)
+	c.int4(t.Seq)
+	c.int4(t.Version)
+	c.int4(t.MissedCount)
+	c.int8(t.Occurrence)
+	c.int8(t.CohortID)
+	c.int8(t.ChunkID)
+	c.instant(t.LastAt)
+	c.instant(t.UntilAt)
+	c.instant(&t.FiredAt)
+	c.instant(t.EndedAt)
+	c.int2(t.Shard)
+	c.int2(t.Attempt)
+	c.int2(int16(t.State))
+	c.int2(int16(t.Reason))
+	c.int2(int16(t.Cause))
+	c.int2(int16(t.DST))
+	if t.Payload == nil {
+		c.null()
+		return
+	}
+	c.b = append(binary.BigEndian.AppendUint32(c.b, uint32(len(*t.Payload))), *t.Payload...)
+}
+
+func (c *tickCopy) null() { c.b = append(c.b, 0xff, 0xff, 0xff, 0xff) } // a length of -1
+
+func (c *tickCopy) int2(n int16) {
+	c.b = binary.BigEndian.AppendUint16(append(c.b, 0, 0, 0, 2), uint16(n))
+}
+
+func (c *tickCopy) int4(n int32) {
+	c.b = binary.BigEndian.AppendUint32(append(c.b, 0, 0, 0, 4), uint32(n))
+}
+
+func (c *tickCopy) int8(n *int64) {
+	if n == nil {
+		c.null()
+		return
+	}
+	c.b = binary.BigEndian.AppendUint64(append(c.b, 0, 0, 0, 8), uint64(*n))
+}
+
+// instants are microseconds since 2000.
+const year2000 = 946_684_800
+
+func (c *tickCopy) instant(t *time.Time) {
+	if t == nil {
+		c.null()
+		return
+	}
+	c.int8(new((t.Unix()-year2000)*1_000_000 + int64(t.Nanosecond()/1000)))
+}
+
+func (c *tickCopy) send(ctx context.Context, tx pgx.Tx) error {
+	c.b = append(c.b, 0xff, 0xff)
+	_, err := tx.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(c.b), "COPY tick ("+tickColumnsCopied+") FROM STDIN BINARY")
+	if err != nil {
+		return fmt.Errorf("record ticks: %w", err)
+	}
+	return nil
+}

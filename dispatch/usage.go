@@ -1,0 +1,259 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Use is what a tenant used on one day of UTC: how many ticks were recorded on it, and what became of ticks on it, whenever
+// they were recorded. Missed are the nominal times that ticks stand for besides their own. A tick that is delivered again
+// counts again by how it ends.
+type Use struct {
+	Day       string `json:"day"`
+	Workflow  string `json:"workflow,omitempty"` // empty: all together
+	Ticks     int64  `json:"ticks"`
+	Succeeded int64  `json:"succeeded"`
+	Failed    int64  `json:"failed"`
+	Cancelled int64  `json:"cancelled"`
+	Skipped   int64  `json:"skipped"`
+	Missed    int64  `json:"missed"`
+}
+
+// UseFilter picks days from From to To, both included, where they are not zero; of one workflow where it is not empty, of
+// all together where Total says so.
+type UseFilter struct {
+	From, To time.Time
+	Workflow string
+	Total    bool
+}
+
+// usePlace is where a page of use ended.
+type usePlace struct {
+	Day      time.Time `json:"d"`
+	Workflow string    `json:"w"`
+}
+
+var (
+	firstDay = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	lastDay  = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+)
+
+const (
+	useCounts = `ticks, succeeded, failed, cancelled, skipped, missed`
+	useSums   = `sum(ticks)::bigint AS ticks, sum(succeeded)::bigint AS succeeded, sum(failed)::bigint AS failed,
+			sum(cancelled)::bigint AS cancelled, sum(skipped)::bigint AS skipped, sum(missed)::bigint AS missed`
+)
+
+// Usage returns a page of a tenant's use, the newest day first and within it by workflow, and the cursor of the next. What
+// has been committed is in it. A page reads as many rows however much lies before it, and those that were not folded yet.
+func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, limit int, cursor string) (page []Use, next *string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	filter := fmt.Sprintf("usage %d %d %q %t", f.From.Unix(), f.To.Unix(), f.Workflow, f.Total)
+	from, at := firstDay, usePlace{Day: lastDay}
+	if !f.From.IsZero() {
+		from = f.From
+	}
+	if !f.To.IsZero() {
+		at.Day = f.To
+	}
+	if cursor != "" {
+		if err := d.Cursors.Open(int32(tenant), filter, cursor, &at); err != nil {
+			return nil, nil, err
+		}
+	}
+	args := []any{tenant, from, at.Day, limit + 1}
+	each, kept, fresh, name := false, "", "", `workflow`
+	switch { // of one workflow, or of all together, there is a row a day
+	case f.Total:
+		kept, fresh, name = `workflow = ''`, `true`, `''`
+	case f.Workflow != "":
+		kept, fresh = `workflow = $5`, `workflow = $5`
+		args = append(args, f.Workflow)
+	default:
+		each, kept, fresh = true, `(day < $3 OR workflow > $5) AND workflow <> ''`, `(day < $3 OR workflow > $5)`
+		args = append(args, at.Workflow)
+	}
+	rows, _ := d.API.Query(ctx, `
+		SELECT day::text, workflow, `+useSums+`
+		FROM (
+			(SELECT day, workflow, `+useCounts+`
+			FROM daily_use
+			WHERE tenant_id = $1 AND day BETWEEN $2 AND $3 AND `+kept+`
+			ORDER BY day DESC, workflow
+			LIMIT $4)
+			UNION ALL
+			SELECT day, `+name+`, `+useCounts+`
+			FROM daily_use_delta
+			WHERE tenant_id = $1 AND day BETWEEN $2 AND $3 AND `+fresh+`
+		) u
+		GROUP BY u.day, u.workflow
+		ORDER BY u.day DESC, u.workflow
+		LIMIT $4`, args...) // CollectRows reports the error
+	page, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Use])
+	if err != nil {
+		return nil, nil, fmt.Errorf("read use: %w", err)
+	}
+	if len(page) <= limit {
+		return page, nil, nil
+	}
+	page = page[:limit]
+	last := page[limit-1]
+	if at.Day, err = time.Parse(time.DateOnly, last.Day); err != nil {
+		return nil, nil, fmt.Errorf("read use: %w", err)
+	}
+	if at.Workflow = last.Workflow; !each {
+		at = usePlace{Day: at.Day.AddDate(0, 0, -1)}
+	}
+	sealed, err := d.Cursors.Seal(int32(tenant), filter, at)
+	return page, &sealed, err
+}
+
+func dayOf(t time.Time) time.Time { return t.UTC().Truncate(day) }
+
+// useEntries are what is added to the use of days.
+type useEntries map[useName]useCount
+
+type useName struct {
+	tenant   tenants.ID
+	workflow string
+	day      time.Time
+}
+
+type useCount struct{ ticks, cancelled, skipped, missed int64 }
+
+// add counts ticks that are recorded now, with what of them ended at once.
+func (u *useEntries) add(tenant tenants.ID, now time.Time, ticks []tick) {
+	if *u == nil {
+		*u = useEntries{}
+	}
+	name := useName{tenant: tenant, day: dayOf(now)}
+	for i := range ticks {
+		t := &ticks[i]
+		name.workflow = t.workflow
+		n := (*u)[name]
+		n.ticks++
+		n.missed += int64(t.MissedCount)
+		switch t.State {
+		case Skipped:
+			n.skipped++
+		case Cancelled:
+			n.cancelled++
+		}
+		(*u)[name] = n
+	}
+}
+
+// queue writes the counts.
+func (u useEntries) queue(b *pgx.Batch) {
+	if len(u) == 0 {
+		return
+	}
+	var owners []int32
+	var workflows []string
+	var days []time.Time
+	var ticks, cancelled, skipped, missed []int64
+	for name, n := range u {
+		owners, workflows, days = append(owners, int32(name.tenant)), append(workflows, name.workflow), append(days, name.day)
+		ticks, cancelled = append(ticks, n.ticks), append(cancelled, n.cancelled)
+		skipped, missed = append(skipped, n.skipped), append(missed, n.missed)
+	}
+	b.Queue(`
+		INSERT INTO daily_use_delta (tenant_id, workflow, day, ticks, cancelled, skipped, missed)
+		SELECT * FROM unnest($1::int[], $2::text[], $3::date[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])`,
+		owners, workflows, days, ticks, cancelled, skipped, missed)
+}
+
+// queueUse adds ticks of a tenant that are recorded now to the use of the day.
+func queueUse(b *pgx.Batch, tenant tenants.ID, now time.Time, ticks []tick) {
+	var u useEntries
+	u.add(tenant, now, ticks)
+	u.queue(b)
+}
+
+// endedUse is an INSERT that adds ticks that ended to the use of a day: of rows i (id, good, bad, gone, skipped) a schedule
+// each, of a tenant. What of it is known of deleted schedules, their revisions tell.
+func endedUse(tenant, day, from string) string {
+	return strings.NewReplacer("TENANT", tenant, "DAY", day, "FROM_I", from).Replace(`
+		INSERT INTO daily_use_delta (tenant_id, workflow, day, succeeded, failed, cancelled, skipped)
+		SELECT TENANT, COALESCE(s.workflow, r.workflow), DAY, sum(i.good), sum(i.bad), sum(i.gone), sum(i.skipped)
+		FROM FROM_I
+		LEFT JOIN schedule s ON s.tenant_id = TENANT AND s.id = i.id
+		LEFT JOIN LATERAL (
+			SELECT workflow
+			FROM revision
+			WHERE s.id IS NULL AND tenant_id = TENANT AND schedule_id = i.id
+			ORDER BY version DESC
+			LIMIT 1
+		) r ON true
+		WHERE s.id IS NOT NULL OR r.workflow IS NOT NULL
+		GROUP BY 1, 2, 3`)
+}
+
+// queueEndedUse adds ticks that waited and ended, a schedule each, to the use of the day: as skipped, or as cancelled.
+func queueEndedUse(b *pgx.Batch, tenant tenants.ID, now time.Time, state State, ids ...int64) {
+	b.Queue(endedUse("$1", "$2::date", `(
+			SELECT id, 0 AS good, 0 AS bad, CASE WHEN $4 THEN 0 ELSE 1 END AS gone, CASE WHEN $4 THEN 1 ELSE 0 END AS skipped
+			FROM unnest($3::bigint[]) AS n (id)
+		) i`), tenant, dayOf(now), ids, state == Skipped)
+}
+
+const (
+	foldUseEvery = 5 * time.Second
+	mostUse      = 50_000 // deltas folded at once
+)
+
+// foldUse adds up every few seconds what was used since the last time, until ctx ends.
+func (d *Dispatch) foldUse(ctx context.Context) {
+	d.every(ctx, foldUseEvery, "add up daily use", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		for {
+			var some bool
+			if err := d.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM daily_use_delta)`).Scan(&some); err != nil || !some {
+				return err
+			}
+			n, err := d.foldSomeUse(ctx)
+			if err != nil {
+				return fmt.Errorf("fold daily use: %w", err)
+			}
+			if n < mostUse {
+				return nil
+			}
+		}
+	})
+}
+
+// foldSomeUse takes deltas out and adds them to their days: of their workflow, and of the tenant. Processes that fold at
+// once wait for one another, and for who erases a tenant.
+func (d *Dispatch) foldSomeUse(ctx context.Context) (n int64, err error) {
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		if err := schedules.LockTallies(ctx, tx); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `
+			WITH taken AS (
+				DELETE FROM daily_use_delta
+				WHERE ctid = ANY (ARRAY (SELECT ctid FROM daily_use_delta LIMIT $1))
+				RETURNING tenant_id, workflow, day, `+useCounts+`
+			), folded AS (
+				INSERT INTO daily_use AS u (tenant_id, workflow, day, `+useCounts+`)
+				SELECT tenant_id, COALESCE(workflow, ''), day, `+useSums+`
+				FROM taken
+				GROUP BY GROUPING SETS ((tenant_id, workflow, day), (tenant_id, day))
+				ORDER BY 1, 2, 3
+				ON CONFLICT (tenant_id, workflow, day) DO UPDATE
+				SET ticks = u.ticks + excluded.ticks, succeeded = u.succeeded + excluded.succeeded, failed = u.failed + excluded.failed,
+					cancelled = u.cancelled + excluded.cancelled, skipped = u.skipped + excluded.skipped, missed = u.missed + excluded.missed
+			)
+			SELECT count(*) FROM taken`, mostUse).Scan(&n)
+	})
+	return n, err
+}

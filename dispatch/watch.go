@@ -1,0 +1,183 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	watchEvery   = 15 * time.Second
+	watchLimit   = 10 * time.Second
+	watchPatrol  = 10_000          // schedules looked at in one round, in the order of their numbers
+	watchMost    = 10_000          // of what is counted or remembered
+	withoutAfter = 2 * time.Minute // what has come to its end is marked as completed long before that
+)
+
+// watch tells in the metrics, until ctx ends, what there is to be none of: due times that the sweep has not come to, chunks
+// that nobody opens, schedules put aside, and active ones without a next time. It mends nothing. All that it reads is bounded,
+// and does not grow with what is stored.
+func (d *Dispatch) watch(ctx context.Context) {
+	w := newWatchdog(d)
+	d.every(ctx, watchEvery, "look for what is stuck", func(ctx context.Context) error { return w.look(ctx, time.Now()) })
+}
+
+func newWatchdog(d *Dispatch) *watchdog {
+	return &watchdog{Dispatch: d, exhausted: map[int64]time.Time{}, adrift: map[numbered]bool{}}
+}
+
+// numbered is a schedule's place in the order in which the watchdog goes through all of them.
+type numbered struct {
+	Tenant tenants.ID
+	ID     int64
+}
+
+// watchdog remembers between two looks what it saw.
+type watchdog struct {
+	*Dispatch
+	exhausted map[int64]time.Time // cohorts with active members and no next time, and since when
+	adrift    map[numbered]bool   // active schedules that are in no cohort
+	at        numbered            // how far it has come
+}
+
+func (w *watchdog) look(ctx context.Context, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, watchLimit)
+	defer cancel()
+	without, err := w.withoutNext(ctx, now)
+	err = errors.Join(w.lateness(ctx), err, w.patrol(ctx))
+	if err != nil {
+		return err
+	}
+	w.Metrics.withoutNext.Set(float64(without + len(w.adrift)))
+	w.Metrics.watched.Set(float64(now.Unix()))
+	return nil
+}
+
+// lateness reads the first of each queue: each is the end of an index.
+func (w *watchdog) lateness(ctx context.Context) error {
+	var cohort, held, turn, chunk float64
+	var quarantined int
+	first := func(table string) string {
+		return `(
+			SELECT COALESCE(GREATEST(0, extract(epoch FROM clock_timestamp() - min(f.due_at))), 0)::float8
+			FROM generate_series(0, $1::int) s
+			CROSS JOIN LATERAL (SELECT due_at FROM ` + table + ` WHERE shard = s AND due_at < 'infinity' ORDER BY due_at LIMIT 1) f)`
+	}
+	err := w.Pool.QueryRow(ctx, `
+		SELECT `+first("cohort")+`, `+first("held")+`, `+first("turn")+`,
+			(SELECT COALESCE(extract(epoch FROM clock_timestamp() - min(swept_at)), 0)::float8 FROM chunk WHERE opened_at IS NULL),
+			(SELECT count(*) FROM (SELECT FROM schedule WHERE status = 'quarantined' LIMIT $2) q)`, schedules.Shards-1, watchMost,
+	).Scan(&cohort, &held, &turn, &chunk, &quarantined)
+	if err != nil {
+		return fmt.Errorf("look for what is overdue: %w", err)
+	}
+	w.Metrics.overdue.WithLabelValues("cohort").Set(cohort)
+	w.Metrics.overdue.WithLabelValues("held").Set(held)
+	w.Metrics.overdue.WithLabelValues("turn").Set(turn)
+	w.Metrics.unopened.Set(chunk)
+	w.Metrics.quarantined.Set(float64(quarantined))
+	return nil
+}
+
+// withoutNext counts the members of cohorts that have been without a next time for a while. One whose time is over is
+// marked as completed meanwhile, and one with fixed_delay waits for its tick.
+func (w *watchdog) withoutNext(ctx context.Context, now time.Time) (n int, err error) {
+	rows, err := w.Pool.Query(ctx, `
+		SELECT c.id, COALESCE((SELECT t.n FROM tally t WHERE t.tenant_id = c.tenant_id AND t.cohort_id = c.id), 1)
+		FROM (SELECT tenant_id, id, delay, run_at FROM cohort WHERE due_at IS NULL AND empty_at IS NULL LIMIT $1) c
+		CROSS JOIN LATERAL (
+			SELECT m.schedule_id
+			FROM member m
+			JOIN schedule s ON s.tenant_id = m.tenant_id AND s.id = m.schedule_id
+			WHERE m.cohort_id = c.id AND m.tenant_id = c.tenant_id AND s.status = 'active'
+			LIMIT 1
+		) m
+		LEFT JOIN schedule_state st ON c.delay AND st.tenant_id = c.tenant_id AND st.schedule_id = m.schedule_id
+		WHERE c.run_at IS NULL AND (NOT c.delay OR st.delay_at IS NULL)`, watchMost)
+	if err != nil {
+		return 0, fmt.Errorf("look for schedules without a next time: %w", err)
+	}
+	seen := map[int64]time.Time{}
+	var id int64
+	var members int
+	if _, err := pgx.ForEachRow(rows, []any{&id, &members}, func() error {
+		since, known := w.exhausted[id]
+		if !known {
+			since = now
+		}
+		seen[id] = since
+		if now.Sub(since) >= withoutAfter {
+			n += max(1, members)
+		}
+		return nil
+	}); err != nil {
+		return 0, fmt.Errorf("look for schedules without a next time: %w", err)
+	}
+	w.exhausted = seen
+	return n, nil
+}
+
+// patrol goes on through the schedules, and looks again at those that it found: an active one is a member of a cohort that
+// is there. A round over millions takes hours, as looking at all of them at once would cost too much.
+func (w *watchdog) patrol(ctx context.Context) error {
+	var owners []tenants.ID
+	var ids []int64
+	for one := range w.adrift {
+		owners, ids = append(owners, one.Tenant), append(ids, one.ID)
+	}
+	rows, err := w.Pool.Query(ctx, `
+		SELECT s.tenant_id, s.id, s.status = 'active' AND m.there IS NULL, s.fresh
+		FROM (
+			(SELECT tenant_id, id, status, shard, cohort_id, spread, true AS fresh
+			FROM schedule
+			WHERE (tenant_id, id) > ($1, $2)
+			ORDER BY tenant_id, id
+			LIMIT $3)
+			UNION ALL
+			SELECT s.tenant_id, s.id, s.status, s.shard, s.cohort_id, s.spread, false
+			FROM unnest($4::int[], $5::bigint[]) AS i (tenant_id, id)
+			CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = i.tenant_id AND id = i.id OFFSET 0) s
+		) s
+		LEFT JOIN LATERAL (
+			SELECT true AS there
+			FROM member m
+			WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id
+				AND EXISTS (SELECT FROM cohort c WHERE c.shard = s.shard AND c.id = s.cohort_id)
+			OFFSET 0
+		) m ON true
+		ORDER BY s.tenant_id, s.id`, w.at.Tenant, w.at.ID, watchPatrol, owners, ids)
+	if err != nil {
+		return fmt.Errorf("go through schedules: %w", err)
+	}
+	found := map[numbered]bool{}
+	last, read := numbered{}, 0
+	var one numbered
+	var adrift, fresh bool
+	if _, err := pgx.ForEachRow(rows, []any{&one.Tenant, &one.ID, &adrift, &fresh}, func() error {
+		if fresh {
+			last, read = one, read+1
+		}
+		if adrift && len(found) < watchMost {
+			found[one] = true
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("go through schedules: %w", err)
+	}
+	for one := range found {
+		if !w.adrift[one] {
+			w.Log.Error("an active schedule is in no cohort, and does not fire", "tenant", one.Tenant, "schedule", w.IDs.Schedule(one.ID))
+		}
+	}
+	if w.at = last; read < watchPatrol {
+		w.at = numbered{}
+	}
+	w.adrift = found
+	return nil
+}

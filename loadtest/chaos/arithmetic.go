@@ -1,0 +1,136 @@
+package chaos
+
+import (
+	"slices"
+	"time"
+	_ "time/tzdata" // a machine without zones is no reason to know nothing of them
+)
+
+// timing is a spec as the checker understands it: a question that can be asked of any second. It shares nothing with the
+// product's calendar. Only kinds whose answer a few lines can tell are used; zones are read off Location.Zone alone,
+// as time.Date decides overlaps and gaps in a way of its own.
+type timing struct {
+	kind    kind
+	zone    *time.Location
+	every   int64     // seconds: aligned, anchored; minutes: minutely, ruled
+	offset  int64     // seconds: aligned
+	anchor  time.Time // anchored, ruled
+	seconds []int     // of the minute: secondly, ruled
+	hour    int       // daily
+	minute  int       // daily
+	at      []time.Time
+	start   time.Time // zero: none; included
+	end     time.Time // zero: none; included
+	most    int       // max_ticks; 0: none
+}
+
+// kind is a way to name times.
+type kind string
+
+const (
+	aligned  kind = "aligned"  // an interval from the epoch on
+	anchored kind = "anchored" // an interval from start_at on
+	secondly kind = "secondly" // a cron with seconds: those of every minute
+	minutely kind = "minutely" // a cron: every so many minutes of the hour, on the wall
+	daily    kind = "daily"    // a cron: once a day, at a time on the wall
+	ruled    kind = "ruled"    // an RRULE by the minute, with seconds
+	once     kind = "once"     // moments
+)
+
+// names tells whether the timing names a moment, bounds included, max_ticks aside.
+func (t *timing) names(at time.Time) bool {
+	if at.Nanosecond() != 0 || !t.start.IsZero() && at.Before(t.start) || !t.end.IsZero() && at.After(t.end) {
+		return false
+	}
+	switch t.kind {
+	case aligned:
+		return modulo(at.Unix()-t.offset, t.every) == 0
+	case anchored:
+		return !at.Before(t.anchor) && modulo(at.Unix()-t.anchor.Unix(), t.every) == 0
+	case secondly:
+		return slices.Contains(t.seconds, t.wall(at).Second())
+	case minutely:
+		w := t.wall(at)
+		return w.Second() == 0 && int64(w.Minute())%t.every == 0
+	case daily:
+		return t.namesDaily(at)
+	case ruled:
+		w, from := t.wall(at), t.wall(t.anchor)
+		minutes := w.Truncate(time.Minute).Sub(from.Truncate(time.Minute)) / time.Minute
+		return !at.Before(t.anchor) && int64(minutes)%t.every == 0 && slices.Contains(t.seconds, w.Second())
+	case once:
+		return slices.ContainsFunc(t.at, at.Equal)
+	}
+	return false
+}
+
+// namesDaily: a time of day comes once a day. Shown twice, the first counts; never shown, it is read with the offset
+// before the gap.
+func (t *timing) namesDaily(at time.Time) bool {
+	if at.Second() != 0 {
+		return false
+	}
+	for _, days := range []time.Duration{-1, 0, 1} {
+		d := t.wall(at).Truncate(24 * time.Hour).Add(days * 24 * time.Hour)
+		if t.onDay(d).Equal(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// onDay is when the daily time comes on a day of the wall's calendar.
+func (t *timing) onDay(day time.Time) time.Time {
+	w := day.Add(time.Duration(t.hour)*time.Hour + time.Duration(t.minute)*time.Minute)
+	before, after := t.shift(w.Add(-26*time.Hour)), t.shift(w.Add(26*time.Hour))
+	early, late := w.Add(-before), w.Add(-after)
+	if late.Before(early) {
+		early, late = late, early
+	}
+	for _, candidate := range []time.Time{early, late} {
+		if t.wall(candidate).Equal(w) {
+			return candidate
+		}
+	}
+	return w.Add(-before)
+}
+
+// shift is how far the zone's wall is ahead of UTC at a moment.
+func (t *timing) shift(at time.Time) time.Duration {
+	_, offset := at.In(t.zone).Zone()
+	return time.Duration(offset) * time.Second
+}
+
+// wall is what the clock on the wall shows, written as if it were UTC.
+func (t *timing) wall(at time.Time) time.Time { return at.UTC().Add(t.shift(at)) }
+
+// next are the first n named moments after one, none later than the limit; max_ticks does not bound them.
+func (t *timing) next(after time.Time, n int, limit time.Time) (all []time.Time) {
+	for at := after.UTC().Truncate(time.Second).Add(time.Second); len(all) < n && !at.After(limit); at = at.Add(t.stride(at)) {
+		if t.names(at) {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// stride is how far the scan may go from a moment without missing one: to the next second, or the next whole minute where
+// only those are named.
+func (t *timing) stride(at time.Time) time.Duration {
+	if t.kind == minutely || t.kind == daily {
+		return at.Truncate(time.Minute).Add(time.Minute).Sub(at)
+	}
+	return time.Second
+}
+
+// between are the named moments after one and up to another.
+func (t *timing) between(after, upto time.Time) []time.Time { return t.next(after, 1<<30, upto) }
+
+// same tells whether two timings are one, so that a change from one to the other retimes nothing.
+func (t *timing) same(o *timing) bool {
+	return t.kind == o.kind && t.zone.String() == o.zone.String() && t.every == o.every && t.offset == o.offset && t.anchor.Equal(o.anchor) &&
+		slices.Equal(t.seconds, o.seconds) && t.hour == o.hour && t.minute == o.minute && slices.EqualFunc(t.at, o.at, time.Time.Equal) &&
+		t.start.Equal(o.start) && t.end.Equal(o.end) && t.most == o.most
+}
+
+func modulo(a, b int64) int64 { return (a%b + b) % b }

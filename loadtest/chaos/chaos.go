@@ -1,0 +1,168 @@
+// Package chaos is a fault lab: PostgreSQL, two processes of each part of Carillon, workers, and endpoints of bad habits,
+// on one machine and without containers. Clients change schedules all the time while processes are killed, stopped and
+// cut off. Then all is healed, and a checker of its own judges what the record, the endpoints and the clients tell: nothing lost,
+// nothing doubled, nothing early.
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Options are what a campaign is told.
+type Options struct {
+	Seed      uint64
+	For       time.Duration // of faults; healing and judging come after it
+	Tenants   int
+	Schedules int           // in all, to begin with
+	Pause     time.Duration // between the operations of one tenant, about
+	Calm      time.Duration // between faults, about
+	Faulty    int           // faults at once; 0: none
+	Binary    string        // of Build, with the tag fault
+	Mutant    string        // a deliberate bug; the binary must have it
+	Drain     time.Duration // how long what was due may take to end after the healing; 0: five minutes
+	Repeat    string        // the command that runs the same campaign
+	Say       func(format string, args ...any)
+	Step      func() // called each second of For
+}
+
+// Verdict is what a campaign came to.
+type Verdict struct {
+	Seed       uint64         `json:"seed"`
+	Seconds    float64        `json:"seconds"`
+	Mutant     string         `json:"mutant,omitempty"`
+	Ticks      int            `json:"ticks"`
+	Receipts   int            `json:"receipts"`
+	Operations int            `json:"operations"`
+	Doubtful   int            `json:"doubtful"` // operations that nobody knows the end of
+	Unanswered int            `json:"unanswered"`
+	Internal   int64          `json:"internal_errors"`
+	Faults     map[string]int `json:"faults"`
+	Crashes    map[string]int `json:"crash_points"`
+	Drained    float64        `json:"drained_seconds"`
+	Violations int            `json:"violations"`
+	ByRule     map[string]int `json:"by_rule"`
+	Examples   []Violation    `json:"examples,omitempty"`
+	Repeat     string         `json:"repeat"`
+}
+
+// Run runs one campaign. Its error is a lab that could not run; what Carillon did wrong is in the verdict.
+func Run(ctx context.Context, o Options) (v *Verdict, err error) {
+	var env []string
+	env = append(env, "CARILLON_LOOPBACK=1", "CARILLON_MUTANT="+o.Mutant)
+	o.Say("starting PostgreSQL and %d processes", len(roles))
+	lab, err := openLab(ctx, o.Binary, env, o.Say)
+	if err != nil {
+		return nil, err
+	}
+	defer lab.close(context.WithoutCancel(ctx))
+	sink, err := openSink(lab)
+	if err != nil {
+		return nil, err
+	}
+	defer sink.close()
+	rec := &record{began: time.Now()}
+	var clients []*client
+	defer func() {
+		for _, c := range clients {
+			c.http.CloseIdleConnections()
+		}
+	}()
+	for i := range o.Tenants {
+		c, err := lab.tenant(ctx, sink, fmt.Sprintf("tenant-%02d", i+1))
+		if err != nil {
+			return nil, err
+		}
+		clients = append(clients, c)
+	}
+	workers, err := startWorkers(ctx, lab, clients)
+	if err != nil {
+		return nil, err
+	}
+	defer workers.stop()
+	crash := &crashes{reached: map[string]int{}}
+	if err := lab.campaign(ctx, o, clients, crash); err != nil {
+		return nil, err
+	}
+	o.Say("healing")
+	if err := lab.heal(ctx); err != nil {
+		return nil, err
+	}
+	sleep(ctx, 5*time.Second)
+	rec.judged = time.Now()
+	if err := lab.drain(ctx, clients, rec, cmp.Or(o.Drain, drainWithin)); err != nil {
+		return nil, err
+	}
+	o.Say("drained in %s; judging", rec.late.Round(100*time.Millisecond))
+	if err := rec.read(ctx, clients); err != nil {
+		return nil, err
+	}
+	sleep(ctx, time.Second) // what a handler has acted on is entered in the ledger a moment later
+	c := newChecker(rec, lab.history, lab.ledger, lab.troubles)
+	c.check()
+	return c.verdict(o, lab, crash), nil
+}
+
+// campaign has clients write and faults happen, for as long as the options say. Operations that are under way then are
+// brought to their end by the healing, so it waits for them only after that.
+func (l *Lab) campaign(ctx context.Context, o Options, clients []*client, crash *crashes) error {
+	writers := make([]*writer, len(clients))
+	filling, fillCtx := errgroup.WithContext(ctx)
+	for i, c := range clients {
+		writers[i] = &writer{client: c, rand: rand.New(rand.NewPCG(o.Seed, uint64(i))), history: l.history}
+		filling.Go(func() error { return writers[i].fill(fillCtx, max(1, o.Schedules/len(clients))) })
+	}
+	if err := filling.Wait(); err != nil {
+		return err
+	}
+	o.Say("%d schedules stored", len(l.history.ops))
+	during, end := context.WithTimeout(ctx, o.For)
+	defer end()
+	all, whole := errgroup.WithContext(ctx)
+	all.Go(func() error { return workAll(during, whole, writers, o.Pause) })
+	hurting, hurt := errgroup.WithContext(during)
+	for i := range o.Faulty {
+		f := &faulty{Lab: l, rand: rand.New(rand.NewPCG(o.Seed, 1000+uint64(i))), crash: crash}
+		hurting.Go(func() error { return f.work(hurt, o.Calm) })
+	}
+	for o.Step != nil && sleep(during, time.Second) {
+		o.Step()
+	}
+	if err := hurting.Wait(); err != nil {
+		end()
+		_ = l.heal(ctx)
+		_ = all.Wait()
+		return err
+	}
+	if err := l.heal(ctx); err != nil {
+		return err
+	}
+	return all.Wait()
+}
+
+func (c *checker) verdict(o Options, l *Lab, crash *crashes) *Verdict {
+	v := &Verdict{
+		Seed: o.Seed, Seconds: o.For.Seconds(), Mutant: o.Mutant, Ticks: c.checked, Receipts: l.ledger.count(), Internal: l.internal.Load(),
+		Faults: l.troubles.counts(), Crashes: crash.reached, Drained: c.record.late.Seconds(),
+		ByRule: c.byRule, Examples: c.violated,
+		Repeat: o.Repeat,
+	}
+	for _, n := range c.byRule {
+		v.Violations += n
+	}
+	for _, op := range l.history.ops {
+		v.Operations++
+		v.Unanswered += max(0, op.Tries-1)
+		if op.Outcome == maybe {
+			v.Doubtful++
+		}
+	}
+	slices.SortStableFunc(v.Examples, func(a, b Violation) int { return len(a.History) - len(b.History) })
+	return v
+}

@@ -1,0 +1,343 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// checker holds what was recorded and received against what was asked for. It trusts nothing of the product's: neither its
+// calendar nor what it says of itself.
+type checker struct {
+	record   *record
+	lives    map[name]*biography
+	receipts map[string][]*receipt // by tick
+	byID     map[string]*tick
+	troubles *troubles
+
+	checked  int
+	byRule   map[string]int
+	violated []Violation
+	shown    map[string]int
+}
+
+// Violation is a promise that was not kept, with the smallest history that shows it.
+type Violation struct {
+	Rule    string   `json:"rule"` // I1 to I12
+	What    string   `json:"what"`
+	Key     string   `json:"key,omitempty"`
+	History []string `json:"history,omitempty"`
+}
+
+// mostShown is how many violations of a rule are told with their history.
+const mostShown = 5
+
+// doubtfulFor is how long after a fault an acknowledgement may still have been lost by it.
+const doubtfulFor = 15 * time.Second
+
+func newChecker(rec *record, h *history, l *ledger, t *troubles) *checker {
+	c := &checker{
+		record: rec, lives: map[name]*biography{}, receipts: map[string][]*receipt{}, byID: map[string]*tick{}, troubles: t,
+		byRule: map[string]int{}, shown: map[string]int{},
+	}
+	for n, ops := range h.byKey() {
+		c.lives[n] = biographyOf(ops)
+	}
+	for _, ticks := range rec.ticks {
+		for _, t := range ticks {
+			c.byID[t.TickID] = t
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.list {
+		c.receipts[r.TickID] = append(c.receipts[r.TickID], r)
+	}
+	for _, list := range c.receipts {
+		slices.SortFunc(list, func(a, b *receipt) int { return a.Done.Compare(b.Done) })
+	}
+	for _, what := range l.bad {
+		rule, text, ok := strings.Cut(what, " ")
+		if !ok || !strings.HasPrefix(rule, "I") {
+			rule, text = "I5", what
+		}
+		c.violate(rule, name{}, nil, "%s", text)
+	}
+	return c
+}
+
+// check judges everything.
+func (c *checker) check() {
+	for n, b := range c.lives {
+		c.key(n, b)
+	}
+	for n, ticks := range c.record.ticks {
+		if c.lives[n] == nil {
+			c.violate("I1", n, ticks[0], "a tick of a key that nobody wrote")
+		}
+	}
+	for n := range c.record.stored {
+		if c.lives[n] == nil {
+			c.violate("I8", n, nil, "a schedule that nobody wrote")
+		}
+	}
+	for id, list := range c.receipts {
+		c.deliveries(id, list)
+	}
+	for _, left := range c.record.left {
+		c.violate("I10", name{}, nil, "after %s: %s", c.record.late.Round(time.Second), left)
+	}
+	for _, ticks := range c.record.ticks {
+		for _, t := range ticks {
+			c.checked++
+			c.ended(t)
+		}
+	}
+	slices.SortStableFunc(c.violated, func(a, b Violation) int { return strings.Compare(a.Rule, b.Rule) })
+}
+
+// key judges the ticks of one key: life by life, and what no life explains.
+func (c *checker) key(n name, b *biography) {
+	byLife := map[string][]*tick{}
+	for _, t := range c.record.ticks[n] {
+		byLife[t.ScheduleID] = append(byLife[t.ScheduleID], t)
+	}
+	for _, l := range b.lives {
+		ticks := byLife[l.id]
+		delete(byLife, l.id)
+		c.due(n, b, l, ticks)
+		c.sequence(n, ticks)
+		c.asked(n, b, l, ticks)
+	}
+	for _, ticks := range byLife {
+		if b.doubt.IsZero() {
+			c.violate("I1", n, ticks[0], "a tick of a schedule that no answer named")
+			continue
+		}
+		c.sequence(n, ticks)
+	}
+	c.kept(n, b)
+	c.audited(n, b)
+}
+
+// due is I1: each time that must have come has one tick, or is counted by exactly one.
+func (c *checker) due(n name, b *biography, l *life, ticks []*tick) {
+	upto := c.record.judged
+	must, may := l.times(upto)
+	if !b.doubt.IsZero() {
+		must = slices.DeleteFunc(must, func(t time.Time) bool { return !t.Before(b.doubt) })
+	}
+	var last time.Time
+	for _, t := range ticks {
+		if !t.timed() {
+			continue
+		}
+		if t.FiredAt.Before(t.Timestamp) {
+			c.violate("I2", n, t, "it was made %s before its time", t.Timestamp.Sub(t.FiredAt))
+		}
+		if t.Timestamp.Equal(last) {
+			c.violate("I1", n, t, "a second tick at one time")
+			continue
+		}
+		if _, named := slices.BinarySearchFunc(may, t.Timestamp, time.Time.Compare); !named && (b.doubt.IsZero() || t.Timestamp.Before(b.doubt) || !b.any(t.Timestamp)) {
+			c.violate("I1", n, t, "a tick that was not due")
+		}
+		least, most := within(must, last, t.Timestamp), within(may, last, t.Timestamp)
+		if b.doubt.IsZero() || t.Timestamp.Before(b.doubt) {
+			if t.MissedCount < least || t.MissedCount > most {
+				c.violate("I1", n, t, "missed_count is %d, and %d to %d times were missed: %s", t.MissedCount, least, most, times(must, last, t.Timestamp))
+			}
+			if l.missed == "all" && t.MissedCount > 0 && t.Reason != "missed" {
+				c.violate("I1", n, t, "it stands for %d others, though each was to come", t.MissedCount)
+			}
+		}
+		last = t.Timestamp
+	}
+	if lost := within(must, last, upto.Add(time.Nanosecond)); lost > 0 {
+		c.violate("I1", n, lastOf(ticks), "%d times have no tick: %s", lost, times(must, last, upto.Add(time.Nanosecond)))
+	}
+}
+
+func lastOf(ticks []*tick) *tick {
+	if len(ticks) == 0 {
+		return nil
+	}
+	return ticks[len(ticks)-1]
+}
+
+// times writes the first of the times strictly between two moments.
+func times(all []time.Time, after, before time.Time) string {
+	var texts []string
+	for _, t := range all {
+		if t.After(after) && t.Before(before) && len(texts) < 5 {
+			texts = append(texts, t.UTC().Format("15:04:05"))
+		}
+	}
+	return strings.Join(texts, " ")
+}
+
+// sequence is I3 over the ticks that were handed out: they are numbered without a gap, and each names the one before it.
+func (c *checker) sequence(n name, ticks []*tick) {
+	var before *tick
+	for _, t := range ticks {
+		if t.Occurrence == nil || !t.timed() {
+			continue
+		}
+		number := int64(1)
+		if before != nil {
+			number = *before.Occurrence + 1
+		}
+		if *t.Occurrence != number {
+			c.violate("I3", n, t, "its occurrence is %d, not %d", *t.Occurrence, number)
+		}
+		switch {
+		case before == nil && t.LastTimestamp != nil:
+			c.violate("I3", n, t, "it is the first, and names %s as the last", t.LastTimestamp)
+		case before != nil && (t.LastTimestamp == nil || !t.LastTimestamp.Equal(before.Timestamp)):
+			c.violate("I3", n, t, "last_timestamp is %v, not %s", t.LastTimestamp, before.Timestamp)
+		}
+		before = t
+	}
+}
+
+// asked is I8 of ticks that a client asked for: each that was acknowledged is there, once.
+func (c *checker) asked(n name, b *biography, l *life, ticks []*tick) {
+	manual := 0
+	for _, t := range ticks {
+		if t.Cause == "manual" {
+			manual++
+		}
+	}
+	if manual < l.manual && !b.late(c.record.judged) || manual > l.manual && b.doubt.IsZero() {
+		c.violate("I8", n, lastOf(ticks), "%d ticks were asked for, and %d are there", l.manual, manual)
+	}
+	for _, o := range b.ops {
+		if o.Kind == "trigger" && o.Outcome == okay && o.Tick != "" && o.End.Before(c.record.judged) && c.byID[o.Tick] == nil {
+			c.violate("I8", n, nil, "tick %s was acknowledged and is not there", o.Tick)
+		}
+	}
+}
+
+// late tells whether a tick was asked for after the moment up to which ticks are judged.
+func (b *biography) late(judged time.Time) bool {
+	return slices.ContainsFunc(b.ops, func(o *operation) bool { return o.Kind == "trigger" && o.End.After(judged) })
+}
+
+// kept is I8 of schedules, and what I10 says of them: what was acknowledged is what is stored, and goes on.
+func (c *checker) kept(n name, b *biography) {
+	s, there := c.record.stored[n]
+	if there && s.Status == "quarantined" {
+		c.violate("I10", n, nil, "the schedule is quarantined")
+	}
+	if !b.doubt.IsZero() || len(b.lives) == 0 {
+		return
+	}
+	l := b.lives[len(b.lives)-1]
+	if there && s.Status == "active" && s.NextAt == nil && !l.deleted && l.def.timing.lasts() { // what ends is completed within a minute
+		c.violate("I10", n, nil, "the schedule is active and has no next time")
+	}
+	switch {
+	case l.deleted && there:
+		c.violate("I8", n, nil, "it was deleted, and is there")
+	case l.deleted:
+	case !there:
+		c.violate("I8", n, nil, "it was acknowledged, and is not there")
+	case l.id != "" && s.ID != l.id:
+		c.violate("I8", n, nil, "it is another schedule, %s and not %s", s.ID, l.id)
+	case l.last > 0 && s.Version != l.last:
+		c.violate("I8", n, nil, "its version is %d, and %d was acknowledged last", s.Version, l.last)
+	case (s.Status == "paused") != l.paused:
+		c.violate("I8", n, nil, "it is %s", s.Status)
+	}
+}
+
+// audited is I12: each change has one row. That of bulk and sync is the call's, and is not of one key.
+func (c *checker) audited(n name, b *biography) {
+	if !b.doubt.IsZero() {
+		return
+	}
+	versions, rows := map[int64]int{}, map[int64]int{}
+	deleted, deletions := 0, 0
+	for _, l := range b.lives {
+		if !l.single {
+			return
+		}
+		for v := int64(1); v <= l.last; v++ {
+			versions[v]++
+		}
+		if l.deleted {
+			deleted++
+		}
+	}
+	for _, a := range c.record.audit[n] {
+		switch {
+		case a.Action == "schedule.delete":
+			deletions++
+		case a.After != nil && slices.Contains([]string{"schedule.put", "schedule.patch", "schedule.pause", "schedule.resume"}, a.Action):
+			rows[a.After.Version]++
+		}
+	}
+	if deleted != deletions {
+		c.violate("I12", n, nil, "%d deletions have %d rows of audit", deleted, deletions)
+	}
+	for v, want := range versions {
+		if rows[v] != want {
+			c.violate("I12", n, nil, "version %d was written %d times and has %d rows of audit", v, want, rows[v])
+		}
+		delete(rows, v)
+	}
+	for v, n1 := range rows {
+		c.violate("I12", n, nil, "%d rows of audit tell of version %d, which no answer named", n1, v)
+	}
+}
+
+// ended is I4: a tick ends, for a reason.
+func (c *checker) ended(t *tick) {
+	n := c.nameOf(t)
+	switch t.State {
+	case "succeeded":
+		if !slices.ContainsFunc(c.receipts[t.TickID], func(r *receipt) bool { return r.Outcome == taken || r.Outcome == cutOff }) {
+			c.violate("I4", n, t, "it succeeded, and nobody took it")
+		}
+	case "failed":
+		if t.Attempt < 10 {
+			c.violate("I4", n, t, "it failed after %d attempts of 10", t.Attempt)
+		}
+	case "skipped":
+		if t.Reason == "" {
+			c.violate("I4", n, t, "it was skipped for no reason")
+		}
+	case "cancelled":
+	default:
+		if len(c.record.left) == 0 { // else it was told already
+			c.violate("I4", n, t, "it is %s still", t.State)
+		}
+	}
+	if t.EndedAt != nil && t.EndedAt.Before(t.FiredAt.Add(-time.Second)) {
+		c.violate("I4", n, t, "it ended at %s, before it was handed out", t.EndedAt)
+	}
+}
+
+func (c *checker) nameOf(t *tick) name {
+	for n := range c.record.ticks {
+		if n.workflow == t.Workflow && n.key == t.Key {
+			return n // keys bear their tenant's name
+		}
+	}
+	return name{"", t.Workflow, t.Key}
+}
+
+// violate notes a violation, with its history where it is among the first of its rule.
+func (c *checker) violate(rule string, n name, t *tick, format string, args ...any) {
+	c.byRule[rule]++
+	if c.shown[rule]++; c.shown[rule] > mostShown {
+		return
+	}
+	v := Violation{Rule: rule, What: fmt.Sprintf(format, args...)}
+	if n.key != "" {
+		v.Key = fmt.Sprintf("%s: %s %q", n.tenant, n.workflow, n.key)
+	}
+	v.History = c.story(n, t)
+	c.violated = append(c.violated, v)
+}

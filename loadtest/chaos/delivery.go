@@ -1,0 +1,106 @@
+package chaos
+
+import (
+	"bytes"
+	"slices"
+	"time"
+)
+
+// deliveries judges what came of one tick to endpoints and workers: I2, I3, I5, I6 and I9.
+func (c *checker) deliveries(id string, list []*receipt) {
+	first, recorded := list[0], c.byID[id]
+	n := first.name(first.Tenant)
+	if recorded == nil {
+		if inSpan := !first.Timestamp.After(c.record.judged) && !first.Timestamp.Before(c.record.began); inSpan {
+			c.violate("I8", n, &first.tick, "a tick came that is not in the record")
+		}
+		return
+	}
+	var before *receipt
+	for _, r := range list {
+		if r.At.Before(r.Timestamp) {
+			c.violate("I2", n, &r.tick, "it came %s before its time", r.Timestamp.Sub(r.At))
+		}
+		if !r.Signed || r.ID != r.TickID {
+			c.violate("I5", n, &r.tick, "its signature does not verify, or its webhook-id is %s", r.ID)
+		}
+		if o := r.owner(); o.Tenant != r.Tenant {
+			c.violate("I9", n, &r.tick, "tenant %s was given what is tenant %s's", r.Tenant, o.Tenant)
+		} else if o.Key != r.Key {
+			c.violate("I5", n, &r.tick, "its payload is of key %q", o.Key)
+		}
+		if !bytes.Equal(r.Payload, first.Payload) {
+			c.violate("I5", n, &r.tick, "its payload is %s, and was %s before", r.Payload, first.Payload)
+		}
+		c.asRecorded(n, r, recorded)
+		if r.Outcome != taken {
+			continue
+		}
+		if before != nil && !c.troubles.near(before.At, before.Done.Add(2*time.Second), doubtfulFor) {
+			c.violate("I6", n, &r.tick, "it was taken at %s and again at %s, and no acknowledgement can have been lost",
+				before.Done.Format("15:04:05.000"), r.Done.Format("15:04:05.000"))
+		}
+		before = r
+	}
+	if before != nil && recorded.State == "failed" && !c.troubles.near(before.At, before.Done.Add(2*time.Second), doubtfulFor) {
+		c.violate("I6", n, recorded, "it was taken, and is recorded as failed")
+	}
+	c.asDefined(n, first)
+}
+
+// asRecorded holds a message to the record of its tick.
+func (c *checker) asRecorded(n name, r *receipt, t *tick) {
+	same := r.Timestamp.Equal(t.Timestamp) && r.ScheduleID == t.ScheduleID && r.Workflow == t.Workflow && r.Key == t.Key &&
+		r.MissedCount == t.MissedCount && r.Version == t.Version &&
+		(r.LastTimestamp == nil) == (t.LastTimestamp == nil) && (r.LastTimestamp == nil || r.LastTimestamp.Equal(*t.LastTimestamp)) &&
+		(r.Occurrence == nil) == (t.Occurrence == nil) && (r.Occurrence == nil || *r.Occurrence == *t.Occurrence)
+	if !same {
+		c.violate("I3", n, &r.tick, "what came is not what the record says: last %v, occurrence %v, missed %d, version %d; recorded last %v, occurrence %v, missed %d, version %d",
+			r.LastTimestamp, deref(r.Occurrence), r.MissedCount, r.Version, t.LastTimestamp, deref(t.Occurrence), t.MissedCount, t.Version)
+	}
+}
+
+func deref(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// asDefined holds a message to the definition that it names: its payload, byte for byte, and what comes after it.
+func (c *checker) asDefined(n name, r *receipt) {
+	b := c.lives[n]
+	if b == nil || !b.doubt.IsZero() {
+		return
+	}
+	for _, l := range b.lives {
+		d := l.versions[r.Version]
+		if l.id != r.ScheduleID || d == nil {
+			continue
+		}
+		if string(r.Payload) != d.payload {
+			c.violate("I5", n, &r.tick, "its payload is %s, and version %d has %s", r.Payload, r.Version, d.payload)
+		}
+		if r.timed() && !c.foretold(l, r, d) {
+			c.violate("I3", n, &r.tick, "upcoming is %v", r.Upcoming)
+		}
+	}
+}
+
+// foretold tells whether upcoming is what the timing of the tick's version names, or that of an era in which the tick may
+// have been swept.
+func (c *checker) foretold(l *life, r *receipt, d *definition) bool {
+	timings := []*timing{&d.timing}
+	for _, e := range l.eras {
+		if e.may(r.Timestamp) {
+			timings = append(timings, e.timing)
+		}
+	}
+	return slices.ContainsFunc(timings, func(t *timing) bool {
+		want := t.next(r.Timestamp, 5, r.Timestamp.Add(8*24*time.Hour))
+		if t.most > 0 || t.kind == once { // how many are left is not for a message to show
+			return len(r.Upcoming) <= len(want) && slices.EqualFunc(r.Upcoming, want[:len(r.Upcoming)], time.Time.Equal)
+		}
+		return slices.EqualFunc(r.Upcoming, want, time.Time.Equal)
+	})
+}

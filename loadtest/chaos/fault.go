@@ -1,0 +1,244 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// fault is something that is done to the lab, and undone when its function returns.
+type fault struct {
+	kind   string
+	weight int
+	do     func(ctx context.Context, f *faulty) (on string, err error)
+}
+
+// faulty does faults to a lab, one after another; several do so at once.
+type faulty struct {
+	*Lab
+	rand  *rand.Rand
+	crash *crashes
+}
+
+// crashes hands out the crash points in turn.
+type crashes struct {
+	mu      sync.Mutex
+	next    int
+	reached map[string]int
+}
+
+var faults = []fault{
+	{"kill", 6, func(ctx context.Context, f *faulty) (string, error) {
+		n := f.node("")
+		defer n.fault.Unlock()
+		n.kill()
+		sleep(ctx, f.upto(1500*time.Millisecond))
+		return n.name, n.revive(ctx, "")
+	}},
+	{"crash_point", 5, crashAtAPoint},
+	{"restart", 1, func(ctx context.Context, f *faulty) (string, error) {
+		n := f.node("")
+		defer n.fault.Unlock()
+		n.stop(ctx)
+		return n.name, n.revive(ctx, "")
+	}},
+	{"stop", 3, func(ctx context.Context, f *faulty) (string, error) {
+		n := f.node("")
+		defer n.fault.Unlock()
+		n.signal(syscall.SIGSTOP)
+		defer n.signal(syscall.SIGCONT)
+		sleep(ctx, time.Second+f.upto(9*time.Second)) // past the 5 s after which others take over
+		return n.name, nil
+	}},
+	{"postgres_kill", 1, func(ctx context.Context, f *faulty) (string, error) {
+		return "", f.restartPostgres(ctx, func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) })
+	}},
+	{"postgres_immediate", 1, func(ctx context.Context, f *faulty) (string, error) {
+		return "", f.restartPostgres(ctx, func(pid int) error { return syscall.Kill(pid, syscall.SIGQUIT) })
+	}},
+	{"terminate", 5, func(ctx context.Context, f *faulty) (string, error) {
+		return "", f.sql(ctx, `
+			SELECT pg_terminate_backend(pid)
+			FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND random() < $1`, 0.1+0.4*f.rand.Float64())
+	}},
+	{"cut", 3, func(ctx context.Context, f *faulty) (string, error) {
+		n := f.node("")
+		defer n.fault.Unlock()
+		defer n.cure(context.WithoutCancel(ctx))
+		n.proxy.Stop()
+		sleep(ctx, f.upto(3*time.Second))
+		return n.name, nil
+	}},
+	{"cut_in_flight", 4, func(ctx context.Context, f *faulty) (string, error) { // also inside COMMIT: its answer is lost
+		n := f.node("")
+		defer n.fault.Unlock()
+		defer n.cure(context.WithoutCancel(ctx))
+		err := n.toxic("limit_data", "downstream", fmt.Sprintf(`{"bytes":%d}`, 2000+f.rand.IntN(60_000)))
+		sleep(ctx, time.Second+f.upto(3*time.Second))
+		return n.name, err
+	}},
+	{"black_hole", 2, func(ctx context.Context, f *faulty) (string, error) {
+		n := f.node("")
+		defer n.fault.Unlock()
+		defer n.cure(context.WithoutCancel(ctx))
+		err := n.toxic("timeout", []string{"downstream", "upstream"}[f.rand.IntN(2)], `{"timeout":0}`)
+		sleep(ctx, time.Second+f.upto(7*time.Second))
+		return n.name, err
+	}},
+	{"latency", 2, func(ctx context.Context, f *faulty) (string, error) {
+		n := f.node("")
+		defer n.fault.Unlock()
+		defer n.cure(context.WithoutCancel(ctx))
+		err := n.toxic("latency", "downstream", fmt.Sprintf(`{"latency":%d,"jitter":%d}`, 5+f.rand.IntN(60), f.rand.IntN(40)))
+		sleep(ctx, time.Second+f.upto(6*time.Second))
+		return n.name, err
+	}},
+	{"lock_table", 1, func(ctx context.Context, f *faulty) (string, error) {
+		table := []string{"cohort", "schedule_state", "chunk", "schedule", "held", "member"}[f.rand.IntN(6)]
+		return table, f.held(ctx, `LOCK TABLE `+table+` IN ACCESS EXCLUSIVE MODE`, f.upto(4*time.Second))
+	}},
+	{"old_snapshot", 1, func(ctx context.Context, f *faulty) (string, error) {
+		return "", f.held(ctx, `SELECT count(*) FROM schedule_state`, 5*time.Second+f.upto(10*time.Second))
+	}},
+}
+
+// crashAtAPoint starts a process anew with a crash point armed, and waits for it to be reached for a while.
+func crashAtAPoint(ctx context.Context, f *faulty) (string, error) {
+	point := f.crash.take()
+	n := f.node(point.role)
+	defer n.fault.Unlock()
+	n.kill()
+	if err := n.start(fmt.Sprintf("%s:%d", point.name, 1+f.rand.IntN(6))); err != nil {
+		return point.name, err
+	}
+	select {
+	case <-n.ended():
+		f.crash.mark(point.name)
+	case <-time.After(8 * time.Second):
+		n.kill()
+	case <-ctx.Done():
+		n.kill()
+	}
+	return point.name + " of " + n.name, n.revive(ctx, "")
+}
+
+func (c *crashes) take() crashPoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next++
+	return crashPoints[c.next%len(crashPoints)]
+}
+
+func (c *crashes) mark(point string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reached[point]++
+}
+
+// crashPoint is one that the code names, and the part that passes it.
+type crashPoint struct{ name, role string }
+
+// crashPoints are before and after each commit on a tick's way.
+var crashPoints = []crashPoint{
+	{"sweep.before_commit", "sweep"}, {"sweep.committed", "sweep"},
+	{"open.before_commit", "dispatch"}, {"open.committed", "dispatch"},
+	{"push.before", "dispatch"}, {"push.answered", "dispatch"},
+	{"results.before_commit", "dispatch"}, {"results.committed", "dispatch"},
+	{"take_over.committed", "dispatch"},
+	{"lease.before_commit", "api"}, {"lease.committed", "api"},
+	{"finish.before_commit", "api"}, {"finish.committed", "api"},
+}
+
+// revive starts the process again and waits until it serves. Where the fault is cut short it is left to the healing.
+func (n *node) revive(ctx context.Context, armed string) error {
+	if err := n.start(armed); err != nil {
+		return err
+	}
+	if err := n.ready(ctx, 2*time.Minute); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// node takes a process, of a role if one is named, that nobody else does anything to.
+func (f *faulty) node(role string) *node {
+	for {
+		nodes := f.role(role)
+		n := nodes[f.rand.IntN(len(nodes))]
+		if n.fault.TryLock() {
+			return n
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (f *faulty) upto(d time.Duration) time.Duration { return time.Duration(f.rand.Int64N(int64(d))) }
+
+// sql runs a statement as PostgreSQL's superuser. A server that is away is another fault's doing.
+func (f *faulty) sql(ctx context.Context, sql string, args ...any) error {
+	return f.held(ctx, sql, 0, args...)
+}
+
+// held runs a statement and keeps its transaction open for a while.
+func (f *faulty) held(ctx context.Context, sql string, wait time.Duration, args ...any) error {
+	conn, err := pgx.Connect(ctx, f.database)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_ = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, sql, args...)
+		if err != nil {
+			return err
+		}
+		rows.Close()
+		sleep(ctx, wait)
+		return rows.Err()
+	})
+	return nil
+}
+
+// work does one fault after another until ctx ends.
+func (f *faulty) work(ctx context.Context, pause time.Duration) error {
+	total := 0
+	for _, one := range faults {
+		total += one.weight
+	}
+	for sleep(ctx, pause/2+f.upto(pause)) {
+		pick := f.rand.IntN(total)
+		for _, one := range faults {
+			if pick -= one.weight; pick >= 0 {
+				continue
+			}
+			began := time.Now()
+			on, err := one.do(ctx, f)
+			f.troubles.add(disturbance{one.kind, on, began, time.Now()})
+			if err != nil {
+				return fmt.Errorf("%s of %s: %w", one.kind, on, err)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// heal has everything run and be reached again.
+func (l *Lab) heal(ctx context.Context) error {
+	l.healed.Store(true)
+	for _, n := range l.nodes {
+		n.cure(ctx)
+		n.signal(syscall.SIGCONT)
+	}
+	for _, n := range l.nodes {
+		if err := n.ready(ctx, 2*time.Minute); err != nil {
+			return err
+		}
+	}
+	return nil
+}

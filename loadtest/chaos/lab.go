@@ -1,0 +1,248 @@
+package chaos
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	draws "math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/carillonhq/carillon/internal/postgres/embedded"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const program = "github.com/carillonhq/carillon/cmd/carillon"
+
+// roles are the processes of the lab: two of each part.
+var roles = []string{"api", "api", "sweep", "sweep", "dispatch", "dispatch"}
+
+// Lab is all that runs: PostgreSQL, the processes of carillon, each behind a proxy of its own, the sink and the
+// workers.
+type Lab struct {
+	dir      string
+	postgres *embedded.Server
+	database string // its URL, without a proxy
+	proxies  *toxiproxy.ApiServer
+	nodes    []*node
+	seed     ed25519.PrivateKey
+	env      []string
+	say      func(format string, args ...any)
+
+	ledger   *ledger
+	history  *history
+	troubles *troubles
+	internal atomic.Int64 // answers of 500
+	healed   atomic.Bool
+
+	mu     sync.Mutex
+	tokens map[string]minted
+	down   sync.Mutex // PostgreSQL's
+}
+
+type minted struct {
+	text string
+	at   time.Time
+}
+
+// Build compiles carillon with its crash points, and with its deliberate bugs where the tags say so.
+func Build(ctx context.Context, dir, tags string) (string, error) {
+	file := filepath.Join(dir, "carillon")
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", file, program)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build carillon: %w\n%s", err, out)
+	}
+	return file, nil
+}
+
+// openLab starts it all. Close ends it.
+func openLab(ctx context.Context, binary string, env []string, say func(string, ...any)) (_ *Lab, err error) {
+	dir, err := os.MkdirTemp("", "carillon-chaos-*")
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{
+		dir: dir, say: say, tokens: map[string]minted{},
+		ledger: &ledger{}, history: &history{}, troubles: &troubles{},
+		proxies: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
+	}
+	defer func() {
+		if err != nil {
+			l.close(context.WithoutCancel(ctx))
+		}
+	}()
+	if _, l.seed, err = ed25519.GenerateKey(rand.Reader); err != nil {
+		return nil, err
+	}
+	if l.postgres, err = embedded.Start(ctx, embedded.Config{Ephemeral: true, Args: []string{"max_connections=150"}}); err != nil {
+		return nil, err
+	}
+	if l.database, err = l.postgres.Create(ctx, "carillon"); err != nil {
+		return nil, err
+	}
+	l.env = append([]string{
+		"CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(l.seed.Seed()), "CARILLON_CONNECTIONS=16", "CARILLON_LOG_FORMAT=json",
+	}, env...)
+	migrate := exec.CommandContext(ctx, binary, "migrate")
+	migrate.Env = append(clean(), append(l.env, "DATABASE_URL="+l.database)...)
+	if out, err := migrate.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("carillon migrate: %w\n%s", err, out)
+	}
+	seen := map[string]int{}
+	for _, role := range roles {
+		seen[role]++
+		n, err := l.newNode(binary, fmt.Sprintf("%s-%d", role, seen[role]), role)
+		if err != nil {
+			return nil, err
+		}
+		l.nodes = append(l.nodes, n)
+	}
+	for _, n := range l.nodes {
+		if err := n.start(""); err != nil {
+			return nil, err
+		}
+	}
+	for _, n := range l.nodes {
+		if err := n.ready(ctx, 2*time.Minute); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// close ends what openLab has started, and erases the folder.
+func (l *Lab) close(ctx context.Context) {
+	for _, n := range l.nodes {
+		n.kill()
+		n.proxy.Stop()
+	}
+	if l.postgres != nil {
+		_ = l.postgres.Stop(ctx) // nothing of it is kept
+	}
+	_ = os.RemoveAll(l.dir)
+}
+
+func (l *Lab) role(role string) (nodes []*node) {
+	for _, n := range l.nodes {
+		if role == "" || n.role == role {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// apis are the addresses of the API.
+func (l *Lab) apis() (at []string) {
+	for _, n := range l.role("api") {
+		at = append(at, n.listen)
+	}
+	return at
+}
+
+// token is one of the tenant, or of the platform's where that is empty.
+func (l *Lab) token(tenant string) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.tokens[tenant]; t.text != "" && time.Since(t.at) < 20*time.Minute {
+		return t.text, nil
+	}
+	claims := tenants.Claims{Subject: "chaos", Tenant: tenant, Scopes: tenants.TenantScopes(), TTL: time.Hour}
+	if tenant == "" {
+		claims.Scopes = []string{tenants.PlatformAdmin}
+	}
+	text, err := tenants.NewIssuer(l.seed, "carillon").Mint(claims, time.Now())
+	l.tokens[tenant] = minted{text, time.Now()}
+	return text, err
+}
+
+// tenant makes a tenant with wide quotas, the endpoints of a sink, and workflows for each.
+func (l *Lab) tenant(ctx context.Context, s *sink, tenant string) (*client, error) {
+	body, err := json.Marshal(map[string]any{"name": tenant, "quotas": tenants.Wide()})
+	if err != nil {
+		return nil, err
+	}
+	platform := newClient(l, "")
+	defer platform.http.CloseIdleConnections()
+	if a, _, err := platform.until(ctx, http.MethodPut, "/v1/platform/tenants/"+tenant, body); err != nil || !a.ok() {
+		return nil, errors.Join(err, fmt.Errorf("make tenant %s: %d %.300s", tenant, a.status, a.body))
+	}
+	c := newClient(l, tenant)
+	for _, habit := range pushedWorkflows {
+		batch := 1
+		if habit == "batch" {
+			batch = 20
+		}
+		a, _, err := c.until(ctx, http.MethodPut, "/v1/endpoints/"+habit, fmt.Appendf(nil, `{"url":%q,"batch":%d}`, s.url(tenant, habit), batch))
+		if err != nil || !a.ok() {
+			return nil, errors.Join(err, fmt.Errorf("make endpoint %s: %d %.300s", habit, a.status, a.body))
+		}
+		if err := s.learn(tenant, habit, a.body); err != nil {
+			return nil, err
+		}
+	}
+	for _, workflow := range allWorkflows() {
+		endpoint := "null"
+		switch {
+		case slices.Contains(pushedWorkflows, workflow):
+			endpoint = fmt.Sprintf("%q", workflow)
+		case workflow == bulkWorkflow:
+			endpoint = `"good"`
+		}
+		a, _, err := c.until(ctx, http.MethodPut, "/v1/workflows/"+workflow, fmt.Appendf(nil, `{"endpoint":%s}`, endpoint))
+		if err != nil || !a.ok() {
+			return nil, errors.Join(err, fmt.Errorf("make workflow %s: %d %.300s", workflow, a.status, a.body))
+		}
+	}
+	return c, nil
+}
+
+// restartPostgres crashes PostgreSQL in a way, and starts it again.
+func (l *Lab) restartPostgres(ctx context.Context, crash func(pid int) error) error {
+	l.down.Lock()
+	defer l.down.Unlock()
+	if err := crash(l.postgres.Pid()); err != nil {
+		return err
+	}
+	select {
+	case <-l.postgres.Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return l.postgres.Restart(ctx)
+}
+
+// clean is our environment without what would configure carillon.
+func clean() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "CARILLON_") || strings.HasPrefix(v, "DATABASE_URL=")
+	})
+}
+
+// freeAddress is one on loopback that nobody listened on a moment ago. It is none of those that systems give to outgoing
+// connections, as it must be free again each time that its process is started anew.
+func freeAddress() (string, error) {
+	var failed error
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+draws.IntN(10_000)))
+		if err == nil {
+			return l.Addr().String(), l.Close()
+		}
+		failed = err
+	}
+	return "", failed
+}

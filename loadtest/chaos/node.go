@@ -1,0 +1,166 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+)
+
+// node is one process of carillon serve, with its own way to the database.
+type node struct {
+	lab     *Lab
+	name    string
+	role    string
+	binary  string
+	listen  string
+	metrics string
+	log     string
+	proxy   *toxiproxy.Proxy
+
+	fault sync.Mutex // held by who does something to it
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	done chan struct{} // closed once the process has ended
+}
+
+func (l *Lab) newNode(binary, name, role string) (n *node, err error) {
+	n = &node{lab: l, name: name, role: role, binary: binary, log: filepath.Join(l.dir, name+".log")}
+	if n.listen, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	if n.metrics, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	at, err := url.Parse(l.database)
+	if err != nil {
+		return nil, err
+	}
+	n.proxy = toxiproxy.NewProxy(l.proxies, name, "127.0.0.1:0", at.Host)
+	return n, n.proxy.Start()
+}
+
+// start starts the process. Armed names a crash point that ends it, or is empty.
+func (n *node) start(armed string) error {
+	at, err := url.Parse(n.lab.database)
+	if err != nil {
+		return err
+	}
+	at.Host = n.proxy.Listen
+	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the process has its own
+	cmd := exec.Command(n.binary, "serve", "--role", n.role, "--listen", n.listen, "--metrics-listen", n.metrics)
+	cmd.Env = append(clean(), append(n.lab.env, "DATABASE_URL="+at.String(), "CARILLON_CRASH="+armed)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() // ProcessState says how it ended
+	}()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cmd, n.done = cmd, done
+	return nil
+}
+
+// ended is closed when the process that runs now has ended.
+func (n *node) ended() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.done
+}
+
+func (n *node) signal(s syscall.Signal) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cmd != nil {
+		_ = n.cmd.Process.Signal(s) // one that has ended needs none
+	}
+}
+
+// kill is kill -9. It returns when the process has ended.
+func (n *node) kill() {
+	n.signal(syscall.SIGKILL)
+	if done := n.ended(); done != nil {
+		<-done
+	}
+}
+
+// stop asks the process to end, and waits until it has.
+func (n *node) stop(ctx context.Context) {
+	n.signal(syscall.SIGTERM)
+	select {
+	case <-n.ended():
+	case <-time.After(20 * time.Second):
+		n.kill()
+	case <-ctx.Done():
+		n.kill()
+	}
+}
+
+// ready waits until the process serves. One that ended by itself is started again: the database may not have been there.
+func (n *node) ready(ctx context.Context, within time.Duration) error {
+	late := time.Now().Add(within)
+	for !n.answers(ctx) {
+		select {
+		case <-n.ended():
+			if err := n.start(""); err != nil {
+				return err
+			}
+		default:
+		}
+		if time.Now().After(late) {
+			return fmt.Errorf("%s does not serve after %s: %s", n.name, within, n.tail())
+		}
+		if !sleep(ctx, 50*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+var probe = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+func (n *node) answers(ctx context.Context) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.listen+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	response, err := probe.Do(request)
+	return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
+}
+
+func (n *node) tail() string {
+	text, _ := os.ReadFile(n.log)
+	return string(bytes.TrimSpace(text[max(0, len(text)-1500):]))
+}
+
+// toxic puts a toxic on what flows to or from the database.
+func (n *node) toxic(kind, stream, attributes string) error {
+	text := fmt.Sprintf(`{"name":"t-%s","type":%q,"stream":%q,"attributes":%s}`, stream, kind, stream, attributes)
+	_, err := n.proxy.Toxics.AddToxicJson(strings.NewReader(text))
+	return err
+}
+
+// cure takes all toxics off, and has the proxy listen.
+func (n *node) cure(ctx context.Context) {
+	n.proxy.Toxics.ResetToxics(ctx)
+	_ = n.proxy.Start() // it may be started already
+}

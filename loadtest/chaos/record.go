@@ -1,0 +1,135 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// record is what the API tells of a run once it is over.
+type record struct {
+	began  time.Time
+	judged time.Time // nominal times up to here are judged
+	ticks  map[name][]*tick
+	stored map[name]stored
+	audit  map[name][]audited
+	late   time.Duration // what the backlog took to drain
+	left   []string      // what it did not
+}
+
+// audited is a row of the audit that is about a schedule.
+type audited struct {
+	Action string `json:"action"`
+	Target string `json:"target"`
+	After  *struct {
+		Version int64 `json:"version"`
+	} `json:"after"`
+}
+
+// drainWithin bounds how long a healed lab takes to end all that was due: a retry waits for up to 40 s, and a machine may
+// have much else to do.
+const drainWithin = 5 * time.Minute
+
+// drain waits until all that was due by a moment has been handed out, and has ended.
+func (l *Lab) drain(ctx context.Context, clients []*client, rec *record, within time.Duration) error {
+	began, said := time.Now(), time.Now()
+	for {
+		var left []string
+		for _, c := range clients {
+			query := url.Values{"due_before": {rec.judged.UTC().Format(time.RFC3339)}}
+			overdue, err := all[stored](ctx, c, "/v1/schedules", query)
+			if err != nil {
+				return err
+			}
+			for _, s := range overdue {
+				left = append(left, fmt.Sprintf("%s: %s %q is due since %v", c.tenant, s.Workflow, s.Key, s.NextAt))
+			}
+			for _, state := range []string{"scheduled", "running"} {
+				ticks, err := all[tick](ctx, c, "/v1/ticks", rec.span(url.Values{"state": {state}}))
+				if err != nil {
+					return err
+				}
+				for _, t := range ticks {
+					left = append(left, fmt.Sprintf("%s: %s %q at %s is %s in attempt %d (%s)", c.tenant, t.Workflow, t.Key, t.Timestamp, t.State, t.Attempt, t.TickID))
+				}
+			}
+		}
+		rec.late, rec.left = time.Since(began), left
+		if len(left) == 0 || rec.late > within {
+			return nil
+		}
+		if time.Since(said) > 15*time.Second {
+			said = time.Now()
+			l.say("%d are left after %s: %s", len(left), rec.late.Round(time.Second), left[0])
+		}
+		if !sleep(ctx, 2*time.Second) {
+			return ctx.Err()
+		}
+	}
+}
+
+// span adds the nominal times that are judged.
+func (r *record) span(query url.Values) url.Values {
+	query.Set("from", r.began.UTC().Truncate(time.Second).Format(time.RFC3339))
+	query.Set("to", r.judged.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
+	return query
+}
+
+// read reads all there is to judge.
+func (r *record) read(ctx context.Context, clients []*client) error {
+	r.ticks, r.stored, r.audit = map[name][]*tick{}, map[name]stored{}, map[name][]audited{}
+	for _, c := range clients {
+		ticks, err := all[tick](ctx, c, "/v1/ticks", r.span(url.Values{}))
+		if err != nil {
+			return err
+		}
+		for _, t := range ticks {
+			r.ticks[t.name(c.tenant)] = append(r.ticks[t.name(c.tenant)], &t)
+		}
+		schedules, err := all[stored](ctx, c, "/v1/schedules", url.Values{})
+		if err != nil {
+			return err
+		}
+		for _, s := range schedules {
+			r.stored[name{c.tenant, s.Workflow, s.Key}] = s
+		}
+		rows, err := all[audited](ctx, c, "/v1/admin/audit", url.Values{})
+		if err != nil {
+			return err
+		}
+		for _, a := range rows {
+			if n, ok := a.about(c.tenant); ok {
+				r.audit[n] = append(r.audit[n], a)
+			}
+		}
+	}
+	for _, ticks := range r.ticks {
+		slices.SortFunc(ticks, func(a, b *tick) int { return a.Timestamp.Compare(b.Timestamp) })
+	}
+	return nil
+}
+
+// about reads a target such as workflows/w/schedules/k.
+func (a audited) about(tenant string) (name, bool) {
+	parts := strings.Split(a.Target, "/")
+	if len(parts) != 4 || parts[0] != "workflows" || parts[2] != "schedules" || !strings.HasPrefix(a.Action, "schedule.") {
+		return name{}, false
+	}
+	key, err := url.PathUnescape(parts[3])
+	return name{tenant, parts[1], key}, err == nil
+}
+
+// owner is what each payload of ours says.
+type owner struct {
+	Tenant string `json:"tenant"`
+	Key    string `json:"key"`
+}
+
+func (t *tick) owner() (o owner) {
+	_ = json.Unmarshal(t.Payload, &o) // one that is not ours is nobody's
+	return o
+}

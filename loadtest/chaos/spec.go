@@ -1,0 +1,159 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// definition is what a client writes of a schedule.
+type definition struct {
+	timing  timing
+	jitter  int // seconds
+	overlap string
+	missed  string
+	payload string
+}
+
+// zones are those of crons by the minute and the day. Rules keep to zones whose wall never jumps.
+var zones = []string{
+	"UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Chatham", "America/St_Johns", "Africa/Casablanca",
+}
+
+var steadyZones = []string{"UTC", "Asia/Tokyo", "Asia/Kolkata", "Africa/Lagos"}
+
+// zone loads one of those above.
+func zone(name string) *time.Location {
+	z, err := time.LoadLocation(name)
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	return z
+}
+
+// drawTiming draws a timing that names something soon after now. A lasting one goes on for as long as anyone looks, so
+// that pauses and changes find something to do.
+func drawTiming(r *rand.Rand, now time.Time, lasting bool) (t timing) {
+	soon := now.UTC().Truncate(time.Second).Add(time.Duration(25+r.IntN(30)) * time.Second)
+	pick := r.IntN(20)
+	if lasting {
+		pick = r.IntN(15)
+	}
+	t.zone = time.UTC
+	switch {
+	case pick < 6:
+		t.kind, t.every = aligned, int64([]int{1, 1, 2, 3, 5, 7, 10, 15, 30}[r.IntN(9)])
+		t.offset = r.Int64N(t.every)
+	case pick < 8:
+		t.kind, t.every, t.anchor, t.start = anchored, int64(2+r.IntN(20)), soon, soon
+	case pick < 11:
+		t.kind, t.zone = secondly, zone(zones[r.IntN(len(zones))])
+		for s := r.IntN(6); s < 60; s += 3 + r.IntN(15) {
+			t.seconds = append(t.seconds, s)
+		}
+	case pick < 13:
+		t.kind, t.zone, t.every = minutely, zone(zones[r.IntN(len(zones))]), int64(1+r.IntN(2))
+	case pick < 15:
+		t.kind, t.zone, t.every = ruled, zone(steadyZones[r.IntN(len(steadyZones))]), 1
+		t.seconds = []int{r.IntN(20), 20 + r.IntN(20), 40 + r.IntN(20)}
+		t.anchor = now.UTC().Truncate(time.Minute)
+	case pick < 16:
+		t.kind, t.zone = daily, zone(zones[r.IntN(len(zones))])
+		w := t.wall(soon.Add(time.Minute + time.Duration(r.IntN(60))*time.Second))
+		t.hour, t.minute = w.Hour(), w.Minute()
+	case pick < 18:
+		t.kind = once
+		for n := 1 + r.IntN(3); n > 0; n-- {
+			soon = soon.Add(time.Duration(r.IntN(12)) * time.Second)
+			if len(t.at) == 0 || soon.After(t.at[len(t.at)-1]) {
+				t.at = append(t.at, soon)
+			}
+		}
+	case pick < 19:
+		t.kind, t.every, t.most = aligned, int64(1+r.IntN(4)), 3+r.IntN(10)
+	default:
+		t.kind, t.every, t.start = aligned, int64(1+r.IntN(4)), soon
+		t.end = soon.Add(time.Duration(r.IntN(60)) * time.Second)
+	}
+	return t
+}
+
+// draw draws a definition.
+func draw(r *rand.Rand, now time.Time, lasting bool, payload string) definition {
+	d := definition{
+		timing:  drawTiming(r, now, lasting),
+		overlap: []string{"skip", "allow_all", "allow_all", "buffer_one", "buffer_all", "cancel_other"}[r.IntN(6)],
+		missed:  []string{"last", "last", "all", "none"}[r.IntN(4)],
+		payload: payload,
+	}
+	if r.IntN(6) == 0 && d.timing.kind != once {
+		d.jitter = 1 + r.IntN(5)
+	}
+	return d
+}
+
+// spec is the timing as the API takes it.
+func (d definition) spec() string {
+	t, b := d.timing, &strings.Builder{}
+	fmt.Fprintf(b, `{"timezone":%q`, t.zone.String())
+	switch t.kind {
+	case aligned:
+		fmt.Fprintf(b, `,"intervals":[{"every":"%ds","offset":"%ds"}]`, t.every, t.offset)
+	case anchored:
+		fmt.Fprintf(b, `,"intervals":[{"every":"%ds","mode":"fixed_rate"}]`, t.every)
+	case secondly:
+		fmt.Fprintf(b, `,"cron":"%s * * * * *"`, list(t.seconds))
+	case minutely:
+		fmt.Fprintf(b, `,"cron":"*/%d * * * *"`, t.every)
+	case daily:
+		fmt.Fprintf(b, `,"cron":"%d %d * * *"`, t.minute, t.hour)
+	case ruled:
+		fmt.Fprintf(b, `,"rrule":"DTSTART%s\nRRULE:FREQ=MINUTELY;INTERVAL=%d;BYSECOND=%s"`, t.dtstart(), t.every, list(t.seconds))
+	case once:
+		times := make([]string, len(t.at))
+		for i, at := range t.at {
+			times[i] = strconv.Quote(at.Format(time.RFC3339))
+		}
+		fmt.Fprintf(b, `,"at":[%s]`, strings.Join(times, ","))
+	}
+	if !t.start.IsZero() {
+		fmt.Fprintf(b, `,"start_at":%q`, t.start.Format(time.RFC3339))
+	}
+	if !t.end.IsZero() {
+		fmt.Fprintf(b, `,"end_at":%q`, t.end.Format(time.RFC3339))
+	}
+	if t.most > 0 {
+		fmt.Fprintf(b, `,"max_ticks":%d`, t.most)
+	}
+	if d.jitter > 0 {
+		fmt.Fprintf(b, `,"jitter":"%ds"`, d.jitter)
+	}
+	return b.String() + "}"
+}
+
+func (t *timing) dtstart() string {
+	local := t.wall(t.anchor).Format("20060102T150405")
+	if t.zone == time.UTC || t.zone.String() == "UTC" {
+		return ":" + local + "Z"
+	}
+	return ";TZID=" + t.zone.String() + ":" + local
+}
+
+func list(numbers []int) string {
+	texts := make([]string, len(numbers))
+	for i, n := range numbers {
+		texts[i] = strconv.Itoa(n)
+	}
+	return strings.Join(texts, ",")
+}
+
+// body is the whole as an upsert takes it; named adds workflow and key, as a line of bulk and sync has them.
+func (d definition) body(named ...string) string {
+	head := ""
+	if len(named) == 2 {
+		head = fmt.Sprintf(`"workflow":%q,"key":%q,`, named[0], named[1])
+	}
+	return fmt.Sprintf(`{%s"spec":%s,"policy":{"overlap":%q,"missed":%q},"delivery":{"timeout":"20s"},"payload":%s}`, head, d.spec(), d.overlap, d.missed, d.payload)
+}

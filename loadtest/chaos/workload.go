@@ -1,0 +1,438 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// restAfterDoubt is how long a key is left alone after an attempt at changing it had no answer: what is still on its way,
+// through a process that stands still or a connection that holds, has come or gone by then.
+const restAfterDoubt = 20 * time.Second
+
+// writer is the client of one tenant that makes and changes its schedules, one operation at a time.
+type writer struct {
+	*client
+	rand    *rand.Rand
+	history *history
+	keys    []*owned
+	made    int
+	writes  int
+}
+
+// owned is a key that a writer may change.
+type owned struct {
+	name
+	def     *definition // nil: deleted
+	paused  bool
+	lasting bool
+	rest    time.Time // it is left alone until then
+}
+
+// The workflows of each tenant, by how their ticks are delivered. Those of bulk and sync are lists of their own.
+var pushedWorkflows = []string{"good", "slow", "flaky", "busy", "reset", "later", "batch", "drip"}
+
+const (
+	pulledWorkflow = "pulled"
+	bulkWorkflow   = "bulk"
+	syncWorkflow   = "sync"
+	stolenWorkflow = "stolen"
+)
+
+func allWorkflows() []string {
+	return append(slices.Clone(pushedWorkflows), pulledWorkflow, bulkWorkflow, syncWorkflow, stolenWorkflow)
+}
+
+func path(n name, more ...string) string {
+	p := "/v1/workflows/" + url.PathEscape(n.workflow) + "/schedules/" + url.PathEscape(n.key)
+	for _, m := range more {
+		p += "/" + m
+	}
+	return p
+}
+
+// payload is one that tells whose it is and is never the same twice.
+func (w *writer) payload(key string) string {
+	w.writes++
+	return fmt.Sprintf(`{"tenant":%q,"key":%q,"n":%d}`, w.tenant, key, w.writes)
+}
+
+// fill makes the writer's first schedules: some by one, some in bulk, some by sync.
+func (w *writer) fill(ctx context.Context, n int) error {
+	for i := range n {
+		workflow := pulledWorkflow
+		switch pick := i % 12; {
+		case pick < len(pushedWorkflows):
+			workflow = pushedWorkflows[pick]
+		case pick == len(pushedWorkflows):
+			workflow = stolenWorkflow
+		}
+		k := w.newKey(workflow)
+		if err := w.put(ctx, k); err != nil {
+			return err
+		}
+	}
+	if err := w.bulk(ctx, max(1, n/4)); err != nil {
+		return err
+	}
+	return w.sync(ctx)
+}
+
+func (w *writer) newKey(workflow string) *owned {
+	w.made++
+	k := &owned{name: name{w.tenant, workflow, fmt.Sprintf("key/%d %s", w.made, w.tenant)}, lasting: w.rand.IntN(3) > 0}
+	w.keys = append(w.keys, k)
+	return k
+}
+
+// work changes one thing after another until ctx ends. An operation that has begun is brought to its end, which is the
+// lab's to make possible: the error is that of whole.
+func (w *writer) work(ctx, whole context.Context, pause time.Duration) error {
+	for ctx.Err() == nil {
+		if err := w.step(whole); err != nil {
+			return err
+		}
+		if !sleep(ctx, time.Duration(w.rand.Int64N(int64(2*pause)))) {
+			break
+		}
+	}
+	return nil
+}
+
+func (w *writer) step(ctx context.Context) error {
+	if n := w.rand.IntN(20); n == 0 {
+		return w.bulk(ctx, 4+w.rand.IntN(8))
+	} else if n == 1 {
+		return w.sync(ctx)
+	}
+	k := w.keys[w.rand.IntN(len(w.keys))]
+	if time.Now().Before(k.rest) || k.workflow == syncWorkflow {
+		return nil
+	}
+	if k.def == nil {
+		return w.put(ctx, k)
+	}
+	if !k.lasting { // what ends by itself is only made, and made again
+		return w.remove(ctx, k)
+	}
+	switch w.rand.IntN(12) {
+	case 0, 1:
+		return w.put(ctx, k)
+	case 2:
+		return w.touch(ctx, k)
+	case 3, 4:
+		return w.patch(ctx, k)
+	case 5, 6:
+		return w.pause(ctx, k)
+	case 7, 8:
+		return w.resume(ctx, k)
+	case 9:
+		return w.remove(ctx, k)
+	default:
+		return w.trigger(ctx, k)
+	}
+}
+
+// begin notes an operation that begins.
+func (w *writer) begin(k name, kind, body string) *operation {
+	o := &operation{Tenant: w.tenant, Workflow: k.workflow, Key: k.key, Kind: kind, Body: body, Start: time.Now()}
+	w.history.add(o)
+	return o
+}
+
+// end notes how it ended. Gone is a status that a lost attempt which did its work has the next one meet.
+func (o *operation) end(a answer, tries int, gone int) {
+	o.End, o.Tries, o.Status = time.Now(), tries, a.status
+	switch {
+	case a.ok(), gone != 0 && a.status == gone && tries > 1:
+		o.Outcome = okay
+	case tries > 1:
+		o.Outcome = maybe
+	default:
+		o.Outcome = refused
+	}
+}
+
+// run takes an operation on one key to its end.
+func (w *writer) run(ctx context.Context, k *owned, o *operation, method, p string, body string, gone int, headers ...string) error {
+	a, tries, err := w.until(ctx, method, p, []byte(body), headers...)
+	if err != nil {
+		o.End, o.Tries, o.Outcome = time.Now(), tries, maybe
+		return err
+	}
+	o.end(a, tries, gone)
+	if a.ok() {
+		var s stored
+		if json.Unmarshal(a.body, &s) == nil {
+			o.Schedule, o.Version = s.ID, s.Version
+		}
+	}
+	if tries > 1 {
+		k.rest = time.Now().Add(restAfterDoubt)
+	}
+	if o.Outcome == okay {
+		k.def, k.paused = o.after, o.pause
+	}
+	return nil
+}
+
+// put makes the schedule anew, with another timing.
+func (w *writer) put(ctx context.Context, k *owned) error {
+	return w.define(ctx, k, w.redraw(k), k.paused)
+}
+
+// redraw draws another definition. What becomes of ticks that overlap or were missed stays as it was for as long as the
+// schedule is there.
+func (w *writer) redraw(k *owned) definition {
+	d := draw(w.rand, time.Now(), k.lasting, w.payload(k.key))
+	if k.def != nil {
+		d.overlap, d.missed = k.def.overlap, k.def.missed
+	}
+	return d
+}
+
+// touch puts what is stored already, with another payload: the timing goes on.
+func (w *writer) touch(ctx context.Context, k *owned) error {
+	d := *k.def
+	d.payload = w.payload(k.key)
+	return w.define(ctx, k, d, k.paused)
+}
+
+func (w *writer) define(ctx context.Context, k *owned, d definition, paused bool) error {
+	o := w.begin(k.name, "put", d.body())
+	o.after, o.pause = &d, paused
+	return w.run(ctx, k, o, http.MethodPut, path(k.name), o.Body, 0)
+}
+
+// patch changes the timing alone, or the payload alone.
+func (w *writer) patch(ctx context.Context, k *owned) error {
+	d := *k.def
+	body := ""
+	if w.rand.IntN(2) == 0 {
+		d.payload = w.payload(k.key)
+		body = `{"payload":` + d.payload + `}`
+	} else {
+		fresh := draw(w.rand, time.Now(), true, "")
+		d.timing, d.jitter = fresh.timing, fresh.jitter
+		body = `{"spec":` + d.replacing() + `}`
+	}
+	o := w.begin(k.name, "patch", body)
+	o.after, o.pause = &d, k.paused
+	return w.run(ctx, k, o, http.MethodPatch, path(k.name), body, 0)
+}
+
+// replacing is the spec with a null for each member that a merge would leave in place.
+func (d definition) replacing() string {
+	text := d.spec()
+	for _, member := range []string{"intervals", "cron", "rrule", "at", "start_at", "end_at", "max_ticks", "jitter"} {
+		if !strings.Contains(text, `"`+member+`":`) {
+			text = strings.TrimSuffix(text, "}") + `,"` + member + `":null}`
+		}
+	}
+	return text
+}
+
+func (w *writer) pause(ctx context.Context, k *owned) error {
+	o := w.begin(k.name, "pause", `{}`)
+	o.after, o.pause = k.def, true
+	return w.run(ctx, k, o, http.MethodPost, path(k.name, "pause"), `{}`, 0)
+}
+
+func (w *writer) resume(ctx context.Context, k *owned) error {
+	o := w.begin(k.name, "resume", `{}`)
+	o.after = k.def
+	return w.run(ctx, k, o, http.MethodPost, path(k.name, "resume"), `{}`, 0)
+}
+
+func (w *writer) remove(ctx context.Context, k *owned) error {
+	o := w.begin(k.name, "delete", "")
+	return w.run(ctx, k, o, http.MethodDelete, path(k.name), "", http.StatusNotFound)
+}
+
+// trigger asks for one tick now, under a key that makes further attempts the same request.
+func (w *writer) trigger(ctx context.Context, k *owned) error {
+	o := w.begin(k.name, "trigger", `{}`)
+	o.after, o.pause = k.def, k.paused
+	once := fmt.Sprintf("%s-%d-%d", w.tenant, o.Number, o.Start.UnixNano())
+	for {
+		a, tries, err := w.until(ctx, http.MethodPost, path(k.name, "trigger"), []byte(`{}`), "Idempotency-Key", once)
+		o.Tries += tries
+		if err != nil {
+			o.End, o.Outcome = time.Now(), maybe
+			return err
+		}
+		if a.status == http.StatusConflict && sleep(ctx, 500*time.Millisecond) { // the last attempt is still at it
+			continue
+		}
+		o.end(a, o.Tries, 0)
+		var t tick
+		if a.ok() && json.Unmarshal(a.body, &t) == nil {
+			o.Tick, o.Schedule = t.TickID, t.ScheduleID
+		}
+		if o.Tries > 1 {
+			k.rest = time.Now().Add(restAfterDoubt)
+		}
+		return nil
+	}
+}
+
+// line is one line of the answer to bulk and sync.
+type line struct {
+	Line       int             `json:"line"`
+	Result     string          `json:"result"`
+	ScheduleID string          `json:"schedule_id"`
+	Summary    json.RawMessage `json:"summary"`
+}
+
+// bulk makes and changes some schedules at once.
+func (w *writer) bulk(ctx context.Context, n int) error {
+	var body bytes.Buffer
+	var keys []*owned
+	var ops []*operation
+	for range n {
+		var k *owned
+		if old := w.keys[w.rand.IntN(len(w.keys))]; old.workflow == bulkWorkflow && time.Now().After(old.rest) && !slices.Contains(keys, old) {
+			k = old
+		} else {
+			k = w.newKey(bulkWorkflow)
+			k.lasting = true
+		}
+		d := w.redraw(k)
+		o := w.begin(k.name, "bulk", d.body(k.workflow, k.key))
+		o.after, o.pause = &d, k.paused && k.def != nil
+		fmt.Fprintln(&body, o.Body)
+		keys, ops = append(keys, k), append(ops, o)
+	}
+	lines, err := w.lines(ctx, "/v1/schedules/bulk", body.Bytes(), ops, keys)
+	if err != nil {
+		return err
+	}
+	for _, l := range lines {
+		if l.Line < 1 || l.Line > len(ops) {
+			continue
+		}
+		o := ops[l.Line-1]
+		if o.Schedule = l.ScheduleID; l.Result == "error" {
+			o.end(answer{status: http.StatusUnprocessableEntity, known: true}, o.Tries, 0)
+		}
+	}
+	for i, o := range ops {
+		if o.Outcome == okay {
+			keys[i].def, keys[i].paused = o.after, o.pause
+		}
+	}
+	return nil
+}
+
+// lines sends a body of lines until an answer came whole.
+func (w *writer) lines(ctx context.Context, p string, body []byte, ops []*operation, keys []*owned) ([]line, error) {
+	for tries := 0; ; {
+		a, more, err := w.until(ctx, http.MethodPost, p, body, "Content-Type", "application/x-ndjson")
+		tries += more
+		var lines []line
+		whole := false
+		if err == nil {
+			for text := range bytes.Lines(a.body) {
+				var l line
+				if json.Unmarshal(text, &l) == nil {
+					whole = whole || l.Summary != nil
+					if l.Summary == nil {
+						lines = append(lines, l)
+					}
+				}
+			}
+			if a.ok() && !whole && sleep(ctx, 200*time.Millisecond) { // it was cut
+				continue
+			}
+		}
+		for i, o := range ops {
+			o.end(a, tries, 0)
+			if tries > 1 {
+				keys[i].rest = time.Now().Add(restAfterDoubt)
+			}
+		}
+		return lines, err
+	}
+}
+
+// sync makes the writer's list be another one: half of it stays, the rest is deleted, and some is new.
+func (w *writer) sync(ctx context.Context) error {
+	var body bytes.Buffer
+	var keys []*owned
+	var ops []*operation
+	listed := map[*owned]bool{}
+	list := func(k *owned, d definition) {
+		o := w.begin(k.name, "sync", d.body(k.workflow, k.key))
+		o.after, o.pause = &d, k.paused && k.def != nil
+		fmt.Fprintln(&body, o.Body)
+		keys, ops, listed[k] = append(keys, k), append(ops, o), true
+	}
+	var present []*owned
+	for _, k := range w.keys {
+		if k.workflow != syncWorkflow {
+			continue
+		}
+		if time.Now().Before(k.rest) {
+			return nil // a list is left alone as a whole
+		}
+		if k.def != nil {
+			present = append(present, k)
+		}
+	}
+	for _, k := range present {
+		if w.rand.IntN(3) > 0 {
+			d := *k.def
+			if w.rand.IntN(2) == 0 {
+				d = w.redraw(k)
+			}
+			list(k, d)
+		}
+	}
+	for n := 6 - len(keys); n > 0; n-- {
+		k := w.newKey(syncWorkflow)
+		k.lasting = true
+		list(k, w.redraw(k))
+	}
+	for _, k := range present {
+		if !listed[k] {
+			o := w.begin(k.name, "sync", "(left out)")
+			keys, ops = append(keys, k), append(ops, o)
+		}
+	}
+	lines, err := w.lines(ctx, "/v1/schedules/sync?workflow="+syncWorkflow+"&unlisted=delete", body.Bytes(), ops, keys)
+	if err != nil {
+		return err
+	}
+	for _, l := range lines {
+		if l.Line >= 1 && l.Line <= len(listed) {
+			ops[l.Line-1].Schedule = l.ScheduleID
+			if l.Result == "error" {
+				return fmt.Errorf("a line of a sync was bad: %s", ops[l.Line-1].Body)
+			}
+		}
+	}
+	for i, o := range ops {
+		if o.Outcome == okay {
+			keys[i].def, keys[i].paused = o.after, o.pause
+		}
+	}
+	return nil
+}
+
+// workAll has all writers work until ctx ends.
+func workAll(ctx, whole context.Context, writers []*writer, pause time.Duration) error {
+	all, whole := errgroup.WithContext(whole)
+	for _, w := range writers {
+		all.Go(func() error { return w.work(ctx, whole, pause) })
+	}
+	return all.Wait()
+}

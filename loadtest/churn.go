@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	carillon "github.com/carillonhq/carillon/sdk-go"
+)
+
+const (
+	churnSchedules = 20_000
+	churnShare     = 5 // one in so many is changed while it fires
+	churnClients   = 32
+	churnRate      = 400 // changes a second, with as many schedules as there are at full scale
+	churnFew       = 16  // at any scale
+	churnFor       = time.Minute
+	churnLeast     = 25 * time.Second
+	churnCalm      = 8 * time.Second // before the end, as a schedule that is to fire never again is refused
+	churnSettle    = 2 * time.Minute
+	churnWorkflow  = "churn"
+	churnNear      = 100 * time.Millisecond // of a whole second, when ticks come due: then the changes are made
+)
+
+// churn changes a fifth of the schedules while they fire, most often just when a tick of theirs comes due: each is upserted
+// with another payload or timing, paused, resumed, deleted and made again. Then the record of all is held against what those
+// changes allow.
+func churn(ctx context.Context, o options, p *progress) (*report, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
+	defer cancel()
+	b, err := openBench(ctx, o, p)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	if err := b.unlimited(ctx, churnWorkflow, 64); err != nil {
+		return nil, err
+	}
+	server, err := b.serve(ctx, "churn", b.env)
+	if err != nil {
+		return nil, err
+	}
+	defer server.stop()
+	at, err := b.announce(server, churnWorkflow)
+	if err != nil {
+		return nil, err
+	}
+	transport := manyConnections()
+	defer transport.CloseIdleConnections()
+	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token, HTTPClient: httpClient(transport)})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+
+	n := o.scaled(churnSchedules)
+	from := time.Now().Add(10*time.Second + time.Duration(n)*time.Second/1_000).Truncate(time.Second)
+	to := from.Add(max(churnLeast, time.Duration(float64(churnFor)*min(1, o.scale))).Truncate(time.Second))
+	c := &churning{client: client, from: from, to: to, all: make([]*churned, n)}
+	if err := c.put(ctx, b, server); err != nil {
+		return nil, err
+	}
+	if err := analyzed(ctx, b.db); err != nil {
+		return nil, err
+	}
+	if time.Until(to) < 2*churnCalm { // what came meanwhile is in doubt for some, and may have come of all
+		return nil, fmt.Errorf("the schedules were stored only after they were due: %w", errTooSlow)
+	}
+	p.say("%d schedules stored, which fire for %s", n, to.Sub(from))
+	stop := c.work(ctx)
+	err = c.change(ctx, max(churnFew, int(float64(churnRate)*min(1, o.scale))))
+	if err == nil {
+		p.say("%d changes made", c.changes())
+		err = c.settled(ctx, b.db, server)
+	}
+	stop()
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, server.tail())
+	}
+	records, err := c.records(ctx, b.db)
+	if err != nil {
+		return nil, err
+	}
+	f := checkChurn(c.all, from, to, records, c.seen())
+	r := &report{}
+	r.figure("schedules", float64(n))
+	r.figure("ticks", float64(len(records)))
+	r.figure("changes_per_second", float64(c.changes())/(to.Sub(from)-churnCalm).Seconds())
+	kinds, became := c.kinds(), outcomes(records)
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		r.figure(kind, float64(kinds[kind]))
+	}
+	for _, what := range slices.Sorted(maps.Keys(became)) {
+		r.figure("ticks_"+what, float64(became[what]))
+	}
+	f.lateness(r, "lateness", f.fired, every)
+	f.promiseOf(churnKinds, r, p, server.process)
+	return r, nil
+}
+
+// churning is a run of churn.
+type churning struct {
+	client   *carillon.Client
+	from, to time.Time // nominal times are in [from, to]
+	all      []*churned
+
+	mu   sync.Mutex
+	came map[string]int // ticks by their ids, and how often they were delivered
+}
+
+// cadences are the timings that schedules are changed to; those that are not changed fire more seldom.
+var cadences = []cadence{{3, 0}, {3, 1}, {4, 2}, {5, 3}, {7, 4}}
+
+func (c *churning) params(of *churned, t cadence, version int) carillon.Params {
+	p := carillon.Params{Payload: payloadFor(of.number, version)}
+	p.Spec = carillon.Spec{
+		Intervals: []carillon.Interval{{Every: fmt.Sprintf("%ds", t.every), Offset: fmt.Sprintf("%ds", t.offset)}},
+		StartAt:   c.from.UTC().Format(time.RFC3339), EndAt: c.to.UTC().Format(time.RFC3339),
+	}
+	p.Policy = carillon.Policy{Overlap: "allow_all", Missed: of.missed}
+	return p
+}
+
+// put stores all schedules as they are at first.
+func (c *churning) put(ctx context.Context, b *bench, server *served) error {
+	began := time.Now()
+	err := b.put(ctx, server, churnWorkflow, len(c.all), func(yield func(carillon.BulkLine) bool) {
+		for i := range c.all {
+			s := &churned{number: i, key: fmt.Sprintf("user_%06d", i), missed: []string{"all", "last"}[i/churnShare%2]}
+			t := cadence{20, i % 20}
+			if i%churnShare == 0 {
+				t = cadences[i/churnShare%len(cadences)]
+			}
+			s.made(began, t)
+			c.all[i] = s
+			line := carillon.BulkLine{Workflow: churnWorkflow, Key: s.key, Params: c.params(s, t, 0)}
+			if !yield(line) {
+				return
+			}
+		}
+	})
+	for _, s := range c.all {
+		s.changes[0].ended = time.Now()
+	}
+	return err
+}
+
+// work ends all ticks as succeeded, and remembers how often each came.
+func (c *churning) work(ctx context.Context) (stop func()) {
+	c.came = map[string]int{}
+	ctx, cancel := context.WithCancel(ctx)
+	worker := carillon.NewWorker(c.client, carillon.WorkerConfig{
+		Name: "loadtest", Concurrency: 1000, Wait: 5 * time.Second, ShutdownTimeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+	})
+	carillon.Handle[json.RawMessage](worker, churnWorkflow, func(_ context.Context, t carillon.Tick[json.RawMessage]) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.came[t.TickID]++
+		return nil
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = worker.Run(ctx) // what it leaves undone, the record shows
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// seen is how many ticks were delivered, and how often one came again.
+func (c *churning) seen() (s deliverySum) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.came {
+		s.ticks++
+		s.again += n - 1
+	}
+	return s
+}
+
+// change changes schedules until shortly before the end, so many a second: clients each have some for themselves, and make
+// their changes around the whole seconds.
+func (c *churning) change(ctx context.Context, perSecond int) error {
+	clients := min(churnClients, (len(c.all)+churnShare-1)/churnShare)
+	mine := make([][]*churned, clients)
+	for i, s := range c.all {
+		if i%churnShare == 0 {
+			client := i / churnShare % clients
+			mine[client] = append(mine[client], s)
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for client, some := range mine {
+		atOnce := (perSecond + client) / clients // a second, of this client
+		group.Go(func() error {
+			for second := c.from; second.Before(c.to.Add(-churnCalm)); second = second.Add(time.Second) {
+				begin := second.Add(-churnNear + rand.N(2*churnNear))
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(time.Until(begin)):
+				}
+				for range atOnce {
+					if time.Until(c.to) < churnCalm {
+						return nil
+					}
+					s := some[rand.IntN(len(some))]
+					if err := c.changeOne(ctx, s); err != nil {
+						return fmt.Errorf("%s of %s: %w", s.changes[len(s.changes)-1].kind, s.key, err)
+					}
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// changeOne does to a schedule one of what can be done to it as it is.
+func (c *churning) changeOne(ctx context.Context, s *churned) error {
+	before := s.changes[len(s.changes)-1]
+	kinds := []string{upserted, retimed, paused, deleted}
+	switch {
+	case before.gone:
+		kinds = []string{created}
+	case !before.active:
+		kinds = []string{upserted, retimed, resumed, resumed, deleted}
+	}
+	now := s.next(kinds[rand.IntN(len(kinds))])
+	if now.kind == retimed || now.kind == created {
+		now.cadence = cadences[rand.IntN(len(cadences))]
+	}
+	var stored carillon.Schedule
+	var err error
+	now.began = time.Now()
+	s.changes = append(s.changes, now)
+	switch now.kind {
+	case upserted, retimed, created:
+		stored, err = c.client.Put(ctx, churnWorkflow, s.key, c.params(s, now.cadence, len(s.changes)))
+	case paused:
+		stored, err = c.client.Pause(ctx, churnWorkflow, s.key, carillon.PauseParams{})
+	case resumed:
+		stored, err = c.client.Resume(ctx, churnWorkflow, s.key, carillon.ResumeParams{})
+	case deleted:
+		err = c.client.Delete(ctx, churnWorkflow, s.key, carillon.DeleteParams{})
+	}
+	last := &s.changes[len(s.changes)-1]
+	last.ended, last.version = time.Now(), stored.Version
+	return err
+}
+
+func (c *churning) changes() (n int) {
+	for _, s := range c.all {
+		n += len(s.changes) - 1
+	}
+	return n
+}
+
+func (c *churning) kinds() map[string]int {
+	n := map[string]int{}
+	for _, s := range c.all {
+		for _, one := range s.changes[1:] {
+			n[one.kind]++
+		}
+	}
+	return n
+}
+
+// settled waits until all that came due has ended.
+func (c *churning) settled(ctx context.Context, db *pgx.Conn, server *served) error {
+	if _, err := server.await(ctx, time.Until(c.to)+churnSettle, func() bool { return time.Now().After(c.to.Add(2 * time.Second)) }); err != nil {
+		return err
+	}
+	over := time.Now().Add(churnSettle)
+	for {
+		var open int
+		err := db.QueryRow(ctx, `
+			SELECT (SELECT count(*) FROM chunk WHERE opened_at IS NULL) + (SELECT count(*) FROM tick WHERE state IN (0, 1))
+				+ (SELECT count(*) FROM turn)`).Scan(&open)
+		if err != nil || open == 0 || time.Now().After(over) {
+			return err // what has not ended by now is found in the record
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// records are all ticks of the record, each with the key of its schedule and which of those that had the key it was.
+func (c *churning) records(ctx context.Context, db *pgx.Conn) ([]churnTick, error) {
+	rows, _ := db.Query(ctx, `
+		SELECT n.key, n.life::int, t.nominal_at, t.seq, t.version, t.missed_count, t.state, t.reason, t.attempt, t.fired_at, t.last_at
+		FROM tick t
+		LEFT JOIN (
+			SELECT id, key, row_number() OVER (PARTITION BY key ORDER BY id) AS life
+			FROM (SELECT id, key FROM schedule UNION SELECT schedule_id, key FROM revision) s
+		) n ON n.id = t.schedule_id
+		ORDER BY n.key, n.life, t.nominal_at, t.seq`) // CollectRows reports the error
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[churnTick])
+}
