@@ -230,8 +230,9 @@ func (w wall) table(ctx context.Context, t walled, forced bool) error {
 	return w.run(ctx, append(list, grants(t)...)...)
 }
 
-// caller is the tenant that the session says: NULL where it says none. It is a query, so that it is evaluated once.
-const caller = `(SELECT NULLIF(current_setting('` + postgres.TenantSetting + `', true), '')::int)`
+// caller is the tenant that the session says: NULL where it says none. It is no subquery, which would be evaluated once
+// but set up for each table of each query: a read of one schedule took 1.6 times the CPU with those, and 1.3 without.
+const caller = `NULLIF(current_setting('` + postgres.TenantSetting + `', true), '')::int`
 
 // conditionOf is what a tenant's rows of a table meet; empty where no row is a tenant's.
 func conditionOf(t walled) string {

@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -128,7 +129,7 @@ func TestAnOwnerThatIsNoSuperuserMigrates(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := server.Stop(t.Context()); err != nil {
+		if err := server.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})

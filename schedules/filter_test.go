@@ -112,7 +112,7 @@ func (h *home) crowd() {
 // plan is how PostgreSQL runs a statement, with what it costs in pages where it is run.
 func (h *home) plan(how, sql string, args ...any) string {
 	h.t.Helper()
-	tx, err := h.pool.Begin(h.t.Context())
+	tx, err := h.api.Begin(h.t.Context())
 	if err != nil {
 		h.t.Fatal(err)
 	}

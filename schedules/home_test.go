@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { postgrestest.MainNoLeaks(m) }
 // home is two tenants' schedules on a database of their own. What is handed out is written down, and nothing is swept.
 type home struct {
 	t         testing.TB
-	pool      *pgxpool.Pool
+	pool      *pgxpool.Pool  // past the wall
+	api       *postgres.Wall // what the schedules go by
 	acme      tenants.ID
 	other     tenants.ID
 	quotas    tenants.Quotas
@@ -49,10 +50,10 @@ func newHome(t testing.TB) *home {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := postgrestest.Wall(t, h.pool, int32(h.acme))
-	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: api, Engine: postgrestest.As(t, h.pool, postgres.EngineRole), IDs: ids, Cursors: cursors(t)})
+	h.api = postgrestest.Wall(t, h.pool, int32(h.acme))
+	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.api, Engine: postgrestest.As(t, h.pool, postgres.EngineRole), IDs: ids, Cursors: cursors(t)})
 	h.schedules = schedules.New(schedules.Config{
-		Operations: operations, Pool: api, IDs: ids, Timings: schedules.NewTimings(), HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
+		Operations: operations, Pool: h.api, IDs: ids, Timings: schedules.NewTimings(), HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
 		Quotas: func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil },
 	})
 	return h
