@@ -220,7 +220,7 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 			RETURNING prev_at, occurrence
 		)
 		UPDATE tick t
-		SET state = $6, fired_at = $7, cause = CASE WHEN $5 THEN $8::smallint ELSE t.cause END, last_at = st.prev_at,
+		SET state = $6, fired_at = GREATEST($7, t.nominal_at), cause = CASE WHEN $5 THEN $8::smallint ELSE t.cause END, last_at = st.prev_at,
 			occurrence = CASE WHEN $5 THEN st.occurrence END
 		FROM st
 		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 AND t.seq = $4`,

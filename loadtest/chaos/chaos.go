@@ -116,6 +116,7 @@ func Run(ctx context.Context, o Options) (v *Verdict, err error) {
 	sleep(ctx, time.Second) // what a handler has acted on is entered in the ledger a moment later
 	c := newChecker(rec, lab.history, lab.ledger, lab.troubles)
 	c.check()
+	lab.keep = len(c.violated) > 0 && o.Mutant == ""
 	return c.verdict(o, lab, crash), nil
 }
 

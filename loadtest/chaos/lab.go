@@ -49,6 +49,7 @@ type Lab struct {
 	troubles *troubles
 	internal atomic.Int64 // answers of 500
 	healed   atomic.Bool
+	keep     bool // the folder, for a person to look into
 
 	mu     sync.Mutex
 	tokens map[string]minted
@@ -142,6 +143,10 @@ func (l *Lab) close(ctx context.Context) {
 	}
 	if l.postgres != nil {
 		_ = l.postgres.Stop(ctx) // nothing of it is kept
+	}
+	if l.keep {
+		l.say("what the processes wrote is in %s", l.dir)
+		return
 	}
 	_ = os.RemoveAll(l.dir)
 }
