@@ -145,7 +145,7 @@ func TestJitterSpreadsTicksOverItsTime(t *testing.T) {
 	h := newHouse(t)
 	h.start(h.dispatch)
 	const size = 60
-	at := time.Now().UTC().Add(4 * time.Second).Truncate(time.Second)
+	at := time.Now().UTC().Add(10 * time.Second).Truncate(time.Second)
 	spec := calendar.Spec{At: []string{at.Format("2006-01-02T15:04:05")}, Jitter: "4s"}
 	for i := range size {
 		h.put("spread", string(rune('A'+i)), schedules.Params{Spec: spec})
