@@ -201,6 +201,12 @@ type transaction struct {
 	release func()
 }
 
+// Walled tells whether a transaction is one of a Wall's: what it copies must go by its CopyFrom, as COPY knows no policies.
+func Walled(tx pgx.Tx) bool {
+	_, ok := tx.(*transaction)
+	return ok
+}
+
 func (t *transaction) end() {
 	if t.release != nil {
 		t.release()
