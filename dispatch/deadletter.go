@@ -185,7 +185,7 @@ func (d *Dispatch) revive(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 		return nil, err
 	}
 	l.workflow = l.Workflow
-	if err := copyTicks(ctx, tx, tenant, []tick{l.tick}); err != nil {
+	if err := recordTick(ctx, tx, tenant, &l.tick); err != nil {
 		return nil, err
 	}
 	var b pgx.Batch

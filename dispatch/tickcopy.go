@@ -5,13 +5,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -33,33 +30,15 @@ func copyOpened(ctx context.Context, tx pgx.Tx, all []*opened) error {
 	return c.send(ctx, tx)
 }
 
-// copyTicks records ticks, of a tenant's request or of the engine.
-func copyTicks(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ticks []tick) error {
-	if len(ticks) == 0 {
-		return nil
-	}
-	if postgres.Walled(tx) {
-		return insertTicks(ctx, tx, tenant, ticks)
-	}
-	c := newTickCopy(len(ticks))
-	for i := range ticks {
-		c.add(tenant, &ticks[i])
-	}
-	return c.send(ctx, tx)
-}
-
-// insertTicks records ticks where there is no COPY: behind the wall between tenants.
-func insertTicks(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ticks []tick) error {
-	columns := strings.FieldsFunc(tickColumnsCopied, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"tick"}, columns, pgx.CopyFromSlice(len(ticks), func(i int) ([]any, error) {
-		t := &ticks[i]
-		return []any{
-			int32(tenant), t.ScheduleID, t.NominalAt, t.Seq, t.Version, t.MissedCount, t.Occurrence, t.CohortID, t.ChunkID,
-			t.LastAt, t.UntilAt, t.FiredAt, t.EndedAt, t.Shard, t.Attempt, int16(t.State), int16(t.Reason), int16(t.Cause), int16(t.DST), t.Payload,
-		}, nil
-	}))
+// recordTick writes the row of one tick. It is no COPY, which row-level security refuses to those that it binds.
+func recordTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO tick (`+tickColumnsCopied+`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+		tenant, t.ScheduleID, t.NominalAt, t.Seq, t.Version, t.MissedCount, t.Occurrence, t.CohortID, t.ChunkID,
+		t.LastAt, t.UntilAt, t.FiredAt, t.EndedAt, t.Shard, t.Attempt, int16(t.State), int16(t.Reason), int16(t.Cause), int16(t.DST), t.Payload)
 	if err != nil {
-		return fmt.Errorf("record ticks: %w", err)
+		return fmt.Errorf("record tick: %w", err)
 	}
 	return nil
 }

@@ -129,7 +129,7 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	case f == skipped:
 		t.State, t.Reason, t.EndedAt = Skipped, reason, &now
 	}
-	if err := copyTicks(ctx, tx, tenant, []tick{*t}); err != nil {
+	if err := recordTick(ctx, tx, tenant, t); err != nil {
 		return nil, err
 	}
 	var b pgx.Batch

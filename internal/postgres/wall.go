@@ -189,22 +189,10 @@ func (w *Wall) CopyFrom(ctx context.Context, table pgx.Identifier, columns []str
 	return n, err
 }
 
-// Walled tells whether a transaction is of a Wall: PostgreSQL then knows no COPY to a tenant's table but its CopyFrom.
-func Walled(tx pgx.Tx) bool {
-	_, ok := tx.(*transaction)
-	return ok
-}
-
 // transaction is a pgx.Tx that gives its connection back.
 type transaction struct {
 	pgx.Tx
 	release func()
-}
-
-// Walled tells whether a transaction is one of a Wall's: what it copies must go by its CopyFrom, as COPY knows no policies.
-func Walled(tx pgx.Tx) bool {
-	_, ok := tx.(*transaction)
-	return ok
 }
 
 func (t *transaction) end() {
