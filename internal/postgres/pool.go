@@ -73,6 +73,7 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 		params["role"] = o.Role
 	}
 	setDefault(params, "timezone", "UTC")
+	setDefault(params, "max_parallel_workers_per_gather", "0") // to start workers takes longer than any page of ours
 	setDefault(params, "statement_timeout", millis(cmp.Or(o.StatementTimeout, statementTimeout)))
 	setDefault(params, "idle_in_transaction_session_timeout", millis(idleInTxTimeout))
 	setDefault(params, "lock_timeout", millis(lockTimeout))
