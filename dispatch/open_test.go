@@ -7,7 +7,6 @@ import (
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -87,22 +86,7 @@ func TestChunkThatCannotBeOpenedKeepsNoOtherOfItsRun(t *testing.T) {
 func TestRunOfOneSchedulesTicksIsOpenedInOrder(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	if err := h.dispatch.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p := everySecond()
-	p.Policy = &schedules.Policy{Overlap: "allow_all"}
-	h.put("ordered", "k", p)
-	shard := int16(h.number(`SELECT shard FROM cohort`))
-	for n := 1; n <= 3; n++ {
-		until(t, "another chunk is swept", func() bool {
-			if _, err := h.dispatch.SweepOnce(t.Context(), shard); err != nil {
-				t.Fatal(err)
-			}
-			return len(h.chunks()) >= n
-		})
-	}
-	ids := h.chunks()
+	ids := h.sweptThrice("ordered")
 	if err := h.dispatch.OpenRun(t.Context(), ids[0], ids[len(ids)-1]); err != nil {
 		t.Fatal(err)
 	}

@@ -35,25 +35,31 @@ func (h *house) exec(sql string, args ...any) {
 	}
 }
 
-func TestEarlierChunkOfAScheduleIsOpenedFirst(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
-	if err := h.dispatch.Register(t.Context()); err != nil {
-		t.Fatal(err)
+// sweptThrice has a schedule of a workflow come due in at least three chunks, which it returns unopened.
+func (h *house) sweptThrice(workflow string) (chunks []int64) {
+	h.t.Helper()
+	if err := h.dispatch.Register(h.t.Context()); err != nil {
+		h.t.Fatal(err)
 	}
 	p := everySecond()
 	p.Policy = &schedules.Policy{Overlap: "allow_all"}
-	h.put("ordered", "k", p)
+	h.put(workflow, "k", p)
 	shard := int16(h.number(`SELECT shard FROM cohort`))
 	for n := 1; n <= 3; n++ {
-		until(t, "another chunk is swept", func() bool {
-			if _, err := h.dispatch.SweepOnce(t.Context(), shard); err != nil {
-				t.Fatal(err)
+		until(h.t, "another chunk is swept", func() bool {
+			if _, err := h.dispatch.SweepOnce(h.t.Context(), shard); err != nil {
+				h.t.Fatal(err)
 			}
 			return len(h.chunks()) >= n
 		})
 	}
-	ids := h.chunks()
+	return h.chunks()
+}
+
+func TestEarlierChunkOfAScheduleIsOpenedFirst(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	ids := h.sweptThrice("ordered")
 	if err := h.dispatch.Open(t.Context(), ids[len(ids)-1]); err != nil {
 		t.Fatal(err)
 	}

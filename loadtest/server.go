@@ -27,8 +27,8 @@ type workshop struct {
 	program string
 }
 
-// openWorkshop builds carillon as it is in this checkout, unless it is told of one that is built. The folder may be entered by the account that PostgreSQL runs
-// under where we are root.
+// openWorkshop builds carillon as it is in this checkout, unless it is told of one that is built. The folder may be entered
+// by the account that PostgreSQL runs under where we are root.
 func openWorkshop(ctx context.Context, o options, p *progress) (_ *workshop, err error) {
 	dir, err := os.MkdirTemp("", "carillon-loadtest-*")
 	if err != nil {
