@@ -16,7 +16,7 @@ import (
 // holdings are the tables with rows of tenants, in the order in which they are emptied: what makes rows of others goes
 // before them. Schedules, with their members and state, and cohorts go before all of these.
 var holdings = []string{
-	"schedule", "schedule_state", "cohort", "turn",
+	"schedule", "schedule_state", "cohort", "cohort_timing", "turn",
 	"held", "chunk", "ready", "waiting", "slot", "buffered", "lease",
 	"tick", "attempt", "roll", "dead_letter", "revision", "label",
 	"key_profile", "erasure", "calendar", "calendar_revision", "operation", "sync_line", "sync",

@@ -26,6 +26,7 @@ func (h *house) sweptRun(n int) (chunks []int64, owners []tenants.ID) {
 	}
 	h.exec(`UPDATE schedule SET shard = 7`)
 	h.exec(`UPDATE cohort SET shard = 7`)
+	h.exec(`UPDATE cohort_timing SET shard = 7`)
 	if _, err := h.dispatch.SweepOnce(h.t.Context(), 7); err != nil {
 		h.t.Fatal(err)
 	}

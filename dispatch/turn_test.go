@@ -230,10 +230,14 @@ func TestWhoComesBehindAFullBatchOfAnothersIsLookedFor(t *testing.T) {
 			SELECT s.*, m.from_at AS joined
 			FROM schedule s JOIN member m ON m.schedule_id = s.id
 		), timed AS (
-			INSERT INTO cohort (shard, tenant_id, workflow, hash, timing, form, missed, next_at, due_at, tzdata)
-			SELECT shard, tenant_id, 'odd ' || i, hash, timing, form, missed, next_at, due_at, tzdata
-			FROM cohort, generate_series(1, $1::int) i
-			RETURNING id, workflow
+			INSERT INTO cohort_timing (shard, tenant_id, workflow, hash, timing, missed)
+			SELECT shard, tenant_id, 'odd ' || i, hash, timing, missed
+			FROM cohort_timing, generate_series(1, $1::int) i
+			RETURNING *
+		), dated AS (
+			INSERT INTO cohort (id, shard, tenant_id, workflow, hash, missed, next_at, due_at, tzdata)
+			SELECT t.id, t.shard, t.tenant_id, t.workflow, t.hash, t.missed, c.next_at, c.due_at, c.tzdata
+			FROM timed t, cohort c
 		), made AS (
 			INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, anchor_at, cohort_id, tzdata, created_at, updated_at, updated_by)
 			SELECT m.tenant_id, t.workflow, m.key, m.shard, m.status, m.spec, m.anchor_at, t.id, m.tzdata, m.created_at, m.updated_at, m.updated_by

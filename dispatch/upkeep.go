@@ -138,7 +138,11 @@ func (d *Dispatch) clearCohorts(ctx context.Context) error {
 					WHERE c.shard = $1 AND c.empty_at < clock_timestamp() - $2::interval
 						AND NOT EXISTS (SELECT FROM member m WHERE m.cohort_id = c.id)
 						AND NOT EXISTS (SELECT FROM chunk k WHERE k.shard = $1 AND k.tenant_id = c.tenant_id AND k.opened_at IS NULL)
-					RETURNING tenant_id, id
+					RETURNING tenant_id, shard, hash, workflow, missed, id
+				), names AS (
+					DELETE FROM cohort_timing t
+					USING gone g
+					WHERE t.tenant_id = g.tenant_id AND t.shard = g.shard AND t.hash = g.hash AND t.workflow = g.workflow AND t.missed = g.missed
 				)
 				DELETE FROM tally t
 				USING gone g

@@ -109,7 +109,7 @@ func (b *bench) announce(s *served, tenant string) (announcement, error) {
 
 // analyzed has the planner know what is stored, as it does after a while.
 func analyzed(ctx context.Context, db *pgx.Conn) error {
-	for _, table := range []string{"schedule", "schedule_state", "member", "cohort"} {
+	for _, table := range []string{"schedule", "schedule_state", "member", "cohort", "cohort_timing"} {
 		if _, err := db.Exec(ctx, `VACUUM (ANALYZE) `+table); err != nil {
 			return err
 		}

@@ -200,8 +200,11 @@ func (m *muster) fire(ctx context.Context, workflow string, spread int, beside f
 	defer func() { sweeper.stop() }()
 	stop := beside()
 	defer func() { _, _ = stop() }() // unless it ended below
-	due, err := dueAll(ctx, m.db, workflow, 2*time.Second, spread)
+	due, err := dueAll(ctx, m.db, workflow, 8*time.Second, spread)
 	if err != nil {
+		return f, err
+	}
+	if _, err := m.db.Exec(ctx, `VACUUM (ANALYZE) cohort`); err != nil { // of the versions that making them due left
 		return f, err
 	}
 	began, err := costUntilNow(ctx, m.db, sweeper.cmd.Process.Pid)

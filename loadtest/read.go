@@ -231,7 +231,7 @@ func copyUpTo(ctx context.Context, at announcement, templates, begin, n int, p *
 		return err
 	}
 	defer db.Close(ctx)
-	for _, table := range []string{"schedule", "schedule_state", "member", "label", "cohort"} {
+	for _, table := range []string{"schedule", "schedule_state", "member", "label", "cohort", "cohort_timing"} {
 		if _, err := db.Exec(ctx, `VACUUM (ANALYZE) `+table); err != nil {
 			return err
 		}

@@ -189,7 +189,9 @@ func TestRetime(t *testing.T) {
 		t.Errorf("it fires at %s, want %s", got, want.NextAt)
 	}
 	h.put("b", schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"0 13 * * *"}, MaxTicks: new(5)}})
-	h.exec(`UPDATE cohort SET hash = '\x00112233445566778899aabbccddeeff' WHERE id = (SELECT cohort_id FROM schedule WHERE key = 'b')`)
+	for _, table := range []string{"cohort", "cohort_timing"} {
+		h.exec(`UPDATE ` + table + ` SET hash = '\x00112233445566778899aabbccddeeff' WHERE id = (SELECT cohort_id FROM schedule WHERE key = 'b')`)
+	}
 	before := h.get("b")
 	if got := h.act("retime", schedules.ActionFilter{Workflow: "w", KeyPrefix: "b"}); got.Counts["retimed"] != 1 {
 		t.Errorf("got %+v", got)

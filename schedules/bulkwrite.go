@@ -136,9 +136,10 @@ func (l *load) findAwake(ctx context.Context, names []cohortName, needs map[coho
 		SELECT n.ord, c.id
 		FROM unnest($2::text[], $3::smallint[], $4::bytea[], $5::text[]) WITH ORDINALITY AS n (workflow, shard, hash, missed, ord)
 		CROSS JOIN LATERAL (
-			SELECT id
-			FROM cohort
-			WHERE tenant_id = $1 AND workflow = n.workflow AND shard = n.shard AND hash = n.hash AND missed = n.missed AND due_at IS NOT NULL
+			SELECT d.id
+			FROM cohort_timing t
+			JOIN cohort d ON d.shard = t.shard AND d.id = t.id AND d.tenant_id = t.tenant_id
+			WHERE t.tenant_id = $1 AND t.workflow = n.workflow AND t.shard = n.shard AND t.hash = n.hash AND t.missed = n.missed AND d.due_at IS NOT NULL
 			OFFSET 0
 		) c`, l.tenant, workflows, shards, hashes, missed) // ForEachRow reports the error
 	var ord, id int64

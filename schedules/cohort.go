@@ -101,9 +101,10 @@ func wakeSweep(ctx context.Context, tx pgx.Tx, shard int16) error {
 func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, workflow string, t *calendar.Timing, missed string, stamp Stamp, now time.Time) (id int64, err error) {
 	hash := t.Hash()
 	err = tx.QueryRow(ctx, `
-		SELECT id
-		FROM cohort
-		WHERE tenant_id = $1 AND workflow = $2 AND shard = $3 AND hash = $4 AND missed = $5 AND due_at IS NOT NULL`,
+		SELECT c.id
+		FROM cohort_timing n
+		JOIN cohort c ON c.shard = n.shard AND c.id = n.id AND c.tenant_id = n.tenant_id
+		WHERE n.tenant_id = $1 AND n.workflow = $2 AND n.shard = $3 AND n.hash = $4 AND n.missed = $5 AND c.due_at IS NOT NULL`,
 		tenant, workflow, shard, hash[:], missed).Scan(&id)
 	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
 		return id, err
@@ -111,18 +112,29 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 	next, _ := t.Next(now)
 	// Two that make the same cohort at once wait for one another here; the second finds it awake.
 	err = tx.QueryRow(ctx, `
-		INSERT INTO cohort AS c (shard, tenant_id, workflow, hash, timing, missed, next_at, due_at, calendars, revision, tzdata)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-		ON CONFLICT ON CONSTRAINT cohort_identity DO UPDATE
+		WITH n AS (`+nameCohort+`)
+		INSERT INTO cohort AS c (id, shard, tenant_id, workflow, hash, missed, next_at, due_at, calendars, revision, tzdata)
+		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, $7::timestamptz, $8::timestamptz, $9::text[], $10::bigint, $11::text
+		FROM n
+		ON CONFLICT (shard, id) DO UPDATE
 		SET revision = CASE WHEN c.due_at IS NULL THEN excluded.revision ELSE c.revision END,
 		    tzdata = CASE WHEN c.due_at IS NULL THEN excluded.tzdata ELSE c.tzdata END,
 		    next_at = CASE WHEN c.due_at IS NULL THEN excluded.next_at ELSE c.next_at END,
 		    due_at = COALESCE(c.due_at, excluded.due_at),
 		    empty_at = NULL
 		RETURNING id`,
-		shard, tenant, workflow, hash[:], string(t.Canonical()), missed, next.At, t.Due(next.At), t.Named(), stamp.Revision, stamp.TZData).Scan(&id)
+		shard, tenant, workflow, hash[:], missed, string(t.Canonical()), next.At, t.Due(next.At), t.Named(), stamp.Revision, stamp.TZData).Scan(&id)
 	return id, err
 }
+
+// nameCohort finds the number of a cohort by what names it, or gives it one, and keeps others from it until the transaction
+// ends. $6 is the timing.
+const nameCohort = `
+			INSERT INTO cohort_timing AS t (shard, tenant_id, workflow, hash, missed, timing)
+			VALUES ($1, $2, $3, $4, $5, $6)
+			ON CONFLICT ON CONSTRAINT cohort_timing_pkey DO UPDATE
+			SET timing = t.timing
+			RETURNING id, shard, tenant_id, workflow, hash, missed`
 
 // withdraw takes the row out of its cohort, and returns what was due and not yet swept: it is to be handed out first, in
 // the same transaction that deletes the member. Without a timing, which cannot be computed, nothing is due.

@@ -72,12 +72,14 @@ func (r *row) lockDelay(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error
 func (r *row) joinDelay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) error {
 	var id int64
 	err := tx.QueryRow(ctx, `
-		INSERT INTO cohort (shard, tenant_id, workflow, hash, timing, missed, delay, next_at, due_at)
-		VALUES ($1, $2, $3, $4, $5, $6, true, $7, $7)
-		ON CONFLICT ON CONSTRAINT cohort_identity DO UPDATE
+		WITH n AS (`+nameCohort+`)
+		INSERT INTO cohort (id, shard, tenant_id, workflow, hash, missed, delay, next_at, due_at)
+		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, true, $7::timestamptz, $7::timestamptz
+		FROM n
+		ON CONFLICT (shard, id) DO UPDATE
 		SET next_at = excluded.next_at, due_at = excluded.due_at, `+notInRun+`, empty_at = NULL
 		RETURNING id`,
-		r.Shard, tenant, r.Workflow, r.Hash, string(t.Canonical()), *r.CohortMissed, r.NextAt).Scan(&id)
+		r.Shard, tenant, r.Workflow, r.Hash, *r.CohortMissed, string(t.Canonical()), r.NextAt).Scan(&id)
 	if err != nil {
 		return fmt.Errorf("join cohort: %w", err)
 	}

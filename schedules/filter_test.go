@@ -103,9 +103,14 @@ func (h *home) crowd() {
 		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at)
 		SELECT cohort_id, spread, id, tenant_id, now() FROM made WHERE cohort_id IS NOT NULL`)
 	h.exec(`
-		INSERT INTO cohort (shard, tenant_id, workflow, hash, timing, missed, next_at, due_at)
-		SELECT shard, tenant_id, workflow, decode(lpad(to_hex(n), 32, '0'), 'hex'), timing, missed, next_at + n * interval '1 minute', due_at
-		FROM cohort, generate_series(1, 5000) n`)
+		INSERT INTO cohort_timing (shard, tenant_id, workflow, hash, timing, missed)
+		SELECT shard, tenant_id, workflow, decode(lpad(to_hex(n), 32, '0'), 'hex'), timing, missed
+		FROM cohort_timing, generate_series(1, 5000) n`)
+	h.exec(`
+		INSERT INTO cohort (id, shard, tenant_id, workflow, hash, missed, next_at, due_at)
+		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, c.next_at + row_number() OVER () * interval '1 minute', c.due_at
+		FROM cohort c
+		JOIN cohort_timing n ON n.id <> c.id AND n.shard = c.shard`)
 	h.exec(`ANALYZE`)
 }
 

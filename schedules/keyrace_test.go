@@ -70,7 +70,7 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 		SELECT s.workflow || '/' || s.key, COALESCE(kp.timezone, ''), COALESCE(c.timing, '')
 		FROM schedule s
 		LEFT JOIN key_profile kp ON kp.tenant_id = s.tenant_id AND kp.key = s.key
-		LEFT JOIN cohort c ON c.shard = s.shard AND c.id = s.cohort_id
+		LEFT JOIN cohort_timing c ON c.tenant_id = s.tenant_id AND c.shard = s.shard AND c.id = s.cohort_id
 		WHERE s.by_key`)
 	if err != nil {
 		t.Fatal(err)

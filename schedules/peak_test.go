@@ -204,9 +204,15 @@ func TestTheForecastOfManyOddTimingsIsASample(t *testing.T) {
 	h.put("model", spec(calendar.Spec{Cron: calendar.StringList{"0 8 * * *"}}))
 	// 4,500 more cohorts of one timing each: only the hash tells them apart.
 	h.exec(`
-		INSERT INTO cohort (shard, tenant_id, workflow, hash, timing, missed, next_at, due_at)
-		SELECT shard, tenant_id, workflow, decode(lpad(to_hex(i), 32, '0'), 'hex'), timing, missed, next_at, due_at
-		FROM cohort, generate_series(1, 4500) AS i`)
+		WITH names AS (
+			INSERT INTO cohort_timing (shard, tenant_id, workflow, hash, timing, missed)
+			SELECT shard, tenant_id, workflow, decode(lpad(to_hex(i), 32, '0'), 'hex'), timing, missed
+			FROM cohort_timing, generate_series(1, 4500) AS i
+			RETURNING *
+		)
+		INSERT INTO cohort (id, shard, tenant_id, workflow, hash, missed, next_at, due_at)
+		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, c.next_at, c.due_at
+		FROM names n, cohort c`)
 	h.exec(`INSERT INTO tally_delta (tenant_id, cohort_id, n) SELECT tenant_id, id, CASE WHEN id % 100 = 7 THEN 50 ELSE 1 END FROM cohort WHERE hash <> (SELECT hash FROM cohort ORDER BY id LIMIT 1)`)
 	want := one[int](h, `SELECT sum(n) FROM tally_delta WHERE cohort_id > 0`)
 	f, err := h.schedules.Forecast(t.Context(), h.acme, 48)

@@ -100,9 +100,10 @@ func BeginRezoning(ctx context.Context, db TxBeginner, ts *Timings, ops *Operati
 				return err
 			}
 			rows, _ := tx.Query(ctx, `
-				SELECT DISTINCT tenant_id
-				FROM cohort
-				WHERE tzdata = $1 AND timing::json ->> 'zone' = ANY($2) AND empty_at IS NULL`, old, changed) // CollectRows reports the error
+				SELECT DISTINCT c.tenant_id
+				FROM cohort c
+				CROSS JOIN LATERAL (`+timingOf+`) t
+				WHERE c.tzdata = $1 AND t.timing::json ->> 'zone' = ANY($2) AND c.empty_at IS NULL`, old, changed) // CollectRows reports the error
 			owners, err := pgx.CollectRows(rows, pgx.RowTo[int32])
 			if err != nil {
 				return fmt.Errorf("look for cohorts of changed zones: %w", err)
@@ -165,9 +166,10 @@ func (s *Schedules) rezoneStep(ctx context.Context, tx pgx.Tx, op *Operation) (d
 	}
 	present := calendar.InForce()
 	rows, _ := tx.Query(ctx, `
-		SELECT c.id, c.hash, c.revision, c.tzdata, c.timing::json ->> 'zone' AS zone,
+		SELECT c.id, c.hash, c.revision, c.tzdata, t.timing::json ->> 'zone' AS zone,
 			(SELECT count(*) FROM member m WHERE m.cohort_id = c.id AND m.tenant_id = $1) AS members
 		FROM cohort c
+		CROSS JOIN LATERAL (`+timingOf+`) t
 		WHERE c.tenant_id = $1 AND c.shard = $2 AND c.id > $3 AND c.tzdata < $4 AND c.tzdata <> '' AND c.retime_at IS NULL AND c.empty_at IS NULL
 		ORDER BY c.id
 		LIMIT $5`, op.Tenant, at.Shard, at.ID, present.Version(), mostRezoned) // CollectRows reports the error

@@ -105,7 +105,14 @@ func (c CohortTiming) key() timingKey {
 	return key
 }
 
-// compiledForm is a timing as its cohort stores it.
+// timingOf reads the timing of a cohort c, by its index whatever the planner knows of the table.
+const timingOf = `
+			SELECT timing
+			FROM cohort_timing
+			WHERE tenant_id = c.tenant_id AND shard = c.shard AND hash = c.hash AND workflow = c.workflow AND missed = c.missed
+			OFFSET 0`
+
+// compiledForm is the timing of a cohort as it is stored.
 type compiledForm struct {
 	ID        int64
 	Timing    string
@@ -130,9 +137,10 @@ func (ts *Timings) Of(ctx context.Context, db postgres.DB, cohorts []CohortTimin
 		return timings, nil, nil
 	}
 	rows, _ := db.Query(ctx, `
-		SELECT c.id, c.timing, c.calendars
+		SELECT c.id, t.timing, c.calendars
 		FROM unnest($1::smallint[], $2::bigint[], $3::int[]) AS n (shard, id, tenant_id)
-		JOIN cohort c ON c.shard = n.shard AND c.id = n.id AND c.tenant_id = n.tenant_id`, shards, ids, owners) // CollectRows reports the error
+		CROSS JOIN LATERAL (SELECT * FROM cohort WHERE shard = n.shard AND id = n.id AND tenant_id = n.tenant_id OFFSET 0) c
+		CROSS JOIN LATERAL (`+timingOf+`) t`, shards, ids, owners) // CollectRows reports the error
 	forms, err := pgx.CollectRows(rows, pgx.RowToStructByName[compiledForm])
 	if err != nil {
 		return nil, nil, fmt.Errorf("read timings: %w", err)

@@ -109,7 +109,7 @@ var faults = []fault{
 	}},
 	{"poisoned_row", 1, func(ctx context.Context, f *faulty) (string, error) { // of a tenant whose ticks nobody judges
 		return poisoned, f.sql(ctx, `
-			UPDATE cohort SET timing = 'not a timing'
+			UPDATE cohort_timing SET timing = 'not a timing'
 			WHERE tenant_id = (SELECT id FROM tenant WHERE name = $1)`, poisoned)
 	}},
 	{"old_snapshot", 1, func(ctx context.Context, f *faulty) (string, error) {
