@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/carillonhq/carillon/schedules"
 )
@@ -117,7 +119,8 @@ func (p *place) idle() bool {
 // advance moves each cohort that was reached to its place: nearly all of them to sleep until their next nominal time, which
 // takes a quarter of the columns.
 func advance(b *pgx.Batch, shard int16, now time.Time, cohorts []*due) {
-	var idle []int64
+	var idle []pgtype.TID
+	var idleIDs []int64
 	var idleNext, idleDue []time.Time
 	var ids, spreads, afters []*int64
 	var next, dueAt, runAt, runFrom, empty, wait []*time.Time
@@ -129,7 +132,8 @@ func advance(b *pgx.Batch, shard int16, now time.Time, cohorts []*due) {
 		}
 		p := c.place(now)
 		if p.idle() {
-			idle, idleNext, idleDue = append(idle, c.ID), append(idleNext, *p.next), append(idleDue, *p.due)
+			idle, idleIDs = append(idle, c.Row), append(idleIDs, c.ID)
+			idleNext, idleDue = append(idleNext, *p.next), append(idleDue, *p.due)
 			continue
 		}
 		ids, spreads, afters = append(ids, &c.ID), append(spreads, p.spread), append(afters, p.id)
@@ -141,8 +145,13 @@ func advance(b *pgx.Batch, shard int16, now time.Time, cohorts []*due) {
 			UPDATE cohort c
 			SET next_at = n.next_at, due_at = n.due_at, wait_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL,
 				at_spread = NULL, at_id = NULL, empty_at = NULL, run_drop = NULL
-			FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[]) AS n (id, next_at, due_at)
-			WHERE c.shard = $1 AND c.id = n.id`, shard, idle, idleNext, idleDue)
+			FROM unnest($2::tid[], $3::bigint[], $4::timestamptz[], $5::timestamptz[]) AS n (row, id, next_at, due_at)
+			WHERE c.ctid = n.row AND c.shard = $1 AND c.id = n.id`, shard, idle, idleIDs, idleNext, idleDue).Exec(func(done pgconn.CommandTag) error {
+			if int(done.RowsAffected()) != len(idle) {
+				return fmt.Errorf("of %d cohorts of shard %d that were read under its lock %d are where they were", len(idle), shard, done.RowsAffected())
+			}
+			return nil
+		})
 	}
 	if len(ids) == 0 {
 		return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/sabotage"
@@ -31,15 +32,15 @@ func (d *Dispatch) sweep(ctx context.Context) {
 	busy := newShardSet()
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	defer close(due)
 	for range sweepers {
 		workers.Go(func() {
-			for shard := range due {
-				if err := d.sweepWhole(ctx, shard); err != nil && ctx.Err() == nil {
-					d.Log.Error("cannot sweep", "shard", shard, "error", err)
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case shard := <-due:
+					d.sweepTurn(ctx, shard, busy, due)
 				}
-				busy.remove(shard)
-				d.poke()
 			}
 		})
 	}
@@ -137,19 +138,32 @@ func (s *shardSet) remove(shard int16) {
 // sweepFor is how long a shard is swept before the others that are due have their turn.
 const sweepFor = 50 * time.Millisecond
 
-// sweepWhole sweeps a shard until nothing in it is due, or others may be waiting.
-func (d *Dispatch) sweepWhole(ctx context.Context, shard int16) error {
-	for began := time.Now(); ctx.Err() == nil && time.Since(began) < sweepFor; {
-		more, err := d.sweepOnce(ctx, shard)
-		if err != nil || !more {
-			return err
-		}
+// sweepTurn sweeps a shard for a while, and has it wait behind the others where more of it is due.
+func (d *Dispatch) sweepTurn(ctx context.Context, shard int16, busy *shardSet, due chan<- int16) {
+	more, err := d.sweepWhole(ctx, shard)
+	if err != nil && ctx.Err() == nil {
+		d.Log.Error("cannot sweep", "shard", shard, "error", err)
 	}
-	return nil
+	if _, alive := d.process.self(); more && err == nil && alive && slices.Contains(d.process.shards(), shard) {
+		due <- shard // there is room: each shard is in it once at most
+		return
+	}
+	busy.remove(shard)
+	d.poke()
+}
+
+// sweepWhole sweeps a shard until nothing in it is due, or others may be waiting; then more is true.
+func (d *Dispatch) sweepWhole(ctx context.Context, shard int16) (more bool, err error) {
+	more = true
+	for began := time.Now(); more && err == nil && ctx.Err() == nil && time.Since(began) < sweepFor; {
+		more, err = d.sweepOnce(ctx, shard)
+	}
+	return more, err
 }
 
 // due is a cohort whose time has come: first what dueColumns read, in their order.
 type due struct {
+	Row      pgtype.TID // where it lies: nobody else changes it while the shard is locked
 	ID       int64
 	TenantID tenants.ID
 	Workflow string
@@ -257,7 +271,7 @@ func fast(sql string) string {
 }
 
 // dueColumns are the columns of a due cohort c, where t is its tenant's turn.
-const dueColumns = `c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
+const dueColumns = `c.ctid, c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
 			c.at_spread, c.at_id, c.wait_at, c.retime_at, c.revision, c.tzdata, t.tenant_id IS NOT NULL AS waits`
 
 // takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns, and held ticks, which
