@@ -278,6 +278,7 @@ const dueColumns = `c.ctid, c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.n
 // it takes out.
 func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 	var b pgx.Batch
+	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`)
 	schedules.LockShard(&b, shard)
 	b.Queue(fast(`SELECT clock_timestamp()`))
 	b.Queue(fast(`
@@ -304,8 +305,10 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries)
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
-	if _, err = results.Exec(); err != nil {
-		return f, fmt.Errorf("lock shard %d: %w", shard, err)
+	for range 2 {
+		if _, err = results.Exec(); err != nil {
+			return f, fmt.Errorf("lock shard %d: %w", shard, err)
+		}
 	}
 	if err = results.QueryRow().Scan(&f.now); err != nil {
 		return f, fmt.Errorf("read clock: %w", err)
