@@ -52,7 +52,7 @@ type Stamp struct {
 
 const (
 	timingsKept  = 100_000
-	timingBytes  = 48 << 20 // of compiled timings
+	timingBytes  = 32 << 20 // of compiled timings
 	editionBytes = 16 << 20 // of calendars
 	warningsKept = 10_000
 )
