@@ -84,6 +84,7 @@ type Dispatch struct {
 	purse      *purse
 	pressure   pressure
 	otherLooks looks
+	rest       rest
 	wake       chan struct{} // to the sweep: look now
 	failing    chan failingSchedule
 	work       sync.WaitGroup
@@ -186,11 +187,21 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 
 // every runs fn each period until ctx ends, and logs its errors.
 func (d *Dispatch) every(ctx context.Context, period time.Duration, what string, fn func(context.Context) error) {
+	d.paced(ctx, func() time.Duration { return period }, what, fn)
+}
+
+// paced is every, for a period that may change from one run to the next.
+func (d *Dispatch) paced(ctx context.Context, pace func() time.Duration, what string, fn func(context.Context) error) {
+	period := pace()
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		if err := fn(ctx); err != nil && ctx.Err() == nil {
 			d.Log.Error("cannot "+what, "error", err)
+		}
+		if now := pace(); now != period {
+			period = now
+			tick.Reset(period)
 		}
 		select {
 		case <-ctx.Done():
@@ -198,4 +209,10 @@ func (d *Dispatch) every(ctx context.Context, period time.Duration, what string,
 		case <-tick.C:
 		}
 	}
+}
+
+// finds tells whether a query has a row: what most often finds nothing asks that first, in one trip and no transaction.
+func (d *Dispatch) finds(ctx context.Context, sql string) (found bool, err error) {
+	err = d.Pool.QueryRow(ctx, `SELECT EXISTS (`+sql+`)`).Scan(&found)
+	return found, err
 }

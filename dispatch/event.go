@@ -48,7 +48,7 @@ type event struct {
 }
 
 const (
-	eventEvery  = 500 * time.Millisecond
+	eventEvery  = time.Second
 	eventClaim  = time.Minute    // a sender that is silent for so long is gone
 	eventKept   = 24 * time.Hour // then it is not sent any more
 	eventsAtOne = 32             // sent at a time by this process: one of a tenant's

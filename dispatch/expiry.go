@@ -26,6 +26,10 @@ func (d *Dispatch) endLeases(ctx context.Context) {
 			if sabotage.LeasesNeverEnd.On() {
 				return nil
 			}
+			some, err := d.finds(ctx, `SELECT FROM lease WHERE until_at <= (SELECT clock_timestamp())`)
+			if err != nil || !some {
+				return err
+			}
 			n, err := d.endSomeLeases(ctx)
 			if err != nil || n < mostExpired {
 				return err

@@ -196,6 +196,7 @@ func (d *Dispatch) listenOnce(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+readyChannel+"; LISTEN "+schedules.DueChannel); err != nil {
 		return err
 	}
+	d.poke() // what was told while nobody listened
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {

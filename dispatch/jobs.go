@@ -40,7 +40,7 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 	config := &river.Config{
 		Logger:                      slog.New(quiet{d.Log.Handler()}),
 		FetchCooldown:               10 * time.Millisecond,
-		FetchPollInterval:           100 * time.Millisecond,
+		FetchPollInterval:           time.Second, // a notification wakes it, of River's or of ours: this is for one that is lost
 		CompletedJobRetentionPeriod: 5 * time.Minute,
 		JobTimeout:                  time.Minute,
 		RescueStuckJobsAfter:        2 * time.Minute,
@@ -55,7 +55,7 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 		config.PeriodicJobs = []*river.PeriodicJob{retaining()}
 		config.Queues = map[string]river.QueueConfig{
 			smallLane: {MaxWorkers: 4}, largeLane: {MaxWorkers: 4}, catchUpLane: {MaxWorkers: 2},
-			workLane: {MaxWorkers: 2, FetchPollInterval: time.Second}, // nothing in it is due to the second
+			workLane: {MaxWorkers: 2, FetchPollInterval: 2 * time.Second}, // nothing in it is due to the second
 		}
 	}
 	return river.NewClient(riverpgxv5.New(d.Pool), config)

@@ -33,6 +33,10 @@ func (d *Dispatch) notice(ctx context.Context) {
 	d.every(ctx, noticeEvery, "tell tenants what happened", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		defer cancel()
+		some, err := d.finds(ctx, `SELECT FROM happening UNION ALL SELECT FROM notice WHERE next_at <= (SELECT clock_timestamp())`)
+		if err != nil || !some {
+			return err
+		}
 		return d.addUp(ctx)
 	})
 }

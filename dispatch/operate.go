@@ -48,6 +48,10 @@ func (d *Dispatch) lookForOperations(ctx context.Context) {
 	d.every(ctx, takeEvery, "look for operations", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		defer cancel()
+		some, err := d.finds(ctx, `SELECT FROM operation WHERE ended_at IS NULL AND look_at <= (SELECT clock_timestamp())`)
+		if err != nil || !some {
+			return err
+		}
 		return d.Operations.Look(ctx)
 	})
 }

@@ -15,7 +15,10 @@ import (
 // can be halted, and not among River's jobs.
 const mostUnopened = 4000
 
-const pressureEvery = 500 * time.Millisecond
+const (
+	pressureEvery = 500 * time.Millisecond
+	restPressure  = time.Second
+)
 
 // pressure is how many unopened chunks each tenant has: as of the last look at them, with those that this process has
 // swept since.
@@ -43,7 +46,7 @@ func (p *pressure) add(tenant tenants.ID) (before int) {
 
 // measure looks how many chunks are unopened, until ctx ends.
 func (p *pressure) measure(ctx context.Context, d *Dispatch) {
-	d.every(ctx, pressureEvery, "count unopened chunks", func(ctx context.Context) error {
+	d.paced(ctx, func() time.Duration { return d.rest.pace(pressureEvery, restPressure) }, "count unopened chunks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		rows, err := d.Pool.Query(ctx, `SELECT tenant_id, count(*) FROM chunk WHERE opened_at IS NULL GROUP BY tenant_id`)

@@ -26,6 +26,13 @@ func (d *Dispatch) takeOver(ctx context.Context) {
 		if _, alive := d.process.self(); !alive || sabotage.NoTakeOver.On() {
 			return nil
 		}
+		some, err := d.finds(ctx, `
+			SELECT FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL
+			UNION ALL
+			SELECT FROM chunk WHERE opened_at IS NULL`)
+		if err != nil || !some {
+			return err
+		}
 		return errors.Join(d.takeOpen(ctx), d.takeLost(ctx), d.openStale(ctx))
 	})
 }

@@ -49,10 +49,16 @@ func (d *Dispatch) erase(ctx context.Context) error {
 
 // fold adds up, each second, how many members the cohorts have, and has the planner learn of tables that have grown.
 func (d *Dispatch) fold(ctx context.Context) {
+	var analyzed time.Time
 	d.every(ctx, time.Second, "count members", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
-		return errors.Join(schedules.FoldTallies(ctx, d.Pool), postgres.AnalyzeNew(ctx, d.Pool))
+		err := schedules.FoldTallies(ctx, d.Pool)
+		if time.Since(analyzed) < d.rest.pace(0, restAnalyze) {
+			return err
+		}
+		analyzed = time.Now()
+		return errors.Join(err, postgres.AnalyzeNew(ctx, d.Pool))
 	})
 }
 

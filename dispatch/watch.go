@@ -15,7 +15,7 @@ import (
 const (
 	watchEvery   = 15 * time.Second
 	watchLimit   = 10 * time.Second
-	watchPatrol  = 10_000          // schedules looked at in one round, in the order of their numbers
+	watchPatrol  = 2_500           // schedules looked at in one round, in the order of their numbers
 	watchMost    = 10_000          // of what is counted or remembered
 	withoutAfter = 2 * time.Minute // what has come to its end is marked as completed long before that
 )

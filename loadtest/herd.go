@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
@@ -16,6 +18,7 @@ const (
 	mixTenants    = 1_000
 	mixSpecs      = 20 // of a tenant
 	mixEach       = 50 // schedules of a spec
+	mixWriters    = 6  // tenants stored at once
 	loneTenants   = 1_000
 	loneEach      = 300 // schedules of a tenant, each with a spec of its own
 	mixSpread     = 30  // seconds over which they are due
@@ -70,24 +73,32 @@ func mix(ctx context.Context, o options, p *progress) (*report, error) {
 	return measured(ctx, o, p, func(ctx context.Context, m *muster) error {
 		many, lone := o.scaled(mixTenants), o.scaled(loneTenants)
 		for i := range max(many, lone) {
-			name := fmt.Sprint("mix-", i)
-			if err := m.unlimited(ctx, name, 4); err != nil {
+			if err := m.unlimited(ctx, fmt.Sprint("mix-", i), 4); err != nil {
 				return err
 			}
-			if i < many {
-				if err := m.add(ctx, name, "mix", 0, mixSpecs*mixEach, func(k int) carillon.Spec {
-					return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d 8 * * *", k%mixSpecs)}}
-				}); err != nil {
-					return err
+		}
+		writers, group := errgroup.WithContext(ctx)
+		writers.SetLimit(mixWriters)
+		for i := range max(many, lone) {
+			writers.Go(func() error {
+				name := fmt.Sprint("mix-", i)
+				if i < many {
+					if err := m.add(group, name, "mix", 0, mixSpecs*mixEach, func(k int) carillon.Spec {
+						return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d 8 * * *", k%mixSpecs)}}
+					}); err != nil {
+						return err
+					}
 				}
-			}
-			if i < lone {
-				if err := m.add(ctx, name, "lone", 0, loneEach, func(k int) carillon.Spec {
+				if i >= lone {
+					return nil
+				}
+				return m.add(group, name, "lone", 0, loneEach, func(k int) carillon.Spec {
 					return carillon.Spec{Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", k%60, k/60)}}
-				}); err != nil {
-					return err
-				}
-			}
+				})
+			})
+		}
+		if err := writers.Wait(); err != nil {
+			return err
 		}
 		for _, one := range []struct {
 			workflow      string
@@ -113,6 +124,7 @@ type muster struct {
 	server *served // while schedules are stored
 	floor  *perRow
 	rows   int // of the floor
+	mu     sync.Mutex
 	stored map[string]int
 }
 
@@ -139,7 +151,9 @@ func measured(ctx context.Context, o options, p *progress, run func(context.Cont
 
 // add stores the schedules from..to-1 of a tenant.
 func (m *muster) add(ctx context.Context, tenant, workflow string, from, to int, spec func(int) carillon.Spec) error {
+	m.mu.Lock()
 	m.stored[workflow] += to - from
+	m.mu.Unlock()
 	var lines iter.Seq[carillon.BulkLine] = func(yield func(carillon.BulkLine) bool) {
 		for i := from; i < to; i++ {
 			line := carillon.BulkLine{Workflow: workflow, Key: fmt.Sprintf("user_%07d", i)}

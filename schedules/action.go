@@ -147,7 +147,7 @@ func (s *Schedules) walk(ctx context.Context, tx pgx.Tx, op *Operation, f Filter
 	if err != nil || len(found) == 0 {
 		return true, at, err
 	}
-	a := acting{load: load{Schedules: s, tx: tx, tenant: op.Tenant, by: op.By, memo: memo{}}, action: action}
+	a := acting{load: load{Schedules: s, tx: tx, tenant: op.Tenant, by: op.By, memo: newMemo()}, action: action}
 	if err := a.run(ctx, found, picked); err != nil {
 		return false, at, err
 	}

@@ -49,8 +49,6 @@ type edition struct {
 	since  int64
 }
 
-const editionsKept = 256
-
 // present is the almanac of a tenant as it stands, with those of the names that there are. Without names it is nil, and
 // nothing is read.
 func (ts *Timings) present(ctx context.Context, db postgres.DB, tenant tenants.ID, names []string) (*almanac, error) {

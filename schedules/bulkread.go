@@ -51,7 +51,7 @@ type bulkReader struct {
 	in       *bufio.Reader
 	long     []byte
 	line     int
-	memo     memo
+	memo     *memo
 	specs    map[string]specRead // by the words of a line
 	labels   map[string]map[string]string
 	anchor   time.Time
@@ -60,7 +60,7 @@ type bulkReader struct {
 }
 
 func newBulkReader(s *Schedules, tenant tenants.ID, body io.Reader) *bulkReader {
-	return &bulkReader{s: s, tenant: tenant, in: bufio.NewReaderSize(body, 64<<10), memo: memo{}, specs: map[string]specRead{}, labels: map[string]map[string]string{}, anchor: wholeSecond(time.Now())}
+	return &bulkReader{s: s, tenant: tenant, in: bufio.NewReaderSize(body, 64<<10), memo: newMemo(), specs: map[string]specRead{}, labels: map[string]map[string]string{}, anchor: wholeSecond(time.Now())}
 }
 
 // next is the next batch, with io.EOF where it is the last. After any other error there is none: what was not read to

@@ -54,7 +54,7 @@ func (s *Schedules) storeItems(ctx context.Context, tenant tenants.ID, by string
 }
 
 func (s *Schedules) newLoad(tx pgx.Tx, tenant tenants.ID, by string, items []*item, quotas tenants.Quotas, also map[int16]bool) *load {
-	return &load{Schedules: s, tx: tx, tenant: tenant, by: by, quotas: quotas, items: items, memo: memo{}, also: also, labels: map[string]map[string]string{}}
+	return &load{Schedules: s, tx: tx, tenant: tenant, by: by, quotas: quotas, items: items, memo: newMemo(), also: also, labels: map[string]map[string]string{}}
 }
 
 func (it *item) fail(f *fault.Error) { it.result, it.fault = Failed, f }
@@ -68,7 +68,7 @@ type load struct {
 	by     string
 	quotas tenants.Quotas
 	items  []*item
-	memo   memo
+	memo   *memo
 	dry    bool           // nothing is written
 	also   map[int16]bool // shards to lock beside those of new schedules; what a try finds out, the next knows
 	labels map[string]map[string]string

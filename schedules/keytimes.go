@@ -25,7 +25,7 @@ func (s *Schedules) retimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 	if err != nil || len(followers) == 0 {
 		return err
 	}
-	l := load{Schedules: s, tx: tx, tenant: tenant, by: by, memo: memo{}}
+	l := load{Schedules: s, tx: tx, tenant: tenant, by: by, memo: newMemo()}
 	rows, now, err := readFollowers(ctx, tx, tenant, followers)
 	if err != nil {
 		return err

@@ -8,10 +8,18 @@ import (
 )
 
 // memo keeps what specs compile to while many rows of one moment are read: most say the same. A nil one keeps nothing.
-type memo map[source]compiled
+type memo struct {
+	known map[source]compiled
+	bytes int
+}
 
-// mostMemo bounds a memo that lives as long as a request.
-const mostMemo = 10_000
+// These bound a memo, which lives as long as a request.
+const (
+	mostMemo  = 10_000
+	memoBytes = 8 << 20 // of timings
+)
+
+func newMemo() *memo { return &memo{known: map[source]compiled{}} }
 
 type compiled struct {
 	timing *calendar.Timing
@@ -26,7 +34,7 @@ type source struct {
 }
 
 // compile is compile and then check, done once for all that compile from the same.
-func (m memo) compile(d definition, anchor time.Time, identity string, check func(*calendar.Timing) error) (*calendar.Timing, error) {
+func (m *memo) compile(d definition, anchor time.Time, identity string, check func(*calendar.Timing) error) (*calendar.Timing, error) {
 	if m == nil {
 		return checked(d, anchor, identity, check)
 	}
@@ -34,15 +42,25 @@ func (m memo) compile(d definition, anchor time.Time, identity string, check fun
 	if hashes(d.spec) {
 		key.identity = identity
 	}
-	known, ok := m[key]
+	known, ok := m.known[key]
 	if !ok {
-		if len(m) == mostMemo {
-			clear(m)
-		}
 		known.timing, known.err = checked(d, anchor, identity, check)
-		m[key] = known
+		m.keep(key, known)
 	}
 	return known.timing, known.err
+}
+
+// keep forgets all else where that has become much.
+func (m *memo) keep(key source, c compiled) {
+	n := len(key.spec)
+	if c.timing != nil {
+		n += c.timing.Bytes()
+	}
+	if len(m.known) == mostMemo || m.bytes+n > memoBytes {
+		clear(m.known)
+		m.bytes = 0
+	}
+	m.known[key], m.bytes = c, m.bytes+n
 }
 
 func checked(d definition, anchor time.Time, identity string, check func(*calendar.Timing) error) (*calendar.Timing, error) {

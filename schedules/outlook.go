@@ -7,6 +7,7 @@ import (
 	"math"
 	"sync"
 	"time"
+	"weak"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -198,7 +199,7 @@ func (o *outlook) minute(at time.Time) (i int, ok bool) {
 // weekly is how many ticks a timing has in the seven days from the day of now on.
 func (ts *Timings) weekly(t *calendar.Timing, now time.Time) int {
 	day := now.Unix() / secondsPerDay
-	if known, ok := ts.weeks.Get(t); ok && known.day == day {
+	if known, ok := ts.weeks.Get(weak.Make(t)); ok && known.day == day {
 		return known.ticks
 	}
 	from := time.Unix(day*secondsPerDay, 0).UTC()
@@ -211,7 +212,7 @@ func (ts *Timings) weekly(t *calendar.Timing, now time.Time) int {
 	} else {
 		ticks = 7 * t.Count(from, from.Add(week/7)) // where ticks are listed to be counted, a week of seconds are many
 	}
-	ts.weeks.Add(t, week7{day, ticks})
+	ts.weeks.Add(weak.Make(t), week7{day, ticks})
 	return ticks
 }
 

@@ -180,7 +180,7 @@ func lockRow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key st
 }
 
 // newborn is the row of a schedule that there is none of yet, and its timing. It is not placed in a cohort.
-func (s *Schedules) newborn(tenant tenants.ID, shard int16, workflow, key string, d definition, by string, now time.Time, q tenants.Quotas, m memo) (*row, *calendar.Timing, error) {
+func (s *Schedules) newborn(tenant tenants.ID, shard int16, workflow, key string, d definition, by string, now time.Time, q tenants.Quotas, m *memo) (*row, *calendar.Timing, error) {
 	r := &row{
 		Workflow: workflow, Key: key, Version: 1, Shard: shard, Status: Active,
 		AnchorAt: wholeSecond(now), CreatedAt: now, UpdatedAt: now, UpdatedBy: by, TZData: calendar.InForce().Version(),
@@ -313,7 +313,7 @@ func (c change) recount(r *row, d definition) {
 
 // redefine puts a definition into a stored row, and says what that means. Before is the row's timing until now, nil where
 // it cannot be computed. Nothing is written, and the row keeps its place in its cohort.
-func (s *Schedules) redefine(tenant tenants.ID, r *row, d definition, before *calendar.Timing, now time.Time, q tenants.Quotas, m memo) (c change, err error) {
+func (s *Schedules) redefine(tenant tenants.ID, r *row, d definition, before *calendar.Timing, now time.Time, q tenants.Quotas, m *memo) (c change, err error) {
 	was := *r
 	r.define(d)
 	c.respecified = was.Spec != r.Spec
@@ -377,7 +377,7 @@ func neverFires() error {
 }
 
 // timed compiles the spec of a row and holds it to the tenant's quotas.
-func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quotas, now time.Time, m memo) (*calendar.Timing, error) {
+func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quotas, now time.Time, m *memo) (*calendar.Timing, error) {
 	c, err := m.compile(d, r.AnchorAt, r.identity(tenant), func(t *calendar.Timing) error { return fits(t, q, now) })
 	if err != nil {
 		return nil, err

@@ -241,7 +241,7 @@ func (y *syncing) reconcileNext(ctx context.Context, tx pgx.Tx, at position, dry
 	if len(found) == 0 {
 		return 0, next, done, nil
 	}
-	a := acting{load: load{Schedules: y.Schedules, tx: tx, tenant: y.tenant, by: y.by, memo: memo{}, dry: dry}, action: y.Unlisted}
+	a := acting{load: load{Schedules: y.Schedules, tx: tx, tenant: y.tenant, by: y.by, memo: newMemo(), dry: dry}, action: y.Unlisted}
 	err = a.run(ctx, found, func(r *row, _ *time.Time) bool {
 		return !r.CreatedAt.After(y.begun) && (y.Unlisted == unlistedDelete || r.Status == Active || r.PausedUntil != nil)
 	})

@@ -2,9 +2,12 @@ package schedules
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"time"
+	"unsafe"
+	"weak"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5"
@@ -17,12 +20,12 @@ import (
 // Timings keeps compiled timings by the hash of what they say, so that a million members share one. It is safe for
 // concurrent use.
 type Timings struct {
-	byHash   *lru.Cache[timingKey, *calendar.Timing]
-	byCohort *lru.Cache[cohortVersion, *calendar.Timing]
-	editions *lru.Cache[edition, []calendar.Date]
+	byHash   *hoard[timingKey, *calendar.Timing]
+	byCohort *lru.Cache[cohortVersion, timingKey]
+	editions *hoard[edition, []calendar.Date]
 	warned   *lru.Cache[wording, dated]
 	specs    *lru.Cache[string, calendar.Spec]
-	weeks    *lru.Cache[*calendar.Timing, week7]
+	weeks    *lru.Cache[weak.Pointer[calendar.Timing], week7]
 	archives archives
 }
 
@@ -49,18 +52,20 @@ type Stamp struct {
 
 const (
 	timingsKept  = 100_000
+	timingBytes  = 32 << 20 // of compiled timings
+	editionBytes = 16 << 20 // of calendars
 	warningsKept = 10_000
 )
 
 // NewTimings returns an empty cache.
 func NewTimings() *Timings {
 	return &Timings{
-		byHash:   kept[timingKey, *calendar.Timing](timingsKept),
-		byCohort: kept[cohortVersion, *calendar.Timing](timingsKept),
-		editions: kept[edition, []calendar.Date](editionsKept),
+		byHash:   newHoard[timingKey](timingBytes, (*calendar.Timing).Bytes),
+		byCohort: kept[cohortVersion, timingKey](timingsKept),
+		editions: newHoard[edition](editionBytes, func(dates []calendar.Date) int { return len(dates) * int(unsafe.Sizeof(calendar.Date{})) }),
 		warned:   kept[wording, dated](warningsKept),
 		specs:    kept[string, calendar.Spec](warningsKept),
-		weeks:    kept[*calendar.Timing, week7](timingsKept),
+		weeks:    kept[weak.Pointer[calendar.Timing], week7](timingsKept),
 	}
 }
 
@@ -201,9 +206,11 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 	var askShards []int16
 	var askIDs []int64
 	for i, id := range ids {
-		if kept, ok := ts.byCohort.Get(cohortVersion{id, calendar.InForce().Version()}); ok {
-			found[id] = kept
-			continue
+		if key, ok := ts.byCohort.Get(cohortVersion{id, calendar.InForce().Version()}); ok {
+			if kept, ok := ts.byHash.Get(key); ok {
+				found[id] = kept
+				continue
+			}
 		}
 		askShards, askIDs = append(askShards, shards[i]), append(askIDs, id)
 	}
@@ -236,7 +243,7 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 		if t != nil {
 			found[names[i].ID] = t
 			if names[i].Revision == 0 { // else its next edit would not be seen
-				ts.byCohort.Add(cohortVersion{names[i].ID, names[i].TZData}, t)
+				ts.byCohort.Add(cohortVersion{names[i].ID, names[i].TZData}, names[i].key())
 			}
 		}
 	}
@@ -270,10 +277,10 @@ func (ts *Timings) spec(text string) (calendar.Spec, error) {
 	return spec, nil
 }
 
-// wording is a timing and the text that says it: what warnings depend on.
+// wording is a timing and a hash of the text that says it: what warnings depend on.
 type wording struct {
 	timingKey
-	spec string
+	spec [sha256.Size]byte
 }
 
 // dated are the warnings of one day: finding them takes compiling the spec.
@@ -284,7 +291,7 @@ type dated struct {
 
 // warnings are those of the row's own spec, as of the day of now; t is its timing.
 func (ts *Timings) warnings(ctx context.Context, db postgres.DB, r *row, t *calendar.Timing, tenant tenants.ID, now time.Time) []calendar.Warning {
-	key, day := wording{spec: r.Spec}, now.Unix()/secondsPerDay
+	key, day := wording{spec: sha256.Sum256([]byte(r.Spec))}, now.Unix()/secondsPerDay
 	if r.CohortID != nil {
 		key.timingKey = r.cohortTiming(tenant).key()
 	} else {

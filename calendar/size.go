@@ -1,0 +1,33 @@
+package calendar
+
+import "unsafe"
+
+// Bytes is about how much memory the timing takes that it shares with no other: rather more than less, and never more than
+// some times of it. What keeps timings bounds them by it, as one with exclusions by time takes a thousand times a plain one.
+func (t *Timing) Bytes() int {
+	const (
+		table = int(unsafe.Sizeof(dates{})) * 11 / 10 // as it is allocated
+		set   = 400                                   // fields, an interval or a rule, with what resolves it
+	)
+	p := &t.plan
+	n := int(unsafe.Sizeof(*t)) + set*(len(p.Fields)+len(p.Every)+1) + 64*len(p.Walls) + 24*len(p.Moments) + 40*len(p.Moved)
+	for _, w := range t.notes {
+		n += len(w.Detail) + 64
+	}
+	if r := p.Rule; r != nil {
+		n += 2*set + 48*(len(r.Plus)+len(r.Minus)) + 24*(len(r.Months)+len(r.WeekNos)+len(r.YearDays)+len(r.Days)+len(r.Weekdays)+len(r.SetPos))
+	}
+	w := p.Without
+	if w == nil {
+		return n
+	}
+	tables := 1 + len(w.Times)
+	if len(w.Times) > 0 { // each source has tables of its own
+		tables += 2 * (len(t.sources) + 1)
+	}
+	n += tables*table + set*(len(w.Days)+len(w.Times)) + 16*len(w.Dates)
+	for _, name := range w.Named {
+		n += len(name) + 16
+	}
+	return n
+}

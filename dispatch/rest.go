@@ -1,0 +1,32 @@
+package dispatch
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A process of whose shards nothing has been swept for a while rests: it looks more seldom for what it is told of anyway.
+// What comes then is late only if a notification is lost, and is found within restLook.
+const (
+	restAfter   = 10 * time.Second
+	restLook    = time.Second
+	restAnalyze = 10 * time.Second
+)
+
+// rest is since when nothing was swept.
+type rest struct{ stirred atomic.Int64 }
+
+// stir notes that chunks were swept, if any were.
+func (r *rest) stir(chunks int) {
+	if chunks > 0 {
+		r.stirred.Store(time.Now().UnixNano())
+	}
+}
+
+// pace is the period at which something is looked for now: the first while there is something to do, else the second.
+func (r *rest) pace(busy, idle time.Duration) time.Duration {
+	if time.Since(time.Unix(0, r.stirred.Load())) < restAfter {
+		return busy
+	}
+	return idle
+}
