@@ -51,39 +51,68 @@ func untilAt(moment string) string {
 					WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id), ` + moment + `) END`
 }
 
-// Flags of an item, as decide reads them.
-const (
-	forcedItem = 1 << iota
-	quietItem
-)
+// spans are items in rising order of id as stretches of one owner without a gap in their ids, as those of a bulk batch are that
+// share a shard: the schedules of each are found by one descent of the index. What is asked of each item stands in arrays beside
+// them, in the items' order, as the arrays of a query count: from 1.
+type spans struct {
+	owners []int32
+	lo, hi []int64
+	before []int64 // an item's place is its id less this
+}
+
+func spansOf(items []item) (r spans) {
+	for i := range items {
+		owner, id := int32(items[i].of.chunk.TenantID), items[i].id
+		if n := len(r.hi); n > 0 && r.owners[n-1] == owner && r.hi[n-1]+1 == id {
+			r.hi[n-1] = id
+			continue
+		}
+		r.owners, r.lo, r.hi, r.before = append(r.owners, owner), append(r.lo, id), append(r.hi, id), append(r.before, id-int64(i)-1)
+	}
+	return r
+}
+
+// reason is why an item is not handed out whatever its schedule says; 0 if it may be.
+func (it *item) reason() Reason {
+	switch {
+	case it.Excluded:
+		return Excluded
+	case it.Drop:
+		return Missed
+	case !it.of.routes[it.Workflow].known:
+		return NoWorkflow
+	case it.of.halted:
+		return Paused
+	}
+	return 0
+}
 
 // decide settles each tick and updates the states of its schedules, in one statement: it joins the schedules with what
 // their workflows say, and the state with what both say. A tick is handed out unless there is a reason not to; one of
-// a schedule whose state has seen its time already is not made again.
+// a schedule whose state has seen its time already is not made again. The items are in rising order of id.
 func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items []item) error {
 	w := termsOf(all)
+	r := spansOf(items)
 	n := len(items)
-	owners, ids, at, missed := make([]int32, n), make([]int64, n), make([]time.Time, n), make([]int32, n)
-	flows, whys, flags := make([]int16, n), make([]int16, n), make([]int16, n)
+	at, ages, missed := make([]time.Time, n), make([]int64, n), make([]int32, n)
+	flows, whys, quiet := make([]int16, n), make([]int16, n), make([]bool, n)
 	for i := range items {
 		it := &items[i]
-		owners[i], ids[i], at[i], missed[i] = int32(it.of.chunk.TenantID), it.id, it.At, int32(it.Missed)
-		flows[i] = int16(w.first[it.of] + it.Workflow)
-		switch {
-		case it.Excluded:
-			whys[i] = int16(Excluded)
-		case it.Drop:
-			whys[i] = int16(Missed)
-		}
-		if it.Forced {
-			flags[i] |= forcedItem
-		}
-		if it.Quiet {
-			flags[i] |= quietItem
+		at[i], missed[i], quiet[i] = it.At, int32(it.Missed), it.Quiet
+		flows[i], whys[i] = int16(w.first[it.of]+it.Workflow), int16(it.reason())
+		if !it.Forced { // one that is never is not too late
+			ages[i] = all[0].now.Sub(it.At).Microseconds()
 		}
 	}
+	for _, o := range all {
+		o.ticks = make([]tick, 0, o.items)
+	}
+	var one decided
+	var b pgx.Batch
+	// How many schedules a stretch holds the planner cannot know, and would rather read all states than as many as it fears.
+	b.Queue(`SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`)
 	// What the schedules say is not merged into the rest (OFFSET 0): its reason would be found anew wherever it is named.
-	rows, err := tx.Query(ctx, `
+	b.Queue(`
 		UPDATE schedule_state st
 		SET seen_at = CASE WHEN `+timedHanded+` THEN NULL ELSE n.at END,
 			missed = st.missed + n.missed,
@@ -96,51 +125,54 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 			live_seq = CASE WHEN `+timedHanded+` THEN NULL ELSE st.live_seq END,
 			`+timedCounted+`
 		FROM (
-			SELECT i.ord, i.at, i.missed, i.owner, i.id, s.version, s.queue, s.priority, s.timeout_s, s.max_attempts,
-				CASE WHEN ($8::boolean[])[i.flow] OR $18::boolean THEN s.key END AS key,
-				CASE WHEN ($8::boolean[])[i.flow] THEN s.payload END AS payload,
-				COALESCE(s.overlap, ($9::text[])[i.flow]) AS overlap,
-				`+untilAt("i.at")+` AS until_at,
+			SELECT s.ord, ($5::timestamptz[])[s.ord] AS at, ($7::int[])[s.ord] AS missed, s.tenant_id AS owner, s.id, s.version, s.queue, s.priority, s.timeout_s, s.max_attempts,
+				CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] OR $16::boolean THEN s.key END AS key,
+				CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] THEN s.payload END AS payload,
+				COALESCE(s.overlap, ($12::text[])[($8::smallint[])[s.ord]]) AS overlap,
+				`+untilAt("($5::timestamptz[])[s.ord]")+` AS until_at,
 				CASE
-					WHEN i.why <> 0 THEN i.why
-					WHEN NOT ($10::boolean[])[i.flow] THEN $13::smallint
-					WHEN ($11::boolean[])[i.flow] OR s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > i.at) THEN $14::smallint
-					WHEN i.flags & 1 = 0 AND $12::timestamptz - i.at > make_interval(secs => COALESCE(s.max_lateness_s, ($20::int[])[i.flow]))
-						AND COALESCE(s.on_expired, ($21::text[])[i.flow]) = 'skip' THEN $15::smallint
-					WHEN i.flags & 2 <> 0 THEN $16::smallint
-					ELSE 0::smallint
+					WHEN ($9::smallint[])[s.ord] <> 0 THEN ($9::smallint[])[s.ord]
+					WHEN s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > ($5::timestamptz[])[s.ord]) THEN $17::smallint
+					WHEN ($6::bigint[])[s.ord] > 1000000 * COALESCE(s.max_lateness_s, ($13::int[])[($8::smallint[])[s.ord]])::bigint
+						AND COALESCE(s.on_expired, ($14::text[])[($8::smallint[])[s.ord]]) = 'skip' THEN $18::smallint
+					WHEN ($10::boolean[])[s.ord] THEN $19::smallint
+					ELSE $15::smallint
 				END AS reason
-			FROM unnest($1::int[], $2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $6::smallint[], $7::smallint[])
-				WITH ORDINALITY AS i (owner, id, at, missed, flow, why, flags, ord)
-			JOIN schedule s ON s.tenant_id = i.owner AND s.id = i.id
+			FROM (
+				SELECT (s.id - r.before)::int AS ord, s.*
+				FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS r (owner, lo, hi, before)
+				CROSS JOIN LATERAL (
+					SELECT tenant_id, id, version, queue, priority, timeout_s, max_attempts, key, payload, overlap, ticks_left, cohort_id, spread,
+						status, paused_until, max_lateness_s, on_expired
+					FROM schedule
+					WHERE tenant_id = r.owner AND id BETWEEN r.lo AND r.hi
+					ORDER BY id
+				) s
+				OFFSET 0
+			) s
 			OFFSET 0
 		) n
 		WHERE st.tenant_id = n.owner AND st.schedule_id = n.id AND (COALESCE(st.seen_at, st.last_at) < n.at) IS NOT FALSE
-		RETURNING n.ord::int, n.version, n.key, st.fate, n.overlap = 'cancel_other' AS cancels,
+		RETURNING n.ord, n.version, n.key, st.fate, n.overlap = 'cancel_other' AS cancels,
 			CASE
 				WHEN n.reason <> 0 OR st.fate <> 2 THEN n.reason
-				WHEN n.at = ANY (st.skips) THEN $17::smallint
+				WHEN n.at = ANY (st.skips) THEN $20::smallint
 				WHEN `+tooSoon+` THEN $22::smallint
-				ELSE $19::smallint
+				ELSE $21::smallint
 			END AS reason,
 			st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts`,
-		owners, ids, at, missed, flows, whys, flags, w.push, w.overlap, w.known, w.halted, all[0].now,
-		int16(NoWorkflow), int16(Paused), int16(Expired), int16(QuietHours), int16(Requested), d.OnFired != nil, int16(Overlap),
-		w.maxLateness, w.onExpired, int16(Superseded))
-	if err != nil {
-		return fmt.Errorf("decide ticks: %w", err)
-	}
-	for _, o := range all {
-		o.ticks = make([]tick, 0, o.items)
-	}
-	var one decided
-	_, err = pgx.ForEachRow(rows, one.fields(), func() error {
-		it := &items[one.Ord-1]
-		it.decided = true
-		d.settle(it, &one)
-		return nil
+		r.owners, r.lo, r.hi, r.before, at, ages, missed, flows, whys, quiet, w.push, w.overlap, w.maxLateness, w.onExpired, int16(0), d.OnFired != nil,
+		int16(Paused), int16(Expired), int16(QuietHours), int16(Requested), int16(Overlap), int16(Superseded)).Query(func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, one.fields(), func() error {
+			it := &items[one.Ord-1]
+			it.decided = true
+			d.settle(it, &one)
+			return nil
+		})
+		return err
 	})
-	if err != nil {
+	b.Queue(`SELECT set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)`)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("decide ticks: %w", err)
 	}
 	return nil

@@ -71,7 +71,7 @@ func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.Handle
 
 // A job opens no more at once than this.
 const (
-	ticksOfAJob  = mostInChunk
+	ticksOfAJob  = 2 * mostInChunk
 	chunksOfAJob = 64
 )
 

@@ -115,19 +115,19 @@ func (d *Dispatch) routes(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wor
 
 // routeTerms are the routes of chunks as the arrays of a query, which count from 1.
 type routeTerms struct {
-	first               map[*opened]int // place of a chunk's first route
-	known, push, halted []bool
-	overlap, onExpired  []string
-	maxLateness         []int32
+	first              map[*opened]int // place of a chunk's first route
+	push               []bool
+	overlap, onExpired []string
+	maxLateness        []int32
 }
 
 func termsOf(all []*opened) routeTerms {
 	c := routeTerms{first: make(map[*opened]int, len(all))}
 	for _, o := range all {
-		c.first[o] = len(c.known) + 1
+		c.first[o] = len(c.push) + 1
 		for i := range o.routes {
 			r := &o.routes[i]
-			c.known, c.push, c.halted = append(c.known, r.known), append(c.push, r.endpoint != nil), append(c.halted, o.halted)
+			c.push = append(c.push, r.endpoint != nil)
 			c.overlap, c.onExpired = append(c.overlap, r.terms.Overlap), append(c.onExpired, r.terms.OnExpired)
 			c.maxLateness = append(c.maxLateness, int32(r.terms.MaxLateness/time.Second))
 		}
