@@ -28,6 +28,7 @@ import (
 //	later   answers 202, and completes over the API
 //	batch   takes twenty at a time, and turns some of them down
 //	drip    answers byte by byte
+//	gone    answers 410, which disables it, and is enabled again a while later
 type sink struct {
 	lab    *Lab
 	server *http.Server
@@ -125,6 +126,8 @@ func (s *sink) take(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	s.lab.ledger.acting.RLock()
+	defer s.lab.ledger.acting.RUnlock()
 	receipts := make([]*receipt, len(ticks))
 	for i, t := range ticks {
 		receipts[i] = &receipt{Tenant: tenant, At: at, Where: "sink", Signed: signed, ID: r.Header.Get(webhooks.HeaderWebhookID), tick: t}
@@ -169,6 +172,10 @@ func (s *sink) answer(w http.ResponseWriter, habit string, receipts []*receipt) 
 			_ = c.(*net.TCPConn).SetLinger(0) // a reset, not an end
 			_ = c.Close()
 		}
+	case habit == "gone" && bad && hashed(first.TickID)%8 == 0:
+		first.Outcome = turnedOff
+		w.WriteHeader(http.StatusGone)
+		s.work.Go(func() { s.enable(first.Tenant, habit) })
 	case habit == "later":
 		w.WriteHeader(http.StatusAccepted)
 		first.Outcome = letLie // until it is completed
@@ -197,6 +204,20 @@ func (s *sink) answerBatch(w http.ResponseWriter, receipts []*receipt, bad bool)
 	_, _ = w.Write(b.Bytes())
 }
 
+// enable has an endpoint that said that it is gone be there again, some time later.
+func (s *sink) enable(tenant, habit string) {
+	if !sleep(s.ctx, 3*time.Second) {
+		return
+	}
+	s.mu.Lock()
+	c := s.clients[tenant]
+	s.mu.Unlock()
+	a, _, err := c.until(s.ctx, http.MethodPut, "/v1/endpoints/"+habit, fmt.Appendf(nil, `{"url":%q,"state":"enabled"}`, s.url(tenant, habit)))
+	if err == nil && !a.ok() {
+		s.lab.ledger.complain(fmt.Sprintf("I10 an endpoint cannot be enabled again: %d %.200s", a.status, a.body))
+	}
+}
+
 // complete ends a tick that was accepted, some time later, over the API.
 func (s *sink) complete(r receipt) {
 	if !sleep(s.ctx, time.Duration(100+hashed(r.TickID)%1500)*time.Millisecond) {
@@ -205,6 +226,8 @@ func (s *sink) complete(r receipt) {
 	s.mu.Lock()
 	c := s.clients[r.Tenant]
 	s.mu.Unlock()
+	s.lab.ledger.acting.RLock()
+	defer s.lab.ledger.acting.RUnlock()
 	a, tries, err := c.until(s.ctx, http.MethodPost, "/v1/ticks/"+r.TickID+"/complete", fmt.Appendf(nil, `{"lease_token":%q}`, r.LeaseToken))
 	if err != nil {
 		return
