@@ -28,6 +28,8 @@ type Options struct {
 	Faulty    int           // faults at once; 0: none
 	Only      []string      // kinds of faults; empty: all
 	Binary    string        // of Build, with the tag fault
+	Old       string        // another version of it, which half of the processes are to begin with; "": none
+	Disk      bool          // PostgreSQL is to have a disk of its own, which can be full
 	Mutant    string        // a deliberate bug; the binary must have it
 	Drain     time.Duration // how long what was due may take to end after the healing; 0: five minutes
 	Repeat    string        // the command that runs the same campaign
@@ -37,7 +39,9 @@ type Options struct {
 
 // kinds are the faults that may happen.
 func (o Options) kinds() []fault {
-	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return len(o.Only) > 0 && !slices.Contains(o.Only, f.kind) })
+	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
+		return len(o.Only) > 0 && !slices.Contains(o.Only, f.kind) || f.kind == "full_disk" && !o.Disk || f.kind == "another_version" && o.Old == ""
+	})
 }
 
 // Verdict is what a campaign came to.
@@ -50,6 +54,7 @@ type Verdict struct {
 	Operations int            `json:"operations"`
 	Doubtful   int            `json:"doubtful"` // operations that nobody knows the end of
 	Unanswered int            `json:"unanswered"`
+	Terminated int64          `json:"terminated_backends"`
 	Internal   int64          `json:"internal_errors"`
 	Faults     map[string]int `json:"faults"`
 	Crashes    map[string]int `json:"crash_points"`
@@ -62,10 +67,8 @@ type Verdict struct {
 
 // Run runs one campaign. Its error is a lab that could not run; what Carillon did wrong is in the verdict.
 func Run(ctx context.Context, o Options) (v *Verdict, err error) {
-	var env []string
-	env = append(env, "CARILLON_LOOPBACK=1", "CARILLON_MUTANT="+o.Mutant)
 	o.Say("starting PostgreSQL and %d processes", len(roles))
-	lab, err := openLab(ctx, o.Binary, env, o.Say)
+	lab, err := openLab(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +78,7 @@ func Run(ctx context.Context, o Options) (v *Verdict, err error) {
 		return nil, err
 	}
 	defer sink.close()
+	lab.sink = sink
 	rec := &record{began: time.Now()}
 	var clients []*client
 	defer func() {
@@ -133,6 +137,9 @@ func (l *Lab) judge(ctx context.Context, o Options, clients []*client, rec *reco
 	}
 	o.Say("healed; PostgreSQL is at %s", l.database)
 	sleep(ctx, 5*time.Second)
+	for _, c := range clients { // who stood still may have disabled it since it was enabled
+		l.sink.reenable(ctx, c, "gone")
+	}
 	rec.judged = time.Now()
 	if err := l.drain(ctx, clients, rec, cmp.Or(o.Drain, drainWithin)); err != nil {
 		return nil, nil, err
@@ -160,7 +167,7 @@ func (l *Lab) fill(ctx context.Context, o Options, clients []*client) ([]*writer
 	writers := make([]*writer, len(clients))
 	filling, ctx := errgroup.WithContext(ctx)
 	for i, c := range clients {
-		writers[i] = &writer{client: c, rand: rand.New(rand.NewPCG(o.Seed, uint64(i))), history: l.history}
+		writers[i] = &writer{client: c, rand: rand.New(rand.NewPCG(o.Seed, uint64(i))), history: l.history, often: min(1, busy/float64(o.Schedules))}
 		filling.Go(func() error { return writers[i].fill(ctx, max(1, o.Schedules/len(clients))) })
 	}
 	if err := filling.Wait(); err != nil {
@@ -170,6 +177,10 @@ func (l *Lab) fill(ctx context.Context, o Options, clients []*client) ([]*writer
 	return writers, nil
 }
 
+// busy is how many schedules may come many times a minute: more than two cores can do would only wait.
+const busy = 600
+
+// troublemakers are those who do faults, each to the end of one before the next.
 func (l *Lab) troublemakers(o Options, crash *crashes) (all []*faulty) {
 	for i := range o.Faulty {
 		all = append(all, &faulty{Lab: l, rand: rand.New(rand.NewPCG(o.Seed, 1000+uint64(i))), crash: crash, kinds: o.kinds()})
@@ -218,7 +229,7 @@ const answeredWithin = 90 * time.Second
 
 func (c *checker) verdict(o Options, l *Lab, crash *crashes) *Verdict {
 	v := &Verdict{
-		Seed: o.Seed, Seconds: o.For.Seconds(), Mutant: o.Mutant, Ticks: c.checked, Receipts: l.ledger.count(), Internal: l.internal.Load(),
+		Seed: o.Seed, Seconds: o.For.Seconds(), Mutant: o.Mutant, Ticks: c.checked, Receipts: l.ledger.count(), Internal: l.internal.Load(), Terminated: l.ended.Load(),
 		Faults: l.troubles.counts(), Crashes: crash.reached, Drained: c.record.late.Seconds(),
 		ByRule: c.byRule, Examples: c.violated,
 		Repeat: o.Repeat,

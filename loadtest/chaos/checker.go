@@ -89,10 +89,10 @@ func (c *checker) check() {
 	for _, left := range c.record.left {
 		c.violate("I10", name{}, nil, "after %s: %s", c.record.late.Round(time.Second), left)
 	}
-	for _, ticks := range c.record.ticks {
+	for n, ticks := range c.record.ticks {
 		for _, t := range ticks {
 			c.checked++
-			c.ended(t)
+			c.finished(n, t)
 		}
 	}
 	slices.SortStableFunc(c.violated, func(a, b Violation) int { return strings.Compare(a.Rule, b.Rule) })
@@ -294,9 +294,8 @@ func (c *checker) audited(n name, b *biography) {
 	}
 }
 
-// ended is I4: a tick ends, for a reason.
-func (c *checker) ended(t *tick) {
-	n := c.nameOf(t)
+// finished is I4: a tick ends, for a reason.
+func (c *checker) finished(n name, t *tick) {
 	switch t.State {
 	case "succeeded":
 		if !slices.ContainsFunc(c.receipts[t.TickID], func(r *receipt) bool { return r.Outcome == taken || r.Outcome == cutOff }) {
@@ -319,15 +318,6 @@ func (c *checker) ended(t *tick) {
 	if t.EndedAt != nil && t.EndedAt.Before(t.FiredAt.Add(-time.Second)) {
 		c.violate("I4", n, t, "it ended at %s, before it was handed out", t.EndedAt)
 	}
-}
-
-func (c *checker) nameOf(t *tick) name {
-	for n := range c.record.ticks {
-		if n.workflow == t.Workflow && n.key == t.Key {
-			return n // keys bear their tenant's name
-		}
-	}
-	return name{"", t.Workflow, t.Key}
 }
 
 // violate notes a violation, with its history where it is among the first of its rule.

@@ -94,7 +94,8 @@ func (c *checker) asDefined(n name, r *receipt) {
 func (c *checker) foretold(l *life, r *receipt, d *definition) bool {
 	timings := []*timing{&d.timing}
 	for _, e := range l.eras {
-		if e.may(r.Timestamp) {
+		edited := d.timing.out.named && e.timing.out.named && e.fromA.Before(r.At) // each attempt says what the calendar holds when it is sent
+		if e.may(r.Timestamp) || edited {
 			timings = append(timings, e.timing)
 		}
 	}

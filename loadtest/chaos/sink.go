@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,6 +42,7 @@ type sink struct {
 
 	mu      sync.Mutex
 	secrets map[string]*webhooks.Webhook // by path
+	links   map[string]*link             // by path, from when its URL was asked for
 	clients map[string]*client
 }
 
@@ -48,7 +51,7 @@ func openSink(lab *Lab) (*sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sink{lab: lab, addr: listener.Addr().String(), done: make(chan struct{}), secrets: map[string]*webhooks.Webhook{}, clients: map[string]*client{}}
+	s := &sink{lab: lab, addr: listener.Addr().String(), done: make(chan struct{}), secrets: map[string]*webhooks.Webhook{}, links: map[string]*link{}, clients: map[string]*client{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.server = &http.Server{Handler: http.HandlerFunc(s.take), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
@@ -60,6 +63,9 @@ func openSink(lab *Lab) (*sink, error) {
 
 func (s *sink) close() {
 	s.cancel()
+	for _, k := range s.all() {
+		k.proxy.Stop()
+	}
 	_ = s.server.Close()
 	<-s.done
 	s.work.Wait()
@@ -70,8 +76,30 @@ func (s *sink) close() {
 	}
 }
 
-func (s *sink) url(tenant, habit string) string {
-	return "http://" + s.addr + "/" + tenant + "/" + habit
+// url is where an endpoint is reached, through a proxy of its own.
+func (s *sink) url(tenant, habit string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := "/" + tenant + "/" + habit
+	k := s.links[path]
+	if k == nil {
+		var err error
+		if k, err = s.lab.newLink(path, s.addr); err != nil {
+			return "", err
+		}
+		s.links[path] = k
+	}
+	return "http://" + k.proxy.Listen + path, nil
+}
+
+// all are the ways to the endpoints, in order.
+func (s *sink) all() (links []*link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, path := range slices.Sorted(maps.Keys(s.links)) {
+		links = append(links, s.links[path])
+	}
+	return links
 }
 
 // learn keeps the secret that the making of an endpoint has shown.
@@ -212,7 +240,15 @@ func (s *sink) enable(tenant, habit string) {
 	s.mu.Lock()
 	c := s.clients[tenant]
 	s.mu.Unlock()
-	a, _, err := c.until(s.ctx, http.MethodPut, "/v1/endpoints/"+habit, fmt.Appendf(nil, `{"url":%q,"state":"enabled"}`, s.url(tenant, habit)))
+	s.reenable(s.ctx, c, habit)
+}
+
+func (s *sink) reenable(ctx context.Context, c *client, habit string) {
+	at, err := s.url(c.tenant, habit) // which is there already
+	if err != nil {
+		return
+	}
+	a, _, err := c.until(ctx, http.MethodPut, "/v1/endpoints/"+habit, fmt.Appendf(nil, `{"url":%q,"state":"enabled"}`, at))
 	if err == nil && !a.ok() {
 		s.lab.ledger.complain(fmt.Sprintf("I10 an endpoint cannot be enabled again: %d %.200s", a.status, a.body))
 	}

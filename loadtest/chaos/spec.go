@@ -35,9 +35,10 @@ func zone(name string) *time.Location {
 }
 
 // drawTiming draws a timing that names something soon after now. A lasting one goes on for as long as anyone looks, so
-// that pauses and changes find something to do.
-func drawTiming(r *rand.Rand, now time.Time, lasting bool) (t timing) {
+// that pauses and changes find something to do. Often is the part of those that come many times a minute.
+func drawTiming(r *rand.Rand, now time.Time, lasting bool, often float64) (t timing) {
 	soon := now.UTC().Truncate(time.Second).Add(time.Duration(25+r.IntN(30)) * time.Second)
+	busy := r.Float64() < often
 	pick := r.IntN(22)
 	if lasting {
 		pick = r.IntN(17)
@@ -80,10 +81,28 @@ func drawTiming(r *rand.Rand, now time.Time, lasting bool) (t timing) {
 		t.kind, t.every, t.start = aligned, int64(1+r.IntN(4)), soon
 		t.end = soon.Add(time.Duration(r.IntN(60)) * time.Second)
 	}
+	if !busy {
+		t.thin(r)
+	}
 	if pick < 15 && r.IntN(4) == 0 {
 		t.out = drawExclusion(r, now, t.kind != minutely)
 	}
 	return t
+}
+
+// thin has what comes many times a minute come once or twice.
+func (t *timing) thin(r *rand.Rand) {
+	switch t.kind {
+	case aligned:
+		if t.most == 0 && t.end.IsZero() {
+			t.every = int64(30 + 30*r.IntN(2))
+			t.offset = (30 + r.Int64N(30)) % t.every // not all of what an exclusion of seconds may leave out
+		}
+	case anchored, delayed:
+		t.every = int64(41 + r.IntN(12))
+	case secondly, ruled:
+		t.seconds = []int{30 + r.IntN(30)}
+	}
 }
 
 // drawExclusion draws days about now, some seconds of each minute, or the tenant's calendar.
@@ -105,9 +124,9 @@ func day(now time.Time, after int) string {
 }
 
 // draw draws a definition.
-func draw(r *rand.Rand, now time.Time, lasting bool, payload string) definition {
+func draw(r *rand.Rand, now time.Time, lasting bool, often float64, payload string) definition {
 	d := definition{
-		timing:  drawTiming(r, now, lasting),
+		timing:  drawTiming(r, now, lasting, often),
 		overlap: []string{"skip", "allow_all", "allow_all", "buffer_one", "buffer_all", "cancel_other"}[r.IntN(6)],
 		missed:  []string{"last", "last", "all", "none"}[r.IntN(4)],
 		payload: payload,

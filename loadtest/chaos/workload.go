@@ -29,6 +29,7 @@ type writer struct {
 	writes  int
 	holiday string    // what the tenant's calendar holds
 	settled time.Time // when that is in force everywhere
+	often   float64   // which part of the schedules comes many times a minute
 }
 
 // owned is a key that a writer may change.
@@ -211,7 +212,7 @@ func (w *writer) redraw(k *owned) definition {
 
 // draw draws a definition. None names the calendar while an edit of it may not be in force.
 func (w *writer) draw(lasting bool, payload string) definition {
-	d := draw(w.rand, time.Now(), lasting, payload)
+	d := draw(w.rand, time.Now(), lasting, w.often, payload)
 	switch {
 	case !d.timing.out.named:
 	case time.Now().Before(w.settled):
