@@ -174,6 +174,7 @@ func (s *sink) take(w http.ResponseWriter, r *http.Request) {
 func (s *sink) answer(w http.ResponseWriter, habit string, receipts []*receipt) {
 	first := receipts[0]
 	first.Outcome = taken
+	tenant := first.Tenant
 	bad := first.Attempt <= 2 && !s.lab.healed.Load()
 	switch {
 	case habit == "batch":
@@ -203,11 +204,12 @@ func (s *sink) answer(w http.ResponseWriter, habit string, receipts []*receipt) 
 	case habit == "gone" && bad && hashed(first.TickID)%8 == 0:
 		first.Outcome = turnedOff
 		w.WriteHeader(http.StatusGone)
-		s.work.Go(func() { s.enable(first.Tenant, habit) })
+		s.work.Go(func() { s.enable(tenant, habit) })
 	case habit == "later":
 		w.WriteHeader(http.StatusAccepted)
 		first.Outcome = letLie // until it is completed
-		s.work.Go(func() { s.complete(*first) })
+		later := *first
+		s.work.Go(func() { s.complete(later) })
 	default:
 		w.WriteHeader(http.StatusNoContent)
 	}
