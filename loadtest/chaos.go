@@ -18,11 +18,13 @@ import (
 
 // chaosFlags are what chaos is told beside what every scenario is.
 type chaosFlags struct {
-	seed   uint64
+	seeds  []uint
 	length time.Duration
 	calm   time.Duration
 	faulty int
 	clocks bool
+	disk   bool
+	old    string
 	bugs   bool
 	bug    []string
 }
@@ -36,7 +38,8 @@ func chaosCommand(o *options, stdout, stderr io.Writer) *cobra.Command {
 		Long: `Runs PostgreSQL, two processes of each part, workers and endpoints of bad habits; has clients change schedules
 while faults happen to all of them; heals; and judges what the record, the endpoints and the clients tell with arithmetic of
 its own. With --scale 1 there are 20 tenants and 5,000 schedules. A campaign is a seed's: the same faults and
-operations in the same order, though not to the microsecond.`,
+operations in the same order, though not to the microsecond. Campaigns of ten minutes or more at that scale also have to
+show enough: ticks, kills, crashes of PostgreSQL, terminated backends and, in half an hour, every crash point.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.databaseURL != "" {
@@ -46,51 +49,82 @@ operations in the same order, though not to the microsecond.`,
 			if f.bugs || len(f.bug) > 0 {
 				return hunt(cmd.Context(), *o, f, p, stdout)
 			}
-			v, err := campaign(cmd.Context(), *o, f, p)
-			if err != nil {
-				return err
-			}
-			if o.json {
-				err = json.NewEncoder(stdout).Encode(v)
-			} else {
-				err = printVerdict(stdout, v)
-			}
-			if err == nil && v.Violations > 0 {
-				err = errBroken
-			}
-			return err
+			return campaigns(cmd.Context(), *o, f, p, stdout)
 		},
 	}
-	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "which campaign: the faults and operations follow from it")
+	cmd.Flags().UintSliceVar(&f.seeds, "seed", []uint{1}, "which campaigns, one after another: the faults and operations follow from it")
 	cmd.Flags().DurationVar(&f.length, "for", 2*time.Minute, "how long faults happen")
-	cmd.Flags().DurationVar(&f.calm, "calm", 2*time.Second, "how long it is about from one fault to the next of a kind")
+	cmd.Flags().DurationVar(&f.calm, "calm", time.Second, "how long it is about from one fault to the next of a kind")
 	cmd.Flags().IntVar(&f.faulty, "faults", 2, "how many faults happen at once; 0: none")
 	cmd.Flags().BoolVar(&f.clocks, "clocks", false, "have the clock of each process be off by seconds, or jump; this compiles the standard library anew")
+	cmd.Flags().BoolVar(&f.disk, "full-disk", false, "have PostgreSQL on a disk in memory that is full at times; this mounts one, as root")
+	cmd.Flags().StringVar(&f.old, "old", "", "a commit with the same tables, or oldest: half of the processes run it, and versions are exchanged while they run")
 	cmd.Flags().BoolVar(&f.bugs, "mutants", false, "run a campaign with each of the deliberate bugs, which must be caught")
 	cmd.Flags().StringSliceVar(&f.bug, "mutant", nil, "run one with this deliberate bug")
 	return cmd
 }
 
-// campaign builds carillon and runs one campaign.
-func campaign(ctx context.Context, o options, f chaosFlags, p *progress) (*chaos.Verdict, error) {
-	binary, remove, err := build(ctx, "fault", f.clocks, p)
+// campaigns builds carillon, runs a campaign of each seed and prints what came of it. Violations, and campaigns that show too
+// little, are errBroken.
+func campaigns(ctx context.Context, o options, f chaosFlags, p *progress, stdout io.Writer) error {
+	made, err := f.build(ctx, o, "fault", p)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer remove()
-	settings := f.settings(o, binary, p)
-	settings.Step = p.steps(int(f.length/time.Second), "seconds of faults")
-	return chaos.Run(ctx, settings)
+	defer made.remove()
+	var all []*chaos.Verdict
+	broken := false
+	for _, seed := range f.seeds {
+		s := f.settings(o, made, uint64(seed), p)
+		s.Step = p.steps(int(f.length/time.Second), "seconds of faults")
+		v, err := chaos.Run(ctx, s)
+		if err != nil {
+			return err
+		}
+		all = append(all, v)
+		broken = broken || v.Violations > 0
+		if o.json {
+			err = json.NewEncoder(stdout).Encode(v)
+		} else {
+			err = printVerdict(stdout, v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	together := chaos.Together(all)
+	if o.scale >= 1 && f.length >= 10*time.Minute {
+		broken = broken || slices.ContainsFunc(together, func(s chaos.Shown) bool { return !s.Holds() })
+	}
+	if err := printTogether(stdout, together, o.json); err != nil {
+		return err
+	}
+	if broken {
+		return errBroken
+	}
+	return nil
+}
+
+func printTogether(w io.Writer, together []chaos.Shown, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(map[string][]chaos.Shown{"shown": together})
+	}
+	for _, s := range together {
+		if _, err := fmt.Fprintln(w, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hunt builds carillon with its deliberate bugs, and looks for each.
 func hunt(ctx context.Context, o options, f chaosFlags, p *progress, stdout io.Writer) error {
-	binary, remove, err := build(ctx, "fault,mutant", f.clocks, p)
+	made, err := f.build(ctx, o, "fault,mutant", p)
 	if err != nil {
 		return err
 	}
-	defer remove()
-	found, err := chaos.Hunt(ctx, f.settings(o, binary, p), f.bug)
+	defer made.remove()
+	found, err := chaos.Hunt(ctx, f.settings(o, made, uint64(f.seeds[0]), p), f.bug)
 	if err != nil {
 		return err
 	}
@@ -107,24 +141,51 @@ func hunt(ctx context.Context, o options, f chaosFlags, p *progress, stdout io.W
 	return err
 }
 
-// build compiles carillon into a folder that remove erases.
-func build(ctx context.Context, tags string, clocks bool, p *progress) (binary string, remove func(), err error) {
-	dir, err := os.MkdirTemp("", "carillon-loadtest-*")
-	if err != nil {
-		return "", nil, err
-	}
-	p.say("building carillon")
-	if binary, err = chaos.Build(ctx, dir, tags, clocks); err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	return binary, func() { _ = os.RemoveAll(dir) }, nil
+// made are the programs of a lab, in a folder that remove erases.
+type made struct {
+	dir, now, old string
+	commit        string // of the old one
 }
 
-func (f chaosFlags) settings(o options, binary string, p *progress) chaos.Options {
+func (m *made) remove() { _ = os.RemoveAll(m.dir) }
+
+// build compiles carillon, and as it was earlier too where the flags say so.
+func (f chaosFlags) build(ctx context.Context, o options, tags string, p *progress) (m *made, err error) {
+	if len(f.seeds) == 0 {
+		return nil, errors.New("a campaign has a seed")
+	}
+	m = &made{now: o.program}
+	if m.dir, err = os.MkdirTemp("", "carillon-loadtest-*"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			m.remove()
+		}
+	}()
+	if m.now == "" {
+		p.say("building carillon")
+		if m.now, err = chaos.Build(ctx, m.dir, tags, f.clocks); err != nil {
+			return nil, err
+		}
+	}
+	if f.old == "" {
+		return m, nil
+	}
+	p.say("building carillon of %s", f.old)
+	m.old, m.commit, err = chaos.BuildAt(ctx, m.dir, f.old, tags, f.clocks)
+	p.say("the other version is %.12s", m.commit)
+	return m, err
+}
+
+func (f chaosFlags) settings(o options, m *made, seed uint64, p *progress) chaos.Options {
+	repeat := fmt.Sprintf("go run ./loadtest chaos --seed %d --for %s --scale %v --calm %s --faults %d --clocks=%t --full-disk=%t", seed, f.length, o.scale, f.calm, f.faulty, f.clocks, f.disk)
+	if m.old != "" {
+		repeat += " --old " + m.commit
+	}
 	return chaos.Options{
-		Seed: f.seed, For: f.length, Tenants: max(2, o.scaled(20)), Schedules: max(40, o.scaled(5000)), Pause: time.Second, Calm: f.calm, Faulty: f.faulty,
-		Binary: binary, Say: p.say,
-		Repeat: fmt.Sprintf("go run ./loadtest chaos --seed %d --for %s --scale %v --calm %s --faults %d --clocks=%t", f.seed, f.length, o.scale, f.calm, f.faulty, f.clocks),
+		Seed: seed, For: f.length, Tenants: max(2, o.scaled(20)), Schedules: max(40, o.scaled(5000)), Pause: time.Second, Calm: f.calm, Faulty: f.faulty,
+		Binary: m.now, Old: m.old, Disk: f.disk, Say: p.say, Repeat: repeat,
 	}
 }
 
@@ -134,6 +195,7 @@ func printVerdict(w io.Writer, v *chaos.Verdict) error {
 	for _, kind := range slices.Sorted(maps.Keys(v.Faults)) {
 		fmt.Fprintf(w, "  %-20s %d\n", kind, v.Faults[kind])
 	}
+	fmt.Fprintf(w, "  %-20s %d\n", "backends terminated", v.Terminated)
 	for _, point := range slices.Sorted(maps.Keys(v.Crashes)) {
 		fmt.Fprintf(w, "  crashed at %-24s %d\n", point, v.Crashes[point])
 	}

@@ -33,7 +33,7 @@ func punctual(ctx context.Context, o options, p *progress) (*report, error) {
 			return fmt.Errorf("load schedules: %w", err)
 		}
 		p.say("%d schedules stored", n)
-		inbox := &inbox{at: map[string]time.Duration{}}
+		inbox := &inbox{at: map[string]arrival{}}
 		stop, err := d.serve(ctx, lateWorkflow, 1, inbox)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func punctual(ctx context.Context, o options, p *progress) (*report, error) {
 		d.report.figure("stored", float64(n))
 		d.report.figure("ticks", float64(ticks))
 		d.report.figure("fired_p50_ms", p50)
-		received := inbox.times()
+		received := inbox.times(from)
 		d.report.figure("received_p50_ms", milliseconds(percentile(received, 0.5)))
 		d.report.atMost("fired_p99_ms", p99, lateFired)
 		d.report.atMost("received_p99_ms", milliseconds(percentile(received, 0.99)), lateReceived)
@@ -97,10 +97,16 @@ func (d *deliveries) steady(ctx context.Context, from, to time.Time) error {
 	return err
 }
 
-// inbox is when ticks were received first, after their times.
+// inbox is when ticks were received first.
 type inbox struct {
 	mu sync.Mutex
-	at map[string]time.Duration
+	at map[string]arrival
+}
+
+// arrival is a tick's time, and how long after it the tick was received.
+type arrival struct {
+	due  time.Time
+	late time.Duration
 }
 
 func (i *inbox) count() int {
@@ -109,11 +115,14 @@ func (i *inbox) count() int {
 	return len(i.at)
 }
 
-func (i *inbox) times() (list []time.Duration) {
+// times are how late the ticks were received whose times are at a moment or after it.
+func (i *inbox) times(from time.Time) (list []time.Duration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, late := range i.at {
-		list = append(list, late)
+	for _, a := range i.at {
+		if !a.due.Before(from) {
+			list = append(list, a.late)
+		}
 	}
 	return list
 }
@@ -132,7 +141,7 @@ func (i *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	i.mu.Lock()
 	if _, known := i.at[t.TickID]; !known {
-		i.at[t.TickID] = now.Sub(t.Timestamp)
+		i.at[t.TickID] = arrival{t.Timestamp, now.Sub(t.Timestamp)}
 	}
 	i.mu.Unlock()
 	w.WriteHeader(http.StatusNoContent)

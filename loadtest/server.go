@@ -27,10 +27,9 @@ type workshop struct {
 	program string
 }
 
-// openWorkshop builds carillon as it is in this checkout, unless it is told of one that is built. The folder may be entered
-// by the account that PostgreSQL runs under where we are root.
+// openWorkshop builds carillon as it is in this checkout, unless it is told of one that is built.
 func openWorkshop(ctx context.Context, o options, p *progress) (_ *workshop, err error) {
-	dir, err := os.MkdirTemp("", "carillon-loadtest-*")
+	dir, err := openFolder()
 	if err != nil {
 		return nil, err
 	}
@@ -40,15 +39,21 @@ func openWorkshop(ctx context.Context, o options, p *progress) (_ *workshop, err
 			w.close()
 		}
 	}()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return nil, err
-	}
 	if o.program != "" {
 		w.program = o.program
 		return w, nil
 	}
 	p.say("building carillon")
 	return w, buildCarillon(ctx, w.program)
+}
+
+// openFolder makes a temporary folder that PostgreSQL's account may enter.
+func openFolder() (string, error) {
+	dir, err := os.MkdirTemp("", "carillon-loadtest-*")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o755)
 }
 
 func buildCarillon(ctx context.Context, to string) error {

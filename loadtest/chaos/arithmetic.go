@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"slices"
+	"strings"
 	"time"
 	_ "time/tzdata" // a machine without zones is no reason to know nothing of them
 )
@@ -22,6 +23,27 @@ type timing struct {
 	start   time.Time // zero: none; included
 	end     time.Time // zero: none; included
 	most    int       // max_ticks; 0: none
+	out     exclusion
+}
+
+// exclusion is what a spec leaves out.
+type exclusion struct {
+	dates   string // of the zone's wall, each with a blank after it: whole days
+	below   int    // the seconds of each minute below this one; 0: none
+	named   bool   // the days of the tenant's calendar
+	holiday string // those, as dates
+}
+
+// names tells whether it leaves a moment out, of which the wall shows this.
+func (e *exclusion) names(wall time.Time) bool {
+	if wall.Second() < e.below {
+		return true
+	}
+	if e.dates == "" && e.holiday == "" {
+		return false
+	}
+	day := wall.Format(time.DateOnly) + " "
+	return strings.Contains(e.dates, day) || e.named && strings.Contains(e.holiday, day)
 }
 
 // kind is a way to name times.
@@ -35,6 +57,7 @@ const (
 	daily    kind = "daily"    // a cron: once a day, at a time on the wall
 	ruled    kind = "ruled"    // an RRULE by the minute, with seconds
 	once     kind = "once"     // moments
+	delayed  kind = "delayed"  // so long after the end of the tick before: judged by its ticks alone
 )
 
 // names tells whether the timing names a moment, bounds included, max_ticks aside.
@@ -42,7 +65,14 @@ func (t *timing) names(at time.Time) bool {
 	if at.Nanosecond() != 0 || !t.start.IsZero() && at.Before(t.start) || !t.end.IsZero() && at.After(t.end) {
 		return false
 	}
+	return t.marks(at) && !t.out.names(t.wall(at))
+}
+
+// marks is names without what is left out.
+func (t *timing) marks(at time.Time) bool {
 	switch t.kind {
+	case delayed:
+		return true
 	case aligned:
 		return modulo(at.Unix()-t.offset, t.every) == 0
 	case anchored:
@@ -130,7 +160,7 @@ func (t *timing) between(after, upto time.Time) []time.Time { return t.next(afte
 func (t *timing) same(o *timing) bool {
 	return t.kind == o.kind && t.zone.String() == o.zone.String() && t.every == o.every && t.offset == o.offset && t.anchor.Equal(o.anchor) &&
 		slices.Equal(t.seconds, o.seconds) && t.hour == o.hour && t.minute == o.minute && slices.EqualFunc(t.at, o.at, time.Time.Equal) &&
-		t.start.Equal(o.start) && t.end.Equal(o.end) && t.most == o.most
+		t.start.Equal(o.start) && t.end.Equal(o.end) && t.most == o.most && t.out == o.out
 }
 
 func modulo(a, b int64) int64 { return (a%b + b) % b }

@@ -80,7 +80,7 @@ func TestWhatIsDrawnComesSoon(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	now := at("2026-06-01T10:00:00Z")
 	for range 500 {
-		d := draw(r, now, r.IntN(2) == 0, "{}")
+		d := draw(r, now, r.IntN(2) == 0, r.Float64(), "{}")
 		if len(d.timing.next(now, 1, now.Add(4*time.Minute))) == 0 {
 			t.Errorf("%s names nothing for four minutes", d.spec())
 		}

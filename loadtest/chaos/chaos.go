@@ -20,6 +20,7 @@ import (
 type Options struct {
 	Seed      uint64
 	For       time.Duration // of faults; healing and judging come after it
+	Round     time.Duration // how often all is healed and judged meanwhile, the campaign being over at the first violation; 0: never
 	Tenants   int
 	Schedules int           // in all, to begin with
 	Pause     time.Duration // between the operations of one tenant, about
@@ -27,6 +28,8 @@ type Options struct {
 	Faulty    int           // faults at once; 0: none
 	Only      []string      // kinds of faults; empty: all
 	Binary    string        // of Build, with the tag fault
+	Old       string        // another version of it, which half of the processes are to begin with; "": none
+	Disk      bool          // PostgreSQL is to have a disk of its own, which can be full
 	Mutant    string        // a deliberate bug; the binary must have it
 	Drain     time.Duration // how long what was due may take to end after the healing; 0: five minutes
 	Repeat    string        // the command that runs the same campaign
@@ -36,7 +39,9 @@ type Options struct {
 
 // kinds are the faults that may happen.
 func (o Options) kinds() []fault {
-	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return len(o.Only) > 0 && !slices.Contains(o.Only, f.kind) })
+	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
+		return len(o.Only) > 0 && !slices.Contains(o.Only, f.kind) || f.kind == "full_disk" && !o.Disk || f.kind == "another_version" && o.Old == ""
+	})
 }
 
 // Verdict is what a campaign came to.
@@ -49,6 +54,7 @@ type Verdict struct {
 	Operations int            `json:"operations"`
 	Doubtful   int            `json:"doubtful"` // operations that nobody knows the end of
 	Unanswered int            `json:"unanswered"`
+	Terminated int64          `json:"terminated_backends"`
 	Internal   int64          `json:"internal_errors"`
 	Faults     map[string]int `json:"faults"`
 	Crashes    map[string]int `json:"crash_points"`
@@ -61,10 +67,8 @@ type Verdict struct {
 
 // Run runs one campaign. Its error is a lab that could not run; what Carillon did wrong is in the verdict.
 func Run(ctx context.Context, o Options) (v *Verdict, err error) {
-	var env []string
-	env = append(env, "CARILLON_LOOPBACK=1", "CARILLON_MUTANT="+o.Mutant)
 	o.Say("starting PostgreSQL and %d processes", len(roles))
-	lab, err := openLab(ctx, o.Binary, env, o.Say)
+	lab, err := openLab(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +78,7 @@ func Run(ctx context.Context, o Options) (v *Verdict, err error) {
 		return nil, err
 	}
 	defer sink.close()
+	lab.sink = sink
 	rec := &record{began: time.Now()}
 	var clients []*client
 	defer func() {
@@ -96,52 +101,104 @@ func Run(ctx context.Context, o Options) (v *Verdict, err error) {
 		return nil, err
 	}
 	defer workers.stop()
-	crash := &crashes{reached: map[string]int{}}
-	if err := lab.campaign(ctx, o, clients, crash); err != nil {
+	c, crash, err := lab.judge(ctx, o, clients, rec)
+	if err != nil {
 		return nil, err
 	}
-	o.Say("healing; PostgreSQL is at %s", lab.database)
-	if err := lab.heal(ctx); err != nil {
-		return nil, err
-	}
-	sleep(ctx, 5*time.Second)
-	rec.judged = time.Now()
-	if err := lab.drain(ctx, clients, rec, cmp.Or(o.Drain, drainWithin)); err != nil {
-		return nil, err
-	}
-	o.Say("drained in %s; judging", rec.late.Round(100*time.Millisecond))
-	if err := rec.read(ctx, clients); err != nil {
-		return nil, err
-	}
-	sleep(ctx, time.Second) // what a handler has acted on is entered in the ledger a moment later
-	c := newChecker(rec, lab.history, lab.ledger, lab.troubles)
-	c.check()
 	lab.keep = len(c.violated) > 0 && o.Mutant == ""
 	return c.verdict(o, lab, crash), nil
 }
 
-// campaign has clients write and faults happen, for as long as the options say. Operations that are under way then are
-// brought to their end by the healing, so it waits for them only after that.
-func (l *Lab) campaign(ctx context.Context, o Options, clients []*client, crash *crashes) error {
+// judge runs the campaign, in rounds where the options say so, and judges it.
+func (l *Lab) judge(ctx context.Context, o Options, clients []*client, rec *record) (*checker, *crashes, error) {
+	writers, err := l.fill(ctx, o, clients)
+	if err != nil {
+		return nil, nil, err
+	}
+	crash := &crashes{reached: map[string]int{}}
+	hurting := l.troublemakers(o, crash)
+	for left := o.For; left > 0; {
+		length := left
+		if o.Round > 0 {
+			length = min(length, o.Round)
+		}
+		l.healed.Store(false)
+		if err := l.campaign(ctx, o, length, writers, hurting); err != nil {
+			return nil, nil, err
+		}
+		if left -= length; o.Round == 0 {
+			continue
+		}
+		rec.judged = time.Now()
+		c, err := l.read(ctx, clients, rec, true)
+		if err != nil || len(c.violated) > 0 {
+			return c, crash, err
+		}
+	}
+	o.Say("healed; PostgreSQL is at %s", l.database)
+	sleep(ctx, 5*time.Second)
+	for _, c := range clients { // who stood still may have disabled it since it was enabled
+		l.sink.reenable(ctx, c, "gone")
+	}
+	rec.judged = time.Now()
+	if err := l.drain(ctx, clients, rec, cmp.Or(o.Drain, drainWithin)); err != nil {
+		return nil, nil, err
+	}
+	o.Say("drained in %s; judging", rec.late.Round(100*time.Millisecond))
+	c, err := l.read(ctx, clients, rec, false)
+	return c, crash, err
+}
+
+// read reads the record and judges it. Early is while ticks may still be under way.
+func (l *Lab) read(ctx context.Context, clients []*client, rec *record, early bool) (*checker, error) {
+	if err := rec.read(ctx, clients); err != nil {
+		return nil, err
+	}
+	l.ledger.acting.Lock()
+	defer l.ledger.acting.Unlock()
+	c := newChecker(rec, l.history, l.ledger, l.troubles)
+	c.early = early
+	c.check()
+	return c, nil
+}
+
+// fill has clients make their first schedules.
+func (l *Lab) fill(ctx context.Context, o Options, clients []*client) ([]*writer, error) {
 	writers := make([]*writer, len(clients))
-	filling, fillCtx := errgroup.WithContext(ctx)
+	filling, ctx := errgroup.WithContext(ctx)
 	for i, c := range clients {
-		writers[i] = &writer{client: c, rand: rand.New(rand.NewPCG(o.Seed, uint64(i))), history: l.history}
-		filling.Go(func() error { return writers[i].fill(fillCtx, max(1, o.Schedules/len(clients))) })
+		writers[i] = &writer{client: c, rand: rand.New(rand.NewPCG(o.Seed, uint64(i))), history: l.history, often: min(1, busy/float64(o.Schedules))}
+		filling.Go(func() error { return writers[i].fill(ctx, max(1, o.Schedules/len(clients))) })
 	}
 	if err := filling.Wait(); err != nil {
-		return err
+		return nil, err
 	}
 	o.Say("%d schedules stored", len(l.history.ops))
-	during, end := context.WithTimeout(ctx, o.For)
+	return writers, nil
+}
+
+// busy is how many schedules may come many times a minute: more than two cores can do would only wait.
+const busy = 600
+
+// troublemakers are those who do faults, each to the end of one before the next.
+func (l *Lab) troublemakers(o Options, crash *crashes) (all []*faulty) {
+	for i := range o.Faulty {
+		all = append(all, &faulty{Lab: l, rand: rand.New(rand.NewPCG(o.Seed, 1000+uint64(i))), crash: crash, kinds: o.kinds()})
+	}
+	return all
+}
+
+// campaign has clients write and faults happen for a while, and heals. Operations that are under way then are brought to
+// their end by the healing, so it waits for them only after that.
+func (l *Lab) campaign(ctx context.Context, o Options, length time.Duration, writers []*writer, troublemakers []*faulty) error {
+	during, end := context.WithTimeout(ctx, length)
 	defer end()
 	answering, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	all, whole := errgroup.WithContext(answering)
 	all.Go(func() error { return workAll(during, whole, writers, o.Pause) })
 	hurting, hurt := errgroup.WithContext(during)
-	for i := range o.Faulty {
-		f := &faulty{Lab: l, rand: rand.New(rand.NewPCG(o.Seed, 1000+uint64(i))), crash: crash, kinds: o.kinds()}
+	for _, f := range troublemakers {
 		hurting.Go(func() error { return f.work(hurt, o.Calm) })
 	}
 	for o.Step != nil && sleep(during, time.Second) {
@@ -153,14 +210,15 @@ func (l *Lab) campaign(ctx context.Context, o Options, clients []*client, crash 
 		_ = all.Wait()
 		return err
 	}
+	<-during.Done()
 	if err := l.heal(ctx); err != nil {
 		return err
 	}
-	patience := time.AfterFunc(answeredWithin, giveUp)
+	patience := time.AfterFunc(max(answeredWithin, o.Drain), giveUp)
 	defer patience.Stop()
 	err := all.Wait()
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		l.ledger.complain(fmt.Sprintf("I10 an operation has no answer %s after the healing", answeredWithin))
+		l.ledger.complain(fmt.Sprintf("I10 an operation has no answer %s after the healing", max(answeredWithin, o.Drain)))
 		return nil
 	}
 	return err
@@ -171,7 +229,7 @@ const answeredWithin = 90 * time.Second
 
 func (c *checker) verdict(o Options, l *Lab, crash *crashes) *Verdict {
 	v := &Verdict{
-		Seed: o.Seed, Seconds: o.For.Seconds(), Mutant: o.Mutant, Ticks: c.checked, Receipts: l.ledger.count(), Internal: l.internal.Load(),
+		Seed: o.Seed, Seconds: o.For.Seconds(), Mutant: o.Mutant, Ticks: c.checked, Receipts: l.ledger.count(), Internal: l.internal.Load(), Terminated: l.ended.Load(),
 		Faults: l.troubles.counts(), Crashes: crash.reached, Drained: c.record.late.Seconds(),
 		ByRule: c.byRule, Examples: c.violated,
 		Repeat: o.Repeat,

@@ -16,6 +16,7 @@ type checker struct {
 	byID     map[string]*tick
 	troubles *troubles
 
+	early    bool // ticks may be under way: nothing is said of what may yet come
 	checked  int
 	byRule   map[string]int
 	violated []Violation
@@ -88,10 +89,10 @@ func (c *checker) check() {
 	for _, left := range c.record.left {
 		c.violate("I10", name{}, nil, "after %s: %s", c.record.late.Round(time.Second), left)
 	}
-	for _, ticks := range c.record.ticks {
+	for n, ticks := range c.record.ticks {
 		for _, t := range ticks {
 			c.checked++
-			c.ended(t)
+			c.finished(n, t)
 		}
 	}
 	slices.SortStableFunc(c.violated, func(a, b Violation) int { return strings.Compare(a.Rule, b.Rule) })
@@ -107,6 +108,7 @@ func (c *checker) key(n name, b *biography) {
 		ticks := byLife[l.id]
 		delete(byLife, l.id)
 		c.due(n, b, l, ticks)
+		c.chained(n, b, l, ticks)
 		c.sequence(n, ticks)
 		c.asked(n, b, l, ticks)
 	}
@@ -140,7 +142,7 @@ func (c *checker) due(n name, b *biography, l *life, ticks []*tick) {
 			c.violate("I1", n, t, "a second tick at one time")
 			continue
 		}
-		if _, named := slices.BinarySearchFunc(may, t.Timestamp, time.Time.Compare); !named && (b.doubt.IsZero() || t.Timestamp.Before(b.doubt) || !b.any(t.Timestamp)) {
+		if _, named := slices.BinarySearchFunc(may, t.Timestamp, time.Time.Compare); !named && !l.free(t) && (b.doubt.IsZero() || t.Timestamp.Before(b.doubt) || !b.any(t.Timestamp)) {
 			c.violate("I1", n, t, "a tick that was not due")
 		}
 		least, most := within(must, last, t.Timestamp), within(may, last, t.Timestamp)
@@ -154,7 +156,7 @@ func (c *checker) due(n name, b *biography, l *life, ticks []*tick) {
 		}
 		last = t.Timestamp
 	}
-	if lost := within(must, last, upto.Add(time.Nanosecond)); lost > 0 {
+	if lost := within(must, last, upto.Add(time.Nanosecond)); lost > 0 && !c.early {
 		c.violate("I1", n, lastOf(ticks), "%d times have no tick: %s", lost, times(must, last, upto.Add(time.Nanosecond)))
 	}
 }
@@ -292,9 +294,8 @@ func (c *checker) audited(n name, b *biography) {
 	}
 }
 
-// ended is I4: a tick ends, for a reason.
-func (c *checker) ended(t *tick) {
-	n := c.nameOf(t)
+// finished is I4: a tick ends, for a reason.
+func (c *checker) finished(n name, t *tick) {
 	switch t.State {
 	case "succeeded":
 		if !slices.ContainsFunc(c.receipts[t.TickID], func(r *receipt) bool { return r.Outcome == taken || r.Outcome == cutOff }) {
@@ -310,22 +311,13 @@ func (c *checker) ended(t *tick) {
 		}
 	case "cancelled":
 	default:
-		if len(c.record.left) == 0 { // else it was told already
+		if len(c.record.left) == 0 && !c.early { // else it was told already
 			c.violate("I4", n, t, "it is %s still", t.State)
 		}
 	}
 	if t.EndedAt != nil && t.EndedAt.Before(t.FiredAt.Add(-time.Second)) {
 		c.violate("I4", n, t, "it ended at %s, before it was handed out", t.EndedAt)
 	}
-}
-
-func (c *checker) nameOf(t *tick) name {
-	for n := range c.record.ticks {
-		if n.workflow == t.Workflow && n.key == t.Key {
-			return n // keys bear their tenant's name
-		}
-	}
-	return name{"", t.Workflow, t.Key}
 }
 
 // violate notes a violation, with its history where it is among the first of its rule.

@@ -34,14 +34,14 @@ type crashes struct {
 }
 
 var faults = []fault{
-	{"kill", 6, func(ctx context.Context, f *faulty) (string, error) {
+	{"kill", 9, func(ctx context.Context, f *faulty) (string, error) {
 		n := f.node("")
 		defer n.fault.Unlock()
 		n.kill()
 		sleep(ctx, f.upto(1500*time.Millisecond))
 		return n.name, n.revive(ctx, "")
 	}},
-	{"crash_point", 5, crashAtAPoint},
+	{"crash_point", 6, crashAtAPoint},
 	{"restart", 1, func(ctx context.Context, f *faulty) (string, error) {
 		n := f.node("")
 		defer n.fault.Unlock()
@@ -63,10 +63,7 @@ var faults = []fault{
 		return "", f.restartPostgres(ctx, func(pid int) error { return syscall.Kill(pid, syscall.SIGQUIT) })
 	}},
 	{"terminate", 5, func(ctx context.Context, f *faulty) (string, error) {
-		return "", f.sql(ctx, `
-			SELECT pg_terminate_backend(pid)
-			FROM pg_stat_activity
-			WHERE datname = current_database() AND pid <> pg_backend_pid() AND random() < $1`, 0.1+0.4*f.rand.Float64())
+		return "", f.terminate(ctx, 0.1+0.4*f.rand.Float64())
 	}},
 	{"cut", 3, func(ctx context.Context, f *faulty) (string, error) {
 		n := f.node("")
@@ -111,6 +108,56 @@ var faults = []fault{
 		return poisoned, f.sql(ctx, `
 			UPDATE cohort_timing SET timing = 'not a timing'
 			WHERE tenant_id = (SELECT id FROM tenant WHERE name = $1)`, poisoned)
+	}},
+	{"two_owners", 2, func(ctx context.Context, f *faulty) (string, error) { // it goes on while the others think it dead
+		n := f.node([]string{"sweep", "dispatch"}[f.rand.IntN(2)])
+		defer n.fault.Unlock()
+		for until := time.Now().Add(f.upto(6 * time.Second)); ctx.Err() == nil && time.Now().Before(until); sleep(ctx, 50*time.Millisecond) {
+			_ = f.sql(ctx, `UPDATE process SET beat_at = clock_timestamp() - make_interval(secs => $2) WHERE pid = $1`, n.pid(), []float64{3, 6}[f.rand.IntN(2)])
+		}
+		return n.name, nil
+	}},
+	{"full_disk", 1, func(ctx context.Context, f *faulty) (string, error) {
+		return "", f.fillDisk(ctx, 2*time.Second+f.upto(6*time.Second))
+	}},
+	{"another_version", 3, func(ctx context.Context, f *faulty) (string, error) {
+		n := f.node("")
+		defer n.fault.Unlock()
+		n.stop(ctx)
+		n.binary, n.other = n.other, n.binary
+		return n.name, n.revive(ctx, "")
+	}},
+	{"endpoint_cut", 1, func(ctx context.Context, f *faulty) (string, error) {
+		k := f.endpoint()
+		defer k.fault.Unlock()
+		defer k.cure(context.WithoutCancel(ctx))
+		k.proxy.Stop()
+		sleep(ctx, time.Second+f.upto(4*time.Second))
+		return k.name, nil
+	}},
+	{"endpoint_cut_in_flight", 1, func(ctx context.Context, f *faulty) (string, error) {
+		k := f.endpoint()
+		defer k.fault.Unlock()
+		defer k.cure(context.WithoutCancel(ctx))
+		err := k.toxic("limit_data", []string{"downstream", "upstream"}[f.rand.IntN(2)], fmt.Sprintf(`{"bytes":%d}`, f.rand.IntN(8_000)))
+		sleep(ctx, time.Second+f.upto(4*time.Second))
+		return k.name, err
+	}},
+	{"endpoint_black_hole", 1, func(ctx context.Context, f *faulty) (string, error) {
+		k := f.endpoint()
+		defer k.fault.Unlock()
+		defer k.cure(context.WithoutCancel(ctx))
+		err := k.toxic("timeout", []string{"downstream", "upstream"}[f.rand.IntN(2)], `{"timeout":0}`)
+		sleep(ctx, time.Second+f.upto(7*time.Second))
+		return k.name, err
+	}},
+	{"endpoint_latency", 1, func(ctx context.Context, f *faulty) (string, error) {
+		k := f.endpoint()
+		defer k.fault.Unlock()
+		defer k.cure(context.WithoutCancel(ctx))
+		err := k.toxic("latency", "downstream", fmt.Sprintf(`{"latency":%d,"jitter":%d}`, 100+f.rand.IntN(2000), f.rand.IntN(500)))
+		sleep(ctx, time.Second+f.upto(6*time.Second))
+		return k.name, err
 	}},
 	{"old_snapshot", 1, func(ctx context.Context, f *faulty) (string, error) {
 		return "", f.held(ctx, `SELECT count(*) FROM schedule_state`, 5*time.Second+f.upto(10*time.Second))
@@ -187,6 +234,61 @@ func (f *faulty) node(role string) *node {
 	}
 }
 
+// endpoint takes the way to an endpoint that nobody else does anything to.
+func (f *faulty) endpoint() *link {
+	for links := f.sink.all(); ; {
+		if k := links[f.rand.IntN(len(links))]; k.fault.TryLock() {
+			return k
+		}
+	}
+}
+
+// terminate ends a part of the backends, and counts them.
+func (f *faulty) terminate(ctx context.Context, part float64) error {
+	conn, err := pgx.Connect(ctx, f.database)
+	if err != nil {
+		return nil // the server is away: another fault's doing
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var n int64
+	if conn.QueryRow(ctx, `
+		SELECT count(*) FILTER (WHERE pg_terminate_backend(pid))
+		FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> pg_backend_pid() AND random() < $1`, part).Scan(&n) == nil {
+		f.ended.Add(n)
+	}
+	return nil
+}
+
+// fillDisk leaves PostgreSQL no room for a while. Where it could not even write its log of what it does, it has ended by
+// itself, and is started again.
+func (f *faulty) fillDisk(ctx context.Context, wait time.Duration) error {
+	f.down.Lock()
+	defer f.down.Unlock()
+	if err := f.disk.fill(); err != nil {
+		return err
+	}
+	sleep(ctx, wait)
+	if err := f.disk.free(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, f.database)
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-f.postgres.Done():
+			return f.postgres.Restart(ctx)
+		case <-ctx.Done():
+			return fmt.Errorf("PostgreSQL does not come back after its disk was full: %w", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
 func (f *faulty) upto(d time.Duration) time.Duration { return time.Duration(f.rand.Int64N(int64(d))) }
 
 // sql runs a statement as PostgreSQL's superuser. A server that is away is another fault's doing.
@@ -260,6 +362,9 @@ func (l *Lab) heal(ctx context.Context) error {
 	for _, n := range l.nodes {
 		n.cure(ctx)
 		n.signal(syscall.SIGCONT)
+	}
+	for _, k := range l.sink.all() {
+		k.cure(ctx)
 	}
 	for _, n := range l.nodes {
 		if err := n.ready(ctx, 2*time.Minute); err != nil {

@@ -25,6 +25,18 @@ type operation struct {
 
 	after *definition // what it made of the schedule; nil: it is gone
 	pause bool        // paused since
+	slow  bool        // it is in force a while after its answer
+}
+
+// inForceWithin is how long after its answer an edit of a calendar may take to be in force, faults included.
+const inForceWithin = 30 * time.Second
+
+// settled is when the operation was in force at the latest.
+func (o *operation) settled() time.Time {
+	if o.slow {
+		return o.End.Add(inForceWithin)
+	}
+	return o.End
 }
 
 // The outcomes of an operation.
@@ -84,9 +96,10 @@ const (
 
 // ledger is what came to all endpoints and workers.
 type ledger struct {
-	mu   sync.Mutex
-	list []*receipt
-	bad  []string // what no tick should be like
+	acting sync.RWMutex // held by who takes a tick, until it is entered; and, alone, by who judges
+	mu     sync.Mutex
+	list   []*receipt
+	bad    []string // what no tick should be like
 }
 
 func (l *ledger) add(r *receipt) {

@@ -27,8 +27,6 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-const program = "github.com/carillonhq/carillon/cmd/carillon"
-
 // roles are the processes of the lab: two of each part.
 var roles = []string{"api", "api", "sweep", "sweep", "dispatch", "dispatch"}
 
@@ -38,16 +36,19 @@ type Lab struct {
 	dir      string
 	postgres *embedded.Server
 	database string // its URL, without a proxy
+	disk     *disk  // its own; nil: there is none
 	proxies  *toxiproxy.ApiServer
 	nodes    []*node
 	seed     ed25519.PrivateKey
 	env      []string
+	sink     *sink
 	say      func(format string, args ...any)
 
 	ledger   *ledger
 	history  *history
 	troubles *troubles
 	internal atomic.Int64 // answers of 500
+	ended    atomic.Int64 // backends that were terminated
 	healed   atomic.Bool
 	keep     bool // the folder, for a person to look into
 
@@ -61,33 +62,14 @@ type minted struct {
 	at   time.Time
 }
 
-// Build compiles carillon with its crash points, and with its deliberate bugs where the tags say so. With clocks it is a
-// program whose clock can be wrong; all of it, the standard library too, has then to be compiled anew.
-func Build(ctx context.Context, dir, tags string, clocks bool) (string, error) {
-	file := filepath.Join(dir, "carillon")
-	args := []string{"build", "-tags", tags, "-o", file}
-	if clocks {
-		overlay, err := wrongClocks(dir)
-		if err != nil {
-			return "", err
-		}
-		args = append(args, "-overlay", overlay)
-	}
-	cmd := exec.CommandContext(ctx, "go", append(args, program)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build carillon: %w\n%s", err, out)
-	}
-	return file, nil
-}
-
 // openLab starts it all. Close ends it.
-func openLab(ctx context.Context, binary string, env []string, say func(string, ...any)) (_ *Lab, err error) {
+func openLab(ctx context.Context, o Options) (_ *Lab, err error) {
 	dir, err := os.MkdirTemp("", "carillon-chaos-*")
 	if err != nil {
 		return nil, err
 	}
 	l := &Lab{
-		dir: dir, say: say, tokens: map[string]minted{},
+		dir: dir, say: o.Say, tokens: map[string]minted{},
 		ledger: &ledger{}, history: &history{}, troubles: &troubles{},
 		proxies: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
 	}
@@ -99,16 +81,25 @@ func openLab(ctx context.Context, binary string, env []string, say func(string, 
 	if _, l.seed, err = ed25519.GenerateKey(rand.Reader); err != nil {
 		return nil, err
 	}
-	if l.postgres, err = embedded.Start(ctx, embedded.Config{Ephemeral: true, Args: []string{"max_connections=150"}}); err != nil {
+	at := embedded.Config{Ephemeral: true, Args: []string{"max_connections=150"}}
+	if o.Disk {
+		if l.disk, err = openDisk(); err != nil {
+			return nil, err
+		}
+		at.Ephemeral, at.Dir = false, filepath.Join(l.disk.dir, "postgres")
+		at.Args = append(at.Args, "fsync=off", "full_page_writes=off", "max_wal_size=256MB")
+	}
+	if l.postgres, err = embedded.Start(ctx, at); err != nil {
 		return nil, err
 	}
 	if l.database, err = l.postgres.Create(ctx, "carillon"); err != nil {
 		return nil, err
 	}
-	l.env = append([]string{
+	l.env = []string{
 		"CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(l.seed.Seed()), "CARILLON_CONNECTIONS=16", "CARILLON_LOG_FORMAT=json",
-	}, env...)
-	migrate := exec.CommandContext(ctx, binary, "migrate")
+		"CARILLON_LOOPBACK=1", "CARILLON_MUTANT=" + o.Mutant,
+	}
+	migrate := exec.CommandContext(ctx, o.Binary, "migrate")
 	migrate.Env = append(clean(), append(l.env, "DATABASE_URL="+l.database)...)
 	if out, err := migrate.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("carillon migrate: %w\n%s", err, out)
@@ -116,9 +107,14 @@ func openLab(ctx context.Context, binary string, env []string, say func(string, 
 	seen := map[string]int{}
 	for _, role := range roles {
 		seen[role]++
-		n, err := l.newNode(binary, fmt.Sprintf("%s-%d", role, seen[role]), role)
+		n, err := l.newNode(o.Binary, fmt.Sprintf("%s-%d", role, seen[role]), role)
 		if err != nil {
 			return nil, err
+		}
+		if o.Old != "" && seen[role] == 2 {
+			n.binary, n.other = o.Old, o.Binary
+		} else {
+			n.other = o.Old
 		}
 		l.nodes = append(l.nodes, n)
 	}
@@ -142,7 +138,12 @@ func (l *Lab) close(ctx context.Context) {
 		n.proxy.Stop()
 	}
 	if l.postgres != nil {
-		_ = l.postgres.Stop(ctx) // nothing of it is kept
+		at, cancel := context.WithCancel(ctx)
+		cancel()                // at once, as nothing of it is kept
+		_ = l.postgres.Stop(at) // whatever becomes of it
+	}
+	if l.disk != nil {
+		l.disk.close()
 	}
 	if l.keep {
 		l.say("what the processes wrote is in %s", l.dir)
@@ -201,7 +202,11 @@ func (l *Lab) tenant(ctx context.Context, s *sink, tenant string) (*client, erro
 		if habit == "batch" {
 			batch = 20
 		}
-		a, _, err := c.until(ctx, http.MethodPut, "/v1/endpoints/"+habit, fmt.Appendf(nil, `{"url":%q,"batch":%d}`, s.url(tenant, habit), batch))
+		at, err := s.url(tenant, habit)
+		if err != nil {
+			return nil, err
+		}
+		a, _, err := c.until(ctx, http.MethodPut, "/v1/endpoints/"+habit, fmt.Appendf(nil, `{"url":%q,"batch":%d}`, at, batch))
 		if err != nil || !a.ok() {
 			return nil, errors.Join(err, fmt.Errorf("make endpoint %s: %d %.300s", habit, a.status, a.body))
 		}

@@ -9,26 +9,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	toxiproxy "github.com/Shopify/toxiproxy/v2"
 )
 
 // node is one process of carillon serve, with its own way to the database.
 type node struct {
 	lab     *Lab
-	name    string
 	role    string
 	binary  string
+	other   string // that of another version, whose turn it is after this one's; "": none
 	listen  string
 	metrics string
 	log     string
-	proxy   *toxiproxy.Proxy
-
-	fault sync.Mutex // held by who does something to it
+	*link
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -36,7 +31,7 @@ type node struct {
 }
 
 func (l *Lab) newNode(binary, name, role string) (n *node, err error) {
-	n = &node{lab: l, name: name, role: role, binary: binary, log: filepath.Join(l.dir, name+".log")}
+	n = &node{lab: l, role: role, binary: binary, log: filepath.Join(l.dir, name+".log")}
 	if n.listen, err = freeAddress(); err != nil {
 		return nil, err
 	}
@@ -47,8 +42,8 @@ func (l *Lab) newNode(binary, name, role string) (n *node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n.proxy = toxiproxy.NewProxy(l.proxies, name, "127.0.0.1:0", at.Host)
-	return n, n.proxy.Start()
+	n.link, err = l.newLink(name, at.Host)
+	return n, err
 }
 
 // start starts the process. Armed names a crash point that ends it, or is empty.
@@ -78,6 +73,13 @@ func (n *node) start(armed string) error {
 	defer n.mu.Unlock()
 	n.cmd, n.done = cmd, done
 	return nil
+}
+
+// pid is that of the process that runs now.
+func (n *node) pid() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cmd.Process.Pid
 }
 
 // ended is closed when the process that runs now has ended.
@@ -150,17 +152,4 @@ func (n *node) answers(ctx context.Context) bool {
 func (n *node) tail() string {
 	text, _ := os.ReadFile(n.log)
 	return string(bytes.TrimSpace(text[max(0, len(text)-1500):]))
-}
-
-// toxic puts a toxic on what flows to or from the database.
-func (n *node) toxic(kind, stream, attributes string) error {
-	text := fmt.Sprintf(`{"name":"t-%s","type":%q,"stream":%q,"attributes":%s}`, stream, kind, stream, attributes)
-	_, err := n.proxy.Toxics.AddToxicJson(strings.NewReader(text))
-	return err
-}
-
-// cure takes all toxics off, and has the proxy listen.
-func (n *node) cure(ctx context.Context) {
-	n.proxy.Toxics.ResetToxics(ctx)
-	_ = n.proxy.Start() // it may be started already
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // record is what the API tells of a run once it is over.
@@ -58,6 +60,11 @@ func (l *Lab) drain(ctx context.Context, clients []*client, rec *record, within 
 				}
 			}
 		}
+		unopened, err := l.unopened(ctx, rec.judged)
+		if err != nil {
+			return err
+		}
+		left = append(left, unopened...)
 		rec.late, rec.left = time.Since(began), left
 		if len(left) == 0 || rec.late > within {
 			return nil
@@ -70,6 +77,22 @@ func (l *Lab) drain(ctx context.Context, clients []*client, rec *record, within 
 			return ctx.Err()
 		}
 	}
+}
+
+// unopened are the chunks that were swept and whose ticks are not handed out yet, of which the API shows nothing.
+func (l *Lab) unopened(ctx context.Context, judged time.Time) ([]string, error) {
+	conn, err := pgx.Connect(ctx, l.database)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, _ := conn.Query(ctx, `
+		SELECT format('chunk %s of %s is not opened', c.id, c.nominal_at)
+		FROM chunk c
+		JOIN tenant t ON t.id = c.tenant_id
+		WHERE c.opened_at IS NULL AND c.nominal_at <= $1 AND t.name <> $2
+		ORDER BY c.id`, judged, poisoned) // CollectRows reports the error
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // span adds the nominal times that are judged.

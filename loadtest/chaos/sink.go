@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +30,7 @@ import (
 //	later   answers 202, and completes over the API
 //	batch   takes twenty at a time, and turns some of them down
 //	drip    answers byte by byte
+//	gone    answers 410, which disables it, and is enabled again a while later
 type sink struct {
 	lab    *Lab
 	server *http.Server
@@ -39,6 +42,7 @@ type sink struct {
 
 	mu      sync.Mutex
 	secrets map[string]*webhooks.Webhook // by path
+	links   map[string]*link             // by path, from when its URL was asked for
 	clients map[string]*client
 }
 
@@ -47,7 +51,7 @@ func openSink(lab *Lab) (*sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sink{lab: lab, addr: listener.Addr().String(), done: make(chan struct{}), secrets: map[string]*webhooks.Webhook{}, clients: map[string]*client{}}
+	s := &sink{lab: lab, addr: listener.Addr().String(), done: make(chan struct{}), secrets: map[string]*webhooks.Webhook{}, links: map[string]*link{}, clients: map[string]*client{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.server = &http.Server{Handler: http.HandlerFunc(s.take), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
@@ -59,6 +63,9 @@ func openSink(lab *Lab) (*sink, error) {
 
 func (s *sink) close() {
 	s.cancel()
+	for _, k := range s.all() {
+		k.proxy.Stop()
+	}
 	_ = s.server.Close()
 	<-s.done
 	s.work.Wait()
@@ -69,8 +76,30 @@ func (s *sink) close() {
 	}
 }
 
-func (s *sink) url(tenant, habit string) string {
-	return "http://" + s.addr + "/" + tenant + "/" + habit
+// url is where an endpoint is reached, through a proxy of its own.
+func (s *sink) url(tenant, habit string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := "/" + tenant + "/" + habit
+	k := s.links[path]
+	if k == nil {
+		var err error
+		if k, err = s.lab.newLink(path, s.addr); err != nil {
+			return "", err
+		}
+		s.links[path] = k
+	}
+	return "http://" + k.proxy.Listen + path, nil
+}
+
+// all are the ways to the endpoints, in order.
+func (s *sink) all() (links []*link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, path := range slices.Sorted(maps.Keys(s.links)) {
+		links = append(links, s.links[path])
+	}
+	return links
 }
 
 // learn keeps the secret that the making of an endpoint has shown.
@@ -125,6 +154,8 @@ func (s *sink) take(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	s.lab.ledger.acting.RLock()
+	defer s.lab.ledger.acting.RUnlock()
 	receipts := make([]*receipt, len(ticks))
 	for i, t := range ticks {
 		receipts[i] = &receipt{Tenant: tenant, At: at, Where: "sink", Signed: signed, ID: r.Header.Get(webhooks.HeaderWebhookID), tick: t}
@@ -143,6 +174,7 @@ func (s *sink) take(w http.ResponseWriter, r *http.Request) {
 func (s *sink) answer(w http.ResponseWriter, habit string, receipts []*receipt) {
 	first := receipts[0]
 	first.Outcome = taken
+	tenant := first.Tenant
 	bad := first.Attempt <= 2 && !s.lab.healed.Load()
 	switch {
 	case habit == "batch":
@@ -169,10 +201,15 @@ func (s *sink) answer(w http.ResponseWriter, habit string, receipts []*receipt) 
 			_ = c.(*net.TCPConn).SetLinger(0) // a reset, not an end
 			_ = c.Close()
 		}
+	case habit == "gone" && bad && hashed(first.TickID)%8 == 0:
+		first.Outcome = turnedOff
+		w.WriteHeader(http.StatusGone)
+		s.work.Go(func() { s.enable(tenant, habit) })
 	case habit == "later":
 		w.WriteHeader(http.StatusAccepted)
 		first.Outcome = letLie // until it is completed
-		s.work.Go(func() { s.complete(*first) })
+		later := *first
+		s.work.Go(func() { s.complete(later) })
 	default:
 		w.WriteHeader(http.StatusNoContent)
 	}
@@ -197,6 +234,28 @@ func (s *sink) answerBatch(w http.ResponseWriter, receipts []*receipt, bad bool)
 	_, _ = w.Write(b.Bytes())
 }
 
+// enable has an endpoint that said that it is gone be there again, some time later.
+func (s *sink) enable(tenant, habit string) {
+	if !sleep(s.ctx, 3*time.Second) {
+		return
+	}
+	s.mu.Lock()
+	c := s.clients[tenant]
+	s.mu.Unlock()
+	s.reenable(s.ctx, c, habit)
+}
+
+func (s *sink) reenable(ctx context.Context, c *client, habit string) {
+	at, err := s.url(c.tenant, habit) // which is there already
+	if err != nil {
+		return
+	}
+	a, _, err := c.until(ctx, http.MethodPut, "/v1/endpoints/"+habit, fmt.Appendf(nil, `{"url":%q,"state":"enabled"}`, at))
+	if err == nil && !a.ok() {
+		s.lab.ledger.complain(fmt.Sprintf("I10 an endpoint cannot be enabled again: %d %.200s", a.status, a.body))
+	}
+}
+
 // complete ends a tick that was accepted, some time later, over the API.
 func (s *sink) complete(r receipt) {
 	if !sleep(s.ctx, time.Duration(100+hashed(r.TickID)%1500)*time.Millisecond) {
@@ -205,6 +264,8 @@ func (s *sink) complete(r receipt) {
 	s.mu.Lock()
 	c := s.clients[r.Tenant]
 	s.mu.Unlock()
+	s.lab.ledger.acting.RLock()
+	defer s.lab.ledger.acting.RUnlock()
 	a, tries, err := c.until(s.ctx, http.MethodPost, "/v1/ticks/"+r.TickID+"/complete", fmt.Appendf(nil, `{"lease_token":%q}`, r.LeaseToken))
 	if err != nil {
 		return

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -34,12 +35,13 @@ func zone(name string) *time.Location {
 }
 
 // drawTiming draws a timing that names something soon after now. A lasting one goes on for as long as anyone looks, so
-// that pauses and changes find something to do.
-func drawTiming(r *rand.Rand, now time.Time, lasting bool) (t timing) {
+// that pauses and changes find something to do. Often is the part of those that come many times a minute.
+func drawTiming(r *rand.Rand, now time.Time, lasting bool, often float64) (t timing) {
 	soon := now.UTC().Truncate(time.Second).Add(time.Duration(25+r.IntN(30)) * time.Second)
-	pick := r.IntN(20)
+	busy := r.Float64() < often
+	pick := r.IntN(22)
 	if lasting {
-		pick = r.IntN(15)
+		pick = r.IntN(17)
 	}
 	t.zone = time.UTC
 	switch {
@@ -59,11 +61,13 @@ func drawTiming(r *rand.Rand, now time.Time, lasting bool) (t timing) {
 		t.kind, t.zone, t.every = ruled, zone(steadyZones[r.IntN(len(steadyZones))]), 1
 		t.seconds = []int{r.IntN(20), 20 + r.IntN(20), 40 + r.IntN(20)}
 		t.anchor = now.UTC().Truncate(time.Minute)
-	case pick < 16:
+	case pick < 17:
+		t.kind, t.every = delayed, int64(1+r.IntN(8))
+	case pick < 18:
 		t.kind, t.zone = daily, zone(zones[r.IntN(len(zones))])
 		w := t.wall(soon.Add(time.Minute + time.Duration(r.IntN(60))*time.Second))
 		t.hour, t.minute = w.Hour(), w.Minute()
-	case pick < 18:
+	case pick < 20:
 		t.kind = once
 		for n := 1 + r.IntN(3); n > 0; n-- {
 			soon = soon.Add(time.Duration(r.IntN(12)) * time.Second)
@@ -71,24 +75,63 @@ func drawTiming(r *rand.Rand, now time.Time, lasting bool) (t timing) {
 				t.at = append(t.at, soon)
 			}
 		}
-	case pick < 19:
+	case pick < 21:
 		t.kind, t.every, t.most = aligned, int64(1+r.IntN(4)), 3+r.IntN(10)
 	default:
 		t.kind, t.every, t.start = aligned, int64(1+r.IntN(4)), soon
 		t.end = soon.Add(time.Duration(r.IntN(60)) * time.Second)
 	}
+	if !busy {
+		t.thin(r)
+	}
+	if pick < 15 && r.IntN(4) == 0 {
+		t.out = drawExclusion(r, now, t.kind != minutely)
+	}
 	return t
 }
 
+// thin has what comes many times a minute come once or twice.
+func (t *timing) thin(r *rand.Rand) {
+	switch t.kind {
+	case aligned:
+		if t.most == 0 && t.end.IsZero() {
+			t.every = int64(30 + 30*r.IntN(2))
+			t.offset = (30 + r.Int64N(30)) % t.every // not all of what an exclusion of seconds may leave out
+		}
+	case anchored, delayed:
+		t.every = int64(41 + r.IntN(12))
+	case secondly, ruled:
+		t.seconds = []int{30 + r.IntN(30)}
+	}
+}
+
+// drawExclusion draws days about now, some seconds of each minute, or the tenant's calendar.
+func drawExclusion(r *rand.Rand, now time.Time, seconds bool) (e exclusion) {
+	switch pick := r.IntN(3); {
+	case pick == 0:
+		e.dates = day(now, 1) + day(now, 3)
+	case pick == 1 && seconds:
+		e.below = 5 + r.IntN(20)
+	default:
+		e.named = true
+	}
+	return e
+}
+
+// day is a date in UTC, so many days after now, with a blank after it.
+func day(now time.Time, after int) string {
+	return now.UTC().AddDate(0, 0, after).Format(time.DateOnly) + " "
+}
+
 // draw draws a definition.
-func draw(r *rand.Rand, now time.Time, lasting bool, payload string) definition {
+func draw(r *rand.Rand, now time.Time, lasting bool, often float64, payload string) definition {
 	d := definition{
-		timing:  drawTiming(r, now, lasting),
+		timing:  drawTiming(r, now, lasting, often),
 		overlap: []string{"skip", "allow_all", "allow_all", "buffer_one", "buffer_all", "cancel_other"}[r.IntN(6)],
 		missed:  []string{"last", "last", "all", "none"}[r.IntN(4)],
 		payload: payload,
 	}
-	if r.IntN(6) == 0 && d.timing.kind != once {
+	if r.IntN(6) == 0 && d.timing.kind != once && d.timing.kind != delayed {
 		d.jitter = 1 + r.IntN(5)
 	}
 	return d
@@ -103,6 +146,8 @@ func (d definition) spec() string {
 		fmt.Fprintf(b, `,"intervals":[{"every":"%ds","offset":"%ds"}]`, t.every, t.offset)
 	case anchored:
 		fmt.Fprintf(b, `,"intervals":[{"every":"%ds","mode":"fixed_rate"}]`, t.every)
+	case delayed:
+		fmt.Fprintf(b, `,"intervals":[{"every":"%ds","mode":"fixed_delay"}]`, t.every)
 	case secondly:
 		fmt.Fprintf(b, `,"cron":"%s * * * * *"`, list(t.seconds))
 	case minutely:
@@ -127,6 +172,14 @@ func (d definition) spec() string {
 	if t.most > 0 {
 		fmt.Fprintf(b, `,"max_ticks":%d`, t.most)
 	}
+	switch out := t.out; {
+	case out.dates != "":
+		fmt.Fprintf(b, `,"exclude":{"dates":%s}`, quoted(out.dates))
+	case out.below > 0:
+		fmt.Fprintf(b, `,"exclude":{"calendars":[{"second":"0-%d","minute":"*","hour":"*"}]}`, out.below-1)
+	case out.named:
+		fmt.Fprintf(b, `,"exclude":{"named":[%q]}`, calendarName)
+	}
 	if d.jitter > 0 {
 		fmt.Fprintf(b, `,"jitter":"%ds"`, d.jitter)
 	}
@@ -139,6 +192,15 @@ func (t *timing) dtstart() string {
 		return ":" + local + "Z"
 	}
 	return ";TZID=" + t.zone.String() + ":" + local
+}
+
+// calendarName is what the tenant's calendar is called.
+const calendarName = "holidays"
+
+// quoted writes words as an array of JSON.
+func quoted(words string) string {
+	text, _ := json.Marshal(strings.Fields(words)) // strings can be written
+	return string(text)
 }
 
 func list(numbers []int) string {

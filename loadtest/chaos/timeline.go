@@ -98,12 +98,12 @@ func biographyOf(ops []*operation) *biography {
 }
 
 func (l *life) open(o *operation) {
-	l.eras = append(l.eras, &era{timing: &o.after.timing, fromA: o.Start, fromB: o.End})
+	l.eras = append(l.eras, &era{timing: &o.after.timing, fromA: o.Start, fromB: o.settled()})
 }
 
 func (l *life) close(o *operation) {
 	if n := len(l.eras); n > 0 && l.eras[n-1].toA.IsZero() {
-		l.eras[n-1].toA, l.eras[n-1].toB = o.Start, o.End
+		l.eras[n-1].toA, l.eras[n-1].toB = o.Start, o.settled()
 	}
 }
 
@@ -125,6 +125,9 @@ func (l *life) change(o *operation) {
 func (l *life) times(upto time.Time) (must, may []time.Time) {
 	both := map[int64]int{}
 	for _, e := range l.eras {
+		if e.timing.kind == delayed {
+			continue
+		}
 		end := upto
 		if !e.toB.IsZero() && e.toB.Before(end) {
 			end = e.toB
@@ -153,8 +156,10 @@ func sorted(times []time.Time) []time.Time {
 	return slices.CompactFunc(times, time.Time.Equal)
 }
 
-// lasts tells whether the timing names times for good.
-func (t *timing) lasts() bool { return t.kind != once && t.end.IsZero() && t.most == 0 }
+// lasts tells whether the timing names a time at every moment.
+func (t *timing) lasts() bool {
+	return t.kind != once && t.kind != delayed && t.end.IsZero() && t.most == 0
+}
 
 // within counts the times strictly between two moments.
 func within(times []time.Time, after, before time.Time) (n int) {

@@ -116,6 +116,7 @@ func (l *Lab) steal(ctx context.Context, c *client) {
 				if wrong.TickID != t.TickID {
 					l.mustRefuse(ctx, c, t.TickID, wrong.LeaseToken, "another tick's token")
 				}
+				l.ledger.acting.RLock()
 				a := c.do(ctx, http.MethodPost, "/v1/ticks/"+t.TickID+"/complete", fmt.Appendf(nil, `{"lease_token":%q}`, t.LeaseToken))
 				if a.ok() || !a.known {
 					r.Outcome = taken
@@ -123,6 +124,10 @@ func (l *Lab) steal(ctx context.Context, c *client) {
 				if !a.known {
 					r.Outcome = cutOff
 				}
+				r.Done = time.Now()
+				l.ledger.add(r)
+				l.ledger.acting.RUnlock()
+				continue
 			}
 			r.Done = time.Now()
 			l.ledger.add(r)

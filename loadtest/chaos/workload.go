@@ -27,6 +27,9 @@ type writer struct {
 	keys    []*owned
 	made    int
 	writes  int
+	holiday string    // what the tenant's calendar holds
+	settled time.Time // when that is in force everywhere
+	often   float64   // which part of the schedules comes many times a minute
 }
 
 // owned is a key that a writer may change.
@@ -39,7 +42,7 @@ type owned struct {
 }
 
 // The workflows of each tenant, by how their ticks are delivered. Those of bulk and sync are lists of their own.
-var pushedWorkflows = []string{"good", "slow", "flaky", "busy", "reset", "later", "batch", "drip"}
+var pushedWorkflows = []string{"good", "slow", "flaky", "busy", "reset", "later", "batch", "drip", "gone"}
 
 const (
 	pulledWorkflow = "pulled"
@@ -68,6 +71,10 @@ func (w *writer) payload(key string) string {
 
 // fill makes the writer's first schedules: some by one, some in bulk, some by sync.
 func (w *writer) fill(ctx context.Context, n int) error {
+	w.holiday = day(time.Now(), 1)
+	if _, _, err := w.putCalendar(ctx); err != nil {
+		return err
+	}
 	for i := range n {
 		workflow := pulledWorkflow
 		switch pick := i % 12; {
@@ -115,8 +122,11 @@ func (w *writer) step(ctx context.Context) error {
 		return w.sync(ctx)
 	}
 	k := w.keys[w.rand.IntN(len(w.keys))]
-	if time.Now().Before(k.rest) || k.workflow == syncWorkflow {
+	if time.Now().Before(k.rest) || k.workflow == syncWorkflow || k.def != nil && k.def.timing.out.named && time.Now().Before(w.settled) {
 		return nil
+	}
+	if w.rand.IntN(60) == 0 {
+		return w.edit(ctx)
 	}
 	if k.def == nil {
 		return w.put(ctx, k)
@@ -193,11 +203,64 @@ func (w *writer) put(ctx context.Context, k *owned) error {
 // redraw draws another definition. What becomes of ticks that overlap or were missed stays as it was for as long as the
 // schedule is there.
 func (w *writer) redraw(k *owned) definition {
-	d := draw(w.rand, time.Now(), k.lasting, w.payload(k.key))
+	d := w.draw(k.lasting, w.payload(k.key))
 	if k.def != nil {
 		d.overlap, d.missed = k.def.overlap, k.def.missed
 	}
 	return d
+}
+
+// draw draws a definition. None names the calendar while an edit of it may not be in force.
+func (w *writer) draw(lasting bool, payload string) definition {
+	d := draw(w.rand, time.Now(), lasting, w.often, payload)
+	switch {
+	case !d.timing.out.named:
+	case time.Now().Before(w.settled):
+		d.timing.out = exclusion{}
+	default:
+		d.timing.out.holiday = w.holiday
+	}
+	return d
+}
+
+func (w *writer) putCalendar(ctx context.Context) (answer, int, error) {
+	return w.until(ctx, http.MethodPut, "/v1/calendars/"+calendarName, fmt.Appendf(nil, `{"dates":%s}`, quoted(w.holiday)))
+}
+
+// edit makes the tenant's calendar hold other days, today or not, which is another timing for all who name it.
+func (w *writer) edit(ctx context.Context) error {
+	now := time.Now()
+	if now.Before(w.settled) {
+		return nil
+	}
+	if today := day(now, 0); strings.Contains(w.holiday, today) {
+		w.holiday = day(now, 1)
+	} else {
+		w.holiday = today + day(now, 2)
+	}
+	var ops []*operation
+	var keys []*owned
+	for _, k := range w.keys {
+		if k.def == nil || !k.def.timing.out.named {
+			continue
+		}
+		d := *k.def
+		d.timing.out.holiday = w.holiday
+		o := w.begin(k.name, "calendar", w.holiday)
+		o.after, o.pause, o.slow = &d, k.paused, true
+		ops, keys = append(ops, o), append(keys, k)
+	}
+	a, tries, err := w.putCalendar(ctx)
+	for i, o := range ops {
+		if o.end(a, tries, 0); err != nil {
+			o.Outcome = maybe
+		}
+		if o.Outcome == okay {
+			keys[i].def = o.after
+		}
+	}
+	w.settled = time.Now().Add(inForceWithin + restAfterDoubt)
+	return err
 }
 
 // touch puts what is stored already, with another payload: the timing goes on.
@@ -221,7 +284,7 @@ func (w *writer) patch(ctx context.Context, k *owned) error {
 		d.payload = w.payload(k.key)
 		body = `{"payload":` + d.payload + `}`
 	} else {
-		fresh := draw(w.rand, time.Now(), true, "")
+		fresh := w.draw(true, "")
 		d.timing, d.jitter = fresh.timing, fresh.jitter
 		body = `{"spec":` + d.replacing() + `}`
 	}
@@ -233,7 +296,7 @@ func (w *writer) patch(ctx context.Context, k *owned) error {
 // replacing is the spec with a null for each member that a merge would leave in place.
 func (d definition) replacing() string {
 	text := d.spec()
-	for _, member := range []string{"intervals", "cron", "rrule", "at", "start_at", "end_at", "max_ticks", "jitter"} {
+	for _, member := range []string{"intervals", "cron", "rrule", "at", "start_at", "end_at", "max_ticks", "jitter", "exclude"} {
 		if !strings.Contains(text, `"`+member+`":`) {
 			text = strings.TrimSuffix(text, "}") + `,"` + member + `":null}`
 		}

@@ -1,0 +1,35 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+)
+
+// link is the way from a process to the database, or from the processes to an endpoint: a proxy that can be made to misbehave.
+type link struct {
+	name  string
+	proxy *toxiproxy.Proxy
+	fault sync.Mutex // held by who does something to what is at one of its ends
+}
+
+func (l *Lab) newLink(name, to string) (*link, error) {
+	k := &link{name: name, proxy: toxiproxy.NewProxy(l.proxies, name, "127.0.0.1:0", to)}
+	return k, k.proxy.Start()
+}
+
+// toxic puts a toxic on what flows one way.
+func (k *link) toxic(kind, stream, attributes string) error {
+	text := fmt.Sprintf(`{"name":"t-%s","type":%q,"stream":%q,"attributes":%s}`, stream, kind, stream, attributes)
+	_, err := k.proxy.Toxics.AddToxicJson(strings.NewReader(text))
+	return err
+}
+
+// cure takes all toxics off, and has the proxy listen.
+func (k *link) cure(ctx context.Context) {
+	k.proxy.Toxics.ResetToxics(ctx)
+	_ = k.proxy.Start() // it may be started already
+}
