@@ -29,6 +29,8 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ConnContext:       watched,
+
+		DisableGeneralOptionsHandler: true, // OPTIONS * is answered as any path that is not there
 	}
 	stopped := make(chan error, 1)
 	served := make(chan struct{})
