@@ -62,7 +62,7 @@ func malformed(line []byte) []byte {
 
 // How long, and how much, a client may still send once it has its answer and we are to hang up.
 const (
-	partingTime  = time.Second
+	partingTime  = 5 * time.Second
 	partingBytes = 64 << 20
 )
 
