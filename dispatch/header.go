@@ -18,6 +18,7 @@ func checkHeaders(headers map[string]string) error {
 		return fault.Invalid("/headers", "%d headers are more than %d", len(headers), mostHeaders)
 	}
 	var errs []error
+	seen := map[string]bool{}
 	for name, value := range headers {
 		pointer := "/headers/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 		canonical := http.CanonicalHeaderKey(name)
@@ -25,9 +26,12 @@ func checkHeaders(headers map[string]string) error {
 		case !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || len(value) > 1024:
 			errs = append(errs, fault.Invalid(pointer, "not a header that HTTP allows"))
 		case strings.HasPrefix(canonical, "Webhook-"), strings.HasPrefix(canonical, "Proxy-"),
-			slices.Contains([]string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Te", "Trailer", "Upgrade", "Keep-Alive", "User-Agent", "Traceparent"}, canonical):
+			slices.Contains([]string{"Host", "Content-Length", "Content-Type", "Transfer-Encoding", "Connection", "Te", "Trailer", "Upgrade", "Keep-Alive", "User-Agent", "Traceparent", "Content-Encoding", "Expect"}, canonical):
 			errs = append(errs, fault.Invalid(pointer, "%s is set by the service", canonical))
+		case seen[canonical]:
+			errs = append(errs, fault.Invalid(pointer, "%s is there twice: names of headers have no case", canonical))
 		}
+		seen[canonical] = true
 	}
 	return fault.Join(errs...)
 }

@@ -156,7 +156,7 @@ func (h handler) finish(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	results, err := h.Finish(c.Request().Context(), tenants.From(c), p.Ticks)
+	results, err := h.finishAll(c, p.Ticks)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (h handler) beat(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	results, err := h.Beat(c.Request().Context(), tenants.From(c), p.Ticks)
+	results, err := h.beatAll(c, p.Ticks)
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (h handler) beatOne(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	results, err := h.Beat(c.Request().Context(), tenants.From(c), []Beat{{id, p.LeaseToken, p.Lease}})
+	results, err := h.beatAll(c, []Beat{{id, p.LeaseToken, p.Lease}})
 	if err != nil {
 		return alone(err)
 	}
@@ -245,7 +245,7 @@ func (h handler) finishOne(c echo.Context, f Finish) error {
 		return err
 	}
 	f.TickID = id
-	results, err := h.Finish(c.Request().Context(), tenants.From(c), []Finish{f})
+	results, err := h.finishAll(c, []Finish{f})
 	if err != nil {
 		return alone(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"strings"
 
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/tenants"
@@ -42,7 +43,7 @@ func (d *Dispatch) mac(tenant tenants.ID, k ident.TickKey, body []byte) []byte {
 // unseal reads a token of that tick; ok is false for anything else.
 func (d *Dispatch) unseal(tenant tenants.ID, k ident.TickKey, sealed string) (t leaseToken, ok bool) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
-	if err != nil || len(raw) <= macSize {
+	if err != nil || len(raw) <= macSize || strings.ContainsAny(sealed, "\r\n") { // which the decoder reads over
 		return t, false
 	}
 	body := raw[:len(raw)-macSize]

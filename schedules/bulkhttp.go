@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -39,8 +40,8 @@ func (h handler) bulk(c echo.Context) error {
 	if q.Has("results") && q.Get("results") != "errors" && q.Get("results") != "all" {
 		return fault.Invalid("/results", "%q is neither all nor errors", q.Get("results"))
 	}
-	if media, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType)); err != nil || media != bulkMedia {
-		return fault.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body must be %s", bulkMedia)
+	if err := ndjson(c); err != nil {
+		return err
 	}
 	a := bulkAnswer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}
 	_ = a.conn.EnableFullDuplex() // what cannot, a recorder, reads the body before it answers
@@ -57,6 +58,17 @@ func (h handler) bulk(c echo.Context) error {
 		return err
 	}
 	return a.write(BulkEnd{sum, warnings})
+}
+
+// ndjson refuses a body that is not lines of JSON in UTF-8.
+func ndjson(c echo.Context) error {
+	sent := strings.Join(c.Request().Header.Values(echo.HeaderContentType), ", ")
+	media, params, err := mime.ParseMediaType(sent)
+	charset := strings.ToLower(params["charset"])
+	if err != nil || media != bulkMedia || charset != "" && charset != "utf-8" {
+		return fault.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body must be %s in UTF-8", bulkMedia)
+	}
+	return nil
 }
 
 // bulkAnswer writes lines while the body is still being read.

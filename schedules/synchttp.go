@@ -3,7 +3,6 @@ package schedules
 import (
 	"errors"
 	"log/slog"
-	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -36,8 +35,8 @@ func (h handler) sync(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if media, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType)); err != nil || media != bulkMedia {
-		return fault.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body must be %s", bulkMedia)
+	if err := ndjson(c); err != nil {
+		return err
 	}
 	a := bulkAnswer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}
 	sum, warnings, err := h.Sync(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, p, &bulkBody{Context: c, conn: a.conn}, a.results)

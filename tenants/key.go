@@ -6,9 +6,14 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/big"
 	"slices"
+	"strings"
 
 	"github.com/MicahParks/jwkset"
 )
@@ -38,7 +43,7 @@ func ParseKey(raw []byte) (Key, error) {
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return Key{}, fmt.Errorf("is not a JSON Web Key")
 	}
-	if m.D != "" || m.K != "" || m.P != "" {
+	if m.D != "" || m.K != "" || m.P != "" || m.Q != "" || m.DP != "" || m.DQ != "" || m.QI != "" || len(m.OTH) > 0 {
 		return Key{}, fmt.Errorf("holds a secret: only public keys belong here")
 	}
 	if m.USE != "" && m.USE != "sig" {
@@ -54,6 +59,9 @@ func ParseKey(raw []byte) (Key, error) {
 		return Key{}, fmt.Errorf("is not a public key of a known kind")
 	}
 	k := Key{ID: m.KID, Public: jwk.Key()}
+	if public, ok := k.Public.(*rsa.PublicKey); ok && !exponentIs(m.E, public.E) {
+		return Key{}, fmt.Errorf("is an RSA key whose exponent is too large")
+	}
 	if k.Algorithm, err = algorithmOf(k.Public); err != nil {
 		return Key{}, err
 	}
@@ -75,6 +83,9 @@ func algorithmOf(public crypto.PublicKey) (string, error) {
 		if len(k) != ed25519.PublicKeySize {
 			return "", fmt.Errorf("is an Ed25519 key of %d bytes", len(k))
 		}
+		if smallOrder(k) {
+			return "", fmt.Errorf("is a point of small order: anybody can sign for it")
+		}
 		return edDSA, nil
 	case *ecdsa.PublicKey:
 		if k.Curve != elliptic.P256() {
@@ -85,12 +96,39 @@ func algorithmOf(public crypto.PublicKey) (string, error) {
 		}
 		return es256, nil
 	case *rsa.PublicKey:
-		if k.N.BitLen() < smallestRSA || k.N.BitLen() > 8192 || k.E < 3 || k.E%2 == 0 {
+		if k.N.BitLen() < smallestRSA || k.N.BitLen() > 8192 {
 			return "", fmt.Errorf("is an RSA key of %d bits, not of %d to 8192", k.N.BitLen(), smallestRSA)
+		}
+		if k.N.Bit(0) == 0 || k.E < 3 || k.E%2 == 0 || k.E > math.MaxInt32 {
+			return "", fmt.Errorf("is an RSA key whose modulus or exponent cannot be")
 		}
 		return rs256, nil
 	}
 	return "", fmt.Errorf("is not a public key for one of %v", algorithms())
+}
+
+// exponentIs tells whether an exponent as a JWK writes it is that number: the reader keeps its last 64 bits only.
+func exponentIs(sent string, e int) bool {
+	b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(sent, "="))
+	return err == nil && new(big.Int).SetBytes(b).Cmp(big.NewInt(int64(e))) == 0
+}
+
+// small are the points of Ed25519 whose order is 8 or less, each in every way that readers take for it, without the sign
+// (RFC 8032 section 8.9 has verifiers let them pass). A signature that counts under one is found without a private key.
+var small = []string{
+	"0000000000000000000000000000000000000000000000000000000000000000",
+	"0100000000000000000000000000000000000000000000000000000000000000",
+	"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+	"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+	"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	"edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	"eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+}
+
+func smallOrder(k ed25519.PublicKey) bool {
+	unsigned := slices.Clone(k)
+	unsigned[len(unsigned)-1] &= 0x7f
+	return slices.Contains(small, hex.EncodeToString(unsigned))
 }
 
 // candidates are the keys that may have signed a token: of its algorithm, and with its kid where any key has one.

@@ -179,6 +179,9 @@ func header(h map[string]any) error {
 	if _, ok := h["crit"]; ok {
 		return refuse("the token has critical extensions, and none is known")
 	}
+	if b64, ok := h["b64"]; ok && b64 != true { // RFC 7797 section 7
+		return refuse("the token's payload is not in base64url")
+	}
 	if typ, ok := h["typ"]; ok && typ != "JWT" && typ != "at+jwt" {
 		return refuse("the token is of another type")
 	}
@@ -283,6 +286,11 @@ func (v *Verifier) lifetime(claims jwt.MapClaims, who bearer) error {
 	iat, issued := seconds(claims, "iat")
 	if _, there := claims["iat"]; there && !issued {
 		return refuse("the token's iat is not a time")
+	}
+	if _, there := claims["nbf"]; there {
+		if _, ok := seconds(claims, "nbf"); !ok { // the parser turns one that is too large into one long past
+			return refuse("the token's nbf is not a time")
+		}
 	}
 	if who.platform {
 		if !issued || exp-iat > MaxTTL.Seconds() {

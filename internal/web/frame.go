@@ -78,6 +78,7 @@ func frame(o Options) echo.MiddlewareFunc {
 
 			err := guarded(c, o.Log, next)
 			if err != nil {
+				hurry(c, r)
 				c.Error(err)
 			}
 			took := time.Since(start)

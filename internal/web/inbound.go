@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -22,7 +23,11 @@ type inbound struct {
 	sent     counted // what came of a packed one
 	limit    int64   // below 0: none
 	read     int64
+	ended    bool // the wire has been read to its end
 }
+
+// inboundKey is where a request's inbound lies.
+const inboundKey = "web.inbound"
 
 // A packed body without a limit may grow by mostGrowth, counted once it is larger than freeGrowth: what people send does
 // not come near, and what is made to grow comes to a thousand.
@@ -61,6 +66,7 @@ func limited(limit int64) echo.MiddlewareFunc {
 				return f
 			}
 			r.Body = b
+			c.Set(inboundKey, b)
 			return next(c)
 		}
 	}
@@ -91,6 +97,7 @@ func (b *inbound) Read(p []byte) (int, error) {
 	}
 	n, err := from.Read(p)
 	b.read += int64(n)
+	b.ended = b.ended || err == io.EOF
 	if b.limit >= 0 && b.read > b.limit {
 		b.read = b.limit + 1
 		return 0, tooLarge(b.limit)
@@ -122,6 +129,18 @@ func (b *inbound) source() (io.Reader, error) {
 	}
 	b.unpacker = z
 	return z, nil
+}
+
+// unreadTime is how long the rest of a body is waited for whose request is refused already.
+const unreadTime = time.Second
+
+// hurry bounds how long net/http reads on in the body of a request that is refused, which it does before it answers.
+func hurry(c echo.Context, r *http.Request) {
+	b, ok := c.Get(inboundKey).(*inbound)
+	if r.ContentLength == 0 || ok && b.ended {
+		return
+	}
+	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(unreadTime)) // a recorder has none, and needs none
 }
 
 // Close leaves the wire to the server, which drains it or cuts it.

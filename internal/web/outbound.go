@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"code.dny.dev/ssrf"
 )
@@ -38,6 +39,9 @@ var guard = ssrf.New(
 func (o Outbound) Check(raw string) error {
 	if len(raw) > maxURL {
 		return fmt.Errorf("must be at most %d characters", maxURL)
+	}
+	if strings.ContainsFunc(raw, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return errors.New("must not hold blanks or control characters")
 	}
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.Opaque != "" || u.Hostname() == "" {

@@ -20,6 +20,7 @@ func TestOutboundCheck(t *testing.T) {
 		"https://intranet/", "https://db.internal/", "https://printer.local/", "https://metadata.google.internal/", "https://router.home.arpa/",
 		"https://127.1/", "https://2130706433/", "https://0x7f000001/", "https://0177.0.0.1/", "https://example.0x7f/",
 		"https://①②⑦.⓪.⓪.①/", "https://a..example/", "https://.example.com/", "https://bücher.example/",
+		"https://example.com/ ", " https://example.com/", "https://example.com/a b", "https://example.com/\u00a0", "https://exa\nmple.com/", "https://example.com/\t", "ht\ttps://example.com/", "https://example.com/\x7f",
 	}
 	for _, u := range good {
 		if err := (Outbound{}).Check(u); err != nil {

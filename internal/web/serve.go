@@ -23,12 +23,14 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 		Protocols:         protocols,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       20 * time.Second,
-		WriteTimeout:      20 * time.Second,
+		WriteTimeout:      30 * time.Second, // later than the read's, so that who is too slow is told so
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ConnContext:       watched,
+
+		DisableGeneralOptionsHandler: true, // OPTIONS * is answered as any path that is not there
 	}
 	stopped := make(chan error, 1)
 	served := make(chan struct{})

@@ -95,7 +95,7 @@ func within(d time.Duration) echo.MiddlewareFunc {
 			if nested {
 				conn := http.NewResponseController(c.Response()) // a recorder has no deadlines to set, and needs none
 				_ = conn.SetReadDeadline(time.Now().Add(d + slack))
-				_ = conn.SetWriteDeadline(time.Now().Add(d + slack))
+				_ = conn.SetWriteDeadline(time.Now().Add(d + 2*slack))
 			}
 			err := next(c)
 			if err != nil && c.Get(limitKey) == ctx && errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -282,7 +282,7 @@ func TestServeBrokenRequests(t *testing.T) {
 		"chunked, then length":    {head + "Transfer-Encoding: chunked\r\n\r\n1;x=y\r\n{\r\n1\r\n}\r\n0\r\nContent-Length: 7\r\n\r\n" + head + "Content-Length: 2\r\n\r\n{}", []int{200, 200}},
 		"header of a megabyte":    {"GET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 1<<18) + "\r\n\r\n", []int{431}},
 		"bad escape in a path":    {"GET /%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", []int{400}},
-		"asterisk":                {"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", []int{200}},
+		"asterisk":                {"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", []int{404}},
 		"connect":                 {"CONNECT x:80 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", []int{404}},
 		"a url with everything":   {"GET http://x/strict HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", []int{405}},
 	}

@@ -55,19 +55,6 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write makes a 400 of the 501 and 505 that net/http answers by itself to a transfer coding or a version that it does not
-// know: the fault is the client's. A handler of ours answers neither.
-func (w *wire) Write(p []byte) (int, error) {
-	if !bytes.HasPrefix(p, []byte("HTTP/1.1 501 ")) && !bytes.HasPrefix(p, []byte("HTTP/1.1 505 ")) {
-		return w.Conn.Write(p)
-	}
-	_, rest, _ := bytes.Cut(p, []byte("\r\n"))
-	if _, err := w.Conn.Write(append([]byte("HTTP/1.1 400 Bad Request\r\n"), rest...)); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
 func (w *wire) follow(b []byte) {
 	const enough = 64 // of a line, to know a header by
 	for len(b) > 0 {
