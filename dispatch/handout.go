@@ -27,6 +27,9 @@ func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) 
 		if err := d.insertChunks(ctx, tx, cs); err != nil {
 			return err
 		}
+		if err := announce(ctx, tx, cs.made); err != nil {
+			return err
+		}
 	}
 	return nil
 }

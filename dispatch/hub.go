@@ -127,6 +127,18 @@ func (h *hub) queued(made []newChunk) {
 	h.tellSoon()
 }
 
+// announce is queued for a transaction that is not committed yet: River's clients are told when it is.
+func announce(ctx context.Context, tx pgx.Tx, made []newChunk) error {
+	var b pgx.Batch
+	for i := range made {
+		b.Queue(`SELECT pg_notify(current_schema() || '.river_insert', $1)`, fmt.Sprintf(`{"queue": %q}`, made[i].lane))
+	}
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("announce jobs: %w", err)
+	}
+	return nil
+}
+
 func (h *hub) tellSoon() {
 	select {
 	case h.tellNow <- struct{}{}:

@@ -126,7 +126,7 @@ func (g *growth) prepare(ctx context.Context) error {
 	return err
 }
 
-// cost has the schedules fire some times with so many stored, and notes the middle one of what that cost.
+// cost has the schedules fire some times with so many stored, and notes what that cost: the middle one by CPU, and by WAL.
 func (g *growth) cost(ctx context.Context, name string, stored int) (cost, error) {
 	var all []cost
 	var seconds []float64
@@ -141,6 +141,8 @@ func (g *growth) cost(ctx context.Context, name string, stored int) (cost, error
 	slices.SortFunc(all, func(a, b cost) int { return cmp.Compare(a.postgres+a.ours, b.postgres+b.ours) })
 	slices.Sort(seconds)
 	middle := all[len(all)/2]
+	slices.SortFunc(all, func(a, b cost) int { return cmp.Compare(a.wal, b.wal) }) // pages are written whole the first time after they were laid down
+	middle.wal = all[len(all)/2].wal
 	g.report.figure(name+"_stored", float64(stored))
 	g.report.figure(name+"_ticks_per_second", float64(g.n)/seconds[len(seconds)/2])
 	middle.note(g.report, name, g.n)
