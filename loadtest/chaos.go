@@ -64,6 +64,14 @@ show enough: ticks, kills, crashes of PostgreSQL, terminated backends and, in ha
 	return cmd
 }
 
+// campaigned is what campaigns came to.
+type campaigned struct {
+	Name      string           `json:"name"`
+	Campaigns []*chaos.Verdict `json:"campaigns"`
+	Shown     []chaos.Shown    `json:"shown"`
+	Holds     bool             `json:"holds"`
+}
+
 // campaigns builds carillon, runs a campaign of each seed and prints what came of it. Violations, and campaigns that show too
 // little, are errBroken.
 func campaigns(ctx context.Context, o options, f chaosFlags, p *progress, stdout io.Writer) error {
@@ -72,8 +80,7 @@ func campaigns(ctx context.Context, o options, f chaosFlags, p *progress, stdout
 		return err
 	}
 	defer made.remove()
-	var all []*chaos.Verdict
-	broken := false
+	all := campaigned{Name: "chaos", Holds: true}
 	for _, seed := range f.seeds {
 		s := f.settings(o, made, uint64(seed), p)
 		s.Step = p.steps(int(f.length/time.Second), "seconds of faults")
@@ -81,35 +88,32 @@ func campaigns(ctx context.Context, o options, f chaosFlags, p *progress, stdout
 		if err != nil {
 			return err
 		}
-		all = append(all, v)
-		broken = broken || v.Violations > 0
-		if o.json {
-			err = json.NewEncoder(stdout).Encode(v)
-		} else {
-			err = printVerdict(stdout, v)
-		}
-		if err != nil {
-			return err
+		p.say("seed %d: %d ticks, %d violations", seed, v.Ticks, v.Violations)
+		all.Campaigns = append(all.Campaigns, v)
+		all.Holds = all.Holds && v.Violations == 0
+		if !o.json {
+			if err := printVerdict(stdout, v); err != nil {
+				return err
+			}
 		}
 	}
-	together := chaos.Together(all)
+	all.Shown = chaos.Together(all.Campaigns)
 	if o.scale >= 1 && f.length >= 10*time.Minute {
-		broken = broken || slices.ContainsFunc(together, func(s chaos.Shown) bool { return !s.Holds() })
+		all.Holds = all.Holds && !slices.ContainsFunc(all.Shown, func(s chaos.Shown) bool { return !s.Holds() })
 	}
-	if err := printTogether(stdout, together, o.json); err != nil {
-		return err
+	if o.json {
+		err = json.NewEncoder(stdout).Encode(all)
+	} else {
+		err = printShown(stdout, all.Shown)
 	}
-	if broken {
-		return errBroken
+	if err == nil && !all.Holds {
+		err = errBroken
 	}
-	return nil
+	return err
 }
 
-func printTogether(w io.Writer, together []chaos.Shown, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(w).Encode(map[string][]chaos.Shown{"shown": together})
-	}
-	for _, s := range together {
+func printShown(w io.Writer, shown []chaos.Shown) error {
+	for _, s := range shown {
 		if _, err := fmt.Fprintln(w, s); err != nil {
 			return err
 		}
