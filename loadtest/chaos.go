@@ -154,32 +154,28 @@ type made struct {
 func (m *made) remove() { _ = os.RemoveAll(m.dir) }
 
 // build compiles carillon, and as it was earlier too where the flags say so.
-func (f chaosFlags) build(ctx context.Context, o options, tags string, p *progress) (m *made, err error) {
+func (f chaosFlags) build(ctx context.Context, o options, tags string, p *progress) (*made, error) {
 	if len(f.seeds) == 0 {
 		return nil, errors.New("a campaign has a seed")
 	}
-	m = &made{now: o.program}
-	if m.dir, err = os.MkdirTemp("", "carillon-loadtest-*"); err != nil {
+	dir, err := os.MkdirTemp("", "carillon-loadtest-*")
+	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			m.remove()
-		}
-	}()
+	m := &made{dir: dir, now: o.program}
 	if m.now == "" {
 		p.say("building carillon")
-		if m.now, err = chaos.Build(ctx, m.dir, tags, f.clocks); err != nil {
-			return nil, err
-		}
+		m.now, err = chaos.Build(ctx, dir, tags, f.clocks)
 	}
-	if f.old == "" {
-		return m, nil
+	if err == nil && f.old != "" {
+		p.say("building carillon of %s", f.old)
+		m.old, m.commit, err = chaos.BuildAt(ctx, dir, f.old, tags, f.clocks)
 	}
-	p.say("building carillon of %s", f.old)
-	m.old, m.commit, err = chaos.BuildAt(ctx, m.dir, f.old, tags, f.clocks)
-	p.say("the other version is %.12s", m.commit)
-	return m, err
+	if err != nil {
+		m.remove()
+		return nil, err
+	}
+	return m, nil
 }
 
 func (f chaosFlags) settings(o options, m *made, seed uint64, p *progress) chaos.Options {
