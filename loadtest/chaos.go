@@ -64,6 +64,14 @@ show enough: ticks, kills, crashes of PostgreSQL, terminated backends and, in ha
 	return cmd
 }
 
+// campaigned is what campaigns came to.
+type campaigned struct {
+	Name      string           `json:"name"`
+	Campaigns []*chaos.Verdict `json:"campaigns"`
+	Shown     []chaos.Shown    `json:"shown"`
+	Holds     bool             `json:"holds"`
+}
+
 // campaigns builds carillon, runs a campaign of each seed and prints what came of it. Violations, and campaigns that show too
 // little, are errBroken.
 func campaigns(ctx context.Context, o options, f chaosFlags, p *progress, stdout io.Writer) error {
@@ -72,8 +80,7 @@ func campaigns(ctx context.Context, o options, f chaosFlags, p *progress, stdout
 		return err
 	}
 	defer made.remove()
-	var all []*chaos.Verdict
-	broken := false
+	all := campaigned{Name: "chaos", Holds: true}
 	for _, seed := range f.seeds {
 		s := f.settings(o, made, uint64(seed), p)
 		s.Step = p.steps(int(f.length/time.Second), "seconds of faults")
@@ -81,35 +88,32 @@ func campaigns(ctx context.Context, o options, f chaosFlags, p *progress, stdout
 		if err != nil {
 			return err
 		}
-		all = append(all, v)
-		broken = broken || v.Violations > 0
-		if o.json {
-			err = json.NewEncoder(stdout).Encode(v)
-		} else {
-			err = printVerdict(stdout, v)
-		}
-		if err != nil {
-			return err
+		p.say("seed %d: %d ticks, %d violations", seed, v.Ticks, v.Violations)
+		all.Campaigns = append(all.Campaigns, v)
+		all.Holds = all.Holds && v.Violations == 0
+		if !o.json {
+			if err := printVerdict(stdout, v); err != nil {
+				return err
+			}
 		}
 	}
-	together := chaos.Together(all)
+	all.Shown = chaos.Together(all.Campaigns)
 	if o.scale >= 1 && f.length >= 10*time.Minute {
-		broken = broken || slices.ContainsFunc(together, func(s chaos.Shown) bool { return !s.Holds() })
+		all.Holds = all.Holds && !slices.ContainsFunc(all.Shown, func(s chaos.Shown) bool { return !s.Holds() })
 	}
-	if err := printTogether(stdout, together, o.json); err != nil {
-		return err
+	if o.json {
+		err = json.NewEncoder(stdout).Encode(all)
+	} else {
+		err = printShown(stdout, all.Shown)
 	}
-	if broken {
-		return errBroken
+	if err == nil && !all.Holds {
+		err = errBroken
 	}
-	return nil
+	return err
 }
 
-func printTogether(w io.Writer, together []chaos.Shown, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(w).Encode(map[string][]chaos.Shown{"shown": together})
-	}
-	for _, s := range together {
+func printShown(w io.Writer, shown []chaos.Shown) error {
+	for _, s := range shown {
 		if _, err := fmt.Fprintln(w, s); err != nil {
 			return err
 		}
@@ -150,32 +154,28 @@ type made struct {
 func (m *made) remove() { _ = os.RemoveAll(m.dir) }
 
 // build compiles carillon, and as it was earlier too where the flags say so.
-func (f chaosFlags) build(ctx context.Context, o options, tags string, p *progress) (m *made, err error) {
+func (f chaosFlags) build(ctx context.Context, o options, tags string, p *progress) (*made, error) {
 	if len(f.seeds) == 0 {
 		return nil, errors.New("a campaign has a seed")
 	}
-	m = &made{now: o.program}
-	if m.dir, err = os.MkdirTemp("", "carillon-loadtest-*"); err != nil {
+	dir, err := os.MkdirTemp("", "carillon-loadtest-*")
+	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			m.remove()
-		}
-	}()
+	m := &made{dir: dir, now: o.program}
 	if m.now == "" {
 		p.say("building carillon")
-		if m.now, err = chaos.Build(ctx, m.dir, tags, f.clocks); err != nil {
-			return nil, err
-		}
+		m.now, err = chaos.Build(ctx, dir, tags, f.clocks)
 	}
-	if f.old == "" {
-		return m, nil
+	if err == nil && f.old != "" {
+		p.say("building carillon of %s", f.old)
+		m.old, m.commit, err = chaos.BuildAt(ctx, dir, f.old, tags, f.clocks)
 	}
-	p.say("building carillon of %s", f.old)
-	m.old, m.commit, err = chaos.BuildAt(ctx, m.dir, f.old, tags, f.clocks)
-	p.say("the other version is %.12s", m.commit)
-	return m, err
+	if err != nil {
+		m.remove()
+		return nil, err
+	}
+	return m, nil
 }
 
 func (f chaosFlags) settings(o options, m *made, seed uint64, p *progress) chaos.Options {

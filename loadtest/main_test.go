@@ -127,7 +127,7 @@ func TestHerdsAreMeasuredAndLoseNothing(t *testing.T) {
 
 func TestWhatCannotRunIsSaidSo(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"nothing"}, {"smoke", "--scale", "0"}, {"smoke", "--scale", "x"}, {"smoke", "--wrong"}, {"pair", "more"}} {
+	for _, args := range [][]string{{"nothing"}, {"smoke", "--scale", "0"}, {"smoke", "--scale", "x"}, {"smoke", "--wrong"}, {"pair", "more"}, {"chaos", "--seed", "x"}, {"chaos", "--program", "/nothing", "--old", "nothing"}} {
 		var said bytes.Buffer
 		if code := run(t.Context(), args, io.Discard, &said); code != exitNotRun || said.Len() == 0 {
 			t.Errorf("%v: got %d: %s", args, code, said.String())

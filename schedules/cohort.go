@@ -189,7 +189,7 @@ func (r *row) leave(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants
 			return fmt.Errorf("hand out what is due: %w", err)
 		}
 	}
-	_, err := tx.Exec(ctx, sabotage.DeletedGoesOn.Instead(`DELETE FROM member WHERE cohort_id = $1 AND spread = $2 AND schedule_id = $3 AND tenant_id = $4`, "AND tenant_id", "AND 0 <>"),
+	_, err := tx.Exec(ctx, sabotage.DeletedGoesOn.Instead(`DELETE FROM member WHERE cohort_id = $1 AND spread = $2 AND schedule_id = $3 AND tenant_id = $4`, "AND tenant_id = $4", "AND $4 < 0"),
 		cohort, spread, r.ID, tenant)
 	if err != nil || !delayed {
 		return err

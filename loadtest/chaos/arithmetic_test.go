@@ -55,6 +55,10 @@ func TestTimingsNameWhatTheySay(t *testing.T) {
 		{timing{kind: minutely, zone: zone("Asia/Kolkata"), every: 2}, nil}, // 15:30 is even, but not after start
 		{timing{kind: minutely, zone: time.UTC, every: 1}, []int{60}},
 		{timing{kind: ruled, zone: zone("Asia/Tokyo"), every: 1, seconds: []int{1, 59}, anchor: start.Add(-time.Hour)}, []int{1, 59}},
+		{timing{kind: aligned, every: 10, out: exclusion{below: 15}}, []int{20, 30, 40, 50}},
+		{timing{kind: aligned, every: 10, out: exclusion{dates: start.Format(time.DateOnly) + " "}}, nil},
+		{timing{kind: aligned, every: 30, zone: zone("Pacific/Kiritimati"), out: exclusion{dates: start.Format(time.DateOnly) + " "}}, []int{30, 60}}, // it is tomorrow there
+		{timing{kind: aligned, every: 30, out: exclusion{named: true, holiday: start.Format(time.DateOnly) + " "}}, nil},
 		{timing{kind: once, at: []time.Time{start.Add(9 * time.Second), start.Add(time.Hour)}}, []int{9}},
 		{timing{kind: aligned, every: 10, start: start.Add(20 * time.Second), end: start.Add(40 * time.Second)}, []int{20, 30, 40}},
 	} {

@@ -214,17 +214,17 @@ func (l *Lab) campaign(ctx context.Context, o Options, length time.Duration, wri
 	if err := l.heal(ctx); err != nil {
 		return err
 	}
-	patience := time.AfterFunc(max(answeredWithin, o.Drain), giveUp)
+	patience := time.AfterFunc(cmp.Or(o.Drain, answeredWithin), giveUp)
 	defer patience.Stop()
 	err := all.Wait()
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		l.ledger.complain(fmt.Sprintf("I10 an operation has no answer %s after the healing", max(answeredWithin, o.Drain)))
+		l.ledger.complain(fmt.Sprintf("I10 an operation has no answer %s after the healing", cmp.Or(o.Drain, answeredWithin)))
 		return nil
 	}
 	return err
 }
 
-// answeredWithin is how long after the healing an operation may still fail.
+// answeredWithin is how long after the healing an operation may still fail, where the options do not say what may take how long.
 const answeredWithin = 90 * time.Second
 
 func (c *checker) verdict(o Options, l *Lab, crash *crashes) *Verdict {
