@@ -140,6 +140,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 		d.work.Go(func() { d.tendSlots(run) })
 		d.work.Go(func() { d.upkeep(run) })
 		d.work.Go(func() { d.notice(run) })
+		d.work.Go(func() { d.tellPushing(run) })
 		d.work.Go(func() { d.sendEvents(run) })
 		if d.Uses != nil {
 			d.work.Go(func() { d.watchQuotas(run) })

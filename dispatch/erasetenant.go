@@ -21,7 +21,7 @@ var holdings = []string{
 	"tick", "attempt", "roll", "dead_letter", "revision", "label",
 	"key_profile", "erasure", "calendar", "calendar_revision", "operation", "sync_line", "sync",
 	"happening", "notice", "event", "workflow", "endpoint", "api_key", "idempotency", "allowance", "bucket", "audit",
-	"tally_delta", "tally", "idle_delta", "idle", "daily_use_delta", "daily_use",
+	"pushing", "tally_delta", "tally", "idle_delta", "idle", "daily_use_delta", "daily_use",
 }
 
 const (

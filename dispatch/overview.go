@@ -41,7 +41,7 @@ type ScheduleCounts struct {
 	Truncated bool             `json:"truncated"` // there are more workflows, or more timings than are looked at
 }
 
-// StateCounts are schedules by state. A pause that has ended by itself counts as one until its schedule is changed.
+// StateCounts are schedules by state. One whose pause has ended by itself is active, or completed where nothing is left.
 type StateCounts struct {
 	Active      int64 `json:"active"`
 	Paused      int64 `json:"paused"`
@@ -57,6 +57,17 @@ func (c *StateCounts) add(state string, n int64) {
 		c.Completed += n
 	case schedules.Quarantined:
 		c.Quarantined += n
+	}
+}
+
+// wake counts schedules that are paused no longer, though nobody has changed them since.
+func (c *StateCounts) wake(firing bool, n int64) {
+	n = min(n, c.Paused)
+	c.Paused -= n
+	if firing {
+		c.Active += n
+	} else {
+		c.Completed += n
 	}
 }
 

@@ -16,7 +16,8 @@ const (
 	restingState    = "resting" // of a schedule that is paused until a moment: it stays in its cohort
 	mostCounted     = 10_000    // rows of a queue
 	mostDueCohorts  = 20_000
-	mostDueMembers  = 100_000
+	mostDueMembers  = 25_000
+	mostRests       = 20_000  // pauses that have ended
 	mostTallied     = 200_000 // cohorts
 	latenessSample  = 1000    // ticks
 	latenessRows    = 500     // of the roll
@@ -38,7 +39,8 @@ func (c bounded) scan(row pgx.Row) error {
 	return nil
 }
 
-// read reads all that one round trip can, but for the sample of ticks.
+// read reads all that one round trip can, but for the sample of ticks. Moments are compared with now(), which an index can be
+// asked for, as it is the same for a whole statement: clock_timestamp() is not.
 func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) error {
 	var b pgx.Batch
 	v.Throttling, v.Failures.Endpoints = []Throttle{}, []EndpointState{}
@@ -65,6 +67,20 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 		v.Schedules.Active = max(0, v.Schedules.Total-v.Schedules.sum())
 		return err
 	})
+	b.Queue(`
+		SELECT firing, sum(n)::bigint
+		FROM `+endedRests+`
+		GROUP BY firing`, tenant, mostRests).Query(func(rows pgx.Rows) error {
+		var firing bool
+		var n, all int64
+		_, err := pgx.ForEachRow(rows, []any{&firing, &n}, func() error {
+			v.Schedules.wake(firing, n)
+			all += n
+			return nil
+		})
+		v.Schedules.Truncated = all >= mostRests
+		return err
+	})
 	queueBacklog(&b, tenant, v)
 	for why, to := range map[string]*int64{"retry": &v.Failures.Retrying, "answer": &v.Running.Awaited} {
 		b.Queue(`SELECT count(*) FROM (SELECT FROM held WHERE tenant_id = $1 AND why = $2 LIMIT $3) h`, tenant, why, mostCounted).
@@ -77,11 +93,11 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 		FROM (
 			SELECT failed_at
 			FROM dead_letter
-			WHERE tenant_id = $1 AND nominal_at > clock_timestamp() - interval '2 days'
+			WHERE tenant_id = $1 AND nominal_at > now() - interval '2 days'
 			ORDER BY nominal_at DESC
 			LIMIT $2
 		) d
-		WHERE failed_at > clock_timestamp() - interval '1 hour'`, tenant, mostCounted).
+		WHERE failed_at > now() - interval '1 hour'`, tenant, mostCounted).
 		QueryRow(bounded{&v.Failures.LastHour, &v.Failures.Truncated}.scan)
 	b.Queue(`SELECT name, state FROM endpoint WHERE tenant_id = $1 AND state <> 'enabled' ORDER BY name LIMIT $2`, tenant, mostBadEndpoint).
 		Query(func(rows pgx.Rows) (err error) {
@@ -89,7 +105,7 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 			v.Failures.Endpoints = append(v.Failures.Endpoints, found...)
 			return err
 		})
-	b.Queue(`SELECT COALESCE(sum(unended), 0)::bigint FROM lease WHERE tenant_id = $1 AND until_at > clock_timestamp()`, tenant).
+	b.Queue(`SELECT COALESCE(sum(unended), 0)::bigint FROM lease WHERE tenant_id = $1 AND until_at > now()`, tenant).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Running.Leased) })
 	b.Queue(`SELECT COALESCE(sum(ticks), 0)::bigint FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL AND tenant_id = $1`, tenant).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Running.Pushed) })
@@ -99,6 +115,20 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 	return nil
 }
 
+// endedRests are schedules whose pause has ended by itself, by workflow and whether they fire: $1 is the tenant, and no more
+// than $2 are looked at. The status is a constant, so that their index serves.
+const endedRests = `(
+			SELECT workflow, cohort_id IS NOT NULL AS firing, count(*) AS n
+			FROM (
+				SELECT workflow, cohort_id
+				FROM schedule
+				WHERE tenant_id = $1 AND status = 'paused' AND paused_until <= now()
+				ORDER BY paused_until
+				LIMIT $2
+			) s
+			GROUP BY workflow, cohort_id IS NOT NULL
+		) r`
+
 // queueBacklog reads what is due and not on its way. Cohorts are found by their next time, and count for as many ticks as
 // they have members; of those that are being swept the members past the cursor.
 func queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
@@ -107,7 +137,7 @@ func queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 		WITH due AS MATERIALIZED (
 			SELECT c.shard, c.id, c.next_at, c.wait_at, c.run_at, c.at_spread, c.at_id
 			FROM cohort c
-			WHERE c.tenant_id = $1 AND c.next_at <= clock_timestamp() AND (c.due_at <= clock_timestamp() OR c.due_at = 'infinity')
+			WHERE c.tenant_id = $1 AND c.next_at <= now() AND (c.due_at <= now() OR c.due_at = 'infinity')
 			ORDER BY c.next_at, c.id
 			LIMIT $2
 		), begun AS (
@@ -184,10 +214,9 @@ func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (byN
 	}
 	var b pgx.Batch
 	b.Queue(`
-		SELECT c.workflow, sum(t.n)::bigint, count(*)
-		FROM (SELECT shard, cohort_id, n FROM tally WHERE tenant_id = $1 AND cohort_id > 0 AND n > 0 LIMIT $2) t
-		JOIN cohort c ON c.shard = t.shard AND c.id = t.cohort_id AND c.tenant_id = $1
-		GROUP BY c.workflow`, tenant, mostTallied).Query(func(rows pgx.Rows) error {
+		SELECT workflow, sum(n)::bigint, count(*)
+		FROM (SELECT workflow, n FROM tally WHERE tenant_id = $1 AND cohort_id > 0 AND n > 0 AND workflow IS NOT NULL LIMIT $2) t
+		GROUP BY workflow`, tenant, mostTallied).Query(func(rows pgx.Rows) error {
 		var name string
 		var n, cohorts, all int64
 		_, err := pgx.ForEachRow(rows, []any{&name, &n, &cohorts}, func() error {
@@ -216,6 +245,18 @@ func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (byN
 			}
 			return nil
 		})
+		return err
+	})
+	b.Queue(`SELECT workflow, firing, n FROM `+endedRests, tenant, mostRests).Query(func(rows pgx.Rows) error {
+		var name string
+		var firing bool
+		var n, all int64
+		_, err := pgx.ForEachRow(rows, []any{&name, &firing, &n}, func() error {
+			of(name).wake(firing, n)
+			all += n
+			return nil
+		})
+		more = more || all >= mostRests
 		return err
 	})
 	return byName, more, db.SendBatch(ctx, &b).Close()

@@ -30,9 +30,17 @@ func (h handler) tryEndpoint(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	trial, err := h.TryEndpoint(c.Request().Context(), tenants.From(c), name)
+	once, err := web.OnceOf(c)
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, trial)
+	ctx, tenant := c.Request().Context(), tenants.From(c)
+	reply, err := once.RunApart(ctx, h.API, int32(tenant), 2*longestAnswer, func() (int, any, error) {
+		trial, err := h.TryEndpoint(ctx, tenant, name)
+		return http.StatusOK, trial, err
+	})
+	if err != nil {
+		return err
+	}
+	return reply.Write(c)
 }

@@ -42,6 +42,48 @@ func TestATestTickIsNoTick(t *testing.T) {
 	}
 }
 
+func TestATestTickIsSentOnceAKey(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	var sent atomic.Int32
+	came, end := make(chan struct{}, 1), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		sent.Add(1)
+		came <- struct{}{}
+		<-end
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(slow.Close)
+	c := h.open(h.dispatch).operator()
+	get[dispatch.Endpoint](c, 201, "PUT", "/v1/endpoints/e", `{"url": "`+slow.URL+`"}`)
+	const path = "/v1/endpoints/e/test"
+	first := make(chan dispatch.Trial)
+	go func() {
+		defer close(first)
+		a := c.do("POST", path, "", "Idempotency-Key", "one")
+		var trial dispatch.Trial
+		if err := json.Unmarshal(a.body, &trial); err != nil || a.status != 200 {
+			t.Errorf("got %d %s", a.status, a.body)
+		}
+		first <- trial
+	}()
+	<-came
+	c.refused(409, "idempotency_in_flight", "", "POST", path, "", "Idempotency-Key", "one")
+	close(end)
+	trial := <-first
+	if again := get[dispatch.Trial](c, 200, "POST", path, "", "Idempotency-Key", "one"); again.WebhookID != trial.WebhookID || trial.WebhookID == "" {
+		t.Errorf("got %+v, then %+v", trial, again)
+	}
+	if n := sent.Load(); n != 1 {
+		t.Errorf("%d requests were sent", n)
+	}
+	get[dispatch.Trial](c, 200, "POST", path, "", "Idempotency-Key", "two")
+	c.refused(404, "not_found", "", "POST", "/v1/endpoints/none/test", "", "Idempotency-Key", "one")
+	if n := h.number(`SELECT count(*) FROM idempotency WHERE status = 0`); n != 0 {
+		t.Errorf("%d keys are still claimed", n)
+	}
+}
+
 func TestATestTickTellsWhatTheEndpointSaid(t *testing.T) {
 	t.Parallel()
 	h, r := newHouse(t), newReceiver(t)

@@ -167,6 +167,7 @@ func (d *Dispatch) clearRest(ctx context.Context) error {
 	var b pgx.Batch
 	b.Queue(`DELETE FROM chunk WHERE id IN (SELECT id FROM chunk WHERE done_at < clock_timestamp() - $1::interval ORDER BY done_at LIMIT $2)`, chunkKept, mostCleared)
 	b.Queue(`DELETE FROM process WHERE beat_at < clock_timestamp() - $1::interval`, processKept)
+	b.Queue(`DELETE FROM pushing WHERE process_id = ANY (ARRAY (SELECT DISTINCT process_id FROM pushing WHERE at < clock_timestamp() - $1::interval))`, processKept)
 	b.Queue(`
 		DELETE FROM idempotency
 		WHERE (tenant_id, route, key) IN (

@@ -166,3 +166,36 @@ func TestANoteIsTakenAway(t *testing.T) {
 		t.Errorf("a payload's own note, got %s", got.body)
 	}
 }
+
+// No quota says how many workflows there may be, and profiles of keys are as many as schedules may be.
+func TestThereAreOnlySoManyWorkflowsAndProfiles(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	if _, err := e.pool.Exec(t.Context(), `INSERT INTO workflow (tenant_id, name) SELECT $1, 'many-' || n FROM generate_series(1, 9999) n`, e.acme); err != nil {
+		t.Fatal(err)
+	}
+	e.want(201, "", "PUT", "/v1/workflows/last", `{}`)
+	got := e.want(403, "quota_exceeded", "PUT", "/v1/workflows/more", `{}`)
+	if fmt.Sprint(got.doc["quota"], got.doc["limit"], got.doc["used"]) != "workflows1000010000" {
+		t.Errorf("got %s", got.body)
+	}
+	e.want(200, "", "PUT", "/v1/workflows/last", `{"version":"2"}`)
+	e.want(403, "quota_exceeded", "PUT", "/v1/workflows/more/schedules/k", daily)
+	e.want(201, "", "PUT", "/v1/workflows/last/schedules/k", daily)
+	lines := `{"workflow":"last","key":"a","spec":{"cron":"0 12 * * *"}}` + "\n" + `{"workflow":"more","key":"b","spec":{"cron":"0 12 * * *"}}` + "\n" + `{"workflow":"many-7","key":"c","spec":{"cron":"0 12 * * *"}}`
+	if got := e.ask("POST", bulkPath, lines, "Content-Type", "application/x-ndjson"); !strings.Contains(got.body, `"inserted":2`) || !strings.Contains(got.body, `"errors":1`) || !strings.Contains(got.body, "quota_exceeded") {
+		t.Errorf("got %s", got.body)
+	}
+
+	e.quotas.Schedules = 2
+	for n := range 2 {
+		e.want(201, "", "PUT", fmt.Sprintf("/v1/keys/k%d", n), `{"timezone":"Europe/Berlin"}`)
+	}
+	got = e.want(403, "quota_exceeded", "PUT", "/v1/keys/more", `{"timezone":"Europe/Berlin"}`)
+	if fmt.Sprint(got.doc["quota"], got.doc["limit"], got.doc["used"]) != "keys22" {
+		t.Errorf("got %s", got.body)
+	}
+	e.want(200, "", "PUT", "/v1/keys/k1", `{"timezone":"Asia/Tokyo"}`)
+	e.want(200, "", "DELETE", "/v1/keys/k1", "")
+	e.want(201, "", "PUT", "/v1/keys/more", `{"timezone":"Europe/Berlin"}`)
+}

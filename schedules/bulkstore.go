@@ -426,6 +426,7 @@ func (l *load) defineFresh(ctx context.Context) error {
 		return err
 	}
 	missing := map[string]bool{}
+	workflows := -1 // how many there are, once that is asked
 	for _, ord := range l.fresh {
 		it := l.items[ord]
 		if err := it.pre.Check(false, 0); err != nil {
@@ -438,6 +439,16 @@ func (l *load) defineFresh(ctx context.Context) error {
 		w := &rewrite{row: r, ord: ord, newborn: true}
 		if err == nil && room < 1 {
 			err = tenants.Exceeded("schedules", l.quotas.Schedules, stored)
+		}
+		if _, there := defaults[it.workflow]; err == nil && !there && !missing[it.workflow] {
+			if workflows < 0 {
+				if workflows, err = countWorkflows(ctx, l.tx, l.tenant); err != nil {
+					return err
+				}
+			}
+			if workflows+len(missing) >= mostWorkflows {
+				err = tenants.Exceeded("workflows", mostWorkflows, workflows+len(missing))
+			}
 		}
 		if err == nil && r.Status == Active {
 			err = l.afford(l.tenant, r, change{timing: t}, nil, l.quotas, l.now)

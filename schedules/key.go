@@ -170,6 +170,11 @@ func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 			if err := pre.Check(was != nil, version); err != nil {
 				return err
 			}
+			if was == nil {
+				if err := s.roomForKey(ctx, tx, tenant); err != nil {
+					return err
+				}
+			}
 			if was != nil && was.profile() == want {
 				k, made = was.shown(), false
 				return nil
@@ -189,6 +194,20 @@ func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 		})
 	})
 	return k, made, err
+}
+
+// roomForKey refuses a profile more where a tenant has as many as it may have schedules. Two that are made at once may be
+// one too many.
+func (s *Schedules) roomForKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
+	q, err := s.Quotas(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	n, err := tallied(ctx, tx, tenant, allKeys)
+	if err == nil && n >= q.Schedules {
+		return tenants.Exceeded("keys", q.Schedules, n)
+	}
+	return err
 }
 
 func writeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, p profile, by string) (Key, error) {

@@ -78,79 +78,82 @@ func (s *Schedules) lookOut(ctx context.Context, tenant tenants.ID, now time.Tim
 // lots are the timings of a tenant. Where there are too many, those with fewest members are told by some of them, each of
 // which stands for several; sampled says so.
 func (s *Schedules) lots(ctx context.Context, tenant tenants.ID) (lots []lot, sampled bool, err error) {
-	const crowd = `(
-			SELECT cohort_id, max(shard) AS shard, sum(n) AS n
-			FROM (
-				SELECT cohort_id, shard, n FROM tally WHERE tenant_id = $1 AND cohort_id > 0
-				UNION ALL
-				SELECT cohort_id, NULL, n FROM tally_delta WHERE tenant_id = $1 AND cohort_id > 0
-			) u
-			GROUP BY cohort_id
-			HAVING sum(n) > 0
-		) t`
-	const joined = `
-		JOIN cohort c ON c.shard = t.shard AND c.id = t.cohort_id AND c.tenant_id = $1
-		WHERE c.due_at IS NOT NULL`
 	byHash := map[[16]byte]int{}
-	read := func(weight float64, sql string, args ...any) (cohorts int, sum float64, err error) {
-		rows, err := s.Pool.Query(ctx, sql, args...)
-		if err != nil {
-			return 0, 0, err
+	var top, all, sum float64 // members: of the largest, of all, and of those that stand for the others
+	rows, err := s.Pool.Query(ctx, lotsQuery, tenant, mostLots, sampledLots)
+	if err != nil {
+		return nil, false, fmt.Errorf("read cohorts: %w", err)
+	}
+	defer rows.Close()
+	var others []lot
+	cohorts := 0
+	for rows.Next() {
+		l := lot{CohortTiming: CohortTiming{Tenant: tenant}}
+		var large, due bool
+		if err := rows.Scan(&l.Shard, &l.ID, &l.Hash, &l.n, &large, &due, &all, &cohorts); err != nil {
+			return nil, false, fmt.Errorf("read cohorts: %w", err)
 		}
-		defer rows.Close()
-		for rows.Next() {
-			l := lot{CohortTiming: CohortTiming{Tenant: tenant}}
-			if err := rows.Scan(&l.Shard, &l.ID, &l.Hash, &l.n); err != nil {
-				return 0, 0, err
-			}
-			cohorts, sum = cohorts+1, sum+l.n
-			l.n *= weight
-			if at, known := byHash[[16]byte(l.Hash)]; known {
-				lots[at].n += l.n
-				continue
-			}
+		if large {
+			top += l.n
+		} else {
+			sum += l.n
+		}
+		switch at, known := byHash[[16]byte(l.Hash)]; {
+		case !due:
+		case !large:
+			others = append(others, l)
+		case known:
+			lots[at].n += l.n
+		default:
 			byHash[[16]byte(l.Hash)] = len(lots)
 			lots = append(lots, l)
 		}
-		return cohorts, sum, rows.Err()
 	}
-	found, top, err := read(1, `
-		SELECT c.shard, c.id, c.hash, t.n::float8
-		FROM (SELECT * FROM `+crowd+` ORDER BY n DESC, cohort_id LIMIT $2) t`+joined, tenant, mostLots)
-	if err != nil {
-		return nil, false, fmt.Errorf("read cohorts with most members: %w", err)
+	if err := rows.Err(); err != nil {
+		return nil, false, fmt.Errorf("read cohorts: %w", err)
 	}
-	if found < mostLots {
-		return lots, false, nil
+	for _, l := range others {
+		l.n *= (all - top) / sum
+		if at, known := byHash[[16]byte(l.Hash)]; known {
+			lots[at].n += l.n
+			continue
+		}
+		byHash[[16]byte(l.Hash)] = len(lots)
+		lots = append(lots, l)
 	}
-	var cohorts int
-	var all, least float64
-	err = s.Pool.QueryRow(ctx, `
-		SELECT count(*), COALESCE(sum(n), 0)::float8,
-			COALESCE((SELECT n FROM `+crowd+` ORDER BY n DESC, cohort_id OFFSET $2 LIMIT 1), 0)::float8
-		FROM `+crowd, tenant, mostLots).Scan(&cohorts, &all, &least)
-	if err != nil {
-		return nil, false, fmt.Errorf("count cohorts: %w", err)
-	}
-	if cohorts <= mostLots {
-		return lots, false, nil
-	}
-	every := (cohorts-mostLots)/sampledLots + 1
-	rest := all - top
-	// The sample is of cohorts no larger than those that are left; each stands for its part of their members.
-	var sum float64
-	err = s.Pool.QueryRow(ctx, `SELECT COALESCE(sum(n), 0)::float8 FROM `+crowd+` WHERE cohort_id % $2 = 0 AND n <= $3`, tenant, every, least).Scan(&sum)
-	if err != nil || sum == 0 {
-		return lots, true, err
-	}
-	_, _, err = read(rest/sum, `
-		SELECT c.shard, c.id, c.hash, t.n::float8
-		FROM (SELECT * FROM `+crowd+` WHERE cohort_id % $2 = 0 AND n <= $3 LIMIT $4) t`+joined, tenant, every, least, 2*sampledLots)
-	if err != nil {
-		return nil, false, fmt.Errorf("read some of the other cohorts: %w", err)
-	}
-	return lots, true, nil
+	return lots, cohorts > mostLots, nil
 }
+
+// lotsQuery reads the tallies of a tenant's cohorts once: the $2 with most members, then some of the others, $3 or a little
+// more, which each stand for several. The members of all come with each row.
+const lotsQuery = `
+	WITH crowd AS MATERIALIZED (
+		SELECT t.cohort_id, t.shard, t.n + COALESCE(d.n, 0) AS n
+		FROM tally t
+		LEFT JOIN (
+			SELECT cohort_id, sum(n)::bigint AS n
+			FROM tally_delta
+			WHERE tenant_id = $1 AND cohort_id > 0
+			GROUP BY cohort_id
+		) d USING (cohort_id)
+		WHERE t.tenant_id = $1 AND t.cohort_id > 0 AND t.n + COALESCE(d.n, 0) > 0
+	), whole AS MATERIALIZED (
+		SELECT count(*) AS cohorts, COALESCE(sum(n), 0)::float8 AS members FROM crowd
+	), top AS MATERIALIZED (
+		SELECT cohort_id, shard, n FROM crowd ORDER BY n DESC, cohort_id LIMIT $2
+	), least AS MATERIALIZED (
+		SELECT n, cohort_id FROM top ORDER BY n, cohort_id DESC LIMIT 1
+	), picked AS MATERIALIZED (
+		SELECT cohort_id, shard, n, true AS large FROM top
+		UNION ALL
+		(SELECT c.cohort_id, c.shard, c.n, false
+		FROM crowd c, whole w, least l
+		WHERE w.cohorts > $2 AND c.cohort_id % ((w.cohorts - $2) / $3 + 1) = 0 AND (c.n < l.n OR c.n = l.n AND c.cohort_id > l.cohort_id)
+		LIMIT 2 * $3)
+	)
+	SELECT p.shard, p.cohort_id, c.hash, p.n::float8, p.large, c.due_at IS NOT NULL, w.members, w.cohorts
+	FROM whole w, picked p
+	JOIN cohort c ON c.shard = p.shard AND c.id = p.cohort_id AND c.tenant_id = $1`
 
 // add lays the ticks of n schedules of one timing into the minutes. After most of them the rest is taken to go on as
 // they did, and cut is true.
@@ -241,20 +244,29 @@ const (
 // outlooks keeps an outlook of each tenant that is asked for, at most some seconds old, or some minutes where it takes
 // seconds to reckon.
 type outlooks struct {
-	kept  *lru.Cache[tenants.ID, *watched]
-	queue chan tenants.ID // of those that are reckoned in the background
+	kept  *lru.Cache[outlookOf, *watched]
+	queue chan outlookOf // of those that are reckoned in the background
+}
+
+// outlookOf names an outlook: of a tenant, and of so many hours.
+type outlookOf struct {
+	tenant tenants.ID
+	hours  int
 }
 
 func newOutlooks() *outlooks {
-	return &outlooks{kept: kept[tenants.ID, *watched](outlooksKept), queue: make(chan tenants.ID, 100)}
+	return &outlooks{kept: kept[outlookOf, *watched](outlooksKept), queue: make(chan outlookOf, 100)}
 }
 
-func (os *outlooks) of(tenant tenants.ID) *watched {
-	if w, ok := os.kept.Get(tenant); ok {
+// of is the outlook of a tenant's next day.
+func (os *outlooks) of(tenant tenants.ID) *watched { return os.named(outlookOf{tenant, outlookHours}) }
+
+func (os *outlooks) named(name outlookOf) *watched {
+	if w, ok := os.kept.Get(name); ok {
 		return w
 	}
 	w := &watched{}
-	if known, there, _ := os.kept.PeekOrAdd(tenant, w); there {
+	if known, there, _ := os.kept.PeekOrAdd(name, w); there {
 		return known
 	}
 	return w
@@ -271,9 +283,9 @@ func (w *watched) begin(age time.Duration) bool {
 	return true
 }
 
-func (s *Schedules) reckon(ctx context.Context, tenant tenants.ID, w *watched) error {
+func (s *Schedules) reckon(ctx context.Context, name outlookOf, w *watched) error {
 	began := time.Now()
-	o, err := s.lookOut(ctx, tenant, began, outlookHours)
+	o, err := s.lookOut(ctx, name.tenant, began, name.hours)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy = false
@@ -285,9 +297,13 @@ func (s *Schedules) reckon(ctx context.Context, tenant tenants.ID, w *watched) e
 	return nil
 }
 
-// outlook is that of a tenant, at most some seconds old; one that takes long to reckon is older, and nil at first.
+// outlook is that of a tenant's next day, at most some seconds old; one that takes long to reckon is older, and nil at first.
 func (s *Schedules) outlook(ctx context.Context, tenant tenants.ID) *watched {
-	w := s.outlooks.of(tenant)
+	return s.outlookNamed(ctx, outlookOf{tenant, outlookHours})
+}
+
+func (s *Schedules) outlookNamed(ctx context.Context, name outlookOf) *watched {
+	w := s.outlooks.named(name)
 	if !w.begin(outlookAge) {
 		return w
 	}
@@ -297,12 +313,12 @@ func (s *Schedules) outlook(ctx context.Context, tenant tenants.ID) *watched {
 	if !heavy {
 		short, cancel := context.WithTimeout(ctx, outlookInline)
 		defer cancel()
-		err := s.reckon(short, tenant, w)
+		err := s.reckon(short, name, w)
 		if err == nil {
 			return w
 		}
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			s.Log.Warn("cannot reckon what is due ahead", "tenant", tenant, "error", err)
+			s.Log.Warn("cannot reckon what is due ahead", "tenant", name.tenant, "error", err)
 			return w
 		}
 		w.mu.Lock()
@@ -310,7 +326,7 @@ func (s *Schedules) outlook(ctx context.Context, tenant tenants.ID) *watched {
 		w.mu.Unlock()
 	}
 	select {
-	case s.outlooks.queue <- tenant:
+	case s.outlooks.queue <- name:
 	default:
 		w.mu.Lock()
 		w.busy = false
@@ -359,9 +375,9 @@ func (s *Schedules) LookAhead(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case tenant := <-s.outlooks.queue:
-			if err := s.reckon(postgres.ForTenant(ctx, int32(tenant)), tenant, s.outlooks.of(tenant)); err != nil && ctx.Err() == nil {
-				s.Log.Warn("cannot reckon what is due ahead", "tenant", tenant, "error", err)
+		case name := <-s.outlooks.queue:
+			if err := s.reckon(postgres.ForTenant(ctx, int32(name.tenant)), name, s.outlooks.named(name)); err != nil && ctx.Err() == nil {
+				s.Log.Warn("cannot reckon what is due ahead", "tenant", name.tenant, "error", err)
 			}
 		}
 	}

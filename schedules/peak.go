@@ -150,6 +150,45 @@ type Forecast struct {
 	Truncated            bool               `json:"truncated"`
 }
 
+// forecast is the outlook of the hours ahead: one that is kept, or where it costs little another.
+func (s *Schedules) forecast(ctx context.Context, tenant tenants.ID, hours int) (*outlook, error) {
+	w := s.outlook(ctx, tenant)
+	if hours != outlookHours && !w.dear() {
+		return s.lookOut(ctx, tenant, time.Now(), hours)
+	}
+	name := outlookOf{tenant, outlookHours}
+	if hours > outlookHours {
+		name.hours = mostForecastHours
+		w = s.outlookNamed(ctx, name)
+	}
+	if o := w.first(hours); o != nil {
+		return o, nil
+	}
+	if err := s.reckon(ctx, name, w); err != nil {
+		return nil, err
+	}
+	return w.first(hours), nil
+}
+
+// dear tells whether the outlook takes long to reckon.
+func (w *watched) dear() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.heavy || w.took > outlookInline
+}
+
+// first is a copy of the outlook's first hours; nil where nobody has reckoned it.
+func (w *watched) first(hours int) *outlook {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.latest == nil {
+		return nil
+	}
+	o := new(*w.latest)
+	o.minutes = slices.Clone(o.minutes[:hours*60])
+	return o
+}
+
 // ForecastMinute is one minute of a forecast: the ticks that are due in it, and those that wait for their turn at its end.
 type ForecastMinute struct {
 	At      time.Time `json:"at"`
@@ -163,20 +202,9 @@ func (s *Schedules) Forecast(ctx context.Context, tenant tenants.ID, hours int) 
 	if err != nil {
 		return f, err
 	}
-	var o *outlook
-	if hours == outlookHours {
-		w := s.outlook(ctx, tenant)
-		w.mu.Lock()
-		if o = w.latest; o != nil {
-			o = new(*o)
-			o.minutes = slices.Clone(o.minutes)
-		}
-		w.mu.Unlock()
-	}
-	if o == nil {
-		if o, err = s.lookOut(ctx, tenant, time.Now(), hours); err != nil {
-			return f, err
-		}
+	o, err := s.forecast(ctx, tenant, hours)
+	if err != nil {
+		return f, err
 	}
 	f = Forecast{
 		From: o.from, To: o.from.Add(time.Duration(hours) * time.Hour), TicksPerSecond: q.TicksPerSecond,

@@ -16,6 +16,7 @@ const (
 	tallyLocks  = 0x4341_5254 // the class of advisory locks: 0 is held by who folds, a tenant's by who counts it exactly
 	mostDeltas  = 50_000      // folded at once
 	allOf       = 0           // in the place of a cohort's number: all schedules of the tenant
+	allKeys     = -1          // likewise: its profiles of keys
 	countedFor  = 2 * time.Second
 	countedRoom = 50_000 // schedules that others may make while our count is that old
 )
@@ -153,11 +154,16 @@ func (s *Schedules) soft(tenant tenants.ID, w *watched, q tenants.Quotas) (all [
 const mostCounts = 100_000 // tenants
 
 func countStored(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int, err error) {
+	return tallied(ctx, db, tenant, allOf)
+}
+
+// tallied is what is counted in the place of a cohort: of the tally, and of what is not yet folded into it.
+func tallied(ctx context.Context, db postgres.DB, tenant tenants.ID, cohort int64) (n int, err error) {
 	err = db.QueryRow(ctx, `
 		SELECT (COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = $2), 0)
-			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2), 0))::bigint`, tenant, allOf).Scan(&n)
+			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2), 0))::bigint`, tenant, cohort).Scan(&n)
 	if err != nil {
-		return 0, fmt.Errorf("count schedules: %w", err)
+		return 0, fmt.Errorf("read a tally: %w", err)
 	}
 	return n, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -86,6 +87,11 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 		if change.Before, err = auditedWorkflow(ctx, tx, tenant, name); err != nil {
 			return err
 		}
+		if change.Before == nil {
+			if err := roomForWorkflow(ctx, tx, tenant); err != nil {
+				return err
+			}
+		}
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults)
 			VALUES ($1, $2, $3, $4, $5, $6)
@@ -108,6 +114,26 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 	return w, w.CreatedAt.Equal(w.UpdatedAt), err
 }
 
+// mostWorkflows is how many workflows a tenant may have: no quota says, so this is what bounds what is kept by workflow. Two
+// that are made at once may be one too many.
+const mostWorkflows = 10_000
+
+func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int, err error) {
+	if err := db.QueryRow(ctx, `SELECT count(*) FROM workflow WHERE tenant_id = $1`, tenant).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count workflows: %w", err)
+	}
+	return n, nil
+}
+
+// roomForWorkflow refuses one workflow more where there are as many as may be.
+func roomForWorkflow(ctx context.Context, db postgres.DB, tenant tenants.ID) error {
+	n, err := countWorkflows(ctx, db, tenant)
+	if err == nil && n >= mostWorkflows {
+		return tenants.Exceeded("workflows", mostWorkflows, n)
+	}
+	return err
+}
+
 // auditedWorkflow is a workflow as it is before a change; nil where there is none.
 func auditedWorkflow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (any, error) {
 	rows, _ := tx.Query(ctx, `SELECT `+workflowColumns+` FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
@@ -125,6 +151,9 @@ func register(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (d
 		err = tx.QueryRow(ctx, `SELECT defaults FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&defaults)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			break
+		}
+		if err := roomForWorkflow(ctx, tx, tenant); err != nil {
+			return nil, err
 		}
 		if _, err := tx.Exec(ctx, `INSERT INTO workflow (tenant_id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`, tenant, name); err != nil {
 			return nil, fmt.Errorf("register workflow: %w", err)

@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -148,6 +149,15 @@ func tooMany(quota string, most int) error {
 	f.RetryAfter = time.Second
 	f.Extra = map[string]any{"quota": quota, "limit": most, "used": most}
 	return f
+}
+
+// AtOnce meters a quota of how many requests are worked on at a time: those of this process, as each counts its own.
+func (l *Limits) AtOnce(quota string) Meter {
+	return func(_ context.Context, tenant ID) (int, error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.flying[bucketName{tenant, quota}], nil
+	}
 }
 
 func (l *Limits) enter(name bucketName, most int) bool {

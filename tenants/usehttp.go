@@ -32,7 +32,7 @@ type Uses struct {
 
 // Routes adds /v1/quotas under g, whose requests are authenticated.
 func (u Uses) Routes(g *echo.Group) {
-	g.GET("/v1/quotas", u.get, Require(SchedulesRead, SchedulesWrite, TicksWork), web.NoQuery)
+	g.GET("/v1/quotas", u.get, Require(TenantAdmin), web.NoQuery)
 }
 
 // QuotasAnswer is what /v1/quotas answers.

@@ -20,7 +20,7 @@ func TestQuotasTellTheirUse(t *testing.T) {
 	Uses{DB: w.pool, Directory: w.verifier.Tenants, Meters: map[string]Meter{
 		"schedules": func(context.Context, ID) (int, error) { return 8, nil },
 	}}.Routes(e.Group("", Authenticate(w.verifier)))
-	rec, doc := ask(e, "GET", "/v1/quotas", w.token(t, "other", TicksWork), "")
+	rec, doc := ask(e, "GET", "/v1/quotas", w.token(t, "other", TenantAdmin), "")
 	if rec.Code != 200 {
 		t.Fatal(rec.Body)
 	}

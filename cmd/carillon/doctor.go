@@ -18,6 +18,7 @@ import (
 
 type doctorSettings struct {
 	DatabaseURL databaseURL `env:"DATABASE_URL" flag:"database-url" value:"URL" help:"the PostgreSQL to look at; without one, what carillon dev needs is looked at"`
+	APIURL      databaseURL `env:"CARILLON_API_DATABASE_URL" help:"the user that tenants' requests log in as, where carillon serve has one of their own, to see whether policies hold it"`
 	Keyset      sealing     `env:"CARILLON_KEYSET" help:"the keys that carillon serve seals secrets with, to see whether they fit the database"`
 }
 
@@ -27,7 +28,7 @@ func (p program) doctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what is wrong here, and what to do about it",
 		Long: `Looks at what Carillon stands on: PostgreSQL's programs, the database that DATABASE_URL
-names, its version and schema, the clocks, the time zone data. Each finding that is not in
+names, its version and schema, the wall between tenants, the clocks, the time zone data. Each finding that is not in
 order comes with what to do. It changes nothing. It exits 1 where something is wrong.`,
 		Example: `  carillon doctor
   DATABASE_URL=postgres://carillon:secret@db:5432/carillon carillon doctor --json`,
@@ -43,7 +44,7 @@ order comes with what to do. It changes nothing. It exits 1 where something is w
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 			defer cancel()
-			return p.report(examine(ctx, string(s.DatabaseURL), s.Keyset.keyset, deep), asJSON)
+			return p.report(examine(ctx, s, deep), asJSON)
 		},
 	}
 	flags[doctorSettings](cmd)
@@ -101,7 +102,8 @@ func (p program) report(findings []finding, asJSON bool) error {
 // deepLimit is how long a deep look may take.
 const deepLimit = 10 * time.Minute
 
-func examine(ctx context.Context, url string, k *keyset.Keyset, deep bool) []finding {
+func examine(ctx context.Context, s doctorSettings, deep bool) []finding {
+	url, k := string(s.DatabaseURL), s.Keyset.keyset
 	findings := []finding{
 		fine("carillon", "version %s, %s", thisEdition().Version, thisEdition().Go),
 		fine("tzdata", "%s, with %d zones; that of this machine is not used", calendar.InForce().Version(), len(calendar.InForce().Names())),
@@ -115,7 +117,9 @@ func examine(ctx context.Context, url string, k *keyset.Keyset, deep bool) []fin
 		return append(findings, fine("database", "%v", err).fail("start that server or mend DATABASE_URL; `psql \"$DATABASE_URL\"` must work from here"))
 	}
 	defer pool.Close()
-	findings = append(findings, examineServer(ctx, pool), examineSchema(ctx, pool), examineClock(ctx, pool), examineSecrets(ctx, pool, k))
+	findings = append(findings, examineServer(ctx, pool), examineSchema(ctx, pool))
+	findings = append(findings, examineWall(ctx, pool, string(s.APIURL))...)
+	findings = append(findings, examineClock(ctx, pool), examineSecrets(ctx, pool, k))
 	return append(findings, examinePromises(ctx, pool, deep)...)
 }
 

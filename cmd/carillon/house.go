@@ -144,10 +144,16 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		return errors.Join(all.FinishErasures(ctx, h.engine), h.dispatch.FinishTenants(ctx))
 	}
 	h.schedules = all
+	limits := tenants.NewLimits(buckets, directory)
 	uses := tenants.Uses{DB: h.api, Directory: directory, Meters: map[string]tenants.Meter{
 		"schedules":               all.Stored,
 		"projected_ticks_per_day": all.Projected,
 		"leased":                  h.dispatch.Leased,
+		"running":                 h.dispatch.Pushing,
+		"running_per_endpoint":    h.dispatch.PushingToBusiest,
+		"concurrent_requests":     limits.AtOnce("concurrent_requests"),
+		"concurrent_bulk":         limits.AtOnce("concurrent_bulk"),
+		"concurrent_polls":        limits.AtOnce("concurrent_polls"),
 	}}
 	h.dispatch.Uses = uses.Of
 	h.dispatch.Settle = all.Settle
@@ -162,7 +168,6 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	api.Routes(h.router)
 	console.Routes(h.router)
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
-	limits := tenants.NewLimits(buckets, directory)
 	var shedding tenants.Shedding
 	if p.shed != nil {
 		shedding = p.shed(h.api.Stat)

@@ -82,6 +82,14 @@ func TestOverview(t *testing.T) {
 		t.Errorf("got %+v", v.Quotas)
 	}
 
+	if _, err := s.pool.Exec(t.Context(), `UPDATE schedule SET paused_until = now() - interval '1 s' WHERE key = 'k1'`); err != nil {
+		t.Fatal(err)
+	}
+	until("a pause that has ended counts as none", func(v dispatch.Overview) bool {
+		w := v.Schedules.Workflows[0]
+		return v.Schedules.Paused == 1 && v.Schedules.Active == 4 && w.Paused == 1 && w.Active == 3
+	})
+
 	s.expect(t, client, admin, "POST", "/v1/admin/halt", `{"note": "the mail is down"}`, 200, "")
 	s.expect(t, client, admin, "PUT", "/v1/workflows/v/schedules/soon", `{"spec": {"intervals": [{"every": "1s"}]}}`, 201, "")
 	v = until("a tick waits", func(v dispatch.Overview) bool { return v.Backlog.Unswept == 1 })

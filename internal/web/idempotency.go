@@ -56,9 +56,7 @@ func Idempotent(ctx context.Context, tx pgx.Tx, tenantID int32, route, key strin
 		return 0, nil, false, fmt.Errorf("lock an idempotency key: %w", err)
 	}
 	if !free {
-		f := fault.Conflict("idempotency_in_flight", "a request with this Idempotency-Key is being worked on")
-		f.RetryAfter = time.Second
-		return 0, nil, false, f
+		return 0, nil, false, inFlight()
 	}
 	var hash []byte
 	err = tx.QueryRow(ctx, `
