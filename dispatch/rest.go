@@ -10,7 +10,7 @@ import (
 const (
 	restAfter   = 10 * time.Second
 	restLook    = time.Second
-	restAnalyze = 10 * time.Second
+	restAnalyze = 2 * time.Second
 )
 
 // rest is since when nothing was swept.
