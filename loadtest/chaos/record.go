@@ -42,7 +42,7 @@ func (l *Lab) drain(ctx context.Context, clients []*client, rec *record, within 
 	for {
 		var left []string
 		for _, c := range clients {
-			query := url.Values{"due_before": {rec.judged.UTC().Format(time.RFC3339)}}
+			query := url.Values{"due_before": {rec.judged.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339)}} // up to the second in which that is
 			overdue, err := all[stored](ctx, c, "/v1/schedules", query)
 			if err != nil {
 				return err
