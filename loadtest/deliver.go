@@ -168,7 +168,7 @@ func (d *deliveries) put(ctx context.Context, workflow string) error {
 	sum, err := d.client.Bulk(ctx, func(yield func(carillon.BulkLine) bool) {
 		for i := range d.n {
 			line := carillon.BulkLine{Workflow: workflow, Key: fmt.Sprintf("user_%07d", i)}
-			line.Spec = carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d 8 * * *", i%10)}}
+			line.Spec = carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", i%10, farOff)}}
 			line.Payload = payloadFor(i, 1)
 			if !yield(line) {
 				return

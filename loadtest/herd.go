@@ -30,9 +30,13 @@ const (
 	mostWAL        = 400
 )
 
-// at8 is the spec of all schedules of a herd.
-func at8(int) carillon.Spec {
-	return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{"0 8 * * *"}}
+// farOff is an hour of the day that neither in UTC nor in New York comes soon: what is made due by hand is not to come due by
+// itself as well.
+var farOff = (time.Now().UTC().Hour() + 7) % 24
+
+// daily is the spec of all schedules of a herd.
+func daily(int) carillon.Spec {
+	return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("0 %d * * *", farOff)}}
 }
 
 // herd has the schedules of one tenant come due at one instant. They are pulled by nobody, so that opening is the end. Then
@@ -44,7 +48,7 @@ func herd(ctx context.Context, o options, p *progress) (*report, error) {
 			return err
 		}
 		for from := 0; from < n; from += herdSlice {
-			if err := m.add(ctx, "herd", "herd", from, min(n, from+herdSlice), at8); err != nil {
+			if err := m.add(ctx, "herd", "herd", from, min(n, from+herdSlice), daily); err != nil {
 				return err
 			}
 		}
@@ -57,7 +61,7 @@ func herd(ctx context.Context, o options, p *progress) (*report, error) {
 		m.report.atLeast("opened_of_floor", h.opened/h.floor, 1.3)
 		m.report.atMost("us_a_tick", micros(h.all().postgres+h.all().ours, h.n), mostMicros)
 		m.report.atMost("wal_bytes_a_tick", float64(h.all().wal)/float64(h.n), mostWAL)
-		beside, err := m.fire(ctx, "herd", 1, func() func() (float64, error) { return m.upserting(ctx, "herd", at8) })
+		beside, err := m.fire(ctx, "herd", 1, func() func() (float64, error) { return m.upserting(ctx, "herd", daily) })
 		if err != nil {
 			return err
 		}
@@ -84,7 +88,7 @@ func mix(ctx context.Context, o options, p *progress) (*report, error) {
 				name := fmt.Sprint("mix-", i)
 				if i < many {
 					if err := m.add(group, name, "mix", 0, mixSpecs*mixEach, func(k int) carillon.Spec {
-						return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d 8 * * *", k%mixSpecs)}}
+						return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", k%mixSpecs, farOff)}}
 					}); err != nil {
 						return err
 					}
@@ -93,7 +97,7 @@ func mix(ctx context.Context, o options, p *progress) (*report, error) {
 					return nil
 				}
 				return m.add(group, name, "lone", 0, loneEach, func(k int) carillon.Spec {
-					return carillon.Spec{Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", k%60, k/60)}}
+					return carillon.Spec{Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", k%60, (farOff+k/60)%24)}}
 				})
 			})
 		}
