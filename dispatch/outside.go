@@ -10,40 +10,41 @@ import (
 
 // finishAll ends ticks for who asks: a lease token of a workflow that they are not good for is as good as none.
 func (h handler) finishAll(c echo.Context, items []Finish) ([]FinishResult, error) {
-	ids := make([]string, len(items))
-	for i, item := range items {
-		ids[i] = item.TickID
-	}
-	ctx, who := c.Request().Context(), tenants.Caller(c)
-	outside, err := h.outside(ctx, who, ids)
+	who := tenants.Caller(c)
+	err := h.disarm(c, who, len(items), func(i int) (string, *string) { return items[i].TickID, &items[i].LeaseToken })
 	if err != nil {
 		return nil, err
 	}
-	for i := range items {
-		if outside[items[i].TickID] {
-			items[i].LeaseToken = ""
-		}
-	}
-	return h.Finish(ctx, who.Tenant, items)
+	return h.Finish(c.Request().Context(), who.Tenant, items)
 }
 
 // beatAll lengthens leases for who asks, as finishAll ends ticks.
 func (h handler) beatAll(c echo.Context, items []Beat) ([]BeatResult, error) {
-	ids := make([]string, len(items))
-	for i, item := range items {
-		ids[i] = item.TickID
-	}
-	ctx, who := c.Request().Context(), tenants.Caller(c)
-	outside, err := h.outside(ctx, who, ids)
+	who := tenants.Caller(c)
+	err := h.disarm(c, who, len(items), func(i int) (string, *string) { return items[i].TickID, &items[i].LeaseToken })
 	if err != nil {
 		return nil, err
 	}
-	for i := range items {
-		if outside[items[i].TickID] {
-			items[i].LeaseToken = ""
+	return h.Beat(c.Request().Context(), who.Tenant, items)
+}
+
+// disarm takes away the lease tokens of ticks that who asks is not good for, of n of which at tells id and token.
+func (h handler) disarm(c echo.Context, who tenants.Identity, n int, at func(i int) (id string, token *string)) error {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i], _ = at(i)
+	}
+	outside, err := h.outside(c.Request().Context(), who, ids)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		if outside[id] {
+			_, token := at(i)
+			*token = ""
 		}
 	}
-	return h.Beat(ctx, who.Tenant, items)
+	return nil
 }
 
 // outside are those of the ticks whose workflow is not one that a token is good for; nil where it is good for all.

@@ -23,3 +23,6 @@ ALTER TABLE cohort
   DROP COLUMN timing,
   DROP COLUMN form,
   ALTER COLUMN id DROP IDENTITY;
+
+-- +goose Down
+SELECT 'forward only';
