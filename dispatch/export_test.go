@@ -86,3 +86,6 @@ func (d *Dispatch) FoldUse(ctx context.Context) error {
 func (d *Dispatch) Watchdog() func(ctx context.Context, now time.Time) error {
 	return newWatchdog(d).look
 }
+
+// ReadsOfOpening are what an opening reads of chunks from $1 to $2.
+var ReadsOfOpening = []string{`SELECT ` + chunkColumns + ` FROM chunk c WHERE ` + ofRun, earlierChunks}

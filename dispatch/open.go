@@ -157,6 +157,26 @@ func (d *Dispatch) openRange(ctx context.Context, first, through int64) (behind 
 // is unopened can be used, which a planner that last saw few would read in the stead of a few numbers, backlog and all.
 const stillUnopened = `COALESCE(c.opened_at, 'infinity') = 'infinity'`
 
+// ofRun are the unopened chunks c of a run, from number $1 to $2 in the shard of the first.
+const ofRun = `c.id BETWEEN $1 AND $2 AND c.shard = (SELECT shard FROM chunk WHERE id = $1) AND ` + stillUnopened
+
+// earlierChunks are those that may share a schedule with one of a run and are to be opened before it. Chunks of one shard are
+// numbered under its lock, in the order in which they were swept: of two that hold one schedule, the first has its earlier
+// nominal time. They are looked for chunk by chunk (OFFSET 0) by shard and tenant: the sum
+// keeps the planner from going through all numbers that are less.
+const earlierChunks = `
+		SELECT c.id, e.id, e.nominal_at, e.items
+		FROM chunk c
+		CROSS JOIN LATERAL (
+			SELECT id, nominal_at, items
+			FROM chunk
+			WHERE shard = c.shard AND tenant_id = c.tenant_id AND opened_at IS NULL AND id + 0 < c.id AND kind = 0
+				AND first_id <= c.last_id AND last_id >= c.first_id
+			OFFSET 0
+		) e
+		WHERE ` + ofRun + ` AND c.kind = 0
+		ORDER BY c.id, e.id`
+
 // locked are the chunks that a transaction opens, with what is known of them.
 type locked struct {
 	ready  []*opened
@@ -166,7 +186,6 @@ type locked struct {
 // lockChunks locks the unopened chunks of a run, and reads in the same breath what their opening needs: the chunks before them,
 // their tenants and workflows, and the clock. One alone is waited for; of several, those that are locked are left out.
 func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int64) (l locked, err error) {
-	const unopened = `c.id BETWEEN $1 AND $2 AND c.shard = (SELECT shard FROM chunk WHERE id = $1) AND ` + stillUnopened
 	skip := ""
 	if through > first {
 		skip = " AND c.kind = 0 ORDER BY c.id FOR UPDATE SKIP LOCKED"
@@ -175,23 +194,15 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 	}
 	var b pgx.Batch
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`) // to plan for its values anew is a third of what a small chunk costs
-	b.Queue(`SELECT `+chunkColumns+` FROM chunk c WHERE `+unopened+skip, first, through)
-	// Chunks of one shard are numbered under its lock, in the order in which they were swept: of two that hold one schedule,
-	// the first has its earlier nominal time.
-	b.Queue(sabotage.OrderIgnored.Instead(`
-		SELECT c.id, e.id, e.nominal_at, e.items
-		FROM chunk c
-		JOIN chunk e ON e.shard = c.shard AND e.tenant_id = c.tenant_id AND e.opened_at IS NULL AND e.id < c.id AND e.kind = 0
-			AND e.first_id <= c.last_id AND e.last_id >= c.first_id
-		WHERE `+unopened+` AND c.kind = 0
-		ORDER BY c.id, e.id`, "e.id < c.id", "false"), first, through)
+	b.Queue(`SELECT `+chunkColumns+` FROM chunk c WHERE `+ofRun+skip, first, through)
+	b.Queue(sabotage.OrderIgnored.Instead(earlierChunks, "id + 0 < c.id", "false"), first, through)
 	b.Queue(`
 		SELECT t.id, t.halted_at IS NOT NULL OR t.status <> 'active'
 		FROM tenant t
-		WHERE t.id IN (SELECT c.tenant_id FROM chunk c WHERE `+unopened+`)`, first, through)
+		WHERE t.id IN (SELECT c.tenant_id FROM chunk c WHERE `+ofRun+`)`, first, through)
 	b.Queue(sabotage.ForeignEndpoint.Without(`
 		SELECT `+routeOf+`
-		FROM (SELECT DISTINCT c.tenant_id, n.name FROM chunk c CROSS JOIN unnest(c.workflows) AS n (name) WHERE `+unopened+`) n
+		FROM (SELECT DISTINCT c.tenant_id, n.name FROM chunk c CROSS JOIN unnest(c.workflows) AS n (name) WHERE `+ofRun+`) n
 		JOIN workflow w ON w.tenant_id = n.tenant_id AND w.name = n.name
 		LEFT JOIN endpoint e ON e.tenant_id = w.tenant_id AND e.name = w.endpoint`, "e.tenant_id = w.tenant_id AND"), first, through)
 	b.Queue(`SELECT clock_timestamp()`)
