@@ -18,6 +18,7 @@ const mostUnopened = 4000
 const (
 	pressureEvery = 500 * time.Millisecond
 	restPressure  = time.Second
+	pressurePart  = 20 // a look takes one part in so many of the time: the more is unopened, the longer it takes
 )
 
 // pressure is how many unopened chunks each tenant has: as of the last look at them, with those that this process has
@@ -46,9 +47,12 @@ func (p *pressure) add(tenant tenants.ID) (before int) {
 
 // measure looks how many chunks are unopened, until ctx ends.
 func (p *pressure) measure(ctx context.Context, d *Dispatch) {
-	d.paced(ctx, func() time.Duration { return d.rest.pace(pressureEvery, restPressure) }, "count unopened chunks", func(ctx context.Context) error {
+	var took time.Duration
+	pace := func() time.Duration { return max(d.rest.pace(pressureEvery, restPressure), pressurePart*took) }
+	d.paced(ctx, pace, "count unopened chunks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
+		defer func(began time.Time) { took = time.Since(began) }(time.Now())
 		rows, err := d.Pool.Query(ctx, `SELECT tenant_id, count(*) FROM chunk WHERE opened_at IS NULL GROUP BY tenant_id`)
 		if err != nil {
 			return fmt.Errorf("count unopened chunks: %w", err)

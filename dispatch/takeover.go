@@ -1,9 +1,11 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +39,29 @@ func (d *Dispatch) takeOver(ctx context.Context) {
 	})
 }
 
+// orphaned finds the dead processes that own open chunks, by one look at their index for each owner: chunks that are done stay
+// for an hour, and are many more.
+const orphaned = `
+			WITH RECURSIVE owning AS (
+				(SELECT owner FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL ORDER BY owner LIMIT 1)
+				UNION ALL
+				SELECT n.owner
+				FROM owning o
+				CROSS JOIN LATERAL (
+					SELECT owner
+					FROM chunk
+					WHERE opened_at IS NOT NULL AND done_at IS NULL AND owner > o.owner
+					ORDER BY owner
+					LIMIT 1
+				) n
+			), dead AS MATERIALIZED (
+				SELECT o.owner
+				FROM owning o
+				WHERE NOT EXISTS (
+					SELECT FROM process p
+					WHERE p.id = o.owner AND p.beat_at > clock_timestamp() - make_interval(secs => $2))
+			)`
+
 // takeOpen makes this process the owner of open chunks whose owner is dead, and sends what of them has no result.
 func (d *Dispatch) takeOpen(ctx context.Context) error {
 	for {
@@ -44,17 +69,13 @@ func (d *Dispatch) takeOpen(ctx context.Context) error {
 		if !alive {
 			return nil
 		}
-		rows, _ := d.Pool.Query(ctx, `
+		rows, _ := d.Pool.Query(ctx, orphaned+`
 			UPDATE chunk
 			SET owner = $1, epoch = epoch + 1
 			WHERE id IN (
 				SELECT c.id
 				FROM chunk c
-				WHERE c.opened_at IS NOT NULL AND c.done_at IS NULL
-					AND NOT EXISTS (
-						SELECT FROM process p
-						WHERE p.id = c.owner AND p.beat_at > clock_timestamp() - make_interval(secs => $2))
-				ORDER BY c.id
+				WHERE c.owner = ANY (ARRAY (SELECT owner FROM dead)) AND c.opened_at IS NOT NULL AND c.done_at IS NULL
 				LIMIT $3
 				FOR UPDATE SKIP LOCKED)
 			RETURNING `+chunkColumns, self, deadAfter.Seconds(), mostTaken) // CollectRows reports the error
@@ -74,6 +95,7 @@ func (d *Dispatch) takeOpen(ctx context.Context) error {
 
 // sendAll sends what was taken. A chunk that cannot be sent stops no other: it is taken again.
 func (d *Dispatch) sendAll(ctx context.Context, taken []*chunk, self int64) error {
+	slices.SortFunc(taken, func(a, b *chunk) int { return cmp.Compare(a.ID, b.ID) })
 	var errs []error
 	for _, c := range taken {
 		c.NominalAt = c.NominalAt.UTC()
@@ -94,12 +116,12 @@ func (d *Dispatch) takeLost(ctx context.Context) error {
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT id
 		FROM chunk
-		WHERE owner = $1 AND opened_at < clock_timestamp() - make_interval(secs => $2) AND done_at IS NULL
-		ORDER BY id`, self, lostAfter.Seconds()) // CollectRows reports the error
+		WHERE owner = $1 AND opened_at < clock_timestamp() - make_interval(secs => $2) AND done_at IS NULL`, self, lostAfter.Seconds()) // CollectRows reports the error
 	mine, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return fmt.Errorf("look for lost chunks: %w", err)
 	}
+	slices.Sort(mine)
 	lost := d.sender.unknown(mine)
 	if len(lost) == 0 {
 		return nil
