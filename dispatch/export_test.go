@@ -87,5 +87,8 @@ func (d *Dispatch) Watchdog() func(ctx context.Context, now time.Time) error {
 	return newWatchdog(d).look
 }
 
+// TakeOrphans takes, as $1, up to $3 open chunks of processes that did not beat for $2 seconds.
+const TakeOrphans = takeOrphans
+
 // ReadsOfOpening are what an opening reads of chunks from $1 to $2.
 var ReadsOfOpening = []string{`SELECT ` + chunkColumns + ` FROM chunk c WHERE ` + ofRun, earlierChunks}

@@ -39,9 +39,9 @@ func (d *Dispatch) takeOver(ctx context.Context) {
 	})
 }
 
-// orphaned finds the dead processes that own open chunks, by one look at their index for each owner: chunks that are done stay
-// for an hour, and are many more.
-const orphaned = `
+// takeOrphans takes open chunks of dead processes, which it finds by one look at the index of open chunks for each owner: those
+// that are done stay for an hour, and are many more.
+const takeOrphans = `
 			WITH RECURSIVE owning AS (
 				(SELECT owner FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL ORDER BY owner LIMIT 1)
 				UNION ALL
@@ -60,16 +60,7 @@ const orphaned = `
 				WHERE NOT EXISTS (
 					SELECT FROM process p
 					WHERE p.id = o.owner AND p.beat_at > clock_timestamp() - make_interval(secs => $2))
-			)`
-
-// takeOpen makes this process the owner of open chunks whose owner is dead, and sends what of them has no result.
-func (d *Dispatch) takeOpen(ctx context.Context) error {
-	for {
-		self, alive := d.process.self()
-		if !alive {
-			return nil
-		}
-		rows, _ := d.Pool.Query(ctx, orphaned+`
+			)
 			UPDATE chunk
 			SET owner = $1, epoch = epoch + 1
 			WHERE id IN (
@@ -78,7 +69,16 @@ func (d *Dispatch) takeOpen(ctx context.Context) error {
 				WHERE c.owner = ANY (ARRAY (SELECT owner FROM dead)) AND c.opened_at IS NOT NULL AND c.done_at IS NULL
 				LIMIT $3
 				FOR UPDATE SKIP LOCKED)
-			RETURNING `+chunkColumns, self, deadAfter.Seconds(), mostTaken) // CollectRows reports the error
+			RETURNING ` + chunkColumns
+
+// takeOpen makes this process the owner of open chunks whose owner is dead, and sends what of them has no result.
+func (d *Dispatch) takeOpen(ctx context.Context) error {
+	for {
+		self, alive := d.process.self()
+		if !alive {
+			return nil
+		}
+		rows, _ := d.Pool.Query(ctx, takeOrphans, self, deadAfter.Seconds(), mostTaken) // CollectRows reports the error
 		taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk])
 		if err != nil {
 			return fmt.Errorf("take chunks: %w", err)
