@@ -22,6 +22,7 @@ type chaosFlags struct {
 	length time.Duration
 	calm   time.Duration
 	faulty int
+	busy   int
 	clocks bool
 	disk   bool
 	old    string
@@ -56,6 +57,7 @@ show enough: ticks, kills, crashes of PostgreSQL, terminated backends and, in ha
 	cmd.Flags().DurationVar(&f.length, "for", 2*time.Minute, "how long faults happen")
 	cmd.Flags().DurationVar(&f.calm, "calm", time.Second, "how long it is about from one fault to the next of a kind")
 	cmd.Flags().IntVar(&f.faulty, "faults", 2, "how many faults happen at once; 0: none")
+	cmd.Flags().IntVar(&f.busy, "busy", 300, "how many schedules may come many times a minute, however many there are")
 	cmd.Flags().BoolVar(&f.clocks, "clocks", false, "have the clock of each process be off by seconds, or jump; this compiles the standard library anew")
 	cmd.Flags().BoolVar(&f.disk, "full-disk", false, "have PostgreSQL on a disk in memory that is full at times; this mounts one, as root")
 	cmd.Flags().StringVar(&f.old, "old", "", "a commit with the same tables, or oldest: half of the processes run it, and versions are exchanged while they run")
@@ -179,12 +181,12 @@ func (f chaosFlags) build(ctx context.Context, o options, tags string, p *progre
 }
 
 func (f chaosFlags) settings(o options, m *made, seed uint64, p *progress) chaos.Options {
-	repeat := fmt.Sprintf("go run ./loadtest chaos --seed %d --for %s --scale %v --calm %s --faults %d --clocks=%t --full-disk=%t", seed, f.length, o.scale, f.calm, f.faulty, f.clocks, f.disk)
+	repeat := fmt.Sprintf("go run ./loadtest chaos --seed %d --for %s --scale %v --calm %s --faults %d --busy %d --clocks=%t --full-disk=%t", seed, f.length, o.scale, f.calm, f.faulty, f.busy, f.clocks, f.disk)
 	if m.old != "" {
 		repeat += " --old " + m.commit
 	}
 	return chaos.Options{
-		Seed: seed, For: f.length, Tenants: max(2, o.scaled(20)), Schedules: max(40, o.scaled(5000)), Pause: time.Second, Calm: f.calm, Faulty: f.faulty,
+		Seed: seed, For: f.length, Tenants: max(2, o.scaled(20)), Schedules: max(40, o.scaled(5000)), Busy: f.busy, Pause: time.Second, Calm: f.calm, Faulty: f.faulty,
 		Binary: m.now, Old: m.old, Disk: f.disk, Say: p.say, Repeat: repeat,
 	}
 }

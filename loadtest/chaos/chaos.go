@@ -23,6 +23,7 @@ type Options struct {
 	Round     time.Duration // how often all is healed and judged meanwhile, the campaign being over at the first violation; 0: never
 	Tenants   int
 	Schedules int           // in all, to begin with
+	Busy      int           // how many of them may come many times a minute; 0: 300
 	Pause     time.Duration // between the operations of one tenant, about
 	Calm      time.Duration // between faults, about
 	Faulty    int           // faults at once; 0: none
@@ -167,7 +168,7 @@ func (l *Lab) fill(ctx context.Context, o Options, clients []*client) ([]*writer
 	writers := make([]*writer, len(clients))
 	filling, ctx := errgroup.WithContext(ctx)
 	for i, c := range clients {
-		writers[i] = &writer{client: c, rand: rand.New(rand.NewPCG(o.Seed, uint64(i))), history: l.history, often: min(1, busy/float64(o.Schedules))}
+		writers[i] = &writer{client: c, rand: rand.New(rand.NewPCG(o.Seed, uint64(i))), history: l.history, often: min(1, float64(cmp.Or(o.Busy, busy))/float64(o.Schedules))}
 		filling.Go(func() error { return writers[i].fill(ctx, max(1, o.Schedules/len(clients))) })
 	}
 	if err := filling.Wait(); err != nil {
@@ -177,8 +178,9 @@ func (l *Lab) fill(ctx context.Context, o Options, clients []*client) ([]*writer
 	return writers, nil
 }
 
-// busy is how many schedules may come many times a minute: more than two cores can do would only wait.
-const busy = 600
+// busy is how many schedules may come many times a minute: of more than two cores can do beside all of the lab the rest would
+// only wait.
+const busy = 300
 
 // troublemakers are those who do faults, each to the end of one before the next.
 func (l *Lab) troublemakers(o Options, crash *crashes) (all []*faulty) {
