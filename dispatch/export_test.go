@@ -53,6 +53,9 @@ func (d *Dispatch) OpenRun(ctx context.Context, first, through int64) error {
 	return d.openRun(ctx, first, through)
 }
 
+// Reach is the number of the last chunk that a late job may open from one on.
+func (d *Dispatch) Reach(ctx context.Context, first int64) (int64, error) { return d.reach(ctx, first) }
+
 // Retain deletes what is past its retention at a moment.
 func (d *Dispatch) Retain(ctx context.Context, now time.Time) error { return d.retain(ctx, now) }
 

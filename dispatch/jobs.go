@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -32,7 +33,38 @@ type openWorker struct {
 }
 
 func (w *openWorker) Work(ctx context.Context, job *river.Job[openArgs]) error {
-	return w.dispatch.openRun(ctx, job.Args.Chunk, job.Args.Through)
+	through := job.Args.Through
+	if time.Since(job.ScheduledAt) > jobLate {
+		further, err := w.dispatch.reach(ctx, job.Args.Chunk)
+		if err != nil {
+			return err
+		}
+		through = max(through, further)
+	}
+	return w.dispatch.openRun(ctx, job.Args.Chunk, through)
+}
+
+// jobLate is after how long a job opens what waits behind its chunks as well: a backlog of small chunks is opened the faster the
+// longer it is, and the jobs of those find little to do.
+const jobLate = time.Second
+
+// reach is the number of the last chunk that a job may open from one on, of its shard and lane. In the lane of herds, where
+// priorities decide whose turn it is, that is none: 0.
+func (d *Dispatch) reach(ctx context.Context, first int64) (last int64, err error) {
+	err = d.Pool.QueryRow(ctx, `
+		SELECT COALESCE(max(id), 0)
+		FROM (
+			SELECT c.id, sum(c.ticks) OVER w AS ticks, row_number() OVER w AS n
+			FROM chunk f
+			JOIN chunk c ON c.shard = f.shard AND c.lane = f.lane AND c.opened_at IS NULL AND c.kind = 0 AND c.id >= f.id
+			WHERE f.id = $1 AND f.lane <> $2
+			WINDOW w AS (ORDER BY c.id)
+		) c
+		WHERE ticks <= $3 AND n <= $4`, first, largeLane, ticksOfAJob, chunksOfAJob).Scan(&last)
+	if err != nil {
+		return 0, fmt.Errorf("look what waits behind chunk %d: %w", first, err)
+	}
+	return last, nil
 }
 
 // jobs makes River's client: one that works where this process dispatches, else one that only inserts.

@@ -102,7 +102,7 @@ func (d *Dispatch) unopened(ctx context.Context, first, through int64) ([]int64,
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT c.id
 		FROM chunk c
-		JOIN chunk f ON f.id = $1 AND f.shard = c.shard
+		JOIN chunk f ON f.id = $1 AND f.shard = c.shard AND f.lane = c.lane
 		WHERE c.id BETWEEN $1 AND $2 AND `+stillUnopened+`
 		ORDER BY c.id`, first, through) // CollectRows reports the error
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -157,8 +157,8 @@ func (d *Dispatch) openRange(ctx context.Context, first, through int64) (behind 
 // is unopened can be used, which a planner that last saw few would read in the stead of a few numbers, backlog and all.
 const stillUnopened = `COALESCE(c.opened_at, 'infinity') = 'infinity'`
 
-// ofRun are the unopened chunks c of a run, from number $1 to $2 in the shard of the first.
-const ofRun = `c.id BETWEEN $1 AND $2 AND c.shard = (SELECT shard FROM chunk WHERE id = $1) AND ` + stillUnopened
+// ofRun are the unopened chunks c of a run, from number $1 to $2 in the shard and lane of the first.
+const ofRun = `c.id BETWEEN $1 AND $2 AND c.shard = (SELECT shard FROM chunk WHERE id = $1) AND c.lane = (SELECT lane FROM chunk WHERE id = $1) AND ` + stillUnopened
 
 // earlierChunks are those that may share a schedule with one of a run and are to be opened before it. Chunks of one shard are
 // numbered under its lock, in the order in which they were swept: of two that hold one schedule, the first has its earlier

@@ -71,6 +71,34 @@ func TestSmallChunksOfASweepAreOpenedTogether(t *testing.T) {
 	}
 }
 
+// A job that comes late opens what waits behind its chunks too: of its shard and lane, as much as a job may open.
+func TestALateJobReachesAsFarAsAJobMay(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`
+		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows, owner, opened_at, done_at)
+		SELECT shard, $1, kind, lane, now(), 1, 1, ticks, '', now(), '{}', CASE WHEN open THEN 1 END, CASE WHEN open THEN now() END, CASE WHEN open THEN now() END
+		FROM (VALUES
+			(7, 0, 'small', 1, false), (8, 0, 'small', 1, false), (7, 0, 'large', 1, false), (7, 0, 'small', 998, false), -- the last that fits
+			(7, 0, 'small', 2, false), (7, 1, 'catchup', 1, false), (7, 0, 'catchup', 1, false), (7, 0, 'catchup', 1, true)) AS c (shard, kind, lane, ticks, open)`, h.tenant)
+	h.exec(`
+		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows)
+		SELECT 9, $1, 0, 'small', now(), 1, 1, 1, '', now(), '{}' FROM generate_series(1, 100)`, h.tenant)
+	first := h.number(`SELECT min(id) FROM chunk`)
+	for from, want := range map[int]int{0: 3, 2: 0, 3: 4, 4: 4, 5: 6, 6: 6, 7: 0, 8: 8 + 63} {
+		got, err := h.dispatch.Reach(t.Context(), int64(first+from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want > 0 {
+			want += first
+		}
+		if int(got) != want {
+			t.Errorf("from chunk %d on it reaches to %d, want %d", from, int(got)-first, want-first)
+		}
+	}
+}
+
 func TestChunkThatCannotBeOpenedKeepsNoOtherOfItsRun(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
