@@ -75,13 +75,17 @@ func (d *Dispatch) open(ctx context.Context, id int64) error {
 const mostEarlier = 2000
 
 // openRun opens the chunks of one sweep whose numbers are from first to through, in one transaction: what that costs hardly
-// depends on how little they hold. Where it cannot be done, and of those that must wait for others, each is opened by itself,
+// depends on how little they hold. Those that share schedules are opened wave by wave. Where it cannot be done, and of those that must wait for others, each is opened by itself,
 // so that none suffers from another. Chunks that somebody else is opening are left to them.
 func (d *Dispatch) openRun(ctx context.Context, first, through int64) error {
 	if through <= first {
 		return d.open(ctx, first)
 	}
 	behind, err := d.openRange(ctx, first, through)
+	for waited := len(behind) + 1; err == nil && 0 < len(behind) && len(behind) < waited; { // for others of the run: they come next
+		waited = len(behind)
+		behind, err = d.openRange(ctx, first, through)
+	}
 	left := slices.Sorted(maps.Keys(behind))
 	if err != nil {
 		if left, err = d.unopened(ctx, first, through); err != nil {
