@@ -20,7 +20,7 @@ type definition struct {
 
 // zones are those of crons by the minute and the day. Rules keep to zones whose wall never jumps.
 var zones = []string{
-	"UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Chatham", "America/St_Johns", "Africa/Casablanca",
+	"UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Chatham", "America/St_Johns", "Africa/Cairo",
 }
 
 var steadyZones = []string{"UTC", "Asia/Tokyo", "Asia/Kolkata", "Africa/Lagos"}
