@@ -171,12 +171,12 @@ func TestANoteIsTakenAway(t *testing.T) {
 func TestThereAreOnlySoManyWorkflowsAndProfiles(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
-	if _, err := e.pool.Exec(t.Context(), `INSERT INTO workflow (tenant_id, name) SELECT $1, 'many-' || n FROM generate_series(1, 9999) n`, e.acme); err != nil {
+	if _, err := e.pool.Exec(t.Context(), `INSERT INTO workflow (tenant_id, name) SELECT $1, 'many-' || n FROM generate_series(1, 19999) n`, e.acme); err != nil {
 		t.Fatal(err)
 	}
 	e.want(201, "", "PUT", "/v1/workflows/last", `{}`)
 	got := e.want(403, "quota_exceeded", "PUT", "/v1/workflows/more", `{}`)
-	if fmt.Sprint(got.doc["quota"], got.doc["limit"], got.doc["used"]) != "workflows1000010000" {
+	if fmt.Sprint(got.doc["quota"], got.doc["limit"], got.doc["used"]) != "workflows2000020000" {
 		t.Errorf("got %s", got.body)
 	}
 	e.want(200, "", "PUT", "/v1/workflows/last", `{"version":"2"}`)

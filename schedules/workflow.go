@@ -116,7 +116,7 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 
 // mostWorkflows is how many workflows a tenant may have: no quota says, so this is what bounds what is kept by workflow. Two
 // that are made at once may be one too many.
-const mostWorkflows = 10_000
+const mostWorkflows = 20_000
 
 func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int, err error) {
 	if err := db.QueryRow(ctx, `SELECT count(*) FROM workflow WHERE tenant_id = $1`, tenant).Scan(&n); err != nil {
