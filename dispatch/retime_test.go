@@ -74,8 +74,11 @@ func TestEditsOfACalendarWhileItsSchedulesFire(t *testing.T) {
 	h.putCalendar()
 	known = known[:len(known)-1]
 	last := h.at(`SELECT clock_timestamp()`)
-	until(t, "all is swept and opened", func() bool {
-		return h.number(`SELECT count(*) FROM tick WHERE nominal_at > $1`, last.Add(time.Second)) >= len(keys) && len(h.chunks()) == 0
+	limited := func() int {
+		return h.number(`SELECT count(*) FROM tick t JOIN schedule s ON s.id = t.schedule_id WHERE s.key = 'limited'`)
+	}
+	until(t, "all is swept and opened", func() bool { // the seconds that were not left out may have been fewer than it may have
+		return h.number(`SELECT count(*) FROM tick WHERE nominal_at > $1`, last.Add(time.Second)) >= len(keys) && limited() >= 4 && len(h.chunks()) == 0
 	})
 	for _, key := range keys {
 		got := map[int64]bool{}
@@ -90,7 +93,7 @@ func TestEditsOfACalendarWhileItsSchedulesFire(t *testing.T) {
 			}
 		}
 	}
-	if n := h.number(`SELECT count(*) FROM tick t JOIN schedule s ON s.id = t.schedule_id WHERE s.key = 'limited'`); n != 4 {
+	if n := limited(); n != 4 {
 		t.Errorf("one that is limited to 4 ticks has %d", n)
 	}
 	if n := h.number(`SELECT count(*) FROM cohort WHERE retime_at IS NOT NULL`); n != 0 {
