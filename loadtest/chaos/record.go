@@ -79,7 +79,8 @@ func (l *Lab) drain(ctx context.Context, clients []*client, rec *record, within 
 	}
 }
 
-// unopened are the chunks that were swept and whose ticks are not handed out yet, of which the API shows nothing.
+// unopened are the chunks that were swept and whose ticks are not handed out yet, and the timings whose members come one by
+// one, with jitter: of neither does the API show that it is due.
 func (l *Lab) unopened(ctx context.Context, judged time.Time) ([]string, error) {
 	conn, err := pgx.Connect(ctx, l.database)
 	if err != nil {
@@ -91,7 +92,11 @@ func (l *Lab) unopened(ctx context.Context, judged time.Time) ([]string, error) 
 		FROM chunk c
 		JOIN tenant t ON t.id = c.tenant_id
 		WHERE c.opened_at IS NULL AND c.nominal_at <= $1 AND t.name <> $2
-		ORDER BY c.id`, judged, poisoned) // CollectRows reports the error
+		UNION ALL
+		SELECT format('timing %s has members that its run of %s comes to later', c.id, c.run_at)
+		FROM cohort c
+		JOIN tenant t ON t.id = c.tenant_id
+		WHERE c.run_at <= $1 AND t.name <> $2`, judged, poisoned) // CollectRows reports the error
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
