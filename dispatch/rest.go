@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// A process of whose shards nothing has been swept for a while rests: it looks more seldom for what it is told of anyway.
-// What comes then is late only if a notification is lost, and is found within restLook.
+// A process of whose shards nothing has been swept for a while rests: it looks more seldom for what nothing due waits for. It
+// looks for what is due as often as ever: retries and fixed_delay come due without a word to it.
 const (
 	restAfter   = 10 * time.Second
-	restLook    = time.Second
 	restAnalyze = 2 * time.Second
 )
 

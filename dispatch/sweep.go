@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	lookEvery   = 200 * time.Millisecond // the sweep looks at least so often, see rest
+	lookEvery   = 200 * time.Millisecond // the sweep looks at least so often
 	lookLate    = 2 * time.Millisecond   // it wakes just after the second, by the database's clock
 	sweepers    = 3                      // shards swept at once by one process
 	mostCohorts = 1000                   // in one transaction
@@ -93,7 +93,7 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 		return lookEvery, err
 	}
 	defer rows.Close()
-	wait := d.rest.pace(lookEvery, restLook)
+	wait := lookEvery
 	for rows.Next() {
 		var shard int16
 		var at, now time.Time

@@ -19,7 +19,7 @@ import (
 const DueChannel = "carillon_due"
 
 // soon is how near a due time must be for its shard's sweeper to be woken: sweepers look that often by themselves.
-const soon = 1100 * time.Millisecond
+const soon = 250 * time.Millisecond
 
 // enter places the row's schedule in the cohort of its timing, from the first nominal time after a moment on, which is
 // now or later. It says so in the row alone, and leaves open which number the cohort has. It reports false, and changes
