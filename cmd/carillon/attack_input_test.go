@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,8 @@ func TestKeysAreComparedByteForByte(t *testing.T) {
 		}
 	}
 }
+
+var requestID = regexp.MustCompile(`"instance": ?"[^"]*"`)
 
 // Bodies that one reader takes for one thing and another reader for another, or that grow when they are read.
 func TestBodiesThatDeceive(t *testing.T) {
@@ -151,7 +154,8 @@ func TestBodiesThatDeceive(t *testing.T) {
 		if !ok || c.status != 0 && got.status != c.status || got.status >= 500 {
 			t.Errorf("%s: got %d %.300s, want %d", name, got.status, got.body, c.status)
 		}
-		if text := strings.ToLower(string(got.body)); strings.Contains(text, "sqlstate") || strings.Contains(text, "goroutine") || strings.Contains(text, "pgx") {
+		text := strings.ToLower(requestID.ReplaceAllString(string(got.body), "")) // letters by chance may spell anything
+		if strings.Contains(text, "sqlstate") || strings.Contains(text, "goroutine") || strings.Contains(text, "pgx") {
 			t.Errorf("%s: the answer shows what is inside: %s", name, got.body)
 		}
 	}
