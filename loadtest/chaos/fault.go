@@ -2,8 +2,10 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -165,18 +167,27 @@ var faults = []fault{
 }
 
 // crashAtAPoint starts a process anew with a crash point armed, and waits for it to be reached for a while.
-func crashAtAPoint(ctx context.Context, f *faulty) (string, error) {
+func crashAtAPoint(ctx context.Context, f *faulty) (on string, err error) {
 	point := f.crash.take()
 	n := f.node(point.role)
 	defer n.fault.Unlock()
 	n.kill()
-	if err := n.start(fmt.Sprintf("%s:%d", point.name, 1+f.rand.IntN(6))); err != nil {
+	passes, wait := 1+f.rand.IntN(6), 8*time.Second
+	if point.orphans {
+		passes, wait = 1, deadAfter+8*time.Second
+		if other := f.other(n); other.fault.TryLock() {
+			defer other.fault.Unlock()
+			other.kill()
+			defer func() { err = errors.Join(err, other.revive(ctx, "")) }()
+		}
+	}
+	if err := n.start(fmt.Sprintf("%s:%d", point.name, passes)); err != nil {
 		return point.name, err
 	}
 	select {
 	case <-n.ended():
 		f.crash.mark(point.name)
-	case <-time.After(8 * time.Second):
+	case <-time.After(wait):
 		n.kill()
 	case <-ctx.Done():
 		n.kill()
@@ -198,17 +209,23 @@ func (c *crashes) mark(point string) {
 }
 
 // crashPoint is one that the code names, and the part that passes it.
-type crashPoint struct{ name, role string }
+type crashPoint struct {
+	name, role string
+	orphans    bool // it is passed only by who takes over what a dead one has left
+}
+
+// deadAfter is how long a process that is gone is waited for.
+const deadAfter = 5 * time.Second
 
 // crashPoints are before and after each commit on a tick's way.
 var crashPoints = []crashPoint{
-	{"sweep.before_commit", "sweep"}, {"sweep.committed", "sweep"},
-	{"open.before_commit", "dispatch"}, {"open.committed", "dispatch"},
-	{"push.before", "dispatch"}, {"push.answered", "dispatch"},
-	{"results.before_commit", "dispatch"}, {"results.committed", "dispatch"},
-	{"take_over.committed", "dispatch"},
-	{"lease.before_commit", "api"}, {"lease.committed", "api"},
-	{"finish.before_commit", "api"}, {"finish.committed", "api"},
+	{"sweep.before_commit", "sweep", false}, {"sweep.committed", "sweep", false},
+	{"open.before_commit", "dispatch", false}, {"open.committed", "dispatch", false},
+	{"push.before", "dispatch", false}, {"push.answered", "dispatch", false},
+	{"results.before_commit", "dispatch", false}, {"results.committed", "dispatch", false},
+	{"take_over.committed", "dispatch", true},
+	{"lease.before_commit", "api", false}, {"lease.committed", "api", false},
+	{"finish.before_commit", "api", false}, {"finish.committed", "api", false},
 }
 
 // revive starts the process again and waits until it serves. Where the fault is cut short it is left to the healing.
@@ -232,6 +249,12 @@ func (f *faulty) node(role string) *node {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// other is another process of the same part.
+func (f *faulty) other(n *node) *node {
+	nodes := f.role(n.role)
+	return nodes[slices.IndexFunc(nodes, func(o *node) bool { return o != n })]
 }
 
 // endpoint takes the way to an endpoint that nobody else does anything to.

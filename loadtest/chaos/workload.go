@@ -207,7 +207,18 @@ func (w *writer) redraw(k *owned) definition {
 	if k.def != nil {
 		d.overlap, d.missed = k.def.overlap, k.def.missed
 	}
+	w.fit(k.workflow, &d)
 	return d
+}
+
+// lingering are the workflows whose ticks take longer than it may be to the next one.
+var lingering = []string{"slow", "later", "drip", stolenWorkflow}
+
+// fit has ticks that all wait for the one before come less often than they end. There would be ever more of them.
+func (w *writer) fit(workflow string, d *definition) {
+	if d.overlap == "buffer_all" && slices.Contains(lingering, workflow) {
+		d.timing.thin(w.rand)
+	}
 }
 
 // draw draws a definition. None names the calendar while an edit of it may not be in force.
@@ -286,6 +297,7 @@ func (w *writer) patch(ctx context.Context, k *owned) error {
 	} else {
 		fresh := w.draw(true, "")
 		d.timing, d.jitter = fresh.timing, fresh.jitter
+		w.fit(k.workflow, &d)
 		body = `{"spec":` + d.replacing() + `}`
 	}
 	o := w.begin(k.name, "patch", body)
