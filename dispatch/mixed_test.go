@@ -22,7 +22,6 @@ func TestChunksMixNominalTimesOfATenant(t *testing.T) {
 	if err := h.dispatch.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.exec(`UPDATE tenant SET spread = 1`)
 	at := time.Now().UTC().Add(6 * time.Hour)
 	const each = 3
 	for i := range each {

@@ -104,7 +104,6 @@ func TestAGiantDoesNotHoldUpTheSmall(t *testing.T) {
 	if err := h.dispatch.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.exec(`UPDATE tenant SET spread = 1`)
 	h.quota("acme", 1_000_000)
 	h.put("giant", "first", daily(0))
 	h.herd("giant", "first", 40_000)
@@ -218,7 +217,6 @@ func TestWhoComesBehindAFullBatchOfAnothersIsLookedFor(t *testing.T) {
 	if err := h.dispatch.Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.exec(`UPDATE tenant SET spread = 1`)
 	h.quota("acme", 1_000_000)
 	h.put("odd", "first", daily(0))
 	h.backdate(h.tenant)

@@ -65,16 +65,12 @@ func (b *bench) close() {
 	}
 }
 
-// unlimited makes a tenant without a quota on ticks, over so many shards.
-func (b *bench) unlimited(ctx context.Context, name string, spread int) error {
+// unlimited makes a tenant without a quota on ticks.
+func (b *bench) unlimited(ctx context.Context, name string) error {
 	q := tenants.Wide()
 	q.TicksPerSecond, q.ProjectedTicksPerDay = 10_000_000, 1_000_000_000_000
 	q.UpsertsPerSecond, q.RequestsPerSecond = 10_000_000, 10_000_000
-	t, err := tenants.Ensure(ctx, b.db, name, q)
-	if err != nil {
-		return err
-	}
-	_, err = b.db.Exec(ctx, `UPDATE tenant SET spread = $2 WHERE id = $1`, t.ID, spread)
+	_, err := tenants.Ensure(ctx, b.db, name, q)
 	return err
 }
 

@@ -42,7 +42,7 @@ func churn(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	defer b.close()
-	if err := b.unlimited(ctx, churnWorkflow, 64); err != nil {
+	if err := b.unlimited(ctx, churnWorkflow); err != nil {
 		return nil, err
 	}
 	server, err := b.serve(ctx, "churn", b.env)

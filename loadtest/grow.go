@@ -104,7 +104,7 @@ type growth struct {
 
 // prepare stores the schedules that come due, and has them fire once: a first tick costs more than those after it.
 func (g *growth) prepare(ctx context.Context) error {
-	if err := g.unlimited(ctx, growWorkflow, 64); err != nil {
+	if err := g.unlimited(ctx, growWorkflow); err != nil {
 		return err
 	}
 	if err := g.put(ctx, g.server, growWorkflow, g.n, func(yield func(carillon.BulkLine) bool) {

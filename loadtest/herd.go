@@ -44,7 +44,7 @@ func daily(int) carillon.Spec {
 func herd(ctx context.Context, o options, p *progress) (*report, error) {
 	return measured(ctx, o, p, func(ctx context.Context, m *muster) error {
 		n := o.scaled(herdSchedules)
-		if err := m.unlimited(ctx, "herd", 64); err != nil {
+		if err := m.unlimited(ctx, "herd"); err != nil {
 			return err
 		}
 		for from := 0; from < n; from += herdSlice {
@@ -77,7 +77,7 @@ func mix(ctx context.Context, o options, p *progress) (*report, error) {
 	return measured(ctx, o, p, func(ctx context.Context, m *muster) error {
 		many, lone := o.scaled(mixTenants), o.scaled(loneTenants)
 		for i := range max(many, lone) {
-			if err := m.unlimited(ctx, fmt.Sprint("mix-", i), 4); err != nil {
+			if err := m.unlimited(ctx, fmt.Sprint("mix-", i)); err != nil {
 				return err
 			}
 		}

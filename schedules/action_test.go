@@ -82,7 +82,6 @@ func TestActionsOverHTTP(t *testing.T) {
 func TestActionsAreManySingleOnes(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.exec(`UPDATE tenant SET spread = 1`)
 	run := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++

@@ -168,7 +168,10 @@ func (l *load) look(ctx context.Context, spread int16) error {
 	locked := maps.Clone(l.also)
 	for i, it := range l.items {
 		l.shards[i] = bornIn(l.tenant, spread, it.workflow, it.key)
-		workflows[i], keys[i], locked[l.shards[i]] = it.workflow, it.key, true
+		workflows[i], keys[i] = it.workflow, it.key
+		for _, shard := range homes(l.tenant, spread, it.workflow, it.key) {
+			locked[shard] = true
+		}
 	}
 	var s stored
 	columns, fields := storedColumns, s.fields()

@@ -20,7 +20,6 @@ import (
 func TestPutsTogetherAreManyPuts(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.exec(`UPDATE tenant SET spread = 1`) // so that cohorts can be compared
 	run := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++

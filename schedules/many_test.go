@@ -47,7 +47,6 @@ func TestManyPutsOfOneKeyMakeOneSchedule(t *testing.T) {
 func TestManyPutsOfOneTimingMakeOneCohort(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.exec(`UPDATE tenant SET spread = 1`)
 	var wg sync.WaitGroup
 	for i := range 24 {
 		wg.Go(func() {

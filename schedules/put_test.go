@@ -108,7 +108,6 @@ func TestPutOfAnotherTimingIsRetimedFromNow(t *testing.T) {
 func TestSchedulesOfOneTimingShareACohort(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.exec(`UPDATE tenant SET spread = 1`)
 	h.put("a", spec(calendar.Spec{Timezone: "UTC", Cron: calendar.StringList{"0 12 * * 1-5"}}))
 	h.put("b", spec(calendar.Spec{Cron: calendar.StringList{"00 12 * * MON-FRI"}}))
 	h.put("c", spec(calendar.Spec{Cron: calendar.StringList{"0 12 * * 5,4,3,2,1"}}))

@@ -5,7 +5,6 @@ package schedules
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -54,7 +53,7 @@ type Config struct {
 // Schedules reads and changes schedules. It is safe for concurrent use.
 type Schedules struct {
 	Config
-	spreads  sync.Map // tenants.ID to spreadRead
+	spreads  sync.Map // tenants.ID to int16: over how many shards its schedules are laid at least
 	outlooks *outlooks
 	puts     groups
 
@@ -79,24 +78,6 @@ func New(c Config) *Schedules {
 		c.Operations.Register(tzdataKind, s.rezoneStep)
 	}
 	return s
-}
-
-// spread is over how many shards a tenant's new schedules are laid. It is read once a minute.
-func (s *Schedules) spread(ctx context.Context, tenant tenants.ID) (int16, error) {
-	if known, ok := s.spreads.Load(tenant); ok && time.Since(known.(spreadRead).at) < time.Minute {
-		return known.(spreadRead).spread, nil
-	}
-	var spread int16
-	if err := s.Pool.QueryRow(ctx, `SELECT spread FROM tenant WHERE id = $1`, tenant).Scan(&spread); err != nil {
-		return 0, fmt.Errorf("read spread: %w", err)
-	}
-	s.spreads.Store(tenant, spreadRead{spread, time.Now()})
-	return spread, nil
-}
-
-type spreadRead struct {
-	spread int16
-	at     time.Time
 }
 
 const queryTimeout = 8 * time.Second

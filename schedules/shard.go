@@ -1,7 +1,11 @@
 package schedules
 
 import (
+	"context"
+	"fmt"
 	"hash/fnv"
+	"math"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,6 +27,57 @@ func LockShard(b *pgx.Batch, shard int16) {
 // but never beside the sweep.
 func ShareShard(b *pgx.Batch, shard int16) {
 	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, $2)`, shardLocks, int32(shard))
+}
+
+// spread is over how many shards a tenant's new schedules are laid: the more it has, the more of them, so that what few
+// schedules a small tenant has due at once make one chunk, and no shard has a large part of a large one.
+func (s *Schedules) spread(ctx context.Context, tenant tenants.ID) (int16, error) {
+	s.countsMu.Lock()
+	known := s.counts[tenant]
+	s.countsMu.Unlock()
+	if least, ok := s.spreads.Load(tenant); ok && time.Since(known.at) < spreadFor {
+		return max(least.(int16), spreadOver(known.n)), nil
+	}
+	stored, err := countStored(ctx, s.Pool, tenant)
+	if err != nil {
+		return 0, err
+	}
+	var least int16
+	if err := s.Pool.QueryRow(ctx, `SELECT spread FROM tenant WHERE id = $1`, tenant).Scan(&least); err != nil {
+		return 0, fmt.Errorf("read spread: %w", err)
+	}
+	s.keepCount(tenant, stored)
+	s.spreads.Store(tenant, least)
+	return max(least, spreadOver(stored)), nil
+}
+
+// spreadFor is how long a count of schedules, to which what this process makes is added, says over how many shards they go.
+const spreadFor = time.Minute
+
+// spreads are over how many shards schedules are laid, and how many a tenant has before it is more of them. Each lays them
+// over the shards of the one before as well.
+var spreads = []struct {
+	over int16
+	upto int
+}{{1, 2_000}, {4, 20_000}, {16, 200_000}, {Shards, math.MaxInt}}
+
+func spreadOver(stored int) int16 {
+	for _, s := range spreads {
+		if stored < s.upto {
+			return s.over
+		}
+	}
+	return Shards
+}
+
+// homes are the shards in which a schedule may lie: those that it is born in by each spread up to one.
+func homes(tenant tenants.ID, spread int16, workflow, key string) (all []int16) {
+	for _, s := range spreads {
+		if s.over <= spread {
+			all = append(all, bornIn(tenant, s.over, workflow, key))
+		}
+	}
+	return all
 }
 
 // bornIn is the shard of a new schedule: one of the spread shards that its tenant's are laid over.

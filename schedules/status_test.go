@@ -286,7 +286,6 @@ func TestAllThatIsDueIsHandedOutInOrder(t *testing.T) {
 func TestARunUnderWayIsHandedOutToWhomItHasNotReached(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.exec(`UPDATE tenant SET spread = 1`)
 	for _, key := range []string{"a", "b", "c"} {
 		h.put(key, spec(cron("0 * * * *")))
 	}

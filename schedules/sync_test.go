@@ -263,7 +263,6 @@ func limit(t *testing.T, s string) schedules.ChangeLimit {
 func TestSyncIsBulkAndTheRest(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.exec(`UPDATE tenant SET spread = 1`)
 	run := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++

@@ -1,0 +1,39 @@
+package schedules_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// A tenant's schedules are laid over more shards as it has more of them; those that were laid before stay, and are found.
+func TestSchedulesAreLaidOverMoreShardsAsThereAreMore(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	const n, each = 24_000, 1_000
+	var all []string
+	for from := 0; from < n; from += each {
+		var b strings.Builder
+		for i := range each {
+			fmt.Fprintf(&b, `{"workflow": "w", "key": "%d", "spec": {"cron": "0 12 * * *"}}`+"\n", from+i)
+		}
+		text := b.String()
+		if _, sum := h.upsertBulk(text); sum.Inserted != each {
+			t.Fatalf("from %d: %+v", from, sum)
+		}
+		all = append(all, text)
+	}
+	for _, c := range []struct {
+		upto, shards, most int
+	}{{2_000, 1, 2_000}, {20_000, 4, 2_000 + 5_500}, {n, 16, 2_000 + 5_500 + 700}} {
+		got := one[string](h, fmt.Sprintf(`
+			SELECT count(*) || ' ' || (max(n) <= %d)
+			FROM (SELECT shard, count(*) AS n FROM schedule WHERE key::int < %d GROUP BY shard) s`, c.most, c.upto))
+		if want := fmt.Sprint(c.shards, " true"); got != want {
+			t.Errorf("of the first %d: %s, want %s", c.upto, got, want)
+		}
+	}
+	if _, sum := h.upsertBulk(strings.Join(all, "")); sum.Unchanged != n {
+		t.Errorf("again: %+v, want all unchanged", sum)
+	}
+}
