@@ -21,7 +21,7 @@ const (
 	lookEvery   = 200 * time.Millisecond // the sweep looks at least so often
 	lookLate    = 2 * time.Millisecond   // it wakes just after the second, by the database's clock
 	sweepers    = 3                      // shards swept at once by one process
-	mostCohorts = 1000                   // in one transaction
+	mostCohorts = 2000                   // in one transaction
 	mostTicks   = 8000
 	sweepLimit  = 10 * time.Second
 )

@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -49,18 +50,21 @@ func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
-		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
-			t, err := d.trigger(ctx, tx, tenant, workflow, key, p)
-			if err != nil {
-				return 0, nil, err
-			}
-			shown := d.shown(t, workflow, key)
-			return http.StatusAccepted, shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
-				Action: "schedule.trigger", Target: schedules.Target(workflow, key), Key: key, After: auditedTick{shown.TickID, shown.State, shown.Reason, shown.Attempt},
+	// What ends a tick locks it before its schedule's state, what supersedes it after: who loses to the other tries again.
+	err = postgres.Retry(ctx, func() error {
+		return pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
+			reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+				t, err := d.trigger(ctx, tx, tenant, workflow, key, p)
+				if err != nil {
+					return 0, nil, err
+				}
+				shown := d.shown(t, workflow, key)
+				return http.StatusAccepted, shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
+					Action: "schedule.trigger", Target: schedules.Target(workflow, key), Key: key, After: auditedTick{shown.TickID, shown.State, shown.Reason, shown.Attempt},
+				})
 			})
+			return err
 		})
-		return err
 	})
 	if err == nil {
 		d.purse.owe(tenant, 1)

@@ -54,7 +54,8 @@ func newHome(t testing.TB) *home {
 	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.api, Engine: postgrestest.As(t, h.pool, postgres.EngineRole), IDs: ids, Cursors: cursors(t)})
 	h.schedules = schedules.New(schedules.Config{
 		Operations: operations, Pool: h.api, IDs: ids, Timings: schedules.NewTimings(), HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
-		Quotas: func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil },
+		Quotas:        func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil },
+		OutlookWithin: time.Minute, // on a machine that is busy too
 	})
 	return h
 }

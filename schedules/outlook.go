@@ -237,8 +237,8 @@ type watched struct {
 const (
 	outlooksKept  = 2_000
 	outlookAge    = 5 * time.Second
-	outlookPart   = 50                    // a refresh is worth that many times its cost in time
-	outlookInline = 60 * time.Millisecond // more than that a single upsert does not wait
+	outlookPart   = 50 // a refresh is worth that many times its cost in time
+	outlookWithin = 60 * time.Millisecond
 )
 
 // outlooks keeps an outlook of each tenant that is asked for, at most some seconds old, or some minutes where it takes
@@ -293,7 +293,7 @@ func (s *Schedules) reckon(ctx context.Context, name outlookOf, w *watched) erro
 		return err
 	}
 	w.latest, w.took = o, time.Since(began)
-	w.heavy = w.took > outlookInline
+	w.heavy = w.took > s.OutlookWithin
 	return nil
 }
 
@@ -311,7 +311,7 @@ func (s *Schedules) outlookNamed(ctx context.Context, name outlookOf) *watched {
 	heavy := w.heavy
 	w.mu.Unlock()
 	if !heavy {
-		short, cancel := context.WithTimeout(ctx, outlookInline)
+		short, cancel := context.WithTimeout(ctx, s.OutlookWithin)
 		defer cancel()
 		err := s.reckon(short, name, w)
 		if err == nil {

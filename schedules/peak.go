@@ -174,7 +174,7 @@ func (s *Schedules) forecast(ctx context.Context, tenant tenants.ID, hours int) 
 func (w *watched) dear() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.heavy || w.took > outlookInline
+	return w.heavy
 }
 
 // first is a copy of the outlook's first hours; nil where nobody has reckoned it.

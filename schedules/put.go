@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -118,17 +119,19 @@ func (s *Schedules) changeOf(ctx context.Context, tenant tenants.ID, workflow, k
 		return err
 	}
 	for range mostRaces {
-		err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-			if follows {
-				if err := lockKeys(ctx, tx, tenant, toFollow, key); err != nil {
+		err = postgres.Retry(ctx, func() error { // what it hands out may meet what ends a tick, which locks in another order
+			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+				if follows {
+					if err := lockKeys(ctx, tx, tenant, toFollow, key); err != nil {
+						return err
+					}
+				}
+				r, shard, now, err := lockRow(ctx, tx, tenant, workflow, key, bornIn(tenant, spread, workflow, key))
+				if err != nil {
 					return err
 				}
-			}
-			r, shard, now, err := lockRow(ctx, tx, tenant, workflow, key, bornIn(tenant, spread, workflow, key))
-			if err != nil {
-				return err
-			}
-			return fn(tx, r, shard, now)
+				return fn(tx, r, shard, now)
+			})
 		})
 		if !errors.Is(err, errRaced) {
 			return err

@@ -4,6 +4,7 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -47,6 +48,10 @@ type Config struct {
 	// Pace waits until a tenant may store n more schedules; it is called with the lines of a body as they are read. Nil: at once.
 	Pace func(ctx context.Context, tenant tenants.ID, n int) error
 
+	// OutlookWithin is how long an upsert waits for what its tenant's schedules ask for to be reckoned; 0: 60 ms. What takes
+	// longer is reckoned in the background, and warned of from then on.
+	OutlookWithin time.Duration
+
 	Operations *Operations
 }
 
@@ -71,6 +76,7 @@ func (s *Schedules) pace(ctx context.Context, tenant tenants.ID, b *batch) error
 
 // New returns Schedules over a pool whose database is migrated, and registers its kinds of operations.
 func New(c Config) *Schedules {
+	c.OutlookWithin = cmp.Or(c.OutlookWithin, outlookWithin)
 	s := &Schedules{Config: c, puts: groups{callers: map[caller]*queue{}}, outlooks: newOutlooks(), counts: map[tenants.ID]counted{}}
 	if c.Operations != nil {
 		c.Operations.Register(actionsKind, s.actStep)
