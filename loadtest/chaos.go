@@ -57,7 +57,7 @@ show enough: ticks, kills, crashes of PostgreSQL, terminated backends and, in ha
 	cmd.Flags().DurationVar(&f.length, "for", 2*time.Minute, "how long faults happen")
 	cmd.Flags().DurationVar(&f.calm, "calm", time.Second, "how long it is about from one fault to the next of a kind")
 	cmd.Flags().IntVar(&f.faulty, "faults", 2, "how many faults happen at once; 0: none")
-	cmd.Flags().IntVar(&f.busy, "busy", 300, "how many schedules may come many times a minute, however many there are")
+	cmd.Flags().IntVar(&f.busy, "busy", 150, "how many schedules may come many times a minute, however many there are")
 	cmd.Flags().BoolVar(&f.clocks, "clocks", false, "have the clock of each process be off by seconds, or jump; this compiles the standard library anew")
 	cmd.Flags().BoolVar(&f.disk, "full-disk", false, "have PostgreSQL on a disk in memory that is full at times; this mounts one, as root")
 	cmd.Flags().StringVar(&f.old, "old", "", "a commit with the same tables, or oldest: half of the processes run it, and versions are exchanged while they run")

@@ -23,7 +23,7 @@ type Options struct {
 	Round     time.Duration // how often all is healed and judged meanwhile, the campaign being over at the first violation; 0: never
 	Tenants   int
 	Schedules int           // in all, to begin with
-	Busy      int           // how many of them may come many times a minute; 0: 300
+	Busy      int           // how many of them may come many times a minute; 0: 150
 	Pause     time.Duration // between the operations of one tenant, about
 	Calm      time.Duration // between faults, about
 	Faulty    int           // faults at once; 0: none
@@ -180,7 +180,7 @@ func (l *Lab) fill(ctx context.Context, o Options, clients []*client) ([]*writer
 
 // busy is how many schedules may come many times a minute: of more than two cores can do beside all of the lab the rest would
 // only wait.
-const busy = 300
+const busy = 150
 
 // troublemakers are those who do faults, each to the end of one before the next.
 func (l *Lab) troublemakers(o Options, crash *crashes) (all []*faulty) {
