@@ -119,6 +119,44 @@ func TestCancelOtherStopsTheRunningOneForTheNewest(t *testing.T) {
 	h.wantStates("cancelled superseded", "skipped superseded", "succeeded")
 }
 
+// Who ends a tick locks it before the state of its schedule, who supersedes it after: of the two that wait for one another
+// PostgreSQL ends one, and a client's is no error.
+func TestATriggerThatLosesADeadlockTriesAgain(t *testing.T) {
+	t.Parallel()
+	h, ctx := overlapping(t, "cancel_other"), t.Context()
+	h.trigger()
+	h.lease("overlap", 1)
+	tx, err := h.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(ctx) }()                                                                     // it may be over
+	if _, err := tx.Exec(ctx, `SET LOCAL deadlock_timeout = '5min'; SELECT FROM tick FOR UPDATE`); err != nil { // the other looks for a deadlock first
+		t.Fatal(err)
+	}
+	triggered := make(chan error, 1)
+	go func() {
+		_, err := h.dispatch.Trigger(ctx, h.tenant, "overlap", "k", dispatch.TriggerParams{}, web.Once{})
+		triggered <- err
+	}()
+	until(t, "the trigger waits for the tick", func() bool {
+		return h.number(`
+			SELECT count(*)
+			FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%UPDATE tick%'`) > 0
+	})
+	if _, err := tx.Exec(ctx, `SELECT FROM schedule_state FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-triggered; err != nil {
+		t.Fatal(err)
+	}
+	h.wantStates("running superseded", "scheduled")
+}
+
 func TestCancelOtherNeedsNoWorkerToHaveStarted(t *testing.T) {
 	t.Parallel()
 	h := overlapping(t, "cancel_other")
