@@ -88,13 +88,22 @@ type counts struct {
 func (c *due) jitters() bool { return c.timing.Jitter() > 0 }
 
 func findMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int) (f foundMembers, err error) {
-	n := len(cohorts)
-	ids, owners, froms := make([]int64, n), make([]int32, n), make([]time.Time, n)
-	spreads, after, upto, jitters := make([]int64, n), make([]int64, n), make([]int64, n), make([]bool, n)
+	var ords, owners []int32
+	var ids, spreads, after, upto []int64
+	var froms []time.Time
+	var jitters []bool
 	for i, c := range cohorts {
-		ids[i], owners[i], froms[i] = c.ID, int32(c.TenantID), c.run.From
-		c.fromSpread, c.fromID, upto[i] = c.start()
-		spreads[i], after[i], jitters[i] = c.fromSpread, c.fromID, c.jitters()
+		var last int64
+		c.fromSpread, c.fromID, last = c.start()
+		if c.known() {
+			continue
+		}
+		ords, ids, owners, froms = append(ords, int32(i+1)), append(ids, c.ID), append(owners, int32(c.TenantID)), append(froms, c.run.From)
+		spreads, after, upto, jitters = append(spreads, c.fromSpread), append(after, c.fromID), append(upto, last), append(jitters, c.jitters())
+	}
+	if len(ids) == 0 {
+		f.addKnown(cohorts)
+		return f, nil
 	}
 	var limited []int64
 	var from []time.Time
@@ -102,12 +111,12 @@ func findMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int)
 	// A nested loop over the cohorts as given: no other plan is open to a LATERAL with a LIMIT. What it finds is gathered in
 	// its order into arrays, which cost a fraction of rows, and nearly all members see their cohort's run whole.
 	err = tx.QueryRow(ctx, `
-		SELECT array_agg(f.ord::int), array_agg(f.schedule_id), array_agg(f.spread) FILTER (WHERE f.jitters),
+		SELECT array_agg(f.ord), array_agg(f.schedule_id), array_agg(f.spread) FILTER (WHERE f.jitters),
 			array_agg(f.schedule_id) FILTER (WHERE f.limited), array_agg(f.from_at) FILTER (WHERE f.limited), array_agg(f.until_at) FILTER (WHERE f.limited)
 		FROM (
 			SELECT c.ord, c.jitters, m.spread, m.schedule_id, m.from_at, m.until_at, m.until_at IS NOT NULL OR m.from_at > c.run_from AS limited
-			FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $6::bigint[], $8::timestamptz[], $9::boolean[])
-				WITH ORDINALITY AS c (id, spread, after, tenant_id, upto, run_from, jitters, ord)
+			FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $6::bigint[], $8::timestamptz[], $9::boolean[], $10::int[])
+				AS c (id, spread, after, tenant_id, upto, run_from, jitters, ord)
 			CROSS JOIN LATERAL (
 				SELECT spread, schedule_id, from_at, until_at
 				FROM member
@@ -116,7 +125,7 @@ func findMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int)
 				LIMIT $7
 			) m
 			LIMIT $5
-		) f`, ids, spreads, after, owners, most+1, upto, each+1, froms, jitters).Scan(&f.cohorts, &f.ids, &f.spreads, &limited, &from, &until)
+		) f`, ids, spreads, after, owners, most+1, upto, each+1, froms, jitters, ords).Scan(&f.cohorts, &f.ids, &f.spreads, &limited, &from, &until)
 	if err != nil {
 		return f, err
 	}
@@ -124,5 +133,44 @@ func findMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int)
 	for i, id := range limited {
 		f.limits[id] = counts{from[i], until[i]}
 	}
+	f.addKnown(cohorts)
 	return f, nil
+}
+
+// known tells whether all members that a cohort's run is to serve were read along with it.
+func (c *due) known() bool {
+	return c.RunAt == nil && !c.jitters() && (c.members == noMember || c.members == oneMember)
+}
+
+// addKnown lays the members that were read along with their cohorts between the others, in the order of the cohorts.
+func (f *foundMembers) addKnown(cohorts []*due) {
+	n := len(f.ids)
+	for _, c := range cohorts {
+		if c.known() {
+			n += c.members
+		}
+	}
+	if n == len(f.ids) {
+		return
+	}
+	if f.limits == nil {
+		f.limits = map[int64]counts{}
+	}
+	numbers, ids, rest := make([]int32, 0, n), make([]int64, 0, n), 0
+	for i, c := range cohorts {
+		if !c.known() {
+			for ; rest < len(f.ids) && int(f.cohorts[rest]) == i+1; rest++ {
+				numbers, ids = append(numbers, f.cohorts[rest]), append(ids, f.ids[rest])
+			}
+			continue
+		}
+		if c.members == noMember {
+			continue
+		}
+		numbers, ids = append(numbers, int32(i+1)), append(ids, c.first.id)
+		if c.counts.until != nil || c.counts.from.After(c.run.From) {
+			f.limits[c.first.id] = c.counts
+		}
+	}
+	f.cohorts, f.ids = numbers, ids
 }

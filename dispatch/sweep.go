@@ -2,16 +2,13 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -161,42 +158,6 @@ func (d *Dispatch) sweepWhole(ctx context.Context, shard int16) (more bool, err 
 	return more, err
 }
 
-// due is a cohort whose time has come: first what dueColumns read, in their order.
-type due struct {
-	Row      pgtype.TID // where it lies: nobody else changes it while the shard is locked
-	ID       int64
-	TenantID tenants.ID
-	Workflow string
-	Hash     []byte
-	Missed   string
-	NextAt   *time.Time
-	RunAt    *time.Time
-	RunFrom  *time.Time
-	RunLost  *int32
-	RunDrop  *bool
-	AtSpread *int64
-	AtID     *int64
-	WaitAt   *time.Time
-	RetimeAt *time.Time
-	Revision int64 // with TZData: by what it is timed
-	TZData   string
-	Waits    bool // others of its tenant's wait in line
-
-	timing *calendar.Timing
-	run    schedules.Run
-	begun  bool // this transaction reached it
-	whole  bool // and read all of its members that it was to read
-	empty  bool // of which there are none
-	cut    bool // it has more members than are read of one
-
-	fromSpread, fromID int64 // where reading began
-	waits, stopped     bool  // it comes into the line, or stays there; and does not begin a run
-
-	walk  schedules.Walk // with jitter
-	leg   *schedules.Leg // of the walk, that this transaction goes; nil: there is no jitter
-	ahead *int64         // the spread of the member that the walk comes to next
-}
-
 // sweepOnce sweeps one batch of a shard in one transaction, and tells whether there may be more.
 func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
@@ -254,88 +215,6 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 		d.Metrics.sweepSeconds.Observe(time.Since(began).Seconds())
 	}
 	return p.again, nil
-}
-
-const mostTries = 2000
-
-// found is what of a shard is due.
-type found struct {
-	now     time.Time
-	cohorts []*due
-	tries   map[tenants.ID][]try
-	turns   []tenants.ID
-}
-
-// fast has a statement read a clock that is fast, where the fault lab wants it so.
-func fast(sql string) string {
-	return sabotage.LocalClock.Instead(sql, "clock_timestamp()", "(clock_timestamp() + interval '2 seconds')")
-}
-
-// dueColumns are the columns of a due cohort c, where t is its tenant's turn.
-const dueColumns = `c.ctid, c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
-			c.at_spread, c.at_id, c.wait_at, c.retime_at, c.revision, c.tzdata, t.tenant_id IS NOT NULL AS waits`
-
-// takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns, and held ticks, which
-// it takes out.
-func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
-	var b pgx.Batch
-	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`)
-	schedules.LockShard(&b, shard)
-	b.Queue(fast(`SELECT clock_timestamp()`))
-	b.Queue(fast(`
-		SELECT `+dueColumns+`
-		FROM cohort c
-		LEFT JOIN turn t ON t.shard = c.shard AND t.tenant_id = c.tenant_id
-		WHERE c.shard = $1 AND c.due_at <= (SELECT clock_timestamp())
-		ORDER BY c.due_at
-		LIMIT $2`), shard, mostCohorts)
-	b.Queue(`
-		SELECT tenant_id
-		FROM turn
-		WHERE shard = $1 AND due_at <= (SELECT clock_timestamp())
-		ORDER BY due_at
-		LIMIT $2`, shard, mostTurns)
-	b.Queue(`
-		DELETE FROM held
-		WHERE (tenant_id, schedule_id, nominal_at, seq) IN (
-			SELECT tenant_id, schedule_id, nominal_at, seq
-			FROM held
-			WHERE shard = $1 AND due_at <= (SELECT clock_timestamp())
-			ORDER BY due_at
-			LIMIT $2)
-		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries)
-	results := tx.SendBatch(ctx, &b)
-	defer func() { err = errors.Join(err, results.Close()) }()
-	for range 2 {
-		if _, err = results.Exec(); err != nil {
-			return f, fmt.Errorf("lock shard %d: %w", shard, err)
-		}
-	}
-	if err = results.QueryRow().Scan(&f.now); err != nil {
-		return f, fmt.Errorf("read clock: %w", err)
-	}
-	f.now = f.now.UTC()
-	rows, _ := results.Query() // CollectRows reports the error
-	if f.cohorts, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[due]); err != nil {
-		return f, fmt.Errorf("read due cohorts: %w", err)
-	}
-	rows, _ = results.Query() // CollectRows reports the error
-	if f.turns, err = pgx.CollectRows(rows, pgx.RowTo[tenants.ID]); err != nil {
-		return f, fmt.Errorf("read turns: %w", err)
-	}
-	rows, err = results.Query()
-	if err != nil {
-		return f, fmt.Errorf("take held ticks: %w", err)
-	}
-	f.tries = map[tenants.ID][]try{}
-	var tenant tenants.ID
-	var t try
-	_, err = pgx.ForEachRow(rows, []any{&tenant, &t.Schedule, &t.At, &t.Seq, &t.Attempt, &t.Answer}, func() error {
-		t.At = t.At.UTC()
-		f.tries[tenant] = append(f.tries[tenant], t)
-		return nil
-	})
-	return f, err
 }
 
 // begin finds the timing of each cohort and the run that it is in or begins. A cohort that cannot be computed is put

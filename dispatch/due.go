@@ -1,0 +1,195 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// due is a cohort whose time has come: first what dueColumns read, in the order of fields.
+type due struct {
+	Row      pgtype.TID // where it lies: nobody else changes it while the shard is locked
+	ID       int64
+	TenantID tenants.ID
+	Workflow string
+	Hash     []byte
+	Missed   string
+	NextAt   *time.Time
+	RunAt    *time.Time
+	RunFrom  *time.Time
+	RunLost  *int32
+	RunDrop  *bool
+	AtSpread *int64
+	AtID     *int64
+	WaitAt   *time.Time
+	RetimeAt *time.Time
+	Revision int64 // with TZData: by what it is timed
+	TZData   string
+	Waits    bool // others of its tenant's wait in line
+
+	timing *calendar.Timing
+	run    schedules.Run
+	begun  bool // this transaction reached it
+	whole  bool // and read all of its members that it was to read
+	empty  bool // of which there are none
+	cut    bool // it has more members than are read of one
+
+	fromSpread, fromID int64 // where reading began
+	waits, stopped     bool  // it comes into the line, or stays there; and does not begin a run
+
+	walk  schedules.Walk // with jitter
+	leg   *schedules.Leg // of the walk, that this transaction goes; nil: there is no jitter
+	ahead *int64         // the spread of the member that the walk comes to next
+
+	members int    // that were read along with it: none, one, or some of more
+	first   member // where it is one, from when until when nominal times count to it
+	counts  counts
+}
+
+// What was read along with a cohort: nothing, that it has no member or one, or that it has more.
+const (
+	unread = iota - 1
+	noMember
+	oneMember
+	moreMembers
+)
+
+// fields are where a row of dueColumns is read into.
+func (c *due) fields() []any {
+	return []any{
+		&c.Row, &c.ID, &c.TenantID, &c.Workflow, &c.Hash, &c.Missed, &c.NextAt, &c.RunAt, &c.RunFrom, &c.RunLost, &c.RunDrop,
+		&c.AtSpread, &c.AtID, &c.WaitAt, &c.RetimeAt, &c.Revision, &c.TZData, &c.Waits,
+	}
+}
+
+// collectDue reads rows of dueColumns.
+func collectDue(rows pgx.Rows) (all []*due, err error) {
+	one := due{members: unread}
+	_, err = pgx.ForEachRow(rows, one.fields(), func() error {
+		all = append(all, new(one))
+		return nil
+	})
+	return all, err
+}
+
+// collectWithMembers reads rows of dueColumns and of the first two members of each cohort: a row for each of those, or one
+// where there is none.
+func collectWithMembers(rows pgx.Rows) (all []*due, err error) {
+	var one due
+	var id *int64
+	var from, until *time.Time
+	_, err = pgx.ForEachRow(rows, append(one.fields(), &id, &from, &until), func() error {
+		if n := len(all); n > 0 && all[n-1].ID == one.ID {
+			all[n-1].members = moreMembers
+			return nil
+		}
+		c := new(one)
+		if all = append(all, c); id != nil {
+			c.members, c.first, c.counts = oneMember, member{id: *id}, counts{*from, until}
+		}
+		return nil
+	})
+	return all, err
+}
+
+const mostTries = 2000
+
+// found is what of a shard is due.
+type found struct {
+	now     time.Time
+	cohorts []*due
+	tries   map[tenants.ID][]try
+	turns   []tenants.ID
+}
+
+// fast has a statement read a clock that is fast, where the fault lab wants it so.
+func fast(sql string) string {
+	return sabotage.LocalClock.Instead(sql, "clock_timestamp()", "(clock_timestamp() + interval '2 seconds')")
+}
+
+// dueColumns are the columns of a due cohort c, where t is its tenant's turn.
+const dueColumns = `c.ctid, c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
+			c.at_spread, c.at_id, c.wait_at, c.retime_at, c.revision, c.tzdata, t.tenant_id IS NOT NULL AS waits`
+
+// takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns, and held ticks, which
+// it takes out.
+func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
+	var b pgx.Batch
+	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`)
+	schedules.LockShard(&b, shard)
+	b.Queue(fast(`SELECT clock_timestamp()`))
+	// Most cohorts have one member or none, and what those are is read at once; which of more are served is for the sweep to say.
+	b.Queue(fast(`
+		SELECT c.*, m.schedule_id, m.from_at, m.until_at
+		FROM (
+			SELECT `+dueColumns+`
+			FROM cohort c
+			LEFT JOIN turn t ON t.shard = c.shard AND t.tenant_id = c.tenant_id
+			WHERE c.shard = $1 AND c.due_at <= (SELECT clock_timestamp())
+			ORDER BY c.due_at
+			LIMIT $2
+		) c
+		LEFT JOIN LATERAL (
+			SELECT schedule_id, from_at, until_at
+			FROM member
+			WHERE cohort_id = c.id AND tenant_id = c.tenant_id
+			ORDER BY spread, schedule_id
+			LIMIT 2
+		) m ON true`), shard, mostCohorts)
+	b.Queue(`
+		SELECT tenant_id
+		FROM turn
+		WHERE shard = $1 AND due_at <= (SELECT clock_timestamp())
+		ORDER BY due_at
+		LIMIT $2`, shard, mostTurns)
+	b.Queue(`
+		DELETE FROM held
+		WHERE (tenant_id, schedule_id, nominal_at, seq) IN (
+			SELECT tenant_id, schedule_id, nominal_at, seq
+			FROM held
+			WHERE shard = $1 AND due_at <= (SELECT clock_timestamp())
+			ORDER BY due_at
+			LIMIT $2)
+		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries)
+	results := tx.SendBatch(ctx, &b)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	for range 2 {
+		if _, err = results.Exec(); err != nil {
+			return f, fmt.Errorf("lock shard %d: %w", shard, err)
+		}
+	}
+	if err = results.QueryRow().Scan(&f.now); err != nil {
+		return f, fmt.Errorf("read clock: %w", err)
+	}
+	f.now = f.now.UTC()
+	rows, _ := results.Query() // CollectRows reports the error
+	if f.cohorts, err = collectWithMembers(rows); err != nil {
+		return f, fmt.Errorf("read due cohorts: %w", err)
+	}
+	rows, _ = results.Query() // CollectRows reports the error
+	if f.turns, err = pgx.CollectRows(rows, pgx.RowTo[tenants.ID]); err != nil {
+		return f, fmt.Errorf("read turns: %w", err)
+	}
+	rows, err = results.Query()
+	if err != nil {
+		return f, fmt.Errorf("take held ticks: %w", err)
+	}
+	f.tries = map[tenants.ID][]try{}
+	var tenant tenants.ID
+	var t try
+	_, err = pgx.ForEachRow(rows, []any{&tenant, &t.Schedule, &t.At, &t.Seq, &t.Attempt, &t.Answer}, func() error {
+		t.At = t.At.UTC()
+		f.tries[tenant] = append(f.tries[tenant], t)
+		return nil
+	})
+	return f, err
+}
