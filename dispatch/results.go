@@ -169,48 +169,53 @@ func (r *results) writeTenant(tenant tenants.ID, outcomes []outcome) error {
 	})
 }
 
+// sending is a chunk as this process sent it: a chunk that it lost and took back has results of both epochs.
+type sending struct {
+	chunk int64
+	epoch int32
+}
+
+func (o *outcome) sending() sending { return sending{o.chunk, o.epoch} }
+
 // ownedChunks are the chunks of the outcomes that are this process's still, in the epoch in which it sent them: what a
 // stale owner has to say changes nothing. They are locked against being taken until the results are written.
-func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome) (mine map[int64]bool, now time.Time, err error) {
-	epochs := map[int64]int32{}
-	for _, o := range outcomes {
-		epochs[o.chunk] = o.epoch
-	}
+func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome) (mine map[sending]bool, now time.Time, err error) {
+	asked := map[sending]bool{}
 	var ids []int64
-	var wanted []int32
-	for id, epoch := range epochs {
-		ids, wanted = append(ids, id), append(wanted, epoch)
+	var epochs []int32
+	for i := range outcomes {
+		if s := outcomes[i].sending(); !asked[s] {
+			asked[s] = true
+			ids, epochs = append(ids, s.chunk), append(epochs, s.epoch)
+		}
 	}
 	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return nil, now, err
 	}
 	rows, err := tx.Query(ctx, `
-		SELECT c.id
+		SELECT c.id, c.epoch
 		FROM unnest($1::bigint[], $2::int[]) AS i (id, epoch)
 		JOIN chunk c ON c.id = i.id AND c.epoch = i.epoch AND c.owner = $3
 		ORDER BY c.id
-		FOR SHARE OF c`, ids, wanted, self)
+		FOR SHARE OF c`, ids, epochs, self)
 	if err != nil {
 		return nil, now, fmt.Errorf("look whose chunks they are: %w", err)
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
+	mine = map[sending]bool{}
+	var s sending
+	if _, err := pgx.ForEachRow(rows, []any{&s.chunk, &s.epoch}, func() error { mine[s] = true; return nil }); err != nil {
 		return nil, now, fmt.Errorf("look whose chunks they are: %w", err)
-	}
-	mine = map[int64]bool{}
-	for _, id := range found {
-		mine[id] = true
 	}
 	return mine, now.UTC(), nil
 }
 
-func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, outcomes []outcome, mine map[int64]bool) error {
+func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, outcomes []outcome, mine map[sending]bool) error {
 	var endings []ending
 	var b pgx.Batch
 	gone := map[string]bool{}
 	for _, o := range outcomes {
 		switch {
-		case !mine[o.chunk]:
+		case !mine[o.sending()]:
 		case !o.held.IsZero():
 			queueHold(&b, tenant, o.tick.Shard, try{TickKey: o.TickKey, Attempt: o.attempt}, "endpoint", o.held)
 		case !o.awaited.IsZero():
@@ -239,26 +244,28 @@ func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	return nil
 }
 
-// finishChunks marks the chunks done of which everything has a result.
+// finishChunks marks the chunks done of which everything has a result. One that is this process's again in a later epoch is
+// sent again, whatever became of what it sent before.
 func (r *results) finishChunks(ctx context.Context, self int64, outcomes []outcome) error {
-	type sent struct {
-		chunk int64
-		epoch int32
+	counts := map[sending]int{}
+	for i := range outcomes {
+		counts[outcomes[i].sending()]++
 	}
-	counts := map[sent]int{}
-	for _, o := range outcomes {
-		counts[sent{o.chunk, o.epoch}]++
-	}
-	var done []int64
+	var ids []int64
+	var epochs []int32
 	for s, n := range counts {
 		if r.d.sender.settled(s.chunk, s.epoch, n) {
-			done = append(done, s.chunk)
+			ids, epochs = append(ids, s.chunk), append(epochs, s.epoch)
 		}
 	}
-	if len(done) == 0 {
+	if len(ids) == 0 {
 		return nil
 	}
-	_, err := r.d.Pool.Exec(ctx, `UPDATE chunk SET done_at = clock_timestamp() WHERE id = ANY($1) AND owner = $2`, done, self)
+	_, err := r.d.Pool.Exec(ctx, `
+		UPDATE chunk c
+		SET done_at = clock_timestamp()
+		FROM unnest($1::bigint[], $2::int[]) AS i (id, epoch)
+		WHERE c.id = i.id AND c.epoch = i.epoch AND c.owner = $3`, ids, epochs, self)
 	if err != nil {
 		// Left open, it is taken by another process when this one ends, which finds nothing to send.
 		r.d.Log.Warn("cannot mark chunks done", "error", err)

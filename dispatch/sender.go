@@ -308,13 +308,13 @@ func (s *sender) settled(chunk int64, epoch int32, n int) (done bool) {
 	return s.settle(chunk, o, n)
 }
 
-// unknown are those of the chunks of which this process has nothing to send and no result to write.
-func (s *sender) unknown(chunks []int64) (unknown []int64) {
+// unknown are those of the chunks of which this process has, in that epoch, nothing to send and no result to write.
+func (s *sender) unknown(chunks []sending) (unknown []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range chunks {
-		if s.unsent[id] == nil {
-			unknown = append(unknown, id)
+	for _, c := range chunks {
+		if o := s.unsent[c.chunk]; o == nil || o.epoch != c.epoch {
+			unknown = append(unknown, c.chunk)
 		}
 	}
 	return unknown

@@ -114,14 +114,15 @@ const lostAfter = 3 * time.Second
 func (d *Dispatch) takeLost(ctx context.Context) error {
 	self, _ := d.process.self()
 	rows, _ := d.Pool.Query(ctx, `
-		SELECT id
+		SELECT id, epoch
 		FROM chunk
-		WHERE owner = $1 AND opened_at < clock_timestamp() - make_interval(secs => $2) AND done_at IS NULL`, self, lostAfter.Seconds()) // CollectRows reports the error
-	mine, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
+		WHERE owner = $1 AND opened_at < clock_timestamp() - make_interval(secs => $2) AND done_at IS NULL
+		ORDER BY id`, self, lostAfter.Seconds()) // ForEachRow reports the error
+	var mine []sending
+	var one sending
+	if _, err := pgx.ForEachRow(rows, []any{&one.chunk, &one.epoch}, func() error { mine = append(mine, one); return nil }); err != nil {
 		return fmt.Errorf("look for lost chunks: %w", err)
 	}
-	slices.Sort(mine)
 	lost := d.sender.unknown(mine)
 	if len(lost) == 0 {
 		return nil
