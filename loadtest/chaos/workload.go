@@ -305,9 +305,18 @@ func (w *writer) patch(ctx context.Context, k *owned) error {
 	return w.run(ctx, k, o, http.MethodPatch, path(k.name), body, 0)
 }
 
-// replacing is the spec with a null for each member that a merge would leave in place.
+// replacing is the spec with a null for each member that a merge would leave in place, those of exclude too.
 func (d definition) replacing() string {
 	text := d.spec()
+	if head, out, excludes := strings.Cut(text, `"exclude":{`); excludes {
+		text = head + `"exclude":{`
+		for _, member := range []string{"dates", "calendars", "named"} {
+			if !strings.HasPrefix(out, `"`+member+`":`) {
+				text += `"` + member + `":null,`
+			}
+		}
+		text += out
+	}
 	for _, member := range []string{"intervals", "cron", "rrule", "at", "start_at", "end_at", "max_ticks", "jitter", "exclude"} {
 		if !strings.Contains(text, `"`+member+`":`) {
 			text = strings.TrimSuffix(text, "}") + `,"` + member + `":null}`
