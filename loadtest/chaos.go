@@ -74,6 +74,9 @@ type campaigned struct {
 	Holds     bool             `json:"holds"`
 }
 
+// mostSaid is how many violations of a campaign are told at once.
+const mostSaid = 5
+
 // campaigns builds carillon, runs a campaign of each seed and prints what came of it. Violations, and campaigns that show too
 // little, are errBroken.
 func campaigns(ctx context.Context, o options, f chaosFlags, p *progress, stdout io.Writer) error {
@@ -91,6 +94,9 @@ func campaigns(ctx context.Context, o options, f chaosFlags, p *progress, stdout
 			return err
 		}
 		p.say("seed %d: %d ticks, %d violations", seed, v.Ticks, v.Violations)
+		for _, e := range v.Examples[:min(len(v.Examples), mostSaid)] { // while others are still to come
+			p.say("%s %s: %s", e.Rule, e.Key, e.What)
+		}
 		all.Campaigns = append(all.Campaigns, v)
 		all.Holds = all.Holds && v.Violations == 0
 		if !o.json {
