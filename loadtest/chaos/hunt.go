@@ -33,6 +33,7 @@ var trials = map[sabotage.Bug]trial{
 	sabotage.NoTakeOver:     {faults: []string{"kill", "crash_point"}, late: true},
 	sabotage.OrderIgnored:   {faults: []string{"stop", "kill", "lock_table", "latency"}},
 	sabotage.ReadyKept:      {none: true},
+	sabotage.ResumeReplays:  {pause: 100 * time.Millisecond},
 	sabotage.RetimeForgets:  {faults: []string{"stop", "latency", "lock_table"}, pause: 100 * time.Millisecond},
 }
 
