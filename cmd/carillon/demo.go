@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -62,8 +63,23 @@ func (d demo) run(ctx context.Context) error {
 
 func (d demo) put(ctx context.Context, workflow, key string, spec map[string]any) error {
 	path := "/v1/workflows/" + workflow + "/schedules/" + url.PathEscape(key)
-	return d.call(ctx, http.MethodPut, path, map[string]any{"spec": spec, "labels": map[string]string{"demo": "yes"}}, nil)
+	for try := 1; ; try++ {
+		err := d.call(ctx, http.MethodPut, path, map[string]any{"spec": spec, "labels": map[string]string{"demo": "yes"}}, nil)
+		if !errors.Is(err, errUnavailable) || try == seedTries {
+			return err
+		}
+		select { // as when the database is being started again
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Second):
+		}
+	}
 }
+
+const seedTries = 60
+
+// errUnavailable is an answer that says to try again.
+var errUnavailable = errors.New("unavailable")
 
 // finished is one tick that is done.
 type finished struct {
@@ -113,6 +129,9 @@ func (d demo) call(ctx context.Context, method, path string, body, answer any) e
 	content, err := io.ReadAll(io.LimitReader(got.Body, 4<<20))
 	if err != nil {
 		return err
+	}
+	if got.StatusCode == http.StatusServiceUnavailable {
+		return fmt.Errorf("%w: %s %s: %.300s", errUnavailable, method, path, content)
 	}
 	if got.StatusCode >= 300 {
 		return fmt.Errorf("%s %s: %s: %.300s", method, path, got.Status, content)
