@@ -50,7 +50,7 @@ type due struct {
 	leg   *schedules.Leg // of the walk, that this transaction goes; nil: there is no jitter
 	ahead *int64         // the spread of the member that the walk comes to next
 
-	members int    // that were read along with it: none, one, or some of more
+	members int    // unread, or how many were read along with it: noMember, oneMember or moreMembers
 	first   member // where it is one, from when until when nominal times count to it
 	counts  counts
 }
@@ -127,7 +127,8 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`)
 	schedules.LockShard(&b, shard)
 	b.Queue(fast(`SELECT clock_timestamp()`))
-	// Most cohorts have one member or none, and what those are is read at once; which of more are served is for the sweep to say.
+	// Many cohorts have one member or none, and what those are is read at once, two rows of a cohort being next to one another: no
+	// plan but a nested loop is open to a LATERAL with a LIMIT. Which of more are served is for the sweep to say.
 	b.Queue(fast(`
 		SELECT c.*, m.schedule_id, m.from_at, m.until_at
 		FROM (
@@ -171,7 +172,7 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 		return f, fmt.Errorf("read clock: %w", err)
 	}
 	f.now = f.now.UTC()
-	rows, _ := results.Query() // CollectRows reports the error
+	rows, _ := results.Query() // ForEachRow reports the error
 	if f.cohorts, err = collectWithMembers(rows); err != nil {
 		return f, fmt.Errorf("read due cohorts: %w", err)
 	}
