@@ -55,7 +55,7 @@ func newChunks(shard int16, now time.Time) *chunks {
 func (cs *chunks) addMembers(c *due, members []member) {
 	members = slices.DeleteFunc(members, func(m member) bool {
 		if m.own != nil {
-			cs.add(c.TenantID, c.ID, c.Workflow, *m.own, []member{m}, false, c.Revision != 0)
+			cs.add(c.TenantID, c.ID, string(c.Workflow), *m.own, []member{m}, false, c.Revision != 0)
 		}
 		return m.own != nil
 	})
@@ -65,7 +65,7 @@ func (cs *chunks) addMembers(c *due, members []member) {
 		if alike < 0 {
 			alike = len(members)
 		}
-		cs.add(c.TenantID, c.ID, c.Workflow, c.run, members[:alike], false, c.Revision != 0)
+		cs.add(c.TenantID, c.ID, string(c.Workflow), c.run, members[:alike], false, c.Revision != 0)
 		members = members[alike:]
 	}
 }

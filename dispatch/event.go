@@ -101,7 +101,7 @@ func (d *Dispatch) claimEvents(ctx context.Context, busy map[tenants.ID]bool, n 
 			SELECT e.tenant_id, e.endpoint, e.id
 			FROM event e
 			JOIN tenant t ON t.id = e.tenant_id AND t.status = 'active'
-			WHERE e.due_at <= clock_timestamp() AND e.tenant_id <> ALL ($2)
+			WHERE e.due_at <= (SELECT clock_timestamp()) AND e.tenant_id <> ALL ($2)
 				AND NOT EXISTS (
 					SELECT FROM event o
 					WHERE o.tenant_id = e.tenant_id AND o.due_at <= e.due_at AND (o.due_at, o.endpoint, o.id) < (e.due_at, e.endpoint, e.id))

@@ -95,3 +95,9 @@ const TakeOrphans = takeOrphans
 
 // ReadsOfOpening are what an opening reads of chunks from $1 to $2.
 var ReadsOfOpening = []string{`SELECT ` + chunkColumns + ` FROM chunk c WHERE ` + ofRun, earlierChunks}
+
+// KeepHouse does once what upkeep does every while.
+func (d *Dispatch) KeepHouse(ctx context.Context) error { return d.keepHouse(ctx) }
+
+// Notice adds up once what happened, and has it told.
+func (d *Dispatch) Notice(ctx context.Context) error { return d.addUp(ctx) }

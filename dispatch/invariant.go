@@ -38,24 +38,24 @@ var invariants = []invariant{
 		SELECT count(*)
 		FROM generate_series(0, %d) AS s (shard)
 		CROSS JOIN LATERAL (
-			SELECT FROM cohort c WHERE c.shard = s.shard AND c.due_at < clock_timestamp() - interval '`+brokenFor+`' LIMIT $1
+			SELECT FROM cohort c WHERE c.shard = s.shard AND c.due_at < (SELECT clock_timestamp()) - interval '`+brokenFor+`' LIMIT $1
 		) c`, schedules.Shards-1)},
 	{"overdue_held", "ticks that were to be sent again, and have not been for a minute", false, fmt.Sprintf(`
 		SELECT count(*)
 		FROM generate_series(0, %d) AS s (shard)
 		CROSS JOIN LATERAL (
-			SELECT FROM held h WHERE h.shard = s.shard AND h.due_at < clock_timestamp() - interval '`+brokenFor+`' LIMIT $1
+			SELECT FROM held h WHERE h.shard = s.shard AND h.due_at < (SELECT clock_timestamp()) - interval '`+brokenFor+`' LIMIT $1
 		) h`, schedules.Shards-1)},
 	{"unopened_chunks", "chunks that were swept and have not been opened for a minute", false, `
 		SELECT count(*)
-		FROM (SELECT FROM chunk WHERE opened_at IS NULL AND swept_at < clock_timestamp() - interval '` + brokenFor + `' LIMIT $1) c`},
+		FROM (SELECT FROM chunk WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' LIMIT $1) c`},
 	{"orphaned_chunks", "open chunks whose process is gone, and that no other has taken for a minute", false, `
 		SELECT count(*)
 		FROM (
 			SELECT
 			FROM chunk c
-			WHERE c.opened_at < clock_timestamp() - interval '` + brokenFor + `' AND c.done_at IS NULL
-				AND NOT EXISTS (SELECT FROM process p WHERE p.id = c.owner AND p.beat_at > clock_timestamp() - interval '` + brokenFor + `')
+			WHERE c.opened_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND c.done_at IS NULL
+				AND NOT EXISTS (SELECT FROM process p WHERE p.id = c.owner AND p.beat_at > (SELECT clock_timestamp()) - interval '` + brokenFor + `')
 			LIMIT $1
 		) c`},
 	{"early_ticks", "ticks of the last day that were handed out before their nominal time", true, `
@@ -79,7 +79,7 @@ var invariants = []invariant{
 		FROM (
 			SELECT
 			FROM tick t
-			WHERE t.state = ` + fmt.Sprint(int16(Running)) + ` AND t.chunk_id IS NOT NULL AND t.fired_at < clock_timestamp() - interval '` + brokenFor + `'
+			WHERE t.state = ` + fmt.Sprint(int16(Running)) + ` AND t.chunk_id IS NOT NULL AND t.fired_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `'
 				AND NOT EXISTS (SELECT FROM chunk c WHERE c.id = t.chunk_id AND c.done_at IS NULL)
 				AND NOT EXISTS (
 					SELECT FROM held h

@@ -89,7 +89,7 @@ func (d *Dispatch) addUp(ctx context.Context) error {
 				SELECT o.*, 'evt_' || replace(gen_random_uuid()::text, '-', '') AS id
 				FROM notice o
 				JOIN tenant t ON t.id = o.tenant_id AND t.status = 'active'
-				WHERE o.next_at <= clock_timestamp() AND o.n > 0
+				WHERE o.next_at <= (SELECT clock_timestamp()) AND o.n > 0
 				ORDER BY o.next_at
 				LIMIT $1
 			), told AS (
@@ -103,7 +103,7 @@ func (d *Dispatch) addUp(ctx context.Context) error {
 			FROM due
 			JOIN endpoint e ON e.tenant_id = due.tenant_id AND due.event = ANY (e.events) AND e.state <> 'disabled'
 			ON CONFLICT DO NOTHING`, mostNotices, noticeGap)
-		b.Queue(`DELETE FROM notice WHERE next_at <= clock_timestamp() AND n = 0`) // a cause that has been quiet for an hour
+		b.Queue(`DELETE FROM notice WHERE next_at <= (SELECT clock_timestamp()) AND n = 0`) // a cause that has been quiet for an hour
 		return tx.SendBatch(ctx, &b).Close()
 	})
 }

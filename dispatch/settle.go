@@ -27,7 +27,7 @@ func (d *Dispatch) settleMoves(ctx context.Context) error {
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT tenant_id, workflow, key
 		FROM schedule
-		WHERE moved_until < clock_timestamp() - $1::interval
+		WHERE moved_until < (SELECT clock_timestamp()) - $1::interval
 		ORDER BY moved_until
 		LIMIT $2`, settledAfter, mostSettled) // CollectRows reports the error
 	names, err := pgx.CollectRows(rows, pgx.RowToStructByPos[name])

@@ -18,7 +18,7 @@ const (
 	lookEvery   = 200 * time.Millisecond // the sweep looks at least so often
 	lookLate    = 2 * time.Millisecond   // it wakes just after the second, by the database's clock
 	sweepers    = 3                      // shards swept at once by one process
-	mostCohorts = 2000                   // in one transaction
+	mostCohorts = 5000                   // in one transaction
 	mostTicks   = 8000
 	sweepLimit  = 10 * time.Second
 )
@@ -66,7 +66,8 @@ func (d *Dispatch) poke() {
 	}
 }
 
-// look queues the shards that are due and not being swept, and tells how long until it is to look again.
+// look queues the shards that are due, of those that are neither queued nor being swept, and tells how long until it is to
+// look again.
 func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -85,7 +86,7 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 		LEFT JOIN LATERAL (
 			SELECT due_at FROM turn WHERE turn.shard = s.shard ORDER BY due_at LIMIT 1
 		) t ON true
-		WHERE COALESCE(c.due_at, h.due_at, t.due_at) IS NOT NULL`), d.process.shards())
+		WHERE COALESCE(c.due_at, h.due_at, t.due_at) IS NOT NULL`), busy.others(d.process.shards()))
 	if err != nil {
 		return lookEvery, err
 	}
@@ -126,6 +127,13 @@ func (s *shardSet) add(shard int16) bool {
 	return true
 }
 
+// others are those of some shards that are not in the set.
+func (s *shardSet) others(shards []int16) []int16 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(shards), func(shard int16) bool { return s.set[shard] })
+}
+
 func (s *shardSet) remove(shard int16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +154,9 @@ func (d *Dispatch) sweepTurn(ctx context.Context, shard int16, busy *shardSet, d
 		return
 	}
 	busy.remove(shard)
-	d.poke()
+	if len(due) == 0 { // else what is due by now waits behind those that are queued, and is looked for soon enough
+		d.poke()
+	}
 }
 
 // sweepWhole sweeps a shard until nothing in it is due, or others may be waiting; then more is true.
@@ -222,7 +232,7 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) ([]*due, error) {
 	names := make([]schedules.CohortTiming, len(cohorts))
 	for i, c := range cohorts {
-		names[i] = schedules.CohortTiming{Tenant: c.TenantID, Shard: shard, ID: c.ID, Hash: c.Hash, Stamp: schedules.Stamp{Revision: c.Revision, TZData: c.TZData}}
+		names[i] = schedules.CohortTiming{Tenant: c.TenantID, Shard: shard, ID: c.ID, Hash: c.Hash[:], Stamp: schedules.Stamp{Revision: c.Revision, TZData: string(c.TZData)}}
 	}
 	timings, bad, err := d.Timings.Of(ctx, tx, names)
 	if err != nil {
@@ -252,12 +262,12 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 			if c.RetimeAt != nil {
 				until = *c.RetimeAt
 			}
-			c.run = schedules.BeginRunUntil(c.timing, c.NextAt.UTC(), until, now, c.Missed)
+			c.run = schedules.BeginRunUntil(c.timing, c.NextAt.UTC(), until, now, string(c.Missed))
 		}
 		if next, ok := c.timing.Next(now); ok && sabotage.NextFromNow.On() {
 			c.run.At, c.run.Missed, c.run.Next = c.NextAt.UTC(), 0, next.At
 		}
-		if walk, jitters := schedules.WalkOf(c.timing, c.run, c.Workflow); jitters {
+		if walk, jitters := schedules.WalkOf(c.timing, c.run, string(c.Workflow)); jitters {
 			c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))
 		}
 	}

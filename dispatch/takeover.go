@@ -267,7 +267,7 @@ func (d *Dispatch) openStale(ctx context.Context) error {
 		), stale AS MATERIALIZED (
 			SELECT id, lane, swept_at
 			FROM chunk
-			WHERE opened_at IS NULL AND swept_at < clock_timestamp() - make_interval(secs => $3)
+			WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - make_interval(secs => $3)
 			ORDER BY swept_at, id
 			LIMIT $4
 		)

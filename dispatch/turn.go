@@ -153,7 +153,6 @@ func (p *pass) others(ctx context.Context, cohorts []*due) ([]*due, error) {
 	rows, _ := p.tx.Query(ctx, `
 		SELECT `+dueColumns+`
 		FROM cohort c
-		LEFT JOIN turn t ON t.shard = c.shard AND t.tenant_id = c.tenant_id
 		WHERE c.shard = $1 AND c.due_at <= $2 AND c.tenant_id <> $3 AND c.id <> ALL ($4)
 		ORDER BY c.due_at
 		LIMIT $5`, p.shard, p.now, hog, known, mostOthers) // ForEachRow reports the error
@@ -235,7 +234,6 @@ func (p *pass) serveOne(ctx context.Context, tenant tenants.ID, g grant, each in
 	rows, _ := p.tx.Query(ctx, `
 		SELECT `+dueColumns+`
 		FROM cohort c
-		LEFT JOIN turn t ON t.shard = c.shard AND t.tenant_id = c.tenant_id
 		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.wait_at IS NOT NULL AND c.due_at = 'infinity'
 		ORDER BY c.wait_at, c.id
 		LIMIT $3`, p.shard, tenant, limit) // ForEachRow reports the error

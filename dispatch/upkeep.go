@@ -26,18 +26,24 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 	d.every(ctx, upkeepEvery, "keep house", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		var errs []error
-		for _, clear := range []func(context.Context) error{
-			func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
-			d.rearmLost, d.completeIn, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
-			func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
-			d.erase,
-			func(ctx context.Context) error { return schedules.ClearSyncs(ctx, d.Pool, 20*mostCleared) },
-		} {
-			errs = append(errs, clear(ctx))
-		}
-		return errors.Join(errs...)
+		return d.keepHouse(ctx)
 	})
+}
+
+// keepHouse looks for all that is over. Where a range of an index is asked for by the clock, the clock is read in a query of
+// its own: it is volatile, and compared with as it is has each row read.
+func (d *Dispatch) keepHouse(ctx context.Context) error {
+	var errs []error
+	for _, clear := range []func(context.Context) error{
+		func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
+		d.rearmLost, d.completeIn, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
+		func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
+		d.erase,
+		func(ctx context.Context) error { return schedules.ClearSyncs(ctx, d.Pool, 20*mostCleared) },
+	} {
+		errs = append(errs, clear(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 func (d *Dispatch) erase(ctx context.Context) error {
@@ -100,7 +106,7 @@ func (d *Dispatch) completeSome(ctx context.Context) (n int64, err error) {
 				FROM member m
 				JOIN schedule s ON s.tenant_id = m.tenant_id AND s.id = m.schedule_id
 				JOIN cohort c ON c.shard = s.shard AND c.id = m.cohort_id AND c.tenant_id = m.tenant_id
-				WHERE m.until_at < clock_timestamp() AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
+				WHERE m.until_at < (SELECT clock_timestamp()) AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
 				LIMIT $1)
 			) e
 			JOIN member m ON m.cohort_id = e.id AND m.spread = e.spread AND m.schedule_id = e.schedule_id
@@ -129,7 +135,7 @@ func (d *Dispatch) clearCohorts(ctx context.Context) error {
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT DISTINCT shard
 		FROM cohort
-		WHERE empty_at < clock_timestamp() - $1::interval`, emptyKept) // CollectRows reports the error
+		WHERE empty_at < (SELECT clock_timestamp()) - $1::interval`, emptyKept) // CollectRows reports the error
 	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
 	if err != nil {
 		return fmt.Errorf("look for empty cohorts: %w", err)
@@ -141,7 +147,7 @@ func (d *Dispatch) clearCohorts(ctx context.Context) error {
 			b.Queue(`
 				WITH gone AS (
 					DELETE FROM cohort c
-					WHERE c.shard = $1 AND c.empty_at < clock_timestamp() - $2::interval
+					WHERE c.shard = $1 AND c.empty_at < (SELECT clock_timestamp()) - $2::interval
 						AND NOT EXISTS (SELECT FROM member m WHERE m.cohort_id = c.id)
 						AND NOT EXISTS (SELECT FROM chunk k WHERE k.shard = $1 AND k.tenant_id = c.tenant_id AND k.opened_at IS NULL)
 					RETURNING tenant_id, shard, hash, workflow, missed, id
@@ -165,13 +171,13 @@ func (d *Dispatch) clearCohorts(ctx context.Context) error {
 // clearRest deletes chunks that are done, processes that are gone, and answers past their day.
 func (d *Dispatch) clearRest(ctx context.Context) error {
 	var b pgx.Batch
-	b.Queue(`DELETE FROM chunk WHERE id IN (SELECT id FROM chunk WHERE done_at < clock_timestamp() - $1::interval ORDER BY done_at LIMIT $2)`, chunkKept, mostCleared)
+	b.Queue(`DELETE FROM chunk WHERE id IN (SELECT id FROM chunk WHERE done_at < (SELECT clock_timestamp()) - $1::interval ORDER BY done_at LIMIT $2)`, chunkKept, mostCleared)
 	b.Queue(`DELETE FROM process WHERE beat_at < clock_timestamp() - $1::interval`, processKept)
 	b.Queue(`DELETE FROM pushing WHERE process_id = ANY (ARRAY (SELECT DISTINCT process_id FROM pushing WHERE at < clock_timestamp() - $1::interval))`, processKept)
 	b.Queue(`
 		DELETE FROM idempotency
 		WHERE (tenant_id, route, key) IN (
-			SELECT tenant_id, route, key FROM idempotency WHERE created_at < clock_timestamp() - interval '24 hours' LIMIT $1)`, mostCleared)
+			SELECT tenant_id, route, key FROM idempotency WHERE created_at < (SELECT clock_timestamp()) - interval '24 hours' LIMIT $1)`, mostCleared)
 	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("clear away: %w", err)
 	}

@@ -191,7 +191,7 @@ func (o *Operations) Look(ctx context.Context) error {
 			WHERE id IN (
 				SELECT id
 				FROM operation
-				WHERE ended_at IS NULL AND look_at <= clock_timestamp()
+				WHERE ended_at IS NULL AND look_at <= (SELECT clock_timestamp())
 				ORDER BY look_at
 				LIMIT $2
 				FOR UPDATE SKIP LOCKED)
@@ -216,7 +216,7 @@ func (o *Operations) Clear(ctx context.Context, limit int) error {
 		WHERE id IN (
 			SELECT id
 			FROM operation
-			WHERE ended_at < clock_timestamp() - $1::interval
+			WHERE ended_at < (SELECT clock_timestamp()) - $1::interval
 			ORDER BY ended_at
 			LIMIT $2)`, operationKept, limit)
 	if err != nil {
