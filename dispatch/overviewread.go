@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -135,10 +136,11 @@ func queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	var oldest *time.Time
 	b.Queue(`
 		WITH due AS MATERIALIZED (
-			SELECT c.shard, c.id, c.next_at, c.wait_at, c.run_at, c.at_spread, c.at_id
-			FROM cohort c
-			WHERE c.tenant_id = $1 AND c.next_at <= now() AND (c.due_at <= now() OR c.due_at = 'infinity')
-			ORDER BY c.next_at, c.id
+			SELECT *
+			FROM (`+schedules.ByNextTime("d.id, d.next_at, d.wait_at, d.run_at, d.at_spread, d.at_id",
+		"d.next_at <= now() AND (d.due_at <= now() OR d.due_at = 'infinity')")+`
+			) d
+			ORDER BY d.next_at, d.id
 			LIMIT $2
 		), begun AS (
 			SELECT count(*) AS n

@@ -113,8 +113,8 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 	// Two that make the same cohort at once wait for one another here; the second finds it awake.
 	err = tx.QueryRow(ctx, `
 		WITH n AS (`+nameCohort+`)
-		INSERT INTO cohort AS c (id, shard, tenant_id, workflow, hash, missed, next_at, due_at, calendars, revision, tzdata)
-		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, $7::timestamptz, $8::timestamptz, $9::text[], $10::bigint, $11::text
+		INSERT INTO cohort AS c (id, shard, tenant_id, workflow, hash, missed, ordered, next_at, due_at, calendars, revision, tzdata)
+		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, n.ordered, $7::timestamptz, $8::timestamptz, $9::text[], $10::bigint, $11::text
 		FROM n
 		ON CONFLICT (shard, id) DO UPDATE
 		SET revision = CASE WHEN c.due_at IS NULL THEN excluded.revision ELSE c.revision END,
@@ -127,14 +127,32 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 	return id, err
 }
 
+// fewSchedules is how many schedules a tenant has before its new cohorts are kept in the order of their next times: those made
+// before are few enough to be read and sorted.
+const fewSchedules = 2000
+
 // nameCohort finds the number of a cohort by what names it, or gives it one, and keeps others from it until the transaction
-// ends. $6 is the timing.
-const nameCohort = `
-			INSERT INTO cohort_timing AS t (shard, tenant_id, workflow, hash, missed, timing)
-			VALUES ($1, $2, $3, $4, $5, $6)
+// ends. $6 is the timing. How many schedules the tenant has is what the last second's count says.
+var nameCohort = fmt.Sprintf(`
+			INSERT INTO cohort_timing AS t (shard, tenant_id, workflow, hash, missed, timing, ordered)
+			VALUES ($1, $2, $3, $4, $5, $6, EXISTS (SELECT FROM tally WHERE tenant_id = $2 AND cohort_id = 0 AND n >= %d))
 			ON CONFLICT ON CONSTRAINT cohort_timing_pkey DO UPDATE
 			SET timing = t.timing
-			RETURNING id, shard, tenant_id, workflow, hash, missed`
+			RETURNING id, shard, tenant_id, workflow, hash, missed, ordered`, fewSchedules)
+
+// ByNextTime are all cohorts of tenant $1 for which a condition on a cohort d holds, each found by its next time: a UNION ALL of
+// those that are kept in that order, and of the few that are not.
+func ByNextTime(columns, condition string) string {
+	return `
+			SELECT ` + columns + `
+			FROM cohort d
+			WHERE d.tenant_id = $1 AND d.ordered AND ` + condition + `
+			UNION ALL
+			SELECT ` + columns + `
+			FROM cohort_timing f
+			CROSS JOIN LATERAL (SELECT * FROM cohort WHERE shard = f.shard AND id = f.id AND tenant_id = f.tenant_id OFFSET 0) d
+			WHERE f.tenant_id = $1 AND NOT f.ordered AND ` + condition
+}
 
 // withdraw takes the row out of its cohort, and returns what was due and not yet swept: it is to be handed out first, in
 // the same transaction that deletes the member. Without a timing, which cannot be computed, nothing is due.

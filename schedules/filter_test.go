@@ -47,6 +47,7 @@ func TestAListByLabelFollowsEveryChange(t *testing.T) {
 	}
 }
 
+// Half of the timings were made while the tenant had few schedules, and half since it has many: a list holds both, in one order.
 func TestAListInDueOrder(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -55,10 +56,16 @@ func TestAListInDueOrder(t *testing.T) {
 	for i := range 12 {
 		at := start.Add(time.Duration(i/3) * time.Hour)
 		p := spec(cron(fmt.Sprintf("0 %d %d %d *", at.Hour(), at.Day(), at.Month())))
+		h.exec(`
+			INSERT INTO tally (tenant_id, cohort_id, n) SELECT id, 0, $1 FROM tenant
+			ON CONFLICT (tenant_id, cohort_id) DO UPDATE SET n = excluded.n`, i/3%2*1_000_000)
 		h.put(fmt.Sprint(i), p)
 		if i < 9 {
 			want = append(want, fmt.Sprint("w/", i))
 		}
+	}
+	if few, many := one[int](h, `SELECT count(*) FROM cohort WHERE NOT ordered`), one[int](h, `SELECT count(*) FROM cohort WHERE ordered`); few != 2 || many != 2 {
+		t.Errorf("%d timings are made as of few, and %d as of many", few, many)
 	}
 	f := schedules.Filter{DueBefore: start.Add(3 * time.Hour)}
 	for _, limit := range []int{1, 2, 5, 100} {
@@ -164,6 +171,7 @@ func TestEveryFilterOfAListIsServedByAnIndex(t *testing.T) {
 		{"label_pkey", schedules.Filter{Label: "plan:7", Workflow: "w7"}},
 		{"label_pkey", schedules.Filter{Label: "plan:7", Status: schedules.Active}},
 		{"cohort_next", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0)}},
+		{"cohort_timing_few", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0)}},
 		{"cohort_next", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0), Workflow: "w"}},
 		{"cohort_next", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0), Status: schedules.Active}},
 	} {

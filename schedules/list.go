@@ -145,7 +145,7 @@ func (f Filter) query(tenant tenants.ID, after position, limit int) (sql string,
 }
 
 // dueQuery walks the cohorts by their next time, and the members of each by their place in it. Only what is asked for is
-// in it, so that both are ranges of their indexes; the sort is of one cohort at a time.
+// in it, so that both are ranges of their indexes; the sort is of one cohort at a time, and of those that are few.
 func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql string, args []any) {
 	args = []any{tenant, f.DueBefore, after.NextAt, after.Cohort, after.Spread, after.ID, int64(math.MinInt64), limit}
 	workflow := ""
@@ -154,7 +154,8 @@ func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql stri
 	}
 	return `SELECT ` + rowColumns + ` FROM (
 			SELECT d.next_at, d.id AS cohort_id, x.spread, x.schedule_id
-			FROM cohort d
+			FROM (` + ByNextTime("d.id, d.next_at", "d.next_at < $2 AND (d.next_at, d.id) >= ($3::timestamptz, $4::bigint) "+workflow) + `
+			) d
 			CROSS JOIN LATERAL (
 				SELECT spread, schedule_id
 				FROM member
@@ -163,7 +164,6 @@ func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql stri
 				ORDER BY spread, schedule_id
 				LIMIT $8
 			) x
-			WHERE d.tenant_id = $1 AND d.next_at < $2 AND (d.next_at, d.id) >= ($3::timestamptz, $4::bigint) ` + workflow + `
 			ORDER BY d.next_at, d.id, x.spread, x.schedule_id
 			LIMIT $8
 		) p CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND id = p.schedule_id OFFSET 0) s ` + lookups + `
