@@ -124,22 +124,45 @@ type compiledForm struct {
 	Calendars []string
 }
 
-// Of returns the timing of each cohort, in their order; those that are not kept are read in one query. A timing that
-// cannot be compiled is nil, with its error in bad under the cohort's id.
+// Of returns the timing of each cohort, in their order; those that are not kept are read, each once of however many cohorts.
+// A timing that cannot be compiled is nil, with its error in bad under the cohort's id.
 func (ts *Timings) Of(ctx context.Context, db postgres.DB, cohorts []CohortTiming) (timings []*calendar.Timing, bad map[int64]error, err error) {
 	timings = make([]*calendar.Timing, len(cohorts))
-	var shards []int16
-	var ids []int64
-	var owners []int32
+	var ask, alike []int // the first of each timing, and those of whom that may be said as well
+	asked := map[timingKey]int{}
 	for i, c := range cohorts {
-		if kept, ok := ts.byHash.Get(c.key()); ok {
+		key := c.key()
+		if kept, ok := ts.byHash.Get(key); ok {
 			timings[i] = kept
 			continue
 		}
-		shards, ids, owners = append(shards, c.Shard), append(ids, c.ID), append(owners, int32(c.Tenant))
+		if _, ok := asked[key]; ok {
+			alike = append(alike, i)
+			continue
+		}
+		asked[key], ask = i, append(ask, i)
 	}
-	if len(ids) == 0 {
-		return timings, nil, nil
+	bad = map[int64]error{}
+	for len(ask) > 0 {
+		if err := ts.fill(ctx, db, cohorts, ask, timings, bad); err != nil {
+			return nil, nil, err
+		}
+		ask = ask[:0]
+		for _, i := range alike {
+			if timings[i] = timings[asked[cohorts[i].key()]]; timings[i] == nil { // the first's is gone, or broken: each is asked for its own
+				ask = append(ask, i)
+			}
+		}
+		alike = nil
+	}
+	return timings, bad, nil
+}
+
+// fill reads the timings of some of the cohorts.
+func (ts *Timings) fill(ctx context.Context, db postgres.DB, cohorts []CohortTiming, ask []int, timings []*calendar.Timing, bad map[int64]error) error {
+	shards, ids, owners := make([]int16, len(ask)), make([]int64, len(ask)), make([]int32, len(ask))
+	for n, i := range ask {
+		shards[n], ids[n], owners[n] = cohorts[i].Shard, cohorts[i].ID, int32(cohorts[i].Tenant)
 	}
 	rows, _ := db.Query(ctx, `
 		SELECT c.id, t.timing, c.calendars
@@ -148,31 +171,29 @@ func (ts *Timings) Of(ctx context.Context, db postgres.DB, cohorts []CohortTimin
 		CROSS JOIN LATERAL (`+timingOf+`) t`, shards, ids, owners) // CollectRows reports the error
 	forms, err := pgx.CollectRows(rows, pgx.RowToStructByName[compiledForm])
 	if err != nil {
-		return nil, nil, fmt.Errorf("read timings: %w", err)
+		return fmt.Errorf("read timings: %w", err)
 	}
 	byID := make(map[int64]compiledForm, len(forms))
 	for _, f := range forms {
 		byID[f.ID] = f
 	}
-	for i, c := range cohorts {
+	for _, i := range ask {
+		c := cohorts[i]
 		form, found := byID[c.ID]
-		if timings[i] != nil || !found {
+		if !found {
 			continue
 		}
 		t, broken, err := ts.read(ctx, db, c, form)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		if broken != nil {
-			if bad == nil {
-				bad = map[int64]error{}
-			}
 			bad[c.ID] = broken
 			continue
 		}
 		timings[i] = t
 	}
-	return timings, bad, nil
+	return nil
 }
 
 // read compiles the timing of a cohort by its stamp; broken says that it cannot be.
