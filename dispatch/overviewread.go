@@ -134,13 +134,19 @@ const endedRests = `(
 // they have members; of those that are being swept the members past the cursor.
 func queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	var oldest *time.Time
+	due := schedules.ByNextTime(func(from, where string) string {
+		return `
+			SELECT d.id, d.next_at, d.wait_at, d.run_at, d.at_spread, d.at_id
+			FROM ` + from + `
+			WHERE ` + where + ` AND d.next_at <= now() AND (d.due_at <= now() OR d.due_at = 'infinity')
+			ORDER BY d.next_at, d.id
+			LIMIT $2`
+	})
 	b.Queue(`
 		WITH due AS MATERIALIZED (
 			SELECT *
-			FROM (`+schedules.ByNextTime("d.id, d.next_at, d.wait_at, d.run_at, d.at_spread, d.at_id",
-		"d.next_at <= now() AND (d.due_at <= now() OR d.due_at = 'infinity')")+`
-			) d
-			ORDER BY d.next_at, d.id
+			FROM (`+due+`) d
+			ORDER BY next_at, id
 			LIMIT $2
 		), begun AS (
 			SELECT count(*) AS n

@@ -140,18 +140,15 @@ var nameCohort = fmt.Sprintf(`
 			SET timing = t.timing
 			RETURNING id, shard, tenant_id, workflow, hash, missed, ordered`, fewSchedules)
 
-// ByNextTime are all cohorts of tenant $1 for which a condition on a cohort d holds, each found by its next time: a UNION ALL of
-// those that are kept in that order, and of the few that are not.
-func ByNextTime(columns, condition string) string {
-	return `
-			SELECT ` + columns + `
-			FROM cohort d
-			WHERE d.tenant_id = $1 AND d.ordered AND ` + condition + `
+// ByNextTime finds the cohorts of tenant $1 by their next times: those that are kept in that order, and the few that are not.
+// The query of either is made of where cohorts d are found and of what holds for them, and is ordered and limited by itself, as
+// the two together are to be: the planner does not walk two sources in one order.
+func ByNextTime(query func(from, where string) string) string {
+	const few = `cohort_timing f
+			CROSS JOIN LATERAL (SELECT * FROM cohort WHERE shard = f.shard AND id = f.id AND tenant_id = f.tenant_id OFFSET 0) d`
+	return `(` + query("cohort d", "d.tenant_id = $1 AND d.ordered") + `)
 			UNION ALL
-			SELECT ` + columns + `
-			FROM cohort_timing f
-			CROSS JOIN LATERAL (SELECT * FROM cohort WHERE shard = f.shard AND id = f.id AND tenant_id = f.tenant_id OFFSET 0) d
-			WHERE f.tenant_id = $1 AND NOT f.ordered AND ` + condition
+			(` + query(few, "f.tenant_id = $1 AND NOT f.ordered") + `)`
 }
 
 // withdraw takes the row out of its cohort, and returns what was due and not yet swept: it is to be handed out first, in

@@ -152,10 +152,10 @@ func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql stri
 	if f.Workflow != "" {
 		workflow, args = "AND d.workflow = $9", append(args, f.Workflow)
 	}
-	return `SELECT ` + rowColumns + ` FROM (
+	members := ByNextTime(func(from, where string) string {
+		return `
 			SELECT d.next_at, d.id AS cohort_id, x.spread, x.schedule_id
-			FROM (` + ByNextTime("d.id, d.next_at", "d.next_at < $2 AND (d.next_at, d.id) >= ($3::timestamptz, $4::bigint) "+workflow) + `
-			) d
+			FROM ` + from + `
 			CROSS JOIN LATERAL (
 				SELECT spread, schedule_id
 				FROM member
@@ -164,7 +164,14 @@ func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql stri
 				ORDER BY spread, schedule_id
 				LIMIT $8
 			) x
+			WHERE ` + where + ` AND d.next_at < $2 AND (d.next_at, d.id) >= ($3::timestamptz, $4::bigint) ` + workflow + `
 			ORDER BY d.next_at, d.id, x.spread, x.schedule_id
+			LIMIT $8`
+	})
+	return `SELECT ` + rowColumns + ` FROM (
+			SELECT *
+			FROM (` + members + `) p
+			ORDER BY next_at, cohort_id, spread, schedule_id
 			LIMIT $8
 		) p CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND id = p.schedule_id OFFSET 0) s ` + lookups + `
 		ORDER BY p.next_at, p.cohort_id, p.spread, p.schedule_id`, args
