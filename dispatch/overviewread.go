@@ -134,11 +134,12 @@ const endedRests = `(
 // they have members; of those that are being swept the members past the cursor.
 func queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	var oldest *time.Time
-	due := schedules.ByNextTime(func(from, where string) string {
+	const columns = "d.id, d.next_at, d.wait_at, d.run_at, d.at_spread, d.at_id"
+	due := schedules.ByNextTime(columns, "d.next_at <= now() AND (d.due_at <= now() OR d.due_at = 'infinity')", func(from, where string) string {
 		return `
-			SELECT d.id, d.next_at, d.wait_at, d.run_at, d.at_spread, d.at_id
+			SELECT ` + columns + `
 			FROM ` + from + `
-			WHERE ` + where + ` AND d.next_at <= now() AND (d.due_at <= now() OR d.due_at = 'infinity')
+			WHERE ` + where + `
 			ORDER BY d.next_at, d.id
 			LIMIT $2`
 	})

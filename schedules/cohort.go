@@ -141,14 +141,21 @@ var nameCohort = fmt.Sprintf(`
 			RETURNING id, shard, tenant_id, workflow, hash, missed, ordered`, fewSchedules)
 
 // ByNextTime finds the cohorts of tenant $1 by their next times: those that are kept in that order, and the few that are not.
-// The query of either is made of where cohorts d are found and of what holds for them, and is ordered and limited by itself, as
-// the two together are to be: the planner does not walk two sources in one order.
-func ByNextTime(query func(from, where string) string) string {
-	const few = `cohort_timing f
-			CROSS JOIN LATERAL (SELECT * FROM cohort WHERE shard = f.shard AND id = f.id AND tenant_id = f.tenant_id OFFSET 0) d`
-	return `(` + query("cohort d", "d.tenant_id = $1 AND d.ordered") + `)
+// The query of either is made of where cohorts d with some columns are found, in the order of next_at and id, and of what holds
+// for them, and is ordered and limited by itself, as the two together are to be: the planner does not walk two sources in one
+// order.
+func ByNextTime(columns, where string, query func(from, where string) string) string {
+	few := `(
+				SELECT ` + columns + `
+				FROM cohort_timing f
+				JOIN cohort d ON d.shard = f.shard AND d.id = f.id AND d.tenant_id = $1
+				WHERE f.tenant_id = $1 AND NOT f.ordered AND ` + where + `
+				ORDER BY d.next_at, d.id
+				OFFSET 0
+			) d`
+	return `(` + query("cohort d", "d.tenant_id = $1 AND d.ordered AND "+where) + `)
 			UNION ALL
-			(` + query(few, "f.tenant_id = $1 AND NOT f.ordered") + `)`
+			(` + query(few, "true") + `)`
 }
 
 // withdraw takes the row out of its cohort, and returns what was due and not yet swept: it is to be handed out first, in

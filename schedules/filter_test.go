@@ -206,6 +206,13 @@ func TestEveryFilterOfAListIsServedByAnIndex(t *testing.T) {
 			t.Errorf("%s is not served by %s:\n%s", r.name, r.index, plan)
 		}
 	}
+	h.exec(`UPDATE cohort SET ordered = false`)
+	h.exec(`UPDATE cohort_timing SET ordered = false`)
+	h.exec(`ANALYZE`)
+	sql, args := schedules.ListQuery(h.acme, schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0)})
+	if plan := h.plan("EXPLAIN", sql, args...); !strings.Contains(plan, "Incremental Sort") {
+		t.Errorf("in due order the members of all timings of few are read first:\n%s", plan)
+	}
 }
 
 // A page far behind costs what the first one does: both read about as many pages of the database.

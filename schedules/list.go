@@ -152,7 +152,8 @@ func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql stri
 	if f.Workflow != "" {
 		workflow, args = "AND d.workflow = $9", append(args, f.Workflow)
 	}
-	members := ByNextTime(func(from, where string) string {
+	asked := "d.next_at < $2 AND (d.next_at, d.id) >= ($3::timestamptz, $4::bigint) " + workflow
+	members := ByNextTime("d.id, d.next_at", asked, func(from, where string) string {
 		return `
 			SELECT d.next_at, d.id AS cohort_id, x.spread, x.schedule_id
 			FROM ` + from + `
@@ -164,7 +165,7 @@ func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql stri
 				ORDER BY spread, schedule_id
 				LIMIT $8
 			) x
-			WHERE ` + where + ` AND d.next_at < $2 AND (d.next_at, d.id) >= ($3::timestamptz, $4::bigint) ` + workflow + `
+			WHERE ` + where + `
 			ORDER BY d.next_at, d.id, x.spread, x.schedule_id
 			LIMIT $8`
 	})
