@@ -1,5 +1,5 @@
 -- +goose Up
--- The index of a tenant's cohorts by their next times is written anew with each firing of each of them, and is a sixth of what
+-- The index of a tenant's cohorts by their next times is written anew with each firing of each of them, and is a seventh of what
 -- a sweep of cohorts of one takes. The cohorts that were made while a tenant had few schedules are not in it: who asks for them
 -- in the order of their times reads all of them.
 ALTER TABLE cohort_timing ADD COLUMN ordered boolean NOT NULL DEFAULT true;
