@@ -263,13 +263,16 @@ func (f *findings) stands(s *churned, t churnTick, cadences []cadence, has map[i
 func (f *findings) outcome(s *churned, t churnTick) {
 	versions, stopped, erased := false, false, false
 	for i, c := range s.changes {
-		gone, _ := s.until(i)
-		if c.life != *t.Life || t.FiredAt.After(gone) || t.FiredAt.Add(openingTakes).Before(c.began) {
+		if c.life != *t.Life || t.FiredAt.Add(openingTakes).Before(c.began) {
+			continue
+		}
+		// A deletion holds for good: the tick may be opened after a new schedule was created with the same key.
+		erased = erased || c.gone
+		if replaced, _ := s.until(i); c.gone || t.FiredAt.After(replaced) {
 			continue
 		}
 		versions = versions || c.version == t.Version
-		stopped = stopped || !c.active && !c.gone
-		erased = erased || c.gone
+		stopped = stopped || !c.active
 	}
 	switch {
 	case t.State == recordedSucceeded:

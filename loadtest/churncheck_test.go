@@ -90,7 +90,10 @@ func TestChurnCheckerFindsFaults(t *testing.T) {
 			(*r)[5].State, (*r)[5].Reason = recordedSkipped, becausePaused
 			d.ticks--
 		}, map[string]int{"unexplained": 1}},
-		"cancelled":      {func(_ *churned, r *[]churnTick, d *deliverySum) { (*r)[5].State = recordedCancelled; d.ticks-- }, map[string]int{"unexplained": 1}},
+		"cancelled": {func(_ *churned, r *[]churnTick, d *deliverySum) { (*r)[5].State = recordedCancelled; d.ticks-- }, map[string]int{"unexplained": 1}},
+		"opened after its key was made again": {func(_ *churned, r *[]churnTick, _ *deliverySum) {
+			(*r)[4].FiredAt = (*r)[4].FiredAt.Add(5 * time.Second)
+		}, nil},
 		"runs for ever":  {func(_ *churned, r *[]churnTick, d *deliverySum) { (*r)[5].State = 1; d.ticks-- }, map[string]int{"not_ended": 1}},
 		"an old version": {func(_ *churned, r *[]churnTick, _ *deliverySum) { (*r)[3].Version = 3 }, map[string]int{"wrong_version": 1}},
 		"no last time":   {func(_ *churned, r *[]churnTick, _ *deliverySum) { (*r)[3].LastAt = nil }, map[string]int{"wrong_last_timestamp": 1}},
