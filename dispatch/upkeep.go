@@ -18,7 +18,6 @@ const (
 	emptyKept   = time.Hour
 	processKept = time.Minute
 	mostCleared = 5000
-	completeFor = 20 * time.Second // at a time: other work waits for it
 )
 
 // upkeep clears away what is over, until ctx ends. Several processes may do it at once.
@@ -66,67 +65,6 @@ func (d *Dispatch) fold(ctx context.Context) {
 		analyzed = time.Now()
 		return errors.Join(err, postgres.AnalyzeNew(ctx, d.Pool))
 	})
-}
-
-// completeIn completes for some time at once; what is left then, the next time.
-func (d *Dispatch) completeIn(ctx context.Context) error {
-	part, cancel := context.WithTimeout(ctx, completeFor)
-	defer cancel()
-	err := d.complete(part)
-	if part.Err() != nil && ctx.Err() == nil {
-		return nil
-	}
-	return err
-}
-
-// complete marks the schedules that have no nominal time left: the members of exhausted cohorts, and those past their
-// own last time. One with a limit stays while ticks of it may be unopened, as they tell what comes until then.
-func (d *Dispatch) complete(ctx context.Context) error {
-	for {
-		if n, err := d.completeSome(ctx); err != nil || n < mostCleared {
-			return err
-		}
-	}
-}
-
-func (d *Dispatch) completeSome(ctx context.Context) (n int64, err error) {
-	done, err := d.Pool.Exec(ctx, `
-		WITH over AS (
-			SELECT m.tenant_id, m.cohort_id, m.spread, m.schedule_id
-			FROM (
-				(SELECT c.shard, c.id, m.spread, m.schedule_id
-				FROM cohort c
-				JOIN member m ON m.cohort_id = c.id AND m.tenant_id = c.tenant_id
-				WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND (NOT c.delay OR EXISTS (
-					SELECT FROM schedule_state st
-					WHERE st.tenant_id = m.tenant_id AND st.schedule_id = m.schedule_id AND st.delay_left = 0))
-				LIMIT $1)
-				UNION
-				(SELECT c.shard, c.id, m.spread, m.schedule_id
-				FROM member m
-				JOIN schedule s ON s.tenant_id = m.tenant_id AND s.id = m.schedule_id
-				JOIN cohort c ON c.shard = s.shard AND c.id = m.cohort_id AND c.tenant_id = m.tenant_id
-				WHERE m.until_at < (SELECT clock_timestamp()) AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
-				LIMIT $1)
-			) e
-			JOIN member m ON m.cohort_id = e.id AND m.spread = e.spread AND m.schedule_id = e.schedule_id
-			WHERE m.until_at IS NULL OR NOT EXISTS (
-				SELECT FROM chunk k
-				WHERE k.shard = e.shard AND k.tenant_id = m.tenant_id AND k.opened_at IS NULL AND k.nominal_at <= m.until_at)
-			LIMIT $1
-		), gone AS (
-			DELETE FROM member m
-			USING over o
-			WHERE m.cohort_id = o.cohort_id AND m.spread = o.spread AND m.schedule_id = o.schedule_id
-		)
-		UPDATE schedule s
-		SET status = 'completed', cohort_id = NULL, paused_at = NULL, paused_until = NULL
-		FROM over o
-		WHERE s.tenant_id = o.tenant_id AND s.id = o.schedule_id AND s.cohort_id = o.cohort_id`, mostCleared)
-	if err != nil {
-		return 0, fmt.Errorf("complete schedules: %w", err)
-	}
-	return done.RowsAffected(), nil
 }
 
 // clearCohorts deletes cohorts that have been empty for an hour and that no unfinished chunk can name. It takes the
