@@ -3,6 +3,9 @@ package dispatch
 import (
 	"context"
 	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 )
 
 // Kill ends the process as kill -9 would: what it held stays as it is, and nobody is told.
@@ -55,6 +58,20 @@ func (d *Dispatch) OpenRun(ctx context.Context, first, through int64) error {
 
 // Reach is the number of the last chunk that a late job may open from one on.
 func (d *Dispatch) Reach(ctx context.Context, first int64) (int64, error) { return d.reach(ctx, first) }
+
+// ReachOf returns the query that a late job makes for a chunk.
+func ReachOf(first int64) (sql string, args []any) {
+	return reachOfJob, []any{first, first + chunksLookedAt, largeLane, ticksOfAJob, chunksOfAJob}
+}
+
+// WorkLate runs the job of a chunk, two seconds late.
+func (d *Dispatch) WorkLate(ctx context.Context, chunk int64) error {
+	if err := d.rejoin(ctx); err != nil {
+		return err
+	}
+	job := &river.Job[openArgs]{JobRow: &rivertype.JobRow{ScheduledAt: time.Now().Add(-2 * time.Second)}, Args: openArgs{Chunk: chunk}}
+	return (&openWorker{dispatch: d}).Work(ctx, job)
+}
 
 // Retain deletes what is past its retention at a moment.
 func (d *Dispatch) Retain(ctx context.Context, now time.Time) error { return d.retain(ctx, now) }

@@ -48,24 +48,30 @@ func (w *openWorker) Work(ctx context.Context, job *river.Job[openArgs]) error {
 // longer it is, and the jobs of those find little to do.
 const jobLate = time.Second
 
-// reach is the number of the last chunk that a job may open from one on, of its shard and lane. In the lane of herds, where
-// priorities decide whose turn it is, that is none: 0.
+// reach returns the number of the last chunk that a late job may open together with the chunk first: both are first tries of one
+// shard and lane. It returns 0 if there is none: for later tries, which are opened one by one, and in the lane of herds, where
+// priorities decide the order.
 func (d *Dispatch) reach(ctx context.Context, first int64) (last int64, err error) {
-	err = d.Pool.QueryRow(ctx, `
-		SELECT COALESCE(max(id), 0)
-		FROM (
-			SELECT c.id, sum(c.ticks) OVER w AS ticks, row_number() OVER w AS n
-			FROM chunk f
-			JOIN chunk c ON c.shard = f.shard AND c.lane = f.lane AND c.opened_at IS NULL AND c.kind = 0 AND c.id >= f.id
-			WHERE f.id = $1 AND f.lane <> $2
-			WINDOW w AS (ORDER BY c.id)
-		) c
-		WHERE ticks <= $3 AND n <= $4`, first, largeLane, ticksOfAJob, chunksOfAJob).Scan(&last)
+	err = d.Pool.QueryRow(ctx, reachOfJob, first, first+chunksLookedAt, largeLane, ticksOfAJob, chunksOfAJob).Scan(&last)
 	if err != nil {
 		return 0, fmt.Errorf("look what waits behind chunk %d: %w", first, err)
 	}
 	return last, nil
 }
+
+// chunksLookedAt is how many numbers of chunks reach looks at, however long the backlog is. One sweep numbers its chunks in a row,
+// so most of the neighbours are of the same shard.
+const chunksLookedAt = 8 * chunksOfAJob
+
+const reachOfJob = `
+		SELECT COALESCE(max(id), 0)
+		FROM (
+			SELECT c.id, sum(c.ticks) OVER w AS ticks, row_number() OVER w AS n
+			FROM chunk c
+			WHERE ` + ofRun + ` AND c.kind = 0 AND (SELECT kind = 0 AND lane <> $3 FROM chunk WHERE id = $1)
+			WINDOW w AS (ORDER BY c.id)
+		) c
+		WHERE ticks <= $4 AND n <= $5`
 
 // jobs makes River's client: one that works where this process dispatches, else one that only inserts.
 func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {

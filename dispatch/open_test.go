@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
@@ -71,7 +72,7 @@ func TestSmallChunksOfASweepAreOpenedTogether(t *testing.T) {
 	}
 }
 
-// A job that comes late opens what waits behind its chunks too: of its shard and lane, as much as a job may open.
+// A late job also opens the chunks behind its own: first tries of the same shard and lane, as many as one job may open.
 func TestALateJobReachesAsFarAsAJobMay(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -85,7 +86,7 @@ func TestALateJobReachesAsFarAsAJobMay(t *testing.T) {
 		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows)
 		SELECT 9, $1, 0, 'small', now(), 1, 1, 1, '', now(), '{}' FROM generate_series(1, 100)`, h.tenant)
 	first := h.number(`SELECT min(id) FROM chunk`)
-	for from, want := range map[int]int{0: 3, 2: 0, 3: 4, 4: 4, 5: 6, 6: 6, 7: 0, 8: 8 + 63} {
+	for from, want := range map[int]int{0: 3, 2: 0, 3: 4, 4: 4, 5: 0, 6: 6, 7: 0, 8: 8 + 63} {
 		got, err := h.dispatch.Reach(t.Context(), int64(first+from))
 		if err != nil {
 			t.Fatal(err)
@@ -97,6 +98,37 @@ func TestALateJobReachesAsFarAsAJobMay(t *testing.T) {
 			t.Errorf("from chunk %d on it reaches to %d, want %d", from, int(got)-first, want-first)
 		}
 	}
+}
+
+// A late job whose chunk holds later tries opens that chunk, and leaves first tries behind it to their own job.
+func TestALateJobOpensItsOwnChunk(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`
+		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows)
+		SELECT 7, $1, kind, 'catchup', now(), 1, 1, 1, '\x00', now(), '{}'
+		FROM unnest(ARRAY[1, 0, 0, 1]) AS kind`, h.tenant)
+	ids := h.chunks()
+	for i, want := range []int{3, 1, 1, 0} { // left after the jobs of the chunks so far; the second job opens the third chunk too
+		if err := h.dispatch.WorkLate(t.Context(), ids[i]); err != nil {
+			t.Fatal(err)
+		}
+		if left := h.chunks(); len(left) != want {
+			t.Errorf("after the job of chunk %d, chunks %v are unopened, want %d of %v", ids[i], left, want, ids)
+		}
+	}
+}
+
+// A late job reads no more of a long backlog than it can open, though the planner expects an empty table.
+func TestALateJobReadsLittleOfTheBacklog(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`ANALYZE chunk`)
+	h.exec(`
+		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows)
+		SELECT 7, $1, 0, 'small', now(), n, n, 1, '', now(), '{}' FROM generate_series(1, $2::int) n`, h.tenant, backlog)
+	sql, args := dispatch.ReachOf(int64(h.number(`SELECT min(id) FROM chunk`)))
+	h.readsFew(sql, args...)
 }
 
 func TestChunkThatCannotBeOpenedKeepsNoOtherOfItsRun(t *testing.T) {
