@@ -43,32 +43,68 @@ func NewVerifier(secrets []string, tolerance time.Duration) (*Verifier, error) {
 	return v, nil
 }
 
+// mostSignatures is how many signatures of one header are looked at. Carillon sends two at most, while a secret is replaced.
+const mostSignatures = 16
+
 // Verify returns an error that is [ErrSignature] unless header signs exactly body, within the tolerance of now. It takes
-// the same time whichever byte of a signature is wrong.
+// the same time whichever byte of a signature is wrong. It hashes the body once for each secret, however many signatures
+// the header holds, and looks at the first 16 of them only.
 func (v *Verifier) Verify(header http.Header, body []byte, now time.Time) error {
-	id, stamp := header.Get("webhook-id"), header.Get("webhook-timestamp")
-	if id == "" || stamp == "" {
-		return fmt.Errorf("%w: webhook-id or webhook-timestamp is absent", ErrSignature)
-	}
-	unix, err := strconv.ParseInt(stamp, 10, 64)
+	c, err := v.claim(header, now)
 	if err != nil {
-		return fmt.Errorf("%w: webhook-timestamp is not seconds since 1970", ErrSignature)
+		return err
+	}
+	return v.prove(c, body)
+}
+
+// claim is what the headers of a webhook say of it. The body is needed to prove it.
+type claim struct {
+	id, stamp  string
+	signatures [][]byte // each of the length of a SHA-256
+}
+
+// claim reads the headers of a webhook and checks all that can be checked without its body.
+func (v *Verifier) claim(header http.Header, now time.Time) (claim, error) {
+	c := claim{id: header.Get("webhook-id"), stamp: header.Get("webhook-timestamp")}
+	if c.id == "" || c.stamp == "" {
+		return c, fmt.Errorf("%w: webhook-id or webhook-timestamp is absent", ErrSignature)
+	}
+	unix, err := strconv.ParseInt(c.stamp, 10, 64)
+	if err != nil {
+		return c, fmt.Errorf("%w: webhook-timestamp is not seconds since 1970", ErrSignature)
 	}
 	if off := now.Sub(time.Unix(unix, 0)); off > v.tolerance || off < -v.tolerance {
-		return fmt.Errorf("%w: webhook-timestamp is not within %s of now", ErrSignature, v.tolerance)
+		return c, fmt.Errorf("%w: webhook-timestamp is not within %s of now", ErrSignature, v.tolerance)
 	}
-	good := false
+	seen := 0
 	for signature := range strings.FieldsSeq(header.Get("webhook-signature")) {
-		text, ok := strings.CutPrefix(signature, "v1,")
-		given, err := base64.StdEncoding.DecodeString(text)
-		if !ok || err != nil {
-			continue // another version's, or nobody's
+		if seen++; seen > mostSignatures {
+			break
 		}
-		for _, key := range v.keys {
-			mac := hmac.New(sha256.New, key)
-			fmt.Fprintf(mac, "%s.%s.", id, stamp)
-			mac.Write(body)
-			good = hmac.Equal(given, mac.Sum(nil)) || good
+		text, ok := strings.CutPrefix(signature, "v1,")
+		if !ok || len(text) != base64.StdEncoding.EncodedLen(sha256.Size) {
+			continue // a signature of another version, or none
+		}
+		if given, err := base64.StdEncoding.DecodeString(text); err == nil && len(given) == sha256.Size {
+			c.signatures = append(c.signatures, given)
+		}
+	}
+	if len(c.signatures) == 0 {
+		return c, fmt.Errorf("%w: webhook-signature has no signature of version v1", ErrSignature)
+	}
+	return c, nil
+}
+
+// prove compares the signature that each secret makes of the body with those of the claim.
+func (v *Verifier) prove(c claim, body []byte) error {
+	good := false
+	for _, key := range v.keys {
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "%s.%s.", c.id, c.stamp)
+		mac.Write(body)
+		want := mac.Sum(nil)
+		for _, given := range c.signatures {
+			good = hmac.Equal(given, want) || good
 		}
 	}
 	if !good {

@@ -78,6 +78,11 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a webhook is a POST", http.StatusMethodNotAllowed)
 		return
 	}
+	c, err := h.verifier.claim(r.Header, time.Now())
+	if err != nil { // without its body being read
+		h.refuse(w, r, err)
+		return
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.config.MaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		http.Error(w, fmt.Sprintf("the body is longer than %d bytes", h.config.MaxBody), http.StatusRequestEntityTooLarge)
@@ -87,9 +92,8 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the body was cut", http.StatusBadRequest)
 		return
 	}
-	if err := h.verifier.Verify(r.Header, body, time.Now()); err != nil {
-		h.config.Log.WarnContext(r.Context(), "webhook refused", "error", err)
-		http.Error(w, err.Error(), http.StatusUnauthorized)
+	if err := h.verifier.prove(c, body); err != nil {
+		h.refuse(w, r, err)
 		return
 	}
 	if e, ok := eventOf(body); ok {
@@ -109,6 +113,12 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.answer(w, h.tick(r.Context(), pushed.Tick))
+}
+
+// refuse answers 401 to a request that Carillon has not signed. The log says what is wrong with it; the sender learns nothing.
+func (h *webhook) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	h.config.Log.WarnContext(r.Context(), "webhook refused", "error", err)
+	http.Error(w, ErrSignature.Error(), http.StatusUnauthorized)
 }
 
 // testPrefix begins the id of a test tick, and of no other.

@@ -1,10 +1,13 @@
 package carillon_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -219,6 +222,82 @@ func TestVerifierAgreesWithTheStandard(t *testing.T) {
 	}
 	if err := v.Verify(header, []byte(`{"test": 2432232315}`), at); !errors.Is(err, carillon.ErrSignature) {
 		t.Errorf("got %v for another body", err)
+	}
+}
+
+// A header may hold 1 MiB of signatures. They cost no more than one: the body is hashed once for each secret.
+func TestManySignaturesCostAsMuchAsOne(t *testing.T) { // not in parallel: it counts allocations
+	v, err := carillon.NewVerifier([]string{carillontest.Secret}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	body := bytes.Repeat([]byte("x"), 1<<20)
+	good := carillontest.Request(t.Context(), carillontest.Secret, "t1", now, body).Header
+	flood := good.Clone()
+	forged := "v1," + base64.StdEncoding.EncodeToString(make([]byte, 32)) + " "
+	flood.Set("webhook-signature", strings.Repeat(forged, 10_000))
+	one := testing.AllocsPerRun(3, func() { _ = v.Verify(good, body, now) })
+	many := testing.AllocsPerRun(3, func() { _ = v.Verify(flood, body, now) })
+	if many > one+64 {
+		t.Errorf("got %.0f allocations for 10,000 signatures, want about the %.0f of one", many, one)
+	}
+	for place, want := range map[int]error{15: nil, 16: carillon.ErrSignature} {
+		header := good.Clone()
+		header.Set("webhook-signature", strings.Repeat(forged, place)+good.Get("webhook-signature"))
+		if err := v.Verify(header, body, now); !errors.Is(err, want) {
+			t.Errorf("the right signature after %d forged ones: got %v, want %v", place, err, want)
+		}
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	v, err := carillon.NewVerifier([]string{carillontest.Secret}, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	now := time.Now()
+	body := bytes.Repeat([]byte("x"), 1<<20)
+	header := carillontest.Request(b.Context(), carillontest.Secret, "t1", now, body).Header
+	for _, n := range []int{1, 10_000} {
+		b.Run(fmt.Sprintf("signatures=%d", n), func(b *testing.B) {
+			header := header.Clone()
+			header.Set("webhook-signature", strings.Repeat(header.Get("webhook-signature")+" ", n))
+			for b.Loop() {
+				if err := v.Verify(header, body, now); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// unread is a body that nobody may read.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body of a request that cannot be Carillon's was read")
+	return 0, io.EOF
+}
+
+// A body is read only once the headers may be Carillon's, and the sender does not learn which check failed.
+func TestHeadersAreCheckedBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	h := hook(t, func(context.Context, carillon.Tick[int]) error { return nil })
+	for name, change := range map[string]func(http.Header){
+		"no id":          func(h http.Header) { h.Del("webhook-id") },
+		"no timestamp":   func(h http.Header) { h.Del("webhook-timestamp") },
+		"an old one":     func(h http.Header) { h.Set("webhook-timestamp", "1614265330") },
+		"no signature":   func(h http.Header) { h.Del("webhook-signature") },
+		"an empty one":   func(h http.Header) { h.Set("webhook-signature", "v1,") },
+		"another length": func(h http.Header) { h.Set("webhook-signature", "v1,AAAA") },
+	} {
+		r := signed(t, `{"tick_id":"t1"}`)
+		change(r.Header)
+		r.Body = io.NopCloser(unread{t})
+		if w := send(h, r); w.Code != 401 || strings.TrimSpace(w.Body.String()) != carillon.ErrSignature.Error() {
+			t.Errorf("%s: got %d %s", name, w.Code, w.Body)
+		}
 	}
 }
 
