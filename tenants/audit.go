@@ -83,11 +83,12 @@ func QueueAudit(ctx context.Context, b *pgx.Batch, tenant ID, by string, changes
 	return nil
 }
 
+// told returns what the audit keeps of a value. web.Marshal writes a JSON value of the client as it came.
 func told(v any) (*string, error) {
 	if v == nil {
 		return nil, nil
 	}
-	text, err := json.Marshal(v)
+	text, err := web.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("write the audit: %w", err)
 	}

@@ -150,6 +150,8 @@ func TestPlatformTenants(t *testing.T) {
 	const path = "/v1/platform/tenants/"
 	key := string(jwkOf(t, "k", w.ed.Public()))
 
+	anonymous := string(jwkOf(t, "", w.ed.Public()))
+
 	rec, doc := ask(e, "PUT", path+"new", root, `{}`)
 	if rec.Code != 201 || doc["name"] != "new" || doc["status"] != "active" || fmt.Sprint(doc["issuers"]) != "[]" || doc["quotas"].(map[string]any)["schedules"] != 1e6 {
 		t.Errorf("got %d %s", rec.Code, rec.Body)
@@ -159,6 +161,10 @@ func TestPlatformTenants(t *testing.T) {
 	quotas, _ := doc["quotas"].(map[string]any)
 	if rec.Code != 200 || doc["status"] != "suspended" || quotas["schedules"] != 5. || quotas["projected_ticks_per_day"] != 7*86400. || quotas["leased"] != 10000. || !strings.Contains(rec.Body.String(), `"kid": "k"`) {
 		t.Errorf("got %d %s", rec.Code, rec.Body)
+	}
+	var kept string // the audit tells the keys as they were sent, to every process
+	if err := w.pool.QueryRow(t.Context(), `SELECT after::text FROM audit WHERE action = 'tenant.put' ORDER BY id DESC LIMIT 1`).Scan(&kept); err != nil || !strings.Contains(kept, `"kid": "k"`) {
+		t.Errorf("got %s, %v: want the key k", kept, err)
 	}
 	again, _ := ask(e, "GET", path+"new", root, "")
 	if again.Code != 200 || again.Body.String() != rec.Body.String() {
@@ -177,14 +183,16 @@ func TestPlatformTenants(t *testing.T) {
 		`{"status":"halted"}`:        "422 /status",
 		`{"name":"other"}`:           "422 /name",
 		`{"issuers":[{}]}`:           "422 /issuers/0/issuer /issuers/0",
-		`{"issuers":[{"issuer":"a","keys":[` + key + `],"jwks_uri":"https://b.example"}]}`:      "422 /issuers/0",
-		`{"issuers":[{"issuer":"a","jwks_uri":"http://b.example"}]}`:                            "422 /issuers/0/jwks_uri",
-		`{"issuers":[{"issuer":"a","jwks_uri":"https://169.254.169.254/"}]}`:                    "422 /issuers/0/jwks_uri",
-		`{"issuers":[{"issuer":"a","keys":[{"kty":"oct","k":"AAAA"}]}]}`:                        "422 /issuers/0/keys/0",
-		`{"issuers":[{"issuer":"carillon-test","keys":[` + key + `]}]}`:                         "422 /issuers/0/issuer",
-		`{"issuers":[{"issuer":"a","keys":[` + key + `]},{"issuer":"a","keys":[` + key + `]}]}`: "422 /issuers/1/issuer",
-		`{"issuers":[{"issuer":"a","keys":[` + key + `],"algorithms":["HS256"]}]}`:              "422 /issuers/0/algorithms/0",
-		`{"issuers":[{"issuer":"a\u0000","keys":[` + key + `]}]}`:                               "422 /issuers/0/issuer",
+		`{"issuers":[{"issuer":"a","keys":[` + key + `],"jwks_uri":"https://b.example"}]}`:           "422 /issuers/0",
+		`{"issuers":[{"issuer":"a","jwks_uri":"http://b.example"}]}`:                                 "422 /issuers/0/jwks_uri",
+		`{"issuers":[{"issuer":"a","jwks_uri":"https://169.254.169.254/"}]}`:                         "422 /issuers/0/jwks_uri",
+		`{"issuers":[{"issuer":"a","keys":[{"kty":"oct","k":"AAAA"}]}]}`:                             "422 /issuers/0/keys/0",
+		`{"issuers":[{"issuer":"a","keys":[` + key + `,` + key + `]}]}`:                              "422 /issuers/0/keys/1",
+		`{"issuers":[{"issuer":"a","keys":[` + strings.Repeat(anonymous+",", 3) + anonymous + `]}]}`: "422 /issuers/0/keys/3",
+		`{"issuers":[{"issuer":"carillon-test","keys":[` + key + `]}]}`:                              "422 /issuers/0/issuer",
+		`{"issuers":[{"issuer":"a","keys":[` + key + `]},{"issuer":"a","keys":[` + key + `]}]}`:      "422 /issuers/1/issuer",
+		`{"issuers":[{"issuer":"a","keys":[` + key + `],"algorithms":["HS256"]}]}`:                   "422 /issuers/0/algorithms/0",
+		`{"issuers":[{"issuer":"a\u0000","keys":[` + key + `]}]}`:                                    "422 /issuers/0/issuer",
 	} {
 		rec, doc := ask(e, "PUT", path+"bad", root, body)
 		got := fmt.Sprint(rec.Code)

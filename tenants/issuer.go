@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,8 +73,30 @@ func (i *Issuer) read(at string) error {
 			continue
 		}
 		i.keys = append(i.keys, k)
+		if err := ambiguous(i.keys); err != nil {
+			bad = append(bad, fault.Invalid(at+"/keys/"+strconv.Itoa(n), "%s", err))
+		}
 	}
 	return fault.Join(bad...)
+}
+
+// ambiguous refuses the last of some keys where a token cannot say that this key signed it, or where too many others may
+// have signed it as well.
+func ambiguous(keys []Key) error {
+	last := keys[len(keys)-1]
+	same := 0
+	for _, k := range keys[:len(keys)-1] {
+		if k.ID == last.ID && k.Algorithm == last.Algorithm {
+			same++
+		}
+	}
+	if last.ID != "" && same > 0 {
+		return fmt.Errorf("has the kid %q of another %s key", last.ID, last.Algorithm)
+	}
+	if same >= mostCandidates {
+		return fmt.Errorf("is one more %s key without a kid: at most %d may have none", last.Algorithm, mostCandidates)
+	}
+	return nil
 }
 
 // allows reports whether the issuer's tokens may be signed with that algorithm.

@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -27,8 +26,13 @@ const (
 
 func algorithms() []string { return []string{es256, edDSA, rs256} }
 
-// smallestRSA is how many bits the modulus of an RSA key has at least (RFC 7518 section 3.3).
-const smallestRSA = 2048
+// Bounds of an RSA key. A modulus has at least 2,048 bits (RFC 7518 section 3.3). A larger modulus or exponent than these
+// is of no use, and lets whoever publishes the key decide what a check of a forged signature costs us.
+const (
+	smallestRSA     = 2048
+	largestRSA      = 4096
+	largestExponent = 1<<16 + 1
+)
 
 // Key verifies tokens. It is good for one algorithm only.
 type Key struct {
@@ -96,11 +100,14 @@ func algorithmOf(public crypto.PublicKey) (string, error) {
 		}
 		return es256, nil
 	case *rsa.PublicKey:
-		if k.N.BitLen() < smallestRSA || k.N.BitLen() > 8192 {
-			return "", fmt.Errorf("is an RSA key of %d bits, not of %d to 8192", k.N.BitLen(), smallestRSA)
+		if k.N.BitLen() < smallestRSA || k.N.BitLen() > largestRSA {
+			return "", fmt.Errorf("is an RSA key of %d bits, not of %d to %d", k.N.BitLen(), smallestRSA, largestRSA)
 		}
-		if k.N.Bit(0) == 0 || k.E < 3 || k.E%2 == 0 || k.E > math.MaxInt32 {
-			return "", fmt.Errorf("is an RSA key whose modulus or exponent cannot be")
+		if k.E > largestExponent {
+			return "", fmt.Errorf("is an RSA key whose exponent is larger than %d", largestExponent)
+		}
+		if k.N.Bit(0) == 0 || k.E < 3 || k.E%2 == 0 {
+			return "", fmt.Errorf("is an RSA key whose modulus or exponent is not valid")
 		}
 		return rs256, nil
 	}
@@ -131,12 +138,17 @@ func smallOrder(k ed25519.PublicKey) bool {
 	return slices.Contains(small, hex.EncodeToString(unsigned))
 }
 
-// candidates are the keys that may have signed a token: of its algorithm, and with its kid where any key has one.
+// mostCandidates is how many keys a token is checked against. A kid should name one key (RFC 7517 section 4.5); a set
+// without kids holds few: the present key, the next and the last.
+const mostCandidates = 3
+
+// candidates returns the keys that may have signed a token: of its algorithm, and with its kid where any key has one. They
+// are the first three at most.
 func candidates(keys []Key, algorithm, id string, hasID bool) []Key {
 	named := slices.ContainsFunc(keys, func(k Key) bool { return k.ID != "" })
 	var fit []Key
 	for _, k := range keys {
-		if k.Algorithm == algorithm && (!named || hasID && k.ID == id) {
+		if k.Algorithm == algorithm && (!named || hasID && k.ID == id) && len(fit) < mostCandidates {
 			fit = append(fit, k)
 		}
 	}

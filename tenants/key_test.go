@@ -58,6 +58,8 @@ func TestParseKeyRefusesWhatAnybodyCanSignWith(t *testing.T) {
 		"exponent of 0":         with(good, m{"e": "AA"}),
 		"exponent of 1":         with(good, m{"e": "AQ"}),
 		"exponent of 2":         with(good, m{"e": "Ag"}),
+		"exponent of 65539":     with(good, m{"e": "AQAD"}),
+		"8192 bits":             with(good, m{"n": enc(slices.Repeat([]byte{0xff}, 1024))}),
 		"exponent of 33 bits":   with(good, m{"e": enc([]byte{2, 0, 0, 0, 1})}),
 		"exponent of 2 to 64+3": with(good, m{"e": enc([]byte{1, 0, 0, 0, 0, 0, 0, 0, 3})}),
 		"short point":           with(point, m{"x": "AQ"}),

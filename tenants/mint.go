@@ -12,23 +12,30 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Audience is what every token's aud must hold.
-const Audience = "carillon"
+// DefaultAudience is what a token's aud must hold, unless the installation has an audience of its own.
+const DefaultAudience = "carillon"
 
 // MaxTTL is how long a token of the platform's own issuer lives at most.
 const MaxTTL = time.Hour
 
 // Minter is the platform's own issuer: it signs short tokens.
 type Minter struct {
-	name    string
-	kid     string
-	private ed25519.PrivateKey
+	name     string
+	kid      string
+	audience string
+	private  ed25519.PrivateKey
 }
 
-// NewIssuer returns a Minter whose tokens bear that issuer's name, and the id of its public key.
+// NewIssuer returns a Minter whose tokens carry that issuer's name, the id of its public key and the default audience.
 func NewIssuer(key ed25519.PrivateKey, name string) Minter {
 	sum := sha256.Sum256(key.Public().(ed25519.PublicKey))
-	return Minter{name, base64.RawURLEncoding.EncodeToString(sum[:12]), key}
+	return Minter{name, base64.RawURLEncoding.EncodeToString(sum[:12]), DefaultAudience, key}
+}
+
+// For returns a Minter of the same issuer and key whose tokens are for another audience.
+func (m Minter) For(audience string) Minter {
+	m.audience = audience
+	return m
 }
 
 // Name is the issuer's name, a token's iss.
@@ -56,7 +63,7 @@ func (m Minter) Mint(c Claims, now time.Time) (string, error) {
 		return "", fmt.Errorf("a token lives from 1s to %s, not %s", MaxTTL, c.TTL)
 	}
 	claims := jwt.MapClaims{
-		"iss": m.name, "aud": Audience, "sub": c.Subject, "scope": strings.Join(c.Scopes, " "), "jti": rand.Text(),
+		"iss": m.name, "aud": m.audience, "sub": c.Subject, "scope": strings.Join(c.Scopes, " "), "jti": rand.Text(),
 		"iat": now.Unix(), "exp": now.Unix() + int64(c.TTL/time.Second),
 	}
 	if c.Tenant != "" {

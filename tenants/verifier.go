@@ -31,6 +31,7 @@ type VerifierOptions struct {
 	Keys     []Key      // its keys
 	Tenants  *Directory // whose issuers are the others
 	Outbound web.Outbound
+	Audience string           // what a token's aud must hold; empty: DefaultAudience
 	Now      func() time.Time // nil: time.Now
 }
 
@@ -47,11 +48,14 @@ func NewVerifier(o VerifierOptions) *Verifier {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Audience == "" {
+		o.Audience = DefaultAudience
+	}
 	return &Verifier{
 		VerifierOptions: o,
 		parser: jwt.NewParser(
 			jwt.WithValidMethods(algorithms()),
-			jwt.WithAudience(Audience),
+			jwt.WithAudience(o.Audience),
 			jwt.WithExpirationRequired(),
 			jwt.WithIssuedAt(),
 			jwt.WithLeeway(leeway),
@@ -122,45 +126,59 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 		return Identity{}, err
 	}
 	i, err := identity(claims, who)
-	if err != nil || !who.platform {
-		return i, err
-	}
-	return v.exchanged(ctx, i, claims)
-}
-
-// exchanged holds a token that was minted for an API key to what the key says: it counts while the key does, and for the
-// key's workflows alone.
-func (v *Verifier) exchanged(ctx context.Context, i Identity, claims jwt.MapClaims) (Identity, error) {
-	if limits, there := claims["workflows"]; there {
-		all, ok := limits.([]any)
-		if !ok {
-			return Identity{}, refuse("the token's workflows are not a list")
-		}
-		i.Workflows = []string{}
-		for _, one := range all {
-			name, ok := one.(string)
-			if !ok {
-				return Identity{}, refuse("the token's workflows are not names")
-			}
-			i.Workflows = append(i.Workflows, name)
-		}
-	}
-	key, there := claims["api_key"]
-	if !there {
-		return i, nil
-	}
-	id, ok := key.(string)
-	if !ok {
-		return Identity{}, refuse("the token's api_key is not a text")
-	}
-	lives, err := v.Tenants.keyLives(ctx, i.Tenant, id)
 	if err != nil {
 		return Identity{}, err
 	}
-	if !lives {
-		return Identity{}, refuse("the token's API key counts no longer")
+	if i.Workflows, err = workflowsOf(claims); err != nil {
+		return Identity{}, err
+	}
+	if who.platform {
+		if err := v.keyCounts(ctx, i, claims); err != nil {
+			return Identity{}, err
+		}
 	}
 	return i, nil
+}
+
+// workflowsOf returns the workflows that a token is limited to, whoever issued it; nil: it is good for all.
+func workflowsOf(claims jwt.MapClaims) ([]string, error) {
+	claim, there := claims["workflows"]
+	if !there {
+		return nil, nil
+	}
+	all, ok := claim.([]any)
+	if !ok {
+		return nil, refuse("the token's workflows are not a list")
+	}
+	names := []string{}
+	for _, one := range all {
+		name, ok := one.(string)
+		if !ok {
+			return nil, refuse("the token's workflows are not names")
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// keyCounts refuses a token that was minted for an API key which counts no longer.
+func (v *Verifier) keyCounts(ctx context.Context, i Identity, claims jwt.MapClaims) error {
+	key, there := claims["api_key"]
+	if !there {
+		return nil
+	}
+	id, ok := key.(string)
+	if !ok {
+		return refuse("the token's api_key is not a text")
+	}
+	lives, err := v.Tenants.keyLives(ctx, i.Tenant, id)
+	if err != nil {
+		return err
+	}
+	if !lives {
+		return refuse("the token's API key counts no longer")
+	}
+	return nil
 }
 
 // strictParts refuses a header and claims that two readers may read differently.
@@ -182,7 +200,7 @@ func header(h map[string]any) error {
 	if b64, ok := h["b64"]; ok && b64 != true { // RFC 7797 section 7
 		return refuse("the token's payload is not in base64url")
 	}
-	if typ, ok := h["typ"]; ok && typ != "JWT" && typ != "at+jwt" {
+	if typ, ok := h["typ"]; ok && !isTokenType(typ) {
 		return refuse("the token is of another type")
 	}
 	if kid, ok := h["kid"]; ok {
@@ -192,6 +210,21 @@ func header(h map[string]any) error {
 	}
 	return nil
 }
+
+// isTokenType reports whether a header's typ is that of a JSON Web Token (RFC 7519 section 5.1) or of an access token (RFC
+// 9068 section 4). It is a media type: its case does not matter, and it may leave out "application/" (RFC 7515 section 4.1.9).
+func isTokenType(typ any) bool {
+	text, ok := typ.(string)
+	if !ok {
+		return false
+	}
+	text = strings.TrimPrefix(strings.ToLower(text), "application/")
+	return text == "jwt" || text == "at+jwt"
+}
+
+// unsigned refuses a token that no key of its issuer has signed. Whether the tenant, the issuer or the key is unknown, or
+// only the signature is wrong, the text is the same: else a stranger could learn which tenants and issuers exist.
+func unsigned() error { return refuse("the token is not signed by a known key of its issuer") }
 
 // bearer is whose token it is by its own word: which issuer, and of which tenant. The signature proves it afterwards.
 type bearer struct {
@@ -221,7 +254,7 @@ func (v *Verifier) bearer(ctx context.Context, claims jwt.MapClaims) (who bearer
 	}
 	i := slices.IndexFunc(who.tenant.Issuers, func(i Issuer) bool { return i.Name == iss })
 	if i < 0 {
-		return who, refuse("the token's issuer is not known")
+		return who, unsigned()
 	}
 	who.issuer = &who.tenant.Issuers[i]
 	return who, nil
@@ -236,7 +269,7 @@ func (v *Verifier) keys(ctx context.Context, who bearer, t *jwt.Token) (any, err
 	case who.platform:
 		found = fit(v.Keys)
 	case !who.issuer.allows(t.Method.Alg()):
-		return nil, refuse("the token's algorithm is not one of its issuer's")
+		return nil, unsigned()
 	case who.issuer.JWKSURI == "":
 		found = fit(who.issuer.keys)
 	default:
@@ -246,7 +279,7 @@ func (v *Verifier) keys(ctx context.Context, who bearer, t *jwt.Token) (any, err
 		}
 	}
 	if len(found) == 0 {
-		return nil, refuse("the token's issuer has no such key")
+		return nil, unsigned()
 	}
 	var set jwt.VerificationKeySet
 	for _, k := range found {
@@ -257,12 +290,14 @@ func (v *Verifier) keys(ctx context.Context, who bearer, t *jwt.Token) (any, err
 
 // reason says why the parser refuses a token, in words that may be shown.
 func reason(err error) string {
+	if errors.Is(err, jwt.ErrTokenSignatureInvalid) && !errors.Is(err, jwt.ErrTokenMalformed) {
+		return unsigned().Error()
+	}
 	for _, known := range []struct {
 		err  error
 		text string
 	}{
 		{jwt.ErrTokenMalformed, "the token is not a JSON Web Token"},
-		{jwt.ErrTokenSignatureInvalid, "the token's signature or algorithm is not right"},
 		{jwt.ErrTokenUnverifiable, "the token's algorithm is not known"},
 		{jwt.ErrTokenExpired, "the token has expired"},
 		{jwt.ErrTokenNotValidYet, "the token is not valid yet"},
@@ -298,7 +333,7 @@ func (v *Verifier) lifetime(claims jwt.MapClaims, who bearer) error {
 		}
 		return nil
 	}
-	if exp-float64(v.Now().Unix()) > maxAhead.Seconds() {
+	if exp-float64(v.Now().Unix()) > (maxAhead + leeway).Seconds() { // the issuer's clock may be ahead of ours
 		return refuse("the token lives longer than %s", maxAhead)
 	}
 	return nil

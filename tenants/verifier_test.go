@@ -128,6 +128,8 @@ func TestVerifyTakesWhatIsRight(t *testing.T) {
 	}
 	type m = map[string]any
 	ann := Identity{Tenant: w.acme.ID, TenantName: "acme", Subject: "ann", Scopes: []string{SchedulesRead}}
+	limited := ann
+	limited.Workflows = []string{"mail"}
 	root := Identity{Subject: "root", Scopes: []string{PlatformAdmin}}
 	rootPlatform := root
 	rootPlatform.Platform = true
@@ -142,6 +144,10 @@ func TestVerifyTakesWhatIsRight(t *testing.T) {
 		"one audience":                         {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"aud": "carillon"}), ann},
 		"no iat":                               {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"iat": nil}), ann},
 		"at+jwt":                               {w.sign(t, jwt.SigningMethodEdDSA, w.ed, m{"typ": "at+jwt"}, nil), ann},
+		"application/at+jwt":                   {w.sign(t, jwt.SigningMethodEdDSA, w.ed, m{"typ": "application/at+jwt"}, nil), ann},
+		"typ in lower case":                    {w.sign(t, jwt.SigningMethodEdDSA, w.ed, m{"typ": "jwt"}, nil), ann},
+		"a day, by a clock ahead of ours":      {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"exp": w.now.Unix() + 86400 + 30}), ann},
+		"workflows":                            {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"workflows": []string{"mail"}}), limited},
 		"no typ":                               {w.sign(t, jwt.SigningMethodEdDSA, w.ed, m{"typ": nil}, nil), ann},
 		"jku, jwk":                             {w.sign(t, jwt.SigningMethodEdDSA, w.ed, m{"jku": "https://evil.example", "x5u": "https://evil.example", "jwk": m{"kty": "oct"}}, nil), ann},
 		"just expired":                         {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"exp": w.now.Unix() - 29}), ann},
@@ -213,85 +219,155 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 	rsaDER := w.rsa.N.Bytes()
 	cases := map[string]string{
-		"empty":               "",
-		"two parts":           parts[0] + "." + parts[1],
-		"four parts":          good + ".x",
-		"no signature":        parts[0] + "." + parts[1] + ".",
-		"a space":             good + " ",
-		"a newline":           good + "\n",
-		"padding":             parts[0] + "=." + parts[1] + "." + parts[2],
-		"too long":            parts[0] + "." + parts[1] + strings.Repeat("A", 8<<10) + "." + parts[2],
-		"changed claims":      parts[0] + "." + b64(strings.Replace(string(claimsText), "ann", "bob", 1)) + "." + parts[2],
-		"cut signature":       good[:len(good)-2],
-		"trailing bits":       good[:len(good)-1] + string(good[len(good)-1]+1),
-		"not JSON":            again(`{"alg":"EdDSA"`, string(claimsText)),
-		"header twice":        again(`{"alg":"none","alg":"EdDSA","kid":"ed"}`, string(claimsText)),
-		"claims twice":        again(`{"alg":"EdDSA","kid":"ed"}`, strings.Replace(string(claimsText), `{`, `{"sub":"eve",`, 1)),
-		"claims an array":     again(`{"alg":"EdDSA","kid":"ed"}`, `[]`),
-		"claims null":         again(`{"alg":"EdDSA","kid":"ed"}`, `null`),
-		"exp in capitals":     again(`{"alg":"EdDSA","kid":"ed"}`, strings.Replace(string(claimsText), `"exp"`, `"EXP"`, 1)),
-		"alg in lower case":   again(`{"alg":"eddsa","kid":"ed"}`, string(claimsText)),
-		"no alg":              again(`{"kid":"ed"}`, string(claimsText)),
-		"alg a number":        again(`{"alg":1,"kid":"ed"}`, string(claimsText)),
-		"none":                b64(`{"alg":"none","kid":"ed"}`) + "." + parts[1] + ".AA",
-		"none, mixed case":    b64(`{"alg":"nOnE","kid":"ed"}`) + "." + parts[1] + ".AA",
-		"HS256 by public key": w.sign(t, jwt.SigningMethodHS256, []byte(w.ed.Public().(ed25519.PublicKey)), m{"kid": "ed"}, nil),
-		"HS256 by modulus":    w.sign(t, jwt.SigningMethodHS256, rsaDER, m{"kid": "rsa"}, nil),
-		"PS256":               w.sign(t, jwt.SigningMethodPS256, w.rsa, m{"kid": "rsa"}, nil),
-		"RS512":               w.sign(t, jwt.SigningMethodRS512, w.rsa, m{"kid": "rsa"}, nil),
-		"another key's alg":   w.sign(t, jwt.SigningMethodES256, w.ec, m{"kid": "ed"}, nil),
-		"crit":                ed(m{"crit": []string{"exp"}}, nil),
-		"crit empty":          ed(m{"crit": []string{}}, nil),
-		"typ":                 ed(m{"typ": "secevent+jwt"}, nil),
-		"typ in lower case":   ed(m{"typ": "jwt"}, nil),
-		"typ a number":        ed(m{"typ": 1}, nil),
-		"unknown kid":         ed(m{"kid": "nobody"}, nil),
-		"no kid":              ed(m{"kid": nil}, nil),
-		"kid a number":        ed(m{"kid": 1}, nil),
-		"a stranger's key":    w.sign(t, jwt.SigningMethodEdDSA, stranger, nil, nil),
-		"an issuer's alg":     w.sign(t, jwt.SigningMethodES256, w.ec, nil, m{"iss": "only-ed"}),
-		"no iss":              ed(nil, m{"iss": nil}),
-		"unknown iss":         ed(nil, m{"iss": "https://evil.example"}),
-		"the platform's iss":  ed(nil, m{"iss": "carillon-test"}),
-		"no aud":              ed(nil, m{"aud": nil}),
-		"another aud":         ed(nil, m{"aud": "carillon2"}),
-		"aud a number":        ed(nil, m{"aud": 1}),
-		"no exp":              ed(nil, m{"exp": nil}),
-		"exp a text":          ed(nil, m{"exp": "9999999999"}),
-		"exp null":            again(`{"alg":"EdDSA","kid":"ed"}`, `{"iss":"`+acmeIssuer+`","aud":"carillon","sub":"a","tenant":"acme","exp":null}`),
-		"exp huge":            again(`{"alg":"EdDSA","kid":"ed"}`, `{"iss":"`+acmeIssuer+`","aud":"carillon","sub":"a","tenant":"acme","exp":1e300}`),
-		"expired":             ed(nil, m{"exp": w.now.Unix() - 31}),
-		"exp far ahead":       ed(nil, m{"exp": w.now.Unix() + 86401}),
-		"not yet":             ed(nil, m{"nbf": w.now.Unix() + 31}),
-		"issued in future":    ed(nil, m{"iat": w.now.Unix() + 31}),
-		"iat a text":          ed(nil, m{"iat": "now"}),
-		"nbf a text":          ed(nil, m{"nbf": "now"}),
-		"nbf huge":            ed(nil, m{"nbf": 1e300}),
-		"nbf of 64 bits":      ed(nil, m{"nbf": uint64(1) << 63}),
-		"nbf below all":       ed(nil, m{"nbf": -1e300}),
-		"payload as it is":    ed(m{"b64": false}, nil),
-		"no tenant":           ed(nil, m{"tenant": nil}),
-		"tenant a number":     ed(nil, m{"tenant": 1}),
-		"tenant empty":        ed(nil, m{"tenant": ""}),
-		"another tenant":      ed(nil, m{"tenant": "other"}),
-		"unknown tenant":      ed(nil, m{"tenant": "nobody"}),
-		"tenant in capitals":  ed(nil, m{"tenant": "ACME"}),
-		"no sub":              ed(nil, m{"sub": nil}),
-		"sub empty":           ed(nil, m{"sub": ""}),
-		"sub a number":        ed(nil, m{"sub": 7}),
-		"sub with a newline":  ed(nil, m{"sub": "a\nb"}),
-		"scope an array":      ed(nil, m{"scope": []string{"schedules:read"}}),
-		"minted by another":   minted(nil, stranger),
-		"minted too long":     minted(m{"exp": w.now.Unix() + 3601}, w.minter.private),
-		"minted long ago":     minted(m{"iat": w.now.Unix() - 3000, "exp": w.now.Unix() + 1000}, w.minter.private),
-		"minted without iat":  minted(m{"iat": nil}, w.minter.private),
-		"minted for nobody":   minted(m{"tenant": "nobody"}, w.minter.private),
+		"empty":                "",
+		"two parts":            parts[0] + "." + parts[1],
+		"four parts":           good + ".x",
+		"no signature":         parts[0] + "." + parts[1] + ".",
+		"a space":              good + " ",
+		"a newline":            good + "\n",
+		"padding":              parts[0] + "=." + parts[1] + "." + parts[2],
+		"too long":             parts[0] + "." + parts[1] + strings.Repeat("A", 8<<10) + "." + parts[2],
+		"changed claims":       parts[0] + "." + b64(strings.Replace(string(claimsText), "ann", "bob", 1)) + "." + parts[2],
+		"cut signature":        good[:len(good)-2],
+		"trailing bits":        good[:len(good)-1] + string(good[len(good)-1]+1),
+		"not JSON":             again(`{"alg":"EdDSA"`, string(claimsText)),
+		"header twice":         again(`{"alg":"none","alg":"EdDSA","kid":"ed"}`, string(claimsText)),
+		"claims twice":         again(`{"alg":"EdDSA","kid":"ed"}`, strings.Replace(string(claimsText), `{`, `{"sub":"eve",`, 1)),
+		"claims an array":      again(`{"alg":"EdDSA","kid":"ed"}`, `[]`),
+		"claims null":          again(`{"alg":"EdDSA","kid":"ed"}`, `null`),
+		"exp in capitals":      again(`{"alg":"EdDSA","kid":"ed"}`, strings.Replace(string(claimsText), `"exp"`, `"EXP"`, 1)),
+		"alg in lower case":    again(`{"alg":"eddsa","kid":"ed"}`, string(claimsText)),
+		"no alg":               again(`{"kid":"ed"}`, string(claimsText)),
+		"alg a number":         again(`{"alg":1,"kid":"ed"}`, string(claimsText)),
+		"none":                 b64(`{"alg":"none","kid":"ed"}`) + "." + parts[1] + ".AA",
+		"none, mixed case":     b64(`{"alg":"nOnE","kid":"ed"}`) + "." + parts[1] + ".AA",
+		"HS256 by public key":  w.sign(t, jwt.SigningMethodHS256, []byte(w.ed.Public().(ed25519.PublicKey)), m{"kid": "ed"}, nil),
+		"HS256 by modulus":     w.sign(t, jwt.SigningMethodHS256, rsaDER, m{"kid": "rsa"}, nil),
+		"PS256":                w.sign(t, jwt.SigningMethodPS256, w.rsa, m{"kid": "rsa"}, nil),
+		"RS512":                w.sign(t, jwt.SigningMethodRS512, w.rsa, m{"kid": "rsa"}, nil),
+		"another key's alg":    w.sign(t, jwt.SigningMethodES256, w.ec, m{"kid": "ed"}, nil),
+		"crit":                 ed(m{"crit": []string{"exp"}}, nil),
+		"crit empty":           ed(m{"crit": []string{}}, nil),
+		"typ":                  ed(m{"typ": "secevent+jwt"}, nil),
+		"workflows a text":     ed(nil, m{"workflows": "mail"}),
+		"workflows of numbers": ed(nil, m{"workflows": []int{1}}),
+		"typ a number":         ed(m{"typ": 1}, nil),
+		"unknown kid":          ed(m{"kid": "nobody"}, nil),
+		"no kid":               ed(m{"kid": nil}, nil),
+		"kid a number":         ed(m{"kid": 1}, nil),
+		"a stranger's key":     w.sign(t, jwt.SigningMethodEdDSA, stranger, nil, nil),
+		"an issuer's alg":      w.sign(t, jwt.SigningMethodES256, w.ec, nil, m{"iss": "only-ed"}),
+		"no iss":               ed(nil, m{"iss": nil}),
+		"unknown iss":          ed(nil, m{"iss": "https://evil.example"}),
+		"the platform's iss":   ed(nil, m{"iss": "carillon-test"}),
+		"no aud":               ed(nil, m{"aud": nil}),
+		"another aud":          ed(nil, m{"aud": "carillon2"}),
+		"aud a number":         ed(nil, m{"aud": 1}),
+		"no exp":               ed(nil, m{"exp": nil}),
+		"exp a text":           ed(nil, m{"exp": "9999999999"}),
+		"exp null":             again(`{"alg":"EdDSA","kid":"ed"}`, `{"iss":"`+acmeIssuer+`","aud":"carillon","sub":"a","tenant":"acme","exp":null}`),
+		"exp huge":             again(`{"alg":"EdDSA","kid":"ed"}`, `{"iss":"`+acmeIssuer+`","aud":"carillon","sub":"a","tenant":"acme","exp":1e300}`),
+		"expired":              ed(nil, m{"exp": w.now.Unix() - 31}),
+		"exp far ahead":        ed(nil, m{"exp": w.now.Unix() + 86400 + 31}),
+		"not yet":              ed(nil, m{"nbf": w.now.Unix() + 31}),
+		"issued in future":     ed(nil, m{"iat": w.now.Unix() + 31}),
+		"iat a text":           ed(nil, m{"iat": "now"}),
+		"nbf a text":           ed(nil, m{"nbf": "now"}),
+		"nbf huge":             ed(nil, m{"nbf": 1e300}),
+		"nbf of 64 bits":       ed(nil, m{"nbf": uint64(1) << 63}),
+		"nbf below all":        ed(nil, m{"nbf": -1e300}),
+		"payload as it is":     ed(m{"b64": false}, nil),
+		"no tenant":            ed(nil, m{"tenant": nil}),
+		"tenant a number":      ed(nil, m{"tenant": 1}),
+		"tenant empty":         ed(nil, m{"tenant": ""}),
+		"another tenant":       ed(nil, m{"tenant": "other"}),
+		"unknown tenant":       ed(nil, m{"tenant": "nobody"}),
+		"tenant in capitals":   ed(nil, m{"tenant": "ACME"}),
+		"no sub":               ed(nil, m{"sub": nil}),
+		"sub empty":            ed(nil, m{"sub": ""}),
+		"sub a number":         ed(nil, m{"sub": 7}),
+		"sub with a newline":   ed(nil, m{"sub": "a\nb"}),
+		"scope an array":       ed(nil, m{"scope": []string{"schedules:read"}}),
+		"minted by another":    minted(nil, stranger),
+		"minted too long":      minted(m{"exp": w.now.Unix() + 3601}, w.minter.private),
+		"minted long ago":      minted(m{"iat": w.now.Unix() - 3000, "exp": w.now.Unix() + 1000}, w.minter.private),
+		"minted without iat":   minted(m{"iat": nil}, w.minter.private),
+		"minted for nobody":    minted(m{"tenant": "nobody"}, w.minter.private),
 	}
 	for name, token := range cases {
 		who, err := w.verifier.Verify(t.Context(), token)
 		if _, ok := errors.AsType[errToken](err); !ok {
 			t.Errorf("%s: got %+v, %v", name, who, err)
 		}
+	}
+}
+
+// What tells a stranger's token apart (no such tenant, issuer, key or algorithm, or a forged signature) is one text.
+func TestRefusalsDoNotTellTenantsApart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	type m = map[string]any
+	_, stranger, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forge := func(header, claims m) string { return w.sign(t, jwt.SigningMethodEdDSA, stranger, header, claims) }
+	texts := map[string]string{}
+	for name, token := range map[string]string{
+		"a tenant and issuer that exist": forge(nil, nil),
+		"a key that does not":            forge(m{"kid": "nobody"}, nil),
+		"an issuer that does not":        forge(nil, m{"iss": "https://evil.example"}),
+		"a tenant without issuers":       forge(nil, m{"tenant": "other"}),
+		"a tenant that does not exist":   forge(nil, m{"tenant": "nobody"}),
+		"an algorithm of no key":         w.sign(t, jwt.SigningMethodES256, w.ec, nil, m{"iss": "only-ed"}),
+		"the platform's issuer":          forge(nil, m{"iss": "carillon-test"}),
+	} {
+		_, err := w.verifier.Verify(t.Context(), token)
+		if err == nil {
+			t.Fatalf("%s: it counts", name)
+		}
+		texts[err.Error()] += name + "; "
+	}
+	if len(texts) != 1 {
+		t.Errorf("got several texts: %v", texts)
+	}
+}
+
+// Two installations with one identity provider have audiences of their own: a token of one does not count in the other.
+func TestAudienceIsTheInstallations(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o := w.verifier.VerifierOptions
+	o.Audience = "carillon-staging"
+	staging := NewVerifier(o)
+	claims := Claims{Subject: "dev", Tenant: "acme", TTL: time.Hour}
+	for audience, want := range map[string]bool{DefaultAudience: false, "carillon-staging": true} {
+		token, err := w.minter.For(audience).Mint(claims, w.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := staging.Verify(t.Context(), token); (err == nil) != want {
+			t.Errorf("%s: got %v", audience, err)
+		}
+		if _, err := w.verifier.Verify(t.Context(), token); (err == nil) == want {
+			t.Errorf("%s, elsewhere: got %v", audience, err)
+		}
+	}
+}
+
+// A forged token costs no more than three checks of a signature, however many keys its issuer has.
+func TestForgedTokensAreCheckedAgainstFewKeys(t *testing.T) {
+	t.Parallel()
+	var keys []Key
+	for range 50 {
+		public, _, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, Key{ID: "same", Algorithm: edDSA, Public: public}, Key{ID: "", Algorithm: es256})
+	}
+	if n := len(candidates(keys, edDSA, "same", true)); n != mostCandidates {
+		t.Errorf("got %d candidates, want %d", n, mostCandidates)
 	}
 }
 

@@ -34,6 +34,7 @@ type plan struct {
 	connections int
 	role        role
 	issuer      string
+	audience    string // of tokens; empty: tenants.DefaultAudience
 	keys        []tenants.Key
 	minter      *tenants.Minter // nil: API keys are not exchanged here
 	outbound    web.Outbound
@@ -167,7 +168,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	}
 	api.Routes(h.router)
 	console.Routes(h.router)
-	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
+	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Audience: p.audience, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
 	var shedding tenants.Shedding
 	if p.shed != nil {
 		shedding = p.shed(h.api.Stat)

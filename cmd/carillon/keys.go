@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -79,6 +82,18 @@ type issuerSettings struct {
 	Issuer     issuerName `env:"CARILLON_ISSUER" envDefault:"carillon" flag:"issuer" value:"NAME" help:"the platform's own issuer, the iss of its tokens"`
 	IssuerKey  seed       `env:"CARILLON_ISSUER_KEY" help:"the platform's private key: 32 random bytes in base64 (openssl rand -base64 32)"`
 	IssuerKeys publicKeys `env:"CARILLON_ISSUER_KEYS" help:"public keys of the platform's issuer beside that, as a JSON Web Key Set"`
+	Audience   audience   `env:"CARILLON_AUDIENCE" envDefault:"carillon" flag:"audience" value:"NAME" help:"what the aud of every token must hold: a name of its own keeps the tokens of one installation out of another"`
+}
+
+// audience is 1 to 512 bytes of text.
+type audience string
+
+func (a *audience) UnmarshalText(text []byte) error {
+	if len(text) == 0 || len(text) > 512 || bytes.ContainsFunc(text, unicode.IsControl) {
+		return errors.New("is not 1 to 512 bytes of text")
+	}
+	*a = audience(text)
+	return nil
 }
 
 // verifying are the keys that the platform's tokens may be signed with.
@@ -99,5 +114,5 @@ func (s issuerSettings) minting() *tenants.Minter {
 }
 
 func (s issuerSettings) minter() tenants.Minter {
-	return tenants.NewIssuer(s.IssuerKey.key, string(s.Issuer))
+	return tenants.NewIssuer(s.IssuerKey.key, string(s.Issuer)).For(string(s.Audience))
 }

@@ -95,6 +95,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		connections: int(s.Connections),
 		role:        s.Role,
 		issuer:      string(s.Platform.Issuer),
+		audience:    string(s.Platform.Audience),
 		keys:        s.Platform.verifying(),
 		minter:      s.Platform.minting(),
 		outbound:    web.Outbound{Loopback: sabotage.Loopback()},
