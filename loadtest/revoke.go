@@ -94,7 +94,7 @@ type revocation struct {
 func (v *revocation) dev(ctx context.Context, name, url string) (*process, announcement, error) {
 	var at announcement
 	ready := v.w.file(name + ".json")
-	process, err := v.w.start(name, nil, "dev", "--no-demo", "--data", v.w.file("data"), "--listen", "127.0.0.1:0", "--ready-file", ready, "--database-url", url)
+	process, err := v.w.start(name, nil, "dev", "--no-demo", "--data", v.w.file("data"), "--listen", "127.0.0.1:0", "--ready-file", ready, "--yes", "--database-url", url)
 	if err != nil {
 		return nil, at, err
 	}

@@ -188,7 +188,7 @@ func (w *workshop) dev(ctx context.Context, o options, listen string) (*process,
 	}
 	args := []string{"dev", "--no-demo", "--data", w.file("data"), "--listen", listen, "--ready-file", ready, "--log-format", "text"} // as JSON it would tell of each tick
 	if o.databaseURL != "" {
-		args = append(args, "--database-url", o.databaseURL)
+		args = append(args, "--yes", "--database-url", o.databaseURL)
 	}
 	p, err := w.start("dev", nil, args...)
 	if err != nil {

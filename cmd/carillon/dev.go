@@ -25,7 +25,8 @@ type devSettings struct {
 	Listen      address     `env:"CARILLON_LISTEN" envDefault:"127.0.0.1:8080" flag:"listen" value:"ADDRESS" help:"where the API is served: loopback only, and port 0 is any that is free"`
 	Data        string      `env:"CARILLON_DATA" flag:"data" value:"FOLDER" help:"the folder that the database and the keys are kept in between runs"`
 	Ephemeral   bool        `env:"CARILLON_EPHEMERAL" flag:"ephemeral" help:"keep nothing between runs"`
-	DatabaseURL databaseURL `env:"DATABASE_URL" flag:"database-url" value:"URL" help:"a PostgreSQL to use instead of one of our own"`
+	DatabaseURL databaseURL `env:"CARILLON_DEV_DATABASE_URL" flag:"database-url" value:"URL" help:"a PostgreSQL to use instead of one of our own; DATABASE_URL is not looked at"`
+	Yes         bool        `env:"CARILLON_DEV_YES" flag:"yes" help:"use the database of --database-url also where it has tenants, processes or tables of others"`
 	ReadyFile   string      `env:"CARILLON_READY_FILE" flag:"ready-file" value:"FILE" help:"a file to write url, token, platform_token and database_url to, as JSON, once ready"`
 	For         span        `env:"CARILLON_FOR" envDefault:"0s" flag:"for" value:"DURATION" help:"end by itself that long after it is ready; 0s is never"`
 	NoDemo      bool        `env:"CARILLON_NO_DEMO" flag:"no-demo" help:"do not seed schedules, nor work them off"`
@@ -59,7 +60,7 @@ seconds, a second one at once.`,
 		Example: `  carillon dev
   carillon dev --ephemeral --listen 127.0.0.1:0 --ready-file ready.json    # for tests
   carillon dev --data ./carillon-data --for 60s
-  DATABASE_URL=postgres://localhost/carillon carillon dev`,
+  carillon dev --database-url postgres://localhost/carillon_dev`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := read[devSettings](p, cmd)
@@ -151,7 +152,13 @@ func (p program) database(ctx context.Context, s devSettings) (url, dir string, 
 		}
 	}
 	if s.DatabaseURL != "" {
-		return string(s.DatabaseURL), dir, nil, nil
+		if !s.Yes {
+			err = mayDevelopOn(ctx, string(s.DatabaseURL))
+		}
+		return string(s.DatabaseURL), dir, nil, err
+	}
+	if p.getenv("DATABASE_URL") != "" {
+		fmt.Fprintln(p.stderr, "carillon dev does not use the database of DATABASE_URL, but one of its own: --database-url names another")
 	}
 	config := embedded.Config{Ephemeral: s.Ephemeral, Log: p.stderr}
 	if !s.Ephemeral {

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+)
+
+// devDatabaseLimit is how long the look at a given database may take.
+const devDatabaseLimit = 10 * time.Second
+
+// mayDevelopOn refuses a database that serves something else: `carillon dev` migrates the database forward for good, fires its
+// schedules and gives a token for any of its tenants to anyone on this machine.
+func mayDevelopOn(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, devDatabaseLimit)
+	defer cancel()
+	found, err := whatElseUses(ctx, url)
+	if err != nil || found == "" {
+		return err
+	}
+	return misuse{fmt.Errorf("the database of --database-url %s: carillon dev would change it, fire its schedules and give tokens for it to anyone on this machine. Name another database, or pass --yes if this one is for development", found)}
+}
+
+// whatElseUses says what in a database is not of an earlier `carillon dev`; empty: nothing.
+func whatElseUses(ctx context.Context, url string) (string, error) {
+	bare, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon dev", MaxConns: 1})
+	if err != nil {
+		return "", err
+	}
+	defer bare.Close()
+	var ours bool
+	var others int
+	err = bare.QueryRow(ctx, `
+		SELECT to_regclass('goose_db_version') IS NOT NULL AND to_regclass('tenant') IS NOT NULL, count(*)
+		FROM pg_class c
+		JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'p') AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\_%'`).Scan(&ours, &others)
+	if err != nil {
+		return "", fmt.Errorf("look at the tables: %w", err)
+	}
+	if !ours {
+		if others > 0 {
+			return fmt.Sprintf("holds %d tables of another program", others), nil
+		}
+		return "", nil
+	}
+	engine, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon dev", MaxConns: 1, Role: postgres.EngineRole})
+	if err != nil {
+		return "", err
+	}
+	defer engine.Close()
+	return otherUse(ctx, engine)
+}
+
+// otherUse says what of a database of Carillon's is not of an earlier `carillon dev`.
+func otherUse(ctx context.Context, engine *pgxpool.Pool) (string, error) {
+	rows, _ := engine.Query(ctx, `SELECT name FROM tenant WHERE name <> $1 ORDER BY name LIMIT 1`, demoTenant) // CollectRows reports the error
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return "", fmt.Errorf("look at the tenants: %w", err)
+	}
+	if len(names) > 0 {
+		return fmt.Sprintf("has the tenant %q", names[0]), nil
+	}
+	var name *string
+	err = engine.QueryRow(ctx, `SELECT max(name) FROM process WHERE beat_at > clock_timestamp() - interval '10 seconds'`).Scan(&name)
+	if err != nil {
+		return "", fmt.Errorf("look at the processes: %w", err)
+	}
+	if name != nil {
+		return fmt.Sprintf("is in use by the process %s", *name), nil
+	}
+	return "", nil
+}
