@@ -117,7 +117,7 @@ func examine(ctx context.Context, s doctorSettings, deep bool) []finding {
 		return append(findings, fine("database", "%v", err).fail("start that server or mend DATABASE_URL; `psql \"$DATABASE_URL\"` must work from here"))
 	}
 	defer pool.Close()
-	findings = append(findings, examineServer(ctx, pool), examineSchema(ctx, pool))
+	findings = append(findings, examineServer(ctx, pool), examineLogging(ctx, pool), examineSchema(ctx, pool))
 	findings = append(findings, examineWall(ctx, pool, string(s.APIURL))...)
 	findings = append(findings, examineClock(ctx, pool), examineSecrets(ctx, pool, k))
 	return append(findings, examinePromises(ctx, pool, deep)...)
@@ -169,6 +169,23 @@ func examineServer(ctx context.Context, pool *pgxpool.Pool) finding {
 	f := fine("database", "PostgreSQL %s at %s:%d, database %q as %q", version, c.Host, c.Port, c.Database, c.User)
 	if number < oldestServer {
 		return f.fail("Carillon needs PostgreSQL 15 or newer")
+	}
+	return f
+}
+
+// examineLogging looks whether PostgreSQL writes what tenants send into its log: parameters of statements, which hold payloads
+// and secrets, and the details of errors, which hold rows.
+func examineLogging(ctx context.Context, pool *pgxpool.Pool) finding {
+	var statements, parameters, verbosity string
+	err := pool.QueryRow(ctx, `
+		SELECT current_setting('log_min_duration_statement'), current_setting('log_parameter_max_length'), current_setting('log_error_verbosity')`).
+		Scan(&statements, &parameters, &verbosity)
+	if err != nil {
+		return fine("logging", "%v", err).fail("see the server's log")
+	}
+	f := fine("logging", "log_min_duration_statement %s, log_parameter_max_length %s, log_error_verbosity %s", statements, parameters, verbosity)
+	if statements != "-1" && parameters != "0" {
+		return f.warn("set log_parameter_max_length = 0 in PostgreSQL: its log holds payloads and secrets of tenants otherwise")
 	}
 	return f
 }

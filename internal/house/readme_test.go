@@ -71,3 +71,17 @@ func TestTheREADMEsLinksLead(t *testing.T) {
 		}
 	}
 }
+
+// The settings that we advise keep what tenants send out of PostgreSQL's log.
+func TestTheAdvisedPostgreSQLLogsNoParameters(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../deploy/postgresql.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, setting := range []string{"log_parameter_max_length = 0", "log_parameter_max_length_on_error = 0", "log_error_verbosity = terse"} {
+		if !strings.Contains(string(text), "\n"+setting) {
+			t.Errorf("deploy/postgresql.conf lacks %s", setting)
+		}
+	}
+}
