@@ -80,6 +80,9 @@ func (k *compiler) lastOf(p *rulePlan, count int) (wall, bool) {
 // walls are the rule's wall times from DTSTART on, as far as maxCountSteps go.
 func (p *rulePlan) walls(steps *int) iter.Seq[wall] {
 	return func(yield func(wall) bool) {
+		if p.never() {
+			return
+		}
 		if p.Freq < perHour {
 			for w := range newByPeriod(p).all() {
 				if w >= p.Start && !yield(w) {

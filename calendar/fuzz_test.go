@@ -32,6 +32,10 @@ func hold(t *testing.T, spec Spec) {
 	if _, ok := timing.FixedDelay(); ok {
 		return
 	}
+	_, ever := timing.Next(time.Unix(-1, 0))
+	if last, any := timing.Prev(time.Unix(maxWall+2*daySeconds, 0)); any != ever {
+		t.Fatalf("%s: it has a first tick: %v; its last one is %v", b, ever, last)
+	}
 	at := time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC)
 	for range 5 {
 		tick, ok := timing.Next(at)
@@ -76,7 +80,7 @@ func FuzzCron(f *testing.F) {
 func FuzzRule(f *testing.F) {
 	f.Add("DTSTART;TZID=Europe/Berlin:20260105T090000\nRRULE:FREQ=WEEKLY;BYDAY=MO,WE\nEXDATE:20260107T090000\nRDATE;VALUE=DATE:20260108")
 	for _, rule := range []string{"FREQ=HOURLY;INTERVAL=2;BYHOUR=1", "FREQ=MONTHLY;BYDAY=-1FR;BYSETPOS=1", "FREQ=YEARLY;BYWEEKNO=-1,53;WKST=SU", "FREQ=SECONDLY;INTERVAL=86399;BYHOUR=1", "FREQ=DAILY;COUNT=7;BYHOUR=1,2,3;BYSETPOS=-1,2",
-		"FREQ=YEARLY;BYYEARDAY=-366;UNTIL=20400101T000000Z", "FREQ=MONTHLY;BYMONTHDAY=-31;INTERVAL=11"} {
+		"FREQ=YEARLY;BYYEARDAY=-366;UNTIL=20400101T000000Z", "FREQ=MONTHLY;BYMONTHDAY=-31;INTERVAL=11", "FREQ=MONTHLY;BYDAY=MO;BYSETPOS=6", "FREQ=MINUTELY;BYSETPOS=2;COUNT=5"} {
 		f.Add("DTSTART:20260105T013000\nRRULE:" + rule)
 	}
 	f.Fuzz(func(t *testing.T, rule string) {

@@ -65,6 +65,10 @@ func (p *rulePlan) set() wallSet {
 	if p.Last != nil {
 		b.last = *p.Last
 	}
+	if p.never() {
+		b.set = walls{}
+		return b
+	}
 	if p.Freq >= perHour {
 		b.set = newSubdaily(p)
 		return b

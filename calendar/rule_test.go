@@ -17,45 +17,37 @@ func TestRulesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	const start = "DTSTART:20260105T090000\n"
 	for text, code := range map[string]string{
-		"RRULE:FREQ=DAILY":                                                     "dtstart_missing",
-		"DTSTART:20260105T090000":                                              "rrule_missing",
-		start + "RRULE:FREQ=DAILY\nRRULE:FREQ=WEEKLY":                          "rrule_unsupported",
-		start + "RRULE:FREQ=DAILY\nEXRULE:FREQ=WEEKLY":                         "rrule_unsupported",
-		start + "RRULE:FREQ=DAILY\nnonsense":                                   "rrule_syntax",
-		start + "RRULE:FREQ=FORTNIGHTLY":                                       "rrule_syntax",
-		start + "RRULE:INTERVAL=2":                                             "rrule_syntax",
-		start + "RRULE:FREQ=DAILY;FREQ=DAILY":                                  "rrule_syntax",
-		start + "RRULE:FREQ=DAILY;BYEASTER=1":                                  "rrule_unsupported",
-		start + "RRULE:FREQ=DAILY;INTERVAL=0":                                  "rrule_out_of_range",
-		start + "RRULE:FREQ=DAILY;INTERVAL=100001":                             "rrule_out_of_range",
-		start + "RRULE:FREQ=MONTHLY;INTERVAL=9223372036854775807":              "rrule_out_of_range",
-		start + "RRULE:FREQ=DAILY;COUNT=0":                                     "rrule_out_of_range",
-		start + "RRULE:FREQ=DAILY;COUNT=3;UNTIL=20270101T000000Z":              "rrule_combination",
-		start + "RRULE:FREQ=DAILY;BYSECOND=60":                                 "rrule_out_of_range",
-		start + "RRULE:FREQ=DAILY;BYDAY=2MO":                                   "rrule_combination",
-		start + "RRULE:FREQ=MONTHLY;BYDAY=53MO":                                "rrule_combination",
-		start + "RRULE:FREQ=MONTHLY;BYDAY=-53MO":                               "rrule_combination",
-		start + "RRULE:FREQ=MONTHLY;BYDAY=8FR":                                 "rrule_combination",
-		start + "RRULE:FREQ=YEARLY;BYMONTH=12;BYDAY=53SU":                      "rrule_combination",
-		start + "RRULE:FREQ=MONTHLY;BYWEEKNO=3":                                "rrule_combination",
-		start + "RRULE:FREQ=WEEKLY;BYMONTHDAY=3":                               "rrule_combination",
-		start + "RRULE:FREQ=DAILY;BYYEARDAY=3":                                 "rrule_combination",
-		start + "RRULE:FREQ=SECONDLY;BYSETPOS=2":                               "rrule_out_of_range",
-		start + "RRULE:FREQ=MINUTELY;BYSETPOS=2":                               "rrule_out_of_range",
-		start + "RRULE:FREQ=HOURLY;BYSETPOS=2":                                 "rrule_out_of_range",
-		"DTSTART:20260105T100000\nRRULE:FREQ=HOURLY;INTERVAL=2;BYHOUR=1":       "rrule_unreachable",
-		"DTSTART:20260105T100000\nRRULE:FREQ=HOURLY;INTERVAL=24;BYHOUR=5":      "rrule_unreachable",
-		"DTSTART:20260105T100000\nRRULE:FREQ=MINUTELY;INTERVAL=60;BYMINUTE=30": "rrule_unreachable",
-		"DTSTART:20260105T100000\nRRULE:FREQ=MINUTELY;INTERVAL=1440;BYHOUR=3":  "rrule_unreachable",
-		"DTSTART:20260105T100000\nRRULE:FREQ=SECONDLY;INTERVAL=60;BYSECOND=1":  "rrule_unreachable",
-		"DTSTART;TZID=Europe/Berlin:20260105T090000\nRRULE:FREQ=DAILY":         "timezone_mismatch",
-		"DTSTART;TZID=Local:20260105T090000\nRRULE:FREQ=DAILY":                 "timezone_mismatch",
-		"DTSTART:19691231T090000\nRRULE:FREQ=DAILY":                            "time_out_of_range",
-		"DTSTART:21010101T090000\nRRULE:FREQ=DAILY":                            "time_out_of_range",
-		"DTSTART:20260230T090000\nRRULE:FREQ=DAILY":                            "time_syntax",
-		start + "RRULE:FREQ=DAILY\nRDATE;VALUE=PERIOD:20260105T090000Z/PT1H":   "rrule_unsupported",
-		start + "RRULE:FREQ=SECONDLY;INTERVAL=286;BYSECOND=2;COUNT=66599":      "rrule_too_costly",
-		strings.Repeat("x", 4097):                                              "too_long",
+		"RRULE:FREQ=DAILY":                                                   "dtstart_missing",
+		"DTSTART:20260105T090000":                                            "rrule_missing",
+		start + "RRULE:FREQ=DAILY\nRRULE:FREQ=WEEKLY":                        "rrule_unsupported",
+		start + "RRULE:FREQ=DAILY\nEXRULE:FREQ=WEEKLY":                       "rrule_unsupported",
+		start + "RRULE:FREQ=DAILY\nnonsense":                                 "rrule_syntax",
+		start + "RRULE:FREQ=FORTNIGHTLY":                                     "rrule_syntax",
+		start + "RRULE:INTERVAL=2":                                           "rrule_syntax",
+		start + "RRULE:FREQ=DAILY;FREQ=DAILY":                                "rrule_syntax",
+		start + "RRULE:FREQ=DAILY;BYEASTER=1":                                "rrule_unsupported",
+		start + "RRULE:FREQ=DAILY;INTERVAL=0":                                "rrule_out_of_range",
+		start + "RRULE:FREQ=DAILY;INTERVAL=100001":                           "rrule_out_of_range",
+		start + "RRULE:FREQ=MONTHLY;INTERVAL=9223372036854775807":            "rrule_out_of_range",
+		start + "RRULE:FREQ=DAILY;COUNT=0":                                   "rrule_out_of_range",
+		start + "RRULE:FREQ=DAILY;COUNT=3;UNTIL=20270101T000000Z":            "rrule_combination",
+		start + "RRULE:FREQ=DAILY;BYSECOND=60":                               "rrule_out_of_range",
+		start + "RRULE:FREQ=DAILY;BYDAY=2MO":                                 "rrule_combination",
+		start + "RRULE:FREQ=MONTHLY;BYDAY=53MO":                              "rrule_combination",
+		start + "RRULE:FREQ=MONTHLY;BYDAY=-53MO":                             "rrule_combination",
+		start + "RRULE:FREQ=MONTHLY;BYDAY=8FR":                               "rrule_combination",
+		start + "RRULE:FREQ=YEARLY;BYMONTH=12;BYDAY=53SU":                    "rrule_combination",
+		start + "RRULE:FREQ=MONTHLY;BYWEEKNO=3":                              "rrule_combination",
+		start + "RRULE:FREQ=WEEKLY;BYMONTHDAY=3":                             "rrule_combination",
+		start + "RRULE:FREQ=DAILY;BYYEARDAY=3":                               "rrule_combination",
+		"DTSTART;TZID=Europe/Berlin:20260105T090000\nRRULE:FREQ=DAILY":       "timezone_mismatch",
+		"DTSTART;TZID=Local:20260105T090000\nRRULE:FREQ=DAILY":               "timezone_mismatch",
+		"DTSTART:19691231T090000\nRRULE:FREQ=DAILY":                          "time_out_of_range",
+		"DTSTART:21010101T090000\nRRULE:FREQ=DAILY":                          "time_out_of_range",
+		"DTSTART:20260230T090000\nRRULE:FREQ=DAILY":                          "time_syntax",
+		start + "RRULE:FREQ=DAILY\nRDATE;VALUE=PERIOD:20260105T090000Z/PT1H": "rrule_unsupported",
+		start + "RRULE:FREQ=SECONDLY;INTERVAL=286;BYSECOND=2;COUNT=66599":    "rrule_too_costly",
+		strings.Repeat("x", 4097):                                            "too_long",
 	} {
 		_, err := Compile(Spec{RRule: text}, Context{})
 		faults, ok := errors.AsType[Faults](err)
@@ -65,6 +57,37 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 	if _, err := Compile(Spec{Timezone: "Europe/Berlin", RRule: "DTSTART:20260105T090000Z\nRRULE:FREQ=DAILY"}, Context{}); err == nil {
 		t.Error("a DTSTART in UTC is taken in Berlin")
+	}
+}
+
+// A rule that no time can match is a valid rule without ticks, however it is written. It costs no search.
+func TestRulesThatNeverMatch(t *testing.T) {
+	t.Parallel()
+	for _, rule := range []string{
+		"FREQ=MONTHLY;BYDAY=MO;BYSETPOS=6", "FREQ=MONTHLY;BYDAY=MO;BYSETPOS=-6,7", "FREQ=MONTHLY;BYDAY=MO;BYSETPOS=6;COUNT=3",
+		"FREQ=YEARLY;BYSETPOS=2", "FREQ=YEARLY;BYWEEKNO=20;BYDAY=MO;BYSETPOS=15", "FREQ=WEEKLY;BYDAY=MO,TU;BYSETPOS=3",
+		"FREQ=DAILY;BYSETPOS=2", "FREQ=DAILY;BYHOUR=1,2;BYSETPOS=31622400",
+		"FREQ=SECONDLY;BYSETPOS=2", "FREQ=MINUTELY;BYSETPOS=-2", "FREQ=HOURLY;BYSETPOS=2;COUNT=9",
+		"FREQ=HOURLY;INTERVAL=2;BYHOUR=1", "FREQ=HOURLY;INTERVAL=24;BYHOUR=5", "FREQ=MINUTELY;INTERVAL=60;BYMINUTE=30",
+		"FREQ=MINUTELY;INTERVAL=1440;BYHOUR=3", "FREQ=SECONDLY;INTERVAL=60;BYSECOND=1;COUNT=100000",
+		"FREQ=HOURLY;INTERVAL=168;BYDAY=WE", "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", "FREQ=MONTHLY;BYMONTH=4;BYMONTHDAY=31;BYSETPOS=1",
+		"FREQ=YEARLY;BYYEARDAY=366;BYMONTH=1", "FREQ=YEARLY;BYWEEKNO=1;BYMONTH=6", "FREQ=YEARLY;INTERVAL=4;BYMONTH=2;BYMONTHDAY=29",
+	} {
+		timing := mustCompile(t, Spec{Timezone: "Europe/Berlin", RRule: "DTSTART:20260105T100000\nRRULE:" + rule})
+		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		if tick, ok := timing.Next(now); ok {
+			t.Errorf("%s: it fires at %s", rule, tick.At)
+		}
+		if tick, ok := timing.Prev(time.Date(maxYear, 1, 1, 0, 0, 0, 0, time.UTC)); ok {
+			t.Errorf("%s: it fired at %s", rule, tick.At)
+		}
+		if !slices.ContainsFunc(timing.Warnings(now), func(w Warning) bool { return w.Code == "never_fires" }) {
+			t.Errorf("%s: there is no warning", rule)
+		}
+	}
+	some := mustCompile(t, Spec{RRule: "DTSTART:20260105T100000\nRRULE:FREQ=MONTHLY;BYDAY=MO;BYSETPOS=-1,6"})
+	if got, want := ticksAfter(t, some, "2026-01-01T00:00:00Z", 2), []string{"2026-01-26T10:00:00+00:00", "2026-02-23T10:00:00+00:00"}; !slices.Equal(got, want) {
+		t.Errorf("a position that no month has beside one that each has: got %s, want %s", got, want)
 	}
 }
 

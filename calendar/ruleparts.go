@@ -41,7 +41,6 @@ func (r *ruleText) readParts() *ruleParts {
 		return p
 	}
 	p.imply()
-	p.checkReach()
 	return p
 }
 
@@ -223,27 +222,21 @@ func (p *ruleParts) imply() {
 	}
 }
 
-// checkReach refuses an INTERVAL that never meets the BY parts, and a BYSETPOS beyond any set.
-func (p *ruleParts) checkReach() {
-	q := &p.plan
-	times := q.times().times()
-	size := q.mostDays() * times
+// never reports whether no time at all can match the rule: the interval never meets the BY parts, or each position of BYSETPOS is
+// beyond the largest set that a period can have.
+func (q *rulePlan) never() bool {
+	if q.Freq >= perHour && !q.reaches() {
+		return true
+	}
+	size := 1
 	switch q.Freq {
 	case perSecond:
-		size = 1
 	case perHour, perMinute:
-		s := newSubdaily(&rulePlan{Freq: q.Freq, Interval: 1, Hours: q.Hours, Minutes: q.Minutes, Seconds: q.Seconds})
-		size = len(s.offsets)
+		size = len(newSubdaily(&rulePlan{Freq: q.Freq, Interval: 1, Hours: q.Hours, Minutes: q.Minutes, Seconds: q.Seconds}).offsets)
+	default:
+		size = q.mostDays() * q.times().times()
 	}
-	for _, pos := range q.SetPos {
-		if max(pos, -pos) > size {
-			p.fault(p.has["BYSETPOS"], "rrule_out_of_range", "BYSETPOS %d is beyond a set of %d", pos, size)
-			return
-		}
-	}
-	if q.Freq >= perHour && !q.reaches() {
-		p.fault(p.has["FREQ"], "rrule_unreachable", "the interval never meets the rule's BY parts")
-	}
+	return len(q.SetPos) > 0 && !slices.ContainsFunc(q.SetPos, func(pos int) bool { return max(pos, -pos) <= size })
 }
 
 // mostDays is the most days that a period of the rule (a year, month, week or day) can have.
@@ -283,8 +276,8 @@ func (q *rulePlan) mostDays() int {
 	return most
 }
 
-// reaches says whether the steps of a rule by the hour, minute or second ever come to a time of day that it leaves: steps meet
-// those that differ from DTSTART by a multiple of the greatest common divisor of the interval and a day.
+// reaches reports whether the steps of a rule by the hour, minute or second ever meet a time of day that its BY parts allow: steps
+// meet the times that differ from DTSTART by a multiple of the greatest common divisor of the interval and a day.
 func (q *rulePlan) reaches() bool {
 	s := newSubdaily(q)
 	day := daySeconds / s.unit
