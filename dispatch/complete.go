@@ -3,34 +3,13 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
-const completeFor = 20 * time.Second // of one run of upkeep; the next run continues
-
-// completeIn completes schedules until none is left or the time of this run is over.
-func (d *Dispatch) completeIn(ctx context.Context) error {
-	part, cancel := context.WithTimeout(ctx, completeFor)
-	defer cancel()
-	err := d.complete(part)
-	if part.Err() != nil && ctx.Err() == nil {
-		return nil
-	}
-	return err
-}
-
-// complete marks the schedules that have no nominal time left as completed: the members of exhausted cohorts, and those
-// past their own last time. A schedule with a limit of ticks stays active while a chunk of its ticks is unopened, because
-// a tick announces the following ones when it is opened.
-func (d *Dispatch) complete(ctx context.Context) error {
-	for {
-		if n, err := d.completeSome(ctx); err != nil || n < mostCleared {
-			return err
-		}
-	}
-}
-
-// completeSome completes up to mostCleared schedules. It locks each schedule together with its cohort and its membership,
+// completeSome marks up to mostCleared schedules that have no nominal time left as completed: the members of exhausted
+// cohorts, and those past their own last time. A schedule with a limit of ticks stays active while a chunk of its ticks is
+// unopened, because a tick announces the following ones when it is opened.
+//
+// It locks each schedule together with its cohort and its membership,
 // and PostgreSQL checks the conditions of "over" again on the newest version of a row that it locks. A schedule that
 // another transaction changes at the same time is left for the next run, so this statement waits for no lock and is part
 // of no deadlock.

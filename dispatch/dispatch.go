@@ -90,6 +90,7 @@ type Dispatch struct {
 	work       sync.WaitGroup
 	stop       context.CancelFunc
 	keepers    keepers
+	taskLocks  taskLocks
 	unreadable sync.Map // endpointName: a secret of it cannot be opened, and that was told
 }
 

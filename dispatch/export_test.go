@@ -77,7 +77,22 @@ func (d *Dispatch) WorkLate(ctx context.Context, chunk int64) error {
 func (d *Dispatch) Retain(ctx context.Context, now time.Time) error { return d.retain(ctx, now) }
 
 // Complete marks the schedules that have no nominal time left.
-func (d *Dispatch) Complete(ctx context.Context) error { return d.complete(ctx) }
+func (d *Dispatch) Complete(ctx context.Context) error {
+	return d.RunTask(ctx, "complete", time.Minute, full(mostCleared, d.completeSome))
+}
+
+// RunTask runs a task with a limit, until some reports that there is no more.
+func (d *Dispatch) RunTask(ctx context.Context, name string, limit time.Duration, some func(context.Context) (bool, error)) error {
+	return d.run(ctx, task{name: name, limit: limit, some: some})
+}
+
+// TaskLocks are the classes and numbers of the advisory locks of all tasks.
+func (d *Dispatch) TaskLocks() (class int32, numbers []int32) {
+	for _, t := range d.tasks() {
+		numbers = append(numbers, taskLock(t.name))
+	}
+	return taskLockClass, numbers
+}
 
 // RearmLost arms schedules with fixed_delay that nothing would ever arm.
 func (d *Dispatch) RearmLost(ctx context.Context) error { return d.rearmLost(ctx) }

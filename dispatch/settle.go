@@ -15,10 +15,11 @@ const (
 	mostSettled  = 500        // at a time
 )
 
-// settleMoves brings schedules whose moved ticks have come back to the timings of their specs.
-func (d *Dispatch) settleMoves(ctx context.Context) error {
+// settleMoves brings schedules whose moved ticks have come back to the timings of their specs. It returns how many it
+// settled.
+func (d *Dispatch) settleMoves(ctx context.Context) (settled int64, err error) {
 	if d.Settle == nil {
-		return nil
+		return 0, nil
 	}
 	type name struct {
 		Tenant        tenants.ID
@@ -32,13 +33,15 @@ func (d *Dispatch) settleMoves(ctx context.Context) error {
 		LIMIT $2`, settledAfter, mostSettled) // CollectRows reports the error
 	names, err := pgx.CollectRows(rows, pgx.RowToStructByPos[name])
 	if err != nil {
-		return fmt.Errorf("look for moves that have passed: %w", err)
+		return 0, fmt.Errorf("look for moves that have passed: %w", err)
 	}
 	var errs []error
 	for _, n := range names {
 		if err := d.Settle(ctx, n.Tenant, n.Workflow, n.Key); err != nil {
 			errs = append(errs, fmt.Errorf("settle the moves of a schedule: %w", err))
+			continue
 		}
+		settled++
 	}
-	return errors.Join(errs...)
+	return settled, errors.Join(errs...)
 }

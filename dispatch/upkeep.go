@@ -14,42 +14,60 @@ import (
 
 const (
 	upkeepEvery = 20 * time.Second
+	taskLimit   = 20 * time.Second // of most tasks
 	chunkKept   = time.Hour
 	emptyKept   = time.Hour
 	processKept = time.Minute
 	mostCleared = 5000
 )
 
-// upkeep clears away what is over, until ctx ends. Several processes may do it at once.
-func (d *Dispatch) upkeep(ctx context.Context) {
-	d.every(ctx, upkeepEvery, "keep house", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		return d.keepHouse(ctx)
-	})
+// tasks are the parts of upkeep. Those that run every upkeepEvery run one after another, in this order.
+func (d *Dispatch) tasks() []task {
+	return []task{
+		{name: "make partitions", every: upkeepEvery, limit: 30 * time.Second, some: whole(func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) })},
+		{name: "arm lost schedules", every: upkeepEvery, limit: taskLimit, some: whole(d.rearmLost)},
+		{name: "complete schedules", every: upkeepEvery, limit: taskLimit, some: full(mostCleared, d.completeSome)},
+		{name: "settle moves", every: upkeepEvery, limit: taskLimit, some: full(mostSettled, d.settleMoves)},
+		{name: "cancel waiting ticks", every: upkeepEvery, limit: taskLimit, some: whole(d.cancelOrphans)},
+		{name: "clear cohorts", every: upkeepEvery, limit: taskLimit, some: whole(d.clearCohorts)},
+		{name: "clear chunks", every: upkeepEvery, limit: taskLimit, some: full(mostCleared, d.clearChunks)},
+		{name: "clear answers", every: upkeepEvery, limit: taskLimit, some: full(mostCleared, d.clearAnswers)},
+		{name: "clear processes", every: upkeepEvery, limit: taskLimit, some: whole(d.clearProcesses)},
+		{name: "clear operations", every: upkeepEvery, limit: taskLimit, some: full(mostCleared, d.clearOperations)},
+		{name: "clear syncs", every: upkeepEvery, limit: taskLimit, some: full(20*mostCleared, d.clearSyncs)},
+		{name: "finish erasures", every: upkeepEvery, limit: time.Minute, some: whole(d.finishErasures)},
+	}
 }
 
-// keepHouse looks for all that is over. Where a range of an index is asked for by the clock, the clock is read in a query of
-// its own: it is volatile, and compared with as it is has each row read.
+// upkeep runs the tasks until ctx ends.
+func (d *Dispatch) upkeep(ctx context.Context) {
+	d.every(ctx, upkeepEvery, "keep house", d.keepHouse)
+}
+
+// keepHouse runs each task once, also where others fail.
 func (d *Dispatch) keepHouse(ctx context.Context) error {
 	var errs []error
-	for _, clear := range []func(context.Context) error{
-		func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) },
-		d.rearmLost, d.completeIn, d.settleMoves, d.cancelOrphans, d.clearCohorts, d.clearRest,
-		func(ctx context.Context) error { return d.Operations.Clear(ctx, mostCleared) },
-		d.erase,
-		func(ctx context.Context) error { return schedules.ClearSyncs(ctx, d.Pool, 20*mostCleared) },
-	} {
-		errs = append(errs, clear(ctx))
+	for _, t := range d.tasks() {
+		if err := d.run(ctx, t); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", t.name, err))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-func (d *Dispatch) erase(ctx context.Context) error {
+func (d *Dispatch) finishErasures(ctx context.Context) error {
 	if d.Erase == nil {
 		return nil
 	}
 	return d.Erase(ctx)
+}
+
+func (d *Dispatch) clearOperations(ctx context.Context) (int64, error) {
+	return d.Operations.Clear(ctx, mostCleared)
+}
+
+func (d *Dispatch) clearSyncs(ctx context.Context) (int64, error) {
+	return schedules.ClearSyncs(ctx, d.Pool, 20*mostCleared)
 }
 
 // fold adds up, each second, how many members the cohorts have, and has the planner learn of tables that have grown.
@@ -106,18 +124,42 @@ func (d *Dispatch) clearCohorts(ctx context.Context) error {
 	return nil
 }
 
-// clearRest deletes chunks that are done, processes that are gone, and answers past their day.
-func (d *Dispatch) clearRest(ctx context.Context) error {
-	var b pgx.Batch
-	b.Queue(`DELETE FROM chunk WHERE id IN (SELECT id FROM chunk WHERE done_at < (SELECT clock_timestamp()) - $1::interval ORDER BY done_at LIMIT $2)`, chunkKept, mostCleared)
-	b.Queue(`DELETE FROM process WHERE beat_at < clock_timestamp() - $1::interval`, processKept)
-	b.Queue(`DELETE FROM pushing WHERE process_id = ANY (ARRAY (SELECT DISTINCT process_id FROM pushing WHERE at < clock_timestamp() - $1::interval))`, processKept)
-	b.Queue(`
+// clearChunks deletes chunks that were done an hour ago. The clock is read in a query of its own: compared with the clock
+// itself, which is volatile, every row would be read.
+func (d *Dispatch) clearChunks(ctx context.Context) (int64, error) {
+	return d.clear(ctx, `
+		DELETE FROM chunk
+		WHERE id IN (
+			SELECT id
+			FROM chunk
+			WHERE done_at < (SELECT clock_timestamp()) - $1::interval
+			ORDER BY done_at
+			LIMIT $2)`, chunkKept, mostCleared)
+}
+
+// clearAnswers deletes the answers to requests with an Idempotency-Key that are a day old.
+func (d *Dispatch) clearAnswers(ctx context.Context) (int64, error) {
+	return d.clear(ctx, `
 		DELETE FROM idempotency
 		WHERE (tenant_id, route, key) IN (
-			SELECT tenant_id, route, key FROM idempotency WHERE created_at < (SELECT clock_timestamp()) - interval '24 hours' LIMIT $1)`, mostCleared)
-	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("clear away: %w", err)
+			SELECT tenant_id, route, key
+			FROM idempotency
+			WHERE created_at < (SELECT clock_timestamp()) - interval '24 hours'
+			ORDER BY created_at
+			LIMIT $1)`, mostCleared)
+}
+
+// clearProcesses deletes processes that are gone, and what they said to have in flight.
+func (d *Dispatch) clearProcesses(ctx context.Context) error {
+	_, err := d.clear(ctx, `DELETE FROM process WHERE beat_at < clock_timestamp() - $1::interval`, processKept)
+	if err != nil {
+		return err
 	}
-	return nil
+	_, err = d.clear(ctx, `DELETE FROM pushing WHERE process_id = ANY (ARRAY (SELECT DISTINCT process_id FROM pushing WHERE at < clock_timestamp() - $1::interval))`, processKept)
+	return err
+}
+
+func (d *Dispatch) clear(ctx context.Context, sql string, args ...any) (int64, error) {
+	done, err := d.Pool.Exec(ctx, sql, args...)
+	return done.RowsAffected(), err
 }

@@ -296,12 +296,12 @@ func TestOperationsAreLimitedAndCleared(t *testing.T) {
 		return err
 	})
 	faulty(t, err, 409, "too_many_operations")
-	if err := h.schedules.Operations.Clear(t.Context(), 10); err != nil {
+	if _, err := h.schedules.Operations.Clear(t.Context(), 10); err != nil {
 		t.Fatal(err)
 	}
 	h.operation(old.ID)
 	h.exec(`UPDATE operation SET ended_at = ended_at - interval '8 days' WHERE ended_at IS NOT NULL`)
-	if err := h.schedules.Operations.Clear(t.Context(), 10); err != nil {
+	if _, err := h.schedules.Operations.Clear(t.Context(), 10); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.schedules.Operations.Get(t.Context(), h.acme, old.ID); err == nil {

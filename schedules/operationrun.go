@@ -209,9 +209,9 @@ func (o *Operations) Look(ctx context.Context) error {
 	})
 }
 
-// Clear deletes operations that ended a week ago, at most limit of them.
-func (o *Operations) Clear(ctx context.Context, limit int) error {
-	_, err := o.Engine.Exec(ctx, `
+// Clear deletes operations that ended a week ago, at most limit of them, and returns how many.
+func (o *Operations) Clear(ctx context.Context, limit int) (int64, error) {
+	done, err := o.Engine.Exec(ctx, `
 		DELETE FROM operation
 		WHERE id IN (
 			SELECT id
@@ -220,7 +220,7 @@ func (o *Operations) Clear(ctx context.Context, limit int) error {
 			ORDER BY ended_at
 			LIMIT $2)`, operationKept, limit)
 	if err != nil {
-		return fmt.Errorf("clear operations: %w", err)
+		return 0, fmt.Errorf("clear operations: %w", err)
 	}
-	return nil
+	return done.RowsAffected(), nil
 }

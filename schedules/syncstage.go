@@ -59,25 +59,31 @@ func (y *syncing) end(ctx context.Context) {
 // syncSilent is for how long a sync may not have been seen before it is taken to be dead.
 const syncSilent = time.Hour
 
-// ClearSyncs deletes what syncs have staged that are over or dead, at most limit lines.
-func ClearSyncs(ctx context.Context, db postgres.DB, limit int) error {
-	var b pgx.Batch
-	b.Queue(`UPDATE sync SET over = true WHERE seen_at < clock_timestamp() - $1::interval AND NOT over`, syncSilent)
-	b.Queue(`
-		DELETE FROM sync_line
+// ClearSyncs deletes the staged lines of syncs that are over or dead, at most limit of them, and returns how many. A sync
+// goes with its last line.
+func ClearSyncs(ctx context.Context, db postgres.DB, limit int) (lines int64, err error) {
+	for i, sql := range []string{
+		`UPDATE sync SET over = true WHERE NOT over AND seen_at < (SELECT clock_timestamp()) - $1::interval`,
+		`DELETE FROM sync_line
 		WHERE (tenant_id, sync_id, line) IN (
 			SELECT l.tenant_id, l.sync_id, l.line
 			FROM sync s
 			JOIN sync_line l ON l.tenant_id = s.tenant_id AND l.sync_id = s.id
 			WHERE s.over
-			LIMIT $1)`, limit)
-	b.Queue(`
-		DELETE FROM sync s
-		WHERE s.over AND NOT EXISTS (SELECT FROM sync_line l WHERE l.tenant_id = s.tenant_id AND l.sync_id = s.id)`)
-	if err := db.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("clear syncs: %w", err)
+			LIMIT $1)`,
+		`DELETE FROM sync s
+		WHERE s.over AND NOT EXISTS (SELECT FROM sync_line l WHERE l.tenant_id = s.tenant_id AND l.sync_id = s.id)`,
+	} {
+		args := [][]any{{syncSilent}, {limit}, nil}[i]
+		done, err := db.Exec(ctx, sql, args...)
+		if err != nil {
+			return 0, fmt.Errorf("clear syncs: %w", err)
+		}
+		if i == 1 {
+			lines = done.RowsAffected()
+		}
 	}
-	return nil
+	return lines, nil
 }
 
 // stage reads the body to its end, and keeps its good lines and what is wrong with the others.

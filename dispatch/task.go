@@ -1,0 +1,142 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// task is a part of upkeep. Any process may run it, but only one process at a time: the others skip their run.
+type task struct {
+	name  string
+	every time.Duration
+	limit time.Duration // of one run; the next run continues
+
+	// look is the query of a cheap first look. Where it finds no row the run ends, without the task's lock. It may be empty.
+	look string
+
+	// some does one batch and reports whether there may be more. The run repeats it until there is no more.
+	some func(ctx context.Context) (more bool, err error)
+}
+
+// whole makes a batch of a function that does all there is to do.
+func whole(fn func(ctx context.Context) error) func(ctx context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) { return false, fn(ctx) }
+}
+
+// full makes a batch of a function that returns how many rows it changed: there may be more where it changed most.
+func full(most int64, fn func(ctx context.Context) (int64, error)) func(ctx context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		n, err := fn(ctx)
+		return n >= most, err
+	}
+}
+
+// run repeats the task's batches until it has caught up or its time is over. It does nothing where another process runs
+// the task.
+func (d *Dispatch) run(ctx context.Context, t task) error {
+	limited, cancel := context.WithTimeout(ctx, t.limit)
+	defer cancel()
+	if t.look != "" {
+		if found, err := d.finds(limited, t.look); err != nil || !found {
+			return err
+		}
+	}
+	taken, err := d.taskLocks.take(limited, d.Pool, t.name)
+	if err != nil || !taken {
+		return err
+	}
+	defer d.taskLocks.release(ctx, t.name)
+	for batches := 0; ; batches++ {
+		more, err := t.some(limited)
+		if batches > 0 && errors.Is(limited.Err(), context.DeadlineExceeded) {
+			return nil
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// runEvery runs the task periodically until ctx ends.
+func (d *Dispatch) runEvery(ctx context.Context, t task) {
+	d.every(ctx, t.every, t.name, func(ctx context.Context) error { return d.run(ctx, t) })
+}
+
+const taskLockClass = 0x4341_5441 // of the advisory locks of tasks
+
+// taskLocks holds the session-level advisory locks of the tasks that this process runs. All are locks of one connection,
+// which it takes from the pool while any task runs, so that tasks never use up the pool.
+type taskLocks struct {
+	mu   sync.Mutex
+	conn *pgxpool.Conn
+	held int
+}
+
+func taskLock(name string) int32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	return int32(h.Sum32())
+}
+
+// take reports false where another process holds the task's lock.
+func (l *taskLocks) take(ctx context.Context, pool *pgxpool.Pool, name string) (taken bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		if l.conn, err = pool.Acquire(ctx); err != nil {
+			return false, fmt.Errorf("lock task: %w", err)
+		}
+	}
+	err = l.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, $2) FROM set_config('idle_session_timeout', $3, false)`,
+		taskLockClass, taskLock(name), strconv.FormatInt(holderSilent.Milliseconds(), 10)).Scan(&taken)
+	if taken {
+		l.held++
+	}
+	l.settle(ctx, err)
+	if err != nil {
+		return false, fmt.Errorf("lock task: %w", err)
+	}
+	return taken, nil
+}
+
+const releaseLimit = 2 * time.Second
+
+// holderSilent is after how long the server ends the locks of a process that stands still. It is longer than the limit of
+// any task.
+const holderSilent = 2 * time.Minute
+
+// release gives the lock back, also where ctx has ended.
+func (l *taskLocks) release(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
+	defer cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held--
+	if l.conn == nil { // it was closed after an error, which ended all of its locks
+		return
+	}
+	_, err := l.conn.Exec(ctx, `SELECT pg_advisory_unlock($1, $2)`, taskLockClass, taskLock(name))
+	l.settle(ctx, err)
+}
+
+// settle returns the connection to the pool once no lock is held. After an error it closes the connection: the server
+// then ends the locks of the session.
+func (l *taskLocks) settle(ctx context.Context, err error) {
+	if err == nil && l.held == 0 {
+		_, err = l.conn.Exec(ctx, `RESET idle_session_timeout`)
+	}
+	if err != nil {
+		_ = l.conn.Conn().Close(ctx)
+	}
+	if err != nil || l.held == 0 {
+		l.conn.Release()
+		l.conn = nil
+	}
+}

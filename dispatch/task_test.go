@@ -1,0 +1,89 @@
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// storeDone stores n chunks that were done, and n answers that were given, long ago.
+func (h *house) storeDone(n int) {
+	h.t.Helper()
+	h.exec(`
+		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, workflows, items, swept_at, opened_at, done_at)
+		SELECT 0, $1, 0, 'small', at, 1, 1, 1, '{w}', '\x00', at, at, at
+		FROM (SELECT now() - interval '61 minutes' AS at FROM generate_series(1, $2::int)) n`, h.tenant, n)
+	h.exec(`
+		INSERT INTO idempotency (tenant_id, route, key, body_hash, status, answer, created_at)
+		SELECT $1, '/v1/syncs', n::text, '\x00', 200, '{}', now() - interval '25 hours'
+		FROM generate_series(1, $2::int) n`, h.tenant, n)
+}
+
+const doneLeft = `SELECT (SELECT count(*) FROM chunk) + (SELECT count(*) FROM idempotency)`
+
+func TestUpkeepClearsAllThatIsOverInOneRun(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.storeDone(20_000)
+	if err := h.dispatch.KeepHouse(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.number(doneLeft); n != 0 {
+		t.Errorf("%d chunks and answers are left", n)
+	}
+}
+
+func TestATaskRunsInOneProcessAtATime(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.storeDone(1)
+	other, err := h.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Release()
+	class, numbers := h.dispatch.TaskLocks()
+	for _, n := range numbers {
+		if _, err := other.Exec(t.Context(), `SELECT pg_advisory_lock($1, $2)`, class, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.dispatch.KeepHouse(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.number(doneLeft); n != 2 {
+		t.Errorf("%d of 2 are left while another process runs the tasks", n)
+	}
+	if _, err := other.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.dispatch.KeepHouse(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.number(doneLeft); n != 0 {
+		t.Errorf("%d are left after this process ran them", n)
+	}
+	if n := h.number(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`); n != 0 {
+		t.Errorf("%d locks are left", n)
+	}
+}
+
+// A task that has more to do than its time allows ends without an error, and the next one runs. A task whose first batch
+// takes longer has done nothing: that is an error.
+func TestATaskEndsWithItsTime(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	batches := 0
+	endless := func(context.Context) (bool, error) { batches++; return true, nil }
+	if err := h.dispatch.RunTask(t.Context(), "endless", 100*time.Millisecond, endless); err != nil || batches == 0 {
+		t.Errorf("%d batches, %v", batches, err)
+	}
+	stuck := func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }
+	if err := h.dispatch.RunTask(t.Context(), "stuck", 100*time.Millisecond, stuck); err == nil {
+		t.Error("a batch that is stuck is no error")
+	}
+	done := false
+	if err := h.dispatch.RunTask(t.Context(), "stuck", time.Minute, func(context.Context) (bool, error) { done = true; return false, nil }); err != nil || !done {
+		t.Errorf("after it: done %v, %v", done, err)
+	}
+}
