@@ -133,3 +133,8 @@ func (d *Dispatch) KeepHouse(ctx context.Context) error { return d.keepHouse(ctx
 
 // Notice adds up once what happened, and has it told.
 func (d *Dispatch) Notice(ctx context.Context) error { return d.addUp(ctx) }
+
+// EnsurePartitions creates the partitions of the record from yesterday to a week ahead.
+func (d *Dispatch) EnsurePartitions(ctx context.Context, now time.Time) error {
+	return d.ensurePartitions(ctx, now)
+}

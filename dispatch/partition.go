@@ -2,91 +2,154 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// partitioned are the tables that have a partition a day of nominal time, and how those are made.
+// partitioned are the tables that have one partition for each day of nominal time, and the storage options of a partition.
 var partitioned = []struct{ name, with string }{{"tick", " WITH (fillfactor = 60)"}, {"attempt", ""}, {"roll", ""}}
 
 const (
 	partitionsAhead = 7
 
-	// partitionLock keeps two processes from making or dropping the same partition at once.
-	partitionLock = 0x4341_5250
+	// partitionWait limits how long a change of partitions waits for a table that others use: all later queries of the
+	// table wait behind it. partitionHold limits how long one of its statements runs while it holds that lock.
+	partitionWait = 50 * time.Millisecond
+	partitionHold = 2 * time.Second
 
-	// partitionWait is how long a change of the partitions waits for readers and writers that hold their tables, and
-	// has later ones wait behind it. What did not come to pass is tried again.
-	partitionWait = time.Second
+	// partitionPause is the time between two attempts where the first one failed. Partitions exist a week ahead.
+	partitionPause = 5 * time.Minute
+
+	// mostMoved limits the rows that move from a default partition into a new one.
+	mostMoved = 100_000
 )
 
 func partition(table string, day time.Time) string { return table + "_" + day.Format("20060102") }
 
-// ensurePartitions makes the days' partitions of the record, from yesterday to a week ahead.
+// ensurePartitions creates the partitions of the record from yesterday to a week ahead.
 func (d *Dispatch) ensurePartitions(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	missing, err := d.missingPartitions(ctx, now)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return d.changePartitions(ctx, "create", func() error {
+		for _, p := range missing {
+			if err := d.createPartition(ctx, p); err != nil {
+				return fmt.Errorf("create %s: %w", p.name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// newPartition is a partition that does not exist yet.
+type newPartition struct {
+	table, with string
+	name        string
+	from        time.Time
+}
+
+// missingPartitions returns the partitions that do not exist yet, the next days first.
+func (d *Dispatch) missingPartitions(ctx context.Context, now time.Time) (missing []newPartition, err error) {
 	today := now.UTC().Truncate(day)
+	var all []newPartition
+	var names []string
 	for ahead := -1; ahead <= partitionsAhead; ahead++ {
-		from := today.AddDate(0, 0, ahead)
-		var names []string
 		for _, table := range partitioned {
-			names = append(names, partition(table.name, from))
+			p := newPartition{table: table.name, with: table.with, from: today.AddDate(0, 0, ahead)}
+			p.name = partition(p.table, p.from)
+			all, names = append(all, p), append(names, p.name)
 		}
-		var there bool
-		if err := d.Pool.QueryRow(ctx, `SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest($1::text[]) AS n (name)`, names).Scan(&there); err != nil {
-			return fmt.Errorf("look for partitions: %w", err)
+	}
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT to_regclass(name) IS NOT NULL
+		FROM unnest($1::text[]) WITH ORDINALITY AS n (name, i)
+		ORDER BY i`, names) // CollectRows reports the error
+	exists, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+	if err != nil {
+		return nil, fmt.Errorf("look for partitions: %w", err)
+	}
+	for i, p := range all {
+		if !exists[i] {
+			missing = append(missing, p)
 		}
-		if there {
-			continue
-		}
-		if err := d.changePartitions(ctx, func(tx pgx.Tx) error { return makePartitions(ctx, tx, from) }); err != nil {
-			return fmt.Errorf("make partitions of %s: %w", from.Format(time.DateOnly), err)
-		}
+	}
+	return missing, nil
+}
+
+// changePartitions runs change in one process at a time. After a change that failed, no process tries again for
+// partitionPause. A table in use is no error.
+func (d *Dispatch) changePartitions(ctx context.Context, what string, change func() error) error {
+	claimed, err := d.Pool.Exec(ctx, `
+		UPDATE partition_attempt
+		SET next_at = clock_timestamp() + $2::interval
+		WHERE what = $1 AND next_at <= (SELECT clock_timestamp())`, what, partitionPause)
+	if err != nil {
+		return fmt.Errorf("claim a change of partitions: %w", err)
+	}
+	if claimed.RowsAffected() == 0 {
+		return nil
+	}
+	err = change()
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "55P03" { // lock_not_available
+		d.Log.Info("a table is in use: its partitions change later", "change", what, "again_in", partitionPause, "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := d.Pool.Exec(ctx, `UPDATE partition_attempt SET next_at = '-infinity' WHERE what = $1`, what); err != nil {
+		return fmt.Errorf("end a change of partitions: %w", err)
 	}
 	return nil
 }
 
-// changePartitions runs fn alone, and gives up where a table is held for longer than others should wait.
-func (d *Dispatch) changePartitions(ctx context.Context, fn func(tx pgx.Tx) error) error {
-	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, partitionLock); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d`, partitionWait.Milliseconds())); err != nil {
-			return err
-		}
-		return fn(tx)
-	})
+// limitLocks limits how long the transaction waits for a lock, and how long each of its statements runs.
+func limitLocks(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, fmt.Sprintf(`SELECT set_config('lock_timeout', '%d', true), set_config('statement_timeout', '%d', true)`,
+		partitionWait.Milliseconds(), partitionHold.Milliseconds()))
+	return err
 }
 
-// makePartitions makes a day's partitions. What came for that day before, and lies in the default partitions, moves.
-func makePartitions(ctx context.Context, tx pgx.Tx, from time.Time) error {
-	first, last := from.Format(time.RFC3339), from.AddDate(0, 0, 1).Format(time.RFC3339)
-	for _, table := range partitioned {
-		name := partition(table.name, from)
-		var there bool
-		if err := tx.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name).Scan(&there); err != nil || there {
-			if err != nil {
-				return err
-			}
-			continue
+// createPartition creates a partition as a table of its own, moves the rows of its day from the default partition, and
+// attaches it. Only the default partition is locked against readers and writers: the table itself needs a lock that
+// conflicts with neither. CREATE TABLE … PARTITION OF would lock the table against both.
+func (d *Dispatch) createPartition(ctx context.Context, p newPartition) error {
+	first, last := p.from.Format(time.RFC3339), p.from.Add(day).Format(time.RFC3339)
+	rest := p.table + "_default"
+	within := fmt.Sprintf(`nominal_at >= '%s' AND nominal_at < '%s'`, first, last)
+	var early int
+	err := d.Pool.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM `+rest+` WHERE `+within+` LIMIT $1) e`, mostMoved+1).Scan(&early)
+	if err != nil {
+		return fmt.Errorf("count early rows: %w", err)
+	}
+	if early > mostMoved {
+		d.Log.Warn("a day keeps its rows in the default partition: they are too many to move", "partition", p.name)
+		return nil
+	}
+	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		if err := limitLocks(ctx, tx); err != nil {
+			return err
 		}
-		within := fmt.Sprintf(`nominal_at >= '%s' AND nominal_at < '%s'`, first, last)
 		for _, sql := range []string{
-			`LOCK TABLE ` + table.name + ` IN ACCESS EXCLUSIVE MODE`,
-			`CREATE TEMPORARY TABLE moved_` + name + ` ON COMMIT DROP AS SELECT * FROM ` + table.name + `_default WHERE ` + within,
-			`DELETE FROM ` + table.name + `_default WHERE ` + within,
-			`CREATE TABLE ` + name + ` PARTITION OF ` + table.name + ` FOR VALUES FROM ('` + first + `') TO ('` + last + `')` + table.with,
-			`ALTER TABLE ` + name + ` ENABLE ROW LEVEL SECURITY`, // nobody reaches it but by way of its table
-			`INSERT INTO ` + name + ` OVERRIDING SYSTEM VALUE SELECT * FROM moved_` + name,
+			// A partition has no identity of its own: rows come through the table.
+			`CREATE TABLE ` + p.name + ` (LIKE ` + p.table + ` INCLUDING ALL EXCLUDING IDENTITY EXCLUDING COMMENTS)` + p.with,
+			`ALTER TABLE ` + p.name + ` ENABLE ROW LEVEL SECURITY`, // no role reaches it except through the table
+			`LOCK TABLE ONLY ` + p.table + ` IN SHARE UPDATE EXCLUSIVE MODE`,
+			`LOCK TABLE ONLY ` + rest + ` IN ACCESS EXCLUSIVE MODE`,
+			`WITH early AS (DELETE FROM ` + rest + ` WHERE ` + within + ` RETURNING *) INSERT INTO ` + p.name + ` SELECT * FROM early`,
+			`ALTER TABLE ` + p.table + ` ATTACH PARTITION ` + p.name + ` FOR VALUES FROM ('` + first + `') TO ('` + last + `')`,
 		} {
 			if _, err := tx.Exec(ctx, sql); err != nil {
 				return err
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }

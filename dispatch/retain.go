@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/riverqueue/river"
 
 	"github.com/carillonhq/carillon/internal/ident"
@@ -140,25 +139,26 @@ func (d *Dispatch) dropPartition(ctx context.Context, table, name string) error 
 			return err
 		}
 	}
-	err := d.changePartitions(ctx, func(tx pgx.Tx) error {
-		var there bool
-		if err := tx.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name).Scan(&there); err != nil || !there {
+	return d.changePartitions(ctx, "drop", func() error {
+		err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+			if err := limitLocks(ctx, tx); err != nil {
+				return err
+			}
+			// The table waits for its readers and writers. Whoever uses a partition alone is not waited for.
+			if _, err := tx.Exec(ctx, `LOCK TABLE ONLY `+table+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, `LOCK TABLE ONLY `+table+`_default, ONLY `+name+` IN ACCESS EXCLUSIVE MODE NOWAIT`); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, `DROP TABLE `+name)
 			return err
+		})
+		if err != nil {
+			return fmt.Errorf("drop %s: %w", name, err)
 		}
-		if _, err := tx.Exec(ctx, `LOCK TABLE ONLY `+table+` IN ACCESS EXCLUSIVE MODE`); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `DROP TABLE `+name)
-		return err
-	})
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "55P03" { // lock_not_available
-		d.Log.Info("a day's partition is in use, and is dropped later", "partition", name)
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("drop %s: %w", name, err)
-	}
-	return nil
+	})
 }
 
 // cancelLive cancels the ticks of a partition that never ended, so that no schedule waits for them for ever.

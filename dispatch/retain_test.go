@@ -113,7 +113,12 @@ func TestDroppingADayHoldsUpNobody(t *testing.T) {
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	h.retain(time.Now())
+	if n := h.partitions("tick"); n != before {
+		t.Errorf("%d partitions, want %d before the pause is over", n, before)
+	}
 	until(t, "it is dropped", func() bool {
+		h.exec(`UPDATE partition_attempt SET next_at = now()`)
 		h.retain(time.Now())
 		return h.partitions("tick") == before-1
 	})
