@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
@@ -94,6 +95,7 @@ type syncing struct {
 	tenant tenants.ID
 	by     string
 	id     int64
+	token  pgtype.UUID // tells it from a sync that got its number after a crash of the database
 	begun  time.Time
 	lines  int // that are staged
 }

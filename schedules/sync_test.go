@@ -189,31 +189,69 @@ func TestSyncOfACutBodyChangesNothing(t *testing.T) {
 	}
 }
 
-// losing is a body at whose end the database forgets what was staged, as after a crash.
-type losing struct {
+// atEnd is a body that calls a function when it is read to its end.
+type atEnd struct {
 	io.Reader
-	h *home
+	call func()
 }
 
-func (l losing) Read(p []byte) (int, error) {
-	n, err := l.Reader.Read(p)
+func (a atEnd) Read(p []byte) (int, error) {
+	n, err := a.Reader.Read(p)
 	if errors.Is(err, io.EOF) {
-		l.h.exec(`TRUNCATE sync, sync_line`)
+		a.call()
 	}
 	return n, err
 }
 
-func (losing) Close() error { return nil }
+func (atEnd) Close() error { return nil }
+
+// loseSyncs makes the database forget all syncs, as a crash does.
+func (h *home) loseSyncs() { h.exec(`TRUNCATE sync, sync_line RESTART IDENTITY`) }
 
 func TestSyncWhoseStagingIsLostChangesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.put("a", spec(cron("0 12 * * *")))
 	for _, body := range []string{"", strings.Repeat(dailyLine("b")+dailyLine("c"), 600)} {
-		_, _, err := h.syncs(schedules.SyncParams{Workflow: "w", Unlisted: "delete"}, losing{strings.NewReader(body), h})
+		_, _, err := h.syncs(schedules.SyncParams{Workflow: "w", Unlisted: "delete"}, atEnd{strings.NewReader(body), h.loseSyncs})
 		faulty(t, err, 503, "unavailable")
 	}
 	if got := h.stand(); got != "w a 1 active" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// After a crash of the database another sync of the tenant gets the same number: neither takes the lines of the other for its own.
+func TestSyncWhoseNumberIsAnothersChangesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.put("a", spec(cron("0 12 * * *")))
+	p := schedules.SyncParams{Workflow: "w", Unlisted: "delete"}
+	lost, begun, goOn := make(chan error), make(chan struct{}), make(chan struct{})
+	go func() {
+		var body strings.Builder
+		for i := range 1200 {
+			body.WriteString(dailyLine(fmt.Sprint("b", i)))
+		}
+		_, _, err := h.syncs(p, atEnd{strings.NewReader(body.String()), func() { close(begun); <-goOn }})
+		lost <- err
+	}()
+	<-begun
+	h.loseSyncs()
+	results, sum, err := h.syncs(p, atEnd{strings.NewReader(dailyLine("c")), func() {
+		if n := one[int](h, `SELECT max(id)::int FROM sync`); n != 1 {
+			t.Errorf("the second sync has number %d", n)
+		}
+		close(goOn)
+		faulty(t, <-lost, 503, "unavailable")
+		if got := h.stand(); got != "w a 1 active" {
+			t.Errorf("got %s", got)
+		}
+	}})
+	if err != nil || len(results) != 1 || sum != summary(1, 0, 0, 0, 0, 1) {
+		t.Errorf("the second sync: got %+v %+v %v", results, sum, err)
+	}
+	if got := h.stand(); got != "w c 1 active" {
 		t.Errorf("got %s", got)
 	}
 }

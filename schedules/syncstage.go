@@ -14,20 +14,20 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// begin makes the sync be known, so that what it stages is cleared away should it die.
+// begin records the sync, so that upkeep clears what it staged if it dies.
 func (y *syncing) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	err := y.Pool.QueryRow(ctx, `INSERT INTO sync (tenant_id, seen_at) VALUES ($1, clock_timestamp()) RETURNING id, seen_at`, y.tenant).Scan(&y.id, &y.begun)
+	err := y.Pool.QueryRow(ctx, `INSERT INTO sync (tenant_id, seen_at) VALUES ($1, clock_timestamp()) RETURNING id, token, seen_at`, y.tenant).Scan(&y.id, &y.token, &y.begun)
 	if err != nil {
 		return fmt.Errorf("begin a sync: %w", err)
 	}
 	return nil
 }
 
-// intact proves that what was staged is still there, and has it stay until the transaction ends.
+// intact proves that the staged lines are still there and are this sync's, and keeps them until the transaction ends.
 func (y *syncing) intact(ctx context.Context, db postgres.DB) error {
-	done, err := db.Exec(ctx, `UPDATE sync SET seen_at = clock_timestamp() WHERE tenant_id = $1 AND id = $2 AND NOT over`, y.tenant, y.id)
+	done, err := db.Exec(ctx, `UPDATE sync SET seen_at = clock_timestamp() WHERE tenant_id = $1 AND id = $2 AND token = $3 AND NOT over`, y.tenant, y.id, y.token)
 	if err != nil {
 		return fmt.Errorf("look after a sync: %w", err)
 	}
@@ -37,20 +37,22 @@ func (y *syncing) intact(ctx context.Context, db postgres.DB) error {
 	return nil
 }
 
-// end clears away what was staged, as far as that is quick; upkeep does the rest.
+// end deletes what was staged if that is quick; otherwise upkeep does. After a crash another sync may have the number: its lines
+// stay.
 func (y *syncing) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if _, err := y.Pool.Exec(ctx, `UPDATE sync SET over = true WHERE tenant_id = $1 AND id = $2`, y.tenant, y.id); err != nil {
+	done, err := y.Pool.Exec(ctx, `UPDATE sync SET over = true WHERE tenant_id = $1 AND id = $2 AND token = $3`, y.tenant, y.id, y.token)
+	if err != nil {
 		y.Log.Warn("a sync is cleared away later", "error", err)
 		return
 	}
-	if y.lines > batchLines {
+	if y.lines > batchLines || done.RowsAffected() == 0 {
 		return
 	}
 	var b pgx.Batch
 	b.Queue(`DELETE FROM sync_line WHERE tenant_id = $1 AND sync_id = $2`, y.tenant, y.id)
-	b.Queue(`DELETE FROM sync WHERE tenant_id = $1 AND id = $2`, y.tenant, y.id)
+	b.Queue(`DELETE FROM sync WHERE tenant_id = $1 AND id = $2 AND token = $3`, y.tenant, y.id, y.token)
 	if err := y.Pool.SendBatch(ctx, &b).Close(); err != nil {
 		y.Log.Warn("a sync is cleared away later", "error", err)
 	}
