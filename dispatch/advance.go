@@ -159,7 +159,8 @@ func advance(b *pgx.Batch, shard int16, now time.Time, cohorts []*due) {
 	b.Queue(`
 		UPDATE cohort c
 		SET next_at = n.next_at, due_at = CASE WHEN n.wait_at IS NULL THEN n.due_at ELSE 'infinity' END, wait_at = n.wait_at, run_at = n.run_at, run_from = n.run_from, run_missed = n.run_missed,
-			at_spread = n.at_spread, at_id = n.at_id, empty_at = n.empty_at, run_drop = n.run_drop
+			at_spread = n.at_spread, at_id = n.at_id, empty_at = n.empty_at, run_drop = n.run_drop,
+			retime_at = CASE WHEN n.empty_at IS NULL THEN c.retime_at END
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],
 			$7::int[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::boolean[], $12::timestamptz[])
 			AS n (id, next_at, due_at, run_at, run_from, run_missed, at_spread, at_id, empty_at, run_drop, wait_at)

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,17 +20,32 @@ func (c *due) served() bool {
 	return c.RetimeAt != nil && c.RunAt == nil && (c.NextAt == nil || c.NextAt.After(*c.RetimeAt))
 }
 
-// retime has cohorts that are to be timed anew go on by the present calendars and zones, and returns the others. What came
-// up to their moment has been served as it was promised; from there on nothing is lost, as the next time is the first
-// after it, due or not.
-func (d *Dispatch) retime(ctx context.Context, tx pgx.Tx, shard int16, cohorts []*due) (others []*due, err error) {
-	left := mostLimited
+// retime sets the next times of served cohorts by the present calendars and zones, and returns the others. Times up to the
+// moment of the change have been served by the earlier ones; the first time after that moment comes next, so none is lost.
+// A cohort that cannot be computed is quarantined.
+func (d *Dispatch) retime(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) (others []*due, err error) {
+	var served []*due
 	for _, c := range cohorts {
-		if !c.served() {
+		if c.served() {
+			served = append(served, c)
+		} else {
 			others = append(others, c)
+		}
+	}
+	if len(served) == 0 {
+		return others, nil
+	}
+	if served, err = sleepEmpty(ctx, tx, shard, now, served); err != nil {
+		return nil, err
+	}
+	var out aside
+	left := mostLimited
+	for _, c := range served {
+		t, revision, err := d.Timings.Renew(ctx, tx, c.TenantID, c.timing)
+		if schedules.Uncomputable(err) {
+			d.quarantine(&out, c, err)
 			continue
 		}
-		t, revision, err := d.Timings.Renew(ctx, tx, c.TenantID, c.timing)
 		if err != nil {
 			return nil, fmt.Errorf("retime cohort %d: %w", c.ID, err)
 		}
@@ -40,19 +56,45 @@ func (d *Dispatch) retime(ctx context.Context, tx pgx.Tx, shard int16, cohorts [
 		if left -= n; left <= 0 { // it is due still
 			continue
 		}
-		var next, dueAt *time.Time
-		if tick, ok := t.Next(*c.RetimeAt); ok {
-			next, dueAt = &tick.At, new(t.Due(tick.At))
-		}
-		_, err = tx.Exec(ctx, `
-			UPDATE cohort
-			SET next_at = $3, due_at = $6, revision = $4, tzdata = $5, retime_at = NULL, wait_at = NULL
-			WHERE shard = $1 AND id = $2`, shard, c.ID, next, revision, t.Zones().Version(), dueAt)
-		if err != nil {
-			return nil, fmt.Errorf("retime cohort %d: %w", c.ID, err)
+		if err := retimeOne(ctx, tx, shard, c, t, revision); err != nil {
+			return nil, err
 		}
 	}
-	return others, nil
+	return others, out.write(ctx, tx, shard)
+}
+
+// sleepEmpty ends the retiming of cohorts that have no members, without computing anything, and returns the other cohorts:
+// a calendar that only empty cohorts name may be deleted already.
+func sleepEmpty(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) ([]*due, error) {
+	ids := make([]int64, len(cohorts))
+	for i, c := range cohorts {
+		ids[i] = c.ID
+	}
+	rows, _ := tx.Query(ctx, `
+		UPDATE cohort c
+		SET next_at = NULL, due_at = NULL, wait_at = NULL, retime_at = NULL, empty_at = $3
+		WHERE c.shard = $1 AND c.id = ANY($2) AND NOT EXISTS (SELECT FROM member m WHERE m.cohort_id = c.id AND m.tenant_id = c.tenant_id)
+		RETURNING c.id`, shard, ids, now) // CollectRows reports the error
+	empty, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("look for cohorts without members: %w", err)
+	}
+	return slices.DeleteFunc(cohorts, func(c *due) bool { return slices.Contains(empty, c.ID) }), nil
+}
+
+func retimeOne(ctx context.Context, tx pgx.Tx, shard int16, c *due, t *calendar.Timing, revision int64) error {
+	var next, dueAt *time.Time
+	if tick, ok := t.Next(*c.RetimeAt); ok {
+		next, dueAt = &tick.At, new(t.Due(tick.At))
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE cohort
+		SET next_at = $3, due_at = $6, revision = $4, tzdata = $5, retime_at = NULL, wait_at = NULL
+		WHERE shard = $1 AND id = $2`, shard, c.ID, next, revision, t.Zones().Version(), dueAt)
+	if err != nil {
+		return fmt.Errorf("retime cohort %d: %w", c.ID, err)
+	}
+	return nil
 }
 
 // limited is a member that ends after a number of ticks.

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -227,8 +228,8 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 	return p.again, nil
 }
 
-// begin finds the timing of each cohort and the run that it is in or begins. A cohort that cannot be computed is put
-// aside, alone.
+// begin finds the timing of each cohort and the run that it is in or begins. It quarantines a cohort that cannot be
+// computed, and leaves it out.
 func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) ([]*due, error) {
 	names := make([]schedules.CohortTiming, len(cohorts))
 	for i, c := range cohorts {
@@ -238,70 +239,48 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 	if err != nil {
 		return nil, err
 	}
-	var broken, early []int64
-	var later []time.Time
+	var out aside
+	ready := cohorts[:0]
 	for i, c := range cohorts {
-		if c.timing = timings[i]; c.timing == nil {
-			d.Log.Error("a cohort cannot be computed and is put aside", "cohort", c.ID, "tenant", c.TenantID, "error", bad[c.ID])
-			broken = append(broken, c.ID)
-			continue
-		}
-		if c.served() {
-			continue
-		}
-		if c.RunAt == nil && c.timing.Due(c.NextAt.UTC()).After(now) { // it was woken before the quiet hours end that it waits for
-			early, later = append(early, c.ID), append(later, c.timing.Due(c.NextAt.UTC()))
-			c.timing = nil
-			continue
-		}
+		c.timing = timings[i]
 		switch {
-		case c.RunAt != nil:
-			c.run = schedules.Resume(c.timing, c.RunAt.UTC(), c.RunFrom.UTC(), int(*c.RunLost), *c.RunDrop, now)
+		case c.timing == nil:
+			d.quarantine(&out, c, bad[c.ID])
+			continue
+		case c.served():
+		case c.NextAt == nil && c.RunAt == nil:
+			d.quarantine(&out, c, errNoNext)
+			continue
+		case c.RunAt == nil && c.timing.Due(c.NextAt.UTC()).After(now): // it was woken before the end of the quiet hours for which it waits
+			out.putOff(c, c.timing.Due(c.NextAt.UTC()))
+			continue
 		default:
-			until := now
-			if c.RetimeAt != nil {
-				until = *c.RetimeAt
-			}
-			c.run = schedules.BeginRunUntil(c.timing, c.NextAt.UTC(), until, now, string(c.Missed))
+			c.beginRun(now)
 		}
-		if next, ok := c.timing.Next(now); ok && sabotage.NextFromNow.On() {
-			c.run.At, c.run.Missed, c.run.Next = c.NextAt.UTC(), 0, next.At
-		}
-		if walk, jitters := schedules.WalkOf(c.timing, c.run, string(c.Workflow)); jitters {
-			c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))
-		}
+		ready = append(ready, c)
 	}
-	if len(broken)+len(early) == 0 {
-		return cohorts, nil
-	}
-	if err := quarantine(ctx, tx, shard, broken); err != nil {
-		return nil, err
-	}
-	if _, err := tx.Exec(ctx, `
-		UPDATE cohort c
-		SET due_at = n.due_at, wait_at = NULL
-		FROM unnest($2::bigint[], $3::timestamptz[]) AS n (id, due_at)
-		WHERE c.shard = $1 AND c.id = n.id`, shard, early, later); err != nil {
-		return nil, fmt.Errorf("put off cohorts: %w", err)
-	}
-	return slices.DeleteFunc(cohorts, func(c *due) bool { return c.timing == nil }), nil
+	return ready, out.write(ctx, tx, shard)
 }
 
-// quarantine puts cohorts aside that cannot be computed, and says so in their schedules.
-func quarantine(ctx context.Context, tx pgx.Tx, shard int16, cohorts []int64) error {
-	var b pgx.Batch
-	b.Queue(`
-		UPDATE cohort
-		SET due_at = NULL, next_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL, run_drop = NULL, at_spread = NULL, at_id = NULL, wait_at = NULL
-		WHERE shard = $1 AND id = ANY($2)`, shard, cohorts)
-	b.Queue(`
-		UPDATE schedule s
-		SET status = 'quarantined', cohort_id = NULL, paused_at = NULL, paused_until = NULL,
-			status_note = 'its spec cannot be computed'
-		FROM member m
-		WHERE m.cohort_id = ANY($1) AND s.tenant_id = m.tenant_id AND s.id = m.schedule_id`, cohorts)
-	b.Queue(`DELETE FROM member WHERE cohort_id = ANY($1)`, cohorts)
-	return tx.SendBatch(ctx, &b).Close()
+var errNoNext = errors.New("it is due, but has no next time")
+
+// beginRun begins the cohort's run, or resumes the one that it is in.
+func (c *due) beginRun(now time.Time) {
+	if c.RunAt != nil {
+		c.run = schedules.Resume(c.timing, c.RunAt.UTC(), c.RunFrom.UTC(), int(*c.RunLost), *c.RunDrop, now)
+	} else {
+		until := now
+		if c.RetimeAt != nil {
+			until = *c.RetimeAt
+		}
+		c.run = schedules.BeginRunUntil(c.timing, c.NextAt.UTC(), until, now, string(c.Missed))
+	}
+	if next, ok := c.timing.Next(now); ok && sabotage.NextFromNow.On() {
+		c.run.At, c.run.Missed, c.run.Next = c.NextAt.UTC(), 0, next.At
+	}
+	if walk, jitters := schedules.WalkOf(c.timing, c.run, string(c.Workflow)); jitters {
+		c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))
+	}
 }
 
 func (d *Dispatch) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) error {

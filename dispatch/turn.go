@@ -127,7 +127,7 @@ func (p *pass) ready(ctx context.Context, cohorts []*due) ([]*due, error) {
 	if err != nil || len(cohorts) == 0 {
 		return nil, err
 	}
-	return p.retime(ctx, p.tx, p.shard, cohorts)
+	return p.retime(ctx, p.tx, p.shard, p.now, cohorts)
 }
 
 // others are due cohorts of other tenants than the one that has most of a full batch: they may lie far behind it. It is

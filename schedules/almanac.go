@@ -160,8 +160,9 @@ func (d *definition) consult(ctx context.Context, db postgres.DB, ts *Timings, t
 	return err
 }
 
-// renew is a timing by the present calendars and the tz database in force, with the revision of the calendars (0: it
-// names none). The transaction keeps the calendars as they are until it ends.
+// renew returns a timing by the present calendars and the tz database in force, with the revision of the calendars (0: it
+// names none). The transaction keeps the calendars as they are until it ends. A timing that cannot be computed any more is
+// errUncomputable; the transaction can go on.
 func (ts *Timings) renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) (*calendar.Timing, int64, error) {
 	names := t.Named()
 	if len(names) == 0 && t.Zones() == calendar.InForce() {
@@ -174,7 +175,8 @@ func (ts *Timings) renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *c
 	return ts.renewed(tenant, t, a)
 }
 
-// renewed is a timing by an almanac and the tz database in force.
+// renewed returns a timing by an almanac and the tz database in force. A timing in a zone that this database lacks stays with
+// its own database.
 func (ts *Timings) renewed(tenant tenants.ID, t *calendar.Timing, a *almanac) (*calendar.Timing, int64, error) {
 	key := timingKey{hash: t.Hash(), revision: a.at(), tzdata: calendar.InForce().Version()}
 	if a != nil {
@@ -184,15 +186,20 @@ func (ts *Timings) renewed(tenant tenants.ID, t *calendar.Timing, a *almanac) (*
 		return kept, a.at(), nil
 	}
 	fresh, err := calendar.FromCanonical(t.Canonical(), calendar.Context{Named: a.named})
+	if err != nil && t.Zones() != calendar.InForce() {
+		key.tzdata = t.Zones().Version()
+		fresh, err = calendar.FromCanonical(t.Canonical(), calendar.Context{Named: a.named, Zones: t.Zones()})
+	}
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("%w: %w", errUncomputable, err)
 	}
 	ts.byHash.Add(key, fresh)
 	return fresh, a.at(), nil
 }
 
-// Renew is a cohort's timing by the present calendars and the tz database in force, with the revision of the calendars
-// (0: it names none). The transaction keeps the calendars as they are until it ends.
+// Renew returns a cohort's timing by the present calendars and the tz database in force, with the revision of the calendars
+// (0: it names none). The transaction keeps the calendars as they are until it ends. An error of a timing
+// that cannot be computed any more is Uncomputable; the transaction can go on.
 func (ts *Timings) Renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) (*calendar.Timing, int64, error) {
 	return ts.renew(ctx, tx, tenant, t)
 }

@@ -258,6 +258,9 @@ func (s *Schedules) moves(ctx context.Context, tx pgx.Tx, c CohortTiming, now ti
 		return false, err
 	}
 	fresh, _, err := s.Timings.renew(ctx, tx, c.Tenant, timings[0])
+	if Uncomputable(err) { // the sweep quarantines it, if it has members
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}

@@ -117,6 +117,9 @@ func absent(workflow, key string) error {
 // errUncomputable is what is wrong with a stored spec that cannot be computed, though it could be when it was put.
 var errUncomputable = errors.New("the spec cannot be computed")
 
+// Uncomputable reports whether an error says that a stored spec or timing cannot be computed: no fault of the database.
+func Uncomputable(err error) bool { return errors.Is(err, errUncomputable) }
+
 // timing is what the row fires by: its cohort's, or for one that does not fire what its spec says. One that cannot be
 // computed is errUncomputable.
 func (r *row) timing(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (*calendar.Timing, error) {
