@@ -155,12 +155,9 @@ func (d *Dispatch) story(ctx context.Context, tenant tenants.ID, p *present, aro
 
 // timedBy is the timing of a spec with the moves of its schedule; nil where it cannot be computed.
 func (d *Dispatch) timedBy(ctx context.Context, tenant tenants.ID, spec schedules.StoredSpec, moves []schedules.Moved) (*calendar.Timing, error) {
-	t, err := d.Timings.FromSpec(ctx, d.API, tenant, spec)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		return nil, nil
+	t, broken, err := d.Timings.FromSpec(ctx, d.API, tenant, spec)
+	if broken != nil || err != nil {
+		return nil, err
 	}
 	return t.Moved(schedules.Shifts(moves)), nil
 }

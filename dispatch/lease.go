@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
@@ -144,7 +145,10 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 		var l leased
 		err = postgres.Retry(query, func() error {
 			return pgx.BeginFunc(query, d.API, func(tx pgx.Tx) (err error) {
-				l, err = d.leaseSome(query, tx, tenant, r, limited)
+				if l, err = d.leaseSome(query, tx, tenant, r, limited); err != nil || len(l.ticks) == 0 {
+					return err
+				}
+				l.timings, err = d.timingsOf(query, tx, tenant, l.of()) // before the commit: if they cannot be read, nothing is leased
 				return err
 			})
 		})
@@ -154,8 +158,7 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 		if len(l.ticks) > 0 {
 			sabotage.Crash("lease.committed")
 			d.Metrics.leased.Add(float64(len(l.ticks)))
-			body, err = d.leaseAnswer(query, tenant, l)
-			return body, len(l.ticks), err
+			return d.leaseAnswer(tenant, l), len(l.ticks), nil
 		}
 		if l.taken == 0 || time.Since(began) > mostEnding {
 			return []byte(noTicks), 0, nil
@@ -163,12 +166,21 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 	}
 }
 
-// leased is what a worker is to be handed.
+// leased holds the ticks that a worker gets.
 type leased struct {
-	id    int64
-	ticks []*sendable
-	terms map[string]workflowTerms
-	taken int // out of the queues, those among them that are over
+	id      int64
+	ticks   []*sendable
+	timings []*calendar.Timing // in the order of the ticks; nil if it cannot be computed
+	terms   map[string]workflowTerms
+	taken   int // out of the queues, those among them that are over
+}
+
+func (l *leased) of() []*tick {
+	ticks := make([]*tick, len(l.ticks))
+	for i, s := range l.ticks {
+		ticks[i] = &s.tick
+	}
+	return ticks
 }
 
 // leaseSome takes ticks out of the queues and leases those that are still to be delivered.
@@ -258,18 +270,10 @@ func unpackLease(b []byte) ([]try, error) {
 	return unpackReady(r.b, n)
 }
 
-func (d *Dispatch) leaseAnswer(ctx context.Context, tenant tenants.ID, l leased) ([]byte, error) {
-	ticks := make([]*tick, len(l.ticks))
-	for i, s := range l.ticks {
-		ticks[i] = &s.tick
-	}
-	timings, err := d.timingsOf(ctx, tenant, ticks)
-	if err != nil {
-		return nil, err
-	}
+func (d *Dispatch) leaseAnswer(tenant tenants.ID, l leased) []byte {
 	body := append(make([]byte, 0, 700*len(l.ticks)), `{"ticks":[`...)
 	for i, s := range l.ticks {
-		if timings[i] == nil {
+		if l.timings[i] == nil {
 			continue // its lease ends, and its attempts with it
 		}
 		if body[len(body)-1] == '}' {
@@ -277,10 +281,10 @@ func (d *Dispatch) leaseAnswer(ctx context.Context, tenant tenants.ID, l leased)
 		}
 		token := d.seal(tenant, s.key(), leaseToken{l.id, int16(i), s.Attempt})
 		terms := l.terms[s.Workflow]
-		m := d.message(&s.tick, timings[i], token, s.Workflow, terms.version, s.Key, s.budget(or(s.MaxAttempts, int16(terms.MaxAttempts))), s.Own)
+		m := d.message(&s.tick, l.timings[i], token, s.Workflow, terms.version, s.Key, s.budget(or(s.MaxAttempts, int16(terms.MaxAttempts))), s.Own)
 		body = m.appendJSON(body)
 	}
-	return append(body, `]}`...), nil
+	return append(body, `]}`...)
 }
 
 // workflowTerms are the version of a workflow and what it says of delivery.

@@ -3,12 +3,13 @@ package dispatch
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -65,18 +66,16 @@ func (p *pusher) push(ctx context.Context, batch []*delivery) {
 	if ctx.Err() != nil {
 		return // broken off at the end of this process: another sends them again
 	}
-	if _, ours := errors.AsType[*ownError](err); !ours {
+	if own, ours := errors.AsType[*ownError](err); ours {
+		p.d.Log.Warn("a push was not sent, and its ticks wait", "tenant", batch[0].tenant, "endpoint", batch[0].endpoint.name, "error", own.error)
+		outcomes = everyOne(batch, func(o *outcome) { o.held = started.Add(ownWait + rand.N(ownWait)) })
+	} else {
 		e := batch[0].endpoint
 		well := err == nil && (outcomes[0].status == nil || *outcomes[0].status < 500)
 		p.d.sender.came(endpointName{e.tenant, e.name}, well)
-	}
-	if err != nil {
-		outcomes = everyOne(batch, func(o *outcome) {
-			o.outcome, o.err = failed, keep(err.Error())
-			if errors.Is(err, context.DeadlineExceeded) {
-				o.outcome = timedOut
-			}
-		})
+		if err != nil {
+			outcomes = everyOne(batch, func(o *outcome) { o.outcome, o.err = failedOutcome(err), keep(err.Error()) })
+		}
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -84,9 +83,6 @@ func (p *pusher) push(ctx context.Context, batch []*delivery) {
 	}
 	p.d.results.add(outcomes)
 }
-
-// ownError is what kept a request from being made; it tells nothing of the endpoint.
-type ownError struct{ error }
 
 func everyOne(batch []*delivery, fill func(*outcome)) []outcome {
 	outcomes := make([]outcome, len(batch))
@@ -127,7 +123,7 @@ func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, 
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, errors.New("the URL of the endpoint cannot be used")
 	}
 	req.Header["Idempotency-Key"] = nil // not sent: it has a request that a stale connection lost be sent by a fresh one
 	for name, value := range e.headers {
@@ -140,27 +136,14 @@ func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, 
 	req.Header.Set("Webhook-Signature", signature)
 	resp, err := p.client.Do(req)
 	if err != nil {
-		return nil, nil, unwrapURL(err)
+		return nil, nil, requestError(err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, answerRead))
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the answer: %w", err)
+		return nil, nil, fmt.Errorf("read the answer: %w", requestError(err))
 	}
 	return resp, answer, nil
-}
-
-// unwrapURL leaves out the URL, which may bear a secret, and what tells of our own network.
-func unwrapURL(err error) error {
-	if dns, ok := errors.AsType[*net.DNSError](err); ok { // whose own text names the server that was asked
-		return fmt.Errorf("look up %s: %s", dns.Name, dns.Err)
-	}
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
-		if _, ok := errors.AsType[*net.OpError](inner); ok || errors.Is(inner, context.DeadlineExceeded) {
-			return inner
-		}
-	}
-	return errors.Unwrap(err)
 }
 
 // sign is the header of Standard Webhooks: a signature by each secret that is valid.
@@ -189,7 +172,7 @@ func (p *pusher) body(ctx context.Context, batch []*delivery) (body []byte, id s
 	}
 	single := batch[0].endpoint.batch == 1
 	if !single {
-		body, id = append(body, `{"ticks":[`...), "batch_"+rand.Text()
+		body, id = append(body, `{"ticks":[`...), "batch_"+crand.Text()
 	}
 	for i, one := range batch {
 		if timings[i] == nil {
@@ -217,7 +200,7 @@ func (d *Dispatch) timings(ctx context.Context, batch []*delivery) ([]*calendar.
 	for i, one := range batch {
 		ticks[i] = &one.tick
 	}
-	return d.timingsOf(ctx, batch[0].tenant, ticks)
+	return d.timingsOf(ctx, d.Pool, batch[0].tenant, ticks)
 }
 
 // judge tells what an answer means for each delivery.

@@ -8,15 +8,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// timingsOf are the timings that ticks of one tenant were made by, in their order: their cohorts', or where one is gone
-// what the schedule's version says. The timing of one that cannot be computed is nil.
-func (d *Dispatch) timingsOf(ctx context.Context, tenant tenants.ID, ticks []*tick) ([]*calendar.Timing, error) {
+// timingsOf returns the timings of ticks of one tenant, in their order: the timing of a tick's cohort, or of its version's spec if
+// the cohort is gone. A timing that cannot be computed is nil.
+func (d *Dispatch) timingsOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks []*tick) ([]*calendar.Timing, error) {
 	shards, ids := cohortsOf(ticks)
-	known, err := d.Timings.ByCohort(ctx, d.of(ctx), tenant, shards, ids)
+	known, err := d.Timings.ByCohort(ctx, db, tenant, shards, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -28,16 +29,16 @@ func (d *Dispatch) timingsOf(ctx context.Context, tenant tenants.ID, ticks []*ti
 		if timings[i] != nil {
 			continue
 		}
-		if timings[i], err = d.specTiming(ctx, tenant, t); err != nil {
+		if timings[i], err = d.specTiming(ctx, db, tenant, t); err != nil {
 			return nil, err
 		}
 	}
 	return timings, nil
 }
 
-func (d *Dispatch) specTiming(ctx context.Context, tenant tenants.ID, t *tick) (*calendar.Timing, error) {
+func (d *Dispatch) specTiming(ctx context.Context, db postgres.DB, tenant tenants.ID, t *tick) (*calendar.Timing, error) {
 	var s schedules.StoredSpec
-	err := d.of(ctx).QueryRow(ctx, `
+	err := db.QueryRow(ctx, `
 		SELECT workflow, key, spec, anchor_at, hashed_as
 		FROM schedule
 		WHERE tenant_id = $1 AND id = $2 AND version = $3
@@ -53,10 +54,9 @@ func (d *Dispatch) specTiming(ctx context.Context, tenant tenants.ID, t *tick) (
 		return nil, fmt.Errorf("read spec of a tick: %w", err)
 	}
 	s.AnchorAt = s.AnchorAt.UTC()
-	timing, err := d.Timings.FromSpec(ctx, d.of(ctx), tenant, s)
-	if err != nil {
-		d.Log.Error("the timing of a tick cannot be computed", "tenant", tenant, "schedule", t.ScheduleID, "error", err)
-		return nil, nil
+	timing, broken, err := d.Timings.FromSpec(ctx, db, tenant, s)
+	if broken != nil {
+		d.Log.Error("the timing of a tick cannot be computed", "tenant", tenant, "schedule", t.ScheduleID, "error", broken)
 	}
-	return timing, nil
+	return timing, err
 }

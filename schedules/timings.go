@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -339,12 +340,16 @@ type StoredSpec struct {
 	HashedAs      *string // the key that it had when it was made, where it was renamed
 }
 
-// FromSpec compiles the stored spec of a schedule of a tenant, with what its key says now.
-func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, tenant tenants.ID, s StoredSpec) (*calendar.Timing, error) {
+// FromSpec compiles the stored spec of a schedule of a tenant with the present profile of its key. broken tells why the spec cannot
+// be computed; err tells that the database could not be asked.
+func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, tenant tenants.ID, s StoredSpec) (t *calendar.Timing, broken, err error) {
 	found, err := readProfiles(ctx, db, tenant, s.Key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r := row{Workflow: s.Workflow, Key: s.Key, Spec: s.Spec, AnchorAt: s.AnchorAt, HashedAs: s.HashedAs, storedProfile: found[s.Key].stored()}
-	return r.compile(ctx, db, ts, tenant)
+	if t, err = r.compile(ctx, db, ts, tenant); errors.Is(err, errUncomputable) {
+		return nil, err, nil
+	}
+	return t, nil, err
 }

@@ -1,0 +1,112 @@
+package dispatch_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// once is a schedule of one tick that names a calendar, and has one attempt: each push of it reads its cohort.
+func (h *house) once(workflow, key string, seconds int) {
+	h.t.Helper()
+	p := schedules.Params{Spec: at(seconds), Delivery: &schedules.Delivery{MaxAttempts: new(1)}}
+	p.Spec.Exclude = offSpec("").Exclude
+	h.put(workflow, key, p)
+}
+
+// A push that fails because our own database fails spends no attempt, and the tick is delivered later.
+func TestAFailureOfOurDatabaseSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.config.Quotas = func(context.Context, tenants.ID) (tenants.Quotas, error) {
+		q := tenants.Wide()
+		q.RunningPerEndpoint = 1
+		return q, nil
+	}
+	h.putCalendar()
+	c := h.catcher("w", 1, nil)
+	release := make(chan struct{})
+	c.hang(func(n int) {
+		if n == 1 {
+			<-release
+		}
+	})
+	h.start(h.process())
+	const n = 4
+	for i := range n {
+		h.once("w", string(rune('a'+i)), 2)
+	}
+	until(t, "one is sent, and the others are open and wait for it", func() bool {
+		return len(c.caught()) == 1 && h.number(`SELECT count(*) FROM tick WHERE state = 1`) == n
+	})
+	h.exec(`REVOKE SELECT ON cohort FROM ` + postgres.EngineRole)
+	close(release)
+	until(t, "the others wait after a push that was not made", func() bool {
+		return h.number(`SELECT count(*) FROM held h JOIN tick t ON t.schedule_id = h.schedule_id WHERE h.attempt = 1 AND t.state = 1`) == n-1
+	})
+	if n := len(c.caught()); n > 1 {
+		t.Errorf("%d were sent without a timing", n-1)
+	}
+	h.exec(`GRANT SELECT ON cohort TO ` + postgres.EngineRole)
+	until(t, "all are delivered in their only attempt", func() bool {
+		return h.number(`SELECT count(*) FROM tick WHERE state = 2 AND attempt = 1 AND error IS NULL`) == n
+	})
+	if failures := h.number(`SELECT count(*) FROM attempt WHERE outcome <> 'succeeded'`); failures > 0 {
+		t.Errorf("%d attempts have failed", failures)
+	}
+}
+
+// Ticks whose timings cannot be read are not leased, and the next poll gets them in their first attempt.
+func TestAFailureOfOurDatabaseLeasesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.putCalendar()
+	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.tenant, "pulled", schedules.WorkflowParams{}); err != nil {
+		t.Fatal(err)
+	}
+	h.start(h.dispatch)
+	h.once("pulled", "k", 2)
+	until(t, "the tick is ready", func() bool { return h.number(`SELECT count(*) FROM ready`) == 1 })
+	h.exec(`REVOKE SELECT ON cohort FROM ` + postgres.APIRole)
+	ctx := postgres.ForTenant(t.Context(), int32(h.tenant))
+	params := dispatch.LeaseParams{Workflows: []string{"pulled"}}
+	if body, err := h.dispatch.Lease(ctx, h.tenant, params, nil); err == nil {
+		t.Errorf("got %s without a timing", body)
+	}
+	if n := h.number(`SELECT count(*) FROM lease`); n > 0 {
+		t.Errorf("%d leases are kept that nobody got", n)
+	}
+	h.exec(`GRANT SELECT ON cohort TO ` + postgres.APIRole)
+	if got := h.lease("pulled", 1); len(got) != 1 || got[0].Attempt != 1 {
+		t.Errorf("got %+v, want the first attempt", got)
+	}
+}
+
+// An endpoint that resets the connection has failed the attempt, and the error does not name our side of the connection.
+func TestErrorsOfAttemptsDoNotNameOurAddress(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.catcher("reset", 1, func(_ int, w http.ResponseWriter) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = conn.(*net.TCPConn).SetLinger(0) // closes with a reset
+		_ = conn.Close()
+	})
+	h.start(h.dispatch)
+	h.put("reset", "k", schedules.Params{Spec: at(2), Delivery: &schedules.Delivery{MaxAttempts: new(1)}})
+	until(t, "the tick has failed", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 3`) == 1 })
+	got := h.history("reset", "k")[0]
+	if got.Error == nil || strings.Contains(*got.Error, "127.0.0.1") || strings.Contains(*got.Error, "->") {
+		t.Errorf("got %v", *got.Error)
+	}
+}

@@ -1,0 +1,73 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+)
+
+// ownError is a failure of this installation that kept a request from being made. Its text is for the log only. It spends no
+// attempt, and does not count against the endpoint.
+type ownError struct{ error }
+
+func (e *ownError) Unwrap() error { return e.error }
+
+// ownWait is how long ticks wait after an ownError, at least.
+const ownWait = time.Second
+
+// shortages are the errors of a machine that has no more files, ports or memory for another connection.
+var shortages = []error{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM}
+
+// requestError returns the error of a request as the tenant may read it: without the URL, which may hold a secret, and without the
+// addresses and name servers of our own network. An error that is not the endpoint's is an ownError.
+func requestError(err error) error {
+	for _, shortage := range shortages {
+		if errors.Is(err, shortage) {
+			return &ownError{err}
+		}
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return errors.New(dnsText(dns))
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return context.DeadlineExceeded
+	}
+	if errors.Is(err, ssrf.ErrProhibitedIP) || errors.Is(err, ssrf.ErrProhibitedPort) || errors.Is(err, ssrf.ErrProhibitedNetwork) {
+		return errors.New("the address of the endpoint is not a public one")
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return fmt.Errorf("%s: %w", op.Op, op.Err)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the endpoint closed the connection before the end of its answer")
+	}
+	if inner := errors.Unwrap(err); inner != nil { // of the url.Error of net/http
+		return inner
+	}
+	return err
+}
+
+// dnsText leaves out the text of the error itself, which names our name servers.
+func dnsText(err *net.DNSError) string {
+	switch {
+	case err.IsNotFound:
+		return fmt.Sprintf("look up %s: no such host", err.Name)
+	case err.IsTimeout:
+		return fmt.Sprintf("look up %s: no answer in time", err.Name)
+	}
+	return fmt.Sprintf("look up %s: no usable answer", err.Name)
+}
+
+// failedOutcome is the outcome of an attempt whose request failed.
+func failedOutcome(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return timedOut
+	}
+	return failed
+}

@@ -1,0 +1,53 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"syscall"
+	"testing"
+)
+
+// What a tenant reads of a failed request names neither an address of our network, nor a name server, nor the URL.
+func TestErrorsOfRequestsDoNotNameOurNetwork(t *testing.T) {
+	t.Parallel()
+	ours, theirs := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 4242}, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: 443}
+	broken := func(op string, err error) error {
+		return &net.OpError{Op: op, Net: "tcp", Source: ours, Addr: theirs, Err: err}
+	}
+	asked := func(err error) error { return &url.Error{Op: "Post", URL: "https://example.com/?secret=10", Err: err} }
+	lookup := func(dns net.DNSError) error {
+		dns.Name, dns.Server = "example.com", "10.0.0.2:53"
+		return asked(&net.OpError{Op: "dial", Net: "tcp", Err: &dns})
+	}
+	ourNetwork := regexp.MustCompile(`\b10\b|secret|53`)
+	for err, want := range map[error]string{
+		asked(broken("dial", os.NewSyscallError("connect", syscall.ECONNREFUSED))):           "dial: connect: connection refused",
+		asked(broken("read", os.NewSyscallError("read", syscall.ECONNRESET))):                "read: read: connection reset by peer",
+		asked(fmt.Errorf("transport connection broken: %w", broken("write", syscall.EPIPE))): "write: broken pipe",
+		broken("read", os.NewSyscallError("read", syscall.ECONNRESET)):                       "read: read: connection reset by peer",
+		asked(io.EOF): "the endpoint closed the connection before the end of its answer",
+		asked(fmt.Errorf("reading: %w", context.DeadlineExceeded)):                                     "context deadline exceeded",
+		lookup(net.DNSError{Err: "no such host", IsNotFound: true}):                                    "look up example.com: no such host",
+		lookup(net.DNSError{Err: "read udp 10.0.0.7:4242->10.0.0.2:53: i/o timeout", IsTimeout: true}): "look up example.com: no answer in time",
+		lookup(net.DNSError{Err: "read udp 10.0.0.7:4242->10.0.0.2:53: connection refused"}):           "look up example.com: no usable answer",
+	} {
+		got := requestError(err)
+		if got.Error() != want || ourNetwork.MatchString(got.Error()) {
+			t.Errorf("of %q: got %q, want %q", err, got, want)
+		}
+		if _, ours := errors.AsType[*ownError](got); ours {
+			t.Errorf("%q counts as our own", err)
+		}
+	}
+	for _, err := range []error{syscall.EMFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS} {
+		if _, own := errors.AsType[*ownError](requestError(asked(broken("dial", os.NewSyscallError("socket", err))))); !own {
+			t.Errorf("%q does not count as our own", err)
+		}
+	}
+}
