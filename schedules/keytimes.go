@@ -18,8 +18,8 @@ import (
 // mostFollowers is how many schedules of a key are retimed in one transaction: one for each workflow that follows it.
 const mostFollowers = 10_000
 
-// retimeKey has the schedules that follow a key fire from now on as its profile says. The caller has written the
-// profile, and holds the key's lock.
+// retimeKey retimes the schedules that follow a key, from now on, by the key's profile. The caller has written the profile, and
+// holds the key's lock.
 func (s *Schedules) retimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, by string) error {
 	followers, err := lockFollowers(ctx, tx, tenant, key)
 	if err != nil || len(followers) == 0 {
@@ -31,6 +31,9 @@ func (s *Schedules) retimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		return err
 	}
 	l.now = now
+	if err := l.lockDelays(ctx, rows); err != nil {
+		return err
+	}
 	if err := s.Timings.fetch(ctx, tx, tenant, rows); err != nil {
 		return err
 	}
@@ -183,5 +186,5 @@ func (l *load) writeTimings(ctx context.Context, rezoned []int64) error {
 	if err := l.tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("retime schedules: %w", err)
 	}
-	return nil
+	return l.writeDelays(ctx)
 }
