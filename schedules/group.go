@@ -43,8 +43,9 @@ type waiter struct {
 }
 
 type turn struct {
-	group []*waiter // to be stored by who is told
-	done  bool
+	group   []*waiter // to be stored by who is told
+	done    bool
+	unknown bool // it may have been stored, and nobody knows
 }
 
 // put stores an item together with others where some are under way, and says so; else, or where those could not be stored
@@ -65,7 +66,10 @@ func (g *groups) put(ctx context.Context, s *Schedules, c caller, it *item, quot
 		now = <-w.turn // it has just been told
 	}
 	if now.group != nil {
-		now.done = g.lead(ctx, s, c, now.group, quotas)
+		now = g.lead(ctx, s, c, now.group, quotas)
+	}
+	if now.unknown {
+		postgres.NoteChange(ctx)
 	}
 	if !now.done {
 		return false, alone(ctx)
@@ -135,25 +139,26 @@ func (g *groups) handOver(c caller) {
 
 // lead stores a group and tells the others of it. Where it could not be stored each stores itself, so that none suffers from
 // another. It goes on though the first does not wait any more: the others do.
-func (g *groups) lead(ctx context.Context, s *Schedules, c caller, group []*waiter, quotas tenants.Quotas) (done bool) {
+func (g *groups) lead(ctx context.Context, s *Schedules, c caller, group []*waiter, quotas tenants.Quotas) (ended turn) {
 	defer g.handOver(c)
 	defer func() {
 		for _, w := range group[1:] {
-			w.turn <- turn{done: done}
+			w.turn <- ended
 		}
 	}()
 	if len(group) == 1 {
-		return false
+		return turn{}
 	}
 	items := make([]*item, len(group))
 	for i, w := range group {
 		items[i] = w.item
 	}
-	err := s.storeGroup(context.WithoutCancel(ctx), c, items, quotas)
+	ctx, outcome := postgres.Watch(context.WithoutCancel(ctx))
+	err := s.storeGroup(ctx, c, items, quotas)
 	if err != nil && !errors.Is(err, errRaced) {
 		s.Log.Warn("puts are stored one by one, as together they could not be", "puts", len(group), "error", err)
 	}
-	return err == nil
+	return turn{done: err == nil, unknown: err != nil && outcome.MayHaveChanged()}
 }
 
 // storeGroup stores puts in one transaction, and shows each of them.

@@ -29,7 +29,8 @@ type call struct {
 	body    []byte
 	timeout time.Duration // of one attempt; zero: the client's
 
-	// once: no second attempt where the first may have been done unseen. An answer of 429 or 503 says that it was not.
+	// once: no second attempt where the first may have been done unseen. An answer of 429 or 503 says that it was not,
+	// unless its code is outcome_unknown.
 	once bool
 	// single: no second attempt at all.
 	single bool
@@ -196,7 +197,7 @@ func (r *call) retry(err error) bool {
 	if ok && refused.passing() {
 		return !r.single && refused.RetryAfter <= longestWait
 	}
-	if ok && refused.Status != http.StatusBadGateway && refused.Status != http.StatusGatewayTimeout { // a proxy cannot know
+	if ok && !refused.unsure() {
 		return false
 	}
 	r.lost = true

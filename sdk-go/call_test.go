@@ -246,6 +246,8 @@ func TestRetries(t *testing.T) {
 		_, err := c.Lease(ctx, carillon.LeaseParams{Max: 1})
 		return err
 	}
+	rotate := func(ctx context.Context, c *carillon.Client) error { _, err := c.RotateSecret(ctx, "e"); return err }
+	unknown := answer{status: 503, body: `{"title":"no","status":503,"detail":"who knows","code":"outcome_unknown"}`, header: http.Header{}}
 	for name, test := range map[string]struct {
 		call     func(context.Context, *carillon.Client) error
 		answers  []answer
@@ -266,6 +268,10 @@ func TestRetries(t *testing.T) {
 		"a condition was not looked at":      {putIfMatch, []answer{refused(503, "1")}, 2, time.Second, 2 * time.Second, nil},
 		"the first delete got through":       {remove, []answer{cut, refused(404, "")}, 2, 0, time.Second, nil},
 		"there was nothing to delete":        {remove, []answer{refused(404, "")}, 1, 0, 0, carillon.ErrNotFound},
+		"an unknown delete got through":      {remove, []answer{unknown, refused(404, "")}, 2, 0, time.Second, nil},
+		"an unknown trigger is sent again":   {trigger, []answer{unknown}, 2, 0, time.Second, nil},
+		"an unknown rotation is not":         {rotate, []answer{unknown}, 1, 0, 0, carillon.ErrUnavailable},
+		"an unknown condition is not":        {putIfMatch, []answer{unknown}, 1, 0, 0, carillon.ErrUnavailable},
 		"a lease is asked for once":          {lease, []answer{refused(429, "")}, 1, 0, 0, carillon.ErrRateLimited},
 		"a black hole is given up":           {get, []answer{{after: time.Hour}}, 2, 30 * time.Second, 31 * time.Second, nil},
 	} {

@@ -84,13 +84,24 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// passing tells of a refusal that did nothing, and that a little time may mend.
+// outcomeUnknown is the code of a 503 that says: the change may have been made.
+const outcomeUnknown = "outcome_unknown"
+
+// passing reports whether the refusal did nothing and a little time may mend it.
 func (e *Error) passing() bool {
+	if e.Code == outcomeUnknown {
+		return false
+	}
 	switch e.Status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusRequestTimeout:
 		return true
 	}
 	return e.Code == "idempotency_in_flight" // an attempt whose answer was lost is still at work
+}
+
+// unsure reports whether the request may have been done: the server does not know, or a proxy that cannot know answered.
+func (e *Error) unsure() bool {
+	return e.Code == outcomeUnknown || e.Status == http.StatusBadGateway || e.Status == http.StatusGatewayTimeout
 }
 
 // refusal reads an answer that is not 2xx. A body that is no problem document, a proxy's page say, is left out.

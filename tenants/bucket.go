@@ -122,6 +122,7 @@ func (b *Buckets) Wait(ctx context.Context, tenant ID, r Rate, n int) error {
 // draw takes n tokens out of the row, or says how long until it holds as many.
 func (b *Buckets) draw(ctx context.Context, tenant ID, r Rate, n int) (level int, wait time.Duration, err error) {
 	cost, window := float64(n)/float64(r.PerSec), float64(max(r.Burst, n))/float64(r.PerSec)
+	ctx = postgres.Unwatched(ctx)
 	var ahead float64 // seconds until the bucket is full
 	err = b.db.QueryRow(ctx, `
 		INSERT INTO bucket AS b (tenant_id, quota, full_at)

@@ -36,16 +36,17 @@ type whole struct {
 
 func serveHouse(t *testing.T) whole {
 	t.Helper()
-	return serveAs(t, func(m *tenants.Minter) *tenants.Minter { return m }, web.Outbound{Loopback: true})
+	return serveAs(t, func(*plan) {})
 }
 
 // serveWithout serves without the issuer's private key.
 func serveWithout(t *testing.T) whole {
 	t.Helper()
-	return serveAs(t, func(*tenants.Minter) *tenants.Minter { return nil }, web.Outbound{Loopback: true})
+	return serveAs(t, func(p *plan) { p.minter = nil })
 }
 
-func serveAs(t *testing.T, minting func(*tenants.Minter) *tenants.Minter, outbound web.Outbound) whole {
+// serveAs serves a house whose plan a test may change before it is built.
+func serveAs(t *testing.T, change func(*plan)) whole {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -53,16 +54,18 @@ func serveAs(t *testing.T, minting func(*tenants.Minter) *tenants.Minter, outbou
 	}
 	s := whole{minter: tenants.NewIssuer(private, "test")}
 	s.pool = postgrestest.Database(t) // as a superuser, past the wall
-	h, err := build(t.Context(), plan{
+	p := plan{
 		databaseURL: s.pool.Config().ConnString(),
 		connections: 10,
 		role:        "all",
 		issuer:      s.minter.Name(),
 		keys:        []tenants.Key{s.minter.Key()},
-		minter:      minting(&s.minter),
-		outbound:    outbound,
+		minter:      &s.minter,
+		outbound:    web.Outbound{Loopback: true},
 		log:         slog.New(slog.DiscardHandler),
-	})
+	}
+	change(&p)
+	h, err := build(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}

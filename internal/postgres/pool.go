@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/multitracer"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -91,7 +92,10 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 		Timeout:         config.ConnConfig.ConnectTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
 	}).DialContext
-	config.ConnConfig.Tracer = o.Tracer
+	config.ConnConfig.Tracer = multitracer.New(outcomes{})
+	if o.Tracer != nil {
+		config.ConnConfig.Tracer = multitracer.New(outcomes{}, o.Tracer)
+	}
 	config.PingTimeout = connectTimeout
 	if o.MaxConns > 0 {
 		config.MaxConns = o.MaxConns

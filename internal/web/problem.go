@@ -19,6 +19,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // errPanicked stands for a panic that is logged already.
@@ -57,7 +58,11 @@ func faultOf(err error, c echo.Context) *fault.Error {
 	if client, ok := c.Get(clientKey).(context.Context); ok && client.Err() != nil {
 		return fault.New(clientClosed, "client_closed", "the client went away")
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	late := errors.Is(err, context.DeadlineExceeded)
+	if outcome, ok := c.Get(outcomeKey).(*postgres.Outcome); ok && outcome.MayHaveChanged() && (late || overloaded(err)) {
+		return outcomeUnknown()
+	}
+	if late {
 		return unavailable("the request took too long")
 	}
 	if overloaded(err) {
@@ -75,6 +80,12 @@ func unavailable(detail string) *fault.Error {
 	f := fault.New(http.StatusServiceUnavailable, "unavailable", "%s; try again", detail)
 	f.RetryAfter = time.Second
 	return f
+}
+
+// outcomeUnknown is the answer to a change that may have been made: the connection to the database broke while it was
+// committed, or after a part of it was. Every other 503 says that nothing was done.
+func outcomeUnknown() *fault.Error {
+	return fault.New(http.StatusServiceUnavailable, "outcome_unknown", "the change may have been made or not: look, or send it again if it may be made twice")
 }
 
 func routing(status int, c echo.Context) *fault.Error {

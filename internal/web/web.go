@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // Options are what a router needs to know. The zero value of each but Log is good.
@@ -38,7 +40,7 @@ func New(o Options) *echo.Echo {
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = problems(o.Log)
 	e.Pre(escapedPath)
-	e.Use(frame(o), unambiguous, whole, within(o.Timeout), limited(o.BodyLimit))
+	e.Use(frame(o), unambiguous, whole, accountable, within(o.Timeout), limited(o.BodyLimit))
 	return e
 }
 
@@ -68,6 +70,20 @@ func exact(c echo.Context) bool {
 		strings.Count(pattern, "/") == strings.Count(c.Request().URL.EscapedPath(), "/")
 }
 
+// accountable notes what a request changes, so that no answer says of a change that it was not made where it may have been.
+func accountable(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			return next(c)
+		}
+		ctx, outcome := postgres.Watch(r.Context())
+		c.Set(outcomeKey, outcome)
+		c.SetRequest(r.WithContext(ctx))
+		return next(c)
+	}
+}
+
 // Timeout gives a route another time to end in than the router's own; its connection's deadlines go with it.
 func Timeout(d time.Duration) echo.MiddlewareFunc {
 	return within(d)
@@ -76,6 +92,8 @@ func Timeout(d time.Duration) echo.MiddlewareFunc {
 const (
 	clientKey = "web.client" // the request's context as the connection gave it, without a deadline of ours
 	limitKey  = "web.limit"  // the one with the deadline that counts: the innermost
+
+	outcomeKey = "web.outcome" // what is known of the request's changes; nil: it makes none
 )
 
 func within(d time.Duration) echo.MiddlewareFunc {

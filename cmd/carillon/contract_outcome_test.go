@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// cutter is a proxy before PostgreSQL. It cuts a connection as it sends a text that was armed: before PostgreSQL has seen
+// it, or once PostgreSQL has answered, with the answer lost.
+type cutter struct {
+	listener net.Listener
+	server   string
+	armed    atomic.Pointer[cut]
+	done     sync.WaitGroup
+}
+
+type cut struct {
+	text     []byte
+	answered bool
+}
+
+// cutBefore starts a proxy before the server of a URL, and returns it with the URL that leads through it.
+func cutBefore(t *testing.T, direct string) (*cutter, string) {
+	t.Helper()
+	u, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{listener: l, server: u.Host}
+	c.done.Go(c.accept)
+	t.Cleanup(func() {
+		l.Close()
+		c.done.Wait()
+	})
+	u.Host = l.Addr().String()
+	return c, u.String()
+}
+
+func (c *cutter) accept() {
+	for {
+		client, err := c.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", c.server)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		hold := make(chan struct{})
+		c.done.Go(func() { c.forth(client, server, hold) })
+		c.done.Go(func() { c.back(client, server, hold) })
+	}
+}
+
+// forth sends what the client says until the armed text comes.
+func (c *cutter) forth(client, server net.Conn, hold chan struct{}) {
+	defer client.Close()
+	defer server.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(buffer)
+		if err != nil {
+			return
+		}
+		armed := c.armed.Load()
+		if armed != nil && bytes.Contains(buffer[:n], armed.text) && c.armed.CompareAndSwap(armed, nil) {
+			if armed.answered {
+				close(hold)
+				_, _ = server.Write(buffer[:n])
+				_, _ = io.ReadFull(client, make([]byte, 1)) // until back has cut
+			}
+			return
+		}
+		if _, err := server.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// back sends what the server answers, unless the answer is to be lost.
+func (c *cutter) back(client, server net.Conn, hold chan struct{}) {
+	defer client.Close()
+	defer server.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buffer)
+		if err != nil {
+			return
+		}
+		select {
+		case <-hold:
+			return
+		default:
+		}
+		if _, err := client.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// A change whose COMMIT loses its answer may have been made, and the answer says so. One that was cut before it was not.
+func TestTheAnswerKnowsWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	var proxy *cutter
+	s := serveAs(t, func(p *plan) { proxy, p.apiURL = cutBefore(t, p.databaseURL) })
+	client := checked(t)
+	admin, platform := s.mint(t, "acme", tenants.TenantScopes()...), s.mint(t, "", tenants.PlatformAdmin)
+	s.expect(t, client, admin, "PUT", "/v1/workflows/w", `{}`, 201, "")
+	requests := []struct{ token, method, path, body, there string }{
+		{admin, "PUT", "/v1/workflows/w/schedules/k%d", `{"spec": {"cron": "0 8 * * *"}}`, `SELECT count(*) FROM schedule WHERE key = 'k%d'`},
+		{admin, "PUT", "/v1/workflows/w%d", `{}`, `SELECT count(*) FROM workflow WHERE name = 'w%d'`},
+		{admin, "PUT", "/v1/endpoints/e%d", `{"url": "https://example.com/"}`, `SELECT count(*) FROM endpoint WHERE name = 'e%d'`},
+		{platform, "PUT", "/v1/platform/tenants/t%d", `{}`, `SELECT count(*) FROM tenant WHERE name = 't%d'`},
+	}
+	cuts := []struct {
+		cut
+		code string
+		made int
+	}{
+		{cut{[]byte("commit\x00"), true}, "outcome_unknown", 1},
+		{cut{[]byte("commit\x00"), false}, "outcome_unknown", 0}, // nobody knows how far it came
+		{cut{[]byte("begin"), false}, "unavailable", 0},
+	}
+	for _, r := range requests {
+		for i, c := range cuts {
+			proxy.armed.Store(&c.cut)
+			path := fmt.Sprintf(r.path, i)
+			doc := s.expect(t, client, r.token, r.method, path, r.body, 503, c.code)
+			if proxy.armed.Swap(nil) != nil {
+				t.Errorf("%s %s did not come to %q: %v", r.method, path, c.text, doc)
+			}
+			var made int
+			if err := s.pool.QueryRow(t.Context(), fmt.Sprintf(r.there, i)).Scan(&made); err != nil || made != c.made {
+				t.Errorf("%s %s cut at %q: got %d rows, %v, want %d", r.method, path, c.text, made, err, c.made)
+			}
+		}
+	}
+}
