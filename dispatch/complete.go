@@ -19,9 +19,7 @@ func (d *Dispatch) completeSome(ctx context.Context) (n int64, err error) {
 			(SELECT c.tenant_id, c.shard, c.id AS cohort_id, m.spread, m.schedule_id
 			FROM cohort c
 			JOIN member m ON m.cohort_id = c.id AND m.tenant_id = c.tenant_id
-			WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND (NOT c.delay OR EXISTS (
-				SELECT FROM schedule_state st
-				WHERE st.tenant_id = m.tenant_id AND st.schedule_id = m.schedule_id AND st.delay_left = 0))
+			WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND (NOT c.delay OR c.over)
 			LIMIT $1)
 			UNION
 			(SELECT c.tenant_id, c.shard, c.id, m.spread, m.schedule_id
@@ -37,7 +35,7 @@ func (d *Dispatch) completeSome(ctx context.Context) (n int64, err error) {
 			JOIN cohort c ON c.shard = f.shard AND c.id = f.cohort_id AND c.tenant_id = f.tenant_id
 			JOIN member m ON m.cohort_id = f.cohort_id AND m.spread = f.spread AND m.schedule_id = f.schedule_id AND m.tenant_id = f.tenant_id
 			WHERE c.run_at IS NULL
-				AND (c.due_at IS NULL AND c.empty_at IS NULL
+				AND (c.due_at IS NULL AND c.empty_at IS NULL AND (NOT c.delay OR c.over)
 					OR m.until_at < (SELECT clock_timestamp()) AND (c.next_at IS NULL OR c.next_at > m.until_at))
 				AND (m.until_at IS NULL OR NOT EXISTS (
 					SELECT FROM chunk k

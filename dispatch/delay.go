@@ -14,12 +14,12 @@ import (
 )
 
 // markOut says in the states of schedules with fixed_delay that a tick of theirs is out: whoever ends it arms the
-// schedule's cohort again.
-func markOut(ctx context.Context, tx pgx.Tx, cohorts []*due, members [][]member) error {
+// schedule's cohort again. It returns the cohorts whose last tick this is.
+func markOut(ctx context.Context, tx pgx.Tx, cohorts []*due, members [][]member) (over []int64, err error) {
 	type out struct {
-		tenant tenants.ID
-		id     int64
-		at     time.Time
+		tenant     tenants.ID
+		id, cohort int64
+		at         time.Time
 	}
 	var all []out
 	for i, c := range cohorts {
@@ -27,28 +27,40 @@ func markOut(ctx context.Context, tx pgx.Tx, cohorts []*due, members [][]member)
 			continue
 		}
 		for _, m := range members[i] {
-			all = append(all, out{c.TenantID, m.id, c.run.At})
+			all = append(all, out{c.TenantID, m.id, c.ID, c.run.At})
 		}
 	}
 	if len(all) == 0 {
-		return nil
+		return nil, nil
 	}
 	slices.SortFunc(all, func(a, b out) int { return int(a.id - b.id) })
 	var owners []int32
-	var ids []int64
+	var ids, in []int64
 	var at []time.Time
 	for _, o := range all {
-		owners, ids, at = append(owners, int32(o.tenant)), append(ids, o.id), append(at, o.at)
+		owners, ids, in, at = append(owners, int32(o.tenant)), append(ids, o.id), append(in, o.cohort), append(at, o.at)
 	}
-	_, err := tx.Exec(ctx, `
-		UPDATE schedule_state st
-		SET delay_at = n.at, delay_left = st.delay_left - 1
-		FROM unnest($1::int[], $2::bigint[], $3::timestamptz[]) AS n (tenant_id, id, at)
-		WHERE st.tenant_id = n.tenant_id AND st.schedule_id = n.id`, owners, ids, at)
+	rows, _ := tx.Query(ctx, `
+		WITH counted AS (
+			UPDATE schedule_state st
+			SET delay_at = n.at, delay_left = st.delay_left - 1
+			FROM unnest($1::int[], $2::bigint[], $3::timestamptz[], $4::bigint[]) AS n (tenant_id, id, at, cohort_id)
+			WHERE st.tenant_id = n.tenant_id AND st.schedule_id = n.id
+			RETURNING n.cohort_id, st.delay_left
+		)
+		SELECT cohort_id FROM counted WHERE delay_left = 0`, owners, ids, at, in) // CollectRows reports the error
+	over, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
-		return fmt.Errorf("mark ticks of fixed_delay: %w", err)
+		return nil, fmt.Errorf("mark ticks of fixed_delay: %w", err)
 	}
-	return nil
+	return over, nil
+}
+
+// queueOver says of cohorts of a shard that upkeep is to complete their schedules.
+func queueOver(b *pgx.Batch, shard int16, cohorts []int64) {
+	if len(cohorts) > 0 {
+		b.Queue(`UPDATE cohort SET over = true WHERE shard = $1 AND id = ANY($2)`, shard, cohorts)
+	}
 }
 
 // rearm sets the next time of schedules with fixed_delay whose timed ticks have ended, whatever their final state, in
@@ -121,6 +133,7 @@ func (d *Dispatch) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 	var shards []int16
 	var ids, over []int64
 	var next []time.Time
+	var b pgx.Batch
 	for i, w := range waiting {
 		if timings[i] == nil {
 			d.Log.Error("a schedule with fixed_delay cannot be computed", "tenant", tenant, "cohort", w.ID, "error", bad[w.ID])
@@ -133,11 +146,11 @@ func (d *Dispatch) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 		tick, ok := timings[i].Next(from)
 		if !ok || w.Left != nil && *w.Left < 1 {
 			over = append(over, w.ScheduleID)
+			queueOver(&b, w.Shard, []int64{w.ID})
 			continue
 		}
 		shards, ids, next = append(shards, w.Shard), append(ids, w.ID), append(next, tick.At)
 	}
-	var b pgx.Batch
 	b.Queue(`
 		UPDATE cohort c
 		SET next_at = n.at, due_at = n.at, empty_at = NULL
@@ -147,55 +160,6 @@ func (d *Dispatch) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 	b.Queue(`UPDATE schedule_state SET delay_left = 0 WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, over)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("arm schedules with fixed_delay: %w", err)
-	}
-	return nil
-}
-
-// rearmLost arms schedules with fixed_delay that nothing would ever arm: their tick has ended, or is neither recorded nor
-// in a chunk. There are none, unless rows were changed by other means.
-func (d *Dispatch) rearmLost(ctx context.Context) error {
-	rows, err := d.Pool.Query(ctx, `
-		SELECT c.tenant_id, m.schedule_id, st.delay_at
-		FROM cohort c
-		JOIN member m ON m.tenant_id = c.tenant_id AND m.cohort_id = c.id
-		JOIN schedule_state st ON st.tenant_id = m.tenant_id AND st.schedule_id = m.schedule_id
-		LEFT JOIN tick t ON t.tenant_id = st.tenant_id AND t.schedule_id = st.schedule_id AND t.nominal_at = st.delay_at AND t.seq = 0
-		WHERE c.delay AND c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND st.delay_left IS DISTINCT FROM 0
-			AND (st.delay_at IS NULL OR t.ended_at IS NOT NULL OR t.schedule_id IS NULL AND NOT EXISTS (
-				SELECT FROM chunk k WHERE k.shard = c.shard AND k.tenant_id = c.tenant_id AND k.opened_at IS NULL))
-		LIMIT $1`, mostCleared)
-	if err != nil {
-		return fmt.Errorf("look for lost schedules with fixed_delay: %w", err)
-	}
-	type lostOnes struct {
-		ids []int64
-		at  []*time.Time
-	}
-	lost := map[tenants.ID]*lostOnes{}
-	var tenant tenants.ID
-	var id int64
-	var at *time.Time
-	if _, err := pgx.ForEachRow(rows, []any{&tenant, &id, &at}, func() error {
-		if lost[tenant] == nil {
-			lost[tenant] = &lostOnes{}
-		}
-		lost[tenant].ids, lost[tenant].at = append(lost[tenant].ids, id), append(lost[tenant].at, at)
-		return nil
-	}); err != nil {
-		return fmt.Errorf("look for lost schedules with fixed_delay: %w", err)
-	}
-	for tenant, l := range lost {
-		d.Log.Warn("schedules with fixed_delay were not armed, and are now", "tenant", tenant, "schedules", len(l.ids))
-		err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-			var now time.Time
-			if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-				return err
-			}
-			return d.rearmOut(ctx, tx, tenant, now.UTC(), l.ids, l.at)
-		})
-		if err != nil {
-			return fmt.Errorf("arm lost schedules with fixed_delay: %w", err)
-		}
 	}
 	return nil
 }

@@ -91,6 +91,15 @@ type Dispatch struct {
 	stop       context.CancelFunc
 	keepers    keepers
 	taskLocks  taskLocks
+	watchdog   *watchdog
+
+	// What the tasks of upkeep remember between two runs. The lock of the task guards it.
+	delaysAt delaysPlace // of rearmLost
+	slotsAt  slotPlace   // of tendSlots
+	ratesAt  ratePlace   // of clearRates
+	quotasAt tenants.ID  // of lookAtQuotas
+	analyzed time.Time   // of fold
+
 	unreadable sync.Map // endpointName: a secret of it cannot be opened, and that was told
 }
 
@@ -104,6 +113,7 @@ func New(c Config) (*Dispatch, error) {
 	d.process = &process{d: d}
 	d.sender = newSender(d)
 	d.results = newResults(d)
+	d.watchdog = newWatchdog(d)
 	client, err := d.jobs()
 	if err != nil {
 		return nil, fmt.Errorf("set up jobs: %w", err)
@@ -128,6 +138,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	d.work.Go(func() { d.watchLimits(run) })
 	d.work.Go(func() { d.pressure.measure(run, d) })
 	d.work.Go(func() { d.every(run, time.Second, "settle debts", d.settleDebts) })
+	d.work.Go(func() { d.upkeep(run) })
 	if d.Dispatches {
 		d.results.start()
 		if err := d.river.Start(run); err != nil {
@@ -138,25 +149,14 @@ func (d *Dispatch) Start(ctx context.Context) error {
 		d.work.Go(func() { d.takeOver(run) })
 		d.work.Go(func() { d.lookForOperations(run) })
 		d.work.Go(func() { d.endLeases(run) })
-		d.work.Go(func() { d.tendSlots(run) })
-		d.work.Go(func() { d.upkeep(run) })
-		d.work.Go(func() { d.notice(run) })
 		d.work.Go(func() { d.tellPushing(run) })
 		d.work.Go(func() { d.sendEvents(run) })
-		if d.Uses != nil {
-			d.work.Go(func() { d.watchQuotas(run) })
-		}
 		if d.Pause != nil {
 			d.work.Go(func() { d.pauseFailing(run) })
 		}
 	}
 	if d.Sweeps {
-		d.work.Go(func() { d.fold(run) })
-		d.work.Go(func() { d.foldUse(run) })
-		d.work.Go(func() { d.watch(run) })
 		d.work.Go(func() { d.sweep(run) })
-		d.work.Go(func() { d.scan(run) })
-		d.work.Go(func() { d.markStale(run) })
 		d.work.Go(func() { d.rezone(run) })
 	}
 	return nil

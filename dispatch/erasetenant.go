@@ -57,14 +57,13 @@ func (d *Dispatch) EraseTenant(ctx context.Context, tenant tenants.ID) (done boo
 	}
 }
 
-// FinishTenants goes on with the erasures of tenants that nobody has finished, and deletes what came late for tenants that
-// are gone.
+// FinishTenants goes on with the erasures of tenants that nobody has finished.
 func (d *Dispatch) FinishTenants(ctx context.Context) error {
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT id
 		FROM tenant
-		WHERE erasing_at < clock_timestamp() - $1::interval
-		ORDER BY id
+		WHERE erasing_at < (SELECT clock_timestamp()) - $1::interval
+		ORDER BY erasing_at
 		LIMIT 10`, 2*tenantErasing) // CollectRows reports the error
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int32])
 	if err != nil {
@@ -74,11 +73,6 @@ func (d *Dispatch) FinishTenants(ctx context.Context) error {
 		if _, err := d.EraseTenant(ctx, tenants.ID(id)); err != nil {
 			return fmt.Errorf("erase tenant %d: %w", id, err)
 		}
-	}
-	// What a process drew that had not heard yet. The platform's own is 0, and has no row among the tenants.
-	_, err = d.Pool.Exec(ctx, `DELETE FROM bucket b WHERE tenant_id <> 0 AND NOT EXISTS (SELECT FROM tenant t WHERE t.id = b.tenant_id)`)
-	if err != nil {
-		return fmt.Errorf("delete rates of tenants that are gone: %w", err)
 	}
 	return nil
 }

@@ -109,7 +109,10 @@ func (d *Dispatch) OpenStale(ctx context.Context) error {
 }
 
 // CancelOrphans cancels the ticks that wait for one of a schedule that is deleted.
-func (d *Dispatch) CancelOrphans(ctx context.Context) error { return d.cancelOrphans(ctx) }
+func (d *Dispatch) CancelOrphans(ctx context.Context) error {
+	_, err := d.cancelOrphans(ctx)
+	return err
+}
 
 // FoldUse adds up what was used since the last time.
 func (d *Dispatch) FoldUse(ctx context.Context) error {
@@ -132,7 +135,10 @@ var ReadsOfOpening = []string{`SELECT ` + chunkColumns + ` FROM chunk c WHERE ` 
 func (d *Dispatch) KeepHouse(ctx context.Context) error { return d.keepHouse(ctx) }
 
 // Notice adds up once what happened, and has it told.
-func (d *Dispatch) Notice(ctx context.Context) error { return d.addUp(ctx) }
+func (d *Dispatch) Notice(ctx context.Context) error {
+	_, err := d.addUp(ctx)
+	return err
+}
 
 // EnsurePartitions creates the partitions of the record from yesterday to a week ahead.
 func (d *Dispatch) EnsurePartitions(ctx context.Context, now time.Time) error {

@@ -50,12 +50,16 @@ var invariants = []invariant{
 		SELECT count(*)
 		FROM (SELECT FROM chunk WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' LIMIT $1) c`},
 	{"orphaned_chunks", "open chunks whose process is gone, and that no other has taken for a minute", false, `
+		WITH RECURSIVE ` + owningChunks + `
 		SELECT count(*)
 		FROM (
 			SELECT
 			FROM chunk c
-			WHERE c.opened_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND c.done_at IS NULL
-				AND NOT EXISTS (SELECT FROM process p WHERE p.id = c.owner AND p.beat_at > (SELECT clock_timestamp()) - interval '` + brokenFor + `')
+			WHERE c.owner = ANY (ARRAY (
+					SELECT o.owner
+					FROM owning o
+					WHERE NOT EXISTS (SELECT FROM process p WHERE p.id = o.owner AND p.beat_at > (SELECT clock_timestamp()) - interval '` + brokenFor + `')))
+				AND c.opened_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND c.opened_at IS NOT NULL AND c.done_at IS NULL
 			LIMIT $1
 		) c`},
 	{"early_ticks", "ticks of the last day that were handed out before their nominal time", true, `
@@ -129,15 +133,11 @@ func newBroken(r prometheus.Registerer) *prometheus.GaugeVec {
 	return g
 }
 
-// scan keeps the metric of broken promises until ctx ends.
-func (d *Dispatch) scan(ctx context.Context) {
-	d.every(ctx, scanEvery, "scan for broken promises", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, scanLimit)
-		defer cancel()
-		all, err := Scan(ctx, d.Pool, false)
-		for _, b := range all {
-			d.Metrics.broken.WithLabelValues(b.Name).Set(float64(b.Rows))
-		}
-		return err
-	})
+// scan keeps the metric of broken promises.
+func (d *Dispatch) scan(ctx context.Context) error {
+	all, err := Scan(ctx, d.Pool, false)
+	for _, b := range all {
+		d.Metrics.broken.WithLabelValues(b.Name).Set(float64(b.Rows))
+	}
+	return err
 }

@@ -17,43 +17,24 @@ import (
 // cause; and a notice whose hour is over becomes an event for each endpoint that wants to know. See sendEvents.
 
 const (
-	noticeLocks   = 0x4341_4e4f // the class of advisory locks: 0 is held by who adds up, 1 by who looks at quotas
 	noticeEvery   = time.Second
 	mostHappened  = 1000      // added up at once
 	mostNotices   = 500       // told at once
 	mostCauses    = 100       // of one event of a tenant; what comes of further ones is told as one
 	noticeGap     = time.Hour // between two events of one cause
+	suspendedGap  = time.Minute
 	quotaLook     = 15 * time.Second
 	quotaLookFor  = 10 * time.Second
 	mostQuotaLook = 1000 // tenants in one look
 )
 
-// notice adds up what happened, and makes events of what is to be told, until ctx ends.
-func (d *Dispatch) notice(ctx context.Context) {
-	d.every(ctx, noticeEvery, "tell tenants what happened", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-		defer cancel()
-		some, err := d.finds(ctx, `SELECT FROM happening UNION ALL SELECT FROM notice WHERE next_at <= (SELECT clock_timestamp())`)
-		if err != nil || !some {
-			return err
-		}
-		return d.addUp(ctx)
-	})
-}
+// lookForNotices finds what addUp has to do.
+const lookForNotices = `SELECT FROM happening UNION ALL SELECT FROM notice WHERE next_at <= (SELECT clock_timestamp())`
 
-// noticeLock is false where another process does what it stands for, until tx ends.
-func noticeLock(ctx context.Context, tx pgx.Tx, what int32) (free bool, err error) {
-	err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1, $2)`, noticeLocks, what).Scan(&free)
-	return free, err
-}
-
-// addUp makes notices of happenings, and events of notices.
-func (d *Dispatch) addUp(ctx context.Context) error {
-	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		free, err := noticeLock(ctx, tx, 0)
-		if err != nil || !free {
-			return err
-		}
+// addUp makes notices of happenings, and events of notices. The notices of a suspended tenant are put off.
+func (d *Dispatch) addUp(ctx context.Context) (more bool, err error) {
+	var happened, due int
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
 		b.Queue(`
 			WITH taken AS (
@@ -73,7 +54,7 @@ func (d *Dispatch) addUp(ctx context.Context) error {
 				SELECT tenant_id, event, n, at, schedule_id, nominal_at, seq, data,
 					CASE WHEN known OR causes + dense_rank() OVER (PARTITION BY tenant_id, event, known ORDER BY cause) <= $2 THEN cause ELSE '' END AS cause
 				FROM known
-			)
+			), noticed AS (
 			INSERT INTO notice AS o (tenant_id, event, cause, n, first_at, last_at, schedule_id, nominal_at, seq, data)
 			SELECT DISTINCT ON (tenant_id, event, cause) tenant_id, event, cause,
 				sum(n) OVER w, min(at) OVER w, max(at) OVER w, schedule_id, nominal_at, seq, data
@@ -82,86 +63,84 @@ func (d *Dispatch) addUp(ctx context.Context) error {
 			ORDER BY tenant_id, event, cause, at DESC
 			ON CONFLICT (tenant_id, event, cause) DO UPDATE
 			SET n = o.n + excluded.n, first_at = CASE WHEN o.n = 0 THEN excluded.first_at ELSE o.first_at END, last_at = excluded.last_at,
-				schedule_id = excluded.schedule_id, nominal_at = excluded.nominal_at, seq = excluded.seq, data = excluded.data`,
-			mostHappened, mostCauses)
+				schedule_id = excluded.schedule_id, nominal_at = excluded.nominal_at, seq = excluded.seq, data = excluded.data
+			)
+			SELECT count(*) FROM taken`,
+			mostHappened, mostCauses).QueryRow(func(row pgx.Row) error { return row.Scan(&happened) })
 		b.Queue(`
 			WITH due AS MATERIALIZED (
-				SELECT o.*, 'evt_' || replace(gen_random_uuid()::text, '-', '') AS id
+				SELECT o.*, t.status = 'active' AS active, 'evt_' || replace(gen_random_uuid()::text, '-', '') AS id
 				FROM notice o
-				JOIN tenant t ON t.id = o.tenant_id AND t.status = 'active'
+				JOIN tenant t ON t.id = o.tenant_id
 				WHERE o.next_at <= (SELECT clock_timestamp()) AND o.n > 0
 				ORDER BY o.next_at
 				LIMIT $1
 			), told AS (
 				UPDATE notice o
-				SET n = 0, next_at = clock_timestamp() + $2::interval
+				SET n = CASE WHEN due.active THEN 0 ELSE o.n END,
+					next_at = clock_timestamp() + CASE WHEN due.active THEN $2::interval ELSE $3::interval END
 				FROM due
 				WHERE o.tenant_id = due.tenant_id AND o.event = due.event AND o.cause = due.cause
-			)
+			), made AS (
 			INSERT INTO event (tenant_id, endpoint, id, event, cause, n, first_at, last_at, schedule_id, nominal_at, seq, data)
 			SELECT due.tenant_id, e.name, due.id, due.event, due.cause, due.n, due.first_at, due.last_at, due.schedule_id, due.nominal_at, due.seq, due.data
 			FROM due
 			JOIN endpoint e ON e.tenant_id = due.tenant_id AND due.event = ANY (e.events) AND e.state <> 'disabled'
-			ON CONFLICT DO NOTHING`, mostNotices, noticeGap)
+			WHERE due.active
+			ON CONFLICT DO NOTHING
+			)
+			SELECT count(*) FROM due`, mostNotices, noticeGap, suspendedGap).QueryRow(func(row pgx.Row) error { return row.Scan(&due) })
 		b.Queue(`DELETE FROM notice WHERE next_at <= (SELECT clock_timestamp()) AND n = 0`) // a cause that has been quiet for an hour
 		return tx.SendBatch(ctx, &b).Close()
 	})
+	return happened == mostHappened || due == mostNotices, err
 }
 
-// watchQuotas looks, until ctx ends, which tenants that want to know have used four fifths of a quota.
-func (d *Dispatch) watchQuotas(ctx context.Context) {
-	after := tenants.ID(0)
-	d.every(ctx, quotaLook, "look at quotas", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, quotaLookFor)
-		defer cancel()
-		next, err := d.lookAtQuotas(ctx, after)
-		if after = next; errors.Is(err, context.DeadlineExceeded) {
-			return nil // the next look goes on
+// lookAtQuotas looks which tenants that want to know have used four fifths of a quota: some of them at a time, in the order
+// of their numbers. A tenant that cannot be looked at stops no other.
+func (d *Dispatch) lookAtQuotas(ctx context.Context) (more bool, err error) {
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT DISTINCT e.tenant_id
+		FROM endpoint e
+		JOIN tenant t ON t.id = e.tenant_id AND t.status = 'active'
+		WHERE e.tenant_id > $1 AND 'quota.soft' = ANY (e.events) AND e.state <> 'disabled'
+		ORDER BY e.tenant_id
+		LIMIT $2`, d.quotasAt, mostQuotaLook) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	if err != nil {
+		return false, fmt.Errorf("look for who wants to know of quotas: %w", err)
+	}
+	var errs []error
+	for _, id := range found {
+		d.quotasAt = tenants.ID(id)
+		if err := d.tellOfQuotas(ctx, tenants.ID(id)); err != nil {
+			if ctx.Err() != nil { // the next look continues after this tenant
+				return false, nil
+			}
+			errs = append(errs, fmt.Errorf("quotas of tenant %d: %w", id, err))
 		}
-		return err
-	})
+	}
+	if len(found) < mostQuotaLook {
+		d.quotasAt = 0
+	}
+	return false, errors.Join(errs...)
 }
 
-// lookAtQuotas looks at the tenants after one, and returns the last that it came to; 0 where it came to the end.
-func (d *Dispatch) lookAtQuotas(ctx context.Context, after tenants.ID) (last tenants.ID, err error) {
-	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		free, err := noticeLock(ctx, tx, 1)
-		if err != nil || !free {
+func (d *Dispatch) tellOfQuotas(ctx context.Context, tenant tenants.ID) error {
+	uses, err := d.Uses(postgres.ForTenant(ctx, int32(tenant)), tenant)
+	if err != nil {
+		return err
+	}
+	for name, use := range uses {
+		if !use.Soft {
+			continue
+		}
+		h := tenants.Happening{Event: tenants.QuotaSoft, Cause: name, Data: map[string]any{"quota": name, "limit": use.Limit, "used": *use.Used}}
+		if err := tenants.Happened(ctx, d.Pool, tenant, h); err != nil {
 			return err
 		}
-		rows, _ := tx.Query(ctx, `
-			SELECT DISTINCT e.tenant_id
-			FROM endpoint e
-			JOIN tenant t ON t.id = e.tenant_id AND t.status = 'active'
-			WHERE e.tenant_id > $1 AND 'quota.soft' = ANY (e.events) AND e.state <> 'disabled'
-			ORDER BY e.tenant_id
-			LIMIT $2`, after, mostQuotaLook) // CollectRows reports the error
-		found, err := pgx.CollectRows(rows, pgx.RowTo[int32])
-		if err != nil {
-			return fmt.Errorf("look for who wants to know of quotas: %w", err)
-		}
-		for _, id := range found {
-			uses, err := d.Uses(postgres.ForTenant(ctx, id), tenants.ID(id))
-			if err != nil {
-				return fmt.Errorf("quotas of tenant %d: %w", id, err)
-			}
-			last = tenants.ID(id)
-			for name, use := range uses {
-				if !use.Soft {
-					continue
-				}
-				h := tenants.Happening{Event: tenants.QuotaSoft, Cause: name, Data: map[string]any{"quota": name, "limit": use.Limit, "used": *use.Used}}
-				if err := tenants.Happened(ctx, tx, tenants.ID(id), h); err != nil {
-					return err
-				}
-			}
-		}
-		if len(found) < mostQuotaLook {
-			last = 0
-		}
-		return nil
-	})
-	return last, err
+	}
+	return nil
 }
 
 // queueDisable disables an endpoint that wants no more, unless it was given another URL meanwhile, and tells the tenant.

@@ -227,12 +227,13 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, timed, int16(Running), now, int16(Buffered))
 }
 
-// cancelOrphans cancels the ticks that wait for one of a schedule that is deleted.
-func (d *Dispatch) cancelOrphans(ctx context.Context) error {
-	_, err := d.Pool.Exec(ctx, `
+// cancelOrphans cancels ticks that wait for one of a schedule that is deleted, and returns how many. The database marks
+// them when the schedule goes.
+func (d *Dispatch) cancelOrphans(ctx context.Context) (n int64, err error) {
+	done, err := d.Pool.Exec(ctx, `
 		WITH gone AS (
-			DELETE FROM buffered b
-			WHERE NOT EXISTS (SELECT FROM schedule s WHERE s.tenant_id = b.tenant_id AND s.id = b.schedule_id)
+			DELETE FROM buffered
+			WHERE (tenant_id, schedule_id, nominal_at, seq) IN (SELECT tenant_id, schedule_id, nominal_at, seq FROM buffered WHERE orphan LIMIT $2)
 			RETURNING tenant_id, schedule_id, nominal_at, seq
 		), ended AS (
 			UPDATE tick t
@@ -240,9 +241,11 @@ func (d *Dispatch) cancelOrphans(ctx context.Context) error {
 			FROM gone g
 			WHERE t.tenant_id = g.tenant_id AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq
 			RETURNING t.tenant_id, t.schedule_id AS id, 0 AS good, 0 AS bad, 1 AS gone, 0 AS skipped
-		)`+endedUse("i.tenant_id", "(clock_timestamp() AT TIME ZONE 'UTC')::date", "ended i"), int16(Cancelled))
+		), used AS (`+endedUse("i.tenant_id", "(clock_timestamp() AT TIME ZONE 'UTC')::date", "ended i")+`
+		)
+		SELECT FROM gone`, int16(Cancelled), mostCleared)
 	if err != nil {
-		return fmt.Errorf("cancel waiting ticks of deleted schedules: %w", err)
+		return 0, fmt.Errorf("cancel waiting ticks of deleted schedules: %w", err)
 	}
-	return nil
+	return done.RowsAffected(), nil
 }

@@ -199,22 +199,6 @@ func (d *Dispatch) excluded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s
 
 const markEvery = time.Second
 
-// markStale tells cohorts of edits of their calendars where those are too many for the edit to have told all.
-func (d *Dispatch) markStale(ctx context.Context) {
-	d.every(ctx, markEvery, "tell cohorts of edited calendars", func(ctx context.Context) error {
-		for more := true; more && ctx.Err() == nil; {
-			step, cancel := context.WithTimeout(ctx, sweepLimit)
-			var err error
-			more, err = schedules.MarkStale(step, d.Pool)
-			cancel()
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 const zonesEvery = 5 * time.Second
 
 // rezone puts a newer tz database in force once a process has brought it, and has what it changes retimed.

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,28 +31,6 @@ func newLimits() *limits { return &limits{} }
 func (l *limits) any(tenant tenants.ID) bool {
 	known := l.tenants.Load()
 	return known == nil || (*known)[tenant]
-}
-
-// watchLimits looks each second which tenants have workflows with max_running, until ctx ends.
-func (d *Dispatch) watchLimits(ctx context.Context) {
-	d.every(ctx, time.Second, "look for limited workflows", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		rows, _ := d.Pool.Query(ctx, `
-			SELECT DISTINCT tenant_id FROM workflow WHERE max_running IS NOT NULL
-			UNION
-			SELECT DISTINCT tenant_id FROM slot`) // CollectRows reports the error
-		found, err := pgx.CollectRows(rows, pgx.RowTo[tenants.ID])
-		if err != nil {
-			return err
-		}
-		known := map[tenants.ID]bool{}
-		for _, id := range found {
-			known[id] = true
-		}
-		d.limits.tenants.Store(&known)
-		return nil
-	})
 }
 
 // lockLimits locks those of the workflows that have a max_running, and tells how many more of their ticks may run.
@@ -375,71 +352,4 @@ func (d *Dispatch) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 		return false, fmt.Errorf("tell of granted slots: %w", err)
 	}
 	return more, nil
-}
-
-// tendSlots looks each second for slots whose attempt is over, which a process did not know of or did not live to free,
-// and for ticks that wait though they need not: a limit was raised or lifted.
-func (d *Dispatch) tendSlots(ctx context.Context) {
-	d.every(ctx, time.Second, "tend slots", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-		defer cancel()
-		rows, err := d.Pool.Query(ctx, `
-			WITH RECURSIVE queued (tenant_id, workflow) AS (
-				(SELECT tenant_id, workflow FROM waiting ORDER BY tenant_id, workflow LIMIT 1)
-				UNION ALL
-				SELECT n.tenant_id, n.workflow
-				FROM queued q
-				CROSS JOIN LATERAL (
-					SELECT w.tenant_id, w.workflow
-					FROM waiting w
-					WHERE (w.tenant_id, w.workflow) > (q.tenant_id, q.workflow)
-					ORDER BY w.tenant_id, w.workflow
-					LIMIT 1
-				) n
-			), gone AS (
-				DELETE FROM slot s
-				WHERE NOT EXISTS (
-					SELECT FROM tick t
-					WHERE t.tenant_id = s.tenant_id AND t.schedule_id = s.schedule_id AND t.nominal_at = s.nominal_at AND t.seq = s.seq
-						AND t.state = $1 AND t.attempt = s.attempt)
-				RETURNING tenant_id, workflow
-			)
-			SELECT tenant_id, workflow FROM gone
-			UNION
-			SELECT tenant_id, workflow FROM queued`, int16(Running))
-		if err != nil {
-			return fmt.Errorf("look for lost slots: %w", err)
-		}
-		type limited struct {
-			TenantID tenants.ID
-			Workflow string
-		}
-		found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[limited])
-		if err != nil {
-			return fmt.Errorf("look for lost slots: %w", err)
-		}
-		var errs []error
-		for _, l := range found {
-			errs = append(errs, d.grantAll(ctx, l.TenantID, l.Workflow))
-		}
-		return errors.Join(errs...)
-	})
-}
-
-func (d *Dispatch) grantAll(ctx context.Context, tenant tenants.ID, workflow string) error {
-	for more := true; more; {
-		err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-			var now time.Time
-			if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-				return err
-			}
-			var err error
-			more, err = d.grant(ctx, tx, tenant, workflow, now.UTC())
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("grant slots of workflow %q: %w", workflow, err)
-		}
-	}
-	return nil
 }

@@ -39,10 +39,9 @@ func (d *Dispatch) takeOver(ctx context.Context) {
 	})
 }
 
-// takeOrphans takes open chunks of dead processes, which it finds by one look at the index of open chunks for each owner: those
-// that are done stay for an hour, and are many more.
-const takeOrphans = `
-			WITH RECURSIVE owning AS (
+// owningChunks is a common table of the processes that own open chunks, found by one look at the index of open chunks for
+// each: chunks that are done stay for an hour, and are many more.
+const owningChunks = `owning AS (
 				(SELECT owner FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL ORDER BY owner LIMIT 1)
 				UNION ALL
 				SELECT n.owner
@@ -54,7 +53,11 @@ const takeOrphans = `
 					ORDER BY owner
 					LIMIT 1
 				) n
-			), dead AS MATERIALIZED (
+			)`
+
+// takeOrphans takes open chunks of dead processes.
+const takeOrphans = `
+			WITH RECURSIVE ` + owningChunks + `, dead AS MATERIALIZED (
 				SELECT o.owner
 				FROM owning o
 				WHERE NOT EXISTS (

@@ -64,11 +64,6 @@ func (d *Dispatch) run(ctx context.Context, t task) error {
 	}
 }
 
-// runEvery runs the task periodically until ctx ends.
-func (d *Dispatch) runEvery(ctx context.Context, t task) {
-	d.every(ctx, t.every, t.name, func(ctx context.Context) error { return d.run(ctx, t) })
-}
-
 const taskLockClass = 0x4341_5441 // of the advisory locks of tasks
 
 // taskLocks holds the session-level advisory locks of the tasks that this process runs. All are locks of one connection,
@@ -76,7 +71,7 @@ const taskLockClass = 0x4341_5441 // of the advisory locks of tasks
 type taskLocks struct {
 	mu   sync.Mutex
 	conn *pgxpool.Conn
-	held int
+	held map[string]bool
 }
 
 func taskLock(name string) int32 {
@@ -85,19 +80,27 @@ func taskLock(name string) int32 {
 	return int32(h.Sum32())
 }
 
-// take reports false where another process holds the task's lock.
+// take reports false where this process or another one holds the task's lock.
 func (l *taskLocks) take(ctx context.Context, pool *pgxpool.Pool, name string) (taken bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.held[name] { // the server would give the same session its lock again
+		return false, nil
+	}
 	if l.conn == nil {
 		if l.conn, err = pool.Acquire(ctx); err != nil {
 			return false, fmt.Errorf("lock task: %w", err)
 		}
 	}
 	err = l.conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, $2) FROM set_config('idle_session_timeout', $3, false)`,
-		taskLockClass, taskLock(name), strconv.FormatInt(holderSilent.Milliseconds(), 10)).Scan(&taken)
+		taskLockClass, taskLock(name), milliseconds(holderSilent)).Scan(&taken)
 	if taken {
-		l.held++
+		if l.held == nil {
+			l.held = map[string]bool{}
+		}
+		l.held[name] = true
+	} else if err == nil && len(l.held) == 0 {
+		_, err = l.conn.Exec(ctx, `RESET idle_session_timeout`)
 	}
 	l.settle(ctx, err)
 	if err != nil {
@@ -118,24 +121,28 @@ func (l *taskLocks) release(ctx context.Context, name string) {
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held--
+	delete(l.held, name)
 	if l.conn == nil { // it was closed after an error, which ended all of its locks
 		return
 	}
-	_, err := l.conn.Exec(ctx, `SELECT pg_advisory_unlock($1, $2)`, taskLockClass, taskLock(name))
+	timeout := holderSilent
+	if len(l.held) == 0 {
+		timeout = 0
+	}
+	_, err := l.conn.Exec(ctx, `SELECT pg_advisory_unlock($1, $2) FROM set_config('idle_session_timeout', $3, false)`,
+		taskLockClass, taskLock(name), milliseconds(timeout))
 	l.settle(ctx, err)
 }
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // settle returns the connection to the pool once no lock is held. After an error it closes the connection: the server
 // then ends the locks of the session.
 func (l *taskLocks) settle(ctx context.Context, err error) {
-	if err == nil && l.held == 0 {
-		_, err = l.conn.Exec(ctx, `RESET idle_session_timeout`)
-	}
 	if err != nil {
 		_ = l.conn.Conn().Close(ctx)
 	}
-	if err != nil || l.held == 0 {
+	if err != nil || len(l.held) == 0 {
 		l.conn.Release()
 		l.conn = nil
 	}

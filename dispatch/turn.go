@@ -283,7 +283,8 @@ func (c *due) keepRead() {
 
 // end has it written down, along with the chunks, where the cohorts and the turns of the shard stand.
 func (p *pass) end(ctx context.Context) error {
-	if err := markOut(ctx, p.tx, p.delayed, p.outs); err != nil {
+	over, err := markOut(ctx, p.tx, p.delayed, p.outs)
+	if err != nil {
 		return err
 	}
 	if len(p.moved) > 0 {
@@ -292,6 +293,7 @@ func (p *pass) end(ctx context.Context) error {
 		}
 		advance(&p.chunks.along, p.shard, p.now, p.moved)
 	}
+	queueOver(&p.chunks.along, p.shard, over) // after advance, which finds rows by where they are
 	if len(p.turns)+len(p.over) == 0 {
 		return nil
 	}

@@ -211,27 +211,6 @@ const (
 	mostUse      = 50_000 // deltas folded at once
 )
 
-// foldUse adds up every few seconds what was used since the last time, until ctx ends.
-func (d *Dispatch) foldUse(ctx context.Context) {
-	d.every(ctx, foldUseEvery, "add up daily use", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-		defer cancel()
-		for {
-			var some bool
-			if err := d.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM daily_use_delta)`).Scan(&some); err != nil || !some {
-				return err
-			}
-			n, err := d.foldSomeUse(ctx)
-			if err != nil {
-				return fmt.Errorf("fold daily use: %w", err)
-			}
-			if n < mostUse {
-				return nil
-			}
-		}
-	})
-}
-
 // foldSomeUse takes deltas out and adds them to their days: of their workflow, and of the tenant. Processes that fold at
 // once wait for one another, and for who erases a tenant.
 func (d *Dispatch) foldSomeUse(ctx context.Context) (n int64, err error) {

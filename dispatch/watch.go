@@ -20,16 +20,8 @@ const (
 	withoutAfter = 2 * time.Minute // what has come to its end is marked as completed long before that
 )
 
-// watch tells in the metrics, until ctx ends, what there is to be none of: due times that the sweep has not come to, chunks
-// that nobody opens, schedules put aside, and active ones without a next time. It mends nothing. All that it reads is bounded,
-// and does not grow with what is stored.
-func (d *Dispatch) watch(ctx context.Context) {
-	w := newWatchdog(d)
-	d.every(ctx, watchEvery, "look for what is stuck", func(ctx context.Context) error { return w.look(ctx, time.Now()) })
-}
-
 func newWatchdog(d *Dispatch) *watchdog {
-	return &watchdog{Dispatch: d, exhausted: map[int64]time.Time{}, adrift: map[numbered]bool{}}
+	return &watchdog{Dispatch: d, exhausted: map[int64]time.Time{}, unarmed: map[int64]time.Time{}, adrift: map[numbered]bool{}}
 }
 
 // numbered is a schedule's place in the order in which the watchdog goes through all of them.
@@ -38,10 +30,14 @@ type numbered struct {
 	ID     int64
 }
 
-// watchdog remembers between two looks what it saw.
+// watchdog tells in the metrics what there should be none of: due times that the sweep has not come to, chunks that nobody
+// opens, schedules put aside, and active ones without a next time. It mends nothing. All that it reads is bounded, and does
+// not grow with what is stored. It remembers between two looks what it saw.
 type watchdog struct {
 	*Dispatch
 	exhausted map[int64]time.Time // cohorts with active members and no next time, and since when
+	unarmed   map[int64]time.Time // likewise, of cohorts with fixed_delay
+	delaysAt  delaysPlace         // how far it has come with those
 	adrift    map[numbered]bool   // active schedules that are in no cohort
 	at        numbered            // how far it has come
 }
@@ -85,12 +81,12 @@ func (w *watchdog) lateness(ctx context.Context) error {
 	return nil
 }
 
-// withoutNext counts the members of cohorts that have been without a next time for a while. One whose time is over is
-// marked as completed meanwhile, and one with fixed_delay waits for its tick.
+// withoutNext counts the members of cohorts that have been without a next time for a while. Upkeep completes them
+// meanwhile where their time is over.
 func (w *watchdog) withoutNext(ctx context.Context, now time.Time) (n int, err error) {
 	rows, err := w.Pool.Query(ctx, `
 		SELECT c.id, COALESCE((SELECT t.n FROM tally t WHERE t.tenant_id = c.tenant_id AND t.cohort_id = c.id), 1)
-		FROM (SELECT tenant_id, id, delay, run_at FROM cohort WHERE due_at IS NULL AND empty_at IS NULL LIMIT $1) c
+		FROM (SELECT tenant_id, id, run_at FROM cohort WHERE due_at IS NULL AND empty_at IS NULL AND (NOT delay OR over) LIMIT $1) c
 		CROSS JOIN LATERAL (
 			SELECT m.schedule_id
 			FROM member m
@@ -98,8 +94,7 @@ func (w *watchdog) withoutNext(ctx context.Context, now time.Time) (n int, err e
 			WHERE m.cohort_id = c.id AND m.tenant_id = c.tenant_id AND s.status = 'active'
 			LIMIT 1
 		) m
-		LEFT JOIN schedule_state st ON c.delay AND st.tenant_id = c.tenant_id AND st.schedule_id = m.schedule_id
-		WHERE c.run_at IS NULL AND (NOT c.delay OR st.delay_at IS NULL)`, watchMost)
+		WHERE c.run_at IS NULL`, watchMost)
 	if err != nil {
 		return 0, fmt.Errorf("look for schedules without a next time: %w", err)
 	}
@@ -120,6 +115,33 @@ func (w *watchdog) withoutNext(ctx context.Context, now time.Time) (n int, err e
 		return 0, fmt.Errorf("look for schedules without a next time: %w", err)
 	}
 	w.exhausted = seen
+	delays, err := w.unarmedDelays(ctx, now)
+	return n + delays, err
+}
+
+// unarmedDelays goes on through the schedules with fixed_delay that have no due time, and counts those of which no tick
+// has been out for a while.
+func (w *watchdog) unarmedDelays(ctx context.Context, now time.Time) (n int, err error) {
+	page, next, err := w.restingDelays(ctx, w.delaysAt)
+	if err != nil {
+		return 0, err
+	}
+	in := map[int64]bool{}
+	for _, r := range page {
+		in[r.place.cohort] = r.unarmed
+		if _, known := w.unarmed[r.place.cohort]; r.unarmed && !known && len(w.unarmed) < watchMost {
+			w.unarmed[r.place.cohort] = now
+		}
+	}
+	whole := w.delaysAt == delaysPlace{} && next == delaysPlace{}
+	for cohort, since := range w.unarmed {
+		if unarmed, looked := in[cohort]; looked && !unarmed || whole && !looked {
+			delete(w.unarmed, cohort)
+		} else if now.Sub(since) >= withoutAfter {
+			n++
+		}
+	}
+	w.delaysAt = next
 	return n, nil
 }
 

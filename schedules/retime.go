@@ -64,6 +64,9 @@ func (s *Schedules) markFew(ctx context.Context, tenant tenants.ID) error {
 	return err
 }
 
+// LookForStale finds a tenant whose cohorts were not all told of an edit of its calendars.
+const LookForStale = `SELECT FROM calendar_revision WHERE marked < revision`
+
 // MarkStale tells the cohorts of tenants whose calendars were edited, at most a few thousand a call; more tells that some
 // are left. An edit does so itself where they are few.
 func MarkStale(ctx context.Context, db TxBeginner) (more bool, err error) {

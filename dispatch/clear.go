@@ -1,0 +1,157 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/schedules"
+)
+
+func (d *Dispatch) clear(ctx context.Context, sql string, args ...any) (int64, error) {
+	done, err := d.Pool.Exec(ctx, sql, args...)
+	return done.RowsAffected(), err
+}
+
+func (d *Dispatch) clearOperations(ctx context.Context) (int64, error) {
+	return d.Operations.Clear(ctx, mostCleared)
+}
+
+func (d *Dispatch) clearSyncs(ctx context.Context) (int64, error) {
+	return schedules.ClearSyncs(ctx, d.Pool, 20*mostCleared)
+}
+
+// clearCohorts deletes cohorts that have been empty for an hour and that no unfinished chunk can name. It takes the
+// exclusive lock of their shard, so that nobody is joining.
+func (d *Dispatch) clearCohorts(ctx context.Context) (more bool, err error) {
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT s.shard
+		FROM generate_series(0, $2::int) AS s (shard)
+		WHERE EXISTS (
+			SELECT FROM cohort c WHERE c.shard = s.shard::smallint AND c.empty_at < (SELECT clock_timestamp()) - $1::interval)`,
+		emptyKept, schedules.Shards-1) // CollectRows reports the error
+	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return false, fmt.Errorf("look for empty cohorts: %w", err)
+	}
+	for _, shard := range shards {
+		n, err := d.clearSomeCohorts(ctx, shard)
+		if err != nil {
+			return false, fmt.Errorf("clear cohorts of shard %d: %w", shard, err)
+		}
+		more = more || n >= mostCleared
+	}
+	return more, nil
+}
+
+func (d *Dispatch) clearSomeCohorts(ctx context.Context, shard int16) (n int64, err error) {
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		var b pgx.Batch
+		schedules.LockShard(&b, shard)
+		b.Queue(`
+			WITH gone AS (
+				DELETE FROM cohort c
+				WHERE c.shard = $1 AND c.id = ANY (ARRAY (
+					SELECT e.id
+					FROM cohort e
+					WHERE e.shard = $1 AND e.empty_at < (SELECT clock_timestamp()) - $2::interval
+						AND NOT EXISTS (SELECT FROM member m WHERE m.cohort_id = e.id)
+						AND NOT EXISTS (SELECT FROM chunk k WHERE k.shard = $1 AND k.tenant_id = e.tenant_id AND k.opened_at IS NULL)
+					ORDER BY e.empty_at
+					LIMIT $3))
+				RETURNING tenant_id, shard, hash, workflow, missed, id
+			), names AS (
+				DELETE FROM cohort_timing t
+				USING gone g
+				WHERE t.tenant_id = g.tenant_id AND t.shard = g.shard AND t.hash = g.hash AND t.workflow = g.workflow AND t.missed = g.missed
+			), tallies AS (
+				DELETE FROM tally t
+				USING gone g
+				WHERE t.tenant_id = g.tenant_id AND t.cohort_id = g.id
+			)
+			SELECT count(*) FROM gone`, shard, emptyKept, mostCleared).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	return n, err
+}
+
+// clearChunks deletes chunks that were done an hour ago. The clock is read in a query of its own: compared with the clock
+// itself, which is volatile, every row would be read.
+func (d *Dispatch) clearChunks(ctx context.Context) (int64, error) {
+	return d.clear(ctx, `
+		DELETE FROM chunk
+		WHERE id IN (
+			SELECT id
+			FROM chunk
+			WHERE done_at < (SELECT clock_timestamp()) - $1::interval
+			ORDER BY done_at
+			LIMIT $2)`, chunkKept, mostCleared)
+}
+
+// clearAnswers deletes the answers to requests with an Idempotency-Key that are a day old.
+func (d *Dispatch) clearAnswers(ctx context.Context) (int64, error) {
+	return d.clear(ctx, `
+		DELETE FROM idempotency
+		WHERE (tenant_id, route, key) IN (
+			SELECT tenant_id, route, key
+			FROM idempotency
+			WHERE created_at < (SELECT clock_timestamp()) - interval '24 hours'
+			ORDER BY created_at
+			LIMIT $1)`, mostCleared)
+}
+
+// clearProcesses deletes processes that are gone, and the requests that they said to have in flight.
+func (d *Dispatch) clearProcesses(ctx context.Context) error {
+	if _, err := d.clear(ctx, `DELETE FROM process WHERE beat_at < clock_timestamp() - $1::interval`, processKept); err != nil {
+		return err
+	}
+	_, err := d.clear(ctx, `
+		WITH RECURSIVE telling (process_id) AS (
+			(SELECT process_id FROM pushing ORDER BY process_id LIMIT 1)
+			UNION ALL
+			SELECT n.process_id
+			FROM telling t
+			CROSS JOIN LATERAL (SELECT process_id FROM pushing WHERE process_id > t.process_id ORDER BY process_id LIMIT 1) n
+		)
+		DELETE FROM pushing
+		WHERE process_id = ANY (ARRAY (
+			SELECT process_id FROM telling t WHERE NOT EXISTS (SELECT FROM process p WHERE p.id = t.process_id)))`)
+	return err
+}
+
+// ratePlace is how far the walk through the buckets has come.
+type ratePlace struct {
+	tenant int32
+	quota  string
+}
+
+const mostRates = 500 // buckets that one run looks at
+
+// clearRates deletes the buckets of tenants that are gone: a process may fill one while it has not heard of that. Each run
+// looks at one page of a walk. The platform's own buckets are those of tenant 0, which has no row.
+func (d *Dispatch) clearRates(ctx context.Context) error {
+	rows, _ := d.Pool.Query(ctx, `
+		WITH page AS MATERIALIZED (
+			SELECT tenant_id, quota
+			FROM bucket
+			WHERE (tenant_id, quota) > ($1, $2)
+			ORDER BY tenant_id, quota
+			LIMIT $3
+		), gone AS (
+			DELETE FROM bucket b
+			USING page p
+			WHERE b.tenant_id = p.tenant_id AND b.quota = p.quota AND p.tenant_id <> 0
+				AND NOT EXISTS (SELECT FROM tenant t WHERE t.id = p.tenant_id)
+		)
+		SELECT tenant_id, quota FROM page`, d.ratesAt.tenant, d.ratesAt.quota, mostRates) // CollectRows reports the error
+	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r ratePlace, err error) { return r, row.Scan(&r.tenant, &r.quota) })
+	if err != nil {
+		return fmt.Errorf("look for rates of tenants that are gone: %w", err)
+	}
+	d.ratesAt = ratePlace{}
+	if len(page) == mostRates {
+		d.ratesAt = page[mostRates-1]
+	}
+	return nil
+}
