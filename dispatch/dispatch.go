@@ -51,6 +51,9 @@ type Config struct {
 	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
 	// Uses tells how much a tenant uses of its quotas, by their names. Where it is nil nobody is told of soft limits.
 	Uses func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
+	// Recheck is called when the database does not answer in time: it gives up connections that may lead to a host that has
+	// died. Where it is nil the pool is reset.
+	Recheck func(ctx context.Context)
 	// Erase goes on with the erasures that were not finished. It may be nil.
 	Erase func(ctx context.Context) error
 }

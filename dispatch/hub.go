@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -10,7 +11,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -196,7 +199,7 @@ func (d *Dispatch) listen(ctx context.Context) {
 }
 
 func (d *Dispatch) listenOnce(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, d.Pool.Config().ConnConfig.Copy())
+	conn, err := postgres.Connect(ctx, d.Pool)
 	if err != nil {
 		return err
 	}
@@ -210,9 +213,12 @@ func (d *Dispatch) listenOnce(ctx context.Context) error {
 	}
 	d.poke() // what was told while nobody listened
 	for {
-		n, err := conn.WaitForNotification(ctx)
+		n, err := hear(ctx, conn)
 		if err != nil {
 			return err
+		}
+		if n == nil {
+			continue
 		}
 		if n.Channel == schedules.DueChannel {
 			d.poke()
@@ -222,6 +228,25 @@ func (d *Dispatch) listenOnce(ctx context.Context) error {
 			d.hub.wake(t, count)
 		}
 	}
+}
+
+// The listener's connection is looked after like this: a server that notifies nobody is asked whether it is there.
+const (
+	quietFor     = 3 * time.Second
+	answerWithin = 2 * time.Second
+)
+
+// hear waits for a notification. It returns none when the server has notified nobody for a while and is there.
+func hear(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	wait, cancel := context.WithTimeout(ctx, quietFor)
+	defer cancel()
+	n, err := conn.WaitForNotification(wait)
+	if err == nil || ctx.Err() != nil || conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded) {
+		return n, err
+	}
+	asked, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	return nil, conn.Ping(asked)
 }
 
 func parseReady(payload string) (t topic, n int, ok bool) {

@@ -107,35 +107,61 @@ func (p *process) self() (id int64, alive bool) {
 	return p.id, !p.lapsed
 }
 
-// beat tells the others each second that this process lives. One that was silent too long gives up all that it held
-// and joins anew, under another number.
+// beat tells the others each second that this process lives. The first beat that fails, by an error or in time, makes the
+// process look for the primary again: the host of its connections may have died without a word.
 func (p *process) beat(ctx context.Context) {
 	p.d.every(ctx, beatEvery, "beat", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		id, alive := p.self()
-		if !alive {
-			p.d.Log.Warn("this process was silent for too long and begins anew", "process", id)
-			p.d.sender.abandon()
-			return p.register(ctx)
+		err := p.beatOnce(ctx)
+		if err != nil && ctx.Err() == nil {
+			p.d.recheck(ctx)
 		}
-		at := time.Now()
-		done, err := p.d.Pool.Exec(ctx, `
-			UPDATE process
-			SET beat_at = clock_timestamp()
-			WHERE id = $1 AND beat_at > clock_timestamp() - make_interval(secs => $2)`, id, deadAfter.Seconds())
-		if err != nil {
-			return err
-		}
-		if done.RowsAffected() == 0 {
-			p.d.sender.abandon()
-			return p.register(ctx)
-		}
-		p.mu.Lock()
-		p.beaten = at
-		p.mu.Unlock()
-		return p.meet(ctx)
+		return err
 	})
+}
+
+// beatWithin is also for a process that registers again.
+const beatWithin = 2 * time.Second
+
+// beatOnce renews the process's row. A process that was silent too long gives up all that it held and registers again,
+// under another number.
+func (p *process) beatOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beatWithin)
+	defer cancel()
+	id, alive := p.self()
+	if !alive {
+		p.d.Log.Warn("this process was silent for too long and begins anew", "process", id)
+		p.d.sender.abandon()
+		return p.register(ctx)
+	}
+	at := time.Now()
+	done, err := p.d.Pool.Exec(ctx, `
+		UPDATE process
+		SET beat_at = clock_timestamp()
+		WHERE id = $1 AND beat_at > clock_timestamp() - make_interval(secs => $2)`, id, deadAfter.Seconds())
+	if err != nil {
+		return err
+	}
+	if done.RowsAffected() == 0 {
+		p.d.sender.abandon()
+		return p.register(ctx)
+	}
+	p.mu.Lock()
+	p.beaten = at
+	p.mu.Unlock()
+	return p.meet(ctx)
+}
+
+// recheckWithin bounds the search for the primary.
+const recheckWithin = 5 * time.Second
+
+func (d *Dispatch) recheck(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, recheckWithin)
+	defer cancel()
+	if d.Recheck == nil {
+		d.Pool.Reset()
+		return
+	}
+	d.Recheck(ctx)
 }
 
 // meet learns who lives.

@@ -33,7 +33,7 @@ const (
 // Up applies what is pending to the database at url, as its owner, and returns how many migrations that were. The error
 // of a URL or a server that is not right is that of postgres.Open.
 func Up(ctx context.Context, url string) (applied int, err error) {
-	pool, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon migrate", MaxConns: 4})
+	pool, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon migrate", MaxConns: 4, Unlimited: true})
 	if err != nil {
 		return 0, err
 	}

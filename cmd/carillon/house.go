@@ -66,6 +66,7 @@ type house struct {
 	api       *postgres.Wall // a tenant's rows
 	platform  *pgxpool.Pool  // who the tenants are
 	engine    *pgxpool.Pool  // all
+	cluster   *postgres.Cluster
 	registry  *prometheus.Registry
 	router    *echo.Echo
 	dispatch  *dispatch.Dispatch
@@ -81,7 +82,7 @@ type secrets struct {
 }
 
 func build(ctx context.Context, p plan) (_ *house, err error) {
-	h := &house{registry: web.NewRegistry()}
+	h := &house{registry: web.NewRegistry(), cluster: postgres.NewCluster()}
 	defer func() {
 		if err != nil {
 			h.close()
@@ -117,6 +118,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Loopback:   p.outbound.Loopback,
 		OnFired:    p.onFired,
 		Operations: operations,
+		Recheck:    h.cluster.Recheck,
 	}); err != nil {
 		return nil, err
 	}
@@ -196,16 +198,16 @@ func (h *house) connect(ctx context.Context, p plan) error {
 	}
 	engine := max(8, p.connections/2)
 	var err error
-	h.engine, err = postgres.Open(ctx, p.databaseURL, postgres.Options{Name: "carillon engine", MaxConns: int32(engine), Role: postgres.EngineRole})
+	h.engine, err = h.open(ctx, p.databaseURL, postgres.Options{Name: "carillon engine", MaxConns: int32(engine), Role: postgres.EngineRole})
 	if err != nil {
 		return err
 	}
 	url := cmp.Or(p.apiURL, p.databaseURL)
-	h.platform, err = postgres.Open(ctx, url, postgres.Options{Name: "carillon platform", MaxConns: platformConnections, Role: postgres.PlatformRole})
+	h.platform, err = h.open(ctx, url, postgres.Options{Name: "carillon platform", MaxConns: platformConnections, Role: postgres.PlatformRole})
 	if err != nil {
 		return err
 	}
-	api, err := postgres.Open(ctx, url, postgres.Options{
+	api, err := h.open(ctx, url, postgres.Options{
 		Name: "carillon api", MaxConns: int32(max(4, p.connections-engine-platformConnections)), Role: postgres.APIRole,
 	})
 	if err != nil {
@@ -213,6 +215,14 @@ func (h *house) connect(ctx context.Context, p plan) error {
 	}
 	h.api = postgres.NewWall(api)
 	return nil
+}
+
+// callTimeout ends a call to the database whose context has no deadline.
+const callTimeout = 10 * time.Second
+
+func (h *house) open(ctx context.Context, url string, o postgres.Options) (*pgxpool.Pool, error) {
+	o.Cluster, o.CallTimeout = h.cluster, callTimeout
+	return postgres.Open(ctx, url, o)
 }
 
 // current refuses a database that lacks migrations, the roles of the pools among them.
@@ -275,8 +285,15 @@ func processName() string {
 	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
-// ready is for /readyz: the database answers, and has what this program needs.
+// ready is for /readyz: the database answers, takes writes, and has what this program needs.
 func (h *house) ready(ctx context.Context) error {
+	var readOnly string
+	if err := h.platform.QueryRow(ctx, `SELECT current_setting('transaction_read_only')`).Scan(&readOnly); err != nil {
+		return err
+	}
+	if readOnly == "on" {
+		return errors.New("the database takes no writes")
+	}
 	pending, err := migrations.Pending(ctx, h.platform)
 	if err != nil {
 		return err

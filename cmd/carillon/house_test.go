@@ -2,8 +2,11 @@ package main
 
 import (
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/api/apitest"
@@ -40,5 +43,37 @@ func TestAProcessWithoutTheAPIHasProbesOnly(t *testing.T) {
 		if r.Path != "/healthz" && r.Path != "/readyz" {
 			t.Errorf("it serves %s %s", r.Method, r.Path)
 		}
+	}
+}
+
+// A server may become read-only while connections to it stay open, and new ones to a standby are refused.
+func TestAReadOnlyDatabaseIsNotReady(t *testing.T) {
+	t.Parallel()
+	h := raise(t, "api")
+	ready := func() int {
+		w := httptest.NewRecorder()
+		h.router.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+		return w.Code
+	}
+	if got := ready(); got != http.StatusOK {
+		t.Fatalf("got %d before", got)
+	}
+	for _, conn := range h.platform.AcquireAllIdle(t.Context()) {
+		if _, err := conn.Exec(t.Context(), `SET default_transaction_read_only = on`); err != nil {
+			t.Error(err)
+		}
+		conn.Release()
+	}
+	if got := ready(); got != http.StatusServiceUnavailable {
+		t.Errorf("got %d on connections that became read-only", got)
+	}
+	if _, err := h.engine.Exec(t.Context(), `
+		SET ROLE NONE;
+		DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	h.platform.Reset()
+	if got := ready(); got != http.StatusServiceUnavailable {
+		t.Errorf("got %d where new connections are read-only", got)
 	}
 }

@@ -25,8 +25,11 @@ type Options struct {
 	Name             string          // application_name, as pg_stat_activity shows it; "" is "carillon"
 	MaxConns         int32           // 0 is pgx's default, or the URL's pool_max_conns
 	StatementTimeout time.Duration   // 0 is 30 s
+	CallTimeout      time.Duration   // of a call whose context has no deadline; 0 is a little more than StatementTimeout
+	Unlimited        bool            // statements and calls take as long as they take: for migrations
 	Tracer           pgx.QueryTracer // nil is none
 	Role             string          // what queries run as; "" is who logs in, who must be a member of it otherwise
+	Cluster          *Cluster        // that all pools of a process share; nil: the pool's own
 }
 
 // What a session of ours bears unless its URL says otherwise. A statement ends long before a client gives up on it for
@@ -35,13 +38,20 @@ const (
 	statementTimeout = 30 * time.Second
 	idleInTxTimeout  = 60 * time.Second
 	lockTimeout      = 15 * time.Second
-	connectTimeout   = 5 * time.Second
+	connectTimeout   = time.Second
+	answerSlack      = 5 * time.Second // how much later than PostgreSQL we end a statement that takes too long
 )
+
+// readOnlyTransaction is the SQLSTATE of a write to a server that takes none, such as one that has become a standby.
+const readOnlyTransaction = "25006"
 
 // Open returns a pool of sessions in UTC, each with a time limit on statements, on locks and on idling in a
 // transaction, and proves that the server answers. A parameter named in the URL wins over ours. The error is one
 // sentence, and never holds the password.
 func Open(ctx context.Context, rawURL string, o Options) (*pgxpool.Pool, error) {
+	if o.Cluster == nil {
+		o.Cluster = NewCluster()
+	}
 	config, err := parse(rawURL, o)
 	if err != nil {
 		return nil, err
@@ -50,6 +60,7 @@ func Open(ctx context.Context, rawURL string, o Options) (*pgxpool.Pool, error) 
 	if err != nil {
 		return nil, fmt.Errorf("open a pool of connections: %w", err)
 	}
+	o.Cluster.add(ctx, pool)
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, unreachable(config.ConnConfig, err)
@@ -73,6 +84,9 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 	if o.Role != "" {
 		params["role"] = o.Role
 	}
+	if o.Unlimited {
+		params["statement_timeout"], params["idle_in_transaction_session_timeout"] = "0", "0"
+	}
 	setDefault(params, "timezone", "UTC")
 	setDefault(params, "max_parallel_workers_per_gather", "0") // to start workers takes longer than any page of ours
 	setDefault(params, "statement_timeout", millis(cmp.Or(o.StatementTimeout, statementTimeout)))
@@ -88,21 +102,43 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 	}
 
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
-	config.ConnConfig.DialFunc = (&net.Dialer{
-		Timeout:         config.ConnConfig.ConnectTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3},
-	}).DialContext
-	config.ConnConfig.Tracer = multitracer.New(outcomes{})
-	if o.Tracer != nil {
-		config.ConnConfig.Tracer = multitracer.New(outcomes{}, o.Tracer)
-	}
+	statement := limitOf(params)
+	config.ConnConfig.Tracer = tracer(o, statement)
+	o.Cluster.join(config, rawURL, statement)
 	config.PingTimeout = connectTimeout
+	fatal := config.ConnConfig.OnPgError
+	config.ConnConfig.OnPgError = func(conn *pgconn.PgConn, e *pgconn.PgError) bool {
+		return fatal(conn, e) && e.Code != readOnlyTransaction
+	}
 	if o.MaxConns > 0 {
 		config.MaxConns = o.MaxConns
 	}
 	config.MaxConnLifetimeJitter = 10 * time.Minute
 	config.AfterConnect = instantsInUTC
 	return config, nil
+}
+
+// limitOf is the time that PostgreSQL gives to a statement; 0: none.
+func limitOf(params map[string]string) time.Duration {
+	for name, value := range params {
+		if ms, err := strconv.Atoi(value); err == nil && strings.EqualFold(name, "statement_timeout") {
+			return time.Duration(ms) * time.Millisecond
+		}
+	}
+	return 0
+}
+
+// tracer returns what all calls of a pool pass. The last of it gives a deadline to calls whose context has none, unless
+// statements take as long as they take; the others see their contexts first.
+func tracer(o Options, statement time.Duration) pgx.QueryTracer {
+	tracers := []pgx.QueryTracer{outcomes{}}
+	if o.Tracer != nil {
+		tracers = append(tracers, o.Tracer)
+	}
+	if statement > 0 {
+		tracers = append(tracers, deadlines{cmp.Or(o.CallTimeout, statement+answerSlack)})
+	}
+	return multitracer.New(tracers...)
 }
 
 // instantsInUTC makes pgx hand out timestamptz in UTC; otherwise it uses the zone of this process.
@@ -158,6 +194,6 @@ func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 
 // Check returns the error that Open would return of a URL that it cannot use, without connecting.
 func Check(rawURL string) error {
-	_, err := parse(rawURL, Options{})
+	_, err := parse(rawURL, Options{Cluster: NewCluster()})
 	return err
 }

@@ -32,7 +32,7 @@ func TestABadURLIsNamedWithoutItsPassword(t *testing.T) {
 
 func TestOptionsOfTheURLWin(t *testing.T) {
 	t.Parallel()
-	c, err := parse("postgres://u:p@h/db?statement_timeout=5000&TimeZone=Asia/Tokyo&connect_timeout=2", Options{Name: "sweep", MaxConns: 3})
+	c, err := parse("postgres://u:p@h/db?statement_timeout=5000&TimeZone=Asia/Tokyo&connect_timeout=2", Options{Name: "sweep", MaxConns: 3, Cluster: NewCluster()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,6 +66,7 @@ func TestDatabaseAwayIs503(t *testing.T) {
 		"full":     &pgconn.PgError{Code: "53300"},
 		"deadlock": &pgconn.PgError{Code: "40P01"},
 		"locked":   &pgconn.PgError{Code: "55P03"},
+		"standby":  &pgconn.PgError{Code: "25006"},
 		"cut":      fmt.Errorf("read: %w", io.ErrUnexpectedEOF),
 		"reset":    &net.OpError{Op: "read", Err: errors.New("connection reset by peer")},
 		"ours":     &pgconn.PgError{Code: "42601", Message: "secret syntax"},

@@ -108,7 +108,7 @@ func overloaded(err error) bool {
 		case "08", "40", "53", "57": // the connection, a deadlock or serialization failure, resources, an operator's doing
 			return true
 		}
-		return pgErr.Code == "55P03" // a lock that was waited for too long
+		return pgErr.Code == "55P03" || pgErr.Code == "25006" // a lock that was waited for too long; a server that became a standby
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true

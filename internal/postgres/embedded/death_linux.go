@@ -42,3 +42,19 @@ func orphans(data string) []int {
 	}
 	return found
 }
+
+// children are the processes that a postmaster has started: each has a process group of its own.
+func children(pid int) []int {
+	name := strconv.Itoa(pid)
+	list, err := os.ReadFile(filepath.Join("/proc", name, "task", name, "children"))
+	if err != nil {
+		return nil
+	}
+	var found []int
+	for _, field := range strings.Fields(string(list)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			found = append(found, child)
+		}
+	}
+	return found
+}

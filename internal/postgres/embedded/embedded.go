@@ -32,6 +32,7 @@ type Config struct {
 	Ephemeral bool      // a folder under os.TempDir instead, removed by Stop; fsync is off
 	Log       io.Writer // a line for each thing that takes long, such as a download; nil for none
 	Args      []string  // further settings, as name=value
+	Standby   *Server   // the primary that a new server is a copy of, and follows until Promote; nil: it is a primary itself
 }
 
 // Server is a running PostgreSQL.
@@ -91,6 +92,11 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	unclean, err := h.endLeftover(ctx, cfg.Log)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Standby != nil && h.version == "" {
+		if err := s.copyOf(ctx, cfg.Standby); err != nil {
+			return nil, err
+		}
 	}
 	if s.password, err = h.secret(); err != nil {
 		return nil, err

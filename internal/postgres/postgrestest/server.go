@@ -99,7 +99,7 @@ func (s *server) locate(ctx context.Context, given string) (func(string) string,
 		return nil, err
 	}
 	s.own = own
-	return own.URL, nil
+	return func(database string) string { return own.URL(database) + "&connect_timeout=10" }, nil // beside other tests it may take long
 }
 
 func (s *server) template() string { return s.prefix + "template" }

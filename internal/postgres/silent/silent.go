@@ -1,0 +1,126 @@
+// Package silent is a TCP proxy for tests of a host that dies without a word: the connections that pass it fall silent
+// and stay open, while new ones reach a server.
+package silent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// Proxy forwards connections to a server. New makes it; Close ends it.
+type Proxy struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	work  sync.WaitGroup
+}
+
+// conn is a pair of connections: the client's, and the one to the server.
+type conn struct {
+	client, server net.Conn
+	silent         atomic.Bool // what the client sends is acknowledged and forgotten
+}
+
+// New returns a proxy to target that listens on a port of loopback.
+func New(ctx context.Context, target string) (*Proxy, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{listener: l, target: target, conns: map[*conn]struct{}{}}
+	p.work.Go(p.accept)
+	return p, nil
+}
+
+// Address is where the proxy listens.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
+
+// Silence makes the connections that are open now fall silent for good, and returns how many there are. The server sees
+// them end, as its sessions die with its host. The clients see nothing: what they send is acknowledged and never answered,
+// until they close. New connections reach the server.
+func (p *Proxy) Silence() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.silent.Store(true)
+		_ = c.server.Close()
+	}
+	return len(p.conns)
+}
+
+// Close ends all connections, and returns when all has ended.
+func (p *Proxy) Close() {
+	_ = p.listener.Close() // accept ends by it
+	p.mu.Lock()
+	for c := range p.conns {
+		c.close()
+	}
+	p.mu.Unlock()
+	p.work.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		p.work.Go(func() { p.serve(client) })
+	}
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	server, err := net.Dial("tcp", p.target)
+	if err != nil {
+		_ = client.Close() // as the server's machine would
+		return
+	}
+	c := &conn{client: client, server: server}
+	p.mu.Lock()
+	p.conns[c] = struct{}{}
+	p.mu.Unlock()
+	var ways sync.WaitGroup
+	ways.Go(func() { c.forward(server, client) })
+	ways.Go(func() { c.forward(client, server) })
+	ways.Wait()
+	c.close()
+	p.mu.Lock()
+	delete(p.conns, c)
+	p.mu.Unlock()
+}
+
+// forward copies one way until an end closes, and then closes both. The client of a silent connection does not learn that
+// the server's end is closed.
+func (c *conn) forward(to, from net.Conn) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		silent := c.silent.Load()
+		if !silent && n > 0 {
+			if _, failed := to.Write(buffer[:n]); err == nil {
+				err = failed
+			}
+		}
+		switch {
+		case err == nil:
+		case silent && from == c.server:
+			return
+		default:
+			c.close()
+			return
+		}
+	}
+}
+
+func (c *conn) close() {
+	_ = c.client.Close() // both are being given up
+	_ = c.server.Close()
+}
