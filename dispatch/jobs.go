@@ -32,6 +32,11 @@ type openWorker struct {
 	dispatch *Dispatch
 }
 
+// openLimit is how long the opening of a run of chunks may take: as long as it hangs, it occupies a worker of its lane.
+const openLimit = 15 * time.Second
+
+func (w *openWorker) Timeout(*river.Job[openArgs]) time.Duration { return openLimit }
+
 func (w *openWorker) Work(ctx context.Context, job *river.Job[openArgs]) error {
 	through := job.Args.Through
 	if time.Since(job.ScheduledAt) > jobLate {

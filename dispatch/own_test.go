@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/carillonhq/carillon/dispatch"
@@ -21,46 +23,117 @@ func (h *house) once(workflow, key string, seconds int) {
 	h.put(workflow, key, p)
 }
 
-// A push that fails because our own database fails spends no attempt, and the tick is delivered later.
-func TestAFailureOfOurDatabaseSpendsNoAttempt(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t)
+// hung is a house whose endpoint w gets one request at a time, of at most batch ticks, and n ticks for it: the first request has not
+// ended until letGo is called, and the other ticks are open and wait for it.
+func hung(t *testing.T, batch int16, n int) (h *house, c *catcher, letGo func()) {
+	t.Helper()
+	h = newHouse(t)
 	h.config.Quotas = func(context.Context, tenants.ID) (tenants.Quotas, error) {
 		q := tenants.Wide()
 		q.RunningPerEndpoint = 1
 		return q, nil
 	}
 	h.putCalendar()
-	c := h.catcher("w", 1, nil)
+	c = h.catcher("w", batch, nil)
 	release := make(chan struct{})
 	c.hang(func(n int) {
 		if n == 1 {
 			<-release
 		}
 	})
+	letGo = sync.OnceFunc(func() { close(release) })
+	t.Cleanup(letGo)
 	h.start(h.process())
-	const n = 4
-	for i := range n {
+	h.once("w", "first", 1)
+	until(t, "the first is sent", func() bool { return len(c.caught()) == 1 })
+	for i := range n - 1 {
 		h.once("w", string(rune('a'+i)), 2)
 	}
-	until(t, "one is sent, and the others are open and wait for it", func() bool {
-		return len(c.caught()) == 1 && h.number(`SELECT count(*) FROM tick WHERE state = 1`) == n
-	})
-	h.exec(`REVOKE SELECT ON cohort FROM ` + postgres.EngineRole)
-	close(release)
-	until(t, "the others wait after a push that was not made", func() bool {
-		return h.number(`SELECT count(*) FROM held h JOIN tick t ON t.schedule_id = h.schedule_id WHERE h.attempt = 1 AND t.state = 1`) == n-1
-	})
-	if n := len(c.caught()); n > 1 {
-		t.Errorf("%d were sent without a timing", n-1)
+	until(t, "the others are open", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 1`) == n })
+	return h, c, letGo
+}
+
+// A push that fails because our own database fails spends no attempt, and the tick is delivered later.
+func TestAFailureOfOurDatabaseSpendsNoAttempt(t *testing.T) {
+	t.Parallel()
+	for failure, sql := range map[string]string{
+		"an error":  `REVOKE SELECT ON cohort FROM ` + postgres.EngineRole,
+		"no answer": `LOCK TABLE cohort IN ACCESS EXCLUSIVE MODE`,
+	} {
+		t.Run(failure, func(t *testing.T) {
+			t.Parallel()
+			const n = 4
+			h, c, letGo := hung(t, 1, n)
+			silent, err := h.pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := silent.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+			if failure == "an error" {
+				if err := silent.Commit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			letGo()
+			until(t, "the others wait after a push that was not made", func() bool {
+				return h.number(`SELECT count(*) FROM held h JOIN tick t ON t.schedule_id = h.schedule_id WHERE h.attempt = 1 AND t.state = 1`) == n-1
+			})
+			if n := len(c.caught()); n > 1 {
+				t.Errorf("%d were sent without a timing", n-1)
+			}
+			if failure == "an error" {
+				h.exec(`GRANT SELECT ON cohort TO ` + postgres.EngineRole)
+			} else if err := silent.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "all are delivered in their only attempt", func() bool {
+				return h.number(`SELECT count(*) FROM tick WHERE state = 2 AND attempt = 1 AND error IS NULL`) == n
+			})
+			if failures := h.number(`SELECT count(*) FROM attempt WHERE outcome <> 'succeeded'`); failures > 0 {
+				t.Errorf("%d attempts have failed", failures)
+			}
+		})
 	}
-	h.exec(`GRANT SELECT ON cohort TO ` + postgres.EngineRole)
-	until(t, "all are delivered in their only attempt", func() bool {
-		return h.number(`SELECT count(*) FROM tick WHERE state = 2 AND attempt = 1 AND error IS NULL`) == n
-	})
-	if failures := h.number(`SELECT count(*) FROM attempt WHERE outcome <> 'succeeded'`); failures > 0 {
-		t.Errorf("%d attempts have failed", failures)
+}
+
+// A tick whose spec cannot be computed ends by itself, and the ticks of its batch are sent.
+func TestATickThatCannotBeComputedSpoilsNoBatch(t *testing.T) {
+	t.Parallel()
+	const n = 5
+	h, c, letGo := hung(t, 10, n)
+	h.exec(`UPDATE schedule SET spec = '{"cron": ["nonsense"]}', cohort_id = NULL, status = 'quarantined' WHERE key = 'b'`)
+	h.exec(`DELETE FROM cohort WHERE id = (SELECT tick.cohort_id FROM tick JOIN schedule s ON s.id = schedule_id WHERE s.key = 'b')`)
+	letGo()
+	until(t, "all have ended", func() bool { return h.number(`SELECT count(*) FROM tick WHERE ended_at IS NOT NULL`) == n })
+	if good := h.number(`SELECT count(*) FROM tick WHERE state = 2 AND attempt = 1`); good != n-1 || len(c.caught()) != n-1 {
+		t.Errorf("%d have succeeded of %d that were sent, want %d", good, len(c.caught()), n-1)
 	}
+	odd := h.history("w", "b")[0]
+	if odd.State != "failed" || odd.Error == nil || *odd.Error != "the spec of the schedule's version cannot be computed" {
+		t.Errorf("the odd one: got %+v", odd)
+	}
+}
+
+// While nobody tells a tenant's quotas, its ticks are pushed all the same, one at a time.
+func TestASlotDoesNotWaitForQuotas(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	var silent atomic.Bool
+	h.config.Quotas = func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error) {
+		if silent.Load() {
+			<-ctx.Done()
+			return tenants.Quotas{}, ctx.Err()
+		}
+		return quotas(ctx, tenant)
+	}
+	c := h.catcher("w", 1, nil)
+	h.start(h.process())
+	h.put("w", "a", schedules.Params{Spec: at(3)})
+	h.put("w", "b", schedules.Params{Spec: at(3)})
+	silent.Store(true)
+	until(t, "both are delivered", func() bool { return len(keysOf(c.caught())) == 2 })
 }
 
 // Ticks whose timings cannot be read are not leased, and the next poll gets them in their first attempt.

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"context"
 	crand "crypto/rand"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,20 +29,10 @@ const (
 // pusher makes the requests: signed, to public addresses only, over HTTP/1.1, without redirects or a proxy.
 type pusher struct {
 	d      *Dispatch
-	client *http.Client
+	client pushClient
 }
 
-func newPusher(d *Dispatch) *pusher {
-	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: d.outbound().Control}
-	return &pusher{d, &http.Client{
-		Transport: &http.Transport{
-			Proxy: nil, DialContext: dialer.DialContext, MaxIdleConns: 1000, MaxIdleConnsPerHost: mostSlots,
-			IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second, DisableCompression: true,
-			MaxResponseHeaderBytes: 32 << 10, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-}
+func newPusher(d *Dispatch) *pusher { return &pusher{d, newPushClient(d.outbound().Control)} }
 
 // outcome is what a request came to for one delivery.
 type outcome struct {
@@ -54,11 +43,22 @@ type outcome struct {
 	held    time.Time // not zero: it was not sent, and is to be by then
 }
 
-// push makes one request of a batch of deliveries to one endpoint, and reports what came of each.
+// push makes one request of a batch of deliveries to one endpoint, and reports the outcome of each. Ticks whose timing cannot be
+// computed end without a request.
 func (p *pusher) push(ctx context.Context, batch []*delivery) {
 	started := time.Now()
 	sabotage.Crash("push.before")
-	outcomes, err := p.request(ctx, batch, started)
+	timings, err := p.d.timings(ctx, batch)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.putOff(batch, started, err)
+		}
+		return
+	}
+	if batch, timings = p.endBroken(batch, timings); len(batch) == 0 {
+		return
+	}
+	outcomes, err := p.request(ctx, batch, timings, started)
 	sabotage.Crash("push.answered")
 	if sabotage.AnyAnswerIsSuccess.On() {
 		outcomes, err = everyOne(batch, func(o *outcome) { o.outcome = succeeded }), nil
@@ -67,38 +67,59 @@ func (p *pusher) push(ctx context.Context, batch []*delivery) {
 		return // broken off at the end of this process: another sends them again
 	}
 	if own, ours := errors.AsType[*ownError](err); ours {
-		p.d.Log.Warn("a push was not sent, and its ticks wait", "tenant", batch[0].tenant, "endpoint", batch[0].endpoint.name, "error", own.error)
-		outcomes = everyOne(batch, func(o *outcome) { o.held = started.Add(ownWait + rand.N(ownWait)) })
-	} else {
-		e := batch[0].endpoint
-		well := err == nil && (outcomes[0].status == nil || *outcomes[0].status < 500)
-		p.d.sender.came(endpointName{e.tenant, e.name}, well)
-		if err != nil {
-			outcomes = everyOne(batch, func(o *outcome) { o.outcome, o.err = failedOutcome(err), keep(err.Error()) })
-		}
+		p.putOff(batch, started, own.error)
+		return
+	}
+	e := batch[0].endpoint
+	well := err == nil && (outcomes[0].status == nil || *outcomes[0].status < 500)
+	p.d.sender.came(endpointName{e.tenant, e.name}, well)
+	if err != nil {
+		outcomes = everyOne(batch, func(o *outcome) { o.outcome, o.err = failedOutcome(err), keep(err.Error()) })
 	}
 	for i := range outcomes {
-		o := &outcomes[i]
-		o.TickKey, o.attempt, o.started = o.delivery.tick.key(), o.delivery.tick.Attempt, &started
+		outcomes[i].started = &started
 	}
 	p.d.results.add(outcomes)
+}
+
+// putOff holds a batch that was not sent because of a failure of ours.
+func (p *pusher) putOff(batch []*delivery, now time.Time, cause error) {
+	p.d.Log.Warn("a push was not sent, and its ticks wait", "tenant", batch[0].tenant, "endpoint", batch[0].endpoint.name, "error", cause)
+	p.d.results.add(everyOne(batch, func(o *outcome) { o.held = now.Add(ownWait + rand.N(ownWait)) }))
+}
+
+// endBroken ends the deliveries that have no timing, each by itself, and returns the others with theirs.
+func (p *pusher) endBroken(batch []*delivery, timings []*calendar.Timing) ([]*delivery, []*calendar.Timing) {
+	if !slices.Contains(timings, nil) {
+		return batch, timings
+	}
+	var sound, broken []*delivery
+	for i, one := range batch {
+		if timings[i] == nil {
+			broken = append(broken, one)
+		} else {
+			sound = append(sound, one)
+		}
+	}
+	p.d.results.add(everyOne(broken, func(o *outcome) {
+		o.outcome, o.final, o.unsent, o.err = failed, true, true, new("the spec of the schedule's version cannot be computed")
+	}))
+	return sound, slices.DeleteFunc(timings, func(t *calendar.Timing) bool { return t == nil })
 }
 
 func everyOne(batch []*delivery, fill func(*outcome)) []outcome {
 	outcomes := make([]outcome, len(batch))
 	for i, one := range batch {
 		outcomes[i].delivery = one
+		outcomes[i].TickKey, outcomes[i].attempt = one.tick.key(), one.tick.Attempt
 		fill(&outcomes[i])
 	}
 	return outcomes
 }
 
-func (p *pusher) request(ctx context.Context, batch []*delivery, now time.Time) ([]outcome, error) {
+func (p *pusher) request(ctx context.Context, batch []*delivery, timings []*calendar.Timing, now time.Time) ([]outcome, error) {
 	e := batch[0].endpoint
-	body, id, err := p.body(ctx, batch)
-	if err != nil {
-		return nil, &ownError{err}
-	}
+	body, id := p.body(batch, timings)
 	timeout := longestAnswer
 	for _, one := range batch {
 		timeout = min(timeout, one.timeout)
@@ -125,7 +146,6 @@ func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, 
 	if err != nil {
 		return nil, nil, errors.New("the URL of the endpoint cannot be used")
 	}
-	req.Header["Idempotency-Key"] = nil // not sent: it has a request that a stale connection lost be sent by a fresh one
 	for name, value := range e.headers {
 		req.Header.Set(name, value)
 	}
@@ -134,7 +154,7 @@ func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, 
 	req.Header.Set("Webhook-Id", id)
 	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
 	req.Header.Set("Webhook-Signature", signature)
-	resp, err := p.client.Do(req)
+	resp, err := p.client.do(req)
 	if err != nil {
 		return nil, nil, requestError(err)
 	}
@@ -165,19 +185,12 @@ func sign(secrets [][]byte, id string, at time.Time, body []byte) (string, error
 }
 
 // body writes a request's body: the tick itself, or a batch of ticks under an id of the batch's own.
-func (p *pusher) body(ctx context.Context, batch []*delivery) (body []byte, id string, err error) {
-	timings, err := p.d.timings(ctx, batch)
-	if err != nil {
-		return nil, "", err
-	}
+func (p *pusher) body(batch []*delivery, timings []*calendar.Timing) (body []byte, id string) {
 	single := batch[0].endpoint.batch == 1
 	if !single {
 		body, id = append(body, `{"ticks":[`...), "batch_"+crand.Text()
 	}
 	for i, one := range batch {
-		if timings[i] == nil {
-			return nil, "", fmt.Errorf("the spec of key %q cannot be computed", one.key)
-		}
 		if i > 0 {
 			body = append(body, ',')
 		}
@@ -191,11 +204,16 @@ func (p *pusher) body(ctx context.Context, batch []*delivery) (body []byte, id s
 	if !single {
 		body = append(body, `]}`...)
 	}
-	return body, id, nil
+	return body, id
 }
 
-// timings are those of the deliveries, in their order.
+// slotQuery is how long a slot waits for the database: a slot that waits sends nothing.
+const slotQuery = 2 * time.Second
+
+// timings returns the timings of the deliveries, in their order.
 func (d *Dispatch) timings(ctx context.Context, batch []*delivery) ([]*calendar.Timing, error) {
+	ctx, cancel := context.WithTimeout(ctx, slotQuery)
+	defer cancel()
 	ticks := make([]*tick, len(batch))
 	for i, one := range batch {
 		ticks[i] = &one.tick

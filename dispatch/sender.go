@@ -165,9 +165,12 @@ func (s *sender) spawn(q *queue) {
 // part is how many requests this process may have in flight: of a tenant, and of one of its endpoints.
 type part struct{ tenant, endpoint int }
 
-// share is the tenant's quotas, parted among the processes that dispatch, but at least one.
+// share divides the tenant's quotas among the processes that dispatch, and returns at least one. Where the quotas are not known in
+// time it returns one, so that a slot never hangs.
 func (s *sender) share(tenant tenants.ID) part {
-	quotas, err := s.d.Quotas(s.context, tenant)
+	ctx, cancel := context.WithTimeout(s.context, slotQuery)
+	defer cancel()
+	quotas, err := s.d.Quotas(ctx, tenant)
 	if err != nil {
 		return part{1, 1}
 	}
@@ -269,10 +272,7 @@ const mostAside = 500 // written at once
 
 func putAside(waiting []*delivery, b *breaker, now time.Time) (aside [][]outcome) {
 	for part := range slices.Chunk(waiting, mostAside) {
-		aside = append(aside, everyOne(part, func(o *outcome) {
-			o.TickKey, o.attempt = o.delivery.tick.key(), o.delivery.tick.Attempt
-			o.held = now.Add(b.blocks(now))
-		}))
+		aside = append(aside, everyOne(part, func(o *outcome) { o.held = now.Add(b.blocks(now)) }))
 	}
 	return aside
 }

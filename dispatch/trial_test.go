@@ -3,10 +3,12 @@ package dispatch_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -158,6 +160,55 @@ func TestAConnectionThatWentStaleCostsNoAttempt(t *testing.T) {
 		if trial, err := h.dispatch.TryEndpoint(t.Context(), h.tenant, "e"); err != nil || trial.Error != nil {
 			t.Fatalf("got %+v, %v", trial, err)
 		}
+	}
+}
+
+// An endpoint that reads a request and closes the connection without an answer gets at most two requests of one attempt, however
+// many connections to it are kept open.
+func TestAnAttemptIsAtMostTwoRequests(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	const kept = 30
+	var cuts atomic.Bool
+	var came, gone atomic.Int32
+	all := make(chan struct{})
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !cuts.Load() {
+			if came.Add(1) == kept {
+				close(all)
+			}
+			<-all // so that each has a connection of its own
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // the cut is the same if that fails
+		gone.Add(1)
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		conn.Close()
+	}))
+	t.Cleanup(endpoint.Close)
+	if _, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "e", dispatch.EndpointParams{URL: endpoint.URL}); err != nil {
+		t.Fatal(err)
+	}
+	var trials sync.WaitGroup
+	for range kept {
+		trials.Go(func() {
+			if trial, err := h.dispatch.TryEndpoint(t.Context(), h.tenant, "e"); err != nil || trial.Error != nil {
+				t.Errorf("got %+v, %v", trial, err)
+			}
+		})
+	}
+	trials.Wait()
+	cuts.Store(true)
+	trial, err := h.dispatch.TryEndpoint(t.Context(), h.tenant, "e")
+	if err != nil || trial.Error == nil {
+		t.Errorf("got %+v, %v, want a failure", trial, err)
+	}
+	if n := gone.Load(); n < 1 || n > 2 {
+		t.Errorf("%d requests were made, with %d connections kept open", n, kept)
 	}
 }
 

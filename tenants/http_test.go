@@ -1,7 +1,9 @@
 package tenants
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -285,6 +287,37 @@ func TestQuotasAreRead(t *testing.T) {
 	}
 	if kept, err := Ensure(t.Context(), w.pool, "demo", Defaults()); err != nil || kept.Quotas != Wide() || kept.ID != wide.ID {
 		t.Errorf("got %+v, %v: one that exists stays as it is", kept, err)
+	}
+}
+
+// While the database does not answer, the last known quotas hold; a tenant that was not known before waits a second at most.
+func TestTheLastKnownQuotasHoldWhileTheDatabaseIsSilent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := NewDirectory(w.pool)
+	now := time.Now()
+	d.now = func() time.Time { return now }
+	if _, err := d.Quotas(t.Context(), w.acme.ID); err != nil {
+		t.Fatal(err)
+	}
+	silent, err := w.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := silent.Exec(t.Context(), `LOCK TABLE tenant IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(cacheFor)
+	for range 2 {
+		if q, err := d.Quotas(t.Context(), w.acme.ID); err != nil || q != Defaults() {
+			t.Errorf("got %+v, %v, want the last known ones", q, err)
+		}
+	}
+	if _, err := NewDirectory(w.pool).Quotas(t.Context(), w.acme.ID); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the end of the wait", err)
+	}
+	if err := silent.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -210,17 +210,28 @@ func (d *Directory) forget(t Tenant) {
 	d.byID.Remove(t.ID)
 }
 
-// Quotas are the limits of a tenant, at most two seconds old.
+// quotasTimeout is how long a request or a push waits for the database to answer about quotas.
+const quotasTimeout = time.Second
+
+// Quotas returns the limits of a tenant, at most two seconds old. While the database does not answer, it returns the last known
+// limits, and asks again after two seconds.
 func (d *Directory) Quotas(ctx context.Context, id ID) (Quotas, error) {
 	now := d.now()
-	if e, ok := d.byID.Get(id); ok && now.Sub(e.at) < cacheFor {
-		return e.tenant.Quotas, nil
+	last, known := d.byID.Get(id)
+	if known && now.Sub(last.at) < cacheFor {
+		return last.tenant.Quotas, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, quotasTimeout)
+	defer cancel()
 	rows, _ := d.db.Query(ctx, `
 		SELECT `+columns+`
 		FROM tenant
 		WHERE id = $1`, id)
 	t, err := one(rows)
+	if err != nil && known && !errors.Is(err, pgx.ErrNoRows) {
+		d.byID.Add(id, entry{last.tenant, now})
+		return last.tenant.Quotas, nil
+	}
 	if err != nil {
 		return Quotas{}, fmt.Errorf("quotas of tenant %d: %w", id, err)
 	}

@@ -1,0 +1,52 @@
+package dispatch
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// pushClient makes a request over a kept connection where there is one. An endpoint may close such a connection at the moment it is
+// used again, so a request that got no byte of an answer over a kept connection is repeated once, over a fresh one. net/http itself
+// repeats only what it has not begun to write: an endpoint reads at most two requests of one attempt.
+type pushClient struct {
+	kept, fresh *http.Client
+}
+
+func newPushClient(control func(network, address string, c syscall.RawConn) error) pushClient {
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: control}
+	client := func(keep bool) *http.Client {
+		return &http.Client{
+			Transport: &http.Transport{
+				Proxy: nil, DialContext: dialer.DialContext, MaxIdleConns: 1000, MaxIdleConnsPerHost: mostSlots, DisableKeepAlives: !keep,
+				IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second, DisableCompression: true,
+				MaxResponseHeaderBytes: 32 << 10, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
+	return pushClient{kept: client(true), fresh: client(false)}
+}
+
+func (c pushClient) do(req *http.Request) (*http.Response, error) {
+	var reused, answered atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GotConn:              func(info httptrace.GotConnInfo) { reused.Store(info.Reused) },
+		GotFirstResponseByte: func() { answered.Store(true) },
+	}
+	resp, err := c.kept.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	if err == nil || !reused.Load() || answered.Load() || req.Context().Err() != nil {
+		return resp, err
+	}
+	body, bodyErr := req.GetBody()
+	if bodyErr != nil {
+		return nil, err
+	}
+	again := req.Clone(req.Context())
+	again.Body = body
+	return c.fresh.Do(again)
+}
