@@ -87,7 +87,7 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 		LEFT JOIN LATERAL (
 			SELECT due_at FROM turn WHERE turn.shard = s.shard ORDER BY due_at LIMIT 1
 		) t ON true
-		WHERE COALESCE(c.due_at, h.due_at, t.due_at) IS NOT NULL`), busy.others(d.process.shards()))
+		WHERE COALESCE(c.due_at, h.due_at, t.due_at) IS NOT NULL`), busy.others(d.process.shards(), time.Now()))
 	if err != nil {
 		return lookEvery, err
 	}
@@ -110,47 +110,20 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 	return wait, rows.Err()
 }
 
-// shardSet are the shards that are queued or being swept.
-type shardSet struct {
-	mu  sync.Mutex
-	set map[int16]bool
-}
-
-func newShardSet() *shardSet { return &shardSet{set: map[int16]bool{}} }
-
-func (s *shardSet) add(shard int16) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.set[shard] {
-		return false
-	}
-	s.set[shard] = true
-	return true
-}
-
-// others are those of some shards that are not in the set.
-func (s *shardSet) others(shards []int16) []int16 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(shards), func(shard int16) bool { return s.set[shard] })
-}
-
-func (s *shardSet) remove(shard int16) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.set, shard)
-}
-
 // sweepFor is how long a shard is swept before the others that are due have their turn.
 const sweepFor = 50 * time.Millisecond
 
-// sweepTurn sweeps a shard for a while, and has it wait behind the others where more of it is due.
+// sweepTurn sweeps a shard for a while. A shard with more due cohorts waits behind the others; one whose sweep failed rests.
 func (d *Dispatch) sweepTurn(ctx context.Context, shard int16, busy *shardSet, due chan<- int16) {
 	more, err := d.sweepWhole(ctx, shard)
-	if err != nil && ctx.Err() == nil {
-		d.Log.Error("cannot sweep", "shard", shard, "error", err)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.Log.Error("cannot sweep", "shard", shard, "error", err)
+		}
+		busy.fail(shard, time.Now())
+		return
 	}
-	if _, alive := d.process.self(); more && err == nil && alive && slices.Contains(d.process.shards(), shard) {
+	if _, alive := d.process.self(); more && alive && slices.Contains(d.process.shards(), shard) {
 		due <- shard // there is room: each shard is in it once at most
 		return
 	}
