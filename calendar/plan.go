@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -127,20 +128,50 @@ func (t *Timing) hashedOnce() func() [16]byte {
 	})
 }
 
-// FromCanonical reads what Canonical wrote. It fails on another version's form, and on a zone or a named calendar that c lacks.
+// ErrNewerForm says that a canonical timing has a version or a member that this program does not know: a newer one wrote it.
+var ErrNewerForm = errors.New("a newer program wrote it")
+
+// FromCanonical reads what Canonical wrote. It fails on another version's form (ErrNewerForm if that is newer), and on a zone or a
+// named calendar that c lacks.
 func FromCanonical(b []byte, c Context) (*Timing, error) {
-	var p plan
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
+	p, err := readPlan(b)
+	if err != nil {
 		return nil, fmt.Errorf("read a canonical timing: %w", err)
-	}
-	if p.Version != planVersion {
-		return nil, fmt.Errorf("read a canonical timing: version %d, not %d", p.Version, planVersion)
 	}
 	t, faults := p.build(c)
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("read a canonical timing: %w", faults)
 	}
 	return t, nil
+}
+
+func readPlan(b []byte) (p plan, err error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, cmp.Or(newer(b), err)
+	}
+	if p.Version > planVersion {
+		return p, ErrNewerForm
+	}
+	if p.Version != planVersion {
+		return p, fmt.Errorf("version %d, not %d", p.Version, planVersion)
+	}
+	return p, nil
+}
+
+// newer returns ErrNewerForm for a plan that cannot be read because a newer program wrote it: it says so by its version, or it
+// can be read but for members that are not known.
+func newer(b []byte) error {
+	var version struct {
+		Version int `json:"v"`
+	}
+	if json.Unmarshal(b, &version) == nil && version.Version > planVersion {
+		return ErrNewerForm
+	}
+	var p plan
+	if json.Unmarshal(b, &p) == nil && p.Version == planVersion {
+		return ErrNewerForm
+	}
+	return nil
 }

@@ -103,6 +103,8 @@ type Dispatch struct {
 	quotasAt tenants.ID  // of lookAtQuotas
 	analyzed time.Time   // of fold
 
+	left       leftChunks
+	told       rarely
 	unreadable sync.Map // endpointName: a secret of it cannot be opened, and that was told
 }
 

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -46,7 +47,19 @@ func (w *openWorker) Work(ctx context.Context, job *river.Job[openArgs]) error {
 		}
 		through = max(through, further)
 	}
-	return w.dispatch.openRun(ctx, job.Args.Chunk, through)
+	err := w.dispatch.openRun(ctx, job.Args.Chunk, through)
+	if later, ok := errors.AsType[*notYet](err); ok {
+		w.dispatch.tellLeft(job.Args.Chunk, later)
+		return river.JobSnooze(later.wait)
+	}
+	return err
+}
+
+// tellLeft logs that a chunk is left to a later try.
+func (d *Dispatch) tellLeft(chunk int64, why *notYet) {
+	if d.told.due(why.why, time.Now()) {
+		d.Log.Warn("a chunk is left to a later try", "chunk", chunk, "wait", why.wait, "reason", why.why)
+	}
 }
 
 // jobLate is after how long a job opens what waits behind its chunks as well: a backlog of small chunks is opened the faster the

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -74,63 +73,23 @@ func (d *Dispatch) open(ctx context.Context, id int64) error {
 
 const mostEarlier = 2000
 
-// openRun opens the chunks of one sweep whose numbers are from first to through, in one transaction: what that costs hardly
-// depends on how little they hold. Those that share schedules are opened wave by wave. Where it cannot be done, and of those that must wait for others, each is opened by itself,
-// so that none suffers from another. Chunks that somebody else is opening are left to them.
-func (d *Dispatch) openRun(ctx context.Context, first, through int64) error {
-	if through <= first {
-		return d.open(ctx, first)
-	}
-	behind, err := d.openRange(ctx, first, through)
-	for waited := len(behind) + 1; err == nil && 0 < len(behind) && len(behind) < waited; { // for others of the run: they come next
-		waited = len(behind)
-		behind, err = d.openRange(ctx, first, through)
-	}
-	left := slices.Sorted(maps.Keys(behind))
-	if err != nil {
-		if left, err = d.unopened(ctx, first, through); err != nil {
-			return err
-		}
-	}
-	var errs []error
-	for _, id := range left {
-		if err := d.open(ctx, id); err != nil {
-			errs = append(errs, fmt.Errorf("open chunk %d: %w", id, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// unopened are the chunks of a run that are not open.
-func (d *Dispatch) unopened(ctx context.Context, first, through int64) ([]int64, error) {
-	rows, _ := d.Pool.Query(ctx, `
-		SELECT c.id
-		FROM chunk c
-		JOIN chunk f ON f.id = $1 AND f.shard = c.shard AND f.lane = c.lane
-		WHERE c.id BETWEEN $1 AND $2 AND `+stillUnopened+`
-		ORDER BY c.id`, first, through) // CollectRows reports the error
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("look for unopened chunks: %w", err)
-	}
-	return ids, nil
-}
-
 // openRange opens the chunks of a shard whose numbers are from first to through, in one transaction. Those of which an earlier
-// chunk shares a schedule and is unopened still are left, and returned with that.
+// chunk shares a schedule and is unopened still are left, and returned with that. Of those that are left to a later try the error
+// is notYet; the others are open then.
 func (d *Dispatch) openRange(ctx context.Context, first, through int64) (behind map[int64]int64, err error) {
 	self, alive := d.process.self()
 	if !alive {
 		return nil, errors.New("this process was silent and opens nothing")
 	}
 	var all []*opened
+	var later []error
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 			l, err := d.lockChunks(ctx, tx, first, through)
 			if err != nil {
 				return err
 			}
-			all, behind = l.ready, l.behind
+			all, behind, later = l.ready, l.behind, l.later
 			if len(all) == 0 {
 				return nil
 			}
@@ -154,7 +113,7 @@ func (d *Dispatch) openRange(ctx context.Context, first, through int64) (behind 
 	for _, o := range all {
 		d.after(o)
 	}
-	return behind, nil
+	return behind, errors.Join(later...)
 }
 
 // stillUnopened tells of chunks c, found by their numbers, that they are not open. It is written so that no index of all that
@@ -185,6 +144,7 @@ const earlierChunks = `
 type locked struct {
 	ready  []*opened
 	behind map[int64]int64 // those left, and the earlier chunk that each waits for
+	later  []error         // why others are left to a later try
 }
 
 // lockChunks locks the unopened chunks of a run, and reads in the same breath what their opening needs: the chunks before them,
@@ -271,6 +231,10 @@ func (d *Dispatch) describe(l *locked, chunks []*chunk, results pgx.BatchResults
 			continue
 		}
 		o.now, o.halted, o.routes = now.UTC(), stopped, known.of(c.TenantID, c.Workflows)
+		if why := o.unready(!sabotage.LocalClock.On()); why != nil {
+			l.later = append(l.later, why)
+			continue
+		}
 		l.ready = append(l.ready, o)
 	}
 	return nil

@@ -2,10 +2,13 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
 )
 
 // aside collects the due cohorts of a shard that a sweep does not serve. One of them never fails the sweep of the others.
@@ -15,10 +18,17 @@ type aside struct {
 	until  []time.Time
 }
 
-// quarantine adds a cohort that cannot be computed.
-func (d *Dispatch) quarantine(a *aside, c *due, err error) {
-	d.Log.Error("a cohort cannot be computed and is quarantined", "cohort", c.ID, "tenant", c.TenantID, "error", err)
-	a.broken = append(a.broken, c.ID)
+// leave adds a cohort that cannot be computed. It is put off where a newer program wrote it, and else quarantined.
+func (d *Dispatch) leave(a *aside, c *due, now time.Time, err error) {
+	if !errors.Is(err, calendar.ErrNewerForm) {
+		d.Log.Error("a cohort cannot be computed and is quarantined", "cohort", c.ID, "tenant", c.TenantID, "error", err)
+		a.broken = append(a.broken, c.ID)
+		return
+	}
+	if d.told.due("newer cohort", time.Now()) {
+		d.Log.Warn("cohorts that a newer program wrote are put off", "cohort", c.ID, "tenant", c.TenantID, "wait", newerWait)
+	}
+	a.putOff(c, now.Add(newerWait))
 }
 
 // putOff adds a cohort that the sweep leaves as it is until a moment.

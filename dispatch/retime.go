@@ -43,7 +43,7 @@ func (d *Dispatch) retime(ctx context.Context, tx pgx.Tx, shard int16, now time.
 	for _, c := range served {
 		t, revision, err := d.Timings.Renew(ctx, tx, c.TenantID, c.timing)
 		if schedules.Uncomputable(err) {
-			d.quarantine(&out, c, err)
+			d.leave(&out, c, now, err)
 			continue
 		}
 		if err != nil {

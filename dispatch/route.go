@@ -23,6 +23,7 @@ type route struct {
 	priority    int16
 	timeout     int32
 	maxAttempts int16
+	unreadable  error // why its defaults cannot be read: a newer program wrote them
 }
 
 // routeName names a workflow.
@@ -73,8 +74,8 @@ func (d *Dispatch) readRoutes(rows pgx.Rows) (routes, error) {
 			return nil, err
 		}
 		terms, err := schedules.DefaultTerms(defaults)
-		if err != nil {
-			return nil, err
+		if r.unreadable = err; err != nil {
+			terms = unregistered
 		}
 		if endpointName != nil {
 			if r.endpoint, err = d.newEndpoint(n.tenant, *endpointName, *url, *batch, headers, *state, secrets); err != nil {

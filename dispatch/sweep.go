@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -218,11 +219,14 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 		c.timing = timings[i]
 		switch {
 		case c.timing == nil:
-			d.quarantine(&out, c, bad[c.ID])
+			d.leave(&out, c, now, bad[c.ID])
+			continue
+		case !schedules.KnowsMissed(string(c.Missed)):
+			d.leave(&out, c, now, fmt.Errorf("missed: %w", calendar.ErrNewerForm))
 			continue
 		case c.served():
 		case c.NextAt == nil && c.RunAt == nil:
-			d.quarantine(&out, c, errNoNext)
+			d.leave(&out, c, now, errNoNext)
 			continue
 		case c.RunAt == nil && c.timing.Due(c.NextAt.UTC()).After(now): // it was woken before the end of the quiet hours for which it waits
 			out.putOff(c, c.timing.Due(c.NextAt.UTC()))

@@ -270,7 +270,7 @@ func (d *Dispatch) openStale(ctx context.Context) error {
 		), stale AS MATERIALIZED (
 			SELECT id, lane, swept_at
 			FROM chunk
-			WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - make_interval(secs => $3)
+			WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - make_interval(secs => $3) AND id <> ALL ($6::bigint[])
 			ORDER BY swept_at, id
 			LIMIT $4
 		)
@@ -278,14 +278,15 @@ func (d *Dispatch) openStale(ctx context.Context) error {
 		FROM stale s
 		WHERE NOT EXISTS (SELECT FROM next n WHERE n.lane = s.lane AND n.chunk <= s.id)
 		ORDER BY s.swept_at, s.id
-		LIMIT $5`, []string{smallLane, largeLane, catchUpLane}, openArgs{}.Kind(), unopenedIn.Seconds(), mostStale, mostTaken) // CollectRows reports the error
+		LIMIT $5`, []string{smallLane, largeLane, catchUpLane}, openArgs{}.Kind(), unopenedIn.Seconds(), mostStale, mostTaken, d.left.at(time.Now())) // CollectRows reports the error
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return fmt.Errorf("look for unopened chunks: %w", err)
 	}
 	var errs []error
 	for _, id := range ids {
-		if err := d.open(ctx, id); err != nil {
+		err := d.open(ctx, id)
+		if err != nil && !d.left.add(id, err, time.Now()) {
 			errs = append(errs, fmt.Errorf("open chunk %d: %w", id, err))
 		}
 	}

@@ -155,6 +155,9 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 	if err != nil {
 		return err
 	}
+	if why := unreadable(routes); why != nil {
+		return why
+	}
 	o.now = now
 	for _, s := range found {
 		r := &routes[slices.Index(workflows, s.Workflow)]

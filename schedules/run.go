@@ -23,6 +23,9 @@ const (
 	mostCaught = 1000        // ticks that missed: all hands out at most
 )
 
+// KnowsMissed reports whether this program knows a policy for missed ticks. A newer one may have stored another.
+func KnowsMissed(policy string) bool { return policy == "last" || policy == "all" || policy == "none" }
+
 // BeginRun decides what a run serves that begins at now in a cohort whose next nominal time is next, and is due by now:
 // times that wait for the end of quiet hours (see calendar.Timing.Due) are served as one, by the last of them.
 func BeginRun(t *calendar.Timing, next, now time.Time, missed string) Run {
