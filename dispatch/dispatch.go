@@ -92,7 +92,7 @@ type Dispatch struct {
 	failing    chan failingSchedule
 	work       sync.WaitGroup
 	stop       context.CancelFunc
-	keepers    keepers
+	retained   retained
 	taskLocks  taskLocks
 	watchdog   *watchdog
 
@@ -115,6 +115,7 @@ func New(c Config) (*Dispatch, error) {
 		return nil, errors.New("dispatch needs what tenants' routes go by")
 	}
 	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
+	d.retained.searched, d.retained.thinned, d.retained.thinning = map[string]int64{}, map[string]string{}, map[string]thinPlace{}
 	d.process = &process{d: d}
 	d.sender = newSender(d)
 	d.results = newResults(d)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -121,17 +122,17 @@ func untilFew(ctx context.Context, some func() (int64, error)) error {
 	}
 }
 
-// leaves are the tables that hold the rows of one: its partitions, or itself.
-func (d *Dispatch) leaves(ctx context.Context, table string) ([]string, error) {
-	rows, _ := d.Pool.Query(ctx, `
-		SELECT COALESCE(
-			(SELECT array_agg(relid::regclass::text) FROM pg_partition_tree($1::regclass) WHERE isleaf),
-			ARRAY[$1])`, table) // CollectExactlyOneRow reports the error
-	leaves, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[[]string])
-	if err != nil {
-		return nil, fmt.Errorf("list partitions of %s: %w", table, err)
+// leaves returns the tables that hold the rows of one: its partitions, also those that are detached and not dropped yet, or the
+// table itself.
+func (d *Dispatch) leaves(ctx context.Context, table string) (leaves []string, err error) {
+	if !slices.ContainsFunc(partitioned, func(p partitionedTable) bool { return p.name == table }) {
+		return []string{table}, nil
 	}
-	return leaves, nil
+	found, err := d.dayTables(ctx, table)
+	for _, p := range found {
+		leaves = append(leaves, p.Name)
+	}
+	return leaves, err
 }
 
 // eraseSomeSchedules deletes schedules with their members, which are found by them alone. A schedule that another was

@@ -10,8 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// partitioned are the tables that have one partition for each day of nominal time, and the storage options of a partition.
-var partitioned = []struct{ name, with string }{{"tick", " WITH (fillfactor = 60)"}, {"attempt", ""}, {"roll", ""}}
+// partitionedTable is a table that has one partition for each day of nominal time. with are the storage options of a partition.
+type partitionedTable struct{ name, with string }
+
+var partitioned = []partitionedTable{{"tick", " WITH (fillfactor = 60)"}, {"attempt", ""}, {"roll", ""}}
 
 const (
 	partitionsAhead = 7

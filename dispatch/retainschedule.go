@@ -2,8 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,26 +30,22 @@ type keeper struct {
 
 // keepers is how far the deleting by schedule has come.
 type keepers struct {
-	mu   sync.Mutex // one at a time
-	own  keeper     // among those that say it themselves
-	flow keeper     // among those that inherit it
+	own  keeper // among those that say it themselves
+	flow keeper // among those that inherit it
 }
 
 // retainSchedules deletes ended ticks that their schedules keep no longer, for the next of the schedules that say so or
 // inherit it. They were hidden when their time was over.
-func (d *Dispatch) retainSchedules(ctx context.Context, now time.Time) error {
-	at := &d.keepers
-	err := d.eachKeeper(ctx, now, &at.own, `
+func (d *Dispatch) retainSchedules(ctx context.Context, _ ages, now time.Time) error {
+	at := &d.retained.keepers
+	own := d.eachKeeper(ctx, now, &at.own, `
 		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
 		FROM schedule s
 		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
 		WHERE (s.keep_succeeded_s IS NOT NULL OR s.keep_failed_s IS NOT NULL) AND (s.tenant_id, s.id) > ($1, $2)
 		ORDER BY s.tenant_id, s.id
 		LIMIT $3`, func(k keeper) []any { return []any{k.TenantID, k.ID, keepersRead} })
-	if err != nil {
-		return err
-	}
-	return d.eachKeeper(ctx, now, &at.flow, `
+	return errors.Join(own, d.eachKeeper(ctx, now, &at.flow, `
 		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
 		FROM workflow w
 		CROSS JOIN LATERAL (
@@ -61,7 +57,7 @@ func (d *Dispatch) retainSchedules(ctx context.Context, now time.Time) error {
 		) s
 		WHERE w.defaults #> '{delivery,retention}' IS NOT NULL AND (w.tenant_id, w.name) >= ($1, $2)
 		ORDER BY w.tenant_id, w.name, s.key
-		LIMIT $4`, func(k keeper) []any { return []any{k.TenantID, k.Workflow, k.Key, keepersRead} })
+		LIMIT $4`, func(k keeper) []any { return []any{k.TenantID, k.Workflow, k.Key, keepersRead} }))
 }
 
 // eachKeeper walks schedules from a place on, and begins anew where it comes to the end.
@@ -95,7 +91,8 @@ func (d *Dispatch) thinSchedules(ctx context.Context, now time.Time, found []kee
 		for _, k := range some {
 			terms, err := schedules.DefaultTerms(k.Defaults)
 			if err != nil {
-				return err
+				d.Log.Error("a schedule's ticks are kept: the defaults of its workflow cannot be read", "tenant", tenant, "schedule", k.ID, "error", err)
+				continue
 			}
 			w := whose{succeeded: terms.KeepSucceeded, failed: terms.KeepFailed}
 			if k.Succeeded != nil {

@@ -1,0 +1,168 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// before calls do before each statement that begins with a text, with how many there were.
+type before struct {
+	text string
+	do   func(n int64)
+	ran  atomic.Int64
+}
+
+func (b *before) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.HasPrefix(strings.TrimSpace(data.SQL), b.text) {
+		b.do(b.ran.Add(1))
+	}
+	return ctx
+}
+func (b *before) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// keeping gives each tenant the retention of its ticks that a test says.
+func (h *house) keeping(days map[tenants.ID]int) {
+	h.config.Quotas = func(_ context.Context, id tenants.ID) (tenants.Quotas, error) {
+		q := tenants.Wide()
+		n, ok := days[id]
+		if !ok {
+			return q, errors.New("the quotas cannot be read")
+		}
+		q.TickRetentionDays, q.AttemptRetentionDays = n, n
+		return q, nil
+	}
+	h.dispatch = h.process()
+}
+
+// record inserts ended ticks of today.
+func (h *house) record(tenant tenants.ID, ticks int) {
+	h.t.Helper()
+	h.exec(`
+		INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, ended_at, shard, attempt, state, reason, cause, dst)
+		SELECT $1, n % 3 + 1, date_trunc('day', now(), 'UTC') + n * interval '1 second', 0, 1, 0, now(), now(), 0, 1, 2, 0, 0, 0
+		FROM generate_series(1, $2::int) AS g (n)`, tenant, ticks)
+}
+
+// withOther is a house with a second tenant, and partitions.
+func withOther(t *testing.T) (h *house, other tenants.ID) {
+	t.Helper()
+	h = newHouse(t)
+	two, err := tenants.Ensure(t.Context(), h.pool, "other", tenants.Wide())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.dispatch.EnsurePartitions(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	return h, two.ID
+}
+
+func today() time.Time { return time.Now().UTC().Truncate(24 * time.Hour) }
+
+func TestTicksOfTheLongestRetentionAreNotDeletedSingly(t *testing.T) {
+	t.Parallel()
+	h, other := withOther(t)
+	h.keeping(map[tenants.ID]int{h.tenant: 30, other: 30})
+	h.record(h.tenant, 100)
+	h.record(other, 100)
+	h.retain(today().Add(30*24*time.Hour + 12*time.Hour))
+	if n := h.number(`SELECT count(*) FROM tick`); n != 200 {
+		t.Errorf("%d ticks are left, want 200", n)
+	}
+	h.retain(today().Add(31*24*time.Hour + 12*time.Hour))
+	if n := h.number(`SELECT count(*) FROM tick`); n != 0 || h.partitions("tick") != 8 {
+		t.Errorf("%d ticks and %d partitions are left, want 0 and 8", n, h.partitions("tick"))
+	}
+}
+
+func TestThinningContinuesWhereItStopped(t *testing.T) {
+	t.Parallel()
+	h, other := withOther(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	batches := &before{text: "WITH batch AS (", do: func(n int64) {
+		if n == 2 {
+			cancel()
+		}
+	}}
+	h.traced(batches)
+	h.keeping(map[tenants.ID]int{h.tenant: 7, other: 30})
+	h.record(h.tenant, 12_000)
+	h.record(other, 100)
+	left := func(tenant tenants.ID) int { return h.number(`SELECT count(*) FROM tick WHERE tenant_id = $1`, tenant) }
+	now := today().Add(10 * 24 * time.Hour)
+	if err := h.dispatch.Retain(ctx, now); err == nil || left(h.tenant) != 7000 {
+		t.Fatalf("%d ticks are left, want 7000; %v", left(h.tenant), err)
+	}
+	h.retain(now)
+	if n := batches.ran.Load(); n != 4 || left(h.tenant) != 0 || left(other) != 100 {
+		t.Errorf("after %d batches, want 4, %d ticks are left, and %d of the other tenant", n, left(h.tenant), left(other))
+	}
+	h.retain(now)
+	if n := batches.ran.Load(); n != 4 {
+		t.Errorf("a day that was thinned is thinned again")
+	}
+}
+
+// A tick of the day that is delivered again, after its live ticks were cancelled, is cancelled too: nothing waits for it.
+func TestATickThatIsReplayedWhileItsDayIsDroppedIsCancelled(t *testing.T) {
+	t.Parallel()
+	h, quota := aging(t)
+	h.start(h.dispatch)
+	h.put("overlap", "k", rarely("buffer_all"))
+	h.endTwo()
+	failed := h.history("overlap", "k")[0].TickID
+	q := tenants.Wide()
+	q.DeadLetterRetentionDays = 60
+	quota.Store(new(q))
+	replay := &before{text: "LOCK TABLE ONLY tick IN ACCESS EXCLUSIVE", do: func(n int64) {
+		if n != 2 { // yesterday is first
+			return
+		}
+		if _, err := h.dispatch.Replay(t.Context(), h.tenant, failed, web.Once{}); err != nil {
+			t.Errorf("replay: %v", err)
+		}
+	}}
+	h.traced(replay)
+	until(t, "the day is dropped", func() bool {
+		h.exec(`UPDATE partition_attempt SET next_at = now()`)
+		if err := h.process().Retain(t.Context(), time.Now().AddDate(0, 0, 32)); err != nil {
+			t.Fatal(err)
+		}
+		return h.number(`SELECT count(*) FROM pg_class WHERE relname = $1`, "tick_"+today().Format("20060102")) == 0
+	})
+	if replay.ran.Load() == 0 {
+		t.Fatal("nothing was replayed")
+	}
+	until(t, "nothing of the schedule is under way", func() bool {
+		return h.number(`SELECT sum(live + waiting + aside + aside_waiting) FROM schedule_state`) == 0
+	})
+}
+
+func TestATenantWhoseQuotasCannotBeReadStopsNoOther(t *testing.T) {
+	t.Parallel()
+	h, other := withOther(t)
+	third, err := tenants.Ensure(t.Context(), h.pool, "third", tenants.Wide())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.keeping(map[tenants.ID]int{h.tenant: 7, third.ID: 30})
+	h.record(h.tenant, 10)
+	h.record(other, 10)
+	h.retain(today().Add(40 * 24 * time.Hour))
+	if n := h.number(`SELECT count(*) FROM tick WHERE tenant_id = $1`, h.tenant); n != 0 {
+		t.Errorf("%d ticks are left", n)
+	}
+	if n := h.number(`SELECT count(*) FROM tick WHERE tenant_id = $1`, other); n != 10 {
+		t.Errorf("%d ticks are left of 10 of the tenant with unknown quotas", n)
+	}
+}
