@@ -81,6 +81,7 @@ var scenarios = []scenario{
 	{"push", "100,000 ticks due at one instant, to an endpoint on the same machine, one by one and in batches", push},
 	{"late", "1,000,000 schedules stored, and 500 ticks a second pushed for two minutes: how late they are", punctual},
 	{"restart", "500 ticks a second pushed, and PostgreSQL crashed and started again: how soon nothing is overdue", restarted},
+	{"failover", "500 ticks a second pushed, and the primary stopped, killed and silenced while its synchronous standby is promoted", failedOver},
 	{"fair", "1,000 small tenants beside one with 500,000 schedules due at once", fair},
 	{"grow", "100,000, 1,000,000 and 5,000,000 schedules stored: what a tick costs, doing nothing, and memory", grow},
 	{"churn", "20,000 schedules of which a fifth is upserted, paused, resumed and deleted while they fire", churn},
