@@ -90,7 +90,6 @@ func TestTicksBehindAQueueAreHeldOnceTheEndpointIs(t *testing.T) {
 		t.Error("none is held")
 	}
 	h.exec(`UPDATE endpoint SET state = 'enabled'`)
-	h.exec(`UPDATE held SET due_at = clock_timestamp()`)
 	until(t, "all have succeeded", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 2`) == size })
 	if sent := c.caught(); len(sent) != size {
 		t.Errorf("%d were sent", len(sent))

@@ -29,7 +29,7 @@ func (b *breaker) blocks(now time.Time) time.Duration {
 		return left + rand.N(b.wait/2) // so that not all come at once
 	}
 	if now.Before(b.probe) {
-		return time.Second + rand.N(breakerWait)
+		return time.Second + rand.N(b.wait)
 	}
 	return 0
 }

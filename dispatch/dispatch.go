@@ -155,6 +155,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 		d.work.Go(func() { d.takeOver(run) })
 		d.work.Go(func() { d.lookForOperations(run) })
 		d.work.Go(func() { d.endLeases(run) })
+		d.work.Go(func() { d.wakeParked(run) })
 		d.work.Go(func() { d.tellPushing(run) })
 		d.work.Go(func() { d.sendEvents(run) })
 		if d.Pause != nil {

@@ -8,10 +8,11 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// dueColumns are the columns of a due cohort c of shard $1. The tenants that wait in line there are read once a statement: a
-// join would look for each cohort's.
+// dueColumns are the columns of a due cohort c of shard $1. Whether its tenant waits in line is looked up for each cohort by the
+// key of turn: IN or EXISTS would read all turns of the shard, which are as many as tenants that are suspended.
 const dueColumns = `c.ctid, c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
-			c.at_spread, c.at_id, c.wait_at, c.retime_at, c.revision, c.tzdata, c.tenant_id IN (SELECT tenant_id FROM turn WHERE shard = $1) AS waits`
+			c.at_spread, c.at_id, c.wait_at, c.retime_at, c.revision, c.tzdata,
+			(SELECT true FROM turn w WHERE w.shard = $1 AND w.tenant_id = c.tenant_id LIMIT 1) IS NOT NULL AS waits`
 
 // dueRow is a row of dueColumns as it is read. One is read into for all rows of a statement, whose texts are mostly those of the
 // row before; what may be null is read as such, since a pointer to a pointer is found by reflection.

@@ -21,7 +21,7 @@ var holdings = []string{
 	"held", "chunk", "ready", "waiting", "slot", "buffered", "lease",
 	"tick", "attempt", "roll", "dead_letter", "revision", "label",
 	"key_profile", "erasure", "calendar", "calendar_revision", "operation", "sync_line", "sync",
-	"happening", "notice", "event", "workflow", "endpoint", "api_key", "idempotency", "allowance", "bucket", "audit",
+	"happening", "notice", "event", "workflow", "endpoint", "wake", "api_key", "idempotency", "allowance", "bucket", "audit",
 	"pushing", "tally_delta", "tally", "idle_delta", "idle", "daily_use_delta", "daily_use",
 }
 

@@ -136,7 +136,7 @@ func TestErasedTenantLeavesNoRowInAnyTable(t *testing.T) {
 		t.Error("the tenant is there still")
 	}
 	after := h.holds(other.ID)
-	for _, moving := range []string{"tick", "roll", "ready", "chunk", "tally_delta", "tally", "daily_use_delta", "daily_use", "turn", "slot", "waiting", "buffered", "held", "lease", "sync", "sync_line"} {
+	for _, moving := range []string{"tick", "roll", "ready", "chunk", "tally_delta", "tally", "daily_use_delta", "daily_use", "turn", "slot", "waiting", "buffered", "held", "wake", "lease", "sync", "sync_line"} {
 		delete(before, moving) // of work that goes on, and that others clear away
 		delete(after, moving)
 	}

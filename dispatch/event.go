@@ -49,9 +49,10 @@ type event struct {
 
 const (
 	eventEvery  = time.Second
-	eventClaim  = time.Minute    // a sender that is silent for so long is gone
-	eventKept   = 24 * time.Hour // then it is not sent any more
-	eventsAtOne = 32             // sent at a time by this process: one of a tenant's
+	eventWait   = 30 * time.Second // while its endpoint is held
+	eventClaim  = time.Minute      // a sender that is silent for so long is gone
+	eventKept   = 24 * time.Hour   // then it is not sent any more
+	eventsAtOne = 32               // sent at a time by this process: one of a tenant's
 )
 
 // sendEvents sends events that are due until ctx ends, and returns when none is being sent. Each tenant has one on its way
@@ -131,7 +132,7 @@ func (d *Dispatch) sendEvent(ctx context.Context, e *event) error {
 	case to.state == disabledEndpoint || now.Sub(e.MadeAt) > eventKept:
 		return d.endEvent(ctx, e, nil)
 	case to.state == heldEndpoint || len(to.secrets) == 0:
-		return d.putOff(ctx, e, endpointWait)
+		return d.putOff(ctx, e, eventWait)
 	}
 	body, err := d.eventBody(ctx, e)
 	if err != nil {

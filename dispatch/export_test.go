@@ -144,3 +144,15 @@ func (d *Dispatch) Notice(ctx context.Context) error {
 func (d *Dispatch) EnsurePartitions(ctx context.Context, now time.Time) error {
 	return d.ensurePartitions(ctx, now)
 }
+
+// Wake wakes parked ticks whose wait has ended.
+func (d *Dispatch) Wake(ctx context.Context) error { return d.wakeAll(ctx) }
+
+// WakeForsaken looks for parked ticks whose wait has ended without a change.
+func (d *Dispatch) WakeForsaken(ctx context.Context) error { return d.wakeForsaken(ctx) }
+
+// ParkLocks is the class of the locks of who parks ticks.
+const ParkLocks = parkLocks
+
+// ReadDue reads the due cohorts of shard $1.
+const ReadDue = `SELECT ` + dueColumns + ` FROM cohort c WHERE c.shard = $1 AND c.due_at <= now()`

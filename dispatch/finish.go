@@ -226,6 +226,7 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 	}
 	var b pgx.Batch
 	var dead keyArrays
+	var retries []hold
 	for _, u := range found {
 		k := ident.TickKey{Schedule: u.ScheduleID, At: u.NominalAt.UTC(), Seq: u.Seq}
 		e := bad[k]
@@ -245,7 +246,7 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 			continue
 		}
 		if again {
-			queueHold(&b, tenant, u.Shard, try{TickKey: k, Attempt: e.attempt + 1}, "retry", due)
+			retries = append(retries, hold{try: try{TickKey: k, Attempt: e.attempt + 1}, shard: u.Shard, why: "retry", due: due})
 			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
 				tenant, k.Schedule, k.At, k.Seq)
 			ended[k] = Running
@@ -263,6 +264,7 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
 			tenant, k.Schedule, k.At, k.Seq, int16(state), now, e.err)
 	}
+	queueHolds(&b, tenant, retries)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("write failed ticks: %w", err)
 	}
@@ -301,16 +303,6 @@ func (u *underWay) retryAt(e *ending, now time.Time) (due time.Time, again bool,
 	}
 	latest := u.NominalAt.Add(seconds(or(u.MaxLateness, int32(terms.MaxLateness/time.Second))))
 	return due, !due.After(latest) || or(u.OnExpired, terms.OnExpired) == "deliver", nil
-}
-
-// queueHold keeps a tick to be sent, or its answer to be looked for, at a later moment.
-func queueHold(b *pgx.Batch, tenant tenants.ID, shard int16, t try, why string, due time.Time) {
-	b.Queue(`
-		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE
-		SET attempt = excluded.attempt, why = excluded.why, due_at = excluded.due_at`,
-		tenant, t.Schedule, t.At, t.Seq, t.Attempt, shard, why, due)
 }
 
 // dropAnswers forgets the answers that were awaited and have come.

@@ -25,10 +25,7 @@ type Firing struct {
 	Note     *string    `json:"note"`
 }
 
-const (
-	longestHaltNote = 1000
-	haltedWait      = 30 * time.Second // a tick that is to be sent again waits so long while its tenant is stopped
-)
+const longestHaltNote = 1000
 
 // Halt stops all firing of a tenant: what comes due is not swept, and what was swept and not handed out is skipped as
 // paused. What was handed out goes on. One that is halted already stays as it is, but for a note.
@@ -56,7 +53,8 @@ func (d *Dispatch) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f
 	return f, nil
 }
 
-// Continue has a halted tenant's schedules fire again. What came due meanwhile follows each one's missed policy.
+// Continue has a halted tenant's schedules fire again. What came due meanwhile follows each one's missed policy. The change of the
+// tenant's row has what waits for it woken: see wakeParked.
 func (d *Dispatch) Continue(ctx context.Context, tenant tenants.ID) (f Firing, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -70,15 +68,6 @@ func (d *Dispatch) Continue(ctx context.Context, tenant tenants.ID) (f Firing, e
 	if err != nil {
 		return f, fmt.Errorf("continue: %w", err)
 	}
-	// Once the flag is down: a sweep that saw it up and puts a turn off after this looks again by itself.
-	var b pgx.Batch
-	b.Queue(`UPDATE turn SET due_at = clock_timestamp() WHERE shard = ANY (ARRAY(SELECT generate_series(0, 63))::smallint[]) AND tenant_id = $1`, tenant)
-	b.Queue(`UPDATE held SET due_at = clock_timestamp() WHERE tenant_id = $1 AND why = 'halted'`, tenant)
-	if err := d.API.SendBatch(ctx, &b).Close(); err != nil {
-		return f, fmt.Errorf("wake what waits: %w", err)
-	}
-	d.purse.forget(tenant)
-	d.poke()
 	return f, nil
 }
 

@@ -49,6 +49,7 @@ type opened struct {
 	filling bool        // it has
 	waiting []*delivery // for one of their workflow to end
 	hold    []hold
+	park    []parking
 	buffer  []ident.TickKey // ticks that wait for others
 	cancels []int64         // schedules whose running tick is to stop for a newer one
 	passed  []ident.TickKey // skipped ticks of schedules with fixed_delay
@@ -279,6 +280,11 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, all []*opened, sel
 			return err
 		}
 	}
+	for _, o := range all {
+		if err := d.park(ctx, tx, o.chunk.TenantID, o.park); err != nil {
+			return err
+		}
+	}
 	var b pgx.Batch
 	var ready readyRows
 	var roll rollEntries
@@ -310,27 +316,6 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, all []*opened, sel
 		return fmt.Errorf("mark chunks open: %w", err)
 	}
 	return nil
-}
-
-// putAside writes what is not to be delivered now, and ends what is over. Most chunks have nothing of the kind.
-func (d *Dispatch) putAside(ctx context.Context, tx pgx.Tx, o *opened) error {
-	if err := d.buffer(ctx, tx, o.chunk.TenantID, o.now, o.buffer, o.cancels); err != nil {
-		return err
-	}
-	if o.chunk.Kind == laterTries {
-		if err := claim(ctx, tx, o); err != nil {
-			return err
-		}
-	}
-	if err := insertHolds(ctx, tx, o.chunk.TenantID, o.hold); err != nil {
-		return err
-	}
-	if len(o.ending) > 0 {
-		if _, err := d.end(ctx, tx, o.chunk.TenantID, o.now, o.ending); err != nil {
-			return err
-		}
-	}
-	return d.rearm(ctx, tx, o.chunk.TenantID, o.now, o.passed)
 }
 
 // tellReady wakes workers for what waits for them.

@@ -211,15 +211,16 @@ func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome)
 
 func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, outcomes []outcome, mine map[sending]bool) error {
 	var endings []ending
+	var holds []hold
 	var b pgx.Batch
 	gone := map[string]bool{}
 	for _, o := range outcomes {
 		switch {
 		case !mine[o.sending()]:
 		case !o.held.IsZero():
-			queueHold(&b, tenant, o.tick.Shard, try{TickKey: o.TickKey, Attempt: o.attempt}, "endpoint", o.held)
+			holds = append(holds, hold{try: try{TickKey: o.TickKey, Attempt: o.attempt}, shard: o.tick.Shard, why: "endpoint", due: o.held})
 		case !o.awaited.IsZero():
-			queueHold(&b, tenant, o.tick.Shard, try{TickKey: o.TickKey, Attempt: o.attempt}, "answer", o.awaited)
+			holds = append(holds, hold{try: try{TickKey: o.TickKey, Attempt: o.attempt}, shard: o.tick.Shard, why: "answer", due: o.awaited})
 		default:
 			endings = append(endings, o.ending)
 		}
@@ -228,6 +229,7 @@ func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 			queueDisable(&b, o.endpoint)
 		}
 	}
+	queueHolds(&b, tenant, holds)
 	if b.Len() > 0 {
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return fmt.Errorf("write answers awaited: %w", err)

@@ -308,9 +308,6 @@ func TestTicksWaitForAKeysetThatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.start(h.with(k))
-	if _, err := h.pool.Exec(t.Context(), `UPDATE held SET due_at = clock_timestamp()`); err != nil {
-		t.Fatal(err)
-	}
 	until(t, "it has succeeded", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 2`) == 1 })
 	if got := r.last(t).signedBy(t, made.Secret); got != "yes" || len(r.requests()) != 1 {
 		t.Errorf("%d requests, signed: %s", len(r.requests()), got)

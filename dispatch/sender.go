@@ -74,10 +74,10 @@ type owned struct {
 }
 
 const (
-	mostQueued   = 5_000   // of one endpoint; beyond this no more than the keys are kept
-	mostBehind   = 500_000 // of all endpoints; beyond this a tick is held for a while
-	fullWait     = 30 * time.Second
-	endpointWait = 30 * time.Second
+	mostQueued  = 5_000   // of one endpoint; beyond this no more than the keys are kept
+	mostBehind  = 500_000 // of all endpoints; beyond this a tick is held for a while
+	fullWait    = 30 * time.Second
+	longestWait = 10 * time.Minute
 )
 
 func newSender(d *Dispatch) *sender {
@@ -91,11 +91,9 @@ func newSender(d *Dispatch) *sender {
 }
 
 // mustWait tells why and how long a tick for an endpoint is to be held; 0: it is not. It is full while the queue is,
-// adding others that go with it, and not filling it: then the tick waits behind it.
-func (s *sender) mustWait(e *endpoint, adding int, filling bool) (why string, wait time.Duration, full bool) {
-	if e.state != enabledEndpoint || len(e.secrets) == 0 {
-		return "endpoint", endpointWait, false
-	}
+// adding others that go with it, and not filling it: then the tick waits behind it. A tick that is held again waits as long as it has
+// waited since it was fired, up to longestWait: so its waits double.
+func (s *sender) mustWait(e *endpoint, adding int, filling bool, since time.Duration) (why string, wait time.Duration, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := endpointName{e.tenant, e.name}
@@ -108,7 +106,8 @@ func (s *sender) mustWait(e *endpoint, adding int, filling bool) (why string, wa
 	}
 	full = full && !filling
 	if full && s.behind+adding >= mostBehind {
-		return "slot", fullWait + rand.N(fullWait), false
+		wait := min(max(fullWait, since), longestWait)
+		return "slot", wait + rand.N(wait), false
 	}
 	return "", 0, full
 }

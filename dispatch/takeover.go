@@ -187,8 +187,10 @@ func (d *Dispatch) resend(ctx context.Context, tx pgx.Tx, c *chunk, tries []try,
 	if err := insertHolds(ctx, tx, c.TenantID, o.hold); err != nil {
 		return nil, err
 	}
-	_, err = d.end(ctx, tx, c.TenantID, o.now, o.ending)
-	return o, err
+	if _, err = d.end(ctx, tx, c.TenantID, o.now, o.ending); err != nil {
+		return nil, err
+	}
+	return o, d.park(ctx, tx, c.TenantID, o.park)
 }
 
 // tries are the ticks of a chunk that it may have sent: first tries in their first attempt.

@@ -109,16 +109,22 @@ func (d *Dispatch) endUnwanted(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 // over tells how a tick ends that is not to be delivered any more: it was told to stop, or is later than it may be.
 func (s *sendable) over(terms schedules.Terms, now time.Time) (e ending, over bool) {
 	e = ending{TickKey: s.key(), attempt: s.Attempt, unsent: true}
-	latest := s.NominalAt.Add(seconds(or(s.MaxLateness, int32(terms.MaxLateness/time.Second))))
+	latest, expires := s.latest(terms)
 	switch {
 	case s.stopped():
 		e.outcome = cancelled
-	case now.After(latest) && or(s.OnExpired, terms.OnExpired) == "skip" && s.Cause != Backfill && s.ReplayedFrom == nil:
+	case expires && now.After(latest):
 		e.outcome, e.final, e.err = failed, true, new("it could not be delivered within its max_lateness")
 	default:
 		return e, false
 	}
 	return e, true
+}
+
+// latest is the last moment at which a tick may be delivered; expires is false where it may be at any.
+func (s *sendable) latest(terms schedules.Terms) (at time.Time, expires bool) {
+	at = s.NominalAt.Add(seconds(or(s.MaxLateness, int32(terms.MaxLateness/time.Second))))
+	return at, or(s.OnExpired, terms.OnExpired) == "skip" && s.Cause != Backfill && s.ReplayedFrom == nil
 }
 
 // openTries opens a chunk of ticks that are sent again, and ends the attempts whose answer has not come in time.
@@ -170,7 +176,7 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 			continue
 		}
 		if halted {
-			o.hold = append(o.hold, hold{try: try{TickKey: s.key(), Attempt: s.Attempt}, shard: s.Shard, why: "halted", due: now.Add(haltedWait)})
+			o.park = append(o.park, parking{try{TickKey: s.key(), Attempt: s.Attempt}, s.Shard, s.Workflow})
 			continue
 		}
 		d.place(o, &s.tick, r, s.Key, s.Own, s.Queue, s.Priority, s.Timeout, s.MaxAttempts)
@@ -186,7 +192,11 @@ func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload, queu
 		o.ready = append(o.ready, readyTick{k, r.name, or(queue, r.queue), or(priority, r.priority), t.Attempt, r.limited})
 		return
 	}
-	why, wait, full := d.sender.mustWait(r.endpoint, len(o.send), o.filling)
+	if r.endpoint.shut() {
+		o.park = append(o.park, parking{try{TickKey: k, Attempt: t.Attempt}, t.Shard, r.name})
+		return
+	}
+	why, wait, full := d.sender.mustWait(r.endpoint, len(o.send), o.filling, o.now.Sub(t.FiredAt))
 	if wait > 0 {
 		o.hold = append(o.hold, hold{try: try{TickKey: k, Attempt: t.Attempt}, shard: t.Shard, why: why, due: o.now.Add(wait)})
 		return
@@ -236,28 +246,6 @@ func claim(ctx context.Context, tx pgx.Tx, o *opened) error {
 		if err != nil {
 			return fmt.Errorf("claim ticks: %w", err)
 		}
-	}
-	return nil
-}
-
-// hold is a tick that is kept for a later moment.
-type hold struct {
-	try
-	shard int16
-	why   string
-	due   time.Time
-}
-
-func insertHolds(ctx context.Context, tx pgx.Tx, tenant tenants.ID, holds []hold) error {
-	if len(holds) == 0 {
-		return nil
-	}
-	var b pgx.Batch
-	for _, h := range holds {
-		queueHold(&b, tenant, h.shard, h.try, h.why, h.due)
-	}
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("hold ticks: %w", err)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,10 +20,11 @@ import (
 // turn on. A run begins when its cohort comes into the line: what it waits there is not missed. While a tenant is halted
 // or suspended none begins, and what is past by its return follows missed.
 const (
-	share       = 2000 // ticks that a tenant has swept of one shard before it waits for its turn
-	turnTicks   = 2000 // of a sweep that are left to turns, however much else is due
-	mostTurns   = 16   // in one sweep
-	stoppedLook = 5 * time.Second
+	share       = 2000            // ticks that a tenant has swept of one shard before it waits for its turn
+	turnTicks   = 2000            // of a sweep that are left to turns, however much else is due
+	mostTurns   = 16              // in one sweep
+	stoppedLook = 5 * time.Minute // while a tenant is halted or suspended; the change that ends that wakes its turns
+	mostStopped = 64              // tenants whose turns are put off so long in one sweep: each takes a lock
 	pressedLook = 200 * time.Millisecond
 	otherLook   = 300 * time.Millisecond
 	mostOthers  = 300
@@ -39,6 +42,7 @@ type pass struct {
 	ticks int
 	turns map[tenants.ID]time.Time // when tenants are looked at next
 	lined map[tenants.ID]bool      // of whom cohorts came into the line
+	stops []tenants.ID             // tenants who were found to be halted or suspended
 	over  []tenants.ID             // of whom none is left in it
 	again bool                     // there may be more to do at once
 
@@ -185,7 +189,7 @@ func (p *pass) enline(c *due, g grant, pressed bool) {
 	next := p.now
 	switch {
 	case g.stopped:
-		next = next.Add(stoppedLook)
+		next, p.stops = next.Add(contendedWait), append(p.stops, c.TenantID)
 	case pressed:
 		next = next.Add(pressedLook)
 	case g.n < share:
@@ -217,7 +221,7 @@ func (p *pass) serve(ctx context.Context, turns []tenants.ID, room int) error {
 		switch {
 		case !asked:
 		case g.stopped:
-			p.turns[tenant] = p.now.Add(stoppedLook)
+			p.turns[tenant], p.stops = p.now.Add(contendedWait), append(p.stops, tenant)
 		case g.n == 0:
 			p.turns[tenant] = p.now.Add(g.next)
 		default:
@@ -297,6 +301,9 @@ func (p *pass) end(ctx context.Context) error {
 	if len(p.turns)+len(p.over) == 0 {
 		return nil
 	}
+	if err := p.putOffStopped(ctx); err != nil {
+		return err
+	}
 	var who []tenants.ID
 	var at []time.Time
 	for tenant, next := range p.turns {
@@ -310,6 +317,31 @@ func (p *pass) end(ctx context.Context) error {
 		FROM unnest($2::int[], $3::timestamptz[]) AS n (tenant_id, due_at)
 		ON CONFLICT (shard, tenant_id) DO UPDATE SET due_at = excluded.due_at`, p.shard, who, at)
 	p.chunks.along.Queue(`DELETE FROM turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.over)
+	return nil
+}
+
+// putOffStopped puts off the turns of tenants who are halted or suspended for long. Whoever changes that wakes them once this sweep is
+// committed, as it shares the lock. What was read of a tenant before may be out of date, so it is read again.
+func (p *pass) putOffStopped(ctx context.Context) error {
+	if len(p.stops) == 0 {
+		return nil
+	}
+	slices.Sort(p.stops)
+	p.stops = slices.Compact(p.stops)
+	some := p.stops[:min(len(p.stops), mostStopped)]
+	rows, _ := p.tx.Query(ctx, `SELECT id FROM unnest($2::int[]) AS n (id) WHERE pg_try_advisory_xact_lock_shared($1, id)`, parkLocks, some) // CollectRows reports the error
+	shared, err := pgx.CollectRows(rows, pgx.RowTo[tenants.ID])
+	if err != nil {
+		return fmt.Errorf("lock stopped tenants: %w", err)
+	}
+	rows, _ = p.tx.Query(ctx, `SELECT id FROM tenant WHERE id = ANY ($1::int[]) AND (status <> 'active' OR halted_at IS NOT NULL)`, shared) // CollectRows reports the error
+	stopped, err := pgx.CollectRows(rows, pgx.RowTo[tenants.ID])
+	if err != nil {
+		return fmt.Errorf("read stopped tenants: %w", err)
+	}
+	for _, tenant := range stopped {
+		p.turns[tenant] = p.now.Add(stoppedLook + rand.N(stoppedLook))
+	}
 	return nil
 }
 

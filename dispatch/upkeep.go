@@ -32,6 +32,7 @@ func (d *Dispatch) tasks() (all []task) {
 			task{name: "complete schedules", every: upkeepEvery, limit: taskLimit, some: full(mostCleared, d.completeSome)},
 			task{name: "settle moves", every: upkeepEvery, limit: taskLimit, some: full(mostSettled, d.settleMoves)},
 			task{name: "cancel waiting ticks", every: upkeepEvery, limit: taskLimit, some: full(mostCleared, d.cancelOrphans)},
+			task{name: "wake forsaken ticks", every: upkeepEvery, limit: taskLimit, some: whole(d.wakeForsaken)},
 			task{name: "clear cohorts", every: upkeepEvery, limit: taskLimit, some: d.clearCohorts},
 			task{name: "clear chunks", every: upkeepEvery, limit: taskLimit, some: full(mostCleared, d.clearChunks)},
 			task{name: "clear answers", every: upkeepEvery, limit: taskLimit, some: full(mostCleared, d.clearAnswers)},

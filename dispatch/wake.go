@@ -1,0 +1,216 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	wakeEvery    = 500 * time.Millisecond
+	wakeLimit    = 20 * time.Second
+	mostWakes    = 100  // that are read at once
+	mostWoken    = 1000 // ticks in one transaction
+	mostForsaken = 1000 // waits that are read at once
+)
+
+// parkedFor is what ticks of a tenant are parked for: an endpoint by its name, or that the tenant goes on.
+type parkedFor struct {
+	Tenant tenants.ID
+	For    string
+}
+
+// wakeParked wakes parked ticks whose wait has ended, and the turns of tenants that go on, until ctx ends.
+func (d *Dispatch) wakeParked(ctx context.Context) {
+	d.every(ctx, wakeEvery, "wake parked ticks", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, wakeLimit)
+		defer cancel()
+		return d.wakeAll(ctx)
+	})
+}
+
+// wakeAll takes one batch of each wake after the other, until none is left that no other process has in hand.
+func (d *Dispatch) wakeAll(ctx context.Context) error {
+	for {
+		rows, _ := d.Pool.Query(ctx, `SELECT tenant_id, waits_for FROM wake ORDER BY tenant_id, waits_for LIMIT $1`, mostWakes) // CollectRows reports the error
+		all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[parkedFor])
+		if err != nil {
+			return fmt.Errorf("look for wakes: %w", err)
+		}
+		var errs []error
+		mine := 0
+		for _, w := range all {
+			taken, err := d.wakeSome(ctx, w)
+			if taken {
+				mine++
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("wake ticks of tenant %d that wait for %q: %w", w.Tenant, w.For, err))
+			}
+		}
+		if mine > 0 {
+			d.poke()
+		}
+		if mine == 0 || len(errs) > 0 {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+// wakeSome wakes the next batch of parked ticks, in the order of their nominal times, and ends the wake after the last. It never waits
+// for a tick that another has locked: that one is being taken. It is false where another process wakes these.
+func (d *Dispatch) wakeSome(ctx context.Context, w parkedFor) (taken bool, err error) {
+	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		var at time.Time
+		var id int64
+		var seq int32
+		var first bool
+		err := tx.QueryRow(ctx, `
+			SELECT GREATEST(nominal_at, '0001-01-01'), schedule_id, seq, nominal_at = '-infinity'
+			FROM wake
+			WHERE tenant_id = $1 AND waits_for = $2
+			FOR UPDATE SKIP LOCKED`, w.Tenant, w.For).Scan(&at, &id, &seq, &first)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		taken = true
+		if first && w.For == "" {
+			if err := wakeTurns(ctx, tx, w.Tenant); err != nil {
+				return err
+			}
+		}
+		last, n, err := unpark(ctx, tx, w, at, id, seq)
+		if err != nil {
+			return err
+		}
+		if n < mostWoken {
+			_, err = tx.Exec(ctx, `DELETE FROM wake WHERE tenant_id = $1 AND waits_for = $2`, w.Tenant, w.For)
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+			UPDATE wake
+			SET nominal_at = $3, schedule_id = $4, seq = $5
+			WHERE tenant_id = $1 AND waits_for = $2`, w.Tenant, w.For, last.At, last.Schedule, last.Seq)
+		return err
+	})
+	if err == nil && taken {
+		d.purse.forget(w.Tenant)
+	}
+	return taken, err
+}
+
+// wakeTurns has a tenant's turns come at once, in all shards.
+func wakeTurns(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
+	_, err := tx.Exec(ctx, `
+		UPDATE turn
+		SET due_at = clock_timestamp()
+		WHERE shard = ANY (ARRAY (SELECT generate_series(0, 63)::smallint)) AND tenant_id = $1`, tenant)
+	if err != nil {
+		return fmt.Errorf("wake turns: %w", err)
+	}
+	return nil
+}
+
+// unpark has parked ticks that come after a key be sent now. It returns the last of them, and how many there are.
+func unpark(ctx context.Context, tx pgx.Tx, w parkedFor, at time.Time, id int64, seq int32) (last ident.TickKey, n int, err error) {
+	rows, err := tx.Query(ctx, `
+		WITH next AS MATERIALIZED (
+			SELECT nominal_at, schedule_id, seq
+			FROM held
+			WHERE tenant_id = $1 AND waits_for = $2 AND (nominal_at, schedule_id, seq) > ($3, $4, $5)
+			ORDER BY nominal_at, schedule_id, seq
+			LIMIT $6
+			FOR UPDATE SKIP LOCKED
+		), woken AS (
+			UPDATE held h
+			SET due_at = clock_timestamp(), waits_for = NULL
+			FROM next n
+			WHERE h.tenant_id = $1 AND h.schedule_id = n.schedule_id AND h.nominal_at = n.nominal_at AND h.seq = n.seq
+		)
+		SELECT schedule_id, nominal_at, seq, count(*) OVER ()
+		FROM next
+		ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
+		LIMIT 1`, w.Tenant, w.For, at, id, seq, mostWoken)
+	if err != nil {
+		return last, 0, fmt.Errorf("wake ticks: %w", err)
+	}
+	if _, err := pgx.ForEachRow(rows, []any{&last.Schedule, &last.At, &last.Seq, &n}, func() error { return nil }); err != nil {
+		return last, 0, fmt.Errorf("wake ticks: %w", err)
+	}
+	return last, n, nil
+}
+
+// wakeForsaken looks for parked ticks whose wait has ended without a change of a row: a keyset that was given back opens secrets again.
+// It reads what ticks are parked for, once each, and not the ticks.
+func (d *Dispatch) wakeForsaken(ctx context.Context) error {
+	for from, more := (parkedFor{Tenant: -1}), true; more; {
+		var err error
+		if from, more, err = d.wakeSomeForsaken(ctx, from); err != nil {
+			return fmt.Errorf("look for parked ticks: %w", err)
+		}
+	}
+	return nil
+}
+
+func (d *Dispatch) wakeSomeForsaken(ctx context.Context, from parkedFor) (last parkedFor, more bool, err error) {
+	rows, _ := d.Pool.Query(ctx, `
+		WITH RECURSIVE parked (tenant_id, waits_for, n) AS (
+			(SELECT tenant_id, waits_for, 1
+			FROM held
+			WHERE waits_for IS NOT NULL AND (tenant_id, waits_for) > ($1, $2)
+			ORDER BY tenant_id, waits_for
+			LIMIT 1)
+			UNION ALL
+			SELECT next.tenant_id, next.waits_for, p.n + 1
+			FROM parked p
+			CROSS JOIN LATERAL (
+				SELECT tenant_id, waits_for
+				FROM held h
+				WHERE h.waits_for IS NOT NULL AND (h.tenant_id, h.waits_for) > (p.tenant_id, p.waits_for)
+				ORDER BY h.tenant_id, h.waits_for
+				LIMIT 1
+			) next
+			WHERE p.n < $3
+		)
+		SELECT p.tenant_id, p.waits_for, COALESCE(t.halted_at IS NOT NULL OR t.status <> 'active', false), e.state, e.secrets
+		FROM parked p
+		LEFT JOIN tenant t ON t.id = p.tenant_id
+		LEFT JOIN endpoint e ON e.tenant_id = p.tenant_id AND e.name = p.waits_for
+		ORDER BY p.tenant_id, p.waits_for`, from.Tenant, from.For, mostForsaken) // ForEachRow reports the error
+	var w parkedFor
+	var stopped bool
+	var state *string
+	var secrets [][]byte
+	var owners []tenants.ID
+	var names []string
+	n := 0
+	_, err = pgx.ForEachRow(rows, []any{&w.Tenant, &w.For, &stopped, &state, &secrets}, func() error {
+		last, n = w, n+1
+		waiting := w.For == "" && stopped
+		if state != nil {
+			e := endpoint{state: *state, secrets: d.openSecrets(w.Tenant, w.For, secrets)}
+			waiting = e.shut()
+		}
+		if !waiting {
+			owners, names = append(owners, w.Tenant), append(names, w.For)
+		}
+		return nil
+	})
+	if err != nil || len(owners) == 0 {
+		return last, n == mostForsaken, err
+	}
+	_, err = d.Pool.Exec(ctx, `
+		INSERT INTO wake (tenant_id, waits_for)
+		SELECT * FROM unnest($1::int[], $2::text[])
+		ON CONFLICT DO NOTHING`, owners, names)
+	return last, n == mostForsaken, err
+}
