@@ -49,8 +49,11 @@ func (o Once) Run(ctx context.Context, tx pgx.Tx, tenantID int32, run func() (st
 	return r, err
 }
 
-// Write answers with the reply.
+// Write answers with the reply. One that was given before says so.
 func (r Reply) Write(c echo.Context) error {
+	if r.Replayed {
+		c.Response().Header().Set("Idempotency-Replayed", "true")
+	}
 	if len(r.Body) == 0 {
 		return c.NoContent(r.Status)
 	}

@@ -131,6 +131,9 @@ func taken(c echo.Context) []string {
 		if probe.Path() != "" && exact(probe) && !strings.HasSuffix(probe.Path(), "*") && probe.Get(echo.ContextKeyHeaderAllow) == nil {
 			methods = append(methods, method)
 		}
+		if method == http.MethodGet && len(methods) > 0 {
+			methods = append(methods, http.MethodHead) // see heads
+		}
 	}
 	return methods
 }
@@ -155,9 +158,6 @@ func writeProblem(c echo.Context, f *fault.Error) error {
 	}
 	if f.RetryAfter > 0 {
 		h.Set(echo.HeaderRetryAfter, strconv.FormatFloat(math.Ceil(f.RetryAfter.Seconds()), 'f', 0, 64))
-	}
-	if c.Request().Method == http.MethodHead {
-		return c.NoContent(f.Status)
 	}
 	b, err := Marshal(doc)
 	if err != nil {

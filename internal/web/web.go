@@ -39,7 +39,7 @@ func New(o Options) *echo.Echo {
 	e.Logger.SetOutput(io.Discard)
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = problems(o.Log)
-	e.Pre(escapedPath)
+	e.Pre(escapedPath, heads)
 	e.Use(frame(o), unambiguous, whole, accountable, within(o.Timeout), limited(o.BodyLimit))
 	return e
 }
@@ -74,7 +74,7 @@ func exact(c echo.Context) bool {
 func accountable(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
-		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		if r.Method == http.MethodGet {
 			return next(c)
 		}
 		ctx, outcome := postgres.Watch(r.Context())

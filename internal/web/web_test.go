@@ -120,15 +120,15 @@ func TestMethodNotAllowedBesideAGroup(t *testing.T) {
 	e.GET("/v1/none/:file", func(echo.Context) error { return echo.ErrNotFound })
 	for request, want := range map[string]string{
 		"GET /v1/none/a":        "404",
-		"PUT /v1/none/a":        "405 GET",
+		"PUT /v1/none/a":        "405 GET, HEAD",
 		"GET /v1/things/a":      "401",
-		"POST /v1/things/a":     "405 GET, PUT",
-		"DELETE /v1/things/a":   "405 GET, PUT",
+		"POST /v1/things/a":     "405 GET, HEAD, PUT",
+		"DELETE /v1/things/a":   "405 GET, HEAD, PUT",
 		"POST /v1/things/a/b":   "404",
 		"GET /v1/things/a/b":    "404",
-		"POST /v1/things/a%2Fb": "405 GET, PUT",
+		"POST /v1/things/a%2Fb": "405 GET, HEAD, PUT",
 		"POST /v1/things/get":   "401",
-		"DELETE /v1/things/get": "405 GET, PUT, POST",
+		"DELETE /v1/things/get": "405 GET, HEAD, PUT, POST",
 		"GET /v1/nothing":       "404",
 	} {
 		method, path, _ := strings.Cut(request, " ")

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"net/http"
+	"regexp"
+	"testing"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+var pathParameter = regexp.MustCompile(`:[a-z_]+|\*`)
+
+// HEAD answers as GET does on every path, without the body.
+func TestHEADIsAnsweredAsGET(t *testing.T) {
+	t.Parallel()
+	s := serveHouse(t)
+	client := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	t.Cleanup(client.CloseIdleConnections)
+	token := s.mint(t, "acme", tenants.TenantScopes()...)
+	s.expect(t, client, token, "PUT", "/v1/workflows/x/schedules/x", `{"spec": {"cron": "0 8 * * *"}}`, 201, "")
+	s.expect(t, client, token, "PUT", "/v1/endpoints/x", `{"url": "https://example.com/"}`, 201, "")
+	asked := 0
+	for _, route := range s.routes {
+		if route.Method != http.MethodGet {
+			continue
+		}
+		path := pathParameter.ReplaceAllString(route.Path, "x")
+		get, _ := s.ask(t, client, token, "GET", path, nil, nil, patience)
+		head, _ := s.ask(t, client, token, "HEAD", path, nil, nil, patience)
+		if head.status != get.status || len(head.body) != 0 {
+			t.Errorf("%s: HEAD got %d with %d bytes, GET got %d", path, head.status, len(head.body), get.status)
+		}
+		for _, name := range []string{"Content-Type", "ETag", "Location", "Cache-Control"} {
+			if head.header.Get(name) != get.header.Get(name) {
+				t.Errorf("%s: HEAD has %s %q, GET has %q", path, name, head.header.Get(name), get.header.Get(name))
+			}
+		}
+		asked++
+	}
+	if asked < 30 {
+		t.Errorf("only %d routes take GET", asked)
+	}
+	if got, _ := s.ask(t, client, token, "HEAD", "/v1/schedules/get", nil, nil, patience); got.status != 405 || got.header.Get("Allow") != "POST" {
+		t.Errorf("HEAD where there is no GET: got %d, Allow %q", got.status, got.header.Get("Allow"))
+	}
+	if got, _ := s.ask(t, client, token, "PATCH", "/v1/endpoints", nil, nil, patience); got.header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("Allow is %q", got.header.Get("Allow"))
+	}
+}
+
+// An answer that was given before says so.
+func TestReplayedAnswersSaySo(t *testing.T) {
+	t.Parallel()
+	s := serveHouse(t)
+	client := checked(t)
+	token := s.mint(t, "acme", tenants.TenantScopes()...)
+	s.expect(t, client, token, "PUT", "/v1/workflows/w/schedules/k", `{"spec": {"cron": "0 8 * * *"}}`, 201, "")
+	once := http.Header{"Idempotency-Key": {"a"}, "Content-Type": {"application/json"}}
+	for _, path := range []string{"/v1/workflows/w/schedules/k/trigger", "/v1/workflows/w/schedules/k/pause", "/v1/admin/api-keys"} {
+		body := []byte(`{}`)
+		if path == "/v1/admin/api-keys" {
+			body = []byte(`{"name": "a", "scopes": ["schedules:read"]}`)
+		}
+		for _, want := range []string{"", "true"} {
+			got, _ := s.ask(t, client, token, "POST", path, once, body, patience)
+			if got.status/100 != 2 || got.header.Get("Idempotency-Replayed") != want {
+				t.Errorf("%s: got %d %s, Idempotency-Replayed %q, want %q", path, got.status, got.body, got.header.Get("Idempotency-Replayed"), want)
+			}
+		}
+	}
+}
