@@ -27,19 +27,24 @@ func (w *operateWorker) Work(ctx context.Context, job *river.Job[operateArgs]) e
 	return nil
 }
 
-// QueueOperation has a process that dispatches run an operation, once tx is committed. One that waits for its turn
-// already is not queued twice; a job that some process works on, or has died with, does not count.
-func (d *Dispatch) QueueOperation(ctx context.Context, tx pgx.Tx, id int64) error {
-	var queued bool
-	err := tx.QueryRow(ctx, `
-		SELECT EXISTS (
+// QueueOperation makes a process that dispatches run operations, once tx is committed. One that waits for its turn already is not
+// queued twice; a job that some process works on, or has died with, does not count.
+func (d *Dispatch) QueueOperation(ctx context.Context, tx pgx.Tx, ids ...int64) error {
+	rows, _ := tx.Query(ctx, `
+		SELECT n.id
+		FROM unnest($1::bigint[]) AS n (id)
+		WHERE NOT EXISTS (
 			SELECT FROM river_job
-			WHERE state = 'available' AND queue = $1 AND kind = $2 AND args @> jsonb_build_object('operation', $3::bigint))`,
-		workLane, operateArgs{}.Kind(), id).Scan(&queued)
-	if err != nil || queued {
+			WHERE kind = '`+operateArgs{}.Kind()+`' AND state = 'available' AND (args ->> 'operation')::bigint = n.id)`, ids) // CollectRows reports the error
+	missing, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil || len(missing) == 0 {
 		return err
 	}
-	_, err = d.river.InsertTx(ctx, tx, operateArgs{id}, &river.InsertOpts{Queue: workLane, MaxAttempts: 1})
+	jobs := make([]river.InsertManyParams, len(missing))
+	for i, id := range missing {
+		jobs[i] = river.InsertManyParams{Args: operateArgs{id}, InsertOpts: &river.InsertOpts{Queue: workLane, MaxAttempts: 1}}
+	}
+	_, err = d.river.InsertManyTx(ctx, tx, jobs)
 	return err
 }
 

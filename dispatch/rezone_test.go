@@ -1,7 +1,9 @@
 package dispatch_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -13,27 +15,30 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
+// adoptAfter2025b stores tzdata 2025b and the newer one in force, which every process knows by now. It returns the older one.
+func (h *house) adoptAfter2025b() *calendar.Zones {
+	h.t.Helper()
+	archive, err := os.ReadFile("../calendar/testdata/zones-2025b.tar.gz")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	old, err := calendar.ReadZones(bytes.NewReader(archive))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.exec(`INSERT INTO tzdata (version, archive) VALUES ('2025b', $1)`, archive)
+	if err := schedules.AdoptZones(h.t.Context(), h.pool, calendar.EmbeddedArchive()); err != nil {
+		h.t.Fatal(err)
+	}
+	h.exec(`UPDATE tzdata SET added_at = added_at - interval '1 hour'`)
+	return old
+}
+
 // Schedules that were timed by tzdata 2025b are retimed by the one in force, where it differs, and by it alone.
 func TestANewerTZDataRetimesWhatItChanges(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	archive, err := os.ReadFile("../calendar/testdata/zones-2025b.tar.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Open("../calendar/testdata/zones-2025b.tar.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	old, err := calendar.ReadZones(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.exec(`INSERT INTO tzdata (version, archive) VALUES ('2025b', $1)`, archive)
-	if err := schedules.AdoptZones(t.Context(), h.pool, calendar.EmbeddedArchive()); err != nil {
-		t.Fatal(err)
-	}
+	old := h.adoptAfter2025b()
 	zones := []string{"America/Vancouver", "America/Edmonton", "America/Winnipeg", "Africa/Casablanca", "America/New_York", "Europe/Berlin", "UTC"}
 	specs := map[string]calendar.Spec{}
 	for _, zone := range zones {
@@ -59,7 +64,6 @@ func TestANewerTZDataRetimesWhatItChanges(t *testing.T) {
 			WHERE s.cohort_id = c.id AND s.key = $2`, tick.At, zone)
 	}
 	listens, secret := h.listener(tenants.TZDataRetimed)
-	h.exec(`UPDATE tzdata SET added_at = added_at - interval '1 hour'`)
 	h.start(h.dispatch)
 	until(t, "it is retimed", func() bool {
 		return h.number(`SELECT count(*) FROM operation WHERE kind = 'tzdata' AND state = 'succeeded'`) > 0 &&
@@ -111,5 +115,84 @@ func TestANewerTZDataRetimesWhatItChanges(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, result.Zones); diff != "" {
 		t.Errorf("the event (-want +got):\n%s", diff)
+	}
+}
+
+// earlierCohorts stores cohorts that fire at 8 in a zone and were timed by tzdata 2025b, so many for each tenant whose name begins
+// with a prefix.
+func (h *house) earlierCohorts(prefix, zone string, each int) {
+	h.t.Helper()
+	timing, err := calendar.Compile(calendar.Spec{Cron: calendar.StringList{"0 8 * * *"}, Timezone: zone}, calendar.Context{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.exec(`
+		WITH n AS (
+			INSERT INTO cohort_timing (tenant_id, shard, hash, workflow, missed, timing)
+			SELECT t.id, n % 64, decode(md5(concat(t.id, ' ', n)), 'hex'), 'w', 'last', $2
+			FROM tenant t
+			CROSS JOIN generate_series(1, $3::int) n
+			WHERE starts_with(t.name, $1)
+			RETURNING id, shard, tenant_id, workflow, hash, missed
+		)
+		INSERT INTO cohort (id, shard, tenant_id, workflow, hash, missed, next_at, due_at, tzdata)
+		SELECT id, shard, tenant_id, workflow, hash, missed, now() + interval '1 hour', now() + interval '1 hour', '2025b'
+		FROM n`, prefix, string(timing.Canonical()), each)
+}
+
+func TestANewerTZDataComesToManyTenants(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.adoptAfter2025b()
+	const many = 20_000
+	h.exec(`INSERT INTO tenant (name) SELECT concat('unchanged ', n) FROM generate_series(1, 3) n`)
+	h.exec(`INSERT INTO tenant (name) SELECT concat('changed ', n) FROM generate_series(1, $1::int) n`, many)
+	h.earlierCohorts("unchanged", "Europe/Berlin", 4000)
+	h.earlierCohorts("changed", "America/Vancouver", 1)
+	h.exec(`
+		INSERT INTO operation (tenant_id, kind, started_by, params, look_at)
+		SELECT id, 'other', 'ann', '{}', 'infinity' FROM tenant CROSS JOIN generate_series(1, 100) WHERE name = 'changed 7'`) // as many as a tenant may begin
+	until(t, "all cohorts are compared", func() bool {
+		if err := schedules.BeginRezoning(t.Context(), h.config.Pool, h.config.Timings, h.config.Operations); err != nil {
+			t.Fatal(err)
+		}
+		return h.number(`SELECT begun FROM tzdata WHERE version = $1`, calendar.InForce().Version()) > 0
+	})
+	const concerned = `FROM operation o JOIN tenant t ON t.id = o.tenant_id WHERE o.kind = 'tzdata'`
+	if n, rest := h.number(`SELECT count(DISTINCT t.id) `+concerned+` AND starts_with(t.name, 'changed')`), h.number(`SELECT count(*) `+concerned+` AND NOT starts_with(t.name, 'changed')`); n != many || rest != 0 {
+		t.Errorf("operations of %d tenants have begun, and %d of others", n, rest)
+	}
+	if n := h.number(`SELECT count(DISTINCT args ->> 'operation') FROM river_job WHERE kind = 'operate' AND state = 'available'`); n < many {
+		t.Errorf("%d operations are queued", n)
+	}
+
+	ctx, operation := t.Context(), int64(h.number(`SELECT min(o.id) `+concerned+` AND t.name = 'changed 7'`))
+	tx, err := h.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	const jobsRead = `SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'river_job'`
+	var earlier, read int // the connection's, and so of its last transactions too
+	if err := errors.Join(tx.QueryRow(ctx, jobsRead).Scan(&earlier), h.dispatch.QueueOperation(ctx, tx, operation), tx.QueryRow(ctx, jobsRead).Scan(&read)); err != nil {
+		t.Fatal(err)
+	}
+	if read -= earlier; read > 100 {
+		t.Errorf("%d jobs were read to see that the operation is queued", read)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.number(`SELECT count(*) FROM river_job WHERE (args ->> 'operation')::bigint = $1`, operation); n != 1 {
+		t.Errorf("the operation is queued %d times", n)
+	}
+	if err := h.config.Operations.Run(ctx, operation); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.number(`SELECT count(*) FROM operation WHERE id = $1 AND state = 'succeeded'`, operation); n != 1 {
+		t.Error("the operation has not ended")
+	}
+	if n := h.number(`SELECT count(*) FROM cohort c JOIN tenant t ON t.id = c.tenant_id WHERE t.name = 'changed 7' AND c.retime_at <= clock_timestamp()`); n != 1 {
+		t.Error("the tenant's cohort is not marked")
 	}
 }

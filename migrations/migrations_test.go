@@ -85,6 +85,7 @@ func TestRiverJobsHaveNoIndexOfTheirContent(t *testing.T) {
 	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	want := []string{
 		"btree river_job_kind",
+		"btree river_job_operation",
 		"btree river_job_pkey",
 		"btree river_job_prioritized_fetching_index",
 		"btree river_job_state_and_finalized_at_index",

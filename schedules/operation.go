@@ -109,8 +109,8 @@ type OperationsConfig struct {
 	IDs     ident.Codec
 	Cursors *web.Cursor
 
-	// Queue has some process run an operation soon, once tx is committed.
-	Queue func(ctx context.Context, tx pgx.Tx, id int64) error
+	// Queue makes some process run operations soon, once tx is committed.
+	Queue func(ctx context.Context, tx pgx.Tx, ids ...int64) error
 }
 
 // Operations are the long work of all tenants: begun with what asks for it in one transaction, done in steps by whoever
@@ -132,19 +132,9 @@ func (o *Operations) Register(kind string, step Step) { o.steps[kind] = step }
 // mostOperations is how many operations of a tenant may be under way, so that one cannot fill the lane.
 const mostOperations = 100
 
-// Begin records an operation in tx and has it run once tx is committed. Where too many of the tenant are under way it
-// is 409 `too_many_operations`.
+// Begin records an operation in tx, to be run once tx is committed. Where too many of the tenant are under way it is 409
+// `too_many_operations`.
 func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Begun) (OperationAnswer, error) {
-	params, err := json.Marshal(b.Params)
-	if err != nil {
-		return OperationAnswer{}, fmt.Errorf("params of an operation: %w", err)
-	}
-	var cursor []byte
-	if b.Cursor != nil {
-		if cursor, err = json.Marshal(b.Cursor); err != nil {
-			return OperationAnswer{}, fmt.Errorf("cursor of an operation: %w", err)
-		}
-	}
 	var under int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM operation WHERE tenant_id = $1 AND state IN ('pending', 'running')`, b.Tenant).Scan(&under); err != nil {
 		return OperationAnswer{}, fmt.Errorf("count operations: %w", err)
@@ -152,21 +142,57 @@ func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Begun) (OperationAn
 	if under >= mostOperations {
 		return OperationAnswer{}, fault.Conflict("too_many_operations", "%d operations are under way: wait for some to end", under)
 	}
-	rows, _ := tx.Query(ctx, `
-		INSERT INTO operation (tenant_id, kind, started_by, params, cursor, total, look_at)
-		VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp() + CASE WHEN $7 THEN $8::interval ELSE '0' END)
-		RETURNING `+operationColumns, b.Tenant, b.Kind, b.By, params, cursor, b.Total, o.Queue != nil, silentFor) // CollectExactlyOneRow reports the error
-	op, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[storedOperation])
+	begun, err := o.beginEach(ctx, tx, []tenants.ID{b.Tenant}, b)
 	if err != nil {
-		return OperationAnswer{}, fmt.Errorf("begin an operation: %w", err)
+		return OperationAnswer{}, err
 	}
-	if o.Queue != nil {
-		if err := o.Queue(ctx, tx, op.ID); err != nil {
-			return OperationAnswer{}, fmt.Errorf("queue an operation: %w", err)
+	return o.shown(begun[0]), nil
+}
+
+// beginEach records the same operation for each of some tenants, whatever else they have under way, in as many statements as for
+// one.
+func (o *Operations) beginEach(ctx context.Context, tx pgx.Tx, owners []tenants.ID, b Begun) (begun []storedOperation, err error) {
+	params, err := json.Marshal(b.Params)
+	if err != nil {
+		return nil, fmt.Errorf("params of an operation: %w", err)
+	}
+	var cursor []byte
+	if b.Cursor != nil {
+		if cursor, err = json.Marshal(b.Cursor); err != nil {
+			return nil, fmt.Errorf("cursor of an operation: %w", err)
 		}
 	}
-	c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op).ID, Key: b.Key, After: map[string]any{"kind": b.Kind, "params": b.Params}}
-	return o.shown(op), tenants.Audit(ctx, tx, b.Tenant, b.By, c)
+	rows, _ := tx.Query(ctx, `
+		INSERT INTO operation (tenant_id, kind, started_by, params, cursor, total, look_at)
+		SELECT tenant_id, $2::text, $3::text, $4::json, $5::json, $6::bigint, clock_timestamp() + CASE WHEN $7 THEN $8::interval ELSE '0' END
+		FROM unnest($1::int[]) AS n (tenant_id)
+		RETURNING tenant_id, `+operationColumns, owners, b.Kind, b.By, params, cursor, b.Total, o.Queue != nil, silentFor) // CollectRows reports the error
+	type owned struct {
+		TenantID tenants.ID
+		storedOperation
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[owned])
+	if err != nil {
+		return nil, fmt.Errorf("begin an operation: %w", err)
+	}
+	ids := make([]int64, len(found))
+	var audit pgx.Batch
+	for i, op := range found {
+		ids[i], begun = op.ID, append(begun, op.storedOperation)
+		c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op.storedOperation).ID, Key: b.Key, After: map[string]any{"kind": b.Kind, "params": b.Params}}
+		if err := tenants.QueueAudit(ctx, &audit, op.TenantID, b.By, c); err != nil {
+			return nil, err
+		}
+	}
+	if o.Queue != nil {
+		if err := o.Queue(ctx, tx, ids...); err != nil {
+			return nil, fmt.Errorf("queue an operation: %w", err)
+		}
+	}
+	if err := tx.SendBatch(ctx, &audit).Close(); err != nil {
+		return nil, fmt.Errorf("write the audit: %w", err)
+	}
+	return begun, nil
 }
 
 // OperationAnswer is an operation as clients see it.

@@ -200,12 +200,10 @@ func (o *Operations) Look(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("look for operations: %w", err)
 		}
-		for _, id := range ids {
-			if err := o.Queue(ctx, tx, id); err != nil {
-				return err
-			}
+		if len(ids) == 0 {
+			return nil
 		}
-		return nil
+		return o.Queue(ctx, tx, ids...)
 	})
 }
 

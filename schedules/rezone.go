@@ -11,19 +11,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// A newer tz database retimes what it changes, and nothing else: cohorts in zones whose clocks differ from now on. Each
-// process stores what it carries, and all put the newest in force within seconds. Then an operation of each tenant that
-// is concerned tells its cohorts, as an edit of a calendar does, and reports on each zone.
+// A newer tz database retimes the cohorts in zones whose clocks differ from now on, and no others. Each process stores the
+// database that it carries, and all put the newest in force within seconds. Then all cohorts are compared with it, in steps. An
+// operation of each tenant with a changed cohort marks its cohorts, as an edit of a calendar does, and reports on each zone.
 
 const (
 	tzdataKind  = "tzdata"
-	knownAfter  = 15 * time.Second // by then every process has put a version in force that one has stored
-	mostRezoned = 500              // cohorts in one step
+	mostRezoned = 500 // cohorts in one step of an operation
 )
 
 // AdoptZones stores the tz database of an archive, for processes that carry an older one, and puts the newest that is
@@ -71,173 +69,172 @@ type Rezoned struct {
 	Moved     int64 `json:"moved"`
 }
 
-// BeginRezoning begins, once every process knows the tz database in force, an operation for each tenant that has cohorts
-// which it changes; and again a minute later, for those that a process made meanwhile that did not know it.
-func BeginRezoning(ctx context.Context, db TxBeginner, ts *Timings, ops *Operations) error {
-	present := calendar.InForce()
-	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		var version string
-		err := tx.QueryRow(ctx, `
-			SELECT version
-			FROM tzdata
-			WHERE version = $1 AND begun < 2 AND added_at + $2::interval + begun * interval '1 minute' < clock_timestamp()
-			FOR UPDATE SKIP LOCKED`, present.Version(), knownAfter).Scan(&version)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("look for a new tzdata: %w", err)
-		}
-		rows, _ := tx.Query(ctx, `SELECT DISTINCT tzdata FROM cohort WHERE tzdata < $1 AND tzdata <> ''`, version) // CollectRows reports the error
-		olds, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return fmt.Errorf("look for earlier tzdata: %w", err)
-		}
-		begun := map[int32]bool{}
-		for _, old := range olds {
-			changed, err := ts.changed(ctx, tx, old, present, time.Now())
-			if err != nil {
-				return err
-			}
-			rows, _ := tx.Query(ctx, `
-				SELECT DISTINCT c.tenant_id
-				FROM cohort c
-				CROSS JOIN LATERAL (`+timingOf+`) t
-				WHERE c.tzdata = $1 AND t.timing::json ->> 'zone' = ANY($2) AND c.empty_at IS NULL`, old, changed) // CollectRows reports the error
-			owners, err := pgx.CollectRows(rows, pgx.RowTo[int32])
-			if err != nil {
-				return fmt.Errorf("look for cohorts of changed zones: %w", err)
-			}
-			for _, owner := range owners {
-				begun[owner] = true
-			}
-		}
-		for owner := range begun {
-			_, err := ops.Begin(ctx, tx, Begun{Tenant: tenants.ID(owner), Kind: tzdataKind, Params: rezoneParams{version}, By: "carillon"})
-			if _, full := errors.AsType[*fault.Error](err); err != nil && !full {
-				return err
-			}
-		}
-		_, err = tx.Exec(ctx, `UPDATE tzdata SET begun = begun + 1 WHERE version = $1`, version)
-		return err
-	})
-}
-
-// changed are the zones whose clocks differ from a moment on between an earlier version and another.
-func (ts *Timings) changed(ctx context.Context, db postgres.DB, old string, to *calendar.Zones, since time.Time) ([]string, error) {
-	before, err := ts.zones(ctx, db, old)
-	if err != nil {
-		return nil, err
-	}
-	names := []string{}
-	for _, c := range before.DiffSince(to, since) {
-		if !c.Gone {
-			names = append(names, c.Zone)
-		}
-	}
-	return names, nil
-}
-
-// rezoned is a cohort in a zone that may have changed.
-type rezoned struct {
-	ID       int64
+// place is the key of a cohort timing. The timings of a tenant lie together, shard by shard.
+type place struct {
+	Tenant   int32
+	Shard    int16
 	Hash     []byte
+	Workflow string
+	Missed   string
+}
+
+// startOf is the place before all timings of a tenant and shard.
+func startOf(tenant int32, shard int16) place {
+	return place{Tenant: tenant, Shard: shard, Hash: []byte{}}
+}
+
+// earlierZones tells the cohorts c that an earlier tz database than $1 timed, and that are not marked yet.
+const earlierZones = `c.tzdata < $1 AND c.tzdata <> '' AND c.retime_at IS NULL AND c.empty_at IS NULL`
+
+// rezoned is a cohort timing, and its cohort where an earlier tz database timed that.
+type rezoned struct {
+	place
+	ID       *int64
 	Revision int64
-	TZData   string `db:"tzdata"`
+	TZData   string
 	Zone     string
 	Members  int64
 }
 
-// rezoneStep tells the next cohorts of a tenant, shard by shard, that other zones count from now on.
+// rezoning is where an operation stands: behind a place.
+type rezoning struct {
+	At    place
+	Zones map[string]Rezoned
+}
+
+// rezoneStep marks the next cohorts of a tenant, shard by shard: from now on they are timed by other zones.
 func (s *Schedules) rezoneStep(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error) {
-	var at struct {
-		Shard int16
-		ID    int64
-		Zones map[string]Rezoned
-	}
-	if _, err := op.Read(nil, &at); err != nil {
+	r := rezoning{At: startOf(int32(op.Tenant), 0), Zones: map[string]Rezoned{}}
+	if _, err := op.Read(nil, &r); err != nil {
 		return false, err
 	}
-	if at.Zones == nil {
-		at.Zones = map[string]Rezoned{}
-	}
-	if err := lockShared(ctx, tx, at.Shard); err != nil {
-		return false, err
-	}
-	present := calendar.InForce()
-	rows, _ := tx.Query(ctx, `
-		SELECT c.id, c.hash, c.revision, c.tzdata, t.timing::json ->> 'zone' AS zone,
-			(SELECT count(*) FROM member m WHERE m.cohort_id = c.id AND m.tenant_id = $1) AS members
-		FROM cohort c
-		CROSS JOIN LATERAL (`+timingOf+`) t
-		WHERE c.tenant_id = $1 AND c.shard = $2 AND c.id > $3 AND c.tzdata < $4 AND c.tzdata <> '' AND c.retime_at IS NULL AND c.empty_at IS NULL
-		ORDER BY c.id
-		LIMIT $5`, op.Tenant, at.Shard, at.ID, present.Version(), mostRezoned) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[rezoned])
-	if err != nil {
-		return false, fmt.Errorf("read cohorts: %w", err)
-	}
-	var now time.Time
-	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return false, fmt.Errorf("read clock: %w", err)
-	}
-	told, err := s.rezone(ctx, tx, op, at.Shard, found, at.Zones, now.UTC())
+	shard, more, err := nextShard(ctx, tx, r.At)
 	if err != nil {
 		return false, err
 	}
-	if len(told) > 0 {
-		_, err := tx.Exec(ctx, `
-			UPDATE cohort
-			SET retime_at = $4, due_at = CASE WHEN due_at = 'infinity' THEN due_at ELSE LEAST(due_at, $4) END
-			WHERE tenant_id = $1 AND shard = $2 AND id = ANY($3)`, op.Tenant, at.Shard, told, now)
-		if err != nil {
-			return false, fmt.Errorf("mark cohorts: %w", err)
+	if more {
+		if shard > r.At.Shard {
+			r.At = startOf(r.At.Tenant, shard)
 		}
-		if _, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, DueChannel, strconv.Itoa(int(at.Shard))); err != nil {
-			return false, fmt.Errorf("wake the sweep: %w", err)
+		if err := s.rezoneShard(ctx, tx, op, &r); err != nil {
+			return false, err
+		}
+		if _, more, err = nextShard(ctx, tx, r.At); err != nil {
+			return false, err
 		}
 	}
-	if len(found) == mostRezoned {
-		at.ID = found[len(found)-1].ID
-	} else {
-		at.Shard, at.ID = at.Shard+1, 0
-	}
-	op.Result = map[string]any{"zones": at.Zones}
-	done = at.Shard == Shards
-	if done && op.Done > 0 {
-		h := tenants.Happening{Event: tenants.TZDataRetimed, Cause: present.Version(), Data: map[string]any{
-			"tzdata": present.Version(), "zones": at.Zones, "operation_id": s.IDs.Operation(op.ID),
+	op.Result = map[string]any{"zones": r.Zones}
+	if !more && op.Done > 0 {
+		version := calendar.InForce().Version()
+		h := tenants.Happening{Event: tenants.TZDataRetimed, Cause: version, Data: map[string]any{
+			"tzdata": version, "zones": r.Zones, "operation_id": s.IDs.Operation(op.ID),
 		}}
 		if err := tenants.Happened(ctx, tx, op.Tenant, h); err != nil {
 			return false, err
 		}
 	}
-	return done, op.Keep(at)
+	return !more, op.Keep(r)
+}
+
+const shardAfter = `
+		SELECT shard
+		FROM cohort_timing
+		WHERE tenant_id = $1 AND (shard, hash, workflow, missed) > ($2, $3, $4, $5)
+		ORDER BY shard, hash, workflow, missed
+		LIMIT 1`
+
+// nextShard is the shard of a tenant's next cohort timing after a place; false where there is none.
+func nextShard(ctx context.Context, tx pgx.Tx, at place) (shard int16, found bool, err error) {
+	err = tx.QueryRow(ctx, shardAfter, at.Tenant, at.Shard, at.Hash, at.Workflow, at.Missed).Scan(&shard)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("look for cohorts: %w", err)
+	}
+	return shard, true, nil
+}
+
+// earlierOfShard are a tenant's next cohort timings in a shard. A cohort is found by its number, timing by timing.
+const earlierOfShard = `
+		SELECT n.hash, n.workflow, n.missed, c.id, COALESCE(c.revision, 0), COALESCE(c.tzdata, ''), COALESCE(CASE WHEN c.id IS NOT NULL THEN n.timing::json ->> 'zone' END, ''),
+			(SELECT count(*) FROM member m WHERE m.cohort_id = c.id AND m.tenant_id = $2)
+		FROM (
+			SELECT tenant_id, shard, hash, workflow, missed, id, timing
+			FROM cohort_timing
+			WHERE tenant_id = $2 AND shard = $3 AND (hash, workflow, missed) > ($4, $5, $6)
+			ORDER BY hash, workflow, missed
+			LIMIT $7
+		) n
+		LEFT JOIN LATERAL (
+			SELECT id, revision, tzdata
+			FROM cohort c
+			WHERE c.shard = n.shard AND c.id = n.id AND c.tenant_id = n.tenant_id AND ` + earlierZones + `
+			LIMIT 1
+		) c ON true
+		ORDER BY n.hash, n.workflow, n.missed`
+
+// rezoneShard marks the next cohorts of a tenant in a shard, whose lock it takes first.
+func (s *Schedules) rezoneShard(ctx context.Context, tx pgx.Tx, op *Operation, r *rezoning) error {
+	if err := lockShared(ctx, tx, r.At.Shard); err != nil {
+		return err
+	}
+	rows, _ := tx.Query(ctx, earlierOfShard, calendar.InForce().Version(), r.At.Tenant, r.At.Shard, r.At.Hash, r.At.Workflow, r.At.Missed, mostRezoned) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c rezoned, err error) {
+		c.place = r.At
+		return c, row.Scan(&c.Hash, &c.Workflow, &c.Missed, &c.ID, &c.Revision, &c.TZData, &c.Zone, &c.Members)
+	})
+	if err != nil {
+		return fmt.Errorf("read cohorts: %w", err)
+	}
+	var now time.Time
+	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return fmt.Errorf("read clock: %w", err)
+	}
+	marked, err := s.rezone(ctx, tx, op, found, r.Zones, now.UTC())
+	if err != nil {
+		return err
+	}
+	if len(found) == mostRezoned {
+		r.At = found[len(found)-1].place
+	} else {
+		r.At = startOf(r.At.Tenant, r.At.Shard+1)
+	}
+	if len(marked) == 0 {
+		return nil
+	}
+	shard := found[0].Shard
+	_, err = tx.Exec(ctx, `
+		UPDATE cohort
+		SET retime_at = $4, due_at = CASE WHEN due_at = 'infinity' THEN due_at ELSE LEAST(due_at, $4) END
+		WHERE tenant_id = $1 AND shard = $2 AND id = ANY($3)`, op.Tenant, shard, marked, now)
+	if err != nil {
+		return fmt.Errorf("mark cohorts: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, DueChannel, strconv.Itoa(int(shard))); err != nil {
+		return fmt.Errorf("wake the sweep: %w", err)
+	}
+	return nil
 }
 
 // rezone picks the cohorts whose zones differ, and counts them by zone.
-func (s *Schedules) rezone(ctx context.Context, tx pgx.Tx, op *Operation, shard int16, found []rezoned, zones map[string]Rezoned, now time.Time) (told []int64, err error) {
-	changed := map[string]map[string]bool{}
+func (s *Schedules) rezone(ctx context.Context, tx pgx.Tx, op *Operation, found []rezoned, zones map[string]Rezoned, now time.Time) (marked []int64, err error) {
+	changes := newZoneChanges(s.Timings, now)
 	for _, c := range found {
-		names, known := changed[c.TZData]
-		if !known {
-			list, err := s.Timings.changed(ctx, tx, c.TZData, calendar.InForce(), now)
-			if err != nil {
-				return nil, err
-			}
-			names = map[string]bool{}
-			for _, name := range list {
-				names[name] = true
-			}
-			changed[c.TZData] = names
-		}
-		if !names[c.Zone] {
+		if c.ID == nil {
 			continue
 		}
-		told = append(told, c.ID)
+		differ, err := changes.differ(ctx, tx, c.TZData, c.Zone)
+		if err != nil {
+			return nil, err
+		}
+		if !differ {
+			continue
+		}
+		marked = append(marked, *c.ID)
 		count := zones[c.Zone]
 		count.Schedules += c.Members
-		moved, err := s.moves(ctx, tx, CohortTiming{op.Tenant, shard, c.ID, c.Hash, Stamp{c.Revision, c.TZData}}, now)
+		moved, err := s.moves(ctx, tx, CohortTiming{op.Tenant, c.Shard, *c.ID, c.Hash, Stamp{c.Revision, c.TZData}}, now)
 		if err != nil {
 			return nil, err
 		}
@@ -248,7 +245,7 @@ func (s *Schedules) rezone(ctx context.Context, tx pgx.Tx, op *Operation, shard 
 		op.Done += c.Members
 		op.Count("retimed", c.Members)
 	}
-	return told, nil
+	return marked, nil
 }
 
 // moves tells whether the next tick of a cohort is another by the tz database in force.
