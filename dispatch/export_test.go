@@ -97,6 +97,9 @@ func (d *Dispatch) TaskLocks() (class int32, numbers []int32) {
 // RearmLost arms schedules with fixed_delay that nothing would ever arm.
 func (d *Dispatch) RearmLost(ctx context.Context) error { return d.rearmLost(ctx) }
 
+// KeepAside makes results that cannot be written wait for that long.
+func (d *Dispatch) KeepAside(kept time.Duration) { d.results.keptAside = kept }
+
 // Room makes the queue of each endpoint hold no more than n ticks.
 func (d *Dispatch) Room(n int) { d.sender.room = n }
 

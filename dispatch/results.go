@@ -24,29 +24,41 @@ const (
 // results writes what pushes came to, in batches, a few milliseconds behind.
 type results struct {
 	d       *Dispatch
-	working sync.WaitGroup
+	working sync.WaitGroup // writers
+	trying  sync.WaitGroup // writers of what is aside
+	cancel  context.CancelFunc
 
-	mu      sync.Mutex
-	waiting [][]outcome // of one request each
-	ticks   int         // that wait
-	closed  bool
-	came    sync.Cond     // a writer may have something to do
-	room    sync.Cond     // some of what waited is being written
-	enough  chan struct{} // for a batch
+	mu         sync.Mutex
+	waiting    [][]outcome // of one request each
+	ticks      int         // that wait
+	aside      map[tenants.ID]*unwritten
+	asideTicks int // that wait aside
+	keptAside  time.Duration
+	closed     bool
+	came       sync.Cond     // a writer may have something to do
+	room       sync.Cond     // some of what waited is being written
+	enough     chan struct{} // for a batch
+	again      chan struct{} // something was set aside
 }
 
 func newResults(d *Dispatch) *results {
-	r := &results{d: d, enough: make(chan struct{}, 1)}
+	r := &results{d: d, aside: map[tenants.ID]*unwritten{}, keptAside: keptAside, enough: make(chan struct{}, 1), again: make(chan struct{}, 1)}
+	r.cancel = func() {}
 	r.came.L, r.room.L = &r.mu, &r.mu
 	return r
 }
 
-// add has outcomes be written, and waits while too many do.
+// add queues the outcomes of one request, and waits while too many are queued. Those of a tenant that is aside do not wait.
 func (r *results) add(outcomes []outcome) {
+	tenant := outcomes[0].tenant
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.ticks >= mostResults {
+	for r.ticks >= mostResults && r.aside[tenant] == nil {
 		r.room.Wait()
+	}
+	if r.aside[tenant] != nil {
+		r.setAside(tenant, outcomes)
+		return
 	}
 	r.waiting, r.ticks = append(r.waiting, outcomes), r.ticks+len(outcomes)
 	r.came.Signal()
@@ -59,8 +71,11 @@ func (r *results) add(outcomes []outcome) {
 }
 
 func (r *results) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
 	for range resultsWriters {
 		r.working.Go(r.work)
+		r.trying.Go(func() { r.writeAside(ctx) })
 	}
 }
 
@@ -71,6 +86,9 @@ func (r *results) close() {
 	r.came.Broadcast()
 	r.mu.Unlock()
 	r.working.Wait()
+	r.cancel()
+	r.trying.Wait()
+	r.finishAside()
 }
 
 func (r *results) work() {
@@ -128,34 +146,50 @@ func (r *results) take() (batch []outcome) {
 	return batch
 }
 
-// write writes a batch, and again until it is written or this process is held for dead: others then send them again.
+// write writes a batch, tenant by tenant. The results of a tenant that cannot be written are set aside, and hold up no other tenant.
+// If this process is held for dead they are dropped: others send the ticks again.
 func (r *results) write(batch []outcome) {
 	byTenant := map[tenants.ID][]outcome{}
 	for _, o := range batch {
 		byTenant[o.tenant] = append(byTenant[o.tenant], o)
 	}
 	for tenant, outcomes := range byTenant {
-		for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-			err := r.writeTenant(tenant, outcomes)
-			if err == nil {
-				break
-			}
-			r.d.Log.Error("cannot write results", "tenant", tenant, "ticks", len(outcomes), "error", err)
-			if _, alive := r.d.process.self(); !alive {
-				break
-			}
-			time.Sleep(wait)
+		if r.passed(tenant, outcomes) {
+			continue
+		}
+		err := r.writeTenant(context.Background(), tenant, outcomes, firstLockWait)
+		if err == nil {
+			continue
+		}
+		r.d.Log.Error("cannot write results", "tenant", tenant, "ticks", len(outcomes), "error", err)
+		if _, alive := r.d.process.self(); alive {
+			r.mu.Lock()
+			r.setAside(tenant, outcomes)
+			r.room.Broadcast() // for those of the tenant
+			r.mu.Unlock()
 		}
 	}
 }
 
-func (r *results) writeTenant(tenant tenants.ID, outcomes []outcome) error {
-	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
+// passed sets results aside if others of their tenant are, and reports whether it did.
+func (r *results) passed(tenant tenants.ID, outcomes []outcome) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.aside[tenant] == nil {
+		return false
+	}
+	r.setAside(tenant, outcomes)
+	return true
+}
+
+// writeTenant writes results of one tenant. It waits for a lock of another transaction only so long.
+func (r *results) writeTenant(ctx context.Context, tenant tenants.ID, outcomes []outcome, lockWait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, writeLimit)
 	defer cancel()
 	self, _ := r.d.process.self()
 	return postgres.Retry(ctx, func() error {
 		err := pgx.BeginFunc(ctx, r.d.Pool, func(tx pgx.Tx) error {
-			mine, now, err := ownedChunks(ctx, tx, self, outcomes)
+			mine, now, err := ownedChunks(ctx, tx, self, outcomes, lockWait)
 			if err != nil {
 				return err
 			}
@@ -178,8 +212,9 @@ type sending struct {
 func (o *outcome) sending() sending { return sending{o.chunk, o.epoch} }
 
 // ownedChunks are the chunks of the outcomes that are this process's still, in the epoch in which it sent them: what a
-// stale owner has to say changes nothing. They are locked against being taken until the results are written.
-func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome) (mine map[sending]bool, now time.Time, err error) {
+// stale owner has to say changes nothing. They are locked against being taken until the results are written. From here on the
+// transaction waits for each lock no longer than lockWait.
+func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome, lockWait time.Duration) (mine map[sending]bool, now time.Time, err error) {
 	asked := map[sending]bool{}
 	var ids []int64
 	var epochs []int32
@@ -189,8 +224,9 @@ func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome)
 			ids, epochs = append(ids, s.chunk), append(epochs, s.epoch)
 		}
 	}
-	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return nil, now, err
+	err = tx.QueryRow(ctx, `SELECT clock_timestamp() FROM set_config('lock_timeout', $1::bigint::text, true)`, lockWait.Milliseconds()).Scan(&now)
+	if err != nil {
+		return nil, now, fmt.Errorf("read clock: %w", err)
 	}
 	rows, err := tx.Query(ctx, `
 		SELECT c.id, c.epoch

@@ -193,7 +193,9 @@ func (s *sender) work(q *queue) {
 		if _, alive := s.d.process.self(); !alive {
 			continue // others hold us for dead: abandon clears what is left
 		}
-		s.pusher.push(s.context, batch)
+		if batch = s.ours(batch); len(batch) > 0 {
+			s.pusher.push(s.context, batch)
+		}
 	}
 }
 
@@ -305,6 +307,27 @@ func (s *sender) settled(chunk int64, epoch int32, n int) (done bool) {
 		return false
 	}
 	return s.settle(chunk, o, n)
+}
+
+// ours returns the deliveries whose chunk this process still has in their epoch.
+func (s *sender) ours(batch []*delivery) []*delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(batch, func(one *delivery) bool {
+		o := s.unsent[one.chunk]
+		return o == nil || o.epoch != one.epoch
+	})
+}
+
+// forget gives up the chunks of results that are lost. This process takes them again, in another epoch.
+func (s *sender) forget(outcomes []outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range outcomes {
+		if c := outcomes[i].sending(); s.unsent[c.chunk] != nil && s.unsent[c.chunk].epoch == c.epoch {
+			delete(s.unsent, c.chunk)
+		}
+	}
 }
 
 // unknown are those of the chunks of which this process has, in that epoch, nothing to send and no result to write.
