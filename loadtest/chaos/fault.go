@@ -91,6 +91,13 @@ var faults = []fault{
 		sleep(ctx, time.Second+f.upto(7*time.Second))
 		return n.name, err
 	}},
+	{"dead_host", 2, func(ctx context.Context, f *faulty) (string, error) { // nothing cures its connections; new ones reach PostgreSQL
+		n := f.node("")
+		defer n.fault.Unlock()
+		n.host.Silence()
+		sleep(ctx, time.Second+f.upto(4*time.Second))
+		return n.name, nil
+	}},
 	{"latency", 2, func(ctx context.Context, f *faulty) (string, error) {
 		n := f.node("")
 		defer n.fault.Unlock()

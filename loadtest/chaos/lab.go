@@ -107,7 +107,7 @@ func openLab(ctx context.Context, o Options) (_ *Lab, err error) {
 	seen := map[string]int{}
 	for _, role := range roles {
 		seen[role]++
-		n, err := l.newNode(o.Binary, fmt.Sprintf("%s-%d", role, seen[role]), role)
+		n, err := l.newNode(ctx, o.Binary, fmt.Sprintf("%s-%d", role, seen[role]), role)
 		if err != nil {
 			return nil, err
 		}
@@ -135,6 +135,7 @@ func openLab(ctx context.Context, o Options) (_ *Lab, err error) {
 func (l *Lab) close(ctx context.Context) {
 	for _, n := range l.nodes {
 		n.kill()
+		n.host.Close()
 		n.proxy.Stop()
 	}
 	if l.postgres != nil {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/carillonhq/carillon/internal/postgres/silent"
 )
 
 // node is one process of carillon serve, with its own way to the database.
@@ -24,13 +26,14 @@ type node struct {
 	metrics string
 	log     string
 	*link
+	host *silent.Proxy // before the link: it can die without a word
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
 	done chan struct{} // closed once the process has ended
 }
 
-func (l *Lab) newNode(binary, name, role string) (n *node, err error) {
+func (l *Lab) newNode(ctx context.Context, binary, name, role string) (n *node, err error) {
 	n = &node{lab: l, role: role, binary: binary, log: filepath.Join(l.dir, name+".log")}
 	if n.listen, err = freeAddress(); err != nil {
 		return nil, err
@@ -42,7 +45,10 @@ func (l *Lab) newNode(binary, name, role string) (n *node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n.link, err = l.newLink(name, at.Host)
+	if n.link, err = l.newLink(name, at.Host); err != nil {
+		return nil, err
+	}
+	n.host, err = silent.New(ctx, n.proxy.Listen)
 	return n, err
 }
 
@@ -52,7 +58,7 @@ func (n *node) start(armed string) error {
 	if err != nil {
 		return err
 	}
-	at.Host = n.proxy.Listen
+	at.Host = n.host.Address()
 	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
