@@ -105,9 +105,7 @@ func (d *Dispatch) check(name string, p EndpointParams) (EndpointParams, error) 
 		}
 	}
 	switch p.State {
-	case "":
-		p.State = enabledEndpoint
-	case enabledEndpoint, heldEndpoint, disabledEndpoint:
+	case "", enabledEndpoint, heldEndpoint, disabledEndpoint:
 	default:
 		errs = append(errs, fault.Invalid("/state", "%q is not one of enabled, held, disabled", p.State))
 	}
@@ -163,10 +161,10 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 		}
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO endpoint (tenant_id, name, url, batch, headers, events, state, secrets)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+			VALUES ($1, $2, $3, $4, $5, $6, COALESCE(NULLIF($7, ''), '`+enabledEndpoint+`'), $8)
 			ON CONFLICT (tenant_id, name) DO UPDATE
 			SET url = excluded.url, batch = excluded.batch, headers = excluded.headers, events = excluded.events,
-				state = excluded.state, secrets = excluded.secrets, updated_at = clock_timestamp()
+				state = COALESCE(NULLIF($7, ''), endpoint.state), secrets = excluded.secrets, updated_at = clock_timestamp()
 			RETURNING `+endpointColumns, tenant, name, p.URL, *p.Batch, headers, p.Events, p.State, secrets) // CollectExactlyOneRow reports the error
 		if e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint); err != nil {
 			return err

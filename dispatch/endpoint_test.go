@@ -56,6 +56,24 @@ func TestEndpointsOverHTTP(t *testing.T) {
 	c.refused(404, "not_found", "", "GET", "/v1/endpoints/other", "")
 }
 
+// A PUT that says nothing of the state leaves it: what an operator holds, or what a 410 disabled, is not enabled by it.
+func TestAPUTWithoutAStateLeavesIt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	c := h.open(h.dispatch).operator()
+	for _, state := range []string{"enabled", "held", "disabled"} {
+		if a := c.do("PUT", "/v1/endpoints/e", `{"url": "https://example.com/", "state": "`+state+`"}`); a.status/100 != 2 {
+			t.Fatalf("got %d %s", a.status, a.body)
+		}
+		if e := get[dispatch.Endpoint](c, 200, "PUT", "/v1/endpoints/e", `{"url": "https://example.com/new"}`); e.State != state || e.URL != "https://example.com/new" {
+			t.Errorf("got %+v, want the state %s", e, state)
+		}
+	}
+	if e := get[dispatch.Endpoint](c, 201, "PUT", "/v1/endpoints/new", `{"url": "https://example.com/"}`); e.State != "enabled" {
+		t.Errorf("a new endpoint is %s", e.State)
+	}
+}
+
 func TestEndpointsAreChecked(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

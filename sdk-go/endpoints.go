@@ -14,7 +14,7 @@ type EndpointParams struct {
 	Batch   int               `json:"batch,omitempty"`   // ticks a request may hold, 1 to 500; zero is 1
 	Headers map[string]string `json:"headers,omitempty"` // sent with each tick
 	Events  []string          `json:"events,omitempty"`  // sent there too, signed like ticks; such as "tick.failed"
-	State   string            `json:"state,omitempty"`   // "enabled" (default), "held" or "disabled"
+	State   string            `json:"state,omitempty"`   // "enabled", "held" or "disabled"; empty: as it is, and enabled if it is new
 }
 
 // Endpoint is a stored endpoint: where the ticks of workflows are pushed.
