@@ -43,13 +43,19 @@ func (h *house) used(f dispatch.UseFilter) (sum dispatch.Use) {
 	return sum
 }
 
-// wantUse holds what is told to the record, before and after it is folded.
+// wantUse compares the use with the record, before and after the use is folded. A tick may end meanwhile, with its use in one
+// transaction: the record that did not change while the use was read is the one to compare with.
 func (h *house) wantUse(when string) {
 	h.t.Helper()
-	want := h.recorded()
 	for range 2 {
 		for name, f := range map[string]dispatch.UseFilter{"workflow": {}, "day": {Total: true}} {
-			if diff := cmp.Diff(want, h.used(f)); diff != "" {
+			var want, got dispatch.Use
+			until(h.t, "no tick ends while the use is read", func() bool {
+				want = h.recorded()
+				got = h.used(f)
+				return want == h.recorded()
+			})
+			if diff := cmp.Diff(want, got); diff != "" {
 				h.t.Errorf("%s: the use by %s is not the record's: %s", when, name, diff)
 			}
 		}
@@ -116,6 +122,24 @@ func TestUseIsWhatBecameOfTicksWhateverEndsThem(t *testing.T) {
 	h.wantUse("of a schedule")
 	if got, want := h.used(dispatch.UseFilter{Workflow: "skips"}), (dispatch.Use{Ticks: 3, Failed: 1, Skipped: 2}); got != want {
 		t.Errorf("of one workflow: got %+v, want %+v", got, want)
+	}
+}
+
+// A tick that a newer one supersedes before it is opened ends when it is opened.
+func TestUseOfATickThatIsSupersededBeforeItIsOpened(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.put("newest", "k", rarely("cancel_other"))
+	for range 3 {
+		if _, err := h.dispatch.Trigger(t.Context(), h.tenant, "newest", "k", dispatch.TriggerParams{}, web.Once{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.start(h.dispatch)
+	until(t, "the first was cancelled", func() bool { return h.recorded().Cancelled > 0 })
+	h.wantUse("one was cancelled before it was handed out")
+	if got, want := h.recorded(), (dispatch.Use{Ticks: 3, Cancelled: 1, Skipped: 1}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
