@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillonhq/carillon/tenants"
+
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 )
@@ -159,3 +161,9 @@ const ParkLocks = parkLocks
 
 // ReadDue reads the due cohorts of shard $1.
 const ReadDue = `SELECT ` + dueColumns + ` FROM cohort c WHERE c.shard = $1 AND c.due_at <= now()`
+
+// Owe charges a tenant for ticks that were handed out without tokens.
+func (d *Dispatch) Owe(tenant tenants.ID, n int) { d.purse.owe(tenant, n) }
+
+// SettleDebts writes down what tenants owe.
+func (d *Dispatch) SettleDebts(ctx context.Context) error { return d.settleDebts(ctx) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,8 @@ const (
 	backlog    = time.Second            // of one of which something waits, this much is not lost while no sweep comes by
 	leastRest  = 100 * time.Millisecond // between two turns for which tokens are too few
 	unlimited  = 1_000_000              // so many a second are not counted
+	mostDebt   = time.Minute            // of a tenant's rate: what it owes beyond that is forgiven
+	mostRest   = 5 * time.Second        // until the next look at a tenant in debt, as its quota may be raised
 )
 
 func newPurse(pool *pgxpool.Pool) *purse {
@@ -86,7 +89,7 @@ func (p *purse) take(ctx context.Context, want map[tenants.ID]int, waits bool) (
 			p.held[tenant], grants[tenant] = have, g
 			continue
 		}
-		ask, wants, debts = append(ask, tenant), append(wants, int32(n-have.n)), append(debts, int32(p.debt[tenant]))
+		ask, wants, debts = append(ask, tenant), append(wants, int32(n-have.n)), append(debts, int32(min(p.debt[tenant], math.MaxInt32)))
 		grants[tenant] = grant{n: have.n}
 		have.n = 0
 		p.held[tenant] = have
@@ -109,7 +112,9 @@ func (p *purse) take(ctx context.Context, want map[tenants.ID]int, waits bool) (
 		clear(p.held)
 	}
 	for i, tenant := range ask {
-		g, drawn := grants[tenant], got[tenant]
+		g := grants[tenant]
+		drawn, there := got[tenant]
+		drawn.stopped = drawn.stopped || !there // a tenant that is gone
 		spend := min(int(wants[i]), drawn.n)
 		g.n, g.stopped, g.next = g.n+spend, drawn.stopped, drawn.next
 		drawn.n, drawn.at = drawn.n-spend, now
@@ -120,32 +125,29 @@ func (p *purse) take(ctx context.Context, want map[tenants.ID]int, waits bool) (
 
 const mostPurses = 100_000 // tenants
 
-// draw takes tokens out of the tenants' rows, in the order of the tenants. A little more than is wanted is taken where it
-// is there, for the next shard.
-func (p *purse) draw(ctx context.Context, ask []tenants.ID, wants, debts []int32, waits bool) (map[tenants.ID]tokens, error) {
-	reach := burst
-	if waits {
-		reach = backlog
-	}
-	var b pgx.Batch                                                 // one implicit transaction
-	b.Queue(`SELECT set_config('synchronous_commit', 'off', true)`) // a crash gives back what was taken, no more
-	b.Queue(`INSERT INTO allowance (tenant_id, spent_to) SELECT id, '-infinity' FROM unnest($1::int[]) AS n (id) ORDER BY id ON CONFLICT DO NOTHING`, ask)
-	b.Queue(`SELECT FROM allowance WHERE tenant_id = ANY ($1::int[]) ORDER BY tenant_id FOR UPDATE`, ask)
-	b.Queue(`
+// drawTokens settles what tenants owe and takes tokens out of their rows. What a tenant owes counts at its present rate: where
+// the rate has changed, the time until the debt is paid changes with it. No arithmetic of one tenant's row fails the statement.
+const drawTokens = `
 		UPDATE allowance a
-		SET spent_to = since + make_interval(secs => CASE WHEN rate >= $5 OR o.stopped THEN 0 ELSE (got + o.debt) / rate::float8 END)
+		SET spent_to = LEAST(o.now + make_interval(secs => $8),
+				since + make_interval(secs => CASE WHEN o.rate >= $5 OR o.stopped THEN 0 ELSE (got + o.debt::float8) / o.rate END)),
+			spent_rate = o.rate
 		FROM (
 			SELECT q.*, CASE
 					WHEN q.stopped OR q.want = 0 THEN 0
 					WHEN q.rate >= $5 THEN 1 << 30
-					ELSE GREATEST(0, LEAST(GREATEST(q.want, q.rate / 20), floor(extract(epoch FROM q.now - q.since) * q.rate + 0.001)::int - q.debt))
+					ELSE GREATEST(0, LEAST(GREATEST(q.want, q.rate / 20), floor(extract(epoch FROM q.now - q.since) * q.rate + 0.001) - q.debt))::int
 				END AS got
 			FROM (
 				SELECT a.tenant_id, n.want, n.debt, t.stopped, t.rate, c.now,
-					GREATEST(a.spent_to, c.now - make_interval(secs => GREATEST($4::float8, 1.0 / t.rate))) AS since
+					GREATEST(c.now - make_interval(secs => GREATEST($4::float8, 1.0 / t.rate)), LEAST(c.now + make_interval(secs => $8), CASE
+						WHEN a.spent_to > c.now AND a.spent_rate <> t.rate THEN c.now + LEAST(a.spent_to - c.now, interval '1 year') * (a.spent_rate::float8 / t.rate)
+						ELSE a.spent_to
+					END)) AS since
 				FROM unnest($1::int[], $2::int[], $3::int[]) AS n (tenant_id, want, debt)
 				JOIN (
-					SELECT id, status <> 'active' OR halted_at IS NOT NULL AS stopped, COALESCE((quotas->>'ticks_per_second')::int, $6) AS rate
+					SELECT id, status <> 'active' OR halted_at IS NOT NULL AS stopped,
+						GREATEST(1, LEAST($5, COALESCE((quotas->>'ticks_per_second')::numeric, $6)))::int AS rate
 					FROM tenant
 				) t ON t.id = n.tenant_id
 				JOIN allowance a ON a.tenant_id = n.tenant_id
@@ -154,8 +156,20 @@ func (p *purse) draw(ctx context.Context, ask []tenants.ID, wants, debts []int32
 		) o
 		WHERE a.tenant_id = o.tenant_id
 		RETURNING a.tenant_id, o.got, o.stopped,
-			GREATEST(0, extract(epoch FROM a.spent_to - o.now) + GREATEST($7::float8, 1.0 / o.rate))::float8`,
-		ask, wants, debts, reach.Seconds(), unlimited, tenants.Defaults().TicksPerSecond, leastRest.Seconds())
+			LEAST($9::float8, GREATEST(0, extract(epoch FROM a.spent_to - o.now) + GREATEST($7::float8, 1.0 / o.rate)))::float8`
+
+// draw takes tokens out of the tenants' rows, in the order of the tenants. A little more than is wanted is taken where it
+// is there, for the next shard. A tenant that is gone is missing from the answer.
+func (p *purse) draw(ctx context.Context, ask []tenants.ID, wants, debts []int32, waits bool) (map[tenants.ID]tokens, error) {
+	reach := burst
+	if waits {
+		reach = backlog
+	}
+	var b pgx.Batch                                                 // one implicit transaction
+	b.Queue(`SELECT set_config('synchronous_commit', 'off', true)`) // a crash gives back what was taken, no more
+	b.Queue(`INSERT INTO allowance (tenant_id, spent_to) SELECT id, '-infinity' FROM tenant WHERE id = ANY ($1::int[]) ORDER BY id ON CONFLICT DO NOTHING`, ask)
+	b.Queue(`SELECT FROM allowance WHERE tenant_id = ANY ($1::int[]) ORDER BY tenant_id FOR UPDATE`, ask)
+	b.Queue(drawTokens, ask, wants, debts, reach.Seconds(), unlimited, tenants.Defaults().TicksPerSecond, leastRest.Seconds(), mostDebt.Seconds(), mostRest.Seconds())
 	results := p.pool.SendBatch(ctx, &b)
 	defer results.Close()
 	for range 3 {
