@@ -29,6 +29,7 @@ type decided struct {
 	Priority   *int16
 	Timeout    *int32
 	Attempts   *int16
+	Now        time.Time // the clock, read with the schedule
 }
 
 // tooSoon is a tick at n.at that comes too soon after the last one that was handed out before its schedule's zone was changed:
@@ -89,7 +90,8 @@ func (it *item) reason() Reason {
 
 // decide settles each tick and updates the states of its schedules, in one statement: it joins the schedules with what
 // their workflows say, and the state with what both say. A tick is handed out unless there is a reason not to; one of
-// a schedule whose state has seen its time already is not made again. The items are in rising order of id.
+// a schedule whose state has seen its time already is not made again. The items are in rising order of id. The statement reads the
+// clock once, after its snapshot and before it waits for a state: fired_at is not before the version that the tick fires with.
 func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items []item) error {
 	w := termsOf(all)
 	r := spansOf(items)
@@ -137,7 +139,8 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 						AND COALESCE(s.on_expired, ($14::text[])[($8::smallint[])[s.ord]]) = 'skip' THEN $18::smallint
 					WHEN ($10::boolean[])[s.ord] THEN $19::smallint
 					ELSE $15::smallint
-				END AS reason
+				END AS reason,
+				(SELECT clock_timestamp()) AS now
 			FROM (
 				SELECT (s.id - r.before)::int AS ord, s.*
 				FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS r (owner, lo, hi, before)
@@ -160,12 +163,15 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 				WHEN `+tooSoon+` THEN $22::smallint
 				ELSE $21::smallint
 			END AS reason,
-			st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts`,
+			st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts, n.now`,
 		r.owners, r.lo, r.hi, r.before, at, ages, missed, flows, whys, quiet, w.push, w.overlap, w.maxLateness, w.onExpired, int16(0), d.OnFired != nil,
 		int16(Paused), int16(Expired), int16(QuietHours), int16(Requested), int16(Overlap), int16(Superseded)).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, one.fields(), func() error {
 			it := &items[one.Ord-1]
 			it.decided = true
+			if one.Now.After(it.of.now) { // every row of the statement has the same
+				it.of.now = one.Now.UTC()
+			}
 			d.settle(it, &one)
 			return nil
 		})
@@ -182,7 +188,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 func (one *decided) fields() []any {
 	return []any{
 		&one.Ord, &one.Version, &one.Key, &one.Fate, &one.Cancels, &one.Reason, &one.PrevAt, &one.LastAt, &one.UntilAt, &one.DelayAt,
-		&one.Occurrence, &one.Payload, &one.Queue, &one.Priority, &one.Timeout, &one.Attempts,
+		&one.Occurrence, &one.Payload, &one.Queue, &one.Priority, &one.Timeout, &one.Attempts, &one.Now,
 	}
 }
 
