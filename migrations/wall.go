@@ -98,8 +98,12 @@ func (w wall) raise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	stored, err := w.stored(ctx, tables)
+	if err != nil {
+		return fmt.Errorf("read how conditions are stored: %w", err)
+	}
 	for _, t := range tables {
-		if err := w.table(ctx, t, forced); err != nil {
+		if err := w.table(ctx, t, forced, stored); err != nil {
 			return fmt.Errorf("put %s behind the wall: %w", t.Name, err)
 		}
 	}
@@ -182,7 +186,7 @@ type walled struct {
 	Partition bool
 	Secured   bool
 	Forced    bool
-	Policies  []string
+	Policies  []policy
 }
 
 // tables are those of the schema that are ours: of whoever migrated it first, or of the engine.
@@ -191,7 +195,7 @@ func (w wall) tables(ctx context.Context) ([]walled, error) {
 		SELECT format('%I.%I', n.nspname, c.relname) AS name, c.relname, c.relowner = e.oid AS own, c.relispartition AS partition,
 			c.relrowsecurity AS secured, c.relforcerowsecurity AS forced,
 			EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped) AS of_tenant,
-			ARRAY(SELECT p.polname::text FROM pg_policy p WHERE p.polrelid = c.oid) AS policies
+			`+policiesOf+` AS policies
 		FROM pg_class g
 		JOIN pg_class c ON c.relnamespace = g.relnamespace AND c.relkind IN ('r', 'p')
 		JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -202,7 +206,7 @@ func (w wall) tables(ctx context.Context) ([]walled, error) {
 }
 
 // table puts one table behind the wall. What is as it should be is left alone, as most of this takes the table's lock.
-func (w wall) table(ctx context.Context, t walled, forced bool) error {
+func (w wall) table(ctx context.Context, t walled, forced bool, stored map[string]string) error {
 	if t.Relname == "goose_db_version" {
 		return w.run(ctx, `GRANT SELECT ON `+t.Name+` TO `+strings.Join([]string{postgres.APIRole, postgres.PlatformRole, postgres.EngineRole}, ", "))
 	}
@@ -225,7 +229,7 @@ func (w wall) table(ctx context.Context, t walled, forced bool) error {
 		list = append(list, `ALTER TABLE `+t.Name+` NO FORCE ROW LEVEL SECURITY`)
 	}
 	if !t.Partition { // a partition's own policies are not asked by way of its table, and nobody else has a grant on it
-		list = append(list, policies(t, condition)...)
+		list = append(list, t.mendPolicies(wanted(t, condition), stored)...)
 	}
 	return w.run(ctx, append(list, grants(t)...)...)
 }
@@ -245,23 +249,6 @@ func conditionOf(t walled) string {
 		return `EXISTS (SELECT FROM lease l WHERE l.id = lease_id)` // as far as the caller sees that
 	}
 	return ""
-}
-
-func policies(t walled, condition string) (list []string) {
-	policy := func(name, role, condition string) {
-		for _, there := range t.Policies {
-			if there == name {
-				return
-			}
-		}
-		list = append(list, `CREATE POLICY `+name+` ON `+t.Name+` TO `+role+` USING (`+condition+`)`)
-	}
-	policy("of_tenant", postgres.APIRole, condition)
-	policy("of_engine", postgres.EngineRole, "true")
-	if platformGrants[t.Relname] != "" {
-		policy("of_platform", postgres.PlatformRole, "true")
-	}
-	return list
 }
 
 // apiGrants are those that differ from reading and writing a tenant's rows; a table without tenants that is not here is

@@ -10,8 +10,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+	"github.com/carillonhq/carillon/migrations"
 )
 
 func TestTheDoctorLooksAtTheWall(t *testing.T) {
@@ -71,6 +74,46 @@ func TestTheDoctorLooksAtTheWall(t *testing.T) {
 	}
 	if n := slices.IndexFunc(said.Findings, func(f finding) bool { return f.Name == "wall" && strings.Contains(f.Remedy, "carillon migrate") }); n < 0 {
 		t.Errorf("it does not say what to do: %s", out.String())
+	}
+}
+
+// What the doctor says of policies, to migrate again mends: altered, dropped and added ones.
+func TestToMigrateAgainMendsTheWall(t *testing.T) {
+	t.Parallel()
+	pool := postgrestest.Database(t)
+	if _, err := pool.Exec(t.Context(), `
+		ALTER TABLE schedule NO FORCE ROW LEVEL SECURITY;
+		GRANT SELECT ON tick_default TO carillon_api;
+		DROP POLICY of_tenant ON member;
+		ALTER POLICY of_tenant ON workflow USING (true);
+		ALTER POLICY of_tenant ON lease_beat WITH CHECK (true);
+		ALTER POLICY of_engine ON cohort TO public;
+		ALTER POLICY of_platform ON tenant USING (false);
+		CREATE POLICY peep ON endpoint TO public USING (true)`); err != nil {
+		t.Fatal(err)
+	}
+	policies := func(pool *pgxpool.Pool) (all []string) {
+		rows, _ := pool.Query(t.Context(), `
+			SELECT concat_ws(' ', tablename, policyname, permissive, roles, cmd, qual, with_check)
+			FROM pg_policies
+			WHERE schemaname = 'public'
+			ORDER BY tablename, policyname`) // CollectRows reports the error
+		all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if _, err := migrations.Up(t.Context(), pool.Config().ConnString()); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range examineWall(t.Context(), pool, "") {
+		if f.Status != "ok" {
+			t.Errorf("after migrating again: %+v", f)
+		}
+	}
+	if diff := cmp.Diff(policies(postgrestest.Database(t)), policies(pool)); diff != "" {
+		t.Errorf("policies (-as made +as mended):\n%s", diff)
 	}
 }
 
