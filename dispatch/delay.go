@@ -153,7 +153,7 @@ func (d *Dispatch) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 	}
 	b.Queue(`
 		UPDATE cohort c
-		SET next_at = n.at, due_at = n.at, empty_at = NULL
+		SET next_at = n.at, due_at = `+schedules.NotPast("n.at")+`, empty_at = NULL
 		FROM unnest($2::smallint[], $3::bigint[], $4::timestamptz[]) AS n (shard, id, at)
 		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.delay AND c.due_at IS NULL AND c.run_at IS NULL`,
 		tenant, shards, ids, next)

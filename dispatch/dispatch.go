@@ -87,6 +87,8 @@ type Dispatch struct {
 	purse      *purse
 	pressure   pressure
 	otherLooks looks
+	horizon    horizon
+	floors     dueFloors
 	rest       rest
 	wake       chan struct{} // to the sweep: look now
 	failing    chan failingSchedule
@@ -143,6 +145,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	d.work.Go(func() { d.hub.tell(run, d) })
 	d.work.Go(func() { d.watchLimits(run) })
 	d.work.Go(func() { d.pressure.measure(run, d) })
+	d.work.Go(func() { d.horizon.measure(run, d) })
 	d.work.Go(func() { d.every(run, time.Second, "settle debts", d.settleDebts) })
 	d.work.Go(func() { d.upkeep(run) })
 	if d.Dispatches {

@@ -69,6 +69,7 @@ const mostTries = 2000
 // found is what of a shard is due.
 type found struct {
 	now     time.Time
+	from    dueLook // where reading began
 	cohorts []*due
 	tries   map[tenants.ID][]try
 	turns   []tenants.ID
@@ -81,7 +82,8 @@ func fast(sql string) string {
 
 // takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns, and held ticks, which
 // it takes out.
-func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
+func (d *Dispatch) takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
+	f.from = d.floors.look(shard, &d.horizon, false)
 	var b pgx.Batch
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`)
 	schedules.LockShard(&b, shard)
@@ -91,9 +93,9 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 	b.Queue(fast(`
 		SELECT c.*, m.schedule_id, m.from_at, m.until_at
 		FROM (
-			SELECT `+dueColumns+`
+			SELECT `+dueColumns+`, c.due_at
 			FROM cohort c
-			WHERE c.shard = $1 AND c.due_at <= (SELECT clock_timestamp())
+			WHERE c.shard = $1 AND c.due_at BETWEEN $3 AND (SELECT clock_timestamp())
 			ORDER BY c.due_at
 			LIMIT $2
 		) c
@@ -103,22 +105,22 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 			WHERE cohort_id = c.id AND tenant_id = c.tenant_id
 			ORDER BY spread, schedule_id
 			LIMIT 2
-		) m ON true`), shard, mostCohorts)
+		) m ON true`), shard, mostCohorts, f.from.cohort.from)
 	b.Queue(`
 		SELECT tenant_id
 		FROM turn
-		WHERE shard = $1 AND due_at <= (SELECT clock_timestamp())
+		WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT clock_timestamp())
 		ORDER BY due_at
-		LIMIT $2`, shard, mostTurns)
+		LIMIT $2`, shard, mostTurns, f.from.turn.from)
 	b.Queue(`
 		DELETE FROM held
 		WHERE (tenant_id, schedule_id, nominal_at, seq) IN (
 			SELECT tenant_id, schedule_id, nominal_at, seq
 			FROM held
-			WHERE shard = $1 AND due_at <= (SELECT clock_timestamp())
+			WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT clock_timestamp())
 			ORDER BY due_at
 			LIMIT $2)
-		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries)
+		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries, f.from.held.from)
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	for range 2 {
@@ -131,8 +133,12 @@ func takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 	}
 	f.now = f.now.UTC()
 	rows, _ := results.Query() // ForEachRow reports the error
-	if f.cohorts, err = collectWithMembers(rows); err != nil {
+	var first time.Time
+	if f.cohorts, first, err = collectWithMembers(rows); err != nil {
 		return f, fmt.Errorf("read due cohorts: %w", err)
+	}
+	if len(f.cohorts) > 0 { // the next batch need not read those that this one takes
+		f.from.cohort.found(first)
 	}
 	rows, _ = results.Query() // CollectRows reports the error
 	if f.turns, err = pgx.CollectRows(rows, pgx.RowTo[tenants.ID]); err != nil {

@@ -108,14 +108,18 @@ func collectDue(rows pgx.Rows) ([]*due, error) {
 	return found.all, err
 }
 
-// collectWithMembers reads rows of dueColumns and of the first two members of each cohort: a row for each of those, or one
-// where there is none.
-func collectWithMembers(rows pgx.Rows) ([]*due, error) {
+// collectWithMembers reads rows of dueColumns, of due_at and of the first two members of each cohort: a row for each of those, or
+// one where there is none. first is the first due_at.
+func collectWithMembers(rows pgx.Rows) (cohorts []*due, first time.Time, err error) {
 	var found dues
 	var row dueRow
+	var dueAt time.Time
 	var id pgtype.Int8
 	var from, until pgtype.Timestamptz
-	_, err := pgx.ForEachRow(rows, append(row.fields(), &id, &from, &until), func() error {
+	_, err = pgx.ForEachRow(rows, append(row.fields(), &dueAt, &id, &from, &until), func() error {
+		if first.IsZero() || dueAt.Before(first) {
+			first = dueAt
+		}
 		if n := len(found.all); n > 0 && found.all[n-1].ID == row.ID {
 			found.all[n-1].members = moreMembers
 			return nil
@@ -125,5 +129,5 @@ func collectWithMembers(rows pgx.Rows) ([]*due, error) {
 		}
 		return nil
 	})
-	return found.all, err
+	return found.all, first, err
 }

@@ -74,7 +74,7 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 			AND t.tenant_id = st.tenant_id AND t.schedule_id = st.schedule_id AND t.nominal_at = COALESCE(st.live_at, st.last_at) AND t.seq = COALESCE(st.live_seq, 0)
 			AND t.state = $4`, tenant, schedules, int16(Superseded), int16(Running))
 	// One that is held has nobody to tell: it is opened at once, and ends.
-	b.Queue(`UPDATE held SET due_at = $3, waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules, now)
+	b.Queue(`UPDATE held SET due_at = clock_timestamp(), waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("stop running ticks: %w", err)
 	}

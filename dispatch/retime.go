@@ -89,7 +89,7 @@ func retimeOne(ctx context.Context, tx pgx.Tx, shard int16, c *due, t *calendar.
 	}
 	_, err := tx.Exec(ctx, `
 		UPDATE cohort
-		SET next_at = $3, due_at = $6, revision = $4, tzdata = $5, retime_at = NULL, wait_at = NULL
+		SET next_at = $3, due_at = `+schedules.NotPast("$6::timestamptz")+`, revision = $4, tzdata = $5, retime_at = NULL, wait_at = NULL
 		WHERE shard = $1 AND id = $2`, shard, c.ID, next, revision, t.Zones().Version(), dueAt)
 	if err != nil {
 		return fmt.Errorf("retime cohort %d: %w", c.ID, err)

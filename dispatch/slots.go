@@ -333,7 +333,7 @@ func (d *Dispatch) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 			ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO NOTHING
 		)
 		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
-		SELECT $1, schedule_id, nominal_at, seq, attempt, shard, 'slot', $4 FROM next
+		SELECT $1, schedule_id, nominal_at, seq, attempt, shard, 'slot', `+schedules.NotPast("$4::timestamptz")+` FROM next
 		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE SET attempt = excluded.attempt, why = excluded.why, due_at = excluded.due_at, waits_for = NULL
 		RETURNING shard`, tenant, workflow, n, now, limited) // CollectRows reports the error
 	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])

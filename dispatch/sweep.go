@@ -68,49 +68,6 @@ func (d *Dispatch) poke() {
 	}
 }
 
-// look queues the shards that are due, of those that are neither queued nor being swept, and tells how long until it is to
-// look again.
-func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if _, alive := d.process.self(); !alive {
-		return lookEvery, nil
-	}
-	rows, err := d.Pool.Query(ctx, fast(`
-		SELECT s.shard, LEAST(c.due_at, h.due_at, t.due_at), clock_timestamp()
-		FROM unnest($1::smallint[]) AS s (shard)
-		LEFT JOIN LATERAL (
-			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at < 'infinity' ORDER BY due_at LIMIT 1
-		) c ON true
-		LEFT JOIN LATERAL (
-			SELECT due_at FROM held WHERE held.shard = s.shard ORDER BY due_at LIMIT 1
-		) h ON true
-		LEFT JOIN LATERAL (
-			SELECT due_at FROM turn WHERE turn.shard = s.shard ORDER BY due_at LIMIT 1
-		) t ON true
-		WHERE COALESCE(c.due_at, h.due_at, t.due_at) IS NOT NULL`), busy.others(d.process.shards(), time.Now()))
-	if err != nil {
-		return lookEvery, err
-	}
-	defer rows.Close()
-	wait := lookEvery
-	for rows.Next() {
-		var shard int16
-		var at, now time.Time
-		if err := rows.Scan(&shard, &at, &now); err != nil {
-			return lookEvery, err
-		}
-		if left := at.Sub(now); left > 0 {
-			wait = min(wait, left+lookLate)
-			continue
-		}
-		if busy.add(shard) {
-			due <- shard
-		}
-	}
-	return wait, rows.Err()
-}
-
 // sweepFor is how long a shard is swept before the others that are due have their turn.
 const sweepFor = 50 * time.Millisecond
 
@@ -150,13 +107,13 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 	began := time.Now()
 	var p *pass
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		found, err := takeDue(ctx, tx, shard)
+		found, err := d.takeDue(ctx, tx, shard)
 		if err != nil {
 			return err
 		}
 		p = &pass{
 			Dispatch: d, tx: tx, shard: shard, now: found.now, chunks: newChunks(shard, found.now),
-			turns: map[tenants.ID]time.Time{}, lined: map[tenants.ID]bool{},
+			turns: map[tenants.ID]time.Time{}, lined: map[tenants.ID]bool{}, from: found.from,
 		}
 		for tenant, batch := range found.tries {
 			p.chunks.addTries(tenant, batch)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -37,6 +38,7 @@ type pass struct {
 	shard  int16
 	now    time.Time
 	chunks *chunks
+	from   dueLook // where reading began
 
 	moved []*due
 	ticks int
@@ -157,9 +159,9 @@ func (p *pass) others(ctx context.Context, cohorts []*due) ([]*due, error) {
 	rows, _ := p.tx.Query(ctx, `
 		SELECT `+dueColumns+`
 		FROM cohort c
-		WHERE c.shard = $1 AND c.due_at <= $2 AND c.tenant_id <> $3 AND c.id <> ALL ($4)
+		WHERE c.shard = $1 AND c.due_at BETWEEN $6 AND $2 AND c.tenant_id <> $3 AND c.id <> ALL ($4)
 		ORDER BY c.due_at
-		LIMIT $5`, p.shard, p.now, hog, known, mostOthers) // ForEachRow reports the error
+		LIMIT $5`, p.shard, p.now, hog, known, mostOthers, p.from.cohort.from) // ForEachRow reports the error
 	found, err := collectDue(rows)
 	if err != nil {
 		return nil, fmt.Errorf("read due cohorts of others: %w", err)
@@ -313,7 +315,7 @@ func (p *pass) end(ctx context.Context) error {
 	}
 	p.chunks.along.Queue(`
 		INSERT INTO turn (shard, tenant_id, due_at)
-		SELECT $1, tenant_id, due_at
+		SELECT $1, tenant_id, `+schedules.NotPast("due_at")+`
 		FROM unnest($2::int[], $3::timestamptz[]) AS n (tenant_id, due_at)
 		ON CONFLICT (shard, tenant_id) DO UPDATE SET due_at = excluded.due_at`, p.shard, who, at)
 	p.chunks.along.Queue(`DELETE FROM turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.over)

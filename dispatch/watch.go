@@ -40,6 +40,7 @@ type watchdog struct {
 	delaysAt  delaysPlace         // how far it has come with those
 	adrift    map[numbered]bool   // active schedules that are in no cohort
 	at        numbered            // how far it has come
+	floors    dueFloors
 }
 
 func (w *watchdog) look(ctx context.Context, now time.Time) error {
@@ -55,31 +56,47 @@ func (w *watchdog) look(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// lateness reads the first of each queue: each is the end of an index.
+// lateness reads the first of each queue.
 func (w *watchdog) lateness(ctx context.Context) error {
-	var cohort, held, turn, chunk float64
-	var quarantined int
-	first := func(table string) string {
-		return `(
-			SELECT COALESCE(GREATEST(0, extract(epoch FROM clock_timestamp() - min(f.due_at))), 0)::float8
-			FROM generate_series(0, $1::int) s
-			CROSS JOIN LATERAL (SELECT due_at FROM ` + table + ` WHERE shard = s AND due_at < 'infinity' ORDER BY due_at LIMIT 1) f)`
-	}
-	err := w.Pool.QueryRow(ctx, `
-		SELECT `+first("cohort")+`, `+first("held")+`, `+first("turn")+`,
-			(SELECT COALESCE(extract(epoch FROM clock_timestamp() - min(swept_at)), 0)::float8 FROM chunk WHERE opened_at IS NULL),
-			(SELECT count(*) FROM (SELECT FROM schedule WHERE status = 'quarantined' LIMIT $2) q)`, schedules.Shards-1, watchMost,
-	).Scan(&cohort, &held, &turn, &chunk, &quarantined)
+	var cohort, held, turn time.Duration
+	err := w.firstDue(ctx, &w.floors, allShards, func(s shardDue) {
+		cohort, held, turn = max(cohort, s.overdue(s.cohort)), max(held, s.overdue(s.held)), max(turn, s.overdue(s.turn))
+	})
 	if err != nil {
 		return fmt.Errorf("look for what is overdue: %w", err)
 	}
-	w.Metrics.overdue.WithLabelValues("cohort").Set(cohort)
-	w.Metrics.overdue.WithLabelValues("held").Set(held)
-	w.Metrics.overdue.WithLabelValues("turn").Set(turn)
+	var chunk float64
+	var quarantined int
+	err = w.Pool.QueryRow(ctx, `
+		SELECT (SELECT COALESCE(extract(epoch FROM clock_timestamp() - min(swept_at)), 0)::float8 FROM chunk WHERE opened_at IS NULL),
+			(SELECT count(*) FROM (SELECT FROM schedule WHERE status = 'quarantined' LIMIT $1) q)`, watchMost,
+	).Scan(&chunk, &quarantined)
+	if err != nil {
+		return fmt.Errorf("look for unopened chunks and quarantined schedules: %w", err)
+	}
+	w.Metrics.overdue.WithLabelValues("cohort").Set(cohort.Seconds())
+	w.Metrics.overdue.WithLabelValues("held").Set(held.Seconds())
+	w.Metrics.overdue.WithLabelValues("turn").Set(turn.Seconds())
 	w.Metrics.unopened.Set(chunk)
 	w.Metrics.quarantined.Set(float64(quarantined))
 	return nil
 }
+
+// overdue returns how long ago a due time was, if it is past.
+func (s *shardDue) overdue(at time.Time) time.Duration {
+	if at.IsZero() {
+		return 0
+	}
+	return max(0, s.now.Sub(at))
+}
+
+// allShards are the numbers of all shards.
+var allShards = func() (all []int16) {
+	for shard := range int16(schedules.Shards) {
+		all = append(all, shard)
+	}
+	return all
+}()
 
 // withoutNext counts the members of cohorts that have been without a next time for a while. Upkeep completes them
 // meanwhile where their time is over.

@@ -254,7 +254,7 @@ func (a *acting) reset(b *pgx.Batch) {
 	}
 	b.Queue(`
 		UPDATE cohort c
-		SET next_at = n.next_at, due_at = n.next_at
+		SET next_at = n.next_at, due_at = `+NotPast("n.next_at")+`
 		FROM unnest($2::smallint[], $3::bigint[], $4::timestamptz[]) AS n (shard, id, next_at)
 		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.run_at IS NULL AND c.retime_at IS NULL`, a.tenant, shards, ids, next)
 }

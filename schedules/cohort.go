@@ -114,7 +114,7 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 	err = tx.QueryRow(ctx, `
 		WITH n AS (`+nameCohort+`)
 		INSERT INTO cohort AS c (id, shard, tenant_id, workflow, hash, missed, ordered, next_at, due_at, calendars, revision, tzdata)
-		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, n.ordered, $7::timestamptz, $8::timestamptz, $9::text[], $10::bigint, $11::text
+		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, n.ordered, $7::timestamptz, `+NotPast("$8::timestamptz")+`, $9::text[], $10::bigint, $11::text
 		FROM n
 		ON CONFLICT (shard, id) DO UPDATE
 		SET revision = CASE WHEN c.due_at IS NULL THEN excluded.revision ELSE c.revision END,
@@ -125,6 +125,12 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 		RETURNING id`,
 		shard, tenant, workflow, hash[:], missed, string(t.Canonical()), next.At, t.Due(next.At), t.Named(), stamp.Revision, stamp.TZData).Scan(&id)
 	return id, err
+}
+
+// NotPast is an SQL expression for a due time that is written: it is no earlier than the clock. Looks rely on it: they begin where
+// an earlier look ended, and would not find an earlier time.
+func NotPast(due string) string {
+	return `(CASE WHEN ` + due + ` < clock_timestamp() THEN clock_timestamp() ELSE ` + due + ` END)`
 }
 
 // fewSchedules is how many schedules a tenant has before its new cohorts are kept in the order of their next times: those made

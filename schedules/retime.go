@@ -20,7 +20,7 @@ import (
 func markCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, limit int) (int, error) {
 	done, err := tx.Exec(ctx, `
 		UPDATE cohort c
-		SET retime_at = date_trunc('milliseconds', n.at), due_at = CASE WHEN c.due_at = 'infinity' THEN c.due_at ELSE LEAST(c.due_at, n.at) END
+		SET retime_at = date_trunc('milliseconds', n.at), due_at = CASE WHEN c.due_at = 'infinity' THEN c.due_at ELSE LEAST(c.due_at, clock_timestamp()) END
 		FROM (
 			SELECT id, (SELECT clock_timestamp()) AS at
 			FROM cohort o

@@ -206,7 +206,7 @@ func (s *Schedules) rezoneShard(ctx context.Context, tx pgx.Tx, op *Operation, r
 	shard := found[0].Shard
 	_, err = tx.Exec(ctx, `
 		UPDATE cohort
-		SET retime_at = $4, due_at = CASE WHEN due_at = 'infinity' THEN due_at ELSE LEAST(due_at, $4) END
+		SET retime_at = $4, due_at = CASE WHEN due_at = 'infinity' THEN due_at ELSE LEAST(due_at, clock_timestamp()) END
 		WHERE tenant_id = $1 AND shard = $2 AND id = ANY($3)`, op.Tenant, shard, marked, now)
 	if err != nil {
 		return fmt.Errorf("mark cohorts: %w", err)

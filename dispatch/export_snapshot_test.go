@@ -1,0 +1,24 @@
+package dispatch
+
+import (
+	"context"
+
+	"github.com/carillonhq/carillon/schedules"
+)
+
+// Look looks once for due shards.
+func (d *Dispatch) Look(ctx context.Context) (due []int16, err error) {
+	if err := d.rejoin(ctx); err != nil {
+		return nil, err
+	}
+	found := make(chan int16, schedules.Shards)
+	_, err = d.look(ctx, newShardSet(), found)
+	close(found)
+	for shard := range found {
+		due = append(due, shard)
+	}
+	return due, err
+}
+
+// MeasureHorizon looks once which transactions are open.
+func (d *Dispatch) MeasureHorizon(ctx context.Context) error { return d.horizon.read(ctx, d) }

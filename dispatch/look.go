@@ -1,0 +1,126 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/carillonhq/carillon/schedules"
+)
+
+// dueFloors are the floors of what a sweep reads by due_at.
+type dueFloors struct {
+	cohort, held, turn [schedules.Shards]floor
+	full               fullLooks
+}
+
+// dueLook is one reading of what is due in a shard.
+type dueLook struct{ cohort, held, turn look }
+
+func (f *dueFloors) look(shard int16, h *horizon, full bool) dueLook {
+	return dueLook{f.cohort[shard].look(h, full), f.held[shard].look(h, full), f.turn[shard].look(h, full)}
+}
+
+// dueLooks are readings of several shards, with where they begin as columns.
+type dueLooks struct {
+	shards              []int16
+	looks               map[int16]dueLook
+	cohort, held, turns []time.Time
+}
+
+// begin begins readings of shards; full tells whether some of them are full looks.
+func (f *dueFloors) begin(shards []int16, h *horizon) (l dueLooks, full bool) {
+	in, full := f.full.begin(time.Now(), len(shards))
+	l = dueLooks{shards: shards, looks: make(map[int16]dueLook, len(shards))}
+	for i, shard := range shards {
+		one := f.look(shard, h, in[i])
+		l.looks[shard] = one
+		l.cohort, l.held, l.turns = append(l.cohort, one.cohort.from), append(l.held, one.held.from), append(l.turns, one.turn.from)
+	}
+	return l, full
+}
+
+// firstDue reads the first due time of cohorts, held ticks and turns of shards: $1 names them, $2 to $4 tell where to begin.
+const firstDue = `
+		SELECT s.shard, c.due_at, h.due_at, t.due_at, clock_timestamp()
+		FROM unnest($1::smallint[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) AS s (shard, cohort, held, turn)
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at >= s.cohort AND due_at < 'infinity' ORDER BY due_at LIMIT 1
+		) c ON true
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM held WHERE held.shard = s.shard AND due_at >= s.held AND due_at < 'infinity' ORDER BY due_at LIMIT 1
+		) h ON true
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM turn WHERE turn.shard = s.shard AND due_at >= s.turn AND due_at < 'infinity' ORDER BY due_at LIMIT 1
+		) t ON true`
+
+// look puts the due shards in the queue, except those that are in it or being swept. It returns how long to wait until the next
+// look.
+func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, alive := d.process.self(); !alive {
+		return lookEvery, nil
+	}
+	wait := lookEvery
+	err := d.firstDue(ctx, &d.floors, busy.others(d.process.shards(), time.Now()), func(s shardDue) {
+		at := earliest(s.cohort, s.held, s.turn)
+		if left := at.Sub(s.now); left > 0 {
+			wait = min(wait, left+lookLate)
+			return
+		}
+		if !at.IsZero() && busy.add(s.shard) {
+			due <- s.shard
+		}
+	})
+	if err != nil {
+		return lookEvery, err
+	}
+	return wait, nil
+}
+
+// shardDue are the first due times of a shard; the zero time: there is none.
+type shardDue struct {
+	shard              int16
+	cohort, held, turn time.Time
+	now                time.Time // by the database's clock
+}
+
+// firstDue calls fn with what is due first in each of some shards.
+func (d *Dispatch) firstDue(ctx context.Context, floors *dueFloors, shards []int16, fn func(shardDue)) error {
+	began := time.Now()
+	l, full := floors.begin(shards, &d.horizon)
+	rows, err := d.Pool.Query(ctx, fast(firstDue), l.shards, l.cohort, l.held, l.turns)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s shardDue
+		var cohort, held, turn pgtype.Timestamptz
+		if err := rows.Scan(&s.shard, &cohort, &held, &turn, &s.now); err != nil {
+			return err
+		}
+		s.cohort, s.held, s.turn = cohort.Time, held.Time, turn.Time
+		one := l.looks[s.shard]
+		one.cohort.found(s.cohort)
+		one.held.found(s.held)
+		one.turn.found(s.turn)
+		fn(s)
+	}
+	if full {
+		floors.full.ended(began, time.Now())
+	}
+	return rows.Err()
+}
+
+// earliest returns the earliest of the times that are not zero, or the zero time.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, at := range times {
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
