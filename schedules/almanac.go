@@ -160,6 +160,13 @@ func (d *definition) consult(ctx context.Context, db postgres.DB, ts *Timings, t
 	return err
 }
 
+// consultHeld is consult, and keeps the calendars as they are until the transaction ends: none is deleted before the schedule
+// that names it is stored.
+func (d *definition) consultHeld(ctx context.Context, tx pgx.Tx, ts *Timings, tenant tenants.ID) (err error) {
+	d.almanac, err = ts.hold(ctx, tx, tenant, calendarsOf(d.spec))
+	return err
+}
+
 // renew returns a timing by the present calendars and the tz database in force, with the revision of the calendars (0: it
 // names none). The transaction keeps the calendars as they are until it ends. A timing that cannot be computed any more is
 // errUncomputable; the transaction can go on.

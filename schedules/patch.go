@@ -88,7 +88,7 @@ func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch,
 		return d, err
 	}
 	d, err = p.read(q)
-	if err := d.consult(ctx, tx, s.Timings, tenant); err != nil {
+	if err := d.consultHeld(ctx, tx, s.Timings, tenant); err != nil {
 		return d, err
 	}
 	if followsKey(p.Spec) {

@@ -63,7 +63,7 @@ func (s *Schedules) putAlone(ctx context.Context, tenant tenants.ID, workflow, k
 		if err := pre.Check(r != nil, versionOf(r)); err != nil {
 			return err
 		}
-		if err := d.consult(ctx, tx, s.Timings, tenant); err != nil {
+		if err := d.consultHeld(ctx, tx, s.Timings, tenant); err != nil {
 			return err
 		}
 		if err := d.follow(ctx, tx, tenant, key); err != nil {

@@ -38,7 +38,7 @@ type timingKey struct {
 	tzdata   string
 }
 
-// cohortVersion names a cohort that names no calendar, as it is timed by one version of the tz database.
+// cohortVersion names a cohort whose timing lasts for as long as one version of the tz database is in force.
 type cohortVersion struct {
 	id     int64
 	tzdata string
@@ -105,6 +105,9 @@ type CohortTiming struct {
 
 func (c CohortTiming) key() timingKey {
 	key := timingKey{hash: [16]byte(c.Hash), revision: c.Revision, tzdata: c.TZData}
+	if c.TZData == "" { // with fixed_delay, by the tz database in force
+		key.tzdata = calendar.InForce().Version()
+	}
 	if c.Revision != 0 {
 		key.tenant = c.Tenant
 	}
@@ -215,7 +218,11 @@ func (ts *Timings) read(ctx context.Context, db postgres.DB, c CohortTiming, for
 		t, broken = calendar.FromCanonical([]byte(form.Timing), calendar.Context{Named: a.named})
 	}
 	if broken == nil {
-		ts.byHash.Add(c.key(), t)
+		key := c.key()
+		if c.TZData == "" {
+			key.tzdata = t.Zones().Version()
+		}
+		ts.byHash.Add(key, t)
 	}
 	return t, broken, nil
 }
@@ -227,8 +234,9 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 	var names []CohortTiming
 	var askShards []int16
 	var askIDs []int64
+	inForce := calendar.InForce().Version()
 	for i, id := range ids {
-		if key, ok := ts.byCohort.Get(cohortVersion{id, calendar.InForce().Version()}); ok {
+		if key, ok := ts.byCohort.Get(cohortVersion{id, inForce}); ok {
 			if kept, ok := ts.byHash.Get(key); ok {
 				found[id] = kept
 				continue
@@ -264,8 +272,12 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 	for i, t := range timings {
 		if t != nil {
 			found[names[i].ID] = t
-			if names[i].Revision == 0 { // else its next edit would not be seen
-				ts.byCohort.Add(cohortVersion{names[i].ID, names[i].TZData}, names[i].key())
+			lasts, err := ts.lasts(ctx, db, names[i], t)
+			if err != nil {
+				return nil, err
+			}
+			if lasts {
+				ts.byCohort.Add(cohortVersion{names[i].ID, inForce}, names[i].key())
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,8 +16,9 @@ import (
 
 // archives are the versions of the tz database that were read because a cohort is timed by them.
 type archives struct {
-	mu    sync.Mutex
-	known map[string]*calendar.Zones
+	mu      sync.Mutex
+	known   map[string]*calendar.Zones
+	changed map[[2]string]map[string]bool // zones that differ from an earlier version to a later one
 }
 
 func (a *archives) of(version string) *calendar.Zones {
@@ -59,4 +61,37 @@ func (ts *Timings) zones(ctx context.Context, db postgres.DB, version string) (*
 	}
 	ts.archives.add(z)
 	return z, nil
+}
+
+// lasts reports whether a cohort's timing stays as it is while the present tz database is in force: it names no calendar, and
+// its zone is the same in the database by which it is timed.
+func (ts *Timings) lasts(ctx context.Context, db postgres.DB, c CohortTiming, t *calendar.Timing) (bool, error) {
+	present := calendar.InForce()
+	if c.Revision != 0 {
+		return false, nil
+	}
+	if c.TZData == "" || c.TZData == present.Version() {
+		return true, nil
+	}
+	versions := [2]string{c.TZData, present.Version()}
+	ts.archives.mu.Lock()
+	changed, known := ts.archives.changed[versions]
+	ts.archives.mu.Unlock()
+	if !known {
+		names, err := ts.changed(ctx, db, c.TZData, present, time.Now())
+		if err != nil {
+			return false, err
+		}
+		changed = make(map[string]bool, len(names))
+		for _, name := range names {
+			changed[name] = true
+		}
+		ts.archives.mu.Lock()
+		if ts.archives.changed == nil {
+			ts.archives.changed = map[[2]string]map[string]bool{}
+		}
+		ts.archives.changed[versions] = changed
+		ts.archives.mu.Unlock()
+	}
+	return !changed[t.Zone()], nil
 }
