@@ -22,3 +22,6 @@ func (d *Dispatch) Look(ctx context.Context) (due []int16, err error) {
 
 // MeasureHorizon looks once which transactions are open.
 func (d *Dispatch) MeasureHorizon(ctx context.Context) error { return d.horizon.read(ctx, d) }
+
+// LeasedTicks counts the ticks that the workers of tenant $1 hold.
+const LeasedTicks = leasedTicks

@@ -106,7 +106,7 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 			v.Failures.Endpoints = append(v.Failures.Endpoints, found...)
 			return err
 		})
-	b.Queue(`SELECT COALESCE(sum(unended), 0)::bigint FROM lease WHERE tenant_id = $1 AND until_at > now()`, tenant).
+	b.Queue(leasedTicks, tenant).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Running.Leased) })
 	b.Queue(`SELECT COALESCE(sum(ticks), 0)::bigint FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL AND tenant_id = $1`, tenant).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Running.Pushed) })
