@@ -8,6 +8,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -159,5 +160,27 @@ func TestRunOfOneSchedulesTicksIsOpenedInOrder(t *testing.T) {
 		if one.LastTimestamp == nil || !one.LastTimestamp.Equal(ticks[i].Timestamp) || *one.Occurrence != int64(i+2) {
 			t.Errorf("tick %d: got %+v after %s", i+1, one, ticks[i].Timestamp)
 		}
+	}
+}
+
+// A tick that was due before its schedule was deleted stays the deleted schedule's, and is cancelled, though the key has another
+// schedule when it is opened.
+func TestATickOfADeletedScheduleIsNotThatOfItsKeysNext(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	due := len(h.sweptThrice("w"))
+	first := h.number(`SELECT id FROM schedule`)
+	if err := h.schedules.Delete(t.Context(), h.tenant, "w", "k", schedules.Changer{By: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	h.put("w", "k", rarely("skip"))
+	for _, id := range h.chunks() {
+		if err := h.dispatch.Open(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancelled := h.number(`SELECT count(*) FROM tick WHERE schedule_id = $1 AND version = 1 AND state = $2`, first, dispatch.Cancelled)
+	if all := h.number(`SELECT count(*) FROM tick`); cancelled < due || all != cancelled {
+		t.Errorf("of %d ticks %d were cancelled as the deleted schedule's, and %d were due", all, cancelled, due)
 	}
 }
