@@ -203,7 +203,7 @@ func (d dev) run(ctx context.Context, h *house, listener net.Listener, server *e
 		ticks.write(ctx)
 	}()
 	parts.Go(func() error {
-		return h.run(ctx, d.log, site{listener, d.keys.endpoint(h.platform, h.router)})
+		return h.run(ctx, d.log, 0, site{listener, d.keys.endpoint(h.platform, h.router)})
 	})
 	parts.Go(func() error { return d.announce(ctx) })
 	if !d.settings.NoDemo {

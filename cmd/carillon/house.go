@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -69,6 +70,7 @@ type house struct {
 	cluster   *postgres.Cluster
 	registry  *prometheus.Registry
 	router    *echo.Echo
+	draining  atomic.Bool // it stops soon: load balancers are to send it nothing new
 	dispatch  *dispatch.Dispatch
 	schedules *schedules.Schedules
 }
@@ -164,7 +166,13 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	operations.Queue = h.dispatch.QueueOperation
 	h.dispatch.RegisterSteps()
 	h.router = web.New(web.Options{Log: p.log, Metrics: web.NewMetrics(h.registry)})
-	web.Probes(h.router, h.ready)
+	looked := web.Cached(time.Second, h.ready)
+	web.Probes(h.router, func(ctx context.Context) error {
+		if h.draining.Load() {
+			return errDraining
+		}
+		return looked(ctx)
+	})
 	if !p.role.does("api") {
 		return h, nil
 	}
@@ -284,6 +292,8 @@ func processName() string {
 	}
 	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
+
+var errDraining = errors.New("the process is about to stop")
 
 // ready is for /readyz: the database answers, takes writes, and has what this program needs.
 func (h *house) ready(ctx context.Context) error {

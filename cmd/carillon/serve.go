@@ -24,6 +24,7 @@ type serveSettings struct {
 	Role          role        `env:"CARILLON_ROLE" envDefault:"all" flag:"role" value:"PART" help:"the part of the work that this process does: all, api, sweep or dispatch"`
 	Listen        address     `env:"CARILLON_LISTEN" envDefault:":8080" flag:"listen" value:"ADDRESS" help:"where the API and the probes are served"`
 	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" value:"ADDRESS" help:"where Prometheus' /metrics are served"`
+	Drain         span        `env:"CARILLON_DRAIN" envDefault:"0s" flag:"drain" value:"DURATION" help:"how long it goes on after SIGTERM while /readyz answers 503, so that load balancers stop sending requests to it"`
 	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" value:"NUMBER" help:"how many connections to PostgreSQL this process opens at most"`
 	TZData        string      `env:"CARILLON_TZDATA" flag:"tzdata" value:"FILE" help:"a newer tz database than the program carries: an archive as calendar/tzdata/remake.sh makes it"`
 	Keyset        sealing     `env:"CARILLON_KEYSET" help:"the keys that endpoints' signing secrets are sealed with, as carillon keyset prints them; without them secrets are stored in the clear"`
@@ -60,7 +61,8 @@ Run as many as you like, on as many machines: they share the work, and when one 
 others take over within seconds. With --role a process does one part only.
 
 SIGTERM and Ctrl-C end it within 10 seconds: requests in flight may finish, the rest is left
-to the others. A second one ends it at once.`,
+to the others. A second one ends it at once. With --drain it first goes on for that long while
+/readyz answers 503: behind a load balancer, take two intervals of its probe.`,
 		Example: `  export DATABASE_URL=postgres://carillon:secret@db:5432/carillon
   export CARILLON_ISSUER_KEY=$(openssl rand -base64 32)   # keep it: all processes need the same
   export CARILLON_KEYSET=$(carillon keyset)               # this too
@@ -114,7 +116,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 	h.warnOfSecrets(ctx, s.Keyset.keyset, log)
 	log.Info("serving", "role", s.Role, "listen", listener.Addr().String(), "metrics", metrics.Addr().String(), "version", thisEdition().Version)
 	defer log.Info("stopped")
-	return h.run(ctx, log,
+	return h.run(ctx, log, time.Duration(s.Drain),
 		site{listener, h.router},
 		site{metrics, onlyMetrics(web.MetricsHandler(h.registry))})
 }
@@ -152,7 +154,16 @@ const stopWithin = 7 * time.Second
 
 // run works until ctx ends or a part fails, and returns when all has ended. The dispatch must have started. It closes
 // the listeners.
-func (h *house) run(ctx context.Context, log *slog.Logger, sites ...site) error {
+// run works until ctx ends, and for drain after that: /readyz then says that nothing new should come.
+func (h *house) run(ctx context.Context, log *slog.Logger, drain time.Duration, sites ...site) error {
+	draining := ctx
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(draining, func() {
+		h.draining.Store(true)
+		log.Info("draining", "for", drain)
+		time.AfterFunc(drain, stop)
+	})()
 	parts, ctx := errgroup.WithContext(ctx)
 	for _, s := range sites {
 		parts.Go(func() error { return web.Serve(ctx, s.listener, s.handler, log) })

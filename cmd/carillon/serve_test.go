@@ -17,6 +17,7 @@ import (
 type served struct {
 	Listen  string `json:"listen"`
 	Metrics string `json:"metrics"`
+	stop    func() // as SIGTERM does, without waiting
 }
 
 // serveOn runs `carillon serve` until the test ends.
@@ -31,7 +32,7 @@ func serveOn(t *testing.T, environment map[string]string, flags ...string) serve
 		_ = w.Close()
 	}()
 	lines := bufio.NewScanner(r)
-	var s served
+	s := served{stop: cancel}
 	for s.Listen == "" {
 		if !lines.Scan() {
 			t.Fatalf("it ended with %d", <-ended)
@@ -106,5 +107,26 @@ func TestServeSharesADatabase(t *testing.T) {
 	}
 	if status, _ := call(t, http.MethodPost, "http://"+one.Listen+tokenPath, "", `{}`); status != http.StatusNotFound {
 		t.Errorf("got %d where only carillon dev mints tokens", status)
+	}
+}
+
+// After SIGTERM a process that drains answers as before, but for /readyz, and then ends.
+func TestServeDrains(t *testing.T) {
+	t.Parallel()
+	s := serveOn(t, map[string]string{
+		"DATABASE_URL":        postgrestest.URL(t),
+		"CARILLON_ISSUER_KEY": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+	}, "--drain", "5s")
+	if status, body := call(t, http.MethodGet, "http://"+s.Listen+"/readyz", "", ""); status != http.StatusOK {
+		t.Fatalf("got %d: %s", status, body)
+	}
+	s.stop()
+	for status := 0; status != http.StatusServiceUnavailable; { // it is told at once, but not in this goroutine
+		status, _ = call(t, http.MethodGet, "http://"+s.Listen+"/readyz", "", "")
+	}
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/v1/workflows": http.StatusUnauthorized} {
+		if status, body := call(t, http.MethodGet, "http://"+s.Listen+path, "", ""); status != want {
+			t.Errorf("%s while draining: got %d: %s", path, status, body)
+		}
 	}
 }

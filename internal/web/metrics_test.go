@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/labstack/echo/v4"
@@ -56,6 +58,25 @@ func TestProbes(t *testing.T) {
 	if w, _ := send(e, "GET", "/healthz"); w.Code != 200 {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
+}
+
+// However many ask, a check runs once in its age.
+func TestCachedChecksRunOncePerAge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ran, fails := 0, errors.New("away")
+		check := Cached(time.Second, func(context.Context) error { ran++; return fails })
+		for range 100 {
+			if err := check(t.Context()); !errors.Is(err, fails) {
+				t.Errorf("got %v", err)
+			}
+		}
+		time.Sleep(time.Second) // of the test's own clock
+		fails = nil
+		if err := check(t.Context()); err != nil || ran != 2 {
+			t.Errorf("got %v after %d checks, want the second one's", err, ran)
+		}
+	})
 }
 
 func TestDatabaseAwayIs503(t *testing.T) {

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -29,4 +30,23 @@ func Probes(e *echo.Echo, ready func(ctx context.Context) error) {
 		}
 		return Answer(c, http.StatusOK, map[string]string{"status": "ready"})
 	})
+}
+
+// Cached returns a check that runs ready at most once in each age, and returns its last result in between: whoever floods the
+// probe costs the database nothing. Calls that come while it runs wait for it.
+func Cached(age time.Duration, ready func(ctx context.Context) error) func(ctx context.Context) error {
+	var mu sync.Mutex
+	var checked time.Time
+	var last error
+	return func(ctx context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(checked) < age {
+			return last
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout) // others wait for it as well
+		defer cancel()
+		last, checked = ready(ctx), time.Now()
+		return last
+	}
 }
