@@ -1,35 +1,116 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
 )
 
-// HandOut makes chunks of the schedules' due ticks in the caller's transaction, which holds the lock of their shard,
-// shared: ticks that the sweep had not come to when a change came. They are opened like any other chunk, in order.
+// HandOut makes chunks of due ticks in the caller's transaction, which holds the locks of their shards, shared: a change came before the
+// sweep had taken them. They are opened like any other chunk, in order. Ticks of one tenant and shard share chunks; if a schedule has
+// several ticks, each goes into a later chunk than the one before.
 func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) error {
-	if sabotage.RetimeForgets.On() {
+	if sabotage.RetimeForgets.On() || len(due) == 0 {
 		return nil
 	}
-	for _, one := range due {
-		var workflow string
-		cs := newChunks(one.Shard, one.Run.At)
-		err := tx.QueryRow(ctx, `SELECT workflow, clock_timestamp() FROM schedule WHERE tenant_id = $1 AND id = $2`, one.Tenant, one.Schedule).Scan(&workflow, &cs.now)
-		if err != nil {
-			return err
+	workflows, now, err := workflowsOf(ctx, tx, due)
+	if err != nil {
+		return err
+	}
+	for len(due) > 0 {
+		var batch []schedules.Due
+		if batch, due = firstOfEach(due); len(batch) == 0 {
+			return nil
 		}
-		d.purse.owe(one.Tenant, 1)
-		cs.add(one.Tenant, one.Cohort, workflow, one.Run, []member{{id: one.Schedule, missed: one.Missed}}, one.Forced, false)
-		if err := d.insertChunks(ctx, tx, cs); err != nil {
-			return err
-		}
-		if err := announce(ctx, tx, cs.made); err != nil {
-			return err
+		for len(batch) > 0 {
+			n := slices.IndexFunc(batch, func(one schedules.Due) bool { return one.Shard != batch[0].Shard })
+			if n < 0 {
+				n = len(batch)
+			}
+			if err := d.handOutOf(ctx, tx, batch[:n], workflows, now); err != nil {
+				return err
+			}
+			batch = batch[n:]
 		}
 	}
 	return nil
+}
+
+// handOutOf makes the chunks of one shard. Ticks that differ in nothing but their schedule stand next to one another.
+func (d *Dispatch) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.Due, workflows map[int64]string, now time.Time) error {
+	cs := newChunks(batch[0].Shard, now)
+	for len(batch) > 0 {
+		one, workflow := batch[0], workflows[batch[0].Schedule]
+		var members []member
+		for len(batch) > 0 && alike(one, batch[0]) && workflows[batch[0].Schedule] == workflow {
+			members = append(members, member{id: batch[0].Schedule, missed: one.Missed})
+			batch = batch[1:]
+		}
+		d.purse.owe(one.Tenant, len(members))
+		cs.add(one.Tenant, one.Cohort, workflow, one.Run, members, one.Forced, false)
+	}
+	if err := d.insertChunks(ctx, tx, cs); err != nil {
+		return err
+	}
+	return announce(ctx, tx, cs.made)
+}
+
+// firstOfEach returns the first tick of each schedule, in the order of chunks, and the others.
+func firstOfEach(due []schedules.Due) (first, others []schedules.Due) {
+	seen := make(map[int64]bool, len(due))
+	for _, one := range due {
+		if seen[one.Schedule] {
+			others = append(others, one)
+			continue
+		}
+		seen[one.Schedule] = true
+		first = append(first, one)
+	}
+	slices.SortFunc(first, func(a, b schedules.Due) int {
+		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Cohort, b.Cohort), a.Run.At.Compare(b.Run.At),
+			cmp.Compare(a.Missed, b.Missed), cmp.Compare(a.Schedule, b.Schedule))
+	})
+	return first, others
+}
+
+// alike reports whether two ticks may share a group of a chunk.
+func alike(a, b schedules.Due) bool {
+	b.Schedule = a.Schedule
+	return a == b
+}
+
+// workflowsOf returns the workflow of each schedule, and the time.
+func workflowsOf(ctx context.Context, tx pgx.Tx, due []schedules.Due) (workflows map[int64]string, now time.Time, err error) {
+	ids := map[tenants.ID][]int64{}
+	for _, one := range due {
+		ids[one.Tenant] = append(ids[one.Tenant], one.Schedule)
+	}
+	workflows = make(map[int64]string, len(due))
+	var b pgx.Batch
+	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	for tenant, some := range ids {
+		b.Queue(`SELECT id, workflow FROM schedule WHERE tenant_id = $1 AND id = ANY ($2)`, tenant, some).Query(func(rows pgx.Rows) error {
+			var id int64
+			var workflow string
+			_, err := pgx.ForEachRow(rows, []any{&id, &workflow}, func() error { workflows[id] = workflow; return nil })
+			return err
+		})
+	}
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return nil, now, fmt.Errorf("read workflows of due ticks: %w", err)
+	}
+	for _, one := range due {
+		if workflows[one.Schedule] == "" {
+			return nil, now, fmt.Errorf("schedule %d with a due tick: %w", one.Schedule, pgx.ErrNoRows)
+		}
+	}
+	return workflows, now.UTC(), nil
 }

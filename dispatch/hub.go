@@ -130,11 +130,15 @@ func (h *hub) queued(made []newChunk) {
 	h.tellSoon()
 }
 
-// announce is queued for a transaction that is not committed yet: River's clients are told when it is.
+// announce notifies River's clients of the jobs of chunks, once for each lane, when the transaction is committed.
 func announce(ctx context.Context, tx pgx.Tx, made []newChunk) error {
 	var b pgx.Batch
+	told := map[string]bool{}
 	for i := range made {
-		b.Queue(`SELECT pg_notify(current_schema() || '.river_insert', $1)`, fmt.Sprintf(`{"queue": %q}`, made[i].lane))
+		if lane := made[i].lane; !told[lane] {
+			told[lane] = true
+			b.Queue(`SELECT pg_notify(current_schema() || '.river_insert', $1)`, fmt.Sprintf(`{"queue": %q}`, lane))
+		}
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("announce jobs: %w", err)
