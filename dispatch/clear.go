@@ -76,29 +76,30 @@ func (d *Dispatch) clearSomeCohorts(ctx context.Context, shard int16) (n int64, 
 	return n, err
 }
 
-// clearChunks deletes chunks that were done an hour ago. The clock is read in a query of its own: compared with the clock
+// clearChunks deletes chunks that were done an hour ago. Their numbers are in an array, because the planner may join a list
+// by reading the whole table. The clock is read in a query of its own: compared with the clock
 // itself, which is volatile, every row would be read.
 func (d *Dispatch) clearChunks(ctx context.Context) (int64, error) {
 	return d.clear(ctx, `
 		DELETE FROM chunk
-		WHERE id IN (
+		WHERE id = ANY (ARRAY (
 			SELECT id
 			FROM chunk
 			WHERE done_at < (SELECT clock_timestamp()) - $1::interval
 			ORDER BY done_at
-			LIMIT $2)`, chunkKept, mostCleared)
+			LIMIT $2))`, chunkKept, mostCleared)
 }
 
 // clearAnswers deletes the answers to requests with an Idempotency-Key that are a day old.
 func (d *Dispatch) clearAnswers(ctx context.Context) (int64, error) {
 	return d.clear(ctx, `
 		DELETE FROM idempotency
-		WHERE (tenant_id, route, key) IN (
-			SELECT tenant_id, route, key
+		WHERE ctid = ANY (ARRAY (
+			SELECT ctid
 			FROM idempotency
 			WHERE created_at < (SELECT clock_timestamp()) - interval '24 hours'
 			ORDER BY created_at
-			LIMIT $1)`, mostCleared)
+			LIMIT $1))`, mostCleared)
 }
 
 // clearProcesses deletes processes that are gone, and the requests that they said to have in flight.
@@ -133,16 +134,17 @@ const mostRates = 500 // buckets that one run looks at
 func (d *Dispatch) clearRates(ctx context.Context) error {
 	rows, _ := d.Pool.Query(ctx, `
 		WITH page AS MATERIALIZED (
-			SELECT tenant_id, quota
+			SELECT ctid, tenant_id, quota
 			FROM bucket
 			WHERE (tenant_id, quota) > ($1, $2)
 			ORDER BY tenant_id, quota
 			LIMIT $3
 		), gone AS (
-			DELETE FROM bucket b
-			USING page p
-			WHERE b.tenant_id = p.tenant_id AND b.quota = p.quota AND p.tenant_id <> 0
-				AND NOT EXISTS (SELECT FROM tenant t WHERE t.id = p.tenant_id)
+			DELETE FROM bucket
+			WHERE ctid = ANY (ARRAY (
+				SELECT p.ctid
+				FROM page p
+				WHERE p.tenant_id <> 0 AND NOT EXISTS (SELECT FROM tenant t WHERE t.id = p.tenant_id OFFSET 0)))
 		)
 		SELECT tenant_id, quota FROM page`, d.ratesAt.tenant, d.ratesAt.quota, mostRates) // CollectRows reports the error
 	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r ratePlace, err error) { return r, row.Scan(&r.tenant, &r.quota) })

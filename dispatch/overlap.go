@@ -233,7 +233,7 @@ func (d *Dispatch) cancelOrphans(ctx context.Context) (n int64, err error) {
 	done, err := d.Pool.Exec(ctx, `
 		WITH gone AS (
 			DELETE FROM buffered
-			WHERE (tenant_id, schedule_id, nominal_at, seq) IN (SELECT tenant_id, schedule_id, nominal_at, seq FROM buffered WHERE orphan LIMIT $2)
+			WHERE ctid = ANY (ARRAY (SELECT ctid FROM buffered WHERE orphan LIMIT $2))
 			RETURNING tenant_id, schedule_id, nominal_at, seq
 		), ended AS (
 			UPDATE tick t

@@ -55,10 +55,8 @@ func lockLimits(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflows []s
 	}
 	// In a statement of its own: it sees what was committed while this one waited for the lock.
 	rows, err = tx.Query(ctx, `
-		SELECT workflow, count(*)
-		FROM slot
-		WHERE tenant_id = $1 AND workflow = ANY($2)
-		GROUP BY workflow`, tenant, slices.Collect(maps.Keys(free)))
+		SELECT n.name, (SELECT count(*) FROM slot WHERE tenant_id = $1 AND workflow = n.name)
+		FROM unnest($2::text[]) AS n (name)`, tenant, slices.Collect(maps.Keys(free)))
 	if err != nil {
 		return nil, fmt.Errorf("count running ticks: %w", err)
 	}

@@ -106,20 +106,26 @@ func (d *Dispatch) freeLostSlots(ctx context.Context) (free map[limitedWorkflow]
 	after := d.slotsAt
 	rows, _ := d.Pool.Query(ctx, `
 		WITH page AS MATERIALIZED (
-			SELECT tenant_id, schedule_id, nominal_at, seq, attempt, workflow
+			SELECT ctid, tenant_id, schedule_id, nominal_at, seq, attempt, workflow
 			FROM slot
 			WHERE (tenant_id, schedule_id, nominal_at, seq) > ($2, $3, $4, $5)
 			ORDER BY tenant_id, schedule_id, nominal_at, seq
 			LIMIT $6
 		), gone AS (
 			DELETE FROM slot s
-			USING page p
-			WHERE s.tenant_id = p.tenant_id AND s.schedule_id = p.schedule_id AND s.nominal_at = p.nominal_at AND s.seq = p.seq
-				AND s.attempt = p.attempt
+			WHERE s.ctid = ANY (ARRAY (
+					SELECT p.ctid
+					FROM page p
+					WHERE NOT EXISTS (
+						SELECT FROM tick t
+						WHERE t.tenant_id = p.tenant_id AND t.schedule_id = p.schedule_id AND t.nominal_at = p.nominal_at AND t.seq = p.seq
+							AND t.state = $1 AND t.attempt = p.attempt
+						OFFSET 0)))
 				AND NOT EXISTS (
 					SELECT FROM tick t
-					WHERE t.tenant_id = p.tenant_id AND t.schedule_id = p.schedule_id AND t.nominal_at = p.nominal_at AND t.seq = p.seq
-						AND t.state = $1 AND t.attempt = p.attempt)
+					WHERE t.tenant_id = s.tenant_id AND t.schedule_id = s.schedule_id AND t.nominal_at = s.nominal_at AND t.seq = s.seq
+						AND t.state = $1 AND t.attempt = s.attempt
+					OFFSET 0)
 			RETURNING s.tenant_id, s.workflow
 		)
 		SELECT tenant_id, workflow, schedule_id, nominal_at, seq, false FROM page

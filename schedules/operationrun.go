@@ -211,12 +211,12 @@ func (o *Operations) Look(ctx context.Context) error {
 func (o *Operations) Clear(ctx context.Context, limit int) (int64, error) {
 	done, err := o.Engine.Exec(ctx, `
 		DELETE FROM operation
-		WHERE id IN (
+		WHERE id = ANY (ARRAY (
 			SELECT id
 			FROM operation
 			WHERE ended_at < (SELECT clock_timestamp()) - $1::interval
 			ORDER BY ended_at
-			LIMIT $2)`, operationKept, limit)
+			LIMIT $2))`, operationKept, limit)
 	if err != nil {
 		return 0, fmt.Errorf("clear operations: %w", err)
 	}

@@ -67,14 +67,14 @@ func ClearSyncs(ctx context.Context, db postgres.DB, limit int) (lines int64, er
 	for i, sql := range []string{
 		`UPDATE sync SET over = true WHERE NOT over AND seen_at < (SELECT clock_timestamp()) - $1::interval`,
 		`DELETE FROM sync_line
-		WHERE (tenant_id, sync_id, line) IN (
-			SELECT l.tenant_id, l.sync_id, l.line
+		WHERE ctid = ANY (ARRAY (
+			SELECT l.ctid
 			FROM sync s
-			JOIN sync_line l ON l.tenant_id = s.tenant_id AND l.sync_id = s.id
+			CROSS JOIN LATERAL (SELECT ctid FROM sync_line WHERE tenant_id = s.tenant_id AND sync_id = s.id OFFSET 0) l
 			WHERE s.over
-			LIMIT $1)`,
+			LIMIT $1))`,
 		`DELETE FROM sync s
-		WHERE s.over AND NOT EXISTS (SELECT FROM sync_line l WHERE l.tenant_id = s.tenant_id AND l.sync_id = s.id)`,
+		WHERE s.over AND NOT EXISTS (SELECT FROM sync_line l WHERE l.tenant_id = s.tenant_id AND l.sync_id = s.id OFFSET 0)`,
 	} {
 		args := [][]any{{syncSilent}, {limit}, nil}[i]
 		done, err := db.Exec(ctx, sql, args...)

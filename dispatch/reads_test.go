@@ -1,0 +1,227 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// planNode is a step of a plan as EXPLAIN (ANALYZE, FORMAT JSON) shows it. Rows are those of one loop.
+type planNode struct {
+	Type      string      `json:"Node Type"`
+	Relation  string      `json:"Relation Name"`
+	Rows      int         `json:"Actual Rows"`
+	Loops     int         `json:"Actual Loops"`
+	Filtered  int         `json:"Rows Removed by Filter"`
+	Rechecked int         `json:"Rows Removed by Index Recheck"`
+	Strategy  string      `json:",omitempty"`
+	Plans     []*planNode `json:",omitempty"`
+}
+
+// mostFolded bounds what a statement may add up: a count of a whole table is no work that it was made for.
+const mostFolded = 1000
+
+// count adds up what the plan reads of our tables, and what it changes or folds into one row.
+func (n *planNode) count() (read, work int) {
+	if n.Relation != "" && strings.HasSuffix(n.Type, "Scan") && !strings.HasPrefix(n.Relation, "pg_") {
+		read = (n.Rows + n.Filtered + n.Rechecked) * n.Loops
+	}
+	for i, sub := range n.Plans {
+		subRead, subWork := sub.count()
+		read, work = read+subRead, work+subWork
+		switch {
+		case n.Type == "ModifyTable" && i == 0:
+			work += sub.Rows * sub.Loops
+		case n.Type == "Aggregate" && n.Strategy == "Plain":
+			work += min(sub.Rows*sub.Loops, mostFolded)
+		}
+	}
+	return read, work
+}
+
+// statement is one that the engine ran, with the plan of its most costly run.
+type statement struct {
+	SQL        string    `json:"Query Text"`
+	Plan       *planNode `json:"Plan"`
+	read, work int
+}
+
+func (s *statement) excess() int { return s.read - 10*s.work - 100 }
+
+// plans are those of all statements that the sessions of a pool ran. PostgreSQL tells them itself, so they are what was run:
+// with the arguments of each, in its place within a transaction.
+type plans struct {
+	mu   sync.Mutex
+	seen map[string]*statement
+	bad  []string
+}
+
+// tell is called for each message of the server.
+func (p *plans) tell(_ *pgconn.PgConn, n *pgconn.Notice) {
+	_, text, found := strings.Cut(n.Message, "plan:\n")
+	if !found {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := &statement{}
+	if err := json.Unmarshal([]byte(text), s); err != nil {
+		p.bad = append(p.bad, text)
+		return
+	}
+	s.SQL = strings.TrimSpace(s.SQL)
+	if strings.Contains(s.SQL, "river_") && !strings.Contains(s.SQL, "chunk") {
+		return // River's own
+	}
+	s.read, s.work = s.Plan.count()
+	if s.Plan.Type != "ModifyTable" {
+		s.work += s.Plan.Rows
+	}
+	if worst := p.seen[s.SQL]; worst == nil || s.excess() > worst.excess() {
+		p.seen[s.SQL] = s
+	}
+}
+
+// lacks returns those of some parts of statements that are in no statement seen until now.
+func (p *plans) lacks(parts []string) (left []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, part := range parts {
+		found := false
+		for sql := range p.seen {
+			found = found || strings.Contains(sql, part)
+		}
+		if !found {
+			left = append(left, part)
+		}
+	}
+	return left
+}
+
+// watched returns a pool like another, of which the plans are told.
+func (p *plans) watched(t *testing.T, like *pgxpool.Pool) *pgxpool.Pool {
+	t.Helper()
+	config := like.Config()
+	config.ConnConfig.OnNotice = p.tell
+	asBefore := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		for _, sql := range []string{
+			`SET ROLE NONE`, `LOAD 'auto_explain'`, `SET auto_explain.log_min_duration = 0`, `SET auto_explain.log_analyze = on`,
+			`SET auto_explain.log_timing = off`, `SET auto_explain.log_format = json`, `SET auto_explain.log_level = notice`,
+			`SET ROLE ` + postgres.EngineRole,
+		} {
+			if _, err := c.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		return asBefore(ctx, c)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// loops are parts of the statements that run without being asked for, one of each loop at least.
+var loops = []string{
+	"FROM unnest($1::smallint[]) AS s (shard)", // which shards are due
+	"FROM member", // a sweep reads members
+	"FROM chunk WHERE opened_at IS NOT NULL AND done_at IS", // whether there is something to take over
+	"WITH RECURSIVE owning",                                 // chunks of dead processes
+	"opened_at < clock_timestamp() - make_interval(secs =>", // own chunks that were forgotten
+	"), stale AS MATERIALIZED (",                            // chunks that nobody opens
+	"GROUP BY tenant_id",                                    // how many chunks are unopened
+	"FROM lease WHERE until_at <=",                          // leases that ended
+	"SELECT EXISTS (SELECT FROM slot UNION ALL",             // slots
+	"FROM gone",                       // lost slots
+	"WITH RECURSIVE queued",           // ticks that wait for slots
+	"WITH RECURSIVE limited",          // limited workflows
+	"SELECT FROM happening UNION ALL", // what tenants are to be told
+	"UPDATE event",                    // and events to send
+	"'quota.soft' = ANY",              // who wants to know of quotas
+	"FROM operation WHERE ended_at IS NULL AND look_at", // operations that nobody runs
+	"UPDATE process",       // that this process lives
+	"FROM tally_delta",     // members
+	"FROM daily_use_delta", // use of the day
+	"SELECT count(*) FROM (SELECT FROM schedule WHERE status", // what is overdue
+	"WHERE due_at IS NULL AND empty_at IS NULL",               // schedules without a next time
+	"WHERE (tenant_id, id) > ($1, $2)",                        // the watchdog's walk
+	"FROM cohort c WHERE c.shard = s.shard AND c.due_at <",    // overdue cohorts
+	"FROM held h WHERE h.shard = s.shard AND h.due_at <",      // overdue ticks
+	"marked < revision",                                       // edited calendars
+	"FROM tzdata",                                             // newer zones
+	"INSERT INTO allowance",                                   // debts
+	"WHERE delay AND due_at IS NULL",                          // lost fixed_delay
+	"SET status = 'completed'",
+	"moved_until <", "FROM buffered WHERE orphan", "empty_at <", "DELETE FROM chunk", "DELETE FROM idempotency", "DELETE FROM process",
+	"WITH RECURSIVE telling", "DELETE FROM bucket", "DELETE FROM operation", "UPDATE sync", "DELETE FROM sync_line", "DELETE FROM sync s",
+	"erasing_at <", "defaults #> '{delivery,retention}'",
+}
+
+// What the engine does by itself reads no more than it has to do, beside a million rows of other tenants.
+func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.others()
+	h.storeDone(300)
+	h.put("herd", "first", rarely("skip"))
+	h.herd("herd", "first", 299)
+	for _, sql := range laidWork {
+		h.exec(sql, h.tenant)
+	}
+	for _, workflow := range []string{"a", "b", "c"} {
+		h.put(workflow, "k", everySecond())
+	}
+	p := &plans{seen: map[string]*statement{}}
+	h.config.Pool = p.watched(t, h.config.Pool)
+	h.config.Uses = func(context.Context, tenants.ID) (map[string]tenants.Use, error) { return nil, nil }
+	h.config.Settle = func(context.Context, tenants.ID, string, string) error { return nil }
+	h.config.Operations = schedules.NewOperations(schedules.OperationsConfig{Pool: h.config.API, Engine: h.config.Pool, IDs: h.config.IDs, Cursors: h.config.Cursors})
+	h.config.Erase = h.process().FinishTenants
+	d := h.process()
+	h.config.Operations.Queue = d.QueueOperation
+	d.RegisterSteps()
+	h.start(d)
+	for range 3 {
+		for _, one := range h.lease("a", 10) {
+			h.end(one, "complete", false)
+		}
+	}
+	defer p.hold(t)
+	until(t, "all loops have run", func() bool { return len(p.lacks(loops)) == 0 })
+	if n := h.number(`SELECT count(*) FROM schedule WHERE tenant_id = $1 AND status = 'completed'`, h.tenant); n != 300 {
+		t.Errorf("%d schedules were completed", n)
+	}
+}
+
+// hold fails the test for each statement that reads too much.
+func (p *plans) hold(t *testing.T) {
+	t.Helper()
+	for _, part := range p.lacks(loops) {
+		t.Errorf("no statement with %q has run", part)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.Logf("%d statements were run", len(p.seen))
+	for _, s := range p.seen {
+		if s.excess() > 0 {
+			plan, err := json.Marshal(s.Plan)
+			t.Errorf("%d rows are read for %d: %v\n%s\n%s", s.read, s.work, err, s.SQL, plan)
+		}
+	}
+	if len(p.bad) > 0 {
+		t.Errorf("%d plans are not understood, such as %s", len(p.bad), p.bad[0])
+	}
+}
