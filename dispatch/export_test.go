@@ -167,3 +167,6 @@ func (d *Dispatch) Owe(tenant tenants.ID, n int) { d.purse.owe(tenant, n) }
 
 // SettleDebts writes down what tenants owe.
 func (d *Dispatch) SettleDebts(ctx context.Context) error { return d.settleDebts(ctx) }
+
+// ReadForsaken reads up to $3 waits that follow tenant $1 and name $2.
+const ReadForsaken = readForsaken

@@ -355,6 +355,19 @@ func TestASweepDoesNotReadTheTurnsOfOthers(t *testing.T) {
 	}
 }
 
+func TestLookingForForsakenTicksReadsOneOfEachWait(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`
+		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
+		SELECT $1 + n % 4, n, now() - n * interval '1 second', 0, 1, n % 64, 'endpoint', 'infinity', CASE WHEN n % 8 < 4 THEN 'a' ELSE 'b' END
+		FROM generate_series(1, 20000) n`, h.tenant)
+	h.exec(`ANALYZE held`)
+	if n := h.reads("held", dispatch.ReadForsaken, -1, "", 1000); n > 20 {
+		t.Errorf("%d rows were read for 8 waits", n)
+	}
+}
+
 // reads is how many rows of a table a statement reads.
 func (h *house) reads(table, sql string, args ...any) (n int) {
 	h.t.Helper()

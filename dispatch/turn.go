@@ -24,7 +24,7 @@ const (
 	share       = 2000            // ticks that a tenant has swept of one shard before it waits for its turn
 	turnTicks   = 2000            // of a sweep that are left to turns, however much else is due
 	mostTurns   = 16              // in one sweep
-	stoppedLook = 5 * time.Minute // while a tenant is halted or suspended; the change that ends that wakes its turns
+	stoppedLook = 5 * time.Minute // while a tenant is halted or suspended; the change that ends this wakes its turns
 	mostStopped = 64              // tenants whose turns are put off so long in one sweep: each takes a lock
 	pressedLook = 200 * time.Millisecond
 	otherLook   = 300 * time.Millisecond

@@ -67,6 +67,10 @@ func (d *Dispatch) wakeAll(ctx context.Context) error {
 // for a tick that another has locked: that one is being taken. It is false where another process wakes these.
 func (d *Dispatch) wakeSome(ctx context.Context, w parkedFor) (taken bool, err error) {
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
+		// A plan for any values reads all ticks that are parked for the same, and sorts them.
+		if _, err := tx.Exec(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`); err != nil {
+			return err
+		}
 		var at time.Time
 		var id int64
 		var seq int32
@@ -120,26 +124,28 @@ func wakeTurns(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
 	return nil
 }
 
-// unpark has parked ticks that come after a key be sent now. It returns the last of them, and how many there are.
-func unpark(ctx context.Context, tx pgx.Tx, w parkedFor, at time.Time, id int64, seq int32) (last ident.TickKey, n int, err error) {
-	rows, err := tx.Query(ctx, `
+// unparkSome has the next ticks of tenant $1 that are parked for $2 be due at once.
+const unparkSome = `
 		WITH next AS MATERIALIZED (
-			SELECT nominal_at, schedule_id, seq
+			SELECT ctid, nominal_at, schedule_id, seq
 			FROM held
 			WHERE tenant_id = $1 AND waits_for = $2 AND (nominal_at, schedule_id, seq) > ($3, $4, $5)
 			ORDER BY nominal_at, schedule_id, seq
 			LIMIT $6
 			FOR UPDATE SKIP LOCKED
 		), woken AS (
-			UPDATE held h
+			UPDATE held
 			SET due_at = clock_timestamp(), waits_for = NULL
-			FROM next n
-			WHERE h.tenant_id = $1 AND h.schedule_id = n.schedule_id AND h.nominal_at = n.nominal_at AND h.seq = n.seq
+			WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM next))
 		)
 		SELECT schedule_id, nominal_at, seq, count(*) OVER ()
 		FROM next
 		ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
-		LIMIT 1`, w.Tenant, w.For, at, id, seq, mostWoken)
+		LIMIT 1`
+
+// unpark has parked ticks that come after a key be sent now. It returns the last of them, and how many there are.
+func unpark(ctx context.Context, tx pgx.Tx, w parkedFor, at time.Time, id int64, seq int32) (last ident.TickKey, n int, err error) {
+	rows, err := tx.Query(ctx, unparkSome, w.Tenant, w.For, at, id, seq, mostWoken)
 	if err != nil {
 		return last, 0, fmt.Errorf("wake ticks: %w", err)
 	}
@@ -161,8 +167,8 @@ func (d *Dispatch) wakeForsaken(ctx context.Context) error {
 	return nil
 }
 
-func (d *Dispatch) wakeSomeForsaken(ctx context.Context, from parkedFor) (last parkedFor, more bool, err error) {
-	rows, _ := d.Pool.Query(ctx, `
+// readForsaken reads what ticks are parked for, from a tenant and a name on: one row of held for each.
+const readForsaken = `
 		WITH RECURSIVE parked (tenant_id, waits_for, n) AS (
 			(SELECT tenant_id, waits_for, 1
 			FROM held
@@ -185,7 +191,10 @@ func (d *Dispatch) wakeSomeForsaken(ctx context.Context, from parkedFor) (last p
 		FROM parked p
 		LEFT JOIN tenant t ON t.id = p.tenant_id
 		LEFT JOIN endpoint e ON e.tenant_id = p.tenant_id AND e.name = p.waits_for
-		ORDER BY p.tenant_id, p.waits_for`, from.Tenant, from.For, mostForsaken) // ForEachRow reports the error
+		ORDER BY p.tenant_id, p.waits_for`
+
+func (d *Dispatch) wakeSomeForsaken(ctx context.Context, from parkedFor) (last parkedFor, more bool, err error) {
+	rows, _ := d.Pool.Query(ctx, readForsaken, from.Tenant, from.For, mostForsaken) // ForEachRow reports the error
 	var w parkedFor
 	var stopped bool
 	var state *string

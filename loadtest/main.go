@@ -79,6 +79,7 @@ var scenarios = []scenario{
 	{"mix", "1,000,000 schedules of 1,000 tenants, and 300,000 that share their timing with none, against the floor", mix},
 	{"pull", "100,000 ticks due at one instant, through SDK workers on the same machine", pull},
 	{"push", "100,000 ticks due at one instant, to an endpoint on the same machine, one by one and in batches", push},
+	{"held", "50,000 ticks for an endpoint that is held: what two minutes of waiting cost, and how soon all are out", held},
 	{"late", "1,000,000 schedules stored, and 500 ticks a second pushed for two minutes: how late they are", punctual},
 	{"restart", "500 ticks a second pushed, and PostgreSQL crashed and started again: how soon nothing is overdue", restarted},
 	{"failover", "500 ticks a second pushed, and the primary stopped, killed and silenced while its synchronous standby is promoted", failedOver},
