@@ -136,8 +136,8 @@ func (p *plans) watched(t *testing.T, like *pgxpool.Pool) *pgxpool.Pool {
 
 // loops are parts of the statements that run without being asked for, one of each loop at least.
 var loops = []string{
-	"FROM unnest($1::smallint[]) AS s (shard)", // which shards are due
-	"FROM member", // a sweep reads members
+	"FROM unnest($1::smallint[]", // which shards are due
+	"FROM member",                // a sweep reads members
 	"FROM chunk WHERE opened_at IS NOT NULL AND done_at IS", // whether there is something to take over
 	"WITH RECURSIVE owning",                                 // chunks of dead processes
 	"opened_at < clock_timestamp() - make_interval(secs =>", // own chunks that were forgotten
