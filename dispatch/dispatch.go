@@ -107,6 +107,7 @@ type Dispatch struct {
 
 	left       leftChunks
 	told       rarely
+	searched   sync.Map // by the name of a search: the blocks that it has read
 	unreadable sync.Map // endpointName: a secret of it cannot be opened, and that was told
 }
 
@@ -117,7 +118,7 @@ func New(c Config) (*Dispatch, error) {
 		return nil, errors.New("dispatch needs what tenants' routes go by")
 	}
 	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
-	d.retained.searched, d.retained.thinned, d.retained.thinning = map[string]int64{}, map[string]string{}, map[string]thinPlace{}
+	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
 	d.process = &process{d: d}
 	d.sender = newSender(d)
 	d.results = newResults(d)

@@ -142,29 +142,33 @@ func (d *Dispatch) detach(ctx context.Context, p dayTable) error {
 	return nil
 }
 
-// eachBlocks calls fn for ranges of a table's blocks, from where an earlier run stopped. Rows that are written meanwhile may be
-// missed.
-func (d *Dispatch) eachBlocks(ctx context.Context, name string, fn func(from, to pgtype.TID) error) error {
+// eachBlocks calls fn for ranges of a table's blocks, from where an earlier search of the same name stopped. It may miss rows that
+// are written meanwhile.
+func (d *Dispatch) eachBlocks(ctx context.Context, what, name string, fn func(from, to pgtype.TID) error) error {
 	var blocks int64
 	err := d.Pool.QueryRow(ctx, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, name).Scan(&blocks)
 	if err != nil {
 		return fmt.Errorf("read the size of %s: %w", name, err)
 	}
 	tid := func(block int64) pgtype.TID { return pgtype.TID{BlockNumber: uint32(block), Valid: true} }
-	for at := d.retained.searched[name]; at < blocks; at += searchBlocks {
+	at := int64(0)
+	if stopped, ok := d.searched.Load(what); ok {
+		at = stopped.(int64)
+	}
+	for ; at < blocks; at += searchBlocks {
 		if err := fn(tid(at), tid(at+searchBlocks)); err != nil {
 			return err
 		}
-		d.retained.searched[name] = at + searchBlocks
+		d.searched.Store(what, at+searchBlocks)
 	}
-	delete(d.retained.searched, name)
+	d.searched.Delete(what)
 	return nil
 }
 
 // cancelLive cancels the ticks of a partition before a moment that never ended, so that no schedule waits for them. A tick that
 // cannot be cancelled does not stop the others.
 func (d *Dispatch) cancelLive(ctx context.Context, name string, before time.Time) error {
-	return d.eachBlocks(ctx, name, func(from, to pgtype.TID) error {
+	return d.eachBlocks(ctx, "live ticks of "+name, name, func(from, to pgtype.TID) error {
 		rows, _ := d.Pool.Query(ctx, `
 			SELECT tenant_id, schedule_id, nominal_at, seq
 			FROM `+name+`
@@ -185,7 +189,7 @@ func (d *Dispatch) cancelLive(ctx context.Context, name string, before time.Time
 
 // returnLive moves the live ticks of a detached partition back into the table.
 func (d *Dispatch) returnLive(ctx context.Context, name string) error {
-	return d.eachBlocks(ctx, name, func(from, to pgtype.TID) error {
+	return d.eachBlocks(ctx, "ticks left in "+name, name, func(from, to pgtype.TID) error {
 		_, err := d.Pool.Exec(ctx, `
 			WITH live AS (
 				DELETE FROM `+name+`

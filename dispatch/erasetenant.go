@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
@@ -15,10 +16,11 @@ import (
 )
 
 // holdings are the tables with rows of tenants, in the order in which they are emptied: what makes rows of others goes
-// before them. Schedules, with their members and state, and cohorts go before all of these.
+// before them. Schedules, with their members and state, and cohorts go before all of these, chunks after them. A cohort is found
+// by its timing: an index of cohorts by tenant would cost every firing.
 var holdings = []string{
-	"schedule", "schedule_state", "cohort", "cohort_timing", "turn",
-	"held", "chunk", "ready", "waiting", "slot", "buffered", "lease",
+	"schedule", "schedule_state", "cohort_timing", "turn",
+	"held", "ready", "waiting", "slot", "buffered", "lease",
 	"tick", "attempt", "roll", "dead_letter", "revision", "label",
 	"key_profile", "erasure", "calendar", "calendar_revision", "operation", "sync_line", "sync",
 	"happening", "notice", "event", "workflow", "endpoint", "wake", "api_key", "idempotency", "allowance", "bucket", "audit",
@@ -38,8 +40,8 @@ func (d *Dispatch) EraseTenant(ctx context.Context, tenant tenants.ID) (done boo
 	ctx, cancel := context.WithTimeout(ctx, tenantErasing)
 	defer cancel()
 	for {
-		err := d.emptyTenant(ctx, tenant)
-		if err == nil {
+		quiet, err := d.emptyTenant(ctx, tenant)
+		if err == nil && quiet {
 			err = postgres.Retry(ctx, func() (err error) {
 				done, err = d.dropTenant(ctx, tenant)
 				return err
@@ -70,24 +72,69 @@ func (d *Dispatch) FinishTenants(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for tenants to erase: %w", err)
 	}
+	var errs []error
 	for _, id := range ids {
 		if _, err := d.EraseTenant(ctx, tenants.ID(id)); err != nil {
-			return fmt.Errorf("erase tenant %d: %w", id, err)
+			errs = append(errs, fmt.Errorf("erase tenant %d: %w", id, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// emptyTenant deletes what there is of a tenant, table after table. What others were just writing may be left.
-func (d *Dispatch) emptyTenant(ctx context.Context, tenant tenants.ID) error {
-	if err := untilFew(ctx, func() (int64, error) { return d.eraseSomeSchedules(ctx, tenant) }); err != nil {
-		return fmt.Errorf("erase schedules: %w", err)
+// emptyTenant deletes the rows of a tenant, table after table. It reports whether no process took a request for the tenant when
+// it began. Otherwise rows that are just written may be left, and chunks are.
+func (d *Dispatch) emptyTenant(ctx context.Context, tenant tenants.ID) (quiet bool, err error) {
+	err = d.Pool.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM tenant WHERE id = $1 AND erasing_at >= clock_timestamp() - $2::interval)`,
+		tenant, identitiesKept).Scan(&quiet)
+	if err != nil {
+		return false, fmt.Errorf("look for the tenant: %w", err)
 	}
-	for shard := range int16(schedules.Shards) {
+	if err := untilFew(ctx, func() (int64, error) { return d.eraseSomeSchedules(ctx, tenant) }); err != nil {
+		return false, fmt.Errorf("erase schedules: %w", err)
+	}
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT shard::smallint
+		FROM generate_series(0, $2 - 1) AS s (shard)
+		WHERE EXISTS (SELECT FROM cohort_timing t WHERE t.tenant_id = $1 AND t.shard = s.shard)
+			OR EXISTS (SELECT FROM held h WHERE h.tenant_id = $1 AND h.shard = s.shard)`, tenant, schedules.Shards) // CollectRows reports the error
+	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return false, fmt.Errorf("look for cohorts: %w", err)
+	}
+	for _, shard := range shards {
 		if err := untilFew(ctx, func() (int64, error) { return d.eraseSomeCohorts(ctx, tenant, shard) }); err != nil {
-			return fmt.Errorf("erase cohorts: %w", err)
+			return false, fmt.Errorf("erase cohorts: %w", err)
 		}
 	}
+	if err := d.eraseHoldings(ctx, tenant); err != nil || !quiet {
+		return false, err
+	}
+	return true, d.eraseChunks(ctx, tenant)
+}
+
+// eraseChunks deletes the chunks of a tenant, of which no more are made. Those that are done have no index by tenant, and are
+// found by reading the table in parts: an hour of chunks of all tenants.
+func (d *Dispatch) eraseChunks(ctx context.Context, tenant tenants.ID) error {
+	for _, sql := range chunksNotDone {
+		if _, err := d.Pool.Exec(ctx, sql, tenant, schedules.Shards); err != nil {
+			return fmt.Errorf("erase chunks: %w", err)
+		}
+	}
+	return d.eachBlocks(ctx, fmt.Sprint("chunks of tenant ", tenant), "chunk", func(from, to pgtype.TID) error {
+		if _, err := d.Pool.Exec(ctx, `DELETE FROM chunk WHERE tenant_id = $1 AND ctid >= $2 AND ctid < $3`, tenant, from, to); err != nil {
+			return fmt.Errorf("erase chunks: %w", err)
+		}
+		return nil
+	})
+}
+
+// chunksNotDone deletes the chunks of a tenant that are not done, by the indexes that hold only such chunks.
+var chunksNotDone = []string{
+	`DELETE FROM chunk WHERE tenant_id = $1 AND shard = ANY (ARRAY (SELECT generate_series(0, $2 - 1)::smallint)) AND opened_at IS NULL`,
+	`DELETE FROM chunk WHERE tenant_id = $1 AND shard < $2 AND opened_at IS NOT NULL AND done_at IS NULL`,
+}
+
+func (d *Dispatch) eraseHoldings(ctx context.Context, tenant tenants.ID) error {
 	for _, table := range holdings {
 		leaves, err := d.leaves(ctx, table)
 		if err != nil {
@@ -175,7 +222,13 @@ func (d *Dispatch) eraseSomeCohorts(ctx context.Context, tenant tenants.ID, shar
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) (err error) {
 		var b pgx.Batch
 		schedules.ShareShard(&b, shard)
-		b.Queue(`DELETE FROM cohort WHERE shard = $2 AND tenant_id = $1 AND id = ANY (ARRAY (SELECT id FROM cohort WHERE tenant_id = $1 AND shard = $2 ORDER BY id LIMIT $3))`,
+		b.Queue(`
+			WITH gone AS (
+				DELETE FROM cohort_timing
+				WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM cohort_timing WHERE tenant_id = $1 AND shard = $2 LIMIT $3))
+				RETURNING id
+			)
+			DELETE FROM cohort WHERE tenant_id = $1 AND shard = $2 AND id = ANY (ARRAY (SELECT id FROM gone))`,
 			tenant, shard, erasedAtOnce)
 		b.Queue(`DELETE FROM held WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM held WHERE tenant_id = $1 AND shard = $2 LIMIT $3))`,
 			tenant, shard, erasedAtOnce)
@@ -217,6 +270,15 @@ func (d *Dispatch) dropTenant(ctx context.Context, tenant tenants.ID) (done bool
 		}
 		if err := schedules.LockTallies(ctx, tx); err != nil {
 			return err
+		}
+		for _, sql := range chunksNotDone {
+			gone, err := tx.Exec(ctx, sql, tenant, schedules.Shards)
+			if err != nil {
+				return fmt.Errorf("erase chunks: %w", err)
+			}
+			if gone.RowsAffected() > 0 {
+				return errNotEmpty
+			}
 		}
 		for _, table := range holdings {
 			gone, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE tenant_id = $1`, tenant)

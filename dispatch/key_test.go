@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 func (h *house) putKey(key string, p schedules.KeyParams) {
@@ -189,6 +190,59 @@ func TestAnErasureThatWasCutIsFinished(t *testing.T) {
 	}
 	if n := h.number(`SELECT count(*)::int FROM tick`); n != 0 {
 		t.Errorf("%d ticks are left", n)
+	}
+}
+
+// An erasure that cannot be read does not stop that of the next tenant.
+func TestAnErasureThatFailsStopsNoOther(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	other, err := tenants.Ensure(t.Context(), h.pool, "other", tenants.Wide())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.exec(`
+		INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids)
+		VALUES ($1, '\x00', NULL, 'ann', now() - interval '2 hours', '{}'), ($2, '\x00', 'k', 'ann', now() - interval '1 hour', '{}')`, h.tenant, other.ID)
+	if err := h.schedules.FinishErasures(t.Context(), h.pool); err == nil {
+		t.Error("nothing is said of the one that fails")
+	}
+	if n := h.number(`SELECT count(*)::int FROM erasure WHERE tenant_id = $1 AND erased_at IS NOT NULL`, other.ID); n != 1 {
+		t.Error("the other tenant's is not finished")
+	}
+}
+
+// Kept answers are searched in parts, and an erasure that was cut goes on behind the last part.
+func TestKeptAnswersAreSearchedInParts(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`
+		INSERT INTO idempotency (tenant_id, route, key, body_hash, status, answer)
+		SELECT $1, 'POST /v1/workflows/w/schedules/' || CASE WHEN n % 600 = 0 THEN 'k' ELSE 'bystander' END || '/trigger',
+			to_char(n, '0000'), '', 200, CASE WHEN n = 1 THEN '{"id":1,"key":"k"}' ELSE '{"key":"bystander"}' END::bytea
+		FROM generate_series(0, 1300) AS g (n)`, h.tenant)
+	receipt, err := h.schedules.Erase(t.Context(), h.tenant, "k", "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := h.number(`SELECT count(*)::int FROM idempotency`); receipt.Counts.Answers != 4 || left != 1297 {
+		t.Errorf("%d are erased, %d are left", receipt.Counts.Answers, left)
+	}
+	if n := h.number(`SELECT count(*)::int FROM erasure WHERE key IS NULL AND answer_route IS NULL AND answer_key IS NULL`); n != 1 {
+		t.Error("the erasure keeps where it searched")
+	}
+	h.exec(`
+		INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids, answer_route, answer_key)
+		SELECT tenant_id, '\x00', 'bystander', 'ann', now() - interval '1 hour', '{}', route, key
+		FROM idempotency
+		ORDER BY route, key
+		OFFSET 699
+		LIMIT 1`)
+	if err := h.schedules.FinishErasures(t.Context(), h.pool); err != nil {
+		t.Fatal(err)
+	}
+	if left := h.number(`SELECT count(*)::int FROM idempotency`); left != 700 {
+		t.Errorf("%d are left, 700 were searched before", left)
 	}
 }
 

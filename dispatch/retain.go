@@ -49,9 +49,8 @@ func retaining() *river.PeriodicJob {
 
 // retained is how far the retention of this process has come: each part of a run continues where the last run stopped.
 type retained struct {
-	mu       sync.Mutex       // one run at a time
-	searched map[string]int64 // by partition: the blocks that were searched for live ticks
-	tenant   tenants.ID       // the last tenant whose dead letters, audit and versions were looked at
+	mu       sync.Mutex // one run at a time
+	tenant   tenants.ID // the last tenant whose dead letters, audit and versions were looked at
 	keepers  keepers
 	thinned  map[string]string    // by partition: for which tenants it was thinned, and on which date
 	thinning map[string]thinPlace // by partition

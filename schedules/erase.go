@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -169,60 +167,6 @@ func (s *Schedules) finishErasure(ctx context.Context, tenant tenants.ID, id int
 	}
 }
 
-// eraseRecord deletes a part of the record of an erased key's schedules, and with the last part the answers that hold the key.
-func (s *Schedules) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (done bool, err error) {
-	var ids []int64
-	var key string
-	err = tx.QueryRow(ctx, `
-		SELECT schedule_ids, key
-		FROM erasure
-		WHERE tenant_id = $1 AND id = $2 AND erased_at IS NULL
-		FOR UPDATE`, tenant, id).Scan(&ids, &key)
-	if errors.Is(err, pgx.ErrNoRows) { // another has finished it
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read erasure: %w", err)
-	}
-	ticks, attempts, done, err := s.Forget(ctx, tx, tenant, ids)
-	if err != nil {
-		return false, fmt.Errorf("forget schedules: %w", err)
-	}
-	answers := int64(0)
-	if done {
-		if answers, err = eraseAnswers(ctx, tx, tenant, key); err != nil {
-			return false, err
-		}
-	}
-	_, err = tx.Exec(ctx, `
-		UPDATE erasure
-		SET ticks = ticks + $3, attempts = attempts + $4, answers = answers + $5,
-			erased_at = CASE WHEN $6 THEN clock_timestamp() END, key = CASE WHEN $6 THEN NULL ELSE key END
-		WHERE tenant_id = $1 AND id = $2`, tenant, id, ticks, attempts, answers, done)
-	if err != nil {
-		return false, fmt.Errorf("note erasure: %w", err)
-	}
-	return done, nil
-}
-
-// eraseAnswers deletes the answers kept for an Idempotency-Key that hold a key, or are to a request that named it.
-func eraseAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string) (int64, error) {
-	member, err := web.Marshal(map[string]string{"key": key})
-	if err != nil {
-		return 0, err
-	}
-	escaped := url.PathEscape(key)
-	deleted, err := tx.Exec(ctx, `
-		DELETE FROM idempotency
-		WHERE tenant_id = $1
-			AND (position($2 IN answer) > 0 OR position($3 IN route || '/') > 0 OR position($4 IN route || '/') > 0)`,
-		tenant, member[1:len(member)-1], "/schedules/"+escaped+"/", "/keys/"+escaped+"/")
-	if err != nil {
-		return 0, fmt.Errorf("erase answers: %w", err)
-	}
-	return deleted.RowsAffected(), nil
-}
-
 func (s *Schedules) erasure(ctx context.Context, tenant tenants.ID, id int64) (e Erasure, err error) {
 	var hash []byte
 	n := &e.Counts
@@ -239,7 +183,7 @@ func (s *Schedules) erasure(ctx context.Context, tenant tenants.ID, id int64) (e
 }
 
 // FinishErasures goes on with erasures of all tenants that began a while ago and that nobody has finished: the request was
-// cut, or its process died. They are looked for by what shows all tenants' rows.
+// cut, or its process died. engine shows the rows of all tenants. An erasure that fails does not stop the others.
 func (s *Schedules) FinishErasures(ctx context.Context, engine postgres.DB) error {
 	rows, _ := engine.Query(ctx, `
 		SELECT tenant_id, id
@@ -257,10 +201,11 @@ func (s *Schedules) FinishErasures(ctx context.Context, engine postgres.DB) erro
 	if err != nil {
 		return fmt.Errorf("look for erasures: %w", err)
 	}
+	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(left)) {
 		if err := s.finishErasure(postgres.ForTenant(ctx, int32(left[id])), left[id], id); err != nil {
-			return err
+			errs = append(errs, fmt.Errorf("erasure %d of tenant %d: %w", id, left[id], err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

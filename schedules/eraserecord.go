@@ -1,0 +1,117 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// unfinished is an erasure whose record and answers are not all deleted yet.
+type unfinished struct {
+	id        int64
+	schedules []int64
+	key       string
+	route     string // with once: the last kept answer that was searched
+	once      string
+}
+
+// eraseRecord deletes a part of the record of an erased key's schedules, and after the last part a part of the answers that hold
+// the key.
+func (s *Schedules) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (done bool, err error) {
+	e := unfinished{id: id}
+	err = tx.QueryRow(ctx, `
+		SELECT schedule_ids, key, COALESCE(answer_route, ''), COALESCE(answer_key, '')
+		FROM erasure
+		WHERE tenant_id = $1 AND id = $2 AND erased_at IS NULL
+		FOR UPDATE`, tenant, id).Scan(&e.schedules, &e.key, &e.route, &e.once)
+	if errors.Is(err, pgx.ErrNoRows) { // another has finished it
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read erasure: %w", err)
+	}
+	ticks, attempts, done, err := s.Forget(ctx, tx, tenant, e.schedules)
+	if err != nil {
+		return false, fmt.Errorf("forget schedules: %w", err)
+	}
+	_, err = tx.Exec(ctx, `
+		UPDATE erasure
+		SET ticks = ticks + $3, attempts = attempts + $4
+		WHERE tenant_id = $1 AND id = $2`, tenant, id, ticks, attempts)
+	if err != nil {
+		return false, fmt.Errorf("note erasure: %w", err)
+	}
+	if !done {
+		return false, nil
+	}
+	return eraseAnswers(ctx, tx, tenant, e)
+}
+
+const answersSearched = 500 // in one step
+
+// eraseAnswers searches the next answers that are kept for an Idempotency-Key. It deletes those that hold a key, or are to a
+// request that named it. After the last answer the erasure is done.
+func eraseAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, e unfinished) (done bool, err error) {
+	member, err := web.Marshal(map[string]string{"key": e.key})
+	if err != nil {
+		return false, err
+	}
+	rows, _ := tx.Query(ctx, `
+		SELECT route, key, position($4 IN answer) > 0
+		FROM idempotency
+		WHERE tenant_id = $1 AND (route, key) > ($2, $3)
+		ORDER BY route, key
+		LIMIT $5`, tenant, e.route, e.once, member[1:len(member)-1], answersSearched) // ForEachRow reports the error
+	var holds bool
+	var routes, onces []string
+	searched := 0
+	_, err = pgx.ForEachRow(rows, []any{&e.route, &e.once, &holds}, func() error {
+		searched++
+		if holds || routeNames(e.route, e.key) {
+			routes, onces = append(routes, e.route), append(onces, e.once)
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("search answers: %w", err)
+	}
+	_, err = tx.Exec(ctx, `
+		DELETE FROM idempotency i
+		USING unnest($2::text[], $3::text[]) AS gone (route, key)
+		WHERE i.tenant_id = $1 AND i.route = gone.route AND i.key = gone.key`, tenant, routes, onces)
+	if err != nil {
+		return false, fmt.Errorf("erase answers: %w", err)
+	}
+	done = searched < answersSearched
+	_, err = tx.Exec(ctx, `
+		UPDATE erasure
+		SET answers = answers + $3,
+			answer_route = CASE WHEN NOT $6 THEN $4 END, answer_key = CASE WHEN NOT $6 THEN $5 END,
+			erased_at = CASE WHEN $6 THEN clock_timestamp() END, key = CASE WHEN NOT $6 THEN key END
+		WHERE tenant_id = $1 AND id = $2`, tenant, e.id, len(routes), e.route, e.once, done)
+	if err != nil {
+		return false, fmt.Errorf("note erasure: %w", err)
+	}
+	return done, nil
+}
+
+// routeNames reports whether the path of a kept answer's route names a key, however the client escaped it.
+func routeNames(route, key string) bool {
+	_, path, _ := strings.Cut(route, " ")
+	parts := strings.Split(path, "/")
+	for i, part := range parts[1:] {
+		name, err := url.PathUnescape(part)
+		if err == nil && name == key && slices.Contains([]string{"schedules", "keys"}, parts[i]) {
+			return true
+		}
+	}
+	return false
+}
