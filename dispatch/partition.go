@@ -143,6 +143,10 @@ func (d *Dispatch) createPartition(ctx context.Context, p newPartition) error {
 			// A partition has no identity of its own: rows come through the table.
 			`CREATE TABLE ` + p.name + ` (LIKE ` + p.table + ` INCLUDING ALL EXCLUDING IDENTITY EXCLUDING COMMENTS)` + p.with,
 			`ALTER TABLE ` + p.name + ` ENABLE ROW LEVEL SECURITY`, // no role reaches it except through the table
+			// As on the table itself: migrate forces policies only where the engine has BYPASSRLS.
+			`DO $$ BEGIN IF (SELECT relforcerowsecurity FROM pg_class WHERE oid = '` + p.table + `'::regclass) THEN
+				ALTER TABLE ` + p.name + ` FORCE ROW LEVEL SECURITY;
+			END IF; END $$`,
 			`LOCK TABLE ONLY ` + p.table + ` IN SHARE UPDATE EXCLUSIVE MODE`,
 			`LOCK TABLE ONLY ` + rest + ` IN ACCESS EXCLUSIVE MODE`,
 			`WITH early AS (DELETE FROM ` + rest + ` WHERE ` + within + ` RETURNING *) INSERT INTO ` + p.name + ` SELECT * FROM early`,
