@@ -46,7 +46,7 @@ func openBench(ctx context.Context, o options, p *progress) (_ *bench, err error
 	}
 	b.ends = append(b.ends, stop)
 	seed := randomSeed()
-	b.env = []string{"DATABASE_URL=" + b.url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(seed)}
+	b.env = []string{"DATABASE_URL=" + b.url, "CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(seed), "CARILLON_CLEAR_SECRETS=true"}
 	b.minter = tenants.NewIssuer(ed25519.NewKeyFromSeed(seed), "carillon")
 	if _, err := b.output(ctx, b.env, "migrate"); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type devSettings struct {
 	Listen      address     `env:"CARILLON_LISTEN" envDefault:"127.0.0.1:8080" flag:"listen" value:"ADDRESS" help:"where the API is served: loopback only, and port 0 is any that is free"`
 	Data        string      `env:"CARILLON_DATA" flag:"data" value:"FOLDER" help:"the folder that the database and the keys are kept in between runs"`
 	Ephemeral   bool        `env:"CARILLON_EPHEMERAL" flag:"ephemeral" help:"keep nothing between runs"`
-	DatabaseURL databaseURL `env:"CARILLON_DEV_DATABASE_URL" flag:"database-url" value:"URL" help:"a PostgreSQL to use instead of one of our own; DATABASE_URL is not looked at"`
+	DatabaseURL databaseURL `env:"CARILLON_DEV_DATABASE_URL" secret:"true" flag:"database-url" value:"URL" help:"a PostgreSQL to use instead of one of our own; DATABASE_URL is not looked at"`
 	Yes         bool        `env:"CARILLON_DEV_YES" flag:"yes" help:"use the database of --database-url also where it has tenants, processes or tables of others"`
 	ReadyFile   string      `env:"CARILLON_READY_FILE" flag:"ready-file" value:"FILE" help:"a file to write url, token, platform_token and database_url to, as JSON, once ready"`
 	For         span        `env:"CARILLON_FOR" envDefault:"0s" flag:"for" value:"DURATION" help:"end by itself that long after it is ready; 0s is never"`

@@ -17,9 +17,9 @@ import (
 )
 
 type doctorSettings struct {
-	DatabaseURL databaseURL `env:"DATABASE_URL" flag:"database-url" value:"URL" help:"the PostgreSQL to look at; without one, what carillon dev needs is looked at"`
-	APIURL      databaseURL `env:"CARILLON_API_DATABASE_URL" help:"the user that tenants' requests log in as, where carillon serve has one of their own, to see whether policies hold it"`
-	Keyset      sealing     `env:"CARILLON_KEYSET" help:"the keys that carillon serve seals secrets with, to see whether they fit the database"`
+	DatabaseURL databaseURL `env:"DATABASE_URL" secret:"true" flag:"database-url" value:"URL" help:"the PostgreSQL to look at; without one, what carillon dev needs is looked at"`
+	APIURL      databaseURL `env:"CARILLON_API_DATABASE_URL" secret:"true" help:"the user that tenants' requests log in as, where carillon serve has one of their own, to see whether policies hold it"`
+	Keyset      sealing     `env:"CARILLON_KEYSET" secret:"true" help:"the keys that carillon serve seals secrets with, to see whether they fit the database"`
 }
 
 func (p program) doctor() *cobra.Command {

@@ -80,7 +80,7 @@ func (k *publicKeys) UnmarshalText(text []byte) error {
 // issuerSettings are the platform's own issuer: whose tokens count for every tenant, and alone for platform:admin.
 type issuerSettings struct {
 	Issuer     issuerName `env:"CARILLON_ISSUER" envDefault:"carillon" flag:"issuer" value:"NAME" help:"the platform's own issuer, the iss of its tokens"`
-	IssuerKey  seed       `env:"CARILLON_ISSUER_KEY" help:"the platform's private key: 32 random bytes in base64 (openssl rand -base64 32)"`
+	IssuerKey  seed       `env:"CARILLON_ISSUER_KEY" secret:"true" help:"the platform's private key: 32 random bytes in base64 (openssl rand -base64 32)"`
 	IssuerKeys publicKeys `env:"CARILLON_ISSUER_KEYS" help:"public keys of the platform's issuer beside that, as a JSON Web Key Set"`
 	Audience   audience   `env:"CARILLON_AUDIENCE" envDefault:"carillon" flag:"audience" value:"NAME" help:"what the aud of every token must hold: a name of its own keeps the tokens of one installation out of another"`
 }

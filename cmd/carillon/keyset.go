@@ -10,10 +10,12 @@ import (
 
 // sealing is a keyset as a setting; without one secrets are stored in the clear.
 type sealing struct {
+	given  bool
 	keyset *keyset.Keyset
 }
 
 func (s *sealing) UnmarshalText(text []byte) (err error) {
+	s.given = true
 	if s.keyset, err = keyset.Parse(string(text)); err != nil {
 		return fmt.Errorf("%w: carillon keyset makes one", err)
 	}
@@ -21,7 +23,7 @@ func (s *sealing) UnmarshalText(text []byte) (err error) {
 }
 
 type keysetSettings struct {
-	Keyset sealing `env:"CARILLON_KEYSET" help:"a keyset to add a new key to; without one a keyset is made"`
+	Keyset sealing `env:"CARILLON_KEYSET" secret:"true" help:"a keyset to add a new key to; without one a keyset is made"`
 }
 
 func (p program) keyset() *cobra.Command {

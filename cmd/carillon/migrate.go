@@ -9,7 +9,7 @@ import (
 )
 
 type migrateSettings struct {
-	DatabaseURL databaseURL `env:"DATABASE_URL,required" flag:"database-url" value:"URL" help:"the PostgreSQL to bring up to date, as its owner: postgres://user:password@host:5432/database"`
+	DatabaseURL databaseURL `env:"DATABASE_URL,required" secret:"true" flag:"database-url" value:"URL" help:"the PostgreSQL to bring up to date, as its owner: postgres://user:password@host:5432/database"`
 }
 
 func (p program) migrate() *cobra.Command {

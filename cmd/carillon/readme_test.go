@@ -21,6 +21,11 @@ func TestSettingsAreDocumented(t *testing.T) {
 		if want := settingsTable(settings); !strings.Contains(string(text), want) {
 			t.Errorf("%s lacks this table of %s:\n%s", file, settings, want)
 		}
+		for _, s := range settingsOf(settings) {
+			if name := s.env + fileSuffix; s.secret && s.env != "CARILLON_DEV_DATABASE_URL" && !strings.Contains(string(text), name) {
+				t.Errorf("%s lacks %s", file, name)
+			}
+		}
 	}
 }
 

@@ -19,25 +19,30 @@ import (
 
 // serveSettings are all that a process of `carillon serve` is told.
 type serveSettings struct {
-	DatabaseURL   databaseURL `env:"DATABASE_URL,required" flag:"database-url" value:"URL" help:"the PostgreSQL to work on, brought up to date by carillon migrate: postgres://user:password@host:5432/database"`
-	APIURL        databaseURL `env:"CARILLON_API_DATABASE_URL" help:"the same PostgreSQL, with the user that tenants' requests log in as: a member of carillon_api and carillon_platform and of nothing else; without it they take these roles on after logging in as DATABASE_URL's"`
+	DatabaseURL   databaseURL `env:"DATABASE_URL,required" secret:"true" flag:"database-url" value:"URL" help:"the PostgreSQL to work on, brought up to date by carillon migrate: postgres://user:password@host:5432/database"`
+	APIURL        databaseURL `env:"CARILLON_API_DATABASE_URL" secret:"true" help:"the same PostgreSQL, with the user that tenants' requests log in as: a member of carillon_api and carillon_platform and of nothing else; without it they take these roles on after logging in as DATABASE_URL's"`
 	Role          role        `env:"CARILLON_ROLE" envDefault:"all" flag:"role" value:"PART" help:"the part of the work that this process does: all, api, sweep or dispatch"`
 	Listen        address     `env:"CARILLON_LISTEN" envDefault:":8080" flag:"listen" value:"ADDRESS" help:"where the API and the probes are served"`
 	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" value:"ADDRESS" help:"where Prometheus' /metrics are served"`
 	Drain         span        `env:"CARILLON_DRAIN" envDefault:"0s" flag:"drain" value:"DURATION" help:"how long it goes on after SIGTERM while /readyz answers 503, so that load balancers stop sending requests to it"`
 	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" value:"NUMBER" help:"how many connections to PostgreSQL this process opens at most"`
 	TZData        string      `env:"CARILLON_TZDATA" flag:"tzdata" value:"FILE" help:"a newer tz database than the program carries: an archive as calendar/tzdata/remake.sh makes it"`
-	Keyset        sealing     `env:"CARILLON_KEYSET" help:"the keys that endpoints' signing secrets are sealed with, as carillon keyset prints them; without them secrets are stored in the clear"`
+	Keyset        sealing     `env:"CARILLON_KEYSET" secret:"true" help:"the keys that endpoints' signing secrets are sealed with, as carillon keyset prints them; role sweep needs none"`
+	ClearSecrets  bool        `env:"CARILLON_CLEAR_SECRETS" flag:"clear-secrets" help:"store the secrets of endpoints in the clear where CARILLON_KEYSET is not set"`
 	Platform      issuerSettings
 	Log           logSettings
 }
 
 // faults are those that no single setting shows.
 func (s serveSettings) faults() []string {
+	var lines []string
 	if s.Role != "sweep" && s.Role != "dispatch" && !s.Platform.IssuerKey.given && !s.Platform.IssuerKeys.given {
-		return []string{"CARILLON_ISSUER_KEY or CARILLON_ISSUER_KEYS is needed: without a key of the platform's issuer nobody can be let in"}
+		lines = append(lines, "CARILLON_ISSUER_KEY or CARILLON_ISSUER_KEYS is needed: without a key of the platform's issuer nobody can be let in")
 	}
-	return nil
+	if s.Role != "sweep" && !s.Keyset.given && !s.ClearSecrets {
+		lines = append(lines, "CARILLON_KEYSET is needed: make one with carillon keyset and give it to all processes. To store the secrets of endpoints in the clear, pass --clear-secrets")
+	}
+	return lines
 }
 
 // count is a number from 1 on.
@@ -113,7 +118,9 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 	if err := h.dispatch.Start(ctx); err != nil {
 		return interrupted(ctx, errors.Join(err, listener.Close(), metrics.Close()))
 	}
-	h.warnOfSecrets(ctx, s.Keyset.keyset, log)
+	if s.Role != "sweep" {
+		h.warnOfSecrets(ctx, s.Keyset.keyset, log)
+	}
 	log.Info("serving", "role", s.Role, "listen", listener.Addr().String(), "metrics", metrics.Addr().String(), "version", thisEdition().Version)
 	defer log.Info("stopped")
 	return h.run(ctx, log, time.Duration(s.Drain),

@@ -61,9 +61,10 @@ func serveOn(t *testing.T, environment map[string]string, flags ...string) serve
 func TestServeSharesADatabase(t *testing.T) {
 	t.Parallel()
 	environment := map[string]string{
-		"DATABASE_URL":         postgrestest.URL(t),
-		"CARILLON_ISSUER_KEY":  "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
-		"CARILLON_CONNECTIONS": "12",
+		"DATABASE_URL":           postgrestest.URL(t),
+		"CARILLON_ISSUER_KEY":    "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+		"CARILLON_CONNECTIONS":   "12",
+		"CARILLON_CLEAR_SECRETS": "true",
 	}
 	getenv := func(name string) string { return environment[name] }
 	one, other := serveOn(t, environment, "--role", "api"), serveOn(t, environment)
@@ -114,8 +115,9 @@ func TestServeSharesADatabase(t *testing.T) {
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	s := serveOn(t, map[string]string{
-		"DATABASE_URL":        postgrestest.URL(t),
-		"CARILLON_ISSUER_KEY": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+		"DATABASE_URL":           postgrestest.URL(t),
+		"CARILLON_CLEAR_SECRETS": "true",
+		"CARILLON_ISSUER_KEY":    "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
 	}, "--drain", "5s")
 	if status, body := call(t, http.MethodGet, "http://"+s.Listen+"/readyz", "", ""); status != http.StatusOK {
 		t.Fatalf("got %d: %s", status, body)

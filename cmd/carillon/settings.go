@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"reflect"
 	"strings"
 
@@ -18,14 +20,19 @@ import (
 //	            read off a command line
 //	value       what stands for the value in the help, such as ADDRESS
 //	help        what it means
+//	secret      "true": the value may come from a file, which the variable with _FILE at its end names
 //
 // What a value may be is its type's to say, in UnmarshalText; what several may be together, the struct's, in faults.
 
 // setting is one field of such a struct.
 type setting struct {
 	field, env, fallback, flag, value, help string
-	boolean                                 bool
+	boolean, secret                         bool
+	failed                                  bool // its value could not be read
 }
+
+// fileSuffix ends the name of a variable that names the file of a secret.
+const fileSuffix = "_FILE"
 
 func (s setting) String() string {
 	if s.flag == "" {
@@ -50,6 +57,7 @@ func settingsOf(t reflect.Type) []setting {
 			value:    f.Tag.Get("value"),
 			help:     f.Tag.Get("help"),
 			boolean:  f.Type.Kind() == reflect.Bool,
+			secret:   f.Tag.Get("secret") == "true",
 		})
 	}
 	return list
@@ -65,7 +73,11 @@ func (g *given) Set(text string) error { g.text = text; return nil }
 // flags gives a command the flags of settings T, and names the variables in its help.
 func flags[T any](cmd *cobra.Command) {
 	var variables strings.Builder
+	var files []string
 	for _, s := range settingsOf(reflect.TypeFor[T]()) {
+		if s.secret {
+			files = append(files, s.env+fileSuffix)
+		}
 		switch {
 		case s.flag == "":
 			meaning := s.help
@@ -82,28 +94,36 @@ func flags[T any](cmd *cobra.Command) {
 	if variables.Len() > 0 {
 		cmd.Long += "\n\nSettings that come from the environment only:\n" + strings.TrimRight(variables.String(), "\n")
 	}
+	if len(files) > 0 {
+		cmd.Long += "\n\nEach of these variables names a file that holds the value of the variable without " + fileSuffix + ":\n  " + strings.Join(files, "\n  ")
+	}
 }
 
 // read returns the settings of a command. Its error tells all that is wrong with them at once.
 func read[T any](p program, cmd *cobra.Command) (T, error) {
 	settings := settingsOf(reflect.TypeFor[T]())
 	values := map[string]string{}
-	for _, s := range settings {
-		value := p.getenv(s.env)
+	var lines []string
+	unread := false
+	for i, s := range settings {
+		value, err := p.environment(s)
 		if f := cmd.Flags().Lookup(s.flag); s.flag != "" && f.Changed {
-			value = f.Value.String()
+			value, err = f.Value.String(), nil
+		}
+		if err != nil {
+			lines = append(lines, err.Error())
+			settings[i].failed, unread = true, true
 		}
 		if value != "" {
 			values[s.env] = value
 		}
 	}
 	got, err := env.ParseAsWithOptions[T](env.Options{Environment: values})
-	var lines []string
 	all, _ := errors.AsType[env.AggregateError](err) // it returns no other
 	for _, e := range all.Errors {
-		lines = append(lines, explain(settings, e))
+		lines = append(lines, explain(settings, e)...)
 	}
-	if whole, ok := any(got).(interface{ faults() []string }); ok {
+	if whole, ok := any(got).(interface{ faults() []string }); ok && !unread {
 		lines = append(lines, whole.faults()...)
 	}
 	switch len(lines) {
@@ -115,16 +135,57 @@ func read[T any](p program, cmd *cobra.Command) (T, error) {
 	return got, misuse{fmt.Errorf("%d settings cannot be used:\n  %s", len(lines), strings.Join(lines, "\n  "))}
 }
 
-func explain(settings []setting, err error) string {
+// maxSecretFile is how many bytes the file of a secret has at most.
+const maxSecretFile = 1 << 20
+
+// environment returns the value that the environment gives a setting; "" if it gives none. The value of a secret may be
+// in a file; the line breaks at the end of the file are not part of the value.
+func (p program) environment(s setting) (string, error) {
+	value := p.getenv(s.env)
+	if !s.secret {
+		return value, nil
+	}
+	name := s.env + fileSuffix
+	path := p.getenv(name)
+	if path == "" {
+		return value, nil
+	}
+	if value != "" {
+		return "", fmt.Errorf("%s and %s are both set: set one of them", s.env, name)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	if len(text) > maxSecretFile {
+		return "", fmt.Errorf("%s: the file %s has more than %d bytes", name, path, maxSecretFile)
+	}
+	value = strings.TrimRight(string(text), "\r\n")
+	if value == "" {
+		return "", fmt.Errorf("%s: the file %s is empty", name, path)
+	}
+	return value, nil
+}
+
+// explain says what err means for the settings; nothing where the value of a setting could not be read, which has been said.
+func explain(settings []setting, err error) []string {
 	missing, isMissing := errors.AsType[env.VarIsNotSetError](err)
 	wrong, isWrong := errors.AsType[env.ParseError](err)
 	for _, s := range settings {
 		if isMissing && s.env == missing.Key {
-			return fmt.Sprintf("%s is needed: %s", s, s.help)
+			if s.failed {
+				return nil
+			}
+			return []string{fmt.Sprintf("%s is needed: %s", s, s.help)}
 		}
 		if isWrong && s.field == wrong.Name {
-			return fmt.Sprintf("%s: %v", s, wrong.Err)
+			return []string{fmt.Sprintf("%s: %v", s, wrong.Err)}
 		}
 	}
-	return err.Error()
+	return []string{err.Error()}
 }

@@ -96,7 +96,7 @@ func openLab(ctx context.Context, o Options) (_ *Lab, err error) {
 		return nil, err
 	}
 	l.env = []string{
-		"CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(l.seed.Seed()), "CARILLON_CONNECTIONS=16", "CARILLON_LOG_FORMAT=json",
+		"CARILLON_ISSUER_KEY=" + base64.StdEncoding.EncodeToString(l.seed.Seed()), "CARILLON_CONNECTIONS=16", "CARILLON_CLEAR_SECRETS=true", "CARILLON_LOG_FORMAT=json",
 		"CARILLON_LOOPBACK=1", "CARILLON_MUTANT=" + o.Mutant,
 	}
 	migrate := exec.CommandContext(ctx, o.Binary, "migrate")
