@@ -151,7 +151,7 @@ func nonEmpty(s string) *string {
 // backfillTiming is the timing of a schedule as it stands. One that cannot be computed, and one whose times follow from
 // its runs, have no nominal times to fill in: 422.
 func (d *Dispatch) backfillTiming(ctx context.Context, tenant tenants.ID, s *backfilled) (*calendar.Timing, error) {
-	timings, err := d.timingsOf(ctx, d.of(ctx), tenant, []*tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
+	timings, _, err := d.timingsOf(ctx, d.of(ctx), tenant, []*tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
 	if err != nil {
 		return nil, err
 	}

@@ -165,7 +165,7 @@ func (d *Dispatch) timedBy(ctx context.Context, tenant tenants.ID, spec schedule
 // presentTiming is what the schedule is timed by now: its cohort's timing, or what its spec says.
 func (d *Dispatch) presentTiming(ctx context.Context, tenant tenants.ID, p *present) (*calendar.Timing, error) {
 	if p.CohortID != nil {
-		found, err := d.Timings.ByCohort(ctx, d.API, tenant, []int16{p.Shard}, []int64{*p.CohortID})
+		found, _, err := d.Timings.ByCohort(ctx, d.API, tenant, []int16{p.Shard}, []int64{*p.CohortID})
 		if err != nil {
 			return nil, err
 		}

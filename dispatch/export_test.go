@@ -170,3 +170,9 @@ func (d *Dispatch) SettleDebts(ctx context.Context) error { return d.settleDebts
 
 // ReadForsaken reads up to $3 waits that follow tenant $1 and name $2.
 const ReadForsaken = readForsaken
+
+// TimedByNewer tells whether the timing of a cohort's ticks can be computed by a newer program only.
+func (d *Dispatch) TimedByNewer(ctx context.Context, tenant tenants.ID, shard int16, cohort int64) (bool, error) {
+	timings, newer, err := d.timingsOf(ctx, d.Pool, tenant, []*tick{{Shard: shard, CohortID: &cohort}})
+	return err == nil && timings[0] == nil && newer[0], err
+}

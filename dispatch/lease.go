@@ -148,7 +148,7 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 				if l, err = d.leaseSome(query, tx, tenant, r, limited); err != nil || len(l.ticks) == 0 {
 					return err
 				}
-				l.timings, err = d.timingsOf(query, tx, tenant, l.of()) // before the commit: if they cannot be read, nothing is leased
+				l.timings, _, err = d.timingsOf(query, tx, tenant, l.of()) // before the commit: if they cannot be read, nothing is leased
 				return err
 			})
 		})

@@ -38,6 +38,11 @@ func TestACohortThatANewerProgramWroteIsPutOff(t *testing.T) {
 				WHERE s.tenant_id = $1 AND s.status = 'active' AND c.due_at BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 minute' AND c.next_at < clock_timestamp()`, h.tenant); n != 1 {
 				t.Error("the cohort is not put off as it is")
 			}
+			cohort := int64(h.number(`SELECT id FROM cohort WHERE tenant_id = $1`, h.tenant))
+			h.config.Timings = schedules.NewTimings() // the neighbour has the same timing, and that can be read
+			if newer, err := h.process().TimedByNewer(t.Context(), h.tenant, shard, cohort); err != nil || newer == (what == "policy") {
+				t.Errorf("ticks that are out are ended or held: got newer %t, %v", newer, err)
+			}
 			h.exec(sql[1], h.tenant)
 			h.exec(`UPDATE cohort SET due_at = next_at WHERE tenant_id = $1`, h.tenant)
 			h.sweepOnce(shard)

@@ -48,14 +48,14 @@ type outcome struct {
 func (p *pusher) push(ctx context.Context, batch []*delivery) {
 	started := time.Now()
 	sabotage.Crash("push.before")
-	timings, err := p.d.timings(ctx, batch)
+	timings, newer, err := p.d.timings(ctx, batch)
 	if err != nil {
 		if ctx.Err() == nil {
 			p.putOff(batch, started, err)
 		}
 		return
 	}
-	if batch, timings = p.endBroken(batch, timings); len(batch) == 0 {
+	if batch, timings = p.setAside(batch, timings, newer); len(batch) == 0 {
 		return
 	}
 	outcomes, err := p.request(ctx, batch, timings, started)
@@ -88,22 +88,31 @@ func (p *pusher) putOff(batch []*delivery, now time.Time, cause error) {
 	p.d.results.add(everyOne(batch, func(o *outcome) { o.held = now.Add(ownWait + rand.N(ownWait)) }))
 }
 
-// endBroken ends the deliveries that have no timing, each by itself, and returns the others with theirs.
-func (p *pusher) endBroken(batch []*delivery, timings []*calendar.Timing) ([]*delivery, []*calendar.Timing) {
+// setAside returns the deliveries that have a timing, with their timings. It holds those whose timing a newer program wrote, as
+// that program can send them, and ends the others, each by itself.
+func (p *pusher) setAside(batch []*delivery, timings []*calendar.Timing, newer []bool) ([]*delivery, []*calendar.Timing) {
 	if !slices.Contains(timings, nil) {
 		return batch, timings
 	}
-	var sound, broken []*delivery
+	var sound, later, broken []*delivery
 	for i, one := range batch {
-		if timings[i] == nil {
-			broken = append(broken, one)
-		} else {
+		switch {
+		case timings[i] != nil:
 			sound = append(sound, one)
+		case newer[i]:
+			later = append(later, one)
+		default:
+			broken = append(broken, one)
 		}
 	}
-	p.d.results.add(everyOne(broken, func(o *outcome) {
-		o.outcome, o.final, o.unsent, o.err = failed, true, true, new("the spec of the schedule's version cannot be computed")
-	}))
+	if len(later) > 0 {
+		p.d.results.add(everyOne(later, func(o *outcome) { o.held = time.Now().Add(newerWait) }))
+	}
+	if len(broken) > 0 {
+		p.d.results.add(everyOne(broken, func(o *outcome) {
+			o.outcome, o.final, o.unsent, o.err = failed, true, true, new("the spec of the schedule's version cannot be computed")
+		}))
+	}
 	return sound, slices.DeleteFunc(timings, func(t *calendar.Timing) bool { return t == nil })
 }
 
@@ -210,8 +219,8 @@ func (p *pusher) body(batch []*delivery, timings []*calendar.Timing) (body []byt
 // slotQuery is how long a slot waits for the database: a slot that waits sends nothing.
 const slotQuery = 2 * time.Second
 
-// timings returns the timings of the deliveries, in their order.
-func (d *Dispatch) timings(ctx context.Context, batch []*delivery) ([]*calendar.Timing, error) {
+// timings returns the timings of the deliveries, in their order: see timingsOf.
+func (d *Dispatch) timings(ctx context.Context, batch []*delivery) (timings []*calendar.Timing, newer []bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, slotQuery)
 	defer cancel()
 	ticks := make([]*tick, len(batch))

@@ -14,26 +14,26 @@ import (
 )
 
 // timingsOf returns the timings of ticks of one tenant, in their order: the timing of a tick's cohort, or of its version's spec if
-// the cohort is gone. A timing that cannot be computed is nil.
-func (d *Dispatch) timingsOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks []*tick) ([]*calendar.Timing, error) {
+// the cohort is gone. A timing that cannot be computed is nil; newer tells that a newer program wrote it, which can compute it.
+func (d *Dispatch) timingsOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks []*tick) (timings []*calendar.Timing, newer []bool, err error) {
 	shards, ids := cohortsOf(ticks)
-	known, err := d.Timings.ByCohort(ctx, db, tenant, shards, ids)
+	known, bad, err := d.Timings.ByCohort(ctx, db, tenant, shards, ids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	timings := make([]*calendar.Timing, len(ticks))
+	timings, newer = make([]*calendar.Timing, len(ticks)), make([]bool, len(ticks))
 	for i, t := range ticks {
 		if t.CohortID != nil {
-			timings[i] = known[*t.CohortID]
+			timings[i], newer[i] = known[*t.CohortID], errors.Is(bad[*t.CohortID], calendar.ErrNewerForm)
 		}
-		if timings[i] != nil {
+		if timings[i] != nil || newer[i] {
 			continue
 		}
 		if timings[i], err = d.specTiming(ctx, db, tenant, t); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return timings, nil
+	return timings, newer, nil
 }
 
 func (d *Dispatch) specTiming(ctx context.Context, db postgres.DB, tenant tenants.ID, t *tick) (*calendar.Timing, error) {

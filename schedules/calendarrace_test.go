@@ -106,7 +106,7 @@ func TestTimingsOfAnOlderTZDatabaseAreKept(t *testing.T) {
 	read := func(key string) (*calendar.Timing, int) {
 		db := &counted{DB: h.pool}
 		cohort, shard := int64(one[int](h, `SELECT cohort_id FROM schedule WHERE key = $1`, key)), int16(one[int](h, `SELECT shard FROM schedule WHERE key = $1`, key))
-		found, err := ts.ByCohort(t.Context(), db, h.acme, []int16{shard}, []int64{cohort})
+		found, _, err := ts.ByCohort(t.Context(), db, h.acme, []int16{shard}, []int64{cohort})
 		if err != nil || found[cohort] == nil {
 			t.Fatalf("%s: got %v, %v", key, found, err)
 		}

@@ -227,10 +227,10 @@ func (ts *Timings) read(ctx context.Context, db postgres.DB, c CohortTiming, for
 	return t, broken, nil
 }
 
-// ByCohort returns the timings of cohorts of one tenant by their ids, each read at most once while it is kept. One
-// that is gone, or cannot be compiled, is missing.
-func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.ID, shards []int16, ids []int64) (map[int64]*calendar.Timing, error) {
-	found := make(map[int64]*calendar.Timing, len(ids))
+// ByCohort returns the timings of cohorts of one tenant by their ids, each read at most once while it is kept. The timing of
+// a cohort that is gone is missing, and so is one that cannot be compiled: its error is in bad.
+func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.ID, shards []int16, ids []int64) (found map[int64]*calendar.Timing, bad map[int64]error, err error) {
+	found = make(map[int64]*calendar.Timing, len(ids))
 	var names []CohortTiming
 	var askShards []int16
 	var askIDs []int64
@@ -245,43 +245,43 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 		askShards, askIDs = append(askShards, shards[i]), append(askIDs, id)
 	}
 	if len(askIDs) == 0 {
-		return found, nil
+		return found, nil, nil
 	}
 	rows, err := db.Query(ctx, `
 		SELECT c.shard, c.id, c.hash, c.revision, c.tzdata
 		FROM unnest($2::smallint[], $3::bigint[]) AS n (shard, id)
 		JOIN cohort c ON c.shard = n.shard AND c.id = n.id AND c.tenant_id = $1`, tenant, askShards, askIDs)
 	if err != nil {
-		return nil, fmt.Errorf("read cohorts: %w", err)
+		return nil, nil, fmt.Errorf("read cohorts: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		name := CohortTiming{Tenant: tenant}
 		if err := rows.Scan(&name.Shard, &name.ID, &name.Hash, &name.Revision, &name.TZData); err != nil {
-			return nil, fmt.Errorf("read cohorts: %w", err)
+			return nil, nil, fmt.Errorf("read cohorts: %w", err)
 		}
 		names = append(names, name)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read cohorts: %w", err)
+		return nil, nil, fmt.Errorf("read cohorts: %w", err)
 	}
-	timings, _, err := ts.Of(ctx, db, names)
+	timings, bad, err := ts.Of(ctx, db, names)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i, t := range timings {
 		if t != nil {
 			found[names[i].ID] = t
 			lasts, err := ts.lasts(ctx, db, names[i], t)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if lasts {
 				ts.byCohort.Add(cohortVersion{names[i].ID, inForce}, names[i].key())
 			}
 		}
 	}
-	return found, nil
+	return found, bad, nil
 }
 
 // fetch reads the timings of rows of one tenant that are not kept yet, in one query.

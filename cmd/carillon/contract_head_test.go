@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/carillonhq/carillon/tenants"
@@ -45,6 +49,41 @@ func TestHEADIsAnsweredAsGET(t *testing.T) {
 	}
 	if got, _ := s.ask(t, client, token, "PATCH", "/v1/endpoints", nil, nil, patience); got.header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("Allow is %q", got.header.Get("Allow"))
+	}
+}
+
+// What follows on the connection of a HEAD is the next answer, also after a route that streams.
+func TestTheAnswerToHEADLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	s := serveHouse(t)
+	token := s.mint(t, "acme", tenants.TenantScopes()...)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	for _, ask := range []struct{ method, path string }{{"HEAD", "/v1/schedules/export"}, {"HEAD", "/openapi.yaml"}, {"GET", "/healthz"}} {
+		r, err := http.NewRequestWithContext(t.Context(), ask.method, s.url+ask.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		if err := r.Write(conn); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(answers, r)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s: got %v, %v", ask.method, ask.path, resp, err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if n := answers.Buffered(); n > 0 {
+			rest, _ := answers.Peek(n)
+			t.Errorf("%s %s is followed by %q", ask.method, ask.path, rest)
+		}
 	}
 }
 

@@ -27,5 +27,9 @@ type bodiless struct{ http.ResponseWriter }
 // Write implements http.ResponseWriter.
 func (bodiless) Write(b []byte) (int, error) { return len(b), nil }
 
+// FlushError is for http.ResponseController. The header goes out once the request is known as HEAD again: before that the server
+// would send the end of a chunked body.
+func (bodiless) FlushError() error { return nil }
+
 // Unwrap is for http.ResponseController.
 func (w bodiless) Unwrap() http.ResponseWriter { return w.ResponseWriter }
