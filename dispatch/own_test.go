@@ -44,10 +44,10 @@ func hung(t *testing.T, batch int16, n int) (h *house, c *catcher, letGo func())
 	letGo = sync.OnceFunc(func() { close(release) })
 	t.Cleanup(letGo)
 	h.start(h.process())
-	h.once("w", "first", 1)
+	h.once("w", "first", 4)
 	until(t, "the first is sent", func() bool { return len(c.caught()) == 1 })
 	for i := range n - 1 {
-		h.once("w", string(rune('a'+i)), 2)
+		h.once("w", string(rune('a'+i)), 5)
 	}
 	until(t, "the others are open", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 1`) == n })
 	return h, c, letGo
