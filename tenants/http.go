@@ -173,6 +173,9 @@ func (p Platform) put(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
+	if err := checkRecordDays(ctx, p.DB, params.Quotas); err != nil {
+		return err
+	}
 	var t Tenant
 	var made bool
 	err = pgx.BeginFunc(ctx, p.DB, func(tx pgx.Tx) (err error) {

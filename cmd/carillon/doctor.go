@@ -117,7 +117,7 @@ func examine(ctx context.Context, s doctorSettings, deep bool) []finding {
 		return append(findings, fine("database", "%v", err).fail("start that server or mend DATABASE_URL; `psql \"$DATABASE_URL\"` must work from here"))
 	}
 	defer pool.Close()
-	findings = append(findings, examineServer(ctx, pool), examineLogging(ctx, pool), examineSchema(ctx, pool))
+	findings = append(findings, examineServer(ctx, pool), examineLogging(ctx, pool), examineSchema(ctx, pool), examineLocks(ctx, pool))
 	findings = append(findings, examineWall(ctx, pool, string(s.APIURL))...)
 	findings = append(findings, examineClock(ctx, pool), examineSecrets(ctx, pool, k))
 	return append(findings, examinePromises(ctx, pool, deep)...)
