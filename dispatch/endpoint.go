@@ -45,6 +45,8 @@ type EndpointParams struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	Events  []string          `json:"events,omitempty"`
 	State   string            `json:"state,omitempty"`
+
+	Pre web.Precondition `json:"-"`
 }
 
 // Endpoint is a signed webhook to which ticks are pushed. Secret is in the answers to its making and to a
@@ -60,6 +62,9 @@ type Endpoint struct {
 	CreatedAt time.Time         `json:"created_at"`
 	UpdatedAt time.Time         `json:"updated_at"`
 }
+
+// revision is the version that an endpoint's entity tag names: the microsecond of its last change.
+func (e Endpoint) revision() int64 { return e.UpdatedAt.UnixMicro() }
 
 const (
 	enabledEndpoint  = "enabled"
@@ -155,9 +160,16 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 			}
 			secrets = [][]byte{sealed}
 		}
-		before, err := auditedEndpoint(ctx, tx, tenant, name)
+		before, exists, err := lockEndpoint(ctx, tx, tenant, name)
 		if err != nil {
 			return err
+		}
+		if err := p.Pre.Check(exists, before.revision()); err != nil {
+			return err
+		}
+		change := tenants.Change{Action: "endpoint.put", Target: "endpoints/" + name}
+		if exists {
+			change.Before = before.audited()
 		}
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO endpoint (tenant_id, name, url, batch, headers, events, state, secrets)
@@ -169,9 +181,8 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 		if e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint); err != nil {
 			return err
 		}
-		after := e
-		after.Headers = nil // they may hold credentials
-		return tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "endpoint.put", Target: "endpoints/" + name, Before: before, After: after})
+		change.After = e.audited()
+		return tenants.Audit(ctx, tx, tenant, "", change)
 	})
 	if err != nil {
 		return e, false, err
@@ -222,22 +233,24 @@ func (d *Dispatch) Endpoints(ctx context.Context, tenant tenants.ID, limit int, 
 }
 
 // DeleteEndpoint forgets an endpoint that no workflow names.
-func (d *Dispatch) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string) error {
+func (d *Dispatch) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
-		before, err := auditedEndpoint(ctx, tx, tenant, name)
+		before, exists, err := lockEndpoint(ctx, tx, tenant, name)
 		if err != nil {
 			return err
 		}
-		done, err := tx.Exec(ctx, `DELETE FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name)
-		if err == nil && done.RowsAffected() == 0 {
+		if !exists {
 			return noEndpoint(name)
 		}
-		if err != nil {
+		if err := pre.Check(true, before.revision()); err != nil {
 			return err
 		}
-		return tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "endpoint.delete", Target: "endpoints/" + name, Before: before})
+		if _, err := tx.Exec(ctx, `DELETE FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name); err != nil {
+			return err
+		}
+		return tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "endpoint.delete", Target: "endpoints/" + name, Before: before.audited()})
 	})
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "workflow_endpoint" {
 		return fault.Conflict("endpoint_in_use", "a workflow is delivered to endpoint %q", name)
@@ -245,16 +258,20 @@ func (d *Dispatch) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name s
 	return err
 }
 
-// auditedEndpoint is an endpoint as it is before a change, without its headers, which may hold credentials; nil where there
-// is none.
-func auditedEndpoint(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (any, error) {
-	rows, _ := tx.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
-	e, err := pgx.CollectExactlyOneRow(rows, scanEndpoint)
+// lockEndpoint is an endpoint as it is before a change, if it exists. Nobody else changes it until the transaction ends.
+func lockEndpoint(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (e Endpoint, exists bool, err error) {
+	rows, _ := tx.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, name) // CollectExactlyOneRow reports the error
+	e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+		return e, false, nil
 	}
+	return e, err == nil, err
+}
+
+// audited is what the audit shows of an endpoint: all but its headers, which may hold credentials.
+func (e Endpoint) audited() Endpoint {
 	e.Headers = nil
-	return e, err
+	return e
 }
 
 const queryTimeout = 8 * time.Second

@@ -23,9 +23,9 @@ func Routes(g *echo.Group, d *Dispatch) {
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	writeOrWork := tenants.Require(tenants.SchedulesWrite, tenants.TicksWork)
 	const one = "/v1/workflows/:workflow/schedules/:key"
-	g.POST(one+"/trigger", h.trigger, write, web.NoQuery)
+	g.POST(one+"/trigger", h.trigger, write, web.NoQuery, web.Conditional)
 	g.GET(one+"/ticks", h.history, read)
-	g.POST(one+"/backfill", h.backfill, write, web.NoQuery)
+	g.POST(one+"/backfill", h.backfill, write, web.NoQuery, web.Conditional)
 	g.GET(one+"/explain", h.explain, read)
 	g.POST("/v1/ticks/lease", h.lease, work, web.NoQuery, web.Timeout(longestPoll+15*time.Second))
 	g.POST("/v1/ticks/finish", h.finish, work, web.NoQuery, web.BodyLimit(64<<20))
@@ -43,9 +43,9 @@ func Routes(g *echo.Group, d *Dispatch) {
 	g.POST("/v1/admin/continue", h.resume, tenants.Require(tenants.TenantAdmin), web.NoQuery)
 	g.POST("/v1/admin/dead-letters/replay", h.replayDead, tenants.Require(tenants.TenantAdmin), web.NoQuery)
 	g.GET("/v1/endpoints", h.endpoints, readOrWrite)
-	g.PUT("/v1/endpoints/:name", h.putEndpoint, write, web.NoQuery)
-	g.GET("/v1/endpoints/:name", h.endpoint, readOrWrite, web.NoQuery)
-	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, write, web.NoQuery)
+	g.PUT("/v1/endpoints/:name", h.putEndpoint, write, web.NoQuery, web.Conditional)
+	g.GET("/v1/endpoints/:name", h.endpoint, readOrWrite, web.NoQuery, web.Conditional)
+	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, write, web.NoQuery, web.Conditional)
 	g.POST("/v1/endpoints/:name/secrets", h.rotateSecret, write, web.NoQuery)
 	g.POST("/v1/endpoints/:name/test", h.tryEndpoint, write, web.NoQuery, web.Timeout(longestAnswer+queryTimeout))
 }
@@ -307,14 +307,20 @@ func (h handler) putEndpoint(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
 	p, err := web.Body[EndpointParams](c)
 	if err != nil {
 		return err
 	}
+	p.Pre = pre
 	e, made, err := h.PutEndpoint(c.Request().Context(), tenants.From(c), name, p)
 	if err != nil {
 		return err
 	}
+	web.Tag(c, e.revision())
 	if made {
 		return web.Answer(c, http.StatusCreated, e)
 	}
@@ -330,7 +336,7 @@ func (h handler) endpoint(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, e)
+	return web.AnswerTagged(c, e.revision(), e)
 }
 
 func (h handler) deleteEndpoint(c echo.Context) error {
@@ -338,7 +344,11 @@ func (h handler) deleteEndpoint(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.DeleteEndpoint(c.Request().Context(), tenants.From(c), name); err != nil {
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	if err := h.DeleteEndpoint(c.Request().Context(), tenants.From(c), name, pre); err != nil {
 		return err
 	}
 	return web.Answer(c, http.StatusNoContent, nil)

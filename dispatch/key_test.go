@@ -135,7 +135,7 @@ func TestAKeyIsErasedWhileItsTicksRun(t *testing.T) {
 	until(t, "ticks run and wait", func() bool { return len(h.history("w", "k")) > 2 })
 	worker := h.open(h.dispatch).operator()
 	leased := worker.leaseAll(2)
-	receipt, err := h.schedules.Erase(t.Context(), h.tenant, "k", "ann")
+	receipt, err := h.schedules.Erase(t.Context(), h.tenant, "k", "ann", web.Precondition{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -58,7 +59,7 @@ func TestACalendarDeletedBeforeItsEmptyCohortIsRetimedStopsNoShard(t *testing.T)
 	if err := h.schedules.Delete(t.Context(), h.tenant, "w", "k", schedules.Changer{By: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.schedules.DeleteCalendar(t.Context(), h.tenant, "off"); err != nil {
+	if err := h.schedules.DeleteCalendar(t.Context(), h.tenant, "off", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	h.sweepOnce(shard)

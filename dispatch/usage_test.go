@@ -150,7 +150,7 @@ func TestUseOutlivesTheRecord(t *testing.T) {
 	h.put("overlap", "k", rarely("skip"))
 	h.endTwo()
 	want := h.recorded()
-	if err := h.schedules.DeleteWorkflow(t.Context(), h.tenant, "overlap"); err != nil {
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.tenant, "overlap", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.dispatch.FoldUse(t.Context()); err != nil {

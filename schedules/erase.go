@@ -47,7 +47,7 @@ const eraseTime = 8 * time.Second
 // Erase deletes all that is kept of a key over all workflows, and keeps a receipt. Its schedules go in one transaction; their
 // record follows in bounded parts, and all is gone when it returns. Where that takes too long it is 503, and
 // FinishErasures goes on with it.
-func (s *Schedules) Erase(ctx context.Context, tenant tenants.ID, key, by string) (Erasure, error) {
+func (s *Schedules) Erase(ctx context.Context, tenant tenants.ID, key, by string, pre web.Precondition) (Erasure, error) {
 	if err := checkKey("/key", key); err != nil {
 		return Erasure{}, err
 	}
@@ -57,6 +57,12 @@ func (s *Schedules) Erase(ctx context.Context, tenant tenants.ID, key, by string
 	var id int64
 	err := postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) {
+			if err := lockKeys(ctx, tx, tenant, toChange, key); err != nil {
+				return err
+			}
+			if err := checkProfile(ctx, tx, tenant, key, pre); err != nil {
+				return err
+			}
 			id, err = eraseSchedules(ctx, tx, tenant, key, hash, by)
 			return err
 		})
@@ -88,11 +94,19 @@ func (s *Schedules) keyHash(tenant tenants.ID, key string) []byte {
 	return h.Sum(nil)
 }
 
-// eraseSchedules deletes what names a key but the record of its schedules and kept answers, and notes what is left to do.
-func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, hash []byte, by string) (id int64, err error) {
-	if err := lockKeys(ctx, tx, tenant, toChange, key); err != nil {
-		return 0, err
+// checkProfile compares what a request demands with the version of a key's profile. The key is locked.
+func checkProfile(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, pre web.Precondition) error {
+	var version int64
+	err := tx.QueryRow(ctx, `SELECT version FROM key_profile WHERE tenant_id = $1 AND key = $2`, tenant, key).Scan(&version)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("read profile: %w", err)
 	}
+	return pre.Check(err == nil, version)
+}
+
+// eraseSchedules deletes all that names a key, which is locked, except the record of its schedules and kept answers, and
+// notes what is left to do.
+func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, hash []byte, by string) (id int64, err error) {
 	k, err := findKey(ctx, tx, tenant, key)
 	if err != nil {
 		return 0, err

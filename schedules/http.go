@@ -22,15 +22,15 @@ func Routes(g *echo.Group, s *Schedules) {
 	h := handler{s}
 	read, write := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite)
 	const one = "/v1/workflows/:workflow/schedules/:key"
-	g.PUT(one, h.put, write)
-	g.GET(one, h.get, read)
-	g.PATCH(one, h.patch, write)
-	g.DELETE(one, h.delete, write)
-	g.POST(one+"/pause", h.pause, write)
-	g.POST(one+"/resume", h.resume, write)
-	g.POST(one+"/skip", h.skip, write)
-	g.DELETE(one+"/skip", h.unskip, write)
-	g.POST(one+"/reschedule", h.reschedule, write)
+	g.PUT(one, h.put, write, web.Conditional)
+	g.GET(one, h.get, read, web.Conditional)
+	g.PATCH(one, h.patch, write, web.Conditional)
+	g.DELETE(one, h.delete, write, web.Conditional)
+	g.POST(one+"/pause", h.pause, write, web.Conditional)
+	g.POST(one+"/resume", h.resume, write, web.Conditional)
+	g.POST(one+"/skip", h.skip, write, web.Conditional)
+	g.DELETE(one+"/skip", h.unskip, write, web.Conditional)
+	g.POST(one+"/reschedule", h.reschedule, write, web.Conditional)
 	g.GET(one+"/upcoming", h.upcoming, read)
 	g.GET(one+"/revisions", h.revisions, read)
 	g.GET("/v1/schedules", h.list, read)
@@ -44,9 +44,9 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.POST("/v1/schedules/sync", h.sync, write, web.BodyLimit(-1), web.Timeout(bulkTime))
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	g.GET("/v1/workflows", h.workflows, readOrWrite)
-	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery)
-	g.GET("/v1/workflows/:workflow", h.workflow, readOrWrite, web.NoQuery)
-	g.DELETE("/v1/workflows/:workflow", h.deleteWorkflow, write, web.NoQuery)
+	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery, web.Conditional)
+	g.GET("/v1/workflows/:workflow", h.workflow, readOrWrite, web.NoQuery, web.Conditional)
+	g.DELETE("/v1/workflows/:workflow", h.deleteWorkflow, write, web.NoQuery, web.Conditional)
 	operationRoutes(g, h)
 }
 
@@ -114,9 +114,7 @@ func madeOr(made bool) int {
 	return http.StatusOK
 }
 
-func tag(c echo.Context, s Schedule) {
-	c.Response().Header().Set("ETag", web.ETag(int64(s.Version)))
-}
+func tag(c echo.Context, s Schedule) { web.Tag(c, int64(s.Version)) }
 
 func (h handler) get(c echo.Context) error {
 	workflow, key, err := Named(c)
@@ -126,19 +124,11 @@ func (h handler) get(c echo.Context) error {
 	if _, err := web.Query(c); err != nil {
 		return err
 	}
-	pre, err := web.Preconditions(c)
-	if err != nil {
-		return err
-	}
 	s, err := h.Get(c.Request().Context(), tenants.From(c), workflow, key)
 	if err != nil {
 		return err
 	}
-	tag(c, s)
-	if pre.IfNoneMatch.Has(int64(s.Version)) {
-		return web.Answer(c, http.StatusNotModified, nil)
-	}
-	return web.Answer(c, http.StatusOK, s)
+	return web.AnswerTagged(c, int64(s.Version), s)
 }
 
 func (h handler) delete(c echo.Context) error {
@@ -193,7 +183,7 @@ func answer(c echo.Context, reply web.Reply) error {
 	if err := json.Unmarshal(reply.Body, &s); err != nil {
 		return fmt.Errorf("read the reply: %w", err)
 	}
-	c.Response().Header().Set("ETag", web.ETag(s.Version))
+	web.Tag(c, s.Version)
 	return reply.Write(c)
 }
 
@@ -414,14 +404,20 @@ func (h handler) putWorkflow(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
 	p, err := web.Body[WorkflowParams](c)
 	if err != nil {
 		return err
 	}
+	p.Pre = pre
 	w, made, err := h.PutWorkflow(c.Request().Context(), tenants.From(c), name, p)
 	if err != nil {
 		return err
 	}
+	web.Tag(c, w.revision())
 	return web.Answer(c, madeOr(made), w)
 }
 
@@ -434,7 +430,7 @@ func (h handler) workflow(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, w)
+	return web.AnswerTagged(c, w.revision(), w)
 }
 
 func (h handler) deleteWorkflow(c echo.Context) error {
@@ -442,7 +438,11 @@ func (h handler) deleteWorkflow(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.DeleteWorkflow(c.Request().Context(), tenants.From(c), name); err != nil {
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	if err := h.DeleteWorkflow(c.Request().Context(), tenants.From(c), name, pre); err != nil {
 		return err
 	}
 	return web.Answer(c, http.StatusNoContent, nil)

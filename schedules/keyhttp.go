@@ -14,9 +14,9 @@ func (h handler) keyRoutes(g *echo.Group) {
 	read, write := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite)
 	const one = "/v1/keys/:key"
 	g.GET("/v1/keys", h.keys, read)
-	g.GET(one, h.key, read, web.NoQuery)
-	g.PUT(one, h.putKey, write, web.NoQuery)
-	g.DELETE(one, h.eraseKey, write, web.NoQuery)
+	g.GET(one, h.key, read, web.NoQuery, web.Conditional)
+	g.PUT(one, h.putKey, write, web.NoQuery, web.Conditional)
+	g.DELETE(one, h.eraseKey, write, web.NoQuery, web.Conditional)
 	g.POST(one+"/rename", h.renameKey, write, web.NoQuery)
 }
 
@@ -48,8 +48,7 @@ func (h handler) key(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Response().Header().Set("ETag", web.ETag(int64(k.Version)))
-	return web.Answer(c, http.StatusOK, k)
+	return web.AnswerTagged(c, int64(k.Version), k)
 }
 
 func (h handler) putKey(c echo.Context) error {
@@ -69,7 +68,7 @@ func (h handler) putKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Response().Header().Set("ETag", web.ETag(int64(k.Version)))
+	web.Tag(c, int64(k.Version))
 	return web.Answer(c, madeOr(made), k)
 }
 
@@ -78,7 +77,11 @@ func (h handler) eraseKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	receipt, err := h.Erase(c.Request().Context(), tenants.From(c), key, tenants.Caller(c).Subject)
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	receipt, err := h.Erase(c.Request().Context(), tenants.From(c), key, tenants.Caller(c).Subject, pre)
 	if err != nil {
 		return err
 	}

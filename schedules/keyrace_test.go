@@ -58,7 +58,7 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 		})
 	}
 	wg.Go(func() {
-		_, err := h.schedules.Erase(t.Context(), h.acme, keys[0], "ann")
+		_, err := h.schedules.Erase(t.Context(), h.acme, keys[0], "ann", web.Precondition{})
 		fail(err)
 	})
 	wg.Go(func() {

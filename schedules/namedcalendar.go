@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -20,6 +21,8 @@ import (
 type CalendarParams struct {
 	Dates []string `json:"dates,omitempty"`
 	ICS   string   `json:"ics,omitempty" empty:"yes"`
+
+	Pre web.Precondition `json:"-"`
 }
 
 // NamedCalendar is a tenant's calendar of days that specs leave out by its name.
@@ -30,6 +33,9 @@ type NamedCalendar struct {
 	UpdatedAt time.Time `json:"updated_at"`
 	UpdatedBy string    `json:"updated_by"`
 }
+
+// revision is the version that a calendar's entity tag names: the microsecond of its last change.
+func (c NamedCalendar) revision() int64 { return c.UpdatedAt.UnixMicro() }
 
 const (
 	mostDates     = 5000 // of a calendar
@@ -101,6 +107,9 @@ func (s *Schedules) PutCalendar(ctx context.Context, tenant tenants.ID, name str
 		before, err := presentCalendar(ctx, tx, tenant, name)
 		if made = errors.Is(err, pgx.ErrNoRows); err != nil && !made {
 			return fmt.Errorf("read calendar: %w", err)
+		}
+		if err := p.Pre.Check(!made, before.revision()); err != nil {
+			return err
 		}
 		if !made && slices.EqualFunc(before.Dates, days, func(text string, day time.Time) bool { return text == day.Format(time.DateOnly) }) {
 			c = before
@@ -232,10 +241,14 @@ func (s *Schedules) NamedCalendars(ctx context.Context, tenant tenants.ID, limit
 }
 
 // DeleteCalendar forgets a calendar that no schedule names; one that is in use is a conflict.
-func (s *Schedules) DeleteCalendar(ctx context.Context, tenant tenants.ID, name string) error {
+func (s *Schedules) DeleteCalendar(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		revision, err := lockCalendars(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
 		before, err := presentCalendar(ctx, tx, tenant, name)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return noCalendar(name)
@@ -243,8 +256,7 @@ func (s *Schedules) DeleteCalendar(ctx context.Context, tenant tenants.ID, name 
 		if err != nil {
 			return fmt.Errorf("read calendar: %w", err)
 		}
-		revision, err := lockCalendars(ctx, tx, tenant)
-		if err != nil {
+		if err := pre.Check(true, before.revision()); err != nil {
 			return err
 		}
 		cohorts, users, err := usersOf(ctx, tx, tenant, name)

@@ -138,21 +138,21 @@ func TestACalendarInUseIsNotDeleted(t *testing.T) {
 	h.put("a", without("off"))
 	h.put("b", without("off"))
 	h.pause("b", schedules.PauseParams{})
-	f := faulty(t, h.schedules.DeleteCalendar(t.Context(), h.acme, "off"), 409, "in_use")
+	f := faulty(t, h.schedules.DeleteCalendar(t.Context(), h.acme, "off", web.Precondition{}), 409, "in_use")
 	if f.Extra["schedules"] != int64(2) || f.Extra["cohorts"] != int64(1) {
 		t.Errorf("got %v", f.Extra)
 	}
 	h.delete("a")
-	faulty(t, h.schedules.DeleteCalendar(t.Context(), h.acme, "off"), 409, "in_use")
+	faulty(t, h.schedules.DeleteCalendar(t.Context(), h.acme, "off", web.Precondition{}), 409, "in_use")
 	h.resume("b", schedules.ResumeParams{})
 	if err := h.schedules.Delete(t.Context(), h.acme, "w", "b", by); err != nil {
 		t.Fatal(err)
 	}
-	faulty(t, h.schedules.DeleteCalendar(h.theirs(), h.other, "off"), 404, "not_found")
-	if err := h.schedules.DeleteCalendar(t.Context(), h.acme, "off"); err != nil {
+	faulty(t, h.schedules.DeleteCalendar(h.theirs(), h.other, "off", web.Precondition{}), 404, "not_found")
+	if err := h.schedules.DeleteCalendar(t.Context(), h.acme, "off", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
-	faulty(t, h.schedules.DeleteCalendar(t.Context(), h.acme, "off"), 404, "not_found")
+	faulty(t, h.schedules.DeleteCalendar(t.Context(), h.acme, "off", web.Precondition{}), 404, "not_found")
 	h.putCalendar("off", "2030-01-02")
 	h.put("a", without("off"))
 }

@@ -13,9 +13,9 @@ func calendarRoutes(g *echo.Group, h handler) {
 	read := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	write := tenants.Require(tenants.SchedulesWrite)
 	g.GET("/v1/calendars", h.calendars, read)
-	g.GET("/v1/calendars/:calendar", h.calendar, read, web.NoQuery)
-	g.PUT("/v1/calendars/:calendar", h.putCalendar, write, web.NoQuery)
-	g.DELETE("/v1/calendars/:calendar", h.deleteCalendar, write, web.NoQuery)
+	g.GET("/v1/calendars/:calendar", h.calendar, read, web.NoQuery, web.Conditional)
+	g.PUT("/v1/calendars/:calendar", h.putCalendar, write, web.NoQuery, web.Conditional)
+	g.DELETE("/v1/calendars/:calendar", h.deleteCalendar, write, web.NoQuery, web.Conditional)
 }
 
 func (h handler) calendars(c echo.Context) error {
@@ -46,7 +46,7 @@ func (h handler) calendar(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, one)
+	return web.AnswerTagged(c, one.revision(), one)
 }
 
 func (h handler) putCalendar(c echo.Context) error {
@@ -54,14 +54,20 @@ func (h handler) putCalendar(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
 	p, err := web.Body[CalendarParams](c)
 	if err != nil {
 		return err
 	}
+	p.Pre = pre
 	one, made, err := h.PutCalendar(c.Request().Context(), tenants.From(c), name, p, tenants.Caller(c).Subject)
 	if err != nil {
 		return err
 	}
+	web.Tag(c, one.revision())
 	return web.Answer(c, madeOr(made), one)
 }
 
@@ -70,7 +76,11 @@ func (h handler) deleteCalendar(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.DeleteCalendar(c.Request().Context(), tenants.From(c), name); err != nil {
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	if err := h.DeleteCalendar(c.Request().Context(), tenants.From(c), name, pre); err != nil {
 		return err
 	}
 	return web.Answer(c, http.StatusNoContent, nil)

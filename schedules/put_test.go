@@ -318,7 +318,7 @@ func TestMethodsAreScopedToTenant(t *testing.T) {
 	faulty(t, s.Delete(ctx, h.other, "w", "a", by), 404, "not_found")
 	_, err = s.Workflow(ctx, h.other, "w")
 	faulty(t, err, 404, "not_found")
-	faulty(t, s.DeleteWorkflow(ctx, h.other, "w"), 404, "not_found")
+	faulty(t, s.DeleteWorkflow(ctx, h.other, "w", web.Precondition{}), 404, "not_found")
 	if page, _, err := s.List(ctx, h.other, schedules.Filter{}, 10, ""); err != nil || len(page) != 0 {
 		t.Errorf("got %v %v", page, err)
 	}

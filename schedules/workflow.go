@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -21,6 +22,8 @@ type WorkflowParams struct {
 	Version    *string   `json:"version,omitempty" null:"yes"`
 	MaxRunning *int32    `json:"max_running,omitempty" null:"yes"`
 	Defaults   *Defaults `json:"defaults,omitempty"`
+
+	Pre web.Precondition `json:"-"`
 }
 
 // Workflow says how the ticks of its schedules are delivered, and what they inherit.
@@ -33,6 +36,9 @@ type Workflow struct {
 	CreatedAt  time.Time `json:"created_at"`
 	UpdatedAt  time.Time `json:"updated_at"`
 }
+
+// revision is the version that a workflow's entity tag names: the microsecond of its last change.
+func (w Workflow) revision() int64 { return w.UpdatedAt.UnixMicro() }
 
 const workflowColumns = `name, endpoint, version, max_running, defaults, created_at, updated_at`
 
@@ -84,23 +90,32 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 			return err
 		}
 		change := tenants.Change{Action: "workflow.put", Target: "workflows/" + name}
-		if change.Before, err = auditedWorkflow(ctx, tx, tenant, name); err != nil {
+		before, exists, err := presentWorkflow(ctx, tx, tenant, name)
+		if err != nil {
 			return err
 		}
-		if change.Before == nil {
-			if err := roomForWorkflow(ctx, tx, tenant); err != nil {
-				return err
-			}
+		if err := p.Pre.Check(exists, before.revision()); err != nil {
+			return err
+		}
+		if exists {
+			change.Before = before
+		} else if err := roomForWorkflow(ctx, tx, tenant); err != nil {
+			return err
 		}
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults)
 			VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (tenant_id, name) DO UPDATE
 			SET endpoint = excluded.endpoint, version = excluded.version, max_running = excluded.max_running,
-				defaults = excluded.defaults, updated_at = now()
+				defaults = excluded.defaults, updated_at = clock_timestamp()
 			RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults) // CollectExactlyOneRow reports the error
 		if w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow); err != nil {
 			return err
+		}
+		if made = w.CreatedAt.Equal(w.UpdatedAt); !exists && !made { // its first schedule registered it meanwhile
+			if err := p.Pre.Check(true, 0); err != nil {
+				return err
+			}
 		}
 		change.After = w
 		if err := tenants.Audit(ctx, tx, tenant, "", change); err != nil {
@@ -111,7 +126,7 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "workflow_endpoint" {
 		return w, false, fault.Fields(fault.Field{Pointer: "/endpoint", Code: "no_endpoint", Detail: fmt.Sprintf("there is no endpoint %q", *p.Endpoint)})
 	}
-	return w, w.CreatedAt.Equal(w.UpdatedAt), err
+	return w, made, err
 }
 
 // mostWorkflows is how many workflows a tenant may have: no quota says, so this is what bounds what is kept by workflow. Two
@@ -134,14 +149,14 @@ func roomForWorkflow(ctx context.Context, db postgres.DB, tenant tenants.ID) err
 	return err
 }
 
-// auditedWorkflow is a workflow as it is before a change; nil where there is none.
-func auditedWorkflow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (any, error) {
+// presentWorkflow is a workflow as it is before a change, if it exists.
+func presentWorkflow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (w Workflow, exists bool, err error) {
 	rows, _ := tx.Query(ctx, `SELECT `+workflowColumns+` FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
-	w, err := pgx.CollectExactlyOneRow(rows, scanWorkflow)
+	w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+		return w, false, nil
 	}
-	return w, err
+	return w, err == nil, err
 }
 
 // register has a workflow be there, pulled where it is new, and returns its defaults. One that is there is not locked, so
@@ -208,7 +223,7 @@ func (s *Schedules) Workflows(ctx context.Context, tenant tenants.ID, limit int,
 }
 
 // DeleteWorkflow forgets a workflow: ticks of its schedules are skipped until it is there again.
-func (s *Schedules) DeleteWorkflow(ctx context.Context, tenant tenants.ID, name string) error {
+func (s *Schedules) DeleteWorkflow(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
@@ -216,15 +231,17 @@ func (s *Schedules) DeleteWorkflow(ctx context.Context, tenant tenants.ID, name 
 		if err != nil {
 			return err
 		}
-		before, err := auditedWorkflow(ctx, tx, tenant, name)
+		before, exists, err := presentWorkflow(ctx, tx, tenant, name)
 		if err != nil {
 			return err
 		}
-		done, err := tx.Exec(ctx, `DELETE FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name)
-		if err == nil && done.RowsAffected() == 0 {
+		if !exists {
 			return noWorkflow(name)
 		}
-		if err != nil {
+		if err := pre.Check(true, before.revision()); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name); err != nil {
 			return err
 		}
 		if err := tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "workflow.delete", Target: "workflows/" + name, Before: before}); err != nil {

@@ -28,12 +28,12 @@ func TestAWorkflowIsPutReadAndDeleted(t *testing.T) {
 	if w, made, err = h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{}); err != nil || made || w.Endpoint != nil || w.Version != nil || w.Defaults.Policy != nil {
 		t.Errorf("got %+v %t %v", w, made, err)
 	}
-	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w"); err != nil {
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = h.schedules.Workflow(t.Context(), h.acme, "w")
 	faulty(t, err, 404, "not_found")
-	faulty(t, h.schedules.DeleteWorkflow(t.Context(), h.acme, "w"), 404, "not_found")
+	faulty(t, h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", web.Precondition{}), 404, "not_found")
 }
 
 func TestAWorkflowIsRegisteredByItsFirstScheduleOnly(t *testing.T) {
@@ -68,7 +68,7 @@ func TestDefaultsAreInheritedLive(t *testing.T) {
 	if diff := cmp.Diff(want, s.Inherited); diff != "" {
 		t.Errorf("inherited: want -, got +:\n%s", diff)
 	}
-	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w"); err != nil {
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	if s = h.get("a"); s.Policy.MaxLateness != "24h" {
@@ -176,7 +176,7 @@ func TestADefaultThatMovesSchedules(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.operate(change(nil).ID) // and not one more
-	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w"); err != nil {
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := one[string](h, cohorts); got != "acme inherits last, acme new last, acme own last, acme paused last, other inherits last" {

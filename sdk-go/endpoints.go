@@ -15,6 +15,8 @@ type EndpointParams struct {
 	Headers map[string]string `json:"headers,omitempty"` // sent with each tick
 	Events  []string          `json:"events,omitempty"`  // sent there too, signed like ticks; such as "tick.failed"
 	State   string            `json:"state,omitempty"`   // "enabled", "held" or "disabled"; empty: as it is, and enabled if it is new
+
+	IfMatch time.Time `json:"-"` // if not zero, the UpdatedAt that must be the stored one
 }
 
 // Endpoint is a stored endpoint: where the ticks of workflows are pushed.
@@ -37,7 +39,7 @@ func (c *Client) PutEndpoint(ctx context.Context, name string, p EndpointParams)
 	if err != nil {
 		return Endpoint{}, err
 	}
-	return read[Endpoint](ctx, c, &call{method: http.MethodPut, path: path("endpoints", name), body: body, once: true})
+	return read[Endpoint](ctx, c, &call{method: http.MethodPut, path: path("endpoints", name), body: body, header: ifUnchanged(p.IfMatch), once: true})
 }
 
 // Endpoint reads an endpoint.

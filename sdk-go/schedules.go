@@ -83,6 +83,14 @@ func schedulePath(workflow, key string, more ...string) string {
 	return path(append([]string{"workflows", workflow, "schedules", key}, more...)...)
 }
 
+// ifUnchanged is the precondition of what has the time of its last change as its version.
+func ifUnchanged(since time.Time) map[string]string {
+	if since.IsZero() {
+		return nil
+	}
+	return ifMatch(since.UnixMicro())
+}
+
 func ifMatch(version int64) map[string]string {
 	if version == 0 {
 		return nil

@@ -14,6 +14,8 @@ type WorkflowParams struct {
 	Version    string   `json:"version,omitempty"`     // handed to workers as WorkflowVersion
 	MaxRunning int      `json:"max_running,omitempty"` // how many of its ticks may run at once; zero is no limit
 	Defaults   Defaults `json:"defaults,omitzero"`
+
+	IfMatch time.Time `json:"-"` // if not zero, the UpdatedAt that must be the stored one
 }
 
 // Defaults are what the schedules of a workflow inherit.
@@ -39,7 +41,7 @@ func (c *Client) PutWorkflow(ctx context.Context, workflow string, p WorkflowPar
 	if err != nil {
 		return Workflow{}, err
 	}
-	return read[Workflow](ctx, c, &call{method: http.MethodPut, path: path("workflows", workflow), body: body})
+	return read[Workflow](ctx, c, &call{method: http.MethodPut, path: path("workflows", workflow), body: body, header: ifUnchanged(p.IfMatch)})
 }
 
 // Workflow reads a workflow.

@@ -25,7 +25,7 @@ type Erasing struct {
 func Erase(ctx context.Context, db postgres.DB, name string) (id ID, e Erasing, err error) {
 	err = db.QueryRow(ctx, `
 		UPDATE tenant
-		SET status = 'suspended', erasing_at = COALESCE(erasing_at, clock_timestamp()), updated_at = now()
+		SET status = 'suspended', erasing_at = COALESCE(erasing_at, clock_timestamp()), updated_at = clock_timestamp()
 		WHERE name = $1
 		RETURNING id, name, status, erasing_at`, name).Scan(&id, &e.Name, &e.Status, &e.ErasingAt)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -39,13 +39,40 @@ func erased(name string) error {
 	return fault.Conflict("tenant_erasing", "tenant %q is being erased: make it again once it is gone", name)
 }
 
+// checkErasure compares what a request demands with the version of a tenant, which it locks. A repeated request goes on
+// with an erasure whatever it demands: what it demanded at first held.
+func checkErasure(ctx context.Context, tx pgx.Tx, name string, pre web.Precondition) error {
+	var updated time.Time
+	var erasing bool
+	err := tx.QueryRow(ctx, `SELECT updated_at, erasing_at IS NOT NULL FROM tenant WHERE name = $1 FOR UPDATE`, name).Scan(&updated, &erasing)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fault.NotFound("no tenant %q", name)
+	}
+	if err != nil || erasing {
+		return err
+	}
+	return pre.Check(true, Tenant{UpdatedAt: updated}.revision())
+}
+
 func (p Platform) delete(c echo.Context) error {
 	name, err := web.Param(c, "tenant")
 	if err != nil {
 		return err
 	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
 	ctx := c.Request().Context()
-	id, e, err := Erase(ctx, p.DB, name)
+	var id ID
+	var e Erasing
+	err = pgx.BeginFunc(ctx, p.DB, func(tx pgx.Tx) error {
+		if err := checkErasure(ctx, tx, name, pre); err != nil {
+			return err
+		}
+		id, e, err = Erase(ctx, tx, name)
+		return err
+	})
 	if err != nil {
 		return err
 	}

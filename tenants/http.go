@@ -137,9 +137,9 @@ type Platform struct {
 func (p Platform) Routes(g *echo.Group) {
 	admin := Require(PlatformAdmin)
 	g.GET("/v1/platform/tenants", p.list, admin)
-	g.GET("/v1/platform/tenants/:tenant", p.get, admin)
-	g.PUT("/v1/platform/tenants/:tenant", p.put, admin)
-	g.DELETE("/v1/platform/tenants/:tenant", p.delete, admin, web.NoQuery)
+	g.GET("/v1/platform/tenants/:tenant", p.get, admin, web.Conditional)
+	g.PUT("/v1/platform/tenants/:tenant", p.put, admin, web.Conditional)
+	g.DELETE("/v1/platform/tenants/:tenant", p.delete, admin, web.NoQuery, web.Conditional)
 }
 
 func (p Platform) get(c echo.Context) error {
@@ -154,7 +154,7 @@ func (p Platform) get(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, t.answer())
+	return web.AnswerTagged(c, t.revision(), t.answer())
 }
 
 func (p Platform) put(c echo.Context) error {
@@ -162,6 +162,10 @@ func (p Platform) put(c echo.Context) error {
 		return err
 	}
 	name, err := web.Param(c, "tenant")
+	if err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
 	if err != nil {
 		return err
 	}
@@ -179,7 +183,7 @@ func (p Platform) put(c echo.Context) error {
 	var t Tenant
 	var made bool
 	err = pgx.BeginFunc(ctx, p.DB, func(tx pgx.Tx) (err error) {
-		t, made, err = putAudited(ctx, tx, name, params)
+		t, made, err = putAudited(ctx, tx, name, params, pre)
 		return err
 	})
 	if err != nil {
@@ -190,6 +194,7 @@ func (p Platform) put(c echo.Context) error {
 	if made {
 		status = http.StatusCreated
 	}
+	web.Tag(c, t.revision())
 	return web.Answer(c, status, t.answer())
 }
 

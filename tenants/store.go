@@ -102,7 +102,7 @@ func Put(ctx context.Context, db postgres.DB, name string, p Params) (t Tenant, 
 		INSERT INTO tenant (name, status, quotas, issuers)
 		VALUES ($1, coalesce(nullif($2, ''), 'active'), $3, $4)
 		ON CONFLICT (name) DO UPDATE
-		SET status = coalesce(nullif($2, ''), tenant.status), quotas = excluded.quotas, issuers = excluded.issuers, updated_at = now()
+		SET status = coalesce(nullif($2, ''), tenant.status), quotas = excluded.quotas, issuers = excluded.issuers, updated_at = clock_timestamp()
 		WHERE tenant.erasing_at IS NULL
 		RETURNING `+columns+`, xmax = 0 AS made`, name, p.Status, quotas, issuers)
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[struct {
@@ -120,7 +120,7 @@ func Put(ctx context.Context, db postgres.DB, name string, p Params) (t Tenant, 
 }
 
 // putAudited is Put, with the change in the tenant's audit. Issuers' keys are public, and are told.
-func putAudited(ctx context.Context, tx pgx.Tx, name string, p Params) (t Tenant, made bool, err error) {
+func putAudited(ctx context.Context, tx pgx.Tx, name string, p Params, pre web.Precondition) (t Tenant, made bool, err error) {
 	if _, err := tx.Exec(ctx, `SELECT FROM tenant WHERE name = $1 FOR UPDATE`, name); err != nil {
 		return t, false, fmt.Errorf("lock tenant: %w", err)
 	}
@@ -133,8 +133,17 @@ func putAudited(ctx context.Context, tx pgx.Tx, name string, p Params) (t Tenant
 	case !ok || f.Status != 404:
 		return t, false, err
 	}
+	exists := err == nil
+	if err := pre.Check(exists, was.revision()); err != nil {
+		return t, false, err
+	}
 	if t, made, err = Put(ctx, tx, name, p); err != nil {
 		return t, false, err
+	}
+	if !exists && !made { // another made it meanwhile
+		if err := pre.Check(true, 0); err != nil {
+			return t, false, err
+		}
 	}
 	c.After = t.answer()
 	return t, made, Audit(ctx, tx, t.ID, "", c)

@@ -49,6 +49,9 @@ type Answer struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
+// revision is the version that a tenant's entity tag names: the microsecond of its last change.
+func (t Tenant) revision() int64 { return t.UpdatedAt.UnixMicro() }
+
 func (t Tenant) answer() Answer {
 	return Answer{t.Name, t.Status, t.Quotas, t.Issuers, t.CreatedAt.UTC(), t.UpdatedAt.UTC()}
 }

@@ -97,7 +97,7 @@ func (b belongings) bytes(t *testing.T, a attacked) [][]byte {
 }
 
 var (
-	made    = regexp.MustCompile(`(tick|op|sch|schedule|key|ak)_[0-9a-z]{20,}|whsec_[A-Za-z0-9+/=]+|carillon_key_\w+|eyJ[\w.-]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]{5})`)
+	made    = regexp.MustCompile(`(tick|op|sch|schedule|key|ak)_[0-9a-z]{20,}|whsec_[A-Za-z0-9+/=]+|carillon_key_\w+|eyJ[\w.-]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]{5})|[0-9]{16}`)
 	request = regexp.MustCompile(`"instance":"[^"]*"`)
 	varied  = regexp.MustCompile(`"(lateness_ms|took_ms|key_hash|webhook_id)":("(test_)?[0-9A-Za-z]+"|[0-9]+)`)
 )
@@ -112,7 +112,7 @@ func (b belongings) told(got answer) string {
 	text = request.ReplaceAllString(text, "")
 	text = varied.ReplaceAllString(text, "$1")
 	text = strings.ReplaceAll(text, b.word, "NAME")
-	return fmt.Sprint(got.status, " ", got.header.Get("ETag"), " ", got.header.Get("Content-Type"), " ", made.ReplaceAllString(got.header.Get("Location"), "MADE"), " ", text)
+	return fmt.Sprint(got.status, " ", made.ReplaceAllString(got.header.Get("ETag"), "MADE"), " ", got.header.Get("Content-Type"), " ", made.ReplaceAllString(got.header.Get("Location"), "MADE"), " ", text)
 }
 
 // Whatever a tenant names that is another's, in each place where the document lets it name something, is answered as

@@ -230,6 +230,11 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	if got := must[carillon.Endpoint](t)(c.Endpoint(ctx, "mailer")); got.Secret != "" {
 		t.Error("the secret was shown again")
 	}
+	same := carillon.EndpointParams{URL: endpoint.URL, Batch: 10, Headers: map[string]string{"X-Team": "growth"}, IfMatch: endpoint.UpdatedAt}
+	must[carillon.Endpoint](t)(c.PutEndpoint(ctx, "mailer", same))
+	if _, err := c.PutEndpoint(ctx, "mailer", same); !errors.Is(err, carillon.ErrPrecondition) {
+		t.Errorf("an endpoint that was changed meanwhile: got %v", err)
+	}
 	if got := must[carillon.Endpoint](t)(c.RotateSecret(ctx, "mailer")); got.Secret == "" || got.Secret == endpoint.Secret {
 		t.Error("the secret was not rotated")
 	}
@@ -243,6 +248,9 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 		t.Error(err)
 	}
 	must[carillon.Workflow](t)(c.PutWorkflow(ctx, "pushed", carillon.WorkflowParams{Endpoint: "mailer", Version: "v1", Defaults: carillon.Defaults{Delivery: carillon.Delivery{Timeout: "2m"}}}))
+	if _, err := c.PutWorkflow(ctx, "pushed", carillon.WorkflowParams{IfMatch: endpoint.UpdatedAt}); !errors.Is(err, carillon.ErrPrecondition) {
+		t.Errorf("another version of a workflow: got %v", err)
+	}
 	if got := must[carillon.Workflow](t)(c.Workflow(ctx, "pushed")); got.Endpoint != "mailer" || got.Defaults.Delivery.Timeout != "2m" {
 		t.Errorf("got %+v", got)
 	}

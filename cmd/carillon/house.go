@@ -183,7 +183,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	if p.shed != nil {
 		shedding = p.shed(h.api.Stat)
 	}
-	authenticated := h.router.Group("", shedding.Shed(), tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit)
+	authenticated := h.router.Group("", shedding.Shed(), tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit, web.Refuse)
 	h.router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	h.router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, all)

@@ -41,6 +41,28 @@ func Preconditions(c echo.Context) (Precondition, error) {
 	return Precondition{IfMatch: match, IfNoneMatch: none}, err
 }
 
+// AnswerTagged answers a GET of what has a version: 412 where the request demands another version, 304 where it knows
+// this one.
+func AnswerTagged(c echo.Context, version int64, v any) error {
+	pre, err := Preconditions(c)
+	if err != nil {
+		return err
+	}
+	known := pre.IfNoneMatch.Has(version)
+	pre.IfNoneMatch = Tags{}
+	if err := pre.Check(true, version); err != nil {
+		return err
+	}
+	Tag(c, version)
+	if known {
+		return Answer(c, http.StatusNotModified, nil)
+	}
+	return Answer(c, http.StatusOK, v)
+}
+
+// Tag puts the version into the answer, as its ETag.
+func Tag(c echo.Context, version int64) { c.Response().Header().Set("ETag", ETag(version)) }
+
 // Check compares the demands with what is stored, if it exists. A mismatch is 412.
 func (p Precondition) Check(exists bool, version int64) error {
 	if p.IfMatch.Sent && !exists {

@@ -168,7 +168,7 @@ func TestPreconditions(t *testing.T) {
 				return err
 			}
 			return Answer(ctx, 200, nil)
-		})
+		}, Conditional)
 		var header []string
 		if c.header != "" {
 			header = []string{c.header, c.value}

@@ -40,7 +40,7 @@ func New(o Options) *echo.Echo {
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = problems(o.Log)
 	e.Pre(escapedPath, heads)
-	e.Use(frame(o), unambiguous, whole, accountable, within(o.Timeout), limited(o.BodyLimit))
+	e.Use(frame(o), unambiguous, whole, accountable, conditions(e), within(o.Timeout), limited(o.BodyLimit))
 	return e
 }
 
