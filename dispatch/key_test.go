@@ -221,7 +221,7 @@ func TestKeptAnswersAreSearchedInParts(t *testing.T) {
 		SELECT $1, 'POST /v1/workflows/w/schedules/' || CASE WHEN n % 600 = 0 THEN 'k' ELSE 'bystander' END || '/trigger',
 			to_char(n, '0000'), '', 200, CASE WHEN n = 1 THEN '{"id":1,"key":"k"}' ELSE '{"key":"bystander"}' END::bytea
 		FROM generate_series(0, 1300) AS g (n)`, h.tenant)
-	receipt, err := h.schedules.Erase(t.Context(), h.tenant, "k", "ann")
+	receipt, err := h.schedules.Erase(t.Context(), h.tenant, "k", "ann", web.Precondition{})
 	if err != nil {
 		t.Fatal(err)
 	}
