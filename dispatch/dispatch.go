@@ -39,7 +39,7 @@ type Config struct {
 	Name       string        // of this process, for people
 	Sweeps     bool          // sweep shards
 	Dispatches bool          // open chunks, push, and look after leases
-	Loopback   bool          // endpoints may be on this machine: development only
+	Outbound   web.Outbound  // which addresses endpoints may have
 	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
 	Operations *schedules.Operations
 

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -85,7 +84,7 @@ func scanEndpoint(row pgx.CollectableRow) (e Endpoint, err error) {
 // check returns the params with their defaults, or all their faults.
 func (d *Dispatch) check(name string, p EndpointParams) (EndpointParams, error) {
 	errs := []error{schedules.CheckName("/name", "endpoint", name)}
-	if err := d.outbound().Check(p.URL); err != nil { // what a name stands for is looked at whenever it is called
+	if err := d.Outbound.Check(p.URL); err != nil { // what a name stands for is looked at whenever it is called
 		errs = append(errs, fault.Invalid("/url", "%s", err))
 	}
 	if p.Batch == nil {
@@ -116,9 +115,6 @@ func (d *Dispatch) check(name string, p EndpointParams) (EndpointParams, error) 
 	}
 	return p, fault.Join(errs...)
 }
-
-// outbound says where endpoints may be.
-func (d *Dispatch) outbound() web.Outbound { return web.Outbound{Loopback: d.Loopback} }
 
 // PutEndpoint makes an endpoint be what p says; made tells that there was none, and the answer then bears its secret.
 func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name string, p EndpointParams) (e Endpoint, made bool, err error) {

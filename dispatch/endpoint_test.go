@@ -77,7 +77,7 @@ func TestAPUTWithoutAStateLeavesIt(t *testing.T) {
 func TestEndpointsAreChecked(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.config.Loopback = false
+	h.config.Outbound.Loopback = false
 	c := h.open(h.process()).operator()
 	for _, url := range []string{
 		"", "mailer", "/ticks", "https://", "ftp://example.com/", "http://example.com/", "https://example.com:80/", "https://example.com:9200/",

@@ -56,7 +56,7 @@ func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
 	api, engine := postgrestest.Wall(t, pool, int32(tenant.ID)), postgrestest.As(t, pool, postgres.EngineRole)
 	h.config = dispatch.Config{
 		Pool: engine, API: api, IDs: ids, Timings: schedules.NewTimings(), Quotas: quotas, Cursors: cursors, LeaseKey: make([]byte, 32),
-		Log: logger(), Metrics: dispatch.NewMetrics(prometheus.NewRegistry()), Name: "test", Sweeps: true, Dispatches: true, Loopback: true,
+		Log: logger(), Metrics: dispatch.NewMetrics(prometheus.NewRegistry()), Name: "test", Sweeps: true, Dispatches: true, Outbound: web.Outbound{Loopback: true},
 	}
 	h.config.Operations = schedules.NewOperations(schedules.OperationsConfig{Pool: api, Engine: engine, IDs: ids, Cursors: cursors})
 	h.dispatch = h.process()

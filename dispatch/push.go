@@ -32,7 +32,7 @@ type pusher struct {
 	client pushClient
 }
 
-func newPusher(d *Dispatch) *pusher { return &pusher{d, newPushClient(d.outbound().Control)} }
+func newPusher(d *Dispatch) *pusher { return &pusher{d, newPushClient(d.Outbound)} }
 
 // outcome is what a request came to for one delivery.
 type outcome struct {

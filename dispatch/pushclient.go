@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/carillonhq/carillon/internal/web"
 )
 
 // pushClient makes a request over a kept connection where there is one. An endpoint may close such a connection at the moment it is
@@ -17,12 +18,12 @@ type pushClient struct {
 	kept, fresh *http.Client
 }
 
-func newPushClient(control func(network, address string, c syscall.RawConn) error) pushClient {
-	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: control}
+func newPushClient(allowed web.Outbound) pushClient {
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: allowed.Control}
 	client := func(keep bool) *http.Client {
 		return &http.Client{
 			Transport: &http.Transport{
-				Proxy: nil, DialContext: dialer.DialContext, MaxIdleConns: 1000, MaxIdleConnsPerHost: mostSlots, DisableKeepAlives: !keep,
+				Proxy: allowed.ProxyFor, DialContext: dialer.DialContext, MaxIdleConns: 1000, MaxIdleConnsPerHost: mostSlots, DisableKeepAlives: !keep,
 				IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second, DisableCompression: true,
 				MaxResponseHeaderBytes: 32 << 10, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
 			},

@@ -42,6 +42,9 @@ func requestError(err error) error {
 		return errors.New("the address of the endpoint is not a public one")
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
+		if op.Op == "proxyconnect" { // the proxy is this installation's
+			return &ownError{err}
+		}
 		return fmt.Errorf("%s: %w", op.Op, op.Err)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

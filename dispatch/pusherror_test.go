@@ -45,6 +45,9 @@ func TestErrorsOfRequestsDoNotNameOurNetwork(t *testing.T) {
 			t.Errorf("%q counts as our own", err)
 		}
 	}
+	if _, own := errors.AsType[*ownError](requestError(asked(broken("proxyconnect", broken("dial", syscall.ECONNREFUSED))))); !own {
+		t.Error("an error of our proxy does not count as our own")
+	}
 	for _, err := range []error{syscall.EMFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS} {
 		if _, own := errors.AsType[*ownError](requestError(asked(broken("dial", os.NewSyscallError("socket", err))))); !own {
 			t.Errorf("%q does not count as our own", err)

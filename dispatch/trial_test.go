@@ -218,7 +218,7 @@ func TestATestTickGoesToPublicAddressesOnly(t *testing.T) {
 	if _, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "e", dispatch.EndpointParams{URL: r.URL}); err != nil {
 		t.Fatal(err)
 	}
-	h.config.Loopback = false
+	h.config.Outbound.Loopback = false
 	trial := get[dispatch.Trial](h.open(h.process()).operator(), 200, "POST", "/v1/endpoints/e/test", "")
 	if trial.Status != nil || trial.Error == nil || len(r.requests()) != 0 {
 		t.Errorf("got %+v, and %d requests", trial, len(r.requests()))

@@ -117,7 +117,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Name:       processName(),
 		Sweeps:     p.role.does("sweep"),
 		Dispatches: p.role.does("dispatch"),
-		Loopback:   p.outbound.Loopback,
+		Outbound:   p.outbound,
 		OnFired:    p.onFired,
 		Operations: operations,
 		Recheck:    h.cluster.Recheck,

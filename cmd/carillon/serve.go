@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
 )
 
@@ -29,6 +28,7 @@ type serveSettings struct {
 	TZData        string      `env:"CARILLON_TZDATA" flag:"tzdata" value:"FILE" help:"a newer tz database than the program carries: an archive as calendar/tzdata/remake.sh makes it"`
 	Keyset        sealing     `env:"CARILLON_KEYSET" secret:"true" help:"the keys that endpoints' signing secrets are sealed with, as carillon keyset prints them; role sweep needs none"`
 	ClearSecrets  bool        `env:"CARILLON_CLEAR_SECRETS" flag:"clear-secrets" help:"store the secrets of endpoints in the clear where CARILLON_KEYSET is not set"`
+	Outbound      outboundSettings
 	Platform      issuerSettings
 	Log           logSettings
 }
@@ -105,7 +105,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		audience:    string(s.Platform.Audience),
 		keys:        s.Platform.verifying(),
 		minter:      s.Platform.minting(),
-		outbound:    web.Outbound{Loopback: sabotage.Loopback()},
+		outbound:    s.Outbound.outbound(),
 		tzdata:      s.TZData,
 		keyset:      s.Keyset.keyset,
 		log:         log,
@@ -121,6 +121,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 	if s.Role != "sweep" {
 		h.warnOfSecrets(ctx, s.Keyset.keyset, log)
 	}
+	s.Outbound.warn(log)
 	log.Info("serving", "role", s.Role, "listen", listener.Addr().String(), "metrics", metrics.Addr().String(), "version", thisEdition().Version)
 	defer log.Info("stopped")
 	return h.run(ctx, log, time.Duration(s.Drain),

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -20,20 +21,19 @@ import (
 )
 
 // Outbound says which addresses that a client named we call. The zero value allows public ones by https on ports 443
-// and 8443; Loopback allows this machine too, by http and on any port, for development.
+// and 8443. Metadata services of clouds are refused whatever the fields say.
 type Outbound struct {
-	Loopback bool
+	Loopback bool           // this machine too, by http and on any port: for development
+	Networks []netip.Prefix // addresses in these too, on any port
+	HTTP     bool           // http too; for public addresses on port 80
+	Proxy    *url.URL       // requests go through this HTTP proxy, which looks up names and decides about their addresses
 }
 
 // maxURL is how many bytes a URL has at most.
 const maxURL = 2048
 
-// guard refuses what is not a public address. Azure's host is one that looks public, and is not.
-var guard = ssrf.New(
-	ssrf.WithPorts(443, 8443),
-	ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32"), netip.MustParsePrefix("224.0.0.0/4")),
-	ssrf.WithDeniedV6Prefixes(netip.MustParsePrefix("2002::/16")),
-)
+// guard refuses what is not a public address.
+var guard = ssrf.New(ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("224.0.0.0/4")), ssrf.WithDeniedV6Prefixes(sixToFour))
 
 // Check refuses a URL for what it shows by itself, before any name is looked up. The error is for whoever sent it.
 func (o Outbound) Check(raw string) error {
@@ -54,30 +54,67 @@ func (o Outbound) Check(raw string) error {
 		return errors.New("must not have a fragment")
 	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	addr, literal := netip.ParseAddr(host)
-	local := host == "localhost" || strings.HasSuffix(host, ".localhost") || literal == nil && addr.Unmap().IsLoopback()
-	if local {
-		if !o.Loopback {
-			return errors.New("must be a public address")
-		}
-		if u.Scheme != "http" && u.Scheme != "https" {
-			return errors.New("must be http or https")
-		}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return o.checkAddress(u, addr)
+	}
+	return o.checkName(u, host)
+}
+
+var errNotPublic = errors.New("must be a public address")
+
+func (o Outbound) checkAddress(u *url.URL, addr netip.Addr) error {
+	addr = addr.Unmap()
+	switch {
+	case addr.IsLoopback() && o.Loopback:
+		return checkScheme(u, true)
+	case metadata(addr):
+		return errNotPublic
+	case o.within(addr):
+		return checkScheme(u, o.HTTP)
+	case guard.SafeAddr(addr) != nil:
+		return errNotPublic
+	}
+	return cmp.Or(checkScheme(u, o.HTTP), o.checkPort(u))
+}
+
+// checkName refuses a name by itself. Where networks are allowed, the name may stand for an address in them, so that all
+// ports pass here: Control sees the address.
+func (o Outbound) checkName(u *url.URL, host string) error {
+	local := host == "localhost" || strings.HasSuffix(host, ".localhost")
+	switch {
+	case local && o.Loopback:
+		return checkScheme(u, true)
+	case local && !o.within(netip.MustParseAddr("127.0.0.1")) && !o.within(netip.IPv6Loopback()):
+		return errNotPublic
+	case len(host) > 253 || !hostname.MatchString(host):
+		return errors.New("must name a host in ASCII: an international name is written as xn--…")
+	case numeric(host) || private(host) && len(o.Networks) == 0:
+		return errNotPublic
+	case len(o.Networks) > 0:
+		return checkScheme(u, o.HTTP)
+	}
+	return cmp.Or(checkScheme(u, o.HTTP), o.checkPort(u))
+}
+
+func checkScheme(u *url.URL, plain bool) error {
+	switch {
+	case u.Scheme == "https" || plain && u.Scheme == "http":
+		return nil
+	case plain:
+		return errors.New("must be http or https")
+	}
+	return errors.New("must be https")
+}
+
+func (o Outbound) checkPort(u *url.URL) error {
+	p := u.Port()
+	if p == "" || p == "443" || p == "8443" || o.HTTP && p == "80" {
 		return nil
 	}
-	if u.Scheme != "https" {
-		return errors.New("must be https")
+	if o.HTTP {
+		return errors.New("must be on port 80, 443 or 8443")
 	}
-	if p := u.Port(); p != "" && p != "443" && p != "8443" {
-		return errors.New("must be on port 443 or 8443")
-	}
-	if literal != nil && (len(host) > 253 || !hostname.MatchString(host)) {
-		return errors.New("must name a host in ASCII: an international name is written as xn--…")
-	}
-	if literal == nil && guard.SafeAddr(addr) != nil || literal != nil && (numeric(host) || private(host)) {
-		return errors.New("must be a public address")
-	}
-	return nil
+	return errors.New("must be on port 443 or 8443")
 }
 
 // hostname is what a name on the network looks like (RFC 1123 section 2.1, and the underscore that some use). Other
@@ -99,14 +136,15 @@ func numeric(host string) bool {
 	return err == nil || last == "" || strings.Trim(last, "0123456789") == ""
 }
 
-// Client returns a client that looks at each address again when it connects, so that a name which changes its mind is
-// caught. It knows no proxy, follows no redirect, speaks HTTP/1.1, and an exchange takes at most that long.
+// Client returns a client that checks each address again when it connects, so that a name whose address changed is
+// caught. It follows no redirect, speaks HTTP/1.1, and an exchange takes at most that long.
 func (o Outbound) Client(timeout time.Duration) *http.Client {
 	dialer := &net.Dialer{Timeout: min(timeout, 5*time.Second), Control: o.Control}
 	return &http.Client{
 		Timeout:       timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
+			Proxy:                  o.ProxyFor,
 			DialContext:            dialer.DialContext,
 			TLSHandshakeTimeout:    min(timeout, 5*time.Second),
 			TLSNextProto:           map[string]func(string, *tls.Conn) http.RoundTripper{},
@@ -117,13 +155,47 @@ func (o Outbound) Client(timeout time.Duration) *http.Client {
 	}
 }
 
-// Control refuses, as a net.Dialer's, a connection to an address that is not allowed. It sees what a name stands for at
-// the moment of connecting.
-func (o Outbound) Control(network, address string, c syscall.RawConn) error {
-	if o.Loopback {
-		if a, err := netip.ParseAddrPort(address); err == nil && a.Addr().Unmap().IsLoopback() {
-			return nil
-		}
+// ProxyFor returns the proxy of a request, as http.Transport's Proxy does; nil for none. Control does not see the addresses
+// that a proxy connects to, so ProxyFor refuses what the URL shows.
+func (o Outbound) ProxyFor(r *http.Request) (*url.URL, error) {
+	if o.Proxy == nil {
+		return nil, nil
 	}
-	return guard.Safe(network, address, c)
+	if err := o.Check(r.URL.String()); err != nil {
+		return nil, fmt.Errorf("%w: %w", ssrf.ErrProhibitedIP, err)
+	}
+	return o.Proxy, nil
+}
+
+// Control refuses, as a net.Dialer's, a connection to an address that is not allowed. It sees what a name stands for at
+// the moment of connecting. Connections to the proxy are all allowed.
+func (o Outbound) Control(network, address string, _ syscall.RawConn) error {
+	if o.Proxy != nil {
+		return nil
+	}
+	if network != "tcp4" && network != "tcp6" {
+		return fmt.Errorf("%w: %s", ssrf.ErrProhibitedNetwork, network)
+	}
+	a, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: %s", ssrf.ErrInvalidHostPort, address)
+	}
+	addr := a.Addr().Unmap()
+	switch {
+	case addr.IsLoopback() && o.Loopback:
+		return nil
+	case metadata(addr):
+		return fmt.Errorf("%w: %s is one of a metadata service", ssrf.ErrProhibitedIP, addr)
+	case o.within(addr):
+		return nil
+	case a.Port() != 443 && a.Port() != 8443 && (!o.HTTP || a.Port() != 80):
+		return fmt.Errorf("%w: %d", ssrf.ErrProhibitedPort, a.Port())
+	}
+	return guard.SafeAddr(a.Addr())
+}
+
+// within reports whether an address is in the networks that are allowed.
+func (o Outbound) within(addr netip.Addr) bool {
+	addr = addr.WithZone("")
+	return slices.ContainsFunc(o.Networks, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
