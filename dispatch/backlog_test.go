@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/carillonhq/carillon/dispatch"
 )
@@ -25,7 +26,8 @@ func TestTakingOverDoesNotReadWhatIsDone(t *testing.T) {
 	h.exec(manyChunks, h.tenant, 77)
 	h.exec(`ANALYZE chunk`)
 	h.exec(`UPDATE chunk SET done_at = NULL WHERE id = (SELECT max(id) FROM chunk)`)
-	h.readsFew(dispatch.TakeOrphans, 78, 5, 50)
+	h.readsFew(dispatch.OrphanOwners, 5)
+	h.readsFew(dispatch.TakeOwnedBy, 78, []int64{77}, 50, []time.Time{{}})
 	if taken := h.number(`SELECT count(*) FROM chunk WHERE owner = 78`); taken != 1 {
 		t.Errorf("%d chunks were taken over, want the one that is open", taken)
 	}

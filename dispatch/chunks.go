@@ -17,7 +17,6 @@ import (
 // chunks gathers what one transaction sweeps of one shard, and cuts it into rows.
 type chunks struct {
 	shard int16
-	now   time.Time
 	made  []newChunk
 	ticks map[tenants.ID]int
 	herds map[tenants.ID]bool // of whom more waits in line
@@ -46,8 +45,8 @@ type newChunk struct {
 // A tenant with no more due at once than this is served in the small lane.
 const smallDue = 500
 
-func newChunks(shard int16, now time.Time) *chunks {
-	return &chunks{shard: shard, now: now, ticks: map[tenants.ID]int{}, herds: map[tenants.ID]bool{}, open: map[chunkKind]*newChunk{}}
+func newChunks(shard int16) *chunks {
+	return &chunks{shard: shard, ticks: map[tenants.ID]int{}, herds: map[tenants.ID]bool{}, open: map[chunkKind]*newChunk{}}
 }
 
 // addMembers adds the members of a cohort that its run serves: chunks mix cohorts and nominal times of one tenant, since what
@@ -154,11 +153,11 @@ func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 	var ids []int64 // in the order of the rows: one VALUES-like source, no join
 	cs.along.Queue(`
 		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows)
-		SELECT $1, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, $2, string_to_array(workflows, ',')
-		FROM unnest($3::int[], $4::smallint[], $5::text[], $6::timestamptz[], $7::bigint[], $8::bigint[], $9::int[], $10::bytea[], $11::text[])
+		SELECT $1, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, clock_timestamp(), string_to_array(workflows, ',')
+		FROM unnest($2::int[], $3::smallint[], $4::text[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::int[], $9::bytea[], $10::text[])
 			AS n (tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows)
 		RETURNING id`,
-		cs.shard, cs.now, owners, kinds, lanes, nominal, first, last, counts, items, cs.joined()).Query(func(rows pgx.Rows) (err error) {
+		cs.shard, owners, kinds, lanes, nominal, first, last, counts, items, cs.joined()).Query(func(rows pgx.Rows) (err error) {
 		ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err
 	})

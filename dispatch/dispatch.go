@@ -86,6 +86,8 @@ type Dispatch struct {
 	limits     *limits
 	purse      *purse
 	pressure   pressure
+	swept      swept
+	openChunks openChunks
 	otherLooks looks
 	horizon    horizon
 	floors     dueFloors

@@ -105,6 +105,9 @@ func (d *Dispatch) KeepAside(kept time.Duration) { d.results.keptAside = kept }
 // Room makes the queue of each endpoint hold no more than n ticks.
 func (d *Dispatch) Room(n int) { d.sender.room = n }
 
+// CountUnopened counts the unopened chunks of each tenant.
+func (d *Dispatch) CountUnopened(ctx context.Context) error { return d.pressure.count(ctx, d) }
+
 // OpenStale opens chunks that no job opens.
 func (d *Dispatch) OpenStale(ctx context.Context) error {
 	if err := d.rejoin(ctx); err != nil {
@@ -130,8 +133,19 @@ func (d *Dispatch) Watchdog() func(ctx context.Context, now time.Time) error {
 	return newWatchdog(d).look
 }
 
-// TakeOrphans takes, as $1, up to $3 open chunks of processes that did not beat for $2 seconds.
-const TakeOrphans = takeOrphans
+// OrphanOwners are processes that own open chunks and did not beat for $1 seconds.
+const OrphanOwners = orphanOwners
+
+// TakeOwnedBy takes, as $1, up to $3 open chunks of processes $2 that were opened from $4 on.
+const TakeOwnedBy = takeOwnedBy
+
+// TakeOwned takes the chunks of dead processes, and those that this process owns and knows nothing of.
+func (d *Dispatch) TakeOwned(ctx context.Context) error {
+	if err := d.rejoin(ctx); err != nil {
+		return err
+	}
+	return d.takeOwned(ctx)
+}
 
 // ReadsOfOpening are what an opening reads of chunks from $1 to $2.
 var ReadsOfOpening = []string{`SELECT ` + chunkColumns + ` FROM chunk c WHERE ` + ofRun, earlierChunks}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -21,7 +20,7 @@ func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) 
 	if sabotage.RetimeForgets.On() || len(due) == 0 {
 		return nil
 	}
-	workflows, now, err := workflowsOf(ctx, tx, due)
+	workflows, err := workflowsOf(ctx, tx, due)
 	if err != nil {
 		return err
 	}
@@ -35,7 +34,7 @@ func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) 
 			if n < 0 {
 				n = len(batch)
 			}
-			if err := d.handOutOf(ctx, tx, batch[:n], workflows, now); err != nil {
+			if err := d.handOutOf(ctx, tx, batch[:n], workflows); err != nil {
 				return err
 			}
 			batch = batch[n:]
@@ -45,8 +44,8 @@ func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) 
 }
 
 // handOutOf makes the chunks of one shard. Ticks that differ in nothing but their schedule stand next to one another.
-func (d *Dispatch) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.Due, workflows map[int64]string, now time.Time) error {
-	cs := newChunks(batch[0].Shard, now)
+func (d *Dispatch) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.Due, workflows map[int64]string) error {
+	cs := newChunks(batch[0].Shard)
 	for len(batch) > 0 {
 		one, workflow := batch[0], workflows[batch[0].Schedule]
 		var members []member
@@ -87,15 +86,14 @@ func alike(a, b schedules.Due) bool {
 	return a == b
 }
 
-// workflowsOf returns the workflow of each schedule, and the time.
-func workflowsOf(ctx context.Context, tx pgx.Tx, due []schedules.Due) (workflows map[int64]string, now time.Time, err error) {
+// workflowsOf returns the workflow of each schedule.
+func workflowsOf(ctx context.Context, tx pgx.Tx, due []schedules.Due) (workflows map[int64]string, err error) {
 	ids := map[tenants.ID][]int64{}
 	for _, one := range due {
 		ids[one.Tenant] = append(ids[one.Tenant], one.Schedule)
 	}
 	workflows = make(map[int64]string, len(due))
 	var b pgx.Batch
-	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	for tenant, some := range ids {
 		b.Queue(`SELECT id, workflow FROM schedule WHERE tenant_id = $1 AND id = ANY ($2)`, tenant, some).Query(func(rows pgx.Rows) error {
 			var id int64
@@ -105,12 +103,12 @@ func workflowsOf(ctx context.Context, tx pgx.Tx, due []schedules.Due) (workflows
 		})
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, now, fmt.Errorf("read workflows of due ticks: %w", err)
+		return nil, fmt.Errorf("read workflows of due ticks: %w", err)
 	}
 	for _, one := range due {
 		if workflows[one.Schedule] == "" {
-			return nil, now, fmt.Errorf("schedule %d with a due tick: %w", one.Schedule, pgx.ErrNoRows)
+			return nil, fmt.Errorf("schedule %d with a due tick: %w", one.Schedule, pgx.ErrNoRows)
 		}
 	}
-	return workflows, now.UTC(), nil
+	return workflows, nil
 }

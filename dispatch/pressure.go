@@ -50,24 +50,44 @@ func (p *pressure) measure(ctx context.Context, d *Dispatch) {
 	var took time.Duration
 	pace := func() time.Duration { return max(d.rest.pace(pressureEvery, restPressure), pressurePart*took) }
 	d.paced(ctx, pace, "count unopened chunks", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
 		defer func(began time.Time) { took = time.Since(began) }(time.Now())
-		rows, err := d.Pool.Query(ctx, `SELECT tenant_id, count(*) FROM chunk WHERE opened_at IS NULL GROUP BY tenant_id`)
-		if err != nil {
-			return fmt.Errorf("count unopened chunks: %w", err)
-		}
-		chunks := map[tenants.ID]int{}
+		return p.count(ctx, d)
+	})
+}
+
+// count counts the unopened chunks of each tenant.
+func (p *pressure) count(ctx context.Context, d *Dispatch) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	first, all, err := d.swept.read(ctx, d)
+	if err != nil {
+		return err
+	}
+	chunks := map[tenants.ID]int{}
+	for _, c := range first {
+		chunks[c.Tenant]++
+	}
+	if !all {
+		clear(chunks)
+		from, stuck := d.swept.from(d)
+		rows, _ := d.Pool.Query(ctx, `
+			SELECT tenant_id, count(*)
+			FROM (
+				SELECT tenant_id FROM chunk WHERE opened_at IS NULL AND swept_at >= $1
+				UNION ALL
+				SELECT c.tenant_id FROM chunk c WHERE c.id = ANY ($2) AND c.swept_at < $1 AND `+stillUnopened+`
+			) c
+			GROUP BY tenant_id`, from, stuck) // ForEachRow reports the error
 		var tenant tenants.ID
 		var n int
 		if _, err := pgx.ForEachRow(rows, []any{&tenant, &n}, func() error { chunks[tenant] = n; return nil }); err != nil {
 			return fmt.Errorf("count unopened chunks: %w", err)
 		}
-		p.mu.Lock()
-		p.chunks = chunks
-		p.mu.Unlock()
-		return nil
-	})
+	}
+	p.mu.Lock()
+	p.chunks = chunks
+	p.mu.Unlock()
+	return nil
 }
 
 // priority is River's (1 is first) of a chunk of which so many of the tenant's are unopened before it: who has few is not

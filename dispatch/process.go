@@ -233,7 +233,11 @@ func score(process int64, shard int16) uint64 {
 
 func (p *process) leave(ctx context.Context) {
 	id, _ := p.self()
-	if _, err := p.d.Pool.Exec(ctx, `DELETE FROM process WHERE id = $1`, id); err != nil {
+	from := p.d.openChunks.look(id, &p.d.horizon, false).from
+	var b pgx.Batch
+	b.Queue(`DELETE FROM process WHERE id = $1 AND NOT EXISTS (SELECT FROM chunk WHERE owner = $1 AND opened_at >= $2 AND done_at IS NULL)`, id, from)
+	b.Queue(`UPDATE process SET beat_at = clock_timestamp() - make_interval(secs => $2) WHERE id = $1`, id, deadAfter.Seconds()) // others take its chunks
+	if err := p.d.Pool.SendBatch(ctx, &b).Close(); err != nil {
 		p.d.Log.Warn("cannot leave the processes", "error", err)
 	}
 }

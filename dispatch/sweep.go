@@ -112,7 +112,7 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 			return err
 		}
 		p = &pass{
-			Dispatch: d, tx: tx, shard: shard, now: found.now, chunks: newChunks(shard, found.now),
+			Dispatch: d, tx: tx, shard: shard, now: found.now, chunks: newChunks(shard),
 			turns: map[tenants.ID]time.Time{}, lined: map[tenants.ID]bool{}, from: found.from,
 		}
 		for tenant, batch := range found.tries {

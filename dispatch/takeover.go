@@ -28,72 +28,12 @@ func (d *Dispatch) takeOver(ctx context.Context) {
 		if _, alive := d.process.self(); !alive || sabotage.NoTakeOver.On() {
 			return nil
 		}
-		some, err := d.finds(ctx, `
-			SELECT FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL
-			UNION ALL
-			SELECT FROM chunk WHERE opened_at IS NULL`)
-		if err != nil || !some {
+		err := d.takeOwned(ctx)
+		if d.swept.none() {
 			return err
 		}
-		return errors.Join(d.takeOpen(ctx), d.takeLost(ctx), d.openStale(ctx))
+		return errors.Join(err, d.openStale(ctx))
 	})
-}
-
-// owningChunks is a common table of the processes that own open chunks, found by one look at the index of open chunks for
-// each: chunks that are done stay for an hour, and are many more.
-const owningChunks = `owning AS (
-				(SELECT owner FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL ORDER BY owner LIMIT 1)
-				UNION ALL
-				SELECT n.owner
-				FROM owning o
-				CROSS JOIN LATERAL (
-					SELECT owner
-					FROM chunk
-					WHERE opened_at IS NOT NULL AND done_at IS NULL AND owner > o.owner
-					ORDER BY owner
-					LIMIT 1
-				) n
-			)`
-
-// takeOrphans takes open chunks of dead processes.
-const takeOrphans = `
-			WITH RECURSIVE ` + owningChunks + `, dead AS MATERIALIZED (
-				SELECT o.owner
-				FROM owning o
-				WHERE NOT EXISTS (
-					SELECT FROM process p
-					WHERE p.id = o.owner AND p.beat_at > clock_timestamp() - make_interval(secs => $2))
-			)
-			UPDATE chunk
-			SET owner = $1, epoch = epoch + 1
-			WHERE id IN (
-				SELECT c.id
-				FROM chunk c
-				WHERE c.owner = ANY (ARRAY (SELECT owner FROM dead)) AND c.opened_at IS NOT NULL AND c.done_at IS NULL
-				LIMIT $3
-				FOR UPDATE SKIP LOCKED)
-			RETURNING ` + chunkColumns
-
-// takeOpen makes this process the owner of open chunks whose owner is dead, and sends what of them has no result.
-func (d *Dispatch) takeOpen(ctx context.Context) error {
-	for {
-		self, alive := d.process.self()
-		if !alive {
-			return nil
-		}
-		rows, _ := d.Pool.Query(ctx, takeOrphans, self, deadAfter.Seconds(), mostTaken) // CollectRows reports the error
-		taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk])
-		if err != nil {
-			return fmt.Errorf("take chunks: %w", err)
-		}
-		if len(taken) > 0 {
-			d.Log.Info("took chunks of a process that is gone", "chunks", len(taken))
-			sabotage.Crash("take_over.committed")
-		}
-		if err := d.sendAll(ctx, taken, self); err != nil || len(taken) < mostTaken {
-			return err
-		}
-	}
 }
 
 // sendAll sends what was taken. A chunk that cannot be sent stops no other: it is taken again.
@@ -107,39 +47,6 @@ func (d *Dispatch) sendAll(ctx context.Context, taken []*chunk, self int64) erro
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// lostAfter is how long after its opening a chunk must be known to the sender of the process that owns it.
-const lostAfter = 3 * time.Second
-
-// takeLost takes open chunks that this process owns and knows nothing of: the connection broke while it committed the
-// opening, or while it marked them done.
-func (d *Dispatch) takeLost(ctx context.Context) error {
-	self, _ := d.process.self()
-	rows, _ := d.Pool.Query(ctx, `
-		SELECT id, epoch
-		FROM chunk
-		WHERE owner = $1 AND opened_at < clock_timestamp() - make_interval(secs => $2) AND done_at IS NULL
-		ORDER BY id`, self, lostAfter.Seconds()) // ForEachRow reports the error
-	var mine []sending
-	var one sending
-	if _, err := pgx.ForEachRow(rows, []any{&one.chunk, &one.epoch}, func() error { mine = append(mine, one); return nil }); err != nil {
-		return fmt.Errorf("look for lost chunks: %w", err)
-	}
-	lost := d.sender.unknown(mine)
-	if len(lost) == 0 {
-		return nil
-	}
-	rows, _ = d.Pool.Query(ctx, `
-		UPDATE chunk
-		SET epoch = epoch + 1
-		WHERE id = ANY($1) AND owner = $2 AND done_at IS NULL
-		RETURNING `+chunkColumns, lost[:min(len(lost), mostTaken)], self) // CollectRows reports the error
-	taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk])
-	if err != nil {
-		return fmt.Errorf("take lost chunks: %w", err)
-	}
-	return d.sendAll(ctx, taken, self)
 }
 
 // sendTaken sends what of a taken chunk is under way: in the same attempts, for whether they were sent nobody knows.
@@ -256,6 +163,7 @@ func (d *Dispatch) unsent(ctx context.Context, tx pgx.Tx, c *chunk, tries []try)
 // openStale opens chunks whose job died with its process, or failed and is tried again by River much later: those that
 // have waited too long though all jobs that wait in their lane are of later chunks. In a backlog each waits for its turn.
 func (d *Dispatch) openStale(ctx context.Context) error {
+	from, stuck := d.swept.from(d)
 	rows, _ := d.Pool.Query(ctx, `
 		WITH next AS MATERIALIZED (
 			SELECT l.lane, min(j.chunk) AS chunk
@@ -270,17 +178,21 @@ func (d *Dispatch) openStale(ctx context.Context) error {
 			) j
 			GROUP BY l.lane
 		), stale AS MATERIALIZED (
-			SELECT id, lane, swept_at
+			(SELECT id, lane, swept_at
 			FROM chunk
-			WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - make_interval(secs => $3) AND id <> ALL ($6::bigint[])
+			WHERE opened_at IS NULL AND swept_at >= $7 AND swept_at < (SELECT clock_timestamp()) - make_interval(secs => $3) AND id <> ALL ($6::bigint[])
 			ORDER BY swept_at, id
-			LIMIT $4
+			LIMIT $4)
+			UNION ALL
+			SELECT c.id, c.lane, c.swept_at
+			FROM chunk c
+			WHERE c.id = ANY ($8) AND c.swept_at < $7 AND `+stillUnopened+` AND c.id <> ALL ($6::bigint[])
 		)
 		SELECT s.id
 		FROM stale s
 		WHERE NOT EXISTS (SELECT FROM next n WHERE n.lane = s.lane AND n.chunk <= s.id)
 		ORDER BY s.swept_at, s.id
-		LIMIT $5`, []string{smallLane, largeLane, catchUpLane}, openArgs{}.Kind(), unopenedIn.Seconds(), mostStale, mostTaken, d.left.at(time.Now())) // CollectRows reports the error
+		LIMIT $5`, []string{smallLane, largeLane, catchUpLane}, openArgs{}.Kind(), unopenedIn.Seconds(), mostStale, mostTaken, d.left.at(time.Now()), from, stuck) // CollectRows reports the error
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return fmt.Errorf("look for unopened chunks: %w", err)

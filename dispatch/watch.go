@@ -65,19 +65,26 @@ func (w *watchdog) lateness(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for what is overdue: %w", err)
 	}
-	var chunk float64
+	unopened, _, err := w.swept.read(ctx, w.Dispatch)
+	if err != nil {
+		return err
+	}
+	var now time.Time
 	var quarantined int
 	err = w.Pool.QueryRow(ctx, `
-		SELECT (SELECT COALESCE(extract(epoch FROM clock_timestamp() - min(swept_at)), 0)::float8 FROM chunk WHERE opened_at IS NULL),
-			(SELECT count(*) FROM (SELECT FROM schedule WHERE status = 'quarantined' LIMIT $1) q)`, watchMost,
-	).Scan(&chunk, &quarantined)
+		SELECT clock_timestamp(), (SELECT count(*) FROM (SELECT FROM schedule WHERE status = 'quarantined' LIMIT $1) q)`, watchMost,
+	).Scan(&now, &quarantined)
 	if err != nil {
-		return fmt.Errorf("look for unopened chunks and quarantined schedules: %w", err)
+		return fmt.Errorf("look for quarantined schedules: %w", err)
+	}
+	var chunk time.Duration
+	if len(unopened) > 0 {
+		chunk = max(0, now.Sub(unopened[0].SweptAt))
 	}
 	w.Metrics.overdue.WithLabelValues("cohort").Set(cohort.Seconds())
 	w.Metrics.overdue.WithLabelValues("held").Set(held.Seconds())
 	w.Metrics.overdue.WithLabelValues("turn").Set(turn.Seconds())
-	w.Metrics.unopened.Set(chunk)
+	w.Metrics.unopened.Set(chunk.Seconds())
 	w.Metrics.quarantined.Set(float64(quarantined))
 	return nil
 }

@@ -1,0 +1,239 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/sabotage"
+)
+
+// openChunks remembers where the open chunks of some processes begin in the index by owner and opened_at: of this one, and of
+// those that are dead. Only takeOver uses it.
+type openChunks struct {
+	floors map[int64]*floor
+	full   fullLooks
+}
+
+// look begins a reading of a process's open chunks.
+func (o *openChunks) look(process int64, h *horizon, full bool) look {
+	if o.floors == nil {
+		o.floors = map[int64]*floor{}
+	}
+	if o.floors[process] == nil {
+		o.floors[process] = &floor{}
+	}
+	return o.floors[process].look(h, full)
+}
+
+// ownChunk is an open chunk of this process.
+type ownChunk struct {
+	ID     int64
+	Epoch  int32
+	Opened time.Time
+	Old    bool
+}
+
+// lostAfter is how long after its opening a chunk must be known to the sender of the process that owns it.
+const lostAfter = 3 * time.Second
+
+// takeOwned takes the open chunks of dead processes, and those that this process owns and knows nothing of.
+func (d *Dispatch) takeOwned(ctx context.Context) error {
+	self, _ := d.process.self()
+	began := time.Now()
+	in, full := d.openChunks.full.begin(began, 1)
+	l := d.openChunks.look(self, &d.horizon, in[0])
+	var dead []int64
+	var mine []ownChunk
+	var b pgx.Batch
+	owners := deadProcesses
+	if full {
+		owners = orphanOwners
+	}
+	b.Queue(owners, deadAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
+		dead, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
+	})
+	b.Queue(`
+		SELECT id, epoch, opened_at, opened_at < clock_timestamp() - make_interval(secs => $2)
+		FROM chunk
+		WHERE owner = $1 AND opened_at >= $3 AND done_at IS NULL
+		ORDER BY id`, self, lostAfter.Seconds(), l.from).
+		Query(func(rows pgx.Rows) (err error) {
+			mine, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ownChunk])
+			return err
+		})
+	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("look for chunks to take: %w", err)
+	}
+	if full {
+		d.openChunks.full.ended(began, time.Now())
+	}
+	for id := range d.openChunks.floors {
+		if id != self && !slices.Contains(dead, id) {
+			delete(d.openChunks.floors, id)
+		}
+	}
+	lost, first := d.lostOf(mine)
+	l.found(first)
+	return errors.Join(d.takeOpen(ctx, dead, full), d.takeLost(ctx, lost))
+}
+
+// lostOf returns which of this process's open chunks the sender should know and does not, and when the first was opened that
+// it does not know.
+func (d *Dispatch) lostOf(mine []ownChunk) (lost []int64, first time.Time) {
+	all := make([]sending, len(mine))
+	for i, c := range mine {
+		all[i].chunk, all[i].epoch = c.ID, c.Epoch
+	}
+	unknown := map[int64]bool{}
+	for _, id := range d.sender.unknown(all) {
+		unknown[id] = true
+	}
+	for _, c := range mine {
+		if !unknown[c.ID] {
+			continue
+		}
+		first = earliest(first, c.Opened)
+		if c.Old {
+			lost = append(lost, c.ID)
+		}
+	}
+	return lost, first
+}
+
+// takeLost takes open chunks that this process owns and knows nothing of: the connection broke while it committed the
+// opening, or while it marked them done.
+func (d *Dispatch) takeLost(ctx context.Context, lost []int64) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	self, _ := d.process.self()
+	rows, _ := d.Pool.Query(ctx, `
+		UPDATE chunk
+		SET epoch = epoch + 1
+		WHERE id = ANY($1) AND owner = $2 AND done_at IS NULL
+		RETURNING `+chunkColumns, lost[:min(len(lost), mostTaken)], self) // CollectRows reports the error
+	taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk])
+	if err != nil {
+		return fmt.Errorf("take lost chunks: %w", err)
+	}
+	return d.sendAll(ctx, taken, self)
+}
+
+// deadProcesses are processes that did not beat for $1 seconds.
+const deadProcesses = `SELECT id FROM process WHERE beat_at <= clock_timestamp() - make_interval(secs => $1)`
+
+// owningChunks is a common table of the processes that own open chunks, found by one look at the index of open chunks for
+// each: chunks that are done stay for an hour, and are many more.
+const owningChunks = `owning AS (
+				(SELECT owner FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL ORDER BY owner LIMIT 1)
+				UNION ALL
+				SELECT n.owner
+				FROM owning o
+				CROSS JOIN LATERAL (
+					SELECT owner
+					FROM chunk
+					WHERE opened_at IS NOT NULL AND done_at IS NULL AND owner > o.owner
+					ORDER BY owner
+					LIMIT 1
+				) n
+			)`
+
+// orphanOwners are processes that own open chunks and did not beat for $1 seconds, also those that have no row any more.
+const orphanOwners = `
+			WITH RECURSIVE ` + owningChunks + `
+			SELECT o.owner
+			FROM owning o
+			WHERE NOT EXISTS (
+				SELECT FROM process p
+				WHERE p.id = o.owner AND p.beat_at > clock_timestamp() - make_interval(secs => $1))`
+
+// firstOwned tells of each process $1 when the first of its open chunks was opened, from $2 on.
+const firstOwned = `
+		SELECT o.owner, c.opened_at
+		FROM unnest($1::bigint[], $2::timestamptz[]) AS o (owner, from_at)
+		LEFT JOIN LATERAL (
+			SELECT opened_at
+			FROM chunk
+			WHERE owner = o.owner AND opened_at >= o.from_at AND done_at IS NULL
+			ORDER BY opened_at
+			LIMIT 1
+		) c ON true`
+
+// takeOwnedBy takes open chunks of processes $2, from $4 on.
+const takeOwnedBy = `
+			UPDATE chunk
+			SET owner = $1, epoch = epoch + 1, opened_at = clock_timestamp()
+			WHERE id IN (
+				SELECT c.id
+				FROM unnest($2::bigint[], $4::timestamptz[]) AS o (owner, from_at)
+				CROSS JOIN LATERAL (
+					SELECT id
+					FROM chunk
+					WHERE owner = o.owner AND opened_at >= o.from_at AND done_at IS NULL
+					ORDER BY opened_at
+					LIMIT $3
+					FOR UPDATE SKIP LOCKED
+				) c
+				LIMIT $3)
+			RETURNING ` + chunkColumns
+
+// takeOpen makes this process the owner of open chunks whose owner is dead, and sends what of them has no result.
+func (d *Dispatch) takeOpen(ctx context.Context, dead []int64, full bool) error {
+	if len(dead) == 0 {
+		return nil
+	}
+	owners, from, err := d.owning(ctx, dead, full)
+	if err != nil || len(owners) == 0 {
+		return err
+	}
+	for {
+		self, alive := d.process.self()
+		if !alive {
+			return nil
+		}
+		rows, _ := d.Pool.Query(ctx, takeOwnedBy, self, owners, mostTaken, from) // CollectRows reports the error
+		taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk])
+		if err != nil {
+			return fmt.Errorf("take chunks: %w", err)
+		}
+		if len(taken) > 0 {
+			d.Log.Info("took chunks of a process that is gone", "chunks", len(taken))
+			sabotage.Crash("take_over.committed")
+		}
+		if err := d.sendAll(ctx, taken, self); err != nil || len(taken) < mostTaken {
+			return err
+		}
+	}
+}
+
+// owning returns which of some processes own open chunks, and when the first of each was opened.
+func (d *Dispatch) owning(ctx context.Context, dead []int64, full bool) (owners []int64, first []time.Time, err error) {
+	looks := make(map[int64]look, len(dead))
+	from := make([]time.Time, len(dead))
+	for i, id := range dead {
+		looks[id] = d.openChunks.look(id, &d.horizon, full)
+		from[i] = looks[id].from
+	}
+	rows, _ := d.Pool.Query(ctx, firstOwned, dead, from) // ForEachRow reports the error
+	var id int64
+	var at *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+		if at == nil {
+			looks[id].found(time.Time{})
+			return nil
+		}
+		looks[id].found(*at)
+		owners, first = append(owners, id), append(first, *at)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for chunks of dead processes: %w", err)
+	}
+	return owners, first, nil
+}
