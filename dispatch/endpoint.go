@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
