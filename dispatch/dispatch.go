@@ -80,6 +80,7 @@ type Dispatch struct {
 	river      *river.Client[pgx.Tx]
 	process    *process
 	hub        *hub
+	opener     *opener
 	sender     *sender
 	results    *results
 	whens      *whens
@@ -122,6 +123,7 @@ func New(c Config) (*Dispatch, error) {
 	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
 	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
 	d.process = &process{d: d}
+	d.opener = newOpener(d.openJob)
 	d.sender = newSender(d)
 	d.results = newResults(d)
 	d.watchdog = newWatchdog(d)
@@ -153,8 +155,10 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	d.work.Go(func() { d.upkeep(run) })
 	if d.Dispatches {
 		d.results.start()
+		d.opener.start(run)
 		if err := d.river.Start(run); err != nil {
 			stop()
+			d.opener.close(ctx)
 			d.work.Wait()
 			return fmt.Errorf("start jobs: %w", err)
 		}
@@ -185,6 +189,7 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 	defer cancel()
 	var err error
 	if d.Dispatches {
+		d.hub.queued(d.opener.close(ctx))
 		err = d.river.Stop(ctx)
 		if err != nil {
 			err = d.river.StopAndCancel(context.WithoutCancel(ctx))

@@ -17,6 +17,7 @@ func (d *Dispatch) Kill() {
 	d.sender.mu.Unlock()
 	d.stop()
 	d.sender.cancel()
+	d.opener.close(context.Background())
 	_ = d.river.StopAndCancel(context.Background())
 	d.sender.working.Wait()
 	d.results.close()

@@ -56,10 +56,11 @@ func (d *Dispatch) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.D
 		d.purse.owe(one.Tenant, len(members))
 		cs.add(one.Tenant, one.Cohort, workflow, one.Run, members, one.Forced, false)
 	}
-	if err := d.insertChunks(ctx, tx, cs); err != nil {
+	runs, err := d.insertChunks(ctx, tx, cs)
+	if err != nil {
 		return err
 	}
-	return announce(ctx, tx, cs.made)
+	return announce(ctx, tx, runs)
 }
 
 // firstOfEach returns the first tick of each schedule, in the order of chunks, and the others.

@@ -42,6 +42,7 @@ type hub struct {
 	waiting map[topic][]*poll
 	untold  map[topic]int
 	lanes   map[string]bool // in which there are jobs that nobody may have been told of
+	runs    []string        // that other processes are to open
 	tellNow chan struct{}
 }
 
@@ -116,34 +117,71 @@ func (h *hub) ready(tenant tenants.ID, workflow string, n int) {
 	h.tellSoon()
 }
 
-// queued has River's clients told, once more, of the jobs of chunks that have been committed: of two insertions that are close
-// together River announces the first alone, and the jobs of the other would lie until it looks by itself.
-func (h *hub) queued(made []newChunk) {
-	if len(made) == 0 {
+// swept has the runs of a committed sweep opened: by this process where it dispatches, else by those that do. River's clients are told
+// of what is left to them.
+func (d *Dispatch) swept(runs []openRun) {
+	if len(runs) == 0 {
+		return
+	}
+	if d.Dispatches {
+		d.hub.queued(d.opener.offer(runs))
+		return
+	}
+	var lanes []string
+	d.hub.mu.Lock()
+	for _, r := range runs {
+		d.hub.runs, lanes = append(d.hub.runs, r.text()), append(lanes, r.lane)
+	}
+	d.hub.mu.Unlock()
+	d.hub.queued(lanes)
+}
+
+// queued has River's clients told of jobs in some lanes that have been committed.
+func (h *hub) queued(lanes []string) {
+	if len(lanes) == 0 {
 		return
 	}
 	h.mu.Lock()
-	for i := range made {
-		h.lanes[made[i].lane] = true
+	for _, lane := range lanes {
+		h.lanes[lane] = true
 	}
 	h.mu.Unlock()
 	h.tellSoon()
 }
 
-// announce notifies River's clients of the jobs of chunks, once for each lane, when the transaction is committed.
-func announce(ctx context.Context, tx pgx.Tx, made []newChunk) error {
+// openChannel is the notification channel of runs that were made by a process which does not open them itself.
+const openChannel = "carillon_open"
+
+// text is the run as a notification's payload.
+func (r *openRun) text() string {
+	return fmt.Sprintf("%s %d %d %d", r.lane, r.priority, r.Chunk, r.Through)
+}
+
+func parseRun(payload string) (r openRun, ok bool) {
+	n, err := fmt.Sscanf(payload, "%s %d %d %d", &r.lane, &r.priority, &r.Chunk, &r.Through)
+	return r, err == nil && n == 4
+}
+
+// announce notifies of runs when the transaction is committed: the processes that open them, and River's clients once for each lane.
+func announce(ctx context.Context, tx pgx.Tx, runs []openRun) error {
 	var b pgx.Batch
 	told := map[string]bool{}
-	for i := range made {
-		if lane := made[i].lane; !told[lane] {
+	for i := range runs {
+		b.Queue(`SELECT pg_notify($1, $2)`, openChannel, runs[i].text())
+		if lane := runs[i].lane; !told[lane] {
 			told[lane] = true
-			b.Queue(`SELECT pg_notify(current_schema() || '.river_insert', $1)`, fmt.Sprintf(`{"queue": %q}`, lane))
+			queueLane(&b, lane)
 		}
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("announce jobs: %w", err)
 	}
 	return nil
+}
+
+// queueLane notifies River's clients of jobs in a lane.
+func queueLane(b *pgx.Batch, lane string) {
+	b.Queue(`SELECT pg_notify(current_schema() || '.river_insert', $1)`, fmt.Sprintf(`{"queue": %q}`, lane))
 }
 
 func (h *hub) tellSoon() {
@@ -176,6 +214,10 @@ func (h *hub) tell(ctx context.Context, d *Dispatch) {
 		for lane := range h.lanes {
 			channels, payloads = append(channels, ""), append(payloads, fmt.Sprintf(`{"queue": %q}`, lane))
 		}
+		for _, run := range h.runs {
+			channels, payloads = append(channels, openChannel), append(payloads, run)
+		}
+		h.runs = nil
 		clear(h.untold)
 		clear(h.lanes)
 		h.mu.Unlock()
@@ -212,7 +254,7 @@ func (d *Dispatch) listenOnce(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+readyChannel+"; LISTEN "+schedules.DueChannel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+readyChannel+"; LISTEN "+schedules.DueChannel+"; LISTEN "+openChannel); err != nil {
 		return err
 	}
 	d.poke() // what was told while nobody listened
@@ -226,6 +268,12 @@ func (d *Dispatch) listenOnce(ctx context.Context) error {
 		}
 		if n.Channel == schedules.DueChannel {
 			d.poke()
+			continue
+		}
+		if n.Channel == openChannel {
+			if run, ok := parseRun(n.Payload); ok && d.Dispatches && d.process.opens(run.Chunk) {
+				d.hub.queued(d.opener.offer([]openRun{run}))
+			}
 			continue
 		}
 		if t, count, ok := parseReady(n.Payload); ok {

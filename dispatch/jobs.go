@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 )
 
@@ -38,21 +39,39 @@ const openLimit = 15 * time.Second
 
 func (w *openWorker) Timeout(*river.Job[openArgs]) time.Duration { return openLimit }
 
+// Work opens the run of a job, unless the opener of this process does so or has done so. A later attempt of the job does not rely on
+// what the opener remembers.
 func (w *openWorker) Work(ctx context.Context, job *river.Job[openArgs]) error {
-	through := job.Args.Through
-	if time.Since(job.ScheduledAt) > jobLate {
-		further, err := w.dispatch.reach(ctx, job.Args.Chunk)
-		if err != nil {
+	err := errNotOffered
+	if job.Attempt <= 1 {
+		err = w.dispatch.opener.await(ctx, job.Args.Chunk)
+	}
+	if errors.Is(err, errNotOffered) {
+		var free func()
+		if free, err = w.dispatch.opener.slot(ctx, job.Queue); err != nil {
 			return err
 		}
-		through = max(through, further)
+		defer free()
+		err = w.dispatch.openJob(ctx, job.Args, time.Since(job.ScheduledAt) > jobLate)
 	}
-	err := w.dispatch.openRun(ctx, job.Args.Chunk, through)
 	if later, ok := errors.AsType[*notYet](err); ok {
 		w.dispatch.tellLeft(job.Args.Chunk, later)
 		return river.JobSnooze(later.wait)
 	}
 	return err
+}
+
+// openJob opens a run, and where it is late what waits behind it too.
+func (d *Dispatch) openJob(ctx context.Context, run openArgs, late bool) error {
+	through := run.Through
+	if late {
+		further, err := d.reach(ctx, run.Chunk)
+		if err != nil {
+			return err
+		}
+		through = max(through, further)
+	}
+	return d.openRun(ctx, run.Chunk, through)
 }
 
 // tellLeft logs that a chunk is left to a later try.
@@ -91,6 +110,10 @@ const reachOfJob = `
 		) c
 		WHERE ticks <= $4 AND n <= $5`
 
+// jobsOfLane is how many jobs of the lane of small chunks a process takes at once. Most find their runs opened. The others wait for a
+// slot of the lane.
+const jobsOfLane = 16
+
 // jobs makes River's client: one that works where this process dispatches, else one that only inserts.
 func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 	config := &river.Config{
@@ -110,12 +133,18 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 		river.AddWorker(config.Workers, &retainWorker{dispatch: d})
 		config.PeriodicJobs = []*river.PeriodicJob{retaining()}
 		config.Queues = map[string]river.QueueConfig{
-			smallLane: {MaxWorkers: 4}, largeLane: {MaxWorkers: 4}, catchUpLane: {MaxWorkers: 2},
+			smallLane: {MaxWorkers: jobsOfLane}, largeLane: {MaxWorkers: openers[largeLane]}, catchUpLane: {MaxWorkers: openers[catchUpLane]},
 			workLane: {MaxWorkers: 2, FetchPollInterval: 2 * time.Second}, // nothing in it is due to the second
 		}
 	}
-	return river.NewClient(riverpgxv5.New(d.Pool), config)
+	return river.NewClient(silentDriver{riverpgxv5.New(d.Pool)}, config)
 }
+
+// silentDriver has River notify nobody of new jobs in the transaction that makes them: PostgreSQL commits those one after another,
+// each until it is flushed. We notify River's clients of the jobs that they are to look for.
+type silentDriver struct{ riverdriver.Driver[pgx.Tx] }
+
+func (silentDriver) SupportsListenNotify() bool { return false }
 
 // quiet drops what River says below a warning.
 type quiet struct{ slog.Handler }
@@ -131,15 +160,8 @@ const (
 	chunksOfAJob = 64
 )
 
-// openJobs are the jobs that open chunks of one sweep. Neighbours of one lane and priority share a job while they are small.
-func (d *Dispatch) openJobs(made []newChunk) []river.InsertManyParams {
-	type run struct {
-		openArgs
-		lane          string
-		priority      int
-		chunks, ticks int
-	}
-	var runs []run
+// openRuns groups the chunks of one sweep into runs. Neighbours of one lane and priority share a run while they are small.
+func (d *Dispatch) openRuns(made []newChunk) (runs []openRun) {
 	for _, c := range made {
 		first := priority(d.pressure.add(c.tenant))
 		if n := len(runs); n > 0 && c.kind == firstTries {
@@ -149,15 +171,23 @@ func (d *Dispatch) openJobs(made []newChunk) []river.InsertManyParams {
 				continue
 			}
 		}
-		one := run{openArgs: openArgs{Chunk: c.id}, lane: c.lane, priority: first, chunks: 1, ticks: c.count}
+		one := openRun{openArgs: openArgs{Chunk: c.id}, lane: c.lane, priority: first, chunks: 1, ticks: c.count}
 		if c.kind != firstTries {
 			one.ticks = ticksOfAJob // nothing joins it
 		}
 		runs = append(runs, one)
 	}
+	return runs
+}
+
+// insertJobs makes a job for each run.
+func (d *Dispatch) insertJobs(ctx context.Context, tx pgx.Tx, runs []openRun) error {
 	jobs := make([]river.InsertManyParams, len(runs))
 	for i, r := range runs {
 		jobs[i] = river.InsertManyParams{Args: r.openArgs, InsertOpts: &river.InsertOpts{Queue: r.lane, Priority: r.priority}}
 	}
-	return jobs
+	if _, err := d.river.InsertManyFastTx(ctx, tx, jobs); err != nil {
+		return fmt.Errorf("insert jobs: %w", err)
+	}
+	return nil
 }

@@ -44,8 +44,12 @@ func (d *Dispatch) QueueOperation(ctx context.Context, tx pgx.Tx, ids ...int64) 
 	for i, id := range missing {
 		jobs[i] = river.InsertManyParams{Args: operateArgs{id}, InsertOpts: &river.InsertOpts{Queue: workLane, MaxAttempts: 1}}
 	}
-	_, err = d.river.InsertManyTx(ctx, tx, jobs)
-	return err
+	if _, err = d.river.InsertManyTx(ctx, tx, jobs); err != nil {
+		return err
+	}
+	var b pgx.Batch
+	queueLane(&b, workLane)
+	return tx.SendBatch(ctx, &b).Close()
 }
 
 // lookForOperations finds, every second, the operations that nobody runs.

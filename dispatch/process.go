@@ -27,12 +27,12 @@ const (
 type process struct {
 	d *Dispatch
 
-	mu     sync.Mutex
-	id     int64
-	beaten time.Time // on our own monotonic clock, from before the beat was sent
-	lapsed bool      // it was silent too long: what it held is to be given up
-	sweeps []int64   // the living that sweep
-	peers  int       // how many of the living dispatch
+	mu      sync.Mutex
+	id      int64
+	beaten  time.Time // on our own monotonic clock, from before the beat was sent
+	lapsed  bool      // it was silent too long: what it held is to be given up
+	sweeps  []int64   // the living that sweep
+	opening []int64   // the living that dispatch
 }
 
 func (p *process) register(ctx context.Context) error {
@@ -175,8 +175,7 @@ func (p *process) meet(ctx context.Context) error {
 		return fmt.Errorf("meet the processes: %w", err)
 	}
 	defer rows.Close()
-	var living []int64
-	dispatching := 0
+	var living, opening []int64
 	for rows.Next() {
 		var id int64
 		var sweeps, dispatches bool
@@ -187,11 +186,11 @@ func (p *process) meet(ctx context.Context) error {
 			living = append(living, id)
 		}
 		if dispatches {
-			dispatching++
+			opening = append(opening, id)
 		}
 	}
 	p.mu.Lock()
-	p.sweeps, p.peers = living, dispatching
+	p.sweeps, p.opening = living, opening
 	p.mu.Unlock()
 	return rows.Err()
 }
@@ -200,7 +199,16 @@ func (p *process) meet(ctx context.Context) error {
 func (p *process) dispatching() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(1, p.peers)
+	return max(1, len(p.opening))
+}
+
+// opens tells whether it is this process that opens a run which all processes were told of. Two that disagree for a moment do no harm:
+// an open chunk is not opened again.
+func (p *process) opens(chunk int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := int64(len(p.opening))
+	return n > 0 && p.opening[chunk%n] == p.id
 }
 
 // shards are those that this process is to sweep: each shard goes to the living process that scores highest for it,

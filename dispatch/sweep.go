@@ -106,6 +106,7 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 	defer cancel()
 	began := time.Now()
 	var p *pass
+	var runs []openRun
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		found, err := d.takeDue(ctx, tx, shard)
 		if err != nil {
@@ -135,7 +136,7 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 		if sabotage.TwoTransactions.On() {
 			return p.chunks.write(ctx, tx)
 		}
-		if err := d.insertChunks(ctx, tx, p.chunks); err != nil {
+		if runs, err = d.insertChunks(ctx, tx, p.chunks); err != nil {
 			return err
 		}
 		sabotage.Crash("sweep.before_commit")
@@ -146,11 +147,11 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 	}
 	sabotage.Crash("sweep.committed")
 	if sabotage.TwoTransactions.On() {
-		if err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error { return d.insertChunks(ctx, tx, p.chunks) }); err != nil {
+		if err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error { runs, err = d.insertChunks(ctx, tx, p.chunks); return err }); err != nil {
 			return false, err
 		}
 	}
-	d.hub.queued(p.chunks.made)
+	d.swept(runs)
 	d.rest.stir(len(p.chunks.made))
 	if p.ticks > 0 {
 		d.Metrics.swept.Add(float64(p.ticks))
@@ -217,13 +218,12 @@ func (c *due) beginRun(now time.Time) {
 	}
 }
 
-func (d *Dispatch) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) error {
+// insertChunks writes chunks with the jobs that open them.
+func (d *Dispatch) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) (runs []openRun, err error) {
 	made, err := cs.insert(ctx, tx)
 	if err != nil || len(made) == 0 {
-		return err
+		return nil, err
 	}
-	if _, err := d.river.InsertManyFastTx(ctx, tx, d.openJobs(made)); err != nil {
-		return fmt.Errorf("insert jobs: %w", err)
-	}
-	return nil
+	runs = d.openRuns(made)
+	return runs, d.insertJobs(ctx, tx, runs)
 }

@@ -1,0 +1,231 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// openers are how many runs of chunks one process opens at once in each lane.
+var openers = map[string]int{smallLane: 4, largeLane: 4, catchUpLane: 2}
+
+const (
+	mostOffered = 64   // runs that wait in one lane: the others are left to River
+	mostOpened  = 4096 // opened runs that are remembered until their job comes
+)
+
+// openRun is a run of chunks that one job opens.
+type openRun struct {
+	openArgs
+	lane          string
+	priority      int // 1 is first
+	chunks, ticks int
+}
+
+// opener opens the chunks that this process is told of, and does not wait until River finds their jobs: River's search reads the
+// index entries of all earlier jobs while an old snapshot is open. The job of an opened run finds nothing left to do. It opens the
+// run itself where the opener could not, or had no room.
+type opener struct {
+	open  func(ctx context.Context, run openArgs, late bool) error
+	lanes map[string]*openLane
+
+	mu      sync.Mutex
+	runs    map[int64]*offered // by their first chunks
+	opened  []int64            // keys of runs that have been opened, the oldest first
+	context context.Context    // nil: the opener takes nothing
+	cancel  context.CancelFunc
+	closing chan struct{} // closed when no worker is to take another run
+	working sync.WaitGroup
+}
+
+// openLane is one lane. Jobs and offered runs share its slots.
+type openLane struct {
+	slots   chan struct{}
+	waiting []*offered // the first to be opened first
+	workers int
+}
+
+// offered is a run that was offered to the opener.
+type offered struct {
+	openRun
+	at      time.Time
+	started bool
+	done    chan struct{} // closed when the attempt to open it has ended
+	err     error         // of the attempt, once done is closed
+}
+
+func newOpener(open func(context.Context, openArgs, bool) error) *opener {
+	o := &opener{open: open, lanes: map[string]*openLane{}, runs: map[int64]*offered{}, closing: make(chan struct{})}
+	for name, n := range openers {
+		o.lanes[name] = &openLane{slots: make(chan struct{}, n)}
+	}
+	return o
+}
+
+// start lets the opener take runs until ctx ends.
+func (o *opener) start(ctx context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.context, o.cancel = context.WithCancel(ctx)
+}
+
+// close gives up the runs that wait, and returns their lanes. It waits for those that are being opened, and ends them when ctx ends.
+func (o *opener) close(ctx context.Context) (left []string) {
+	o.mu.Lock()
+	if o.context == nil {
+		o.mu.Unlock()
+		return nil
+	}
+	o.context = nil
+	close(o.closing)
+	defer o.cancel()
+	defer context.AfterFunc(ctx, o.cancel)()
+	for name, l := range o.lanes {
+		if len(l.waiting) > 0 {
+			left = append(left, name)
+		}
+		for _, r := range l.waiting {
+			delete(o.runs, r.Chunk)
+		}
+		l.waiting = nil
+	}
+	o.mu.Unlock()
+	o.working.Wait()
+	return left
+}
+
+// offer takes runs, those of the highest priority first. It returns the lanes of the runs that are left to River.
+func (o *opener) offer(runs []openRun) (left []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, run := range runs {
+		l := o.lanes[run.lane]
+		if o.context == nil || l == nil {
+			left = append(left, run.lane)
+			continue
+		}
+		if o.runs[run.Chunk] != nil {
+			continue
+		}
+		r := &offered{openRun: run, at: time.Now(), done: make(chan struct{})}
+		at, _ := slices.BinarySearchFunc(l.waiting, r, func(a, b *offered) int {
+			return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.Chunk, b.Chunk))
+		})
+		l.waiting, o.runs[run.Chunk] = slices.Insert(l.waiting, at, r), r
+		if last := len(l.waiting) - 1; last == mostOffered {
+			delete(o.runs, l.waiting[last].Chunk)
+			l.waiting, left = l.waiting[:last], append(left, run.lane)
+		}
+		if l.workers < cap(l.slots) {
+			l.workers++
+			ctx := o.context
+			o.working.Go(func() { o.work(ctx, l) })
+		}
+	}
+	return left
+}
+
+// work opens runs of a lane until none waits.
+func (o *opener) work(ctx context.Context, l *openLane) {
+	for {
+		select {
+		case l.slots <- struct{}{}:
+		case <-o.closing:
+			return
+		}
+		r := o.next(l)
+		if r == nil {
+			<-l.slots
+			return
+		}
+		r.err = o.try(ctx, r)
+		<-l.slots
+		o.mu.Lock()
+		if r.err != nil {
+			delete(o.runs, r.Chunk)
+		} else {
+			o.remember(r.Chunk)
+		}
+		o.mu.Unlock()
+		close(r.done)
+	}
+}
+
+// next takes the first run of a lane; nil: there is none, and the worker ends.
+func (o *opener) next(l *openLane) *offered {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(l.waiting) == 0 {
+		l.workers--
+		return nil
+	}
+	r := l.waiting[0]
+	l.waiting = l.waiting[1:]
+	r.started = true
+	return r
+}
+
+// try opens a run as its job would. The job tells of a failure, as it tries again.
+func (o *opener) try(ctx context.Context, r *offered) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, openLimit)
+	defer cancel()
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("panic: %v", why)
+		}
+	}()
+	return o.open(ctx, r.openArgs, time.Since(r.at) > jobLate)
+}
+
+// remember keeps that a run is open until its job comes. The opener is locked.
+func (o *opener) remember(chunk int64) {
+	if o.opened = append(o.opened, chunk); len(o.opened) > mostOpened {
+		delete(o.runs, o.opened[0])
+		o.opened = o.opened[1:]
+	}
+}
+
+var errNotOffered = errors.New("the run is not the opener's")
+
+// await waits for a run that is being opened or has been opened, and returns what came of it. A run that only waits is taken
+// out: the caller is to open it.
+func (o *opener) await(ctx context.Context, chunk int64) error {
+	o.mu.Lock()
+	r := o.runs[chunk]
+	if r == nil {
+		o.mu.Unlock()
+		return errNotOffered
+	}
+	if !r.started {
+		l := o.lanes[r.lane]
+		l.waiting = slices.DeleteFunc(l.waiting, func(other *offered) bool { return other == r })
+		delete(o.runs, chunk)
+		o.mu.Unlock()
+		return errNotOffered
+	}
+	o.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// slot waits for a slot of a lane, and returns what gives it back.
+func (o *opener) slot(ctx context.Context, lane string) (free func(), err error) {
+	l := o.lanes[lane]
+	if l == nil {
+		return func() {}, nil
+	}
+	select {
+	case l.slots <- struct{}{}:
+		return func() { <-l.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

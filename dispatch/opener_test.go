@@ -1,0 +1,78 @@
+package dispatch_test
+
+import (
+	"testing"
+	"time"
+)
+
+// withoutRiver has each of River's fetches of jobs fail.
+func (h *house) withoutRiver() {
+	h.t.Helper()
+	if _, err := h.pool.Exec(h.t.Context(), `
+		CREATE FUNCTION refuse_fetch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no job is fetched'; END $$;
+		CREATE TRIGGER refuse_fetch BEFORE UPDATE ON river_job FOR EACH ROW WHEN (NEW.kind = 'open' AND NEW.state = 'running') EXECUTE FUNCTION refuse_fetch()`); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// opensSoon waits until a schedule that fires each second has some ticks, and compares when they were to be opened and were.
+func (h *house) opensSoon(key string) {
+	h.t.Helper()
+	until(h.t, "ticks of "+key+" were opened", func() bool { return len(h.history("w", key)) >= 5 })
+	soon := 0
+	for _, one := range h.history("w", key) {
+		if one.FiredAt.Sub(one.Timestamp) < 2*time.Second {
+			soon++
+		}
+	}
+	if soon == 0 {
+		h.t.Errorf("no tick of %s was opened within two seconds", key)
+	}
+}
+
+// River's fetch reads the entries of all jobs since an old snapshot was opened. Here it does not work at all.
+func TestDueTicksAreOpenedWhileRiverFetchesNoJob(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.withoutRiver()
+	h.start(h.dispatch)
+	h.put("w", "k", everySecond())
+	h.opensSoon("k")
+	if n := h.number(`SELECT count(*) FROM river_job WHERE state <> 'available' AND kind = 'open'`); n != 0 {
+		t.Errorf("River fetched %d jobs", n)
+	}
+}
+
+func TestDueTicksOfAProcessThatOnlySweepsAreOpenedByAnother(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.withoutRiver()
+	h.config.Dispatches = false
+	h.start(h.process())
+	h.config.Sweeps, h.config.Dispatches = false, true
+	h.start(h.process())
+	h.put("w", "k", everySecond())
+	h.opensSoon("k")
+}
+
+// Once River fetches jobs again, each job finds that its run is open.
+func TestJobsOfOpenedRunsEnd(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.withoutRiver()
+	h.start(h.dispatch)
+	h.put("w", "k", everySecond())
+	h.opensSoon("k")
+	if _, err := h.pool.Exec(t.Context(), `DROP TRIGGER refuse_fetch ON river_job`); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "jobs have ended", func() bool {
+		return h.number(`SELECT count(*) FROM river_job WHERE state = 'completed' AND kind = 'open'`) >= 5
+	})
+	if n := h.number(`SELECT count(*) FROM river_job WHERE attempt > 1 AND kind = 'open'`); n != 0 {
+		t.Errorf("%d jobs were tried again", n)
+	}
+	if n := h.number(`SELECT count(*) - count(DISTINCT (schedule_id, nominal_at)) FROM tick`); n != 0 {
+		t.Errorf("%d ticks are doubled", n)
+	}
+}
