@@ -29,12 +29,12 @@ func memory() int {
 	return kib / 1024
 }
 
-// database is the URL of the database that was named, or of an empty one in a server that lives until stop.
-func database(ctx context.Context, o options, p *progress) (url string, stop func(), err error) {
+// database is the URL of the database that was named, or of an empty one in a server that lives until stop, with further settings.
+func database(ctx context.Context, o options, p *progress, settings ...string) (url string, stop func(), err error) {
 	if o.databaseURL != "" {
 		return o.databaseURL, func() {}, nil
 	}
-	server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out, Args: advised()})
+	server, err := embedded.Start(ctx, embedded.Config{Ephemeral: true, Log: p.out, Args: append(advised(), settings...)})
 	if err != nil {
 		return "", nil, err
 	}

@@ -39,7 +39,7 @@ func punctual(ctx context.Context, o options, p *progress) (*report, error) {
 			return err
 		}
 		defer stop()
-		length := max(lateLeast, time.Duration(float64(lateFor)*o.scale))
+		length := o.lasting(lateFor, lateLeast).Truncate(time.Second)
 		from := time.Now().Truncate(time.Second).Add(20 * time.Second)
 		if err := d.steady(ctx, from, from.Add(length)); err != nil {
 			return err

@@ -14,7 +14,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -58,6 +60,15 @@ type options struct {
 	databaseURL string
 	program     string
 	scale       float64
+	length      time.Duration // of the load, where it is not to be the scenario's own; 0: it is
+}
+
+// lasting is how long a load lasts: as long as was asked for, else that part of whole that the scale says, but no less than least.
+func (o options) lasting(whole, least time.Duration) time.Duration {
+	if o.length > 0 {
+		return o.length
+	}
+	return max(least, time.Duration(float64(whole)*o.scale))
 }
 
 // scaled is that part of n that was asked for, and at least one.
@@ -68,6 +79,9 @@ type scenario struct {
 	name, short string
 	run         func(context.Context, options, *progress) (*report, error)
 }
+
+// timed are the scenarios that take --for.
+var timed = []string{"late", "snapshot"}
 
 var scenarios = []scenario{
 	{"smoke", "10,000 schedules in 12 zones, pushed and leased, and a kill -9 in the middle", smoke},
@@ -81,6 +95,7 @@ var scenarios = []scenario{
 	{"push", "100,000 ticks due at one instant, to an endpoint on the same machine, one by one and in batches", push},
 	{"held", "50,000 ticks for an endpoint that is held: what two minutes of waiting cost, and how soon all are out", held},
 	{"late", "1,000,000 schedules stored, and 500 ticks a second pushed for two minutes: how late they are", punctual},
+	{"snapshot", "1,000 firings a second of cohorts of one for 20 minutes while one old snapshot stays open: what each statement reads", snapshotted},
 	{"restart", "500 ticks a second pushed, and PostgreSQL crashed and started again: how soon nothing is overdue", restarted},
 	{"failover", "500 ticks a second pushed, and the primary stopped, killed and silenced while its synchronous standby is promoted", failedOver},
 	{"fair", "1,000 small tenants beside one with 500,000 schedules due at once", fair},
@@ -106,7 +121,7 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 	flags.StringVar(&o.program, "program", "", "a carillon to run in the stead of building this one")
 	flags.Float64Var(&o.scale, "scale", 1, "how much of the whole load to put on")
 	for _, s := range scenarios {
-		root.AddCommand(&cobra.Command{
+		cmd := &cobra.Command{
 			Use:   s.name,
 			Short: s.short,
 			Args:  cobra.NoArgs,
@@ -127,7 +142,11 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 				}
 				return nil
 			},
-		})
+		}
+		if slices.Contains(timed, s.name) {
+			cmd.Flags().DurationVar(&o.length, "for", 0, "how long ticks come, in the stead of the part of the whole time that --scale says")
+		}
+		root.AddCommand(cmd)
 	}
 	root.AddCommand(chaosCommand(&o, stdout, stderr))
 	return root

@@ -125,6 +125,22 @@ func TestHerdsAreMeasuredAndLoseNothing(t *testing.T) {
 	}
 }
 
+// What statements read is not asked here: that depends on what else the machine does.
+func TestReadsBesideAnOldSnapshotAreMeasured(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"snapshot", "--scale", "0.01", "--for", "20s", "--json"}, &out, &lines{t: t}); code == exitNotRun {
+		t.Fatal("it could not run")
+	}
+	var o outcome
+	if err := json.Unmarshal(out.Bytes(), &o); err != nil {
+		t.Fatal(err)
+	}
+	if o.Figures["ticks"] == 0 || o.Figures["statements_of_ours"] == 0 || o.Figures["river_fetches_at_the_end"] == 0 {
+		t.Errorf("got %v", o.Figures)
+	}
+}
+
 func TestWhatCannotRunIsSaidSo(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"nothing"}, {"smoke", "--scale", "0"}, {"smoke", "--scale", "x"}, {"smoke", "--wrong"}, {"pair", "more"}, {"chaos", "--seed", "x"}, {"chaos", "--program", "/nothing", "--old", "nothing"}} {
