@@ -13,6 +13,8 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
+
+	instants "github.com/carillonhq/carillon/internal/instant"
 )
 
 // Routes serves ticks and endpoints under g, whose requests are authenticated.
@@ -120,7 +122,7 @@ func instant(q url.Values, name string) (at time.Time, err error) {
 	if !q.Has(name) {
 		return at, nil
 	}
-	if at, err = time.Parse(time.RFC3339, q.Get(name)); err != nil {
+	if at, err = instants.Parse(q.Get(name)); err != nil {
 		return at, fault.Invalid("/"+name, "%q is not an RFC 3339 instant", q.Get(name))
 	}
 	return at, nil

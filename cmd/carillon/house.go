@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,7 @@ type plan struct {
 	keys        []tenants.Key
 	minter      *tenants.Minter // nil: API keys are not exchanged here
 	outbound    web.Outbound
+	proxies     []netip.Prefix // trusted ones before the API
 	onFired     func([]dispatch.Fired)
 	tzdata      string         // a file; empty: what the program carries
 	keyset      *keyset.Keyset // nil: endpoints' secrets are stored in the clear
@@ -165,7 +167,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	h.dispatch.Pause = all.PauseFailing // each needs the other, so one of them is told late
 	operations.Queue = h.dispatch.QueueOperation
 	h.dispatch.RegisterSteps()
-	h.router = web.New(web.Options{Log: p.log, Metrics: web.NewMetrics(h.registry)})
+	h.router = web.New(web.Options{Log: p.log, Metrics: web.NewMetrics(h.registry), Proxies: p.proxies})
 	looked := web.Cached(time.Second, h.ready)
 	web.Probes(h.router, func(ctx context.Context) error {
 		if h.draining.Load() {

@@ -23,6 +23,7 @@ type serveSettings struct {
 	Role          role        `env:"CARILLON_ROLE" envDefault:"all" flag:"role" value:"PART" help:"the part of the work that this process does: all, api, sweep or dispatch"`
 	Listen        address     `env:"CARILLON_LISTEN" envDefault:":8080" flag:"listen" value:"ADDRESS" help:"where the API and the probes are served"`
 	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" value:"ADDRESS" help:"where Prometheus' /metrics are served"`
+	Proxies       networks    `env:"CARILLON_TRUSTED_PROXIES" flag:"trusted-proxies" value:"NETWORKS" help:"the networks of proxies whose X-Forwarded-For is taken for the client's address in the log, separated by commas: 10.0.0.0/8"`
 	Drain         span        `env:"CARILLON_DRAIN" envDefault:"0s" flag:"drain" value:"DURATION" help:"how long it goes on after SIGTERM while /readyz answers 503, so that load balancers stop sending requests to it"`
 	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" value:"NUMBER" help:"how many connections to PostgreSQL this process opens at most"`
 	TZData        string      `env:"CARILLON_TZDATA" flag:"tzdata" value:"FILE" help:"a newer tz database than the program carries: an archive as calendar/tzdata/remake.sh makes it"`
@@ -105,6 +106,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		audience:    string(s.Platform.Audience),
 		keys:        s.Platform.verifying(),
 		minter:      s.Platform.minting(),
+		proxies:     s.Proxies.prefixes,
 		outbound:    s.Outbound.outbound(),
 		tzdata:      s.TZData,
 		keyset:      s.Keyset.keyset,

@@ -11,7 +11,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // IdempotencyKept is how long the answer to a request with an Idempotency-Key is kept.
@@ -89,16 +88,4 @@ func Idempotent(ctx context.Context, tx pgx.Tx, tenantID int32, route, key strin
 		return 0, nil, false, fmt.Errorf("keep an idempotency key: %w", err)
 	}
 	return status, body, false, nil
-}
-
-// ForgetIdempotency deletes a tenant's answers that are past their 24 hours, at most limit of them, and says how many.
-func ForgetIdempotency(ctx context.Context, db postgres.DB, tenantID int32, limit int) (int64, error) {
-	done, err := db.Exec(ctx, `
-		DELETE FROM idempotency
-		WHERE tenant_id = $1 AND (route, key) IN (
-			SELECT route, key
-			FROM idempotency
-			WHERE tenant_id = $1 AND created_at <= now() - $2::interval
-			LIMIT $3)`, tenantID, IdempotencyKept, limit)
-	return done.RowsAffected(), err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/instant"
 )
 
 // shape is what a Go type expects of a JSON value: which kind, and for an object which members, named exactly. A nil
@@ -164,7 +165,13 @@ func (s *shape) hold(scan *scanner, kind string, raw []byte) {
 	case "custom":
 		v := reflect.New(s.typ).Interface().(json.Unmarshaler)
 		scan.noteError(v.UnmarshalJSON(raw), s.typ)
-		if at, ok := v.(*time.Time); ok && !writable(*at) {
+		at, ok := v.(*time.Time)
+		if !ok {
+			return
+		}
+		if _, err := instant.Parse(strings.Trim(string(raw), `"`)); err != nil && !at.IsZero() {
+			scan.noteError(err, s.typ)
+		} else if !writable(*at) {
 			scan.note("out_of_range", "must be of a year up to 9999 in UTC")
 		}
 	case "text":

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -21,9 +23,10 @@ import (
 // Options are what a router needs to know. The zero value of each but Log is good.
 type Options struct {
 	Log       *slog.Logger
-	BodyLimit int64         // bytes of a body once it is unpacked; 0: 1 MiB. A route may have another: see BodyLimit
-	Timeout   time.Duration // of a request; 0: 10 s. A route may have another: see Timeout
-	Metrics   *Metrics      // nil: none are taken
+	BodyLimit int64          // bytes of a body once it is unpacked; 0: 1 MiB. A route may have another: see BodyLimit
+	Timeout   time.Duration  // of a request; 0: 10 s. A route may have another: see Timeout
+	Metrics   *Metrics       // nil: none are taken
+	Proxies   []netip.Prefix // whose X-Forwarded-For says the address of the client; others' is ignored
 }
 
 // New returns a router without routes. Faults that its handlers return are answered as problem documents.
@@ -37,11 +40,24 @@ func New(o Options) *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Logger.SetOutput(io.Discard)
-	e.IPExtractor = echo.ExtractIPDirect()
+	e.IPExtractor = clientAddress(o.Proxies)
 	e.HTTPErrorHandler = problems(o.Log)
 	e.Pre(escapedPath, heads)
 	e.Use(frame(o), unambiguous, whole, accountable, conditions(e), within(o.Timeout), limited(o.BodyLimit))
 	return e
+}
+
+// clientAddress returns how the address of a request's client is told: the last one of X-Forwarded-For that is not of a
+// trusted proxy, if the request came from one; otherwise the address that the request came from.
+func clientAddress(trusted []netip.Prefix) echo.IPExtractor {
+	if len(trusted) == 0 {
+		return echo.ExtractIPDirect()
+	}
+	options := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
+	for _, p := range trusted {
+		options = append(options, echo.TrustIPRange(&net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}))
+	}
+	return echo.ExtractIPFromXFFHeader(options...)
 }
 
 // escapedPath has the router see each path as it was sent, so that an escaped slash never ends a segment.
