@@ -117,9 +117,9 @@ func (h *hub) ready(tenant tenants.ID, workflow string, n int) {
 	h.tellSoon()
 }
 
-// swept has the runs of a committed sweep opened: by this process where it dispatches, else by those that do. River's clients are told
+// openSwept has the runs of a committed sweep opened: by this process where it dispatches, else by those that do. River's clients are told
 // of what is left to them.
-func (d *Dispatch) swept(runs []openRun) {
+func (d *Dispatch) openSwept(runs []openRun) {
 	if len(runs) == 0 {
 		return
 	}

@@ -151,7 +151,7 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 			return false, err
 		}
 	}
-	d.swept(runs)
+	d.openSwept(runs)
 	d.rest.stir(len(p.chunks.made))
 	if p.ticks > 0 {
 		d.Metrics.swept.Add(float64(p.ticks))
