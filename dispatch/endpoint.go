@@ -29,13 +29,15 @@ type endpoint struct {
 	secrets [][]byte // that can be opened, the newest first; without one nothing can be sent
 }
 
-// newEndpoint makes one of what is stored.
-func (d *Dispatch) newEndpoint(tenant tenants.ID, name, url string, batch int16, headers []byte, state string, secrets [][]byte) (*endpoint, error) {
+// newEndpoint makes one of what is stored. If a header cannot be opened, it gets no secrets, so that nothing is sent to it.
+func (d *Dispatch) newEndpoint(tenant tenants.ID, name, url string, batch int16, headers []byte, state string, secrets [][]byte) *endpoint {
 	e := &endpoint{tenant: tenant, name: name, url: url, batch: int(batch), state: state, secrets: d.openSecrets(tenant, name, secrets)}
-	if err := json.Unmarshal(headers, &e.headers); err != nil {
-		return nil, fmt.Errorf("headers of endpoint %q: %w", name, err)
+	var err error
+	if e.headers, err = openValues(d.Keyset, tenant, name, headers); err != nil {
+		e.secrets = nil
+		d.tellUnreadable(tenant, name, err)
 	}
-	return e, nil
+	return e
 }
 
 // EndpointParams are the body of an endpoint's upsert.
@@ -79,7 +81,11 @@ func scanEndpoint(row pgx.CollectableRow) (e Endpoint, err error) {
 		return e, err
 	}
 	e.CreatedAt, e.UpdatedAt = e.CreatedAt.UTC(), e.UpdatedAt.UTC()
-	return e, json.Unmarshal(headers, &e.Headers)
+	if err := json.Unmarshal(headers, &e.Headers); err != nil {
+		return e, err
+	}
+	e.Headers = masked(e.Headers)
+	return e, nil
 }
 
 // check returns the params with their defaults, or all their faults.
@@ -126,10 +132,6 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 	if err != nil {
 		return e, false, err
 	}
-	headers, err := json.Marshal(p.Headers)
-	if err != nil {
-		return e, false, fmt.Errorf("write headers: %w", err)
-	}
 	secret := newSecret()
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -146,7 +148,11 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 		if others >= quotas.Endpoints {
 			return tenants.Exceeded("endpoints", quotas.Endpoints, others)
 		}
-		secrets, err := d.storedSecrets(ctx, tx, tenant, name)
+		secrets, stored, err := d.storedSecrets(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
+		headers, err := newValues(d.Keyset, tenant, name, p.Headers, stored)
 		if err != nil {
 			return err
 		}
@@ -265,9 +271,9 @@ func lockEndpoint(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string
 	return e, err == nil, err
 }
 
-// audited is what the audit shows of an endpoint: all but its headers, which may hold credentials.
+// audited is what the audit shows of an endpoint: all but what may be a credential.
 func (e Endpoint) audited() Endpoint {
-	e.Headers = nil
+	e.Headers, e.URL = nil, bareURL(e.URL)
 	return e
 }
 

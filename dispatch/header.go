@@ -20,7 +20,7 @@ func checkHeaders(headers map[string]string) error {
 	var errs []error
 	seen := map[string]bool{}
 	for name, value := range headers {
-		pointer := "/headers/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+		pointer := headerPointer(name)
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
 		case !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || len(value) > 1024:

@@ -78,9 +78,7 @@ func (d *Dispatch) readRoutes(rows pgx.Rows) (routes, error) {
 			terms = unregistered
 		}
 		if endpointName != nil {
-			if r.endpoint, err = d.newEndpoint(n.tenant, *endpointName, *url, *batch, headers, *state, secrets); err != nil {
-				return nil, err
-			}
+			r.endpoint = d.newEndpoint(n.tenant, *endpointName, *url, *batch, headers, *state, secrets)
 		}
 		r.name, r.known, r.version = n.name, true, or(version, "")
 		r.follow(terms)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -90,32 +91,38 @@ func (d *Dispatch) openSecrets(tenant tenants.ID, endpoint string, stored [][]by
 			secrets = append(secrets, secret)
 			continue
 		}
-		if _, told := d.unreadable.LoadOrStore(endpointName{tenant, endpoint}, true); !told {
-			d.Log.Error("cannot sign with a secret of an endpoint", "tenant", tenant, "endpoint", endpoint, "error", err)
-		}
+		d.tellUnreadable(tenant, endpoint, err)
 	}
 	return secrets
 }
 
-// storedSecrets locks an endpoint, and returns its secrets as they are to be stored; none: there is no such endpoint.
-func (d *Dispatch) storedSecrets(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (secrets [][]byte, err error) {
+func (d *Dispatch) tellUnreadable(tenant tenants.ID, endpoint string, err error) {
+	if _, told := d.unreadable.LoadOrStore(endpointName{tenant, endpoint}, true); !told {
+		d.Log.Error("cannot open a secret or a header of an endpoint", "tenant", tenant, "endpoint", endpoint, "error", err)
+	}
+}
+
+// storedSecrets locks an endpoint, and returns its secrets and headers as they are to be stored; no secrets: there is no
+// such endpoint.
+func (d *Dispatch) storedSecrets(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (secrets [][]byte, headers map[string]string, err error) {
 	err = tx.QueryRow(ctx, `
-		SELECT secrets
+		SELECT secrets, headers
 		FROM endpoint
 		WHERE tenant_id = $1 AND name = $2
-		FOR UPDATE`, tenant, name).Scan(&secrets)
+		FOR UPDATE`, tenant, name).Scan(&secrets, &headers)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read secrets: %w", err)
+		return nil, nil, fmt.Errorf("read secrets: %w", err)
 	}
 	for i, one := range secrets {
 		if secrets[i], err = resealed(d.Keyset, tenant, name, one); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return secrets, nil
+	headers, err = resealedValues(d.Keyset, tenant, name, headers)
+	return secrets, headers, err
 }
 
 // RotateSecret gives an endpoint another secret, which the answer bears. Ticks are signed by it and by the one before;
@@ -143,7 +150,7 @@ func (d *Dispatch) RotateSecret(ctx context.Context, tenant tenants.ID, name str
 }
 
 func (d *Dispatch) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (e Endpoint, err error) {
-	secrets, err := d.storedSecrets(ctx, tx, tenant, name)
+	secrets, headers, err := d.storedSecrets(ctx, tx, tenant, name)
 	if err != nil {
 		return e, err
 	}
@@ -158,9 +165,9 @@ func (d *Dispatch) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, nam
 	secrets = slices.Insert(secrets, 0, sealed)
 	rows, _ := tx.Query(ctx, `
 		UPDATE endpoint
-		SET secrets = $3, updated_at = clock_timestamp()
+		SET secrets = $3, headers = $4, updated_at = clock_timestamp()
 		WHERE tenant_id = $1 AND name = $2
-		RETURNING `+endpointColumns, tenant, name, secrets[:min(len(secrets), validSecrets)]) // CollectExactlyOneRow reports the error
+		RETURNING `+endpointColumns, tenant, name, secrets[:min(len(secrets), validSecrets)], headers) // CollectExactlyOneRow reports the error
 	if e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint); err != nil {
 		return e, fmt.Errorf("rotate a secret: %w", err)
 	}
@@ -168,24 +175,38 @@ func (d *Dispatch) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, nam
 	return e, tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "endpoint.rotate", Target: "endpoints/" + name})
 }
 
-// Sealing is in what forms the secrets of all endpoints are stored.
+// Sealing is in what forms the secrets of all endpoints are stored, and the values of their headers.
 type Sealing struct {
 	Clear, Sealed int
 	Unreadable    int // of those that are sealed: by a key that is not there
 }
 
-// Sealings looks at the secrets of all tenants' endpoints: it is for who runs the service.
+// Sealings looks at the secrets and headers of all tenants' endpoints: it is for who runs the service.
 func Sealings(ctx context.Context, db postgres.DB, k *keyset.Keyset) (s Sealing, err error) {
-	rows, err := db.Query(ctx, `SELECT tenant_id, name, unnest(secrets) FROM endpoint`)
+	rows, err := db.Query(ctx, `
+		SELECT tenant_id, name, unnest(secrets), '', ''
+		FROM endpoint
+		UNION ALL
+		SELECT e.tenant_id, e.name, ''::bytea, h.key, h.value
+		FROM endpoint e
+		CROSS JOIN LATERAL jsonb_each_text(e.headers) h`)
 	if err != nil {
 		return s, err
 	}
 	var tenant tenants.ID
-	var name string
+	var name, header, value string
 	var stored []byte
-	_, err = pgx.ForEachRow(rows, []any{&tenant, &name, &stored}, func() error {
-		switch _, err := openSecret(k, tenant, name, stored); {
-		case len(stored) == secretSize:
+	_, err = pgx.ForEachRow(rows, []any{&tenant, &name, &stored, &header, &value}, func() error {
+		inClear := len(stored) == secretSize
+		var err error
+		if header == "" {
+			_, err = openSecret(k, tenant, name, stored)
+		} else {
+			inClear = !strings.HasPrefix(value, sealedValue)
+			_, err = openValue(k, valuePlace(tenant, name, header), value)
+		}
+		switch {
+		case inClear:
 			s.Clear++
 		case err != nil:
 			s.Unreadable++

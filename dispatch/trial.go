@@ -73,7 +73,7 @@ func (d *Dispatch) pushable(ctx context.Context, tenant tenants.ID, name string)
 	if err != nil {
 		return nil, fmt.Errorf("read endpoint: %w", err)
 	}
-	return d.newEndpoint(tenant, name, url, batch, headers, state, secrets)
+	return d.newEndpoint(tenant, name, url, batch, headers, state, secrets), nil
 }
 
 // trialBody is a tick as any other, of a schedule that there is not: an endpoint that takes batches gets a batch of it.

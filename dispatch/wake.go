@@ -187,7 +187,7 @@ const readForsaken = `
 			) next
 			WHERE p.n < $3
 		)
-		SELECT p.tenant_id, p.waits_for, COALESCE(t.halted_at IS NOT NULL OR t.status <> 'active', false), e.state, e.secrets
+		SELECT p.tenant_id, p.waits_for, COALESCE(t.halted_at IS NOT NULL OR t.status <> 'active', false), e.state, e.headers, e.secrets
 		FROM parked p
 		LEFT JOIN tenant t ON t.id = p.tenant_id
 		LEFT JOIN endpoint e ON e.tenant_id = p.tenant_id AND e.name = p.waits_for
@@ -198,16 +198,16 @@ func (d *Dispatch) wakeSomeForsaken(ctx context.Context, from parkedFor) (last p
 	var w parkedFor
 	var stopped bool
 	var state *string
+	var headers []byte
 	var secrets [][]byte
 	var owners []tenants.ID
 	var names []string
 	n := 0
-	_, err = pgx.ForEachRow(rows, []any{&w.Tenant, &w.For, &stopped, &state, &secrets}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&w.Tenant, &w.For, &stopped, &state, &headers, &secrets}, func() error {
 		last, n = w, n+1
 		waiting := w.For == "" && stopped
 		if state != nil {
-			e := endpoint{state: *state, secrets: d.openSecrets(w.Tenant, w.For, secrets)}
-			waiting = e.shut()
+			waiting = d.newEndpoint(w.Tenant, w.For, "", 1, headers, *state, secrets).shut()
 		}
 		if !waiting {
 			owners, names = append(owners, w.Tenant), append(names, w.For)

@@ -12,7 +12,7 @@ import (
 type EndpointParams struct {
 	URL     string            `json:"url"`
 	Batch   int               `json:"batch,omitempty"`   // ticks a request may hold, 1 to 500; zero is 1
-	Headers map[string]string `json:"headers,omitempty"` // sent with each tick
+	Headers map[string]string `json:"headers,omitempty"` // sent with each tick; "…" keeps the stored value
 	Events  []string          `json:"events,omitempty"`  // sent there too, signed like ticks; such as "tick.failed"
 	State   string            `json:"state,omitempty"`   // "enabled", "held" or "disabled"; empty: as it is, and enabled if it is new
 
@@ -24,7 +24,7 @@ type Endpoint struct {
 	Name      string            `json:"name"`
 	URL       string            `json:"url"`
 	Batch     int               `json:"batch"`
-	Headers   map[string]string `json:"headers"`
+	Headers   map[string]string `json:"headers"` // their names; the values are "…"
 	Events    []string          `json:"events"`
 	State     string            `json:"state"`
 	Secret    string            `json:"secret,omitempty"` // for WebhookConfig; only PutEndpoint that made it and RotateSecret have it, keep it

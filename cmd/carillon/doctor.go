@@ -214,13 +214,13 @@ func examineSecrets(ctx context.Context, pool *pgxpool.Pool, k *keyset.Keyset) f
 	if err != nil {
 		return fine("secrets", "%v", err).fail("bring the schema up to date first: carillon migrate")
 	}
-	f := fine("secrets", "of endpoints: %d are sealed, %d stored in the clear", s.Sealed, s.Clear)
+	f := fine("secrets", "and headers of endpoints: %d are sealed, %d stored in the clear", s.Sealed, s.Clear)
 	switch {
 	case s.Unreadable > 0 && k == nil:
 		return f.fail("set CARILLON_KEYSET to what carillon serve has: without it nothing is pushed to these endpoints")
 	case s.Unreadable > 0:
 		f.Detail += fmt.Sprintf(", and %d cannot be opened", s.Unreadable)
-		return f.fail("put the key that is missing back into CARILLON_KEYSET, or rotate those secrets (POST /v1/endpoints/{name}/secrets): until then ticks to these endpoints are held")
+		return f.fail("put the key that is missing back into CARILLON_KEYSET, or rotate those secrets (POST /v1/endpoints/{name}/secrets) and PUT those headers again: until then ticks to these endpoints are held")
 	case k == nil:
 		return f.warn("set CARILLON_KEYSET to what carillon keyset prints, so that secrets are sealed")
 	case s.Clear > 0:

@@ -1,0 +1,73 @@
+package dispatch_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/carillonhq/carillon/dispatch"
+)
+
+// The values of headers are sealed and sent, and no answer shows them.
+func TestHeaderValuesAreSealedAndWriteOnly(t *testing.T) {
+	t.Parallel()
+	h, r := newHouse(t), newReceiver(t)
+	old := newKeyset(t)
+	h.config.Keyset = old
+	c := h.open(h.process()).operator()
+	const path = "/v1/endpoints/e"
+	put := func(headers string) {
+		t.Helper()
+		body := `{"url": "` + r.URL + `/hook?token=in-the-url", "headers": ` + headers + `}`
+		if got := c.do("PUT", path, body); got.status/100 != 2 || strings.Contains(string(got.body), "credential") || !strings.Contains(string(got.body), `"Authorization":"…"`) {
+			t.Errorf("got %d %s", got.status, got.body)
+		}
+	}
+	sent := func(want string) {
+		t.Helper()
+		get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+		if got := r.last(t).header.Get("Authorization"); got != want {
+			t.Errorf("sent %q, want %q", got, want)
+		}
+	}
+	c.refused(422, "invalid", "/headers/Authorization", "PUT", path, `{"url": "`+r.URL+`", "headers": {"Authorization": "…"}}`)
+	put(`{"Authorization": "credential-1"}`)
+	sent("credential-1")
+	put(`{"Authorization": "…"}`)
+	sent("credential-1")
+	get[dispatch.Endpoint](c, 201, "POST", path+"/secrets", "")
+	sent("credential-1")
+	for _, got := range []string{string(c.do("GET", path, "").body), string(c.do("GET", "/v1/endpoints", "").body)} {
+		if strings.Contains(got, "credential") || !strings.Contains(got, `"Authorization":"…"`) {
+			t.Errorf("got %s", got)
+		}
+	}
+	if n := h.number(`SELECT count(*) FROM endpoint WHERE headers::text LIKE '%credential%'`); n != 0 {
+		t.Error("a value is stored in the clear")
+	}
+	if n := h.number(`SELECT count(*) FROM audit WHERE before::text LIKE ANY ('{%credential%,%in-the-url%}') OR after::text LIKE ANY ('{%credential%,%in-the-url%}')`); n != 0 {
+		t.Error("the audit shows a credential")
+	}
+
+	// A key that is lost holds the endpoint; doctor tells.
+	if _, err := h.with(newKeyset(t)).TryEndpoint(t.Context(), h.tenant, "e"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.requests()); n != 3 {
+		t.Errorf("%d requests came, want 3", n)
+	}
+	report, err := dispatch.Sealings(t.Context(), h.pool, nil)
+	if want := (dispatch.Sealing{Sealed: 3, Unreadable: 3}); err != nil || report != want {
+		t.Errorf("got %+v, %v, want %+v", report, err, want)
+	}
+
+	// What is stored in the clear is sealed when the endpoint is next written, and opens for no other endpoint.
+	if _, err := h.pool.Exec(t.Context(), `UPDATE endpoint SET headers = '{"Authorization": "credential-2"}'`); err != nil {
+		t.Fatal(err)
+	}
+	sent("credential-2")
+	put(`{"Authorization": "…"}`)
+	sent("credential-2")
+	if n := h.number(`SELECT count(*) FROM endpoint WHERE headers::text LIKE '%credential%'`); n != 0 {
+		t.Error("a value is stored in the clear still")
+	}
+}
