@@ -75,7 +75,7 @@ func (s *Schedules) Act(ctx context.Context, tenant tenants.ID, p ActionParams, 
 	if err := p.check(); err != nil {
 		return web.Reply{}, err
 	}
-	return s.beginOnce(ctx, Begun{Tenant: tenant, Kind: actionsKind, Params: p, By: by.By}, by.Once)
+	return s.beginOnce(ctx, Begun{Tenant: tenant, Kind: actionsKind, Params: p, Key: p.Filter.KeyPrefix, By: by.By}, by.Once)
 }
 
 // beginOnce begins an operation for a request: the reply is the operation, 202.

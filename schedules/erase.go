@@ -131,10 +131,17 @@ func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key strin
 		), revisions AS (
 			DELETE FROM revision WHERE tenant_id = $1 AND schedule_id = ANY($4) RETURNING 1
 		)
-		INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids, profiles, schedules, revisions)
-		SELECT $1, $5, $2, $6, clock_timestamp(), $4,
+		INSERT INTO erasure (tenant_id, key_hash, key, earlier, erased_by, began_at, schedule_ids, profiles, schedules, revisions)
+		SELECT $1, $5, $2, ARRAY (SELECT DISTINCT substr(target, 1 + length('keys/')) FROM audit WHERE tenant_id = $1 AND key = $2 AND action = 'key.rename'),
+			$6, clock_timestamp(), $4,
 			(SELECT count(*) FROM profiles), (SELECT count(*) FROM schedules), (SELECT count(*) FROM revisions)
 		RETURNING id`, tenant, key, ids, k.all(), hash, by)
+	// An operation that is under way is cancelled: without its params it cannot go on.
+	b.Queue(`
+		UPDATE operation
+		SET key = NULL, params = '{}', cursor = NULL, result = NULL, error = NULL,
+			cancel = cancel OR ended_at IS NULL, look_at = CASE WHEN ended_at IS NULL THEN clock_timestamp() ELSE look_at END
+		WHERE tenant_id = $1 AND key = $2`, tenant, key)
 	hashed := "keys/" + hex.EncodeToString(hash)
 	b.Queue(`
 		UPDATE audit

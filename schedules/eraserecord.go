@@ -18,8 +18,8 @@ import (
 type unfinished struct {
 	id        int64
 	schedules []int64
-	key       string
-	route     string // with once: the last kept answer that was searched
+	names     []string // of the key: its last one, and earlier ones
+	route     string   // with once: the last kept answer that was searched
 	once      string
 }
 
@@ -27,16 +27,26 @@ type unfinished struct {
 // the key.
 func (s *Schedules) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (done bool, err error) {
 	e := unfinished{id: id}
+	var key string
+	var earlier []string
 	err = tx.QueryRow(ctx, `
-		SELECT schedule_ids, key, COALESCE(answer_route, ''), COALESCE(answer_key, '')
+		SELECT schedule_ids, key, earlier, COALESCE(answer_route, ''), COALESCE(answer_key, '')
 		FROM erasure
 		WHERE tenant_id = $1 AND id = $2 AND erased_at IS NULL
-		FOR UPDATE`, tenant, id).Scan(&e.schedules, &e.key, &e.route, &e.once)
+		FOR UPDATE`, tenant, id).Scan(&e.schedules, &key, &earlier, &e.route, &e.once)
 	if errors.Is(err, pgx.ErrNoRows) { // another has finished it
 		return true, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read erasure: %w", err)
+	}
+	e.names = []string{key}
+	for _, escaped := range earlier {
+		name, err := url.PathUnescape(escaped)
+		if err != nil {
+			return false, fmt.Errorf("an earlier name of the key: %w", err)
+		}
+		e.names = append(e.names, name)
 	}
 	ticks, attempts, done, err := s.Forget(ctx, tx, tenant, e.schedules)
 	if err != nil {
@@ -60,22 +70,28 @@ const answersSearched = 500 // in one step
 // eraseAnswers searches the next answers that are kept for an Idempotency-Key. It deletes those that hold a key, or are to a
 // request that named it. After the last answer the erasure is done.
 func eraseAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, e unfinished) (done bool, err error) {
-	member, err := web.Marshal(map[string]string{"key": e.key})
-	if err != nil {
-		return false, err
+	var members [][]byte
+	for _, name := range e.names {
+		for _, member := range []string{"key", "key_prefix"} {
+			object, err := web.Marshal(map[string]string{member: name})
+			if err != nil {
+				return false, err
+			}
+			members = append(members, object[1:len(object)-1])
+		}
 	}
 	rows, _ := tx.Query(ctx, `
-		SELECT route, key, position($4 IN answer) > 0
+		SELECT route, key, EXISTS (SELECT FROM unnest($4::bytea[]) AS m (member) WHERE position(m.member IN answer) > 0)
 		FROM idempotency
 		WHERE tenant_id = $1 AND (route, key) > ($2, $3)
 		ORDER BY route, key
-		LIMIT $5`, tenant, e.route, e.once, member[1:len(member)-1], answersSearched) // ForEachRow reports the error
+		LIMIT $5`, tenant, e.route, e.once, members, answersSearched) // ForEachRow reports the error
 	var holds bool
 	var routes, onces []string
 	searched := 0
 	_, err = pgx.ForEachRow(rows, []any{&e.route, &e.once, &holds}, func() error {
 		searched++
-		if holds || routeNames(e.route, e.key) {
+		if holds || routeNames(e.route, e.names) {
 			routes, onces = append(routes, e.route), append(onces, e.once)
 		}
 		return nil
@@ -95,7 +111,7 @@ func eraseAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, e unfinishe
 		UPDATE erasure
 		SET answers = answers + $3,
 			answer_route = CASE WHEN NOT $6 THEN $4 END, answer_key = CASE WHEN NOT $6 THEN $5 END,
-			erased_at = CASE WHEN $6 THEN clock_timestamp() END, key = CASE WHEN NOT $6 THEN key END
+			erased_at = CASE WHEN $6 THEN clock_timestamp() END, key = CASE WHEN NOT $6 THEN key END, earlier = CASE WHEN NOT $6 THEN earlier END
 		WHERE tenant_id = $1 AND id = $2`, tenant, e.id, len(routes), e.route, e.once, done)
 	if err != nil {
 		return false, fmt.Errorf("note erasure: %w", err)
@@ -103,13 +119,14 @@ func eraseAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, e unfinishe
 	return done, nil
 }
 
-// routeNames reports whether the path of a kept answer's route names a key, however the client escaped it.
-func routeNames(route, key string) bool {
+// routeNames reports whether the path of a kept answer's route names a key by one of its names, however the client
+// escaped it.
+func routeNames(route string, names []string) bool {
 	_, path, _ := strings.Cut(route, " ")
 	parts := strings.Split(path, "/")
 	for i, part := range parts[1:] {
 		name, err := url.PathUnescape(part)
-		if err == nil && name == key && slices.Contains([]string{"schedules", "keys"}, parts[i]) {
+		if err == nil && slices.Contains(names, name) && slices.Contains([]string{"schedules", "keys"}, parts[i]) {
 			return true
 		}
 	}

@@ -96,7 +96,7 @@ type Begun struct {
 	Tenant tenants.ID
 	Kind   string
 	Params any    // a JSON object, shown to the tenant
-	Key    string // that the params name, if any
+	Key    string // the key or the prefix of keys that the params name, if any: the params are erased with a key of that name
 	Cursor any    // for the first step; nil: none
 	Total  *int64
 	By     string
@@ -163,10 +163,10 @@ func (o *Operations) beginEach(ctx context.Context, tx pgx.Tx, owners []tenants.
 		}
 	}
 	rows, _ := tx.Query(ctx, `
-		INSERT INTO operation (tenant_id, kind, started_by, params, cursor, total, look_at)
-		SELECT tenant_id, $2::text, $3::text, $4::json, $5::json, $6::bigint, clock_timestamp() + CASE WHEN $7 THEN $8::interval ELSE '0' END
+		INSERT INTO operation (tenant_id, kind, started_by, params, cursor, total, look_at, key)
+		SELECT tenant_id, $2::text, $3::text, $4::json, $5::json, $6::bigint, clock_timestamp() + CASE WHEN $7 THEN $8::interval ELSE '0' END, NULLIF($9::text, '')
 		FROM unnest($1::int[]) AS n (tenant_id)
-		RETURNING tenant_id, `+operationColumns, owners, b.Kind, b.By, params, cursor, b.Total, o.Queue != nil, silentFor) // CollectRows reports the error
+		RETURNING tenant_id, `+operationColumns, owners, b.Kind, b.By, params, cursor, b.Total, o.Queue != nil, silentFor, b.Key) // CollectRows reports the error
 	type owned struct {
 		TenantID tenants.ID
 		storedOperation
@@ -317,6 +317,7 @@ func (o *Operations) Cancel(ctx context.Context, tenant tenants.ID, id string) (
 			UPDATE operation
 			SET cancel = true, look_at = clock_timestamp(),
 				state = CASE WHEN $3 THEN 'cancelled' ELSE state END,
+				cursor = CASE WHEN NOT $3 THEN cursor END,
 				ended_at = CASE WHEN $3 THEN clock_timestamp() END
 			WHERE tenant_id = $1 AND id = $2 AND ended_at IS NULL AND NOT cancel`, tenant, number, idle)
 		if err != nil || done.RowsAffected() == 0 {

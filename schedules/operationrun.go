@@ -91,7 +91,7 @@ func (o *Operations) step(ctx context.Context, id int64) (more bool, err error) 
 	}
 	_, err = o.Engine.Exec(ctx, `
 		UPDATE operation
-		SET state = 'failed', error = $2, ended_at = clock_timestamp(), started_at = COALESCE(started_at, clock_timestamp())
+		SET state = 'failed', error = CASE WHEN NOT cancel THEN $2 END, cursor = NULL, ended_at = clock_timestamp(), started_at = COALESCE(started_at, clock_timestamp())
 		WHERE id = $1 AND ended_at IS NULL`, id, refused.Error())
 	if err != nil {
 		return false, fmt.Errorf("fail operation: %w", err)
@@ -119,13 +119,13 @@ func (o *Operations) runnable(ctx context.Context, tx pgx.Tx, id int64) (*Operat
 	if !cancel {
 		return op, nil
 	}
-	if _, err := tx.Exec(ctx, `UPDATE operation SET state = 'cancelled', ended_at = clock_timestamp() WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE operation SET state = 'cancelled', cursor = NULL, ended_at = clock_timestamp() WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
 		return nil, fmt.Errorf("cancel operation: %w", err)
 	}
 	return nil, nil
 }
 
-// save commits what a step moved, with what it did.
+// save commits what a step moved, with what it did. The cursor may hold a key: it is kept only for a next step.
 func (op *Operation) save(ctx context.Context, tx pgx.Tx, done bool) error {
 	state := OperationRunning
 	if done {
@@ -148,7 +148,7 @@ func (op *Operation) save(ctx context.Context, tx pgx.Tx, done bool) error {
 	}
 	_, err := tx.Exec(ctx, `
 		UPDATE operation
-		SET state = $2, cursor = $3, done = $4, total = $5, counts = $6, result = COALESCE($7, result), failures = 0,
+		SET state = $2, cursor = CASE WHEN NOT $11 AND NOT cancel THEN $3::json END, done = $4, total = $5, counts = $6, result = COALESCE($7, result), failures = 0,
 			started_at = COALESCE(started_at, $8), stepped_at = clock_timestamp(),
 			due_at = $9, look_at = CASE WHEN cancel THEN clock_timestamp() WHEN $9 > $8 THEN $9 ELSE clock_timestamp() + $10::interval END,
 			ended_at = CASE WHEN $11 THEN clock_timestamp() END
@@ -169,6 +169,7 @@ func (o *Operations) stumble(ctx context.Context, id int64) error {
 			due_at = clock_timestamp() + least($2::interval, interval '0.5 s' * 2 ^ failures),
 			look_at = clock_timestamp() + least($2::interval, interval '0.5 s' * 2 ^ failures),
 			state = CASE WHEN failures + 1 >= $3 THEN 'failed' ELSE state END,
+			cursor = CASE WHEN failures + 1 < $3 THEN cursor END,
 			error = CASE WHEN failures + 1 >= $3 THEN 'the service could not go on with it: what is done stays' END,
 			ended_at = CASE WHEN failures + 1 >= $3 THEN clock_timestamp() END
 		WHERE id = $1 AND ended_at IS NULL`, id, longestAgain, mostFailures)

@@ -96,6 +96,7 @@ func rename(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, to string) (
 		UPDATE revision
 		SET key = $3, hashed_as = NULLIF(COALESCE(hashed_as, key), $3)
 		WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, from.all(), to)
+	b.Queue(`UPDATE operation SET key = $3 WHERE tenant_id = $1 AND key = $2`, tenant, key, to)
 	b.Queue(`UPDATE audit SET key = $3 WHERE tenant_id = $1 AND key = $2`, tenant, key, to) // so that it is erased with the key
 	err = tenants.QueueAudit(ctx, &b, tenant, "", tenants.Change{
 		Action: "key.rename", Target: "keys/" + url.PathEscape(key), Key: to, After: map[string]any{"to": to, "schedules": len(ids), "profile": moves},
