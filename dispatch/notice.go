@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -29,19 +30,14 @@ const (
 )
 
 // lookForNotices finds what addUp has to do.
-const lookForNotices = `SELECT FROM happening UNION ALL SELECT FROM notice WHERE next_at <= (SELECT clock_timestamp())`
+var lookForNotices = `SELECT FROM happening WHERE ` + schedules.Unfolded("happening") + ` UNION ALL SELECT FROM notice WHERE next_at <= (SELECT clock_timestamp())`
 
 // addUp makes notices of happenings, and events of notices. The notices of a suspended tenant are put off.
 func (d *Dispatch) addUp(ctx context.Context) (more bool, err error) {
 	var happened, due int
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
-		b.Queue(`
-			WITH taken AS (
-				DELETE FROM happening
-				WHERE ctid = ANY (ARRAY (SELECT ctid FROM happening LIMIT $1))
-				RETURNING tenant_id, event, cause, n, at, schedule_id, nominal_at, seq, data
-			), causes AS (
+		b.Queue(schedules.Fold("happening", "tenant_id, event, cause, n, at, schedule_id, nominal_at, seq, data")+`, causes AS (
 				SELECT tenant_id, event, array_agg(cause) AS known
 				FROM notice
 				WHERE (tenant_id, event) IN (SELECT tenant_id, event FROM taken)

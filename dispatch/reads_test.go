@@ -145,12 +145,12 @@ var loops = []string{
 	"opened_at IS NULL AND swept_at >= $1",                  // how many chunks are unopened
 	"FROM lease WHERE until_at <=",                          // leases that ended
 	"SELECT EXISTS (SELECT FROM slot UNION ALL",             // slots
-	"FROM gone",                       // lost slots
-	"WITH RECURSIVE queued",           // ticks that wait for slots
-	"WITH RECURSIVE limited",          // limited workflows
-	"SELECT FROM happening UNION ALL", // what tenants are to be told
-	"UPDATE event",                    // and events to send
-	"'quota.soft' = ANY",              // who wants to know of quotas
+	"FROM gone",                   // lost slots
+	"WITH RECURSIVE queued",       // ticks that wait for slots
+	"WITH RECURSIVE limited",      // limited workflows
+	"SELECT FROM happening WHERE", // what tenants are to be told
+	"UPDATE event",                // and events to send
+	"'quota.soft' = ANY",          // who wants to know of quotas
 	"FROM operation WHERE ended_at IS NULL AND look_at", // operations that nobody runs
 	"UPDATE process",       // that this process lives
 	"FROM tally_delta",     // members

@@ -49,7 +49,7 @@ func (d *Dispatch) tasks() (all []task) {
 	if d.Sweeps {
 		all = append(all,
 			task{name: "count members", every: time.Second, limit: taskLimit, some: whole(d.fold)},
-			task{name: "add up daily use", every: foldUseEvery, limit: taskLimit, look: `SELECT FROM daily_use_delta`, some: full(mostUse, d.foldSomeUse)},
+			task{name: "add up daily use", every: foldUseEvery, limit: taskLimit, look: `SELECT FROM daily_use_delta WHERE ` + schedules.Unfolded("daily_use_delta"), some: full(mostUse, d.foldSomeUse)},
 			task{name: "look for what is stuck", every: watchEvery, limit: watchLimit, some: whole(func(ctx context.Context) error { return d.watchdog.look(ctx, time.Now()) })},
 			task{name: "scan for broken promises", every: scanEvery, limit: scanLimit, some: whole(d.scan)},
 			task{name: "tell cohorts of edited calendars", every: markEvery, limit: taskLimit, look: schedules.LookForStale, some: d.markStale},

@@ -92,7 +92,7 @@ func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, li
 			UNION ALL
 			SELECT day, `+name+`, `+useCounts+`
 			FROM daily_use_delta
-			WHERE tenant_id = $1 AND day BETWEEN $2 AND $3 AND `+fresh+`
+			WHERE tenant_id = $1 AND day BETWEEN $2 AND $3 AND `+fresh+` AND `+schedules.Unfolded("daily_use_delta")+`
 		) u
 		GROUP BY u.day, u.workflow
 		ORDER BY u.day DESC, u.workflow
@@ -218,12 +218,7 @@ func (d *Dispatch) foldSomeUse(ctx context.Context) (n int64, err error) {
 		if err := schedules.LockTallies(ctx, tx); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, `
-			WITH taken AS (
-				DELETE FROM daily_use_delta
-				WHERE ctid = ANY (ARRAY (SELECT ctid FROM daily_use_delta LIMIT $1))
-				RETURNING tenant_id, workflow, day, `+useCounts+`
-			), folded AS (
+		return tx.QueryRow(ctx, schedules.Fold("daily_use_delta", "tenant_id, workflow, day, "+useCounts)+`, added AS (
 				INSERT INTO daily_use AS u (tenant_id, workflow, day, `+useCounts+`)
 				SELECT tenant_id, COALESCE(workflow, ''), day, `+useSums+`
 				FROM taken

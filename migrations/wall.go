@@ -257,6 +257,7 @@ var apiGrants = map[string]string{
 	"tenant":     "SELECT, UPDATE (halted_at, halt_note, updated_at)",
 	"lease_beat": "SELECT, INSERT, UPDATE, DELETE",
 	"tzdata":     "SELECT",
+	"folded":     "SELECT",                 // where the deltas of counts begin
 	"river_job":  "SELECT, INSERT, UPDATE", // River inserts with ON CONFLICT DO UPDATE; a job holds a number, and nothing of a tenant's
 }
 

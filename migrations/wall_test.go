@@ -19,7 +19,7 @@ import (
 
 // ofNobody are the tables without rows of a tenant. One that is not here must have a tenant_id.
 var ofNobody = []string{
-	"goose_db_version", "partition_attempt", "process", "setting", "tzdata",
+	"folded", "goose_db_version", "partition_attempt", "process", "setting", "tzdata",
 	"river_client", "river_client_queue", "river_job", "river_leader", "river_migration", "river_notification", "river_queue",
 }
 

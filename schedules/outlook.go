@@ -126,14 +126,14 @@ func (s *Schedules) lots(ctx context.Context, tenant tenants.ID) (lots []lot, sa
 
 // lotsQuery reads the tallies of a tenant's cohorts once: the $2 with most members, then some of the others, $3 or a little
 // more, which each stand for several. The members of all come with each row.
-const lotsQuery = `
+var lotsQuery = `
 	WITH crowd AS MATERIALIZED (
 		SELECT t.cohort_id, t.shard, t.n + COALESCE(d.n, 0) AS n
 		FROM tally t
 		LEFT JOIN (
 			SELECT cohort_id, sum(n)::bigint AS n
 			FROM tally_delta
-			WHERE tenant_id = $1 AND cohort_id > 0
+			WHERE tenant_id = $1 AND cohort_id > 0 AND ` + Unfolded("tally_delta") + `
 			GROUP BY cohort_id
 		) d USING (cohort_id)
 		WHERE t.tenant_id = $1 AND t.cohort_id > 0 AND t.n + COALESCE(d.n, 0) > 0

@@ -27,12 +27,7 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 	for {
 		var b pgx.Batch // one implicit transaction
 		b.Queue(`SELECT pg_advisory_xact_lock($1, 0)`, tallyLocks)
-		b.Queue(`
-			WITH taken AS (
-				DELETE FROM tally_delta
-				WHERE ctid = ANY (ARRAY(SELECT ctid FROM tally_delta LIMIT $1))
-				RETURNING tenant_id, cohort_id, n
-			)
+		b.Queue(Fold("tally_delta", "tenant_id, cohort_id, n")+`
 			INSERT INTO tally AS t (tenant_id, cohort_id, n)
 			SELECT tenant_id, cohort_id, sum(n)
 			FROM taken
@@ -40,12 +35,7 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 			HAVING sum(n) <> 0
 			ORDER BY tenant_id, cohort_id
 			ON CONFLICT (tenant_id, cohort_id) DO UPDATE SET n = t.n + excluded.n`, mostDeltas)
-		b.Queue(`
-			WITH taken AS (
-				DELETE FROM idle_delta
-				WHERE ctid = ANY (ARRAY(SELECT ctid FROM idle_delta LIMIT $1))
-				RETURNING tenant_id, workflow, state, n
-			)
+		b.Queue(Fold("idle_delta", "tenant_id, workflow, state, n")+`
 			INSERT INTO idle AS i (tenant_id, workflow, state, n)
 			SELECT tenant_id, workflow, state, sum(n)
 			FROM taken
@@ -53,7 +43,10 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 			HAVING sum(n) <> 0
 			ORDER BY tenant_id, workflow, state
 			ON CONFLICT (tenant_id, workflow, state) DO UPDATE SET n = i.n + excluded.n`, mostDeltas)
-		b.Queue(`SELECT GREATEST((SELECT count(*) FROM (SELECT FROM tally_delta LIMIT $1) d), (SELECT count(*) FROM (SELECT FROM idle_delta LIMIT $1) d))`, mostDeltas)
+		b.Queue(`
+			SELECT GREATEST(
+				(SELECT count(*) FROM (SELECT FROM tally_delta WHERE `+Unfolded("tally_delta")+` LIMIT $1) d),
+				(SELECT count(*) FROM (SELECT FROM idle_delta WHERE `+Unfolded("idle_delta")+` LIMIT $1) d))`, mostDeltas)
 		results := db.SendBatch(ctx, &b)
 		_, lockErr := results.Exec()
 		_, foldErr := results.Exec()
@@ -161,7 +154,7 @@ func countStored(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int,
 func tallied(ctx context.Context, db postgres.DB, tenant tenants.ID, cohort int64) (n int, err error) {
 	err = db.QueryRow(ctx, `
 		SELECT (COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = $2), 0)
-			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2), 0))::bigint`, tenant, cohort).Scan(&n)
+			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2 AND `+Unfolded("tally_delta")+`), 0))::bigint`, tenant, cohort).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("read a tally: %w", err)
 	}
