@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	instants "github.com/carillonhq/carillon/internal/instant"
 )
 
 // The most that a spec may hold.
@@ -186,7 +184,7 @@ func (k *compiler) time(pointer, text string) (at int64, isWall, ok bool) {
 		k.faults.add(pointer, "time_syntax", "not a time")
 		return 0, false, false
 	}
-	t, err := instants.Parse(text)
+	t, err := parseInstant(text)
 	if err != nil {
 		isWall = true
 		for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04"} {
