@@ -46,6 +46,10 @@ func pair(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	defer client.Close()
+	// A process opens what it sweeps, and a small tenant lies in one shard: over all shards, both processes have work.
+	if _, err := b.db.Exec(ctx, `UPDATE tenant SET spread = 64`); err != nil {
+		return nil, fmt.Errorf("lay schedules over all shards: %w", err)
+	}
 
 	plan, err := putPair(ctx, client, o.scaled(pairSchedules), p)
 	if err != nil {
@@ -63,7 +67,7 @@ func pair(ctx context.Context, o options, p *progress) (*report, error) {
 	shares := [2]float64{one.metric(ctx, handedOutMetric), other.metric(ctx, handedOutMetric)}
 	swept := [2]float64{one.metric(ctx, sweptMetric), other.metric(ctx, sweptMetric)}
 	victim, heir := one, other
-	if swept[1] > swept[0] { // a small tenant's schedules are swept by one process: that one is worth killing
+	if swept[1] > swept[0] { // the one that does more is worth killing
 		victim, heir = other, one
 	}
 	killed := time.Now()
