@@ -135,16 +135,12 @@ func (p *plans) watched(t *testing.T, like *pgxpool.Pool) *pgxpool.Pool {
 }
 
 // loops are parts of the statements that run without being asked for, one of each loop at least.
-var loops = []string{
-	"FROM unnest($1::smallint[]",                            // which shards are due
-	"FROM member",                                           // a sweep reads members
-	"beat_at <= clock_timestamp()",                          // dead processes
-	"WITH RECURSIVE owning",                                 // chunks of dead processes
-	"opened_at < clock_timestamp() - make_interval(secs =>", // own chunks that were forgotten
-	"), stale AS MATERIALIZED (",                            // chunks that nobody opens
-	"opened_at IS NULL AND swept_at >= $1",                  // how many chunks are unopened
-	"FROM lease WHERE until_at <=",                          // leases that ended
-	"SELECT EXISTS (SELECT FROM slot UNION ALL",             // slots
+var loops = []string{ // the looks of the take-over run only while chunks wait: TestTakingOverDoesNotReadWhatIsDone holds them
+	"FROM unnest($1::smallint[]",                // which shards are due
+	"FROM member",                               // a sweep reads members
+	"opened_at IS NULL AND swept_at >= $1",      // how many chunks are unopened
+	"FROM lease WHERE until_at <=",              // leases that ended
+	"SELECT EXISTS (SELECT FROM slot UNION ALL", // slots
 	"FROM gone",                   // lost slots
 	"WITH RECURSIVE queued",       // ticks that wait for slots
 	"WITH RECURSIVE limited",      // limited workflows
