@@ -259,6 +259,10 @@ func (f *findings) stands(s *churned, t churnTick, cadences []cadence, has map[i
 	f.add("not_due", "%s at %s stands for %d that were not all due: %s", s.key, stamp(t.NominalAt), t.Missed, s)
 }
 
+// readingTakes is how much later than a version was replaced a tick with that version may be opened: opening reads the clock in the
+// statement that reads the version, and after the statement's snapshot.
+const readingTakes = 250 * time.Millisecond
+
 // outcome checks that what was done to a schedule explains what became of a tick of it.
 func (f *findings) outcome(s *churned, t churnTick) {
 	versions, stopped, erased := false, false, false
@@ -268,7 +272,7 @@ func (f *findings) outcome(s *churned, t churnTick) {
 		}
 		// A deletion holds for good: the tick may be opened after a new schedule was created with the same key.
 		erased = erased || c.gone
-		if replaced, _ := s.until(i); c.gone || t.FiredAt.After(replaced) {
+		if replaced, _ := s.until(i); c.gone || t.FiredAt.After(replaced.Add(readingTakes)) {
 			continue
 		}
 		versions = versions || c.version == t.Version
