@@ -135,7 +135,7 @@ func (p *plans) watched(t *testing.T, like *pgxpool.Pool) *pgxpool.Pool {
 }
 
 // loops are parts of the statements that run without being asked for, one of each loop at least.
-var loops = []string{ // the looks of the take-over run only while chunks wait: TestTakingOverDoesNotReadWhatIsDone holds them
+var loops = []string{ // the looks of the take-over run only while chunks wait, and are not required here
 	"FROM unnest($1::smallint[]",                // which shards are due
 	"FROM member",                               // a sweep reads members
 	"opened_at IS NULL AND swept_at >= $1",      // how many chunks are unopened

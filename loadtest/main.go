@@ -144,7 +144,7 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 			},
 		}
 		if slices.Contains(timed, s.name) {
-			cmd.Flags().DurationVar(&o.length, "for", 0, "how long ticks come, in the stead of the part of the whole time that --scale says")
+			cmd.Flags().DurationVar(&o.length, "for", 0, "how long ticks come, instead of the part of the whole time that --scale says")
 		}
 		root.AddCommand(cmd)
 	}

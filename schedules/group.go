@@ -43,7 +43,7 @@ type waiter struct {
 }
 
 type turn struct {
-	group   []*waiter // to be stored by who is told
+	group   []*waiter // the puts that the waiter stores, its own among them
 	done    bool
 	unknown bool // it may have been stored, and nobody knows
 }

@@ -176,7 +176,7 @@ func (c *Cluster) add(ctx context.Context, pool *pgxpool.Pool) {
 	}
 }
 
-// Recheck is for a process whose calls fail. It asks every host of the URLs anew who is the primary, so that an old
+// Recheck is for a process whose calls fail. It asks every host of the URLs again which one is the primary, so that an old
 // primary that came back is not taken for it. It closes each connection that the primary does not know: a call that waits
 // on one would wait for a host that has died. All others are closed as soon as they are not in use.
 func (c *Cluster) Recheck(ctx context.Context) {
