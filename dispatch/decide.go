@@ -29,7 +29,7 @@ type decided struct {
 	Priority   *int16
 	Timeout    *int32
 	Attempts   *int16
-	Now        time.Time // the clock, read with the schedule
+	UpdatedAt  time.Time // when the version was written
 }
 
 // tooSoon is a tick at n.at that comes too soon after the last one that was handed out before its schedule's zone was changed:
@@ -90,8 +90,7 @@ func (it *item) reason() Reason {
 
 // decide settles each tick and updates the states of its schedules, in one statement: it joins the schedules with what
 // their workflows say, and the state with what both say. A tick is handed out unless there is a reason not to; one of
-// a schedule whose state has seen its time already is not made again. The items are in rising order of id. The statement reads the
-// clock once, after its snapshot and before it waits for a state: fired_at is not before the version that the tick fires with.
+// a schedule whose state has seen its time already is not made again. The items are in rising order of id.
 func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items []item) error {
 	w := termsOf(all)
 	r := spansOf(items)
@@ -140,13 +139,13 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 					WHEN ($10::boolean[])[s.ord] THEN $19::smallint
 					ELSE $15::smallint
 				END AS reason,
-				(SELECT clock_timestamp()) AS now
+				s.updated_at
 			FROM (
 				SELECT (s.id - r.before)::int AS ord, s.*
 				FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS r (owner, lo, hi, before)
 				CROSS JOIN LATERAL (
 					SELECT tenant_id, id, version, queue, priority, timeout_s, max_attempts, key, payload, overlap, ticks_left, cohort_id, spread,
-						status, paused_until, max_lateness_s, on_expired
+						status, paused_until, max_lateness_s, on_expired, updated_at
 					FROM schedule
 					WHERE tenant_id = r.owner AND id BETWEEN r.lo AND r.hi
 					ORDER BY id
@@ -163,15 +162,12 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 				WHEN `+tooSoon+` THEN $22::smallint
 				ELSE $21::smallint
 			END AS reason,
-			st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts, n.now`,
+			st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts, n.updated_at`,
 		r.owners, r.lo, r.hi, r.before, at, ages, missed, flows, whys, quiet, w.push, w.overlap, w.maxLateness, w.onExpired, int16(0), d.OnFired != nil,
 		int16(Paused), int16(Expired), int16(QuietHours), int16(Requested), int16(Overlap), int16(Superseded)).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, one.fields(), func() error {
 			it := &items[one.Ord-1]
 			it.decided = true
-			if one.Now.After(it.of.now) { // every row of the statement has the same
-				it.of.now = one.Now.UTC()
-			}
 			d.settle(it, &one)
 			return nil
 		})
@@ -188,8 +184,17 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 func (one *decided) fields() []any {
 	return []any{
 		&one.Ord, &one.Version, &one.Key, &one.Fate, &one.Cancels, &one.Reason, &one.PrevAt, &one.LastAt, &one.UntilAt, &one.DelayAt,
-		&one.Occurrence, &one.Payload, &one.Queue, &one.Priority, &one.Timeout, &one.Attempts, &one.Now,
+		&one.Occurrence, &one.Payload, &one.Queue, &one.Priority, &one.Timeout, &one.Attempts, &one.UpdatedAt,
 	}
+}
+
+// firedAt returns the moment at which a tick fires with what was written last at a moment. It is the clock of the opening, which was
+// read before the schedule: whatever was committed by then counts. Of what was written between the two, it is the moment of the writing.
+func (o *opened) firedAt(written time.Time) time.Time {
+	if written.After(o.now) {
+		return written.UTC()
+	}
+	return o.now
 }
 
 // settle makes the tick of what was decided, and sends it on its way.
@@ -198,7 +203,7 @@ func (d *Dispatch) settle(it *item, one *decided) {
 	c := o.chunk
 	t := tick{
 		ScheduleID: it.id, NominalAt: it.At, Version: one.Version, MissedCount: int32(it.Missed),
-		CohortID: &it.Cohort, LastAt: one.LastAt, UntilAt: one.UntilAt, FiredAt: o.now, Shard: c.Shard, Attempt: 1,
+		CohortID: &it.Cohort, LastAt: one.LastAt, UntilAt: one.UntilAt, FiredAt: o.firedAt(one.UpdatedAt), Shard: c.Shard, Attempt: 1,
 		State: Running, Cause: BySchedule, DST: it.DST, workflow: r.name,
 	}
 	if it.Late {
@@ -206,7 +211,7 @@ func (d *Dispatch) settle(it *item, one *decided) {
 	}
 	switch one.Fate {
 	case skipped:
-		t.State, t.Reason, t.EndedAt = Skipped, one.Reason, &o.now
+		t.State, t.Reason, t.EndedAt = Skipped, one.Reason, new(t.FiredAt)
 		o.ticks = append(o.ticks, t)
 		if one.DelayAt != nil {
 			o.passed = append(o.passed, t.key())
@@ -229,7 +234,7 @@ func (d *Dispatch) settle(it *item, one *decided) {
 	}
 	o.ticks = append(o.ticks, t)
 	if d.OnFired != nil {
-		o.fired = append(o.fired, Fired{c.TenantID, r.name, or(one.Key, ""), it.At, o.now})
+		o.fired = append(o.fired, Fired{c.TenantID, r.name, or(one.Key, ""), it.At, t.FiredAt})
 	}
 	d.place(o, &t, r, or(one.Key, ""), one.Payload, one.Queue, one.Priority, one.Timeout, one.Attempts)
 }
@@ -257,7 +262,7 @@ func cancelDeleted(ctx context.Context, tx pgx.Tx, items []item) error {
 		return nil
 	}
 	rows, err := tx.Query(ctx, `
-		SELECT r.schedule_id, r.version
+		SELECT r.schedule_id, r.version, r.ended_at
 		FROM unnest($1::int[], $2::bigint[]) AS i (owner, id)
 		JOIN revision r ON r.tenant_id = i.owner AND r.schedule_id = i.id AND r.deleted`, owners, left)
 	if err != nil {
@@ -265,12 +270,14 @@ func cancelDeleted(ctx context.Context, tx pgx.Tx, items []item) error {
 	}
 	var id int64
 	var version int32
-	_, err = pgx.ForEachRow(rows, []any{&id, &version}, func() error {
+	var deleted time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &version, &deleted}, func() error {
 		it := byID[id]
 		o := it.of
+		fired := o.firedAt(deleted)
 		o.ticks = append(o.ticks, tick{
 			ScheduleID: id, NominalAt: it.At, Version: version, MissedCount: int32(it.Missed), CohortID: &it.Cohort,
-			FiredAt: o.now, EndedAt: &o.now, Shard: o.chunk.Shard, Attempt: 0,
+			FiredAt: fired, EndedAt: &fired, Shard: o.chunk.Shard, Attempt: 0,
 			State: Cancelled, Cause: BySchedule, DST: it.DST, workflow: o.routes[it.Workflow].name,
 		})
 		return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 )
@@ -52,7 +53,7 @@ func (h *house) sweptDaily() schedules.Params {
 	return p
 }
 
-// An opening that waits before it reads the schedule fires with the version that it then finds, at the time of that reading.
+// An opening that waits before it reads the schedule fires with the version that it then finds, and not before that was written.
 func TestATickDoesNotFireBeforeItsVersion(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -62,12 +63,12 @@ func TestATickDoesNotFireBeforeItsVersion(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if n := h.number(`SELECT count(*) FROM tick t JOIN schedule s ON s.id = t.schedule_id WHERE t.version = 2 AND t.fired_at > s.updated_at`); n != 1 {
+	if n := h.number(`SELECT count(*) FROM tick t JOIN schedule s ON s.id = t.schedule_id WHERE t.version = 2 AND t.fired_at >= s.updated_at`); n != 1 {
 		t.Error("the tick does not fire with version 2 after that was written")
 	}
 }
 
-// An opening that has read the schedule and then waits fires with the version that it read, at the time of that reading.
+// An opening that has read the schedule and then waits fires with the version that it read, before the next one was written.
 func TestATickThatWaitsFiresWhenItsVersionWasRead(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -84,5 +85,62 @@ func TestATickThatWaitsFiresWhenItsVersionWasRead(t *testing.T) {
 	}
 	if version != 1 || !fired.Before(updated) {
 		t.Errorf("version %d fired at %s, and version 2 was written at %s", version, fired, updated)
+	}
+}
+
+// stopMidway makes the statement that decides ticks wait for a lock after it has taken its snapshot: it looks up the end of
+// schedules with a limit of ticks in a view that takes the lock.
+func (h *house) stopMidway() {
+	h.t.Helper()
+	for _, sql := range []string{
+		`ALTER TABLE member RENAME TO stored_member`,
+		`CREATE VIEW member AS SELECT * FROM stored_member WHERE current_user <> '` + postgres.EngineRole + `' OR pg_advisory_xact_lock_shared(4711) IS NOT NULL`,
+		`GRANT ALL ON member TO PUBLIC`,
+		`UPDATE schedule SET ticks_left = 10`,
+	} {
+		if _, err := h.pool.Exec(h.t.Context(), sql); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// A version that was replaced before fired_at does not fire, even where the replacement comes after the snapshot that read it.
+func TestAReplacedVersionDoesNotFireLater(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.sweptDaily()
+	h.stopMidway()
+	var replaced time.Time
+	h.openBehind(`SELECT pg_advisory_xact_lock(4711)`, func(pgx.Tx) {
+		if _, err := h.pool.Exec(t.Context(), `UPDATE schedule SET version = 2, payload = '2', updated_at = clock_timestamp()`); err != nil {
+			t.Error(err)
+		}
+		if err := h.pool.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&replaced); err != nil {
+			t.Error(err)
+		}
+	})
+	var fired time.Time
+	var version int
+	if err := h.pool.QueryRow(t.Context(), `SELECT fired_at, version FROM tick`).Scan(&fired, &version); err != nil {
+		t.Fatal(err)
+	}
+	if version == 1 && !fired.Before(replaced) {
+		t.Errorf("version 1 fired at %s, and version 2 was stored before %s", fired, replaced)
+	}
+}
+
+// A tick that is cancelled because its schedule was deleted does not fire before the deletion.
+func TestATickIsNotCancelledBeforeItsScheduleIsDeleted(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.sweptDaily()
+	h.stopMidway()
+	h.openBehind(`SELECT pg_advisory_xact_lock(4711)`, func(pgx.Tx) {
+		if err := h.schedules.Delete(postgres.ForTenant(t.Context(), int32(h.tenant)), h.tenant, "w", "k", schedules.Changer{By: "tester"}); err != nil {
+			t.Error(err)
+		}
+	})
+	if n := h.number(`SELECT count(*) FROM tick t JOIN revision r USING (schedule_id, version) WHERE r.deleted AND t.state = 4 AND t.fired_at >= r.ended_at AND t.ended_at >= t.fired_at`); n != 1 {
+		t.Error("the tick is not cancelled at the deletion or after it")
 	}
 }

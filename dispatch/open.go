@@ -37,11 +37,11 @@ const chunkColumns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, la
 // opened is what the opening of a chunk gives rise to once it is committed.
 type opened struct {
 	chunk   *chunk
-	now     time.Time
-	groups  []group // of first tries
-	items   int     // how many of those there are
-	routes  []route // of the chunk's workflows, in their order
-	halted  bool    // its tenant's firing is stopped
+	now     time.Time // the clock, read after the chunk was locked and before anything that decides its ticks
+	groups  []group   // of first tries
+	items   int       // how many of those there are
+	routes  []route   // of the chunk's workflows, in their order
+	halted  bool      // its tenant's firing is stopped
 	ticks   []tick
 	ready   []readyTick
 	send    []*delivery
@@ -148,8 +148,8 @@ type locked struct {
 	later  []error         // why others are left to a later try
 }
 
-// lockChunks locks the unopened chunks of a run, and reads in the same breath what their opening needs: the chunks before them,
-// their tenants and workflows, and the clock. One alone is waited for; of several, those that are locked are left out.
+// lockChunks locks the unopened chunks of a run. In the same trip it reads the clock, and then what their opening needs: the chunks
+// before them, their tenants and workflows. It waits for the lock of a single chunk, and leaves out locked ones of several.
 func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int64) (l locked, err error) {
 	skip := ""
 	if through > first {
@@ -160,6 +160,7 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 	var b pgx.Batch
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`) // to plan for its values anew is a third of what a small chunk costs
 	b.Queue(`SELECT `+chunkColumns+` FROM chunk c WHERE `+ofRun+skip, first, through)
+	b.Queue(`SELECT clock_timestamp()`) // before everything that decides the ticks is read
 	b.Queue(sabotage.OrderIgnored.Instead(earlierChunks, "id + 0 < c.id", "false"), first, through)
 	b.Queue(`
 		SELECT t.id, t.halted_at IS NOT NULL OR t.status <> 'active'
@@ -170,7 +171,6 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 		FROM (SELECT DISTINCT c.tenant_id, n.name FROM chunk c CROSS JOIN unnest(c.workflows) AS n (name) WHERE `+ofRun+`) n
 		JOIN workflow w ON w.tenant_id = n.tenant_id AND w.name = n.name
 		LEFT JOIN endpoint e ON e.tenant_id = w.tenant_id AND e.name = w.endpoint`, "e.tenant_id = w.tenant_id AND"), first, through)
-	b.Queue(`SELECT clock_timestamp()`)
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	if _, err := results.Exec(); err != nil {
@@ -203,6 +203,10 @@ func (d *Dispatch) describe(l *locked, chunks []*chunk, results pgx.BatchResults
 			o.items += len(g.IDs)
 		}
 	}
+	var now time.Time
+	if err := results.QueryRow().Scan(&now); err != nil {
+		return fmt.Errorf("read clock: %w", err)
+	}
 	if l.behind, err = behindOthers(all, results); err != nil {
 		return fmt.Errorf("look for earlier chunks: %w", err)
 	}
@@ -217,10 +221,6 @@ func (d *Dispatch) describe(l *locked, chunks []*chunk, results pgx.BatchResults
 	known, err := d.readRoutes(rows)
 	if err != nil {
 		return fmt.Errorf("read workflows: %w", err)
-	}
-	var now time.Time
-	if err := results.QueryRow().Scan(&now); err != nil {
-		return fmt.Errorf("read clock: %w", err)
 	}
 	for _, c := range chunks {
 		o := all[c.ID]

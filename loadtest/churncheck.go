@@ -149,8 +149,8 @@ var churnKinds = []string{
 	"undelivered",          // succeeded in the record, but never came
 }
 
-// openingTakes is how long after the moment that a tick bears as that of its opening the row of its schedule may be read.
-const openingTakes = 5 * time.Second
+// cancellingTakes is how long after fired_at a deletion may still cancel the tick.
+const cancellingTakes = 5 * time.Second
 
 // checkChurn holds the record against what was done to the schedules, whose times lie in [from, to].
 func checkChurn(all []*churned, from, to time.Time, records []churnTick, seen deliverySum) *findings {
@@ -259,20 +259,17 @@ func (f *findings) stands(s *churned, t churnTick, cadences []cadence, has map[i
 	f.add("not_due", "%s at %s stands for %d that were not all due: %s", s.key, stamp(t.NominalAt), t.Missed, s)
 }
 
-// readingTakes is how much later than a version was replaced a tick with that version may be opened: opening reads the clock in the
-// statement that reads the version, and after the statement's snapshot.
-const readingTakes = 250 * time.Millisecond
-
 // outcome checks that what was done to a schedule explains what became of a tick of it.
 func (f *findings) outcome(s *churned, t churnTick) {
 	versions, stopped, erased := false, false, false
 	for i, c := range s.changes {
-		if c.life != *t.Life || t.FiredAt.Add(openingTakes).Before(c.began) {
+		if c.life != *t.Life {
 			continue
 		}
 		// A deletion holds for good: the tick may be opened after a new schedule was created with the same key.
-		erased = erased || c.gone
-		if replaced, _ := s.until(i); c.gone || t.FiredAt.After(replaced.Add(readingTakes)) {
+		erased = erased || c.gone && !t.FiredAt.Add(cancellingTakes).Before(c.began)
+		// The version at fired_at is the one that fires, exactly.
+		if replaced, _ := s.until(i); c.gone || t.FiredAt.Before(c.began) || t.FiredAt.After(replaced) {
 			continue
 		}
 		versions = versions || c.version == t.Version

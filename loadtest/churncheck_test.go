@@ -96,10 +96,14 @@ func TestChurnCheckerFindsFaults(t *testing.T) {
 		}, nil},
 		"runs for ever":  {func(_ *churned, r *[]churnTick, d *deliverySum) { (*r)[5].State = 1; d.ticks-- }, map[string]int{"not_ended": 1}},
 		"an old version": {func(_ *churned, r *[]churnTick, _ *deliverySum) { (*r)[3].Version = 3 }, map[string]int{"wrong_version": 1}},
-		"no last time":   {func(_ *churned, r *[]churnTick, _ *deliverySum) { (*r)[3].LastAt = nil }, map[string]int{"wrong_last_timestamp": 1}},
-		"a last time":    {func(_ *churned, r *[]churnTick, _ *deliverySum) { (*r)[5].LastAt = new((*r)[3].NominalAt) }, map[string]int{"wrong_last_timestamp": 1}},
-		"came twice":     {func(_ *churned, _ *[]churnTick, d *deliverySum) { d.again = 1 }, map[string]int{"doubled": 1}},
-		"never came":     {func(_ *churned, _ *[]churnTick, d *deliverySum) { d.ticks-- }, map[string]int{"undelivered": 1}},
+		"a version that was just replaced": {func(_ *churned, r *[]churnTick, _ *deliverySum) {
+			(*r)[3].FiredAt = (*r)[3].FiredAt.Add(1041 * time.Millisecond)
+		}, map[string]int{"wrong_version": 1}},
+		"a version that comes later": {func(_ *churned, r *[]churnTick, _ *deliverySum) { (*r)[3].Version = 5 }, map[string]int{"wrong_version": 1}},
+		"no last time":               {func(_ *churned, r *[]churnTick, _ *deliverySum) { (*r)[3].LastAt = nil }, map[string]int{"wrong_last_timestamp": 1}},
+		"a last time":                {func(_ *churned, r *[]churnTick, _ *deliverySum) { (*r)[5].LastAt = new((*r)[3].NominalAt) }, map[string]int{"wrong_last_timestamp": 1}},
+		"came twice":                 {func(_ *churned, _ *[]churnTick, d *deliverySum) { d.again = 1 }, map[string]int{"doubled": 1}},
+		"never came":                 {func(_ *churned, _ *[]churnTick, d *deliverySum) { d.ticks-- }, map[string]int{"undelivered": 1}},
 		"of nobody": {func(_ *churned, r *[]churnTick, _ *deliverySum) {
 			*r = append(*r, churnTick{NominalAt: time.Unix(1, 0)})
 		}, map[string]int{"not_due": 1}},
