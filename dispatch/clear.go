@@ -22,8 +22,9 @@ func (d *Dispatch) clearSyncs(ctx context.Context) (int64, error) {
 	return schedules.ClearSyncs(ctx, d.Pool, 20*mostCleared)
 }
 
-// clearCohorts deletes cohorts that have been empty for an hour and that no unfinished chunk can name. It takes the
-// exclusive lock of their shard, so that nobody is joining.
+// clearCohorts deletes cohorts that have been empty for an hour, except those of tenants with unopened chunks in the shard: such a
+// chunk may name the cohort. It looks at these again after emptyAgain. It takes the exclusive lock of the shard, so that no schedule
+// joins a cohort meanwhile.
 func (d *Dispatch) clearCohorts(ctx context.Context) (more bool, err error) {
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT s.shard
@@ -45,21 +46,27 @@ func (d *Dispatch) clearCohorts(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
+// clearSomeCohorts looks at one batch of empty cohorts, and returns how many it looked at.
 func (d *Dispatch) clearSomeCohorts(ctx context.Context, shard int16) (n int64, err error) {
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
 		schedules.LockShard(&b, shard)
 		b.Queue(`
-			WITH gone AS (
-				DELETE FROM cohort c
-				WHERE c.shard = $1 AND c.id = ANY (ARRAY (
-					SELECT e.id
-					FROM cohort e
-					WHERE e.shard = $1 AND e.empty_at < (SELECT clock_timestamp()) - $2::interval
-						AND NOT EXISTS (SELECT FROM member m WHERE m.cohort_id = e.id)
-						AND NOT EXISTS (SELECT FROM chunk k WHERE k.shard = $1 AND k.tenant_id = e.tenant_id AND k.opened_at IS NULL)
-					ORDER BY e.empty_at
-					LIMIT $3))
+			WITH old AS MATERIALIZED (
+				SELECT e.id,
+					EXISTS (SELECT FROM member m WHERE m.cohort_id = e.id)
+						OR EXISTS (SELECT FROM chunk k WHERE k.shard = $1 AND k.tenant_id = e.tenant_id AND k.opened_at IS NULL) AS stays
+				FROM cohort e
+				WHERE e.shard = $1 AND e.empty_at < (SELECT clock_timestamp()) - $2::interval
+				ORDER BY e.empty_at
+				LIMIT $3
+			), later AS (
+				UPDATE cohort
+				SET empty_at = clock_timestamp() - $2::interval + $4::interval
+				WHERE shard = $1 AND id = ANY (ARRAY (SELECT id FROM old WHERE stays))
+			), gone AS (
+				DELETE FROM cohort
+				WHERE shard = $1 AND id = ANY (ARRAY (SELECT id FROM old WHERE NOT stays))
 				RETURNING tenant_id, shard, hash, workflow, missed, id
 			), names AS (
 				DELETE FROM cohort_timing t
@@ -70,7 +77,7 @@ func (d *Dispatch) clearSomeCohorts(ctx context.Context, shard int16) (n int64, 
 				USING gone g
 				WHERE t.tenant_id = g.tenant_id AND t.cohort_id = g.id
 			)
-			SELECT count(*) FROM gone`, shard, emptyKept, mostCleared).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+			SELECT count(*) FROM old`, shard, emptyKept, mostCleared, emptyAgain).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	return n, err

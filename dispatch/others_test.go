@@ -82,6 +82,12 @@ var laidWork = []string{
 	`INSERT INTO sync (tenant_id, id, over) OVERRIDING SYSTEM VALUE VALUES ($1, 1, true)`,
 	`INSERT INTO sync_line (tenant_id, sync_id, line, key, body) SELECT $1, 1, n, 'k', '{}' FROM generate_series(1, 300) n`,
 	`INSERT INTO slot (tenant_id, schedule_id, nominal_at, seq, attempt, workflow) SELECT $1, 900000 + n, now(), 0, 1, 'w' FROM generate_series(1, 300) n`,
+	`INSERT INTO process (id, name, place, pid, sweeps, dispatches, beat_at) OVERRIDING SYSTEM VALUE
+		SELECT 900002, 'dead', '', 1, false, false, now() - interval '10 seconds' WHERE $1 > 0`,
+	// A chunk of the dead process, and an unopened one whose time lies ahead. Each holds one tick of schedule 1.
+	`INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows, swept_at, opened_at, owner)
+		SELECT 7, $1, 0, 'small', nominal_at, 1, 1, 1, '\x010100000101', '{w}', now() - interval '10 seconds', opened_at, owner
+		FROM (VALUES (now() - interval '10 seconds', now() - interval '10 seconds', 900002), (now() + interval '10 days', NULL, NULL)) c (nominal_at, opened_at, owner)`,
 }
 
 // others lays the rows, without triggers and checks of foreign keys, and lets the planner learn of them.

@@ -87,3 +87,33 @@ func TestATaskEndsWithItsTime(t *testing.T) {
 		t.Errorf("after it: done %v, %v", done, err)
 	}
 }
+
+// An empty cohort stays while an unopened chunk of its tenant may name it. Later it is deleted.
+func TestAnEmptyCohortIsDeletedOnceNoChunkNamesIt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.exec(`
+		INSERT INTO cohort (shard, id, tenant_id, workflow, hash, missed, empty_at)
+		SELECT 7, 20000000 + n, $1, 'w', decode(md5(n::text), 'hex'), 'skip', now() - interval '2 hours' FROM generate_series(1, 10) n`, h.tenant)
+	h.exec(`
+		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows, swept_at)
+		VALUES (7, $1, 0, 'small', now(), 1, 1, 1, '', '{}', now())`, h.tenant)
+	left := func() int {
+		t.Helper()
+		if err := h.dispatch.KeepHouse(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return h.number(`SELECT count(*) FROM cohort`)
+	}
+	if n := left(); n != 10 {
+		t.Errorf("%d cohorts are left, want 10", n)
+	}
+	h.exec(`DELETE FROM chunk`)
+	if n := left(); n != 10 {
+		t.Errorf("%d cohorts are left within the next minute, want 10", n)
+	}
+	h.exec(`UPDATE cohort SET empty_at = empty_at - interval '2 minutes'`)
+	if n := left(); n != 0 {
+		t.Errorf("%d cohorts are left, want 0", n)
+	}
+}

@@ -16,6 +16,7 @@ const (
 	taskLimit   = 20 * time.Second // of most tasks
 	chunkKept   = time.Hour
 	emptyKept   = time.Hour
+	emptyAgain  = time.Minute // until the next look at an empty cohort that may not be deleted yet
 	processKept = time.Minute
 	mostCleared = 5000
 )
