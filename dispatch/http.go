@@ -30,7 +30,7 @@ func Routes(g *echo.Group, d *Dispatch) {
 	g.POST(one+"/backfill", h.backfill, write, web.NoQuery, web.Conditional)
 	g.GET(one+"/explain", h.explain, read)
 	g.POST("/v1/ticks/lease", h.lease, work, web.NoQuery, web.Timeout(longestPoll+15*time.Second))
-	g.POST("/v1/ticks/finish", h.finish, work, web.NoQuery, web.BodyLimit(64<<20))
+	g.POST("/v1/ticks/finish", h.finish, work, web.NoQuery, web.BodyLimit(mostFinished))
 	g.POST("/v1/ticks/heartbeat", h.beat, work, web.NoQuery)
 	g.POST("/v1/ticks/:id/heartbeat", h.beatOne, work, web.NoQuery)
 	g.POST("/v1/ticks/:id/complete", h.complete, work, web.NoQuery)
@@ -145,8 +145,11 @@ func (h handler) lease(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/json", body)
 }
 
+// mostFinished is how many bytes a call may have that ends ticks.
+const mostFinished = 8 << 20
+
 type finishBody struct {
-	Ticks []Finish `json:"ticks" validate:"dive"`
+	Ticks []Finish `json:"ticks" most:"1000" validate:"dive"`
 }
 
 type finishAnswer struct {
@@ -166,7 +169,7 @@ func (h handler) finish(c echo.Context) error {
 }
 
 type beatBody struct {
-	Ticks []Beat `json:"ticks" validate:"dive"`
+	Ticks []Beat `json:"ticks" most:"1000" validate:"dive"`
 }
 
 type beatAnswer struct {

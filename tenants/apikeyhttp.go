@@ -23,6 +23,9 @@ type Credentials struct {
 // TokenRoute needs no token: it is where tokens come from.
 const TokenRoute = "/v1/token"
 
+// mostToken is how many bytes a request for a token may have: anyone may send one.
+const mostToken = 4 << 10
+
 // tokenTTL is how long a token for an API key lives.
 const tokenTTL = 10 * time.Minute
 
@@ -32,7 +35,7 @@ func (r Credentials) Routes(g *echo.Group) {
 	g.GET("/v1/admin/api-keys", r.list, admin)
 	g.POST("/v1/admin/api-keys", r.post, admin, web.NoQuery)
 	g.DELETE("/v1/admin/api-keys/:id", r.delete, admin, web.NoQuery)
-	g.POST(TokenRoute, r.token, web.NoQuery)
+	g.POST(TokenRoute, r.token, web.NoQuery, web.BodyLimit(mostToken))
 }
 
 func (r Credentials) post(c echo.Context) error {

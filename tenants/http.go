@@ -120,6 +120,12 @@ func Caller(c echo.Context) Identity { return c.Get(callerKey).(Identity) }
 // From is the tenant that a request is for. It panics where Authenticate has not let it pass.
 func From(c echo.Context) ID { return Caller(c).Tenant }
 
+// Charged is the tenant whose memory a request uses, for web.Budget; false for the public routes.
+func Charged(c echo.Context) (int32, bool) {
+	who, known := c.Get(callerKey).(Identity)
+	return int32(who.Tenant), known
+}
+
 // Platform is what the platform's operator does with tenants over HTTP.
 type Platform struct {
 	DB       postgres.DB // it shows who the tenants are, and none of their rows

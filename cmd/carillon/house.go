@@ -45,6 +45,7 @@ type plan struct {
 	tzdata      string         // a file; empty: what the program carries
 	keyset      *keyset.Keyset // nil: endpoints' secrets are stored in the clear
 	log         *slog.Logger
+	memory      int64 // that the process may use; 0: any amount
 
 	shed func(stat func() *pgxpool.Stat) tenants.Shedding // by what the API's pool is up to; nil: no load is shed
 }
@@ -61,6 +62,14 @@ func shedByPool(stat func() *pgxpool.Stat) tenants.Shedding {
 			return tenants.PoolUse{Acquired: is.AcquireCount(), Waited: is.EmptyAcquireWaitTime(), Busy: is.AcquiredConns() >= is.MaxConns()}
 		}, time.Now),
 	}
+}
+
+// budget is what requests may hold in memory at a time: an eighth of what the process may use, if that is limited.
+func (p plan) budget() *web.Budget {
+	if p.memory <= 0 || p.memory/8 > web.DefaultBudget {
+		return web.NewBudget(web.DefaultBudget)
+	}
+	return web.NewBudget(p.memory / 8)
 }
 
 // house is all that one process of Carillon runs. The API and the engine have a pool each, so that neither waits for a
@@ -185,7 +194,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	if p.shed != nil {
 		shedding = p.shed(h.api.Stat)
 	}
-	authenticated := h.router.Group("", shedding.Shed(), tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit, web.Refuse)
+	authenticated := h.router.Group("", shedding.Shed(), tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit, web.Refuse, p.budget().Limit(tenants.Charged))
 	h.router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	h.router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, all)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"reflect"
@@ -56,12 +57,41 @@ func Bytes(c echo.Context) ([]byte, error) {
 	if b, ok := c.Get(bytesKey).([]byte); ok {
 		return b, nil
 	}
-	b, err := io.ReadAll(c.Request().Body)
+	b, err := readAll(c.Request().Body, accountOf(c.Request().Context()))
 	if err != nil {
 		return nil, err
 	}
 	c.Set(bytesKey, b)
 	return b, nil
+}
+
+// readAll is io.ReadAll that charges the bytes to an account before it reads them.
+func readAll(body io.Reader, a *account) ([]byte, error) {
+	size, most := int64(bytes.MinRead), int64(math.MaxInt64)
+	if in, ok := body.(*inbound); ok {
+		size = max(size, in.announced()+1) // one byte more, to see the end
+		if in.limit >= 0 {
+			most = in.limit + 1
+		}
+	}
+	var b []byte
+	for {
+		if len(b) == cap(b) {
+			size = max(min(size, most), int64(len(b))+1)
+			if err := a.take(size - int64(cap(b))); err != nil {
+				return nil, err
+			}
+			b, size = append(make([]byte, 0, size), b...), 2*size
+		}
+		n, err := body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 }
 
 // Digest is a hash of the query and the body, which tells one request from another with the same Idempotency-Key.

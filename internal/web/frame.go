@@ -20,6 +20,7 @@ const (
 	traceparentKey
 	stoppingKey
 	wireKey
+	accountKey
 )
 
 var (

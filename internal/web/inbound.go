@@ -29,11 +29,12 @@ type inbound struct {
 // inboundKey is where a request's inbound lies.
 const inboundKey = "web.inbound"
 
-// A packed body without a limit may grow by mostGrowth, counted once it is larger than freeGrowth: what people send does
-// not come near, and what is made to grow comes to a thousand.
+// A packed body may grow to mostGrowth times its size. This counts once it is larger than freeGrowth, or than freeLimited if it
+// has a limit of bytes. What people send grows less; a body that is made to grow grows a thousand times.
 const (
-	mostGrowth = 200
-	freeGrowth = 16 << 20
+	mostGrowth  = 200
+	freeGrowth  = 16 << 20
+	freeLimited = 1 << 20
 )
 
 // counted counts what is read of a body.
@@ -102,10 +103,25 @@ func (b *inbound) Read(p []byte) (int, error) {
 		b.read = b.limit + 1
 		return 0, tooLarge(b.limit)
 	}
-	if b.packed && b.limit < 0 && b.read > freeGrowth && b.read > mostGrowth*b.sent.n {
+	if b.packed && b.read > b.free() && b.read > mostGrowth*b.sent.n {
 		return 0, fault.New(http.StatusRequestEntityTooLarge, "body_too_large", "the body grows by more than %d times as it is unpacked: send it as it is, or in parts", mostGrowth)
 	}
 	return n, readFault(err)
+}
+
+func (b *inbound) free() int64 {
+	if b.limit < 0 {
+		return freeGrowth
+	}
+	return freeLimited
+}
+
+// announced is how many bytes the body has if the request says so and they are allowed; otherwise 0.
+func (b *inbound) announced() int64 {
+	if b.packed || b.length < 0 || b.limit >= 0 && b.length > b.limit {
+		return 0
+	}
+	return b.length
 }
 
 func tooLarge(limit int64) error {

@@ -57,6 +57,7 @@ type scanner struct {
 	unknown bool
 	shown   func(name, value []byte) // is shown the members of the outermost object; nil: nobody
 	patch   bool                     // the text is a merge patch: a member of any object may be null
+	most    int                      // elements of the list that begins here; 0: any number
 }
 
 // step is one reference token of a JSON pointer: a name, or an index where name is nil.
@@ -131,6 +132,7 @@ func (s *scanner) value(want *shape, place rule) error {
 		defer func(depth int) { s.depth = depth }(s.depth)
 		s.depth = 0
 	}
+	s.most = place.most
 	kind, err := s.anything(want)
 	if err != nil {
 		return err
@@ -265,6 +267,7 @@ func twice(names [][]byte, seen *map[string]bool, name []byte) bool {
 }
 
 func (s *scanner) array(want *shape) error {
+	most := s.most
 	s.space()
 	if s.next() == ']' {
 		s.pos++
@@ -272,6 +275,9 @@ func (s *scanner) array(want *shape) error {
 	}
 	inner := want.element()
 	for i := 0; ; i++ {
+		if most > 0 && i == most {
+			return fault.Fields(fault.Field{Pointer: s.pointer(), Code: "invalid", Detail: fmt.Sprintf("must be at most %d elements", most)})
+		}
 		s.path = append(s.path, step{index: i})
 		s.space()
 		if err := s.value(inner, rule{}); err != nil {

@@ -30,6 +30,7 @@ type rule struct {
 	optional bool // it may be left out
 	null     bool // it may be null: its field is tagged null:"yes"
 	said     bool // it is a text that says something where it is there at all: "" does not stand for leaving it out
+	most     int  // elements of a list; 0: any number
 }
 
 var (
@@ -124,6 +125,7 @@ func (s *shape) embed(t reflect.Type, made map[reflect.Type]*shape) {
 			s.rules[name] = rule{
 				optional: optional, null: f.Tag.Get("null") == "yes",
 				said: optional && f.Type.Kind() == reflect.String && f.Tag.Get("empty") != "yes",
+				most: mostElements(f),
 			}
 		}
 	}
@@ -132,6 +134,13 @@ func (s *shape) embed(t reflect.Type, made map[reflect.Type]*shape) {
 			s.embed(t, made)
 		}
 	}
+}
+
+// mostElements is what the tag "most" of a list allows. The scanner stops there, so that a long list of empty objects is never
+// read into Go values, which take many times its bytes.
+func mostElements(f reflect.StructField) int {
+	most, _ := strconv.Atoi(f.Tag.Get("most")) // 0 without the tag
+	return most
 }
 
 // raw reports whether the value is kept as it was sent.

@@ -1,0 +1,174 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/fault"
+)
+
+// Budget bounds the bytes that requests hold in memory at a time: bodies that are read whole, and rows that wait to be
+// written as an answer. What is made of these bytes is not counted; it takes at most a few times as much.
+type Budget struct {
+	whole int64 // of the process
+	share int64 // of one tenant
+
+	mu       sync.Mutex
+	held     int64
+	byTenant map[int32]int64
+}
+
+// The budget of a process, and the part of it that one tenant may use.
+const (
+	DefaultBudget = 128 << 20
+	SmallestShare = 16 << 20 // so that every body and page that is allowed fits
+	tenantPart    = 4
+)
+
+// NewBudget returns a budget of so many bytes. A tenant may hold a quarter of it.
+func NewBudget(whole int64) *Budget {
+	whole = max(whole, SmallestShare)
+	return &Budget{whole: whole, share: max(whole/tenantPart, SmallestShare), byTenant: map[int32]int64{}}
+}
+
+// Limit charges each request's bytes to its tenant. A request whose bytes do not fit is 429 if its tenant holds too much, and
+// 503 if the process does. A request without a tenant is not charged: its route has a small limit of its own.
+func (b *Budget) Limit(tenant func(echo.Context) (int32, bool)) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			id, known := tenant(c)
+			if !known {
+				return next(c)
+			}
+			a := &account{budget: b, tenant: id}
+			defer a.close()
+			r := c.Request()
+			c.SetRequest(r.WithContext(context.WithValue(r.Context(), accountKey, a)))
+			return next(c)
+		}
+	}
+}
+
+// account is what one request holds. It is used by one goroutine at a time. A nil account holds any number of bytes.
+type account struct {
+	budget   *Budget
+	tenant   int32
+	used     int64
+	reserved int64 // in the budget: at least what is used
+}
+
+// reserveStep is how much is reserved at once, so that a small request locks the budget once.
+const reserveStep = 16 << 10
+
+func accountOf(ctx context.Context) *account {
+	a, _ := ctx.Value(accountKey).(*account)
+	return a
+}
+
+// take charges n more bytes.
+func (a *account) take(n int64) error {
+	if a == nil {
+		return nil
+	}
+	if lacking := a.used + n - a.reserved; lacking > 0 {
+		lacking = (lacking + reserveStep - 1) / reserveStep * reserveStep
+		if err := a.budget.reserve(a.tenant, lacking); err != nil {
+			return err
+		}
+		a.reserved += lacking
+	}
+	a.used += n
+	return nil
+}
+
+// reuse says that n bytes are not held any more. They stay reserved for what the request holds next.
+func (a *account) reuse(n int64) {
+	if a != nil {
+		a.used -= n
+	}
+}
+
+func (a *account) close() {
+	if a.reserved > 0 {
+		a.budget.release(a.tenant, a.reserved)
+	}
+}
+
+func (b *Budget) reserve(tenant int32, n int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if has := b.byTenant[tenant]; has+n > b.share {
+		f := fault.New(http.StatusTooManyRequests, "rate_limited", "the requests of a tenant hold at most %d bytes at a time in one process", b.share)
+		f.RetryAfter = time.Second
+		f.Extra = map[string]any{"quota": "bytes_in_flight", "limit": b.share, "used": has}
+		return f
+	}
+	if b.held+n > b.whole {
+		f := fault.New(http.StatusServiceUnavailable, "overloaded", "the service holds as many bytes of requests as it can just now; try again")
+		f.RetryAfter = 2 * time.Second
+		return f
+	}
+	b.held += n
+	b.byTenant[tenant] += n
+	return nil
+}
+
+func (b *Budget) release(tenant int32, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held -= n
+	if b.byTenant[tenant] -= n; b.byTenant[tenant] <= 0 {
+		delete(b.byTenant, tenant)
+	}
+}
+
+// A page of a list ends at MostPage bytes, however many items were asked for.
+const (
+	MostPage = 8 << 20
+	rowTakes = 1 << 10 // in memory, besides its long texts
+)
+
+// Collect reads rows until they hold most bytes, or more than the request's tenant may hold now. Full says that it stopped
+// before the last row. It fails if the budget has no room for the first row. Size tells the bytes of the long texts of a row.
+func Collect[T any](ctx context.Context, rows pgx.Rows, most int, scan pgx.RowToFunc[T], size func(T) int) (found []T, full bool, err error) {
+	defer rows.Close()
+	a, held := accountOf(ctx), 0
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, false, err
+		}
+		n := size(one) + rowTakes
+		full := held+n > most
+		if !full {
+			err = a.take(int64(n))
+		}
+		switch {
+		case (full || err != nil) && len(found) > 0:
+			rows.Close()
+			return found, true, nil
+		case err != nil:
+			return nil, false, err
+		}
+		found, held = append(found, one), held+n
+	}
+	if err := rows.Err(); err != nil {
+		return nil, false, fmt.Errorf("read rows: %w", err)
+	}
+	return found, false, nil
+}
+
+// Done says that rows which Collect returned are not held any more.
+func Done[T any](ctx context.Context, found []T, size func(T) int) {
+	held := 0
+	for _, one := range found {
+		held += size(one) + rowTakes
+	}
+	accountOf(ctx).reuse(int64(held))
+}
