@@ -125,6 +125,9 @@ func (d *Dispatch) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, 
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		if err := tenants.CheckAuthority(ctx); err != nil {
+			return nil, err
+		}
 	}
 }
 

@@ -124,6 +124,9 @@ func (s *Schedules) Bulk(ctx context.Context, tenant tenants.ID, by string, body
 // storeBatch stores the good lines of a batch. Where the last of several of one key turns out to be bad, the one before
 // it counts.
 func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string, b *batch, dry bool) error {
+	if err := tenants.CheckAuthority(ctx); err != nil {
+		return err
+	}
 	quotas, err := s.Quotas(ctx, tenant)
 	if err != nil {
 		return err

@@ -32,6 +32,11 @@ type BulkEnd struct {
 	Warnings []calendar.Warning `json:"warnings"`
 }
 
+// BulkCut is the last line of an answer that was cut, and says why. Nothing more of the body is stored.
+type BulkCut struct {
+	Error BulkFault `json:"error"`
+}
+
 func (h handler) bulk(c echo.Context) error {
 	q, err := web.Query(c, "results")
 	if err != nil {
@@ -47,8 +52,7 @@ func (h handler) bulk(c echo.Context) error {
 	_ = a.conn.EnableFullDuplex() // what cannot, a recorder, reads the body before it answers
 	sum, err := h.Bulk(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, &bulkBody{Context: c, conn: a.conn}, a.results)
 	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
-		web.Note(c, slog.String("cut", f.Code)) // the client's doing, and it sees that the summary is missing
-		return nil
+		return a.cut(f)
 	}
 	if err != nil {
 		return err
@@ -107,15 +111,31 @@ func (a *bulkAnswer) write(lines ...any) error {
 	return nil
 }
 
-// bulkBody is a request's body, read for as long as something comes.
-type bulkBody struct {
-	echo.Context
-	conn   *http.ResponseController
-	closed atomic.Bool
+// cut ends an answer of which a part is written: no summary follows.
+func (a *bulkAnswer) cut(f *fault.Error) error {
+	web.Note(a.Context, slog.String("cut", f.Code))
+	return a.write(BulkCut{*bulkFault(f)})
 }
 
-// Read gives the client a while to send more. Once the server stops, nothing more is read.
+// bulkBody is a request's body. It can be read while the client sends and its token counts.
+type bulkBody struct {
+	echo.Context
+	conn    *http.ResponseController
+	closed  atomic.Bool
+	checked time.Time // when the token was last checked
+}
+
+// checkEvery is how often a body that is being read checks the request's token.
+const checkEvery = time.Second
+
+// Read waits up to bulkPause for the client to send more. It fails once the server stops or the token no longer counts.
 func (b *bulkBody) Read(p []byte) (int, error) {
+	if now := time.Now(); now.Sub(b.checked) > checkEvery {
+		b.checked = now
+		if err := tenants.CheckAuthority(b.Request().Context()); err != nil {
+			return 0, err
+		}
+	}
 	select {
 	case <-web.Stopping(b.Request().Context()):
 		return 0, fault.New(http.StatusServiceUnavailable, "unavailable", "the server stops; send it again")

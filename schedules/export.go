@@ -35,6 +35,9 @@ func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, wri
 		if err := write(lines); err != nil || len(rows) < exportRows {
 			return err
 		}
+		if err := tenants.CheckAuthority(ctx); err != nil {
+			return err
+		}
 		after = f.position(rows[len(rows)-1])
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ type edge struct {
 	client *http.Client
 	url    string
 	minter tenants.Minter
+	ahead  atomic.Int64 // by how much the clock that tokens are checked with runs ahead
 }
 
 func newEdge(t *testing.T) *edge {
@@ -35,7 +37,10 @@ func newEdge(t *testing.T) *edge {
 		t.Fatal(err)
 	}
 	e := &edge{home: h, minter: tenants.NewIssuer(key, "test")}
-	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: "test", Keys: []tenants.Key{e.minter.Key()}, Tenants: tenants.NewDirectory(h.pool)})
+	verifier := tenants.NewVerifier(tenants.VerifierOptions{
+		Issuer: "test", Keys: []tenants.Key{e.minter.Key()}, Tenants: tenants.NewDirectory(h.pool),
+		Now: func() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) },
+	})
 	router := web.New(web.Options{Log: slog.New(slog.DiscardHandler)})
 	schedules.Routes(router.Group("", tenants.Authenticate(verifier)), h.schedules)
 	server := httptest.NewServer(router)

@@ -201,6 +201,9 @@ func (y *syncing) stored(ctx context.Context) (n int, err error) {
 // reconcile pauses or deletes what is stored in the scope, was there when the sync began and is not listed.
 func (y *syncing) reconcile(ctx context.Context, dry bool) (reconciled int, err error) {
 	for at, done := (position{}), false; !done; {
+		if err := tenants.CheckAuthority(ctx); err != nil {
+			return reconciled, err
+		}
 		var acted int
 		var next position
 		err := postgres.Retry(ctx, func() error {

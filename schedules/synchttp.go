@@ -2,7 +2,6 @@ package schedules
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -41,8 +40,7 @@ func (h handler) sync(c echo.Context) error {
 	a := bulkAnswer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}
 	sum, warnings, err := h.Sync(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, p, &bulkBody{Context: c, conn: a.conn}, a.results)
 	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
-		web.Note(c, slog.String("cut", f.Code))
-		return nil
+		return a.cut(f)
 	}
 	if err != nil {
 		return err

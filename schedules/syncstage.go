@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // begin records the sync, so that upkeep clears what it staged if it dies.
@@ -99,6 +100,9 @@ func (y *syncing) stage(ctx context.Context, body io.ReadCloser) error {
 			return paced
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if err := tenants.CheckAuthority(ctx); err != nil {
 			return err
 		}
 		if b != nil && len(b.results) > 0 {

@@ -52,14 +52,16 @@ type BulkParams struct {
 	ErrorsOnly bool             // only the results that are errors are wanted
 }
 
-// ErrCut is an answer to Bulk that ended before its time: what it told is stored, and sending all again finishes the rest.
+// ErrCut is an answer to Bulk that ended before its summary: what it told is stored, and sending all again finishes the
+// rest. Where the server said why, for example because the token expired meanwhile, the error wraps an [*Error] too.
 var ErrCut = errors.New("carillon: the answer was cut")
 
 const longestAnswer = 4 << 20 // of one line
 
 // Bulk puts up to 1,000,000 schedules in one request, in constant memory: lines are taken as they can be sent. A bad line
 // spoils no other, and is no error: the summary counts it. Of lines near each other with the same workflow and key the last
-// one counts. The request is made once; it has no time limit but ctx's.
+// one counts. The request is made once; it has no time limit but ctx's. Bulk returns
+// once ctx ends, even while lines is blocked.
 func (c *Client) Bulk(ctx context.Context, lines iter.Seq[BulkLine], p BulkParams) (BulkSummary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -89,8 +91,12 @@ func (c *Client) Bulk(ctx context.Context, lines iter.Seq[BulkLine], p BulkParam
 	}()
 	sum, err := c.bulk(req, p)
 	_ = body.Close() // whatever was not taken is not sent any more
-	if sendErr := <-sent; sendErr != nil && !errors.Is(sendErr, io.ErrClosedPipe) {
-		err = sendErr
+	select {
+	case sendErr := <-sent:
+		if sendErr != nil && !errors.Is(sendErr, io.ErrClosedPipe) {
+			err = sendErr
+		}
+	case <-ctx.Done(): // lines may be blocked: what sends them ends with the next line
 	}
 	return sum, err
 }
@@ -155,6 +161,10 @@ func (c *Client) bulk(req *http.Request, p BulkParams) (BulkSummary, error) {
 		}
 		if line.Summary != nil {
 			return *line.Summary, nil
+		}
+		if line.Line == 0 && line.Error != nil {
+			f := line.Error
+			return BulkSummary{}, fmt.Errorf("%w: %w", ErrCut, &Error{Status: f.Status, Code: f.Code, Detail: f.Detail, Fields: f.Errors, RequestID: resp.Header.Get("X-Request-Id")})
 		}
 		if p.Each != nil {
 			p.Each(line.BulkResult)

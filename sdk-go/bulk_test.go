@@ -76,7 +76,8 @@ func TestBulkThatIsCutSaysSo(t *testing.T) {
 	for answer, want := range map[string]error{
 		"200 {\"line\":1,\"result\":\"inserted\",\"workflow\":\"w\",\"key\":\"a\"}\n": carillon.ErrCut,
 		"200 {\"line\":1,": carillon.ErrCut,
-		"403 {}":           carillon.ErrForbidden,
+		`200 {"error":{"status":401,"code":"invalid_token","detail":"the token has expired"}}`: carillon.ErrUnauthorized,
+		"403 {}": carillon.ErrForbidden,
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // what is cut is the answer
@@ -94,5 +95,30 @@ func TestBulkThatIsCutSaysSo(t *testing.T) {
 		}
 		c.Close()
 		server.Close()
+	}
+}
+
+func TestBulkEndsWithItsContextWhileLinesAreBlocked(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	defer server.Close()
+	c, err := carillon.New(carillon.Config{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	blocked, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	go func() {
+		<-blocked
+		cancel()
+	}()
+	_, err = c.Bulk(ctx, func(func(carillon.BulkLine) bool) {
+		close(blocked)
+		<-release
+	}, carillon.BulkParams{})
+	if err == nil {
+		t.Error("got no error")
 	}
 }

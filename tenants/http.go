@@ -32,20 +32,48 @@ func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 			if err != nil {
 				return err
 			}
-			who, err := v.Verify(c.Request().Context(), token)
-			if e, ok := errors.AsType[errToken](err); ok {
-				return invalid(e.reason)
-			}
+			who, err := v.authenticate(c.Request().Context(), token)
 			if err != nil {
 				return err
 			}
 			c.Set(callerKey, who)
 			ctx := postgres.ForTenant(c.Request().Context(), int32(who.Tenant))
-			c.SetRequest(c.Request().WithContext(context.WithValue(ctx, actorKey{}, who.Subject)))
+			ctx = context.WithValue(ctx, actorKey{}, who.Subject)
+			ctx = context.WithValue(ctx, authorityKey{}, authority{v, token})
+			c.SetRequest(c.Request().WithContext(ctx))
 			web.Note(c, slog.String("tenant", who.TenantName), slog.String("subject", who.Subject))
 			return next(c)
 		}
 	}
+}
+
+// authenticate returns the caller that a token names. A token that does not count is 401.
+func (v *Verifier) authenticate(ctx context.Context, token string) (Identity, error) {
+	who, err := v.Verify(ctx, token)
+	if e, ok := errors.AsType[errToken](err); ok {
+		return who, invalid(e.reason)
+	}
+	return who, err
+}
+
+type authorityKey struct{}
+
+// authority is the token of a request, and the verifier that accepted it.
+type authority struct {
+	verifier *Verifier
+	token    string
+}
+
+// CheckAuthority returns nil while the token of the context's request counts, and afterwards the 401 that a new request
+// with it gets: the token expired, its API key was deleted, its issuer was removed or its tenant was suspended. A request
+// that runs for long calls it before each step. A context without a request has nothing to check.
+func CheckAuthority(ctx context.Context) error {
+	a, ok := ctx.Value(authorityKey{}).(authority)
+	if !ok {
+		return nil
+	}
+	_, err := a.verifier.authenticate(ctx, a.token)
+	return err
 }
 
 func bearerToken(sent []string) (string, error) {

@@ -26,6 +26,7 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"BulkResult":     reflect.TypeFor[schedules.BulkResult](),
 		"BulkFault":      reflect.TypeFor[schedules.BulkFault](),
 		"BulkEnd":        reflect.TypeFor[schedules.BulkEnd](),
+		"BulkCut":        reflect.TypeFor[schedules.BulkCut](),
 		"BulkSummary":    reflect.TypeFor[schedules.BulkSummary](),
 		"Schedule":       reflect.TypeFor[schedules.Schedule](),
 		"SchedulePage":   reflect.TypeFor[schedules.ListAnswer[schedules.Schedule]](),
