@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +23,8 @@ type serveSettings struct {
 	APIURL        databaseURL `env:"CARILLON_API_DATABASE_URL" secret:"true" help:"the same PostgreSQL, with the user that tenants' requests log in as: a member of carillon_api and carillon_platform and of nothing else; without it they take these roles on after logging in as DATABASE_URL's"`
 	Role          role        `env:"CARILLON_ROLE" envDefault:"all" flag:"role" value:"PART" help:"the part of the work that this process does: all, api, sweep or dispatch"`
 	Listen        address     `env:"CARILLON_LISTEN" envDefault:":8080" flag:"listen" value:"ADDRESS" help:"where the API and the probes are served"`
+	TLSCert       string      `env:"CARILLON_TLS_CERT_FILE" flag:"tls-cert" value:"FILE" help:"the TLS certificate that the API and the probes are served with, as PEM, with its chain; a changed file is read within seconds"`
+	TLSKey        string      `env:"CARILLON_TLS_KEY_FILE" flag:"tls-key" value:"FILE" help:"the private key of that certificate, as PEM"`
 	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" value:"ADDRESS" help:"where Prometheus' /metrics are served"`
 	Proxies       networks    `env:"CARILLON_TRUSTED_PROXIES" flag:"trusted-proxies" value:"NETWORKS" help:"the networks of proxies whose X-Forwarded-For is taken for the client's address in the log, separated by commas: 10.0.0.0/8"`
 	Drain         span        `env:"CARILLON_DRAIN" envDefault:"0s" flag:"drain" value:"DURATION" help:"how long it goes on after SIGTERM while /readyz answers 503, so that load balancers stop sending requests to it"`
@@ -39,6 +42,9 @@ func (s serveSettings) faults() []string {
 	var lines []string
 	if s.Role != "sweep" && s.Role != "dispatch" && !s.Platform.IssuerKey.given && !s.Platform.IssuerKeys.given {
 		lines = append(lines, "CARILLON_ISSUER_KEY or CARILLON_ISSUER_KEYS is needed: without a key of the platform's issuer nobody can be let in")
+	}
+	if (s.TLSCert == "") != (s.TLSKey == "") {
+		lines = append(lines, "CARILLON_TLS_CERT_FILE (--tls-cert) and CARILLON_TLS_KEY_FILE (--tls-key) are needed both, or neither")
 	}
 	if s.Role != "sweep" && !s.Keyset.given && !s.ClearSecrets {
 		lines = append(lines, "CARILLON_KEYSET is needed: make one with carillon keyset and give it to all processes. To store the secrets of endpoints in the clear, pass --clear-secrets")
@@ -89,7 +95,7 @@ to the others. A second one ends it at once. With --drain it first goes on for t
 }
 
 func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
-	listener, err := listen(s.Listen)
+	listener, err := s.listenForAPI(log)
 	if err != nil {
 		return err
 	}
@@ -124,6 +130,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		h.warnOfSecrets(ctx, s.Keyset.keyset, log)
 	}
 	s.Outbound.warn(log)
+	s.warnOfPlaintext(log)
 	log.Info("serving", "role", s.Role, "listen", listener.Addr().String(), "metrics", metrics.Addr().String(), "version", thisEdition().Version)
 	defer log.Info("stopped")
 	return h.run(ctx, log, time.Duration(s.Drain),
@@ -145,6 +152,30 @@ func listen(a address) (net.Listener, error) {
 		return nil, fmt.Errorf("%s cannot be listened on: %w", a, err)
 	}
 	return l, nil
+}
+
+// listenForAPI listens where the API is served, with TLS if the settings name a certificate.
+func (s serveSettings) listenForAPI(log *slog.Logger) (net.Listener, error) {
+	if s.TLSCert == "" {
+		return listen(s.Listen)
+	}
+	certificate, err := web.LoadCertificate(s.TLSCert, s.TLSKey, log)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen(s.Listen)
+	if err != nil {
+		return nil, err
+	}
+	return tls.NewListener(l, certificate.TLS()), nil
+}
+
+// warnOfPlaintext warns if tokens can be read on the network: the API has no TLS, other machines reach it, and no proxy
+// in front of it is named.
+func (s serveSettings) warnOfPlaintext(log *slog.Logger) {
+	if s.TLSCert == "" && s.Role.does("api") && !s.Listen.loopback() && len(s.Proxies.prefixes) == 0 {
+		log.Warn("tokens and payloads can be read on the network: the API is served without TLS. Set --tls-cert and --tls-key, or put a TLS proxy before it and name its networks in --trusted-proxies", "listen", string(s.Listen))
+	}
 }
 
 func onlyMetrics(h http.Handler) http.Handler {
