@@ -11,6 +11,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -56,21 +57,18 @@ type deadLetter struct {
 	FailedAt time.Time
 }
 
-// collectDead reads rows of deadColumns.
-func collectDead(rows pgx.Rows) ([]*deadLetter, error) {
-	var all []*deadLetter
-	var one deadLetter
-	_, err := pgx.ForEachRow(rows, []any{
+// scanDead reads a row of deadColumns.
+func scanDead(row pgx.CollectableRow) (*deadLetter, error) {
+	one := &deadLetter{}
+	err := row.Scan(
 		&one.ScheduleID, &one.NominalAt, &one.Seq, &one.Workflow, &one.Key, &one.FailedAt, &one.FiredAt, &one.LastAt, &one.UntilAt, &one.Occurrence,
 		&one.CohortID, &one.Version, &one.MissedCount, &one.Shard, &one.Attempt, &one.Cause, &one.DST, &one.Payload, &one.Error,
-	}, func() error {
-		letter := one
-		letter.State, letter.EndedAt = Failed, &letter.FailedAt
-		all = append(all, &letter)
-		return nil
-	})
-	return all, err
+	)
+	one.State, one.EndedAt = Failed, &one.FailedAt
+	return one, err
 }
+
+func (l *deadLetter) held() int { return l.tick.held() }
 
 // unburied are since when dead letters of a tenant are shown: older ones are past their retention.
 func (d *Dispatch) unburied(ctx context.Context, tenant tenants.ID) (time.Duration, error) {
@@ -92,7 +90,7 @@ func (d *Dispatch) letter(ctx context.Context, db postgres.DB, tenant tenants.ID
 	if err != nil {
 		return nil, fmt.Errorf("read dead letter: %w", err)
 	}
-	found, err := collectDead(rows)
+	found, err := pgx.CollectRows(rows, scanDead)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -133,29 +131,31 @@ func (d *Dispatch) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFil
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	found, err := d.deadBefore(ctx, d.API, tenant, f, from, limit+1)
+	found, more, err := d.deadBefore(ctx, d.API, tenant, f, from, limit)
 	if err != nil {
 		return nil, nil, err
 	}
 	page = make([]Tick, 0, len(found))
-	for i, l := range found {
-		if i == limit {
-			last := found[limit-1]
-			sealed, err := d.Cursors.Seal(int32(tenant), f.name(), deadAt{last.NominalAt.UTC(), last.ScheduleID, last.Seq})
-			return page, &sealed, err
-		}
+	for _, l := range found {
 		page = append(page, d.shown(&l.tick, l.Workflow, l.Key))
 	}
-	return page, nil, nil
+	if !more {
+		return page, nil, nil
+	}
+	sealed, err := d.Cursors.Seal(int32(tenant), f.name(), found[len(found)-1].place())
+	return page, &sealed, err
 }
 
-// deadBefore reads up to limit dead letters of a filter that come before one. Each filter has an index in this order.
-func (d *Dispatch) deadBefore(ctx context.Context, db postgres.DB, tenant tenants.ID, f DeadFilter, from deadAt, limit int) ([]*deadLetter, error) {
+func (l *deadLetter) place() deadAt { return deadAt{l.NominalAt.UTC(), l.ScheduleID, l.Seq} }
+
+// deadBefore reads up to limit dead letters of a filter that come before one, and tells whether there are more. It reads fewer
+// if they hold more than web.MostPage bytes. Each filter has an index in this order.
+func (d *Dispatch) deadBefore(ctx context.Context, db postgres.DB, tenant tenants.ID, f DeadFilter, from deadAt, limit int) (found []*deadLetter, more bool, err error) {
 	kept, err := d.unburied(ctx, tenant)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	args := []any{tenant, from.At, from.Schedule, from.Seq, f.from(), limit, kept}
+	args := []any{tenant, from.At, from.Schedule, from.Seq, f.from(), limit + 1, kept}
 	only := ""
 	if f.Workflow != "" {
 		args = append(args, f.Workflow)
@@ -173,9 +173,10 @@ func (d *Dispatch) deadBefore(ctx context.Context, db postgres.DB, tenant tenant
 		ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
 		LIMIT $6`, args...)
 	if err != nil {
-		return nil, fmt.Errorf("read dead letters: %w", err)
+		return nil, false, fmt.Errorf("read dead letters: %w", err)
 	}
-	return collectDead(rows)
+	found, full, err := web.Collect(ctx, rows, web.MostPage, scanDead, (*deadLetter).held)
+	return found[:min(limit, len(found))], full || len(found) > limit, err
 }
 
 // revive puts back the tick of a dead letter whose day is gone from the record, so that it can be delivered again.

@@ -65,12 +65,12 @@ func (d *Dispatch) deadReplayStep(ctx context.Context, tx pgx.Tx, op *schedules.
 	if !stepped {
 		from.At = p.Filter.to()
 	}
-	letters, err := d.deadBefore(ctx, tx, op.Tenant, p.Filter, from, deadReplayBatch)
+	letters, more, err := d.deadBefore(ctx, tx, op.Tenant, p.Filter, from, deadReplayBatch)
 	if err != nil {
 		return false, err
 	}
 	for _, l := range letters {
-		from = deadAt{l.NominalAt.UTC(), l.ScheduleID, l.Seq}
+		from = l.place()
 		if l.FailedAt.After(op.Begun) {
 			continue
 		}
@@ -92,7 +92,7 @@ func (d *Dispatch) deadReplayStep(ctx context.Context, tx pgx.Tx, op *schedules.
 		op.Done++
 	}
 	op.WaitUntil = op.Now.Add(time.Second)
-	return len(letters) < deadReplayBatch, op.Keep(from)
+	return !more, op.Keep(from)
 }
 
 // RegisterSteps makes the operations of this package known, before anything runs.

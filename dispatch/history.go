@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -91,21 +92,23 @@ func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key
 			AND NOT (t.state = $8 AND t.ended_at < $9 OR t.state = $10 AND t.ended_at < $11)
 		ORDER BY t.nominal_at DESC, t.seq DESC
 		LIMIT $7`, tenant, schedule, from.At, from.Seq, oldest, state, limit+1,
-		int16(Succeeded), good, int16(Failed), bad) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[tick])
+		int16(Succeeded), good, int16(Failed), bad) // Collect reports the error
+	found, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[tick], (*tick).held)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read ticks: %w", err)
 	}
+	more := full || len(found) > limit
+	found = found[:min(limit, len(found))]
 	page = make([]Tick, 0, len(found))
-	for i, t := range found {
-		if i == limit {
-			last := found[limit-1]
-			sealed, err := d.Cursors.Seal(int32(tenant), name, before{last.NominalAt.UTC(), last.Seq})
-			return page, &sealed, err
-		}
+	for _, t := range found {
 		page = append(page, d.shown(t, workflow, key))
 	}
-	return page, nil, nil
+	if !more {
+		return page, nil, nil
+	}
+	last := found[len(found)-1]
+	sealed, err := d.Cursors.Seal(int32(tenant), name, before{last.NominalAt.UTC(), last.Seq})
+	return page, &sealed, err
 }
 
 // Tick returns one tick with its attempts.
@@ -121,7 +124,7 @@ func (d *Dispatch) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	found, err := d.ticksOf(ctx, tenant, []ident.TickKey{k})
+	found, _, err := d.ticksOf(ctx, tenant, []ident.TickKey{k})
 	if err != nil {
 		return Tick{}, err
 	}

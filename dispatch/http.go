@@ -99,7 +99,7 @@ func (h handler) history(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, schedules.ListAnswer[Tick]{Items: page, NextCursor: next})
+	return web.AnswerPage(c, page, next)
 }
 
 // spanOf reads a Span from the query, in which the named parameters may be, too.

@@ -30,7 +30,7 @@ func (h handler) ticks(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, schedules.ListAnswer[Tick]{Items: page, NextCursor: next})
+	return web.AnswerPage(c, page, next)
 }
 
 // checkPicks checks the parameters by which ticks are picked, where they are there.
@@ -153,5 +153,5 @@ func (h handler) deadLetters(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, schedules.ListAnswer[Tick]{Items: page, NextCursor: next})
+	return web.AnswerPage(c, page, next)
 }

@@ -141,6 +141,17 @@ type Attempt struct {
 	Worker    *string    `json:"worker,omitempty"`
 }
 
+// held is how many bytes the long texts of a tick have.
+func (t *tick) held() int {
+	n := 0
+	for _, text := range []*string{t.Payload, t.Result, t.Error} {
+		if text != nil {
+			n += len(*text)
+		}
+	}
+	return n
+}
+
 func (d *Dispatch) shown(t *tick, workflow, key string) Tick {
 	out := Tick{
 		TickID: d.IDs.Tick(t.key()), ScheduleID: d.IDs.Schedule(t.ScheduleID), Workflow: workflow, Key: key,

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -117,12 +118,15 @@ func (l *tickList) ofRoll(ctx context.Context, workflow string, from rollAt, old
 			next = places[0]
 			return true, nil
 		}
-		ticks, err := l.d.ticksOf(ctx, l.tenant, keys)
+		ticks, full, err := l.d.ticksOf(ctx, l.tenant, keys)
 		if err != nil {
 			return false, err
 		}
 		scanned += len(keys)
 		filled, err := l.add(ctx, ticks)
+		if full && filled == nil {
+			filled = ticks[len(ticks)-1]
+		}
 		if err != nil || filled == nil {
 			return false, err
 		}
@@ -140,8 +144,9 @@ const (
 	mostTogether = 500
 )
 
-// ticksOf reads the ticks of keys, in their order; one that is gone is left out.
-func (d *Dispatch) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.TickKey) ([]*tick, error) {
+// ticksOf reads the ticks of keys, in their order; one that is gone is left out. Full says that it stopped before the last one,
+// because more bytes may not be held.
+func (d *Dispatch) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.TickKey) (found []*tick, full bool, err error) {
 	var a keyArrays
 	for _, k := range keys {
 		a.add(k, 0)
@@ -150,28 +155,26 @@ func (d *Dispatch) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.
 		SELECT `+tickColumns+`
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) WITH ORDINALITY AS i (id, at, seq, attempt, ord)
 		JOIN `+theTick+` ON true
-		ORDER BY i.ord`, tenant, a.ids, a.at, a.seqs, a.tries, a.from, a.through) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[tick])
+		ORDER BY i.ord`, tenant, a.ids, a.at, a.seqs, a.tries, a.from, a.through) // Collect reports the error
+	found, full, err = web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[tick], (*tick).held)
 	if err != nil {
-		return nil, fmt.Errorf("read ticks: %w", err)
+		return nil, false, fmt.Errorf("read ticks: %w", err)
 	}
-	return found, nil
+	return found, full, nil
 }
 
 // ofDead reads failed ticks from the dead letters.
 func (l *tickList) ofDead(ctx context.Context, workflow string, from deadAt, oldest time.Time) (next any, err error) {
-	letters, err := l.d.deadBefore(ctx, l.d.API, l.tenant, DeadFilter{Workflow: workflow, From: &oldest}, from, l.limit+1)
+	letters, more, err := l.d.deadBefore(ctx, l.d.API, l.tenant, DeadFilter{Workflow: workflow, From: &oldest}, from, l.limit)
 	if err != nil {
 		return nil, err
 	}
-	var ticks []*tick
+	ticks := make([]*tick, len(letters))
 	for i, one := range letters {
-		if i == l.limit {
-			last := letters[i-1]
-			next = deadAt{last.NominalAt.UTC(), last.ScheduleID, last.Seq}
-			break
-		}
-		ticks = append(ticks, &one.tick)
+		ticks[i] = &one.tick
+	}
+	if more {
+		next = letters[len(letters)-1].place()
 	}
 	_, err = l.add(ctx, ticks)
 	return next, err
@@ -199,14 +202,14 @@ func (l *tickList) ofSchedules(ctx context.Context, f Filter, from deadAt, oldes
 			LIMIT $8
 		) t
 		ORDER BY t.nominal_at DESC, t.schedule_id DESC, t.seq DESC
-		LIMIT $8`, l.tenant, ids, from.At, from.Schedule, from.Seq, oldest, l.state, l.limit+1) // CollectRows reports the error
-	ticks, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[tick])
+		LIMIT $8`, l.tenant, ids, from.At, from.Schedule, from.Seq, oldest, l.state, l.limit+1) // Collect reports the error
+	ticks, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[tick], (*tick).held)
 	if err != nil {
 		return nil, fmt.Errorf("read ticks of schedules: %w", err)
 	}
-	if len(ticks) > l.limit {
-		ticks = ticks[:l.limit]
-		last := ticks[l.limit-1]
+	if full || len(ticks) > l.limit {
+		ticks = ticks[:min(l.limit, len(ticks))]
+		last := ticks[len(ticks)-1]
 		next = deadAt{last.NominalAt.UTC(), last.ScheduleID, last.Seq}
 	}
 	_, err = l.add(ctx, ticks)

@@ -6,13 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// exportRows is how many schedules are read at once: the memory that an export takes.
-const exportRows = 500
+// An export reads so many schedules at once, or those that hold so many bytes: the memory that it takes.
+const (
+	exportRows  = 500
+	exportBytes = 1 << 20
+)
 
 // Export calls write with the schedules of a tenant in order of workflow and key, some at a time, each as a line that Bulk
 // takes: what is stored says of it that it is unchanged. A schedule that is made, changed or deleted meanwhile may or may
@@ -22,7 +24,7 @@ func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, wri
 		return err
 	}
 	for after := (position{}); ; {
-		rows, err := s.exported(ctx, tenant, f, after)
+		rows, full, err := s.exported(ctx, tenant, f, after)
 		if err != nil {
 			return err
 		}
@@ -32,7 +34,8 @@ func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, wri
 				return err
 			}
 		}
-		if err := write(lines); err != nil || len(rows) < exportRows {
+		web.Done(ctx, rows, (*row).held)
+		if err := write(lines); err != nil || !full && len(rows) < exportRows {
 			return err
 		}
 		if err := tenants.CheckAuthority(ctx); err != nil {
@@ -42,16 +45,16 @@ func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, wri
 	}
 }
 
-func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, after position) ([]*row, error) {
+func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, after position) (found []*row, full bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	sql, args := f.query(tenant, after, exportRows)
-	rows, _ := s.Pool.Query(ctx, sql, args...) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[row])
+	rows, _ := s.Pool.Query(ctx, sql, args...) // Collect reports the error
+	found, full, err = web.Collect(ctx, rows, exportBytes, scanRow, (*row).held)
 	if err != nil {
-		return nil, fmt.Errorf("export schedules: %w", err)
+		return nil, false, fmt.Errorf("export schedules: %w", err)
 	}
-	return found, nil
+	return found, full, nil
 }
 
 // line is the row as a line of a bulk upsert. Line breaks, which JSON has between its tokens only, become spaces.

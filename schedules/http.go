@@ -307,7 +307,7 @@ func (h handler) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, ListAnswer[Schedule]{page, next})
+	return web.AnswerPage(c, page, next)
 }
 
 func (h handler) revisions(c echo.Context) error {
@@ -330,7 +330,7 @@ func (h handler) revisions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, ListAnswer[Revision]{page, next})
+	return web.AnswerPage(c, page, next)
 }
 
 // notEmpty refuses parameters that are sent without a value: they would not mean what leaving them out means.
@@ -354,11 +354,19 @@ func (h handler) many(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	items, err := h.Many(c.Request().Context(), tenants.From(c), p)
+	answer := web.NewItems(c)
+	err = h.Many(c.Request().Context(), tenants.From(c), p, func(some []Schedule) error {
+		for i := range some {
+			if err := answer.Add(&some[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
-		return err
+		return answer.Fail(err)
 	}
-	return web.Answer(c, http.StatusOK, ManyAnswer{items})
+	return answer.End("")
 }
 
 func (h handler) preview(c echo.Context) error {

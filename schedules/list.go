@@ -36,7 +36,7 @@ type position struct {
 
 // List returns a page of a tenant's schedules, and the cursor of the next page, if there is one: by workflow and key, or
 // by the next times of their timings where those due before a moment are asked for. Of these a page may hold fewer than
-// limit: members whose own next tick comes later than their timing's are left out of it.
+// limit: members whose own next tick comes later than their timing's are left out of it. A page also ends at web.MostPage bytes.
 func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Schedule, next *string, err error) {
 	if err := f.check(""); err != nil {
 		return nil, nil, err
@@ -51,11 +51,11 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 		}
 	}
 	sql, args := f.query(tenant, after, limit+1)
-	found, now, err := readRows(ctx, s.Pool, sql, args...)
+	found, full, now, err := readRows(ctx, s.Pool, sql, args...)
 	if err != nil {
 		return nil, nil, err
 	}
-	more := len(found) > limit
+	more := full || len(found) > limit
 	found = found[:min(limit, len(found))]
 	if page, err = s.show(ctx, tenant, found, now); err != nil {
 		return nil, nil, err
@@ -68,7 +68,7 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 	if !more {
 		return page, nil, nil
 	}
-	sealed, err := s.Cursors.Seal(int32(tenant), name, f.position(found[limit-1]))
+	sealed, err := s.Cursors.Seal(int32(tenant), name, f.position(found[len(found)-1]))
 	return page, &sealed, err
 }
 

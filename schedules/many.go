@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -18,37 +19,63 @@ type ManyParams struct {
 const manyRows = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
 	WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = ANY($3)`
 
-// Many returns the schedules of up to 1,000 keys of a workflow, in the order of the keys; those that are not there are
-// left out.
-func (s *Schedules) Many(ctx context.Context, tenant tenants.ID, p ManyParams) ([]Schedule, error) {
+// Many calls write with the schedules of up to 1,000 keys of a workflow, in the order of the keys, some at a time; those that
+// are not there are left out. It ends with the first error of write. It reads fewer keys at once if their schedules hold
+// more than web.MostPage bytes.
+func (s *Schedules) Many(ctx context.Context, tenant tenants.ID, p ManyParams, write func([]Schedule) error) error {
 	errs := []error{CheckName("/workflow", "workflow", p.Workflow)}
 	for i, key := range p.Keys {
 		errs = append(errs, checkKey("/keys/"+strconv.Itoa(i), key))
 	}
 	if err := fault.Join(errs...); err != nil {
-		return nil, err
+		return err
 	}
+	for rest, n := p.Keys, len(p.Keys); len(rest) > 0; {
+		n = min(n, len(rest))
+		items, fit, err := s.some(ctx, tenant, p.Workflow, rest[:n])
+		if err != nil {
+			return err
+		}
+		if fit < n {
+			n = max(1, fit/2)
+			continue
+		}
+		if err := write(items); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// some reads the schedules of keys. If fit is less than the number of keys, only so many schedules may be held at once, and
+// none is returned.
+func (s *Schedules) some(ctx context.Context, tenant tenants.ID, workflow string, keys []string) (items []Schedule, fit int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	found, now, err := readRows(ctx, s.Pool, manyRows, tenant, p.Workflow, p.Keys)
+	found, full, now, err := readRows(ctx, s.Pool, manyRows, tenant, workflow, keys)
+	defer web.Done(ctx, found, (*row).held)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
+	}
+	if full {
+		return nil, len(found), nil
 	}
 	shown, err := s.show(ctx, tenant, found, now)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	byKey := make(map[string]Schedule, len(shown))
-	for _, one := range shown {
-		byKey[one.Key] = one
+	byKey := make(map[string]*Schedule, len(shown))
+	for i := range shown {
+		byKey[shown[i].Key] = &shown[i]
 	}
-	items := make([]Schedule, 0, len(shown))
-	for _, key := range p.Keys {
+	items = make([]Schedule, 0, len(shown))
+	for _, key := range keys {
 		if one, ok := byKey[key]; ok {
-			items = append(items, one)
+			items = append(items, *one)
 		}
 	}
-	return items, nil
+	return items, len(keys), nil
 }
 
 // show are rows of one tenant as of now, their timings read in one query.

@@ -91,24 +91,35 @@ func (s *Schedules) Revisions(ctx context.Context, tenant tenants.ID, workflow, 
 		FROM revision
 		WHERE tenant_id = $1 AND schedule_id = $2 AND version < $3
 		ORDER BY version DESC
-		LIMIT $4`, tenant, *schedule, before, limit+1) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[revised])
+		LIMIT $4`, tenant, *schedule, before, limit+1) // Collect reports the error
+	found, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[revised], (*revised).held)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list revisions: %w", err)
 	}
+	more := full || len(found) > limit
+	found = found[:min(limit, len(found))]
 	page = make([]Revision, 0, len(found))
-	for i, r := range found {
-		if i == limit {
-			sealed, err := s.Cursors.Seal(int32(tenant), name, found[limit-1].Version)
-			return page, &sealed, err
-		}
+	for _, r := range found {
 		one, err := r.revision()
 		if err != nil {
 			return nil, nil, err
 		}
 		page = append(page, one)
 	}
-	return page, nil, nil
+	if !more {
+		return page, nil, nil
+	}
+	sealed, err := s.Cursors.Seal(int32(tenant), name, found[len(found)-1].Version)
+	return page, &sealed, err
+}
+
+// held is how many bytes the long texts of a version have.
+func (r *revised) held() int {
+	n := len(r.Spec)
+	if r.Payload != nil {
+		n += len(*r.Payload)
+	}
+	return n
 }
 
 func (r *revised) revision() (Revision, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
 )
 
 // fields are where the columns of rowColumns go, in their order. To find them by their names takes longer for a page of
@@ -42,19 +43,32 @@ func collectRow(rows pgx.Rows) (*row, error) {
 	return r, err
 }
 
-// readRows reads the rows of a query for rowColumns, and then the clock.
-func readRows(ctx context.Context, db postgres.DB, sql string, args ...any) (found []*row, now time.Time, err error) {
+// held is how many bytes the long texts of a row have.
+func (r *row) held() int {
+	n := len(r.Spec)
+	if r.Payload != nil {
+		n += len(*r.Payload)
+	}
+	return n
+}
+
+// readRows reads the rows of a query for rowColumns, and then the clock. Full says that it stopped before the last row,
+// because more bytes may not be held.
+func readRows(ctx context.Context, db postgres.DB, sql string, args ...any) (found []*row, full bool, now time.Time, err error) {
 	var b pgx.Batch
 	b.Queue(sql, args...)
 	b.Queue(`SELECT clock_timestamp()`)
 	results := db.SendBatch(ctx, &b)
 	defer results.Close()
-	rows, _ := results.Query() // CollectRows reports the error
-	if found, err = pgx.CollectRows(rows, scanRow); err != nil {
-		return nil, now, fmt.Errorf("read schedules: %w", err)
+	rows, err := results.Query()
+	if err == nil {
+		found, full, err = web.Collect(ctx, rows, web.MostPage, scanRow, (*row).held)
+	}
+	if err != nil {
+		return nil, false, now, fmt.Errorf("read schedules: %w", err)
 	}
 	if err := results.QueryRow().Scan(&now); err != nil {
-		return nil, now, fmt.Errorf("read clock: %w", err)
+		return nil, false, now, fmt.Errorf("read clock: %w", err)
 	}
-	return found, now.UTC(), results.Close()
+	return found, full, now.UTC(), results.Close()
 }

@@ -94,7 +94,11 @@ func TestAListShowsASchedule(t *testing.T) {
 	if len(shown) != 16 {
 		t.Errorf("%d schedules were listed, of 16", len(shown))
 	}
-	many, err := h.schedules.Many(t.Context(), h.acme, schedules.ManyParams{Workflow: "v", Keys: []string{"odd", "plain", "follows", "none"}})
+	var many []schedules.Schedule
+	err := h.schedules.Many(t.Context(), h.acme, schedules.ManyParams{Workflow: "v", Keys: []string{"odd", "plain", "follows", "none"}}, func(some []schedules.Schedule) error {
+		many = append(many, some...)
+		return nil
+	})
 	if err != nil || len(many) != 3 {
 		t.Fatal(fmt.Sprint(len(many)), err)
 	}

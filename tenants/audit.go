@@ -107,6 +107,8 @@ type AuditEntry struct {
 	After   json.RawMessage `json:"after"`
 }
 
+func (e AuditEntry) held() int { return len(e.Before) + len(e.After) }
+
 // AuditFilter picks changes: those that are all it says. From is the first moment, and To the first that is too late.
 type AuditFilter struct {
 	Actor, Action, Target string
@@ -145,17 +147,17 @@ func AuditLog(ctx context.Context, db postgres.DB, cursors *web.Cursor, tenant I
 		FROM scanned
 		WHERE ($6 = '' OR actor = $6) AND ($7 = '' OR action = $7) AND ($8 = '' OR target = $8)
 		ORDER BY at DESC, id DESC
-		LIMIT $9`, tenant, at.At, at.ID, f.From, auditScanned, f.Actor, f.Action, f.Target, limit+1) // CollectRows reports the error
-	page, err = pgx.CollectRows(rows, pgx.RowToStructByName[AuditEntry])
+		LIMIT $9`, tenant, at.At, at.ID, f.From, auditScanned, f.Actor, f.Action, f.Target, limit+1) // Collect reports the error
+	page, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToStructByName[AuditEntry], AuditEntry.held)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the audit: %w", err)
 	}
 	for i := range page {
 		page[i].At = page[i].At.UTC()
 	}
-	if len(page) > limit {
-		page = page[:limit]
-		at = auditPlace{page[limit-1].At, page[limit-1].ID}
+	if full || len(page) > limit {
+		page = page[:min(limit, len(page))]
+		at = auditPlace{page[len(page)-1].At, page[len(page)-1].ID}
 	} else {
 		rows, _ := db.Query(ctx, `
 			SELECT at, id

@@ -1,7 +1,6 @@
 package tenants
 
 import (
-	"net/http"
 
 	"github.com/labstack/echo/v4"
 
@@ -47,5 +46,5 @@ func (a Audited) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, AuditPage{append([]AuditEntry{}, page...), next})
+	return web.AnswerPage(c, page, next)
 }

@@ -42,15 +42,16 @@ func Marshal(v any) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return unmark(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	text := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if !bytes.Contains(text, marker) {
+		return text, nil
+	}
+	return appendUnmarked(make([]byte, 0, len(text)), text)
 }
 
-func unmark(b []byte) ([]byte, error) {
+// appendUnmarked appends JSON to out, with each Raw in it as it was.
+func appendUnmarked(out, b []byte) ([]byte, error) {
 	before, rest, found := bytes.Cut(b, marker)
-	if !found {
-		return b, nil
-	}
-	out := make([]byte, 0, len(b))
 	for ; found; before, rest, found = bytes.Cut(rest, marker) {
 		out = append(out, before...)
 		end := bytes.IndexByte(rest, '"')

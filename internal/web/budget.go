@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -134,29 +135,61 @@ const (
 	rowTakes = 1 << 10 // in memory, besides its long texts
 )
 
+// ErrFull says that a Hold has as many bytes as it may.
+var ErrFull = errors.New("as many bytes are held as may be")
+
+// Hold is what one answer holds while it is made. It charges a request's account.
+type Hold struct {
+	account *account
+	most    int
+	held    int
+}
+
+// NewHold returns a Hold of at most so many bytes, for the request of a context.
+func NewHold(ctx context.Context, most int) *Hold {
+	return &Hold{account: accountOf(ctx), most: most}
+}
+
+// Take holds one more row, with so many bytes in its long texts. It is ErrFull if the answer is too large with it, and a fault
+// if the tenant or the process holds too much. A nil Hold takes any number of bytes.
+func (h *Hold) Take(bytes int) error {
+	if h == nil {
+		return nil
+	}
+	n := bytes + rowTakes
+	if h.held > 0 && h.held+n > h.most {
+		return ErrFull
+	}
+	if err := h.account.take(int64(n)); err != nil {
+		return err
+	}
+	h.held += n
+	return nil
+}
+
+// Drop says that nothing is held any more.
+func (h *Hold) Drop() {
+	h.account.reuse(int64(h.held))
+	h.held = 0
+}
+
 // Collect reads rows until they hold most bytes, or more than the request's tenant may hold now. Full says that it stopped
 // before the last row. It fails if the budget has no room for the first row. Size tells the bytes of the long texts of a row.
 func Collect[T any](ctx context.Context, rows pgx.Rows, most int, scan pgx.RowToFunc[T], size func(T) int) (found []T, full bool, err error) {
 	defer rows.Close()
-	a, held := accountOf(ctx), 0
+	hold := NewHold(ctx, most)
 	for rows.Next() {
 		one, err := scan(rows)
 		if err != nil {
 			return nil, false, err
 		}
-		n := size(one) + rowTakes
-		full := held+n > most
-		if !full {
-			err = a.take(int64(n))
-		}
-		switch {
-		case (full || err != nil) && len(found) > 0:
-			rows.Close()
+		if err := hold.Take(size(one)); err != nil {
+			if len(found) == 0 {
+				return nil, false, err
+			}
 			return found, true, nil
-		case err != nil:
-			return nil, false, err
 		}
-		found, held = append(found, one), held+n
+		found = append(found, one)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, false, fmt.Errorf("read rows: %w", err)
