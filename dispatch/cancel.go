@@ -175,8 +175,8 @@ func takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool,
 		return false, fmt.Errorf("read the queue of a tick: %w", err)
 	}
 	terms, err := schedules.DefaultTerms(defaults)
-	if err != nil || workflow == nil {
-		return false, err
+	if err != nil || workflow == nil { // its queue is not known: it ends when its turn comes
+		return false, nil
 	}
 	return takeOneReady(ctx, tx, tenant, *workflow, or(queue, terms.Queue), or(priority, int16(terms.Priority)), t.key())
 }

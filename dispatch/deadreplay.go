@@ -82,6 +82,8 @@ func (d *Dispatch) deadReplayStep(ctx context.Context, tx pgx.Tx, op *schedules.
 		switch {
 		case err == nil:
 			op.Count("replayed", 1)
+		case schedules.NewerVersion(err):
+			return false, err
 		case refused:
 			op.Count(f.Code, 1)
 		case errors.Is(err, errNoLetter):

@@ -230,10 +230,7 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 	for _, u := range found {
 		k := ident.TickKey{Schedule: u.ScheduleID, At: u.NominalAt.UTC(), Seq: u.Seq}
 		e := bad[k]
-		due, again, err := u.retryAt(e, now)
-		if err != nil {
-			return err
-		}
+		due, again := u.retryAt(e, now)
 		if !e.unsent {
 			b.Queue(`
 				INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, started_at, ended_at, outcome, status, error, worker)
@@ -285,24 +282,28 @@ func backoff(attempt int16, draw func(n int64) int64) time.Duration {
 	return time.Duration(draw(int64(most) + 1))
 }
 
-// retryAt tells when a failed attempt's tick is tried again: never past its attempts or its greatest lateness.
-func (u *underWay) retryAt(e *ending, now time.Time) (due time.Time, again bool, err error) {
+// retryAt returns when a failed attempt's tick is tried again: never past its attempts or its greatest lateness. Where this
+// program cannot read the defaults of the workflow, the tick is not ended: its next delivery waits for one that can.
+func (u *underWay) retryAt(e *ending, now time.Time) (due time.Time, again bool) {
+	if e.final || u.Stopped || e.outcome == cancelled {
+		return due, false
+	}
 	terms, err := schedules.DefaultTerms(u.Defaults)
 	if err != nil {
-		return due, false, err
+		return now.Add(newerWait), true
 	}
-	if e.final || u.Stopped || e.outcome == cancelled || e.attempt-u.From >= or(u.MaxAttempts, int16(terms.MaxAttempts)) {
-		return due, false, nil
+	if e.attempt-u.From >= or(u.MaxAttempts, int16(terms.MaxAttempts)) {
+		return due, false
 	}
 	due = now.Add(max(backoff(e.attempt-u.From, rand.Int64N), e.retryAfter))
 	if e.outcome == lost {
 		due = now
 	}
 	if u.Aside { // it was asked for however late it is
-		return due, true, nil
+		return due, true
 	}
 	latest := u.NominalAt.Add(seconds(or(u.MaxLateness, int32(terms.MaxLateness/time.Second))))
-	return due, !due.After(latest) || or(u.OnExpired, terms.OnExpired) == "deliver", nil
+	return due, !due.After(latest) || or(u.OnExpired, terms.OnExpired) == "deliver"
 }
 
 // dropAnswers forgets the answers that were awaited and have come.
@@ -405,7 +406,7 @@ func (d *Dispatch) markFailing(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 	_, err = pgx.ForEachRow(rows, []any{&id, &own, &defaults, &failures}, func() error {
 		terms, err := schedules.DefaultTerms(defaults)
 		if err != nil {
-			return err
+			return nil // the next failure finds it, by a program that can read them
 		}
 		if most := or(own, int32(terms.PauseAfterFailures)); most > 0 && failures >= most {
 			select {

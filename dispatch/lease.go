@@ -3,8 +3,10 @@ package dispatch
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -136,7 +138,7 @@ const mostEnding = time.Second
 
 const noTicks = `{"ticks":[]}`
 
-// leaseNow leases what is ready, and writes the answer.
+// leaseNow leases what is ready, and writes the answer. It leaves out workflows whose defaults a newer program wrote.
 func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseRequest) (body []byte, n int, err error) {
 	query, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -155,6 +157,10 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 				return err
 			})
 		})
+		if newer, ok := errors.AsType[*newerWorkflow](err); ok && len(r.workflows) > 1 {
+			r.workflows = without(r.workflows, newer.name)
+			continue
+		}
 		if err != nil {
 			return nil, 0, err
 		}
@@ -296,6 +302,19 @@ type workflowTerms struct {
 	version string
 }
 
+// newerWorkflow is the error of a workflow whose defaults a newer program wrote: its ticks stay ready for others.
+type newerWorkflow struct {
+	name  string
+	cause error
+}
+
+func (e *newerWorkflow) Error() string { return "workflow " + e.name + ": " + e.cause.Error() }
+func (e *newerWorkflow) Unwrap() error { return e.cause }
+
+func without(names []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(one string) bool { return one == name })
+}
+
 // queueTerms reads the terms of workflows; one that is gone has the defaults.
 func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[string]workflowTerms) {
 	all := make(map[string]workflowTerms, len(names))
@@ -310,8 +329,11 @@ func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[stri
 		var defaults []byte
 		_, err := pgx.ForEachRow(rows, []any{&name, &version, &defaults}, func() error {
 			its, err := schedules.DefaultTerms(defaults)
+			if err != nil {
+				return &newerWorkflow{name, err}
+			}
 			all[name] = workflowTerms{its, or(version, "")}
-			return err
+			return nil
 		})
 		return err
 	})

@@ -1,11 +1,17 @@
 package dispatch_test
 
 import (
+	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/riverqueue/river"
 
+	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -96,4 +102,147 @@ func TestAChunkWhoseDefaultsANewerProgramWroteIsLeft(t *testing.T) {
 func TestATickIsNotHandedOutBeforeItsTime(t *testing.T) {
 	t.Parallel()
 	newHouse(t).leaves(`UPDATE chunk SET nominal_at = nominal_at + interval '10 days' WHERE tenant_id = $1`, `UPDATE chunk SET nominal_at = nominal_at - interval '10 days' WHERE tenant_id = $1`)
+}
+
+func (h *house) newerDefaults(workflow string) {
+	h.t.Helper()
+	h.exec(`UPDATE workflow SET defaults = '{"policy": {"overlap": "newest"}}' WHERE tenant_id = $1 AND name = $2`, h.tenant, workflow)
+}
+
+// wantNewer checks that a request was refused because a newer program wrote what it needs.
+func (h *house) wantNewer(what string, err error) {
+	h.t.Helper()
+	if f, ok := errors.AsType[*fault.Error](err); !ok || f.Status != 503 || f.Code != "newer_version" || f.RetryAfter == 0 {
+		h.t.Errorf("%s: got %v, want 503 newer_version", what, err)
+	}
+}
+
+// putOff checks that an operation waits for a program that can read the defaults, and goes on once it can.
+func (h *house) putOff(id string) {
+	h.t.Helper()
+	until(h.t, "the operation is put off", func() bool {
+		return h.number(`SELECT count(*) FROM operation WHERE due_at > clock_timestamp() + interval '20 s' AND failures = 0 AND ended_at IS NULL`) == 1
+	})
+	h.exec(`UPDATE workflow SET defaults = '{}'`)
+	h.exec(`UPDATE operation SET due_at = clock_timestamp(), look_at = clock_timestamp()`)
+	until(h.t, "the operation goes on", func() bool { return h.operation(id).Done > 0 })
+}
+
+// A program that cannot read a workflow's defaults ends no tick, and refuses nothing for good.
+func TestDefaultsThatANewerProgramWrote(t *testing.T) {
+	t.Parallel()
+	for what, test := range map[string]func(h *house){
+		"a failed attempt": func(h *house) {
+			h.trigger()
+			one := h.lease("overlap", 1)[0]
+			h.newerDefaults("overlap")
+			r, err := h.dispatch.Finish(h.t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "fail", Error: "no paper"}})
+			if err != nil || r[0].Status != 204 {
+				h.t.Errorf("got %v, %v", r, err)
+			}
+			h.wantStates("running")
+			if n := h.number(`SELECT count(*) FROM held WHERE why = 'retry' AND due_at > clock_timestamp() + interval '20 s'`); n != 1 {
+				h.t.Error("the next attempt is not put off")
+			}
+		},
+		"an attempt that failed for good": func(h *house) {
+			h.trigger()
+			one := h.lease("overlap", 1)[0]
+			h.newerDefaults("overlap")
+			h.fail(one)
+			h.wantStates("failed")
+		},
+		"the end of a tick that another waits for": func(h *house) {
+			h.trigger()
+			h.trigger()
+			one := h.lease("overlap", 1)[0]
+			h.newerDefaults("overlap")
+			h.finish(one)
+			h.wantStates("succeeded", "running")
+			h.exec(`UPDATE workflow SET defaults = '{}'`)
+			h.exec(`UPDATE chunk SET swept_at = swept_at - interval '1 minute' WHERE opened_at IS NULL`)
+			if again := h.lease("overlap", 1); len(again) != 1 {
+				h.t.Errorf("got %v", again)
+			}
+		},
+		"a lease": func(h *house) {
+			h.put("readable", "k", rarely("allow_all"))
+			h.trigger()
+			if _, err := h.dispatch.Trigger(h.t.Context(), h.tenant, "readable", "k", dispatch.TriggerParams{}, web.Once{}); err != nil {
+				h.t.Fatal(err)
+			}
+			until(h.t, "both ticks are ready", func() bool { return h.number(`SELECT COALESCE(sum(ticks), 0) FROM ready`) == 2 })
+			h.newerDefaults("overlap")
+			body, err := h.dispatch.Lease(h.t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{"overlap", "readable"}, Max: new(10)}, nil)
+			if err != nil || strings.Count(string(body), `"readable"`) != 1 || strings.Contains(string(body), `"overlap"`) {
+				h.t.Errorf("got %s, %v", body, err)
+			}
+			_, err = h.dispatch.Lease(h.t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{"overlap"}}, nil)
+			h.wantNewer("a lease of that workflow", err)
+			if n := h.number(`SELECT COALESCE(sum(ticks), 0) FROM ready`); n != 1 {
+				h.t.Errorf("%d ticks are ready, want 1", n)
+			}
+		},
+		"requests": func(h *house) {
+			h.trigger()
+			one := h.lease("overlap", 1)[0]
+			h.fail(one)
+			h.newerDefaults("overlap")
+			c := h.open(h.dispatch).operator()
+			c.refused(503, "newer_version", "", "POST", strings.Replace(trigger, "/w/", "/overlap/", 1), "")
+			c.refused(503, "newer_version", "", "POST", "/v1/ticks/"+one.TickID+"/replay", "")
+			_, err := h.schedules.Get(h.t.Context(), h.tenant, "overlap", "k")
+			h.wantNewer("a schedule", err)
+			_, _, err = h.schedules.Put(h.t.Context(), h.tenant, "overlap", "other", rarely("skip"), "tester", web.Precondition{})
+			h.wantNewer("a put", err)
+			h.wantStates("failed")
+		},
+		"a cancellation": func(h *house) {
+			h.trigger()
+			until(h.t, "the tick is ready", func() bool { return h.number(`SELECT COALESCE(sum(ticks), 0) FROM ready`) == 1 })
+			h.newerDefaults("overlap")
+			if _, err := h.dispatch.Cancel(h.t.Context(), h.tenant, h.history("overlap", "k")[0].TickID); err != nil {
+				h.t.Error(err)
+			}
+			h.wantStates("running requested")
+		},
+		"retention": func(h *house) {
+			h.endTwo()
+			h.exec(`UPDATE workflow SET defaults = '{"delivery": {"retention": {"succeeded": "2h", "failed": "2h", "newest": "2h"}}, "policy": {"overlap": "newest"}}'`)
+			h.exec(`UPDATE tick SET ended_at = ended_at - interval '3 hours'`)
+			h.retain(time.Now())
+			h.wantStates("failed", "succeeded")
+			h.exec(`UPDATE workflow SET defaults = '{"delivery": {"retention": {"succeeded": "2h", "failed": "2h"}}}'`)
+			h.retain(time.Now())
+			if n := h.number(`SELECT count(*) FROM tick`); n != 0 {
+				h.t.Errorf("%d ticks are left", n)
+			}
+		},
+		"a backfill": func(h *house) {
+			h.put("w", "k", hourly("skip"))
+			h.newerDefaults("w")
+			from, to := hours(3)
+			h.putOff(h.backfill(from, to, "buffer_all").ID)
+		},
+		"a replay of all dead letters": func(h *house) {
+			h.trigger()
+			h.fail(h.lease("overlap", 1)[0])
+			h.newerDefaults("overlap")
+			reply, err := h.dispatch.ReplayDead(h.t.Context(), h.tenant, dispatch.DeadReplayParams{}, "ann", web.Once{})
+			var op schedules.OperationAnswer
+			if err == nil {
+				err = json.Unmarshal(reply.Body, &op)
+			}
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			h.putOff(op.ID)
+			h.wantStates("running")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			test(overlapping(t, "buffer_all"))
+		})
+	}
 }

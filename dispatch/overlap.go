@@ -150,11 +150,7 @@ func (d *Dispatch) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		var b pgx.Batch
 		var passed []ident.TickKey
 		for _, w := range next {
-			expired, err := w.expired(now)
-			if err != nil {
-				return err
-			}
-			if expired {
+			if w.expired(now) {
 				w.queueExpired(&b, tenant, now)
 				ids, passed = append(ids, w.ScheduleID), append(passed, ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC()})
 				continue
@@ -171,13 +167,15 @@ func (d *Dispatch) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 	return nil
 }
 
-func (w *waiting) expired(now time.Time) (bool, error) {
+// expired reports whether a waiting tick is too late to be handed out. Where this program cannot read the defaults of its
+// workflow it is not: then it is released, and its delivery waits for a program that can read them.
+func (w *waiting) expired(now time.Time) bool {
 	terms, err := schedules.DefaultTerms(w.Defaults)
 	if err != nil {
-		return false, err
+		return false
 	}
 	latest := seconds(or(w.MaxLateness, int32(terms.MaxLateness/time.Second)))
-	return w.Seq == 0 && !w.Aside && now.Sub(w.NominalAt) > latest && or(w.OnExpired, terms.OnExpired) == "skip", nil
+	return w.Seq == 0 && !w.Aside && now.Sub(w.NominalAt) > latest && or(w.OnExpired, terms.OnExpired) == "skip"
 }
 
 const waitingTick = `tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`

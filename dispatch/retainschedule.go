@@ -91,7 +91,9 @@ func (d *Dispatch) thinSchedules(ctx context.Context, now time.Time, found []kee
 		for _, k := range some {
 			terms, err := schedules.DefaultTerms(k.Defaults)
 			if err != nil {
-				d.Log.Error("a schedule's ticks are kept: the defaults of its workflow cannot be read", "tenant", tenant, "schedule", k.ID, "error", err)
+				if d.told.due("retention", now) {
+					d.Log.Warn("ended ticks are kept longer: a newer program wrote the defaults of a workflow", "tenant", tenant, "schedule", k.ID, "error", err)
+				}
 				continue
 			}
 			w := whose{succeeded: terms.KeepSucceeded, failed: terms.KeepFailed}

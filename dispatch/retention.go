@@ -93,8 +93,8 @@ func (d *Dispatch) whose(ctx context.Context, db postgres.DB, tenant tenants.ID,
 	var defaults []byte
 	_, err = pgx.ForEachRow(rows, []any{&id, &w.workflow, &w.key, &good, &bad, &defaults}, func() error {
 		terms, err := schedules.DefaultTerms(defaults)
-		if err != nil {
-			return err
+		if err != nil { // as long as the tenant's, until they can be read
+			terms = unregistered
 		}
 		w.succeeded = seconds(or(good, int32(terms.KeepSucceeded/time.Second)))
 		w.failed = seconds(or(bad, int32(terms.KeepFailed/time.Second)))

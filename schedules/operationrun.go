@@ -45,6 +45,9 @@ func (o *Operations) Run(ctx context.Context, id int64) error {
 			more, err = o.step(ctx, id)
 			return err
 		})
+		if NewerVersion(err) {
+			return o.putOff(ctx, id)
+		}
 		if err != nil && ctx.Err() == nil {
 			return errors.Join(err, o.stumble(ctx, id))
 		}
@@ -76,7 +79,7 @@ func (o *Operations) step(ctx context.Context, id int64) (more bool, err error) 
 			return nil
 		}
 		done, err := step(postgres.ForTenant(ctx, int32(op.Tenant)), tx, op)
-		if f, ok := errors.AsType[*fault.Error](err); ok {
+		if f, ok := errors.AsType[*fault.Error](err); ok && !NewerVersion(err) {
 			refused = f
 			return err
 		}
@@ -156,6 +159,18 @@ func (op *Operation) save(ctx context.Context, tx pgx.Tx, done bool) error {
 		op.ID, state, op.Cursor, op.Done, op.Total, counts, result, op.Now, wait, silentFor, done, op.Tenant)
 	if err != nil {
 		return fmt.Errorf("save operation %d: %w", op.ID, err)
+	}
+	return nil
+}
+
+// putOff leaves the next step of an operation to a program that can read what a newer one wrote.
+func (o *Operations) putOff(ctx context.Context, id int64) error {
+	_, err := o.Engine.Exec(ctx, `
+		UPDATE operation
+		SET due_at = clock_timestamp() + $2::interval, look_at = clock_timestamp() + $2::interval
+		WHERE id = $1 AND ended_at IS NULL`, id, newerWait)
+	if err != nil {
+		return fmt.Errorf("put off operation: %w", err)
 	}
 	return nil
 }

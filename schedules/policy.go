@@ -242,7 +242,8 @@ type Terms struct {
 	KeepSucceeded, KeepFailed time.Duration // 0: as long as the tenant's ticks are kept
 }
 
-// DefaultTerms are what a schedule has that says nothing itself, under the stored defaults of its workflow.
+// DefaultTerms returns the terms of a schedule that states none itself, under the stored defaults of its workflow. NewerVersion
+// holds for its error.
 func DefaultTerms(stored []byte) (Terms, error) {
 	t, err := readDefaults(stored)
 	if err != nil {

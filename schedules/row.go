@@ -209,15 +209,20 @@ func (r *row) effective() (whole terms, inherited []string, err error) {
 	return whole, inherited, nil
 }
 
+// readDefaults reads stored defaults of a workflow. Its error is newerVersion.
 func readDefaults(stored []byte) (terms, error) {
 	if len(stored) == 0 || string(stored) == "{}" {
 		return terms{}, nil
 	}
 	var d Defaults
 	if err := json.Unmarshal(stored, &d); err != nil {
-		return terms{}, fmt.Errorf("defaults of a workflow: %w", err)
+		return terms{}, newerVersion(err)
 	}
-	return readTerms("", d.Policy, d.Delivery)
+	t, err := readTerms("", d.Policy, d.Delivery)
+	if err != nil {
+		return terms{}, newerVersion(err)
+	}
+	return t, nil
 }
 
 // nextAfter is the first nominal time that the member serves and that lies after a moment, within its bounds; those that
