@@ -22,7 +22,7 @@ func Routes(g *echo.Group, d *Dispatch) {
 	h := handler{d}
 	read, write := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite)
 	work, readOrWork := tenants.Require(tenants.TicksWork), tenants.Require(tenants.SchedulesRead, tenants.TicksWork)
-	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
+	endpoints, readEndpoints := tenants.Require(tenants.EndpointsWrite), tenants.Require(tenants.SchedulesRead, tenants.EndpointsWrite)
 	writeOrWork := tenants.Require(tenants.SchedulesWrite, tenants.TicksWork)
 	const one = "/v1/workflows/:workflow/schedules/:key"
 	g.POST(one+"/trigger", h.trigger, write, web.NoQuery, web.Conditional)
@@ -44,12 +44,12 @@ func Routes(g *echo.Group, d *Dispatch) {
 	g.POST("/v1/admin/halt", h.halt, tenants.Require(tenants.TenantAdmin), web.NoQuery)
 	g.POST("/v1/admin/continue", h.resume, tenants.Require(tenants.TenantAdmin), web.NoQuery)
 	g.POST("/v1/admin/dead-letters/replay", h.replayDead, tenants.Require(tenants.TenantAdmin), web.NoQuery)
-	g.GET("/v1/endpoints", h.endpoints, readOrWrite)
-	g.PUT("/v1/endpoints/:name", h.putEndpoint, write, web.NoQuery, web.Conditional)
-	g.GET("/v1/endpoints/:name", h.endpoint, readOrWrite, web.NoQuery, web.Conditional)
-	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, write, web.NoQuery, web.Conditional)
-	g.POST("/v1/endpoints/:name/secrets", h.rotateSecret, write, web.NoQuery)
-	g.POST("/v1/endpoints/:name/test", h.tryEndpoint, write, web.NoQuery, web.Timeout(longestAnswer+queryTimeout))
+	g.GET("/v1/endpoints", h.endpoints, readEndpoints)
+	g.PUT("/v1/endpoints/:name", h.putEndpoint, endpoints, web.NoQuery, web.Conditional)
+	g.GET("/v1/endpoints/:name", h.endpoint, readEndpoints, web.NoQuery, web.Conditional)
+	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, endpoints, web.NoQuery, web.Conditional)
+	g.POST("/v1/endpoints/:name/secrets", h.rotateSecret, endpoints, web.NoQuery)
+	g.POST("/v1/endpoints/:name/test", h.tryEndpoint, endpoints, web.NoQuery, web.Timeout(longestAnswer+queryTimeout))
 }
 
 type handler struct{ *Dispatch }

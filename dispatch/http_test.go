@@ -162,7 +162,7 @@ func TestRoutesAskForTheirScopesAndNoOtherParameter(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	s := h.open(h.dispatch)
-	const read, write, work = tenants.SchedulesRead, tenants.SchedulesWrite, tenants.TicksWork
+	const read, write, work, endpoints = tenants.SchedulesRead, tenants.SchedulesWrite, tenants.TicksWork, tenants.EndpointsWrite
 	for route, scopes := range map[string][]string{
 		"POST " + trigger:                           {write},
 		"GET " + ticks:                              {read},
@@ -178,10 +178,12 @@ func TestRoutesAskForTheirScopesAndNoOtherParameter(t *testing.T) {
 		"POST /v1/ticks/tick_x/cancel":              {write, work},
 		"POST /v1/ticks/tick_x/replay":              {write, work},
 		"GET /v1/admin/dead-letters":                {tenants.TenantAdmin},
-		"GET /v1/endpoints":                         {read, write},
-		"GET /v1/endpoints/e":                       {read, write},
-		"PUT /v1/endpoints/e":                       {write},
-		"DELETE /v1/endpoints/e":                    {write},
+		"GET /v1/endpoints":                         {read, endpoints},
+		"GET /v1/endpoints/e":                       {read, endpoints},
+		"PUT /v1/endpoints/e":                       {endpoints},
+		"DELETE /v1/endpoints/e":                    {endpoints},
+		"POST /v1/endpoints/e/secrets":              {endpoints},
+		"POST /v1/endpoints/e/test":                 {endpoints},
 		"POST /v1/admin/dead-letters/replay":        {tenants.TenantAdmin},
 		"POST /v1/workflows/w/schedules/k/backfill": {write},
 	} {
@@ -191,7 +193,7 @@ func TestRoutesAskForTheirScopesAndNoOtherParameter(t *testing.T) {
 			body = `{}`
 		}
 		caller{s, ""}.refused(401, "unauthenticated", "", method, path, body)
-		for _, scope := range []string{read, write, work, tenants.TenantAdmin} {
+		for _, scope := range []string{read, write, work, endpoints, tenants.TenantAdmin} {
 			if scope == tenants.TenantAdmin || slices.Contains(scopes, scope) {
 				s.as("acme", scope).refused(400, "unknown_parameter", "/colour", method, path+"?colour=red", body)
 				continue

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// EndpointParams is what an endpoint is to be.
+// EndpointParams is what an endpoint is to be. To change endpoints, a token needs the scope endpoints:write.
 type EndpointParams struct {
 	URL     string            `json:"url"`
 	Batch   int               `json:"batch,omitempty"`   // ticks a request may hold, 1 to 500; zero is 1

@@ -9,14 +9,15 @@ import (
 const (
 	SchedulesRead  = "schedules:read"
 	SchedulesWrite = "schedules:write"
-	TicksWork      = "ticks:work"     // lease and finish ticks
-	TenantAdmin    = "tenant:admin"   // the operator of one tenant: implies the others of that tenant
-	PlatformAdmin  = "platform:admin" // who runs the service; bears no tenant
+	TicksWork      = "ticks:work"      // lease and finish ticks
+	EndpointsWrite = "endpoints:write" // endpoints, their secrets and headers
+	TenantAdmin    = "tenant:admin"    // the operator of one tenant: implies the others of that tenant
+	PlatformAdmin  = "platform:admin"  // who runs the service; bears no tenant
 )
 
 // TenantScopes are all scopes that a tenant's token can bear.
 func TenantScopes() []string {
-	return []string{SchedulesRead, SchedulesWrite, TicksWork, TenantAdmin}
+	return []string{SchedulesRead, SchedulesWrite, TicksWork, EndpointsWrite, TenantAdmin}
 }
 
 // Identity is who sent a request, and what they may do.
