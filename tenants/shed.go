@@ -19,7 +19,7 @@ type class int
 const (
 	bulkClass   class = iota // lists, exports, and what is of many things at once
 	singleClass              // of one thing: reads, upserts, triggers; and what an operator needs to see and stop a flood
-	workClass                // leases, heartbeats and finishes, and the tokens for them
+	workClass                // leases, heartbeats and finishes
 	classes
 )
 
@@ -33,7 +33,7 @@ var lists = []string{
 
 func classOf(method, route string) class {
 	switch {
-	case route == TokenRoute || kindOf(method, route).atOne == workerRequest.atOne:
+	case kindOf(method, route).atOne == workerRequest.atOne:
 		return workClass
 	case slices.Contains(lists, route):
 		return bulkClass
@@ -41,27 +41,31 @@ func classOf(method, route string) class {
 	return singleClass
 }
 
-// Shedding is when a process is overloaded: it then answers 503 to a part of the requests, so that the others are still
+// Shedding says when a process is overloaded: it then answers 503 to a part of the requests, so that the others are still
 // answered in time. The zero value sheds nothing.
 type Shedding struct {
 	// AtATime is how many requests are worked on at a time until the first class is shed; the others go twice and four times
-	// as far. Requests that wait for ticks do not count. 0: any number.
+	// as far. Requests that wait for ticks do not count, nor do those without a token. 0: any number.
 	AtATime int
-	// Waits tells how long requests have lately waited for a connection to the database. Nil: not at all.
-	Waits func() time.Duration
+	// Waits returns how long a tenant's requests have waited for a connection to the database by now. Nil: not at all.
+	Waits func(tenant ID) time.Duration
 }
 
 // shedAfter are the waits for a connection from which each class is shed.
 var shedAfter = [classes]time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second}
 
-// Shed returns the middleware that sheds load. It comes before whatever costs something.
+// Shed returns the middleware that sheds load. It comes behind Authenticate: strangers do not count, and a tenant whose own
+// requests are slow is refused without harm to others.
 func (s Shedding) Shed() echo.MiddlewareFunc {
 	var flying atomic.Int64
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
+			who, known := c.Get(callerKey).(Identity)
+			if !known { // a public route
+				return next(c)
+			}
 			method, route := c.Request().Method, c.Path()
-			of := classOf(method, route)
-			if s.over(of, int(flying.Load())) {
+			if s.over(classOf(method, route), int(flying.Load()), who.Tenant) {
 				return overloaded()
 			}
 			if !strings.HasSuffix(route, "/lease") || method != http.MethodPost {
@@ -73,11 +77,11 @@ func (s Shedding) Shed() echo.MiddlewareFunc {
 	}
 }
 
-func (s Shedding) over(of class, flying int) bool {
+func (s Shedding) over(of class, flying int, tenant ID) bool {
 	if s.AtATime > 0 && flying >= s.AtATime<<of {
 		return true
 	}
-	return s.Waits != nil && s.Waits() >= shedAfter[of]
+	return s.Waits != nil && s.Waits(tenant) >= shedAfter[of]
 }
 
 func overloaded() error {

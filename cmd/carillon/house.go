@@ -47,20 +47,17 @@ type plan struct {
 	log         *slog.Logger
 	memory      int64 // that the process may use; 0: any amount
 
-	shed func(stat func() *pgxpool.Stat) tenants.Shedding // by what the API's pool is up to; nil: no load is shed
+	shed func(api *postgres.Wall) tenants.Shedding // nil: no load is shed
 }
 
 // requestsPerConnection are worked on at a time until load is shed: they wait for connections by then.
 const requestsPerConnection = 16
 
-// shedByPool sheds load where requests wait for the connections of a pool.
-func shedByPool(stat func() *pgxpool.Stat) tenants.Shedding {
+// shedByPool sheds a tenant's load while its requests wait for connections of the API.
+func shedByPool(api *postgres.Wall) tenants.Shedding {
 	return tenants.Shedding{
-		AtATime: requestsPerConnection * int(stat().MaxConns()),
-		Waits: tenants.PoolWaits(func() tenants.PoolUse {
-			is := stat()
-			return tenants.PoolUse{Acquired: is.AcquireCount(), Waited: is.EmptyAcquireWaitTime(), Busy: is.AcquiredConns() >= is.MaxConns()}
-		}, time.Now),
+		AtATime: requestsPerConnection * api.Connections(),
+		Waits:   func(tenant tenants.ID) time.Duration { return api.Waited(int32(tenant)) },
 	}
 }
 
@@ -192,9 +189,9 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Audience: p.audience, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
 	var shedding tenants.Shedding
 	if p.shed != nil {
-		shedding = p.shed(h.api.Stat)
+		shedding = p.shed(h.api)
 	}
-	authenticated := h.router.Group("", shedding.Shed(), tenants.Authenticate(verifier, tenants.TokenRoute), limits.Limit, web.Refuse, p.budget().Limit(tenants.Charged))
+	authenticated := h.router.Group("", tenants.Authenticate(verifier, tenants.TokenRoute), shedding.Shed(), limits.Limit, web.Refuse, p.budget().Limit(tenants.Charged))
 	h.router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	h.router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, all)

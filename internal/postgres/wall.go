@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,7 +18,8 @@ import (
 // beginning of the transaction, so that the wall costs no trip of its own.
 type Wall struct {
 	pool     *pgxpool.Pool
-	standing string // the tenant where the context says none; empty: there is none
+	shares   *shares // of the pool's connections, by tenant
+	standing string  // the tenant where the context says none; empty: there is none
 }
 
 // NewWall returns the wall over a pool that was opened with APIRole. Where the pool's URL sets the parameter
@@ -27,14 +29,22 @@ func NewWall(pool *pgxpool.Pool) *Wall {
 	if _, err := strconv.ParseInt(standing, 10, 32); err != nil {
 		standing = ""
 	}
-	return &Wall{pool, standing}
+	return &Wall{pool, newShares(int(pool.Config().MaxConns)), standing}
 }
 
 // Close closes the pool.
 func (w *Wall) Close() { w.pool.Close() }
 
-// Stat tells how busy the pool is.
-func (w *Wall) Stat() *pgxpool.Stat { return w.pool.Stat() }
+// Waited returns how long the first waiting call of a tenant has waited for a connection by now; 0: none waits.
+func (w *Wall) Waited(tenantID int32) time.Duration {
+	if !w.shares.waiting() {
+		return 0
+	}
+	return w.shares.waited(strconv.Itoa(int(tenantID)))
+}
+
+// Connections returns how many connections the pool has at most.
+func (w *Wall) Connections() int { return w.shares.size }
 
 const tellTenant = `SELECT set_config('` + TenantSetting + `', $1, false)`
 
@@ -42,6 +52,13 @@ const tellTenant = `SELECT set_config('` + TenantSetting + `', $1, false)`
 type session struct {
 	*pgxpool.Conn
 	tenant string
+	shares *shares
+}
+
+// Release gives the connection back to the pool, and then to the other calls that wait for one.
+func (s session) Release() {
+	s.Conn.Release()
+	s.shares.leave(s.tenant)
 }
 
 func (w *Wall) session(ctx context.Context) (session, error) {
@@ -52,8 +69,14 @@ func (w *Wall) session(ctx context.Context) (session, error) {
 	if tenant == "" {
 		return session{}, errNoTenant
 	}
+	if err := w.shares.enter(ctx, tenant); err != nil {
+		return session{}, err
+	}
 	conn, err := w.pool.Acquire(ctx)
-	return session{conn, tenant}, err
+	if err != nil {
+		w.shares.leave(tenant)
+	}
+	return session{conn, tenant, w.shares}, err
 }
 
 // knows tells whether the session was told its tenant already.

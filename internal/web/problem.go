@@ -65,6 +65,9 @@ func faultOf(err error, c echo.Context) *fault.Error {
 	if late {
 		return unavailable("the request took too long")
 	}
+	if errors.Is(err, postgres.ErrBusy) {
+		return busy()
+	}
 	if overloaded(err) {
 		return unavailable("the service cannot answer just now")
 	}
@@ -79,6 +82,13 @@ func withCause(f *fault.Error, cause error) error {
 func unavailable(detail string) *fault.Error {
 	f := fault.New(http.StatusServiceUnavailable, "unavailable", "%s; try again", detail)
 	f.RetryAfter = time.Second
+	return f
+}
+
+// busy is the answer to a request for which no connection to the database was free in time.
+func busy() *fault.Error {
+	f := fault.New(http.StatusServiceUnavailable, "overloaded", "too many requests wait for the database; try again")
+	f.RetryAfter = 2 * time.Second
 	return f
 }
 
@@ -116,7 +126,7 @@ func overloaded(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
-	return errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, postgres.ErrBusy) || pgconn.SafeToRetry(err)
 }
 
 // taken are the methods that a route takes at the request's path. Echo knows them too, but for routers with a group:

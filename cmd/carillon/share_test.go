@@ -1,0 +1,100 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Twenty requests of a tenant wait for a row in PostgreSQL. They take half of the connections; the requests of another
+// tenant are answered, and only the first tenant is told to try again.
+func TestSlowRequestsOfATenantHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	s, client := serveAs(t, func(p *plan) { p.connections, p.shed = 24, shedByPool }), checked(t) // eight are the API's
+	platform := s.mint(t, "", tenants.PlatformAdmin)
+	s.expect(t, client, platform, "PUT", "/v1/platform/tenants/shop", `{}`, 201, "")
+	slow, brisk := s.mint(t, "acme", tenants.TenantAdmin), s.mint(t, "shop", tenants.TenantAdmin)
+	s.expect(t, client, slow, "PUT", "/v1/keys/ann", `{"timezone": "Europe/Berlin"}`, 201, "")
+	s.expect(t, client, brisk, "PUT", "/v1/workflows/w", `{}`, 201, "")
+
+	held, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Exec(t.Context(), `SELECT FROM key_profile WHERE key = 'ann' FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	var asked sync.WaitGroup
+	stop, refused := make(chan struct{}), make(chan struct{}, 1)
+	for range 20 {
+		asked.Go(func() {
+			for open := true; open; {
+				status, answer := s.send(t, client, slow, "PUT", "/v1/keys/ann", "application/json", `{"timezone": "Asia/Tokyo"}`)
+				if status != http.StatusOK && status != http.StatusServiceUnavailable {
+					t.Errorf("a slow request: got %d %s", status, answer)
+				}
+				if strings.Contains(string(answer), "too many requests wait") {
+					select {
+					case refused <- struct{}{}:
+					default:
+					}
+				}
+				select {
+				case <-stop:
+					open = false
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
+		})
+	}
+	t.Cleanup(asked.Wait)
+	ended := sync.OnceFunc(func() { close(stop) })
+	t.Cleanup(ended)
+	s.await(t, 4)
+	for range 50 {
+		s.expect(t, client, brisk, "GET", "/v1/schedules", "", 200, "")
+		s.expect(t, client, brisk, "GET", "/v1/workflows/w", "", 200, "")
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(5 * time.Millisecond) { // its own lists are refused while its requests wait
+		if status, _ := s.send(t, client, slow, "GET", "/v1/schedules", "", ""); status == http.StatusServiceUnavailable {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no list of the slow tenant was shed")
+		}
+	}
+	select {
+	case <-refused: // a request that waited for its tenant's share has given up
+	case <-time.After(time.Minute):
+		t.Error("no request gave up waiting for a connection")
+	}
+	s.await(t, 4)
+	s.expect(t, client, brisk, "GET", "/v1/schedules", "", 200, "")
+	ended()
+	if err := held.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asked.Wait()
+	s.expect(t, client, slow, "GET", "/v1/keys/ann", "", 200, "")
+}
+
+// await waits until n sessions of the API wait for a lock.
+func (s whole) await(t *testing.T, n int) {
+	t.Helper()
+	var got int
+	for deadline := time.Now().Add(20 * time.Second); got != n; <-time.After(5 * time.Millisecond) {
+		err := s.pool.QueryRow(t.Context(), `
+			SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'carillon api' AND wait_event_type = 'Lock'`).Scan(&got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d sessions wait for a lock, want %d", got, n)
+		}
+	}
+}
