@@ -122,7 +122,7 @@ func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.
 	if err := p.check(now, q); err != nil {
 		return 0, nil, err
 	}
-	timing, err := d.backfillTiming(ctx, tenant, s)
+	timing, err := d.backfillTiming(ctx, tx, tenant, s)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -150,8 +150,8 @@ func nonEmpty(s string) *string {
 
 // backfillTiming is the timing of a schedule as it stands. One that cannot be computed, and one whose times follow from
 // its runs, have no nominal times to fill in: 422.
-func (d *Dispatch) backfillTiming(ctx context.Context, tenant tenants.ID, s *backfilled) (*calendar.Timing, error) {
-	timings, _, err := d.timingsOf(ctx, d.of(ctx), tenant, []*tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
+func (d *Dispatch) backfillTiming(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s *backfilled) (*calendar.Timing, error) {
+	timings, _, err := d.timingsOf(ctx, tx, tenant, []*tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
 	if err != nil {
 		return nil, err
 	}

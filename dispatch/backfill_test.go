@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -285,4 +286,22 @@ func TestDeadLettersAreDeliveredAgainByFilter(t *testing.T) {
 	}
 	c.refused(422, "invalid", "/filter/workflow", "POST", replay, `{"filter": {"workflow": "a b"}}`)
 	c.refused(400, "unknown_field", "/filter/colour", "POST", replay, `{"filter": {"colour": "red"}}`)
+}
+
+// A request that waited for a second connection while it holds one could wait for requests that do the same.
+func TestABackfillTakesOneConnection(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.put("w", "k", hourly("skip"))
+	pool, err := postgres.Open(t.Context(), h.pool.Config().ConnString(), postgres.Options{MaxConns: 1, Role: postgres.APIRole})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	h.config.API, h.config.Timings = postgres.NewWall(pool), schedules.NewTimings() // which knows no timing yet
+	from, to := hours(4)
+	ctx := postgres.ForTenant(t.Context(), int32(h.tenant))
+	if _, err := h.process().Backfill(ctx, h.tenant, "w", "k", dispatch.BackfillParams{From: from, To: to, DryRun: true}, "ann", web.Once{}); err != nil {
+		t.Error(err)
+	}
 }

@@ -64,7 +64,7 @@ func (d *Dispatch) backfillStep(ctx context.Context, tx pgx.Tx, op *schedules.Op
 	if f.Stopped || room <= 0 {
 		return false, op.Keep(next)
 	}
-	timing, err := d.backfillTiming(ctx, op.Tenant, &f.backfilled)
+	timing, err := d.backfillTiming(ctx, tx, op.Tenant, &f.backfilled)
 	if err != nil {
 		return false, err
 	}
