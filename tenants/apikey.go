@@ -179,6 +179,7 @@ func (k APIKey) withoutKey() APIKey {
 // exchanged is what a token for a key is to say.
 type exchanged struct {
 	ID        string
+	TenantID  ID
 	Tenant    string
 	Status    string
 	Scopes    []string
@@ -187,16 +188,19 @@ type exchanged struct {
 }
 
 // exchange finds the key that was sent. The key itself says whose it is: nothing else of the request does.
-func exchange(ctx context.Context, db postgres.DB, key string) (x exchanged, ok bool, err error) {
+func (d *Directory) exchange(ctx context.Context, key string) (x exchanged, ok bool, err error) {
 	if !wellFormed(key) {
 		return x, false, nil
 	}
-	rows, _ := db.Query(ctx, `
-		SELECT k.id, t.name AS tenant, t.status, k.scopes, k.workflows, k.expires_at
-		FROM api_key k
-		JOIN tenant t ON t.id = k.tenant_id
-		WHERE k.hash = $1`, hashOf(key)) // CollectExactlyOneRow reports the error
-	x, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[exchanged])
+	err = d.strangers.look(ctx, exchangeRate, func() error {
+		rows, _ := d.db.Query(ctx, `
+			SELECT k.id, k.tenant_id, t.name AS tenant, t.status, k.scopes, k.workflows, k.expires_at
+			FROM api_key k
+			JOIN tenant t ON t.id = k.tenant_id
+			WHERE k.hash = $1`, hashOf(key)) // CollectExactlyOneRow reports the error
+		x, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[exchanged])
+		return err
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return x, false, nil
 	}

@@ -27,7 +27,7 @@ func (w *world) keyed(t *testing.T, minter *Minter) *echo.Echo {
 	}
 	e := web.New(web.Options{Log: slog.New(slog.DiscardHandler)})
 	g := e.Group("", Authenticate(w.verifier, TokenRoute))
-	Credentials{DB: w.pool, Cursors: cursors, Directory: w.verifier.Tenants, Minter: minter}.Routes(g)
+	Credentials{DB: w.pool, Cursors: cursors, Directory: w.verifier.Tenants, Limits: NewLimits(NewBuckets(w.pool), w.verifier.Tenants), Minter: minter}.Routes(g)
 	who := func(c echo.Context) error { return web.Answer(c, 200, Caller(c).Subject) }
 	g.GET(oneSchedule, who, Require(SchedulesRead))
 	g.GET("/v1/schedules", who, Require(SchedulesRead))

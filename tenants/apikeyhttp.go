@@ -17,6 +17,7 @@ type Credentials struct {
 	DB        postgres.DB
 	Cursors   *web.Cursor
 	Directory *Directory
+	Limits    *Limits
 	Minter    *Minter // nil where this process has no private key of the platform's: nothing is exchanged
 }
 
@@ -150,7 +151,7 @@ func (r Credentials) token(c echo.Context) error {
 		return fault.New(http.StatusForbidden, "no_exchange", "no API key is exchanged here: this service has no private key of its issuer")
 	}
 	now := time.Now()
-	x, ok, err := exchange(c.Request().Context(), r.Directory.db, p.APIKey)
+	x, ok, err := r.Directory.exchange(withAddress(c.Request().Context(), c.RealIP()), p.APIKey)
 	if err != nil {
 		return err
 	}
@@ -160,6 +161,9 @@ func (r Credentials) token(c echo.Context) error {
 	}
 	if !ok || x.Status != Active || ttl < time.Second {
 		return unauthorized("invalid_api_key", "Bearer", "the API key does not count")
+	}
+	if err := r.Limits.spendOne(c.Request().Context(), x.TenantID); err != nil {
+		return err
 	}
 	token, err := r.Minter.Mint(Claims{Subject: x.ID, Tenant: x.Tenant, Scopes: x.Scopes, TTL: ttl, APIKey: x.ID, Workflows: x.Workflows}, now)
 	if err != nil {

@@ -32,7 +32,7 @@ func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 			if err != nil {
 				return err
 			}
-			who, err := v.authenticate(c.Request().Context(), token)
+			who, err := v.authenticate(withAddress(c.Request().Context(), c.RealIP()), token)
 			if err != nil {
 				return err
 			}

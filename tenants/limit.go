@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // Limits hold each tenant's requests to its quotas: how many a second, over all processes, and how many at a time, in
@@ -133,6 +134,20 @@ func (l *Limits) spend(c echo.Context, tenant ID, r Rate) error {
 		return tooFast(r, wait)
 	}
 	return nil
+}
+
+// spendOne takes one of the requests_per_second of a tenant, for a request without a token.
+func (l *Limits) spendOne(ctx context.Context, tenant ID) error {
+	q, err := l.Directory.Quotas(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	r := anyRequest.rate(q)
+	_, wait, err := l.Buckets.Take(postgres.ForTenant(ctx, int32(tenant)), tenant, r, 1)
+	if err == nil && wait > 0 {
+		err = tooFast(r, wait)
+	}
+	return err
 }
 
 func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }

@@ -49,6 +49,8 @@ type Shedding struct {
 	AtATime int
 	// Waits returns how long a tenant's requests have waited for a connection to the database by now. Nil: not at all.
 	Waits func(tenant ID) time.Duration
+	// LookupWaits returns how long look-ups of tenants and keys have lately waited for a connection. Nil: not at all.
+	LookupWaits func() time.Duration
 }
 
 // shedAfter are the waits for a connection from which each class is shed.
@@ -74,6 +76,23 @@ func (s Shedding) Shed() echo.MiddlewareFunc {
 			}
 			return next(c)
 		}
+	}
+}
+
+// ShedLookups returns the middleware that sheds load while tenants cannot be looked up in time. It comes before Authenticate;
+// requests for tokens are shed first.
+func (s Shedding) ShedLookups(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if s.LookupWaits != nil {
+			of := classOf(c.Request().Method, c.Path())
+			if c.Path() == TokenRoute {
+				of = bulkClass
+			}
+			if s.LookupWaits() >= shedAfter[of] {
+				return overloaded()
+			}
+		}
+		return next(c)
 	}
 }
 

@@ -135,6 +135,36 @@ func TestAnExhaustedPoolShedsLoad(t *testing.T) {
 	}
 }
 
+// While tenants wait to be looked up, exchanges of keys are shed first, with lists.
+func TestLookUpsThatWaitShedLoad(t *testing.T) {
+	t.Parallel()
+	var wait time.Duration
+	e := web.New(web.Options{Log: slog.New(slog.DiscardHandler)})
+	g := e.Group("", Shedding{LookupWaits: func() time.Duration { return wait }}.ShedLookups)
+	answer := func(c echo.Context) error { return web.Answer(c, 200, "here") }
+	g.GET("/v1/schedules", answer)
+	g.GET(oneSchedule, answer)
+	g.POST("/v1/ticks/finish", answer)
+	g.POST(TokenRoute, answer)
+	for _, c := range []struct {
+		wait                      time.Duration
+		token, list, read, finish int
+	}{
+		{0, 200, 200, 200, 200},
+		{600 * time.Millisecond, 503, 503, 200, 200},
+		{2 * time.Second, 503, 503, 503, 200},
+		{5 * time.Second, 503, 503, 503, 503},
+	} {
+		wait = c.wait
+		for path, want := range map[string]int{"POST /v1/token": c.token, "GET /v1/schedules": c.list, "GET /v1/workflows/w/schedules/k": c.read, "POST /v1/ticks/finish": c.finish} {
+			method, path, _ := strings.Cut(path, " ")
+			if rec, _ := ask(e, method, path, "", ""); rec.Code != want {
+				t.Errorf("after %s, %s %s: got %d, want %d", c.wait, method, path, rec.Code, want)
+			}
+		}
+	}
+}
+
 func TestEachRouteHasItsClass(t *testing.T) {
 	t.Parallel()
 	for route, want := range map[string]class{

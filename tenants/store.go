@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2"
@@ -170,44 +171,68 @@ const cacheFor = 2 * time.Second
 
 // Directory finds tenants, and remembers them for two seconds: also those that are not there.
 type Directory struct {
-	db     postgres.DB
-	now    func() time.Time
-	byName *lru.Cache[string, entry]
-	byID   *lru.Cache[ID, entry]
-	keys   *lru.Cache[keyName, keyEntry]
+	db        postgres.DB
+	now       func() time.Time
+	byName    *lru.Cache[string, entry]
+	absent    *lru.Cache[string, time.Time] // names of no tenant, and when they were looked for: strangers choose them
+	byID      *lru.Cache[ID, entry]
+	keys      *lru.Cache[keyName, keyEntry]
+	strangers *strangers
 }
 
 type entry struct {
-	tenant Tenant // ID 0: there is none
+	tenant Tenant
 	at     time.Time
 }
 
 // NewDirectory returns a Directory of the database's tenants. It is asked before a tenant is known, so db must show all.
 func NewDirectory(db postgres.DB) *Directory {
 	byName, err := lru.New[string, entry](10_000)
-	byID, err2 := lru.New[ID, entry](10_000)
-	keys, err3 := lru.New[keyName, keyEntry](10_000)
-	if err := errors.Join(err, err2, err3); err != nil {
+	absent, err2 := lru.New[string, time.Time](10_000)
+	byID, err3 := lru.New[ID, entry](10_000)
+	keys, err4 := lru.New[keyName, keyEntry](10_000)
+	if err := errors.Join(err, err2, err3, err4); err != nil {
 		panic(err) // their sizes are no more than zero
 	}
-	return &Directory{db: db, now: time.Now, byName: byName, byID: byID, keys: keys}
+	return &Directory{db: db, now: time.Now, byName: byName, absent: absent, byID: byID, keys: keys, strangers: newStrangers()}
 }
 
-// named says which tenant has that name, if one has.
-func (d *Directory) named(ctx context.Context, name string) (Tenant, bool, error) {
+// named returns the tenant of that name, or the zero Tenant where there is none. The name is proven when the platform has
+// signed it; otherwise a stranger may have chosen it, and only names of tenants that are remembered are looked up without limits.
+func (d *Directory) named(ctx context.Context, name string, proven bool) (t Tenant, err error) {
 	now := d.now()
-	if e, ok := d.byName.Get(name); ok && now.Sub(e.at) < cacheFor {
-		return e.tenant, e.tenant.ID != 0, nil
+	e, known := d.byName.Get(name)
+	if known && now.Sub(e.at) < cacheFor {
+		return e.tenant, nil
 	}
+	if at, ok := d.absent.Get(name); ok && now.Sub(at) < cacheFor {
+		return t, nil
+	}
+	if known || proven {
+		return d.find(ctx, name, now)
+	}
+	err = d.strangers.look(ctx, nameRate, func() error {
+		t, err = d.find(ctx, name, now)
+		return err
+	})
+	return t, err
+}
+
+// find reads the tenant of that name, and remembers it as of now.
+func (d *Directory) find(ctx context.Context, name string, now time.Time) (Tenant, error) {
 	t, err := Get(ctx, d.db, name)
-	if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Status != 404) {
-		return Tenant{}, false, err
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Status == http.StatusNotFound {
+		d.byName.Remove(name)
+		d.absent.Add(name, now)
+		return Tenant{}, nil
 	}
+	if err != nil {
+		return Tenant{}, err
+	}
+	d.absent.Remove(name)
 	d.byName.Add(name, entry{t, now})
-	if t.ID != 0 {
-		d.byID.Add(t.ID, entry{t, now})
-	}
-	return t, t.ID != 0, nil
+	d.byID.Add(t.ID, entry{t, now})
+	return t, nil
 }
 
 // forget has the next look at a tenant be a fresh one. A nil Directory remembers nothing.
@@ -216,6 +241,7 @@ func (d *Directory) forget(t Tenant) {
 		return
 	}
 	d.byName.Remove(t.Name)
+	d.absent.Remove(t.Name)
 	d.byID.Remove(t.ID)
 }
 

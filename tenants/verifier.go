@@ -125,6 +125,11 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 	if err := v.lifetime(claims, who); err != nil {
 		return Identity{}, err
 	}
+	if who.platform && who.named {
+		if who.tenant, err = v.Tenants.named(ctx, who.name, true); err != nil {
+			return Identity{}, err
+		}
+	}
 	i, err := identity(claims, who)
 	if err != nil {
 		return Identity{}, err
@@ -230,6 +235,7 @@ func unsigned() error { return refuse("the token is not signed by a known key of
 type bearer struct {
 	platform bool
 	tenant   Tenant  // zero where the token names none, or one that is not there
+	name     string  // of the tenant
 	named    bool    // the token names a tenant
 	issuer   *Issuer // nil for the platform's
 }
@@ -243,14 +249,14 @@ func (v *Verifier) bearer(ctx context.Context, claims jwt.MapClaims) (who bearer
 	if _, there := claims["tenant"]; there && !named || named && name == "" {
 		return who, refuse("the token's tenant is not a name")
 	}
-	who.named, who.platform = named, iss == v.Issuer
+	who.name, who.named, who.platform = name, named, iss == v.Issuer
+	if who.platform { // the tenant is looked up once the signature is verified
+		return who, nil
+	}
 	if named {
-		if who.tenant, _, err = v.Tenants.named(ctx, name); err != nil {
+		if who.tenant, err = v.Tenants.named(ctx, name, false); err != nil {
 			return who, err
 		}
-	}
-	if who.platform {
-		return who, nil
 	}
 	i := slices.IndexFunc(who.tenant.Issuers, func(i Issuer) bool { return i.Name == iss })
 	if i < 0 {

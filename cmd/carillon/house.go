@@ -47,17 +47,22 @@ type plan struct {
 	log         *slog.Logger
 	memory      int64 // that the process may use; 0: any amount
 
-	shed func(api *postgres.Wall) tenants.Shedding // nil: no load is shed
+	shed func(h *house) tenants.Shedding // nil: no load is shed
 }
 
 // requestsPerConnection are worked on at a time until load is shed: they wait for connections by then.
 const requestsPerConnection = 16
 
-// shedByPool sheds a tenant's load while its requests wait for connections of the API.
-func shedByPool(api *postgres.Wall) tenants.Shedding {
+// shedByPool sheds a tenant's load while its requests wait for connections of the API, and all load while tenants wait to be
+// looked up.
+func shedByPool(h *house) tenants.Shedding {
 	return tenants.Shedding{
-		AtATime: requestsPerConnection * api.Connections(),
-		Waits:   func(tenant tenants.ID) time.Duration { return api.Waited(int32(tenant)) },
+		AtATime: requestsPerConnection * h.api.Connections(),
+		Waits:   func(tenant tenants.ID) time.Duration { return h.api.Waited(int32(tenant)) },
+		LookupWaits: tenants.PoolWaits(func() tenants.PoolUse {
+			is := h.platform.Stat()
+			return tenants.PoolUse{Acquired: is.AcquireCount(), Waited: is.EmptyAcquireWaitTime(), Busy: is.AcquiredConns() >= is.MaxConns()}
+		}, time.Now),
 	}
 }
 
@@ -189,14 +194,14 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Audience: p.audience, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
 	var shedding tenants.Shedding
 	if p.shed != nil {
-		shedding = p.shed(h.api)
+		shedding = p.shed(h)
 	}
-	authenticated := h.router.Group("", tenants.Authenticate(verifier, tenants.TokenRoute), shedding.Shed(), limits.Limit, web.Refuse, p.budget().Limit(tenants.Charged))
+	authenticated := h.router.Group("", shedding.ShedLookups, tenants.Authenticate(verifier, tenants.TokenRoute), shedding.Shed(), limits.Limit, web.Refuse, p.budget().Limit(tenants.Charged))
 	h.router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	h.router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, all)
 	dispatch.Routes(authenticated, h.dispatch)
-	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Minter: p.minter}.Routes(authenticated)
+	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Limits: limits, Minter: p.minter}.Routes(authenticated)
 	tenants.Audited{DB: h.api, Cursors: s.cursors}.Routes(authenticated)
 	uses.Routes(authenticated)
 	(&dispatch.Overviews{DB: h.api, Ahead: all.Ahead, Uses: uses.Of}).Routes(authenticated)
@@ -204,7 +209,8 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	return h, nil
 }
 
-// platformConnections are enough for what is asked of who the tenants are, as the answers are remembered.
+// platformConnections are enough to look up tenants and keys, as the answers are remembered. Look-ups for callers that are
+// not known take at most half of them.
 const platformConnections = 4
 
 // connect refuses a database that is not up to date rather than failing at the first query.

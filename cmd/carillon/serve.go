@@ -26,7 +26,7 @@ type serveSettings struct {
 	TLSCert       string      `env:"CARILLON_TLS_CERT_FILE" flag:"tls-cert" value:"FILE" help:"the TLS certificate that the API and the probes are served with, as PEM, with its chain; a changed file is read within seconds"`
 	TLSKey        string      `env:"CARILLON_TLS_KEY_FILE" flag:"tls-key" value:"FILE" help:"the private key of that certificate, as PEM"`
 	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" value:"ADDRESS" help:"where Prometheus' /metrics are served"`
-	Proxies       networks    `env:"CARILLON_TRUSTED_PROXIES" flag:"trusted-proxies" value:"NETWORKS" help:"the networks of proxies whose X-Forwarded-For is taken for the client's address in the log, separated by commas: 10.0.0.0/8"`
+	Proxies       networks    `env:"CARILLON_TRUSTED_PROXIES" flag:"trusted-proxies" value:"NETWORKS" help:"the networks of proxies whose X-Forwarded-For is taken for the client's address in the log and for limits, separated by commas: 10.0.0.0/8"`
 	Drain         span        `env:"CARILLON_DRAIN" envDefault:"0s" flag:"drain" value:"DURATION" help:"how long it goes on after SIGTERM while /readyz answers 503, so that load balancers stop sending requests to it"`
 	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" value:"NUMBER" help:"how many connections to PostgreSQL this process opens at most"`
 	TZData        string      `env:"CARILLON_TZDATA" flag:"tzdata" value:"FILE" help:"a newer tz database than the program carries: an archive as calendar/tzdata/remake.sh makes it"`

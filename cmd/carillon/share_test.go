@@ -51,10 +51,10 @@ func TestSlowRequestsOfATenantHoldUpNoOther(t *testing.T) {
 			}
 		})
 	}
-	t.Cleanup(asked.Wait)
+	defer asked.Wait()
 	ended := sync.OnceFunc(func() { close(stop) })
-	t.Cleanup(ended)
-	s.await(t, 4)
+	defer ended()
+	s.await(t, "carillon api", 4)
 	for range 50 {
 		s.expect(t, client, brisk, "GET", "/v1/schedules", "", 200, "")
 		s.expect(t, client, brisk, "GET", "/v1/workflows/w", "", 200, "")
@@ -72,7 +72,7 @@ func TestSlowRequestsOfATenantHoldUpNoOther(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("no request gave up waiting for a connection")
 	}
-	s.await(t, 4)
+	s.await(t, "carillon api", 4)
 	s.expect(t, client, brisk, "GET", "/v1/schedules", "", 200, "")
 	ended()
 	if err := held.Rollback(t.Context()); err != nil {
@@ -82,14 +82,14 @@ func TestSlowRequestsOfATenantHoldUpNoOther(t *testing.T) {
 	s.expect(t, client, slow, "GET", "/v1/keys/ann", "", 200, "")
 }
 
-// await waits until n sessions of the API wait for a lock.
-func (s whole) await(t *testing.T, n int) {
+// await waits until n sessions of a pool wait for a lock.
+func (s whole) await(t *testing.T, name string, n int) {
 	t.Helper()
 	var got int
 	for deadline := time.Now().Add(20 * time.Second); got != n; <-time.After(5 * time.Millisecond) {
 		err := s.pool.QueryRow(t.Context(), `
 			SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name = 'carillon api' AND wait_event_type = 'Lock'`).Scan(&got)
+			WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Lock'`, name).Scan(&got)
 		if err != nil {
 			t.Fatal(err)
 		}

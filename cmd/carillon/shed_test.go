@@ -25,7 +25,7 @@ func TestAFullProcessShedsLoad(t *testing.T) {
 	h, err := build(t.Context(), plan{
 		databaseURL: url, connections: 10, role: "api", issuer: s.minter.Name(), keys: []tenants.Key{s.minter.Key()}, minter: &s.minter,
 		log:  slog.New(slog.DiscardHandler),
-		shed: func(*postgres.Wall) tenants.Shedding { return tenants.Shedding{AtATime: 1} },
+		shed: func(*house) tenants.Shedding { return tenants.Shedding{AtATime: 1} },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"hash/crc32"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// madeUpKey returns an API key of the right form that was never issued.
+func madeUpKey() string {
+	random := rand.Text() + rand.Text()
+	return fmt.Sprintf(`{"api_key": "carillon_key_%s%08x"}`, random, crc32.ChecksumIEEE([]byte(random)))
+}
+
+// While look-ups of API keys hang, they hold half of the connections that tenants are looked up by, and the others wait or
+// are refused. Tenants are looked up, and answered.
+func TestStrangersLeaveConnectionsToTenants(t *testing.T) {
+	t.Parallel()
+	s, client := serveAs(t, func(p *plan) { p.shed = shedByPool }), checked(t)
+	platform := s.mint(t, "", tenants.PlatformAdmin)
+	for n := range 10 {
+		s.expect(t, client, platform, "PUT", fmt.Sprint("/v1/platform/tenants/t", n), `{}`, 201, "")
+	}
+	held, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.Exec(t.Context(), `LOCK TABLE api_key IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	var asked sync.WaitGroup
+	stop := make(chan struct{})
+	for range 64 {
+		asked.Go(func() {
+			for {
+				status, answer := s.send(t, client, "", "POST", "/v1/token", "application/json", madeUpKey())
+				if status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests && status != http.StatusUnauthorized {
+					t.Errorf("got %d %s", status, answer)
+				}
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
+		})
+	}
+	defer asked.Wait()
+	ended := sync.OnceFunc(func() { close(stop) })
+	defer ended()
+	s.await(t, "carillon platform", 2)
+	for n := range 10 {
+		token := s.mint(t, fmt.Sprint("t", n), tenants.TenantAdmin)
+		s.expect(t, client, token, "GET", "/v1/schedules", "", 200, "")
+	}
+	s.await(t, "carillon platform", 2)
+	if err := held.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ended()
+}
+
+// One address may try so many API keys, and is then refused for a while. A tenant's exchanges count as its requests.
+func TestAnAddressTriesSoManyKeys(t *testing.T) {
+	t.Parallel()
+	s, client := serveHouse(t), checked(t)
+	platform, admin := s.mint(t, "", tenants.PlatformAdmin), s.mint(t, "small", tenants.TenantAdmin)
+	s.expect(t, client, platform, "PUT", "/v1/platform/tenants/small", `{"quotas": {"requests_per_second": 3}}`, 201, "")
+	made := s.expect(t, client, admin, "POST", "/v1/admin/api-keys", `{"name": "a", "scopes": ["schedules:read"]}`, 201, "")
+	exchange := fmt.Sprintf(`{"api_key": %q}`, made["key"])
+	refused := func(tries int, body func() string, want string) {
+		t.Helper()
+		var found bool
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for range tries / 8 {
+					status, answer := s.send(t, client, "", "POST", "/v1/token", "application/json", body())
+					mu.Lock()
+					found = found || status == http.StatusTooManyRequests && strings.Contains(string(answer), want)
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		if !found {
+			t.Errorf("none of %d requests was refused: %s", tries, want)
+		}
+	}
+	refused(40, func() string { return exchange }, "requests_per_second")
+	refused(1600, madeUpKey, "come from this address")
+	s.expect(t, client, admin, "GET", "/v1/workflows", "", 200, "")
+}
