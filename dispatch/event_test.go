@@ -10,6 +10,8 @@ import (
 
 	"github.com/carillonhq/carillon/api/apitest"
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -237,5 +239,21 @@ func TestWhichEventsAnEndpointIsToldIsChecked(t *testing.T) {
 	c.refused(422, "invalid", "/events/1", "PUT", path, `{"url": "https://example.com/", "events": ["tick.failed", "tick.failed"]}`)
 	if made := get[dispatch.Endpoint](c, 201, "PUT", path, `{"url": "https://example.com/", "events": ["tzdata.retimed", "quota.soft"]}`); len(made.Events) != 2 {
 		t.Errorf("got %+v", made)
+	}
+}
+
+// The API's pool answers only for the tenant in the context. What a process does by itself has none there.
+func TestEventsAreSentByTheEngineItself(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	r, _ := h.listener(tenants.TickFailed)
+	h.config.API = postgres.NewWall(postgrestest.As(t, h.pool, postgres.APIRole))
+	h.start(h.process())
+	h.exec(`
+		INSERT INTO event (tenant_id, endpoint, id, event, cause, n, first_at, last_at, due_at)
+		SELECT $1, 'listener', 'evt_' || n, 'tick.failed', n::text, 1, now(), now(), now() FROM generate_series(1, 2) n`, h.tenant)
+	until(t, "the events are sent and deleted", func() bool { return h.number(`SELECT count(*) FROM event`) == 0 })
+	if n := len(r.requests()); n != 2 {
+		t.Errorf("%d events are sent, want 2", n)
 	}
 }

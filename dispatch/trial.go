@@ -63,7 +63,7 @@ func (d *Dispatch) pushable(ctx context.Context, tenant tenants.ID, name string)
 	var batch int16
 	var headers []byte
 	var secrets [][]byte
-	err := d.API.QueryRow(ctx, `
+	err := d.of(ctx).QueryRow(ctx, `
 		SELECT url, batch, headers, state, secrets
 		FROM endpoint
 		WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&url, &batch, &headers, &state, &secrets)
