@@ -100,13 +100,16 @@ func (d *Dispatch) claimEvents(ctx context.Context, busy map[tenants.ID]bool, n 
 		SET due_at = clock_timestamp() + $1::interval, attempt = attempt + 1
 		WHERE (tenant_id, endpoint, id) IN (
 			SELECT e.tenant_id, e.endpoint, e.id
-			FROM event e
-			JOIN tenant t ON t.id = e.tenant_id AND t.status = 'active'
-			WHERE e.due_at <= (SELECT clock_timestamp()) AND e.tenant_id <> ALL ($2)
-				AND NOT EXISTS (
-					SELECT FROM event o
-					WHERE o.tenant_id = e.tenant_id AND o.due_at <= e.due_at AND (o.due_at, o.endpoint, o.id) < (e.due_at, e.endpoint, e.id))
-			ORDER BY e.due_at
+			FROM (
+				SELECT DISTINCT ON (o.tenant_id) o.tenant_id, o.endpoint, o.id, o.due_at
+				FROM event o
+				JOIN tenant t ON t.id = o.tenant_id AND t.status = 'active'
+				WHERE o.due_at <= (SELECT clock_timestamp()) AND o.tenant_id <> ALL ($2)
+				ORDER BY o.tenant_id, o.due_at, o.endpoint, o.id
+			) first
+			JOIN event e USING (tenant_id, endpoint, id)
+			WHERE e.due_at <= (SELECT clock_timestamp())
+			ORDER BY first.due_at
 			LIMIT $3
 			FOR UPDATE OF e SKIP LOCKED)
 		RETURNING tenant_id, endpoint, id, event, cause, n, first_at, last_at, schedule_id, nominal_at, seq, data, made_at, attempt`,
