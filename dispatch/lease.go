@@ -43,6 +43,8 @@ type leaseRequest struct {
 	max               int
 	wait, lease       time.Duration
 	worker            string
+	quota             int  // how many ticks the tenant's workers may hold
+	exclusive         bool // the poll has the lock of leaseRoom to itself
 }
 
 func (p LeaseParams) read() (r leaseRequest, err error) {
@@ -102,7 +104,8 @@ func (d *Dispatch) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, 
 		f.RetryAfter, f.Extra = time.Second, map[string]any{"quota": "leased", "limit": quotas.Leased, "used": held}
 		return nil, f
 	}
-	r.max = min(r.max, quotas.Leased-held)
+	r.quota, r.max = quotas.Leased, min(r.max, quotas.Leased-held)
+	r.exclusive = r.alone(held)
 	until := time.Now().Add(r.wait)
 	for {
 		// Registered before it looks, so that what comes in between wakes it.
@@ -161,6 +164,10 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 			r.workflows = without(r.workflows, newer.name)
 			continue
 		}
+		if errors.Is(err, errCrowded) {
+			r.exclusive = true
+			continue
+		}
 		if err != nil {
 			return nil, 0, err
 		}
@@ -194,6 +201,9 @@ func (l *leased) of() []*tick {
 
 // leaseSome takes ticks out of the queues and leases those that are still to be delivered.
 func (d *Dispatch) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, limited bool) (l leased, err error) {
+	if r.max, err = leaseRoom(ctx, tx, tenant, r); err != nil || r.max == 0 {
+		return l, err
+	}
 	var limits map[string]int
 	if limited {
 		if limits, err = lockLimits(ctx, tx, tenant, r.workflows); err != nil {

@@ -1,9 +1,14 @@
 package dispatch_test
 
 import (
+	"context"
+	"errors"
+	"sync"
 	"testing"
 
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -34,5 +39,39 @@ func TestCountOfLeasedTicksReadsTheTenantsLiveLeasesOnly(t *testing.T) {
 	}
 	if n := h.number(`SELECT count(*) FROM pg_stat_user_tables WHERE relname = 'lease' AND seq_tup_read > 0`); n > 0 {
 		t.Error("the leases are read whole")
+	}
+}
+
+// However many polls run at once, a tenant's workers hold at most as many ticks as the quota allows.
+func TestParallelPollsLeaseNoMoreThanTheQuota(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ quota, max int }{"few": {25, 10}, "many": {1200, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.config.Quotas = func(context.Context, tenants.ID) (tenants.Quotas, error) {
+				q := tenants.Wide()
+				q.Leased = c.quota
+				return q, nil
+			}
+			d := h.process()
+			h.exec(`
+				INSERT INTO lease (tenant_id, worker, leased_at, until_at, unended, ticks)
+				SELECT $1, 'w', clock_timestamp(), clock_timestamp() + '10 minutes', $2, ''`, h.tenant, c.quota-25)
+			h.readyHerd("w", 400)
+			var polls sync.WaitGroup
+			for range 40 {
+				polls.Go(func() {
+					_, err := d.Lease(postgres.ForTenant(t.Context(), int32(h.tenant)), h.tenant, dispatch.LeaseParams{Workflows: []string{"w"}, Max: &c.max}, nil)
+					if f, refused := errors.AsType[*fault.Error](err); err != nil && (!refused || f.Status != 429) {
+						t.Error(err)
+					}
+				})
+			}
+			polls.Wait()
+			if n, err := d.Leased(t.Context(), h.tenant); err != nil || n != c.quota {
+				t.Errorf("%d ticks are leased, %v; the quota is %d", n, err, c.quota)
+			}
+		})
 	}
 }
