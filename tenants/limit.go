@@ -104,12 +104,8 @@ func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
 			return err
 		}
 		if upserts(method, c.Path()) && who.Tenant != 0 {
-			_, wait, err := l.Buckets.Take(ctx, who.Tenant, Upserts(q), 1)
-			if err != nil {
+			if err := l.spend(c, who.Tenant, Upserts(q)); err != nil {
 				return err
-			}
-			if wait > 0 {
-				return tooFast(Upserts(q), wait)
 			}
 		}
 		name, most := bucketName{who.Tenant, k.atOne}, k.most(q)
@@ -121,19 +117,28 @@ func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// spend takes one request of the rate, and says in the answer's headers what is left.
+// spend takes one request of the rate, and adds to the answer's headers what is left for the coming second. The bucket may
+// hold more than that.
 func (l *Limits) spend(c echo.Context, tenant ID, r Rate) error {
 	left, wait, err := l.Buckets.Take(c.Request().Context(), tenant, r, 1)
 	if err != nil {
 		return err
 	}
 	h := c.Response().Header()
-	h.Set("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;w=1`, r.Quota, r.PerSec))
-	h.Set("RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, r.Quota, max(left, 0), max(1, wholeSeconds(wait))))
+	extend(h, "RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;w=1`, r.Quota, r.PerSec))
+	extend(h, "RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, r.Quota, min(max(left, 0), r.PerSec), max(1, wholeSeconds(wait))))
 	if wait > 0 {
 		return tooFast(r, wait)
 	}
 	return nil
+}
+
+// extend adds an item to a header whose value is a list.
+func extend(h http.Header, name, item string) {
+	if before := h.Get(name); before != "" {
+		item = before + ", " + item
+	}
+	h.Set(name, item)
 }
 
 // spendOne takes one of the requests_per_second of a tenant, for a request without a token.

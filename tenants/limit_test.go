@@ -80,6 +80,10 @@ func TestUpsertsHaveARateOfTheirOwn(t *testing.T) {
 		if rec.Code != want || want == 429 && doc["quota"] != "upserts_per_second" {
 			t.Errorf("upsert %d: got %d %v", n, rec.Code, doc)
 		}
+		if policy, limit := rec.Header().Get("RateLimit-Policy"), rec.Header().Get("RateLimit"); policy != `"requests_per_second";q=1000;w=1, "upserts_per_second";q=1;w=1` ||
+			!strings.HasPrefix(limit, `"requests_per_second";r=1000;t=1, "upserts_per_second";r=`+map[bool]string{true: "1", false: "0"}[n < 19]) {
+			t.Errorf("upsert %d: got %s of %s", n, limit, policy)
+		}
 	}
 	if rec, _ := ask(e, "GET", "/v1/schedules", token, ""); rec.Code != 200 {
 		t.Errorf("a read: got %d", rec.Code)
