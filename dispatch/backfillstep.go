@@ -130,16 +130,17 @@ func (d *Dispatch) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, i
 	if err != nil {
 		return nil, fmt.Errorf("read membership: %w", err)
 	}
-	f.unopened, err = unopenedTimes(ctx, tx, shard, tenant, id)
+	f.unopened, err = d.unopenedTimes(ctx, tx, shard, tenant, id)
 	return f, err
 }
 
 // unopenedTimes are the nominal times of a schedule's that chunks hold which are not opened yet.
-func unopenedTimes(ctx context.Context, tx pgx.Tx, shard int16, tenant tenants.ID, id int64) (times []time.Time, err error) {
+func (d *Dispatch) unopenedTimes(ctx context.Context, tx pgx.Tx, shard int16, tenant tenants.ID, id int64) (times []time.Time, err error) {
+	floor, stuck := d.swept.from(d)
 	rows, err := tx.Query(ctx, `
 		SELECT nominal_at, items
-		FROM chunk
-		WHERE shard = $1 AND tenant_id = $2 AND opened_at IS NULL AND kind = 0 AND first_id <= $3 AND last_id >= $3`, shard, tenant, id)
+		FROM `+unopenedOf("$1", "$2", "$4", "$5")+` k
+		WHERE kind = 0 AND first_id <= $3 AND last_id >= $3`, shard, tenant, id, floor, stuck)
 	if err != nil {
 		return nil, fmt.Errorf("look for unopened chunks: %w", err)
 	}

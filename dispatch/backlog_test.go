@@ -15,7 +15,7 @@ func TestAnOpeningDoesNotReadTheBacklog(t *testing.T) {
 	h.exec(manyChunks, h.tenant, nil)
 	last := h.number(`SELECT max(id) FROM chunk`)
 	for _, sql := range dispatch.ReadsOfOpening {
-		h.readsFew(sql, last-63, last)
+		h.readsFew(sql, last-63, last, 0, []int64{})
 	}
 }
 
@@ -26,7 +26,7 @@ func TestTakingOverDoesNotReadWhatIsDone(t *testing.T) {
 	h.exec(manyChunks, h.tenant, 77)
 	h.exec(`ANALYZE chunk`)
 	h.exec(`UPDATE chunk SET done_at = NULL WHERE id = (SELECT max(id) FROM chunk)`)
-	h.readsFew(dispatch.OrphanOwners, 5)
+	h.readsFew(dispatch.OrphanOwners)
 	h.readsFew(dispatch.TakeOwnedBy, 78, []int64{77}, 50, []time.Time{{}})
 	if taken := h.number(`SELECT count(*) FROM chunk WHERE owner = 78`); taken != 1 {
 		t.Errorf("%d chunks were taken over, want the one that is open", taken)

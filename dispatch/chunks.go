@@ -156,6 +156,7 @@ func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 		SELECT $1, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, clock_timestamp(), string_to_array(workflows, ',')
 		FROM unnest($2::int[], $3::smallint[], $4::text[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::int[], $9::bytea[], $10::text[])
 			AS n (tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows)
+		WHERE pg_current_xact_id() IS NOT NULL -- comes first: a transaction has its own number before it takes those of chunks
 		RETURNING id`,
 		cs.shard, owners, kinds, lanes, nominal, first, last, counts, items, cs.joined()).Query(func(rows pgx.Rows) (err error) {
 		ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])

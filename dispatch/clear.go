@@ -50,12 +50,13 @@ func (d *Dispatch) clearCohorts(ctx context.Context) (more bool, err error) {
 func (d *Dispatch) clearSomeCohorts(ctx context.Context, shard int16) (n int64, err error) {
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
+		floor, stuck := d.swept.from(d)
 		schedules.LockShard(&b, shard)
 		b.Queue(`
 			WITH old AS MATERIALIZED (
 				SELECT e.id,
 					EXISTS (SELECT FROM member m WHERE m.cohort_id = e.id)
-						OR EXISTS (SELECT FROM chunk k WHERE k.shard = $1 AND k.tenant_id = e.tenant_id AND k.opened_at IS NULL) AS stays
+						OR EXISTS (SELECT FROM `+unopenedOf("$1", "e.tenant_id", "$5", "$6")+` k) AS stays
 				FROM cohort e
 				WHERE e.shard = $1 AND e.empty_at < (SELECT clock_timestamp()) - $2::interval
 				ORDER BY e.empty_at
@@ -77,7 +78,7 @@ func (d *Dispatch) clearSomeCohorts(ctx context.Context, shard int16) (n int64, 
 				USING gone g
 				WHERE t.tenant_id = g.tenant_id AND t.cohort_id = g.id
 			)
-			SELECT count(*) FROM old`, shard, emptyKept, mostCleared, emptyAgain).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+			SELECT count(*) FROM old`, shard, emptyKept, mostCleared, emptyAgain, floor, stuck).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	return n, err

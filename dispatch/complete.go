@@ -12,7 +12,8 @@ import (
 // unopened, because a tick announces the following ones when it is opened.
 func (d *Dispatch) completeSome(ctx context.Context) (n int64, err error) {
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, lockCompleted, mostCleared)
+		floor, stuck := d.swept.from(d)
+		rows, err := tx.Query(ctx, lockCompleted, mostCleared, floor, stuck)
 		if err != nil {
 			return err
 		}
@@ -50,7 +51,7 @@ func (d *Dispatch) completeSome(ctx context.Context) (n int64, err error) {
 // checks the conditions again on the newest version of a row that it locks. A schedule that another transaction changes at
 // the same time is left for the next run: the statement waits for no lock, and is part of no deadlock. A subquery that
 // locks can only be joined by a nested loop, so it reads one row of an index for each schedule.
-const lockCompleted = `
+var lockCompleted = `
 	SELECT s.tenant_id, s.id, f.cohort_id, m.spread
 	FROM (
 		(SELECT c.tenant_id, c.shard, c.id AS cohort_id, m.spread, m.schedule_id
@@ -77,8 +78,7 @@ const lockCompleted = `
 		FROM member n
 		WHERE n.cohort_id = f.cohort_id AND n.spread = f.spread AND n.schedule_id = s.id AND n.tenant_id = s.tenant_id
 			AND (n.until_at IS NULL OR NOT EXISTS (
-				SELECT FROM chunk k
-				WHERE k.shard = f.shard AND k.tenant_id = f.tenant_id AND k.opened_at IS NULL AND k.nominal_at <= n.until_at))
+				SELECT FROM ` + unopenedOf("f.shard", "f.tenant_id", "$2", "$3") + ` k WHERE k.nominal_at <= n.until_at))
 		FOR UPDATE SKIP LOCKED
 	) m
 	CROSS JOIN LATERAL (

@@ -33,12 +33,13 @@ type resting struct {
 // restingDelays returns the next page of schedules with fixed_delay whose cohorts have no due time, and where the page
 // after it begins. Which of them are lost only their ticks tell, so upkeep walks through all, a page at a time.
 func (d *Dispatch) restingDelays(ctx context.Context, after delaysPlace) (page []resting, next delaysPlace, err error) {
+	floor, stuck := d.swept.from(d)
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT c.shard, c.id, c.tenant_id, m.schedule_id, st.delay_at,
 			COALESCE(s.status = 'active' AND c.run_at IS NULL AND st.delay_at IS NULL, false),
 			m.schedule_id IS NOT NULL AND c.run_at IS NULL AND st.delay_left IS DISTINCT FROM 0 AND (
 				st.delay_at IS NULL OR t.ended_at IS NOT NULL OR t.there IS NULL AND NOT EXISTS (
-					SELECT FROM chunk k WHERE k.shard = c.shard AND k.tenant_id = c.tenant_id AND k.opened_at IS NULL))
+					SELECT FROM `+unopenedOf("c.shard", "c.tenant_id", "$4", "$5")+` k))
 		FROM (
 			SELECT shard, id, tenant_id, run_at
 			FROM cohort
@@ -55,7 +56,7 @@ func (d *Dispatch) restingDelays(ctx context.Context, after delaysPlace) (page [
 			WHERE tenant_id = c.tenant_id AND schedule_id = m.schedule_id AND nominal_at = st.delay_at AND seq = 0
 			OFFSET 0
 		) t ON true
-		ORDER BY c.shard, c.id`, after.shard, after.cohort, mostDelays) // CollectRows reports the error
+		ORDER BY c.shard, c.id`, after.shard, after.cohort, mostDelays, floor, stuck) // CollectRows reports the error
 	page, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r resting, err error) {
 		return r, row.Scan(&r.place.shard, &r.place.cohort, &r.tenant, &r.schedule, &r.delayAt, &r.unarmed, &r.lost)
 	})

@@ -134,8 +134,8 @@ func (d *Dispatch) Watchdog() func(ctx context.Context, now time.Time) error {
 	return newWatchdog(d).look
 }
 
-// OrphanOwners are processes that own open chunks and did not beat for $1 seconds.
-const OrphanOwners = orphanOwners
+// OrphanOwners are owners of open chunks that have no row among the processes.
+var OrphanOwners = orphanOwners
 
 // TakeOwnedBy takes, as $1, up to $3 open chunks of processes $2 that were opened from $4 on.
 const TakeOwnedBy = takeOwnedBy
@@ -148,8 +148,8 @@ func (d *Dispatch) TakeOwned(ctx context.Context) error {
 	return d.takeOwned(ctx)
 }
 
-// ReadsOfOpening are what an opening reads of chunks from $1 to $2.
-var ReadsOfOpening = []string{`SELECT ` + chunkColumns + ` FROM chunk c WHERE ` + ofRun, earlierChunks}
+// ReadsOfOpening are what an opening reads of chunks from $1 to $2. The numbers of earlier ones begin at $3, or are among $4.
+var ReadsOfOpening = []string{`SELECT ` + chunkColumns + ` FROM chunk c WHERE ` + ofRun + ` AND $3::bigint = 0 AND $4::bigint[] = '{}'`, earlierChunks}
 
 // KeepHouse does once what upkeep does every while.
 func (d *Dispatch) KeepHouse(ctx context.Context) error { return d.keepHouse(ctx) }

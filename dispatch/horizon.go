@@ -15,18 +15,13 @@ import (
 //   - A look advances its floor no further than the horizon. All transactions that wrote before the horizon have ended, so the
 //     look has seen all that they wrote.
 //
-// A full look at rare intervals begins at the low end again. It finds a row that came below the floor by other means.
+// A search finds a row that came below the floor by other means.
 
 const (
 	horizonEvery  = 200 * time.Millisecond
 	restHorizon   = time.Second
 	horizonMargin = 100 * time.Millisecond // a statement reads the clock shortly before its transaction gets a number
-	horizonWaits  = time.Minute            // a transaction that is open for longer is none of ours: its rows are left to full looks
-	fullLookPart  = 100                    // full looks take at most one part in so many of the time
-	fullLookLeast = 200 * time.Millisecond // between two full looks
-	fullLookFast  = 5 * time.Millisecond
-	fullLookSlow  = 20 * time.Millisecond
-	maxFullParts  = 64
+	horizonWaits  = time.Minute            // a transaction that is open for longer is none of ours: its rows are left to searches
 )
 
 // horizon is a moment of the database's clock. Every transaction that wrote before it has ended.
@@ -36,13 +31,21 @@ type horizon struct {
 	era   int // grows when the clock or the transaction numbers step back: all floors are void then
 	last  mark
 	marks []mark // oldest first
+
+	chunk   int64 // every chunk with this number or a lower one has been committed, or never will be
+	pending chunkMark
 }
 
 // mark is a reading of the clock, and the first transaction number that was not in use by then.
 type mark struct {
-	clock time.Time
-	next  int64
+	clock  time.Time
+	next   int64
+	server time.Time // when the server was started: another one may lack transactions that were committed before
+	chunk  int64     // the last number that a chunk was given
 }
+
+// chunkMark says: every transaction that took the number chunk or a lower one has a number below next.
+type chunkMark struct{ chunk, next int64 }
 
 // measure keeps the horizon up to date until ctx ends.
 func (h *horizon) measure(ctx context.Context, d *Dispatch) {
@@ -58,8 +61,9 @@ func (h *horizon) read(ctx context.Context, d *Dispatch) error {
 	var m mark
 	var oldest int64
 	if err := d.Pool.QueryRow(ctx, `
-		SELECT statement_timestamp(), pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint
-		FROM pg_current_snapshot() s`).Scan(&m.clock, &oldest, &m.next); err != nil {
+		SELECT statement_timestamp(), pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint,
+			pg_postmaster_start_time(), (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM chunk_id_seq)
+		FROM pg_current_snapshot() s`).Scan(&m.clock, &oldest, &m.next, &m.server, &m.chunk); err != nil {
 		return fmt.Errorf("look which transactions are open: %w", err)
 	}
 	h.note(m, oldest)
@@ -70,13 +74,26 @@ func (h *horizon) read(ctx context.Context, d *Dispatch) error {
 func (h *horizon) note(m mark, oldest int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if m.clock.Before(h.last.clock) || m.next < h.last.next {
+	if m.clock.Before(h.last.clock) || m.next < h.last.next || m.chunk < h.last.chunk || !m.server.Equal(h.last.server) && !h.last.clock.IsZero() {
 		h.era, h.marks, h.at = h.era+1, nil, time.Time{}
+		h.last, h.chunk, h.pending = mark{}, 0, chunkMark{}
+	}
+	if h.pending.next <= oldest {
+		// The last reading of the sequence came before this snapshot. A transaction has its number before it takes one for a chunk.
+		h.chunk, h.pending = h.pending.chunk, chunkMark{h.last.chunk, m.next}
 	}
 	for len(h.marks) > 0 && (h.marks[0].next <= oldest || m.clock.Sub(h.marks[0].clock) > horizonWaits) {
 		h.at, h.marks = h.marks[0].clock.Add(-horizonMargin), h.marks[1:]
 	}
 	h.last, h.marks = m, append(h.marks, m)
+}
+
+// chunks returns the highest number such that no open transaction can still commit a chunk with it or with a lower one. Unlike
+// the horizon by time it waits for every transaction, however long that is open.
+func (h *horizon) chunks() (settled int64, era int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.chunk, h.era
 }
 
 // floor is a time below which an index by time has no live entry, as far as this process knows.
@@ -124,43 +141,4 @@ func (l look) found(first time.Time) {
 	case at.After(f.at), !first.IsZero() && first.Before(f.at):
 		f.at = at
 	}
-}
-
-// fullLooks paces full looks by what they take: usually one comes every fraction of a second and covers all parts of what is
-// looked at. Where dead entries make it slow, it covers fewer parts at a time, and they take their turns.
-type fullLooks struct {
-	mu    sync.Mutex
-	next  time.Time
-	turn  int // the part that comes next
-	parts int // how many one full look covers
-}
-
-// begin returns for each of n parts whether it is looked at in full now; any tells whether one is.
-func (f *fullLooks) begin(now time.Time, n int) (full []bool, any bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	full = make([]bool, n)
-	if n == 0 || now.Before(f.next) {
-		return full, false
-	}
-	f.parts = max(1, f.parts)
-	for range min(n, f.parts) {
-		full[f.turn%n] = true
-		f.turn = (f.turn + 1) % n
-	}
-	return full, true
-}
-
-// ended notes when a full look began and ended.
-func (f *fullLooks) ended(began, now time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	took := now.Sub(began)
-	switch {
-	case took < fullLookFast && f.parts < maxFullParts:
-		f.parts *= 2
-	case took > fullLookSlow:
-		f.parts = max(1, f.parts/2)
-	}
-	f.next = now.Add(max(fullLookLeast, fullLookPart*took))
 }

@@ -50,15 +50,12 @@ var invariants = []invariant{
 		SELECT count(*)
 		FROM (SELECT FROM chunk WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' LIMIT $1) c`},
 	{"orphaned_chunks", "open chunks whose process is gone, and that no other has taken for a minute", false, `
-		WITH RECURSIVE ` + owningChunks + `
+		WITH RECURSIVE ` + owningChunks("SELECT id FROM process WHERE beat_at > (SELECT clock_timestamp()) - interval '"+brokenFor+"'") + `
 		SELECT count(*)
 		FROM (
 			SELECT
 			FROM chunk c
-			WHERE c.owner = ANY (ARRAY (
-					SELECT o.owner
-					FROM owning o
-					WHERE NOT EXISTS (SELECT FROM process p WHERE p.id = o.owner AND p.beat_at > (SELECT clock_timestamp()) - interval '` + brokenFor + `')))
+			WHERE c.owner = ANY (ARRAY (SELECT owner FROM owning))
 				AND c.opened_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND c.opened_at IS NOT NULL AND c.done_at IS NULL
 			LIMIT $1
 		) c`},

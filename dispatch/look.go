@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/carillonhq/carillon/schedules"
@@ -12,7 +13,7 @@ import (
 // dueFloors are the floors of what a sweep reads by due_at.
 type dueFloors struct {
 	cohort, held, turn [schedules.Shards]floor
-	full               fullLooks
+	search             search
 }
 
 // dueLook is one reading of what is due in a shard.
@@ -29,16 +30,15 @@ type dueLooks struct {
 	cohort, held, turns []time.Time
 }
 
-// begin begins readings of shards; full tells whether some of them are full looks.
-func (f *dueFloors) begin(shards []int16, h *horizon) (l dueLooks, full bool) {
-	in, full := f.full.begin(time.Now(), len(shards))
-	l = dueLooks{shards: shards, looks: make(map[int16]dueLook, len(shards))}
-	for i, shard := range shards {
-		one := f.look(shard, h, in[i])
+// begin begins readings of shards.
+func (f *dueFloors) begin(shards []int16, h *horizon) dueLooks {
+	l := dueLooks{shards: shards, looks: make(map[int16]dueLook, len(shards))}
+	for _, shard := range shards {
+		one := f.look(shard, h, false)
 		l.looks[shard] = one
 		l.cohort, l.held, l.turns = append(l.cohort, one.cohort.from), append(l.held, one.held.from), append(l.turns, one.turn.from)
 	}
-	return l, full
+	return l
 }
 
 // firstDue reads the first due time of cohorts, held ticks and turns of shards: $1 names them, $2 to $4 tell where to begin.
@@ -74,6 +74,9 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 			due <- s.shard
 		}
 	})
+	if err == nil {
+		err = d.searchDue(ctx, &d.floors, d.process.shards())
+	}
 	if err != nil {
 		return lookEvery, err
 	}
@@ -89,8 +92,7 @@ type shardDue struct {
 
 // firstDue calls fn with what is due first in each of some shards.
 func (d *Dispatch) firstDue(ctx context.Context, floors *dueFloors, shards []int16, fn func(shardDue)) error {
-	began := time.Now()
-	l, full := floors.begin(shards, &d.horizon)
+	l := floors.begin(shards, &d.horizon)
 	rows, err := d.Pool.Query(ctx, fast(firstDue), l.shards, l.cohort, l.held, l.turns)
 	if err != nil {
 		return err
@@ -109,10 +111,47 @@ func (d *Dispatch) firstDue(ctx context.Context, floors *dueFloors, shards []int
 		one.turn.found(s.turn)
 		fn(s)
 	}
-	if full {
-		floors.full.ended(began, time.Now())
-	}
 	return rows.Err()
+}
+
+// firstBelow is like firstDue, for due times from $2 up to $3.
+const firstBelow = `
+		SELECT s.shard, c.due_at, h.due_at, t.due_at
+		FROM unnest($1::smallint[]) AS s (shard)
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
+		) c ON true
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM held WHERE held.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
+		) h ON true
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM turn WHERE turn.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
+		) t ON true`
+
+// searchDue lowers the floors of shards to what it finds below them.
+func (d *Dispatch) searchDue(ctx context.Context, floors *dueFloors, shards []int16) error {
+	w, is := floors.search.begin(&d.horizon, time.Now())
+	if !is {
+		return nil
+	}
+	var b pgx.Batch
+	b.Queue(firstBelow, shards, w.from, w.to).Query(func(rows pgx.Rows) error {
+		var shard int16
+		var cohort, held, turn pgtype.Timestamptz
+		_, err := pgx.ForEachRow(rows, []any{&shard, &cohort, &held, &turn}, func() error {
+			floors.cohort[shard].lower(w.era, cohort.Time)
+			floors.held[shard].lower(w.era, held.Time)
+			floors.turn[shard].lower(w.era, turn.Time)
+			return nil
+		})
+		return err
+	})
+	entries := entriesRead(&b, "cohort_due", "held_due", "turn_due")
+	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	floors.search.ended(w, *entries, time.Now())
+	return nil
 }
 
 // earliest returns the earliest of the times that are not zero, or the zero time.

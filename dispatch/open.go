@@ -126,16 +126,15 @@ const ofRun = `c.id BETWEEN $1 AND $2 AND c.shard = (SELECT shard FROM chunk WHE
 
 // earlierChunks are those that may share a schedule with one of a run and are to be opened before it. Chunks of one shard are
 // numbered under its lock, in the order in which they were swept: of two that hold one schedule, the first has its earlier
-// nominal time. They are looked for chunk by chunk (OFFSET 0) by shard and tenant: the sum
+// nominal time. They are looked for chunk by chunk (OFFSET 0) by shard and tenant, from number $3 on and among $4: the sum
 // keeps the planner from going through all numbers that are less.
-const earlierChunks = `
+var earlierChunks = `
 		SELECT c.id, e.id, e.nominal_at, e.items
 		FROM chunk c
 		CROSS JOIN LATERAL (
-			SELECT id, nominal_at, items
-			FROM chunk
-			WHERE shard = c.shard AND tenant_id = c.tenant_id AND opened_at IS NULL AND id + 0 < c.id AND kind = 0
-				AND first_id <= c.last_id AND last_id >= c.first_id
+			SELECT e.id, e.nominal_at, e.items
+			FROM ` + unopenedOf("c.shard", "c.tenant_id", "$3", "$4") + ` e
+			WHERE e.id + 0 < c.id AND e.kind = 0 AND e.first_id <= c.last_id AND e.last_id >= c.first_id
 			OFFSET 0
 		) e
 		WHERE ` + ofRun + ` AND c.kind = 0
@@ -160,8 +159,9 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 	var b pgx.Batch
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`) // to plan for its values anew is a third of what a small chunk costs
 	b.Queue(`SELECT `+chunkColumns+` FROM chunk c WHERE `+ofRun+skip, first, through)
+	floor, stuck := d.swept.from(d)
 	b.Queue(`SELECT clock_timestamp()`) // before everything that decides the ticks is read
-	b.Queue(sabotage.OrderIgnored.Instead(earlierChunks, "id + 0 < c.id", "false"), first, through)
+	b.Queue(sabotage.OrderIgnored.Instead(earlierChunks, "e.id + 0 < c.id", "false"), first, through, floor, stuck)
 	b.Queue(`
 		SELECT t.id, t.halted_at IS NOT NULL OR t.status <> 'active'
 		FROM tenant t

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,8 +16,46 @@ import (
 // openChunks remembers where the open chunks of some processes begin in the index by owner and opened_at: of this one, and of
 // those that are dead. Only takeOver uses it.
 type openChunks struct {
-	floors map[int64]*floor
-	full   fullLooks
+	floors  map[int64]*floor
+	orphans seldom
+	search  search
+
+	mu    sync.Mutex
+	doubt map[int64]bool // chunks of this process that it gave up, or could not mark done
+}
+
+// doubted notes chunks that may be open though this process knows nothing of them. They may be below the floor.
+func (o *openChunks) doubted(chunks []int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.doubt == nil {
+		o.doubt = map[int64]bool{}
+	}
+	for _, id := range chunks {
+		o.doubt[id] = true
+	}
+}
+
+// doubtful returns up to mostTaken of the chunks that were noted.
+func (o *openChunks) doubtful() []int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ids := make([]int64, 0, mostTaken)
+	for id := range o.doubt {
+		if ids = append(ids, id); len(ids) == mostTaken {
+			break
+		}
+	}
+	return ids
+}
+
+// settled forgets chunks that were noted.
+func (o *openChunks) settled(chunks []int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, id := range chunks {
+		delete(o.doubt, id)
+	}
 }
 
 // look begins a reading of a process's open chunks.
@@ -45,33 +84,43 @@ const lostAfter = 3 * time.Second
 func (d *Dispatch) takeOwned(ctx context.Context) error {
 	self, _ := d.process.self()
 	began := time.Now()
-	in, full := d.openChunks.full.begin(began, 1)
-	l := d.openChunks.look(self, &d.horizon, in[0])
-	var dead []int64
+	all := d.openChunks.orphans.due(began)
+	l := d.openChunks.look(self, &d.horizon, false)
+	doubtful := d.openChunks.doubtful()
+	var dead, orphans []int64
 	var mine []ownChunk
 	var b pgx.Batch
-	owners := deadProcesses
-	if full {
-		owners = orphanOwners
-	}
-	b.Queue(owners, deadAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(deadProcesses, deadAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
 		dead, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err
 	})
+	if all {
+		b.Queue(orphanOwners).Query(func(rows pgx.Rows) (err error) {
+			orphans, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err
+		})
+	}
+	add := func(rows pgx.Rows) (err error) {
+		mine, err = pgx.AppendRows(mine, rows, pgx.RowToStructByPos[ownChunk])
+		return err
+	}
 	b.Queue(`
 		SELECT id, epoch, opened_at, opened_at < clock_timestamp() - make_interval(secs => $2)
 		FROM chunk
 		WHERE owner = $1 AND opened_at >= $3 AND done_at IS NULL
-		ORDER BY id`, self, lostAfter.Seconds(), l.from).
-		Query(func(rows pgx.Rows) (err error) {
-			mine, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ownChunk])
-			return err
-		})
+		ORDER BY id`, self, lostAfter.Seconds(), l.from).Query(add)
+	if len(doubtful) > 0 {
+		b.Queue(`
+			SELECT id, epoch, opened_at, opened_at < clock_timestamp() - make_interval(secs => $2)
+			FROM chunk
+			WHERE id = ANY ($4) AND owner = $1 AND opened_at < $3 AND done_at IS NULL
+			ORDER BY id`, self, lostAfter.Seconds(), l.from, doubtful).Query(add)
+	}
 	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("look for chunks to take: %w", err)
 	}
-	if full {
-		d.openChunks.full.ended(began, time.Now())
+	if all {
+		d.openChunks.orphans.ended(began, time.Now())
 	}
 	for id := range d.openChunks.floors {
 		if id != self && !slices.Contains(dead, id) {
@@ -80,7 +129,37 @@ func (d *Dispatch) takeOwned(ctx context.Context) error {
 	}
 	lost, first := d.lostOf(mine)
 	l.found(first)
-	return errors.Join(d.takeOpen(ctx, dead, full), d.takeLost(ctx, lost))
+	d.openChunks.settled(doubtful)
+	if err := errors.Join(d.takeOpen(ctx, dead, false), d.takeOpen(ctx, orphans, true), d.takeLost(ctx, lost)); err != nil {
+		return err
+	}
+	return d.searchOwned(ctx, self)
+}
+
+// searchOwned takes chunks that this process owns and knows nothing of, and that lie below the floor.
+func (d *Dispatch) searchOwned(ctx context.Context, self int64) error {
+	w, is := d.openChunks.search.begin(&d.horizon, time.Now())
+	if !is {
+		return nil
+	}
+	var mine []ownChunk
+	var b pgx.Batch
+	b.Queue(`
+		SELECT id, epoch, opened_at, true
+		FROM chunk
+		WHERE owner = $1 AND opened_at >= $2 AND opened_at < $3 AND opened_at < clock_timestamp() - make_interval(secs => $4) AND done_at IS NULL
+		ORDER BY id`, self, w.from, w.to, lostAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
+		mine, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ownChunk])
+		return err
+	})
+	entries := entriesRead(&b, "chunk_open")
+	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("search for lost chunks: %w", err)
+	}
+	d.openChunks.search.ended(w, *entries, time.Now())
+	lost, _ := d.lostOf(mine)
+	d.openChunks.doubted(lost[min(len(lost), mostTaken):])
+	return d.takeLost(ctx, lost)
 }
 
 // lostOf returns which of this process's open chunks the sender should know and does not, and when the first was opened that
@@ -128,30 +207,38 @@ func (d *Dispatch) takeLost(ctx context.Context, lost []int64) error {
 // deadProcesses are processes that did not beat for $1 seconds.
 const deadProcesses = `SELECT id FROM process WHERE beat_at <= clock_timestamp() - make_interval(secs => $1)`
 
-// owningChunks is a common table of the processes that own open chunks, found by one look at the index of open chunks for
-// each: chunks that are done stay for an hour, and are many more.
-const owningChunks = `owning AS (
-				(SELECT owner FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL ORDER BY owner LIMIT 1)
+// owningChunks is a common table of owners of open chunks that are not among processes, which are given as a query of their
+// numbers. It looks between two of those numbers, so that it reads no chunk of theirs: chunks that are done are many more, and the
+// index keeps an entry of each while an old snapshot is open.
+func owningChunks(processes string) string {
+	return `known AS (
+				SELECT id, lead(id, 1, 9223372036854775807) OVER (ORDER BY id) AS next
+				FROM (` + processes + ` UNION SELECT -9223372036854775808) p (id)
+			), owning AS (
+				SELECT n.owner, k.next
+				FROM known k
+				CROSS JOIN LATERAL (
+					SELECT owner
+					FROM chunk
+					WHERE opened_at IS NOT NULL AND done_at IS NULL AND owner > k.id AND owner < k.next
+					ORDER BY owner
+					LIMIT 1
+				) n
 				UNION ALL
-				SELECT n.owner
+				SELECT n.owner, o.next
 				FROM owning o
 				CROSS JOIN LATERAL (
 					SELECT owner
 					FROM chunk
-					WHERE opened_at IS NOT NULL AND done_at IS NULL AND owner > o.owner
+					WHERE opened_at IS NOT NULL AND done_at IS NULL AND owner > o.owner AND owner < o.next
 					ORDER BY owner
 					LIMIT 1
 				) n
 			)`
+}
 
-// orphanOwners are processes that own open chunks and did not beat for $1 seconds, also those that have no row any more.
-const orphanOwners = `
-			WITH RECURSIVE ` + owningChunks + `
-			SELECT o.owner
-			FROM owning o
-			WHERE NOT EXISTS (
-				SELECT FROM process p
-				WHERE p.id = o.owner AND p.beat_at > clock_timestamp() - make_interval(secs => $1))`
+// orphanOwners are owners of open chunks that have no row among the processes any more.
+var orphanOwners = `WITH RECURSIVE ` + owningChunks("SELECT id FROM process") + ` SELECT owner FROM owning`
 
 // firstOwned tells of each process $1 when the first of its open chunks was opened, from $2 on.
 const firstOwned = `

@@ -73,9 +73,9 @@ func (p *pressure) count(ctx context.Context, d *Dispatch) error {
 		rows, _ := d.Pool.Query(ctx, `
 			SELECT tenant_id, count(*)
 			FROM (
-				SELECT tenant_id FROM chunk WHERE opened_at IS NULL AND swept_at >= $1
+				SELECT tenant_id FROM chunk WHERE opened_at IS NULL AND swept_at IS NOT NULL AND id >= $1
 				UNION ALL
-				SELECT c.tenant_id FROM chunk c WHERE c.id = ANY ($2) AND c.swept_at < $1 AND `+stillUnopened+`
+				SELECT c.tenant_id FROM chunk c WHERE c.id = ANY ($2) AND c.id < $1 AND `+stillUnopened+`
 			) c
 			GROUP BY tenant_id`, from, stuck) // ForEachRow reports the error
 		var tenant tenants.ID

@@ -52,7 +52,7 @@ func (p *process) register(ctx context.Context) error {
 	return p.meet(ctx)
 }
 
-// bury takes out the processes that ran where this one runs and are no more, so that what they held is taken at once:
+// bury marks the processes as dead that ran where this one runs and are no more, so that what they held is taken at once:
 // most often it is the one in whose place this one was started.
 func (p *process) bury(ctx context.Context) error {
 	here := whereabouts()
@@ -78,7 +78,10 @@ func (p *process) bury(ctx context.Context) error {
 	if len(dead) == 0 {
 		return nil
 	}
-	if _, err := p.d.Pool.Exec(ctx, `DELETE FROM process WHERE id = ANY($1)`, dead); err != nil {
+	if _, err := p.d.Pool.Exec(ctx, `
+		UPDATE process
+		SET beat_at = clock_timestamp() - make_interval(secs => $2)
+		WHERE id = ANY ($1) AND beat_at > clock_timestamp() - make_interval(secs => $2)`, dead, deadAfter.Seconds()); err != nil {
 		return fmt.Errorf("bury dead processes: %w", err)
 	}
 	return nil

@@ -139,12 +139,12 @@ var loops = []string{
 	"FROM unnest($1::smallint[]",                            // which shards are due
 	"FROM member",                                           // a sweep reads members
 	"SELECT id FROM process WHERE beat_at <=",               // dead processes
-	"WITH RECURSIVE owning",                                 // chunks of dead processes
+	"WITH RECURSIVE known AS",                               // chunks of dead processes
 	"SELECT o.owner, c.opened_at",                           // their first open chunk
 	"SET owner = $1, epoch = epoch + 1",                     // a chunk that is taken over
 	"opened_at < clock_timestamp() - make_interval(secs =>", // own chunks that were forgotten
 	"), stale AS MATERIALIZED (",                            // chunks that nobody opens
-	"opened_at IS NULL AND swept_at >= $1",                  // how many chunks are unopened
+	"swept_at IS NOT NULL AND id >= $1",                     // how many chunks are unopened
 	"FROM lease WHERE until_at <=",                          // leases that ended
 	"SELECT EXISTS (SELECT FROM slot UNION ALL",             // slots
 	"FROM gone",                   // lost slots

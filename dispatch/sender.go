@@ -323,11 +323,14 @@ func (s *sender) ours(batch []*delivery) []*delivery {
 func (s *sender) forget(outcomes []outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var gone []int64
 	for i := range outcomes {
 		if c := outcomes[i].sending(); s.unsent[c.chunk] != nil && s.unsent[c.chunk].epoch == c.epoch {
 			delete(s.unsent, c.chunk)
+			gone = append(gone, c.chunk)
 		}
 	}
+	s.d.openChunks.doubted(gone)
 }
 
 // unknown are those of the chunks of which this process has, in that epoch, nothing to send and no result to write.

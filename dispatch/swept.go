@@ -1,9 +1,11 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,20 +16,21 @@ import (
 
 const (
 	mostStuck  = 100              // unopened chunks that are remembered one by one
-	stuckAfter = 10 * time.Second // from then on a chunk that is not opened keeps no floor down
+	stuckAfter = 10 * time.Second // from then on a chunk that is not opened keeps the floor down no longer
 )
 
-// swept remembers where the unopened chunks begin in the index by swept_at. One that nobody can open is remembered by its
-// number, so that the floor rises above it.
+// swept remembers below which number no chunk is unopened, but for those that are remembered by their numbers: what nobody can
+// open. It must miss no chunk: the order in which a schedule's ticks are decided depends on it. So it relies on the numbers of
+// chunks and of transactions, and on no clock.
 type swept struct {
 	reading sync.Mutex // one reading at a time
-	floor   floor
-	full    fullLooks
 
 	mu    sync.Mutex
 	known bool // there was a reading
 	some  bool // the last reading found a chunk
-	stuck []int64
+	era   int  // of the horizon
+	floor int64
+	stuck []int64 // below the floor
 }
 
 // unopenedChunk is a chunk that no job has opened.
@@ -35,59 +38,61 @@ type unopenedChunk struct {
 	ID      int64
 	Tenant  tenants.ID
 	SweptAt time.Time
+	Old     bool
 }
 
-// unopenedFrom reads unopened chunks, the earliest first: those swept from $1 on, and those among $2 that were swept before.
+// unopenedFrom reads unopened chunks, those with the lowest numbers first: from $1 on, and those among $2 that are below it.
 const unopenedFrom = `
-		(SELECT id, tenant_id, swept_at
-		FROM chunk
-		WHERE opened_at IS NULL AND swept_at >= $1
-		ORDER BY swept_at
-		LIMIT $3)
-		UNION ALL
-		SELECT c.id, c.tenant_id, c.swept_at
-		FROM chunk c
-		WHERE c.id = ANY ($2) AND c.swept_at < $1 AND ` + stillUnopened
+		SELECT id, tenant_id, swept_at, swept_at < clock_timestamp() - make_interval(secs => $4)
+		FROM (
+			(SELECT id, tenant_id, swept_at
+			FROM chunk
+			WHERE opened_at IS NULL AND swept_at IS NOT NULL AND id >= $1
+			ORDER BY id
+			LIMIT $3)
+			UNION ALL
+			SELECT c.id, c.tenant_id, c.swept_at
+			FROM chunk c
+			WHERE c.id = ANY ($2) AND c.id < $1 AND ` + stillUnopened + `
+		) c`
 
 // read returns the first unopened chunks, and whether these are all.
 func (s *swept) read(ctx context.Context, d *Dispatch) (first []unopenedChunk, all bool, err error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	began := time.Now()
-	in, full := s.full.begin(began, 1)
-	l := s.floor.look(&d.horizon, in[0])
-	_, stuck := s.from(d)
-	rows, _ := d.Pool.Query(ctx, unopenedFrom, l.from, stuck, mostStuck+1) // CollectRows reports the error
+	settled, era := d.horizon.chunks()
+	from, stuck := s.from(d)
+	rows, _ := d.Pool.Query(ctx, unopenedFrom, from, stuck, mostStuck+1, stuckAfter.Seconds()) // CollectRows reports the error
 	first, err = pgx.CollectRows(rows, pgx.RowToStructByPos[unopenedChunk])
 	if err != nil {
 		return nil, false, fmt.Errorf("read unopened chunks: %w", err)
 	}
-	slices.SortFunc(first, func(a, b unopenedChunk) int { return a.SweptAt.Compare(b.SweptAt) })
+	slices.SortFunc(first, func(a, b unopenedChunk) int { return cmp.Compare(a.ID, b.ID) })
 	left := first
 	stuck = nil
-	for len(left) > 0 && len(stuck) < mostStuck && !l.horizon.IsZero() && left[0].SweptAt.Before(l.horizon.Add(-stuckAfter)) {
+	for len(left) > 0 && len(stuck) < mostStuck && left[0].Old {
 		stuck, left = append(stuck, left[0].ID), left[1:]
 	}
-	s.mu.Lock()
-	s.known, s.some, s.stuck = true, len(first) > 0, stuck
-	s.mu.Unlock()
-	var from time.Time
+	floor := settled + 1
 	if len(left) > 0 {
-		from = left[0].SweptAt
+		floor = min(floor, left[0].ID)
 	}
-	l.found(from)
-	if full {
-		s.full.ended(began, time.Now())
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known, s.some = true, len(first) > 0
+	s.era, s.floor, s.stuck = era, floor, slices.DeleteFunc(stuck, func(id int64) bool { return id >= floor })
 	return first, len(first) <= mostStuck, nil
 }
 
-// from returns where a reading of unopened chunks begins, and those that were swept before.
-func (s *swept) from(d *Dispatch) (from time.Time, stuck []int64) {
-	l := s.floor.look(&d.horizon, false)
+// from returns the number from which unopened chunks are read, and the numbers of those below it.
+func (s *swept) from(d *Dispatch) (floor int64, stuck []int64) {
+	_, era := d.horizon.chunks()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return l.from, append([]int64{}, s.stuck...)
+	if s.era != era {
+		return 0, []int64{}
+	}
+	return s.floor, append([]int64{}, s.stuck...)
 }
 
 // none tells whether the last reading found no chunk.
@@ -95,4 +100,18 @@ func (s *swept) none() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known && !s.some
+}
+
+// unopenedOf is a source of the unopened chunks of one shard and tenant, which are given in SQL like the parameters for what
+// from returns.
+func unopenedOf(shard, tenant, floor, stuck string) string {
+	return strings.NewReplacer("SHARD", shard, "TENANT", tenant, "FLOOR", floor, "STUCK", stuck).Replace(`(
+		SELECT id, kind, nominal_at, first_id, last_id, items
+		FROM chunk
+		WHERE shard = SHARD AND tenant_id = TENANT AND opened_at IS NULL AND id >= FLOOR
+		UNION ALL
+		SELECT c.id, c.kind, c.nominal_at, c.first_id, c.last_id, c.items
+		FROM chunk c
+		WHERE c.id = ANY (STUCK) AND c.id < FLOOR AND c.shard = SHARD AND c.tenant_id = TENANT AND ` + stillUnopened + `
+	)`)
 }

@@ -180,13 +180,13 @@ func (d *Dispatch) openStale(ctx context.Context) error {
 		), stale AS MATERIALIZED (
 			(SELECT id, lane, swept_at
 			FROM chunk
-			WHERE opened_at IS NULL AND swept_at >= $7 AND swept_at < (SELECT clock_timestamp()) - make_interval(secs => $3) AND id <> ALL ($6::bigint[])
-			ORDER BY swept_at, id
+			WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - make_interval(secs => $3) AND id >= $7 AND id <> ALL ($6::bigint[])
+			ORDER BY id
 			LIMIT $4)
 			UNION ALL
 			SELECT c.id, c.lane, c.swept_at
 			FROM chunk c
-			WHERE c.id = ANY ($8) AND c.swept_at < $7 AND `+stillUnopened+` AND c.id <> ALL ($6::bigint[])
+			WHERE c.id = ANY ($8) AND c.id < $7 AND `+stillUnopened+` AND c.id <> ALL ($6::bigint[])
 		)
 		SELECT s.id
 		FROM stale s

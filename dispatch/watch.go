@@ -62,6 +62,9 @@ func (w *watchdog) lateness(ctx context.Context) error {
 	err := w.firstDue(ctx, &w.floors, allShards, func(s shardDue) {
 		cohort, held, turn = max(cohort, s.overdue(s.cohort)), max(held, s.overdue(s.held)), max(turn, s.overdue(s.turn))
 	})
+	if err == nil {
+		err = w.searchDue(ctx, &w.floors, allShards)
+	}
 	if err != nil {
 		return fmt.Errorf("look for what is overdue: %w", err)
 	}
