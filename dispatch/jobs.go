@@ -42,6 +42,7 @@ func (w *openWorker) Timeout(*river.Job[openArgs]) time.Duration { return openLi
 // Work opens the run of a job, unless the opener of this process does so or has done so. A later attempt of the job does not rely on
 // what the opener remembers.
 func (w *openWorker) Work(ctx context.Context, job *river.Job[openArgs]) error {
+	defer w.dispatch.opener.fetched(job.Queue)()
 	err := errNotOffered
 	if job.Attempt <= 1 {
 		err = w.dispatch.opener.await(ctx, job.Args.Chunk)

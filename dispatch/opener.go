@@ -47,6 +47,8 @@ type openLane struct {
 	slots   chan struct{}
 	waiting []*offered // the first to be opened first
 	workers int
+	jobs    int       // of River, that wait for a slot or have one
+	fetched time.Time // when River last brought a job or one ended
 }
 
 // offered is a run that was offered to the opener.
@@ -71,6 +73,9 @@ func (o *opener) start(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.context, o.cancel = context.WithCancel(ctx)
+	for _, l := range o.lanes {
+		l.fetched = time.Now()
+	}
 }
 
 // close gives up the runs that wait, and returns their lanes. It waits for those that are being opened, and ends them when ctx ends.
@@ -228,4 +233,33 @@ func (o *opener) slot(ctx context.Context, lane string) (free func(), err error)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// fetched notes that River has brought a job of a lane, and returns what notes its end.
+func (o *opener) fetched(lane string) (ended func()) {
+	note := func(n int) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if l := o.lanes[lane]; l != nil {
+			l.jobs, l.fetched = l.jobs+n, time.Now()
+		}
+	}
+	note(1)
+	return func() { note(-1) }
+}
+
+// riverWithin is how long a lane without jobs waits for River.
+const riverWithin = 2 * time.Second
+
+// fetching are the lanes of which River brings jobs to this process. Chunks of the others do not wait for their jobs.
+func (o *opener) fetching(now time.Time) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lanes := []string{}
+	for name, l := range o.lanes {
+		if l.jobs > 0 || now.Sub(l.fetched) < riverWithin {
+			lanes = append(lanes, name)
+		}
+	}
+	return lanes
 }

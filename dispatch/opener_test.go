@@ -1,8 +1,11 @@
 package dispatch_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/carillonhq/carillon/schedules"
 )
 
 // withoutRiver has each of River's fetches of jobs fail.
@@ -74,5 +77,32 @@ func TestJobsOfOpenedRunsEnd(t *testing.T) {
 	}
 	if n := h.number(`SELECT count(*) - count(DISTINCT (schedule_id, nominal_at)) FROM tick`); n != 0 {
 		t.Errorf("%d ticks are doubled", n)
+	}
+}
+
+// A run that no process opened directly does not wait for its job either: its process died, or had no room for it.
+func TestChunksAreOpenedWhoseJobsRiverDoesNotFetch(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.withoutRiver()
+	for i := range 20 {
+		h.put("w", fmt.Sprint(i), everySecond())
+	}
+	swept := h.process() // it is not started, and opens nothing
+	until(t, "chunks are swept", func() bool {
+		for shard := range int16(schedules.Shards) {
+			if _, err := swept.SweepOnce(t.Context(), shard); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return h.number(`SELECT count(*) FROM chunk`) > 60
+	})
+	last := h.number(`SELECT max(id) FROM chunk`)
+	h.start(h.dispatch)
+	until(t, "all are opened", func() bool {
+		return h.number(`SELECT count(*) FROM chunk WHERE opened_at IS NULL AND id <= $1`, last) == 0
+	})
+	if n := h.number(`SELECT count(*) FROM river_job WHERE state <> 'available' AND kind = 'open'`); n != 0 {
+		t.Errorf("River fetched %d jobs", n)
 	}
 }

@@ -18,6 +18,7 @@ const (
 	mostTaken  = 50
 	unopenedIn = 3 * time.Second // River's own rescue takes minutes
 	mostStale  = 1000            // unopened chunks that are looked through
+	staleFor   = 5 * time.Second // that stale chunks are opened for at once
 )
 
 // takeOver takes the chunks of processes that have fallen silent, and opens those that no job has opened in time.
@@ -161,8 +162,18 @@ func (d *Dispatch) unsent(ctx context.Context, tx pgx.Tx, c *chunk, tries []try)
 }
 
 // openStale opens chunks whose job died with its process, or failed and is tried again by River much later: those that
-// have waited too long though all jobs that wait in their lane are of later chunks. In a backlog each waits for its turn.
+// have waited too long though all jobs that wait in their lane are of later chunks. In a backlog each waits for its turn. Where
+// River brings this process no job of a lane, its chunks do not wait for jobs.
 func (d *Dispatch) openStale(ctx context.Context) error {
+	for began := time.Now(); ; {
+		n, err := d.openSomeStale(ctx)
+		if err != nil || n < mostTaken || time.Since(began) > staleFor {
+			return err
+		}
+	}
+}
+
+func (d *Dispatch) openSomeStale(ctx context.Context) (found int, err error) {
 	from, stuck := d.swept.from(d)
 	rows, _ := d.Pool.Query(ctx, `
 		WITH next AS MATERIALIZED (
@@ -192,10 +203,10 @@ func (d *Dispatch) openStale(ctx context.Context) error {
 		FROM stale s
 		WHERE NOT EXISTS (SELECT FROM next n WHERE n.lane = s.lane AND n.chunk <= s.id)
 		ORDER BY s.swept_at, s.id
-		LIMIT $5`, []string{smallLane, largeLane, catchUpLane}, openArgs{}.Kind(), unopenedIn.Seconds(), mostStale, mostTaken, d.left.at(time.Now()), from, stuck) // CollectRows reports the error
+		LIMIT $5`, d.opener.fetching(time.Now()), openArgs{}.Kind(), unopenedIn.Seconds(), mostStale, mostTaken, d.left.at(time.Now()), from, stuck) // CollectRows reports the error
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
-		return fmt.Errorf("look for unopened chunks: %w", err)
+		return 0, fmt.Errorf("look for unopened chunks: %w", err)
 	}
 	var errs []error
 	for _, id := range ids {
@@ -204,5 +215,5 @@ func (d *Dispatch) openStale(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("open chunk %d: %w", id, err))
 		}
 	}
-	return errors.Join(errs...)
+	return len(ids), errors.Join(errs...)
 }
