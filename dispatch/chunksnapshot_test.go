@@ -70,6 +70,13 @@ func TestLooksForChunksDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) {
 			}
 			return true
 		})
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for sql, args := range r.ran {
+			if strings.Contains(sql, words[3]) {
+				args[0] = self // beside much other load the process may have joined again, with another number
+			}
+		}
 	}
 	rounds(3)
 	before := h.entries(r, words...)
