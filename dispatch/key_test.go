@@ -14,7 +14,7 @@ import (
 
 func (h *house) putKey(key string, p schedules.KeyParams) {
 	h.t.Helper()
-	if _, _, err := h.schedules.PutKey(h.t.Context(), h.tenant, key, p, "tester", web.Precondition{}); err != nil {
+	if _, _, _, err := h.schedules.PutKey(h.t.Context(), h.tenant, key, p, "tester", web.Precondition{}); err != nil {
 		h.t.Fatal(err)
 	}
 }

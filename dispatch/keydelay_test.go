@@ -63,7 +63,7 @@ func TestAProfileWaitsForTheEndOfATickOfFixedDelay(t *testing.T) {
 	}
 	changed := make(chan error, 1)
 	go func() {
-		_, _, err := h.schedules.PutKey(t.Context(), h.tenant, "k", schedules.KeyParams{Timezone: "Etc/UTC"}, "tester", web.Precondition{})
+		_, _, _, err := h.schedules.PutKey(t.Context(), h.tenant, "k", schedules.KeyParams{Timezone: "Etc/UTC"}, "tester", web.Precondition{})
 		changed <- err
 	}()
 	until(t, "the change has come to the state", func() bool {

@@ -42,6 +42,12 @@ type Key struct {
 	UpdatedBy  string      `json:"updated_by"`
 }
 
+// KeyRetiming is a profile that many schedules follow, and the operation that retimes them.
+type KeyRetiming struct {
+	Key
+	Operation OperationAnswer `json:"operation"`
+}
+
 const (
 	deferQuiet = "defer"
 	skipQuiet  = "skip"
@@ -145,16 +151,18 @@ func (s *Schedules) Key(ctx context.Context, tenant tenants.ID, key string) (Key
 	return k.shown(), nil
 }
 
-// PutKey makes the profile of a key be what p says, and retimes the schedules that follow it in the same transaction;
-// made tells that there was none. Where p says what is stored already, nothing is written.
-func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p KeyParams, by string, pre web.Precondition) (k Key, made bool, err error) {
+// PutKey stores the profile of a key, and retimes the schedules that follow it in the same transaction. If they are many, it
+// begins an operation that retimes them, and returns it. made reports that there was no profile. A profile that is stored already
+// is not written again.
+func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p KeyParams, by string, pre web.Precondition) (k Key, made bool, op *OperationAnswer, err error) {
 	want, err := p.read()
 	if err := fault.Join(checkKey("/key", key), err); err != nil {
-		return k, false, err
+		return k, false, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	err = postgres.Retry(ctx, func() error {
+		op = nil
 		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 			if err := lockKeys(ctx, tx, tenant, toChange, key); err != nil {
 				return err
@@ -190,10 +198,11 @@ func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 			if err := tenants.Audit(ctx, tx, tenant, by, change); err != nil {
 				return err
 			}
-			return s.retimeKey(ctx, tx, tenant, key, by)
+			op, err = s.retimeKey(ctx, tx, tenant, k, by)
+			return err
 		})
 	})
-	return k, made, err
+	return k, made, op, err
 }
 
 // roomForKey refuses a profile more where a tenant has as many as it may have schedules. Two that are made at once may be

@@ -15,7 +15,7 @@ import (
 
 func (h *home) putKey(key string, p schedules.KeyParams) schedules.Key {
 	h.t.Helper()
-	k, _, err := h.schedules.PutKey(h.t.Context(), h.acme, key, p, "ann", web.Precondition{})
+	k, _, _, err := h.schedules.PutKey(h.t.Context(), h.acme, key, p, "ann", web.Precondition{})
 	if err != nil {
 		h.t.Fatalf("put key %q: %v", key, err)
 	}

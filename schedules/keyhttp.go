@@ -64,11 +64,14 @@ func (h handler) putKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	k, made, err := h.PutKey(c.Request().Context(), tenants.From(c), key, p, tenants.Caller(c).Subject, pre)
+	k, made, op, err := h.PutKey(c.Request().Context(), tenants.From(c), key, p, tenants.Caller(c).Subject, pre)
 	if err != nil {
 		return err
 	}
 	web.Tag(c, int64(k.Version))
+	if op != nil {
+		return web.Answer(c, http.StatusAccepted, KeyRetiming{k, *op})
+	}
 	return web.Answer(c, madeOr(made), k)
 }
 

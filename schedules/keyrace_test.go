@@ -52,7 +52,7 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 	for n, key := range keys {
 		wg.Go(func() {
 			for i := range 12 {
-				_, _, err := h.schedules.PutKey(t.Context(), h.acme, key, schedules.KeyParams{Timezone: zones[(i+n)%len(zones)]}, "ann", web.Precondition{})
+				_, _, _, err := h.schedules.PutKey(t.Context(), h.acme, key, schedules.KeyParams{Timezone: zones[(i+n)%len(zones)]}, "ann", web.Precondition{})
 				fail(err)
 			}
 		})

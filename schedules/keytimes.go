@@ -11,72 +11,154 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// mostFollowers is how many schedules of a key are retimed in one transaction: one for each workflow that follows it.
-const mostFollowers = 10_000
+// mostFollowers is how many schedules of a key are retimed in the transaction that changes its profile. More are retimed by an
+// operation, keyStep of them in a step: the shards that the schedules lie in are locked meanwhile, and no sweep of them can begin.
+const (
+	mostFollowers = 500
+	keyStep       = 200
+)
 
-// retimeKey retimes the schedules that follow a key, from now on, by the key's profile. The caller has written the profile, and
-// holds the key's lock.
-func (s *Schedules) retimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, by string) error {
-	followers, err := lockFollowers(ctx, tx, tenant, key)
-	if err != nil || len(followers) == 0 {
-		return err
+// retimeKeyKind is the kind of operation that a change of a profile begins when many schedules follow it.
+const retimeKeyKind = "retime_key"
+
+// keyRetiming is what such an operation is begun with. Its key is read from the operation's own column, which a rename changes.
+type keyRetiming struct {
+	Key      string `json:"key"`
+	Timezone string `json:"timezone"`
+}
+
+// follower is a schedule that follows the profile of its key.
+type follower struct {
+	ID    int64
+	Shard int16
+}
+
+// followersOf returns the schedules that follow a key, by id, at most limit after one.
+func followersOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, after int64, limit int) ([]follower, error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT id, shard
+		FROM schedule
+		WHERE tenant_id = $1 AND key = $2 AND by_key AND id > $3
+		ORDER BY id
+		LIMIT $4`, tenant, key, after, limit) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[follower])
+	if err != nil {
+		return nil, fmt.Errorf("look for the schedules of a key: %w", err)
+	}
+	return found, nil
+}
+
+// retimeKey retimes the schedules that follow a key, from now on, by the key's profile, or begins the operation that does. The
+// caller has written the profile, and holds the key's lock, so that no schedule begins to follow the profile as it was.
+func (s *Schedules) retimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k Key, by string) (*OperationAnswer, error) {
+	found, err := followersOf(ctx, tx, tenant, k.Key, 0, mostFollowers+1)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) <= mostFollowers {
+		_, err := s.retimeFollowers(ctx, tx, tenant, found, by)
+		return nil, err
+	}
+	var total int64
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM schedule WHERE tenant_id = $1 AND key = $2 AND by_key`, tenant, k.Key).Scan(&total); err != nil {
+		return nil, fmt.Errorf("count the schedules of a key: %w", err)
+	}
+	op, err := s.Operations.Begin(ctx, tx, Begun{
+		Tenant: tenant, Kind: retimeKeyKind, Params: keyRetiming{k.Key, k.Timezone}, Key: k.Key, Total: &total, By: by,
+	})
+	return &op, err
+}
+
+// retimeKeyStep retimes the next schedules that follow a key by its profile as it is by now.
+func (s *Schedules) retimeKeyStep(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error) {
+	var after int64
+	if _, err := op.Read(nil, &after); err != nil {
+		return false, err
+	}
+	key, err := s.lockOperationKey(ctx, tx, op)
+	if err != nil || key == "" {
+		return err == nil, err
+	}
+	found, err := followersOf(ctx, tx, op.Tenant, key, after, keyStep)
+	if err != nil || len(found) == 0 {
+		return err == nil, err
+	}
+	retimed, err := s.retimeFollowers(ctx, tx, op.Tenant, found, op.By)
+	if err != nil {
+		return false, err
+	}
+	op.Done += int64(len(found))
+	op.Count("retimed", int64(retimed))
+	op.Count("unchanged", int64(len(found)-retimed))
+	return len(found) < keyStep, op.Keep(found[len(found)-1].ID)
+}
+
+// lockOperationKey locks the key of an operation against changes and renames, and returns it; empty: it was erased.
+func (s *Schedules) lockOperationKey(ctx context.Context, tx pgx.Tx, op *Operation) (string, error) {
+	read := func() (key string, err error) {
+		err = tx.QueryRow(ctx, `SELECT COALESCE(key, '') FROM operation WHERE tenant_id = $1 AND id = $2`, op.Tenant, op.ID).Scan(&key)
+		if err != nil {
+			return "", fmt.Errorf("read the key of an operation: %w", err)
+		}
+		return key, nil
+	}
+	key, err := read()
+	for err == nil && key != "" {
+		if err := lockKeys(ctx, tx, op.Tenant, toFollow, key); err != nil {
+			return "", err
+		}
+		locked := key
+		if key, err = read(); key == locked {
+			break
+		}
+	}
+	return key, err
+}
+
+// retimeFollowers retimes schedules that follow a key, and returns how many have another timing now.
+func (s *Schedules) retimeFollowers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, followers []follower, by string) (int, error) {
+	if len(followers) == 0 {
+		return 0, nil
+	}
+	ids, shards := make([]int64, len(followers)), map[int16]bool{}
+	for i, f := range followers {
+		ids[i], shards[f.Shard] = f.ID, true
+	}
+	if err := lockRows(ctx, tx, tenant, slices.Sorted(maps.Keys(shards)), ids); err != nil {
+		return 0, err
 	}
 	l := load{Schedules: s, tx: tx, tenant: tenant, by: by, memo: newMemo()}
-	rows, now, err := readFollowers(ctx, tx, tenant, followers)
+	rows, now, err := readFollowers(ctx, tx, tenant, ids)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	l.now = now
 	if err := l.lockDelays(ctx, rows); err != nil {
-		return err
+		return 0, err
 	}
 	if err := s.Timings.fetch(ctx, tx, tenant, rows); err != nil {
-		return err
+		return 0, err
 	}
 	var rezoned []int64
 	for _, r := range rows {
 		moved, err := l.retimeRow(ctx, r)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if moved {
 			rezoned = append(rezoned, r.ID)
 		}
 	}
 	if len(l.rows) == 0 {
-		return nil
+		return 0, nil
 	}
 	if err := l.findCohorts(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	return l.writeTimings(ctx, rezoned)
-}
-
-// lockFollowers locks the schedules that follow a key, their shards first, in the order in which all lock them.
-func lockFollowers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string) (ids []int64, err error) {
-	rows, _ := tx.Query(ctx, `
-		SELECT id, shard
-		FROM schedule
-		WHERE tenant_id = $1 AND key = $2 AND by_key
-		LIMIT $3`, tenant, key, mostFollowers+1) // ForEachRow reports the error
-	shards := map[int16]bool{}
-	var id int64
-	var shard int16
-	_, err = pgx.ForEachRow(rows, []any{&id, &shard}, func() error {
-		ids, shards[shard] = append(ids, id), true
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for the schedules of a key: %w", err)
-	}
-	if len(ids) > mostFollowers {
-		return nil, fault.Conflict("too_many_schedules", "more than %d schedules follow the key", mostFollowers)
-	}
-	return ids, lockRows(ctx, tx, tenant, slices.Sorted(maps.Keys(shards)), ids)
+	return len(l.rows), l.writeTimings(ctx, rezoned)
 }
 
 // lockRows locks shards, shared, and then schedules that lie in them.

@@ -52,7 +52,8 @@ type ErasureCounts struct {
 	Answers   int64 `json:"answers"`
 }
 
-// PutKey makes the profile of a key what p says, and retimes the schedules that follow it.
+// PutKey stores the profile of a key, and retimes the schedules that follow it. If more than 500 follow it, the server retimes
+// them after it has answered.
 func (c *Client) PutKey(ctx context.Context, key string, p KeyParams) (Key, error) {
 	body, err := encode(p)
 	if err != nil {

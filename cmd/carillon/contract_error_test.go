@@ -132,20 +132,39 @@ func TestWhatCannotBeDoneNow(t *testing.T) {
 	}
 }
 
-// A key's zone changes in one transaction for all that follow it, and so for so many only.
-func TestAKeyThatTooManyFollow(t *testing.T) {
+// A request that changes the zone of many schedules is answered at once, with the operation that retimes them. It is refused
+// while too many operations are under way.
+func TestAKeyThatManyFollowIsRetimedByAnOperation(t *testing.T) {
 	t.Parallel()
+	const many = 3_000
 	s, client := serveHouse(t), checked(t)
 	admin := s.mint(t, "acme", tenants.TenantAdmin)
 	s.expect(t, client, admin, "PUT", "/v1/keys/k", `{"timezone": "Europe/Paris"}`, 201, "")
 	var body strings.Builder
-	for n := range 10_001 {
+	for n := range many {
 		fmt.Fprintf(&body, `{"workflow": "w%d", "key": "k", "spec": {"cron": "0 8 * * *", "timezone": "@key"}}`+"\n", n)
 	}
-	if status, answer := s.send(t, http.DefaultClient, admin, "POST", "/v1/schedules/bulk?results=errors", "application/x-ndjson", body.String()); status != 200 || !strings.Contains(string(answer), `"inserted":10001`) {
+	if status, answer := s.send(t, http.DefaultClient, admin, "POST", "/v1/schedules/bulk?results=errors", "application/x-ndjson", body.String()); status != 200 || !strings.Contains(string(answer), fmt.Sprintf(`"inserted":%d`, many)) {
 		t.Fatalf("got %d %s", status, answer)
 	}
-	s.expect(t, client, admin, "PUT", "/v1/keys/k", `{"timezone": "Asia/Tokyo"}`, 409, "too_many_schedules")
+	op, _ := s.expect(t, client, admin, "PUT", "/v1/keys/k", `{"timezone": "Asia/Tokyo"}`, 202, "")["operation"].(map[string]any)
+	for deadline := time.Now().Add(time.Minute); op["state"] != "succeeded"; <-time.After(50 * time.Millisecond) {
+		if op = s.expect(t, client, admin, "GET", fmt.Sprint("/v1/operations/", op["id"]), "", 200, ""); time.Now().After(deadline) {
+			t.Fatalf("got %v", op)
+		}
+	}
+	if op["done"] != float64(many) || op["total"] != float64(many) {
+		t.Errorf("got %v", op)
+	}
+	if _, err := s.pool.Exec(t.Context(), `
+		INSERT INTO operation (tenant_id, kind, started_by, params, look_at)
+		SELECT t.id, 'another', 'ann', '{}', clock_timestamp() + interval '1 hour' FROM tenant t, generate_series(1, 100) WHERE t.name = 'acme'`); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(t, client, admin, "PUT", "/v1/keys/k", `{"timezone": "Europe/Paris"}`, 409, "too_many_operations")
+	if got := s.expect(t, client, admin, "GET", "/v1/keys/k", "", 200, ""); got["timezone"] != "Asia/Tokyo" {
+		t.Errorf("a change that was refused: got %v", got)
+	}
 }
 
 // A client that sends its body too slowly is answered before the server gives its connection up.

@@ -40,6 +40,7 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"KeyParams":      reflect.TypeFor[schedules.KeyParams](),
 		"QuietHours":     reflect.TypeFor[schedules.QuietHours](),
 		"Key":            reflect.TypeFor[schedules.Key](),
+		"KeyRetiming":    reflect.TypeFor[schedules.KeyRetiming](),
 		"KeyPage":        reflect.TypeFor[schedules.ListAnswer[schedules.Key]](),
 		"Erasure":        reflect.TypeFor[schedules.Erasure](),
 		"ErasureCounts":  reflect.TypeFor[schedules.ErasureCounts](),

@@ -1,0 +1,117 @@
+package schedules_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+)
+
+// follow stores n schedules that follow a key, each in a workflow of its own.
+func (h *home) follow(key string, n int) {
+	h.t.Helper()
+	for i := range n {
+		if _, _, err := h.schedules.Put(h.t.Context(), h.acme, fmt.Sprint("w", i), key, following("0 8 * * *"), "ann", web.Precondition{}); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// timedIn fails the test if not all n schedules of a key are timed in a zone.
+func (h *home) timedIn(zone, key string, n int) {
+	h.t.Helper()
+	want := h.next(zone, "0 8 * * *")
+	for _, i := range []int{0, n / 2, n - 1} {
+		got, err := h.schedules.Get(h.t.Context(), h.acme, fmt.Sprint("w", i), key)
+		if err != nil || !got.NextAt.Equal(want) {
+			h.t.Errorf("schedule %d of %s: got %v, %v, want %s", i, key, got.NextAt, err, want)
+		}
+	}
+	if got := one[int](h, `SELECT count(*)::int FROM schedule s JOIN cohort c ON c.id = s.cohort_id WHERE s.key = '`+key+`' AND c.next_at <> '`+want.Format(time.RFC3339)+`'`); got != 0 {
+		h.t.Errorf("%d schedules are not timed in %s", got, zone)
+	}
+}
+
+// A request that changes the zone of many schedules locks no shard: the operation that it begins does so, step by step.
+func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
+	t.Parallel()
+	const many = 501
+	h := newHome(t)
+	h.putKey("k", schedules.KeyParams{Timezone: "Europe/Berlin"})
+	h.follow("k", many)
+	swept, err := h.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b pgx.Batch
+	for shard := range int16(schedules.Shards) {
+		schedules.LockShard(&b, shard)
+	}
+	if err := swept.SendBatch(t.Context(), &b).Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+	defer cancel()
+	k, made, op, err := h.schedules.PutKey(ctx, h.acme, "k", schedules.KeyParams{Timezone: "Asia/Tokyo"}, "ann", web.Precondition{})
+	if err := swept.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || made || op == nil || k.Timezone != "Asia/Tokyo" || op.Kind != "retime_key" || op.Total == nil || *op.Total != many {
+		t.Fatalf("got %+v, %t, %+v, %v", k, made, op, err)
+	}
+	h.timedIn("Europe/Berlin", "k", many)
+	if got := h.operate(op.ID); got.State != schedules.OperationSucceeded || got.Done != many || got.Counts["retimed"] != many {
+		t.Errorf("got %+v", got)
+	}
+	h.timedIn("Asia/Tokyo", "k", many)
+	if _, _, op, err := h.schedules.PutKey(t.Context(), h.acme, "k", schedules.KeyParams{Timezone: "Asia/Tokyo"}, "ann", web.Precondition{}); err != nil || op != nil {
+		t.Errorf("the same profile again: got %+v, %v", op, err)
+	}
+}
+
+// The operation follows its key to another name. What is stored meanwhile has the new zone at once, and another change of the
+// zone is made by another operation.
+func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
+	t.Parallel()
+	const many = 501
+	h := newHome(t)
+	put := func(key, zone string) *schedules.OperationAnswer {
+		t.Helper()
+		_, _, op, err := h.schedules.PutKey(t.Context(), h.acme, key, schedules.KeyParams{Timezone: zone}, "ann", web.Precondition{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return op
+	}
+	put("k", "Europe/Berlin")
+	h.follow("k", many)
+	first := put("k", "Asia/Tokyo")
+	if _, err := h.schedules.Rename(t.Context(), h.acme, "k", schedules.RenameParams{To: "j"}, web.Once{}); err != nil {
+		t.Fatal(err)
+	}
+	late, _, err := h.schedules.Put(t.Context(), h.acme, "late", "j", following("0 8 * * *"), "ann", web.Precondition{})
+	if err != nil || !late.NextAt.Equal(h.next("Asia/Tokyo", "0 8 * * *")) {
+		t.Errorf("got %v, %v", late.NextAt, err)
+	}
+	second := put("j", "America/Lima")
+	if got := h.operate(first.ID); got.State != schedules.OperationSucceeded || got.Counts["retimed"] != many+1 {
+		t.Errorf("got %+v", got)
+	}
+	h.timedIn("America/Lima", "j", many)
+	if got := h.operate(second.ID); got.State != schedules.OperationSucceeded || got.Counts["retimed"] != 0 || got.Counts["unchanged"] != many+1 {
+		t.Errorf("got %+v", got)
+	}
+	h.timedIn("America/Lima", "j", many)
+	third := put("j", "Asia/Tokyo")
+	if _, err := h.schedules.Erase(t.Context(), h.acme, "j", "ann", web.Precondition{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.operate(third.ID); got.State != schedules.OperationCancelled {
+		t.Errorf("an operation of an erased key: got %+v", got)
+	}
+}
