@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -225,11 +224,10 @@ func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *schedules.Operation,
 		UPDATE schedule_state
 		SET aside = aside + $3, fired = fired + $3, aside_waiting = aside_waiting + $4
 		WHERE tenant_id = $1 AND schedule_id = $2`, op.Tenant, f.ID, free, len(made)-free)
-	b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(f.Shard)))
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("send ticks of a backfill: %w", err)
 	}
-	return nil
+	return schedules.WakeSweep(ctx, tx, f.Shard)
 }
 
 func timesOf(ticks []tick) []time.Time {

@@ -30,6 +30,9 @@ type topic struct {
 	workflow uint32
 }
 
+// payload is what the other processes are notified with: n ticks of the topic wait.
+func (t topic) payload(n int) string { return fmt.Sprintf("%d %d %d", t.tenant, t.workflow, n) }
+
 func topicOf(tenant tenants.ID, workflow string) topic {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(workflow))
@@ -164,25 +167,25 @@ func parseRun(payload string) (r openRun, ok bool) {
 
 // announce notifies of runs when the transaction is committed: the processes that open them, and River's clients once for each lane.
 func announce(ctx context.Context, tx pgx.Tx, runs []openRun) error {
-	var b pgx.Batch
-	told := map[string]bool{}
 	for i := range runs {
-		b.Queue(`SELECT pg_notify($1, $2)`, openChannel, runs[i].text())
-		if lane := runs[i].lane; !told[lane] {
-			told[lane] = true
-			queueLane(&b, lane)
+		if err := postgres.Notify(ctx, tx, openChannel, runs[i].text()); err != nil {
+			return err
 		}
-	}
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("announce jobs: %w", err)
+		if err := announceLane(ctx, tx, runs[i].lane); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// queueLane notifies River's clients of jobs in a lane.
-func queueLane(b *pgx.Batch, lane string) {
-	b.Queue(`SELECT pg_notify(current_schema() || '.river_insert', $1)`, fmt.Sprintf(`{"queue": %q}`, lane))
+// announceLane notifies River's clients of jobs in a lane when the transaction is committed.
+func announceLane(ctx context.Context, tx pgx.Tx, lane string) error {
+	return postgres.Notify(ctx, tx, riverChannel, lanePayload(lane))
 }
+
+const riverChannel = ".river_insert" // of the current schema
+
+func lanePayload(lane string) string { return fmt.Sprintf(`{"queue": %q}`, lane) }
 
 func (h *hub) tellSoon() {
 	select {
@@ -209,10 +212,10 @@ func (h *hub) tell(ctx context.Context, d *Dispatch) {
 		h.mu.Lock()
 		var channels, payloads []string
 		for t, n := range h.untold {
-			channels, payloads = append(channels, readyChannel), append(payloads, fmt.Sprintf("%d %d %d", t.tenant, t.workflow, n))
+			channels, payloads = append(channels, readyChannel), append(payloads, t.payload(n))
 		}
 		for lane := range h.lanes {
-			channels, payloads = append(channels, ""), append(payloads, fmt.Sprintf(`{"queue": %q}`, lane))
+			channels, payloads = append(channels, riverChannel), append(payloads, lanePayload(lane))
 		}
 		for _, run := range h.runs {
 			channels, payloads = append(channels, openChannel), append(payloads, run)
@@ -222,9 +225,7 @@ func (h *hub) tell(ctx context.Context, d *Dispatch) {
 		clear(h.lanes)
 		h.mu.Unlock()
 		notify, cancel := context.WithTimeout(ctx, 5*time.Second)
-		if _, err := d.Pool.Exec(notify, `
-			SELECT pg_notify(CASE channel WHEN '' THEN current_schema() || '.river_insert' ELSE channel END, payload)
-			FROM unnest($1::text[], $2::text[]) AS n (channel, payload)`, channels, payloads); err != nil && ctx.Err() == nil {
+		if _, err := d.Pool.Exec(notify, postgres.NotifyAll, channels, payloads); err != nil && ctx.Err() == nil {
 			d.Log.Warn("cannot tell of ready ticks and jobs", "error", err) // who waits for them looks by itself too
 		}
 		cancel()

@@ -47,9 +47,7 @@ func (d *Dispatch) QueueOperation(ctx context.Context, tx pgx.Tx, ids ...int64) 
 	if _, err = d.river.InsertManyTx(ctx, tx, jobs); err != nil {
 		return err
 	}
-	var b pgx.Batch
-	queueLane(&b, workLane)
-	return tx.SendBatch(ctx, &b).Close()
+	return announceLane(ctx, tx, workLane)
 }
 
 // lookForOperations finds, every second, the operations that nobody runs.

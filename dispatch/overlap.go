@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -156,6 +155,9 @@ func (d *Dispatch) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 				continue
 			}
 			w.queueRelease(&b, tenant, now)
+			if err := schedules.WakeSweep(ctx, tx, w.Shard); err != nil {
+				return err
+			}
 		}
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return fmt.Errorf("release waiting ticks: %w", err)
@@ -193,7 +195,6 @@ func (w *waiting) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	w.queueState(b, tenant, now)
 	k := ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}
 	queueHold(b, tenant, w.Shard, try{TickKey: k, Attempt: w.Attempt}, "released", now)
-	b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(w.Shard)))
 }
 
 // queueState counts a released tick in its schedule's state, and writes its place in the sequence, if it has one.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -121,7 +120,10 @@ func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return r, fmt.Errorf("deliver a tick again: %w", err)
 	}
-	return r, nil
+	if !free {
+		return r, nil
+	}
+	return r, schedules.WakeSweep(ctx, tx, t.Shard)
 }
 
 // freeAside locks a schedule's state, and tells whether a tick aside may run now: nothing of the schedule runs or waits,
@@ -154,5 +156,4 @@ func queueAside(b *pgx.Batch, tenant tenants.ID, t *tick, free bool, now time.Ti
 		SET aside = aside + 1, fired = fired + CASE WHEN $3 THEN 0 ELSE 1 END
 		WHERE tenant_id = $1 AND schedule_id = $2`, tenant, k.Schedule, t.ReplayedFrom != nil)
 	queueHold(b, tenant, t.Shard, try{TickKey: k, Attempt: t.Attempt}, "released", now)
-	b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(t.Shard)))
 }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -340,14 +340,11 @@ func (d *Dispatch) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 	}
 	more = len(shards) == mostGranted
 	slices.Sort(shards)
-	var b pgx.Batch
 	for _, shard := range slices.Compact(shards) {
-		b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(shard)))
+		if err := schedules.WakeSweep(ctx, tx, shard); err != nil {
+			return false, err
+		}
 	}
 	t := topicOf(tenant, workflow)
-	b.Queue(`SELECT pg_notify($1, $2)`, readyChannel, fmt.Sprintf("%d %d %d", t.tenant, t.workflow, n))
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return false, fmt.Errorf("tell of granted slots: %w", err)
-	}
-	return more, nil
+	return more, postgres.Notify(ctx, tx, readyChannel, t.payload(n))
 }

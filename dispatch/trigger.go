@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -151,10 +150,12 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	}
 	if f != skipped {
 		queueHold(&b, tenant, s.Shard, try{TickKey: t.key(), Attempt: 1}, "manual", now)
-		b.Queue(`SELECT pg_notify($1, $2)`, schedules.DueChannel, strconv.Itoa(int(s.Shard)))
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, fmt.Errorf("queue the manual tick: %w", err)
 	}
-	return t, nil
+	if f == skipped {
+		return t, nil
+	}
+	return t, schedules.WakeSweep(ctx, tx, s.Shard)
 }

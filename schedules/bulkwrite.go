@@ -114,7 +114,7 @@ func (l *load) findCohorts(ctx context.Context) error {
 		}
 	}
 	for _, shard := range slices.Sorted(maps.Keys(wake)) {
-		if err := wakeSweep(ctx, l.tx, shard); err != nil {
+		if err := WakeSweep(ctx, l.tx, shard); err != nil {
 			return err
 		}
 	}

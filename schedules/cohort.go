@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -85,16 +86,14 @@ func (r *row) join(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.
 	}
 	r.Revision, r.Timed = &stamp.Revision, &stamp.TZData
 	if next.Sub(now) < soon {
-		return true, wakeSweep(ctx, tx, r.Shard)
+		return true, WakeSweep(ctx, tx, r.Shard)
 	}
 	return true, nil
 }
 
-func wakeSweep(ctx context.Context, tx pgx.Tx, shard int16) error {
-	if _, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, DueChannel, strconv.Itoa(int(shard))); err != nil {
-		return fmt.Errorf("wake the sweep: %w", err)
-	}
-	return nil
+// WakeSweep notifies the sweep of a shard once the transaction is committed.
+func WakeSweep(ctx context.Context, tx pgx.Tx, shard int16) error {
+	return postgres.Notify(ctx, tx, DueChannel, strconv.Itoa(int(shard)))
 }
 
 // cohortOf finds the cohort of a timing, awake, or makes it.

@@ -3,7 +3,6 @@ package schedules
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -120,8 +119,7 @@ func markShards(ctx context.Context, db TxBeginner, one stale, limit int) (told 
 				if n, err = markCalendars(ctx, tx, one.TenantID, shard, batch); err != nil || n == 0 {
 					return err
 				}
-				_, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, DueChannel, strconv.Itoa(int(shard)))
-				return err
+				return WakeSweep(ctx, tx, shard)
 			})
 			if err != nil {
 				return told, err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -211,10 +210,7 @@ func (s *Schedules) rezoneShard(ctx context.Context, tx pgx.Tx, op *Operation, r
 	if err != nil {
 		return fmt.Errorf("mark cohorts: %w", err)
 	}
-	if _, err := tx.Exec(ctx, `SELECT pg_notify($1, $2)`, DueChannel, strconv.Itoa(int(shard))); err != nil {
-		return fmt.Errorf("wake the sweep: %w", err)
-	}
-	return nil
+	return WakeSweep(ctx, tx, shard)
 }
 
 // rezone picks the cohorts whose zones differ, and counts them by zone.

@@ -131,7 +131,7 @@ func limitOf(params map[string]string) time.Duration {
 // tracer returns what all calls of a pool pass. The last of it gives a deadline to calls whose context has none, unless
 // statements take as long as they take; the others see their contexts first.
 func tracer(o Options, statement time.Duration) pgx.QueryTracer {
-	tracers := []pgx.QueryTracer{outcomes{}}
+	tracers := []pgx.QueryTracer{outcomes{}, notifier{}}
 	if o.Tracer != nil {
 		tracers = append(tracers, o.Tracer)
 	}
