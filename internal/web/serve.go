@@ -12,6 +12,9 @@ import (
 // Grace is how long requests in flight may take once the server stops.
 const Grace = 8 * time.Second
 
+// maxHeaders is how many bytes the line and the headers of a request have at most.
+const maxHeaders = 32 << 10
+
 // Serve answers requests on ln, over HTTP/1.1 only, until ctx ends. Then it takes no new ones, lets those in flight end
 // within Grace, and returns nil; who waits for something learns of it by Stopping. It closes ln.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger) error {
@@ -25,7 +28,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 		ReadTimeout:       20 * time.Second,
 		WriteTimeout:      30 * time.Second, // later than the read's, so that who is too slow is told so
 		IdleTimeout:       90 * time.Second,
-		MaxHeaderBytes:    32 << 10,
+		MaxHeaderBytes:    maxHeaders,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ConnContext:       watched,

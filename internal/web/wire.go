@@ -31,6 +31,7 @@ func (l wires) Accept() (net.Conn, error) {
 type wire struct {
 	net.Conn
 	line            []byte // the line at hand, as far as it matters
+	field           string // the header before it, which the line may continue
 	started         bool   // the head has a line
 	lengthy, choppy bool   // the head has Content-Length, Transfer-Encoding
 	length          int64
@@ -55,8 +56,10 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// longestLine is how much of a line is kept. net/http refuses a head that is larger.
+const longestLine = maxHeaders + 8<<10
+
 func (w *wire) follow(b []byte) {
-	const enough = 64 // of a line, to know a header by
 	for len(b) > 0 {
 		if w.skip > 0 {
 			n := min(w.skip, int64(len(b)))
@@ -65,7 +68,7 @@ func (w *wire) follow(b []byte) {
 			continue
 		}
 		line, rest, whole := bytes.Cut(b, []byte("\n"))
-		w.line = append(w.line, line[:min(len(line), enough-min(enough, len(w.line)))]...)
+		w.line = append(w.line, line[:min(len(line), longestLine-min(longestLine, len(w.line)))]...)
 		if !whole {
 			return
 		}
@@ -96,8 +99,17 @@ func (w *wire) end(line string) {
 	}
 }
 
+// header takes note of a line of a head. A line that begins with a blank continues the header before it (RFC 9112 section
+// 5.2), so a header is known to be whole once the next line has come.
 func (w *wire) header(line string) {
-	name, value, _ := strings.Cut(line, ":")
+	if line != "" && strings.Contains(" \t", line[:1]) {
+		if len(w.field) < longestLine {
+			w.field += " " + strings.Trim(line, " \t")
+		}
+		return
+	}
+	w.framing(w.field)
+	w.field = line
 	switch {
 	case line == "" && !w.started:
 		return
@@ -112,13 +124,20 @@ func (w *wire) header(line string) {
 		}
 		w.started, w.lengthy, w.choppy, w.length = false, false, false, 0
 		return
-	case name == "content-length":
-		w.lengthy = true
-		w.length, _ = strconv.ParseInt(strings.TrimSpace(value), 10, 64)
-	case name == "transfer-encoding":
-		w.choppy = true
 	}
 	w.started = true
+}
+
+// framing takes note of a header that tells where a body ends.
+func (w *wire) framing(header string) {
+	name, value, _ := strings.Cut(header, ":")
+	switch name {
+	case "content-length":
+		w.lengthy = true
+		w.length, _ = strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+	case "transfer-encoding":
+		w.choppy = true
+	}
 }
 
 // watched keeps a connection where its requests find it.
