@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -145,6 +146,7 @@ const noTicks = `{"ticks":[]}`
 func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseRequest) (body []byte, n int, err error) {
 	query, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
+	hold := web.NewHold(ctx, web.MostPage)
 	for began := time.Now(); ; {
 		some, limited, err := d.anyReady(query, tenant, r)
 		if err != nil || !some {
@@ -152,8 +154,9 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 		}
 		var l leased
 		err = postgres.Retry(query, func() error {
+			hold.Drop()
 			return pgx.BeginFunc(query, d.API, func(tx pgx.Tx) (err error) {
-				if l, err = d.leaseSome(query, tx, tenant, r, limited); err != nil || len(l.ticks) == 0 {
+				if l, err = d.leaseSome(query, tx, tenant, r, limited, hold); err != nil || len(l.ticks) == 0 {
 					return err
 				}
 				l.timings, _, err = d.timingsOf(query, tx, tenant, l.of()) // before the commit: if they cannot be read, nothing is leased
@@ -166,6 +169,10 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 		}
 		if errors.Is(err, errCrowded) {
 			r.exclusive = true
+			continue
+		}
+		if l.cut && len(l.ticks) > 0 {
+			r.max = len(l.ticks) // the answer holds as many
 			continue
 		}
 		if err != nil {
@@ -189,6 +196,8 @@ type leased struct {
 	timings []*calendar.Timing // in the order of the ticks; nil if it cannot be computed
 	terms   map[string]workflowTerms
 	taken   int // out of the queues, those among them that are over
+
+	cut bool // nothing is leased: an answer holds only those of the ticks that are here
 }
 
 func (l *leased) of() []*tick {
@@ -200,7 +209,7 @@ func (l *leased) of() []*tick {
 }
 
 // leaseSome takes ticks out of the queues and leases those that are still to be delivered.
-func (d *Dispatch) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, limited bool) (l leased, err error) {
+func (d *Dispatch) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, limited bool, hold *web.Hold) (l leased, err error) {
 	if r.max, err = leaseRoom(ctx, tx, tenant, r); err != nil || r.max == 0 {
 		return l, err
 	}
@@ -216,9 +225,11 @@ func (d *Dispatch) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	}
 	l.taken = len(tries)
 	var b pgx.Batch
-	queueSendables(&b, tenant, tries, &l.ticks)
+	queueSendables(&b, tenant, tries, &l.ticks, hold)
 	queueTerms(&b, tenant, r.workflows, &l.terms)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		_, refused := errors.AsType[*fault.Error](err)
+		l.cut = refused || errors.Is(err, web.ErrFull)
 		return l, fmt.Errorf("read ticks to lease: %w", err)
 	}
 	if l.ticks, err = d.endUnwanted(ctx, tx, tenant, l.ticks, l.terms); err != nil || len(l.ticks) == 0 {
@@ -290,7 +301,11 @@ func unpackLease(b []byte) ([]try, error) {
 }
 
 func (d *Dispatch) leaseAnswer(tenant tenants.ID, l leased) []byte {
-	body := append(make([]byte, 0, 700*len(l.ticks)), `{"ticks":[`...)
+	size := 700 * len(l.ticks)
+	for _, s := range l.ticks {
+		size += s.held()
+	}
+	body := append(make([]byte, 0, size), `{"ticks":[`...)
 	for i, s := range l.ticks {
 		if l.timings[i] == nil {
 			continue // its lease ends, and its attempts with it

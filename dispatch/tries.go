@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -28,21 +29,30 @@ type sendable struct {
 	OnExpired   *string
 }
 
+// held is how many bytes the long texts of a sendable have.
+func (s *sendable) held() int {
+	if s.Own != nil {
+		return s.tick.held() + len(*s.Own)
+	}
+	return s.tick.held()
+}
+
 // sendables reads those of the tries whose ticks are under way in that very attempt.
 func sendables(ctx context.Context, db postgres.DB, tenant tenants.ID, tries []try) (found []*sendable, err error) {
 	if len(tries) == 0 {
 		return nil, nil
 	}
 	var b pgx.Batch
-	queueSendables(&b, tenant, tries, &found)
+	queueSendables(&b, tenant, tries, &found, nil)
 	if err := db.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, fmt.Errorf("read ticks to send: %w", err)
 	}
 	return found, nil
 }
 
-// queueSendables reads sendables. A revision is looked for only where the schedule has another version by now.
-func queueSendables(b *pgx.Batch, tenant tenants.ID, tries []try, found *[]*sendable) {
+// queueSendables reads sendables. A revision is looked for only where the schedule has another version by now. An error says
+// that hold has no room for the next one; found are those before it.
+func queueSendables(b *pgx.Batch, tenant tenants.ID, tries []try, found *[]*sendable, hold *web.Hold) {
 	var keys keyArrays
 	for _, t := range tries {
 		keys.add(t.TickKey, t.Attempt)
@@ -73,6 +83,9 @@ func queueSendables(b *pgx.Batch, tenant tenants.ID, tries []try, found *[]*send
 				&t.LastAt, &t.UntilAt, &t.FiredAt, &t.EndedAt, &t.Shard, &t.Attempt, &t.State, &t.Reason, &t.Cause, &t.DST, &t.StartedAt,
 				&t.Payload, &t.Result, &t.Error, &t.ReplayedFrom,
 				&s.Workflow, &s.Key, &s.Own, &s.Queue, &s.Priority, &s.Timeout, &s.MaxAttempts, &s.MaxLateness, &s.OnExpired); err != nil {
+				return err
+			}
+			if err := hold.Take(s.held()); err != nil {
 				return err
 			}
 			*found = append(*found, s)

@@ -1,7 +1,6 @@
 package tenants
 
 import (
-
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/labstack/echo/v4"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -114,6 +115,7 @@ func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err er
 		onFired:     ticks.add,
 		keyset:      keys.sealing(server != nil),
 		log:         log,
+		memory:      limitMemory(memlimit.FromCgroup, log),
 		shed:        shedByPool,
 	})
 	if err != nil {

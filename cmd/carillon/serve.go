@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -117,6 +118,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		tzdata:      s.TZData,
 		keyset:      s.Keyset.keyset,
 		log:         log,
+		memory:      limitMemory(memlimit.FromCgroup, log),
 		shed:        shedByPool,
 	})
 	if err != nil {
