@@ -228,8 +228,7 @@ func (d *Dispatch) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	queueSendables(&b, tenant, tries, &l.ticks, hold)
 	queueTerms(&b, tenant, r.workflows, &l.terms)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		_, refused := errors.AsType[*fault.Error](err)
-		l.cut = refused || errors.Is(err, web.ErrFull)
+		l.cut = web.NoRoom(err)
 		return l, fmt.Errorf("read ticks to lease: %w", err)
 	}
 	if l.ticks, err = d.endUnwanted(ctx, tx, tenant, l.ticks, l.terms); err != nil || len(l.ticks) == 0 {

@@ -13,7 +13,7 @@ import (
 // An export reads so many schedules at once, or those that hold so many bytes: the memory that it takes.
 const (
 	exportRows  = 500
-	exportBytes = 1 << 20
+	exportBytes = 2 << 20
 )
 
 // Export calls write with the schedules of a tenant in order of workflow and key, some at a time, each as a line that Bulk
@@ -23,8 +23,8 @@ func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, wri
 	if err := f.check(""); err != nil {
 		return err
 	}
-	for after := (position{}); ; {
-		rows, full, err := s.exported(ctx, tenant, f, after)
+	for n, after := readFirst, (position{}); ; {
+		rows, full, err := s.exported(ctx, tenant, f, after, n)
 		if err != nil {
 			return err
 		}
@@ -34,10 +34,11 @@ func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, wri
 				return err
 			}
 		}
-		web.Done(ctx, rows, (*row).held)
-		if err := write(lines); err != nil || !full && len(rows) < exportRows {
+		held := web.Done(ctx, rows, (*row).held)
+		if err := write(lines); err != nil || !full && len(rows) < n {
 			return err
 		}
+		n = min(exportRows, fitting(exportBytes, held, len(rows)))
 		if err := tenants.CheckAuthority(ctx); err != nil {
 			return err
 		}
@@ -45,10 +46,10 @@ func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, wri
 	}
 }
 
-func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, after position) (found []*row, full bool, err error) {
+func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, after position, n int) (found []*row, full bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	sql, args := f.query(tenant, after, exportRows)
+	sql, args := f.query(tenant, after, n)
 	rows, _ := s.Pool.Query(ctx, sql, args...) // Collect reports the error
 	found, full, err = web.Collect(ctx, rows, exportBytes, scanRow, (*row).held)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -50,8 +51,7 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 			return nil, nil, err
 		}
 	}
-	sql, args := f.query(tenant, after, limit+1)
-	found, full, now, err := readRows(ctx, s.Pool, sql, args...)
+	found, full, now, err := s.read(ctx, tenant, f, after, limit+1)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,6 +70,39 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 	}
 	sealed, err := s.Cursors.Seal(int32(tenant), name, f.position(found[len(found)-1]))
 	return page, &sealed, err
+}
+
+// readFirst is how many rows of a list are read at first. What they hold tells how many more are read, so that the database
+// sends few rows that do not fit on the page.
+const readFirst = 128
+
+// read reads up to limit rows of a list from a position on. Full says that it stopped because more bytes may not be held.
+func (s *Schedules) read(ctx context.Context, tenant tenants.ID, f Filter, after position, limit int) (found []*row, full bool, now time.Time, err error) {
+	held := 0
+	for n := min(limit, readFirst); ; {
+		sql, args := f.query(tenant, after, n)
+		some, cut, at, err := readRows(ctx, s.Pool, web.MostPage-held, sql, args...)
+		if len(found) > 0 && web.NoRoom(err) {
+			return found, true, now, nil
+		}
+		if err != nil {
+			return nil, false, now, err
+		}
+		found, full, now = append(found, some...), cut, at
+		if full || len(some) < n || len(found) == limit {
+			return found, full, now, nil
+		}
+		for _, r := range some {
+			held += web.Takes(r.held())
+		}
+		after = f.position(some[len(some)-1])
+		n = min(limit-len(found), fitting(web.MostPage-held, held, len(found)))
+	}
+}
+
+// fitting is how many rows fit into room, and one more, if they are as large as those n that hold so many bytes.
+func fitting(room, held, n int) int {
+	return max(0, room)/max(1, held/n) + 1
 }
 
 func (f Filter) position(r *row) position {

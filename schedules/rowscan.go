@@ -53,8 +53,8 @@ func (r *row) held() int {
 }
 
 // readRows reads the rows of a query for rowColumns, and then the clock. Full says that it stopped before the last row,
-// because more bytes may not be held.
-func readRows(ctx context.Context, db postgres.DB, sql string, args ...any) (found []*row, full bool, now time.Time, err error) {
+// because more than most bytes may not be held.
+func readRows(ctx context.Context, db postgres.DB, most int, sql string, args ...any) (found []*row, full bool, now time.Time, err error) {
 	var b pgx.Batch
 	b.Queue(sql, args...)
 	b.Queue(`SELECT clock_timestamp()`)
@@ -62,7 +62,7 @@ func readRows(ctx context.Context, db postgres.DB, sql string, args ...any) (fou
 	defer results.Close()
 	rows, err := results.Query()
 	if err == nil {
-		found, full, err = web.Collect(ctx, rows, web.MostPage, scanRow, (*row).held)
+		found, full, err = web.Collect(ctx, rows, most, scanRow, (*row).held)
 	}
 	if err != nil {
 		return nil, false, now, fmt.Errorf("read schedules: %w", err)

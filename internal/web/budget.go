@@ -138,6 +138,12 @@ const (
 // ErrFull says that a Hold has as many bytes as it may.
 var ErrFull = errors.New("as many bytes are held as may be")
 
+// NoRoom reports whether an error says that nothing more may be held: by an answer, a tenant or the process.
+func NoRoom(err error) bool {
+	_, refused := errors.AsType[*fault.Error](err)
+	return refused || errors.Is(err, ErrFull)
+}
+
 // Hold is what one answer holds while it is made. It charges a request's account.
 type Hold struct {
 	account *account
@@ -156,8 +162,8 @@ func (h *Hold) Take(bytes int) error {
 	if h == nil {
 		return nil
 	}
-	n := bytes + rowTakes
-	if h.held > 0 && h.held+n > h.most {
+	n := Takes(bytes)
+	if h.held+n > h.most {
 		return ErrFull
 	}
 	if err := h.account.take(int64(n)); err != nil {
@@ -197,11 +203,14 @@ func Collect[T any](ctx context.Context, rows pgx.Rows, most int, scan pgx.RowTo
 	return found, false, nil
 }
 
-// Done says that rows which Collect returned are not held any more.
-func Done[T any](ctx context.Context, found []T, size func(T) int) {
-	held := 0
+// Done says that rows which Collect returned are not held any more. It returns how many bytes they held.
+func Done[T any](ctx context.Context, found []T, size func(T) int) (held int) {
 	for _, one := range found {
-		held += size(one) + rowTakes
+		held += Takes(size(one))
 	}
 	accountOf(ctx).reuse(int64(held))
+	return held
 }
+
+// Takes is what a row is charged that has so many bytes in its long texts.
+func Takes(bytes int) int { return bytes + rowTakes }
