@@ -103,6 +103,7 @@ var scenarios = []scenario{
 	{"churn", "20,000 schedules of which a fifth is upserted, paused, resumed and deleted while they fire", churn},
 	{"quota", "two processes, and one tenant that asks ten times its quota of requests beside another", quota},
 	{"bytes", "100 packed bodies and 20 lists with large payloads at a time, from one tenant beside another: memory, and how long the other waits", inFlight},
+	{"flood", "one tenant reads beside 64 connections of strangers, and beside 20 slow requests of another tenant", flood},
 	{"revoke", "two processes, and how long a key taken back, another quota and a rotated key take to be in force in both", revoke},
 	{"pair", "two processes on one database share the work, and one takes over when the other is killed", pair},
 }
