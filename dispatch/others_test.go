@@ -29,7 +29,7 @@ var layOthers = []string{
 	`INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at) SELECT cohort_id, 0, id, tenant_id, now() - interval '1 day' FROM schedule WHERE id > 10000000`,
 	`INSERT INTO schedule_state (tenant_id, schedule_id, last_at, delay_at)
 		SELECT tenant_id, id, d.at, CASE WHEN id <= 10020000 THEN d.at END
-		FROM schedule CROSS JOIN LATERAL (SELECT date_trunc('day', now()) - interval '1 day' + id % 80000 * interval '1 second' AS at) d WHERE id > 10000000`,
+		FROM schedule CROSS JOIN LATERAL (SELECT date_trunc('day', now()) - interval '1 day' + id % 160000 * interval '1 second' AS at) d WHERE id > 10000000`,
 	`INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, ended_at, shard, attempt, state, reason, cause, dst)
 		SELECT tenant_id, schedule_id, last_at, 0, 1, 0, last_at, CASE WHEN delay_at IS NULL THEN last_at END, 0, 1, CASE WHEN delay_at IS NULL THEN 2 ELSE 1 END, 0, 0, 0
 		FROM schedule_state WHERE schedule_id > 10000000`,
@@ -50,6 +50,10 @@ var layOthers = []string{
 		FROM generate_series(1, 80000) n`,
 	`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
 		SELECT pg_temp.who(n), 10000000 + n, now(), 1, 1, n % 64, 'retry', now() + interval '1 day' FROM generate_series(1, 60000) n`,
+	`UPDATE endpoint SET state = 'held' WHERE name IN (SELECT 'e' || n FROM generate_series(10001, 10200) n)`,
+	`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
+		SELECT pg_temp.who(e), 10000000 + n, now(), 2, 1, n % 64, 'endpoint', now() + interval '1 day', 'e' || e
+		FROM (SELECT n, 10001 + n % 200 AS e FROM generate_series(1, 60000) n) s`,
 	`INSERT INTO turn (shard, tenant_id, due_at) SELECT n % 64, 1001 + n / 64, now() + interval '1 day' FROM generate_series(0, 19999) n`,
 	`INSERT INTO ready (tenant_id, workflow, queue, priority, ticks, items) SELECT pg_temp.who(n), 'w' || n, 'default', 0, 1, '\x00' FROM generate_series(1, 30000) n`,
 	`INSERT INTO lease (tenant_id, worker, leased_at, until_at, unended, ticks) SELECT pg_temp.who(n), 'w', now(), now() + interval '1 day', 1, '\x00' FROM generate_series(1, 30000) n`,
@@ -71,6 +75,12 @@ var layOthers = []string{
 	`INSERT INTO sync (tenant_id, id) OVERRIDING SYSTEM VALUE SELECT n, n FROM generate_series(1001, 1200) n`,
 	`INSERT INTO sync_line (tenant_id, sync_id, line, key, body) SELECT 1001 + n % 200, 1001 + n % 200, n, 'k', '{}' FROM generate_series(1, 20000) n`,
 }
+
+// ownTicks are ended ticks of today of tenant $1, so that the planner knows it.
+const ownTicks = `
+	INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, ended_at, shard, attempt, state, reason, cause, dst)
+	SELECT $1, 900000 + n % 300, date_trunc('day', now()) + n * interval '1 second', 0, 1, 0, now(), now(), 0, 1, 2, 0, 0, 0
+	FROM generate_series(1, 5000) n`
 
 // laidWork is what upkeep finds to do for tenant $1.
 var laidWork = []string{
@@ -103,11 +113,17 @@ func (h *house) others() {
 		h.t.Fatal(err)
 	}
 	defer laying.Close()
-	for _, sql := range append([]string{`SET session_replication_role = replica`}, append(layOthers, `VACUUM ANALYZE`)...) {
-		if _, err := laying.Exec(ctx, sql); err != nil {
+	lay := func(sql string, args ...any) {
+		if _, err := laying.Exec(ctx, sql, args...); err != nil {
 			h.t.Fatalf("%v:\n%s", err, sql)
 		}
 	}
+	lay(`SET session_replication_role = replica`)
+	for _, sql := range layOthers {
+		lay(sql)
+	}
+	lay(ownTicks, h.tenant)
+	lay(`VACUUM ANALYZE`)
 	var rows int
 	if err := laying.QueryRow(ctx, `SELECT sum(n_live_tup)::bigint FROM pg_stat_user_tables`).Scan(&rows); err != nil {
 		h.t.Fatal(err)

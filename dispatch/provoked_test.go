@@ -1,0 +1,172 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// provoke stores what a process finds to do besides upkeep: ticks of each overlap policy, limits, calendars, zones, a delay, a
+// tenant and a key that are being erased. It returns a function that goes on once the process runs.
+func (h *house) provoke() (goOn func()) {
+	h.t.Helper()
+	release := h.provokePushes()
+	h.provokeSweeps()
+	leaving := h.quota("leaving", 100)
+	for _, sql := range []string{
+		`UPDATE tenant SET status = 'suspended', erasing_at = now() - interval '1 minute' WHERE id = $1`,
+		`INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, anchor_at, tzdata, created_at, updated_at, updated_by)
+			OVERRIDING SYSTEM VALUE SELECT $1, 30000000 + n, 'w', 'k' || n, 7, 'completed', '{"timezone":"UTC"}', now(), '', now(), now(), 't' FROM generate_series(1, 300) n`,
+		`INSERT INTO schedule_state (tenant_id, schedule_id) SELECT $1, 30000000 + n FROM generate_series(1, 300) n`,
+		`INSERT INTO cohort (shard, id, tenant_id, workflow, hash, missed, empty_at)
+			SELECT 7, 30000000 + n, $1, 'w', decode(md5(n::text), 'hex'), 'skip', now() FROM generate_series(1, 300) n`,
+		`INSERT INTO cohort_timing (tenant_id, shard, hash, workflow, missed, id, timing, ordered) OVERRIDING SYSTEM VALUE
+			SELECT tenant_id, shard, hash, workflow, missed, id, '{}', false FROM cohort WHERE tenant_id = $1`,
+		`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at) SELECT $1, n, now(), 0, 1, 7, 'retry', 'infinity' FROM generate_series(1, 300) n`,
+	} {
+		h.exec(sql, leaving)
+	}
+	for _, sql := range []string{
+		`INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids) VALUES ($1, '\x00', 'gone', 't', now() - interval '1 hour', '{1}')`,
+		`INSERT INTO operation (tenant_id, kind, state, started_by, params, look_at) VALUES ($1, 'x', 'pending', 't', '{}', now() - interval '1 minute')`,
+		`INSERT INTO event (tenant_id, endpoint, id, event, cause, n, first_at, last_at, due_at, schedule_id)
+			SELECT $1, 'listener', 'x' || n, 'tick.failed', n::text, 1, now(), now(), now(), 1 FROM generate_series(1, 300) n`,
+	} {
+		h.exec(sql, h.tenant)
+	}
+	return func() {
+		h.exec(`
+			INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows, swept_at, opened_at, owner)
+			SELECT 8, $1, 0, 'small', now() - interval '1 minute', 1, 1, 1, '\x010100000101', '{w}', now() - interval '10 seconds', now() - interval '10 seconds', max(id)
+			FROM process WHERE id < 900000`, h.tenant) // its owner knows nothing of it
+		for range 3 {
+			for _, one := range h.lease("a", 10) {
+				h.end(one, "complete", false)
+			}
+		}
+		h.lease("few", 10)
+		h.exec(`UPDATE lease SET until_at = clock_timestamp() WHERE tenant_id = $1`, h.tenant)
+		until(h.t, "ticks are parked", func() bool {
+			return h.number(`SELECT count(*) FROM held WHERE tenant_id = $1 AND waits_for = 'parked'`, h.tenant) > 0
+		})
+		h.exec(`UPDATE endpoint SET state = 'enabled' WHERE tenant_id = $1 AND name = 'parked'`, h.tenant)
+		until(h.t, "ticks wait for the one before", func() bool {
+			return h.number(`SELECT count(*) FROM buffered WHERE tenant_id = $1 AND NOT orphan`, h.tenant) > 0
+		})
+		release()
+		h.exec(`UPDATE notice SET next_at = clock_timestamp() WHERE tenant_id = $1`, h.tenant)
+	}
+}
+
+// provokePushes makes schedules of each second whose ticks are pushed: to an endpoint that fails now and then, one that is held,
+// and one that answers only after release.
+func (h *house) provokePushes() (release func()) {
+	h.t.Helper()
+	h.catcher("pushed", 1, func(n int, w http.ResponseWriter) {
+		if n%2 == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	h.listener(tenants.TickFailed)
+	p := everySecond()
+	p.Policy = &schedules.Policy{Overlap: "allow_all"}
+	p.Delivery = &schedules.Delivery{MaxAttempts: new(1), Retention: &schedules.Retention{Succeeded: "1h", Failed: "1h"}}
+	h.put("pushed", "dies", p)
+	p.Delivery = nil
+	h.put("pushed", "retried", p)
+	h.put("pushed", "delayed", delay("1s"))
+	p.Spec.MaxTicks = new(2)
+	h.put("pushed", "limited", p)
+	p.Spec.MaxTicks = nil
+
+	h.catcher("parked", 1, nil)
+	h.exec(`UPDATE endpoint SET state = 'held' WHERE tenant_id = $1 AND name = 'parked'`, h.tenant)
+	h.put("parked", "k", p)
+
+	slow := h.catcher("slow", 1, nil)
+	released := make(chan struct{})
+	slow.hang(func(int) { <-released })
+	release = sync.OnceFunc(func() { close(released) })
+	h.t.Cleanup(release)
+	for _, overlap := range []string{"buffer_all", "buffer_one", "cancel_other"} {
+		p.Policy = &schedules.Policy{Overlap: overlap}
+		h.put("slow", overlap, p)
+	}
+	return release
+}
+
+// provokeSweeps makes schedules that wait for slots, that follow calendars and older zones, and that cannot be computed.
+func (h *house) provokeSweeps() {
+	h.t.Helper()
+	if err := h.dispatch.Register(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+	h.limit("few", nil, new(int32(1)))
+	h.limit("parallel", new("pushed"), new(int32(1)))
+	p := everySecond()
+	p.Policy = &schedules.Policy{Overlap: "allow_all"}
+	for i := range 3 {
+		h.put("parallel", fmt.Sprint(i), p)
+	}
+	own := h.tenant
+	h.tenant = h.quota("slow", 10)
+	h.put("slowly", "first", daily(8))
+	h.herd("slowly", "first", 100)
+	h.backdate(h.tenant)
+	h.tenant = own
+	for i := range 3 {
+		p := everySecond()
+		p.Policy = &schedules.Policy{Overlap: "cancel_other"}
+		h.put("few", fmt.Sprint(i), p)
+	}
+	h.adoptAfter2025b()
+	h.put("zoned", "k", schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"0 8 * * *"}, Timezone: "America/Vancouver"}})
+	h.putCalendar()
+	h.put("off", "k", schedules.Params{Spec: offSpec("0 0 1 1 *")})
+	h.putCalendar("2030-01-02")
+	for _, sql := range []string{
+		`UPDATE cohort SET tzdata = '2025b' WHERE workflow = 'zoned' AND tenant_id = $1`,
+		`UPDATE cohort SET retime_at = NULL, revision = 0 WHERE workflow = 'off' AND tenant_id = $1`,
+		`UPDATE calendar_revision SET marked = 0 WHERE tenant_id = $1`,
+		`INSERT INTO process (name, place, pid, sweeps, dispatches, beat_at) SELECT 'gone', place, 2147483647, false, false, now() - interval '1 hour' FROM process WHERE place <> '' AND $1 > 0 LIMIT 1`,
+		// Parked ticks of an endpoint that is gone, and of a tenant that goes on.
+		`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
+			SELECT $1, 910000 + n, now(), 0, 1, n % 64, 'endpoint', now() + interval '1 day', CASE WHEN n > 1 THEN 'gone' ELSE '' END FROM generate_series(1, 1200) n`,
+	} {
+		h.exec(sql, h.tenant)
+	}
+}
+
+// notRun are functions of which TestWhatRunsUnaskedReadsNoMoreThanItsWork does not run every statement. One entry names a statement.
+var notRun = []string{
+	// They also serve requests, or only requests.
+	"dispatch.Dispatch.cancelWaiting", "dispatch.takeIdle", "dispatch.takeOneOf", "dispatch.takeOneReady",
+	"dispatch.Dispatch.specTiming", "dispatch.lockTick", "schedules.readProfiles", "tenants.QueueHappened",
+	"dispatch.invariants", // the deep ones run in `carillon doctor` only
+	// They end the erasure of a key, as the tenant, in the API's pool.
+	"schedules.Schedules.eraseRecord", "schedules.eraseAnswers",
+	// They make, empty and drop days: see partition_test.go and thinday_test.go.
+	"dispatch.Dispatch.cancelLive", "dispatch.Dispatch.changePartitions", "dispatch.Dispatch.createPartition", "dispatch.Dispatch.returnLive",
+	"dispatch.Dispatch.thinTenant", "dispatch.limitLocks", "dispatch.partitioned",
+	// They run after a failure or under pressure: late jobs, lost connections, a worker that is silent, many unopened chunks.
+	"dispatch.Dispatch.unopened", "dispatch.reachOfJob", "dispatch.pressure.count", "dispatch.Dispatch.sendBehind", "dispatch.Dispatch.unsent",
+	"dispatch.Dispatch.endLease", "dispatch.Dispatch.giveUp", "dispatch.dropAnswers", "dispatch.queueDisable", "dispatch.cancelDeleted",
+	"dispatch.Dispatch.takeOwned: SELECT id, epoch, opened_at, opened_at < clock_timestamp() - make_interval(secs => $2) FROM chunk WHERE id = ANY",
+	"dispatch.Dispatch.putOff", "dispatch.hub.tell",
+	"dispatch.aside.write",                                // see quarantine_test.go
+	"dispatch.Dispatch.arm", "dispatch.Dispatch.rearmOut", // fixed_delay whose tick ended while the schedule changed
+	"dispatch.limit", "dispatch.lookAhead", "dispatch.queueOver", "dispatch.pass.others", "dispatch.pass.putOffStopped", "schedules.Timings.Present",
+}
+
+// readsMore are parts of statements that may read more than the bound.
+var readsMore = []string{
+	"SET chunk_id = $8", // the planner may read all ticks of the tenant between the first and the last nominal time
+	// Erasing a tenant reads the chunks that are not done once, and the done ones in parts of the table: no index has them by tenant.
+	"DELETE FROM chunk WHERE tenant_id = $1 AND ctid >= $2 AND ctid < $3",
+	"DELETE FROM chunk WHERE tenant_id = $1 AND shard < $2 AND opened_at IS NOT NULL AND done_at IS NULL",
+	"OR EXISTS (SELECT FROM held h WHERE h.tenant_id = $1 AND h.shard = s.shard)", // reads rows of the tenant, which are deleted next
+}
