@@ -29,7 +29,7 @@ func examineWall(ctx context.Context, pool *pgxpool.Pool, apiURL string) (findin
 		return []finding{fine("wall", "%v", err).fail("see the server's log")}
 	}
 	for _, g := range gaps {
-		mend := "run: carillon migrate (it raises the wall anew, whether or not migrations are pending)"
+		mend := "run: carillon migrate (it restores the roles, policies and grants even if no migration is pending)"
 		if g.Mend != "" {
 			mend = g.Mend
 		}

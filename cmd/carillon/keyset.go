@@ -30,9 +30,10 @@ func (p program) keyset() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keyset",
 		Short: "Make the keyset that secrets are sealed with, or add a key to it",
-		Long: `Prints a new keyset for CARILLON_KEYSET, which carillon serve seals endpoints' signing
-secrets with before it stores them. Where CARILLON_KEYSET is set it prints that keyset with a
-new key, which seals from then on, while the others still read what they sealed.
+		Long: `Prints a new keyset for CARILLON_KEYSET, with which carillon serve encrypts the
+signing secrets and the header values of endpoints before it stores them. If CARILLON_KEYSET
+is set, it prints that keyset with a new key. The new key encrypts from then on, and the old
+keys still decrypt.
 
 Keep it apart from the database and its backups, and do not lose it: what it sealed can be
 read with nothing else. All processes need the same one; ticks that a process cannot sign,

@@ -31,7 +31,7 @@ type serveSettings struct {
 	Drain         span        `env:"CARILLON_DRAIN" envDefault:"0s" flag:"drain" value:"DURATION" help:"how long it goes on after SIGTERM while /readyz answers 503, so that load balancers stop sending requests to it"`
 	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" value:"NUMBER" help:"how many connections to PostgreSQL this process opens at most"`
 	TZData        string      `env:"CARILLON_TZDATA" flag:"tzdata" value:"FILE" help:"a newer tz database than the program carries: an archive as calendar/tzdata/remake.sh makes it"`
-	Keyset        sealing     `env:"CARILLON_KEYSET" secret:"true" help:"the keys that endpoints' signing secrets are sealed with, as carillon keyset prints them; role sweep needs none"`
+	Keyset        sealing     `env:"CARILLON_KEYSET" secret:"true" help:"the keys that encrypt the signing secrets and header values of endpoints, as carillon keyset prints them; role sweep needs none"`
 	ClearSecrets  bool        `env:"CARILLON_CLEAR_SECRETS" flag:"clear-secrets" help:"store the secrets of endpoints in the clear where CARILLON_KEYSET is not set"`
 	Outbound      outboundSettings
 	Platform      issuerSettings

@@ -19,17 +19,19 @@ import (
 type Wall struct {
 	pool     *pgxpool.Pool
 	shares   *shares // of the pool's connections, by tenant
-	standing string  // the tenant where the context says none; empty: there is none
+	standing string  // in tests, the tenant of contexts that say none
 }
 
-// NewWall returns the wall over a pool that was opened with APIRole. Where the pool's URL sets the parameter
-// carillon.tenant to a number, that is the tenant of contexts that say none; it is for tests.
+// NewWall returns the wall over a pool that was opened with APIRole.
 func NewWall(pool *pgxpool.Pool) *Wall {
-	standing := pool.Config().ConnConfig.RuntimeParams[TenantSetting]
-	if _, err := strconv.ParseInt(standing, 10, 32); err != nil {
-		standing = ""
-	}
-	return &Wall{pool, newShares(int(pool.Config().MaxConns)), standing}
+	return &Wall{pool: pool, shares: newShares(int(pool.Config().MaxConns))}
+}
+
+// NewTestWall returns a wall for tests: contexts without a tenant belong to tenantID.
+func NewTestWall(pool *pgxpool.Pool, tenantID int32) *Wall {
+	w := NewWall(pool)
+	w.standing = strconv.Itoa(int(tenantID))
+	return w
 }
 
 // Close closes the pool.

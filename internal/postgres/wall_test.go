@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
@@ -172,5 +173,23 @@ func TestWithoutATenantNothingIsSent(t *testing.T) {
 		if err == nil {
 			t.Errorf("way %d: a query was sent", n)
 		}
+	}
+}
+
+// The parameter carillon.tenant of a URL gives contexts without a tenant none.
+func TestAURLGivesNoTenant(t *testing.T) {
+	t.Parallel()
+	config, err := pgxpool.ParseConfig(postgrestest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.RuntimeParams[postgres.TenantSetting] = "5"
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := postgres.NewWall(pool).Exec(t.Context(), `SELECT 1`); err == nil {
+		t.Error("a query without a tenant was sent")
 	}
 }

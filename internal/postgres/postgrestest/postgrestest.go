@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -80,7 +79,7 @@ func As(t testing.TB, pool *pgxpool.Pool, role string) *pgxpool.Pool {
 // a test of a package's face is spared to say it each time, as a request's token does.
 func Wall(t testing.TB, pool *pgxpool.Pool, tenantID int32) *postgres.Wall {
 	t.Helper()
-	return postgres.NewWall(other(t, pool, map[string]string{"role": postgres.APIRole, postgres.TenantSetting: strconv.Itoa(int(tenantID))}))
+	return postgres.NewTestWall(other(t, pool, map[string]string{"role": postgres.APIRole}), tenantID)
 }
 
 func other(t testing.TB, pool *pgxpool.Pool, params map[string]string) *pgxpool.Pool {
