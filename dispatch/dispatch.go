@@ -148,6 +148,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	d.work.Go(func() { d.listen(run) })
 	d.work.Go(func() { d.process.beat(run) })
 	d.work.Go(func() { d.hub.tell(run, d) })
+	d.work.Go(func() { d.every(run, pollEvery, "look for ready ticks", d.wakePolls) })
 	d.work.Go(func() { d.watchLimits(run) })
 	d.work.Go(func() { d.pressure.measure(run, d) })
 	d.work.Go(func() { d.horizon.measure(run, d) })

@@ -51,9 +51,11 @@ type hub struct {
 
 // poll is one long poll that waits; its channel is closed when it is to look again.
 type poll struct {
-	woken chan struct{}
-	once  sync.Once
-	room  int // how many ticks it would take
+	woken     chan struct{}
+	once      sync.Once
+	room      int // how many ticks it would take
+	tenant    tenants.ID
+	workflows []string
 }
 
 func newHub() *hub {
@@ -62,7 +64,7 @@ func newHub() *hub {
 
 // wait registers a poll for workflows; leave takes it out.
 func (h *hub) wait(tenant tenants.ID, workflows []string, room int) (p *poll, leave func()) {
-	p = &poll{woken: make(chan struct{}), room: room}
+	p = &poll{woken: make(chan struct{}), room: room, tenant: tenant, workflows: workflows}
 	topics := make([]topic, len(workflows))
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -35,7 +35,6 @@ const (
 	shortestLease = 10 * time.Second
 	longestLease  = 10 * time.Minute
 	longestPoll   = time.Minute
-	pollEvery     = 2 * time.Second // a poll looks by itself, should a notification be lost
 )
 
 // leaseRequest are checked LeaseParams.
@@ -117,7 +116,7 @@ func (d *Dispatch) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, 
 			leave()
 			return body, err
 		}
-		timer := time.NewTimer(min(left, pollEvery))
+		timer := time.NewTimer(left)
 		select {
 		case <-waiting.woken:
 		case <-timer.C:

@@ -1,0 +1,81 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	pollEvery  = 2 * time.Second
+	mostPolled = 1000 // workflows that one statement looks at
+)
+
+// polled are the workflows that long polls of this process wait for, as the columns of a query.
+type polled struct {
+	tenants   []int32
+	workflows []string
+}
+
+// polled returns the workflows that long polls wait for, each once.
+func (h *hub) polled() (all polled) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	type name struct {
+		tenant   tenants.ID
+		workflow string
+	}
+	seen := map[name]bool{}
+	for _, polls := range h.waiting {
+		for _, p := range polls {
+			for _, workflow := range p.workflows {
+				if n := (name{p.tenant, workflow}); !seen[n] {
+					seen[n] = true
+					all.tenants, all.workflows = append(all.tenants, int32(p.tenant)), append(all.workflows, workflow)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// wakePolls wakes the long polls of workflows with ready ticks, should a notification be lost. However many polls wait, they cost one
+// look at each workflow.
+func (d *Dispatch) wakePolls(ctx context.Context) error {
+	all := d.hub.polled()
+	for len(all.tenants) > 0 {
+		n := min(mostPolled, len(all.tenants))
+		if err := d.wakePollsOf(ctx, polled{all.tenants[:n], all.workflows[:n]}); err != nil {
+			return err
+		}
+		all = polled{all.tenants[n:], all.workflows[n:]}
+	}
+	return nil
+}
+
+// readyOf finds workflows $2 of tenants $1 that have ready ticks.
+const readyOf = `
+		SELECT p.tenant, p.workflow
+		FROM unnest($1::int[], $2::text[]) AS p (tenant, workflow)
+		CROSS JOIN LATERAL (SELECT FROM ready r WHERE r.tenant_id = p.tenant AND r.workflow = p.workflow LIMIT 1) r`
+
+func (d *Dispatch) wakePollsOf(ctx context.Context, some polled) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, _ := d.Pool.Query(ctx, readyOf, some.tenants, some.workflows) // ForEachRow reports the error
+	var tenant int32
+	var workflow string
+	_, err := pgx.ForEachRow(rows, []any{&tenant, &workflow}, func() error {
+		d.hub.wake(topicOf(tenants.ID(tenant), workflow), math.MaxInt)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for ready ticks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package dispatch_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/multitracer"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+)
+
+// lookCounter counts the looks for ready ticks: those of single polls, and those for all polls of a process.
+type lookCounter struct{ single, shared atomic.Int64 }
+
+func (c *lookCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	switch {
+	case strings.Contains(data.SQL, "SELECT p.tenant, p.workflow"):
+		c.shared.Add(1)
+	case strings.Contains(data.SQL, "cardinality($3::text[]) = 0 OR queue"):
+		c.single.Add(1)
+	}
+	return ctx
+}
+func (c *lookCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// However many workers wait, one look every while finds a ready tick that nobody was notified of.
+func TestIdlePollsLookTogether(t *testing.T) {
+	t.Parallel()
+	n := &lookCounter{}
+	config := postgrestest.Database(t).Config()
+	config.ConnConfig.Tracer = multitracer.New(config.ConnConfig.Tracer, n)
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	h := newHouseOn(t, pool)
+	h.start(h.dispatch)
+	h.put("overlap", "k", rarely("skip"))
+	h.trigger()
+	until(t, "the tick is ready", func() bool { return h.number(`SELECT COALESCE(sum(ticks), 0) FROM ready`) == 1 })
+	h.exec(`CREATE TABLE kept AS SELECT * FROM ready`)
+	h.exec(`DELETE FROM ready`)
+
+	const polls = 20
+	closing := make(chan struct{})
+	var working sync.WaitGroup
+	var leased atomic.Int64
+	for range polls {
+		working.Go(func() {
+			body, err := h.dispatch.Lease(t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{"overlap", "other"}, Wait: "1m"}, closing)
+			if err != nil {
+				t.Error(err)
+			}
+			leased.Add(int64(strings.Count(string(body), `"tick_id"`)))
+		})
+	}
+	until(t, "all have looked", func() bool { return n.single.Load() >= polls })
+	before := n.shared.Load()
+	until(t, "they were looked for some times", func() bool { return n.shared.Load() >= before+3 })
+	if got := n.single.Load(); got >= 2*polls { // a notification of the tick may have come late, and have woken one
+		t.Errorf("%d polls looked %d times, want once each", polls, got)
+	}
+	h.exec(`INSERT INTO ready OVERRIDING SYSTEM VALUE SELECT * FROM kept`)
+	until(t, "one has the tick", func() bool { return leased.Load() == 1 })
+	close(closing)
+	working.Wait()
+	if got := leased.Load(); got != 1 {
+		t.Errorf("%d were leased", got)
+	}
+}
