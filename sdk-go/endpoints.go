@@ -75,7 +75,20 @@ func (c *Client) TestEndpoint(ctx context.Context, name string) (EndpointTrial, 
 
 const trialWait = 30 * time.Second
 
-// DeleteEndpoint takes an endpoint away. One that a workflow names is ErrConflict.
-func (c *Client) DeleteEndpoint(ctx context.Context, name string) error {
-	return c.remove(ctx, &call{method: http.MethodDelete, path: path("endpoints", name)})
+// DeleteEndpoint deletes an endpoint. One that a workflow names is ErrConflict.
+func (c *Client) DeleteEndpoint(ctx context.Context, name string, p ...RemoveParams) error {
+	return c.remove(ctx, removal(path("endpoints", name), p))
+}
+
+// RemoveParams say which state of an endpoint or a workflow is deleted.
+type RemoveParams struct {
+	IfMatch time.Time // if not zero, the UpdatedAt that must be the stored one
+}
+
+func removal(path string, p []RemoveParams) *call {
+	r := &call{method: http.MethodDelete, path: path}
+	for _, one := range p {
+		r.header = ifUnchanged(one.IfMatch)
+	}
+	return r
 }

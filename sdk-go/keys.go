@@ -74,9 +74,14 @@ func (c *Client) Keys(ctx context.Context, prefix string) iter.Seq2[Key, error] 
 	return pages[Key](ctx, c, path("keys"), url.Values(q))
 }
 
-// EraseKey erases all that is kept of a key over all workflows, history and all. It cannot be undone.
-func (c *Client) EraseKey(ctx context.Context, key string) (Erasure, error) {
-	return read[Erasure](ctx, c, &call{method: http.MethodDelete, path: path("keys", key)})
+// EraseKey erases all that is kept of a key over all workflows, history and all. It cannot be undone. With an IfMatch of p,
+// the profile must have that version.
+func (c *Client) EraseKey(ctx context.Context, key string, p ...DeleteParams) (Erasure, error) {
+	r := &call{method: http.MethodDelete, path: path("keys", key)}
+	for _, one := range p {
+		r.header = ifMatch(one.IfMatch)
+	}
+	return read[Erasure](ctx, c, r)
 }
 
 // RenameKey has the schedules of a key in all workflows, their history and its profile bear another name. No time moves.

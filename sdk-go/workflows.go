@@ -54,7 +54,7 @@ func (c *Client) Workflows(ctx context.Context) iter.Seq2[Workflow, error] {
 	return pages[Workflow](ctx, c, path("workflows"), url.Values{})
 }
 
-// DeleteWorkflow takes a workflow away. One that has schedules is ErrConflict.
-func (c *Client) DeleteWorkflow(ctx context.Context, workflow string) error {
-	return c.remove(ctx, &call{method: http.MethodDelete, path: path("workflows", workflow)})
+// DeleteWorkflow deletes a workflow. One that has schedules is ErrConflict.
+func (c *Client) DeleteWorkflow(ctx context.Context, workflow string, p ...RemoveParams) error {
+	return c.remove(ctx, removal(path("workflows", workflow), p))
 }
