@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -38,7 +37,7 @@ func TestALeaseEndsBeforeItHoldsTooMuch(t *testing.T) {
 			seen[one.TickID] = true
 		}
 		if bytes > web.MostPage || len(got) == 0 {
-			t.Fatal(fmt.Sprintf("poll %d: %d ticks of %d bytes", polls, len(got), bytes))
+			t.Fatalf("poll %d: %d ticks of %d bytes", polls, len(got), bytes)
 		}
 	}
 }

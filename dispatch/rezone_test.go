@@ -144,7 +144,7 @@ func TestANewerTZDataComesToManyTenants(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.adoptAfter2025b()
-	const many = 20_000
+	const many = 4000
 	h.exec(`INSERT INTO tenant (name) SELECT concat('unchanged ', n) FROM generate_series(1, 3) n`)
 	h.exec(`INSERT INTO tenant (name) SELECT concat('changed ', n) FROM generate_series(1, $1::int) n`, many)
 	h.earlierCohorts("unchanged", "Europe/Berlin", 4000)
