@@ -251,13 +251,14 @@ func (o *opener) fetched(lane string) (ended func()) {
 // riverWithin is how long a lane without jobs waits for River.
 const riverWithin = 2 * time.Second
 
-// fetching are the lanes of which River brings jobs to this process. Chunks of the others do not wait for their jobs.
+// fetching returns the lanes of which River brings jobs to this process. Chunks of the others do not wait for their jobs. An opener
+// that is not started returns all: River has had no time to bring any.
 func (o *opener) fetching(now time.Time) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	lanes := []string{}
 	for name, l := range o.lanes {
-		if l.jobs > 0 || now.Sub(l.fetched) < riverWithin {
+		if o.context == nil || l.jobs > 0 || now.Sub(l.fetched) < riverWithin {
 			lanes = append(lanes, name)
 		}
 	}
