@@ -179,6 +179,24 @@ func (d *Dispatch) retainTenant(ctx context.Context, tenant tenants.ID, q tenant
 		return fmt.Errorf("delete daily use: %w", err)
 	}
 	err = d.inBatches(ctx, `
+		UPDATE revision
+		SET payload = NULL, payload_kept = false
+		WHERE tenant_id = $1 AND ctid = ANY (ARRAY (
+			SELECT r.ctid
+			FROM revision r
+			WHERE r.tenant_id = $1 AND r.payload IS NOT NULL AND r.ended_at < $2
+				AND NOT EXISTS (
+					SELECT FROM dead_letter l
+					WHERE l.tenant_id = $1 AND l.schedule_id = r.schedule_id AND l.version = r.version)
+				AND NOT EXISTS (
+					SELECT FROM tick t
+					WHERE t.tenant_id = $1 AND t.schedule_id = r.schedule_id AND t.nominal_at <= r.ended_at AND t.version = r.version AND t.state IN ($3, $4))
+			LIMIT $5))`,
+		tenant, ago(now, q.TickRetentionDays), int16(Scheduled), int16(Running))
+	if err != nil {
+		return fmt.Errorf("drop payloads of revisions: %w", err)
+	}
+	err = d.inBatches(ctx, `
 		DELETE FROM revision
 		WHERE tenant_id = $1 AND ctid = ANY (ARRAY (
 			SELECT r.ctid

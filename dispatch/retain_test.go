@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -232,4 +233,45 @@ func TestDaysAreMadeOfWhatCameBefore(t *testing.T) {
 	}
 	h.finish(h.lease("overlap", 1)[0])
 	h.wantStates("succeeded")
+}
+
+// A version that ended longer ago than ticks are kept keeps its payload only while a tick under way names it.
+func TestPayloadsOfVersionsAreDropped(t *testing.T) {
+	t.Parallel()
+	h, quota := aging(t)
+	h.start(h.dispatch)
+	put := func(payload string) {
+		p := rarely("allow_all")
+		p.Payload = web.Raw(payload)
+		h.put("overlap", "k", p)
+	}
+	put(`1`)
+	h.trigger()
+	one := h.lease("overlap", 1)[0]
+	put(`2`)
+	put(`3`)
+	q := tenants.Wide()
+	q.TickRetentionDays = 0
+	quota.Store(&q)
+	kept := func() string {
+		t.Helper()
+		page, _, err := h.schedules.Revisions(t.Context(), h.tenant, "overlap", "k", 10, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, r := range page {
+			all = append(all, fmt.Sprintf("%d=%s dropped:%t", r.Version, r.Payload, r.PayloadKept != nil && !*r.PayloadKept))
+		}
+		return strings.Join(all, ", ")
+	}
+	h.retain(time.Now())
+	if got, want := kept(), "3=3 dropped:false, 2= dropped:true, 1=1 dropped:false"; got != want {
+		t.Errorf("while a tick runs: got %s, want %s", got, want)
+	}
+	h.finish(one)
+	h.retain(time.Now())
+	if got, want := kept(), "3=3 dropped:false, 2= dropped:true, 1= dropped:true"; got != want {
+		t.Errorf("once it has ended: got %s, want %s", got, want)
+	}
 }

@@ -17,12 +17,15 @@ import (
 // Revision is one version of a schedule as it was put, who made it, and what that did to its next tick. Policy and
 // delivery show what is the schedule's own; what was inherited is absent.
 type Revision struct {
-	Version    int32             `json:"version"`
-	Status     string            `json:"status"`
-	Spec       calendar.Spec     `json:"spec"`
-	Policy     Policy            `json:"policy"`
-	Delivery   Delivery          `json:"delivery"`
-	Payload    web.Raw           `json:"payload"`
+	Version  int32         `json:"version"`
+	Status   string        `json:"status"`
+	Spec     calendar.Spec `json:"spec"`
+	Policy   Policy        `json:"policy"`
+	Delivery Delivery      `json:"delivery"`
+	Payload  web.Raw       `json:"payload"`
+
+	PayloadKept *bool `json:"payload_kept,omitempty"` // false: there was a payload, which is not kept any more
+
 	Labels     map[string]string `json:"labels"`
 	Note       *string           `json:"note"`
 	StatusNote *string           `json:"status_note,omitempty"`
@@ -50,6 +53,8 @@ type revised struct {
 	NextAfter  *time.Time
 	DeletedAt  *time.Time
 	DeletedBy  *string
+
+	PayloadKept bool
 }
 
 const revisedColumns = `version, status, spec, payload, labels, note, status_note,
@@ -82,12 +87,12 @@ func (s *Schedules) Revisions(ctx context.Context, tenant tenants.ID, workflow, 
 	}
 	rows, _ := s.Pool.Query(ctx, `
 		SELECT `+revisedColumns+`, updated_at AS changed_at, updated_by AS changed_by, next_before, next_after,
-			NULL::timestamptz AS deleted_at, NULL::text AS deleted_by
+			NULL::timestamptz AS deleted_at, NULL::text AS deleted_by, true AS payload_kept
 		FROM schedule
 		WHERE tenant_id = $1 AND id = $2 AND version < $3
 		UNION ALL
 		SELECT `+revisedColumns+`, changed_at, changed_by, next_before, next_after,
-			CASE WHEN deleted THEN ended_at END, CASE WHEN deleted THEN ended_by END
+			CASE WHEN deleted THEN ended_at END, CASE WHEN deleted THEN ended_by END, payload_kept
 		FROM revision
 		WHERE tenant_id = $1 AND schedule_id = $2 AND version < $3
 		ORDER BY version DESC
@@ -127,6 +132,9 @@ func (r *revised) revision() (Revision, error) {
 		Version: r.Version, Status: r.Status, Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote,
 		ChangedAt: r.ChangedAt.UTC(), ChangedBy: r.ChangedBy, NextBefore: utc(r.NextBefore), NextAfter: utc(r.NextAfter),
 		DeletedAt: utc(r.DeletedAt), DeletedBy: r.DeletedBy,
+	}
+	if !r.PayloadKept {
+		out.PayloadKept = new(bool)
 	}
 	out.Policy, out.Delivery = r.terms.stated()
 	if r.Payload != nil {

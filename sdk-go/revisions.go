@@ -11,12 +11,15 @@ import (
 // Revision is one version of a schedule as it was put, who made it, and what that did to its next tick. Policy and
 // Delivery hold what was the schedule's own.
 type Revision struct {
-	Version    int64             `json:"version"`
-	Status     string            `json:"status"`
-	Spec       Spec              `json:"spec"`
-	Policy     Policy            `json:"policy"`
-	Delivery   Delivery          `json:"delivery"`
-	Payload    json.RawMessage   `json:"payload"`
+	Version  int64           `json:"version"`
+	Status   string          `json:"status"`
+	Spec     Spec            `json:"spec"`
+	Policy   Policy          `json:"policy"`
+	Delivery Delivery        `json:"delivery"`
+	Payload  json.RawMessage `json:"payload"`
+
+	PayloadKept *bool `json:"payload_kept,omitempty"` // false: there was a payload, which is not kept any more
+
 	Labels     map[string]string `json:"labels"`
 	Note       string            `json:"note"`
 	StatusNote string            `json:"status_note,omitempty"` // why it was paused
