@@ -201,7 +201,10 @@ func (a asking) besideBytes(ctx context.Context, tokens map[string]string, lengt
 		return nil
 	}
 	all, within := errgroup.WithContext(ctx)
-	all.Go(func() (err error) { *beside, err = a.steadily(within, tokens["modest"], quotaOther, length); return err })
+	all.Go(func() (err error) {
+		*beside, err = a.steadily(within, tokens["modest"], quotaOther, length)
+		return err
+	})
 	for range bytesFinishes {
 		all.Go(func() (err error) {
 			for err == nil && time.Now().Before(ends) {

@@ -62,4 +62,3 @@ func TestNotificationsFollowTheCommit(t *testing.T) {
 		}
 	}
 }
-
