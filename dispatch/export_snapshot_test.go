@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/carillonhq/carillon/schedules"
 )
@@ -22,6 +24,11 @@ func (d *Dispatch) Look(ctx context.Context) (due []int16, err error) {
 
 // MeasureHorizon looks once which transactions are open.
 func (d *Dispatch) MeasureHorizon(ctx context.Context) error { return d.horizon.read(ctx, d) }
+
+// Watch looks once for what is stuck, and for broken promises.
+func (d *Dispatch) Watch(ctx context.Context) error {
+	return errors.Join(d.watchdog.look(ctx, time.Now()), d.scan(ctx))
+}
 
 // LeasedTicks counts the ticks that the workers of tenant $1 hold.
 const LeasedTicks = leasedTicks

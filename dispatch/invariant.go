@@ -23,6 +23,7 @@ type invariant struct {
 	name, meaning string
 	deep          bool // it reads more than an index tells
 	sql           string
+	from          func(scanFloors) []any
 }
 
 const (
@@ -32,23 +33,34 @@ const (
 	scanLimit  = 5 * time.Second
 )
 
-// invariants are looked at one by one. $1 is mostBroken.
+// scanFloors are where a scan begins to read what is due or unopened: before that there is nothing.
+type scanFloors struct {
+	cohort, held []time.Time // by shard
+	chunk        int64
+	stuck        []int64 // unopened chunks with lower numbers
+}
+
+// invariants are looked at one by one. $1 is mostBroken; further arguments come from scanFloors.
 var invariants = []invariant{
-	{"overdue_cohorts", "timings that are due and have not been swept for a minute", false, fmt.Sprintf(`
+	{"overdue_cohorts", "timings that are due and have not been swept for a minute", false, `
 		SELECT count(*)
-		FROM generate_series(0, %d) AS s (shard)
+		FROM (SELECT (n - 1)::smallint AS shard, at FROM unnest($2::timestamptz[]) WITH ORDINALITY AS s (at, n)) s
 		CROSS JOIN LATERAL (
-			SELECT FROM cohort c WHERE c.shard = s.shard AND c.due_at < (SELECT clock_timestamp()) - interval '`+brokenFor+`' LIMIT $1
-		) c`, schedules.Shards-1)},
-	{"overdue_held", "ticks that were to be sent again, and have not been for a minute", false, fmt.Sprintf(`
+			SELECT FROM cohort c WHERE c.shard = s.shard AND c.due_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND c.due_at >= s.at LIMIT $1
+		) c`, func(b scanFloors) []any { return []any{b.cohort} }},
+	{"overdue_held", "ticks that were to be sent again, and have not been for a minute", false, `
 		SELECT count(*)
-		FROM generate_series(0, %d) AS s (shard)
+		FROM (SELECT (n - 1)::smallint AS shard, at FROM unnest($2::timestamptz[]) WITH ORDINALITY AS s (at, n)) s
 		CROSS JOIN LATERAL (
-			SELECT FROM held h WHERE h.shard = s.shard AND h.due_at < (SELECT clock_timestamp()) - interval '`+brokenFor+`' LIMIT $1
-		) h`, schedules.Shards-1)},
+			SELECT FROM held h WHERE h.shard = s.shard AND h.due_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND h.due_at >= s.at LIMIT $1
+		) h`, func(b scanFloors) []any { return []any{b.held} }},
 	{"unopened_chunks", "chunks that were swept and have not been opened for a minute", false, `
 		SELECT count(*)
-		FROM (SELECT FROM chunk WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' LIMIT $1) c`},
+		FROM (
+			(SELECT FROM chunk WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND id >= $2 LIMIT $1)
+			UNION ALL
+			SELECT FROM chunk c WHERE c.id = ANY ($3) AND c.id < $2 AND c.swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND ` + stillUnopened + `
+		) c`, func(b scanFloors) []any { return []any{b.chunk, b.stuck} }},
 	{"orphaned_chunks", "open chunks whose process is gone, and that no other has taken for a minute", false, `
 		WITH RECURSIVE ` + owningChunks("SELECT id FROM process WHERE beat_at > (SELECT clock_timestamp()) - interval '"+brokenFor+"'") + `
 		SELECT count(*)
@@ -58,10 +70,10 @@ var invariants = []invariant{
 			WHERE c.owner = ANY (ARRAY (SELECT owner FROM owning))
 				AND c.opened_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND c.opened_at IS NOT NULL AND c.done_at IS NULL
 			LIMIT $1
-		) c`},
+		) c`, nil},
 	{"early_ticks", "ticks of the last day that were handed out before their nominal time", true, `
 		SELECT count(*)
-		FROM (SELECT FROM tick WHERE nominal_at > now() - interval '1 day' AND fired_at < nominal_at LIMIT $1) t`},
+		FROM (SELECT FROM tick WHERE nominal_at > now() - interval '1 day' AND fired_at < nominal_at LIMIT $1) t`, nil},
 	{"broken_sequences", "ticks of the last day whose number or last_timestamp is not that of the one before", true, `
 		SELECT count(*)
 		FROM (
@@ -74,7 +86,7 @@ var invariants = []invariant{
 			) t
 			WHERE number IS NOT NULL AND (occurrence <> number + 1 OR last_at IS DISTINCT FROM at)
 			LIMIT $1
-		) t`},
+		) t`, nil},
 	{"forgotten_pushes", "pushed ticks that run, and that no process has nor is to have again", true, `
 		SELECT count(*)
 		FROM (
@@ -86,7 +98,7 @@ var invariants = []invariant{
 					SELECT FROM held h
 					WHERE h.tenant_id = t.tenant_id AND h.schedule_id = t.schedule_id AND h.nominal_at = t.nominal_at AND h.seq = t.seq)
 			LIMIT $1
-		) t`},
+		) t`, nil},
 	{"idle_schedules", "active schedules that no timing will ever hand out", true, `
 		SELECT count(*)
 		FROM (
@@ -96,7 +108,7 @@ var invariants = []invariant{
 				SELECT FROM member m
 				WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id)
 			LIMIT $1
-		) s`},
+		) s`, nil},
 	{"stray_members", "members of timings whose schedule is gone, or is another's member", true, `
 		SELECT count(*)
 		FROM (
@@ -104,18 +116,26 @@ var invariants = []invariant{
 			FROM member m
 			WHERE NOT EXISTS (SELECT FROM schedule s WHERE s.tenant_id = m.tenant_id AND s.id = m.schedule_id AND s.cohort_id = m.cohort_id)
 			LIMIT $1
-		) m`},
+		) m`, nil},
 }
 
 // Scan looks for broken promises, and returns all that it looked for with how many rows break each. A deep scan reads whole
 // tables.
 func Scan(ctx context.Context, db postgres.DB, deep bool) (all []Broken, err error) {
+	return scanFrom(ctx, db, deep, scanFloors{make([]time.Time, schedules.Shards), make([]time.Time, schedules.Shards), 0, []int64{}})
+}
+
+func scanFrom(ctx context.Context, db postgres.DB, deep bool, from scanFloors) (all []Broken, err error) {
 	for _, i := range invariants {
 		if i.deep && !deep {
 			continue
 		}
 		b := Broken{Name: i.name, Meaning: i.meaning}
-		if err := db.QueryRow(ctx, i.sql, mostBroken).Scan(&b.Rows); err != nil {
+		args := []any{mostBroken}
+		if i.from != nil {
+			args = append(args, i.from(from)...)
+		}
+		if err := db.QueryRow(ctx, i.sql, args...).Scan(&b.Rows); err != nil {
 			return nil, fmt.Errorf("scan for %s: %w", i.name, err)
 		}
 		all = append(all, b)
@@ -132,7 +152,13 @@ func newBroken(r prometheus.Registerer) *prometheus.GaugeVec {
 
 // scan keeps the metric of broken promises.
 func (d *Dispatch) scan(ctx context.Context) error {
-	all, err := Scan(ctx, d.Pool, false)
+	var from scanFloors
+	for shard := range int16(schedules.Shards) {
+		l := d.watchdog.floors.look(shard, &d.horizon, false)
+		from.cohort, from.held = append(from.cohort, l.cohort.from), append(from.held, l.held.from)
+	}
+	from.chunk, from.stuck = d.swept.from(d)
+	all, err := scanFrom(ctx, d.Pool, false, from)
 	for _, b := range all {
 		d.Metrics.broken.WithLabelValues(b.Name).Set(float64(b.Rows))
 	}

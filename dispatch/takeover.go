@@ -173,47 +173,80 @@ func (d *Dispatch) openStale(ctx context.Context) error {
 	}
 }
 
+// staleChunk is a chunk that has been unopened for too long.
+type staleChunk struct {
+	ID   int64
+	Lane string
+}
+
 func (d *Dispatch) openSomeStale(ctx context.Context) (found int, err error) {
-	from, stuck := d.swept.from(d)
-	rows, _ := d.Pool.Query(ctx, `
-		WITH next AS MATERIALIZED (
-			SELECT l.lane, min(j.chunk) AS chunk
-			FROM unnest($1::text[]) AS l (lane)
-			CROSS JOIN generate_series(1, 4) AS p (priority)
-			CROSS JOIN LATERAL (
-				SELECT (args ->> 'chunk')::bigint AS chunk
-				FROM river_job
-				WHERE state = 'available' AND queue = l.lane AND priority = p.priority AND kind = $2
-				ORDER BY scheduled_at, id
-				LIMIT 1
-			) j
-			GROUP BY l.lane
-		), stale AS MATERIALIZED (
-			(SELECT id, lane, swept_at
-			FROM chunk
-			WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - make_interval(secs => $3) AND id >= $7 AND id <> ALL ($6::bigint[])
-			ORDER BY id
-			LIMIT $4)
-			UNION ALL
-			SELECT c.id, c.lane, c.swept_at
-			FROM chunk c
-			WHERE c.id = ANY ($8) AND c.id < $7 AND `+stillUnopened+` AND c.id <> ALL ($6::bigint[])
-		)
-		SELECT s.id
-		FROM stale s
-		WHERE NOT EXISTS (SELECT FROM next n WHERE n.lane = s.lane AND n.chunk <= s.id)
-		ORDER BY s.swept_at, s.id
-		LIMIT $5`, d.opener.fetching(time.Now()), openArgs{}.Kind(), unopenedIn.Seconds(), mostStale, mostTaken, d.left.at(time.Now()), from, stuck) // CollectRows reports the error
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	stale, err := d.stale(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("look for unopened chunks: %w", err)
 	}
 	var errs []error
-	for _, id := range ids {
-		err := d.open(ctx, id)
-		if err != nil && !d.left.add(id, err, time.Now()) {
-			errs = append(errs, fmt.Errorf("open chunk %d: %w", id, err))
+	for _, c := range stale {
+		err := d.open(ctx, c.ID)
+		if err != nil && !d.left.add(c.ID, err, time.Now()) {
+			errs = append(errs, fmt.Errorf("open chunk %d: %w", c.ID, err))
 		}
 	}
-	return len(ids), errors.Join(errs...)
+	return len(stale), errors.Join(errs...)
+}
+
+// stale returns up to mostTaken chunks to open. Only where there are any, it asks for the first job of each lane: while an old
+// snapshot is open, that reads the entries of all jobs since.
+func (d *Dispatch) stale(ctx context.Context) ([]staleChunk, error) {
+	from, stuck := d.swept.from(d)
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT id, lane
+		FROM (
+			(SELECT id, lane, swept_at
+			FROM chunk
+			WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - make_interval(secs => $1) AND id >= $4 AND id <> ALL ($3::bigint[])
+			ORDER BY id
+			LIMIT $2)
+			UNION ALL
+			SELECT c.id, c.lane, c.swept_at
+			FROM chunk c
+			WHERE c.id = ANY ($5) AND c.id < $4 AND `+stillUnopened+` AND c.id <> ALL ($3::bigint[])
+		) c
+		ORDER BY swept_at, id`, unopenedIn.Seconds(), mostStale, d.left.at(time.Now()), from, stuck) // CollectRows reports the error
+	stale, err := pgx.CollectRows(rows, pgx.RowToStructByPos[staleChunk])
+	if err != nil || len(stale) == 0 {
+		return nil, err
+	}
+	first, err := d.firstJobs(ctx, d.opener.fetching(time.Now()))
+	if err != nil {
+		return nil, err
+	}
+	stale = slices.DeleteFunc(stale, func(c staleChunk) bool {
+		job, waits := first[c.Lane]
+		return waits && job <= c.ID
+	})
+	return stale[:min(len(stale), mostTaken)], nil
+}
+
+// firstJobs returns the lowest chunk of the jobs that River takes next in some lanes.
+func (d *Dispatch) firstJobs(ctx context.Context, lanes []string) (first map[string]int64, err error) {
+	if len(lanes) == 0 {
+		return nil, nil
+	}
+	rows, _ := d.Pool.Query(ctx, `
+		SELECT l.lane, min(j.chunk) AS chunk
+		FROM unnest($1::text[]) AS l (lane)
+		CROSS JOIN generate_series(1, 4) AS p (priority)
+		CROSS JOIN LATERAL (
+			SELECT (args ->> 'chunk')::bigint AS chunk
+			FROM river_job
+			WHERE state = 'available' AND queue = l.lane AND priority = p.priority AND kind = $2
+			ORDER BY scheduled_at, id
+			LIMIT 1
+		) j
+		GROUP BY l.lane`, lanes, openArgs{}.Kind()) // ForEachRow reports the error
+	first = map[string]int64{}
+	var lane string
+	var chunk int64
+	_, err = pgx.ForEachRow(rows, []any{&lane, &chunk}, func() error { first[lane] = chunk; return nil })
+	return first, err
 }
