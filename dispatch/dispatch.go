@@ -89,6 +89,7 @@ type Dispatch struct {
 	pressure   pressure
 	swept      swept
 	openChunks openChunks
+	leaseEnds  leaseEnds
 	otherLooks looks
 	horizon    horizon
 	floors     dueFloors

@@ -30,5 +30,8 @@ func (d *Dispatch) Watch(ctx context.Context) error {
 	return errors.Join(d.watchdog.look(ctx, time.Now()), d.scan(ctx))
 }
 
+// EndLeases ends once the leases that are due.
+func (d *Dispatch) EndLeases(ctx context.Context) error { return d.endDueLeases(ctx) }
+
 // LeasedTicks counts the ticks that the workers of tenant $1 hold.
 const LeasedTicks = leasedTicks

@@ -257,3 +257,48 @@ func TestSearchFindsADueTimeInThePast(t *testing.T) {
 		return len(due) == 1
 	})
 }
+
+// Index entries of leases that ended cannot be removed while an old snapshot is open. The look for leases to end does not read them
+// again each time.
+func TestTheLookForEndedLeasesDoesNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	d, r := h.recording()
+	h.oldSnapshot()
+	const word = "SELECT (SELECT until_at FROM lease WHERE until_at <="
+	rounds := func(n int) {
+		t.Helper()
+		for range n {
+			h.exec(`
+				INSERT INTO lease (tenant_id, worker, leased_at, until_at, unended, ticks)
+				SELECT $1, 'w', clock_timestamp(), clock_timestamp(), 0, '\x0000' FROM generate_series(1, 100)`, h.tenant)
+			until(t, "all have ended", func() bool {
+				for _, err := range []error{d.MeasureHorizon(t.Context()), d.EndLeases(t.Context())} {
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				return h.number(`SELECT count(*) FROM lease`) == 0
+			})
+		}
+		ended := time.Now()
+		until(t, "a look begins after the last lease", func() bool { // another test's transaction may hold the horizon back
+			for _, err := range []error{d.MeasureHorizon(t.Context()), d.EndLeases(t.Context())} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			return r.began(word, 0).After(ended)
+		})
+	}
+	rounds(2)
+	before := h.entries(r, word)
+	rounds(10)
+	grown(t, before, h.entries(r, word))
+	r.fromLowEnd(word, 0)
+	for sql, n := range h.entries(r, word) {
+		if n < 1000 {
+			t.Errorf("%d index entries read from the low end, so that the test shows nothing:\n%s", n, sql)
+		}
+	}
+}
