@@ -168,5 +168,7 @@ var readsMore = []string{
 	// Erasing a tenant reads the chunks that are not done once, and the done ones in parts of the table: no index has them by tenant.
 	"DELETE FROM chunk WHERE tenant_id = $1 AND ctid >= $2 AND ctid < $3",
 	"DELETE FROM chunk WHERE tenant_id = $1 AND shard < $2 AND opened_at IS NOT NULL AND done_at IS NULL",
+	// It reads the rows that wait to be folded: what all tenants appended within a second. No index has them by tenant.
+	"DELETE FROM tally_delta WHERE tenant_id = $1", "DELETE FROM idle_delta WHERE tenant_id = $1", "DELETE FROM daily_use_delta WHERE tenant_id = $1",
 	"OR EXISTS (SELECT FROM held h WHERE h.tenant_id = $1 AND h.shard = s.shard)", // reads rows of the tenant, which are deleted next
 }

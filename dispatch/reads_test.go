@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/schedules"
@@ -175,6 +176,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	d.RegisterSteps()
 	goOn := h.provoke()
 	h.start(d)
+	h.poll(d, "idle")
 	goOn()
 	texts := unaskedSQL(t, "dispatch.Dispatch.Start", "dispatch.openWorker.Work", "dispatch.retainWorker.Work", "dispatch.Dispatch.FinishTenants", "schedules.Schedules.FinishErasures")
 	defer p.hold(t)
@@ -196,6 +198,20 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	if n := h.number(`SELECT count(*) FROM schedule WHERE tenant_id = $1 AND workflow = 'herd' AND status = 'completed'`, h.tenant); n != 300 {
 		t.Errorf("%d schedules were completed", n)
 	}
+}
+
+// poll waits for ticks of a workflow through a process until the test ends, or for 20 s.
+func (h *house) poll(d *dispatch.Dispatch, workflow string) {
+	ctx, stop := context.WithCancel(postgres.ForTenant(h.t.Context(), int32(h.tenant)))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = d.Lease(ctx, h.tenant, dispatch.LeaseParams{Workflows: []string{workflow}, Max: new(1), Wait: "20s", Worker: "w"}, nil) // it fails when the test ends
+	}()
+	h.t.Cleanup(func() {
+		stop()
+		<-ended
+	})
 }
 
 // hold fails the test for each statement that reads too much.
