@@ -108,12 +108,12 @@ func (b *Budget) reserve(tenant int32, n int64) error {
 		f := fault.New(http.StatusTooManyRequests, "rate_limited", "the requests of a tenant hold at most %d bytes at a time in one process", b.share)
 		f.RetryAfter = time.Second
 		f.Extra = map[string]any{"quota": "bytes_in_flight", "limit": b.share, "used": has}
-		return f
+		return refusal{f}
 	}
 	if b.held+n > b.whole {
 		f := fault.New(http.StatusServiceUnavailable, "overloaded", "the service holds as many bytes of requests as it can just now; try again")
 		f.RetryAfter = 2 * time.Second
-		return f
+		return refusal{f}
 	}
 	b.held += n
 	b.byTenant[tenant] += n
@@ -139,10 +139,14 @@ const (
 var ErrFull = errors.New("as many bytes are held as may be")
 
 // NoRoom reports whether an error says that nothing more may be held: by an answer, a tenant or the process.
-func NoRoom(err error) bool {
-	_, refused := errors.AsType[*fault.Error](err)
-	return refused || errors.Is(err, ErrFull)
-}
+func NoRoom(err error) bool { return errors.Is(err, ErrFull) }
+
+// refusal is the answer to a request that may hold no more.
+type refusal struct{ answer *fault.Error }
+
+func (r refusal) Error() string        { return r.answer.Error() }
+func (r refusal) Unwrap() error        { return r.answer }
+func (r refusal) Is(target error) bool { return target == ErrFull }
 
 // Hold is what one answer holds while it is made. It charges a request's account.
 type Hold struct {

@@ -13,6 +13,7 @@ package postgrestest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -42,7 +43,19 @@ func MainNoLeaks(m *testing.M, ignore ...goleak.Option) {
 	os.Exit(code)
 }
 
+// atOnce is how many parallel tests run at once, unless -parallel says otherwise: they wait most of their time.
+const atOnce = "5"
+
 func run(m *testing.M) int {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	code := m.Run()
 	if err := shared.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the test's PostgreSQL:", err)
