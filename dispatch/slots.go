@@ -324,6 +324,8 @@ func (d *Dispatch) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 			DELETE FROM waiting w
 			USING first n
 			WHERE w.tenant_id = $1 AND w.workflow = $2 AND w.priority = n.priority AND w.id = n.id
+				-- A planner that takes few to wait would else read all that wait.
+				AND (w.priority, w.id) <= ((SELECT priority FROM first ORDER BY priority DESC, id DESC LIMIT 1), (SELECT id FROM first ORDER BY priority DESC, id DESC LIMIT 1))
 			RETURNING w.schedule_id, w.nominal_at, w.seq, w.attempt, w.shard
 		), granted AS (
 			INSERT INTO slot (tenant_id, schedule_id, nominal_at, seq, attempt, workflow)
