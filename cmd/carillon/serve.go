@@ -195,9 +195,8 @@ type site struct {
 // stopWithin is what dispatch gets to stop in, beside web.Serve with its web.Grace, so that the whole takes no 10 s.
 const stopWithin = 7 * time.Second
 
-// run works until ctx ends or a part fails, and returns when all has ended. The dispatch must have started. It closes
-// the listeners.
-// run works until ctx ends, and for drain after that: /readyz then says that nothing new should come.
+// run works until ctx ends or a part fails, and for drain after that, while /readyz answers 503. It returns when all has ended, and
+// closes the listeners. The dispatch must have started.
 func (h *house) run(ctx context.Context, log *slog.Logger, drain time.Duration, sites ...site) error {
 	draining := ctx
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
