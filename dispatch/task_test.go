@@ -75,11 +75,11 @@ func TestATaskEndsWithItsTime(t *testing.T) {
 	h := newHouse(t)
 	batches := 0
 	endless := func(context.Context) (bool, error) { batches++; return true, nil }
-	if err := h.dispatch.RunTask(t.Context(), "endless", 100*time.Millisecond, endless); err != nil || batches == 0 {
+	if err := h.dispatch.RunTask(t.Context(), "endless", 2*time.Second, endless); err != nil || batches == 0 {
 		t.Errorf("%d batches, %v", batches, err)
 	}
 	stuck := func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }
-	if err := h.dispatch.RunTask(t.Context(), "stuck", 100*time.Millisecond, stuck); err == nil {
+	if err := h.dispatch.RunTask(t.Context(), "stuck", 2*time.Second, stuck); err == nil {
 		t.Error("a batch that is stuck is no error")
 	}
 	done := false
