@@ -188,6 +188,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 		}
 	})
 	until(t, "all statements have run", func() bool {
+		h.leaseShortly("a", "few")
 		for range 2 { // the second look follows so soon that it is no full one
 			if err := besides.TakeOwned(t.Context()); err != nil {
 				t.Fatal(err)
@@ -212,6 +213,15 @@ func (h *house) poll(d *dispatch.Dispatch, workflow string) {
 		stop()
 		<-ended
 	})
+}
+
+// leaseShortly leases a tick, if one is ready, with a lease that ends at once.
+func (h *house) leaseShortly(workflows ...string) {
+	h.t.Helper()
+	if _, err := h.dispatch.Lease(h.t.Context(), h.tenant, dispatch.LeaseParams{Workflows: workflows, Max: new(1), Worker: "w"}, nil); err != nil {
+		h.t.Fatal(err)
+	}
+	h.exec(`UPDATE lease SET until_at = clock_timestamp() WHERE tenant_id = $1`, h.tenant)
 }
 
 // hold fails the test for each statement that reads too much.
