@@ -102,9 +102,7 @@ func (h *house) wantSent(c *catcher, size int) {
 	if sent := c.caught(); len(sent) != size || len(keysOf(sent)) != size || len(c.errs) > 0 {
 		h.t.Errorf("%d were sent, of %d keys; %v", len(sent), len(keysOf(sent)), c.errs)
 	}
-	if n := h.number(`SELECT (SELECT count(*) FROM held) + (SELECT count(*) FROM wake)`); n != 0 {
-		h.t.Errorf("%d rows of held and wake are left", n)
-	}
+	until(h.t, "no row of held and wake is left", func() bool { return h.number(`SELECT (SELECT count(*) FROM held) + (SELECT count(*) FROM wake)`) == 0 })
 }
 
 func TestTicksOfAHeldEndpointCostNothingAndGoOutOnceItIsEnabled(t *testing.T) {
