@@ -12,7 +12,7 @@ const (
 	TicksWork      = "ticks:work"      // lease and finish ticks
 	EndpointsWrite = "endpoints:write" // endpoints, their secrets and headers
 	TenantAdmin    = "tenant:admin"    // the operator of one tenant: implies the others of that tenant
-	PlatformAdmin  = "platform:admin"  // who runs the service; bears no tenant
+	PlatformAdmin  = "platform:admin"  // of those who run the service; a token with it names no tenant
 )
 
 // TenantScopes are all scopes that a tenant's token can bear.
