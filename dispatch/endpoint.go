@@ -29,15 +29,16 @@ type endpoint struct {
 	secrets [][]byte // that can be opened, the newest first; without one nothing can be sent
 }
 
-// newEndpoint makes one of what is stored. If a header cannot be opened, it gets no secrets, so that nothing is sent to it.
-func (d *Dispatch) newEndpoint(tenant tenants.ID, name, url string, batch int16, headers []byte, state string, secrets [][]byte) *endpoint {
-	e := &endpoint{tenant: tenant, name: name, url: url, batch: int(batch), state: state, secrets: d.openSecrets(tenant, name, secrets)}
+// withOpened opens the stored headers and secrets of an endpoint, and returns the endpoint with them. If a header cannot be opened, the
+// endpoint gets no secrets, so that nothing is sent to it.
+func (d *Dispatch) withOpened(e endpoint, headers []byte, secrets [][]byte) *endpoint {
+	e.secrets = d.openSecrets(e.tenant, e.name, secrets)
 	var err error
-	if e.headers, err = openValues(d.Keyset, tenant, name, headers); err != nil {
+	if e.headers, err = openValues(d.Keyset, e.tenant, e.name, headers); err != nil {
 		e.secrets = nil
-		d.tellUnreadable(tenant, name, err)
+		d.tellUnreadable(e.tenant, e.name, err)
 	}
-	return e
+	return &e
 }
 
 // EndpointParams are the body of an endpoint's upsert.

@@ -48,14 +48,20 @@ func (n *notifies) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDa
 func notifying(t *testing.T) (*house, *notifies) {
 	t.Helper()
 	n := &notifies{}
+	return newHouseOn(t, tracedDatabase(t, n)), n
+}
+
+// tracedDatabase returns a pool on a database of the test's own whose calls pass a tracer too.
+func tracedDatabase(t *testing.T, tracer pgx.QueryTracer) *pgxpool.Pool {
+	t.Helper()
 	config := postgrestest.Database(t).Config()
-	config.ConnConfig.Tracer = multitracer.New(config.ConnConfig.Tracer, n)
+	config.ConnConfig.Tracer = multitracer.New(config.ConnConfig.Tracer, tracer)
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return newHouseOn(t, pool), n
+	return pool
 }
 
 // No transaction notifies: its COMMIT would hold a lock of the whole cluster until it is flushed.

@@ -8,11 +8,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/multitracer"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch"
-	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
 // lookCounter counts the looks for ready ticks: those of single polls, and those for all polls of a process.
@@ -33,14 +30,7 @@ func (c *lookCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEn
 func TestIdlePollsLookTogether(t *testing.T) {
 	t.Parallel()
 	n := &lookCounter{}
-	config := postgrestest.Database(t).Config()
-	config.ConnConfig.Tracer = multitracer.New(config.ConnConfig.Tracer, n)
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	h := newHouseOn(t, pool)
+	h := newHouseOn(t, tracedDatabase(t, n))
 	h.start(h.dispatch)
 	h.put("overlap", "k", rarely("skip"))
 	h.trigger()

@@ -78,7 +78,7 @@ func (d *Dispatch) readRoutes(rows pgx.Rows) (routes, error) {
 			terms = unregistered
 		}
 		if endpointName != nil {
-			r.endpoint = d.newEndpoint(n.tenant, *endpointName, *url, *batch, headers, *state, secrets)
+			r.endpoint = d.withOpened(endpoint{tenant: n.tenant, name: *endpointName, url: *url, batch: int(*batch), state: *state}, headers, secrets)
 		}
 		r.name, r.known, r.version = n.name, true, or(version, "")
 		r.follow(terms)

@@ -59,21 +59,20 @@ func trialError(err error) string {
 func (d *Dispatch) pushable(ctx context.Context, tenant tenants.ID, name string) (*endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	var url, state string
-	var batch int16
+	e := endpoint{tenant: tenant, name: name}
 	var headers []byte
 	var secrets [][]byte
 	err := d.of(ctx).QueryRow(ctx, `
 		SELECT url, batch, headers, state, secrets
 		FROM endpoint
-		WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&url, &batch, &headers, &state, &secrets)
+		WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&e.url, &e.batch, &headers, &e.state, &secrets)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, noEndpoint(name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read endpoint: %w", err)
 	}
-	return d.newEndpoint(tenant, name, url, batch, headers, state, secrets), nil
+	return d.withOpened(e, headers, secrets), nil
 }
 
 // trialBody is a tick as any other, of a schedule that there is not: an endpoint that takes batches gets a batch of it.

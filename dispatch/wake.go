@@ -207,7 +207,7 @@ func (d *Dispatch) wakeSomeForsaken(ctx context.Context, from parkedFor) (last p
 		last, n = w, n+1
 		waiting := w.For == "" && stopped
 		if state != nil {
-			waiting = d.newEndpoint(w.Tenant, w.For, "", 1, headers, *state, secrets).shut()
+			waiting = d.withOpened(endpoint{tenant: w.Tenant, name: w.For, batch: 1, state: *state}, headers, secrets).shut()
 		}
 		if !waiting {
 			owners, names = append(owners, w.Tenant), append(names, w.For)
