@@ -24,13 +24,16 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
+// Quotas returns the quotas of a tenant, or an error after a second at most: each push asks it.
+type Quotas func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
+
 // Config is what Dispatch stands on.
 type Config struct {
 	Pool       *pgxpool.Pool // of the engine
 	API        postgres.DB   // what the routes of tenants go by: it shows a tenant's rows only
 	IDs        ident.Codec
 	Timings    *schedules.Timings
-	Quotas     func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
+	Quotas     Quotas
 	Cursors    *web.Cursor
 	LeaseKey   []byte         // of lease tokens; all processes share it
 	Keyset     *keyset.Keyset // that endpoints' secrets are sealed with; nil: they are stored in the clear
@@ -101,6 +104,7 @@ type Dispatch struct {
 	retained   retained
 	taskLocks  taskLocks
 	watchdog   *watchdog
+	macs       sync.Pool // of hash.Hash with LeaseKey
 
 	// What the tasks of upkeep remember between two runs. The lock of the task guards it.
 	delaysAt delaysPlace // of rearmLost

@@ -151,6 +151,7 @@ func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, 
 	if err != nil {
 		return nil, nil, &ownError{err}
 	}
+	ctx, exchange := watched(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, errors.New("the URL of the endpoint cannot be used")
@@ -163,7 +164,7 @@ func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, 
 	req.Header.Set("Webhook-Id", id)
 	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
 	req.Header.Set("Webhook-Signature", signature)
-	resp, err := p.client.do(req)
+	resp, err := p.client.do(req, exchange)
 	if err != nil {
 		return nil, nil, requestError(err)
 	}
@@ -221,6 +222,9 @@ const slotQuery = 2 * time.Second
 
 // timings returns the timings of the deliveries, in their order: see timingsOf.
 func (d *Dispatch) timings(ctx context.Context, batch []*delivery) (timings []*calendar.Timing, newer []bool, err error) {
+	if kept := d.keptTimings(batch); kept != nil {
+		return kept, make([]bool, len(batch)), nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, slotQuery)
 	defer cancel()
 	ticks := make([]*tick, len(batch))
@@ -228,6 +232,20 @@ func (d *Dispatch) timings(ctx context.Context, batch []*delivery) (timings []*c
 		ticks[i] = &one.tick
 	}
 	return d.timingsOf(ctx, d.Pool, batch[0].tenant, ticks)
+}
+
+// keptTimings returns the timings of the deliveries where all are in memory, else nil.
+func (d *Dispatch) keptTimings(batch []*delivery) []*calendar.Timing {
+	timings := make([]*calendar.Timing, len(batch))
+	for i, one := range batch {
+		if one.tick.CohortID == nil {
+			return nil
+		}
+		if timings[i] = d.Timings.Kept(*one.tick.CohortID); timings[i] == nil {
+			return nil
+		}
+	}
+	return timings
 }
 
 // judge tells what an answer means for each delivery.

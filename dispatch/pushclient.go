@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -33,14 +34,23 @@ func newPushClient(allowed web.Outbound) pushClient {
 	return pushClient{kept: client(true), fresh: client(false)}
 }
 
-func (c pushClient) do(req *http.Request) (*http.Response, error) {
-	var reused, answered atomic.Bool
-	trace := &httptrace.ClientTrace{
-		GotConn:              func(info httptrace.GotConnInfo) { reused.Store(info.Reused) },
-		GotFirstResponseByte: func() { answered.Store(true) },
-	}
-	resp, err := c.kept.Do(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
-	if err == nil || !reused.Load() || answered.Load() || req.Context().Err() != nil {
+// exchange is what happens to a request over a kept connection.
+type exchange struct {
+	trace            httptrace.ClientTrace
+	reused, answered atomic.Bool
+}
+
+// watched returns the context of a request that is given to do, which tells the exchange what happens.
+func watched(ctx context.Context) (context.Context, *exchange) {
+	x := &exchange{}
+	x.trace.GotConn = func(info httptrace.GotConnInfo) { x.reused.Store(info.Reused) }
+	x.trace.GotFirstResponseByte = func() { x.answered.Store(true) }
+	return httptrace.WithClientTrace(ctx, &x.trace), x
+}
+
+func (c pushClient) do(req *http.Request, x *exchange) (*http.Response, error) {
+	resp, err := c.kept.Do(req)
+	if err == nil || !x.reused.Load() || x.answered.Load() || req.Context().Err() != nil {
 		return resp, err
 	}
 	body, bodyErr := req.GetBody()

@@ -167,9 +167,7 @@ type part struct{ tenant, endpoint int }
 // share divides the tenant's quotas among the processes that dispatch, and returns at least one. Where the quotas are not known in
 // time it returns one, so that a slot never hangs.
 func (s *sender) share(tenant tenants.ID) part {
-	ctx, cancel := context.WithTimeout(s.context, slotQuery)
-	defer cancel()
-	quotas, err := s.d.Quotas(ctx, tenant)
+	quotas, err := s.d.Quotas(s.context, tenant)
 	if err != nil {
 		return part{1, 1}
 	}

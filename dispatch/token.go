@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"hash"
 	"strings"
 
 	"github.com/carillonhq/carillon/internal/ident"
@@ -29,7 +30,12 @@ func (d *Dispatch) seal(tenant tenants.ID, k ident.TickKey, t leaseToken) string
 }
 
 func (d *Dispatch) mac(tenant tenants.ID, k ident.TickKey, body []byte) []byte {
-	h := hmac.New(sha256.New, d.LeaseKey)
+	h, _ := d.macs.Get().(hash.Hash)
+	if h == nil {
+		h = hmac.New(sha256.New, d.LeaseKey)
+	}
+	defer d.macs.Put(h)
+	h.Reset()
 	var id [24]byte
 	binary.BigEndian.PutUint32(id[:], uint32(tenant))
 	binary.BigEndian.PutUint64(id[4:], uint64(k.Schedule))

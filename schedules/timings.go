@@ -227,6 +227,20 @@ func (ts *Timings) read(ctx context.Context, db postgres.DB, c CohortTiming, for
 	return t, broken, nil
 }
 
+// Kept returns the timing of a cohort where it is in memory, else nil.
+func (ts *Timings) Kept(cohort int64) *calendar.Timing {
+	return ts.kept(cohort, calendar.InForce().Version())
+}
+
+func (ts *Timings) kept(cohort int64, inForce string) *calendar.Timing {
+	key, ok := ts.byCohort.Get(cohortVersion{cohort, inForce})
+	if !ok {
+		return nil
+	}
+	t, _ := ts.byHash.Get(key)
+	return t
+}
+
 // ByCohort returns the timings of cohorts of one tenant by their ids, each read at most once while it is kept. The timing of
 // a cohort that is gone is missing, and so is one that cannot be compiled: its error is in bad.
 func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.ID, shards []int16, ids []int64) (found map[int64]*calendar.Timing, bad map[int64]error, err error) {
@@ -236,11 +250,9 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 	var askIDs []int64
 	inForce := calendar.InForce().Version()
 	for i, id := range ids {
-		if key, ok := ts.byCohort.Get(cohortVersion{id, inForce}); ok {
-			if kept, ok := ts.byHash.Get(key); ok {
-				found[id] = kept
-				continue
-			}
+		if t := ts.kept(id, inForce); t != nil {
+			found[id] = t
+			continue
 		}
 		askShards, askIDs = append(askShards, shards[i]), append(askIDs, id)
 	}
