@@ -3,8 +3,7 @@
 package api
 
 import (
-	"embed"
-	"net/http"
+	_ "embed"
 
 	"github.com/labstack/echo/v4"
 )
@@ -14,47 +13,44 @@ import (
 //go:embed openapi.yaml
 var Document []byte
 
-//go:embed reference
-var reference embed.FS
+// The reference page, and the files that it loads. The script is embedded as gzip.
+var (
+	//go:embed reference/index.html
+	page []byte
+	//go:embed reference/start.js
+	start []byte
+	//go:embed reference/scalar.js.gz
+	script []byte
+	//go:embed reference/LICENSE.txt
+	license []byte
+)
 
 // policy lets the page load what this host serves, and nothing else. The reference styles itself from its script.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; " +
 	"img-src 'self' data:; font-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// Static makes a handler that answers with content which stays the same: as it is, and as gzip. One of the two may be nil.
+type Static = func(media string, plain, packed []byte) echo.HandlerFunc
+
 // Routes adds GET /openapi.yaml and, with its files, GET /docs: the reference as a page that asks nothing of any other
-// host. None needs a token.
-func Routes(e *echo.Echo) {
-	e.GET("/openapi.yaml", func(c echo.Context) error {
-		return c.Blob(http.StatusOK, "application/yaml", Document)
-	})
+// host. None needs a token. Each route has the middleware around it.
+func Routes(e *echo.Echo, static Static, around ...echo.MiddlewareFunc) {
+	const javascript = "text/javascript; charset=utf-8"
+	index := static("text/html; charset=utf-8", page, nil)
+	files := map[string]echo.HandlerFunc{
+		"scalar.js":   static(javascript, nil, script),
+		"start.js":    static(javascript, start, nil),
+		"LICENSE.txt": static("text/plain; charset=utf-8", license, nil),
+	}
+	e.GET("/openapi.yaml", static("application/yaml", Document, nil), around...)
 	e.GET("/docs", func(c echo.Context) error {
 		c.Response().Header().Set("Content-Security-Policy", policy)
-		return send(c, "index.html", "text/html; charset=utf-8")
-	})
+		return index(c)
+	}, around...)
 	e.GET("/docs/:file", func(c echo.Context) error {
-		switch file := c.Param("file"); file {
-		case "scalar.js":
-			return packed(c, file)
-		case "start.js":
-			return send(c, file, "text/javascript; charset=utf-8")
-		case "LICENSE.txt":
-			return send(c, file, "text/plain; charset=utf-8")
+		if file, found := files[c.Param("file")]; found {
+			return file(c)
 		}
 		return echo.ErrNotFound
-	})
-}
-
-func send(c echo.Context, file, media string) error {
-	b, err := reference.ReadFile("reference/" + file)
-	if err != nil {
-		return err
-	}
-	return c.Blob(http.StatusOK, media, b)
-}
-
-// packed sends a script as it is embedded, in gzip, which whoever runs scripts reads.
-func packed(c echo.Context, file string) error {
-	c.Response().Header().Set("Content-Encoding", "gzip")
-	c.Response().Header().Set("Cache-Control", "public, max-age=86400")
-	return send(c, file+".gz", "text/javascript; charset=utf-8")
+	}, around...)
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/api"
+	"github.com/carillonhq/carillon/internal/web"
 )
 
 func get(t *testing.T, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	e := echo.New()
-	api.Routes(e)
+	api.Routes(e, web.Static, web.Conditional)
 	rec := httptest.NewRecorder()
 	e.ServeHTTP(rec, httptest.NewRequest("GET", path, nil))
 	return rec

@@ -6,10 +6,11 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"net/http"
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/web"
 )
 
 //go:embed page.html
@@ -19,10 +20,11 @@ var page string
 func Routes(e *echo.Echo) {
 	policy := "default-src 'none'; connect-src 'self'; script-src " + hashOf("script") + "; style-src " + hashOf("style") +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	send := web.Static("text/html; charset=UTF-8", []byte(page), nil)
 	e.GET("/console", func(c echo.Context) error {
 		c.Response().Header().Set("Content-Security-Policy", policy)
-		return c.HTML(http.StatusOK, page)
-	})
+		return send(c)
+	}, web.Conditional)
 }
 
 // hashOf lets the page's one element of that name run under the policy, and no other (CSP Level 3, section 8.1).

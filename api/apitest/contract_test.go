@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/api"
+	"github.com/carillonhq/carillon/internal/web"
 )
 
 const schedule = `{"id":"sch_1","workflow":"w","key":"k","version":1,"status":"active",
@@ -72,7 +73,7 @@ func TestAnswersThatTheDocumentAllowsPass(t *testing.T) {
 		"no such path":       {"GET", "/v1/nothing", "", 404, headers(problemMedia), notFound},
 		"a refused request":  {"PUT", one, `{"spcc":1}`, 400, headers(problemMedia), strings.NewReplacer("404", "400", "not_found", "unknown_field").Replace(notFound)},
 		"a fixed segment":    {"POST", "/v1/ticks/finish", `{"ticks":[{"tick_id":"t","lease_token":"l","outcome":"complete","result":[1]}]}`, 200, headers(jsonMedia), `{"results":[{"tick_id":"t","status":204}]}`},
-		"a page of ours":     {"GET", "/docs", "", 200, headers("text/html; charset=utf-8", "Content-Security-Policy", "default-src 'none'"), "<p>"},
+		"a page of ours":     {"GET", "/docs", "", 200, headers("text/html; charset=utf-8", "Content-Security-Policy", "default-src 'none'", "ETag", `"7"`, "Cache-Control", "public, max-age=60", "Vary", "Accept-Encoding"), "<p>"},
 		"a body left out":    {"POST", one + "/pause", "", 200, headers(jsonMedia, "ETag", `"2"`), schedule},
 		"prometheus' metric": {"GET", "/metrics", "", 200, headers("text/plain; version=0.0.4; charset=utf-8"), "up 1"},
 	} {
@@ -165,7 +166,7 @@ func TestTransportChecksWhatItCarries(t *testing.T) {
 			return next(c)
 		}
 	})
-	api.Routes(e)
+	api.Routes(e, web.Static, web.Conditional)
 	e.GET("/healthz", func(c echo.Context) error { return c.JSON(200, map[string]string{"status": "fine"}) })
 	e.POST("/v1/ticks/:id/complete", func(c echo.Context) error {
 		b, err := io.ReadAll(c.Request().Body)

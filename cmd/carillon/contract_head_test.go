@@ -29,8 +29,9 @@ func TestHEADIsAnsweredAsGET(t *testing.T) {
 			continue
 		}
 		path := pathParameter.ReplaceAllString(route.Path, "x")
-		get, _ := s.ask(t, client, token, "GET", path, nil, nil, patience)
-		head, _ := s.ask(t, client, token, "HEAD", path, nil, nil, patience)
+		asIs := http.Header{"Accept-Encoding": {"identity"}} // Go's client asks for gzip by itself where a body comes
+		get, _ := s.ask(t, client, token, "GET", path, asIs, nil, patience)
+		head, _ := s.ask(t, client, token, "HEAD", path, asIs, nil, patience)
 		if head.status != get.status || len(head.body) != 0 {
 			t.Errorf("%s: HEAD got %d with %d bytes, GET got %d", path, head.status, len(head.body), get.status)
 		}

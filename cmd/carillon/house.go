@@ -189,7 +189,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	if !p.role.does("api") {
 		return h, nil
 	}
-	api.Routes(h.router)
+	api.Routes(h.router, web.Static, web.Conditional)
 	console.Routes(h.router)
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Audience: p.audience, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
 	var shedding tenants.Shedding

@@ -44,20 +44,30 @@ func Preconditions(c echo.Context) (Precondition, error) {
 // AnswerTagged answers a GET of what has a version: 412 where the request demands another version, 304 where it knows
 // this one.
 func AnswerTagged(c echo.Context, version int64, v any) error {
-	pre, err := Preconditions(c)
+	known, err := known(c, version)
 	if err != nil {
 		return err
 	}
-	known := pre.IfNoneMatch.Has(version)
-	pre.IfNoneMatch = Tags{}
-	if err := pre.Check(true, version); err != nil {
-		return err
-	}
-	Tag(c, version)
 	if known {
 		return Answer(c, http.StatusNotModified, nil)
 	}
 	return Answer(c, http.StatusOK, v)
+}
+
+// known tags the answer to a GET, and reports whether the client has this version already. It returns 412 where the request
+// demands another version.
+func known(c echo.Context, version int64) (bool, error) {
+	pre, err := Preconditions(c)
+	if err != nil {
+		return false, err
+	}
+	known := pre.IfNoneMatch.Has(version)
+	pre.IfNoneMatch = Tags{}
+	if err := pre.Check(true, version); err != nil {
+		return false, err
+	}
+	Tag(c, version)
+	return known, nil
 }
 
 // Tag puts the version into the answer, as its ETag.

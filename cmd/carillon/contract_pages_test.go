@@ -1,0 +1,38 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+)
+
+// Pages, their files and the document are sent packed, and once.
+func TestPagesAreSentPackedAndOnce(t *testing.T) {
+	t.Parallel()
+	s, client := serveHouse(t), checked(t)
+	for _, path := range []string{"/openapi.yaml", "/docs", "/docs/start.js", "/docs/scalar.js", "/docs/LICENSE.txt", "/console"} {
+		get := func(header http.Header) answer {
+			t.Helper()
+			got, _ := s.ask(t, client, "", "GET", path, header, nil, patience)
+			return got
+		}
+		first := get(http.Header{"Accept-Encoding": {"gzip"}})
+		h := first.header
+		if first.status != 200 || h.Get("Content-Encoding") != "gzip" || h.Get("Cache-Control") != "public, max-age=60" || h.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: got %d %v", path, first.status, h)
+		}
+		again := get(http.Header{"Accept-Encoding": {"gzip"}, "If-None-Match": {h.Get("ETag")}})
+		if again.status != 304 || len(again.body) != 0 || again.header.Get("ETag") != h.Get("ETag") {
+			t.Errorf("%s again: got %d, %d bytes, %v", path, again.status, len(again.body), again.header)
+		}
+		if path == "/docs/scalar.js" {
+			continue // it is sent packed to everybody
+		}
+		plain := get(http.Header{"Accept-Encoding": {"identity"}})
+		if plain.status != 200 || plain.header.Get("Content-Encoding") != "" || plain.header.Get("ETag") == h.Get("ETag") || len(plain.body) < len(first.body) && len(plain.body) > 2000 {
+			t.Errorf("%s as it is: got %d, %d bytes, %v", path, plain.status, len(plain.body), plain.header)
+		}
+	}
+	if got, _ := s.ask(t, client, "", "GET", "/docs/none.js", nil, nil, patience); got.status != 404 || got.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("a file that is not there: got %d %v", got.status, got.header)
+	}
+}
