@@ -35,7 +35,7 @@ type item struct {
 	text    []byte           // the line, where it is to be staged
 	pre     web.Precondition // what a single put demands
 	whole   bool             // the whole schedule is the answer
-	request string           // of a single put: it has a row of its own in the audit
+	origin  *tenants.Origin  // of a single put: it has a row of its own in the audit
 
 	result string
 	id     int64

@@ -244,7 +244,7 @@ func (l *load) audit(ctx context.Context, b *pgx.Batch) error {
 			after.Version++
 		}
 		c := w.row.audit("put", w.was, after)
-		c.Request = it.request
+		c.Origin = it.origin
 		changes = append(changes, c)
 	}
 	return tenants.QueueAudit(ctx, b, l.tenant, l.by, changes...)

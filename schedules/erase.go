@@ -145,7 +145,7 @@ func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key strin
 	hashed := "keys/" + hex.EncodeToString(hash)
 	b.Queue(`
 		UPDATE audit
-		SET target = $3, key = NULL, before = NULL, after = NULL
+		SET target = $3, key = NULL, remote = NULL, before = NULL, after = NULL
 		WHERE tenant_id = $1 AND key = $2`, tenant, key, hashed)
 	if err := tenants.QueueAudit(ctx, &b, tenant, by, tenants.Change{Action: "key.erase", Target: hashed}); err != nil {
 		return 0, err

@@ -48,7 +48,7 @@ func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key st
 		out, made, err = s.putAlone(ctx, tenant, workflow, key, d, by, quotas, pre)
 		return err
 	}
-	it := &item{workflow: workflow, key: key, definition: d, pre: pre, whole: true, request: web.RequestID(ctx)}
+	it := &item{workflow: workflow, key: key, definition: d, pre: pre, whole: true, origin: tenants.OriginOf(ctx)}
 	stored, err := s.puts.put(ctx, s, caller{tenant, by}, it, quotas, alone)
 	if stored && err == nil {
 		return it.shown, it.result == Inserted, nil

@@ -1,9 +1,11 @@
 package tenants
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,12 +19,28 @@ import (
 // Change is one change as the audit tells it. Before and After are what was and is there, as JSON objects without
 // payloads and secrets; nil where there was or is nothing, or nothing is told. Key is the key that it tells of, if any.
 type Change struct {
-	Action  string // a noun and a verb: schedule.put
-	Target  string // the path of what was changed, without /v1/
-	Key     string
-	Request string // whose it is; empty: the context's
-	Before  any
-	After   any
+	Action string // a noun and a verb: schedule.put
+	Target string // the path of what was changed, without /v1/
+	Key    string
+	Origin *Origin // nil: the context's
+	Before any
+	After  any
+}
+
+// Origin is the request that asked for a change.
+type Origin struct {
+	Request string      // its id; empty: there was none
+	Remote  *netip.Addr // the address of its client; nil: not known
+}
+
+// OriginOf returns the request that a context is of.
+func OriginOf(ctx context.Context) *Origin {
+	o := &Origin{Request: web.RequestID(ctx)}
+	text, _ := ctx.Value(addressKey{}).(string)
+	if a, err := netip.ParseAddr(text); err == nil {
+		o.Remote = new(a.Unmap().WithZone(""))
+	}
+	return o
 }
 
 type actorKey struct{}
@@ -57,13 +75,12 @@ func QueueAudit(ctx context.Context, b *pgx.Batch, tenant ID, by string, changes
 	if n == 0 || sabotage.NoAudit.On() && changes[0].After == nil {
 		return nil
 	}
-	actions, targets, requests, keys := make([]string, n), make([]string, n), make([]string, n), make([]*string, n)
+	actions, targets, requests, remotes, keys := make([]string, n), make([]string, n), make([]string, n), make([]*netip.Addr, n), make([]*string, n)
 	before, after := make([]*string, n), make([]*string, n)
+	here := OriginOf(ctx)
 	for i, c := range changes {
-		actions[i], targets[i], requests[i] = c.Action, c.Target, c.Request
-		if c.Request == "" {
-			requests[i] = web.RequestID(ctx)
-		}
+		origin := cmp.Or(c.Origin, here)
+		actions[i], targets[i], requests[i], remotes[i] = c.Action, c.Target, origin.Request, origin.Remote
 		if c.Key != "" {
 			keys[i] = &c.Key
 		}
@@ -76,10 +93,11 @@ func QueueAudit(ctx context.Context, b *pgx.Batch, tenant ID, by string, changes
 		}
 	}
 	b.Queue(`
-		INSERT INTO audit (tenant_id, actor, request, action, target, key, before, after)
-		SELECT $1, $2, request, action, target, key, before::json, after::json
-		FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[]) AS n (request, action, target, key, before, after)`,
-		tenant, by, requests, actions, targets, keys, before, after)
+		INSERT INTO audit (tenant_id, actor, request, remote, action, target, key, before, after)
+		SELECT $1, $2, request, remote, action, target, key, before::json, after::json
+		FROM unnest($3::text[], $4::inet[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
+			AS n (request, remote, action, target, key, before, after)`,
+		tenant, by, requests, remotes, actions, targets, keys, before, after)
 	return nil
 }
 
@@ -100,6 +118,7 @@ type AuditEntry struct {
 	ID      int64           `json:"id"`
 	At      time.Time       `json:"at"`
 	Actor   string          `json:"actor"`
+	Remote  *string         `json:"remote"` // the address of the client
 	Action  string          `json:"action"`
 	Target  string          `json:"target"`
 	Request string          `json:"request"`
@@ -137,13 +156,13 @@ func AuditLog(ctx context.Context, db postgres.DB, cursors *web.Cursor, tenant I
 	}
 	rows, _ := db.Query(ctx, `
 		WITH scanned AS (
-			SELECT id, at, actor, action, target, request, before, after
+			SELECT id, at, actor, remote, action, target, request, before, after
 			FROM audit
 			WHERE tenant_id = $1 AND (at, id) < ($2, $3) AND at >= $4
 			ORDER BY at DESC, id DESC
 			LIMIT $5
 		)
-		SELECT id, at, actor, action, target, request, before, after
+		SELECT id, at, actor, host(remote) AS remote, action, target, request, before, after
 		FROM scanned
 		WHERE ($6 = '' OR actor = $6) AND ($7 = '' OR action = $7) AND ($8 = '' OR target = $8)
 		ORDER BY at DESC, id DESC

@@ -32,12 +32,13 @@ func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 			if err != nil {
 				return err
 			}
-			who, err := v.authenticate(withAddress(c.Request().Context(), c.RealIP()), token)
+			ctx := withAddress(c.Request().Context(), c.RealIP())
+			who, err := v.authenticate(ctx, token)
 			if err != nil {
 				return err
 			}
 			c.Set(callerKey, who)
-			ctx := postgres.ForTenant(c.Request().Context(), int32(who.Tenant))
+			ctx = postgres.ForTenant(ctx, int32(who.Tenant))
 			ctx = context.WithValue(ctx, actorKey{}, who.Subject)
 			ctx = context.WithValue(ctx, authorityKey{}, authority{v, token})
 			c.SetRequest(c.Request().WithContext(ctx))
