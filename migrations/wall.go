@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 // somebody changed by hand is as it should be again.
 //
 //	carillon_api       sees the rows of the tenant that its session says, of every table with a tenant_id
-//	carillon_platform  sees who the tenants are and their API keys, and writes of them into the audit
+//	carillon_platform  sees who the tenants are and their API keys, notes their use, and writes of them into the audit
 //	carillon_engine    owns the tables, and sees all: by BYPASSRLS where that may be granted, else by policies and as the owner
 const wallVersion = 24
 
@@ -183,6 +184,7 @@ type walled struct {
 	Relname   string
 	Own       bool // of the engine
 	OfTenant  bool // it has a tenant_id
+	Columns   []string
 	Partition bool
 	Secured   bool
 	Forced    bool
@@ -195,6 +197,7 @@ func (w wall) tables(ctx context.Context) ([]walled, error) {
 		SELECT format('%I.%I', n.nspname, c.relname) AS name, c.relname, c.relowner = e.oid AS own, c.relispartition AS partition,
 			c.relrowsecurity AS secured, c.relforcerowsecurity AS forced,
 			EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped) AS of_tenant,
+			ARRAY (SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns,
 			`+policiesOf+` AS policies
 		FROM pg_class g
 		JOIN pg_class c ON c.relnamespace = g.relnamespace AND c.relkind IN ('r', 'p')
@@ -274,6 +277,9 @@ var platformGrants = map[string]string{
 	"audit":   "INSERT",
 }
 
+// platformColumns are those that the platform may change beside that, once a migration has added them.
+var platformColumns = map[string]string{"api_key": "last_used_at"}
+
 // grants are all that the roles may do with a table; the engine owns it.
 func grants(t walled) []string {
 	list := []string{`REVOKE ALL ON ` + t.Name + ` FROM PUBLIC, ` + postgres.APIRole + `, ` + postgres.PlatformRole}
@@ -289,6 +295,9 @@ func grants(t walled) []string {
 	}
 	if platform := platformGrants[t.Relname]; platform != "" {
 		list = append(list, `GRANT `+platform+` ON `+t.Name+` TO `+postgres.PlatformRole)
+	}
+	if column := platformColumns[t.Relname]; slices.Contains(t.Columns, column) {
+		list = append(list, `GRANT UPDATE (`+column+`) ON `+t.Name+` TO `+postgres.PlatformRole)
 	}
 	if sequence := apiSequences[t.Relname]; sequence != "" {
 		list = append(list, `GRANT USAGE ON SEQUENCE `+strings.TrimSuffix(t.Name, t.Relname)+sequence+` TO `+postgres.APIRole)

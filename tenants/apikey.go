@@ -23,16 +23,18 @@ import (
 )
 
 // APIKey is a long-lived credential of a tenant's, to be exchanged for short tokens. Key is the credential itself: it is
-// there in the answer to its making alone.
+// there in the answer to its making or rotation alone.
 type APIKey struct {
-	ID        string     `json:"id"`
-	Name      string     `json:"name"`
-	Scopes    []string   `json:"scopes"`
-	Workflows []string   `json:"workflows"` // the only ones that it is good for; null: all
-	ExpiresAt *time.Time `json:"expires_at"`
-	CreatedAt time.Time  `json:"created_at"`
-	CreatedBy string     `json:"created_by"`
-	Key       string     `json:"key,omitempty" db:"-"`
+	ID                string     `json:"id"`
+	Name              string     `json:"name"`
+	Scopes            []string   `json:"scopes"`
+	Workflows         []string   `json:"workflows"` // the only ones that it is good for; null: all
+	ExpiresAt         *time.Time `json:"expires_at"`
+	PreviousExpiresAt *time.Time `json:"previous_expires_at"` // until then the key before the last rotation counts; null: it does not
+	LastUsedAt        *time.Time `json:"last_used_at"`        // up to a minute behind; null: never
+	CreatedAt         time.Time  `json:"created_at"`
+	CreatedBy         string     `json:"created_by"`
+	Key               string     `json:"key,omitempty" db:"-"`
 }
 
 // APIKeyParams are what an API key is to be.
@@ -107,7 +109,11 @@ func hashOf(key string) []byte {
 	return sum[:]
 }
 
-const keyColumns = `id, name, scopes, workflows, expires_at, created_at, created_by`
+const keyColumns = `id, name, scopes, workflows, expires_at,
+	CASE WHEN previous_expires_at > clock_timestamp() THEN previous_expires_at END AS previous_expires_at, last_used_at, created_at, created_by`
+
+// keyOverlap is how long the key before a rotation goes on counting.
+const keyOverlap = 24 * time.Hour
 
 // NewAPIKey makes an API key of a tenant that may have at most so many. It runs in a transaction.
 func NewAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, p APIKeyParams, by string, most int, now time.Time) (k APIKey, err error) {
@@ -137,6 +143,25 @@ func NewAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, p APIKeyParams, by str
 	return k, err
 }
 
+// RotateAPIKey gives an API key another secret. The one before it counts for keyOverlap; an older one counts no longer. It
+// runs in a transaction.
+func RotateAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, id string) (APIKey, error) {
+	key := newKey()
+	rows, _ := tx.Query(ctx, `
+		UPDATE api_key
+		SET hash = $3, previous_hash = hash, previous_expires_at = clock_timestamp() + $4::interval
+		WHERE tenant_id = $1 AND id = $2
+		RETURNING `+keyColumns, tenant, id, hashOf(key), keyOverlap) // CollectExactlyOneRow reports the error
+	k, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[APIKey])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return k, noAPIKey(id)
+	}
+	k.Key = key
+	return k, err
+}
+
+func noAPIKey(id string) error { return fault.NotFound("no api key %q", id) }
+
 // Exceeded is a count that is at its quota: 403.
 func Exceeded(quota string, limit, used int) *fault.Error {
 	f := fault.New(http.StatusForbidden, "quota_exceeded", "%s allows %d, and %d are there", quota, limit, used)
@@ -161,12 +186,12 @@ func DropAPIKey(ctx context.Context, db postgres.DB, tenant ID, id string) error
 		rows, _ := tx.Query(ctx, `DELETE FROM api_key WHERE tenant_id = $1 AND id = $2 RETURNING `+keyColumns, tenant, id) // CollectExactlyOneRow reports the error
 		k, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[APIKey])
 		if errors.Is(err, pgx.ErrNoRows) {
-			return fault.NotFound("no api key %q", id)
+			return noAPIKey(id)
 		}
 		if err != nil {
 			return err
 		}
-		return Audit(ctx, tx, tenant, "", Change{Action: "api_key.delete", Target: "admin/api-keys/" + id, Before: k})
+		return Audit(ctx, tx, tenant, "", Change{Action: "api_key.delete", Target: keyTarget(id), Before: k})
 	})
 }
 
@@ -194,10 +219,11 @@ func (d *Directory) exchange(ctx context.Context, key string) (x exchanged, ok b
 	}
 	err = d.strangers.look(ctx, exchangeRate, func() error {
 		rows, _ := d.db.Query(ctx, `
-			SELECT k.id, k.tenant_id, t.name AS tenant, t.status, k.scopes, k.workflows, k.expires_at
+			SELECT k.id, k.tenant_id, t.name AS tenant, t.status, k.scopes, k.workflows,
+				LEAST(k.expires_at, CASE WHEN k.hash <> $1 THEN k.previous_expires_at END) AS expires_at
 			FROM api_key k
 			JOIN tenant t ON t.id = k.tenant_id
-			WHERE k.hash = $1`, hashOf(key)) // CollectExactlyOneRow reports the error
+			WHERE k.hash = $1 OR k.previous_hash = $1`, hashOf(key)) // CollectExactlyOneRow reports the error
 		x, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[exchanged])
 		return err
 	})
@@ -221,6 +247,9 @@ func (d *Directory) keyLives(ctx context.Context, tenant ID, id string) (bool, e
 		return false, fmt.Errorf("look for an api key: %w", err)
 	}
 	d.keys.Add(name, keyEntry{lives, now})
+	if lives {
+		d.uses.note(name, now)
+	}
 	return lives, nil
 }
 

@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -35,6 +36,7 @@ func (r Credentials) Routes(g *echo.Group) {
 	admin := Require(TenantAdmin)
 	g.GET("/v1/admin/api-keys", r.list, admin)
 	g.POST("/v1/admin/api-keys", r.post, admin, web.NoQuery)
+	g.POST("/v1/admin/api-keys/:id/rotate", r.rotate, admin, web.NoQuery)
 	g.DELETE("/v1/admin/api-keys/:id", r.delete, admin, web.NoQuery)
 	g.POST(TokenRoute, r.token, web.NoQuery, web.BodyLimit(mostToken))
 }
@@ -53,19 +55,38 @@ func (r Credentials) post(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var made APIKey
+	return r.issue(c, once, "api_key.make", func(tx pgx.Tx) (APIKey, error) {
+		return NewAPIKey(ctx, tx, who.Tenant, p, who.Subject, q.APIKeys, time.Now())
+	})
+}
+
+func (r Credentials) rotate(c echo.Context) error {
+	id, err := web.Param(c, "id")
+	if err != nil {
+		return err
+	}
+	once, err := web.OnceOf(c)
+	if err != nil {
+		return err
+	}
+	return r.issue(c, once, "api_key.rotate", func(tx pgx.Tx) (APIKey, error) {
+		return RotateAPIKey(c.Request().Context(), tx, From(c), id)
+	})
+}
+
+// issue runs what makes a credential at most once, and answers with it. It is stored nowhere, and so an answer that is
+// repeated does not show it.
+func (r Credentials) issue(c echo.Context, once web.Once, action string, run func(tx pgx.Tx) (APIKey, error)) error {
+	ctx, who := c.Request().Context(), Caller(c)
+	var k APIKey
 	var reply web.Reply
-	err = pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) (err error) {
 		reply, err = once.Run(ctx, tx, int32(who.Tenant), func() (int, any, error) {
-			if made, err = NewAPIKey(ctx, tx, who.Tenant, p, who.Subject, q.APIKeys, time.Now()); err != nil {
+			if k, err = run(tx); err != nil {
 				return 0, nil, err
 			}
-			if err := Audit(ctx, tx, who.Tenant, who.Subject, Change{Action: "api_key.make", Target: "admin/api-keys/" + made.ID, After: made.withoutKey()}); err != nil {
-				return 0, nil, err
-			}
-			kept := made
-			kept.Key = "" // a key is stored nowhere, and so not in an answer that is repeated
-			return http.StatusCreated, kept, nil
+			kept := k.withoutKey()
+			return http.StatusCreated, kept, Audit(ctx, tx, who.Tenant, who.Subject, Change{Action: action, Target: keyTarget(k.ID), After: kept})
 		})
 		return err
 	})
@@ -75,7 +96,7 @@ func (r Credentials) post(c echo.Context) error {
 	if reply.Replayed {
 		return reply.Write(c)
 	}
-	return web.Answer(c, http.StatusCreated, made)
+	return web.Answer(c, http.StatusCreated, k)
 }
 
 // keyPage is one page of a tenant's keys.
@@ -151,7 +172,8 @@ func (r Credentials) token(c echo.Context) error {
 		return fault.New(http.StatusForbidden, "no_exchange", "no API key is exchanged here: this service has no private key of its issuer")
 	}
 	now := time.Now()
-	x, ok, err := r.Directory.exchange(withAddress(c.Request().Context(), c.RealIP()), p.APIKey)
+	ctx := withAddress(c.Request().Context(), c.RealIP())
+	x, ok, err := r.Directory.exchange(ctx, p.APIKey)
 	if err != nil {
 		return err
 	}
@@ -162,12 +184,34 @@ func (r Credentials) token(c echo.Context) error {
 	if !ok || x.Status != Active || ttl < time.Second {
 		return unauthorized("invalid_api_key", "Bearer", "the API key does not count")
 	}
-	if err := r.Limits.spendOne(c.Request().Context(), x.TenantID); err != nil {
+	if err := r.Limits.spendOne(ctx, x.TenantID); err != nil {
 		return err
 	}
+	if err := r.auditExchange(ctx, x); err != nil {
+		return err
+	}
+	r.Directory.uses.note(keyName{x.TenantID, x.ID}, r.Directory.now())
 	token, err := r.Minter.Mint(Claims{Subject: x.ID, Tenant: x.Tenant, Scopes: x.Scopes, TTL: ttl, APIKey: x.ID, Workflows: x.Workflows}, now)
 	if err != nil {
 		return err
 	}
 	return web.Answer(c, http.StatusOK, TokenAnswer{token, "Bearer", int(ttl / time.Second)})
 }
+
+// auditExchange records that a key is exchanged, once an hour for each network that it is exchanged from: who uses it
+// exchanges it every ten minutes.
+func (r Credentials) auditExchange(ctx context.Context, x exchanged) error {
+	address, _ := ctx.Value(addressKey{}).(string)
+	now, exchange := r.Directory.now(), keyFrom{keyName{x.TenantID, x.ID}, networkOf(address)}
+	if at, known := r.Directory.exchanges.Get(exchange); known && now.Sub(at) < exchangeToldFor {
+		return nil
+	}
+	err := Audit(postgres.ForTenant(ctx, int32(x.TenantID)), r.DB, x.TenantID, x.ID, Change{Action: "api_key.exchange", Target: keyTarget(x.ID)})
+	if err == nil {
+		r.Directory.exchanges.Add(exchange, now)
+	}
+	return err
+}
+
+// keyTarget is what the audit calls an API key.
+func keyTarget(id string) string { return "admin/api-keys/" + id }

@@ -177,6 +177,8 @@ type Directory struct {
 	absent    *lru.Cache[string, time.Time] // names of no tenant, and when they were looked for: strangers choose them
 	byID      *lru.Cache[ID, entry]
 	keys      *lru.Cache[keyName, keyEntry]
+	uses      *keyUses
+	exchanges *lru.Cache[keyFrom, time.Time] // of API keys, and when the audit told of one last
 	strangers *strangers
 }
 
@@ -191,10 +193,14 @@ func NewDirectory(db postgres.DB) *Directory {
 	absent, err2 := lru.New[string, time.Time](10_000)
 	byID, err3 := lru.New[ID, entry](10_000)
 	keys, err4 := lru.New[keyName, keyEntry](10_000)
-	if err := errors.Join(err, err2, err3, err4); err != nil {
+	exchanges, err5 := lru.New[keyFrom, time.Time](10_000)
+	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
 		panic(err) // their sizes are no more than zero
 	}
-	return &Directory{db: db, now: time.Now, byName: byName, absent: absent, byID: byID, keys: keys, strangers: newStrangers()}
+	return &Directory{
+		db: db, now: time.Now, byName: byName, absent: absent, byID: byID, keys: keys,
+		uses: &keyUses{last: map[keyName]time.Time{}}, exchanges: exchanges, strangers: newStrangers(),
+	}
 }
 
 // named returns the tenant of that name, or the zero Tenant where there is none. The name is proven when the platform has

@@ -86,6 +86,7 @@ type house struct {
 	draining  atomic.Bool // it stops soon: load balancers are to send it nothing new
 	dispatch  *dispatch.Dispatch
 	schedules *schedules.Schedules
+	directory *tenants.Directory
 }
 
 // secrets are those of the installation: in the database, and the same in every process.
@@ -114,6 +115,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		return nil, err
 	}
 	directory := tenants.NewDirectory(h.platform)
+	h.directory = directory
 	timings := schedules.NewTimings()
 	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.api, Engine: h.engine, IDs: s.ids, Cursors: s.cursors})
 	if h.dispatch, err = dispatch.New(dispatch.Config{

@@ -211,6 +211,7 @@ func (h *house) run(ctx context.Context, log *slog.Logger, drain time.Duration, 
 		parts.Go(func() error { return web.Serve(ctx, s.listener, s.handler, log) })
 	}
 	parts.Go(func() error { h.schedules.LookAhead(ctx); return nil })
+	parts.Go(func() error { h.directory.KeepUses(ctx, log); return nil })
 	parts.Go(func() error {
 		<-ctx.Done()
 		log.Info("stopping")

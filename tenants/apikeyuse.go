@@ -1,0 +1,123 @@
+package tenants
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	usesEvery  = 30 * time.Second // a process stores which API keys were used
+	usesApart  = 25 * time.Second // a later use of a key is stored only after this: several processes see the same key
+	usesKept   = 10_000           // keys of which a process remembers a use that is not stored; further ones are not told
+	usesAtOnce = 1_000            // keys of one statement
+	usesLimit  = 5 * time.Second  // for all statements of one time
+)
+
+// keyUses remembers when API keys were used last, until that is stored. It is safe for concurrent use.
+type keyUses struct {
+	mu   sync.Mutex
+	last map[keyName]time.Time
+}
+
+// note remembers a use of a key.
+func (u *keyUses) note(key keyName, at time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	before, known := u.last[key]
+	if (known || len(u.last) < usesKept) && at.After(before) {
+		u.last[key] = at
+	}
+}
+
+// take returns all uses, and forgets them.
+func (u *keyUses) take() map[keyName]time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := u.last
+	u.last = map[keyName]time.Time{}
+	return all
+}
+
+// KeepUses stores now and then which API keys were used, until ctx ends, and then once more.
+func (d *Directory) KeepUses(ctx context.Context, log *slog.Logger) {
+	tick := time.NewTicker(usesEvery)
+	defer tick.Stop()
+	for ended := false; !ended; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			ended = true
+		}
+		if err := d.storeUses(context.WithoutCancel(ctx)); err != nil {
+			log.Warn("cannot store which API keys were used", "error", err)
+		}
+	}
+}
+
+// storeUses stores the uses that are remembered. Where it fails, the rest is remembered on.
+func (d *Directory) storeUses(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, usesLimit)
+	defer cancel()
+	uses := d.uses.take()
+	for len(uses) > 0 {
+		some := map[keyName]time.Time{}
+		for key, at := range uses {
+			some[key] = at
+			if len(some) == usesAtOnce {
+				break
+			}
+		}
+		if err := d.storeSome(ctx, some); err != nil {
+			for key, at := range uses {
+				d.uses.note(key, at)
+			}
+			return err
+		}
+		for key := range some {
+			delete(uses, key)
+		}
+	}
+	return nil
+}
+
+// storeSome locks the keys in one order, as several processes store uses of the same keys. How long ago a use was is told
+// rather than when, as the processes' clocks differ.
+func (d *Directory) storeSome(ctx context.Context, uses map[keyName]time.Time) error {
+	var owners []int32
+	var ids []string
+	var ago []float64
+	now := d.now()
+	for key, at := range uses {
+		owners, ids, ago = append(owners, int32(key.tenant)), append(ids, key.id), append(ago, max(now.Sub(at).Seconds(), 0))
+	}
+	_, err := d.db.Exec(ctx, `
+		WITH used AS (
+			SELECT k.tenant_id, k.id, clock_timestamp() - make_interval(secs => n.ago) AS at
+			FROM unnest($1::int[], $2::text[], $3::float8[]) AS n (tenant_id, id, ago)
+			JOIN api_key k ON k.tenant_id = n.tenant_id AND k.id = n.id
+			WHERE k.last_used_at IS NULL OR k.last_used_at < clock_timestamp() - make_interval(secs => n.ago) - $4::interval
+			ORDER BY k.tenant_id, k.id
+			FOR NO KEY UPDATE OF k
+		)
+		UPDATE api_key k
+		SET last_used_at = u.at
+		FROM used u
+		WHERE k.tenant_id = u.tenant_id AND k.id = u.id`, owners, ids, ago, usesApart)
+	if err != nil {
+		return fmt.Errorf("store uses of API keys: %w", err)
+	}
+	return nil
+}
+
+// exchangeToldFor is how long further exchanges of a key from the same network add nothing to the audit.
+const exchangeToldFor = time.Hour
+
+// keyFrom is an API key, and the network that it is exchanged from.
+type keyFrom struct {
+	key  keyName
+	from netip.Prefix
+}
