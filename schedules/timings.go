@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/hoard"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -21,9 +22,9 @@ import (
 // Timings keeps compiled timings by the hash of what they say, so that a million members share one. It is safe for
 // concurrent use.
 type Timings struct {
-	byHash   *hoard[timingKey, *calendar.Timing]
+	byHash   *hoard.Hoard[timingKey, *calendar.Timing]
 	byCohort *lru.Cache[cohortVersion, timingKey]
-	editions *hoard[edition, []calendar.Date]
+	editions *hoard.Hoard[edition, []calendar.Date]
 	warned   *lru.Cache[wording, dated]
 	specs    *lru.Cache[string, calendar.Spec]
 	weeks    *lru.Cache[weak.Pointer[calendar.Timing], week7]
@@ -61,9 +62,9 @@ const (
 // NewTimings returns an empty cache.
 func NewTimings() *Timings {
 	return &Timings{
-		byHash:   newHoard[timingKey](timingBytes, (*calendar.Timing).Bytes),
+		byHash:   hoard.New[timingKey](timingBytes, (*calendar.Timing).Bytes),
 		byCohort: kept[cohortVersion, timingKey](timingsKept),
-		editions: newHoard[edition](editionBytes, func(dates []calendar.Date) int { return len(dates) * int(unsafe.Sizeof(calendar.Date{})) }),
+		editions: hoard.New[edition](editionBytes, func(dates []calendar.Date) int { return len(dates) * int(unsafe.Sizeof(calendar.Date{})) }),
 		warned:   kept[wording, dated](warningsKept),
 		specs:    kept[string, calendar.Spec](warningsKept),
 		weeks:    kept[weak.Pointer[calendar.Timing], week7](timingsKept),

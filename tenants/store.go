@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+	"unsafe"
 
 	"github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/hoard"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 )
@@ -169,13 +171,20 @@ func Ensure(ctx context.Context, db postgres.DB, name string, q Quotas) (Tenant,
 // cacheFor is how old what a Directory says is at most.
 const cacheFor = 2 * time.Second
 
+// What a Directory remembers. Each tenant that is in use beyond that is looked up by each of its requests and pushes.
+const (
+	mostRemembered = 100_000  // quotas, and API keys
+	mostAbsent     = 10_000   // names of no tenant, and exchanges of API keys
+	tenantBytes    = 64 << 20 // of tenants with their issuers: some 80,000 that have none
+)
+
 // Directory finds tenants, and remembers them for two seconds: also those that are not there.
 type Directory struct {
 	db        postgres.DB
 	now       func() time.Time
-	byName    *lru.Cache[string, entry]
+	byName    *hoard.Hoard[string, entry]
 	absent    *lru.Cache[string, time.Time] // names of no tenant, and when they were looked for: strangers choose them
-	byID      *lru.Cache[ID, entry]
+	quotas    *lru.Cache[ID, quotasEntry]
 	keys      *lru.Cache[keyName, keyEntry]
 	uses      *keyUses
 	exchanges *lru.Cache[keyFrom, time.Time] // of API keys, and when the audit told of one last
@@ -187,18 +196,36 @@ type entry struct {
 	at     time.Time
 }
 
+type quotasEntry struct {
+	quotas Quotas
+	at     time.Time
+}
+
+// bytes returns about how many bytes an entry takes: a key is kept as it was sent and as it was read.
+func (e entry) bytes() int {
+	n := int(unsafe.Sizeof(e)) + 2*len(e.tenant.Name)
+	for _, i := range e.tenant.Issuers {
+		n += int(unsafe.Sizeof(i)) + len(i.Name) + len(i.JWKSURI)
+		for _, key := range i.Keys {
+			n += keyBytes + 2*len(key)
+		}
+	}
+	return n
+}
+
+const keyBytes = 500 // of an issuer's key beside its text
+
 // NewDirectory returns a Directory of the database's tenants. It is asked before a tenant is known, so db must show all.
 func NewDirectory(db postgres.DB) *Directory {
-	byName, err := lru.New[string, entry](10_000)
-	absent, err2 := lru.New[string, time.Time](10_000)
-	byID, err3 := lru.New[ID, entry](10_000)
-	keys, err4 := lru.New[keyName, keyEntry](10_000)
-	exchanges, err5 := lru.New[keyFrom, time.Time](10_000)
-	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
+	absent, err := lru.New[string, time.Time](mostAbsent)
+	quotas, err2 := lru.New[ID, quotasEntry](mostRemembered)
+	keys, err3 := lru.New[keyName, keyEntry](mostRemembered)
+	exchanges, err4 := lru.New[keyFrom, time.Time](mostAbsent)
+	if err := errors.Join(err, err2, err3, err4); err != nil {
 		panic(err) // their sizes are no more than zero
 	}
 	return &Directory{
-		db: db, now: time.Now, byName: byName, absent: absent, byID: byID, keys: keys,
+		db: db, now: time.Now, byName: hoard.New[string](tenantBytes, entry.bytes), absent: absent, quotas: quotas, keys: keys,
 		uses: &keyUses{last: map[keyName]time.Time{}}, exchanges: exchanges, strangers: newStrangers(),
 	}
 }
@@ -237,7 +264,7 @@ func (d *Directory) find(ctx context.Context, name string, now time.Time) (Tenan
 	}
 	d.absent.Remove(name)
 	d.byName.Add(name, entry{t, now})
-	d.byID.Add(t.ID, entry{t, now})
+	d.quotas.Add(t.ID, quotasEntry{t.Quotas, now})
 	return t, nil
 }
 
@@ -248,7 +275,7 @@ func (d *Directory) forget(t Tenant) {
 	}
 	d.byName.Remove(t.Name)
 	d.absent.Remove(t.Name)
-	d.byID.Remove(t.ID)
+	d.quotas.Remove(t.ID)
 }
 
 // quotasTimeout is how long a request or a push waits for the database to answer about quotas.
@@ -258,9 +285,9 @@ const quotasTimeout = time.Second
 // limits, and asks again after two seconds.
 func (d *Directory) Quotas(ctx context.Context, id ID) (Quotas, error) {
 	now := d.now()
-	last, known := d.byID.Get(id)
+	last, known := d.quotas.Get(id)
 	if known && now.Sub(last.at) < cacheFor {
-		return last.tenant.Quotas, nil
+		return last.quotas, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, quotasTimeout)
 	defer cancel()
@@ -270,13 +297,13 @@ func (d *Directory) Quotas(ctx context.Context, id ID) (Quotas, error) {
 		WHERE id = $1`, id)
 	t, err := one(rows)
 	if err != nil && known && !errors.Is(err, pgx.ErrNoRows) {
-		d.byID.Add(id, entry{last.tenant, now})
-		return last.tenant.Quotas, nil
+		d.quotas.Add(id, quotasEntry{last.quotas, now})
+		return last.quotas, nil
 	}
 	if err != nil {
 		return Quotas{}, fmt.Errorf("quotas of tenant %d: %w", id, err)
 	}
-	d.byID.Add(id, entry{t, now})
+	d.quotas.Add(id, quotasEntry{t.Quotas, now})
 	return t.Quotas, nil
 }
 

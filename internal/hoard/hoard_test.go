@@ -1,4 +1,4 @@
-package schedules
+package hoard
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 
 func TestAHoardKeepsNoMoreThanItsBytes(t *testing.T) {
 	t.Parallel()
-	h := newHoard[int](1000, func(v int) int { return v })
+	h := New[int](1000, func(v int) int { return v })
 	h.Add(1, 200)
 	h.Add(2, 200)
 	if _, ok := h.Get(1); !ok { // from here on 2 is the one that was not used for longest
@@ -32,12 +32,16 @@ func TestAHoardKeepsNoMoreThanItsBytes(t *testing.T) {
 func TestAHoardCountsWhatItKeeps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h := newHoard[int](5000, func(v int) int { return v })
+		h := New[int](5000, func(v int) int { return v })
 		for range rapid.IntRange(1, 100).Draw(t, "steps") {
-			h.Add(rapid.IntRange(0, 20).Draw(t, "key"), rapid.IntRange(0, 6000).Draw(t, "size"))
+			if key := rapid.IntRange(0, 20).Draw(t, "key"); rapid.Bool().Draw(t, "removes") {
+				h.Remove(key)
+			} else {
+				h.Add(key, rapid.IntRange(0, 6000).Draw(t, "size"))
+			}
 			want := 0
 			for _, v := range h.kept.Values() {
-				want += v + hoardEntry
+				want += v + entryBytes
 			}
 			if h.bytes != want || want > h.most {
 				t.Fatalf("counts %d bytes, keeps %d of %d", h.bytes, want, h.most)
