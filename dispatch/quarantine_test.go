@@ -176,3 +176,24 @@ func TestACohortInAZoneThatIsGoneIsRetimedByItsOwnDatabase(t *testing.T) {
 		t.Error("the cohort is not retimed by the present calendar and its own zones")
 	}
 }
+
+// A version of the tz database that cannot be read stops no shard: the one in force stands for it.
+func TestATZDatabaseThatCannotBeReadStopsNoShard(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.put("w", "k", daily(0))
+	shard := int16(h.number(`SELECT shard FROM cohort`))
+	swept := h.neighbour(shard)
+	h.exec(`INSERT INTO tzdata (version, archive) VALUES ('2020a', 'broken')`)
+	h.exec(`UPDATE cohort SET tzdata = '2020a' WHERE tenant_id = $1`, h.tenant)
+	h.backdate(h.tenant)
+	h.config.Timings = schedules.NewTimings()
+	h.dispatch = h.process()
+	h.sweepOnce(shard)
+	if n := swept(); n != 1 {
+		t.Errorf("%d ticks of the neighbour are swept, want 1", n)
+	}
+	if n := h.number(`SELECT COALESCE(sum(ticks), 0) FROM chunk WHERE tenant_id = $1`, h.tenant); n != 1 {
+		t.Errorf("%d ticks are swept, want 1", n)
+	}
+}

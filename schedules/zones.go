@@ -18,6 +18,7 @@ import (
 type archives struct {
 	mu      sync.Mutex
 	known   map[string]*calendar.Zones
+	lost    map[string]bool               // versions whose archive cannot be read
 	changed map[[2]string]map[string]bool // zones that differ from an earlier version to a later one
 }
 
@@ -36,10 +37,27 @@ func (a *archives) add(z *calendar.Zones) {
 	a.known[z.Version()] = z
 }
 
-// zones is a version of the tz database: the one in force, the program's own, or one that another process has stored. One
-// that is not known, or is nowhere, is stood for by the one in force.
+// lose notes that the archive of a version cannot be read.
+func (a *archives) lose(version string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lost == nil {
+		a.lost = map[string]bool{}
+	}
+	a.lost[version] = true
+}
+
+// isLost reports whether the archive of a version could not be read.
+func (a *archives) isLost(version string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.lost[version]
+}
+
+// zones returns a version of the tz database: the one in force, the program's own, or one that another process has stored. The one in
+// force stands for a version that is nowhere or cannot be read, so that its cohorts stop no others.
 func (ts *Timings) zones(ctx context.Context, db postgres.DB, version string) (*calendar.Zones, error) {
-	if version == "" {
+	if version == "" || ts.archives.isLost(version) {
 		return calendar.InForce(), nil
 	}
 	for _, z := range []*calendar.Zones{calendar.InForce(), calendar.Embedded(), ts.archives.of(version)} {
@@ -57,7 +75,8 @@ func (ts *Timings) zones(ctx context.Context, db postgres.DB, version string) (*
 	}
 	z, err := calendar.ReadZones(bytes.NewReader(archive))
 	if err != nil {
-		return nil, fmt.Errorf("tzdata %s: %w", version, err)
+		ts.archives.lose(version)
+		return calendar.InForce(), nil
 	}
 	ts.archives.add(z)
 	return z, nil
