@@ -176,10 +176,13 @@ func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, 
 	return resp, answer, nil
 }
 
+// errNoSecret may be told to the tenant, who can rotate the secret.
+var errNoSecret = errors.New("no secret of the endpoint can be read")
+
 // sign is the header of Standard Webhooks: a signature by each secret that is valid.
 func sign(secrets [][]byte, id string, at time.Time, body []byte) (string, error) {
 	if len(secrets) == 0 {
-		return "", errors.New("no secret of the endpoint can be read")
+		return "", errNoSecret
 	}
 	signatures := make([]string, len(secrets))
 	for i, secret := range secrets {

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,9 @@ func requestError(err error) error {
 		if errors.Is(err, shortage) {
 			return &ownError{err}
 		}
+	}
+	if _, none := errors.AsType[x509.SystemRootsError](err); none {
+		return &ownError{err}
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return errors.New(dnsText(dns))

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -47,6 +48,9 @@ func TestErrorsOfRequestsDoNotNameOurNetwork(t *testing.T) {
 	}
 	if _, own := errors.AsType[*ownError](requestError(asked(broken("proxyconnect", broken("dial", syscall.ECONNREFUSED))))); !own {
 		t.Error("an error of our proxy does not count as our own")
+	}
+	if _, own := errors.AsType[*ownError](requestError(asked(x509.SystemRootsError{Err: os.ErrPermission}))); !own {
+		t.Error("a machine without certificate authorities does not count as our own failure")
 	}
 	for _, err := range []error{syscall.EMFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS} {
 		if _, own := errors.AsType[*ownError](requestError(asked(broken("dial", os.NewSyscallError("socket", err))))); !own {

@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -38,6 +40,9 @@ func (d *Dispatch) TryEndpoint(ctx context.Context, tenant tenants.ID, name stri
 	body, id := trialBody(one.id, e.batch, started.UTC())
 	trial := Trial{WebhookID: id}
 	resp, answer, err := d.sender.pusher.post(ctx, e, id, body, started)
+	if own, ours := errors.AsType[*ownError](err); ours && !errors.Is(err, errNoSecret) {
+		return Trial{}, notSent(own.error)
+	}
 	if err == nil {
 		o := judge([]*delivery{one}, resp, answer, started)[0]
 		trial.Status, trial.Error = o.status, o.err
@@ -46,6 +51,13 @@ func (d *Dispatch) TryEndpoint(ctx context.Context, tenant tenants.ID, name stri
 	}
 	trial.TookMS = time.Since(started).Milliseconds()
 	return trial, nil
+}
+
+// notSent is the answer where a failure of ours kept the test tick from being sent. The cause is for the log.
+func notSent(cause error) error {
+	f := fault.New(http.StatusServiceUnavailable, "unavailable", "the test tick could not be sent just now; try again")
+	f.RetryAfter = time.Second
+	return fmt.Errorf("%w (%v)", f, cause)
 }
 
 func trialError(err error) string {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -129,6 +130,22 @@ func TestATestTickTellsWhatTheEndpointSaid(t *testing.T) {
 	trial := get[dispatch.Trial](c, 200, "POST", path+"/test", "")
 	if trial.Status != nil || trial.Error == nil || !strings.Contains(*trial.Error, "refused") {
 		t.Errorf("got %+v", trial)
+	}
+}
+
+// A failure of ours is not the endpoint's: no test tick was sent, and nothing of our network is told.
+func TestATestTickThatWeCannotSendIsNoFailureOfTheEndpoint(t *testing.T) {
+	t.Parallel()
+	h, r := newHouse(t), newReceiver(t)
+	h.config.Outbound.Proxy = &url.URL{Scheme: "http", Host: "127.0.0.1:1"} // nobody listens
+	h.dispatch = h.process()
+	c := h.open(h.dispatch).operator()
+	get[dispatch.Endpoint](c, 201, "PUT", "/v1/endpoints/e", `{"url": "`+r.URL+`"}`)
+	for range 2 { // the key is free again
+		a := c.do("POST", "/v1/endpoints/e/test", "", "Idempotency-Key", "one")
+		if a.status != 503 || !strings.Contains(string(a.body), `"unavailable"`) || strings.Contains(string(a.body), "127.0.0.1") || strings.Contains(string(a.body), "proxy") {
+			t.Errorf("got %d %s", a.status, a.body)
+		}
 	}
 }
 
