@@ -124,7 +124,7 @@ func (d *Dispatch) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, i
 		return nil, fmt.Errorf("lock the state of a schedule: %w", err)
 	}
 	err = tx.QueryRow(ctx, `
-		SELECT (SELECT m.from_at FROM schedule s JOIN member m ON m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id
+		SELECT (SELECT m.from_at FROM schedule s JOIN member m ON m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id
 			WHERE s.tenant_id = $1 AND s.id = $2)`, tenant, id).Scan(&f.FromAt)
 	if err != nil {
 		return nil, fmt.Errorf("read membership: %w", err)

@@ -2,12 +2,14 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -120,7 +122,7 @@ func (d *Dispatch) rearmOut(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 }
 
 // arm sets the next times of cohorts with fixed_delay: counted from now, or from where a pause ends. A schedule that has
-// none left is marked, and completed by upkeep.
+// none left is marked, and completed by upkeep. One that cannot be computed comes due at once.
 func (d *Dispatch) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, waiting []delayed) error {
 	names := make([]schedules.CohortTiming, len(waiting))
 	for i, w := range waiting {
@@ -136,7 +138,11 @@ func (d *Dispatch) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 	var b pgx.Batch
 	for i, w := range waiting {
 		if timings[i] == nil {
-			d.Log.Error("a schedule with fixed_delay cannot be computed", "tenant", tenant, "cohort", w.ID, "error", bad[w.ID])
+			why := bad[w.ID]
+			d.Log.Error("a schedule with fixed_delay cannot be computed", "tenant", tenant, "cohort", w.ID, "error", why)
+			if why != nil && !errors.Is(why, calendar.ErrNewerForm) { // the sweep quarantines what is due and cannot be computed
+				shards, ids, next = append(shards, w.Shard), append(ids, w.ID), append(next, now)
+			}
 			continue
 		}
 		from := now

@@ -99,7 +99,9 @@ func (h *house) wantSent(c *catcher, size int) {
 	h.t.Helper()
 	h.start(h.process())
 	until(h.t, "all have succeeded", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 2`) == size })
-	if sent := c.caught(); len(sent) != size || len(keysOf(sent)) != size || len(c.errs) > 0 {
+	// On a machine that stalls for seconds the process counts as dead, and what it has sent is sent again.
+	again := h.number(`SELECT count(*) FROM chunk WHERE epoch > 1`) > 0
+	if sent := c.caught(); len(sent) != size && !again || len(keysOf(sent)) != size || len(c.errs) > 0 {
 		h.t.Errorf("%d were sent, of %d keys; %v", len(sent), len(keysOf(sent)), c.errs)
 	}
 	until(h.t, "no row of held and wake is left", func() bool { return h.number(`SELECT (SELECT count(*) FROM held) + (SELECT count(*) FROM wake)`) == 0 })

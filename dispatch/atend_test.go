@@ -1,0 +1,197 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/schedules"
+)
+
+// Upkeep completes exactly the schedules of whom nothing comes any more.
+func TestOnlySchedulesAtTheirEndAreCompleted(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	other := h.quota("other", 1000)
+	const past = `UPDATE member SET until_at = now() - interval '1 minute' WHERE schedule_id = (SELECT id FROM schedule WHERE key = $1)`
+	const ofKey = ` WHERE id = (SELECT cohort_id FROM schedule WHERE key = $1)`
+	for i, one := range []struct {
+		key string
+		set []string
+	}{
+		{"coming", nil},
+		{"exhausted", []string{`UPDATE cohort SET next_at = NULL, due_at = NULL` + ofKey}},
+		{"exhausted in a run", []string{`UPDATE cohort SET next_at = NULL, due_at = NULL, run_at = now(), run_from = now(), run_missed = 0, run_drop = false, at_spread = 0, at_id = 0` + ofKey}},
+		{"past", []string{past}},
+		{"past with a time to be swept", []string{past, `UPDATE cohort SET next_at = now() - interval '2 minutes'` + ofKey}},
+		{"past in a run", []string{past, `UPDATE cohort SET run_at = now(), run_from = now(), run_missed = 0, run_drop = false, at_spread = 0, at_id = 0` + ofKey}},
+	} {
+		h.put("w", one.key, schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{fmt.Sprintf("%d 0 1 1 *", i)}}})
+		for _, sql := range one.set {
+			h.exec(sql, one.key)
+		}
+	}
+	for key, over := range map[string]bool{"delayed": false, "delayed for the last time": true} {
+		h.put("w", key, delay("1h"))
+		h.exec(`UPDATE cohort SET next_at = NULL, due_at = NULL, over = $2`+ofKey, key, over)
+	}
+	// An unopened chunk of a tick before the end: of the tenant in the shard it counts, elsewhere it does not.
+	h.exec(`
+		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, workflows, items, swept_at)
+		SELECT shard, owner, 0, 'small', now() - interval '1 hour', 1, 1, 1, '{}', '', now()
+		FROM (SELECT DISTINCT shard, tenant_id FROM schedule) s
+		CROSS JOIN LATERAL (VALUES (shard, $1), (shard, tenant_id), ((shard + 1)::smallint % 64, tenant_id)) v (place, owner)`, other)
+	completed := func() []string {
+		t.Helper()
+		if err := h.dispatch.Complete(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return h.texts(`SELECT key FROM schedule WHERE status = 'completed' AND cohort_id IS NULL`)
+	}
+	want := []string{"delayed for the last time", "exhausted"}
+	if got := completed(); !slices.Equal(got, want) {
+		t.Errorf("before the chunks are open %q are completed, want %q", got, want)
+	}
+	h.exec(`DELETE FROM chunk WHERE tenant_id = $1 AND shard = (SELECT shard FROM schedule LIMIT 1)`, h.tenant)
+	want = append(want, "past")
+	if got := completed(); !slices.Equal(got, want) {
+		t.Errorf("%q are completed, want %q", got, want)
+	}
+	if n := h.number(`SELECT count(*) FROM member m JOIN schedule s ON s.id = m.schedule_id WHERE s.status = 'completed'`); n != 0 {
+		t.Errorf("%d completed schedules are members", n)
+	}
+	if n := h.number(`SELECT count(*) FROM member m JOIN schedule s ON s.id = m.schedule_id AND s.cohort_id = m.cohort_id WHERE s.status = 'active'`); n != 5 {
+		t.Errorf("%d active schedules are members, want 5", n)
+	}
+}
+
+// Upkeep arms exactly the schedules with fixed_delay that nothing else arms.
+func TestOnlyLostFixedDelaysAreArmed(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	const out = `UPDATE schedule_state SET delay_at = date_trunc('second', now()) WHERE schedule_id = (SELECT id FROM schedule WHERE key = $1)`
+	const tick = `
+		INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, ended_at, shard, attempt, state, reason, cause, dst)
+		SELECT tenant_id, schedule_id, delay_at, 0, 1, 0, delay_at, CASE WHEN $2 THEN now() END, 0, 1, CASE WHEN $2 THEN 2 ELSE 1 END, 0, 0, 0
+		FROM schedule_state WHERE schedule_id = (SELECT id FROM schedule WHERE key = $1)`
+	for _, key := range []string{"never out", "ended", "runs", "neither recorded nor swept", "the last was out", "armed"} {
+		h.put("w", key, delay("1h"))
+		if key != "never out" && key != "armed" {
+			h.exec(out, key)
+		}
+	}
+	h.exec(`UPDATE cohort SET next_at = NULL, due_at = NULL WHERE id <> (SELECT cohort_id FROM schedule WHERE key = 'armed')`)
+	h.exec(tick, "ended", true)
+	h.exec(tick, "runs", false)
+	h.exec(tick, "the last was out", true)
+	h.exec(`UPDATE schedule_state SET delay_left = 0 WHERE schedule_id = (SELECT id FROM schedule WHERE key = 'the last was out')`)
+	h.exec(`
+		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, workflows, items, swept_at)
+		SELECT DISTINCT shard, tenant_id, 0, 'small', now(), 1::bigint, 1::bigint, 1, '{}'::text[], ''::bytea, now() FROM schedule`)
+	armed := func() []string {
+		t.Helper()
+		if err := h.dispatch.RearmLost(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return h.texts(`
+			SELECT s.key
+			FROM schedule s
+			JOIN cohort c ON c.id = s.cohort_id
+			JOIN schedule_state st ON st.schedule_id = s.id
+			WHERE c.due_at = c.next_at AND st.delay_at IS NULL`)
+	}
+	want := []string{"armed", "ended", "never out"}
+	if got := armed(); !slices.Equal(got, want) {
+		t.Errorf("while a chunk may hold their ticks %q are armed, want %q", got, want)
+	}
+	h.exec(`DELETE FROM chunk`)
+	want = append(want, "neither recorded nor swept")
+	slices.Sort(want)
+	if got := armed(); !slices.Equal(got, want) {
+		t.Errorf("%q are armed, want %q", got, want)
+	}
+}
+
+// A schedule with fixed_delay whose spec cannot be computed any more is quarantined when its tick ends.
+func TestAFixedDelayThatCannotBeComputedIsQuarantined(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.put("w", "k", delay("1h"))
+	shard := int16(h.number(`SELECT shard FROM schedule`))
+	h.exec(`UPDATE cohort SET next_at = NULL, due_at = NULL`)
+	h.exec(`UPDATE cohort_timing SET timing = '{"v": 1, "zone": "No/Where"}'`)
+	h.config.Timings = schedules.NewTimings()
+	h.dispatch = h.process()
+	if err := h.dispatch.RearmLost(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.sweepOnce(shard)
+	if n := h.number(`SELECT count(*) FROM schedule WHERE status = 'quarantined' AND status_note IS NOT NULL AND cohort_id IS NULL`); n != 1 {
+		t.Errorf("got %q, want quarantined", h.texts(`SELECT status FROM schedule`))
+	}
+}
+
+// A backfill leaves a nominal time to the sweep that has taken it, and one that the sweep is about to take. Each gets one tick.
+func TestABackfillWaitsForWhatIsSweptAndNotOpen(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	if err := h.dispatch.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := hourly("allow_all")
+	p.Policy.Missed = "all"
+	h.put("w", "k", p)
+	shard := int16(h.number(`SELECT shard FROM schedule`))
+	// The schedule joined two and a half hours ago, and nothing was swept since.
+	h.exec(`UPDATE member SET from_at = from_at - interval '3 hours'`)
+	h.exec(`UPDATE cohort SET next_at = next_at - interval '3 hours', due_at = now()`)
+	now := h.at(`SELECT now()`).UTC()
+	from, to := now.Truncate(time.Hour).Add(-6*time.Hour), now
+	total := len(nominal(from, to))
+	ids, err := ident.New(make([]byte, ident.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	op, _ := ids.ParseOperation(h.backfill(from, to, "allow_all").ID)
+	step := func() {
+		t.Helper()
+		h.exec(`UPDATE operation SET due_at = now()`)
+		if err := h.config.Operations.Run(t.Context(), op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const made, open = `SELECT count(*) FROM tick WHERE cause = 2`, `SELECT count(*) FROM operation WHERE ended_at IS NULL`
+	step()
+	before := h.number(made)
+	if pending := total - before; pending < 2 || pending > 4 || h.number(open) != 1 {
+		t.Fatalf("%d of %d times are left to the sweep", pending, total)
+	}
+	for h.number(`SELECT count(*) FROM cohort WHERE due_at <= now()`) > 0 {
+		h.sweepOnce(shard)
+	}
+	step()
+	if n := h.number(made); n != before || h.number(open) != 1 {
+		t.Errorf("%d ticks are made of times that chunks hold, which nobody has opened", n-before)
+	}
+	h.openAll()
+	step()
+	if n := h.number(made); n != before || h.number(open) != 0 {
+		t.Errorf("%d ticks are made of times that were handed out; %d operations go on", n-before, h.number(open))
+	}
+	if n := h.number(`SELECT count(DISTINCT nominal_at) FROM tick`); n != total || h.number(`SELECT count(*) FROM tick`) != total {
+		t.Errorf("%d of %d times have a tick", n, total)
+	}
+}
+
+// nominal returns the times of an hourly schedule from one moment on and before another.
+func nominal(from, to time.Time) (times []time.Time) {
+	for at := from.Truncate(time.Hour).Add(30 * time.Minute); at.Before(to); at = at.Add(time.Hour) {
+		if !at.Before(from) {
+			times = append(times, at)
+		}
+	}
+	return times
+}
