@@ -17,6 +17,7 @@ import (
 // chunks gathers what one transaction sweeps of one shard, and cuts it into rows.
 type chunks struct {
 	shard int16
+	most  int // ticks in a chunk
 	made  []newChunk
 	ticks map[tenants.ID]int
 	herds map[tenants.ID]bool // of whom more waits in line
@@ -46,7 +47,7 @@ type newChunk struct {
 const smallDue = 500
 
 func newChunks(shard int16) *chunks {
-	return &chunks{shard: shard, ticks: map[tenants.ID]int{}, herds: map[tenants.ID]bool{}, open: map[chunkKind]*newChunk{}}
+	return &chunks{shard: shard, most: mostInChunk, ticks: map[tenants.ID]int{}, herds: map[tenants.ID]bool{}, open: map[chunkKind]*newChunk{}}
 }
 
 // addMembers adds the members of a cohort that its run serves: chunks mix cohorts and nominal times of one tenant, since what
@@ -81,7 +82,7 @@ func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run sche
 		if run.At.Before(chunk.at) {
 			chunk.at = run.At
 		}
-		n := min(len(alike), mostInChunk-chunk.count)
+		n := min(len(alike), cs.most-chunk.count)
 		g := group{
 			Cohort: cohort, At: run.At, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced, Quiet: run.Quiet, Dated: dated,
 			Missed: alike[0].missed, IDs: make([]int64, n),
@@ -93,7 +94,7 @@ func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run sche
 			g.IDs[i] = m.id
 		}
 		chunk.groups, chunk.count = append(chunk.groups, g), chunk.count+n
-		if chunk.count == mostInChunk {
+		if chunk.count == cs.most {
 			cs.made = append(cs.made, *chunk)
 			delete(cs.open, kind)
 		}

@@ -82,7 +82,7 @@ func (it *item) reason() Reason {
 		return Missed
 	case !it.of.routes[it.Workflow].known:
 		return NoWorkflow
-	case it.of.halted:
+	case it.of.stopped:
 		return Paused
 	}
 	return 0

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -15,7 +16,7 @@ import (
 
 // HandOut makes chunks of due ticks in the caller's transaction, which holds the locks of their shards, shared: a change came before the
 // sweep had taken them. They are opened like any other chunk, in order. Ticks of one tenant and shard share chunks; if a schedule has
-// several ticks, each goes into a later chunk than the one before.
+// several ticks, each goes into a later chunk than the one before. Of more ticks than the tenant's rate the later ones wait.
 func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) error {
 	if sabotage.RetimeForgets.On() || len(due) == 0 {
 		return nil
@@ -46,6 +47,10 @@ func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) 
 // handOutOf makes the chunks of one shard. Ticks that differ in nothing but their schedule stand next to one another.
 func (d *Dispatch) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.Due, workflows map[int64]string) error {
 	cs := newChunks(batch[0].Shard)
+	rates := d.ratesOf(ctx, batch)
+	for _, rate := range rates {
+		cs.most = min(cs.most, max(leastHandedOut, rate))
+	}
 	for len(batch) > 0 {
 		one, workflow := batch[0], workflows[batch[0].Schedule]
 		var members []member
@@ -60,7 +65,50 @@ func (d *Dispatch) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.D
 	if err != nil {
 		return err
 	}
+	if err := d.paceChunks(ctx, tx, cs.made, rates); err != nil {
+		return err
+	}
 	return announce(ctx, tx, runs)
+}
+
+const leastHandedOut = 20 // ticks of a chunk whose tenant has a low rate
+
+// ratesOf returns how many ticks a second the tenants of due ticks may have. A tenant whose quotas cannot be read is missing.
+func (d *Dispatch) ratesOf(ctx context.Context, due []schedules.Due) map[tenants.ID]int {
+	rates := map[tenants.ID]int{}
+	for _, one := range due {
+		if _, known := rates[one.Tenant]; known {
+			continue
+		}
+		if quotas, err := d.Quotas(ctx, one.Tenant); err == nil && quotas.TicksPerSecond > 0 {
+			rates[one.Tenant] = quotas.TicksPerSecond
+		}
+	}
+	return rates
+}
+
+// paceChunks has the ticks of new chunks wait that are more than their tenants' rates.
+func (d *Dispatch) paceChunks(ctx context.Context, tx pgx.Tx, made []newChunk, rates map[tenants.ID]int) error {
+	var ids []int64
+	var owners []int32
+	var waits []time.Duration
+	for _, c := range made {
+		if wait := d.purse.pace(c.tenant, c.count, rates[c.tenant], time.Now()); wait > 0 {
+			ids, owners, waits = append(ids, c.id), append(owners, int32(c.tenant)), append(waits, wait)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `
+		UPDATE chunk c
+		SET hand_at = clock_timestamp() + n.wait
+		FROM unnest($1::bigint[], $2::int[], $3::interval[]) AS n (id, tenant_id, wait)
+		WHERE c.id = n.id AND c.tenant_id = n.tenant_id`, ids, owners, waits)
+	if err != nil {
+		return fmt.Errorf("pace due ticks of a change: %w", err)
+	}
+	return nil
 }
 
 // firstOfEach returns the first tick of each schedule, in the order of chunks, and the others.

@@ -30,9 +30,10 @@ type chunk struct {
 	Workflows []string
 	OpenedAt  *time.Time
 	Epoch     int32
+	HandAt    *time.Time // its ticks are handed out no sooner
 }
 
-const chunkColumns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, last_id, items, workflows, opened_at, epoch`
+const chunkColumns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, last_id, items, workflows, opened_at, epoch, hand_at`
 
 // opened is what the opening of a chunk gives rise to once it is committed.
 type opened struct {
@@ -41,7 +42,7 @@ type opened struct {
 	groups  []group   // of first tries
 	items   int       // how many of those there are
 	routes  []route   // of the chunk's workflows, in their order
-	halted  bool      // its tenant's firing is stopped
+	stopped bool      // its tenant is halted or suspended
 	ticks   []tick
 	ready   []readyTick
 	send    []*delivery
@@ -84,7 +85,7 @@ func (d *Dispatch) openRange(ctx context.Context, first, through int64) (behind 
 	}
 	var all []*opened
 	var later []error
-	err = postgres.Retry(ctx, func() error {
+	open := func() error {
 		return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 			l, err := d.lockChunks(ctx, tx, first, through)
 			if err != nil {
@@ -106,7 +107,11 @@ func (d *Dispatch) openRange(ctx context.Context, first, through int64) (behind 
 			sabotage.Crash("open.before_commit")
 			return err
 		})
-	})
+	}
+	err = errStopped
+	for try := 0; try < mostStops && errors.Is(err, errStopped); try++ {
+		err = postgres.Retry(ctx, open)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +121,11 @@ func (d *Dispatch) openRange(ctx context.Context, first, through int64) (behind 
 	}
 	return behind, errors.Join(later...)
 }
+
+// errStopped is the error of an opening whose tenant was halted or suspended after the opening had read the tenant.
+var errStopped = errors.New("the tenant was stopped while its chunk was being opened")
+
+const mostStops = 3 // openings of a run in a row that end with errStopped
 
 // stillUnopened tells of chunks c, found by their numbers, that they are not open. It is written so that no index of all that
 // is unopened can be used, which a planner that last saw few would read in the stead of a few numbers, backlog and all.
@@ -231,7 +241,7 @@ func (d *Dispatch) describe(l *locked, chunks []*chunk, results pgx.BatchResults
 		if _, waits := l.behind[c.ID]; waits {
 			continue
 		}
-		o.now, o.halted, o.routes = now.UTC(), stopped, known.of(c.TenantID, c.Workflows)
+		o.now, o.stopped, o.routes = now.UTC(), stopped, known.of(c.TenantID, c.Workflows)
 		if why := o.unready(!sabotage.LocalClock.On()); why != nil {
 			l.later = append(l.later, why)
 			continue
@@ -265,7 +275,9 @@ func behindOthers(all map[int64]*opened, results pgx.BatchResults) (map[int64]in
 	return behind, err
 }
 
-// commitOpen writes what opening decided, and marks the chunks: open, and done where nothing of them is to be pushed.
+// commitOpen writes what opening decided, and marks the chunks: open, and done where nothing of them is to be pushed. With the last
+// statement it looks again whether tenants are stopped: a tick does not go out after a halt or a suspension was committed. The error is
+// then errStopped.
 func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, all []*opened, self int64) error {
 	for _, o := range all {
 		if err := d.admit(ctx, tx, o); err != nil {
@@ -306,10 +318,18 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, all []*opened, sel
 		SET opened_at = $2::timestamptz, owner = $3, epoch = c.epoch + 1, done_at = CASE WHEN n.done THEN $2::timestamptz END
 		FROM unnest($1::bigint[], $4::boolean[]) WITH ORDINALITY AS n (id, done, ord)
 		WHERE c.id = n.id
-		RETURNING n.ord::int, c.epoch`, ids, all[0].now, self, done).Query(func(rows pgx.Rows) error {
+		RETURNING n.ord::int, c.epoch, EXISTS (SELECT FROM tenant t WHERE t.id = c.tenant_id AND (t.halted_at IS NOT NULL OR t.status <> 'active'))`,
+		ids, all[0].now, self, done).Query(func(rows pgx.Rows) error {
 		var ord int
 		var epoch int32
-		_, err := pgx.ForEachRow(rows, []any{&ord, &epoch}, func() error { all[ord-1].chunk.Epoch = epoch; return nil })
+		var stopped bool
+		_, err := pgx.ForEachRow(rows, []any{&ord, &epoch, &stopped}, func() error {
+			if stopped && !all[ord-1].stopped {
+				return errStopped
+			}
+			all[ord-1].chunk.Epoch = epoch
+			return nil
+		})
 		return err
 	})
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {

@@ -24,6 +24,7 @@ type purse struct {
 	mu   sync.Mutex
 	held map[tenants.ID]tokens
 	debt map[tenants.ID]int
+	free map[tenants.ID]time.Time // from when on ticks that a change hands out go out at once
 }
 
 // tokens are what this process has of a tenant's, and when it was told.
@@ -52,7 +53,7 @@ const (
 )
 
 func newPurse(pool *pgxpool.Pool) *purse {
-	return &purse{pool: pool, held: map[tenants.ID]tokens{}, debt: map[tenants.ID]int{}}
+	return &purse{pool: pool, held: map[tenants.ID]tokens{}, debt: map[tenants.ID]int{}, free: map[tenants.ID]time.Time{}}
 }
 
 // owe charges a tenant for ticks that were handed out without asking.
@@ -60,6 +61,25 @@ func (p *purse) owe(tenant tenants.ID, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.debt[tenant] += n
+}
+
+// pace returns how long the next n ticks of a tenant wait that a change hands out: this process hands out no more such ticks than the
+// tenant's rate, but for what backlog brings. A rate of 0 is not known.
+func (p *purse) pace(tenant tenants.ID, n, rate int, now time.Time) time.Duration {
+	if rate <= 0 || rate >= unlimited {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := p.free[tenant]
+	if least := now.Add(-backlog); free.Before(least) {
+		free = least
+	}
+	if len(p.free) > mostPurses {
+		clear(p.free)
+	}
+	p.free[tenant] = free.Add(time.Duration(n) * time.Second / time.Duration(rate))
+	return max(0, free.Sub(now))
 }
 
 // giveBack returns tokens that were not needed.

@@ -177,7 +177,7 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 	if why := unreadable(routes); why != nil {
 		return why
 	}
-	o.now = now
+	o.now, o.stopped = now, halted
 	for _, s := range found {
 		r := &routes[slices.Index(workflows, s.Workflow)]
 		if !r.known && !s.stopped() {
@@ -198,9 +198,13 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 }
 
 // place puts a tick that is under way where it goes: to its endpoint, to the workers, or aside while the endpoint is
-// not to be used or has too much to do.
+// not to be used or has too much to do, and while a change has handed out more ticks than its tenant's rate.
 func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload, queue *string, priority *int16, timeout *int32, attempts *int16) {
 	k := t.key()
+	if at := o.chunk.HandAt; at != nil && at.After(o.now) {
+		o.hold = append(o.hold, hold{try: try{TickKey: k, Attempt: t.Attempt}, shard: t.Shard, why: "rate", due: *at})
+		return
+	}
 	if r.endpoint == nil {
 		o.ready = append(o.ready, readyTick{k, r.name, or(queue, r.queue), or(priority, r.priority), t.Attempt, r.limited})
 		return
