@@ -34,6 +34,13 @@ type Key struct {
 	UpdatedBy  string      `json:"updated_by"`
 }
 
+// KeyRetiming is the stored profile of a key. Operation is not nil if more than 500 schedules follow the profile: it retimes
+// them after the server has answered, and [Client.Operation] tells how far it is.
+type KeyRetiming struct {
+	Key
+	Operation *Operation `json:"operation"`
+}
+
 // Erasure is the receipt of a key's erasure. KeyHash tells nothing of the key, and is the same for the same key.
 type Erasure struct {
 	KeyHash  string        `json:"key_hash"`
@@ -52,14 +59,13 @@ type ErasureCounts struct {
 	Answers   int64 `json:"answers"`
 }
 
-// PutKey stores the profile of a key, and retimes the schedules that follow it. If more than 500 follow it, the server retimes
-// them after it has answered.
-func (c *Client) PutKey(ctx context.Context, key string, p KeyParams) (Key, error) {
+// PutKey stores the profile of a key, and retimes the schedules that follow it, or begins the operation that does.
+func (c *Client) PutKey(ctx context.Context, key string, p KeyParams) (KeyRetiming, error) {
 	body, err := encode(p)
 	if err != nil {
-		return Key{}, err
+		return KeyRetiming{}, err
 	}
-	return read[Key](ctx, c, &call{method: http.MethodPut, path: path("keys", key), body: body, header: ifMatch(p.IfMatch)})
+	return read[KeyRetiming](ctx, c, &call{method: http.MethodPut, path: path("keys", key), body: body, header: ifMatch(p.IfMatch)})
 }
 
 // Key reads the profile of a key.

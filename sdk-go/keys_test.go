@@ -46,3 +46,24 @@ func TestKeys(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// The profile of a key that many schedules follow is answered with the operation that retimes them.
+func TestPutKeyReturnsItsOperation(t *testing.T) {
+	t.Parallel()
+	const profile = `{"key":"k","timezone":"Asia/Tokyo","quiet_hours":null,"version":2,"created_at":"2026-11-21T09:00:00Z","updated_at":"2026-11-21T09:00:00Z","updated_by":"app"`
+	const operation = `{"id":"op_1","kind":"retime_key","state":"running","params":{"key":"k"},"done":200,"total":1200,"counts":{"retimed":200},"result":null,"error":null,` +
+		`"created_by":"app","created_at":"2026-11-21T09:00:00Z","started_at":"2026-11-21T09:00:01Z","ended_at":null}`
+	s := &script{answers: []answer{{status: 202, body: profile + `,"operation":` + operation + `}`}, {status: 200, body: operation}, {status: 200, body: profile + `}`}}}
+	c := s.client(t)
+	k, err := c.PutKey(t.Context(), "k", carillon.KeyParams{Timezone: "Asia/Tokyo"})
+	if err != nil || k.Version != 2 || k.Operation == nil || k.Operation.ID != "op_1" || *k.Operation.Total != 1200 {
+		t.Fatalf("got %+v, %v", k, err)
+	}
+	op, err := c.Operation(t.Context(), k.Operation.ID)
+	if err != nil || op.State != "running" || op.Done != 200 || op.EndedAt != nil {
+		t.Errorf("got %+v, %v", op, err)
+	}
+	if k, err := c.PutKey(t.Context(), "k", carillon.KeyParams{Timezone: "Asia/Tokyo"}); err != nil || k.Operation != nil {
+		t.Errorf("got %+v, %v; want no operation", k, err)
+	}
+}

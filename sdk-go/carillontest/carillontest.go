@@ -159,12 +159,15 @@ func (s *Server) serve(r *http.Request) (int, any) {
 		segments[i] = decoded
 	}
 	if len(segments) >= 4 && segments[0] == "workflows" && segments[2] == "schedules" {
-		of := name{segments[1], segments[3]}
-		switch r.Method + " " + strings.Join(segments[4:], "/") {
+		of, route := name{segments[1], segments[3]}, r.Method+" "+strings.Join(segments[4:], "/")
+		if status, refused := unsupported(r, route); refused != nil {
+			return status, refused
+		}
+		switch route {
 		case "PUT ":
 			return s.put(r, of)
 		case "GET ":
-			return s.get(of)
+			return s.get(r, of)
 		case "PATCH ":
 			return s.patch(r, of)
 		case "DELETE ":
@@ -180,6 +183,9 @@ func (s *Server) serve(r *http.Request) (int, any) {
 		case "GET ticks":
 			return s.history(r, of)
 		}
+	}
+	if status, refused := unsupported(r, ""); refused != nil {
+		return status, refused
 	}
 	if len(segments) == 1 && segments[0] == "schedules" && r.Method == http.MethodGet {
 		return s.list(r)

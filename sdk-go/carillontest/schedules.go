@@ -88,17 +88,6 @@ func (j *rawJSON) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// condition checks If-Match and If-None-Match.
-func condition(r *http.Request, held *schedule) (int, any) {
-	if r.Header.Get("If-None-Match") == "*" && held != nil {
-		return refuse(http.StatusPreconditionFailed, "version_mismatch", "it exists already")
-	}
-	if want := r.Header.Get("If-Match"); want != "" && (held == nil || want != tag(held.Version)) {
-		return refuse(http.StatusPreconditionFailed, "version_mismatch", "it has another version by now")
-	}
-	return 0, nil
-}
-
 // retime finds what comes after now.
 func (h *schedule) retime(now time.Time) {
 	h.Upcoming, h.NextAt = []time.Time{}, nil
@@ -144,12 +133,18 @@ func (s *Server) find(of name) (*schedule, int, any) {
 	return nil, status, refused
 }
 
-func (s *Server) get(of name) (int, any) {
+func (s *Server) get(r *http.Request, of name) (int, any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held, status, refused := s.find(of)
 	if refused != nil {
 		return status, refused
+	}
+	if status, refused := checkMatch(r, held); refused != nil {
+		return status, refused
+	}
+	if hasTag(r, "If-None-Match", held.Version, true) {
+		return http.StatusNotModified, nil
 	}
 	return http.StatusOK, held.view()
 }
@@ -201,6 +196,9 @@ func (s *Server) pause(r *http.Request, of name) (int, any) {
 	if refused != nil {
 		return status, refused
 	}
+	if status, refused := condition(r, held); refused != nil {
+		return status, refused
+	}
 	if held.Status != "paused" {
 		held.Version++
 	}
@@ -218,6 +216,9 @@ func (s *Server) resume(r *http.Request, of name) (int, any) {
 	defer s.mu.Unlock()
 	held, status, refused := s.find(of)
 	if refused != nil {
+		return status, refused
+	}
+	if status, refused := condition(r, held); refused != nil {
 		return status, refused
 	}
 	if held.Status == "paused" {

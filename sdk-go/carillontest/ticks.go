@@ -140,6 +140,10 @@ func (s *Server) trigger(r *http.Request, of name) (int, any) {
 		defer s.mu.Unlock()
 		return http.StatusAccepted, t.record
 	}
+	if status, refused := condition(r, held); refused != nil {
+		s.mu.Unlock()
+		return status, refused
+	}
 	payload := held.Payload
 	if p.Payload != "" {
 		payload = json.RawMessage(p.Payload)
