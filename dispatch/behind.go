@@ -17,26 +17,35 @@ type lot struct {
 	endpoint endpointName
 	chunk    *chunk
 	tries    []try
+	bytes    int // of their payloads, when they were put aside
 }
 
-const mostInLot = 500 // read at once
+const (
+	mostInLot      = 500     // read at once
+	mostBytesInLot = 1 << 20 // of payloads
+)
 
 // lots groups ticks by the endpoint behind whose queue they wait.
 type lots []lot
 
-func (l *lots) add(name endpointName, c *chunk, t try, most int) {
+func (l *lots) add(name endpointName, c *chunk, t try, bytes, most int) {
 	for i := len(*l) - 1; i >= 0; i-- {
-		if last := &(*l)[i]; last.endpoint == name && len(last.tries) < most {
-			last.tries = append(last.tries, t)
+		last := &(*l)[i]
+		if last.endpoint != name {
+			continue
+		}
+		if len(last.tries) < most && last.bytes+bytes <= mostBytesInLot {
+			last.tries, last.bytes = append(last.tries, t), last.bytes+bytes
 			return
 		}
+		break
 	}
-	*l = append(*l, lot{name, c, []try{t}})
+	*l = append(*l, lot{name, c, []try{t}, bytes})
 }
 
 // fill has what waits behind a queue be read, once half of the queue is free. The sender is locked.
 func (s *sender) fill(q *queue) {
-	if s.closed || q.filling || len(q.behind) == 0 || len(q.waiting) > s.room/2 {
+	if s.closed || q.filling || len(q.behind) == 0 || !s.roomFor(q, 2) {
 		return
 	}
 	q.filling = true
@@ -57,7 +66,7 @@ func (s *sender) fill(q *queue) {
 func (s *sender) nextLot(q *queue) (l lot, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(q.behind) == 0 || len(q.waiting) >= s.room {
+	if s.closed || len(q.behind) == 0 || !s.roomFor(q, 1) {
 		q.filling = false
 		if q.idle() && s.queues[q.name] == q {
 			delete(s.queues, q.name)

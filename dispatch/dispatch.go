@@ -42,6 +42,7 @@ type Config struct {
 	Name       string        // of this process, for people
 	Sweeps     bool          // sweep shards
 	Dispatches bool          // open chunks, push, and look after leases
+	PushBytes  int           // that requests to endpoints hold at a time; less than 16 MiB is 16 MiB
 	Outbound   web.Outbound  // which addresses endpoints may have
 	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
 	Operations *schedules.Operations

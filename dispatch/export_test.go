@@ -15,6 +15,7 @@ func (d *Dispatch) Kill() {
 	d.sender.mu.Lock()
 	d.sender.closed = true
 	d.sender.mu.Unlock()
+	d.sender.flights.close()
 	d.stop()
 	d.sender.cancel()
 	d.opener.close(context.Background())
@@ -105,6 +106,16 @@ func (d *Dispatch) KeepAside(kept time.Duration) { d.results.keptAside = kept }
 
 // Room makes the queue of each endpoint hold no more than n ticks.
 func (d *Dispatch) Room(n int) { d.sender.room = n }
+
+// PushAtOnce makes this process have at most so many requests to endpoints in flight.
+func (d *Dispatch) PushAtOnce(n int) { d.sender.flights.requests = n }
+
+// QueuedBytes returns how many bytes of payloads wait in memory to be pushed, and how many one endpoint's queue has room for.
+func (d *Dispatch) QueuedBytes() (held, room int) {
+	d.sender.mu.Lock()
+	defer d.sender.mu.Unlock()
+	return d.sender.bytes, d.sender.bytesIn
+}
 
 // CountUnopened counts the unopened chunks of each tenant.
 func (d *Dispatch) CountUnopened(ctx context.Context) error { return d.pressure.count(ctx, d) }

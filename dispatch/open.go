@@ -46,6 +46,7 @@ type opened struct {
 	ticks   []tick
 	ready   []readyTick
 	send    []*delivery
+	bytes   int         // of their payloads
 	later   lots        // to be sent once their endpoint's queue has room
 	filling bool        // it has
 	waiting []*delivery // for one of their workflow to end

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -31,8 +30,9 @@ type delivery struct {
 // sender pushes ticks. Each endpoint has a queue and slots of its own, so that a slow one holds up no other; what does
 // not fit into a queue is held in the database.
 type sender struct {
-	d      *Dispatch
-	pusher *pusher
+	d       *Dispatch
+	pusher  *pusher
+	flights *flights
 
 	mu       sync.Mutex
 	queues   map[endpointName]*queue
@@ -41,7 +41,9 @@ type sender struct {
 	parked   map[tenants.ID][]*queue   // that wait for one of their tenant's to end
 	unsent   map[int64]*owned          // by chunk
 	behind   int                       // ticks that wait behind queues
-	room     int                       // of a queue
+	bytes    int                       // of the payloads in all queues
+	room     int                       // of a queue, in ticks
+	bytesIn  int                       // of payloads, that a queue has room for
 	closed   bool
 	working  sync.WaitGroup
 	cancel   context.CancelFunc
@@ -53,63 +55,21 @@ type endpointName struct {
 	name   string
 }
 
-// queue is what one endpoint is still to be sent.
-type queue struct {
-	name    endpointName
-	waiting []*delivery
-	behind  []lot // that do not fit, in their order
-	filling bool  // some of them are being read
-	parked  bool
-	slots   int // in use
-}
-
-func (q *queue) idle() bool {
-	return q.slots == 0 && len(q.waiting) == 0 && len(q.behind) == 0 && !q.filling
-}
-
 // owned is a chunk that this process has open: what of it has no result yet.
 type owned struct {
 	epoch int32
 	left  int
 }
 
-const (
-	mostQueued  = 5_000   // of one endpoint; beyond this no more than the keys are kept
-	mostBehind  = 500_000 // of all endpoints; beyond this a tick is held for a while
-	fullWait    = 30 * time.Second
-	longestWait = 10 * time.Minute
-)
-
 func newSender(d *Dispatch) *sender {
 	s := &sender{
-		d: d, queues: map[endpointName]*queue{}, breakers: map[endpointName]*breaker{}, running: map[tenants.ID]int{}, room: mostQueued,
+		d: d, queues: map[endpointName]*queue{}, breakers: map[endpointName]*breaker{}, running: map[tenants.ID]int{}, room: mostQueued, bytesIn: mostQueuedBytes,
 		parked: map[tenants.ID][]*queue{}, unsent: map[int64]*owned{},
 	}
 	s.context, s.cancel = context.WithCancel(context.Background())
 	s.pusher = newPusher(d)
+	s.flights = newFlights(mostFlights, d.PushBytes)
 	return s
-}
-
-// mustWait tells why and how long a tick for an endpoint is to be held; 0: it is not. It is full while the queue is,
-// adding others that go with it, and not filling it: then the tick waits behind it. A tick that is held again waits as long as it has
-// waited since it was fired, up to longestWait: so its waits double.
-func (s *sender) mustWait(e *endpoint, adding int, filling bool, since time.Duration) (why string, wait time.Duration, full bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	name := endpointName{e.tenant, e.name}
-	if wait := s.breakers[name].blocks(time.Now()); wait > 0 {
-		return "endpoint", wait, false
-	}
-	full = adding >= s.room
-	if q := s.queues[name]; q != nil {
-		full = len(q.behind) > 0 || q.filling || len(q.waiting)+adding >= s.room
-	}
-	full = full && !filling
-	if full && s.behind+adding >= mostBehind {
-		wait := min(max(fullWait, since), longestWait)
-		return "slot", wait + rand.N(wait), false
-	}
-	return "", 0, full
 }
 
 // add queues what is to be pushed of a chunk that this process has opened or taken over: later waits behind the queues.
@@ -133,25 +93,6 @@ func (s *sender) add(c *chunk, deliveries []*delivery, later []lot) {
 		q := s.queue(l.endpoint)
 		q.behind, s.behind = append(q.behind, l), s.behind+len(l.tries)
 		s.fill(q)
-	}
-}
-
-func (s *sender) queue(name endpointName) *queue {
-	q := s.queues[name]
-	if q == nil {
-		q = &queue{name: name}
-		s.queues[name] = q
-	}
-	return q
-}
-
-func (s *sender) enqueue(deliveries []*delivery, most part) {
-	for _, one := range deliveries {
-		q := s.queue(endpointName{one.tenant, one.endpoint.name})
-		q.waiting = append(q.waiting, one)
-		if q.slots < most.endpoint {
-			s.spawn(q)
-		}
 	}
 }
 
@@ -188,12 +129,22 @@ func (s *sender) work(q *queue) {
 			return
 		}
 		sent = true
-		if _, alive := s.d.process.self(); !alive {
-			continue // others hold us for dead: abandon clears what is left
-		}
-		if batch = s.ours(batch); len(batch) > 0 {
-			s.pusher.push(s.context, batch)
-		}
+		s.send(q.name.tenant, batch)
+	}
+}
+
+// send makes one request, once the process has room for it.
+func (s *sender) send(tenant tenants.ID, batch []*delivery) {
+	bytes := weigh(batch)
+	if !s.flights.enter(tenant, bytes) {
+		return // the chunk is ours and open: when this process has left, another takes it
+	}
+	defer s.flights.leave(tenant, bytes)
+	if _, alive := s.d.process.self(); !alive {
+		return // others hold us for dead: abandon clears what is left
+	}
+	if batch = s.ours(batch); len(batch) > 0 {
+		s.pusher.push(s.context, batch)
 	}
 }
 
@@ -211,7 +162,7 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*delivery, aside 
 	b, now := s.breakers[q.name], time.Now()
 	if b.blocks(now) > 0 {
 		aside = putAside(q.waiting, b, now)
-		q.waiting = nil
+		s.empty(q)
 	}
 	switch {
 	case s.closed || len(q.waiting) == 0 || q.slots > most.endpoint:
@@ -221,6 +172,7 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*delivery, aside 
 		n := min(len(q.waiting), q.waiting[0].endpoint.batch)
 		batch = q.waiting[:n:n]
 		q.waiting = q.waiting[n:]
+		s.left(q, batch)
 		s.running[tenant]++
 		b.sends(now)
 		if len(q.waiting) > 0 && q.slots < most.endpoint && s.running[tenant] < most.tenant {
@@ -348,7 +300,8 @@ func (s *sender) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
-		q.waiting, q.behind = nil, nil
+		s.empty(q)
+		q.behind = nil
 	}
 	s.behind = 0
 	clear(s.unsent)
@@ -359,6 +312,7 @@ func (s *sender) drain(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.flights.close()
 	done := make(chan struct{})
 	go func() {
 		s.working.Wait()

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,4 +94,65 @@ func TestTicksOfADeadEndpointAreHeld(t *testing.T) {
 	}
 	dead.Store(false)
 	until(t, "all have succeeded", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 2`) == 30 })
+}
+
+func TestPushesInFlightStayWithinTheProcess(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	p := h.process()
+	p.PushAtOnce(6) // half of it a tenant's
+	var all gauge
+	gate := make(chan struct{})
+	caught := map[string]*catcher{}
+	for _, name := range []string{"one", "two"} {
+		caught[name] = h.catcher(name, 1, nil)
+		caught[name].hang(func(int) {
+			all.add(1)
+			<-gate
+			all.add(-1)
+		})
+	}
+	h.start(p)
+	h.fire("one", 8, 2)
+	h.fire("two", 8, 2)
+	until(t, "as many are in flight as may be", func() bool { return len(caught["one"].caught())+len(caught["two"].caught()) == 3 })
+	close(gate)
+	until(t, "all have succeeded", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 2`) == 16 })
+	if n := all.peak(); n != 3 {
+		t.Errorf("%d were in flight at once, want 3", n)
+	}
+}
+
+// Large payloads fill a queue long before its number of ticks does: the rest waits as keys, and is read when there is room.
+func TestPayloadsOfAQueueAreBounded(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	const size, payload = 150, 60_000
+	c := h.catcher("w", 1, nil)
+	h.sweptHerd("w", size)
+	h.exec(`UPDATE schedule SET payload = '"` + strings.Repeat("x", payload) + `"'`)
+	var most atomic.Int64
+	gate := make(chan struct{})
+	c.hang(func(int) {
+		<-gate
+		held, _ := h.dispatch.QueuedBytes()
+		for was := most.Load(); int64(held) > was && !most.CompareAndSwap(was, int64(held)); was = most.Load() {
+		}
+	})
+	h.start(h.dispatch)
+	until(t, "all are open", func() bool {
+		return h.number(`SELECT count(*) FROM tick WHERE state = 1`) == size && len(c.caught()) > 0
+	})
+	held, room := h.dispatch.QueuedBytes()
+	if held == 0 || held > room {
+		t.Errorf("%d bytes of payloads wait, want 1 to %d", held, room)
+	}
+	close(gate)
+	until(t, "all have succeeded", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 2`) == size })
+	if lot := int64(1 << 20); most.Load() > int64(room)+lot {
+		t.Errorf("%d bytes of payloads waited at once", most.Load())
+	}
+	if held, _ := h.dispatch.QueuedBytes(); held != 0 {
+		t.Errorf("%d bytes are counted of nothing", held)
+	}
 }

@@ -213,15 +213,16 @@ func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload, queu
 		o.park = append(o.park, parking{try{TickKey: k, Attempt: t.Attempt}, t.Shard, r.name})
 		return
 	}
-	why, wait, full := d.sender.mustWait(r.endpoint, len(o.send), o.filling, o.now.Sub(t.FiredAt))
+	why, wait, full := d.sender.mustWait(r.endpoint, len(o.send), o.bytes, o.filling, o.now.Sub(t.FiredAt))
 	if wait > 0 {
 		o.hold = append(o.hold, hold{try: try{TickKey: k, Attempt: t.Attempt}, shard: t.Shard, why: why, due: o.now.Add(wait)})
 		return
 	}
 	if full {
-		o.later.add(endpointName{r.endpoint.tenant, r.endpoint.name}, o.chunk, try{TickKey: k, Attempt: t.Attempt}, min(mostInLot, d.sender.room/2))
+		o.later.add(endpointName{r.endpoint.tenant, r.endpoint.name}, o.chunk, try{TickKey: k, Attempt: t.Attempt}, textLength(payload), min(mostInLot, d.sender.room/2))
 		return
 	}
+	o.bytes += textLength(payload)
 	o.send = append(o.send, &delivery{
 		tenant: o.chunk.TenantID, chunk: o.chunk.ID, tick: *t, workflow: r.name, version: r.version, key: key, payload: payload,
 		timeout: seconds(or(timeout, r.timeout)), maxAttempts: t.budget(or(attempts, r.maxAttempts)), endpoint: r.endpoint,

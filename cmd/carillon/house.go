@@ -66,12 +66,13 @@ func shedByPool(h *house) tenants.Shedding {
 	}
 }
 
-// budget is what requests may hold in memory at a time: an eighth of what the process may use, if that is limited.
-func (p plan) budget() *web.Budget {
+// bytesInFlight is what requests may hold in memory at a time: an eighth of what the process may use, if that is limited. Requests
+// to endpoints may hold half as much besides.
+func (p plan) bytesInFlight() int64 {
 	if p.memory <= 0 || p.memory/8 > web.DefaultBudget {
-		return web.NewBudget(web.DefaultBudget)
+		return web.DefaultBudget
 	}
-	return web.NewBudget(p.memory / 8)
+	return p.memory / 8
 }
 
 // house is all that one process of Carillon runs. The API and the engine have a pool each, so that neither waits for a
@@ -132,6 +133,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Name:       processName(),
 		Sweeps:     p.role.does("sweep"),
 		Dispatches: p.role.does("dispatch"),
+		PushBytes:  int(p.bytesInFlight() / 2),
 		Outbound:   p.outbound,
 		OnFired:    p.onFired,
 		Operations: operations,
@@ -198,7 +200,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	if p.shed != nil {
 		shedding = p.shed(h)
 	}
-	authenticated := h.router.Group("", shedding.ShedLookups, tenants.Authenticate(verifier, tenants.TokenRoute), shedding.Shed(), limits.Limit, web.Refuse, p.budget().Limit(tenants.Charged))
+	authenticated := h.router.Group("", shedding.ShedLookups, tenants.Authenticate(verifier, tenants.TokenRoute), shedding.Shed(), limits.Limit, web.Refuse, web.NewBudget(p.bytesInFlight()).Limit(tenants.Charged))
 	h.router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	h.router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, all)
