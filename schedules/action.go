@@ -107,7 +107,7 @@ func candidates(ctx context.Context, tx pgx.Tx, tenant tenants.ID, f Filter, aft
 	if f.Label != "" {
 		by, tables = "l", "label l JOIN schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key"
 	}
-	where, args := f.where(by, tenant, after)
+	where, args := f.where(by, tenant, after, nil)
 	args = append(args, batchLines)
 	rows, _ := tx.Query(ctx, `
 		SELECT s.id, s.shard, s.workflow, s.key

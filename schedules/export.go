@@ -49,7 +49,7 @@ func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, wri
 func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, after position, n int) (found []*row, full bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	sql, args := f.query(tenant, after, n)
+	sql, args := f.query(tenant, after, nil, n)
 	rows, _ := s.Pool.Query(ctx, sql, args...) // Collect reports the error
 	found, full, err = web.Collect(ctx, rows, exportBytes, scanRow, (*row).held)
 	if err != nil {

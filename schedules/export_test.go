@@ -18,7 +18,12 @@ import (
 
 // ListQuery is the statement of a first page.
 func ListQuery(tenant tenants.ID, f Filter) (sql string, args []any) {
-	return f.query(tenant, position{}, 101)
+	return f.query(tenant, position{}, nil, 101)
+}
+
+// LastQuery is the statement that finds how far a first page goes.
+func LastQuery(tenant tenants.ID, f Filter) (sql string, args []any) {
+	return f.lastQuery(tenant, position{})
 }
 
 // PageQuery is the statement of the page behind a cursor.
@@ -27,7 +32,7 @@ func (s *Schedules) PageQuery(tenant tenants.ID, f Filter, cursor string) (sql s
 	if cursor != "" {
 		err = s.Cursors.Open(int32(tenant), fmt.Sprintf("schedules %q", f), cursor, &after)
 	}
-	sql, args = f.query(tenant, after, 101)
+	sql, args = f.query(tenant, after, nil, 101)
 	return sql, args, err
 }
 

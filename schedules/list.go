@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
@@ -37,7 +36,8 @@ type position struct {
 
 // List returns a page of a tenant's schedules, and the cursor of the next page, if there is one: by workflow and key, or
 // by the next times of their timings where those due before a moment are asked for. Of these a page may hold fewer than
-// limit: members whose own next tick comes later than their timing's are left out of it. A page also ends at web.MostPage bytes.
+// limit: members whose own next tick comes later than their timing's are left out of it. A page also ends at web.MostPage bytes, and
+// after the schedules that mostListed bounds.
 func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Schedule, next *string, err error) {
 	if err := f.check(""); err != nil {
 		return nil, nil, err
@@ -51,12 +51,13 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 			return nil, nil, err
 		}
 	}
-	found, full, now, err := s.read(ctx, tenant, f, after, limit+1)
+	found, end, now, err := s.read(ctx, tenant, f, after, limit+1)
 	if err != nil {
 		return nil, nil, err
 	}
-	more := full || len(found) > limit
-	found = found[:min(limit, len(found))]
+	if len(found) > limit {
+		found, end = found[:limit], new(f.position(found[limit-1]))
+	}
 	if page, err = s.show(ctx, tenant, found, now); err != nil {
 		return nil, nil, err
 	}
@@ -65,10 +66,10 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 			return one.NextAt == nil || !one.NextAt.Before(f.DueBefore) || f.Status != "" && one.Status != f.Status
 		})
 	}
-	if !more {
+	if end == nil {
 		return page, nil, nil
 	}
-	sealed, err := s.Cursors.Seal(int32(tenant), name, f.position(found[len(found)-1]))
+	sealed, err := s.Cursors.Seal(int32(tenant), name, *end)
 	return page, &sealed, err
 }
 
@@ -76,26 +77,26 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 // sends few rows that do not fit on the page.
 const readFirst = 128
 
-// read reads up to limit rows of a list from a position on. Full says that it stopped because more bytes may not be held.
-func (s *Schedules) read(ctx context.Context, tenant tenants.ID, f Filter, after position, limit int) (found []*row, full bool, now time.Time, err error) {
+// read reads up to limit rows of a list from a position on. End is nil unless it stopped before that and before the end of the list:
+// because it may hold no more bytes, or has looked at as many rows as it may.
+func (s *Schedules) read(ctx context.Context, tenant tenants.ID, f Filter, after position, limit int) (found []*row, end *position, now time.Time, err error) {
 	held := 0
 	for n := min(limit, readFirst); ; {
-		sql, args := f.query(tenant, after, n)
-		some, cut, at, err := readRows(ctx, s.Pool, web.MostPage-held, sql, args...)
+		some, err := s.look(ctx, tenant, f, after, n, web.MostPage-held)
 		if len(found) > 0 && web.NoRoom(err) {
-			return found, true, now, nil
+			return found, &after, now, nil
 		}
 		if err != nil {
-			return nil, false, now, err
+			return nil, nil, now, err
 		}
-		found, full, now = append(found, some...), cut, at
-		if full || len(some) < n || len(found) == limit {
-			return found, full, now, nil
+		found, now = append(found, some.rows...), some.at
+		if some.end != nil || len(some.rows) < n || len(found) == limit {
+			return found, some.end, now, nil
 		}
-		for _, r := range some {
+		for _, r := range some.rows {
 			held += web.Takes(r.held())
 		}
-		after = f.position(some[len(some)-1])
+		after = f.position(some.rows[len(some.rows)-1])
 		n = min(limit-len(found), fitting(web.MostPage-held, held, len(found)))
 	}
 }
@@ -149,32 +150,45 @@ const lookups = `
 	LEFT JOIN LATERAL (SELECT from_at, until_at FROM member WHERE cohort_id = s.cohort_id AND spread = s.spread AND schedule_id = s.id AND tenant_id = s.tenant_id OFFSET 0) m ON true
 	LEFT JOIN LATERAL (SELECT * FROM key_profile WHERE tenant_id = s.tenant_id AND key = CASE WHEN s.by_key THEN s.key END OFFSET 0) kp ON true`
 
-// query is the list in SQL, from a position on.
-func (f Filter) query(tenant tenants.ID, after position, limit int) (sql string, args []any) {
+// query is the list in SQL, from a position on, and through another one unless that is nil. Without that one it looks at mostListed
+// rows that may not match.
+func (f Filter) query(tenant tenants.ID, after position, through *position, limit int) (sql string, args []any) {
 	if !f.DueBefore.IsZero() {
 		return f.dueQuery(tenant, after, limit)
 	}
-	if f.KeyPrefix != "" && f.Workflow == "" {
-		return f.prefixQuery(tenant, after, limit)
+	if f.everyWorkflow() {
+		return f.prefixQuery(tenant, after, through, limit)
 	}
-	by, tables := "s", "schedule s"
-	if f.Status == Completed && f.Label == "" {
-		tables = ended
+	by, tables := f.source()
+	where, args := f.where(by, tenant, after, through)
+	order := by + ".workflow, " + by + ".key"
+	if f.passesMany() && through == nil {
+		tables = `(SELECT s.* FROM ` + tables + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + strconv.Itoa(mostListed) + `) s`
+		where, order = "true", "s.workflow, s.key"
 	}
-	if f.Label != "" {
-		by = "l"
-		tables = "label l JOIN schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key"
+	if f.Status != "" {
+		where += " AND (" + shownAs[f.Status] + ")"
 	}
-	where, args := f.where(by, tenant, after)
 	args = append(args, limit)
 	return `SELECT ` + rowColumns + ` FROM (
 			SELECT s.*
 			FROM ` + tables + `
 			WHERE ` + where + `
-			ORDER BY ` + by + `.workflow, ` + by + `.key
+			ORDER BY ` + order + `
 			LIMIT $` + strconv.Itoa(len(args)) + `
 		) s ` + lookups + `
 		ORDER BY s.workflow, s.key`, args
+}
+
+// source is the table whose order a list follows, and all the tables that it is read of.
+func (f Filter) source() (by, tables string) {
+	switch {
+	case f.Label != "":
+		return "l", "label l JOIN schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key"
+	case f.Status == Completed && !f.passesMany():
+		return "s", ended
+	}
+	return "s", "schedule s"
 }
 
 // dueQuery walks the cohorts by their next time, and the members of each by their place in it. Only what is asked for is
@@ -211,9 +225,9 @@ func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql stri
 		ORDER BY p.next_at, p.cohort_id, p.spread, p.schedule_id`, args
 }
 
-// where is the filter in SQL, from a position on in the workflow and key of a table. Only what is asked for is in it, so
-// that it is a range of the index.
-func (f Filter) where(by string, tenant tenants.ID, after position) (clause string, args []any) {
+// where is the filter but its status in SQL, from a position on in the workflow and key of a table, and through another one unless
+// that is nil. Only what is asked for is in it, so that it is a range of the index.
+func (f Filter) where(by string, tenant tenants.ID, after position, through *position) (clause string, args []any) {
 	clause, args = by+".tenant_id = $1", []any{tenant}
 	and := func(format string, values ...any) {
 		numbers := make([]any, len(values))
@@ -237,8 +251,8 @@ func (f Filter) where(by string, tenant tenants.ID, after position) (clause stri
 			and("@key < $%d", past)
 		}
 	}
-	if f.Status != "" {
-		clause += " AND (" + shownAs[f.Status] + ")"
+	if through != nil {
+		and("(@workflow, @key) <= ($%d, $%d)", through.Workflow, through.Key)
 	}
 	return clause, args
 }
@@ -258,52 +272,3 @@ const ended = `(
 		UNION ALL
 		SELECT * FROM schedule WHERE status = 'paused' AND paused_until <= now() AND cohort_id IS NULL
 	) s`
-
-// prefixQuery is a list by the prefix of keys of all workflows: it looks up each workflow that has schedules, and walks the
-// prefix in each.
-func (f Filter) prefixQuery(tenant tenants.ID, after position, limit int) (sql string, args []any) {
-	args = []any{tenant, after.Workflow, after.Key, f.KeyPrefix, limit}
-	past := ""
-	if end := pastPrefix(f.KeyPrefix); end != "" {
-		past, args = "AND s.key < $6", append(args, end)
-	}
-	if f.Status != "" {
-		past += " AND (" + shownAs[f.Status] + ")"
-	}
-	return `WITH RECURSIVE workflows AS (
-			(SELECT workflow FROM schedule WHERE tenant_id = $1 AND workflow >= $2 ORDER BY workflow LIMIT 1)
-			UNION ALL
-			SELECT (SELECT s.workflow FROM schedule s WHERE s.tenant_id = $1 AND s.workflow > n.workflow ORDER BY s.workflow LIMIT 1)
-			FROM workflows n
-			WHERE n.workflow IS NOT NULL
-		)
-		SELECT ` + rowColumns + ` FROM (
-			SELECT x.id
-			FROM workflows n
-			CROSS JOIN LATERAL (
-				SELECT s.id, s.workflow, s.key
-				FROM schedule s
-				WHERE s.tenant_id = $1 AND s.workflow = n.workflow AND s.key >= $4 AND (s.workflow, s.key) > ($2, $3) ` + past + `
-				ORDER BY s.key
-				LIMIT $5
-			) x
-			ORDER BY x.workflow, x.key
-			LIMIT $5
-		) p CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND id = p.id OFFSET 0) s ` + lookups + `
-		ORDER BY s.workflow, s.key`, args
-}
-
-// pastPrefix is the least text after all those with a prefix, compared byte for byte; "" where there is none.
-func pastPrefix(prefix string) string {
-	r := []rune(prefix) // the order of UTF-8's bytes is that of its characters
-	for n := len(r) - 1; n >= 0; n-- {
-		if r[n] == utf8.MaxRune {
-			continue
-		}
-		if r[n]++; r[n] == 0xD800 { // surrogates are no characters
-			r[n] = 0xE000
-		}
-		return string(r[:n+1])
-	}
-	return ""
-}

@@ -191,7 +191,7 @@ func (y *syncing) pass(ctx context.Context, dry bool, answer func([]BulkResult) 
 func (y *syncing) stored(ctx context.Context) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	where, args := y.scope().where("s", y.tenant, position{})
+	where, args := y.scope().where("s", y.tenant, position{}, nil)
 	if err := y.Pool.QueryRow(ctx, `SELECT count(*) FROM schedule s WHERE `+where, args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count schedules: %w", err)
 	}

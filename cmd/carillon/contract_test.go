@@ -97,7 +97,6 @@ func TestTheSDKsStructsAreTheContract(t *testing.T) {
 		"KeyParams":      reflect.TypeFor[carillon.KeyParams](),
 		"QuietHours":     reflect.TypeFor[carillon.QuietHours](),
 		"Key":            reflect.TypeFor[carillon.Key](),
-		"KeyRetiming":    reflect.TypeFor[carillon.KeyRetiming](),
 		"Operation":      reflect.TypeFor[carillon.Operation](),
 		"Erasure":        reflect.TypeFor[carillon.Erasure](),
 		"ErasureCounts":  reflect.TypeFor[carillon.ErasureCounts](),
