@@ -130,6 +130,9 @@ type Tick struct {
 	Attempts        []Attempt  `json:"attempts,omitempty"`
 }
 
+// LongRaws names what may be long, for a list to write as it is.
+func (t *Tick) LongRaws() []*web.Raw { return []*web.Raw{&t.Result} }
+
 // Attempt is one try at delivering a tick that has ended.
 type Attempt struct {
 	Attempt   int16      `json:"attempt"`

@@ -77,9 +77,16 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 // sends few rows that do not fit on the page.
 const readFirst = 128
 
+// roomToRead is how many bytes there must be room for before a list is read: the rows that do not fit come from the database all
+// the same.
+const roomToRead = 256 << 10
+
 // read reads up to limit rows of a list from a position on. End is nil unless it stopped before that and before the end of the list:
 // because it may hold no more bytes, or has looked at as many rows as it may.
 func (s *Schedules) read(ctx context.Context, tenant tenants.ID, f Filter, after position, limit int) (found []*row, end *position, now time.Time, err error) {
+	if err := web.Room(ctx, roomToRead); err != nil {
+		return nil, nil, now, err
+	}
 	held := 0
 	for n := min(limit, readFirst); ; {
 		some, err := s.look(ctx, tenant, f, after, n, web.MostPage-held)

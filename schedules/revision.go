@@ -37,6 +37,9 @@ type Revision struct {
 	DeletedBy  *string           `json:"deleted_by,omitempty"`
 }
 
+// LongRaws names what may be long, for a list to write as it is.
+func (r *Revision) LongRaws() []*web.Raw { return []*web.Raw{&r.Payload} }
+
 // revised is a version of a schedule as it is stored.
 type revised struct {
 	Version    int32

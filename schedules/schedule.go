@@ -63,6 +63,9 @@ type Schedule struct {
 	UpdatedBy   string             `json:"updated_by"`
 }
 
+// LongRaws names what may be long, for a list to write as it is.
+func (s *Schedule) LongRaws() []*web.Raw { return []*web.Raw{&s.Payload} }
+
 // Stats count the ticks of a schedule by what became of them.
 type Stats struct {
 	Fired     int64 `json:"fired"`

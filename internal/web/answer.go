@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 )
@@ -46,11 +47,14 @@ func Marshal(v any) ([]byte, error) {
 	if !bytes.Contains(text, marker) {
 		return text, nil
 	}
-	return appendUnmarked(make([]byte, 0, len(text)), text)
+	return appendUnmarked(make([]byte, 0, len(text)), text, nil)
 }
 
-// appendUnmarked appends JSON to out, with each Raw in it as it was.
-func appendUnmarked(out, b []byte) ([]byte, error) {
+// standIn begins a Raw that stands for another one, whose number follows. It is random, so nobody can send it.
+var standIn = []byte(rand.Text() + "#")
+
+// appendUnmarked appends JSON to out, with each Raw in it as it was, and raws for their stand-ins.
+func appendUnmarked(out, b []byte, raws []Raw) ([]byte, error) {
 	before, rest, found := bytes.Cut(b, marker)
 	for ; found; before, rest, found = bytes.Cut(rest, marker) {
 		out = append(out, before...)
@@ -59,8 +63,16 @@ func appendUnmarked(out, b []byte) ([]byte, error) {
 			return nil, fmt.Errorf("a raw value without an end")
 		}
 		var err error
+		began := len(out)
 		if out, err = base64.StdEncoding.AppendDecode(out, rest[:end]); err != nil {
 			return nil, fmt.Errorf("a raw value: %w", err)
+		}
+		if number, stands := bytes.CutPrefix(out[began:], standIn); stands && len(raws) > 0 {
+			n, err := strconv.Atoi(string(number))
+			if err != nil || n >= len(raws) {
+				return nil, fmt.Errorf("a raw value that stands for nothing")
+			}
+			out = append(out[:began], raws[n]...)
 		}
 		rest = rest[end+1:]
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,7 @@ func Body[T any](c echo.Context) (T, error) {
 	if err != nil {
 		return v, err
 	}
-	return v, Unmarshal(raw, &v)
+	return v, inTurn(c.Request().Context(), len(raw), func() error { return Unmarshal(raw, &v) })
 }
 
 // OptionalBody is Body where the request may have no body at all: then it returns the zero T and false.
@@ -37,7 +38,7 @@ func OptionalBody[T any](c echo.Context) (v T, sent bool, err error) {
 	if err := contentType(c); err != nil {
 		return v, true, err
 	}
-	return v, true, Unmarshal(raw, &v)
+	return v, true, inTurn(c.Request().Context(), len(raw), func() error { return Unmarshal(raw, &v) })
 }
 
 // RawBody is the body as it was sent, held to be JSON by its Content-Type (else 415) alone: Unmarshal reads it.
@@ -57,7 +58,7 @@ func Bytes(c echo.Context) ([]byte, error) {
 	if b, ok := c.Get(bytesKey).([]byte); ok {
 		return b, nil
 	}
-	b, err := readAll(c.Request().Body, accountOf(c.Request().Context()))
+	b, err := readAll(c.Request().Context(), c.Request().Body)
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +66,14 @@ func Bytes(c echo.Context) ([]byte, error) {
 	return b, nil
 }
 
-// readAll is io.ReadAll that charges the bytes to an account before it reads them.
-func readAll(body io.Reader, a *account) ([]byte, error) {
+// readAll is io.ReadAll that charges the bytes to the account of a request before it reads them. A large body is unpacked when it is
+// the request's turn.
+func readAll(ctx context.Context, body io.Reader) ([]byte, error) {
+	a := accountOf(ctx)
 	size, most := int64(bytes.MinRead), int64(math.MaxInt64)
-	if in, ok := body.(*inbound); ok {
+	in, ok := body.(*inbound)
+	if ok {
+		defer func() { in.turn.end() }()
 		size = max(size, in.announced()+1) // one byte more, to see the end
 		if in.limit >= 0 {
 			most = in.limit + 1
@@ -76,6 +81,11 @@ func readAll(body io.Reader, a *account) ([]byte, error) {
 	}
 	var b []byte
 	for {
+		if ok && in.packed && len(b) >= muchWork {
+			if err := in.takeTurn(ctx, a); err != nil {
+				return nil, err
+			}
+		}
 		if len(b) == cap(b) {
 			size = max(min(size, most), int64(len(b))+1)
 			if err := a.take(size - int64(cap(b))); err != nil {

@@ -19,6 +19,7 @@ import (
 type Budget struct {
 	whole int64 // of the process
 	share int64 // of one tenant
+	turns *turns
 
 	mu       sync.Mutex
 	held     int64
@@ -35,7 +36,7 @@ const (
 // NewBudget returns a budget of so many bytes. A tenant may hold a quarter of it.
 func NewBudget(whole int64) *Budget {
 	whole = max(whole, SmallestShare)
-	return &Budget{whole: whole, share: max(whole/tenantPart, SmallestShare), byTenant: map[int32]int64{}}
+	return &Budget{whole: whole, share: max(whole/tenantPart, SmallestShare), turns: newTurns(), byTenant: map[int32]int64{}}
 }
 
 // Limit charges each request's bytes to its tenant. A request whose bytes do not fit is 429 if its tenant holds too much, and
@@ -175,6 +176,20 @@ func (h *Hold) Take(bytes int) error {
 	}
 	h.held += n
 	return nil
+}
+
+// Room is a fault if the request of a context may not hold so many bytes more just now. It spares the work of reading what could
+// not be held.
+func Room(ctx context.Context, bytes int64) error {
+	a := accountOf(ctx)
+	if a == nil {
+		return nil
+	}
+	err := a.budget.reserve(a.tenant, bytes)
+	if err == nil {
+		a.budget.release(a.tenant, bytes)
+	}
+	return err
 }
 
 // Drop says that nothing is held any more.

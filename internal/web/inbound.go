@@ -1,7 +1,9 @@
 package web
 
 import (
+	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -21,6 +23,7 @@ type inbound struct {
 	packed   bool
 	unpacker *gzip.Reader
 	sent     counted // what came of a packed one
+	turn     *turn   // nil: it is not large
 	limit    int64   // below 0: none
 	read     int64
 	ended    bool // the wire has been read to its end
@@ -107,6 +110,43 @@ func (b *inbound) Read(p []byte) (int, error) {
 		return 0, fault.New(http.StatusRequestEntityTooLarge, "body_too_large", "the body grows by more than %d times as it is unpacked: send it as it is, or in parts", mostGrowth)
 	}
 	return n, readFault(err)
+}
+
+// mostAhead is how much of a large packed body is read before it is the request's turn to unpack it.
+const mostAhead = 1 << 20
+
+// takeTurn waits until the body may be unpacked further. The first time it reads ahead, as a client may send slowly.
+func (b *inbound) takeTurn(ctx context.Context, a *account) error {
+	if b.turn != nil {
+		return b.turn.begin(ctx)
+	}
+	b.turn = &turn{account: a}
+	var ahead bytes.Buffer
+	for ahead.Len() < mostAhead {
+		if err := a.take(reserveStep); err != nil {
+			return err
+		}
+		n, err := io.CopyN(&ahead, b.wire, reserveStep)
+		if n < reserveStep && err == io.EOF {
+			break
+		}
+		if err != nil {
+			return readFault(err)
+		}
+	}
+	b.sent.Reader = io.MultiReader(&ahead, &patient{b.wire, b.turn})
+	return b.turn.begin(ctx)
+}
+
+// patient gives up the turn of a request while its wire is read.
+type patient struct {
+	io.Reader
+	turn *turn
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	p.turn.end()
+	return p.Reader.Read(b)
 }
 
 func (b *inbound) free() int64 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 
 	"github.com/labstack/echo/v4"
 )
@@ -17,6 +18,7 @@ type Items struct {
 	encoder *json.Encoder
 	out     []byte // what was not sent yet
 	some    bool   // there was an item
+	turn    turn   // taken once the answer is long
 }
 
 // flushAt is how many bytes of an answer wait until they are sent. A shorter answer is sent at once, with its length.
@@ -24,7 +26,7 @@ const flushAt = 64 << 10
 
 // NewItems begins a list.
 func NewItems(c echo.Context) *Items {
-	w := &Items{c: c, out: append(make([]byte, 0, 4<<10), `{"items":[`...)}
+	w := &Items{c: c, turn: turn{account: accountOf(c.Request().Context())}, out: append(make([]byte, 0, 4<<10), `{"items":[`...)}
 	w.encoder = json.NewEncoder(&w.one)
 	w.encoder.SetEscapeHTML(false)
 	return w
@@ -32,16 +34,21 @@ func NewItems(c echo.Context) *Items {
 
 // Add writes an item, as Marshal does.
 func (w *Items) Add(v any) error {
-	w.one.Reset()
-	if err := w.encoder.Encode(v); err != nil {
+	if w.c.Response().Committed {
+		if err := w.turn.begin(w.c.Request().Context()); err != nil {
+			return fmt.Errorf("wait to write the answer: %w", err)
+		}
+		defer w.turn.end()
+	}
+	raws, err := w.encode(v)
+	if err != nil {
 		return fmt.Errorf("write an item: %w", err)
 	}
 	if w.some {
 		w.out = append(w.out, ',')
 	}
 	w.some = true
-	var err error
-	if w.out, err = appendUnmarked(w.out, bytes.TrimSuffix(w.one.Bytes(), []byte("\n"))); err != nil {
+	if w.out, err = appendUnmarked(w.out, bytes.TrimSuffix(w.one.Bytes(), []byte("\n")), raws); err != nil {
 		return err
 	}
 	if len(w.out) < flushAt {
@@ -50,7 +57,27 @@ func (w *Items) Add(v any) error {
 	return w.flush()
 }
 
+// LongRaws is a value that can name its members which may be long. They need not pass through encoding/json then.
+type LongRaws interface{ LongRaws() []*Raw }
+
+// encode writes an item as JSON, with a stand-in for each long member. It returns these in their order.
+func (w *Items) encode(v any) (raws []Raw, err error) {
+	w.one.Reset()
+	if long, ok := v.(LongRaws); ok {
+		for _, r := range long.LongRaws() {
+			if len(*r) <= len(standIn)+4 {
+				continue
+			}
+			was := *r
+			defer func() { *r = was }()
+			*r, raws = strconv.AppendInt(bytes.Clone(standIn), int64(len(raws)), 10), append(raws, was)
+		}
+	}
+	return raws, w.encoder.Encode(v)
+}
+
 func (w *Items) flush() error {
+	w.turn.end() // the client may be slow
 	if r := w.c.Response(); !r.Committed {
 		r.Header().Set(echo.HeaderContentType, "application/json")
 		r.WriteHeader(http.StatusOK)
