@@ -8,7 +8,9 @@ func Unfolded(table string) string {
 }
 
 // Fold begins a statement that folds up to $1 rows of a table: the common table taken returns some columns of them. If it
-// takes all that there are, no row is left of a transaction that ended before the statement.
+// takes all that there are, no row is left of a transaction that ended before the statement, and the next fold begins after
+// it. Each move of that mark leaves a dead row, so that a fold of few rows moves it seldom, and one of none once a minute: the
+// next folds then read few rows again.
 func Fold(table, columns string) string {
 	return `
 			WITH picked AS MATERIALIZED (
@@ -16,8 +18,9 @@ func Fold(table, columns string) string {
 			), risen AS (
 				UPDATE folded
 				SET before = pg_snapshot_xmin(pg_current_snapshot()), at = clock_timestamp()
-				WHERE source = '` + table + `' AND (SELECT count(*) FROM picked) < $1
-					AND (at < (SELECT clock_timestamp()) - interval '1 minute' OR before > pg_snapshot_xmin(pg_current_snapshot()))
+				FROM (SELECT count(*) AS n FROM picked) p
+				WHERE source = '` + table + `' AND p.n < $1 AND (before > pg_snapshot_xmin(pg_current_snapshot()) OR before < pg_snapshot_xmin(pg_current_snapshot())
+					AND (p.n >= 100 OR at < (SELECT clock_timestamp()) - CASE p.n WHEN 0 THEN interval '1 minute' ELSE interval '10 seconds' END))
 			), taken AS (
 				DELETE FROM ` + table + `
 				WHERE ctid = ANY (ARRAY (SELECT place FROM picked))
