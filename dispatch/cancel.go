@@ -118,7 +118,7 @@ func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.
 // cancelRunning tells a tick under way to stop, and ends it where nobody has it.
 func (d *Dispatch) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick, now time.Time) error {
 	k := t.key()
-	idle, err := takeIdle(ctx, tx, tenant, t)
+	idle, err := d.takeIdle(ctx, tx, tenant, t)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (d *Dispatch) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.
 
 // takeIdle takes a tick under way from where it waits for a moment, a slot or a worker. It is false where somebody has
 // it, or is about to.
-func takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool, error) {
+func (d *Dispatch) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool, error) {
 	done, err := tx.Exec(ctx, `
 		DELETE FROM held
 		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4 AND why <> 'answer'`,
@@ -178,5 +178,7 @@ func takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool,
 	if err != nil || workflow == nil { // its queue is not known: it ends when its turn comes
 		return false, nil
 	}
-	return takeOneReady(ctx, tx, tenant, *workflow, or(queue, terms.Queue), or(priority, int16(terms.Priority)), t.key())
+	at := readyPlace{workflow: *workflow, readyQueue: readyQueue{or(queue, terms.Queue), or(priority, int16(terms.Priority))}}
+	at.from = d.ready.of(tenant, at.workflow, &d.horizon).from(at.readyQueue)
+	return takeOneReady(ctx, tx, tenant, at, t.key())
 }

@@ -109,6 +109,8 @@ func (r *recorder) fromLowEnd(word string, arg int) {
 			args[arg] = make([]time.Time, len(from))
 		case int64:
 			args[arg] = int64(0)
+		case []int64:
+			args[arg] = make([]int64, len(from))
 		}
 		r.ran[sql] = args
 	}

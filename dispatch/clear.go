@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/carillonhq/carillon/schedules"
 )
@@ -112,7 +113,17 @@ func (d *Dispatch) clearAnswers(ctx context.Context) (int64, error) {
 
 // clearProcesses deletes processes that are gone, and the requests that they said to have in flight.
 func (d *Dispatch) clearProcesses(ctx context.Context) error {
-	if _, err := d.clear(ctx, `DELETE FROM process WHERE beat_at < clock_timestamp() - $1::interval`, processKept); err != nil {
+	l := d.processEnds.look(&d.horizon, false)
+	from := l.from
+	if !from.IsZero() {
+		from = from.Add(-deadAfter) // who buries a process or leaves writes a time that is so far back
+	}
+	var first pgtype.Timestamptz
+	if err := d.Pool.QueryRow(ctx, `SELECT (SELECT beat_at FROM process WHERE beat_at >= $1 ORDER BY beat_at LIMIT 1)`, from).Scan(&first); err != nil {
+		return err
+	}
+	l.found(first.Time)
+	if _, err := d.clear(ctx, `DELETE FROM process WHERE beat_at BETWEEN $2 AND (SELECT clock_timestamp()) - $1::interval`, processKept, from); err != nil {
 		return err
 	}
 	_, err := d.clear(ctx, `
@@ -125,7 +136,7 @@ func (d *Dispatch) clearProcesses(ctx context.Context) error {
 		)
 		DELETE FROM pushing
 		WHERE process_id = ANY (ARRAY (
-			SELECT process_id FROM telling t WHERE NOT EXISTS (SELECT FROM process p WHERE p.id = t.process_id)))`)
+			SELECT process_id FROM telling t WHERE process_id <> ALL (ARRAY (`+knownProcesses+`))))`)
 	return err
 }
 

@@ -84,6 +84,7 @@ type Dispatch struct {
 	river      *river.Client[pgx.Tx]
 	process    *process
 	hub        *hub
+	ready      *readyQueues
 	opener     *opener
 	sender     *sender
 	results    *results
@@ -93,7 +94,11 @@ type Dispatch struct {
 	pressure   pressure
 	swept      swept
 	openChunks openChunks
-	leaseEnds  leaseEnds
+	leaseEnds  lowEnd
+	dueEvents  lowEnd
+	dueNotices lowEnd
+	putOffs    seldom // of events of tenants who are not active; only sendEvents uses it
+	lines      lines
 	otherLooks looks
 	horizon    horizon
 	floors     dueFloors
@@ -114,6 +119,9 @@ type Dispatch struct {
 	quotasAt tenants.ID  // of lookAtQuotas
 	analyzed time.Time   // of fold
 
+	processEnds floor // of clearProcesses
+
+	staleAt    int64 // where openStale goes on; only takeOver uses it
 	left       leftChunks
 	told       rarely
 	searched   sync.Map // by the name of a search: the blocks that it has read
@@ -126,8 +134,9 @@ func New(c Config) (*Dispatch, error) {
 	if c.API == nil {
 		return nil, errors.New("dispatch needs what tenants' routes go by")
 	}
-	d := &Dispatch{Config: c, hub: newHub(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
+	d := &Dispatch{Config: c, hub: newHub(), ready: newReadyQueues(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
 	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
+	d.leaseEnds, d.dueEvents, d.dueNotices = newLeaseEnds(), newDueEvents(), newDueNotices()
 	d.process = &process{d: d}
 	d.opener = newOpener(d.openJob)
 	d.sender = newSender(d)

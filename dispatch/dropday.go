@@ -225,7 +225,7 @@ func (d *Dispatch) giveUp(ctx context.Context, tenant tenants.ID, k ident.TickKe
 		case Scheduled:
 			return d.cancelWaiting(ctx, tx, tenant, k, now, Expired)
 		case Running:
-			if _, err := takeIdle(ctx, tx, tenant, t); err != nil {
+			if _, err := d.takeIdle(ctx, tx, tenant, t); err != nil {
 				return err
 			}
 			_, err := tx.Exec(ctx, `DELETE FROM held WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`, tenant, k.Schedule, k.At, k.Seq)

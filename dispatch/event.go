@@ -91,6 +91,16 @@ func (d *Dispatch) claimEvents(ctx context.Context, busy map[tenants.ID]bool, n 
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
+	from, first, err := d.dueEvents.look(ctx, d)
+	if err != nil || first.IsZero() {
+		return nil, err
+	}
+	if began := time.Now(); d.putOffs.due(began) {
+		if err := d.putOffEvents(ctx, from); err != nil {
+			return nil, err
+		}
+		d.putOffs.ended(began, time.Now())
+	}
 	but := make([]int32, 0, len(busy))
 	for id := range busy {
 		but = append(but, int32(id))
@@ -104,7 +114,7 @@ func (d *Dispatch) claimEvents(ctx context.Context, busy map[tenants.ID]bool, n 
 				SELECT DISTINCT ON (o.tenant_id) o.tenant_id, o.endpoint, o.id, o.due_at
 				FROM event o
 				JOIN tenant t ON t.id = o.tenant_id AND t.status = 'active'
-				WHERE o.due_at <= (SELECT clock_timestamp()) AND o.tenant_id <> ALL ($2)
+				WHERE o.due_at BETWEEN $4 AND (SELECT clock_timestamp()) AND o.tenant_id <> ALL ($2)
 				ORDER BY o.tenant_id, o.due_at, o.endpoint, o.id
 			) first
 			JOIN event e USING (tenant_id, endpoint, id)
@@ -113,12 +123,39 @@ func (d *Dispatch) claimEvents(ctx context.Context, busy map[tenants.ID]bool, n 
 			LIMIT $3
 			FOR UPDATE OF e SKIP LOCKED)
 		RETURNING tenant_id, endpoint, id, event, cause, n, first_at, last_at, schedule_id, nominal_at, seq, data, made_at, attempt`,
-		eventClaim, but, n) // CollectRows reports the error
+		eventClaim, but, n, from) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[event])
 	if err != nil {
 		return nil, fmt.Errorf("claim events: %w", err)
 	}
 	return found, nil
+}
+
+const mostPutOff = 50 // events at once
+
+// putOffEvents puts off those of the first due events whose tenants are not active, so that looks for due events do not come past them
+// each time.
+func (d *Dispatch) putOffEvents(ctx context.Context, from time.Time) error {
+	for {
+		done, err := d.Pool.Exec(ctx, `
+			WITH first AS MATERIALIZED (
+				SELECT ctid AS place, tenant_id
+				FROM event
+				WHERE due_at BETWEEN $2 AND (SELECT clock_timestamp())
+				ORDER BY due_at
+				LIMIT $3
+			)
+			UPDATE event
+			SET due_at = clock_timestamp() + $1::interval
+			WHERE ctid = ANY (ARRAY (SELECT place FROM first f WHERE (SELECT status FROM tenant WHERE id = f.tenant_id) <> 'active'))`,
+			suspendedGap, from, mostPutOff)
+		if err != nil {
+			return fmt.Errorf("put off events: %w", err)
+		}
+		if done.RowsAffected() < mostPutOff {
+			return nil
+		}
+	}
 }
 
 // sendEvent sends one event, and notes what came of it.

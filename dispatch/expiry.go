@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
@@ -23,13 +22,6 @@ func (d *Dispatch) endLeases(ctx context.Context) {
 	d.every(ctx, leasesEvery, "end leases", d.endDueLeases)
 }
 
-// leaseEnds remembers before which moment no lease ends: while an old snapshot is open, the index keeps the entries of all leases
-// since.
-type leaseEnds struct {
-	floor  floor
-	search search
-}
-
 // endDueLeases ends leases until none is due.
 func (d *Dispatch) endDueLeases(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -38,43 +30,15 @@ func (d *Dispatch) endDueLeases(ctx context.Context) error {
 		if sabotage.LeasesNeverEnd.On() {
 			return nil
 		}
-		l := d.leaseEnds.floor.look(&d.horizon, false)
-		var first pgtype.Timestamptz
-		if err := d.Pool.QueryRow(ctx, `
-			SELECT (SELECT until_at FROM lease WHERE until_at <= (SELECT clock_timestamp()) AND until_at >= $1 ORDER BY until_at LIMIT 1)`, l.from,
-		).Scan(&first); err != nil {
+		from, first, err := d.leaseEnds.look(ctx, d)
+		if err != nil || first.IsZero() {
 			return err
 		}
-		l.found(first.Time)
-		if !first.Valid {
-			return d.searchLeases(ctx)
-		}
-		n, err := d.endSomeLeases(ctx, l.from)
+		n, err := d.endSomeLeases(ctx, from)
 		if err != nil || n < mostExpired {
 			return err
 		}
 	}
-}
-
-// searchLeases lowers the floor to a lease that it finds below.
-func (d *Dispatch) searchLeases(ctx context.Context) error {
-	w, is := d.leaseEnds.search.begin(&d.horizon, time.Now())
-	if !is {
-		return nil
-	}
-	var b pgx.Batch
-	b.Queue(`SELECT (SELECT until_at FROM lease WHERE until_at >= $1 AND until_at < $2 ORDER BY until_at LIMIT 1)`, w.from, w.to).QueryRow(func(row pgx.Row) error {
-		var first pgtype.Timestamptz
-		err := row.Scan(&first)
-		d.leaseEnds.floor.lower(w.era, first.Time)
-		return err
-	})
-	entries := entriesRead(&b, "lease_until")
-	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("search for ended leases: %w", err)
-	}
-	d.leaseEnds.search.ended(w, *entries, time.Now())
-	return nil
 }
 
 // expiredLease is a lease some of whose ticks were leased until now at the latest.

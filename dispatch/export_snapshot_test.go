@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // Look looks once for due shards.
@@ -35,3 +36,28 @@ func (d *Dispatch) EndLeases(ctx context.Context) error { return d.endDueLeases(
 
 // LeasedTicks counts the ticks that the workers of tenant $1 hold.
 const LeasedTicks = leasedTicks
+
+// WakePolled looks for ready ticks of a workflow that a poll waits for.
+func (d *Dispatch) WakePolled(ctx context.Context, tenant tenants.ID, workflow string) error {
+	return d.wakePollsOf(ctx, polled{[]int32{int32(tenant)}, []string{workflow}})
+}
+
+// AnyNotice looks whether there is anything to tell tenants.
+func (d *Dispatch) AnyNotice(ctx context.Context) (bool, error) { return d.anyNotice(ctx) }
+
+// ClaimEvents takes due events.
+func (d *Dispatch) ClaimEvents(ctx context.Context, n int) (int, error) {
+	found, err := d.claimEvents(ctx, nil, n)
+	return len(found), err
+}
+
+// BeatOnce says that this process lives, and learns of others.
+func (d *Dispatch) BeatOnce(ctx context.Context) error {
+	if err := d.rejoin(ctx); err != nil {
+		return err
+	}
+	return d.process.beatOnce(ctx)
+}
+
+// ClearProcesses deletes the processes that are gone.
+func (d *Dispatch) ClearProcesses(ctx context.Context) error { return d.clearProcesses(ctx) }

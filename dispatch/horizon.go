@@ -32,20 +32,21 @@ type horizon struct {
 	last  mark
 	marks []mark // oldest first
 
-	chunk   int64 // every chunk with this number or a lower one has been committed, or never will be
-	pending chunkMark
+	settled numbers // every chunk with this number or a lower one has been committed, or never will be; likewise rows of ready
+	pending numbers // every transaction that took these numbers or lower ones has a number below before
+	before  int64
 }
+
+// numbers are the last that a chunk and a row of ready were given.
+type numbers struct{ chunk, ready int64 }
 
 // mark is a reading of the clock, and the first transaction number that was not in use by then.
 type mark struct {
 	clock  time.Time
 	next   int64
 	server time.Time // when the server was started: another one may lack transactions that were committed before
-	chunk  int64     // the last number that a chunk was given
+	numbers
 }
-
-// chunkMark says: every transaction that took the number chunk or a lower one has a number below next.
-type chunkMark struct{ chunk, next int64 }
 
 // measure keeps the horizon up to date until ctx ends.
 func (h *horizon) measure(ctx context.Context, d *Dispatch) {
@@ -62,8 +63,9 @@ func (h *horizon) read(ctx context.Context, d *Dispatch) error {
 	var oldest int64
 	if err := d.Pool.QueryRow(ctx, `
 		SELECT statement_timestamp(), pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint,
-			pg_postmaster_start_time(), (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM chunk_id_seq)
-		FROM pg_current_snapshot() s`).Scan(&m.clock, &oldest, &m.next, &m.server, &m.chunk); err != nil {
+			pg_postmaster_start_time(), (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM chunk_id_seq),
+			(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM ready_id_seq)
+		FROM pg_current_snapshot() s`).Scan(&m.clock, &oldest, &m.next, &m.server, &m.chunk, &m.ready); err != nil {
 		return fmt.Errorf("look which transactions are open: %w", err)
 	}
 	h.note(m, oldest)
@@ -74,13 +76,13 @@ func (h *horizon) read(ctx context.Context, d *Dispatch) error {
 func (h *horizon) note(m mark, oldest int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if m.clock.Before(h.last.clock) || m.next < h.last.next || m.chunk < h.last.chunk || !m.server.Equal(h.last.server) && !h.last.clock.IsZero() {
+	if m.clock.Before(h.last.clock) || m.next < h.last.next || m.chunk < h.last.chunk || m.ready < h.last.ready || !m.server.Equal(h.last.server) && !h.last.clock.IsZero() {
 		h.era, h.marks, h.at = h.era+1, nil, time.Time{}
-		h.last, h.chunk, h.pending = mark{}, 0, chunkMark{}
+		h.last, h.settled, h.pending, h.before = mark{}, numbers{}, numbers{}, 0
 	}
-	if h.pending.next <= oldest {
-		// The last reading of the sequence came before this snapshot. A transaction has its number before it takes one for a chunk.
-		h.chunk, h.pending = h.pending.chunk, chunkMark{h.last.chunk, m.next}
+	if h.before <= oldest {
+		// The last reading of the sequences came before this snapshot. A transaction has its number before it takes one of theirs.
+		h.settled, h.pending, h.before = h.pending, h.last.numbers, m.next
 	}
 	for len(h.marks) > 0 && (h.marks[0].next <= oldest || m.clock.Sub(h.marks[0].clock) > horizonWaits) {
 		h.at, h.marks = h.marks[0].clock.Add(-horizonMargin), h.marks[1:]
@@ -93,7 +95,14 @@ func (h *horizon) note(m mark, oldest int64) {
 func (h *horizon) chunks() (settled int64, era int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.chunk, h.era
+	return h.settled.chunk, h.era
+}
+
+// settledReady is like chunks, for rows of ready.
+func (h *horizon) settledReady() (settled int64, era int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.settled.ready, h.era
 }
 
 // floor is a time below which an index by time has no live entry, as far as this process knows.

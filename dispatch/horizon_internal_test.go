@@ -48,7 +48,7 @@ func TestNumbersOfChunksWaitForEveryTransaction(t *testing.T) {
 	server := now
 	read := func(oldest, next, chunk int64) (settled int64) {
 		now = now.Add(time.Minute)
-		h.note(mark{clock: now, next: next, server: server, chunk: chunk}, oldest)
+		h.note(mark{clock: now, next: next, server: server, numbers: numbers{chunk: chunk}}, oldest)
 		settled, _ = h.chunks()
 		return settled
 	}

@@ -62,7 +62,7 @@ var invariants = []invariant{
 			SELECT FROM chunk c WHERE c.id = ANY ($3) AND c.id < $2 AND c.swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND ` + stillUnopened + `
 		) c`, func(b scanFloors) []any { return []any{b.chunk, b.stuck} }},
 	{"orphaned_chunks", "open chunks whose process is gone, and that no other has taken for a minute", false, `
-		WITH RECURSIVE ` + owningChunks("SELECT id FROM process WHERE beat_at > (SELECT clock_timestamp()) - interval '"+brokenFor+"'") + `
+		WITH RECURSIVE ` + owningChunks(knownProcesses) + `
 		SELECT count(*)
 		FROM (
 			SELECT

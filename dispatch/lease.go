@@ -45,6 +45,7 @@ type leaseRequest struct {
 	worker            string
 	quota             int  // how many ticks the tenant's workers may hold
 	exclusive         bool // the poll has the lock of leaseRoom to itself
+	places            []readyPlace
 }
 
 func (p LeaseParams) read() (r leaseRequest, err error) {
@@ -147,8 +148,9 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 	defer cancel()
 	hold := web.NewHold(ctx, web.MostPage)
 	for began := time.Now(); ; {
-		some, limited, err := d.anyReady(query, tenant, r)
-		if err != nil || !some {
+		var limited bool
+		r.places, limited, err = d.anyReady(query, tenant, r)
+		if err != nil || len(r.places) == 0 {
 			return []byte(noTicks), 0, err
 		}
 		var l leased

@@ -41,18 +41,23 @@ func (f *dueFloors) begin(shards []int16, h *horizon) dueLooks {
 	return l
 }
 
-// firstDue reads the first due time of cohorts, held ticks and turns of shards: $1 names them, $2 to $4 tell where to begin.
+// dueSoon is how far ahead a look reads. The next one comes earlier than that.
+const dueSoon = 2 * lookEvery
+
+// firstDue reads the first due time of cohorts, held ticks and turns of shards: $1 names them, $2 to $4 tell where to begin, and $5
+// how far ahead to read. Times that lie further ahead may be those of many rows that were changed since, whose entries an old
+// snapshot keeps.
 const firstDue = `
 		SELECT s.shard, c.due_at, h.due_at, t.due_at, clock_timestamp()
 		FROM unnest($1::smallint[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) AS s (shard, cohort, held, turn)
 		LEFT JOIN LATERAL (
-			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at >= s.cohort AND due_at < 'infinity' ORDER BY due_at LIMIT 1
+			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at BETWEEN s.cohort AND (SELECT clock_timestamp()) + $5::interval ORDER BY due_at LIMIT 1
 		) c ON true
 		LEFT JOIN LATERAL (
-			SELECT due_at FROM held WHERE held.shard = s.shard AND due_at >= s.held AND due_at < 'infinity' ORDER BY due_at LIMIT 1
+			SELECT due_at FROM held WHERE held.shard = s.shard AND due_at BETWEEN s.held AND (SELECT clock_timestamp()) + $5::interval ORDER BY due_at LIMIT 1
 		) h ON true
 		LEFT JOIN LATERAL (
-			SELECT due_at FROM turn WHERE turn.shard = s.shard AND due_at >= s.turn AND due_at < 'infinity' ORDER BY due_at LIMIT 1
+			SELECT due_at FROM turn WHERE turn.shard = s.shard AND due_at BETWEEN s.turn AND (SELECT clock_timestamp()) + $5::interval ORDER BY due_at LIMIT 1
 		) t ON true`
 
 // look puts the due shards in the queue, except those that are in it or being swept. It returns how long to wait until the next
@@ -83,17 +88,17 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 	return wait, nil
 }
 
-// shardDue are the first due times of a shard; the zero time: there is none.
+// shardDue are the first due times of a shard; the zero time: there is none up to dueSoon.
 type shardDue struct {
 	shard              int16
 	cohort, held, turn time.Time
 	now                time.Time // by the database's clock
 }
 
-// firstDue calls fn with what is due first in each of some shards.
+// firstDue calls fn with what is due first in each of some shards, or is about to be.
 func (d *Dispatch) firstDue(ctx context.Context, floors *dueFloors, shards []int16, fn func(shardDue)) error {
 	l := floors.begin(shards, &d.horizon)
-	rows, err := d.Pool.Query(ctx, fast(firstDue), l.shards, l.cohort, l.held, l.turns)
+	rows, err := d.Pool.Query(ctx, fast(firstDue), l.shards, l.cohort, l.held, l.turns, dueSoon)
 	if err != nil {
 		return err
 	}

@@ -29,12 +29,20 @@ const (
 	mostQuotaLook = 1000 // tenants in one look
 )
 
-// lookForNotices finds what addUp has to do.
-var lookForNotices = `SELECT FROM happening WHERE ` + schedules.Unfolded("happening") + ` UNION ALL SELECT FROM notice WHERE next_at <= (SELECT clock_timestamp())`
+// anyNotice tells whether addUp has anything to do.
+func (d *Dispatch) anyNotice(ctx context.Context) (bool, error) {
+	found, err := d.finds(ctx, `SELECT FROM happening WHERE `+schedules.Unfolded("happening"))
+	if err != nil || found {
+		return found, err
+	}
+	_, first, err := d.dueNotices.look(ctx, d)
+	return !first.IsZero(), err
+}
 
 // addUp makes notices of happenings, and events of notices. The notices of a suspended tenant are put off.
 func (d *Dispatch) addUp(ctx context.Context) (more bool, err error) {
 	var happened, due int
+	from := d.dueNotices.floor.look(&d.horizon, false).from
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
 		b.Queue(schedules.Fold("happening", "tenant_id, event, cause, n, at, schedule_id, nominal_at, seq, data")+`, causes AS (
@@ -68,7 +76,7 @@ func (d *Dispatch) addUp(ctx context.Context) (more bool, err error) {
 				SELECT o.*, t.status = 'active' AS active, 'evt_' || replace(gen_random_uuid()::text, '-', '') AS id
 				FROM notice o
 				JOIN tenant t ON t.id = o.tenant_id
-				WHERE o.next_at <= (SELECT clock_timestamp()) AND o.n > 0
+				WHERE o.next_at BETWEEN $4 AND (SELECT clock_timestamp()) AND o.n > 0
 				ORDER BY o.next_at
 				LIMIT $1
 			), told AS (
@@ -85,8 +93,8 @@ func (d *Dispatch) addUp(ctx context.Context) (more bool, err error) {
 			WHERE due.active
 			ON CONFLICT DO NOTHING
 			)
-			SELECT count(*) FROM due`, mostNotices, noticeGap, suspendedGap).QueryRow(func(row pgx.Row) error { return row.Scan(&due) })
-		b.Queue(`DELETE FROM notice WHERE next_at <= (SELECT clock_timestamp()) AND n = 0`) // a cause that has been quiet for an hour
+			SELECT count(*) FROM due`, mostNotices, noticeGap, suspendedGap, from).QueryRow(func(row pgx.Row) error { return row.Scan(&due) })
+		b.Queue(`DELETE FROM notice WHERE next_at BETWEEN $1 AND (SELECT clock_timestamp()) AND n = 0`, from) // a cause that has been quiet for an hour
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	return happened == mostHappened || due == mostNotices, err

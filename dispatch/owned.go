@@ -204,8 +204,12 @@ func (d *Dispatch) takeLost(ctx context.Context, lost []int64) error {
 	return d.sendAll(ctx, taken, self)
 }
 
-// deadProcesses are processes that did not beat for $1 seconds.
-const deadProcesses = `SELECT id FROM process WHERE beat_at <= clock_timestamp() - make_interval(secs => $1)`
+// knownProcesses are the processes that beat within the last minute. Of others upkeep deletes the rows, and their chunks are those of
+// nobody. They are read from that time on: while an old snapshot is open, the table keeps a dead row of each beat.
+const knownProcesses = `SELECT id FROM process WHERE beat_at > (SELECT clock_timestamp()) - interval '1 minute'`
+
+// deadProcesses are known processes that did not beat for $1 seconds.
+const deadProcesses = knownProcesses + ` AND beat_at <= (SELECT clock_timestamp()) - make_interval(secs => $1)`
 
 // owningChunks is a common table of owners of open chunks that are not among processes, which are given as a query of their
 // numbers. It looks between two of those numbers, so that it reads no chunk of theirs: chunks that are done are many more, and the
@@ -237,8 +241,8 @@ func owningChunks(processes string) string {
 			)`
 }
 
-// orphanOwners are owners of open chunks that have no row among the processes any more.
-var orphanOwners = `WITH RECURSIVE ` + owningChunks("SELECT id FROM process") + ` SELECT owner FROM owning`
+// orphanOwners are owners of open chunks that are not among the known processes any more.
+var orphanOwners = `WITH RECURSIVE ` + owningChunks(knownProcesses) + ` SELECT owner FROM owning`
 
 // firstOwned tells of each process $1 when the first of its open chunks was opened, from $2 on.
 const firstOwned = `

@@ -58,16 +58,20 @@ func (d *Dispatch) wakePolls(ctx context.Context) error {
 	return nil
 }
 
-// readyOf finds workflows $2 of tenants $1 that have ready ticks.
+// readyOf finds workflows $2 of tenants $1 that have ready ticks, in rows from number $3 on.
 const readyOf = `
 		SELECT p.tenant, p.workflow
-		FROM unnest($1::int[], $2::text[]) AS p (tenant, workflow)
-		CROSS JOIN LATERAL (SELECT FROM ready r WHERE r.tenant_id = p.tenant AND r.workflow = p.workflow LIMIT 1) r`
+		FROM unnest($1::int[], $2::text[], $3::bigint[]) AS p (tenant, workflow, from_id)
+		CROSS JOIN LATERAL (SELECT FROM ready r WHERE r.tenant_id = p.tenant AND r.workflow = p.workflow AND r.id >= p.from_id ORDER BY r.id LIMIT 1) r`
 
 func (d *Dispatch) wakePollsOf(ctx context.Context, some polled) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := d.Pool.Query(ctx, readyOf, some.tenants, some.workflows) // ForEachRow reports the error
+	from := make([]int64, len(some.tenants))
+	for i, tenant := range some.tenants {
+		from[i] = d.ready.of(tenants.ID(tenant), some.workflows[i], &d.horizon).lowest()
+	}
+	rows, _ := d.Pool.Query(ctx, readyOf, some.tenants, some.workflows, from) // ForEachRow reports the error
 	var tenant int32
 	var workflow string
 	_, err := pgx.ForEachRow(rows, []any{&tenant, &workflow}, func() error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -140,7 +141,7 @@ func (p *process) beatOnce(ctx context.Context) error {
 	done, err := p.d.Pool.Exec(ctx, `
 		UPDATE process
 		SET beat_at = clock_timestamp()
-		WHERE id = $1 AND beat_at > clock_timestamp() - make_interval(secs => $2)`, id, deadAfter.Seconds())
+		WHERE id = $1 AND beat_at > (SELECT clock_timestamp()) - make_interval(secs => $2)`, id, deadAfter.Seconds())
 	if err != nil {
 		return err
 	}
@@ -172,8 +173,7 @@ func (p *process) meet(ctx context.Context) error {
 	rows, err := p.d.Pool.Query(ctx, `
 		SELECT id, sweeps, dispatches
 		FROM process
-		WHERE beat_at > clock_timestamp() - make_interval(secs => $1)
-		ORDER BY id`, idleAfter.Seconds())
+		WHERE beat_at > (SELECT clock_timestamp()) - make_interval(secs => $1)`, idleAfter.Seconds())
 	if err != nil {
 		return fmt.Errorf("meet the processes: %w", err)
 	}
@@ -192,6 +192,8 @@ func (p *process) meet(ctx context.Context) error {
 			opening = append(opening, id)
 		}
 	}
+	slices.Sort(living)
+	slices.Sort(opening)
 	p.mu.Lock()
 	p.sweeps, p.opening = living, opening
 	p.mu.Unlock()

@@ -1,10 +1,12 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -85,7 +87,8 @@ func (r *readyRows) queue(b *pgx.Batch) {
 	b.Queue(`
 		INSERT INTO ready (tenant_id, workflow, queue, priority, ticks, items)
 		SELECT tenant_id, workflow, queue, priority, ticks, items
-		FROM unnest($1::int[], $2::text[], $3::text[], $4::smallint[], $5::int[], $6::bytea[]) AS n (tenant_id, workflow, queue, priority, ticks, items)`,
+		FROM unnest($1::int[], $2::text[], $3::text[], $4::smallint[], $5::int[], $6::bytea[]) AS n (tenant_id, workflow, queue, priority, ticks, items)
+		WHERE pg_current_xact_id() IS NOT NULL -- comes first: a transaction has its own number before it takes those of rows`,
 		r.owners, r.flows, r.queues, r.orders, r.counts, r.packed)
 }
 
@@ -163,82 +166,79 @@ type readyRow struct {
 	Items    []byte
 }
 
-// anyReady looks without a transaction whether anything is ready: most polls find nothing. It tells too whether any of the
-// workflows has a max_running.
-func (d *Dispatch) anyReady(ctx context.Context, tenant tenants.ID, r leaseRequest) (some, limited bool, err error) {
-	err = d.API.QueryRow(ctx, `
-		SELECT EXISTS (
-			SELECT FROM ready
-			WHERE tenant_id = $1 AND workflow = ANY($2) AND (cardinality($3::text[]) = 0 OR queue = ANY($3))),
-			EXISTS (SELECT FROM workflow WHERE tenant_id = $1 AND name = ANY($2) AND max_running IS NOT NULL)`,
-		tenant, r.workflows, named(r.queues)).Scan(&some, &limited)
-	return some, limited, err
-}
-
-func named(names []string) []string {
-	if names == nil {
-		return []string{}
-	}
-	return names
-}
-
 // takeReady takes ready ticks out of the queues: by priority, and then as they came. Rows that others are taking from are
 // passed over, unless there are no more than those.
 func takeReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest) ([]try, error) {
+	places := slices.DeleteFunc(slices.Clone(r.places), func(p readyPlace) bool { return !slices.Contains(r.workflows, p.workflow) })
+	slices.SortFunc(places, func(a, b readyPlace) int { return cmp.Compare(a.priority, b.priority) })
 	var all []try
-	for most := r.max/mostInReady + 1; ; most = r.max - len(all) {
-		rows, err := lockReady(ctx, tx, tenant, r, most)
+	for left := places; len(left) > 0 && len(all) < r.max; {
+		n := slices.IndexFunc(left, func(p readyPlace) bool { return p.priority != left[0].priority })
+		if n < 0 {
+			n = len(left)
+		}
+		tries, err := takeReadyOf(ctx, tx, tenant, left[:n], r.max-len(all))
 		if err != nil {
 			return nil, err
 		}
-		if len(rows) == 0 && len(all) == 0 {
-			if rows, err = awaitReady(ctx, tx, tenant, r); err != nil {
-				return nil, err
-			}
-		}
-		tries, err := takeFrom(ctx, tx, tenant, rows, r.max-len(all))
+		all, left = append(all, tries...), left[n:]
+	}
+	if len(all) > 0 || len(places) == 0 {
+		return all, nil
+	}
+	rows, err := awaitReady(ctx, tx, tenant, places)
+	if err != nil {
+		return nil, err
+	}
+	return takeFrom(ctx, tx, tenant, rows, r.max)
+}
+
+// takeReadyOf takes up to n ticks of queues of one priority.
+func takeReadyOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, places []readyPlace, n int) ([]try, error) {
+	var all []try
+	for most := n/mostInReady + 1; ; most = n - len(all) {
+		rows, err := lockReady(ctx, tx, tenant, places, most)
 		if err != nil {
 			return nil, err
 		}
-		if all = append(all, tries...); len(all) == r.max || len(rows) < most {
+		tries, err := takeFrom(ctx, tx, tenant, rows, n-len(all))
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, tries...); len(all) == n || len(rows) < most {
 			return all, nil
 		}
 	}
 }
 
-// readyIn are the first rows of the queues of a request, as far as they can be locked.
+// readyIn are the first rows of some queues, as far as they can be locked.
 const readyIn = `
-		WITH RECURSIVE named AS (
-			SELECT w.workflow, q.queue
-			FROM unnest($2::text[]) AS w (workflow) CROSS JOIN unnest($3::text[]) AS q (queue)
-		), every (workflow, queue) AS (
-			SELECT w.workflow, (SELECT min(queue) FROM ready WHERE tenant_id = $1 AND ready.workflow = w.workflow)
-			FROM unnest($2::text[]) AS w (workflow)
-			WHERE cardinality($3::text[]) = 0
-			UNION ALL
-			SELECT e.workflow, (SELECT min(queue) FROM ready WHERE tenant_id = $1 AND ready.workflow = e.workflow AND ready.queue > e.queue)
-			FROM every e
-			WHERE e.queue IS NOT NULL
-		), queues AS (
-			SELECT workflow, queue FROM named
-			UNION
-			SELECT workflow, queue FROM every WHERE queue IS NOT NULL
-		)
-		SELECT q.workflow, q.queue, r.priority, r.id, r.ticks, r.taken, r.items
-		FROM queues q
+		SELECT q.workflow, q.queue, q.priority, r.id, r.ticks, r.taken, r.items
+		FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[]) AS q (workflow, queue, priority, from_id)
 		CROSS JOIN LATERAL (
-			SELECT priority, id, ticks, taken, items
+			SELECT id, ticks, taken, items
 			FROM ready
-			WHERE tenant_id = $1 AND ready.workflow = q.workflow AND ready.queue = q.queue
-			ORDER BY priority, id
-			LIMIT $4
+			WHERE tenant_id = $1 AND ready.workflow = q.workflow AND ready.queue = q.queue AND ready.priority = q.priority AND id >= q.from_id
+			ORDER BY id
+			LIMIT $6
 			`
 
-func lockReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, most int) ([]readyRow, error) {
+// readyArgs are the arguments of readyIn.
+func readyArgs(tenant tenants.ID, places []readyPlace, most int) []any {
+	var workflows, queues []string
+	var priorities []int16
+	var from []int64
+	for _, p := range places {
+		workflows, queues, priorities, from = append(workflows, p.workflow), append(queues, p.queue), append(priorities, p.priority), append(from, p.from)
+	}
+	return []any{tenant, workflows, queues, priorities, from, most}
+}
+
+func lockReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, places []readyPlace, most int) ([]readyRow, error) {
 	rows, _ := tx.Query(ctx, readyIn+`FOR UPDATE SKIP LOCKED
 		) r
-		ORDER BY r.priority, r.id
-		LIMIT $4`, tenant, r.workflows, named(r.queues), most) // CollectRows reports the error
+		ORDER BY q.priority, r.id
+		LIMIT $6`, readyArgs(tenant, places, most)...) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[readyRow])
 	if err != nil {
 		return nil, fmt.Errorf("take ready ticks: %w", err)
@@ -250,14 +250,14 @@ func lockReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest
 const readyWait = "200ms"
 
 // awaitReady is for a moment in which others hold all rows that there are: of one it takes what they leave.
-func awaitReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest) (found []readyRow, err error) {
+func awaitReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, places []readyPlace) (found []readyRow, err error) {
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint: the wait may fail
 		var b pgx.Batch
 		b.Queue(`SET LOCAL lock_timeout = '` + readyWait + `'`)
 		b.Queue(readyIn+`FOR UPDATE
 			) r
-			ORDER BY r.priority, r.id
-			LIMIT $4`, tenant, r.workflows, named(r.queues), 1).Query(func(rows pgx.Rows) error {
+			ORDER BY q.priority, r.id
+			LIMIT $6`, readyArgs(tenant, places, 1)...).Query(func(rows pgx.Rows) error {
 			found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[readyRow])
 			return err
 		})
@@ -331,13 +331,13 @@ func (r *readyRow) left() ([]try, error) {
 const mostReadyRead = 400
 
 // takeOneReady takes one tick out of a queue. It is false where it is not there, or somebody is about to lease it.
-func takeOneReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, queue string, priority int16, k ident.TickKey) (bool, error) {
+func takeOneReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, at readyPlace, k ident.TickKey) (bool, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT workflow, queue, priority, id, ticks, taken, items
 		FROM ready
-		WHERE tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4
+		WHERE tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4 AND id >= $6
 		ORDER BY id
-		LIMIT $5`, tenant, workflow, queue, priority, mostReadyRead) // CollectRows reports the error
+		LIMIT $5`, tenant, at.workflow, at.queue, at.priority, mostReadyRead, at.from) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[readyRow])
 	if err != nil {
 		return false, fmt.Errorf("look for a ready tick: %w", err)

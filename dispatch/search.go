@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ const (
 
 // search is where the search below some floors has come to.
 type search struct {
+	every time.Duration // between two rounds; 0: searchEvery
+
 	mu    sync.Mutex
 	after time.Time     // when the next window is read
 	upper time.Time     // where the last window of this round began; the zero time: a round begins
@@ -63,7 +66,7 @@ func (s *search) ended(w window, entries int, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.upper = w.from; w.from.IsZero() {
-		s.after = now.Add(searchEvery)
+		s.after = now.Add(cmp.Or(s.every, searchEvery))
 	}
 	switch {
 	case entries > searchMost:

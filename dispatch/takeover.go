@@ -17,7 +17,8 @@ const (
 	takeEvery  = time.Second
 	mostTaken  = 50
 	unopenedIn = 3 * time.Second // River's own rescue takes minutes
-	mostStale  = 1000            // unopened chunks that are looked through
+	mostStale  = 1000            // unopened chunks of a page
+	mostPages  = 10              // that one run looks through
 	staleFor   = 5 * time.Second // that stale chunks are opened for at once
 )
 
@@ -163,11 +164,19 @@ func (d *Dispatch) unsent(ctx context.Context, tx pgx.Tx, c *chunk, tries []try)
 
 // openStale opens chunks whose job died with its process, or failed and is tried again by River much later: those that
 // have waited too long though all jobs that wait in their lane are of later chunks. In a backlog each waits for its turn. Where
-// River brings this process no job of a lane, its chunks do not wait for jobs.
+// River brings this process no job of a lane, its chunks do not wait for jobs. A run looks through some pages of the unopened
+// chunks, and the next run goes on after them: the backlog of one lane hides no chunk of another.
 func (d *Dispatch) openStale(ctx context.Context) error {
-	for began := time.Now(); ; {
-		n, err := d.openSomeStale(ctx)
-		if err != nil || n < mostTaken || time.Since(began) > staleFor {
+	var jobs map[string]int64
+	for began, pages := time.Now(), 0; ; {
+		stale, next, err := d.stale(ctx, &jobs)
+		if err != nil {
+			return fmt.Errorf("look for unopened chunks: %w", err)
+		}
+		if d.staleAt = next; len(stale) < mostTaken {
+			pages++
+		}
+		if err := d.openEach(ctx, stale); err != nil || next == 0 || pages >= mostPages || time.Since(began) > staleFor {
 			return err
 		}
 	}
@@ -179,11 +188,8 @@ type staleChunk struct {
 	Lane string
 }
 
-func (d *Dispatch) openSomeStale(ctx context.Context) (found int, err error) {
-	stale, err := d.stale(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("look for unopened chunks: %w", err)
-	}
+// openEach opens chunks, also where others fail.
+func (d *Dispatch) openEach(ctx context.Context, stale []staleChunk) error {
 	var errs []error
 	for _, c := range stale {
 		err := d.open(ctx, c.ID)
@@ -191,46 +197,58 @@ func (d *Dispatch) openSomeStale(ctx context.Context) (found int, err error) {
 			errs = append(errs, fmt.Errorf("open chunk %d: %w", c.ID, err))
 		}
 	}
-	return len(stale), errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-// stale returns up to mostTaken chunks to open. Only where there are any, it asks for the first job of each lane: while an old
-// snapshot is open, that reads the entries of all jobs since.
-func (d *Dispatch) stale(ctx context.Context) ([]staleChunk, error) {
+// stale returns up to mostTaken chunks to open, of the page that begins at staleAt, and where to go on; 0: all have been looked at.
+// Only where there are any, and once in a run, it asks for the first job of each lane: while an old snapshot is open, that reads the
+// entries of all jobs since.
+func (d *Dispatch) stale(ctx context.Context, jobs *map[string]int64) (stale []staleChunk, next int64, err error) {
 	from, stuck := d.swept.from(d)
+	if d.staleAt > from {
+		from, stuck = d.staleAt, []int64{}
+	}
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT id, lane
 		FROM (
-			(SELECT id, lane, swept_at
+			(SELECT id, lane
 			FROM chunk
 			WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - make_interval(secs => $1) AND id >= $4 AND id <> ALL ($3::bigint[])
 			ORDER BY id
 			LIMIT $2)
 			UNION ALL
-			SELECT c.id, c.lane, c.swept_at
+			SELECT c.id, c.lane
 			FROM chunk c
 			WHERE c.id = ANY ($5) AND c.id < $4 AND `+stillUnopened+` AND c.id <> ALL ($3::bigint[])
 		) c
-		ORDER BY swept_at, id`, unopenedIn.Seconds(), mostStale, d.left.at(time.Now()), from, stuck) // CollectRows reports the error
-	stale, err := pgx.CollectRows(rows, pgx.RowToStructByPos[staleChunk])
+		ORDER BY id`, unopenedIn.Seconds(), mostStale, d.left.at(time.Now()), from, stuck) // CollectRows reports the error
+	stale, err = pgx.CollectRows(rows, pgx.RowToStructByPos[staleChunk])
 	if err != nil || len(stale) == 0 {
-		return nil, err
+		return nil, 0, err
 	}
-	first, err := d.firstJobs(ctx, d.opener.fetching(time.Now()))
-	if err != nil {
-		return nil, err
+	if len(stale) >= mostStale {
+		next = stale[len(stale)-1].ID + 1
+	}
+	if *jobs == nil {
+		if *jobs, err = d.firstJobs(ctx, d.opener.fetching(time.Now())); err != nil {
+			return nil, 0, err
+		}
 	}
 	stale = slices.DeleteFunc(stale, func(c staleChunk) bool {
-		job, waits := first[c.Lane]
+		job, waits := (*jobs)[c.Lane]
 		return waits && job <= c.ID
 	})
-	return stale[:min(len(stale), mostTaken)], nil
+	if len(stale) > mostTaken {
+		stale = stale[:mostTaken]
+		next = stale[mostTaken-1].ID + 1
+	}
+	return stale, next, nil
 }
 
 // firstJobs returns the lowest chunk of the jobs that River takes next in some lanes.
 func (d *Dispatch) firstJobs(ctx context.Context, lanes []string) (first map[string]int64, err error) {
 	if len(lanes) == 0 {
-		return nil, nil
+		return map[string]int64{}, nil
 	}
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT l.lane, min(j.chunk) AS chunk

@@ -18,8 +18,10 @@ type task struct {
 	every time.Duration
 	limit time.Duration // of one run; the next run continues
 
-	// look is the query of a cheap first look. Where it finds no row the run ends, without the task's lock. It may be empty.
+	// look is the query of a cheap first look. Where it finds no row the run ends, without the task's lock. It may be empty. Where a
+	// query is not enough, ask looks in its stead.
 	look string
+	ask  func(ctx context.Context) (bool, error)
 
 	// some does one batch and reports whether there may be more. The run repeats it until there is no more.
 	some func(ctx context.Context) (more bool, err error)
@@ -44,7 +46,10 @@ func (d *Dispatch) run(ctx context.Context, t task) error {
 	limited, cancel := context.WithTimeout(ctx, t.limit)
 	defer cancel()
 	if t.look != "" {
-		if found, err := d.finds(limited, t.look); err != nil || !found {
+		t.ask = func(ctx context.Context) (bool, error) { return d.finds(ctx, t.look) }
+	}
+	if t.ask != nil {
+		if found, err := t.ask(limited); err != nil || !found {
 			return err
 		}
 	}

@@ -237,15 +237,9 @@ func (p *pass) serve(ctx context.Context, turns []tenants.ID, room int) error {
 
 func (p *pass) serveOne(ctx context.Context, tenant tenants.ID, g grant, each int) error {
 	limit := min(mostCohorts, g.n)
-	rows, _ := p.tx.Query(ctx, `
-		SELECT `+dueColumns+`
-		FROM cohort c
-		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.wait_at IS NOT NULL AND c.due_at = 'infinity'
-		ORDER BY c.wait_at, c.id
-		LIMIT $3`, p.shard, tenant, limit) // ForEachRow reports the error
-	cohorts, err := collectDue(rows)
+	cohorts, err := p.lineOf(ctx, tenant, limit)
 	if err != nil {
-		return fmt.Errorf("read waiting cohorts: %w", err)
+		return err
 	}
 	n := len(cohorts)
 	if cohorts, err = p.ready(ctx, cohorts); err != nil {

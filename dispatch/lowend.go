@@ -1,0 +1,84 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// lowEnd is where the live entries of an index by time begin, as far as this process knows.
+type lowEnd struct {
+	index string
+	first string // finds the first time that is past, from $1 on
+	below string // finds the first time from $1 to $2
+
+	floor  floor
+	search search
+}
+
+func newLeaseEnds() lowEnd {
+	return lowEnd{
+		index: "lease_until",
+		first: `SELECT (SELECT until_at FROM lease WHERE until_at <= (SELECT clock_timestamp()) AND until_at >= $1 ORDER BY until_at LIMIT 1)`,
+		below: `SELECT (SELECT until_at FROM lease WHERE until_at >= $1 AND until_at < $2 ORDER BY until_at LIMIT 1)`,
+	}
+}
+
+func newDueEvents() lowEnd {
+	return lowEnd{
+		index:  "event_due",
+		first:  `SELECT (SELECT due_at FROM event WHERE due_at <= (SELECT clock_timestamp()) AND due_at >= $1 ORDER BY due_at LIMIT 1)`,
+		below:  `SELECT (SELECT due_at FROM event WHERE due_at >= $1 AND due_at < $2 ORDER BY due_at LIMIT 1)`,
+		search: search{every: seldomSearch},
+	}
+}
+
+func newDueNotices() lowEnd {
+	return lowEnd{
+		index:  "notice_next",
+		first:  `SELECT (SELECT next_at FROM notice WHERE next_at <= (SELECT clock_timestamp()) AND next_at >= $1 ORDER BY next_at LIMIT 1)`,
+		below:  `SELECT (SELECT next_at FROM notice WHERE next_at >= $1 AND next_at < $2 ORDER BY next_at LIMIT 1)`,
+		search: search{every: seldomSearch},
+	}
+}
+
+// seldomSearch is how often there is a search for what may come late.
+const seldomSearch = 10 * time.Second
+
+// look looks whether a time is past. It returns from where on to read, and the first such time; the zero time: there is none. Then
+// it searches below.
+func (e *lowEnd) look(ctx context.Context, d *Dispatch) (from, first time.Time, err error) {
+	l := e.floor.look(&d.horizon, false)
+	var at pgtype.Timestamptz
+	if err := d.Pool.QueryRow(ctx, e.first, l.from).Scan(&at); err != nil {
+		return from, first, fmt.Errorf("look into %s: %w", e.index, err)
+	}
+	if l.found(at.Time); at.Valid {
+		return l.from, at.Time, nil
+	}
+	return l.from, first, e.lower(ctx, d)
+}
+
+// lower lowers the floor to an entry that a search finds below it.
+func (e *lowEnd) lower(ctx context.Context, d *Dispatch) error {
+	w, is := e.search.begin(&d.horizon, time.Now())
+	if !is {
+		return nil
+	}
+	var b pgx.Batch
+	b.Queue(e.below, w.from, w.to).QueryRow(func(row pgx.Row) error {
+		var first pgtype.Timestamptz
+		err := row.Scan(&first)
+		e.floor.lower(w.era, first.Time)
+		return err
+	})
+	entries := entriesRead(&b, e.index)
+	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("search %s: %w", e.index, err)
+	}
+	e.search.ended(w, *entries, time.Now())
+	return nil
+}
