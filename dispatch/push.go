@@ -28,11 +28,12 @@ const (
 
 // pusher makes the requests: signed, to public addresses only, over HTTP/1.1, without redirects or a proxy.
 type pusher struct {
-	d      *Dispatch
-	client pushClient
+	d       *Dispatch
+	client  pushClient
+	failing ownFailures
 }
 
-func newPusher(d *Dispatch) *pusher { return &pusher{d, newPushClient(d.Outbound)} }
+func newPusher(d *Dispatch) *pusher { return &pusher{d: d, client: newPushClient(d.Outbound)} }
 
 // outcome is what a request came to for one delivery.
 type outcome struct {
@@ -70,6 +71,7 @@ func (p *pusher) push(ctx context.Context, batch []*delivery) {
 		p.putOff(batch, started, own.error)
 		return
 	}
+	p.failing.end()
 	e := batch[0].endpoint
 	well := err == nil && (outcomes[0].status == nil || *outcomes[0].status < 500)
 	p.d.sender.came(endpointName{e.tenant, e.name}, well)
@@ -84,8 +86,11 @@ func (p *pusher) push(ctx context.Context, batch []*delivery) {
 
 // putOff holds a batch that was not sent because of a failure of ours.
 func (p *pusher) putOff(batch []*delivery, now time.Time, cause error) {
-	p.d.Log.Warn("a push was not sent, and its ticks wait", "tenant", batch[0].tenant, "endpoint", batch[0].endpoint.name, "error", cause)
-	p.d.results.add(everyOne(batch, func(o *outcome) { o.held = now.Add(ownWait + rand.N(ownWait)) }))
+	wait := p.failing.wait(now)
+	if p.d.told.due("push", now) {
+		p.d.Log.Warn("pushes are not sent, and their ticks wait", "tenant", batch[0].tenant, "endpoint", batch[0].endpoint.name, "wait", wait, "error", cause)
+	}
+	p.d.results.add(everyOne(batch, func(o *outcome) { o.held = now.Add(wait + rand.N(wait)) }))
 }
 
 // setAside returns the deliveries that have a timing, with their timings. It holds those whose timing a newer program wrote, as

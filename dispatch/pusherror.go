@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,8 +20,28 @@ type ownError struct{ error }
 
 func (e *ownError) Unwrap() error { return e.error }
 
-// ownWait is how long ticks wait after an ownError, at least.
-const ownWait = time.Second
+// How long ticks wait after an ownError: a quarter of the time for which there have been only such errors, within these bounds. So a
+// process whose pushes fail for hours writes little of the ticks that wait.
+const (
+	ownWait        = time.Second
+	longestOwnWait = time.Minute
+)
+
+// ownFailures remembers since when every push of this process has ended with an ownError. It is safe for concurrent use.
+type ownFailures struct{ since atomic.Int64 } // 0: the last one did not
+
+// wait notes an ownError, and returns how long its ticks wait.
+func (f *ownFailures) wait(now time.Time) time.Duration {
+	f.since.CompareAndSwap(0, now.UnixNano())
+	return max(ownWait, min(now.Sub(time.Unix(0, f.since.Load()))/4, longestOwnWait))
+}
+
+// end notes that a push was made.
+func (f *ownFailures) end() {
+	if f.since.Load() != 0 {
+		f.since.Store(0)
+	}
+}
 
 // shortages are the errors of a machine that has no more files, ports or memory for another connection.
 var shortages = []error{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM}

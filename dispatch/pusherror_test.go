@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // What a tenant reads of a failed request names neither an address of our network, nor a name server, nor the URL.
@@ -56,5 +57,23 @@ func TestErrorsOfRequestsDoNotNameOurNetwork(t *testing.T) {
 		if _, own := errors.AsType[*ownError](requestError(asked(broken("dial", os.NewSyscallError("socket", err))))); !own {
 			t.Errorf("%q does not count as our own", err)
 		}
+	}
+}
+
+// While every push fails for a reason of ours, ticks wait longer and longer. The first push that is made ends that.
+func TestTicksWaitLongerWhileWeFail(t *testing.T) {
+	t.Parallel()
+	var failing ownFailures
+	began := time.Unix(1_800_000_000, 0)
+	for _, one := range []struct{ after, want time.Duration }{
+		{0, time.Second}, {500 * time.Millisecond, time.Second}, {28 * time.Second, 7 * time.Second}, {time.Hour, time.Minute},
+	} {
+		if got := failing.wait(began.Add(one.after)); got != one.want {
+			t.Errorf("after %s: they wait %s, want %s", one.after, got, one.want)
+		}
+	}
+	failing.end()
+	if got := failing.wait(began.Add(2 * time.Hour)); got != time.Second {
+		t.Errorf("after a push that was made: they wait %s", got)
 	}
 }

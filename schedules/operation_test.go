@@ -202,6 +202,28 @@ func TestAFaultEndsAnOperation(t *testing.T) {
 	}
 }
 
+// A fault that says that the service is busy is ours: the step is tried again.
+func TestAnOperationOutlivesABusyService(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	failed := false
+	h.counting(func(_ *schedules.Operation, n int) error {
+		if n == 2 && !failed {
+			failed = true
+			return fault.New(503, "busy", "others are at it")
+		}
+		return nil
+	})
+	begun := h.begin(schedules.Begun{Kind: "count", Params: countTo{5}})
+	if err := h.schedules.Operations.Run(t.Context(), number(t, begun.ID)); err == nil || !failed {
+		t.Errorf("got %v", err)
+	}
+	h.exec(`UPDATE operation SET due_at = clock_timestamp()`)
+	if got := h.operate(begun.ID); got.State != schedules.OperationSucceeded || got.Error != nil || got.Done != 5 {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestAnOperationThatAlwaysFailsEnds(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
