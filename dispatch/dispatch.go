@@ -51,6 +51,8 @@ type Config struct {
 	// not dispatch.
 	Settle func(ctx context.Context, tenant tenants.ID, workflow, key string) error
 
+	// MayStore refuses bytes of results and payloads that the tenant's quota has no room for. Where it is nil all are stored.
+	MayStore func(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error
 	// Pause pauses a schedule whose ticks failed too often. It may be nil where the process does not dispatch.
 	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
 	// Uses tells how much a tenant uses of its quotas, by their names. Where it is nil nobody is told of soft limits.

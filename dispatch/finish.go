@@ -86,7 +86,10 @@ func (d *Dispatch) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 }
 
 // tally is what the ended ticks of one schedule change of its state; aside is how many of them ran aside.
-type tally struct{ succeeded, failed, cancelled, aside int32 }
+type tally struct {
+	succeeded, failed, cancelled, aside int32
+	bytes                               int64 // of results
+}
 
 func (t *tally) count(n *int32, aside bool) {
 	*n++
@@ -166,6 +169,9 @@ func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, g
 		k.At = k.At.UTC()
 		ended[k] = state
 		t := of(states, k.Schedule)
+		if result := good[k].result; result != nil {
+			t.bytes += int64(len(*result))
+		}
 		if state == Cancelled { // it was told to stop: its result came too late
 			t.count(&t.cancelled, aside)
 			return nil
@@ -330,15 +336,17 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 	}
 	var ids []int64
 	var good, bad, gone, own, aside []int32
+	var bytes []int64
 	for _, id := range slices.Sorted(maps.Keys(states)) { // so that two that end ticks of the same schedules lock them in one order
 		t := states[id]
 		ids, good, bad, gone = append(ids, id), append(good, t.succeeded), append(bad, t.failed), append(gone, t.cancelled)
 		own, aside = append(own, t.succeeded+t.failed+t.cancelled-t.aside), append(aside, t.aside)
+		bytes = append(bytes, t.bytes)
 	}
 	rows, err := tx.Query(ctx, `
 		WITH used AS (`+endedUse("$1", "$8::date", `(
-			SELECT id, good, bad, gone, 0 AS skipped
-			FROM unnest($2::bigint[], $3::int[], $4::int[], $7::int[]) AS n (id, good, bad, gone)
+			SELECT id, good, bad, gone, 0 AS skipped, bytes
+			FROM unnest($2::bigint[], $3::int[], $4::int[], $7::int[], $9::bigint[]) AS n (id, good, bad, gone, bytes)
 		) i`)+`)
 		UPDATE schedule_state st
 		SET live = GREATEST(0, st.live - i.own), aside = GREATEST(0, st.aside - i.aside),
@@ -347,7 +355,7 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[]) AS i (id, good, bad, own, aside)
 		WHERE st.tenant_id = $1 AND st.schedule_id = i.id
 		RETURNING st.schedule_id, CASE WHEN i.bad > 0 THEN st.failures ELSE 0 END,
-			st.aside = 0 AND (st.live = 0 AND st.waiting > 0 OR st.aside_waiting > 0), st.delay_at`, tenant, ids, good, bad, own, aside, gone, dayOf(now))
+			st.aside = 0 AND (st.live = 0 AND st.waiting > 0 OR st.aside_waiting > 0), st.delay_at`, tenant, ids, good, bad, own, aside, gone, dayOf(now), bytes)
 	if err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
 	}

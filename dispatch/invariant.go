@@ -117,6 +117,23 @@ var invariants = []invariant{
 			WHERE NOT EXISTS (SELECT FROM schedule s WHERE s.tenant_id = m.tenant_id AND s.id = m.schedule_id AND s.cohort_id = m.cohort_id)
 			LIMIT $1
 		) m`, nil},
+	{"miscounted_bytes", "tenants whose count of stored bytes is not what their rows add up to; it is mended within a day", true, `
+		SELECT count(*)
+		FROM (
+			SELECT
+			FROM (
+				SELECT tenant_id, ` + schedules.BytesOf + ` AS n FROM schedule
+				UNION ALL
+				SELECT tenant_id, ` + schedules.BytesOf + ` FROM revision
+				UNION ALL
+				SELECT tenant_id, -n FROM tally WHERE cohort_id = -2
+				UNION ALL
+				SELECT tenant_id, -n FROM tally_delta WHERE cohort_id = -2 AND ` + schedules.Unfolded("tally_delta") + `
+			) stored
+			GROUP BY tenant_id
+			HAVING sum(n) <> 0
+			LIMIT $1
+		) t`, nil},
 }
 
 // Scan looks for broken promises, and returns all that it looked for with how many rows break each. A deep scan reads whole

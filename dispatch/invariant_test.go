@@ -59,6 +59,7 @@ func TestAScanFindsWhatIsBroken(t *testing.T) {
 		{"stray_members", `
 			INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at)
 			SELECT 1, 1, 1 << 20, id, now() FROM tenant`, nil},
+		{"miscounted_bytes", `UPDATE schedule SET payload = '"more"'`, nil},
 	} {
 		if _, err := h.pool.Exec(t.Context(), c.sql, c.args...); err != nil {
 			t.Fatalf("%s: %v", c.name, err)

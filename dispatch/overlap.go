@@ -239,7 +239,7 @@ func (d *Dispatch) cancelOrphans(ctx context.Context) (n int64, err error) {
 			SET state = $1, ended_at = clock_timestamp()
 			FROM gone g
 			WHERE t.tenant_id = g.tenant_id AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq
-			RETURNING t.tenant_id, t.schedule_id AS id, 0 AS good, 0 AS bad, 1 AS gone, 0 AS skipped
+			RETURNING t.tenant_id, t.schedule_id AS id, 0 AS good, 0 AS bad, 1 AS gone, 0 AS skipped, 0 AS bytes
 		), used AS (`+endedUse("i.tenant_id", "(clock_timestamp() AT TIME ZONE 'UTC')::date", "ended i")+`
 		)
 		SELECT FROM gone`, int16(Cancelled), mostCleared)

@@ -137,6 +137,17 @@ func (d *Dispatch) inBatches(ctx context.Context, sql string, args ...any) error
 	}
 }
 
+// countBatches is inBatches for a statement that returns how many rows it changed.
+func (d *Dispatch) countBatches(ctx context.Context, sql string, args ...any) error {
+	for {
+		var n int64
+		err := d.Pool.QueryRow(ctx, sql, append(args, mostCleared)...).Scan(&n)
+		if err != nil || n < mostCleared {
+			return err
+		}
+	}
+}
+
 // retainTenants goes from tenant to tenant, and from the last one to the first. A tenant that fails does not stop the others.
 func (d *Dispatch) retainTenants(ctx context.Context, a ages, now time.Time) error {
 	next, _ := slices.BinarySearch(a.ids, d.retained.tenant+1)
@@ -178,37 +189,8 @@ func (d *Dispatch) retainTenant(ctx context.Context, tenant tenants.ID, q tenant
 	if err != nil {
 		return fmt.Errorf("delete daily use: %w", err)
 	}
-	err = d.inBatches(ctx, `
-		UPDATE revision
-		SET payload = NULL, payload_kept = false
-		WHERE tenant_id = $1 AND ctid = ANY (ARRAY (
-			SELECT r.ctid
-			FROM revision r
-			WHERE r.tenant_id = $1 AND r.payload IS NOT NULL AND r.ended_at < $2
-				AND NOT EXISTS (
-					SELECT FROM dead_letter l
-					WHERE l.tenant_id = $1 AND l.schedule_id = r.schedule_id AND l.version = r.version)
-				AND NOT EXISTS (
-					SELECT FROM tick t
-					WHERE t.tenant_id = $1 AND t.schedule_id = r.schedule_id AND t.nominal_at <= r.ended_at AND t.version = r.version AND t.state IN ($3, $4))
-			LIMIT $5))`,
-		tenant, ago(now, q.TickRetentionDays), int16(Scheduled), int16(Running))
-	if err != nil {
-		return fmt.Errorf("drop payloads of revisions: %w", err)
+	if err := d.retainRevisions(ctx, tenant, q, now); err != nil {
+		return err
 	}
-	err = d.inBatches(ctx, `
-		DELETE FROM revision
-		WHERE tenant_id = $1 AND ctid = ANY (ARRAY (
-			SELECT r.ctid
-			FROM revision r
-			WHERE r.tenant_id = $1 AND r.ended_at < $2
-				AND NOT EXISTS (
-					SELECT FROM dead_letter l
-					WHERE l.tenant_id = $1 AND l.schedule_id = r.schedule_id AND l.version = r.version)
-			LIMIT $3))`,
-		tenant, ago(now, max(q.TickRetentionDays, q.DeadLetterRetentionDays, q.AuditRetentionDays)))
-	if err != nil {
-		return fmt.Errorf("delete revisions: %w", err)
-	}
-	return nil
+	return d.recountBytes(ctx, tenant)
 }

@@ -197,6 +197,7 @@ func TestRetentionOfAScheduleAndOfAWorkflow(t *testing.T) {
 func TestVersionsAreKeptWhileADeadLetterNamesThem(t *testing.T) {
 	t.Parallel()
 	h, quota := aging(t)
+	h.unmended()
 	h.start(h.dispatch)
 	h.put("overlap", "k", rarely("allow_all"))
 	h.endTwo()
@@ -217,6 +218,7 @@ func TestVersionsAreKeptWhileADeadLetterNamesThem(t *testing.T) {
 	if n := h.number(`SELECT count(*) FROM revision WHERE version = 1`); n != 1 || h.number(`SELECT count(*) FROM revision`) != 1 {
 		t.Errorf("the version that the dead letter names is not the one left")
 	}
+	h.wantBytesCounted()
 }
 
 func TestDaysAreMadeOfWhatCameBefore(t *testing.T) {
@@ -239,6 +241,7 @@ func TestDaysAreMadeOfWhatCameBefore(t *testing.T) {
 func TestPayloadsOfVersionsAreDropped(t *testing.T) {
 	t.Parallel()
 	h, quota := aging(t)
+	h.unmended()
 	h.start(h.dispatch)
 	put := func(payload string) {
 		p := rarely("allow_all")
@@ -274,4 +277,5 @@ func TestPayloadsOfVersionsAreDropped(t *testing.T) {
 	if got, want := kept(), "3=3 dropped:false, 2= dropped:true, 1= dropped:true"; got != want {
 		t.Errorf("once it has ended: got %s, want %s", got, want)
 	}
+	h.wantBytesCounted()
 }

@@ -113,21 +113,27 @@ func (d *Dispatch) thinSchedules(ctx context.Context, now time.Time, found []kee
 	return nil
 }
 
-// thinTicks deletes what schedules keep no longer: ticks that succeeded, or failed, before a moment each.
+// thinTicks deletes what schedules keep no longer: ticks that succeeded, or failed, before a moment each. Their bytes are given
+// back to the day on which they ended.
 func (d *Dispatch) thinTicks(ctx context.Context, tenant tenants.ID, ids []int64, good, bad []time.Time) error {
-	err := d.inBatches(ctx, `
-		DELETE FROM tick t
-		USING (
-			SELECT o.schedule_id, o.nominal_at, o.seq
-			FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[]) AS i (id, good, bad)
-			CROSS JOIN LATERAL (
-				SELECT schedule_id, nominal_at, seq
-				FROM tick
-				WHERE tenant_id = $1 AND schedule_id = i.id AND (state = $5 AND ended_at < i.good OR state = $6 AND ended_at < i.bad)
-			) o
-			LIMIT $7
-		) over
-		WHERE t.tenant_id = $1 AND t.schedule_id = over.schedule_id AND t.nominal_at = over.nominal_at AND t.seq = over.seq`,
+	err := d.countBatches(ctx, `
+		WITH thinned AS (
+			DELETE FROM tick t
+			USING (
+				SELECT o.schedule_id, o.nominal_at, o.seq
+				FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[]) AS i (id, good, bad)
+				CROSS JOIN LATERAL (
+					SELECT schedule_id, nominal_at, seq
+					FROM tick
+					WHERE tenant_id = $1 AND schedule_id = i.id AND (state = $5 AND ended_at < i.good OR state = $6 AND ended_at < i.bad)
+				) o
+				LIMIT $7
+			) over
+			WHERE t.tenant_id = $1 AND t.schedule_id = over.schedule_id AND t.nominal_at = over.nominal_at AND t.seq = over.seq
+			RETURNING t.schedule_id AS id, (t.ended_at AT TIME ZONE 'UTC')::date AS day, 0 AS good, 0 AS bad, 0 AS gone, 0 AS skipped,
+				-COALESCE(octet_length(t.result), 0) - COALESCE(octet_length(t.payload), 0) AS bytes
+		), used AS (`+endedUse("$1", "i.day", "(SELECT * FROM thinned WHERE bytes <> 0) i")+`)
+		SELECT count(*) FROM thinned`,
 		tenant, ids, good, bad, int16(Succeeded), int16(Failed))
 	if err != nil {
 		return fmt.Errorf("delete ended ticks: %w", err)

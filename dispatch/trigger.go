@@ -107,6 +107,9 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 		Shard: s.Shard, Attempt: 1, State: Running, Cause: Manual, DST: calendar.DSTNone, workflow: workflow,
 	}
 	if p.Payload != nil {
+		if err := d.mayStore(ctx, tx, tenant, len(p.Payload)); err != nil {
+			return nil, err
+		}
 		t.Payload = new(string(p.Payload))
 	}
 	var f fate
@@ -138,6 +141,9 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	var b pgx.Batch
 	queueRoll(&b, tenant, []tick{*t})
 	queueUse(&b, tenant, now, []tick{*t})
+	if t.Payload != nil {
+		queueUsedBytes(&b, tenant, workflow, now, len(*t.Payload))
+	}
 	if f == buffered {
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return nil, fmt.Errorf("enter a manual tick: %w", err)

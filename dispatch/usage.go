@@ -116,6 +116,11 @@ func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, li
 	return page, &sealed, err
 }
 
+// queueUsedBytes adds bytes that a tick stores beside to the use of the day.
+func queueUsedBytes(b *pgx.Batch, tenant tenants.ID, workflow string, now time.Time, bytes int) {
+	b.Queue(`INSERT INTO daily_use_delta (tenant_id, workflow, day, bytes) VALUES ($1, $2, $3, $4)`, tenant, workflow, dayOf(now), bytes)
+}
+
 func dayOf(t time.Time) time.Time { return t.UTC().Truncate(day) }
 
 // useEntries are what is added to the use of days.
@@ -178,13 +183,13 @@ func queueUse(b *pgx.Batch, tenant tenants.ID, now time.Time, ticks []tick) {
 	u.queue(b)
 }
 
-// endedUse is an INSERT that adds ticks that ended to the use of a day: of rows i (id, good, bad, gone, skipped) a schedule
-// each, of a tenant. Revisions tell what workflow a deleted one was of. Schedules are looked up by key, one by one, whatever
-// the planner has heard of them.
+// endedUse is an INSERT that adds ticks that ended to the use of a day: of rows i (id, good, bad, gone, skipped, bytes) a
+// schedule each, of a tenant. Revisions tell what workflow a deleted one was of. Schedules are looked up by key, one by one,
+// whatever the planner has heard of them.
 func endedUse(tenant, day, from string) string {
 	return strings.NewReplacer("TENANT", tenant, "DAY", day, "FROM_I", from).Replace(`
-		INSERT INTO daily_use_delta (tenant_id, workflow, day, succeeded, failed, cancelled, skipped)
-		SELECT TENANT, COALESCE(s.workflow, r.workflow), DAY, sum(i.good), sum(i.bad), sum(i.gone), sum(i.skipped)
+		INSERT INTO daily_use_delta (tenant_id, workflow, day, succeeded, failed, cancelled, skipped, bytes)
+		SELECT TENANT, COALESCE(s.workflow, r.workflow), DAY, sum(i.good), sum(i.bad), sum(i.gone), sum(i.skipped), sum(i.bytes)
 		FROM FROM_I
 		LEFT JOIN LATERAL (SELECT id, workflow FROM schedule WHERE tenant_id = TENANT AND id = i.id OFFSET 0) s ON true
 		LEFT JOIN LATERAL (
@@ -201,7 +206,7 @@ func endedUse(tenant, day, from string) string {
 // queueEndedUse adds ticks that waited and ended, a schedule each, to the use of the day: as skipped, or as cancelled.
 func queueEndedUse(b *pgx.Batch, tenant tenants.ID, now time.Time, state State, ids ...int64) {
 	b.Queue(endedUse("$1", "$2::date", `(
-			SELECT id, 0 AS good, 0 AS bad, CASE WHEN $4 THEN 0 ELSE 1 END AS gone, CASE WHEN $4 THEN 1 ELSE 0 END AS skipped
+			SELECT id, 0 AS good, 0 AS bad, CASE WHEN $4 THEN 0 ELSE 1 END AS gone, CASE WHEN $4 THEN 1 ELSE 0 END AS skipped, 0 AS bytes
 			FROM unnest($3::bigint[]) AS n (id)
 		) i`), tenant, dayOf(now), ids, state == Skipped)
 }
@@ -218,15 +223,16 @@ func (d *Dispatch) foldSomeUse(ctx context.Context) (n int64, err error) {
 		if err := schedules.LockTallies(ctx, tx); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, schedules.Fold("daily_use_delta", "tenant_id, workflow, day, "+useCounts)+`, added AS (
-				INSERT INTO daily_use AS u (tenant_id, workflow, day, `+useCounts+`)
-				SELECT tenant_id, COALESCE(workflow, ''), day, `+useSums+`
+		return tx.QueryRow(ctx, schedules.Fold("daily_use_delta", "tenant_id, workflow, day, bytes, "+useCounts)+`, added AS (
+				INSERT INTO daily_use AS u (tenant_id, workflow, day, `+useCounts+`, bytes)
+				SELECT tenant_id, COALESCE(workflow, ''), day, `+useSums+`, sum(bytes)
 				FROM taken
 				GROUP BY GROUPING SETS ((tenant_id, workflow, day), (tenant_id, day))
 				ORDER BY 1, 2, 3
 				ON CONFLICT (tenant_id, workflow, day) DO UPDATE
 				SET ticks = u.ticks + excluded.ticks, succeeded = u.succeeded + excluded.succeeded, failed = u.failed + excluded.failed,
-					cancelled = u.cancelled + excluded.cancelled, skipped = u.skipped + excluded.skipped, missed = u.missed + excluded.missed
+					cancelled = u.cancelled + excluded.cancelled, skipped = u.skipped + excluded.skipped, missed = u.missed + excluded.missed,
+					bytes = u.bytes + excluded.bytes
 			)
 			SELECT count(*) FROM taken`, mostUse).Scan(&n)
 	})

@@ -311,6 +311,7 @@ func (d *Dispatch) readFinishes(ctx context.Context, tenant tenants.ID, items []
 	}
 	endings := make([]ending, len(items))
 	var errs []error
+	bytes := 0
 	for i, item := range items {
 		at := fmt.Sprintf("/ticks/%d", i)
 		e := &endings[i]
@@ -322,6 +323,7 @@ func (d *Dispatch) readFinishes(ctx context.Context, tenant tenants.ID, items []
 			}
 			if item.Result != nil {
 				e.result = new(string(item.Result))
+				bytes += len(item.Result)
 			}
 		case "fail":
 			e.outcome, e.err = failed, keep(item.Error)
@@ -335,7 +337,18 @@ func (d *Dispatch) readFinishes(ctx context.Context, tenant tenants.ID, items []
 			errs = append(errs, fault.Invalid(at+"/outcome", "%q is neither complete nor fail", item.Outcome))
 		}
 	}
-	return endings, fault.Join(errs...)
+	if err := fault.Join(errs...); err != nil {
+		return nil, err
+	}
+	return endings, d.mayStore(ctx, d.API, tenant, bytes)
+}
+
+// mayStore refuses bytes that the tenant's quota has no room for.
+func (d *Dispatch) mayStore(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error {
+	if d.MayStore == nil || bytes == 0 {
+		return nil
+	}
+	return d.MayStore(ctx, db, tenant, bytes)
 }
 
 // Beat lengthens leases: none beyond the time that an attempt may take.

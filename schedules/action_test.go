@@ -23,6 +23,16 @@ const actionsPath = "/v1/schedules/actions"
 // act does an action to all of acme's schedules that a filter picks.
 func (h *home) act(action string, f schedules.ActionFilter) schedules.OperationAnswer {
 	h.t.Helper()
+	op := h.acted(action, f)
+	if op.State != schedules.OperationSucceeded {
+		h.t.Fatalf("got %+v", op)
+	}
+	return op
+}
+
+// acted is the operation that does an action, as it ended.
+func (h *home) acted(action string, f schedules.ActionFilter) schedules.OperationAnswer {
+	h.t.Helper()
 	reply, err := h.schedules.Act(h.t.Context(), h.acme, schedules.ActionParams{Action: action, Filter: f}, schedules.Changer{By: "bob"})
 	if err != nil {
 		h.t.Fatal(err)
@@ -31,10 +41,7 @@ func (h *home) act(action string, f schedules.ActionFilter) schedules.OperationA
 	if err := json.Unmarshal(reply.Body, &op); err != nil {
 		h.t.Fatal(err)
 	}
-	if op = h.operate(op.ID); op.State != schedules.OperationSucceeded {
-		h.t.Fatalf("got %+v", op)
-	}
-	return op
+	return h.operate(op.ID)
 }
 
 func TestActionsOverHTTP(t *testing.T) {

@@ -183,6 +183,18 @@ func (a *acting) stay(r *row, t *calendar.Timing) (what string) {
 
 // write hands out what is due, then writes all that was decided.
 func (a *acting) write(ctx context.Context) error {
+	var ended []int64
+	bytes := 0
+	for _, w := range a.rows {
+		if !w.quiet {
+			ended, bytes = append(ended, w.ID), bytes+w.held()
+		}
+	}
+	if a.action == actResume {
+		if err := a.MayStore(ctx, a.tx, a.tenant, bytes); err != nil {
+			return err
+		}
+	}
 	if err := a.findCohorts(ctx); err != nil {
 		return err
 	}
@@ -191,15 +203,12 @@ func (a *acting) write(ctx context.Context) error {
 	}
 	var b pgx.Batch
 	var c columns
-	var ended []int64
 	for _, w := range a.rows {
 		c.add(w)
-		if !w.quiet {
-			ended = append(ended, w.ID)
-		}
 	}
 	if len(ended) > 0 {
 		b.Queue(endVersions, a.tenant, ended, false, a.now, a.by)
+		addBytes(&b, a.tenant, bytes)
 	}
 	if len(a.gone) > 0 {
 		b.Queue(endVersions, a.tenant, a.gone, true, a.now, a.by)

@@ -77,6 +77,7 @@ type load struct {
 	shards []int16 // of each item: where it is stored, or is to be
 	stored []int   // items that are stored and differ, by their place
 	fresh  []int   // items that are not stored
+	space  *space  // for bytes of its rows; nil: not looked at yet
 
 	rows    []*rewrite // to be written
 	due     []Due
@@ -330,6 +331,9 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 	if !c.differs {
 		return nil
 	}
+	if err := l.takeSpace(ctx, r.held()); err != nil {
+		return it.refuse(err)
+	}
 	w := &rewrite{row: r, ord: ord, was: was}
 	if c.moves {
 		if err := l.afford(l.tenant, r, c, before, l.quotas, l.now); err != nil {
@@ -452,6 +456,9 @@ func (l *load) defineFresh(ctx context.Context) error {
 			if workflows+len(missing) >= mostWorkflows {
 				err = tenants.Exceeded("workflows", mostWorkflows, workflows+len(missing))
 			}
+		}
+		if err == nil {
+			err = l.takeSpace(ctx, r.held())
 		}
 		if err == nil && r.Status == Active {
 			err = l.afford(l.tenant, r, change{timing: t}, nil, l.quotas, l.now)

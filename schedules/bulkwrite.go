@@ -202,7 +202,9 @@ func (l *load) write(ctx context.Context) error {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Key, b.Key))
 	})
 	var fresh, changed columns
+	bytes := 0
 	for _, w := range l.rows {
+		bytes += w.held()
 		if w.newborn {
 			fresh.add(w)
 		} else {
@@ -215,6 +217,7 @@ func (l *load) write(ctx context.Context) error {
 	var b pgx.Batch
 	l.update(&b, &changed)
 	l.insert(&b, &fresh)
+	addBytes(&b, l.tenant, bytes)
 	if err := l.audit(ctx, &b); err != nil {
 		return err
 	}

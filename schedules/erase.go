@@ -127,15 +127,20 @@ func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key strin
 		WITH profiles AS (
 			DELETE FROM key_profile WHERE tenant_id = $1 AND key = $2 RETURNING 1
 		), schedules AS (
-			DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($3) RETURNING 1
+			DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($3) RETURNING `+BytesOf+` AS bytes
 		), revisions AS (
-			DELETE FROM revision WHERE tenant_id = $1 AND schedule_id = ANY($4) RETURNING 1
+			DELETE FROM revision WHERE tenant_id = $1 AND schedule_id = ANY($4) RETURNING `+BytesOf+` AS bytes
+		), counted AS (
+			INSERT INTO tally_delta (tenant_id, cohort_id, n)
+			SELECT $1, $7, -sum(bytes)
+			FROM (SELECT bytes FROM schedules UNION ALL SELECT bytes FROM revisions) erased
+			HAVING sum(bytes) <> 0
 		)
 		INSERT INTO erasure (tenant_id, key_hash, key, earlier, erased_by, began_at, schedule_ids, profiles, schedules, revisions)
 		SELECT $1, $5, $2, ARRAY (SELECT DISTINCT substr(target, 1 + length('keys/')) FROM audit WHERE tenant_id = $1 AND key = $2 AND action = 'key.rename'),
 			$6, clock_timestamp(), $4,
 			(SELECT count(*) FROM profiles), (SELECT count(*) FROM schedules), (SELECT count(*) FROM revisions)
-		RETURNING id`, tenant, key, ids, k.all(), hash, by)
+		RETURNING id`, tenant, key, ids, k.all(), hash, by, allBytes)
 	// An operation that is under way is cancelled: without its params it cannot go on.
 	b.Queue(`
 		UPDATE operation

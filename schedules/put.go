@@ -209,6 +209,9 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 	if room < 1 {
 		return nil, tenants.Exceeded("schedules", q.Schedules, stored)
 	}
+	if err := s.MayStore(ctx, tx, tenant, r.held()); err != nil {
+		return nil, err
+	}
 	if r.Status == Active {
 		if err := s.outlooks.of(tenant).fits(s.Timings, t, nil, q, now); err != nil {
 			return nil, err
@@ -242,12 +245,15 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 		), joined AS (
 			INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at, until_at)
 			SELECT $12, $13, id, $1, $28, $29 FROM made WHERE $12::bigint IS NOT NULL
+		), stored AS (
+			INSERT INTO tally_delta (tenant_id, cohort_id, n) VALUES ($1, $33, $34)
 		)
 		SELECT id FROM made`,
 		tenant, workflow, key, shard, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.AnchorAt,
 		r.TicksLeft, r.CohortID, r.Spread, r.TZData, now, by,
 		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue, r.Priority, r.Timeout,
-		r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.FromAt, r.UntilAt, r.PausedAt, r.coming(t, now), r.DelayLeft)
+		r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.FromAt, r.UntilAt, r.PausedAt, r.coming(t, now), r.DelayLeft,
+		allBytes, r.held())
 	if err := tenants.QueueAudit(ctx, &b, tenant, by, r.audit("put", nil, r.audited())); err != nil {
 		return nil, err
 	}

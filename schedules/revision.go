@@ -164,6 +164,11 @@ func (r *row) coming(t *calendar.Timing, now time.Time) *time.Time {
 // update writes a new version of the row, keeps the one that it ends, and audits the action that it comes from. Before is
 // the next tick that it had.
 func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, before *time.Time, t *calendar.Timing, by string, now time.Time, action string, was *audited) error {
+	if action != "pause" || was.Status == Paused { // to stop a schedule is always allowed
+		if err := s.MayStore(ctx, tx, tenant, r.held()); err != nil {
+			return err
+		}
+	}
 	if err := endVersion(ctx, tx, tenant, r.ID, by, now, false); err != nil {
 		return err
 	}
@@ -186,6 +191,7 @@ func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r 
 		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue,
 		r.Priority, r.Timeout, r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.PausedAt, r.PausedUntil,
 		before, r.coming(t, now), moves, r.MovedUntil)
+	addBytes(&b, tenant, r.held())
 	if err := tenants.QueueAudit(ctx, &b, tenant, by, r.audit(action, was, r.audited())); err != nil {
 		return err
 	}
@@ -195,7 +201,8 @@ func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r 
 	return nil
 }
 
-// endVersions keeps the stored versions of schedules as revisions: live ticks may name them.
+// endVersions keeps the stored versions of schedules as revisions: live ticks may name them. The transaction then counts the
+// bytes of the versions that take their place.
 const endVersions = `
 	INSERT INTO revision (tenant_id, schedule_id, workflow, key, hashed_as, anchor_at, ` + revisedColumns + `,
 		paused_until, changed_at, changed_by, next_before, next_after, deleted, ended_at, ended_by)

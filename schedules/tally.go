@@ -17,6 +17,7 @@ const (
 	mostDeltas  = 50_000      // folded at once
 	allOf       = 0           // in the place of a cohort's number: all schedules of the tenant
 	allKeys     = -1          // likewise: its profiles of keys
+	allBytes    = -2          // likewise: the bytes of its specs and payloads
 	countedFor  = 2 * time.Second
 	countedRoom = 50_000 // schedules that others may make while our count is that old
 )
@@ -126,8 +127,8 @@ func (s *Schedules) keepCount(tenant tenants.ID, n int) {
 	s.counts[tenant] = counted{n, time.Now()}
 }
 
-// soft warns of quotas of which four fifths are used, as far as that is known without looking: of schedules while some are
-// made, of projected ticks where there is an outlook.
+// soft warns of quotas of which four fifths are used, as far as that is known without looking: of schedules and bytes while
+// some are stored, of projected ticks where there is an outlook.
 func (s *Schedules) soft(tenant tenants.ID, w *watched, q tenants.Quotas) (all []calendar.Warning) {
 	warn := func(quota string, used, limit int) {
 		if used > 0 && tenants.Soft(used, limit) {
@@ -135,10 +136,13 @@ func (s *Schedules) soft(tenant tenants.ID, w *watched, q tenants.Quotas) (all [
 		}
 	}
 	s.countsMu.Lock()
-	known := s.counts[tenant]
+	known, bytes := s.counts[tenant], s.bytes[tenant]
 	s.countsMu.Unlock()
 	if time.Since(known.at) < countedFor {
 		warn("schedules", known.n, q.Schedules)
+	}
+	if time.Since(bytes.at) < countedFor {
+		warn("stored_bytes", bytes.n, q.StoredBytes)
 	}
 	warn("projected_ticks_per_day", w.projected(), q.ProjectedTicksPerDay)
 	return all

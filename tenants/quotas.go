@@ -13,6 +13,7 @@ type Quotas struct {
 	Leased                  int `json:"leased" validate:"min=1,max=100000000"`
 	SmallestIntervalSeconds int `json:"smallest_interval_seconds" validate:"min=1,max=31536000"`
 	PayloadBytes            int `json:"payload_bytes" validate:"min=0,max=1048576"`
+	StoredBytes             int `json:"stored_bytes" validate:"min=0,max=1000000000000000"`
 	SpecBytes               int `json:"spec_bytes" validate:"min=64,max=262144"`
 	TicksPerSecond          int `json:"ticks_per_second" validate:"min=1,max=10000000"`
 	Running                 int `json:"running" validate:"min=1,max=10000000"`
@@ -40,6 +41,7 @@ func Defaults() Quotas {
 		Leased:                  10_000,
 		SmallestIntervalSeconds: 60,
 		PayloadBytes:            65_536,
+		StoredBytes:             10 << 30,
 		SpecBytes:               4_096,
 		TicksPerSecond:          100,
 		Running:                 50,
@@ -57,6 +59,7 @@ func Wide() Quotas {
 	q := Defaults()
 	q.Schedules = 10_000_000
 	q.SmallestIntervalSeconds = 1
+	q.StoredBytes = 1 << 40
 	for _, n := range []*int{
 		&q.Endpoints, &q.APIKeys, &q.RequestsPerSecond, &q.UpsertsPerSecond, &q.ConcurrentRequests, &q.ConcurrentBulk,
 		&q.ConcurrentPolls, &q.Leased, &q.TicksPerSecond, &q.Running, &q.RunningPerEndpoint,

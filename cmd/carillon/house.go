@@ -169,6 +169,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	limits := tenants.NewLimits(buckets, directory)
 	uses := tenants.Uses{DB: h.api, Directory: directory, Meters: map[string]tenants.Meter{
 		"schedules":               all.Stored,
+		"stored_bytes":            all.StoredBytes,
 		"projected_ticks_per_day": all.Projected,
 		"leased":                  h.dispatch.Leased,
 		"running":                 h.dispatch.Pushing,
@@ -179,6 +180,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	}}
 	h.dispatch.Uses = uses.Of
 	h.dispatch.Settle = all.Settle
+	h.dispatch.MayStore = all.MayStore
 	h.dispatch.Pause = all.PauseFailing // each needs the other, so one of them is told late
 	operations.Queue = h.dispatch.QueueOperation
 	h.dispatch.RegisterSteps()

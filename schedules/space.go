@@ -1,0 +1,157 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// spaceMargin is how far from the quota a count of bytes may be 2 s old. Nearer to it each write reads the count.
+const spaceMargin = 256 << 20
+
+// space is how many bytes a tenant may still store, and how many it has stored.
+type space struct{ left, used int }
+
+// spaceFor returns the space that a tenant has for so many bytes. Writes that run at the same time do not see each other, so
+// together they may exceed the quota by what they write.
+func (s *Schedules) spaceFor(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int, q tenants.Quotas) (space, error) {
+	s.countsMu.Lock()
+	known := s.bytes[tenant]
+	fits := time.Since(known.at) < countedFor && known.n+bytes+spaceMargin <= q.StoredBytes
+	if fits {
+		known.n += bytes
+		s.bytes[tenant] = known
+	}
+	s.countsMu.Unlock()
+	if fits {
+		return space{bytes, known.n}, nil
+	}
+	used, err := countBytes(ctx, db, tenant, q)
+	if err != nil {
+		return space{}, err
+	}
+	s.countsMu.Lock()
+	defer s.countsMu.Unlock()
+	if len(s.bytes) > mostCounts {
+		clear(s.bytes)
+	}
+	s.bytes[tenant] = counted{used + min(bytes, max(0, q.StoredBytes-used)), time.Now()}
+	return space{q.StoredBytes - used, used}, nil
+}
+
+// countBytes returns how many bytes a tenant has stored: those of specs and payloads, and those of the days of ticks that
+// it keeps.
+func countBytes(ctx context.Context, db postgres.DB, tenant tenants.ID, q tenants.Quotas) (n int, err error) {
+	kept := time.Now().UTC().AddDate(0, 0, -q.TickRetentionDays)
+	err = db.QueryRow(ctx, `
+		SELECT GREATEST(0, COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = $2), 0)
+			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2 AND `+Unfolded("tally_delta")+`), 0)
+			+ COALESCE((SELECT sum(GREATEST(0, bytes)) FROM daily_use WHERE tenant_id = $1 AND workflow = '' AND day >= $3::date), 0)
+			+ COALESCE((SELECT sum(bytes) FROM daily_use_delta WHERE tenant_id = $1 AND day >= $3::date AND `+Unfolded("daily_use_delta")+`), 0))::bigint`,
+		tenant, allBytes, kept).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count stored bytes: %w", err)
+	}
+	return n, nil
+}
+
+// MayStore refuses to store so many bytes where the tenant's quota has no room for them.
+func (s *Schedules) MayStore(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error {
+	if bytes == 0 {
+		return nil
+	}
+	q, err := s.Quotas(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	has, err := s.spaceFor(ctx, db, tenant, bytes, q)
+	if err == nil && bytes > has.left {
+		err = tenants.Exceeded("stored_bytes", q.StoredBytes, has.used)
+	}
+	return err
+}
+
+// takeSpace refuses a row of the batch that stores more bytes than the tenant's quota has room for.
+func (l *load) takeSpace(ctx context.Context, bytes int) error {
+	if l.space == nil {
+		all := 0
+		for _, some := range [][]int{l.stored, l.fresh} {
+			for _, ord := range some {
+				all += l.items[ord].held()
+			}
+		}
+		has, err := l.spaceFor(ctx, l.tx, l.tenant, all, l.quotas)
+		if err != nil {
+			return err
+		}
+		l.space = &has
+	}
+	if bytes > l.space.left {
+		return tenants.Exceeded("stored_bytes", l.quotas.StoredBytes, l.space.used)
+	}
+	l.space.left -= bytes
+	l.space.used += bytes
+	return nil
+}
+
+// held is how many bytes a definition stores.
+func (d *definition) held() int {
+	if d.payload == nil {
+		return len(d.specText)
+	}
+	return len(d.specText) + len(*d.payload)
+}
+
+// addBytes adds to the count of a tenant's bytes what the transaction stores. A change of a schedule stores a version more:
+// the one that ends stays as a revision.
+func addBytes(b *pgx.Batch, tenant tenants.ID, bytes int) {
+	if bytes != 0 {
+		b.Queue(`INSERT INTO tally_delta (tenant_id, cohort_id, n) VALUES ($1, $2, $3)`, tenant, allBytes, bytes)
+	}
+}
+
+// StoredBytes is how many bytes of its quota a tenant uses.
+func (s *Schedules) StoredBytes(ctx context.Context, tenant tenants.ID) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	q, err := s.Quotas(ctx, tenant)
+	if err != nil {
+		return 0, err
+	}
+	return countBytes(ctx, s.Pool, tenant, q)
+}
+
+// BytesOf is how many bytes the row of a schedule or of a version stores. PostgreSQL knows the length of a text that is
+// stored apart without reading it.
+const BytesOf = `octet_length(spec) + COALESCE(octet_length(payload), 0)`
+
+// RecountBytes adds up what a tenant's schedules and versions store, once a day, and mends the count where it differs: a
+// program that does not count may have written some. It reads rows and count by one snapshot. Only one process may call it at
+// a time.
+func RecountBytes(ctx context.Context, db postgres.DB, tenant tenants.ID) error {
+	due, err := db.Exec(ctx, `
+		INSERT INTO tally (tenant_id, cohort_id, counted_at)
+		SELECT id, $2, clock_timestamp()
+		FROM tenant
+		WHERE id = $1 AND erasing_at IS NULL
+			AND NOT EXISTS (SELECT FROM tally WHERE tenant_id = $1 AND cohort_id = $2 AND counted_at > (SELECT clock_timestamp()) - interval '1 day')
+		FOR KEY SHARE OF tenant
+		ON CONFLICT (tenant_id, cohort_id) DO UPDATE SET counted_at = excluded.counted_at`, tenant, allBytes)
+	if err != nil || due.RowsAffected() == 0 {
+		return err
+	}
+	_, err = db.Exec(ctx, `
+		INSERT INTO tally_delta (tenant_id, cohort_id, n)
+		SELECT $1, $2, n
+		FROM (SELECT COALESCE((SELECT sum(`+BytesOf+`) FROM schedule WHERE tenant_id = $1), 0)
+			+ COALESCE((SELECT sum(`+BytesOf+`) FROM revision WHERE tenant_id = $1), 0)
+			- COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = $2), 0)
+			- COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2 AND `+Unfolded("tally_delta")+`), 0) AS n) missing
+		WHERE n <> 0`, tenant, allBytes)
+	return err
+}

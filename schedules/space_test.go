@@ -1,0 +1,189 @@
+package schedules_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// storedBytes adds up what a tenant's rows store.
+func (h *home) storedBytes(tenant tenants.ID) int {
+	h.t.Helper()
+	return one[int](h, `
+		SELECT COALESCE(sum(octet_length(spec) + COALESCE(octet_length(payload), 0)), 0)::bigint
+		FROM (SELECT tenant_id, spec, payload FROM schedule UNION ALL SELECT tenant_id, spec, payload FROM revision) stored
+		WHERE tenant_id = $1`, tenant)
+}
+
+// wantCounted compares the count of bytes with the rows.
+func (h *home) wantCounted(t interface{ Errorf(string, ...any) }, after string) {
+	h.t.Helper()
+	for _, tenant := range []tenants.ID{h.acme, h.other} {
+		got, err := h.schedules.StoredBytes(h.as(tenant), tenant)
+		if want := h.storedBytes(tenant); err != nil || got != want {
+			t.Errorf("after %s: tenant %d has %d bytes, and %d are counted: %v", after, tenant, want, got, err)
+		}
+	}
+}
+
+// exceeds tells whether a call was refused for the quota of bytes.
+func exceeds(err error) bool {
+	f, ok := errors.AsType[*fault.Error](err)
+	return ok && f.Code == "quota_exceeded" && f.Status == 403 && f.Extra["quota"] == "stored_bytes" && f.Extra["limit"] != nil && f.Extra["used"] != nil
+}
+
+// large is a schedule with a payload of n bytes more than the quotes.
+func large(n int) schedules.Params {
+	p := spec(cron("0 12 * * *"))
+	p.Payload = web.Raw(`"` + strings.Repeat("x", n) + `"`)
+	return p
+}
+
+// Whatever is done, the count of bytes is what the rows add up to.
+func TestCountedBytesAreThoseOfTheRows(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	by := schedules.Changer{By: "ann"}
+	rapid.Check(t, func(rt *rapid.T) {
+		for range rapid.IntRange(1, 6).Draw(rt, "rounds") {
+			key := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "key")
+			size := rapid.SampledFrom([]int{0, 1, 300, 5000}).Draw(rt, "size")
+			what := rapid.SampledFrom([]string{"put", "put", "bulk", "patch", "pause", "resume", "delete", "act", "sync", "erase", "rename", "fold"}).Draw(rt, "what")
+			switch what { // what is not there or cannot be changes nothing
+			case "put":
+				_, _, _ = h.schedules.Put(t.Context(), h.acme, "w", key, large(size), "ann", web.Precondition{})
+			case "bulk":
+				line := func(key string) schedules.BulkLine {
+					return schedules.BulkLine{Workflow: "w", Key: &key, Params: large(size)}
+				}
+				h.upsertBulk(ndjson(t, line(key), line(key+"2"), line("d")))
+			case "patch":
+				_, _ = h.schedules.Patch(t.Context(), h.acme, "w", key, schedules.Patch(fmt.Sprintf(`{"payload": %q}`, strings.Repeat("y", size+1))), "ann", web.Precondition{})
+			case "pause":
+				_, _ = h.schedules.Pause(t.Context(), h.acme, "w", key, schedules.PauseParams{Until: new(time.Now().Add(time.Hour))}, by)
+			case "resume":
+				_, _ = h.schedules.Resume(t.Context(), h.acme, "w", key, schedules.ResumeParams{}, by)
+			case "delete":
+				_ = h.schedules.Delete(t.Context(), h.acme, "w", key, by)
+			case "act":
+				h.act(rapid.SampledFrom([]string{"pause", "resume", "delete"}).Draw(rt, "action"), schedules.ActionFilter{All: true})
+			case "sync":
+				p := schedules.SyncParams{Workflow: "w", Unlisted: rapid.SampledFrom([]string{"delete", "pause"}).Draw(rt, "unlisted")}
+				_, _, _ = h.syncs(p, io.NopCloser(strings.NewReader(ndjson(t, schedules.BulkLine{Workflow: "w", Key: &key, Params: large(size)}))))
+			case "erase":
+				_, _ = h.schedules.Erase(t.Context(), h.acme, key, "ann", web.Precondition{})
+			case "rename":
+				_, _ = h.schedules.Rename(t.Context(), h.acme, key, schedules.RenameParams{To: key + "3"}, web.Once{})
+			case "fold":
+				if err := schedules.FoldTallies(t.Context(), h.pool); err != nil {
+					rt.Fatal(err)
+				}
+			}
+			h.wantCounted(rt, what)
+		}
+	})
+	if h.storedBytes(h.acme) < 1000 {
+		t.Error("hardly anything was stored")
+	}
+}
+
+// What exceeds the quota of bytes is refused, and what is stored stays. A schedule can always be paused and deleted.
+func TestStoredBytesAreBounded(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	put := func(key string, n int) error {
+		_, _, err := h.schedules.Put(t.Context(), h.acme, "w", key, large(n), "ann", web.Precondition{})
+		return err
+	}
+	bulk := func(n int) (refused int) {
+		t.Helper()
+		var lines []schedules.BulkLine
+		for i := range n {
+			lines = append(lines, schedules.BulkLine{Workflow: "w", Key: new(fmt.Sprint("bulk", i)), Params: large(1000)})
+		}
+		all, _ := h.upsertBulk(ndjson(t, lines...))
+		for _, r := range all {
+			if r.Error != nil && r.Error.Code == "quota_exceeded" && r.Error.Status == 403 {
+				refused++
+			}
+		}
+		return refused
+	}
+	h.put("a", large(1000))
+	if refused := bulk(5); refused > 0 {
+		t.Errorf("%d lines were refused", refused)
+	}
+	h.quotas.StoredBytes = h.storedBytes(h.acme) + 3600
+	if err := put("a", 2000); err != nil {
+		t.Errorf("a version that fits: %v", err)
+	}
+	if err := put("b", 2000); !exceeds(err) {
+		t.Errorf("a schedule that does not fit: %v", err)
+	}
+	if err := put("a", 3000); !exceeds(err) {
+		t.Errorf("a version that does not fit: %v", err)
+	}
+	if refused := bulk(5); refused != 0 {
+		t.Errorf("%d lines that change nothing were refused", refused)
+	}
+	h.delete("bulk0")
+	if refused := bulk(7); refused != 2 {
+		t.Errorf("%d of three new lines were refused, of which one fits", refused)
+	}
+	h.pause("a", schedules.PauseParams{})
+	by := schedules.Changer{By: "ann"}
+	if _, err := h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{Note: new("again")}, by); !exceeds(err) {
+		t.Errorf("another version of what is paused: %v", err)
+	}
+	if _, err := h.schedules.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, by); !exceeds(err) {
+		t.Errorf("a version beyond the quota: %v", err)
+	}
+	h.act("pause", schedules.ActionFilter{All: true})
+	if op := h.acted("resume", schedules.ActionFilter{All: true}); op.State != schedules.OperationFailed || op.Error == nil || !strings.Contains(*op.Error, "stored_bytes allows") {
+		t.Errorf("resuming all beyond the quota: %+v", op)
+	}
+	h.act("delete", schedules.ActionFilter{All: true})
+	h.wantCounted(t, "all of this")
+}
+
+// What was not counted, or was counted wrong, is mended once a day.
+func TestCountOfBytesIsMended(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.put("a", large(1000))
+	h.put("a", large(2000))
+	recount := func() {
+		t.Helper()
+		if err := schedules.RecountBytes(t.Context(), h.pool, h.acme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.exec(`UPDATE tally_delta SET n = n - 700 WHERE cohort_id = -2`)
+	recount()
+	h.wantCounted(t, "the first count")
+	if err := schedules.FoldTallies(t.Context(), h.pool); err != nil {
+		t.Fatal(err)
+	}
+	h.exec(`UPDATE tally SET n = n + 50 WHERE cohort_id = -2`)
+	before, err := h.schedules.StoredBytes(t.Context(), h.acme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recount()
+	if got, err := h.schedules.StoredBytes(t.Context(), h.acme); err != nil || got != before {
+		t.Errorf("counted again within a day: %d, then %d: %v", before, got, err)
+	}
+	h.exec(`UPDATE tally SET counted_at = counted_at - interval '25 hours' WHERE cohort_id = -2`)
+	recount()
+	h.wantCounted(t, "the count of the next day")
+}
