@@ -26,15 +26,26 @@ type Buckets struct {
 }
 
 type bucketName struct {
-	tenant ID
-	quota  string
+	tenant  ID
+	quota   string
+	leaving bool // what is taken by who leaves a part to others
 }
 
-// Rate is how fast a bucket fills, and how much it holds.
+// Rate is how fast a bucket fills, how much it holds, and how much of that whoever takes of it leaves to others.
 type Rate struct {
 	Quota  string // its name
 	PerSec int
 	Burst  int
+	Leave  int
+}
+
+// leaving returns the rate for a caller that leaves half of what the bucket holds to others, if it must. What flows into the
+// bucket beyond that half is all there for it.
+func (r Rate) leaving(must bool) Rate {
+	if must {
+		r.Leave = r.Burst / 2
+	}
+	return r
 }
 
 // NewBuckets returns Buckets whose rows lie in db.
@@ -57,8 +68,8 @@ type bucket struct {
 	closed time.Time // until then the row is known to hold less than what is needed
 }
 
-func (b *Buckets) of(tenant ID, quota string) *bucket {
-	name := bucketName{tenant, quota}
+func (b *Buckets) of(tenant ID, r Rate) *bucket {
+	name := bucketName{tenant, r.Quota, r.Leave > 0}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one, ok := b.kept.Get(name)
@@ -72,7 +83,7 @@ func (b *Buckets) of(tenant ID, quota string) *bucket {
 // Take spends n tokens of a tenant's rate, all or none. Without enough it says how long to wait until there may be;
 // left is about how many more could be spent now. More than the bucket holds can never be taken.
 func (b *Buckets) Take(ctx context.Context, tenant ID, r Rate, n int) (left int, wait time.Duration, err error) {
-	one := b.of(tenant, r.Quota)
+	one := b.of(tenant, r)
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	if one.tokens >= n {
@@ -121,7 +132,7 @@ func (b *Buckets) Wait(ctx context.Context, tenant ID, r Rate, n int) error {
 
 // draw takes n tokens out of the row, or says how long until it holds as many.
 func (b *Buckets) draw(ctx context.Context, tenant ID, r Rate, n int) (level int, wait time.Duration, err error) {
-	cost, window := float64(n)/float64(r.PerSec), float64(max(r.Burst, n))/float64(r.PerSec)
+	cost, window := float64(n)/float64(r.PerSec), float64(max(r.Burst-r.Leave, n))/float64(r.PerSec)
 	ctx = postgres.Unwatched(ctx)
 	var ahead float64 // seconds until the bucket is full
 	err = b.db.QueryRow(ctx, `

@@ -12,7 +12,7 @@ import (
 func TestTwoProcessesAdmitTheRate(t *testing.T) {
 	t.Parallel()
 	pool := postgrestest.Database(t)
-	rate := Rate{"requests_per_second", 200, 100}
+	rate := Rate{Quota: "requests_per_second", PerSec: 200, Burst: 100}
 	var admitted, refused atomic.Int64
 	began := time.Now()
 	var workers sync.WaitGroup
@@ -49,7 +49,7 @@ func TestABucketHoldsItsBurstAndNoMore(t *testing.T) {
 	b := NewBuckets(postgrestest.Database(t))
 	clock := time.Now()
 	b.now = func() time.Time { return clock }
-	rate := Rate{"upserts_per_second", 1, 20} // so slow that nothing is filled while this runs
+	rate := Rate{Quota: "upserts_per_second", PerSec: 1, Burst: 20} // so slow that nothing is filled while this runs
 	for n := range 20 {
 		left, wait, err := b.Take(t.Context(), 1, rate, 1)
 		if err != nil || wait > 0 || left != 19-n {
@@ -63,7 +63,7 @@ func TestABucketHoldsItsBurstAndNoMore(t *testing.T) {
 	if _, wait, err := b.Take(t.Context(), 2, rate, 1); err != nil || wait != 0 {
 		t.Errorf("another tenant waits %s, %v", wait, err)
 	}
-	if _, wait, err := b.Take(t.Context(), 1, Rate{"other", 1, 20}, 1); err != nil || wait != 0 {
+	if _, wait, err := b.Take(t.Context(), 1, Rate{Quota: "other", PerSec: 1, Burst: 20}, 1); err != nil || wait != 0 {
 		t.Errorf("another quota waits %s, %v", wait, err)
 	}
 }
@@ -72,7 +72,7 @@ func TestWaitGivesMoreThanTheBucketHolds(t *testing.T) {
 	t.Parallel()
 	b := NewBuckets(postgrestest.Database(t))
 	began := time.Now()
-	if err := b.Wait(t.Context(), 1, Rate{"upserts_per_second", 1000, 100}, 600); err != nil {
+	if err := b.Wait(t.Context(), 1, Rate{Quota: "upserts_per_second", PerSec: 1000, Burst: 100}, 600); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took < 450*time.Millisecond {

@@ -23,13 +23,22 @@ type Limits struct {
 	Buckets   *Buckets
 	Directory *Directory
 
+	callers *callers
+
 	mu     sync.Mutex
-	flying map[bucketName]int
+	flying map[bucketName]int // requests at a time
+	flown  map[flight]int     // those of them of one caller
+}
+
+// flight is a caller's requests of a quota.
+type flight struct {
+	bucketName
+	caller string
 }
 
 // NewLimits returns the limits of one process.
 func NewLimits(b *Buckets, d *Directory) *Limits {
-	return &Limits{Buckets: b, Directory: d, flying: map[bucketName]int{}}
+	return &Limits{Buckets: b, Directory: d, callers: newCallers(), flying: map[bucketName]int{}, flown: map[flight]int{}}
 }
 
 // ofPlatform is what the platform's operator may ask, who is no tenant.
@@ -44,7 +53,9 @@ type kind struct {
 
 var (
 	anyRequest = kind{
-		func(q Quotas) Rate { return Rate{"requests_per_second", q.RequestsPerSecond, 2 * q.RequestsPerSecond} },
+		func(q Quotas) Rate {
+			return Rate{Quota: "requests_per_second", PerSec: q.RequestsPerSecond, Burst: 2 * q.RequestsPerSecond}
+		},
 		"concurrent_requests", func(q Quotas) int { return q.ConcurrentRequests },
 	}
 	bulkRequest = kind{
@@ -52,14 +63,16 @@ var (
 		"concurrent_bulk", func(q Quotas) int { return q.ConcurrentBulk },
 	}
 	workerRequest = kind{
-		func(q Quotas) Rate { return Rate{"concurrent_polls", q.ConcurrentPolls, 2 * q.ConcurrentPolls} },
+		func(q Quotas) Rate {
+			return Rate{Quota: "concurrent_polls", PerSec: q.ConcurrentPolls, Burst: 2 * q.ConcurrentPolls}
+		},
 		"concurrent_polls", func(q Quotas) int { return q.ConcurrentPolls },
 	}
 )
 
 // Upserts are how fast a tenant may store schedules; a body of many lines is read no faster.
 func Upserts(q Quotas) Rate {
-	return Rate{"upserts_per_second", q.UpsertsPerSecond, 20 * q.UpsertsPerSecond}
+	return Rate{Quota: "upserts_per_second", PerSec: q.UpsertsPerSecond, Burst: 20 * q.UpsertsPerSecond}
 }
 
 var bulkRoutes = []string{"/v1/schedules/bulk", "/v1/schedules/sync"}
@@ -83,8 +96,8 @@ func upserts(method, route string) bool {
 	return route == oneSchedule && (method == http.MethodPut || method == http.MethodPatch)
 }
 
-// Limit lets a request pass while its tenant is within its quotas; any other is 429 with Retry-After. Every answer
-// bears RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). It comes behind Authenticate.
+// Limit lets a request pass while its tenant is within its quotas; any other is 429 with Retry-After. The caller that sends
+// most of a tenant's requests leaves a part of them to the others. Every answer bears RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). It comes behind Authenticate.
 func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		who, known := c.Get(callerKey).(Identity)
@@ -100,19 +113,22 @@ func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
 			}
 		}
 		k := kindOf(method, c.Path())
-		if err := l.spend(c, who.Tenant, k.rate(q)); err != nil {
+		rate := k.rate(q)
+		others, mostOf := l.callers.note(bucketName{tenant: who.Tenant, quota: rate.Quota}, who.Subject, rate.PerSec)
+		greedy := others && mostOf
+		if err := l.spend(c, who.Tenant, rate.leaving(greedy)); err != nil {
 			return err
 		}
 		if upserts(method, c.Path()) && who.Tenant != 0 {
-			if err := l.spend(c, who.Tenant, Upserts(q)); err != nil {
+			if err := l.spend(c, who.Tenant, Upserts(q).leaving(greedy)); err != nil {
 				return err
 			}
 		}
-		name, most := bucketName{who.Tenant, k.atOne}, k.most(q)
-		if !l.enter(name, most) {
+		f, most := flight{bucketName{tenant: who.Tenant, quota: k.atOne}, who.Subject}, k.most(q)
+		if !l.enter(f, most, others) {
 			return tooMany(k.atOne, most)
 		}
-		defer l.leave(name)
+		defer l.leave(f)
 		return next(c)
 	}
 }
@@ -176,24 +192,33 @@ func (l *Limits) AtOnce(quota string) Meter {
 	return func(_ context.Context, tenant ID) (int, error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.flying[bucketName{tenant, quota}], nil
+		return l.flying[bucketName{tenant: tenant, quota: quota}], nil
 	}
 }
 
-func (l *Limits) enter(name bucketName, most int) bool {
+// enter lets a request be worked on. A caller that has half of what may be worked on at a time leaves an eighth to the others,
+// if there are some.
+func (l *Limits) enter(f flight, most int, others bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.flying[name] >= most {
+	if others && most > 1 && 2*l.flown[f] >= most {
+		most -= max(most/leftPart, 1)
+	}
+	if l.flying[f.bucketName] >= most {
 		return false
 	}
-	l.flying[name]++
+	l.flying[f.bucketName]++
+	l.flown[f]++
 	return true
 }
 
-func (l *Limits) leave(name bucketName) {
+func (l *Limits) leave(f flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.flying[name]--; l.flying[name] == 0 {
-		delete(l.flying, name)
+	if l.flying[f.bucketName]--; l.flying[f.bucketName] == 0 {
+		delete(l.flying, f.bucketName)
+	}
+	if l.flown[f]--; l.flown[f] == 0 {
+		delete(l.flown, f)
 	}
 }
