@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // lookedFrom tells whether the last run of the statement with a word began at a number above another one, everywhere.
@@ -337,5 +339,44 @@ func TestEventsOfASuspendedTenantArePutOff(t *testing.T) {
 	}
 	if n := h.number(`SELECT count(*) FROM event e JOIN tenant t ON t.id = e.tenant_id WHERE t.status <> 'suspended' AND e.due_at < clock_timestamp()`); n != 119 {
 		t.Errorf("%d of the other are due, want 119", n)
+	}
+}
+
+// Index entries of chunks that were opened cannot be removed while an old snapshot is open. An overview does not read them.
+func TestOverviewsDoNotReadOpenedChunksUnderAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	d, r := h.recording()
+	h.oldSnapshot()
+	o := &dispatch.Overviews{
+		DB: h.config.Pool, Unopened: d.Unopened, Ahead: func(context.Context, tenants.ID) *schedules.Ahead { return nil },
+		Uses: func(context.Context, tenants.ID) (map[string]tenants.Use, error) { return nil, nil },
+	}
+	const word = "SELECT c.ticks, c.nominal_at"
+	rounds := func(n int) {
+		t.Helper()
+		for range n {
+			h.chunksGo(1, 200)
+		}
+		last := int64(h.number(`SELECT max(id) FROM chunk`))
+		until(t, "an overview begins after the last chunk", func() bool { // another test's transaction may hold the horizon back
+			_, err := o.Of(t.Context(), h.tenant)
+			for _, err := range []error{d.MeasureHorizon(t.Context()), d.CountUnopened(t.Context()), err} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			return r.beganAt(word, 1) > last
+		})
+	}
+	rounds(2)
+	before := h.entries(r, word)
+	rounds(10)
+	grown(t, before, h.entries(r, word))
+	r.fromLowEnd(word, 1)
+	for sql, n := range h.entries(r, word) {
+		if n < 1000 {
+			t.Errorf("%d index entries read from the low end, so that the test shows nothing:\n%s", n, sql)
+		}
 	}
 }

@@ -135,6 +135,9 @@ type Overviews struct {
 	Ahead func(ctx context.Context, tenant tenants.ID) *schedules.Ahead
 	Uses  func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
 
+	// Unopened tells from which number on there are unopened chunks, and the numbers of those below it: see Dispatch. It may be nil.
+	Unopened func() (floor int64, stuck []int64)
+
 	kept workflowCache
 }
 

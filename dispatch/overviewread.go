@@ -82,7 +82,7 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 		v.Schedules.Truncated = all >= mostRests
 		return err
 	})
-	queueBacklog(&b, tenant, v)
+	o.queueBacklog(&b, tenant, v)
 	for why, to := range map[string]*int64{"retry": &v.Failures.Retrying, "answer": &v.Running.Awaited} {
 		b.Queue(`SELECT count(*) FROM (SELECT FROM held WHERE tenant_id = $1 AND why = $2 LIMIT $3) h`, tenant, why, mostCounted).
 			QueryRow(bounded{to, &v.Failures.Truncated}.scan)
@@ -132,7 +132,7 @@ const endedRests = `(
 
 // queueBacklog reads what is due and not on its way. Cohorts are found by their next time, and count for as many ticks as
 // they have members; of those that are being swept the members past the cursor.
-func queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
+func (o *Overviews) queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	var oldest *time.Time
 	const columns = "d.id, d.next_at, d.wait_at, d.run_at, d.at_spread, d.at_id"
 	due := schedules.ByNextTime(columns, "d.next_at <= now() AND (d.due_at <= now() OR d.due_at = 'infinity')", func(from, where string) string {
@@ -176,10 +176,21 @@ func queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 			}
 			return nil
 		})
+	floor, stuck := int64(0), []int64{}
+	if o.Unopened != nil {
+		floor, stuck = o.Unopened()
+	}
 	b.Queue(`
 		SELECT COALESCE(sum(ticks), 0)::bigint, min(nominal_at)
-		FROM chunk
-		WHERE shard = ANY (ARRAY (SELECT generate_series(0, 63))::smallint[]) AND tenant_id = $1 AND opened_at IS NULL`, tenant).
+		FROM (
+			SELECT ticks, nominal_at
+			FROM chunk
+			WHERE shard = ANY (ARRAY (SELECT generate_series(0, 63))::smallint[]) AND tenant_id = $1 AND opened_at IS NULL AND id >= $2
+			UNION ALL
+			SELECT c.ticks, c.nominal_at
+			FROM chunk c
+			WHERE c.id = ANY ($3) AND c.id < $2 AND c.tenant_id = $1 AND `+stillUnopened+`
+		) c`, tenant, floor, stuck).
 		QueryRow(func(row pgx.Row) error {
 			var at *time.Time
 			err := row.Scan(&v.Backlog.Unopened, &at)

@@ -95,6 +95,9 @@ func (s *swept) from(d *Dispatch) (floor int64, stuck []int64) {
 	return s.floor, append([]int64{}, s.stuck...)
 }
 
+// Unopened returns from which number on there are unopened chunks, and the numbers of those below it.
+func (d *Dispatch) Unopened() (floor int64, stuck []int64) { return d.swept.from(d) }
+
 // none tells whether the last reading found no chunk.
 func (s *swept) none() bool {
 	s.mu.Lock()

@@ -210,7 +210,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Limits: limits, Minter: p.minter}.Routes(authenticated)
 	tenants.Audited{DB: h.api, Cursors: s.cursors}.Routes(authenticated)
 	uses.Routes(authenticated)
-	(&dispatch.Overviews{DB: h.api, Ahead: all.Ahead, Uses: uses.Of}).Routes(authenticated)
+	(&dispatch.Overviews{DB: h.api, Ahead: all.Ahead, Uses: uses.Of, Unopened: h.dispatch.Unopened}).Routes(authenticated)
 	tenants.Platform{DB: h.platform, Cursors: s.cursors, Issuer: p.issuer, Outbound: p.outbound, Tenants: directory, Empty: h.dispatch.EraseTenant}.Routes(authenticated)
 	return h, nil
 }
