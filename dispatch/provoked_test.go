@@ -148,7 +148,7 @@ var notRun = []string{
 	"dispatch.Dispatch.specTiming", "dispatch.lockTick", "schedules.readProfiles", "tenants.QueueHappened",
 	"dispatch.invariants", // the deep ones run in `carillon doctor` only
 	// They end the erasure of a key, as the tenant, in the API's pool.
-	"schedules.Schedules.eraseRecord", "schedules.eraseAnswers",
+	"schedules.Schedules.eraseRecord", "schedules.eraseAnswers", "schedules.erasePart", "schedules.lockRows", "schedules.unerased",
 	// They make, empty and drop days: see partition_test.go and thinday_test.go.
 	"dispatch.Dispatch.cancelLive", "dispatch.Dispatch.changePartitions", "dispatch.Dispatch.createPartition", "dispatch.Dispatch.returnLive",
 	"dispatch.Dispatch.thinTenant", "dispatch.limitLocks", "dispatch.partitioned",

@@ -45,9 +45,8 @@ type ErasureCounts struct {
 
 const eraseTime = 8 * time.Second
 
-// Erase deletes all that is kept of a key over all workflows, and keeps a receipt. Its schedules go in one transaction; their
-// record follows in bounded parts, and all is gone when it returns. Where that takes too long it is 503, and
-// FinishErasures goes on with it.
+// Erase deletes all that is kept of a key over all workflows, and keeps a receipt. Its schedules and then their record go in bounded
+// parts, and all is gone when it returns. Where that takes too long it is 503, and FinishErasures goes on with it.
 func (s *Schedules) Erase(ctx context.Context, tenant tenants.ID, key, by string, pre web.Precondition) (Erasure, error) {
 	if err := checkKey("/key", key); err != nil {
 		return Erasure{}, err
@@ -105,16 +104,48 @@ func checkProfile(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string,
 	return pre.Check(err == nil, version)
 }
 
-// eraseSchedules deletes all that names a key, which is locked, except the record of its schedules and kept answers, and
-// notes what is left to do.
+// eraseStep is how many schedules of a key are erased in one transaction, which locks the shards that they lie in.
+const eraseStep = 500
+
+// eraseSchedules begins the erasure of a key, which is locked: it deletes all that names the key, except the record of its schedules,
+// kept answers, and the schedules beyond eraseStep, and notes what is left to do.
 func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, hash []byte, by string) (id int64, err error) {
 	k, err := findKey(ctx, tx, tenant, key)
 	if err != nil {
 		return 0, err
 	}
-	ids := k.ids()
-	if err := lockRows(ctx, tx, tenant, k.shards(), ids); err != nil {
+	ids := k.all()
+	slices.Sort(ids)
+	err = tx.QueryRow(ctx, `
+		WITH profiles AS (
+			DELETE FROM key_profile WHERE tenant_id = $1 AND key = $2 RETURNING 1
+		)
+		INSERT INTO erasure (tenant_id, key_hash, key, earlier, erased_by, began_at, schedule_ids, profiles, schedules, revisions)
+		SELECT $1, $3, $2, ARRAY (SELECT DISTINCT substr(target, 1 + length('keys/')) FROM audit WHERE tenant_id = $1 AND key = $2 AND action = 'key.rename'),
+			$4, clock_timestamp(), $5, (SELECT count(*) FROM profiles), 0, 0
+		RETURNING id`, tenant, key, hash, by, ids).Scan(&id)
+	if err != nil {
+		return 0, fmt.Errorf("begin an erasure: %w", err)
+	}
+	if err := erasePart(ctx, tx, tenant, id, key, hash, ids[:min(eraseStep, len(ids))]); err != nil {
 		return 0, err
+	}
+	err = tenants.Audit(ctx, tx, tenant, by, tenants.Change{Action: "key.erase", Target: "keys/" + hex.EncodeToString(hash)})
+	if err != nil {
+		return 0, err
+	}
+	return id, nil
+}
+
+// erasePart deletes schedules of an erased key and their versions, and what names the key by now.
+func erasePart(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, key string, hash []byte, ids []int64) error {
+	var shards []int16
+	err := tx.QueryRow(ctx, `SELECT COALESCE(array_agg(DISTINCT shard ORDER BY shard), '{}') FROM schedule WHERE tenant_id = $1 AND id = ANY($2)`, tenant, ids).Scan(&shards)
+	if err != nil {
+		return fmt.Errorf("look for shards: %w", err)
+	}
+	if err := lockRows(ctx, tx, tenant, shards, ids); err != nil {
+		return err
 	}
 	var b pgx.Batch
 	b.Queue(`
@@ -124,48 +155,48 @@ func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key strin
 			AND m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id`, tenant, ids)
 	b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
 	b.Queue(`
-		WITH profiles AS (
-			DELETE FROM key_profile WHERE tenant_id = $1 AND key = $2 RETURNING 1
-		), schedules AS (
+		WITH schedules AS (
 			DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($3) RETURNING `+BytesOf+` AS bytes
 		), revisions AS (
-			DELETE FROM revision WHERE tenant_id = $1 AND schedule_id = ANY($4) RETURNING `+BytesOf+` AS bytes
+			DELETE FROM revision WHERE tenant_id = $1 AND schedule_id = ANY($3) RETURNING `+BytesOf+` AS bytes
 		), counted AS (
 			INSERT INTO tally_delta (tenant_id, cohort_id, n)
-			SELECT $1, $7, -sum(bytes)
+			SELECT $1, $4, -sum(bytes)
 			FROM (SELECT bytes FROM schedules UNION ALL SELECT bytes FROM revisions) erased
 			HAVING sum(bytes) <> 0
 		)
-		INSERT INTO erasure (tenant_id, key_hash, key, earlier, erased_by, began_at, schedule_ids, profiles, schedules, revisions)
-		SELECT $1, $5, $2, ARRAY (SELECT DISTINCT substr(target, 1 + length('keys/')) FROM audit WHERE tenant_id = $1 AND key = $2 AND action = 'key.rename'),
-			$6, clock_timestamp(), $4,
-			(SELECT count(*) FROM profiles), (SELECT count(*) FROM schedules), (SELECT count(*) FROM revisions)
-		RETURNING id`, tenant, key, ids, k.all(), hash, by, allBytes)
+		UPDATE erasure
+		SET schedules = schedules + (SELECT count(*) FROM schedules), revisions = revisions + (SELECT count(*) FROM revisions)
+		WHERE tenant_id = $1 AND id = $2`, tenant, id, ids, allBytes)
 	// An operation that is under way is cancelled: without its params it cannot go on.
 	b.Queue(`
 		UPDATE operation
 		SET key = NULL, params = '{}', cursor = NULL, result = NULL, error = NULL,
 			cancel = cancel OR ended_at IS NULL, look_at = CASE WHEN ended_at IS NULL THEN clock_timestamp() ELSE look_at END
 		WHERE tenant_id = $1 AND key = $2`, tenant, key)
-	hashed := "keys/" + hex.EncodeToString(hash)
 	b.Queue(`
 		UPDATE audit
-		SET target = $3, key = NULL, remote = NULL, before = NULL, after = NULL
-		WHERE tenant_id = $1 AND key = $2`, tenant, key, hashed)
-	if err := tenants.QueueAudit(ctx, &b, tenant, by, tenants.Change{Action: "key.erase", Target: hashed}); err != nil {
-		return 0, err
+		SET target = $3, key = NULL, before = NULL, after = NULL
+		WHERE tenant_id = $1 AND key = $2`, tenant, key, "keys/"+hex.EncodeToString(hash))
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("erase schedules: %w", err)
 	}
-	results := tx.SendBatch(ctx, &b)
-	defer func() { err = errors.Join(err, results.Close()) }()
-	for range 2 {
-		if _, err := results.Exec(); err != nil {
-			return 0, fmt.Errorf("erase schedules: %w", err)
-		}
+	return nil
+}
+
+// unerased returns some schedules of an erasure that are there still, or whose versions are.
+func unerased(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int64) ([]int64, error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT n.id
+		FROM unnest($2::bigint[]) AS n (id)
+		WHERE EXISTS (SELECT FROM schedule s WHERE s.tenant_id = $1 AND s.id = n.id OFFSET 0)
+			OR EXISTS (SELECT FROM revision r WHERE r.tenant_id = $1 AND r.schedule_id = n.id OFFSET 0)
+		LIMIT $3`, tenant, ids, eraseStep) // CollectRows reports the error
+	left, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("look for schedules to erase: %w", err)
 	}
-	if err := results.QueryRow().Scan(&id); err != nil {
-		return 0, fmt.Errorf("erase schedules: %w", err)
-	}
-	return id, nil
+	return left, nil
 }
 
 // pendingErasures are those of one key that are not finished.

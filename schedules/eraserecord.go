@@ -23,22 +23,30 @@ type unfinished struct {
 	once      string
 }
 
-// eraseRecord deletes a part of the record of an erased key's schedules, and after the last part a part of the answers that hold
-// the key.
+// eraseRecord deletes a part of an erased key's schedules, after the last part a part of their record, and at last a part of the
+// answers that hold the key.
 func (s *Schedules) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (done bool, err error) {
 	e := unfinished{id: id}
 	var key string
+	var hash []byte
 	var earlier []string
 	err = tx.QueryRow(ctx, `
-		SELECT schedule_ids, key, earlier, COALESCE(answer_route, ''), COALESCE(answer_key, '')
+		SELECT schedule_ids, key, key_hash, earlier, COALESCE(answer_route, ''), COALESCE(answer_key, '')
 		FROM erasure
 		WHERE tenant_id = $1 AND id = $2 AND erased_at IS NULL
-		FOR UPDATE`, tenant, id).Scan(&e.schedules, &key, &earlier, &e.route, &e.once)
+		FOR UPDATE`, tenant, id).Scan(&e.schedules, &key, &hash, &earlier, &e.route, &e.once)
 	if errors.Is(err, pgx.ErrNoRows) { // another has finished it
 		return true, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read erasure: %w", err)
+	}
+	left, err := unerased(ctx, tx, tenant, e.schedules)
+	if err != nil {
+		return false, err
+	}
+	if len(left) > 0 {
+		return false, erasePart(ctx, tx, tenant, id, key, hash, left)
 	}
 	e.names = []string{key}
 	for _, escaped := range earlier {

@@ -1,0 +1,57 @@
+package schedules_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+)
+
+// The schedules of a key go in parts, so that no transaction holds the shards of them all. What is not gone yet may be changed and
+// renamed meanwhile, and goes nevertheless; what is stored anew stays.
+func TestAKeyWithManySchedulesIsErasedInParts(t *testing.T) {
+	t.Parallel()
+	const many = 501
+	h := newHome(t)
+	h.putKey("k", schedules.KeyParams{Timezone: "Europe/Berlin"})
+	h.follow("k", many)
+	held, err := h.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Rollback(t.Context())
+	if _, err := held.Exec(t.Context(), `SELECT FROM schedule WHERE workflow = 'w500' FOR UPDATE`); err != nil { // the last one
+		t.Fatal(err)
+	}
+	type erased struct {
+		schedules.Erasure
+		err error
+	}
+	done := make(chan erased, 1)
+	go func() {
+		e, err := h.schedules.Erase(t.Context(), h.acme, "k", "ann", web.Precondition{})
+		done <- erased{e, err}
+	}()
+	for ends := time.Now().Add(30 * time.Second); one[int](h, `SELECT count(*)::int FROM schedule WHERE key = 'k'`) != 1; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(ends) {
+			t.Fatal("no part of the schedules goes before all do")
+		}
+	}
+	if _, err := held.Exec(t.Context(), `UPDATE schedule SET key = 'other' WHERE workflow = 'w500'`); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e := <-done
+	if e.err != nil || e.Counts.Schedules != many || e.Counts.Profiles != 1 {
+		t.Errorf("got %+v, %v", e.Erasure, e.err)
+	}
+	if n := one[int](h, `SELECT count(*)::int FROM schedule`); n != 0 {
+		t.Errorf("%d schedules are left", n)
+	}
+	if n := one[int](h, `SELECT count(*)::int FROM erasure WHERE erased_at IS NULL OR key IS NOT NULL`); n != 0 {
+		t.Errorf("%d erasures are not finished", n)
+	}
+}
