@@ -166,3 +166,22 @@ func TestATenantWhoseQuotasCannotBeReadStopsNoOther(t *testing.T) {
 		t.Errorf("%d ticks are left of 10 of the tenant with unknown quotas", n)
 	}
 }
+
+// What lists the ticks of a day goes with the ticks.
+func TestADayIsThinnedInEachTable(t *testing.T) {
+	t.Parallel()
+	h, other := withOther(t)
+	h.keeping(map[tenants.ID]int{h.tenant: 7, other: 30})
+	for _, tenant := range []tenants.ID{h.tenant, other} {
+		h.record(tenant, 10)
+		h.exec(`INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, ended_at, outcome) SELECT tenant_id, schedule_id, nominal_at, seq, 0, now(), 'failed' FROM tick WHERE tenant_id = $1`, tenant)
+		h.exec(`INSERT INTO roll (id, tenant_id, nominal_at, workflow, ticks, items) OVERRIDING SYSTEM VALUE SELECT 1000 * tenant_id + row_number() OVER (), tenant_id, nominal_at, 'w', 1, '' FROM tick WHERE tenant_id = $1`, tenant)
+	}
+	h.retain(today().Add(10 * 24 * time.Hour))
+	for _, table := range []string{"tick", "attempt", "roll"} {
+		left, kept := h.number(`SELECT count(*) FROM `+table+` WHERE tenant_id = $1`, h.tenant), h.number(`SELECT count(*) FROM `+table+` WHERE tenant_id = $1`, other)
+		if left != 0 || kept != 10 {
+			t.Errorf("%d rows of %s are left, and %d of the other tenant's 10", left, table, kept)
+		}
+	}
+}
