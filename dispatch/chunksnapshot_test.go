@@ -87,7 +87,7 @@ func TestLooksForChunksDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) {
 		r.fromLowEnd(word, at[i])
 	}
 	for sql, n := range h.entries(r, words[:len(words)-1]...) {
-		if n < 1000 {
+		if n < 1000 && !strings.Contains(sql, words[2]) { // which looks for chunks before the one that cannot be opened, and that is the first
 			t.Errorf("%d index entries read from the low end, so that the test shows nothing:\n%s", n, sql)
 		}
 	}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/carillonhq/carillon/tenants"
@@ -79,6 +80,18 @@ func (d *Dispatch) WorkLate(ctx context.Context, chunk int64) error {
 
 // Retain deletes what is past its retention at a moment.
 func (d *Dispatch) Retain(ctx context.Context, now time.Time) error { return d.retain(ctx, now) }
+
+// RetainDays drops and thins the days of the record that are past their retention at a moment.
+func (d *Dispatch) RetainDays(ctx context.Context, now time.Time) error {
+	a, err := d.ages(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.dropDays(ctx, a, now), d.thinDays(ctx, a, now))
+}
+
+// Doubt has the next look at open chunks look for some that this process gave up.
+func (d *Dispatch) Doubt(chunks ...int64) { d.openChunks.doubted(chunks) }
 
 // Complete marks the schedules that have no nominal time left.
 func (d *Dispatch) Complete(ctx context.Context) error {

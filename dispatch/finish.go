@@ -110,82 +110,48 @@ func of(states map[int64]*tally, schedule int64) *tally {
 	return t
 }
 
-// keyArrays are keys of ticks as the columns of a query.
-type keyArrays struct {
-	ids     []int64
-	at      []time.Time
-	seqs    []int32
-	tries   []int16
-	from    time.Time
-	through time.Time
-}
-
-func (a *keyArrays) add(k ident.TickKey, attempt int16) {
-	if len(a.ids) == 0 || k.At.Before(a.from) {
-		a.from = k.At
-	}
-	if len(a.ids) == 0 || k.At.After(a.through) {
-		a.through = k.At
-	}
-	a.ids, a.at, a.seqs, a.tries = append(a.ids, k.Schedule), append(a.at, k.At), append(a.seqs, k.Seq), append(a.tries, attempt)
-}
-
-// onTick joins i (id, at, seq, attempt) with the rows of tick t; $1 is the tenant, $2 the ids, and $6 and $7 bound the
-// partitions.
-const onTick = `t.tenant_id = $1 AND t.schedule_id = i.id AND t.nominal_at = i.at AND t.seq = i.seq
-	AND t.nominal_at BETWEEN $6 AND $7`
-
-// theTick is the row of tick that i names, found by its key. The planner, which knows nothing of a nominal time that has just
-// come, would else read all ticks of that time for each that is named: it holds them to be one.
-const theTick = `LATERAL (SELECT * FROM tick t WHERE ` + onTick + ` OFFSET 0) t`
-
-// updateTicks runs an UPDATE of ticks that are joined onTick, whose schedules are among $2, and calls each for the rows that
-// come back, scanned into scan. What theTick keeps the planner from when it reads, this does when it writes.
-func updateTicks(ctx context.Context, tx pgx.Tx, scan []any, each func() error, sql string, args ...any) error {
-	var b pgx.Batch
-	b.Queue(`SET LOCAL enable_nestloop = off`)
-	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-		_, err := pgx.ForEachRow(rows, scan, each)
-		return err
-	})
-	b.Queue(`SET LOCAL enable_nestloop = on`)
-	return tx.SendBatch(ctx, &b).Close()
-}
-
 func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, good map[ident.TickKey]*ending, ended map[ident.TickKey]State, states map[int64]*tally) error {
 	if len(good) == 0 {
 		return nil
 	}
-	var keys keyArrays
-	var results []*string
-	for k, e := range good {
-		keys.add(k, e.attempt)
-		results = append(results, e.result)
-	}
 	var k ident.TickKey
 	var state State
 	var aside bool
-	err := updateTicks(ctx, tx, []any{&k.Schedule, &k.At, &k.Seq, &state, &aside}, func() error {
-		k.At = k.At.UTC()
-		ended[k] = state
-		t := of(states, k.Schedule)
-		if result := good[k].result; result != nil {
-			t.bytes += int64(len(*result))
-		}
-		if state == Cancelled { // it was told to stop: its result came too late
-			t.count(&t.cancelled, aside)
+	err := updateTicks(ctx, tx, slices.Collect(maps.Keys(good)), tickUpdate{
+		sql: sabotage.LeaseUnchecked.Without(`
+			UPDATE tick t
+			SET state = CASE WHEN t.reason <> 0 THEN $12::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
+			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)
+			WHERE `+thatTick+` AND t.state = $11 AND t.attempt = i.attempt
+			RETURNING t.schedule_id, t.nominal_at, t.seq, t.state, `+isAside, "AND t.attempt = i.attempt"),
+		args: func(part []ident.TickKey) []any {
+			var keys keyArrays
+			results := make([]*string, len(part))
+			for i, k := range part {
+				keys.add(k, good[k].attempt)
+				results[i] = good[k].result
+			}
+			return []any{
+				tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), now, results, int16(Running),
+				int16(Cancelled),
+			}
+		},
+		scan: []any{&k.Schedule, &k.At, &k.Seq, &state, &aside},
+		each: func() error {
+			k.At = k.At.UTC()
+			ended[k] = state
+			t := of(states, k.Schedule)
+			if result := good[k].result; result != nil {
+				t.bytes += int64(len(*result))
+			}
+			if state == Cancelled { // it was told to stop: its result came too late
+				t.count(&t.cancelled, aside)
+				return nil
+			}
+			t.count(&t.succeeded, aside)
 			return nil
-		}
-		t.count(&t.succeeded, aside)
-		return nil
-	}, sabotage.LeaseUnchecked.Without(`
-		UPDATE tick t
-		SET state = CASE WHEN t.reason <> 0 THEN $12::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
-		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)
-		WHERE `+onTick+` AND t.schedule_id = ANY ($2) AND t.state = $11 AND t.attempt = i.attempt
-		RETURNING t.schedule_id, t.nominal_at, t.seq, t.state, `+isAside, "AND t.attempt = i.attempt"),
-		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), now, results, int16(Running),
-		int16(Cancelled))
+		},
+	})
 	if err != nil {
 		return fmt.Errorf("end ticks: %w", err)
 	}

@@ -144,7 +144,7 @@ var earlierChunks = `
 		FROM chunk c
 		CROSS JOIN LATERAL (
 			SELECT e.id, e.nominal_at, e.items
-			FROM ` + unopenedOf("c.shard", "c.tenant_id", "$3", "$4") + ` e
+			FROM ` + unopenedBefore("c.id", "c.shard", "c.tenant_id", "$3", "$4") + ` e
 			WHERE e.id + 0 < c.id AND e.kind = 0 AND e.first_id <= c.last_id AND e.last_id >= c.first_id
 			OFFSET 0
 		) e

@@ -25,7 +25,7 @@ var layOthers = []string{
 	`INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, anchor_at, cohort_id, tzdata, created_at, updated_at, updated_by, max_attempts)
 		OVERRIDING SYSTEM VALUE
 		SELECT pg_temp.who(c), 10000000 + n, 'w' || c, 'k' || n, c % 64, 'active', '{"timezone":"UTC"}', now(), 10000000 + c, '', now(), now(), 't', 3
-		FROM (SELECT n, CASE WHEN n <= 50000 THEN n ELSE 20001 + n % 30000 END AS c FROM generate_series(1, 120000) n) s`,
+		FROM (SELECT n, CASE WHEN n <= 50000 THEN n ELSE 20001 + n % 30000 END AS c FROM generate_series(1, 80000) n) s`,
 	`INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at) SELECT cohort_id, 0, id, tenant_id, now() - interval '1 day' FROM schedule WHERE id > 10000000`,
 	`INSERT INTO schedule_state (tenant_id, schedule_id, last_at, delay_at)
 		SELECT tenant_id, id, d.at, CASE WHEN id <= 10020000 THEN d.at END
@@ -47,25 +47,25 @@ var layOthers = []string{
 	`INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, workflows, items, swept_at, opened_at, done_at, owner)
 		SELECT n % 64, pg_temp.who(n), 0, 'small', now(), n, n, 1, '{w}', '\x00', now() - interval '10 minutes', now() - interval '10 minutes',
 			CASE WHEN n > 20000 THEN now() - interval '9 minutes' END, 900001
-		FROM generate_series(1, 80000) n`,
+		FROM generate_series(1, 60000) n`,
 	`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
-		SELECT pg_temp.who(n), 10000000 + n, now(), 1, 1, n % 64, 'retry', now() + interval '1 day' FROM generate_series(1, 60000) n`,
+		SELECT pg_temp.who(n), 10000000 + n, now(), 1, 1, n % 64, 'retry', now() + interval '1 day' FROM generate_series(1, 40000) n`,
 	`UPDATE endpoint SET state = 'held' WHERE name IN (SELECT 'e' || n FROM generate_series(10001, 10200) n)`,
 	`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
 		SELECT pg_temp.who(e), 10000000 + n, now(), 2, 1, n % 64, 'endpoint', now() + interval '1 day', 'e' || e
-		FROM (SELECT n, 10001 + n % 200 AS e FROM generate_series(1, 60000) n) s`,
+		FROM (SELECT n, 10001 + n % 200 AS e FROM generate_series(1, 40000) n) s`,
 	`INSERT INTO turn (shard, tenant_id, due_at) SELECT n % 64, 1001 + n / 64, now() + interval '1 day' FROM generate_series(0, 19999) n`,
 	`INSERT INTO ready (tenant_id, workflow, queue, priority, ticks, items) SELECT pg_temp.who(n), 'w' || n, 'default', 0, 1, '\x00' FROM generate_series(1, 30000) n`,
 	`INSERT INTO lease (tenant_id, worker, leased_at, until_at, unended, ticks) SELECT pg_temp.who(n), 'w', now(), now() + interval '1 day', 1, '\x00' FROM generate_series(1, 30000) n`,
 	`INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq) SELECT tenant_id, id, now(), 2 FROM schedule WHERE id > 10000000 AND id % 2 = 0`,
-	`INSERT INTO idempotency (tenant_id, route, key, body_hash, status, answer) SELECT pg_temp.who(n), '/v1', n::text, '', 200, '' FROM generate_series(1, 60000) n`,
+	`INSERT INTO idempotency (tenant_id, route, key, body_hash, status, answer) SELECT pg_temp.who(n), '/v1', n::text, '', 200, '' FROM generate_series(1, 30000) n`,
 	`INSERT INTO operation (tenant_id, kind, state, started_by, params, ended_at) SELECT pg_temp.who(n), 'x', 'succeeded', 't', '{}', now() FROM generate_series(1, 20000) n`,
 	`INSERT INTO notice (tenant_id, event, cause, n, first_at, last_at, next_at) SELECT pg_temp.who(n), 'tick.failed', n::text, 1, now(), now(), now() + interval '1 hour' FROM generate_series(1, 20000) n`,
 	`INSERT INTO event (tenant_id, endpoint, id, event, cause, n, first_at, last_at, due_at)
 		SELECT pg_temp.who(n), 'e' || n, n::text, 'tick.failed', '', 1, now(), now(), now() + interval '1 hour' FROM generate_series(1, 20000) n`,
 	`INSERT INTO bucket (tenant_id, quota, full_at) SELECT 1001 + n / 10, n::text, now() FROM generate_series(0, 9999) n`,
-	`INSERT INTO audit (tenant_id, actor, action, target, request) SELECT pg_temp.who(n), 't', 'put', 'x', '' FROM generate_series(1, 40000) n`,
-	`INSERT INTO daily_use (tenant_id, workflow, day, ticks) SELECT pg_temp.who(n), 'w' || n, current_date, 1 FROM generate_series(1, 40000) n`,
+	`INSERT INTO audit (tenant_id, actor, action, target, request) SELECT pg_temp.who(n), 't', 'put', 'x', '' FROM generate_series(1, 20000) n`,
+	`INSERT INTO daily_use (tenant_id, workflow, day, ticks) SELECT pg_temp.who(n), 'w' || n, current_date, 1 FROM generate_series(1, 20000) n`,
 	`INSERT INTO key_profile (tenant_id, key, timezone, created_at, updated_at, updated_by) SELECT pg_temp.who(n), 'k' || n, 'UTC', now(), now(), 't' FROM generate_series(1, 30000) n`,
 	`INSERT INTO erasure (tenant_id, key_hash, erased_by, began_at, erased_at, schedule_ids) SELECT pg_temp.who(n), '\x00', 't', now(), now(), '{}' FROM generate_series(1, 5000) n`,
 	`INSERT INTO calendar (tenant_id, name, since, dates, created_at, updated_at, updated_by) SELECT pg_temp.who(n), 'c' || n, 1, '{}', now(), now(), 't' FROM generate_series(1, 5000) n`,
@@ -76,7 +76,7 @@ var layOthers = []string{
 	`INSERT INTO sync_line (tenant_id, sync_id, line, key, body) SELECT 1001 + n % 200, 1001 + n % 200, n, 'k', '{}' FROM generate_series(1, 20000) n`,
 }
 
-// ownTicks are ended ticks of today of tenant $1, so that the planner knows it.
+// ownTicks are ended ticks of today of tenant $1, of whom the planner knows nothing: it is a new tenant.
 const ownTicks = `
 	INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, ended_at, shard, attempt, state, reason, cause, dst)
 	SELECT $1, 900000 + n % 300, date_trunc('day', now()) + n * interval '1 second', 0, 1, 0, now(), now(), 0, 1, 2, 0, 0, 0
@@ -122,8 +122,8 @@ func (h *house) others() {
 	for _, sql := range layOthers {
 		lay(sql)
 	}
-	lay(ownTicks, h.tenant)
 	lay(`VACUUM ANALYZE`)
+	lay(ownTicks, h.tenant)
 	var rows int
 	if err := laying.QueryRow(ctx, `SELECT sum(n_live_tup)::bigint FROM pg_stat_user_tables`).Scan(&rows); err != nil {
 		h.t.Fatal(err)

@@ -108,13 +108,23 @@ func (s *swept) none() bool {
 // unopenedOf is a source of the unopened chunks of one shard and tenant, which are given in SQL like the parameters for what
 // from returns.
 func unopenedOf(shard, tenant, floor, stuck string) string {
-	return strings.NewReplacer("SHARD", shard, "TENANT", tenant, "FLOOR", floor, "STUCK", stuck).Replace(`(
+	return unopenedWhere("", shard, tenant, floor, stuck)
+}
+
+// unopenedBefore is like unopenedOf, for chunks with lower numbers than one. It compares rows: of the indexes only that by shard and
+// tenant can serve this, and the planner does not go through all numbers that are lower.
+func unopenedBefore(id, shard, tenant, floor, stuck string) string {
+	return unopenedWhere(` AND (shard, tenant_id, id) < (`+shard+`, `+tenant+`, `+id+`)`, shard, tenant, floor, stuck)
+}
+
+func unopenedWhere(lower, shard, tenant, floor, stuck string) string {
+	return strings.NewReplacer("LOWER", lower, "SHARD", shard, "TENANT", tenant, "FLOOR", floor, "STUCK", stuck).Replace(`(
 		SELECT id, kind, nominal_at, first_id, last_id, items
 		FROM chunk
-		WHERE shard = SHARD AND tenant_id = TENANT AND opened_at IS NULL AND id >= FLOOR
+		WHERE shard = SHARD AND tenant_id = TENANT AND opened_at IS NULL AND id >= FLOOR LOWER
 		UNION ALL
-		SELECT c.id, c.kind, c.nominal_at, c.first_id, c.last_id, c.items
-		FROM chunk c
-		WHERE c.id = ANY (STUCK) AND c.id < FLOOR AND c.shard = SHARD AND c.tenant_id = TENANT AND ` + stillUnopened + `
+		SELECT u.id, u.kind, u.nominal_at, u.first_id, u.last_id, u.items
+		FROM chunk u
+		WHERE u.id = ANY (STUCK) AND u.id < FLOOR AND u.shard = SHARD AND u.tenant_id = TENANT AND ` + strings.ReplaceAll(stillUnopened, "c.", "u.") + `
 	)`)
 }

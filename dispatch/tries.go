@@ -3,11 +3,13 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
@@ -233,37 +235,50 @@ func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload, queu
 // claim writes in the rows of ticks that were there already which chunk pushes them: who takes that chunk over sends
 // those again, and leaves alone what waits for a worker.
 func claim(ctx context.Context, tx pgx.Tx, o *opened) error {
-	var pushed, pulled keyArrays
+	var pushed, pulled []try
 	for _, one := range o.send {
-		pushed.add(one.tick.key(), one.tick.Attempt)
+		pushed = append(pushed, try{TickKey: one.tick.key(), Attempt: one.tick.Attempt})
 	}
 	for _, l := range o.later {
-		for _, t := range l.tries {
-			pushed.add(t.TickKey, t.Attempt)
-		}
+		pushed = append(pushed, l.tries...)
 	}
 	for _, r := range o.ready {
-		pulled.add(r.TickKey, r.attempt)
+		pulled = append(pulled, try{TickKey: r.TickKey, Attempt: r.attempt})
 	}
 	for _, w := range o.waiting {
-		pulled.add(w.tick.key(), w.tick.Attempt)
+		pulled = append(pulled, try{TickKey: w.tick.key(), Attempt: w.tick.Attempt})
 	}
-	for _, c := range []struct {
-		keys  keyArrays
-		chunk *int64
-	}{{pushed, &o.chunk.ID}, {pulled, nil}} {
-		if len(c.keys.ids) == 0 {
-			continue
-		}
-		err := updateTicks(ctx, tx, nil, func() error { return nil }, `
+	if err := claimFor(ctx, tx, o.chunk.TenantID, pushed, &o.chunk.ID); err != nil {
+		return err
+	}
+	return claimFor(ctx, tx, o.chunk.TenantID, pulled, nil)
+}
+
+func claimFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tries []try, chunk *int64) error {
+	if len(tries) == 0 {
+		return nil
+	}
+	attempts := make(map[ident.TickKey]int16, len(tries))
+	for _, t := range tries {
+		attempts[t.TickKey] = t.Attempt
+	}
+	err := updateTicks(ctx, tx, slices.Collect(maps.Keys(attempts)), tickUpdate{
+		sql: `
 			UPDATE tick t
 			SET chunk_id = $8
 			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-			WHERE `+onTick+` AND t.schedule_id = ANY ($2) AND t.attempt = i.attempt`,
-			o.chunk.TenantID, c.keys.ids, c.keys.at, c.keys.seqs, c.keys.tries, c.keys.from, c.keys.through, c.chunk)
-		if err != nil {
-			return fmt.Errorf("claim ticks: %w", err)
-		}
+			WHERE ` + thatTick + ` AND t.attempt = i.attempt`,
+		args: func(part []ident.TickKey) []any {
+			var keys keyArrays
+			for _, k := range part {
+				keys.add(k, attempts[k])
+			}
+			return []any{tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, chunk}
+		},
+		each: func() error { return nil },
+	})
+	if err != nil {
+		return fmt.Errorf("claim ticks: %w", err)
 	}
 	return nil
 }

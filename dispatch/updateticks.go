@@ -1,0 +1,98 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/ident"
+)
+
+// keyArrays are keys of ticks as the columns of a query.
+type keyArrays struct {
+	ids     []int64
+	at      []time.Time
+	seqs    []int32
+	tries   []int16
+	from    time.Time
+	through time.Time
+}
+
+func (a *keyArrays) add(k ident.TickKey, attempt int16) {
+	if len(a.ids) == 0 || k.At.Before(a.from) {
+		a.from = k.At
+	}
+	if len(a.ids) == 0 || k.At.After(a.through) {
+		a.through = k.At
+	}
+	a.ids, a.at, a.seqs, a.tries = append(a.ids, k.Schedule), append(a.at, k.At), append(a.seqs, k.Seq), append(a.tries, attempt)
+}
+
+// onTick joins i (id, at, seq, attempt) with the rows of tick t; $1 is the tenant, $2 the ids, and $6 and $7 bound the
+// partitions.
+const onTick = `t.tenant_id = $1 AND t.schedule_id = i.id AND t.nominal_at = i.at AND t.seq = i.seq
+	AND t.nominal_at BETWEEN $6 AND $7`
+
+// theTick is the row of tick that i names, found by its key. The planner, which knows nothing of a nominal time that has just
+// come, would else read all ticks of that time for each that is named: it holds them to be one.
+const theTick = `LATERAL (SELECT * FROM tick t WHERE ` + onTick + ` OFFSET 0) t`
+
+// thatTick joins i with the rows of a tick t that an UPDATE changes, like onTick. The statement reads the ticks of the schedules $2
+// from the first of the nominal times to the last.
+//
+// An UPDATE cannot have theTick, so the planner is told what it does not know. It may not join by a nested loop, which reads all
+// ticks of a time for each that is named where it holds them to be one. It does not see whose ticks they are (SELECT): of a tenant
+// that has come since the last ANALYZE it would read all, as it holds them to be none. And an entry of an index costs much.
+const thatTick = `t.tenant_id = (SELECT $1::int) AND t.schedule_id = i.id AND t.nominal_at = i.at AND t.seq = i.seq
+	AND t.nominal_at BETWEEN $6 AND $7 AND t.schedule_id = ANY ((SELECT $2::bigint[])::bigint[])`
+
+// planUpdate and planOthers stand around an UPDATE with thatTick.
+const (
+	planUpdate = `
+		SELECT set_config('carillon.cpu_index_tuple_cost', current_setting('cpu_index_tuple_cost'), true),
+			set_config('cpu_index_tuple_cost', '100', true), set_config('enable_nestloop', 'off', true)`
+	planOthers = `SELECT set_config('cpu_index_tuple_cost', current_setting('carillon.cpu_index_tuple_cost'), true), set_config('enable_nestloop', 'on', true)`
+)
+
+// tickUpdate is an UPDATE with thatTick.
+type tickUpdate struct {
+	sql  string
+	args func(part []ident.TickKey) []any
+	scan []any        // what comes back of a row
+	each func() error // is called for each row
+}
+
+// updateTicks runs an UPDATE of ticks, in parts of which each reads few ticks that are not named.
+func updateTicks(ctx context.Context, tx pgx.Tx, keys []ident.TickKey, u tickUpdate) error {
+	var b pgx.Batch
+	b.Queue(planUpdate)
+	for _, part := range nearParts(keys) {
+		b.Queue(u.sql, u.args(part)...).Query(func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, u.scan, u.each)
+			return err
+		})
+	}
+	b.Queue(planOthers)
+	return tx.SendBatch(ctx, &b).Close()
+}
+
+// nearParts sorts keys by their times and cuts them into parts. The schedules of a part have no more than ten times as many ticks
+// from its first time to its last as it has keys, plus 100: a schedule has at most one timed tick a second.
+func nearParts(keys []ident.TickKey) (parts [][]ident.TickKey) {
+	slices.SortFunc(keys, func(a, b ident.TickKey) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Schedule, b.Schedule)) })
+	first, ids := 0, map[int64]bool{}
+	for i, k := range keys {
+		ids[k.Schedule] = true
+		seconds := int(k.At.Sub(keys[first].At)/time.Second) + 1
+		if len(ids)*seconds > 10*(i-first+1)+100 {
+			parts = append(parts, keys[first:i])
+			first = i
+			clear(ids)
+			ids[k.Schedule] = true
+		}
+	}
+	return append(parts, keys[first:])
+}
