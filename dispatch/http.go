@@ -48,7 +48,7 @@ func Routes(g *echo.Group, d *Dispatch) {
 	g.PUT("/v1/endpoints/:name", h.putEndpoint, endpoints, web.NoQuery, web.Conditional)
 	g.GET("/v1/endpoints/:name", h.endpoint, readEndpoints, web.NoQuery, web.Conditional)
 	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, endpoints, web.NoQuery, web.Conditional)
-	g.POST("/v1/endpoints/:name/secrets", h.rotateSecret, endpoints, web.NoQuery)
+	g.POST("/v1/endpoints/:name/secrets", h.rotateSecret, endpoints)
 	g.POST("/v1/endpoints/:name/test", h.tryEndpoint, endpoints, web.NoQuery, web.Timeout(longestAnswer+queryTimeout))
 }
 

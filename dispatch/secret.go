@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
@@ -125,17 +127,21 @@ func (d *Dispatch) storedSecrets(ctx context.Context, tx pgx.Tx, tenant tenants.
 	return secrets, headers, err
 }
 
+// rotationGap is how long after a rotation the next one needs force. Receivers change over in it, and a client that did not
+// get the answer to a rotation does not end the secret that they use.
+const rotationGap = time.Hour
+
 // RotateSecret gives an endpoint another secret, which the answer bears. Ticks are signed by it and by the one before;
-// an older one is valid no more. An answer that is repeated bears no secret, as it is kept nowhere that it could be
-// read from.
-func (d *Dispatch) RotateSecret(ctx context.Context, tenant tenants.ID, name string, once web.Once) (web.Reply, error) {
+// an older one is valid no more. So another rotation within rotationGap is refused without force. An answer that is
+// repeated bears no secret, as it is kept nowhere that it could be read from.
+func (d *Dispatch) RotateSecret(ctx context.Context, tenant tenants.ID, name string, force bool, once web.Once) (web.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var fresh Endpoint
 	var reply web.Reply
 	err := pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) (err error) {
 		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
-			fresh, err = d.rotate(ctx, tx, tenant, name)
+			fresh, err = d.rotate(ctx, tx, tenant, name, force)
 			kept := fresh
 			kept.Secret = ""
 			return http.StatusCreated, kept, err
@@ -149,13 +155,18 @@ func (d *Dispatch) RotateSecret(ctx context.Context, tenant tenants.ID, name str
 	return reply, err
 }
 
-func (d *Dispatch) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (e Endpoint, err error) {
+func (d *Dispatch) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, force bool) (e Endpoint, err error) {
 	secrets, headers, err := d.storedSecrets(ctx, tx, tenant, name)
 	if err != nil {
 		return e, err
 	}
 	if secrets == nil {
 		return e, noEndpoint(name)
+	}
+	if !force {
+		if err := checkRotated(ctx, tx, tenant, name); err != nil {
+			return e, err
+		}
 	}
 	secret := newSecret()
 	sealed, err := sealSecret(d.Keyset, tenant, name, secret)
@@ -165,7 +176,7 @@ func (d *Dispatch) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, nam
 	secrets = slices.Insert(secrets, 0, sealed)
 	rows, _ := tx.Query(ctx, `
 		UPDATE endpoint
-		SET secrets = $3, headers = $4, updated_at = clock_timestamp()
+		SET secrets = $3, headers = $4, rotated_at = clock_timestamp(), updated_at = clock_timestamp()
 		WHERE tenant_id = $1 AND name = $2
 		RETURNING `+endpointColumns, tenant, name, secrets[:min(len(secrets), validSecrets)], headers) // CollectExactlyOneRow reports the error
 	if e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint); err != nil {
@@ -173,6 +184,22 @@ func (d *Dispatch) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, nam
 	}
 	e.Secret = shownSecret(secret)
 	return e, tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "endpoint.rotate", Target: "endpoints/" + name})
+}
+
+// checkRotated refuses the rotation of an endpoint that was rotated within rotationGap. The endpoint is locked.
+func checkRotated(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) error {
+	var lately bool
+	err := tx.QueryRow(ctx, `
+		SELECT COALESCE(rotated_at > clock_timestamp() - $3::interval, false)
+		FROM endpoint
+		WHERE tenant_id = $1 AND name = $2`, tenant, name, rotationGap).Scan(&lately)
+	if err != nil {
+		return fmt.Errorf("read when a secret was rotated: %w", err)
+	}
+	if lately {
+		return fault.Conflict("rotated_lately", "the secret of endpoint %q was rotated less than an hour ago: another rotation ends the secret before that one, which receivers may still use; with ?force=true it is done all the same", name)
+	}
+	return nil
 }
 
 // Sealing is in what forms the secrets of all endpoints are stored, and the values of their headers.

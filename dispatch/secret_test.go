@@ -113,7 +113,14 @@ func TestTwoSecretsAreValidAtATime(t *testing.T) {
 	if got := r.last(t).signedBy(t, first.Secret, second.Secret); got != "yes yes" {
 		t.Errorf("signed by the first and the second: %s", got)
 	}
-	third := get[dispatch.Endpoint](c, 201, "POST", path+"/secrets", "")
+	c.refused(409, "rotated_lately", "", "POST", path+"/secrets", "")
+	c.refused(409, "rotated_lately", "", "POST", path+"/secrets?force=false", "")
+	c.refused(422, "invalid", "/force", "POST", path+"/secrets?force=yes", "")
+	get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+	if got := r.last(t).signedBy(t, first.Secret, second.Secret); got != "yes yes" {
+		t.Errorf("after a rotation that was refused, signed by the first and the second: %s", got)
+	}
+	third := get[dispatch.Endpoint](c, 201, "POST", path+"/secrets?force=true", "")
 	get[dispatch.Endpoint](c, 200, "PUT", path, `{"url": "`+r.URL+`"}`) // a change of the endpoint leaves its secrets
 	get[dispatch.Trial](c, 200, "POST", path+"/test", "")
 	if got := r.last(t).signedBy(t, first.Secret, second.Secret, third.Secret); got != "no yes yes" {
@@ -128,9 +135,28 @@ func TestTwoSecretsAreValidAtATime(t *testing.T) {
 		rival.refused(404, "not_found", "", "POST", path+what, "")
 		c.refused(404, "not_found", "", "POST", "/v1/endpoints/none"+what, "")
 	}
-	if n := len(r.requests()); n != 2 {
+	if n := len(r.requests()); n != 3 {
 		t.Errorf("%d requests were made", n)
 	}
+}
+
+func TestAnEndpointIsRotatedAgainAfterAnHour(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	s := h.open(h.dispatch)
+	c := s.operator()
+	const path = "/v1/endpoints/e"
+	get[dispatch.Endpoint](c, 201, "PUT", path, `{"url": "https://example.com/"}`)
+	get[dispatch.Endpoint](c, 201, "POST", path+"/secrets", "")
+	get[dispatch.Endpoint](c, 200, "PUT", path, `{"url": "https://example.com/2"}`) // is no rotation
+	stored := h.secrets("e")
+	h.exec(`UPDATE endpoint SET rotated_at = rotated_at - interval '59 minutes'`)
+	c.refused(409, "rotated_lately", "", "POST", path+"/secrets", "")
+	if again := h.secrets("e"); !bytes.Equal(again[0], stored[0]) || !bytes.Equal(again[1], stored[1]) {
+		t.Error("it was rotated all the same")
+	}
+	h.exec(`UPDATE endpoint SET rotated_at = rotated_at - interval '1 minute'`)
+	get[dispatch.Endpoint](c, 201, "POST", path+"/secrets", "")
 }
 
 func TestARepeatedRotationChangesNothing(t *testing.T) {

@@ -14,11 +14,19 @@ func (h handler) rotateSecret(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	q, err := web.Query(c, "force")
+	if err != nil {
+		return err
+	}
+	force, err := web.Flag(q, "force")
+	if err != nil {
+		return err
+	}
 	once, err := web.OnceOf(c)
 	if err != nil {
 		return err
 	}
-	reply, err := h.RotateSecret(c.Request().Context(), tenants.From(c), name, once)
+	reply, err := h.RotateSecret(c.Request().Context(), tenants.From(c), name, force, once)
 	if err != nil {
 		return err
 	}

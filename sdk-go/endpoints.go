@@ -52,11 +52,23 @@ func (c *Client) Endpoints(ctx context.Context) iter.Seq2[Endpoint, error] {
 	return pages[Endpoint](ctx, c, path("endpoints"), url.Values{})
 }
 
+// RotateParams are how a secret is rotated.
+type RotateParams struct {
+	Force bool // also within an hour of the last rotation
+}
+
 // RotateSecret gives an endpoint another secret, which is in the answer. Until the next rotation ticks are signed by it and
 // by the one before, so that WebhookConfig may have either or both. This call is not tried again when an answer was lost: it
-// would throw out the secret that is in use.
-func (c *Client) RotateSecret(ctx context.Context, name string) (Endpoint, error) {
-	return read[Endpoint](ctx, c, &call{method: http.MethodPost, path: path("endpoints", name, "secrets"), once: true})
+// would throw out the secret that is in use. Within an hour of the last rotation it is refused with ErrConflict, unless p has
+// Force.
+func (c *Client) RotateSecret(ctx context.Context, name string, p ...RotateParams) (Endpoint, error) {
+	query := url.Values{}
+	for _, one := range p {
+		if one.Force {
+			query.Set("force", "true")
+		}
+	}
+	return read[Endpoint](ctx, c, &call{method: http.MethodPost, path: path("endpoints", name, "secrets"), query: query, once: true})
 }
 
 // EndpointTrial is what came of a test tick.

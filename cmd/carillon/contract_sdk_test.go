@@ -238,6 +238,10 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	if got := must[carillon.Endpoint](t)(c.RotateSecret(ctx, "mailer")); got.Secret == "" || got.Secret == endpoint.Secret {
 		t.Error("the secret was not rotated")
 	}
+	if _, err := c.RotateSecret(ctx, "mailer"); !errors.Is(err, carillon.ErrConflict) {
+		t.Errorf("a second rotation at once: got %v", err)
+	}
+	must[carillon.Endpoint](t)(c.RotateSecret(ctx, "mailer", carillon.RotateParams{Force: true}))
 	hook := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(hook.Close)
 	must[carillon.Endpoint](t)(c.PutEndpoint(ctx, "local", carillon.EndpointParams{URL: hook.URL}))

@@ -49,6 +49,18 @@ func Query(c echo.Context, names ...string) (url.Values, error) {
 	return nil, f
 }
 
+// Flag is a parameter of a query that is true or false; without it, it is false.
+func Flag(q url.Values, name string) (bool, error) {
+	switch value := q.Get(name); {
+	case !q.Has(name) || value == "false":
+		return false, nil
+	case value == "true":
+		return true, nil
+	default:
+		return false, fault.Invalid("/"+name, "%q is neither true nor false", value)
+	}
+}
+
 // NoQuery refuses, as Query does, every parameter of a route that takes none.
 func NoQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
