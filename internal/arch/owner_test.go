@@ -1,0 +1,116 @@
+package arch
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// writes matches a statement that writes a table, and finds its name.
+var writes = regexp.MustCompile(`\b(?:INSERT INTO|UPDATE|DELETE FROM|TRUNCATE|COPY)\s+(?:ONLY\s+)?([a-z_]+)\b`)
+
+// writers returns the folders whose SQL writes each table, in order.
+func writers(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string]map[string]bool{}
+	for _, s := range sources(t) {
+		if within(s.name, "loadtest") || within(s.name, "sdk-go") || within(s.name, "calendar") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			literal, ok := n.(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return true
+			}
+			text, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Errorf("%s: %v", s.name, err)
+			}
+			for _, match := range writes.FindAllStringSubmatch(text, -1) {
+				if found[match[1]] == nil {
+					found[match[1]] = map[string]bool{}
+				}
+				found[match[1]][s.folder()] = true
+			}
+			return true
+		})
+	}
+	sorted := map[string][]string{}
+	for table, folders := range found {
+		sorted[table] = slices.Sorted(maps.Keys(folders))
+	}
+	return sorted
+}
+
+// Each table is written by the packages that own it, and by no other.
+func TestEachTableHasItsWriters(t *testing.T) {
+	t.Parallel()
+	found := writers(t)
+	for table, folders := range found {
+		if known := strings.Fields(owners[table]); !slices.Equal(folders, known) {
+			t.Errorf("%s is written by %v, and its owners are %v", table, folders, known)
+		}
+	}
+	for table := range owners {
+		if found[table] == nil {
+			t.Errorf("nobody writes %s", table)
+		}
+	}
+}
+
+// owners are the packages that write each table.
+var owners = map[string]string{
+	"allowance":         "dispatch",
+	"api_key":           "tenants",
+	"attempt":           "dispatch",
+	"audit":             "dispatch schedules tenants",
+	"bucket":            "dispatch tenants",
+	"buffered":          "dispatch",
+	"calendar":          "schedules",
+	"calendar_revision": "schedules",
+	"chunk":             "dispatch",
+	"cohort":            "dispatch schedules",
+	"cohort_timing":     "dispatch schedules",
+	"daily_use":         "dispatch",
+	"daily_use_delta":   "dispatch",
+	"dead_letter":       "dispatch schedules",
+	"endpoint":          "dispatch",
+	"erasure":           "schedules",
+	"event":             "dispatch",
+	"folded":            "schedules",
+	"happening":         "dispatch tenants",
+	"held":              "dispatch",
+	"idempotency":       "dispatch internal/web schedules",
+	"idle":              "schedules",
+	"key_profile":       "schedules",
+	"lease":             "dispatch",
+	"lease_beat":        "dispatch",
+	"member":            "dispatch schedules",
+	"notice":            "dispatch",
+	"operation":         "schedules",
+	"partition_attempt": "dispatch",
+	"process":           "dispatch",
+	"pushing":           "dispatch",
+	"ready":             "dispatch",
+	"revision":          "dispatch schedules",
+	"roll":              "dispatch",
+	"schedule":          "dispatch schedules",
+	"schedule_state":    "dispatch schedules",
+	"setting":           "tenants",
+	"slot":              "dispatch",
+	"sync":              "schedules",
+	"sync_line":         "schedules",
+	"tally":             "dispatch schedules",
+	"tenant":            "dispatch tenants",
+	"tick":              "dispatch",
+	"turn":              "dispatch",
+	"tzdata":            "schedules",
+	"waiting":           "dispatch",
+	"wake":              "dispatch",
+	"workflow":          "schedules",
+}

@@ -1,0 +1,148 @@
+package arch
+
+import (
+	"go/ast"
+	"testing"
+)
+
+// The largest that a file, a function and a list of parameters may be.
+const (
+	mostLines      = 400 // of a file
+	mostBody       = 60  // lines of a function
+	mostParameters = 6
+)
+
+// large are the files, functions and lists of parameters that are larger, with their size. An entry may shrink and go, and none
+// may grow or be added.
+var large = map[string]int{
+	"calendar.resolved.next lines":               67,
+	"cmd/carillon.build lines":                   113,
+	"dispatch.Dispatch.Backfill parameters":      7,
+	"dispatch.Dispatch.History lines":            64,
+	"dispatch.Dispatch.History parameters":       7,
+	"dispatch.Dispatch.PutEndpoint lines":        71,
+	"dispatch.Dispatch.Usage lines":              62,
+	"dispatch.Dispatch.beginBackfill parameters": 8,
+	"dispatch.Dispatch.decide lines":             88,
+	"dispatch.Dispatch.endBad lines":             66,
+	"dispatch.Dispatch.endBad parameters":        7,
+	"dispatch.Dispatch.fill parameters":          8,
+	"dispatch.Dispatch.message parameters":       8,
+	"dispatch.Dispatch.place parameters":         9,
+	"dispatch.Dispatch.replay lines":             69,
+	"dispatch.Dispatch.takeDue lines":            76,
+	"dispatch.Dispatch.trigger lines":            88,
+	"dispatch.Dispatch.walkRoll parameters":      7,
+	"dispatch.Overviews.read lines":              73,
+	"dispatch.chunks.add parameters":             7,
+	"dispatch.endGood parameters":                7,
+	"dispatch.pass.fresh lines":                  65,
+	"dispatch.queueBacklog lines":                78,
+	"dispatch.takeOneReady parameters":           7,
+	"dispatch/explain.go":                        490,
+	"dispatch/finish.go":                         441,
+	"dispatch/worker.go":                         445,
+	"internal/web.Idempotent parameters":         7,
+	"internal/web/scan.go":                       433,
+	"loadtest.churn lines":                       72,
+	"loadtest.fair lines":                        73,
+	"loadtest.inFlight lines":                    83,
+	"loadtest.muster.fire lines":                 87,
+	"loadtest.pair lines":                        78,
+	"loadtest.quota lines":                       78,
+	"loadtest.smoke lines":                       83,
+	"loadtest.upsert lines":                      72,
+	"loadtest/chaos.openLab lines":               67,
+	"loadtest/chaos.writer.run parameters":       8,
+	"loadtest/chaos.writer.sync lines":           62,
+	"loadtest/chaos/fault.go":                    405,
+	"migrations.roleGaps lines":                  67,
+	"schedules.Schedules.Patch parameters":       7,
+	"schedules.Schedules.Put parameters":         7,
+	"schedules.Schedules.PutWorkflow lines":      73,
+	"schedules.Schedules.arm parameters":         7,
+	"schedules.Schedules.auditCall parameters":   7,
+	"schedules.Schedules.insert lines":           64,
+	"schedules.Schedules.insert parameters":      10,
+	"schedules.Schedules.newborn parameters":     9,
+	"schedules.Schedules.patched parameters":     7,
+	"schedules.Schedules.pause parameters":       7,
+	"schedules.Schedules.putAlone parameters":    8,
+	"schedules.Schedules.redefine parameters":    7,
+	"schedules.Schedules.rejoin parameters":      7,
+	"schedules.Schedules.rejoined parameters":    7,
+	"schedules.Schedules.replace parameters":     9,
+	"schedules.Schedules.restatus parameters":    7,
+	"schedules.Schedules.retimeMoved parameters": 7,
+	"schedules.Schedules.update parameters":      10,
+	"schedules.Schedules.walk parameters":        7,
+	"schedules.cohortOf parameters":              9,
+	"schedules.endVersion parameters":            7,
+	"schedules.load.defineFresh lines":           63,
+	"schedules.row.answer parameters":            7,
+	"schedules.row.join parameters":              8,
+	"schedules.syncing.next lines":               69,
+	"schedules/bulkstore.go":                     481,
+	"schedules/http.go":                          457,
+	"schedules/put.go":                           447,
+	"sdk-go/carillontest.Server.serve lines":     63,
+	"tenants.AuditLog parameters":                7,
+	"tenants.NewAPIKey parameters":               7,
+}
+
+// Files, functions and lists of parameters stay small.
+func TestNothingGrowsLarge(t *testing.T) {
+	t.Parallel()
+	found := map[string]int{}
+	for _, s := range sources(t) {
+		if s.lines > mostLines {
+			found[s.name] = s.lines
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			f, ok := n.(*ast.FuncDecl)
+			if !ok {
+				return true
+			}
+			name := s.folder() + "." + nameOf(f)
+			if lines := s.set.Position(f.End()).Line - s.set.Position(f.Pos()).Line + 1; lines > mostBody {
+				found[name+" lines"] = lines
+			}
+			if n := f.Type.Params.NumFields(); n > mostParameters {
+				found[name+" parameters"] = n
+			}
+			return true
+		})
+	}
+	for name, size := range found {
+		if most, known := large[name]; !known || size > most {
+			t.Errorf("%s is too large: %d, and it may be %d", name, size, most)
+		}
+	}
+	for name, size := range large {
+		if found[name] < size {
+			t.Errorf("the entry of %s is out of date: it is %d and not %d", name, found[name], size)
+		}
+	}
+}
+
+// nameOf returns a function's name, with its receiver's type before it.
+func nameOf(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return f.Name.Name
+	}
+	of := f.Recv.List[0].Type
+	for {
+		switch typ := of.(type) {
+		case *ast.StarExpr:
+			of = typ.X
+		case *ast.IndexExpr:
+			of = typ.X
+		case *ast.IndexListExpr:
+			of = typ.X
+		case *ast.Ident:
+			return typ.Name + "." + f.Name.Name
+		default:
+			return f.Name.Name
+		}
+	}
+}
