@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/varint"
 )
 
 // What a chunk holds.
@@ -94,70 +95,35 @@ func (g *group) flags() byte {
 
 var errBroken = errors.New("the items of a chunk are broken")
 
-// reader reads varints; after a broken one all are zero and broken is set.
-type reader struct {
-	b      []byte
-	broken bool
-}
-
-func (r *reader) next() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.broken, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) byte() byte {
-	if len(r.b) == 0 {
-		r.broken = true
-		return 0
-	}
-	c := r.b[0]
-	r.b = r.b[1:]
-	return c
-}
-
-func (r *reader) count(most int) int {
-	n := r.next()
-	if n > uint64(most) {
-		r.broken, r.b = true, nil
-		return 0
-	}
-	return int(n)
-}
-
 func unpackGroups(at time.Time, b []byte) ([]group, error) {
-	r := reader{b: b}
-	n := r.count(mostInChunk)
-	mixed := n == 0 && len(r.b) > 0
+	r := varint.NewReader(b)
+	n := r.Count(mostInChunk)
+	mixed := n == 0 && len(r.Rest()) > 0
 	if mixed {
-		n = r.count(mostInChunk)
+		n = r.Count(mostInChunk)
 	}
 	groups := make([]group, n)
 	for i := range groups {
 		g := &groups[i]
 		if g.At = at; mixed {
-			g.At = at.Add(time.Duration(r.next()) * time.Second)
+			g.At = at.Add(time.Duration(r.Next()) * time.Second)
 		}
-		g.Cohort = int64(r.next())
-		flags := r.byte()
+		g.Cohort = int64(r.Next())
+		flags := r.Byte()
 		g.DST = calendar.DSTNote(flags & 3)
 		g.Late, g.Drop, g.Forced, g.Quiet, g.Dated = flags&lateFlag != 0, flags&dropFlag != 0, flags&forcedFlag != 0, flags&quietFlag != 0, flags&datedFlag != 0
-		g.Workflow = r.count(mostInChunk)
+		g.Workflow = r.Count(mostInChunk)
 		if flags&missedFlag != 0 {
-			g.Missed = int(r.next())
+			g.Missed = int(r.Next())
 		}
-		g.IDs = make([]int64, r.count(mostInChunk))
+		g.IDs = make([]int64, r.Count(mostInChunk))
 		last := int64(0)
 		for j := range g.IDs {
-			last += int64(r.next())
+			last += int64(r.Next())
 			g.IDs[j] = last
 		}
 	}
-	if r.broken || len(r.b) > 0 {
+	if !r.Whole() {
 		return nil, errBroken
 	}
 	return groups, nil
@@ -186,15 +152,15 @@ func packTries(tries []try) []byte {
 }
 
 func unpackTries(b []byte) ([]try, error) {
-	r := reader{b: b}
-	tries := make([]try, r.count(1<<16))
+	r := varint.NewReader(b)
+	tries := make([]try, r.Count(1<<16))
 	for i := range tries {
 		t := &tries[i]
-		t.Schedule, t.At, t.Seq = int64(r.next()), time.Unix(int64(r.next()), 0).UTC(), int32(r.next())
-		last := r.next()
+		t.Schedule, t.At, t.Seq = int64(r.Next()), time.Unix(int64(r.Next()), 0).UTC(), int32(r.Next())
+		last := r.Next()
 		t.Attempt, t.Answer = int16(last>>1), last&1 == 1
 	}
-	if r.broken || len(r.b) > 0 {
+	if !r.Whole() {
 		return nil, errBroken
 	}
 	return tries, nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/keyset"
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
@@ -165,11 +166,11 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	d.work.Go(func() { d.listen(run) })
 	d.work.Go(func() { d.process.beat(run) })
 	d.work.Go(func() { d.hub.tell(run, d) })
-	d.work.Go(func() { d.every(run, pollEvery, "look for ready ticks", d.wakePolls) })
+	d.work.Go(func() { loop.Every(run, d.Log, pollEvery, "look for ready ticks", d.wakePolls) })
 	d.work.Go(func() { d.watchLimits(run) })
 	d.work.Go(func() { d.pressure.measure(run, d) })
 	d.work.Go(func() { d.horizon.measure(run, d) })
-	d.work.Go(func() { d.every(run, time.Second, "settle debts", d.settleDebts) })
+	d.work.Go(func() { loop.Every(run, d.Log, time.Second, "settle debts", d.settleDebts) })
 	d.work.Go(func() { d.upkeep(run) })
 	if d.Dispatches {
 		d.results.start()
@@ -221,32 +222,6 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 	defer cancelLeave()
 	d.process.leave(leave)
 	return err
-}
-
-// every runs fn each period until ctx ends, and logs its errors.
-func (d *Dispatch) every(ctx context.Context, period time.Duration, what string, fn func(context.Context) error) {
-	d.paced(ctx, func() time.Duration { return period }, what, fn)
-}
-
-// paced is every, for a period that may change from one run to the next.
-func (d *Dispatch) paced(ctx context.Context, pace func() time.Duration, what string, fn func(context.Context) error) {
-	period := pace()
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	for {
-		if err := fn(ctx); err != nil && ctx.Err() == nil {
-			d.Log.Error("cannot "+what, "error", err)
-		}
-		if now := pace(); now != period {
-			period = now
-			tick.Reset(period)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 // finds tells whether a query has a row: what most often finds nothing asks that first, in one trip and no transaction.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -62,7 +63,7 @@ func (d *Dispatch) sendEvents(ctx context.Context) {
 	defer sending.Wait()
 	var mu sync.Mutex
 	busy := map[tenants.ID]bool{}
-	d.every(ctx, eventEvery, "send events", func(ctx context.Context) error {
+	loop.Every(ctx, d.Log, eventEvery, "send events", func(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		found, err := d.claimEvents(ctx, busy, eventsAtOne-len(busy))

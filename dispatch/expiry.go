@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
@@ -19,7 +20,7 @@ const (
 
 // endLeases has the ticks of leases that ended without a word delivered again, until ctx ends.
 func (d *Dispatch) endLeases(ctx context.Context) {
-	d.every(ctx, leasesEvery, "end leases", d.endDueLeases)
+	loop.Every(ctx, d.Log, leasesEvery, "end leases", d.endDueLeases)
 }
 
 // endDueLeases ends leases until none is due.

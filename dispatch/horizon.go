@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/carillonhq/carillon/internal/loop"
 )
 
 // While an old snapshot is open, no index entry of a row that changed since can be removed. A query that begins at the low end
@@ -50,7 +52,7 @@ type mark struct {
 
 // measure keeps the horizon up to date until ctx ends.
 func (h *horizon) measure(ctx context.Context, d *Dispatch) {
-	d.paced(ctx, func() time.Duration { return d.rest.pace(horizonEvery, restHorizon) }, "look which transactions are open", func(ctx context.Context) error {
+	loop.Paced(ctx, d.Log, func() time.Duration { return d.rest.pace(horizonEvery, restHorizon) }, "look which transactions are open", func(ctx context.Context) error {
 		return h.read(ctx, d)
 	})
 }

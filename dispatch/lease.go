@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/internal/varint"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -292,12 +293,12 @@ func unpackLease(b []byte) ([]try, error) {
 	if len(b) == 0 || b[0] != leaseForm {
 		return unpackTries(b)
 	}
-	r := reader{b: b[1:]}
-	n := r.count(mostLeased)
-	if r.broken {
+	r := varint.NewReader(b[1:])
+	n := r.Count(mostLeased)
+	if r.Broken() {
 		return nil, errBroken
 	}
-	return unpackReady(r.b, n)
+	return unpackReady(r.Rest(), n)
 }
 
 func (d *Dispatch) leaseAnswer(tenant tenants.ID, l leased) []byte {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
+
+	"github.com/carillonhq/carillon/internal/loop"
 )
 
 // operateArgs are the arguments of the River job that has a turn at an operation: its number, and nothing else.
@@ -52,7 +54,7 @@ func (d *Dispatch) QueueOperation(ctx context.Context, tx pgx.Tx, ids ...int64) 
 
 // lookForOperations finds, every second, the operations that nobody runs.
 func (d *Dispatch) lookForOperations(ctx context.Context) {
-	d.every(ctx, takeEvery, "look for operations", func(ctx context.Context) error {
+	loop.Every(ctx, d.Log, takeEvery, "look for operations", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		defer cancel()
 		some, err := d.finds(ctx, `SELECT FROM operation WHERE ended_at IS NULL AND look_at <= (SELECT clock_timestamp())`)

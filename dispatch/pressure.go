@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -49,7 +50,7 @@ func (p *pressure) add(tenant tenants.ID) (before int) {
 func (p *pressure) measure(ctx context.Context, d *Dispatch) {
 	var took time.Duration
 	pace := func() time.Duration { return max(d.rest.pace(pressureEvery, restPressure), pressurePart*took) }
-	d.paced(ctx, pace, "count unopened chunks", func(ctx context.Context) error {
+	loop.Paced(ctx, d.Log, pace, "count unopened chunks", func(ctx context.Context) error {
 		defer func(began time.Time) { took = time.Since(began) }(time.Now())
 		return p.count(ctx, d)
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -114,7 +115,7 @@ func (p *process) self() (id int64, alive bool) {
 // beat tells the others each second that this process lives. The first beat that fails, by an error or in time, makes the
 // process look for the primary again: the host of its connections may have died without a word.
 func (p *process) beat(ctx context.Context) {
-	p.d.every(ctx, beatEvery, "beat", func(ctx context.Context) error {
+	loop.Every(ctx, p.d.Log, beatEvery, "beat", func(ctx context.Context) error {
 		err := p.beatOnce(ctx)
 		if err != nil && ctx.Err() == nil {
 			p.d.recheck(ctx)

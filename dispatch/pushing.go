@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -39,7 +40,7 @@ func (s *sender) inFlight() map[tenants.ID]flight {
 // tellPushing says, until ctx ends, what this process has in flight, so that any process can tell of them all.
 func (d *Dispatch) tellPushing(ctx context.Context) {
 	told := false // there are rows of this process
-	d.every(ctx, pushingTold, "tell what is in flight", func(ctx context.Context) error {
+	loop.Every(ctx, d.Log, pushingTold, "tell what is in flight", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		now := d.sender.inFlight()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/internal/varint"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -131,20 +132,20 @@ func packReady(tries []try) []byte {
 }
 
 func unpackReady(b []byte, n int) ([]try, error) {
-	r := reader{b: b}
+	r := varint.NewReader(b)
 	tries := make([]try, n)
 	var last try
 	var at int64
 	for i := range tries {
-		delta := r.next()
+		delta := r.Next()
 		last.Schedule += unzigzag(delta >> 1)
 		if delta&1 == 0 {
-			at += unzigzag(r.next())
-			last.At, last.Seq, last.Attempt = time.Unix(at, 0).UTC(), int32(r.next()), int16(r.next())
+			at += unzigzag(r.Next())
+			last.At, last.Seq, last.Attempt = time.Unix(at, 0).UTC(), int32(r.Next()), int16(r.Next())
 		}
 		tries[i] = last
 	}
-	if r.broken || len(r.b) > 0 {
+	if !r.Whole() {
 		return nil, errBroken
 	}
 	return tries, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -203,7 +204,7 @@ const zonesEvery = 5 * time.Second
 
 // rezone puts a newer tz database in force once a process has brought it, and has what it changes retimed.
 func (d *Dispatch) rezone(ctx context.Context) {
-	d.every(ctx, zonesEvery, "look for newer zones", func(ctx context.Context) error {
+	loop.Every(ctx, d.Log, zonesEvery, "look for newer zones", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		if err := schedules.RefreshZones(ctx, d.Pool); err != nil {

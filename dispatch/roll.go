@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/varint"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -86,18 +87,18 @@ func packRoll(keys []ident.TickKey) []byte {
 }
 
 func unpackRoll(b []byte, at time.Time, n int) ([]ident.TickKey, error) {
-	r := reader{b: b}
+	r := varint.NewReader(b)
 	keys := make([]ident.TickKey, n)
 	last := int64(0)
 	for i := range keys {
-		delta := r.next()
+		delta := r.Next()
 		last += int64(delta >> 1)
 		keys[i] = ident.TickKey{Schedule: last, At: at}
 		if delta&1 == 1 {
-			keys[i].Seq = int32(r.next())
+			keys[i].Seq = int32(r.Next())
 		}
 	}
-	if r.broken || len(r.b) > 0 {
+	if !r.Whole() {
 		return nil, errBroken
 	}
 	return keys, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
@@ -24,7 +25,7 @@ const (
 
 // takeOver takes the chunks of processes that have fallen silent, and opens those that no job has opened in time.
 func (d *Dispatch) takeOver(ctx context.Context) {
-	d.every(ctx, takeEvery, "take over chunks", func(ctx context.Context) error {
+	loop.Every(ctx, d.Log, takeEvery, "take over chunks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		if _, alive := d.process.self(); !alive || sabotage.NoTakeOver.On() {

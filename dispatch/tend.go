@@ -8,13 +8,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/tenants"
 )
 
 // watchLimits looks each second which tenants have workflows with max_running or slots, until ctx ends. It finds the next
 // tenant in an index, one after another, and does not read the rows of each.
 func (d *Dispatch) watchLimits(ctx context.Context) {
-	d.every(ctx, time.Second, "look for limited workflows", func(ctx context.Context) error {
+	loop.Every(ctx, d.Log, time.Second, "look for limited workflows", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		rows, _ := d.Pool.Query(ctx, `

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/varint"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -56,7 +57,7 @@ func (d *Dispatch) unseal(tenant tenants.ID, k ident.TickKey, sealed string) (t 
 	if !hmac.Equal(d.mac(tenant, k, body), raw[len(body):]) {
 		return t, false
 	}
-	r := reader{b: body}
-	t = leaseToken{lease: int64(r.next()), slot: int16(r.next()), attempt: int16(r.next())}
-	return t, !r.broken
+	r := varint.NewReader(body)
+	t = leaseToken{lease: int64(r.Next()), slot: int16(r.Next()), attempt: int16(r.Next())}
+	return t, !r.Broken()
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 )
@@ -66,11 +67,11 @@ func (d *Dispatch) upkeep(ctx context.Context) {
 	for _, t := range d.tasks() {
 		if t.every != upkeepEvery {
 			beside.Go(func() {
-				d.every(ctx, t.every, t.name, func(ctx context.Context) error { return d.run(ctx, t) })
+				loop.Every(ctx, d.Log, t.every, t.name, func(ctx context.Context) error { return d.run(ctx, t) })
 			})
 		}
 	}
-	d.every(ctx, upkeepEvery, "keep house", d.keepHouse)
+	loop.Every(ctx, d.Log, upkeepEvery, "keep house", d.keepHouse)
 }
 
 // keepHouse runs each task of upkeepEvery once, also where others fail.

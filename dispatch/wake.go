@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -28,7 +29,7 @@ type parkedFor struct {
 
 // wakeParked wakes parked ticks whose wait has ended, and the turns of tenants that go on, until ctx ends.
 func (d *Dispatch) wakeParked(ctx context.Context) {
-	d.every(ctx, wakeEvery, "wake parked ticks", func(ctx context.Context) error {
+	loop.Every(ctx, d.Log, wakeEvery, "wake parked ticks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, wakeLimit)
 		defer cancel()
 		return d.wakeAll(ctx)
