@@ -39,7 +39,7 @@ func TestLooksForReadyTicksDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) 
 	h.readyHerd("w", 1)
 	h.exec(`CREATE TABLE kept AS SELECT * FROM ready`)
 	h.exec(`DELETE FROM ready`)
-	// After an ANALYZE of the few rows the planner may take the primary key, and sort. TODO: a form of the query for which it cannot.
+	// After an ANALYZE of these few rows the planner may read the primary key and sort, until the next ANALYZE: see docs/decisions.md.
 	h.exec(`ALTER TABLE ready SET (autovacuum_enabled = off)`)
 	r := &recorder{ran: map[string][]any{}}
 	h.traced(r)
