@@ -106,6 +106,7 @@ var owners = map[string]string{
 	"sync":              "schedules",
 	"sync_line":         "schedules",
 	"tally":             "dispatch schedules",
+	"tally_delta":       "dispatch schedules",
 	"tenant":            "dispatch tenants",
 	"tick":              "dispatch",
 	"turn":              "dispatch",
