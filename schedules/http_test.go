@@ -400,6 +400,7 @@ func TestEachRouteNeedsItsScope(t *testing.T) {
 		{"GET", "/v1/schedules", []string{tenants.SchedulesRead}},
 		{"POST", "/v1/schedules/preview", []string{tenants.SchedulesRead}},
 		{"GET", "/v1/admin/forecast", nil},
+		{"DELETE", "/v1/keys/none", []string{tenants.SubjectsErase}},
 		{"GET", "/v1/workflows", []string{tenants.SchedulesRead, tenants.SchedulesWrite}},
 		{"PUT", "/v1/workflows/w", []string{tenants.SchedulesWrite}},
 		{"GET", "/v1/workflows/w", []string{tenants.SchedulesRead, tenants.SchedulesWrite}},

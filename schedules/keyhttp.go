@@ -16,7 +16,7 @@ func (h handler) keyRoutes(g *echo.Group) {
 	g.GET("/v1/keys", h.keys, read)
 	g.GET(one, h.key, read, web.NoQuery, web.Conditional)
 	g.PUT(one, h.putKey, write, web.NoQuery, web.Conditional)
-	g.DELETE(one, h.eraseKey, write, web.NoQuery, web.Conditional)
+	g.DELETE(one, h.eraseKey, tenants.Require(tenants.SubjectsErase), web.NoQuery, web.Conditional)
 	g.POST(one+"/rename", h.renameKey, write, web.NoQuery)
 }
 

@@ -96,7 +96,7 @@ func TestFaultsOfKeysOverHTTP(t *testing.T) {
 	}
 	for _, scope := range []struct{ method, path, scope string }{
 		{"GET", "/v1/keys", tenants.SchedulesWrite}, {"GET", keyPath, tenants.SchedulesWrite}, {"PUT", keyPath, tenants.SchedulesRead},
-		{"DELETE", keyPath, tenants.SchedulesRead}, {"POST", keyPath + "/rename", tenants.SchedulesRead},
+		{"DELETE", keyPath, tenants.SchedulesRead}, {"DELETE", keyPath, tenants.SchedulesWrite}, {"PUT", keyPath, tenants.SubjectsErase}, {"POST", keyPath + "/rename", tenants.SchedulesRead},
 	} {
 		e.want(403, "insufficient_scope", scope.method, scope.path, `{}`, "Authorization", "Bearer "+e.token("acme", scope.scope))
 	}
@@ -136,7 +136,7 @@ func TestAKeyIsErasedOverHTTP(t *testing.T) {
 	if again.doc["key_hash"] != got.doc["key_hash"] {
 		t.Errorf("the receipts of one key differ: %s, %s", got.body, again.body)
 	}
-	if others := e.want(200, "", "DELETE", keyPath, "", "Authorization", "Bearer "+e.token("other", tenants.SchedulesWrite)); others.doc["key_hash"] == got.doc["key_hash"] {
+	if others := e.want(200, "", "DELETE", keyPath, "", "Authorization", "Bearer "+e.token("other", tenants.SubjectsErase)); others.doc["key_hash"] == got.doc["key_hash"] {
 		t.Error("two tenants' keys have one hash")
 	}
 	for _, table := range []string{"schedule", "schedule_state", "revision", "key_profile", "label", "member", "idempotency", "erasure"} {

@@ -80,8 +80,8 @@ func (c *Client) Keys(ctx context.Context, prefix string) iter.Seq2[Key, error] 
 	return pages[Key](ctx, c, path("keys"), url.Values(q))
 }
 
-// EraseKey erases all that is kept of a key over all workflows, history and all. It cannot be undone. With an IfMatch of p,
-// the profile must have that version.
+// EraseKey erases all that is kept of a key over all workflows, history and all. It cannot be undone. The token needs the
+// scope subjects:erase. With an IfMatch of p, the profile must have that version.
 func (c *Client) EraseKey(ctx context.Context, key string, p ...DeleteParams) (Erasure, error) {
 	r := &call{method: http.MethodDelete, path: path("keys", key)}
 	for _, one := range p {

@@ -116,6 +116,7 @@ func TestRequire(t *testing.T) {
 	}{
 		"reader":                     {w.token(t, "acme", SchedulesRead), []string{SchedulesRead}},
 		"writer":                     {w.token(t, "acme", SchedulesWrite), []string{SchedulesWrite}},
+		"eraser":                     {w.token(t, "acme", SubjectsErase), []string{SubjectsErase}},
 		"worker":                     {w.token(t, "acme", TicksWork, SchedulesRead), []string{SchedulesRead, TicksWork}},
 		"operator":                   {w.token(t, "acme", TenantAdmin), TenantScopes()},
 		"nobody":                     {w.token(t, "acme"), nil},

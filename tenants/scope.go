@@ -11,13 +11,14 @@ const (
 	SchedulesWrite = "schedules:write"
 	TicksWork      = "ticks:work"      // lease and finish ticks
 	EndpointsWrite = "endpoints:write" // endpoints, their secrets and headers
+	SubjectsErase  = "subjects:erase"  // erase all that is kept of a key: it cannot be undone
 	TenantAdmin    = "tenant:admin"    // the operator of one tenant: implies the others of that tenant
 	PlatformAdmin  = "platform:admin"  // of those who run the service; a token with it names no tenant
 )
 
 // TenantScopes are all scopes that a tenant's token can bear.
 func TenantScopes() []string {
-	return []string{SchedulesRead, SchedulesWrite, TicksWork, EndpointsWrite, TenantAdmin}
+	return []string{SchedulesRead, SchedulesWrite, TicksWork, EndpointsWrite, SubjectsErase, TenantAdmin}
 }
 
 // Identity is who sent a request, and what they may do.

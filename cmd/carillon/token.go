@@ -33,7 +33,7 @@ CARILLON_ISSUER_KEY where that is set and no --url is given. A tenant that caril
 not know yet is made, with the default quotas. Scope platform:admin is for who runs the
 service: its token bears no tenant.
 
-Scopes: schedules:read schedules:write ticks:work endpoints:write tenant:admin platform:admin`,
+Scopes: schedules:read schedules:write ticks:work endpoints:write subjects:erase tenant:admin platform:admin`,
 		Example: `  carillon token
   carillon token --tenant acme --scope "schedules:read schedules:write" --ttl 5m
   carillon token --url http://127.0.0.1:40123
