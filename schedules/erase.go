@@ -176,7 +176,7 @@ func erasePart(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, key 
 		WHERE tenant_id = $1 AND key = $2`, tenant, key)
 	b.Queue(`
 		UPDATE audit
-		SET target = $3, key = NULL, before = NULL, after = NULL
+		SET target = $3, key = NULL, before = NULL, after = NULL, remote = NULL
 		WHERE tenant_id = $1 AND key = $2`, tenant, key, "keys/"+hex.EncodeToString(hash))
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("erase schedules: %w", err)
