@@ -34,16 +34,6 @@ func (k keyed) ids() []int64 {
 // all are the numbers of the schedules and of those that were deleted.
 func (k keyed) all() []int64 { return append(k.ids(), k.deleted...) }
 
-// shards are those of the schedules, in ascending order.
-func (k keyed) shards() []int16 {
-	shards := make([]int16, len(k.live))
-	for i, s := range k.live {
-		shards[i] = s.Shard
-	}
-	slices.Sort(shards)
-	return slices.Compact(shards)
-}
-
 // findKey looks a key up in each of the tenant's workflows that has schedules, or had some that were deleted: it jumps from
 // workflow to workflow, as an index of all schedules by key would cost whoever writes one.
 func findKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string) (k keyed, err error) {
