@@ -32,9 +32,14 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-
 // Static makes a handler that answers with content which stays the same: as it is, and as gzip. One of the two may be nil.
 type Static = func(media string, plain, packed []byte) echo.HandlerFunc
 
-// Routes adds GET /openapi.yaml and, with its files, GET /docs: the reference as a page that asks nothing of any other
-// host. None needs a token. Each route has the middleware around it.
+// Routes adds GET /openapi.yaml. It needs no token. The route has the middleware around it.
 func Routes(e *echo.Echo, static Static, around ...echo.MiddlewareFunc) {
+	e.GET("/openapi.yaml", static("application/yaml", Document, nil), around...)
+}
+
+// PageRoutes adds GET /docs with its files: the reference as a page that asks nothing of any host but this, from which it
+// loads /openapi.yaml. None needs a token. Each route has the middleware around it.
+func PageRoutes(e *echo.Echo, static Static, around ...echo.MiddlewareFunc) {
 	const javascript = "text/javascript; charset=utf-8"
 	index := static("text/html; charset=utf-8", page, nil)
 	files := map[string]echo.HandlerFunc{
@@ -42,7 +47,6 @@ func Routes(e *echo.Echo, static Static, around ...echo.MiddlewareFunc) {
 		"start.js":    static(javascript, start, nil),
 		"LICENSE.txt": static("text/plain; charset=utf-8", license, nil),
 	}
-	e.GET("/openapi.yaml", static("application/yaml", Document, nil), around...)
 	e.GET("/docs", func(c echo.Context) error {
 		c.Response().Header().Set("Content-Security-Policy", policy)
 		return index(c)

@@ -18,6 +18,7 @@ func get(t *testing.T, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	e := echo.New()
 	api.Routes(e, web.Static, web.Conditional)
+	api.PageRoutes(e, web.Static, web.Conditional)
 	rec := httptest.NewRecorder()
 	e.ServeHTTP(rec, httptest.NewRequest("GET", path, nil))
 	return rec

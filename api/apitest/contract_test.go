@@ -167,6 +167,7 @@ func TestTransportChecksWhatItCarries(t *testing.T) {
 		}
 	})
 	api.Routes(e, web.Static, web.Conditional)
+	api.PageRoutes(e, web.Static, web.Conditional)
 	e.GET("/healthz", func(c echo.Context) error { return c.JSON(200, map[string]string{"status": "fine"}) })
 	e.POST("/v1/ticks/:id/complete", func(c echo.Context) error {
 		b, err := io.ReadAll(c.Request().Body)

@@ -3,6 +3,8 @@ package main
 import (
 	"net/http"
 	"testing"
+
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
 // Pages, their files and the document are sent packed, and once.
@@ -34,5 +36,27 @@ func TestPagesAreSentPackedAndOnce(t *testing.T) {
 	}
 	if got, _ := s.ask(t, client, "", "GET", "/docs/none.js", nil, nil, patience); got.status != 404 || got.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("a file that is not there: got %d %v", got.status, got.header)
+	}
+}
+
+// Each page can be turned off by itself. The document of the API is for programs, and stays.
+func TestPagesCanBeTurnedOff(t *testing.T) {
+	t.Parallel()
+	environment := map[string]string{
+		"DATABASE_URL":           postgrestest.URL(t),
+		"CARILLON_ISSUER_KEY":    "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+		"CARILLON_CONNECTIONS":   "12",
+		"CARILLON_CLEAR_SECRETS": "true",
+		"CARILLON_NO_DOCS":       "true",
+	}
+	without, with := serveOn(t, environment, "--no-console"), serveOn(t, environment, "--no-docs=false")
+	for path, want := range map[string][2]int{
+		"/docs": {404, 200}, "/docs/start.js": {404, 200}, "/console": {404, 200}, "/openapi.yaml": {200, 200}, "/healthz": {200, 200},
+	} {
+		for i, s := range []served{without, with} {
+			if status, body := call(t, http.MethodGet, "http://"+s.Listen+path, "", ""); status != want[i] {
+				t.Errorf("%s of process %d: got %d %.200s, want %d", path, i, status, body, want[i])
+			}
+		}
 	}
 }

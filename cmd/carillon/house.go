@@ -46,6 +46,8 @@ type plan struct {
 	keyset      *keyset.Keyset // nil: endpoints' secrets are stored in the clear
 	log         *slog.Logger
 	memory      int64 // that the process may use; 0: any amount
+	noDocs      bool
+	noConsole   bool
 
 	shed func(h *house) tenants.Shedding // nil: no load is shed
 }
@@ -73,6 +75,17 @@ func (p plan) bytesInFlight() int64 {
 		return web.DefaultBudget
 	}
 	return p.memory / 8
+}
+
+// pages serves the document of the API, and the pages that are not turned off.
+func (p plan) pages(e *echo.Echo) {
+	api.Routes(e, web.Static, web.Conditional)
+	if !p.noDocs {
+		api.PageRoutes(e, web.Static, web.Conditional)
+	}
+	if !p.noConsole {
+		console.Routes(e)
+	}
 }
 
 // house is all that one process of Carillon runs. The API and the engine have a pool each, so that neither waits for a
@@ -195,8 +208,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	if !p.role.does("api") {
 		return h, nil
 	}
-	api.Routes(h.router, web.Static, web.Conditional)
-	console.Routes(h.router)
+	p.pages(h.router)
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: p.issuer, Audience: p.audience, Keys: p.keys, Tenants: directory, Outbound: p.outbound})
 	var shedding tenants.Shedding
 	if p.shed != nil {

@@ -33,6 +33,8 @@ type serveSettings struct {
 	TZData        string      `env:"CARILLON_TZDATA" flag:"tzdata" value:"FILE" help:"a newer tz database than the program carries: an archive as calendar/tzdata/remake.sh makes it"`
 	Keyset        sealing     `env:"CARILLON_KEYSET" secret:"true" help:"the keys that encrypt the signing secrets and header values of endpoints, as carillon keyset prints them; role sweep needs none"`
 	ClearSecrets  bool        `env:"CARILLON_CLEAR_SECRETS" flag:"clear-secrets" help:"store the secrets of endpoints in the clear where CARILLON_KEYSET is not set"`
+	NoDocs        bool        `env:"CARILLON_NO_DOCS" flag:"no-docs" help:"do not serve /docs, the reference as a page; /openapi.yaml is served all the same"`
+	NoConsole     bool        `env:"CARILLON_NO_CONSOLE" flag:"no-console" help:"do not serve /console, the operator's page"`
 	Outbound      outboundSettings
 	Platform      issuerSettings
 	Log           logSettings
@@ -120,6 +122,8 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		log:         log,
 		memory:      limitMemory(memlimit.FromCgroup, log),
 		shed:        shedByPool,
+		noDocs:      s.NoDocs,
+		noConsole:   s.NoConsole,
 	})
 	if err != nil {
 		return interrupted(ctx, errors.Join(err, listener.Close(), metrics.Close()))
