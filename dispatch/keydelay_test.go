@@ -75,7 +75,7 @@ func TestAProfileWaitsForTheEndOfATickOfFixedDelay(t *testing.T) {
 	if err := <-changed; err != nil {
 		t.Fatal(err)
 	}
-	if n := h.number(`SELECT count(*) FROM cohort WHERE next_at > clock_timestamp() AND due_at IS NOT NULL`); n != 1 {
+	if n := h.number(`SELECT count(*) FROM cohort WHERE next_at IS NOT NULL AND due_at IS NOT NULL`); n != 1 {
 		t.Error("no tick is to come, though none is out")
 	}
 }

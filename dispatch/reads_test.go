@@ -200,8 +200,8 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 		}
 		return len(p.lacks(texts)) == 0
 	})
-	until(t, "all schedules of the herd are completed", func() bool {
-		return h.number(`SELECT count(*) FROM schedule WHERE tenant_id = $1 AND workflow = 'herd' AND status = 'completed'`, h.tenant) == 300
+	until(t, "all schedules of the herd are completed, but for the first, which belongs to the key that is erased", func() bool {
+		return h.number(`SELECT count(*) FROM schedule WHERE tenant_id = $1 AND workflow = 'herd' AND key <> 'first' AND status = 'completed'`, h.tenant) == 299
 	})
 }
 
