@@ -51,7 +51,6 @@ func (h *house) provoke() (goOn func()) {
 			}
 		}
 		h.lease("few", 10)
-		h.exec(`INSERT INTO lease_beat (lease_id, slot, until_at) SELECT id, 0, clock_timestamp() + interval '3 seconds' FROM lease WHERE tenant_id = $1`, h.tenant)
 		h.exec(`UPDATE lease SET until_at = clock_timestamp() WHERE tenant_id = $1`, h.tenant)
 		until(h.t, "ticks are parked", func() bool {
 			return h.number(`SELECT count(*) FROM held WHERE tenant_id = $1 AND waits_for = 'parked'`, h.tenant) > 0
@@ -165,6 +164,8 @@ var readsMore = map[string]int{
 	"sum(octet_length(spec) + COALESCE(octet_length(payload), 0)) FROM schedule": 100_000, // it adds up all rows of a tenant, once a day
 	"AND c.shard = (SELECT shard FROM chunk WHERE id = $1)":                      600,     // a late job looks at 512 numbers of chunks, which may be other shards'
 	"ORDER BY id\n\t\t\tLIMIT $2)\n\t\t\tUNION ALL":                              1000,    // it looks through so many chunks that are not open, and few may have waited for long
+	// It reads all due events to find the first of each tenant, also those of tenants that are being told.
+	"SELECT DISTINCT ON (o.tenant_id) o.tenant_id, o.endpoint, o.id, o.due_at": 1000,
 	// Erasing a tenant reads the chunks that are not done once, and the done ones in parts of the table: no index has them by tenant.
 	"DELETE FROM chunk WHERE tenant_id = $1 AND ctid >= $2 AND ctid < $3":                                 100_000,
 	"DELETE FROM chunk WHERE tenant_id = $1 AND shard < $2 AND opened_at IS NOT NULL AND done_at IS NULL": 100_000,

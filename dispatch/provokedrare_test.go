@@ -68,8 +68,8 @@ func (h *house) provokeRarePushes() {
 	h.exec(`UPDATE endpoint SET state = 'held' WHERE tenant_id = $1 AND name = 'quiet'`, h.tenant)
 	h.exec(`INSERT INTO event (tenant_id, endpoint, id, event, cause, n, first_at, last_at, due_at) VALUES ($1, 'quiet', 'x', 'tick.failed', 'x', 1, now(), now(), now())`, h.tenant)
 	p := delay("1s")
-	p.Spec.MaxTicks = new(2)
-	h.put("pushed", "last", p)
+	p.Spec.MaxTicks = new(1)
+	h.put("once", "last", p) // no tick comes after the one that is handed out
 }
 
 // provokeRareSweeps makes schedules that cannot be computed, that a newer program wrote, that are spread, and of a tenant that is

@@ -225,6 +225,11 @@ func (h *house) leaseShortly(workflows ...string) {
 	if _, err := h.dispatch.Lease(h.t.Context(), h.tenant, dispatch.LeaseParams{Workflows: workflows, Max: new(1), Worker: "w"}, nil); err != nil {
 		h.t.Fatal(err)
 	}
+	// Every other lease is lengthened by two seconds from now on.
+	h.exec(`
+		INSERT INTO lease_beat (lease_id, slot, until_at)
+		SELECT id, 0, clock_timestamp() + interval '2 seconds' FROM lease WHERE tenant_id = $1 AND id % 2 = 0
+		ON CONFLICT DO NOTHING`, h.tenant)
 	h.exec(`UPDATE lease SET until_at = clock_timestamp() WHERE tenant_id = $1`, h.tenant)
 }
 
