@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/schedules"
 )
 
-// Upkeep completes exactly the schedules of whom nothing comes any more.
+// Upkeep completes the schedules that have no nominal time left, and no others.
 func TestOnlySchedulesAtTheirEndAreCompleted(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -76,7 +76,7 @@ var layOthers = []string{
 	`INSERT INTO sync_line (tenant_id, sync_id, line, key, body) SELECT 1001 + n % 200, 1001 + n % 200, n, 'k', '{}' FROM generate_series(1, 20000) n`,
 }
 
-// ownTicks are ended ticks of today of tenant $1, of whom the planner knows nothing: it is a new tenant.
+// ownTicks inserts ended ticks of today for tenant $1. They come after ANALYZE, so the planner has no statistics of this tenant.
 const ownTicks = `
 	INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, ended_at, shard, attempt, state, reason, cause, dst)
 	SELECT $1, 900000 + n % 300, date_trunc('day', now()) + n * interval '1 second', 0, 1, 0, now(), now(), 0, 1, 2, 0, 0, 0

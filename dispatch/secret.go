@@ -131,9 +131,9 @@ func (d *Dispatch) storedSecrets(ctx context.Context, tx pgx.Tx, tenant tenants.
 // get the answer to a rotation does not end the secret that they use.
 const rotationGap = time.Hour
 
-// RotateSecret gives an endpoint another secret, which the answer bears. Ticks are signed by it and by the one before;
-// an older one is valid no more. So another rotation within rotationGap is refused without force. An answer that is
-// repeated bears no secret, as it is kept nowhere that it could be read from.
+// RotateSecret gives an endpoint another secret and returns it in the answer. Ticks are signed with it and with the one before;
+// an older one is no longer valid. So another rotation within rotationGap is refused without force. A replayed answer has no
+// secret, because answers are stored without it.
 func (d *Dispatch) RotateSecret(ctx context.Context, tenant tenants.ID, name string, force bool, once web.Once) (web.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

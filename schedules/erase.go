@@ -127,7 +127,8 @@ func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key strin
 	if err != nil {
 		return 0, fmt.Errorf("begin an erasure: %w", err)
 	}
-	if err := erasePart(ctx, tx, tenant, id, key, hash, ids[:min(eraseStep, len(ids))]); err != nil {
+	begun := unfinished{tenant: tenant, id: id, key: key, hash: hash}
+	if err := begun.erasePart(ctx, tx, ids[:min(eraseStep, len(ids))]); err != nil {
 		return 0, err
 	}
 	err = tenants.Audit(ctx, tx, tenant, by, tenants.Change{Action: "key.erase", Target: "keys/" + hex.EncodeToString(hash)})
@@ -138,13 +139,13 @@ func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key strin
 }
 
 // erasePart deletes schedules of an erased key and their versions, and what names the key by now.
-func erasePart(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, key string, hash []byte, ids []int64) error {
+func (e unfinished) erasePart(ctx context.Context, tx pgx.Tx, ids []int64) error {
 	var shards []int16
-	err := tx.QueryRow(ctx, `SELECT COALESCE(array_agg(DISTINCT shard ORDER BY shard), '{}') FROM schedule WHERE tenant_id = $1 AND id = ANY($2)`, tenant, ids).Scan(&shards)
+	err := tx.QueryRow(ctx, `SELECT COALESCE(array_agg(DISTINCT shard ORDER BY shard), '{}') FROM schedule WHERE tenant_id = $1 AND id = ANY($2)`, e.tenant, ids).Scan(&shards)
 	if err != nil {
 		return fmt.Errorf("look for shards: %w", err)
 	}
-	if err := lockRows(ctx, tx, tenant, shards, ids); err != nil {
+	if err := lockRows(ctx, tx, e.tenant, shards, ids); err != nil {
 		return err
 	}
 	var b pgx.Batch
@@ -152,8 +153,8 @@ func erasePart(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, key 
 		DELETE FROM member m
 		USING schedule s
 		WHERE s.tenant_id = $1 AND s.id = ANY($2)
-			AND m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id`, tenant, ids)
-	b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
+			AND m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id`, e.tenant, ids)
+	b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, e.tenant, ids)
 	b.Queue(`
 		WITH schedules AS (
 			DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($3) RETURNING `+BytesOf+` AS bytes
@@ -167,17 +168,17 @@ func erasePart(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, key 
 		)
 		UPDATE erasure
 		SET schedules = schedules + (SELECT count(*) FROM schedules), revisions = revisions + (SELECT count(*) FROM revisions)
-		WHERE tenant_id = $1 AND id = $2`, tenant, id, ids, allBytes)
+		WHERE tenant_id = $1 AND id = $2`, e.tenant, e.id, ids, allBytes)
 	// An operation that is under way is cancelled: without its params it cannot go on.
 	b.Queue(`
 		UPDATE operation
 		SET key = NULL, params = '{}', cursor = NULL, result = NULL, error = NULL,
 			cancel = cancel OR ended_at IS NULL, look_at = CASE WHEN ended_at IS NULL THEN clock_timestamp() ELSE look_at END
-		WHERE tenant_id = $1 AND key = $2`, tenant, key)
+		WHERE tenant_id = $1 AND key = $2`, e.tenant, e.key)
 	b.Queue(`
 		UPDATE audit
 		SET target = $3, key = NULL, before = NULL, after = NULL, remote = NULL
-		WHERE tenant_id = $1 AND key = $2`, tenant, key, "keys/"+hex.EncodeToString(hash))
+		WHERE tenant_id = $1 AND key = $2`, e.tenant, e.key, "keys/"+hex.EncodeToString(e.hash))
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("erase schedules: %w", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/carillonhq/carillon/schedules"
 )
 
-// The schedules of a key go in parts, so that no transaction holds the shards of them all. What is not gone yet may be changed and
-// renamed meanwhile, and goes nevertheless; what is stored anew stays.
+// Schedules of a key are deleted in parts, so that no transaction locks all of their shards. A schedule that a later part deletes may
+// be renamed meanwhile, and is deleted all the same.
 func TestAKeyWithManySchedulesIsErasedInParts(t *testing.T) {
 	t.Parallel()
 	const many = 501
@@ -33,9 +33,13 @@ func TestAKeyWithManySchedulesIsErasedInParts(t *testing.T) {
 		e, err := h.schedules.Erase(t.Context(), h.acme, "k", "ann", web.Precondition{})
 		done <- erased{e, err}
 	}()
-	for ends := time.Now().Add(30 * time.Second); one[int](h, `SELECT count(*)::int FROM schedule WHERE key = 'k'`) != 1; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(ends) {
-			t.Fatal("no part of the schedules goes before all do")
+	limit, again := time.After(30*time.Second), time.NewTicker(10*time.Millisecond)
+	defer again.Stop()
+	for one[int](h, `SELECT count(*)::int FROM schedule WHERE key = 'k'`) != 1 {
+		select {
+		case <-limit:
+			t.Fatal("no part of the schedules is deleted before the others")
+		case <-again.C:
 		}
 	}
 	if _, err := held.Exec(t.Context(), `UPDATE schedule SET key = 'other' WHERE workflow = 'w500'`); err != nil {

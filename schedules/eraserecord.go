@@ -16,9 +16,12 @@ import (
 
 // unfinished is an erasure whose record and answers are not all deleted yet.
 type unfinished struct {
+	tenant    tenants.ID
 	id        int64
+	key       string // its last name
+	hash      []byte // of the key
 	schedules []int64
-	names     []string // of the key: its last one, and earlier ones
+	names     []string // of the key: the last and earlier ones
 	route     string   // with once: the last kept answer that was searched
 	once      string
 }
@@ -26,15 +29,13 @@ type unfinished struct {
 // eraseRecord deletes a part of an erased key's schedules, after the last part a part of their record, and at last a part of the
 // answers that hold the key.
 func (s *Schedules) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (done bool, err error) {
-	e := unfinished{id: id}
-	var key string
-	var hash []byte
+	e := unfinished{tenant: tenant, id: id}
 	var earlier []string
 	err = tx.QueryRow(ctx, `
 		SELECT schedule_ids, key, key_hash, earlier, COALESCE(answer_route, ''), COALESCE(answer_key, '')
 		FROM erasure
 		WHERE tenant_id = $1 AND id = $2 AND erased_at IS NULL
-		FOR UPDATE`, tenant, id).Scan(&e.schedules, &key, &hash, &earlier, &e.route, &e.once)
+		FOR UPDATE`, tenant, id).Scan(&e.schedules, &e.key, &e.hash, &earlier, &e.route, &e.once)
 	if errors.Is(err, pgx.ErrNoRows) { // another has finished it
 		return true, nil
 	}
@@ -46,9 +47,9 @@ func (s *Schedules) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.I
 		return false, err
 	}
 	if len(left) > 0 {
-		return false, erasePart(ctx, tx, tenant, id, key, hash, left)
+		return false, e.erasePart(ctx, tx, left)
 	}
-	e.names = []string{key}
+	e.names = []string{e.key}
 	for _, escaped := range earlier {
 		name, err := url.PathUnescape(escaped)
 		if err != nil {
@@ -70,14 +71,14 @@ func (s *Schedules) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.I
 	if !done {
 		return false, nil
 	}
-	return eraseAnswers(ctx, tx, tenant, e)
+	return eraseAnswers(ctx, tx, e)
 }
 
 const answersSearched = 500 // in one step
 
 // eraseAnswers searches the next answers that are kept for an Idempotency-Key. It deletes those that hold a key, or are to a
 // request that named it. After the last answer the erasure is done.
-func eraseAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, e unfinished) (done bool, err error) {
+func eraseAnswers(ctx context.Context, tx pgx.Tx, e unfinished) (done bool, err error) {
 	var members [][]byte
 	for _, name := range e.names {
 		for _, member := range []string{"key", "key_prefix"} {
@@ -93,7 +94,7 @@ func eraseAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, e unfinishe
 		FROM idempotency
 		WHERE tenant_id = $1 AND (route, key) > ($2, $3)
 		ORDER BY route, key
-		LIMIT $5`, tenant, e.route, e.once, members, answersSearched) // ForEachRow reports the error
+		LIMIT $5`, e.tenant, e.route, e.once, members, answersSearched) // ForEachRow reports the error
 	var holds bool
 	var routes, onces []string
 	searched := 0
@@ -110,7 +111,7 @@ func eraseAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, e unfinishe
 	_, err = tx.Exec(ctx, `
 		DELETE FROM idempotency i
 		USING unnest($2::text[], $3::text[]) AS gone (route, key)
-		WHERE i.tenant_id = $1 AND i.route = gone.route AND i.key = gone.key`, tenant, routes, onces)
+		WHERE i.tenant_id = $1 AND i.route = gone.route AND i.key = gone.key`, e.tenant, routes, onces)
 	if err != nil {
 		return false, fmt.Errorf("erase answers: %w", err)
 	}
@@ -120,7 +121,7 @@ func eraseAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, e unfinishe
 		SET answers = answers + $3,
 			answer_route = CASE WHEN NOT $6 THEN $4 END, answer_key = CASE WHEN NOT $6 THEN $5 END,
 			erased_at = CASE WHEN $6 THEN clock_timestamp() END, key = CASE WHEN NOT $6 THEN key END, earlier = CASE WHEN NOT $6 THEN earlier END
-		WHERE tenant_id = $1 AND id = $2`, tenant, e.id, len(routes), e.route, e.once, done)
+		WHERE tenant_id = $1 AND id = $2`, e.tenant, e.id, len(routes), e.route, e.once, done)
 	if err != nil {
 		return false, fmt.Errorf("note erasure: %w", err)
 	}

@@ -96,8 +96,8 @@ func upserts(method, route string) bool {
 	return route == oneSchedule && (method == http.MethodPut || method == http.MethodPatch)
 }
 
-// Limit lets a request pass while its tenant is within its quotas; any other is 429 with Retry-After. The caller that sends
-// most of a tenant's requests leaves a part of them to the others. Every answer bears RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). It comes behind Authenticate.
+// Limit lets a request pass while its tenant is within its quotas; any other is 429 with Retry-After. While several
+// callers of a tenant send requests, the one that sends most may use only a part of each quota. Every answer bears RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). It comes behind Authenticate.
 func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		who, known := c.Get(callerKey).(Identity)

@@ -78,7 +78,6 @@ var large = map[string]int{
 	"schedules.Schedules.walk parameters":        7,
 	"schedules.cohortOf parameters":              9,
 	"schedules.endVersion parameters":            7,
-	"schedules.erasePart parameters":             7,
 	"schedules.load.defineFresh lines":           66,
 	"schedules.row.answer parameters":            7,
 	"schedules.row.join parameters":              8,
