@@ -40,7 +40,8 @@ type scanFloors struct {
 	stuck        []int64 // unopened chunks with lower numbers
 }
 
-// invariants are looked at one by one. $1 is mostBroken; further arguments come from scanFloors.
+// invariants are looked at one by one. Chunks are swept in about the order of their numbers, so the first unopened ones tell
+// whether any waits. $1 is mostBroken; further arguments come from scanFloors.
 var invariants = []invariant{
 	{"overdue_cohorts", "timings that are due and have not been swept for a minute", false, `
 		SELECT count(*)
@@ -57,7 +58,10 @@ var invariants = []invariant{
 	{"unopened_chunks", "chunks that were swept and have not been opened for a minute", false, `
 		SELECT count(*)
 		FROM (
-			(SELECT FROM chunk WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND id >= $2 LIMIT $1)
+			SELECT FROM (
+				SELECT swept_at FROM chunk WHERE opened_at IS NULL AND swept_at IS NOT NULL AND id >= $2 ORDER BY id LIMIT $1
+			) first
+			WHERE swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `'
 			UNION ALL
 			SELECT FROM chunk c WHERE c.id = ANY ($3) AND c.id < $2 AND c.swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND ` + stillUnopened + `
 		) c`, func(b scanFloors) []any { return []any{b.chunk, b.stuck} }},

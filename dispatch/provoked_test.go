@@ -164,6 +164,7 @@ var readsMore = map[string]int{
 	"sum(octet_length(spec) + COALESCE(octet_length(payload), 0)) FROM schedule": 100_000, // it adds up all rows of a tenant, once a day
 	"AND c.shard = (SELECT shard FROM chunk WHERE id = $1)":                      600,     // a late job looks at 512 numbers of chunks, which may be other shards'
 	"ORDER BY id\n\t\t\tLIMIT $2)\n\t\t\tUNION ALL":                              1000,    // it looks through so many chunks that are not open, and few may have waited for long
+	"AND id >= $2 ORDER BY id LIMIT $1":                                          1000,    // it counts the chunks that have waited for long among the first 1,000 unopened ones
 	// It reads all due events to find the first of each tenant, also those of tenants that are being told.
 	"SELECT DISTINCT ON (o.tenant_id) o.tenant_id, o.endpoint, o.id, o.due_at": 1000,
 	// Erasing a tenant reads the chunks that are not done once, and the done ones in parts of the table: no index has them by tenant.
