@@ -62,9 +62,8 @@ type Schedules struct {
 	outlooks *outlooks
 	puts     groups
 
-	countsMu sync.Mutex
-	counts   map[tenants.ID]counted
-	bytes    map[tenants.ID]counted
+	counts recentCounts // of schedules
+	bytes  recentCounts // of stored bytes
 }
 
 // pace holds a body of many lines to how fast its tenant may store schedules.
@@ -78,7 +77,7 @@ func (s *Schedules) pace(ctx context.Context, tenant tenants.ID, b *batch) error
 // New returns Schedules over a pool whose database is migrated, and registers its kinds of operations.
 func New(c Config) *Schedules {
 	c.OutlookWithin = cmp.Or(c.OutlookWithin, outlookWithin)
-	s := &Schedules{Config: c, puts: groups{callers: map[caller]*queue{}}, outlooks: newOutlooks(), counts: map[tenants.ID]counted{}, bytes: map[tenants.ID]counted{}}
+	s := &Schedules{Config: c, puts: groups{callers: map[caller]*queue{}}, outlooks: newOutlooks()}
 	if c.Operations != nil {
 		c.Operations.Register(actionsKind, s.actStep)
 		c.Operations.Register(defaultsKind, s.inheritStep)

@@ -32,11 +32,9 @@ func ShareShard(b *pgx.Batch, shard int16) {
 // spread is over how many shards a tenant's new schedules are laid: the more it has, the more of them, so that what few
 // schedules a small tenant has due at once make one chunk, and no shard has a large part of a large one.
 func (s *Schedules) spread(ctx context.Context, tenant tenants.ID) (int16, error) {
-	s.countsMu.Lock()
-	known := s.counts[tenant]
-	s.countsMu.Unlock()
-	if least, ok := s.spreads.Load(tenant); ok && time.Since(known.at) < spreadFor {
-		return max(least.(int16), spreadOver(known.n)), nil
+	count, recent := s.counts.last(tenant, spreadFor)
+	if least, ok := s.spreads.Load(tenant); ok && recent {
+		return max(least.(int16), spreadOver(count)), nil
 	}
 	stored, err := countStored(ctx, s.Pool, tenant)
 	if err != nil {
@@ -46,7 +44,7 @@ func (s *Schedules) spread(ctx context.Context, tenant tenants.ID) (int16, error
 	if err := s.Pool.QueryRow(ctx, `SELECT spread FROM tenant WHERE id = $1`, tenant).Scan(&least); err != nil {
 		return 0, fmt.Errorf("read spread: %w", err)
 	}
-	s.keepCount(tenant, stored)
+	s.counts.keep(tenant, stored)
 	s.spreads.Store(tenant, least)
 	return max(least, spreadOver(stored)), nil
 }

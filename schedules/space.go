@@ -20,27 +20,14 @@ type space struct{ left, used int }
 // spaceFor returns the space that a tenant has for so many bytes. Writes that run at the same time do not see each other, so
 // together they may exceed the quota by what they write.
 func (s *Schedules) spaceFor(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int, q tenants.Quotas) (space, error) {
-	s.countsMu.Lock()
-	known := s.bytes[tenant]
-	fits := time.Since(known.at) < countedFor && known.n+bytes+spaceMargin <= q.StoredBytes
-	if fits {
-		known.n += bytes
-		s.bytes[tenant] = known
-	}
-	s.countsMu.Unlock()
-	if fits {
-		return space{bytes, known.n}, nil
+	if used, fits := s.bytes.take(tenant, bytes, q.StoredBytes-spaceMargin); fits {
+		return space{bytes, used}, nil
 	}
 	used, err := countBytes(ctx, db, tenant, q)
 	if err != nil {
 		return space{}, err
 	}
-	s.countsMu.Lock()
-	defer s.countsMu.Unlock()
-	if len(s.bytes) > mostCounts {
-		clear(s.bytes)
-	}
-	s.bytes[tenant] = counted{used + min(bytes, max(0, q.StoredBytes-used)), time.Now()}
+	s.bytes.keep(tenant, used+min(bytes, max(0, q.StoredBytes-used)))
 	return space{q.StoredBytes - used, used}, nil
 }
 

@@ -3,6 +3,7 @@ package schedules
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -78,32 +79,63 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// counted is how many schedules a tenant had, with those that this process has made since.
+// recentCounts are the last counts of tenants that this process has read, with what it has added since. They are safe for
+// concurrent use.
+type recentCounts struct {
+	mu sync.Mutex
+	of map[tenants.ID]counted
+}
+
 type counted struct {
 	n  int
 	at time.Time
+}
+
+// last returns the count of a tenant, where one is known that is younger than age.
+func (c *recentCounts) last(tenant tenants.ID, age time.Duration) (count int, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last := c.of[tenant]; time.Since(last.at) < age {
+		return last.n, true
+	}
+	return 0, false
+}
+
+// take adds n to the count of a tenant and returns it, if a recent one is known and the sum is at most most.
+func (c *recentCounts) take(tenant tenants.ID, n, most int) (count int, taken bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.of[tenant]
+	if time.Since(known.at) >= countedFor || known.n+n > most {
+		return 0, false
+	}
+	known.n += n
+	c.of[tenant] = known
+	return known.n, true
+}
+
+// keep notes a count that was read.
+func (c *recentCounts) keep(tenant tenants.ID, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil || len(c.of) > mostCounts {
+		c.of = map[tenants.ID]counted{}
+	}
+	c.of[tenant] = counted{n, time.Now()}
 }
 
 // room is how many of n schedules that a transaction is to make the quota leaves room for. Far from the quota it goes by
 // a count that is up to 2 s old; within 50,000 of it those who make schedules of the tenant wait for one another, and the
 // count is exact. It comes before any other row is locked or written.
 func (s *Schedules) room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n int, q tenants.Quotas) (room, stored int, err error) {
-	s.countsMu.Lock()
-	known := s.counts[tenant]
-	fits := time.Since(known.at) < countedFor && known.n+n+countedRoom <= q.Schedules
-	if fits {
-		known.n += n
-		s.counts[tenant] = known
-	}
-	s.countsMu.Unlock()
-	if fits {
-		return n, known.n, nil
+	if stored, fits := s.counts.take(tenant, n, q.Schedules-countedRoom); fits {
+		return n, stored, nil
 	}
 	if stored, err = countStored(ctx, tx, tenant); err != nil {
 		return 0, 0, err
 	}
 	if stored+n+countedRoom <= q.Schedules {
-		s.keepCount(tenant, stored+n)
+		s.counts.keep(tenant, stored+n)
 		return n, stored, nil
 	}
 	// In a statement of its own: one that waited for the lock would count as it was before it.
@@ -114,17 +146,8 @@ func (s *Schedules) room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n in
 		return 0, 0, err
 	}
 	room = max(0, min(n, q.Schedules-stored))
-	s.keepCount(tenant, stored+room)
+	s.counts.keep(tenant, stored+room)
 	return room, stored, nil
-}
-
-func (s *Schedules) keepCount(tenant tenants.ID, n int) {
-	s.countsMu.Lock()
-	defer s.countsMu.Unlock()
-	if len(s.counts) > mostCounts {
-		clear(s.counts)
-	}
-	s.counts[tenant] = counted{n, time.Now()}
 }
 
 // soft warns of quotas of which four fifths are used, as far as that is known without looking: of schedules and bytes while
@@ -135,15 +158,10 @@ func (s *Schedules) soft(tenant tenants.ID, w *watched, q tenants.Quotas) (all [
 			all = append(all, calendar.Warning{Code: "quota_soft", Detail: fmt.Sprintf("%d of the %d that %s allows are used", used, limit, quota)})
 		}
 	}
-	s.countsMu.Lock()
-	known, bytes := s.counts[tenant], s.bytes[tenant]
-	s.countsMu.Unlock()
-	if time.Since(known.at) < countedFor {
-		warn("schedules", known.n, q.Schedules)
-	}
-	if time.Since(bytes.at) < countedFor {
-		warn("stored_bytes", bytes.n, q.StoredBytes)
-	}
+	stored, _ := s.counts.last(tenant, countedFor)
+	bytes, _ := s.bytes.last(tenant, countedFor)
+	warn("schedules", stored, q.Schedules)
+	warn("stored_bytes", bytes, q.StoredBytes)
 	warn("projected_ticks_per_day", w.projected(), q.ProjectedTicksPerDay)
 	return all
 }
