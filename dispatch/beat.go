@@ -1,0 +1,136 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Beat lengthens the lease of one tick.
+type Beat struct {
+	TickID     string `json:"tick_id" validate:"required"`
+	LeaseToken string `json:"lease_token" validate:"required"`
+	Lease      string `json:"lease,omitempty"`
+}
+
+// BeatResult is what became of a Beat: 200 with the lease's new end, or as in FinishResult.
+type BeatResult struct {
+	TickID     string     `json:"tick_id"`
+	Status     int        `json:"status"`
+	Code       string     `json:"code,omitempty"`
+	LeaseUntil *time.Time `json:"lease_until,omitempty"`
+}
+
+// Beat lengthens leases: none beyond the time that an attempt may take.
+func (d *Dispatch) Beat(ctx context.Context, tenant tenants.ID, items []Beat) ([]BeatResult, error) {
+	lengths, err := readBeats(items)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var all []claimed
+	ends := make([]*time.Time, len(items))
+	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) (err error) {
+		ids, tokens := make([]string, len(items)), make([]string, len(items))
+		for i, item := range items {
+			ids[i], tokens[i] = item.TickID, item.LeaseToken
+		}
+		if all, err = d.claims(ctx, tx, tenant, ids, tokens); err != nil {
+			return err
+		}
+		return d.beat(ctx, tx, tenant, all, lengths, ends)
+	})
+	if err != nil {
+		return nil, err
+	}
+	results := make([]BeatResult, len(items))
+	for i, c := range all {
+		results[i] = BeatResult{items[i].TickID, c.status, c.code, ends[i]}
+	}
+	return results, nil
+}
+
+func readBeats(items []Beat) ([]time.Duration, error) {
+	if len(items) == 0 || len(items) > mostLeased {
+		return nil, fault.Invalid("/ticks", "name 1 to %d ticks", mostLeased)
+	}
+	lengths := make([]time.Duration, len(items))
+	var errs []error
+	for i, item := range items {
+		lengths[i] = time.Minute
+		if item.Lease == "" {
+			continue
+		}
+		length, err := schedules.Within(fmt.Sprintf("/ticks/%d/lease", i), item.Lease, shortestLease, longestLease)
+		errs, lengths[i] = append(errs, err), length
+	}
+	return lengths, fault.Join(errs...)
+}
+
+func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed, lengths []time.Duration, ends []*time.Time) error {
+	started, _, _, now, err := standing(ctx, tx, tenant, all)
+	if err != nil {
+		return err
+	}
+	var tries []try
+	var stale keyArrays
+	for _, c := range all {
+		if c.status == 0 {
+			tries = append(tries, try{TickKey: c.TickKey, Attempt: c.token.attempt})
+		}
+	}
+	found, err := sendables(ctx, tx, tenant, tries)
+	if err != nil {
+		return err
+	}
+	live := map[ident.TickKey]*sendable{}
+	for _, s := range found {
+		live[s.key()] = s
+	}
+	var leases []int64
+	var slots []int16
+	var until []time.Time
+	for i := range all {
+		c := &all[i]
+		if c.status != 0 {
+			continue
+		}
+		s := live[c.TickKey]
+		if s == nil || s.stopped() {
+			stale.add(c.TickKey, c.token.attempt)
+			c.status, c.code = http.StatusConflict, codeLost
+			continue
+		}
+		timeout := seconds(or(s.Timeout, int32(schedules.DefaultTimeout/time.Second)))
+		end := now.Add(min(lengths[i], timeout))
+		if c.token.lease != 0 {
+			if last := started[c.token.lease].Add(timeout); end.After(last) {
+				end = last.UTC()
+			}
+			leases, slots, until = append(leases, c.token.lease), append(slots, c.token.slot), append(until, end)
+		}
+		c.status, ends[i] = http.StatusOK, &end
+	}
+	if err := d.tellCancelled(ctx, tx, tenant, all, stale); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO lease_beat (lease_id, slot, until_at)
+		SELECT DISTINCT ON (lease_id, slot) lease_id, slot, until_at
+		FROM unnest($1::bigint[], $2::smallint[], $3::timestamptz[]) AS n (lease_id, slot, until_at)
+		ORDER BY lease_id, slot, until_at DESC
+		ON CONFLICT (lease_id, slot) DO UPDATE SET until_at = excluded.until_at`, leases, slots, until)
+	if err != nil {
+		return fmt.Errorf("lengthen leases: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// claimed is a tick with the token that a worker shows for it.
+type claimed struct {
+	ident.TickKey
+	token  leaseToken
+	status int // 0 until it is refused
+	code   string
+}
+
+// claims reads ids and tokens. What cannot be this tenant's is told apart by nothing: a tick that is not there is 404.
+func (d *Dispatch) claims(ctx context.Context, db postgres.DB, tenant tenants.ID, ids, tokens []string) ([]claimed, error) {
+	all := make([]claimed, len(ids))
+	var doubtful keyArrays
+	for i := range all {
+		c := &all[i]
+		k, ok := d.IDs.ParseTick(ids[i])
+		if !ok {
+			c.status, c.code = http.StatusNotFound, codeNotFound
+			continue
+		}
+		c.TickKey = k
+		if c.token, ok = d.unseal(tenant, k, tokens[i]); !ok {
+			c.status, c.code = http.StatusNotFound, codeNotFound
+			doubtful.add(k, 0)
+		}
+	}
+	if len(doubtful.ids) == 0 {
+		return all, nil
+	}
+	states, err := tickStates(ctx, db, tenant, doubtful)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if _, there := states[all[i].TickKey]; there && all[i].status != 0 {
+			all[i].status, all[i].code = http.StatusConflict, codeLost
+		}
+	}
+	return all, nil
+}
+
+// tickStates reads the states of ticks; one that was told to stop counts as cancelled.
+func tickStates(ctx context.Context, db postgres.DB, tenant tenants.ID, keys keyArrays) (map[ident.TickKey]State, error) {
+	rows, err := db.Query(ctx, `
+		SELECT t.schedule_id, t.nominal_at, t.seq, CASE WHEN t.state = $8 AND t.reason <> 0 THEN $9::smallint ELSE t.state END
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
+		JOIN `+theTick+` ON true`, tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running), int16(Cancelled))
+	if err != nil {
+		return nil, fmt.Errorf("read states of ticks: %w", err)
+	}
+	states := map[ident.TickKey]State{}
+	var k ident.TickKey
+	var state State
+	_, err = pgx.ForEachRow(rows, []any{&k.Schedule, &k.At, &k.Seq, &state}, func() error {
+		k.At = k.At.UTC()
+		states[k] = state
+		return nil
+	})
+	return states, err
+}
+
+// standing locks the leases of claims and refuses those whose time is up. It tells when each attempt began, and who
+// works on it.
+func standing(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed) (started map[int64]time.Time, workers map[int64]string, until map[slotName]time.Time, now time.Time, err error) {
+	var tokens []leaseToken
+	var pushed keyArrays
+	for _, c := range all {
+		if c.status == 0 {
+			tokens = append(tokens, c.token)
+			if c.token.lease == 0 {
+				pushed.add(c.TickKey, c.token.attempt)
+			}
+		}
+	}
+	until, started, workers, now, err = lockLeases(ctx, tx, tenant, tokens)
+	if err != nil {
+		return nil, nil, nil, now, err
+	}
+	late, err := overdue(ctx, tx, tenant, pushed)
+	if err != nil {
+		return nil, nil, nil, now, err
+	}
+	for i := range all {
+		c := &all[i]
+		if c.status != 0 {
+			continue
+		}
+		end, leased := until[slotName{c.token.lease, c.token.slot}]
+		if (c.token.lease != 0 && (!leased || !end.After(now)) || c.token.lease == 0 && late[c.TickKey]) && !sabotage.LeaseUnchecked.On() {
+			c.status, c.code = http.StatusConflict, codeLost
+		}
+	}
+	return started, workers, until, now, nil
+}
+
+// overdue are those of pushed ticks whose answer should have come by now.
+func overdue(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays) (map[ident.TickKey]bool, error) {
+	late := map[ident.TickKey]bool{}
+	if len(keys.ids) == 0 {
+		return late, nil
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT h.schedule_id, h.nominal_at, h.seq
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
+		JOIN held h ON h.tenant_id = $1 AND h.schedule_id = i.id AND h.nominal_at = i.at AND h.seq = i.seq
+		WHERE h.why = 'answer' AND h.due_at <= (SELECT clock_timestamp())`, tenant, keys.ids, keys.at, keys.seqs)
+	if err != nil {
+		return nil, fmt.Errorf("look for overdue answers: %w", err)
+	}
+	var k ident.TickKey
+	_, err = pgx.ForEachRow(rows, []any{&k.Schedule, &k.At, &k.Seq}, func() error {
+		k.At = k.At.UTC()
+		late[k] = true
+		return nil
+	})
+	return late, err
+}

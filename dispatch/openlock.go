@@ -1,0 +1,162 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// stillUnopened tells of chunks c, found by their numbers, that they are not open. It is written so that no index of all that
+// is unopened can be used, which a planner that last saw few would read in the stead of a few numbers, backlog and all.
+const stillUnopened = `COALESCE(c.opened_at, 'infinity') = 'infinity'`
+
+// ofRun are the unopened chunks c of a run, from number $1 to $2 in the shard and lane of the first.
+const ofRun = `c.id BETWEEN $1 AND $2 AND c.shard = (SELECT shard FROM chunk WHERE id = $1) AND c.lane = (SELECT lane FROM chunk WHERE id = $1) AND ` + stillUnopened
+
+// earlierChunks are those that may share a schedule with one of a run and are to be opened before it. Chunks of one shard are
+// numbered under its lock, in the order in which they were swept: of two that hold one schedule, the first has its earlier
+// nominal time. They are looked for chunk by chunk (OFFSET 0) by shard and tenant, from number $3 on and among $4: the sum
+// keeps the planner from going through all numbers that are less.
+var earlierChunks = `
+		SELECT c.id, e.id, e.nominal_at, e.items
+		FROM chunk c
+		CROSS JOIN LATERAL (
+			SELECT e.id, e.nominal_at, e.items
+			FROM ` + unopenedBefore("c.id", "c.shard", "c.tenant_id", "$3", "$4") + ` e
+			WHERE e.id + 0 < c.id AND e.kind = 0 AND e.first_id <= c.last_id AND e.last_id >= c.first_id
+			OFFSET 0
+		) e
+		WHERE ` + ofRun + ` AND c.kind = 0
+		ORDER BY c.id, e.id`
+
+// locked are the chunks that a transaction opens, with what is known of them.
+type locked struct {
+	ready  []*opened
+	behind map[int64]int64 // those left, and the earlier chunk that each waits for
+	later  []error         // why others are left to a later try
+}
+
+// lockChunks locks the unopened chunks of a run. In the same trip it reads the clock, and then what their opening needs: the chunks
+// before them, their tenants and workflows. It waits for the lock of a single chunk, and leaves out locked ones of several.
+func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int64) (l locked, err error) {
+	skip := ""
+	if through > first {
+		skip = " AND c.kind = 0 ORDER BY c.id FOR UPDATE SKIP LOCKED"
+	} else {
+		skip = " FOR UPDATE"
+	}
+	var b pgx.Batch
+	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`) // to plan for its values anew is a third of what a small chunk costs
+	b.Queue(`SELECT `+chunkColumns+` FROM chunk c WHERE `+ofRun+skip, first, through)
+	floor, stuck := d.swept.from(d)
+	b.Queue(`SELECT clock_timestamp()`) // before everything that decides the ticks is read
+	b.Queue(sabotage.OrderIgnored.Instead(earlierChunks, "e.id + 0 < c.id", "false"), first, through, floor, stuck)
+	b.Queue(`
+		SELECT t.id, t.halted_at IS NOT NULL OR t.status <> 'active'
+		FROM tenant t
+		WHERE t.id IN (SELECT c.tenant_id FROM chunk c WHERE `+ofRun+`)`, first, through)
+	b.Queue(sabotage.ForeignEndpoint.Without(`
+		SELECT `+routeOf+`
+		FROM (SELECT DISTINCT c.tenant_id, n.name FROM chunk c CROSS JOIN unnest(c.workflows) AS n (name) WHERE `+ofRun+`) n
+		JOIN workflow w ON w.tenant_id = n.tenant_id AND w.name = n.name
+		LEFT JOIN endpoint e ON e.tenant_id = w.tenant_id AND e.name = w.endpoint`, "e.tenant_id = w.tenant_id AND"), first, through)
+	results := tx.SendBatch(ctx, &b)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	if _, err := results.Exec(); err != nil {
+		return l, fmt.Errorf("set the planner: %w", err)
+	}
+	rows, _ := results.Query() // CollectRows reports the error
+	chunks, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[chunk])
+	if err != nil {
+		return l, fmt.Errorf("lock chunks: %w", err)
+	}
+	if len(chunks) == 0 {
+		return l, nil
+	}
+	return l, d.describe(&l, chunks, results)
+}
+
+// describe reads what was asked for of chunks that are locked.
+func (d *Dispatch) describe(l *locked, chunks []*chunk, results pgx.BatchResults) (err error) {
+	all := make(map[int64]*opened, len(chunks))
+	for _, c := range chunks {
+		c.NominalAt = c.NominalAt.UTC()
+		o := &opened{chunk: c}
+		if all[c.ID] = o; c.Kind == laterTries {
+			continue
+		}
+		if o.groups, err = unpackGroups(c.NominalAt, c.Items); err != nil {
+			return fmt.Errorf("chunk %d: %w", c.ID, err)
+		}
+		for _, g := range o.groups {
+			o.items += len(g.IDs)
+		}
+	}
+	var now time.Time
+	if err := results.QueryRow().Scan(&now); err != nil {
+		return fmt.Errorf("read clock: %w", err)
+	}
+	if l.behind, err = behindOthers(all, results); err != nil {
+		return fmt.Errorf("look for earlier chunks: %w", err)
+	}
+	halted := map[tenants.ID]bool{}
+	var tenant tenants.ID
+	var stopped bool
+	rows, _ := results.Query() // ForEachRow reports the error
+	if _, err := pgx.ForEachRow(rows, []any{&tenant, &stopped}, func() error { halted[tenant] = stopped; return nil }); err != nil {
+		return fmt.Errorf("read tenants: %w", err)
+	}
+	rows, _ = results.Query() // ForEachRow reports the error
+	known, err := d.readRoutes(rows)
+	if err != nil {
+		return fmt.Errorf("read workflows: %w", err)
+	}
+	for _, c := range chunks {
+		o := all[c.ID]
+		stopped, there := halted[c.TenantID]
+		if !there {
+			return fmt.Errorf("chunk %d: its tenant is gone", c.ID)
+		}
+		if _, waits := l.behind[c.ID]; waits {
+			continue
+		}
+		o.now, o.stopped, o.routes = now.UTC(), stopped, known.of(c.TenantID, c.Workflows)
+		if why := o.unready(!sabotage.LocalClock.On()); why != nil {
+			l.later = append(l.later, why)
+			continue
+		}
+		l.ready = append(l.ready, o)
+	}
+	return nil
+}
+
+// behindOthers finds which chunks must wait for an earlier one that holds a schedule of theirs, and for which.
+func behindOthers(all map[int64]*opened, results pgx.BatchResults) (map[int64]int64, error) {
+	behind := map[int64]int64{}
+	var id, earlier int64
+	var at time.Time
+	var items []byte
+	rows, _ := results.Query() // ForEachRow reports the error
+	_, err := pgx.ForEachRow(rows, []any{&id, &earlier, &at, &items}, func() error {
+		o := all[id]
+		if _, waits := behind[id]; waits || o == nil {
+			return nil
+		}
+		if !slices.ContainsFunc(o.groups, func(g group) bool { return at.Before(g.At) }) { // of one run, cut into parts
+			return nil
+		}
+		other, err := unpackGroups(at, items)
+		if err == nil && shares(o.groups, other) {
+			behind[id] = earlier
+		}
+		return err
+	})
+	return behind, err
+}
