@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillonhq/carillon/api/apitest"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -21,7 +22,7 @@ func TestStructsAreTheContract(t *testing.T) {
 		"TickRecord":       reflect.TypeFor[Tick](),
 		"Explanation":      reflect.TypeFor[Explanation](),
 		"Attempt":          reflect.TypeFor[Attempt](),
-		"TickPage":         reflect.TypeFor[schedules.ListAnswer[Tick]](),
+		"TickPage":         reflect.TypeFor[web.ListAnswer[Tick]](),
 		"LeaseParams":      reflect.TypeFor[LeaseParams](),
 		"HeartbeatParams":  reflect.TypeFor[beatOneBody](),
 		"Heartbeat":        reflect.TypeFor[beatOneAnswer](),
@@ -35,7 +36,7 @@ func TestStructsAreTheContract(t *testing.T) {
 		"Endpoint":         reflect.TypeFor[Endpoint](),
 		"EndpointTrial":    reflect.TypeFor[Trial](),
 		"Use":              reflect.TypeFor[Use](),
-		"UsePage":          reflect.TypeFor[schedules.ListAnswer[Use]](),
+		"UsePage":          reflect.TypeFor[web.ListAnswer[Use]](),
 		"Overview":         reflect.TypeFor[Overview](),
 		"ScheduleCounts":   reflect.TypeFor[ScheduleCounts](),
 		"WorkflowCounts":   reflect.TypeFor[WorkflowCounts](),
@@ -47,7 +48,7 @@ func TestStructsAreTheContract(t *testing.T) {
 		"IdleEndpoint":     reflect.TypeFor[EndpointState](),
 		"Throttle":         reflect.TypeFor[Throttle](),
 		"Event":            reflect.TypeFor[Event](),
-		"EndpointPage":     reflect.TypeFor[schedules.ListAnswer[Endpoint]](),
+		"EndpointPage":     reflect.TypeFor[web.ListAnswer[Endpoint]](),
 	} {
 		apitest.Struct(t, schema, typ)
 	}

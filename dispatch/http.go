@@ -304,7 +304,7 @@ func (h handler) endpoints(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, schedules.ListAnswer[Endpoint]{Items: page, NextCursor: next})
+	return web.Answer(c, http.StatusOK, web.ListAnswer[Endpoint]{Items: page, NextCursor: next})
 }
 
 func (h handler) putEndpoint(c echo.Context) error {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -30,7 +29,7 @@ func (h handler) usage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, schedules.ListAnswer[Use]{Items: append([]Use{}, page...), NextCursor: next})
+	return web.Answer(c, http.StatusOK, web.ListAnswer[Use]{Items: append([]Use{}, page...), NextCursor: next})
 }
 
 func useFilter(q url.Values) (f UseFilter, err error) {

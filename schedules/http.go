@@ -278,12 +278,6 @@ func (h handler) upcoming(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, p)
 }
 
-// ListAnswer is a page of a list.
-type ListAnswer[T any] struct {
-	Items      []T     `json:"items"`
-	NextCursor *string `json:"next_cursor"`
-}
-
 func (h handler) list(c echo.Context) error {
 	q, err := web.Query(c, "workflow", "status", "key_prefix", "label", "due_before", "limit", "cursor")
 	if err != nil {
@@ -404,7 +398,7 @@ func (h handler) workflows(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, ListAnswer[Workflow]{page, next})
+	return web.Answer(c, http.StatusOK, web.ListAnswer[Workflow]{Items: page, NextCursor: next})
 }
 
 func (h handler) putWorkflow(c echo.Context) error {

@@ -36,7 +36,7 @@ func (h handler) keys(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, ListAnswer[Key]{page, next})
+	return web.Answer(c, http.StatusOK, web.ListAnswer[Key]{Items: page, NextCursor: next})
 }
 
 func (h handler) key(c echo.Context) error {

@@ -132,7 +132,7 @@ func BenchmarkList(b *testing.B) {
 		if err != nil || len(page) != 100 {
 			b.Fatal(len(page), err)
 		}
-		if _, err := web.Marshal(schedules.ListAnswer[schedules.Schedule]{Items: page, NextCursor: next}); err != nil {
+		if _, err := web.Marshal(web.ListAnswer[schedules.Schedule]{Items: page, NextCursor: next}); err != nil {
 			b.Fatal(err)
 		}
 	}

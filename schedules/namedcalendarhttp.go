@@ -34,7 +34,7 @@ func (h handler) calendars(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, ListAnswer[NamedCalendar]{page, next})
+	return web.Answer(c, http.StatusOK, web.ListAnswer[NamedCalendar]{Items: page, NextCursor: next})
 }
 
 func (h handler) calendar(c echo.Context) error {

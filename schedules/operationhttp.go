@@ -35,7 +35,7 @@ func (h handler) operations(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, ListAnswer[OperationAnswer]{page, next})
+	return web.Answer(c, http.StatusOK, web.ListAnswer[OperationAnswer]{Items: page, NextCursor: next})
 }
 
 func (h handler) operation(c echo.Context) error {

@@ -99,12 +99,6 @@ func (r Credentials) issue(c echo.Context, once web.Once, action string, run fun
 	return web.Answer(c, http.StatusCreated, k)
 }
 
-// keyPage is one page of a tenant's keys.
-type keyPage struct {
-	Items      []APIKey `json:"items"`
-	NextCursor *string  `json:"next_cursor"`
-}
-
 const keyFilter = "admin/api-keys"
 
 func (r Credentials) list(c echo.Context) error {
@@ -116,26 +110,19 @@ func (r Credentials) list(c echo.Context) error {
 		return err
 	}
 	tenant, after := From(c), ""
-	if cursor != "" {
-		if err := r.Cursors.Open(int32(tenant), keyFilter, cursor, &after); err != nil {
-			return err
-		}
-	}
-	out := keyPage{Items: []APIKey{}}
-	found, err := APIKeys(c.Request().Context(), r.DB, tenant, after, limit+1)
+	paging, err := r.Cursors.Page(int32(tenant), keyFilter, limit, cursor, &after)
 	if err != nil {
 		return err
 	}
-	if len(found) > limit {
-		found = found[:limit]
-		next, err := r.Cursors.Seal(int32(tenant), keyFilter, found[limit-1].ID)
-		if err != nil {
-			return err
-		}
-		out.NextCursor = &next
+	found, err := APIKeys(c.Request().Context(), r.DB, tenant, after, paging.Rows())
+	if err != nil {
+		return err
 	}
-	out.Items = append(out.Items, found...)
-	return web.Answer(c, http.StatusOK, out)
+	page, next, err := web.Cut(paging, found, false, func(k APIKey) string { return k.ID })
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, web.ListAnswer[APIKey]{Items: append([]APIKey{}, page...), NextCursor: next})
 }
 
 func (r Credentials) delete(c echo.Context) error {

@@ -149,10 +149,9 @@ func AuditLog(ctx context.Context, db postgres.DB, cursors *web.Cursor, tenant I
 	if !f.To.IsZero() {
 		at.At = f.To
 	}
-	if cursor != "" {
-		if err := cursors.Open(int32(tenant), name, cursor, &at); err != nil {
-			return nil, nil, err
-		}
+	paging, err := cursors.Page(int32(tenant), name, limit, cursor, &at)
+	if err != nil {
+		return nil, nil, err
 	}
 	rows, _ := db.Query(ctx, `
 		WITH scanned AS (
@@ -166,7 +165,7 @@ func AuditLog(ctx context.Context, db postgres.DB, cursors *web.Cursor, tenant I
 		FROM scanned
 		WHERE ($6 = '' OR actor = $6) AND ($7 = '' OR action = $7) AND ($8 = '' OR target = $8)
 		ORDER BY at DESC, id DESC
-		LIMIT $9`, tenant, at.At, at.ID, f.From, auditScanned, f.Actor, f.Action, f.Target, limit+1) // Collect reports the error
+		LIMIT $9`, tenant, at.At, at.ID, f.From, auditScanned, f.Actor, f.Action, f.Target, paging.Rows()) // Collect reports the error
 	page, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToStructByName[AuditEntry], AuditEntry.held)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the audit: %w", err)
@@ -174,8 +173,8 @@ func AuditLog(ctx context.Context, db postgres.DB, cursors *web.Cursor, tenant I
 	for i := range page {
 		page[i].At = page[i].At.UTC()
 	}
-	if full || len(page) > limit {
-		page = page[:min(limit, len(page))]
+	page, more := web.Trim(page, limit, full)
+	if more {
 		at = auditPlace{page[len(page)-1].At, page[len(page)-1].ID}
 	} else {
 		rows, _ := db.Query(ctx, `
@@ -193,8 +192,8 @@ func AuditLog(ctx context.Context, db postgres.DB, cursors *web.Cursor, tenant I
 		}
 		at = last[0]
 	}
-	sealed, err := cursors.Seal(int32(tenant), name, at)
-	return page, &sealed, err
+	next, err = paging.Next(at)
+	return page, next, err
 }
 
 // readAuditTime reads an instant of a query; where it is not there it is zero.

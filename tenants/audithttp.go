@@ -19,12 +19,6 @@ func (a Audited) Routes(g *echo.Group) {
 	g.GET("/v1/admin/audit", a.list, Require(TenantAdmin))
 }
 
-// AuditPage is one page of the audit.
-type AuditPage struct {
-	Items      []AuditEntry `json:"items"`
-	NextCursor *string      `json:"next_cursor"`
-}
-
 func (a Audited) list(c echo.Context) error {
 	q, err := web.Query(c, "actor", "action", "target", "from", "to", "limit", "cursor")
 	if err != nil {

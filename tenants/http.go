@@ -243,12 +243,6 @@ func (p Platform) check(name string, params Params) error {
 	return checkIssuers(params.Issuers, p.Issuer, p.Outbound)
 }
 
-// page is one page of a list.
-type page struct {
-	Items      []Answer `json:"items"`
-	NextCursor *string  `json:"next_cursor"`
-}
-
 const listFilter = "platform/tenants"
 
 func (p Platform) list(c echo.Context) error {
@@ -260,25 +254,20 @@ func (p Platform) list(c echo.Context) error {
 		return err
 	}
 	var after string
-	if cursor != "" {
-		if err := p.Cursors.Open(0, listFilter, cursor, &after); err != nil {
-			return err
-		}
-	}
-	found, err := List(c.Request().Context(), p.DB, after, limit+1)
+	paging, err := p.Cursors.Page(0, listFilter, limit, cursor, &after)
 	if err != nil {
 		return err
 	}
-	out := page{Items: []Answer{}}
-	if len(found) > limit {
-		found = found[:limit]
-		next, err := p.Cursors.Seal(0, listFilter, found[limit-1].Name)
-		if err != nil {
-			return err
-		}
-		out.NextCursor = &next
+	found, err := List(c.Request().Context(), p.DB, after, paging.Rows())
+	if err != nil {
+		return err
 	}
-	for _, t := range found {
+	page, next, err := web.Cut(paging, found, false, func(t Tenant) string { return t.Name })
+	if err != nil {
+		return err
+	}
+	out := web.ListAnswer[Answer]{Items: []Answer{}, NextCursor: next}
+	for _, t := range page {
 		out.Items = append(out.Items, t.answer())
 	}
 	return web.Answer(c, http.StatusOK, out)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -19,7 +20,7 @@ func (s whole) audited(t *testing.T, client *http.Client, token, query string) (
 	cursor := ""
 	for {
 		status, body := s.send(t, client, token, "GET", "/v1/admin/audit?limit=7"+query+cursor, "", "")
-		var page tenants.AuditPage
+		var page web.ListAnswer[tenants.AuditEntry]
 		if err := json.Unmarshal(body, &page); status != 200 || err != nil {
 			t.Fatalf("got %d %s, %v", status, body, err)
 		}
