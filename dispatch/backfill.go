@@ -56,7 +56,7 @@ type backfilled struct {
 
 const backfilledFrom = `
 	SELECT s.id, s.workflow, s.key, s.version, s.shard, s.cohort_id, s.status, s.overlap, w.defaults,
-		t.halted_at IS NOT NULL OR t.status <> 'active' AS stopped
+		` + tenants.Stopped + ` AS stopped
 	FROM schedule s
 	JOIN tenant t ON t.id = s.tenant_id
 	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow`

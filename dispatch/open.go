@@ -171,7 +171,7 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, all []*opened, sel
 		SET opened_at = $2::timestamptz, owner = $3, epoch = c.epoch + 1, done_at = CASE WHEN n.done THEN $2::timestamptz END
 		FROM unnest($1::bigint[], $4::boolean[]) WITH ORDINALITY AS n (id, done, ord)
 		WHERE c.id = n.id
-		RETURNING n.ord::int, c.epoch, EXISTS (SELECT FROM tenant t WHERE t.id = c.tenant_id AND (t.halted_at IS NOT NULL OR t.status <> 'active'))`,
+		RETURNING n.ord::int, c.epoch, EXISTS (SELECT FROM tenant t WHERE t.id = c.tenant_id AND `+tenants.Stopped+`)`,
 		ids, all[0].now, self, done).Query(func(rows pgx.Rows) error {
 		var ord int
 		var epoch int32

@@ -59,7 +59,7 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 	b.Queue(`SELECT clock_timestamp()`) // before everything that decides the ticks is read
 	b.Queue(sabotage.OrderIgnored.Instead(earlierChunks, "e.id + 0 < c.id", "false"), first, through, floor, stuck)
 	b.Queue(`
-		SELECT t.id, t.halted_at IS NOT NULL OR t.status <> 'active'
+		SELECT t.id, `+tenants.Stopped+`
 		FROM tenant t
 		WHERE t.id IN (SELECT c.tenant_id FROM chunk c WHERE `+ofRun+`)`, first, through)
 	b.Queue(sabotage.ForeignEndpoint.Without(`

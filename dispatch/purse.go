@@ -166,9 +166,9 @@ const drawTokens = `
 					END)) AS since
 				FROM unnest($1::int[], $2::int[], $3::int[]) AS n (tenant_id, want, debt)
 				JOIN (
-					SELECT id, status <> 'active' OR halted_at IS NOT NULL AS stopped,
-						GREATEST(1, LEAST($5, COALESCE((quotas->>'ticks_per_second')::numeric, $6)))::int AS rate
-					FROM tenant
+					SELECT t.id, ` + tenants.Stopped + ` AS stopped,
+						GREATEST(1, LEAST($5, COALESCE((t.quotas->>'ticks_per_second')::numeric, $6)))::int AS rate
+					FROM tenant t
 				) t ON t.id = n.tenant_id
 				JOIN allowance a ON a.tenant_id = n.tenant_id
 				CROSS JOIN (SELECT clock_timestamp() AS now) c

@@ -74,7 +74,7 @@ func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key
 func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key string, p TriggerParams) (*tick, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT s.id, s.shard, s.version, s.cohort_id, `+untilAt("clock_timestamp()")+` AS until_at, s.overlap, w.defaults,
-			t.halted_at IS NOT NULL OR t.status <> 'active' AS stopped, clock_timestamp() AS now
+			`+tenants.Stopped+` AS stopped, clock_timestamp() AS now
 		FROM schedule s
 		JOIN tenant t ON t.id = s.tenant_id
 		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow

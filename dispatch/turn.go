@@ -330,7 +330,7 @@ func (p *pass) putOffStopped(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("lock stopped tenants: %w", err)
 	}
-	rows, _ = p.tx.Query(ctx, `SELECT id FROM tenant WHERE id = ANY ($1::int[]) AND (status <> 'active' OR halted_at IS NOT NULL)`, shared) // CollectRows reports the error
+	rows, _ = p.tx.Query(ctx, `SELECT t.id FROM tenant t WHERE t.id = ANY ($1::int[]) AND `+tenants.Stopped, shared) // CollectRows reports the error
 	stopped, err := pgx.CollectRows(rows, pgx.RowTo[tenants.ID])
 	if err != nil {
 		return fmt.Errorf("read stopped tenants: %w", err)

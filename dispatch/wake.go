@@ -188,7 +188,7 @@ const readForsaken = `
 			) next
 			WHERE p.n < $3
 		)
-		SELECT p.tenant_id, p.waits_for, COALESCE(t.halted_at IS NOT NULL OR t.status <> 'active', false), e.state, e.headers, e.secrets
+		SELECT p.tenant_id, p.waits_for, COALESCE(` + tenants.Stopped + `, false), e.state, e.headers, e.secrets
 		FROM parked p
 		LEFT JOIN tenant t ON t.id = p.tenant_id
 		LEFT JOIN endpoint e ON e.tenant_id = p.tenant_id AND e.name = p.waits_for

@@ -30,6 +30,10 @@ const (
 	Suspended = "suspended"
 )
 
+// Stopped is the SQL condition that the schedules of the tenant in row t of table tenant do not fire: the tenant is halted or
+// suspended. All SQL uses this condition.
+const Stopped = `(t.halted_at IS NOT NULL OR t.status <> '` + Active + `')`
+
 // Params are what the platform's operator says of a tenant. What is left out is the default, but a status stays: no
 // change of a quota wakes a tenant that was suspended.
 type Params struct {

@@ -80,7 +80,7 @@ var large = map[string]int{
 	"schedules.row.join parameters":              8,
 	"schedules.syncing.next lines":               69,
 	"schedules/bulkstore.go":                     488,
-	"schedules/http.go": 451,
+	"schedules/http.go":                          451,
 	"schedules/put.go":                           453,
 	"sdk-go/carillontest.Server.serve lines":     69,
 	"tenants.AuditLog parameters":                7,
