@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,16 +20,14 @@ type Beat struct {
 	Lease      string `json:"lease,omitempty"`
 }
 
-// BeatResult is what became of a Beat: 200 with the lease's new end, or as in FinishResult.
-type BeatResult struct {
-	TickID     string     `json:"tick_id"`
-	Status     int        `json:"status"`
-	Code       string     `json:"code,omitempty"`
-	LeaseUntil *time.Time `json:"lease_until,omitempty"`
+// Beaten is what became of a Beat. LeaseUntil is the lease's new end if the verdict is Done.
+type Beaten struct {
+	Verdict    Verdict
+	LeaseUntil *time.Time
 }
 
-// Beat lengthens leases: none beyond the time that an attempt may take.
-func (d *Dispatch) Beat(ctx context.Context, tenant tenants.ID, items []Beat) ([]BeatResult, error) {
+// Beat lengthens leases, and none beyond the time that an attempt may take. It returns what became of each item, in their order.
+func (d *Dispatch) Beat(ctx context.Context, tenant tenants.ID, items []Beat) ([]Beaten, error) {
 	lengths, err := readBeats(items)
 	if err != nil {
 		return nil, err
@@ -52,9 +49,9 @@ func (d *Dispatch) Beat(ctx context.Context, tenant tenants.ID, items []Beat) ([
 	if err != nil {
 		return nil, err
 	}
-	results := make([]BeatResult, len(items))
+	results := make([]Beaten, len(items))
 	for i, c := range all {
-		results[i] = BeatResult{items[i].TickID, c.status, c.code, ends[i]}
+		results[i] = Beaten{c.verdict, ends[i]}
 	}
 	return results, nil
 }
@@ -77,14 +74,14 @@ func readBeats(items []Beat) ([]time.Duration, error) {
 }
 
 func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed, lengths []time.Duration, ends []*time.Time) error {
-	started, _, _, now, err := standing(ctx, tx, tenant, all)
+	held, err := lockClaims(ctx, tx, tenant, all)
 	if err != nil {
 		return err
 	}
 	var tries []try
 	var stale keyArrays
 	for _, c := range all {
-		if c.status == 0 {
+		if c.verdict == undecided {
 			tries = append(tries, try{TickKey: c.TickKey, Attempt: c.token.attempt})
 		}
 	}
@@ -101,24 +98,24 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 	var until []time.Time
 	for i := range all {
 		c := &all[i]
-		if c.status != 0 {
+		if c.verdict != undecided {
 			continue
 		}
 		s := live[c.TickKey]
 		if s == nil || s.stopped() {
 			stale.add(c.TickKey, c.token.attempt)
-			c.status, c.code = http.StatusConflict, codeLost
+			c.verdict = Lost
 			continue
 		}
 		timeout := seconds(or(s.Timeout, int32(schedules.DefaultTimeout/time.Second)))
-		end := now.Add(min(lengths[i], timeout))
+		end := held.now.Add(min(lengths[i], timeout))
 		if c.token.lease != 0 {
-			if last := started[c.token.lease].Add(timeout); end.After(last) {
+			if last := held.held[c.token.lease].began.Add(timeout); end.After(last) {
 				end = last.UTC()
 			}
 			leases, slots, until = append(leases, c.token.lease), append(slots, c.token.slot), append(until, end)
 		}
-		c.status, ends[i] = http.StatusOK, &end
+		c.verdict, ends[i] = Done, &end
 	}
 	if err := d.tellCancelled(ctx, tx, tenant, all, stale); err != nil {
 		return err

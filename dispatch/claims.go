@@ -3,8 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,12 +15,23 @@ import (
 // claimed is a tick with the token that a worker shows for it.
 type claimed struct {
 	ident.TickKey
-	token  leaseToken
-	status int // 0 until it is refused
-	code   string
+	token   leaseToken
+	verdict Verdict
 }
 
-// claims reads ids and tokens. What cannot be this tenant's is told apart by nothing: a tick that is not there is 404.
+// Verdict says what became of a worker's claim of a tick.
+type Verdict int8
+
+// What becomes of a claim.
+const (
+	undecided  Verdict = iota
+	Done               // the tick has ended, or its lease is longer
+	Absent             // the tenant has no such tick
+	Lost               // the token is stale, or belongs to another attempt
+	ToldToStop         // the tick was cancelled
+)
+
+// claims reads ids and tokens. The answer for a tick of another tenant is the same as for a tick that never was: Absent.
 func (d *Dispatch) claims(ctx context.Context, db postgres.DB, tenant tenants.ID, ids, tokens []string) ([]claimed, error) {
 	all := make([]claimed, len(ids))
 	var doubtful keyArrays
@@ -30,12 +39,12 @@ func (d *Dispatch) claims(ctx context.Context, db postgres.DB, tenant tenants.ID
 		c := &all[i]
 		k, ok := d.IDs.ParseTick(ids[i])
 		if !ok {
-			c.status, c.code = http.StatusNotFound, codeNotFound
+			c.verdict = Absent
 			continue
 		}
 		c.TickKey = k
 		if c.token, ok = d.unseal(tenant, k, tokens[i]); !ok {
-			c.status, c.code = http.StatusNotFound, codeNotFound
+			c.verdict = Absent
 			doubtful.add(k, 0)
 		}
 	}
@@ -47,14 +56,14 @@ func (d *Dispatch) claims(ctx context.Context, db postgres.DB, tenant tenants.ID
 		return nil, err
 	}
 	for i := range all {
-		if _, there := states[all[i].TickKey]; there && all[i].status != 0 {
-			all[i].status, all[i].code = http.StatusConflict, codeLost
+		if _, there := states[all[i].TickKey]; there && all[i].verdict != undecided {
+			all[i].verdict = Lost
 		}
 	}
 	return all, nil
 }
 
-// tickStates reads the states of ticks; one that was told to stop counts as cancelled.
+// tickStates reads the states of ticks. A tick that was told to stop counts as cancelled.
 func tickStates(ctx context.Context, db postgres.DB, tenant tenants.ID, keys keyArrays) (map[ident.TickKey]State, error) {
 	rows, err := db.Query(ctx, `
 		SELECT t.schedule_id, t.nominal_at, t.seq, CASE WHEN t.state = $8 AND t.reason <> 0 THEN $9::smallint ELSE t.state END
@@ -74,41 +83,40 @@ func tickStates(ctx context.Context, db postgres.DB, tenant tenants.ID, keys key
 	return states, err
 }
 
-// standing locks the leases of claims and refuses those whose time is up. It tells when each attempt began, and who
-// works on it.
-func standing(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed) (started map[int64]time.Time, workers map[int64]string, until map[slotName]time.Time, now time.Time, err error) {
+// lockClaims locks the leases of claims, and refuses the claims whose time is up.
+func lockClaims(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed) (lockedLeases, error) {
 	var tokens []leaseToken
 	var pushed keyArrays
 	for _, c := range all {
-		if c.status == 0 {
+		if c.verdict == undecided {
 			tokens = append(tokens, c.token)
 			if c.token.lease == 0 {
 				pushed.add(c.TickKey, c.token.attempt)
 			}
 		}
 	}
-	until, started, workers, now, err = lockLeases(ctx, tx, tenant, tokens)
+	leases, err := lockLeases(ctx, tx, tenant, tokens)
 	if err != nil {
-		return nil, nil, nil, now, err
+		return leases, err
 	}
 	late, err := overdue(ctx, tx, tenant, pushed)
 	if err != nil {
-		return nil, nil, nil, now, err
+		return leases, err
 	}
 	for i := range all {
 		c := &all[i]
-		if c.status != 0 {
+		if c.verdict != undecided {
 			continue
 		}
-		end, leased := until[slotName{c.token.lease, c.token.slot}]
-		if (c.token.lease != 0 && (!leased || !end.After(now)) || c.token.lease == 0 && late[c.TickKey]) && !sabotage.LeaseUnchecked.On() {
-			c.status, c.code = http.StatusConflict, codeLost
+		end, leased := leases.until(c.token)
+		if (c.token.lease != 0 && (!leased || !end.After(leases.now)) || c.token.lease == 0 && late[c.TickKey]) && !sabotage.LeaseUnchecked.On() {
+			c.verdict = Lost
 		}
 	}
-	return started, workers, until, now, nil
+	return leases, nil
 }
 
-// overdue are those of pushed ticks whose answer should have come by now.
+// overdue returns the pushed ticks whose answer should have come by now.
 func overdue(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays) (map[ident.TickKey]bool, error) {
 	late := map[ident.TickKey]bool{}
 	if len(keys.ids) == 0 {

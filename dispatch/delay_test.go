@@ -24,7 +24,7 @@ func delay(every string) schedules.Params {
 func (h *house) end(one handed, outcome string, retry bool) {
 	h.t.Helper()
 	r, err := h.dispatch.Finish(h.t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: outcome, Retry: &retry, Error: "e", RetryAfter: "0s"}})
-	if err != nil || r[0].Status != 204 {
+	if err != nil || r[0] != dispatch.Done {
 		h.t.Fatalf("end: %v, %v", r, err)
 	}
 }

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -162,7 +161,7 @@ func (d *Dispatch) putOffEvents(ctx context.Context, from time.Time) error {
 // sendEvent sends one event, and notes what came of it.
 func (d *Dispatch) sendEvent(ctx context.Context, e *event) error {
 	to, err := d.pushable(ctx, e.TenantID, e.Endpoint)
-	if f, ok := errors.AsType[*fault.Error](err); ok && f.Status == http.StatusNotFound {
+	if fault.IsNotFound(err) {
 		return d.endEvent(ctx, e, nil)
 	}
 	if err != nil {

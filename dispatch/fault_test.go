@@ -127,18 +127,18 @@ func TestEndedLeaseIsLeasedAgainAndItsTokenIsStale(t *testing.T) {
 	if len(second) != 1 || second[0].TickID != first.TickID || second[0].Attempt != 2 {
 		t.Fatalf("got %+v, want the same tick in its second attempt", second)
 	}
-	finish := func(one handed) int {
+	finish := func(one handed) dispatch.Verdict {
 		r, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r[0].Status
+		return r[0]
 	}
-	if status := finish(first); status != http.StatusConflict {
-		t.Errorf("the stale token: got %d, want 409", status)
+	if verdict := finish(first); verdict != dispatch.Lost {
+		t.Errorf("the stale token: got %d, want Lost", verdict)
 	}
-	if status := finish(second[0]); status != http.StatusNoContent {
-		t.Errorf("the live token: got %d, want 204", status)
+	if verdict := finish(second[0]); verdict != dispatch.Done {
+		t.Errorf("the live token: got %d, want Done", verdict)
 	}
 	var leases int
 	if err := h.pool.QueryRow(t.Context(), `SELECT count(*) FROM lease`).Scan(&leases); err != nil || leases != 0 {
@@ -158,7 +158,7 @@ func TestAcceptedPushIsEndedByItsToken(t *testing.T) {
 	})
 	one := c.caught()[0]
 	r, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "fail", Error: "no", Retry: new(false)}})
-	if err != nil || r[0].Status != http.StatusNoContent {
+	if err != nil || r[0] != dispatch.Done {
 		t.Fatalf("got %v, %v", r, err)
 	}
 	if got := h.history("accepted", "k")[0]; got.State != "failed" || *got.Error != "no" {

@@ -16,9 +16,31 @@ type slotName struct {
 	slot  int16
 }
 
-// lockLeases keeps the leases of tokens from being ended, and tells until when each slot is leased; one that is not is
-// missing. Others may finish ticks of the same leases meanwhile.
-func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []leaseToken) (until map[slotName]time.Time, started map[int64]time.Time, workers map[int64]string, now time.Time, err error) {
+// lockedLease is a lease that nobody ends before the transaction ends.
+type lockedLease struct {
+	until  time.Time
+	began  time.Time
+	worker string
+}
+
+// lockedLeases are the leases of some tokens, as they were at now.
+type lockedLeases struct {
+	now   time.Time
+	held  map[int64]lockedLease
+	beats map[slotName]time.Time // the new end of each slot that a heartbeat has lengthened
+}
+
+// until returns when the lease of a token's slot ends. ok is false if the lease is gone.
+func (l lockedLeases) until(t leaseToken) (at time.Time, ok bool) {
+	if at, ok = l.beats[slotName{t.lease, t.slot}]; ok {
+		return at, true
+	}
+	lease, ok := l.held[t.lease]
+	return lease.until, ok
+}
+
+// lockLeases locks the leases of tokens, so that nobody ends them. Other transactions may finish ticks of the same leases meanwhile.
+func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []leaseToken) (lockedLeases, error) {
 	var ids []int64
 	seen := map[int64]bool{}
 	for _, t := range tokens {
@@ -26,15 +48,13 @@ func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []leas
 			ids, seen[t.lease] = append(ids, t.lease), true
 		}
 	}
-	until, started, workers = map[slotName]time.Time{}, map[int64]time.Time{}, map[int64]string{}
-	ends, beats := map[int64]time.Time{}, map[slotName]time.Time{}
+	l := lockedLeases{held: map[int64]lockedLease{}, beats: map[slotName]time.Time{}}
 	var b pgx.Batch
 	b.Queue(`SELECT id, until_at, leased_at, worker FROM lease WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR KEY SHARE`, tenant, ids).Query(func(rows pgx.Rows) error {
 		var id int64
-		var end, began time.Time
-		var worker string
-		_, err := pgx.ForEachRow(rows, []any{&id, &end, &began, &worker}, func() error {
-			ends[id], started[id], workers[id] = end, began, worker
+		var one lockedLease
+		_, err := pgx.ForEachRow(rows, []any{&id, &one.until, &one.began, &one.worker}, func() error {
+			l.held[id] = one
 			return nil
 		})
 		return err
@@ -43,23 +63,15 @@ func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []leas
 		var name slotName
 		var end time.Time
 		_, err := pgx.ForEachRow(rows, []any{&name.lease, &name.slot, &end}, func() error {
-			beats[name] = end
+			l.beats[name] = end
 			return nil
 		})
 		return err
 	})
-	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&l.now) })
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, nil, nil, now, fmt.Errorf("lock leases: %w", err)
+		return l, fmt.Errorf("lock leases: %w", err)
 	}
-	for _, t := range tokens {
-		name := slotName{t.lease, t.slot}
-		if end, held := ends[t.lease]; held {
-			until[name] = end
-		}
-		if end, beat := beats[name]; beat {
-			until[name] = end
-		}
-	}
-	return until, started, workers, now.UTC(), nil
+	l.now = l.now.UTC()
+	return l, nil
 }

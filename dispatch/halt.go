@@ -3,14 +3,11 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -69,27 +66,4 @@ func (d *Dispatch) Continue(ctx context.Context, tenant tenants.ID) (f Firing, e
 		return f, fmt.Errorf("continue: %w", err)
 	}
 	return f, nil
-}
-
-func (h handler) halt(c echo.Context) error {
-	p, _, err := web.OptionalBody[HaltParams](c)
-	if err != nil {
-		return err
-	}
-	f, err := h.Halt(c.Request().Context(), tenants.From(c), p)
-	if err != nil {
-		return err
-	}
-	return web.Answer(c, http.StatusOK, f)
-}
-
-func (h handler) resume(c echo.Context) error {
-	if _, _, err := web.OptionalBody[struct{}](c); err != nil {
-		return err
-	}
-	f, err := h.Continue(c.Request().Context(), tenants.From(c))
-	if err != nil {
-		return err
-	}
-	return web.Answer(c, http.StatusOK, f)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -102,7 +101,7 @@ func (d *Dispatch) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, 
 		return nil, err
 	}
 	if held >= quotas.Leased {
-		f := fault.New(http.StatusTooManyRequests, "rate_limited", "leased allows %d ticks at a time", quotas.Leased)
+		f := fault.TooMany("leased allows %d ticks at a time", quotas.Leased)
 		f.RetryAfter, f.Extra = time.Second, map[string]any{"quota": "leased", "limit": quotas.Leased, "used": held}
 		return nil, f
 	}

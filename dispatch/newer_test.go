@@ -137,7 +137,7 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 			one := h.lease("overlap", 1)[0]
 			h.newerDefaults("overlap")
 			r, err := h.dispatch.Finish(h.t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "fail", Error: "no paper"}})
-			if err != nil || r[0].Status != 204 {
+			if err != nil || r[0] != dispatch.Done {
 				h.t.Errorf("got %v, %v", r, err)
 			}
 			h.wantStates("running")

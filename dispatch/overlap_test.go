@@ -41,13 +41,13 @@ func (h *house) states() []string {
 	return all
 }
 
-func (h *house) finish(one handed) int {
+func (h *house) finish(one handed) dispatch.Verdict {
 	h.t.Helper()
 	r, err := h.dispatch.Finish(h.t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return r[0].Status
+	return r[0]
 }
 
 func (h *house) wantStates(want ...string) {
@@ -70,8 +70,8 @@ func TestBufferOneKeepsTheFirstThatOverlaps(t *testing.T) {
 	h.trigger()
 	h.trigger()
 	h.wantStates("running", "scheduled", "skipped overlap")
-	if status := h.finish(h.lease("overlap", 1)[0]); status != 204 {
-		t.Fatalf("finish: %d", status)
+	if verdict := h.finish(h.lease("overlap", 1)[0]); verdict != dispatch.Done {
+		t.Fatalf("finish: %d", verdict)
 	}
 	h.wantStates("succeeded", "running", "skipped overlap")
 	h.finish(h.lease("overlap", 1)[0])
@@ -110,7 +110,7 @@ func TestCancelOtherStopsTheRunningOneForTheNewest(t *testing.T) {
 	h.trigger()
 	h.wantStates("running superseded", "skipped superseded", "scheduled")
 	beat, err := h.dispatch.Beat(t.Context(), h.tenant, []dispatch.Beat{{TickID: running.TickID, LeaseToken: running.LeaseToken}})
-	if err != nil || beat[0].Status != 409 || beat[0].Code != "cancelled" {
+	if err != nil || beat[0].Verdict != dispatch.ToldToStop {
 		t.Fatalf("its heartbeat: got %+v, %v", beat, err)
 	}
 	h.finish(running)

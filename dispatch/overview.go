@@ -3,17 +3,14 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -139,19 +136,6 @@ type Overviews struct {
 	Unopened func() (floor int64, stuck []int64)
 
 	kept workflowCache
-}
-
-// Routes adds /v1/admin/overview under g, whose requests are authenticated.
-func (o *Overviews) Routes(g *echo.Group) {
-	g.GET("/v1/admin/overview", o.get, tenants.Require(tenants.TenantAdmin), web.NoQuery)
-}
-
-func (o *Overviews) get(c echo.Context) error {
-	view, err := o.Of(c.Request().Context(), tenants.From(c))
-	if err != nil {
-		return err
-	}
-	return web.Answer(c, http.StatusOK, view)
 }
 
 // Of is the overview of one tenant.

@@ -67,7 +67,7 @@ func TestPulledTicksComeInOrderOnceEach(t *testing.T) {
 		ticks := h.lease("pulled", 10)
 		for _, one := range ticks {
 			r, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete", Result: web.Raw(`{"ok":true}`)}})
-			if err != nil || r[0].Status != 204 {
+			if err != nil || r[0] != dispatch.Done {
 				t.Fatalf("finish: %v, %v", r, err)
 			}
 		}
@@ -78,8 +78,8 @@ func TestPulledTicksComeInOrderOnceEach(t *testing.T) {
 		t.Errorf("got %+v", got[0])
 	}
 	again, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: got[0].TickID, LeaseToken: got[0].LeaseToken, Outcome: "complete"}})
-	if err != nil || again[0].Status != 409 {
-		t.Errorf("a second finish: got %v, %v, want 409", again, err)
+	if err != nil || again[0] != dispatch.Lost {
+		t.Errorf("a second finish: got %v, %v, want Lost", again, err)
 	}
 	for i, one := range h.history("pulled", "user/1")[:3] {
 		if one.State != "succeeded" || one.TickID != got[i].TickID || string(one.Result) != `{"ok":true}` {

@@ -20,7 +20,7 @@ import (
 func (h *house) fail(one handed) {
 	h.t.Helper()
 	r, err := h.dispatch.Finish(h.t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "fail", Error: "no paper", Retry: new(false)}})
-	if err != nil || r[0].Status != 204 {
+	if err != nil || r[0] != dispatch.Done {
 		h.t.Fatalf("fail: %v, %v", r, err)
 	}
 }
@@ -207,7 +207,7 @@ func TestReplayDeliversAFailedTickAgain(t *testing.T) {
 	}
 	// Its only attempt fails again, and it is dead again; a third time it succeeds.
 	r, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: second.TickID, LeaseToken: second.LeaseToken, Outcome: "fail", Error: "no ink"}})
-	if err != nil || r[0].Status != 204 {
+	if err != nil || r[0] != dispatch.Done {
 		t.Fatalf("got %+v, %v", r, err)
 	}
 	get[dispatch.Tick](c, 202, "POST", path+"/replay", "")

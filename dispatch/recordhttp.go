@@ -3,10 +3,12 @@ package dispatch
 import (
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	instants "github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -50,78 +52,6 @@ func checkPicks(q url.Values) error {
 	return fault.Join(errs...)
 }
 
-func (h handler) cancel(c echo.Context) error {
-	id, err := web.Param(c, "id")
-	if err != nil {
-		return err
-	}
-	t, err := h.Cancel(c.Request().Context(), tenants.From(c), id)
-	if err != nil {
-		return err
-	}
-	return web.Answer(c, http.StatusOK, t)
-}
-
-func (h handler) replayOne(c echo.Context) error {
-	id, err := web.Param(c, "id")
-	if err != nil {
-		return err
-	}
-	once, err := web.OnceOf(c)
-	if err != nil {
-		return err
-	}
-	reply, err := h.Replay(c.Request().Context(), tenants.From(c), id, once)
-	if err != nil {
-		return err
-	}
-	return reply.Write(c)
-}
-
-func (h handler) backfill(c echo.Context) error {
-	workflow, key, err := schedules.Named(c)
-	if err != nil {
-		return err
-	}
-	pre, err := web.Preconditions(c)
-	if err != nil {
-		return err
-	}
-	p, err := web.Body[BackfillParams](c)
-	if err != nil {
-		return err
-	}
-	p.Pre = pre
-	once, err := web.OnceOf(c)
-	if err != nil {
-		return err
-	}
-	reply, err := h.Backfill(c.Request().Context(), tenants.From(c), workflow, key, p, tenants.Caller(c).Subject, once)
-	if err != nil {
-		return err
-	}
-	if reply.Status == http.StatusOK {
-		return reply.Write(c)
-	}
-	return schedules.Accepted(c, reply)
-}
-
-func (h handler) replayDead(c echo.Context) error {
-	p, err := web.Body[DeadReplayParams](c)
-	if err != nil {
-		return err
-	}
-	once, err := web.OnceOf(c)
-	if err != nil {
-		return err
-	}
-	reply, err := h.ReplayDead(c.Request().Context(), tenants.From(c), p, tenants.Caller(c).Subject, once)
-	if err != nil {
-		return err
-	}
-	return schedules.Accepted(c, reply)
-}
-
 func (h handler) deadLetters(c echo.Context) error {
 	q, err := web.Query(c, "workflow", "key", "from", "to", "limit", "cursor")
 	if err != nil {
@@ -154,4 +84,123 @@ func (h handler) deadLetters(c echo.Context) error {
 		return err
 	}
 	return web.AnswerPage(c, page, next)
+}
+
+func (h handler) history(c echo.Context) error {
+	workflow, key, err := schedules.Named(c)
+	if err != nil {
+		return err
+	}
+	span, err := spanOf(c)
+	if err != nil {
+		return err
+	}
+	if err := checkPicks(c.QueryParams()); err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.History(c.Request().Context(), tenants.From(c), workflow, key, span, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.AnswerPage(c, page, next)
+}
+
+// spanOf reads a Span from the query, in which the named parameters may be, too.
+func spanOf(c echo.Context, more ...string) (s Span, err error) {
+	q, err := web.Query(c, append(more, "state", "from", "to", "limit", "cursor")...)
+	if err != nil {
+		return s, err
+	}
+	s.State = q.Get("state")
+	s.From, err = instant(q, "from")
+	if err != nil {
+		return s, err
+	}
+	s.To, err = instant(q, "to")
+	return s, err
+}
+
+// instant reads a parameter that is a time; zero where it is absent.
+func instant(q url.Values, name string) (at time.Time, err error) {
+	if !q.Has(name) {
+		return at, nil
+	}
+	if at, err = instants.Parse(q.Get(name)); err != nil {
+		return at, fault.Invalid("/"+name, "%q is not an RFC 3339 instant", q.Get(name))
+	}
+	return at, nil
+}
+
+func (h handler) tick(c echo.Context) error {
+	id, err := web.Param(c, "id")
+	if err != nil {
+		return err
+	}
+	t, err := h.Tick(c.Request().Context(), tenants.From(c), id)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, t)
+}
+
+// Routes adds /v1/admin/overview under g, whose requests are authenticated.
+func (o *Overviews) Routes(g *echo.Group) {
+	g.GET("/v1/admin/overview", o.get, tenants.Require(tenants.TenantAdmin), web.NoQuery)
+}
+
+func (o *Overviews) get(c echo.Context) error {
+	view, err := o.Of(c.Request().Context(), tenants.From(c))
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, view)
+}
+
+func (h handler) usage(c echo.Context) error {
+	q, err := web.Query(c, "from", "to", "workflow", "by", "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	f, err := useFilter(q)
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.Usage(c.Request().Context(), tenants.From(c), f, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, web.ListAnswer[Use]{Items: append([]Use{}, page...), NextCursor: next})
+}
+
+func useFilter(q url.Values) (f UseFilter, err error) {
+	f = UseFilter{Workflow: q.Get("workflow"), Total: q.Get("by") == "day"}
+	errs := []error{checkPicks(q)}
+	if by := q.Get("by"); q.Has("by") && by != "day" && by != "workflow" {
+		errs = append(errs, fault.Invalid("/by", "%q is neither day nor workflow", by))
+	} else if f.Total && f.Workflow != "" {
+		errs = append(errs, fault.Invalid("/by", "of one workflow there is a row a day: leave by or workflow out"))
+	}
+	var fromErr, toErr error
+	f.From, fromErr = dayIn(q, "from")
+	f.To, toErr = dayIn(q, "to")
+	return f, fault.Join(append(errs, fromErr, toErr)...)
+}
+
+// dayIn reads a parameter that is a day; zero where it is absent.
+func dayIn(q url.Values, name string) (at time.Time, err error) {
+	if !q.Has(name) {
+		return at, nil
+	}
+	if at, err = time.Parse(time.DateOnly, q.Get(name)); err != nil || at.Before(firstDay) {
+		return at, fault.Invalid("/"+name, "%q is not a day from 1970 on, as 2026-11-21", q.Get(name))
+	}
+	return at, nil
 }

@@ -35,7 +35,7 @@ func TestBytesOfTicksAreCountedAndBounded(t *testing.T) {
 	}
 	finish := func(one handed, result string) error {
 		all, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete", Result: web.Raw(result)}})
-		if err == nil && all[0].Status != 204 {
+		if err == nil && all[0] != dispatch.Done {
 			t.Errorf("got %+v", all)
 		}
 		return err

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -55,7 +54,7 @@ func (d *Dispatch) TryEndpoint(ctx context.Context, tenant tenants.ID, name stri
 
 // notSent is the answer where a failure of ours kept the test tick from being sent. The cause is for the log.
 func notSent(cause error) error {
-	f := fault.New(http.StatusServiceUnavailable, "unavailable", "the test tick could not be sent just now; try again")
+	f := fault.Unavailable("unavailable", "the test tick could not be sent just now; try again")
 	f.RetryAfter = time.Second
 	return fmt.Errorf("%w (%v)", f, cause)
 }

@@ -45,7 +45,7 @@ func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key
 		return reply, err
 	}
 	if len(p.Payload) > quotas.PayloadBytes {
-		return reply, fault.New(http.StatusRequestEntityTooLarge, "payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), quotas.PayloadBytes)
+		return reply, fault.TooLarge("payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), quotas.PayloadBytes)
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,21 +26,8 @@ type Finish struct {
 	RetryAfter string  `json:"retry_after,omitempty"`
 }
 
-// FinishResult is what became of a Finish: 204; 404 where there is no such tick; 409 where the token is stale or foreign.
-type FinishResult struct {
-	TickID string `json:"tick_id"`
-	Status int    `json:"status"`
-	Code   string `json:"code,omitempty"`
-}
-
-const (
-	codeNotFound  = "not_found"
-	codeCancelled = "cancelled"
-	codeLost      = "lease_lost"
-)
-
-// Finish ends ticks that workers hold. A token that is stale or foreign changes nothing.
-func (d *Dispatch) Finish(ctx context.Context, tenant tenants.ID, items []Finish) ([]FinishResult, error) {
+// Finish ends ticks that workers hold, and returns what became of each item, in their order. A stale or foreign token changes nothing.
+func (d *Dispatch) Finish(ctx context.Context, tenant tenants.ID, items []Finish) ([]Verdict, error) {
 	endings, err := d.readFinishes(ctx, tenant, items)
 	if err != nil {
 		return nil, err
@@ -67,31 +53,31 @@ func (d *Dispatch) Finish(ctx context.Context, tenant tenants.ID, items []Finish
 		return nil, err
 	}
 	sabotage.Crash("finish.committed")
-	results := make([]FinishResult, len(items))
+	results := make([]Verdict, len(items))
 	for i, c := range all {
-		results[i] = FinishResult{items[i].TickID, c.status, c.code}
+		results[i] = c.verdict
 	}
 	return results, nil
 }
 
 func (d *Dispatch) finish(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed, endings []ending) error {
-	started, workers, _, now, err := standing(ctx, tx, tenant, all)
+	leases, err := lockClaims(ctx, tx, tenant, all)
 	if err != nil {
 		return err
 	}
 	var valid []ending
 	for i, c := range all {
-		if c.status != 0 {
+		if c.verdict != undecided {
 			continue
 		}
 		e := endings[i]
 		e.TickKey, e.attempt, e.answered = c.TickKey, c.token.attempt, c.token.lease == 0
-		if at, leased := started[c.token.lease]; leased {
-			e.started, e.worker = &at, new(workers[c.token.lease])
+		if l, leased := leases.held[c.token.lease]; leased {
+			e.started, e.worker = &l.began, &l.worker
 		}
 		valid = append(valid, e)
 	}
-	ended, err := d.end(ctx, tx, tenant, now, valid)
+	ended, err := d.end(ctx, tx, tenant, leases.now, valid)
 	if err != nil {
 		return err
 	}
@@ -99,16 +85,16 @@ func (d *Dispatch) finish(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all
 	counts := map[int64]int32{}
 	for i := range all {
 		c := &all[i]
-		if c.status != 0 {
+		if c.verdict != undecided {
 			continue
 		}
 		if _, did := ended[c.TickKey]; !did {
 			stale.add(c.TickKey, c.token.attempt)
-			c.status, c.code = http.StatusConflict, codeLost
+			c.verdict = Lost
 			continue
 		}
 		delete(ended, c.TickKey) // a second finish of the same tick in one request is stale
-		c.status = http.StatusNoContent
+		c.verdict = Done
 		if c.token.lease != 0 {
 			counts[c.token.lease]++
 		}
@@ -119,7 +105,7 @@ func (d *Dispatch) finish(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all
 	return countDown(ctx, tx, tenant, counts)
 }
 
-// tellCancelled tells the workers of cancelled ticks so.
+// tellCancelled gives the claims of cancelled ticks the verdict ToldToStop.
 func (d *Dispatch) tellCancelled(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed, stale keyArrays) error {
 	if len(stale.ids) == 0 {
 		return nil
@@ -129,15 +115,15 @@ func (d *Dispatch) tellCancelled(ctx context.Context, tx pgx.Tx, tenant tenants.
 		return err
 	}
 	for i := range all {
-		if all[i].status == http.StatusConflict && states[all[i].TickKey] == Cancelled {
-			all[i].code = codeCancelled
+		if all[i].verdict == Lost && states[all[i].TickKey] == Cancelled {
+			all[i].verdict = ToldToStop
 		}
 	}
 	return nil
 }
 
-// countDown takes ended ticks off their leases; a lease without any left is gone. It comes last in its transaction: who
-// else finishes ticks of a lease waits from here on. A lease that somebody still looks at ends with its time.
+// countDown subtracts ended ticks from their leases, and deletes the leases that have none left. It comes last in its transaction,
+// because other finishes of the same lease wait from here on. A lease that another transaction has locked stays until its time ends.
 func countDown(ctx context.Context, tx pgx.Tx, tenant tenants.ID, counts map[int64]int32) error {
 	if len(counts) == 0 {
 		return nil
@@ -167,7 +153,7 @@ func countDown(ctx context.Context, tx pgx.Tx, tenant tenants.ID, counts map[int
 	return nil
 }
 
-// readFinishes checks what workers say of ticks; all faults are located.
+// readFinishes checks what workers say of ticks, and returns all faults with their places.
 func (d *Dispatch) readFinishes(ctx context.Context, tenant tenants.ID, items []Finish) ([]ending, error) {
 	quotas, err := d.Quotas(ctx, tenant)
 	if err != nil {
@@ -186,7 +172,7 @@ func (d *Dispatch) readFinishes(ctx context.Context, tenant tenants.ID, items []
 		case "complete":
 			e.outcome = succeeded
 			if len(item.Result) > quotas.PayloadBytes {
-				return nil, fault.New(http.StatusRequestEntityTooLarge, "result_too_large", "the result has %d bytes, and payload_bytes allows %d", len(item.Result), quotas.PayloadBytes)
+				return nil, fault.TooLarge("result_too_large", "the result has %d bytes, and payload_bytes allows %d", len(item.Result), quotas.PayloadBytes)
 			}
 			if item.Result != nil {
 				e.result = new(string(item.Result))
@@ -210,7 +196,7 @@ func (d *Dispatch) readFinishes(ctx context.Context, tenant tenants.ID, items []
 	return endings, d.mayStore(ctx, d.API, tenant, bytes)
 }
 
-// mayStore refuses bytes that the tenant's quota has no room for.
+// mayStore returns a fault if the tenant's quota has no room for more bytes.
 func (d *Dispatch) mayStore(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error {
 	if d.MayStore == nil || bytes == 0 {
 		return nil

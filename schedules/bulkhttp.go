@@ -138,7 +138,7 @@ func (b *bulkBody) Read(p []byte) (int, error) {
 	}
 	select {
 	case <-web.Stopping(b.Request().Context()):
-		return 0, fault.New(http.StatusServiceUnavailable, "unavailable", "the server stops; send it again")
+		return 0, fault.Unavailable("unavailable", "the server stops; send it again")
 	default:
 	}
 	_ = b.conn.SetReadDeadline(time.Now().Add(bulkPause)) // a recorder has none

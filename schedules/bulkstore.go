@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
@@ -48,7 +47,7 @@ func (s *Schedules) storeItems(ctx context.Context, tenant tenants.ID, by string
 		}
 	}
 	for _, it := range items {
-		it.fail(fault.New(http.StatusServiceUnavailable, "busy", "schedules of this batch are being changed by others; send the line again"))
+		it.fail(fault.Unavailable("busy", "schedules of this batch are being changed by others; send the line again"))
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
@@ -77,7 +76,7 @@ func (s *Schedules) Erase(ctx context.Context, tenant tenants.ID, key, by string
 	for _, one := range pending { // an earlier one that was cut is part of it
 		if err := s.finishErasure(ctx, tenant, one); err != nil {
 			if ctx.Err() != nil {
-				busy := fault.New(http.StatusServiceUnavailable, "busy", "there is much of the key: its erasure goes on; ask again")
+				busy := fault.Unavailable("busy", "there is much of the key: its erasure goes on; ask again")
 				busy.RetryAfter = 10 * time.Second
 				return Erasure{}, busy
 			}

@@ -3,7 +3,6 @@ package schedules
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/carillonhq/carillon/internal/fault"
@@ -17,7 +16,7 @@ const (
 // newerVersion returns the error of stored defaults of a workflow that this program cannot read: they were checked when they were
 // stored, so a newer program wrote them. Another process, or this one after its upgrade, can do what the caller asked for.
 func newerVersion(cause error) error {
-	f := fault.New(http.StatusServiceUnavailable, newerCode, "a newer version of the service wrote the defaults of a workflow; try again")
+	f := fault.Unavailable(newerCode, "a newer version of the service wrote the defaults of a workflow; try again")
 	f.RetryAfter = 5 * time.Second
 	return fmt.Errorf("%w (%v)", f, cause) // the cause is for the log
 }

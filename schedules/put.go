@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -137,7 +136,7 @@ func (s *Schedules) changeOf(ctx context.Context, tenant tenants.ID, workflow, k
 			return err
 		}
 	}
-	busy := fault.New(http.StatusServiceUnavailable, "busy", "the schedule is being changed by others; try again")
+	busy := fault.Unavailable("busy", "the schedule is being changed by others; try again")
 	busy.RetryAfter = time.Second
 	return busy
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,7 +163,7 @@ func noAPIKey(id string) error { return fault.NotFound("no api key %q", id) }
 
 // Exceeded is a count that is at its quota: 403.
 func Exceeded(quota string, limit, used int) *fault.Error {
-	f := fault.New(http.StatusForbidden, "quota_exceeded", "%s allows %d, and %d are there", quota, limit, used)
+	f := fault.Forbidden("quota_exceeded", "%s allows %d, and %d are there", quota, limit, used)
 	f.Extra = map[string]any{"quota": quota, "limit": limit, "used": used}
 	return f
 }

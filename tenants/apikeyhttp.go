@@ -156,7 +156,7 @@ func (r Credentials) token(c echo.Context) error {
 		return err
 	}
 	if r.Minter == nil {
-		return fault.New(http.StatusForbidden, "no_exchange", "no API key is exchanged here: this service has no private key of its issuer")
+		return fault.Forbidden("no_exchange", "no API key is exchanged here: this service has no private key of its issuer")
 	}
 	now := time.Now()
 	ctx := withAddress(c.Request().Context(), c.RealIP())

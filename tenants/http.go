@@ -113,7 +113,7 @@ func Require(scopes ...string) echo.MiddlewareFunc {
 			if slices.ContainsFunc(scopes, who.May) {
 				return next(c)
 			}
-			f := fault.New(http.StatusForbidden, "insufficient_scope", "this needs the scope %s", strings.Join(scopes, " or "))
+			f := fault.Forbidden("insufficient_scope", "this needs the scope %s", strings.Join(scopes, " or "))
 			f.Header = map[string]string{"WWW-Authenticate": `Bearer error="insufficient_scope", scope="` + scopes[0] + `"`}
 			return f
 		}
@@ -133,14 +133,14 @@ func (i Identity) within(c echo.Context) error {
 		return err
 	}
 	if kindOf(c.Request().Method, c.Path()).atOne != workerRequest.atOne {
-		return fault.New(http.StatusForbidden, "workflow_not_allowed", "the token is good for some workflows only, and this is of all")
+		return fault.Forbidden("workflow_not_allowed", "the token is good for some workflows only, and this is of all")
 	}
 	return nil // of a worker, whose lease is held to the workflows
 }
 
 // Outside is a workflow that a token is not good for: 403.
 func Outside(workflow string) error {
-	return fault.New(http.StatusForbidden, "workflow_not_allowed", "the token is not good for the workflow %q", workflow)
+	return fault.Forbidden("workflow_not_allowed", "the token is not good for the workflow %q", workflow)
 }
 
 // Caller is who sent a request that Authenticate has let pass. It panics for any other.

@@ -174,14 +174,14 @@ func (l *Limits) spendOne(ctx context.Context, tenant ID) error {
 func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 func tooFast(r Rate, wait time.Duration) error {
-	f := fault.New(http.StatusTooManyRequests, "rate_limited", "%s allows %d", r.Quota, r.PerSec)
+	f := fault.TooMany("%s allows %d", r.Quota, r.PerSec)
 	f.RetryAfter = max(wait, time.Second)
 	f.Extra = map[string]any{"quota": r.Quota, "limit": r.PerSec, "used": r.PerSec}
 	return f
 }
 
 func tooMany(quota string, most int) error {
-	f := fault.New(http.StatusTooManyRequests, "rate_limited", "%s allows %s at a time", quota, strconv.Itoa(most))
+	f := fault.TooMany("%s allows %s at a time", quota, strconv.Itoa(most))
 	f.RetryAfter = time.Second
 	f.Extra = map[string]any{"quota": quota, "limit": most, "used": most}
 	return f

@@ -104,7 +104,7 @@ func (s Shedding) over(of class, flying int, tenant ID) bool {
 }
 
 func overloaded() error {
-	f := fault.New(http.StatusServiceUnavailable, "overloaded", "the service has more to do than it can just now; try again")
+	f := fault.Unavailable("overloaded", "the service has more to do than it can just now; try again")
 	f.RetryAfter = 2 * time.Second
 	return f
 }

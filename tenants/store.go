@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 	"unsafe"
 
-	"github.com/hashicorp/golang-lru/v2"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
@@ -254,7 +253,7 @@ func (d *Directory) named(ctx context.Context, name string, proven bool) (t Tena
 // find reads the tenant of that name, and remembers it as of now.
 func (d *Directory) find(ctx context.Context, name string, now time.Time) (Tenant, error) {
 	t, err := Get(ctx, d.db, name)
-	if f, ok := errors.AsType[*fault.Error](err); ok && f.Status == http.StatusNotFound {
+	if fault.IsNotFound(err) {
 		d.byName.Remove(name)
 		d.absent.Add(name, now)
 		return Tenant{}, nil

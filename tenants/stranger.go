@@ -2,12 +2,11 @@ package tenants
 
 import (
 	"context"
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/carillonhq/carillon/internal/fault"
 )
@@ -68,7 +67,7 @@ func withAddress(ctx context.Context, address string) context.Context {
 // where too many run or wait.
 func (s *strangers) look(ctx context.Context, rate addressRate, look func() error) error {
 	if wait := s.take(ctx, rate); wait > 0 {
-		f := fault.New(http.StatusTooManyRequests, "rate_limited", "too many requests without a known token come from this address")
+		f := fault.TooMany("too many requests without a known token come from this address")
 		f.RetryAfter = max(wait, time.Second)
 		return f
 	}

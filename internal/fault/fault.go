@@ -58,6 +58,32 @@ func NotFound(format string, args ...any) *Error {
 	return New(http.StatusNotFound, "not_found", format, args...)
 }
 
+// IsNotFound reports whether an error is a fault of a thing that is absent.
+func IsNotFound(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Status == http.StatusNotFound
+}
+
+// Forbidden is a request that the tenant may not make, or that is beyond its quota: 403.
+func Forbidden(code, format string, args ...any) *Error {
+	return New(http.StatusForbidden, code, format, args...)
+}
+
+// TooLarge is a request with more bytes than are allowed: 413.
+func TooLarge(code, format string, args ...any) *Error {
+	return New(http.StatusRequestEntityTooLarge, code, format, args...)
+}
+
+// TooMany is a request that comes too soon after others: 429 with code "rate_limited".
+func TooMany(format string, args ...any) *Error {
+	return New(http.StatusTooManyRequests, "rate_limited", format, args...)
+}
+
+// Unavailable is a request that cannot be served now, and can be later: 503.
+func Unavailable(code, format string, args ...any) *Error {
+	return New(http.StatusServiceUnavailable, code, format, args...)
+}
+
 // Conflict is a request that does not fit the present state: 409.
 func Conflict(code, format string, args ...any) *Error {
 	return New(http.StatusConflict, code, format, args...)

@@ -1,0 +1,121 @@
+package dispatch
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+func (h handler) rotateSecret(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	q, err := web.Query(c, "force")
+	if err != nil {
+		return err
+	}
+	force, err := web.Flag(q, "force")
+	if err != nil {
+		return err
+	}
+	once, err := web.OnceOf(c)
+	if err != nil {
+		return err
+	}
+	reply, err := h.RotateSecret(c.Request().Context(), tenants.From(c), name, force, once)
+	if err != nil {
+		return err
+	}
+	return reply.Write(c)
+}
+
+func (h handler) tryEndpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	once, err := web.OnceOf(c)
+	if err != nil {
+		return err
+	}
+	ctx, tenant := c.Request().Context(), tenants.From(c)
+	reply, err := once.RunApart(ctx, h.API, int32(tenant), 2*longestAnswer, func() (int, any, error) {
+		trial, err := h.TryEndpoint(ctx, tenant, name)
+		return http.StatusOK, trial, err
+	})
+	if err != nil {
+		return err
+	}
+	return reply.Write(c)
+}
+
+func (h handler) endpoints(c echo.Context) error {
+	if _, err := web.Query(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.Endpoints(c.Request().Context(), tenants.From(c), limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, web.ListAnswer[Endpoint]{Items: page, NextCursor: next})
+}
+
+func (h handler) putEndpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[EndpointParams](c)
+	if err != nil {
+		return err
+	}
+	p.Pre = pre
+	e, made, err := h.PutEndpoint(c.Request().Context(), tenants.From(c), name, p)
+	if err != nil {
+		return err
+	}
+	web.Tag(c, e.revision())
+	if made {
+		return web.Answer(c, http.StatusCreated, e)
+	}
+	return web.Answer(c, http.StatusOK, e)
+}
+
+func (h handler) endpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	e, err := h.Endpoint(c.Request().Context(), tenants.From(c), name)
+	if err != nil {
+		return err
+	}
+	return web.AnswerTagged(c, e.revision(), e)
+}
+
+func (h handler) deleteEndpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	if err := h.DeleteEndpoint(c.Request().Context(), tenants.From(c), name, pre); err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusNoContent, nil)
+}
