@@ -140,7 +140,7 @@ func New(c Config) (*Dispatch, error) {
 	d := &Dispatch{Config: c, hub: newHub(), ready: newReadyQueues(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
 	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
 	d.leaseEnds, d.dueEvents, d.dueNotices = newLeaseEnds(), newDueEvents(), newDueNotices()
-	d.process = &process{d: d}
+	d.process = newProcess(d)
 	d.opener = newOpener(d.openJob)
 	d.sender = newSender(d)
 	d.results = newResults(d)
@@ -164,6 +164,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
 	d.work.Go(func() { d.listen(run) })
+	d.work.Go(func() { d.sender.abandonLapsed(run) })
 	d.work.Go(func() { d.process.beat(run) })
 	d.work.Go(func() { d.hub.tell(run, d) })
 	d.work.Go(func() { loop.Every(run, d.Log, pollEvery, "look for ready ticks", d.wakePolls) })

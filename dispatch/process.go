@@ -27,7 +27,8 @@ const (
 
 // process is this process among the others: it beats, and knows who else does.
 type process struct {
-	d *Dispatch
+	d      *Dispatch
+	lapses chan chan<- struct{}
 
 	mu      sync.Mutex
 	id      int64
@@ -35,6 +36,10 @@ type process struct {
 	lapsed  bool      // it was silent too long: what it held is to be given up
 	sweeps  []int64   // the living that sweep
 	opening []int64   // the living that dispatch
+}
+
+func newProcess(d *Dispatch) *process {
+	return &process{d: d, lapses: make(chan chan<- struct{})}
 }
 
 func (p *process) register(ctx context.Context) error {
@@ -135,8 +140,7 @@ func (p *process) beatOnce(ctx context.Context) error {
 	id, alive := p.self()
 	if !alive {
 		p.d.Log.Warn("this process was silent for too long and begins anew", "process", id)
-		p.d.sender.abandon()
-		return p.register(ctx)
+		return p.registerAgain(ctx)
 	}
 	at := time.Now()
 	done, err := p.d.Pool.Exec(ctx, `
@@ -147,13 +151,28 @@ func (p *process) beatOnce(ctx context.Context) error {
 		return err
 	}
 	if done.RowsAffected() == 0 {
-		p.d.sender.abandon()
-		return p.register(ctx)
+		return p.registerAgain(ctx)
 	}
 	p.mu.Lock()
 	p.beaten = at
 	p.mu.Unlock()
 	return p.meet(ctx)
+}
+
+// Lapsed returns the channel that reports each time that this process was silent for too long. The receiver drops all that the
+// process held, and then closes the channel that it received: the process registers again only after that.
+func (p *process) Lapsed() <-chan chan<- struct{} { return p.lapses }
+
+// registerAgain waits until what this process held is dropped, and registers.
+func (p *process) registerAgain(ctx context.Context) error {
+	dropped := make(chan struct{})
+	select {
+	case p.lapses <- dropped:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-dropped
+	return p.register(ctx)
 }
 
 // recheckWithin bounds the search for the primary.

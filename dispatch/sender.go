@@ -295,6 +295,19 @@ func (s *sender) unknown(chunks []sending) (unknown []int64) {
 	return unknown
 }
 
+// abandonLapsed drops all that waits whenever this process was silent for too long, until ctx ends.
+func (s *sender) abandonLapsed(ctx context.Context) {
+	for {
+		select {
+		case dropped := <-s.d.process.Lapsed():
+			s.abandon()
+			close(dropped)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // abandon drops all that waits: another process has it by now.
 func (s *sender) abandon() {
 	s.mu.Lock()
