@@ -106,7 +106,8 @@ type Dispatch struct {
 	horizon    horizon
 	floors     dueFloors
 	rest       rest
-	wake       chan struct{} // to the sweep: look now
+	insert     func(ctx context.Context, tx pgx.Tx, runs []openRun) error // makes the jobs that open runs
+	offer      func(runs []openRun) (left []string)                       // gives runs to the opener of this process; nil: it opens none
 	failing    chan failingSchedule
 	work       sync.WaitGroup
 	stop       context.CancelFunc
@@ -137,11 +138,15 @@ func New(c Config) (*Dispatch, error) {
 	if c.API == nil {
 		return nil, errors.New("dispatch needs what tenants' routes go by")
 	}
-	d := &Dispatch{Config: c, hub: newHub(), ready: newReadyQueues(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), wake: make(chan struct{}, 1), failing: make(chan failingSchedule, 256)}
+	d := &Dispatch{Config: c, hub: newHub(), ready: newReadyQueues(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), failing: make(chan failingSchedule, 256)}
 	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
 	d.leaseEnds, d.dueEvents, d.dueNotices = newLeaseEnds(), newDueEvents(), newDueNotices()
 	d.process = newProcess(d)
+	d.insert = d.insertJobs
 	d.opener = newOpener(d.openJob)
+	if d.Dispatches {
+		d.offer = d.opener.offer
+	}
 	d.sender = newSender(d)
 	d.results = newResults(d)
 	d.watchdog = newWatchdog(d)
@@ -163,10 +168,10 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
-	d.work.Go(func() { d.listen(run) })
+	d.work.Go(func() { d.listen(run, d.offerTold) })
 	d.work.Go(func() { d.sender.abandonLapsed(run) })
 	d.work.Go(func() { d.process.beat(run) })
-	d.work.Go(func() { d.hub.tell(run, d) })
+	d.work.Go(func() { d.tell(run) })
 	d.work.Go(func() { loop.Every(run, d.Log, pollEvery, "look for ready ticks", d.wakePolls) })
 	d.work.Go(func() { d.watchLimits(run) })
 	d.work.Go(func() { d.pressure.measure(run, d) })

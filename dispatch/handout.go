@@ -68,7 +68,12 @@ func (d *Dispatch) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.D
 	if err := d.paceChunks(ctx, tx, cs.made, rates); err != nil {
 		return err
 	}
-	return announce(ctx, tx, runs)
+	for i := range runs {
+		if err := announceOpen(ctx, tx, runs[i].lane, runs[i].text()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const leastHandedOut = 20 // ticks of a chunk whose tenant has a low rate

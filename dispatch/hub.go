@@ -47,6 +47,7 @@ type hub struct {
 	lanes   map[string]bool // in which there are jobs that nobody may have been told of
 	runs    []string        // that other processes are to open
 	tellNow chan struct{}
+	due     chan struct{}
 }
 
 // poll is one long poll that waits; its channel is closed when it is to look again.
@@ -59,7 +60,7 @@ type poll struct {
 }
 
 func newHub() *hub {
-	return &hub{waiting: map[topic][]*poll{}, untold: map[topic]int{}, lanes: map[string]bool{}, tellNow: make(chan struct{}, 1)}
+	return &hub{waiting: map[topic][]*poll{}, untold: map[topic]int{}, lanes: map[string]bool{}, tellNow: make(chan struct{}, 1), due: make(chan struct{}, 1)}
 }
 
 // wait registers a poll for workflows; leave takes it out.
@@ -122,23 +123,12 @@ func (h *hub) ready(tenant tenants.ID, workflow string, n int) {
 	h.tellSoon()
 }
 
-// openSwept has the runs of a committed sweep opened: by this process where it dispatches, else by those that do. River's clients are told
-// of what is left to them.
-func (d *Dispatch) openSwept(runs []openRun) {
-	if len(runs) == 0 {
-		return
-	}
-	if d.Dispatches {
-		d.hub.queued(d.opener.offer(runs))
-		return
-	}
-	var lanes []string
-	d.hub.mu.Lock()
-	for _, r := range runs {
-		d.hub.runs, lanes = append(d.hub.runs, r.text()), append(lanes, r.lane)
-	}
-	d.hub.mu.Unlock()
-	d.hub.queued(lanes)
+// elsewhere tells the other processes of runs that they are to open, and River's clients of the jobs in their lanes.
+func (h *hub) elsewhere(runs, lanes []string) {
+	h.mu.Lock()
+	h.runs = append(h.runs, runs...)
+	h.mu.Unlock()
+	h.queued(lanes)
 }
 
 // queued has River's clients told of jobs in some lanes that have been committed.
@@ -157,27 +147,13 @@ func (h *hub) queued(lanes []string) {
 // openChannel is the notification channel of runs that were made by a process which does not open them itself.
 const openChannel = "carillon_open"
 
-// text is the run as a notification's payload.
-func (r *openRun) text() string {
-	return fmt.Sprintf("%s %d %d %d", r.lane, r.priority, r.Chunk, r.Through)
-}
-
-func parseRun(payload string) (r openRun, ok bool) {
-	n, err := fmt.Sscanf(payload, "%s %d %d %d", &r.lane, &r.priority, &r.Chunk, &r.Through)
-	return r, err == nil && n == 4
-}
-
-// announce notifies of runs when the transaction is committed: the processes that open them, and River's clients once for each lane.
-func announce(ctx context.Context, tx pgx.Tx, runs []openRun) error {
-	for i := range runs {
-		if err := postgres.Notify(ctx, tx, openChannel, runs[i].text()); err != nil {
-			return err
-		}
-		if err := announceLane(ctx, tx, runs[i].lane); err != nil {
-			return err
-		}
+// announceOpen notifies, when the transaction is committed, the processes that open chunks of a run in a lane, and River's clients of
+// its job.
+func announceOpen(ctx context.Context, tx pgx.Tx, lane, run string) error {
+	if err := postgres.Notify(ctx, tx, openChannel, run); err != nil {
+		return err
 	}
-	return nil
+	return announceLane(ctx, tx, lane)
 }
 
 // announceLane notifies River's clients of jobs in a lane when the transaction is committed.
@@ -197,7 +173,8 @@ func (h *hub) tellSoon() {
 }
 
 // tell notifies the other processes, a few milliseconds' worth at once, until ctx ends.
-func (h *hub) tell(ctx context.Context, d *Dispatch) {
+func (d *Dispatch) tell(ctx context.Context) {
+	h := d.hub
 	for {
 		select {
 		case <-ctx.Done():
@@ -234,10 +211,22 @@ func (h *hub) tell(ctx context.Context, d *Dispatch) {
 	}
 }
 
-// listen hears what other processes tell, on one connection, until ctx ends.
-func (d *Dispatch) listen(ctx context.Context) {
+// Due returns the channel that reports that something came due: the sweep of this process looks at once.
+func (h *hub) Due() <-chan struct{} { return h.due }
+
+// cameDue reports on Due that something came due. Reports that nobody has read yet count as one.
+func (h *hub) cameDue() {
+	select {
+	case h.due <- struct{}{}:
+	default:
+	}
+}
+
+// listen hears what other processes tell, on one connection, until ctx ends. It calls told with each run of chunks that they left to
+// others.
+func (d *Dispatch) listen(ctx context.Context, told func(run string)) {
 	for ctx.Err() == nil {
-		if err := d.listenOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := d.listenOnce(ctx, told); err != nil && ctx.Err() == nil {
 			d.Log.Warn("the connection that listens broke and is made anew", "error", err)
 			select {
 			case <-ctx.Done():
@@ -247,7 +236,7 @@ func (d *Dispatch) listen(ctx context.Context) {
 	}
 }
 
-func (d *Dispatch) listenOnce(ctx context.Context) error {
+func (d *Dispatch) listenOnce(ctx context.Context, told func(run string)) error {
 	conn, err := postgres.Connect(ctx, d.Pool)
 	if err != nil {
 		return err
@@ -260,7 +249,7 @@ func (d *Dispatch) listenOnce(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+readyChannel+"; LISTEN "+schedules.DueChannel+"; LISTEN "+openChannel); err != nil {
 		return err
 	}
-	d.poke() // what was told while nobody listened
+	d.hub.cameDue() // while nobody listened
 	for {
 		n, err := hear(ctx, conn)
 		if err != nil {
@@ -270,13 +259,11 @@ func (d *Dispatch) listenOnce(ctx context.Context) error {
 			continue
 		}
 		if n.Channel == schedules.DueChannel {
-			d.poke()
+			d.hub.cameDue()
 			continue
 		}
 		if n.Channel == openChannel {
-			if run, ok := parseRun(n.Payload); ok && d.Dispatches && d.process.opens(run.Chunk) {
-				d.hub.queued(d.opener.offer([]openRun{run}))
-			}
+			told(n.Payload)
 			continue
 		}
 		if t, count, ok := parseReady(n.Payload); ok {

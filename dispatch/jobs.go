@@ -13,22 +13,6 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 )
 
-// Lanes are River queues, each with workers of its own, so that a herd or a catching up leaves the others on time.
-const (
-	smallLane   = "small"
-	largeLane   = "large"
-	catchUpLane = "catchup"
-	workLane    = "work"
-)
-
-// openArgs are the arguments of the River job that opens a chunk, or a run of them: their numbers, and nothing else.
-type openArgs struct {
-	Chunk   int64 `json:"chunk"`
-	Through int64 `json:"through,omitempty"` // the last of the run; 0: there is one
-}
-
-func (openArgs) Kind() string { return "open" }
-
 type openWorker struct {
 	river.WorkerDefaults[openArgs]
 	dispatch *Dispatch
@@ -154,32 +138,6 @@ func (quiet) Enabled(_ context.Context, level slog.Level) bool { return level >=
 
 func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
 func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.Handler.WithGroup(name)} }
-
-// A job opens no more at once than this.
-const (
-	ticksOfAJob  = 2 * mostInChunk
-	chunksOfAJob = 64
-)
-
-// openRuns groups the chunks of one sweep into runs. Neighbours of one lane and priority share a run while they are small.
-func (d *Dispatch) openRuns(made []newChunk) (runs []openRun) {
-	for _, c := range made {
-		first := priority(d.pressure.add(c.tenant))
-		if n := len(runs); n > 0 && c.kind == firstTries {
-			last := &runs[n-1]
-			if last.lane == c.lane && last.priority == first && last.chunks < chunksOfAJob && last.ticks+c.count <= ticksOfAJob {
-				last.Through, last.chunks, last.ticks = c.id, last.chunks+1, last.ticks+c.count
-				continue
-			}
-		}
-		one := openRun{openArgs: openArgs{Chunk: c.id}, lane: c.lane, priority: first, chunks: 1, ticks: c.count}
-		if c.kind != firstTries {
-			one.ticks = ticksOfAJob // nothing joins it
-		}
-		runs = append(runs, one)
-	}
-	return runs
-}
 
 // insertJobs makes a job for each run.
 func (d *Dispatch) insertJobs(ctx context.Context, tx pgx.Tx, runs []openRun) error {

@@ -18,14 +18,6 @@ const (
 	mostOpened  = 4096 // opened runs that are remembered until their job comes
 )
 
-// openRun is a run of chunks that one job opens.
-type openRun struct {
-	openArgs
-	lane          string
-	priority      int // 1 is first
-	chunks, ticks int
-}
-
 // opener opens the chunks that this process is told of, and does not wait until River finds their jobs: River's search reads the
 // index entries of all earlier jobs while an old snapshot is open. The job of an opened run finds nothing left to do. It opens the
 // run itself where the opener could not, or had no room.
@@ -132,6 +124,13 @@ func (o *opener) offer(runs []openRun) (left []string) {
 		}
 	}
 	return left
+}
+
+// offerTold gives the opener a run that another process swept, if this process is the one to open it.
+func (d *Dispatch) offerTold(text string) {
+	if run, ok := parseRun(text); ok && d.Dispatches && d.process.opens(run.Chunk) {
+		d.hub.queued(d.opener.offer([]openRun{run}))
+	}
 }
 
 // work opens runs of a lane until none waits.

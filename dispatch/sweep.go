@@ -49,7 +49,7 @@ func (d *Dispatch) sweep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.wake:
+		case <-d.hub.Due():
 		case <-timer.C:
 		}
 		wait, err := d.look(ctx, busy, due)
@@ -60,13 +60,8 @@ func (d *Dispatch) sweep(ctx context.Context) {
 	}
 }
 
-// poke has the sweep look at once.
-func (d *Dispatch) poke() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
+// poke makes the sweep of this process look at once.
+func (d *Dispatch) poke() { d.hub.cameDue() }
 
 // sweepFor is how long a shard is swept before the others that are due have their turn.
 const sweepFor = 50 * time.Millisecond
@@ -160,6 +155,23 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 	return p.again, nil
 }
 
+// openSwept has the runs of a committed sweep opened: by this process where it dispatches, else by those that do. River's clients are told
+// of what is left to them.
+func (d *Dispatch) openSwept(runs []openRun) {
+	if len(runs) == 0 {
+		return
+	}
+	if d.offer != nil {
+		d.hub.queued(d.offer(runs))
+		return
+	}
+	texts, lanes := make([]string, len(runs)), make([]string, len(runs))
+	for i := range runs {
+		texts[i], lanes[i] = runs[i].text(), runs[i].lane
+	}
+	d.hub.elsewhere(texts, lanes)
+}
+
 // begin finds the timing of each cohort and the run that it is in or begins. It quarantines a cohort that cannot be
 // computed, and leaves it out.
 func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) ([]*due, error) {
@@ -225,5 +237,25 @@ func (d *Dispatch) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) (run
 		return nil, err
 	}
 	runs = d.openRuns(made)
-	return runs, d.insertJobs(ctx, tx, runs)
+	return runs, d.insert(ctx, tx, runs)
+}
+
+// openRuns groups the chunks of one sweep into runs. Neighbours of one lane and priority share a run while they are small.
+func (d *Dispatch) openRuns(made []newChunk) (runs []openRun) {
+	for _, c := range made {
+		first := priority(d.pressure.add(c.tenant))
+		if n := len(runs); n > 0 && c.kind == firstTries {
+			last := &runs[n-1]
+			if last.lane == c.lane && last.priority == first && last.chunks < chunksOfAJob && last.ticks+c.count <= ticksOfAJob {
+				last.Through, last.chunks, last.ticks = c.id, last.chunks+1, last.ticks+c.count
+				continue
+			}
+		}
+		one := openRun{openArgs: openArgs{Chunk: c.id}, lane: c.lane, priority: first, chunks: 1, ticks: c.count}
+		if c.kind != firstTries {
+			one.ticks = ticksOfAJob // nothing joins it
+		}
+		runs = append(runs, one)
+	}
+	return runs
 }
