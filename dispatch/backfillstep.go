@@ -135,7 +135,7 @@ func (d *Dispatch) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, i
 
 // unopenedTimes are the nominal times of a schedule's that chunks hold which are not opened yet.
 func (d *Dispatch) unopenedTimes(ctx context.Context, tx pgx.Tx, shard int16, tenant tenants.ID, id int64) (times []time.Time, err error) {
-	floor, stuck := d.swept.from(d)
+	floor, stuck := d.swept.from(&d.horizon)
 	rows, err := tx.Query(ctx, `
 		SELECT nominal_at, items
 		FROM `+unopenedOf("$1", "$2", "$4", "$5")+` k

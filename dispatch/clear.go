@@ -51,7 +51,7 @@ func (d *Dispatch) clearCohorts(ctx context.Context) (more bool, err error) {
 func (d *Dispatch) clearSomeCohorts(ctx context.Context, shard int16) (n int64, err error) {
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
-		floor, stuck := d.swept.from(d)
+		floor, stuck := d.swept.from(&d.horizon)
 		schedules.LockShard(&b, shard)
 		b.Queue(`
 			WITH old AS MATERIALIZED (

@@ -12,7 +12,7 @@ import (
 // unopened, because a tick announces the following ones when it is opened.
 func (d *Dispatch) completeSome(ctx context.Context) (n int64, err error) {
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		floor, stuck := d.swept.from(d)
+		floor, stuck := d.swept.from(&d.horizon)
 		rows, err := tx.Query(ctx, lockCompleted, mostCleared, floor, stuck)
 		if err != nil {
 			return err

@@ -33,7 +33,7 @@ type resting struct {
 // restingDelays returns the next page of schedules with fixed_delay whose cohorts have no due time, and where the page
 // after it begins. Which of them are lost only their ticks tell, so upkeep walks through all, a page at a time.
 func (d *Dispatch) restingDelays(ctx context.Context, after delaysPlace) (page []resting, next delaysPlace, err error) {
-	floor, stuck := d.swept.from(d)
+	floor, stuck := d.swept.from(&d.horizon)
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT c.shard, c.id, c.tenant_id, m.schedule_id, st.delay_at,
 			COALESCE(s.status = 'active' AND c.run_at IS NULL AND st.delay_at IS NULL, false),

@@ -174,8 +174,8 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	d.work.Go(func() { d.tell(run) })
 	d.work.Go(func() { loop.Every(run, d.Log, pollEvery, "look for ready ticks", d.wakePolls) })
 	d.work.Go(func() { d.watchLimits(run) })
-	d.work.Go(func() { d.pressure.measure(run, d) })
-	d.work.Go(func() { d.horizon.measure(run, d) })
+	d.work.Go(func() { d.measurePressure(run) })
+	d.work.Go(func() { d.measureHorizon(run, d.rest.pace) })
 	d.work.Go(func() { loop.Every(run, d.Log, time.Second, "settle debts", d.settleDebts) })
 	d.work.Go(func() { d.upkeep(run) })
 	if d.Dispatches {
@@ -226,7 +226,7 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 	d.work.Wait()
 	leave, cancelLeave := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancelLeave()
-	d.process.leave(leave)
+	d.process.leave(leave, d.firstOpen())
 	return err
 }
 

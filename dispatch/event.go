@@ -91,7 +91,7 @@ func (d *Dispatch) claimEvents(ctx context.Context, busy map[tenants.ID]bool, n 
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	from, first, err := d.dueEvents.look(ctx, d)
+	from, first, err := d.dueEvents.look(ctx, d.Pool, &d.horizon)
 	if err != nil || first.IsZero() {
 		return nil, err
 	}

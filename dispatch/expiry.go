@@ -31,7 +31,7 @@ func (d *Dispatch) endDueLeases(ctx context.Context) error {
 		if sabotage.LeasesNeverEnd.On() {
 			return nil
 		}
-		from, first, err := d.leaseEnds.look(ctx, d)
+		from, first, err := d.leaseEnds.look(ctx, d.Pool, &d.horizon)
 		if err != nil || first.IsZero() {
 			return err
 		}

@@ -24,7 +24,7 @@ func (d *Dispatch) Look(ctx context.Context) (due []int16, err error) {
 }
 
 // MeasureHorizon looks once which transactions are open.
-func (d *Dispatch) MeasureHorizon(ctx context.Context) error { return d.horizon.read(ctx, d) }
+func (d *Dispatch) MeasureHorizon(ctx context.Context) error { return d.horizon.read(ctx, d.Pool) }
 
 // Watch looks once for what is stuck, and for broken promises.
 func (d *Dispatch) Watch(ctx context.Context) error {

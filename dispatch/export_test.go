@@ -131,7 +131,7 @@ func (d *Dispatch) QueuedBytes() (held, room int) {
 }
 
 // CountUnopened counts the unopened chunks of each tenant.
-func (d *Dispatch) CountUnopened(ctx context.Context) error { return d.pressure.count(ctx, d) }
+func (d *Dispatch) CountUnopened(ctx context.Context) error { return d.countUnopened(ctx) }
 
 // OpenStale opens chunks that no job opens.
 func (d *Dispatch) OpenStale(ctx context.Context) error {

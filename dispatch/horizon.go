@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // While an old snapshot is open, no index entry of a row that changed since can be removed. A query that begins at the low end
@@ -50,20 +51,20 @@ type mark struct {
 	numbers
 }
 
-// measure keeps the horizon up to date until ctx ends.
-func (h *horizon) measure(ctx context.Context, d *Dispatch) {
-	loop.Paced(ctx, d.Log, func() time.Duration { return d.rest.pace(horizonEvery, restHorizon) }, "look which transactions are open", func(ctx context.Context) error {
-		return h.read(ctx, d)
+// measureHorizon keeps the horizon up to date until ctx ends. It does so each horizonEvery or, if pace says so, each restHorizon.
+func (d *Dispatch) measureHorizon(ctx context.Context, pace func(busy, idle time.Duration) time.Duration) {
+	loop.Paced(ctx, d.Log, func() time.Duration { return pace(horizonEvery, restHorizon) }, "look which transactions are open", func(ctx context.Context) error {
+		return d.horizon.read(ctx, d.Pool)
 	})
 }
 
 // read reads the clock and which transactions are open. statement_timestamp() is no later than the statement's snapshot.
-func (h *horizon) read(ctx context.Context, d *Dispatch) error {
+func (h *horizon) read(ctx context.Context, db postgres.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var m mark
 	var oldest int64
-	if err := d.Pool.QueryRow(ctx, `
+	if err := db.QueryRow(ctx, `
 		SELECT statement_timestamp(), pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint,
 			pg_postmaster_start_time(), (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM chunk_id_seq),
 			(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM ready_id_seq)

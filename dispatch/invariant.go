@@ -178,7 +178,7 @@ func (d *Dispatch) scan(ctx context.Context) error {
 		l := d.watchdog.floors.look(shard, &d.horizon, false)
 		from.cohort, from.held = append(from.cohort, l.cohort.from), append(from.held, l.held.from)
 	}
-	from.chunk, from.stuck = d.swept.from(d)
+	from.chunk, from.stuck = d.swept.from(&d.horizon)
 	all, err := scanFrom(ctx, d.Pool, false, from)
 	for _, b := range all {
 		d.Metrics.broken.WithLabelValues(b.Name).Set(float64(b.Rows))

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // lowEnd is where the live entries of an index by time begin, as far as this process knows.
@@ -50,21 +52,21 @@ const seldomSearch = 10 * time.Second
 
 // look looks whether a time is past. It returns from where on to read, and the first such time; the zero time: there is none. Then
 // it searches below.
-func (e *lowEnd) look(ctx context.Context, d *Dispatch) (from, first time.Time, err error) {
-	l := e.floor.look(&d.horizon, false)
+func (e *lowEnd) look(ctx context.Context, db postgres.DB, h *horizon) (from, first time.Time, err error) {
+	l := e.floor.look(h, false)
 	var at pgtype.Timestamptz
-	if err := d.Pool.QueryRow(ctx, e.first, l.from).Scan(&at); err != nil {
+	if err := db.QueryRow(ctx, e.first, l.from).Scan(&at); err != nil {
 		return from, first, fmt.Errorf("look into %s: %w", e.index, err)
 	}
 	if l.found(at.Time); at.Valid {
 		return l.from, at.Time, nil
 	}
-	return l.from, first, e.lower(ctx, d)
+	return l.from, first, e.lower(ctx, db, h)
 }
 
 // lower lowers the floor to an entry that a search finds below it.
-func (e *lowEnd) lower(ctx context.Context, d *Dispatch) error {
-	w, is := e.search.begin(&d.horizon, time.Now())
+func (e *lowEnd) lower(ctx context.Context, db postgres.DB, h *horizon) error {
+	w, is := e.search.begin(h, time.Now())
 	if !is {
 		return nil
 	}
@@ -76,7 +78,7 @@ func (e *lowEnd) lower(ctx context.Context, d *Dispatch) error {
 		return err
 	})
 	entries := entriesRead(&b, e.index)
-	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
+	if err := db.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("search %s: %w", e.index, err)
 	}
 	e.search.ended(w, *entries, time.Now())

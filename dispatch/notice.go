@@ -35,7 +35,7 @@ func (d *Dispatch) anyNotice(ctx context.Context) (bool, error) {
 	if err != nil || found {
 		return found, err
 	}
-	_, first, err := d.dueNotices.look(ctx, d)
+	_, first, err := d.dueNotices.look(ctx, d.Pool, &d.horizon)
 	return !first.IsZero(), err
 }
 

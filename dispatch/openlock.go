@@ -55,7 +55,7 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 	var b pgx.Batch
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`) // to plan for its values anew is a third of what a small chunk costs
 	b.Queue(`SELECT `+chunkColumns+` FROM chunk c WHERE `+ofRun+skip, first, through)
-	floor, stuck := d.swept.from(d)
+	floor, stuck := d.swept.from(&d.horizon)
 	b.Queue(`SELECT clock_timestamp()`) // before everything that decides the ticks is read
 	b.Queue(sabotage.OrderIgnored.Instead(earlierChunks, "e.id + 0 < c.id", "false"), first, through, floor, stuck)
 	b.Queue(`

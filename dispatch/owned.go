@@ -69,6 +69,12 @@ func (o *openChunks) look(process int64, h *horizon, full bool) look {
 	return o.floors[process].look(h, full)
 }
 
+// firstOpen returns from when on this process has open chunks.
+func (d *Dispatch) firstOpen() time.Time {
+	self, _ := d.process.self()
+	return d.openChunks.look(self, &d.horizon, false).from
+}
+
 // ownChunk is an open chunk of this process.
 type ownChunk struct {
 	ID     int64

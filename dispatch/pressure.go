@@ -46,21 +46,28 @@ func (p *pressure) add(tenant tenants.ID) (before int) {
 	return p.chunks[tenant] - 1
 }
 
-// measure looks how many chunks are unopened, until ctx ends.
-func (p *pressure) measure(ctx context.Context, d *Dispatch) {
+// set replaces the counts by those of a new look.
+func (p *pressure) set(chunks map[tenants.ID]int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.chunks = chunks
+}
+
+// measurePressure counts the unopened chunks until ctx ends.
+func (d *Dispatch) measurePressure(ctx context.Context) {
 	var took time.Duration
 	pace := func() time.Duration { return max(d.rest.pace(pressureEvery, restPressure), pressurePart*took) }
 	loop.Paced(ctx, d.Log, pace, "count unopened chunks", func(ctx context.Context) error {
 		defer func(began time.Time) { took = time.Since(began) }(time.Now())
-		return p.count(ctx, d)
+		return d.countUnopened(ctx)
 	})
 }
 
-// count counts the unopened chunks of each tenant.
-func (p *pressure) count(ctx context.Context, d *Dispatch) error {
+// countUnopened counts the unopened chunks of each tenant.
+func (d *Dispatch) countUnopened(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	first, all, err := d.swept.read(ctx, d)
+	first, all, err := d.swept.read(ctx, d.Pool, &d.horizon)
 	if err != nil {
 		return err
 	}
@@ -70,7 +77,7 @@ func (p *pressure) count(ctx context.Context, d *Dispatch) error {
 	}
 	if !all {
 		clear(chunks)
-		from, stuck := d.swept.from(d)
+		from, stuck := d.swept.from(&d.horizon)
 		rows, _ := d.Pool.Query(ctx, `
 			SELECT tenant_id, count(*)
 			FROM (
@@ -85,9 +92,7 @@ func (p *pressure) count(ctx context.Context, d *Dispatch) error {
 			return fmt.Errorf("count unopened chunks: %w", err)
 		}
 	}
-	p.mu.Lock()
-	p.chunks = chunks
-	p.mu.Unlock()
+	d.pressure.set(chunks)
 	return nil
 }
 

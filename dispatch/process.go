@@ -264,12 +264,13 @@ func score(process int64, shard int16) uint64 {
 	return x ^ x>>31
 }
 
-func (p *process) leave(ctx context.Context) {
+// leave deletes the process's row if no chunk that it opened since a moment is open. Else it marks the process dead: others take its
+// chunks.
+func (p *process) leave(ctx context.Context, from time.Time) {
 	id, _ := p.self()
-	from := p.d.openChunks.look(id, &p.d.horizon, false).from
 	var b pgx.Batch
 	b.Queue(`DELETE FROM process WHERE id = $1 AND NOT EXISTS (SELECT FROM chunk WHERE owner = $1 AND opened_at >= $2 AND done_at IS NULL)`, id, from)
-	b.Queue(`UPDATE process SET beat_at = clock_timestamp() - make_interval(secs => $2) WHERE id = $1`, id, deadAfter.Seconds()) // others take its chunks
+	b.Queue(`UPDATE process SET beat_at = clock_timestamp() - make_interval(secs => $2) WHERE id = $1`, id, deadAfter.Seconds())
 	if err := p.d.Pool.SendBatch(ctx, &b).Close(); err != nil {
 		p.d.Log.Warn("cannot leave the processes", "error", err)
 	}

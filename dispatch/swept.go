@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -57,12 +58,12 @@ const unopenedFrom = `
 		) c`
 
 // read returns the first unopened chunks, and whether these are all.
-func (s *swept) read(ctx context.Context, d *Dispatch) (first []unopenedChunk, all bool, err error) {
+func (s *swept) read(ctx context.Context, db postgres.DB, h *horizon) (first []unopenedChunk, all bool, err error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	settled, era := d.horizon.chunks()
-	from, stuck := s.from(d)
-	rows, _ := d.Pool.Query(ctx, unopenedFrom, from, stuck, mostStuck+1, stuckAfter.Seconds()) // CollectRows reports the error
+	settled, era := h.chunks()
+	from, stuck := s.from(h)
+	rows, _ := db.Query(ctx, unopenedFrom, from, stuck, mostStuck+1, stuckAfter.Seconds()) // CollectRows reports the error
 	first, err = pgx.CollectRows(rows, pgx.RowToStructByPos[unopenedChunk])
 	if err != nil {
 		return nil, false, fmt.Errorf("read unopened chunks: %w", err)
@@ -85,8 +86,8 @@ func (s *swept) read(ctx context.Context, d *Dispatch) (first []unopenedChunk, a
 }
 
 // from returns the number from which unopened chunks are read, and the numbers of those below it.
-func (s *swept) from(d *Dispatch) (floor int64, stuck []int64) {
-	_, era := d.horizon.chunks()
+func (s *swept) from(h *horizon) (floor int64, stuck []int64) {
+	_, era := h.chunks()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.era != era {
@@ -96,7 +97,7 @@ func (s *swept) from(d *Dispatch) (floor int64, stuck []int64) {
 }
 
 // Unopened returns from which number on there are unopened chunks, and the numbers of those below it.
-func (d *Dispatch) Unopened() (floor int64, stuck []int64) { return d.swept.from(d) }
+func (d *Dispatch) Unopened() (floor int64, stuck []int64) { return d.swept.from(&d.horizon) }
 
 // none tells whether the last reading found no chunk.
 func (s *swept) none() bool {

@@ -207,7 +207,7 @@ func (d *Dispatch) openEach(ctx context.Context, stale []staleChunk) error {
 // Only where there are any, and once in a run, it asks for the first job of each lane: while an old snapshot is open, that reads the
 // entries of all jobs since.
 func (d *Dispatch) stale(ctx context.Context, jobs *map[string]int64) (stale []staleChunk, next int64, err error) {
-	from, stuck := d.swept.from(d)
+	from, stuck := d.swept.from(&d.horizon)
 	if d.staleAt > from {
 		from, stuck = d.staleAt, []int64{}
 	}

@@ -68,7 +68,7 @@ func (w *watchdog) lateness(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for what is overdue: %w", err)
 	}
-	unopened, _, err := w.swept.read(ctx, w.Dispatch)
+	unopened, _, err := w.swept.read(ctx, w.Pool, &w.horizon)
 	if err != nil {
 		return err
 	}
