@@ -91,7 +91,7 @@ func (d *Dispatch) RetainDays(ctx context.Context, now time.Time) error {
 }
 
 // Doubt has the next look at open chunks look for some that this process gave up.
-func (d *Dispatch) Doubt(chunks ...int64) { d.openChunks.doubted(chunks) }
+func (d *Dispatch) Doubt(chunks ...int64) { d.sender.doubts.add(chunks) }
 
 // Complete marks the schedules that have no nominal time left.
 func (d *Dispatch) Complete(ctx context.Context) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,43 +18,6 @@ type openChunks struct {
 	floors  map[int64]*floor
 	orphans seldom
 	search  search
-
-	mu    sync.Mutex
-	doubt map[int64]bool // chunks of this process that it gave up, or could not mark done
-}
-
-// doubted notes chunks that may be open though this process knows nothing of them. They may be below the floor.
-func (o *openChunks) doubted(chunks []int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.doubt == nil {
-		o.doubt = map[int64]bool{}
-	}
-	for _, id := range chunks {
-		o.doubt[id] = true
-	}
-}
-
-// doubtful returns up to mostTaken of the chunks that were noted.
-func (o *openChunks) doubtful() []int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	ids := make([]int64, 0, mostTaken)
-	for id := range o.doubt {
-		if ids = append(ids, id); len(ids) == mostTaken {
-			break
-		}
-	}
-	return ids
-}
-
-// settled forgets chunks that were noted.
-func (o *openChunks) settled(chunks []int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, id := range chunks {
-		delete(o.doubt, id)
-	}
 }
 
 // look begins a reading of a process's open chunks.
@@ -92,7 +54,7 @@ func (d *Dispatch) takeOwned(ctx context.Context) error {
 	began := time.Now()
 	all := d.openChunks.orphans.due(began)
 	l := d.openChunks.look(self, &d.horizon, false)
-	doubtful := d.openChunks.doubtful()
+	doubtful := d.sender.doubts.some(mostTaken)
 	var dead, orphans []int64
 	var mine []ownChunk
 	var b pgx.Batch
@@ -135,7 +97,7 @@ func (d *Dispatch) takeOwned(ctx context.Context) error {
 	}
 	lost, first := d.lostOf(mine)
 	l.found(first)
-	d.openChunks.settled(doubtful)
+	d.sender.doubts.remove(doubtful)
 	if err := errors.Join(d.takeOpen(ctx, dead, false), d.takeOpen(ctx, orphans, true), d.takeLost(ctx, lost)); err != nil {
 		return err
 	}
@@ -164,7 +126,7 @@ func (d *Dispatch) searchOwned(ctx context.Context, self int64) error {
 	}
 	d.openChunks.search.ended(w, *entries, time.Now())
 	lost, _ := d.lostOf(mine)
-	d.openChunks.doubted(lost[min(len(lost), mostTaken):])
+	d.sender.doubts.add(lost[min(len(lost), mostTaken):])
 	return d.takeLost(ctx, lost)
 }
 

@@ -305,7 +305,7 @@ func (r *results) finishChunks(ctx context.Context, self int64, outcomes []outco
 		FROM unnest($1::bigint[], $2::int[]) AS i (id, epoch)
 		WHERE c.id = i.id AND c.epoch = i.epoch AND c.owner = $3`, ids, epochs, self)
 	if err != nil {
-		r.d.openChunks.doubted(ids) // this process takes them again, and finds nothing to send
+		r.d.sender.doubts.add(ids) // this process takes them again, and finds nothing to send
 		r.d.Log.Warn("cannot mark chunks done", "error", err)
 	}
 	return nil

@@ -33,6 +33,7 @@ type sender struct {
 	d       *Dispatch
 	pusher  *pusher
 	flights *flights
+	doubts  doubts
 
 	mu       sync.Mutex
 	queues   map[endpointName]*queue
@@ -280,7 +281,7 @@ func (s *sender) forget(outcomes []outcome) {
 			gone = append(gone, c.chunk)
 		}
 	}
-	s.d.openChunks.doubted(gone)
+	s.doubts.add(gone)
 }
 
 // unknown are those of the chunks of which this process has, in that epoch, nothing to send and no result to write.

@@ -1,0 +1,43 @@
+package dispatch
+
+import "sync"
+
+// doubts are chunks of this process that it gave up or could not mark done. They may be open though nothing of them is known here.
+type doubts struct {
+	mu     sync.Mutex
+	chunks map[int64]bool
+}
+
+// add notes chunks.
+func (d *doubts) add(chunks []int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.chunks == nil {
+		d.chunks = map[int64]bool{}
+	}
+	for _, id := range chunks {
+		d.chunks[id] = true
+	}
+}
+
+// some returns up to most of the chunks.
+func (d *doubts) some(most int) []int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ids := make([]int64, 0, most)
+	for id := range d.chunks {
+		if ids = append(ids, id); len(ids) == most {
+			break
+		}
+	}
+	return ids
+}
+
+// remove forgets chunks.
+func (d *doubts) remove(chunks []int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, id := range chunks {
+		delete(d.chunks, id)
+	}
+}
