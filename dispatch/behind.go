@@ -2,10 +2,7 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // What an endpoint's queue has no room for waits behind it: of each tick its key, under the chunk that this process has
@@ -55,11 +52,33 @@ func (s *sender) fill(q *queue) {
 			if !ok {
 				return
 			}
-			if err := s.d.sendBehind(s.context, l); err != nil {
+			if err := s.read(l); err != nil {
 				again = s.putBack(q, l, err)
 			}
 		}
 	})
+}
+
+// refill asks for ticks that wait behind a queue. ended takes one error: it has room for it.
+type refill struct {
+	ctx   context.Context
+	lot   lot
+	ended chan<- error
+}
+
+// Refill returns the channel on which the sender asks for ticks that wait behind a queue. The receiver reads them, gives them to
+// more, and reports on ended that it has done so.
+func (s *sender) Refill() <-chan refill { return s.refills }
+
+// read asks for ticks that wait behind a queue, and waits until they are read.
+func (s *sender) read(l lot) error {
+	ended := make(chan error, 1)
+	select {
+	case s.refills <- refill{s.context, l, ended}:
+		return <-ended
+	case <-s.context.Done():
+		return s.context.Err()
+	}
 }
 
 // nextLot takes what is to be read next; false, and filling ends, once there is nothing, or no room.
@@ -96,43 +115,6 @@ func (s *sender) putBack(q *queue, l lot, err error) (again bool) {
 	case <-s.context.Done():
 		return false
 	}
-}
-
-// sendBehind reads ticks that waited behind a queue, and sends them the way that their workflows are registered now.
-func (d *Dispatch) sendBehind(ctx context.Context, l lot) error {
-	self, alive := d.process.self()
-	if !alive {
-		return nil // others hold us for dead: abandon clears what is left
-	}
-	ctx, cancel := context.WithTimeout(ctx, writeLimit)
-	defer cancel()
-	var o *opened
-	mine := false
-	err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		// Locked against being taken until what is decided here is written.
-		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM chunk WHERE id = $1 AND owner = $2 AND epoch = $3 FOR SHARE)`,
-			l.chunk.ID, self, l.chunk.Epoch).Scan(&mine)
-		if err != nil || !mine {
-			return err
-		}
-		o, err = d.resend(ctx, tx, l.chunk, l.tries, true)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("chunk %d: %w", l.chunk.ID, err)
-	}
-	if !mine {
-		return nil
-	}
-	d.tellReady(o)
-	if !d.sender.more(l.chunk, o.send, len(l.tries)) {
-		return nil
-	}
-	_, err = d.Pool.Exec(ctx, `UPDATE chunk SET done_at = clock_timestamp() WHERE id = $1 AND owner = $2 AND epoch = $3`, l.chunk.ID, self, l.chunk.Epoch)
-	if err != nil {
-		d.Log.Warn("cannot mark chunks done", "error", err) // it is taken when this process ends, and nothing of it found
-	}
-	return nil
 }
 
 // more queues what has been read of so many ticks of a chunk; the others are settled. It tells whether the chunk is done.

@@ -187,6 +187,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 			d.work.Wait()
 			return fmt.Errorf("start jobs: %w", err)
 		}
+		d.work.Go(func() { d.resume(run) })
 		d.work.Go(func() { d.takeOver(run) })
 		d.work.Go(func() { d.lookForOperations(run) })
 		d.work.Go(func() { d.endLeases(run) })

@@ -49,6 +49,7 @@ type sender struct {
 	working  sync.WaitGroup
 	cancel   context.CancelFunc
 	context  context.Context
+	refills  chan refill
 }
 
 type endpointName struct {
@@ -66,6 +67,7 @@ func newSender(d *Dispatch) *sender {
 	s := &sender{
 		d: d, queues: map[endpointName]*queue{}, breakers: map[endpointName]*breaker{}, running: map[tenants.ID]int{}, room: mostQueued, bytesIn: mostQueuedBytes,
 		parked: map[tenants.ID][]*queue{}, unsent: map[int64]*owned{},
+		refills: make(chan refill),
 	}
 	s.context, s.cancel = context.WithCancel(context.Background())
 	s.pusher = newPusher(d)
