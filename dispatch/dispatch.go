@@ -125,6 +125,12 @@ type Dispatch struct {
 
 	processEnds floor // of clearProcesses
 
+	sweepMetrics  *sweepMetrics
+	openMetrics   *openMetrics
+	pushMetrics   *pushMetrics
+	leaseMetrics  *leaseMetrics
+	upkeepMetrics *upkeepMetrics
+
 	staleAt    int64 // where openStale goes on; only takeOver uses it
 	left       leftChunks
 	told       rarely
@@ -141,6 +147,7 @@ func New(c Config) (*Dispatch, error) {
 	d := &Dispatch{Config: c, hub: newHub(), ready: newReadyQueues(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), failing: make(chan failingSchedule, 256)}
 	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
 	d.leaseEnds, d.dueEvents, d.dueNotices = newLeaseEnds(), newDueEvents(), newDueNotices()
+	d.sweepMetrics, d.openMetrics, d.pushMetrics, d.leaseMetrics, d.upkeepMetrics = c.Metrics.sweep, c.Metrics.open, c.Metrics.push, c.Metrics.lease, c.Metrics.upkeep
 	d.process = newProcess(d)
 	d.insert = d.insertJobs
 	d.opener = newOpener(d.openJob)

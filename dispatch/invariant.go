@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 )
@@ -164,13 +162,6 @@ func scanFrom(ctx context.Context, db postgres.DB, deep bool, from scanFloors) (
 	return all, nil
 }
 
-// newBroken registers the metric of broken promises.
-func newBroken(r prometheus.Registerer) *prometheus.GaugeVec {
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_broken_promises", Help: "Rows that contradict a promise, as a scan each 15 s finds them; 0 is health."}, []string{"promise"})
-	r.MustRegister(g)
-	return g
-}
-
 // scan keeps the metric of broken promises.
 func (d *Dispatch) scan(ctx context.Context) error {
 	var from scanFloors
@@ -181,7 +172,7 @@ func (d *Dispatch) scan(ctx context.Context) error {
 	from.chunk, from.stuck = d.swept.from(&d.horizon)
 	all, err := scanFrom(ctx, d.Pool, false, from)
 	for _, b := range all {
-		d.Metrics.broken.WithLabelValues(b.Name).Set(float64(b.Rows))
+		d.upkeepMetrics.broken.WithLabelValues(b.Name).Set(float64(b.Rows))
 	}
 	return err
 }

@@ -181,7 +181,7 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 		}
 		if len(l.ticks) > 0 {
 			sabotage.Crash("lease.committed")
-			d.Metrics.leased.Add(float64(len(l.ticks)))
+			d.leaseMetrics.leased.Add(float64(len(l.ticks)))
 			return d.leaseAnswer(tenant, l), len(l.ticks), nil
 		}
 		if l.taken == 0 || time.Since(began) > mostEnding {

@@ -218,11 +218,11 @@ func (d *Dispatch) after(o *opened) {
 		t := &o.ticks[i]
 		outcomes[outcome{t.State, t.Reason}]++
 		if t.State == Running {
-			d.Metrics.lateness.Observe(t.FiredAt.Sub(t.NominalAt).Seconds())
+			d.openMetrics.lateness.Observe(t.FiredAt.Sub(t.NominalAt).Seconds())
 		}
 	}
 	for one, n := range outcomes {
-		d.Metrics.ticks.WithLabelValues(one.state.String(), one.reason.String()).Add(float64(n))
+		d.openMetrics.ticks.WithLabelValues(one.state.String(), one.reason.String()).Add(float64(n))
 	}
 	if d.OnFired != nil && len(o.fired) > 0 {
 		d.OnFired(o.fired)

@@ -276,7 +276,7 @@ func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 		return err
 	}
 	for _, state := range ended {
-		r.d.Metrics.ended.WithLabelValues(state.String()).Inc()
+		r.d.pushMetrics.ended.WithLabelValues(state.String()).Inc()
 	}
 	sabotage.Crash("results.before_commit")
 	return nil

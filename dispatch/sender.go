@@ -245,7 +245,7 @@ func (s *sender) came(name endpointName, well bool) {
 			s.breakers[name] = b
 		}
 		if b.failed(time.Now()) {
-			s.d.Metrics.breakers.Inc()
+			s.d.pushMetrics.breakers.Inc()
 			s.d.Log.Warn("an endpoint answers nothing: its ticks are held", "tenant", name.tenant, "endpoint", name.name)
 		}
 	}

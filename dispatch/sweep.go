@@ -149,8 +149,8 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 	d.openSwept(runs)
 	d.rest.stir(len(p.chunks.made))
 	if p.ticks > 0 {
-		d.Metrics.swept.Add(float64(p.ticks))
-		d.Metrics.sweepSeconds.Observe(time.Since(began).Seconds())
+		d.sweepMetrics.swept.Add(float64(p.ticks))
+		d.sweepMetrics.sweepSeconds.Observe(time.Since(began).Seconds())
 	}
 	return p.again, nil
 }

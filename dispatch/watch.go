@@ -51,8 +51,8 @@ func (w *watchdog) look(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	w.Metrics.withoutNext.Set(float64(without + len(w.adrift)))
-	w.Metrics.watched.Set(float64(now.Unix()))
+	w.upkeepMetrics.withoutNext.Set(float64(without + len(w.adrift)))
+	w.upkeepMetrics.watched.Set(float64(now.Unix()))
 	return nil
 }
 
@@ -84,11 +84,11 @@ func (w *watchdog) lateness(ctx context.Context) error {
 	if len(unopened) > 0 {
 		chunk = max(0, now.Sub(unopened[0].SweptAt))
 	}
-	w.Metrics.overdue.WithLabelValues("cohort").Set(cohort.Seconds())
-	w.Metrics.overdue.WithLabelValues("held").Set(held.Seconds())
-	w.Metrics.overdue.WithLabelValues("turn").Set(turn.Seconds())
-	w.Metrics.unopened.Set(chunk.Seconds())
-	w.Metrics.quarantined.Set(float64(quarantined))
+	w.upkeepMetrics.overdue.WithLabelValues("cohort").Set(cohort.Seconds())
+	w.upkeepMetrics.overdue.WithLabelValues("held").Set(held.Seconds())
+	w.upkeepMetrics.overdue.WithLabelValues("turn").Set(turn.Seconds())
+	w.upkeepMetrics.unopened.Set(chunk.Seconds())
+	w.upkeepMetrics.quarantined.Set(float64(quarantined))
 	return nil
 }
 

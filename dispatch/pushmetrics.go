@@ -1,0 +1,19 @@
+package dispatch
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// pushMetrics are the metrics of pushing.
+type pushMetrics struct {
+	ended    *prometheus.CounterVec
+	breakers prometheus.Counter
+}
+
+// newPushMetrics registers the metrics of pushing.
+func newPushMetrics(r prometheus.Registerer) *pushMetrics {
+	m := &pushMetrics{
+		ended:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "carillon_attempts_ended_total", Help: "Attempts ended, by the state that their tick is in then."}, []string{"state"}),
+		breakers: prometheus.NewCounter(prometheus.CounterOpts{Name: "carillon_breakers_opened_total", Help: "Times that an endpoint answered nothing, and its ticks were held."}),
+	}
+	r.MustRegister(m.ended, m.breakers)
+	return m
+}
