@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -101,4 +102,19 @@ func (d *Dispatch) deadReplayStep(ctx context.Context, tx pgx.Tx, op *schedules.
 func (d *Dispatch) RegisterSteps() {
 	d.Operations.Register(backfillKind, d.backfillStep)
 	d.Operations.Register(deadReplayKind, d.deadReplayStep)
+}
+
+// revive puts back the tick of a dead letter whose day is gone from the record, so that it can be delivered again.
+func (d *Dispatch) revive(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (*tick, error) {
+	l, err := d.letter(ctx, tx, tenant, k)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	l.workflow = l.Workflow
+	if err := recordTick(ctx, tx, tenant, &l.tick); err != nil {
+		return nil, err
+	}
+	var b pgx.Batch
+	queueRoll(&b, tenant, []tick{l.tick})
+	return &l.tick, tx.SendBatch(ctx, &b).Close()
 }

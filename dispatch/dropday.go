@@ -213,28 +213,3 @@ type tenantTick struct {
 	NominalAt  time.Time
 	Seq        int32
 }
-
-// giveUp cancels a tick that is past its retention, whoever has it.
-func (d *Dispatch) giveUp(ctx context.Context, tenant tenants.ID, k ident.TickKey) error {
-	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		t, now, err := lockTick(ctx, tx, tenant, k)
-		if err != nil || t == nil {
-			return err
-		}
-		switch t.State {
-		case Scheduled:
-			return d.cancelWaiting(ctx, tx, tenant, k, now, Expired)
-		case Running:
-			if _, err := d.takeIdle(ctx, tx, tenant, t); err != nil {
-				return err
-			}
-			_, err := tx.Exec(ctx, `DELETE FROM held WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`, tenant, k.Schedule, k.At, k.Seq)
-			if err != nil {
-				return err
-			}
-			_, err = d.end(ctx, tx, tenant, now, []ending{{TickKey: k, attempt: t.Attempt, outcome: cancelled}})
-			return err
-		}
-		return nil
-	})
-}

@@ -147,25 +147,6 @@ func (d *Dispatch) tellOfQuotas(ctx context.Context, tenant tenants.ID) error {
 	return nil
 }
 
-// queueDisable disables an endpoint that wants no more, unless it was given another URL meanwhile, and tells the tenant.
-func queueDisable(b *pgx.Batch, e *endpoint) {
-	b.Queue(`
-		WITH gone AS (
-			UPDATE endpoint
-			SET state = $3::text, updated_at = clock_timestamp()
-			WHERE tenant_id = $1 AND name = $2 AND url = $4 AND state <> $3
-			RETURNING name
-		), audited AS (
-			INSERT INTO audit (tenant_id, actor, action, target, request, after)
-			SELECT $1, 'carillon', 'endpoint.disable', 'endpoints/' || name, '', json_build_object('state', $3::text, 'status', 410)
-			FROM gone
-		)
-		INSERT INTO happening (tenant_id, event, cause, data)
-		SELECT $1, $5::text, name, json_build_object('endpoint', name, 'status', 410)
-		FROM gone
-		WHERE `+tenants.WantsToKnow("$1", "$5"), e.tenant, e.name, disabledEndpoint, e.url, tenants.EndpointDisabled)
-}
-
 // tickOf is what an event tells of the tick or schedule that it names, as it is now: nothing of what is erased.
 type toldOf struct {
 	Workflow *string

@@ -157,3 +157,9 @@ func queueAside(b *pgx.Batch, tenant tenants.ID, t *tick, free bool, now time.Ti
 		WHERE tenant_id = $1 AND schedule_id = $2`, tenant, k.Schedule, t.ReplayedFrom != nil)
 	queueHold(b, tenant, t.Shard, try{TickKey: k, Attempt: t.Attempt}, "released", now)
 }
+
+var errNoLetter = errors.New("the dead letter is gone")
+
+func notFailed(t *tick) error {
+	return fault.Conflict("tick_not_failed", "the tick is %s: one that failed for good can be delivered again", t.State)
+}

@@ -175,3 +175,7 @@ func utc(t *time.Time) *time.Time {
 	}
 	return new(t.UTC())
 }
+
+// deadColumns are a dead letter's, but for the tenant's.
+const deadColumns = `schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, last_at, until_at, occurrence, cohort_id,
+	version, missed_count, shard, attempt, cause, dst, payload, error`

@@ -1,0 +1,144 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// deadLetter is a row of dead_letter as a tick, with whose it is.
+type deadLetter struct {
+	tick
+	Workflow string
+	Key      string
+	FailedAt time.Time
+}
+
+// scanDead reads a row of deadColumns.
+func scanDead(row pgx.CollectableRow) (*deadLetter, error) {
+	one := &deadLetter{}
+	err := row.Scan(
+		&one.ScheduleID, &one.NominalAt, &one.Seq, &one.Workflow, &one.Key, &one.FailedAt, &one.FiredAt, &one.LastAt, &one.UntilAt, &one.Occurrence,
+		&one.CohortID, &one.Version, &one.MissedCount, &one.Shard, &one.Attempt, &one.Cause, &one.DST, &one.Payload, &one.Error,
+	)
+	one.State, one.EndedAt = Failed, &one.FailedAt
+	return one, err
+}
+
+func (l *deadLetter) held() int { return l.tick.held() }
+
+// unburied are since when dead letters of a tenant are shown: older ones are past their retention.
+func (d *Dispatch) unburied(ctx context.Context, tenant tenants.ID) (time.Duration, error) {
+	quotas, err := d.Quotas(ctx, tenant)
+	return time.Duration(quotas.DeadLetterRetentionDays) * 24 * time.Hour, err
+}
+
+// letter reads, and locks where db is a transaction, one dead letter that is within its retention; it is nil where there is none.
+func (d *Dispatch) letter(ctx context.Context, db postgres.DB, tenant tenants.ID, k ident.TickKey) (*deadLetter, error) {
+	kept, err := d.unburied(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, `
+		SELECT `+deadColumns+`
+		FROM dead_letter
+		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4 AND failed_at > clock_timestamp() - $5::interval
+		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq, kept)
+	if err != nil {
+		return nil, fmt.Errorf("read dead letter: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, scanDead)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// DeadFilter picks dead letters: of a workflow and a key, where they are not empty, with nominal times from From on and
+// before To, where they are not zero. The zero value is all.
+type DeadFilter struct {
+	Workflow string     `json:"workflow,omitempty"`
+	Key      string     `json:"key,omitempty"`
+	From     *time.Time `json:"from,omitempty" null:"yes"`
+	To       *time.Time `json:"to,omitempty" null:"yes"`
+}
+
+func (f DeadFilter) name() string {
+	return fmt.Sprintf("dead letters %q %q %d %d", f.Workflow, f.Key, f.from().Unix(), f.to().Unix())
+}
+
+func (f DeadFilter) from() time.Time { return or(f.From, time.Time{}).UTC() }
+func (f DeadFilter) to() time.Time   { return or(f.To, endOfTime).UTC() }
+
+// deadAt is where a page of dead letters begins: with what came before this one.
+type deadAt struct {
+	At       time.Time `json:"a"`
+	Schedule int64     `json:"i"`
+	Seq      int32     `json:"s"`
+}
+
+// DeadLetters returns a page of a tenant's ticks that failed for good, newest nominal time first, and the cursor of the
+// next page, if there is one.
+func (d *Dispatch) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFilter, limit int, cursor string) (page []Tick, next *string, err error) {
+	from := deadAt{At: f.to()}
+	if cursor != "" {
+		if err := d.Cursors.Open(int32(tenant), f.name(), cursor, &from); err != nil {
+			return nil, nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	found, more, err := d.deadBefore(ctx, d.API, tenant, f, from, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	page = make([]Tick, 0, len(found))
+	for _, l := range found {
+		page = append(page, d.shown(&l.tick, l.Workflow, l.Key))
+	}
+	if !more {
+		return page, nil, nil
+	}
+	sealed, err := d.Cursors.Seal(int32(tenant), f.name(), found[len(found)-1].place())
+	return page, &sealed, err
+}
+
+func (l *deadLetter) place() deadAt { return deadAt{l.NominalAt.UTC(), l.ScheduleID, l.Seq} }
+
+// deadBefore reads up to limit dead letters of a filter that come before one, and tells whether there are more. It reads fewer
+// if they hold more than web.MostPage bytes. Each filter has an index in this order.
+func (d *Dispatch) deadBefore(ctx context.Context, db postgres.DB, tenant tenants.ID, f DeadFilter, from deadAt, limit int) (found []*deadLetter, more bool, err error) {
+	kept, err := d.unburied(ctx, tenant)
+	if err != nil {
+		return nil, false, err
+	}
+	args := []any{tenant, from.At, from.Schedule, from.Seq, f.from(), limit + 1, kept}
+	only := ""
+	if f.Workflow != "" {
+		args = append(args, f.Workflow)
+		only += fmt.Sprintf(" AND workflow = $%d", len(args))
+	}
+	if f.Key != "" {
+		args = append(args, f.Key)
+		only += fmt.Sprintf(" AND key = $%d", len(args))
+	}
+	rows, err := db.Query(ctx, `
+		SELECT `+deadColumns+`
+		FROM dead_letter
+		WHERE tenant_id = $1 AND (nominal_at, schedule_id, seq) < ($2, $3, $4) AND nominal_at >= $5
+			AND failed_at > clock_timestamp() - $7::interval`+only+`
+		ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
+		LIMIT $6`, args...)
+	if err != nil {
+		return nil, false, fmt.Errorf("read dead letters: %w", err)
+	}
+	found, full, err := web.Collect(ctx, rows, web.MostPage, scanDead, (*deadLetter).held)
+	return found[:min(limit, len(found))], full || len(found) > limit, err
+}
