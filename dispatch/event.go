@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
@@ -180,22 +179,18 @@ func (d *Dispatch) sendEvent(ctx context.Context, e *event) error {
 	}
 	sent, cancel := context.WithTimeout(ctx, longestAnswer)
 	defer cancel()
-	resp, _, err := d.sender.pusher.post(sent, to, e.ID, body, now)
+	r, err := d.sender.pusher.post(sent, to, e.ID, body, now)
 	switch {
 	case err != nil && ctx.Err() != nil: // this process stops: another sends it again
 		return nil
 	case err != nil:
 		return d.putOff(ctx, e, backoff(e.Attempt, rand.Int64N))
-	case resp.StatusCode/100 == 2:
+	case r.good():
 		return d.endEvent(ctx, e, nil)
-	case resp.StatusCode == http.StatusGone:
+	case r.gone():
 		return d.endEvent(ctx, e, to)
 	}
-	wait := backoff(e.Attempt, rand.Int64N)
-	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		wait = max(wait, retryAfter(resp.Header.Get("Retry-After"), now))
-	}
-	return d.putOff(ctx, e, wait)
+	return d.putOff(ctx, e, max(backoff(e.Attempt, rand.Int64N), r.wait))
 }
 
 // endEvent forgets an event that was sent, or is not to be, and disables an endpoint that wants no more.

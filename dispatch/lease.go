@@ -315,7 +315,10 @@ func (d *Dispatch) leaseAnswer(tenant tenants.ID, l leased) []byte {
 		}
 		token := d.seal(tenant, s.key(), leaseToken{l.id, int16(i), s.Attempt})
 		terms := l.terms[s.Workflow]
-		m := d.message(&s.tick, l.timings[i], token, s.Workflow, terms.version, s.Key, s.budget(or(s.MaxAttempts, int16(terms.MaxAttempts))), s.Own)
+		m := d.message(message{
+			tick: &s.tick, workflow: s.Workflow, key: s.Key, version: terms.version, maxAttempts: s.budget(or(s.MaxAttempts, int16(terms.MaxAttempts))),
+			token: token, payload: s.Own,
+		}, l.timings[i])
 		body = m.appendJSON(body)
 	}
 	return append(body, `]}`...)

@@ -13,15 +13,16 @@ import (
 	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
-// message is what a worker is handed of a tick, the same whether it is pushed or leased.
+// message is what a worker receives for a tick, the same whether the tick is pushed or leased.
 type message struct {
 	*tick
-	tickID, scheduleID string
-	workflow, key      string
-	version            string // of the workflow
-	maxAttempts        int16
-	token              string
-	payload            *string
+	workflow, key string
+	version       string // of the workflow
+	maxAttempts   int16
+	token         string
+	payload       *string
+
+	tickID, scheduleID string // these and when follow from the tick: see Dispatch.message
 	when               []byte
 }
 
@@ -149,16 +150,14 @@ func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
 	return b
 }
 
-// message makes the message of a tick's attempt.
-func (d *Dispatch) message(t *tick, timing *calendar.Timing, tenantToken string, workflow, version, key string, maxAttempts int16, payload *string) message {
-	k := t.key()
+// message returns m with what follows from its tick: the ids, and the times by the timing of its cohort.
+func (d *Dispatch) message(m message, timing *calendar.Timing) message {
+	k := m.tick.key()
 	if sabotage.NewIDs.On() {
-		k.Seq += int32(t.Attempt-1) << 16
+		k.Seq += int32(m.Attempt-1) << 16
 	}
-	return message{
-		tick: t, tickID: d.IDs.Tick(k), scheduleID: d.IDs.Schedule(t.ScheduleID), workflow: workflow, key: key,
-		version: version, maxAttempts: maxAttempts, token: tenantToken, payload: payload, when: d.whens.of(timing, t.NominalAt.UTC(), t.UntilAt),
-	}
+	m.tickID, m.scheduleID, m.when = d.IDs.Tick(k), d.IDs.Schedule(m.ScheduleID), d.whens.of(timing, m.NominalAt.UTC(), m.UntilAt)
+	return m
 }
 
 // valid makes a text storable: UTF-8, without NUL.

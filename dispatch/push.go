@@ -140,26 +140,42 @@ func (p *pusher) request(ctx context.Context, batch []*delivery, timings []*cale
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	resp, answer, err := p.post(ctx, e, id, body, now)
+	r, err := p.post(ctx, e, id, body, now)
 	if err != nil {
 		return nil, err
 	}
-	return judge(batch, resp, answer, now), nil
+	return judge(batch, r, now), nil
 }
 
-// post makes one signed request, and returns the answer and what was read of its body.
-func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, at time.Time) (*http.Response, []byte, error) {
+// response is what an endpoint answered: its status, and the first bytes of the body.
+type response struct {
+	status int
+	body   []byte
+	wait   time.Duration // what Retry-After asks for, if the status is 429 or 503
+}
+
+// accepted reports whether the ticks are taken, and each result comes in a request of its own: 202.
+func (r response) accepted() bool { return r.status == http.StatusAccepted }
+
+// gone reports whether the endpoint wants no more requests: 410.
+func (r response) gone() bool { return r.status == http.StatusGone }
+
+// good reports whether the status is one of success: 2xx.
+func (r response) good() bool { return r.status/100 == 2 }
+
+// post makes one signed request, and returns the response.
+func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, at time.Time) (r response, err error) {
 	signature, err := sign(e.secrets, id, at, body)
 	if sabotage.UnsignedBody.On() {
 		signature, err = sign(e.secrets, id, at, nil)
 	}
 	if err != nil {
-		return nil, nil, &ownError{err}
+		return r, &ownError{err}
 	}
 	ctx, exchange := watched(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, errors.New("the URL of the endpoint cannot be used")
+		return r, errors.New("the URL of the endpoint cannot be used")
 	}
 	for name, value := range e.headers {
 		req.Header.Set(name, value)
@@ -171,14 +187,17 @@ func (p *pusher) post(ctx context.Context, e *endpoint, id string, body []byte, 
 	req.Header.Set("Webhook-Signature", signature)
 	resp, err := p.client.do(req, exchange)
 	if err != nil {
-		return nil, nil, requestError(err)
+		return r, requestError(err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, answerRead))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the answer: %w", requestError(err))
+	r.status = resp.StatusCode
+	if r.body, err = io.ReadAll(io.LimitReader(resp.Body, answerRead)); err != nil {
+		return r, fmt.Errorf("read the answer: %w", requestError(err))
 	}
-	return resp, answer, nil
+	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
+		r.wait = retryAfter(resp.Header.Get("Retry-After"), at)
+	}
+	return r, nil
 }
 
 // errNoSecret may be told to the tenant, who can rotate the secret.
@@ -213,7 +232,10 @@ func (p *pusher) body(batch []*delivery, timings []*calendar.Timing) (body []byt
 			body = append(body, ',')
 		}
 		k := one.tick.key()
-		m := p.d.message(&one.tick, timings[i], p.d.seal(one.tenant, k, leaseToken{attempt: one.tick.Attempt}), one.workflow, one.version, one.key, one.maxAttempts, one.payload)
+		m := p.d.message(message{
+			tick: &one.tick, workflow: one.workflow, key: one.key, version: one.version, maxAttempts: one.maxAttempts,
+			token: p.d.seal(one.tenant, k, leaseToken{attempt: one.tick.Attempt}), payload: one.payload,
+		}, timings[i])
 		body, one.id = m.appendJSON(body), m.tickID
 		if single {
 			id = one.id
@@ -256,26 +278,22 @@ func (d *Dispatch) keptTimings(batch []*delivery) []*calendar.Timing {
 	return timings
 }
 
-// judge tells what an answer means for each delivery.
-func judge(batch []*delivery, resp *http.Response, answer []byte, started time.Time) []outcome {
-	status := int32(resp.StatusCode)
-	if resp.StatusCode/100 != 2 {
-		wait := time.Duration(0)
-		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-			wait = retryAfter(resp.Header.Get("Retry-After"), started)
-		}
+// judge returns what a response means for each delivery.
+func judge(batch []*delivery, r response, started time.Time) []outcome {
+	status := int32(r.status)
+	if !r.good() {
 		return everyOne(batch, func(o *outcome) {
-			o.outcome, o.status, o.retryAfter = failed, &status, wait
-			o.err = keep(fmt.Sprintf("the endpoint answered %d: %s", status, bytes.TrimSpace(answer)))
-			o.gone = resp.StatusCode == http.StatusGone
+			o.outcome, o.status, o.retryAfter = failed, &status, r.wait
+			o.err = keep(fmt.Sprintf("the endpoint answered %d: %s", status, bytes.TrimSpace(r.body)))
+			o.gone = r.gone()
 		})
 	}
-	if batch[0].endpoint.batch > 1 && len(bytes.TrimSpace(answer)) > 0 {
-		return judgeEach(batch, answer, status, started)
+	if batch[0].endpoint.batch > 1 && len(bytes.TrimSpace(r.body)) > 0 {
+		return judgeEach(batch, r.body, status, started)
 	}
 	return everyOne(batch, func(o *outcome) {
 		o.outcome, o.status = succeeded, &status
-		if resp.StatusCode == http.StatusAccepted {
+		if r.accepted() {
 			o.awaited = started.Add(o.delivery.timeout)
 		}
 	})

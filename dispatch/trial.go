@@ -38,12 +38,12 @@ func (d *Dispatch) TryEndpoint(ctx context.Context, tenant tenants.ID, name stri
 	one := &delivery{tenant: tenant, id: trialPrefix + rand.Text(), timeout: longestAnswer, endpoint: e}
 	body, id := trialBody(one.id, e.batch, started.UTC())
 	trial := Trial{WebhookID: id}
-	resp, answer, err := d.sender.pusher.post(ctx, e, id, body, started)
+	r, err := d.sender.pusher.post(ctx, e, id, body, started)
 	if own, ours := errors.AsType[*ownError](err); ours && !errors.Is(err, errNoSecret) {
 		return Trial{}, notSent(own.error)
 	}
 	if err == nil {
-		o := judge([]*delivery{one}, resp, answer, started)[0]
+		o := judge([]*delivery{one}, r, started)[0]
 		trial.Status, trial.Error = o.status, o.err
 	} else {
 		trial.Error = new(trialError(err))

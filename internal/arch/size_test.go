@@ -27,7 +27,6 @@ var large = map[string]int{
 	"dispatch.Dispatch.endBad lines":             66,
 	"dispatch.Dispatch.endBad parameters":        7,
 	"dispatch.Dispatch.fill parameters":          8,
-	"dispatch.Dispatch.message parameters":       8,
 	"dispatch.Dispatch.place parameters":         9,
 	"dispatch.Dispatch.replay lines":             69,
 	"dispatch.Dispatch.takeDue lines":            76,

@@ -27,7 +27,6 @@ var otherTransport = []string{
 	"dispatch/controlhttp.go",
 	"dispatch/deadreplay.go",
 	"dispatch/endpointhttp.go",
-	"dispatch/event.go",
 	"dispatch/explainhttp.go",
 	"dispatch/header.go",
 	"dispatch/headervalue.go",
