@@ -255,7 +255,7 @@ func insertFilled(ctx context.Context, tx pgx.Tx, op *schedules.Operation, f *fi
 		FROM unnest($9::timestamptz[], $10::timestamptz[], $11::smallint[]) AS n (at, last_at, dst)
 		WHERE NOT EXISTS (
 			SELECT FROM dead_letter l
-			WHERE l.tenant_id = $1 AND l.schedule_id = $2 AND l.nominal_at = n.at AND l.seq = 0)
+			WHERE `+keyIs("l", "$1", "$2", "n.at", "0")+`)
 		ON CONFLICT DO NOTHING
 		RETURNING nominal_at`,
 		op.Tenant, f.ID, f.Version, f.CohortID, op.Now, f.Shard, int16(Scheduled), int16(Backfill), at, last, notes) // CollectRows reports the error

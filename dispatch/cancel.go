@@ -77,7 +77,7 @@ func lockTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey
 	rows, _ := tx.Query(ctx, `
 		SELECT `+tickColumns+`
 		FROM tick t
-		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 AND t.seq = $4
+		WHERE `+keyIs("t", "$1", "$2", "$3", "$4")+`
 		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq) // CollectExactlyOneRow reports the error
 	t, err = pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[tick])
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -97,7 +97,7 @@ func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.
 	var b pgx.Batch
 	b.Queue(`
 		WITH gone AS (
-			DELETE FROM buffered WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4 RETURNING aside
+			DELETE FROM buffered WHERE `+byKey+` RETURNING aside
 		)
 		UPDATE schedule_state st
 		SET waiting = st.waiting - CASE WHEN gone.aside THEN 0 ELSE 1 END, aside_waiting = st.aside_waiting - CASE WHEN gone.aside THEN 1 ELSE 0 END
@@ -106,7 +106,7 @@ func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.
 	b.Queue(`
 		UPDATE tick
 		SET state = $5, reason = $6, ended_at = $7
-		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
+		WHERE `+byKey,
 		tenant, k.Schedule, k.At, k.Seq, int16(Cancelled), int16(why), now)
 	queueEndedUse(&b, tenant, now, Cancelled, k.Schedule)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
@@ -125,7 +125,7 @@ func (d *Dispatch) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.
 	_, err = tx.Exec(ctx, `
 		UPDATE tick
 		SET reason = $5
-		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`, tenant, k.Schedule, k.At, k.Seq, int16(Requested))
+		WHERE `+byKey, tenant, k.Schedule, k.At, k.Seq, int16(Requested))
 	if err != nil {
 		return fmt.Errorf("tell a tick to stop: %w", err)
 	}
@@ -141,7 +141,7 @@ func (d *Dispatch) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.
 func (d *Dispatch) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool, error) {
 	done, err := tx.Exec(ctx, `
 		DELETE FROM held
-		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4 AND why <> 'answer'`,
+		WHERE `+byKey+` AND why <> 'answer'`,
 		tenant, t.ScheduleID, t.NominalAt, t.Seq)
 	if err != nil {
 		return false, fmt.Errorf("take a held tick: %w", err)
@@ -154,7 +154,7 @@ func (d *Dispatch) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t
 	}
 	done, err = tx.Exec(ctx, `
 		DELETE FROM waiting
-		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`, tenant, t.ScheduleID, t.NominalAt, t.Seq)
+		WHERE `+byKey, tenant, t.ScheduleID, t.NominalAt, t.Seq)
 	if err != nil {
 		return false, fmt.Errorf("take a tick that waits for a slot: %w", err)
 	}
@@ -197,7 +197,7 @@ func (d *Dispatch) giveUp(ctx context.Context, tenant tenants.ID, k ident.TickKe
 			if _, err := d.takeIdle(ctx, tx, tenant, t); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, `DELETE FROM held WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`, tenant, k.Schedule, k.At, k.Seq)
+			_, err := tx.Exec(ctx, `DELETE FROM held WHERE `+byKey, tenant, k.Schedule, k.At, k.Seq)
 			if err != nil {
 				return err
 			}

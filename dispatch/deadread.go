@@ -49,7 +49,7 @@ func (d *Dispatch) letter(ctx context.Context, db postgres.DB, tenant tenants.ID
 	rows, err := db.Query(ctx, `
 		SELECT `+deadColumns+`
 		FROM dead_letter
-		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4 AND failed_at > clock_timestamp() - $5::interval
+		WHERE `+byKey+` AND failed_at > clock_timestamp() - $5::interval
 		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq, kept)
 	if err != nil {
 		return nil, fmt.Errorf("read dead letter: %w", err)

@@ -53,7 +53,7 @@ func (d *Dispatch) restingDelays(ctx context.Context, after delaysPlace) (page [
 		LEFT JOIN LATERAL (
 			SELECT ended_at, true AS there
 			FROM tick
-			WHERE tenant_id = c.tenant_id AND schedule_id = m.schedule_id AND nominal_at = st.delay_at AND seq = 0
+			WHERE `+keyIs("", "c.tenant_id", "m.schedule_id", "st.delay_at", "0")+`
 			OFFSET 0
 		) t ON true
 		ORDER BY c.shard, c.id`, after.shard, after.cohort, mostDelays, floor, stuck) // CollectRows reports the error

@@ -210,7 +210,7 @@ func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present
 			WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 ORDER BY t.seq LIMIT 1)
 		UNION ALL
 		(SELECT `+tickColumns+` FROM tick t
-			WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $4 AND $4 <> $3 AND t.seq = 0)
+			WHERE `+keyIs("t", "$1", "$2", "$4", "0")+` AND $4 <> $3)
 		UNION ALL
 		(SELECT `+tickColumns+` FROM tick t
 			WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at > $3 AND t.cause = ANY($5) ORDER BY t.nominal_at, t.seq LIMIT 1)

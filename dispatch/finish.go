@@ -216,7 +216,7 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 		}
 		if again {
 			retries = append(retries, hold{try: try{TickKey: k, Attempt: e.attempt + 1}, shard: u.Shard, why: "retry", due: due})
-			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
+			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE `+byKey,
 				tenant, k.Schedule, k.At, k.Seq)
 			ended[k] = Running
 			continue
@@ -230,7 +230,7 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 		}
 		total.count(count, u.Aside)
 		ended[k] = state
-		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
+		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE `+byKey,
 			tenant, k.Schedule, k.At, k.Seq, int16(state), now, e.err)
 	}
 	queueHolds(&b, tenant, retries)
@@ -290,7 +290,7 @@ func dropAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, answered []*
 	_, err := tx.Exec(ctx, `
 		DELETE FROM held h
 		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
-		WHERE h.tenant_id = $1 AND h.schedule_id = i.id AND h.nominal_at = i.at AND h.seq = i.seq AND h.why = 'answer'`,
+		WHERE `+inKeys("h")+` AND h.why = 'answer'`,
 		tenant, keys.ids, keys.at, keys.seqs)
 	return err
 }

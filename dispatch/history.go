@@ -148,7 +148,7 @@ func (d *Dispatch) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick
 	rows, _ := d.API.Query(ctx, `
 		SELECT attempt, started_at, ended_at, outcome, status, error, worker
 		FROM attempt
-		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4 AND ended_at >= $5
+		WHERE `+byKey+` AND ended_at >= $5
 		ORDER BY attempt`, tenant, k.Schedule, k.At, k.Seq, kept.attempts) // CollectRows reports the error
 	out.Attempts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Attempt])
 	if err != nil {

@@ -98,7 +98,7 @@ var invariants = []invariant{
 				AND NOT EXISTS (SELECT FROM chunk c WHERE c.id = t.chunk_id AND c.done_at IS NULL)
 				AND NOT EXISTS (
 					SELECT FROM held h
-					WHERE h.tenant_id = t.tenant_id AND h.schedule_id = t.schedule_id AND h.nominal_at = t.nominal_at AND h.seq = t.seq)
+					WHERE ` + sameKey("h", "t") + `)
 			LIMIT $1
 		) t`, nil},
 	{"idle_schedules", "active schedules that no timing will ever hand out", true, `

@@ -163,7 +163,7 @@ func (d *Dispatch) toldOf(ctx context.Context, e *event) (t toldOf, err error) {
 		SELECT COALESCE(s.workflow, l.workflow), COALESCE(s.key, l.key), l.attempt, l.error
 		FROM (SELECT) one
 		LEFT JOIN schedule s ON s.tenant_id = $1 AND s.id = $2
-		LEFT JOIN dead_letter l ON l.tenant_id = $1 AND l.schedule_id = $2 AND l.nominal_at = $3 AND l.seq = $4`,
+		LEFT JOIN dead_letter l ON `+keyIs("l", "$1", "$2", "$3", "$4"),
 		e.TenantID, *e.ScheduleID, e.NominalAt, e.Seq).Scan(&t.Workflow, &t.Key, &t.Attempt, &t.Error)
 	if err != nil {
 		return t, fmt.Errorf("read what an event tells of: %w", err)

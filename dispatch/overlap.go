@@ -70,7 +70,7 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		SET reason = $3
 		FROM schedule_state st
 		WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2)
-			AND t.tenant_id = st.tenant_id AND t.schedule_id = st.schedule_id AND t.nominal_at = COALESCE(st.live_at, st.last_at) AND t.seq = COALESCE(st.live_seq, 0)
+			AND `+keyIs("t", "st.tenant_id", "st.schedule_id", "COALESCE(st.live_at, st.last_at)", "COALESCE(st.live_seq, 0)")+`
 			AND t.state = $4`, tenant, schedules, int16(Superseded), int16(Running))
 	// One that is held has nobody to tell: it is opened at once, and ends.
 	b.Queue(`UPDATE held SET due_at = clock_timestamp(), waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules)
@@ -89,7 +89,7 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		UPDATE tick t
 		SET state = $3, reason = $4, ended_at = $5
 		FROM gone g
-		WHERE t.tenant_id = $1 AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq
+		WHERE `+keyIs("t", "$1", "g.schedule_id", "g.nominal_at", "g.seq")+`
 		RETURNING t.schedule_id, t.nominal_at, t.seq`,
 		tenant, schedules, int16(Skipped), int16(Superseded), now)
 	if err != nil {
@@ -180,18 +180,16 @@ func (w *waiting) expired(now time.Time) bool {
 	return w.Seq == 0 && !w.Aside && now.Sub(w.NominalAt) > latest && or(w.OnExpired, terms.OnExpired) == "skip"
 }
 
-const waitingTick = `tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`
-
 func (w *waiting) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
-	b.Queue(`DELETE FROM buffered WHERE `+waitingTick, tenant, w.ScheduleID, w.NominalAt, w.Seq)
-	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+waitingTick,
+	b.Queue(`DELETE FROM buffered WHERE `+byKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
+	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+byKey,
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(Skipped), int16(Expired), now)
 	queueEndedUse(b, tenant, now, Skipped, w.ScheduleID)
 	b.Queue(`UPDATE schedule_state SET waiting = waiting - 1, skipped = skipped + 1 WHERE tenant_id = $1 AND schedule_id = $2`, tenant, w.ScheduleID)
 }
 
 func (w *waiting) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Time) {
-	b.Queue(`DELETE FROM buffered WHERE `+waitingTick, tenant, w.ScheduleID, w.NominalAt, w.Seq)
+	b.Queue(`DELETE FROM buffered WHERE `+byKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
 	w.queueState(b, tenant, now)
 	k := ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}
 	queueHold(b, tenant, w.Shard, try{TickKey: k, Attempt: w.Attempt}, "released", now)
@@ -205,7 +203,7 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 			UPDATE schedule_state
 			SET aside_waiting = GREATEST(0, aside_waiting - 1), aside = aside + 1, fired = fired + CASE WHEN $3 THEN 0 ELSE 1 END
 			WHERE tenant_id = $1 AND schedule_id = $2`, tenant, w.ScheduleID, again)
-		b.Queue(`UPDATE tick SET state = $5, fired_at = CASE WHEN $7 THEN fired_at ELSE $6 END WHERE `+waitingTick,
+		b.Queue(`UPDATE tick SET state = $5, fired_at = CASE WHEN $7 THEN fired_at ELSE $6 END WHERE `+byKey,
 			tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(Running), now, again)
 		return
 	}
@@ -222,7 +220,7 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 		SET state = $6, fired_at = GREATEST($7, t.nominal_at), cause = CASE WHEN $5 THEN $8::smallint ELSE t.cause END, last_at = st.prev_at,
 			occurrence = CASE WHEN $5 THEN st.occurrence END
 		FROM st
-		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 AND t.seq = $4`,
+		WHERE `+keyIs("t", "$1", "$2", "$3", "$4"),
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, timed, int16(Running), now, int16(Buffered))
 }
 
@@ -238,7 +236,7 @@ func (d *Dispatch) cancelOrphans(ctx context.Context) (n int64, err error) {
 			UPDATE tick t
 			SET state = $1, ended_at = clock_timestamp()
 			FROM gone g
-			WHERE t.tenant_id = g.tenant_id AND t.schedule_id = g.schedule_id AND t.nominal_at = g.nominal_at AND t.seq = g.seq
+			WHERE `+sameKey("t", "g")+`
 			RETURNING t.tenant_id, t.schedule_id AS id, 0 AS good, 0 AS bad, 1 AS gone, 0 AS skipped, 0 AS bytes
 		), used AS (`+endedUse("i.tenant_id", "(clock_timestamp() AT TIME ZONE 'UTC')::date", "ended i")+`
 		)

@@ -109,11 +109,11 @@ func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 		t.State = Scheduled
 	}
 	var b pgx.Batch
-	b.Queue(`DELETE FROM dead_letter WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`, tenant, k.Schedule, k.At, k.Seq)
+	b.Queue(`DELETE FROM dead_letter WHERE `+byKey, tenant, k.Schedule, k.At, k.Seq)
 	b.Queue(`
 		UPDATE tick
 		SET state = $5, reason = 0, attempt = $6, replayed_from = $7, ended_at = NULL, error = NULL, chunk_id = NULL
-		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = $3 AND seq = $4`,
+		WHERE `+byKey,
 		tenant, k.Schedule, k.At, k.Seq, int16(t.State), t.Attempt, t.ReplayedFrom)
 	b.Queue(`UPDATE schedule_state SET failed = GREATEST(0, failed - 1) WHERE tenant_id = $1 AND schedule_id = $2`, tenant, k.Schedule)
 	queueAside(&b, tenant, t, free, now)

@@ -129,7 +129,7 @@ func (d *Dispatch) thinTicks(ctx context.Context, tenant tenants.ID, ids []int64
 				) o
 				LIMIT $7
 			) over
-			WHERE t.tenant_id = $1 AND t.schedule_id = over.schedule_id AND t.nominal_at = over.nominal_at AND t.seq = over.seq
+			WHERE `+keyIs("t", "$1", "over.schedule_id", "over.nominal_at", "over.seq")+`
 			RETURNING t.schedule_id AS id, (t.ended_at AT TIME ZONE 'UTC')::date AS day, 0 AS good, 0 AS bad, 0 AS gone, 0 AS skipped,
 				-COALESCE(octet_length(t.result), 0) - COALESCE(octet_length(t.payload), 0) AS bytes
 		), used AS (`+endedUse("$1", "i.day", "(SELECT * FROM thinned WHERE bytes <> 0) i")+`)

@@ -196,7 +196,7 @@ func standingSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyAr
 	rows, err := tx.Query(ctx, `
 		SELECT s.schedule_id, s.nominal_at, s.seq
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
-		JOIN slot s ON s.tenant_id = $1 AND s.schedule_id = i.id AND s.nominal_at = i.at AND s.seq = i.seq`, tenant, keys.ids, keys.at, keys.seqs)
+		JOIN slot s ON `+inKeys("s"), tenant, keys.ids, keys.at, keys.seqs)
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for slots: %w", err)
 	}
@@ -270,7 +270,7 @@ func dropSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays
 	rows, _ := tx.Query(ctx, `
 		DELETE FROM slot s
 		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
-		WHERE s.tenant_id = $1 AND s.schedule_id = i.id AND s.nominal_at = i.at AND s.seq = i.seq
+		WHERE `+inKeys("s")+`
 		RETURNING s.workflow`, tenant, keys.ids, keys.at, keys.seqs) // CollectRows reports the error
 	workflows, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {

@@ -149,7 +149,7 @@ func (d *Dispatch) unsent(ctx context.Context, tx pgx.Tx, c *chunk, tries []try)
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) WITH ORDINALITY AS i (id, at, seq, ord)
 		WHERE NOT EXISTS (
 			SELECT FROM held h
-			WHERE h.tenant_id = $1 AND h.schedule_id = i.id AND h.nominal_at = i.at AND h.seq = i.seq
+			WHERE `+inKeys("h")+`
 			OFFSET 0)`,
 		c.TenantID, keys.ids, keys.at, keys.seqs) // CollectRows reports the error
 	left, err := pgx.CollectRows(rows, pgx.RowTo[int32])

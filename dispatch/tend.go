@@ -119,12 +119,12 @@ func (d *Dispatch) freeLostSlots(ctx context.Context) (free map[limitedWorkflow]
 					FROM page p
 					WHERE NOT EXISTS (
 						SELECT FROM tick t
-						WHERE t.tenant_id = p.tenant_id AND t.schedule_id = p.schedule_id AND t.nominal_at = p.nominal_at AND t.seq = p.seq
+						WHERE `+sameKey("t", "p")+`
 							AND t.state = $1 AND t.attempt = p.attempt
 						OFFSET 0)))
 				AND NOT EXISTS (
 					SELECT FROM tick t
-					WHERE t.tenant_id = s.tenant_id AND t.schedule_id = s.schedule_id AND t.nominal_at = s.nominal_at AND t.seq = s.seq
+					WHERE `+sameKey("t", "s")+`
 						AND t.state = $1 AND t.attempt = s.attempt
 					OFFSET 0)
 			RETURNING s.tenant_id, s.workflow

@@ -31,14 +31,34 @@ func (a *keyArrays) add(k ident.TickKey, attempt int16) {
 	a.ids, a.at, a.seqs, a.tries = append(a.ids, k.Schedule), append(a.at, k.At), append(a.seqs, k.Seq), append(a.tries, attempt)
 }
 
+// keyIs returns the condition that a row has the key of one tick, whose four parts are SQL expressions. row is the name of the table in
+// the statement; it may be empty. All SQL that names a tick uses this condition.
+func keyIs(row, tenant, schedule, at, seq string) string {
+	if row != "" {
+		row += "."
+	}
+	return row + `tenant_id = ` + tenant + ` AND ` + row + `schedule_id = ` + schedule + ` AND ` + row + `nominal_at = ` + at + ` AND ` + row + `seq = ` + seq
+}
+
+// byKey is the condition that a row has the key $1 to $4.
+var byKey = keyIs("", "$1", "$2", "$3", "$4")
+
+// inKeys returns the condition that a row has a key of keyArrays, which the statement reads as i (id, at, seq), and of tenant $1.
+func inKeys(row string) string { return keyIs(row, "$1", "i.id", "i.at", "i.seq") }
+
+// sameKey returns the condition that two rows have the same key.
+func sameKey(row, other string) string {
+	return keyIs(row, other+".tenant_id", other+".schedule_id", other+".nominal_at", other+".seq")
+}
+
 // onTick joins i (id, at, seq, attempt) with the rows of tick t; $1 is the tenant, $2 the ids, and $6 and $7 bound the
 // partitions.
-const onTick = `t.tenant_id = $1 AND t.schedule_id = i.id AND t.nominal_at = i.at AND t.seq = i.seq
+var onTick = inKeys("t") + `
 	AND t.nominal_at BETWEEN $6 AND $7`
 
 // theTick is the row of tick that i names, found by its key. The planner, which knows nothing of a nominal time that has just
 // come, would else read all ticks of that time for each that is named: it holds them to be one.
-const theTick = `LATERAL (SELECT * FROM tick t WHERE ` + onTick + ` OFFSET 0) t`
+var theTick = `LATERAL (SELECT * FROM tick t WHERE ` + onTick + ` OFFSET 0) t`
 
 // thatTick joins i with the rows of a tick t that an UPDATE changes, like onTick. The statement reads the ticks of the schedules $2
 // from the first of the nominal times to the last.
@@ -46,7 +66,7 @@ const theTick = `LATERAL (SELECT * FROM tick t WHERE ` + onTick + ` OFFSET 0) t`
 // An UPDATE cannot have theTick, so the planner is told what it does not know. It may not join by a nested loop, which reads all
 // ticks of a time for each that is named where it holds them to be one. It does not see whose ticks they are (SELECT): of a tenant
 // that has come since the last ANALYZE it would read all, as it holds them to be none. And an entry of an index costs much.
-const thatTick = `t.tenant_id = (SELECT $1::int) AND t.schedule_id = i.id AND t.nominal_at = i.at AND t.seq = i.seq
+var thatTick = keyIs("t", "(SELECT $1::int)", "i.id", "i.at", "i.seq") + `
 	AND t.nominal_at BETWEEN $6 AND $7 AND t.schedule_id = ANY ((SELECT $2::bigint[])::bigint[])`
 
 // planUpdate and planOthers stand around an UPDATE with thatTick.
