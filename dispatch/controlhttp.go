@@ -10,7 +10,24 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-func (h handler) trigger(c echo.Context) error {
+type controlHandler struct{ *Dispatch }
+
+// controlRoutes serves triggers, backfills, cancels, replays and halts.
+func (d *Dispatch) controlRoutes(g *echo.Group) {
+	h := controlHandler{d}
+	write, writeOrWork := tenants.Require(tenants.SchedulesWrite), tenants.Require(tenants.SchedulesWrite, tenants.TicksWork)
+	admin := tenants.Require(tenants.TenantAdmin)
+	const one = "/v1/workflows/:workflow/schedules/:key"
+	g.POST(one+"/trigger", h.trigger, write, web.NoQuery, web.Conditional)
+	g.POST(one+"/backfill", h.backfill, write, web.NoQuery, web.Conditional)
+	g.POST("/v1/ticks/:id/cancel", h.cancel, writeOrWork, web.NoQuery)
+	g.POST("/v1/ticks/:id/replay", h.replayOne, writeOrWork, web.NoQuery)
+	g.POST("/v1/admin/halt", h.halt, admin, web.NoQuery)
+	g.POST("/v1/admin/continue", h.resume, admin, web.NoQuery)
+	g.POST("/v1/admin/dead-letters/replay", h.replayDead, admin, web.NoQuery)
+}
+
+func (h controlHandler) trigger(c echo.Context) error {
 	workflow, key, err := schedules.Named(c)
 	if err != nil {
 		return err
@@ -35,7 +52,7 @@ func (h handler) trigger(c echo.Context) error {
 	return reply.Write(c)
 }
 
-func (h handler) cancel(c echo.Context) error {
+func (h controlHandler) cancel(c echo.Context) error {
 	id, err := web.Param(c, "id")
 	if err != nil {
 		return err
@@ -47,7 +64,7 @@ func (h handler) cancel(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, t)
 }
 
-func (h handler) replayOne(c echo.Context) error {
+func (h controlHandler) replayOne(c echo.Context) error {
 	id, err := web.Param(c, "id")
 	if err != nil {
 		return err
@@ -63,7 +80,7 @@ func (h handler) replayOne(c echo.Context) error {
 	return reply.Write(c)
 }
 
-func (h handler) backfill(c echo.Context) error {
+func (h controlHandler) backfill(c echo.Context) error {
 	workflow, key, err := schedules.Named(c)
 	if err != nil {
 		return err
@@ -91,7 +108,7 @@ func (h handler) backfill(c echo.Context) error {
 	return schedules.Accepted(c, reply)
 }
 
-func (h handler) replayDead(c echo.Context) error {
+func (h controlHandler) replayDead(c echo.Context) error {
 	p, err := web.Body[DeadReplayParams](c)
 	if err != nil {
 		return err
@@ -107,7 +124,7 @@ func (h handler) replayDead(c echo.Context) error {
 	return schedules.Accepted(c, reply)
 }
 
-func (h handler) halt(c echo.Context) error {
+func (h controlHandler) halt(c echo.Context) error {
 	p, _, err := web.OptionalBody[HaltParams](c)
 	if err != nil {
 		return err
@@ -119,7 +136,7 @@ func (h handler) halt(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, f)
 }
 
-func (h handler) resume(c echo.Context) error {
+func (h controlHandler) resume(c echo.Context) error {
 	if _, _, err := web.OptionalBody[struct{}](c); err != nil {
 		return err
 	}

@@ -9,7 +9,21 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-func (h handler) rotateSecret(c echo.Context) error {
+type endpointHandler struct{ *Dispatch }
+
+// endpointRoutes serves endpoints.
+func (d *Dispatch) endpointRoutes(g *echo.Group) {
+	h := endpointHandler{d}
+	endpoints, readEndpoints := tenants.Require(tenants.EndpointsWrite), tenants.Require(tenants.SchedulesRead, tenants.EndpointsWrite)
+	g.GET("/v1/endpoints", h.endpoints, readEndpoints)
+	g.PUT("/v1/endpoints/:name", h.putEndpoint, endpoints, web.NoQuery, web.Conditional)
+	g.GET("/v1/endpoints/:name", h.endpoint, readEndpoints, web.NoQuery, web.Conditional)
+	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, endpoints, web.NoQuery, web.Conditional)
+	g.POST("/v1/endpoints/:name/secrets", h.rotateSecret, endpoints)
+	g.POST("/v1/endpoints/:name/test", h.tryEndpoint, endpoints, web.NoQuery, web.Timeout(longestAnswer+queryTimeout))
+}
+
+func (h endpointHandler) rotateSecret(c echo.Context) error {
 	name, err := web.Param(c, "name")
 	if err != nil {
 		return err
@@ -33,7 +47,7 @@ func (h handler) rotateSecret(c echo.Context) error {
 	return reply.Write(c)
 }
 
-func (h handler) tryEndpoint(c echo.Context) error {
+func (h endpointHandler) tryEndpoint(c echo.Context) error {
 	name, err := web.Param(c, "name")
 	if err != nil {
 		return err
@@ -53,7 +67,7 @@ func (h handler) tryEndpoint(c echo.Context) error {
 	return reply.Write(c)
 }
 
-func (h handler) endpoints(c echo.Context) error {
+func (h endpointHandler) endpoints(c echo.Context) error {
 	if _, err := web.Query(c, "limit", "cursor"); err != nil {
 		return err
 	}
@@ -68,7 +82,7 @@ func (h handler) endpoints(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, web.ListAnswer[Endpoint]{Items: page, NextCursor: next})
 }
 
-func (h handler) putEndpoint(c echo.Context) error {
+func (h endpointHandler) putEndpoint(c echo.Context) error {
 	name, err := web.Param(c, "name")
 	if err != nil {
 		return err
@@ -93,7 +107,7 @@ func (h handler) putEndpoint(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, e)
 }
 
-func (h handler) endpoint(c echo.Context) error {
+func (h endpointHandler) endpoint(c echo.Context) error {
 	name, err := web.Param(c, "name")
 	if err != nil {
 		return err
@@ -105,7 +119,7 @@ func (h handler) endpoint(c echo.Context) error {
 	return web.AnswerTagged(c, e.revision(), e)
 }
 
-func (h handler) deleteEndpoint(c echo.Context) error {
+func (h endpointHandler) deleteEndpoint(c echo.Context) error {
 	name, err := web.Param(c, "name")
 	if err != nil {
 		return err

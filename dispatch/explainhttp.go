@@ -11,7 +11,16 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-func (h handler) explain(c echo.Context) error {
+type explainHandler struct{ *Dispatch }
+
+// explainRoutes serves explanations.
+func (d *Dispatch) explainRoutes(g *echo.Group) {
+	h := explainHandler{d}
+	read := tenants.Require(tenants.SchedulesRead)
+	g.GET("/v1/workflows/:workflow/schedules/:key/explain", h.explain, read)
+}
+
+func (h explainHandler) explain(c echo.Context) error {
 	workflow, key, err := schedules.Named(c)
 	if err != nil {
 		return err

@@ -13,7 +13,21 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-func (h handler) lease(c echo.Context) error {
+type leaseHandler struct{ *Dispatch }
+
+// leaseRoutes serves leases, heartbeats and the ends of attempts.
+func (d *Dispatch) leaseRoutes(g *echo.Group) {
+	h := leaseHandler{d}
+	work := tenants.Require(tenants.TicksWork)
+	g.POST("/v1/ticks/lease", h.lease, work, web.NoQuery, web.Timeout(longestPoll+15*time.Second))
+	g.POST("/v1/ticks/finish", h.finish, work, web.NoQuery, web.BodyLimit(mostFinished))
+	g.POST("/v1/ticks/heartbeat", h.beat, work, web.NoQuery)
+	g.POST("/v1/ticks/:id/heartbeat", h.beatOne, work, web.NoQuery)
+	g.POST("/v1/ticks/:id/complete", h.complete, work, web.NoQuery)
+	g.POST("/v1/ticks/:id/fail", h.fail, work, web.NoQuery)
+}
+
+func (h leaseHandler) lease(c echo.Context) error {
 	p, err := web.Body[LeaseParams](c)
 	if err != nil {
 		return err
@@ -48,7 +62,7 @@ type finishAnswer struct {
 	Results []FinishResult `json:"results"`
 }
 
-func (h handler) finish(c echo.Context) error {
+func (h leaseHandler) finish(c echo.Context) error {
 	p, err := web.Body[finishBody](c)
 	if err != nil {
 		return err
@@ -81,7 +95,7 @@ type beatAnswer struct {
 	Results []BeatResult `json:"results"`
 }
 
-func (h handler) beat(c echo.Context) error {
+func (h leaseHandler) beat(c echo.Context) error {
 	p, err := web.Body[beatBody](c)
 	if err != nil {
 		return err
@@ -107,7 +121,7 @@ type beatOneAnswer struct {
 	LeaseUntil time.Time `json:"lease_until"`
 }
 
-func (h handler) beatOne(c echo.Context) error {
+func (h leaseHandler) beatOne(c echo.Context) error {
 	id, err := web.Param(c, "id")
 	if err != nil {
 		return err
@@ -131,7 +145,7 @@ type completeBody struct {
 	Result     web.Raw `json:"result,omitempty"`
 }
 
-func (h handler) complete(c echo.Context) error {
+func (h leaseHandler) complete(c echo.Context) error {
 	p, err := web.Body[completeBody](c)
 	if err != nil {
 		return err
@@ -146,7 +160,7 @@ type failBody struct {
 	RetryAfter string `json:"retry_after,omitempty"`
 }
 
-func (h handler) fail(c echo.Context) error {
+func (h leaseHandler) fail(c echo.Context) error {
 	p, err := web.Body[failBody](c)
 	if err != nil {
 		return err
@@ -154,7 +168,7 @@ func (h handler) fail(c echo.Context) error {
 	return h.finishOne(c, Finish{LeaseToken: p.LeaseToken, Outcome: "fail", Error: p.Error, Retry: p.Retry, RetryAfter: p.RetryAfter})
 }
 
-func (h handler) finishOne(c echo.Context, f Finish) error {
+func (h leaseHandler) finishOne(c echo.Context, f Finish) error {
 	id, err := web.Param(c, "id")
 	if err != nil {
 		return err
@@ -211,7 +225,7 @@ func alone(err error) error {
 }
 
 // finishAll ends ticks for the caller. A lease token of a workflow that the caller's API token does not cover counts as stale.
-func (h handler) finishAll(c echo.Context, items []Finish) ([]Verdict, error) {
+func (h leaseHandler) finishAll(c echo.Context, items []Finish) ([]Verdict, error) {
 	who := tenants.Caller(c)
 	err := h.dropForeignTokens(c.Request().Context(), who, len(items), func(i int) (string, *string) { return items[i].TickID, &items[i].LeaseToken })
 	if err != nil {
@@ -221,7 +235,7 @@ func (h handler) finishAll(c echo.Context, items []Finish) ([]Verdict, error) {
 }
 
 // beatAll lengthens leases for the caller, with the same rule as finishAll.
-func (h handler) beatAll(c echo.Context, items []Beat) ([]Beaten, error) {
+func (h leaseHandler) beatAll(c echo.Context, items []Beat) ([]Beaten, error) {
 	who := tenants.Caller(c)
 	err := h.dropForeignTokens(c.Request().Context(), who, len(items), func(i int) (string, *string) { return items[i].TickID, &items[i].LeaseToken })
 	if err != nil {

@@ -14,7 +14,21 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-func (h handler) ticks(c echo.Context) error {
+type recordHandler struct{ *Dispatch }
+
+// recordRoutes serves ticks, dead letters and use.
+func (d *Dispatch) recordRoutes(g *echo.Group) {
+	h := recordHandler{d}
+	read, readOrWork := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesRead, tenants.TicksWork)
+	admin := tenants.Require(tenants.TenantAdmin)
+	g.GET("/v1/workflows/:workflow/schedules/:key/ticks", h.history, read)
+	g.GET("/v1/ticks", h.ticks, readOrWork)
+	g.GET("/v1/ticks/:id", h.tick, readOrWork, web.NoQuery)
+	g.GET("/v1/usage", h.usage, admin)
+	g.GET("/v1/admin/dead-letters", h.deadLetters, admin)
+}
+
+func (h recordHandler) ticks(c echo.Context) error {
 	span, err := spanOf(c, "workflow", "key", "schedule_id")
 	if err != nil {
 		return err
@@ -52,7 +66,7 @@ func checkPicks(q url.Values) error {
 	return fault.Join(errs...)
 }
 
-func (h handler) deadLetters(c echo.Context) error {
+func (h recordHandler) deadLetters(c echo.Context) error {
 	q, err := web.Query(c, "workflow", "key", "from", "to", "limit", "cursor")
 	if err != nil {
 		return err
@@ -86,7 +100,7 @@ func (h handler) deadLetters(c echo.Context) error {
 	return web.AnswerPage(c, page, next)
 }
 
-func (h handler) history(c echo.Context) error {
+func (h recordHandler) history(c echo.Context) error {
 	workflow, key, err := schedules.Named(c)
 	if err != nil {
 		return err
@@ -135,7 +149,7 @@ func instant(q url.Values, name string) (at time.Time, err error) {
 	return at, nil
 }
 
-func (h handler) tick(c echo.Context) error {
+func (h recordHandler) tick(c echo.Context) error {
 	id, err := web.Param(c, "id")
 	if err != nil {
 		return err
@@ -160,7 +174,7 @@ func (o *Overviews) get(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, view)
 }
 
-func (h handler) usage(c echo.Context) error {
+func (h recordHandler) usage(c echo.Context) error {
 	q, err := web.Query(c, "from", "to", "workflow", "by", "limit", "cursor")
 	if err != nil {
 		return err
