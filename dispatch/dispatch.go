@@ -65,14 +65,6 @@ type Config struct {
 	Erase func(ctx context.Context) error
 }
 
-// of is what a query goes by that both a tenant's request and the engine make: a request's context says its tenant.
-func (d *Dispatch) of(ctx context.Context) postgres.DB {
-	if postgres.HasTenant(ctx) {
-		return d.API
-	}
-	return d.Pool
-}
-
 // Fired is a tick that was handed out.
 type Fired struct {
 	Tenant        tenants.ID
@@ -133,7 +125,7 @@ type Dispatch struct {
 
 	staleAt    int64 // where openStale goes on; only takeOver uses it
 	left       leftChunks
-	told       rarely
+	told       *loop.Rarely
 	searched   sync.Map // by the name of a search: the blocks that it has read
 	unreadable sync.Map // endpointName: a secret of it cannot be opened, and that was told
 }
@@ -144,7 +136,7 @@ func New(c Config) (*Dispatch, error) {
 	if c.API == nil {
 		return nil, errors.New("dispatch needs what tenants' routes go by")
 	}
-	d := &Dispatch{Config: c, hub: newHub(), ready: newReadyQueues(), whens: newWhens(), limits: newLimits(), purse: newPurse(c.Pool), failing: make(chan failingSchedule, 256)}
+	d := &Dispatch{Config: c, hub: newHub(), ready: newReadyQueues(), whens: newWhens(), limits: newLimits(), told: &loop.Rarely{}, purse: newPurse(c.Pool), failing: make(chan failingSchedule, 256)}
 	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
 	d.leaseEnds, d.dueEvents, d.dueNotices = newLeaseEnds(), newDueEvents(), newDueNotices()
 	d.sweepMetrics, d.openMetrics, d.pushMetrics, d.leaseMetrics, d.upkeepMetrics = c.Metrics.sweep, c.Metrics.open, c.Metrics.push, c.Metrics.lease, c.Metrics.upkeep
@@ -236,10 +228,4 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 	defer cancelLeave()
 	d.process.leave(leave, d.firstOpen())
 	return err
-}
-
-// finds tells whether a query has a row: what most often finds nothing asks that first, in one trip and no transaction.
-func (d *Dispatch) finds(ctx context.Context, sql string) (found bool, err error) {
-	err = d.Pool.QueryRow(ctx, `SELECT EXISTS (`+sql+`)`).Scan(&found)
-	return found, err
 }

@@ -280,6 +280,14 @@ func (e Endpoint) audited() Endpoint {
 
 const queryTimeout = 8 * time.Second
 
+// shut reports whether nothing can be sent to an endpoint until somebody changes it.
+func (e *endpoint) shut() bool { return e.state != enabledEndpoint || len(e.secrets) == 0 }
+
+// stillShut reports whether nothing can be sent to the endpoint that ticks are parked for, given what is stored of it.
+func (d *Dispatch) stillShut(of parkedFor, state string, headers []byte, secrets [][]byte) bool {
+	return d.withOpened(endpoint{tenant: of.Tenant, name: of.For, batch: 1, state: state}, headers, secrets).shut()
+}
+
 // queueDisable disables an endpoint that wants no more, unless it was given another URL meanwhile, and tells the tenant.
 func queueDisable(b *pgx.Batch, e *endpoint) {
 	b.Queue(`

@@ -90,23 +90,3 @@ func (l *leftChunks) at(now time.Time) []int64 {
 	}
 	return chunks
 }
-
-// rarely bounds how often the log tells of one thing.
-type rarely struct {
-	mu sync.Mutex
-	at map[string]time.Time
-}
-
-// due reports whether a thing was not told of for a minute, and notes that it is told of now.
-func (r *rarely) due(what string, now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if last, told := r.at[what]; told && now.Sub(last) < time.Minute {
-		return false
-	}
-	if r.at == nil || len(r.at) > 100 {
-		r.at = map[string]time.Time{}
-	}
-	r.at[what] = now
-	return true
-}

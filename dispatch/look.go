@@ -158,13 +158,3 @@ func (d *Dispatch) searchDue(ctx context.Context, floors *dueFloors, shards []in
 	floors.search.ended(w, *entries, time.Now())
 	return nil
 }
-
-// earliest returns the earliest of the times that are not zero, or the zero time.
-func earliest(times ...time.Time) (first time.Time) {
-	for _, at := range times {
-		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
-			first = at
-		}
-	}
-	return first
-}

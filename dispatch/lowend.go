@@ -84,3 +84,13 @@ func (e *lowEnd) lower(ctx context.Context, db postgres.DB, h *horizon) error {
 	e.search.ended(w, *entries, time.Now())
 	return nil
 }
+
+// earliest returns the earliest of the times that are not zero, or the zero time.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, at := range times {
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}

@@ -31,7 +31,7 @@ const (
 
 // anyNotice tells whether addUp has anything to do.
 func (d *Dispatch) anyNotice(ctx context.Context) (bool, error) {
-	found, err := d.finds(ctx, `SELECT FROM happening WHERE `+schedules.Unfolded("happening"))
+	found, err := postgres.Finds(ctx, d.Pool, `SELECT FROM happening WHERE `+schedules.Unfolded("happening"))
 	if err != nil || found {
 		return found, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // operateArgs are the arguments of the River job that has a turn at an operation: its number, and nothing else.
@@ -57,7 +58,7 @@ func (d *Dispatch) lookForOperations(ctx context.Context) {
 	loop.Every(ctx, d.Log, takeEvery, "look for operations", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 		defer cancel()
-		some, err := d.finds(ctx, `SELECT FROM operation WHERE ended_at IS NULL AND look_at <= (SELECT clock_timestamp())`)
+		some, err := postgres.Finds(ctx, d.Pool, `SELECT FROM operation WHERE ended_at IS NULL AND look_at <= (SELECT clock_timestamp())`)
 		if err != nil || !some {
 			return err
 		}

@@ -31,9 +31,6 @@ const (
 // never is when a parked tick expires that does not expire.
 var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// shut tells whether nothing can be sent to an endpoint until somebody changes it.
-func (e *endpoint) shut() bool { return e.state != enabledEndpoint || len(e.secrets) == 0 }
-
 // shareParking keeps changes that end a wait of a tenant's from being committed until tx ends. It is false while one is being
 // made: nobody waits for it here, since it may wait for rows that tx has locked.
 func shareParking(ctx context.Context, tx pgx.Tx, tenant tenants.ID) (shared bool, err error) {

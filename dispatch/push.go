@@ -87,7 +87,7 @@ func (p *pusher) push(ctx context.Context, batch []*delivery) {
 // putOff holds a batch that was not sent because of a failure of ours.
 func (p *pusher) putOff(batch []*delivery, now time.Time, cause error) {
 	wait := p.failing.wait(now)
-	if p.d.told.due("push", now) {
+	if p.d.told.Due("push", now) {
 		p.d.Log.Warn("pushes are not sent, and their ticks wait", "tenant", batch[0].tenant, "endpoint", batch[0].endpoint.name, "wait", wait, "error", cause)
 	}
 	p.d.results.add(everyOne(batch, func(o *outcome) { o.held = now.Add(wait + rand.N(wait)) }))

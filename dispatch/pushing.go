@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -89,4 +90,12 @@ func (d *Dispatch) countPushing(ctx context.Context, tenant tenants.ID, column s
 		return 0, fmt.Errorf("count requests in flight: %w", err)
 	}
 	return n, nil
+}
+
+// of returns where to query: the API's pool, which shows one tenant's rows, if ctx carries a tenant; else the engine's.
+func (d *Dispatch) of(ctx context.Context) postgres.DB {
+	if postgres.HasTenant(ctx) {
+		return d.API
+	}
+	return d.Pool
 }

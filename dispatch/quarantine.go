@@ -26,7 +26,7 @@ func (d *Dispatch) leave(a *aside, c *due, now time.Time, err error) {
 		a.broken = append(a.broken, c.ID)
 		return
 	}
-	if d.told.due("newer cohort", time.Now()) {
+	if d.told.Due("newer cohort", time.Now()) {
 		d.Log.Warn("cohorts that a newer program wrote are put off", "cohort", c.ID, "tenant", c.TenantID, "wait", newerWait)
 	}
 	a.putOff(c, now.Add(newerWait))

@@ -91,7 +91,7 @@ func (d *Dispatch) thinSchedules(ctx context.Context, now time.Time, found []kee
 		for _, k := range some {
 			terms, err := schedules.DefaultTerms(k.Defaults)
 			if err != nil {
-				if d.told.due("retention", now) {
+				if d.told.Due("retention", now) {
 					d.Log.Warn("ended ticks are kept longer: a newer program wrote the defaults of a workflow", "tenant", tenant, "schedule", k.ID, "error", err)
 				}
 				continue

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // task is a part of upkeep. Any process may run it, but only one process at a time: the others skip their run.
@@ -46,7 +48,7 @@ func (d *Dispatch) run(ctx context.Context, t task) error {
 	limited, cancel := context.WithTimeout(ctx, t.limit)
 	defer cancel()
 	if t.look != "" {
-		t.ask = func(ctx context.Context) (bool, error) { return d.finds(ctx, t.look) }
+		t.ask = func(ctx context.Context) (bool, error) { return postgres.Finds(ctx, d.Pool, t.look) }
 	}
 	if t.ask != nil {
 		if found, err := t.ask(limited); err != nil || !found {
