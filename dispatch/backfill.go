@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -68,7 +69,7 @@ func (d *Dispatch) Backfill(ctx context.Context, tenant tenants.ID, workflow, ke
 	if err != nil {
 		return reply, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {

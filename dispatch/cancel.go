@@ -23,7 +23,7 @@ func (d *Dispatch) Cancel(ctx context.Context, tenant tenants.ID, id string) (Ti
 	if !ok {
 		return Tick{}, noTick(id)
 	}
-	query, cancel := context.WithTimeout(ctx, queryTimeout)
+	query, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err := postgres.Retry(query, func() error {
 		return pgx.BeginFunc(query, d.API, func(tx pgx.Tx) error {

@@ -93,7 +93,7 @@ func (d *Dispatch) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFil
 			return nil, nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	found, more, err := d.deadBefore(ctx, d.API, tenant, f, from, limit)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -43,7 +44,7 @@ func (d *Dispatch) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadRepl
 	if err := p.Filter.check(); err != nil {
 		return reply, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
@@ -83,7 +84,7 @@ func (d *Dispatch) deadReplayStep(ctx context.Context, tx pgx.Tx, op *schedules.
 		switch {
 		case err == nil:
 			op.Count("replayed", 1)
-		case schedules.NewerVersion(err):
+		case fault.IsNewerVersion(err):
 			return false, err
 		case refused:
 			op.Count(f.Code, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -134,7 +135,7 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 		return e, false, err
 	}
 	secret := newSecret()
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		// The tenant's row is locked, so that two at once cannot both be the last within the quota: in a statement of its
@@ -199,7 +200,7 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 
 // Endpoint returns one endpoint.
 func (d *Dispatch) Endpoint(ctx context.Context, tenant tenants.ID, name string) (Endpoint, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	rows, _ := d.API.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
 	e, err := pgx.CollectExactlyOneRow(rows, scanEndpoint)
@@ -213,7 +214,7 @@ func noEndpoint(name string) error { return fault.NotFound("no endpoint %q", nam
 
 // Endpoints returns a page of a tenant's endpoints by name, and the cursor of the next page, if there is one.
 func (d *Dispatch) Endpoints(ctx context.Context, tenant tenants.ID, limit int, cursor string) (page []Endpoint, next *string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	after := ""
 	if cursor != "" {
@@ -238,7 +239,7 @@ func (d *Dispatch) Endpoints(ctx context.Context, tenant tenants.ID, limit int, 
 
 // DeleteEndpoint forgets an endpoint that no workflow names.
 func (d *Dispatch) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		before, exists, err := lockEndpoint(ctx, tx, tenant, name)
@@ -277,8 +278,6 @@ func (e Endpoint) audited() Endpoint {
 	e.Headers, e.URL = nil, bareURL(e.URL)
 	return e
 }
-
-const queryTimeout = 8 * time.Second
 
 // shut reports whether nothing can be sent to an endpoint until somebody changes it.
 func (e *endpoint) shut() bool { return e.state != enabledEndpoint || len(e.secrets) == 0 }

@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -88,7 +89,7 @@ func (d *Dispatch) claimEvents(ctx context.Context, busy map[tenants.ID]bool, n 
 	if n <= 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	from, first, err := d.dueEvents.look(ctx, d.Pool, &d.horizon)
 	if err != nil || first.IsZero() {
@@ -195,7 +196,7 @@ func (d *Dispatch) sendEvent(ctx context.Context, e *event) error {
 
 // endEvent forgets an event that was sent, or is not to be, and disables an endpoint that wants no more.
 func (d *Dispatch) endEvent(ctx context.Context, e *event, gone *endpoint) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), postgres.QueryTimeout)
 	defer cancel()
 	var b pgx.Batch
 	b.Queue(`DELETE FROM event WHERE tenant_id = $1 AND endpoint = $2 AND id = $3`, e.TenantID, e.Endpoint, e.ID)
@@ -210,7 +211,7 @@ func (d *Dispatch) endEvent(ctx context.Context, e *event, gone *endpoint) error
 
 // putOff has an event sent again after a while.
 func (d *Dispatch) putOff(ctx context.Context, e *event, wait time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	_, err := d.Pool.Exec(ctx, `UPDATE event SET due_at = clock_timestamp() + $4::interval WHERE tenant_id = $1 AND endpoint = $2 AND id = $3`,
 		e.TenantID, e.Endpoint, e.ID, wait)
@@ -222,7 +223,7 @@ func (d *Dispatch) putOff(ctx context.Context, e *event, wait time.Duration) err
 
 // eventBody writes an event as it is sent.
 func (d *Dispatch) eventBody(ctx context.Context, e *event) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	data := map[string]any{}
 	if e.Data != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/instant"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -26,7 +28,7 @@ func (d *Dispatch) Explain(ctx context.Context, tenant tenants.ID, workflow, key
 	if err != nil {
 		return Explanation{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	p, err := d.present(ctx, tenant, workflow, key)
 	if err != nil {
@@ -115,8 +117,8 @@ const (
 // story reads the versions of a schedule around a moment.
 func (d *Dispatch) story(ctx context.Context, tenant tenants.ID, p *present, around time.Time) (story, error) {
 	s := story{
-		created: p.CreatedAt.UTC(), moves: p.Moves, status: p.Status, skips: p.Skips, seen: utc(p.SeenAt),
-		from: utc(p.FromAt), until: utc(p.UntilAt), stopped: p.Stopped,
+		created: p.CreatedAt.UTC(), moves: p.Moves, status: p.Status, skips: p.Skips, seen: instant.UTC(p.SeenAt),
+		from: instant.UTC(p.FromAt), until: instant.UTC(p.UntilAt), stopped: p.Stopped,
 	}
 	rows, _ := d.API.Query(ctx, `
 		SELECT workflow, key, spec, anchor_at, hashed_as, status, paused_until, changed_at, ended_at, version = 1 AS first
@@ -134,18 +136,18 @@ func (d *Dispatch) story(ctx context.Context, tenant tenants.ID, p *present, aro
 	for _, one := range all {
 		t, found := known[one.Spec]
 		if !found {
-			if t, err = d.timedBy(ctx, tenant, schedules.StoredSpec{Workflow: one.Workflow, Key: one.Key, Spec: one.Spec, AnchorAt: one.AnchorAt.UTC(), HashedAs: one.HashedAs}, p.Moves); err != nil {
+			if t, err = d.timedBy(ctx, schedules.StoredSpec{Tenant: tenant, ID: p.ID, Workflow: one.Workflow, Key: one.Key, Spec: one.Spec, AnchorAt: one.AnchorAt.UTC(), HashedAs: one.HashedAs}, p.Moves); err != nil {
 				return s, err
 			}
 			known[one.Spec] = t
 		}
 		s.versions = append(s.versions, version{
 			from: or(one.ChangedAt, p.CreatedAt).UTC(), to: one.EndedAt.UTC(), paused: one.Status == schedules.Paused,
-			pausedUntil: utc(one.PausedUntil), timing: t,
+			pausedUntil: instant.UTC(one.PausedUntil), timing: t,
 		})
 	}
 	s.whole = p.Version == 1 || len(all) > 0 && all[0].First
-	last := version{from: p.UpdatedAt.UTC(), paused: p.Status == schedules.Paused, pausedUntil: utc(p.PausedUntil)}
+	last := version{from: p.UpdatedAt.UTC(), paused: p.Status == schedules.Paused, pausedUntil: instant.UTC(p.PausedUntil)}
 	if last.timing, err = d.presentTiming(ctx, tenant, p); err != nil {
 		return s, err
 	}
@@ -154,8 +156,8 @@ func (d *Dispatch) story(ctx context.Context, tenant tenants.ID, p *present, aro
 }
 
 // timedBy is the timing of a spec with the moves of its schedule; nil where it cannot be computed.
-func (d *Dispatch) timedBy(ctx context.Context, tenant tenants.ID, spec schedules.StoredSpec, moves []schedules.Moved) (*calendar.Timing, error) {
-	t, broken, err := d.Timings.FromSpec(ctx, d.API, tenant, spec)
+func (d *Dispatch) timedBy(ctx context.Context, spec schedules.StoredSpec, moves []schedules.Moved) (*calendar.Timing, error) {
+	t, broken, err := d.Timings.FromSpec(ctx, d.API, spec)
 	if broken != nil || err != nil {
 		return nil, err
 	}
@@ -173,7 +175,7 @@ func (d *Dispatch) presentTiming(ctx context.Context, tenant tenants.ID, p *pres
 			return t.Moved(schedules.Shifts(p.Moves)), nil
 		}
 	}
-	return d.timedBy(ctx, tenant, schedules.StoredSpec{Workflow: p.Workflow, Key: p.Key, Spec: p.Spec, AnchorAt: p.AnchorAt.UTC(), HashedAs: p.HashedAs}, p.Moves)
+	return d.timedBy(ctx, schedules.StoredSpec{Tenant: tenant, ID: p.ID, Workflow: p.Workflow, Key: p.Key, Spec: p.Spec, AnchorAt: p.AnchorAt.UTC(), HashedAs: p.HashedAs}, p.Moves)
 }
 
 // placeWall finds the instant of a wall time, in the zone that the schedule had then.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -30,7 +31,7 @@ func (d *Dispatch) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f
 	if p.Note != nil && len(*p.Note) > longestHaltNote {
 		return f, fault.Invalid("/note", "a note has at most %d bytes", longestHaltNote)
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
@@ -53,7 +54,7 @@ func (d *Dispatch) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f
 // Continue has a halted tenant's schedules fire again. What came due meanwhile follows each one's missed policy. The change of the
 // tenant's row has what waits for it woken: see wakeParked.
 func (d *Dispatch) Continue(ctx context.Context, tenant tenants.ID) (f Firing, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		done, err := tx.Exec(ctx, `UPDATE tenant SET halted_at = NULL, halt_note = NULL, updated_at = clock_timestamp() WHERE id = $1 AND halted_at IS NOT NULL`, tenant)

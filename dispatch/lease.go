@@ -144,7 +144,7 @@ const noTicks = `{"ticks":[]}`
 
 // leaseNow leases what is ready, and writes the answer. It leaves out workflows whose defaults a newer program wrote.
 func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseRequest) (body []byte, n int, err error) {
-	query, cancel := context.WithTimeout(ctx, queryTimeout)
+	query, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	hold := web.NewHold(ctx, web.MostPage)
 	for began := time.Now(); ; {

@@ -9,7 +9,7 @@ import (
 func TestOffsetsBeyondADayAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"2026-03-01T00:00:00+24:00", "2026-03-01T00:00:00-24:00", "2026-03-01T00:00:00+10:60"} {
-		if _, err := instant(url.Values{"from": {text}}, "from"); err == nil {
+		if _, err := timeParam(url.Values{"from": {text}}, "from"); err == nil {
 			t.Errorf("from=%s was let pass", text)
 		}
 		if _, err := readAsked(text); err == nil {

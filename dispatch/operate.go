@@ -56,7 +56,7 @@ func (d *Dispatch) QueueOperation(ctx context.Context, tx pgx.Tx, ids ...int64) 
 // lookForOperations finds, every second, the operations that nobody runs.
 func (d *Dispatch) lookForOperations(ctx context.Context) {
 	loop.Every(ctx, d.Log, takeEvery, "look for operations", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+		ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 		defer cancel()
 		some, err := postgres.Finds(ctx, d.Pool, `SELECT FROM operation WHERE ended_at IS NULL AND look_at <= (SELECT clock_timestamp())`)
 		if err != nil || !some {

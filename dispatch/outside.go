@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -38,7 +39,7 @@ func (d *Dispatch) outside(ctx context.Context, who tenants.Identity, ids []stri
 			of[id], asked = k.Schedule, append(asked, k.Schedule)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	whose, err := d.whose(ctx, d.API, who.Tenant, asked)
 	if err != nil {

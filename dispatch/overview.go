@@ -140,7 +140,7 @@ type Overviews struct {
 
 // Of is the overview of one tenant.
 func (o *Overviews) Of(ctx context.Context, tenant tenants.ID) (view Overview, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	if err := o.read(ctx, tenant, &view); err != nil {
 		return view, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -65,7 +66,7 @@ const readyOf = `
 		CROSS JOIN LATERAL (SELECT FROM ready r WHERE r.tenant_id = p.tenant AND r.workflow = p.workflow AND r.id >= p.from_id ORDER BY r.id LIMIT 1) r`
 
 func (d *Dispatch) wakePollsOf(ctx context.Context, some polled) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	from := make([]int64, len(some.tenants))
 	for i, tenant := range some.tenants {

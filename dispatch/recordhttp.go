@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
-	instants "github.com/carillonhq/carillon/internal/instant"
+	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -75,11 +75,11 @@ func (h recordHandler) deadLetters(c echo.Context) error {
 	if err := checkPicks(q); err != nil {
 		return err
 	}
-	from, err := instant(q, "from")
+	from, err := timeParam(q, "from")
 	if err != nil {
 		return err
 	}
-	to, err := instant(q, "to")
+	to, err := timeParam(q, "to")
 	if err != nil {
 		return err
 	}
@@ -130,20 +130,20 @@ func spanOf(c echo.Context, more ...string) (s Span, err error) {
 		return s, err
 	}
 	s.State = q.Get("state")
-	s.From, err = instant(q, "from")
+	s.From, err = timeParam(q, "from")
 	if err != nil {
 		return s, err
 	}
-	s.To, err = instant(q, "to")
+	s.To, err = timeParam(q, "to")
 	return s, err
 }
 
-// instant reads a parameter that is a time; zero where it is absent.
-func instant(q url.Values, name string) (at time.Time, err error) {
+// timeParam reads a parameter that is a time; zero where it is absent.
+func timeParam(q url.Values, name string) (at time.Time, err error) {
 	if !q.Has(name) {
 		return at, nil
 	}
-	if at, err = instants.Parse(q.Get(name)); err != nil {
+	if at, err = instant.Parse(q.Get(name)); err != nil {
 		return at, fault.Invalid("/"+name, "%q is not an RFC 3339 instant", q.Get(name))
 	}
 	return at, nil

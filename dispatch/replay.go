@@ -25,7 +25,7 @@ func (d *Dispatch) Replay(ctx context.Context, tenant tenants.ID, id string, onc
 	if !ok {
 		return reply, noTick(id)
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {

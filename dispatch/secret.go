@@ -135,7 +135,7 @@ const rotationGap = time.Hour
 // an older one is no longer valid. So another rotation within rotationGap is refused without force. A replayed answer has no
 // secret, because answers are stored without it.
 func (d *Dispatch) RotateSecret(ctx context.Context, tenant tenants.ID, name string, force bool, once web.Once) (web.Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	var fresh Endpoint
 	var reply web.Reply

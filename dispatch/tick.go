@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/web"
 )
 
@@ -159,7 +160,7 @@ func (d *Dispatch) shown(t *tick, workflow, key string) Tick {
 	out := Tick{
 		TickID: d.IDs.Tick(t.key()), ScheduleID: d.IDs.Schedule(t.ScheduleID), Workflow: workflow, Key: key,
 		Timestamp: t.NominalAt.UTC(), State: t.State.String(), Reason: t.Reason.String(), Cause: t.Cause.String(),
-		DST: t.DST.String(), LastTimestamp: utc(t.LastAt), FiredAt: t.FiredAt.UTC().Truncate(time.Millisecond), EndedAt: utc(t.EndedAt),
+		DST: t.DST.String(), LastTimestamp: instant.UTC(t.LastAt), FiredAt: t.FiredAt.UTC().Truncate(time.Millisecond), EndedAt: instant.UTC(t.EndedAt),
 		LatenessMS: t.FiredAt.Sub(t.NominalAt).Milliseconds(), Attempt: t.Attempt, Occurrence: t.Occurrence,
 		MissedCount: t.MissedCount, ScheduleVersion: t.Version, Error: t.Error,
 	}
@@ -167,13 +168,6 @@ func (d *Dispatch) shown(t *tick, workflow, key string) Tick {
 		out.Result = web.Raw(*t.Result)
 	}
 	return out
-}
-
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	return new(t.UTC())
 }
 
 // deadColumns are a dead letter's, but for the tenant's.

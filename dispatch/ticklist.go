@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -30,7 +31,7 @@ func (d *Dispatch) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	name := fmt.Sprintf("all ticks %q %q %q %d %d %d", f.Workflow, f.Key, f.ScheduleID, state, oldest.Unix(), end.Unix())
 	if oldest.Before(kept.oldest) {

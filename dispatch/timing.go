@@ -37,7 +37,7 @@ func (d *Dispatch) timingsOf(ctx context.Context, db postgres.DB, tenant tenants
 }
 
 func (d *Dispatch) specTiming(ctx context.Context, db postgres.DB, tenant tenants.ID, t *tick) (*calendar.Timing, error) {
-	var s schedules.StoredSpec
+	s := schedules.StoredSpec{Tenant: tenant, ID: t.ScheduleID}
 	err := db.QueryRow(ctx, `
 		SELECT workflow, key, spec, anchor_at, hashed_as
 		FROM schedule
@@ -54,7 +54,7 @@ func (d *Dispatch) specTiming(ctx context.Context, db postgres.DB, tenant tenant
 		return nil, fmt.Errorf("read spec of a tick: %w", err)
 	}
 	s.AnchorAt = s.AnchorAt.UTC()
-	timing, broken, err := d.Timings.FromSpec(ctx, db, tenant, s)
+	timing, broken, err := d.Timings.FromSpec(ctx, db, s)
 	if broken != nil {
 		d.Log.Error("the timing of a tick cannot be computed", "tenant", tenant, "schedule", t.ScheduleID, "error", broken)
 	}

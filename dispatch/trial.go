@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -68,7 +69,7 @@ func trialError(err error) string {
 
 // pushable reads an endpoint as it is for a push.
 func (d *Dispatch) pushable(ctx context.Context, tenant tenants.ID, name string) (*endpoint, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	e := endpoint{tenant: tenant, name: name}
 	var headers []byte

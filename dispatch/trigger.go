@@ -47,7 +47,7 @@ func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key
 	if len(p.Payload) > quotas.PayloadBytes {
 		return reply, fault.TooLarge("payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), quotas.PayloadBytes)
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	// What ends a tick locks it before its schedule's state, what supersedes it after: who loses to the other tries again.
 	err = postgres.Retry(ctx, func() error {

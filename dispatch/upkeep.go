@@ -28,7 +28,7 @@ func (d *Dispatch) tasks() (all []task) {
 	if d.Dispatches {
 		all = append(all,
 			task{name: "tend slots", every: time.Second, limit: taskLimit, look: `SELECT FROM slot UNION ALL SELECT FROM waiting`, some: whole(d.tendSlots)},
-			task{name: "tell tenants what happened", every: noticeEvery, limit: queryTimeout, ask: d.anyNotice, some: d.addUp},
+			task{name: "tell tenants what happened", every: noticeEvery, limit: postgres.QueryTimeout, ask: d.anyNotice, some: d.addUp},
 			task{name: "make partitions", every: upkeepEvery, limit: 30 * time.Second, some: whole(func(ctx context.Context) error { return d.ensurePartitions(ctx, time.Now()) })},
 			task{name: "arm lost schedules", every: upkeepEvery, limit: taskLimit, some: whole(d.rearmLost)},
 			task{name: "complete schedules", every: upkeepEvery, limit: taskLimit, some: full(mostCleared, d.completeSome)},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -54,7 +55,7 @@ const (
 // Usage returns a page of a tenant's use, the newest day first and within it by workflow, and the cursor of the next. What
 // has been committed is in it. A page reads as many rows however much lies before it, and those that were not folded yet.
 func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, limit int, cursor string) (page []Use, next *string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	filter := fmt.Sprintf("usage %d %d %q %t", f.From.Unix(), f.To.Unix(), f.Workflow, f.Total)
 	from, at := firstDay, usePlace{Day: lastDay}

@@ -7,7 +7,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 
-	instants "github.com/carillonhq/carillon/internal/instant"
+	"github.com/carillonhq/carillon/internal/instant"
 )
 
 // asked is the moment that a question is about: an instant, or a wall time in the schedule's zone.
@@ -20,7 +20,7 @@ var wallLayouts = []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-0
 
 // readAsked reads an RFC 3339 instant, or a date and time without an offset; fractions of a second are dropped.
 func readAsked(text string) (a asked, err error) {
-	if at, err := instants.Parse(text); err == nil {
+	if at, err := instant.Parse(text); err == nil {
 		a.instant = at.UTC().Truncate(time.Second)
 		return a, within(a.instant)
 	}

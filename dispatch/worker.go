@@ -32,7 +32,7 @@ func (d *Dispatch) Finish(ctx context.Context, tenant tenants.ID, items []Finish
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	var all []claimed
 	err = postgres.Retry(ctx, func() error {

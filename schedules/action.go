@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -80,7 +81,7 @@ func (s *Schedules) Act(ctx context.Context, tenant tenants.ID, p ActionParams, 
 
 // beginOnce begins an operation for a request: the reply is the operation, 202.
 func (s *Schedules) beginOnce(ctx context.Context, b Begun, once web.Once) (reply web.Reply, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		reply, err = once.Run(ctx, tx, int32(b.Tenant), func() (int, any, error) {

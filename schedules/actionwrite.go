@@ -135,7 +135,7 @@ func (a *acting) retime(ctx context.Context, w *rewrite, before *calendar.Timing
 	if r.Status == Completed || r.Status == Paused && r.CohortID == nil {
 		return countUnchanged, nil
 	}
-	t, err := r.compile(ctx, a.tx, a.Timings, a.tenant)
+	t, err := a.Timings.compileStored(ctx, a.tx, r.stored(a.tenant))
 	if errors.Is(err, errUncomputable) {
 		return countNotPossible, nil
 	}

@@ -146,42 +146,6 @@ func datesOf(days []time.Time) []calendar.Date {
 	return dates
 }
 
-// calendarsOf are the named calendars of a spec, each once.
-func calendarsOf(spec calendar.Spec) []string {
-	if spec.Exclude == nil || len(spec.Exclude.Named) == 0 {
-		return nil
-	}
-	return slices.Compact(slices.Sorted(slices.Values(spec.Exclude.Named)))
-}
-
-// consult gives a definition the calendars that its spec names, as they stand.
-func (d *definition) consult(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (err error) {
-	d.almanac, err = ts.present(ctx, db, tenant, calendarsOf(d.spec))
-	return err
-}
-
-// consultHeld is consult, and keeps the calendars as they are until the transaction ends: none is deleted before the schedule
-// that names it is stored.
-func (d *definition) consultHeld(ctx context.Context, tx pgx.Tx, ts *Timings, tenant tenants.ID) (err error) {
-	d.almanac, err = ts.hold(ctx, tx, tenant, calendarsOf(d.spec))
-	return err
-}
-
-// renew returns a timing by the present calendars and the tz database in force, with the revision of the calendars (0: it
-// names none). The transaction keeps the calendars as they are until it ends. A timing that cannot be computed any more is
-// errUncomputable; the transaction can go on.
-func (ts *Timings) renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) (*calendar.Timing, int64, error) {
-	names := t.Named()
-	if len(names) == 0 && t.Zones() == calendar.InForce() {
-		return t, 0, nil
-	}
-	a, err := ts.hold(ctx, tx, tenant, names)
-	if err != nil {
-		return nil, 0, err
-	}
-	return ts.renewed(tenant, t, a)
-}
-
 // renewed returns a timing by an almanac and the tz database in force. A timing in a zone that this database lacks stays with
 // its own database.
 func (ts *Timings) renewed(tenant tenants.ID, t *calendar.Timing, a *almanac) (*calendar.Timing, int64, error) {
@@ -204,11 +168,19 @@ func (ts *Timings) renewed(tenant tenants.ID, t *calendar.Timing, a *almanac) (*
 	return fresh, a.at(), nil
 }
 
-// Renew returns a cohort's timing by the present calendars and the tz database in force, with the revision of the calendars
-// (0: it names none). The transaction keeps the calendars as they are until it ends. An error of a timing
-// that cannot be computed any more is Uncomputable; the transaction can go on.
+// Renew returns a timing by the present calendars and the tz database in force, with the revision of the calendars (0: it
+// names none). The transaction keeps the calendars as they are until it ends. A timing that cannot be computed any more is
+// errUncomputable; the transaction can go on.
 func (ts *Timings) Renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) (*calendar.Timing, int64, error) {
-	return ts.renew(ctx, tx, tenant, t)
+	names := t.Named()
+	if len(names) == 0 && t.Zones() == calendar.InForce() {
+		return t, 0, nil
+	}
+	a, err := ts.hold(ctx, tx, tenant, names)
+	if err != nil {
+		return nil, 0, err
+	}
+	return ts.renewed(tenant, t, a)
 }
 
 // Present are the timings, by the present calendars, of cohorts of a tenant and shard that name calendars, by their ids. One

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -26,7 +27,7 @@ type audited struct {
 func (r *row) audited() *audited {
 	a := &audited{
 		Version: r.Version, Status: r.Status, Spec: json.RawMessage(r.Spec), Labels: r.Labels, Note: r.Note,
-		PausedUntil: utc(r.PausedUntil), Skips: r.Skips, Moves: r.Moves,
+		PausedUntil: instant.UTC(r.PausedUntil), Skips: r.Skips, Moves: r.Moves,
 	}
 	a.Policy, a.Delivery = r.terms.stated()
 	return a

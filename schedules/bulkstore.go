@@ -300,7 +300,7 @@ func (l *load) lockRows(ctx context.Context, ids []int64) ([]*row, error) {
 	if err := l.lockDelays(ctx, rows); err != nil {
 		return nil, err
 	}
-	return rows, l.Timings.fetch(ctx, l.tx, l.tenant, rows)
+	return rows, fetchTimings(ctx, l.tx, l.Timings, l.tenant, rows)
 }
 
 // redefineRow is what replace is for one schedule, with its writes put off.

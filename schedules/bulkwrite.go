@@ -47,7 +47,7 @@ func (l *load) enterLater(ctx context.Context, w *rewrite, t *calendar.Timing, a
 	}
 	fresh, ok := l.renewed[t]
 	if !ok {
-		if fresh.timing, fresh.revision, err = l.Timings.renew(ctx, l.tx, l.tenant, t); err != nil {
+		if fresh.timing, fresh.revision, err = l.Timings.Renew(ctx, l.tx, l.tenant, t); err != nil {
 			return err
 		}
 		if l.renewed == nil {

@@ -16,15 +16,6 @@ import (
 // that tick's nominal time (delay_at), and the cohort has no next time; the transaction that ends the tick sets it. Who
 // joins or leaves locks the state first, so that a tick never ends unseen.
 
-// delays tells whether a timing is fixed_delay; nil is not.
-func delays(t *calendar.Timing) bool {
-	if t == nil {
-		return false
-	}
-	_, ok := t.FixedDelay()
-	return ok
-}
-
 // delayed tells whether the row is in a cohort of its own: its hash is the timing's, and then what no other has.
 func (r *row) delayed() bool { return len(r.Hash) > timingHash }
 
@@ -35,7 +26,7 @@ func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, a
 	from := after.Truncate(time.Second).Add(time.Second)
 	tick, ok := t.Next(from)
 	if r.SeenAt == nil && r.DelayAt == nil { // it has had no tick: what its spec says of the first one holds
-		if own, err := r.meaning(tenant); err == nil {
+		if own, err := r.stored(tenant).meaning(); err == nil {
 			tick, ok = own.First(from)
 		}
 	}

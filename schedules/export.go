@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -47,7 +48,7 @@ func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, wri
 }
 
 func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, after position, n int) (found []*row, full bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	sql, args := f.query(tenant, after, nil, n)
 	rows, _ := s.Pool.Query(ctx, sql, args...) // Collect reports the error

@@ -19,7 +19,7 @@ func (h handler) export(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := notEmpty(q, "workflow"); err != nil {
+	if err := web.NotEmpty(q, "workflow"); err != nil {
 		return err
 	}
 	conn := http.NewResponseController(c.Response())

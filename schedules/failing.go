@@ -15,7 +15,7 @@ import (
 // PauseFailing pauses a schedule whose ticks failed too often in a row, with a note that says so, and has the tenant told.
 // One that is gone, paused or has ended is left alone.
 func (s *Schedules) PauseFailing(ctx context.Context, tenant tenants.ID, schedule int64, note string) error {
-	ctx, cancel := context.WithTimeout(postgres.ForTenant(ctx, int32(tenant)), queryTimeout)
+	ctx, cancel := context.WithTimeout(postgres.ForTenant(ctx, int32(tenant)), postgres.QueryTimeout)
 	defer cancel()
 	var workflow, key, status string
 	err := s.Pool.QueryRow(ctx, `

@@ -163,7 +163,7 @@ func (g *groups) lead(ctx context.Context, s *Schedules, c caller, group []*wait
 
 // storeGroup stores puts in one transaction, and shows each of them.
 func (s *Schedules) storeGroup(ctx context.Context, c caller, items []*item, quotas tenants.Quotas) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	spread, err := s.spread(ctx, c.tenant)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +46,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery, web.Conditional)
 	g.GET("/v1/workflows/:workflow", h.workflow, readOrWrite, web.NoQuery, web.Conditional)
 	g.DELETE("/v1/workflows/:workflow", h.deleteWorkflow, write, web.NoQuery, web.Conditional)
-	operationRoutes(g, h)
+	g.POST("/v1/schedules/actions", h.act, write, web.NoQuery)
 }
 
 type handler struct{ *Schedules }
@@ -287,7 +286,7 @@ func (h handler) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := notEmpty(q, "workflow", "status", "key_prefix", "label", "due_before", "cursor"); err != nil {
+	if err := web.NotEmpty(q, "workflow", "status", "key_prefix", "label", "due_before", "cursor"); err != nil {
 		return err
 	}
 	f := Filter{Workflow: q.Get("workflow"), Status: q.Get("status"), KeyPrefix: q.Get("key_prefix"), Label: q.Get("label")}
@@ -317,7 +316,7 @@ func (h handler) revisions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := notEmpty(q, "cursor"); err != nil {
+	if err := web.NotEmpty(q, "cursor"); err != nil {
 		return err
 	}
 	page, next, err := h.Revisions(c.Request().Context(), tenants.From(c), workflow, key, limit, cursor)
@@ -325,17 +324,6 @@ func (h handler) revisions(c echo.Context) error {
 		return err
 	}
 	return web.AnswerPage(c, page, next)
-}
-
-// notEmpty refuses parameters that are sent without a value: they would not mean what leaving them out means.
-func notEmpty(q url.Values, names ...string) error {
-	var errs []error
-	for _, name := range names {
-		if q.Has(name) && q.Get(name) == "" {
-			errs = append(errs, fault.Invalid("/"+name, "%s is empty", name))
-		}
-	}
-	return fault.Join(errs...)
 }
 
 // ManyAnswer are the schedules that were asked for by their keys.
@@ -387,7 +375,7 @@ func (h handler) workflows(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := notEmpty(q, "cursor"); err != nil {
+	if err := web.NotEmpty(q, "cursor"); err != nil {
 		return err
 	}
 	limit, cursor, err := web.Page(c)

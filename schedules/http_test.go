@@ -42,7 +42,9 @@ func newEdge(t *testing.T) *edge {
 		Now: func() time.Time { return time.Now().Add(time.Duration(e.ahead.Load())) },
 	})
 	router := web.New(web.Options{Log: slog.New(slog.DiscardHandler)})
-	schedules.Routes(router.Group("", tenants.Authenticate(verifier)), h.schedules)
+	authenticated := router.Group("", tenants.Authenticate(verifier))
+	schedules.Routes(authenticated, h.schedules)
+	schedules.OperationRoutes(authenticated, h.schedules.Operations)
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)
 	e.url = server.URL

@@ -139,7 +139,7 @@ func readKey(ctx context.Context, db postgres.DB, tenant tenants.ID, key string)
 
 // Key returns the profile of a key.
 func (s *Schedules) Key(ctx context.Context, tenant tenants.ID, key string) (Key, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	k, err := readKey(ctx, s.Pool, tenant, key)
 	if err != nil {
@@ -243,7 +243,7 @@ func (s *Schedules) Keys(ctx context.Context, tenant tenants.ID, prefix string, 
 			return nil, nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	name := fmt.Sprintf("keys %q", prefix)
 	after := ""

@@ -29,7 +29,7 @@ func (h handler) keys(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := notEmpty(q, "key_prefix", "cursor"); err != nil {
+	if err := web.NotEmpty(q, "key_prefix", "cursor"); err != nil {
 		return err
 	}
 	page, next, err := h.Keys(c.Request().Context(), tenants.From(c), q.Get("key_prefix"), limit, cursor)

@@ -139,7 +139,7 @@ func (s *Schedules) retimeFollowers(ctx context.Context, tx pgx.Tx, tenant tenan
 	if err := l.lockDelays(ctx, rows); err != nil {
 		return 0, err
 	}
-	if err := s.Timings.fetch(ctx, tx, tenant, rows); err != nil {
+	if err := fetchTimings(ctx, tx, s.Timings, tenant, rows); err != nil {
 		return 0, err
 	}
 	var rezoned []int64
@@ -200,7 +200,7 @@ func (l *load) retimeRow(ctx context.Context, r *row) (rezoned bool, err error) 
 	if err != nil && !errors.Is(err, errUncomputable) {
 		return false, err
 	}
-	after, err := r.compile(ctx, l.tx, l.Timings, l.tenant)
+	after, err := l.Timings.compileStored(ctx, l.tx, r.stored(l.tenant))
 	if err != nil && !errors.Is(err, errUncomputable) {
 		return false, err
 	}

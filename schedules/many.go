@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -51,7 +52,7 @@ func (s *Schedules) Many(ctx context.Context, tenant tenants.ID, p ManyParams, w
 // some reads the schedules of keys. If fit is less than the number of keys, only so many schedules may be held at once, and
 // none is returned.
 func (s *Schedules) some(ctx context.Context, tenant tenants.ID, workflow string, keys []string) (items []Schedule, fit int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	found, full, now, err := readRows(ctx, s.Pool, web.MostPage, manyRows, tenant, workflow, keys)
 	defer web.Done(ctx, found, (*row).held)
@@ -80,7 +81,7 @@ func (s *Schedules) some(ctx context.Context, tenant tenants.ID, workflow string
 
 // show are rows of one tenant as of now, their timings read in one query.
 func (s *Schedules) show(ctx context.Context, tenant tenants.ID, rows []*row, now time.Time) ([]Schedule, error) {
-	if err := s.Timings.fetch(ctx, s.Pool, tenant, rows); err != nil {
+	if err := fetchTimings(ctx, s.Pool, s.Timings, tenant, rows); err != nil {
 		return nil, err
 	}
 	shown := make([]Schedule, len(rows))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -97,7 +98,7 @@ func (s *Schedules) PutCalendar(ctx context.Context, tenant tenants.ID, name str
 	if err := fault.Join(CheckName("/calendar", "calendar", name), err); err != nil {
 		return c, false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		revision, err := lockCalendars(ctx, tx, tenant)
@@ -203,7 +204,7 @@ func endEdition(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, 
 
 // NamedCalendar returns one of a tenant's calendars.
 func (s *Schedules) NamedCalendar(ctx context.Context, tenant tenants.ID, name string) (NamedCalendar, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	rows, _ := s.Pool.Query(ctx, `SELECT `+calendarColumns+` FROM calendar WHERE tenant_id = $1 AND name = $2 AND until IS NULL`, tenant, name) // CollectExactlyOneRow reports the error
 	c, err := pgx.CollectExactlyOneRow(rows, scanCalendar)
@@ -217,7 +218,7 @@ func noCalendar(name string) error { return fault.NotFound("no calendar %q", nam
 
 // NamedCalendars returns a page of a tenant's calendars by name, and the cursor of the next page, if there is one.
 func (s *Schedules) NamedCalendars(ctx context.Context, tenant tenants.ID, limit int, cursor string) (page []NamedCalendar, next *string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	after := ""
 	if cursor != "" {
@@ -242,7 +243,7 @@ func (s *Schedules) NamedCalendars(ctx context.Context, tenant tenants.ID, limit
 
 // DeleteCalendar forgets a calendar that no schedule names; one that is in use is a conflict.
 func (s *Schedules) DeleteCalendar(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		revision, err := lockCalendars(ctx, tx, tenant)

@@ -23,7 +23,7 @@ func (h handler) calendars(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := notEmpty(q, "cursor"); err != nil {
+	if err := web.NotEmpty(q, "cursor"); err != nil {
 		return err
 	}
 	limit, cursor, err := web.Page(c)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
@@ -234,7 +235,7 @@ func (o *Operations) shown(op storedOperation) OperationAnswer {
 	return OperationAnswer{
 		ID: o.IDs.Operation(op.ID), Kind: op.Kind, State: op.State, Params: op.Params, Done: op.Done, Total: op.Total,
 		Counts: op.Counts, Result: op.Result, Error: op.Error, CreatedBy: op.StartedBy,
-		CreatedAt: op.CreatedAt.UTC(), StartedAt: utc(op.StartedAt), EndedAt: utc(op.EndedAt),
+		CreatedAt: op.CreatedAt.UTC(), StartedAt: instant.UTC(op.StartedAt), EndedAt: instant.UTC(op.EndedAt),
 	}
 }
 
@@ -246,7 +247,7 @@ func (o *Operations) Get(ctx context.Context, tenant tenants.ID, id string) (Ope
 	if !ok {
 		return OperationAnswer{}, noOperation(id)
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	rows, _ := o.Pool.Query(ctx, `SELECT `+operationColumns+` FROM operation WHERE tenant_id = $1 AND id = $2`, tenant, number) // CollectExactlyOneRow reports the error
 	op, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[storedOperation])
@@ -265,7 +266,7 @@ func (o *Operations) List(ctx context.Context, tenant tenants.ID, state string, 
 	if state != "" && !slices.Contains(operationStates, state) {
 		return nil, nil, fault.Invalid("/state", "%q is not one of %s", state, strings.Join(operationStates, ", "))
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	name := "operations " + state
 	before := int64(math.MaxInt64)
@@ -306,7 +307,7 @@ func (o *Operations) Cancel(ctx context.Context, tenant tenants.ID, id string) (
 	if !ok {
 		return OperationAnswer{}, noOperation(id)
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, o.Pool, func(tx pgx.Tx) error {
 		idle, err := lockOperation(ctx, tx, number)

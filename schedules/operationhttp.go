@@ -11,15 +11,18 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-func operationRoutes(g *echo.Group, h handler) {
+// OperationRoutes serves operations under g, whose requests are authenticated.
+func OperationRoutes(g *echo.Group, o *Operations) {
+	h := operationHandler{o}
 	readOrWrite, write := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite), tenants.Require(tenants.SchedulesWrite)
-	g.GET("/v1/operations", h.operations, readOrWrite)
-	g.GET("/v1/operations/:id", h.operation, readOrWrite, web.NoQuery)
-	g.POST("/v1/operations/:id/cancel", h.cancelOperation, write, web.NoQuery)
-	g.POST("/v1/schedules/actions", h.act, write, web.NoQuery)
+	g.GET("/v1/operations", h.list, readOrWrite)
+	g.GET("/v1/operations/:id", h.get, readOrWrite, web.NoQuery)
+	g.POST("/v1/operations/:id/cancel", h.cancel, write, web.NoQuery)
 }
 
-func (h handler) operations(c echo.Context) error {
+type operationHandler struct{ *Operations }
+
+func (h operationHandler) list(c echo.Context) error {
 	q, err := web.Query(c, "state", "limit", "cursor")
 	if err != nil {
 		return err
@@ -28,54 +31,38 @@ func (h handler) operations(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := notEmpty(q, "state", "cursor"); err != nil {
+	if err := web.NotEmpty(q, "state", "cursor"); err != nil {
 		return err
 	}
-	page, next, err := h.Operations.List(c.Request().Context(), tenants.From(c), q.Get("state"), limit, cursor)
+	page, next, err := h.List(c.Request().Context(), tenants.From(c), q.Get("state"), limit, cursor)
 	if err != nil {
 		return err
 	}
 	return web.Answer(c, http.StatusOK, web.ListAnswer[OperationAnswer]{Items: page, NextCursor: next})
 }
 
-func (h handler) operation(c echo.Context) error {
+func (h operationHandler) get(c echo.Context) error {
 	id, err := web.Param(c, "id")
 	if err != nil {
 		return err
 	}
-	op, err := h.Operations.Get(c.Request().Context(), tenants.From(c), id)
+	op, err := h.Get(c.Request().Context(), tenants.From(c), id)
 	if err != nil {
 		return err
 	}
 	return web.Answer(c, http.StatusOK, op)
 }
 
-func (h handler) cancelOperation(c echo.Context) error {
+func (h operationHandler) cancel(c echo.Context) error {
 	id, err := web.Param(c, "id")
 	if err != nil {
 		return err
 	}
-	op, err := h.Operations.Cancel(c.Request().Context(), tenants.From(c), id)
+	op, err := h.Cancel(c.Request().Context(), tenants.From(c), id)
 	if err != nil {
 		return err
 	}
 	return web.Answer(c, http.StatusOK, op)
-}
-
-func (h handler) act(c echo.Context) error {
-	p, err := web.Body[ActionParams](c)
-	if err != nil {
-		return err
-	}
-	by := Changer{By: tenants.Caller(c).Subject}
-	if by.Once, err = web.OnceOf(c); err != nil {
-		return err
-	}
-	reply, err := h.Act(c.Request().Context(), tenants.From(c), p, by)
-	if err != nil {
-		return err
-	}
-	return Accepted(c, reply)
 }
 
 // Accepted answers with a reply that holds an operation, and says where it is.

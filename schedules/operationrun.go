@@ -23,6 +23,7 @@ const (
 	longestAgain  = time.Minute      // between two of those
 	operationKept = 7 * 24 * time.Hour
 	mostLooked    = 100
+	newerWait     = time.Minute // before the next step of an operation whose data a newer program wrote
 )
 
 // operationLocks is the class of the advisory locks of operations: who steps holds one, until its transaction ends.
@@ -46,7 +47,7 @@ func (o *Operations) Run(ctx context.Context, id int64) error {
 			more, err = o.step(ctx, id)
 			return err
 		})
-		if NewerVersion(err) {
+		if fault.IsNewerVersion(err) {
 			return o.putOff(ctx, id)
 		}
 		if err != nil && ctx.Err() == nil {

@@ -7,7 +7,6 @@ import (
 	"math"
 	"sync"
 	"time"
-	"weak"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -197,32 +196,6 @@ func (o *outlook) lay(at time.Time, width time.Duration, n float64) {
 func (o *outlook) minute(at time.Time) (i int, ok bool) {
 	i = int(math.Floor(at.Sub(o.from).Minutes()))
 	return i, i >= 0 && i < len(o.minutes)
-}
-
-// weekly is how many ticks a timing has in the seven days from the day of now on.
-func (ts *Timings) weekly(t *calendar.Timing, now time.Time) int {
-	day := now.Unix() / secondsPerDay
-	if known, ok := ts.weeks.Get(weak.Make(t)); ok && known.day == day {
-		return known.ticks
-	}
-	from := time.Unix(day*secondsPerDay, 0).UTC()
-	const week = 7 * 24 * time.Hour
-	ticks := 0
-	if every, ok := t.FixedDelay(); ok {
-		ticks = int(week / every)
-	} else if gap := t.MinGap(from); gap == 0 || gap >= time.Minute {
-		ticks = t.Count(from, from.Add(week))
-	} else {
-		ticks = 7 * t.Count(from, from.Add(week/7)) // where ticks are listed to be counted, a week of seconds are many
-	}
-	ts.weeks.Add(weak.Make(t), week7{day, ticks})
-	return ticks
-}
-
-// week7 is how many ticks a timing has in the week that begins with a day.
-type week7 struct {
-	day   int64
-	ticks int
 }
 
 // watched is the outlook of one tenant as it is kept. What this process stores is added to it at once.

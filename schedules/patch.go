@@ -95,7 +95,7 @@ func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch,
 		d.profile = key
 	}
 	if d.specText != r.Spec {
-		_, specErr := compile(p.Spec, d.almanac.in(d.profile.context(r.AnchorAt, r.identity(tenant))))
+		_, specErr := compile(p.Spec, d.almanac.in(d.profile.context(r.AnchorAt, r.stored(tenant).identity())))
 		err = fault.Join(err, specErr)
 	}
 	d.noteless = patch.removes("note") // which is gone once it is merged

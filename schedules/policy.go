@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -263,4 +264,20 @@ func DefaultTerms(stored []byte) (Terms, error) {
 		MaxLateness: time.Duration(*t.MaxLateness) * time.Second, Timeout: time.Duration(*t.Timeout) * time.Second,
 		Priority: int(*t.Priority), MaxAttempts: int(*t.MaxAttempts), PauseAfterFailures: int(*t.PauseAfterFailures),
 	}, nil
+}
+
+// readDefaults reads stored defaults of a workflow. Its error is newerVersion.
+func readDefaults(stored []byte) (terms, error) {
+	if len(stored) == 0 || string(stored) == "{}" {
+		return terms{}, nil
+	}
+	var d Defaults
+	if err := json.Unmarshal(stored, &d); err != nil {
+		return terms{}, fault.NewerVersion(err)
+	}
+	t, err := readTerms("", d.Policy, d.Delivery)
+	if err != nil {
+		return terms{}, fault.NewerVersion(err)
+	}
+	return t, nil
 }

@@ -79,16 +79,6 @@ func readProfiles(ctx context.Context, db postgres.DB, tenant tenants.ID, keys .
 	return found, nil
 }
 
-// follow puts the profile of its key into a definition that follows it.
-func (d *definition) follow(ctx context.Context, db postgres.DB, tenant tenants.ID, key string) error {
-	if !followsKey(d.spec) {
-		return nil
-	}
-	found, err := readProfiles(ctx, db, tenant, key)
-	d.profile = found[key]
-	return err
-}
-
 // keyLocks is the class of the advisory locks of keys. Keys share so few of them that a batch never holds many.
 const (
 	keyLocks  = 0x4341_524b

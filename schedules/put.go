@@ -111,7 +111,7 @@ func (s *Schedules) change(ctx context.Context, tenant tenants.ID, workflow, key
 // changeOf is change of a schedule that may begin to follow its key: the profile of the key stands until the transaction
 // ends.
 func (s *Schedules) changeOf(ctx context.Context, tenant tenants.ID, workflow, key string, follows bool, fn func(tx pgx.Tx, r *row, shard int16, now time.Time) error) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	spread, err := s.spread(ctx, tenant)
 	if err != nil {
@@ -386,7 +386,7 @@ func neverFires() error {
 
 // timed compiles the spec of a row and holds it to the tenant's quotas.
 func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quotas, now time.Time, m *memo) (*calendar.Timing, error) {
-	c, err := m.compile(d, r.AnchorAt, r.identity(tenant), func(t *calendar.Timing) error { return fits(t, q, now) })
+	c, err := m.compile(d, r.AnchorAt, r.stored(tenant).identity(), func(t *calendar.Timing) error { return fits(t, q, now) })
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 
 // Get returns one schedule.
 func (s *Schedules) Get(ctx context.Context, tenant tenants.ID, workflow, key string) (Schedule, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	r, now, err := readRow(ctx, s.Pool, tenant, workflow, key)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Schedules) Upcoming(ctx context.Context, tenant tenants.ID, workflow, k
 
 // lookAhead is Upcoming with the schedule that it is of, and the moment.
 func (s *Schedules) lookAhead(ctx context.Context, tenant tenants.ID, workflow, key string, count int, from time.Time) (r *row, out Preview, now time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	if r, now, err = readRow(ctx, s.Pool, tenant, workflow, key); err != nil {
 		return nil, out, now, err
@@ -99,7 +99,7 @@ func (s *Schedules) lookAhead(ctx context.Context, tenant tenants.ID, workflow, 
 	if delays(t) && r.Status != Completed {
 		out.Exhausted = false // what comes depends on when a tick ends
 	}
-	out.Warnings = append(out.Warnings, s.Timings.warnings(ctx, s.Pool, r, t, tenant, now)...)
+	out.Warnings = append(out.Warnings, r.warnings(ctx, s.Pool, s.Timings, tenant, t, now)...)
 	return r, out, now, nil
 }
 
@@ -142,7 +142,7 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_key_zone", Detail: "a preview is for no key: name a zone in place of @key"})
 		return Preview{}, fault.Join(countErr, nobody)
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	a, err := s.Timings.present(ctx, s.Pool, tenant, calendarsOf(p.Spec))
 	if err != nil {

@@ -23,14 +23,6 @@ type RescheduleParams struct {
 	To time.Time `json:"to" validate:"required"`
 }
 
-// Moved is a nominal time that a client moved: At is what the spec names, To when its tick comes instead.
-type Moved struct {
-	At      time.Time `json:"at"`
-	To      time.Time `json:"to"`
-	MovedAt time.Time `json:"moved_at"`
-	By      string    `json:"by"`
-}
-
 const (
 	mostMoves = 100 // of coming ticks of one schedule at a time
 	keptMoves = 200 // with those that have passed
@@ -159,24 +151,12 @@ func (r *row) move(m Moved, now time.Time) ([]Moved, error) {
 	return moves, nil
 }
 
-// ahead tells whether the move is of a coming tick.
-func (m Moved) ahead(now time.Time) bool { return m.At.After(now) || m.To.After(now) }
-
 // shifts are the row's moves as its timing takes them; none once all have passed and it is timed without them.
 func (r *row) shifts() []calendar.Move {
 	if r.MovedUntil == nil {
 		return nil
 	}
 	return Shifts(r.Moves)
-}
-
-// Shifts are moves as a timing takes them.
-func Shifts(moves []Moved) []calendar.Move {
-	shifts := make([]calendar.Move, len(moves))
-	for i, m := range moves {
-		shifts[i] = calendar.Move{At: m.At, To: m.To}
-	}
-	return shifts
 }
 
 // setMoves has the row bear these moves from now on.
@@ -265,7 +245,7 @@ func (s *Schedules) Settle(ctx context.Context, tenant tenants.ID, workflow, key
 // carry is the timing of a spec that is put in place of another: with the moves of the row where both mean the same, else
 // without, and the row's are undone.
 func (r *row) carry(was *row, t *calendar.Timing, tenant tenants.ID, now time.Time) *calendar.Timing {
-	before, err := was.meaning(tenant)
+	before, err := was.stored(tenant).meaning()
 	if err == nil && before.Moved(nil).Hash() == t.Hash() {
 		return t.Moved(r.shifts())
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/instant"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -67,7 +69,7 @@ const revisedColumns = `version, status, spec, payload, labels, note, status_not
 // Revisions returns a page of a schedule's versions, newest first, and the cursor of the next page, if there is one.
 // Where there is no such schedule they are those of the last one that was deleted.
 func (s *Schedules) Revisions(ctx context.Context, tenant tenants.ID, workflow, key string, limit int, cursor string) (page []Revision, next *string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	var schedule *int64
 	err = s.Pool.QueryRow(ctx, `
@@ -133,8 +135,8 @@ func (r *revised) held() int {
 func (r *revised) revision() (Revision, error) {
 	out := Revision{
 		Version: r.Version, Status: r.Status, Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote,
-		ChangedAt: r.ChangedAt.UTC(), ChangedBy: r.ChangedBy, NextBefore: utc(r.NextBefore), NextAfter: utc(r.NextAfter),
-		DeletedAt: utc(r.DeletedAt), DeletedBy: r.DeletedBy,
+		ChangedAt: r.ChangedAt.UTC(), ChangedBy: r.ChangedBy, NextBefore: instant.UTC(r.NextBefore), NextAfter: instant.UTC(r.NextAfter),
+		DeletedAt: instant.UTC(r.DeletedAt), DeletedBy: r.DeletedBy,
 	}
 	if !r.PayloadKept {
 		out.PayloadKept = new(bool)

@@ -250,7 +250,7 @@ func (s *Schedules) moves(ctx context.Context, tx pgx.Tx, c CohortTiming, now ti
 	if err != nil || timings[0] == nil {
 		return false, err
 	}
-	fresh, _, err := s.Timings.renew(ctx, tx, c.Tenant, timings[0])
+	fresh, _, err := s.Timings.Renew(ctx, tx, c.Tenant, timings[0])
 	if Uncomputable(err) { // the sweep quarantines it, if it has members
 		return false, nil
 	}

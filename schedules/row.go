@@ -2,7 +2,6 @@ package schedules
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -11,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
@@ -114,12 +114,6 @@ func absent(workflow, key string) error {
 	return fault.NotFound("no schedule %q of workflow %q", key, workflow)
 }
 
-// errUncomputable is what is wrong with a stored spec that cannot be computed, though it could be when it was put.
-var errUncomputable = errors.New("the spec cannot be computed")
-
-// Uncomputable reports whether an error says that a stored spec or timing cannot be computed: no fault of the database.
-func Uncomputable(err error) bool { return errors.Is(err, errUncomputable) }
-
 // timing is what the row fires by: its cohort's, or for one that does not fire what its spec says. One that cannot be
 // computed is errUncomputable.
 func (r *row) timing(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (*calendar.Timing, error) {
@@ -133,7 +127,7 @@ func (r *row) timing(ctx context.Context, db postgres.DB, ts *Timings, tenant te
 		}
 		return found[0], r.lookBeyond(ctx, db, ts, tenant, found[0])
 	}
-	return r.compile(ctx, db, ts, tenant)
+	return ts.compileStored(ctx, db, r.stored(tenant))
 }
 
 // lookBeyond finds what the row fires by after it is retimed, where that is about to be.
@@ -155,47 +149,21 @@ func (r *row) cohortTiming(tenant tenants.ID) CohortTiming {
 	return CohortTiming{tenant, r.Shard, *r.CohortID, r.Hash, Stamp{*r.Revision, *r.Timed}}
 }
 
-// compile compiles what the row's own spec says.
-func (r *row) compile(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (*calendar.Timing, error) {
-	spec, err := ts.spec(r.Spec)
-	if err != nil {
-		return nil, fmt.Errorf("spec of schedule %d: %w: %w", r.ID, errUncomputable, err)
+// stored returns the row's own spec with what its timing is compiled from.
+func (r *row) stored(tenant tenants.ID) StoredSpec {
+	return StoredSpec{
+		Tenant: tenant, ID: r.ID, Workflow: r.Workflow, Key: r.Key, Spec: r.Spec, AnchorAt: r.AnchorAt, HashedAs: r.HashedAs,
+		Moves: r.shifts(), profile: r.profile(),
 	}
-	a, err := ts.present(ctx, db, tenant, calendarsOf(spec))
-	if err != nil {
-		return nil, err
-	}
-	return r.compiled(spec, a.in(r.profile().context(r.AnchorAt, r.identity(tenant))))
 }
 
-// meaning is what the row's own spec says but for what its calendars hold: enough to tell whether two mean the same.
-func (r *row) meaning(tenant tenants.ID) (*calendar.Timing, error) {
-	var spec calendar.Spec
-	if err := json.Unmarshal([]byte(r.Spec), &spec); err != nil {
-		return nil, fmt.Errorf("spec of schedule %d: %w: %w", r.ID, errUncomputable, err)
+// warnings returns the warnings of the row's own spec as of the day of now; t is the timing that it fires by.
+func (r *row) warnings(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID, t *calendar.Timing, now time.Time) []calendar.Warning {
+	var cohort *CohortTiming
+	if r.CohortID != nil {
+		cohort = new(r.cohortTiming(tenant))
 	}
-	c := r.profile().context(r.AnchorAt, r.identity(tenant))
-	c.Named = func(string) ([]calendar.Date, bool) { return nil, true }
-	return r.compiled(spec, c)
-}
-
-func (r *row) compiled(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
-	t, err := compile(spec, c)
-	if err != nil {
-		return nil, fmt.Errorf("spec of schedule %d: %w: %v", r.ID, errUncomputable, err) // not as a fault: the caller has not sent it
-	}
-	if shifts := r.shifts(); len(shifts) > 0 {
-		return t.Moved(shifts), nil
-	}
-	return t, nil
-}
-
-// identity is who the row's schedule is for hashes: who it was when it was made, whatever its key is called since.
-func (r *row) identity(tenant tenants.ID) string {
-	if r.HashedAs != nil {
-		return identity(tenant, r.Workflow, *r.HashedAs)
-	}
-	return identity(tenant, r.Workflow, r.Key)
+	return ts.warnings(ctx, db, r.stored(tenant), cohort, t, now)
 }
 
 // effective are the row's terms with all that it inherits.
@@ -207,22 +175,6 @@ func (r *row) effective() (whole terms, inherited []string, err error) {
 	merged, inherited := r.terms.over(below)
 	whole, _ = merged.over(systemTerms)
 	return whole, inherited, nil
-}
-
-// readDefaults reads stored defaults of a workflow. Its error is newerVersion.
-func readDefaults(stored []byte) (terms, error) {
-	if len(stored) == 0 || string(stored) == "{}" {
-		return terms{}, nil
-	}
-	var d Defaults
-	if err := json.Unmarshal(stored, &d); err != nil {
-		return terms{}, newerVersion(err)
-	}
-	t, err := readTerms("", d.Policy, d.Delivery)
-	if err != nil {
-		return terms{}, newerVersion(err)
-	}
-	return t, nil
 }
 
 // nextAfter is the first nominal time that the member serves and that lies after a moment, within its bounds; those that
@@ -331,8 +283,8 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	}
 	out := Schedule{
 		ID: s.IDs.Schedule(r.ID), Workflow: r.Workflow, Key: r.Key, Version: r.Version, Status: r.Status,
-		Policy: whole.policy(), Delivery: whole.delivery(), Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote, PausedUntil: utc(r.PausedUntil),
-		Upcoming: make([]time.Time, 0, upcomingShown), LastAt: utc(r.LastAt), Inherited: inherited, Warnings: []calendar.Warning{},
+		Policy: whole.policy(), Delivery: whole.delivery(), Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote, PausedUntil: instant.UTC(r.PausedUntil),
+		Upcoming: make([]time.Time, 0, upcomingShown), LastAt: instant.UTC(r.LastAt), Inherited: inherited, Warnings: []calendar.Warning{},
 		Stats:  Stats{r.Fired, r.Succeeded, r.Failed, r.Skipped, r.MissedTimes},
 		TZData: r.TZData, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), UpdatedBy: r.UpdatedBy,
 	}
@@ -359,7 +311,7 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	if err != nil {
 		return out, err
 	}
-	out.Warnings = append(out.Warnings, s.Timings.warnings(ctx, db, r, t, tenant, now)...)
+	out.Warnings = append(out.Warnings, r.warnings(ctx, db, s.Timings, tenant, t, now)...)
 	after := now
 	for due := range r.unserved(t, now) {
 		after = due.At.Add(-time.Second)
@@ -378,9 +330,14 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	return out, nil
 }
 
-func utc(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
+// fetchTimings reads the timings of rows of one tenant that are not kept yet, in one query.
+func fetchTimings(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID, rows []*row) error {
+	var names []CohortTiming
+	for _, r := range rows {
+		if r.CohortID != nil {
+			names = append(names, r.cohortTiming(tenant))
+		}
 	}
-	return new(t.UTC())
+	_, _, err := ts.Of(ctx, db, names)
+	return err
 }

@@ -175,3 +175,12 @@ func (l Limit) Last(t *calendar.Timing) time.Time {
 	last, _ := t.Nth(first.At, l.Left)
 	return last.At
 }
+
+// delays tells whether a timing is fixed_delay; nil is not.
+func delays(t *calendar.Timing) bool {
+	if t == nil {
+		return false
+	}
+	_, ok := t.FixedDelay()
+	return ok
+}

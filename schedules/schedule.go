@@ -1,12 +1,16 @@
 package schedules
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
@@ -153,24 +157,33 @@ func checkLabels(labels map[string]string) error {
 	return fault.Join(errs...)
 }
 
-// identity is who a schedule is, for hashes that must not change: of H in a cron, and of jitter.
-func identity(tenant tenants.ID, workflow, key string) string {
-	return strconv.Itoa(int(tenant)) + "/" + workflow + "/" + key
-}
-
-// compile compiles a spec for a schedule; faults are located below /spec.
-func compile(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
-	t, err := calendar.Compile(spec, c)
-	if err != nil {
-		return nil, specFault(err)
-	}
-	return t, nil
-}
-
 // wholeSecond rounds up: the anchor of a moment.
 func wholeSecond(t time.Time) time.Time {
 	if whole := t.Truncate(time.Second); whole.Equal(t) {
 		return whole.UTC()
 	}
 	return t.Truncate(time.Second).Add(time.Second).UTC()
+}
+
+// follow puts the profile of its key into a definition that follows it.
+func (d *definition) follow(ctx context.Context, db postgres.DB, tenant tenants.ID, key string) error {
+	if !followsKey(d.spec) {
+		return nil
+	}
+	found, err := readProfiles(ctx, db, tenant, key)
+	d.profile = found[key]
+	return err
+}
+
+// consult gives a definition the calendars that its spec names, as they stand.
+func (d *definition) consult(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (err error) {
+	d.almanac, err = ts.present(ctx, db, tenant, calendarsOf(d.spec))
+	return err
+}
+
+// consultHeld is consult, and keeps the calendars as they are until the transaction ends: none is deleted before the schedule
+// that names it is stored.
+func (d *definition) consultHeld(ctx context.Context, tx pgx.Tx, ts *Timings, tenant tenants.ID) (err error) {
+	d.almanac, err = ts.hold(ctx, tx, tenant, calendarsOf(d.spec))
+	return err
 }

@@ -86,5 +86,3 @@ func New(c Config) *Schedules {
 	}
 	return s
 }
-
-const queryTimeout = 8 * time.Second

@@ -1,11 +1,8 @@
 package schedules
 
 import (
-	"context"
-	"fmt"
 	"hash/fnv"
 	"math"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,29 +25,6 @@ func LockShard(b *pgx.Batch, shard int16) {
 func ShareShard(b *pgx.Batch, shard int16) {
 	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, $2)`, shardLocks, int32(shard))
 }
-
-// spread is over how many shards a tenant's new schedules are laid: the more it has, the more of them, so that what few
-// schedules a small tenant has due at once make one chunk, and no shard has a large part of a large one.
-func (s *Schedules) spread(ctx context.Context, tenant tenants.ID) (int16, error) {
-	count, recent := s.counts.last(tenant, spreadFor)
-	if least, ok := s.spreads.Load(tenant); ok && recent {
-		return max(least.(int16), spreadOver(count)), nil
-	}
-	stored, err := countStored(ctx, s.Pool, tenant)
-	if err != nil {
-		return 0, err
-	}
-	var least int16
-	if err := s.Pool.QueryRow(ctx, `SELECT spread FROM tenant WHERE id = $1`, tenant).Scan(&least); err != nil {
-		return 0, fmt.Errorf("read spread: %w", err)
-	}
-	s.counts.keep(tenant, stored)
-	s.spreads.Store(tenant, least)
-	return max(least, spreadOver(stored)), nil
-}
-
-// spreadFor is how long a count of schedules, to which what this process makes is added, says over how many shards they go.
-const spreadFor = time.Minute
 
 // spreads are over how many shards schedules are laid, and how many a tenant has before it is more of them. Each lays them
 // over the shards of the one before as well.

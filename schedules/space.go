@@ -104,7 +104,7 @@ func addBytes(b *pgx.Batch, tenant tenants.ID, bytes int) {
 
 // StoredBytes is how many bytes of its quota a tenant uses.
 func (s *Schedules) StoredBytes(ctx context.Context, tenant tenants.ID) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	q, err := s.Quotas(ctx, tenant)
 	if err != nil {

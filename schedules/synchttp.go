@@ -49,7 +49,7 @@ func (h handler) sync(c echo.Context) error {
 }
 
 func syncParams(q url.Values) (p SyncParams, err error) {
-	errs := []error{notEmpty(q, "workflow", "key_prefix", "unlisted", "dry_run", "max_change", "results")}
+	errs := []error{web.NotEmpty(q, "workflow", "key_prefix", "unlisted", "dry_run", "max_change", "results")}
 	p = SyncParams{Workflow: q.Get("workflow"), KeyPrefix: q.Get("key_prefix"), Unlisted: q.Get("unlisted"), DryRun: q.Get("dry_run") == "true"}
 	if !p.DryRun && q.Get("dry_run") != "" && q.Get("dry_run") != "false" {
 		errs = append(errs, fault.Invalid("/dry_run", "%q is neither true nor false", q.Get("dry_run")))

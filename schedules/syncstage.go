@@ -17,7 +17,7 @@ import (
 
 // begin records the sync, so that upkeep clears what it staged if it dies.
 func (y *syncing) begin(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err := y.Pool.QueryRow(ctx, `INSERT INTO sync (tenant_id, seen_at) VALUES ($1, clock_timestamp()) RETURNING id, token, seen_at`, y.tenant).Scan(&y.id, &y.token, &y.begun)
 	if err != nil {

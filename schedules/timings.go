@@ -2,11 +2,7 @@ package schedules
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"time"
 	"unsafe"
 	"weak"
 
@@ -295,86 +291,4 @@ func (ts *Timings) ByCohort(ctx context.Context, db postgres.DB, tenant tenants.
 		}
 	}
 	return found, bad, nil
-}
-
-// fetch reads the timings of rows of one tenant that are not kept yet, in one query.
-func (ts *Timings) fetch(ctx context.Context, db postgres.DB, tenant tenants.ID, rows []*row) error {
-	var names []CohortTiming
-	for _, r := range rows {
-		if r.CohortID != nil {
-			names = append(names, r.cohortTiming(tenant))
-		}
-	}
-	_, _, err := ts.Of(ctx, db, names)
-	return err
-}
-
-// spec reads the text of a stored spec. What it returns is shared: nobody changes it.
-func (ts *Timings) spec(text string) (calendar.Spec, error) {
-	if known, ok := ts.specs.Get(text); ok {
-		return known, nil
-	}
-	var spec calendar.Spec
-	if err := json.Unmarshal([]byte(text), &spec); err != nil {
-		return spec, err
-	}
-	if len(text) <= longestMemo {
-		ts.specs.Add(text, spec)
-	}
-	return spec, nil
-}
-
-// wording is a timing and a hash of the text that says it: what warnings depend on.
-type wording struct {
-	timingKey
-	spec [sha256.Size]byte
-}
-
-// dated are the warnings of one day: finding them takes compiling the spec.
-type dated struct {
-	day  int64
-	list []calendar.Warning
-}
-
-// warnings are those of the row's own spec, as of the day of now; t is its timing.
-func (ts *Timings) warnings(ctx context.Context, db postgres.DB, r *row, t *calendar.Timing, tenant tenants.ID, now time.Time) []calendar.Warning {
-	key, day := wording{spec: sha256.Sum256([]byte(r.Spec))}, now.Unix()/secondsPerDay
-	if r.CohortID != nil {
-		key.timingKey = r.cohortTiming(tenant).key()
-	} else {
-		key.timingKey = timingKey{hash: t.Hash(), tzdata: t.Zones().Version()}
-	}
-	if known, ok := ts.warned.Get(key); ok && known.day == day {
-		return known.list
-	}
-	if own, err := r.compile(ctx, db, ts, tenant); err == nil {
-		t = own // the one that is kept may be of another wording
-	}
-	list := t.Warnings(now)
-	ts.warned.Add(key, dated{day, list})
-	return list
-}
-
-const secondsPerDay = 24 * 60 * 60
-
-// StoredSpec is the spec of one version of a schedule, with what its timing is compiled from beside it.
-type StoredSpec struct {
-	Workflow, Key string
-	Spec          string
-	AnchorAt      time.Time
-	HashedAs      *string // the key that it had when it was made, where it was renamed
-}
-
-// FromSpec compiles the stored spec of a schedule of a tenant with the present profile of its key. broken tells why the spec cannot
-// be computed; err tells that the database could not be asked.
-func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, tenant tenants.ID, s StoredSpec) (t *calendar.Timing, broken, err error) {
-	found, err := readProfiles(ctx, db, tenant, s.Key)
-	if err != nil {
-		return nil, nil, err
-	}
-	r := row{Workflow: s.Workflow, Key: s.Key, Spec: s.Spec, AnchorAt: s.AnchorAt, HashedAs: s.HashedAs, storedProfile: found[s.Key].stored()}
-	if t, err = r.compile(ctx, db, ts, tenant); errors.Is(err, errUncomputable) {
-		return nil, err, nil
-	}
-	return t, nil, err
 }

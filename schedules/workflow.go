@@ -82,7 +82,7 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 	if err != nil {
 		return w, false, fmt.Errorf("write defaults: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		was, err := lockDefaults(ctx, tx, tenant, name)
@@ -185,7 +185,7 @@ func register(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (d
 
 // Workflow returns one workflow.
 func (s *Schedules) Workflow(ctx context.Context, tenant tenants.ID, name string) (Workflow, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	rows, _ := s.Pool.Query(ctx, `SELECT `+workflowColumns+` FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
 	w, err := pgx.CollectExactlyOneRow(rows, scanWorkflow)
@@ -199,7 +199,7 @@ func noWorkflow(name string) error { return fault.NotFound("no workflow %q", nam
 
 // Workflows returns a page of a tenant's workflows by name, and the cursor of the next page, if there is one.
 func (s *Schedules) Workflows(ctx context.Context, tenant tenants.ID, limit int, cursor string) (page []Workflow, next *string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	after := ""
 	if cursor != "" {
@@ -224,7 +224,7 @@ func (s *Schedules) Workflows(ctx context.Context, tenant tenants.ID, limit int,
 
 // DeleteWorkflow forgets a workflow: ticks of its schedules are skipped until it is there again.
 func (s *Schedules) DeleteWorkflow(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		was, err := lockDefaults(ctx, tx, tenant, name)

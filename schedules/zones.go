@@ -114,3 +114,18 @@ func (ts *Timings) lasts(ctx context.Context, db postgres.DB, c CohortTiming, t 
 	}
 	return !changed[t.Zone()], nil
 }
+
+// changed are the zones whose clocks differ from a moment on between an earlier version and another.
+func (ts *Timings) changed(ctx context.Context, db postgres.DB, old string, to *calendar.Zones, since time.Time) ([]string, error) {
+	before, err := ts.zones(ctx, db, old)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, c := range before.DiffSince(to, since) {
+		if !c.Gone {
+			names = append(names, c.Zone)
+		}
+	}
+	return names, nil
+}

@@ -157,18 +157,3 @@ func (z *zoneChanges) differ(ctx context.Context, db postgres.DB, version, zone 
 	}
 	return names[zone], nil
 }
-
-// changed are the zones whose clocks differ from a moment on between an earlier version and another.
-func (ts *Timings) changed(ctx context.Context, db postgres.DB, old string, to *calendar.Zones, since time.Time) ([]string, error) {
-	before, err := ts.zones(ctx, db, old)
-	if err != nil {
-		return nil, err
-	}
-	names := []string{}
-	for _, c := range before.DiffSince(to, since) {
-		if !c.Gone {
-			names = append(names, c.Zone)
-		}
-	}
-	return names, nil
-}

@@ -9,7 +9,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
-	"github.com/carillonhq/carillon/sdk-go"
+	carillon "github.com/carillonhq/carillon/sdk-go"
 	"github.com/carillonhq/carillon/tenants"
 )
 

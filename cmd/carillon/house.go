@@ -218,6 +218,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	h.router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	h.router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, all)
+	schedules.OperationRoutes(authenticated, all.Operations)
 	dispatch.Routes(authenticated, h.dispatch)
 	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Limits: limits, Minter: p.minter}.Routes(authenticated)
 	tenants.Audited{DB: h.api, Cursors: s.cursors}.Routes(authenticated)

@@ -1,4 +1,4 @@
-// Package instant reads points in time that clients write.
+// Package instant reads points in time that clients write, and shows them.
 package instant
 
 import (
@@ -19,4 +19,12 @@ func Parse(text string) (time.Time, error) {
 		return time.Time{}, errOffset
 	}
 	return at, nil
+}
+
+// UTC returns a copy of a time in UTC; nil stays nil.
+func UTC(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.UTC())
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// QueryTimeout bounds the queries of one request.
+const QueryTimeout = 8 * time.Second
+
 // deadlines gives a deadline to each call of a pool, and of its connections, whose context has none: to acquiring a
 // connection, to each statement, in a transaction or not, and to each batch and COPY. It is a tracer because that is the
 // one place in pgx that all calls pass. It does not reach a wait for notifications.

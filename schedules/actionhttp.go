@@ -1,0 +1,24 @@
+package schedules
+
+import (
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+func (h handler) act(c echo.Context) error {
+	p, err := web.Body[ActionParams](c)
+	if err != nil {
+		return err
+	}
+	by := Changer{By: tenants.Caller(c).Subject}
+	if by.Once, err = web.OnceOf(c); err != nil {
+		return err
+	}
+	reply, err := h.Act(c.Request().Context(), tenants.From(c), p, by)
+	if err != nil {
+		return err
+	}
+	return Accepted(c, reply)
+}

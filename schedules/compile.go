@@ -1,0 +1,184 @@
+package schedules
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// errUncomputable is what is wrong with a stored spec that cannot be computed, though it could be when it was put.
+var errUncomputable = errors.New("the spec cannot be computed")
+
+// Uncomputable reports whether an error says that a stored spec or timing cannot be computed: no fault of the database.
+func Uncomputable(err error) bool { return errors.Is(err, errUncomputable) }
+
+// identity names a schedule for hashes that must not change: the H in a cron, and jitter.
+func identity(tenant tenants.ID, workflow, key string) string {
+	return strconv.Itoa(int(tenant)) + "/" + workflow + "/" + key
+}
+
+// compile compiles a spec for a schedule; faults are located below /spec.
+func compile(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
+	t, err := calendar.Compile(spec, c)
+	if err != nil {
+		return nil, specFault(err)
+	}
+	return t, nil
+}
+
+// calendarsOf returns the named calendars of a spec, each once.
+func calendarsOf(spec calendar.Spec) []string {
+	if spec.Exclude == nil || len(spec.Exclude.Named) == 0 {
+		return nil
+	}
+	return slices.Compact(slices.Sorted(slices.Values(spec.Exclude.Named)))
+}
+
+// StoredSpec is the spec of one version of a schedule, with what its timing is compiled from beside it.
+type StoredSpec struct {
+	Tenant        tenants.ID
+	ID            int64 // of the schedule, for errors
+	Workflow, Key string
+	Spec          string
+	AnchorAt      time.Time
+	HashedAs      *string // the key that the schedule had when it was made, where it was renamed
+	Moves         []calendar.Move
+	profile       profile
+}
+
+// identity names the schedule for hashes: as it was named when it was made, whatever its key is called since.
+func (s StoredSpec) identity() string {
+	if s.HashedAs != nil {
+		return identity(s.Tenant, s.Workflow, *s.HashedAs)
+	}
+	return identity(s.Tenant, s.Workflow, s.Key)
+}
+
+func (s StoredSpec) context() calendar.Context { return s.profile.context(s.AnchorAt, s.identity()) }
+
+// meaning compiles the spec without looking up what its calendars hold: enough to tell whether two specs mean the same.
+func (s StoredSpec) meaning() (*calendar.Timing, error) {
+	var spec calendar.Spec
+	if err := json.Unmarshal([]byte(s.Spec), &spec); err != nil {
+		return nil, fmt.Errorf("spec of schedule %d: %w: %w", s.ID, errUncomputable, err)
+	}
+	c := s.context()
+	c.Named = func(string) ([]calendar.Date, bool) { return nil, true }
+	return s.compiled(spec, c)
+}
+
+func (s StoredSpec) compiled(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
+	t, err := compile(spec, c)
+	if err != nil {
+		return nil, fmt.Errorf("spec of schedule %d: %w: %v", s.ID, errUncomputable, err) // not as a fault: the caller has not sent it
+	}
+	if len(s.Moves) > 0 {
+		return t.Moved(s.Moves), nil
+	}
+	return t, nil
+}
+
+// compileStored compiles a stored spec with the present calendars. A spec that cannot be computed is errUncomputable.
+func (ts *Timings) compileStored(ctx context.Context, db postgres.DB, s StoredSpec) (*calendar.Timing, error) {
+	spec, err := ts.spec(s.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("spec of schedule %d: %w: %w", s.ID, errUncomputable, err)
+	}
+	a, err := ts.present(ctx, db, s.Tenant, calendarsOf(spec))
+	if err != nil {
+		return nil, err
+	}
+	return s.compiled(spec, a.in(s.context()))
+}
+
+// FromSpec compiles a stored spec with the present profile of its key. broken tells why the spec cannot be computed; err tells
+// that the database could not be asked.
+func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, s StoredSpec) (t *calendar.Timing, broken, err error) {
+	found, err := readProfiles(ctx, db, s.Tenant, s.Key)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.profile = found[s.Key]
+	if t, err = ts.compileStored(ctx, db, s); errors.Is(err, errUncomputable) {
+		return nil, err, nil
+	}
+	return t, nil, err
+}
+
+// spec reads the text of a stored spec. What it returns is shared: nobody changes it.
+func (ts *Timings) spec(text string) (calendar.Spec, error) {
+	if known, ok := ts.specs.Get(text); ok {
+		return known, nil
+	}
+	var spec calendar.Spec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		return spec, err
+	}
+	if len(text) <= longestKept {
+		ts.specs.Add(text, spec)
+	}
+	return spec, nil
+}
+
+// longestKept bounds the text of a spec that stays in memory, in bytes.
+const longestKept = 512
+
+// wording is a timing and a hash of the text that says it: warnings depend on both.
+type wording struct {
+	timingKey
+	spec [sha256.Size]byte
+}
+
+// dated are the warnings of one day: finding them takes compiling the spec.
+type dated struct {
+	day  int64
+	list []calendar.Warning
+}
+
+// warnings returns the warnings of a stored spec as of the day of now. t is the timing that the schedule fires by, and cohort the
+// cohort of that timing; nil: the schedule does not fire.
+func (ts *Timings) warnings(ctx context.Context, db postgres.DB, s StoredSpec, cohort *CohortTiming, t *calendar.Timing, now time.Time) []calendar.Warning {
+	key, day := wording{spec: sha256.Sum256([]byte(s.Spec))}, now.Unix()/secondsPerDay
+	if cohort != nil {
+		key.timingKey = cohort.key()
+	} else {
+		key.timingKey = timingKey{hash: t.Hash(), tzdata: t.Zones().Version()}
+	}
+	if known, ok := ts.warned.Get(key); ok && known.day == day {
+		return known.list
+	}
+	if own, err := ts.compileStored(ctx, db, s); err == nil {
+		t = own // the one that is kept may be of another wording
+	}
+	list := t.Warnings(now)
+	ts.warned.Add(key, dated{day, list})
+	return list
+}
+
+const secondsPerDay = 24 * 60 * 60
+
+// specFault is what is wrong with a spec as the caller is told it: below /spec, with the place in the text.
+func specFault(err error) error {
+	faults, ok := errors.AsType[calendar.Faults](err)
+	if !ok {
+		return err
+	}
+	fields := make([]fault.Field, len(faults))
+	for i, f := range faults {
+		fields[i] = fault.Field{Pointer: "/spec" + f.Pointer, Code: f.Code, Detail: f.Detail}
+		if f.Position >= 0 {
+			fields[i].Detail += fmt.Sprintf(" (at byte %d)", f.Position)
+		}
+	}
+	return fault.Fields(fields...)
+}

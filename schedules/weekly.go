@@ -1,0 +1,34 @@
+package schedules
+
+import (
+	"time"
+	"weak"
+
+	"github.com/carillonhq/carillon/calendar"
+)
+
+// weekly is how many ticks a timing has in the seven days from the day of now on.
+func (ts *Timings) weekly(t *calendar.Timing, now time.Time) int {
+	day := now.Unix() / secondsPerDay
+	if known, ok := ts.weeks.Get(weak.Make(t)); ok && known.day == day {
+		return known.ticks
+	}
+	from := time.Unix(day*secondsPerDay, 0).UTC()
+	const week = 7 * 24 * time.Hour
+	ticks := 0
+	if every, ok := t.FixedDelay(); ok {
+		ticks = int(week / every)
+	} else if gap := t.MinGap(from); gap == 0 || gap >= time.Minute {
+		ticks = t.Count(from, from.Add(week))
+	} else {
+		ticks = 7 * t.Count(from, from.Add(week/7)) // where ticks are listed to be counted, a week of seconds are many
+	}
+	ts.weeks.Add(weak.Make(t), week7{day, ticks})
+	return ticks
+}
+
+// week7 is how many ticks a timing has in the week that begins with a day.
+type week7 struct {
+	day   int64
+	ticks int
+}
