@@ -14,11 +14,11 @@ import (
 )
 
 // lookAhead finds the member that each walk comes to after its leg, so that the cohort sleeps until then.
-func lookAhead(ctx context.Context, tx pgx.Tx, cohorts []*due) error {
+func lookAhead(ctx context.Context, tx pgx.Tx, all []*due) error {
 	var at []int
 	var ids, low, high, lowAgain, highAgain []int64
 	var owners []int32
-	for i, c := range cohorts {
+	for i, c := range all {
 		if c.leg == nil || !c.whole || !c.leg.Last {
 			continue
 		}
@@ -42,7 +42,7 @@ func lookAhead(ctx context.Context, tx pgx.Tx, cohorts []*due) error {
 	var ord int
 	var spread *int64
 	_, err = pgx.ForEachRow(rows, []any{&ord, &spread}, func() error {
-		c := cohorts[at[ord-1]]
+		c := all[at[ord-1]]
 		if spread != nil {
 			c.ahead, c.empty = new(*spread), false
 		}
@@ -118,7 +118,7 @@ func (p *place) idle() bool {
 
 // advance moves each cohort that was reached to its place: nearly all of them to sleep until their next nominal time, which
 // takes a quarter of the columns.
-func advance(b *pgx.Batch, shard int16, now time.Time, cohorts []*due) {
+func advance(b *pgx.Batch, shard int16, now time.Time, all []*due) {
 	var idle []pgtype.TID
 	var idleIDs []int64
 	var idleNext, idleDue []time.Time
@@ -126,7 +126,7 @@ func advance(b *pgx.Batch, shard int16, now time.Time, cohorts []*due) {
 	var next, dueAt, runAt, runFrom, empty, wait []*time.Time
 	var missed []*int32
 	var drop []*bool
-	for _, c := range cohorts {
+	for _, c := range all {
 		if !c.begun {
 			continue
 		}

@@ -96,9 +96,9 @@ func TestFixedDelayIsArmedByEveryEnd(t *testing.T) {
 	h.wantAfter("w", "failed", time.Hour)
 
 	// Skipped, as a manual tick runs; one that waits for a manual tick; one that is replaced by another.
-	for key, policy := range map[string]string{"skipped": "skip", "waits": "buffer_one", "replaced": "cancel_other"} {
+	for key, overlap := range map[string]string{"skipped": "skip", "waits": "buffer_one", "replaced": "cancel_other"} {
 		p := delay("1h")
-		p.Policy = &schedules.Policy{Overlap: policy}
+		p.Policy = &schedules.Policy{Overlap: overlap}
 		p.Status = "paused"
 		h.put("w", key, p)
 		if _, err := h.dispatch.Trigger(t.Context(), h.tenant, "w", key, dispatch.TriggerParams{}, web.Once{}); err != nil {

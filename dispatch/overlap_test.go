@@ -11,12 +11,12 @@ import (
 )
 
 // overlapping is a house with one schedule that is triggered by hand, so that a test says when ticks overlap.
-func overlapping(t *testing.T, policy string) *house {
+func overlapping(t *testing.T, overlap string) *house {
 	t.Helper()
 	h := newHouse(t)
 	h.start(h.dispatch)
 	h.put("overlap", "k", schedules.Params{
-		Spec: calendar.Spec{Cron: calendar.StringList{"0 0 1 1 *"}}, Policy: &schedules.Policy{Overlap: policy},
+		Spec: calendar.Spec{Cron: calendar.StringList{"0 0 1 1 *"}}, Policy: &schedules.Policy{Overlap: overlap},
 	})
 	return h
 }

@@ -24,9 +24,9 @@ func (c *due) served() bool {
 // retime sets the next times of served cohorts by the present calendars and zones, and returns the others. Times up to the
 // moment of the change have been served by the earlier ones; the first time after that moment comes next, so none is lost.
 // A cohort that cannot be computed is quarantined.
-func (d *Dispatch) retime(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) (others []*due, err error) {
+func (d *Dispatch) retime(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, all []*due) (others []*due, err error) {
 	var served []*due
-	for _, c := range cohorts {
+	for _, c := range all {
 		if c.served() {
 			served = append(served, c)
 		} else {
@@ -66,9 +66,9 @@ func (d *Dispatch) retime(ctx context.Context, tx pgx.Tx, shard int16, now time.
 
 // sleepEmpty ends the retiming of cohorts that have no members, without computing anything, and returns the other cohorts:
 // a calendar that only empty cohorts name may be deleted already.
-func sleepEmpty(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) ([]*due, error) {
-	ids := make([]int64, len(cohorts))
-	for i, c := range cohorts {
+func sleepEmpty(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, all []*due) ([]*due, error) {
+	ids := make([]int64, len(all))
+	for i, c := range all {
 		ids[i] = c.ID
 	}
 	rows, _ := tx.Query(ctx, `
@@ -80,7 +80,7 @@ func sleepEmpty(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, coho
 	if err != nil {
 		return nil, fmt.Errorf("look for cohorts without members: %w", err)
 	}
-	return slices.DeleteFunc(cohorts, func(c *due) bool { return slices.Contains(empty, c.ID) }), nil
+	return slices.DeleteFunc(all, func(c *due) bool { return slices.Contains(empty, c.ID) }), nil
 }
 
 func retimeOne(ctx context.Context, tx pgx.Tx, shard int16, c *due, t *calendar.Timing, revision int64) error {

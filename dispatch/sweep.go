@@ -174,9 +174,9 @@ func (d *Dispatch) openSwept(runs []openRun) {
 
 // begin finds the timing of each cohort and the run that it is in or begins. It quarantines a cohort that cannot be
 // computed, and leaves it out.
-func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, cohorts []*due) ([]*due, error) {
-	names := make([]schedules.CohortTiming, len(cohorts))
-	for i, c := range cohorts {
+func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, all []*due) ([]*due, error) {
+	names := make([]schedules.CohortTiming, len(all))
+	for i, c := range all {
 		names[i] = schedules.CohortTiming{Tenant: c.TenantID, Shard: shard, ID: c.ID, Hash: c.Hash[:], Stamp: schedules.Stamp{Revision: c.Revision, TZData: string(c.TZData)}}
 	}
 	timings, bad, err := d.Timings.Of(ctx, tx, names)
@@ -184,8 +184,8 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 		return nil, err
 	}
 	var out aside
-	ready := cohorts[:0]
-	for i, c := range cohorts {
+	ready := all[:0]
+	for i, c := range all {
 		c.timing = timings[i]
 		switch {
 		case c.timing == nil:

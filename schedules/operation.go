@@ -168,11 +168,7 @@ func (o *Operations) beginEach(ctx context.Context, tx pgx.Tx, owners []tenants.
 		SELECT tenant_id, $2::text, $3::text, $4::json, $5::json, $6::bigint, clock_timestamp() + CASE WHEN $7 THEN $8::interval ELSE '0' END, NULLIF($9::text, '')
 		FROM unnest($1::int[]) AS n (tenant_id)
 		RETURNING tenant_id, `+operationColumns, owners, b.Kind, b.By, params, cursor, b.Total, o.Queue != nil, silentFor, b.Key) // CollectRows reports the error
-	type owned struct {
-		TenantID tenants.ID
-		storedOperation
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[owned])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[ownedOperation])
 	if err != nil {
 		return nil, fmt.Errorf("begin an operation: %w", err)
 	}
@@ -194,6 +190,12 @@ func (o *Operations) beginEach(ctx context.Context, tx pgx.Tx, owners []tenants.
 		return nil, fmt.Errorf("write the audit: %w", err)
 	}
 	return begun, nil
+}
+
+// ownedOperation is a stored operation with its tenant.
+type ownedOperation struct {
+	TenantID tenants.ID
+	storedOperation
 }
 
 // OperationAnswer is an operation as clients see it.

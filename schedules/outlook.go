@@ -85,11 +85,11 @@ func (s *Schedules) lots(ctx context.Context, tenant tenants.ID) (lots []lot, sa
 	}
 	defer rows.Close()
 	var others []lot
-	cohorts := 0
+	count := 0
 	for rows.Next() {
 		l := lot{CohortTiming: CohortTiming{Tenant: tenant}}
 		var large, due bool
-		if err := rows.Scan(&l.Shard, &l.ID, &l.Hash, &l.n, &large, &due, &all, &cohorts); err != nil {
+		if err := rows.Scan(&l.Shard, &l.ID, &l.Hash, &l.n, &large, &due, &all, &count); err != nil {
 			return nil, false, fmt.Errorf("read cohorts: %w", err)
 		}
 		if large {
@@ -120,7 +120,7 @@ func (s *Schedules) lots(ctx context.Context, tenant tenants.ID) (lots []lot, sa
 		byHash[[16]byte(l.Hash)] = len(lots)
 		lots = append(lots, l)
 	}
-	return lots, cohorts > mostLots, nil
+	return lots, count > mostLots, nil
 }
 
 // lotsQuery reads the tallies of a tenant's cohorts once: the $2 with most members, then some of the others, $3 or a little

@@ -131,7 +131,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	directory := tenants.NewDirectory(h.platform)
 	h.directory = directory
 	timings := schedules.NewTimings()
-	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.api, Engine: h.engine, IDs: s.ids, Cursors: s.cursors})
+	work := schedules.NewOperations(schedules.OperationsConfig{Pool: h.api, Engine: h.engine, IDs: s.ids, Cursors: s.cursors})
 	if h.dispatch, err = dispatch.New(dispatch.Config{
 		Pool:       h.engine,
 		API:        h.api,
@@ -149,7 +149,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		PushBytes:  int(p.bytesInFlight() / 2),
 		Outbound:   p.outbound,
 		OnFired:    p.onFired,
-		Operations: operations,
+		Operations: work,
 		Recheck:    h.cluster.Recheck,
 	}); err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 		Cursors: s.cursors,
 		Log:     p.log,
 
-		Operations: operations,
+		Operations: work,
 	})
 	h.dispatch.Erase = func(ctx context.Context) error {
 		return errors.Join(all.FinishErasures(ctx, h.engine), h.dispatch.FinishTenants(ctx))
@@ -195,7 +195,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	h.dispatch.Settle = all.Settle
 	h.dispatch.MayStore = all.MayStore
 	h.dispatch.Pause = all.PauseFailing // each needs the other, so one of them is told late
-	operations.Queue = h.dispatch.QueueOperation
+	work.Queue = h.dispatch.QueueOperation
 	h.dispatch.RegisterSteps()
 	h.router = web.New(web.Options{Log: p.log, Metrics: web.NewMetrics(h.registry), Proxies: p.proxies})
 	looked := web.Cached(time.Second, h.ready)
