@@ -6,11 +6,10 @@ import (
 	"math"
 	"time"
 
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
-
-	"github.com/carillonhq/carillon/schedules"
 )
 
 // lookAhead finds the member that each walk comes to after its leg, so that the cohort sleeps until then.
@@ -89,7 +88,7 @@ func (c *due) place(now time.Time) place {
 	}
 	switch {
 	case c.whole && c.leg != nil && !c.leg.Last:
-		return within(schedules.Lowest, -1, now)
+		return within(cohorts.Lowest, -1, now)
 	case c.ahead != nil:
 		due := c.walk.Due(*c.ahead).Add(time.Millisecond)
 		if least := now.Add(leastSleep); due.Before(least) {
@@ -143,7 +142,7 @@ func advance(b *pgx.Batch, shard int16, now time.Time, all []*due) {
 	if len(idle) > 0 {
 		b.Queue(`
 			UPDATE cohort c
-			SET next_at = n.next_at, due_at = `+schedules.NotPast("n.due_at")+`, wait_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL,
+			SET next_at = n.next_at, due_at = `+cohorts.NotPast("n.due_at")+`, wait_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL,
 				at_spread = NULL, at_id = NULL, empty_at = NULL, run_drop = NULL
 			FROM unnest($2::tid[], $3::bigint[], $4::timestamptz[], $5::timestamptz[]) AS n (row, id, next_at, due_at)
 			WHERE c.ctid = n.row AND c.shard = $1 AND c.id = n.id`, shard, idle, idleIDs, idleNext, idleDue).Exec(func(done pgconn.CommandTag) error {
@@ -158,7 +157,7 @@ func advance(b *pgx.Batch, shard int16, now time.Time, all []*due) {
 	}
 	b.Queue(`
 		UPDATE cohort c
-		SET next_at = n.next_at, due_at = CASE WHEN n.wait_at IS NULL THEN `+schedules.NotPast("n.due_at")+` ELSE 'infinity' END, wait_at = n.wait_at, run_at = n.run_at, run_from = n.run_from, run_missed = n.run_missed,
+		SET next_at = n.next_at, due_at = CASE WHEN n.wait_at IS NULL THEN `+cohorts.NotPast("n.due_at")+` ELSE 'infinity' END, wait_at = n.wait_at, run_at = n.run_at, run_from = n.run_from, run_missed = n.run_missed,
 			at_spread = n.at_spread, at_id = n.at_id, empty_at = n.empty_at, run_drop = n.run_drop,
 			retime_at = CASE WHEN n.empty_at IS NULL THEN c.retime_at END
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],

@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // Upkeep completes the schedules that have no nominal time left, and no others.
@@ -123,7 +124,7 @@ func TestAFixedDelayThatCannotBeComputedIsQuarantined(t *testing.T) {
 	shard := int16(h.number(`SELECT shard FROM schedule`))
 	h.exec(`UPDATE cohort SET next_at = NULL, due_at = NULL`)
 	h.exec(`UPDATE cohort_timing SET timing = '{"v": 1, "zone": "No/Where"}'`)
-	h.config.Timings = schedules.NewTimings()
+	h.config.Timings = cohorts.NewTimings()
 	h.dispatch = h.process()
 	if err := h.dispatch.RearmLost(t.Context()); err != nil {
 		t.Fatal(err)

@@ -7,14 +7,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // BackfillParams ask for a tick at each nominal time from From on and before To, oldest first: each when the last has
@@ -135,7 +134,7 @@ func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.
 		plan, err := planBackfill(ctx, tx, tenant, s.ID, times)
 		return http.StatusOK, plan, err
 	}
-	op, err := d.Operations.Begin(ctx, tx, schedules.Begun{
+	op, err := d.Operations.Begin(ctx, tx, operations.Request{
 		Tenant: tenant, Kind: backfillKind, Key: s.Key, By: by, Total: new(int64(len(times))),
 		Params: backfillOf{ScheduleID: d.IDs.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, From: p.From.UTC(), To: p.To.UTC(), Overlap: or(nonEmpty(p.Overlap), "buffer_all")},
 	})

@@ -10,7 +10,10 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -19,7 +22,7 @@ const backfill = "/v1/workflows/w/schedules/k/backfill"
 // hourly is a schedule that fires at half past each hour.
 func hourly(overlap string) schedules.Params {
 	return schedules.Params{
-		Spec: calendar.Spec{Cron: []string{"30 * * * *"}}, Policy: &schedules.Policy{Overlap: overlap}, Payload: web.Raw(`{"of": "schedule"}`),
+		Spec: calendar.Spec{Cron: []string{"30 * * * *"}}, Policy: &policy.Policy{Overlap: overlap}, Payload: web.Raw(`{"of": "schedule"}`),
 	}
 }
 
@@ -33,20 +36,20 @@ func span(from, to time.Time, more string) string {
 	return `{"from": "` + from.Format(time.RFC3339) + `", "to": "` + to.Format(time.RFC3339) + `"` + more + `}`
 }
 
-func (h *house) backfill(from, to time.Time, overlap string) schedules.OperationAnswer {
+func (h *house) backfill(from, to time.Time, overlap string) operations.Answer {
 	h.t.Helper()
 	reply, err := h.dispatch.Backfill(h.t.Context(), h.tenant, "w", "k", dispatch.BackfillParams{From: from, To: to, Overlap: overlap}, "ann", web.Once{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	var op schedules.OperationAnswer
+	var op operations.Answer
 	if err := json.Unmarshal(reply.Body, &op); err != nil {
 		h.t.Fatal(err)
 	}
 	return op
 }
 
-func (h *house) ended(id string) schedules.OperationAnswer {
+func (h *house) ended(id string) operations.Answer {
 	h.t.Helper()
 	until(h.t, "the operation has ended", func() bool { return h.operation(id).EndedAt != nil })
 	return h.operation(id)
@@ -63,8 +66,8 @@ func TestBackfillMakesEachTickWhenTheLastHasEnded(t *testing.T) {
 	if plan.Count != 4 || plan.Existing != 0 || !plan.First.Equal(from.Add(30*time.Minute)) || !plan.Last.Equal(to.Add(-30*time.Minute)) {
 		t.Errorf("got %+v", plan)
 	}
-	begun := get[schedules.OperationAnswer](c, 202, "POST", backfill, span(from, to, ""), "Idempotency-Key", "one")
-	if again := get[schedules.OperationAnswer](c, 202, "POST", backfill, span(from, to, ""), "Idempotency-Key", "one"); again.ID != begun.ID {
+	begun := get[operations.Answer](c, 202, "POST", backfill, span(from, to, ""), "Idempotency-Key", "one")
+	if again := get[operations.Answer](c, 202, "POST", backfill, span(from, to, ""), "Idempotency-Key", "one"); again.ID != begun.ID {
 		t.Errorf("one key began %s and %s", begun.ID, again.ID)
 	}
 	if *begun.Total != 4 {
@@ -138,7 +141,7 @@ func TestBackfillAtOnceAndBesideTheSweep(t *testing.T) {
 	h := newHouse(t)
 	h.start(h.dispatch)
 	p := everySecond()
-	p.Policy = &schedules.Policy{Overlap: "allow_all"}
+	p.Policy = &policy.Policy{Overlap: "allow_all"}
 	h.put("w", "k", p)
 	until(t, "some have fired", func() bool { return h.number(`SELECT count(*) FROM tick`) >= 2 })
 	now := time.Now().UTC().Truncate(time.Second)
@@ -266,15 +269,15 @@ func TestDeadLettersAreDeliveredAgainByFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	const replay = "/v1/admin/dead-letters/replay"
-	first := get[schedules.OperationAnswer](c, 202, "POST", replay, `{"filter": {"workflow": "w", "key": "a"}}`, "Idempotency-Key", "one")
+	first := get[operations.Answer](c, 202, "POST", replay, `{"filter": {"workflow": "w", "key": "a"}}`, "Idempotency-Key", "one")
 	if op := h.ended(first.ID); op.State != "succeeded" || op.Counts["replayed"] != 1 {
 		t.Errorf("got %+v", op)
 	}
-	if again := get[schedules.OperationAnswer](c, 202, "POST", replay, `{"filter": {"workflow": "w", "key": "a"}}`, "Idempotency-Key", "one"); again.ID != first.ID {
+	if again := get[operations.Answer](c, 202, "POST", replay, `{"filter": {"workflow": "w", "key": "a"}}`, "Idempotency-Key", "one"); again.ID != first.ID {
 		t.Errorf("one key began %s and %s", first.ID, again.ID)
 	}
 	h.finish(h.lease("w", 1)[0])
-	all := get[schedules.OperationAnswer](c, 202, "POST", replay, `{"filter": {"from": "2026-01-01T00:00:00Z"}}`)
+	all := get[operations.Answer](c, 202, "POST", replay, `{"filter": {"from": "2026-01-01T00:00:00Z"}}`)
 	if op := h.ended(all.ID); op.State != "succeeded" || op.Counts["replayed"] != 1 || op.Counts["schedule_deleted"] != 1 {
 		t.Errorf("got %+v", op)
 	}
@@ -298,7 +301,7 @@ func TestABackfillTakesOneConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	h.config.API, h.config.Timings = postgres.NewWall(pool), schedules.NewTimings() // which knows no timing yet
+	h.config.API, h.config.Timings = postgres.NewWall(pool), cohorts.NewTimings() // which knows no timing yet
 	from, to := hours(4)
 	ctx := postgres.ForTenant(t.Context(), int32(h.tenant))
 	if _, err := h.process().Backfill(ctx, h.tenant, "w", "k", dispatch.BackfillParams{From: from, To: to, DryRun: true}, "ann", web.Once{}); err != nil {

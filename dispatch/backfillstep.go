@@ -7,12 +7,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // backfillOf are the params of the operation.
@@ -33,7 +34,7 @@ const (
 
 // backfillStep makes the next ticks of a backfill: as many as may wait for one another, or a second's worth. It goes no
 // further than the sweep has come, so that no time gets a tick from both.
-func (d *Dispatch) backfillStep(ctx context.Context, tx pgx.Tx, op *schedules.Operation) (done bool, err error) {
+func (d *Dispatch) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var p backfillOf
 	var next time.Time
 	stepped, err := op.Read(&p, &next)
@@ -102,7 +103,7 @@ func (d *Dispatch) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, i
 		return nil, fmt.Errorf("read schedule: %w", err)
 	}
 	var b pgx.Batch
-	schedules.ShareShard(&b, shard)
+	cohorts.ShareShard(&b, shard)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, fmt.Errorf("lock shard %d: %w", shard, err)
 	}
@@ -174,12 +175,12 @@ func (f *filling) pending(at time.Time) bool {
 }
 
 // fill makes ticks of a backfill, and keeps from where the next step goes on.
-func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *schedules.Operation, f *filling, timing *calendar.Timing, times []calendar.Tick, next time.Time, overlap string) error {
+func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation, f *filling, timing *calendar.Timing, times []calendar.Tick, next time.Time, overlap string) error {
 	op.Done += int64(len(times))
 	if err := op.Keep(next); err != nil || len(times) == 0 {
 		return err
 	}
-	terms, err := schedules.DefaultTerms(f.Defaults)
+	terms, err := policy.DefaultTerms(f.Defaults)
 	if err != nil {
 		return err
 	}
@@ -227,7 +228,7 @@ func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *schedules.Operation,
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("send ticks of a backfill: %w", err)
 	}
-	return schedules.WakeSweep(ctx, tx, f.Shard)
+	return cohorts.WakeSweep(ctx, tx, f.Shard)
 }
 
 func timesOf(ticks []tick) []time.Time {
@@ -239,7 +240,7 @@ func timesOf(ticks []tick) []time.Time {
 }
 
 // insertFilled records ticks of a backfill as scheduled, but for times that have a tick already, and returns those made.
-func insertFilled(ctx context.Context, tx pgx.Tx, op *schedules.Operation, f *filling, timing *calendar.Timing, times []calendar.Tick) ([]tick, error) {
+func insertFilled(ctx context.Context, tx pgx.Tx, op *operations.Operation, f *filling, timing *calendar.Timing, times []calendar.Tick) ([]tick, error) {
 	ticks := map[int64]tick{}
 	at, last, notes := make([]time.Time, len(times)), make([]*time.Time, len(times)), make([]int16, len(times))
 	for i, one := range times {

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Beat lengthens the lease of one tick.
@@ -68,7 +67,7 @@ func readBeats(items []Beat) ([]time.Duration, error) {
 		if item.Lease == "" {
 			continue
 		}
-		length, err := schedules.Within(fmt.Sprintf("/ticks/%d/lease", i), item.Lease, shortestLease, longestLease)
+		length, err := policy.Within(fmt.Sprintf("/ticks/%d/lease", i), item.Lease, shortestLease, longestLease)
 		errs, lengths[i] = append(errs, err), length
 	}
 	return lengths, fault.Join(errs...)
@@ -108,7 +107,7 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 			c.verdict = Lost
 			continue
 		}
-		timeout := seconds(or(s.Timeout, int32(schedules.DefaultTimeout/time.Second)))
+		timeout := seconds(or(s.Timeout, int32(policy.DefaultTimeout/time.Second)))
 		end := held.now.Add(min(lengths[i], timeout))
 		if c.token.lease != 0 {
 			if last := held.held[c.token.lease].began.Add(timeout); end.After(last) {

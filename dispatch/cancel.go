@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Cancel ends a tick. One that waits is cancelled at once. One that a worker or an endpoint has is told to stop, as its
@@ -174,7 +173,7 @@ func (d *Dispatch) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t
 	if err != nil {
 		return false, fmt.Errorf("read the queue of a tick: %w", err)
 	}
-	terms, err := schedules.DefaultTerms(defaults)
+	terms, err := policy.DefaultTerms(defaults)
 	if err != nil || workflow == nil { // its queue is not known: it ends when its turn comes
 		return false, nil
 	}

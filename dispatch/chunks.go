@@ -7,11 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/sabotage"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // chunks gathers what one transaction sweeps of one shard, and cuts it into rows.
@@ -70,7 +69,7 @@ func (cs *chunks) addMembers(c *due, members []member) {
 	}
 }
 
-func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run schedules.Run, alike []member, forced, dated bool) {
+func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run cohorts.Run, alike []member, forced, dated bool) {
 	kind := chunkKind{tenant, run.Late}
 	cs.ticks[tenant] += len(alike)
 	for len(alike) > 0 {

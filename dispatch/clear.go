@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-
-	"github.com/carillonhq/carillon/schedules"
 )
 
 func (d *Dispatch) clear(ctx context.Context, sql string, args ...any) (int64, error) {
@@ -32,7 +32,7 @@ func (d *Dispatch) clearCohorts(ctx context.Context) (more bool, err error) {
 		FROM generate_series(0, $2::int) AS s (shard)
 		WHERE EXISTS (
 			SELECT FROM cohort c WHERE c.shard = s.shard::smallint AND c.empty_at < (SELECT clock_timestamp()) - $1::interval)`,
-		emptyKept, schedules.Shards-1) // CollectRows reports the error
+		emptyKept, cohorts.Shards-1) // CollectRows reports the error
 	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
 	if err != nil {
 		return false, fmt.Errorf("look for empty cohorts: %w", err)
@@ -52,7 +52,7 @@ func (d *Dispatch) clearSomeCohorts(ctx context.Context, shard int16) (n int64, 
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
 		floor, stuck := d.swept.from(&d.horizon)
-		schedules.LockShard(&b, shard)
+		cohorts.LockShard(&b, shard)
 		b.Queue(`
 			WITH old AS MATERIALIZED (
 				SELECT e.id,

@@ -3,11 +3,11 @@ package dispatch
 import (
 	"net/http"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
 )
 
 type controlHandler struct{ *Dispatch }
@@ -105,7 +105,7 @@ func (h controlHandler) backfill(c echo.Context) error {
 	if reply.Status == http.StatusOK {
 		return reply.Write(c)
 	}
-	return schedules.Accepted(c, reply)
+	return operations.Accepted(c, reply)
 }
 
 func (h controlHandler) replayDead(c echo.Context) error {
@@ -121,7 +121,7 @@ func (h controlHandler) replayDead(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return schedules.Accepted(c, reply)
+	return operations.Accepted(c, reply)
 }
 
 func (h controlHandler) halt(c echo.Context) error {

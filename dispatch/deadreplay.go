@@ -7,14 +7,14 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // DeadReplayParams ask for the dead letters of a filter to be delivered again; one that restricts nothing, or none, is all.
@@ -30,9 +30,9 @@ const (
 func (f DeadFilter) check() error {
 	var errs []error
 	if f.Workflow != "" {
-		errs = append(errs, schedules.CheckName("/filter/workflow", "workflow", f.Workflow))
+		errs = append(errs, policy.CheckName("/filter/workflow", "workflow", f.Workflow))
 	}
-	if f.Key != "" && !schedules.ValidKey(f.Key) {
+	if f.Key != "" && !policy.ValidKey(f.Key) {
 		errs = append(errs, fault.Invalid("/filter/key", "a key is 1 to 256 bytes of UTF-8 without control characters"))
 	}
 	return fault.Join(errs...)
@@ -48,7 +48,7 @@ func (d *Dispatch) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadRepl
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
-			op, err := d.Operations.Begin(ctx, tx, schedules.Begun{Tenant: tenant, Kind: deadReplayKind, Params: p, Key: p.Filter.Key, By: by})
+			op, err := d.Operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: deadReplayKind, Params: p, Key: p.Filter.Key, By: by})
 			return http.StatusAccepted, op, err
 		})
 		return err
@@ -57,7 +57,7 @@ func (d *Dispatch) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadRepl
 }
 
 // deadReplayStep delivers the next dead letters again. Those whose schedule or workflow is gone stay as they are.
-func (d *Dispatch) deadReplayStep(ctx context.Context, tx pgx.Tx, op *schedules.Operation) (done bool, err error) {
+func (d *Dispatch) deadReplayStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var p DeadReplayParams
 	from := deadAt{}
 	stepped, err := op.Read(&p, &from)

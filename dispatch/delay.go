@@ -7,12 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/ident"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // markOut says in the states of schedules with fixed_delay that a tick of theirs is out: whoever ends it arms the
@@ -124,9 +123,9 @@ func (d *Dispatch) rearmOut(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 // arm sets the next times of cohorts with fixed_delay: counted from now, or from where a pause ends. A schedule that has
 // none left is marked, and completed by upkeep. One that cannot be computed comes due at once.
 func (d *Dispatch) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, waiting []delayed) error {
-	names := make([]schedules.CohortTiming, len(waiting))
+	names := make([]cohorts.CohortTiming, len(waiting))
 	for i, w := range waiting {
-		names[i] = schedules.CohortTiming{Tenant: tenant, Shard: w.Shard, ID: w.ID, Hash: w.Hash}
+		names[i] = cohorts.CohortTiming{Tenant: tenant, Shard: w.Shard, ID: w.ID, Hash: w.Hash}
 	}
 	timings, bad, err := d.Timings.Of(ctx, tx, names)
 	if err != nil {
@@ -159,7 +158,7 @@ func (d *Dispatch) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 	}
 	b.Queue(`
 		UPDATE cohort c
-		SET next_at = n.at, due_at = `+schedules.NotPast("n.at")+`, empty_at = NULL
+		SET next_at = n.at, due_at = `+cohorts.NotPast("n.at")+`, empty_at = NULL
 		FROM unnest($2::smallint[], $3::bigint[], $4::timestamptz[]) AS n (shard, id, at)
 		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.delay AND c.due_at IS NULL AND c.run_at IS NULL`,
 		tenant, shards, ids, next)

@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // delay fires at once, and then a while after each tick has ended.
@@ -98,7 +99,7 @@ func TestFixedDelayIsArmedByEveryEnd(t *testing.T) {
 	// Skipped, as a manual tick runs; one that waits for a manual tick; one that is replaced by another.
 	for key, overlap := range map[string]string{"skipped": "skip", "waits": "buffer_one", "replaced": "cancel_other"} {
 		p := delay("1h")
-		p.Policy = &schedules.Policy{Overlap: overlap}
+		p.Policy = &policy.Policy{Overlap: overlap}
 		p.Status = "paused"
 		h.put("w", key, p)
 		if _, err := h.dispatch.Trigger(t.Context(), h.tenant, "w", key, dispatch.TriggerParams{}, web.Once{}); err != nil {
@@ -130,7 +131,7 @@ func TestFixedDelayIsArmedByEveryEnd(t *testing.T) {
 
 	// A lease that ends without a word, and then an attempt that is the last.
 	p := delay("1h")
-	p.Delivery = &schedules.Delivery{MaxAttempts: new(1)}
+	p.Delivery = &policy.Delivery{MaxAttempts: new(1)}
 	h.put("w", "lost", p)
 	h.lease("w", 1)
 	h.exec(`UPDATE lease SET until_at = clock_timestamp()`)
@@ -143,7 +144,7 @@ func TestFixedDelayIsArmedByTicksThatAreNotHandedOut(t *testing.T) {
 	h := newHouse(t)
 	h.put("expired", "k", func() schedules.Params {
 		p := delay("1h")
-		p.Policy = &schedules.Policy{MaxLateness: "1m"}
+		p.Policy = &policy.Policy{MaxLateness: "1m"}
 		return p
 	}())
 	h.exec(`UPDATE cohort SET next_at = next_at - interval '10 minutes', due_at = due_at - interval '10 minutes'`)

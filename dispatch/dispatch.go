@@ -12,17 +12,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river"
-
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
 )
 
 // Quotas returns the quotas of a tenant, or an error after a second at most: each push asks it.
@@ -33,7 +33,7 @@ type Config struct {
 	Pool       *pgxpool.Pool // of the engine
 	API        postgres.DB   // what the routes of tenants go by: it shows a tenant's rows only
 	IDs        ident.Codec
-	Timings    *schedules.Timings
+	Timings    *cohorts.Timings
 	Quotas     Quotas
 	Cursors    *web.Cursor
 	LeaseKey   []byte         // of lease tokens; all processes share it
@@ -46,7 +46,7 @@ type Config struct {
 	PushBytes  int           // that requests to endpoints hold at a time; less than 16 MiB is 16 MiB
 	Outbound   web.Outbound  // which addresses endpoints may have
 	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
-	Operations *schedules.Operations
+	Operations *operations.Operations
 
 	// Settle brings a schedule whose moved ticks have come back to its spec's timing. It may be nil where the process does
 	// not dispatch.

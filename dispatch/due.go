@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/sabotage"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // due is a cohort whose time has come: first what dueColumns read, in the order of fields.
@@ -38,7 +37,7 @@ type due struct {
 
 	next   time.Time // what NextAt points to
 	timing *calendar.Timing
-	run    schedules.Run
+	run    cohorts.Run
 	begun  bool // this transaction reached it
 	whole  bool // and read all of its members that it was to read
 	empty  bool // of which there are none
@@ -47,9 +46,9 @@ type due struct {
 	fromSpread, fromID int64 // where reading began
 	waits, stopped     bool  // it comes into the line, or stays there; and does not begin a run
 
-	walk  schedules.Walk // with jitter
-	leg   *schedules.Leg // of the walk, that this transaction goes; nil: there is no jitter
-	ahead *int64         // the spread of the member that the walk comes to next
+	walk  cohorts.Walk // with jitter
+	leg   *cohorts.Leg // of the walk, that this transaction goes; nil: there is no jitter
+	ahead *int64       // the spread of the member that the walk comes to next
 
 	members int    // unread, or how many were read along with it: noMember, oneMember or moreMembers
 	first   member // where it is one, from when until when nominal times count to it
@@ -86,7 +85,7 @@ func (d *Dispatch) takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found
 	f.from = d.floors.look(shard, &d.horizon, false)
 	var b pgx.Batch
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`)
-	schedules.LockShard(&b, shard)
+	cohorts.LockShard(&b, shard)
 	b.Queue(fast(`SELECT clock_timestamp()`))
 	// Many cohorts have one member or none, and what those are is read at once, two rows of a cohort being next to one another: no
 	// plan but a nested loop is open to a LATERAL with a LIMIT. Which of more are served is for the sweep to say.

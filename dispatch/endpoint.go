@@ -9,14 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // endpoint is where ticks are pushed, as it was read for a chunk.
@@ -92,7 +91,7 @@ func scanEndpoint(row pgx.CollectableRow) (e Endpoint, err error) {
 
 // check returns the params with their defaults, or all their faults.
 func (d *Dispatch) check(name string, p EndpointParams) (EndpointParams, error) {
-	errs := []error{schedules.CheckName("/name", "endpoint", name)}
+	errs := []error{policy.CheckName("/name", "endpoint", name)}
 	if err := d.Outbound.Check(p.URL); err != nil { // what a name stands for is looked at whenever it is called
 		errs = append(errs, fault.Invalid("/url", "%s", err))
 	}

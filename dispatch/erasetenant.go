@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // holdings are the tables with rows of tenants, in the order in which they are emptied: what makes rows of others goes
@@ -96,7 +96,7 @@ func (d *Dispatch) emptyTenant(ctx context.Context, tenant tenants.ID) (quiet bo
 		SELECT shard::smallint
 		FROM generate_series(0, $2 - 1) AS s (shard)
 		WHERE EXISTS (SELECT FROM cohort_timing t WHERE t.tenant_id = $1 AND t.shard = s.shard)
-			OR EXISTS (SELECT FROM held h WHERE h.tenant_id = $1 AND h.shard = s.shard)`, tenant, schedules.Shards) // CollectRows reports the error
+			OR EXISTS (SELECT FROM held h WHERE h.tenant_id = $1 AND h.shard = s.shard)`, tenant, cohorts.Shards) // CollectRows reports the error
 	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
 	if err != nil {
 		return false, fmt.Errorf("look for cohorts: %w", err)
@@ -116,7 +116,7 @@ func (d *Dispatch) emptyTenant(ctx context.Context, tenant tenants.ID) (quiet bo
 // found by reading the table in parts: an hour of chunks of all tenants.
 func (d *Dispatch) eraseChunks(ctx context.Context, tenant tenants.ID) error {
 	for _, sql := range chunksNotDone {
-		if _, err := d.Pool.Exec(ctx, sql, tenant, schedules.Shards); err != nil {
+		if _, err := d.Pool.Exec(ctx, sql, tenant, cohorts.Shards); err != nil {
 			return fmt.Errorf("erase chunks: %w", err)
 		}
 	}
@@ -231,7 +231,7 @@ func (d *Dispatch) eraseSomeSchedules(ctx context.Context, tenant tenants.ID) (g
 func (d *Dispatch) eraseSomeCohorts(ctx context.Context, tenant tenants.ID, shard int16) (gone int64, err error) {
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) (err error) {
 		var b pgx.Batch
-		schedules.ShareShard(&b, shard)
+		cohorts.ShareShard(&b, shard)
 		b.Queue(`
 			WITH gone AS (
 				DELETE FROM cohort_timing
@@ -282,7 +282,7 @@ func (d *Dispatch) dropTenant(ctx context.Context, tenant tenants.ID) (done bool
 			return err
 		}
 		for _, sql := range chunksNotDone {
-			gone, err := tx.Exec(ctx, sql, tenant, schedules.Shards)
+			gone, err := tx.Exec(ctx, sql, tenant, cohorts.Shards)
 			if err != nil {
 				return fmt.Errorf("erase chunks: %w", err)
 			}

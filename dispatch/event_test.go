@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -63,7 +64,7 @@ func TestFailuresAreToldOnceAnHour(t *testing.T) {
 	c := h.open(h.dispatch).operator()
 	h.start(h.dispatch)
 	p := rarely("allow_all")
-	p.Delivery = &schedules.Delivery{MaxAttempts: new(1)}
+	p.Delivery = &policy.Delivery{MaxAttempts: new(1)}
 	h.put("w", "k", p)
 	fail := func(n int) {
 		t.Helper()
@@ -195,8 +196,8 @@ func TestWhatATenantIsToldOf(t *testing.T) {
 	d := h.process()
 	h.start(d)
 	failing := everySecond()
-	failing.Policy = &schedules.Policy{PauseAfterFailures: new(1)}
-	failing.Delivery = &schedules.Delivery{MaxAttempts: new(1)}
+	failing.Policy = &policy.Policy{PauseAfterFailures: new(1)}
+	failing.Delivery = &policy.Delivery{MaxAttempts: new(1)}
 	h.put("failing", "k", failing)
 	h.put("gone", "k", schedules.Params{Spec: at(1)})
 	broken := h.put("broken", "k", rarely("skip"))

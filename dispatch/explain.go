@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // Explanation says what a schedule did, or will do, at a moment. Detail is a sentence or a few for a person, with the times
@@ -152,7 +153,7 @@ func (k *known) handedOut(t *Tick) string {
 	if late < time.Minute {
 		return "at " + k.clock(t.FiredAt)
 	}
-	return fmt.Sprintf("at %s, %s late,", k.clock(t.FiredAt), schedules.FormatDuration(late.Truncate(time.Second)))
+	return fmt.Sprintf("at %s, %s late,", k.clock(t.FiredAt), policy.FormatDuration(late.Truncate(time.Second)))
 }
 
 func skippedAs(t *Tick) string {
@@ -270,7 +271,7 @@ func (k *known) provisos(v *version) (list string) {
 		list += fmt.Sprintf(", when the quiet hours of the key end (its own time is %s)", k.clock(k.at))
 	}
 	if jitter := v.timing.Jitter(); jitter > 0 {
-		list += fmt.Sprintf(", or up to %s later (jitter)", schedules.FormatDuration(jitter))
+		list += fmt.Sprintf(", or up to %s later (jitter)", policy.FormatDuration(jitter))
 	}
 	for _, m := range k.moves {
 		if m.To.Equal(k.at) {
@@ -328,7 +329,7 @@ func (k *known) waits(v *version) string {
 	case k.stopped:
 		return ", once firing goes on: all of it is stopped at present"
 	case v.timing.Jitter() > 0:
-		return fmt.Sprintf(", within %s (jitter)", schedules.FormatDuration(v.timing.Jitter()))
+		return fmt.Sprintf(", within %s (jitter)", policy.FormatDuration(v.timing.Jitter()))
 	}
 	return ""
 }

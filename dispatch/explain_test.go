@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 func moment(t *testing.T, text string) time.Time {
@@ -213,9 +214,9 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 
 // move has a tick of the present version moved.
 func (k *known) move(t *testing.T, at, to string) {
-	m := schedules.Moved{At: moment(t, at), To: moment(t, to), MovedAt: k.now, By: "bob"}
+	m := cohorts.Moved{At: moment(t, at), To: moment(t, to), MovedAt: k.now, By: "bob"}
 	k.moves = append(k.moves, m)
-	k.versions[0].timing = k.versions[0].timing.Moved(schedules.Shifts(k.moves))
+	k.versions[0].timing = k.versions[0].timing.Moved(cohorts.Shifts(k.moves))
 }
 
 func newYork(t *testing.T, cron, policy string) func(*known) {

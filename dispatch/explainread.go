@@ -7,15 +7,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Explain says what a schedule did, or will do, at a moment: an instant, or a wall time in its zone.
@@ -68,7 +68,7 @@ type present struct {
 	PausedUntil *time.Time
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
-	Moves       []schedules.Moved
+	Moves       []cohorts.Moved
 	Skips       []time.Time
 	SeenAt      *time.Time
 	FromAt      *time.Time
@@ -136,7 +136,7 @@ func (d *Dispatch) story(ctx context.Context, tenant tenants.ID, p *present, aro
 	for _, one := range all {
 		t, found := known[one.Spec]
 		if !found {
-			if t, err = d.timedBy(ctx, schedules.StoredSpec{Tenant: tenant, ID: p.ID, Workflow: one.Workflow, Key: one.Key, Spec: one.Spec, AnchorAt: one.AnchorAt.UTC(), HashedAs: one.HashedAs}, p.Moves); err != nil {
+			if t, err = d.timedBy(ctx, cohorts.StoredSpec{Tenant: tenant, ID: p.ID, Workflow: one.Workflow, Key: one.Key, Spec: one.Spec, AnchorAt: one.AnchorAt.UTC(), HashedAs: one.HashedAs}, p.Moves); err != nil {
 				return s, err
 			}
 			known[one.Spec] = t
@@ -156,12 +156,12 @@ func (d *Dispatch) story(ctx context.Context, tenant tenants.ID, p *present, aro
 }
 
 // timedBy is the timing of a spec with the moves of its schedule; nil where it cannot be computed.
-func (d *Dispatch) timedBy(ctx context.Context, spec schedules.StoredSpec, moves []schedules.Moved) (*calendar.Timing, error) {
+func (d *Dispatch) timedBy(ctx context.Context, spec cohorts.StoredSpec, moves []cohorts.Moved) (*calendar.Timing, error) {
 	t, broken, err := d.Timings.FromSpec(ctx, d.API, spec)
 	if broken != nil || err != nil {
 		return nil, err
 	}
-	return t.Moved(schedules.Shifts(moves)), nil
+	return t.Moved(cohorts.Shifts(moves)), nil
 }
 
 // presentTiming is what the schedule is timed by now: its cohort's timing, or what its spec says.
@@ -172,10 +172,10 @@ func (d *Dispatch) presentTiming(ctx context.Context, tenant tenants.ID, p *pres
 			return nil, err
 		}
 		if t := found[*p.CohortID]; t != nil {
-			return t.Moved(schedules.Shifts(p.Moves)), nil
+			return t.Moved(cohorts.Shifts(p.Moves)), nil
 		}
 	}
-	return d.timedBy(ctx, schedules.StoredSpec{Tenant: tenant, ID: p.ID, Workflow: p.Workflow, Key: p.Key, Spec: p.Spec, AnchorAt: p.AnchorAt.UTC(), HashedAs: p.HashedAs}, p.Moves)
+	return d.timedBy(ctx, cohorts.StoredSpec{Tenant: tenant, ID: p.ID, Workflow: p.Workflow, Key: p.Key, Spec: p.Spec, AnchorAt: p.AnchorAt.UTC(), HashedAs: p.HashedAs}, p.Moves)
 }
 
 // placeWall finds the instant of a wall time, in the zone that the schedule had then.
@@ -204,7 +204,7 @@ func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present
 	good, _ := keeping.since(whose[p.ID])
 	k.kept = latest(keeping.oldest, good)
 	moved := k.at
-	if i := slices.IndexFunc(k.moves, func(m schedules.Moved) bool { return m.At.Equal(k.at) }); i >= 0 {
+	if i := slices.IndexFunc(k.moves, func(m cohorts.Moved) bool { return m.At.Equal(k.at) }); i >= 0 {
 		moved = k.moves[i].To
 	}
 	rows, _ := d.API.Query(ctx, `

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -14,7 +14,7 @@ func (d *Dispatch) Look(ctx context.Context) (due []int16, err error) {
 	if err := d.rejoin(ctx); err != nil {
 		return nil, err
 	}
-	found := make(chan int16, schedules.Shards)
+	found := make(chan int16, cohorts.Shards)
 	_, err = d.look(ctx, newShardSet(), found)
 	close(found)
 	for shard := range found {

@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -179,7 +180,7 @@ func TestAcceptedPushWithoutAnAnswerIsTriedAgain(t *testing.T) {
 		}
 	})
 	h.start(h.dispatch)
-	h.put("silent", "k", schedules.Params{Spec: at(2), Delivery: &schedules.Delivery{Timeout: "1s"}})
+	h.put("silent", "k", schedules.Params{Spec: at(2), Delivery: &policy.Delivery{Timeout: "1s"}})
 	until(t, "it was pushed again", func() bool { return len(c.caught()) == 2 })
 	if got := c.caught()[1]; got.Attempt != 2 {
 		t.Errorf("got %+v", got)
@@ -208,7 +209,7 @@ func TestBatchedPushEndsEachTickByItself(t *testing.T) {
 	})
 	spec := at(3)
 	for _, key := range []string{"a", "b", "bad"} {
-		h.put("batched", key, schedules.Params{Spec: spec, Delivery: &schedules.Delivery{MaxAttempts: new(1)}})
+		h.put("batched", key, schedules.Params{Spec: spec, Delivery: &policy.Delivery{MaxAttempts: new(1)}})
 	}
 	h.start(h.dispatch)
 	states := func(key string) string {
@@ -253,7 +254,7 @@ func TestMissedTimesAreCountedOrCaughtUp(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	put := func(key, missed string) {
-		h.put("missed", key, schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"* * * * *"}}, Policy: &schedules.Policy{Missed: missed, Overlap: "allow_all"}})
+		h.put("missed", key, schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"* * * * *"}}, Policy: &policy.Policy{Missed: missed, Overlap: "allow_all"}})
 	}
 	put("last", "last")
 	put("all", "all")
@@ -337,8 +338,8 @@ func TestFailingScheduleIsPaused(t *testing.T) {
 	h.catcher("failing", 1, func(_ int, w http.ResponseWriter) { w.WriteHeader(500) })
 	h.start(d)
 	p := everySecond()
-	p.Policy = &schedules.Policy{PauseAfterFailures: new(2)}
-	p.Delivery = &schedules.Delivery{MaxAttempts: new(1)}
+	p.Policy = &policy.Policy{PauseAfterFailures: new(2)}
+	p.Delivery = &policy.Delivery{MaxAttempts: new(1)}
 	h.put("failing", "k", p)
 	until(t, "it is paused", func() bool {
 		s, err := h.schedules.Get(t.Context(), h.tenant, "failing", "k")

@@ -8,12 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/sabotage"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // How an attempt ended, as the record of attempts says it.
@@ -260,7 +259,7 @@ func (u *underWay) retryAt(e *ending, now time.Time) (due time.Time, again bool)
 	if e.final || u.Stopped || e.outcome == cancelled {
 		return due, false
 	}
-	terms, err := schedules.DefaultTerms(u.Defaults)
+	terms, err := policy.DefaultTerms(u.Defaults)
 	if err != nil {
 		return now.Add(newerWait), true
 	}
@@ -378,7 +377,7 @@ func (d *Dispatch) markFailing(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 	var defaults []byte
 	var failures int32
 	_, err = pgx.ForEachRow(rows, []any{&id, &own, &defaults, &failures}, func() error {
-		terms, err := schedules.DefaultTerms(defaults)
+		terms, err := policy.DefaultTerms(defaults)
 		if err != nil {
 			return nil // the next failure finds it, by a program that can read them
 		}

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // dueOf returns so many due ticks of each schedule, one a second, the last a second before a moment.
@@ -25,7 +26,7 @@ func (h *house) dueOf(last time.Time, times int) (due []schedules.Due) {
 	}
 	for _, one := range found {
 		for n := range times {
-			one.Run = schedules.Run{At: last.Add(time.Duration(n-times) * time.Second)}
+			one.Run = cohorts.Run{At: last.Add(time.Duration(n-times) * time.Second)}
 			due = append(due, one)
 		}
 	}
@@ -40,7 +41,7 @@ func TestDueTicksOfAChangeShareChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	const size, times = 700, 2
-	p := schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"0 0 1 1 *"}}, Policy: &schedules.Policy{Overlap: "allow_all"}}
+	p := schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"0 0 1 1 *"}}, Policy: &policy.Policy{Overlap: "allow_all"}}
 	h.put("herd", "first", p)
 	h.herd("herd", "first", size-1)
 	h.exec(`UPDATE schedule SET overlap = 'allow_all'`)

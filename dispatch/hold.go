@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // putAside writes what is not to be delivered now, and ends what is over. Most chunks have nothing of the kind.
@@ -74,7 +73,7 @@ func queueHolds(b *pgx.Batch, tenant tenants.ID, holds []hold) {
 	}
 	b.Queue(`
 		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
-		SELECT DISTINCT ON (id, at, seq) $1::int, id, at, seq, attempt, shard, why, `+schedules.NotPast("due")+`, waits_for
+		SELECT DISTINCT ON (id, at, seq) $1::int, id, at, seq, attempt, shard, why, `+cohorts.NotPast("due")+`, waits_for
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $6::smallint[], $7::text[], $8::timestamptz[], $9::text[])
 			WITH ORDINALITY AS h (id, at, seq, attempt, shard, why, due, waits_for, ord)
 		ORDER BY id, at, seq, ord DESC

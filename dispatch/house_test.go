@@ -8,16 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestMain(m *testing.M) { postgrestest.MainNoLeaks(m) }
@@ -55,10 +56,10 @@ func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
 	h := &house{t: t, pool: pool, tenant: tenant.ID}
 	api, engine := postgrestest.Wall(t, pool, int32(tenant.ID)), postgrestest.As(t, pool, postgres.EngineRole)
 	h.config = dispatch.Config{
-		Pool: engine, API: api, IDs: ids, Timings: schedules.NewTimings(), Quotas: quotas, Cursors: cursors, LeaseKey: make([]byte, 32),
+		Pool: engine, API: api, IDs: ids, Timings: cohorts.NewTimings(), Quotas: quotas, Cursors: cursors, LeaseKey: make([]byte, 32),
 		Log: logger(), Metrics: dispatch.NewMetrics(prometheus.NewRegistry()), Name: "test", Sweeps: true, Dispatches: true, Outbound: web.Outbound{Loopback: true},
 	}
-	h.config.Operations = schedules.NewOperations(schedules.OperationsConfig{Pool: api, Engine: engine, IDs: ids, Cursors: cursors})
+	h.config.Operations = operations.New(operations.Config{Pool: api, Engine: engine, IDs: ids, Cursors: cursors})
 	h.dispatch = h.process()
 	h.config.Operations.Queue = h.dispatch.QueueOperation
 	h.dispatch.RegisterSteps()

@@ -19,6 +19,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -144,7 +145,7 @@ func (c caller) refused(status int, code, pointers string, method, path, body st
 // rarely is a schedule that does not fire by itself during a test.
 func rarely(overlap string) schedules.Params {
 	return schedules.Params{
-		Spec: calendar.Spec{Cron: []string{"0 0 1 1 *"}}, Policy: &schedules.Policy{Overlap: overlap}, Payload: web.Raw(`{"of": "schedule"}`),
+		Spec: calendar.Spec{Cron: []string{"0 0 1 1 *"}}, Policy: &policy.Policy{Overlap: overlap}, Payload: web.Raw(`{"of": "schedule"}`),
 	}
 }
 

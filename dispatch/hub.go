@@ -10,12 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
-	"github.com/carillonhq/carillon/tenants"
 )
 
 // readyChannel is the notification channel that tells all processes of ticks that wait for a worker: its payloads are
@@ -246,7 +245,7 @@ func (d *Dispatch) listenOnce(ctx context.Context, told func(run string)) error 
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+readyChannel+"; LISTEN "+schedules.DueChannel+"; LISTEN "+openChannel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+readyChannel+"; LISTEN "+cohorts.DueChannel+"; LISTEN "+openChannel); err != nil {
 		return err
 	}
 	d.hub.cameDue() // while nobody listened
@@ -258,7 +257,7 @@ func (d *Dispatch) listenOnce(ctx context.Context, told func(run string)) error 
 		if n == nil {
 			continue
 		}
-		if n.Channel == schedules.DueChannel {
+		if n.Channel == cohorts.DueChannel {
 			d.hub.cameDue()
 			continue
 		}

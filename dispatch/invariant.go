@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // Broken is a promise that rows of the database contradict: how many of them, as far as they were counted.
@@ -141,7 +142,7 @@ var invariants = []invariant{
 // Scan looks for broken promises, and returns all that it looked for with how many rows break each. A deep scan reads whole
 // tables.
 func Scan(ctx context.Context, db postgres.DB, deep bool) (all []Broken, err error) {
-	return scanFrom(ctx, db, deep, scanFloors{make([]time.Time, schedules.Shards), make([]time.Time, schedules.Shards), 0, []int64{}})
+	return scanFrom(ctx, db, deep, scanFloors{make([]time.Time, cohorts.Shards), make([]time.Time, cohorts.Shards), 0, []int64{}})
 }
 
 func scanFrom(ctx context.Context, db postgres.DB, deep bool, from scanFloors) (all []Broken, err error) {
@@ -165,7 +166,7 @@ func scanFrom(ctx context.Context, db postgres.DB, deep bool, from scanFloors) (
 // scan keeps the metric of broken promises.
 func (d *Dispatch) scan(ctx context.Context) error {
 	var from scanFloors
-	for shard := range int16(schedules.Shards) {
+	for shard := range int16(cohorts.Shards) {
 		l := d.watchdog.floors.look(shard, &d.horizon, false)
 		from.cohort, from.held = append(from.cohort, l.cohort.from), append(from.held, l.held.from)
 	}

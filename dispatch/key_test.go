@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -129,7 +130,7 @@ func TestAKeyIsErasedWhileItsTicksRun(t *testing.T) {
 	h := newHouse(t)
 	h.start(h.dispatch)
 	p := everySecond()
-	p.Policy = &schedules.Policy{Overlap: "buffer_all"}
+	p.Policy = &policy.Policy{Overlap: "buffer_all"}
 	h.put("w", "k", p)
 	h.put("w", "bystander", p)
 	until(t, "ticks run and wait", func() bool { return len(h.history("w", "k")) > 2 })

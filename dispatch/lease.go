@@ -8,16 +8,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/varint"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // LeaseParams ask for ticks of workflows: up to Max, waiting for the first up to Wait, each to be ended within Lease.
@@ -55,13 +54,13 @@ func (p LeaseParams) read() (r leaseRequest, err error) {
 		errs = append(errs, fault.Invalid("/workflows", "name 1 to 100 workflows"))
 	}
 	for i, name := range p.Workflows {
-		errs = append(errs, schedules.CheckName(fmt.Sprintf("/workflows/%d", i), "workflow", name))
+		errs = append(errs, policy.CheckName(fmt.Sprintf("/workflows/%d", i), "workflow", name))
 	}
 	if len(p.Queues) > 100 {
 		errs = append(errs, fault.Invalid("/queues", "name at most 100 queues"))
 	}
 	for i, name := range p.Queues {
-		errs = append(errs, schedules.CheckName(fmt.Sprintf("/queues/%d", i), "queue", name))
+		errs = append(errs, policy.CheckName(fmt.Sprintf("/queues/%d", i), "queue", name))
 	}
 	if p.Max != nil {
 		r.max = *p.Max
@@ -70,12 +69,12 @@ func (p LeaseParams) read() (r leaseRequest, err error) {
 		errs = append(errs, fault.Invalid("/max", "%d is not between 1 and %d", r.max, mostLeased))
 	}
 	if p.Wait != "" {
-		if r.wait, err = schedules.Within("/wait", p.Wait, 0, longestPoll); err != nil {
+		if r.wait, err = policy.Within("/wait", p.Wait, 0, longestPoll); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	if p.Lease != "" {
-		if r.lease, err = schedules.Within("/lease", p.Lease, shortestLease, longestLease); err != nil {
+		if r.lease, err = policy.Within("/lease", p.Lease, shortestLease, longestLease); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -251,7 +250,7 @@ func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseReque
 	shortest := r.lease
 	for i, s := range found {
 		tries[i] = try{TickKey: s.key(), Attempt: s.Attempt}
-		lengths[i] = min(r.lease, seconds(or(s.Timeout, int32(schedules.DefaultTimeout/time.Second))))
+		lengths[i] = min(r.lease, seconds(or(s.Timeout, int32(policy.DefaultTimeout/time.Second))))
 		shortest = min(shortest, lengths[i])
 	}
 	err = tx.QueryRow(ctx, `
@@ -326,7 +325,7 @@ func (d *Dispatch) leaseAnswer(tenant tenants.ID, l leased) []byte {
 
 // workflowTerms are the version of a workflow and what it says of delivery.
 type workflowTerms struct {
-	schedules.Terms
+	policy.Terms
 	version string
 }
 
@@ -348,7 +347,7 @@ func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[stri
 	all := make(map[string]workflowTerms, len(names))
 	*terms = all
 	for _, name := range names {
-		plain, _ := schedules.DefaultTerms(nil) // there is nothing to misread
+		plain, _ := policy.DefaultTerms(nil) // there is nothing to misread
 		all[name] = workflowTerms{Terms: plain}
 	}
 	b.Queue(`SELECT name, version, defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names).Query(func(rows pgx.Rows) error {
@@ -356,7 +355,7 @@ func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[stri
 		var version *string
 		var defaults []byte
 		_, err := pgx.ForEachRow(rows, []any{&name, &version, &defaults}, func() error {
-			its, err := schedules.DefaultTerms(defaults)
+			its, err := policy.DefaultTerms(defaults)
 			if err != nil {
 				return &newerWorkflow{name, err}
 			}

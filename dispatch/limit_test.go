@@ -7,6 +7,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func TestTickOfALimitedScheduleAnnouncesNoneBeyondTheLast(t *testing.T) {
@@ -14,7 +15,7 @@ func TestTickOfALimitedScheduleAnnouncesNoneBeyondTheLast(t *testing.T) {
 	h := newHouse(t)
 	p := everySecond()
 	p.Spec.MaxTicks = new(3)
-	p.Policy = &schedules.Policy{Overlap: "allow_all", Missed: "all"}
+	p.Policy = &policy.Policy{Overlap: "allow_all", Missed: "all"}
 	made := h.put("limited", "k", p)
 	if len(made.Upcoming) != 3 {
 		t.Errorf("the schedule shows %v", made.Upcoming)
@@ -52,7 +53,7 @@ func TestTicksOpenedLateAnnounceThoseUpToTheLast(t *testing.T) {
 	}
 	h.put("limited", "k", schedules.Params{
 		Spec:   calendar.Spec{Cron: calendar.StringList{"* * * * *"}, MaxTicks: new(3)},
-		Policy: &schedules.Policy{Overlap: "allow_all", Missed: "all"},
+		Policy: &policy.Policy{Overlap: "allow_all", Missed: "all"},
 	})
 	shard := int16(h.number(`SELECT shard FROM cohort`))
 	for range 4 {

@@ -4,15 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
-
-	"github.com/carillonhq/carillon/schedules"
 )
 
 // dueFloors are the floors of what a sweep reads by due_at.
 type dueFloors struct {
-	cohort, held, turn [schedules.Shards]floor
+	cohort, held, turn [cohorts.Shards]floor
 	search             search
 }
 

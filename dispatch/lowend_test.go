@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -288,7 +289,7 @@ func TestTurnsDoNotReadEarlierWaitsUnderAnOldSnapshot(t *testing.T) {
 				UPDATE cohort SET shard = shard, next_at = date_trunc('second', clock_timestamp()) - interval '1 s', due_at = 'infinity', wait_at = clock_timestamp()`)
 			h.exec(`INSERT INTO turn (shard, tenant_id, due_at) SELECT shard, tenant_id, clock_timestamp() FROM (SELECT DISTINCT shard, tenant_id FROM cohort) c ON CONFLICT (shard, tenant_id) DO UPDATE SET due_at = excluded.due_at`)
 			until(t, "none waits", func() bool {
-				for shard := range int16(schedules.Shards) {
+				for shard := range int16(cohorts.Shards) {
 					if _, err := d.SweepOnce(t.Context(), shard); err != nil {
 						t.Fatal(err)
 					}

@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/carillonhq/carillon/schedules"
 )
 
 // member is a member of a cohort as the sweep reads it.
 type member struct {
 	id, spread int64
 	missed     int
-	own        *schedules.Run // where its last time came before the run's
+	own        *cohorts.Run // where its last time came before the run's
 }
 
 // readMembers reads the members of the cohorts past their cursors, at most each of one cohort, cohort after cohort, until

@@ -7,11 +7,12 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // twice fires at two seconds of a minute that is not near, each day; each time of a day counts.
 func twice(at time.Time, first, second int) schedules.Params {
-	p := schedules.Params{Policy: &schedules.Policy{Missed: "all", Overlap: "allow_all", MaxLateness: "1w"}}
+	p := schedules.Params{Policy: &policy.Policy{Missed: "all", Overlap: "allow_all", MaxLateness: "1w"}}
 	p.Spec = calendar.Spec{Cron: calendar.StringList{fmt.Sprintf("%d,%d %d %d * * *", first, second, at.Minute(), at.Hour())}}
 	return p
 }

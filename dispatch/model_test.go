@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // plan is a spec of a kind whose times a few lines can tell: each so many minutes of the day in UTC, or once.
@@ -111,7 +112,7 @@ type definition struct {
 }
 
 func (d definition) params() schedules.Params {
-	p := schedules.Params{Spec: d.plan.spec(), Policy: &schedules.Policy{Missed: d.missed, Overlap: d.overlap}, Note: d.note, Status: d.status}
+	p := schedules.Params{Spec: d.plan.spec(), Policy: &policy.Policy{Missed: d.missed, Overlap: d.overlap}, Note: d.note, Status: d.status}
 	if d.payload != "" {
 		p.Payload = []byte(d.payload)
 	}

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/riverqueue/river"
-
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/riverqueue/river"
 )
 
 // What a newer program wrote is put off by a program that cannot read it, and fires once it can be read.
@@ -34,7 +34,7 @@ func TestACohortThatANewerProgramWroteIsPutOff(t *testing.T) {
 			shard := int16(h.number(`SELECT shard FROM cohort`))
 			swept := h.neighbour(shard)
 			h.exec(sql[0], h.tenant)
-			h.config.Timings = schedules.NewTimings()
+			h.config.Timings = cohorts.NewTimings()
 			h.dispatch = h.process()
 			h.sweepOnce(shard)
 			if n := swept(); n != 1 {
@@ -45,7 +45,7 @@ func TestACohortThatANewerProgramWroteIsPutOff(t *testing.T) {
 				t.Error("the cohort is not put off as it is")
 			}
 			cohort := int64(h.number(`SELECT id FROM cohort WHERE tenant_id = $1`, h.tenant))
-			h.config.Timings = schedules.NewTimings() // the neighbour has the same timing, and that can be read
+			h.config.Timings = cohorts.NewTimings() // the neighbour has the same timing, and that can be read
 			if newer, err := h.process().TimedByNewer(t.Context(), h.tenant, shard, cohort); err != nil || newer == (what == "policy") {
 				t.Errorf("ticks that are out are ended or held: got newer %t, %v", newer, err)
 			}
@@ -229,7 +229,7 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 			h.fail(h.lease("overlap", 1)[0])
 			h.newerDefaults("overlap")
 			reply, err := h.dispatch.ReplayDead(h.t.Context(), h.tenant, dispatch.DeadReplayParams{}, "ann", web.Once{})
-			var op schedules.OperationAnswer
+			var op operations.Answer
 			if err == nil {
 				err = json.Unmarshal(reply.Body, &op)
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // withoutRiver has each of River's fetches of jobs fail.
@@ -90,7 +90,7 @@ func TestChunksAreOpenedWhoseJobsRiverDoesNotFetch(t *testing.T) {
 	}
 	swept := h.process() // it is not started, and opens nothing
 	until(t, "chunks are swept", func() bool {
-		for shard := range int16(schedules.Shards) {
+		for shard := range int16(cohorts.Shards) {
 			if _, err := swept.SweepOnce(t.Context(), shard); err != nil {
 				t.Fatal(err)
 			}

@@ -5,17 +5,16 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/carillonhq/carillon/operations"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/carillonhq/carillon/schedules"
 )
 
 // begin begins an operation of the house's tenant.
-func (h *house) begin(kind string) schedules.OperationAnswer {
+func (h *house) begin(kind string) operations.Answer {
 	h.t.Helper()
-	var begun schedules.OperationAnswer
+	var begun operations.Answer
 	err := pgx.BeginFunc(h.t.Context(), h.pool, func(tx pgx.Tx) (err error) {
-		begun, err = h.config.Operations.Begin(h.t.Context(), tx, schedules.Begun{Tenant: h.tenant, Kind: kind, Params: struct{}{}, By: "ann"})
+		begun, err = h.config.Operations.Begin(h.t.Context(), tx, operations.Request{Tenant: h.tenant, Kind: kind, Params: struct{}{}, By: "ann"})
 		return err
 	})
 	if err != nil {
@@ -24,7 +23,7 @@ func (h *house) begin(kind string) schedules.OperationAnswer {
 	return begun
 }
 
-func (h *house) operation(id string) schedules.OperationAnswer {
+func (h *house) operation(id string) operations.Answer {
 	h.t.Helper()
 	op, err := h.config.Operations.Get(h.t.Context(), h.tenant, id)
 	if err != nil {
@@ -36,7 +35,7 @@ func (h *house) operation(id string) schedules.OperationAnswer {
 func TestAnOperationIsRun(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.config.Operations.Register("three", func(_ context.Context, _ pgx.Tx, op *schedules.Operation) (bool, error) {
+	h.config.Operations.Register("three", func(_ context.Context, _ pgx.Tx, op *operations.Operation) (bool, error) {
 		op.Done++
 		op.WaitUntil = op.Now.Add(1) // so that the look must find it
 		return op.Done == 3, nil
@@ -44,7 +43,7 @@ func TestAnOperationIsRun(t *testing.T) {
 	h.start(h.dispatch)
 	begun := h.begin("three")
 	until(t, "it has ended", func() bool { return h.operation(begun.ID).EndedAt != nil })
-	if got := h.operation(begun.ID); got.State != schedules.OperationSucceeded || got.Done != 3 {
+	if got := h.operation(begun.ID); got.State != operations.Succeeded || got.Done != 3 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -55,7 +54,7 @@ func TestAnOperationOutlivesItsRunner(t *testing.T) {
 	h := newHouse(t)
 	first, release := make(chan struct{}), make(chan struct{})
 	var steps atomic.Int32
-	h.config.Operations.Register("three", func(ctx context.Context, tx pgx.Tx, op *schedules.Operation) (bool, error) {
+	h.config.Operations.Register("three", func(ctx context.Context, tx pgx.Tx, op *operations.Operation) (bool, error) {
 		if steps.Add(1) == 2 {
 			close(first)
 			<-release
@@ -72,7 +71,7 @@ func TestAnOperationOutlivesItsRunner(t *testing.T) {
 	h.start(h.process())
 	close(release)
 	until(t, "it has ended", func() bool { return h.operation(begun.ID).EndedAt != nil })
-	if got := h.operation(begun.ID); got.State != schedules.OperationSucceeded || got.Done != 3 {
+	if got := h.operation(begun.ID); got.State != operations.Succeeded || got.Done != 3 {
 		t.Errorf("got %+v", got)
 	}
 }

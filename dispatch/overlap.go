@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/ident"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // fate is what the overlap policy makes of a tick.
@@ -155,7 +155,7 @@ func (d *Dispatch) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 				continue
 			}
 			w.queueRelease(&b, tenant, now)
-			if err := schedules.WakeSweep(ctx, tx, w.Shard); err != nil {
+			if err := cohorts.WakeSweep(ctx, tx, w.Shard); err != nil {
 				return err
 			}
 		}
@@ -172,7 +172,7 @@ func (d *Dispatch) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 // expired reports whether a waiting tick is too late to be handed out. Where this program cannot read the defaults of its
 // workflow it is not: then it is released, and its delivery waits for a program that can read them.
 func (w *waiting) expired(now time.Time) bool {
-	terms, err := schedules.DefaultTerms(w.Defaults)
+	terms, err := policy.DefaultTerms(w.Defaults)
 	if err != nil {
 		return false
 	}

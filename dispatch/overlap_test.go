@@ -8,6 +8,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // overlapping is a house with one schedule that is triggered by hand, so that a test says when ticks overlap.
@@ -16,7 +17,7 @@ func overlapping(t *testing.T, overlap string) *house {
 	h := newHouse(t)
 	h.start(h.dispatch)
 	h.put("overlap", "k", schedules.Params{
-		Spec: calendar.Spec{Cron: calendar.StringList{"0 0 1 1 *"}}, Policy: &schedules.Policy{Overlap: overlap},
+		Spec: calendar.Spec{Cron: calendar.StringList{"0 0 1 1 *"}}, Policy: &policy.Policy{Overlap: overlap},
 	})
 	return h
 }
@@ -172,7 +173,7 @@ func TestBufferedTickIsOfTheSequenceOnceItIsHandedOut(t *testing.T) {
 	h := newHouse(t)
 	h.start(h.dispatch)
 	p := everySecond()
-	p.Policy = &schedules.Policy{Overlap: "buffer_all"}
+	p.Policy = &policy.Policy{Overlap: "buffer_all"}
 	h.put("sequence", "k", p)
 	var got []handed
 	first := h.lease("sequence", 1)[0]

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -135,7 +135,7 @@ const endedRests = `(
 func (o *Overviews) queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	var oldest *time.Time
 	const columns = "d.id, d.next_at, d.wait_at, d.run_at, d.at_spread, d.at_id"
-	due := schedules.ByNextTime(columns, "d.next_at <= now() AND (d.due_at <= now() OR d.due_at = 'infinity')", func(from, where string) string {
+	due := cohorts.ByNextTime(columns, "d.next_at <= now() AND (d.due_at <= now() OR d.due_at = 'infinity')", func(from, where string) string {
 		return `
 			SELECT ` + columns + `
 			FROM ` + from + `

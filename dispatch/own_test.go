@@ -13,13 +13,14 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
 // once is a schedule of one tick that names a calendar, and has one attempt: each push of it reads its cohort.
 func (h *house) once(workflow, key string, seconds int) {
 	h.t.Helper()
-	p := schedules.Params{Spec: at(seconds), Delivery: &schedules.Delivery{MaxAttempts: new(1)}}
+	p := schedules.Params{Spec: at(seconds), Delivery: &policy.Delivery{MaxAttempts: new(1)}}
 	p.Spec.Exclude = offSpec("").Exclude
 	h.put(workflow, key, p)
 }
@@ -179,7 +180,7 @@ func TestErrorsOfAttemptsDoNotNameOurAddress(t *testing.T) {
 		_ = conn.Close()
 	})
 	h.start(h.dispatch)
-	h.put("reset", "k", schedules.Params{Spec: at(2), Delivery: &schedules.Delivery{MaxAttempts: new(1)}})
+	h.put("reset", "k", schedules.Params{Spec: at(2), Delivery: &policy.Delivery{MaxAttempts: new(1)}})
 	until(t, "the tick has failed", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 3`) == 1 })
 	got := h.history("reset", "k")[0]
 	if got.Error == nil || strings.Contains(*got.Error, "127.0.0.1") || strings.Contains(*got.Error, "->") {

@@ -4,14 +4,14 @@ import (
 	"context"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // setEndpoint has the endpoint of a catcher be in a state.
@@ -46,7 +46,7 @@ func (h *house) round() {
 			h.t.Fatal(err)
 		}
 	}
-	for shard := range int16(schedules.Shards) {
+	for shard := range int16(cohorts.Shards) {
 		if _, err := h.dispatch.SweepOnce(ctx, shard); err != nil {
 			h.t.Fatal(err)
 		}

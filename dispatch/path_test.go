@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/carillonhq/carillon/schedules/policy"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
 func everySecond() schedules.Params {
@@ -60,7 +61,7 @@ func TestPulledTicksComeInOrderOnceEach(t *testing.T) {
 	h := newHouse(t)
 	h.start(h.dispatch)
 	p := everySecond()
-	p.Policy = &schedules.Policy{Overlap: "allow_all"}
+	p.Policy = &policy.Policy{Overlap: "allow_all"}
 	h.put("pulled", "user/1", p)
 	var got []handed
 	for len(got) < 3 {

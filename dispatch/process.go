@@ -12,10 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/loop"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -242,7 +241,7 @@ func (p *process) shards() []int16 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var mine []int16
-	for shard := range int16(schedules.Shards) {
+	for shard := range int16(cohorts.Shards) {
 		best, bestScore := int64(0), uint64(0)
 		for _, id := range p.sweeps {
 			if s := score(id, shard); best == 0 || s > bestScore {

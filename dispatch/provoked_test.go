@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -75,8 +76,8 @@ func (h *house) provokePushes() (release func()) {
 	})
 	h.listener(tenants.TickFailed)
 	p := everySecond()
-	p.Policy = &schedules.Policy{Overlap: "allow_all"}
-	p.Delivery = &schedules.Delivery{MaxAttempts: new(1), Retention: &schedules.Retention{Succeeded: "1h", Failed: "1h"}}
+	p.Policy = &policy.Policy{Overlap: "allow_all"}
+	p.Delivery = &policy.Delivery{MaxAttempts: new(1), Retention: &policy.Retention{Succeeded: "1h", Failed: "1h"}}
 	h.put("pushed", "dies", p)
 	p.Delivery = nil
 	h.put("pushed", "retried", p)
@@ -95,7 +96,7 @@ func (h *house) provokePushes() (release func()) {
 	release = sync.OnceFunc(func() { close(released) })
 	h.t.Cleanup(release)
 	for _, overlap := range []string{"buffer_all", "buffer_one", "cancel_other"} {
-		p.Policy = &schedules.Policy{Overlap: overlap}
+		p.Policy = &policy.Policy{Overlap: overlap}
 		h.put("slow", overlap, p)
 	}
 	return release
@@ -110,7 +111,7 @@ func (h *house) provokeSweeps() {
 	h.limit("few", nil, new(int32(1)))
 	h.limit("parallel", new("pushed"), new(int32(1)))
 	p := everySecond()
-	p.Policy = &schedules.Policy{Overlap: "allow_all"}
+	p.Policy = &policy.Policy{Overlap: "allow_all"}
 	for i := range 3 {
 		h.put("parallel", fmt.Sprint(i), p)
 	}
@@ -122,7 +123,7 @@ func (h *house) provokeSweeps() {
 	h.tenant = own
 	for i := range 3 {
 		p := everySecond()
-		p.Policy = &schedules.Policy{Overlap: "cancel_other"}
+		p.Policy = &policy.Policy{Overlap: "cancel_other"}
 		h.put("few", fmt.Sprint(i), p)
 	}
 	h.adoptAfter2025b()
@@ -148,7 +149,7 @@ func (h *house) provokeSweeps() {
 var notRun = []string{
 	// They also serve requests, or only requests.
 	"dispatch.Dispatch.cancelWaiting", "dispatch.Dispatch.takeIdle", "dispatch.takeOneOf", "dispatch.takeOneReady",
-	"dispatch.Dispatch.specTiming", "dispatch.lockTick", "schedules.readProfiles", "tenants.QueueHappened",
+	"dispatch.Dispatch.specTiming", "dispatch.lockTick", "cohorts.ReadProfiles", "tenants.QueueHappened",
 	"dispatch.invariants", // the deep ones run in `carillon doctor` only
 	// They end the erasure of a key, as the tenant, in the API's pool.
 	"schedules.Schedules.eraseRecord", "schedules.eraseAnswers", "schedules.unfinished.erasePart", "schedules.lockRows", "schedules.unerased",

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/jackc/pgx/v5"
 )
 
 // aside collects the due cohorts of a shard that a sweep does not serve. One of them never fails the sweep of the others.
@@ -57,7 +56,7 @@ func (a *aside) write(ctx context.Context, tx pgx.Tx, shard int16) error {
 	if len(a.early) > 0 {
 		b.Queue(`
 			UPDATE cohort c
-			SET due_at = `+schedules.NotPast("n.due_at")+`, wait_at = NULL
+			SET due_at = `+cohorts.NotPast("n.due_at")+`, wait_at = NULL
 			FROM unnest($2::bigint[], $3::timestamptz[]) AS n (id, due_at)
 			WHERE c.shard = $1 AND c.id = n.id`, shard, a.early, a.until)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // neighbour stores a due schedule of another tenant in a shard, and returns a function that counts its swept ticks.
@@ -106,7 +107,7 @@ func TestARetimingThatTheDatabaseFailsQuarantinesNothing(t *testing.T) {
 	h := newHouse(t)
 	shard := h.waitsForRetiming("k")
 	h.exec(`ALTER TABLE calendar RENAME COLUMN dates TO hidden`)
-	h.config.Timings = schedules.NewTimings()
+	h.config.Timings = cohorts.NewTimings()
 	h.dispatch = h.process()
 	if _, err := h.dispatch.SweepOnce(t.Context(), shard); err == nil {
 		t.Fatal("a sweep that cannot read calendars succeeds")
@@ -165,7 +166,7 @@ func TestACohortInAZoneThatIsGoneIsRetimedByItsOwnDatabase(t *testing.T) {
 	h.put("w", "k", schedules.Params{Spec: offSpec("0 0 1 1 *")})
 	h.exec(`UPDATE cohort_timing SET timing = replace(timing, '"zone":"UTC"', '"zone":"Gone/Zone"')`)
 	h.exec(`UPDATE cohort SET tzdata = '2020a'`)
-	h.config.Timings = schedules.NewTimings()
+	h.config.Timings = cohorts.NewTimings()
 	h.dispatch = h.process()
 	h.putCalendar("2030-01-02")
 	h.sweepOnce(int16(h.number(`SELECT shard FROM cohort`)))
@@ -187,7 +188,7 @@ func TestATZDatabaseThatCannotBeReadStopsNoShard(t *testing.T) {
 	h.exec(`INSERT INTO tzdata (version, archive) VALUES ('2020a', 'broken')`)
 	h.exec(`UPDATE cohort SET tzdata = '2020a' WHERE tenant_id = $1`, h.tenant)
 	h.backdate(h.tenant)
-	h.config.Timings = schedules.NewTimings()
+	h.config.Timings = cohorts.NewTimings()
 	h.dispatch = h.process()
 	h.sweepOnce(shard)
 	if n := swept(); n != 1 {

@@ -9,15 +9,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // planNode is a step of a plan as EXPLAIN (ANALYZE, FORMAT JSON) shows it. Rows are those of one loop.
@@ -166,7 +165,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	h.config.API = postgres.NewWall(postgrestest.As(t, h.pool, postgres.APIRole)) // which answers nothing without a tenant
 	h.config.Uses = func(context.Context, tenants.ID) (map[string]tenants.Use, error) { return nil, nil }
 	h.config.Settle = func(context.Context, tenants.ID, string, string) error { return nil }
-	h.config.Operations = schedules.NewOperations(schedules.OperationsConfig{Pool: h.config.API, Engine: h.config.Pool, IDs: h.config.IDs, Cursors: h.config.Cursors})
+	h.config.Operations = operations.New(operations.Config{Pool: h.config.API, Engine: h.config.Pool, IDs: h.config.IDs, Cursors: h.config.Cursors})
 	finishTenants := h.process().FinishTenants
 	h.config.Erase = func(ctx context.Context) error {
 		return errors.Join(h.schedules.FinishErasures(ctx, h.config.Pool), finishTenants(ctx))

@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -178,7 +179,7 @@ func TestReplayDeliversAFailedTickAgain(t *testing.T) {
 	c := s.operator()
 	h.start(h.dispatch)
 	p := rarely("skip")
-	p.Delivery = &schedules.Delivery{MaxAttempts: new(1)}
+	p.Delivery = &policy.Delivery{MaxAttempts: new(1)}
 	h.put("w", "k", p)
 	get[dispatch.Tick](c, 202, "POST", trigger, `{"payload": {"n":  1.0}}`)
 	first := c.leaseAll(1)[0]
@@ -323,7 +324,7 @@ func TestTicksOfATenantAreListedByTime(t *testing.T) {
 	spec := calendar.Spec{At: []string{soon.Format("2006-01-02T15:04:05"), soon.Add(time.Second).Format("2006-01-02T15:04:05")}}
 	const n = 12
 	for i := range n {
-		h.put([]string{"a", "b"}[i%2], fmt.Sprintf("k%d", i), schedules.Params{Spec: spec, Policy: &schedules.Policy{Overlap: "allow_all"}})
+		h.put([]string{"a", "b"}[i%2], fmt.Sprintf("k%d", i), schedules.Params{Spec: spec, Policy: &policy.Policy{Overlap: "allow_all"}})
 	}
 	until(t, "all have fired", func() bool { return h.number(`SELECT count(*) FROM tick`) == 2*n })
 	walk := func(query string, limit int) (all []dispatch.Tick) {

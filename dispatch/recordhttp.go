@@ -5,13 +5,13 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
 )
 
 type recordHandler struct{ *Dispatch }
@@ -53,9 +53,9 @@ func (h recordHandler) ticks(c echo.Context) error {
 func checkPicks(q url.Values) error {
 	var errs []error
 	if q.Has("workflow") {
-		errs = append(errs, schedules.CheckName("/workflow", "workflow", q.Get("workflow")))
+		errs = append(errs, policy.CheckName("/workflow", "workflow", q.Get("workflow")))
 	}
-	if q.Has("key") && !schedules.ValidKey(q.Get("key")) {
+	if q.Has("key") && !policy.ValidKey(q.Get("key")) {
 		errs = append(errs, fault.Invalid("/key", "a key is 1 to 256 bytes of UTF-8 without control characters"))
 	}
 	for _, name := range []string{"schedule_id", "state", "cursor"} {

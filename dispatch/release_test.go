@@ -8,6 +8,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // A tick that comes to wait while another is being ended, by a transaction that read the clock before that, is not handed out
@@ -17,7 +18,7 @@ func TestAReleasedTickIsNotBeforeItsTime(t *testing.T) {
 	h := newHouse(t)
 	h.start(h.dispatch)
 	h.put("overlap", "k", schedules.Params{
-		Spec: calendar.Spec{Intervals: []calendar.Interval{{Every: "2s"}}}, Policy: &schedules.Policy{Overlap: "buffer_all"},
+		Spec: calendar.Spec{Intervals: []calendar.Interval{{Every: "2s"}}}, Policy: &policy.Policy{Overlap: "buffer_all"},
 	})
 	first := h.lease("overlap", 1)[0]
 	for h.endSlowly(first) { // the machine was too slow for the end of a tick

@@ -7,14 +7,14 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Replay delivers a tick again that failed for good: the same tick, whose attempts go on from the last one with as many
@@ -95,7 +95,7 @@ func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 	if defaults == nil {
 		return r, fault.Conflict("workflow_deleted", "the workflow %q is gone", r.workflow)
 	}
-	terms, err := schedules.DefaultTerms(defaults)
+	terms, err := policy.DefaultTerms(defaults)
 	if err != nil {
 		return r, err
 	}
@@ -123,7 +123,7 @@ func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 	if !free {
 		return r, nil
 	}
-	return r, schedules.WakeSweep(ctx, tx, t.Shard)
+	return r, cohorts.WakeSweep(ctx, tx, t.Shard)
 }
 
 // freeAside locks a schedule's state, and tells whether a tick aside may run now: nothing of the schedule runs or waits,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func TestMovedTickIsHandedOutAtItsNewTimeInTheSequence(t *testing.T) {
@@ -16,7 +17,7 @@ func TestMovedTickIsHandedOutAtItsNewTimeInTheSequence(t *testing.T) {
 	d := h.process()
 	made := h.put("w", "k", schedules.Params{
 		Spec:   calendar.Spec{Intervals: []calendar.Interval{{Every: "3s"}}},
-		Policy: &schedules.Policy{Overlap: "allow_all", Missed: "all"},
+		Policy: &policy.Policy{Overlap: "allow_all", Missed: "all"},
 	})
 	at := made.Upcoming[2]
 	to := at.Add(-time.Second)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -168,11 +169,11 @@ func TestRetentionOfAScheduleAndOfAWorkflow(t *testing.T) {
 			t.Parallel()
 			h, _ := aging(t)
 			h.start(h.dispatch)
-			kept := &schedules.Delivery{Retention: &schedules.Retention{Succeeded: "2h", Failed: "5h"}}
+			kept := &policy.Delivery{Retention: &policy.Retention{Succeeded: "2h", Failed: "5h"}}
 			p := rarely("allow_all")
 			if own {
 				p.Delivery = kept
-			} else if _, _, err := h.schedules.PutWorkflow(t.Context(), h.tenant, "overlap", schedules.WorkflowParams{Defaults: &schedules.Defaults{Delivery: kept}}); err != nil {
+			} else if _, _, err := h.schedules.PutWorkflow(t.Context(), h.tenant, "overlap", schedules.WorkflowParams{Defaults: &policy.Defaults{Delivery: kept}}); err != nil {
 				t.Fatal(err)
 			}
 			h.put("overlap", "k", p)

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -89,7 +88,7 @@ func (d *Dispatch) thinSchedules(ctx context.Context, now time.Time, found []kee
 		var ids []int64
 		var good, bad []time.Time
 		for _, k := range some {
-			terms, err := schedules.DefaultTerms(k.Defaults)
+			terms, err := policy.DefaultTerms(k.Defaults)
 			if err != nil {
 				if d.told.Due("retention", now) {
 					d.Log.Warn("ended ticks are kept longer: a newer program wrote the defaults of a workflow", "tenant", tenant, "schedule", k.ID, "error", err)

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const day = 24 * time.Hour
@@ -92,7 +91,7 @@ func (d *Dispatch) whose(ctx context.Context, db postgres.DB, tenant tenants.ID,
 	var good, bad *int32
 	var defaults []byte
 	_, err = pgx.ForEachRow(rows, []any{&id, &w.workflow, &w.key, &good, &bad, &defaults}, func() error {
-		terms, err := schedules.DefaultTerms(defaults)
+		terms, err := policy.DefaultTerms(defaults)
 		if err != nil { // as long as the tenant's, until they can be read
 			terms = unregistered
 		}

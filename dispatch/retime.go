@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const mostLimited = 1000 // members with max_ticks whose end is found in one transaction
@@ -43,7 +43,7 @@ func (d *Dispatch) retime(ctx context.Context, tx pgx.Tx, shard int16, now time.
 	left := mostLimited
 	for _, c := range served {
 		t, revision, err := d.Timings.Renew(ctx, tx, c.TenantID, c.timing)
-		if schedules.Uncomputable(err) {
+		if cohorts.Uncomputable(err) {
 			d.leave(&out, c, now, err)
 			continue
 		}
@@ -90,7 +90,7 @@ func retimeOne(ctx context.Context, tx pgx.Tx, shard int16, c *due, t *calendar.
 	}
 	_, err := tx.Exec(ctx, `
 		UPDATE cohort
-		SET next_at = $3, due_at = `+schedules.NotPast("$6::timestamptz")+`, revision = $4, tzdata = $5, retime_at = NULL, wait_at = NULL
+		SET next_at = $3, due_at = `+cohorts.NotPast("$6::timestamptz")+`, revision = $4, tzdata = $5, retime_at = NULL, wait_at = NULL
 		WHERE shard = $1 AND id = $2`, shard, c.ID, next, revision, t.Zones().Version(), dueAt)
 	if err != nil {
 		return fmt.Errorf("retime cohort %d: %w", c.ID, err)
@@ -126,10 +126,10 @@ func limit(ctx context.Context, tx pgx.Tx, c *due, t *calendar.Timing, n int) (i
 	}
 	ids, spreads := make([]int64, len(found)), make([]int64, len(found))
 	lefts, froms, untils := make([]int32, len(found)), make([]time.Time, len(found)), make([]time.Time, len(found))
-	ends := map[schedules.Limit]time.Time{}
+	ends := map[cohorts.Limit]time.Time{}
 	for i, m := range found {
 		ids[i], spreads[i], untils[i] = m.ScheduleID, m.Spread, m.UntilAt
-		rest := schedules.Limit{From: m.FromAt.UTC(), Left: int(m.TicksLeft)}
+		rest := cohorts.Limit{From: m.FromAt.UTC(), Left: int(m.TicksLeft)}
 		if !m.FromAt.After(*c.RetimeAt) {
 			rest.From = c.RetimeAt.UTC().Truncate(time.Second).Add(time.Second)
 			rest.Left = max(0, rest.Left-c.timing.Count(m.FromAt, c.RetimeAt.Add(time.Microsecond)))

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
-
-	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/schedules"
 )
 
 // putCalendar stores the calendar "off", and tells when it was written.
@@ -42,7 +42,7 @@ func TestEditsOfACalendarWhileItsSchedulesFire(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.putCalendar()
-	p := schedules.Params{Spec: offSpec("* * * * * *"), Policy: &schedules.Policy{Overlap: "allow_all", Missed: "all"}}
+	p := schedules.Params{Spec: offSpec("* * * * * *"), Policy: &policy.Policy{Overlap: "allow_all", Missed: "all"}}
 	keys := []string{"a", "b", "c"}
 	for _, key := range keys {
 		h.put("w", key, p)
@@ -111,7 +111,7 @@ func TestATickThatWasSweptBeforeAnEditIsExcluded(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.putCalendar()
-	h.put("w", "k", schedules.Params{Spec: offSpec("* * * * * *"), Policy: &schedules.Policy{Overlap: "allow_all"}})
+	h.put("w", "k", schedules.Params{Spec: offSpec("* * * * * *"), Policy: &policy.Policy{Overlap: "allow_all"}})
 	h.put("w", "other", everySecond())
 	shard := int16(h.number(`SELECT shard FROM schedule WHERE key = 'k'`))
 	until(t, "a chunk is swept", func() bool {
@@ -176,7 +176,7 @@ func TestABacklogIsSweptAsItWasPromised(t *testing.T) {
 		h.exec(`TRUNCATE schedule, schedule_state, member, cohort, chunk, revision, label`)
 		first := draw(rt)
 		h.putCalendar(first...)
-		p := schedules.Params{Spec: offSpec("0 " + time.Date(2000, 1, 1, at, 0, 0, 0, time.UTC).Format("15") + " * * *"), Policy: &schedules.Policy{Missed: "all"}}
+		p := schedules.Params{Spec: offSpec("0 " + time.Date(2000, 1, 1, at, 0, 0, 0, time.UTC).Format("15") + " * * *"), Policy: &policy.Policy{Missed: "all"}}
 		limit := rapid.IntRange(0, 15).Draw(rt, "max_ticks")
 		if limit > 0 {
 			p.Spec.MaxTicks = &limit

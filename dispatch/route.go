@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // route is how the ticks of a workflow are delivered, as it is registered at this moment.
@@ -18,7 +17,7 @@ type route struct {
 	version     string
 	endpoint    *endpoint // nil: they are pulled
 	limited     bool      // by max_running
-	terms       schedules.Terms
+	terms       policy.Terms
 	queue       string
 	priority    int16
 	timeout     int32
@@ -50,9 +49,9 @@ func (known routes) of(tenant tenants.ID, workflows []string) []route {
 }
 
 // unregistered are the terms of a workflow that is not there.
-var unregistered, _ = schedules.DefaultTerms(nil)
+var unregistered, _ = policy.DefaultTerms(nil)
 
-func (r *route) follow(t schedules.Terms) {
+func (r *route) follow(t policy.Terms) {
 	r.terms, r.queue, r.priority = t, t.Queue, int16(t.Priority)
 	r.timeout, r.maxAttempts = int32(t.Timeout/time.Second), int16(t.MaxAttempts)
 }
@@ -73,7 +72,7 @@ func (d *Dispatch) readRoutes(rows pgx.Rows) (routes, error) {
 		if err := rows.Scan(&n.tenant, &n.name, &version, &r.limited, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
 			return nil, err
 		}
-		terms, err := schedules.DefaultTerms(defaults)
+		terms, err := policy.DefaultTerms(defaults)
 		if r.unreadable = err; err != nil {
 			terms = unregistered
 		}

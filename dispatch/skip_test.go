@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func TestTickThatWasAskedToBeLeftOutIsRecordedAsSkipped(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	p := everySecond()
-	p.Policy = &schedules.Policy{Overlap: "allow_all", Missed: "all"}
+	p.Policy = &policy.Policy{Overlap: "allow_all", Missed: "all"}
 	made := h.put("w", "k", p)
 	at := made.Upcoming[len(made.Upcoming)-1]
 	if _, err := h.schedules.Skip(t.Context(), h.tenant, "w", "k", schedules.SkipParams{At: []time.Time{at}}, schedules.Changer{}); err != nil {

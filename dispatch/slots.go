@@ -8,12 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // A tick of a workflow with max_running has a row of slot from when it is pushed or leased until that attempt ends; who
@@ -333,7 +332,7 @@ func (d *Dispatch) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 			ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO NOTHING
 		)
 		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
-		SELECT $1, schedule_id, nominal_at, seq, attempt, shard, 'slot', `+schedules.NotPast("$4::timestamptz")+` FROM next
+		SELECT $1, schedule_id, nominal_at, seq, attempt, shard, 'slot', `+cohorts.NotPast("$4::timestamptz")+` FROM next
 		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE SET attempt = excluded.attempt, why = excluded.why, due_at = excluded.due_at, waits_for = NULL
 		RETURNING shard`, tenant, workflow, n, now, limited) // CollectRows reports the error
 	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
@@ -343,7 +342,7 @@ func (d *Dispatch) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 	more = len(shards) == mostGranted
 	slices.Sort(shards)
 	for _, shard := range slices.Compact(shards) {
-		if err := schedules.WakeSweep(ctx, tx, shard); err != nil {
+		if err := cohorts.WakeSweep(ctx, tx, shard); err != nil {
 			return false, err
 		}
 	}

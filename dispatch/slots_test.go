@@ -11,6 +11,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func (h *house) limit(workflow string, endpoint *string, most *int32) {
@@ -25,7 +26,7 @@ func (h *house) fire(workflow string, n int, priority int) {
 	h.t.Helper()
 	for i := range n {
 		key := fmt.Sprintf("p%d-%03d", priority, i)
-		h.put(workflow, key, schedules.Params{Spec: rarely("skip").Spec, Delivery: &schedules.Delivery{Priority: &priority}})
+		h.put(workflow, key, schedules.Params{Spec: rarely("skip").Spec, Delivery: &policy.Delivery{Priority: &priority}})
 		if _, err := h.dispatch.Trigger(h.t.Context(), h.tenant, workflow, key, dispatch.TriggerParams{}, web.Once{}); err != nil {
 			h.t.Fatal(err)
 		}

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/jackc/pgx/v5"
 )
 
 // recording is a process on a pool of its own that keeps the statements it runs.
@@ -74,7 +74,7 @@ func (h *house) entries(r *recorder, words ...string) map[string]int {
 			_, ofShard = args[0].(int16)
 		}
 		if ofShard {
-			runs = schedules.Shards
+			runs = cohorts.Shards
 		}
 		for run := range runs {
 			if ofShard {
@@ -168,7 +168,7 @@ func TestLooksForDueCohortsDoNotReadEarlierFiringsUnderAnOldSnapshot(t *testing.
 			const word = "c.due_at, h.due_at, t.due_at, clock"
 			return r.began("c.due_at >= s.at", 1).After(fired) && r.began(word, 1).After(fired) && r.began(word, 2).After(fired) && r.began(word, 3).After(fired)
 		})
-		for shard := range int16(schedules.Shards) {
+		for shard := range int16(cohorts.Shards) {
 			if _, err := d.SweepOnce(t.Context(), shard); err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -112,7 +113,7 @@ func TestBytesOfTicksAreGivenBack(t *testing.T) {
 	h, _ := aging(t)
 	h.start(h.dispatch)
 	p := rarely("allow_all")
-	p.Delivery = &schedules.Delivery{Retention: &schedules.Retention{Succeeded: "2h"}}
+	p.Delivery = &policy.Delivery{Retention: &policy.Retention{Succeeded: "2h"}}
 	h.put("overlap", "k", p)
 	none, err := h.schedules.StoredBytes(t.Context(), h.tenant)
 	if err != nil {

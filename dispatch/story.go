@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // story is a schedule over time.
@@ -13,7 +14,7 @@ type story struct {
 	versions []version // oldest first, each in force until the next
 	created  time.Time
 	whole    bool // the versions reach back to its creation
-	moves    []schedules.Moved
+	moves    []cohorts.Moved
 
 	status  string      // at present, as are those that follow
 	skips   []time.Time // that a client asked for

@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/sabotage"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -27,7 +26,7 @@ const (
 
 // sweep looks when the next shard is due, and has due shards swept, until ctx ends.
 func (d *Dispatch) sweep(ctx context.Context) {
-	due := make(chan int16, schedules.Shards)
+	due := make(chan int16, cohorts.Shards)
 	busy := newShardSet()
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -175,9 +174,9 @@ func (d *Dispatch) openSwept(runs []openRun) {
 // begin finds the timing of each cohort and the run that it is in or begins. It quarantines a cohort that cannot be
 // computed, and leaves it out.
 func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, all []*due) ([]*due, error) {
-	names := make([]schedules.CohortTiming, len(all))
+	names := make([]cohorts.CohortTiming, len(all))
 	for i, c := range all {
-		names[i] = schedules.CohortTiming{Tenant: c.TenantID, Shard: shard, ID: c.ID, Hash: c.Hash[:], Stamp: schedules.Stamp{Revision: c.Revision, TZData: string(c.TZData)}}
+		names[i] = cohorts.CohortTiming{Tenant: c.TenantID, Shard: shard, ID: c.ID, Hash: c.Hash[:], Stamp: cohorts.Stamp{Revision: c.Revision, TZData: string(c.TZData)}}
 	}
 	timings, bad, err := d.Timings.Of(ctx, tx, names)
 	if err != nil {
@@ -191,7 +190,7 @@ func (d *Dispatch) begin(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 		case c.timing == nil:
 			d.leave(&out, c, now, bad[c.ID])
 			continue
-		case !schedules.KnowsMissed(string(c.Missed)):
+		case !cohorts.KnowsMissed(string(c.Missed)):
 			d.leave(&out, c, now, fmt.Errorf("missed: %w", calendar.ErrNewerForm))
 			continue
 		case c.served():
@@ -214,18 +213,18 @@ var errNoNext = errors.New("it is due, but has no next time")
 // beginRun begins the cohort's run, or resumes the one that it is in.
 func (c *due) beginRun(now time.Time) {
 	if c.RunAt != nil {
-		c.run = schedules.Resume(c.timing, c.RunAt.UTC(), c.RunFrom.UTC(), int(*c.RunLost), *c.RunDrop, now)
+		c.run = cohorts.Resume(c.timing, c.RunAt.UTC(), c.RunFrom.UTC(), int(*c.RunLost), *c.RunDrop, now)
 	} else {
 		until := now
 		if c.RetimeAt != nil {
 			until = *c.RetimeAt
 		}
-		c.run = schedules.BeginRunUntil(c.timing, c.NextAt.UTC(), until, now, string(c.Missed))
+		c.run = cohorts.BeginRunUntil(c.timing, c.NextAt.UTC(), until, now, string(c.Missed))
 	}
 	if next, ok := c.timing.Next(now); ok && sabotage.NextFromNow.On() {
 		c.run.At, c.run.Missed, c.run.Next = c.NextAt.UTC(), 0, next.At
 	}
-	if walk, jitters := schedules.WalkOf(c.timing, c.run, string(c.Workflow)); jitters {
+	if walk, jitters := cohorts.WalkOf(c.timing, c.run, string(c.Workflow)); jitters {
 		c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/jackc/pgx/v5"
 )
 
 func (h *house) chunks() []int64 {
@@ -39,7 +39,7 @@ func (h *house) exec(sql string, args ...any) {
 func (h *house) sweptThrice(workflow string) (chunks []int64) {
 	h.t.Helper()
 	p := everySecond()
-	p.Policy = &schedules.Policy{Overlap: "allow_all"}
+	p.Policy = &policy.Policy{Overlap: "allow_all"}
 	h.put(workflow, "k", p)
 	shard := int16(h.number(`SELECT shard FROM cohort`))
 	for n := 1; n <= 3; n++ {

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // timingsOf returns the timings of ticks of one tenant, in their order: the timing of a tick's cohort, or of its version's spec if
@@ -37,7 +36,7 @@ func (d *Dispatch) timingsOf(ctx context.Context, db postgres.DB, tenant tenants
 }
 
 func (d *Dispatch) specTiming(ctx context.Context, db postgres.DB, tenant tenants.ID, t *tick) (*calendar.Timing, error) {
-	s := schedules.StoredSpec{Tenant: tenant, ID: t.ScheduleID}
+	s := cohorts.StoredSpec{Tenant: tenant, ID: t.ScheduleID}
 	err := db.QueryRow(ctx, `
 		SELECT workflow, key, spec, anchor_at, hashed_as
 		FROM schedule

@@ -7,14 +7,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // sendable is a tick that is under way, with what its schedule's version says of its delivery.
@@ -122,7 +121,7 @@ func (d *Dispatch) endUnwanted(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 }
 
 // over tells how a tick ends that is not to be delivered any more: it was told to stop, or is later than it may be.
-func (s *sendable) over(terms schedules.Terms, now time.Time) (e ending, over bool) {
+func (s *sendable) over(terms policy.Terms, now time.Time) (e ending, over bool) {
 	e = ending{TickKey: s.key(), attempt: s.Attempt, unsent: true}
 	latest, expires := s.latest(terms)
 	switch {
@@ -137,7 +136,7 @@ func (s *sendable) over(terms schedules.Terms, now time.Time) (e ending, over bo
 }
 
 // latest is the last moment at which a tick may be delivered; expires is false where it may be at any.
-func (s *sendable) latest(terms schedules.Terms) (at time.Time, expires bool) {
+func (s *sendable) latest(terms policy.Terms) (at time.Time, expires bool) {
 	at = s.NominalAt.Add(seconds(or(s.MaxLateness, int32(terms.MaxLateness/time.Second))))
 	return at, or(s.OnExpired, terms.OnExpired) == "skip" && s.Cause != Backfill && s.ReplayedFrom == nil
 }

@@ -7,15 +7,16 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // TriggerParams may bear a payload for this tick alone.
@@ -90,7 +91,7 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
 		return nil, err
 	}
-	terms, err := schedules.DefaultTerms(s.Defaults)
+	terms, err := policy.DefaultTerms(s.Defaults)
 	if err != nil {
 		return nil, err
 	}
@@ -163,5 +164,5 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	if f == skipped {
 		return t, nil
 	}
-	return t, schedules.WakeSweep(ctx, tx, s.Shard)
+	return t, cohorts.WakeSweep(ctx, tx, s.Shard)
 }

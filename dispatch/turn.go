@@ -8,10 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Of a tenant of whom more is due than its share, than its tokens or than is opened of it, the cohorts of a shard wait in
@@ -309,7 +308,7 @@ func (p *pass) end(ctx context.Context) error {
 	}
 	p.chunks.along.Queue(`
 		INSERT INTO turn (shard, tenant_id, due_at)
-		SELECT $1, tenant_id, `+schedules.NotPast("due_at")+`
+		SELECT $1, tenant_id, `+cohorts.NotPast("due_at")+`
 		FROM unnest($2::int[], $3::timestamptz[]) AS n (tenant_id, due_at)
 		ON CONFLICT (shard, tenant_id) DO UPDATE SET due_at = excluded.due_at`, p.shard, who, at)
 	p.chunks.along.Queue(`DELETE FROM turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.over)

@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -35,7 +36,7 @@ func (h *house) backdate(tenant tenants.ID) {
 // daily fires once a day, at a moment that is not near.
 func daily(n int) schedules.Params {
 	at := time.Now().UTC().Add(6*time.Hour + time.Duration(n)*time.Second)
-	return schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{fmt.Sprintf("%d %d %d * * *", at.Second(), at.Minute(), at.Hour())}}, Policy: &schedules.Policy{MaxLateness: "1w"}}
+	return schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{fmt.Sprintf("%d %d %d * * *", at.Second(), at.Minute(), at.Hour())}}, Policy: &policy.Policy{MaxLateness: "1w"}}
 }
 
 func TestAHerdIsHandedOutAtItsTenantsRate(t *testing.T) {
@@ -147,7 +148,7 @@ func TestAHaltLosesNothing(t *testing.T) {
 	s := h.open(h.dispatch)
 	admin := s.operator()
 	h.put("last", "k", daily(0))
-	h.put("none", "k", schedules.Params{Spec: daily(0).Spec, Policy: &schedules.Policy{Missed: "none", MaxLateness: "1w"}})
+	h.put("none", "k", schedules.Params{Spec: daily(0).Spec, Policy: &policy.Policy{Missed: "none", MaxLateness: "1w"}})
 	f := get[dispatch.Firing](admin, 200, "POST", "/v1/admin/halt", `{"note": "a test"}`)
 	h.start(h.dispatch)
 	f = get[dispatch.Firing](admin, 200, "POST", "/v1/admin/halt", "")

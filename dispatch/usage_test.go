@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 )
 
 // recorded is the use of all days together as the record tells it, as long as it has every tick.
@@ -112,7 +112,7 @@ func TestUseIsWhatBecameOfTicksWhateverEndsThem(t *testing.T) {
 	}
 
 	p := everySecond()
-	p.Policy = &schedules.Policy{Overlap: "skip"}
+	p.Policy = &policy.Policy{Overlap: "skip"}
 	h.put("timed", "k", p)
 	until(t, "timed ticks were handed out and skipped", func() bool { return len(h.history("timed", "k")) >= 3 })
 	if err := h.schedules.Delete(t.Context(), h.tenant, "timed", "k", schedules.Changer{By: "t"}); err != nil {

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -102,7 +101,7 @@ func (s *shardDue) overdue(at time.Time) time.Duration {
 
 // allShards are the numbers of all shards.
 var allShards = func() (all []int16) {
-	for shard := range int16(schedules.Shards) {
+	for shard := range int16(cohorts.Shards) {
 		all = append(all, shard)
 	}
 	return all

@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Finish is how a worker ended one tick.
@@ -182,7 +181,7 @@ func (d *Dispatch) readFinishes(ctx context.Context, tenant tenants.ID, items []
 			e.outcome, e.err = failed, keep(item.Error)
 			e.final = item.Retry != nil && !*item.Retry
 			if item.RetryAfter != "" {
-				if e.retryAfter, err = schedules.Within(at+"/retry_after", item.RetryAfter, 0, 24*time.Hour); err != nil {
+				if e.retryAfter, err = policy.Within(at+"/retry_after", item.RetryAfter, 0, 24*time.Hour); err != nil {
 					errs = append(errs, err)
 				}
 			}

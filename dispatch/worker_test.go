@@ -10,7 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -43,7 +43,7 @@ func TestLongPollIsWokenAtOnce(t *testing.T) {
 	c := h.open(h.dispatch).operator()
 	h.start(h.dispatch)
 	p := everySecond()
-	p.Policy = &schedules.Policy{Overlap: "allow_all"}
+	p.Policy = &policy.Policy{Overlap: "allow_all"}
 	h.put("w", "k", p)
 	// A poll that is not woken finds its tick up to 2 s late. Each begins when the one before has been answered, so that
 	// the oldest tick of its answer became ready while it waited. Other tests compete: half of them must be on time.

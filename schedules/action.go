@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -76,11 +77,11 @@ func (s *Schedules) Act(ctx context.Context, tenant tenants.ID, p ActionParams, 
 	if err := p.check(); err != nil {
 		return web.Reply{}, err
 	}
-	return s.beginOnce(ctx, Begun{Tenant: tenant, Kind: actionsKind, Params: p, Key: p.Filter.KeyPrefix, By: by.By}, by.Once)
+	return s.beginOnce(ctx, operations.Request{Tenant: tenant, Kind: actionsKind, Params: p, Key: p.Filter.KeyPrefix, By: by.By}, by.Once)
 }
 
 // beginOnce begins an operation for a request: the reply is the operation, 202.
-func (s *Schedules) beginOnce(ctx context.Context, b Begun, once web.Once) (reply web.Reply, err error) {
+func (s *Schedules) beginOnce(ctx context.Context, b operations.Request, once web.Once) (reply web.Reply, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
@@ -124,7 +125,7 @@ func candidates(ctx context.Context, tx pgx.Tx, tenant tenants.ID, f Filter, aft
 }
 
 // actStep acts on the next candidates.
-func (s *Schedules) actStep(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error) {
+func (s *Schedules) actStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var p ActionParams
 	var at position
 	if _, err := op.Read(&p, &at); err != nil {
@@ -143,7 +144,7 @@ func (s *Schedules) actStep(ctx context.Context, tx pgx.Tx, op *Operation) (done
 
 // walk does an action to those of the next candidates of a filter that are picked, counts what came of it, and says how
 // far it has come.
-func (s *Schedules) walk(ctx context.Context, tx pgx.Tx, op *Operation, f Filter, at position, action string, picked func(r *row, next *time.Time) bool) (done bool, last position, err error) {
+func (s *Schedules) walk(ctx context.Context, tx pgx.Tx, op *operations.Operation, f Filter, at position, action string, picked func(r *row, next *time.Time) bool) (done bool, last position, err error) {
 	found, err := candidates(ctx, tx, op.Tenant, f, at)
 	if err != nil || len(found) == 0 {
 		return true, at, err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -21,23 +22,23 @@ import (
 const actionsPath = "/v1/schedules/actions"
 
 // act does an action to all of acme's schedules that a filter picks.
-func (h *home) act(action string, f schedules.ActionFilter) schedules.OperationAnswer {
+func (h *home) act(action string, f schedules.ActionFilter) operations.Answer {
 	h.t.Helper()
 	op := h.acted(action, f)
-	if op.State != schedules.OperationSucceeded {
+	if op.State != operations.Succeeded {
 		h.t.Fatalf("got %+v", op)
 	}
 	return op
 }
 
 // acted is the operation that does an action, as it ended.
-func (h *home) acted(action string, f schedules.ActionFilter) schedules.OperationAnswer {
+func (h *home) acted(action string, f schedules.ActionFilter) operations.Answer {
 	h.t.Helper()
 	reply, err := h.schedules.Act(h.t.Context(), h.acme, schedules.ActionParams{Action: action, Filter: f}, schedules.Changer{By: "bob"})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	var op schedules.OperationAnswer
+	var op operations.Answer
 	if err := json.Unmarshal(reply.Body, &op); err != nil {
 		h.t.Fatal(err)
 	}
@@ -224,13 +225,13 @@ func TestActionsOutliveTheirRunner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var begun schedules.OperationAnswer
+	var begun operations.Answer
 	if err := json.Unmarshal(reply.Body, &begun); err != nil {
 		t.Fatal(err)
 	}
 	ctx, kill := context.WithCancel(t.Context())
 	steps := 0
-	h.schedules.Operations.Register("actions", func(ctx context.Context, tx pgx.Tx, op *schedules.Operation) (bool, error) {
+	h.schedules.Operations.Register("actions", func(ctx context.Context, tx pgx.Tx, op *operations.Operation) (bool, error) {
 		done, err := schedules.ActStep(h.schedules, ctx, tx, op)
 		if steps++; steps == 2 {
 			kill()
@@ -240,14 +241,14 @@ func TestActionsOutliveTheirRunner(t *testing.T) {
 	if err := h.schedules.Operations.Run(ctx, number(t, begun.ID)); err == nil {
 		t.Error("the runner was not killed")
 	}
-	if got := h.operation(begun.ID); got.Done != 1000 || got.State != schedules.OperationRunning {
+	if got := h.operation(begun.ID); got.Done != 1000 || got.State != operations.Running {
 		t.Errorf("got %+v", got)
 	}
 	ended := h.operate(begun.ID)
-	for began := time.Now(); ended.State == schedules.OperationRunning && time.Since(began) < 30*time.Second; { // until the server knows that the runner is gone
+	for began := time.Now(); ended.State == operations.Running && time.Since(began) < 30*time.Second; { // until the server knows that the runner is gone
 		ended = h.operate(begun.ID)
 	}
-	if ended.State != schedules.OperationSucceeded || ended.Counts["paused"] != many {
+	if ended.State != operations.Succeeded || ended.Counts["paused"] != many {
 		t.Errorf("got %+v", ended)
 	}
 	if got := one[string](h, `SELECT concat_ws(' ', count(*), min(version), max(version), min(status), (SELECT count(*) FROM revision), (SELECT count(*) FROM member)) FROM schedule`); got != "2500 2 2 paused 2500 0" {

@@ -4,6 +4,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -20,5 +21,5 @@ func (h handler) act(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return Accepted(c, reply)
+	return operations.Accepted(c, reply)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // acting is one batch of stored schedules that an action is done to: each is decided by the rules of a single Pause,
@@ -43,7 +44,7 @@ func (a *acting) run(ctx context.Context, found []candidate, picked func(r *row,
 	}
 	_, err := a.tx.Exec(ctx, `
 		SELECT pg_advisory_xact_lock_shared($1, shard)
-		FROM (SELECT DISTINCT n AS shard FROM unnest($2::smallint[]) n ORDER BY 1) s`, shardLocks, shards)
+		FROM (SELECT DISTINCT n AS shard FROM unnest($2::smallint[]) n ORDER BY 1) s`, cohorts.ShardLocks, shards)
 	if err != nil {
 		return fmt.Errorf("lock shards: %w", err)
 	}
@@ -54,7 +55,7 @@ func (a *acting) run(ctx context.Context, found []candidate, picked func(r *row,
 	for _, r := range rows {
 		r.wake(a.now)
 		t, err := r.timing(ctx, a.tx, a.Timings, a.tenant)
-		if err != nil && !errors.Is(err, errUncomputable) {
+		if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
 			return err
 		}
 		if !picked(r, r.firesNext(t, a.now)) {
@@ -135,8 +136,8 @@ func (a *acting) retime(ctx context.Context, w *rewrite, before *calendar.Timing
 	if r.Status == Completed || r.Status == Paused && r.CohortID == nil {
 		return countUnchanged, nil
 	}
-	t, err := a.Timings.compileStored(ctx, a.tx, r.stored(a.tenant))
-	if errors.Is(err, errUncomputable) {
+	t, err := a.Timings.CompileStored(ctx, a.tx, r.stored(a.tenant))
+	if errors.Is(err, cohorts.ErrUncomputable) {
 		return countNotPossible, nil
 	}
 	if err != nil {
@@ -263,7 +264,7 @@ func (a *acting) reset(b *pgx.Batch) {
 	}
 	b.Queue(`
 		UPDATE cohort c
-		SET next_at = n.next_at, due_at = `+NotPast("n.next_at")+`
+		SET next_at = n.next_at, due_at = `+cohorts.NotPast("n.next_at")+`
 		FROM unnest($2::smallint[], $3::bigint[], $4::timestamptz[]) AS n (shard, id, next_at)
 		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.run_at IS NULL AND c.retime_at IS NULL`, a.tenant, shards, ids, next)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/instant"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -15,13 +17,13 @@ type audited struct {
 	Version     int32             `json:"version"`
 	Status      string            `json:"status"`
 	Spec        json.RawMessage   `json:"spec"`
-	Policy      Policy            `json:"policy"`
-	Delivery    Delivery          `json:"delivery"`
+	Policy      policy.Policy     `json:"policy"`
+	Delivery    policy.Delivery   `json:"delivery"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Note        *string           `json:"note,omitempty"`
 	PausedUntil *time.Time        `json:"paused_until,omitempty"`
 	Skips       []time.Time       `json:"skips,omitempty"`
-	Moves       []Moved           `json:"moves,omitempty"`
+	Moves       []cohorts.Moved   `json:"moves,omitempty"`
 }
 
 func (r *row) audited() *audited {
@@ -29,7 +31,7 @@ func (r *row) audited() *audited {
 		Version: r.Version, Status: r.Status, Spec: json.RawMessage(r.Spec), Labels: r.Labels, Note: r.Note,
 		PausedUntil: instant.UTC(r.PausedUntil), Skips: r.Skips, Moves: r.Moves,
 	}
-	a.Policy, a.Delivery = r.terms.stated()
+	a.Policy, a.Delivery = r.Stored.Stated()
 	return a
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -97,7 +98,7 @@ func drawLine(w string) *rapid.Generator[schedules.BulkLine] {
 		l.Note = rapid.SampledFrom([]*string{nil, nil, nil, nil, new("n"), new("m")}).Draw(rt, "note")
 		l.Payload = rapid.SampledFrom([]web.Raw{nil, nil, nil, nil, web.Raw(`{"n": 1}`), web.Raw(`{"n": 1.0}`)}).Draw(rt, "payload")
 		l.Labels = rapid.SampledFrom([]map[string]string{nil, nil, {"plan": "pro"}}).Draw(rt, "labels")
-		l.Policy = rapid.SampledFrom([]*schedules.Policy{nil, nil, nil, nil, nil, nil, {Missed: "all"}, {Overlap: "allow_all"}, {Overlap: "no"}}).Draw(rt, "policy")
+		l.Policy = rapid.SampledFrom([]*policy.Policy{nil, nil, nil, nil, nil, nil, {Missed: "all"}, {Overlap: "allow_all"}, {Overlap: "no"}}).Draw(rt, "policy")
 		return l
 	})
 }

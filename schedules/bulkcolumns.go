@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // columns are rows by column, as unnest takes them. What few rows tell apart is sent once: terms are numbered.
@@ -34,8 +36,8 @@ type columns struct {
 	froms       []*time.Time
 	untils      []*time.Time
 	joins       []bool
-	numbers     []int32 // of the terms of each row, from 1
-	terms       []terms // those that differ
+	numbers     []int32         // of the terms of each row, from 1
+	terms       []policy.Stored // those that differ
 	moves       []*string
 	movedUntil  []*time.Time
 }
@@ -53,8 +55,8 @@ func (c *columns) add(w *rewrite) {
 	c.cohorts, c.spreads, c.tzdata = append(c.cohorts, w.CohortID), append(c.spreads, w.Spread), append(c.tzdata, w.TZData)
 	c.before, c.after = append(c.before, w.before), append(c.after, w.after)
 	c.froms, c.untils, c.joins = append(c.froms, w.FromAt), append(c.untils, w.UntilAt), append(c.joins, w.joins)
-	if n := len(c.terms); n == 0 || !c.terms[n-1].equal(w.terms) { // neighbours are alike more often than not
-		c.terms = append(c.terms, w.terms)
+	if n := len(c.terms); n == 0 || !c.terms[n-1].Equal(w.Stored) { // neighbours are alike more often than not
+		c.terms = append(c.terms, w.Stored)
 	}
 	c.moves, c.movedUntil = append(c.moves, w.moves), append(c.movedUntil, w.MovedUntil)
 	c.numbers = append(c.numbers, int32(len(c.terms)))
@@ -94,12 +96,12 @@ const (
 func (c *columns) args(first ...any) []any {
 	args := append(first, c.ids, c.workflows, c.keys, c.shards, c.versions, c.statuses, c.statusNotes, c.specs, c.payloads, c.labels,
 		c.notes, c.ticksLeft, c.pausedAt, c.pausedUntil, c.cohorts, c.spreads, c.tzdata, c.before, c.after, c.numbers)
-	args = append(args, each(c.terms, func(t *terms) *string { return t.Overlap }), each(c.terms, func(t *terms) *string { return t.Missed }),
-		each(c.terms, func(t *terms) *int32 { return t.MaxLateness }), each(c.terms, func(t *terms) *string { return t.OnExpired }),
-		each(c.terms, func(t *terms) *int32 { return t.PauseAfterFailures }), each(c.terms, func(t *terms) *string { return t.Queue }),
-		each(c.terms, func(t *terms) *int16 { return t.Priority }), each(c.terms, func(t *terms) *int32 { return t.Timeout }),
-		each(c.terms, func(t *terms) *int16 { return t.MaxAttempts }), each(c.terms, func(t *terms) *int32 { return t.KeepSucceeded }),
-		each(c.terms, func(t *terms) *int32 { return t.KeepFailed }))
+	args = append(args, each(c.terms, func(t *policy.Stored) *string { return t.Overlap }), each(c.terms, func(t *policy.Stored) *string { return t.Missed }),
+		each(c.terms, func(t *policy.Stored) *int32 { return t.MaxLateness }), each(c.terms, func(t *policy.Stored) *string { return t.OnExpired }),
+		each(c.terms, func(t *policy.Stored) *int32 { return t.PauseAfterFailures }), each(c.terms, func(t *policy.Stored) *string { return t.Queue }),
+		each(c.terms, func(t *policy.Stored) *int16 { return t.Priority }), each(c.terms, func(t *policy.Stored) *int32 { return t.Timeout }),
+		each(c.terms, func(t *policy.Stored) *int16 { return t.MaxAttempts }), each(c.terms, func(t *policy.Stored) *int32 { return t.KeepSucceeded }),
+		each(c.terms, func(t *policy.Stored) *int32 { return t.KeepFailed }))
 	return append(args, c.moves, c.movedUntil)
 }
 

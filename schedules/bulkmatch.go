@@ -6,6 +6,8 @@ import (
 	"maps"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // stored is what tells whether a line says what is stored. Its texts last until the next row.
@@ -18,7 +20,7 @@ type stored struct {
 	payload pgtype.DriverBytes
 	labels  pgtype.DriverBytes
 	note    *string
-	terms   terms
+	terms   policy.Stored
 }
 
 // placeColumns say where a schedule is stored, and storedColumns also what.
@@ -47,6 +49,6 @@ func (s *stored) says(d definition, known map[string]map[string]string) (bool, e
 		keep(known, string(s.labels), labels)
 	}
 	return string(s.spec) == d.specText && (s.payload == nil) == (d.payload == nil) && (d.payload == nil || string(s.payload) == *d.payload) &&
-		maps.Equal(labels, d.labels) && (d.note == nil && !d.noteless || same(d.note, s.note)) && s.terms.equal(d.terms) &&
+		maps.Equal(labels, d.labels) && (d.note == nil && !d.noteless || policy.Same(d.note, s.note)) && s.terms.Equal(d.terms) &&
 		(s.status == Active || s.status == Paused && !s.pausing) && (d.status == "" || d.status == s.status), nil
 }

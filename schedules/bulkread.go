@@ -14,6 +14,8 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -55,8 +57,8 @@ type bulkReader struct {
 	specs    map[string]specRead // by the words of a line
 	labels   map[string]map[string]string
 	anchor   time.Time
-	almanacs map[string]*almanac // by the spec's calendars, for one batch
-	scope    *SyncParams         // of a sync; nil: lines are of any schedule
+	almanacs map[string]*cohorts.CalendarSet // by the spec's calendars, for one batch
+	scope    *SyncParams                     // of a sync; nil: lines are of any schedule
 }
 
 func newBulkReader(s *Schedules, tenant tenants.ID, body io.Reader) *bulkReader {
@@ -71,7 +73,7 @@ func (r *bulkReader) next(ctx context.Context) (*batch, error) {
 		return nil, err
 	}
 	b := &batch{places: map[[2]string]int{}}
-	r.almanacs = map[string]*almanac{}
+	r.almanacs = map[string]*cohorts.CalendarSet{}
 	for size := 0; len(b.results) < batchLines && size < batchBytes; {
 		text, err := r.read()
 		if err != nil && !errors.Is(err, errLongLine) {
@@ -127,20 +129,20 @@ func (r *bulkReader) parse(ctx context.Context, it *item, text []byte, quotas te
 	if err != nil {
 		return err
 	}
-	key := GlobalKey
+	key := policy.GlobalKey
 	if line.Key != nil {
 		key = *line.Key
 	}
 	if line.Workflow == "" && r.scope != nil {
 		line.Workflow = r.scope.Workflow
 	}
-	if ValidName(line.Workflow) {
+	if policy.ValidName(line.Workflow) {
 		it.workflow = line.Workflow
 	}
-	if ValidKey(key) {
+	if policy.ValidKey(key) {
 		it.key = key
 	}
-	if err := fault.Join(CheckName("/workflow", "workflow", line.Workflow), checkKey("/key", key)); err != nil {
+	if err := fault.Join(policy.CheckName("/workflow", "workflow", line.Workflow), policy.CheckKey("/key", key)); err != nil {
 		return err
 	}
 	if r.scope != nil {
@@ -149,10 +151,10 @@ func (r *bulkReader) parse(ctx context.Context, it *item, text []byte, quotas te
 		}
 	}
 	d, err := line.Params.readAs(specText, quotas)
-	if names := calendarsOf(d.spec); len(names) > 0 {
+	if names := cohorts.CalendarsOf(d.spec); len(names) > 0 {
 		all := strings.Join(names, " ")
 		if _, known := r.almanacs[all]; !known {
-			a, err := r.s.Timings.present(ctx, r.s.Pool, r.tenant, names)
+			a, err := r.s.Timings.CalendarsNow(ctx, r.s.Pool, r.tenant, names)
 			if err != nil {
 				return err
 			}
@@ -161,10 +163,10 @@ func (r *bulkReader) parse(ctx context.Context, it *item, text []byte, quotas te
 		d.almanac = r.almanacs[all]
 	}
 	it.definition = d
-	if followsKey(d.spec) { // what it means is known once the profiles of the batch are
+	if cohorts.FollowsKey(d.spec) { // what it means is known once the profiles of the batch are
 		return err
 	}
-	_, specErr := r.memo.compile(d, r.anchor, identity(r.tenant, it.workflow, it.key), func(*calendar.Timing) error { return nil })
+	_, specErr := r.memo.compile(d, r.anchor, cohorts.Identity(r.tenant, it.workflow, it.key), func(*calendar.Timing) error { return nil })
 	return fault.Join(err, specErr)
 }
 

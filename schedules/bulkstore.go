@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -139,22 +140,22 @@ func (l *load) run(ctx context.Context, spread int16) error {
 func (l *load) follow(ctx context.Context) error {
 	var keys []string
 	for _, it := range l.items {
-		if followsKey(it.spec) {
+		if cohorts.FollowsKey(it.spec) {
 			keys = append(keys, it.key)
 		}
 	}
 	if len(keys) == 0 {
 		return nil
 	}
-	if err := lockKeys(ctx, l.tx, l.tenant, toFollow, keys...); err != nil {
+	if err := cohorts.LockKeys(ctx, l.tx, l.tenant, cohorts.ToFollow, keys...); err != nil {
 		return err
 	}
-	found, err := readProfiles(ctx, l.tx, l.tenant, keys...)
+	found, err := cohorts.ReadProfiles(ctx, l.tx, l.tenant, keys...)
 	if err != nil {
 		return err
 	}
 	for _, it := range l.items {
-		if followsKey(it.spec) {
+		if cohorts.FollowsKey(it.spec) {
 			it.profile = found[it.key]
 		}
 	}
@@ -167,9 +168,9 @@ func (l *load) look(ctx context.Context, spread int16) error {
 	workflows, keys := make([]string, len(l.items)), make([]string, len(l.items))
 	locked := maps.Clone(l.also)
 	for i, it := range l.items {
-		l.shards[i] = bornIn(l.tenant, spread, it.workflow, it.key)
+		l.shards[i] = cohorts.ShardFor(l.tenant, spread, it.workflow, it.key)
 		workflows[i], keys[i] = it.workflow, it.key
-		for _, shard := range homes(l.tenant, spread, it.workflow, it.key) {
+		for _, shard := range cohorts.PossibleShards(l.tenant, spread, it.workflow, it.key) {
 			locked[shard] = true
 		}
 	}
@@ -179,7 +180,7 @@ func (l *load) look(ctx context.Context, spread int16) error {
 		columns, fields = placeColumns, s.place()
 	}
 	var b pgx.Batch
-	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard)::text FROM unnest($2::int[]) AS n (shard)`, shardLocks, slices.Sorted(maps.Keys(locked)))
+	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard)::text FROM unnest($2::int[]) AS n (shard)`, cohorts.ShardLocks, slices.Sorted(maps.Keys(locked)))
 	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it. Each line
 	// is looked up by the index, whatever the planner knows of the table: a subquery with an OFFSET is not taken apart.
 	b.Queue(`
@@ -315,7 +316,7 @@ func (l *load) redefineRow(ctx context.Context, r *row, ord int) error {
 		return it.refuse(err)
 	}
 	before, err := r.timing(ctx, l.tx, l.Timings, l.tenant)
-	if err != nil && !errors.Is(err, errUncomputable) {
+	if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
 		return err
 	}
 	next := r.coming(before, l.now)
@@ -372,18 +373,18 @@ func (l *load) leaveLater(r *row, t *calendar.Timing) {
 func (l *load) consult(ctx context.Context) error {
 	var names []string
 	for _, it := range l.items {
-		names = append(names, calendarsOf(it.spec)...)
+		names = append(names, cohorts.CalendarsOf(it.spec)...)
 	}
 	if len(names) == 0 {
 		return nil
 	}
 	slices.Sort(names)
-	a, err := l.Timings.hold(ctx, l.tx, l.tenant, slices.Compact(names))
+	a, err := l.Timings.HoldCalendars(ctx, l.tx, l.tenant, slices.Compact(names))
 	if err != nil {
 		return err
 	}
 	for _, it := range l.items {
-		if len(calendarsOf(it.spec)) > 0 {
+		if len(cohorts.CalendarsOf(it.spec)) > 0 {
 			it.almanac = a
 		}
 	}

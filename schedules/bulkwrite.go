@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/calendar"
-
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -22,7 +22,7 @@ import (
 type cohortNeed struct {
 	cohortName
 	timing *calendar.Timing
-	stamp  Stamp
+	stamp  cohorts.Stamp
 	id     int64
 	alone  *row // with fixed_delay: the one member
 }
@@ -56,10 +56,10 @@ func (l *load) enterLater(ctx context.Context, w *rewrite, t *calendar.Timing, a
 		l.renewed[t] = fresh
 	}
 	t = fresh.timing
-	stamp := Stamp{fresh.revision, t.Zones().Version()}
+	stamp := cohorts.Stamp{Revision: fresh.revision, TZData: t.Zones().Version()}
 	if w.next, w.joins = w.enter(l.tenant, t, *whole.Missed, after); w.joins {
 		w.timing = &cohortNeed{cohortName: cohortName{w.Workflow, w.Shard, string(w.Hash), *whole.Missed}, timing: t, stamp: stamp}
-		if delays(t) {
+		if cohorts.Delays(t) {
 			w.timing.alone = w.row
 		}
 	}
@@ -82,7 +82,7 @@ func (l *load) findCohorts(ctx context.Context) error {
 		} else {
 			needs[w.timing.cohortName] = w.timing
 		}
-		if w.next.Sub(l.now) < soon {
+		if w.next.Sub(l.now) < cohorts.Soon {
 			wake[w.Shard] = true
 		}
 	}
@@ -102,7 +102,7 @@ func (l *load) findCohorts(ctx context.Context) error {
 			need.id = *need.alone.CohortID
 			continue
 		}
-		id, err := cohortOf(ctx, l.tx, l.tenant, name.shard, name.workflow, need.timing, name.missed, need.stamp, l.now)
+		id, err := cohorts.CohortOf(ctx, l.tx, l.tenant, name.shard, name.workflow, need.timing, name.missed, need.stamp, l.now)
 		if err != nil {
 			return fmt.Errorf("join cohort: %w", err)
 		}
@@ -114,7 +114,7 @@ func (l *load) findCohorts(ctx context.Context) error {
 		}
 	}
 	for _, shard := range slices.Sorted(maps.Keys(wake)) {
-		if err := WakeSweep(ctx, l.tx, shard); err != nil {
+		if err := cohorts.WakeSweep(ctx, l.tx, shard); err != nil {
 			return err
 		}
 	}

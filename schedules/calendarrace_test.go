@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // A calendar is deleted while a PUT that names it is under way: the PUT is refused, and it is the client's to mend.
@@ -102,7 +103,7 @@ func TestTimingsOfAnOlderTZDatabaseAreKept(t *testing.T) {
 	moved.Timezone = "America/Vancouver"
 	h.put("moved", spec(moved))
 	h.exec(`UPDATE cohort SET tzdata = '2025b' WHERE tzdata <> ''`)
-	ts := schedules.NewTimings()
+	ts := cohorts.NewTimings()
 	read := func(key string) (*calendar.Timing, int) {
 		db := &counted{DB: h.pool}
 		cohort, shard := int64(one[int](h, `SELECT cohort_id FROM schedule WHERE key = $1`, key)), int16(one[int](h, `SELECT shard FROM schedule WHERE key = $1`, key))

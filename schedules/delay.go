@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -26,7 +27,7 @@ func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, a
 	from := after.Truncate(time.Second).Add(time.Second)
 	tick, ok := t.Next(from)
 	if r.SeenAt == nil && r.DelayAt == nil { // it has had no tick: what its spec says of the first one holds
-		if own, err := r.stored(tenant).meaning(); err == nil {
+		if own, err := r.stored(tenant).Meaning(); err == nil {
 			tick, ok = own.First(from)
 		}
 	}
@@ -37,7 +38,7 @@ func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, a
 	r.Hash, r.CohortMissed = append(hash[:], rand.Text()...), &missed
 	r.FromAt, r.UntilAt, r.Spread = &from, nil, 0
 	if t.Jitter() > 0 {
-		r.Spread = spreadOf(identity(tenant, r.Workflow, r.Key))
+		r.Spread = cohorts.PhaseOf(cohorts.Identity(tenant, r.Workflow, r.Key))
 	}
 	r.RunAt, r.NextAt, r.DelayLeft = nil, &tick.At, r.TicksLeft
 	if r.DelayAt != nil {
@@ -63,9 +64,9 @@ func (r *row) lockDelay(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error
 func (r *row) joinDelay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) error {
 	var id int64
 	err := tx.QueryRow(ctx, `
-		WITH n AS (`+nameCohort+`)
+		WITH n AS (`+cohorts.NameCohort+`)
 		INSERT INTO cohort (id, shard, tenant_id, workflow, hash, missed, ordered, delay, next_at, due_at)
-		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, n.ordered, true, $7::timestamptz, `+NotPast("$7::timestamptz")+`
+		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, n.ordered, true, $7::timestamptz, `+cohorts.NotPast("$7::timestamptz")+`
 		FROM n
 		ON CONFLICT (shard, id) DO UPDATE
 		SET next_at = excluded.next_at, due_at = excluded.due_at, `+notInRun+`, empty_at = NULL

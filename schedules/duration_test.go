@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func TestDurationsAreRead(t *testing.T) {
@@ -17,12 +17,12 @@ func TestDurationsAreRead(t *testing.T) {
 		"90s": 90 * time.Second, "5m": 5 * time.Minute, "1h30m": 90 * time.Minute, "1d": day, "1w": 7 * day, "0s": 0,
 		"1w1d1h1m1s": 8*day + time.Hour + time.Minute + time.Second, "999999999s": 999999999 * time.Second,
 	} {
-		if got, ok := schedules.ParseDuration(text); !ok || got != want {
+		if got, ok := policy.ParseDuration(text); !ok || got != want {
 			t.Errorf("%s: got %s %t, want %s", text, got, ok, want)
 		}
 	}
 	for _, text := range []string{"", "s", "5", "5x", "-5s", "+5s", "1.5h", "5 m", "1m1h", "1h1h", "1H", "1ms", "1000000000s", "999999999w", "5s ", "٣s"} {
-		if got, ok := schedules.ParseDuration(text); ok {
+		if got, ok := policy.ParseDuration(text); ok {
 			t.Errorf("%q is read as %s", text, got)
 		}
 	}
@@ -31,12 +31,12 @@ func TestDurationsAreRead(t *testing.T) {
 func TestDurationsAreWrittenAsTheyAreSaid(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"0s", "1s", "1m", "1m30s", "5m", "1h", "1h30m", "24h", "47h59m59s", "2d", "30d", "366d", "2d1h"} {
-		d, ok := schedules.ParseDuration(text)
-		if got := schedules.FormatDuration(d); !ok || got != text {
+		d, ok := policy.ParseDuration(text)
+		if got := policy.FormatDuration(d); !ok || got != text {
 			t.Errorf("%s is written %s", text, got)
 		}
 	}
-	if got := schedules.FormatDuration(-time.Hour); got != "0s" {
+	if got := policy.FormatDuration(-time.Hour); got != "0s" {
 		t.Errorf("a negative one is written %s", got)
 	}
 }
@@ -45,8 +45,8 @@ func TestDurationsAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := time.Duration(rapid.Int64Range(0, 400_000_000).Draw(t, "seconds")) * time.Second
-		if got, ok := schedules.ParseDuration(schedules.FormatDuration(d)); !ok || got != d {
-			t.Fatalf("%s is written %s and read %s", d, schedules.FormatDuration(d), got)
+		if got, ok := policy.ParseDuration(policy.FormatDuration(d)); !ok || got != d {
+			t.Fatalf("%s is written %s and read %s", d, policy.FormatDuration(d), got)
 		}
 	})
 }
@@ -57,7 +57,7 @@ func TestNames(t *testing.T) {
 		"a": true, "A-z_0.9": true, strings.Repeat("x", 128): true, ".": true,
 		"": false, strings.Repeat("x", 129): false, "a b": false, "a/b": false, "é": false, "a\n": false, "a,b": false,
 	} {
-		if got := schedules.ValidName(name); got != want {
+		if got := policy.ValidName(name); got != want {
 			t.Errorf("name %q: got %t", name, got)
 		}
 	}
@@ -65,7 +65,7 @@ func TestNames(t *testing.T) {
 		"a": true, "a/b c%,é日\U0010FFFF": true, strings.Repeat("x", 256): true, strings.Repeat("é", 128): true, "..": true,
 		"": false, strings.Repeat("x", 257): false, strings.Repeat("é", 129): false, "\x00": false, "a\n": false, "\u0085": false, "\xff": false, "\xed\xa0\x80": false,
 	} {
-		if got := schedules.ValidKey(key); got != want {
+		if got := policy.ValidKey(key); got != want {
 			t.Errorf("key %q: got %t", key, got)
 		}
 	}
@@ -73,20 +73,20 @@ func TestNames(t *testing.T) {
 
 func TestDefaultTerms(t *testing.T) {
 	t.Parallel()
-	want := schedules.Terms{
+	want := policy.Terms{
 		Overlap: "skip", OnExpired: "skip", Queue: "default", MaxLateness: 24 * time.Hour, Timeout: time.Minute, Priority: 2, MaxAttempts: 10,
 	}
 	for _, stored := range []string{"", "{}", `{"policy":{},"delivery":{}}`} {
-		if got, err := schedules.DefaultTerms([]byte(stored)); err != nil || got != want {
+		if got, err := policy.DefaultTerms([]byte(stored)); err != nil || got != want {
 			t.Errorf("%q: got %+v %v", stored, got, err)
 		}
 	}
 	want.Overlap, want.Timeout, want.PauseAfterFailures = "allow_all", 90*time.Second, 3
 	stored := `{"policy":{"overlap":"allow_all","pause_after_failures":3},"delivery":{"timeout":"90s"}}`
-	if got, err := schedules.DefaultTerms([]byte(stored)); err != nil || got != want {
+	if got, err := policy.DefaultTerms([]byte(stored)); err != nil || got != want {
 		t.Errorf("got %+v %v", got, err)
 	}
-	if _, err := schedules.DefaultTerms([]byte(`{"policy":{"max_lateness":"x"}}`)); err == nil {
+	if _, err := policy.DefaultTerms([]byte(`{"policy":{"max_lateness":"x"}}`)); err == nil {
 		t.Error("defaults that cannot be are read")
 	}
 }

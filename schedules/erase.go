@@ -16,6 +16,8 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -47,7 +49,7 @@ const eraseTime = 8 * time.Second
 // Erase deletes all that is kept of a key over all workflows, and keeps a receipt. Its schedules and then their record go in bounded
 // parts, and all is gone when it returns. Where that takes too long it is 503, and FinishErasures goes on with it.
 func (s *Schedules) Erase(ctx context.Context, tenant tenants.ID, key, by string, pre web.Precondition) (Erasure, error) {
-	if err := checkKey("/key", key); err != nil {
+	if err := policy.CheckKey("/key", key); err != nil {
 		return Erasure{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, eraseTime)
@@ -56,7 +58,7 @@ func (s *Schedules) Erase(ctx context.Context, tenant tenants.ID, key, by string
 	var id int64
 	err := postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) {
-			if err := lockKeys(ctx, tx, tenant, toChange, key); err != nil {
+			if err := cohorts.LockKeys(ctx, tx, tenant, cohorts.ToChange, key); err != nil {
 				return err
 			}
 			if err := checkProfile(ctx, tx, tenant, key, pre); err != nil {

@@ -61,7 +61,7 @@ func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, a
 
 // line is the row as a line of a bulk upsert. Line breaks, which JSON has between its tokens only, become spaces.
 func (r *row) line() ([]byte, error) {
-	policy, delivery := r.terms.stated()
+	policy, delivery := r.Stored.Stated()
 	list := []member{{"workflow", nil}, {"key", nil}, {"spec", json.RawMessage(r.Spec)}, {"policy", nil}, {"delivery", nil}}
 	values := map[string]any{"workflow": r.Workflow, "key": r.Key, "policy": policy, "delivery": delivery}
 	if len(r.Labels) > 0 {

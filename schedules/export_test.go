@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -75,7 +76,7 @@ func (s *Schedules) PutTogether(ctx context.Context, tenant tenants.ID, by strin
 	var places []int
 	for i, p := range puts {
 		d, err := p.Params.read(quotas)
-		_, specErr := compile(p.Spec, calendar.Context{Created: wholeSecond(time.Now()), Identity: identity(tenant, p.Workflow, *p.Key)})
+		_, specErr := cohorts.Compile(p.Spec, calendar.Context{Created: wholeSecond(time.Now()), Identity: cohorts.Identity(tenant, p.Workflow, *p.Key)})
 		if answers[i].Err = fault.Join(err, specErr); answers[i].Err == nil {
 			items = append(items, &item{workflow: p.Workflow, key: *p.Key, definition: d, pre: p.Pre, whole: true})
 			places = append(places, i)

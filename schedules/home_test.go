@@ -16,7 +16,9 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -51,9 +53,9 @@ func newHome(t testing.TB) *home {
 		t.Fatal(err)
 	}
 	h.api = postgrestest.Wall(t, h.pool, int32(h.acme))
-	operations := schedules.NewOperations(schedules.OperationsConfig{Pool: h.api, Engine: postgrestest.As(t, h.pool, postgres.EngineRole), IDs: ids, Cursors: cursors(t)})
+	operations := operations.New(operations.Config{Pool: h.api, Engine: postgrestest.As(t, h.pool, postgres.EngineRole), IDs: ids, Cursors: cursors(t)})
 	h.schedules = schedules.New(schedules.Config{
-		Operations: operations, Pool: h.api, IDs: ids, Timings: schedules.NewTimings(), HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
+		Operations: operations, Pool: h.api, IDs: ids, Timings: cohorts.NewTimings(), HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
 		Quotas:        func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil },
 		OutlookWithin: time.Minute, // on a machine that is busy too
 	})

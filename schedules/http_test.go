@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillonhq/carillon/api/apitest"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -44,7 +45,7 @@ func newEdge(t *testing.T) *edge {
 	router := web.New(web.Options{Log: slog.New(slog.DiscardHandler)})
 	authenticated := router.Group("", tenants.Authenticate(verifier))
 	schedules.Routes(authenticated, h.schedules)
-	schedules.OperationRoutes(authenticated, h.schedules.Operations)
+	operations.Routes(authenticated, h.schedules.Operations)
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)
 	e.url = server.URL

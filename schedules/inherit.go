@@ -8,6 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -46,30 +49,30 @@ func (s *Schedules) inherit(ctx context.Context, tx pgx.Tx, tenant tenants.ID, w
 	if err != nil || missed == before {
 		return err
 	}
-	_, err = s.Operations.Begin(ctx, tx, Begun{Tenant: tenant, Kind: defaultsKind, Params: inheritance{workflow, missed}, By: "carillon"})
+	_, err = s.Operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: defaultsKind, Params: inheritance{workflow, missed}, By: "carillon"})
 	return err
 }
 
 func defaultMissed(stored []byte) (string, error) {
-	t, err := readDefaults(stored)
+	t, err := policy.ReadDefaults(stored)
 	if err != nil {
 		return "", err
 	}
-	t, _ = t.over(systemTerms)
+	t, _ = t.Over(policy.SystemTerms)
 	return *t.Missed, nil
 }
 
 // inheritStep first waits, shard by shard, for those who read the defaults as they were and have not committed; then it
 // moves the schedules that inherit the policy and stand in a cohort of another.
-func (s *Schedules) inheritStep(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error) {
+func (s *Schedules) inheritStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var p inheritance
 	var at inheriting
 	if _, err := op.Read(&p, &at); err != nil {
 		return false, err
 	}
-	if at.Shard < Shards {
+	if at.Shard < cohorts.Shards {
 		var b pgx.Batch
-		LockShard(&b, at.Shard)
+		cohorts.LockShard(&b, at.Shard)
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return false, fmt.Errorf("wait for shard %d: %w", at.Shard, err)
 		}
@@ -77,7 +80,7 @@ func (s *Schedules) inheritStep(ctx context.Context, tx pgx.Tx, op *Operation) (
 		return false, op.Keep(at)
 	}
 	done, last, err := s.walk(ctx, tx, op, Filter{Workflow: p.Workflow}, at.position, actRetime, func(r *row, _ *time.Time) bool {
-		return r.terms.Missed == nil && r.CohortID != nil
+		return r.Stored.Missed == nil && r.CohortID != nil
 	})
 	if err != nil {
 		return false, err

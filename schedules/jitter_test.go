@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 func TestWalkComesToEachMemberOnceAndNeverEarly(t *testing.T) {
@@ -21,8 +21,8 @@ func TestWalkComesToEachMemberOnceAndNeverEarly(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Unix(300*rapid.Int64Range(5_000_000, 6_000_000).Draw(t, "at"), 0).UTC()
-		run := schedules.BeginRun(timing, at, at, "last")
-		walk, ok := schedules.WalkOf(timing, run, rapid.StringN(1, 8, 8).Draw(t, "workflow"))
+		run := cohorts.BeginRun(timing, at, at, "last")
+		walk, ok := cohorts.WalkOf(timing, run, rapid.StringN(1, 8, 8).Draw(t, "workflow"))
 		if !ok {
 			t.Fatal("there is no walk")
 		}
@@ -45,7 +45,7 @@ func TestWalkComesToEachMemberOnceAndNeverEarly(t *testing.T) {
 				}
 			}
 			if !leg.Last {
-				cursor, cursorID = new(int64(schedules.Lowest)), new(int64(-1))
+				cursor, cursorID = new(int64(cohorts.Lowest)), new(int64(-1))
 				continue
 			}
 			cursor, cursorID = new(leg.Upto), new(int64(math.MaxInt64))

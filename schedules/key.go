@@ -13,6 +13,9 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -45,7 +48,7 @@ type Key struct {
 // KeyRetiming is a profile that many schedules follow, and the operation that retimes them.
 type KeyRetiming struct {
 	Key
-	Operation OperationAnswer `json:"operation"`
+	Operation operations.Answer `json:"operation"`
 }
 
 const (
@@ -54,13 +57,13 @@ const (
 )
 
 // read checks a profile; faults of all its members are joined.
-func (p KeyParams) read() (want profile, err error) {
-	want.zone = p.Timezone
+func (p KeyParams) read() (want cohorts.Profile, err error) {
+	want.Zone = p.Timezone
 	var errs []error
 	switch {
 	case p.Timezone == "":
 		errs = append(errs, fault.Invalid("/timezone", "a profile names the time zone of its key"))
-	case followsKey(calendar.Spec{Timezone: p.Timezone}):
+	case cohorts.FollowsKey(calendar.Spec{Timezone: p.Timezone}):
 		errs = append(errs, fault.Invalid("/timezone", "@key follows the profile: name a zone such as Europe/Berlin"))
 	default:
 		_, err := calendar.Compile(calendar.Spec{Timezone: p.Timezone, Cron: calendar.StringList{"@daily"}}, calendar.Context{})
@@ -83,7 +86,7 @@ func (p KeyParams) read() (want profile, err error) {
 	if q.Then != "" && q.Then != deferQuiet && q.Then != skipQuiet {
 		errs = append(errs, fault.Invalid("/quiet_hours/then", "%q is neither defer nor skip", q.Then))
 	}
-	want.quiet = calendar.Quiet{From: from, To: to, Skip: q.Then == skipQuiet}
+	want.Quiet = calendar.Quiet{From: from, To: to, Skip: q.Then == skipQuiet}
 	return want, fault.Join(errs...)
 }
 
@@ -101,14 +104,14 @@ func timeOfDayText(sec int32) string { return fmt.Sprintf("%02d:%02d", sec/3600,
 // storedKey is a row of key_profile.
 type storedKey struct {
 	Key string
-	storedProfile
+	cohorts.StoredProfile
 	Version   int32
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	UpdatedBy string
 }
 
-const keyColumns = `kp.key, ` + profileColumns + `, kp.version, kp.created_at, kp.updated_at, kp.updated_by`
+const keyColumns = `kp.key, ` + cohorts.ProfileColumns + `, kp.version, kp.created_at, kp.updated_at, kp.updated_by`
 
 func (s *storedKey) shown() Key {
 	k := Key{
@@ -154,9 +157,9 @@ func (s *Schedules) Key(ctx context.Context, tenant tenants.ID, key string) (Key
 // PutKey stores the profile of a key, and retimes the schedules that follow it in the same transaction. If they are many, it
 // begins an operation that retimes them, and returns it. made reports that there was no profile. A profile that is stored already
 // is not written again.
-func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p KeyParams, by string, pre web.Precondition) (k Key, made bool, op *OperationAnswer, err error) {
+func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p KeyParams, by string, pre web.Precondition) (k Key, made bool, op *operations.Answer, err error) {
 	want, err := p.read()
-	if err := fault.Join(checkKey("/key", key), err); err != nil {
+	if err := fault.Join(policy.CheckKey("/key", key), err); err != nil {
 		return k, false, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
@@ -164,7 +167,7 @@ func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 	err = postgres.Retry(ctx, func() error {
 		op = nil
 		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-			if err := lockKeys(ctx, tx, tenant, toChange, key); err != nil {
+			if err := cohorts.LockKeys(ctx, tx, tenant, cohorts.ToChange, key); err != nil {
 				return err
 			}
 			was, err := readKey(ctx, tx, tenant, key)
@@ -183,7 +186,7 @@ func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 					return err
 				}
 			}
-			if was != nil && was.profile() == want {
+			if was != nil && was.Profile() == want {
 				k, made = was.shown(), false
 				return nil
 			}
@@ -219,8 +222,8 @@ func (s *Schedules) roomForKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 	return err
 }
 
-func writeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, p profile, by string) (Key, error) {
-	w := p.stored()
+func writeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, p cohorts.Profile, by string) (Key, error) {
+	w := p.Stored()
 	rows, _ := tx.Query(ctx, `
 		INSERT INTO key_profile AS kp (tenant_id, key, timezone, quiet_from, quiet_to, quiet_skip, created_at, updated_at, updated_by)
 		VALUES ($1, $2, $3, $4, $5, $6, now(), now(), $7)
@@ -239,7 +242,7 @@ func writeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, p p
 // page, if there is one.
 func (s *Schedules) Keys(ctx context.Context, tenant tenants.ID, prefix string, limit int, cursor string) (page []Key, next *string, err error) {
 	if prefix != "" {
-		if err := checkKey("/key_prefix", prefix); err != nil {
+		if err := policy.CheckKey("/key_prefix", prefix); err != nil {
 			return nil, nil, err
 		}
 	}

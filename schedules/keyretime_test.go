@@ -9,7 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // follow stores n schedules that follow a key, each in a workflow of its own.
@@ -49,8 +51,8 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b pgx.Batch
-	for shard := range int16(schedules.Shards) {
-		schedules.LockShard(&b, shard)
+	for shard := range int16(cohorts.Shards) {
+		cohorts.LockShard(&b, shard)
 	}
 	if err := swept.SendBatch(t.Context(), &b).Close(); err != nil {
 		t.Fatal(err)
@@ -65,7 +67,7 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 		t.Fatalf("got %+v, %t, %+v, %v", k, made, op, err)
 	}
 	h.timedIn("Europe/Berlin", "k", many)
-	if got := h.operate(op.ID); got.State != schedules.OperationSucceeded || got.Done != many || got.Counts["retimed"] != many {
+	if got := h.operate(op.ID); got.State != operations.Succeeded || got.Done != many || got.Counts["retimed"] != many {
 		t.Errorf("got %+v", got)
 	}
 	h.timedIn("Asia/Tokyo", "k", many)
@@ -80,7 +82,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	t.Parallel()
 	const many = 501
 	h := newHome(t)
-	put := func(key, zone string) *schedules.OperationAnswer {
+	put := func(key, zone string) *operations.Answer {
 		t.Helper()
 		_, _, op, err := h.schedules.PutKey(t.Context(), h.acme, key, schedules.KeyParams{Timezone: zone}, "ann", web.Precondition{})
 		if err != nil {
@@ -99,11 +101,11 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 		t.Errorf("got %v, %v", late.NextAt, err)
 	}
 	second := put("j", "America/Lima")
-	if got := h.operate(first.ID); got.State != schedules.OperationSucceeded || got.Counts["retimed"] != many+1 {
+	if got := h.operate(first.ID); got.State != operations.Succeeded || got.Counts["retimed"] != many+1 {
 		t.Errorf("got %+v", got)
 	}
 	h.timedIn("America/Lima", "j", many)
-	if got := h.operate(second.ID); got.State != schedules.OperationSucceeded || got.Counts["retimed"] != 0 || got.Counts["unchanged"] != many+1 {
+	if got := h.operate(second.ID); got.State != operations.Succeeded || got.Counts["retimed"] != 0 || got.Counts["unchanged"] != many+1 {
 		t.Errorf("got %+v", got)
 	}
 	h.timedIn("America/Lima", "j", many)
@@ -111,7 +113,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	if _, err := h.schedules.Erase(t.Context(), h.acme, "j", "ann", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.operate(third.ID); got.State != schedules.OperationCancelled {
+	if got := h.operate(third.ID); got.State != operations.Cancelled {
 		t.Errorf("an operation of an erased key: got %+v", got)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -53,7 +55,7 @@ func followersOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, 
 
 // retimeKey retimes the schedules that follow a key, from now on, by the key's profile, or begins the operation that does. The
 // caller has written the profile, and holds the key's lock, so that no schedule begins to follow the profile as it was.
-func (s *Schedules) retimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k Key, by string) (*OperationAnswer, error) {
+func (s *Schedules) retimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k Key, by string) (*operations.Answer, error) {
 	found, err := followersOf(ctx, tx, tenant, k.Key, 0, mostFollowers+1)
 	if err != nil {
 		return nil, err
@@ -66,14 +68,14 @@ func (s *Schedules) retimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM schedule WHERE tenant_id = $1 AND key = $2 AND by_key`, tenant, k.Key).Scan(&total); err != nil {
 		return nil, fmt.Errorf("count the schedules of a key: %w", err)
 	}
-	op, err := s.Operations.Begin(ctx, tx, Begun{
+	op, err := s.Operations.Begin(ctx, tx, operations.Request{
 		Tenant: tenant, Kind: retimeKeyKind, Params: keyRetiming{k.Key, k.Timezone}, Key: k.Key, Total: &total, By: by,
 	})
 	return &op, err
 }
 
 // retimeKeyStep retimes the next schedules that follow a key by its profile as it is by now.
-func (s *Schedules) retimeKeyStep(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error) {
+func (s *Schedules) retimeKeyStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var after int64
 	if _, err := op.Read(nil, &after); err != nil {
 		return false, err
@@ -97,7 +99,7 @@ func (s *Schedules) retimeKeyStep(ctx context.Context, tx pgx.Tx, op *Operation)
 }
 
 // lockOperationKey locks the key of an operation against changes and renames, and returns it; empty: it was erased.
-func (s *Schedules) lockOperationKey(ctx context.Context, tx pgx.Tx, op *Operation) (string, error) {
+func (s *Schedules) lockOperationKey(ctx context.Context, tx pgx.Tx, op *operations.Operation) (string, error) {
 	read := func() (key string, err error) {
 		err = tx.QueryRow(ctx, `SELECT COALESCE(key, '') FROM operation WHERE tenant_id = $1 AND id = $2`, op.Tenant, op.ID).Scan(&key)
 		if err != nil {
@@ -107,7 +109,7 @@ func (s *Schedules) lockOperationKey(ctx context.Context, tx pgx.Tx, op *Operati
 	}
 	key, err := read()
 	for err == nil && key != "" {
-		if err := lockKeys(ctx, tx, op.Tenant, toFollow, key); err != nil {
+		if err := cohorts.LockKeys(ctx, tx, op.Tenant, cohorts.ToFollow, key); err != nil {
 			return "", err
 		}
 		locked := key
@@ -164,7 +166,7 @@ func (s *Schedules) retimeFollowers(ctx context.Context, tx pgx.Tx, tenant tenan
 // lockRows locks shards, shared, and then schedules that lie in them.
 func lockRows(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int16, ids []int64) error {
 	var b pgx.Batch
-	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard) FROM unnest($2::smallint[]) AS s (shard)`, shardLocks, shards)
+	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard) FROM unnest($2::smallint[]) AS s (shard)`, cohorts.ShardLocks, shards)
 	b.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, tenant, ids)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("lock schedules: %w", err)
@@ -197,11 +199,11 @@ func (l *load) retimeRow(ctx context.Context, r *row) (rezoned bool, err error) 
 	}
 	r.wake(l.now)
 	before, err := r.timing(ctx, l.tx, l.Timings, l.tenant)
-	if err != nil && !errors.Is(err, errUncomputable) {
+	if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
 		return false, err
 	}
-	after, err := l.Timings.compileStored(ctx, l.tx, r.stored(l.tenant))
-	if err != nil && !errors.Is(err, errUncomputable) {
+	after, err := l.Timings.CompileStored(ctx, l.tx, r.stored(l.tenant))
+	if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
 		return false, err
 	}
 	if before != nil && after != nil && before.Hash() == after.Hash() {
@@ -232,7 +234,7 @@ func (l *load) retimeRow(ctx context.Context, r *row) (rezoned bool, err error) 
 	if r.Status == Paused {
 		from = r.PausedUntil.Add(-time.Second)
 	}
-	if err := l.enterLater(ctx, w, l.Timings.keep(l.tenant, after, nil), from); err != nil {
+	if err := l.enterLater(ctx, w, l.Timings.Keep(l.tenant, after, nil), from); err != nil {
 		return false, err
 	}
 	if !w.joins && r.Status == Active {

@@ -12,6 +12,8 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -125,15 +127,15 @@ func (f Filter) position(r *row) position {
 func (f Filter) check(prefix string) error {
 	var errs []error
 	if f.Workflow != "" {
-		errs = append(errs, CheckName(prefix+"/workflow", "workflow", f.Workflow))
+		errs = append(errs, policy.CheckName(prefix+"/workflow", "workflow", f.Workflow))
 	}
 	if f.Status != "" && !slices.Contains([]string{Active, Paused, Completed, Quarantined}, f.Status) {
 		errs = append(errs, fault.Invalid(prefix+"/status", "%q is not one of active, paused, completed, quarantined", f.Status))
 	}
 	if f.KeyPrefix != "" {
-		errs = append(errs, checkKey(prefix+"/key_prefix", f.KeyPrefix))
+		errs = append(errs, policy.CheckKey(prefix+"/key_prefix", f.KeyPrefix))
 	}
-	if name, value, found := strings.Cut(f.Label, ":"); f.Label != "" && (!found || !ValidName(name) || len(value) > longestLabel) {
+	if name, value, found := strings.Cut(f.Label, ":"); f.Label != "" && (!found || !policy.ValidName(name) || len(value) > longestLabel) {
 		errs = append(errs, fault.Invalid(prefix+"/label", "%q is not name:value", f.Label))
 	}
 	given := 0
@@ -208,7 +210,7 @@ func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql stri
 		workflow, args = "AND d.workflow = $9", append(args, f.Workflow)
 	}
 	asked := "d.next_at < $2 AND (d.next_at, d.id) >= ($3::timestamptz, $4::bigint) " + workflow
-	members := ByNextTime("d.id, d.next_at", asked, func(from, where string) string {
+	members := cohorts.ByNextTime("d.id, d.next_at", asked, func(from, where string) string {
 		return `
 			SELECT d.next_at, d.id AS cohort_id, x.spread, x.schedule_id
 			FROM ` + from + `

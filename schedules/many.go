@@ -8,6 +8,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -24,9 +25,9 @@ const manyRows = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
 // are not there are left out. It ends with the first error of write. It reads fewer keys at once if their schedules hold
 // more than web.MostPage bytes.
 func (s *Schedules) Many(ctx context.Context, tenant tenants.ID, p ManyParams, write func([]Schedule) error) error {
-	errs := []error{CheckName("/workflow", "workflow", p.Workflow)}
+	errs := []error{policy.CheckName("/workflow", "workflow", p.Workflow)}
 	for i, key := range p.Keys {
-		errs = append(errs, checkKey("/keys/"+strconv.Itoa(i), key))
+		errs = append(errs, policy.CheckKey("/keys/"+strconv.Itoa(i), key))
 	}
 	if err := fault.Join(errs...); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -16,7 +17,7 @@ import (
 // now or later. It says so in the row alone, and leaves open which number the cohort has. It reports false, and changes
 // nothing, where no nominal time is left; next is the first that is.
 func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after time.Time) (next time.Time, ok bool) {
-	if delays(t) {
+	if cohorts.Delays(t) {
 		return r.enterDelay(tenant, t, missed, after)
 	}
 	from := after.Truncate(time.Second).Add(time.Second)
@@ -34,7 +35,7 @@ func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after 
 	}
 	r.Spread = 0
 	if t.Jitter() > 0 {
-		r.Spread = spreadOf(r.stored(tenant).identity())
+		r.Spread = cohorts.PhaseOf(r.stored(tenant).Identity())
 	}
 	hash := t.Hash()
 	r.Hash, r.CohortMissed = hash[:], &missed
@@ -48,7 +49,7 @@ func (r *row) join(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.
 	if err != nil {
 		return false, err
 	}
-	if delays(t) {
+	if cohorts.Delays(t) {
 		if err := r.lockDelay(ctx, tx, tenant); err != nil {
 			return false, err
 		}
@@ -57,8 +58,8 @@ func (r *row) join(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.
 	if !ok {
 		return false, nil
 	}
-	stamp := Stamp{revision, t.Zones().Version()}
-	if delays(t) {
+	stamp := cohorts.Stamp{Revision: revision, TZData: t.Zones().Version()}
+	if cohorts.Delays(t) {
 		if err := r.joinDelay(ctx, tx, tenant, t); err != nil {
 			return false, err
 		}
@@ -68,15 +69,15 @@ func (r *row) join(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.
 			}
 		}
 	} else {
-		id, err := cohortOf(ctx, tx, tenant, r.Shard, r.Workflow, t, missed, stamp, now)
+		id, err := cohorts.CohortOf(ctx, tx, tenant, r.Shard, r.Workflow, t, missed, stamp, now)
 		if err != nil {
 			return false, err
 		}
 		r.CohortID = &id
 	}
 	r.Revision, r.Timed = &stamp.Revision, &stamp.TZData
-	if next.Sub(now) < soon {
-		return true, WakeSweep(ctx, tx, r.Shard)
+	if next.Sub(now) < cohorts.Soon {
+		return true, cohorts.WakeSweep(ctx, tx, r.Shard)
 	}
 	return true, nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // memo keeps what specs compile to while many rows of one moment are read: most say the same. A nil one keeps nothing.
@@ -30,7 +31,7 @@ type compiled struct {
 type source struct {
 	spec, identity   string
 	anchor, revision int64
-	profile          profile
+	profile          cohorts.Profile
 }
 
 // compile is compile and then check, done once for all that compile from the same.
@@ -38,7 +39,7 @@ func (m *memo) compile(d definition, anchor time.Time, identity string, check fu
 	if m == nil {
 		return checked(d, anchor, identity, check)
 	}
-	key := source{spec: d.specText, anchor: anchor.Unix(), revision: d.almanac.at(), profile: d.profile}
+	key := source{spec: d.specText, anchor: anchor.Unix(), revision: d.almanac.At(), profile: d.profile}
 	if hashes(d.spec) {
 		key.identity = identity
 	}
@@ -64,7 +65,7 @@ func (m *memo) keep(key source, c compiled) {
 }
 
 func checked(d definition, anchor time.Time, identity string, check func(*calendar.Timing) error) (*calendar.Timing, error) {
-	t, err := compile(d.spec, d.almanac.in(d.profile.context(anchor, identity)))
+	t, err := cohorts.Compile(d.spec, d.almanac.In(d.profile.Context(anchor, identity)))
 	if err != nil {
 		return nil, err
 	}

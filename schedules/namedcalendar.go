@@ -14,6 +14,8 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -53,7 +55,7 @@ func scanCalendar(row pgx.CollectableRow) (c NamedCalendar, err error) {
 	}
 	c.CreatedAt, c.UpdatedAt = c.CreatedAt.UTC(), c.UpdatedAt.UTC()
 	c.Dates = make([]string, len(days))
-	for i, d := range datesOf(days) {
+	for i, d := range cohorts.DatesOf(days) {
 		c.Dates[i] = d.String()
 	}
 	return c, nil
@@ -95,7 +97,7 @@ func tooManyDates(n int) error {
 // made tells that there was none. What is held already is not written again.
 func (s *Schedules) PutCalendar(ctx context.Context, tenant tenants.ID, name string, p CalendarParams, by string) (c NamedCalendar, made bool, err error) {
 	days, err := p.days(time.Now())
-	if err := fault.Join(CheckName("/calendar", "calendar", name), err); err != nil {
+	if err := fault.Join(policy.CheckName("/calendar", "calendar", name), err); err != nil {
 		return c, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)

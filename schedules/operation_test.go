@@ -12,17 +12,17 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
 )
 
 // begin begins an operation of acme's.
-func (h *home) begin(b schedules.Begun) schedules.OperationAnswer {
+func (h *home) begin(b operations.Request) operations.Answer {
 	h.t.Helper()
 	if b.Tenant == 0 {
 		b.Tenant = h.acme
 	}
-	var begun schedules.OperationAnswer
+	var begun operations.Answer
 	err := pgx.BeginFunc(h.t.Context(), h.pool, func(tx pgx.Tx) (err error) {
 		begun, err = h.schedules.Operations.Begin(h.t.Context(), tx, b)
 		return err
@@ -48,7 +48,7 @@ func number(t testing.TB, id string) int64 {
 }
 
 // operate runs an operation as far as it goes, and reads it.
-func (h *home) operate(id string) schedules.OperationAnswer {
+func (h *home) operate(id string) operations.Answer {
 	h.t.Helper()
 	if err := h.schedules.Operations.Run(h.t.Context(), number(h.t, id)); err != nil {
 		h.t.Fatal(err)
@@ -56,7 +56,7 @@ func (h *home) operate(id string) schedules.OperationAnswer {
 	return h.operation(id)
 }
 
-func (h *home) operation(id string) schedules.OperationAnswer {
+func (h *home) operation(id string) operations.Answer {
 	h.t.Helper()
 	op, err := h.schedules.Operations.Get(h.t.Context(), h.acme, id)
 	if err != nil {
@@ -70,10 +70,10 @@ type countTo struct {
 }
 
 // counting registers a kind that counts to a number, one a step, in a table of its own; each step calls also.
-func (h *home) counting(also func(op *schedules.Operation, n int) error) {
+func (h *home) counting(also func(op *operations.Operation, n int) error) {
 	h.t.Helper()
 	h.exec(`CREATE TABLE counted (operation bigint, n int, PRIMARY KEY (operation, n)); GRANT ALL ON counted TO carillon_engine`)
-	h.schedules.Operations.Register("count", func(ctx context.Context, tx pgx.Tx, op *schedules.Operation) (bool, error) {
+	h.schedules.Operations.Register("count", func(ctx context.Context, tx pgx.Tx, op *operations.Operation) (bool, error) {
 		var p countTo
 		var n int
 		if _, err := op.Read(&p, &n); err != nil {
@@ -94,13 +94,13 @@ func (h *home) counting(also func(op *schedules.Operation, n int) error) {
 	})
 }
 
-func steady(*schedules.Operation, int) error { return nil }
+func steady(*operations.Operation, int) error { return nil }
 
 func TestOperationsOverHTTP(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
 	e.counting(steady)
-	begun := e.begin(schedules.Begun{Kind: "count", Params: countTo{3}, By: "ann"})
+	begun := e.begin(operations.Request{Kind: "count", Params: countTo{3}, By: "ann"})
 	path := "/v1/operations/" + begun.ID
 	a := e.want(200, "", "GET", path, "")
 	if a.doc["state"] != "pending" || a.doc["created_by"] != "ann" || fmt.Sprint(a.doc["params"]) != "map[to:3]" || a.doc["total"] != nil {
@@ -114,8 +114,8 @@ func TestOperationsOverHTTP(t *testing.T) {
 	if again := e.want(200, "", "POST", path+"/cancel", ""); again.body != a.body {
 		t.Errorf("cancelled after its end: %s", again.body)
 	}
-	second := e.begin(schedules.Begun{Kind: "count", Params: countTo{3}, By: "ann"})
-	foreign := e.begin(schedules.Begun{Tenant: e.other, Kind: "count", Params: countTo{1}, By: "eve"})
+	second := e.begin(operations.Request{Kind: "count", Params: countTo{3}, By: "ann"})
+	foreign := e.begin(operations.Request{Tenant: e.other, Kind: "count", Params: countTo{1}, By: "eve"})
 	page := e.want(200, "", "GET", "/v1/operations?limit=1", "")
 	if got := ids(page); got != second.ID {
 		t.Errorf("the newest are %s, want %s", got, second.ID)
@@ -159,26 +159,26 @@ func TestAStepIsDoneOnce(t *testing.T) {
 	h := newHome(t)
 	failing := errors.New("the network is down")
 	failed := false
-	h.counting(func(_ *schedules.Operation, n int) error {
+	h.counting(func(_ *operations.Operation, n int) error {
 		if n == 3 && !failed {
 			failed = true
 			return failing
 		}
 		return nil
 	})
-	begun := h.begin(schedules.Begun{Kind: "count", Params: countTo{5}})
+	begun := h.begin(operations.Request{Kind: "count", Params: countTo{5}})
 	id := number(t, begun.ID)
 	if err := h.schedules.Operations.Run(t.Context(), id); !errors.Is(err, failing) {
 		t.Fatalf("got %v", err)
 	}
-	if got := h.operation(begun.ID); got.Done != 2 || got.State != schedules.OperationRunning || got.Error != nil {
+	if got := h.operation(begun.ID); got.Done != 2 || got.State != operations.Running || got.Error != nil {
 		t.Errorf("after the failure: %+v", got)
 	}
 	if got := h.operate(begun.ID); got.Done != 2 {
 		t.Errorf("it was tried again at once: %+v", got)
 	}
 	h.exec(`UPDATE operation SET due_at = clock_timestamp()`)
-	if got := h.operate(begun.ID); got.State != schedules.OperationSucceeded || got.Counts["numbers"] != 5 {
+	if got := h.operate(begun.ID); got.State != operations.Succeeded || got.Counts["numbers"] != 5 {
 		t.Errorf("at the end: %+v", got)
 	}
 	if got := one[int](h, `SELECT count(*) FROM counted`); got != 5 {
@@ -189,15 +189,15 @@ func TestAStepIsDoneOnce(t *testing.T) {
 func TestAFaultEndsAnOperation(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.counting(func(_ *schedules.Operation, n int) error {
+	h.counting(func(_ *operations.Operation, n int) error {
 		if n == 2 {
 			return fault.Invalid("/to", "2 is unlucky")
 		}
 		return nil
 	})
-	begun := h.begin(schedules.Begun{Kind: "count", Params: countTo{5}})
+	begun := h.begin(operations.Request{Kind: "count", Params: countTo{5}})
 	got := h.operate(begun.ID)
-	if got.State != schedules.OperationFailed || got.Error == nil || got.Done != 1 || got.EndedAt == nil {
+	if got.State != operations.Failed || got.Error == nil || got.Done != 1 || got.EndedAt == nil {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -207,19 +207,19 @@ func TestAnOperationOutlivesABusyService(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	failed := false
-	h.counting(func(_ *schedules.Operation, n int) error {
+	h.counting(func(_ *operations.Operation, n int) error {
 		if n == 2 && !failed {
 			failed = true
 			return fault.New(503, "busy", "others are at it")
 		}
 		return nil
 	})
-	begun := h.begin(schedules.Begun{Kind: "count", Params: countTo{5}})
+	begun := h.begin(operations.Request{Kind: "count", Params: countTo{5}})
 	if err := h.schedules.Operations.Run(t.Context(), number(t, begun.ID)); err == nil || !failed {
 		t.Errorf("got %v", err)
 	}
 	h.exec(`UPDATE operation SET due_at = clock_timestamp()`)
-	if got := h.operate(begun.ID); got.State != schedules.OperationSucceeded || got.Error != nil || got.Done != 5 {
+	if got := h.operate(begun.ID); got.State != operations.Succeeded || got.Error != nil || got.Done != 5 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -227,13 +227,13 @@ func TestAnOperationOutlivesABusyService(t *testing.T) {
 func TestAnOperationThatAlwaysFailsEnds(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.counting(func(*schedules.Operation, int) error { return errors.New("a secret") })
-	begun := h.begin(schedules.Begun{Kind: "count", Params: countTo{5}})
+	h.counting(func(*operations.Operation, int) error { return errors.New("a secret") })
+	begun := h.begin(operations.Request{Kind: "count", Params: countTo{5}})
 	for range 20 {
 		h.exec(`UPDATE operation SET due_at = clock_timestamp()`)
 		_ = h.schedules.Operations.Run(t.Context(), number(t, begun.ID))
 	}
-	if got := h.operation(begun.ID); got.State != schedules.OperationFailed || got.Error == nil || *got.Error == "a secret" {
+	if got := h.operation(begun.ID); got.State != operations.Failed || got.Error == nil || *got.Error == "a secret" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -242,7 +242,7 @@ func TestRunnersDoNotStepTogether(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.counting(steady)
-	begun := h.begin(schedules.Begun{Kind: "count", Params: countTo{50}})
+	begun := h.begin(operations.Request{Kind: "count", Params: countTo{50}})
 	id := number(t, begun.ID)
 	var runners sync.WaitGroup
 	for range 4 {
@@ -256,7 +256,7 @@ func TestRunnersDoNotStepTogether(t *testing.T) {
 		})
 	}
 	runners.Wait()
-	if got := h.operation(begun.ID); got.Done != 50 || got.State != schedules.OperationSucceeded {
+	if got := h.operation(begun.ID); got.Done != 50 || got.State != operations.Succeeded {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -264,19 +264,19 @@ func TestRunnersDoNotStepTogether(t *testing.T) {
 func TestCancelIsSeenBetweenSteps(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	var begun schedules.OperationAnswer
-	h.counting(func(_ *schedules.Operation, n int) error {
+	var begun operations.Answer
+	h.counting(func(_ *operations.Operation, n int) error {
 		if n != 3 {
 			return nil
 		}
 		got, err := h.schedules.Operations.Cancel(t.Context(), h.acme, begun.ID)
-		if err == nil && got.State != schedules.OperationRunning {
+		if err == nil && got.State != operations.Running {
 			err = fmt.Errorf("it is %s within a step", got.State)
 		}
 		return err
 	})
-	begun = h.begin(schedules.Begun{Kind: "count", Params: countTo{9}})
-	if got := h.operate(begun.ID); got.State != schedules.OperationCancelled || got.Done != 3 {
+	begun = h.begin(operations.Request{Kind: "count", Params: countTo{9}})
+	if got := h.operate(begun.ID); got.State != operations.Cancelled || got.Done != 3 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -285,15 +285,15 @@ func TestCancelIsSeenBetweenSteps(t *testing.T) {
 func TestAnOperationWaits(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.counting(func(op *schedules.Operation, n int) error {
+	h.counting(func(op *operations.Operation, n int) error {
 		if n%2 == 0 {
 			op.WaitUntil = op.Now.Add(time.Hour)
 		}
 		return nil
 	})
-	begun := h.begin(schedules.Begun{Kind: "count", Params: countTo{9}})
+	begun := h.begin(operations.Request{Kind: "count", Params: countTo{9}})
 	for range 2 {
-		if got := h.operate(begun.ID); got.Done != 2 || got.State != schedules.OperationRunning {
+		if got := h.operate(begun.ID); got.Done != 2 || got.State != operations.Running {
 			t.Fatalf("got %+v", got)
 		}
 	}
@@ -301,7 +301,7 @@ func TestAnOperationWaits(t *testing.T) {
 	if got := h.operate(begun.ID); got.Done != 4 {
 		t.Errorf("got %+v", got)
 	}
-	if got, err := h.schedules.Operations.Cancel(t.Context(), h.acme, begun.ID); err != nil || got.State != schedules.OperationCancelled {
+	if got, err := h.schedules.Operations.Cancel(t.Context(), h.acme, begun.ID); err != nil || got.State != operations.Cancelled {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -310,11 +310,11 @@ func TestOperationsAreLimitedAndCleared(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.counting(steady)
-	old := h.begin(schedules.Begun{Kind: "count", Params: countTo{1}})
+	old := h.begin(operations.Request{Kind: "count", Params: countTo{1}})
 	h.operate(old.ID)
 	h.exec(`INSERT INTO operation (tenant_id, kind, started_by, params) SELECT $1, 'count', 'ann', '{"to":1}' FROM generate_series(1, 100)`, h.acme)
 	err := pgx.BeginFunc(t.Context(), h.pool, func(tx pgx.Tx) error {
-		_, err := h.schedules.Operations.Begin(t.Context(), tx, schedules.Begun{Tenant: h.acme, Kind: "count", Params: countTo{1}})
+		_, err := h.schedules.Operations.Begin(t.Context(), tx, operations.Request{Tenant: h.acme, Kind: "count", Params: countTo{1}})
 		return err
 	})
 	faulty(t, err, 409, "too_many_operations")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -36,7 +37,7 @@ const (
 
 // lot is a timing with how many schedules fire by it.
 type lot struct {
-	CohortTiming
+	cohorts.CohortTiming
 	n float64
 }
 
@@ -48,7 +49,7 @@ func (s *Schedules) lookOut(ctx context.Context, tenant tenants.ID, now time.Tim
 	if err != nil {
 		return nil, err
 	}
-	names := make([]CohortTiming, len(lots))
+	names := make([]cohorts.CohortTiming, len(lots))
 	for i, l := range lots {
 		names[i] = l.CohortTiming
 	}
@@ -69,7 +70,7 @@ func (s *Schedules) lookOut(ctx context.Context, tenant tenants.ID, now time.Tim
 		if o.add(t, lots[i].n, most) {
 			o.truncated = true
 		}
-		o.weekly += lots[i].n * float64(s.Timings.weekly(t, now))
+		o.weekly += lots[i].n * float64(s.Timings.Weekly(t, now))
 	}
 	return o, nil
 }
@@ -87,7 +88,7 @@ func (s *Schedules) lots(ctx context.Context, tenant tenants.ID) (lots []lot, sa
 	var others []lot
 	count := 0
 	for rows.Next() {
-		l := lot{CohortTiming: CohortTiming{Tenant: tenant}}
+		l := lot{CohortTiming: cohorts.CohortTiming{Tenant: tenant}}
 		var large, due bool
 		if err := rows.Scan(&l.Shard, &l.ID, &l.Hash, &l.n, &large, &due, &all, &count); err != nil {
 			return nil, false, fmt.Errorf("read cohorts: %w", err)
@@ -228,7 +229,7 @@ type outlookOf struct {
 }
 
 func newOutlooks() *outlooks {
-	return &outlooks{kept: kept[outlookOf, *watched](outlooksKept), queue: make(chan outlookOf, 100)}
+	return &outlooks{kept: cohorts.Kept[outlookOf, *watched](outlooksKept), queue: make(chan outlookOf, 100)}
 }
 
 // of is the outlook of a tenant's next day.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -46,9 +47,9 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 		if err := pre.Check(true, versionOf(r)); err != nil {
 			return err
 		}
-		p := r.profile()
+		p := r.Profile()
 		if follows {
-			found, err := readProfiles(ctx, tx, tenant, key)
+			found, err := cohorts.ReadProfiles(ctx, tx, tenant, key)
 			if err != nil {
 				return err
 			}
@@ -70,11 +71,11 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 // follows tells whether the patch has a schedule follow its key.
 func (p Patch) follows() bool {
 	var params Params
-	return web.UnmarshalPatch(p, &params) == nil && followsKey(params.Spec)
+	return web.UnmarshalPatch(p, &params) == nil && cohorts.FollowsKey(params.Spec)
 }
 
 // patched is the row's definition with a patch merged into it, under the profile of its key.
-func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch, key profile, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
+func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch, key cohorts.Profile, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
 	stored, err := r.written()
 	if err != nil {
 		return d, err
@@ -91,11 +92,11 @@ func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch,
 	if err := d.consultHeld(ctx, tx, s.Timings, tenant); err != nil {
 		return d, err
 	}
-	if followsKey(p.Spec) {
+	if cohorts.FollowsKey(p.Spec) {
 		d.profile = key
 	}
 	if d.specText != r.Spec {
-		_, specErr := compile(p.Spec, d.almanac.in(d.profile.context(r.AnchorAt, r.stored(tenant).identity())))
+		_, specErr := cohorts.Compile(p.Spec, d.almanac.In(d.profile.Context(r.AnchorAt, r.stored(tenant).Identity())))
 		err = fault.Join(err, specErr)
 	}
 	d.noteless = patch.removes("note") // which is gone once it is merged
@@ -114,7 +115,7 @@ func (p Patch) removes(name string) bool {
 // written is the definition that the row holds as a client would write it, without note and status: what a patch
 // leaves out of those stays by itself.
 func (r *row) written() (json.RawMessage, error) {
-	policy, delivery := r.terms.stated()
+	policy, delivery := r.Stored.Stated()
 	list := []member{{"spec", json.RawMessage(r.Spec)}}
 	for _, part := range []struct {
 		name  string

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -74,7 +76,7 @@ func (o *outlook) warn(minute int, q tenants.Quotas) []calendar.Warning {
 	return []calendar.Warning{{
 		Code: "peak_minute",
 		Detail: fmt.Sprintf("in the minute of %s %.0f ticks are due, and ticks_per_second allows %d a second: the last of them waits %s; a jitter of %s spreads them so that none waits",
-			o.from.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), ticks, q.TicksPerSecond, FormatDuration(drain), FormatDuration(jitter)),
+			o.from.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), ticks, q.TicksPerSecond, policy.FormatDuration(drain), policy.FormatDuration(jitter)),
 	}}
 }
 
@@ -84,10 +86,10 @@ func drainTime(ticks float64, q tenants.Quotas) time.Duration {
 
 // fits refuses a timing that comes instead of another (nil: none) where the ticks of all that is stored would be more in
 // a day, on an average of a week, than the quota allows; else it adds the difference to the outlook.
-func (w *watched) fits(ts *Timings, t, instead *calendar.Timing, q tenants.Quotas, now time.Time) error {
-	more := float64(ts.weekly(t, now))
+func (w *watched) fits(ts *cohorts.Timings, t, instead *calendar.Timing, q tenants.Quotas, now time.Time) error {
+	more := float64(ts.Weekly(t, now))
 	if instead != nil {
-		more -= float64(ts.weekly(instead, now))
+		more -= float64(ts.Weekly(instead, now))
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,6 +14,8 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -25,7 +27,7 @@ const mostRaces = 5
 // Put makes the schedule of (workflow, key) be what p says, and answers it whole; made tells that there was none.
 // Where p says what is stored already, nothing is written.
 func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key string, p Params, by string, pre web.Precondition) (out Schedule, made bool, err error) {
-	if err := fault.Join(CheckName("/workflow", "workflow", workflow), checkKey("/key", key)); err != nil {
+	if err := fault.Join(policy.CheckName("/workflow", "workflow", workflow), policy.CheckKey("/key", key)); err != nil {
 		return out, false, err
 	}
 	quotas, err := s.Quotas(ctx, tenant)
@@ -39,7 +41,7 @@ func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key st
 	if err := d.consult(ctx, s.Pool, s.Timings, tenant); err != nil {
 		return out, false, err
 	}
-	_, specErr := compile(p.Spec, d.almanac.in(d.profile.context(wholeSecond(time.Now()), identity(tenant, workflow, key))))
+	_, specErr := cohorts.Compile(p.Spec, d.almanac.In(d.profile.Context(wholeSecond(time.Now()), cohorts.Identity(tenant, workflow, key))))
 	if err := fault.Join(err, specErr); err != nil {
 		return out, false, err
 	}
@@ -58,7 +60,7 @@ func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key st
 // putAlone is a Put in a transaction of its own, of what was checked.
 func (s *Schedules) putAlone(ctx context.Context, tenant tenants.ID, workflow, key string, d definition, by string, quotas tenants.Quotas, pre web.Precondition) (out Schedule, made bool, err error) {
 	ahead := s.outlook(ctx, tenant)
-	err = s.changeOf(ctx, tenant, workflow, key, followsKey(d.spec), func(tx pgx.Tx, r *row, shard int16, now time.Time) error {
+	err = s.changeOf(ctx, tenant, workflow, key, cohorts.FollowsKey(d.spec), func(tx pgx.Tx, r *row, shard int16, now time.Time) error {
 		if err := pre.Check(r != nil, versionOf(r)); err != nil {
 			return err
 		}
@@ -121,11 +123,11 @@ func (s *Schedules) changeOf(ctx context.Context, tenant tenants.ID, workflow, k
 		err = postgres.Retry(ctx, func() error { // what it hands out may meet what ends a tick, which locks in another order
 			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 				if follows {
-					if err := lockKeys(ctx, tx, tenant, toFollow, key); err != nil {
+					if err := cohorts.LockKeys(ctx, tx, tenant, cohorts.ToFollow, key); err != nil {
 						return err
 					}
 				}
-				r, shard, now, err := lockRow(ctx, tx, tenant, workflow, key, bornIn(tenant, spread, workflow, key))
+				r, shard, now, err := lockRow(ctx, tx, tenant, workflow, key, cohorts.ShardFor(tenant, spread, workflow, key))
 				if err != nil {
 					return err
 				}
@@ -146,7 +148,7 @@ func lockRow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key st
 	b.Queue(`
 		SELECT shard, pg_advisory_xact_lock_shared($5, shard)::text
 		FROM (SELECT COALESCE((SELECT shard FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3), $4::smallint) AS shard) s`,
-		tenant, workflow, key, newborn, shardLocks)
+		tenant, workflow, key, newborn, cohorts.ShardLocks)
 	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it.
 	b.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3 FOR UPDATE`, tenant, workflow, key)
 	b.Queue(oneRow, tenant, workflow, key)
@@ -250,7 +252,7 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 		SELECT id FROM made`,
 		tenant, workflow, key, shard, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.AnchorAt,
 		r.TicksLeft, r.CohortID, r.Spread, r.TZData, now, by,
-		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue, r.Priority, r.Timeout,
+		r.Overlap, r.Stored.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue, r.Priority, r.Timeout,
 		r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.FromAt, r.UntilAt, r.PausedAt, r.coming(t, now), r.DelayLeft,
 		allBytes, r.held())
 	if err := tenants.QueueAudit(ctx, &b, tenant, by, r.audit("put", nil, r.audited())); err != nil {
@@ -270,7 +272,7 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 // replace writes what differs, and retimes the schedule from now where its timing does.
 func (s *Schedules) replace(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, d definition, action, by string, now time.Time, q tenants.Quotas) error {
 	before, err := r.timing(ctx, tx, s.Timings, tenant)
-	if err != nil && !errors.Is(err, errUncomputable) {
+	if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
 		return err
 	}
 	next, was := r.coming(before, now), r.audited()
@@ -386,18 +388,18 @@ func neverFires() error {
 
 // timed compiles the spec of a row and holds it to the tenant's quotas.
 func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quotas, now time.Time, m *memo) (*calendar.Timing, error) {
-	c, err := m.compile(d, r.AnchorAt, r.stored(tenant).identity(), func(t *calendar.Timing) error { return fits(t, q, now) })
+	c, err := m.compile(d, r.AnchorAt, r.stored(tenant).Identity(), func(t *calendar.Timing) error { return fits(t, q, now) })
 	if err != nil {
 		return nil, err
 	}
 	r.first = c.FirstAt(r.CreatedAt) // told by the spec, and so not by a timing that is shared
-	return s.Timings.keep(tenant, c, d.almanac), nil
+	return s.Timings.Keep(tenant, c, d.almanac), nil
 }
 
 // fits holds a timing to what it must do: fire again, and no more often than the quota allows.
 func fits(t *calendar.Timing, q tenants.Quotas, now time.Time) error {
 	_, ok := t.Next(now)
-	if delays(t) {
+	if cohorts.Delays(t) {
 		_, ok = t.First(now)
 	}
 	if !ok {
@@ -415,7 +417,7 @@ func smallestInterval(q tenants.Quotas) time.Duration {
 }
 
 func tooSmall(gap, least time.Duration) string {
-	return fmt.Sprintf("it fires %s apart, and smallest_interval_seconds allows no less than %s", FormatDuration(gap), FormatDuration(least))
+	return fmt.Sprintf("it fires %s apart, and smallest_interval_seconds allows no less than %s", policy.FormatDuration(gap), policy.FormatDuration(least))
 }
 
 // setStatus makes the row active or paused as of now.
@@ -428,15 +430,15 @@ func (r *row) setStatus(status string, now time.Time) {
 
 // define puts a definition into the row; status and note stay where the definition leaves them out.
 func (r *row) define(d definition) {
-	r.Spec, r.terms, r.Payload, r.Labels, r.storedProfile = d.specText, d.terms, d.payload, d.labels, d.profile.stored()
+	r.Spec, r.Stored, r.Payload, r.Labels, r.StoredProfile = d.specText, d.terms, d.payload, d.labels, d.profile.Stored()
 	if d.note != nil || d.noteless {
 		r.Note = d.note
 	}
 }
 
 func (r *row) sameDefinition(o *row) bool {
-	return r.Spec == o.Spec && r.terms.equal(o.terms) && same(r.Payload, o.Payload) && maps.Equal(r.Labels, o.Labels) &&
-		same(r.Note, o.Note) && same(r.StatusNote, o.StatusNote) && r.Status == o.Status
+	return r.Spec == o.Spec && r.Stored.Equal(o.Stored) && policy.Same(r.Payload, o.Payload) && maps.Equal(r.Labels, o.Labels) &&
+		policy.Same(r.Note, o.Note) && policy.Same(r.StatusNote, o.StatusNote) && r.Status == o.Status
 }
 
 func ticksOf(spec calendar.Spec) *int32 {
@@ -448,5 +450,5 @@ func ticksOf(spec calendar.Spec) *int32 {
 
 func sameLimit(limit *int32, storedSpec string) bool {
 	var was calendar.Spec
-	return json.Unmarshal([]byte(storedSpec), &was) == nil && same(limit, ticksOf(was))
+	return json.Unmarshal([]byte(storedSpec), &was) == nil && policy.Same(limit, ticksOf(was))
 }

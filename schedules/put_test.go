@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -33,7 +34,7 @@ func TestPutArms(t *testing.T) {
 	if got := h.get("a"); string(got.Payload) != `{"b":1, "a":1e999}` {
 		t.Errorf("got payload %s", got.Payload)
 	}
-	if want := (schedules.Policy{Overlap: "skip", Missed: "last", MaxLateness: "24h", OnExpired: "skip", PauseAfterFailures: new(0)}); cmp.Diff(want, s.Policy) != "" {
+	if want := (policy.Policy{Overlap: "skip", Missed: "last", MaxLateness: "24h", OnExpired: "skip", PauseAfterFailures: new(0)}); cmp.Diff(want, s.Policy) != "" {
 		t.Errorf("got policy %+v", s.Policy)
 	}
 	if n := one[int](h, `SELECT count(*) FROM workflow WHERE name = 'w' AND endpoint IS NULL`); n != 1 {
@@ -46,7 +47,7 @@ func TestPutOfTheSameWritesNothing(t *testing.T) {
 	h := newHome(t)
 	p := schedules.Params{
 		Spec: cron("0 12 * * *"), Payload: web.Raw(`{"n": 1.0}`), Labels: map[string]string{"a": "b"}, Note: new("n"),
-		Policy: &schedules.Policy{MaxLateness: "90m"}, Delivery: &schedules.Delivery{Retention: &schedules.Retention{Failed: "2d"}},
+		Policy: &policy.Policy{MaxLateness: "90m"}, Delivery: &policy.Delivery{Retention: &policy.Retention{Failed: "2d"}},
 	}
 	rows := `SELECT string_agg(x, ' ' ORDER BY x) FROM (
 		SELECT 's' || xmin || ctid AS x FROM schedule UNION ALL SELECT 'm' || xmin || ctid FROM member UNION ALL
@@ -54,7 +55,7 @@ func TestPutOfTheSameWritesNothing(t *testing.T) {
 		SELECT 'r' || xmin || ctid FROM revision UNION ALL SELECT 't' || xmin || ctid FROM schedule_state) AS rows`
 	first := h.put("a", p)
 	before := one[string](h, rows)
-	p.Policy = &schedules.Policy{MaxLateness: "1h30m"}
+	p.Policy = &policy.Policy{MaxLateness: "1h30m"}
 	p.Status, p.Note = schedules.Active, nil
 	second, made, err := h.schedules.Put(t.Context(), h.acme, "w", "a", p, "somebody else", web.Precondition{})
 	if err != nil || made {
@@ -99,7 +100,7 @@ func TestPutOfAnotherTimingIsRetimedFromNow(t *testing.T) {
 	if back := h.put("a", spec(cron("0 12 * * *"))); !back.NextAt.Equal(*first.NextAt) || back.Version != 3 {
 		t.Errorf("got %+v", back)
 	}
-	third := h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Policy: &schedules.Policy{Missed: "all"}})
+	third := h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Policy: &policy.Policy{Missed: "all"}})
 	if got := one[string](h, `SELECT c.missed FROM schedule s JOIN cohort c ON c.id = s.cohort_id`); got != "all" || third.Policy.Missed != "all" {
 		t.Errorf("its cohort's missed is %s", got)
 	}
@@ -184,8 +185,8 @@ func TestPutTellsAllThatIsWrongAtOnce(t *testing.T) {
 	h := newHome(t)
 	p := schedules.Params{
 		Spec:     calendar.Spec{Timezone: "Mars/Base", Cron: calendar.StringList{"61 * * * *"}},
-		Policy:   &schedules.Policy{Overlap: "perhaps", Missed: "some", MaxLateness: "soon", OnExpired: "cry", PauseAfterFailures: new(-1)},
-		Delivery: &schedules.Delivery{Queue: "a b", Priority: new(5), Timeout: "2d", MaxAttempts: new(0), Retention: &schedules.Retention{Succeeded: "1s", Failed: "x"}},
+		Policy:   &policy.Policy{Overlap: "perhaps", Missed: "some", MaxLateness: "soon", OnExpired: "cry", PauseAfterFailures: new(-1)},
+		Delivery: &policy.Delivery{Queue: "a b", Priority: new(5), Timeout: "2d", MaxAttempts: new(0), Retention: &policy.Retention{Succeeded: "1s", Failed: "x"}},
 		Labels:   map[string]string{"a b": "", "ok": strings.Repeat("x", 257)}, Note: new(strings.Repeat("n", 1001)), Status: "completed",
 	}
 	_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "a", p, "ann", web.Precondition{})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // quietTiming is a timing of a key in UTC whose quiet hours are from 22:00 to 07:00.
@@ -66,16 +67,16 @@ func TestRunsInQuietHours(t *testing.T) {
 		"skipped no more": {skipping, "last", at(11, "07:00:00"), at(11, "07:00:00"),
 			run{At: at(11, "07:00:00"), From: at(11, "07:00:00"), Next: at(11, "08:00:00")}},
 	} {
-		got := schedules.BeginRun(c.timing, c.next, c.now, c.missed)
+		got := cohorts.BeginRun(c.timing, c.next, c.now, c.missed)
 		if diff := cmp.Diff(c.want, run{got.At, got.From, got.Next, got.Missed, got.Late, got.Drop, got.Quiet}); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		resumed := schedules.Resume(c.timing, got.At, got.From, got.Missed, got.Drop, c.now)
+		resumed := cohorts.Resume(c.timing, got.At, got.From, got.Missed, got.Drop, c.now)
 		if diff := cmp.Diff(got, resumed); diff != "" {
 			t.Errorf("%s, resumed: %s", name, diff)
 		}
 	}
-	r := schedules.BeginRun(hourly, at(10, "22:00:00"), at(11, "07:00:00"), "last")
+	r := cohorts.BeginRun(hourly, at(10, "22:00:00"), at(11, "07:00:00"), "last")
 	if own, ok := r.For(hourly, at(11, "03:30:00"), nil); !ok || own.Missed != 2 || !own.At.Equal(at(11, "06:00:00")) {
 		t.Errorf("who joined in quiet hours: got %+v, %v", own, ok)
 	}

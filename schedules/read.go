@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -81,7 +82,7 @@ func (s *Schedules) lookAhead(ctx context.Context, tenant tenants.ID, workflow, 
 	}
 	r.wake(now)
 	t, err := r.timing(ctx, s.Pool, s.Timings, tenant)
-	if errors.Is(err, errUncomputable) {
+	if errors.Is(err, cohorts.ErrUncomputable) {
 		return nil, out, now, fault.Fields(fault.Field{Pointer: "/spec", Code: "not_computable", Detail: "the schedule's spec can no longer be computed"})
 	}
 	if err != nil {
@@ -96,7 +97,7 @@ func (s *Schedules) lookAhead(ctx context.Context, tenant tenants.ID, workflow, 
 		next = r.wouldBe(t, now)
 	}
 	out = preview(t, after, time.Time{}, count, next)
-	if delays(t) && r.Status != Completed {
+	if cohorts.Delays(t) && r.Status != Completed {
 		out.Exhausted = false // what comes depends on when a tick ends
 	}
 	out.Warnings = append(out.Warnings, r.warnings(ctx, s.Pool, s.Timings, tenant, t, now)...)
@@ -106,7 +107,7 @@ func (s *Schedules) lookAhead(ctx context.Context, tenant tenants.ID, workflow, 
 // wouldBe gives the coming ticks of a paused schedule, were it resumed now.
 func (r *row) wouldBe(t *calendar.Timing, now time.Time) func(*calendar.Timing, time.Time) (time.Time, bool) {
 	resumed := row{FromAt: new(now.Truncate(time.Second).Add(time.Second)), Skips: r.Skips}
-	if delays(t) && r.DelayAt == nil && (r.TicksLeft == nil || *r.TicksLeft > 0) {
+	if cohorts.Delays(t) && r.DelayAt == nil && (r.TicksLeft == nil || *r.TicksLeft > 0) {
 		if tick, ok := t.Next(*resumed.FromAt); ok {
 			resumed.NextAt = &tick.At
 		}
@@ -138,18 +139,18 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 		count = *p.Count
 	}
 	countErr := checkCount("/count", count)
-	if followsKey(p.Spec) {
+	if cohorts.FollowsKey(p.Spec) {
 		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_key_zone", Detail: "a preview is for no key: name a zone in place of @key"})
 		return Preview{}, fault.Join(countErr, nobody)
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	a, err := s.Timings.present(ctx, s.Pool, tenant, calendarsOf(p.Spec))
+	a, err := s.Timings.CalendarsNow(ctx, s.Pool, tenant, cohorts.CalendarsOf(p.Spec))
 	if err != nil {
 		return Preview{}, err
 	}
-	t, err := calendar.Compile(p.Spec, a.in(calendar.Context{Created: wholeSecond(now), Identity: identity(tenant, "", "")}))
-	if err := fault.Join(countErr, specFault(err)); err != nil {
+	t, err := calendar.Compile(p.Spec, a.In(calendar.Context{Created: wholeSecond(now), Identity: cohorts.Identity(tenant, "", "")}))
+	if err := fault.Join(countErr, cohorts.SpecFault(err)); err != nil {
 		return Preview{}, err
 	}
 	after, until := now, time.Time{}
@@ -164,11 +165,11 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 		left = *p.Spec.MaxTicks
 	}
 	out := preview(t, after, until, count, func(t *calendar.Timing, after time.Time) (time.Time, bool) {
-		if first := t.FirstAt(wholeSecond(now)).Add(-time.Second); after.Before(first) && p.From == nil && !delays(t) {
+		if first := t.FirstAt(wholeSecond(now)).Add(-time.Second); after.Before(first) && p.From == nil && !cohorts.Delays(t) {
 			after = first
 		}
 		tick, ok := t.Next(after)
-		if delays(t) && p.From == nil && after.Equal(now) {
+		if cohorts.Delays(t) && p.From == nil && after.Equal(now) {
 			tick, ok = t.First(wholeSecond(now))
 		}
 		if left--; left < 0 && p.Spec.MaxTicks != nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -32,7 +34,7 @@ type Renamed struct {
 // Rename gives a key another name: its schedules in all workflows, their history, that of deleted ones, and its profile
 // move. No time does: hashes go on as if the key had its first name.
 func (s *Schedules) Rename(ctx context.Context, tenant tenants.ID, key string, p RenameParams, once web.Once) (reply web.Reply, err error) {
-	if err := fault.Join(checkKey("/key", key), checkKey("/to", p.To)); err != nil {
+	if err := fault.Join(policy.CheckKey("/key", key), policy.CheckKey("/to", p.To)); err != nil {
 		return reply, err
 	}
 	if p.To == key {
@@ -42,7 +44,7 @@ func (s *Schedules) Rename(ctx context.Context, tenant tenants.ID, key string, p
 	defer cancel()
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-			if err := lockKeys(ctx, tx, tenant, toChange, key, p.To); err != nil {
+			if err := cohorts.LockKeys(ctx, tx, tenant, cohorts.ToChange, key, p.To); err != nil {
 				return err
 			}
 			reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
@@ -72,7 +74,7 @@ func rename(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, to string) (
 			return out, fault.Conflict("key_in_use", "workflow %q has a schedule of key %q already", one.Workflow, to)
 		}
 	}
-	profiles, err := readProfiles(ctx, tx, tenant, key, to)
+	profiles, err := cohorts.ReadProfiles(ctx, tx, tenant, key, to)
 	if err != nil {
 		return out, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -43,11 +44,11 @@ func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow,
 		if err := r.fitsBetween(t, at, to, now); err != nil || at.Equal(to) {
 			return false, err
 		}
-		moves, err := r.move(Moved{at, to, now, by.By}, now)
+		moves, err := r.move(cohorts.Moved{At: at, To: to, MovedAt: now, By: by.By}, now)
 		if err != nil {
 			return false, err
 		}
-		if tick, ok := t.Moved(Shifts(moves)).Next(to.Add(-time.Second)); !ok || !tick.At.Equal(to) {
+		if tick, ok := t.Moved(cohorts.Shifts(moves)).Next(to.Add(-time.Second)); !ok || !tick.At.Equal(to) {
 			return false, badTo("out_of_order", "the spec's start_at or end_at does not allow it")
 		}
 		return false, s.retimeMoved(ctx, tx, tenant, r, t, moves, now)
@@ -123,9 +124,9 @@ func (r *row) fitsBetween(t *calendar.Timing, at, to, now time.Time) error {
 }
 
 // move is the row's moves with one more, which may be of a time that was moved before.
-func (r *row) move(m Moved, now time.Time) ([]Moved, error) {
+func (r *row) move(m cohorts.Moved, now time.Time) ([]cohorts.Moved, error) {
 	moves := slices.Clone(r.Moves)
-	if i := slices.IndexFunc(moves, func(was Moved) bool { return was.To.Equal(m.At) }); i >= 0 {
+	if i := slices.IndexFunc(moves, func(was cohorts.Moved) bool { return was.To.Equal(m.At) }); i >= 0 {
 		m.At = moves[i].At
 		moves = slices.Delete(moves, i, i+1)
 	}
@@ -134,7 +135,7 @@ func (r *row) move(m Moved, now time.Time) ([]Moved, error) {
 	}
 	coming := 0
 	for _, one := range moves {
-		if one.ahead(now) {
+		if one.Ahead(now) {
 			coming++
 		}
 	}
@@ -142,7 +143,7 @@ func (r *row) move(m Moved, now time.Time) ([]Moved, error) {
 		return nil, fault.Fields(fault.Field{Pointer: "", Code: "too_many_moves", Detail: fmt.Sprintf("%d coming ticks are moved, and no more may be", mostMoves)})
 	}
 	for i := 0; i < len(moves) && len(moves) > keptMoves; {
-		if moves[i].ahead(now) {
+		if moves[i].Ahead(now) {
 			i++
 			continue
 		}
@@ -156,14 +157,14 @@ func (r *row) shifts() []calendar.Move {
 	if r.MovedUntil == nil {
 		return nil
 	}
-	return Shifts(r.Moves)
+	return cohorts.Shifts(r.Moves)
 }
 
 // setMoves has the row bear these moves from now on.
-func (r *row) setMoves(moves []Moved, now time.Time) {
+func (r *row) setMoves(moves []cohorts.Moved, now time.Time) {
 	r.Moves, r.MovedUntil = moves, nil
 	for _, m := range moves {
-		if last := later(m.At, m.To); m.ahead(now) && (r.MovedUntil == nil || last.After(*r.MovedUntil)) {
+		if last := later(m.At, m.To); m.Ahead(now) && (r.MovedUntil == nil || last.After(*r.MovedUntil)) {
 			r.MovedUntil = &last
 		}
 	}
@@ -171,7 +172,7 @@ func (r *row) setMoves(moves []Moved, now time.Time) {
 
 // unmove undoes the moves of coming ticks, as the spec is another from now on. Those that have passed are history.
 func (r *row) unmove(now time.Time) {
-	r.setMoves(slices.DeleteFunc(slices.Clone(r.Moves), func(m Moved) bool { return m.ahead(now) }), now)
+	r.setMoves(slices.DeleteFunc(slices.Clone(r.Moves), func(m cohorts.Moved) bool { return m.Ahead(now) }), now)
 }
 
 // movesText is the row's moves as they are stored.
@@ -188,7 +189,7 @@ func (r *row) movesText() (*string, error) {
 
 // retimeMoved takes the row from the cohort of its timing into that of its timing with other moves: its definition stays,
 // and so do the times from which and until which it counts.
-func (s *Schedules) retimeMoved(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, moves []Moved, now time.Time) error {
+func (s *Schedules) retimeMoved(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, moves []cohorts.Moved, now time.Time) error {
 	after := now
 	if r.FromAt != nil {
 		after = later(now, r.FromAt.Add(-time.Second))
@@ -203,7 +204,7 @@ func (s *Schedules) retimeMoved(ctx context.Context, tx pgx.Tx, tenant tenants.I
 		return err
 	}
 	if member {
-		joined, err := s.rejoined(ctx, tx, tenant, r, s.Timings.keep(tenant, t.Moved(r.shifts()), nil), after, now)
+		joined, err := s.rejoined(ctx, tx, tenant, r, s.Timings.Keep(tenant, t.Moved(r.shifts()), nil), after, now)
 		if err != nil {
 			return err
 		}
@@ -232,7 +233,7 @@ func (s *Schedules) Settle(ctx context.Context, tenant tenants.ID, workflow, key
 			return nil
 		}
 		t, err := r.timing(ctx, tx, s.Timings, tenant)
-		if errors.Is(err, errUncomputable) {
+		if errors.Is(err, cohorts.ErrUncomputable) {
 			return nil
 		}
 		if err != nil {
@@ -245,7 +246,7 @@ func (s *Schedules) Settle(ctx context.Context, tenant tenants.ID, workflow, key
 // carry is the timing of a spec that is put in place of another: with the moves of the row where both mean the same, else
 // without, and the row's are undone.
 func (r *row) carry(was *row, t *calendar.Timing, tenant tenants.ID, now time.Time) *calendar.Timing {
-	before, err := was.stored(tenant).meaning()
+	before, err := was.stored(tenant).Meaning()
 	if err == nil && before.Moved(nil).Hash() == t.Hash() {
 		return t.Moved(r.shifts())
 	}

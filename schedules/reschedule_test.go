@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -89,7 +90,7 @@ func TestMoveOutlivesPausesAndOtherChangesButNotOfTheTiming(t *testing.T) {
 
 	p.Payload = []byte(`{"n":1}`)
 	wantUpcoming(t, h.put("a", p), moved...)
-	p.Policy = &schedules.Policy{Missed: "all"} // another cohort
+	p.Policy = &policy.Policy{Missed: "all"} // another cohort
 	wantUpcoming(t, h.put("a", p), moved...)
 	p.Spec = cron("0 12 * * *", "0 12 * * *") // the same, written otherwise
 	wantUpcoming(t, h.put("a", p), moved...)

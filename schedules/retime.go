@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -40,7 +41,7 @@ const outdated = `retime_at IS NULL AND empty_at IS NULL AND EXISTS (
 
 // lockShared takes the shared lock of a shard until the transaction ends.
 func lockShared(ctx context.Context, tx pgx.Tx, shard int16) error {
-	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock_shared($1, $2)`, shardLocks, int32(shard)); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock_shared($1, $2)`, cohorts.ShardLocks, int32(shard)); err != nil {
 		return fmt.Errorf("lock shard: %w", err)
 	}
 	return nil
@@ -119,7 +120,7 @@ func markShards(ctx context.Context, db TxBeginner, one stale, limit int) (told 
 				if n, err = markCalendars(ctx, tx, one.TenantID, shard, batch); err != nil || n == 0 {
 					return err
 				}
-				return WakeSweep(ctx, tx, shard)
+				return cohorts.WakeSweep(ctx, tx, shard)
 			})
 			if err != nil {
 				return told, err

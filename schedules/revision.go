@@ -13,18 +13,19 @@ import (
 	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
 // Revision is one version of a schedule as it was put, who made it, and what that did to its next tick. Policy and
 // delivery show what is the schedule's own; what was inherited is absent.
 type Revision struct {
-	Version  int32         `json:"version"`
-	Status   string        `json:"status"`
-	Spec     calendar.Spec `json:"spec"`
-	Policy   Policy        `json:"policy"`
-	Delivery Delivery      `json:"delivery"`
-	Payload  web.Raw       `json:"payload"`
+	Version  int32           `json:"version"`
+	Status   string          `json:"status"`
+	Spec     calendar.Spec   `json:"spec"`
+	Policy   policy.Policy   `json:"policy"`
+	Delivery policy.Delivery `json:"delivery"`
+	Payload  web.Raw         `json:"payload"`
 
 	PayloadKept *bool `json:"payload_kept,omitempty"` // false: there was a payload, which is not kept any more
 
@@ -51,7 +52,7 @@ type revised struct {
 	Labels     map[string]string
 	Note       *string
 	StatusNote *string
-	terms
+	policy.Stored
 	ChangedAt  time.Time
 	ChangedBy  string
 	NextBefore *time.Time
@@ -141,7 +142,7 @@ func (r *revised) revision() (Revision, error) {
 	if !r.PayloadKept {
 		out.PayloadKept = new(bool)
 	}
-	out.Policy, out.Delivery = r.terms.stated()
+	out.Policy, out.Delivery = r.Stored.Stated()
 	if r.Payload != nil {
 		out.Payload = web.Raw(*r.Payload)
 	}
@@ -190,7 +191,7 @@ func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r 
 		WHERE tenant_id = $1 AND id = $2`,
 		tenant, r.ID, r.Version, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.StatusNote, r.TicksLeft,
 		r.CohortID, r.Spread, r.TZData, now, by,
-		r.Overlap, r.terms.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue,
+		r.Overlap, r.Stored.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue,
 		r.Priority, r.Timeout, r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.PausedAt, r.PausedUntil,
 		before, r.coming(t, now), moves, r.MovedUntil)
 	addBytes(&b, tenant, r.held())

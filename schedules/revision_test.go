@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -16,7 +17,7 @@ func TestRevisionsTellWhoChangedWhat(t *testing.T) {
 	h := newHome(t)
 	p := spec(cron("0 12 * * *"))
 	first := h.put("a", p)
-	p.Policy, p.Labels, p.Payload = &schedules.Policy{MaxLateness: "2h"}, map[string]string{"plan": "pro"}, []byte(`{"n": 1}`)
+	p.Policy, p.Labels, p.Payload = &policy.Policy{MaxLateness: "2h"}, map[string]string{"plan": "pro"}, []byte(`{"n": 1}`)
 	h.put("a", p)
 	h.put("a", p) // changes nothing, and so is no version
 	p.Spec = cron("30 12 * * *")
@@ -29,16 +30,16 @@ func TestRevisionsTellWhoChangedWhat(t *testing.T) {
 		Version       int32
 		Status, By    string
 		Before, After *time.Time
-		Policy        schedules.Policy
+		Policy        policy.Policy
 		Payload       string
 	}
-	twelve, half, own := first.NextAt, third.NextAt, schedules.Policy{MaxLateness: "2h"}
+	twelve, half, own := first.NextAt, third.NextAt, policy.Policy{MaxLateness: "2h"}
 	want := []change{
 		{5, "active", "bob", nil, half, own, `{"n": 1}`},
 		{4, "paused", "bob", half, nil, own, `{"n": 1}`},
 		{3, "active", "ann", twelve, half, own, `{"n": 1}`},
 		{2, "active", "ann", twelve, twelve, own, `{"n": 1}`},
-		{1, "active", "ann", nil, twelve, schedules.Policy{}, ""},
+		{1, "active", "ann", nil, twelve, policy.Policy{}, ""},
 	}
 	var got []change
 	cursor := ""

@@ -11,6 +11,8 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -102,7 +104,7 @@ type rezoning struct {
 }
 
 // rezoneStep marks the next cohorts of a tenant, shard by shard: from now on they are timed by other zones.
-func (s *Schedules) rezoneStep(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error) {
+func (s *Schedules) rezoneStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	r := rezoning{At: startOf(int32(op.Tenant), 0), Zones: map[string]Rezoned{}}
 	if _, err := op.Read(nil, &r); err != nil {
 		return false, err
@@ -174,7 +176,7 @@ const earlierOfShard = `
 		ORDER BY n.hash, n.workflow, n.missed`
 
 // rezoneShard marks the next cohorts of a tenant in a shard, whose lock it takes first.
-func (s *Schedules) rezoneShard(ctx context.Context, tx pgx.Tx, op *Operation, r *rezoning) error {
+func (s *Schedules) rezoneShard(ctx context.Context, tx pgx.Tx, op *operations.Operation, r *rezoning) error {
 	if err := lockShared(ctx, tx, r.At.Shard); err != nil {
 		return err
 	}
@@ -210,11 +212,11 @@ func (s *Schedules) rezoneShard(ctx context.Context, tx pgx.Tx, op *Operation, r
 	if err != nil {
 		return fmt.Errorf("mark cohorts: %w", err)
 	}
-	return WakeSweep(ctx, tx, shard)
+	return cohorts.WakeSweep(ctx, tx, shard)
 }
 
 // rezone picks the cohorts whose zones differ, and counts them by zone.
-func (s *Schedules) rezone(ctx context.Context, tx pgx.Tx, op *Operation, found []rezoned, zones map[string]Rezoned, now time.Time) (marked []int64, err error) {
+func (s *Schedules) rezone(ctx context.Context, tx pgx.Tx, op *operations.Operation, found []rezoned, zones map[string]Rezoned, now time.Time) (marked []int64, err error) {
 	changes := newZoneChanges(s.Timings, now)
 	for _, c := range found {
 		if c.ID == nil {
@@ -230,7 +232,7 @@ func (s *Schedules) rezone(ctx context.Context, tx pgx.Tx, op *Operation, found 
 		marked = append(marked, *c.ID)
 		count := zones[c.Zone]
 		count.Schedules += c.Members
-		moved, err := s.moves(ctx, tx, CohortTiming{op.Tenant, c.Shard, *c.ID, c.Hash, Stamp{c.Revision, c.TZData}}, now)
+		moved, err := s.moves(ctx, tx, cohorts.CohortTiming{Tenant: op.Tenant, Shard: c.Shard, ID: *c.ID, Hash: c.Hash, Stamp: cohorts.Stamp{Revision: c.Revision, TZData: c.TZData}}, now)
 		if err != nil {
 			return nil, err
 		}
@@ -245,13 +247,13 @@ func (s *Schedules) rezone(ctx context.Context, tx pgx.Tx, op *Operation, found 
 }
 
 // moves tells whether the next tick of a cohort is another by the tz database in force.
-func (s *Schedules) moves(ctx context.Context, tx pgx.Tx, c CohortTiming, now time.Time) (bool, error) {
-	timings, _, err := s.Timings.Of(ctx, tx, []CohortTiming{c})
+func (s *Schedules) moves(ctx context.Context, tx pgx.Tx, c cohorts.CohortTiming, now time.Time) (bool, error) {
+	timings, _, err := s.Timings.Of(ctx, tx, []cohorts.CohortTiming{c})
 	if err != nil || timings[0] == nil {
 		return false, err
 	}
 	fresh, _, err := s.Timings.Renew(ctx, tx, c.Tenant, timings[0])
-	if Uncomputable(err) { // the sweep quarantines it, if it has members
+	if cohorts.Uncomputable(err) { // the sweep quarantines it, if it has members
 		return false, nil
 	}
 	if err != nil {

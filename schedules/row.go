@@ -13,6 +13,8 @@ import (
 	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -35,14 +37,14 @@ type row struct {
 	TicksLeft   *int32
 	CohortID    *int64
 	Spread      int64
-	TZData      string     `db:"tzdata"`
-	HashedAs    *string    // the key that its identity has, where it is another one
-	Moves       []Moved    // oldest first
-	MovedUntil  *time.Time // while it is set the timing has the moves in it
+	TZData      string          `db:"tzdata"`
+	HashedAs    *string         // the key that its identity has, where it is another one
+	Moves       []cohorts.Moved // oldest first
+	MovedUntil  *time.Time      // while it is set the timing has the moves in it
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	UpdatedBy   string
-	terms
+	policy.Stored
 
 	Fired, Succeeded, Failed, Skipped, MissedTimes int64
 	LastAt                                         *time.Time
@@ -70,7 +72,7 @@ type row struct {
 
 	Defaults []byte
 
-	storedProfile // for a schedule that follows its key
+	cohorts.StoredProfile // for a schedule that follows its key
 
 	then  *calendar.Timing // from RetimeAt on
 	first time.Time        // the earliest nominal time that is the schedule's own, where its spec was just compiled
@@ -86,7 +88,7 @@ const rowColumns = `
 	COALESCE(st.last_tick_at, st.seen_at, st.last_at) AS last_tick_at, COALESCE(st.last_seq, 0) AS last_seq, COALESCE(st.seen_at, st.last_at) AS seen_at, st.skips, st.delay_at, st.delay_left,
 	c.hash, c.missed AS cohort_missed, c.revision, c.tzdata AS timed, c.retime_at, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
 	m.from_at, m.until_at,
-	w.defaults, ` + profileColumns
+	w.defaults, ` + cohorts.ProfileColumns
 
 const rowTables = `
 	schedule s
@@ -116,64 +118,64 @@ func absent(workflow, key string) error {
 
 // timing is what the row fires by: its cohort's, or for one that does not fire what its spec says. One that cannot be
 // computed is errUncomputable.
-func (r *row) timing(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (*calendar.Timing, error) {
+func (r *row) timing(ctx context.Context, db postgres.DB, ts *cohorts.Timings, tenant tenants.ID) (*calendar.Timing, error) {
 	if r.CohortID != nil {
-		found, bad, err := ts.Of(ctx, db, []CohortTiming{r.cohortTiming(tenant)})
+		found, bad, err := ts.Of(ctx, db, []cohorts.CohortTiming{r.cohortTiming(tenant)})
 		if err != nil {
 			return nil, err
 		}
 		if found[0] == nil {
-			return nil, fmt.Errorf("timing of cohort %d: %w: %v", *r.CohortID, errUncomputable, bad[*r.CohortID])
+			return nil, fmt.Errorf("timing of cohort %d: %w: %v", *r.CohortID, cohorts.ErrUncomputable, bad[*r.CohortID])
 		}
 		return found[0], r.lookBeyond(ctx, db, ts, tenant, found[0])
 	}
-	return ts.compileStored(ctx, db, r.stored(tenant))
+	return ts.CompileStored(ctx, db, r.stored(tenant))
 }
 
 // lookBeyond finds what the row fires by after it is retimed, where that is about to be.
-func (r *row) lookBeyond(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID, t *calendar.Timing) error {
+func (r *row) lookBeyond(ctx context.Context, db postgres.DB, ts *cohorts.Timings, tenant tenants.ID, t *calendar.Timing) error {
 	if r.then = nil; r.RetimeAt == nil {
 		return nil
 	}
-	a, err := ts.present(ctx, db, tenant, t.Named())
+	a, err := ts.CalendarsNow(ctx, db, tenant, t.Named())
 	if err != nil {
 		return err
 	}
-	if r.then, _, err = ts.renewed(tenant, t, a); err != nil {
-		return fmt.Errorf("timing of cohort %d: %w: %v", *r.CohortID, errUncomputable, err)
+	if r.then, _, err = ts.Renewed(tenant, t, a); err != nil {
+		return fmt.Errorf("timing of cohort %d: %w: %v", *r.CohortID, cohorts.ErrUncomputable, err)
 	}
 	return nil
 }
 
-func (r *row) cohortTiming(tenant tenants.ID) CohortTiming {
-	return CohortTiming{tenant, r.Shard, *r.CohortID, r.Hash, Stamp{*r.Revision, *r.Timed}}
+func (r *row) cohortTiming(tenant tenants.ID) cohorts.CohortTiming {
+	return cohorts.CohortTiming{Tenant: tenant, Shard: r.Shard, ID: *r.CohortID, Hash: r.Hash, Stamp: cohorts.Stamp{Revision: *r.Revision, TZData: *r.Timed}}
 }
 
 // stored returns the row's own spec with what its timing is compiled from.
-func (r *row) stored(tenant tenants.ID) StoredSpec {
-	return StoredSpec{
+func (r *row) stored(tenant tenants.ID) cohorts.StoredSpec {
+	return cohorts.StoredSpec{
 		Tenant: tenant, ID: r.ID, Workflow: r.Workflow, Key: r.Key, Spec: r.Spec, AnchorAt: r.AnchorAt, HashedAs: r.HashedAs,
-		Moves: r.shifts(), profile: r.profile(),
+		Moves: r.shifts(), Profile: r.Profile(),
 	}
 }
 
 // warnings returns the warnings of the row's own spec as of the day of now; t is the timing that it fires by.
-func (r *row) warnings(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID, t *calendar.Timing, now time.Time) []calendar.Warning {
-	var cohort *CohortTiming
+func (r *row) warnings(ctx context.Context, db postgres.DB, ts *cohorts.Timings, tenant tenants.ID, t *calendar.Timing, now time.Time) []calendar.Warning {
+	var cohort *cohorts.CohortTiming
 	if r.CohortID != nil {
 		cohort = new(r.cohortTiming(tenant))
 	}
-	return ts.warnings(ctx, db, r.stored(tenant), cohort, t, now)
+	return ts.Warnings(ctx, db, r.stored(tenant), cohort, t, now)
 }
 
 // effective are the row's terms with all that it inherits.
-func (r *row) effective() (whole terms, inherited []string, err error) {
-	below, err := readDefaults(r.Defaults)
+func (r *row) effective() (whole policy.Stored, inherited []string, err error) {
+	below, err := policy.ReadDefaults(r.Defaults)
 	if err != nil {
 		return whole, nil, err
 	}
-	merged, inherited := r.terms.over(below)
-	whole, _ = merged.over(systemTerms)
+	merged, inherited := r.Stored.Over(below)
+	whole, _ = merged.Over(policy.SystemTerms)
 	return whole, inherited, nil
 }
 
@@ -183,7 +185,7 @@ func (r *row) nextAfter(t *calendar.Timing, after time.Time) (time.Time, bool) {
 	if r.FromAt == nil {
 		return time.Time{}, false
 	}
-	if delays(t) {
+	if cohorts.Delays(t) {
 		return r.armed(t, after)
 	}
 	if first := r.FromAt.Add(-time.Second); after.Before(first) {
@@ -215,8 +217,8 @@ func (r *row) nextTick(t *calendar.Timing, after time.Time) (calendar.Tick, bool
 
 // unserved are the nominal times of the member that have come and that the sweep has not come to: of the run that is
 // under way, of those that would begin now, and of one that waits for the end of quiet hours.
-func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
-	return func(yield func(Run) bool) {
+func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[cohorts.Run] {
+	return func(yield func(cohorts.Run) bool) {
 		if r.FromAt == nil {
 			return
 		}
@@ -242,8 +244,8 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
 		if !more || next.IsZero() || next.After(now) {
 			return
 		}
-		waiting := Run{At: next, From: next, Quiet: true}.until(t, now.Truncate(time.Second).Add(time.Second))
-		if own, counts := waiting.placed(t).For(t, *r.FromAt, r.UntilAt); counts {
+		waiting := cohorts.Run{At: next, From: next, Quiet: true}.Until(t, now.Truncate(time.Second).Add(time.Second))
+		if own, counts := waiting.Placed(t).For(t, *r.FromAt, r.UntilAt); counts {
 			yield(own)
 		}
 	}
@@ -251,9 +253,9 @@ func (r *row) unserved(t *calendar.Timing, now time.Time) iter.Seq[Run] {
 
 // serve yields the runs of a timing from a nominal time on, of times until a moment, as far as they are due; it returns the
 // time after them (zero: there is none), and whether more is wanted.
-func (r *row) serve(t *calendar.Timing, next, until, now time.Time, yield func(Run) bool) (time.Time, bool) {
+func (r *row) serve(t *calendar.Timing, next, until, now time.Time, yield func(cohorts.Run) bool) (time.Time, bool) {
 	for !next.IsZero() && !next.After(until) && !t.Due(next).After(now) {
-		run := BeginRunUntil(t, next, until, now, *r.CohortMissed)
+		run := cohorts.BeginRunUntil(t, next, until, now, *r.CohortMissed)
 		if own, counts := run.For(t, *r.FromAt, r.UntilAt); counts && !yield(own) {
 			return next, false
 		}
@@ -263,12 +265,12 @@ func (r *row) serve(t *calendar.Timing, next, until, now time.Time, yield func(R
 }
 
 // underWay is the run of the row's cohort that has not come to it yet, if there is one.
-func (r *row) underWay(t *calendar.Timing, now time.Time) (run Run, ahead bool) {
+func (r *row) underWay(t *calendar.Timing, now time.Time) (run cohorts.Run, ahead bool) {
 	if r.RunAt == nil {
 		return run, false
 	}
-	run = Resume(t, r.RunAt.UTC(), r.RunFrom.UTC(), int(*r.RunMissed), *r.RunDrop, now)
-	if walk, jitters := WalkOf(t, run, r.Workflow); jitters {
+	run = cohorts.Resume(t, r.RunAt.UTC(), r.RunFrom.UTC(), int(*r.RunMissed), *r.RunDrop, now)
+	if walk, jitters := cohorts.WalkOf(t, run, r.Workflow); jitters {
 		return run, !walk.Passed(*r.AtSpread, *r.AtID, r.Spread, r.ID)
 	}
 	return run, *r.AtSpread < r.Spread || *r.AtSpread == r.Spread && *r.AtID < r.ID
@@ -283,7 +285,7 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	}
 	out := Schedule{
 		ID: s.IDs.Schedule(r.ID), Workflow: r.Workflow, Key: r.Key, Version: r.Version, Status: r.Status,
-		Policy: whole.policy(), Delivery: whole.delivery(), Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote, PausedUntil: instant.UTC(r.PausedUntil),
+		Policy: whole.Policy(), Delivery: whole.Delivery(), Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote, PausedUntil: instant.UTC(r.PausedUntil),
 		Upcoming: make([]time.Time, 0, upcomingShown), LastAt: instant.UTC(r.LastAt), Inherited: inherited, Warnings: []calendar.Warning{},
 		Stats:  Stats{r.Fired, r.Succeeded, r.Failed, r.Skipped, r.MissedTimes},
 		TZData: r.TZData, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), UpdatedBy: r.UpdatedBy,
@@ -300,11 +302,11 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	if r.LastTickAt != nil {
 		out.LastTickID = new(s.IDs.Tick(ident.TickKey{Schedule: r.ID, At: r.LastTickAt.UTC(), Seq: *r.LastSeq}))
 	}
-	if out.Spec, err = s.Timings.spec(r.Spec); err != nil {
+	if out.Spec, err = s.Timings.Spec(r.Spec); err != nil {
 		return out, fmt.Errorf("spec of schedule %d: %w", r.ID, err)
 	}
 	t, err := r.timing(ctx, db, s.Timings, tenant)
-	if errors.Is(err, errUncomputable) {
+	if errors.Is(err, cohorts.ErrUncomputable) {
 		out.Warnings = append(out.Warnings, calendar.Warning{Code: "not_computable", Detail: "the spec can no longer be computed: put another"})
 		return out, nil
 	}
@@ -331,8 +333,8 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 }
 
 // fetchTimings reads the timings of rows of one tenant that are not kept yet, in one query.
-func fetchTimings(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID, rows []*row) error {
-	var names []CohortTiming
+func fetchTimings(ctx context.Context, db postgres.DB, ts *cohorts.Timings, tenant tenants.ID, rows []*row) error {
+	var names []cohorts.CohortTiming
 	for _, r := range rows {
 		if r.CohortID != nil {
 			names = append(names, r.cohortTiming(tenant))

@@ -15,7 +15,7 @@ import (
 // fields are where the columns of rowColumns go, in their order. To find them by their names takes longer for a page of
 // rows than to read it.
 func (r *row) fields() []any {
-	t := &r.terms
+	t := &r.Stored
 	return []any{
 		&r.ID, &r.Workflow, &r.Key, &r.Version, &r.Shard, &r.Status, &r.Spec, &r.Payload, &r.Labels, &r.Note, &r.StatusNote,
 		&r.PausedAt, &r.PausedUntil,

@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func TestEachColumnOfARowGoesToTheFieldOfItsName(t *testing.T) {
@@ -42,7 +43,7 @@ func TestAListShowsASchedule(t *testing.T) {
 			t.Fatal(workflow, key, err)
 		}
 	}
-	defaults := &schedules.Defaults{Policy: &schedules.Policy{Missed: "all"}, Delivery: &schedules.Delivery{Queue: "slow", Priority: new(4)}}
+	defaults := &policy.Defaults{Policy: &policy.Policy{Missed: "all"}, Delivery: &policy.Delivery{Queue: "slow", Priority: new(4)}}
 	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "v", schedules.WorkflowParams{Defaults: defaults}); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func TestAListShowsASchedule(t *testing.T) {
 	for _, workflow := range []string{"v", "w"} {
 		put(workflow, "plain", yearly(func(p *schedules.Params) {}))
 		put(workflow, "own", yearly(func(p *schedules.Params) {
-			p.Note, p.Policy, p.Delivery = new("a note"), &schedules.Policy{Overlap: "buffer_one", MaxLateness: "2h"}, &schedules.Delivery{Timeout: "30s"}
+			p.Note, p.Policy, p.Delivery = new("a note"), &policy.Policy{Overlap: "buffer_one", MaxLateness: "2h"}, &policy.Delivery{Timeout: "30s"}
 		}))
 		put(workflow, "follows", yearly(func(p *schedules.Params) { p.Spec.Timezone = "@key" }))
 		put(workflow, "limited", yearly(func(p *schedules.Params) { p.Spec.MaxTicks = new(2) }))

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 func compiled(t interface {
@@ -37,61 +37,61 @@ func TestARunServesWhatItsPolicySays(t *testing.T) {
 		spec   calendar.Spec
 		now    time.Duration // after noon, the next nominal time
 		missed string
-		want   schedules.Run
+		want   cohorts.Run
 	}{
-		"on time": {minutely, 0, "last", schedules.Run{At: noon, From: noon, Next: noon.Add(time.Minute)}},
+		"on time": {minutely, 0, "last", cohorts.Run{At: noon, From: noon, Next: noon.Add(time.Minute)}},
 		"59.9 s late": {
 			minutely, 59900 * time.Millisecond, "none",
-			schedules.Run{At: noon, From: noon, Next: noon.Add(time.Minute)},
+			cohorts.Run{At: noon, From: noon, Next: noon.Add(time.Minute)},
 		},
 		"last serves the latest": {
 			minutely, 5*time.Minute + 30*second, "last",
-			schedules.Run{At: noon.Add(5 * time.Minute), From: noon, Missed: 5, Late: true, Next: noon.Add(6 * time.Minute)},
+			cohorts.Run{At: noon.Add(5 * time.Minute), From: noon, Missed: 5, Late: true, Next: noon.Add(6 * time.Minute)},
 		},
 		"all begins with the first": {
 			minutely, 5*time.Minute + 30*second, "all",
-			schedules.Run{At: noon, From: noon, Late: true, Next: noon.Add(time.Minute)},
+			cohorts.Run{At: noon, From: noon, Late: true, Next: noon.Add(time.Minute)},
 		},
 		"all keeps a thousand": {
 			minutely, 1000*time.Minute + 30*second, "all",
-			schedules.Run{At: noon, From: noon, Late: true, Drop: true, Next: noon.Add(time.Minute)},
+			cohorts.Run{At: noon, From: noon, Late: true, Drop: true, Next: noon.Add(time.Minute)},
 		},
 		"all drops what is before the newest thousand": {
 			minutely, 1004*time.Minute + 30*second, "all",
-			schedules.Run{At: noon.Add(4 * time.Minute), From: noon, Missed: 4, Late: true, Drop: true, Next: noon.Add(5 * time.Minute)},
+			cohorts.Run{At: noon.Add(4 * time.Minute), From: noon, Missed: 4, Late: true, Drop: true, Next: noon.Add(5 * time.Minute)},
 		},
 		"none drops what is late and leaves what is not": {
 			minutely, 5*time.Minute + 30*second, "none",
-			schedules.Run{At: noon.Add(4 * time.Minute), From: noon, Missed: 4, Late: true, Drop: true, Next: noon.Add(5 * time.Minute)},
+			cohorts.Run{At: noon.Add(4 * time.Minute), From: noon, Missed: 4, Late: true, Drop: true, Next: noon.Add(5 * time.Minute)},
 		},
 		"none, a little late": {
 			secondly, 10 * second, "none",
-			schedules.Run{At: noon.Add(10 * second), From: noon, Missed: 10, Late: true, Next: noon.Add(11 * second)},
+			cohorts.Run{At: noon.Add(10 * second), From: noon, Missed: 10, Late: true, Next: noon.Add(11 * second)},
 		},
 		"none, exactly a minute late": {
 			calendar.Spec{Cron: calendar.StringList{"0 12 * * *"}}, 60 * second, "none",
-			schedules.Run{At: noon, From: noon, Next: noon.AddDate(0, 0, 1)},
+			cohorts.Run{At: noon, From: noon, Next: noon.AddDate(0, 0, 1)},
 		},
 		"none, more than a minute late": {
 			calendar.Spec{Cron: calendar.StringList{"0 12 * * *"}}, 60*second + 1, "none",
-			schedules.Run{At: noon, From: noon, Late: true, Drop: true, Next: noon.AddDate(0, 0, 1)},
+			cohorts.Run{At: noon, From: noon, Late: true, Drop: true, Next: noon.AddDate(0, 0, 1)},
 		},
 		"last, more than a minute late": {
 			calendar.Spec{Cron: calendar.StringList{"0 12 * * *"}}, 60*second + 1, "last",
-			schedules.Run{At: noon, From: noon, Late: true, Next: noon.AddDate(0, 0, 1)},
+			cohorts.Run{At: noon, From: noon, Late: true, Next: noon.AddDate(0, 0, 1)},
 		},
 		"the end": {
 			calendar.Spec{At: []string{"2026-11-21T12:00:00Z"}}, second, "last",
-			schedules.Run{At: noon, From: noon},
+			cohorts.Run{At: noon, From: noon},
 		},
 		"promised, and retimed since": {
 			calendar.Spec{Cron: calendar.StringList{"0 13 * * *"}}, second, "last",
-			schedules.Run{At: noon, From: noon, Next: noon.Add(time.Hour)},
+			cohorts.Run{At: noon, From: noon, Next: noon.Add(time.Hour)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := schedules.BeginRun(compiled(t, c.spec), noon, noon.Add(c.now), c.missed)
+			got := cohorts.BeginRun(compiled(t, c.spec), noon, noon.Add(c.now), c.missed)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("want -, got +:\n%s", diff)
 			}
@@ -103,10 +103,10 @@ func TestARunSaysWhatItsTimeIsToTheClock(t *testing.T) {
 	t.Parallel()
 	berlin := compiled(t, calendar.Spec{Timezone: "Europe/Berlin", Cron: calendar.StringList{"30 2 * * *"}})
 	gap := time.Date(2027, 3, 28, 1, 30, 0, 0, time.UTC)
-	if got := schedules.BeginRun(berlin, gap, gap, "last"); got.DST != calendar.DSTGap {
+	if got := cohorts.BeginRun(berlin, gap, gap, "last"); got.DST != calendar.DSTGap {
 		t.Errorf("got %s, want gap", got.DST)
 	}
-	if got := schedules.Resume(berlin, gap, gap, 0, false, gap.Add(time.Second)); got.DST != calendar.DSTGap || got.Late {
+	if got := cohorts.Resume(berlin, gap, gap, 0, false, gap.Add(time.Second)); got.DST != calendar.DSTGap || got.Late {
 		t.Errorf("got %+v, want gap and on time", got)
 	}
 }
@@ -116,8 +116,8 @@ func TestAResumedRunIsTheOneThatBegan(t *testing.T) {
 	timing := compiled(t, minutely)
 	now := noon.Add(7*time.Minute + time.Second)
 	for _, missed := range []string{"last", "all", "none"} {
-		began := schedules.BeginRun(timing, noon, now, missed)
-		resumed := schedules.Resume(timing, began.At, began.From, began.Missed, began.Drop, now.Add(time.Hour))
+		began := cohorts.BeginRun(timing, noon, now, missed)
+		resumed := cohorts.Resume(timing, began.At, began.From, began.Missed, began.Drop, now.Add(time.Hour))
 		if diff := cmp.Diff(began, resumed); diff != "" {
 			t.Errorf("%s: began -, resumed +:\n%s", missed, diff)
 		}
@@ -157,9 +157,9 @@ func TestRunsMeetANaiveModel(t *testing.T) {
 			due = append(due, tick.At)
 		}
 		for next := 0; next < len(due); {
-			got := schedules.BeginRun(timing, due[next], now, policy)
+			got := cohorts.BeginRun(timing, due[next], now, policy)
 			served, drop := model(due[next:], now, policy)
-			want := schedules.Run{
+			want := cohorts.Run{
 				At: due[next+served], From: due[next], Missed: served, Drop: drop,
 				Late: len(due)-next > 1 || now.Sub(due[next]) > time.Minute, DST: got.DST, Next: got.Next,
 			}

@@ -10,11 +10,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/internal/postgres"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -29,8 +30,8 @@ const (
 // Params are the body of an upsert. What is absent is the default, but for status and note, which stay as they are.
 type Params struct {
 	Spec     calendar.Spec     `json:"spec"`
-	Policy   *Policy           `json:"policy,omitempty"`
-	Delivery *Delivery         `json:"delivery,omitempty"`
+	Policy   *policy.Policy    `json:"policy,omitempty"`
+	Delivery *policy.Delivery  `json:"delivery,omitempty"`
 	Payload  web.Raw           `json:"payload,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Note     *string           `json:"note,omitempty" null:"yes"`
@@ -47,8 +48,8 @@ type Schedule struct {
 	Version     int32              `json:"version"`
 	Status      string             `json:"status"`
 	Spec        calendar.Spec      `json:"spec"`
-	Policy      Policy             `json:"policy"`
-	Delivery    Delivery           `json:"delivery"`
+	Policy      policy.Policy      `json:"policy"`
+	Delivery    policy.Delivery    `json:"delivery"`
 	Payload     web.Raw            `json:"payload"`
 	Labels      map[string]string  `json:"labels"`
 	Note        *string            `json:"note"`
@@ -90,14 +91,14 @@ const (
 type definition struct {
 	spec     calendar.Spec
 	specText string
-	terms    terms
+	terms    policy.Stored
 	payload  *string
 	labels   map[string]string
 	note     *string
 	noteless bool // the note is taken away
-	almanac  *almanac
+	almanac  *cohorts.CalendarSet
 	status   string // empty: as it is
-	profile  profile
+	profile  cohorts.Profile
 }
 
 // read checks the parts of a definition that need no clock: all but the spec. Faults of all of them are joined.
@@ -125,8 +126,8 @@ func (p Params) readAs(text string, q tenants.Quotas) (d definition, err error) 
 	if len(p.Payload) > q.PayloadBytes {
 		return d, fault.New(413, "payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), q.PayloadBytes)
 	}
-	d.terms, err = readTerms("", p.Policy, p.Delivery)
-	errs = append(errs, err, d.terms.keepable("", q), checkLabels(p.Labels))
+	d.terms, err = policy.ReadTerms("", p.Policy, p.Delivery)
+	errs = append(errs, err, d.terms.Keepable("", q), checkLabels(p.Labels))
 	if p.Note != nil && len(*p.Note) > longestNote {
 		errs = append(errs, fault.Invalid("/note", "a note has at most %d bytes", longestNote))
 	}
@@ -147,7 +148,7 @@ func checkLabels(labels map[string]string) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		value := labels[name]
-		if !ValidName(name) {
+		if !policy.ValidName(name) {
 			errs = append(errs, fault.Invalid("/labels/"+web.Pointer(name), "a label's name is 1 to 128 of A-Z a-z 0-9 . _ -"))
 		}
 		if len(value) > longestLabel {
@@ -167,23 +168,23 @@ func wholeSecond(t time.Time) time.Time {
 
 // follow puts the profile of its key into a definition that follows it.
 func (d *definition) follow(ctx context.Context, db postgres.DB, tenant tenants.ID, key string) error {
-	if !followsKey(d.spec) {
+	if !cohorts.FollowsKey(d.spec) {
 		return nil
 	}
-	found, err := readProfiles(ctx, db, tenant, key)
+	found, err := cohorts.ReadProfiles(ctx, db, tenant, key)
 	d.profile = found[key]
 	return err
 }
 
 // consult gives a definition the calendars that its spec names, as they stand.
-func (d *definition) consult(ctx context.Context, db postgres.DB, ts *Timings, tenant tenants.ID) (err error) {
-	d.almanac, err = ts.present(ctx, db, tenant, calendarsOf(d.spec))
+func (d *definition) consult(ctx context.Context, db postgres.DB, ts *cohorts.Timings, tenant tenants.ID) (err error) {
+	d.almanac, err = ts.CalendarsNow(ctx, db, tenant, cohorts.CalendarsOf(d.spec))
 	return err
 }
 
 // consultHeld is consult, and keeps the calendars as they are until the transaction ends: none is deleted before the schedule
 // that names it is stored.
-func (d *definition) consultHeld(ctx context.Context, tx pgx.Tx, ts *Timings, tenant tenants.ID) (err error) {
-	d.almanac, err = ts.hold(ctx, tx, tenant, calendarsOf(d.spec))
+func (d *definition) consultHeld(ctx context.Context, tx pgx.Tx, ts *cohorts.Timings, tenant tenants.ID) (err error) {
+	d.almanac, err = ts.HoldCalendars(ctx, tx, tenant, cohorts.CalendarsOf(d.spec))
 	return err
 }

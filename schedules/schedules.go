@@ -15,6 +15,8 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -28,7 +30,7 @@ type Due struct {
 	Shard    int16
 	Cohort   int64
 	Schedule int64
-	Run      Run
+	Run      cohorts.Run
 	Missed   int  // how many earlier times the tick stands for
 	Forced   bool // asked for by a client: neither expired nor missed
 }
@@ -37,7 +39,7 @@ type Due struct {
 type Config struct {
 	Pool    postgres.DB // it shows the rows of the tenant that a context says only
 	IDs     ident.Codec
-	Timings *Timings
+	Timings *cohorts.Timings
 	HandOut HandOut
 	Forget  Forget
 	Secret  []byte // of hashes that tell nothing of what was hashed
@@ -52,7 +54,7 @@ type Config struct {
 	// longer is reckoned in the background, and warned of from then on.
 	OutlookWithin time.Duration
 
-	Operations *Operations
+	Operations *operations.Operations
 }
 
 // Schedules reads and changes schedules. It is safe for concurrent use.

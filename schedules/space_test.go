@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -149,7 +150,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 		t.Errorf("a version beyond the quota: %v", err)
 	}
 	h.act("pause", schedules.ActionFilter{All: true})
-	if op := h.acted("resume", schedules.ActionFilter{All: true}); op.State != schedules.OperationFailed || op.Error == nil || !strings.Contains(*op.Error, "stored_bytes allows") {
+	if op := h.acted("resume", schedules.ActionFilter{All: true}); op.State != operations.Failed || op.Error == nil || !strings.Contains(*op.Error, "stored_bytes allows") {
 		t.Errorf("resuming all beyond the quota: %+v", op)
 	}
 	h.act("delete", schedules.ActionFilter{All: true})

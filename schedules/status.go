@@ -14,6 +14,8 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -59,7 +61,7 @@ func (s *Schedules) pause(ctx context.Context, tenant tenants.ID, workflow, key 
 		if r.Status == Completed || r.Status == Quarantined {
 			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
 		}
-		if r.Status == Paused && same(unix(r.PausedUntil), unix(p.Until)) && same(r.StatusNote, p.Note) {
+		if r.Status == Paused && policy.Same(unix(r.PausedUntil), unix(p.Until)) && policy.Same(r.StatusNote, p.Note) {
 			return false, nil
 		}
 		since := &now
@@ -121,7 +123,7 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 		if !p.FireOnce || !ok || !last.At.After(since) {
 			return true, nil
 		}
-		run := Run{At: last.At, DST: last.DST, From: last.At, Late: true}
+		run := cohorts.Run{At: last.At, DST: last.DST, From: last.At, Late: true}
 		return true, s.HandOut(ctx, tx, []Due{{
 			Tenant: tenant, Shard: r.Shard, Cohort: cohort, Schedule: r.ID,
 			Run: run, Missed: t.Count(since.Add(time.Microsecond), last.At), Forced: true,
@@ -159,7 +161,7 @@ func (s *Schedules) restatus(ctx context.Context, tenant tenants.ID, workflow, k
 				return 0, nil, err
 			}
 			t, err := r.timing(ctx, tx, s.Timings, tenant)
-			if errors.Is(err, errUncomputable) {
+			if errors.Is(err, cohorts.ErrUncomputable) {
 				return 0, nil, fault.Conflict("not_active", "the schedule's spec can no longer be computed: put another")
 			}
 			if err != nil {
@@ -194,7 +196,7 @@ func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key
 		}
 		if r.CohortID != nil {
 			t, err := r.timing(ctx, tx, s.Timings, tenant)
-			if err != nil && !errors.Is(err, errUncomputable) {
+			if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
 				return err
 			}
 			if err := r.leave(ctx, tx, s, tenant, t, now); err != nil {

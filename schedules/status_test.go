@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func TestPauseAndResume(t *testing.T) {
@@ -233,7 +234,7 @@ func TestWhatIsDueIsHandedOutBeforeAChange(t *testing.T) {
 		"put paused": func(h *home) { h.put("a", schedules.Params{Spec: cron("0 * * * *"), Status: "paused"}) },
 		"deleted":    func(h *home) { h.delete("a") },
 		"policy": func(h *home) {
-			h.put("a", schedules.Params{Spec: cron("0 * * * *"), Policy: &schedules.Policy{Missed: "none"}})
+			h.put("a", schedules.Params{Spec: cron("0 * * * *"), Policy: &policy.Policy{Missed: "none"}})
 		},
 		"not changed": func(h *home) { h.put("a", schedules.Params{Spec: cron("0 * * * *"), Payload: web.Raw(`1`)}) },
 	}
@@ -270,7 +271,7 @@ func TestWhatIsDueIsHandedOutBeforeAChange(t *testing.T) {
 func TestAllThatIsDueIsHandedOutInOrder(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	s := h.put("a", schedules.Params{Spec: cron("0 * * * *"), Policy: &schedules.Policy{Missed: "all"}})
+	s := h.put("a", schedules.Params{Spec: cron("0 * * * *"), Policy: &policy.Policy{Missed: "all"}})
 	h.back(5 * time.Hour)
 	h.exec(`UPDATE member SET from_at = from_at + interval '2 hours'`) // it joined when two had passed
 	h.delete("a")

@@ -17,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -37,9 +38,9 @@ const (
 )
 
 func (p SyncParams) check() error {
-	errs := []error{CheckName("/workflow", "workflow", p.Workflow)}
+	errs := []error{policy.CheckName("/workflow", "workflow", p.Workflow)}
 	if p.KeyPrefix != "" {
-		errs = append(errs, checkKey("/key_prefix", p.KeyPrefix))
+		errs = append(errs, policy.CheckKey("/key_prefix", p.KeyPrefix))
 	}
 	if !slices.Contains([]string{"", unlistedKeep, unlistedPause, unlistedDelete}, p.Unlisted) {
 		errs = append(errs, fault.Invalid("/unlisted", "%q is not one of keep, pause, delete", p.Unlisted))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -200,7 +201,7 @@ func (y *syncing) next(ctx context.Context, r *bulkReader) (*batch, error) {
 		return nil, errStagingLost
 	}
 	b := &batch{}
-	r.almanacs = map[string]*almanac{}
+	r.almanacs = map[string]*cohorts.CalendarSet{}
 	for _, l := range lines {
 		r.line = l.Line
 		result := BulkResult{Line: l.Line}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -195,7 +196,7 @@ func (s *Schedules) Stored(ctx context.Context, tenant tenants.ID) (int, error) 
 func (s *Schedules) spread(ctx context.Context, tenant tenants.ID) (int16, error) {
 	count, recent := s.counts.last(tenant, spreadFor)
 	if least, ok := s.spreads.Load(tenant); ok && recent {
-		return max(least.(int16), spreadOver(count)), nil
+		return max(least.(int16), cohorts.ShardsFor(count)), nil
 	}
 	stored, err := countStored(ctx, s.Pool, tenant)
 	if err != nil {
@@ -207,7 +208,7 @@ func (s *Schedules) spread(ctx context.Context, tenant tenants.ID) (int16, error
 	}
 	s.counts.keep(tenant, stored)
 	s.spreads.Store(tenant, least)
-	return max(least, spreadOver(stored)), nil
+	return max(least, cohorts.ShardsFor(stored)), nil
 }
 
 // spreadFor is how long a count of schedules, to which what this process makes is added, says over how many shards they go.

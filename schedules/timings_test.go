@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // A timing that several cohorts share is read once, of whichever is asked for first; where that one's is broken, or gone,
@@ -21,7 +21,7 @@ func TestTimingsThatAreAlikeAreReadOnce(t *testing.T) {
 		}
 	}
 	rows, _ := h.pool.Query(t.Context(), `SELECT tenant_id, shard, id, hash, revision, tzdata FROM cohort ORDER BY workflow`) // CollectRows reports the error
-	names, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c schedules.CohortTiming, err error) {
+	names, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c cohorts.CohortTiming, err error) {
 		return c, row.Scan(&c.Tenant, &c.Shard, &c.ID, &c.Hash, &c.Revision, &c.TZData)
 	})
 	if err != nil || len(names) != 4 {
@@ -32,7 +32,7 @@ func TestTimingsThatAreAlikeAreReadOnce(t *testing.T) {
 	h.exec(`DELETE FROM cohort_timing WHERE workflow = 'gone'`)
 	for range len(names) {
 		names = append(names[1:], names[0])
-		timings, bad, err := schedules.NewTimings().Of(t.Context(), h.pool, slices.Clone(names))
+		timings, bad, err := cohorts.NewTimings().Of(t.Context(), h.pool, slices.Clone(names))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,28 +13,29 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
 // WorkflowParams are the body of a workflow's upsert. Without an endpoint its ticks are pulled.
 type WorkflowParams struct {
-	Endpoint   *string   `json:"endpoint,omitempty" null:"yes"`
-	Version    *string   `json:"version,omitempty" null:"yes"`
-	MaxRunning *int32    `json:"max_running,omitempty" null:"yes"`
-	Defaults   *Defaults `json:"defaults,omitempty"`
+	Endpoint   *string          `json:"endpoint,omitempty" null:"yes"`
+	Version    *string          `json:"version,omitempty" null:"yes"`
+	MaxRunning *int32           `json:"max_running,omitempty" null:"yes"`
+	Defaults   *policy.Defaults `json:"defaults,omitempty"`
 
 	Pre web.Precondition `json:"-"`
 }
 
 // Workflow says how the ticks of its schedules are delivered, and what they inherit.
 type Workflow struct {
-	Name       string    `json:"name"`
-	Endpoint   *string   `json:"endpoint"`
-	Version    *string   `json:"version"`
-	MaxRunning *int32    `json:"max_running"`
-	Defaults   Defaults  `json:"defaults"`
-	CreatedAt  time.Time `json:"created_at"`
-	UpdatedAt  time.Time `json:"updated_at"`
+	Name       string          `json:"name"`
+	Endpoint   *string         `json:"endpoint"`
+	Version    *string         `json:"version"`
+	MaxRunning *int32          `json:"max_running"`
+	Defaults   policy.Defaults `json:"defaults"`
+	CreatedAt  time.Time       `json:"created_at"`
+	UpdatedAt  time.Time       `json:"updated_at"`
 }
 
 // revision is the version that a workflow's entity tag names: the microsecond of its last change.
@@ -56,16 +57,16 @@ func scanWorkflow(row pgx.CollectableRow) (w Workflow, err error) {
 
 // PutWorkflow makes a workflow be what p says; made tells that there was none.
 func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name string, p WorkflowParams) (w Workflow, made bool, err error) {
-	errs := []error{CheckName("/workflow", "workflow", name)}
+	errs := []error{policy.CheckName("/workflow", "workflow", name)}
 	if p.Defaults == nil {
-		p.Defaults = &Defaults{}
+		p.Defaults = &policy.Defaults{}
 	}
 	quotas, err := s.Quotas(ctx, tenant)
 	if err != nil {
 		return w, false, err
 	}
-	terms, err := readTerms("/defaults", p.Defaults.Policy, p.Defaults.Delivery)
-	errs = append(errs, err, terms.keepable("/defaults", quotas))
+	terms, err := policy.ReadTerms("/defaults", p.Defaults.Policy, p.Defaults.Delivery)
+	errs = append(errs, err, terms.Keepable("/defaults", quotas))
 	if p.MaxRunning != nil && *p.MaxRunning < 1 {
 		errs = append(errs, fault.Invalid("/max_running", "%d is less than 1: leave it out for no limit", *p.MaxRunning))
 	}
@@ -73,7 +74,7 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 		errs = append(errs, fault.Invalid("/version", "a version is 1 to 128 bytes"))
 	}
 	if p.Endpoint != nil {
-		errs = append(errs, CheckName("/endpoint", "endpoint", *p.Endpoint))
+		errs = append(errs, policy.CheckName("/endpoint", "endpoint", *p.Endpoint))
 	}
 	if err := fault.Join(errs...); err != nil {
 		return w, false, err

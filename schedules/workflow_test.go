@@ -9,14 +9,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func TestAWorkflowIsPutReadAndDeleted(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.exec(`INSERT INTO endpoint (tenant_id, name, url, secrets) VALUES ($1, 'mailer', 'https://example.com', '{\\x00}')`, h.acme)
-	p := schedules.WorkflowParams{Endpoint: new("mailer"), Version: new("v1"), Defaults: &schedules.Defaults{Policy: &schedules.Policy{MaxLateness: "1h"}}}
+	p := schedules.WorkflowParams{Endpoint: new("mailer"), Version: new("v1"), Defaults: &policy.Defaults{Policy: &policy.Policy{MaxLateness: "1h"}}}
 	w, made, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", p)
 	if err != nil || !made || *w.Endpoint != "mailer" || *w.Version != "v1" || w.Defaults.Policy.MaxLateness != "1h" {
 		t.Fatalf("got %+v %t %v", w, made, err)
@@ -52,8 +54,8 @@ func TestAWorkflowIsRegisteredByItsFirstScheduleOnly(t *testing.T) {
 func TestDefaultsAreInheritedLive(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	before := h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Policy: &schedules.Policy{OnExpired: "deliver"}})
-	defaults := &schedules.Defaults{Policy: &schedules.Policy{MaxLateness: "1h", OnExpired: "skip"}, Delivery: &schedules.Delivery{Priority: new(1)}}
+	before := h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Policy: &policy.Policy{OnExpired: "deliver"}})
+	defaults := &policy.Defaults{Policy: &policy.Policy{MaxLateness: "1h", OnExpired: "skip"}, Delivery: &policy.Delivery{Priority: new(1)}}
 	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Defaults: defaults}); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +83,7 @@ func TestAWorkflowRefusesAllThatCannotBe(t *testing.T) {
 	h := newHome(t)
 	p := schedules.WorkflowParams{
 		Endpoint: new("a b"), Version: new(""), MaxRunning: new(int32(0)),
-		Defaults: &schedules.Defaults{Policy: &schedules.Policy{Missed: "all", Overlap: "queue"}, Delivery: &schedules.Delivery{Timeout: "x"}},
+		Defaults: &policy.Defaults{Policy: &policy.Policy{Missed: "all", Overlap: "queue"}, Delivery: &policy.Delivery{Timeout: "x"}},
 	}
 	_, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, strings.Repeat("w", 129), p)
 	var got []string
@@ -134,16 +136,16 @@ func TestPagesOfWorkflowsAreTheWhole(t *testing.T) {
 func TestADefaultThatMovesSchedules(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	own := h.put("own", schedules.Params{Spec: cron("0 12 * * *"), Policy: &schedules.Policy{Missed: "last"}})
+	own := h.put("own", schedules.Params{Spec: cron("0 12 * * *"), Policy: &policy.Policy{Missed: "last"}})
 	inherits := h.put("inherits", spec(cron("0 12 * * *")))
 	h.put("paused", spec(cron("0 12 * * *")))
 	h.pause("paused", schedules.PauseParams{})
 	if _, _, err := h.schedules.Put(h.theirs(), h.other, "w", "inherits", spec(cron("0 12 * * *")), "eve", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
-	change := func(p *schedules.Policy) schedules.OperationAnswer {
+	change := func(p *policy.Policy) operations.Answer {
 		t.Helper()
-		if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Defaults: &schedules.Defaults{Policy: p}}); err != nil {
+		if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Defaults: &policy.Defaults{Policy: p}}); err != nil {
 			t.Fatal(err)
 		}
 		page, _, err := h.schedules.Operations.List(t.Context(), h.acme, "pending", 10, "")
@@ -155,12 +157,12 @@ func TestADefaultThatMovesSchedules(t *testing.T) {
 	const cohorts = `
 		SELECT string_agg(concat_ws(' ', t.name, s.key, c.missed), ', ' ORDER BY t.name, s.key)
 		FROM schedule s JOIN tenant t ON t.id = s.tenant_id JOIN cohort c ON c.id = s.cohort_id JOIN member m ON m.cohort_id = c.id AND m.schedule_id = s.id`
-	begun := change(&schedules.Policy{Missed: "all"})
+	begun := change(&policy.Policy{Missed: "all"})
 	h.put("new", spec(cron("0 12 * * *")))
 	if got := one[string](h, cohorts); got != "acme inherits last, acme new all, acme own last, other inherits last" {
 		t.Errorf("before the operation: %s", got)
 	}
-	if got := h.operate(begun.ID); got.State != schedules.OperationSucceeded || got.Counts["retimed"] != 1 {
+	if got := h.operate(begun.ID); got.State != operations.Succeeded || got.Counts["retimed"] != 1 {
 		t.Errorf("got %+v", got)
 	}
 	if got := one[string](h, cohorts); got != "acme inherits all, acme new all, acme own last, other inherits last" {
@@ -172,7 +174,7 @@ func TestADefaultThatMovesSchedules(t *testing.T) {
 	if got := h.resume("paused", schedules.ResumeParams{}); got.Policy.Missed != "all" {
 		t.Errorf("got %+v", got)
 	}
-	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Version: new("2"), Defaults: &schedules.Defaults{Policy: &schedules.Policy{Missed: "all", MaxLateness: "1h"}}}); err != nil {
+	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Version: new("2"), Defaults: &policy.Defaults{Policy: &policy.Policy{Missed: "all", MaxLateness: "1h"}}}); err != nil {
 		t.Fatal(err)
 	}
 	h.operate(change(nil).ID) // and not one more
@@ -190,7 +192,7 @@ func TestADefaultThatMovesHandsOutWhatIsDue(t *testing.T) {
 	h := newHome(t)
 	h.put("a", spec(cron("0 * * * *")))
 	h.back(24 * time.Hour)
-	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Defaults: &schedules.Defaults{Policy: &schedules.Policy{Missed: "none"}}}); err != nil {
+	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{Defaults: &policy.Defaults{Policy: &policy.Policy{Missed: "none"}}}); err != nil {
 		t.Fatal(err)
 	}
 	page, _, err := h.schedules.Operations.List(t.Context(), h.acme, "", 10, "")

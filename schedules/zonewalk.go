@@ -10,6 +10,8 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -23,7 +25,7 @@ const (
 // BeginRezoning begins, once every process knows the tz database in force, an operation for each tenant that has cohorts
 // which it changes; and again a minute later, for cohorts that a process made meanwhile that did not know it. It works for half
 // a minute at most, in one process at a time, and the next call goes on where it ended.
-func BeginRezoning(ctx context.Context, db TxBeginner, ts *Timings, ops *Operations) error {
+func BeginRezoning(ctx context.Context, db TxBeginner, ts *cohorts.Timings, ops *operations.Operations) error {
 	began := time.Now()
 	w := &zoneWalk{ops: ops, zoneChanges: newZoneChanges(ts, began)}
 	for {
@@ -40,7 +42,7 @@ func BeginRezoning(ctx context.Context, db TxBeginner, ts *Timings, ops *Operati
 
 // zoneWalk compares the cohorts of all tenants with the tz database in force, tenant by tenant.
 type zoneWalk struct {
-	ops *Operations
+	ops *operations.Operations
 	*zoneChanges
 }
 
@@ -64,7 +66,7 @@ func (w *zoneWalk) step(ctx context.Context, tx pgx.Tx) (more bool, err error) {
 		return false, err
 	}
 	if len(concerned) > 0 {
-		if _, err := w.ops.beginEach(ctx, tx, concerned, Begun{Kind: tzdataKind, Params: rezoneParams{version}, By: "carillon"}); err != nil {
+		if _, err := w.ops.BeginEach(ctx, tx, concerned, operations.Request{Kind: tzdataKind, Params: rezoneParams{version}, By: "carillon"}); err != nil {
 			return false, err
 		}
 	}
@@ -108,7 +110,7 @@ func (w *zoneWalk) compare(ctx context.Context, tx pgx.Tx, version string, at pl
 		return nil, at, false, fmt.Errorf("compare cohorts: %w", err)
 	}
 	for _, c := range found {
-		if at.Tenant == c.Tenant && at.Shard == Shards {
+		if at.Tenant == c.Tenant && at.Shard == cohorts.Shards {
 			continue
 		}
 		at = c.place
@@ -122,7 +124,7 @@ func (w *zoneWalk) compare(ctx context.Context, tx pgx.Tx, version string, at pl
 		if !differ {
 			continue
 		}
-		at = startOf(c.Tenant, Shards) // behind all of the tenant's
+		at = startOf(c.Tenant, cohorts.Shards) // behind all of the tenant's
 		if concerned = append(concerned, tenants.ID(c.Tenant)); len(concerned) == mostBegun {
 			return concerned, at, true, nil
 		}
@@ -132,12 +134,12 @@ func (w *zoneWalk) compare(ctx context.Context, tx pgx.Tx, version string, at pl
 
 // zoneChanges remembers which zones differ between earlier versions and the tz database in force.
 type zoneChanges struct {
-	timings *Timings
+	timings *cohorts.Timings
 	since   time.Time
 	known   map[string]map[string]bool
 }
 
-func newZoneChanges(ts *Timings, since time.Time) *zoneChanges {
+func newZoneChanges(ts *cohorts.Timings, since time.Time) *zoneChanges {
 	return &zoneChanges{timings: ts, since: since, known: map[string]map[string]bool{}}
 }
 
@@ -145,7 +147,7 @@ func newZoneChanges(ts *Timings, since time.Time) *zoneChanges {
 func (z *zoneChanges) differ(ctx context.Context, db postgres.DB, version, zone string) (bool, error) {
 	names, known := z.known[version]
 	if !known {
-		list, err := z.timings.changed(ctx, db, version, calendar.InForce(), z.since)
+		list, err := z.timings.Changed(ctx, db, version, calendar.InForce(), z.since)
 		if err != nil {
 			return false, err
 		}

@@ -204,7 +204,7 @@ func TestNoRequestBreaksTheServer(t *testing.T) {
 	s, client := serveHouse(t), checked(t)
 	operator, platform := s.mint(t, "acme", tenants.TenantScopes()...), s.mint(t, "", tenants.PlatformAdmin)
 	m := mangler{rand.New(rand.NewPCG(seed, 0)), s.furnish(t, client, operator)}
-	all := operations(t)
+	all := documented(t)
 	for n := 0; n < requests && time.Now().Before(until); n++ {
 		a := all[n%len(all)]
 		path, header, body := m.request(t, a)

@@ -14,7 +14,7 @@ import (
 func TestALimitedKeyReachesItsOwnWorkflowsOnly(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
-	all := operations(t)
+	all := documented(t)
 	theirs := s.settle(t, client, all) // of the workflow mine-w
 	operator := s.mint(t, "acme", tenants.TenantScopes()...)
 	s.expect(t, client, operator, "PUT", "/v1/workflows/own/schedules/k", `{"spec": {"cron": "0 8 1 1 *"}}`, 201, "")

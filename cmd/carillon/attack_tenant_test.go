@@ -121,7 +121,7 @@ func (b belongings) told(got answer) string {
 func TestAnothersThingsAreAbsent(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
-	all := operations(t)
+	all := documented(t)
 	owner := s.settle(t, client, all)
 	nothing := belongings{
 		word:   "void",

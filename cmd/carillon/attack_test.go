@@ -30,8 +30,8 @@ type attacked struct {
 	bodies           []any               // the document's examples of its body
 }
 
-// operations are all of the document's that the API serves, in the order of their names.
-func operations(t *testing.T) []attacked {
+// documented returns all operations of the document's that the API serves, in the order of their names.
+func documented(t *testing.T) []attacked {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromData(api.Document)
 	if err != nil {

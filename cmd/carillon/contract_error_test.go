@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/api/apitest"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // expect sends a request and reports an answer of another status or code; it returns the answer's members.
@@ -286,7 +285,7 @@ func TestAScheduleThatOthersKeepChanging(t *testing.T) {
 		asked := make(chan error, 1)
 		go func() {
 			var b pgx.Batch
-			schedules.LockShard(&b, shard)
+			cohorts.LockShard(&b, shard)
 			asked <- gate.SendBatch(t.Context(), &b).Close()
 		}()
 		blocked("%pg_advisory_xact_lock($1, $2)%")

@@ -8,7 +8,10 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
+
 	carillon "github.com/carillonhq/carillon/sdk-go"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -20,8 +23,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"Field":          reflect.TypeFor[fault.Field](),
 		"Spec":           reflect.TypeFor[calendar.Spec](),
 		"Warning":        reflect.TypeFor[calendar.Warning](),
-		"Policy":         reflect.TypeFor[schedules.Policy](),
-		"Delivery":       reflect.TypeFor[schedules.Delivery](),
+		"Policy":         reflect.TypeFor[policy.Policy](),
+		"Delivery":       reflect.TypeFor[policy.Delivery](),
 		"ScheduleParams": reflect.TypeFor[schedules.Params](),
 		"BulkLine":       reflect.TypeFor[schedules.BulkLine](),
 		"BulkResult":     reflect.TypeFor[schedules.BulkResult](),
@@ -36,8 +39,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"SkipParams":     reflect.TypeFor[schedules.SkipParams](),
 		"SyncEnd":        reflect.TypeFor[schedules.SyncEnd](),
 		"ActionParams":   reflect.TypeFor[schedules.ActionParams](),
-		"Operation":      reflect.TypeFor[schedules.OperationAnswer](),
-		"OperationPage":  reflect.TypeFor[web.ListAnswer[schedules.OperationAnswer]](),
+		"Operation":      reflect.TypeFor[operations.Answer](),
+		"OperationPage":  reflect.TypeFor[web.ListAnswer[operations.Answer]](),
 		"KeyParams":      reflect.TypeFor[schedules.KeyParams](),
 		"QuietHours":     reflect.TypeFor[schedules.QuietHours](),
 		"Key":            reflect.TypeFor[schedules.Key](),

@@ -12,10 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/labstack/echo/v4"
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/carillonhq/carillon/api"
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/console"
@@ -25,8 +21,13 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/migrations"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // plan is what a house is built from.
@@ -130,8 +131,8 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	}
 	directory := tenants.NewDirectory(h.platform)
 	h.directory = directory
-	timings := schedules.NewTimings()
-	work := schedules.NewOperations(schedules.OperationsConfig{Pool: h.api, Engine: h.engine, IDs: s.ids, Cursors: s.cursors})
+	timings := cohorts.NewTimings()
+	work := operations.New(operations.Config{Pool: h.api, Engine: h.engine, IDs: s.ids, Cursors: s.cursors})
 	if h.dispatch, err = dispatch.New(dispatch.Config{
 		Pool:       h.engine,
 		API:        h.api,
@@ -218,7 +219,7 @@ func build(ctx context.Context, p plan) (_ *house, err error) {
 	h.router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	h.router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, all)
-	schedules.OperationRoutes(authenticated, all.Operations)
+	operations.Routes(authenticated, all.Operations)
 	dispatch.Routes(authenticated, h.dispatch)
 	tenants.Credentials{DB: h.api, Cursors: s.cursors, Directory: directory, Limits: limits, Minter: p.minter}.Routes(authenticated)
 	tenants.Audited{DB: h.api, Cursors: s.cursors}.Routes(authenticated)

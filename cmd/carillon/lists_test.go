@@ -14,7 +14,7 @@ import (
 func TestNobodysListsHoldAnothers(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
-	all := operations(t)
+	all := documented(t)
 	owner := s.settle(t, client, all)
 	if _, err := tenants.Ensure(t.Context(), s.pool, "thief", tenants.Wide()); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package schedules
+package cohorts
 
 import (
 	"bytes"
@@ -97,7 +97,7 @@ func (ts *Timings) lasts(ctx context.Context, db postgres.DB, c CohortTiming, t 
 	changed, known := ts.archives.changed[versions]
 	ts.archives.mu.Unlock()
 	if !known {
-		names, err := ts.changed(ctx, db, c.TZData, present, time.Now())
+		names, err := ts.Changed(ctx, db, c.TZData, present, time.Now())
 		if err != nil {
 			return false, err
 		}
@@ -116,7 +116,7 @@ func (ts *Timings) lasts(ctx context.Context, db postgres.DB, c CohortTiming, t 
 }
 
 // changed are the zones whose clocks differ from a moment on between an earlier version and another.
-func (ts *Timings) changed(ctx context.Context, db postgres.DB, old string, to *calendar.Zones, since time.Time) ([]string, error) {
+func (ts *Timings) Changed(ctx context.Context, db postgres.DB, old string, to *calendar.Zones, since time.Time) ([]string, error) {
 	before, err := ts.zones(ctx, db, old)
 	if err != nil {
 		return nil, err

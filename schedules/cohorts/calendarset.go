@@ -1,4 +1,4 @@
-package schedules
+package cohorts
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 )
 
 // almanac is some of a tenant's named calendars as of one revision. A nil one has none.
-type almanac struct {
+type CalendarSet struct {
 	revision int64
 	dates    map[string][]calendar.Date
 }
 
 // named is for calendar.Context.
-func (a *almanac) named(name string) ([]calendar.Date, bool) {
+func (a *CalendarSet) named(name string) ([]calendar.Date, bool) {
 	if a == nil {
 		return nil, false
 	}
@@ -30,12 +30,12 @@ func (a *almanac) named(name string) ([]calendar.Date, bool) {
 }
 
 // in is a context with the calendars of the almanac.
-func (a *almanac) in(c calendar.Context) calendar.Context {
+func (a *CalendarSet) In(c calendar.Context) calendar.Context {
 	c.Named = a.named
 	return c
 }
 
-func (a *almanac) at() int64 {
+func (a *CalendarSet) At() int64 {
 	if a == nil {
 		return 0
 	}
@@ -51,25 +51,25 @@ type edition struct {
 
 // present is the almanac of a tenant as it stands, with those of the names that there are. Without names it is nil, and
 // nothing is read.
-func (ts *Timings) present(ctx context.Context, db postgres.DB, tenant tenants.ID, names []string) (*almanac, error) {
-	return ts.almanac(ctx, db, tenant, names, 0)
+func (ts *Timings) CalendarsNow(ctx context.Context, db postgres.DB, tenant tenants.ID, names []string) (*CalendarSet, error) {
+	return ts.calendarSet(ctx, db, tenant, names, 0)
 }
 
 // hold is present, and keeps the tenant's calendars as they are until the transaction ends: an edit that comes later
 // finds the cohorts that the transaction makes.
-func (ts *Timings) hold(ctx context.Context, tx pgx.Tx, tenant tenants.ID, names []string) (*almanac, error) {
+func (ts *Timings) HoldCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.ID, names []string) (*CalendarSet, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
 	if _, err := tx.Exec(ctx, `SELECT FROM calendar_revision WHERE tenant_id = $1 FOR SHARE`, tenant); err != nil {
 		return nil, fmt.Errorf("hold calendars: %w", err)
 	}
-	return ts.almanac(ctx, tx, tenant, names, 0)
+	return ts.calendarSet(ctx, tx, tenant, names, 0)
 }
 
 // almanac reads the calendars of a tenant as of a revision (0: the present one). What is no longer kept of an old one is
 // as it is at present.
-func (ts *Timings) almanac(ctx context.Context, db postgres.DB, tenant tenants.ID, names []string, revision int64) (*almanac, error) {
+func (ts *Timings) calendarSet(ctx context.Context, db postgres.DB, tenant tenants.ID, names []string, revision int64) (*CalendarSet, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -81,7 +81,7 @@ func (ts *Timings) almanac(ctx context.Context, db postgres.DB, tenant tenants.I
 			ELSE c.since <= $3 AND (c.until IS NULL OR c.until > $3)
 		END
 		WHERE r.tenant_id = $1`, tenant, names, revision) // ForEachRow reports the error
-	a := &almanac{dates: map[string][]calendar.Date{}}
+	a := &CalendarSet{dates: map[string][]calendar.Date{}}
 	var name *string
 	var since *int64
 	var unread []edition
@@ -110,7 +110,7 @@ func (ts *Timings) almanac(ctx context.Context, db postgres.DB, tenant tenants.I
 	}
 	lost := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return a.dates[n] != nil })
 	if len(lost) > 0 {
-		now, err := ts.almanac(ctx, db, tenant, lost, 0)
+		now, err := ts.calendarSet(ctx, db, tenant, lost, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (ts *Timings) almanac(ctx context.Context, db postgres.DB, tenant tenants.I
 }
 
 // readEdition adds an edition to an almanac, unless it is gone.
-func (ts *Timings) readEdition(ctx context.Context, db postgres.DB, e edition, a *almanac) error {
+func (ts *Timings) readEdition(ctx context.Context, db postgres.DB, e edition, a *CalendarSet) error {
 	var days []time.Time
 	err := db.QueryRow(ctx, `SELECT dates FROM calendar WHERE tenant_id = $1 AND name = $2 AND since = $3`, e.tenant, e.name, e.since).Scan(&days)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -132,13 +132,13 @@ func (ts *Timings) readEdition(ctx context.Context, db postgres.DB, e edition, a
 	if err != nil {
 		return fmt.Errorf("read calendar: %w", err)
 	}
-	dates := datesOf(days)
+	dates := DatesOf(days)
 	ts.editions.Add(e, dates)
 	a.dates[e.name] = dates
 	return nil
 }
 
-func datesOf(days []time.Time) []calendar.Date {
+func DatesOf(days []time.Time) []calendar.Date {
 	dates := make([]calendar.Date, len(days))
 	for i, d := range days {
 		dates[i] = calendar.Date{Year: d.Year(), Month: d.Month(), Day: d.Day()}
@@ -148,13 +148,13 @@ func datesOf(days []time.Time) []calendar.Date {
 
 // renewed returns a timing by an almanac and the tz database in force. A timing in a zone that this database lacks stays with
 // its own database.
-func (ts *Timings) renewed(tenant tenants.ID, t *calendar.Timing, a *almanac) (*calendar.Timing, int64, error) {
-	key := timingKey{hash: t.Hash(), revision: a.at(), tzdata: calendar.InForce().Version()}
+func (ts *Timings) Renewed(tenant tenants.ID, t *calendar.Timing, a *CalendarSet) (*calendar.Timing, int64, error) {
+	key := timingKey{hash: t.Hash(), revision: a.At(), tzdata: calendar.InForce().Version()}
 	if a != nil {
 		key.tenant = tenant
 	}
 	if kept, ok := ts.byHash.Get(key); ok {
-		return kept, a.at(), nil
+		return kept, a.At(), nil
 	}
 	fresh, err := calendar.FromCanonical(t.Canonical(), calendar.Context{Named: a.named})
 	if err != nil && t.Zones() != calendar.InForce() {
@@ -162,10 +162,10 @@ func (ts *Timings) renewed(tenant tenants.ID, t *calendar.Timing, a *almanac) (*
 		fresh, err = calendar.FromCanonical(t.Canonical(), calendar.Context{Named: a.named, Zones: t.Zones()})
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", errUncomputable, err)
+		return nil, 0, fmt.Errorf("%w: %w", ErrUncomputable, err)
 	}
 	ts.byHash.Add(key, fresh)
-	return fresh, a.at(), nil
+	return fresh, a.At(), nil
 }
 
 // Renew returns a timing by the present calendars and the tz database in force, with the revision of the calendars (0: it
@@ -176,11 +176,11 @@ func (ts *Timings) Renew(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *c
 	if len(names) == 0 && t.Zones() == calendar.InForce() {
 		return t, 0, nil
 	}
-	a, err := ts.hold(ctx, tx, tenant, names)
+	a, err := ts.HoldCalendars(ctx, tx, tenant, names)
 	if err != nil {
 		return nil, 0, err
 	}
-	return ts.renewed(tenant, t, a)
+	return ts.Renewed(tenant, t, a)
 }
 
 // Present are the timings, by the present calendars, of cohorts of a tenant and shard that name calendars, by their ids. One

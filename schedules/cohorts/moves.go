@@ -1,4 +1,4 @@
-package schedules
+package cohorts
 
 import (
 	"time"
@@ -24,4 +24,4 @@ func Shifts(moves []Moved) []calendar.Move {
 }
 
 // ahead tells whether the move is of a coming tick.
-func (m Moved) ahead(now time.Time) bool { return m.At.After(now) || m.To.After(now) }
+func (m Moved) Ahead(now time.Time) bool { return m.At.After(now) || m.To.After(now) }

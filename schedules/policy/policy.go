@@ -1,4 +1,4 @@
-package schedules
+package policy
 
 import (
 	"encoding/json"
@@ -58,7 +58,7 @@ const (
 )
 
 // terms are a policy and a delivery as they are stored: nil is inherited.
-type terms struct {
+type Stored struct {
 	Overlap            *string `db:"overlap"`
 	Missed             *string `db:"missed"`
 	MaxLateness        *int32  `db:"max_lateness_s"`
@@ -73,7 +73,7 @@ type terms struct {
 }
 
 // readTerms checks a policy and a delivery, each fault located below prefix, and returns all faults joined.
-func readTerms(prefix string, p *Policy, d *Delivery) (t terms, err error) {
+func ReadTerms(prefix string, p *Policy, d *Delivery) (t Stored, err error) {
 	var errs []error
 	choice := func(pointer, s string, allowed ...string) *string {
 		if s == "" {
@@ -131,7 +131,7 @@ func readTerms(prefix string, p *Policy, d *Delivery) (t terms, err error) {
 }
 
 // keepable refuses terms that keep ended ticks longer than the tenant's are kept; faults are located below prefix.
-func (t terms) keepable(prefix string, q tenants.Quotas) error {
+func (t Stored) Keepable(prefix string, q tenants.Quotas) error {
 	check := func(pointer, quota string, seconds *int32, days int) error {
 		if seconds == nil || time.Duration(*seconds)*time.Second <= time.Duration(days)*24*time.Hour {
 			return nil
@@ -144,7 +144,7 @@ func (t terms) keepable(prefix string, q tenants.Quotas) error {
 }
 
 // over returns t with what it leaves open taken from below, and names what was taken.
-func (t terms) over(below terms) (whole terms, inherited []string) {
+func (t Stored) Over(below Stored) (whole Stored, inherited []string) {
 	whole = t
 	inherit(&whole.Overlap, below.Overlap, "/policy/overlap", &inherited)
 	inherit(&whole.Missed, below.Missed, "/policy/missed", &inherited)
@@ -167,7 +167,7 @@ func inherit[T any](own **T, below *T, pointer string, inherited *[]string) {
 	}
 }
 
-var systemTerms = terms{
+var SystemTerms = Stored{
 	Overlap: new(DefaultOverlap), Missed: new(DefaultMissed), OnExpired: new(DefaultOnExpired), Queue: new(DefaultQueue),
 	MaxLateness: new(int32(DefaultMaxLateness / time.Second)), PauseAfterFailures: new(int32(0)),
 	Priority: new(int16(DefaultPriority)), Timeout: new(int32(DefaultTimeout / time.Second)), MaxAttempts: new(int16(DefaultMaxAttempts)),
@@ -175,14 +175,14 @@ var systemTerms = terms{
 }
 
 // policy and delivery show whole terms, in which nothing is nil.
-func (t terms) policy() Policy {
+func (t Stored) Policy() Policy {
 	return Policy{
 		Overlap: *t.Overlap, Missed: *t.Missed, MaxLateness: shown(*t.MaxLateness), OnExpired: *t.OnExpired,
 		PauseAfterFailures: new(int(*t.PauseAfterFailures)),
 	}
 }
 
-func (t terms) delivery() Delivery {
+func (t Stored) Delivery() Delivery {
 	return Delivery{
 		Queue: *t.Queue, Priority: new(int(*t.Priority)), Timeout: shown(*t.Timeout), MaxAttempts: new(int(*t.MaxAttempts)),
 		Retention: &Retention{Succeeded: shown(*t.KeepSucceeded), Failed: shown(*t.KeepFailed)},
@@ -190,7 +190,7 @@ func (t terms) delivery() Delivery {
 }
 
 // stated are the members of terms that are not inherited.
-func (t terms) stated() (p Policy, d Delivery) {
+func (t Stored) Stated() (p Policy, d Delivery) {
 	p = Policy{Overlap: text(t.Overlap), Missed: text(t.Missed), MaxLateness: lengthOf(t.MaxLateness), OnExpired: text(t.OnExpired), PauseAfterFailures: number(t.PauseAfterFailures)}
 	d = Delivery{Queue: text(t.Queue), Priority: number(t.Priority), Timeout: lengthOf(t.Timeout), MaxAttempts: number(t.MaxAttempts)}
 	if t.KeepSucceeded != nil || t.KeepFailed != nil {
@@ -223,14 +223,14 @@ func number[N int16 | int32](n *N) *int {
 func shown(seconds int32) string { return FormatDuration(time.Duration(seconds) * time.Second) }
 
 // equal tells whether two terms say the same.
-func (t terms) equal(o terms) bool {
-	return same(t.Overlap, o.Overlap) && same(t.Missed, o.Missed) && same(t.MaxLateness, o.MaxLateness) &&
-		same(t.OnExpired, o.OnExpired) && same(t.PauseAfterFailures, o.PauseAfterFailures) && same(t.Queue, o.Queue) &&
-		same(t.Priority, o.Priority) && same(t.Timeout, o.Timeout) && same(t.MaxAttempts, o.MaxAttempts) &&
-		same(t.KeepSucceeded, o.KeepSucceeded) && same(t.KeepFailed, o.KeepFailed)
+func (t Stored) Equal(o Stored) bool {
+	return Same(t.Overlap, o.Overlap) && Same(t.Missed, o.Missed) && Same(t.MaxLateness, o.MaxLateness) &&
+		Same(t.OnExpired, o.OnExpired) && Same(t.PauseAfterFailures, o.PauseAfterFailures) && Same(t.Queue, o.Queue) &&
+		Same(t.Priority, o.Priority) && Same(t.Timeout, o.Timeout) && Same(t.MaxAttempts, o.MaxAttempts) &&
+		Same(t.KeepSucceeded, o.KeepSucceeded) && Same(t.KeepFailed, o.KeepFailed)
 }
 
-func same[T comparable](a, b *T) bool {
+func Same[T comparable](a, b *T) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
@@ -246,7 +246,7 @@ type Terms struct {
 // DefaultTerms returns the terms of a schedule that states none itself, under the stored defaults of its workflow. NewerVersion
 // holds for its error.
 func DefaultTerms(stored []byte) (Terms, error) {
-	t, err := readDefaults(stored)
+	t, err := ReadDefaults(stored)
 	if err != nil {
 		return Terms{}, err
 	}
@@ -257,7 +257,7 @@ func DefaultTerms(stored []byte) (Terms, error) {
 	if t.KeepFailed != nil {
 		keepFailed = time.Duration(*t.KeepFailed) * time.Second
 	}
-	t, _ = t.over(systemTerms)
+	t, _ = t.Over(SystemTerms)
 	return Terms{
 		KeepSucceeded: keepSucceeded, KeepFailed: keepFailed,
 		Overlap: *t.Overlap, OnExpired: *t.OnExpired, Queue: *t.Queue,
@@ -267,17 +267,17 @@ func DefaultTerms(stored []byte) (Terms, error) {
 }
 
 // readDefaults reads stored defaults of a workflow. Its error is newerVersion.
-func readDefaults(stored []byte) (terms, error) {
+func ReadDefaults(stored []byte) (Stored, error) {
 	if len(stored) == 0 || string(stored) == "{}" {
-		return terms{}, nil
+		return Stored{}, nil
 	}
 	var d Defaults
 	if err := json.Unmarshal(stored, &d); err != nil {
-		return terms{}, fault.NewerVersion(err)
+		return Stored{}, fault.NewerVersion(err)
 	}
-	t, err := readTerms("", d.Policy, d.Delivery)
+	t, err := ReadTerms("", d.Policy, d.Delivery)
 	if err != nil {
-		return terms{}, fault.NewerVersion(err)
+		return Stored{}, fault.NewerVersion(err)
 	}
 	return t, nil
 }

@@ -1,4 +1,4 @@
-package schedules
+package cohorts
 
 import (
 	"encoding/binary"

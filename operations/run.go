@@ -1,4 +1,4 @@
-package schedules
+package operations
 
 import (
 	"context"
@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	silentFor     = 3 * time.Second  // a runner that has not stepped for so long is taken to be gone
-	sliceOf       = 2 * time.Second  // how long one runner works before others have their turn
-	stepTimeout   = 30 * time.Second // of one step, which should take a second
-	mostFailures  = 12               // steps in a row that may fail for a reason of ours
-	longestAgain  = time.Minute      // between two of those
-	operationKept = 7 * 24 * time.Hour
-	mostLooked    = 100
-	newerWait     = time.Minute // before the next step of an operation whose data a newer program wrote
+	silentFor    = 3 * time.Second  // a runner that has not stepped for so long is taken to be gone
+	sliceOf      = 2 * time.Second  // how long one runner works before others have their turn
+	stepTimeout  = 30 * time.Second // of one step, which should take a second
+	mostFailures = 12               // steps in a row that may fail for a reason of ours
+	longestAgain = time.Minute      // between two of those
+	keptFor      = 7 * 24 * time.Hour
+	mostLooked   = 100
+	newerWait    = time.Minute // before the next step of an operation whose data a newer program wrote
 )
 
 // operationLocks is the class of the advisory locks of operations: who steps holds one, until its transaction ends.
-const operationLocks = 0x4341_4f50
+const lockClass = 0x4341_4f50
 
 // lockOperation has nobody else step until tx ends; false where somebody does.
-func lockOperation(ctx context.Context, tx pgx.Tx, id int64) (free bool, err error) {
-	err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1, $2)`, operationLocks, int32(id)).Scan(&free)
+func lock(ctx context.Context, tx pgx.Tx, id int64) (free bool, err error) {
+	err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1, $2)`, lockClass, int32(id)).Scan(&free)
 	if err != nil {
 		return false, fmt.Errorf("lock operation: %w", err)
 	}
@@ -68,7 +68,7 @@ func (o *Operations) step(ctx context.Context, id int64) (more bool, err error) 
 	defer cancel()
 	var refused *fault.Error
 	err = pgx.BeginFunc(ctx, o.Engine, func(tx pgx.Tx) error {
-		free, err := lockOperation(ctx, tx, id)
+		free, err := lock(ctx, tx, id)
 		if err != nil || !free {
 			return err
 		}
@@ -132,9 +132,9 @@ func (o *Operations) runnable(ctx context.Context, tx pgx.Tx, id int64) (*Operat
 
 // save commits what a step moved, with what it did. The cursor may hold a key: it is kept only for a next step.
 func (op *Operation) save(ctx context.Context, tx pgx.Tx, done bool) error {
-	state := OperationRunning
+	state := Running
 	if done {
-		state = OperationSucceeded
+		state = Succeeded
 	}
 	var result []byte
 	if op.Result != nil {
@@ -234,7 +234,7 @@ func (o *Operations) Clear(ctx context.Context, limit int) (int64, error) {
 			FROM operation
 			WHERE ended_at < (SELECT clock_timestamp()) - $1::interval
 			ORDER BY ended_at
-			LIMIT $2))`, operationKept, limit)
+			LIMIT $2))`, keptFor, limit)
 	if err != nil {
 		return 0, fmt.Errorf("clear operations: %w", err)
 	}

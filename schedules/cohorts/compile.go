@@ -1,4 +1,4 @@
-package schedules
+package cohorts
 
 import (
 	"context"
@@ -17,27 +17,27 @@ import (
 )
 
 // errUncomputable is what is wrong with a stored spec that cannot be computed, though it could be when it was put.
-var errUncomputable = errors.New("the spec cannot be computed")
+var ErrUncomputable = errors.New("the spec cannot be computed")
 
 // Uncomputable reports whether an error says that a stored spec or timing cannot be computed: no fault of the database.
-func Uncomputable(err error) bool { return errors.Is(err, errUncomputable) }
+func Uncomputable(err error) bool { return errors.Is(err, ErrUncomputable) }
 
 // identity names a schedule for hashes that must not change: the H in a cron, and jitter.
-func identity(tenant tenants.ID, workflow, key string) string {
+func Identity(tenant tenants.ID, workflow, key string) string {
 	return strconv.Itoa(int(tenant)) + "/" + workflow + "/" + key
 }
 
 // compile compiles a spec for a schedule; faults are located below /spec.
-func compile(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
+func Compile(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
 	t, err := calendar.Compile(spec, c)
 	if err != nil {
-		return nil, specFault(err)
+		return nil, SpecFault(err)
 	}
 	return t, nil
 }
 
 // calendarsOf returns the named calendars of a spec, each once.
-func calendarsOf(spec calendar.Spec) []string {
+func CalendarsOf(spec calendar.Spec) []string {
 	if spec.Exclude == nil || len(spec.Exclude.Named) == 0 {
 		return nil
 	}
@@ -53,24 +53,24 @@ type StoredSpec struct {
 	AnchorAt      time.Time
 	HashedAs      *string // the key that the schedule had when it was made, where it was renamed
 	Moves         []calendar.Move
-	profile       profile
+	Profile       Profile
 }
 
 // identity names the schedule for hashes: as it was named when it was made, whatever its key is called since.
-func (s StoredSpec) identity() string {
+func (s StoredSpec) Identity() string {
 	if s.HashedAs != nil {
-		return identity(s.Tenant, s.Workflow, *s.HashedAs)
+		return Identity(s.Tenant, s.Workflow, *s.HashedAs)
 	}
-	return identity(s.Tenant, s.Workflow, s.Key)
+	return Identity(s.Tenant, s.Workflow, s.Key)
 }
 
-func (s StoredSpec) context() calendar.Context { return s.profile.context(s.AnchorAt, s.identity()) }
+func (s StoredSpec) context() calendar.Context { return s.Profile.Context(s.AnchorAt, s.Identity()) }
 
 // meaning compiles the spec without looking up what its calendars hold: enough to tell whether two specs mean the same.
-func (s StoredSpec) meaning() (*calendar.Timing, error) {
+func (s StoredSpec) Meaning() (*calendar.Timing, error) {
 	var spec calendar.Spec
 	if err := json.Unmarshal([]byte(s.Spec), &spec); err != nil {
-		return nil, fmt.Errorf("spec of schedule %d: %w: %w", s.ID, errUncomputable, err)
+		return nil, fmt.Errorf("spec of schedule %d: %w: %w", s.ID, ErrUncomputable, err)
 	}
 	c := s.context()
 	c.Named = func(string) ([]calendar.Date, bool) { return nil, true }
@@ -78,9 +78,9 @@ func (s StoredSpec) meaning() (*calendar.Timing, error) {
 }
 
 func (s StoredSpec) compiled(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
-	t, err := compile(spec, c)
+	t, err := Compile(spec, c)
 	if err != nil {
-		return nil, fmt.Errorf("spec of schedule %d: %w: %v", s.ID, errUncomputable, err) // not as a fault: the caller has not sent it
+		return nil, fmt.Errorf("spec of schedule %d: %w: %v", s.ID, ErrUncomputable, err) // not as a fault: the caller has not sent it
 	}
 	if len(s.Moves) > 0 {
 		return t.Moved(s.Moves), nil
@@ -89,34 +89,34 @@ func (s StoredSpec) compiled(spec calendar.Spec, c calendar.Context) (*calendar.
 }
 
 // compileStored compiles a stored spec with the present calendars. A spec that cannot be computed is errUncomputable.
-func (ts *Timings) compileStored(ctx context.Context, db postgres.DB, s StoredSpec) (*calendar.Timing, error) {
-	spec, err := ts.spec(s.Spec)
+func (ts *Timings) CompileStored(ctx context.Context, db postgres.DB, s StoredSpec) (*calendar.Timing, error) {
+	spec, err := ts.Spec(s.Spec)
 	if err != nil {
-		return nil, fmt.Errorf("spec of schedule %d: %w: %w", s.ID, errUncomputable, err)
+		return nil, fmt.Errorf("spec of schedule %d: %w: %w", s.ID, ErrUncomputable, err)
 	}
-	a, err := ts.present(ctx, db, s.Tenant, calendarsOf(spec))
+	a, err := ts.CalendarsNow(ctx, db, s.Tenant, CalendarsOf(spec))
 	if err != nil {
 		return nil, err
 	}
-	return s.compiled(spec, a.in(s.context()))
+	return s.compiled(spec, a.In(s.context()))
 }
 
 // FromSpec compiles a stored spec with the present profile of its key. broken tells why the spec cannot be computed; err tells
 // that the database could not be asked.
 func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, s StoredSpec) (t *calendar.Timing, broken, err error) {
-	found, err := readProfiles(ctx, db, s.Tenant, s.Key)
+	found, err := ReadProfiles(ctx, db, s.Tenant, s.Key)
 	if err != nil {
 		return nil, nil, err
 	}
-	s.profile = found[s.Key]
-	if t, err = ts.compileStored(ctx, db, s); errors.Is(err, errUncomputable) {
+	s.Profile = found[s.Key]
+	if t, err = ts.CompileStored(ctx, db, s); errors.Is(err, ErrUncomputable) {
 		return nil, err, nil
 	}
 	return t, nil, err
 }
 
 // spec reads the text of a stored spec. What it returns is shared: nobody changes it.
-func (ts *Timings) spec(text string) (calendar.Spec, error) {
+func (ts *Timings) Spec(text string) (calendar.Spec, error) {
 	if known, ok := ts.specs.Get(text); ok {
 		return known, nil
 	}
@@ -147,7 +147,7 @@ type dated struct {
 
 // warnings returns the warnings of a stored spec as of the day of now. t is the timing that the schedule fires by, and cohort the
 // cohort of that timing; nil: the schedule does not fire.
-func (ts *Timings) warnings(ctx context.Context, db postgres.DB, s StoredSpec, cohort *CohortTiming, t *calendar.Timing, now time.Time) []calendar.Warning {
+func (ts *Timings) Warnings(ctx context.Context, db postgres.DB, s StoredSpec, cohort *CohortTiming, t *calendar.Timing, now time.Time) []calendar.Warning {
 	key, day := wording{spec: sha256.Sum256([]byte(s.Spec))}, now.Unix()/secondsPerDay
 	if cohort != nil {
 		key.timingKey = cohort.key()
@@ -157,7 +157,7 @@ func (ts *Timings) warnings(ctx context.Context, db postgres.DB, s StoredSpec, c
 	if known, ok := ts.warned.Get(key); ok && known.day == day {
 		return known.list
 	}
-	if own, err := ts.compileStored(ctx, db, s); err == nil {
+	if own, err := ts.CompileStored(ctx, db, s); err == nil {
 		t = own // the one that is kept may be of another wording
 	}
 	list := t.Warnings(now)
@@ -168,7 +168,7 @@ func (ts *Timings) warnings(ctx context.Context, db postgres.DB, s StoredSpec, c
 const secondsPerDay = 24 * 60 * 60
 
 // specFault is what is wrong with a spec as the caller is told it: below /spec, with the place in the text.
-func specFault(err error) error {
+func SpecFault(err error) error {
 	faults, ok := errors.AsType[calendar.Faults](err)
 	if !ok {
 		return err

@@ -1,4 +1,4 @@
-package schedules
+package cohorts
 
 import (
 	"context"
@@ -59,15 +59,15 @@ const (
 func NewTimings() *Timings {
 	return &Timings{
 		byHash:   hoard.New[timingKey](timingBytes, (*calendar.Timing).Bytes),
-		byCohort: kept[cohortVersion, timingKey](timingsKept),
+		byCohort: Kept[cohortVersion, timingKey](timingsKept),
 		editions: hoard.New[edition](editionBytes, func(dates []calendar.Date) int { return len(dates) * int(unsafe.Sizeof(calendar.Date{})) }),
-		warned:   kept[wording, dated](warningsKept),
-		specs:    kept[string, calendar.Spec](warningsKept),
-		weeks:    kept[weak.Pointer[calendar.Timing], week7](timingsKept),
+		warned:   Kept[wording, dated](warningsKept),
+		specs:    Kept[string, calendar.Spec](warningsKept),
+		weeks:    Kept[weak.Pointer[calendar.Timing], week7](timingsKept),
 	}
 }
 
-func kept[K comparable, V any](size int) *lru.Cache[K, V] {
+func Kept[K comparable, V any](size int) *lru.Cache[K, V] {
 	c, err := lru.New[K, V](size)
 	if err != nil {
 		panic(err) // its size is no more than zero
@@ -76,13 +76,13 @@ func kept[K comparable, V any](size int) *lru.Cache[K, V] {
 }
 
 // keep returns the one timing that is kept for those that equal t, which was compiled with an almanac.
-func (ts *Timings) keep(tenant tenants.ID, t *calendar.Timing, a *almanac) *calendar.Timing {
+func (ts *Timings) Keep(tenant tenants.ID, t *calendar.Timing, a *CalendarSet) *calendar.Timing {
 	key := timingKey{hash: t.Hash(), tzdata: t.Zones().Version()}
 	if len(t.Named()) > 0 {
 		if a == nil { // of which revision is not known
 			return t
 		}
-		key.tenant, key.revision = tenant, a.at()
+		key.tenant, key.revision = tenant, a.At()
 	}
 	if kept, ok := ts.byHash.Get(key); ok {
 		return kept
@@ -202,7 +202,7 @@ func (ts *Timings) read(ctx context.Context, db postgres.DB, c CohortTiming, for
 	if kept, ok := ts.byHash.Get(c.key()); ok { // of a cohort before it
 		return kept, nil, nil
 	}
-	a, err := ts.almanac(ctx, db, c.Tenant, form.Calendars, c.Revision)
+	a, err := ts.calendarSet(ctx, db, c.Tenant, form.Calendars, c.Revision)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,4 +1,4 @@
-package schedules
+package cohorts
 
 import (
 	"time"
@@ -38,7 +38,7 @@ func BeginRunUntil(t *calendar.Timing, next, until, now time.Time, missed string
 	due := t.Due(next)
 	end := until.Truncate(time.Second).Add(time.Second)
 	if due.After(next) {
-		r = r.until(t, earlier(due, end))
+		r = r.Until(t, earlier(due, end))
 	}
 	last, ok := lastDue(t, now.Truncate(time.Second).Add(time.Second))
 	if ok && !last.At.Before(end) {
@@ -74,7 +74,7 @@ func BeginRunUntil(t *calendar.Timing, next, until, now time.Time, missed string
 		r.Late = true
 		r.Drop = r.Drop || missed == "none"
 	}
-	return r.placed(t)
+	return r.Placed(t)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -88,11 +88,11 @@ func earlier(a, b time.Time) time.Time {
 func Resume(t *calendar.Timing, at, from time.Time, missed int, drop bool, now time.Time) Run {
 	r := Run{At: at, From: from, Missed: missed, Drop: drop}
 	r.Late = missed > 0 && !r.waited(t, from) || now.Sub(t.Due(at)) > onTime+t.Jitter()
-	return r.placed(t)
+	return r.Placed(t)
 }
 
 // until is the run with its nominal time moved to the last one before a moment, which stands for those before it.
-func (r Run) until(t *calendar.Timing, before time.Time) Run {
+func (r Run) Until(t *calendar.Timing, before time.Time) Run {
 	if last, ok := t.Prev(before); ok && last.At.After(r.From) {
 		r.At, r.Missed = last.At, t.Count(r.From, last.At)
 	}
@@ -119,11 +119,11 @@ func (r Run) waited(t *calendar.Timing, at time.Time) bool {
 }
 
 // placed fills in what follows from the run's nominal time.
-func (r Run) placed(t *calendar.Timing) Run {
+func (r Run) Placed(t *calendar.Timing) Run {
 	if tick, ok := t.Prev(r.At.Add(time.Second)); ok && tick.At.Equal(r.At) {
 		r.DST = tick.DST
 	}
-	if delays(t) { // what follows depends on when the tick ends
+	if Delays(t) { // what follows depends on when the tick ends
 		return r
 	}
 	if tick, ok := t.Next(r.At); ok {
@@ -177,7 +177,7 @@ func (l Limit) Last(t *calendar.Timing) time.Time {
 }
 
 // delays tells whether a timing is fixed_delay; nil is not.
-func delays(t *calendar.Timing) bool {
+func Delays(t *calendar.Timing) bool {
 	if t == nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package schedules
+package operations
 
 import (
 	"context"
@@ -23,14 +23,14 @@ import (
 
 // What an operation's state can be. The last three are final.
 const (
-	OperationPending   = "pending"
-	OperationRunning   = "running"
-	OperationSucceeded = "succeeded"
-	OperationFailed    = "failed"
-	OperationCancelled = "cancelled"
+	Pending   = "pending"
+	Running   = "running"
+	Succeeded = "succeeded"
+	Failed    = "failed"
+	Cancelled = "cancelled"
 )
 
-var operationStates = []string{OperationPending, OperationRunning, OperationSucceeded, OperationFailed, OperationCancelled}
+var states = []string{Pending, Running, Succeeded, Failed, Cancelled}
 
 // Operation is long work of one tenant as its kind sees it: what was asked, and how far it has come. A step moves Done,
 // Total, Counts, Result and its Cursor, which are committed with what it did.
@@ -93,7 +93,7 @@ func (op *Operation) Count(what string, n int64) {
 type Step func(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error)
 
 // Begun is an operation to be begun.
-type Begun struct {
+type Request struct {
 	Tenant tenants.ID
 	Kind   string
 	Params any    // a JSON object, shown to the tenant
@@ -104,7 +104,7 @@ type Begun struct {
 }
 
 // OperationsConfig is what Operations stand on. Queue alone may be nil: operations then wait for it.
-type OperationsConfig struct {
+type Config struct {
 	Pool    postgres.DB   // of the API: what clients ask for
 	Engine  *pgxpool.Pool // what steps work with
 	IDs     ident.Codec
@@ -117,13 +117,13 @@ type OperationsConfig struct {
 // Operations are the long work of all tenants: begun with what asks for it in one transaction, done in steps by whoever
 // is there, and shown while and after it runs.
 type Operations struct {
-	OperationsConfig
+	Config
 	steps map[string]Step
 }
 
 // NewOperations returns Operations over a pool whose database is migrated.
-func NewOperations(c OperationsConfig) *Operations {
-	return &Operations{OperationsConfig: c, steps: map[string]Step{}}
+func New(c Config) *Operations {
+	return &Operations{Config: c, steps: map[string]Step{}}
 }
 
 // Register names the step of a kind. It is called before anything runs. A process that does not know a kind leaves its
@@ -135,24 +135,24 @@ const mostOperations = 100
 
 // Begin records an operation in tx, to be run once tx is committed. Where too many of the tenant are under way it is 409
 // `too_many_operations`.
-func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Begun) (OperationAnswer, error) {
+func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Request) (Answer, error) {
 	var under int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM operation WHERE tenant_id = $1 AND state IN ('pending', 'running')`, b.Tenant).Scan(&under); err != nil {
-		return OperationAnswer{}, fmt.Errorf("count operations: %w", err)
+		return Answer{}, fmt.Errorf("count operations: %w", err)
 	}
 	if under >= mostOperations {
-		return OperationAnswer{}, fault.Conflict("too_many_operations", "%d operations are under way: wait for some to end", under)
+		return Answer{}, fault.Conflict("too_many_operations", "%d operations are under way: wait for some to end", under)
 	}
-	begun, err := o.beginEach(ctx, tx, []tenants.ID{b.Tenant}, b)
+	begun, err := o.BeginEach(ctx, tx, []tenants.ID{b.Tenant}, b)
 	if err != nil {
-		return OperationAnswer{}, err
+		return Answer{}, err
 	}
 	return o.shown(begun[0]), nil
 }
 
 // beginEach records the same operation for each of some tenants, whatever else they have under way, in as many statements as for
 // one.
-func (o *Operations) beginEach(ctx context.Context, tx pgx.Tx, owners []tenants.ID, b Begun) (begun []storedOperation, err error) {
+func (o *Operations) BeginEach(ctx context.Context, tx pgx.Tx, owners []tenants.ID, b Request) (begun []stored, err error) {
 	params, err := json.Marshal(b.Params)
 	if err != nil {
 		return nil, fmt.Errorf("params of an operation: %w", err)
@@ -167,16 +167,16 @@ func (o *Operations) beginEach(ctx context.Context, tx pgx.Tx, owners []tenants.
 		INSERT INTO operation (tenant_id, kind, started_by, params, cursor, total, look_at, key)
 		SELECT tenant_id, $2::text, $3::text, $4::json, $5::json, $6::bigint, clock_timestamp() + CASE WHEN $7 THEN $8::interval ELSE '0' END, NULLIF($9::text, '')
 		FROM unnest($1::int[]) AS n (tenant_id)
-		RETURNING tenant_id, `+operationColumns, owners, b.Kind, b.By, params, cursor, b.Total, o.Queue != nil, silentFor, b.Key) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[ownedOperation])
+		RETURNING tenant_id, `+columns, owners, b.Kind, b.By, params, cursor, b.Total, o.Queue != nil, silentFor, b.Key) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[owned])
 	if err != nil {
 		return nil, fmt.Errorf("begin an operation: %w", err)
 	}
 	ids := make([]int64, len(found))
 	var audit pgx.Batch
 	for i, op := range found {
-		ids[i], begun = op.ID, append(begun, op.storedOperation)
-		c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op.storedOperation).ID, Key: b.Key, After: map[string]any{"kind": b.Kind, "params": b.Params}}
+		ids[i], begun = op.ID, append(begun, op.stored)
+		c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op.stored).ID, Key: b.Key, After: map[string]any{"kind": b.Kind, "params": b.Params}}
 		if err := tenants.QueueAudit(ctx, &audit, op.TenantID, b.By, c); err != nil {
 			return nil, err
 		}
@@ -193,13 +193,13 @@ func (o *Operations) beginEach(ctx context.Context, tx pgx.Tx, owners []tenants.
 }
 
 // ownedOperation is a stored operation with its tenant.
-type ownedOperation struct {
+type owned struct {
 	TenantID tenants.ID
-	storedOperation
+	stored
 }
 
 // OperationAnswer is an operation as clients see it.
-type OperationAnswer struct {
+type Answer struct {
 	ID        string           `json:"id"`
 	Kind      string           `json:"kind"`
 	State     string           `json:"state"`
@@ -215,7 +215,7 @@ type OperationAnswer struct {
 	EndedAt   *time.Time       `json:"ended_at"`
 }
 
-type storedOperation struct {
+type stored struct {
 	ID        int64
 	Kind      string
 	State     string
@@ -231,42 +231,42 @@ type storedOperation struct {
 	EndedAt   *time.Time
 }
 
-const operationColumns = `id, kind, state, started_by, params, done, total, counts, result, error, created_at, started_at, ended_at`
+const columns = `id, kind, state, started_by, params, done, total, counts, result, error, created_at, started_at, ended_at`
 
-func (o *Operations) shown(op storedOperation) OperationAnswer {
-	return OperationAnswer{
+func (o *Operations) shown(op stored) Answer {
+	return Answer{
 		ID: o.IDs.Operation(op.ID), Kind: op.Kind, State: op.State, Params: op.Params, Done: op.Done, Total: op.Total,
 		Counts: op.Counts, Result: op.Result, Error: op.Error, CreatedBy: op.StartedBy,
 		CreatedAt: op.CreatedAt.UTC(), StartedAt: instant.UTC(op.StartedAt), EndedAt: instant.UTC(op.EndedAt),
 	}
 }
 
-func noOperation(id string) error { return fault.NotFound("no operation %q", id) }
+func notFound(id string) error { return fault.NotFound("no operation %q", id) }
 
 // Get returns one operation of a tenant.
-func (o *Operations) Get(ctx context.Context, tenant tenants.ID, id string) (OperationAnswer, error) {
+func (o *Operations) Get(ctx context.Context, tenant tenants.ID, id string) (Answer, error) {
 	number, ok := o.IDs.ParseOperation(id)
 	if !ok {
-		return OperationAnswer{}, noOperation(id)
+		return Answer{}, notFound(id)
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	rows, _ := o.Pool.Query(ctx, `SELECT `+operationColumns+` FROM operation WHERE tenant_id = $1 AND id = $2`, tenant, number) // CollectExactlyOneRow reports the error
-	op, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[storedOperation])
+	rows, _ := o.Pool.Query(ctx, `SELECT `+columns+` FROM operation WHERE tenant_id = $1 AND id = $2`, tenant, number) // CollectExactlyOneRow reports the error
+	op, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[stored])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return OperationAnswer{}, noOperation(id)
+		return Answer{}, notFound(id)
 	}
 	if err != nil {
-		return OperationAnswer{}, fmt.Errorf("read operation: %w", err)
+		return Answer{}, fmt.Errorf("read operation: %w", err)
 	}
 	return o.shown(op), nil
 }
 
 // List returns a page of a tenant's operations, newest first, in one state or (where it is empty) in any, and the cursor
 // of the next page, if there is one.
-func (o *Operations) List(ctx context.Context, tenant tenants.ID, state string, limit int, cursor string) (page []OperationAnswer, next *string, err error) {
-	if state != "" && !slices.Contains(operationStates, state) {
-		return nil, nil, fault.Invalid("/state", "%q is not one of %s", state, strings.Join(operationStates, ", "))
+func (o *Operations) List(ctx context.Context, tenant tenants.ID, state string, limit int, cursor string) (page []Answer, next *string, err error) {
+	if state != "" && !slices.Contains(states, state) {
+		return nil, nil, fault.Invalid("/state", "%q is not one of %s", state, strings.Join(states, ", "))
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -282,16 +282,16 @@ func (o *Operations) List(ctx context.Context, tenant tenants.ID, state string, 
 		only, args = "AND state = $4", append(args, state)
 	}
 	rows, _ := o.Pool.Query(ctx, `
-		SELECT `+operationColumns+`
+		SELECT `+columns+`
 		FROM operation
 		WHERE tenant_id = $1 AND id < $2 `+only+`
 		ORDER BY id DESC
 		LIMIT $3`, args...) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[storedOperation])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[stored])
 	if err != nil {
 		return nil, nil, fmt.Errorf("list operations: %w", err)
 	}
-	page = make([]OperationAnswer, 0, len(found))
+	page = make([]Answer, 0, len(found))
 	for i, op := range found {
 		if i == limit {
 			sealed, err := o.Cursors.Seal(int32(tenant), name, found[limit-1].ID)
@@ -304,15 +304,15 @@ func (o *Operations) List(ctx context.Context, tenant tenants.ID, state string, 
 
 // Cancel ends an operation: at once, or after the step that is under way. What its steps have done stays. One that has
 // ended is answered as it stands.
-func (o *Operations) Cancel(ctx context.Context, tenant tenants.ID, id string) (OperationAnswer, error) {
+func (o *Operations) Cancel(ctx context.Context, tenant tenants.ID, id string) (Answer, error) {
 	number, ok := o.IDs.ParseOperation(id)
 	if !ok {
-		return OperationAnswer{}, noOperation(id)
+		return Answer{}, notFound(id)
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, o.Pool, func(tx pgx.Tx) error {
-		idle, err := lockOperation(ctx, tx, number)
+		idle, err := lock(ctx, tx, number)
 		if err != nil {
 			return err
 		}
@@ -329,7 +329,7 @@ func (o *Operations) Cancel(ctx context.Context, tenant tenants.ID, id string) (
 		return tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "operation.cancel", Target: "operations/" + id})
 	})
 	if err != nil {
-		return OperationAnswer{}, fmt.Errorf("cancel operation: %w", err)
+		return Answer{}, fmt.Errorf("cancel operation: %w", err)
 	}
 	return o.Get(ctx, tenant, id)
 }

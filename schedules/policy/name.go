@@ -1,4 +1,4 @@
-package schedules
+package policy
 
 import (
 	"unicode"
@@ -45,7 +45,7 @@ func CheckName(pointer, what, s string) error {
 	return fault.Invalid(pointer, "a %s's name is 1 to 128 of A-Z a-z 0-9 . _ -", what)
 }
 
-func checkKey(pointer, s string) error {
+func CheckKey(pointer, s string) error {
 	if ValidKey(s) {
 		return nil
 	}

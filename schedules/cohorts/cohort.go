@@ -1,4 +1,4 @@
-package schedules
+package cohorts
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 const DueChannel = "carillon_due"
 
 // soon is how near a due time must be for its shard's sweeper to be woken: sweepers look that often by themselves.
-const soon = 250 * time.Millisecond
+const Soon = 250 * time.Millisecond
 
 // WakeSweep notifies the sweep of a shard once the transaction is committed.
 func WakeSweep(ctx context.Context, tx pgx.Tx, shard int16) error {
@@ -27,7 +27,7 @@ func WakeSweep(ctx context.Context, tx pgx.Tx, shard int16) error {
 }
 
 // cohortOf finds the cohort of a timing, awake, or makes it.
-func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, workflow string, t *calendar.Timing, missed string, stamp Stamp, now time.Time) (id int64, err error) {
+func CohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, workflow string, t *calendar.Timing, missed string, stamp Stamp, now time.Time) (id int64, err error) {
 	hash := t.Hash()
 	err = tx.QueryRow(ctx, `
 		SELECT c.id
@@ -41,7 +41,7 @@ func cohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 	next, _ := t.Next(now)
 	// Two that make the same cohort at once wait for one another here; the second finds it awake.
 	err = tx.QueryRow(ctx, `
-		WITH n AS (`+nameCohort+`)
+		WITH n AS (`+NameCohort+`)
 		INSERT INTO cohort AS c (id, shard, tenant_id, workflow, hash, missed, ordered, next_at, due_at, calendars, revision, tzdata)
 		SELECT n.id, n.shard, n.tenant_id, n.workflow, n.hash, n.missed, n.ordered, $7::timestamptz, `+NotPast("$8::timestamptz")+`, $9::text[], $10::bigint, $11::text
 		FROM n
@@ -68,7 +68,7 @@ const fewSchedules = 2000
 
 // nameCohort finds the number of a cohort by what names it, or gives it one, and keeps others from it until the transaction
 // ends. $6 is the timing. How many schedules the tenant has is what the last second's count says.
-var nameCohort = fmt.Sprintf(`
+var NameCohort = fmt.Sprintf(`
 			INSERT INTO cohort_timing AS t (shard, tenant_id, workflow, hash, missed, timing, ordered)
 			VALUES ($1, $2, $3, $4, $5, $6, EXISTS (SELECT FROM tally WHERE tenant_id = $2 AND cohort_id = 0 AND n >= %d))
 			ON CONFLICT ON CONSTRAINT cohort_timing_pkey DO UPDATE

@@ -1,4 +1,4 @@
-package schedules
+package cohorts
 
 import (
 	"context"
@@ -17,60 +17,60 @@ import (
 // keyZone is the zone of a spec that follows its key's profile.
 const keyZone = "@key"
 
-func followsKey(spec calendar.Spec) bool { return spec.Timezone == keyZone }
+func FollowsKey(spec calendar.Spec) bool { return spec.Timezone == keyZone }
 
 // profile is what a key says of the timings of the schedules that follow it; the zero value is that of a key that says
 // nothing.
-type profile struct {
-	zone  string
-	quiet calendar.Quiet
+type Profile struct {
+	Zone  string
+	Quiet calendar.Quiet
 }
 
 // context is what a spec is compiled with for a schedule of the key.
-func (p profile) context(anchor time.Time, identity string) calendar.Context {
-	return calendar.Context{Created: anchor, Identity: identity, KeyZone: p.zone, KeyQuiet: p.quiet}
+func (p Profile) Context(anchor time.Time, identity string) calendar.Context {
+	return calendar.Context{Created: anchor, Identity: identity, KeyZone: p.Zone, KeyQuiet: p.Quiet}
 }
 
 // storedProfile is a profile as queries bring it; all members are nil where there is none.
-type storedProfile struct {
+type StoredProfile struct {
 	KeyZone   *string
 	QuietFrom *int32
 	QuietTo   *int32
 	QuietSkip *bool
 }
 
-func (s storedProfile) profile() profile {
+func (s StoredProfile) Profile() Profile {
 	if s.KeyZone == nil {
-		return profile{}
+		return Profile{}
 	}
-	p := profile{zone: *s.KeyZone}
+	p := Profile{Zone: *s.KeyZone}
 	if s.QuietFrom != nil {
-		p.quiet = calendar.Quiet{From: int(*s.QuietFrom), To: int(*s.QuietTo), Skip: *s.QuietSkip}
+		p.Quiet = calendar.Quiet{From: int(*s.QuietFrom), To: int(*s.QuietTo), Skip: *s.QuietSkip}
 	}
 	return p
 }
 
-func (p profile) stored() (s storedProfile) {
-	if p.zone == "" {
+func (p Profile) Stored() (s StoredProfile) {
+	if p.Zone == "" {
 		return s
 	}
-	s.KeyZone = &p.zone
-	if p.quiet != (calendar.Quiet{}) {
-		s.QuietFrom, s.QuietTo, s.QuietSkip = new(int32(p.quiet.From)), new(int32(p.quiet.To)), &p.quiet.Skip
+	s.KeyZone = &p.Zone
+	if p.Quiet != (calendar.Quiet{}) {
+		s.QuietFrom, s.QuietTo, s.QuietSkip = new(int32(p.Quiet.From)), new(int32(p.Quiet.To)), &p.Quiet.Skip
 	}
 	return s
 }
 
-const profileColumns = `kp.timezone AS key_zone, kp.quiet_from, kp.quiet_to, kp.quiet_skip`
+const ProfileColumns = `kp.timezone AS key_zone, kp.quiet_from, kp.quiet_to, kp.quiet_skip`
 
 // readProfiles reads the profiles of a tenant's keys; a key without one is missing.
-func readProfiles(ctx context.Context, db postgres.DB, tenant tenants.ID, keys ...string) (map[string]profile, error) {
-	rows, _ := db.Query(ctx, `SELECT key, `+profileColumns+` FROM key_profile kp WHERE tenant_id = $1 AND key = ANY($2)`, tenant, keys) // ForEachRow reports the error
-	found := make(map[string]profile, len(keys))
+func ReadProfiles(ctx context.Context, db postgres.DB, tenant tenants.ID, keys ...string) (map[string]Profile, error) {
+	rows, _ := db.Query(ctx, `SELECT key, `+ProfileColumns+` FROM key_profile kp WHERE tenant_id = $1 AND key = ANY($2)`, tenant, keys) // ForEachRow reports the error
+	found := make(map[string]Profile, len(keys))
 	var key string
-	var s storedProfile
+	var s StoredProfile
 	_, err := pgx.ForEachRow(rows, []any{&key, &s.KeyZone, &s.QuietFrom, &s.QuietTo, &s.QuietSkip}, func() error {
-		found[key] = s.profile()
+		found[key] = s.Profile()
 		return nil
 	})
 	if err != nil {
@@ -88,12 +88,12 @@ const (
 // What a transaction that holds the lock of a key does to its profile: who has a schedule begin to follow the key, which
 // a change of the profile cannot see before it is committed, and who changes it.
 const (
-	toFollow = `pg_advisory_xact_lock_shared`
-	toChange = `pg_advisory_xact_lock`
+	ToFollow = `pg_advisory_xact_lock_shared`
+	ToChange = `pg_advisory_xact_lock`
 )
 
 // lockKeys locks keys until the transaction ends, before any lock of a shard or a row.
-func lockKeys(ctx context.Context, tx pgx.Tx, tenant tenants.ID, lock string, keys ...string) error {
+func LockKeys(ctx context.Context, tx pgx.Tx, tenant tenants.ID, lock string, keys ...string) error {
 	if len(keys) == 0 {
 		return nil
 	}

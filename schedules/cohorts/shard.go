@@ -1,4 +1,4 @@
-package schedules
+package cohorts
 
 import (
 	"hash/fnv"
@@ -13,28 +13,28 @@ import (
 const Shards = 64
 
 // shardLocks is the class of the advisory locks of shards.
-const shardLocks = 0x4341_5253
+const ShardLocks = 0x4341_5253
 
 // LockShard takes the exclusive lock of a shard until the transaction ends: the sweep's.
 func LockShard(b *pgx.Batch, shard int16) {
-	b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, shardLocks, int32(shard))
+	b.Queue(`SELECT pg_advisory_xact_lock($1, $2)`, ShardLocks, int32(shard))
 }
 
 // ShareShard takes the shared lock of a shard until the transaction ends: who holds it is beside any change of a schedule,
 // but never beside the sweep.
 func ShareShard(b *pgx.Batch, shard int16) {
-	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, $2)`, shardLocks, int32(shard))
+	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, $2)`, ShardLocks, int32(shard))
 }
 
 // spreads are over how many shards schedules are laid, and how many a tenant has before it is more of them. Each lays them
 // over the shards of the one before as well.
-var spreads = []struct {
+var shardSteps = []struct {
 	over int16
 	upto int
 }{{1, 2_000}, {4, 20_000}, {16, 200_000}, {Shards, math.MaxInt}}
 
-func spreadOver(stored int) int16 {
-	for _, s := range spreads {
+func ShardsFor(stored int) int16 {
+	for _, s := range shardSteps {
 		if stored < s.upto {
 			return s.over
 		}
@@ -43,17 +43,17 @@ func spreadOver(stored int) int16 {
 }
 
 // homes are the shards in which a schedule may lie: those that it is born in by each spread up to one.
-func homes(tenant tenants.ID, spread int16, workflow, key string) (all []int16) {
-	for _, s := range spreads {
+func PossibleShards(tenant tenants.ID, spread int16, workflow, key string) (all []int16) {
+	for _, s := range shardSteps {
 		if s.over <= spread {
-			all = append(all, bornIn(tenant, s.over, workflow, key))
+			all = append(all, ShardFor(tenant, s.over, workflow, key))
 		}
 	}
 	return all
 }
 
 // bornIn is the shard of a new schedule: one of the spread shards that its tenant's are laid over.
-func bornIn(tenant tenants.ID, spread int16, workflow, key string) int16 {
+func ShardFor(tenant tenants.ID, spread int16, workflow, key string) int16 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(workflow))
 	_, _ = h.Write([]byte{0})
@@ -64,7 +64,7 @@ func bornIn(tenant tenants.ID, spread int16, workflow, key string) int16 {
 }
 
 // spreadOf is where a schedule stands among the members of a cohort with jitter: a hash of who it is.
-func spreadOf(identity string) int64 {
+func PhaseOf(identity string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(identity))
 	return int64(mix(h.Sum64()))

@@ -1,4 +1,4 @@
-package schedules
+package operations
 
 import (
 	"encoding/json"
@@ -12,17 +12,17 @@ import (
 )
 
 // OperationRoutes serves operations under g, whose requests are authenticated.
-func OperationRoutes(g *echo.Group, o *Operations) {
-	h := operationHandler{o}
+func Routes(g *echo.Group, o *Operations) {
+	h := handler{o}
 	readOrWrite, write := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite), tenants.Require(tenants.SchedulesWrite)
 	g.GET("/v1/operations", h.list, readOrWrite)
 	g.GET("/v1/operations/:id", h.get, readOrWrite, web.NoQuery)
 	g.POST("/v1/operations/:id/cancel", h.cancel, write, web.NoQuery)
 }
 
-type operationHandler struct{ *Operations }
+type handler struct{ *Operations }
 
-func (h operationHandler) list(c echo.Context) error {
+func (h handler) list(c echo.Context) error {
 	q, err := web.Query(c, "state", "limit", "cursor")
 	if err != nil {
 		return err
@@ -38,10 +38,10 @@ func (h operationHandler) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, web.ListAnswer[OperationAnswer]{Items: page, NextCursor: next})
+	return web.Answer(c, http.StatusOK, web.ListAnswer[Answer]{Items: page, NextCursor: next})
 }
 
-func (h operationHandler) get(c echo.Context) error {
+func (h handler) get(c echo.Context) error {
 	id, err := web.Param(c, "id")
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (h operationHandler) get(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, op)
 }
 
-func (h operationHandler) cancel(c echo.Context) error {
+func (h handler) cancel(c echo.Context) error {
 	id, err := web.Param(c, "id")
 	if err != nil {
 		return err

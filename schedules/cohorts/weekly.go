@@ -1,4 +1,4 @@
-package schedules
+package cohorts
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 )
 
 // weekly is how many ticks a timing has in the seven days from the day of now on.
-func (ts *Timings) weekly(t *calendar.Timing, now time.Time) int {
+func (ts *Timings) Weekly(t *calendar.Timing, now time.Time) int {
 	day := now.Unix() / secondsPerDay
 	if known, ok := ts.weeks.Get(weak.Make(t)); ok && known.day == day {
 		return known.ticks
