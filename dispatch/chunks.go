@@ -54,7 +54,7 @@ func newChunks(shard int16) *chunks {
 func (cs *chunks) addMembers(c *due, members []member) {
 	members = slices.DeleteFunc(members, func(m member) bool {
 		if m.own != nil {
-			cs.add(c.TenantID, c.ID, string(c.Workflow), *m.own, []member{m}, false, c.Revision != 0)
+			cs.add(c.TenantID, string(c.Workflow), c.group(*m.own), []member{m})
 		}
 		return m.own != nil
 	})
@@ -64,28 +64,39 @@ func (cs *chunks) addMembers(c *due, members []member) {
 		if alike < 0 {
 			alike = len(members)
 		}
-		cs.add(c.TenantID, c.ID, string(c.Workflow), c.run, members[:alike], false, c.Revision != 0)
+		cs.add(c.TenantID, string(c.Workflow), c.group(c.run), members[:alike])
 		members = members[alike:]
 	}
 }
 
-func (cs *chunks) add(tenant tenants.ID, cohort int64, workflow string, run cohorts.Run, alike []member, forced, dated bool) {
-	kind := chunkKind{tenant, run.Late}
+// group returns the group, without members as yet, that a run of the cohort serves.
+func (c *due) group(run cohorts.Run) group {
+	g := groupOf(c.ID, run)
+	g.Dated = c.Revision != 0
+	return g
+}
+
+// groupOf returns the group, without members as yet, that a run of a cohort serves.
+func groupOf(cohort int64, run cohorts.Run) group {
+	return group{Cohort: cohort, At: run.At, DST: run.DST, Late: run.Late, Drop: run.Drop, Quiet: run.Quiet}
+}
+
+// add adds members that have missed the same number of ticks, as parts of a group.
+func (cs *chunks) add(tenant tenants.ID, workflow string, of group, alike []member) {
+	kind := chunkKind{tenant, of.Late}
 	cs.ticks[tenant] += len(alike)
 	for len(alike) > 0 {
 		chunk := cs.open[kind]
 		if chunk == nil {
-			chunk = &newChunk{chunkKind: kind, kind: firstTries, at: run.At}
+			chunk = &newChunk{chunkKind: kind, kind: firstTries, at: of.At}
 			cs.open[kind] = chunk
 		}
-		if run.At.Before(chunk.at) {
-			chunk.at = run.At
+		if of.At.Before(chunk.at) {
+			chunk.at = of.At
 		}
 		n := min(len(alike), cs.most-chunk.count)
-		g := group{
-			Cohort: cohort, At: run.At, Workflow: chunk.workflow(workflow), DST: run.DST, Late: run.Late, Drop: run.Drop, Forced: forced, Quiet: run.Quiet, Dated: dated,
-			Missed: alike[0].missed, IDs: make([]int64, n),
-		}
+		g := of
+		g.Workflow, g.Missed, g.IDs = chunk.workflow(workflow), alike[0].missed, make([]int64, n)
 		if sabotage.MissedUncounted.On() {
 			g.Missed = 0
 		}

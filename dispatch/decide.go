@@ -236,7 +236,7 @@ func (d *Dispatch) settle(it *item, one *decided) {
 	if d.OnFired != nil {
 		o.fired = append(o.fired, Fired{c.TenantID, r.name, or(one.Key, ""), it.At, t.FiredAt})
 	}
-	d.place(o, &t, r, or(one.Key, ""), one.Payload, one.Queue, one.Priority, one.Timeout, one.Attempts)
+	d.place(o, &t, r, or(one.Key, ""), one.Payload, ownTerms{one.Queue, one.Priority, one.Timeout, one.Attempts})
 }
 
 func or[T any](own *T, inherited T) T {

@@ -65,7 +65,7 @@ const (
 
 const mostTries = 2000
 
-// found is what of a shard is due.
+// found is what is due in a shard.
 type found struct {
 	now     time.Time
 	from    dueLook // where reading began
@@ -74,22 +74,37 @@ type found struct {
 	turns   []tenants.ID
 }
 
-// fast has a statement read a clock that is fast, where the fault lab wants it so.
-func fast(sql string) string {
+// skewClock makes the statement read a clock that runs ahead, when the fault lab asks for it.
+func skewClock(sql string) string {
 	return sabotage.LocalClock.Instead(sql, "clock_timestamp()", "(clock_timestamp() + interval '2 seconds')")
 }
 
-// takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns, and held ticks, which
-// it takes out.
+// takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns and held ticks. It deletes the held
+// ticks that it reads.
 func (d *Dispatch) takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
 	f.from = d.floors.look(shard, &d.horizon, false)
 	var b pgx.Batch
+	queueDue(&b, shard, f.from)
+	results := tx.SendBatch(ctx, &b)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	for range 2 {
+		if _, err = results.Exec(); err != nil {
+			return f, fmt.Errorf("lock shard %d: %w", shard, err)
+		}
+	}
+	err = f.collect(results)
+	return f, err
+}
+
+// queueDue queues the statements whose results collect reads, in the same order.
+func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`)
-	cohorts.LockShard(&b, shard)
-	b.Queue(fast(`SELECT clock_timestamp()`))
-	// Many cohorts have one member or none, and what those are is read at once, two rows of a cohort being next to one another: no
-	// plan but a nested loop is open to a LATERAL with a LIMIT. Which of more are served is for the sweep to say.
-	b.Queue(fast(`
+	cohorts.LockShard(b, shard)
+	b.Queue(skewClock(`SELECT clock_timestamp()`))
+	// Many cohorts have at most one member. So this statement reads the first two members of each cohort, which lie next to one
+	// another. A LATERAL with a LIMIT leaves the planner no plan but a nested loop. The sweep decides which members of larger
+	// cohorts it serves.
+	b.Queue(skewClock(`
 		SELECT c.*, m.schedule_id, m.from_at, m.until_at
 		FROM (
 			SELECT `+dueColumns+`, c.due_at
@@ -104,13 +119,13 @@ func (d *Dispatch) takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found
 			WHERE cohort_id = c.id AND tenant_id = c.tenant_id
 			ORDER BY spread, schedule_id
 			LIMIT 2
-		) m ON true`), shard, mostCohorts, f.from.cohort.from)
+		) m ON true`), shard, mostCohorts, from.cohort.from)
 	b.Queue(`
 		SELECT tenant_id
 		FROM turn
 		WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT clock_timestamp())
 		ORDER BY due_at
-		LIMIT $2`, shard, mostTurns, f.from.turn.from)
+		LIMIT $2`, shard, mostTurns, from.turn.from)
 	b.Queue(`
 		DELETE FROM held
 		WHERE (tenant_id, schedule_id, nominal_at, seq) IN (
@@ -119,33 +134,30 @@ func (d *Dispatch) takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found
 			WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT clock_timestamp())
 			ORDER BY due_at
 			LIMIT $2)
-		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries, f.from.held.from)
-	results := tx.SendBatch(ctx, &b)
-	defer func() { err = errors.Join(err, results.Close()) }()
-	for range 2 {
-		if _, err = results.Exec(); err != nil {
-			return f, fmt.Errorf("lock shard %d: %w", shard, err)
-		}
-	}
+		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries, from.held.from)
+}
+
+// collect reads the clock, and then what is due.
+func (f *found) collect(results pgx.BatchResults) (err error) {
 	if err = results.QueryRow().Scan(&f.now); err != nil {
-		return f, fmt.Errorf("read clock: %w", err)
+		return fmt.Errorf("read clock: %w", err)
 	}
 	f.now = f.now.UTC()
 	rows, _ := results.Query() // ForEachRow reports the error
 	var first time.Time
 	if f.cohorts, first, err = collectWithMembers(rows); err != nil {
-		return f, fmt.Errorf("read due cohorts: %w", err)
+		return fmt.Errorf("read due cohorts: %w", err)
 	}
-	if len(f.cohorts) > 0 { // the next batch need not read those that this one takes
+	if len(f.cohorts) > 0 { // the next sweep need not read the cohorts that this one takes
 		f.from.cohort.found(first)
 	}
 	rows, _ = results.Query() // CollectRows reports the error
 	if f.turns, err = pgx.CollectRows(rows, pgx.RowTo[tenants.ID]); err != nil {
-		return f, fmt.Errorf("read turns: %w", err)
+		return fmt.Errorf("read turns: %w", err)
 	}
 	rows, err = results.Query()
 	if err != nil {
-		return f, fmt.Errorf("take held ticks: %w", err)
+		return fmt.Errorf("take held ticks: %w", err)
 	}
 	f.tries = map[tenants.ID][]try{}
 	var tenant tenants.ID
@@ -155,5 +167,5 @@ func (d *Dispatch) takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found
 		f.tries[tenant] = append(f.tries[tenant], t)
 		return nil
 	})
-	return f, err
+	return err
 }

@@ -124,7 +124,7 @@ func (d *Dispatch) check(name string, p EndpointParams) (EndpointParams, error) 
 	return p, fault.Join(errs...)
 }
 
-// PutEndpoint makes an endpoint be what p says; made tells that there was none, and the answer then bears its secret.
+// PutEndpoint creates or replaces an endpoint. made reports that it is new, and then the answer contains its secret.
 func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name string, p EndpointParams) (e Endpoint, made bool, err error) {
 	if p, err = d.check(name, p); err != nil {
 		return e, false, err
@@ -137,17 +137,8 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
-		// The tenant's row is locked, so that two at once cannot both be the last within the quota: in a statement of its
-		// own, as one that waited for the lock would count what was there before it.
-		if _, err := tx.Exec(ctx, `SELECT FROM tenant WHERE id = $1 FOR UPDATE`, tenant); err != nil {
-			return fmt.Errorf("lock tenant: %w", err)
-		}
-		var others int
-		if err := tx.QueryRow(ctx, `SELECT count(*) FROM endpoint WHERE tenant_id = $1 AND name <> $2`, tenant, name).Scan(&others); err != nil {
-			return fmt.Errorf("count endpoints: %w", err)
-		}
-		if others >= quotas.Endpoints {
-			return tenants.Exceeded("endpoints", quotas.Endpoints, others)
+		if err := checkRoom(ctx, tx, tenant, name, quotas.Endpoints); err != nil {
+			return err
 		}
 		secrets, stored, err := d.storedSecrets(ctx, tx, tenant, name)
 		if err != nil {
@@ -171,21 +162,13 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 		if err := p.Pre.Check(exists, before.revision()); err != nil {
 			return err
 		}
-		change := tenants.Change{Action: "endpoint.put", Target: "endpoints/" + name}
+		if e, err = p.write(ctx, tx, tenant, name, storedValues{headers, secrets}); err != nil {
+			return err
+		}
+		change := tenants.Change{Action: "endpoint.put", Target: "endpoints/" + name, After: e.audited()}
 		if exists {
 			change.Before = before.audited()
 		}
-		rows, _ := tx.Query(ctx, `
-			INSERT INTO endpoint (tenant_id, name, url, batch, headers, events, state, secrets)
-			VALUES ($1, $2, $3, $4, $5, $6, COALESCE(NULLIF($7, ''), '`+enabledEndpoint+`'), $8)
-			ON CONFLICT (tenant_id, name) DO UPDATE
-			SET url = excluded.url, batch = excluded.batch, headers = excluded.headers, events = excluded.events,
-				state = COALESCE(NULLIF($7, ''), endpoint.state), secrets = excluded.secrets, updated_at = clock_timestamp()
-			RETURNING `+endpointColumns, tenant, name, p.URL, *p.Batch, headers, p.Events, p.State, secrets) // CollectExactlyOneRow reports the error
-		if e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint); err != nil {
-			return err
-		}
-		change.After = e.audited()
 		return tenants.Audit(ctx, tx, tenant, "", change)
 	})
 	if err != nil {
@@ -195,6 +178,41 @@ func (d *Dispatch) PutEndpoint(ctx context.Context, tenant tenants.ID, name stri
 		e.Secret = shownSecret(secret)
 	}
 	return e, made, nil
+}
+
+// checkRoom locks the tenant's row, and returns a fault if an endpoint of that name would be one more than the quota allows. The
+// lock keeps two requests from both being the last within the quota. It is a statement of its own, because a statement that waited
+// for the lock would count what was there before.
+func checkRoom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, quota int) error {
+	if _, err := tx.Exec(ctx, `SELECT FROM tenant WHERE id = $1 FOR UPDATE`, tenant); err != nil {
+		return fmt.Errorf("lock tenant: %w", err)
+	}
+	var others int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM endpoint WHERE tenant_id = $1 AND name <> $2`, tenant, name).Scan(&others); err != nil {
+		return fmt.Errorf("count endpoints: %w", err)
+	}
+	if others >= quota {
+		return tenants.Exceeded("endpoints", quota, others)
+	}
+	return nil
+}
+
+// storedValues are an endpoint's sealed headers and secrets.
+type storedValues struct {
+	headers map[string]string
+	secrets [][]byte
+}
+
+// write stores the endpoint that p describes, and returns it. A put without a state leaves the state as it is.
+func (p EndpointParams) write(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, sealed storedValues) (Endpoint, error) {
+	rows, _ := tx.Query(ctx, `
+		INSERT INTO endpoint (tenant_id, name, url, batch, headers, events, state, secrets)
+		VALUES ($1, $2, $3, $4, $5, $6, COALESCE(NULLIF($7, ''), '`+enabledEndpoint+`'), $8)
+		ON CONFLICT (tenant_id, name) DO UPDATE
+		SET url = excluded.url, batch = excluded.batch, headers = excluded.headers, events = excluded.events,
+			state = COALESCE(NULLIF($7, ''), endpoint.state), secrets = excluded.secrets, updated_at = clock_timestamp()
+		RETURNING `+endpointColumns, tenant, name, p.URL, *p.Batch, sealed.headers, p.Events, p.State, sealed.secrets) // CollectExactlyOneRow reports the error
+	return pgx.CollectExactlyOneRow(rows, scanEndpoint)
 }
 
 // Endpoint returns one endpoint.

@@ -59,7 +59,9 @@ func (d *Dispatch) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.D
 			batch = batch[1:]
 		}
 		d.purse.owe(one.Tenant, len(members))
-		cs.add(one.Tenant, one.Cohort, workflow, one.Run, members, one.Forced, false)
+		g := groupOf(one.Cohort, one.Run)
+		g.Forced = one.Forced
+		cs.add(one.Tenant, workflow, g, members)
 	}
 	runs, err := d.insertChunks(ctx, tx, cs)
 	if err != nil {

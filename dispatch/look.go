@@ -97,7 +97,7 @@ type shardDue struct {
 // firstDue calls fn with what is due first in each of some shards, or is about to be.
 func (d *Dispatch) firstDue(ctx context.Context, floors *dueFloors, shards []int16, fn func(shardDue)) error {
 	l := floors.begin(shards, &d.horizon)
-	rows, err := d.Pool.Query(ctx, fast(firstDue), l.shards, l.cohort, l.held, l.turns, dueSoon)
+	rows, err := d.Pool.Query(ctx, skewClock(firstDue), l.shards, l.cohort, l.held, l.turns, dueSoon)
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,8 @@ func (c bounded) scan(row pgx.Row) error {
 	return nil
 }
 
-// read reads all that one round trip can, but for the sample of ticks. Moments are compared with now(), which an index can be
-// asked for, as it is the same for a whole statement: clock_timestamp() is not.
+// read reads in one round trip all but the sample of ticks. The statements compare with now(), which does not change during a
+// statement, so that an index can serve: it cannot for clock_timestamp().
 func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) error {
 	var b pgx.Batch
 	v.Throttling, v.Failures.Endpoints = []Throttle{}, []EndpointState{}
@@ -50,6 +50,23 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 		v.At = v.At.UTC()
 		return err
 	})
+	queueSchedules(&b, tenant, v)
+	o.queueUnswept(&b, tenant, v)
+	o.queueUnopened(&b, tenant, v)
+	queueWaiting(&b, tenant, v)
+	queueFailures(&b, tenant, v)
+	b.Queue(leasedTicks, tenant).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Running.Leased) })
+	b.Queue(`SELECT COALESCE(sum(ticks), 0)::bigint FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL AND tenant_id = $1`, tenant).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Running.Pushed) })
+	if err := o.DB.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("read the overview: %w", err)
+	}
+	return nil
+}
+
+// queueSchedules reads how many schedules there are in each state.
+func queueSchedules(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	b.Queue(`
 		SELECT (COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = 0), 0)
 			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = 0 AND `+schedules.Unfolded("tally_delta")+`), 0))::bigint`, tenant).
@@ -82,7 +99,10 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 		v.Schedules.Truncated = all >= mostRests
 		return err
 	})
-	o.queueBacklog(&b, tenant, v)
+}
+
+// queueFailures reads which ticks failed, and which are tried again or have no answer yet, and which endpoints are not enabled.
+func queueFailures(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	for why, to := range map[string]*int64{"retry": &v.Failures.Retrying, "answer": &v.Running.Awaited} {
 		b.Queue(`SELECT count(*) FROM (SELECT FROM held WHERE tenant_id = $1 AND why = $2 LIMIT $3) h`, tenant, why, mostCounted).
 			QueryRow(bounded{to, &v.Failures.Truncated}.scan)
@@ -106,18 +126,10 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 			v.Failures.Endpoints = append(v.Failures.Endpoints, found...)
 			return err
 		})
-	b.Queue(leasedTicks, tenant).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Running.Leased) })
-	b.Queue(`SELECT COALESCE(sum(ticks), 0)::bigint FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL AND tenant_id = $1`, tenant).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Running.Pushed) })
-	if err := o.DB.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("read the overview: %w", err)
-	}
-	return nil
 }
 
-// endedRests are schedules whose pause has ended by itself, by workflow and whether they fire: $1 is the tenant, and no more
-// than $2 are looked at. The status is a constant, so that their index serves.
+// endedRests counts the schedules whose pause has ended by itself, by workflow and by whether they fire. $1 is the tenant; it reads at
+// most $2 schedules. The status is a constant, so that the index of these schedules serves.
 const endedRests = `(
 			SELECT workflow, cohort_id IS NOT NULL AS firing, count(*) AS n
 			FROM (
@@ -130,10 +142,9 @@ const endedRests = `(
 			GROUP BY workflow, cohort_id IS NOT NULL
 		) r`
 
-// queueBacklog reads what is due and not on its way. Cohorts are found by their next time, and count for as many ticks as
-// they have members; of those that are being swept the members past the cursor.
-func (o *Overviews) queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
-	var oldest *time.Time
+// queueUnswept reads what is due and not swept. Cohorts are found by their next time, and count for as many ticks as they have
+// members. A cohort that is being swept counts for its members past the cursor.
+func (o *Overviews) queueUnswept(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	const columns = "d.id, d.next_at, d.wait_at, d.run_at, d.at_spread, d.at_id"
 	due := cohorts.ByNextTime(columns, "d.next_at <= now() AND (d.due_at <= now() OR d.due_at = 'infinity')", func(from, where string) string {
 		return `
@@ -166,16 +177,19 @@ func (o *Overviews) queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 		QueryRow(func(row pgx.Row) error {
 			var more bool
 			var since *time.Time
-			if err := row.Scan(&v.Backlog.Unswept, &more, &oldest, &since); err != nil {
+			if err := row.Scan(&v.Backlog.Unswept, &more, &v.Backlog.OldestAt, &since); err != nil {
 				return err
 			}
 			v.Backlog.Truncated = v.Backlog.Truncated || more
-			v.Backlog.OldestAt = oldest
 			if since != nil && v.Firing.HaltedAt == nil {
 				v.Throttling = append(v.Throttling, Throttle{By: "ticks_per_second", Waiting: v.Backlog.Unswept, Since: since})
 			}
 			return nil
 		})
+}
+
+// queueUnopened reads what is swept and not opened. It comes after queueUnswept, whose oldest time it compares with.
+func (o *Overviews) queueUnopened(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	floor, stuck := int64(0), []int64{}
 	if o.Unopened != nil {
 		floor, stuck = o.Unopened()
@@ -194,11 +208,15 @@ func (o *Overviews) queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 		QueryRow(func(row pgx.Row) error {
 			var at *time.Time
 			err := row.Scan(&v.Backlog.Unopened, &at)
-			if at != nil && (oldest == nil || at.Before(*oldest)) {
+			if oldest := v.Backlog.OldestAt; at != nil && (oldest == nil || at.Before(*oldest)) {
 				v.Backlog.OldestAt = at
 			}
 			return err
 		})
+}
+
+// queueWaiting reads which ticks wait for a worker, for another tick, for a moment or for a slot.
+func queueWaiting(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	b.Queue(`SELECT COALESCE(sum(ticks - taken), 0)::bigint, count(*) >= $2 FROM (SELECT ticks, taken FROM ready WHERE tenant_id = $1 LIMIT $2) r`, tenant, mostCounted).
 		QueryRow(func(row pgx.Row) error {
 			var more bool
@@ -222,8 +240,8 @@ func (o *Overviews) queueBacklog(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 		})
 }
 
-// countWorkflows counts schedules by workflow: the active ones by the members of their cohorts. More tells that there are
-// more cohorts than are looked at.
+// countWorkflows counts schedules by workflow. It counts the active ones by the members of their cohorts. more reports that there
+// are more cohorts than it reads.
 func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (byName map[string]*StateCounts, more bool, err error) {
 	byName = map[string]*StateCounts{}
 	of := func(name string) *StateCounts {
@@ -282,8 +300,8 @@ func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (byN
 	return byName, more, db.SendBatch(ctx, &b).Close()
 }
 
-// lateness is that of a sample of the ticks whose nominal times lie in the last hour: some of each row of the roll, newest
-// first.
+// lateness returns the lateness of a sample of the ticks whose nominal times are in the last hour: some of each row of the roll,
+// newest first.
 func (o *Overviews) lateness(ctx context.Context, tenant tenants.ID, now time.Time) (l Lateness, err error) {
 	rows, _ := o.DB.Query(ctx, `
 		SELECT id, nominal_at, ticks, items
@@ -317,7 +335,7 @@ func (o *Overviews) lateness(ctx context.Context, tenant tenants.ID, now time.Ti
 	return l, nil
 }
 
-// sample picks about as many keys of ticks as are looked at, evenly over the rows of the roll.
+// sample picks about latenessSample keys of ticks, evenly over the rows of the roll.
 func sample(found []rolled) (keys keyArrays, err error) {
 	total := 0
 	for _, r := range found {

@@ -121,15 +121,22 @@ type rolled struct {
 
 const rollRows = 100 // read at once
 
-// walkRoll calls see with the keys of a tenant's ticks, of one workflow where it is not empty, from a place back to a
-// time, newest first, up to n at once, gathered from as many rows as that takes; and with the place of each, from where
-// another walk begins with it. It ends when see says that it has enough.
-func (d *Dispatch) walkRoll(ctx context.Context, tenant tenants.ID, workflow string, from rollAt, oldest time.Time, n int,
-	see func(keys []ident.TickKey, places []rollAt) (enough bool, err error),
-) error {
-	only, args := "", []any{tenant, from.At, from.ID, oldest, rollRows}
-	if workflow != "" {
-		only, args = " AND workflow = $6", append(args, workflow)
+// rollWalk is a walk through the roll of a tenant, from a place back to a time, newest first.
+type rollWalk struct {
+	tenant   tenants.ID
+	workflow string // empty: ticks of all workflows
+	from     rollAt
+	oldest   time.Time
+	together int // how many ticks are shown at once
+}
+
+// walkRoll calls see with the keys of ticks, as many together as the walk says, gathered from as many rows as that takes, and with
+// the place of each key: another walk from there begins with that tick. The walk ends when see returns that it has enough.
+func (d *Dispatch) walkRoll(ctx context.Context, w rollWalk, see func(keys []ident.TickKey, places []rollAt) (enough bool, err error)) error {
+	from := w.from
+	only, args := "", []any{w.tenant, from.At, from.ID, w.oldest, rollRows}
+	if w.workflow != "" {
+		only, args = " AND workflow = $6", append(args, w.workflow)
 	}
 	var keys []ident.TickKey
 	var places []rollAt
@@ -162,7 +169,7 @@ func (d *Dispatch) walkRoll(ctx context.Context, tenant tenants.ID, workflow str
 			}
 			for left := len(all); left > 0; left-- {
 				keys, places = append(keys, all[left-1]), append(places, rollAt{r.NominalAt.UTC(), r.ID, left})
-				if len(keys) < n {
+				if len(keys) < w.together {
 					continue
 				}
 				if enough, err := show(); err != nil || enough {

@@ -114,7 +114,7 @@ func (l *tickList) ofRoll(ctx context.Context, workflow string, from rollAt, old
 	if l.state >= 0 { // most are left out
 		together = mostTogether
 	}
-	err = l.d.walkRoll(ctx, l.tenant, workflow, from, oldest, together, func(keys []ident.TickKey, places []rollAt) (bool, error) {
+	err = l.d.walkRoll(ctx, rollWalk{l.tenant, workflow, from, oldest, together}, func(keys []ident.TickKey, places []rollAt) (bool, error) {
 		if len(l.page) == l.limit || scanned >= mostScanned {
 			next = places[0]
 			return true, nil

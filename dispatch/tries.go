@@ -16,16 +16,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// ownTerms are what a schedule says itself of the delivery of its ticks. nil: its workflow's default counts.
+type ownTerms struct {
+	Queue       *string
+	Priority    *int16
+	Timeout     *int32 // seconds
+	MaxAttempts *int16
+}
+
 // sendable is a tick that is under way, with what its schedule's version says of its delivery.
 type sendable struct {
 	tick
-	Workflow    string
-	Key         string
-	Own         *string // payload
-	Queue       *string
-	Priority    *int16
-	Timeout     *int32
-	MaxAttempts *int16
+	Workflow string
+	Key      string
+	Own      *string // payload
+	ownTerms
 	MaxLateness *int32
 	OnExpired   *string
 }
@@ -193,21 +198,21 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 			o.park = append(o.park, parking{try{TickKey: s.key(), Attempt: s.Attempt}, s.Shard, s.Workflow})
 			continue
 		}
-		d.place(o, &s.tick, r, s.Key, s.Own, s.Queue, s.Priority, s.Timeout, s.MaxAttempts)
+		d.place(o, &s.tick, r, s.Key, s.Own, s.ownTerms)
 	}
 	return nil
 }
 
-// place puts a tick that is under way where it goes: to its endpoint, to the workers, or aside while the endpoint is
-// not to be used or has too much to do, and while a change has handed out more ticks than its tenant's rate.
-func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload, queue *string, priority *int16, timeout *int32, attempts *int16) {
+// place puts a tick that is under way where it goes: to its endpoint or to the workers. It puts the tick aside while the endpoint is
+// held or has too much to do, and while a change has handed out more ticks than its tenant's rate.
+func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload *string, own ownTerms) {
 	k := t.key()
 	if at := o.chunk.HandAt; at != nil && at.After(o.now) {
 		o.hold = append(o.hold, hold{try: try{TickKey: k, Attempt: t.Attempt}, shard: t.Shard, why: "rate", due: *at})
 		return
 	}
 	if r.endpoint == nil {
-		o.ready = append(o.ready, readyTick{k, r.name, or(queue, r.queue), or(priority, r.priority), t.Attempt, r.limited})
+		o.ready = append(o.ready, readyTick{k, r.name, or(own.Queue, r.queue), or(own.Priority, r.priority), t.Attempt, r.limited})
 		return
 	}
 	if r.endpoint.shut() {
@@ -226,8 +231,8 @@ func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload, queu
 	o.bytes += textLength(payload)
 	o.send = append(o.send, &delivery{
 		tenant: o.chunk.TenantID, chunk: o.chunk.ID, tick: *t, workflow: r.name, version: r.version, key: key, payload: payload,
-		timeout: seconds(or(timeout, r.timeout)), maxAttempts: t.budget(or(attempts, r.maxAttempts)), endpoint: r.endpoint,
-		limited: r.limited, priority: or(priority, r.priority),
+		timeout: seconds(or(own.Timeout, r.timeout)), maxAttempts: t.budget(or(own.MaxAttempts, r.maxAttempts)), endpoint: r.endpoint,
+		limited: r.limited, priority: or(own.Priority, r.priority),
 	})
 }
 

@@ -59,7 +59,7 @@ func (p *pass) send(c *due, members []member) {
 	}
 }
 
-// fresh sweeps cohorts whose time has come, up to room ticks; those of tenants whose turn it is not come into the line.
+// fresh sweeps cohorts whose time has come, up to room ticks. The cohorts of tenants that wait for their turn come into the line.
 func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 	p.again = p.again || len(cohorts) >= mostCohorts
 	others, err := p.others(ctx, cohorts)
@@ -95,11 +95,20 @@ func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 	for _, c := range line {
 		p.enline(c, grants[c.TenantID], p.pressure.of(c.TenantID) >= mostUnopened)
 	}
+	p.sendGranted(now, members, grants)
+	p.moved = append(p.moved, now...)
+	p.moved = append(p.moved, line...)
+	return nil
+}
+
+// sendGranted sends the members of cohorts as far as their tenants' grants go, and returns what is left of the grants to the rate
+// limiter. A cohort with members beyond its tenant's grant comes into the line.
+func (p *pass) sendGranted(cohorts []*due, members [][]member, grants map[tenants.ID]grant) {
 	left := make(map[tenants.ID]int, len(grants))
 	for tenant, g := range grants {
 		left[tenant] = g.n
 	}
-	for i, c := range now {
+	for i, c := range cohorts {
 		if !c.begun {
 			continue
 		}
@@ -121,9 +130,6 @@ func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 			p.purse.giveBack(tenant, n)
 		}
 	}
-	p.moved = append(p.moved, now...)
-	p.moved = append(p.moved, line...)
-	return nil
 }
 
 // ready has cohorts begin their runs, or go on with them; those that are timed anew are left out.
