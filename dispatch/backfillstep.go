@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
@@ -84,12 +85,9 @@ func (d *Dispatch) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.O
 // filling is a schedule that is being filled in, locked: nobody sweeps or opens a tick of it meanwhile.
 type filling struct {
 	backfilled
-	Running      int // of its own
-	Aside        int
-	AsideWaiting int
-	SeenAt       *time.Time
-	FromAt       *time.Time // of its membership; nil: it has none
-	unopened     []time.Time
+	state.Counters
+	FromAt   *time.Time // of its membership; nil: it has none
+	unopened []time.Time
 }
 
 // lockFill locks a schedule against the sweep and against opening; nil where there is none.
@@ -116,13 +114,8 @@ func (d *Dispatch) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, i
 		return nil, fmt.Errorf("read schedule: %w", err)
 	}
 	f := &filling{backfilled: s}
-	err = tx.QueryRow(ctx, `
-		SELECT live + waiting, aside, aside_waiting, COALESCE(seen_at, last_at)
-		FROM schedule_state
-		WHERE tenant_id = $1 AND schedule_id = $2
-		FOR UPDATE`, tenant, id).Scan(&f.Running, &f.Aside, &f.AsideWaiting, &f.SeenAt)
-	if err != nil {
-		return nil, fmt.Errorf("lock the state of a schedule: %w", err)
+	if f.Counters, err = state.Lock(ctx, tx, state.Schedule{Tenant: tenant, ID: id}); err != nil {
+		return nil, err
 	}
 	err = tx.QueryRow(ctx, `
 		SELECT (SELECT m.from_at FROM schedule s JOIN member m ON m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id
@@ -193,7 +186,7 @@ func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation
 	free := len(made) // how many run at once
 	if overlap != "allow_all" {
 		free = 0
-		idle := f.Running == 0 || or(f.Overlap, terms.Overlap) == "allow_all"
+		idle := f.Live+f.Waiting == 0 || or(f.Overlap, terms.Overlap) == "allow_all"
 		if idle && f.Aside+f.AsideWaiting == 0 {
 			free = min(1, len(made))
 		}
@@ -221,10 +214,7 @@ func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation
 		INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq, aside)
 		SELECT $1, id, at, seq, true
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS n (id, at, seq)`, op.Tenant, waits.ids, waits.at, waits.seqs)
-	b.Queue(`
-		UPDATE schedule_state
-		SET aside = aside + $3, fired = fired + $3, aside_waiting = aside_waiting + $4
-		WHERE tenant_id = $1 AND schedule_id = $2`, op.Tenant, f.ID, free, len(made)-free)
+	state.Backfill(&b, state.Schedule{Tenant: op.Tenant, ID: f.ID}, free, len(made)-free)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("send ticks of a backfill: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -97,11 +98,7 @@ func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.
 	b.Queue(`
 		WITH gone AS (
 			DELETE FROM buffered WHERE `+byKey+` RETURNING aside
-		)
-		UPDATE schedule_state st
-		SET waiting = st.waiting - CASE WHEN gone.aside THEN 0 ELSE 1 END, aside_waiting = st.aside_waiting - CASE WHEN gone.aside THEN 1 ELSE 0 END
-		FROM gone
-		WHERE st.tenant_id = $1 AND st.schedule_id = $2`, tenant, k.Schedule, k.At, k.Seq)
+		)`+state.Withdraw, tenant, k.Schedule, k.At, k.Seq)
 	b.Queue(`
 		UPDATE tick
 		SET state = $5, reason = $6, ended_at = $7

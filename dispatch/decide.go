@@ -3,11 +3,11 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
@@ -16,7 +16,7 @@ type decided struct {
 	Ord        int32
 	Version    int32
 	Key        *string
-	Fate       fate
+	Fate       state.Fate
 	Cancels    bool
 	Reason     Reason
 	PrevAt     *time.Time
@@ -31,17 +31,6 @@ type decided struct {
 	Attempts   *int16
 	UpdatedAt  time.Time // when the version was written
 }
-
-// tooSoon is a tick at n.at that comes too soon after the last one that was handed out before its schedule's zone was changed:
-// one that fires once a day does so again after 20 to 48 hours.
-const tooSoon = `(st.rezoned_at IS NOT NULL AND st.last_at <= st.rezoned_at AND st.rezoned_at < n.at AND n.at < st.last_at + interval '20 hours')`
-
-// Of a timed tick, at n.at: as of any other, but that one which a client asked to leave out is not handed out.
-var (
-	unlessSkipped = strings.NewReplacer("n.reason = 0", "n.reason = 0 AND (n.at = ANY (st.skips)) IS NOT TRUE AND "+tooSoon+" IS NOT TRUE")
-	timedHanded   = unlessSkipped.Replace(handed)
-	timedCounted  = unlessSkipped.Replace(counted)
-)
 
 // untilAt is the last nominal time of a schedule s, for a tick at a moment: nothing more comes of one that is no
 // member any more. It is looked up for those alone that have a limit of ticks.
@@ -113,18 +102,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 	// How many schedules a stretch holds the planner cannot know, and would rather read all states than as many as it fears.
 	b.Queue(`SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`)
 	// What the schedules say is not merged into the rest (OFFSET 0): its reason would be found anew wherever it is named.
-	b.Queue(`
-		UPDATE schedule_state st
-		SET seen_at = CASE WHEN `+timedHanded+` THEN NULL ELSE n.at END,
-			missed = st.missed + n.missed,
-			last_tick_at = NULL,
-			last_seq = NULL,
-			prev_at = st.last_at,
-			last_at = CASE WHEN `+timedHanded+` THEN n.at ELSE st.last_at END,
-			occurrence = st.occurrence + CASE WHEN `+timedHanded+` THEN 1 ELSE 0 END,
-			live_at = CASE WHEN `+timedHanded+` THEN NULL ELSE st.live_at END,
-			live_seq = CASE WHEN `+timedHanded+` THEN NULL ELSE st.live_seq END,
-			`+timedCounted+`
+	b.Queue(state.Decide+`
 		FROM (
 			SELECT s.ord, ($5::timestamptz[])[s.ord] AS at, ($7::int[])[s.ord] AS missed, s.tenant_id AS owner, s.id, s.version, s.queue, s.priority, s.timeout_s, s.max_attempts,
 				CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] OR $16::boolean THEN s.key END AS key,
@@ -154,12 +132,12 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 			) s
 			OFFSET 0
 		) n
-		WHERE st.tenant_id = n.owner AND st.schedule_id = n.id AND (COALESCE(st.seen_at, st.last_at) < n.at) IS NOT FALSE
+		WHERE `+state.Undecided+`
 		RETURNING n.ord, n.version, n.key, st.fate, n.overlap = 'cancel_other' AS cancels,
 			CASE
 				WHEN n.reason <> 0 OR st.fate <> 2 THEN n.reason
-				WHEN n.at = ANY (st.skips) THEN $20::smallint
-				WHEN `+tooSoon+` THEN $22::smallint
+				WHEN `+state.Requested+` THEN $20::smallint
+				WHEN `+state.TooSoon+` THEN $22::smallint
 				ELSE $21::smallint
 			END AS reason,
 			st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts, n.updated_at`,
@@ -210,14 +188,14 @@ func (d *Dispatch) settle(it *item, one *decided) {
 		t.Cause = CatchUp
 	}
 	switch one.Fate {
-	case skipped:
+	case state.Skipped:
 		t.State, t.Reason, t.EndedAt = Skipped, one.Reason, new(t.FiredAt)
 		o.ticks = append(o.ticks, t)
 		if one.DelayAt != nil {
 			o.passed = append(o.passed, t.key())
 		}
 		return
-	case buffered:
+	case state.Buffered:
 		t.State = Scheduled
 		o.ticks, o.buffer = append(o.ticks, t), append(o.buffer, t.key())
 		if one.Cancels {

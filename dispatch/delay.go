@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
@@ -17,44 +17,16 @@ import (
 // markOut says in the states of schedules with fixed_delay that a tick of theirs is out: whoever ends it arms the
 // schedule's cohort again. It returns the cohorts whose last tick this is.
 func markOut(ctx context.Context, tx pgx.Tx, cohorts []*due, members [][]member) (over []int64, err error) {
-	type out struct {
-		tenant     tenants.ID
-		id, cohort int64
-		at         time.Time
-	}
-	var all []out
+	var all []state.Delayed
 	for i, c := range cohorts {
 		if _, delays := c.timing.FixedDelay(); !delays {
 			continue
 		}
 		for _, m := range members[i] {
-			all = append(all, out{c.TenantID, m.id, c.ID, c.run.At})
+			all = append(all, state.Delayed{Schedule: state.Schedule{Tenant: c.TenantID, ID: m.id}, Cohort: c.ID, At: c.run.At})
 		}
 	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	slices.SortFunc(all, func(a, b out) int { return int(a.id - b.id) })
-	var owners []int32
-	var ids, in []int64
-	var at []time.Time
-	for _, o := range all {
-		owners, ids, in, at = append(owners, int32(o.tenant)), append(ids, o.id), append(in, o.cohort), append(at, o.at)
-	}
-	rows, _ := tx.Query(ctx, `
-		WITH counted AS (
-			UPDATE schedule_state st
-			SET delay_at = n.at, delay_left = st.delay_left - 1
-			FROM unnest($1::int[], $2::bigint[], $3::timestamptz[], $4::bigint[]) AS n (tenant_id, id, at, cohort_id)
-			WHERE st.tenant_id = n.tenant_id AND st.schedule_id = n.id
-			RETURNING n.cohort_id, st.delay_left
-		)
-		SELECT cohort_id FROM counted WHERE delay_left = 0`, owners, ids, at, in) // CollectRows reports the error
-	over, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("mark ticks of fixed_delay: %w", err)
-	}
-	return over, nil
+	return state.SendDelayed(ctx, tx, all)
 }
 
 // queueOver says of cohorts of a shard that upkeep is to complete their schedules.
@@ -91,21 +63,15 @@ func (d *Dispatch) rearmOut(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, _ := tx.Query(ctx, `
-		UPDATE schedule_state st
-		SET delay_at = NULL
-		FROM unnest($2::bigint[], $3::timestamptz[]) AS i (id, at)
-		WHERE st.tenant_id = $1 AND st.schedule_id = i.id AND st.delay_at IS NOT DISTINCT FROM i.at
-		RETURNING st.schedule_id`, tenant, ids, at) // CollectRows reports the error
-	free, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	free, err := state.EndDelayed(ctx, tx, tenant, ids, at)
 	if err != nil {
-		return fmt.Errorf("mark the ends of ticks: %w", err)
+		return err
 	}
 	if len(free) == 0 {
 		return nil
 	}
 	// In a statement of its own: who changed the schedule held the lock of its state, and has committed by now.
-	rows, _ = tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		SELECT s.id AS schedule_id, c.shard, c.id, c.hash, m.from_at, st.delay_left
 		FROM schedule s
 		JOIN cohort c ON c.tenant_id = s.tenant_id AND c.shard = s.shard AND c.id = s.cohort_id
@@ -162,7 +128,7 @@ func (d *Dispatch) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 		FROM unnest($2::smallint[], $3::bigint[], $4::timestamptz[]) AS n (shard, id, at)
 		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.delay AND c.due_at IS NULL AND c.run_at IS NULL`,
 		tenant, shards, ids, next)
-	b.Queue(`UPDATE schedule_state SET delay_left = 0 WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, over)
+	state.EndDelays(&b, tenant, over)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("arm schedules with fixed_delay: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -312,15 +313,7 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		WITH used AS (`+endedUse("$1", "$8::date", `(
 			SELECT id, good, bad, gone, 0 AS skipped, bytes
 			FROM unnest($2::bigint[], $3::int[], $4::int[], $7::int[], $9::bigint[]) AS n (id, good, bad, gone, bytes)
-		) i`)+`)
-		UPDATE schedule_state st
-		SET live = GREATEST(0, st.live - i.own), aside = GREATEST(0, st.aside - i.aside),
-			succeeded = st.succeeded + i.good, failed = st.failed + i.bad,
-			failures = CASE WHEN i.good > 0 THEN 0 ELSE st.failures + i.bad END
-		FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[]) AS i (id, good, bad, own, aside)
-		WHERE st.tenant_id = $1 AND st.schedule_id = i.id
-		RETURNING st.schedule_id, CASE WHEN i.bad > 0 THEN st.failures ELSE 0 END,
-			st.aside = 0 AND (st.live = 0 AND st.waiting > 0 OR st.aside_waiting > 0), st.delay_at`, tenant, ids, good, bad, own, aside, gone, dayOf(now), bytes)
+		) i`)+`)`+state.End, tenant, ids, good, bad, own, aside, gone, dayOf(now), bytes)
 	if err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
 	}

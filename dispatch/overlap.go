@@ -5,35 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
-)
-
-// fate is what the overlap policy makes of a tick.
-type fate int16
-
-// The fates, as schedule_state keeps the last one.
-const (
-	handedOut fate = iota
-	buffered
-	skipped
-)
-
-// Of a state st and what is new, n (reason, overlap): when the tick is handed out, and when it waits. A tick overlaps
-// while another of its schedule runs or waits. One that meets only ticks aside waits for them, whatever the policy.
-const (
-	handed = `(n.reason = 0 AND (n.overlap = 'allow_all' OR st.live + st.waiting + st.aside = 0))`
-	waits  = `(n.reason = 0 AND n.overlap <> 'allow_all' AND st.live + st.waiting + st.aside > 0 AND (
-		st.live + st.waiting = 0 OR
-		n.overlap = 'buffer_one' AND st.waiting = 0 OR n.overlap = 'buffer_all' AND st.waiting < 1000 OR n.overlap = 'cancel_other'))`
-	counted = `live = st.live + CASE WHEN ` + handed + ` THEN 1 ELSE 0 END,
-			waiting = st.waiting + CASE WHEN ` + waits + ` THEN 1 ELSE 0 END,
-			fired = st.fired + CASE WHEN ` + handed + ` THEN 1 ELSE 0 END,
-			skipped = st.skipped + CASE WHEN ` + handed + ` OR ` + waits + ` THEN 0 ELSE 1 END,
-			fate = CASE WHEN ` + handed + ` THEN 0 WHEN ` + waits + ` THEN 1 ELSE 2 END`
 )
 
 // buffer keeps ticks that wait for others of their schedules to end. For the schedules in stop, those others are told
@@ -80,11 +57,7 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 	rows, err := tx.Query(ctx, `
 		WITH gone AS (
 			DELETE FROM buffered WHERE tenant_id = $1 AND schedule_id = ANY($2) AND NOT aside RETURNING schedule_id, nominal_at, seq
-		), counted AS (
-			UPDATE schedule_state st
-			SET waiting = st.waiting - g.n, skipped = st.skipped + g.n
-			FROM (SELECT schedule_id, count(*)::int AS n FROM gone GROUP BY schedule_id) g
-			WHERE st.tenant_id = $1 AND st.schedule_id = g.schedule_id
+		), counted AS (`+state.Supersede+`
 		)
 		UPDATE tick t
 		SET state = $3, reason = $4, ended_at = $5
@@ -185,7 +158,7 @@ func (w *waiting) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+byKey,
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(Skipped), int16(Expired), now)
 	queueEndedUse(b, tenant, now, Skipped, w.ScheduleID)
-	b.Queue(`UPDATE schedule_state SET waiting = waiting - 1, skipped = skipped + 1 WHERE tenant_id = $1 AND schedule_id = $2`, tenant, w.ScheduleID)
+	state.Expire(b, state.Schedule{Tenant: tenant, ID: w.ScheduleID})
 }
 
 func (w *waiting) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Time) {
@@ -199,22 +172,14 @@ func (w *waiting) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	if w.Aside {
 		again := w.Attempt > 1 // it was handed out before
-		b.Queue(`
-			UPDATE schedule_state
-			SET aside_waiting = GREATEST(0, aside_waiting - 1), aside = aside + 1, fired = fired + CASE WHEN $3 THEN 0 ELSE 1 END
-			WHERE tenant_id = $1 AND schedule_id = $2`, tenant, w.ScheduleID, again)
+		state.ReleaseAside(b, state.Schedule{Tenant: tenant, ID: w.ScheduleID}, again)
 		b.Queue(`UPDATE tick SET state = $5, fired_at = CASE WHEN $7 THEN fired_at ELSE $6 END WHERE `+byKey,
 			tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(Running), now, again)
 		return
 	}
 	timed := w.Seq == 0
 	b.Queue(`
-		WITH st AS (
-			UPDATE schedule_state
-			SET waiting = waiting - 1, live = live + 1, fired = fired + 1, live_at = $3, live_seq = $4, seen_at = COALESCE(seen_at, last_at),
-				prev_at = last_at, last_at = CASE WHEN $5 THEN $3 ELSE last_at END, occurrence = occurrence + CASE WHEN $5 THEN 1 ELSE 0 END
-			WHERE tenant_id = $1 AND schedule_id = $2
-			RETURNING prev_at, occurrence
+		WITH st AS (`+state.Release+`
 		)
 		UPDATE tick t
 		SET state = $6, fired_at = GREATEST($7, t.nominal_at), cause = CASE WHEN $5 THEN $8::smallint ELSE t.cause END, last_at = st.prev_at,

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -99,15 +100,12 @@ func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 	if err != nil {
 		return r, err
 	}
-	free, err := freeAside(ctx, tx, tenant, k.Schedule, or(overlap, terms.Overlap) == "allow_all")
+	counted := state.Schedule{Tenant: tenant, ID: k.Schedule}
+	fate, err := state.DecideAside(ctx, tx, counted, or(overlap, terms.Overlap))
 	if err != nil {
 		return r, err
 	}
-	t.ReplayedFrom, t.Attempt = new(t.Attempt), t.Attempt+1
-	t.State, t.Reason, t.EndedAt, t.Error, t.ChunkID = Running, NoReason, nil, nil, nil
-	if !free {
-		t.State = Scheduled
-	}
+	t.replayAs(fate)
 	var b pgx.Batch
 	b.Queue(`DELETE FROM dead_letter WHERE `+byKey, tenant, k.Schedule, k.At, k.Seq)
 	b.Queue(`
@@ -115,47 +113,36 @@ func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 		SET state = $5, reason = 0, attempt = $6, replayed_from = $7, ended_at = NULL, error = NULL, chunk_id = NULL
 		WHERE `+byKey,
 		tenant, k.Schedule, k.At, k.Seq, int16(t.State), t.Attempt, t.ReplayedFrom)
-	b.Queue(`UPDATE schedule_state SET failed = GREATEST(0, failed - 1) WHERE tenant_id = $1 AND schedule_id = $2`, tenant, k.Schedule)
-	queueAside(&b, tenant, t, free, now)
+	state.Revive(&b, counted, fate)
+	queueAside(&b, tenant, t, now)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return r, fmt.Errorf("deliver a tick again: %w", err)
 	}
-	if !free {
+	if fate == state.Buffered {
 		return r, nil
 	}
 	return r, cohorts.WakeSweep(ctx, tx, t.Shard)
 }
 
-// freeAside locks a schedule's state, and tells whether a tick aside may run now: nothing of the schedule runs or waits,
-// or its policy allows all.
-func freeAside(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedule int64, allowsAll bool) (bool, error) {
-	var idle bool
-	err := tx.QueryRow(ctx, `
-		SELECT live + waiting + aside + aside_waiting = 0
-		FROM schedule_state
-		WHERE tenant_id = $1 AND schedule_id = $2
-		FOR UPDATE`, tenant, schedule).Scan(&idle)
-	if err != nil {
-		return false, fmt.Errorf("lock the state of a schedule: %w", err)
+// replayAs makes a failed tick one that is delivered again.
+func (t *tick) replayAs(f state.Fate) {
+	t.ReplayedFrom, t.Attempt = new(t.Attempt), t.Attempt+1
+	t.State, t.Reason, t.EndedAt, t.Error, t.ChunkID = Running, NoReason, nil, nil, nil
+	if f == state.Buffered {
+		t.State = Scheduled
 	}
-	return idle || allowsAll, nil
 }
 
-// queueAside sends a tick aside on its way where it is free to run, and has it wait for its turn otherwise.
-func queueAside(b *pgx.Batch, tenant tenants.ID, t *tick, free bool, now time.Time) {
+// queueAside holds a tick aside for the next sweep if it runs, and else stores it among the buffered ticks.
+func queueAside(b *pgx.Batch, tenant tenants.ID, t *tick, now time.Time) {
 	k := t.key()
-	if !free {
-		b.Queue(`
-			INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq, aside, attempt)
-			VALUES ($1, $2, $3, $4, true, $5)`, tenant, k.Schedule, k.At, k.Seq, t.Attempt)
-		b.Queue(`UPDATE schedule_state SET aside_waiting = aside_waiting + 1 WHERE tenant_id = $1 AND schedule_id = $2`, tenant, k.Schedule)
+	if t.State == Running {
+		queueHold(b, tenant, t.Shard, try{TickKey: k, Attempt: t.Attempt}, "released", now)
 		return
 	}
 	b.Queue(`
-		UPDATE schedule_state
-		SET aside = aside + 1, fired = fired + CASE WHEN $3 THEN 0 ELSE 1 END
-		WHERE tenant_id = $1 AND schedule_id = $2`, tenant, k.Schedule, t.ReplayedFrom != nil)
-	queueHold(b, tenant, t.Shard, try{TickKey: k, Attempt: t.Attempt}, "released", now)
+		INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq, aside, attempt)
+		VALUES ($1, $2, $3, $4, true, $5)`, tenant, k.Schedule, k.At, k.Seq, t.Attempt)
 }
 
 var errNoLetter = errors.New("the dead letter is gone")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -113,27 +114,18 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 		}
 		t.Payload = new(string(p.Payload))
 	}
-	var f fate
-	var cancels bool
-	err = tx.QueryRow(ctx, `
-		UPDATE schedule_state st
-		SET manual = st.manual + 1, last_tick_at = $5, last_seq = st.manual + 1,
-			live_at = CASE WHEN `+handed+` THEN $5 ELSE st.live_at END,
-			live_seq = CASE WHEN `+handed+` THEN st.manual + 1 ELSE st.live_seq END,
-			`+counted+`
-		FROM (SELECT $3::smallint AS reason, $4::text AS overlap) n
-		WHERE st.tenant_id = $1 AND st.schedule_id = $2
-		RETURNING st.manual, st.fate, n.overlap = 'cancel_other', st.last_at`,
-		tenant, s.ID, int16(reason), or(s.Overlap, terms.Overlap), t.NominalAt).Scan(&t.Seq, &f, &cancels, &t.LastAt)
+	overlap := or(s.Overlap, terms.Overlap)
+	made, err := state.Trigger(ctx, tx, state.Schedule{Tenant: tenant, ID: s.ID}, t.NominalAt, int16(reason), overlap)
 	if err != nil {
-		return nil, fmt.Errorf("count the manual tick: %w", err)
+		return nil, err
 	}
+	t.Seq, t.LastAt = made.Seq, made.LastAt
 	switch {
-	case f == buffered:
+	case made.Fate == state.Buffered:
 		t.State = Scheduled
-	case f == skipped && reason == NoReason:
+	case made.Fate == state.Skipped && reason == NoReason:
 		t.State, t.Reason, t.EndedAt = Skipped, Overlap, &now
-	case f == skipped:
+	case made.Fate == state.Skipped:
 		t.State, t.Reason, t.EndedAt = Skipped, reason, &now
 	}
 	if err := recordTick(ctx, tx, tenant, t); err != nil {
@@ -145,23 +137,23 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	if t.Payload != nil {
 		queueUsedBytes(&b, tenant, workflow, now, len(*t.Payload))
 	}
-	if f == buffered {
+	if made.Fate == state.Buffered {
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return nil, fmt.Errorf("enter a manual tick: %w", err)
 		}
 		var stop []int64
-		if cancels {
+		if overlap == "cancel_other" {
 			stop = []int64{s.ID}
 		}
 		return t, d.buffer(ctx, tx, tenant, now, []ident.TickKey{t.key()}, stop)
 	}
-	if f != skipped {
+	if made.Fate != state.Skipped {
 		queueHold(&b, tenant, s.Shard, try{TickKey: t.key(), Attempt: 1}, "manual", now)
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return nil, fmt.Errorf("queue the manual tick: %w", err)
 	}
-	if f == skipped {
+	if made.Fate == state.Skipped {
 		return t, nil
 	}
 	return t, cohorts.WakeSweep(ctx, tx, s.Shard)

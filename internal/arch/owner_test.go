@@ -14,10 +14,9 @@ import (
 // writes matches a statement that writes a table, and finds its name.
 var writes = regexp.MustCompile(`\b(?:INSERT INTO|UPDATE|DELETE FROM|TRUNCATE|COPY)\s+(?:ONLY\s+)?([a-z_]+)\b`)
 
-// writers returns the folders whose SQL writes each table, in order.
-func writers(t *testing.T) map[string][]string {
+// texts calls visit for each string in the server's code.
+func texts(t *testing.T, visit func(s source, text string)) {
 	t.Helper()
-	found := map[string]map[string]bool{}
 	for _, s := range sources(t) {
 		if within(s.name, "loadtest") || within(s.name, "sdk-go") || within(s.name, "calendar") {
 			continue
@@ -31,15 +30,24 @@ func writers(t *testing.T) map[string][]string {
 			if err != nil {
 				t.Errorf("%s: %v", s.name, err)
 			}
-			for _, match := range writes.FindAllStringSubmatch(text, -1) {
-				if found[match[1]] == nil {
-					found[match[1]] = map[string]bool{}
-				}
-				found[match[1]][s.folder()] = true
-			}
+			visit(s, text)
 			return true
 		})
 	}
+}
+
+// writers returns the folders whose SQL writes each table, in order.
+func writers(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string]map[string]bool{}
+	texts(t, func(s source, text string) {
+		for _, match := range writes.FindAllStringSubmatch(text, -1) {
+			if found[match[1]] == nil {
+				found[match[1]] = map[string]bool{}
+			}
+			found[match[1]][s.folder()] = true
+		}
+	})
 	sorted := map[string][]string{}
 	for table, folders := range found {
 		sorted[table] = slices.Sorted(maps.Keys(folders))
@@ -61,6 +69,33 @@ func TestEachTableHasItsWriters(t *testing.T) {
 			t.Errorf("nobody writes %s", table)
 		}
 	}
+}
+
+var (
+	updatesState = regexp.MustCompile(`(?s)\bUPDATE\s+schedule_state\b[^=]*?\bSET\s(.*)`)
+	assigns      = regexp.MustCompile(`(?:^|,)\s*([a-z_]+)\s*=`)
+	endsSet      = regexp.MustCompile(`\s(?:FROM|WHERE)\s`)
+)
+
+// A schedule's counters move in dispatch/state alone. Other packages update the columns of schedule_state that count no ticks.
+func TestCountersMoveInStateAlone(t *testing.T) {
+	t.Parallel()
+	others := []string{"skips", "rezoned_at", "delay_at", "delay_left"}
+	texts(t, func(s source, text string) {
+		if s.folder() == "dispatch/state" || !strings.Contains(text, "UPDATE schedule_state") {
+			return
+		}
+		update := updatesState.FindStringSubmatch(text)
+		if update == nil {
+			t.Errorf("%s updates schedule_state, and not in one text", s.name)
+			return
+		}
+		for _, assigned := range assigns.FindAllStringSubmatch(endsSet.Split(update[1], 2)[0], -1) {
+			if !slices.Contains(others, assigned[1]) {
+				t.Errorf("%s changes schedule_state.%s, which belongs to dispatch/state", s.name, assigned[1])
+			}
+		}
+	})
 }
 
 // owners are the packages that write each table.
@@ -100,7 +135,7 @@ var owners = map[string]string{
 	"revision":          "dispatch schedules",
 	"roll":              "dispatch",
 	"schedule":          "dispatch schedules",
-	"schedule_state":    "dispatch schedules",
+	"schedule_state":    "dispatch dispatch/state schedules",
 	"setting":           "tenants",
 	"slot":              "dispatch",
 	"sync":              "schedules",

@@ -1,0 +1,110 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Schedule names the schedule whose counters move.
+type Schedule struct {
+	Tenant tenants.ID
+	ID     int64
+}
+
+// Fate says what became of a tick when it was decided.
+type Fate int16
+
+// The fates, as schedule_state keeps the last one.
+const (
+	HandedOut Fate = iota
+	Buffered
+	Skipped
+)
+
+// rule is the conditions under which a new tick n of a state st is handed out and is buffered. Otherwise it is skipped.
+type rule struct{ handOut, buffer string }
+
+// ruleOf returns the rule for ticks that may run where free holds. A tick overlaps while another one of its schedule runs or waits.
+// One that overlaps only ticks aside waits for them, whatever the policy. mostBuffered bounds buffer_all.
+func ruleOf(free string) rule {
+	return rule{
+		handOut: `(` + free + ` AND (n.overlap = 'allow_all' OR st.live + st.waiting + st.aside = 0))`,
+		buffer: `(` + free + ` AND n.overlap <> 'allow_all' AND st.live + st.waiting + st.aside > 0 AND (
+		st.live + st.waiting = 0 OR
+		n.overlap = 'buffer_one' AND st.waiting = 0 OR n.overlap = 'buffer_all' AND st.waiting < ` + mostBuffered + ` OR n.overlap = 'cancel_other'))`,
+	}
+}
+
+const mostBuffered = `1000`
+
+// count returns the assignments that count the tick.
+func (r rule) count() string {
+	return `live = st.live + CASE WHEN ` + r.handOut + ` THEN 1 ELSE 0 END,
+			waiting = st.waiting + CASE WHEN ` + r.buffer + ` THEN 1 ELSE 0 END,
+			fired = st.fired + CASE WHEN ` + r.handOut + ` THEN 1 ELSE 0 END,
+			skipped = st.skipped + CASE WHEN ` + r.handOut + ` OR ` + r.buffer + ` THEN 0 ELSE 1 END,
+			fate = CASE WHEN ` + r.handOut + ` THEN 0 WHEN ` + r.buffer + ` THEN 1 ELSE 2 END`
+}
+
+// Two reasons to skip a timed tick n that the state st knows: a client asked for it, or the tick comes too soon. A schedule that
+// fires once a day, whose zone was changed after its last tick, fires again after 20 to 48 hours.
+const (
+	Requested = `n.at = ANY (st.skips)`
+	TooSoon   = `(st.rezoned_at IS NOT NULL AND st.last_at <= st.rezoned_at AND st.rezoned_at < n.at AND n.at < st.last_at + interval '20 hours')`
+)
+
+var (
+	manual = ruleOf(`n.reason = 0`)
+	timed  = ruleOf(`n.reason = 0 AND (` + Requested + `) IS NOT TRUE AND ` + TooSoon + ` IS NOT TRUE`)
+)
+
+// Decide decides timed ticks, and moves the states of their schedules. It is the beginning of an UPDATE of schedule_state st, which
+// goes on with FROM a relation n, WHERE Undecided, and RETURNING. n has one row for each tick: owner (the tenant), id (of the
+// schedule), at (the nominal time), missed (the times that the tick stands for), reason (not 0: why it is skipped whatever the
+// state) and overlap (the policy). st.fate is its fate then, and st.prev_at the last_at of before.
+var Decide = `
+		UPDATE schedule_state st
+		SET seen_at = CASE WHEN ` + timed.handOut + ` THEN NULL ELSE n.at END,
+			missed = st.missed + n.missed,
+			last_tick_at = NULL,
+			last_seq = NULL,
+			prev_at = st.last_at,
+			last_at = CASE WHEN ` + timed.handOut + ` THEN n.at ELSE st.last_at END,
+			occurrence = st.occurrence + CASE WHEN ` + timed.handOut + ` THEN 1 ELSE 0 END,
+			live_at = CASE WHEN ` + timed.handOut + ` THEN NULL ELSE st.live_at END,
+			live_seq = CASE WHEN ` + timed.handOut + ` THEN NULL ELSE st.live_seq END,
+			` + timed.count()
+
+// Undecided joins Decide's n with the states of its schedules, and leaves out the ticks that were decided before.
+const Undecided = `st.tenant_id = n.owner AND st.schedule_id = n.id AND (COALESCE(st.seen_at, st.last_at) < n.at) IS NOT FALSE`
+
+// Triggered is a manual tick that was decided: its number, its fate, and the nominal time of the timed tick before it.
+type Triggered struct {
+	Seq    int32
+	Fate   Fate
+	LastAt *time.Time
+}
+
+var trigger = `
+		UPDATE schedule_state st
+		SET manual = st.manual + 1, last_tick_at = $5, last_seq = st.manual + 1,
+			live_at = CASE WHEN ` + manual.handOut + ` THEN $5 ELSE st.live_at END,
+			live_seq = CASE WHEN ` + manual.handOut + ` THEN st.manual + 1 ELSE st.live_seq END,
+			` + manual.count() + `
+		FROM (SELECT $3::smallint AS reason, $4::text AS overlap) n
+		WHERE st.tenant_id = $1 AND st.schedule_id = $2
+		RETURNING st.manual, st.fate, st.last_at`
+
+// Trigger decides a manual tick at a nominal time, under an overlap policy. A reason other than 0 skips the tick whatever the state.
+func Trigger(ctx context.Context, tx pgx.Tx, s Schedule, at time.Time, reason int16, overlap string) (t Triggered, err error) {
+	err = tx.QueryRow(ctx, trigger, s.Tenant, s.ID, reason, overlap, at).Scan(&t.Seq, &t.Fate, &t.LastAt)
+	if err != nil {
+		return t, fmt.Errorf("count the manual tick: %w", err)
+	}
+	return t, nil
+}
