@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -45,42 +46,33 @@ func (s Span) bounds() (state int16, from, to time.Time, err error) {
 
 var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// History returns a page of a schedule's ticks, newest first, and the cursor of the next page, if there is one. Where
-// there is no such schedule it is that of the last one that was deleted.
-func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key string, s Span, limit int, cursor string) (page []Tick, next *string, err error) {
+// History returns a page of a schedule's ticks, newest first, and the cursor of the next page, if there is one. If the schedule is
+// deleted, the page is of the last schedule that had the name.
+func (d *Dispatch) History(ctx context.Context, of policy.Name, s Span, limit int, cursor string) (page []Tick, next *string, err error) {
 	state, oldest, end, err := s.bounds()
 	if err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	kept, err := d.kept(ctx, tenant)
+	kept, err := d.kept(ctx, of.Tenant)
 	if err != nil {
 		return nil, nil, err
 	}
-	var schedule int64
-	err = d.API.QueryRow(ctx, `
-		SELECT COALESCE(
-			(SELECT id FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3),
-			(SELECT max(schedule_id) FROM revision WHERE tenant_id = $1 AND workflow = $2 AND key = $3 AND deleted), 0)`,
-		tenant, workflow, key).Scan(&schedule)
+	schedule, err := d.lastOf(ctx, of)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read schedule: %w", err)
-	}
-	if schedule == 0 {
-		return nil, nil, fault.NotFound("no schedule %q of workflow %q", key, workflow)
+		return nil, nil, err
 	}
 	name := fmt.Sprintf("ticks %d %d %d %d", schedule, state, oldest.Unix(), end.Unix())
 	from := before{At: end} // seq is 0 or more, so none at that time comes before it
-	if cursor != "" {
-		if err := d.Cursors.Open(int32(tenant), name, cursor, &from); err != nil {
-			return nil, nil, err
-		}
+	paging, err := d.Cursors.Page(int32(of.Tenant), name, limit, cursor, &from)
+	if err != nil {
+		return nil, nil, err
 	}
 	if oldest.Before(kept.oldest) {
 		oldest = kept.oldest
 	}
-	whose, err := d.whose(ctx, d.API, tenant, []int64{schedule})
+	whose, err := d.whose(ctx, d.API, of.Tenant, []int64{schedule})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,24 +84,34 @@ func (d *Dispatch) History(ctx context.Context, tenant tenants.ID, workflow, key
 			AND t.nominal_at >= $5 AND ($6 < 0 OR t.state = $6)
 			AND NOT (t.state = $8 AND t.ended_at < $9 OR t.state = $10 AND t.ended_at < $11)
 		ORDER BY t.nominal_at DESC, t.seq DESC
-		LIMIT $7`, tenant, schedule, from.At, from.Seq, oldest, state, limit+1,
+		LIMIT $7`, of.Tenant, schedule, from.At, from.Seq, oldest, state, paging.Rows(),
 		int16(Succeeded), good, int16(Failed), bad) // Collect reports the error
 	found, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[tick], (*tick).held)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read ticks: %w", err)
 	}
-	more := full || len(found) > limit
-	found = found[:min(limit, len(found))]
+	found, next, err = web.Cut(paging, found, full, func(t *tick) before { return before{t.NominalAt.UTC(), t.Seq} })
 	page = make([]Tick, 0, len(found))
 	for _, t := range found {
-		page = append(page, d.shown(t, workflow, key))
+		page = append(page, d.shown(t, of.Workflow, of.Key))
 	}
-	if !more {
-		return page, nil, nil
+	return page, next, err
+}
+
+// lastOf returns the schedule of a name, or the last one that was deleted.
+func (d *Dispatch) lastOf(ctx context.Context, of policy.Name) (schedule int64, err error) {
+	err = d.API.QueryRow(ctx, `
+		SELECT COALESCE(
+			(SELECT id FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3),
+			(SELECT max(schedule_id) FROM revision WHERE tenant_id = $1 AND workflow = $2 AND key = $3 AND deleted), 0)`,
+		of.Tenant, of.Workflow, of.Key).Scan(&schedule)
+	if err != nil {
+		return 0, fmt.Errorf("read schedule: %w", err)
 	}
-	last := found[len(found)-1]
-	sealed, err := d.Cursors.Seal(int32(tenant), name, before{last.NominalAt.UTC(), last.Seq})
-	return page, &sealed, err
+	if schedule == 0 {
+		return 0, fault.NotFound("no schedule %q of workflow %q", of.Key, of.Workflow)
+	}
+	return schedule, nil
 }
 
 // Tick returns one tick with its attempts.

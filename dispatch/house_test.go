@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -16,9 +19,8 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestMain(m *testing.M) { postgrestest.MainNoLeaks(m) }
@@ -115,7 +117,7 @@ func (h *house) put(workflow, key string, p schedules.Params) schedules.Schedule
 // history is the whole history of a schedule, oldest first.
 func (h *house) history(workflow, key string) []dispatch.Tick {
 	h.t.Helper()
-	page, _, err := h.dispatch.History(h.t.Context(), h.tenant, workflow, key, dispatch.Span{}, 1000, "")
+	page, _, err := h.dispatch.History(h.t.Context(), policy.Name{Tenant: h.tenant, Workflow: workflow, Key: key}, dispatch.Span{}, 1000, "")
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -5,13 +5,14 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/labstack/echo/v4"
 )
 
 type recordHandler struct{ *Dispatch }
@@ -116,7 +117,7 @@ func (h recordHandler) history(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, next, err := h.History(c.Request().Context(), tenants.From(c), workflow, key, span, limit, cursor)
+	page, next, err := h.History(c.Request().Context(), policy.Name{Tenant: tenants.From(c), Workflow: workflow, Key: key}, span, limit, cursor)
 	if err != nil {
 		return err
 	}

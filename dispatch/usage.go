@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -52,12 +53,11 @@ const (
 			sum(cancelled)::bigint AS cancelled, sum(skipped)::bigint AS skipped, sum(missed)::bigint AS missed`
 )
 
-// Usage returns a page of a tenant's use, the newest day first and within it by workflow, and the cursor of the next. What
-// has been committed is in it. A page reads as many rows however much lies before it, and those that were not folded yet.
+// Usage returns a page of a tenant's use, the newest day first and within it by workflow, and the cursor of the next page. The page
+// includes what has been committed. It reads as many rows however much comes before it, and the rows that were not folded yet.
 func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, limit int, cursor string) (page []Use, next *string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	filter := fmt.Sprintf("usage %d %d %q %t", f.From.Unix(), f.To.Unix(), f.Workflow, f.Total)
 	from, at := firstDay, usePlace{Day: lastDay}
 	if !f.From.IsZero() {
 		from = f.From
@@ -65,21 +65,21 @@ func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, li
 	if !f.To.IsZero() {
 		at.Day = f.To
 	}
-	if cursor != "" {
-		if err := d.Cursors.Open(int32(tenant), filter, cursor, &at); err != nil {
-			return nil, nil, err
-		}
+	name := fmt.Sprintf("usage %d %d %q %t", f.From.Unix(), f.To.Unix(), f.Workflow, f.Total)
+	paging, err := d.Cursors.Page(int32(tenant), name, limit, cursor, &at)
+	if err != nil {
+		return nil, nil, err
 	}
-	args := []any{tenant, from, at.Day, limit + 1}
-	each, kept, fresh, name := false, "", "", `workflow`
+	args := []any{tenant, from, at.Day, paging.Rows()}
+	kept, fresh, named := "", "", `workflow`
 	switch { // of one workflow, or of all together, there is a row a day
 	case f.Total:
-		kept, fresh, name = `workflow = ''`, `true`, `''`
+		kept, fresh, named = `workflow = ''`, `true`, `''`
 	case f.Workflow != "":
 		kept, fresh = `workflow = $5`, `workflow = $5`
 		args = append(args, f.Workflow)
 	default:
-		each, kept, fresh = true, `(day < $3 OR workflow > $5) AND workflow <> ''`, `(day < $3 OR workflow > $5)`
+		kept, fresh = `(day < $3 OR workflow > $5) AND workflow <> ''`, `(day < $3 OR workflow > $5)`
 		args = append(args, at.Workflow)
 	}
 	rows, _ := d.API.Query(ctx, `
@@ -91,7 +91,7 @@ func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, li
 			ORDER BY day DESC, workflow
 			LIMIT $4)
 			UNION ALL
-			SELECT day, `+name+`, `+useCounts+`
+			SELECT day, `+named+`, `+useCounts+`
 			FROM daily_use_delta
 			WHERE tenant_id = $1 AND day BETWEEN $2 AND $3 AND `+fresh+` AND `+schedules.Unfolded("daily_use_delta")+`
 		) u
@@ -102,19 +102,27 @@ func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, li
 	if err != nil {
 		return nil, nil, fmt.Errorf("read use: %w", err)
 	}
-	if len(page) <= limit {
+	page, more := web.Trim(page, limit, false)
+	if !more {
 		return page, nil, nil
 	}
-	page = page[:limit]
-	last := page[limit-1]
-	if at.Day, err = time.Parse(time.DateOnly, last.Day); err != nil {
-		return nil, nil, fmt.Errorf("read use: %w", err)
+	if at, err = f.after(page[limit-1]); err != nil {
+		return nil, nil, err
 	}
-	if at.Workflow = last.Workflow; !each {
-		at = usePlace{Day: at.Day.AddDate(0, 0, -1)}
+	next, err = paging.Next(at)
+	return page, next, err
+}
+
+// after returns the position after the last row of a page.
+func (f UseFilter) after(last Use) (at usePlace, err error) {
+	day, err := time.Parse(time.DateOnly, last.Day)
+	if err != nil {
+		return at, fmt.Errorf("read use: %w", err)
 	}
-	sealed, err := d.Cursors.Seal(int32(tenant), filter, at)
-	return page, &sealed, err
+	if f.Total || f.Workflow != "" {
+		return usePlace{Day: day.AddDate(0, 0, -1)}, nil
+	}
+	return usePlace{day, last.Workflow}, nil
 }
 
 // queueUsedBytes adds bytes that a tick stores beside to the use of the day.

@@ -5,10 +5,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // GlobalKey is the key of a schedule that is for nobody in particular.
 const GlobalKey = "global"
+
+// Name names a schedule of a tenant.
+type Name struct {
+	Tenant   tenants.ID
+	Workflow string
+	Key      string
+}
 
 // ValidName tells whether s names a workflow, an endpoint, a calendar or a queue: [A-Za-z0-9._-]{1,128}.
 func ValidName(s string) bool {
