@@ -245,7 +245,7 @@ func TestActionsOutliveTheirRunner(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	ended := h.operate(begun.ID)
-	for began := time.Now(); ended.State == operations.Running && time.Since(began) < 30*time.Second; { // until the server knows that the runner is gone
+	for began := time.Now(); ended.State == operations.Running && time.Since(began) < 3*time.Minute; { // until the server knows that the runner is gone
 		ended = h.operate(begun.ID)
 	}
 	if ended.State != operations.Succeeded || ended.Counts["paused"] != many {

@@ -133,13 +133,13 @@ func TestTheSmallestIntervalIsFoundWhereverItIs(t *testing.T) {
 	} {
 		s := schedules.Params{}
 		s.Spec.Cron, s.Spec.At = c.cron, c.at
-		start := time.Now()
-		_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "often", s, "ann", web.Precondition{})
+		var err error
+		worked := h.worked(func() { _, _, err = h.schedules.Put(t.Context(), h.acme, "w", "often", s, "ann", web.Precondition{}) })
 		if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "interval_too_small" {
 			t.Errorf("%v: got %v", c, err)
 		}
-		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("%v: took %s", c, took)
+		if worked > 5*time.Second {
+			t.Errorf("%v: %s of a processor", c, worked)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package schedules_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -57,9 +56,7 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 	if err := swept.SendBatch(t.Context(), &b).Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
-	defer cancel()
-	k, made, op, err := h.schedules.PutKey(ctx, h.acme, "k", schedules.KeyParams{Timezone: "Asia/Tokyo"}, "ann", web.Precondition{})
+	k, made, op, err := h.schedules.PutKey(t.Context(), h.acme, "k", schedules.KeyParams{Timezone: "Asia/Tokyo"}, "ann", web.Precondition{})
 	if err := swept.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -233,8 +233,10 @@ func TestICalendarIsImported(t *testing.T) {
 		"deep":            {"BEGIN:VCALENDAR\r\n" + strings.Repeat("BEGIN:X\r\n", 50_000), "ics_syntax"},
 		"one bad of two":  {icsOf(event("DTSTART;VALUE=DATE:20270105"), event("DTSTART:20270105T090000Z")), "ics_event"},
 	} {
-		began := time.Now()
-		_, _, err := h.schedules.PutCalendar(t.Context(), h.acme, "c", schedules.CalendarParams{ICS: c.text}, "ann")
+		var err error
+		worked := h.worked(func() {
+			_, _, err = h.schedules.PutCalendar(t.Context(), h.acme, "c", schedules.CalendarParams{ICS: c.text}, "ann")
+		})
 		if err == nil {
 			t.Errorf("%s was taken", name)
 			continue
@@ -242,8 +244,8 @@ func TestICalendarIsImported(t *testing.T) {
 		if f := faulty(t, err, 422, c.code); f.Fields[0].Pointer != "/ics" && c.code != "too_many" {
 			t.Errorf("%s: got %+v", name, f.Fields)
 		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("%s took %s", name, took)
+		if worked > 10*time.Second {
+			t.Errorf("%s: %s of a processor", name, worked)
 		}
 	}
 }
