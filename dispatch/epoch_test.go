@@ -27,7 +27,7 @@ func TestWhatWasSentBeforeAChunkWasTakenBackDoesNotEndIt(t *testing.T) {
 	letGo := make(chan struct{})
 	c, came := h.hanging("back", letGo)
 	h.start(h.dispatch)
-	h.put("back", "k", schedules.Params{Spec: at(2)})
+	h.put("back", "k", schedules.Params{Spec: at(5)})
 	<-came
 	h.exec(`UPDATE chunk SET epoch = epoch + 2, opened_at = opened_at - interval '5 seconds'`)
 	close(letGo)
@@ -47,7 +47,7 @@ func TestResultsOfTwoEpochsAreWrittenTogether(t *testing.T) {
 	}
 	_, came := h.hanging("both", letGo...)
 	h.start(h.dispatch)
-	spec := at(3)
+	spec := at(10)
 	for i := range n {
 		h.put("both", fmt.Sprint(i), schedules.Params{Spec: spec})
 	}

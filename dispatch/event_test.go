@@ -199,7 +199,7 @@ func TestWhatATenantIsToldOf(t *testing.T) {
 	failing.Policy = &policy.Policy{PauseAfterFailures: new(1)}
 	failing.Delivery = &policy.Delivery{MaxAttempts: new(1)}
 	h.put("failing", "k", failing)
-	h.put("gone", "k", schedules.Params{Spec: at(1)})
+	h.put("gone", "k", schedules.Params{Spec: at(5)})
 	broken := h.put("broken", "k", rarely("skip"))
 	h.exec(`UPDATE schedule SET status = 'quarantined', cohort_id = NULL WHERE workflow = 'broken'`)
 	var got map[string]dispatch.Event

@@ -28,7 +28,7 @@ func TestALeaseEndsBeforeItHoldsTooMuch(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for polls := 0; len(seen) < n; polls++ {
-		got := get[struct{ Ticks []handed }](c, 200, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "max": 1000, "wait": "20s"}`).Ticks
+		got := get[struct{ Ticks []handed }](c, 200, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "max": 1000, "wait": "1m"}`).Ticks
 		bytes := 0
 		for _, one := range got {
 			if bytes += len(one.Payload); one.Attempt != 1 || seen[one.TickID] || len(one.Payload) != 60_000 {

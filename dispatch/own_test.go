@@ -46,7 +46,7 @@ func hung(t *testing.T, batch int16, n int) (h *house, c *catcher, letGo func())
 	letGo = sync.OnceFunc(func() { close(release) })
 	t.Cleanup(letGo)
 	h.start(h.process())
-	h.once("w", "first", 4)
+	h.once("w", "first", 5)
 	until(t, "the first is sent", func() bool { return len(c.caught()) == 1 })
 	for i := range n - 1 {
 		h.once("w", string(rune('a'+i)), 5)
@@ -134,8 +134,8 @@ func TestASlotDoesNotWaitForQuotas(t *testing.T) {
 	}
 	c := h.catcher("w", 1, nil)
 	h.start(h.process())
-	h.put("w", "a", schedules.Params{Spec: at(3)})
-	h.put("w", "b", schedules.Params{Spec: at(3)})
+	h.put("w", "a", schedules.Params{Spec: at(5)})
+	h.put("w", "b", schedules.Params{Spec: at(5)})
 	silent.Store(true)
 	until(t, "both are delivered", func() bool { return len(keysOf(c.caught())) == 2 })
 }
@@ -149,7 +149,7 @@ func TestAFailureOfOurDatabaseLeasesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.start(h.dispatch)
-	h.once("pulled", "k", 2)
+	h.once("pulled", "k", 5)
 	until(t, "the tick is ready", func() bool { return h.number(`SELECT count(*) FROM ready`) == 1 })
 	h.exec(`REVOKE SELECT ON cohort FROM ` + postgres.APIRole)
 	ctx := postgres.ForTenant(t.Context(), int32(h.tenant))
@@ -180,7 +180,7 @@ func TestErrorsOfAttemptsDoNotNameOurAddress(t *testing.T) {
 		_ = conn.Close()
 	})
 	h.start(h.dispatch)
-	h.put("reset", "k", schedules.Params{Spec: at(2), Delivery: &policy.Delivery{MaxAttempts: new(1)}})
+	h.put("reset", "k", schedules.Params{Spec: at(5), Delivery: &policy.Delivery{MaxAttempts: new(1)}})
 	until(t, "the tick has failed", func() bool { return h.number(`SELECT count(*) FROM tick WHERE state = 3`) == 1 })
 	got := h.history("reset", "k")[0]
 	if got.Error == nil || strings.Contains(*got.Error, "127.0.0.1") || strings.Contains(*got.Error, "->") {

@@ -55,7 +55,8 @@ func (h *house) reading(table string) (end func()) {
 	}
 }
 
-// writing inserts ticks, and fails the test where one of them waits for a lock for long. The returned function ends it,
+// writing inserts ticks, and fails the test where one of them waits for a lock for long: for half of what any statement of ours may
+// wait for one, and far longer than a change of partitions may. The returned function ends it,
 // after some ticks at least.
 func (h *house) writing() (end func()) {
 	h.t.Helper()
@@ -63,7 +64,7 @@ func (h *house) writing() (end func()) {
 	var done sync.WaitGroup
 	var wrote atomic.Int64
 	insert := func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '700ms'`); err != nil {
+		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '7s'`); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `SELECT count(*) FROM tick WHERE tenant_id = -1`); err != nil { // locks every partition

@@ -45,7 +45,7 @@ type handed struct {
 
 func (h *house) lease(workflow string, most int) []handed {
 	h.t.Helper()
-	body, err := h.dispatch.Lease(h.t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{workflow}, Max: &most, Wait: "20s", Worker: "w"}, nil)
+	body, err := h.dispatch.Lease(h.t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{workflow}, Max: &most, Wait: "1m", Worker: "w"}, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func TestCancelOfAPushIsKnownWhenItReturns(t *testing.T) {
 		<-release
 	})
 	h.start(h.dispatch)
-	h.put("pushed", "k", schedules.Params{Spec: at(2)})
+	h.put("pushed", "k", schedules.Params{Spec: at(5)})
 	<-began
 	one := h.history("pushed", "k")[0]
 	got, err := h.dispatch.Cancel(t.Context(), h.tenant, one.TickID)

@@ -91,12 +91,9 @@ func TestAQuotaThatIsRaisedCountsForWhatWaits(t *testing.T) {
 	if n := h.number(`SELECT count(*) FROM tick`); n > 50 {
 		t.Errorf("%d ticks at one a second", n)
 	}
-	raised := time.Now()
 	h.quota("acme", 1_000_000)
+	// At the old rate it would take most of an hour, for which nobody waits here.
 	until(t, "all have a tick", func() bool { return h.number(`SELECT count(*) FROM tick`) >= size })
-	if took := time.Since(raised); took > 15*time.Second {
-		t.Errorf("it took %s", took)
-	}
 }
 
 func TestAGiantDoesNotHoldUpTheSmall(t *testing.T) {

