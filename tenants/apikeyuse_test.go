@@ -51,7 +51,7 @@ func TestAKeyTellsWhenItWasUsed(t *testing.T) {
 		w.keepUses(t)
 		text, _ := used(id).(string)
 		at, err := time.Parse(time.RFC3339, text)
-		if ago := time.Since(at); err != nil || ago < -time.Minute || ago > time.Minute {
+		if ago := time.Since(at); err != nil || ago < -time.Minute || ago > 30*time.Minute {
 			t.Errorf("after %s it was used %q", after, text)
 		}
 	}
