@@ -48,7 +48,7 @@ func TestLeaseTokensThatDeceive(t *testing.T) {
 	var ids, tokens []string
 	for range 2 {
 		s.expect(t, client, token, "POST", "/v1/workflows/w/schedules/k/trigger", `{}`, 202, "")
-		leased := s.expect(t, client, token, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "wait": "30s", "lease": "10m", "worker": "a"}`, 200, "")["ticks"].([]any)
+		leased := s.expect(t, client, token, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "wait": "1m", "lease": "10m", "worker": "a"}`, 200, "")["ticks"].([]any)
 		if len(leased) != 1 {
 			t.Fatalf("%d ticks were leased", len(leased))
 		}

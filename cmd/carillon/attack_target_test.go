@@ -71,7 +71,7 @@ func TestNothingInwardIsCalled(t *testing.T) {
 			t.Fatal(err)
 		}
 		tick := s.expect(t, client, operator, "POST", "/v1/workflows/w/schedules/k/trigger", `{}`, 202, "")
-		for deadline := time.Now().Add(time.Minute); ; <-time.After(20 * time.Millisecond) {
+		for deadline := time.Now().Add(inTime); ; <-time.After(20 * time.Millisecond) {
 			got := s.expect(t, client, operator, "GET", "/v1/ticks/"+fmt.Sprint(tick["tick_id"]), "", 200, "")
 			if got["state"] == "failed" {
 				break

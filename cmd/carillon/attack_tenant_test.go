@@ -222,9 +222,9 @@ func (s whole) settle(t *testing.T, client *http.Client, all []attacked) belongi
 		s.ask(t, client, token, "POST", "/v1/workflows/mine-w/schedules/mine-k/trigger", once, []byte(`{}`), patience)
 		s.expect(t, client, token, "POST", "/v1/workflows/mine-w/schedules/mine-k/trigger", `{}`, 202, "")
 	}
-	leased := s.expect(t, client, token, "POST", "/v1/ticks/lease", `{"workflows": ["mine-w"], "wait": "10s", "lease": "10m", "worker": "a"}`, 200, "")["ticks"].([]any)[0].(map[string]any)
+	leased := s.expect(t, client, token, "POST", "/v1/ticks/lease", `{"workflows": ["mine-w"], "wait": "1m", "lease": "10m", "worker": "a"}`, 200, "")["ticks"].([]any)[0].(map[string]any)
 	id := func(v any) string { return fmt.Sprint(v) }
-	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(inTime); ; <-time.After(20 * time.Millisecond) {
 		doc := s.expect(t, client, token, "GET", "/v1/operations/"+id(op["id"]), "", 200, "")
 		if doc["ended_at"] != nil {
 			break

@@ -94,7 +94,7 @@ func TestEachChangeIsAudited(t *testing.T) {
 	s.expect(t, client, admin, "POST", "/v1/ticks/"+cancelled+"/cancel", "", 200, "")
 	s.expect(t, client, admin, "POST", "/v1/ticks/"+cancelled+"/replay", "", 409, "tick_not_failed")
 	failed := trigger()
-	lease := s.expect(t, client, admin, "POST", "/v1/ticks/lease", `{"workflows": ["v"], "wait": "20s", "worker": "a"}`, 200, "")["ticks"].([]any)[0].(map[string]any)
+	lease := s.expect(t, client, admin, "POST", "/v1/ticks/lease", `{"workflows": ["v"], "wait": "1m", "worker": "a"}`, 200, "")["ticks"].([]any)[0].(map[string]any)
 	s.expect(t, client, admin, "POST", "/v1/ticks/"+failed+"/fail", fmt.Sprintf(`{"lease_token": %q, "error": "x", "retry": false}`, lease["lease_token"]), 204, "")
 	s.expect(t, client, admin, "POST", "/v1/ticks/"+failed+"/replay", "", 202, "")
 	op := s.expect(t, client, admin, "POST", "/v1/admin/dead-letters/replay", `{"filter": {"workflow": "v"}}`, 202, "")["id"].(string)

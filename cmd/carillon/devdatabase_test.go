@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,7 +16,7 @@ import (
 // attempt runs `carillon dev` on a database until it is ready or refuses, and returns what it says then.
 func attempt(t *testing.T, environment map[string]string, flags ...string) (code int, said string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), inTime)
 	defer cancel()
 	var stderr bytes.Buffer
 	args := append([]string{"dev", "--listen", "127.0.0.1:0", "--ephemeral", "--no-demo", "--for", "1ms"}, flags...)
@@ -56,7 +55,8 @@ func TestDevRefusesDatabasesOfOthers(t *testing.T) {
 	foreign := postgrestest.EmptyURL(t)
 	execute(t, foreign, `CREATE TABLE invoice (id int)`)
 	served := postgrestest.URL(t)
-	execute(t, served, `INSERT INTO process (name, place, pid, sweeps, dispatches) VALUES ('prod/1', 'x', 1, true, true)`)
+	// It beats once, an hour ahead: it counts as being there however long the others take.
+	execute(t, served, `INSERT INTO process (name, place, pid, sweeps, dispatches, beat_at) VALUES ('prod/1', 'x', 1, true, true, now() + interval '1 hour')`)
 	staging := postgrestest.Database(t)
 	if _, err := tenants.Ensure(t.Context(), staging, "acme", tenants.Defaults()); err != nil {
 		t.Fatal(err)

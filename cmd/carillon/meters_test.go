@@ -38,7 +38,7 @@ func TestQuotasTellWhatIsInFlight(t *testing.T) {
 	}
 	until := func(requests, busiest int) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; <-time.After(100 * time.Millisecond) {
+		for deadline := time.Now().Add(inTime); ; <-time.After(100 * time.Millisecond) {
 			n := used()
 			if n["running"] == requests && n["running_per_endpoint"] == busiest {
 				return

@@ -27,7 +27,7 @@ func TestOverview(t *testing.T) {
 	}
 	until := func(what string, holds func(dispatch.Overview) bool) (v dispatch.Overview) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; <-time.After(100 * time.Millisecond) {
+		for deadline := time.Now().Add(inTime); ; <-time.After(100 * time.Millisecond) {
 			if v = view(admin); holds(v) {
 				return v
 			}
@@ -53,7 +53,7 @@ func TestOverview(t *testing.T) {
 		s.expect(t, client, admin, "POST", "/v1/workflows/w/schedules/k2/trigger", `{}`, 202, "")
 	}
 	until("three are ready", func(v dispatch.Overview) bool { return v.Backlog.Ready == 3 })
-	leased := s.expect(t, client, admin, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "max": 2, "wait": "10s", "worker": "a"}`, 200, "")["ticks"].([]any)
+	leased := s.expect(t, client, admin, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "max": 2, "wait": "1m", "worker": "a"}`, 200, "")["ticks"].([]any)
 	first := leased[0].(map[string]any)
 	s.expect(t, client, admin, "POST", "/v1/ticks/"+first["tick_id"].(string)+"/fail", fmt.Sprintf(`{"lease_token": %q, "error": "x", "retry": false}`, first["lease_token"]), 204, "")
 	s.expect(t, client, admin, "PUT", "/v1/endpoints/e", `{"url": "https://example.com/", "state": "held"}`, 201, "")

@@ -62,7 +62,7 @@ func TestAFullProcessShedsLoad(t *testing.T) {
 		_ = resp.Body.Close()
 		answered <- resp.StatusCode
 	}()
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(inTime); ; <-time.After(5 * time.Millisecond) {
 		if status, _ := s.send(t, client, admin, "GET", "/v1/schedules", "", ""); status == http.StatusServiceUnavailable {
 			break
 		}
