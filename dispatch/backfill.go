@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,16 +137,9 @@ func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.
 	}
 	op, err := d.Operations.Begin(ctx, tx, operations.Request{
 		Tenant: tenant, Kind: backfillKind, Key: s.Key, By: by, Total: new(int64(len(times))),
-		Params: backfillOf{ScheduleID: d.IDs.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, From: p.From.UTC(), To: p.To.UTC(), Overlap: or(nonEmpty(p.Overlap), "buffer_all")},
+		Params: backfillOf{ScheduleID: d.IDs.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, From: p.From.UTC(), To: p.To.UTC(), Overlap: cmp.Or(p.Overlap, "buffer_all")},
 	})
 	return http.StatusAccepted, op, err
-}
-
-func nonEmpty(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 // backfillTiming is the timing of a schedule as it stands. One that cannot be computed, and one whose times follow from

@@ -173,7 +173,7 @@ func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation
 	if err := op.Keep(next); err != nil || len(times) == 0 {
 		return err
 	}
-	terms, err := policy.DefaultTerms(f.Defaults)
+	terms, err := policy.Resolve(policy.Stored{Overlap: f.Overlap}, f.Defaults)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation
 	free := len(made) // how many run at once
 	if overlap != "allow_all" {
 		free = 0
-		idle := f.Live+f.Waiting == 0 || or(f.Overlap, terms.Overlap) == "allow_all"
+		idle := f.Live+f.Waiting == 0 || terms.Overlap == "allow_all"
 		if idle && f.Aside+f.AsideWaiting == 0 {
 			free = min(1, len(made))
 		}

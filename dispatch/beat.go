@@ -107,7 +107,7 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 			c.verdict = Lost
 			continue
 		}
-		timeout := seconds(or(s.Timeout, int32(policy.DefaultTimeout/time.Second)))
+		timeout := s.ownTimeout()
 		end := held.now.Add(min(lengths[i], timeout))
 		if c.token.lease != 0 {
 			if last := held.held[c.token.lease].began.Add(timeout); end.After(last) {

@@ -170,11 +170,11 @@ func (d *Dispatch) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t
 	if err != nil {
 		return false, fmt.Errorf("read the queue of a tick: %w", err)
 	}
-	terms, err := policy.DefaultTerms(defaults)
+	terms, err := policy.Resolve(policy.Stored{Queue: queue, Priority: priority}, defaults)
 	if err != nil || workflow == nil { // its queue is not known: it ends when its turn comes
 		return false, nil
 	}
-	at := readyPlace{workflow: *workflow, readyQueue: readyQueue{or(queue, terms.Queue), or(priority, int16(terms.Priority))}}
+	at := readyPlace{workflow: *workflow, readyQueue: readyQueue{terms.Queue, terms.Priority}}
 	at.from = d.ready.of(tenant, at.workflow, &d.horizon).from(at.readyQueue)
 	return takeOneReady(ctx, tx, tenant, at, t.key())
 }

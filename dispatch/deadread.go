@@ -74,8 +74,19 @@ func (f DeadFilter) name() string {
 	return fmt.Sprintf("dead letters %q %q %d %d", f.Workflow, f.Key, f.from().Unix(), f.to().Unix())
 }
 
-func (f DeadFilter) from() time.Time { return or(f.From, time.Time{}).UTC() }
-func (f DeadFilter) to() time.Time   { return or(f.To, endOfTime).UTC() }
+func (f DeadFilter) from() (at time.Time) {
+	if f.From != nil {
+		at = *f.From
+	}
+	return at.UTC()
+}
+
+func (f DeadFilter) to() time.Time {
+	if f.To == nil {
+		return endOfTime
+	}
+	return f.To.UTC()
+}
 
 // deadAt is where a page of dead letters begins: with what came before this one.
 type deadAt struct {

@@ -9,13 +9,14 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // decided is what became of one schedule of a chunk. The key is told where somebody asks for it.
 type decided struct {
 	Ord        int32
 	Version    int32
-	Key        *string
+	Key        string // empty where nobody asks for it
 	Fate       state.Fate
 	Cancels    bool
 	Reason     Reason
@@ -25,11 +26,8 @@ type decided struct {
 	DelayAt    *time.Time
 	Occurrence int64
 	Payload    *string
-	Queue      *string
-	Priority   *int16
-	Timeout    *int32
-	Attempts   *int16
-	UpdatedAt  time.Time // when the version was written
+	stated     policy.Stored // of its delivery
+	UpdatedAt  time.Time     // when the version was written
 }
 
 // untilAt is the last nominal time of a schedule s, for a tick at a moment: nothing more comes of one that is no
@@ -105,15 +103,15 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 	b.Queue(state.Decide+`
 		FROM (
 			SELECT s.ord, ($5::timestamptz[])[s.ord] AS at, ($7::int[])[s.ord] AS missed, s.tenant_id AS owner, s.id, s.version, s.queue, s.priority, s.timeout_s, s.max_attempts,
-				CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] OR $16::boolean THEN s.key END AS key,
+				CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] OR $16::boolean THEN s.key ELSE '' END AS key,
 				CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] THEN s.payload END AS payload,
-				COALESCE(s.overlap, ($12::text[])[($8::smallint[])[s.ord]]) AS overlap,
+				`+policy.SQL("s.overlap", "($12::text[])[($8::smallint[])[s.ord]]")+` AS overlap,
 				`+untilAt("($5::timestamptz[])[s.ord]")+` AS until_at,
 				CASE
 					WHEN ($9::smallint[])[s.ord] <> 0 THEN ($9::smallint[])[s.ord]
 					WHEN s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > ($5::timestamptz[])[s.ord]) THEN $17::smallint
-					WHEN ($6::bigint[])[s.ord] > 1000000 * COALESCE(s.max_lateness_s, ($13::int[])[($8::smallint[])[s.ord]])::bigint
-						AND COALESCE(s.on_expired, ($14::text[])[($8::smallint[])[s.ord]]) = 'skip' THEN $18::smallint
+					WHEN ($6::bigint[])[s.ord] > 1000000 * `+policy.SQL("s.max_lateness_s", "($13::int[])[($8::smallint[])[s.ord]]")+`::bigint
+						AND `+policy.SQL("s.on_expired", "($14::text[])[($8::smallint[])[s.ord]]")+` = 'skip' THEN $18::smallint
 					WHEN ($10::boolean[])[s.ord] THEN $19::smallint
 					ELSE $15::smallint
 				END AS reason,
@@ -162,7 +160,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 func (one *decided) fields() []any {
 	return []any{
 		&one.Ord, &one.Version, &one.Key, &one.Fate, &one.Cancels, &one.Reason, &one.PrevAt, &one.LastAt, &one.UntilAt, &one.DelayAt,
-		&one.Occurrence, &one.Payload, &one.Queue, &one.Priority, &one.Timeout, &one.Attempts, &one.UpdatedAt,
+		&one.Occurrence, &one.Payload, &one.stated.Queue, &one.stated.Priority, &one.stated.Timeout, &one.stated.MaxAttempts, &one.UpdatedAt,
 	}
 }
 
@@ -212,19 +210,10 @@ func (d *Dispatch) settle(it *item, one *decided) {
 	}
 	o.ticks = append(o.ticks, t)
 	if d.OnFired != nil {
-		o.fired = append(o.fired, Fired{c.TenantID, r.name, or(one.Key, ""), it.At, t.FiredAt})
+		o.fired = append(o.fired, Fired{c.TenantID, r.name, one.Key, it.At, t.FiredAt})
 	}
-	d.place(o, &t, r, or(one.Key, ""), one.Payload, ownTerms{one.Queue, one.Priority, one.Timeout, one.Attempts})
+	d.place(o, &t, r, one.Key, one.Payload, one.stated)
 }
-
-func or[T any](own *T, inherited T) T {
-	if own != nil {
-		return *own
-	}
-	return inherited
-}
-
-func seconds[N int16 | int32](n N) time.Duration { return time.Duration(n) * time.Second }
 
 // cancelDeleted records the ticks of schedules that were deleted after they were swept.
 func cancelDeleted(ctx context.Context, tx pgx.Tx, items []item) error {

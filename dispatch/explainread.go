@@ -141,8 +141,12 @@ func (d *Dispatch) story(ctx context.Context, tenant tenants.ID, p *present, aro
 			}
 			known[one.Spec] = t
 		}
+		from := p.CreatedAt
+		if one.ChangedAt != nil {
+			from = *one.ChangedAt
+		}
 		s.versions = append(s.versions, version{
-			from: or(one.ChangedAt, p.CreatedAt).UTC(), to: one.EndedAt.UTC(), paused: one.Status == schedules.Paused,
+			from: from.UTC(), to: one.EndedAt.UTC(), paused: one.Status == schedules.Paused,
 			pausedUntil: instant.UTC(one.PausedUntil), timing: t,
 		})
 	}

@@ -260,11 +260,11 @@ func (u *underWay) retryAt(e *ending, now time.Time) (due time.Time, again bool)
 	if e.final || u.Stopped || e.outcome == cancelled {
 		return due, false
 	}
-	terms, err := policy.DefaultTerms(u.Defaults)
+	terms, err := policy.Resolve(policy.Stored{MaxAttempts: u.MaxAttempts, MaxLateness: u.MaxLateness, OnExpired: u.OnExpired}, u.Defaults)
 	if err != nil {
 		return now.Add(newerWait), true
 	}
-	if e.attempt-u.From >= or(u.MaxAttempts, int16(terms.MaxAttempts)) {
+	if e.attempt-u.From >= terms.MaxAttempts {
 		return due, false
 	}
 	due = now.Add(max(backoff(e.attempt-u.From, rand.Int64N), e.retryAfter))
@@ -274,8 +274,7 @@ func (u *underWay) retryAt(e *ending, now time.Time) (due time.Time, again bool)
 	if u.Aside { // it was asked for however late it is
 		return due, true
 	}
-	latest := u.NominalAt.Add(seconds(or(u.MaxLateness, int32(terms.MaxLateness/time.Second))))
-	return due, !due.After(latest) || or(u.OnExpired, terms.OnExpired) == "deliver"
+	return due, !terms.Expired(u.NominalAt, due)
 }
 
 // dropAnswers forgets the answers that were awaited and have come.
@@ -370,11 +369,11 @@ func (d *Dispatch) markFailing(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 	var defaults []byte
 	var failures int32
 	_, err = pgx.ForEachRow(rows, []any{&id, &own, &defaults, &failures}, func() error {
-		terms, err := policy.DefaultTerms(defaults)
+		terms, err := policy.Resolve(policy.Stored{PauseAfterFailures: own}, defaults)
 		if err != nil {
 			return nil // the next failure finds it, by a program that can read them
 		}
-		if most := or(own, int32(terms.PauseAfterFailures)); most > 0 && failures >= most {
+		if most := terms.PauseAfterFailures; most > 0 && failures >= most {
 			select {
 			case d.failing <- failingSchedule{tenant, id, failures}:
 			default: // too many at once: the next failure finds it again

@@ -250,7 +250,7 @@ func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseReque
 	shortest := r.lease
 	for i, s := range found {
 		tries[i] = try{TickKey: s.key(), Attempt: s.Attempt}
-		lengths[i] = min(r.lease, seconds(or(s.Timeout, int32(policy.DefaultTimeout/time.Second))))
+		lengths[i] = min(r.lease, s.ownTimeout())
 		shortest = min(shortest, lengths[i])
 	}
 	err = tx.QueryRow(ctx, `
@@ -315,7 +315,7 @@ func (d *Dispatch) leaseAnswer(tenant tenants.ID, l leased) []byte {
 		token := d.seal(tenant, s.key(), leaseToken{l.id, int16(i), s.Attempt})
 		terms := l.terms[s.Workflow]
 		m := d.message(message{
-			tick: &s.tick, workflow: s.Workflow, key: s.Key, version: terms.version, maxAttempts: s.budget(or(s.MaxAttempts, int16(terms.MaxAttempts))),
+			tick: &s.tick, workflow: s.Workflow, key: s.Key, version: terms.version, maxAttempts: s.budget(terms.With(s.stated).MaxAttempts),
 			token: token, payload: s.Own,
 		}, l.timings[i])
 		body = m.appendJSON(body)
@@ -347,19 +347,18 @@ func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[stri
 	all := make(map[string]workflowTerms, len(names))
 	*terms = all
 	for _, name := range names {
-		plain, _ := policy.DefaultTerms(nil) // there is nothing to misread
-		all[name] = workflowTerms{Terms: plain}
+		all[name] = workflowTerms{Terms: policy.BuiltIn()}
 	}
-	b.Queue(`SELECT name, version, defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names).Query(func(rows pgx.Rows) error {
+	b.Queue(`SELECT name, COALESCE(version, ''), defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names).Query(func(rows pgx.Rows) error {
 		var name string
-		var version *string
+		var version string
 		var defaults []byte
 		_, err := pgx.ForEachRow(rows, []any{&name, &version, &defaults}, func() error {
-			its, err := policy.DefaultTerms(defaults)
+			terms, err := policy.OfWorkflow(defaults)
 			if err != nil {
 				return &newerWorkflow{name, err}
 			}
-			all[name] = workflowTerms{its, or(version, "")}
+			all[name] = workflowTerms{terms, version}
 			return nil
 		})
 		return err

@@ -116,7 +116,10 @@ func newWhens() *whens {
 const upcomingSent = 5
 
 func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
-	key := whenKey{t, at.Unix(), or(until, endOfTime).Unix()}
+	key := whenKey{t, at.Unix(), endOfTime.Unix()}
+	if until != nil {
+		key.until = until.Unix()
+	}
 	if b, ok := w.kept.Get(key); ok {
 		return b
 	}

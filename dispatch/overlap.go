@@ -112,7 +112,7 @@ func (d *Dispatch) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 			JOIN schedule s ON s.tenant_id = b.tenant_id AND s.id = b.schedule_id
 			LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
 			WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2) AND st.aside = 0
-				AND (st.live = 0 OR b.aside AND COALESCE(s.overlap, w.defaults #>> '{policy,overlap}') = 'allow_all')
+				AND (st.live = 0 OR b.aside AND `+policy.OverlapSQL+` = 'allow_all')
 			ORDER BY b.schedule_id, b.aside, b.nominal_at, b.seq`, tenant, ids) // CollectRows reports the error
 		next, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[waiting])
 		if err != nil {
@@ -145,12 +145,8 @@ func (d *Dispatch) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 // expired reports whether a waiting tick is too late to be handed out. Where this program cannot read the defaults of its
 // workflow it is not: then it is released, and its delivery waits for a program that can read them.
 func (w *waiting) expired(now time.Time) bool {
-	terms, err := policy.DefaultTerms(w.Defaults)
-	if err != nil {
-		return false
-	}
-	latest := seconds(or(w.MaxLateness, int32(terms.MaxLateness/time.Second)))
-	return w.Seq == 0 && !w.Aside && now.Sub(w.NominalAt) > latest && or(w.OnExpired, terms.OnExpired) == "skip"
+	terms, err := policy.Resolve(policy.Stored{MaxLateness: w.MaxLateness, OnExpired: w.OnExpired}, w.Defaults)
+	return err == nil && w.Seq == 0 && !w.Aside && terms.Expired(w.NominalAt, now)
 }
 
 func (w *waiting) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {

@@ -96,12 +96,12 @@ func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 	if defaults == nil {
 		return r, fault.Conflict("workflow_deleted", "the workflow %q is gone", r.workflow)
 	}
-	terms, err := policy.DefaultTerms(defaults)
+	terms, err := policy.Resolve(policy.Stored{Overlap: overlap}, defaults)
 	if err != nil {
 		return r, err
 	}
 	counted := state.Schedule{Tenant: tenant, ID: k.Schedule}
-	fate, err := state.DecideAside(ctx, tx, counted, or(overlap, terms.Overlap))
+	fate, err := state.DecideAside(ctx, tx, counted, terms.Overlap)
 	if err != nil {
 		return r, err
 	}

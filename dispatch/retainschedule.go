@@ -88,21 +88,14 @@ func (d *Dispatch) thinSchedules(ctx context.Context, now time.Time, found []kee
 		var ids []int64
 		var good, bad []time.Time
 		for _, k := range some {
-			terms, err := policy.DefaultTerms(k.Defaults)
+			terms, err := policy.Resolve(policy.Stored{KeepSucceeded: k.Succeeded, KeepFailed: k.Failed}, k.Defaults)
 			if err != nil {
 				if d.told.Due("retention", now) {
 					d.Log.Warn("ended ticks are kept longer: a newer program wrote the defaults of a workflow", "tenant", tenant, "schedule", k.ID, "error", err)
 				}
 				continue
 			}
-			w := whose{succeeded: terms.KeepSucceeded, failed: terms.KeepFailed}
-			if k.Succeeded != nil {
-				w.succeeded = seconds(*k.Succeeded)
-			}
-			if k.Failed != nil {
-				w.failed = seconds(*k.Failed)
-			}
-			succeeded, failed := kept{now: now.UTC()}.since(w)
+			succeeded, failed := kept{now: now.UTC()}.since(whose{succeeded: terms.KeepSucceeded, failed: terms.KeepFailed})
 			ids, good, bad = append(ids, k.ID), append(good, succeeded), append(bad, failed)
 		}
 		if err := d.thinTicks(ctx, tenants.ID(tenant), ids, good, bad); err != nil {

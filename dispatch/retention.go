@@ -91,12 +91,12 @@ func (d *Dispatch) whose(ctx context.Context, db postgres.DB, tenant tenants.ID,
 	var good, bad *int32
 	var defaults []byte
 	_, err = pgx.ForEachRow(rows, []any{&id, &w.workflow, &w.key, &good, &bad, &defaults}, func() error {
-		terms, err := policy.DefaultTerms(defaults)
+		own := policy.Stored{KeepSucceeded: good, KeepFailed: bad}
+		terms, err := policy.Resolve(own, defaults)
 		if err != nil { // as long as the tenant's, until they can be read
-			terms = unregistered
+			terms = policy.BuiltIn().With(own)
 		}
-		w.succeeded = seconds(or(good, int32(terms.KeepSucceeded/time.Second)))
-		w.failed = seconds(or(bad, int32(terms.KeepFailed/time.Second)))
+		w.succeeded, w.failed = terms.KeepSucceeded, terms.KeepFailed
 		found[id] = w
 		return nil
 	})

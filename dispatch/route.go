@@ -12,17 +12,13 @@ import (
 
 // route is how the ticks of a workflow are delivered, as it is registered at this moment.
 type route struct {
-	name        string
-	known       bool
-	version     string
-	endpoint    *endpoint // nil: they are pulled
-	limited     bool      // by max_running
-	terms       policy.Terms
-	queue       string
-	priority    int16
-	timeout     int32
-	maxAttempts int16
-	unreadable  error // why its defaults cannot be read: a newer program wrote them
+	name       string
+	known      bool
+	version    string
+	endpoint   *endpoint // nil: they are pulled
+	limited    bool      // by max_running
+	terms      policy.Terms
+	unreadable error // why its defaults cannot be read: a newer program wrote them
 }
 
 // routeName names a workflow.
@@ -40,47 +36,36 @@ func (known routes) of(tenant tenants.ID, workflows []string) []route {
 	for i, name := range workflows {
 		r, there := known[routeName{tenant, name}]
 		if !there {
-			r = route{name: name}
-			r.follow(unregistered)
+			r = route{name: name, terms: policy.BuiltIn()}
 		}
 		all[i] = r
 	}
 	return all
 }
 
-// unregistered are the terms of a workflow that is not there.
-var unregistered, _ = policy.DefaultTerms(nil)
-
-func (r *route) follow(t policy.Terms) {
-	r.terms, r.queue, r.priority = t, t.Queue, int16(t.Priority)
-	r.timeout, r.maxAttempts = int32(t.Timeout/time.Second), int16(t.MaxAttempts)
-}
-
 // routeOf are the columns of a workflow w and its endpoint e that readRoutes reads.
-const routeOf = `w.tenant_id, w.name, w.version, w.max_running IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets`
+const routeOf = `w.tenant_id, w.name, COALESCE(w.version, ''), w.max_running IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets`
 
 func (d *Dispatch) readRoutes(rows pgx.Rows) (routes, error) {
 	defer rows.Close()
 	known := routes{}
 	for rows.Next() {
 		var n routeName
-		var version, endpointName, url, state *string
+		var endpointName, url, state *string
 		var batch *int16
 		var r route
 		var defaults, headers []byte
 		var secrets [][]byte
-		if err := rows.Scan(&n.tenant, &n.name, &version, &r.limited, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
+		if err := rows.Scan(&n.tenant, &n.name, &r.version, &r.limited, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
 			return nil, err
 		}
-		terms, err := policy.DefaultTerms(defaults)
-		if r.unreadable = err; err != nil {
-			terms = unregistered
+		if r.terms, r.unreadable = policy.OfWorkflow(defaults); r.unreadable != nil {
+			r.terms = policy.BuiltIn()
 		}
 		if endpointName != nil {
 			r.endpoint = d.withOpened(endpoint{tenant: n.tenant, name: *endpointName, url: *url, batch: int(*batch), state: *state}, headers, secrets)
 		}
-		r.name, r.known, r.version = n.name, true, or(version, "")
-		r.follow(terms)
+		r.name, r.known = n.name, true
 		known[n] = r
 	}
 	return known, rows.Err()

@@ -97,7 +97,12 @@ type tick struct {
 func (t *tick) stopped() bool { return t.State == Running && t.Reason != NoReason }
 
 // budget is how many attempts a tick has in all, that may be tried most times: anew since it was last delivered again.
-func (t *tick) budget(most int16) int16 { return most + or(t.ReplayedFrom, 0) }
+func (t *tick) budget(most int16) int16 {
+	if t.ReplayedFrom == nil {
+		return most
+	}
+	return most + *t.ReplayedFrom
+}
 
 func (t *tick) key() ident.TickKey {
 	return ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}

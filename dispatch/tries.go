@@ -16,23 +16,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ownTerms are what a schedule says itself of the delivery of its ticks. nil: its workflow's default counts.
-type ownTerms struct {
-	Queue       *string
-	Priority    *int16
-	Timeout     *int32 // seconds
-	MaxAttempts *int16
-}
-
 // sendable is a tick that is under way, with what its schedule's version says of its delivery.
 type sendable struct {
 	tick
 	Workflow string
 	Key      string
 	Own      *string // payload
-	ownTerms
-	MaxLateness *int32
-	OnExpired   *string
+	stated   policy.Stored
 }
 
 // held is how many bytes the long texts of a sendable have.
@@ -88,7 +78,7 @@ func queueSendables(b *pgx.Batch, tenant tenants.ID, tries []try, found *[]*send
 			if err := rows.Scan(&t.ScheduleID, &t.NominalAt, &t.Seq, &t.Version, &t.MissedCount, &t.Occurrence, &t.CohortID, &t.ChunkID,
 				&t.LastAt, &t.UntilAt, &t.FiredAt, &t.EndedAt, &t.Shard, &t.Attempt, &t.State, &t.Reason, &t.Cause, &t.DST, &t.StartedAt,
 				&t.Payload, &t.Result, &t.Error, &t.ReplayedFrom,
-				&s.Workflow, &s.Key, &s.Own, &s.Queue, &s.Priority, &s.Timeout, &s.MaxAttempts, &s.MaxLateness, &s.OnExpired); err != nil {
+				&s.Workflow, &s.Key, &s.Own, &s.stated.Queue, &s.stated.Priority, &s.stated.Timeout, &s.stated.MaxAttempts, &s.stated.MaxLateness, &s.stated.OnExpired); err != nil {
 				return err
 			}
 			if err := hold.Take(s.held()); err != nil {
@@ -126,9 +116,9 @@ func (d *Dispatch) endUnwanted(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 }
 
 // over tells how a tick ends that is not to be delivered any more: it was told to stop, or is later than it may be.
-func (s *sendable) over(terms policy.Terms, now time.Time) (e ending, over bool) {
+func (s *sendable) over(inherited policy.Terms, now time.Time) (e ending, over bool) {
 	e = ending{TickKey: s.key(), attempt: s.Attempt, unsent: true}
-	latest, expires := s.latest(terms)
+	latest, expires := s.latest(inherited)
 	switch {
 	case s.stopped():
 		e.outcome = cancelled
@@ -140,10 +130,14 @@ func (s *sendable) over(terms policy.Terms, now time.Time) (e ending, over bool)
 	return e, true
 }
 
-// latest is the last moment at which a tick may be delivered; expires is false where it may be at any.
-func (s *sendable) latest(terms policy.Terms) (at time.Time, expires bool) {
-	at = s.NominalAt.Add(seconds(or(s.MaxLateness, int32(terms.MaxLateness/time.Second))))
-	return at, or(s.OnExpired, terms.OnExpired) == "skip" && s.Cause != Backfill && s.ReplayedFrom == nil
+// ownTimeout returns how long an attempt at a leased tick may take: what its schedule states, or the built-in timeout. The default of
+// the workflow does not count.
+func (s *sendable) ownTimeout() time.Duration { return policy.BuiltIn().With(s.stated).Timeout }
+
+// latest returns the last moment at which a tick may be delivered; expires is false if it may be at any time.
+func (s *sendable) latest(inherited policy.Terms) (at time.Time, expires bool) {
+	at, expires = inherited.With(s.stated).Latest(s.NominalAt)
+	return at, expires && s.Cause != Backfill && s.ReplayedFrom == nil
 }
 
 // openTries opens a chunk of ticks that are sent again, and ends the attempts whose answer has not come in time.
@@ -198,21 +192,21 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 			o.park = append(o.park, parking{try{TickKey: s.key(), Attempt: s.Attempt}, s.Shard, s.Workflow})
 			continue
 		}
-		d.place(o, &s.tick, r, s.Key, s.Own, s.ownTerms)
+		d.place(o, &s.tick, r, s.Key, s.Own, s.stated)
 	}
 	return nil
 }
 
 // place puts a tick that is under way where it goes: to its endpoint or to the workers. It puts the tick aside while the endpoint is
 // held or has too much to do, and while a change has handed out more ticks than its tenant's rate.
-func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload *string, own ownTerms) {
-	k := t.key()
+func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload *string, stated policy.Stored) {
+	k, terms := t.key(), r.terms.With(stated)
 	if at := o.chunk.HandAt; at != nil && at.After(o.now) {
 		o.hold = append(o.hold, hold{try: try{TickKey: k, Attempt: t.Attempt}, shard: t.Shard, why: "rate", due: *at})
 		return
 	}
 	if r.endpoint == nil {
-		o.ready = append(o.ready, readyTick{k, r.name, or(own.Queue, r.queue), or(own.Priority, r.priority), t.Attempt, r.limited})
+		o.ready = append(o.ready, readyTick{k, r.name, terms.Queue, terms.Priority, t.Attempt, r.limited})
 		return
 	}
 	if r.endpoint.shut() {
@@ -231,8 +225,8 @@ func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload *stri
 	o.bytes += textLength(payload)
 	o.send = append(o.send, &delivery{
 		tenant: o.chunk.TenantID, chunk: o.chunk.ID, tick: *t, workflow: r.name, version: r.version, key: key, payload: payload,
-		timeout: seconds(or(own.Timeout, r.timeout)), maxAttempts: t.budget(or(own.MaxAttempts, r.maxAttempts)), endpoint: r.endpoint,
-		limited: r.limited, priority: or(own.Priority, r.priority),
+		timeout: terms.Timeout, maxAttempts: t.budget(terms.MaxAttempts), endpoint: r.endpoint,
+		limited: r.limited, priority: terms.Priority,
 	})
 }
 

@@ -92,7 +92,7 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
 		return nil, err
 	}
-	terms, err := policy.DefaultTerms(s.Defaults)
+	terms, err := policy.Resolve(policy.Stored{Overlap: s.Overlap}, s.Defaults)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +114,7 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 		}
 		t.Payload = new(string(p.Payload))
 	}
-	overlap := or(s.Overlap, terms.Overlap)
-	made, err := state.Trigger(ctx, tx, state.Schedule{Tenant: tenant, ID: s.ID}, t.NominalAt, int16(reason), overlap)
+	made, err := state.Trigger(ctx, tx, state.Schedule{Tenant: tenant, ID: s.ID}, t.NominalAt, int16(reason), terms.Overlap)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +141,7 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 			return nil, fmt.Errorf("enter a manual tick: %w", err)
 		}
 		var stop []int64
-		if overlap == "cancel_other" {
+		if terms.Overlap == "cancel_other" {
 			stop = []int64{s.ID}
 		}
 		return t, d.buffer(ctx, tx, tenant, now, []ident.TickKey{t.key()}, stop)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // acting is one batch of stored schedules that an action is done to: each is decided by the rules of a single Pause,
@@ -143,12 +144,12 @@ func (a *acting) retime(ctx context.Context, w *rewrite, before *calendar.Timing
 	if err != nil {
 		return "", err
 	}
-	whole, _, err := r.effective()
+	terms, err := policy.Resolve(r.Stored, r.Defaults)
 	if err != nil {
 		return "", err
 	}
 	hash := t.Hash()
-	if r.CohortID != nil && string(hash[:]) == string(r.Hash[:timingHash]) && *r.CohortMissed == *whole.Missed {
+	if r.CohortID != nil && string(hash[:]) == string(r.Hash[:timingHash]) && *r.CohortMissed == terms.Missed {
 		if r.delayed() { // its next time is counted from an end, and stays
 			return countUnchanged, nil
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -41,7 +42,7 @@ func (a cohortName) compare(b cohortName) int {
 
 // enterLater places the row in its cohort, whose number is found later.
 func (l *load) enterLater(ctx context.Context, w *rewrite, t *calendar.Timing, after time.Time) error {
-	whole, _, err := w.effective()
+	terms, err := policy.Resolve(w.Stored, w.Defaults)
 	if err != nil {
 		return err
 	}
@@ -57,8 +58,8 @@ func (l *load) enterLater(ctx context.Context, w *rewrite, t *calendar.Timing, a
 	}
 	t = fresh.timing
 	stamp := cohorts.Stamp{Revision: fresh.revision, TZData: t.Zones().Version()}
-	if w.next, w.joins = w.enter(l.tenant, t, *whole.Missed, after); w.joins {
-		w.timing = &cohortNeed{cohortName: cohortName{w.Workflow, w.Shard, string(w.Hash), *whole.Missed}, timing: t, stamp: stamp}
+	if w.next, w.joins = w.enter(l.tenant, t, terms.Missed, after); w.joins {
+		w.timing = &cohortNeed{cohortName: cohortName{w.Workflow, w.Shard, string(w.Hash), terms.Missed}, timing: t, stamp: stamp}
 		if cohorts.Delays(t) {
 			w.timing.alone = w.row
 		}

@@ -70,23 +70,3 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
-
-func TestDefaultTerms(t *testing.T) {
-	t.Parallel()
-	want := policy.Terms{
-		Overlap: "skip", OnExpired: "skip", Queue: "default", MaxLateness: 24 * time.Hour, Timeout: time.Minute, Priority: 2, MaxAttempts: 10,
-	}
-	for _, stored := range []string{"", "{}", `{"policy":{},"delivery":{}}`} {
-		if got, err := policy.DefaultTerms([]byte(stored)); err != nil || got != want {
-			t.Errorf("%q: got %+v %v", stored, got, err)
-		}
-	}
-	want.Overlap, want.Timeout, want.PauseAfterFailures = "allow_all", 90*time.Second, 3
-	stored := `{"policy":{"overlap":"allow_all","pause_after_failures":3},"delivery":{"timeout":"90s"}}`
-	if got, err := policy.DefaultTerms([]byte(stored)); err != nil || got != want {
-		t.Errorf("got %+v %v", got, err)
-	}
-	if _, err := policy.DefaultTerms([]byte(`{"policy":{"max_lateness":"x"}}`)); err == nil {
-		t.Error("defaults that cannot be are read")
-	}
-}

@@ -41,25 +41,16 @@ func lockDefaults(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow st
 // inherit begins the operation that moves the schedules of a workflow whose default of the missed policy is another from
 // now on: it is part of what makes a cohort. All other defaults are read when they are needed.
 func (s *Schedules) inherit(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow string, was, is []byte) error {
-	before, err := defaultMissed(was)
+	before, err := policy.OfWorkflow(was)
 	if err != nil {
 		return err
 	}
-	missed, err := defaultMissed(is)
-	if err != nil || missed == before {
+	after, err := policy.OfWorkflow(is)
+	if err != nil || after.Missed == before.Missed {
 		return err
 	}
-	_, err = s.Operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: defaultsKind, Params: inheritance{workflow, missed}, By: "carillon"})
+	_, err = s.Operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: defaultsKind, Params: inheritance{workflow, after.Missed}, By: "carillon"})
 	return err
-}
-
-func defaultMissed(stored []byte) (string, error) {
-	t, err := policy.ReadDefaults(stored)
-	if err != nil {
-		return "", err
-	}
-	t, _ = t.Over(policy.SystemTerms)
-	return *t.Missed, nil
 }
 
 // inheritStep first waits, shard by shard, for those who read the defaults as they were and have not committed; then it

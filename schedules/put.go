@@ -347,11 +347,11 @@ func (s *Schedules) redefine(tenant tenants.ID, r *row, d definition, before *ca
 			c.timing = r.carry(&was, c.timing, tenant, now)
 		}
 	}
-	whole, _, err := r.effective()
+	terms, err := policy.Resolve(r.Stored, r.Defaults)
 	if err != nil {
 		return c, err
 	}
-	moved := before == nil || before.Hash() != c.timing.Hash() || was.Status != r.Status || was.CohortMissed != nil && *was.CohortMissed != *whole.Missed
+	moved := before == nil || before.Hash() != c.timing.Hash() || was.Status != r.Status || was.CohortMissed != nil && *was.CohortMissed != terms.Missed
 	c.moves = moved || c.respecified && !sameLimit(ticksOf(d.spec), was.Spec)
 	return c, nil
 }
@@ -371,11 +371,11 @@ func (s *Schedules) rearm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *
 
 // arm joins the cohort of its timing from after a moment on; it reports false where no nominal time is left.
 func (s *Schedules) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, after, now time.Time) (bool, error) {
-	whole, _, err := r.effective()
+	terms, err := policy.Resolve(r.Stored, r.Defaults)
 	if err != nil {
 		return false, err
 	}
-	joined, err := r.join(ctx, tx, s, tenant, t, *whole.Missed, after, now)
+	joined, err := r.join(ctx, tx, s, tenant, t, terms.Missed, after, now)
 	if err != nil {
 		return false, fmt.Errorf("join cohort: %w", err)
 	}

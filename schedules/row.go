@@ -168,17 +168,6 @@ func (r *row) warnings(ctx context.Context, db postgres.DB, ts *cohorts.Timings,
 	return ts.Warnings(ctx, db, r.stored(tenant), cohort, t, now)
 }
 
-// effective are the row's terms with all that it inherits.
-func (r *row) effective() (whole policy.Stored, inherited []string, err error) {
-	below, err := policy.ReadDefaults(r.Defaults)
-	if err != nil {
-		return whole, nil, err
-	}
-	merged, inherited := r.Stored.Over(below)
-	whole, _ = merged.Over(policy.SystemTerms)
-	return whole, inherited, nil
-}
-
 // nextAfter is the first nominal time that the member serves and that lies after a moment, within its bounds; those that
 // are to be left out are passed over.
 func (r *row) nextAfter(t *calendar.Timing, after time.Time) (time.Time, bool) {
@@ -279,20 +268,18 @@ func (r *row) underWay(t *calendar.Timing, now time.Time) (run cohorts.Run, ahea
 // schedule shows the row as of now.
 func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant tenants.ID, now time.Time) (Schedule, error) {
 	r.wake(now)
-	whole, inherited, err := r.effective()
+	terms, err := policy.Resolve(r.Stored, r.Defaults)
 	if err != nil {
 		return Schedule{}, err
 	}
 	out := Schedule{
 		ID: s.IDs.Schedule(r.ID), Workflow: r.Workflow, Key: r.Key, Version: r.Version, Status: r.Status,
-		Policy: whole.Policy(), Delivery: whole.Delivery(), Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote, PausedUntil: instant.UTC(r.PausedUntil),
-		Upcoming: make([]time.Time, 0, upcomingShown), LastAt: instant.UTC(r.LastAt), Inherited: inherited, Warnings: []calendar.Warning{},
+		Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote, PausedUntil: instant.UTC(r.PausedUntil),
+		Upcoming: make([]time.Time, 0, upcomingShown), LastAt: instant.UTC(r.LastAt), Inherited: r.Inherited(), Warnings: []calendar.Warning{},
 		Stats:  Stats{r.Fired, r.Succeeded, r.Failed, r.Skipped, r.MissedTimes},
 		TZData: r.TZData, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), UpdatedBy: r.UpdatedBy,
 	}
-	if inherited == nil {
-		out.Inherited = []string{}
-	}
+	out.Policy, out.Delivery = terms.Show()
 	if r.Timed != nil {
 		out.TZData = *r.Timed
 	}
