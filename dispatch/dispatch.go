@@ -12,6 +12,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/loop"
@@ -20,9 +24,6 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river"
 )
 
 // Quotas returns the quotas of a tenant, or an error after a second at most: each push asks it.
@@ -47,6 +48,7 @@ type Config struct {
 	Outbound   web.Outbound  // which addresses endpoints may have
 	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
 	Operations *operations.Operations
+	Chunker    *Chunker
 
 	// Settle brings a schedule whose moved ticks have come back to its spec's timing. It may be nil where the process does
 	// not dispatch.
@@ -86,7 +88,7 @@ type Dispatch struct {
 	whens      *whens
 	limits     *limits
 	purse      *purse
-	pressure   pressure
+	pressure   *pressure
 	swept      swept
 	openChunks openChunks
 	leaseEnds  lowEnd
@@ -98,8 +100,7 @@ type Dispatch struct {
 	horizon    horizon
 	floors     dueFloors
 	rest       rest
-	insert     func(ctx context.Context, tx pgx.Tx, runs []openRun) error // makes the jobs that open runs
-	offer      func(runs []openRun) (left []string)                       // gives runs to the opener of this process; nil: it opens none
+	offer      func(runs []openRun) (left []string) // gives runs to the opener of this process; nil: it opens none
 	failing    chan failingSchedule
 	work       sync.WaitGroup
 	stop       context.CancelFunc
@@ -136,12 +137,11 @@ func New(c Config) (*Dispatch, error) {
 	if c.API == nil {
 		return nil, errors.New("dispatch needs what tenants' routes go by")
 	}
-	d := &Dispatch{Config: c, hub: newHub(), ready: newReadyQueues(), whens: newWhens(), limits: newLimits(), told: &loop.Rarely{}, purse: newPurse(c.Pool), failing: make(chan failingSchedule, 256)}
+	d := &Dispatch{Config: c, hub: newHub(), ready: newReadyQueues(), whens: newWhens(), limits: newLimits(), told: &loop.Rarely{}, purse: c.Chunker.purse, pressure: &c.Chunker.pressure, failing: make(chan failingSchedule, 256)}
 	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
 	d.leaseEnds, d.dueEvents, d.dueNotices = newLeaseEnds(), newDueEvents(), newDueNotices()
 	d.sweepMetrics, d.openMetrics, d.pushMetrics, d.leaseMetrics, d.upkeepMetrics = c.Metrics.sweep, c.Metrics.open, c.Metrics.push, c.Metrics.lease, c.Metrics.upkeep
 	d.process = newProcess(d)
-	d.insert = d.insertJobs
 	d.opener = newOpener(d.openJob)
 	if d.Dispatches {
 		d.offer = d.opener.offer
@@ -149,6 +149,9 @@ func New(c Config) (*Dispatch, error) {
 	d.sender = newSender(d)
 	d.results = newResults(d)
 	d.watchdog = newWatchdog(d)
+	if !d.Dispatches {
+		return d, nil
+	}
 	client, err := d.jobs()
 	if err != nil {
 		return nil, fmt.Errorf("set up jobs: %w", err)

@@ -20,7 +20,9 @@ func (d *Dispatch) Kill() {
 	d.stop()
 	d.sender.cancel()
 	d.opener.close(context.Background())
-	_ = d.river.StopAndCancel(context.Background())
+	if d.river != nil {
+		_ = d.river.StopAndCancel(context.Background())
+	}
 	d.sender.working.Wait()
 	d.results.close()
 	d.work.Wait()

@@ -17,7 +17,7 @@ import (
 // HandOut makes chunks of due ticks in the caller's transaction, which holds the locks of their shards, shared: a change came before the
 // sweep had taken them. They are opened like any other chunk, in order. Ticks of one tenant and shard share chunks; if a schedule has
 // several ticks, each goes into a later chunk than the one before. Of more ticks than the tenant's rate the later ones wait.
-func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) error {
+func (c *Chunker) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) error {
 	if sabotage.RetimeForgets.On() || len(due) == 0 {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) 
 			if n < 0 {
 				n = len(batch)
 			}
-			if err := d.handOutOf(ctx, tx, batch[:n], workflows); err != nil {
+			if err := c.handOutOf(ctx, tx, batch[:n], workflows); err != nil {
 				return err
 			}
 			batch = batch[n:]
@@ -45,9 +45,9 @@ func (d *Dispatch) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) 
 }
 
 // handOutOf makes the chunks of one shard. Ticks that differ in nothing but their schedule stand next to one another.
-func (d *Dispatch) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.Due, workflows map[int64]string) error {
+func (c *Chunker) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.Due, workflows map[int64]string) error {
 	cs := newChunks(batch[0].Shard)
-	rates := d.ratesOf(ctx, batch)
+	rates := c.ratesOf(ctx, batch)
 	for _, rate := range rates {
 		cs.most = min(cs.most, max(leastHandedOut, rate))
 	}
@@ -58,16 +58,16 @@ func (d *Dispatch) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.D
 			members = append(members, member{id: batch[0].Schedule, missed: one.Missed})
 			batch = batch[1:]
 		}
-		d.purse.owe(one.Tenant, len(members))
+		c.purse.owe(one.Tenant, len(members))
 		g := groupOf(one.Cohort, one.Run)
 		g.Forced = one.Forced
 		cs.add(one.Tenant, workflow, g, members)
 	}
-	runs, err := d.insertChunks(ctx, tx, cs)
+	runs, err := c.insertChunks(ctx, tx, cs)
 	if err != nil {
 		return err
 	}
-	if err := d.paceChunks(ctx, tx, cs.made, rates); err != nil {
+	if err := c.paceChunks(ctx, tx, cs.made, rates); err != nil {
 		return err
 	}
 	for i := range runs {
@@ -81,27 +81,28 @@ func (d *Dispatch) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.D
 const leastHandedOut = 20 // ticks of a chunk whose tenant has a low rate
 
 // ratesOf returns how many ticks a second the tenants of due ticks may have. A tenant whose quotas cannot be read is missing.
-func (d *Dispatch) ratesOf(ctx context.Context, due []schedules.Due) map[tenants.ID]int {
+func (c *Chunker) ratesOf(ctx context.Context, due []schedules.Due) map[tenants.ID]int {
 	rates := map[tenants.ID]int{}
 	for _, one := range due {
 		if _, known := rates[one.Tenant]; known {
 			continue
 		}
-		if quotas, err := d.Quotas(ctx, one.Tenant); err == nil && quotas.TicksPerSecond > 0 {
+		if quotas, err := c.quotas(ctx, one.Tenant); err == nil && quotas.TicksPerSecond > 0 {
 			rates[one.Tenant] = quotas.TicksPerSecond
 		}
 	}
 	return rates
 }
 
-// paceChunks has the ticks of new chunks wait that are more than their tenants' rates.
-func (d *Dispatch) paceChunks(ctx context.Context, tx pgx.Tx, made []newChunk, rates map[tenants.ID]int) error {
+// paceChunks makes the ticks of new chunks wait that are more than their tenants' rates.
+func (c *Chunker) paceChunks(ctx context.Context, tx pgx.Tx, made []newChunk, rates map[tenants.ID]int) error {
 	var ids []int64
 	var owners []int32
 	var waits []time.Duration
-	for _, c := range made {
-		if wait := d.purse.pace(c.tenant, c.count, rates[c.tenant], time.Now()); wait > 0 {
-			ids, owners, waits = append(ids, c.id), append(owners, int32(c.tenant)), append(waits, wait)
+	for i := range made {
+		one := &made[i]
+		if wait := c.purse.pace(one.tenant, one.count, rates[one.tenant], time.Now()); wait > 0 {
+			ids, owners, waits = append(ids, one.id), append(owners, int32(one.tenant)), append(waits, wait)
 		}
 	}
 	if len(ids) == 0 {

@@ -47,7 +47,7 @@ func TestDueTicksOfAChangeShareChunks(t *testing.T) {
 	h.exec(`UPDATE schedule SET overlap = 'allow_all'`)
 	last := h.at(`SELECT date_trunc('second', clock_timestamp()) - interval '10 seconds'`)
 	due := h.dueOf(last, times)
-	err := pgx.BeginFunc(t.Context(), h.config.Pool, func(tx pgx.Tx) error { return h.dispatch.HandOut(t.Context(), tx, due) })
+	err := pgx.BeginFunc(t.Context(), h.config.Pool, func(tx pgx.Tx) error { return h.dispatch.Chunker.HandOut(t.Context(), tx, due) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestDueTicksOfAChangeKeepToTheRateOfTheirTenant(t *testing.T) {
 	h.put("herd", "first", rarely("allow_all"))
 	h.herd("herd", "first", size-1)
 	due := h.dueOf(h.at(`SELECT date_trunc('second', clock_timestamp())`), 1)
-	if err := pgx.BeginFunc(t.Context(), h.config.Pool, func(tx pgx.Tx) error { return h.dispatch.HandOut(t.Context(), tx, due) }); err != nil {
+	if err := pgx.BeginFunc(t.Context(), h.config.Pool, func(tx pgx.Tx) error { return h.dispatch.Chunker.HandOut(t.Context(), tx, due) }); err != nil {
 		t.Fatal(err)
 	}
 	h.openAll()

@@ -32,6 +32,7 @@ type house struct {
 	tenant    tenants.ID
 	schedules *schedules.Schedules
 	dispatch  *dispatch.Dispatch
+	jobs      *dispatch.Jobs
 	config    dispatch.Config
 }
 
@@ -61,12 +62,14 @@ func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
 		Pool: engine, API: api, IDs: ids, Timings: cohorts.NewTimings(), Quotas: quotas, Cursors: cursors, LeaseKey: make([]byte, 32),
 		Log: logger(), Metrics: dispatch.NewMetrics(prometheus.NewRegistry()), Name: "test", Sweeps: true, Dispatches: true, Outbound: web.Outbound{Loopback: true},
 	}
-	h.config.Operations = operations.New(operations.Config{Pool: api, Engine: engine, IDs: ids, Cursors: cursors})
+	if h.jobs, err = dispatch.NewJobs(engine, logger()); err != nil {
+		t.Fatal(err)
+	}
+	h.config.Operations = operations.New(operations.Config{Pool: api, Engine: engine, IDs: ids, Cursors: cursors, Queue: h.jobs.QueueOperation})
 	h.dispatch = h.process()
-	h.config.Operations.Queue = h.dispatch.QueueOperation
 	h.dispatch.RegisterSteps()
 	h.schedules = schedules.New(schedules.Config{
-		Pool: api, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.HandOut, Forget: dispatch.Forget, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
+		Pool: api, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.Chunker.HandOut, Forget: dispatch.Forget, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
 		Operations: h.config.Operations,
 	})
 	return h
@@ -85,7 +88,9 @@ func logger() *slog.Logger {
 // process makes another process on the same database, not yet started.
 func (h *house) process() *dispatch.Dispatch {
 	h.t.Helper()
-	d, err := dispatch.New(h.config)
+	c := h.config
+	c.Chunker = dispatch.NewChunker(c.Pool, c.Quotas, h.jobs.Open)
+	d, err := dispatch.New(c)
 	if err != nil {
 		h.t.Fatal(err)
 	}

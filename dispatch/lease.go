@@ -95,7 +95,7 @@ func (d *Dispatch) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, 
 	if err != nil {
 		return nil, err
 	}
-	held, err := d.Leased(ctx, tenant)
+	held, err := countLeased(ctx, d.API, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -368,9 +368,13 @@ func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[stri
 // leasedTicks counts the ticks in the live leases of a tenant. The clock is read once, so that the time is a bound of the index.
 const leasedTicks = `SELECT COALESCE(sum(unended), 0)::bigint FROM lease WHERE tenant_id = $1 AND until_at > (SELECT clock_timestamp())`
 
-// Leased returns how many ticks a tenant's workers hold.
-func (d *Dispatch) Leased(ctx context.Context, tenant tenants.ID) (n int, err error) {
-	err = d.API.QueryRow(ctx, leasedTicks, tenant).Scan(&n)
+// Leased returns the meter of how many ticks a tenant's workers hold. db shows the tenant's rows.
+func Leased(db postgres.DB) tenants.Meter {
+	return func(ctx context.Context, tenant tenants.ID) (int, error) { return countLeased(ctx, db, tenant) }
+}
+
+func countLeased(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int, err error) {
+	err = db.QueryRow(ctx, leasedTicks, tenant).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count leased ticks: %w", err)
 	}

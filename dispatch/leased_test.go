@@ -27,7 +27,7 @@ func TestCountOfLeasedTicksReadsTheTenantsLiveLeasesOnly(t *testing.T) {
 	h.exec(lease, h.tenant, "-1 minute", 10_000)
 	h.exec(lease, h.tenant, "10 minutes", 3)
 	h.exec(`ANALYZE lease`)
-	if n, err := h.dispatch.Leased(t.Context(), h.tenant); err != nil || n != 3 {
+	if n, err := dispatch.Leased(h.config.API)(t.Context(), h.tenant); err != nil || n != 3 {
 		t.Errorf("got %d and %v, want 3", n, err)
 	}
 	r := &recorder{ran: map[string][]any{dispatch.LeasedTicks: {h.tenant}}}
@@ -69,7 +69,7 @@ func TestParallelPollsLeaseNoMoreThanTheQuota(t *testing.T) {
 				})
 			}
 			polls.Wait()
-			if n, err := d.Leased(t.Context(), h.tenant); err != nil || n != c.quota {
+			if n, err := dispatch.Leased(h.config.API)(t.Context(), h.tenant); err != nil || n != c.quota {
 				t.Errorf("%d ticks are leased, %v; the quota is %d", n, err, c.quota)
 			}
 		})

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 
 	"github.com/carillonhq/carillon/internal/loop"
@@ -28,29 +27,6 @@ func (w *operateWorker) Work(ctx context.Context, job *river.Job[operateArgs]) e
 		w.dispatch.Log.Error("an operation does not go on", "error", err)
 	}
 	return nil
-}
-
-// QueueOperation makes a process that dispatches run operations, once tx is committed. One that waits for its turn already is not
-// queued twice; a job that some process works on, or has died with, does not count.
-func (d *Dispatch) QueueOperation(ctx context.Context, tx pgx.Tx, ids ...int64) error {
-	rows, _ := tx.Query(ctx, `
-		SELECT n.id
-		FROM unnest($1::bigint[]) AS n (id)
-		WHERE NOT EXISTS (
-			SELECT FROM river_job
-			WHERE kind = '`+operateArgs{}.Kind()+`' AND state = 'available' AND (args ->> 'operation')::bigint = n.id)`, ids) // CollectRows reports the error
-	missing, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	jobs := make([]river.InsertManyParams, len(missing))
-	for i, id := range missing {
-		jobs[i] = river.InsertManyParams{Args: operateArgs{id}, InsertOpts: &river.InsertOpts{Queue: workLane, MaxAttempts: 1}}
-	}
-	if _, err = d.river.InsertManyTx(ctx, tx, jobs); err != nil {
-		return err
-	}
-	return announceLane(ctx, tx, workLane)
 }
 
 // lookForOperations finds, every second, the operations that nobody runs.

@@ -73,29 +73,21 @@ func (d *Dispatch) tellPushing(ctx context.Context) {
 	})
 }
 
-// Pushing is how many requests to a tenant's endpoints are in flight in all processes, a second ago.
-func (d *Dispatch) Pushing(ctx context.Context, tenant tenants.ID) (int, error) {
-	return d.countPushing(ctx, tenant, "requests")
-}
+// Pushing returns the meter of how many requests to a tenant's endpoints are in flight in all processes, a second ago. db shows the
+// tenant's rows.
+func Pushing(db postgres.DB) tenants.Meter { return meterPushing(db, "requests") }
 
-// PushingToBusiest is Pushing of the endpoint with most; where processes push to several it may be less than told.
-func (d *Dispatch) PushingToBusiest(ctx context.Context, tenant tenants.ID) (int, error) {
-	return d.countPushing(ctx, tenant, "busiest")
-}
+// PushingToBusiest returns the meter of the endpoint with the most requests in flight. Where processes push to several endpoints it may
+// count fewer than there are.
+func PushingToBusiest(db postgres.DB) tenants.Meter { return meterPushing(db, "busiest") }
 
-func (d *Dispatch) countPushing(ctx context.Context, tenant tenants.ID, column string) (n int, err error) {
-	err = d.of(ctx).QueryRow(ctx, `SELECT COALESCE(sum(`+column+`), 0)::int FROM pushing WHERE tenant_id = $1 AND at > clock_timestamp() - $2::interval`,
-		tenant, pushingOld).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count requests in flight: %w", err)
+func meterPushing(db postgres.DB, column string) tenants.Meter {
+	return func(ctx context.Context, tenant tenants.ID) (n int, err error) {
+		err = db.QueryRow(ctx, `SELECT COALESCE(sum(`+column+`), 0)::int FROM pushing WHERE tenant_id = $1 AND at > clock_timestamp() - $2::interval`,
+			tenant, pushingOld).Scan(&n)
+		if err != nil {
+			return 0, fmt.Errorf("count requests in flight: %w", err)
+		}
+		return n, nil
 	}
-	return n, nil
-}
-
-// of returns where to query: the API's pool, which shows one tenant's rows, if ctx carries a tenant; else the engine's.
-func (d *Dispatch) of(ctx context.Context) postgres.DB {
-	if postgres.HasTenant(ctx) {
-		return d.API
-	}
-	return d.Pool
 }

@@ -3,20 +3,20 @@ package dispatch_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // planNode is a step of a plan as EXPLAIN (ANALYZE, FORMAT JSON) shows it. Rows are those of one loop.
@@ -165,14 +165,10 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	h.config.API = postgres.NewWall(postgrestest.As(t, h.pool, postgres.APIRole)) // which answers nothing without a tenant
 	h.config.Uses = func(context.Context, tenants.ID) (map[string]tenants.Use, error) { return nil, nil }
 	h.config.Settle = func(context.Context, tenants.ID, string, string) error { return nil }
-	h.config.Operations = operations.New(operations.Config{Pool: h.config.API, Engine: h.config.Pool, IDs: h.config.IDs, Cursors: h.config.Cursors})
-	finishTenants := h.process().FinishTenants
-	h.config.Erase = func(ctx context.Context) error {
-		return errors.Join(h.schedules.FinishErasures(ctx, h.config.Pool), finishTenants(ctx))
-	}
+	h.config.Operations = operations.New(operations.Config{Pool: h.config.API, Engine: h.config.Pool, IDs: h.config.IDs, Cursors: h.config.Cursors, Queue: h.jobs.QueueOperation})
+	h.config.Erase = func(ctx context.Context) error { return h.schedules.FinishErasures(ctx, h.config.Pool) }
 	h.config.Pause = func(context.Context, tenants.ID, int64, string) error { return nil }
 	d := h.process()
-	h.config.Operations.Queue = d.QueueOperation
 	d.RegisterSteps()
 	d.Room(2)
 	h.provokeRetention()
@@ -180,7 +176,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	h.start(d)
 	h.poll(d, "idle")
 	goOn()
-	texts := unaskedSQL(t, "dispatch.Dispatch.Start", "dispatch.openWorker.Work", "dispatch.retainWorker.Work", "dispatch.Dispatch.FinishTenants", "schedules.Schedules.FinishErasures")
+	texts := unaskedSQL(t, "dispatch.Dispatch.Start", "dispatch.openWorker.Work", "dispatch.retainWorker.Work", "schedules.Schedules.FinishErasures")
 	defer p.hold(t)
 	h.config.Sweeps, h.config.Dispatches = false, false
 	besides := h.process()

@@ -174,7 +174,7 @@ func TestANewerTZDataComesToManyTenants(t *testing.T) {
 	defer tx.Rollback(ctx)
 	const jobsRead = `SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'river_job'`
 	var earlier, read int // the connection's, and so of its last transactions too
-	if err := errors.Join(tx.QueryRow(ctx, jobsRead).Scan(&earlier), h.dispatch.QueueOperation(ctx, tx, operation), tx.QueryRow(ctx, jobsRead).Scan(&read)); err != nil {
+	if err := errors.Join(tx.QueryRow(ctx, jobsRead).Scan(&earlier), h.jobs.QueueOperation(ctx, tx, operation), tx.QueryRow(ctx, jobsRead).Scan(&read)); err != nil {
 		t.Fatal(err)
 	}
 	if read -= earlier; read > 100 {

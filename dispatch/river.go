@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
@@ -16,9 +17,13 @@ import (
 // slot of the lane.
 const jobsOfLane = 16
 
-// jobs makes River's client: one that works where this process dispatches, else one that only inserts.
+// jobs makes the client of River that works.
 func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
-	config := &river.Config{
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &openWorker{dispatch: d})
+	river.AddWorker(workers, &operateWorker{dispatch: d})
+	river.AddWorker(workers, &retainWorker{dispatch: d})
+	return river.NewClient(silentDriver{riverpgxv5.New(d.Pool)}, &river.Config{
 		Logger:                      slog.New(quiet{d.Log.Handler()}),
 		FetchCooldown:               10 * time.Millisecond,
 		FetchPollInterval:           time.Second, // a notification wakes it, of River's or of ours: this is for one that is lost
@@ -27,19 +32,13 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 		RescueStuckJobsAfter:        2 * time.Minute,
 		ReindexerIndexNames:         []string{"river_job_kind", "river_job_prioritized_fetching_index", "river_job_state_and_finalized_at_index"},
 		ReindexerSchedule:           river.PeriodicInterval(17 * time.Hour),
-	}
-	if d.Dispatches {
-		config.Workers = river.NewWorkers()
-		river.AddWorker(config.Workers, &openWorker{dispatch: d})
-		river.AddWorker(config.Workers, &operateWorker{dispatch: d})
-		river.AddWorker(config.Workers, &retainWorker{dispatch: d})
-		config.PeriodicJobs = []*river.PeriodicJob{retaining()}
-		config.Queues = map[string]river.QueueConfig{
+		Workers:                     workers,
+		PeriodicJobs:                []*river.PeriodicJob{retaining()},
+		Queues: map[string]river.QueueConfig{
 			smallLane: {MaxWorkers: jobsOfLane}, largeLane: {MaxWorkers: openers[largeLane]}, catchUpLane: {MaxWorkers: openers[catchUpLane]},
 			workLane: {MaxWorkers: 2, FetchPollInterval: 2 * time.Second}, // nothing in it is due to the second
-		}
-	}
-	return river.NewClient(silentDriver{riverpgxv5.New(d.Pool)}, config)
+		},
+	})
 }
 
 // silentDriver has River notify nobody of new jobs in the transaction that makes them: PostgreSQL commits those one after another,
@@ -56,14 +55,49 @@ func (quiet) Enabled(_ context.Context, level slog.Level) bool { return level >=
 func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
 func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.Handler.WithGroup(name)} }
 
-// insertJobs makes a job for each run.
-func (d *Dispatch) insertJobs(ctx context.Context, tx pgx.Tx, runs []openRun) error {
+// Jobs makes River's jobs. It works on none of them.
+type Jobs struct{ client *river.Client[pgx.Tx] }
+
+// NewJobs returns Jobs in a database.
+func NewJobs(pool *pgxpool.Pool, log *slog.Logger) (*Jobs, error) {
+	client, err := river.NewClient(silentDriver{riverpgxv5.New(pool)}, &river.Config{Logger: slog.New(quiet{log.Handler()})})
+	if err != nil {
+		return nil, fmt.Errorf("set up jobs: %w", err)
+	}
+	return &Jobs{client}, nil
+}
+
+// Open makes a job for each run of chunks, which opens it.
+func (j *Jobs) Open(ctx context.Context, tx pgx.Tx, runs []openRun) error {
 	jobs := make([]river.InsertManyParams, len(runs))
 	for i, r := range runs {
 		jobs[i] = river.InsertManyParams{Args: r.openArgs, InsertOpts: &river.InsertOpts{Queue: r.lane, Priority: r.priority}}
 	}
-	if _, err := d.river.InsertManyFastTx(ctx, tx, jobs); err != nil {
+	if _, err := j.client.InsertManyFastTx(ctx, tx, jobs); err != nil {
 		return fmt.Errorf("insert jobs: %w", err)
 	}
 	return nil
+}
+
+// QueueOperation makes a process that dispatches run operations, once tx is committed. One that waits for its turn already is not
+// queued twice; a job that some process works on, or has died with, does not count.
+func (j *Jobs) QueueOperation(ctx context.Context, tx pgx.Tx, ids ...int64) error {
+	rows, _ := tx.Query(ctx, `
+		SELECT n.id
+		FROM unnest($1::bigint[]) AS n (id)
+		WHERE NOT EXISTS (
+			SELECT FROM river_job
+			WHERE kind = '`+operateArgs{}.Kind()+`' AND state = 'available' AND (args ->> 'operation')::bigint = n.id)`, ids) // CollectRows reports the error
+	missing, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	jobs := make([]river.InsertManyParams, len(missing))
+	for i, id := range missing {
+		jobs[i] = river.InsertManyParams{Args: operateArgs{id}, InsertOpts: &river.InsertOpts{Queue: workLane, MaxAttempts: 1}}
+	}
+	if _, err = j.client.InsertManyTx(ctx, tx, jobs); err != nil {
+		return err
+	}
+	return announceLane(ctx, tx, workLane)
 }

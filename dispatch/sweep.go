@@ -130,7 +130,7 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 		if sabotage.TwoTransactions.On() {
 			return p.chunks.write(ctx, tx)
 		}
-		if runs, err = d.insertChunks(ctx, tx, p.chunks); err != nil {
+		if runs, err = d.Chunker.insertChunks(ctx, tx, p.chunks); err != nil {
 			return err
 		}
 		sabotage.Crash("sweep.before_commit")
@@ -141,7 +141,7 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 	}
 	sabotage.Crash("sweep.committed")
 	if sabotage.TwoTransactions.On() {
-		if err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error { runs, err = d.insertChunks(ctx, tx, p.chunks); return err }); err != nil {
+		if err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error { runs, err = d.Chunker.insertChunks(ctx, tx, p.chunks); return err }); err != nil {
 			return false, err
 		}
 	}
@@ -227,34 +227,4 @@ func (c *due) beginRun(now time.Time) {
 	if walk, jitters := cohorts.WalkOf(c.timing, c.run, string(c.Workflow)); jitters {
 		c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))
 	}
-}
-
-// insertChunks writes chunks with the jobs that open them.
-func (d *Dispatch) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) (runs []openRun, err error) {
-	made, err := cs.insert(ctx, tx)
-	if err != nil || len(made) == 0 {
-		return nil, err
-	}
-	runs = d.openRuns(made)
-	return runs, d.insert(ctx, tx, runs)
-}
-
-// openRuns groups the chunks of one sweep into runs. Neighbours of one lane and priority share a run while they are small.
-func (d *Dispatch) openRuns(made []newChunk) (runs []openRun) {
-	for _, c := range made {
-		first := priority(d.pressure.add(c.tenant))
-		if n := len(runs); n > 0 && c.kind == firstTries {
-			last := &runs[n-1]
-			if last.lane == c.lane && last.priority == first && last.chunks < chunksOfAJob && last.ticks+c.count <= ticksOfAJob {
-				last.Through, last.chunks, last.ticks = c.id, last.chunks+1, last.ticks+c.count
-				continue
-			}
-		}
-		one := openRun{openArgs: openArgs{Chunk: c.id}, lane: c.lane, priority: first, chunks: 1, ticks: c.count}
-		if c.kind != firstTries {
-			one.ticks = ticksOfAJob // nothing joins it
-		}
-		runs = append(runs, one)
-	}
-	return runs
 }

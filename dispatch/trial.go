@@ -103,3 +103,11 @@ func trialBody(tickID string, batch int, now time.Time) (body []byte, id string)
 	}
 	return append(m.appendJSON([]byte(`{"ticks":[`)), `]}`...), "batch_" + rand.Text()
 }
+
+// of returns where to query: the API's pool, which shows one tenant's rows, if ctx carries a tenant; else the engine's.
+func (d *Dispatch) of(ctx context.Context) postgres.DB {
+	if postgres.HasTenant(ctx) {
+		return d.API
+	}
+	return d.Pool
+}

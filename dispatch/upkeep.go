@@ -92,7 +92,7 @@ func (d *Dispatch) finishErasures(ctx context.Context) error {
 	if d.Erase == nil {
 		return nil
 	}
-	return d.Erase(ctx)
+	return errors.Join(d.Erase(ctx), d.FinishTenants(ctx))
 }
 
 // fold adds up how many members the cohorts have, and lets the planner learn of tables that have grown.
