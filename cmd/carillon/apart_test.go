@@ -33,7 +33,7 @@ func TestTenantsRequestsLogInAsTheirOwnUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.User = url.UserPassword(user, "secret")
-	h, err := build(t.Context(), plan{databaseURL: whole, apiURL: u.String(), connections: 10, role: "all", issuer: "test", log: slog.New(slog.DiscardHandler)})
+	h, err := wire(t.Context(), options{databaseURL: whole, apiURL: u.String(), connections: 10, role: "all", issuer: "test", log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

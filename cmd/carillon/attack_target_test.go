@@ -44,7 +44,7 @@ func TestNothingInwardIsCalled(t *testing.T) {
 		t.Cleanup(func() { _ = canary.Close(); <-done })
 		ports = append(ports, l.Addr().String()[strings.LastIndexByte(l.Addr().String(), ':')+1:])
 	}
-	s := serveAs(t, func(p *plan) { p.outbound = web.Outbound{} })
+	s := serveAs(t, func(p *options) { p.outbound = web.Outbound{} })
 	client, operator, platform := checked(t), s.mint(t, "acme", tenants.TenantAdmin), s.mint(t, "", tenants.PlatformAdmin)
 	all := []string{"https://" + strings.Repeat("a", 2048) + ".com/", "https://example.com/" + strings.Repeat("x", 2048)}
 	for _, u := range inward {

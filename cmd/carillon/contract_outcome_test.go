@@ -115,7 +115,7 @@ func (c *cutter) back(client, server net.Conn, hold chan struct{}) {
 func TestTheAnswerKnowsWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	var proxy *cutter
-	s := serveAs(t, func(p *plan) { proxy, p.apiURL = cutBefore(t, p.databaseURL) })
+	s := serveAs(t, func(p *options) { proxy, p.apiURL = cutBefore(t, p.databaseURL) })
 	client := checked(t)
 	admin, platform := s.mint(t, "acme", tenants.TenantScopes()...), s.mint(t, "", tenants.PlatformAdmin)
 	s.expect(t, client, admin, "PUT", "/v1/workflows/w", `{}`, 201, "")

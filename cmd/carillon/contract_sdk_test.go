@@ -36,17 +36,17 @@ type whole struct {
 
 func serveHouse(t *testing.T) whole {
 	t.Helper()
-	return serveAs(t, func(*plan) {})
+	return serveAs(t, func(*options) {})
 }
 
 // serveWithout serves without the issuer's private key.
 func serveWithout(t *testing.T) whole {
 	t.Helper()
-	return serveAs(t, func(p *plan) { p.minter = nil })
+	return serveAs(t, func(p *options) { p.minter = nil })
 }
 
-// serveAs serves a house whose plan a test may change before it is built.
-func serveAs(t *testing.T, change func(*plan)) whole {
+// serveAs serves a process whose options a test may change.
+func serveAs(t *testing.T, change func(*options)) whole {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -54,7 +54,7 @@ func serveAs(t *testing.T, change func(*plan)) whole {
 	}
 	s := whole{minter: tenants.NewIssuer(private, "test")}
 	s.pool = postgrestest.Database(t) // as a superuser, past the wall
-	p := plan{
+	p := options{
 		databaseURL: s.pool.Config().ConnString(),
 		connections: 10,
 		role:        "all",
@@ -65,7 +65,7 @@ func serveAs(t *testing.T, change func(*plan)) whole {
 		log:         slog.New(slog.DiscardHandler),
 	}
 	change(&p)
-	h, err := build(t.Context(), p)
+	h, err := wire(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}

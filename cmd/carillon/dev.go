@@ -104,7 +104,7 @@ func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err er
 	}
 	log := p.log(s.LogFormat, s.LogLevel)
 	ticks := newTickLines(p.stdout, s.LogFormat, p.coloured(p.stdout))
-	h, err := build(ctx, plan{
+	h, err := wire(ctx, options{
 		databaseURL: url,
 		connections: 30,
 		role:        "all",
@@ -192,7 +192,7 @@ type dev struct {
 	log         *slog.Logger
 }
 
-func (d dev) run(ctx context.Context, h *house, listener net.Listener, server *embedded.Server, ticks *tickLines) error {
+func (d dev) run(ctx context.Context, a *app, listener net.Listener, database *embedded.Server, ticks *tickLines) error {
 	if d.settings.For > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(d.settings.For))
@@ -205,14 +205,14 @@ func (d dev) run(ctx context.Context, h *house, listener net.Listener, server *e
 		ticks.write(ctx)
 	}()
 	parts.Go(func() error {
-		return h.run(ctx, d.log, 0, site{listener, d.keys.endpoint(h.platform, h.router)})
+		return a.run(ctx, d.log, 0, server{listener, d.keys.endpoint(a.platform, a.router)})
 	})
 	parts.Go(func() error { return d.announce(ctx) })
 	if !d.settings.NoDemo {
 		parts.Go(func() error { return demo{d.url, d.keys, d.log}.run(ctx) })
 	}
-	if server != nil {
-		parts.Go(func() error { return d.tend(ctx, server) })
+	if database != nil {
+		parts.Go(func() error { return d.tend(ctx, database) })
 	}
 	err := parts.Wait()
 	select {

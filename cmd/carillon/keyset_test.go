@@ -27,7 +27,7 @@ func TestTheDoctorKnowsWhatIsSealed(t *testing.T) {
 	pool := postgrestest.Database(t)
 	put := func(name string, k *keyset.Keyset) {
 		t.Helper()
-		h, err := build(t.Context(), plan{
+		h, err := wire(t.Context(), options{
 			databaseURL: pool.Config().ConnString(), connections: 10, role: "all", outbound: web.Outbound{}, keyset: k, log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

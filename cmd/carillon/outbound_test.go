@@ -48,7 +48,7 @@ func TestEndpointsInOwnNetworks(t *testing.T) {
 	settings.AllowHTTP = true
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	t.Cleanup(app.Close)
-	s := serveAs(t, func(p *plan) { p.outbound = settings.outbound() })
+	s := serveAs(t, func(p *options) { p.outbound = settings.outbound() })
 	client, operator, platform := checked(t), s.mint(t, "acme", tenants.TenantAdmin), s.mint(t, "", tenants.PlatformAdmin)
 	for url, want := range map[string]int{app.URL: http.StatusCreated, "http://app.internal:3000/": http.StatusCreated, "http://10.0.0.1/": http.StatusUnprocessableEntity, "http://169.254.169.254/": http.StatusUnprocessableEntity} {
 		if status, body := s.send(t, client, operator, "PUT", "/v1/endpoints/e"+strconv.Itoa(len(url)), "application/json", `{"url": `+string(marshal(t, url))+`}`); status != want {

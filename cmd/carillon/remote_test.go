@@ -15,7 +15,7 @@ import (
 // The audit tells the address of the client, also of puts that are stored together; that of an erased key goes with it.
 func TestTheAuditTellsTheAddressOfTheClient(t *testing.T) {
 	t.Parallel()
-	s := serveAs(t, func(p *plan) { p.proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	s := serveAs(t, func(p *options) { p.proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	client, admin := checked(t), s.mint(t, "acme", tenants.TenantAdmin)
 	from := func(address, method, path, body string) {
 		t.Helper()

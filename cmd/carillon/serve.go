@@ -106,7 +106,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	h, err := build(ctx, plan{
+	h, err := wire(ctx, options{
 		databaseURL: string(s.DatabaseURL),
 		apiURL:      string(s.APIURL),
 		connections: int(s.Connections),
@@ -140,8 +140,8 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 	log.Info("serving", "role", s.Role, "listen", listener.Addr().String(), "metrics", metrics.Addr().String(), "version", thisEdition().Version)
 	defer log.Info("stopped")
 	return h.run(ctx, log, time.Duration(s.Drain),
-		site{listener, h.router},
-		site{metrics, onlyMetrics(web.MetricsHandler(h.registry))})
+		server{listener, h.router},
+		server{metrics, onlyMetrics(web.MetricsHandler(h.registry))})
 }
 
 // interrupted is nil where a start was cut short because somebody wanted it to end.
@@ -190,8 +190,8 @@ func onlyMetrics(h http.Handler) http.Handler {
 	return mux
 }
 
-// site is something that answers, and where.
-type site struct {
+// server is something that answers, and where.
+type server struct {
 	listener net.Listener
 	handler  http.Handler
 }
@@ -201,27 +201,27 @@ const stopWithin = 7 * time.Second
 
 // run works until ctx ends or a part fails, and for drain after that, while /readyz answers 503. It returns when all has ended, and
 // closes the listeners. The dispatch must have started.
-func (h *house) run(ctx context.Context, log *slog.Logger, drain time.Duration, sites ...site) error {
+func (a *app) run(ctx context.Context, log *slog.Logger, drain time.Duration, servers ...server) error {
 	draining := ctx
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(draining, func() {
-		h.draining.Store(true)
+		a.draining.Store(true)
 		log.Info("draining", "for", drain)
 		time.AfterFunc(drain, stop)
 	})()
 	parts, ctx := errgroup.WithContext(ctx)
-	for _, s := range sites {
+	for _, s := range servers {
 		parts.Go(func() error { return web.Serve(ctx, s.listener, s.handler, log) })
 	}
-	parts.Go(func() error { h.schedules.LookAhead(ctx); return nil })
-	parts.Go(func() error { h.directory.KeepUses(ctx, log); return nil })
+	parts.Go(func() error { a.schedules.LookAhead(ctx); return nil })
+	parts.Go(func() error { a.directory.KeepUses(ctx, log); return nil })
 	parts.Go(func() error {
 		<-ctx.Done()
 		log.Info("stopping")
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 		defer cancel()
-		return h.dispatch.Stop(late)
+		return a.dispatch.Stop(late)
 	})
 	return parts.Wait()
 }

@@ -14,7 +14,7 @@ import (
 // tenant are answered, and only the first tenant is told to try again.
 func TestSlowRequestsOfATenantHoldUpNoOther(t *testing.T) {
 	t.Parallel()
-	s, client := serveAs(t, func(p *plan) { p.connections, p.shed = 24, shedByPool }), checked(t) // eight are the API's
+	s, client := serveAs(t, func(p *options) { p.connections, p.shed = 24, shedByPool }), checked(t) // eight are the API's
 	platform := s.mint(t, "", tenants.PlatformAdmin)
 	s.expect(t, client, platform, "PUT", "/v1/platform/tenants/shop", `{}`, 201, "")
 	slow, brisk := s.mint(t, "acme", tenants.TenantAdmin), s.mint(t, "shop", tenants.TenantAdmin)

@@ -22,10 +22,10 @@ func TestAFullProcessShedsLoad(t *testing.T) {
 	}
 	s := whole{minter: tenants.NewIssuer(private, "test")}
 	url := postgrestest.URL(t)
-	h, err := build(t.Context(), plan{
+	h, err := wire(t.Context(), options{
 		databaseURL: url, connections: 10, role: "api", issuer: s.minter.Name(), keys: []tenants.Key{s.minter.Key()}, minter: &s.minter,
 		log:  slog.New(slog.DiscardHandler),
-		shed: func(*house) tenants.Shedding { return tenants.Shedding{AtATime: 1} },
+		shed: func(*pools) tenants.Shedding { return tenants.Shedding{AtATime: 1} },
 	})
 	if err != nil {
 		t.Fatal(err)

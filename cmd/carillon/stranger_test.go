@@ -23,7 +23,7 @@ func madeUpKey() string {
 // are refused. Tenants are looked up, and answered.
 func TestStrangersLeaveConnectionsToTenants(t *testing.T) {
 	t.Parallel()
-	s, client := serveAs(t, func(p *plan) { p.shed = shedByPool }), checked(t)
+	s, client := serveAs(t, func(p *options) { p.shed = shedByPool }), checked(t)
 	platform := s.mint(t, "", tenants.PlatformAdmin)
 	for n := range 10 {
 		s.expect(t, client, platform, "PUT", fmt.Sprint("/v1/platform/tenants/t", n), `{}`, 201, "")

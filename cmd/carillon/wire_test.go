@@ -14,9 +14,9 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-func raise(t *testing.T, part role) *house {
+func raise(t *testing.T, part role) *app {
 	t.Helper()
-	h, err := build(t.Context(), plan{
+	h, err := wire(t.Context(), options{
 		databaseURL: postgrestest.URL(t),
 		connections: 10,
 		role:        part,

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// app is all that one process of Carillon runs.
+type app struct {
+	*parts
+	router   *echo.Echo
+	draining *atomic.Bool // it stops soon: load balancers are to send it nothing new
+}
+
+// parts are what the routes and the loops of a process work with.
+type parts struct {
+	*pools
+	registry  *prometheus.Registry
+	secrets   secrets
+	directory *tenants.Directory
+	limits    *tenants.Limits
+	schedules *schedules.Schedules
+	uses      tenants.Uses
+	dispatch  *dispatch.Dispatch
+}
+
+// secrets are those of the installation: in the database, and the same in every process.
+type secrets struct {
+	ids     ident.Codec
+	cursors *web.Cursor
+	leases  []byte
+	hashes  []byte
+}
+
+// wire makes the parts of a process, each after those that it uses.
+func wire(ctx context.Context, o options) (_ *app, err error) {
+	db, err := connect(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			db.close()
+		}
+	}()
+	secrets, err := readSecrets(ctx, db.engine)
+	if err != nil {
+		return nil, err
+	}
+	if err := adoptZones(ctx, db.engine, o.tzdata); err != nil {
+		return nil, err
+	}
+	p, err := newParts(o, db, secrets)
+	if err != nil {
+		return nil, err
+	}
+	draining := new(atomic.Bool)
+	return &app{p, newRouter(o, p, draining), draining}, nil
+}
+
+// newParts makes the parts from the bottom up.
+func newParts(o options, db *pools, s secrets) (*parts, error) {
+	registry := web.NewRegistry()
+	directory := tenants.NewDirectory(db.platform)
+	buckets := tenants.NewBuckets(db.api)
+	limits := tenants.NewLimits(buckets, directory)
+	timings := cohorts.NewTimings()
+	jobs, err := dispatch.NewJobs(db.engine, o.log)
+	if err != nil {
+		return nil, err
+	}
+	chunker := dispatch.NewChunker(db.engine, directory.Quotas, jobs.Open)
+	work := operations.New(operations.Config{Pool: db.api, Engine: db.engine, IDs: s.ids, Cursors: s.cursors, Queue: jobs.QueueOperation})
+	all := schedules.New(schedules.Config{
+		Pace: pace(directory, buckets), Pool: db.api, IDs: s.ids, Timings: timings, HandOut: chunker.HandOut, Forget: dispatch.Forget,
+		Secret: s.hashes, Quotas: directory.Quotas, Cursors: s.cursors, Log: o.log, Operations: work,
+	})
+	uses := tenants.Uses{DB: db.api, Directory: directory, Meters: meters(db, all, limits)}
+	ticks, err := dispatch.New(dispatch.Config{
+		Pool:       db.engine,
+		API:        db.api,
+		IDs:        s.ids,
+		Timings:    timings,
+		Quotas:     directory.Quotas,
+		Cursors:    s.cursors,
+		LeaseKey:   s.leases,
+		Keyset:     o.keyset,
+		Log:        o.log,
+		Metrics:    dispatch.NewMetrics(registry),
+		Name:       processName(),
+		Sweeps:     o.role.does("sweep"),
+		Dispatches: o.role.does("dispatch"),
+		PushBytes:  int(o.bytesInFlight() / 2),
+		Outbound:   o.outbound,
+		OnFired:    o.onFired,
+		Operations: work,
+		Chunker:    chunker,
+		Settle:     all.Settle,
+		MayStore:   all.MayStore,
+		Pause:      all.PauseFailing,
+		Uses:       uses.Of,
+		Recheck:    db.cluster.Recheck,
+		Erase:      func(ctx context.Context) error { return all.FinishErasures(ctx, db.engine) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	ticks.RegisterSteps()
+	return &parts{db, registry, s, directory, limits, all, uses, ticks}, nil
+}
+
+// pace makes writes of schedules wait where their tenant makes more of them than its quota allows.
+func pace(directory *tenants.Directory, buckets *tenants.Buckets) func(ctx context.Context, tenant tenants.ID, n int) error {
+	return func(ctx context.Context, tenant tenants.ID, n int) error {
+		q, err := directory.Quotas(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		return buckets.Wait(ctx, tenant, tenants.Upserts(q), n)
+	}
+}
+
+// meters returns what tells how much a tenant uses of each quota.
+func meters(db *pools, all *schedules.Schedules, limits *tenants.Limits) map[string]tenants.Meter {
+	return map[string]tenants.Meter{
+		"schedules":               all.Stored,
+		"stored_bytes":            all.StoredBytes,
+		"projected_ticks_per_day": all.Projected,
+		"leased":                  dispatch.Leased(db.api),
+		"running":                 dispatch.Pushing(db.api),
+		"running_per_endpoint":    dispatch.PushingToBusiest(db.api),
+		"concurrent_requests":     limits.AtOnce("concurrent_requests"),
+		"concurrent_bulk":         limits.AtOnce("concurrent_bulk"),
+		"concurrent_polls":        limits.AtOnce("concurrent_polls"),
+	}
+}
+
+// newRouter serves the probes and, where this process serves the API, its routes.
+func newRouter(o options, p *parts, draining *atomic.Bool) *echo.Echo {
+	router := web.New(web.Options{Log: o.log, Metrics: web.NewMetrics(p.registry), Proxies: o.proxies})
+	looked := web.Cached(time.Second, p.ready)
+	web.Probes(router, func(ctx context.Context) error {
+		if draining.Load() {
+			return errDraining
+		}
+		return looked(ctx)
+	})
+	if o.role.does("api") {
+		o.pages(router)
+		p.routes(router, o)
+	}
+	return router
+}
+
+// routes serves what needs a token.
+func (p *parts) routes(router *echo.Echo, o options) {
+	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: o.issuer, Audience: o.audience, Keys: o.keys, Tenants: p.directory, Outbound: o.outbound})
+	var shedding tenants.Shedding
+	if o.shed != nil {
+		shedding = o.shed(p.pools)
+	}
+	authenticated := router.Group("", shedding.ShedLookups, tenants.Authenticate(verifier, tenants.TokenRoute), shedding.Shed(), p.limits.Limit, web.Refuse, web.NewBudget(o.bytesInFlight()).Limit(tenants.Charged))
+	router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
+	router.RouteNotFound("/*", echo.NotFoundHandler)
+	schedules.Routes(authenticated, p.schedules)
+	operations.Routes(authenticated, p.schedules.Operations)
+	dispatch.Routes(authenticated, p.dispatch)
+	tenants.Credentials{DB: p.api, Cursors: p.secrets.cursors, Directory: p.directory, Limits: p.limits, Minter: o.minter}.Routes(authenticated)
+	tenants.Audited{DB: p.api, Cursors: p.secrets.cursors}.Routes(authenticated)
+	p.uses.Routes(authenticated)
+	(&dispatch.Overviews{DB: p.api, Ahead: p.schedules.Ahead, Uses: p.uses.Of, Unopened: p.dispatch.Unopened}).Routes(authenticated)
+	tenants.Platform{DB: p.platform, Cursors: p.secrets.cursors, Issuer: o.issuer, Outbound: o.outbound, Tenants: p.directory, Empty: p.dispatch.EraseTenant}.Routes(authenticated)
+}
+
+// adoptZones has all processes know the tz database of this one, and this one the newest of all.
+func adoptZones(ctx context.Context, db postgres.DB, file string) error {
+	archive := calendar.EmbeddedArchive()
+	if file != "" {
+		given, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("CARILLON_TZDATA: %w", err)
+		}
+		archive = given
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return schedules.AdoptZones(ctx, db, archive)
+}
+
+func readSecrets(ctx context.Context, pool *pgxpool.Pool) (s secrets, err error) {
+	read := func(name string) []byte {
+		fresh := make([]byte, 32)
+		rand.Read(fresh) // it never fails
+		secret, readErr := tenants.Secret(ctx, pool, name, fresh)
+		err = errors.Join(err, readErr)
+		return secret
+	}
+	ids, cursors, leases, hashes := read("ids"), read("cursors"), read("leases"), read("hashes")
+	if err != nil {
+		return s, err
+	}
+	s.leases, s.hashes = leases, hashes
+	if s.ids, err = ident.New(ids[:ident.KeySize]); err != nil {
+		return s, err
+	}
+	s.cursors, err = web.NewCursor(cursors)
+	return s, err
+}
+
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unnamed"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}
+
+var errDraining = errors.New("the process is about to stop")
