@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/instant"
@@ -80,7 +81,7 @@ type present struct {
 func (d *Dispatch) present(ctx context.Context, tenant tenants.ID, workflow, key string) (*present, error) {
 	rows, _ := d.API.Query(ctx, `
 		SELECT s.id, s.workflow, s.key, s.version, s.shard, s.status, s.cohort_id, s.spec, s.anchor_at, s.hashed_as, s.paused_until, s.created_at, s.updated_at, s.moves,
-			st.skips, COALESCE(st.seen_at, st.last_at) AS seen_at, m.from_at, m.until_at, `+tenants.Stopped+` AS stopped, clock_timestamp() AS now
+			st.skips, `+state.SeenAt+` AS seen_at, m.from_at, m.until_at, `+tenants.Stopped+` AS stopped, clock_timestamp() AS now
 		FROM schedule s
 		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
 		JOIN tenant t ON t.id = s.tenant_id

@@ -47,7 +47,7 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		SET reason = $3
 		FROM schedule_state st
 		WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2)
-			AND `+keyIs("t", "st.tenant_id", "st.schedule_id", "COALESCE(st.live_at, st.last_at)", "COALESCE(st.live_seq, 0)")+`
+			AND `+keyIs("t", "st.tenant_id", "st.schedule_id", state.NewestAt, state.NewestSeq)+`
 			AND t.state = $4`, tenant, schedules, int16(Superseded), int16(Running))
 	// One that is held has nobody to tell: it is opened at once, and ends.
 	b.Queue(`UPDATE held SET due_at = clock_timestamp(), waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules)

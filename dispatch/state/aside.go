@@ -18,8 +18,8 @@ type Counters struct {
 // Lock locks the state of a schedule until tx ends, and reads its counters.
 func Lock(ctx context.Context, tx pgx.Tx, s Schedule) (c Counters, err error) {
 	err = tx.QueryRow(ctx, `
-		SELECT live, waiting, aside, aside_waiting, COALESCE(seen_at, last_at)
-		FROM schedule_state
+		SELECT live, waiting, aside, aside_waiting, `+SeenAt+`
+		FROM schedule_state st
 		WHERE tenant_id = $1 AND schedule_id = $2
 		FOR UPDATE`, s.Tenant, s.ID).Scan(&c.Live, &c.Waiting, &c.Aside, &c.AsideWaiting, &c.SeenAt)
 	if err != nil {

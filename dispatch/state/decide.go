@@ -26,6 +26,13 @@ const (
 	Skipped
 )
 
+// What the columns mean that are null where they would repeat another one, of a state st.
+const (
+	SeenAt    = `COALESCE(st.seen_at, st.last_at)` // nominal time of the last timed tick that was recorded
+	NewestAt  = `COALESCE(st.live_at, st.last_at)` // with NewestSeq: the own tick that was handed out last
+	NewestSeq = `COALESCE(st.live_seq, 0)`
+)
+
 // rule is the conditions under which a new tick n of a state st is handed out and is buffered. Otherwise it is skipped.
 type rule struct{ handOut, buffer string }
 
@@ -81,7 +88,7 @@ var Decide = `
 			` + timed.count()
 
 // Undecided joins Decide's n with the states of its schedules, and leaves out the ticks that were decided before.
-const Undecided = `st.tenant_id = n.owner AND st.schedule_id = n.id AND (COALESCE(st.seen_at, st.last_at) < n.at) IS NOT FALSE`
+const Undecided = `st.tenant_id = n.owner AND st.schedule_id = n.id AND (` + SeenAt + ` < n.at) IS NOT FALSE`
 
 // Triggered is a manual tick that was decided: its number, its fate, and the nominal time of the timed tick before it.
 type Triggered struct {
