@@ -158,7 +158,7 @@ func (d *Dispatch) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick
 		return Tick{}, fmt.Errorf("read attempts: %w", err)
 	}
 	if t.State == Succeeded { // what ended well is told by the tick's own row
-		out.Attempts = append(out.Attempts, Attempt{Attempt: t.Attempt, EndedAt: t.EndedAt.UTC(), Outcome: succeeded})
+		out.Attempts = append(out.Attempts, Attempt{Attempt: t.Attempt, EndedAt: t.EndedAt.UTC(), Outcome: Succeeded.String()})
 	}
 	return out, nil
 }

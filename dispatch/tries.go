@@ -102,7 +102,7 @@ func (d *Dispatch) endUnwanted(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 	}
 	var endings []ending
 	for _, s := range found {
-		if e, over := s.over(terms[s.Workflow].Terms, now); over {
+		if e, over := unwanted(s, terms[s.Workflow].Terms, now); over {
 			endings = append(endings, e)
 			continue
 		}
@@ -115,8 +115,8 @@ func (d *Dispatch) endUnwanted(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 	return left, err
 }
 
-// over tells how a tick ends that is not to be delivered any more: it was told to stop, or is later than it may be.
-func (s *sendable) over(inherited policy.Terms, now time.Time) (e ending, over bool) {
+// unwanted returns how a tick ends that is not to be delivered any more: it was told to stop, or is later than it may be.
+func unwanted(s *sendable, inherited policy.Terms, now time.Time) (e ending, over bool) {
 	e = ending{TickKey: s.key(), attempt: s.Attempt, unsent: true}
 	latest, expires := s.latest(inherited)
 	switch {
@@ -184,7 +184,7 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 			o.ending = append(o.ending, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled, err: new("the workflow is gone")})
 			continue
 		}
-		if e, over := s.over(r.terms, now); over && (!halted || s.stopped()) {
+		if e, over := unwanted(s, r.terms, now); over && (!halted || s.stopped()) {
 			o.ending = append(o.ending, e)
 			continue
 		}
