@@ -8,13 +8,14 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // BackfillParams ask for a tick at each nominal time from From on and before To, oldest first: each when the last has

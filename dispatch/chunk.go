@@ -6,8 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillonhq/carillon/tenants"
+
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/varint"
 )
 
@@ -129,13 +130,6 @@ func unpackGroups(at time.Time, b []byte) ([]group, error) {
 	return groups, nil
 }
 
-// try names one attempt at one tick. Answer: it is not to be sent, its worker should have answered by now.
-type try struct {
-	ident.TickKey
-	Attempt int16
-	Answer  bool
-}
-
 func packTries(tries []try) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(tries)))
 	for _, t := range tries {
@@ -178,3 +172,22 @@ func shares(a, b []group) bool {
 		return slices.ContainsFunc(g.IDs, func(id int64) bool { return ids[id] })
 	})
 }
+
+// chunk is a row of chunk.
+type chunk struct {
+	ID        int64
+	Shard     int16
+	TenantID  tenants.ID
+	Kind      int16
+	Lane      string
+	NominalAt time.Time // the earliest of its ticks
+	FirstID   int64
+	LastID    int64
+	Items     []byte
+	Workflows []string
+	OpenedAt  *time.Time
+	Epoch     int32
+	HandAt    *time.Time // its ticks are handed out no sooner
+}
+
+const chunkColumns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, last_id, items, workflows, opened_at, epoch, hand_at`

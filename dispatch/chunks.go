@@ -7,10 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // chunks gathers what one transaction sweeps of one shard, and cuts it into rows.
@@ -49,12 +50,28 @@ func newChunks(shard int16) *chunks {
 	return &chunks{shard: shard, most: mostInChunk, ticks: map[tenants.ID]int{}, herds: map[tenants.ID]bool{}, open: map[chunkKind]*newChunk{}}
 }
 
+// source is a cohort whose run is swept into chunks.
+type source struct {
+	tenant   tenants.ID
+	cohort   int64
+	workflow string
+	run      cohorts.Run
+	dated    bool // its timing names calendars
+}
+
+// group returns the group, without members as yet, that a run of the cohort serves.
+func (s source) group(run cohorts.Run) group {
+	g := groupOf(s.cohort, run)
+	g.Dated = s.dated
+	return g
+}
+
 // addMembers adds the members of a cohort that its run serves: chunks mix cohorts and nominal times of one tenant, since what
 // a chunk costs to open hardly depends on how little it holds.
-func (cs *chunks) addMembers(c *due, members []member) {
+func (cs *chunks) addMembers(of source, members []member) {
 	members = slices.DeleteFunc(members, func(m member) bool {
 		if m.own != nil {
-			cs.add(c.TenantID, string(c.Workflow), c.group(*m.own), []member{m})
+			cs.add(of.tenant, of.workflow, of.group(*m.own), []member{m})
 		}
 		return m.own != nil
 	})
@@ -64,16 +81,9 @@ func (cs *chunks) addMembers(c *due, members []member) {
 		if alike < 0 {
 			alike = len(members)
 		}
-		cs.add(c.TenantID, string(c.Workflow), c.group(c.run), members[:alike])
+		cs.add(of.tenant, of.workflow, of.group(of.run), members[:alike])
 		members = members[alike:]
 	}
-}
-
-// group returns the group, without members as yet, that a run of the cohort serves.
-func (c *due) group(run cohorts.Run) group {
-	g := groupOf(c.ID, run)
-	g.Dated = c.Revision != 0
-	return g
 }
 
 // groupOf returns the group, without members as yet, that a run of a cohort serves.
@@ -212,4 +222,11 @@ func bounds(groups []group) (first, last int64) {
 		first, last = min(first, g.IDs[0]), max(last, g.IDs[len(g.IDs)-1])
 	}
 	return first, last
+}
+
+// member is a member of a cohort as the sweep reads it.
+type member struct {
+	id, spread int64
+	missed     int
+	own        *cohorts.Run // where its last time came before the run's
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/carillonhq/carillon/schedules"
-	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 func (d *Dispatch) clear(ctx context.Context, sql string, args ...any) (int64, error) {

@@ -141,7 +141,7 @@ func New(c Config) (*Dispatch, error) {
 	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
 	d.leaseEnds, d.dueEvents, d.dueNotices = newLeaseEnds(), newDueEvents(), newDueNotices()
 	d.sweepMetrics, d.openMetrics, d.pushMetrics, d.leaseMetrics, d.upkeepMetrics = c.Metrics.sweep, c.Metrics.open, c.Metrics.push, c.Metrics.lease, c.Metrics.upkeep
-	d.process = newProcess(d)
+	d.process = newProcess(membership{pool: c.Pool, log: c.Log, name: c.Name, sweeping: c.Sweeps, dispatches: c.Dispatches, recheck: c.Recheck})
 	d.opener = newOpener(d.openJob)
 	if d.Dispatches {
 		d.offer = d.opener.offer
@@ -170,14 +170,14 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
-	d.work.Go(func() { d.listen(run, d.offerTold) })
+	d.work.Go(func() { d.hub.listen(run, d.Pool, d.Log, d.offerTold) })
 	d.work.Go(func() { d.sender.abandonLapsed(run) })
 	d.work.Go(func() { d.process.beat(run) })
-	d.work.Go(func() { d.tell(run) })
+	d.work.Go(func() { d.hub.tell(run, d.Pool, d.Log) })
 	d.work.Go(func() { loop.Every(run, d.Log, pollEvery, "look for ready ticks", d.wakePolls) })
 	d.work.Go(func() { d.watchLimits(run) })
 	d.work.Go(func() { d.measurePressure(run) })
-	d.work.Go(func() { d.measureHorizon(run, d.rest.pace) })
+	d.work.Go(func() { d.horizon.measure(run, d.Pool, d.Log, d.rest.pace) })
 	d.work.Go(func() { loop.Every(run, d.Log, time.Second, "settle debts", d.settleDebts) })
 	d.work.Go(func() { d.upkeep(run) })
 	if d.Dispatches {

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // due is a cohort whose time has come: first what dueColumns read, in the order of fields.
@@ -168,4 +169,9 @@ func (f *found) collect(results pgx.BatchResults) (err error) {
 		return nil
 	})
 	return err
+}
+
+// source returns the cohort as what its run is swept from.
+func (c *due) source() source {
+	return source{tenant: c.TenantID, cohort: c.ID, workflow: string(c.Workflow), run: c.run, dated: c.Revision != 0}
 }

@@ -249,3 +249,12 @@ func (d *Dispatch) eventBody(ctx context.Context, e *event) ([]byte, error) {
 	}
 	return json.Marshal(Event{e.ID, e.Event, e.LastAt.UTC(), e.FirstAt.UTC(), e.N, e.Cause, text})
 }
+
+func newDueEvents() lowEnd {
+	return lowEnd{
+		index:  "event_due",
+		first:  `SELECT (SELECT due_at FROM event WHERE due_at <= (SELECT clock_timestamp()) AND due_at >= $1 ORDER BY due_at LIMIT 1)`,
+		below:  `SELECT (SELECT due_at FROM event WHERE due_at >= $1 AND due_at < $2 ORDER BY due_at LIMIT 1)`,
+		search: search{every: seldomSearch},
+	}
+}

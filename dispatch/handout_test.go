@@ -5,12 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // dueOf returns so many due ticks of each schedule, one a second, the last a second before a moment.

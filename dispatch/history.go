@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillonhq/carillon/internal/instant"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
@@ -43,8 +45,6 @@ func (s Span) bounds() (state int16, from, to time.Time, err error) {
 	}
 	return state, from, to, nil
 }
-
-var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // History returns a page of a schedule's ticks, newest first, and the cursor of the next page, if there is one. If the schedule is
 // deleted, the page is of the last schedule that had the name.
@@ -161,4 +161,56 @@ func (d *Dispatch) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick
 		out.Attempts = append(out.Attempts, Attempt{Attempt: t.Attempt, EndedAt: t.EndedAt.UTC(), Outcome: Succeeded.String()})
 	}
 	return out, nil
+}
+
+// Tick is a tick as its history shows it.
+type Tick struct {
+	TickID          string     `json:"tick_id"`
+	ScheduleID      string     `json:"schedule_id"`
+	Workflow        string     `json:"workflow"`
+	Key             string     `json:"key"`
+	Timestamp       time.Time  `json:"timestamp"`
+	State           string     `json:"state"`
+	Reason          string     `json:"reason,omitempty"`
+	Cause           string     `json:"cause"`
+	DST             string     `json:"dst"`
+	LastTimestamp   *time.Time `json:"last_timestamp"`
+	FiredAt         time.Time  `json:"fired_at"`
+	EndedAt         *time.Time `json:"ended_at"`
+	LatenessMS      int64      `json:"lateness_ms"`
+	Attempt         int16      `json:"attempt"`
+	Occurrence      *int64     `json:"occurrence"`
+	MissedCount     int32      `json:"missed_count"`
+	ScheduleVersion int32      `json:"schedule_version"`
+	Result          web.Raw    `json:"result,omitempty"`
+	Error           *string    `json:"error,omitempty"`
+	Attempts        []Attempt  `json:"attempts,omitempty"`
+}
+
+// LongRaws names what may be long, for a list to write as it is.
+func (t *Tick) LongRaws() []*web.Raw { return []*web.Raw{&t.Result} }
+
+// Attempt is one try at delivering a tick that has ended.
+type Attempt struct {
+	Attempt   int16      `json:"attempt"`
+	StartedAt *time.Time `json:"started_at"`
+	EndedAt   time.Time  `json:"ended_at"`
+	Outcome   string     `json:"outcome"`
+	Status    *int32     `json:"status,omitempty"`
+	Error     *string    `json:"error,omitempty"`
+	Worker    *string    `json:"worker,omitempty"`
+}
+
+func (d *Dispatch) shown(t *tick, workflow, key string) Tick {
+	out := Tick{
+		TickID: d.IDs.Tick(t.key()), ScheduleID: d.IDs.Schedule(t.ScheduleID), Workflow: workflow, Key: key,
+		Timestamp: t.NominalAt.UTC(), State: t.State.String(), Reason: t.Reason.String(), Cause: t.Cause.String(),
+		DST: t.DST.String(), LastTimestamp: instant.UTC(t.LastAt), FiredAt: t.FiredAt.UTC().Truncate(time.Millisecond), EndedAt: instant.UTC(t.EndedAt),
+		LatenessMS: t.FiredAt.Sub(t.NominalAt).Milliseconds(), Attempt: t.Attempt, Occurrence: t.Occurrence,
+		MissedCount: t.MissedCount, ScheduleVersion: t.Version, Error: t.Error,
+	}
+	if t.Result != nil {
+		out.Result = web.Raw(*t.Result)
+	}
+	return out
 }

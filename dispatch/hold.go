@@ -5,31 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
-
-// putAside writes what is not to be delivered now, and ends what is over. Most chunks have nothing of the kind.
-func (d *Dispatch) putAside(ctx context.Context, tx pgx.Tx, o *opened) error {
-	if err := d.buffer(ctx, tx, o.chunk.TenantID, o.now, o.buffer, o.cancels); err != nil {
-		return err
-	}
-	if o.chunk.Kind == laterTries {
-		if err := claim(ctx, tx, o); err != nil {
-			return err
-		}
-	}
-	if err := insertHolds(ctx, tx, o.chunk.TenantID, o.hold); err != nil {
-		return err
-	}
-	if len(o.ending) > 0 {
-		if _, err := d.end(ctx, tx, o.chunk.TenantID, o.now, o.ending); err != nil {
-			return err
-		}
-	}
-	return d.rearm(ctx, tx, o.chunk.TenantID, o.now, o.passed)
-}
 
 // hold is a tick that is kept for a later moment: to be sent, or its answer to be looked for.
 type hold struct {

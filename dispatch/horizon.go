@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -51,10 +52,10 @@ type mark struct {
 	numbers
 }
 
-// measureHorizon keeps the horizon up to date until ctx ends. It does so each horizonEvery or, if pace says so, each restHorizon.
-func (d *Dispatch) measureHorizon(ctx context.Context, pace func(busy, idle time.Duration) time.Duration) {
-	loop.Paced(ctx, d.Log, func() time.Duration { return pace(horizonEvery, restHorizon) }, "look which transactions are open", func(ctx context.Context) error {
-		return d.horizon.read(ctx, d.Pool)
+// measure keeps the horizon up to date until ctx ends. It does so each horizonEvery or, if pace says so, each restHorizon.
+func (h *horizon) measure(ctx context.Context, db postgres.DB, log *slog.Logger, pace func(busy, idle time.Duration) time.Duration) {
+	loop.Paced(ctx, log, func() time.Duration { return pace(horizonEvery, restHorizon) }, "look which transactions are open", func(ctx context.Context) error {
+		return h.read(ctx, db)
 	})
 }
 

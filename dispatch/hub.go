@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // readyChannel is the notification channel that tells all processes of ticks that wait for a worker: its payloads are
@@ -172,8 +175,7 @@ func (h *hub) tellSoon() {
 }
 
 // tell notifies the other processes, a few milliseconds' worth at once, until ctx ends.
-func (d *Dispatch) tell(ctx context.Context) {
-	h := d.hub
+func (h *hub) tell(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -203,8 +205,8 @@ func (d *Dispatch) tell(ctx context.Context) {
 		clear(h.lanes)
 		h.mu.Unlock()
 		notify, cancel := context.WithTimeout(ctx, 5*time.Second)
-		if _, err := d.Pool.Exec(notify, postgres.NotifyAll, channels, payloads); err != nil && ctx.Err() == nil {
-			d.Log.Warn("cannot tell of ready ticks and jobs", "error", err) // who waits for them looks by itself too
+		if _, err := pool.Exec(notify, postgres.NotifyAll, channels, payloads); err != nil && ctx.Err() == nil {
+			log.Warn("cannot tell of ready ticks and jobs", "error", err) // who waits for them looks by itself too
 		}
 		cancel()
 	}
@@ -223,10 +225,10 @@ func (h *hub) cameDue() {
 
 // listen hears what other processes tell, on one connection, until ctx ends. It calls told with each run of chunks that they left to
 // others.
-func (d *Dispatch) listen(ctx context.Context, told func(run string)) {
+func (h *hub) listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, told func(run string)) {
 	for ctx.Err() == nil {
-		if err := d.listenOnce(ctx, told); err != nil && ctx.Err() == nil {
-			d.Log.Warn("the connection that listens broke and is made anew", "error", err)
+		if err := h.listenOnce(ctx, pool, told); err != nil && ctx.Err() == nil {
+			log.Warn("the connection that listens broke and is made anew", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
@@ -235,8 +237,8 @@ func (d *Dispatch) listen(ctx context.Context, told func(run string)) {
 	}
 }
 
-func (d *Dispatch) listenOnce(ctx context.Context, told func(run string)) error {
-	conn, err := postgres.Connect(ctx, d.Pool)
+func (h *hub) listenOnce(ctx context.Context, pool *pgxpool.Pool, told func(run string)) error {
+	conn, err := postgres.Connect(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -248,7 +250,7 @@ func (d *Dispatch) listenOnce(ctx context.Context, told func(run string)) error 
 	if _, err := conn.Exec(ctx, "LISTEN "+readyChannel+"; LISTEN "+cohorts.DueChannel+"; LISTEN "+openChannel); err != nil {
 		return err
 	}
-	d.hub.cameDue() // while nobody listened
+	h.cameDue() // while nobody listened
 	for {
 		n, err := hear(ctx, conn)
 		if err != nil {
@@ -258,7 +260,7 @@ func (d *Dispatch) listenOnce(ctx context.Context, told func(run string)) error 
 			continue
 		}
 		if n.Channel == cohorts.DueChannel {
-			d.hub.cameDue()
+			h.cameDue()
 			continue
 		}
 		if n.Channel == openChannel {
@@ -266,7 +268,7 @@ func (d *Dispatch) listenOnce(ctx context.Context, told func(run string)) error 
 			continue
 		}
 		if t, count, ok := parseReady(n.Payload); ok {
-			d.hub.wake(t, count)
+			h.wake(t, count)
 		}
 	}
 }
@@ -299,4 +301,32 @@ func parseReady(payload string) (t topic, n int, ok bool) {
 	workflow, err2 := strconv.ParseUint(parts[1], 10, 32)
 	n, err3 := strconv.Atoi(parts[2])
 	return topic{tenants.ID(tenant), uint32(workflow)}, n, err1 == nil && err2 == nil && err3 == nil
+}
+
+// polled are the workflows that long polls of this process wait for, as the columns of a query.
+type polled struct {
+	tenants   []int32
+	workflows []string
+}
+
+// polled returns the workflows that long polls wait for, each once.
+func (h *hub) polled() (all polled) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	type name struct {
+		tenant   tenants.ID
+		workflow string
+	}
+	seen := map[name]bool{}
+	for _, polls := range h.waiting {
+		for _, p := range polls {
+			for _, workflow := range p.workflows {
+				if n := (name{p.tenant, workflow}); !seen[n] {
+					seen[n] = true
+					all.tenants, all.workflows = append(all.tenants, int32(p.tenant)), append(all.workflows, workflow)
+				}
+			}
+		}
+	}
+	return all
 }

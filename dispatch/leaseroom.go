@@ -42,3 +42,11 @@ func leaseRoom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest
 	}
 	return min(r.max, max(0, r.quota-held)), nil
 }
+
+func newLeaseEnds() lowEnd {
+	return lowEnd{
+		index: "lease_until",
+		first: `SELECT (SELECT until_at FROM lease WHERE until_at <= (SELECT clock_timestamp()) AND until_at >= $1 ORDER BY until_at LIMIT 1)`,
+		below: `SELECT (SELECT until_at FROM lease WHERE until_at >= $1 AND until_at < $2 ORDER BY until_at LIMIT 1)`,
+	}
+}

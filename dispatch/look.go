@@ -4,9 +4,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // dueFloors are the floors of what a sweep reads by due_at.

@@ -21,32 +21,6 @@ type lowEnd struct {
 	search search
 }
 
-func newLeaseEnds() lowEnd {
-	return lowEnd{
-		index: "lease_until",
-		first: `SELECT (SELECT until_at FROM lease WHERE until_at <= (SELECT clock_timestamp()) AND until_at >= $1 ORDER BY until_at LIMIT 1)`,
-		below: `SELECT (SELECT until_at FROM lease WHERE until_at >= $1 AND until_at < $2 ORDER BY until_at LIMIT 1)`,
-	}
-}
-
-func newDueEvents() lowEnd {
-	return lowEnd{
-		index:  "event_due",
-		first:  `SELECT (SELECT due_at FROM event WHERE due_at <= (SELECT clock_timestamp()) AND due_at >= $1 ORDER BY due_at LIMIT 1)`,
-		below:  `SELECT (SELECT due_at FROM event WHERE due_at >= $1 AND due_at < $2 ORDER BY due_at LIMIT 1)`,
-		search: search{every: seldomSearch},
-	}
-}
-
-func newDueNotices() lowEnd {
-	return lowEnd{
-		index:  "notice_next",
-		first:  `SELECT (SELECT next_at FROM notice WHERE next_at <= (SELECT clock_timestamp()) AND next_at >= $1 ORDER BY next_at LIMIT 1)`,
-		below:  `SELECT (SELECT next_at FROM notice WHERE next_at >= $1 AND next_at < $2 ORDER BY next_at LIMIT 1)`,
-		search: search{every: seldomSearch},
-	}
-}
-
 // seldomSearch is how often there is a search for what may come late.
 const seldomSearch = 10 * time.Second
 

@@ -6,16 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/jackc/pgx/v5"
 )
-
-// member is a member of a cohort as the sweep reads it.
-type member struct {
-	id, spread int64
-	missed     int
-	own        *cohorts.Run // where its last time came before the run's
-}
 
 // readMembers reads the members of the cohorts past their cursors, at most each of one cohort, cohort after cohort, until
 // most are read. Those to whom the run's nominal time does not count are left out.

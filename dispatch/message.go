@@ -3,9 +3,7 @@ package dispatch
 import (
 	"encoding/json"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -161,12 +159,4 @@ func (d *Dispatch) message(m message, timing *calendar.Timing) message {
 	}
 	m.tickID, m.scheduleID, m.when = d.IDs.Tick(k), d.IDs.Schedule(m.ScheduleID), d.whens.of(timing, m.NominalAt.UTC(), m.UntilAt)
 	return m
-}
-
-// valid makes a text storable: UTF-8, without NUL.
-func valid(s string) string {
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }

@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riverqueue/river"
+
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
-	"github.com/riverqueue/river"
 )
 
 // What a newer program wrote is put off by a program that cannot read it, and fires once it can be read.

@@ -170,3 +170,12 @@ func (d *Dispatch) toldOf(ctx context.Context, e *event) (t toldOf, err error) {
 	}
 	return t, nil
 }
+
+func newDueNotices() lowEnd {
+	return lowEnd{
+		index:  "notice_next",
+		first:  `SELECT (SELECT next_at FROM notice WHERE next_at <= (SELECT clock_timestamp()) AND next_at >= $1 ORDER BY next_at LIMIT 1)`,
+		below:  `SELECT (SELECT next_at FROM notice WHERE next_at >= $1 AND next_at < $2 ORDER BY next_at LIMIT 1)`,
+		search: search{every: seldomSearch},
+	}
+}

@@ -16,25 +16,6 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// chunk is a row of chunk.
-type chunk struct {
-	ID        int64
-	Shard     int16
-	TenantID  tenants.ID
-	Kind      int16
-	Lane      string
-	NominalAt time.Time // the earliest of its ticks
-	FirstID   int64
-	LastID    int64
-	Items     []byte
-	Workflows []string
-	OpenedAt  *time.Time
-	Epoch     int32
-	HandAt    *time.Time // its ticks are handed out no sooner
-}
-
-const chunkColumns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, last_id, items, workflows, opened_at, epoch, hand_at`
-
 // opened is what the opening of a chunk gives rise to once it is committed.
 type opened struct {
 	chunk   *chunk
@@ -265,4 +246,43 @@ func flatten(items []item, o *opened) []item {
 		}
 	}
 	return items
+}
+
+// putAside writes what is not to be delivered now, and ends what is over. Most chunks have nothing of the kind.
+func (d *Dispatch) putAside(ctx context.Context, tx pgx.Tx, o *opened) error {
+	if err := d.buffer(ctx, tx, o.chunk.TenantID, o.now, o.buffer, o.cancels); err != nil {
+		return err
+	}
+	if o.chunk.Kind == laterTries {
+		if err := claim(ctx, tx, o); err != nil {
+			return err
+		}
+	}
+	if err := insertHolds(ctx, tx, o.chunk.TenantID, o.hold); err != nil {
+		return err
+	}
+	if len(o.ending) > 0 {
+		if _, err := d.end(ctx, tx, o.chunk.TenantID, o.now, o.ending); err != nil {
+			return err
+		}
+	}
+	return d.rearm(ctx, tx, o.chunk.TenantID, o.now, o.passed)
+}
+
+// copyOpened records the ticks of chunks that are being opened.
+func copyOpened(ctx context.Context, tx pgx.Tx, all []*opened) error {
+	n := 0
+	for _, o := range all {
+		n += len(o.ticks)
+	}
+	if n == 0 {
+		return nil
+	}
+	c := newTickCopy(n)
+	for _, o := range all {
+		for i := range o.ticks {
+			c.add(o.chunk.TenantID, &o.ticks[i])
+		}
+	}
+	return c.send(ctx, tx)
 }

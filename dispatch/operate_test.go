@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/carillonhq/carillon/operations"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/operations"
 )
 
 // begin begins an operation of the house's tenant.

@@ -11,11 +11,12 @@ import (
 
 	"github.com/carillonhq/carillon/schedules/policy"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
 func everySecond() schedules.Params {

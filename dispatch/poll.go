@@ -17,34 +17,6 @@ const (
 	mostPolled = 1000 // workflows that one statement looks at
 )
 
-// polled are the workflows that long polls of this process wait for, as the columns of a query.
-type polled struct {
-	tenants   []int32
-	workflows []string
-}
-
-// polled returns the workflows that long polls wait for, each once.
-func (h *hub) polled() (all polled) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	type name struct {
-		tenant   tenants.ID
-		workflow string
-	}
-	seen := map[name]bool{}
-	for _, polls := range h.waiting {
-		for _, p := range polls {
-			for _, workflow := range p.workflows {
-				if n := (name{p.tenant, workflow}); !seen[n] {
-					seen[n] = true
-					all.tenants, all.workflows = append(all.tenants, int32(p.tenant)), append(all.workflows, workflow)
-				}
-			}
-		}
-	}
-	return all
-}
-
 // wakePolls wakes the long polls of workflows with ready ticks, should a notification be lost. However many polls wait, they cost one
 // look at each workflow.
 func (d *Dispatch) wakePolls(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -12,9 +13,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/schedules/cohorts"
-	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -26,7 +29,7 @@ const (
 
 // process is this process among the others: it beats, and knows who else does.
 type process struct {
-	d      *Dispatch
+	membership
 	lapses chan chan<- struct{}
 
 	mu      sync.Mutex
@@ -37,15 +40,24 @@ type process struct {
 	opening []int64   // the living that dispatch
 }
 
-func newProcess(d *Dispatch) *process {
-	return &process{d: d, lapses: make(chan chan<- struct{})}
+// membership is what a process is known by, and what it joins the others with.
+type membership struct {
+	pool                 *pgxpool.Pool
+	log                  *slog.Logger
+	name                 string                    // for people
+	sweeping, dispatches bool                      // which part of the work it does
+	recheck              func(ctx context.Context) // gives up connections that may lead to a host that has died; nil: the pool is reset
+}
+
+func newProcess(m membership) *process {
+	return &process{membership: m, lapses: make(chan chan<- struct{})}
 }
 
 func (p *process) register(ctx context.Context) error {
 	at := time.Now()
 	var id int64
-	err := p.d.Pool.QueryRow(ctx, `INSERT INTO process (name, place, pid, sweeps, dispatches) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
-		p.d.Name, whereabouts(), os.Getpid(), p.d.Sweeps, p.d.Dispatches).Scan(&id)
+	err := p.pool.QueryRow(ctx, `INSERT INTO process (name, place, pid, sweeps, dispatches) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
+		p.name, whereabouts(), os.Getpid(), p.sweeping, p.dispatches).Scan(&id)
 	if err != nil {
 		return fmt.Errorf("join the processes: %w", err)
 	}
@@ -65,7 +77,7 @@ func (p *process) bury(ctx context.Context) error {
 	if here == "" {
 		return nil
 	}
-	rows, err := p.d.Pool.Query(ctx, `SELECT id, pid FROM process WHERE place = $1`, here)
+	rows, err := p.pool.Query(ctx, `SELECT id, pid FROM process WHERE place = $1`, here)
 	if err != nil {
 		return fmt.Errorf("look for dead processes: %w", err)
 	}
@@ -84,7 +96,7 @@ func (p *process) bury(ctx context.Context) error {
 	if len(dead) == 0 {
 		return nil
 	}
-	if _, err := p.d.Pool.Exec(ctx, `
+	if _, err := p.pool.Exec(ctx, `
 		UPDATE process
 		SET beat_at = clock_timestamp() - make_interval(secs => $2)
 		WHERE id = ANY ($1) AND beat_at > clock_timestamp() - make_interval(secs => $2)`, dead, deadAfter.Seconds()); err != nil {
@@ -119,10 +131,10 @@ func (p *process) self() (id int64, alive bool) {
 // beat tells the others each second that this process lives. The first beat that fails, by an error or in time, makes the
 // process look for the primary again: the host of its connections may have died without a word.
 func (p *process) beat(ctx context.Context) {
-	loop.Every(ctx, p.d.Log, beatEvery, "beat", func(ctx context.Context) error {
+	loop.Every(ctx, p.log, beatEvery, "beat", func(ctx context.Context) error {
 		err := p.beatOnce(ctx)
 		if err != nil && ctx.Err() == nil {
-			p.d.recheck(ctx)
+			p.lookForPrimary(ctx)
 		}
 		return err
 	})
@@ -138,11 +150,11 @@ func (p *process) beatOnce(ctx context.Context) error {
 	defer cancel()
 	id, alive := p.self()
 	if !alive {
-		p.d.Log.Warn("this process was silent for too long and begins anew", "process", id)
+		p.log.Warn("this process was silent for too long and begins anew", "process", id)
 		return p.registerAgain(ctx)
 	}
 	at := time.Now()
-	done, err := p.d.Pool.Exec(ctx, `
+	done, err := p.pool.Exec(ctx, `
 		UPDATE process
 		SET beat_at = clock_timestamp()
 		WHERE id = $1 AND beat_at > (SELECT clock_timestamp()) - make_interval(secs => $2)`, id, deadAfter.Seconds())
@@ -177,19 +189,20 @@ func (p *process) registerAgain(ctx context.Context) error {
 // recheckWithin bounds the search for the primary.
 const recheckWithin = 5 * time.Second
 
-func (d *Dispatch) recheck(ctx context.Context) {
+// lookForPrimary gives up connections that may lead to a host that has died.
+func (p *process) lookForPrimary(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recheckWithin)
 	defer cancel()
-	if d.Recheck == nil {
-		d.Pool.Reset()
+	if p.recheck == nil {
+		p.pool.Reset()
 		return
 	}
-	d.Recheck(ctx)
+	p.recheck(ctx)
 }
 
 // meet learns who lives.
 func (p *process) meet(ctx context.Context) error {
-	rows, err := p.d.Pool.Query(ctx, `
+	rows, err := p.pool.Query(ctx, `
 		SELECT id, sweeps, dispatches
 		FROM process
 		WHERE beat_at > (SELECT clock_timestamp()) - make_interval(secs => $1)`, idleAfter.Seconds())
@@ -270,7 +283,7 @@ func (p *process) leave(ctx context.Context, from time.Time) {
 	var b pgx.Batch
 	b.Queue(`DELETE FROM process WHERE id = $1 AND NOT EXISTS (SELECT FROM chunk WHERE owner = $1 AND opened_at >= $2 AND done_at IS NULL)`, id, from)
 	b.Queue(`UPDATE process SET beat_at = clock_timestamp() - make_interval(secs => $2) WHERE id = $1`, id, deadAfter.Seconds())
-	if err := p.d.Pool.SendBatch(ctx, &b).Close(); err != nil {
-		p.d.Log.Warn("cannot leave the processes", "error", err)
+	if err := p.pool.SendBatch(ctx, &b).Close(); err != nil {
+		p.log.Warn("cannot leave the processes", "error", err)
 	}
 }

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 const mostLimited = 1000 // members with max_ticks whose end is found in one transaction

@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/schedules"
-	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // putCalendar stores the calendar "off", and tells when it was written.

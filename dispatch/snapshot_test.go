@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
-	"github.com/jackc/pgx/v5"
 )
 
 // recording is a process on a pool of its own that keeps the statements it runs.

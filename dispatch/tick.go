@@ -1,12 +1,12 @@
 package dispatch
 
 import (
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/ident"
-	"github.com/carillonhq/carillon/internal/instant"
-	"github.com/carillonhq/carillon/internal/web"
 )
 
 // State is where a tick is in its life; it ends in exactly one of those from Succeeded on.
@@ -112,44 +112,6 @@ const tickColumns = `
 	t.schedule_id, t.nominal_at, t.seq, t.version, t.missed_count, t.occurrence, t.cohort_id, t.chunk_id, t.last_at, t.until_at,
 	t.fired_at, t.ended_at, t.shard, t.attempt, t.state, t.reason, t.cause, t.dst, t.started_at, t.payload, t.result, t.error, t.replayed_from`
 
-// Tick is a tick as its history shows it.
-type Tick struct {
-	TickID          string     `json:"tick_id"`
-	ScheduleID      string     `json:"schedule_id"`
-	Workflow        string     `json:"workflow"`
-	Key             string     `json:"key"`
-	Timestamp       time.Time  `json:"timestamp"`
-	State           string     `json:"state"`
-	Reason          string     `json:"reason,omitempty"`
-	Cause           string     `json:"cause"`
-	DST             string     `json:"dst"`
-	LastTimestamp   *time.Time `json:"last_timestamp"`
-	FiredAt         time.Time  `json:"fired_at"`
-	EndedAt         *time.Time `json:"ended_at"`
-	LatenessMS      int64      `json:"lateness_ms"`
-	Attempt         int16      `json:"attempt"`
-	Occurrence      *int64     `json:"occurrence"`
-	MissedCount     int32      `json:"missed_count"`
-	ScheduleVersion int32      `json:"schedule_version"`
-	Result          web.Raw    `json:"result,omitempty"`
-	Error           *string    `json:"error,omitempty"`
-	Attempts        []Attempt  `json:"attempts,omitempty"`
-}
-
-// LongRaws names what may be long, for a list to write as it is.
-func (t *Tick) LongRaws() []*web.Raw { return []*web.Raw{&t.Result} }
-
-// Attempt is one try at delivering a tick that has ended.
-type Attempt struct {
-	Attempt   int16      `json:"attempt"`
-	StartedAt *time.Time `json:"started_at"`
-	EndedAt   time.Time  `json:"ended_at"`
-	Outcome   string     `json:"outcome"`
-	Status    *int32     `json:"status,omitempty"`
-	Error     *string    `json:"error,omitempty"`
-	Worker    *string    `json:"worker,omitempty"`
-}
-
 // held is how many bytes the long texts of a tick have.
 func (t *tick) held() int {
 	n := 0
@@ -161,20 +123,16 @@ func (t *tick) held() int {
 	return n
 }
 
-func (d *Dispatch) shown(t *tick, workflow, key string) Tick {
-	out := Tick{
-		TickID: d.IDs.Tick(t.key()), ScheduleID: d.IDs.Schedule(t.ScheduleID), Workflow: workflow, Key: key,
-		Timestamp: t.NominalAt.UTC(), State: t.State.String(), Reason: t.Reason.String(), Cause: t.Cause.String(),
-		DST: t.DST.String(), LastTimestamp: instant.UTC(t.LastAt), FiredAt: t.FiredAt.UTC().Truncate(time.Millisecond), EndedAt: instant.UTC(t.EndedAt),
-		LatenessMS: t.FiredAt.Sub(t.NominalAt).Milliseconds(), Attempt: t.Attempt, Occurrence: t.Occurrence,
-		MissedCount: t.MissedCount, ScheduleVersion: t.Version, Error: t.Error,
-	}
-	if t.Result != nil {
-		out.Result = web.Raw(*t.Result)
-	}
-	return out
-}
-
 // deadColumns are a dead letter's, but for the tenant's.
 const deadColumns = `schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, last_at, until_at, occurrence, cohort_id,
 	version, missed_count, shard, attempt, cause, dst, payload, error`
+
+// valid makes a text storable: UTF-8, without NUL.
+func valid(s string) string {
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+}
+
+var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -12,24 +12,6 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// copyOpened records the ticks of chunks that are being opened.
-func copyOpened(ctx context.Context, tx pgx.Tx, all []*opened) error {
-	n := 0
-	for _, o := range all {
-		n += len(o.ticks)
-	}
-	if n == 0 {
-		return nil
-	}
-	c := newTickCopy(n)
-	for _, o := range all {
-		for i := range o.ticks {
-			c.add(o.chunk.TenantID, &o.ticks[i])
-		}
-	}
-	return c.send(ctx, tx)
-}
-
 // recordTick writes the row of one tick. It is no COPY, which row-level security refuses to those that it binds.
 func recordTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) error {
 	_, err := tx.Exec(ctx, `

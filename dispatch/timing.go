@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // timingsOf returns the timings of ticks of one tenant, in their order: the timing of a tick's cohort, or of its version's spec if
@@ -58,4 +59,16 @@ func (d *Dispatch) specTiming(ctx context.Context, db postgres.DB, tenant tenant
 		d.Log.Error("the timing of a tick cannot be computed", "tenant", tenant, "schedule", t.ScheduleID, "error", broken)
 	}
 	return timing, err
+}
+
+// cohortsOf are the cohorts whose timings the messages of ticks need.
+func cohortsOf(ticks []*tick) (shards []int16, ids []int64) {
+	seen := map[int64]bool{}
+	for _, t := range ticks {
+		if t.CohortID != nil && !seen[*t.CohortID] {
+			seen[*t.CohortID] = true
+			shards, ids = append(shards, t.Shard), append(ids, *t.CohortID)
+		}
+	}
+	return shards, ids
 }

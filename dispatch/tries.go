@@ -7,13 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // sendable is a tick that is under way, with what its schedule's version says of its delivery.
@@ -279,16 +280,4 @@ func claimFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tries []try, ch
 		return fmt.Errorf("claim ticks: %w", err)
 	}
 	return nil
-}
-
-// cohortsOf are the cohorts whose timings the messages of ticks need.
-func cohortsOf(ticks []*tick) (shards []int16, ids []int64) {
-	seen := map[int64]bool{}
-	for _, t := range ticks {
-		if t.CohortID != nil && !seen[*t.CohortID] {
-			seen[*t.CohortID] = true
-			shards, ids = append(shards, t.Shard), append(ids, *t.CohortID)
-		}
-	}
-	return shards, ids
 }

@@ -8,9 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // Of a tenant of whom more is due than its share, than its tokens or than is opened of it, the cohorts of a shard wait in
@@ -53,7 +54,7 @@ type pass struct {
 
 // send puts members of a cohort into chunks.
 func (p *pass) send(c *due, members []member) {
-	p.chunks.addMembers(c, members)
+	p.chunks.addMembers(c.source(), members)
 	if _, delays := c.timing.FixedDelay(); delays {
 		p.delayed, p.outs = append(p.delayed, c), append(p.outs, members)
 	}

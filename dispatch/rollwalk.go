@@ -1,0 +1,89 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/ident"
+)
+
+// rollAt is a place in the roll: before the row of a time and number, but for the first Left of its ticks.
+type rollAt struct {
+	At   time.Time `json:"a"`
+	ID   int64     `json:"i"`
+	Left int       `json:"l"`
+}
+
+// rolled is a row of the roll.
+type rolled struct {
+	ID        int64
+	NominalAt time.Time
+	Ticks     int
+	Items     []byte
+}
+
+const rollRows = 100 // read at once
+
+// walkRoll calls see with the keys of ticks, as many together as the walk says, gathered from as many rows as that takes, and with
+// the place of each key: another walk from there begins with that tick. The walk ends when see returns that it has enough.
+func (d *Dispatch) walkRoll(ctx context.Context, w rollWalk, see func(keys []ident.TickKey, places []rollAt) (enough bool, err error)) error {
+	from := w.from
+	only, args := "", []any{w.tenant, from.At, from.ID, w.oldest, rollRows}
+	if w.workflow != "" {
+		only, args = " AND workflow = $6", append(args, w.workflow)
+	}
+	var keys []ident.TickKey
+	var places []rollAt
+	show := func() (enough bool, err error) {
+		if len(keys) > 0 {
+			enough, err = see(keys, places)
+		}
+		keys, places = keys[:0], places[:0]
+		return enough, err
+	}
+	for {
+		args[1], args[2] = from.At, from.ID
+		rows, _ := d.API.Query(ctx, `
+			SELECT id, nominal_at, ticks, items
+			FROM roll
+			WHERE tenant_id = $1 AND (nominal_at, id) <= ($2, $3) AND nominal_at >= $4`+only+`
+			ORDER BY nominal_at DESC, id DESC
+			LIMIT $5`, args...) // CollectRows reports the error
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[rolled])
+		if err != nil {
+			return fmt.Errorf("read the roll: %w", err)
+		}
+		for _, r := range found {
+			all, err := unpackRoll(r.Items, r.NominalAt.UTC(), r.Ticks)
+			if err != nil {
+				return fmt.Errorf("roll %d: %w", r.ID, err)
+			}
+			if r.ID == from.ID && r.NominalAt.Equal(from.At) {
+				all = all[:min(from.Left, len(all))]
+			}
+			for left := len(all); left > 0; left-- {
+				keys, places = append(keys, all[left-1]), append(places, rollAt{r.NominalAt.UTC(), r.ID, left})
+				if len(keys) < w.together {
+					continue
+				}
+				if enough, err := show(); err != nil || enough {
+					return err
+				}
+			}
+			from = rollAt{r.NominalAt.UTC(), r.ID, 0}
+		}
+		if len(found) < rollRows {
+			_, err := show()
+			return err
+		}
+	}
+}
+
+// rollEnd is the place behind everything before a time.
+func rollEnd(to time.Time) rollAt {
+	return rollAt{At: to.Add(-time.Microsecond), ID: math.MaxInt64, Left: math.MaxInt32}
+}
