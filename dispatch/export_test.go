@@ -49,10 +49,15 @@ func (d *Dispatch) Open(ctx context.Context, chunk int64) error {
 
 // rejoin has a process that joined without beginning to work, and so does not beat, count as living on a busy machine too.
 func (d *Dispatch) rejoin(ctx context.Context) error {
-	if _, alive := d.process.self(); alive {
-		return nil
+	if _, alive := d.process.self(); !alive {
+		if err := d.process.register(ctx); err != nil {
+			return err
+		}
 	}
-	return d.process.register(ctx)
+	d.process.mu.Lock()
+	defer d.process.mu.Unlock()
+	d.process.beaten = time.Now().Add(time.Hour) // what is done next may take longer than a process may be silent
+	return nil
 }
 
 // OpenRun opens the chunks of a sweep from one to another.

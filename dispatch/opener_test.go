@@ -2,9 +2,11 @@ package dispatch_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
@@ -18,19 +20,13 @@ func (h *house) withoutRiver() {
 	}
 }
 
-// opensSoon waits until a schedule that fires each second has some ticks, and compares when they were to be opened and were.
+// opensSoon waits until a tick of a schedule that fires each second was opened as soon as it was to be: on a machine that does much
+// else others are late.
 func (h *house) opensSoon(key string) {
 	h.t.Helper()
-	until(h.t, "ticks of "+key+" were opened", func() bool { return len(h.history("w", key)) >= 5 })
-	soon := 0
-	for _, one := range h.history("w", key) {
-		if one.FiredAt.Sub(one.Timestamp) < 2*time.Second {
-			soon++
-		}
-	}
-	if soon == 0 {
-		h.t.Errorf("no tick of %s was opened within two seconds", key)
-	}
+	until(h.t, "a tick of "+key+" was opened within two seconds", func() bool {
+		return slices.ContainsFunc(h.history("w", key), func(one dispatch.Tick) bool { return one.FiredAt.Sub(one.Timestamp) < 2*time.Second })
+	})
 }
 
 // River's fetch reads the entries of all jobs since an old snapshot was opened. Here it does not work at all.

@@ -109,7 +109,8 @@ func other(t testing.TB, pool *pgxpool.Pool, params map[string]string) *pgxpool.
 
 func open(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
-	pool, err := postgres.Open(t.Context(), url, postgres.Options{Name: "test", MaxConns: 10})
+	// Tests lay many rows at once, beside others: their statements have longer than ours.
+	pool, err := postgres.Open(t.Context(), url, postgres.Options{Name: "test", MaxConns: 10, StatementTimeout: 3 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
