@@ -6,7 +6,7 @@ import (
 
 	"github.com/carillonhq/carillon/api/apitest"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 )
 
 func TestStructsAreTheContract(t *testing.T) {
@@ -40,7 +40,7 @@ func TestStructsAreTheContract(t *testing.T) {
 		"Overview":         reflect.TypeFor[Overview](),
 		"ScheduleCounts":   reflect.TypeFor[ScheduleCounts](),
 		"WorkflowCounts":   reflect.TypeFor[WorkflowCounts](),
-		"Ahead":            reflect.TypeFor[schedules.Ahead](),
+		"Ahead":            reflect.TypeFor[forecast.Ahead](),
 		"Backlog":          reflect.TypeFor[Backlog](),
 		"RunningCounts":    reflect.TypeFor[RunningCounts](),
 		"Lateness":         reflect.TypeFor[Lateness](),

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -161,7 +161,7 @@ func (d *Dispatch) eraseHoldings(ctx context.Context, tenant tenants.ID) error {
 func living(table string) string {
 	switch table {
 	case "tally_delta", "idle_delta", "daily_use_delta", "happening":
-		return " AND " + schedules.Unfolded(table)
+		return " AND " + postgres.Unfolded(table)
 	}
 	return ""
 }
@@ -279,7 +279,7 @@ func (d *Dispatch) dropTenant(ctx context.Context, tenant tenants.ID) (done bool
 		if err != nil || !quiet {
 			return err
 		}
-		if err := schedules.LockTallies(ctx, tx); err != nil {
+		if err := forecast.LockTallies(ctx, tx); err != nil {
 			return err
 		}
 		for _, sql := range chunksNotDone {

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 )
 
 // pages returns how many pages some statements read: those that were recorded and contain one of some words, and one more.
@@ -58,12 +60,12 @@ func TestFoldsDoNotReadWhatWasFoldedUnderAnOldSnapshot(t *testing.T) {
 	h.oldSnapshot()
 	fold := func() {
 		t.Helper()
-		for _, err := range []error{schedules.FoldTallies(t.Context(), h.config.Pool), d.FoldUse(t.Context()), d.Notice(t.Context())} {
+		for _, err := range []error{forecast.FoldTallies(t.Context(), h.config.Pool), d.FoldUse(t.Context()), d.Notice(t.Context())} {
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := h.schedules.Stored(t.Context(), h.tenant); err != nil {
+		if _, err := h.schedules.Forecasts.Stored(t.Context(), h.tenant); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,7 +93,7 @@ func TestFoldsDoNotReadWhatWasFoldedUnderAnOldSnapshot(t *testing.T) {
 			return h.number(`SELECT count(*) FROM folded WHERE before::text::bigint <= $1`, last) == 0
 		})
 	}
-	count := `SELECT sum(n) FROM tally_delta WHERE tenant_id = 1 AND cohort_id = 0 AND ` + schedules.Unfolded("tally_delta")
+	count := `SELECT sum(n) FROM tally_delta WHERE tenant_id = 1 AND cohort_id = 0 AND ` + postgres.Unfolded("tally_delta")
 	words := []string{"DELETE FROM tally_delta", "DELETE FROM idle_delta", "DELETE FROM daily_use_delta", "DELETE FROM happening", "SELECT GREATEST("}
 	rounds(3)
 	before := h.pages(r, count, words...)
@@ -108,7 +110,7 @@ func TestFoldsDoNotReadWhatWasFoldedUnderAnOldSnapshot(t *testing.T) {
 			t.Errorf("%d pages are read from the start on, so that the test shows nothing:\n%s", all[sql], sql)
 		}
 	}
-	if n, err := h.schedules.Stored(t.Context(), h.tenant); n != 1 || err != nil {
+	if n, err := h.schedules.Forecasts.Stored(t.Context(), h.tenant); n != 1 || err != nil {
 		t.Errorf("%d schedules are counted; %v", n, err)
 	}
 }

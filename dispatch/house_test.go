@@ -19,6 +19,7 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -70,7 +71,7 @@ func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
 	h.dispatch.RegisterSteps()
 	h.schedules = schedules.New(schedules.Config{
 		Pool: api, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.Chunker.HandOut, Forget: dispatch.Forget, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
-		Operations: h.config.Operations,
+		Operations: h.config.Operations, Forecasts: forecast.New(forecast.Config{Pool: api, Timings: h.config.Timings, Quotas: quotas, Log: h.config.Log}),
 	})
 	return h
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 )
 
 // Broken is a promise that rows of the database contradict: how many of them, as far as they were counted.
@@ -125,13 +125,13 @@ var invariants = []invariant{
 		FROM (
 			SELECT
 			FROM (
-				SELECT tenant_id, ` + schedules.BytesOf + ` AS n FROM schedule
+				SELECT tenant_id, ` + forecast.BytesOf + ` AS n FROM schedule
 				UNION ALL
-				SELECT tenant_id, ` + schedules.BytesOf + ` FROM revision
+				SELECT tenant_id, ` + forecast.BytesOf + ` FROM revision
 				UNION ALL
 				SELECT tenant_id, -n FROM tally WHERE cohort_id = -2
 				UNION ALL
-				SELECT tenant_id, -n FROM tally_delta WHERE cohort_id = -2 AND ` + schedules.Unfolded("tally_delta") + `
+				SELECT tenant_id, -n FROM tally_delta WHERE cohort_id = -2 AND ` + postgres.Unfolded("tally_delta") + `
 			) stored
 			GROUP BY tenant_id
 			HAVING sum(n) <> 0

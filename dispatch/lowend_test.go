@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -352,7 +353,7 @@ func TestOverviewsDoNotReadOpenedChunksUnderAnOldSnapshot(t *testing.T) {
 	d, r := h.recording()
 	h.oldSnapshot()
 	o := &dispatch.Overviews{
-		DB: h.config.Pool, Unopened: d.Unopened, Ahead: func(context.Context, tenants.ID) *schedules.Ahead { return nil },
+		DB: h.config.Pool, Unopened: d.Unopened, Ahead: func(context.Context, tenants.ID) *forecast.Ahead { return nil },
 		Uses: func(context.Context, tenants.ID) (map[string]tenants.Use, error) { return nil, nil },
 	}
 	const word = "SELECT c.ticks, c.nominal_at"

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -31,7 +30,7 @@ const (
 
 // anyNotice tells whether addUp has anything to do.
 func (d *Dispatch) anyNotice(ctx context.Context) (bool, error) {
-	found, err := postgres.Finds(ctx, d.Pool, `SELECT FROM happening WHERE `+schedules.Unfolded("happening"))
+	found, err := postgres.Finds(ctx, d.Pool, `SELECT FROM happening WHERE `+postgres.Unfolded("happening"))
 	if err != nil || found {
 		return found, err
 	}
@@ -45,7 +44,7 @@ func (d *Dispatch) addUp(ctx context.Context) (more bool, err error) {
 	from := d.dueNotices.floor.look(&d.horizon, false).from
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
-		b.Queue(schedules.Fold("happening", "tenant_id, event, cause, n, at, schedule_id, nominal_at, seq, data")+`, causes AS (
+		b.Queue(postgres.Fold("happening", "tenant_id, event, cause, n, at, schedule_id, nominal_at, seq, data")+`, causes AS (
 				SELECT tenant_id, event, array_agg(cause) AS known
 				FROM notice
 				WHERE (tenant_id, event) IN (SELECT tenant_id, event FROM taken)

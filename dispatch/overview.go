@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -21,7 +22,7 @@ type Overview struct {
 	At         time.Time              `json:"at"`
 	Firing     Firing                 `json:"firing"`
 	Schedules  ScheduleCounts         `json:"schedules"`
-	Due        *schedules.Ahead       `json:"due"` // null until it is reckoned
+	Due        *forecast.Ahead        `json:"due"` // null until it is reckoned
 	Backlog    Backlog                `json:"backlog"`
 	Running    RunningCounts          `json:"running"`
 	Lateness   Lateness               `json:"lateness"`
@@ -129,7 +130,7 @@ type Throttle struct {
 // Overviews answer how tenants' firing stands over HTTP.
 type Overviews struct {
 	DB    postgres.DB
-	Ahead func(ctx context.Context, tenant tenants.ID) *schedules.Ahead
+	Ahead func(ctx context.Context, tenant tenants.ID) *forecast.Ahead
 	Uses  func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
 
 	// Unopened tells from which number on there are unopened chunks, and the numbers of those below it: see Dispatch. It may be nil.

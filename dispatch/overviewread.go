@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -70,14 +69,14 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 func queueSchedules(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	b.Queue(`
 		SELECT (COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = 0), 0)
-			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = 0 AND `+schedules.Unfolded("tally_delta")+`), 0))::bigint`, tenant).
+			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = 0 AND `+postgres.Unfolded("tally_delta")+`), 0))::bigint`, tenant).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&v.Schedules.Total) })
 	b.Queue(`
 		SELECT state, sum(n)::bigint
 		FROM (
 			SELECT state, n FROM idle WHERE tenant_id = $1
 			UNION ALL
-			SELECT state, n FROM idle_delta WHERE tenant_id = $1 AND `+schedules.Unfolded("idle_delta")+`
+			SELECT state, n FROM idle_delta WHERE tenant_id = $1 AND `+postgres.Unfolded("idle_delta")+`
 		) i
 		GROUP BY state`, tenant).Query(func(rows pgx.Rows) error {
 		var state string
@@ -271,7 +270,7 @@ func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (byN
 		FROM (
 			SELECT workflow, state, n FROM idle WHERE tenant_id = $1
 			UNION ALL
-			SELECT workflow, state, n FROM idle_delta WHERE tenant_id = $1 AND `+schedules.Unfolded("idle_delta")+`
+			SELECT workflow, state, n FROM idle_delta WHERE tenant_id = $1 AND `+postgres.Unfolded("idle_delta")+`
 		) i
 		GROUP BY workflow, state
 		HAVING sum(n) <> 0`, tenant).Query(func(rows pgx.Rows) error {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -48,7 +48,7 @@ func (d *Dispatch) retainRevisions(ctx context.Context, tenant tenants.ID, q ten
 						SELECT FROM dead_letter l
 						WHERE l.tenant_id = $1 AND l.schedule_id = r.schedule_id AND l.version = r.version)
 				LIMIT $3))
-			RETURNING `+schedules.BytesOf+` AS bytes
+			RETURNING `+forecast.BytesOf+` AS bytes
 		)`+countFreed,
 		tenant, ago(now, max(q.TickRetentionDays, q.DeadLetterRetentionDays, q.AuditRetentionDays)))
 	if err != nil {
@@ -71,7 +71,7 @@ const recountLimit = 20 * time.Second
 func (d *Dispatch) recountBytes(ctx context.Context, tenant tenants.ID) error {
 	limited, cancel := context.WithTimeout(ctx, recountLimit)
 	defer cancel()
-	err := schedules.RecountBytes(limited, d.Pool, tenant)
+	err := forecast.RecountBytes(limited, d.Pool, tenant)
 	if errors.Is(err, context.DeadlineExceeded) {
 		d.Log.Warn("the bytes of a tenant were not added up in time: the count stays as it is", "tenant", tenant)
 		return nil

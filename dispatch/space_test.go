@@ -8,7 +8,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -17,7 +17,7 @@ import (
 func TestBytesOfTicksAreCountedAndBounded(t *testing.T) {
 	t.Parallel()
 	h, quota := aging(t)
-	stored := schedules.New(schedules.Config{Pool: h.config.API, Quotas: h.config.Quotas})
+	stored := forecast.New(forecast.Config{Pool: h.config.API, Quotas: h.config.Quotas})
 	h.config.MayStore = stored.MayStore
 	h.dispatch = h.process()
 	h.start(h.dispatch)
@@ -115,7 +115,7 @@ func TestBytesOfTicksAreGivenBack(t *testing.T) {
 	p := rarely("allow_all")
 	p.Delivery = &policy.Delivery{Retention: &policy.Retention{Succeeded: "2h"}}
 	h.put("overlap", "k", p)
-	none, err := h.schedules.StoredBytes(t.Context(), h.tenant)
+	none, err := h.schedules.Forecasts.StoredBytes(t.Context(), h.tenant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestBytesOfTicksAreGivenBack(t *testing.T) {
 	}{{time.Hour, none + 7}, {3 * time.Hour, none}} {
 		h.retain(time.Now().Add(c.later))
 		for range 2 { // before they are folded, and after
-			if got, err := h.schedules.StoredBytes(t.Context(), h.tenant); err != nil || got != c.want {
+			if got, err := h.schedules.Forecasts.StoredBytes(t.Context(), h.tenant); err != nil || got != c.want {
 				t.Errorf("%v later %d bytes are counted, want %d: %v", c.later, got, c.want, err)
 			}
 			if err := h.dispatch.FoldUse(t.Context()); err != nil {

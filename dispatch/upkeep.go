@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 )
 
 const (
@@ -51,7 +52,7 @@ func (d *Dispatch) tasks() (all []task) {
 	if d.Sweeps {
 		all = append(all,
 			task{name: "count members", every: time.Second, limit: taskLimit, some: whole(d.fold)},
-			task{name: "add up daily use", every: foldUseEvery, limit: taskLimit, look: `SELECT FROM daily_use_delta WHERE ` + schedules.Unfolded("daily_use_delta"), some: full(mostUse, d.foldSomeUse)},
+			task{name: "add up daily use", every: foldUseEvery, limit: taskLimit, look: `SELECT FROM daily_use_delta WHERE ` + postgres.Unfolded("daily_use_delta"), some: full(mostUse, d.foldSomeUse)},
 			task{name: "look for what is stuck", every: watchEvery, limit: watchLimit, some: whole(func(ctx context.Context) error { return d.watchdog.look(ctx, time.Now()) })},
 			task{name: "scan for broken promises", every: scanEvery, limit: scanLimit, some: whole(d.scan)},
 			task{name: "tell cohorts of edited calendars", every: markEvery, limit: taskLimit, look: schedules.LookForStale, some: d.markStale},
@@ -97,7 +98,7 @@ func (d *Dispatch) finishErasures(ctx context.Context) error {
 
 // fold adds up how many members the cohorts have, and lets the planner learn of tables that have grown.
 func (d *Dispatch) fold(ctx context.Context) error {
-	err := schedules.FoldTallies(ctx, d.Pool)
+	err := forecast.FoldTallies(ctx, d.Pool)
 	if time.Since(d.analyzed) < d.rest.pace(0, restAnalyze) {
 		return err
 	}

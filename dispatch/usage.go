@@ -9,7 +9,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -92,7 +92,7 @@ func (d *Dispatch) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, li
 			UNION ALL
 			SELECT day, `+named+`, `+useCounts+`
 			FROM daily_use_delta
-			WHERE tenant_id = $1 AND day BETWEEN $2 AND $3 AND `+fresh+` AND `+schedules.Unfolded("daily_use_delta")+`
+			WHERE tenant_id = $1 AND day BETWEEN $2 AND $3 AND `+fresh+` AND `+postgres.Unfolded("daily_use_delta")+`
 		) u
 		GROUP BY u.day, u.workflow
 		ORDER BY u.day DESC, u.workflow
@@ -133,10 +133,10 @@ const (
 // once wait for one another, and for who erases a tenant.
 func (d *Dispatch) foldSomeUse(ctx context.Context) (n int64, err error) {
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
-		if err := schedules.LockTallies(ctx, tx); err != nil {
+		if err := forecast.LockTallies(ctx, tx); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, schedules.Fold("daily_use_delta", "tenant_id, workflow, day, bytes, "+useCounts)+`, added AS (
+		return tx.QueryRow(ctx, postgres.Fold("daily_use_delta", "tenant_id, workflow, day, bytes, "+useCounts)+`, added AS (
 				INSERT INTO daily_use AS u (tenant_id, workflow, day, `+useCounts+`, bytes)
 				SELECT tenant_id, COALESCE(workflow, ''), day, `+useSums+`, sum(bytes)
 				FROM taken

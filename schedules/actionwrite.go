@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
@@ -193,7 +194,7 @@ func (a *acting) write(ctx context.Context) error {
 		}
 	}
 	if a.action == actResume {
-		if err := a.MayStore(ctx, a.tx, a.tenant, bytes); err != nil {
+		if err := a.Forecasts.MayStore(ctx, a.tx, a.tenant, bytes); err != nil {
 			return err
 		}
 	}
@@ -210,7 +211,7 @@ func (a *acting) write(ctx context.Context) error {
 	}
 	if len(ended) > 0 {
 		b.Queue(endVersions, a.tenant, ended, false, a.now, a.by)
-		addBytes(&b, a.tenant, bytes)
+		forecast.AddBytes(&b, a.tenant, bytes)
 	}
 	if len(a.gone) > 0 {
 		b.Queue(endVersions, a.tenant, a.gone, true, a.now, a.by)

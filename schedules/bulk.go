@@ -131,7 +131,7 @@ func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string
 	if err != nil {
 		return err
 	}
-	s.outlook(ctx, tenant)
+	s.Forecasts.Of(ctx, tenant)
 	for items := b.items; len(items) > 0; {
 		if err := s.storeItems(ctx, tenant, by, items, quotas, dry); err != nil {
 			return err

@@ -57,7 +57,7 @@ func (h handler) bulk(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	warnings, err := h.crowded(c.Request().Context(), tenants.From(c))
+	warnings, err := h.Forecasts.Warnings(c.Request().Context(), tenants.From(c))
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -24,7 +25,7 @@ const batchTimeout = 30 * time.Second
 func (s *Schedules) storeItems(ctx context.Context, tenant tenants.ID, by string, items []*item, quotas tenants.Quotas, dry bool) error {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	spread, err := s.spread(ctx, tenant)
+	spread, err := s.Forecasts.ShardsFor(ctx, tenant)
 	if err != nil {
 		return err
 	}
@@ -74,10 +75,10 @@ type load struct {
 	labels map[string]map[string]string
 
 	now    time.Time
-	shards []int16 // of each item: where it is stored, or is to be
-	stored []int   // items that are stored and differ, by their place
-	fresh  []int   // items that are not stored
-	space  *space  // for bytes of its rows; nil: not looked at yet
+	shards []int16         // of each item: where it is stored, or is to be
+	stored []int           // items that are stored and differ, by their place
+	fresh  []int           // items that are not stored
+	space  *forecast.Space // for bytes of its rows; nil: not looked at yet
 
 	rows    []*rewrite // to be written
 	due     []Due
@@ -428,7 +429,7 @@ func (l *load) defineFresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	room, stored, err := l.room(ctx, l.tx, l.tenant, len(l.fresh), l.quotas)
+	room, stored, err := l.Forecasts.Room(ctx, l.tx, l.tenant, len(l.fresh), l.quotas)
 	if err != nil {
 		return err
 	}

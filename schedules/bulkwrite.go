@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -218,7 +219,7 @@ func (l *load) write(ctx context.Context) error {
 	var b pgx.Batch
 	l.update(&b, &changed)
 	l.insert(&b, &fresh)
-	addBytes(&b, l.tenant, bytes)
+	forecast.AddBytes(&b, l.tenant, bytes)
 	if err := l.audit(ctx, &b); err != nil {
 		return err
 	}

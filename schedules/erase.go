@@ -17,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -158,9 +159,9 @@ func (e unfinished) erasePart(ctx context.Context, tx pgx.Tx, ids []int64) error
 	b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, e.tenant, ids)
 	b.Queue(`
 		WITH schedules AS (
-			DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($3) RETURNING `+BytesOf+` AS bytes
+			DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($3) RETURNING `+forecast.BytesOf+` AS bytes
 		), revisions AS (
-			DELETE FROM revision WHERE tenant_id = $1 AND schedule_id = ANY($3) RETURNING `+BytesOf+` AS bytes
+			DELETE FROM revision WHERE tenant_id = $1 AND schedule_id = ANY($3) RETURNING `+forecast.BytesOf+` AS bytes
 		), counted AS (
 			INSERT INTO tally_delta (tenant_id, cohort_id, n)
 			SELECT $1, $4, -sum(bytes)
@@ -169,7 +170,7 @@ func (e unfinished) erasePart(ctx context.Context, tx pgx.Tx, ids []int64) error
 		)
 		UPDATE erasure
 		SET schedules = schedules + (SELECT count(*) FROM schedules), revisions = revisions + (SELECT count(*) FROM revisions)
-		WHERE tenant_id = $1 AND id = $2`, e.tenant, e.id, ids, allBytes)
+		WHERE tenant_id = $1 AND id = $2`, e.tenant, e.id, ids, forecast.AllBytes)
 	// An operation that is under way is cancelled: without its params it cannot go on.
 	b.Queue(`
 		UPDATE operation

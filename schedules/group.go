@@ -165,11 +165,11 @@ func (g *groups) lead(ctx context.Context, s *Schedules, c caller, group []*wait
 func (s *Schedules) storeGroup(ctx context.Context, c caller, items []*item, quotas tenants.Quotas) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	spread, err := s.spread(ctx, c.tenant)
+	spread, err := s.Forecasts.ShardsFor(ctx, c.tenant)
 	if err != nil {
 		return err
 	}
-	ahead := s.outlook(ctx, c.tenant)
+	ahead := s.Forecasts.Of(ctx, c.tenant)
 	return postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 			l := s.newLoad(tx, c.tenant, c.by, items, quotas, map[int16]bool{})

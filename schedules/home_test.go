@@ -19,6 +19,7 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -54,10 +55,12 @@ func newHome(t testing.TB) *home {
 	}
 	h.api = postgrestest.Wall(t, h.pool, int32(h.acme))
 	operations := operations.New(operations.Config{Pool: h.api, Engine: postgrestest.As(t, h.pool, postgres.EngineRole), IDs: ids, Cursors: cursors(t)})
+	timings := cohorts.NewTimings()
+	quotas := func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil }
 	h.schedules = schedules.New(schedules.Config{
-		Operations: operations, Pool: h.api, IDs: ids, Timings: cohorts.NewTimings(), HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
-		Quotas:        func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil },
-		OutlookWithin: time.Minute, // on a machine that is busy too
+		Operations: operations, Pool: h.api, IDs: ids, Timings: timings, HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
+		Quotas:    quotas,
+		Forecasts: forecast.New(forecast.Config{Pool: h.api, Timings: timings, Quotas: quotas, Log: slog.New(slog.DiscardHandler), Within: time.Minute}), // on a machine that is busy too
 	})
 	return h
 }

@@ -36,7 +36,6 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.GET("/v1/schedules/export", h.export, read, web.Timeout(bulkTime))
 	g.POST("/v1/schedules/preview", h.preview, read)
 	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
-	g.GET("/v1/admin/forecast", h.forecast, tenants.Require(tenants.TenantAdmin))
 	g.POST("/v1/schedules/bulk", h.bulk, write, web.BodyLimit(-1), web.Timeout(bulkTime))
 	calendarRoutes(g, h)
 	h.keyRoutes(g)

@@ -18,6 +18,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -45,6 +46,7 @@ func newEdge(t *testing.T) *edge {
 	router := web.New(web.Options{Log: slog.New(slog.DiscardHandler)})
 	authenticated := router.Group("", tenants.Authenticate(verifier))
 	schedules.Routes(authenticated, h.schedules)
+	forecast.Routes(authenticated, h.schedules.Forecasts)
 	operations.Routes(authenticated, h.schedules.Operations)
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)

@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -215,7 +216,7 @@ func (s *Schedules) roomForKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 	if err != nil {
 		return err
 	}
-	n, err := tallied(ctx, tx, tenant, allKeys)
+	n, err := forecast.Count(ctx, tx, tenant, forecast.AllKeys)
 	if err == nil && n >= q.Schedules {
 		return tenants.Exceeded("keys", q.Schedules, n)
 	}

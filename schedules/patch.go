@@ -38,7 +38,7 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 	if err != nil {
 		return out, err
 	}
-	ahead := s.outlook(ctx, tenant)
+	ahead := s.Forecasts.Of(ctx, tenant)
 	follows := patch.follows()
 	err = s.changeOf(ctx, tenant, workflow, key, follows, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
 		if r == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 )
 
 // lines are bulk lines of n schedules of a spec.
@@ -44,7 +45,7 @@ func TestSchedulesAreCountedWhateverChangesThem(t *testing.T) {
 	h := newHome(t)
 	stored := func() int {
 		t.Helper()
-		n, err := h.schedules.Stored(t.Context(), h.acme)
+		n, err := h.schedules.Forecasts.Stored(t.Context(), h.acme)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +56,7 @@ func TestSchedulesAreCountedWhateverChangesThem(t *testing.T) {
 		if n := stored(); n != all {
 			t.Errorf("%d schedules are counted, want %d", n, all)
 		}
-		if err := schedules.FoldTallies(t.Context(), h.pool); err != nil {
+		if err := forecast.FoldTallies(t.Context(), h.pool); err != nil {
 			t.Fatal(err)
 		}
 		if n := stored(); n != all {
@@ -176,11 +177,11 @@ func TestTheForecastFollowsTheCohorts(t *testing.T) {
 	body.WriteString(lines("f", 40, fmt.Sprintf(`{"at": ["%s"], "jitter": "2m"}`, minute.Add(10*time.Minute).Format("2006-01-02T15:04:05"))))
 	e.want(200, "", "POST", "/v1/schedules/bulk?results=errors", body.String(), "Content-Type", "application/x-ndjson")
 	e.pause("e0", schedules.PauseParams{})
-	var f schedules.Forecast
+	var f forecast.Forecast
 	if err := json.Unmarshal([]byte(e.want(200, "", "GET", "/v1/admin/forecast?hours=3", "").body), &f); err != nil {
 		t.Fatal(err)
 	}
-	want := []schedules.ForecastMinute{
+	want := []forecast.ForecastMinute{
 		{At: minute, Ticks: 99, Backlog: 39},
 		{At: minute.Add(10 * time.Minute), Ticks: 20}, {At: minute.Add(11 * time.Minute), Ticks: 20},
 	}
@@ -215,7 +216,7 @@ func TestTheForecastOfManyOddTimingsIsASample(t *testing.T) {
 		FROM names n, cohort c`)
 	h.exec(`INSERT INTO tally_delta (tenant_id, cohort_id, n) SELECT tenant_id, id, CASE WHEN id % 100 = 7 THEN 50 ELSE 1 END FROM cohort WHERE hash <> (SELECT hash FROM cohort ORDER BY id LIMIT 1)`)
 	want := one[int](h, `SELECT sum(n) FROM tally_delta WHERE cohort_id > 0`)
-	f, err := h.schedules.Forecast(t.Context(), h.acme, 48)
+	f, err := h.schedules.Forecasts.Forecast(t.Context(), h.acme, 48)
 	if err != nil {
 		t.Fatal(err)
 	}

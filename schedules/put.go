@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -59,7 +60,7 @@ func (s *Schedules) Put(ctx context.Context, tenant tenants.ID, workflow, key st
 
 // putAlone is a Put in a transaction of its own, of what was checked.
 func (s *Schedules) putAlone(ctx context.Context, tenant tenants.ID, workflow, key string, d definition, by string, quotas tenants.Quotas, pre web.Precondition) (out Schedule, made bool, err error) {
-	ahead := s.outlook(ctx, tenant)
+	ahead := s.Forecasts.Of(ctx, tenant)
 	err = s.changeOf(ctx, tenant, workflow, key, cohorts.FollowsKey(d.spec), func(tx pgx.Tx, r *row, shard int16, now time.Time) error {
 		if err := pre.Check(r != nil, versionOf(r)); err != nil {
 			return err
@@ -85,15 +86,15 @@ func (s *Schedules) putAlone(ctx context.Context, tenant tenants.ID, workflow, k
 }
 
 // answer shows the row as schedule does, and warns of a crowded minute among those in which it fires.
-func (r *row) answer(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.ID, ahead *watched, q tenants.Quotas, now time.Time) (Schedule, error) {
+func (r *row) answer(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.ID, ahead *forecast.Cached, q tenants.Quotas, now time.Time) (Schedule, error) {
 	out, err := r.schedule(ctx, tx, s, tenant, now)
 	if err != nil || r.CohortID == nil {
 		return out, err
 	}
 	if t, err := r.timing(ctx, tx, s.Timings, tenant); err == nil {
-		out.Warnings = append(out.Warnings, ahead.peak(t, q, now)...)
+		out.Warnings = append(out.Warnings, ahead.Peak(t, q, now)...)
 	}
-	out.Warnings = append(out.Warnings, s.soft(tenant, ahead, q)...)
+	out.Warnings = append(out.Warnings, s.Forecasts.Soft(tenant, ahead, q)...)
 	return out, nil
 }
 
@@ -115,7 +116,7 @@ func (s *Schedules) change(ctx context.Context, tenant tenants.ID, workflow, key
 func (s *Schedules) changeOf(ctx context.Context, tenant tenants.ID, workflow, key string, follows bool, fn func(tx pgx.Tx, r *row, shard int16, now time.Time) error) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	spread, err := s.spread(ctx, tenant)
+	spread, err := s.Forecasts.ShardsFor(ctx, tenant)
 	if err != nil {
 		return err
 	}
@@ -203,18 +204,18 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 	if err != nil {
 		return nil, err
 	}
-	room, stored, err := s.room(ctx, tx, tenant, 1, q)
+	room, stored, err := s.Forecasts.Room(ctx, tx, tenant, 1, q)
 	if err != nil {
 		return nil, err
 	}
 	if room < 1 {
 		return nil, tenants.Exceeded("schedules", q.Schedules, stored)
 	}
-	if err := s.MayStore(ctx, tx, tenant, r.held()); err != nil {
+	if err := s.Forecasts.MayStore(ctx, tx, tenant, r.held()); err != nil {
 		return nil, err
 	}
 	if r.Status == Active {
-		if err := s.outlooks.of(tenant).fits(s.Timings, t, nil, q, now); err != nil {
+		if err := s.Forecasts.Known(tenant).Fits(s.Timings, t, nil, q, now); err != nil {
 			return nil, err
 		}
 	}
@@ -254,7 +255,7 @@ func (s *Schedules) insert(ctx context.Context, tx pgx.Tx, tenant tenants.ID, sh
 		r.TicksLeft, r.CohortID, r.Spread, r.TZData, now, by,
 		r.Overlap, r.Stored.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue, r.Priority, r.Timeout,
 		r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.FromAt, r.UntilAt, r.PausedAt, r.coming(t, now), r.DelayLeft,
-		allBytes, r.held())
+		forecast.AllBytes, r.held())
 	if err := tenants.QueueAudit(ctx, &b, tenant, by, r.audit("put", nil, r.audited())); err != nil {
 		return nil, err
 	}
@@ -311,7 +312,7 @@ func (s *Schedules) afford(tenant tenants.ID, r *row, c change, before *calendar
 	if r.CohortID == nil {
 		before = nil
 	}
-	return s.outlooks.of(tenant).fits(s.Timings, c.timing, before, q, now)
+	return s.Forecasts.Known(tenant).Fits(s.Timings, c.timing, before, q, now)
 }
 
 // recount has a schedule with a limit of ticks count them anew once its spec is another.

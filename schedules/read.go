@@ -188,7 +188,7 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 	if gap := t.MinGap(now); gap > 0 && gap < smallest {
 		out.Warnings = append(out.Warnings, calendar.Warning{Code: "interval_too_small", Detail: tooSmall(gap, smallest)})
 	}
-	out.Warnings = append(out.Warnings, s.outlook(ctx, tenant).peak(t, q, now)...)
+	out.Warnings = append(out.Warnings, s.Forecasts.Of(ctx, tenant).Peak(t, q, now)...)
 	return out, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -168,7 +169,7 @@ func (r *row) coming(t *calendar.Timing, now time.Time) *time.Time {
 // the next tick that it had.
 func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, before *time.Time, t *calendar.Timing, by string, now time.Time, action string, was *audited) error {
 	if action != "pause" || was.Status == Paused { // to stop a schedule is always allowed
-		if err := s.MayStore(ctx, tx, tenant, r.held()); err != nil {
+		if err := s.Forecasts.MayStore(ctx, tx, tenant, r.held()); err != nil {
 			return err
 		}
 	}
@@ -194,7 +195,7 @@ func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r 
 		r.Overlap, r.Stored.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue,
 		r.Priority, r.Timeout, r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.PausedAt, r.PausedUntil,
 		before, r.coming(t, now), moves, r.MovedUntil)
-	addBytes(&b, tenant, r.held())
+	forecast.AddBytes(&b, tenant, r.held())
 	if err := tenants.QueueAudit(ctx, &b, tenant, by, r.audit(action, was, r.audited())); err != nil {
 		return err
 	}

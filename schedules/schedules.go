@@ -4,11 +4,8 @@
 package schedules
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -37,22 +35,19 @@ type Due struct {
 
 // Config is what Schedules stands on. All members are required.
 type Config struct {
-	Pool    postgres.DB // it shows the rows of the tenant that a context says only
-	IDs     ident.Codec
-	Timings *cohorts.Timings
-	HandOut HandOut
-	Forget  Forget
-	Secret  []byte // of hashes that tell nothing of what was hashed
-	Quotas  func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
-	Cursors *web.Cursor
-	Log     *slog.Logger
+	Pool      postgres.DB // it shows the rows of the tenant that a context says only
+	IDs       ident.Codec
+	Timings   *cohorts.Timings
+	Forecasts *forecast.Forecasts
+	HandOut   HandOut
+	Forget    Forget
+	Secret    []byte // of hashes that tell nothing of what was hashed
+	Quotas    func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
+	Cursors   *web.Cursor
+	Log       *slog.Logger
 
 	// Pace waits until a tenant may store n more schedules; it is called with the lines of a body as they are read. Nil: at once.
 	Pace func(ctx context.Context, tenant tenants.ID, n int) error
-
-	// OutlookWithin is how long an upsert waits for what its tenant's schedules ask for to be reckoned; 0: 60 ms. What takes
-	// longer is reckoned in the background, and warned of from then on.
-	OutlookWithin time.Duration
 
 	Operations *operations.Operations
 }
@@ -60,12 +55,7 @@ type Config struct {
 // Schedules reads and changes schedules. It is safe for concurrent use.
 type Schedules struct {
 	Config
-	spreads  sync.Map // tenants.ID to int16: over how many shards its schedules are laid at least
-	outlooks *outlooks
-	puts     groups
-
-	counts recentCounts // of schedules
-	bytes  recentCounts // of stored bytes
+	puts groups
 }
 
 // pace holds a body of many lines to how fast its tenant may store schedules.
@@ -78,8 +68,7 @@ func (s *Schedules) pace(ctx context.Context, tenant tenants.ID, b *batch) error
 
 // New returns Schedules over a pool whose database is migrated, and registers its kinds of operations.
 func New(c Config) *Schedules {
-	c.OutlookWithin = cmp.Or(c.OutlookWithin, outlookWithin)
-	s := &Schedules{Config: c, puts: groups{callers: map[caller]*queue{}}, outlooks: newOutlooks()}
+	s := &Schedules{Config: c, puts: groups{callers: map[caller]*queue{}}}
 	if c.Operations != nil {
 		c.Operations.Register(actionsKind, s.actStep)
 		c.Operations.Register(defaultsKind, s.inheritStep)

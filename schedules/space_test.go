@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -30,7 +31,7 @@ func (h *home) storedBytes(tenant tenants.ID) int {
 func (h *home) wantCounted(t interface{ Errorf(string, ...any) }, after string) {
 	h.t.Helper()
 	for _, tenant := range []tenants.ID{h.acme, h.other} {
-		got, err := h.schedules.StoredBytes(h.as(tenant), tenant)
+		got, err := h.schedules.Forecasts.StoredBytes(h.as(tenant), tenant)
 		if want := h.storedBytes(tenant); err != nil || got != want {
 			t.Errorf("after %s: tenant %d has %d bytes, and %d are counted: %v", after, tenant, want, got, err)
 		}
@@ -86,7 +87,7 @@ func TestCountedBytesAreThoseOfTheRows(t *testing.T) {
 			case "rename":
 				_, _ = h.schedules.Rename(t.Context(), h.acme, key, schedules.RenameParams{To: key + "3"}, web.Once{})
 			case "fold":
-				if err := schedules.FoldTallies(t.Context(), h.pool); err != nil {
+				if err := forecast.FoldTallies(t.Context(), h.pool); err != nil {
 					rt.Fatal(err)
 				}
 			}
@@ -165,23 +166,23 @@ func TestCountOfBytesIsMended(t *testing.T) {
 	h.put("a", large(2000))
 	recount := func() {
 		t.Helper()
-		if err := schedules.RecountBytes(t.Context(), h.pool, h.acme); err != nil {
+		if err := forecast.RecountBytes(t.Context(), h.pool, h.acme); err != nil {
 			t.Fatal(err)
 		}
 	}
 	h.exec(`UPDATE tally_delta SET n = n - 700 WHERE cohort_id = -2`)
 	recount()
 	h.wantCounted(t, "the first count")
-	if err := schedules.FoldTallies(t.Context(), h.pool); err != nil {
+	if err := forecast.FoldTallies(t.Context(), h.pool); err != nil {
 		t.Fatal(err)
 	}
 	h.exec(`UPDATE tally SET n = n + 50 WHERE cohort_id = -2`)
-	before, err := h.schedules.StoredBytes(t.Context(), h.acme)
+	before, err := h.schedules.Forecasts.StoredBytes(t.Context(), h.acme)
 	if err != nil {
 		t.Fatal(err)
 	}
 	recount()
-	if got, err := h.schedules.StoredBytes(t.Context(), h.acme); err != nil || got != before {
+	if got, err := h.schedules.Forecasts.StoredBytes(t.Context(), h.acme); err != nil || got != before {
 		t.Errorf("counted again within a day: %d, then %d: %v", before, got, err)
 	}
 	h.exec(`UPDATE tally SET counted_at = counted_at - interval '25 hours' WHERE cohort_id = -2`)

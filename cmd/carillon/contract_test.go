@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 
 	carillon "github.com/carillonhq/carillon/sdk-go"
@@ -60,8 +61,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"CalendarParams": reflect.TypeFor[schedules.CalendarParams](),
 		"NamedCalendar":  reflect.TypeFor[schedules.NamedCalendar](),
 		"CalendarPage":   reflect.TypeFor[web.ListAnswer[schedules.NamedCalendar]](),
-		"Forecast":       reflect.TypeFor[schedules.Forecast](),
-		"ForecastMinute": reflect.TypeFor[schedules.ForecastMinute](),
+		"Forecast":       reflect.TypeFor[forecast.Forecast](),
+		"ForecastMinute": reflect.TypeFor[forecast.ForecastMinute](),
 		"WorkflowParams": reflect.TypeFor[schedules.WorkflowParams](),
 		"Workflow":       reflect.TypeFor[schedules.Workflow](),
 		"WorkflowPage":   reflect.TypeFor[web.ListAnswer[schedules.Workflow]](),

@@ -214,7 +214,7 @@ func (a *app) run(ctx context.Context, log *slog.Logger, drain time.Duration, se
 	for _, s := range servers {
 		parts.Go(func() error { return web.Serve(ctx, s.listener, s.handler, log) })
 	}
-	parts.Go(func() error { a.schedules.LookAhead(ctx); return nil })
+	parts.Go(func() error { a.forecasts.LookAhead(ctx); return nil })
 	parts.Go(func() error { a.directory.KeepUses(ctx, log); return nil })
 	parts.Go(func() error {
 		<-ctx.Done()

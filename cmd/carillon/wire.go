@@ -21,6 +21,7 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -38,6 +39,7 @@ type parts struct {
 	secrets   secrets
 	directory *tenants.Directory
 	limits    *tenants.Limits
+	forecasts *forecast.Forecasts
 	schedules *schedules.Schedules
 	uses      tenants.Uses
 	dispatch  *dispatch.Dispatch
@@ -90,11 +92,12 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 	}
 	chunker := dispatch.NewChunker(db.engine, directory.Quotas, jobs.Open)
 	work := operations.New(operations.Config{Pool: db.api, Engine: db.engine, IDs: s.ids, Cursors: s.cursors, Queue: jobs.QueueOperation})
+	forecasts := forecast.New(forecast.Config{Pool: db.api, Timings: timings, Quotas: directory.Quotas, Log: o.log})
 	all := schedules.New(schedules.Config{
-		Pace: pace(directory, buckets), Pool: db.api, IDs: s.ids, Timings: timings, HandOut: chunker.HandOut, Forget: dispatch.Forget,
+		Pace: pace(directory, buckets), Pool: db.api, IDs: s.ids, Timings: timings, Forecasts: forecasts, HandOut: chunker.HandOut, Forget: dispatch.Forget,
 		Secret: s.hashes, Quotas: directory.Quotas, Cursors: s.cursors, Log: o.log, Operations: work,
 	})
-	uses := tenants.Uses{DB: db.api, Directory: directory, Meters: meters(db, all, limits)}
+	uses := tenants.Uses{DB: db.api, Directory: directory, Meters: meters(db, forecasts, limits)}
 	ticks, err := dispatch.New(dispatch.Config{
 		Pool:       db.engine,
 		API:        db.api,
@@ -115,7 +118,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		Operations: work,
 		Chunker:    chunker,
 		Settle:     all.Settle,
-		MayStore:   all.MayStore,
+		MayStore:   forecasts.MayStore,
 		Pause:      all.PauseFailing,
 		Uses:       uses.Of,
 		Recheck:    db.cluster.Recheck,
@@ -125,7 +128,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		return nil, err
 	}
 	ticks.RegisterSteps()
-	return &parts{db, registry, s, directory, limits, all, uses, ticks}, nil
+	return &parts{db, registry, s, directory, limits, forecasts, all, uses, ticks}, nil
 }
 
 // pace makes writes of schedules wait where their tenant makes more of them than its quota allows.
@@ -140,11 +143,11 @@ func pace(directory *tenants.Directory, buckets *tenants.Buckets) func(ctx conte
 }
 
 // meters returns what tells how much a tenant uses of each quota.
-func meters(db *pools, all *schedules.Schedules, limits *tenants.Limits) map[string]tenants.Meter {
+func meters(db *pools, forecasts *forecast.Forecasts, limits *tenants.Limits) map[string]tenants.Meter {
 	return map[string]tenants.Meter{
-		"schedules":               all.Stored,
-		"stored_bytes":            all.StoredBytes,
-		"projected_ticks_per_day": all.Projected,
+		"schedules":               forecasts.Stored,
+		"stored_bytes":            forecasts.StoredBytes,
+		"projected_ticks_per_day": forecasts.Projected,
 		"leased":                  dispatch.Leased(db.api),
 		"running":                 dispatch.Pushing(db.api),
 		"running_per_endpoint":    dispatch.PushingToBusiest(db.api),
@@ -182,12 +185,13 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, p.schedules)
+	forecast.Routes(authenticated, p.forecasts)
 	operations.Routes(authenticated, p.schedules.Operations)
 	dispatch.Routes(authenticated, p.dispatch)
 	tenants.Credentials{DB: p.api, Cursors: p.secrets.cursors, Directory: p.directory, Limits: p.limits, Minter: o.minter}.Routes(authenticated)
 	tenants.Audited{DB: p.api, Cursors: p.secrets.cursors}.Routes(authenticated)
 	p.uses.Routes(authenticated)
-	(&dispatch.Overviews{DB: p.api, Ahead: p.schedules.Ahead, Uses: p.uses.Of, Unopened: p.dispatch.Unopened}).Routes(authenticated)
+	(&dispatch.Overviews{DB: p.api, Ahead: p.forecasts.Ahead, Uses: p.uses.Of, Unopened: p.dispatch.Unopened}).Routes(authenticated)
 	tenants.Platform{DB: p.platform, Cursors: p.secrets.cursors, Issuer: o.issuer, Outbound: o.outbound, Tenants: p.directory, Empty: p.dispatch.EraseTenant}.Routes(authenticated)
 }
 

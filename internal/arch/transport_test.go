@@ -43,7 +43,6 @@ var otherTransport = []string{
 	"schedules/actionhttp.go",
 	"schedules/bulkhttp.go",
 	"schedules/exporthttp.go",
-	"schedules/forecasthttp.go",
 	"schedules/keyhttp.go",
 	"schedules/namedcalendarhttp.go",
 	"schedules/rename.go",

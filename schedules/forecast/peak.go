@@ -1,4 +1,4 @@
-package schedules
+package forecast
 
 import (
 	"context"
@@ -15,12 +15,12 @@ import (
 
 const secondsPerMinute = 60
 
-// peakSteps is in how many of its coming ticks a schedule looks for a crowded minute.
+// peakSteps is in how many of its coming ticks a schedule looks for a Warnings minute.
 const peakSteps = 300
 
-// peak warns of the most crowded minute of those in which a timing has a tick, where more ticks are due in it than the
+// Peak warns of the most Warnings minute of those in which a timing has a tick, where more ticks are due in it than the
 // quota lets through.
-func (w *watched) peak(t *calendar.Timing, q tenants.Quotas, now time.Time) []calendar.Warning {
+func (w *Cached) Peak(t *calendar.Timing, q tenants.Quotas, now time.Time) []calendar.Warning {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.latest
@@ -46,8 +46,8 @@ func (w *watched) peak(t *calendar.Timing, q tenants.Quotas, now time.Time) []ca
 	return o.warn(worst, q)
 }
 
-// peakOfAll warns of the most crowded minute of all.
-func (w *watched) peakOfAll(q tenants.Quotas) []calendar.Warning {
+// peakOfAll warns of the most Warnings minute of all.
+func (w *Cached) peakOfAll(q tenants.Quotas) []calendar.Warning {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.latest == nil {
@@ -56,7 +56,7 @@ func (w *watched) peakOfAll(q tenants.Quotas) []calendar.Warning {
 	return w.latest.warn(w.latest.worst(), q)
 }
 
-func (o *outlook) worst() (at int) {
+func (o *estimate) worst() (at int) {
 	for i, n := range o.minutes {
 		if n > o.minutes[at] {
 			at = i
@@ -66,7 +66,7 @@ func (o *outlook) worst() (at int) {
 }
 
 // warn says what there is to say of a minute: nothing, unless more ticks are due in it than ticks_per_second lets through.
-func (o *outlook) warn(minute int, q tenants.Quotas) []calendar.Warning {
+func (o *estimate) warn(minute int, q tenants.Quotas) []calendar.Warning {
 	ticks := math.Round(o.minutes[minute])
 	if ticks <= float64(q.TicksPerSecond*secondsPerMinute) {
 		return nil
@@ -75,7 +75,7 @@ func (o *outlook) warn(minute int, q tenants.Quotas) []calendar.Warning {
 	jitter := (drain + time.Minute - 1).Truncate(time.Minute)
 	return []calendar.Warning{{
 		Code: "peak_minute",
-		Detail: fmt.Sprintf("in the minute of %s %.0f ticks are due, and ticks_per_second allows %d a second: the last of them waits %s; a jitter of %s spreads them so that none waits",
+		Detail: fmt.Sprintf("in the minute of %s %.0f ticks are due, and ticks_per_second allows %d a second: the last of them waits %s; a jitter of %s shards them so that none waits",
 			o.from.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339), ticks, q.TicksPerSecond, policy.FormatDuration(drain), policy.FormatDuration(jitter)),
 	}}
 }
@@ -84,9 +84,9 @@ func drainTime(ticks float64, q tenants.Quotas) time.Duration {
 	return time.Duration(math.Ceil(ticks/float64(q.TicksPerSecond))) * time.Second
 }
 
-// fits refuses a timing that comes instead of another (nil: none) where the ticks of all that is stored would be more in
-// a day, on an average of a week, than the quota allows; else it adds the difference to the outlook.
-func (w *watched) fits(ts *cohorts.Timings, t, instead *calendar.Timing, q tenants.Quotas, now time.Time) error {
+// Fits refuses a timing that comes instead of another (nil: none) where the ticks of all that is stored would be more in
+// a day, on an average of a week, than the quota allows; else it adds the difference to the forecast.
+func (w *Cached) Fits(ts *cohorts.Timings, t, instead *calendar.Timing, q tenants.Quotas, now time.Time) error {
 	more := float64(ts.Weekly(t, now))
 	if instead != nil {
 		more -= float64(ts.Weekly(instead, now))
@@ -95,7 +95,7 @@ func (w *watched) fits(ts *cohorts.Timings, t, instead *calendar.Timing, q tenan
 	defer w.mu.Unlock()
 	o := w.latest
 	if o == nil { // nobody knows yet: what is stored already comes to count with the next
-		o = &outlook{}
+		o = &estimate{}
 	}
 	if more > 0 && o.weekly+more > 7*float64(q.ProjectedTicksPerDay)+0.5 {
 		return tenants.Exceeded("projected_ticks_per_day", q.ProjectedTicksPerDay, perDay(o.weekly))
@@ -114,23 +114,23 @@ const addedSteps = 50
 // perDay is the daily part of a week's ticks, rounded up.
 func perDay(weekly float64) int { return int(math.Ceil(weekly/7 - 1e-6)) }
 
-// crowded warns of the most crowded minute of a tenant's, and of quotas that are nearly used.
-func (s *Schedules) crowded(ctx context.Context, tenant tenants.ID) ([]calendar.Warning, error) {
-	q, err := s.Quotas(ctx, tenant)
+// Warnings warns of the most Warnings minute of a tenant's, and of quotas that are nearly used.
+func (f *Forecasts) Warnings(ctx context.Context, tenant tenants.ID) ([]calendar.Warning, error) {
+	q, err := f.quotas(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	w := s.outlook(ctx, tenant)
-	return append(append([]calendar.Warning{}, w.peakOfAll(q)...), s.soft(tenant, w, q)...), nil
+	w := f.Of(ctx, tenant)
+	return append(append([]calendar.Warning{}, w.peakOfAll(q)...), f.Soft(tenant, w, q)...), nil
 }
 
 // Projected is how many ticks a day the stored schedules of a tenant have, on the average of a week; 0 while that is not
 // known.
-func (s *Schedules) Projected(ctx context.Context, tenant tenants.ID) (int, error) {
-	return s.outlook(ctx, tenant).projected(), nil
+func (f *Forecasts) Projected(ctx context.Context, tenant tenants.ID) (int, error) {
+	return f.Of(ctx, tenant).projected(), nil
 }
 
-func (w *watched) projected() int {
+func (w *Cached) projected() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.latest == nil {
@@ -152,35 +152,35 @@ type Forecast struct {
 	Truncated            bool               `json:"truncated"`
 }
 
-// forecast is the outlook of the hours ahead: one that is kept, or where it costs little another.
-func (s *Schedules) forecast(ctx context.Context, tenant tenants.ID, hours int) (*outlook, error) {
-	w := s.outlook(ctx, tenant)
-	if hours != outlookHours && !w.dear() {
-		return s.lookOut(ctx, tenant, time.Now(), hours)
+// forecast returns the ticks of the hours ahead, from the cache or, if that costs little, computed again.
+func (f *Forecasts) forecast(ctx context.Context, tenant tenants.ID, hours int) (*estimate, error) {
+	w := f.Of(ctx, tenant)
+	if hours != defaultHours && !w.slow() {
+		return f.computeNow(ctx, tenant, time.Now(), hours)
 	}
-	name := outlookOf{tenant, outlookHours}
-	if hours > outlookHours {
+	name := cacheKey{tenant, defaultHours}
+	if hours > defaultHours {
 		name.hours = mostForecastHours
-		w = s.outlookNamed(ctx, name)
+		w = f.cachedFor(ctx, name)
 	}
 	if o := w.first(hours); o != nil {
 		return o, nil
 	}
-	if err := s.reckon(ctx, name, w); err != nil {
+	if err := f.compute(ctx, name, w); err != nil {
 		return nil, err
 	}
 	return w.first(hours), nil
 }
 
-// dear tells whether the outlook takes long to reckon.
-func (w *watched) dear() bool {
+// slow reports whether the forecast takes too long for a request to wait for it.
+func (w *Cached) slow() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.heavy
 }
 
-// first is a copy of the outlook's first hours; nil where nobody has reckoned it.
-func (w *watched) first(hours int) *outlook {
+// first returns a copy of the forecast's first hours; nil if none was computed yet.
+func (w *Cached) first(hours int) *estimate {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.latest == nil {
@@ -199,16 +199,16 @@ type ForecastMinute struct {
 }
 
 // Forecast tells the ticks due in each minute of the hours ahead; minutes without any, and without a backlog, are left out.
-func (s *Schedules) Forecast(ctx context.Context, tenant tenants.ID, hours int) (f Forecast, err error) {
-	q, err := s.Quotas(ctx, tenant)
+func (f *Forecasts) Forecast(ctx context.Context, tenant tenants.ID, hours int) (out Forecast, err error) {
+	q, err := f.quotas(ctx, tenant)
 	if err != nil {
-		return f, err
+		return out, err
 	}
-	o, err := s.forecast(ctx, tenant, hours)
+	o, err := f.forecast(ctx, tenant, hours)
 	if err != nil {
-		return f, err
+		return out, err
 	}
-	f = Forecast{
+	out = Forecast{
 		From: o.from, To: o.from.Add(time.Duration(hours) * time.Hour), TicksPerSecond: q.TicksPerSecond,
 		ProjectedTicksPerDay: int64(perDay(o.weekly)),
 		Minutes:              []ForecastMinute{}, Warnings: append([]calendar.Warning{}, o.warn(o.worst(), q)...), Truncated: o.truncated,
@@ -217,17 +217,17 @@ func (s *Schedules) Forecast(ctx context.Context, tenant tenants.ID, hours int) 
 	for i, n := range o.minutes {
 		backlog = max(0, backlog+n-float64(q.TicksPerSecond*secondsPerMinute))
 		m := ForecastMinute{o.from.Add(time.Duration(i) * time.Minute), max(0, int64(math.Round(n))), int64(math.Round(backlog))}
-		f.Ticks += m.Ticks
+		out.Ticks += m.Ticks
 		if m.Ticks == 0 && m.Backlog == 0 {
 			continue
 		}
-		f.Minutes = append(f.Minutes, m)
-		if f.Peak == nil || m.Ticks > f.Peak.Ticks {
-			f.Peak = &f.Minutes[len(f.Minutes)-1]
+		out.Minutes = append(out.Minutes, m)
+		if out.Peak == nil || m.Ticks > out.Peak.Ticks {
+			out.Peak = &out.Minutes[len(out.Minutes)-1]
 		}
 	}
-	if f.Peak != nil {
-		f.Peak = new(*f.Peak)
+	if out.Peak != nil {
+		out.Peak = new(*out.Peak)
 	}
-	return f, nil
+	return out, nil
 }

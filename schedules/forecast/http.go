@@ -1,4 +1,4 @@
-package schedules
+package forecast
 
 import (
 	"net/http"
@@ -13,12 +13,19 @@ import (
 
 const mostForecastHours = 168
 
+// Routes serves the forecast under g, whose requests are authenticated.
+func Routes(g *echo.Group, f *Forecasts) {
+	g.GET("/v1/admin/forecast", handler{f}.forecast, tenants.Require(tenants.TenantAdmin))
+}
+
+type handler struct{ *Forecasts }
+
 func (h handler) forecast(c echo.Context) error {
 	q, err := web.Query(c, "hours")
 	if err != nil {
 		return err
 	}
-	hours := outlookHours
+	hours := defaultHours
 	if q.Has("hours") {
 		if hours, err = strconv.Atoi(q.Get("hours")); err != nil || hours < 1 || hours > mostForecastHours {
 			return fault.Invalid("/hours", "%q is not a number from 1 to %d", q.Get("hours"), mostForecastHours)

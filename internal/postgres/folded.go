@@ -1,4 +1,4 @@
-package schedules
+package postgres
 
 // Unfolded is a condition that the rows of a table meet which are not folded yet. Folded rows stay in the table, dead, for as
 // long as an old snapshot is open, so the table is read from the transaction on before which all are folded. LEAST counts

@@ -1,4 +1,4 @@
-package schedules
+package forecast
 
 import (
 	"context"
@@ -18,8 +18,8 @@ const (
 	tallyLocks  = 0x4341_5254 // the class of advisory locks: 0 is held by who folds, a tenant's by who counts it exactly
 	mostDeltas  = 50_000      // folded at once
 	allOf       = 0           // in the place of a cohort's number: all schedules of the tenant
-	allKeys     = -1          // likewise: its profiles of keys
-	allBytes    = -2          // likewise: the bytes of its specs and payloads
+	AllKeys     = -1          // likewise: its profiles of keys
+	AllBytes    = -2          // likewise: the bytes of its specs and payloads
 	countedFor  = 2 * time.Second
 	countedRoom = 50_000 // schedules that others may make while our count is that old
 )
@@ -30,7 +30,7 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 	for {
 		var b pgx.Batch // one implicit transaction
 		b.Queue(`SELECT pg_advisory_xact_lock($1, 0)`, tallyLocks)
-		b.Queue(Fold("tally_delta", "tenant_id, cohort_id, n")+`
+		b.Queue(postgres.Fold("tally_delta", "tenant_id, cohort_id, n")+`
 			INSERT INTO tally AS t (tenant_id, cohort_id, n)
 			SELECT tenant_id, cohort_id, sum(n)
 			FROM taken
@@ -38,7 +38,7 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 			HAVING sum(n) <> 0
 			ORDER BY tenant_id, cohort_id
 			ON CONFLICT (tenant_id, cohort_id) DO UPDATE SET n = t.n + excluded.n`, mostDeltas)
-		b.Queue(Fold("idle_delta", "tenant_id, workflow, state, n")+`
+		b.Queue(postgres.Fold("idle_delta", "tenant_id, workflow, state, n")+`
 			INSERT INTO idle AS i (tenant_id, workflow, state, n)
 			SELECT tenant_id, workflow, state, sum(n)
 			FROM taken
@@ -48,8 +48,8 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 			ON CONFLICT (tenant_id, workflow, state) DO UPDATE SET n = i.n + excluded.n`, mostDeltas)
 		b.Queue(`
 			SELECT GREATEST(
-				(SELECT count(*) FROM (SELECT FROM tally_delta WHERE `+Unfolded("tally_delta")+` LIMIT $1) d),
-				(SELECT count(*) FROM (SELECT FROM idle_delta WHERE `+Unfolded("idle_delta")+` LIMIT $1) d))`, mostDeltas)
+				(SELECT count(*) FROM (SELECT FROM tally_delta WHERE `+postgres.Unfolded("tally_delta")+` LIMIT $1) d),
+				(SELECT count(*) FROM (SELECT FROM idle_delta WHERE `+postgres.Unfolded("idle_delta")+` LIMIT $1) d))`, mostDeltas)
 		results := db.SendBatch(ctx, &b)
 		_, lockErr := results.Exec()
 		_, foldErr := results.Exec()
@@ -65,7 +65,7 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 	}
 }
 
-// LockTallies has nobody fold until the transaction ends.
+// LockTallies prevents folding until the transaction ends.
 func LockTallies(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1, 0)`, tallyLocks)
 	return err
@@ -125,18 +125,18 @@ func (c *recentCounts) keep(tenant tenants.ID, n int) {
 	c.of[tenant] = counted{n, time.Now()}
 }
 
-// room is how many of n schedules that a transaction is to make the quota leaves room for. Far from the quota it goes by
+// Room returns how many of n schedules that a transaction is to make the quota leaves room for. Far from the quota it goes by
 // a count that is up to 2 s old; within 50,000 of it those who make schedules of the tenant wait for one another, and the
 // count is exact. It comes before any other row is locked or written.
-func (s *Schedules) room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n int, q tenants.Quotas) (room, stored int, err error) {
-	if stored, fits := s.counts.take(tenant, n, q.Schedules-countedRoom); fits {
+func (f *Forecasts) Room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n int, q tenants.Quotas) (room, stored int, err error) {
+	if stored, fits := f.counts.take(tenant, n, q.Schedules-countedRoom); fits {
 		return n, stored, nil
 	}
 	if stored, err = countStored(ctx, tx, tenant); err != nil {
 		return 0, 0, err
 	}
 	if stored+n+countedRoom <= q.Schedules {
-		s.counts.keep(tenant, stored+n)
+		f.counts.keep(tenant, stored+n)
 		return n, stored, nil
 	}
 	// In a statement of its own: one that waited for the lock would count as it was before it.
@@ -147,20 +147,20 @@ func (s *Schedules) room(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n in
 		return 0, 0, err
 	}
 	room = max(0, min(n, q.Schedules-stored))
-	s.counts.keep(tenant, stored+room)
+	f.counts.keep(tenant, stored+room)
 	return room, stored, nil
 }
 
-// soft warns of quotas of which four fifths are used, as far as that is known without looking: of schedules and bytes while
-// some are stored, of projected ticks where there is an outlook.
-func (s *Schedules) soft(tenant tenants.ID, w *watched, q tenants.Quotas) (all []calendar.Warning) {
+// Soft warns of quotas of which four fifths are used, as far as that is known without looking: of schedules and bytes while
+// some are stored, of projected ticks if there is a forecast.
+func (f *Forecasts) Soft(tenant tenants.ID, w *Cached, q tenants.Quotas) (all []calendar.Warning) {
 	warn := func(quota string, used, limit int) {
 		if used > 0 && tenants.Soft(used, limit) {
 			all = append(all, calendar.Warning{Code: "quota_soft", Detail: fmt.Sprintf("%d of the %d that %s allows are used", used, limit, quota)})
 		}
 	}
-	stored, _ := s.counts.last(tenant, countedFor)
-	bytes, _ := s.bytes.last(tenant, countedFor)
+	stored, _ := f.counts.last(tenant, countedFor)
+	bytes, _ := f.bytes.last(tenant, countedFor)
 	warn("schedules", stored, q.Schedules)
 	warn("stored_bytes", bytes, q.StoredBytes)
 	warn("projected_ticks_per_day", w.projected(), q.ProjectedTicksPerDay)
@@ -170,14 +170,14 @@ func (s *Schedules) soft(tenant tenants.ID, w *watched, q tenants.Quotas) (all [
 const mostCounts = 100_000 // tenants
 
 func countStored(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int, err error) {
-	return tallied(ctx, db, tenant, allOf)
+	return Count(ctx, db, tenant, allOf)
 }
 
-// tallied is what is counted in the place of a cohort: of the tally, and of what is not yet folded into it.
-func tallied(ctx context.Context, db postgres.DB, tenant tenants.ID, cohort int64) (n int, err error) {
+// Count returns what is counted in the place of a cohort: of the tally, and of what is not yet folded into it.
+func Count(ctx context.Context, db postgres.DB, tenant tenants.ID, cohort int64) (n int, err error) {
 	err = db.QueryRow(ctx, `
 		SELECT (COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = $2), 0)
-			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2 AND `+Unfolded("tally_delta")+`), 0))::bigint`, tenant, cohort).Scan(&n)
+			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2 AND `+postgres.Unfolded("tally_delta")+`), 0))::bigint`, tenant, cohort).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("read a tally: %w", err)
 	}
@@ -185,31 +185,31 @@ func tallied(ctx context.Context, db postgres.DB, tenant tenants.ID, cohort int6
 }
 
 // Stored is how many schedules a tenant has, of whatever status.
-func (s *Schedules) Stored(ctx context.Context, tenant tenants.ID) (int, error) {
+func (f *Forecasts) Stored(ctx context.Context, tenant tenants.ID) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	return countStored(ctx, s.Pool, tenant)
+	return countStored(ctx, f.pool, tenant)
 }
 
-// spread is over how many shards a tenant's new schedules are laid: the more it has, the more of them, so that what few
-// schedules a small tenant has due at once make one chunk, and no shard has a large part of a large one.
-func (s *Schedules) spread(ctx context.Context, tenant tenants.ID) (int16, error) {
-	count, recent := s.counts.last(tenant, spreadFor)
-	if least, ok := s.spreads.Load(tenant); ok && recent {
+// ShardsFor returns on how many shards a tenant's new schedules go. A tenant with more schedules uses more shards. So the few
+// schedules that a small tenant has due at once make one chunk, and no shard holds a large part of a large tenant.
+func (f *Forecasts) ShardsFor(ctx context.Context, tenant tenants.ID) (int16, error) {
+	count, recent := f.counts.last(tenant, shardsFor)
+	if least, ok := f.shards.Load(tenant); ok && recent {
 		return max(least.(int16), cohorts.ShardsFor(count)), nil
 	}
-	stored, err := countStored(ctx, s.Pool, tenant)
+	stored, err := countStored(ctx, f.pool, tenant)
 	if err != nil {
 		return 0, err
 	}
 	var least int16
-	if err := s.Pool.QueryRow(ctx, `SELECT spread FROM tenant WHERE id = $1`, tenant).Scan(&least); err != nil {
+	if err := f.pool.QueryRow(ctx, `SELECT spread FROM tenant WHERE id = $1`, tenant).Scan(&least); err != nil {
 		return 0, fmt.Errorf("read spread: %w", err)
 	}
-	s.counts.keep(tenant, stored)
-	s.spreads.Store(tenant, least)
+	f.counts.keep(tenant, stored)
+	f.shards.Store(tenant, least)
 	return max(least, cohorts.ShardsFor(stored)), nil
 }
 
-// spreadFor is how long a count of schedules, to which what this process makes is added, says over how many shards they go.
-const spreadFor = time.Minute
+// shardsFor is how long a count of schedules, to which what this process makes is added, says over how many shards they go.
+const shardsFor = time.Minute

@@ -1,4 +1,4 @@
-package schedules
+package forecast
 
 import (
 	"context"
@@ -14,21 +14,21 @@ import (
 // spaceMargin is how far from the quota a count of bytes may be 2 s old. Nearer to it each write reads the count.
 const spaceMargin = 256 << 20
 
-// space is how many bytes a tenant may still store, and how many it has stored.
-type space struct{ left, used int }
+// Space is how many bytes a tenant may still store, and how many it has stored.
+type Space struct{ Left, Used int }
 
-// spaceFor returns the space that a tenant has for so many bytes. Writes that run at the same time do not see each other, so
+// SpaceFor returns the space that a tenant has for so many bytes. Writes that run at the same time do not see each other, so
 // together they may exceed the quota by what they write.
-func (s *Schedules) spaceFor(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int, q tenants.Quotas) (space, error) {
-	if used, fits := s.bytes.take(tenant, bytes, q.StoredBytes-spaceMargin); fits {
-		return space{bytes, used}, nil
+func (f *Forecasts) SpaceFor(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int, q tenants.Quotas) (Space, error) {
+	if used, fits := f.bytes.take(tenant, bytes, q.StoredBytes-spaceMargin); fits {
+		return Space{bytes, used}, nil
 	}
 	used, err := countBytes(ctx, db, tenant, q)
 	if err != nil {
-		return space{}, err
+		return Space{}, err
 	}
-	s.bytes.keep(tenant, used+min(bytes, max(0, q.StoredBytes-used)))
-	return space{q.StoredBytes - used, used}, nil
+	f.bytes.keep(tenant, used+min(bytes, max(0, q.StoredBytes-used)))
+	return Space{q.StoredBytes - used, used}, nil
 }
 
 // countBytes returns how many bytes a tenant has stored: those of specs and payloads, and those of the days of ticks that
@@ -37,10 +37,10 @@ func countBytes(ctx context.Context, db postgres.DB, tenant tenants.ID, q tenant
 	kept := time.Now().UTC().AddDate(0, 0, -q.TickRetentionDays)
 	err = db.QueryRow(ctx, `
 		SELECT GREATEST(0, COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = $2), 0)
-			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2 AND `+Unfolded("tally_delta")+`), 0)
+			+ COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2 AND `+postgres.Unfolded("tally_delta")+`), 0)
 			+ COALESCE((SELECT sum(GREATEST(0, bytes)) FROM daily_use WHERE tenant_id = $1 AND workflow = '' AND day >= $3::date), 0)
-			+ COALESCE((SELECT sum(bytes) FROM daily_use_delta WHERE tenant_id = $1 AND day >= $3::date AND `+Unfolded("daily_use_delta")+`), 0))::bigint`,
-		tenant, allBytes, kept).Scan(&n)
+			+ COALESCE((SELECT sum(bytes) FROM daily_use_delta WHERE tenant_id = $1 AND day >= $3::date AND `+postgres.Unfolded("daily_use_delta")+`), 0))::bigint`,
+		tenant, AllBytes, kept).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count stored bytes: %w", err)
 	}
@@ -48,69 +48,38 @@ func countBytes(ctx context.Context, db postgres.DB, tenant tenants.ID, q tenant
 }
 
 // MayStore refuses to store so many bytes where the tenant's quota has no room for them.
-func (s *Schedules) MayStore(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error {
+func (f *Forecasts) MayStore(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error {
 	if bytes == 0 {
 		return nil
 	}
-	q, err := s.Quotas(ctx, tenant)
+	q, err := f.quotas(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	has, err := s.spaceFor(ctx, db, tenant, bytes, q)
-	if err == nil && bytes > has.left {
-		err = tenants.Exceeded("stored_bytes", q.StoredBytes, has.used)
+	has, err := f.SpaceFor(ctx, db, tenant, bytes, q)
+	if err == nil && bytes > has.Left {
+		err = tenants.Exceeded("stored_bytes", q.StoredBytes, has.Used)
 	}
 	return err
 }
 
-// takeSpace refuses a row of the batch that stores more bytes than the tenant's quota has room for.
-func (l *load) takeSpace(ctx context.Context, bytes int) error {
-	if l.space == nil {
-		all := 0
-		for _, some := range [][]int{l.stored, l.fresh} {
-			for _, ord := range some {
-				all += l.items[ord].held()
-			}
-		}
-		has, err := l.spaceFor(ctx, l.tx, l.tenant, all, l.quotas)
-		if err != nil {
-			return err
-		}
-		l.space = &has
-	}
-	if bytes > l.space.left {
-		return tenants.Exceeded("stored_bytes", l.quotas.StoredBytes, l.space.used)
-	}
-	l.space.left -= bytes
-	l.space.used += bytes
-	return nil
-}
-
-// held is how many bytes a definition stores.
-func (d *definition) held() int {
-	if d.payload == nil {
-		return len(d.specText)
-	}
-	return len(d.specText) + len(*d.payload)
-}
-
-// addBytes adds to the count of a tenant's bytes what the transaction stores. A change of a schedule stores a version more:
+// AddBytes adds to the count of a tenant's bytes what the transaction stores. A change of a schedule stores a version more:
 // the one that ends stays as a revision.
-func addBytes(b *pgx.Batch, tenant tenants.ID, bytes int) {
+func AddBytes(b *pgx.Batch, tenant tenants.ID, bytes int) {
 	if bytes != 0 {
-		b.Queue(`INSERT INTO tally_delta (tenant_id, cohort_id, n) VALUES ($1, $2, $3)`, tenant, allBytes, bytes)
+		b.Queue(`INSERT INTO tally_delta (tenant_id, cohort_id, n) VALUES ($1, $2, $3)`, tenant, AllBytes, bytes)
 	}
 }
 
 // StoredBytes is how many bytes of its quota a tenant uses.
-func (s *Schedules) StoredBytes(ctx context.Context, tenant tenants.ID) (int, error) {
+func (f *Forecasts) StoredBytes(ctx context.Context, tenant tenants.ID) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	q, err := s.Quotas(ctx, tenant)
+	q, err := f.quotas(ctx, tenant)
 	if err != nil {
 		return 0, err
 	}
-	return countBytes(ctx, s.Pool, tenant, q)
+	return countBytes(ctx, f.pool, tenant, q)
 }
 
 // BytesOf is how many bytes the row of a schedule or of a version stores. PostgreSQL knows the length of a text that is
@@ -128,7 +97,7 @@ func RecountBytes(ctx context.Context, db postgres.DB, tenant tenants.ID) error 
 		WHERE id = $1 AND erasing_at IS NULL
 			AND NOT EXISTS (SELECT FROM tally WHERE tenant_id = $1 AND cohort_id = $2 AND counted_at > (SELECT clock_timestamp()) - interval '1 day')
 		FOR KEY SHARE OF tenant
-		ON CONFLICT (tenant_id, cohort_id) DO UPDATE SET counted_at = excluded.counted_at`, tenant, allBytes)
+		ON CONFLICT (tenant_id, cohort_id) DO UPDATE SET counted_at = excluded.counted_at`, tenant, AllBytes)
 	if err != nil || due.RowsAffected() == 0 {
 		return err
 	}
@@ -138,7 +107,7 @@ func RecountBytes(ctx context.Context, db postgres.DB, tenant tenants.ID) error 
 		FROM (SELECT COALESCE((SELECT sum(`+BytesOf+`) FROM schedule WHERE tenant_id = $1), 0)
 			+ COALESCE((SELECT sum(`+BytesOf+`) FROM revision WHERE tenant_id = $1), 0)
 			- COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = $2), 0)
-			- COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2 AND `+Unfolded("tally_delta")+`), 0) AS n) missing
-		WHERE n <> 0`, tenant, allBytes)
+			- COALESCE((SELECT sum(n) FROM tally_delta WHERE tenant_id = $1 AND cohort_id = $2 AND `+postgres.Unfolded("tally_delta")+`), 0) AS n) missing
+		WHERE n <> 0`, tenant, AllBytes)
 	return err
 }
