@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -65,19 +66,19 @@ const backfilledFrom = `
 
 // Backfill begins an operation that makes a tick for each nominal time of a schedule in a span of the past; a time that
 // has one already is left alone. The reply is the operation, 202, or what it would make, 200.
-func (d *Dispatch) Backfill(ctx context.Context, tenant tenants.ID, workflow, key string, p BackfillParams, by string, once web.Once) (reply web.Reply, err error) {
-	quotas, err := d.Quotas(ctx, tenant)
+func (d *Dispatch) Backfill(ctx context.Context, of policy.Name, p BackfillParams, by string, once web.Once) (reply web.Reply, err error) {
+	quotas, err := d.Quotas(ctx, of.Tenant)
 	if err != nil {
 		return reply, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
-		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
-			rows, _ := tx.Query(ctx, backfilledFrom+` WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`, tenant, workflow, key) // CollectExactlyOneRow reports the error
+		reply, err = once.Run(ctx, tx, int32(of.Tenant), func() (int, any, error) {
+			rows, _ := tx.Query(ctx, backfilledFrom+` WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`, of.Tenant, of.Workflow, of.Key) // CollectExactlyOneRow reports the error
 			s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[backfilled])
 			if errors.Is(err, pgx.ErrNoRows) {
-				return 0, nil, fault.NotFound("no schedule %q of workflow %q", key, workflow)
+				return 0, nil, fault.NotFound("no schedule %q of workflow %q", of.Key, of.Workflow)
 			}
 			if err != nil {
 				return 0, nil, fmt.Errorf("read schedule: %w", err)
@@ -86,7 +87,7 @@ func (d *Dispatch) Backfill(ctx context.Context, tenant tenants.ID, workflow, ke
 			if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 				return 0, nil, fmt.Errorf("read clock: %w", err)
 			}
-			return d.beginBackfill(ctx, tx, tenant, s, p, by, now.UTC(), quotas)
+			return d.beginBackfill(ctx, tx, s, p, asking{of.Tenant, by, now.UTC(), quotas})
 		})
 		return err
 	})
@@ -117,14 +118,23 @@ func (p BackfillParams) check(now time.Time, q tenants.Quotas) error {
 	return fault.Join(errs...)
 }
 
-func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s *backfilled, p BackfillParams, by string, now time.Time, q tenants.Quotas) (int, any, error) {
+// asking is who asks for a change, when, and within which quotas.
+type asking struct {
+	tenant tenants.ID
+	by     string
+	now    time.Time
+	quotas tenants.Quotas
+}
+
+// beginBackfill begins the operation of a backfill, or returns its plan if the request is a dry run.
+func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p BackfillParams, a asking) (int, any, error) {
 	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
 		return 0, nil, err
 	}
-	if err := p.check(now, q); err != nil {
+	if err := p.check(a.now, a.quotas); err != nil {
 		return 0, nil, err
 	}
-	timing, err := d.backfillTiming(ctx, tx, tenant, s)
+	timing, err := d.backfillTiming(ctx, tx, a.tenant, s)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -133,11 +143,11 @@ func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.
 		return 0, nil, fault.Fields(fault.Field{Pointer: "/to", Code: "too_many_ticks", Detail: fmt.Sprintf("there are more than %d nominal times in this span", mostBackfilled)})
 	}
 	if p.DryRun {
-		plan, err := planBackfill(ctx, tx, tenant, s.ID, times)
+		plan, err := planBackfill(ctx, tx, a.tenant, s.ID, times)
 		return http.StatusOK, plan, err
 	}
 	op, err := d.Operations.Begin(ctx, tx, operations.Request{
-		Tenant: tenant, Kind: backfillKind, Key: s.Key, By: by, Total: new(int64(len(times))),
+		Tenant: a.tenant, Kind: backfillKind, Key: s.Key, By: a.by, Total: new(int64(len(times))),
 		Params: backfillOf{ScheduleID: d.IDs.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, From: p.From.UTC(), To: p.To.UTC(), Overlap: cmp.Or(p.Overlap, "buffer_all")},
 	})
 	return http.StatusAccepted, op, err

@@ -38,7 +38,7 @@ func span(from, to time.Time, more string) string {
 
 func (h *house) backfill(from, to time.Time, overlap string) operations.Answer {
 	h.t.Helper()
-	reply, err := h.dispatch.Backfill(h.t.Context(), h.tenant, "w", "k", dispatch.BackfillParams{From: from, To: to, Overlap: overlap}, "ann", web.Once{})
+	reply, err := h.dispatch.Backfill(h.t.Context(), policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, dispatch.BackfillParams{From: from, To: to, Overlap: overlap}, "ann", web.Once{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -304,7 +304,7 @@ func TestABackfillTakesOneConnection(t *testing.T) {
 	h.config.API, h.config.Timings = postgres.NewWall(pool), cohorts.NewTimings() // which knows no timing yet
 	from, to := hours(4)
 	ctx := postgres.ForTenant(t.Context(), int32(h.tenant))
-	if _, err := h.process().Backfill(ctx, h.tenant, "w", "k", dispatch.BackfillParams{From: from, To: to, DryRun: true}, "ann", web.Once{}); err != nil {
+	if _, err := h.process().Backfill(ctx, policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, dispatch.BackfillParams{From: from, To: to, DryRun: true}, "ann", web.Once{}); err != nil {
 		t.Error(err)
 	}
 }

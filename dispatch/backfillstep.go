@@ -70,17 +70,27 @@ func (d *Dispatch) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.O
 	if err != nil {
 		return false, err
 	}
-	times := nominalTimes(timing, next, p.To, room)
-	for i, one := range times {
+	part := filled{timing: timing, times: nominalTimes(timing, next, p.To, room), overlap: p.Overlap}
+	for i, one := range part.times {
 		if f.pending(one.At) { // the sweep's, which comes to it in a moment
-			times = times[:i]
-			return false, d.fill(ctx, tx, op, f, timing, times, one.At, p.Overlap)
+			part.times, part.next = part.times[:i], one.At
+			return false, d.fill(ctx, tx, op, f, part)
 		}
 	}
-	if len(times) < room {
-		return true, d.fill(ctx, tx, op, f, timing, times, p.To, p.Overlap)
+	if len(part.times) < room {
+		part.next = p.To
+		return true, d.fill(ctx, tx, op, f, part)
 	}
-	return false, d.fill(ctx, tx, op, f, timing, times, times[len(times)-1].At.Add(time.Second), p.Overlap)
+	part.next = part.times[len(part.times)-1].At.Add(time.Second)
+	return false, d.fill(ctx, tx, op, f, part)
+}
+
+// filled is what one step of a backfill makes: a tick for each of some nominal times.
+type filled struct {
+	timing  *calendar.Timing
+	times   []calendar.Tick
+	next    time.Time // where the next step goes on
+	overlap string
 }
 
 // filling is a schedule that is being filled in, locked: nobody sweeps or opens a tick of it meanwhile.
@@ -169,23 +179,23 @@ func (f *filling) pending(at time.Time) bool {
 }
 
 // fill makes ticks of a backfill, and keeps from where the next step goes on.
-func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation, f *filling, timing *calendar.Timing, times []calendar.Tick, next time.Time, overlap string) error {
-	op.Done += int64(len(times))
-	if err := op.Keep(next); err != nil || len(times) == 0 {
+func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation, f *filling, part filled) error {
+	op.Done += int64(len(part.times))
+	if err := op.Keep(part.next); err != nil || len(part.times) == 0 {
 		return err
 	}
 	terms, err := policy.Resolve(policy.Stored{Overlap: f.Overlap}, f.Defaults)
 	if err != nil {
 		return err
 	}
-	made, err := insertFilled(ctx, tx, op, f, timing, times)
+	made, err := insertFilled(ctx, tx, op, f, part.timing, part.times)
 	if err != nil {
 		return err
 	}
 	op.Count("made", int64(len(made)))
-	op.Count("existing", int64(len(times)-len(made)))
+	op.Count("existing", int64(len(part.times)-len(made)))
 	free := len(made) // how many run at once
-	if overlap != "allow_all" {
+	if part.overlap != "allow_all" {
 		free = 0
 		idle := f.Live+f.Waiting == 0 || terms.Overlap == "allow_all"
 		if idle && f.Aside+f.AsideWaiting == 0 {

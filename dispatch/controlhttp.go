@@ -8,6 +8,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -99,7 +100,7 @@ func (h controlHandler) backfill(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	reply, err := h.Backfill(c.Request().Context(), tenants.From(c), workflow, key, p, tenants.Caller(c).Subject, once)
+	reply, err := h.Backfill(c.Request().Context(), policy.Name{Tenant: tenants.From(c), Workflow: workflow, Key: key}, p, tenants.Caller(c).Subject, once)
 	if err != nil {
 		return err
 	}

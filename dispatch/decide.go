@@ -75,6 +75,48 @@ func (it *item) reason() Reason {
 	return 0
 }
 
+// decideTicks decides ticks and counts them in their schedules' states. What the schedules say is not merged into the rest (OFFSET 0):
+// otherwise the reason would be computed again wherever it is named.
+var decideTicks = state.Decide + `
+	FROM (
+		SELECT s.ord, ($5::timestamptz[])[s.ord] AS at, ($7::int[])[s.ord] AS missed, s.tenant_id AS owner, s.id, s.version, s.queue, s.priority, s.timeout_s, s.max_attempts,
+			CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] OR $16::boolean THEN s.key ELSE '' END AS key,
+			CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] THEN s.payload END AS payload,
+			` + policy.SQL("s.overlap", "($12::text[])[($8::smallint[])[s.ord]]") + ` AS overlap,
+			` + untilAt("($5::timestamptz[])[s.ord]") + ` AS until_at,
+			CASE
+				WHEN ($9::smallint[])[s.ord] <> 0 THEN ($9::smallint[])[s.ord]
+				WHEN s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > ($5::timestamptz[])[s.ord]) THEN $17::smallint
+				WHEN ($6::bigint[])[s.ord] > 1000000 * ` + policy.SQL("s.max_lateness_s", "($13::int[])[($8::smallint[])[s.ord]]") + `::bigint
+					AND ` + policy.SQL("s.on_expired", "($14::text[])[($8::smallint[])[s.ord]]") + ` = 'skip' THEN $18::smallint
+				WHEN ($10::boolean[])[s.ord] THEN $19::smallint
+				ELSE $15::smallint
+			END AS reason,
+			s.updated_at
+		FROM (
+			SELECT (s.id - r.before)::int AS ord, s.*
+			FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS r (owner, lo, hi, before)
+			CROSS JOIN LATERAL (
+				SELECT tenant_id, id, version, queue, priority, timeout_s, max_attempts, key, payload, overlap, ticks_left, cohort_id, spread,
+					status, paused_until, max_lateness_s, on_expired, updated_at
+				FROM schedule
+				WHERE tenant_id = r.owner AND id BETWEEN r.lo AND r.hi
+				ORDER BY id
+			) s
+			OFFSET 0
+		) s
+		OFFSET 0
+	) n
+	WHERE ` + state.Undecided + `
+	RETURNING n.ord, n.version, n.key, st.fate, n.overlap = 'cancel_other' AS cancels,
+		CASE
+			WHEN n.reason <> 0 OR st.fate <> 2 THEN n.reason
+			WHEN ` + state.Requested + ` THEN $20::smallint
+			WHEN ` + state.TooSoon + ` THEN $22::smallint
+			ELSE $21::smallint
+		END AS reason,
+		st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts, n.updated_at`
+
 // decide settles each tick and updates the states of its schedules, in one statement: it joins the schedules with what
 // their workflows say, and the state with what both say. A tick is handed out unless there is a reason not to; one of
 // a schedule whose state has seen its time already is not made again. The items are in rising order of id.
@@ -99,46 +141,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 	var b pgx.Batch
 	// How many schedules a stretch holds the planner cannot know, and would rather read all states than as many as it fears.
 	b.Queue(`SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`)
-	// What the schedules say is not merged into the rest (OFFSET 0): its reason would be found anew wherever it is named.
-	b.Queue(state.Decide+`
-		FROM (
-			SELECT s.ord, ($5::timestamptz[])[s.ord] AS at, ($7::int[])[s.ord] AS missed, s.tenant_id AS owner, s.id, s.version, s.queue, s.priority, s.timeout_s, s.max_attempts,
-				CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] OR $16::boolean THEN s.key ELSE '' END AS key,
-				CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] THEN s.payload END AS payload,
-				`+policy.SQL("s.overlap", "($12::text[])[($8::smallint[])[s.ord]]")+` AS overlap,
-				`+untilAt("($5::timestamptz[])[s.ord]")+` AS until_at,
-				CASE
-					WHEN ($9::smallint[])[s.ord] <> 0 THEN ($9::smallint[])[s.ord]
-					WHEN s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > ($5::timestamptz[])[s.ord]) THEN $17::smallint
-					WHEN ($6::bigint[])[s.ord] > 1000000 * `+policy.SQL("s.max_lateness_s", "($13::int[])[($8::smallint[])[s.ord]]")+`::bigint
-						AND `+policy.SQL("s.on_expired", "($14::text[])[($8::smallint[])[s.ord]]")+` = 'skip' THEN $18::smallint
-					WHEN ($10::boolean[])[s.ord] THEN $19::smallint
-					ELSE $15::smallint
-				END AS reason,
-				s.updated_at
-			FROM (
-				SELECT (s.id - r.before)::int AS ord, s.*
-				FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS r (owner, lo, hi, before)
-				CROSS JOIN LATERAL (
-					SELECT tenant_id, id, version, queue, priority, timeout_s, max_attempts, key, payload, overlap, ticks_left, cohort_id, spread,
-						status, paused_until, max_lateness_s, on_expired, updated_at
-					FROM schedule
-					WHERE tenant_id = r.owner AND id BETWEEN r.lo AND r.hi
-					ORDER BY id
-				) s
-				OFFSET 0
-			) s
-			OFFSET 0
-		) n
-		WHERE `+state.Undecided+`
-		RETURNING n.ord, n.version, n.key, st.fate, n.overlap = 'cancel_other' AS cancels,
-			CASE
-				WHEN n.reason <> 0 OR st.fate <> 2 THEN n.reason
-				WHEN `+state.Requested+` THEN $20::smallint
-				WHEN `+state.TooSoon+` THEN $22::smallint
-				ELSE $21::smallint
-			END AS reason,
-			st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts, n.updated_at`,
+	b.Queue(decideTicks,
 		r.owners, r.lo, r.hi, r.before, at, ages, missed, flows, whys, quiet, w.push, w.overlap, w.maxLateness, w.onExpired, int16(0), d.OnFired != nil,
 		int16(Paused), int16(Expired), int16(QuietHours), int16(Requested), int16(Overlap), int16(Superseded)).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, one.fields(), func() error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/sabotage"
-	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -52,10 +50,10 @@ func keep(text string) *string {
 	return new(valid(text))
 }
 
-// end ends attempts of one tenant's ticks, in the caller's transaction. Only an attempt that is under way ends: the
-// keys of those that did are returned. One that failed is held for its next try, or its tick ends as failed.
+// end ends attempts of one tenant's ticks, in the caller's transaction, and returns the states of the ticks whose attempts ended. Only an
+// attempt that is under way ends. A tick whose attempt failed is held for its next attempt, or ends as failed.
 func (d *Dispatch) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, endings []ending) (map[ident.TickKey]State, error) {
-	ended := map[ident.TickKey]State{}
+	done := &ends{tenant: tenant, now: now, ended: map[ident.TickKey]State{}, tallies: map[int64]*tally{}}
 	good := map[ident.TickKey]*ending{}
 	bad := map[ident.TickKey]*ending{}
 	var answered []*ending
@@ -70,20 +68,27 @@ func (d *Dispatch) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 		}
 		bad[e.TickKey] = e
 	}
-	states := map[int64]*tally{}
-	if err := endGood(ctx, tx, tenant, now, good, ended, states); err != nil {
+	if err := done.endGood(ctx, tx, good); err != nil {
 		return nil, err
 	}
-	if err := d.endBad(ctx, tx, tenant, now, bad, ended, states); err != nil {
+	if err := done.endBad(ctx, tx, bad); err != nil {
 		return nil, err
 	}
 	if err := dropAnswers(ctx, tx, tenant, answered); err != nil {
 		return nil, err
 	}
-	if err := d.countEnded(ctx, tx, tenant, now, ended, states); err != nil {
+	if err := d.countEnded(ctx, tx, done); err != nil {
 		return nil, err
 	}
-	return ended, d.freeSlots(ctx, tx, tenant, now, ended)
+	return done.ended, d.freeSlots(ctx, tx, tenant, now, done.ended)
+}
+
+// ends are the ticks of a tenant whose attempts end in one transaction, at now.
+type ends struct {
+	tenant  tenants.ID
+	now     time.Time
+	ended   map[ident.TickKey]State // the state of each tick after the end of its attempt
+	tallies map[int64]*tally        // by schedule
 }
 
 // tally is what the ended ticks of one schedule change of its state; aside is how many of them ran aside.
@@ -102,16 +107,18 @@ func (t *tally) count(n *int32, aside bool) {
 // isAside holds for a tick t that is a backfill's, or was delivered again: it runs beside the schedule's own.
 var isAside = fmt.Sprintf(`(t.cause = %d OR t.replayed_from IS NOT NULL)`, int16(Backfill))
 
-func of(states map[int64]*tally, schedule int64) *tally {
-	t := states[schedule]
+// tally returns the tally of a schedule.
+func (d *ends) tally(schedule int64) *tally {
+	t := d.tallies[schedule]
 	if t == nil {
 		t = &tally{}
-		states[schedule] = t
+		d.tallies[schedule] = t
 	}
 	return t
 }
 
-func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, good map[ident.TickKey]*ending, ended map[ident.TickKey]State, states map[int64]*tally) error {
+// endGood ends the ticks of attempts that succeeded.
+func (d *ends) endGood(ctx context.Context, tx pgx.Tx, good map[ident.TickKey]*ending) error {
 	if len(good) == 0 {
 		return nil
 	}
@@ -133,15 +140,15 @@ func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, g
 				results[i] = good[k].result
 			}
 			return []any{
-				tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), now, results, int16(Running),
+				d.tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), d.now, results, int16(Running),
 				int16(Cancelled),
 			}
 		},
 		scan: []any{&k.Schedule, &k.At, &k.Seq, &state, &aside},
 		each: func() error {
 			k.At = k.At.UTC()
-			ended[k] = state
-			t := of(states, k.Schedule)
+			d.ended[k] = state
+			t := d.tally(k.Schedule)
 			if result := good[k].result; result != nil {
 				t.bytes += int64(len(*result))
 			}
@@ -159,25 +166,62 @@ func endGood(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, g
 	return nil
 }
 
-// underWay is a tick whose attempt failed, with the terms that say whether it is tried again.
-type underWay struct {
-	ScheduleID  int64
-	NominalAt   time.Time
-	Seq         int32
-	Shard       int16
-	Stopped     bool // told to stop
-	Aside       bool
-	From        int16 // attempts that do not count: those before it was delivered again
-	MaxAttempts *int16
-	MaxLateness *int32 `db:"max_lateness_s"`
-	OnExpired   *string
-	Defaults    []byte
-}
-
-func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, bad map[ident.TickKey]*ending, ended map[ident.TickKey]State, states map[int64]*tally) error {
+// endBad ends attempts that did not succeed. A tick that is tried again is held until then; any other ends, and becomes a dead letter if
+// it failed.
+func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*ending) error {
 	if len(bad) == 0 {
 		return nil
 	}
+	found, err := d.readUnderWay(ctx, tx, bad)
+	if err != nil {
+		return err
+	}
+	var b pgx.Batch
+	var dead keyArrays
+	var retries []hold
+	for _, u := range found {
+		k := ident.TickKey{Schedule: u.ScheduleID, At: u.NominalAt.UTC(), Seq: u.Seq}
+		e := bad[k]
+		due, again := u.retryAt(e, d.now)
+		if !e.unsent {
+			b.Queue(`
+				INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, started_at, ended_at, outcome, status, error, worker)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+				ON CONFLICT DO NOTHING`,
+				d.tenant, k.Schedule, k.At, k.Seq, e.attempt, e.started, d.now, e.outcome, e.status, e.err, e.worker)
+		}
+		if again && sabotage.NoRetry.On() {
+			d.ended[k] = Running
+			continue
+		}
+		if again {
+			retries = append(retries, hold{try: try{TickKey: k, Attempt: e.attempt + 1}, shard: u.Shard, why: "retry", due: due})
+			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE `+byKey,
+				d.tenant, k.Schedule, k.At, k.Seq)
+			d.ended[k] = Running
+			continue
+		}
+		total := d.tally(k.Schedule)
+		state, count := Failed, &total.failed
+		if e.outcome == cancelled || u.Stopped {
+			state, count = Cancelled, &total.cancelled
+		} else {
+			dead.add(k, e.attempt)
+		}
+		total.count(count, u.Aside)
+		d.ended[k] = state
+		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE `+byKey,
+			d.tenant, k.Schedule, k.At, k.Seq, int16(state), d.now, e.err)
+	}
+	queueHolds(&b, d.tenant, retries)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("write failed ticks: %w", err)
+	}
+	return bury(ctx, tx, d.tenant, dead)
+}
+
+// readUnderWay reads and locks the ticks of attempts that failed, if those attempts are under way.
+func (d *ends) readUnderWay(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*ending) ([]*underWay, error) {
 	var keys keyArrays
 	for k, e := range bad {
 		keys.add(k, e.attempt)
@@ -192,90 +236,12 @@ func (d *Dispatch) endBad(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
 		LEFT JOIN workflow w ON w.tenant_id = t.tenant_id AND w.name = COALESCE(s.workflow, r.workflow)
 		FOR UPDATE OF t`,
-		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running)) // CollectRows reports the error
+		d.tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running)) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[underWay])
 	if err != nil {
-		return fmt.Errorf("read failed ticks: %w", err)
+		return nil, fmt.Errorf("read failed ticks: %w", err)
 	}
-	var b pgx.Batch
-	var dead keyArrays
-	var retries []hold
-	for _, u := range found {
-		k := ident.TickKey{Schedule: u.ScheduleID, At: u.NominalAt.UTC(), Seq: u.Seq}
-		e := bad[k]
-		due, again := u.retryAt(e, now)
-		if !e.unsent {
-			b.Queue(`
-				INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, started_at, ended_at, outcome, status, error, worker)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-				ON CONFLICT DO NOTHING`,
-				tenant, k.Schedule, k.At, k.Seq, e.attempt, e.started, now, e.outcome, e.status, e.err, e.worker)
-		}
-		if again && sabotage.NoRetry.On() {
-			ended[k] = Running
-			continue
-		}
-		if again {
-			retries = append(retries, hold{try: try{TickKey: k, Attempt: e.attempt + 1}, shard: u.Shard, why: "retry", due: due})
-			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE `+byKey,
-				tenant, k.Schedule, k.At, k.Seq)
-			ended[k] = Running
-			continue
-		}
-		total := of(states, k.Schedule)
-		state, count := Failed, &total.failed
-		if e.outcome == cancelled || u.Stopped {
-			state, count = Cancelled, &total.cancelled
-		} else {
-			dead.add(k, e.attempt)
-		}
-		total.count(count, u.Aside)
-		ended[k] = state
-		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE `+byKey,
-			tenant, k.Schedule, k.At, k.Seq, int16(state), now, e.err)
-	}
-	queueHolds(&b, tenant, retries)
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("write failed ticks: %w", err)
-	}
-	return bury(ctx, tx, tenant, dead)
-}
-
-const (
-	firstBackoff   = 5 * time.Second
-	longestBackoff = time.Hour
-)
-
-// backoff is the wait before the try after attempt: full jitter in [0, min(1 h, 5 s · 2ⁿ)], n failures before it.
-func backoff(attempt int16, draw func(n int64) int64) time.Duration {
-	most := longestBackoff
-	if n := attempt - 1; n < 10 {
-		most = min(most, firstBackoff<<n)
-	}
-	return time.Duration(draw(int64(most) + 1))
-}
-
-// retryAt returns when a failed attempt's tick is tried again: never past its attempts or its greatest lateness. Where this
-// program cannot read the defaults of the workflow, the tick is not ended: its next delivery waits for one that can.
-func (u *underWay) retryAt(e *ending, now time.Time) (due time.Time, again bool) {
-	if e.final || u.Stopped || e.outcome == cancelled {
-		return due, false
-	}
-	terms, err := policy.Resolve(policy.Stored{MaxAttempts: u.MaxAttempts, MaxLateness: u.MaxLateness, OnExpired: u.OnExpired}, u.Defaults)
-	if err != nil {
-		return now.Add(newerWait), true
-	}
-	if e.attempt-u.From >= terms.MaxAttempts {
-		return due, false
-	}
-	due = now.Add(max(backoff(e.attempt-u.From, rand.Int64N), e.retryAfter))
-	if e.outcome == lost {
-		due = now
-	}
-	if u.Aside { // it was asked for however late it is
-		return due, true
-	}
-	return due, !terms.Expired(u.NominalAt, due)
+	return found, nil
 }
 
 // dropAnswers forgets the answers that were awaited and have come.
@@ -295,16 +261,17 @@ func dropAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, answered []*
 	return err
 }
 
-// countEnded updates the states of schedules whose ticks ended, and has those paused that failed too often in a row.
-func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ended map[ident.TickKey]State, states map[int64]*tally) error {
-	if len(states) == 0 {
+// countEnded counts the ends in the states of the schedules. It pauses schedules whose ticks failed too often in a row.
+func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, done *ends) error {
+	if len(done.tallies) == 0 {
 		return nil
 	}
+	tenant, now := done.tenant, done.now
 	var ids []int64
 	var good, bad, gone, own, aside []int32
 	var bytes []int64
-	for _, id := range slices.Sorted(maps.Keys(states)) { // so that two that end ticks of the same schedules lock them in one order
-		t := states[id]
+	for _, id := range slices.Sorted(maps.Keys(done.tallies)) { // so that two that end ticks of the same schedules lock them in one order
+		t := done.tallies[id]
 		ids, good, bad, gone = append(ids, id), append(good, t.succeeded), append(bad, t.failed), append(gone, t.cancelled)
 		own, aside = append(own, t.succeeded+t.failed+t.cancelled-t.aside), append(aside, t.aside)
 		bytes = append(bytes, t.bytes)
@@ -326,7 +293,7 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 	if _, err := pgx.ForEachRow(rows, []any{&id, &failures, &free, &delay}, func() error {
 		if delay != nil {
 			k := ident.TickKey{Schedule: id, At: delay.UTC()}
-			if state, did := ended[k]; did && state != Running {
+			if state, did := done.ended[k]; did && state != Running {
 				passed = append(passed, k)
 			}
 		}
@@ -347,61 +314,4 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		return err
 	}
 	return d.markFailing(ctx, tx, tenant, failing)
-}
-
-// markFailing finds the schedules that are to be paused after so many failures in a row. They are paused in a
-// transaction of their own, which takes the locks that a pause needs: should this process end first, the next failure
-// finds them again.
-func (d *Dispatch) markFailing(ctx context.Context, tx pgx.Tx, tenant tenants.ID, failing []int64) error {
-	if len(failing) == 0 {
-		return nil
-	}
-	rows, err := tx.Query(ctx, `
-		SELECT s.id, s.pause_after_failures, w.defaults, st.failures
-		FROM schedule s
-		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
-		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
-		WHERE s.tenant_id = $1 AND s.id = ANY($2) AND s.status = 'active'`, tenant, failing)
-	if err != nil {
-		return fmt.Errorf("look for failing schedules: %w", err)
-	}
-	var id int64
-	var own *int32
-	var defaults []byte
-	var failures int32
-	_, err = pgx.ForEachRow(rows, []any{&id, &own, &defaults, &failures}, func() error {
-		terms, err := policy.Resolve(policy.Stored{PauseAfterFailures: own}, defaults)
-		if err != nil {
-			return nil // the next failure finds it, by a program that can read them
-		}
-		if most := terms.PauseAfterFailures; most > 0 && failures >= most {
-			select {
-			case d.failing <- failingSchedule{tenant, id, failures}:
-			default: // too many at once: the next failure finds it again
-			}
-		}
-		return nil
-	})
-	return err
-}
-
-// failingSchedule is a schedule that is to be paused.
-type failingSchedule struct {
-	tenant   tenants.ID
-	id       int64
-	failures int32
-}
-
-// pauseFailing pauses failing schedules until ctx ends.
-func (d *Dispatch) pauseFailing(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case f := <-d.failing:
-			if err := d.Pause(ctx, f.tenant, f.id, fmt.Sprintf("paused after %d failed ticks in a row", f.failures)); err != nil && ctx.Err() == nil {
-				d.Log.Error("cannot pause a failing schedule", "tenant", f.tenant, "error", err)
-			}
-		}
-	}
 }

@@ -59,25 +59,9 @@ type replayed struct {
 
 // replay delivers a failed tick again, in the caller's transaction. It is errNoLetter where there is no such tick.
 func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (r replayed, err error) {
-	t, now, err := lockTick(ctx, tx, tenant, k)
+	t, now, err := d.lockFailed(ctx, tx, tenant, k)
 	if err != nil {
 		return r, err
-	}
-	if t == nil {
-		if t, err = d.revive(ctx, tx, tenant, k); err != nil {
-			return r, err
-		}
-	}
-	if t == nil { // there is none, or another has just put it back
-		if t, now, err = lockTick(ctx, tx, tenant, k); err != nil {
-			return r, err
-		}
-	}
-	if t == nil {
-		return r, errNoLetter
-	}
-	if t.State != Failed {
-		return r, notFailed(t)
 	}
 	r.tick = t
 	var overlap *string
@@ -123,6 +107,30 @@ func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 		return r, nil
 	}
 	return r, cohorts.WakeSweep(ctx, tx, t.Shard)
+}
+
+// lockFailed locks a failed tick, and restores it from its dead letter if its row is gone. The error is errNoLetter if there is neither.
+func (d *Dispatch) lockFailed(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (t *tick, now time.Time, err error) {
+	if t, now, err = lockTick(ctx, tx, tenant, k); err != nil {
+		return nil, now, err
+	}
+	if t == nil {
+		if t, err = d.revive(ctx, tx, tenant, k); err != nil {
+			return nil, now, err
+		}
+	}
+	if t == nil { // there is none, or another request has just restored it
+		if t, now, err = lockTick(ctx, tx, tenant, k); err != nil {
+			return nil, now, err
+		}
+	}
+	if t == nil {
+		return nil, now, errNoLetter
+	}
+	if t.State != Failed {
+		return nil, now, notFailed(t)
+	}
+	return t, now, nil
 }
 
 // replayAs makes a failed tick one that is delivered again.

@@ -271,7 +271,7 @@ func (w *countedHouse) backfill(rt *rapid.T) {
 		From: to.Add(-time.Duration(rapid.IntRange(1, 4).Draw(rt, "hours")) * time.Hour), To: to,
 		Overlap: rapid.SampledFrom([]string{"allow_all", "buffer_all"}).Draw(rt, "overlap"),
 	}
-	_, err := w.dispatch.Backfill(rt.Context(), w.tenant, w.workflow, rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "key"), p, "ann", web.Once{})
+	_, err := w.dispatch.Backfill(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "key")}, p, "ann", web.Once{})
 	w.did(rt, "backfill", err)
 	w.goOn(rt)
 }

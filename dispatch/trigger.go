@@ -56,7 +56,7 @@ func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 			reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
-				t, err := d.trigger(ctx, tx, tenant, workflow, key, p)
+				t, err := d.trigger(ctx, tx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, p)
 				if err != nil {
 					return 0, nil, err
 				}
@@ -74,7 +74,8 @@ func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key
 	return reply, err
 }
 
-func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key string, p TriggerParams) (*tick, error) {
+// readTriggered reads a schedule for a manual tick, and keeps it from being changed until the transaction ends.
+func readTriggered(ctx context.Context, tx pgx.Tx, of policy.Name) (*triggered, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT s.id, s.shard, s.version, s.cohort_id, `+untilAt("clock_timestamp()")+` AS until_at, s.overlap, w.defaults,
 			`+tenants.Stopped+` AS stopped, clock_timestamp() AS now
@@ -82,13 +83,33 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 		JOIN tenant t ON t.id = s.tenant_id
 		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
 		WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3
-		FOR SHARE OF s`, tenant, workflow, key) // CollectExactlyOneRow reports the error
+		FOR SHARE OF s`, of.Tenant, of.Workflow, of.Key) // CollectExactlyOneRow reports the error
 	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[triggered])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fault.NotFound("no schedule %q of workflow %q", key, workflow)
+		return nil, fault.NotFound("no schedule %q of workflow %q", of.Key, of.Workflow)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read schedule: %w", err)
+	}
+	return s, nil
+}
+
+// reason returns why a manual tick of the schedule is not handed out; NoReason if it may be.
+func (s *triggered) reason() Reason {
+	switch {
+	case s.Defaults == nil:
+		return NoWorkflow
+	case s.Stopped:
+		return Paused
+	}
+	return NoReason
+}
+
+// trigger makes a manual tick of a schedule, in the caller's transaction.
+func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p TriggerParams) (*tick, error) {
+	s, err := readTriggered(ctx, tx, of)
+	if err != nil {
+		return nil, err
 	}
 	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
 		return nil, err
@@ -97,25 +118,18 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	if err != nil {
 		return nil, err
 	}
-	reason := NoReason
-	if s.Stopped {
-		reason = Paused
-	}
-	if s.Defaults == nil {
-		reason = NoWorkflow
-	}
-	now := s.Now.UTC()
+	reason, now := s.reason(), s.Now.UTC()
 	t := &tick{
 		ScheduleID: s.ID, NominalAt: now.Truncate(time.Second), Version: s.Version, CohortID: s.CohortID, UntilAt: s.UntilAt, FiredAt: now,
-		Shard: s.Shard, Attempt: 1, State: Running, Cause: Manual, DST: calendar.DSTNone, workflow: workflow,
+		Shard: s.Shard, Attempt: 1, State: Running, Cause: Manual, DST: calendar.DSTNone, workflow: of.Workflow,
 	}
 	if p.Payload != nil {
-		if err := d.mayStore(ctx, tx, tenant, len(p.Payload)); err != nil {
+		if err := d.mayStore(ctx, tx, of.Tenant, len(p.Payload)); err != nil {
 			return nil, err
 		}
 		t.Payload = new(string(p.Payload))
 	}
-	made, err := state.Trigger(ctx, tx, state.Schedule{Tenant: tenant, ID: s.ID}, t.NominalAt, int16(reason), terms.Overlap)
+	made, err := state.Trigger(ctx, tx, state.Schedule{Tenant: of.Tenant, ID: s.ID}, t.NominalAt, int16(reason), terms.Overlap)
 	if err != nil {
 		return nil, err
 	}
@@ -128,33 +142,37 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, tenant tenants.ID, wo
 	case made.Fate == state.Skipped:
 		t.State, t.Reason, t.EndedAt = Skipped, reason, &now
 	}
-	if err := recordTick(ctx, tx, tenant, t); err != nil {
-		return nil, err
+	var stop []int64
+	if terms.Overlap == "cancel_other" {
+		stop = []int64{s.ID}
 	}
+	return t, d.sendManual(ctx, tx, of.Tenant, t, made.Fate, stop)
+}
+
+// sendManual records a manual tick and sends it on its way. A buffered tick waits for the one before it, which is told to stop if its
+// schedule is in stop; a skipped tick has ended; any other is held for the next sweep.
+func (d *Dispatch) sendManual(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick, fate state.Fate, stop []int64) error {
+	if err := recordTick(ctx, tx, tenant, t); err != nil {
+		return err
+	}
+	now := t.FiredAt
 	var b pgx.Batch
 	queueRoll(&b, tenant, []tick{*t})
 	queueUse(&b, tenant, now, []tick{*t})
 	if t.Payload != nil {
-		queueUsedBytes(&b, tenant, workflow, now, len(*t.Payload))
+		queueUsedBytes(&b, tenant, t.workflow, now, len(*t.Payload))
 	}
-	if made.Fate == state.Buffered {
-		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-			return nil, fmt.Errorf("enter a manual tick: %w", err)
-		}
-		var stop []int64
-		if terms.Overlap == "cancel_other" {
-			stop = []int64{s.ID}
-		}
-		return t, d.buffer(ctx, tx, tenant, now, []ident.TickKey{t.key()}, stop)
-	}
-	if made.Fate != state.Skipped {
-		queueHold(&b, tenant, s.Shard, try{TickKey: t.key(), Attempt: 1}, "manual", now)
+	if fate != state.Buffered && fate != state.Skipped {
+		queueHold(&b, tenant, t.Shard, try{TickKey: t.key(), Attempt: 1}, "manual", now)
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return nil, fmt.Errorf("queue the manual tick: %w", err)
+		return fmt.Errorf("queue the manual tick: %w", err)
 	}
-	if made.Fate == state.Skipped {
-		return t, nil
+	switch fate {
+	case state.Buffered:
+		return d.buffer(ctx, tx, tenant, now, []ident.TickKey{t.key()}, stop)
+	case state.Skipped:
+		return nil
 	}
-	return t, cohorts.WakeSweep(ctx, tx, s.Shard)
+	return cohorts.WakeSweep(ctx, tx, t.Shard)
 }

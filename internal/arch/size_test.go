@@ -16,16 +16,6 @@ const (
 // may grow or be added.
 var large = map[string]int{
 	"calendar.resolved.next lines":               67,
-	"dispatch.Dispatch.Backfill parameters":      7,
-	"dispatch.Dispatch.beginBackfill parameters": 8,
-	"dispatch.Dispatch.decide lines":             77,
-	"dispatch.Dispatch.endBad lines":             66,
-	"dispatch.Dispatch.endBad parameters":        7,
-	"dispatch.Dispatch.fill parameters":          8,
-	"dispatch.Dispatch.replay lines":             66,
-	"dispatch.Dispatch.trigger lines":            84,
-	"dispatch.endGood parameters":                7,
-	"dispatch/finish.go":                         407,
 	"internal/web.Idempotent parameters":         7,
 	"internal/web/scan.go":                       433,
 	"loadtest.churn lines":                       72,
