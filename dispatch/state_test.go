@@ -56,6 +56,9 @@ func TestCountersAgreeWithTheTicks(t *testing.T) {
 			"replay":    w.replay,
 			"backfill":  w.backfill,
 			"go on":     w.goOn,
+			"supersede": w.supersede,
+			"expire":    w.expire,
+			"overtake":  w.overtake,
 		})
 	})
 }
@@ -168,9 +171,7 @@ func (w *countedHouse) sweep(rt *rapid.T) {
 }
 
 func (w *countedHouse) waitAndSweep(rt *rapid.T) {
-	minutes := rapid.SampledFrom([]int{1, 30, 60, 150}).Draw(rt, "minutes")
-	w.clock.move(w.t, time.Duration(minutes)*time.Minute)
-	w.sweep(rt)
+	w.pass(rt, time.Duration(rapid.SampledFrom([]int{1, 30, 60, 150}).Draw(rt, "minutes"))*time.Minute)
 }
 
 func (w *countedHouse) key(rt *rapid.T) string {
@@ -182,11 +183,53 @@ func (w *countedHouse) put(rt *rapid.T) {
 }
 
 // changeOverlap changes the policy of a schedule while its ticks run and wait.
-func (w *countedHouse) changeOverlap(rt *rapid.T) {
-	patch := fmt.Sprintf(`{"policy": {"overlap": %q}}`, drawOverlap(rt))
-	_, err := w.schedules.Patch(rt.Context(), w.tenant, w.workflow, w.key(rt), []byte(patch), "ann", web.Precondition{})
+func (w *countedHouse) changeOverlap(rt *rapid.T) { w.overlap(rt, w.key(rt), drawOverlap(rt)) }
+
+func (w *countedHouse) overlap(rt *rapid.T, key, overlap string) {
+	patch := fmt.Sprintf(`{"policy": {"overlap": %q}}`, overlap)
+	_, err := w.schedules.Patch(rt.Context(), w.tenant, w.workflow, key, []byte(patch), "ann", web.Precondition{})
 	w.did(rt, "change overlap", err)
 }
+
+// pass lets time pass, and sweeps.
+func (w *countedHouse) pass(rt *rapid.T, by time.Duration) {
+	w.clock.move(w.t, by)
+	w.sweep(rt)
+}
+
+// bufferTimed makes timed ticks wait, if the schedule is active.
+func (w *countedHouse) bufferTimed(rt *rapid.T, key string) {
+	w.overlap(rt, key, "buffer_all")
+	for range 2 {
+		w.pass(rt, 30*time.Minute)
+	}
+}
+
+// supersede replaces several ticks that wait by one.
+func (w *countedHouse) supersede(rt *rapid.T) {
+	w.bufferTimed(rt, "a")
+	w.triggerOf(rt, "a")
+	w.overlap(rt, "a", "cancel_other")
+	w.triggerOf(rt, "a")
+}
+
+// expire ends what runs once the ticks that wait for it are too late.
+func (w *countedHouse) expire(rt *rapid.T) {
+	w.bufferTimed(rt, "a")
+	w.clock.move(w.t, 150*time.Minute)
+	w.endAll(rt)
+}
+
+// overtake hands out a tick before one that waits.
+func (w *countedHouse) overtake(rt *rapid.T) {
+	w.bufferTimed(rt, "a")
+	w.overlap(rt, "a", "allow_all")
+	w.pass(rt, 30*time.Minute)
+	w.endAll(rt)
+}
+
+// endAll completes what runs.
+func (w *countedHouse) endAll(rt *rapid.T) { w.end(rt, "complete", 100) }
 
 func (w *countedHouse) pause(rt *rapid.T) {
 	_, err := w.schedules.Pause(rt.Context(), w.tenant, w.workflow, w.key(rt), schedules.PauseParams{}, schedules.Changer{By: "ann"})
@@ -211,7 +254,11 @@ func (w *countedHouse) delete(rt *rapid.T) {
 }
 
 func (w *countedHouse) trigger(rt *rapid.T) {
-	_, err := w.dispatch.Trigger(rt.Context(), w.tenant, w.workflow, w.key(rt), dispatch.TriggerParams{}, web.Once{})
+	w.triggerOf(rt, w.key(rt))
+}
+
+func (w *countedHouse) triggerOf(rt *rapid.T, key string) {
+	_, err := w.dispatch.Trigger(rt.Context(), w.tenant, w.workflow, key, dispatch.TriggerParams{}, web.Once{})
 	w.did(rt, "trigger", err)
 }
 
@@ -244,14 +291,15 @@ func (w *countedHouse) replay(rt *rapid.T) {
 	}
 }
 
-func (w *countedHouse) finish(rt *rapid.T) { w.end(rt, "complete") }
+func (w *countedHouse) finish(rt *rapid.T) {
+	w.end(rt, "complete", rapid.IntRange(1, 2).Draw(rt, "ticks"))
+}
 
-func (w *countedHouse) fail(rt *rapid.T) { w.end(rt, "fail") }
+func (w *countedHouse) fail(rt *rapid.T) { w.end(rt, "fail", rapid.IntRange(1, 2).Draw(rt, "ticks")) }
 
-// end leases a tick or two, and ends each.
-func (w *countedHouse) end(rt *rapid.T, outcome string) {
+// end leases ticks, and ends each.
+func (w *countedHouse) end(rt *rapid.T, outcome string, most int) {
 	w.sweep(rt)
-	most := rapid.IntRange(1, 2).Draw(rt, "ticks")
 	body, err := w.dispatch.Lease(rt.Context(), w.tenant, dispatch.LeaseParams{Workflows: []string{w.workflow}, Max: &most, Worker: "w"}, nil)
 	w.did(rt, "lease", err)
 	var leased struct{ Ticks []handed }
