@@ -18,6 +18,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -32,6 +33,7 @@ type house struct {
 	pool      *pgxpool.Pool
 	tenant    tenants.ID
 	schedules *schedules.Schedules
+	calendars *calendars.Calendars
 	dispatch  *dispatch.Dispatch
 	jobs      *dispatch.Jobs
 	config    dispatch.Config
@@ -69,6 +71,7 @@ func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
 	h.config.Operations = operations.New(operations.Config{Pool: api, Engine: engine, IDs: ids, Cursors: cursors, Queue: h.jobs.QueueOperation})
 	h.dispatch = h.process()
 	h.dispatch.RegisterSteps()
+	h.calendars = calendars.New(calendars.Config{Pool: api, IDs: ids, Timings: h.config.Timings, Cursors: cursors, Operations: h.config.Operations})
 	h.schedules = schedules.New(schedules.Config{
 		Pool: api, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.Chunker.HandOut, Forget: dispatch.Forget, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
 		Operations: h.config.Operations, Forecasts: forecast.New(forecast.Config{Pool: api, Timings: h.config.Timings, Quotas: quotas, Log: h.config.Log}),

@@ -60,7 +60,7 @@ func TestACalendarDeletedBeforeItsEmptyCohortIsRetimedStopsNoShard(t *testing.T)
 	if err := h.schedules.Delete(t.Context(), h.tenant, "w", "k", schedules.Changer{By: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.schedules.DeleteCalendar(t.Context(), h.tenant, "off", web.Precondition{}); err != nil {
+	if err := h.calendars.Delete(t.Context(), h.tenant, "off", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	h.sweepOnce(shard)

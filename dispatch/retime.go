@@ -10,7 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/loop"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -208,9 +208,9 @@ func (d *Dispatch) rezone(ctx context.Context) {
 	loop.Every(ctx, d.Log, zonesEvery, "look for newer zones", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		if err := schedules.RefreshZones(ctx, d.Pool); err != nil {
+		if err := calendars.RefreshZones(ctx, d.Pool); err != nil {
 			return err
 		}
-		return schedules.BeginRezoning(ctx, d.Pool, d.Timings, d.Operations)
+		return calendars.BeginRezoning(ctx, d.Pool, d.Timings, d.Operations)
 	})
 }

@@ -12,13 +12,14 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // putCalendar stores the calendar "off", and tells when it was written.
 func (h *house) putCalendar(days ...string) time.Time {
 	h.t.Helper()
-	c, _, err := h.schedules.PutCalendar(h.t.Context(), h.tenant, "off", schedules.CalendarParams{Dates: days}, "tester")
+	c, _, err := h.calendars.Put(h.t.Context(), h.tenant, "off", calendars.Params{Dates: days}, "tester")
 	if err != nil {
 		h.t.Fatal(err)
 	}

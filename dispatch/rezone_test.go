@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -27,7 +28,7 @@ func (h *house) adoptAfter2025b() *calendar.Zones {
 		h.t.Fatal(err)
 	}
 	h.exec(`INSERT INTO tzdata (version, archive) VALUES ('2025b', $1)`, archive)
-	if err := schedules.AdoptZones(h.t.Context(), h.pool, calendar.EmbeddedArchive()); err != nil {
+	if err := calendars.AdoptZones(h.t.Context(), h.pool, calendar.EmbeddedArchive()); err != nil {
 		h.t.Fatal(err)
 	}
 	h.exec(`UPDATE tzdata SET added_at = added_at - interval '1 hour'`)
@@ -70,7 +71,7 @@ func TestANewerTZDataRetimesWhatItChanges(t *testing.T) {
 			h.number(`SELECT count(*) FROM cohort WHERE retime_at IS NOT NULL`) == 0
 	})
 	var result struct {
-		Zones map[string]schedules.Rezoned
+		Zones map[string]calendars.Rezoned
 	}
 	var text []byte
 	if err := h.pool.QueryRow(t.Context(), `SELECT result FROM operation WHERE kind = 'tzdata' ORDER BY id LIMIT 1`).Scan(&text); err != nil {
@@ -79,7 +80,7 @@ func TestANewerTZDataRetimesWhatItChanges(t *testing.T) {
 	if err := json.Unmarshal(text, &result); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]schedules.Rezoned{}
+	want := map[string]calendars.Rezoned{}
 	for zone, spec := range specs {
 		timing, err := calendar.Compile(spec, calendar.Context{})
 		if err != nil {
@@ -89,9 +90,9 @@ func TestANewerTZDataRetimesWhatItChanges(t *testing.T) {
 		version := "2025b"
 		if zone != "America/New_York" && zone != "Europe/Berlin" && zone != "UTC" {
 			version = calendar.InForce().Version()
-			want[zone] = schedules.Rezoned{Schedules: 1}
+			want[zone] = calendars.Rezoned{Schedules: 1}
 			if !tick.At.Equal(before[zone]) {
-				want[zone] = schedules.Rezoned{Schedules: 1, Moved: 1}
+				want[zone] = calendars.Rezoned{Schedules: 1, Moved: 1}
 			}
 		}
 		s, err := h.schedules.Get(t.Context(), h.tenant, "w", zone)
@@ -153,7 +154,7 @@ func TestANewerTZDataComesToManyTenants(t *testing.T) {
 		INSERT INTO operation (tenant_id, kind, started_by, params, look_at)
 		SELECT id, 'other', 'ann', '{}', 'infinity' FROM tenant CROSS JOIN generate_series(1, 100) WHERE name = 'changed 7'`) // as many as a tenant may begin
 	until(t, "all cohorts are compared", func() bool {
-		if err := schedules.BeginRezoning(t.Context(), h.config.Pool, h.config.Timings, h.config.Operations); err != nil {
+		if err := calendars.BeginRezoning(t.Context(), h.config.Pool, h.config.Timings, h.config.Operations); err != nil {
 			t.Fatal(err)
 		}
 		return h.number(`SELECT begun FROM tzdata WHERE version = $1`, calendar.InForce().Version()) > 0

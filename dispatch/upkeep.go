@@ -9,7 +9,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/forecast"
 )
 
@@ -55,7 +55,7 @@ func (d *Dispatch) tasks() (all []task) {
 			task{name: "add up daily use", every: foldUseEvery, limit: taskLimit, look: `SELECT FROM daily_use_delta WHERE ` + postgres.Unfolded("daily_use_delta"), some: full(mostUse, d.foldSomeUse)},
 			task{name: "look for what is stuck", every: watchEvery, limit: watchLimit, some: whole(func(ctx context.Context) error { return d.watchdog.look(ctx, time.Now()) })},
 			task{name: "scan for broken promises", every: scanEvery, limit: scanLimit, some: whole(d.scan)},
-			task{name: "tell cohorts of edited calendars", every: markEvery, limit: taskLimit, look: schedules.LookForStale, some: d.markStale},
+			task{name: "tell cohorts of edited calendars", every: markEvery, limit: taskLimit, look: calendars.LookForStale, some: d.markStale},
 		)
 	}
 	return all
@@ -108,5 +108,5 @@ func (d *Dispatch) fold(ctx context.Context) error {
 
 // markStale tells cohorts of edits of their calendars where those are too many for the edit to tell all.
 func (d *Dispatch) markStale(ctx context.Context) (more bool, err error) {
-	return schedules.MarkStale(ctx, d.Pool)
+	return calendars.MarkStale(ctx, d.Pool)
 }

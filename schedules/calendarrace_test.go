@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
@@ -25,7 +26,7 @@ func TestAPutThatLosesItsCalendarIsRefused(t *testing.T) {
 		t.Run(status, func(t *testing.T) {
 			t.Parallel()
 			h := newHome(t)
-			if _, _, err := h.schedules.PutCalendar(t.Context(), h.acme, "off", schedules.CalendarParams{}, "ann"); err != nil {
+			if _, _, err := h.calendars.Put(t.Context(), h.acme, "off", calendars.Params{}, "ann"); err != nil {
 				t.Fatal(err)
 			}
 			tx, err := h.pool.Begin(t.Context())

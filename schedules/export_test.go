@@ -43,13 +43,6 @@ const (
 	ManyQuery = manyRows
 )
 
-// The statements that find the cohorts which an earlier tz database timed.
-const (
-	EarlierCohorts = earlierCohorts
-	ShardAfter     = shardAfter
-	EarlierOfShard = earlierOfShard
-)
-
 // ActStep is a step of an action.
 var ActStep = (*Schedules).actStep
 

@@ -18,6 +18,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
@@ -34,6 +35,7 @@ type home struct {
 	other     tenants.ID
 	quotas    tenants.Quotas
 	schedules *schedules.Schedules
+	calendars *calendars.Calendars
 
 	mu     sync.Mutex
 	handed []schedules.Due
@@ -57,6 +59,7 @@ func newHome(t testing.TB) *home {
 	operations := operations.New(operations.Config{Pool: h.api, Engine: postgrestest.As(t, h.pool, postgres.EngineRole), IDs: ids, Cursors: cursors(t)})
 	timings := cohorts.NewTimings()
 	quotas := func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil }
+	h.calendars = calendars.New(calendars.Config{Pool: h.api, IDs: ids, Timings: timings, Cursors: cursors(t), Operations: operations})
 	h.schedules = schedules.New(schedules.Config{
 		Operations: operations, Pool: h.api, IDs: ids, Timings: timings, HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
 		Quotas:    quotas,

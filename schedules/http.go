@@ -37,7 +37,6 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.POST("/v1/schedules/preview", h.preview, read)
 	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
 	g.POST("/v1/schedules/bulk", h.bulk, write, web.BodyLimit(-1), web.Timeout(bulkTime))
-	calendarRoutes(g, h)
 	h.keyRoutes(g)
 	g.POST("/v1/schedules/sync", h.sync, write, web.BodyLimit(-1), web.Timeout(bulkTime))
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
@@ -81,7 +80,7 @@ func (h handler) put(c echo.Context) error {
 		return err
 	}
 	tag(c, s)
-	return web.Answer(c, madeOr(made), s)
+	return web.Answer(c, web.PutStatus(made), s)
 }
 
 func (h handler) patch(c echo.Context) error {
@@ -103,13 +102,6 @@ func (h handler) patch(c echo.Context) error {
 	}
 	tag(c, s)
 	return web.Answer(c, http.StatusOK, s)
-}
-
-func madeOr(made bool) int {
-	if made {
-		return http.StatusCreated
-	}
-	return http.StatusOK
 }
 
 func tag(c echo.Context, s Schedule) { web.Tag(c, int64(s.Version)) }
@@ -407,7 +399,7 @@ func (h handler) putWorkflow(c echo.Context) error {
 		return err
 	}
 	web.Tag(c, w.revision())
-	return web.Answer(c, madeOr(made), w)
+	return web.Answer(c, web.PutStatus(made), w)
 }
 
 func (h handler) workflow(c echo.Context) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -47,6 +48,7 @@ func newEdge(t *testing.T) *edge {
 	authenticated := router.Group("", tenants.Authenticate(verifier))
 	schedules.Routes(authenticated, h.schedules)
 	forecast.Routes(authenticated, h.schedules.Forecasts)
+	calendars.Routes(authenticated, h.calendars)
 	operations.Routes(authenticated, h.schedules.Operations)
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)

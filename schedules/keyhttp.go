@@ -72,7 +72,7 @@ func (h handler) putKey(c echo.Context) error {
 	if op != nil {
 		return web.Answer(c, http.StatusAccepted, KeyRetiming{k, *op})
 	}
-	return web.Answer(c, madeOr(made), k)
+	return web.Answer(c, web.PutStatus(made), k)
 }
 
 func (h handler) eraseKey(c echo.Context) error {

@@ -11,12 +11,13 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/tenants"
 )
 
-func (h *home) putCalendar(name string, dates ...string) schedules.NamedCalendar {
+func (h *home) putCalendar(name string, dates ...string) calendars.Calendar {
 	h.t.Helper()
-	c, _, err := h.schedules.PutCalendar(h.t.Context(), h.acme, name, schedules.CalendarParams{Dates: dates}, "ann")
+	c, _, err := h.calendars.Put(h.t.Context(), h.acme, name, calendars.Params{Dates: dates}, "ann")
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -138,21 +139,21 @@ func TestACalendarInUseIsNotDeleted(t *testing.T) {
 	h.put("a", without("off"))
 	h.put("b", without("off"))
 	h.pause("b", schedules.PauseParams{})
-	f := faulty(t, h.schedules.DeleteCalendar(t.Context(), h.acme, "off", web.Precondition{}), 409, "in_use")
+	f := faulty(t, h.calendars.Delete(t.Context(), h.acme, "off", web.Precondition{}), 409, "in_use")
 	if f.Extra["schedules"] != int64(2) || f.Extra["cohorts"] != int64(1) {
 		t.Errorf("got %v", f.Extra)
 	}
 	h.delete("a")
-	faulty(t, h.schedules.DeleteCalendar(t.Context(), h.acme, "off", web.Precondition{}), 409, "in_use")
+	faulty(t, h.calendars.Delete(t.Context(), h.acme, "off", web.Precondition{}), 409, "in_use")
 	h.resume("b", schedules.ResumeParams{})
 	if err := h.schedules.Delete(t.Context(), h.acme, "w", "b", by); err != nil {
 		t.Fatal(err)
 	}
-	faulty(t, h.schedules.DeleteCalendar(h.theirs(), h.other, "off", web.Precondition{}), 404, "not_found")
-	if err := h.schedules.DeleteCalendar(t.Context(), h.acme, "off", web.Precondition{}); err != nil {
+	faulty(t, h.calendars.Delete(h.theirs(), h.other, "off", web.Precondition{}), 404, "not_found")
+	if err := h.calendars.Delete(t.Context(), h.acme, "off", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
-	faulty(t, h.schedules.DeleteCalendar(t.Context(), h.acme, "off", web.Precondition{}), 404, "not_found")
+	faulty(t, h.calendars.Delete(t.Context(), h.acme, "off", web.Precondition{}), 404, "not_found")
 	h.putCalendar("off", "2030-01-02")
 	h.put("a", without("off"))
 }
@@ -205,7 +206,7 @@ func TestICalendarIsImported(t *testing.T) {
 		"folded, two twice": {icsOf(event("DTSTART;VALUE=DATE:2027", " 0105"), event("DTSTART;VALUE=DATE:20270105")), []string{"2027-01-05"}},
 		"others":            {icsOf("X-WR-CALNAME:n", "BEGIN:VTIMEZONE\r\nTZID:Europe/Berlin\r\nEND:VTIMEZONE", "BEGIN:VTODO\r\nUID:2\r\nEND:VTODO"), []string{}},
 	} {
-		got, _, err := h.schedules.PutCalendar(t.Context(), h.acme, "c", schedules.CalendarParams{ICS: c.text}, "ann")
+		got, _, err := h.calendars.Put(t.Context(), h.acme, "c", calendars.Params{ICS: c.text}, "ann")
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -235,7 +236,7 @@ func TestICalendarIsImported(t *testing.T) {
 	} {
 		var err error
 		worked := h.worked(func() {
-			_, _, err = h.schedules.PutCalendar(t.Context(), h.acme, "c", schedules.CalendarParams{ICS: c.text}, "ann")
+			_, _, err = h.calendars.Put(t.Context(), h.acme, "c", calendars.Params{ICS: c.text}, "ann")
 		})
 		if err == nil {
 			t.Errorf("%s was taken", name)

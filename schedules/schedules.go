@@ -73,7 +73,6 @@ func New(c Config) *Schedules {
 		c.Operations.Register(actionsKind, s.actStep)
 		c.Operations.Register(defaultsKind, s.inheritStep)
 		c.Operations.Register(retimeKeyKind, s.retimeKeyStep)
-		c.Operations.Register(tzdataKind, s.rezoneStep)
 	}
 	return s
 }

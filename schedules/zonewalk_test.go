@@ -3,7 +3,7 @@ package schedules_test
 import (
 	"testing"
 
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 )
 
 // Comparing cohorts with a new tz database reads those of a step, and an operation those of its tenant, beside any number of
@@ -29,10 +29,10 @@ func TestANewTZDataReadsTheCohortsOfAStep(t *testing.T) {
 		args []any
 		rows int
 	}{
-		"a step of all":    {schedules.EarlierCohorts, []any{"2099a", h.acme, 0, []byte{}, "", "", 100}, 100},
-		"the next shard":   {schedules.ShardAfter, []any{h.acme, 7, []byte{}, "", ""}, 1},
-		"behind the last":  {schedules.ShardAfter, []any{h.acme, 64, []byte{}, "", ""}, 0},
-		"a tenant's shard": {schedules.EarlierOfShard, []any{"2099a", h.acme, 7, []byte{}, "", "", 100}, 2},
+		"a step of all":    {calendars.EarlierCohorts, []any{"2099a", h.acme, 0, []byte{}, "", "", 100}, 100},
+		"the next shard":   {calendars.ShardAfter, []any{h.acme, 7, []byte{}, "", ""}, 1},
+		"behind the last":  {calendars.ShardAfter, []any{h.acme, 64, []byte{}, "", ""}, 0},
+		"a tenant's shard": {calendars.EarlierOfShard, []any{"2099a", h.acme, 7, []byte{}, "", "", 100}, 2},
 	} {
 		for _, analyze := range []string{"SELECT 1", "ANALYZE cohort, cohort_timing"} {
 			h.exec(analyze)

@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 
@@ -58,9 +59,9 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"PreviewParams":  reflect.TypeFor[schedules.PreviewParams](),
 		"Preview":        reflect.TypeFor[schedules.Preview](),
 		"UpcomingTick":   reflect.TypeFor[schedules.UpcomingTick](),
-		"CalendarParams": reflect.TypeFor[schedules.CalendarParams](),
-		"NamedCalendar":  reflect.TypeFor[schedules.NamedCalendar](),
-		"CalendarPage":   reflect.TypeFor[web.ListAnswer[schedules.NamedCalendar]](),
+		"CalendarParams": reflect.TypeFor[calendars.Params](),
+		"NamedCalendar":  reflect.TypeFor[calendars.Calendar](),
+		"CalendarPage":   reflect.TypeFor[web.ListAnswer[calendars.Calendar]](),
 		"Forecast":       reflect.TypeFor[forecast.Forecast](),
 		"ForecastMinute": reflect.TypeFor[forecast.ForecastMinute](),
 		"WorkflowParams": reflect.TypeFor[schedules.WorkflowParams](),

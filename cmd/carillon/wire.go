@@ -20,6 +20,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
@@ -40,6 +41,7 @@ type parts struct {
 	directory *tenants.Directory
 	limits    *tenants.Limits
 	forecasts *forecast.Forecasts
+	calendars *calendars.Calendars
 	schedules *schedules.Schedules
 	uses      tenants.Uses
 	dispatch  *dispatch.Dispatch
@@ -93,6 +95,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 	chunker := dispatch.NewChunker(db.engine, directory.Quotas, jobs.Open)
 	work := operations.New(operations.Config{Pool: db.api, Engine: db.engine, IDs: s.ids, Cursors: s.cursors, Queue: jobs.QueueOperation})
 	forecasts := forecast.New(forecast.Config{Pool: db.api, Timings: timings, Quotas: directory.Quotas, Log: o.log})
+	named := calendars.New(calendars.Config{Pool: db.api, IDs: s.ids, Timings: timings, Cursors: s.cursors, Operations: work})
 	all := schedules.New(schedules.Config{
 		Pace: pace(directory, buckets), Pool: db.api, IDs: s.ids, Timings: timings, Forecasts: forecasts, HandOut: chunker.HandOut, Forget: dispatch.Forget,
 		Secret: s.hashes, Quotas: directory.Quotas, Cursors: s.cursors, Log: o.log, Operations: work,
@@ -128,7 +131,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		return nil, err
 	}
 	ticks.RegisterSteps()
-	return &parts{db, registry, s, directory, limits, forecasts, all, uses, ticks}, nil
+	return &parts{db, registry, s, directory, limits, forecasts, named, all, uses, ticks}, nil
 }
 
 // pace makes writes of schedules wait where their tenant makes more of them than its quota allows.
@@ -185,6 +188,7 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, p.schedules)
+	calendars.Routes(authenticated, p.calendars)
 	forecast.Routes(authenticated, p.forecasts)
 	operations.Routes(authenticated, p.schedules.Operations)
 	dispatch.Routes(authenticated, p.dispatch)
@@ -207,7 +211,7 @@ func adoptZones(ctx context.Context, db postgres.DB, file string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return schedules.AdoptZones(ctx, db, archive)
+	return calendars.AdoptZones(ctx, db, archive)
 }
 
 func readSecrets(ctx context.Context, pool *pgxpool.Pool) (s secrets, err error) {

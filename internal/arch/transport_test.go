@@ -44,7 +44,6 @@ var otherTransport = []string{
 	"schedules/bulkhttp.go",
 	"schedules/exporthttp.go",
 	"schedules/keyhttp.go",
-	"schedules/namedcalendarhttp.go",
 	"schedules/rename.go",
 	"schedules/reschedulehttp.go",
 	"schedules/status.go",

@@ -1,4 +1,4 @@
-package schedules
+package calendars
 
 import (
 	"bytes"
@@ -104,7 +104,7 @@ type rezoning struct {
 }
 
 // rezoneStep marks the next cohorts of a tenant, shard by shard: from now on they are timed by other zones.
-func (s *Schedules) rezoneStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
+func (cs *Calendars) rezoneStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	r := rezoning{At: startOf(int32(op.Tenant), 0), Zones: map[string]Rezoned{}}
 	if _, err := op.Read(nil, &r); err != nil {
 		return false, err
@@ -117,7 +117,7 @@ func (s *Schedules) rezoneStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 		if shard > r.At.Shard {
 			r.At = startOf(r.At.Tenant, shard)
 		}
-		if err := s.rezoneShard(ctx, tx, op, &r); err != nil {
+		if err := cs.rezoneShard(ctx, tx, op, &r); err != nil {
 			return false, err
 		}
 		if _, more, err = nextShard(ctx, tx, r.At); err != nil {
@@ -128,7 +128,7 @@ func (s *Schedules) rezoneStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 	if !more && op.Done > 0 {
 		version := calendar.InForce().Version()
 		h := tenants.Happening{Event: tenants.TZDataRetimed, Cause: version, Data: map[string]any{
-			"tzdata": version, "zones": r.Zones, "operation_id": s.IDs.Operation(op.ID),
+			"tzdata": version, "zones": r.Zones, "operation_id": cs.ids.Operation(op.ID),
 		}}
 		if err := tenants.Happened(ctx, tx, op.Tenant, h); err != nil {
 			return false, err
@@ -137,7 +137,7 @@ func (s *Schedules) rezoneStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 	return !more, op.Keep(r)
 }
 
-const shardAfter = `
+const ShardAfter = `
 		SELECT shard
 		FROM cohort_timing
 		WHERE tenant_id = $1 AND (shard, hash, workflow, missed) > ($2, $3, $4, $5)
@@ -146,7 +146,7 @@ const shardAfter = `
 
 // nextShard is the shard of a tenant's next cohort timing after a place; false where there is none.
 func nextShard(ctx context.Context, tx pgx.Tx, at place) (shard int16, found bool, err error) {
-	err = tx.QueryRow(ctx, shardAfter, at.Tenant, at.Shard, at.Hash, at.Workflow, at.Missed).Scan(&shard)
+	err = tx.QueryRow(ctx, ShardAfter, at.Tenant, at.Shard, at.Hash, at.Workflow, at.Missed).Scan(&shard)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
 	}
@@ -156,8 +156,8 @@ func nextShard(ctx context.Context, tx pgx.Tx, at place) (shard int16, found boo
 	return shard, true, nil
 }
 
-// earlierOfShard are a tenant's next cohort timings in a shard. A cohort is found by its number, timing by timing.
-const earlierOfShard = `
+// EarlierOfShard are a tenant's next cohort timings in a shard. A cohort is found by its number, timing by timing.
+const EarlierOfShard = `
 		SELECT n.hash, n.workflow, n.missed, c.id, COALESCE(c.revision, 0), COALESCE(c.tzdata, ''), COALESCE(CASE WHEN c.id IS NOT NULL THEN n.timing::json ->> 'zone' END, ''),
 			(SELECT count(*) FROM member m WHERE m.cohort_id = c.id AND m.tenant_id = $2)
 		FROM (
@@ -176,11 +176,11 @@ const earlierOfShard = `
 		ORDER BY n.hash, n.workflow, n.missed`
 
 // rezoneShard marks the next cohorts of a tenant in a shard, whose lock it takes first.
-func (s *Schedules) rezoneShard(ctx context.Context, tx pgx.Tx, op *operations.Operation, r *rezoning) error {
+func (cs *Calendars) rezoneShard(ctx context.Context, tx pgx.Tx, op *operations.Operation, r *rezoning) error {
 	if err := lockShared(ctx, tx, r.At.Shard); err != nil {
 		return err
 	}
-	rows, _ := tx.Query(ctx, earlierOfShard, calendar.InForce().Version(), r.At.Tenant, r.At.Shard, r.At.Hash, r.At.Workflow, r.At.Missed, mostRezoned) // CollectRows reports the error
+	rows, _ := tx.Query(ctx, EarlierOfShard, calendar.InForce().Version(), r.At.Tenant, r.At.Shard, r.At.Hash, r.At.Workflow, r.At.Missed, mostRezoned) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c rezoned, err error) {
 		c.place = r.At
 		return c, row.Scan(&c.Hash, &c.Workflow, &c.Missed, &c.ID, &c.Revision, &c.TZData, &c.Zone, &c.Members)
@@ -192,7 +192,7 @@ func (s *Schedules) rezoneShard(ctx context.Context, tx pgx.Tx, op *operations.O
 	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return fmt.Errorf("read clock: %w", err)
 	}
-	marked, err := s.rezone(ctx, tx, op, found, r.Zones, now.UTC())
+	marked, err := cs.rezone(ctx, tx, op, found, r.Zones, now.UTC())
 	if err != nil {
 		return err
 	}
@@ -216,8 +216,8 @@ func (s *Schedules) rezoneShard(ctx context.Context, tx pgx.Tx, op *operations.O
 }
 
 // rezone picks the cohorts whose zones differ, and counts them by zone.
-func (s *Schedules) rezone(ctx context.Context, tx pgx.Tx, op *operations.Operation, found []rezoned, zones map[string]Rezoned, now time.Time) (marked []int64, err error) {
-	changes := newZoneChanges(s.Timings, now)
+func (cs *Calendars) rezone(ctx context.Context, tx pgx.Tx, op *operations.Operation, found []rezoned, zones map[string]Rezoned, now time.Time) (marked []int64, err error) {
+	changes := newZoneChanges(cs.timings, now)
 	for _, c := range found {
 		if c.ID == nil {
 			continue
@@ -232,7 +232,7 @@ func (s *Schedules) rezone(ctx context.Context, tx pgx.Tx, op *operations.Operat
 		marked = append(marked, *c.ID)
 		count := zones[c.Zone]
 		count.Schedules += c.Members
-		moved, err := s.moves(ctx, tx, cohorts.CohortTiming{Tenant: op.Tenant, Shard: c.Shard, ID: *c.ID, Hash: c.Hash, Stamp: cohorts.Stamp{Revision: c.Revision, TZData: c.TZData}}, now)
+		moved, err := cs.moves(ctx, tx, cohorts.CohortTiming{Tenant: op.Tenant, Shard: c.Shard, ID: *c.ID, Hash: c.Hash, Stamp: cohorts.Stamp{Revision: c.Revision, TZData: c.TZData}}, now)
 		if err != nil {
 			return nil, err
 		}
@@ -247,12 +247,12 @@ func (s *Schedules) rezone(ctx context.Context, tx pgx.Tx, op *operations.Operat
 }
 
 // moves tells whether the next tick of a cohort is another by the tz database in force.
-func (s *Schedules) moves(ctx context.Context, tx pgx.Tx, c cohorts.CohortTiming, now time.Time) (bool, error) {
-	timings, _, err := s.Timings.Of(ctx, tx, []cohorts.CohortTiming{c})
+func (cs *Calendars) moves(ctx context.Context, tx pgx.Tx, c cohorts.CohortTiming, now time.Time) (bool, error) {
+	timings, _, err := cs.timings.Of(ctx, tx, []cohorts.CohortTiming{c})
 	if err != nil || timings[0] == nil {
 		return false, err
 	}
-	fresh, _, err := s.Timings.Renew(ctx, tx, c.Tenant, timings[0])
+	fresh, _, err := cs.timings.Renew(ctx, tx, c.Tenant, timings[0])
 	if cohorts.Uncomputable(err) { // the sweep quarantines it, if it has members
 		return false, nil
 	}

@@ -1,4 +1,4 @@
-package schedules
+package calendars
 
 import (
 	"net/http"
@@ -9,7 +9,9 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-func calendarRoutes(g *echo.Group, h handler) {
+// Routes serves calendars under g, whose requests are authenticated.
+func Routes(g *echo.Group, all *Calendars) {
+	h := handler{all}
 	read := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	write := tenants.Require(tenants.SchedulesWrite)
 	g.GET("/v1/calendars", h.calendars, read)
@@ -17,6 +19,8 @@ func calendarRoutes(g *echo.Group, h handler) {
 	g.PUT("/v1/calendars/:calendar", h.putCalendar, write, web.NoQuery, web.Conditional)
 	g.DELETE("/v1/calendars/:calendar", h.deleteCalendar, write, web.NoQuery, web.Conditional)
 }
+
+type handler struct{ *Calendars }
 
 func (h handler) calendars(c echo.Context) error {
 	q, err := web.Query(c, "limit", "cursor")
@@ -30,11 +34,11 @@ func (h handler) calendars(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, next, err := h.NamedCalendars(c.Request().Context(), tenants.From(c), limit, cursor)
+	page, next, err := h.List(c.Request().Context(), tenants.From(c), limit, cursor)
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, web.ListAnswer[NamedCalendar]{Items: page, NextCursor: next})
+	return web.Answer(c, http.StatusOK, web.ListAnswer[Calendar]{Items: page, NextCursor: next})
 }
 
 func (h handler) calendar(c echo.Context) error {
@@ -42,7 +46,7 @@ func (h handler) calendar(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	one, err := h.NamedCalendar(c.Request().Context(), tenants.From(c), name)
+	one, err := h.Get(c.Request().Context(), tenants.From(c), name)
 	if err != nil {
 		return err
 	}
@@ -58,17 +62,17 @@ func (h handler) putCalendar(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := web.Body[CalendarParams](c)
+	p, err := web.Body[Params](c)
 	if err != nil {
 		return err
 	}
 	p.Pre = pre
-	one, made, err := h.PutCalendar(c.Request().Context(), tenants.From(c), name, p, tenants.Caller(c).Subject)
+	one, made, err := h.Put(c.Request().Context(), tenants.From(c), name, p, tenants.Caller(c).Subject)
 	if err != nil {
 		return err
 	}
 	web.Tag(c, one.revision())
-	return web.Answer(c, madeOr(made), one)
+	return web.Answer(c, web.PutStatus(made), one)
 }
 
 func (h handler) deleteCalendar(c echo.Context) error {
@@ -80,7 +84,7 @@ func (h handler) deleteCalendar(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.DeleteCalendar(c.Request().Context(), tenants.From(c), name, pre); err != nil {
+	if err := h.Delete(c.Request().Context(), tenants.From(c), name, pre); err != nil {
 		return err
 	}
 	return web.Answer(c, http.StatusNoContent, nil)

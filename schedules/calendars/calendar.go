@@ -1,4 +1,4 @@
-package schedules
+package calendars
 
 import (
 	"context"
@@ -12,24 +12,50 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// CalendarParams are the body of a calendar's upsert: days to leave out, and an iCalendar document (RFC 5545) whose
+// Config is what Calendars stands on. All members are required.
+type Config struct {
+	Pool       postgres.DB // it shows only the rows of the tenant that a context names
+	IDs        ident.Codec
+	Timings    *cohorts.Timings
+	Cursors    *web.Cursor
+	Operations *operations.Operations
+}
+
+// Calendars reads and changes the named calendars of tenants. It is safe for concurrent use.
+type Calendars struct {
+	pool    postgres.DB
+	ids     ident.Codec
+	timings *cohorts.Timings
+	cursors *web.Cursor
+}
+
+// New returns Calendars over a pool whose database is migrated, and registers the operation that retimes a tenant's cohorts.
+func New(c Config) *Calendars {
+	all := &Calendars{pool: c.Pool, ids: c.IDs, timings: c.Timings, cursors: c.Cursors}
+	c.Operations.Register(tzdataKind, all.rezoneStep)
+	return all
+}
+
+// Params are the body of a calendar's upsert: days to leave out, and an iCalendar document (RFC 5545) whose
 // all-day events are added to them.
-type CalendarParams struct {
+type Params struct {
 	Dates []string `json:"dates,omitempty"`
 	ICS   string   `json:"ics,omitempty" empty:"yes"`
 
 	Pre web.Precondition `json:"-"`
 }
 
-// NamedCalendar is a tenant's calendar of days that specs leave out by its name.
-type NamedCalendar struct {
+// Calendar is a tenant's calendar of days that specs leave out by its name.
+type Calendar struct {
 	Name      string    `json:"name"`
 	Dates     []string  `json:"dates"`
 	CreatedAt time.Time `json:"created_at"`
@@ -38,7 +64,7 @@ type NamedCalendar struct {
 }
 
 // revision is the version that a calendar's entity tag names: the microsecond of its last change.
-func (c NamedCalendar) revision() int64 { return c.UpdatedAt.UnixMicro() }
+func (c Calendar) revision() int64 { return c.UpdatedAt.UnixMicro() }
 
 const (
 	mostDates     = 5000 // of a calendar
@@ -48,7 +74,7 @@ const (
 
 const calendarColumns = `name, dates, created_at, updated_at, updated_by`
 
-func scanCalendar(row pgx.CollectableRow) (c NamedCalendar, err error) {
+func scanCalendar(row pgx.CollectableRow) (c Calendar, err error) {
 	var days []time.Time
 	if err := row.Scan(&c.Name, &days, &c.CreatedAt, &c.UpdatedAt, &c.UpdatedBy); err != nil {
 		return c, err
@@ -62,7 +88,7 @@ func scanCalendar(row pgx.CollectableRow) (c NamedCalendar, err error) {
 }
 
 // days are the days that the params name, in order, each once.
-func (p CalendarParams) days(now time.Time) ([]time.Time, error) {
+func (p Params) days(now time.Time) ([]time.Time, error) {
 	if len(p.Dates) > mostDates {
 		return nil, tooManyDates(len(p.Dates))
 	}
@@ -93,16 +119,16 @@ func tooManyDates(n int) error {
 	return fault.Fields(fault.Field{Pointer: "/dates", Code: "too_many", Detail: fmt.Sprintf("%d dates are more than %d", n, mostDates)})
 }
 
-// PutCalendar makes a tenant's calendar hold what p says, and has the schedules that leave it out fire by it from now on;
+// Put makes a tenant's calendar hold what p says, and has the schedules that leave it out fire by it from now on;
 // made tells that there was none. What is held already is not written again.
-func (s *Schedules) PutCalendar(ctx context.Context, tenant tenants.ID, name string, p CalendarParams, by string) (c NamedCalendar, made bool, err error) {
+func (cs *Calendars) Put(ctx context.Context, tenant tenants.ID, name string, p Params, by string) (c Calendar, made bool, err error) {
 	days, err := p.days(time.Now())
 	if err := fault.Join(policy.CheckName("/calendar", "calendar", name), err); err != nil {
 		return c, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, cs.pool, func(tx pgx.Tx) error {
 		revision, err := lockCalendars(ctx, tx, tenant)
 		if err != nil {
 			return err
@@ -146,7 +172,7 @@ func (s *Schedules) PutCalendar(ctx context.Context, tenant tenants.ID, name str
 	if err != nil {
 		return c, made, err
 	}
-	return c, made, s.markFew(ctx, tenant)
+	return c, made, cs.markFew(ctx, tenant)
 }
 
 // errUnchanged ends a transaction that has nothing to write.
@@ -173,7 +199,7 @@ func lockCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.ID) (revision 
 	return revision, nil
 }
 
-func presentCalendar(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (NamedCalendar, error) {
+func presentCalendar(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (Calendar, error) {
 	rows, _ := tx.Query(ctx, `SELECT `+calendarColumns+` FROM calendar WHERE tenant_id = $1 AND name = $2 AND until IS NULL`, tenant, name) // CollectExactlyOneRow reports the error
 	return pgx.CollectExactlyOneRow(rows, scanCalendar)
 }
@@ -204,11 +230,11 @@ func endEdition(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, 
 	return nil
 }
 
-// NamedCalendar returns one of a tenant's calendars.
-func (s *Schedules) NamedCalendar(ctx context.Context, tenant tenants.ID, name string) (NamedCalendar, error) {
+// Get returns one of a tenant's calendars.
+func (cs *Calendars) Get(ctx context.Context, tenant tenants.ID, name string) (Calendar, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	rows, _ := s.Pool.Query(ctx, `SELECT `+calendarColumns+` FROM calendar WHERE tenant_id = $1 AND name = $2 AND until IS NULL`, tenant, name) // CollectExactlyOneRow reports the error
+	rows, _ := cs.pool.Query(ctx, `SELECT `+calendarColumns+` FROM calendar WHERE tenant_id = $1 AND name = $2 AND until IS NULL`, tenant, name) // CollectExactlyOneRow reports the error
 	c, err := pgx.CollectExactlyOneRow(rows, scanCalendar)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return c, noCalendar(name)
@@ -218,17 +244,17 @@ func (s *Schedules) NamedCalendar(ctx context.Context, tenant tenants.ID, name s
 
 func noCalendar(name string) error { return fault.NotFound("no calendar %q", name) }
 
-// NamedCalendars returns a page of a tenant's calendars by name, and the cursor of the next page, if there is one.
-func (s *Schedules) NamedCalendars(ctx context.Context, tenant tenants.ID, limit int, cursor string) (page []NamedCalendar, next *string, err error) {
+// List returns a page of a tenant's calendars by name, and the cursor of the next page, if there is one.
+func (cs *Calendars) List(ctx context.Context, tenant tenants.ID, limit int, cursor string) (page []Calendar, next *string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	after := ""
 	if cursor != "" {
-		if err := s.Cursors.Open(int32(tenant), "calendars", cursor, &after); err != nil {
+		if err := cs.cursors.Open(int32(tenant), "calendars", cursor, &after); err != nil {
 			return nil, nil, err
 		}
 	}
-	rows, _ := s.Pool.Query(ctx, `
+	rows, _ := cs.pool.Query(ctx, `
 		SELECT `+calendarColumns+`
 		FROM calendar
 		WHERE tenant_id = $1 AND name > $2 AND until IS NULL
@@ -239,15 +265,15 @@ func (s *Schedules) NamedCalendars(ctx context.Context, tenant tenants.ID, limit
 		return page, nil, err
 	}
 	page = page[:limit]
-	sealed, err := s.Cursors.Seal(int32(tenant), "calendars", page[limit-1].Name)
+	sealed, err := cs.cursors.Seal(int32(tenant), "calendars", page[limit-1].Name)
 	return page, &sealed, err
 }
 
-// DeleteCalendar forgets a calendar that no schedule names; one that is in use is a conflict.
-func (s *Schedules) DeleteCalendar(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
+// Delete forgets a calendar that no schedule names; one that is in use is a conflict.
+func (cs *Calendars) Delete(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, cs.pool, func(tx pgx.Tx) error {
 		revision, err := lockCalendars(ctx, tx, tenant)
 		if err != nil {
 			return err

@@ -1,4 +1,4 @@
-package schedules
+package calendars
 
 import (
 	"context"
@@ -54,13 +54,13 @@ type stale struct {
 }
 
 // markFew tells the cohorts of a tenant of an edit, shard by shard; where they are many, the rest are left to MarkStale.
-func (s *Schedules) markFew(ctx context.Context, tenant tenants.ID) error {
+func (cs *Calendars) markFew(ctx context.Context, tenant tenants.ID) error {
 	var one stale
-	err := s.Pool.QueryRow(ctx, `SELECT tenant_id, revision FROM calendar_revision WHERE tenant_id = $1`, tenant).Scan(&one.TenantID, &one.Revision)
+	err := cs.pool.QueryRow(ctx, `SELECT tenant_id, revision FROM calendar_revision WHERE tenant_id = $1`, tenant).Scan(&one.TenantID, &one.Revision)
 	if err != nil {
 		return fmt.Errorf("read revision: %w", err)
 	}
-	_, err = markShards(ctx, s.Pool, one, mostMarked)
+	_, err = markShards(ctx, cs.pool, one, mostMarked)
 	return err
 }
 

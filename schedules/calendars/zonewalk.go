@@ -1,4 +1,4 @@
-package schedules
+package calendars
 
 import (
 	"context"
@@ -81,8 +81,8 @@ func (w *zoneWalk) step(ctx context.Context, tx pgx.Tx) (more bool, err error) {
 	return more, nil
 }
 
-// earlierCohorts are the next cohort timings of all tenants. A cohort is found by its number, timing by timing.
-const earlierCohorts = `
+// EarlierCohorts are the next cohort timings of all tenants. A cohort is found by its number, timing by timing.
+const EarlierCohorts = `
 		SELECT n.tenant_id, n.shard, n.hash, n.workflow, n.missed, c.id, COALESCE(c.tzdata, ''), COALESCE(CASE WHEN c.id IS NOT NULL THEN n.timing::json ->> 'zone' END, '')
 		FROM (
 			SELECT tenant_id, shard, hash, workflow, missed, id, timing
@@ -102,7 +102,7 @@ const earlierCohorts = `
 // compare finds the tenants with changed cohorts among the next cohorts after a place, and the place to go on after. It leaves a
 // tenant at its first changed cohort.
 func (w *zoneWalk) compare(ctx context.Context, tx pgx.Tx, version string, at place) (concerned []tenants.ID, after place, more bool, err error) {
-	rows, _ := tx.Query(ctx, earlierCohorts, version, at.Tenant, at.Shard, at.Hash, at.Workflow, at.Missed, mostCompared) // CollectRows reports the error
+	rows, _ := tx.Query(ctx, EarlierCohorts, version, at.Tenant, at.Shard, at.Hash, at.Workflow, at.Missed, mostCompared) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c rezoned, err error) {
 		return c, row.Scan(&c.Tenant, &c.Shard, &c.Hash, &c.Workflow, &c.Missed, &c.ID, &c.TZData, &c.Zone)
 	})
