@@ -84,7 +84,7 @@ func (d *Dispatch) Backfill(ctx context.Context, of policy.Name, p BackfillParam
 				return 0, nil, fmt.Errorf("read schedule: %w", err)
 			}
 			var now time.Time
-			if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+			if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
 				return 0, nil, fmt.Errorf("read clock: %w", err)
 			}
 			return d.beginBackfill(ctx, tx, s, p, asking{of.Tenant, by, now.UTC(), quotas})

@@ -87,7 +87,7 @@ func lockTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey
 	if err != nil {
 		return nil, now, fmt.Errorf("lock tick: %w", err)
 	}
-	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
 		return nil, now, fmt.Errorf("read clock: %w", err)
 	}
 	return t, now.UTC(), nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
@@ -174,7 +175,7 @@ func (cs *chunks) insert(ctx context.Context, tx pgx.Tx) ([]newChunk, error) {
 	var ids []int64 // in the order of the rows: one VALUES-like source, no join
 	cs.along.Queue(`
 		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows)
-		SELECT $1, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, clock_timestamp(), string_to_array(workflows, ',')
+		SELECT $1, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, `+postgres.Now+`, string_to_array(workflows, ',')
 		FROM unnest($2::int[], $3::smallint[], $4::text[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::int[], $9::bytea[], $10::text[])
 			AS n (tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows)
 		WHERE pg_current_xact_id() IS NOT NULL -- comes first: a transaction has its own number before it takes those of chunks

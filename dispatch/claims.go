@@ -126,7 +126,7 @@ func overdue(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays) 
 		SELECT h.schedule_id, h.nominal_at, h.seq
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
 		JOIN held h ON `+inKeys("h")+`
-		WHERE h.why = 'answer' AND h.due_at <= (SELECT clock_timestamp())`, tenant, keys.ids, keys.at, keys.seqs)
+		WHERE h.why = 'answer' AND h.due_at <= (SELECT `+postgres.Now+`)`, tenant, keys.ids, keys.at, keys.seqs)
 	if err != nil {
 		return nil, fmt.Errorf("look for overdue answers: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
@@ -32,7 +33,7 @@ func (d *Dispatch) clearCohorts(ctx context.Context) (more bool, err error) {
 		SELECT s.shard
 		FROM generate_series(0, $2::int) AS s (shard)
 		WHERE EXISTS (
-			SELECT FROM cohort c WHERE c.shard = s.shard::smallint AND c.empty_at < (SELECT clock_timestamp()) - $1::interval)`,
+			SELECT FROM cohort c WHERE c.shard = s.shard::smallint AND c.empty_at < (SELECT `+postgres.Now+`) - $1::interval)`,
 		emptyKept, cohorts.Shards-1) // CollectRows reports the error
 	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
 	if err != nil {
@@ -60,12 +61,12 @@ func (d *Dispatch) clearSomeCohorts(ctx context.Context, shard int16) (n int64, 
 					EXISTS (SELECT FROM member m WHERE m.cohort_id = e.id)
 						OR EXISTS (SELECT FROM `+unopenedOf("$1", "e.tenant_id", "$5", "$6")+` k) AS stays
 				FROM cohort e
-				WHERE e.shard = $1 AND e.empty_at < (SELECT clock_timestamp()) - $2::interval
+				WHERE e.shard = $1 AND e.empty_at < (SELECT `+postgres.Now+`) - $2::interval
 				ORDER BY e.empty_at
 				LIMIT $3
 			), later AS (
 				UPDATE cohort
-				SET empty_at = clock_timestamp() - $2::interval + $4::interval
+				SET empty_at = `+postgres.Now+` - $2::interval + $4::interval
 				WHERE shard = $1 AND id = ANY (ARRAY (SELECT id FROM old WHERE stays))
 			), gone AS (
 				DELETE FROM cohort
@@ -95,7 +96,7 @@ func (d *Dispatch) clearChunks(ctx context.Context) (int64, error) {
 		WHERE id = ANY (ARRAY (
 			SELECT id
 			FROM chunk
-			WHERE done_at < (SELECT clock_timestamp()) - $1::interval
+			WHERE done_at < (SELECT `+postgres.Now+`) - $1::interval
 			ORDER BY done_at
 			LIMIT $2))`, chunkKept, mostCleared)
 }
@@ -107,7 +108,7 @@ func (d *Dispatch) clearAnswers(ctx context.Context) (int64, error) {
 		WHERE ctid = ANY (ARRAY (
 			SELECT ctid
 			FROM idempotency
-			WHERE created_at < (SELECT clock_timestamp()) - interval '24 hours'
+			WHERE created_at < (SELECT `+postgres.Now+`) - interval '24 hours'
 			ORDER BY created_at
 			LIMIT $1))`, mostCleared)
 }
@@ -124,7 +125,7 @@ func (d *Dispatch) clearProcesses(ctx context.Context) error {
 		return err
 	}
 	l.found(first.Time)
-	if _, err := d.clear(ctx, `DELETE FROM process WHERE beat_at BETWEEN $2 AND (SELECT clock_timestamp()) - $1::interval`, processKept, from); err != nil {
+	if _, err := d.clear(ctx, `DELETE FROM process WHERE beat_at BETWEEN $2 AND (SELECT `+postgres.Now+`) - $1::interval`, processKept, from); err != nil {
 		return err
 	}
 	_, err := d.clear(ctx, `

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // completeSome marks up to mostCleared schedules that have no nominal time left as completed: the members of exhausted
@@ -64,7 +66,7 @@ var lockCompleted = `
 		FROM member m
 		CROSS JOIN LATERAL (SELECT shard FROM schedule WHERE tenant_id = m.tenant_id AND id = m.schedule_id LIMIT 1) s
 		CROSS JOIN LATERAL (SELECT run_at, next_at FROM cohort WHERE shard = s.shard AND id = m.cohort_id AND tenant_id = m.tenant_id LIMIT 1) c
-		WHERE m.until_at < (SELECT clock_timestamp()) AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
+		WHERE m.until_at < (SELECT ` + postgres.Now + `) AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
 		LIMIT $1)
 	) f
 	CROSS JOIN LATERAL (
@@ -86,7 +88,7 @@ var lockCompleted = `
 		FROM cohort
 		WHERE shard = f.shard AND id = f.cohort_id AND tenant_id = f.tenant_id AND run_at IS NULL
 			AND (due_at IS NULL AND empty_at IS NULL AND (NOT delay OR over)
-				OR m.until_at < (SELECT clock_timestamp()) AND (next_at IS NULL OR next_at > m.until_at))
+				OR m.until_at < (SELECT ` + postgres.Now + `) AND (next_at IS NULL OR next_at > m.until_at))
 		FOR UPDATE SKIP LOCKED
 	) c
 	LIMIT $1`

@@ -49,7 +49,7 @@ func (d *Dispatch) letter(ctx context.Context, db postgres.DB, tenant tenants.ID
 	rows, err := db.Query(ctx, `
 		SELECT `+deadColumns+`
 		FROM dead_letter
-		WHERE `+byKey+` AND failed_at > clock_timestamp() - $5::interval
+		WHERE `+byKey+` AND failed_at > `+postgres.Now+` - $5::interval
 		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq, kept)
 	if err != nil {
 		return nil, fmt.Errorf("read dead letter: %w", err)
@@ -144,7 +144,7 @@ func (d *Dispatch) deadBefore(ctx context.Context, db postgres.DB, tenant tenant
 		SELECT `+deadColumns+`
 		FROM dead_letter
 		WHERE tenant_id = $1 AND (nominal_at, schedule_id, seq) < ($2, $3, $4) AND nominal_at >= $5
-			AND failed_at > clock_timestamp() - $7::interval`+only+`
+			AND failed_at > `+postgres.Now+` - $7::interval`+only+`
 		ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
 		LIMIT $6`, args...)
 	if err != nil {

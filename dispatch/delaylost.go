@@ -97,7 +97,7 @@ func (d *Dispatch) rearmLost(ctx context.Context) error {
 		err := postgres.Retry(ctx, func() error {
 			return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 				var now time.Time
-				if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+				if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
 					return err
 				}
 				return d.rearmOut(ctx, tx, tenant, now.UTC(), l.ids, l.at)

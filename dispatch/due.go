@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
@@ -77,7 +78,7 @@ type found struct {
 
 // skewClock makes the statement read a clock that runs ahead, when the fault lab asks for it.
 func skewClock(sql string) string {
-	return sabotage.LocalClock.Instead(sql, "clock_timestamp()", "(clock_timestamp() + interval '2 seconds')")
+	return sabotage.LocalClock.Instead(sql, postgres.Now, "("+postgres.Now+" + interval '2 seconds')")
 }
 
 // takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns and held ticks. It deletes the held
@@ -101,7 +102,7 @@ func (d *Dispatch) takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found
 func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`)
 	cohorts.LockShard(b, shard)
-	b.Queue(skewClock(`SELECT clock_timestamp()`))
+	b.Queue(skewClock(`SELECT ` + postgres.Now))
 	// Many cohorts have at most one member. So this statement reads the first two members of each cohort, which lie next to one
 	// another. A LATERAL with a LIMIT leaves the planner no plan but a nested loop. The sweep decides which members of larger
 	// cohorts it serves.
@@ -110,7 +111,7 @@ func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 		FROM (
 			SELECT `+dueColumns+`, c.due_at
 			FROM cohort c
-			WHERE c.shard = $1 AND c.due_at BETWEEN $3 AND (SELECT clock_timestamp())
+			WHERE c.shard = $1 AND c.due_at BETWEEN $3 AND (SELECT `+postgres.Now+`)
 			ORDER BY c.due_at
 			LIMIT $2
 		) c
@@ -124,7 +125,7 @@ func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 	b.Queue(`
 		SELECT tenant_id
 		FROM turn
-		WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT clock_timestamp())
+		WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT `+postgres.Now+`)
 		ORDER BY due_at
 		LIMIT $2`, shard, mostTurns, from.turn.from)
 	b.Queue(`
@@ -132,7 +133,7 @@ func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 		WHERE (tenant_id, schedule_id, nominal_at, seq) IN (
 			SELECT tenant_id, schedule_id, nominal_at, seq
 			FROM held
-			WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT clock_timestamp())
+			WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT `+postgres.Now+`)
 			ORDER BY due_at
 			LIMIT $2)
 		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries, from.held.from)

@@ -211,7 +211,7 @@ func (p EndpointParams) write(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		VALUES ($1, $2, $3, $4, $5, $6, COALESCE(NULLIF($7, ''), '`+enabledEndpoint+`'), $8)
 		ON CONFLICT (tenant_id, name) DO UPDATE
 		SET url = excluded.url, batch = excluded.batch, headers = excluded.headers, events = excluded.events,
-			state = COALESCE(NULLIF($7, ''), endpoint.state), secrets = excluded.secrets, updated_at = clock_timestamp()
+			state = COALESCE(NULLIF($7, ''), endpoint.state), secrets = excluded.secrets, updated_at = `+postgres.Now+`
 		RETURNING `+endpointColumns, tenant, name, p.URL, *p.Batch, sealed.headers, p.Events, p.State, sealed.secrets) // CollectExactlyOneRow reports the error
 	return pgx.CollectExactlyOneRow(rows, scanEndpoint)
 }
@@ -310,7 +310,7 @@ func queueDisable(b *pgx.Batch, e *endpoint) {
 	b.Queue(`
 		WITH gone AS (
 			UPDATE endpoint
-			SET state = $3::text, updated_at = clock_timestamp()
+			SET state = $3::text, updated_at = `+postgres.Now+`
 			WHERE tenant_id = $1 AND name = $2 AND url = $4 AND state <> $3
 			RETURNING name
 		), audited AS (

@@ -66,7 +66,7 @@ func (d *Dispatch) FinishTenants(ctx context.Context) error {
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT id
 		FROM tenant
-		WHERE erasing_at < (SELECT clock_timestamp()) - $1::interval
+		WHERE erasing_at < (SELECT `+postgres.Now+`) - $1::interval
 		ORDER BY erasing_at
 		LIMIT 10`, 2*tenantErasing) // CollectRows reports the error
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int32])
@@ -85,7 +85,7 @@ func (d *Dispatch) FinishTenants(ctx context.Context) error {
 // emptyTenant deletes the rows of a tenant, table after table. It reports whether no process took a request for the tenant when
 // it began. Otherwise rows that are just written may be left, and chunks are.
 func (d *Dispatch) emptyTenant(ctx context.Context, tenant tenants.ID) (quiet bool, err error) {
-	err = d.Pool.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM tenant WHERE id = $1 AND erasing_at >= clock_timestamp() - $2::interval)`,
+	err = d.Pool.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM tenant WHERE id = $1 AND erasing_at >= `+postgres.Now+` - $2::interval)`,
 		tenant, identitiesKept).Scan(&quiet)
 	if err != nil {
 		return false, fmt.Errorf("look for the tenant: %w", err)
@@ -268,7 +268,7 @@ func (d *Dispatch) dropTenant(ctx context.Context, tenant tenants.ID) (done bool
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var quiet bool
 		err := tx.QueryRow(ctx, `
-			SELECT erasing_at < clock_timestamp() - $2::interval
+			SELECT erasing_at < `+postgres.Now+` - $2::interval
 			FROM tenant
 			WHERE id = $1 AND erasing_at IS NOT NULL
 			FOR UPDATE`, tenant, identitiesKept).Scan(&quiet)

@@ -107,18 +107,18 @@ func (d *Dispatch) claimEvents(ctx context.Context, busy map[tenants.ID]bool, n 
 	}
 	rows, _ := d.Pool.Query(ctx, `
 		UPDATE event
-		SET due_at = clock_timestamp() + $1::interval, attempt = attempt + 1
+		SET due_at = `+postgres.Now+` + $1::interval, attempt = attempt + 1
 		WHERE (tenant_id, endpoint, id) IN (
 			SELECT e.tenant_id, e.endpoint, e.id
 			FROM (
 				SELECT DISTINCT ON (o.tenant_id) o.tenant_id, o.endpoint, o.id, o.due_at
 				FROM event o
 				JOIN tenant t ON t.id = o.tenant_id AND t.status = 'active'
-				WHERE o.due_at BETWEEN $4 AND (SELECT clock_timestamp()) AND o.tenant_id <> ALL ($2)
+				WHERE o.due_at BETWEEN $4 AND (SELECT `+postgres.Now+`) AND o.tenant_id <> ALL ($2)
 				ORDER BY o.tenant_id, o.due_at, o.endpoint, o.id
 			) first
 			JOIN event e USING (tenant_id, endpoint, id)
-			WHERE e.due_at <= (SELECT clock_timestamp())
+			WHERE e.due_at <= (SELECT `+postgres.Now+`)
 			ORDER BY first.due_at
 			LIMIT $3
 			FOR UPDATE OF e SKIP LOCKED)
@@ -141,12 +141,12 @@ func (d *Dispatch) putOffEvents(ctx context.Context, from time.Time) error {
 			WITH first AS MATERIALIZED (
 				SELECT ctid AS place, tenant_id
 				FROM event
-				WHERE due_at BETWEEN $2 AND (SELECT clock_timestamp())
+				WHERE due_at BETWEEN $2 AND (SELECT `+postgres.Now+`)
 				ORDER BY due_at
 				LIMIT $3
 			)
 			UPDATE event
-			SET due_at = clock_timestamp() + $1::interval
+			SET due_at = `+postgres.Now+` + $1::interval
 			WHERE ctid = ANY (ARRAY (SELECT place FROM first f WHERE (SELECT status FROM tenant WHERE id = f.tenant_id) <> 'active'))`,
 			suspendedGap, from, mostPutOff)
 		if err != nil {
@@ -213,7 +213,7 @@ func (d *Dispatch) endEvent(ctx context.Context, e *event, gone *endpoint) error
 func (d *Dispatch) putOff(ctx context.Context, e *event, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	_, err := d.Pool.Exec(ctx, `UPDATE event SET due_at = clock_timestamp() + $4::interval WHERE tenant_id = $1 AND endpoint = $2 AND id = $3`,
+	_, err := d.Pool.Exec(ctx, `UPDATE event SET due_at = `+postgres.Now+` + $4::interval WHERE tenant_id = $1 AND endpoint = $2 AND id = $3`,
 		e.TenantID, e.Endpoint, e.ID, wait)
 	if err != nil {
 		return fmt.Errorf("put an event off: %w", err)
@@ -253,7 +253,7 @@ func (d *Dispatch) eventBody(ctx context.Context, e *event) ([]byte, error) {
 func newDueEvents() lowEnd {
 	return lowEnd{
 		index:  "event_due",
-		first:  `SELECT (SELECT due_at FROM event WHERE due_at <= (SELECT clock_timestamp()) AND due_at >= $1 ORDER BY due_at LIMIT 1)`,
+		first:  `SELECT (SELECT due_at FROM event WHERE due_at <= (SELECT ` + postgres.Now + `) AND due_at >= $1 ORDER BY due_at LIMIT 1)`,
 		below:  `SELECT (SELECT due_at FROM event WHERE due_at >= $1 AND due_at < $2 ORDER BY due_at LIMIT 1)`,
 		search: search{every: seldomSearch},
 	}

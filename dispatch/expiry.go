@@ -59,7 +59,7 @@ func (d *Dispatch) endSomeLeases(ctx context.Context, from time.Time) (n int, er
 			rows, _ := tx.Query(ctx, `
 				SELECT id, tenant_id, worker, leased_at, until_at, ticks
 				FROM lease
-				WHERE until_at <= (SELECT clock_timestamp()) AND until_at >= $2
+				WHERE until_at <= (SELECT `+postgres.Now+`) AND until_at >= $2
 				ORDER BY until_at
 				LIMIT $1
 				FOR UPDATE SKIP LOCKED`, mostExpired, from) // CollectRows reports the error
@@ -101,7 +101,7 @@ func (d *Dispatch) endLease(ctx context.Context, tx pgx.Tx, l *expiredLease) err
 	}); err != nil {
 		return err
 	}
-	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
 		return err
 	}
 	var endings []ending

@@ -82,7 +82,7 @@ type present struct {
 func (d *Dispatch) present(ctx context.Context, tenant tenants.ID, workflow, key string) (*present, error) {
 	rows, _ := d.API.Query(ctx, `
 		SELECT s.id, s.workflow, s.key, s.version, s.shard, s.status, s.cohort_id, s.spec, s.anchor_at, s.hashed_as, s.paused_until, s.created_at, s.updated_at, s.moves,
-			st.skips, `+state.SeenAt+` AS seen_at, m.from_at, m.until_at, `+tenants.Stopped+` AS stopped, clock_timestamp() AS now
+			st.skips, `+state.SeenAt+` AS seen_at, m.from_at, m.until_at, `+tenants.Stopped+` AS stopped, `+postgres.Now+` AS now
 		FROM schedule s
 		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
 		JOIN tenant t ON t.id = s.tenant_id

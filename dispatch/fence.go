@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -68,7 +69,7 @@ func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []leas
 		})
 		return err
 	})
-	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&l.now) })
+	b.Queue(`SELECT ` + postgres.Now).QueryRow(func(row pgx.Row) error { return row.Scan(&l.now) })
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return l, fmt.Errorf("lock leases: %w", err)
 	}

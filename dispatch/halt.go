@@ -36,7 +36,7 @@ func (d *Dispatch) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f
 	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 		UPDATE tenant
-		SET halted_at = COALESCE(halted_at, clock_timestamp()), halt_note = COALESCE($2, halt_note), updated_at = clock_timestamp()
+		SET halted_at = COALESCE(halted_at, `+postgres.Now+`), halt_note = COALESCE($2, halt_note), updated_at = `+postgres.Now+`
 		WHERE id = $1
 		RETURNING halted_at, halt_note`, tenant, p.Note).Scan(&f.HaltedAt, &f.Note)
 		if err != nil {
@@ -57,7 +57,7 @@ func (d *Dispatch) Continue(ctx context.Context, tenant tenants.ID) (f Firing, e
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.API, func(tx pgx.Tx) error {
-		done, err := tx.Exec(ctx, `UPDATE tenant SET halted_at = NULL, halt_note = NULL, updated_at = clock_timestamp() WHERE id = $1 AND halted_at IS NOT NULL`, tenant)
+		done, err := tx.Exec(ctx, `UPDATE tenant SET halted_at = NULL, halt_note = NULL, updated_at = `+postgres.Now+` WHERE id = $1 AND halted_at IS NOT NULL`, tenant)
 		if err != nil || done.RowsAffected() == 0 {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
@@ -110,7 +111,7 @@ func (c *Chunker) paceChunks(ctx context.Context, tx pgx.Tx, made []newChunk, ra
 	}
 	_, err := tx.Exec(ctx, `
 		UPDATE chunk c
-		SET hand_at = clock_timestamp() + n.wait
+		SET hand_at = `+postgres.Now+` + n.wait
 		FROM unnest($1::bigint[], $2::int[], $3::interval[]) AS n (id, tenant_id, wait)
 		WHERE c.id = n.id AND c.tenant_id = n.tenant_id`, ids, owners, waits)
 	if err != nil {

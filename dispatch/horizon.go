@@ -59,14 +59,14 @@ func (h *horizon) measure(ctx context.Context, db postgres.DB, log *slog.Logger,
 	})
 }
 
-// read reads the clock and which transactions are open. statement_timestamp() is no later than the statement's snapshot.
+// read reads the clock and which transactions are open. StatementNow is no later than the statement's snapshot.
 func (h *horizon) read(ctx context.Context, db postgres.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var m mark
 	var oldest int64
 	if err := db.QueryRow(ctx, `
-		SELECT statement_timestamp(), pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint,
+		SELECT `+postgres.StatementNow+`, pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint,
 			pg_postmaster_start_time(), (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM chunk_id_seq),
 			(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM ready_id_seq)
 		FROM pg_current_snapshot() s`).Scan(&m.clock, &oldest, &m.next, &m.server, &m.chunk, &m.ready); err != nil {

@@ -46,13 +46,13 @@ var invariants = []invariant{
 		SELECT count(*)
 		FROM (SELECT (n - 1)::smallint AS shard, at FROM unnest($2::timestamptz[]) WITH ORDINALITY AS s (at, n)) s
 		CROSS JOIN LATERAL (
-			SELECT FROM cohort c WHERE c.shard = s.shard AND c.due_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND c.due_at >= s.at LIMIT $1
+			SELECT FROM cohort c WHERE c.shard = s.shard AND c.due_at < (SELECT ` + postgres.Now + `) - interval '` + brokenFor + `' AND c.due_at >= s.at LIMIT $1
 		) c`, func(b scanFloors) []any { return []any{b.cohort} }},
 	{"overdue_held", "ticks that were to be sent again, and have not been for a minute", false, `
 		SELECT count(*)
 		FROM (SELECT (n - 1)::smallint AS shard, at FROM unnest($2::timestamptz[]) WITH ORDINALITY AS s (at, n)) s
 		CROSS JOIN LATERAL (
-			SELECT FROM held h WHERE h.shard = s.shard AND h.due_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND h.due_at >= s.at LIMIT $1
+			SELECT FROM held h WHERE h.shard = s.shard AND h.due_at < (SELECT ` + postgres.Now + `) - interval '` + brokenFor + `' AND h.due_at >= s.at LIMIT $1
 		) h`, func(b scanFloors) []any { return []any{b.held} }},
 	{"unopened_chunks", "chunks that were swept and have not been opened for a minute", false, `
 		SELECT count(*)
@@ -60,9 +60,9 @@ var invariants = []invariant{
 			SELECT FROM (
 				SELECT swept_at FROM chunk WHERE opened_at IS NULL AND swept_at IS NOT NULL AND id >= $2 ORDER BY id LIMIT $1
 			) first
-			WHERE swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `'
+			WHERE swept_at < (SELECT ` + postgres.Now + `) - interval '` + brokenFor + `'
 			UNION ALL
-			SELECT FROM chunk c WHERE c.id = ANY ($3) AND c.id < $2 AND c.swept_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND ` + stillUnopened + `
+			SELECT FROM chunk c WHERE c.id = ANY ($3) AND c.id < $2 AND c.swept_at < (SELECT ` + postgres.Now + `) - interval '` + brokenFor + `' AND ` + stillUnopened + `
 		) c`, func(b scanFloors) []any { return []any{b.chunk, b.stuck} }},
 	{"orphaned_chunks", "open chunks whose process is gone, and that no other has taken for a minute", false, `
 		WITH RECURSIVE ` + owningChunks(knownProcesses) + `
@@ -71,12 +71,12 @@ var invariants = []invariant{
 			SELECT
 			FROM chunk c
 			WHERE c.owner = ANY (ARRAY (SELECT owner FROM owning))
-				AND c.opened_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `' AND c.opened_at IS NOT NULL AND c.done_at IS NULL
+				AND c.opened_at < (SELECT ` + postgres.Now + `) - interval '` + brokenFor + `' AND c.opened_at IS NOT NULL AND c.done_at IS NULL
 			LIMIT $1
 		) c`, nil},
 	{"early_ticks", "ticks of the last day that were handed out before their nominal time", true, `
 		SELECT count(*)
-		FROM (SELECT FROM tick WHERE nominal_at > now() - interval '1 day' AND fired_at < nominal_at LIMIT $1) t`, nil},
+		FROM (SELECT FROM tick WHERE nominal_at > ` + postgres.TxNow + ` - interval '1 day' AND fired_at < nominal_at LIMIT $1) t`, nil},
 	{"broken_sequences", "ticks of the last day whose number or last_timestamp is not that of the one before", true, `
 		SELECT count(*)
 		FROM (
@@ -84,7 +84,7 @@ var invariants = []invariant{
 			FROM (
 				SELECT occurrence, last_at, lag(occurrence) OVER before AS number, lag(nominal_at) OVER before AS at
 				FROM tick
-				WHERE nominal_at > now() - interval '1 day' AND occurrence IS NOT NULL
+				WHERE nominal_at > ` + postgres.TxNow + ` - interval '1 day' AND occurrence IS NOT NULL
 				WINDOW before AS (PARTITION BY tenant_id, schedule_id ORDER BY nominal_at, seq)
 			) t
 			WHERE number IS NOT NULL AND (occurrence <> number + 1 OR last_at IS DISTINCT FROM at)
@@ -95,7 +95,7 @@ var invariants = []invariant{
 		FROM (
 			SELECT
 			FROM tick t
-			WHERE t.state = ` + fmt.Sprint(int16(Running)) + ` AND t.chunk_id IS NOT NULL AND t.fired_at < (SELECT clock_timestamp()) - interval '` + brokenFor + `'
+			WHERE t.state = ` + fmt.Sprint(int16(Running)) + ` AND t.chunk_id IS NOT NULL AND t.fired_at < (SELECT ` + postgres.Now + `) - interval '` + brokenFor + `'
 				AND NOT EXISTS (SELECT FROM chunk c WHERE c.id = t.chunk_id AND c.done_at IS NULL)
 				AND NOT EXISTS (
 					SELECT FROM held h

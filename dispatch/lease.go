@@ -257,7 +257,7 @@ func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseReque
 	err = tx.QueryRow(ctx, `
 		INSERT INTO lease (tenant_id, worker, leased_at, until_at, unended, ticks)
 		SELECT $1, $2, now, now + $3, $4, $5
-		FROM clock_timestamp() AS now
+		FROM `+postgres.Now+` AS now
 		RETURNING id`, tenant, r.worker, shortest, len(found), packLease(tries)).Scan(&id)
 	if err != nil {
 		return 0, fmt.Errorf("insert lease: %w", err)
@@ -274,7 +274,7 @@ func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseReque
 	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO lease_beat (lease_id, slot, until_at)
-		SELECT $1, slot, clock_timestamp() + length
+		SELECT $1, slot, `+postgres.Now+` + length
 		FROM unnest($2::smallint[], $3::interval[]) AS n (slot, length)`, id, slots, until)
 	return id, err
 }
@@ -367,7 +367,7 @@ func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[stri
 }
 
 // leasedTicks counts the ticks in the live leases of a tenant. The clock is read once, so that the time is a bound of the index.
-const leasedTicks = `SELECT COALESCE(sum(unended), 0)::bigint FROM lease WHERE tenant_id = $1 AND until_at > (SELECT clock_timestamp())`
+const leasedTicks = `SELECT COALESCE(sum(unended), 0)::bigint FROM lease WHERE tenant_id = $1 AND until_at > (SELECT ` + postgres.Now + `)`
 
 // Leased returns the meter of how many ticks a tenant's workers hold. db shows the tenant's rows.
 func Leased(db postgres.DB) tenants.Meter {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -46,7 +47,7 @@ func leaseRoom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest
 func newLeaseEnds() lowEnd {
 	return lowEnd{
 		index: "lease_until",
-		first: `SELECT (SELECT until_at FROM lease WHERE until_at <= (SELECT clock_timestamp()) AND until_at >= $1 ORDER BY until_at LIMIT 1)`,
+		first: `SELECT (SELECT until_at FROM lease WHERE until_at <= (SELECT ` + postgres.Now + `) AND until_at >= $1 ORDER BY until_at LIMIT 1)`,
 		below: `SELECT (SELECT until_at FROM lease WHERE until_at >= $1 AND until_at < $2 ORDER BY until_at LIMIT 1)`,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
@@ -48,16 +49,16 @@ const dueSoon = 2 * lookEvery
 // how far ahead to read. Times that lie further ahead may be those of many rows that were changed since, whose entries an old
 // snapshot keeps.
 const firstDue = `
-		SELECT s.shard, c.due_at, h.due_at, t.due_at, clock_timestamp()
+		SELECT s.shard, c.due_at, h.due_at, t.due_at, ` + postgres.Now + `
 		FROM unnest($1::smallint[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) AS s (shard, cohort, held, turn)
 		LEFT JOIN LATERAL (
-			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at BETWEEN s.cohort AND (SELECT clock_timestamp()) + $5::interval ORDER BY due_at LIMIT 1
+			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at BETWEEN s.cohort AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
 		) c ON true
 		LEFT JOIN LATERAL (
-			SELECT due_at FROM held WHERE held.shard = s.shard AND due_at BETWEEN s.held AND (SELECT clock_timestamp()) + $5::interval ORDER BY due_at LIMIT 1
+			SELECT due_at FROM held WHERE held.shard = s.shard AND due_at BETWEEN s.held AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
 		) h ON true
 		LEFT JOIN LATERAL (
-			SELECT due_at FROM turn WHERE turn.shard = s.shard AND due_at BETWEEN s.turn AND (SELECT clock_timestamp()) + $5::interval ORDER BY due_at LIMIT 1
+			SELECT due_at FROM turn WHERE turn.shard = s.shard AND due_at BETWEEN s.turn AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
 		) t ON true`
 
 // look puts the due shards in the queue, except those that are in it or being swept. It returns how long to wait until the next

@@ -75,13 +75,13 @@ func (d *Dispatch) addUp(ctx context.Context) (more bool, err error) {
 				SELECT o.*, t.status = 'active' AS active, 'evt_' || replace(gen_random_uuid()::text, '-', '') AS id
 				FROM notice o
 				JOIN tenant t ON t.id = o.tenant_id
-				WHERE o.next_at BETWEEN $4 AND (SELECT clock_timestamp()) AND o.n > 0
+				WHERE o.next_at BETWEEN $4 AND (SELECT `+postgres.Now+`) AND o.n > 0
 				ORDER BY o.next_at
 				LIMIT $1
 			), told AS (
 				UPDATE notice o
 				SET n = CASE WHEN due.active THEN 0 ELSE o.n END,
-					next_at = clock_timestamp() + CASE WHEN due.active THEN $2::interval ELSE $3::interval END
+					next_at = `+postgres.Now+` + CASE WHEN due.active THEN $2::interval ELSE $3::interval END
 				FROM due
 				WHERE o.tenant_id = due.tenant_id AND o.event = due.event AND o.cause = due.cause
 			), made AS (
@@ -93,7 +93,7 @@ func (d *Dispatch) addUp(ctx context.Context) (more bool, err error) {
 			ON CONFLICT DO NOTHING
 			)
 			SELECT count(*) FROM due`, mostNotices, noticeGap, suspendedGap, from).QueryRow(func(row pgx.Row) error { return row.Scan(&due) })
-		b.Queue(`DELETE FROM notice WHERE next_at BETWEEN $1 AND (SELECT clock_timestamp()) AND n = 0`, from) // a cause that has been quiet for an hour
+		b.Queue(`DELETE FROM notice WHERE next_at BETWEEN $1 AND (SELECT `+postgres.Now+`) AND n = 0`, from) // a cause that has been quiet for an hour
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	return happened == mostHappened || due == mostNotices, err
@@ -173,7 +173,7 @@ func (d *Dispatch) toldOf(ctx context.Context, e *event) (t toldOf, err error) {
 func newDueNotices() lowEnd {
 	return lowEnd{
 		index:  "notice_next",
-		first:  `SELECT (SELECT next_at FROM notice WHERE next_at <= (SELECT clock_timestamp()) AND next_at >= $1 ORDER BY next_at LIMIT 1)`,
+		first:  `SELECT (SELECT next_at FROM notice WHERE next_at <= (SELECT ` + postgres.Now + `) AND next_at >= $1 ORDER BY next_at LIMIT 1)`,
 		below:  `SELECT (SELECT next_at FROM notice WHERE next_at >= $1 AND next_at < $2 ORDER BY next_at LIMIT 1)`,
 		search: search{every: seldomSearch},
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -56,7 +57,7 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`) // to plan for its values anew is a third of what a small chunk costs
 	b.Queue(`SELECT `+chunkColumns+` FROM chunk c WHERE `+ofRun+skip, first, through)
 	floor, stuck := d.swept.from(&d.horizon)
-	b.Queue(`SELECT clock_timestamp()`) // before everything that decides the ticks is read
+	b.Queue(`SELECT ` + postgres.Now) // before everything that decides the ticks is read
 	b.Queue(sabotage.OrderIgnored.Instead(earlierChunks, "e.id + 0 < c.id", "false"), first, through, floor, stuck)
 	b.Queue(`
 		SELECT t.id, `+tenants.Stopped+`

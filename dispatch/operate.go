@@ -34,7 +34,7 @@ func (d *Dispatch) lookForOperations(ctx context.Context) {
 	loop.Every(ctx, d.Log, takeEvery, "look for operations", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 		defer cancel()
-		some, err := postgres.Finds(ctx, d.Pool, `SELECT FROM operation WHERE ended_at IS NULL AND look_at <= (SELECT clock_timestamp())`)
+		some, err := postgres.Finds(ctx, d.Pool, `SELECT FROM operation WHERE ended_at IS NULL AND look_at <= (SELECT `+postgres.Now+`)`)
 		if err != nil || !some {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -51,7 +52,7 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 			AND `+keyIs("t", "st.tenant_id", "st.schedule_id", state.NewestAt, state.NewestSeq)+`
 			AND t.state = $4`, tenant, schedules, int16(Superseded), int16(Running))
 	// One that is held has nobody to tell: it is opened at once, and ends.
-	b.Queue(`UPDATE held SET due_at = clock_timestamp(), waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules)
+	b.Queue(`UPDATE held SET due_at = `+postgres.Now+`, waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("stop running ticks: %w", err)
 	}
@@ -196,11 +197,11 @@ func (d *Dispatch) cancelOrphans(ctx context.Context) (n int64, err error) {
 			RETURNING tenant_id, schedule_id, nominal_at, seq
 		), ended AS (
 			UPDATE tick t
-			SET state = $1, ended_at = clock_timestamp()
+			SET state = $1, ended_at = `+postgres.Now+`
 			FROM gone g
 			WHERE `+sameKey("t", "g")+`
 			RETURNING t.tenant_id, t.schedule_id AS id, 0 AS good, 0 AS bad, 1 AS gone, 0 AS skipped, 0 AS bytes
-		), used AS (`+endedUse("i.tenant_id", "(clock_timestamp() AT TIME ZONE 'UTC')::date", "ended i")+`
+		), used AS (`+endedUse("i.tenant_id", "("+postgres.Now+" AT TIME ZONE 'UTC')::date", "ended i")+`
 		)
 		SELECT FROM gone`, int16(Cancelled), mostCleared)
 	if err != nil {

@@ -45,7 +45,7 @@ func (c bounded) scan(row pgx.Row) error {
 func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) error {
 	var b pgx.Batch
 	v.Throttling, v.Failures.Endpoints = []Throttle{}, []EndpointState{}
-	b.Queue(`SELECT halted_at, halt_note, clock_timestamp() FROM tenant WHERE id = $1`, tenant).QueryRow(func(row pgx.Row) error {
+	b.Queue(`SELECT halted_at, halt_note, `+postgres.Now+` FROM tenant WHERE id = $1`, tenant).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&v.Firing.HaltedAt, &v.Firing.Note, &v.At)
 		v.At = v.At.UTC()
 		return err
@@ -114,11 +114,11 @@ func queueFailures(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 		FROM (
 			SELECT failed_at
 			FROM dead_letter
-			WHERE tenant_id = $1 AND nominal_at > now() - interval '2 days'
+			WHERE tenant_id = $1 AND nominal_at > `+postgres.TxNow+` - interval '2 days'
 			ORDER BY nominal_at DESC
 			LIMIT $2
 		) d
-		WHERE failed_at > now() - interval '1 hour'`, tenant, mostCounted).
+		WHERE failed_at > `+postgres.TxNow+` - interval '1 hour'`, tenant, mostCounted).
 		QueryRow(bounded{&v.Failures.LastHour, &v.Failures.Truncated}.scan)
 	b.Queue(`SELECT name, state FROM endpoint WHERE tenant_id = $1 AND state <> 'enabled' ORDER BY name LIMIT $2`, tenant, mostBadEndpoint).
 		Query(func(rows pgx.Rows) (err error) {
@@ -135,7 +135,7 @@ const endedRests = `(
 			FROM (
 				SELECT workflow, cohort_id
 				FROM schedule
-				WHERE tenant_id = $1 AND status = 'paused' AND paused_until <= now()
+				WHERE tenant_id = $1 AND status = 'paused' AND paused_until <= ` + postgres.TxNow + `
 				ORDER BY paused_until
 				LIMIT $2
 			) s
@@ -146,7 +146,7 @@ const endedRests = `(
 // members. A cohort that is being swept counts for its members past the cursor.
 func (o *Overviews) queueUnswept(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	const columns = "d.id, d.next_at, d.wait_at, d.run_at, d.at_spread, d.at_id"
-	due := cohorts.ByNextTime(columns, "d.next_at <= now() AND (d.due_at <= now() OR d.due_at = 'infinity')", func(from, where string) string {
+	due := cohorts.ByNextTime(columns, "d.next_at <= "+postgres.TxNow+" AND (d.due_at <= "+postgres.TxNow+" OR d.due_at = 'infinity')", func(from, where string) string {
 		return `
 			SELECT ` + columns + `
 			FROM ` + from + `

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
@@ -73,13 +74,13 @@ func (d *Dispatch) takeOwned(ctx context.Context) error {
 		return err
 	}
 	b.Queue(`
-		SELECT id, epoch, opened_at, opened_at < clock_timestamp() - make_interval(secs => $2)
+		SELECT id, epoch, opened_at, opened_at < `+postgres.Now+` - make_interval(secs => $2)
 		FROM chunk
 		WHERE owner = $1 AND opened_at >= $3 AND done_at IS NULL
 		ORDER BY id`, self, lostAfter.Seconds(), l.from).Query(add)
 	if len(doubtful) > 0 {
 		b.Queue(`
-			SELECT id, epoch, opened_at, opened_at < clock_timestamp() - make_interval(secs => $2)
+			SELECT id, epoch, opened_at, opened_at < `+postgres.Now+` - make_interval(secs => $2)
 			FROM chunk
 			WHERE id = ANY ($4) AND owner = $1 AND opened_at < $3 AND done_at IS NULL
 			ORDER BY id`, self, lostAfter.Seconds(), l.from, doubtful).Query(add)
@@ -115,7 +116,7 @@ func (d *Dispatch) searchOwned(ctx context.Context, self int64) error {
 	b.Queue(`
 		SELECT id, epoch, opened_at, true
 		FROM chunk
-		WHERE owner = $1 AND opened_at >= $2 AND opened_at < $3 AND opened_at < clock_timestamp() - make_interval(secs => $4) AND done_at IS NULL
+		WHERE owner = $1 AND opened_at >= $2 AND opened_at < $3 AND opened_at < `+postgres.Now+` - make_interval(secs => $4) AND done_at IS NULL
 		ORDER BY id`, self, w.from, w.to, lostAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
 		mine, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ownChunk])
 		return err
@@ -174,10 +175,10 @@ func (d *Dispatch) takeLost(ctx context.Context, lost []int64) error {
 
 // knownProcesses are the processes that beat within the last minute. Of others upkeep deletes the rows, and their chunks are those of
 // nobody. They are read from that time on: while an old snapshot is open, the table keeps a dead row of each beat.
-const knownProcesses = `SELECT id FROM process WHERE beat_at > (SELECT clock_timestamp()) - interval '1 minute'`
+const knownProcesses = `SELECT id FROM process WHERE beat_at > (SELECT ` + postgres.Now + `) - interval '1 minute'`
 
 // deadProcesses are known processes that did not beat for $1 seconds.
-const deadProcesses = knownProcesses + ` AND beat_at <= (SELECT clock_timestamp()) - make_interval(secs => $1)`
+const deadProcesses = knownProcesses + ` AND beat_at <= (SELECT ` + postgres.Now + `) - make_interval(secs => $1)`
 
 // owningChunks is a common table of owners of open chunks that are not among processes, which are given as a query of their
 // numbers. It looks between two of those numbers, so that it reads no chunk of theirs: chunks that are done are many more, and the
@@ -227,7 +228,7 @@ const firstOwned = `
 // takeOwnedBy takes open chunks of processes $2, from $4 on.
 const takeOwnedBy = `
 			UPDATE chunk
-			SET owner = $1, epoch = epoch + 1, opened_at = clock_timestamp()
+			SET owner = $1, epoch = epoch + 1, opened_at = ` + postgres.Now + `
 			WHERE id IN (
 				SELECT c.id
 				FROM unnest($2::bigint[], $4::timestamptz[]) AS o (owner, from_at)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // partitionedTable is a table that has one partition for each day of nominal time. with are the storage options of a partition.
@@ -90,8 +92,8 @@ func (d *Dispatch) missingPartitions(ctx context.Context, now time.Time) (missin
 func (d *Dispatch) changePartitions(ctx context.Context, what string, change func() error) error {
 	claimed, err := d.Pool.Exec(ctx, `
 		UPDATE partition_attempt
-		SET next_at = clock_timestamp() + $2::interval
-		WHERE what = $1 AND next_at <= (SELECT clock_timestamp())`, what, partitionPause)
+		SET next_at = `+postgres.Now+` + $2::interval
+		WHERE what = $1 AND next_at <= (SELECT `+postgres.Now+`)`, what, partitionPause)
 	if err != nil {
 		return fmt.Errorf("claim a change of partitions: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
@@ -98,8 +99,8 @@ func (p *process) bury(ctx context.Context) error {
 	}
 	if _, err := p.pool.Exec(ctx, `
 		UPDATE process
-		SET beat_at = clock_timestamp() - make_interval(secs => $2)
-		WHERE id = ANY ($1) AND beat_at > clock_timestamp() - make_interval(secs => $2)`, dead, deadAfter.Seconds()); err != nil {
+		SET beat_at = `+postgres.Now+` - make_interval(secs => $2)
+		WHERE id = ANY ($1) AND beat_at > `+postgres.Now+` - make_interval(secs => $2)`, dead, deadAfter.Seconds()); err != nil {
 		return fmt.Errorf("bury dead processes: %w", err)
 	}
 	return nil
@@ -156,8 +157,8 @@ func (p *process) beatOnce(ctx context.Context) error {
 	at := time.Now()
 	done, err := p.pool.Exec(ctx, `
 		UPDATE process
-		SET beat_at = clock_timestamp()
-		WHERE id = $1 AND beat_at > (SELECT clock_timestamp()) - make_interval(secs => $2)`, id, deadAfter.Seconds())
+		SET beat_at = `+postgres.Now+`
+		WHERE id = $1 AND beat_at > (SELECT `+postgres.Now+`) - make_interval(secs => $2)`, id, deadAfter.Seconds())
 	if err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ func (p *process) meet(ctx context.Context) error {
 	rows, err := p.pool.Query(ctx, `
 		SELECT id, sweeps, dispatches
 		FROM process
-		WHERE beat_at > (SELECT clock_timestamp()) - make_interval(secs => $1)`, idleAfter.Seconds())
+		WHERE beat_at > (SELECT `+postgres.Now+`) - make_interval(secs => $1)`, idleAfter.Seconds())
 	if err != nil {
 		return fmt.Errorf("meet the processes: %w", err)
 	}
@@ -282,7 +283,7 @@ func (p *process) leave(ctx context.Context, from time.Time) {
 	id, _ := p.self()
 	var b pgx.Batch
 	b.Queue(`DELETE FROM process WHERE id = $1 AND NOT EXISTS (SELECT FROM chunk WHERE owner = $1 AND opened_at >= $2 AND done_at IS NULL)`, id, from)
-	b.Queue(`UPDATE process SET beat_at = clock_timestamp() - make_interval(secs => $2) WHERE id = $1`, id, deadAfter.Seconds())
+	b.Queue(`UPDATE process SET beat_at = `+postgres.Now+` - make_interval(secs => $2) WHERE id = $1`, id, deadAfter.Seconds())
 	if err := p.pool.SendBatch(ctx, &b).Close(); err != nil {
 		p.log.Warn("cannot leave the processes", "error", err)
 	}

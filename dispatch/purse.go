@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -171,7 +172,7 @@ const drawTokens = `
 					FROM tenant t
 				) t ON t.id = n.tenant_id
 				JOIN allowance a ON a.tenant_id = n.tenant_id
-				CROSS JOIN (SELECT clock_timestamp() AS now) c
+				CROSS JOIN (SELECT ` + postgres.Now + ` AS now) c
 			) q
 		) o
 		WHERE a.tenant_id = o.tenant_id

@@ -61,7 +61,7 @@ func (d *Dispatch) tellPushing(ctx context.Context) {
 		b.Queue(`DELETE FROM pushing WHERE process_id = $1 AND tenant_id <> ALL (COALESCE($2::int[], '{}'))`, id, of)
 		b.Queue(`
 			INSERT INTO pushing (process_id, tenant_id, requests, busiest, at)
-			SELECT $1, tenant_id, requests, busiest, clock_timestamp()
+			SELECT $1, tenant_id, requests, busiest, `+postgres.Now+`
 			FROM unnest($2::int[], $3::int[], $4::int[]) AS n (tenant_id, requests, busiest)
 			ON CONFLICT (process_id, tenant_id) DO UPDATE SET requests = excluded.requests, busiest = excluded.busiest, at = excluded.at`,
 			id, of, requests, busiest)
@@ -83,7 +83,7 @@ func PushingToBusiest(db postgres.DB) tenants.Meter { return meterPushing(db, "b
 
 func meterPushing(db postgres.DB, column string) tenants.Meter {
 	return func(ctx context.Context, tenant tenants.ID) (n int, err error) {
-		err = db.QueryRow(ctx, `SELECT COALESCE(sum(`+column+`), 0)::int FROM pushing WHERE tenant_id = $1 AND at > clock_timestamp() - $2::interval`,
+		err = db.QueryRow(ctx, `SELECT COALESCE(sum(`+column+`), 0)::int FROM pushing WHERE tenant_id = $1 AND at > `+postgres.Now+` - $2::interval`,
 			tenant, pushingOld).Scan(&n)
 		if err != nil {
 			return 0, fmt.Errorf("count requests in flight: %w", err)

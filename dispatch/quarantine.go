@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
@@ -44,7 +45,7 @@ func (a *aside) write(ctx context.Context, tx pgx.Tx, shard int16) error {
 		b.Queue(`
 			UPDATE cohort
 			SET due_at = NULL, next_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL, run_drop = NULL, at_spread = NULL, at_id = NULL,
-				wait_at = NULL, retime_at = NULL, empty_at = clock_timestamp()
+				wait_at = NULL, retime_at = NULL, empty_at = `+postgres.Now+`
 			WHERE shard = $1 AND id = ANY($2)`, shard, a.broken)
 		b.Queue(`
 			UPDATE schedule s

@@ -224,7 +224,7 @@ func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome,
 			ids, epochs = append(ids, s.chunk), append(epochs, s.epoch)
 		}
 	}
-	err = tx.QueryRow(ctx, `SELECT clock_timestamp() FROM set_config('lock_timeout', $1::bigint::text, true)`, lockWait.Milliseconds()).Scan(&now)
+	err = tx.QueryRow(ctx, `SELECT `+postgres.Now+` FROM set_config('lock_timeout', $1::bigint::text, true)`, lockWait.Milliseconds()).Scan(&now)
 	if err != nil {
 		return nil, now, fmt.Errorf("read clock: %w", err)
 	}
@@ -301,7 +301,7 @@ func (r *results) finishChunks(ctx context.Context, self int64, outcomes []outco
 	}
 	_, err := r.d.Pool.Exec(ctx, `
 		UPDATE chunk c
-		SET done_at = clock_timestamp()
+		SET done_at = `+postgres.Now+`
 		FROM unnest($1::bigint[], $2::int[]) AS i (id, epoch)
 		WHERE c.id = i.id AND c.epoch = i.epoch AND c.owner = $3`, ids, epochs, self)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // resume reads the ticks that the sender asks for until ctx ends. It reads those of each endpoint in a goroutine of their own, so that
@@ -53,7 +55,7 @@ func (d *Dispatch) sendBehind(ctx context.Context, l lot) error {
 	if !d.sender.more(l.chunk, o.send, len(l.tries)) {
 		return nil
 	}
-	_, err = d.Pool.Exec(ctx, `UPDATE chunk SET done_at = clock_timestamp() WHERE id = $1 AND owner = $2 AND epoch = $3`, l.chunk.ID, self, l.chunk.Epoch)
+	_, err = d.Pool.Exec(ctx, `UPDATE chunk SET done_at = `+postgres.Now+` WHERE id = $1 AND owner = $2 AND epoch = $3`, l.chunk.ID, self, l.chunk.Epoch)
 	if err != nil {
 		d.Log.Warn("cannot mark chunks done", "error", err) // it is taken when this process ends, and nothing of it found
 	}

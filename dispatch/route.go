@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -75,7 +76,7 @@ func (d *Dispatch) readRoutes(rows pgx.Rows) (routes, error) {
 // routes reads workflows of a tenant, in their order; whether the tenant's firing is stopped; and the clock.
 func (d *Dispatch) routes(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflows []string) (all []route, halted bool, now time.Time, err error) {
 	var b pgx.Batch
-	b.Queue(`SELECT `+tenants.Stopped+`, clock_timestamp() FROM tenant t WHERE t.id = $1`, int32(tenant))
+	b.Queue(`SELECT `+tenants.Stopped+`, `+postgres.Now+` FROM tenant t WHERE t.id = $1`, int32(tenant))
 	b.Queue(`
 		SELECT `+routeOf+`
 		FROM workflow w

@@ -176,7 +176,7 @@ func (d *Dispatch) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, nam
 	secrets = slices.Insert(secrets, 0, sealed)
 	rows, _ := tx.Query(ctx, `
 		UPDATE endpoint
-		SET secrets = $3, headers = $4, rotated_at = clock_timestamp(), updated_at = clock_timestamp()
+		SET secrets = $3, headers = $4, rotated_at = `+postgres.Now+`, updated_at = `+postgres.Now+`
 		WHERE tenant_id = $1 AND name = $2
 		RETURNING `+endpointColumns, tenant, name, secrets[:min(len(secrets), validSecrets)], headers) // CollectExactlyOneRow reports the error
 	if e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint); err != nil {
@@ -190,7 +190,7 @@ func (d *Dispatch) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, nam
 func checkRotated(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) error {
 	var lately bool
 	err := tx.QueryRow(ctx, `
-		SELECT COALESCE(rotated_at > clock_timestamp() - $3::interval, false)
+		SELECT COALESCE(rotated_at > `+postgres.Now+` - $3::interval, false)
 		FROM endpoint
 		WHERE tenant_id = $1 AND name = $2`, tenant, name, rotationGap).Scan(&lately)
 	if err != nil {

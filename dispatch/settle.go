@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -28,7 +29,7 @@ func (d *Dispatch) settleMoves(ctx context.Context) (settled int64, err error) {
 	rows, _ := d.Pool.Query(ctx, `
 		SELECT tenant_id, workflow, key
 		FROM schedule
-		WHERE moved_until < (SELECT clock_timestamp()) - $1::interval
+		WHERE moved_until < (SELECT `+postgres.Now+`) - $1::interval
 		ORDER BY moved_until
 		LIMIT $2`, settledAfter, mostSettled) // CollectRows reports the error
 	names, err := pgx.CollectRows(rows, pgx.RowToStructByPos[name])

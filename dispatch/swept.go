@@ -44,7 +44,7 @@ type unopenedChunk struct {
 
 // unopenedFrom reads unopened chunks, those with the lowest numbers first: from $1 on, and those among $2 that are below it.
 const unopenedFrom = `
-		SELECT id, tenant_id, swept_at, swept_at < clock_timestamp() - make_interval(secs => $4)
+		SELECT id, tenant_id, swept_at, swept_at < ` + postgres.Now + ` - make_interval(secs => $4)
 		FROM (
 			(SELECT id, tenant_id, swept_at
 			FROM chunk

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
@@ -63,7 +64,7 @@ func (d *Dispatch) sendTaken(ctx context.Context, c *chunk, self int64) error {
 		if o, err = d.resend(ctx, tx, c, tries, false); err != nil || len(o.send)+len(o.later) > 0 {
 			return err
 		}
-		_, err = tx.Exec(ctx, `UPDATE chunk SET done_at = clock_timestamp() WHERE id = $1 AND owner = $2 AND epoch = $3`, c.ID, self, c.Epoch)
+		_, err = tx.Exec(ctx, `UPDATE chunk SET done_at = `+postgres.Now+` WHERE id = $1 AND owner = $2 AND epoch = $3`, c.ID, self, c.Epoch)
 		return err
 	})
 	if err != nil {
@@ -216,7 +217,7 @@ func (d *Dispatch) stale(ctx context.Context, jobs *map[string]int64) (stale []s
 		FROM (
 			(SELECT id, lane
 			FROM chunk
-			WHERE opened_at IS NULL AND swept_at < (SELECT clock_timestamp()) - make_interval(secs => $1) AND id >= $4 AND id <> ALL ($3::bigint[])
+			WHERE opened_at IS NULL AND swept_at < (SELECT `+postgres.Now+`) - make_interval(secs => $1) AND id >= $4 AND id <> ALL ($3::bigint[])
 			ORDER BY id
 			LIMIT $2)
 			UNION ALL

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -160,7 +161,7 @@ func (d *Dispatch) grantAll(ctx context.Context, tenant tenants.ID, workflow str
 	for more := true; more; {
 		err := pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 			var now time.Time
-			if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+			if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
 				return err
 			}
 			var err error

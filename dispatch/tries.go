@@ -98,7 +98,7 @@ func (d *Dispatch) endUnwanted(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 		return nil, nil
 	}
 	var now time.Time
-	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
 		return nil, err
 	}
 	var endings []ending

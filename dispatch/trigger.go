@@ -77,8 +77,8 @@ func (d *Dispatch) Trigger(ctx context.Context, tenant tenants.ID, workflow, key
 // readTriggered reads a schedule for a manual tick, and keeps it from being changed until the transaction ends.
 func readTriggered(ctx context.Context, tx pgx.Tx, of policy.Name) (*triggered, error) {
 	rows, _ := tx.Query(ctx, `
-		SELECT s.id, s.shard, s.version, s.cohort_id, `+untilAt("clock_timestamp()")+` AS until_at, s.overlap, w.defaults,
-			`+tenants.Stopped+` AS stopped, clock_timestamp() AS now
+		SELECT s.id, s.shard, s.version, s.cohort_id, `+untilAt(postgres.Now)+` AS until_at, s.overlap, w.defaults,
+			`+tenants.Stopped+` AS stopped, `+postgres.Now+` AS now
 		FROM schedule s
 		JOIN tenant t ON t.id = s.tenant_id
 		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -117,7 +118,7 @@ func (d *Dispatch) wakeSome(ctx context.Context, w parkedFor) (taken bool, err e
 func wakeTurns(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE turn
-		SET due_at = clock_timestamp()
+		SET due_at = `+postgres.Now+`
 		WHERE shard = ANY (ARRAY (SELECT generate_series(0, 63)::smallint)) AND tenant_id = $1`, tenant)
 	if err != nil {
 		return fmt.Errorf("wake turns: %w", err)
@@ -136,7 +137,7 @@ const unparkSome = `
 			FOR UPDATE SKIP LOCKED
 		), woken AS (
 			UPDATE held
-			SET due_at = clock_timestamp(), waits_for = NULL
+			SET due_at = ` + postgres.Now + `, waits_for = NULL
 			WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM next))
 		)
 		SELECT schedule_id, nominal_at, seq, count(*) OVER ()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -75,7 +76,7 @@ func (w *watchdog) lateness(ctx context.Context) error {
 	var now time.Time
 	var quarantined int
 	err = w.Pool.QueryRow(ctx, `
-		SELECT clock_timestamp(), (SELECT count(*) FROM (SELECT FROM schedule WHERE status = 'quarantined' LIMIT $1) q)`, watchMost,
+		SELECT `+postgres.Now+`, (SELECT count(*) FROM (SELECT FROM schedule WHERE status = 'quarantined' LIMIT $1) q)`, watchMost,
 	).Scan(&now, &quarantined)
 	if err != nil {
 		return fmt.Errorf("look for quarantined schedules: %w", err)

@@ -165,7 +165,7 @@ func (o *Operations) BeginEach(ctx context.Context, tx pgx.Tx, owners []tenants.
 	}
 	rows, _ := tx.Query(ctx, `
 		INSERT INTO operation (tenant_id, kind, started_by, params, cursor, total, look_at, key)
-		SELECT tenant_id, $2::text, $3::text, $4::json, $5::json, $6::bigint, clock_timestamp() + CASE WHEN $7 THEN $8::interval ELSE '0' END, NULLIF($9::text, '')
+		SELECT tenant_id, $2::text, $3::text, $4::json, $5::json, $6::bigint, `+postgres.Now+` + CASE WHEN $7 THEN $8::interval ELSE '0' END, NULLIF($9::text, '')
 		FROM unnest($1::int[]) AS n (tenant_id)
 		RETURNING tenant_id, `+columns, owners, b.Kind, b.By, params, cursor, b.Total, o.Queue != nil, silentFor, b.Key) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[owned])
@@ -318,10 +318,10 @@ func (o *Operations) Cancel(ctx context.Context, tenant tenants.ID, id string) (
 		}
 		done, err := tx.Exec(ctx, `
 			UPDATE operation
-			SET cancel = true, look_at = clock_timestamp(),
+			SET cancel = true, look_at = `+postgres.Now+`,
 				state = CASE WHEN $3 THEN 'cancelled' ELSE state END,
 				cursor = CASE WHEN NOT $3 THEN cursor END,
-				ended_at = CASE WHEN $3 THEN clock_timestamp() END
+				ended_at = CASE WHEN $3 THEN `+postgres.Now+` END
 			WHERE tenant_id = $1 AND id = $2 AND ended_at IS NULL AND NOT cancel`, tenant, number, idle)
 		if err != nil || done.RowsAffected() == 0 {
 			return err

@@ -96,7 +96,7 @@ func (o *Operations) step(ctx context.Context, id int64) (more bool, err error) 
 	}
 	_, err = o.Engine.Exec(ctx, `
 		UPDATE operation
-		SET state = 'failed', error = CASE WHEN NOT cancel THEN $2 END, cursor = NULL, ended_at = clock_timestamp(), started_at = COALESCE(started_at, clock_timestamp())
+		SET state = 'failed', error = CASE WHEN NOT cancel THEN $2 END, cursor = NULL, ended_at = `+postgres.Now+`, started_at = COALESCE(started_at, `+postgres.Now+`)
 		WHERE id = $1 AND ended_at IS NULL`, id, refused.Error())
 	if err != nil {
 		return false, fmt.Errorf("fail operation: %w", err)
@@ -110,9 +110,9 @@ func (o *Operations) runnable(ctx context.Context, tx pgx.Tx, id int64) (*Operat
 	var tenant int32
 	var cancel bool
 	err := tx.QueryRow(ctx, `
-		SELECT tenant_id, kind, started_by, params, cursor, done, total, counts, cancel, created_at, clock_timestamp()
+		SELECT tenant_id, kind, started_by, params, cursor, done, total, counts, cancel, created_at, `+postgres.Now+`
 		FROM operation
-		WHERE id = $1 AND ended_at IS NULL AND (due_at <= clock_timestamp() OR cancel)`, id).
+		WHERE id = $1 AND ended_at IS NULL AND (due_at <= `+postgres.Now+` OR cancel)`, id).
 		Scan(&tenant, &op.Kind, &op.By, &op.Params, &op.Cursor, &op.Done, &op.Total, &op.Counts, &cancel, &op.Begun, &op.Now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
@@ -124,7 +124,7 @@ func (o *Operations) runnable(ctx context.Context, tx pgx.Tx, id int64) (*Operat
 	if !cancel {
 		return op, nil
 	}
-	if _, err := tx.Exec(ctx, `UPDATE operation SET state = 'cancelled', cursor = NULL, ended_at = clock_timestamp() WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE operation SET state = 'cancelled', cursor = NULL, ended_at = `+postgres.Now+` WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
 		return nil, fmt.Errorf("cancel operation: %w", err)
 	}
 	return nil, nil
@@ -154,9 +154,9 @@ func (op *Operation) save(ctx context.Context, tx pgx.Tx, done bool) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE operation
 		SET state = $2, cursor = CASE WHEN NOT $11 AND NOT cancel THEN $3::json END, done = $4, total = $5, counts = $6, result = COALESCE($7, result), failures = 0,
-			started_at = COALESCE(started_at, $8), stepped_at = clock_timestamp(),
-			due_at = $9, look_at = CASE WHEN cancel THEN clock_timestamp() WHEN $9 > $8 THEN $9 ELSE clock_timestamp() + $10::interval END,
-			ended_at = CASE WHEN $11 THEN clock_timestamp() END
+			started_at = COALESCE(started_at, $8), stepped_at = `+postgres.Now+`,
+			due_at = $9, look_at = CASE WHEN cancel THEN `+postgres.Now+` WHEN $9 > $8 THEN $9 ELSE `+postgres.Now+` + $10::interval END,
+			ended_at = CASE WHEN $11 THEN `+postgres.Now+` END
 		WHERE tenant_id = $12 AND id = $1`,
 		op.ID, state, op.Cursor, op.Done, op.Total, counts, result, op.Now, wait, silentFor, done, op.Tenant)
 	if err != nil {
@@ -169,7 +169,7 @@ func (op *Operation) save(ctx context.Context, tx pgx.Tx, done bool) error {
 func (o *Operations) putOff(ctx context.Context, id int64) error {
 	_, err := o.Engine.Exec(ctx, `
 		UPDATE operation
-		SET due_at = clock_timestamp() + $2::interval, look_at = clock_timestamp() + $2::interval
+		SET due_at = `+postgres.Now+` + $2::interval, look_at = `+postgres.Now+` + $2::interval
 		WHERE id = $1 AND ended_at IS NULL`, id, newerWait)
 	if err != nil {
 		return fmt.Errorf("put off operation: %w", err)
@@ -183,12 +183,12 @@ func (o *Operations) stumble(ctx context.Context, id int64) error {
 	_, err := o.Engine.Exec(ctx, `
 		UPDATE operation
 		SET failures = failures + 1,
-			due_at = clock_timestamp() + least($2::interval, interval '0.5 s' * 2 ^ failures),
-			look_at = clock_timestamp() + least($2::interval, interval '0.5 s' * 2 ^ failures),
+			due_at = `+postgres.Now+` + least($2::interval, interval '0.5 s' * 2 ^ failures),
+			look_at = `+postgres.Now+` + least($2::interval, interval '0.5 s' * 2 ^ failures),
 			state = CASE WHEN failures + 1 >= $3 THEN 'failed' ELSE state END,
 			cursor = CASE WHEN failures + 1 < $3 THEN cursor END,
 			error = CASE WHEN failures + 1 >= $3 THEN 'the service could not go on with it: what is done stays' END,
-			ended_at = CASE WHEN failures + 1 >= $3 THEN clock_timestamp() END
+			ended_at = CASE WHEN failures + 1 >= $3 THEN `+postgres.Now+` END
 		WHERE id = $1 AND ended_at IS NULL`, id, longestAgain, mostFailures)
 	if err != nil {
 		return fmt.Errorf("put off operation: %w", err)
@@ -205,11 +205,11 @@ func (o *Operations) Look(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, o.Engine, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `
 			UPDATE operation
-			SET look_at = clock_timestamp() + $1::interval
+			SET look_at = `+postgres.Now+` + $1::interval
 			WHERE id IN (
 				SELECT id
 				FROM operation
-				WHERE ended_at IS NULL AND look_at <= (SELECT clock_timestamp())
+				WHERE ended_at IS NULL AND look_at <= (SELECT `+postgres.Now+`)
 				ORDER BY look_at
 				LIMIT $2
 				FOR UPDATE SKIP LOCKED)
@@ -232,7 +232,7 @@ func (o *Operations) Clear(ctx context.Context, limit int) (int64, error) {
 		WHERE id = ANY (ARRAY (
 			SELECT id
 			FROM operation
-			WHERE ended_at < (SELECT clock_timestamp()) - $1::interval
+			WHERE ended_at < (SELECT `+postgres.Now+`) - $1::interval
 			ORDER BY ended_at
 			LIMIT $2))`, keptFor, limit)
 	if err != nil {

@@ -193,7 +193,7 @@ func (l *load) look(ctx context.Context, spread int16) error {
 			WHERE tenant_id = $1 AND workflow = n.workflow AND key = n.key
 			OFFSET 0
 		) s`, l.tenant, workflows, keys)
-	b.Queue(`SELECT clock_timestamp()`)
+	b.Queue(`SELECT ` + postgres.Now)
 	results := l.tx.SendBatch(ctx, &b)
 	defer results.Close()
 	if _, err := results.Exec(); err != nil {
@@ -281,7 +281,7 @@ func (l *load) lockRows(ctx context.Context, ids []int64) ([]*row, error) {
 	var b pgx.Batch
 	b.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, l.tenant, ids)
 	b.Queue(`SELECT `+rowColumns+` FROM `+rowTables+` WHERE s.tenant_id = $1 AND s.id = ANY($2)`, l.tenant, ids)
-	b.Queue(`SELECT clock_timestamp()`)
+	b.Queue(`SELECT ` + postgres.Now)
 	results := l.tx.SendBatch(ctx, &b)
 	defer results.Close()
 	if _, err := results.Exec(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -88,7 +89,7 @@ func leaveDelays(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int
 	}
 	_, err := tx.Exec(ctx, `
 		UPDATE cohort c
-		SET next_at = NULL, due_at = NULL, `+notInRun+`, empty_at = clock_timestamp()
+		SET next_at = NULL, due_at = NULL, `+notInRun+`, empty_at = `+postgres.Now+`
 		FROM unnest($2::smallint[], $3::bigint[]) AS n (shard, id)
 		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.delay`, tenant, shards, cohorts)
 	if err != nil {

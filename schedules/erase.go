@@ -124,7 +124,7 @@ func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key strin
 		)
 		INSERT INTO erasure (tenant_id, key_hash, key, earlier, erased_by, began_at, schedule_ids, profiles, schedules, revisions)
 		SELECT $1, $3, $2, ARRAY (SELECT DISTINCT substr(target, 1 + length('keys/')) FROM audit WHERE tenant_id = $1 AND key = $2 AND action = 'key.rename'),
-			$4, clock_timestamp(), $5, (SELECT count(*) FROM profiles), 0, 0
+			$4, `+postgres.Now+`, $5, (SELECT count(*) FROM profiles), 0, 0
 		RETURNING id`, tenant, key, hash, by, ids).Scan(&id)
 	if err != nil {
 		return 0, fmt.Errorf("begin an erasure: %w", err)
@@ -175,7 +175,7 @@ func (e unfinished) erasePart(ctx context.Context, tx pgx.Tx, ids []int64) error
 	b.Queue(`
 		UPDATE operation
 		SET key = NULL, params = '{}', cursor = NULL, result = NULL, error = NULL,
-			cancel = cancel OR ended_at IS NULL, look_at = CASE WHEN ended_at IS NULL THEN clock_timestamp() ELSE look_at END
+			cancel = cancel OR ended_at IS NULL, look_at = CASE WHEN ended_at IS NULL THEN `+postgres.Now+` ELSE look_at END
 		WHERE tenant_id = $1 AND key = $2`, e.tenant, e.key)
 	b.Queue(`
 		UPDATE audit
@@ -249,7 +249,7 @@ func (s *Schedules) FinishErasures(ctx context.Context, engine postgres.DB) erro
 	rows, _ := engine.Query(ctx, `
 		SELECT tenant_id, id
 		FROM erasure
-		WHERE erased_at IS NULL AND began_at < clock_timestamp() - $1::interval
+		WHERE erased_at IS NULL AND began_at < `+postgres.Now+` - $1::interval
 		ORDER BY began_at
 		LIMIT 100`, 4*eraseTime) // ForEachRow reports the error
 	left := map[int64]tenants.ID{}

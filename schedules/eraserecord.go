@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -120,7 +121,7 @@ func eraseAnswers(ctx context.Context, tx pgx.Tx, e unfinished) (done bool, err 
 		UPDATE erasure
 		SET answers = answers + $3,
 			answer_route = CASE WHEN NOT $6 THEN $4 END, answer_key = CASE WHEN NOT $6 THEN $5 END,
-			erased_at = CASE WHEN $6 THEN clock_timestamp() END, key = CASE WHEN NOT $6 THEN key END, earlier = CASE WHEN NOT $6 THEN earlier END
+			erased_at = CASE WHEN $6 THEN `+postgres.Now+` END, key = CASE WHEN NOT $6 THEN key END, earlier = CASE WHEN NOT $6 THEN earlier END
 		WHERE tenant_id = $1 AND id = $2`, e.tenant, e.id, len(routes), e.route, e.once, done)
 	if err != nil {
 		return false, fmt.Errorf("note erasure: %w", err)

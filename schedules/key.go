@@ -227,7 +227,7 @@ func writeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, p c
 	w := p.Stored()
 	rows, _ := tx.Query(ctx, `
 		INSERT INTO key_profile AS kp (tenant_id, key, timezone, quiet_from, quiet_to, quiet_skip, created_at, updated_at, updated_by)
-		VALUES ($1, $2, $3, $4, $5, $6, now(), now(), $7)
+		VALUES ($1, $2, $3, $4, $5, $6, `+postgres.TxNow+`, `+postgres.TxNow+`, $7)
 		ON CONFLICT (tenant_id, key) DO UPDATE
 		SET timezone = excluded.timezone, quiet_from = excluded.quiet_from, quiet_to = excluded.quiet_to, quiet_skip = excluded.quiet_skip,
 			version = kp.version + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by

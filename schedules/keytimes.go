@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
@@ -178,7 +179,7 @@ func lockRows(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int16,
 func readFollowers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int64) (rows []*row, now time.Time, err error) {
 	var b pgx.Batch
 	b.Queue(`SELECT `+rowColumns+` FROM `+rowTables+` WHERE s.tenant_id = $1 AND s.id = ANY($2) AND s.by_key`, tenant, ids)
-	b.Queue(`SELECT clock_timestamp()`)
+	b.Queue(`SELECT ` + postgres.Now)
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	found, _ := results.Query() // CollectRows reports the error

@@ -270,9 +270,9 @@ func (f Filter) where(by string, tenant tenants.ID, after position, through *pos
 // shownAs tells in SQL which rows have a status by now: a pause may have ended. What is not active has an index of its own,
 // which serves where the status is in the statement as a constant.
 var shownAs = map[string]string{
-	Active:      "s.status = 'active' OR s.status = 'paused' AND s.paused_until <= now() AND s.cohort_id IS NOT NULL",
-	Paused:      "s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > now())",
-	Completed:   "s.status = 'completed' OR s.status = 'paused' AND s.paused_until <= now() AND s.cohort_id IS NULL",
+	Active:      "s.status = 'active' OR s.status = 'paused' AND s.paused_until <= " + postgres.TxNow + " AND s.cohort_id IS NOT NULL",
+	Paused:      "s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > " + postgres.TxNow + ")",
+	Completed:   "s.status = 'completed' OR s.status = 'paused' AND s.paused_until <= " + postgres.TxNow + " AND s.cohort_id IS NULL",
 	Quarantined: "s.status = 'quarantined'",
 }
 
@@ -280,5 +280,5 @@ var shownAs = map[string]string{
 const ended = `(
 		SELECT * FROM schedule WHERE status = 'completed'
 		UNION ALL
-		SELECT * FROM schedule WHERE status = 'paused' AND paused_until <= now() AND cohort_id IS NULL
+		SELECT * FROM schedule WHERE status = 'paused' AND paused_until <= ` + postgres.TxNow + ` AND cohort_id IS NULL
 	) s`

@@ -153,7 +153,7 @@ func lockRow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow, key st
 	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it.
 	b.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3 FOR UPDATE`, tenant, workflow, key)
 	b.Queue(oneRow, tenant, workflow, key)
-	b.Queue(`SELECT clock_timestamp()`)
+	b.Queue(`SELECT ` + postgres.Now)
 	results := tx.SendBatch(ctx, &b)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	var nothing *string

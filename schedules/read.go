@@ -30,7 +30,7 @@ func (s *Schedules) Get(ctx context.Context, tenant tenants.ID, workflow, key st
 func readRow(ctx context.Context, db postgres.DB, tenant tenants.ID, workflow, key string) (*row, time.Time, error) {
 	var b pgx.Batch
 	b.Queue(oneRow, tenant, workflow, key)
-	b.Queue(`SELECT clock_timestamp()`)
+	b.Queue(`SELECT ` + postgres.Now)
 	results := db.SendBatch(ctx, &b)
 	defer results.Close()
 	var now time.Time

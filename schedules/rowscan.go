@@ -57,7 +57,7 @@ func (r *row) held() int {
 func readRows(ctx context.Context, db postgres.DB, most int, sql string, args ...any) (found []*row, full bool, now time.Time, err error) {
 	var b pgx.Batch
 	b.Queue(sql, args...)
-	b.Queue(`SELECT clock_timestamp()`)
+	b.Queue(`SELECT ` + postgres.Now)
 	results := db.SendBatch(ctx, &b)
 	defer results.Close()
 	rows, err := results.Query()

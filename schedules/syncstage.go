@@ -20,7 +20,7 @@ import (
 func (y *syncing) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	err := y.Pool.QueryRow(ctx, `INSERT INTO sync (tenant_id, seen_at) VALUES ($1, clock_timestamp()) RETURNING id, token, seen_at`, y.tenant).Scan(&y.id, &y.token, &y.begun)
+	err := y.Pool.QueryRow(ctx, `INSERT INTO sync (tenant_id, seen_at) VALUES ($1, `+postgres.Now+`) RETURNING id, token, seen_at`, y.tenant).Scan(&y.id, &y.token, &y.begun)
 	if err != nil {
 		return fmt.Errorf("begin a sync: %w", err)
 	}
@@ -29,7 +29,7 @@ func (y *syncing) begin(ctx context.Context) error {
 
 // intact proves that the staged lines are still there and are this sync's, and keeps them until the transaction ends.
 func (y *syncing) intact(ctx context.Context, db postgres.DB) error {
-	done, err := db.Exec(ctx, `UPDATE sync SET seen_at = clock_timestamp() WHERE tenant_id = $1 AND id = $2 AND token = $3 AND NOT over`, y.tenant, y.id, y.token)
+	done, err := db.Exec(ctx, `UPDATE sync SET seen_at = `+postgres.Now+` WHERE tenant_id = $1 AND id = $2 AND token = $3 AND NOT over`, y.tenant, y.id, y.token)
 	if err != nil {
 		return fmt.Errorf("look after a sync: %w", err)
 	}
@@ -67,7 +67,7 @@ const syncSilent = time.Hour
 // goes with its last line.
 func ClearSyncs(ctx context.Context, db postgres.DB, limit int) (lines int64, err error) {
 	for i, sql := range []string{
-		`UPDATE sync SET over = true WHERE NOT over AND seen_at < (SELECT clock_timestamp()) - $1::interval`,
+		`UPDATE sync SET over = true WHERE NOT over AND seen_at < (SELECT ` + postgres.Now + `) - $1::interval`,
 		`DELETE FROM sync_line
 		WHERE ctid = ANY (ARRAY (
 			SELECT l.ctid

@@ -108,7 +108,7 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 			VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (tenant_id, name) DO UPDATE
 			SET endpoint = excluded.endpoint, version = excluded.version, max_running = excluded.max_running,
-				defaults = excluded.defaults, updated_at = clock_timestamp()
+				defaults = excluded.defaults, updated_at = `+postgres.Now+`
 			RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults) // CollectExactlyOneRow reports the error
 		if w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow); err != nil {
 			return err

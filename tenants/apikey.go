@@ -109,7 +109,7 @@ func hashOf(key string) []byte {
 }
 
 const keyColumns = `id, name, scopes, workflows, expires_at,
-	CASE WHEN previous_expires_at > clock_timestamp() THEN previous_expires_at END AS previous_expires_at, last_used_at, created_at, created_by`
+	CASE WHEN previous_expires_at > ` + postgres.Now + ` THEN previous_expires_at END AS previous_expires_at, last_used_at, created_at, created_by`
 
 // keyOverlap is how long the key before a rotation goes on counting.
 const keyOverlap = 24 * time.Hour
@@ -148,7 +148,7 @@ func RotateAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, id string) (APIKey,
 	key := newKey()
 	rows, _ := tx.Query(ctx, `
 		UPDATE api_key
-		SET hash = $3, previous_hash = hash, previous_expires_at = clock_timestamp() + $4::interval
+		SET hash = $3, previous_hash = hash, previous_expires_at = `+postgres.Now+` + $4::interval
 		WHERE tenant_id = $1 AND id = $2
 		RETURNING `+keyColumns, tenant, id, hashOf(key), keyOverlap) // CollectExactlyOneRow reports the error
 	k, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[APIKey])
@@ -240,7 +240,7 @@ func (d *Directory) keyLives(ctx context.Context, tenant ID, id string) (bool, e
 	}
 	var lives bool
 	err := d.db.QueryRow(ctx, `
-		SELECT EXISTS (SELECT FROM api_key WHERE tenant_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > clock_timestamp()))`,
+		SELECT EXISTS (SELECT FROM api_key WHERE tenant_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > `+postgres.Now+`))`,
 		tenant, id).Scan(&lives)
 	if err != nil {
 		return false, fmt.Errorf("look for an api key: %w", err)

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 const (
@@ -96,10 +98,10 @@ func (d *Directory) storeSome(ctx context.Context, uses map[keyName]time.Time) e
 	}
 	_, err := d.db.Exec(ctx, `
 		WITH used AS (
-			SELECT k.tenant_id, k.id, clock_timestamp() - make_interval(secs => n.ago) AS at
+			SELECT k.tenant_id, k.id, `+postgres.Now+` - make_interval(secs => n.ago) AS at
 			FROM unnest($1::int[], $2::text[], $3::float8[]) AS n (tenant_id, id, ago)
 			JOIN api_key k ON k.tenant_id = n.tenant_id AND k.id = n.id
-			WHERE k.last_used_at IS NULL OR k.last_used_at < clock_timestamp() - make_interval(secs => n.ago) - $4::interval
+			WHERE k.last_used_at IS NULL OR k.last_used_at < `+postgres.Now+` - make_interval(secs => n.ago) - $4::interval
 			ORDER BY k.tenant_id, k.id
 			FOR NO KEY UPDATE OF k
 		)

@@ -137,11 +137,11 @@ func (b *Buckets) draw(ctx context.Context, tenant ID, r Rate, n int) (level int
 	var ahead float64 // seconds until the bucket is full
 	err = b.db.QueryRow(ctx, `
 		INSERT INTO bucket AS b (tenant_id, quota, full_at)
-		VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3))
+		VALUES ($1, $2, `+postgres.Now+` + make_interval(secs => $3))
 		ON CONFLICT (tenant_id, quota) DO UPDATE
-		SET full_at = GREATEST(b.full_at, clock_timestamp()) + make_interval(secs => $3)
-		WHERE GREATEST(b.full_at, clock_timestamp()) + make_interval(secs => $3) <= clock_timestamp() + make_interval(secs => $4)
-		RETURNING extract(epoch FROM full_at - clock_timestamp())::float8`, tenant, r.Quota, cost, window).Scan(&ahead)
+		SET full_at = GREATEST(b.full_at, `+postgres.Now+`) + make_interval(secs => $3)
+		WHERE GREATEST(b.full_at, `+postgres.Now+`) + make_interval(secs => $3) <= `+postgres.Now+` + make_interval(secs => $4)
+		RETURNING extract(epoch FROM full_at - `+postgres.Now+`)::float8`, tenant, r.Quota, cost, window).Scan(&ahead)
 	if err == nil {
 		return int((window - max(ahead, 0)) * float64(r.PerSec)), 0, nil
 	}
@@ -149,7 +149,7 @@ func (b *Buckets) draw(ctx context.Context, tenant ID, r Rate, n int) (level int
 		return 0, 0, fmt.Errorf("take of %s: %w", r.Quota, err)
 	}
 	err = b.db.QueryRow(ctx, `
-		SELECT extract(epoch FROM full_at - clock_timestamp())::float8
+		SELECT extract(epoch FROM full_at - `+postgres.Now+`)::float8
 		FROM bucket
 		WHERE tenant_id = $1 AND quota = $2`, tenant, r.Quota).Scan(&ahead)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {

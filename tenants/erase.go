@@ -25,7 +25,7 @@ type Erasing struct {
 func Erase(ctx context.Context, db postgres.DB, name string) (id ID, e Erasing, err error) {
 	err = db.QueryRow(ctx, `
 		UPDATE tenant
-		SET status = 'suspended', erasing_at = COALESCE(erasing_at, clock_timestamp()), updated_at = clock_timestamp()
+		SET status = 'suspended', erasing_at = COALESCE(erasing_at, `+postgres.Now+`), updated_at = `+postgres.Now+`
 		WHERE name = $1
 		RETURNING id, name, status, erasing_at`, name).Scan(&id, &e.Name, &e.Status, &e.ErasingAt)
 	if errors.Is(err, pgx.ErrNoRows) {

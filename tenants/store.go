@@ -104,7 +104,7 @@ func Put(ctx context.Context, db postgres.DB, name string, p Params) (t Tenant, 
 		INSERT INTO tenant (name, status, quotas, issuers)
 		VALUES ($1, coalesce(nullif($2, ''), 'active'), $3, $4)
 		ON CONFLICT (name) DO UPDATE
-		SET status = coalesce(nullif($2, ''), tenant.status), quotas = excluded.quotas, issuers = excluded.issuers, updated_at = clock_timestamp()
+		SET status = coalesce(nullif($2, ''), tenant.status), quotas = excluded.quotas, issuers = excluded.issuers, updated_at = `+postgres.Now+`
 		WHERE tenant.erasing_at IS NULL
 		RETURNING `+columns+`, xmax = 0 AS made`, name, p.Status, quotas, issuers)
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[struct {

@@ -94,7 +94,7 @@ func (u Uses) counts(ctx context.Context, tenant ID, q Quotas) (map[string]int, 
 	var ticksAhead float64 // seconds of ticks_per_second that are spent of the last one
 	err := u.DB.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM api_key WHERE tenant_id = $1), (SELECT count(*) FROM endpoint WHERE tenant_id = $1),
-			COALESCE((SELECT GREATEST(0, 1 - extract(epoch FROM clock_timestamp() - spent_to)) FROM allowance WHERE tenant_id = $1 AND spent_to > clock_timestamp() - interval '1 s'), 0)::float8`,
+			COALESCE((SELECT GREATEST(0, 1 - extract(epoch FROM `+postgres.Now+` - spent_to)) FROM allowance WHERE tenant_id = $1 AND spent_to > `+postgres.Now+` - interval '1 s'), 0)::float8`,
 		tenant).Scan(&keys, &endpoints, &ticksAhead)
 	if err != nil {
 		return nil, fmt.Errorf("count keys and endpoints: %w", err)
@@ -102,7 +102,7 @@ func (u Uses) counts(ctx context.Context, tenant ID, q Quotas) (map[string]int, 
 	used["api_keys"], used["endpoints"] = keys, endpoints
 	used["ticks_per_second"] = min(q.TicksPerSecond, int(ticksAhead*float64(q.TicksPerSecond)))
 	rows, err := u.DB.Query(ctx, `
-		SELECT quota, GREATEST(0, extract(epoch FROM full_at - clock_timestamp()))::float8
+		SELECT quota, GREATEST(0, extract(epoch FROM full_at - `+postgres.Now+`))::float8
 		FROM bucket
 		WHERE tenant_id = $1`, tenant)
 	if err != nil {

@@ -68,7 +68,7 @@ func otherUse(ctx context.Context, engine *pgxpool.Pool) (string, error) {
 		return fmt.Sprintf("has the tenant %q", names[0]), nil
 	}
 	var name *string
-	err = engine.QueryRow(ctx, `SELECT max(name) FROM process WHERE beat_at > clock_timestamp() - interval '10 seconds'`).Scan(&name)
+	err = engine.QueryRow(ctx, `SELECT max(name) FROM process WHERE beat_at > `+postgres.Now+` - interval '10 seconds'`).Scan(&name)
 	if err != nil {
 		return "", fmt.Errorf("look at the processes: %w", err)
 	}

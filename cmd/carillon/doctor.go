@@ -239,7 +239,7 @@ func examineClock(ctx context.Context, pool *pgxpool.Pool) finding {
 	for range 3 {
 		var there time.Time
 		sent := time.Now()
-		if err := pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&there); err != nil {
+		if err := pool.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&there); err != nil {
 			return fine("clock", "%v", err).fail("see the server's log")
 		}
 		trip := time.Since(sent)

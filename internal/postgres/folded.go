@@ -17,10 +17,10 @@ func Fold(table, columns string) string {
 				SELECT ctid AS place FROM ` + table + ` WHERE ` + Unfolded(table) + ` ORDER BY xact LIMIT $1
 			), risen AS (
 				UPDATE folded
-				SET before = pg_snapshot_xmin(pg_current_snapshot()), at = clock_timestamp()
+				SET before = pg_snapshot_xmin(pg_current_snapshot()), at = ` + Now + `
 				FROM (SELECT count(*) AS n FROM picked) p
 				WHERE source = '` + table + `' AND p.n < $1 AND (before > pg_snapshot_xmin(pg_current_snapshot()) OR before < pg_snapshot_xmin(pg_current_snapshot())
-					AND (p.n >= 100 OR at < (SELECT clock_timestamp()) - CASE p.n WHEN 0 THEN interval '1 minute' ELSE interval '10 seconds' END))
+					AND (p.n >= 100 OR at < (SELECT ` + Now + `) - CASE p.n WHEN 0 THEN interval '1 minute' ELSE interval '10 seconds' END))
 			), taken AS (
 				DELETE FROM ` + table + `
 				WHERE ctid = ANY (ARRAY (SELECT place FROM picked))

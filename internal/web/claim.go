@@ -59,10 +59,10 @@ func (o Once) RunApart(ctx context.Context, db postgres.DB, tenantID int32, long
 func (o Once) claim(ctx context.Context, db postgres.DB, tenantID int32, longest time.Duration) (r Reply, err error) {
 	taken, err := db.Exec(ctx, `
 		INSERT INTO idempotency AS i (tenant_id, route, key, body_hash, status, answer, created_at)
-		VALUES ($1, $2, $3, $4, $5, '', now())
+		VALUES ($1, $2, $3, $4, $5, '', `+postgres.TxNow+`)
 		ON CONFLICT (tenant_id, route, key) DO UPDATE
 		SET body_hash = excluded.body_hash, status = excluded.status, answer = excluded.answer, created_at = excluded.created_at
-		WHERE i.created_at <= now() - CASE i.status WHEN $5 THEN $6::interval ELSE $7::interval END`,
+		WHERE i.created_at <= `+postgres.TxNow+` - CASE i.status WHEN $5 THEN $6::interval ELSE $7::interval END`,
 		tenantID, o.route, o.key, o.hash, claimed, longest, IdempotencyKept)
 	if err != nil {
 		return r, fmt.Errorf("claim an idempotency key: %w", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // IdempotencyKept is how long the answer to a request with an Idempotency-Key is kept.
@@ -61,7 +62,7 @@ func Idempotent(ctx context.Context, tx pgx.Tx, tenantID int32, route, key strin
 	err = tx.QueryRow(ctx, `
 		SELECT body_hash, status, answer
 		FROM idempotency
-		WHERE tenant_id = $1 AND route = $2 AND key = $3 AND created_at > now() - $4::interval`,
+		WHERE tenant_id = $1 AND route = $2 AND key = $3 AND created_at > `+postgres.TxNow+` - $4::interval`,
 		tenantID, route, key, IdempotencyKept).Scan(&hash, &status, &body)
 	if err == nil {
 		if !bytes.Equal(hash, bodyHash) {
@@ -80,9 +81,9 @@ func Idempotent(ctx context.Context, tx pgx.Tx, tenantID int32, route, key strin
 	}
 	_, err = tx.Exec(ctx, `
 		INSERT INTO idempotency (tenant_id, route, key, body_hash, status, answer, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, now())
+		VALUES ($1, $2, $3, $4, $5, $6, `+postgres.TxNow+`)
 		ON CONFLICT (tenant_id, route, key) DO UPDATE
-		SET body_hash = excluded.body_hash, status = excluded.status, answer = excluded.answer, created_at = now()`,
+		SET body_hash = excluded.body_hash, status = excluded.status, answer = excluded.answer, created_at = `+postgres.TxNow,
 		tenantID, route, key, bodyHash, status, body)
 	if err != nil {
 		return 0, nil, false, fmt.Errorf("keep an idempotency key: %w", err)

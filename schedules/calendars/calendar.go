@@ -155,7 +155,7 @@ func (cs *Calendars) Put(ctx context.Context, tenant tenants.ID, name string, p 
 		rows, _ := tx.Query(ctx, `
 			INSERT INTO calendar (tenant_id, name, since, dates, created_at, updated_at, updated_by)
 			SELECT $1, $2, $3, $4, COALESCE($5, now), now, $6
-			FROM clock_timestamp() AS c (now)
+			FROM `+postgres.Now+` AS c (now)
 			RETURNING `+calendarColumns, tenant, name, revision, days, nonZero(before.CreatedAt), by) // CollectExactlyOneRow reports the error
 		if c, err = pgx.CollectExactlyOneRow(rows, scanCalendar); err != nil {
 			return fmt.Errorf("write calendar: %w", err)
@@ -218,10 +218,10 @@ func roomForCalendar(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
 // endEdition has what a calendar holds count up to a revision only, and clears away what no cohort is timed by any more.
 func endEdition(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, revision int64) error {
 	var b pgx.Batch
-	b.Queue(`UPDATE calendar SET until = $3, ended_at = clock_timestamp() WHERE tenant_id = $1 AND name = $2 AND until IS NULL`, tenant, name, revision)
+	b.Queue(`UPDATE calendar SET until = $3, ended_at = `+postgres.Now+` WHERE tenant_id = $1 AND name = $2 AND until IS NULL`, tenant, name, revision)
 	b.Queue(`
 		DELETE FROM calendar e
-		WHERE tenant_id = $1 AND name = $2 AND ended_at < clock_timestamp() - interval '1 minute' AND NOT EXISTS (
+		WHERE tenant_id = $1 AND name = $2 AND ended_at < `+postgres.Now+` - interval '1 minute' AND NOT EXISTS (
 			SELECT FROM cohort c
 			WHERE c.tenant_id = $1 AND c.calendars IS NOT NULL AND $2 = ANY(c.calendars) AND c.revision < e.until AND c.due_at IS NOT NULL)`, tenant, name)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {

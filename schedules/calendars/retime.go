@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -20,9 +21,9 @@ import (
 func markCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, limit int) (int, error) {
 	done, err := tx.Exec(ctx, `
 		UPDATE cohort c
-		SET retime_at = date_trunc('milliseconds', n.at), due_at = CASE WHEN c.due_at = 'infinity' THEN c.due_at ELSE LEAST(c.due_at, clock_timestamp()) END
+		SET retime_at = date_trunc('milliseconds', n.at), due_at = CASE WHEN c.due_at = 'infinity' THEN c.due_at ELSE LEAST(c.due_at, `+postgres.Now+`) END
 		FROM (
-			SELECT id, (SELECT clock_timestamp()) AS at
+			SELECT id, (SELECT `+postgres.Now+`) AS at
 			FROM cohort o
 			WHERE tenant_id = $1 AND shard = $2 AND calendars IS NOT NULL AND `+outdated+`
 			LIMIT $3

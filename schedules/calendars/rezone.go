@@ -189,7 +189,7 @@ func (cs *Calendars) rezoneShard(ctx context.Context, tx pgx.Tx, op *operations.
 		return fmt.Errorf("read cohorts: %w", err)
 	}
 	var now time.Time
-	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
 		return fmt.Errorf("read clock: %w", err)
 	}
 	marked, err := cs.rezone(ctx, tx, op, found, r.Zones, now.UTC())
@@ -207,7 +207,7 @@ func (cs *Calendars) rezoneShard(ctx context.Context, tx pgx.Tx, op *operations.
 	shard := found[0].Shard
 	_, err = tx.Exec(ctx, `
 		UPDATE cohort
-		SET retime_at = $4, due_at = CASE WHEN due_at = 'infinity' THEN due_at ELSE LEAST(due_at, clock_timestamp()) END
+		SET retime_at = $4, due_at = CASE WHEN due_at = 'infinity' THEN due_at ELSE LEAST(due_at, `+postgres.Now+`) END
 		WHERE tenant_id = $1 AND shard = $2 AND id = ANY($3)`, op.Tenant, shard, marked, now)
 	if err != nil {
 		return fmt.Errorf("mark cohorts: %w", err)

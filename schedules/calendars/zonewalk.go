@@ -53,7 +53,7 @@ func (w *zoneWalk) step(ctx context.Context, tx pgx.Tx) (more bool, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT version, COALESCE(walked, $3::jsonb)
 		FROM tzdata
-		WHERE version = $1 AND begun < 2 AND added_at + $2::interval + begun * interval '1 minute' < clock_timestamp()
+		WHERE version = $1 AND begun < 2 AND added_at + $2::interval + begun * interval '1 minute' < `+postgres.Now+`
 		FOR UPDATE SKIP LOCKED`, calendar.InForce().Version(), knownAfter, startOf(0, 0)).Scan(&version, &at)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil

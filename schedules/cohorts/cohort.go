@@ -59,7 +59,7 @@ func CohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 // NotPast is an SQL expression for a due time that is written: it is no earlier than the clock. Looks rely on it: they begin where
 // an earlier look ended, and would not find an earlier time.
 func NotPast(due string) string {
-	return `(CASE WHEN ` + due + ` < clock_timestamp() THEN clock_timestamp() ELSE ` + due + ` END)`
+	return `(CASE WHEN ` + due + ` < ` + postgres.Now + ` THEN ` + postgres.Now + ` ELSE ` + due + ` END)`
 }
 
 // fewSchedules is how many schedules a tenant has before its new cohorts are kept in the order of their next times: those made

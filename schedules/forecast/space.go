@@ -92,10 +92,10 @@ const BytesOf = `octet_length(spec) + COALESCE(octet_length(payload), 0)`
 func RecountBytes(ctx context.Context, db postgres.DB, tenant tenants.ID) error {
 	due, err := db.Exec(ctx, `
 		INSERT INTO tally (tenant_id, cohort_id, counted_at)
-		SELECT id, $2, clock_timestamp()
+		SELECT id, $2, `+postgres.Now+`
 		FROM tenant
 		WHERE id = $1 AND erasing_at IS NULL
-			AND NOT EXISTS (SELECT FROM tally WHERE tenant_id = $1 AND cohort_id = $2 AND counted_at > (SELECT clock_timestamp()) - interval '1 day')
+			AND NOT EXISTS (SELECT FROM tally WHERE tenant_id = $1 AND cohort_id = $2 AND counted_at > (SELECT `+postgres.Now+`) - interval '1 day')
 		FOR KEY SHARE OF tenant
 		ON CONFLICT (tenant_id, cohort_id) DO UPDATE SET counted_at = excluded.counted_at`, tenant, AllBytes)
 	if err != nil || due.RowsAffected() == 0 {
