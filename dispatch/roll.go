@@ -103,12 +103,3 @@ func unpackRoll(b []byte, at time.Time, n int) ([]ident.TickKey, error) {
 	}
 	return keys, nil
 }
-
-// rollWalk is a walk through the roll of a tenant, from a place back to a time, newest first.
-type rollWalk struct {
-	tenant   tenants.ID
-	workflow string // empty: ticks of all workflows
-	from     rollAt
-	oldest   time.Time
-	together int // how many ticks are shown at once
-}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/carillonhq/carillon/tenants"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/ident"
@@ -86,4 +88,13 @@ func (d *Dispatch) walkRoll(ctx context.Context, w rollWalk, see func(keys []ide
 // rollEnd is the place behind everything before a time.
 func rollEnd(to time.Time) rollAt {
 	return rollAt{At: to.Add(-time.Microsecond), ID: math.MaxInt64, Left: math.MaxInt32}
+}
+
+// rollWalk is a walk through the roll of a tenant, from a place back to a time, newest first.
+type rollWalk struct {
+	tenant   tenants.ID
+	workflow string // empty: ticks of all workflows
+	from     rollAt
+	oldest   time.Time
+	together int // how many ticks are shown at once
 }

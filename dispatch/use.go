@@ -14,7 +14,7 @@ func queueUsedBytes(b *pgx.Batch, tenant tenants.ID, workflow string, now time.T
 	b.Queue(`INSERT INTO daily_use_delta (tenant_id, workflow, day, bytes) VALUES ($1, $2, $3, $4)`, tenant, workflow, dayOf(now), bytes)
 }
 
-func dayOf(t time.Time) time.Time { return t.UTC().Truncate(day) }
+func dayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
 // useEntries are what is added to the use of days.
 type useEntries map[useName]useCount
