@@ -77,11 +77,11 @@ func ReachOf(first int64) (sql string, args []any) {
 }
 
 // WorkLate runs the job of a chunk, two seconds late.
-func (d *Dispatch) WorkLate(ctx context.Context, chunk int64) error {
+func (d *Dispatch) WorkLate(ctx context.Context, number int64) error {
 	if err := d.rejoin(ctx); err != nil {
 		return err
 	}
-	job := &river.Job[openArgs]{JobRow: &rivertype.JobRow{ScheduledAt: time.Now().Add(-2 * time.Second)}, Args: openArgs{Chunk: chunk}}
+	job := &river.Job[openArgs]{JobRow: &rivertype.JobRow{ScheduledAt: time.Now().Add(-2 * time.Second)}, Args: openArgs{Chunk: number}}
 	return (&openWorker{dispatch: d}).Work(ctx, job)
 }
 

@@ -47,8 +47,8 @@ func (s *slowOpener) of(chunk int64) *offered {
 	return s.runs[chunk]
 }
 
-func catchUpRun(chunk int64, priority int) openRun {
-	return openRun{openArgs: openArgs{Chunk: chunk}, lane: catchUpLane, priority: priority}
+func catchUpRun(number int64, priority int) openRun {
+	return openRun{openArgs: openArgs{Chunk: number}, lane: catchUpLane, priority: priority}
 }
 
 // fill has all slots of the lane taken.
