@@ -6,11 +6,10 @@ import (
 	"math"
 	"time"
 
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
-
-	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // lookAhead finds the member that each walk comes to after its leg, so that the cohort sleeps until then.

@@ -8,15 +8,15 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // BackfillParams ask for a tick at each nominal time from From on and before To, oldest first: each when the last has
@@ -156,7 +156,7 @@ func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, 
 // backfillTiming is the timing of a schedule as it stands. One that cannot be computed, and one whose times follow from
 // its runs, have no nominal times to fill in: 422.
 func (d *Dispatch) backfillTiming(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s *backfilled) (*calendar.Timing, error) {
-	timings, _, err := d.timingsOf(ctx, tx, tenant, []*tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
+	timings, _, err := d.timingsOf(ctx, tx, tenant, []*record.Tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
 	if err != nil {
 		return nil, err
 	}

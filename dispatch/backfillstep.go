@@ -7,15 +7,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // backfillOf are the params of the operation.
@@ -151,7 +152,7 @@ func (d *Dispatch) unopenedTimes(ctx context.Context, tx pgx.Tx, shard int16, te
 	var at time.Time
 	var items []byte
 	_, err = pgx.ForEachRow(rows, []any{&at, &items}, func() error {
-		groups, err := unpackGroups(at, items)
+		groups, err := chunk.UnpackGroups(at, items)
 		for _, g := range groups {
 			if slices.Contains(g.IDs, id) {
 				times = append(times, g.At)
@@ -203,28 +204,28 @@ func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation
 		}
 	}
 	var b pgx.Batch
-	queueRoll(&b, op.Tenant, made)
-	queueUse(&b, op.Tenant, op.Now, made)
-	var waits keyArrays
+	record.QueueIndex(&b, op.Tenant, made)
+	record.QueueUse(&b, op.Tenant, op.Now, made)
+	var waits record.Keys
 	for i := range made {
-		k := made[i].key()
+		k := made[i].RowKey()
 		if i >= free {
-			waits.add(k, 1)
+			waits.Add(k, 1)
 			continue
 		}
-		queueHold(&b, op.Tenant, f.Shard, try{TickKey: k, Attempt: 1}, "released", op.Now)
+		record.QueueHeld(&b, op.Tenant, f.Shard, record.Try{TickKey: k, Attempt: 1}, "released", op.Now)
 	}
 	if free > 0 {
 		b.Queue(`
 			UPDATE tick
 			SET state = $6
 			WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at = ANY($3) AND seq = 0 AND nominal_at BETWEEN $4 AND $5`,
-			op.Tenant, f.ID, timesOf(made[:free]), made[0].NominalAt, made[free-1].NominalAt, int16(Running))
+			op.Tenant, f.ID, timesOf(made[:free]), made[0].NominalAt, made[free-1].NominalAt, int16(record.Running))
 	}
 	b.Queue(`
 		INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq, aside)
 		SELECT $1, id, at, seq, true
-		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS n (id, at, seq)`, op.Tenant, waits.ids, waits.at, waits.seqs)
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS n (id, at, seq)`, op.Tenant, waits.Ids, waits.At, waits.Seqs)
 	state.Backfill(&b, state.Schedule{Tenant: op.Tenant, ID: f.ID}, free, len(made)-free)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("send ticks of a backfill: %w", err)
@@ -232,7 +233,7 @@ func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation
 	return cohorts.WakeSweep(ctx, tx, f.Shard)
 }
 
-func timesOf(ticks []tick) []time.Time {
+func timesOf(ticks []record.Tick) []time.Time {
 	times := make([]time.Time, len(ticks))
 	for i := range ticks {
 		times[i] = ticks[i].NominalAt
@@ -241,15 +242,15 @@ func timesOf(ticks []tick) []time.Time {
 }
 
 // insertFilled records ticks of a backfill as scheduled, but for times that have a tick already, and returns those made.
-func insertFilled(ctx context.Context, tx pgx.Tx, op *operations.Operation, f *filling, timing *calendar.Timing, times []calendar.Tick) ([]tick, error) {
-	ticks := map[int64]tick{}
+func insertFilled(ctx context.Context, tx pgx.Tx, op *operations.Operation, f *filling, timing *calendar.Timing, times []calendar.Tick) ([]record.Tick, error) {
+	ticks := map[int64]record.Tick{}
 	at, last, notes := make([]time.Time, len(times)), make([]*time.Time, len(times)), make([]int16, len(times))
 	for i, one := range times {
 		at[i], notes[i] = one.At, int16(one.DST)
 		if prev, ok := timing.Prev(one.At); ok {
 			last[i] = &prev.At
 		}
-		ticks[one.At.Unix()] = tick{ScheduleID: f.ID, NominalAt: one.At, workflow: f.Workflow}
+		ticks[one.At.Unix()] = record.Tick{ScheduleID: f.ID, NominalAt: one.At, Workflow: f.Workflow}
 	}
 	rows, _ := tx.Query(ctx, `
 		INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, cohort_id, last_at, fired_at, shard, attempt, state, reason, cause, dst)
@@ -257,18 +258,18 @@ func insertFilled(ctx context.Context, tx pgx.Tx, op *operations.Operation, f *f
 		FROM unnest($9::timestamptz[], $10::timestamptz[], $11::smallint[]) AS n (at, last_at, dst)
 		WHERE NOT EXISTS (
 			SELECT FROM dead_letter l
-			WHERE `+keyIs("l", "$1", "$2", "n.at", "0")+`)
+			WHERE `+record.KeyIs("l", "$1", "$2", "n.at", "0")+`)
 		ON CONFLICT DO NOTHING
 		RETURNING nominal_at`,
-		op.Tenant, f.ID, f.Version, f.CohortID, op.Now, f.Shard, int16(Scheduled), int16(Backfill), at, last, notes) // CollectRows reports the error
+		op.Tenant, f.ID, f.Version, f.CohortID, op.Now, f.Shard, int16(record.Scheduled), int16(record.Backfill), at, last, notes) // CollectRows reports the error
 	inserted, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
 	if err != nil {
 		return nil, fmt.Errorf("record ticks of a backfill: %w", err)
 	}
-	made := make([]tick, 0, len(inserted))
+	made := make([]record.Tick, 0, len(inserted))
 	for _, one := range inserted {
 		made = append(made, ticks[one.Unix()])
 	}
-	slices.SortFunc(made, func(a, b tick) int { return a.NominalAt.Compare(b.NominalAt) })
+	slices.SortFunc(made, func(a, b record.Tick) int { return a.NominalAt.Compare(b.NominalAt) })
 	return made, nil
 }

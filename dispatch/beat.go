@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Beat lengthens the lease of one tick.
@@ -79,11 +79,11 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 	if err != nil {
 		return err
 	}
-	var tries []try
-	var stale keyArrays
+	var tries []record.Try
+	var stale record.Keys
 	for _, c := range all {
 		if c.verdict == undecided {
-			tries = append(tries, try{TickKey: c.TickKey, Attempt: c.token.attempt})
+			tries = append(tries, record.Try{TickKey: c.TickKey, Attempt: c.token.attempt})
 		}
 	}
 	found, err := sendables(ctx, tx, tenant, tries)
@@ -92,7 +92,7 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 	}
 	live := map[ident.TickKey]*sendable{}
 	for _, s := range found {
-		live[s.key()] = s
+		live[s.RowKey()] = s
 	}
 	var leases []int64
 	var slots []int16
@@ -103,8 +103,8 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 			continue
 		}
 		s := live[c.TickKey]
-		if s == nil || s.stopped() {
-			stale.add(c.TickKey, c.token.attempt)
+		if s == nil || s.Stopped() {
+			stale.Add(c.TickKey, c.token.attempt)
 			c.verdict = Lost
 			continue
 		}

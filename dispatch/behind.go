@@ -3,6 +3,9 @@ package dispatch
 import (
 	"context"
 	"time"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
 )
 
 // What an endpoint's queue has no room for waits behind it: of each tick its key, under the chunk that this process has
@@ -12,8 +15,8 @@ import (
 // lot are ticks of one chunk that wait behind the queue of an endpoint.
 type lot struct {
 	endpoint endpointName
-	chunk    *chunk
-	tries    []try
+	chunk    *chunk.Chunk
+	tries    []record.Try
 	bytes    int // of their payloads, when they were put aside
 }
 
@@ -25,7 +28,7 @@ const (
 // lots groups ticks by the endpoint behind whose queue they wait.
 type lots []lot
 
-func (l *lots) add(name endpointName, c *chunk, t try, bytes, most int) {
+func (l *lots) add(name endpointName, c *chunk.Chunk, t record.Try, bytes, most int) {
 	for i := len(*l) - 1; i >= 0; i-- {
 		last := &(*l)[i]
 		if last.endpoint != name {
@@ -37,7 +40,7 @@ func (l *lots) add(name endpointName, c *chunk, t try, bytes, most int) {
 		}
 		break
 	}
-	*l = append(*l, lot{name, c, []try{t}, bytes})
+	*l = append(*l, lot{name, c, []record.Try{t}, bytes})
 }
 
 // fill has what waits behind a queue be read, once half of the queue is free. The sender is locked.
@@ -118,7 +121,7 @@ func (s *sender) putBack(q *queue, l lot, err error) (again bool) {
 }
 
 // more queues what has been read of so many ticks of a chunk; the others are settled. It tells whether the chunk is done.
-func (s *sender) more(c *chunk, deliveries []*delivery, of int) (done bool) {
+func (s *sender) more(c *chunk.Chunk, deliveries []*delivery, of int) (done bool) {
 	most := s.share(c.TenantID)
 	s.mu.Lock()
 	defer s.mu.Unlock()

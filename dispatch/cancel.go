@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Cancel ends a tick. One that waits is cancelled at once. One that a worker or an endpoint has is told to stop, as its
@@ -35,11 +35,11 @@ func (d *Dispatch) Cancel(ctx context.Context, tenant tenants.ID, id string) (Ti
 			switch {
 			case t == nil:
 				return noTick(id)
-			case t.State == Scheduled:
-				err = d.cancelWaiting(query, tx, tenant, k, now, Requested)
-			case t.State != Running:
+			case t.State == record.Scheduled:
+				err = d.cancelWaiting(query, tx, tenant, k, now, record.Requested)
+			case t.State != record.Running:
 				return fault.Conflict("tick_ended", "the tick is %s already", t.State)
-			case t.stopped():
+			case t.Stopped():
 				return nil
 			default:
 				err = d.cancelRunning(query, tx, tenant, t, now)
@@ -74,13 +74,13 @@ type auditedTick struct {
 func noTick(id string) error { return fault.NotFound("no tick %q", id) }
 
 // lockTick locks the row of a tick, and reads the clock under the lock; it is nil where there is none.
-func lockTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (t *tick, now time.Time, err error) {
+func lockTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (t *record.Tick, now time.Time, err error) {
 	rows, _ := tx.Query(ctx, `
-		SELECT `+tickColumns+`
+		SELECT `+record.Columns+`
 		FROM tick t
-		WHERE `+keyIs("t", "$1", "$2", "$3", "$4")+`
+		WHERE `+record.KeyIs("t", "$1", "$2", "$3", "$4")+`
 		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq) // CollectExactlyOneRow reports the error
-	t, err = pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[tick])
+	t, err = pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[record.Tick])
 	if errors.Is(err, pgx.ErrNoRows) {
 		t, err = nil, nil
 	}
@@ -94,18 +94,18 @@ func lockTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey
 }
 
 // cancelWaiting cancels a tick that waits for others of its schedule to end.
-func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey, now time.Time, why Reason) error {
+func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey, now time.Time, why record.Reason) error {
 	var b pgx.Batch
 	b.Queue(`
 		WITH gone AS (
-			DELETE FROM buffered WHERE `+byKey+` RETURNING aside
+			DELETE FROM buffered WHERE `+record.ByKey+` RETURNING aside
 		)`+state.Withdraw, tenant, k.Schedule, k.At, k.Seq)
 	b.Queue(`
 		UPDATE tick
 		SET state = $5, reason = $6, ended_at = $7
-		WHERE `+byKey,
-		tenant, k.Schedule, k.At, k.Seq, int16(Cancelled), int16(why), now)
-	queueEndedUse(&b, tenant, now, Cancelled, k.Schedule)
+		WHERE `+record.ByKey,
+		tenant, k.Schedule, k.At, k.Seq, int16(record.Cancelled), int16(why), now)
+	record.QueueEndedUse(&b, tenant, now, record.Cancelled, k.Schedule)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("cancel a waiting tick: %w", err)
 	}
@@ -113,8 +113,8 @@ func (d *Dispatch) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.
 }
 
 // cancelRunning tells a tick under way to stop, and ends it where nobody has it.
-func (d *Dispatch) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick, now time.Time) error {
-	k := t.key()
+func (d *Dispatch) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *record.Tick, now time.Time) error {
+	k := t.RowKey()
 	idle, err := d.takeIdle(ctx, tx, tenant, t)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (d *Dispatch) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.
 	_, err = tx.Exec(ctx, `
 		UPDATE tick
 		SET reason = $5
-		WHERE `+byKey, tenant, k.Schedule, k.At, k.Seq, int16(Requested))
+		WHERE `+record.ByKey, tenant, k.Schedule, k.At, k.Seq, int16(record.Requested))
 	if err != nil {
 		return fmt.Errorf("tell a tick to stop: %w", err)
 	}
@@ -135,10 +135,10 @@ func (d *Dispatch) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.
 
 // takeIdle takes a tick under way from where it waits for a moment, a slot or a worker. It is false where somebody has
 // it, or is about to.
-func (d *Dispatch) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) (bool, error) {
+func (d *Dispatch) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *record.Tick) (bool, error) {
 	done, err := tx.Exec(ctx, `
 		DELETE FROM held
-		WHERE `+byKey+` AND why <> 'answer'`,
+		WHERE `+record.ByKey+` AND why <> 'answer'`,
 		tenant, t.ScheduleID, t.NominalAt, t.Seq)
 	if err != nil {
 		return false, fmt.Errorf("take a held tick: %w", err)
@@ -151,7 +151,7 @@ func (d *Dispatch) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t
 	}
 	done, err = tx.Exec(ctx, `
 		DELETE FROM waiting
-		WHERE `+byKey, tenant, t.ScheduleID, t.NominalAt, t.Seq)
+		WHERE `+record.ByKey, tenant, t.ScheduleID, t.NominalAt, t.Seq)
 	if err != nil {
 		return false, fmt.Errorf("take a tick that waits for a slot: %w", err)
 	}
@@ -177,7 +177,7 @@ func (d *Dispatch) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t
 	}
 	at := readyPlace{workflow: *workflow, readyQueue: readyQueue{terms.Queue, terms.Priority}}
 	at.from = d.ready.of(tenant, at.workflow, &d.horizon).from(at.readyQueue)
-	return takeOneReady(ctx, tx, tenant, at, t.key())
+	return takeOneReady(ctx, tx, tenant, at, t.RowKey())
 }
 
 // giveUp cancels a tick that is past its retention, whoever has it.
@@ -188,13 +188,13 @@ func (d *Dispatch) giveUp(ctx context.Context, tenant tenants.ID, k ident.TickKe
 			return err
 		}
 		switch t.State {
-		case Scheduled:
-			return d.cancelWaiting(ctx, tx, tenant, k, now, Expired)
-		case Running:
+		case record.Scheduled:
+			return d.cancelWaiting(ctx, tx, tenant, k, now, record.Expired)
+		case record.Running:
 			if _, err := d.takeIdle(ctx, tx, tenant, t); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, `DELETE FROM held WHERE `+byKey, tenant, k.Schedule, k.At, k.Seq)
+			_, err := tx.Exec(ctx, `DELETE FROM held WHERE `+record.ByKey, tenant, k.Schedule, k.At, k.Seq)
 			if err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 
+	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -13,17 +14,17 @@ type Chunker struct {
 	quotas   Quotas
 	purse    *purse
 	pressure pressure
-	insert   func(ctx context.Context, tx pgx.Tx, runs []openRun) error
+	insert   func(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error
 }
 
 // NewChunker returns a Chunker. insert makes the jobs that open runs of chunks.
-func NewChunker(pool *pgxpool.Pool, quotas Quotas, insert func(ctx context.Context, tx pgx.Tx, runs []openRun) error) *Chunker {
+func NewChunker(pool *pgxpool.Pool, quotas Quotas, insert func(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error) *Chunker {
 	return &Chunker{quotas: quotas, purse: newPurse(pool), insert: insert}
 }
 
 // insertChunks writes chunks with the jobs that open them.
-func (c *Chunker) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) (runs []openRun, err error) {
-	made, err := cs.insert(ctx, tx)
+func (c *Chunker) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunk.Batch) (runs []chunk.Run, err error) {
+	made, err := cs.Insert(ctx, tx)
 	if err != nil || len(made) == 0 {
 		return nil, err
 	}
@@ -32,20 +33,20 @@ func (c *Chunker) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunks) (runs
 }
 
 // openRuns groups the chunks of one sweep into runs. Neighbours of one lane and priority share a run while they are small.
-func (c *Chunker) openRuns(made []newChunk) (runs []openRun) {
+func (c *Chunker) openRuns(made []chunk.Draft) (runs []chunk.Run) {
 	for i := range made {
 		one := &made[i]
-		first := priority(c.pressure.add(one.tenant))
-		if n := len(runs); n > 0 && one.kind == firstTries {
+		first := priority(c.pressure.add(one.Tenant))
+		if n := len(runs); n > 0 && one.Kind == chunk.FirstTries {
 			last := &runs[n-1]
-			if last.lane == one.lane && last.priority == first && last.chunks < chunksOfAJob && last.ticks+one.count <= ticksOfAJob {
-				last.Through, last.chunks, last.ticks = one.id, last.chunks+1, last.ticks+one.count
+			if last.Lane == one.Lane && last.Priority == first && last.Chunks < chunk.ChunksOfAJob && last.Ticks+one.Count <= chunk.TicksOfAJob {
+				last.Through, last.Chunks, last.Ticks = one.Id, last.Chunks+1, last.Ticks+one.Count
 				continue
 			}
 		}
-		run := openRun{openArgs: openArgs{Chunk: one.id}, lane: one.lane, priority: first, chunks: 1, ticks: one.count}
-		if one.kind != firstTries {
-			run.ticks = ticksOfAJob // nothing joins it
+		run := chunk.Run{JobArgs: chunk.JobArgs{Chunk: one.Id}, Lane: one.Lane, Priority: first, Chunks: 1, Ticks: one.Count}
+		if one.Kind != chunk.FirstTries {
+			run.Ticks = chunk.TicksOfAJob // nothing joins it
 		}
 		runs = append(runs, run)
 	}

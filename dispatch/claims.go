@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // claimed is a tick with the token that a worker shows for it.
@@ -34,7 +34,7 @@ const (
 // claims reads ids and tokens. The answer for a tick of another tenant is the same as for a tick that never was: Absent.
 func (d *Dispatch) claims(ctx context.Context, db postgres.DB, tenant tenants.ID, ids, tokens []string) ([]claimed, error) {
 	all := make([]claimed, len(ids))
-	var doubtful keyArrays
+	var doubtful record.Keys
 	for i := range all {
 		c := &all[i]
 		k, ok := d.IDs.ParseTick(ids[i])
@@ -45,10 +45,10 @@ func (d *Dispatch) claims(ctx context.Context, db postgres.DB, tenant tenants.ID
 		c.TickKey = k
 		if c.token, ok = d.unseal(tenant, k, tokens[i]); !ok {
 			c.verdict = Absent
-			doubtful.add(k, 0)
+			doubtful.Add(k, 0)
 		}
 	}
-	if len(doubtful.ids) == 0 {
+	if len(doubtful.Ids) == 0 {
 		return all, nil
 	}
 	states, err := tickStates(ctx, db, tenant, doubtful)
@@ -64,17 +64,17 @@ func (d *Dispatch) claims(ctx context.Context, db postgres.DB, tenant tenants.ID
 }
 
 // tickStates reads the states of ticks. A tick that was told to stop counts as cancelled.
-func tickStates(ctx context.Context, db postgres.DB, tenant tenants.ID, keys keyArrays) (map[ident.TickKey]State, error) {
+func tickStates(ctx context.Context, db postgres.DB, tenant tenants.ID, keys record.Keys) (map[ident.TickKey]record.State, error) {
 	rows, err := db.Query(ctx, `
 		SELECT t.schedule_id, t.nominal_at, t.seq, CASE WHEN t.state = $8 AND t.reason <> 0 THEN $9::smallint ELSE t.state END
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN `+theTick+` ON true`, tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running), int16(Cancelled))
+		JOIN `+record.TheTick+` ON true`, tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Running), int16(record.Cancelled))
 	if err != nil {
 		return nil, fmt.Errorf("read states of ticks: %w", err)
 	}
-	states := map[ident.TickKey]State{}
+	states := map[ident.TickKey]record.State{}
 	var k ident.TickKey
-	var state State
+	var state record.State
 	_, err = pgx.ForEachRow(rows, []any{&k.Schedule, &k.At, &k.Seq, &state}, func() error {
 		k.At = k.At.UTC()
 		states[k] = state
@@ -86,12 +86,12 @@ func tickStates(ctx context.Context, db postgres.DB, tenant tenants.ID, keys key
 // lockClaims locks the leases of claims, and refuses the claims whose time is up.
 func lockClaims(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed) (lockedLeases, error) {
 	var tokens []leaseToken
-	var pushed keyArrays
+	var pushed record.Keys
 	for _, c := range all {
 		if c.verdict == undecided {
 			tokens = append(tokens, c.token)
 			if c.token.lease == 0 {
-				pushed.add(c.TickKey, c.token.attempt)
+				pushed.Add(c.TickKey, c.token.attempt)
 			}
 		}
 	}
@@ -117,16 +117,16 @@ func lockClaims(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed
 }
 
 // overdue returns the pushed ticks whose answer should have come by now.
-func overdue(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays) (map[ident.TickKey]bool, error) {
+func overdue(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys) (map[ident.TickKey]bool, error) {
 	late := map[ident.TickKey]bool{}
-	if len(keys.ids) == 0 {
+	if len(keys.Ids) == 0 {
 		return late, nil
 	}
 	rows, err := tx.Query(ctx, `
 		SELECT h.schedule_id, h.nominal_at, h.seq
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
-		JOIN held h ON `+inKeys("h")+`
-		WHERE h.why = 'answer' AND h.due_at <= (SELECT `+postgres.Now+`)`, tenant, keys.ids, keys.at, keys.seqs)
+		JOIN held h ON `+record.InKeys("h")+`
+		WHERE h.why = 'answer' AND h.due_at <= (SELECT `+postgres.Now+`)`, tenant, keys.Ids, keys.At, keys.Seqs)
 	if err != nil {
 		return nil, fmt.Errorf("look for overdue answers: %w", err)
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
-
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 func (d *Dispatch) clear(ctx context.Context, sql string, args ...any) (int64, error) {
@@ -115,16 +115,16 @@ func (d *Dispatch) clearAnswers(ctx context.Context) (int64, error) {
 
 // clearProcesses deletes processes that are gone, and the requests that they said to have in flight.
 func (d *Dispatch) clearProcesses(ctx context.Context) error {
-	l := d.processEnds.look(&d.horizon, false)
-	from := l.from
+	l := d.processEnds.Look(&d.horizon, false)
+	from := l.From
 	if !from.IsZero() {
-		from = from.Add(-deadAfter) // who buries a process or leaves writes a time that is so far back
+		from = from.Add(-cluster.DeadAfter) // who buries a process or leaves writes a time that is so far back
 	}
 	var first pgtype.Timestamptz
 	if err := d.Pool.QueryRow(ctx, `SELECT (SELECT beat_at FROM process WHERE beat_at >= $1 ORDER BY beat_at LIMIT 1)`, from).Scan(&first); err != nil {
 		return err
 	}
-	l.found(first.Time)
+	l.Found(first.Time)
 	if _, err := d.clear(ctx, `DELETE FROM process WHERE beat_at BETWEEN $2 AND (SELECT `+postgres.Now+`) - $1::interval`, processKept, from); err != nil {
 		return err
 	}

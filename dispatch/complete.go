@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/jackc/pgx/v5"
 )
 
 // completeSome marks up to mostCleared schedules that have no nominal time left as completed: the members of exhausted

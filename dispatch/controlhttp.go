@@ -3,13 +3,12 @@ package dispatch
 import (
 	"net/http"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
 )
 
 type controlHandler struct{ *Dispatch }

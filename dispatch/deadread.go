@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // deadLetter is a row of dead_letter as a tick, with whose it is.
 type deadLetter struct {
-	tick
+	record.Tick
 	Workflow string
 	Key      string
 	FailedAt time.Time
@@ -28,11 +28,11 @@ func scanDead(row pgx.CollectableRow) (*deadLetter, error) {
 		&one.ScheduleID, &one.NominalAt, &one.Seq, &one.Workflow, &one.Key, &one.FailedAt, &one.FiredAt, &one.LastAt, &one.UntilAt, &one.Occurrence,
 		&one.CohortID, &one.Version, &one.MissedCount, &one.Shard, &one.Attempt, &one.Cause, &one.DST, &one.Payload, &one.Error,
 	)
-	one.State, one.EndedAt = Failed, &one.FailedAt
+	one.State, one.EndedAt = record.Failed, &one.FailedAt
 	return one, err
 }
 
-func (l *deadLetter) held() int { return l.tick.held() }
+func (l *deadLetter) held() int { return l.Tick.Held() }
 
 // unburied are since when dead letters of a tenant are shown: older ones are past their retention.
 func (d *Dispatch) unburied(ctx context.Context, tenant tenants.ID) (time.Duration, error) {
@@ -47,9 +47,9 @@ func (d *Dispatch) letter(ctx context.Context, db postgres.DB, tenant tenants.ID
 		return nil, err
 	}
 	rows, err := db.Query(ctx, `
-		SELECT `+deadColumns+`
+		SELECT `+record.DeadColumns+`
 		FROM dead_letter
-		WHERE `+byKey+` AND failed_at > `+postgres.Now+` - $5::interval
+		WHERE `+record.ByKey+` AND failed_at > `+postgres.Now+` - $5::interval
 		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq, kept)
 	if err != nil {
 		return nil, fmt.Errorf("read dead letter: %w", err)
@@ -83,7 +83,7 @@ func (f DeadFilter) from() (at time.Time) {
 
 func (f DeadFilter) to() time.Time {
 	if f.To == nil {
-		return endOfTime
+		return record.EndOfTime
 	}
 	return f.To.UTC()
 }
@@ -112,7 +112,7 @@ func (d *Dispatch) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFil
 	}
 	page = make([]Tick, 0, len(found))
 	for _, l := range found {
-		page = append(page, d.shown(&l.tick, l.Workflow, l.Key))
+		page = append(page, d.shown(&l.Tick, l.Workflow, l.Key))
 	}
 	if !more {
 		return page, nil, nil
@@ -141,7 +141,7 @@ func (d *Dispatch) deadBefore(ctx context.Context, db postgres.DB, tenant tenant
 		only += fmt.Sprintf(" AND key = $%d", len(args))
 	}
 	rows, err := db.Query(ctx, `
-		SELECT `+deadColumns+`
+		SELECT `+record.DeadColumns+`
 		FROM dead_letter
 		WHERE tenant_id = $1 AND (nominal_at, schedule_id, seq) < ($2, $3, $4) AND nominal_at >= $5
 			AND failed_at > `+postgres.Now+` - $7::interval`+only+`

@@ -7,8 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -16,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // DeadReplayParams ask for the dead letters of a filter to be delivered again; one that restricts nothing, or none, is all.
@@ -78,7 +78,7 @@ func (d *Dispatch) deadReplayStep(ctx context.Context, tx pgx.Tx, op *operations
 			continue
 		}
 		err := pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
-			_, err := d.replay(ctx, inner, op.Tenant, l.key())
+			_, err := d.replay(ctx, inner, op.Tenant, l.RowKey())
 			return err
 		})
 		f, refused := errors.AsType[*fault.Error](err)
@@ -107,16 +107,16 @@ func (d *Dispatch) RegisterSteps() {
 }
 
 // revive puts back the tick of a dead letter whose day is gone from the record, so that it can be delivered again.
-func (d *Dispatch) revive(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (*tick, error) {
+func (d *Dispatch) revive(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (*record.Tick, error) {
 	l, err := d.letter(ctx, tx, tenant, k)
 	if err != nil || l == nil {
 		return nil, err
 	}
-	l.workflow = l.Workflow
-	if err := recordTick(ctx, tx, tenant, &l.tick); err != nil {
+	l.Tick.Workflow = l.Workflow
+	if err := record.RecordTick(ctx, tx, tenant, &l.Tick); err != nil {
 		return nil, err
 	}
 	var b pgx.Batch
-	queueRoll(&b, tenant, []tick{l.tick})
-	return &l.tick, tx.SendBatch(ctx, &b).Close()
+	record.QueueIndex(&b, tenant, []record.Tick{l.Tick})
+	return &l.Tick, tx.SendBatch(ctx, &b).Close()
 }

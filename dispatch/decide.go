@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/jackc/pgx/v5"
 )
 
 // decided is what became of one schedule of a chunk. The key is told where somebody asks for it.
@@ -19,7 +19,7 @@ type decided struct {
 	Key        string // empty where nobody asks for it
 	Fate       state.Fate
 	Cancels    bool
-	Reason     Reason
+	Reason     record.Reason
 	PrevAt     *time.Time
 	LastAt     *time.Time
 	UntilAt    *time.Time
@@ -61,16 +61,16 @@ func spansOf(items []item) (r spans) {
 }
 
 // reason is why an item is not handed out whatever its schedule says; 0 if it may be.
-func (it *item) reason() Reason {
+func (it *item) reason() record.Reason {
 	switch {
 	case it.Excluded:
-		return Excluded
+		return record.Excluded
 	case it.Drop:
-		return Missed
+		return record.Missed
 	case !it.of.routes[it.Workflow].known:
-		return NoWorkflow
+		return record.NoWorkflow
 	case it.of.stopped:
-		return Paused
+		return record.Paused
 	}
 	return 0
 }
@@ -135,7 +135,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 		}
 	}
 	for _, o := range all {
-		o.ticks = make([]tick, 0, o.items)
+		o.ticks = make([]record.Tick, 0, o.items)
 	}
 	var one decided
 	var b pgx.Batch
@@ -143,7 +143,7 @@ func (d *Dispatch) decide(ctx context.Context, tx pgx.Tx, all []*opened, items [
 	b.Queue(`SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`)
 	b.Queue(decideTicks,
 		r.owners, r.lo, r.hi, r.before, at, ages, missed, flows, whys, quiet, w.push, w.overlap, w.maxLateness, w.onExpired, int16(0), d.OnFired != nil,
-		int16(Paused), int16(Expired), int16(QuietHours), int16(Requested), int16(Overlap), int16(Superseded)).Query(func(rows pgx.Rows) error {
+		int16(record.Paused), int16(record.Expired), int16(record.QuietHours), int16(record.Requested), int16(record.Overlap), int16(record.Superseded)).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, one.fields(), func() error {
 			it := &items[one.Ord-1]
 			it.decided = true
@@ -180,25 +180,25 @@ func (o *opened) firedAt(written time.Time) time.Time {
 func (d *Dispatch) settle(it *item, one *decided) {
 	o, r := it.of, &it.of.routes[it.Workflow]
 	c := o.chunk
-	t := tick{
+	t := record.Tick{
 		ScheduleID: it.id, NominalAt: it.At, Version: one.Version, MissedCount: int32(it.Missed),
 		CohortID: &it.Cohort, LastAt: one.LastAt, UntilAt: one.UntilAt, FiredAt: o.firedAt(one.UpdatedAt), Shard: c.Shard, Attempt: 1,
-		State: Running, Cause: BySchedule, DST: it.DST, workflow: r.name,
+		State: record.Running, Cause: record.BySchedule, DST: it.DST, Workflow: r.name,
 	}
 	if it.Late {
-		t.Cause = CatchUp
+		t.Cause = record.CatchUp
 	}
 	switch one.Fate {
 	case state.Skipped:
-		t.State, t.Reason, t.EndedAt = Skipped, one.Reason, new(t.FiredAt)
+		t.State, t.Reason, t.EndedAt = record.Skipped, one.Reason, new(t.FiredAt)
 		o.ticks = append(o.ticks, t)
 		if one.DelayAt != nil {
-			o.passed = append(o.passed, t.key())
+			o.passed = append(o.passed, t.RowKey())
 		}
 		return
 	case state.Buffered:
-		t.State = Scheduled
-		o.ticks, o.buffer = append(o.ticks, t), append(o.buffer, t.key())
+		t.State = record.Scheduled
+		o.ticks, o.buffer = append(o.ticks, t), append(o.buffer, t.RowKey())
 		if one.Cancels {
 			o.cancels = append(o.cancels, it.id)
 		}
@@ -245,10 +245,10 @@ func cancelDeleted(ctx context.Context, tx pgx.Tx, items []item) error {
 		it := byID[id]
 		o := it.of
 		fired := o.firedAt(deleted)
-		o.ticks = append(o.ticks, tick{
+		o.ticks = append(o.ticks, record.Tick{
 			ScheduleID: id, NominalAt: it.At, Version: version, MissedCount: int32(it.Missed), CohortID: &it.Cohort,
 			FiredAt: fired, EndedAt: &fired, Shard: o.chunk.Shard, Attempt: 0,
-			State: Cancelled, Cause: BySchedule, DST: it.DST, workflow: o.routes[it.Workflow].name,
+			State: record.Cancelled, Cause: record.BySchedule, DST: it.DST, Workflow: o.routes[it.Workflow].name,
 		})
 		return nil
 	})

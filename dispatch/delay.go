@@ -6,25 +6,25 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // markOut says in the states of schedules with fixed_delay that a tick of theirs is out: whoever ends it arms the
 // schedule's cohort again. It returns the cohorts whose last tick this is.
-func markOut(ctx context.Context, tx pgx.Tx, cohorts []*due, members [][]member) (over []int64, err error) {
+func markOut(ctx context.Context, tx pgx.Tx, cohorts []*due, members [][]chunk.Member) (over []int64, err error) {
 	var all []state.Delayed
 	for i, c := range cohorts {
 		if _, delays := c.timing.FixedDelay(); !delays {
 			continue
 		}
 		for _, m := range members[i] {
-			all = append(all, state.Delayed{Schedule: state.Schedule{Tenant: c.TenantID, ID: m.id}, Cohort: c.ID, At: c.run.At})
+			all = append(all, state.Delayed{Schedule: state.Schedule{Tenant: c.TenantID, ID: m.Id}, Cohort: c.ID, At: c.run.At})
 		}
 	}
 	return state.SendDelayed(ctx, tx, all)

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const mostDelays = 2500 // cohorts with fixed_delay that one page holds
@@ -53,7 +53,7 @@ func (d *Dispatch) restingDelays(ctx context.Context, after delaysPlace) (page [
 		LEFT JOIN LATERAL (
 			SELECT ended_at, true AS there
 			FROM tick
-			WHERE `+keyIs("", "c.tenant_id", "m.schedule_id", "st.delay_at", "0")+`
+			WHERE `+record.KeyIs("", "c.tenant_id", "m.schedule_id", "st.delay_at", "0")+`
 			OFFSET 0
 		) t ON true
 		ORDER BY c.shard, c.id`, after.shard, after.cohort, mostDelays, floor, stuck) // CollectRows reports the error

@@ -12,10 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river"
-
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/loop"
@@ -24,6 +22,9 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
 )
 
 // Quotas returns the quotas of a tenant, or an error after a second at most: each push asks it.
@@ -79,8 +80,8 @@ type Fired struct {
 type Dispatch struct {
 	Config
 	river      *river.Client[pgx.Tx]
-	process    *process
-	hub        *hub
+	process    *cluster.Member
+	hub        *cluster.Notifier
 	ready      *readyQueues
 	opener     *opener
 	sender     *sender
@@ -91,16 +92,16 @@ type Dispatch struct {
 	pressure   *pressure
 	swept      swept
 	openChunks openChunks
-	leaseEnds  lowEnd
-	dueEvents  lowEnd
-	dueNotices lowEnd
-	putOffs    seldom // of events of tenants who are not active; only sendEvents uses it
+	leaseEnds  cluster.LowEnd
+	dueEvents  cluster.LowEnd
+	dueNotices cluster.LowEnd
+	putOffs    cluster.Seldom // of events of tenants who are not active; only sendEvents uses it
 	lines      lines
 	otherLooks looks
-	horizon    horizon
+	horizon    cluster.Horizon
 	floors     dueFloors
 	rest       rest
-	offer      func(runs []openRun) (left []string) // gives runs to the opener of this process; nil: it opens none
+	offer      func(runs []chunk.Run) (left []string) // gives runs to the opener of this process; nil: it opens none
 	failing    chan failingSchedule
 	work       sync.WaitGroup
 	stop       context.CancelFunc
@@ -116,7 +117,7 @@ type Dispatch struct {
 	quotasAt tenants.ID  // of lookAtQuotas
 	analyzed time.Time   // of fold
 
-	processEnds floor // of clearProcesses
+	processEnds cluster.Floor // of clearProcesses
 
 	sweepMetrics  *sweepMetrics
 	openMetrics   *openMetrics
@@ -137,11 +138,11 @@ func New(c Config) (*Dispatch, error) {
 	if c.API == nil {
 		return nil, errors.New("dispatch needs what tenants' routes go by")
 	}
-	d := &Dispatch{Config: c, hub: newHub(), ready: newReadyQueues(), whens: newWhens(), limits: newLimits(), told: &loop.Rarely{}, purse: c.Chunker.purse, pressure: &c.Chunker.pressure, failing: make(chan failingSchedule, 256)}
+	d := &Dispatch{Config: c, hub: cluster.NewNotifier(), ready: newReadyQueues(), whens: newWhens(), limits: newLimits(), told: &loop.Rarely{}, purse: c.Chunker.purse, pressure: &c.Chunker.pressure, failing: make(chan failingSchedule, 256)}
 	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
 	d.leaseEnds, d.dueEvents, d.dueNotices = newLeaseEnds(), newDueEvents(), newDueNotices()
 	d.sweepMetrics, d.openMetrics, d.pushMetrics, d.leaseMetrics, d.upkeepMetrics = c.Metrics.sweep, c.Metrics.open, c.Metrics.push, c.Metrics.lease, c.Metrics.upkeep
-	d.process = newProcess(membership{pool: c.Pool, log: c.Log, name: c.Name, sweeping: c.Sweeps, dispatches: c.Dispatches, recheck: c.Recheck})
+	d.process = cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck})
 	d.opener = newOpener(d.openJob)
 	if d.Dispatches {
 		d.offer = d.opener.offer
@@ -165,19 +166,19 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	if err := d.ensurePartitions(ctx, time.Now()); err != nil { // until they are there the default ones do
 		d.Log.Warn("cannot make the days' partitions yet", "error", err)
 	}
-	if err := d.process.register(ctx); err != nil {
+	if err := d.process.Register(ctx); err != nil {
 		return err
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
-	d.work.Go(func() { d.hub.listen(run, d.Pool, d.Log, d.offerTold) })
+	d.work.Go(func() { d.hub.Listen(run, d.Pool, d.Log, d.offerTold) })
 	d.work.Go(func() { d.sender.abandonLapsed(run) })
-	d.work.Go(func() { d.process.beat(run) })
-	d.work.Go(func() { d.hub.tell(run, d.Pool, d.Log) })
+	d.work.Go(func() { d.process.Beat(run) })
+	d.work.Go(func() { d.hub.Tell(run, d.Pool, d.Log) })
 	d.work.Go(func() { loop.Every(run, d.Log, pollEvery, "look for ready ticks", d.wakePolls) })
 	d.work.Go(func() { d.watchLimits(run) })
 	d.work.Go(func() { d.measurePressure(run) })
-	d.work.Go(func() { d.horizon.measure(run, d.Pool, d.Log, d.rest.pace) })
+	d.work.Go(func() { d.horizon.Measure(run, d.Pool, d.Log, d.rest.pace) })
 	d.work.Go(func() { loop.Every(run, d.Log, time.Second, "settle debts", d.settleDebts) })
 	d.work.Go(func() { d.upkeep(run) })
 	if d.Dispatches {
@@ -217,7 +218,7 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 	defer cancel()
 	var err error
 	if d.Dispatches {
-		d.hub.queued(d.opener.close(ctx))
+		d.hub.Queued(d.opener.close(ctx))
 		err = d.river.Stop(ctx)
 		if err != nil {
 			err = d.river.StopAndCancel(context.WithoutCancel(ctx))
@@ -229,6 +230,6 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 	d.work.Wait()
 	leave, cancelLeave := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancelLeave()
-	d.process.leave(leave, d.firstOpen())
+	d.process.Leave(leave, d.firstOpen())
 	return err
 }

@@ -7,11 +7,10 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // A day's partition leaves the record in three steps, and a crash between two of them loses nothing: the next run finds the

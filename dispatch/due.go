@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // due is a cohort whose time has come: first what dueColumns read, in the order of fields.
@@ -52,8 +53,8 @@ type due struct {
 	leg   *cohorts.Leg // of the walk, that this transaction goes; nil: there is no jitter
 	ahead *int64       // the spread of the member that the walk comes to next
 
-	members int    // unread, or how many were read along with it: noMember, oneMember or moreMembers
-	first   member // where it is one, from when until when nominal times count to it
+	members int          // unread, or how many were read along with it: noMember, oneMember or moreMembers
+	first   chunk.Member // where it is one, from when until when nominal times count to it
 	counts  counts
 }
 
@@ -72,7 +73,7 @@ type found struct {
 	now     time.Time
 	from    dueLook // where reading began
 	cohorts []*due
-	tries   map[tenants.ID][]try
+	tries   map[tenants.ID][]record.Try
 	turns   []tenants.ID
 }
 
@@ -121,13 +122,13 @@ func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 			WHERE cohort_id = c.id AND tenant_id = c.tenant_id
 			ORDER BY spread, schedule_id
 			LIMIT 2
-		) m ON true`), shard, mostCohorts, from.cohort.from)
+		) m ON true`), shard, mostCohorts, from.cohort.From)
 	b.Queue(`
 		SELECT tenant_id
 		FROM turn
 		WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT `+postgres.Now+`)
 		ORDER BY due_at
-		LIMIT $2`, shard, mostTurns, from.turn.from)
+		LIMIT $2`, shard, mostTurns, from.turn.From)
 	b.Queue(`
 		DELETE FROM held
 		WHERE (tenant_id, schedule_id, nominal_at, seq) IN (
@@ -136,7 +137,7 @@ func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 			WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT `+postgres.Now+`)
 			ORDER BY due_at
 			LIMIT $2)
-		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries, from.held.from)
+		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries, from.held.From)
 }
 
 // collect reads the clock, and then what is due.
@@ -151,7 +152,7 @@ func (f *found) collect(results pgx.BatchResults) (err error) {
 		return fmt.Errorf("read due cohorts: %w", err)
 	}
 	if len(f.cohorts) > 0 { // the next sweep need not read the cohorts that this one takes
-		f.from.cohort.found(first)
+		f.from.cohort.Found(first)
 	}
 	rows, _ = results.Query() // CollectRows reports the error
 	if f.turns, err = pgx.CollectRows(rows, pgx.RowTo[tenants.ID]); err != nil {
@@ -161,9 +162,9 @@ func (f *found) collect(results pgx.BatchResults) (err error) {
 	if err != nil {
 		return fmt.Errorf("take held ticks: %w", err)
 	}
-	f.tries = map[tenants.ID][]try{}
+	f.tries = map[tenants.ID][]record.Try{}
 	var tenant tenants.ID
-	var t try
+	var t record.Try
 	_, err = pgx.ForEachRow(rows, []any{&tenant, &t.Schedule, &t.At, &t.Seq, &t.Attempt, &t.Answer}, func() error {
 		t.At = t.At.UTC()
 		f.tries[tenant] = append(f.tries[tenant], t)
@@ -173,6 +174,6 @@ func (f *found) collect(results pgx.BatchResults) (err error) {
 }
 
 // source returns the cohort as what its run is swept from.
-func (c *due) source() source {
-	return source{tenant: c.TenantID, cohort: c.ID, workflow: string(c.Workflow), run: c.run, dated: c.Revision != 0}
+func (c *due) source() chunk.Source {
+	return chunk.Source{Tenant: c.TenantID, Cohort: c.ID, Workflow: string(c.Workflow), Run: c.run, Dated: c.Revision != 0}
 }

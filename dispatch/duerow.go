@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
@@ -125,7 +126,7 @@ func collectWithMembers(rows pgx.Rows) (cohorts []*due, first time.Time, err err
 			return nil
 		}
 		if c := found.add(&row); id.Valid {
-			c.members, c.first, c.counts = oneMember, member{id: id.Int64}, counts{from.Time, orNil(until)}
+			c.members, c.first, c.counts = oneMember, chunk.Member{Id: id.Int64}, counts{from.Time, orNil(until)}
 		}
 		return nil
 	})

@@ -3,11 +3,10 @@ package dispatch
 import (
 	"net/http"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
 )
 
 type endpointHandler struct{ *Dispatch }

@@ -8,13 +8,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Event is what an endpoint is told beside ticks: that something happened, once or several times. It is signed like a tick,
@@ -91,15 +91,15 @@ func (d *Dispatch) claimEvents(ctx context.Context, busy map[tenants.ID]bool, n 
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	from, first, err := d.dueEvents.look(ctx, d.Pool, &d.horizon)
+	from, first, err := d.dueEvents.Look(ctx, d.Pool, &d.horizon)
 	if err != nil || first.IsZero() {
 		return nil, err
 	}
-	if began := time.Now(); d.putOffs.due(began) {
+	if began := time.Now(); d.putOffs.Due(began) {
 		if err := d.putOffEvents(ctx, from); err != nil {
 			return nil, err
 		}
-		d.putOffs.ended(began, time.Now())
+		d.putOffs.Ended(began, time.Now())
 	}
 	but := make([]int32, 0, len(busy))
 	for id := range busy {
@@ -250,11 +250,11 @@ func (d *Dispatch) eventBody(ctx context.Context, e *event) ([]byte, error) {
 	return json.Marshal(Event{e.ID, e.Event, e.LastAt.UTC(), e.FirstAt.UTC(), e.N, e.Cause, text})
 }
 
-func newDueEvents() lowEnd {
-	return lowEnd{
-		index:  "event_due",
-		first:  `SELECT (SELECT due_at FROM event WHERE due_at <= (SELECT ` + postgres.Now + `) AND due_at >= $1 ORDER BY due_at LIMIT 1)`,
-		below:  `SELECT (SELECT due_at FROM event WHERE due_at >= $1 AND due_at < $2 ORDER BY due_at LIMIT 1)`,
-		search: search{every: seldomSearch},
+func newDueEvents() cluster.LowEnd {
+	return cluster.LowEnd{
+		Index:  "event_due",
+		First:  `SELECT (SELECT due_at FROM event WHERE due_at <= (SELECT ` + postgres.Now + `) AND due_at >= $1 ORDER BY due_at LIMIT 1)`,
+		Below:  `SELECT (SELECT due_at FROM event WHERE due_at >= $1 AND due_at < $2 ORDER BY due_at LIMIT 1)`,
+		Search: cluster.Search{Every: cluster.SeldomSearch},
 	}
 }

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -31,7 +30,7 @@ func (d *Dispatch) endDueLeases(ctx context.Context) error {
 		if sabotage.LeasesNeverEnd.On() {
 			return nil
 		}
-		from, first, err := d.leaseEnds.look(ctx, d.Pool, &d.horizon)
+		from, first, err := d.leaseEnds.Look(ctx, d.Pool, &d.horizon)
 		if err != nil || first.IsZero() {
 			return err
 		}

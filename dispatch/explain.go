@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -95,9 +96,9 @@ func (k *known) outcome(e *Explanation) (outcome, detail string) {
 func (k *known) recorded(t *Tick) (outcome, detail string) {
 	what := "The tick of " + k.clock(t.Timestamp)
 	switch t.Cause {
-	case Manual.String():
+	case record.Manual.String():
 		what = "The tick that was triggered by hand at " + k.clock(t.Timestamp)
-	case Backfill.String():
+	case record.Backfill.String():
 		what += ", backfilled,"
 	}
 	if t.DST == calendar.DSTGap.String() {
@@ -109,15 +110,15 @@ func (k *known) recorded(t *Tick) (outcome, detail string) {
 		}
 	}
 	switch t.State {
-	case Scheduled.String():
+	case record.Scheduled.String():
 		return outcomeRunning, what + " waits for one before it to end."
-	case Running.String():
+	case record.Running.String():
 		return outcomeRunning, what + fmt.Sprintf(" was handed out %s and is under way, in attempt %d.", k.handedOut(t), t.Attempt)
-	case Succeeded.String():
+	case record.Succeeded.String():
 		return outcomeFired, what + fmt.Sprintf(" was handed out %s and succeeded at %s.", k.handedOut(t), k.clock(*t.EndedAt))
-	case Failed.String():
+	case record.Failed.String():
 		return outcomeFailed, what + fmt.Sprintf(" was handed out %s and failed for good at %s, after %s%s.", k.handedOut(t), k.clock(*t.EndedAt), attempts(t.Attempt), because(t))
-	case Cancelled.String():
+	case record.Cancelled.String():
 		return outcomeCancelled, what + fmt.Sprintf(" was cancelled at %s%s.", k.clock(*t.EndedAt), cancelledFor(t))
 	}
 	return skippedAs(t), what + " was left out: " + skippedFor(t) + "."
@@ -139,7 +140,7 @@ func because(t *Tick) string {
 
 func cancelledFor(t *Tick) string {
 	switch {
-	case t.Reason == Superseded.String():
+	case t.Reason == record.Superseded.String():
 		return ", as a newer one took its place"
 	case t.Attempt == 0:
 		return ", before it was handed out, as the schedule was deleted"
@@ -158,11 +159,11 @@ func (k *known) handedOut(t *Tick) string {
 
 func skippedAs(t *Tick) string {
 	switch t.Reason {
-	case Missed.String():
+	case record.Missed.String():
 		return outcomeMissed
-	case Paused.String():
+	case record.Paused.String():
 		return outcomePaused
-	case Excluded.String():
+	case record.Excluded.String():
 		return outcomeExcluded
 	}
 	return outcomeSkipped
@@ -170,23 +171,23 @@ func skippedAs(t *Tick) string {
 
 func skippedFor(t *Tick) string {
 	switch t.Reason {
-	case Overlap.String():
+	case record.Overlap.String():
 		return "one before it was still running"
-	case Paused.String():
+	case record.Paused.String():
 		return "the schedule, or all firing, was paused"
-	case Missed.String():
+	case record.Missed.String():
 		return "it came too late, and what is missed is not made up for"
-	case Expired.String():
+	case record.Expired.String():
 		return "it came later than max_lateness allows"
-	case Excluded.String():
+	case record.Excluded.String():
 		return "a calendar excludes it"
-	case Requested.String():
+	case record.Requested.String():
 		return "that was asked for"
-	case QuietHours.String():
+	case record.QuietHours.String():
 		return "it lay in the quiet hours of the key"
-	case NoWorkflow.String():
+	case record.NoWorkflow.String():
 		return "the workflow is gone"
-	case Superseded.String():
+	case record.Superseded.String():
 		return "another tick took its place"
 	}
 	return t.Reason

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
@@ -55,10 +56,10 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 			},
 		}
 	}
-	ticked := func(state State, reason Reason, change ...func(*Tick)) func(*known) {
+	ticked := func(state record.State, reason record.Reason, change ...func(*Tick)) func(*known) {
 		return func(k *known) {
 			at := moment(t, "2026-03-29T06:00:00Z")
-			one := Tick{Timestamp: at, State: state.String(), Reason: reason.String(), Cause: BySchedule.String(), DST: "none", FiredAt: at.Add(time.Second), EndedAt: new(at.Add(2 * time.Second)), Attempt: 1}
+			one := Tick{Timestamp: at, State: state.String(), Reason: reason.String(), Cause: record.BySchedule.String(), DST: "none", FiredAt: at.Add(time.Second), EndedAt: new(at.Add(2 * time.Second)), Attempt: 1}
 			for _, fn := range change {
 				fn(&one)
 			}
@@ -78,24 +79,24 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 		outcome string
 		says    []string
 	}{
-		"succeeded":       {"2026-03-29T08:00", ticked(Succeeded, NoReason), "fired", []string{"2026-03-29 08:00 +02:00 in Europe/Paris", "succeeded"}},
-		"late":            {"2026-03-29T06:00:00Z", ticked(Succeeded, NoReason, func(t *Tick) { t.LatenessMS = 3_600_000 }), "fired", []string{"1h late"}},
-		"running":         {"2026-03-29T08:00", ticked(Running, NoReason, func(t *Tick) { t.Attempt, t.EndedAt = 3, nil }), "running", []string{"attempt 3"}},
-		"waiting":         {"2026-03-29T08:00", ticked(Scheduled, NoReason, func(t *Tick) { t.EndedAt = nil }), "running", []string{"waits"}},
-		"failed":          {"2026-03-29T08:00", ticked(Failed, NoReason, func(t *Tick) { t.Attempt, t.Error = 10, new("no mailbox") }), "failed", []string{"10 attempts", "no mailbox"}},
-		"cancelled":       {"2026-03-29T08:00", ticked(Cancelled, Superseded), "cancelled", []string{"newer"}},
-		"deleted":         {"2026-03-29T08:00", ticked(Cancelled, NoReason, func(t *Tick) { t.Attempt = 0 }), "cancelled", []string{"deleted"}},
-		"overlap":         {"2026-03-29T08:00", ticked(Skipped, Overlap), "skipped", []string{"still running"}},
-		"expired":         {"2026-03-29T08:00", ticked(Skipped, Expired), "skipped", []string{"max_lateness"}},
-		"requested":       {"2026-03-29T08:00", ticked(Skipped, Requested), "skipped", []string{"asked for"}},
-		"no workflow":     {"2026-03-29T08:00", ticked(Skipped, NoWorkflow), "skipped", []string{"workflow is gone"}},
-		"quiet":           {"2026-03-29T08:00", ticked(Skipped, QuietHours), "skipped", []string{"quiet hours"}},
-		"superseded":      {"2026-03-29T08:00", ticked(Skipped, Superseded), "skipped", []string{"took its place"}},
-		"recorded paused": {"2026-03-29T08:00", ticked(Skipped, Paused), "paused", []string{"paused"}},
-		"recorded missed": {"2026-03-29T08:00", ticked(Skipped, Missed), "missed", []string{"too late"}},
-		"swept, excluded": {"2026-03-29T08:00", ticked(Skipped, Excluded), "excluded", []string{"calendar"}},
-		"by hand":         {"2026-03-29T08:00", ticked(Succeeded, NoReason, func(t *Tick) { t.Cause = "manual" }), "fired", []string{"by hand"}},
-		"backfilled":      {"2026-03-29T08:00", ticked(Succeeded, NoReason, func(t *Tick) { t.Cause = "backfill" }), "fired", []string{"backfilled"}},
+		"succeeded":       {"2026-03-29T08:00", ticked(record.Succeeded, record.NoReason), "fired", []string{"2026-03-29 08:00 +02:00 in Europe/Paris", "succeeded"}},
+		"late":            {"2026-03-29T06:00:00Z", ticked(record.Succeeded, record.NoReason, func(t *Tick) { t.LatenessMS = 3_600_000 }), "fired", []string{"1h late"}},
+		"running":         {"2026-03-29T08:00", ticked(record.Running, record.NoReason, func(t *Tick) { t.Attempt, t.EndedAt = 3, nil }), "running", []string{"attempt 3"}},
+		"waiting":         {"2026-03-29T08:00", ticked(record.Scheduled, record.NoReason, func(t *Tick) { t.EndedAt = nil }), "running", []string{"waits"}},
+		"failed":          {"2026-03-29T08:00", ticked(record.Failed, record.NoReason, func(t *Tick) { t.Attempt, t.Error = 10, new("no mailbox") }), "failed", []string{"10 attempts", "no mailbox"}},
+		"cancelled":       {"2026-03-29T08:00", ticked(record.Cancelled, record.Superseded), "cancelled", []string{"newer"}},
+		"deleted":         {"2026-03-29T08:00", ticked(record.Cancelled, record.NoReason, func(t *Tick) { t.Attempt = 0 }), "cancelled", []string{"deleted"}},
+		"overlap":         {"2026-03-29T08:00", ticked(record.Skipped, record.Overlap), "skipped", []string{"still running"}},
+		"expired":         {"2026-03-29T08:00", ticked(record.Skipped, record.Expired), "skipped", []string{"max_lateness"}},
+		"requested":       {"2026-03-29T08:00", ticked(record.Skipped, record.Requested), "skipped", []string{"asked for"}},
+		"no workflow":     {"2026-03-29T08:00", ticked(record.Skipped, record.NoWorkflow), "skipped", []string{"workflow is gone"}},
+		"quiet":           {"2026-03-29T08:00", ticked(record.Skipped, record.QuietHours), "skipped", []string{"quiet hours"}},
+		"superseded":      {"2026-03-29T08:00", ticked(record.Skipped, record.Superseded), "skipped", []string{"took its place"}},
+		"recorded paused": {"2026-03-29T08:00", ticked(record.Skipped, record.Paused), "paused", []string{"paused"}},
+		"recorded missed": {"2026-03-29T08:00", ticked(record.Skipped, record.Missed), "missed", []string{"too late"}},
+		"swept, excluded": {"2026-03-29T08:00", ticked(record.Skipped, record.Excluded), "excluded", []string{"calendar"}},
+		"by hand":         {"2026-03-29T08:00", ticked(record.Succeeded, record.NoReason, func(t *Tick) { t.Cause = "manual" }), "fired", []string{"by hand"}},
+		"backfilled":      {"2026-03-29T08:00", ticked(record.Succeeded, record.NoReason, func(t *Tick) { t.Cause = "backfill" }), "fired", []string{"backfilled"}},
 
 		"not due": {"2026-03-29T09:00", nil, "not_due", []string{"2026-03-29 08:00 +02:00", "2026-03-30 08:00"}},
 		"not due, one by hand": {"2026-03-29T09:00", func(k *known) {

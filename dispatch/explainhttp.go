@@ -3,12 +3,11 @@ package dispatch
 import (
 	"net/http"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
 )
 
 type explainHandler struct{ *Dispatch }

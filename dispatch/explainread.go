@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
@@ -18,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Explain says what a schedule did, or will do, at a moment: an instant, or a wall time in its zone.
@@ -214,20 +214,20 @@ func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present
 		moved = k.moves[i].To
 	}
 	rows, _ := d.API.Query(ctx, `
-		(SELECT `+tickColumns+` FROM tick t
+		(SELECT `+record.Columns+` FROM tick t
 			WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at = $3 ORDER BY t.seq LIMIT 1)
 		UNION ALL
-		(SELECT `+tickColumns+` FROM tick t
-			WHERE `+keyIs("t", "$1", "$2", "$4", "0")+` AND $4 <> $3)
+		(SELECT `+record.Columns+` FROM tick t
+			WHERE `+record.KeyIs("t", "$1", "$2", "$4", "0")+` AND $4 <> $3)
 		UNION ALL
-		(SELECT `+tickColumns+` FROM tick t
+		(SELECT `+record.Columns+` FROM tick t
 			WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at > $3 AND t.cause = ANY($5) ORDER BY t.nominal_at, t.seq LIMIT 1)
 		UNION ALL
-		(SELECT `+tickColumns+` FROM tick t
+		(SELECT `+record.Columns+` FROM tick t
 			WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at BETWEEN $6 AND $7 AND t.cause = $8
 			ORDER BY abs(extract(epoch FROM t.nominal_at - $3)) LIMIT 1)`,
-		tenant, p.ID, k.at, moved, []int16{int16(BySchedule), int16(CatchUp), int16(Buffered)}, k.at.Add(-nearby), k.at.Add(nearby), int16(Manual)) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[tick])
+		tenant, p.ID, k.at, moved, []int16{int16(record.BySchedule), int16(record.CatchUp), int16(record.Buffered)}, k.at.Add(-nearby), k.at.Add(nearby), int16(record.Manual)) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[record.Tick])
 	if err != nil {
 		return fmt.Errorf("read ticks: %w", err)
 	}
@@ -239,7 +239,7 @@ func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present
 		switch at := shown.Timestamp; {
 		case at.Equal(k.at):
 			k.tick = &shown
-		case t.Cause == Manual:
+		case t.Cause == record.Manual:
 			k.manual = &shown
 		case at.Equal(moved):
 			k.moved = &shown
@@ -252,7 +252,7 @@ func (d *Dispatch) lookAround(ctx context.Context, tenant tenants.ID, p *present
 	}
 	l, err := d.letter(ctx, d.API, tenant, ident.TickKey{Schedule: p.ID, At: k.at}) // which outlives its tick
 	if l != nil {
-		k.tick = new(d.shown(&l.tick, p.Workflow, p.Key))
+		k.tick = new(d.shown(&l.Tick, p.Workflow, p.Key))
 	}
 	return err
 }

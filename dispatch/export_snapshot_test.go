@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -24,7 +25,7 @@ func (d *Dispatch) Look(ctx context.Context) (due []int16, err error) {
 }
 
 // MeasureHorizon looks once which transactions are open.
-func (d *Dispatch) MeasureHorizon(ctx context.Context) error { return d.horizon.read(ctx, d.Pool) }
+func (d *Dispatch) MeasureHorizon(ctx context.Context) error { return d.horizon.Read(ctx, d.Pool) }
 
 // Watch looks once for what is stuck, and for broken promises.
 func (d *Dispatch) Watch(ctx context.Context) error {
@@ -39,7 +40,7 @@ const LeasedTicks = leasedTicks
 
 // WakePolled looks for ready ticks of a workflow that a poll waits for.
 func (d *Dispatch) WakePolled(ctx context.Context, tenant tenants.ID, workflow string) error {
-	return d.wakePollsOf(ctx, polled{[]int32{int32(tenant)}, []string{workflow}})
+	return d.wakePollsOf(ctx, cluster.Polled{Tenants: []int32{int32(tenant)}, Workflows: []string{workflow}})
 }
 
 // AnyNotice looks whether there is anything to tell tenants.
@@ -56,7 +57,7 @@ func (d *Dispatch) BeatOnce(ctx context.Context) error {
 	if err := d.rejoin(ctx); err != nil {
 		return err
 	}
-	return d.process.beatOnce(ctx)
+	return d.process.BeatOnce(ctx)
 }
 
 // ClearProcesses deletes the processes that are gone.

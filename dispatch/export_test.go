@@ -5,8 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/tenants"
-
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 )
@@ -31,7 +32,7 @@ func (d *Dispatch) Kill() {
 // Register joins the processes without beginning to work.
 func (d *Dispatch) Register(ctx context.Context) error {
 	d.stop = func() {}
-	return d.process.register(ctx)
+	return d.process.Register(ctx)
 }
 
 // SweepOnce sweeps one batch of a shard.
@@ -49,14 +50,14 @@ func (d *Dispatch) Open(ctx context.Context, chunk int64) error {
 
 // rejoin has a process that joined without beginning to work, and so does not beat, count as living on a busy machine too.
 func (d *Dispatch) rejoin(ctx context.Context) error {
-	if _, alive := d.process.self(); !alive {
-		if err := d.process.register(ctx); err != nil {
+	if _, alive := d.process.Self(); !alive {
+		if err := d.process.Register(ctx); err != nil {
 			return err
 		}
 	}
-	d.process.mu.Lock()
-	defer d.process.mu.Unlock()
-	d.process.beaten = time.Now().Add(time.Hour) // what is done next may take longer than a process may be silent
+	d.process.Mu.Lock()
+	defer d.process.Mu.Unlock()
+	d.process.Beaten = time.Now().Add(time.Hour) // what is done next may take longer than a process may be silent
 	return nil
 }
 
@@ -73,7 +74,7 @@ func (d *Dispatch) Reach(ctx context.Context, first int64) (int64, error) { retu
 
 // ReachOf returns the query that a late job makes for a chunk.
 func ReachOf(first int64) (sql string, args []any) {
-	return reachOfJob, []any{first, first + chunksLookedAt, largeLane, ticksOfAJob, chunksOfAJob}
+	return reachOfJob, []any{first, first + chunksLookedAt, chunk.LargeLane, chunk.TicksOfAJob, chunk.ChunksOfAJob}
 }
 
 // WorkLate runs the job of a chunk, two seconds late.
@@ -81,7 +82,7 @@ func (d *Dispatch) WorkLate(ctx context.Context, number int64) error {
 	if err := d.rejoin(ctx); err != nil {
 		return err
 	}
-	job := &river.Job[openArgs]{JobRow: &rivertype.JobRow{ScheduledAt: time.Now().Add(-2 * time.Second)}, Args: openArgs{Chunk: number}}
+	job := &river.Job[chunk.JobArgs]{JobRow: &rivertype.JobRow{ScheduledAt: time.Now().Add(-2 * time.Second)}, Args: chunk.JobArgs{Chunk: number}}
 	return (&openWorker{dispatch: d}).Work(ctx, job)
 }
 
@@ -98,7 +99,7 @@ func (d *Dispatch) RetainDays(ctx context.Context, now time.Time) error {
 }
 
 // Doubt has the next look at open chunks look for some that this process gave up.
-func (d *Dispatch) Doubt(chunks ...int64) { d.sender.doubts.add(chunks) }
+func (d *Dispatch) Doubt(chunks ...int64) { d.sender.doubts.Add(chunks) }
 
 // Complete marks the schedules that have no nominal time left.
 func (d *Dispatch) Complete(ctx context.Context) error {
@@ -180,7 +181,7 @@ func (d *Dispatch) TakeOwned(ctx context.Context) error {
 }
 
 // ReadsOfOpening are what an opening reads of chunks from $1 to $2. The numbers of earlier ones begin at $3, or are among $4.
-var ReadsOfOpening = []string{`SELECT ` + chunkColumns + ` FROM chunk c WHERE ` + ofRun + ` AND $3::bigint = 0 AND $4::bigint[] = '{}'`, earlierChunks}
+var ReadsOfOpening = []string{`SELECT ` + chunk.Columns + ` FROM chunk c WHERE ` + ofRun + ` AND $3::bigint = 0 AND $4::bigint[] = '{}'`, earlierChunks}
 
 // KeepHouse does once what upkeep does every while.
 func (d *Dispatch) KeepHouse(ctx context.Context) error { return d.keepHouse(ctx) }
@@ -219,6 +220,6 @@ const ReadForsaken = readForsaken
 
 // TimedByNewer tells whether the timing of a cohort's ticks can be computed by a newer program only.
 func (d *Dispatch) TimedByNewer(ctx context.Context, tenant tenants.ID, shard int16, cohort int64) (bool, error) {
-	timings, newer, err := d.timingsOf(ctx, d.Pool, tenant, []*tick{{Shard: shard, CohortID: &cohort}})
+	timings, newer, err := d.timingsOf(ctx, d.Pool, tenant, []*record.Tick{{Shard: shard, CohortID: &cohort}})
 	return err == nil && timings[0] == nil && newer[0], err
 }

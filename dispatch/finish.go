@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // How an attempt ended, as the record of attempts says it.
@@ -47,13 +47,13 @@ func keep(text string) *string {
 	if len(text) > mostKept {
 		text = text[:mostKept]
 	}
-	return new(valid(text))
+	return new(record.Valid(text))
 }
 
 // end ends attempts of one tenant's ticks, in the caller's transaction, and returns the states of the ticks whose attempts ended. Only an
 // attempt that is under way ends. A tick whose attempt failed is held for its next attempt, or ends as failed.
-func (d *Dispatch) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, endings []ending) (map[ident.TickKey]State, error) {
-	done := &ends{tenant: tenant, now: now, ended: map[ident.TickKey]State{}, tallies: map[int64]*tally{}}
+func (d *Dispatch) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, endings []ending) (map[ident.TickKey]record.State, error) {
+	done := &ends{tenant: tenant, now: now, ended: map[ident.TickKey]record.State{}, tallies: map[int64]*tally{}}
 	good := map[ident.TickKey]*ending{}
 	bad := map[ident.TickKey]*ending{}
 	var answered []*ending
@@ -87,8 +87,8 @@ func (d *Dispatch) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 type ends struct {
 	tenant  tenants.ID
 	now     time.Time
-	ended   map[ident.TickKey]State // the state of each tick after the end of its attempt
-	tallies map[int64]*tally        // by schedule
+	ended   map[ident.TickKey]record.State // the state of each tick after the end of its attempt
+	tallies map[int64]*tally               // by schedule
 }
 
 // tally is what the ended ticks of one schedule change of its state; aside is how many of them ran aside.
@@ -105,7 +105,7 @@ func (t *tally) count(n *int32, aside bool) {
 }
 
 // isAside holds for a tick t that is a backfill's, or was delivered again: it runs beside the schedule's own.
-var isAside = fmt.Sprintf(`(t.cause = %d OR t.replayed_from IS NOT NULL)`, int16(Backfill))
+var isAside = fmt.Sprintf(`(t.cause = %d OR t.replayed_from IS NOT NULL)`, int16(record.Backfill))
 
 // tally returns the tally of a schedule.
 func (d *ends) tally(schedule int64) *tally {
@@ -123,36 +123,36 @@ func (d *ends) endGood(ctx context.Context, tx pgx.Tx, good map[ident.TickKey]*e
 		return nil
 	}
 	var k ident.TickKey
-	var state State
+	var state record.State
 	var aside bool
-	err := updateTicks(ctx, tx, slices.Collect(maps.Keys(good)), tickUpdate{
-		sql: sabotage.LeaseUnchecked.Without(`
+	err := record.UpdateTicks(ctx, tx, slices.Collect(maps.Keys(good)), record.TickUpdate{
+		Sql: sabotage.LeaseUnchecked.Without(`
 			UPDATE tick t
 			SET state = CASE WHEN t.reason <> 0 THEN $12::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
 			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)
-			WHERE `+thatTick+` AND t.state = $11 AND t.attempt = i.attempt
+			WHERE `+record.ThatTick+` AND t.state = $11 AND t.attempt = i.attempt
 			RETURNING t.schedule_id, t.nominal_at, t.seq, t.state, `+isAside, "AND t.attempt = i.attempt"),
-		args: func(part []ident.TickKey) []any {
-			var keys keyArrays
+		Args: func(part []ident.TickKey) []any {
+			var keys record.Keys
 			results := make([]*string, len(part))
 			for i, k := range part {
-				keys.add(k, good[k].attempt)
+				keys.Add(k, good[k].attempt)
 				results[i] = good[k].result
 			}
 			return []any{
-				d.tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Succeeded), d.now, results, int16(Running),
-				int16(Cancelled),
+				d.tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Succeeded), d.now, results, int16(record.Running),
+				int16(record.Cancelled),
 			}
 		},
-		scan: []any{&k.Schedule, &k.At, &k.Seq, &state, &aside},
-		each: func() error {
+		Scan: []any{&k.Schedule, &k.At, &k.Seq, &state, &aside},
+		Each: func() error {
 			k.At = k.At.UTC()
 			d.ended[k] = state
 			t := d.tally(k.Schedule)
 			if result := good[k].result; result != nil {
 				t.bytes += int64(len(*result))
 			}
-			if state == Cancelled { // it was told to stop: its result came too late
+			if state == record.Cancelled { // it was told to stop: its result came too late
 				t.count(&t.cancelled, aside)
 				return nil
 			}
@@ -177,8 +177,8 @@ func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*end
 		return err
 	}
 	var b pgx.Batch
-	var dead keyArrays
-	var retries []hold
+	var dead record.Keys
+	var retries []record.Held
 	for _, u := range found {
 		k := ident.TickKey{Schedule: u.ScheduleID, At: u.NominalAt.UTC(), Seq: u.Seq}
 		e := bad[k]
@@ -191,29 +191,29 @@ func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*end
 				d.tenant, k.Schedule, k.At, k.Seq, e.attempt, e.started, d.now, e.outcome, e.status, e.err, e.worker)
 		}
 		if again && sabotage.NoRetry.On() {
-			d.ended[k] = Running
+			d.ended[k] = record.Running
 			continue
 		}
 		if again {
-			retries = append(retries, hold{try: try{TickKey: k, Attempt: e.attempt + 1}, shard: u.Shard, why: "retry", due: due})
-			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE `+byKey,
+			retries = append(retries, record.Held{Try: record.Try{TickKey: k, Attempt: e.attempt + 1}, Shard: u.Shard, Why: "retry", Due: due})
+			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE `+record.ByKey,
 				d.tenant, k.Schedule, k.At, k.Seq)
-			d.ended[k] = Running
+			d.ended[k] = record.Running
 			continue
 		}
 		total := d.tally(k.Schedule)
-		state, count := Failed, &total.failed
+		state, count := record.Failed, &total.failed
 		if e.outcome == cancelled || u.Stopped {
-			state, count = Cancelled, &total.cancelled
+			state, count = record.Cancelled, &total.cancelled
 		} else {
-			dead.add(k, e.attempt)
+			dead.Add(k, e.attempt)
 		}
 		total.count(count, u.Aside)
 		d.ended[k] = state
-		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE `+byKey,
+		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE `+record.ByKey,
 			d.tenant, k.Schedule, k.At, k.Seq, int16(state), d.now, e.err)
 	}
-	queueHolds(&b, d.tenant, retries)
+	record.QueueAllHeld(&b, d.tenant, retries)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("write failed ticks: %w", err)
 	}
@@ -222,21 +222,21 @@ func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*end
 
 // readUnderWay reads and locks the ticks of attempts that failed, if those attempts are under way.
 func (d *ends) readUnderWay(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*ending) ([]*underWay, error) {
-	var keys keyArrays
+	var keys record.Keys
 	for k, e := range bad {
-		keys.add(k, e.attempt)
+		keys.Add(k, e.attempt)
 	}
 	rows, _ := tx.Query(ctx, `
 		SELECT t.schedule_id, t.nominal_at, t.seq, t.shard, t.reason <> 0 AS stopped, `+isAside+` AS aside, COALESCE(t.replayed_from, 0) AS "from",
 			COALESCE(s.max_attempts, r.max_attempts) AS max_attempts,
 			COALESCE(s.max_lateness_s, r.max_lateness_s) AS max_lateness_s, COALESCE(s.on_expired, r.on_expired) AS on_expired, w.defaults
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN `+theTick+` ON t.state = $8 AND t.attempt = i.attempt
+		JOIN `+record.TheTick+` ON t.state = $8 AND t.attempt = i.attempt
 		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
 		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
 		LEFT JOIN workflow w ON w.tenant_id = t.tenant_id AND w.name = COALESCE(s.workflow, r.workflow)
 		FOR UPDATE OF t`,
-		d.tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running)) // CollectRows reports the error
+		d.tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Running)) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[underWay])
 	if err != nil {
 		return nil, fmt.Errorf("read failed ticks: %w", err)
@@ -249,15 +249,15 @@ func dropAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, answered []*
 	if len(answered) == 0 {
 		return nil
 	}
-	var keys keyArrays
+	var keys record.Keys
 	for _, e := range answered {
-		keys.add(e.TickKey, e.attempt)
+		keys.Add(e.TickKey, e.attempt)
 	}
 	_, err := tx.Exec(ctx, `
 		DELETE FROM held h
 		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
-		WHERE `+inKeys("h")+` AND h.why = 'answer'`,
-		tenant, keys.ids, keys.at, keys.seqs)
+		WHERE `+record.InKeys("h")+` AND h.why = 'answer'`,
+		tenant, keys.Ids, keys.At, keys.Seqs)
 	return err
 }
 
@@ -277,10 +277,10 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, done *ends) error 
 		bytes = append(bytes, t.bytes)
 	}
 	rows, err := tx.Query(ctx, `
-		WITH used AS (`+endedUse("$1", "$8::date", `(
+		WITH used AS (`+record.EndedUse("$1", "$8::date", `(
 			SELECT id, good, bad, gone, 0 AS skipped, bytes
 			FROM unnest($2::bigint[], $3::int[], $4::int[], $7::int[], $9::bigint[]) AS n (id, good, bad, gone, bytes)
-		) i`)+`)`+state.End, tenant, ids, good, bad, own, aside, gone, dayOf(now), bytes)
+		) i`)+`)`+state.End, tenant, ids, good, bad, own, aside, gone, record.DayOf(now), bytes)
 	if err != nil {
 		return fmt.Errorf("count ended ticks: %w", err)
 	}
@@ -293,7 +293,7 @@ func (d *Dispatch) countEnded(ctx context.Context, tx pgx.Tx, done *ends) error 
 	if _, err := pgx.ForEachRow(rows, []any{&id, &failures, &free, &delay}, func() error {
 		if delay != nil {
 			k := ident.TickKey{Schedule: id, At: delay.UTC()}
-			if state, did := done.ended[k]; did && state != Running {
+			if state, did := done.ended[k]; did && state != record.Running {
 				passed = append(passed, k)
 			}
 		}

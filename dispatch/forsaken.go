@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // wakeForsaken looks for parked ticks whose wait has ended without a change of a row: a keyset that was given back opens secrets again.

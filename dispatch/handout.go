@@ -7,12 +7,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // HandOut makes chunks of due ticks in the caller's transaction, which holds the locks of their shards, shared: a change came before the
@@ -47,32 +48,32 @@ func (c *Chunker) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) e
 
 // handOutOf makes the chunks of one shard. Ticks that differ in nothing but their schedule stand next to one another.
 func (c *Chunker) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.Due, workflows map[int64]string) error {
-	cs := newChunks(batch[0].Shard)
+	cs := chunk.NewBatch(batch[0].Shard)
 	rates := c.ratesOf(ctx, batch)
 	for _, rate := range rates {
-		cs.most = min(cs.most, max(leastHandedOut, rate))
+		cs.Most = min(cs.Most, max(leastHandedOut, rate))
 	}
 	for len(batch) > 0 {
 		one, workflow := batch[0], workflows[batch[0].Schedule]
-		var members []member
+		var members []chunk.Member
 		for len(batch) > 0 && alike(one, batch[0]) && workflows[batch[0].Schedule] == workflow {
-			members = append(members, member{id: batch[0].Schedule, missed: one.Missed})
+			members = append(members, chunk.Member{Id: batch[0].Schedule, Missed: one.Missed})
 			batch = batch[1:]
 		}
 		c.purse.owe(one.Tenant, len(members))
-		g := groupOf(one.Cohort, one.Run)
+		g := chunk.GroupOf(one.Cohort, one.Run)
 		g.Forced = one.Forced
-		cs.add(one.Tenant, workflow, g, members)
+		cs.Add(one.Tenant, workflow, g, members)
 	}
 	runs, err := c.insertChunks(ctx, tx, cs)
 	if err != nil {
 		return err
 	}
-	if err := c.paceChunks(ctx, tx, cs.made, rates); err != nil {
+	if err := c.paceChunks(ctx, tx, cs.Made, rates); err != nil {
 		return err
 	}
 	for i := range runs {
-		if err := announceOpen(ctx, tx, runs[i].lane, runs[i].text()); err != nil {
+		if err := cluster.AnnounceOpen(ctx, tx, runs[i].Lane, runs[i].Text()); err != nil {
 			return err
 		}
 	}
@@ -96,14 +97,14 @@ func (c *Chunker) ratesOf(ctx context.Context, due []schedules.Due) map[tenants.
 }
 
 // paceChunks makes the ticks of new chunks wait that are more than their tenants' rates.
-func (c *Chunker) paceChunks(ctx context.Context, tx pgx.Tx, made []newChunk, rates map[tenants.ID]int) error {
+func (c *Chunker) paceChunks(ctx context.Context, tx pgx.Tx, made []chunk.Draft, rates map[tenants.ID]int) error {
 	var ids []int64
 	var owners []int32
 	var waits []time.Duration
 	for i := range made {
 		one := &made[i]
-		if wait := c.purse.pace(one.tenant, one.count, rates[one.tenant], time.Now()); wait > 0 {
-			ids, owners, waits = append(ids, one.id), append(owners, int32(one.tenant)), append(waits, wait)
+		if wait := c.purse.pace(one.Tenant, one.Count, rates[one.Tenant], time.Now()); wait > 0 {
+			ids, owners, waits = append(ids, one.Id), append(owners, int32(one.Tenant)), append(waits, wait)
 		}
 	}
 	if len(ids) == 0 {

@@ -5,9 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/carillonhq/carillon/internal/fault"
+	"golang.org/x/net/http/httpguts"
 )
 
 const mostHeaders = 20

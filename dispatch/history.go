@@ -8,16 +8,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillonhq/carillon/internal/instant"
-
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // before is where a page of a history begins: with what came before this tick.
@@ -36,12 +35,12 @@ type Span struct {
 func (s Span) bounds() (state int16, from, to time.Time, err error) {
 	state, from, to = -1, s.From.UTC(), s.To.UTC()
 	if s.State != "" {
-		if state = int16(slices.Index(stateNames, s.State)); state < 0 {
-			return 0, from, to, fault.Invalid("/state", "%q is not one of %s", s.State, strings.Join(stateNames, ", "))
+		if state = int16(slices.Index(record.StateNames, s.State)); state < 0 {
+			return 0, from, to, fault.Invalid("/state", "%q is not one of %s", s.State, strings.Join(record.StateNames, ", "))
 		}
 	}
 	if to.IsZero() {
-		to = endOfTime
+		to = record.EndOfTime
 	}
 	return state, from, to, nil
 }
@@ -78,19 +77,19 @@ func (d *Dispatch) History(ctx context.Context, of policy.Name, s Span, limit in
 	}
 	good, bad := kept.since(whose[schedule])
 	rows, _ := d.API.Query(ctx, `
-		SELECT `+tickColumns+`
+		SELECT `+record.Columns+`
 		FROM tick t
 		WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND (t.nominal_at, t.seq) < ($3, $4)
 			AND t.nominal_at >= $5 AND ($6 < 0 OR t.state = $6)
 			AND NOT (t.state = $8 AND t.ended_at < $9 OR t.state = $10 AND t.ended_at < $11)
 		ORDER BY t.nominal_at DESC, t.seq DESC
 		LIMIT $7`, of.Tenant, schedule, from.At, from.Seq, oldest, state, paging.Rows(),
-		int16(Succeeded), good, int16(Failed), bad) // Collect reports the error
-	found, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[tick], (*tick).held)
+		int16(record.Succeeded), good, int16(record.Failed), bad) // Collect reports the error
+	found, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read ticks: %w", err)
 	}
-	found, next, err = web.Cut(paging, found, full, func(t *tick) before { return before{t.NominalAt.UTC(), t.Seq} })
+	found, next, err = web.Cut(paging, found, full, func(t *record.Tick) before { return before{t.NominalAt.UTC(), t.Seq} })
 	page = make([]Tick, 0, len(found))
 	for _, t := range found {
 		page = append(page, d.shown(t, of.Workflow, of.Key))
@@ -136,7 +135,7 @@ func (d *Dispatch) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick
 		return Tick{}, err
 	}
 	w, known := whose[k.Schedule]
-	var t *tick
+	var t *record.Tick
 	switch {
 	case len(found) > 0 && known && !kept.over(found[0], w):
 		t = found[0]
@@ -145,20 +144,20 @@ func (d *Dispatch) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick
 		if err != nil || l == nil {
 			return Tick{}, cmp.Or(err, absent)
 		}
-		t, w.workflow, w.key = &l.tick, l.Workflow, l.Key
+		t, w.workflow, w.key = &l.Tick, l.Workflow, l.Key
 	}
 	out := d.shown(t, w.workflow, w.key)
 	rows, _ := d.API.Query(ctx, `
 		SELECT attempt, started_at, ended_at, outcome, status, error, worker
 		FROM attempt
-		WHERE `+byKey+` AND ended_at >= $5
+		WHERE `+record.ByKey+` AND ended_at >= $5
 		ORDER BY attempt`, tenant, k.Schedule, k.At, k.Seq, kept.attempts) // CollectRows reports the error
 	out.Attempts, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Attempt])
 	if err != nil {
 		return Tick{}, fmt.Errorf("read attempts: %w", err)
 	}
-	if t.State == Succeeded { // what ended well is told by the tick's own row
-		out.Attempts = append(out.Attempts, Attempt{Attempt: t.Attempt, EndedAt: t.EndedAt.UTC(), Outcome: Succeeded.String()})
+	if t.State == record.Succeeded { // what ended well is told by the tick's own row
+		out.Attempts = append(out.Attempts, Attempt{Attempt: t.Attempt, EndedAt: t.EndedAt.UTC(), Outcome: record.Succeeded.String()})
 	}
 	return out, nil
 }
@@ -201,9 +200,9 @@ type Attempt struct {
 	Worker    *string    `json:"worker,omitempty"`
 }
 
-func (d *Dispatch) shown(t *tick, workflow, key string) Tick {
+func (d *Dispatch) shown(t *record.Tick, workflow, key string) Tick {
 	out := Tick{
-		TickID: d.IDs.Tick(t.key()), ScheduleID: d.IDs.Schedule(t.ScheduleID), Workflow: workflow, Key: key,
+		TickID: d.IDs.Tick(t.RowKey()), ScheduleID: d.IDs.Schedule(t.ScheduleID), Workflow: workflow, Key: key,
 		Timestamp: t.NominalAt.UTC(), State: t.State.String(), Reason: t.Reason.String(), Cause: t.Cause.String(),
 		DST: t.DST.String(), LastTimestamp: instant.UTC(t.LastAt), FiredAt: t.FiredAt.UTC().Truncate(time.Millisecond), EndedAt: instant.UTC(t.EndedAt),
 		LatenessMS: t.FiredAt.Sub(t.NominalAt).Milliseconds(), Attempt: t.Attempt, Occurrence: t.Occurrence,

@@ -1,6 +1,8 @@
 package dispatch
 
-import "github.com/labstack/echo/v4"
+import (
+	"github.com/labstack/echo/v4"
+)
 
 // Routes serves ticks and endpoints under g, whose requests are authenticated.
 func Routes(g *echo.Group, d *Dispatch) {

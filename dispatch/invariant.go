@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
@@ -95,11 +96,11 @@ var invariants = []invariant{
 		FROM (
 			SELECT
 			FROM tick t
-			WHERE t.state = ` + fmt.Sprint(int16(Running)) + ` AND t.chunk_id IS NOT NULL AND t.fired_at < (SELECT ` + postgres.Now + `) - interval '` + brokenFor + `'
+			WHERE t.state = ` + fmt.Sprint(int16(record.Running)) + ` AND t.chunk_id IS NOT NULL AND t.fired_at < (SELECT ` + postgres.Now + `) - interval '` + brokenFor + `'
 				AND NOT EXISTS (SELECT FROM chunk c WHERE c.id = t.chunk_id AND c.done_at IS NULL)
 				AND NOT EXISTS (
 					SELECT FROM held h
-					WHERE ` + sameKey("h", "t") + `)
+					WHERE ` + record.SameKey("h", "t") + `)
 			LIMIT $1
 		) t`, nil},
 	{"idle_schedules", "active schedules that no timing will ever hand out", true, `
@@ -168,7 +169,7 @@ func (d *Dispatch) scan(ctx context.Context) error {
 	var from scanFloors
 	for shard := range int16(cohorts.Shards) {
 		l := d.watchdog.floors.look(shard, &d.horizon, false)
-		from.cohort, from.held = append(from.cohort, l.cohort.from), append(from.held, l.held.from)
+		from.cohort, from.held = append(from.cohort, l.cohort.From), append(from.held, l.held.From)
 	}
 	from.chunk, from.stuck = d.swept.from(&d.horizon)
 	all, err := scanFrom(ctx, d.Pool, false, from)

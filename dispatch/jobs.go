@@ -6,22 +6,23 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/riverqueue/river"
 )
 
 type openWorker struct {
-	river.WorkerDefaults[openArgs]
+	river.WorkerDefaults[chunk.JobArgs]
 	dispatch *Dispatch
 }
 
 // openLimit is how long the opening of a run of chunks may take: as long as it hangs, it occupies a worker of its lane.
 const openLimit = 15 * time.Second
 
-func (w *openWorker) Timeout(*river.Job[openArgs]) time.Duration { return openLimit }
+func (w *openWorker) Timeout(*river.Job[chunk.JobArgs]) time.Duration { return openLimit }
 
 // Work opens the run of a job, unless the opener of this process does so or has done so. A later attempt of the job does not rely on
 // what the opener remembers.
-func (w *openWorker) Work(ctx context.Context, job *river.Job[openArgs]) error {
+func (w *openWorker) Work(ctx context.Context, job *river.Job[chunk.JobArgs]) error {
 	defer w.dispatch.opener.fetched(job.Queue)()
 	err := errNotOffered
 	if job.Attempt <= 1 {
@@ -43,7 +44,7 @@ func (w *openWorker) Work(ctx context.Context, job *river.Job[openArgs]) error {
 }
 
 // openJob opens a run, and where it is late what waits behind it too.
-func (d *Dispatch) openJob(ctx context.Context, run openArgs, late bool) error {
+func (d *Dispatch) openJob(ctx context.Context, run chunk.JobArgs, late bool) error {
 	through := run.Through
 	if late {
 		further, err := d.reach(ctx, run.Chunk)
@@ -70,7 +71,7 @@ const jobLate = time.Second
 // shard and lane. It returns 0 if there is none: for later tries, which are opened one by one, and in the lane of herds, where
 // priorities decide the order.
 func (d *Dispatch) reach(ctx context.Context, first int64) (last int64, err error) {
-	err = d.Pool.QueryRow(ctx, reachOfJob, first, first+chunksLookedAt, largeLane, ticksOfAJob, chunksOfAJob).Scan(&last)
+	err = d.Pool.QueryRow(ctx, reachOfJob, first, first+chunksLookedAt, chunk.LargeLane, chunk.TicksOfAJob, chunk.ChunksOfAJob).Scan(&last)
 	if err != nil {
 		return 0, fmt.Errorf("look what waits behind chunk %d: %w", first, err)
 	}
@@ -79,7 +80,7 @@ func (d *Dispatch) reach(ctx context.Context, first int64) (last int64, err erro
 
 // chunksLookedAt is how many numbers of chunks reach looks at, however long the backlog is. One sweep numbers its chunks in a row,
 // so most of the neighbours are of the same shard.
-const chunksLookedAt = 8 * chunksOfAJob
+const chunksLookedAt = 8 * chunk.ChunksOfAJob
 
 const reachOfJob = `
 		SELECT COALESCE(max(id), 0)

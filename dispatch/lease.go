@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
@@ -18,6 +18,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // LeaseParams ask for ticks of workflows: up to Max, waiting for the first up to Wait, each to be ended within Lease.
@@ -79,7 +80,7 @@ func (p LeaseParams) read() (r leaseRequest, err error) {
 			errs = append(errs, err)
 		}
 	}
-	if len(p.Worker) > 256 || p.Worker != valid(p.Worker) {
+	if len(p.Worker) > 256 || p.Worker != record.Valid(p.Worker) {
 		errs = append(errs, fault.Invalid("/worker", "a worker's name is at most 256 bytes of text"))
 	}
 	return r, fault.Join(errs...)
@@ -110,7 +111,7 @@ func (d *Dispatch) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, 
 	until := time.Now().Add(r.wait)
 	for {
 		// Registered before it looks, so that what comes in between wakes it.
-		waiting, leave := d.hub.wait(tenant, r.workflows, r.max)
+		waiting, leave := d.hub.Wait(tenant, r.workflows, r.max)
 		body, n, err := d.leaseNow(ctx, tenant, r)
 		left := time.Until(until)
 		if err != nil || n > 0 || left <= 0 {
@@ -119,7 +120,7 @@ func (d *Dispatch) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, 
 		}
 		timer := time.NewTimer(left)
 		select {
-		case <-waiting.woken:
+		case <-waiting.Woken:
 		case <-timer.C:
 		case <-closing:
 			until = time.Now()
@@ -201,10 +202,10 @@ type leased struct {
 	cut bool // nothing is leased: an answer holds only those of the ticks that are here
 }
 
-func (l *leased) of() []*tick {
-	ticks := make([]*tick, len(l.ticks))
+func (l *leased) of() []*record.Tick {
+	ticks := make([]*record.Tick, len(l.ticks))
 	for i, s := range l.ticks {
-		ticks[i] = &s.tick
+		ticks[i] = &s.Tick
 	}
 	return ticks
 }
@@ -247,10 +248,10 @@ func (d *Dispatch) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 // the lease ends with the shortest, and the others have an end of their own.
 func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, found []*sendable) (id int64, err error) {
 	lengths := make([]time.Duration, len(found))
-	tries := make([]try, len(found))
+	tries := make([]record.Try, len(found))
 	shortest := r.lease
 	for i, s := range found {
-		tries[i] = try{TickKey: s.key(), Attempt: s.Attempt}
+		tries[i] = record.Try{TickKey: s.RowKey(), Attempt: s.Attempt}
 		lengths[i] = min(r.lease, s.ownTimeout())
 		shortest = min(shortest, lengths[i])
 	}
@@ -283,19 +284,19 @@ func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseReque
 // none is empty.
 const leaseForm = 0
 
-func packLease(tries []try) []byte {
+func packLease(tries []record.Try) []byte {
 	b := binary.AppendUvarint([]byte{leaseForm}, uint64(len(tries)))
 	return append(b, packReady(tries)...)
 }
 
-func unpackLease(b []byte) ([]try, error) {
+func unpackLease(b []byte) ([]record.Try, error) {
 	if len(b) == 0 || b[0] != leaseForm {
-		return unpackTries(b)
+		return chunk.UnpackTries(b)
 	}
 	r := varint.NewReader(b[1:])
 	n := r.Count(mostLeased)
 	if r.Broken() {
-		return nil, errBroken
+		return nil, chunk.ErrBroken
 	}
 	return unpackReady(r.Rest(), n)
 }
@@ -313,10 +314,10 @@ func (d *Dispatch) leaseAnswer(tenant tenants.ID, l leased) []byte {
 		if body[len(body)-1] == '}' {
 			body = append(body, ',')
 		}
-		token := d.seal(tenant, s.key(), leaseToken{l.id, int16(i), s.Attempt})
+		token := d.seal(tenant, s.RowKey(), leaseToken{l.id, int16(i), s.Attempt})
 		terms := l.terms[s.Workflow]
 		m := d.message(message{
-			tick: &s.tick, workflow: s.Workflow, key: s.Key, version: terms.version, maxAttempts: s.budget(terms.With(s.stated).MaxAttempts),
+			Tick: &s.Tick, workflow: s.Workflow, key: s.Key, version: terms.version, maxAttempts: s.Budget(terms.With(s.stated).MaxAttempts),
 			token: token, payload: s.Own,
 		}, l.timings[i])
 		body = m.appendJSON(body)
@@ -337,6 +338,7 @@ type newerWorkflow struct {
 }
 
 func (e *newerWorkflow) Error() string { return "workflow " + e.name + ": " + e.cause.Error() }
+
 func (e *newerWorkflow) Unwrap() error { return e.cause }
 
 func without(names []string, name string) []string {

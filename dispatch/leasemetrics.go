@@ -1,6 +1,8 @@
 package dispatch
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // leaseMetrics are the metrics of leasing.
 type leaseMetrics struct {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // leaseLocks is the class of the advisory locks that keep parallel polls of a tenant within the quota leased.
@@ -44,10 +44,10 @@ func leaseRoom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest
 	return min(r.max, max(0, r.quota-held)), nil
 }
 
-func newLeaseEnds() lowEnd {
-	return lowEnd{
-		index: "lease_until",
-		first: `SELECT (SELECT until_at FROM lease WHERE until_at <= (SELECT ` + postgres.Now + `) AND until_at >= $1 ORDER BY until_at LIMIT 1)`,
-		below: `SELECT (SELECT until_at FROM lease WHERE until_at >= $1 AND until_at < $2 ORDER BY until_at LIMIT 1)`,
+func newLeaseEnds() cluster.LowEnd {
+	return cluster.LowEnd{
+		Index: "lease_until",
+		First: `SELECT (SELECT until_at FROM lease WHERE until_at <= (SELECT ` + postgres.Now + `) AND until_at >= $1 ORDER BY until_at LIMIT 1)`,
+		Below: `SELECT (SELECT until_at FROM lease WHERE until_at >= $1 AND until_at < $2 ORDER BY until_at LIMIT 1)`,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -16,7 +17,7 @@ const mostLines = 10_000 // that are remembered
 type lines struct {
 	mu    sync.Mutex
 	since map[lineName]lineSince
-	whole seldom
+	whole cluster.Seldom
 }
 
 type lineName struct {
@@ -30,8 +31,8 @@ type lineSince struct {
 }
 
 // from returns where reading a line begins; the zero time: at its low end.
-func (l *lines) from(name lineName, h *horizon) time.Time {
-	_, era := h.chunks()
+func (l *lines) from(name lineName, h *cluster.Horizon) time.Time {
+	_, era := h.Chunks()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if known, is := l.since[name]; is && known.era == era {
@@ -41,8 +42,8 @@ func (l *lines) from(name lineName, h *horizon) time.Time {
 }
 
 // began notes the first of a line.
-func (l *lines) began(name lineName, at time.Time, h *horizon) {
-	_, era := h.chunks()
+func (l *lines) began(name lineName, at time.Time, h *cluster.Horizon) {
+	_, era := h.Chunks()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.since == nil || len(l.since) >= mostLines {
@@ -91,11 +92,11 @@ func (p *pass) readLine(ctx context.Context, tenant tenants.ID, from time.Time, 
 func (l *lines) wholeDue() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.whole.due(time.Now())
+	return l.whole.Due(time.Now())
 }
 
 func (l *lines) wholeEnded(began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.whole.ended(began, time.Now())
+	l.whole.Ended(began, time.Now())
 }

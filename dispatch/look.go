@@ -4,24 +4,24 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
-
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // dueFloors are the floors of what a sweep reads by due_at.
 type dueFloors struct {
-	cohort, held, turn [cohorts.Shards]floor
-	search             search
+	cohort, held, turn [cohorts.Shards]cluster.Floor
+	search             cluster.Search
 }
 
 // dueLook is one reading of what is due in a shard.
-type dueLook struct{ cohort, held, turn look }
+type dueLook struct{ cohort, held, turn cluster.Look }
 
-func (f *dueFloors) look(shard int16, h *horizon, full bool) dueLook {
-	return dueLook{f.cohort[shard].look(h, full), f.held[shard].look(h, full), f.turn[shard].look(h, full)}
+func (f *dueFloors) look(shard int16, h *cluster.Horizon, full bool) dueLook {
+	return dueLook{f.cohort[shard].Look(h, full), f.held[shard].Look(h, full), f.turn[shard].Look(h, full)}
 }
 
 // dueLooks are readings of several shards, with where they begin as columns.
@@ -32,12 +32,12 @@ type dueLooks struct {
 }
 
 // begin begins readings of shards.
-func (f *dueFloors) begin(shards []int16, h *horizon) dueLooks {
+func (f *dueFloors) begin(shards []int16, h *cluster.Horizon) dueLooks {
 	l := dueLooks{shards: shards, looks: make(map[int16]dueLook, len(shards))}
 	for _, shard := range shards {
 		one := f.look(shard, h, false)
 		l.looks[shard] = one
-		l.cohort, l.held, l.turns = append(l.cohort, one.cohort.from), append(l.held, one.held.from), append(l.turns, one.turn.from)
+		l.cohort, l.held, l.turns = append(l.cohort, one.cohort.From), append(l.held, one.held.From), append(l.turns, one.turn.From)
 	}
 	return l
 }
@@ -66,12 +66,12 @@ const firstDue = `
 func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if _, alive := d.process.self(); !alive {
+	if _, alive := d.process.Self(); !alive {
 		return lookEvery, nil
 	}
 	wait := lookEvery
-	err := d.firstDue(ctx, &d.floors, busy.others(d.process.shards(), time.Now()), func(s shardDue) {
-		at := earliest(s.cohort, s.held, s.turn)
+	err := d.firstDue(ctx, &d.floors, busy.others(d.process.Shards(), time.Now()), func(s shardDue) {
+		at := cluster.Earliest(s.cohort, s.held, s.turn)
 		if left := at.Sub(s.now); left > 0 {
 			wait = min(wait, left+lookLate)
 			return
@@ -81,7 +81,7 @@ func (d *Dispatch) look(ctx context.Context, busy *shardSet, due chan<- int16) (
 		}
 	})
 	if err == nil {
-		err = d.searchDue(ctx, &d.floors, d.process.shards())
+		err = d.searchDue(ctx, &d.floors, d.process.Shards())
 	}
 	if err != nil {
 		return lookEvery, err
@@ -112,9 +112,9 @@ func (d *Dispatch) firstDue(ctx context.Context, floors *dueFloors, shards []int
 		}
 		s.cohort, s.held, s.turn = cohort.Time, held.Time, turn.Time
 		one := l.looks[s.shard]
-		one.cohort.found(s.cohort)
-		one.held.found(s.held)
-		one.turn.found(s.turn)
+		one.cohort.Found(s.cohort)
+		one.held.Found(s.held)
+		one.turn.Found(s.turn)
 		fn(s)
 	}
 	return rows.Err()
@@ -136,26 +136,26 @@ const firstBelow = `
 
 // searchDue lowers the floors of shards to what it finds below them.
 func (d *Dispatch) searchDue(ctx context.Context, floors *dueFloors, shards []int16) error {
-	w, is := floors.search.begin(&d.horizon, time.Now())
+	w, is := floors.search.Begin(&d.horizon, time.Now())
 	if !is {
 		return nil
 	}
 	var b pgx.Batch
-	b.Queue(firstBelow, shards, w.from, w.to).Query(func(rows pgx.Rows) error {
+	b.Queue(firstBelow, shards, w.From, w.To).Query(func(rows pgx.Rows) error {
 		var shard int16
 		var cohort, held, turn pgtype.Timestamptz
 		_, err := pgx.ForEachRow(rows, []any{&shard, &cohort, &held, &turn}, func() error {
-			floors.cohort[shard].lower(w.era, cohort.Time)
-			floors.held[shard].lower(w.era, held.Time)
-			floors.turn[shard].lower(w.era, turn.Time)
+			floors.cohort[shard].Lower(w.Era, cohort.Time)
+			floors.held[shard].Lower(w.Era, held.Time)
+			floors.turn[shard].Lower(w.Era, turn.Time)
 			return nil
 		})
 		return err
 	})
-	entries := entriesRead(&b, "cohort_due", "held_due", "turn_due")
+	entries := cluster.EntriesRead(&b, "cohort_due", "held_due", "turn_due")
 	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}
-	floors.search.ended(w, *entries, time.Now())
+	floors.search.Ended(w, *entries, time.Now())
 	return nil
 }

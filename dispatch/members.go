@@ -6,18 +6,19 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/jackc/pgx/v5"
 )
 
 // readMembers reads the members of the cohorts past their cursors, at most each of one cohort, cohort after cohort, until
 // most are read. Those to whom the run's nominal time does not count are left out.
-func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int) (members [][]member, read int, err error) {
+func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int) (members [][]chunk.Member, read int, err error) {
 	found, err := findMembers(ctx, tx, cohorts, most, each)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read members: %w", err)
 	}
-	members = make([][]member, len(cohorts))
-	all, spreads, nowhere := make([]member, 0, len(found.ids)), found.spreads, new(int64)
+	members = make([][]chunk.Member, len(cohorts))
+	all, spreads, nowhere := make([]chunk.Member, 0, len(found.ids)), found.spreads, new(int64)
 	reached, began, ofOne := 0, 0, 0
 	for row, id := range found.ids {
 		i := int(found.cohorts[row]) - 1
@@ -40,14 +41,14 @@ func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int)
 			continue
 		}
 		c.AtSpread, c.AtID = spread, &found.ids[row]
-		m := member{id: id, spread: *spread, missed: c.run.Missed}
+		m := chunk.Member{Id: id, Spread: *spread, Missed: c.run.Missed}
 		if counted, limited := found.limits[id]; limited {
 			own, counts := c.run.For(c.timing, counted.from, counted.until)
 			if !counts {
 				continue
 			}
-			if m.missed = own.Missed; !own.At.Equal(c.run.At) {
-				m.own = &own
+			if m.Missed = own.Missed; !own.At.Equal(c.run.At) {
+				m.Own = &own
 			}
 		}
 		all = append(all, m)
@@ -158,9 +159,9 @@ func (f *foundMembers) addKnown(cohorts []*due) {
 		if c.members == noMember {
 			continue
 		}
-		numbers, ids = append(numbers, int32(i+1)), append(ids, c.first.id)
+		numbers, ids = append(numbers, int32(i+1)), append(ids, c.first.Id)
 		if c.counts.until != nil || c.counts.from.After(c.run.From) {
-			f.limits[c.first.id] = c.counts
+			f.limits[c.first.Id] = c.counts
 		}
 	}
 	f.cohorts, f.ids = numbers, ids

@@ -5,15 +5,15 @@ import (
 	"strconv"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // message is what a worker receives for a tick, the same whether the tick is pushed or leased.
 type message struct {
-	*tick
+	*record.Tick
 	workflow, key string
 	version       string // of the workflow
 	maxAttempts   int16
@@ -114,7 +114,7 @@ func newWhens() *whens {
 const upcomingSent = 5
 
 func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
-	key := whenKey{t, at.Unix(), endOfTime.Unix()}
+	key := whenKey{t, at.Unix(), record.EndOfTime.Unix()}
 	if until != nil {
 		key.until = until.Unix()
 	}
@@ -153,7 +153,7 @@ func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
 
 // message returns m with what follows from its tick: the ids, and the times by the timing of its cohort.
 func (d *Dispatch) message(m message, timing *calendar.Timing) message {
-	k := m.tick.key()
+	k := m.Tick.RowKey()
 	if sabotage.NewIDs.On() {
 		k.Seq += int32(m.Attempt-1) << 16
 	}

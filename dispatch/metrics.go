@@ -1,6 +1,8 @@
 package dispatch
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Metrics are the metrics of dispatch.
 type Metrics struct {

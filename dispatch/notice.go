@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // What tenants are told of goes three steps, each in the database, so that no crash loses any of it: the transaction in
@@ -34,14 +35,14 @@ func (d *Dispatch) anyNotice(ctx context.Context) (bool, error) {
 	if err != nil || found {
 		return found, err
 	}
-	_, first, err := d.dueNotices.look(ctx, d.Pool, &d.horizon)
+	_, first, err := d.dueNotices.Look(ctx, d.Pool, &d.horizon)
 	return !first.IsZero(), err
 }
 
 // addUp makes notices of happenings, and events of notices. The notices of a suspended tenant are put off.
 func (d *Dispatch) addUp(ctx context.Context) (more bool, err error) {
 	var happened, due int
-	from := d.dueNotices.floor.look(&d.horizon, false).from
+	from := d.dueNotices.Floor.Look(&d.horizon, false).From
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
 		b.Queue(postgres.Fold("happening", "tenant_id, event, cause, n, at, schedule_id, nominal_at, seq, data")+`, causes AS (
@@ -162,7 +163,7 @@ func (d *Dispatch) toldOf(ctx context.Context, e *event) (t toldOf, err error) {
 		SELECT COALESCE(s.workflow, l.workflow), COALESCE(s.key, l.key), l.attempt, l.error
 		FROM (SELECT) one
 		LEFT JOIN schedule s ON s.tenant_id = $1 AND s.id = $2
-		LEFT JOIN dead_letter l ON `+keyIs("l", "$1", "$2", "$3", "$4"),
+		LEFT JOIN dead_letter l ON `+record.KeyIs("l", "$1", "$2", "$3", "$4"),
 		e.TenantID, *e.ScheduleID, e.NominalAt, e.Seq).Scan(&t.Workflow, &t.Key, &t.Attempt, &t.Error)
 	if err != nil {
 		return t, fmt.Errorf("read what an event tells of: %w", err)
@@ -170,11 +171,11 @@ func (d *Dispatch) toldOf(ctx context.Context, e *event) (t toldOf, err error) {
 	return t, nil
 }
 
-func newDueNotices() lowEnd {
-	return lowEnd{
-		index:  "notice_next",
-		first:  `SELECT (SELECT next_at FROM notice WHERE next_at <= (SELECT ` + postgres.Now + `) AND next_at >= $1 ORDER BY next_at LIMIT 1)`,
-		below:  `SELECT (SELECT next_at FROM notice WHERE next_at >= $1 AND next_at < $2 ORDER BY next_at LIMIT 1)`,
-		search: search{every: seldomSearch},
+func newDueNotices() cluster.LowEnd {
+	return cluster.LowEnd{
+		Index:  "notice_next",
+		First:  `SELECT (SELECT next_at FROM notice WHERE next_at <= (SELECT ` + postgres.Now + `) AND next_at >= $1 ORDER BY next_at LIMIT 1)`,
+		Below:  `SELECT (SELECT next_at FROM notice WHERE next_at >= $1 AND next_at < $2 ORDER BY next_at LIMIT 1)`,
+		Search: cluster.Search{Every: cluster.SeldomSearch},
 	}
 }

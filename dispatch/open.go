@@ -8,30 +8,31 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // opened is what the opening of a chunk gives rise to once it is committed.
 type opened struct {
-	chunk   *chunk
-	now     time.Time // the clock, read after the chunk was locked and before anything that decides its ticks
-	groups  []group   // of first tries
-	items   int       // how many of those there are
-	routes  []route   // of the chunk's workflows, in their order
-	stopped bool      // its tenant is halted or suspended
-	ticks   []tick
+	chunk   *chunk.Chunk
+	now     time.Time     // the clock, read after the chunk was locked and before anything that decides its ticks
+	groups  []chunk.Group // of first tries
+	items   int           // how many of those there are
+	routes  []route       // of the chunk's workflows, in their order
+	stopped bool          // its tenant is halted or suspended
+	ticks   []record.Tick
 	ready   []readyTick
 	send    []*delivery
 	bytes   int         // of their payloads
 	later   lots        // to be sent once their endpoint's queue has room
 	filling bool        // it has
 	waiting []*delivery // for one of their workflow to end
-	hold    []hold
+	hold    []record.Held
 	park    []parking
 	buffer  []ident.TickKey // ticks that wait for others
 	cancels []int64         // schedules whose running tick is to stop for a newer one
@@ -61,7 +62,7 @@ const mostEarlier = 2000
 // chunk shares a schedule and is unopened still are left, and returned with that. Of those that are left to a later try the error
 // is notYet; the others are open then.
 func (d *Dispatch) openRange(ctx context.Context, first, through int64) (behind map[int64]int64, err error) {
-	self, alive := d.process.self()
+	self, alive := d.process.Self()
 	if !alive {
 		return nil, errors.New("this process was silent and opens nothing")
 	}
@@ -77,7 +78,7 @@ func (d *Dispatch) openRange(ctx context.Context, first, through int64) (behind 
 			if len(all) == 0 {
 				return nil
 			}
-			if all[0].chunk.Kind == laterTries {
+			if all[0].chunk.Kind == chunk.LaterTries {
 				err = d.openTries(ctx, tx, all[0])
 			} else {
 				err = d.openFirst(ctx, tx, all)
@@ -133,20 +134,20 @@ func (d *Dispatch) commitOpen(ctx context.Context, tx pgx.Tx, all []*opened, sel
 	}
 	var b pgx.Batch
 	var ready readyRows
-	var roll rollEntries
-	var use useEntries
+	var roll record.IndexEntries
+	var use record.UseEntries
 	ids, done := make([]int64, len(all)), make([]bool, len(all))
 	for i, o := range all {
 		for j := range o.ready {
 			ready.add(o.chunk.TenantID, &o.ready[j])
 		}
-		roll.add(o.chunk.TenantID, o.ticks)
-		use.add(o.chunk.TenantID, o.now, o.ticks)
+		roll.Add(o.chunk.TenantID, o.ticks)
+		use.Add(o.chunk.TenantID, o.now, o.ticks)
 		ids[i], done[i] = o.chunk.ID, len(o.send)+len(o.later) == 0
 	}
 	ready.queue(&b)
-	roll.queue(&b)
-	use.queue(&b)
+	roll.Queue(&b)
+	use.Queue(&b)
 	b.Queue(`
 		UPDATE chunk c
 		SET opened_at = $2::timestamptz, owner = $3, epoch = c.epoch + 1, done_at = CASE WHEN n.done THEN $2::timestamptz END
@@ -179,7 +180,7 @@ func (d *Dispatch) tellReady(o *opened) {
 		waiting[r.workflow]++
 	}
 	for workflow, n := range waiting {
-		d.hub.ready(o.chunk.TenantID, workflow, n)
+		d.hub.Ready(o.chunk.TenantID, workflow, n)
 	}
 }
 
@@ -191,14 +192,14 @@ func (d *Dispatch) after(o *opened) {
 	d.sender.add(o.chunk, o.send, o.later)
 	d.tellReady(o)
 	type outcome struct {
-		state  State
-		reason Reason
+		state  record.State
+		reason record.Reason
 	}
 	outcomes := map[outcome]int{}
 	for i := range o.ticks {
 		t := &o.ticks[i]
 		outcomes[outcome{t.State, t.Reason}]++
-		if t.State == Running {
+		if t.State == record.Running {
 			d.openMetrics.lateness.Observe(t.FiredAt.Sub(t.NominalAt).Seconds())
 		}
 	}
@@ -233,7 +234,7 @@ func (d *Dispatch) openFirst(ctx context.Context, tx pgx.Tx, all []*opened) erro
 
 // item is one schedule of a chunk, with the group that it stands in.
 type item struct {
-	*group
+	*chunk.Group
 	of      *opened
 	id      int64
 	decided bool
@@ -242,7 +243,7 @@ type item struct {
 func flatten(items []item, o *opened) []item {
 	for i := range o.groups {
 		for _, id := range o.groups[i].IDs {
-			items = append(items, item{group: &o.groups[i], of: o, id: id})
+			items = append(items, item{Group: &o.groups[i], of: o, id: id})
 		}
 	}
 	return items
@@ -253,12 +254,12 @@ func (d *Dispatch) putAside(ctx context.Context, tx pgx.Tx, o *opened) error {
 	if err := d.buffer(ctx, tx, o.chunk.TenantID, o.now, o.buffer, o.cancels); err != nil {
 		return err
 	}
-	if o.chunk.Kind == laterTries {
+	if o.chunk.Kind == chunk.LaterTries {
 		if err := claim(ctx, tx, o); err != nil {
 			return err
 		}
 	}
-	if err := insertHolds(ctx, tx, o.chunk.TenantID, o.hold); err != nil {
+	if err := record.InsertHeld(ctx, tx, o.chunk.TenantID, o.hold); err != nil {
 		return err
 	}
 	if len(o.ending) > 0 {
@@ -278,11 +279,11 @@ func copyOpened(ctx context.Context, tx pgx.Tx, all []*opened) error {
 	if n == 0 {
 		return nil
 	}
-	c := newTickCopy(n)
+	c := record.NewCopy(n)
 	for _, o := range all {
 		for i := range o.ticks {
-			c.add(o.chunk.TenantID, &o.ticks[i])
+			c.Add(o.chunk.TenantID, &o.ticks[i])
 		}
 	}
-	return c.send(ctx, tx)
+	return c.Send(ctx, tx)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
@@ -179,7 +180,7 @@ func TestATickOfADeletedScheduleIsNotThatOfItsKeysNext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cancelled := h.number(`SELECT count(*) FROM tick WHERE schedule_id = $1 AND version = 1 AND state = $2`, first, dispatch.Cancelled)
+	cancelled := h.number(`SELECT count(*) FROM tick WHERE schedule_id = $1 AND version = 1 AND state = $2`, first, record.Cancelled)
 	if all := h.number(`SELECT count(*) FROM tick`); cancelled < due || all != cancelled {
 		t.Errorf("of %d ticks %d were cancelled as the deleted schedule's, and %d were due", all, cancelled, due)
 	}

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
 )
 
 // openers are how many runs of chunks one process opens at once in each lane.
-var openers = map[string]int{smallLane: 4, largeLane: 4, catchUpLane: 2}
+var openers = map[string]int{chunk.SmallLane: 4, chunk.LargeLane: 4, chunk.CatchUpLane: 2}
 
 const (
 	mostOffered = 64   // runs that wait in one lane: the others are left to River
@@ -22,7 +24,7 @@ const (
 // index entries of all earlier jobs while an old snapshot is open. The job of an opened run finds nothing left to do. It opens the
 // run itself where the opener could not, or had no room.
 type opener struct {
-	open  func(ctx context.Context, run openArgs, late bool) error
+	open  func(ctx context.Context, run chunk.JobArgs, late bool) error
 	lanes map[string]*openLane
 
 	mu      sync.Mutex
@@ -45,14 +47,14 @@ type openLane struct {
 
 // offered is a run that was offered to the opener.
 type offered struct {
-	openRun
+	chunk.Run
 	at      time.Time
 	started bool
 	done    chan struct{} // closed when the attempt to open it has ended
 	err     error         // of the attempt, once done is closed
 }
 
-func newOpener(open func(context.Context, openArgs, bool) error) *opener {
+func newOpener(open func(context.Context, chunk.JobArgs, bool) error) *opener {
 	o := &opener{open: open, lanes: map[string]*openLane{}, runs: map[int64]*offered{}, closing: make(chan struct{})}
 	for name, n := range openers {
 		o.lanes[name] = &openLane{slots: make(chan struct{}, n)}
@@ -96,26 +98,26 @@ func (o *opener) close(ctx context.Context) (left []string) {
 }
 
 // offer takes runs, those of the highest priority first. It returns the lanes of the runs that are left to River.
-func (o *opener) offer(runs []openRun) (left []string) {
+func (o *opener) offer(runs []chunk.Run) (left []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, run := range runs {
-		l := o.lanes[run.lane]
+		l := o.lanes[run.Lane]
 		if o.context == nil || l == nil {
-			left = append(left, run.lane)
+			left = append(left, run.Lane)
 			continue
 		}
 		if o.runs[run.Chunk] != nil {
 			continue
 		}
-		r := &offered{openRun: run, at: time.Now(), done: make(chan struct{})}
+		r := &offered{Run: run, at: time.Now(), done: make(chan struct{})}
 		at, _ := slices.BinarySearchFunc(l.waiting, r, func(a, b *offered) int {
-			return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.Chunk, b.Chunk))
+			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Chunk, b.Chunk))
 		})
 		l.waiting, o.runs[run.Chunk] = slices.Insert(l.waiting, at, r), r
 		if last := len(l.waiting) - 1; last == mostOffered {
 			delete(o.runs, l.waiting[last].Chunk)
-			l.waiting, left = l.waiting[:last], append(left, run.lane)
+			l.waiting, left = l.waiting[:last], append(left, run.Lane)
 		}
 		if l.workers < cap(l.slots) {
 			l.workers++
@@ -128,8 +130,8 @@ func (o *opener) offer(runs []openRun) (left []string) {
 
 // offerTold gives the opener a run that another process swept, if this process is the one to open it.
 func (d *Dispatch) offerTold(text string) {
-	if run, ok := parseRun(text); ok && d.Dispatches && d.process.opens(run.Chunk) {
-		d.hub.queued(d.opener.offer([]openRun{run}))
+	if run, ok := chunk.ParseRun(text); ok && d.Dispatches && d.process.Opens(run.Chunk) {
+		d.hub.Queued(d.opener.offer([]chunk.Run{run}))
 	}
 }
 
@@ -182,7 +184,7 @@ func (o *opener) try(ctx context.Context, r *offered) (err error) {
 			err = fmt.Errorf("panic: %v", why)
 		}
 	}()
-	return o.open(ctx, r.openArgs, time.Since(r.at) > jobLate)
+	return o.open(ctx, r.JobArgs, time.Since(r.at) > jobLate)
 }
 
 // remember keeps that a run is open until its job comes. The opener is locked.
@@ -205,7 +207,7 @@ func (o *opener) await(ctx context.Context, chunk int64) error {
 		return errNotOffered
 	}
 	if !r.started {
-		l := o.lanes[r.lane]
+		l := o.lanes[r.Lane]
 		l.waiting = slices.DeleteFunc(l.waiting, func(other *offered) bool { return other == r })
 		delete(o.runs, chunk)
 		o.mu.Unlock()

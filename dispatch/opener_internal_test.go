@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
 )
 
 // slowOpener opens a run once it is let, and notes which runs it began.
@@ -19,7 +21,7 @@ type slowOpener struct {
 
 func newSlowOpener(t *testing.T) *slowOpener {
 	s := &slowOpener{start: make(chan int64, 1000), let: make(chan error)}
-	s.opener = newOpener(func(ctx context.Context, run openArgs, _ bool) error {
+	s.opener = newOpener(func(ctx context.Context, run chunk.JobArgs, _ bool) error {
 		s.noted.Lock()
 		s.began = append(s.began, run.Chunk)
 		s.noted.Unlock()
@@ -47,14 +49,14 @@ func (s *slowOpener) of(chunk int64) *offered {
 	return s.runs[chunk]
 }
 
-func catchUpRun(number int64, priority int) openRun {
-	return openRun{openArgs: openArgs{Chunk: number}, lane: catchUpLane, priority: priority}
+func catchUpRun(number int64, priority int) chunk.Run {
+	return chunk.Run{JobArgs: chunk.JobArgs{Chunk: number}, Lane: chunk.CatchUpLane, Priority: priority}
 }
 
 // fill has all slots of the lane taken.
 func (s *slowOpener) fill() {
-	for i := range int64(openers[catchUpLane]) {
-		s.offer([]openRun{catchUpRun(-1-i, 1)})
+	for i := range int64(openers[chunk.CatchUpLane]) {
+		s.offer([]chunk.Run{catchUpRun(-1-i, 1)})
 		<-s.start
 	}
 }
@@ -63,7 +65,7 @@ func TestOfferedRunsAreOpenedByPriority(t *testing.T) {
 	t.Parallel()
 	s := newSlowOpener(t)
 	s.fill()
-	s.offer([]openRun{catchUpRun(1, 4), catchUpRun(2, 4), catchUpRun(3, 1), catchUpRun(4, 2)})
+	s.offer([]chunk.Run{catchUpRun(1, 4), catchUpRun(2, 4), catchUpRun(3, 1), catchUpRun(4, 2)})
 	var order []int64
 	for range 4 {
 		s.let <- nil
@@ -79,14 +81,14 @@ func TestRunsWithoutRoomAreLeftToRiver(t *testing.T) {
 	s := newSlowOpener(t)
 	s.fill()
 	for i := range int64(mostOffered) {
-		if left := s.offer([]openRun{catchUpRun(1+i, 3)}); left != nil {
+		if left := s.offer([]chunk.Run{catchUpRun(1+i, 3)}); left != nil {
 			t.Fatalf("run %d is left to River: %v", 1+i, left)
 		}
 	}
-	if left := s.offer([]openRun{catchUpRun(1000, 3)}); !slices.Equal(left, []string{catchUpLane}) {
+	if left := s.offer([]chunk.Run{catchUpRun(1000, 3)}); !slices.Equal(left, []string{chunk.CatchUpLane}) {
 		t.Errorf("one too many: got %v", left)
 	}
-	if left := s.offer([]openRun{catchUpRun(1001, 1)}); !slices.Equal(left, []string{catchUpLane}) {
+	if left := s.offer([]chunk.Run{catchUpRun(1001, 1)}); !slices.Equal(left, []string{chunk.CatchUpLane}) {
 		t.Errorf("one too many, and before the others: got %v", left)
 	}
 	for chunk, offered := range map[int64]bool{1000: false, mostOffered: false, 1001: true, 1: true} {
@@ -103,7 +105,7 @@ func TestAJobWaitsForTheOpenerOnly(t *testing.T) {
 		t.Errorf("not offered: got %v", err)
 	}
 	s.fill()
-	s.offer([]openRun{catchUpRun(1, 1)})
+	s.offer([]chunk.Run{catchUpRun(1, 1)})
 	if err := s.await(t.Context(), 1); !errors.Is(err, errNotOffered) {
 		t.Errorf("offered and not begun: got %v", err)
 	}
@@ -118,7 +120,7 @@ func TestAJobOpensWhatTheOpenerCouldNot(t *testing.T) {
 	t.Parallel()
 	s := newSlowOpener(t)
 	for _, one := range []struct{ opened, job error }{{nil, nil}, {errors.New("why"), errNotOffered}} {
-		s.offer([]openRun{catchUpRun(1, 1)})
+		s.offer([]chunk.Run{catchUpRun(1, 1)})
 		r := s.of(1)
 		<-s.start
 		s.let <- one.opened
@@ -138,11 +140,11 @@ func TestAJobTakesASlotOfItsLane(t *testing.T) {
 	s.fill()
 	full, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.slot(full, catchUpLane); err == nil {
+	if _, err := s.slot(full, chunk.CatchUpLane); err == nil {
 		t.Error("the lane is full, and a job got a slot")
 	}
 	s.let <- nil
-	free, err := s.slot(t.Context(), catchUpLane)
+	free, err := s.slot(t.Context(), chunk.CatchUpLane)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,13 +155,13 @@ func TestAnOpenerThatEndsLeavesItsRunsToRiver(t *testing.T) {
 	t.Parallel()
 	s := newSlowOpener(t)
 	s.fill()
-	s.offer([]openRun{catchUpRun(1, 1)})
+	s.offer([]chunk.Run{catchUpRun(1, 1)})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if left := s.close(ended); !slices.Equal(left, []string{catchUpLane}) {
+	if left := s.close(ended); !slices.Equal(left, []string{chunk.CatchUpLane}) {
 		t.Errorf("got %v", left)
 	}
-	if left := s.offer([]openRun{catchUpRun(2, 1)}); !slices.Equal(left, []string{catchUpLane}) {
+	if left := s.offer([]chunk.Run{catchUpRun(2, 1)}); !slices.Equal(left, []string{chunk.CatchUpLane}) {
 		t.Errorf("an offer after the end: got %v", left)
 	}
 	if slices.Contains(s.began, 1) {

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // stillUnopened tells of chunks c, found by their numbers, that they are not open. It is written so that no index of all that
@@ -55,7 +55,7 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 	}
 	var b pgx.Batch
 	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`) // to plan for its values anew is a third of what a small chunk costs
-	b.Queue(`SELECT `+chunkColumns+` FROM chunk c WHERE `+ofRun+skip, first, through)
+	b.Queue(`SELECT `+chunk.Columns+` FROM chunk c WHERE `+ofRun+skip, first, through)
 	floor, stuck := d.swept.from(&d.horizon)
 	b.Queue(`SELECT ` + postgres.Now) // before everything that decides the ticks is read
 	b.Queue(sabotage.OrderIgnored.Instead(earlierChunks, "e.id + 0 < c.id", "false"), first, through, floor, stuck)
@@ -74,7 +74,7 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 		return l, fmt.Errorf("set the planner: %w", err)
 	}
 	rows, _ := results.Query() // CollectRows reports the error
-	chunks, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[chunk])
+	chunks, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[chunk.Chunk])
 	if err != nil {
 		return l, fmt.Errorf("lock chunks: %w", err)
 	}
@@ -85,15 +85,15 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 }
 
 // describe reads what was asked for of chunks that are locked.
-func (d *Dispatch) describe(l *locked, chunks []*chunk, results pgx.BatchResults) (err error) {
+func (d *Dispatch) describe(l *locked, chunks []*chunk.Chunk, results pgx.BatchResults) (err error) {
 	all := make(map[int64]*opened, len(chunks))
 	for _, c := range chunks {
 		c.NominalAt = c.NominalAt.UTC()
 		o := &opened{chunk: c}
-		if all[c.ID] = o; c.Kind == laterTries {
+		if all[c.ID] = o; c.Kind == chunk.LaterTries {
 			continue
 		}
-		if o.groups, err = unpackGroups(c.NominalAt, c.Items); err != nil {
+		if o.groups, err = chunk.UnpackGroups(c.NominalAt, c.Items); err != nil {
 			return fmt.Errorf("chunk %d: %w", c.ID, err)
 		}
 		for _, g := range o.groups {
@@ -150,11 +150,11 @@ func behindOthers(all map[int64]*opened, results pgx.BatchResults) (map[int64]in
 		if _, waits := behind[id]; waits || o == nil {
 			return nil
 		}
-		if !slices.ContainsFunc(o.groups, func(g group) bool { return at.Before(g.At) }) { // of one run, cut into parts
+		if !slices.ContainsFunc(o.groups, func(g chunk.Group) bool { return at.Before(g.At) }) { // of one run, cut into parts
 			return nil
 		}
-		other, err := unpackGroups(at, items)
-		if err == nil && shares(o.groups, other) {
+		other, err := chunk.UnpackGroups(at, items)
+		if err == nil && chunk.Shares(o.groups, other) {
 			behind[id] = earlier
 		}
 		return err

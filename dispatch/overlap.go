@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // buffer keeps ticks that wait for others of their schedules to end. For the schedules in stop, those others are told
@@ -24,14 +24,14 @@ func (d *Dispatch) buffer(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 	if err := d.stopFor(ctx, tx, tenant, now, stop); err != nil {
 		return err
 	}
-	var a keyArrays
+	var a record.Keys
 	for _, k := range keys {
-		a.add(k, 0)
+		a.Add(k, 0)
 	}
 	_, err := tx.Exec(ctx, `
 		INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq)
 		SELECT $1, id, at, seq
-		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)`, tenant, a.ids, a.at, a.seqs)
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)`, tenant, a.Ids, a.At, a.Seqs)
 	if err != nil {
 		return fmt.Errorf("buffer ticks: %w", err)
 	}
@@ -49,8 +49,8 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		SET reason = $3
 		FROM schedule_state st
 		WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2)
-			AND `+keyIs("t", "st.tenant_id", "st.schedule_id", state.NewestAt, state.NewestSeq)+`
-			AND t.state = $4`, tenant, schedules, int16(Superseded), int16(Running))
+			AND `+record.KeyIs("t", "st.tenant_id", "st.schedule_id", state.NewestAt, state.NewestSeq)+`
+			AND t.state = $4`, tenant, schedules, int16(record.Superseded), int16(record.Running))
 	// One that is held has nobody to tell: it is opened at once, and ends.
 	b.Queue(`UPDATE held SET due_at = `+postgres.Now+`, waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
@@ -64,9 +64,9 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		UPDATE tick t
 		SET state = $3, reason = $4, ended_at = $5
 		FROM gone g
-		WHERE `+keyIs("t", "$1", "g.schedule_id", "g.nominal_at", "g.seq")+`
+		WHERE `+record.KeyIs("t", "$1", "g.schedule_id", "g.nominal_at", "g.seq")+`
 		RETURNING t.schedule_id, t.nominal_at, t.seq`,
-		tenant, schedules, int16(Skipped), int16(Superseded), now)
+		tenant, schedules, int16(record.Skipped), int16(record.Superseded), now)
 	if err != nil {
 		return fmt.Errorf("supersede waiting ticks: %w", err)
 	}
@@ -82,7 +82,7 @@ func (d *Dispatch) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		ids[i] = k.Schedule
 	}
 	var used pgx.Batch
-	queueEndedUse(&used, tenant, now, Skipped, ids...)
+	record.QueueEndedUse(&used, tenant, now, record.Skipped, ids...)
 	if err := tx.SendBatch(ctx, &used).Close(); err != nil {
 		return fmt.Errorf("count superseded ticks: %w", err)
 	}
@@ -152,18 +152,18 @@ func (w *waiting) expired(now time.Time) bool {
 }
 
 func (w *waiting) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
-	b.Queue(`DELETE FROM buffered WHERE `+byKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
-	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+byKey,
-		tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(Skipped), int16(Expired), now)
-	queueEndedUse(b, tenant, now, Skipped, w.ScheduleID)
+	b.Queue(`DELETE FROM buffered WHERE `+record.ByKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
+	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+record.ByKey,
+		tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(record.Skipped), int16(record.Expired), now)
+	record.QueueEndedUse(b, tenant, now, record.Skipped, w.ScheduleID)
 	state.Expire(b, state.Schedule{Tenant: tenant, ID: w.ScheduleID})
 }
 
 func (w *waiting) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Time) {
-	b.Queue(`DELETE FROM buffered WHERE `+byKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
+	b.Queue(`DELETE FROM buffered WHERE `+record.ByKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
 	w.queueState(b, tenant, now)
 	k := ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}
-	queueHold(b, tenant, w.Shard, try{TickKey: k, Attempt: w.Attempt}, "released", now)
+	record.QueueHeld(b, tenant, w.Shard, record.Try{TickKey: k, Attempt: w.Attempt}, "released", now)
 }
 
 // queueState counts a released tick in its schedule's state, and writes its place in the sequence, if it has one.
@@ -171,8 +171,8 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	if w.Aside {
 		again := w.Attempt > 1 // it was handed out before
 		state.ReleaseAside(b, state.Schedule{Tenant: tenant, ID: w.ScheduleID}, again)
-		b.Queue(`UPDATE tick SET state = $5, fired_at = CASE WHEN $7 THEN fired_at ELSE $6 END WHERE `+byKey,
-			tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(Running), now, again)
+		b.Queue(`UPDATE tick SET state = $5, fired_at = CASE WHEN $7 THEN fired_at ELSE $6 END WHERE `+record.ByKey,
+			tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(record.Running), now, again)
 		return
 	}
 	timed := w.Seq == 0
@@ -183,8 +183,8 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 		SET state = $6, fired_at = GREATEST($7, t.nominal_at), cause = CASE WHEN $5 THEN $8::smallint ELSE t.cause END, last_at = st.prev_at,
 			occurrence = CASE WHEN $5 THEN st.occurrence END
 		FROM st
-		WHERE `+keyIs("t", "$1", "$2", "$3", "$4"),
-		tenant, w.ScheduleID, w.NominalAt, w.Seq, timed, int16(Running), now, int16(Buffered))
+		WHERE `+record.KeyIs("t", "$1", "$2", "$3", "$4"),
+		tenant, w.ScheduleID, w.NominalAt, w.Seq, timed, int16(record.Running), now, int16(record.Buffered))
 }
 
 // cancelOrphans cancels ticks that wait for one of a schedule that is deleted, and returns how many. The database marks
@@ -199,11 +199,11 @@ func (d *Dispatch) cancelOrphans(ctx context.Context) (n int64, err error) {
 			UPDATE tick t
 			SET state = $1, ended_at = `+postgres.Now+`
 			FROM gone g
-			WHERE `+sameKey("t", "g")+`
+			WHERE `+record.SameKey("t", "g")+`
 			RETURNING t.tenant_id, t.schedule_id AS id, 0 AS good, 0 AS bad, 1 AS gone, 0 AS skipped, 0 AS bytes
-		), used AS (`+endedUse("i.tenant_id", "("+postgres.Now+" AT TIME ZONE 'UTC')::date", "ended i")+`
+		), used AS (`+record.EndedUse("i.tenant_id", "("+postgres.Now+" AT TIME ZONE 'UTC')::date", "ended i")+`
 		)
-		SELECT FROM gone`, int16(Cancelled), mostCleared)
+		SELECT FROM gone`, int16(record.Cancelled), mostCleared)
 	if err != nil {
 		return 0, fmt.Errorf("cancel waiting ticks of deleted schedules: %w", err)
 	}

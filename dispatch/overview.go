@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // Overview is how a tenant's firing stands. What it counts is kept as counts, or is counted up to a bound: no schedule and

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -314,14 +314,14 @@ func (o *Overviews) lateness(ctx context.Context, tenant tenants.ID, now time.Ti
 		return l, fmt.Errorf("read the roll: %w", err)
 	}
 	keys, err := sample(found)
-	if err != nil || len(keys.ids) == 0 {
+	if err != nil || len(keys.Ids) == 0 {
 		return l, err
 	}
 	rows, _ = o.DB.Query(ctx, `
 		SELECT (extract(epoch FROM t.fired_at - t.nominal_at) * 1000)::bigint
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN `+theTick+` ON t.state <> $8`,
-		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Skipped)) // CollectRows reports the error
+		JOIN `+record.TheTick+` ON t.state <> $8`,
+		tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Skipped)) // CollectRows reports the error
 	late, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return l, fmt.Errorf("read how late ticks were: %w", err)
@@ -336,7 +336,7 @@ func (o *Overviews) lateness(ctx context.Context, tenant tenants.ID, now time.Ti
 }
 
 // sample picks about latenessSample keys of ticks, evenly over the rows of the roll.
-func sample(found []rolled) (keys keyArrays, err error) {
+func sample(found []rolled) (keys record.Keys, err error) {
 	total := 0
 	for _, r := range found {
 		total += r.Ticks
@@ -348,12 +348,12 @@ func sample(found []rolled) (keys keyArrays, err error) {
 		if next >= seen+r.Ticks {
 			continue
 		}
-		all, err := unpackRoll(r.Items, r.NominalAt.UTC(), r.Ticks)
+		all, err := record.UnpackKeys(r.Items, r.NominalAt.UTC(), r.Ticks)
 		if err != nil {
 			return keys, fmt.Errorf("roll %d: %w", r.ID, err)
 		}
 		for ; next < seen+r.Ticks; next += every {
-			keys.add(all[next-seen], 0)
+			keys.Add(all[next-seen], 0)
 		}
 	}
 	return keys, nil

@@ -7,35 +7,36 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/jackc/pgx/v5"
 )
 
 // openChunks remembers where the open chunks of some processes begin in the index by owner and opened_at: of this one, and of
 // those that are dead. Only takeOver uses it.
 type openChunks struct {
-	floors  map[int64]*floor
-	orphans seldom
-	search  search
+	floors  map[int64]*cluster.Floor
+	orphans cluster.Seldom
+	search  cluster.Search
 }
 
 // look begins a reading of a process's open chunks.
-func (o *openChunks) look(process int64, h *horizon, full bool) look {
+func (o *openChunks) look(process int64, h *cluster.Horizon, full bool) cluster.Look {
 	if o.floors == nil {
-		o.floors = map[int64]*floor{}
+		o.floors = map[int64]*cluster.Floor{}
 	}
 	if o.floors[process] == nil {
-		o.floors[process] = &floor{}
+		o.floors[process] = &cluster.Floor{}
 	}
-	return o.floors[process].look(h, full)
+	return o.floors[process].Look(h, full)
 }
 
 // firstOpen returns from when on this process has open chunks.
 func (d *Dispatch) firstOpen() time.Time {
-	self, _ := d.process.self()
-	return d.openChunks.look(self, &d.horizon, false).from
+	self, _ := d.process.Self()
+	return d.openChunks.look(self, &d.horizon, false).From
 }
 
 // ownChunk is an open chunk of this process.
@@ -51,15 +52,15 @@ const lostAfter = 3 * time.Second
 
 // takeOwned takes the open chunks of dead processes, and those that this process owns and knows nothing of.
 func (d *Dispatch) takeOwned(ctx context.Context) error {
-	self, _ := d.process.self()
+	self, _ := d.process.Self()
 	began := time.Now()
-	all := d.openChunks.orphans.due(began)
+	all := d.openChunks.orphans.Due(began)
 	l := d.openChunks.look(self, &d.horizon, false)
-	doubtful := d.sender.doubts.some(mostTaken)
+	doubtful := d.sender.doubts.Some(mostTaken)
 	var dead, orphans []int64
 	var mine []ownChunk
 	var b pgx.Batch
-	b.Queue(deadProcesses, deadAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(deadProcesses, cluster.DeadAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
 		dead, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 		return err
 	})
@@ -77,19 +78,19 @@ func (d *Dispatch) takeOwned(ctx context.Context) error {
 		SELECT id, epoch, opened_at, opened_at < `+postgres.Now+` - make_interval(secs => $2)
 		FROM chunk
 		WHERE owner = $1 AND opened_at >= $3 AND done_at IS NULL
-		ORDER BY id`, self, lostAfter.Seconds(), l.from).Query(add)
+		ORDER BY id`, self, lostAfter.Seconds(), l.From).Query(add)
 	if len(doubtful) > 0 {
 		b.Queue(`
 			SELECT id, epoch, opened_at, opened_at < `+postgres.Now+` - make_interval(secs => $2)
 			FROM chunk
 			WHERE id = ANY ($4) AND owner = $1 AND opened_at < $3 AND done_at IS NULL
-			ORDER BY id`, self, lostAfter.Seconds(), l.from, doubtful).Query(add)
+			ORDER BY id`, self, lostAfter.Seconds(), l.From, doubtful).Query(add)
 	}
 	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("look for chunks to take: %w", err)
 	}
 	if all {
-		d.openChunks.orphans.ended(began, time.Now())
+		d.openChunks.orphans.Ended(began, time.Now())
 	}
 	for id := range d.openChunks.floors {
 		if id != self && !slices.Contains(dead, id) {
@@ -97,8 +98,8 @@ func (d *Dispatch) takeOwned(ctx context.Context) error {
 		}
 	}
 	lost, first := d.lostOf(mine)
-	l.found(first)
-	d.sender.doubts.remove(doubtful)
+	l.Found(first)
+	d.sender.doubts.Remove(doubtful)
 	if err := errors.Join(d.takeOpen(ctx, dead, false), d.takeOpen(ctx, orphans, true), d.takeLost(ctx, lost)); err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func (d *Dispatch) takeOwned(ctx context.Context) error {
 
 // searchOwned takes chunks that this process owns and knows nothing of, and that lie below the floor.
 func (d *Dispatch) searchOwned(ctx context.Context, self int64) error {
-	w, is := d.openChunks.search.begin(&d.horizon, time.Now())
+	w, is := d.openChunks.search.Begin(&d.horizon, time.Now())
 	if !is {
 		return nil
 	}
@@ -117,17 +118,17 @@ func (d *Dispatch) searchOwned(ctx context.Context, self int64) error {
 		SELECT id, epoch, opened_at, true
 		FROM chunk
 		WHERE owner = $1 AND opened_at >= $2 AND opened_at < $3 AND opened_at < `+postgres.Now+` - make_interval(secs => $4) AND done_at IS NULL
-		ORDER BY id`, self, w.from, w.to, lostAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
+		ORDER BY id`, self, w.From, w.To, lostAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
 		mine, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ownChunk])
 		return err
 	})
-	entries := entriesRead(&b, "chunk_open")
+	entries := cluster.EntriesRead(&b, "chunk_open")
 	if err := d.Pool.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("search for lost chunks: %w", err)
 	}
-	d.openChunks.search.ended(w, *entries, time.Now())
+	d.openChunks.search.Ended(w, *entries, time.Now())
 	lost, _ := d.lostOf(mine)
-	d.sender.doubts.add(lost[min(len(lost), mostTaken):])
+	d.sender.doubts.Add(lost[min(len(lost), mostTaken):])
 	return d.takeLost(ctx, lost)
 }
 
@@ -146,7 +147,7 @@ func (d *Dispatch) lostOf(mine []ownChunk) (lost []int64, first time.Time) {
 		if !unknown[c.ID] {
 			continue
 		}
-		first = earliest(first, c.Opened)
+		first = cluster.Earliest(first, c.Opened)
 		if c.Old {
 			lost = append(lost, c.ID)
 		}
@@ -160,13 +161,13 @@ func (d *Dispatch) takeLost(ctx context.Context, lost []int64) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	self, _ := d.process.self()
+	self, _ := d.process.Self()
 	rows, _ := d.Pool.Query(ctx, `
 		UPDATE chunk
 		SET epoch = epoch + 1
 		WHERE id = ANY($1) AND owner = $2 AND done_at IS NULL
-		RETURNING `+chunkColumns, lost[:min(len(lost), mostTaken)], self) // CollectRows reports the error
-	taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk])
+		RETURNING `+chunk.Columns, lost[:min(len(lost), mostTaken)], self) // CollectRows reports the error
+	taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk.Chunk])
 	if err != nil {
 		return fmt.Errorf("take lost chunks: %w", err)
 	}
@@ -241,7 +242,7 @@ const takeOwnedBy = `
 					FOR UPDATE SKIP LOCKED
 				) c
 				LIMIT $3)
-			RETURNING ` + chunkColumns
+			RETURNING ` + chunk.Columns
 
 // takeOpen makes this process the owner of open chunks whose owner is dead, and sends what of them has no result.
 func (d *Dispatch) takeOpen(ctx context.Context, dead []int64, full bool) error {
@@ -253,12 +254,12 @@ func (d *Dispatch) takeOpen(ctx context.Context, dead []int64, full bool) error 
 		return err
 	}
 	for {
-		self, alive := d.process.self()
+		self, alive := d.process.Self()
 		if !alive {
 			return nil
 		}
 		rows, _ := d.Pool.Query(ctx, takeOwnedBy, self, owners, mostTaken, from) // CollectRows reports the error
-		taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk])
+		taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk.Chunk])
 		if err != nil {
 			return fmt.Errorf("take chunks: %w", err)
 		}
@@ -274,21 +275,21 @@ func (d *Dispatch) takeOpen(ctx context.Context, dead []int64, full bool) error 
 
 // owning returns which of some processes own open chunks, and when the first of each was opened.
 func (d *Dispatch) owning(ctx context.Context, dead []int64, full bool) (owners []int64, first []time.Time, err error) {
-	looks := make(map[int64]look, len(dead))
+	looks := make(map[int64]cluster.Look, len(dead))
 	from := make([]time.Time, len(dead))
 	for i, id := range dead {
 		looks[id] = d.openChunks.look(id, &d.horizon, full)
-		from[i] = looks[id].from
+		from[i] = looks[id].From
 	}
 	rows, _ := d.Pool.Query(ctx, firstOwned, dead, from) // ForEachRow reports the error
 	var id int64
 	var at *time.Time
 	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
 		if at == nil {
-			looks[id].found(time.Time{})
+			looks[id].Found(time.Time{})
 			return nil
 		}
-		looks[id].found(*at)
+		looks[id].Found(*at)
 		owners, first = append(owners, id), append(first, *at)
 		return nil
 	})

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // A tick whose endpoint is held or disabled, or whose tenant is halted or suspended, is parked: its row in held stays as it is until
@@ -17,7 +17,7 @@ import (
 
 // parking is a tick that is to be parked.
 type parking struct {
-	try
+	record.Try
 	shard    int16
 	workflow string
 }
@@ -47,10 +47,10 @@ func (d *Dispatch) park(ctx context.Context, tx pgx.Tx, tenant tenants.ID, parke
 	if err != nil {
 		return fmt.Errorf("park ticks: %w", err)
 	}
-	tries := make([]try, len(parked))
+	tries := make([]record.Try, len(parked))
 	var workflows []string
 	for i, p := range parked {
-		if tries[i] = p.try; !slices.Contains(workflows, p.workflow) {
+		if tries[i] = p.Try; !slices.Contains(workflows, p.workflow) {
 			workflows = append(workflows, p.workflow)
 		}
 	}
@@ -65,25 +65,25 @@ func (d *Dispatch) park(ctx context.Context, tx pgx.Tx, tenant tenants.ID, parke
 	}
 	underWay := make(map[ident.TickKey]*sendable, len(found))
 	for _, s := range found {
-		underWay[s.key()] = s
+		underWay[s.RowKey()] = s
 	}
-	holds := make([]hold, len(parked))
+	holds := make([]record.Held, len(parked))
 	for i, p := range parked {
-		h := hold{try: p.try, shard: p.shard, why: "endpoint", due: now}
+		h := record.Held{Try: p.Try, Shard: p.shard, Why: "endpoint", Due: now}
 		r := &routes[slices.Index(workflows, p.workflow)]
 		s := underWay[p.TickKey]
 		switch {
 		case !shared || s == nil:
-			h.due = now.Add(contendedWait)
+			h.Due = now.Add(contendedWait)
 		case halted: // nothing ends while its tenant is stopped
-			h.why, h.due, h.waitsFor = "halted", never, new("")
+			h.Why, h.Due, h.WaitsFor = "halted", never, new("")
 		case r.endpoint != nil && r.endpoint.shut():
-			h.due, h.waitsFor = never, &r.endpoint.name
+			h.Due, h.WaitsFor = never, &r.endpoint.name
 			if latest, expires := s.latest(r.terms); expires {
-				h.due = latest.Add(time.Millisecond)
+				h.Due = latest.Add(time.Millisecond)
 			}
 		}
 		holds[i] = h
 	}
-	return insertHolds(ctx, tx, tenant, holds)
+	return record.InsertHeld(ctx, tx, tenant, holds)
 }

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/carillonhq/carillon/internal/postgres"
 )
 
 // partitionedTable is a table that has one partition for each day of nominal time. with are the storage options of a partition.

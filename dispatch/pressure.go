@@ -6,10 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // mostUnopened is how many chunks of a tenant's are swept ahead of their opening: a backlog waits in its cohorts, where it

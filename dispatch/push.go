@@ -15,10 +15,10 @@ import (
 	"strings"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
 const (
@@ -125,7 +125,7 @@ func everyOne(batch []*delivery, fill func(*outcome)) []outcome {
 	outcomes := make([]outcome, len(batch))
 	for i, one := range batch {
 		outcomes[i].delivery = one
-		outcomes[i].TickKey, outcomes[i].attempt = one.tick.key(), one.tick.Attempt
+		outcomes[i].TickKey, outcomes[i].attempt = one.tick.RowKey(), one.tick.Attempt
 		fill(&outcomes[i])
 	}
 	return outcomes
@@ -231,9 +231,9 @@ func (p *pusher) body(batch []*delivery, timings []*calendar.Timing) (body []byt
 		if i > 0 {
 			body = append(body, ',')
 		}
-		k := one.tick.key()
+		k := one.tick.RowKey()
 		m := p.d.message(message{
-			tick: &one.tick, workflow: one.workflow, key: one.key, version: one.version, maxAttempts: one.maxAttempts,
+			Tick: &one.tick, workflow: one.workflow, key: one.key, version: one.version, maxAttempts: one.maxAttempts,
 			token: p.d.seal(one.tenant, k, leaseToken{attempt: one.tick.Attempt}), payload: one.payload,
 		}, timings[i])
 		body, one.id = m.appendJSON(body), m.tickID
@@ -257,7 +257,7 @@ func (d *Dispatch) timings(ctx context.Context, batch []*delivery) (timings []*c
 	}
 	ctx, cancel := context.WithTimeout(ctx, slotQuery)
 	defer cancel()
-	ticks := make([]*tick, len(batch))
+	ticks := make([]*record.Tick, len(batch))
 	for i, one := range batch {
 		ticks[i] = &one.tick
 	}

@@ -7,11 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -48,7 +47,7 @@ func (d *Dispatch) tellPushing(ctx context.Context) {
 		if len(now) == 0 && !told {
 			return nil
 		}
-		id, alive := d.process.self()
+		id, alive := d.process.Self()
 		if !alive {
 			return nil
 		}

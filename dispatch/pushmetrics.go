@@ -1,6 +1,8 @@
 package dispatch
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // pushMetrics are the metrics of pushing.
 type pushMetrics struct {

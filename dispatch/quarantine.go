@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/jackc/pgx/v5"
 )
 
 // aside collects the due cohorts of a shard that a sweep does not serve. One of them never fails the sweep of the others.

@@ -9,13 +9,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/varint"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Ticks that wait for a worker lie in ready, in rows of up to mostInReady: by workflow, queue and priority, and then as they
@@ -42,7 +43,7 @@ type readyName struct {
 
 // readyRows are rows of ready, as columns.
 type readyRows struct {
-	open    map[readyName][]try
+	open    map[readyName][]record.Try
 	owners  []int32
 	flows   []string
 	queues  []string
@@ -54,22 +55,22 @@ type readyRows struct {
 
 func (r *readyRows) add(tenant tenants.ID, t *readyTick) {
 	if r.open == nil {
-		r.open = map[readyName][]try{}
+		r.open = map[readyName][]record.Try{}
 	}
 	name := readyName{tenant, t.workflow, t.queue, t.priority}
 	tries, begun := r.open[name]
 	if !begun {
 		r.arrived = append(r.arrived, name)
-		tries = make([]try, 0, mostInReady)
+		tries = make([]record.Try, 0, mostInReady)
 	}
-	if tries = append(tries, try{TickKey: t.TickKey, Attempt: t.attempt}); len(tries) == mostInReady {
+	if tries = append(tries, record.Try{TickKey: t.TickKey, Attempt: t.attempt}); len(tries) == mostInReady {
 		r.cut(name, tries)
 		tries = tries[:0]
 	}
 	r.open[name] = tries
 }
 
-func (r *readyRows) cut(name readyName, tries []try) {
+func (r *readyRows) cut(name readyName, tries []record.Try) {
 	r.owners, r.flows, r.queues, r.orders = append(r.owners, int32(name.tenant)), append(r.flows, name.workflow), append(r.queues, name.queue), append(r.orders, name.priority)
 	r.counts, r.packed = append(r.counts, int32(len(tries))), append(r.packed, packReady(tries))
 }
@@ -111,7 +112,7 @@ func makeReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ready []readyT
 }
 
 // packReady packs ticks as varint deltas, in their order: of those that came together two or three bytes each.
-func packReady(tries []try) []byte {
+func packReady(tries []record.Try) []byte {
 	b := make([]byte, 0, 16+3*len(tries))
 	var id, at int64
 	var seq int32
@@ -131,10 +132,10 @@ func packReady(tries []try) []byte {
 	return b
 }
 
-func unpackReady(b []byte, n int) ([]try, error) {
+func unpackReady(b []byte, n int) ([]record.Try, error) {
 	r := varint.NewReader(b)
-	tries := make([]try, n)
-	var last try
+	tries := make([]record.Try, n)
+	var last record.Try
 	var at int64
 	for i := range tries {
 		delta := r.Next()
@@ -146,7 +147,7 @@ func unpackReady(b []byte, n int) ([]try, error) {
 		tries[i] = last
 	}
 	if !r.Whole() {
-		return nil, errBroken
+		return nil, chunk.ErrBroken
 	}
 	return tries, nil
 }
@@ -169,10 +170,10 @@ type readyRow struct {
 
 // takeReady takes ready ticks out of the queues: by priority, and then as they came. Rows that others are taking from are
 // passed over, unless there are no more than those.
-func takeReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest) ([]try, error) {
+func takeReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest) ([]record.Try, error) {
 	places := slices.DeleteFunc(slices.Clone(r.places), func(p readyPlace) bool { return !slices.Contains(r.workflows, p.workflow) })
 	slices.SortFunc(places, func(a, b readyPlace) int { return cmp.Compare(a.priority, b.priority) })
-	var all []try
+	var all []record.Try
 	for left := places; len(left) > 0 && len(all) < r.max; {
 		n := slices.IndexFunc(left, func(p readyPlace) bool { return p.priority != left[0].priority })
 		if n < 0 {
@@ -195,8 +196,8 @@ func takeReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest
 }
 
 // takeReadyOf takes up to n ticks of queues of one priority.
-func takeReadyOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, places []readyPlace, n int) ([]try, error) {
-	var all []try
+func takeReadyOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, places []readyPlace, n int) ([]record.Try, error) {
+	var all []record.Try
 	for most := n/mostInReady + 1; ; most = n - len(all) {
 		rows, err := lockReady(ctx, tx, tenant, places, most)
 		if err != nil {
@@ -275,8 +276,8 @@ func awaitReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, places []read
 }
 
 // takeFrom takes up to n ticks of rows that are locked.
-func takeFrom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, rows []readyRow, n int) ([]try, error) {
-	var all []try
+func takeFrom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, rows []readyRow, n int) ([]record.Try, error) {
+	var all []record.Try
 	var b pgx.Batch
 	var flows, queues []string
 	var orders []int16
@@ -319,7 +320,7 @@ func takeFrom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, rows []readyRow
 }
 
 // left are the ticks of the row that nobody has leased.
-func (r *readyRow) left() ([]try, error) {
+func (r *readyRow) left() ([]record.Try, error) {
 	all, err := unpackReady(r.Items, int(r.Ticks))
 	if err != nil {
 		return nil, fmt.Errorf("ready %d: %w", r.ID, err)
@@ -384,7 +385,7 @@ func takeOneOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, row *readyRow,
 }
 
 // without is what is left of a row's ticks but for one, and tells whether that is among them.
-func (r *readyRow) without(k ident.TickKey) (rest []try, there bool, err error) {
+func (r *readyRow) without(k ident.TickKey) (rest []record.Try, there bool, err error) {
 	left, err := r.left()
 	if err != nil {
 		return nil, false, err

@@ -4,17 +4,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
-
-	"github.com/carillonhq/carillon/internal/ident"
 )
 
 func TestReadyTicksComeBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		tries := rapid.SliceOf(rapid.Custom(func(t *rapid.T) try {
-			return try{
+		tries := rapid.SliceOf(rapid.Custom(func(t *rapid.T) record.Try {
+			return record.Try{
 				TickKey: ident.TickKey{
 					Schedule: rapid.Int64Range(1, 1<<60).Draw(t, "schedule"),
 					At:       time.Unix(rapid.SampledFrom([]int64{-5, 0, 1, 1 << 31, 1 << 34}).Draw(t, "at"), 0).UTC(),

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/tenants"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/carillonhq/carillon/tenants"
 )
 
 // Rows of ready are used up at the low ends of their queues, and while an old snapshot is open the indexes keep an entry of each
@@ -64,8 +64,8 @@ func newReadyQueues() *readyQueues {
 }
 
 // of returns what is known of a workflow, or nil.
-func (q *readyQueues) of(tenant tenants.ID, workflow string, h *horizon) *readyKnown {
-	_, era := h.settledReady()
+func (q *readyQueues) of(tenant tenants.ID, workflow string, h *cluster.Horizon) *readyKnown {
+	_, era := h.SettledReady()
 	if known, is := q.kept.Get(workflowName{tenant, workflow}); is && known.era == era {
 		return known
 	}
@@ -113,9 +113,9 @@ type readyFound struct {
 	last    int64                // the last of these that was read
 }
 
-func (q *readyQueues) begin(tenant tenants.ID, workflows []string, h *horizon) *readyLook {
+func (q *readyQueues) begin(tenant tenants.ID, workflows []string, h *cluster.Horizon) *readyLook {
 	l := &readyLook{tenant: tenant, known: map[string]*readyKnown{}, found: map[string]*readyFound{}}
-	l.settled, l.era = h.settledReady()
+	l.settled, l.era = h.SettledReady()
 	for _, name := range workflows {
 		if l.found[name] != nil {
 			continue

@@ -7,8 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
@@ -17,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Replay delivers a tick again that failed for good: the same tick, whose attempts go on from the last one with as many
@@ -39,10 +39,10 @@ func (d *Dispatch) Replay(ctx context.Context, tenant tenants.ID, id string, onc
 				if err != nil {
 					return 0, nil, err
 				}
-				shown := d.shown(r.tick, r.workflow, r.key)
+				shown := d.shown(r.Tick, r.workflow, r.key)
 				return http.StatusAccepted, shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
 					Action: "tick.replay", Target: "ticks/" + id,
-					Before: auditedTick{id, Failed.String(), "", *r.ReplayedFrom}, After: auditedTick{id, shown.State, shown.Reason, shown.Attempt},
+					Before: auditedTick{id, record.Failed.String(), "", *r.ReplayedFrom}, After: auditedTick{id, shown.State, shown.Reason, shown.Attempt},
 				})
 			})
 			return err
@@ -53,7 +53,7 @@ func (d *Dispatch) Replay(ctx context.Context, tenant tenants.ID, id string, onc
 
 // replayed is a tick that is delivered again, of a schedule.
 type replayed struct {
-	*tick
+	*record.Tick
 	workflow, key string
 }
 
@@ -63,7 +63,7 @@ func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 	if err != nil {
 		return r, err
 	}
-	r.tick = t
+	r.Tick = t
 	var overlap *string
 	var defaults []byte
 	err = tx.QueryRow(ctx, `
@@ -90,13 +90,13 @@ func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 	if err != nil {
 		return r, err
 	}
-	t.replayAs(fate)
+	t.ReplayAs(fate)
 	var b pgx.Batch
-	b.Queue(`DELETE FROM dead_letter WHERE `+byKey, tenant, k.Schedule, k.At, k.Seq)
+	b.Queue(`DELETE FROM dead_letter WHERE `+record.ByKey, tenant, k.Schedule, k.At, k.Seq)
 	b.Queue(`
 		UPDATE tick
 		SET state = $5, reason = 0, attempt = $6, replayed_from = $7, ended_at = NULL, error = NULL, chunk_id = NULL
-		WHERE `+byKey,
+		WHERE `+record.ByKey,
 		tenant, k.Schedule, k.At, k.Seq, int16(t.State), t.Attempt, t.ReplayedFrom)
 	state.Revive(&b, counted, fate)
 	queueAside(&b, tenant, t, now)
@@ -110,7 +110,7 @@ func (d *Dispatch) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k i
 }
 
 // lockFailed locks a failed tick, and restores it from its dead letter if its row is gone. The error is errNoLetter if there is neither.
-func (d *Dispatch) lockFailed(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (t *tick, now time.Time, err error) {
+func (d *Dispatch) lockFailed(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (t *record.Tick, now time.Time, err error) {
 	if t, now, err = lockTick(ctx, tx, tenant, k); err != nil {
 		return nil, now, err
 	}
@@ -127,26 +127,17 @@ func (d *Dispatch) lockFailed(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 	if t == nil {
 		return nil, now, errNoLetter
 	}
-	if t.State != Failed {
+	if t.State != record.Failed {
 		return nil, now, notFailed(t)
 	}
 	return t, now, nil
 }
 
-// replayAs makes a failed tick one that is delivered again.
-func (t *tick) replayAs(f state.Fate) {
-	t.ReplayedFrom, t.Attempt = new(t.Attempt), t.Attempt+1
-	t.State, t.Reason, t.EndedAt, t.Error, t.ChunkID = Running, NoReason, nil, nil, nil
-	if f == state.Buffered {
-		t.State = Scheduled
-	}
-}
-
 // queueAside holds a tick aside for the next sweep if it runs, and else stores it among the buffered ticks.
-func queueAside(b *pgx.Batch, tenant tenants.ID, t *tick, now time.Time) {
-	k := t.key()
-	if t.State == Running {
-		queueHold(b, tenant, t.Shard, try{TickKey: k, Attempt: t.Attempt}, "released", now)
+func queueAside(b *pgx.Batch, tenant tenants.ID, t *record.Tick, now time.Time) {
+	k := t.RowKey()
+	if t.State == record.Running {
+		record.QueueHeld(b, tenant, t.Shard, record.Try{TickKey: k, Attempt: t.Attempt}, "released", now)
 		return
 	}
 	b.Queue(`
@@ -156,6 +147,6 @@ func queueAside(b *pgx.Batch, tenant tenants.ID, t *tick, now time.Time) {
 
 var errNoLetter = errors.New("the dead letter is gone")
 
-func notFailed(t *tick) error {
+func notFailed(t *record.Tick) error {
 	return fault.Conflict("tick_not_failed", "the tick is %s: one that failed for good can be delivered again", t.State)
 }

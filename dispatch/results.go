@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -162,7 +162,7 @@ func (r *results) write(batch []outcome) {
 			continue
 		}
 		r.d.Log.Error("cannot write results", "tenant", tenant, "ticks", len(outcomes), "error", err)
-		if _, alive := r.d.process.self(); alive {
+		if _, alive := r.d.process.Self(); alive {
 			r.mu.Lock()
 			r.setAside(tenant, outcomes)
 			r.room.Broadcast() // for those of the tenant
@@ -186,7 +186,7 @@ func (r *results) passed(tenant tenants.ID, outcomes []outcome) bool {
 func (r *results) writeTenant(ctx context.Context, tenant tenants.ID, outcomes []outcome, lockWait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, writeLimit)
 	defer cancel()
-	self, _ := r.d.process.self()
+	self, _ := r.d.process.Self()
 	return postgres.Retry(ctx, func() error {
 		err := pgx.BeginFunc(ctx, r.d.Pool, func(tx pgx.Tx) error {
 			mine, now, err := ownedChunks(ctx, tx, self, outcomes, lockWait)
@@ -247,16 +247,16 @@ func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome,
 
 func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, outcomes []outcome, mine map[sending]bool) error {
 	var endings []ending
-	var holds []hold
+	var holds []record.Held
 	var b pgx.Batch
 	gone := map[string]bool{}
 	for _, o := range outcomes {
 		switch {
 		case !mine[o.sending()]:
 		case !o.held.IsZero():
-			holds = append(holds, hold{try: try{TickKey: o.TickKey, Attempt: o.attempt}, shard: o.tick.Shard, why: "endpoint", due: o.held})
+			holds = append(holds, record.Held{Try: record.Try{TickKey: o.TickKey, Attempt: o.attempt}, Shard: o.tick.Shard, Why: "endpoint", Due: o.held})
 		case !o.awaited.IsZero():
-			holds = append(holds, hold{try: try{TickKey: o.TickKey, Attempt: o.attempt}, shard: o.tick.Shard, why: "answer", due: o.awaited})
+			holds = append(holds, record.Held{Try: record.Try{TickKey: o.TickKey, Attempt: o.attempt}, Shard: o.tick.Shard, Why: "answer", Due: o.awaited})
 		default:
 			endings = append(endings, o.ending)
 		}
@@ -265,7 +265,7 @@ func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 			queueDisable(&b, o.endpoint)
 		}
 	}
-	queueHolds(&b, tenant, holds)
+	record.QueueAllHeld(&b, tenant, holds)
 	if b.Len() > 0 {
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return fmt.Errorf("write answers awaited: %w", err)
@@ -305,7 +305,7 @@ func (r *results) finishChunks(ctx context.Context, self int64, outcomes []outco
 		FROM unnest($1::bigint[], $2::int[]) AS i (id, epoch)
 		WHERE c.id = i.id AND c.epoch = i.epoch AND c.owner = $3`, ids, epochs, self)
 	if err != nil {
-		r.d.sender.doubts.add(ids) // this process takes them again, and finds nothing to send
+		r.d.sender.doubts.Add(ids) // this process takes them again, and finds nothing to send
 		r.d.Log.Warn("cannot mark chunks done", "error", err)
 	}
 	return nil

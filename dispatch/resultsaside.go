@@ -110,7 +110,7 @@ func (r *results) dropAside(tenant tenants.ID, a *unwritten) {
 
 // wroteAside notes how a write of the first n results of a tenant went.
 func (r *results) wroteAside(tenant tenants.ID, n int, now time.Time, err error) {
-	_, alive := r.d.process.self()
+	_, alive := r.d.process.Self()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.aside[tenant]

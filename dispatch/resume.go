@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/jackc/pgx/v5"
 )
 
 // resume reads the ticks that the sender asks for until ctx ends. It reads those of each endpoint in a goroutine of their own, so that
@@ -27,7 +26,7 @@ func (d *Dispatch) resume(ctx context.Context) {
 
 // sendBehind reads ticks that waited behind a queue, and sends them the way that their workflows are registered now.
 func (d *Dispatch) sendBehind(ctx context.Context, l lot) error {
-	self, alive := d.process.self()
+	self, alive := d.process.Self()
 	if !alive {
 		return nil // others hold us for dead: abandon clears what is left
 	}

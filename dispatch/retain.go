@@ -9,10 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
-
-	"github.com/carillonhq/carillon/tenants"
 )
 
 const (
@@ -43,7 +44,7 @@ func (w *retainWorker) Work(ctx context.Context, _ *river.Job[retainArgs]) error
 // retaining is the job that River inserts by itself, in one of the processes.
 func retaining() *river.PeriodicJob {
 	return river.NewPeriodicJob(river.PeriodicInterval(retainEvery), func() (river.JobArgs, *river.InsertOpts) {
-		return retainArgs{}, &river.InsertOpts{Queue: workLane, MaxAttempts: 1}
+		return retainArgs{}, &river.InsertOpts{Queue: chunk.WorkLane, MaxAttempts: 1}
 	}, &river.PeriodicJobOpts{RunOnStart: true})
 }
 
@@ -185,7 +186,7 @@ func (d *Dispatch) retainTenant(ctx context.Context, tenant tenants.ID, q tenant
 	err = d.inBatches(ctx, `
 		DELETE FROM daily_use
 		WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM daily_use WHERE tenant_id = $1 AND day < $2 LIMIT $3))`,
-		tenant, dayOf(ago(now, q.AuditRetentionDays)))
+		tenant, record.DayOf(ago(now, q.AuditRetentionDays)))
 	if err != nil {
 		return fmt.Errorf("delete daily use: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -33,7 +34,7 @@ func (d *Dispatch) retainRevisions(ctx context.Context, tenant tenants.ID, q ten
 		), freed AS (
 			SELECT bytes FROM over JOIN dropped USING (schedule_id, version)
 		)`+countFreed,
-		tenant, ago(now, q.TickRetentionDays), int16(Scheduled), int16(Running))
+		tenant, ago(now, q.TickRetentionDays), int16(record.Scheduled), int16(record.Running))
 	if err != nil {
 		return fmt.Errorf("drop payloads of revisions: %w", err)
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -122,12 +122,12 @@ func (d *Dispatch) thinTicks(ctx context.Context, tenant tenants.ID, ids []int64
 				) o
 				LIMIT $7
 			) over
-			WHERE `+keyIs("t", "$1", "over.schedule_id", "over.nominal_at", "over.seq")+`
+			WHERE `+record.KeyIs("t", "$1", "over.schedule_id", "over.nominal_at", "over.seq")+`
 			RETURNING t.schedule_id AS id, (t.ended_at AT TIME ZONE 'UTC')::date AS day, 0 AS good, 0 AS bad, 0 AS gone, 0 AS skipped,
 				-COALESCE(octet_length(t.result), 0) - COALESCE(octet_length(t.payload), 0) AS bytes
-		), used AS (`+endedUse("$1", "i.day", "(SELECT * FROM thinned WHERE bytes <> 0) i")+`)
+		), used AS (`+record.EndedUse("$1", "i.day", "(SELECT * FROM thinned WHERE bytes <> 0) i")+`)
 		SELECT count(*) FROM thinned`,
-		tenant, ids, good, bad, int16(Succeeded), int16(Failed))
+		tenant, ids, good, bad, int16(record.Succeeded), int16(record.Failed))
 	if err != nil {
 		return fmt.Errorf("delete ended ticks: %w", err)
 	}

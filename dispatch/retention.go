@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const day = 24 * time.Hour
@@ -33,14 +33,14 @@ func (d *Dispatch) kept(ctx context.Context, tenant tenants.ID) (k kept, err err
 }
 
 // over tells whether a tick is past its retention: its tenant's, or what its schedule says of those that ended so.
-func (k kept) over(t *tick, w whose) bool {
+func (k kept) over(t *record.Tick, w whose) bool {
 	if t.NominalAt.Before(k.oldest) {
 		return true
 	}
 	switch t.State {
-	case Succeeded:
+	case record.Succeeded:
 		return w.succeeded > 0 && t.EndedAt.Before(k.now.Add(-w.succeeded))
-	case Failed:
+	case record.Failed:
 		return w.failed > 0 && t.EndedAt.Before(k.now.Add(-w.failed))
 	}
 	return false

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const mostLimited = 1000 // members with max_ticks whose end is found in one transaction
@@ -176,7 +176,7 @@ func minTime(a, b time.Time) time.Time {
 
 // excluded tells of groups whose cohorts name calendars that were edited since they were swept whether their nominal time
 // is left out now.
-func (d *Dispatch) excluded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, groups []group) error {
+func (d *Dispatch) excluded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, groups []chunk.Group) error {
 	var ids []int64
 	for _, g := range groups {
 		if g.Dated && !g.Forced && !g.Drop {

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
@@ -35,8 +37,8 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 		Workers:                     workers,
 		PeriodicJobs:                []*river.PeriodicJob{retaining()},
 		Queues: map[string]river.QueueConfig{
-			smallLane: {MaxWorkers: jobsOfLane}, largeLane: {MaxWorkers: openers[largeLane]}, catchUpLane: {MaxWorkers: openers[catchUpLane]},
-			workLane: {MaxWorkers: 2, FetchPollInterval: 2 * time.Second}, // nothing in it is due to the second
+			chunk.SmallLane: {MaxWorkers: jobsOfLane}, chunk.LargeLane: {MaxWorkers: openers[chunk.LargeLane]}, chunk.CatchUpLane: {MaxWorkers: openers[chunk.CatchUpLane]},
+			chunk.WorkLane: {MaxWorkers: 2, FetchPollInterval: 2 * time.Second}, // nothing in it is due to the second
 		},
 	})
 }
@@ -53,7 +55,8 @@ type quiet struct{ slog.Handler }
 func (quiet) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
 
 func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
-func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.Handler.WithGroup(name)} }
+
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
 
 // Jobs makes River's jobs. It works on none of them.
 type Jobs struct{ client *river.Client[pgx.Tx] }
@@ -68,10 +71,10 @@ func NewJobs(pool *pgxpool.Pool, log *slog.Logger) (*Jobs, error) {
 }
 
 // Open makes a job for each run of chunks, which opens it.
-func (j *Jobs) Open(ctx context.Context, tx pgx.Tx, runs []openRun) error {
+func (j *Jobs) Open(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error {
 	jobs := make([]river.InsertManyParams, len(runs))
 	for i, r := range runs {
-		jobs[i] = river.InsertManyParams{Args: r.openArgs, InsertOpts: &river.InsertOpts{Queue: r.lane, Priority: r.priority}}
+		jobs[i] = river.InsertManyParams{Args: r.JobArgs, InsertOpts: &river.InsertOpts{Queue: r.Lane, Priority: r.Priority}}
 	}
 	if _, err := j.client.InsertManyFastTx(ctx, tx, jobs); err != nil {
 		return fmt.Errorf("insert jobs: %w", err)
@@ -94,10 +97,10 @@ func (j *Jobs) QueueOperation(ctx context.Context, tx pgx.Tx, ids ...int64) erro
 	}
 	jobs := make([]river.InsertManyParams, len(missing))
 	for i, id := range missing {
-		jobs[i] = river.InsertManyParams{Args: operateArgs{id}, InsertOpts: &river.InsertOpts{Queue: workLane, MaxAttempts: 1}}
+		jobs[i] = river.InsertManyParams{Args: operateArgs{id}, InsertOpts: &river.InsertOpts{Queue: chunk.WorkLane, MaxAttempts: 1}}
 	}
 	if _, err = j.client.InsertManyTx(ctx, tx, jobs); err != nil {
 		return err
 	}
-	return announceLane(ctx, tx, workLane)
+	return cluster.AnnounceLane(ctx, tx, chunk.WorkLane)
 }

@@ -6,11 +6,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/carillonhq/carillon/tenants"
-
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // rollAt is a place in the roll: before the row of a time and number, but for the first Left of its ticks.
@@ -60,7 +59,7 @@ func (d *Dispatch) walkRoll(ctx context.Context, w rollWalk, see func(keys []ide
 			return fmt.Errorf("read the roll: %w", err)
 		}
 		for _, r := range found {
-			all, err := unpackRoll(r.Items, r.NominalAt.UTC(), r.Ticks)
+			all, err := record.UnpackKeys(r.Items, r.NominalAt.UTC(), r.Ticks)
 			if err != nil {
 				return fmt.Errorf("roll %d: %w", r.ID, err)
 			}

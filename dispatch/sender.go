@@ -6,6 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -14,7 +17,7 @@ type delivery struct {
 	tenant      tenants.ID
 	chunk       int64
 	epoch       int32
-	tick        tick
+	tick        record.Tick
 	id          string // the tick's, once a request bears it
 	workflow    string
 	version     string
@@ -33,7 +36,7 @@ type sender struct {
 	d       *Dispatch
 	pusher  *pusher
 	flights *flights
-	doubts  doubts
+	doubts  cluster.Doubts
 
 	mu       sync.Mutex
 	queues   map[endpointName]*queue
@@ -76,7 +79,7 @@ func newSender(d *Dispatch) *sender {
 }
 
 // add queues what is to be pushed of a chunk that this process has opened or taken over: later waits behind the queues.
-func (s *sender) add(c *chunk, deliveries []*delivery, later []lot) {
+func (s *sender) add(c *chunk.Chunk, deliveries []*delivery, later []lot) {
 	n := len(deliveries)
 	for _, l := range later {
 		n += len(l.tries)
@@ -115,7 +118,7 @@ func (s *sender) share(tenant tenants.ID) part {
 	if err != nil {
 		return part{1, 1}
 	}
-	n := s.d.process.dispatching()
+	n := s.d.process.Dispatching()
 	return part{max(1, quotas.Running/n), max(1, min(quotas.RunningPerEndpoint/n, mostSlots))}
 }
 
@@ -143,7 +146,7 @@ func (s *sender) send(tenant tenants.ID, batch []*delivery) {
 		return // the chunk is ours and open: when this process has left, another takes it
 	}
 	defer s.flights.leave(tenant, bytes)
-	if _, alive := s.d.process.self(); !alive {
+	if _, alive := s.d.process.Self(); !alive {
 		return // others hold us for dead: abandon clears what is left
 	}
 	if batch = s.ours(batch); len(batch) > 0 {
@@ -283,7 +286,7 @@ func (s *sender) forget(outcomes []outcome) {
 			gone = append(gone, c.chunk)
 		}
 	}
-	s.doubts.add(gone)
+	s.doubts.Add(gone)
 }
 
 // unknown are those of the chunks of which this process has, in that epoch, nothing to send and no result to write.

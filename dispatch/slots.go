@@ -8,12 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // A tick of a workflow with max_running has a row of slot from when it is pushed or leased until that attempt ends; who
@@ -67,12 +68,12 @@ func lockLimits(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflows []s
 }
 
 // takeLimited takes ready ticks, of limited workflows no more than may run.
-func takeLimited(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, free map[string]int) ([]try, error) {
+func takeLimited(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, free map[string]int) ([]record.Try, error) {
 	if len(free) == 0 {
 		return takeReady(ctx, tx, tenant, r)
 	}
 	most := r.max
-	var all []try
+	var all []record.Try
 	var rest []string
 	seen := map[string]bool{}
 	for _, name := range r.workflows {
@@ -102,18 +103,18 @@ func takeLimited(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseReque
 
 // occupy gives slots to ticks that are being leased.
 func occupy(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found []*sendable, free map[string]int) error {
-	var keys keyArrays
+	var keys record.Keys
 	var workflows []string
 	for _, s := range found {
 		if _, limited := free[s.Workflow]; limited {
-			keys.add(s.key(), s.Attempt)
+			keys.Add(s.RowKey(), s.Attempt)
 			workflows = append(workflows, s.Workflow)
 		}
 	}
 	return insertSlots(ctx, tx, tenant, keys, workflows)
 }
 
-func insertSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays, workflows []string) error {
+func insertSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys, workflows []string) error {
 	if len(workflows) == 0 {
 		return nil
 	}
@@ -122,7 +123,7 @@ func insertSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArra
 		SELECT $1, id, at, seq, attempt, workflow
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $6::text[]) AS n (id, at, seq, attempt, workflow)
 		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE SET attempt = excluded.attempt, workflow = excluded.workflow`,
-		tenant, keys.ids, keys.at, keys.seqs, keys.tries, workflows)
+		tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, workflows)
 	if err != nil {
 		return fmt.Errorf("take slots: %w", err)
 	}
@@ -137,11 +138,11 @@ func (d *Dispatch) admit(ctx context.Context, tx pgx.Tx, o *opened) error {
 		return err
 	}
 	byWorkflow := map[string][]*delivery{}
-	var all keyArrays
+	var all record.Keys
 	for _, one := range o.send {
 		if one.limited {
 			byWorkflow[one.workflow] = append(byWorkflow[one.workflow], one)
-			all.add(one.tick.key(), one.tick.Attempt)
+			all.Add(one.tick.RowKey(), one.tick.Attempt)
 		}
 	}
 	if len(byWorkflow) == 0 {
@@ -156,7 +157,7 @@ func (d *Dispatch) admit(ctx context.Context, tx pgx.Tx, o *opened) error {
 	if err != nil {
 		return err
 	}
-	var keys keyArrays
+	var keys record.Keys
 	var workflows []string
 	aside := map[*delivery]bool{}
 	for _, name := range names {
@@ -170,10 +171,10 @@ func (d *Dispatch) admit(ctx context.Context, tx pgx.Tx, o *opened) error {
 		slices.SortStableFunc(byWorkflow[name], func(a, b *delivery) int { return int(a.priority - b.priority) })
 		for _, one := range byWorkflow[name] {
 			switch {
-			case has[one.tick.key()]:
+			case has[one.tick.RowKey()]:
 			case left > 0:
 				left--
-				keys.add(one.tick.key(), one.tick.Attempt)
+				keys.Add(one.tick.RowKey(), one.tick.Attempt)
 				workflows = append(workflows, name)
 			default:
 				aside[one] = true
@@ -192,11 +193,11 @@ func (d *Dispatch) admit(ctx context.Context, tx pgx.Tx, o *opened) error {
 }
 
 // standingSlots tells which of the ticks have a slot, and for which of the workflows ticks wait.
-func standingSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays, workflows []string) (has map[ident.TickKey]bool, queued map[string]bool, err error) {
+func standingSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys, workflows []string) (has map[ident.TickKey]bool, queued map[string]bool, err error) {
 	rows, err := tx.Query(ctx, `
 		SELECT s.schedule_id, s.nominal_at, s.seq
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
-		JOIN slot s ON `+inKeys("s"), tenant, keys.ids, keys.at, keys.seqs)
+		JOIN slot s ON `+record.InKeys("s"), tenant, keys.Ids, keys.At, keys.Seqs)
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for slots: %w", err)
 	}
@@ -225,18 +226,18 @@ func standingSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyAr
 
 // queueUp has the waiting ticks of an opening wait, in their order. No chunk pushes them.
 func (d *Dispatch) queueUp(ctx context.Context, tx pgx.Tx, o *opened) error {
-	places := make(map[ident.TickKey]*tick, len(o.ticks))
+	places := make(map[ident.TickKey]*record.Tick, len(o.ticks))
 	for i := range o.ticks {
-		places[o.ticks[i].key()] = &o.ticks[i]
+		places[o.ticks[i].RowKey()] = &o.ticks[i]
 	}
-	var keys keyArrays
+	var keys record.Keys
 	var workflows []string
 	var priorities, shards []int16
 	for _, one := range o.waiting {
-		if t := places[one.tick.key()]; t != nil {
+		if t := places[one.tick.RowKey()]; t != nil {
 			t.ChunkID = nil
 		}
-		keys.add(one.tick.key(), one.tick.Attempt)
+		keys.Add(one.tick.RowKey(), one.tick.Attempt)
 		workflows, priorities, shards = append(workflows, one.workflow), append(priorities, one.priority), append(shards, one.tick.Shard)
 	}
 	_, err := tx.Exec(ctx, `
@@ -244,7 +245,7 @@ func (d *Dispatch) queueUp(ctx context.Context, tx pgx.Tx, o *opened) error {
 		SELECT $1, workflow, priority, id, at, seq, attempt, shard
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $6::text[], $7::smallint[], $8::smallint[])
 			WITH ORDINALITY AS n (id, at, seq, attempt, workflow, priority, shard, ord)
-		ORDER BY ord`, o.chunk.TenantID, keys.ids, keys.at, keys.seqs, keys.tries, workflows, priorities, shards)
+		ORDER BY ord`, o.chunk.TenantID, keys.Ids, keys.At, keys.Seqs, keys.Tries, workflows, priorities, shards)
 	if err != nil {
 		return fmt.Errorf("have ticks wait for a slot: %w", err)
 	}
@@ -253,25 +254,25 @@ func (d *Dispatch) queueUp(ctx context.Context, tx pgx.Tx, o *opened) error {
 
 // vacate takes slots from ticks that wait for a worker after all: they run once they are leased.
 func vacate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ready []readyTick) error {
-	var keys keyArrays
+	var keys record.Keys
 	for _, r := range ready {
 		if r.limited {
-			keys.add(r.TickKey, r.attempt)
+			keys.Add(r.TickKey, r.attempt)
 		}
 	}
 	_, err := dropSlots(ctx, tx, tenant, keys)
 	return err
 }
 
-func dropSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays) (workflows []string, err error) {
-	if len(keys.ids) == 0 {
+func dropSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys) (workflows []string, err error) {
+	if len(keys.Ids) == 0 {
 		return nil, nil
 	}
 	rows, _ := tx.Query(ctx, `
 		DELETE FROM slot s
 		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
-		WHERE `+inKeys("s")+`
-		RETURNING s.workflow`, tenant, keys.ids, keys.at, keys.seqs) // CollectRows reports the error
+		WHERE `+record.InKeys("s")+`
+		RETURNING s.workflow`, tenant, keys.Ids, keys.At, keys.Seqs) // CollectRows reports the error
 	workflows, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("free slots: %w", err)
@@ -281,13 +282,13 @@ func dropSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys keyArrays
 }
 
 // freeSlots frees the slots of attempts that have ended, and grants them to what waits.
-func (d *Dispatch) freeSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ended map[ident.TickKey]State) error {
+func (d *Dispatch) freeSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ended map[ident.TickKey]record.State) error {
 	if len(ended) == 0 || !d.limits.any(tenant) {
 		return nil
 	}
-	var keys keyArrays
+	var keys record.Keys
 	for k := range ended {
-		keys.add(k, 0)
+		keys.Add(k, 0)
 	}
 	workflows, err := dropSlots(ctx, tx, tenant, keys)
 	if err != nil {
@@ -347,6 +348,6 @@ func (d *Dispatch) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 			return false, err
 		}
 	}
-	t := topicOf(tenant, workflow)
-	return more, postgres.Notify(ctx, tx, readyChannel, t.payload(n))
+	t := cluster.TopicOf(tenant, workflow)
+	return more, postgres.Notify(ctx, tx, cluster.ReadyChannel, t.Payload(n))
 }

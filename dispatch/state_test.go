@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-	"pgregory.net/rapid"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
 )
 
 // After each step of any sequence of what happens to schedules, their counters are what their ticks add up to.
@@ -344,7 +344,7 @@ func (w *countedHouse) ticks(rt *rapid.T) []countedTick {
 			t.cause = $2 OR t.replayed_from IS NOT NULL AS aside, t.cause = $2 AS backfilled, t.missed_count AS missed, t.occurrence
 		FROM tick t
 		WHERE t.schedule_id IN (SELECT id FROM schedule WHERE workflow = $1 UNION SELECT schedule_id FROM revision WHERE workflow = $1)`,
-		w.workflow, int16(dispatch.Backfill)) // CollectRows reports the error
+		w.workflow, int16(record.Backfill)) // CollectRows reports the error
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[countedTick])
 	if err != nil {
 		rt.Fatal(err)

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -61,7 +61,7 @@ func (d *Dispatch) sweep(ctx context.Context) {
 }
 
 // poke makes the sweep of this process look at once.
-func (d *Dispatch) poke() { d.hub.cameDue() }
+func (d *Dispatch) poke() { d.hub.CameDue() }
 
 // sweepFor is how long a shard is swept before the others that are due have their turn.
 const sweepFor = 50 * time.Millisecond
@@ -76,7 +76,7 @@ func (d *Dispatch) sweepTurn(ctx context.Context, shard int16, busy *shardSet, d
 		busy.fail(shard, time.Now())
 		return
 	}
-	if _, alive := d.process.self(); more && alive && slices.Contains(d.process.shards(), shard) {
+	if _, alive := d.process.Self(); more && alive && slices.Contains(d.process.Shards(), shard) {
 		due <- shard // there is room: each shard is in it once at most
 		return
 	}
@@ -101,18 +101,18 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 	defer cancel()
 	began := time.Now()
 	var p *pass
-	var runs []openRun
+	var runs []chunk.Run
 	err = pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		found, err := d.takeDue(ctx, tx, shard)
 		if err != nil {
 			return err
 		}
 		p = &pass{
-			Dispatch: d, tx: tx, shard: shard, now: found.now, chunks: newChunks(shard),
+			Dispatch: d, tx: tx, shard: shard, now: found.now, chunks: chunk.NewBatch(shard),
 			turns: map[tenants.ID]time.Time{}, lined: map[tenants.ID]bool{}, from: found.from,
 		}
 		for tenant, batch := range found.tries {
-			p.chunks.addTries(tenant, batch)
+			p.chunks.AddTries(tenant, batch)
 			p.again = p.again || len(batch) >= mostTries
 		}
 		room := mostTicks
@@ -129,7 +129,7 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 			return err
 		}
 		if sabotage.TwoTransactions.On() {
-			return p.chunks.write(ctx, tx)
+			return p.chunks.Write(ctx, tx)
 		}
 		if runs, err = d.Chunker.insertChunks(ctx, tx, p.chunks); err != nil {
 			return err
@@ -147,7 +147,7 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 		}
 	}
 	d.openSwept(runs)
-	d.rest.stir(len(p.chunks.made))
+	d.rest.stir(len(p.chunks.Made))
 	if p.ticks > 0 {
 		d.sweepMetrics.swept.Add(float64(p.ticks))
 		d.sweepMetrics.sweepSeconds.Observe(time.Since(began).Seconds())
@@ -157,19 +157,19 @@ func (d *Dispatch) sweepOnce(ctx context.Context, shard int16) (more bool, err e
 
 // openSwept has the runs of a committed sweep opened: by this process where it dispatches, else by those that do. River's clients are told
 // of what is left to them.
-func (d *Dispatch) openSwept(runs []openRun) {
+func (d *Dispatch) openSwept(runs []chunk.Run) {
 	if len(runs) == 0 {
 		return
 	}
 	if d.offer != nil {
-		d.hub.queued(d.offer(runs))
+		d.hub.Queued(d.offer(runs))
 		return
 	}
 	texts, lanes := make([]string, len(runs)), make([]string, len(runs))
 	for i := range runs {
-		texts[i], lanes[i] = runs[i].text(), runs[i].lane
+		texts[i], lanes[i] = runs[i].Text(), runs[i].Lane
 	}
-	d.hub.elsewhere(texts, lanes)
+	d.hub.Elsewhere(texts, lanes)
 }
 
 // begin finds the timing of each cohort and the run that it is in or begins. It quarantines a cohort that cannot be

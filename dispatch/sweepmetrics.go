@@ -1,6 +1,8 @@
 package dispatch
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // sweepMetrics are the metrics of the sweep.
 type sweepMetrics struct {

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -58,10 +58,10 @@ const unopenedFrom = `
 		) c`
 
 // read returns the first unopened chunks, and whether these are all.
-func (s *swept) read(ctx context.Context, db postgres.DB, h *horizon) (first []unopenedChunk, all bool, err error) {
+func (s *swept) read(ctx context.Context, db postgres.DB, h *cluster.Horizon) (first []unopenedChunk, all bool, err error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	settled, era := h.chunks()
+	settled, era := h.Chunks()
 	from, stuck := s.from(h)
 	rows, _ := db.Query(ctx, unopenedFrom, from, stuck, mostStuck+1, stuckAfter.Seconds()) // CollectRows reports the error
 	first, err = pgx.CollectRows(rows, pgx.RowToStructByPos[unopenedChunk])
@@ -86,8 +86,8 @@ func (s *swept) read(ctx context.Context, db postgres.DB, h *horizon) (first []u
 }
 
 // from returns the number from which unopened chunks are read, and the numbers of those below it.
-func (s *swept) from(h *horizon) (floor int64, stuck []int64) {
-	_, era := h.chunks()
+func (s *swept) from(h *cluster.Horizon) (floor int64, stuck []int64) {
+	_, era := h.Chunks()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.era != era {

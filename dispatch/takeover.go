@@ -8,11 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -29,7 +30,7 @@ func (d *Dispatch) takeOver(ctx context.Context) {
 	loop.Every(ctx, d.Log, takeEvery, "take over chunks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
-		if _, alive := d.process.self(); !alive || sabotage.NoTakeOver.On() {
+		if _, alive := d.process.Self(); !alive || sabotage.NoTakeOver.On() {
 			return nil
 		}
 		err := d.takeOwned(ctx)
@@ -41,8 +42,8 @@ func (d *Dispatch) takeOver(ctx context.Context) {
 }
 
 // sendAll sends what was taken. A chunk that cannot be sent stops no other: it is taken again.
-func (d *Dispatch) sendAll(ctx context.Context, taken []*chunk, self int64) error {
-	slices.SortFunc(taken, func(a, b *chunk) int { return cmp.Compare(a.ID, b.ID) })
+func (d *Dispatch) sendAll(ctx context.Context, taken []*chunk.Chunk, self int64) error {
+	slices.SortFunc(taken, func(a, b *chunk.Chunk) int { return cmp.Compare(a.ID, b.ID) })
 	var errs []error
 	for _, c := range taken {
 		c.NominalAt = c.NominalAt.UTC()
@@ -54,8 +55,8 @@ func (d *Dispatch) sendAll(ctx context.Context, taken []*chunk, self int64) erro
 }
 
 // sendTaken sends what of a taken chunk is under way: in the same attempts, for whether they were sent nobody knows.
-func (d *Dispatch) sendTaken(ctx context.Context, c *chunk, self int64) error {
-	tries, err := c.tries()
+func (d *Dispatch) sendTaken(ctx context.Context, c *chunk.Chunk, self int64) error {
+	tries, err := c.Tries()
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (d *Dispatch) sendTaken(ctx context.Context, c *chunk, self int64) error {
 }
 
 // resend finds where those of a chunk's tries are to go that nobody has sent or holds; filling: also to a queue that is full.
-func (d *Dispatch) resend(ctx context.Context, tx pgx.Tx, c *chunk, tries []try, filling bool) (*opened, error) {
+func (d *Dispatch) resend(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []record.Try, filling bool) (*opened, error) {
 	o := &opened{chunk: c, filling: filling}
 	found, err := d.unsent(ctx, tx, c, tries)
 	if err != nil {
@@ -95,7 +96,7 @@ func (d *Dispatch) resend(ctx context.Context, tx pgx.Tx, c *chunk, tries []try,
 	if err := makeReady(ctx, tx, c.TenantID, o.ready); err != nil {
 		return nil, err
 	}
-	if err := insertHolds(ctx, tx, c.TenantID, o.hold); err != nil {
+	if err := record.InsertHeld(ctx, tx, c.TenantID, o.hold); err != nil {
 		return nil, err
 	}
 	if _, err = d.end(ctx, tx, c.TenantID, o.now, o.ending); err != nil {
@@ -104,45 +105,15 @@ func (d *Dispatch) resend(ctx context.Context, tx pgx.Tx, c *chunk, tries []try,
 	return o, d.park(ctx, tx, c.TenantID, o.park)
 }
 
-// tries are the ticks of a chunk that it may have sent: first tries in their first attempt.
-func (c *chunk) tries() ([]try, error) {
-	if c.Kind == laterTries {
-		all, err := unpackTries(c.Items)
-		if err != nil {
-			return nil, err
-		}
-		var sent []try
-		for _, t := range all {
-			if !t.Answer {
-				sent = append(sent, t)
-			}
-		}
-		return sent, nil
-	}
-	groups, err := unpackGroups(c.NominalAt, c.Items)
-	if err != nil {
-		return nil, err
-	}
-	var all []try
-	for _, g := range groups {
-		for _, id := range g.IDs {
-			t := try{Attempt: 1}
-			t.Schedule, t.At = id, g.At
-			all = append(all, t)
-		}
-	}
-	return all, nil
-}
-
 // unsent reads those of the tries that are under way and wait nowhere else: neither held, nor for a worker.
-func (d *Dispatch) unsent(ctx context.Context, tx pgx.Tx, c *chunk, tries []try) ([]*sendable, error) {
+func (d *Dispatch) unsent(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []record.Try) ([]*sendable, error) {
 	found, err := sendables(ctx, tx, c.TenantID, tries)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	var keys keyArrays
+	var keys record.Keys
 	for _, s := range found {
-		keys.add(s.key(), s.Attempt)
+		keys.Add(s.RowKey(), s.Attempt)
 	}
 	// Each is looked for by its key (OFFSET 0): a join may read all that is held of the tenant.
 	rows, _ := tx.Query(ctx, `
@@ -150,9 +121,9 @@ func (d *Dispatch) unsent(ctx context.Context, tx pgx.Tx, c *chunk, tries []try)
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) WITH ORDINALITY AS i (id, at, seq, ord)
 		WHERE NOT EXISTS (
 			SELECT FROM held h
-			WHERE `+inKeys("h")+`
+			WHERE `+record.InKeys("h")+`
 			OFFSET 0)`,
-		c.TenantID, keys.ids, keys.at, keys.seqs) // CollectRows reports the error
+		c.TenantID, keys.Ids, keys.At, keys.Seqs) // CollectRows reports the error
 	left, err := pgx.CollectRows(rows, pgx.RowTo[int32])
 	if err != nil {
 		return nil, fmt.Errorf("leave out held ticks: %w", err)
@@ -265,7 +236,7 @@ func (d *Dispatch) firstJobs(ctx context.Context, lanes []string) (first map[str
 			ORDER BY scheduled_at, id
 			LIMIT 1
 		) j
-		GROUP BY l.lane`, lanes, openArgs{}.Kind()) // ForEachRow reports the error
+		GROUP BY l.lane`, lanes, chunk.JobArgs{}.Kind()) // ForEachRow reports the error
 	first = map[string]int64{}
 	var lane string
 	var chunk int64

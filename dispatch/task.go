@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // task is a part of upkeep. Any process may run it, but only one process at a time: the others skip their run.

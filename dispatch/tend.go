@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // watchLimits looks each second which tenants have workflows with max_running or slots, until ctx ends. It finds the next
@@ -120,12 +120,12 @@ func (d *Dispatch) freeLostSlots(ctx context.Context) (free map[limitedWorkflow]
 					FROM page p
 					WHERE NOT EXISTS (
 						SELECT FROM tick t
-						WHERE `+sameKey("t", "p")+`
+						WHERE `+record.SameKey("t", "p")+`
 							AND t.state = $1 AND t.attempt = p.attempt
 						OFFSET 0)))
 				AND NOT EXISTS (
 					SELECT FROM tick t
-					WHERE `+sameKey("t", "s")+`
+					WHERE `+record.SameKey("t", "s")+`
 						AND t.state = $1 AND t.attempt = s.attempt
 					OFFSET 0)
 			RETURNING s.tenant_id, s.workflow
@@ -133,7 +133,7 @@ func (d *Dispatch) freeLostSlots(ctx context.Context) (free map[limitedWorkflow]
 		SELECT tenant_id, workflow, schedule_id, nominal_at, seq, false FROM page
 		UNION ALL
 		SELECT tenant_id, workflow, 0, 'epoch', 0, true FROM gone`,
-		int16(Running), after.tenant, after.schedule, after.at, after.seq, slotsWalked) // ForEachRow reports the error
+		int16(record.Running), after.tenant, after.schedule, after.at, after.seq, slotsWalked) // ForEachRow reports the error
 	free = map[limitedWorkflow]bool{}
 	read, last := 0, slotPlace{}
 	var l limitedWorkflow

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Filter picks ticks of a tenant: of a workflow, a key, a schedule by its id, where these are not empty, within a Span.
@@ -46,7 +46,7 @@ func (d *Dispatch) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit
 			return nil, nil, err
 		}
 		at, err = list.ofSchedules(ctx, f, from, oldest)
-	case state == int16(Failed):
+	case state == int16(record.Failed):
 		from := deadAt{At: end}
 		if err := d.openCursor(tenant, name, cursor, &from); err != nil {
 			return nil, nil, err
@@ -86,7 +86,7 @@ type tickList struct {
 
 // add shows those of ticks that are kept and in the state that is asked for, until the page is full: by the tick that is
 // returned then.
-func (l *tickList) add(ctx context.Context, ticks []*tick) (filled *tick, err error) {
+func (l *tickList) add(ctx context.Context, ticks []*record.Tick) (filled *record.Tick, err error) {
 	var ids []int64
 	for _, t := range ticks {
 		ids = append(ids, t.ScheduleID)
@@ -131,7 +131,7 @@ func (l *tickList) ofRoll(ctx context.Context, workflow string, from rollAt, old
 		if err != nil || filled == nil {
 			return false, err
 		}
-		if after := slices.Index(keys, filled.key()) + 1; after < len(keys) {
+		if after := slices.Index(keys, filled.RowKey()) + 1; after < len(keys) {
 			next = places[after]
 			return true, nil
 		}
@@ -147,17 +147,17 @@ const (
 
 // ticksOf reads the ticks of keys, in their order; one that is gone is left out. Full says that it stopped before the last one,
 // because more bytes may not be held.
-func (d *Dispatch) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.TickKey) (found []*tick, full bool, err error) {
-	var a keyArrays
+func (d *Dispatch) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.TickKey) (found []*record.Tick, full bool, err error) {
+	var a record.Keys
 	for _, k := range keys {
-		a.add(k, 0)
+		a.Add(k, 0)
 	}
 	rows, _ := d.API.Query(ctx, `
-		SELECT `+tickColumns+`
+		SELECT `+record.Columns+`
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) WITH ORDINALITY AS i (id, at, seq, attempt, ord)
-		JOIN `+theTick+` ON true
-		ORDER BY i.ord`, tenant, a.ids, a.at, a.seqs, a.tries, a.from, a.through) // Collect reports the error
-	found, full, err = web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[tick], (*tick).held)
+		JOIN `+record.TheTick+` ON true
+		ORDER BY i.ord`, tenant, a.Ids, a.At, a.Seqs, a.Tries, a.From, a.Through) // Collect reports the error
+	found, full, err = web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
 	if err != nil {
 		return nil, false, fmt.Errorf("read ticks: %w", err)
 	}
@@ -170,9 +170,9 @@ func (l *tickList) ofDead(ctx context.Context, workflow string, from deadAt, old
 	if err != nil {
 		return nil, err
 	}
-	ticks := make([]*tick, len(letters))
+	ticks := make([]*record.Tick, len(letters))
 	for i, one := range letters {
-		ticks[i] = &one.tick
+		ticks[i] = &one.Tick
 	}
 	if more {
 		next = letters[len(letters)-1].place()
@@ -192,7 +192,7 @@ func (l *tickList) ofSchedules(ctx context.Context, f Filter, from deadAt, oldes
 		return nil, err
 	}
 	rows, _ := l.d.API.Query(ctx, `
-		SELECT `+tickColumns+`
+		SELECT `+record.Columns+`
 		FROM unnest($2::bigint[]) AS i (id)
 		CROSS JOIN LATERAL (
 			SELECT *
@@ -204,7 +204,7 @@ func (l *tickList) ofSchedules(ctx context.Context, f Filter, from deadAt, oldes
 		) t
 		ORDER BY t.nominal_at DESC, t.schedule_id DESC, t.seq DESC
 		LIMIT $8`, l.tenant, ids, from.At, from.Schedule, from.Seq, oldest, l.state, l.limit+1) // Collect reports the error
-	ticks, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[tick], (*tick).held)
+	ticks, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
 	if err != nil {
 		return nil, fmt.Errorf("read ticks of schedules: %w", err)
 	}

@@ -5,17 +5,17 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // timingsOf returns the timings of ticks of one tenant, in their order: the timing of a tick's cohort, or of its version's spec if
 // the cohort is gone. A timing that cannot be computed is nil; newer tells that a newer program wrote it, which can compute it.
-func (d *Dispatch) timingsOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks []*tick) (timings []*calendar.Timing, newer []bool, err error) {
+func (d *Dispatch) timingsOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks []*record.Tick) (timings []*calendar.Timing, newer []bool, err error) {
 	shards, ids := cohortsOf(ticks)
 	known, bad, err := d.Timings.ByCohort(ctx, db, tenant, shards, ids)
 	if err != nil {
@@ -36,7 +36,7 @@ func (d *Dispatch) timingsOf(ctx context.Context, db postgres.DB, tenant tenants
 	return timings, newer, nil
 }
 
-func (d *Dispatch) specTiming(ctx context.Context, db postgres.DB, tenant tenants.ID, t *tick) (*calendar.Timing, error) {
+func (d *Dispatch) specTiming(ctx context.Context, db postgres.DB, tenant tenants.ID, t *record.Tick) (*calendar.Timing, error) {
 	s := cohorts.StoredSpec{Tenant: tenant, ID: t.ScheduleID}
 	err := db.QueryRow(ctx, `
 		SELECT workflow, key, spec, anchor_at, hashed_as
@@ -62,7 +62,7 @@ func (d *Dispatch) specTiming(ctx context.Context, db postgres.DB, tenant tenant
 }
 
 // cohortsOf are the cohorts whose timings the messages of ticks need.
-func cohortsOf(ticks []*tick) (shards []int16, ids []int64) {
+func cohortsOf(ticks []*record.Tick) (shards []int16, ids []int64) {
 	seen := map[int64]bool{}
 	for _, t := range ticks {
 		if t.CohortID != nil && !seen[*t.CohortID] {

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Trial is what came of a test tick.
@@ -95,7 +95,7 @@ func trialBody(tickID string, batch int, now time.Time) (body []byte, id string)
 	when = appendTime(when, at)
 	when = append(when, `,"timezone":"UTC","upcoming":[]`...)
 	m := message{
-		tick:   &tick{NominalAt: at, FiredAt: now, Version: 1, Attempt: 1, Cause: Manual, DST: calendar.DSTNone},
+		Tick:   &record.Tick{NominalAt: at, FiredAt: now, Version: 1, Attempt: 1, Cause: record.Manual, DST: calendar.DSTNone},
 		tickID: tickID, scheduleID: "test", workflow: "test", key: "test", maxAttempts: 1, token: "test", when: when,
 	}
 	if batch == 1 {

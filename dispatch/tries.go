@@ -7,19 +7,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // sendable is a tick that is under way, with what its schedule's version says of its delivery.
 type sendable struct {
-	tick
+	record.Tick
 	Workflow string
 	Key      string
 	Own      *string // payload
@@ -29,13 +30,13 @@ type sendable struct {
 // held is how many bytes the long texts of a sendable have.
 func (s *sendable) held() int {
 	if s.Own != nil {
-		return s.tick.held() + len(*s.Own)
+		return s.Tick.Held() + len(*s.Own)
 	}
-	return s.tick.held()
+	return s.Tick.Held()
 }
 
 // sendables reads those of the tries whose ticks are under way in that very attempt.
-func sendables(ctx context.Context, db postgres.DB, tenant tenants.ID, tries []try) (found []*sendable, err error) {
+func sendables(ctx context.Context, db postgres.DB, tenant tenants.ID, tries []record.Try) (found []*sendable, err error) {
 	if len(tries) == 0 {
 		return nil, nil
 	}
@@ -49,33 +50,33 @@ func sendables(ctx context.Context, db postgres.DB, tenant tenants.ID, tries []t
 
 // queueSendables reads sendables. A revision is looked for only where the schedule has another version by now. An error says
 // that hold has no room for the next one; found are those before it.
-func queueSendables(b *pgx.Batch, tenant tenants.ID, tries []try, found *[]*sendable, hold *web.Hold) {
-	var keys keyArrays
+func queueSendables(b *pgx.Batch, tenant tenants.ID, tries []record.Try, found *[]*sendable, hold *web.Hold) {
+	var keys record.Keys
 	for _, t := range tries {
-		keys.add(t.TickKey, t.Attempt)
+		keys.Add(t.TickKey, t.Attempt)
 	}
 	*found = make([]*sendable, 0, len(tries))
 	b.Queue(sabotage.PayloadOfNow.Without(`
-		SELECT `+tickColumns+`,
+		SELECT `+record.Columns+`,
 			COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key),
 			COALESCE(t.payload, CASE WHEN s.id IS NOT NULL THEN s.payload ELSE r.payload END),
 			COALESCE(s.queue, r.queue), COALESCE(s.priority, r.priority),
 			COALESCE(s.timeout_s, r.timeout_s), COALESCE(s.max_attempts, r.max_attempts),
 			COALESCE(s.max_lateness_s, r.max_lateness_s), COALESCE(s.on_expired, r.on_expired)
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN `+theTick+` ON t.state = $8 AND t.attempt = i.attempt
+		JOIN `+record.TheTick+` ON t.state = $8 AND t.attempt = i.attempt
 		LEFT JOIN LATERAL (SELECT * FROM schedule s WHERE s.tenant_id = $1 AND s.id = t.schedule_id AND s.version = t.version OFFSET 0) s ON true
 		LEFT JOIN LATERAL (
 			SELECT * FROM revision r WHERE s.id IS NULL AND r.tenant_id = $1 AND r.schedule_id = t.schedule_id AND r.version = t.version OFFSET 0
 		) r ON true
 		WHERE s.id IS NOT NULL OR r.version IS NOT NULL
 		ORDER BY t.nominal_at, t.schedule_id, t.seq`, " AND s.version = t.version"),
-		tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, int16(Running)).Query(func(rows pgx.Rows) error {
+		tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Running)).Query(func(rows pgx.Rows) error {
 		defer rows.Close()
 		*found = (*found)[:0]
 		for rows.Next() {
 			s := &sendable{}
-			t := &s.tick
+			t := &s.Tick
 			if err := rows.Scan(&t.ScheduleID, &t.NominalAt, &t.Seq, &t.Version, &t.MissedCount, &t.Occurrence, &t.CohortID, &t.ChunkID,
 				&t.LastAt, &t.UntilAt, &t.FiredAt, &t.EndedAt, &t.Shard, &t.Attempt, &t.State, &t.Reason, &t.Cause, &t.DST, &t.StartedAt,
 				&t.Payload, &t.Result, &t.Error, &t.ReplayedFrom,
@@ -118,10 +119,10 @@ func (d *Dispatch) endUnwanted(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 
 // unwanted returns how a tick ends that is not to be delivered any more: it was told to stop, or is later than it may be.
 func unwanted(s *sendable, inherited policy.Terms, now time.Time) (e ending, over bool) {
-	e = ending{TickKey: s.key(), attempt: s.Attempt, unsent: true}
+	e = ending{TickKey: s.RowKey(), attempt: s.Attempt, unsent: true}
 	latest, expires := s.latest(inherited)
 	switch {
-	case s.stopped():
+	case s.Stopped():
 		e.outcome = cancelled
 	case expires && now.After(latest):
 		e.outcome, e.final, e.err = failed, true, new("it could not be delivered within its max_lateness")
@@ -138,17 +139,17 @@ func (s *sendable) ownTimeout() time.Duration { return policy.BuiltIn().With(s.s
 // latest returns the last moment at which a tick may be delivered; expires is false if it may be at any time.
 func (s *sendable) latest(inherited policy.Terms) (at time.Time, expires bool) {
 	at, expires = inherited.With(s.stated).Latest(s.NominalAt)
-	return at, expires && s.Cause != Backfill && s.ReplayedFrom == nil
+	return at, expires && s.Cause != record.Backfill && s.ReplayedFrom == nil
 }
 
 // openTries opens a chunk of ticks that are sent again, and ends the attempts whose answer has not come in time.
 func (d *Dispatch) openTries(ctx context.Context, tx pgx.Tx, o *opened) error {
 	c := o.chunk
-	tries, err := unpackTries(c.Items)
+	tries, err := chunk.UnpackTries(c.Items)
 	if err != nil {
 		return fmt.Errorf("chunk %d: %w", c.ID, err)
 	}
-	var send []try
+	var send []record.Try
 	for _, t := range tries {
 		if t.Answer {
 			o.ending = append(o.ending, ending{TickKey: t.TickKey, attempt: t.Attempt, outcome: timedOut, err: new("no answer within the timeout")})
@@ -181,29 +182,29 @@ func (d *Dispatch) route(ctx context.Context, tx pgx.Tx, o *opened, found []*sen
 	o.now, o.stopped = now, halted
 	for _, s := range found {
 		r := &routes[slices.Index(workflows, s.Workflow)]
-		if !r.known && !s.stopped() {
-			o.ending = append(o.ending, ending{TickKey: s.key(), attempt: s.Attempt, outcome: cancelled, err: new("the workflow is gone")})
+		if !r.known && !s.Stopped() {
+			o.ending = append(o.ending, ending{TickKey: s.RowKey(), attempt: s.Attempt, outcome: cancelled, err: new("the workflow is gone")})
 			continue
 		}
-		if e, over := unwanted(s, r.terms, now); over && (!halted || s.stopped()) {
+		if e, over := unwanted(s, r.terms, now); over && (!halted || s.Stopped()) {
 			o.ending = append(o.ending, e)
 			continue
 		}
 		if halted {
-			o.park = append(o.park, parking{try{TickKey: s.key(), Attempt: s.Attempt}, s.Shard, s.Workflow})
+			o.park = append(o.park, parking{record.Try{TickKey: s.RowKey(), Attempt: s.Attempt}, s.Shard, s.Workflow})
 			continue
 		}
-		d.place(o, &s.tick, r, s.Key, s.Own, s.stated)
+		d.place(o, &s.Tick, r, s.Key, s.Own, s.stated)
 	}
 	return nil
 }
 
 // place puts a tick that is under way where it goes: to its endpoint or to the workers. It puts the tick aside while the endpoint is
 // held or has too much to do, and while a change has handed out more ticks than its tenant's rate.
-func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload *string, stated policy.Stored) {
-	k, terms := t.key(), r.terms.With(stated)
+func (d *Dispatch) place(o *opened, t *record.Tick, r *route, key string, payload *string, stated policy.Stored) {
+	k, terms := t.RowKey(), r.terms.With(stated)
 	if at := o.chunk.HandAt; at != nil && at.After(o.now) {
-		o.hold = append(o.hold, hold{try: try{TickKey: k, Attempt: t.Attempt}, shard: t.Shard, why: "rate", due: *at})
+		o.hold = append(o.hold, record.Held{Try: record.Try{TickKey: k, Attempt: t.Attempt}, Shard: t.Shard, Why: "rate", Due: *at})
 		return
 	}
 	if r.endpoint == nil {
@@ -211,22 +212,22 @@ func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload *stri
 		return
 	}
 	if r.endpoint.shut() {
-		o.park = append(o.park, parking{try{TickKey: k, Attempt: t.Attempt}, t.Shard, r.name})
+		o.park = append(o.park, parking{record.Try{TickKey: k, Attempt: t.Attempt}, t.Shard, r.name})
 		return
 	}
 	why, wait, full := d.sender.mustWait(r.endpoint, len(o.send), o.bytes, o.filling, o.now.Sub(t.FiredAt))
 	if wait > 0 {
-		o.hold = append(o.hold, hold{try: try{TickKey: k, Attempt: t.Attempt}, shard: t.Shard, why: why, due: o.now.Add(wait)})
+		o.hold = append(o.hold, record.Held{Try: record.Try{TickKey: k, Attempt: t.Attempt}, Shard: t.Shard, Why: why, Due: o.now.Add(wait)})
 		return
 	}
 	if full {
-		o.later.add(endpointName{r.endpoint.tenant, r.endpoint.name}, o.chunk, try{TickKey: k, Attempt: t.Attempt}, textLength(payload), min(mostInLot, d.sender.room/2))
+		o.later.add(endpointName{r.endpoint.tenant, r.endpoint.name}, o.chunk, record.Try{TickKey: k, Attempt: t.Attempt}, textLength(payload), min(mostInLot, d.sender.room/2))
 		return
 	}
 	o.bytes += textLength(payload)
 	o.send = append(o.send, &delivery{
 		tenant: o.chunk.TenantID, chunk: o.chunk.ID, tick: *t, workflow: r.name, version: r.version, key: key, payload: payload,
-		timeout: terms.Timeout, maxAttempts: t.budget(terms.MaxAttempts), endpoint: r.endpoint,
+		timeout: terms.Timeout, maxAttempts: t.Budget(terms.MaxAttempts), endpoint: r.endpoint,
 		limited: r.limited, priority: terms.Priority,
 	})
 }
@@ -234,18 +235,18 @@ func (d *Dispatch) place(o *opened, t *tick, r *route, key string, payload *stri
 // claim writes in the rows of ticks that were there already which chunk pushes them: who takes that chunk over sends
 // those again, and leaves alone what waits for a worker.
 func claim(ctx context.Context, tx pgx.Tx, o *opened) error {
-	var pushed, pulled []try
+	var pushed, pulled []record.Try
 	for _, one := range o.send {
-		pushed = append(pushed, try{TickKey: one.tick.key(), Attempt: one.tick.Attempt})
+		pushed = append(pushed, record.Try{TickKey: one.tick.RowKey(), Attempt: one.tick.Attempt})
 	}
 	for _, l := range o.later {
 		pushed = append(pushed, l.tries...)
 	}
 	for _, r := range o.ready {
-		pulled = append(pulled, try{TickKey: r.TickKey, Attempt: r.attempt})
+		pulled = append(pulled, record.Try{TickKey: r.TickKey, Attempt: r.attempt})
 	}
 	for _, w := range o.waiting {
-		pulled = append(pulled, try{TickKey: w.tick.key(), Attempt: w.tick.Attempt})
+		pulled = append(pulled, record.Try{TickKey: w.tick.RowKey(), Attempt: w.tick.Attempt})
 	}
 	if err := claimFor(ctx, tx, o.chunk.TenantID, pushed, &o.chunk.ID); err != nil {
 		return err
@@ -253,7 +254,7 @@ func claim(ctx context.Context, tx pgx.Tx, o *opened) error {
 	return claimFor(ctx, tx, o.chunk.TenantID, pulled, nil)
 }
 
-func claimFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tries []try, chunk *int64) error {
+func claimFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tries []record.Try, chunk *int64) error {
 	if len(tries) == 0 {
 		return nil
 	}
@@ -261,20 +262,20 @@ func claimFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tries []try, ch
 	for _, t := range tries {
 		attempts[t.TickKey] = t.Attempt
 	}
-	err := updateTicks(ctx, tx, slices.Collect(maps.Keys(attempts)), tickUpdate{
-		sql: `
+	err := record.UpdateTicks(ctx, tx, slices.Collect(maps.Keys(attempts)), record.TickUpdate{
+		Sql: `
 			UPDATE tick t
 			SET chunk_id = $8
 			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-			WHERE ` + thatTick + ` AND t.attempt = i.attempt`,
-		args: func(part []ident.TickKey) []any {
-			var keys keyArrays
+			WHERE ` + record.ThatTick + ` AND t.attempt = i.attempt`,
+		Args: func(part []ident.TickKey) []any {
+			var keys record.Keys
 			for _, k := range part {
-				keys.add(k, attempts[k])
+				keys.Add(k, attempts[k])
 			}
-			return []any{tenant, keys.ids, keys.at, keys.seqs, keys.tries, keys.from, keys.through, chunk}
+			return []any{tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, chunk}
 		},
-		each: func() error { return nil },
+		Each: func() error { return nil },
 	})
 	if err != nil {
 		return fmt.Errorf("claim ticks: %w", err)

@@ -7,9 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
@@ -19,6 +18,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // TriggerParams may bear a payload for this tick alone.
@@ -95,18 +95,18 @@ func readTriggered(ctx context.Context, tx pgx.Tx, of policy.Name) (*triggered, 
 }
 
 // reason returns why a manual tick of the schedule is not handed out; NoReason if it may be.
-func (s *triggered) reason() Reason {
+func (s *triggered) reason() record.Reason {
 	switch {
 	case s.Defaults == nil:
-		return NoWorkflow
+		return record.NoWorkflow
 	case s.Stopped:
-		return Paused
+		return record.Paused
 	}
-	return NoReason
+	return record.NoReason
 }
 
 // trigger makes a manual tick of a schedule, in the caller's transaction.
-func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p TriggerParams) (*tick, error) {
+func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p TriggerParams) (*record.Tick, error) {
 	s, err := readTriggered(ctx, tx, of)
 	if err != nil {
 		return nil, err
@@ -119,9 +119,9 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Tri
 		return nil, err
 	}
 	reason, now := s.reason(), s.Now.UTC()
-	t := &tick{
+	t := &record.Tick{
 		ScheduleID: s.ID, NominalAt: now.Truncate(time.Second), Version: s.Version, CohortID: s.CohortID, UntilAt: s.UntilAt, FiredAt: now,
-		Shard: s.Shard, Attempt: 1, State: Running, Cause: Manual, DST: calendar.DSTNone, workflow: of.Workflow,
+		Shard: s.Shard, Attempt: 1, State: record.Running, Cause: record.Manual, DST: calendar.DSTNone, Workflow: of.Workflow,
 	}
 	if p.Payload != nil {
 		if err := d.mayStore(ctx, tx, of.Tenant, len(p.Payload)); err != nil {
@@ -136,11 +136,11 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Tri
 	t.Seq, t.LastAt = made.Seq, made.LastAt
 	switch {
 	case made.Fate == state.Buffered:
-		t.State = Scheduled
-	case made.Fate == state.Skipped && reason == NoReason:
-		t.State, t.Reason, t.EndedAt = Skipped, Overlap, &now
+		t.State = record.Scheduled
+	case made.Fate == state.Skipped && reason == record.NoReason:
+		t.State, t.Reason, t.EndedAt = record.Skipped, record.Overlap, &now
 	case made.Fate == state.Skipped:
-		t.State, t.Reason, t.EndedAt = Skipped, reason, &now
+		t.State, t.Reason, t.EndedAt = record.Skipped, reason, &now
 	}
 	var stop []int64
 	if terms.Overlap == "cancel_other" {
@@ -151,26 +151,26 @@ func (d *Dispatch) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Tri
 
 // sendManual records a manual tick and sends it on its way. A buffered tick waits for the one before it, which is told to stop if its
 // schedule is in stop; a skipped tick has ended; any other is held for the next sweep.
-func (d *Dispatch) sendManual(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick, fate state.Fate, stop []int64) error {
-	if err := recordTick(ctx, tx, tenant, t); err != nil {
+func (d *Dispatch) sendManual(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *record.Tick, fate state.Fate, stop []int64) error {
+	if err := record.RecordTick(ctx, tx, tenant, t); err != nil {
 		return err
 	}
 	now := t.FiredAt
 	var b pgx.Batch
-	queueRoll(&b, tenant, []tick{*t})
-	queueUse(&b, tenant, now, []tick{*t})
+	record.QueueIndex(&b, tenant, []record.Tick{*t})
+	record.QueueUse(&b, tenant, now, []record.Tick{*t})
 	if t.Payload != nil {
-		queueUsedBytes(&b, tenant, t.workflow, now, len(*t.Payload))
+		record.QueueUsedBytes(&b, tenant, t.Workflow, now, len(*t.Payload))
 	}
 	if fate != state.Buffered && fate != state.Skipped {
-		queueHold(&b, tenant, t.Shard, try{TickKey: t.key(), Attempt: 1}, "manual", now)
+		record.QueueHeld(&b, tenant, t.Shard, record.Try{TickKey: t.RowKey(), Attempt: 1}, "manual", now)
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("queue the manual tick: %w", err)
 	}
 	switch fate {
 	case state.Buffered:
-		return d.buffer(ctx, tx, tenant, now, []ident.TickKey{t.key()}, stop)
+		return d.buffer(ctx, tx, tenant, now, []ident.TickKey{t.RowKey()}, stop)
 	case state.Skipped:
 		return nil
 	}

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Of a tenant of whom more is due than its share, than its tokens or than is opened of it, the cohorts of a shard wait in
@@ -37,7 +37,7 @@ type pass struct {
 	tx     pgx.Tx
 	shard  int16
 	now    time.Time
-	chunks *chunks
+	chunks *chunk.Batch
 	from   dueLook // where reading began
 
 	moved []*due
@@ -49,12 +49,12 @@ type pass struct {
 	again bool                     // there may be more to do at once
 
 	delayed []*due // with fixed_delay, of whom ticks go out, and of which members
-	outs    [][]member
+	outs    [][]chunk.Member
 }
 
 // send puts members of a cohort into chunks.
-func (p *pass) send(c *due, members []member) {
-	p.chunks.addMembers(c.source(), members)
+func (p *pass) send(c *due, members []chunk.Member) {
+	p.chunks.AddMembers(c.source(), members)
 	if _, delays := c.timing.FixedDelay(); delays {
 		p.delayed, p.outs = append(p.delayed, c), append(p.outs, members)
 	}
@@ -104,7 +104,7 @@ func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 
 // sendGranted sends the members of cohorts as far as their tenants' grants go, and returns what is left of the grants to the rate
 // limiter. A cohort with members beyond its tenant's grant comes into the line.
-func (p *pass) sendGranted(cohorts []*due, members [][]member, grants map[tenants.ID]grant) {
+func (p *pass) sendGranted(cohorts []*due, members [][]chunk.Member, grants map[tenants.ID]grant) {
 	left := make(map[tenants.ID]int, len(grants))
 	for tenant, g := range grants {
 		left[tenant] = g.n
@@ -167,7 +167,7 @@ func (p *pass) others(ctx context.Context, cohorts []*due) ([]*due, error) {
 		FROM cohort c
 		WHERE c.shard = $1 AND c.due_at BETWEEN $6 AND $2 AND c.tenant_id <> $3 AND c.id <> ALL ($4)
 		ORDER BY c.due_at
-		LIMIT $5`, p.shard, p.now, hog, known, mostOthers, p.from.cohort.from) // ForEachRow reports the error
+		LIMIT $5`, p.shard, p.now, hog, known, mostOthers, p.from.cohort.From) // ForEachRow reports the error
 	found, err := collectDue(rows)
 	if err != nil {
 		return nil, fmt.Errorf("read due cohorts of others: %w", err)
@@ -176,11 +176,11 @@ func (p *pass) others(ctx context.Context, cohorts []*due) ([]*due, error) {
 }
 
 // keep leaves a cohort where it stands once n of the members that were read are swept.
-func (c *due) keep(members []member, n int) {
+func (c *due) keep(members []chunk.Member, n int) {
 	c.whole, c.begun, c.ahead = false, true, nil
 	c.AtSpread, c.AtID = new(c.fromSpread), new(c.fromID)
 	if n > 0 {
-		c.AtSpread, c.AtID = new(members[n-1].spread), new(members[n-1].id)
+		c.AtSpread, c.AtID = new(members[n-1].Spread), new(members[n-1].Id)
 	}
 }
 
@@ -257,7 +257,7 @@ func (p *pass) serveOne(ctx context.Context, tenant tenants.ID, g grant, each in
 		return err
 	}
 	used := 0
-	p.chunks.herds[tenant] = true
+	p.chunks.Herds[tenant] = true
 	for i, c := range cohorts {
 		used += len(members[i])
 		p.send(c, members[i])
@@ -297,9 +297,9 @@ func (p *pass) end(ctx context.Context) error {
 		if err := lookAhead(ctx, p.tx, p.moved); err != nil {
 			return err
 		}
-		advance(&p.chunks.along, p.shard, p.now, p.moved)
+		advance(&p.chunks.Along, p.shard, p.now, p.moved)
 	}
-	queueOver(&p.chunks.along, p.shard, over) // after advance, which finds rows by where they are
+	queueOver(&p.chunks.Along, p.shard, over) // after advance, which finds rows by where they are
 	if len(p.turns)+len(p.over) == 0 {
 		return nil
 	}
@@ -313,12 +313,12 @@ func (p *pass) end(ctx context.Context) error {
 			p.again = true
 		}
 	}
-	p.chunks.along.Queue(`
+	p.chunks.Along.Queue(`
 		INSERT INTO turn (shard, tenant_id, due_at)
 		SELECT $1, tenant_id, `+cohorts.NotPast("due_at")+`
 		FROM unnest($2::int[], $3::timestamptz[]) AS n (tenant_id, due_at)
 		ON CONFLICT (shard, tenant_id) DO UPDATE SET due_at = excluded.due_at`, p.shard, who, at)
-	p.chunks.along.Queue(`DELETE FROM turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.over)
+	p.chunks.Along.Queue(`DELETE FROM turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.over)
 	return nil
 }
 

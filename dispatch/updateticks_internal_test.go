@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 )
 
@@ -23,7 +24,7 @@ func TestPartsOfTicksAreNear(t *testing.T) {
 		for k := range named {
 			keys = append(keys, k)
 		}
-		parts := nearParts(keys)
+		parts := record.NearParts(keys)
 		if len(parts) > c.most {
 			t.Errorf("%+v: %d parts", c, len(parts))
 		}

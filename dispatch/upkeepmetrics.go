@@ -1,6 +1,8 @@
 package dispatch
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // upkeepMetrics are the metrics of upkeep.
 type upkeepMetrics struct {

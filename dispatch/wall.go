@@ -6,7 +6,6 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
-
 	"github.com/carillonhq/carillon/internal/instant"
 )
 

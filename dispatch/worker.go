@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Finish is how a worker ended one tick.
@@ -81,7 +81,7 @@ func (d *Dispatch) finish(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all
 	if err != nil {
 		return err
 	}
-	var stale keyArrays
+	var stale record.Keys
 	counts := map[int64]int32{}
 	for i := range all {
 		c := &all[i]
@@ -89,7 +89,7 @@ func (d *Dispatch) finish(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all
 			continue
 		}
 		if _, did := ended[c.TickKey]; !did {
-			stale.add(c.TickKey, c.token.attempt)
+			stale.Add(c.TickKey, c.token.attempt)
 			c.verdict = Lost
 			continue
 		}
@@ -106,8 +106,8 @@ func (d *Dispatch) finish(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all
 }
 
 // tellCancelled gives the claims of cancelled ticks the verdict ToldToStop.
-func (d *Dispatch) tellCancelled(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed, stale keyArrays) error {
-	if len(stale.ids) == 0 {
+func (d *Dispatch) tellCancelled(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed, stale record.Keys) error {
+	if len(stale.Ids) == 0 {
 		return nil
 	}
 	states, err := tickStates(ctx, tx, tenant, stale)
@@ -115,7 +115,7 @@ func (d *Dispatch) tellCancelled(ctx context.Context, tx pgx.Tx, tenant tenants.
 		return err
 	}
 	for i := range all {
-		if all[i].verdict == Lost && states[all[i].TickKey] == Cancelled {
+		if all[i].verdict == Lost && states[all[i].TickKey] == record.Cancelled {
 			all[i].verdict = ToldToStop
 		}
 	}

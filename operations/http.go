@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// OperationRoutes serves operations under g, whose requests are authenticated.
+// Routes serves operations under g, whose requests are authenticated.
 func Routes(g *echo.Group, o *Operations) {
 	h := handler{o}
 	readOrWrite, write := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite), tenants.Require(tenants.SchedulesWrite)

@@ -92,7 +92,7 @@ func (op *Operation) Count(what string, n int64) {
 // again a while later.
 type Step func(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error)
 
-// Begun is an operation to be begun.
+// Request is an operation to be begun.
 type Request struct {
 	Tenant tenants.ID
 	Kind   string
@@ -103,7 +103,7 @@ type Request struct {
 	By     string
 }
 
-// OperationsConfig is what Operations stand on. Queue alone may be nil: operations then wait for it.
+// Config is what Operations stand on. Queue alone may be nil: operations then wait for it.
 type Config struct {
 	Pool    postgres.DB   // of the API: what clients ask for
 	Engine  *pgxpool.Pool // what steps work with
@@ -121,7 +121,7 @@ type Operations struct {
 	steps map[string]Step
 }
 
-// NewOperations returns Operations over a pool whose database is migrated.
+// New returns Operations over a pool whose database is migrated.
 func New(c Config) *Operations {
 	return &Operations{Config: c, steps: map[string]Step{}}
 }
@@ -150,7 +150,7 @@ func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Request) (Answer, e
 	return o.shown(begun[0]), nil
 }
 
-// beginEach records the same operation for each of some tenants, whatever else they have under way, in as many statements as for
+// BeginEach records the same operation for each of some tenants, whatever else they have under way, in as many statements as for
 // one.
 func (o *Operations) BeginEach(ctx context.Context, tx pgx.Tx, owners []tenants.ID, b Request) (begun []stored, err error) {
 	params, err := json.Marshal(b.Params)
@@ -198,7 +198,7 @@ type owned struct {
 	stored
 }
 
-// OperationAnswer is an operation as clients see it.
+// Answer is an operation as clients see it.
 type Answer struct {
 	ID        string           `json:"id"`
 	Kind      string           `json:"kind"`

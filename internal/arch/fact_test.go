@@ -16,7 +16,7 @@ var facts = []struct {
 }{
 	{"whether a tenant is stopped", regexp.MustCompile(`\bhalted_at IS NOT NULL\s+OR\b|\bOR\s+(\w+\.)?halted_at IS NOT NULL\b`), "tenants/tenants.go"},
 	{"the time", regexp.MustCompile(`(?i)\b(clock_timestamp|now|transaction_timestamp|statement_timestamp)\(\)|\b(current_timestamp|current_date|localtimestamp)\b`), "internal/postgres/clock.go"},
-	{"the key of a tick", regexp.MustCompile(`\bnominal_at = (\$\d|\w+\.\w+|COALESCE\([^)]*\)) AND (\w+\.)?seq = `), "dispatch/updateticks.go"},
+	{"the key of a tick", regexp.MustCompile(`\bnominal_at = (\$\d|\w+\.\w+|COALESCE\([^)]*\)) AND (\w+\.)?seq = `), "dispatch/record/key.go"},
 }
 
 func TestEachFactHasItsOwner(t *testing.T) {

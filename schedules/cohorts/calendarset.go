@@ -14,7 +14,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// almanac is some of a tenant's named calendars as of one revision. A nil one has none.
+// CalendarSet is some of a tenant's named calendars as of one revision. A nil one has none.
 type CalendarSet struct {
 	revision int64
 	dates    map[string][]calendar.Date
@@ -29,7 +29,7 @@ func (a *CalendarSet) named(name string) ([]calendar.Date, bool) {
 	return dates, ok
 }
 
-// in is a context with the calendars of the almanac.
+// In is a context with the calendars of the almanac.
 func (a *CalendarSet) In(c calendar.Context) calendar.Context {
 	c.Named = a.named
 	return c
@@ -49,13 +49,13 @@ type edition struct {
 	since  int64
 }
 
-// present is the almanac of a tenant as it stands, with those of the names that there are. Without names it is nil, and
+// CalendarsNow is the almanac of a tenant as it stands, with those of the names that there are. Without names it is nil, and
 // nothing is read.
 func (ts *Timings) CalendarsNow(ctx context.Context, db postgres.DB, tenant tenants.ID, names []string) (*CalendarSet, error) {
 	return ts.calendarSet(ctx, db, tenant, names, 0)
 }
 
-// hold is present, and keeps the tenant's calendars as they are until the transaction ends: an edit that comes later
+// HoldCalendars is present, and keeps the tenant's calendars as they are until the transaction ends: an edit that comes later
 // finds the cohorts that the transaction makes.
 func (ts *Timings) HoldCalendars(ctx context.Context, tx pgx.Tx, tenant tenants.ID, names []string) (*CalendarSet, error) {
 	if len(names) == 0 {
@@ -146,7 +146,7 @@ func DatesOf(days []time.Time) []calendar.Date {
 	return dates
 }
 
-// renewed returns a timing by an almanac and the tz database in force. A timing in a zone that this database lacks stays with
+// Renewed returns a timing by an almanac and the tz database in force. A timing in a zone that this database lacks stays with
 // its own database.
 func (ts *Timings) Renewed(tenant tenants.ID, t *calendar.Timing, a *CalendarSet) (*calendar.Timing, int64, error) {
 	key := timingKey{hash: t.Hash(), revision: a.At(), tzdata: calendar.InForce().Version()}

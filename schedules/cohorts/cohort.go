@@ -18,7 +18,7 @@ import (
 // before the next look of its sweeper.
 const DueChannel = "carillon_due"
 
-// soon is how near a due time must be for its shard's sweeper to be woken: sweepers look that often by themselves.
+// Soon is how near a due time must be for its shard's sweeper to be woken: sweepers look that often by themselves.
 const Soon = 250 * time.Millisecond
 
 // WakeSweep notifies the sweep of a shard once the transaction is committed.
@@ -26,7 +26,7 @@ func WakeSweep(ctx context.Context, tx pgx.Tx, shard int16) error {
 	return postgres.Notify(ctx, tx, DueChannel, strconv.Itoa(int(shard)))
 }
 
-// cohortOf finds the cohort of a timing, awake, or makes it.
+// CohortOf finds the cohort of a timing, awake, or makes it.
 func CohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, workflow string, t *calendar.Timing, missed string, stamp Stamp, now time.Time) (id int64, err error) {
 	hash := t.Hash()
 	err = tx.QueryRow(ctx, `
@@ -66,7 +66,7 @@ func NotPast(due string) string {
 // before are few enough to be read and sorted.
 const fewSchedules = 2000
 
-// nameCohort finds the number of a cohort by what names it, or gives it one, and keeps others from it until the transaction
+// NameCohort finds the number of a cohort by what names it, or gives it one, and keeps others from it until the transaction
 // ends. $6 is the timing. How many schedules the tenant has is what the last second's count says.
 var NameCohort = fmt.Sprintf(`
 			INSERT INTO cohort_timing AS t (shard, tenant_id, workflow, hash, missed, timing, ordered)

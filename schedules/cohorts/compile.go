@@ -16,18 +16,18 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// errUncomputable is what is wrong with a stored spec that cannot be computed, though it could be when it was put.
+// ErrUncomputable is what is wrong with a stored spec that cannot be computed, though it could be when it was put.
 var ErrUncomputable = errors.New("the spec cannot be computed")
 
 // Uncomputable reports whether an error says that a stored spec or timing cannot be computed: no fault of the database.
 func Uncomputable(err error) bool { return errors.Is(err, ErrUncomputable) }
 
-// identity names a schedule for hashes that must not change: the H in a cron, and jitter.
+// Identity names a schedule for hashes that must not change: the H in a cron, and jitter.
 func Identity(tenant tenants.ID, workflow, key string) string {
 	return strconv.Itoa(int(tenant)) + "/" + workflow + "/" + key
 }
 
-// compile compiles a spec for a schedule; faults are located below /spec.
+// Compile compiles a spec for a schedule; faults are located below /spec.
 func Compile(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
 	t, err := calendar.Compile(spec, c)
 	if err != nil {
@@ -36,7 +36,7 @@ func Compile(spec calendar.Spec, c calendar.Context) (*calendar.Timing, error) {
 	return t, nil
 }
 
-// calendarsOf returns the named calendars of a spec, each once.
+// CalendarsOf returns the named calendars of a spec, each once.
 func CalendarsOf(spec calendar.Spec) []string {
 	if spec.Exclude == nil || len(spec.Exclude.Named) == 0 {
 		return nil
@@ -56,7 +56,7 @@ type StoredSpec struct {
 	Profile       Profile
 }
 
-// identity names the schedule for hashes: as it was named when it was made, whatever its key is called since.
+// Identity names the schedule for hashes: as it was named when it was made, whatever its key is called since.
 func (s StoredSpec) Identity() string {
 	if s.HashedAs != nil {
 		return Identity(s.Tenant, s.Workflow, *s.HashedAs)
@@ -66,7 +66,7 @@ func (s StoredSpec) Identity() string {
 
 func (s StoredSpec) context() calendar.Context { return s.Profile.Context(s.AnchorAt, s.Identity()) }
 
-// meaning compiles the spec without looking up what its calendars hold: enough to tell whether two specs mean the same.
+// Meaning compiles the spec without looking up what its calendars hold: enough to tell whether two specs mean the same.
 func (s StoredSpec) Meaning() (*calendar.Timing, error) {
 	var spec calendar.Spec
 	if err := json.Unmarshal([]byte(s.Spec), &spec); err != nil {
@@ -88,7 +88,7 @@ func (s StoredSpec) compiled(spec calendar.Spec, c calendar.Context) (*calendar.
 	return t, nil
 }
 
-// compileStored compiles a stored spec with the present calendars. A spec that cannot be computed is errUncomputable.
+// CompileStored compiles a stored spec with the present calendars. A spec that cannot be computed is errUncomputable.
 func (ts *Timings) CompileStored(ctx context.Context, db postgres.DB, s StoredSpec) (*calendar.Timing, error) {
 	spec, err := ts.Spec(s.Spec)
 	if err != nil {
@@ -115,7 +115,7 @@ func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, s StoredSpec) (
 	return t, nil, err
 }
 
-// spec reads the text of a stored spec. What it returns is shared: nobody changes it.
+// Spec reads the text of a stored spec. What it returns is shared: nobody changes it.
 func (ts *Timings) Spec(text string) (calendar.Spec, error) {
 	if known, ok := ts.specs.Get(text); ok {
 		return known, nil
@@ -145,7 +145,7 @@ type dated struct {
 	list []calendar.Warning
 }
 
-// warnings returns the warnings of a stored spec as of the day of now. t is the timing that the schedule fires by, and cohort the
+// Warnings returns the warnings of a stored spec as of the day of now. t is the timing that the schedule fires by, and cohort the
 // cohort of that timing; nil: the schedule does not fire.
 func (ts *Timings) Warnings(ctx context.Context, db postgres.DB, s StoredSpec, cohort *CohortTiming, t *calendar.Timing, now time.Time) []calendar.Warning {
 	key, day := wording{spec: sha256.Sum256([]byte(s.Spec))}, now.Unix()/secondsPerDay
@@ -167,7 +167,7 @@ func (ts *Timings) Warnings(ctx context.Context, db postgres.DB, s StoredSpec, c
 
 const secondsPerDay = 24 * 60 * 60
 
-// specFault is what is wrong with a spec as the caller is told it: below /spec, with the place in the text.
+// SpecFault is what is wrong with a spec as the caller is told it: below /spec, with the place in the text.
 func SpecFault(err error) error {
 	faults, ok := errors.AsType[calendar.Faults](err)
 	if !ok {

@@ -23,5 +23,5 @@ func Shifts(moves []Moved) []calendar.Move {
 	return shifts
 }
 
-// ahead tells whether the move is of a coming tick.
+// Ahead tells whether the move is of a coming tick.
 func (m Moved) Ahead(now time.Time) bool { return m.At.After(now) || m.To.After(now) }

@@ -19,19 +19,19 @@ const keyZone = "@key"
 
 func FollowsKey(spec calendar.Spec) bool { return spec.Timezone == keyZone }
 
-// profile is what a key says of the timings of the schedules that follow it; the zero value is that of a key that says
+// Profile is what a key says of the timings of the schedules that follow it; the zero value is that of a key that says
 // nothing.
 type Profile struct {
 	Zone  string
 	Quiet calendar.Quiet
 }
 
-// context is what a spec is compiled with for a schedule of the key.
+// Context is what a spec is compiled with for a schedule of the key.
 func (p Profile) Context(anchor time.Time, identity string) calendar.Context {
 	return calendar.Context{Created: anchor, Identity: identity, KeyZone: p.Zone, KeyQuiet: p.Quiet}
 }
 
-// storedProfile is a profile as queries bring it; all members are nil where there is none.
+// StoredProfile is a profile as queries bring it; all members are nil where there is none.
 type StoredProfile struct {
 	KeyZone   *string
 	QuietFrom *int32
@@ -63,7 +63,7 @@ func (p Profile) Stored() (s StoredProfile) {
 
 const ProfileColumns = `kp.timezone AS key_zone, kp.quiet_from, kp.quiet_to, kp.quiet_skip`
 
-// readProfiles reads the profiles of a tenant's keys; a key without one is missing.
+// ReadProfiles reads the profiles of a tenant's keys; a key without one is missing.
 func ReadProfiles(ctx context.Context, db postgres.DB, tenant tenants.ID, keys ...string) (map[string]Profile, error) {
 	rows, _ := db.Query(ctx, `SELECT key, `+ProfileColumns+` FROM key_profile kp WHERE tenant_id = $1 AND key = ANY($2)`, tenant, keys) // ForEachRow reports the error
 	found := make(map[string]Profile, len(keys))
@@ -92,7 +92,7 @@ const (
 	ToChange = `pg_advisory_xact_lock`
 )
 
-// lockKeys locks keys until the transaction ends, before any lock of a shard or a row.
+// LockKeys locks keys until the transaction ends, before any lock of a shard or a row.
 func LockKeys(ctx context.Context, tx pgx.Tx, tenant tenants.ID, lock string, keys ...string) error {
 	if len(keys) == 0 {
 		return nil

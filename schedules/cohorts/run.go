@@ -91,7 +91,7 @@ func Resume(t *calendar.Timing, at, from time.Time, missed int, drop bool, now t
 	return r.Placed(t)
 }
 
-// until is the run with its nominal time moved to the last one before a moment, which stands for those before it.
+// Until is the run with its nominal time moved to the last one before a moment, which stands for those before it.
 func (r Run) Until(t *calendar.Timing, before time.Time) Run {
 	if last, ok := t.Prev(before); ok && last.At.After(r.From) {
 		r.At, r.Missed = last.At, t.Count(r.From, last.At)
@@ -118,7 +118,7 @@ func (r Run) waited(t *calendar.Timing, at time.Time) bool {
 	return !at.Before(begin)
 }
 
-// placed fills in what follows from the run's nominal time.
+// Placed fills in what follows from the run's nominal time.
 func (r Run) Placed(t *calendar.Timing) Run {
 	if tick, ok := t.Prev(r.At.Add(time.Second)); ok && tick.At.Equal(r.At) {
 		r.DST = tick.DST
@@ -176,7 +176,7 @@ func (l Limit) Last(t *calendar.Timing) time.Time {
 	return last.At
 }
 
-// delays tells whether a timing is fixed_delay; nil is not.
+// Delays tells whether a timing is fixed_delay; nil is not.
 func Delays(t *calendar.Timing) bool {
 	if t == nil {
 		return false

@@ -12,7 +12,7 @@ import (
 // Shards is into how many parts the cohorts are laid; each is swept under a lock of its own.
 const Shards = 64
 
-// shardLocks is the class of the advisory locks of shards.
+// ShardLocks is the class of the advisory locks of shards.
 const ShardLocks = 0x4341_5253
 
 // LockShard takes the exclusive lock of a shard until the transaction ends: the sweep's.
@@ -42,7 +42,7 @@ func ShardsFor(stored int) int16 {
 	return Shards
 }
 
-// homes are the shards in which a schedule may lie: those that it is born in by each spread up to one.
+// PossibleShards are the shards in which a schedule may lie: those that it is born in by each spread up to one.
 func PossibleShards(tenant tenants.ID, spread int16, workflow, key string) (all []int16) {
 	for _, s := range shardSteps {
 		if s.over <= spread {
@@ -52,7 +52,7 @@ func PossibleShards(tenant tenants.ID, spread int16, workflow, key string) (all 
 	return all
 }
 
-// bornIn is the shard of a new schedule: one of the spread shards that its tenant's are laid over.
+// ShardFor is the shard of a new schedule: one of the spread shards that its tenant's are laid over.
 func ShardFor(tenant tenants.ID, spread int16, workflow, key string) int16 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(workflow))
@@ -63,7 +63,7 @@ func ShardFor(tenant tenants.ID, spread int16, workflow, key string) int16 {
 	return int16((first + h.Sum64()%uint64(spread)*step) % Shards)
 }
 
-// spreadOf is where a schedule stands among the members of a cohort with jitter: a hash of who it is.
+// PhaseOf is where a schedule stands among the members of a cohort with jitter: a hash of who it is.
 func PhaseOf(identity string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(identity))

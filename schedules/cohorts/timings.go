@@ -75,7 +75,7 @@ func Kept[K comparable, V any](size int) *lru.Cache[K, V] {
 	return c
 }
 
-// keep returns the one timing that is kept for those that equal t, which was compiled with an almanac.
+// Keep returns the one timing that is kept for those that equal t, which was compiled with an almanac.
 func (ts *Timings) Keep(tenant tenants.ID, t *calendar.Timing, a *CalendarSet) *calendar.Timing {
 	key := timingKey{hash: t.Hash(), tzdata: t.Zones().Version()}
 	if len(t.Named()) > 0 {

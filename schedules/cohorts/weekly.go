@@ -7,7 +7,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 )
 
-// weekly is how many ticks a timing has in the seven days from the day of now on.
+// Weekly is how many ticks a timing has in the seven days from the day of now on.
 func (ts *Timings) Weekly(t *calendar.Timing, now time.Time) int {
 	day := now.Unix() / secondsPerDay
 	if known, ok := ts.weeks.Get(weak.Make(t)); ok && known.day == day {

@@ -115,7 +115,7 @@ func (ts *Timings) lasts(ctx context.Context, db postgres.DB, c CohortTiming, t 
 	return !changed[t.Zone()], nil
 }
 
-// changed are the zones whose clocks differ from a moment on between an earlier version and another.
+// Changed are the zones whose clocks differ from a moment on between an earlier version and another.
 func (ts *Timings) Changed(ctx context.Context, db postgres.DB, old string, to *calendar.Zones, since time.Time) ([]string, error) {
 	before, err := ts.zones(ctx, db, old)
 	if err != nil {

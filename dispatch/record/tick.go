@@ -1,4 +1,4 @@
-package dispatch
+package record
 
 import (
 	"strings"
@@ -6,8 +6,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/ident"
 )
+
+// ReplayAs makes a failed tick one that is delivered again.
+func (t *Tick) ReplayAs(f state.Fate) {
+	t.ReplayedFrom, t.Attempt = new(t.Attempt), t.Attempt+1
+	t.State, t.Reason, t.EndedAt, t.Error, t.ChunkID = Running, NoReason, nil, nil, nil
+	if f == state.Buffered {
+		t.State = Scheduled
+	}
+}
 
 // State is where a tick is in its life; it ends in exactly one of those from Succeeded on.
 type State int16
@@ -22,9 +32,9 @@ const (
 	Skipped
 )
 
-var stateNames = []string{"scheduled", "running", "succeeded", "failed", "cancelled", "skipped"}
+var StateNames = []string{"scheduled", "running", "succeeded", "failed", "cancelled", "skipped"}
 
-func (s State) String() string { return stateNames[s] }
+func (s State) String() string { return StateNames[s] }
 
 // Reason says why a tick was skipped or cancelled.
 type Reason int16
@@ -63,8 +73,8 @@ var causeNames = []string{"schedule", "manual", "backfill", "catch_up", "buffere
 
 func (c Cause) String() string { return causeNames[c] }
 
-// tick is a row of the record.
-type tick struct {
+// Tick is a row of the record.
+type Tick struct {
 	ScheduleID  int64
 	NominalAt   time.Time
 	Seq         int32
@@ -90,30 +100,30 @@ type tick struct {
 
 	ReplayedFrom *int16
 
-	workflow string // of one that is to be recorded
+	Workflow string `db:"-"` // of a tick that is to be recorded; the row does not hold it
 }
 
-// stopped tells of a tick under way that it was told to stop: for a newer one, or by a client.
-func (t *tick) stopped() bool { return t.State == Running && t.Reason != NoReason }
+// Stopped tells of a tick under way that it was told to stop: for a newer one, or by a client.
+func (t *Tick) Stopped() bool { return t.State == Running && t.Reason != NoReason }
 
-// budget is how many attempts a tick has in all, that may be tried most times: anew since it was last delivered again.
-func (t *tick) budget(most int16) int16 {
+// Budget is how many attempts a tick has in all, that may be tried most times: anew since it was last delivered again.
+func (t *Tick) Budget(most int16) int16 {
 	if t.ReplayedFrom == nil {
 		return most
 	}
 	return most + *t.ReplayedFrom
 }
 
-func (t *tick) key() ident.TickKey {
+func (t *Tick) RowKey() ident.TickKey {
 	return ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}
 }
 
-const tickColumns = `
+const Columns = `
 	t.schedule_id, t.nominal_at, t.seq, t.version, t.missed_count, t.occurrence, t.cohort_id, t.chunk_id, t.last_at, t.until_at,
 	t.fired_at, t.ended_at, t.shard, t.attempt, t.state, t.reason, t.cause, t.dst, t.started_at, t.payload, t.result, t.error, t.replayed_from`
 
-// held is how many bytes the long texts of a tick have.
-func (t *tick) held() int {
+// Held is how many bytes the long texts of a tick have.
+func (t *Tick) Held() int {
 	n := 0
 	for _, text := range []*string{t.Payload, t.Result, t.Error} {
 		if text != nil {
@@ -123,16 +133,16 @@ func (t *tick) held() int {
 	return n
 }
 
-// deadColumns are a dead letter's, but for the tenant's.
-const deadColumns = `schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, last_at, until_at, occurrence, cohort_id,
+// DeadColumns are a dead letter's, but for the tenant's.
+const DeadColumns = `schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, last_at, until_at, occurrence, cohort_id,
 	version, missed_count, shard, attempt, cause, dst, payload, error`
 
-// valid makes a text storable: UTF-8, without NUL.
-func valid(s string) string {
+// Valid makes a text storable: UTF-8, without NUL.
+func Valid(s string) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
 	}
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
 
-var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+var EndOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -1,15 +1,17 @@
-package dispatch
+package cluster
 
-import "sync"
+import (
+	"sync"
+)
 
-// doubts are chunks of this process that it gave up or could not mark done. They may be open though nothing of them is known here.
-type doubts struct {
+// Doubts are chunks of this process that it gave up or could not mark done. They may be open though nothing of them is known here.
+type Doubts struct {
 	mu     sync.Mutex
 	chunks map[int64]bool
 }
 
-// add notes chunks.
-func (d *doubts) add(chunks []int64) {
+// Add notes chunks.
+func (d *Doubts) Add(chunks []int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.chunks == nil {
@@ -20,8 +22,8 @@ func (d *doubts) add(chunks []int64) {
 	}
 }
 
-// some returns up to most of the chunks.
-func (d *doubts) some(most int) []int64 {
+// Some returns up to most of the chunks.
+func (d *Doubts) Some(most int) []int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ids := make([]int64, 0, most)
@@ -33,8 +35,8 @@ func (d *doubts) some(most int) []int64 {
 	return ids
 }
 
-// remove forgets chunks.
-func (d *doubts) remove(chunks []int64) {
+// Remove forgets chunks.
+func (d *Doubts) Remove(chunks []int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range chunks {

@@ -1,4 +1,4 @@
-package dispatch
+package record
 
 import (
 	"cmp"
@@ -7,39 +7,38 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/varint"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // rollName is what the ticks of one row of the roll have in common.
-type rollName struct {
+type indexName struct {
 	tenant   tenants.ID
 	workflow string
 	at       int64 // in seconds
 }
 
-// rollEntries are rows of the roll: one for the ticks of a workflow and nominal time, two bytes a tick.
-type rollEntries map[rollName][]ident.TickKey
+// IndexEntries are rows of the roll: one for the ticks of a workflow and nominal time, two bytes a tick.
+type IndexEntries map[indexName][]ident.TickKey
 
-func (r *rollEntries) add(tenant tenants.ID, ticks []tick) {
+func (r *IndexEntries) Add(tenant tenants.ID, ticks []Tick) {
 	if *r == nil {
-		*r = rollEntries{}
+		*r = IndexEntries{}
 	}
 	for i := 0; i < len(ticks); {
-		name := rollName{tenant, ticks[i].workflow, ticks[i].NominalAt.Unix()}
+		name := indexName{tenant, ticks[i].Workflow, ticks[i].NominalAt.Unix()}
 		keys := (*r)[name]
-		for ; i < len(ticks) && ticks[i].NominalAt.Unix() == name.at && ticks[i].workflow == name.workflow; i++ {
-			keys = append(keys, ticks[i].key())
+		for ; i < len(ticks) && ticks[i].NominalAt.Unix() == name.at && ticks[i].Workflow == name.workflow; i++ {
+			keys = append(keys, ticks[i].RowKey())
 		}
 		(*r)[name] = keys
 	}
 }
 
-// queue writes the rows.
-func (r rollEntries) queue(b *pgx.Batch) {
+// Queue writes the rows.
+func (r IndexEntries) Queue(b *pgx.Batch) {
 	if len(r) == 0 {
 		return
 	}
@@ -49,7 +48,7 @@ func (r rollEntries) queue(b *pgx.Batch) {
 	var items [][]byte
 	for name, keys := range r {
 		owners, workflows, times = append(owners, int32(name.tenant)), append(workflows, name.workflow), append(times, time.Unix(name.at, 0).UTC())
-		counts, items = append(counts, int32(len(keys))), append(items, packRoll(keys))
+		counts, items = append(counts, int32(len(keys))), append(items, packKeys(keys))
 	}
 	b.Queue(`
 		INSERT INTO roll (tenant_id, nominal_at, workflow, ticks, items)
@@ -58,15 +57,15 @@ func (r rollEntries) queue(b *pgx.Batch) {
 		owners, times, workflows, counts, items)
 }
 
-// queueRoll enters ticks of a tenant in the roll.
-func queueRoll(b *pgx.Batch, tenant tenants.ID, ticks []tick) {
-	var rows rollEntries
-	rows.add(tenant, ticks)
-	rows.queue(b)
+// QueueIndex enters ticks of a tenant in the roll.
+func QueueIndex(b *pgx.Batch, tenant tenants.ID, ticks []Tick) {
+	var rows IndexEntries
+	rows.Add(tenant, ticks)
+	rows.Queue(b)
 }
 
 // packRoll packs the schedules of ticks, rising, as varint deltas, each with its seq where that is not 0.
-func packRoll(keys []ident.TickKey) []byte {
+func packKeys(keys []ident.TickKey) []byte {
 	slices.SortFunc(keys, func(a, b ident.TickKey) int {
 		return cmp.Or(cmp.Compare(a.Schedule, b.Schedule), cmp.Compare(a.Seq, b.Seq))
 	})
@@ -84,9 +83,9 @@ func packRoll(keys []ident.TickKey) []byte {
 	return b
 }
 
-var errBrokenIndex = errors.New("the packed keys of ticks are broken")
+var errBroken = errors.New("the packed keys of ticks are broken")
 
-func unpackRoll(b []byte, at time.Time, n int) ([]ident.TickKey, error) {
+func UnpackKeys(b []byte, at time.Time, n int) ([]ident.TickKey, error) {
 	r := varint.NewReader(b)
 	keys := make([]ident.TickKey, n)
 	last := int64(0)
@@ -99,7 +98,7 @@ func unpackRoll(b []byte, at time.Time, n int) ([]ident.TickKey, error) {
 		}
 	}
 	if !r.Whole() {
-		return nil, errBrokenIndex
+		return nil, errBroken
 	}
 	return keys, nil
 }

@@ -1,4 +1,4 @@
-package dispatch
+package cluster
 
 import (
 	"context"
@@ -11,18 +11,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// readyChannel is the notification channel that tells all processes of ticks that wait for a worker: its payloads are
+// ReadyChannel is the notification channel that tells all processes of ticks that wait for a worker: its payloads are
 // tenant, hash of the workflow's name, and how many.
-const readyChannel = "carillon_ready"
+const ReadyChannel = "carillon_ready"
 
 const tellEvery = 5 * time.Millisecond
 
@@ -32,17 +31,17 @@ type topic struct {
 	workflow uint32
 }
 
-// payload is what the other processes are notified with: n ticks of the topic wait.
-func (t topic) payload(n int) string { return fmt.Sprintf("%d %d %d", t.tenant, t.workflow, n) }
+// Payload is what the other processes are notified with: n ticks of the topic wait.
+func (t topic) Payload(n int) string { return fmt.Sprintf("%d %d %d", t.tenant, t.workflow, n) }
 
-func topicOf(tenant tenants.ID, workflow string) topic {
+func TopicOf(tenant tenants.ID, workflow string) topic {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(workflow))
 	return topic{tenant, h.Sum32()}
 }
 
-// hub wakes long polls: as many as there are ticks.
-type hub struct {
+// Notifier wakes long polls: as many as there are ticks.
+type Notifier struct {
 	mu      sync.Mutex
 	waiting map[topic][]*poll
 	untold  map[topic]int
@@ -54,25 +53,25 @@ type hub struct {
 
 // poll is one long poll that waits; its channel is closed when it is to look again.
 type poll struct {
-	woken     chan struct{}
+	Woken     chan struct{}
 	once      sync.Once
 	room      int // how many ticks it would take
 	tenant    tenants.ID
 	workflows []string
 }
 
-func newHub() *hub {
-	return &hub{waiting: map[topic][]*poll{}, untold: map[topic]int{}, lanes: map[string]bool{}, tellNow: make(chan struct{}, 1), due: make(chan struct{}, 1)}
+func NewNotifier() *Notifier {
+	return &Notifier{waiting: map[topic][]*poll{}, untold: map[topic]int{}, lanes: map[string]bool{}, tellNow: make(chan struct{}, 1), due: make(chan struct{}, 1)}
 }
 
-// wait registers a poll for workflows; leave takes it out.
-func (h *hub) wait(tenant tenants.ID, workflows []string, room int) (p *poll, leave func()) {
-	p = &poll{woken: make(chan struct{}), room: room, tenant: tenant, workflows: workflows}
+// Wait registers a poll for workflows; leave takes it out.
+func (h *Notifier) Wait(tenant tenants.ID, workflows []string, room int) (p *poll, leave func()) {
+	p = &poll{Woken: make(chan struct{}), room: room, tenant: tenant, workflows: workflows}
 	topics := make([]topic, len(workflows))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, w := range workflows {
-		topics[i] = topicOf(tenant, w)
+		topics[i] = TopicOf(tenant, w)
 		h.waiting[topics[i]] = append(h.waiting[topics[i]], p)
 	}
 	return p, func() {
@@ -84,7 +83,7 @@ func (h *hub) wait(tenant tenants.ID, workflows []string, room int) (p *poll, le
 	}
 }
 
-func (h *hub) drop(t topic, p *poll) {
+func (h *Notifier) drop(t topic, p *poll) {
 	polls := h.waiting[t]
 	for i, other := range polls {
 		if other == p {
@@ -97,15 +96,15 @@ func (h *hub) drop(t topic, p *poll) {
 	}
 }
 
-// wake wakes polls that together have room for n ticks of a topic, the longest waiting first.
-func (h *hub) wake(t topic, n int) {
+// Wake wakes polls that together have room for n ticks of a topic, the longest waiting first.
+func (h *Notifier) Wake(t topic, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	polls := h.waiting[t]
 	for len(polls) > 0 && n > 0 {
 		p := polls[0]
 		polls = polls[1:]
-		p.once.Do(func() { close(p.woken) })
+		p.once.Do(func() { close(p.Woken) })
 		n -= p.room
 	}
 	if len(polls) == 0 {
@@ -115,26 +114,26 @@ func (h *hub) wake(t topic, n int) {
 	h.waiting[t] = polls
 }
 
-// ready tells polls here, and soon those of the other processes, that n ticks of a workflow wait.
-func (h *hub) ready(tenant tenants.ID, workflow string, n int) {
-	t := topicOf(tenant, workflow)
-	h.wake(t, n)
+// Ready tells polls here, and soon those of the other processes, that n ticks of a workflow wait.
+func (h *Notifier) Ready(tenant tenants.ID, workflow string, n int) {
+	t := TopicOf(tenant, workflow)
+	h.Wake(t, n)
 	h.mu.Lock()
 	h.untold[t] += n
 	h.mu.Unlock()
 	h.tellSoon()
 }
 
-// elsewhere tells the other processes of runs that they are to open, and River's clients of the jobs in their lanes.
-func (h *hub) elsewhere(runs, lanes []string) {
+// Elsewhere tells the other processes of runs that they are to open, and River's clients of the jobs in their lanes.
+func (h *Notifier) Elsewhere(runs, lanes []string) {
 	h.mu.Lock()
 	h.runs = append(h.runs, runs...)
 	h.mu.Unlock()
-	h.queued(lanes)
+	h.Queued(lanes)
 }
 
-// queued has River's clients told of jobs in some lanes that have been committed.
-func (h *hub) queued(lanes []string) {
+// Queued has River's clients told of jobs in some lanes that have been committed.
+func (h *Notifier) Queued(lanes []string) {
 	if len(lanes) == 0 {
 		return
 	}
@@ -149,17 +148,17 @@ func (h *hub) queued(lanes []string) {
 // openChannel is the notification channel of runs that were made by a process which does not open them itself.
 const openChannel = "carillon_open"
 
-// announceOpen notifies, when the transaction is committed, the processes that open chunks of a run in a lane, and River's clients of
+// AnnounceOpen notifies, when the transaction is committed, the processes that open chunks of a run in a lane, and River's clients of
 // its job.
-func announceOpen(ctx context.Context, tx pgx.Tx, lane, run string) error {
+func AnnounceOpen(ctx context.Context, tx pgx.Tx, lane, run string) error {
 	if err := postgres.Notify(ctx, tx, openChannel, run); err != nil {
 		return err
 	}
-	return announceLane(ctx, tx, lane)
+	return AnnounceLane(ctx, tx, lane)
 }
 
-// announceLane notifies River's clients of jobs in a lane when the transaction is committed.
-func announceLane(ctx context.Context, tx pgx.Tx, lane string) error {
+// AnnounceLane notifies River's clients of jobs in a lane when the transaction is committed.
+func AnnounceLane(ctx context.Context, tx pgx.Tx, lane string) error {
 	return postgres.Notify(ctx, tx, riverChannel, lanePayload(lane))
 }
 
@@ -167,15 +166,15 @@ const riverChannel = ".river_insert" // of the current schema
 
 func lanePayload(lane string) string { return fmt.Sprintf(`{"queue": %q}`, lane) }
 
-func (h *hub) tellSoon() {
+func (h *Notifier) tellSoon() {
 	select {
 	case h.tellNow <- struct{}{}:
 	default:
 	}
 }
 
-// tell notifies the other processes, a few milliseconds' worth at once, until ctx ends.
-func (h *hub) tell(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) {
+// Tell notifies the other processes, a few milliseconds' worth at once, until ctx ends.
+func (h *Notifier) Tell(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -192,7 +191,7 @@ func (h *hub) tell(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) {
 		h.mu.Lock()
 		var channels, payloads []string
 		for t, n := range h.untold {
-			channels, payloads = append(channels, readyChannel), append(payloads, t.payload(n))
+			channels, payloads = append(channels, ReadyChannel), append(payloads, t.Payload(n))
 		}
 		for lane := range h.lanes {
 			channels, payloads = append(channels, riverChannel), append(payloads, lanePayload(lane))
@@ -213,19 +212,19 @@ func (h *hub) tell(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) {
 }
 
 // Due returns the channel that reports that something came due: the sweep of this process looks at once.
-func (h *hub) Due() <-chan struct{} { return h.due }
+func (h *Notifier) Due() <-chan struct{} { return h.due }
 
-// cameDue reports on Due that something came due. Reports that nobody has read yet count as one.
-func (h *hub) cameDue() {
+// CameDue reports on Due that something came due. Reports that nobody has read yet count as one.
+func (h *Notifier) CameDue() {
 	select {
 	case h.due <- struct{}{}:
 	default:
 	}
 }
 
-// listen hears what other processes tell, on one connection, until ctx ends. It calls told with each run of chunks that they left to
+// Listen hears what other processes tell, on one connection, until ctx ends. It calls told with each run of chunks that they left to
 // others.
-func (h *hub) listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, told func(run string)) {
+func (h *Notifier) Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, told func(run string)) {
 	for ctx.Err() == nil {
 		if err := h.listenOnce(ctx, pool, told); err != nil && ctx.Err() == nil {
 			log.Warn("the connection that listens broke and is made anew", "error", err)
@@ -237,7 +236,7 @@ func (h *hub) listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, 
 	}
 }
 
-func (h *hub) listenOnce(ctx context.Context, pool *pgxpool.Pool, told func(run string)) error {
+func (h *Notifier) listenOnce(ctx context.Context, pool *pgxpool.Pool, told func(run string)) error {
 	conn, err := postgres.Connect(ctx, pool)
 	if err != nil {
 		return err
@@ -247,10 +246,10 @@ func (h *hub) listenOnce(ctx context.Context, pool *pgxpool.Pool, told func(run 
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+readyChannel+"; LISTEN "+cohorts.DueChannel+"; LISTEN "+openChannel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+ReadyChannel+"; LISTEN "+cohorts.DueChannel+"; LISTEN "+openChannel); err != nil {
 		return err
 	}
-	h.cameDue() // while nobody listened
+	h.CameDue() // while nobody listened
 	for {
 		n, err := hear(ctx, conn)
 		if err != nil {
@@ -260,7 +259,7 @@ func (h *hub) listenOnce(ctx context.Context, pool *pgxpool.Pool, told func(run 
 			continue
 		}
 		if n.Channel == cohorts.DueChannel {
-			h.cameDue()
+			h.CameDue()
 			continue
 		}
 		if n.Channel == openChannel {
@@ -268,7 +267,7 @@ func (h *hub) listenOnce(ctx context.Context, pool *pgxpool.Pool, told func(run 
 			continue
 		}
 		if t, count, ok := parseReady(n.Payload); ok {
-			h.wake(t, count)
+			h.Wake(t, count)
 		}
 	}
 }
@@ -303,14 +302,14 @@ func parseReady(payload string) (t topic, n int, ok bool) {
 	return topic{tenants.ID(tenant), uint32(workflow)}, n, err1 == nil && err2 == nil && err3 == nil
 }
 
-// polled are the workflows that long polls of this process wait for, as the columns of a query.
-type polled struct {
-	tenants   []int32
-	workflows []string
+// Polled are the workflows that long polls of this process wait for, as the columns of a query.
+type Polled struct {
+	Tenants   []int32
+	Workflows []string
 }
 
-// polled returns the workflows that long polls wait for, each once.
-func (h *hub) polled() (all polled) {
+// Polled returns the workflows that long polls wait for, each once.
+func (h *Notifier) Polled() (all Polled) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	type name struct {
@@ -323,7 +322,7 @@ func (h *hub) polled() (all polled) {
 			for _, workflow := range p.workflows {
 				if n := (name{p.tenant, workflow}); !seen[n] {
 					seen[n] = true
-					all.tenants, all.workflows = append(all.tenants, int32(p.tenant)), append(all.workflows, workflow)
+					all.Tenants, all.Workflows = append(all.Tenants, int32(p.tenant)), append(all.Workflows, workflow)
 				}
 			}
 		}

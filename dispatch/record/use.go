@@ -1,23 +1,22 @@
-package dispatch
+package record
 
 import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
-// queueUsedBytes adds bytes that a tick stores beside to the use of the day.
-func queueUsedBytes(b *pgx.Batch, tenant tenants.ID, workflow string, now time.Time, bytes int) {
-	b.Queue(`INSERT INTO daily_use_delta (tenant_id, workflow, day, bytes) VALUES ($1, $2, $3, $4)`, tenant, workflow, dayOf(now), bytes)
+// QueueUsedBytes adds bytes that a tick stores beside to the use of the day.
+func QueueUsedBytes(b *pgx.Batch, tenant tenants.ID, workflow string, now time.Time, bytes int) {
+	b.Queue(`INSERT INTO daily_use_delta (tenant_id, workflow, day, bytes) VALUES ($1, $2, $3, $4)`, tenant, workflow, DayOf(now), bytes)
 }
 
-func dayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
+func DayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
-// useEntries are what is added to the use of days.
-type useEntries map[useName]useCount
+// UseEntries are what is added to the use of days.
+type UseEntries map[useName]useCount
 
 type useName struct {
 	tenant   tenants.ID
@@ -27,15 +26,15 @@ type useName struct {
 
 type useCount struct{ ticks, cancelled, skipped, missed int64 }
 
-// add counts ticks that are recorded now, with what of them ended at once.
-func (u *useEntries) add(tenant tenants.ID, now time.Time, ticks []tick) {
+// Add counts ticks that are recorded now, with what of them ended at once.
+func (u *UseEntries) Add(tenant tenants.ID, now time.Time, ticks []Tick) {
 	if *u == nil {
-		*u = useEntries{}
+		*u = UseEntries{}
 	}
-	name := useName{tenant: tenant, day: dayOf(now)}
+	name := useName{tenant: tenant, day: DayOf(now)}
 	for i := range ticks {
 		t := &ticks[i]
-		name.workflow = t.workflow
+		name.workflow = t.Workflow
 		n := (*u)[name]
 		n.ticks++
 		n.missed += int64(t.MissedCount)
@@ -49,8 +48,8 @@ func (u *useEntries) add(tenant tenants.ID, now time.Time, ticks []tick) {
 	}
 }
 
-// queue writes the counts.
-func (u useEntries) queue(b *pgx.Batch) {
+// Queue writes the counts.
+func (u UseEntries) Queue(b *pgx.Batch) {
 	if len(u) == 0 {
 		return
 	}
@@ -69,17 +68,17 @@ func (u useEntries) queue(b *pgx.Batch) {
 		owners, workflows, days, ticks, cancelled, skipped, missed)
 }
 
-// queueUse adds ticks of a tenant that are recorded now to the use of the day.
-func queueUse(b *pgx.Batch, tenant tenants.ID, now time.Time, ticks []tick) {
-	var u useEntries
-	u.add(tenant, now, ticks)
-	u.queue(b)
+// QueueUse adds ticks of a tenant that are recorded now to the use of the day.
+func QueueUse(b *pgx.Batch, tenant tenants.ID, now time.Time, ticks []Tick) {
+	var u UseEntries
+	u.Add(tenant, now, ticks)
+	u.Queue(b)
 }
 
-// endedUse is an INSERT that adds ticks that ended to the use of a day: of rows i (id, good, bad, gone, skipped, bytes) a
+// EndedUse is an INSERT that adds ticks that ended to the use of a day: of rows i (id, good, bad, gone, skipped, bytes) a
 // schedule each, of a tenant. Revisions tell what workflow a deleted one was of. Schedules are looked up by key, one by one,
 // whatever the planner has heard of them.
-func endedUse(tenant, day, from string) string {
+func EndedUse(tenant, day, from string) string {
 	return strings.NewReplacer("TENANT", tenant, "DAY", day, "FROM_I", from).Replace(`
 		INSERT INTO daily_use_delta (tenant_id, workflow, day, succeeded, failed, cancelled, skipped, bytes)
 		SELECT TENANT, COALESCE(s.workflow, r.workflow), DAY, sum(i.good), sum(i.bad), sum(i.gone), sum(i.skipped), sum(i.bytes)
@@ -96,10 +95,10 @@ func endedUse(tenant, day, from string) string {
 		GROUP BY 1, 2, 3`)
 }
 
-// queueEndedUse adds ticks that waited and ended, a schedule each, to the use of the day: as skipped, or as cancelled.
-func queueEndedUse(b *pgx.Batch, tenant tenants.ID, now time.Time, state State, ids ...int64) {
-	b.Queue(endedUse("$1", "$2::date", `(
+// QueueEndedUse adds ticks that waited and ended, a schedule each, to the use of the day: as skipped, or as cancelled.
+func QueueEndedUse(b *pgx.Batch, tenant tenants.ID, now time.Time, state State, ids ...int64) {
+	b.Queue(EndedUse("$1", "$2::date", `(
 			SELECT id, 0 AS good, 0 AS bad, CASE WHEN $4 THEN 0 ELSE 1 END AS gone, CASE WHEN $4 THEN 1 ELSE 0 END AS skipped, 0 AS bytes
 			FROM unnest($3::bigint[]) AS n (id)
-		) i`), tenant, dayOf(now), ids, state == Skipped)
+		) i`), tenant, DayOf(now), ids, state == Skipped)
 }

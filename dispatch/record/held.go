@@ -1,55 +1,54 @@
-package dispatch
+package record
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // hold is a tick that is kept for a later moment: to be sent, or its answer to be looked for.
-type hold struct {
-	try
-	shard    int16
-	why      string
-	due      time.Time
-	waitsFor *string // what it is parked for; nil: it is not parked
+type Held struct {
+	Try
+	Shard    int16
+	Why      string
+	Due      time.Time
+	WaitsFor *string // what it is parked for; nil: it is not parked
 }
 
-func insertHolds(ctx context.Context, tx pgx.Tx, tenant tenants.ID, holds []hold) error {
+func InsertHeld(ctx context.Context, tx pgx.Tx, tenant tenants.ID, holds []Held) error {
 	if len(holds) == 0 {
 		return nil
 	}
 	var b pgx.Batch
-	queueHolds(&b, tenant, holds)
+	QueueAllHeld(&b, tenant, holds)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("hold ticks: %w", err)
 	}
 	return nil
 }
 
-// queueHold keeps a tick to be sent, or its answer to be looked for, at a later moment.
-func queueHold(b *pgx.Batch, tenant tenants.ID, shard int16, t try, why string, due time.Time) {
-	queueHolds(b, tenant, []hold{{try: t, shard: shard, why: why, due: due}})
+// QueueHeld keeps a tick to be sent, or its answer to be looked for, at a later moment.
+func QueueHeld(b *pgx.Batch, tenant tenants.ID, shard int16, t Try, why string, due time.Time) {
+	QueueAllHeld(b, tenant, []Held{{Try: t, Shard: shard, Why: why, Due: due}})
 }
 
-// queueHolds writes holds in one statement. Of two of one tick the last counts.
-func queueHolds(b *pgx.Batch, tenant tenants.ID, holds []hold) {
+// QueueAllHeld writes holds in one statement. Of two of one tick the last counts.
+func QueueAllHeld(b *pgx.Batch, tenant tenants.ID, holds []Held) {
 	if len(holds) == 0 {
 		return
 	}
-	var keys keyArrays
+	var keys Keys
 	var shards []int16
 	var whys []string
 	var dues []time.Time
 	var waitsFor []*string
 	for _, h := range holds {
-		keys.add(h.TickKey, h.Attempt)
-		shards, whys, dues, waitsFor = append(shards, h.shard), append(whys, h.why), append(dues, h.due), append(waitsFor, h.waitsFor)
+		keys.Add(h.TickKey, h.Attempt)
+		shards, whys, dues, waitsFor = append(shards, h.Shard), append(whys, h.Why), append(dues, h.Due), append(waitsFor, h.WaitsFor)
 	}
 	b.Queue(`
 		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
@@ -59,5 +58,5 @@ func queueHolds(b *pgx.Batch, tenant tenants.ID, holds []hold) {
 		ORDER BY id, at, seq, ord DESC
 		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE
 		SET attempt = excluded.attempt, why = excluded.why, due_at = excluded.due_at, waits_for = excluded.waits_for`,
-		tenant, keys.ids, keys.at, keys.seqs, keys.tries, shards, whys, dues, waitsFor)
+		tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, shards, whys, dues, waitsFor)
 }

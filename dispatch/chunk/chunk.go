@@ -1,4 +1,4 @@
-package dispatch
+package chunk
 
 import (
 	"encoding/binary"
@@ -6,16 +6,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillonhq/carillon/tenants"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/varint"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // What a chunk holds.
 const (
-	firstTries int16 = 0 // schedules whose nominal time has come
-	laterTries int16 = 1 // ticks that are sent again, or whose worker has not answered
+	FirstTries int16 = 0 // schedules whose nominal time has come
+	LaterTries int16 = 1 // ticks that are sent again, or whose worker has not answered
 )
 
 const (
@@ -23,8 +23,8 @@ const (
 	mostAttempts = 250 // keys of ticks are longer than ids
 )
 
-// group is the part of a chunk that stands in one cohort and has one nominal time.
-type group struct {
+// Group is the part of a chunk that stands in one cohort and has one nominal time.
+type Group struct {
 	Cohort   int64
 	At       time.Time
 	Workflow int // its index in the chunk's workflows
@@ -48,12 +48,12 @@ const (
 	datedFlag = 1 << 7
 )
 
-// packGroups packs the groups of a chunk whose earliest nominal time is at: ids as varint deltas, two bytes a tick where a
+// PackGroups packs the groups of a chunk whose earliest nominal time is at: ids as varint deltas, two bytes a tick where a
 // million users share a timing. Where the groups have several nominal times a zero comes first, and how many seconds each is
 // after the earliest stands before it.
-func packGroups(at time.Time, groups []group) []byte {
+func PackGroups(at time.Time, groups []Group) []byte {
 	var b []byte
-	mixed := slices.ContainsFunc(groups, func(g group) bool { return !g.At.Equal(at) })
+	mixed := slices.ContainsFunc(groups, func(g Group) bool { return !g.At.Equal(at) })
 	if mixed {
 		b = append(b, 0)
 	}
@@ -78,7 +78,7 @@ func packGroups(at time.Time, groups []group) []byte {
 	return b
 }
 
-func (g *group) flags() byte {
+func (g *Group) flags() byte {
 	flags := byte(g.DST)
 	set := func(flag byte, is bool) {
 		if is {
@@ -94,16 +94,16 @@ func (g *group) flags() byte {
 	return flags
 }
 
-var errBroken = errors.New("the items of a chunk are broken")
+var ErrBroken = errors.New("the items of a chunk are broken")
 
-func unpackGroups(at time.Time, b []byte) ([]group, error) {
+func UnpackGroups(at time.Time, b []byte) ([]Group, error) {
 	r := varint.NewReader(b)
 	n := r.Count(mostInChunk)
 	mixed := n == 0 && len(r.Rest()) > 0
 	if mixed {
 		n = r.Count(mostInChunk)
 	}
-	groups := make([]group, n)
+	groups := make([]Group, n)
 	for i := range groups {
 		g := &groups[i]
 		if g.At = at; mixed {
@@ -125,12 +125,12 @@ func unpackGroups(at time.Time, b []byte) ([]group, error) {
 		}
 	}
 	if !r.Whole() {
-		return nil, errBroken
+		return nil, ErrBroken
 	}
 	return groups, nil
 }
 
-func packTries(tries []try) []byte {
+func PackTries(tries []record.Try) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(tries)))
 	for _, t := range tries {
 		b = binary.AppendUvarint(b, uint64(t.Schedule))
@@ -145,9 +145,9 @@ func packTries(tries []try) []byte {
 	return b
 }
 
-func unpackTries(b []byte) ([]try, error) {
+func UnpackTries(b []byte) ([]record.Try, error) {
 	r := varint.NewReader(b)
-	tries := make([]try, r.Count(1<<16))
+	tries := make([]record.Try, r.Count(1<<16))
 	for i := range tries {
 		t := &tries[i]
 		t.Schedule, t.At, t.Seq = int64(r.Next()), time.Unix(int64(r.Next()), 0).UTC(), int32(r.Next())
@@ -155,26 +155,26 @@ func unpackTries(b []byte) ([]try, error) {
 		t.Attempt, t.Answer = int16(last>>1), last&1 == 1
 	}
 	if !r.Whole() {
-		return nil, errBroken
+		return nil, ErrBroken
 	}
 	return tries, nil
 }
 
-// shares tells whether two chunks of first tries hold the same schedule.
-func shares(a, b []group) bool {
+// Shares tells whether two chunks of first tries hold the same schedule.
+func Shares(a, b []Group) bool {
 	ids := map[int64]bool{}
 	for _, g := range a {
 		for _, id := range g.IDs {
 			ids[id] = true
 		}
 	}
-	return slices.ContainsFunc(b, func(g group) bool {
+	return slices.ContainsFunc(b, func(g Group) bool {
 		return slices.ContainsFunc(g.IDs, func(id int64) bool { return ids[id] })
 	})
 }
 
-// chunk is a row of chunk.
-type chunk struct {
+// Chunk is a row of chunk.
+type Chunk struct {
 	ID        int64
 	Shard     int16
 	TenantID  tenants.ID
@@ -190,4 +190,34 @@ type chunk struct {
 	HandAt    *time.Time // its ticks are handed out no sooner
 }
 
-const chunkColumns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, last_id, items, workflows, opened_at, epoch, hand_at`
+const Columns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, last_id, items, workflows, opened_at, epoch, hand_at`
+
+// Tries are the ticks of a chunk that it may have sent: first tries in their first attempt.
+func (c *Chunk) Tries() ([]record.Try, error) {
+	if c.Kind == LaterTries {
+		all, err := UnpackTries(c.Items)
+		if err != nil {
+			return nil, err
+		}
+		var sent []record.Try
+		for _, t := range all {
+			if !t.Answer {
+				sent = append(sent, t)
+			}
+		}
+		return sent, nil
+	}
+	groups, err := UnpackGroups(c.NominalAt, c.Items)
+	if err != nil {
+		return nil, err
+	}
+	var all []record.Try
+	for _, g := range groups {
+		for _, id := range g.IDs {
+			t := record.Try{Attempt: 1}
+			t.Schedule, t.At = id, g.At
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}

@@ -1,4 +1,4 @@
-package dispatch
+package record
 
 import (
 	"bytes"
@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
-// recordTick writes the row of one tick. It is no COPY, which row-level security refuses to those that it binds.
-func recordTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) error {
+// RecordTick writes the row of one tick. It is no COPY, which row-level security refuses to those that it binds.
+func RecordTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *Tick) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO tick (`+tickColumnsCopied+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
@@ -25,9 +24,9 @@ func recordTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *tick) erro
 	return nil
 }
 
-// tickCopy are rows of tick in the binary format of COPY, as PostgreSQL documents it with that command. Written by hand they
+// Copy are rows of tick in the binary format of COPY, as PostgreSQL documents it with that command. Written by hand they
 // cost a quarter of what they cost as values, and no question of what types the columns have.
-type tickCopy struct{ b []byte }
+type Copy struct{ b []byte }
 
 const (
 	tickColumnsCopied = `tenant_id, schedule_id, nominal_at, seq, version, missed_count, occurrence, cohort_id, chunk_id,
@@ -37,11 +36,11 @@ const (
 	copySignature = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, no extension
 )
 
-func newTickCopy(n int) *tickCopy {
-	return &tickCopy{append(make([]byte, 0, len(copySignature)+n*bytesOfACopy), copySignature...)}
+func NewCopy(n int) *Copy {
+	return &Copy{append(make([]byte, 0, len(copySignature)+n*bytesOfACopy), copySignature...)}
 }
 
-func (c *tickCopy) add(tenant tenants.ID, t *tick) {
+func (c *Copy) Add(tenant tenants.ID, t *Tick) {
 	c.b = binary.BigEndian.AppendUint16(c.b, ticksCopied)
 	c.int4(int32(tenant))
 	c.int8(&t.ScheduleID)
@@ -69,17 +68,17 @@ func (c *tickCopy) add(tenant tenants.ID, t *tick) {
 	c.b = append(binary.BigEndian.AppendUint32(c.b, uint32(len(*t.Payload))), *t.Payload...)
 }
 
-func (c *tickCopy) null() { c.b = append(c.b, 0xff, 0xff, 0xff, 0xff) } // a length of -1
+func (c *Copy) null() { c.b = append(c.b, 0xff, 0xff, 0xff, 0xff) } // a length of -1
 
-func (c *tickCopy) int2(n int16) {
+func (c *Copy) int2(n int16) {
 	c.b = binary.BigEndian.AppendUint16(append(c.b, 0, 0, 0, 2), uint16(n))
 }
 
-func (c *tickCopy) int4(n int32) {
+func (c *Copy) int4(n int32) {
 	c.b = binary.BigEndian.AppendUint32(append(c.b, 0, 0, 0, 4), uint32(n))
 }
 
-func (c *tickCopy) int8(n *int64) {
+func (c *Copy) int8(n *int64) {
 	if n == nil {
 		c.null()
 		return
@@ -90,7 +89,7 @@ func (c *tickCopy) int8(n *int64) {
 // instants are microseconds since 2000.
 const year2000 = 946_684_800
 
-func (c *tickCopy) instant(t *time.Time) {
+func (c *Copy) instant(t *time.Time) {
 	if t == nil {
 		c.null()
 		return
@@ -98,7 +97,7 @@ func (c *tickCopy) instant(t *time.Time) {
 	c.int8(new((t.Unix()-year2000)*1_000_000 + int64(t.Nanosecond()/1000)))
 }
 
-func (c *tickCopy) send(ctx context.Context, tx pgx.Tx) error {
+func (c *Copy) Send(ctx context.Context, tx pgx.Tx) error {
 	c.b = append(c.b, 0xff, 0xff)
 	_, err := tx.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(c.b), "COPY tick ("+tickColumnsCopied+") FROM STDIN BINARY")
 	if err != nil {

@@ -1,0 +1,117 @@
+package record
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/jackc/pgx/v5"
+)
+
+// Keys are keys of ticks as the columns of a query.
+type Keys struct {
+	Ids     []int64
+	At      []time.Time
+	Seqs    []int32
+	Tries   []int16
+	From    time.Time
+	Through time.Time
+}
+
+func (a *Keys) Add(k ident.TickKey, attempt int16) {
+	if len(a.Ids) == 0 || k.At.Before(a.From) {
+		a.From = k.At
+	}
+	if len(a.Ids) == 0 || k.At.After(a.Through) {
+		a.Through = k.At
+	}
+	a.Ids, a.At, a.Seqs, a.Tries = append(a.Ids, k.Schedule), append(a.At, k.At), append(a.Seqs, k.Seq), append(a.Tries, attempt)
+}
+
+// KeyIs returns the condition that a row has the key of one tick, whose four parts are SQL expressions. row is the name of the table in
+// the statement; it may be empty. All SQL that names a tick uses this condition.
+func KeyIs(row, tenant, schedule, at, seq string) string {
+	if row != "" {
+		row += "."
+	}
+	return row + `tenant_id = ` + tenant + ` AND ` + row + `schedule_id = ` + schedule + ` AND ` + row + `nominal_at = ` + at + ` AND ` + row + `seq = ` + seq
+}
+
+// ByKey is the condition that a row has the key $1 to $4.
+var ByKey = KeyIs("", "$1", "$2", "$3", "$4")
+
+// InKeys returns the condition that a row has a key of keyArrays, which the statement reads as i (id, at, seq), and of tenant $1.
+func InKeys(row string) string { return KeyIs(row, "$1", "i.id", "i.at", "i.seq") }
+
+// SameKey returns the condition that two rows have the same key.
+func SameKey(row, other string) string {
+	return KeyIs(row, other+".tenant_id", other+".schedule_id", other+".nominal_at", other+".seq")
+}
+
+// onTick joins i (id, at, seq, attempt) with the rows of tick t; $1 is the tenant, $2 the ids, and $6 and $7 bound the
+// partitions.
+var onTick = InKeys("t") + `
+	AND t.nominal_at BETWEEN $6 AND $7`
+
+// TheTick is the row of tick that i names, found by its key. The planner, which knows nothing of a nominal time that has just
+// come, would else read all ticks of that time for each that is named: it holds them to be one.
+var TheTick = `LATERAL (SELECT * FROM tick t WHERE ` + onTick + ` OFFSET 0) t`
+
+// ThatTick joins i with the rows of a tick t that an UPDATE changes, like onTick. The statement reads the ticks of the schedules $2
+// from the first of the nominal times to the last.
+//
+// An UPDATE cannot have theTick, so the planner is told what it does not know. It may not join by a nested loop, which reads all
+// ticks of a time for each that is named where it holds them to be one. It does not see whose ticks they are (SELECT): of a tenant
+// that has come since the last ANALYZE it would read all, as it holds them to be none. And an entry of an index costs much.
+var ThatTick = KeyIs("t", "(SELECT $1::int)", "i.id", "i.at", "i.seq") + `
+	AND t.nominal_at BETWEEN $6 AND $7 AND t.schedule_id = ANY ((SELECT $2::bigint[])::bigint[])`
+
+// planUpdate and planOthers stand around an UPDATE with thatTick.
+const (
+	planUpdate = `
+		SELECT set_config('carillon.cpu_index_tuple_cost', current_setting('cpu_index_tuple_cost'), true),
+			set_config('cpu_index_tuple_cost', '100', true), set_config('enable_nestloop', 'off', true)`
+	planOthers = `SELECT set_config('cpu_index_tuple_cost', current_setting('carillon.cpu_index_tuple_cost'), true), set_config('enable_nestloop', 'on', true)`
+)
+
+// TickUpdate is an UPDATE with thatTick.
+type TickUpdate struct {
+	Sql  string
+	Args func(part []ident.TickKey) []any
+	Scan []any        // what comes back of a row
+	Each func() error // is called for each row
+}
+
+// UpdateTicks runs an UPDATE of ticks, in parts of which each reads few ticks that are not named.
+func UpdateTicks(ctx context.Context, tx pgx.Tx, keys []ident.TickKey, u TickUpdate) error {
+	var b pgx.Batch
+	b.Queue(planUpdate)
+	for _, part := range NearParts(keys) {
+		b.Queue(u.Sql, u.Args(part)...).Query(func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, u.Scan, u.Each)
+			return err
+		})
+	}
+	b.Queue(planOthers)
+	return tx.SendBatch(ctx, &b).Close()
+}
+
+// NearParts sorts keys by their times and cuts them into parts. The schedules of a part have no more than ten times as many ticks
+// from its first time to its last as it has keys, plus 100: a schedule has at most one timed tick a second.
+func NearParts(keys []ident.TickKey) (parts [][]ident.TickKey) {
+	slices.SortFunc(keys, func(a, b ident.TickKey) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Schedule, b.Schedule)) })
+	first, ids := 0, map[int64]bool{}
+	for i, k := range keys {
+		ids[k.Schedule] = true
+		seconds := int(k.At.Sub(keys[first].At)/time.Second) + 1
+		if len(ids)*seconds > 10*(i-first+1)+100 {
+			parts = append(parts, keys[first:i])
+			first = i
+			clear(ids)
+			ids[k.Schedule] = true
+		}
+	}
+	return append(parts, keys[first:])
+}
