@@ -99,10 +99,9 @@ type deadAt struct {
 // next page, if there is one.
 func (d *Dispatch) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFilter, limit int, cursor string) (page []Tick, next *string, err error) {
 	from := deadAt{At: f.to()}
-	if cursor != "" {
-		if err := d.Cursors.Open(int32(tenant), f.name(), cursor, &from); err != nil {
-			return nil, nil, err
-		}
+	paging, err := d.Cursors.Page(int32(tenant), f.name(), limit, cursor, &from)
+	if err != nil {
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -117,8 +116,8 @@ func (d *Dispatch) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFil
 	if !more {
 		return page, nil, nil
 	}
-	sealed, err := d.Cursors.Seal(int32(tenant), f.name(), found[len(found)-1].place())
-	return page, &sealed, err
+	next, err = paging.Next(found[len(found)-1].place())
+	return page, next, err
 }
 
 func (l *deadLetter) place() deadAt { return deadAt{l.NominalAt.UTC(), l.ScheduleID, l.Seq} }
@@ -151,5 +150,6 @@ func (d *Dispatch) deadBefore(ctx context.Context, db postgres.DB, tenant tenant
 		return nil, false, fmt.Errorf("read dead letters: %w", err)
 	}
 	found, full, err := web.Collect(ctx, rows, web.MostPage, scanDead, (*deadLetter).held)
-	return found[:min(limit, len(found))], full || len(found) > limit, err
+	found, more = web.Trim(found, limit, full)
+	return found, more, err
 }

@@ -234,24 +234,21 @@ func (d *Dispatch) Endpoints(ctx context.Context, tenant tenants.ID, limit int, 
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	after := ""
-	if cursor != "" {
-		if err := d.Cursors.Open(int32(tenant), "endpoints", cursor, &after); err != nil {
-			return nil, nil, err
-		}
+	paging, err := d.Cursors.Page(int32(tenant), "endpoints", limit, cursor, &after)
+	if err != nil {
+		return nil, nil, err
 	}
 	rows, _ := d.API.Query(ctx, `
 		SELECT `+endpointColumns+`
 		FROM endpoint
 		WHERE tenant_id = $1 AND name > $2
 		ORDER BY name
-		LIMIT $3`, tenant, after, limit+1) // CollectRows reports the error
-	page, err = pgx.CollectRows(rows, scanEndpoint)
-	if err != nil || len(page) <= limit {
-		return page, nil, err
+		LIMIT $3`, tenant, after, paging.Rows()) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, scanEndpoint)
+	if err != nil {
+		return nil, nil, err
 	}
-	page = page[:limit]
-	sealed, err := d.Cursors.Seal(int32(tenant), "endpoints", page[limit-1].Name)
-	return page, &sealed, err
+	return web.Cut(paging, found, false, func(one Endpoint) string { return one.Name })
 }
 
 // DeleteEndpoint forgets an endpoint that no workflow names.

@@ -38,23 +38,24 @@ func (d *Dispatch) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit
 		oldest = kept.oldest
 	}
 	list := &tickList{d: d, tenant: tenant, kept: kept, state: state, limit: limit, page: []Tick{}}
+	var paging web.Paging
 	var at any
 	switch {
 	case f.ScheduleID != "" || f.Key != "":
 		from := deadAt{At: end}
-		if err := d.openCursor(tenant, name, cursor, &from); err != nil {
+		if paging, err = d.Cursors.Page(int32(tenant), name, limit, cursor, &from); err != nil {
 			return nil, nil, err
 		}
 		at, err = list.ofSchedules(ctx, f, from, oldest)
 	case state == int16(record.Failed):
 		from := deadAt{At: end}
-		if err := d.openCursor(tenant, name, cursor, &from); err != nil {
+		if paging, err = d.Cursors.Page(int32(tenant), name, limit, cursor, &from); err != nil {
 			return nil, nil, err
 		}
 		at, err = list.ofDead(ctx, f.Workflow, from, oldest)
 	default:
 		from := rollEnd(end)
-		if err := d.openCursor(tenant, name, cursor, &from); err != nil {
+		if paging, err = d.Cursors.Page(int32(tenant), name, limit, cursor, &from); err != nil {
 			return nil, nil, err
 		}
 		at, err = list.ofRoll(ctx, f.Workflow, from, oldest)
@@ -62,16 +63,8 @@ func (d *Dispatch) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit
 	if err != nil || at == nil {
 		return list.page, nil, err
 	}
-	sealed, err := d.Cursors.Seal(int32(tenant), name, at)
-	return list.page, &sealed, err
-}
-
-// openCursor opens a cursor, where there is one.
-func (d *Dispatch) openCursor(tenant tenants.ID, name, cursor string, from any) error {
-	if cursor == "" {
-		return nil
-	}
-	return d.Cursors.Open(int32(tenant), name, cursor, from)
+	next, err = paging.Next(at)
+	return list.page, next, err
 }
 
 // tickList is a page of ticks in the making.
@@ -208,8 +201,8 @@ func (l *tickList) ofSchedules(ctx context.Context, f Filter, from deadAt, oldes
 	if err != nil {
 		return nil, fmt.Errorf("read ticks of schedules: %w", err)
 	}
-	if full || len(ticks) > l.limit {
-		ticks = ticks[:min(l.limit, len(ticks))]
+	ticks, more := web.Trim(ticks, l.limit, full)
+	if more {
 		last := ticks[len(ticks)-1]
 		next = deadAt{last.NominalAt.UTC(), last.ScheduleID, last.Seq}
 	}

@@ -272,12 +272,11 @@ func (o *Operations) List(ctx context.Context, tenant tenants.ID, state string, 
 	defer cancel()
 	name := "operations " + state
 	before := int64(math.MaxInt64)
-	if cursor != "" {
-		if err := o.Cursors.Open(int32(tenant), name, cursor, &before); err != nil {
-			return nil, nil, err
-		}
+	paging, err := o.Cursors.Page(int32(tenant), name, limit, cursor, &before)
+	if err != nil {
+		return nil, nil, err
 	}
-	only, args := "", []any{tenant, before, limit + 1}
+	only, args := "", []any{tenant, before, paging.Rows()}
 	if state != "" {
 		only, args = "AND state = $4", append(args, state)
 	}
@@ -291,15 +290,12 @@ func (o *Operations) List(ctx context.Context, tenant tenants.ID, state string, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("list operations: %w", err)
 	}
+	found, next, err = web.Cut(paging, found, false, func(op stored) int64 { return op.ID })
 	page = make([]Answer, 0, len(found))
-	for i, op := range found {
-		if i == limit {
-			sealed, err := o.Cursors.Seal(int32(tenant), name, found[limit-1].ID)
-			return page, &sealed, err
-		}
+	for _, op := range found {
 		page = append(page, o.shown(op))
 	}
-	return page, nil, nil
+	return page, next, err
 }
 
 // Cancel ends an operation: at once, or after the step that is under way. What its steps have done stays. One that has

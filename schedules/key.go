@@ -251,12 +251,11 @@ func (s *Schedules) Keys(ctx context.Context, tenant tenants.ID, prefix string, 
 	defer cancel()
 	name := fmt.Sprintf("keys %q", prefix)
 	after := ""
-	if cursor != "" {
-		if err := s.Cursors.Open(int32(tenant), name, cursor, &after); err != nil {
-			return nil, nil, err
-		}
+	paging, err := s.Cursors.Page(int32(tenant), name, limit, cursor, &after)
+	if err != nil {
+		return nil, nil, err
 	}
-	args := []any{tenant, after, prefix, limit + 1}
+	args := []any{tenant, after, prefix, paging.Rows()}
 	below := ""
 	if past := pastPrefix(prefix); past != "" {
 		below, args = "AND key < $5", append(args, past)
@@ -271,13 +270,10 @@ func (s *Schedules) Keys(ctx context.Context, tenant tenants.ID, prefix string, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("list keys: %w", err)
 	}
+	found, next, err = web.Cut(paging, found, false, func(k *storedKey) string { return k.Key })
 	page = make([]Key, 0, len(found))
-	for i, k := range found {
-		if i == limit {
-			sealed, err := s.Cursors.Seal(int32(tenant), name, found[limit-1].Key)
-			return page, &sealed, err
-		}
+	for _, k := range found {
 		page = append(page, k.shown())
 	}
-	return page, nil, nil
+	return page, next, err
 }

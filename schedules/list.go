@@ -49,12 +49,11 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 	defer cancel()
 	name := fmt.Sprintf("schedules %q", f)
 	var after position
-	if cursor != "" {
-		if err := s.Cursors.Open(int32(tenant), name, cursor, &after); err != nil {
-			return nil, nil, err
-		}
+	paging, err := s.Cursors.Page(int32(tenant), name, limit, cursor, &after)
+	if err != nil {
+		return nil, nil, err
 	}
-	found, end, now, err := s.read(ctx, tenant, f, after, limit+1)
+	found, end, now, err := s.read(ctx, tenant, f, after, paging.Rows())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,8 +71,8 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 	if end == nil {
 		return page, nil, nil
 	}
-	sealed, err := s.Cursors.Seal(int32(tenant), name, *end)
-	return page, &sealed, err
+	next, err = paging.Next(*end)
+	return page, next, err
 }
 
 // readFirst is how many rows of a list are read at first. What they hold tells how many more are read, so that the database

@@ -87,10 +87,9 @@ func (s *Schedules) Revisions(ctx context.Context, tenant tenants.ID, workflow, 
 	}
 	name := fmt.Sprintf("revisions %d", *schedule)
 	before := int32(math.MaxInt32)
-	if cursor != "" {
-		if err := s.Cursors.Open(int32(tenant), name, cursor, &before); err != nil {
-			return nil, nil, err
-		}
+	paging, err := s.Cursors.Page(int32(tenant), name, limit, cursor, &before)
+	if err != nil {
+		return nil, nil, err
 	}
 	rows, _ := s.Pool.Query(ctx, `
 		SELECT `+revisedColumns+`, updated_at AS changed_at, updated_by AS changed_by, next_before, next_after,
@@ -103,13 +102,15 @@ func (s *Schedules) Revisions(ctx context.Context, tenant tenants.ID, workflow, 
 		FROM revision
 		WHERE tenant_id = $1 AND schedule_id = $2 AND version < $3
 		ORDER BY version DESC
-		LIMIT $4`, tenant, *schedule, before, limit+1) // Collect reports the error
+		LIMIT $4`, tenant, *schedule, before, paging.Rows()) // Collect reports the error
 	found, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[revised], (*revised).held)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list revisions: %w", err)
 	}
-	more := full || len(found) > limit
-	found = found[:min(limit, len(found))]
+	found, next, err = web.Cut(paging, found, full, func(r *revised) int32 { return r.Version })
+	if err != nil {
+		return nil, nil, err
+	}
 	page = make([]Revision, 0, len(found))
 	for _, r := range found {
 		one, err := r.revision()
@@ -118,11 +119,7 @@ func (s *Schedules) Revisions(ctx context.Context, tenant tenants.ID, workflow, 
 		}
 		page = append(page, one)
 	}
-	if !more {
-		return page, nil, nil
-	}
-	sealed, err := s.Cursors.Seal(int32(tenant), name, found[len(found)-1].Version)
-	return page, &sealed, err
+	return page, next, nil
 }
 
 // held is how many bytes the long texts of a version have.

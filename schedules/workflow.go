@@ -203,24 +203,21 @@ func (s *Schedules) Workflows(ctx context.Context, tenant tenants.ID, limit int,
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	after := ""
-	if cursor != "" {
-		if err := s.Cursors.Open(int32(tenant), "workflows", cursor, &after); err != nil {
-			return nil, nil, err
-		}
+	paging, err := s.Cursors.Page(int32(tenant), "workflows", limit, cursor, &after)
+	if err != nil {
+		return nil, nil, err
 	}
 	rows, _ := s.Pool.Query(ctx, `
 		SELECT `+workflowColumns+`
 		FROM workflow
 		WHERE tenant_id = $1 AND name > $2
 		ORDER BY name
-		LIMIT $3`, tenant, after, limit+1) // CollectRows reports the error
-	page, err = pgx.CollectRows(rows, scanWorkflow)
-	if err != nil || len(page) <= limit {
-		return page, nil, err
+		LIMIT $3`, tenant, after, paging.Rows()) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, scanWorkflow)
+	if err != nil {
+		return nil, nil, err
 	}
-	page = page[:limit]
-	sealed, err := s.Cursors.Seal(int32(tenant), "workflows", page[limit-1].Name)
-	return page, &sealed, err
+	return web.Cut(paging, found, false, func(one Workflow) string { return one.Name })
 }
 
 // DeleteWorkflow forgets a workflow: ticks of its schedules are skipped until it is there again.

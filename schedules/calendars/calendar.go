@@ -249,24 +249,21 @@ func (cs *Calendars) List(ctx context.Context, tenant tenants.ID, limit int, cur
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	after := ""
-	if cursor != "" {
-		if err := cs.cursors.Open(int32(tenant), "calendars", cursor, &after); err != nil {
-			return nil, nil, err
-		}
+	paging, err := cs.cursors.Page(int32(tenant), "calendars", limit, cursor, &after)
+	if err != nil {
+		return nil, nil, err
 	}
 	rows, _ := cs.pool.Query(ctx, `
 		SELECT `+calendarColumns+`
 		FROM calendar
 		WHERE tenant_id = $1 AND name > $2 AND until IS NULL
 		ORDER BY name
-		LIMIT $3`, tenant, after, limit+1) // CollectRows reports the error
-	page, err = pgx.CollectRows(rows, scanCalendar)
-	if err != nil || len(page) <= limit {
-		return page, nil, err
+		LIMIT $3`, tenant, after, paging.Rows()) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, scanCalendar)
+	if err != nil {
+		return nil, nil, err
 	}
-	page = page[:limit]
-	sealed, err := cs.cursors.Seal(int32(tenant), "calendars", page[limit-1].Name)
-	return page, &sealed, err
+	return web.Cut(paging, found, false, func(one Calendar) string { return one.Name })
 }
 
 // Delete forgets a calendar that no schedule names; one that is in use is a conflict.
