@@ -7,6 +7,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // A change that gives a schedule more ticks waits for the schedule's row while Complete finds the schedule at its end.
@@ -33,7 +34,7 @@ func TestAScheduleThatGetsMoreTicksIsNotCompleted(t *testing.T) {
 	}
 	put, complete := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, _, err := h.schedules.Put(postgres.ForTenant(t.Context(), int32(h.tenant)), h.tenant, "w", "k", limited(5), "tester", web.Precondition{})
+		_, _, err := h.schedules.Put(postgres.ForTenant(t.Context(), int32(h.tenant)), policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, limited(5), "tester", web.Precondition{})
 		put <- err
 	}()
 	until(t, "the change waits for the schedule's row", func() bool { return waiting() == 1 })

@@ -301,7 +301,7 @@ func TestFixedDelayNeverHasTwoPendingTicks(t *testing.T) {
 				case 1, 2:
 					_, err = h.schedules.Resume(t.Context(), h.tenant, "w", key, schedules.ResumeParams{}, by)
 				case 3:
-					_, _, err = h.schedules.Put(t.Context(), h.tenant, "w", key, delay([]string{"1s", "2s"}[rand.IntN(2)]), "t", web.Precondition{})
+					_, _, err = h.schedules.Put(t.Context(), policy.Name{Tenant: h.tenant, Workflow: "w", Key: key}, delay([]string{"1s", "2s"}[rand.IntN(2)]), "t", web.Precondition{})
 				case 4:
 					_, err = h.dispatch.Trigger(t.Context(), h.tenant, "w", key, dispatch.TriggerParams{}, web.Once{})
 				default:

@@ -116,7 +116,7 @@ func (h *house) start(d *dispatch.Dispatch) {
 
 func (h *house) put(workflow, key string, p schedules.Params) schedules.Schedule {
 	h.t.Helper()
-	s, _, err := h.schedules.Put(postgres.ForTenant(h.t.Context(), int32(h.tenant)), h.tenant, workflow, key, p, "tester", web.Precondition{})
+	s, _, err := h.schedules.Put(postgres.ForTenant(h.t.Context(), int32(h.tenant)), policy.Name{Tenant: h.tenant, Workflow: workflow, Key: key}, p, "tester", web.Precondition{})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // What clients do, in any order and at any time, has the schedules be as a simple model of the rulings says: their
@@ -147,7 +148,7 @@ func (w *modelledHouse) put(rt *rapid.T) {
 		pre.IfMatch = web.Tags{Sent: true, Strong: []string{web.ETag(int64(version))}}
 		wrong = is == nil || is.version != version
 	}
-	_, made, err := w.schedules.Put(rt.Context(), w.tenant, w.workflow, key, d.params(), "ann", pre)
+	_, made, err := w.schedules.Put(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: key}, d.params(), "ann", pre)
 	want := outcome("version_mismatch")
 	if !wrong {
 		want = w.upsert(key, d)
@@ -190,7 +191,7 @@ func (w *modelledHouse) patch(rt *rapid.T) {
 		rt.Fatal(err)
 	}
 	want := outcome("not_found")
-	_, err = w.schedules.Patch(rt.Context(), w.tenant, w.workflow, key, text, "bob", web.Precondition{})
+	_, err = w.schedules.Patch(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: key}, text, "bob", web.Precondition{})
 	if is != nil {
 		want = is.put(d, w.clock.now)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // What a newer program wrote is put off by a program that cannot read it, and fires once it can be read.
@@ -194,7 +195,7 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 			c.refused(503, "newer_version", "", "POST", "/v1/ticks/"+one.TickID+"/replay", "")
 			_, err := h.schedules.Get(h.t.Context(), h.tenant, "overlap", "k")
 			h.wantNewer("a schedule", err)
-			_, _, err = h.schedules.Put(h.t.Context(), h.tenant, "overlap", "other", rarely("skip"), "tester", web.Precondition{})
+			_, _, err = h.schedules.Put(h.t.Context(), policy.Name{Tenant: h.tenant, Workflow: "overlap", Key: "other"}, rarely("skip"), "tester", web.Precondition{})
 			h.wantNewer("a put", err)
 			h.wantStates("failed")
 		},

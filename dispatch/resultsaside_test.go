@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -40,7 +41,7 @@ func (h *house) pushedTo(n, status int) (id tenants.ID, sent *atomic.Int32, answ
 	}
 	for i := range n {
 		key := fmt.Sprint(i)
-		if _, _, err := h.schedules.Put(ctx, id, "w", key, rarely("skip"), "tester", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(ctx, policy.Name{Tenant: id, Workflow: "w", Key: key}, rarely("skip"), "tester", web.Precondition{}); err != nil {
 			h.t.Fatal(err)
 		}
 		if _, err := h.dispatch.Trigger(ctx, id, "w", key, dispatch.TriggerParams{}, web.Once{}); err != nil {

@@ -127,7 +127,7 @@ func (w *countedHouse) drawParams(rt *rapid.T) schedules.Params {
 }
 
 func (w *countedHouse) store(rt *rapid.T, key string, p schedules.Params) {
-	_, _, err := w.schedules.Put(rt.Context(), w.tenant, w.workflow, key, p, "ann", web.Precondition{})
+	_, _, err := w.schedules.Put(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: key}, p, "ann", web.Precondition{})
 	w.did(rt, "put", err)
 	w.model[key] = &modelled{}
 }
@@ -187,7 +187,7 @@ func (w *countedHouse) changeOverlap(rt *rapid.T) { w.overlap(rt, w.key(rt), dra
 
 func (w *countedHouse) overlap(rt *rapid.T, key, overlap string) {
 	patch := fmt.Sprintf(`{"policy": {"overlap": %q}}`, overlap)
-	_, err := w.schedules.Patch(rt.Context(), w.tenant, w.workflow, key, []byte(patch), "ann", web.Precondition{})
+	_, err := w.schedules.Patch(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: key}, []byte(patch), "ann", web.Precondition{})
 	w.did(rt, "change overlap", err)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -159,7 +160,7 @@ func TestAFilterPicksWhatAListShows(t *testing.T) {
 		h.put(key, spec(s))
 	}
 	h.pause("b1", schedules.PauseParams{})
-	if _, _, err := h.schedules.Put(h.theirs(), h.other, "w", "a1", spec(cron("* * * * *")), "eve", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "a1"}, spec(cron("* * * * *")), "eve", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // What a request asks for beyond what the tenant has is refused where it says so.
@@ -134,7 +135,9 @@ func TestTheSmallestIntervalIsFoundWhereverItIs(t *testing.T) {
 		s := schedules.Params{}
 		s.Spec.Cron, s.Spec.At = c.cron, c.at
 		var err error
-		worked := h.worked(func() { _, _, err = h.schedules.Put(t.Context(), h.acme, "w", "often", s, "ann", web.Precondition{}) })
+		worked := h.worked(func() {
+			_, _, err = h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "often"}, s, "ann", web.Precondition{})
+		})
 		if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "interval_too_small" {
 			t.Errorf("%v: got %v", c, err)
 		}

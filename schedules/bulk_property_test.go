@@ -151,7 +151,7 @@ func (h *home) putEach(rt *rapid.T, lines []schedules.BulkLine) []string {
 			want[i] = *l.Key + h.hidden(*l.Key, l.Params)
 			continue
 		}
-		s, made, err := h.schedules.Put(h.theirs(), h.other, l.Workflow, *l.Key, l.Params, "ann", web.Precondition{})
+		s, made, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: l.Workflow, Key: *l.Key}, l.Params, "ann", web.Precondition{})
 		switch {
 		case err != nil:
 			want[i] = *l.Key + " error " + err.Error()
@@ -172,7 +172,7 @@ func (h *home) putEach(rt *rapid.T, lines []schedules.BulkLine) []string {
 
 // hidden tells a line that a later one of its key hides from one that is bad whatever is stored.
 func (h *home) hidden(key string, p schedules.Params) string {
-	if _, _, err := h.schedules.Put(h.theirs(), h.other, "trial", key, p, "ann", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "trial", Key: key}, p, "ann", web.Precondition{}); err != nil {
 		return " hidden or error"
 	}
 	return " duplicate"

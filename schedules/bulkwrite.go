@@ -104,7 +104,7 @@ func (l *load) findCohorts(ctx context.Context) error {
 			need.id = *need.alone.CohortID
 			continue
 		}
-		id, err := cohorts.CohortOf(ctx, l.tx, l.tenant, name.shard, name.workflow, need.timing, name.missed, need.stamp, l.now)
+		id, err := cohorts.CohortOf(ctx, l.tx, cohorts.Shared{Tenant: l.tenant, Shard: name.shard, Workflow: name.workflow, Missed: name.missed, Timing: need.timing}, need.stamp, l.now)
 		if err != nil {
 			return fmt.Errorf("join cohort: %w", err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // A calendar is deleted while a PUT that names it is under way: the PUT is refused, and it is the client's to mend.
@@ -44,7 +45,7 @@ func TestAPutThatLosesItsCalendarIsRefused(t *testing.T) {
 			}
 			done := make(chan error, 1)
 			go func() {
-				_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "k", p, "ann", web.Precondition{})
+				_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, p, "ann", web.Precondition{})
 				done <- err
 			}()
 			h.waits(done)

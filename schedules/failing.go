@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -29,7 +30,7 @@ func (s *Schedules) PauseFailing(ctx context.Context, tenant tenants.ID, schedul
 		return fmt.Errorf("read schedule: %w", err)
 	}
 	happened := tenants.Happening{Event: tenants.ScheduleAutoPaused, Cause: workflow, Schedule: schedule, Data: map[string]string{"note": note}}
-	_, err = s.pause(ctx, tenant, workflow, key, PauseParams{Note: &note}, Changer{By: "carillon"}, &happened)
+	_, err = s.pause(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, PauseParams{Note: &note}, Changer{By: "carillon"}, &happened)
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return nil
 	}

@@ -180,7 +180,7 @@ func (s *Schedules) storeGroup(ctx context.Context, c caller, items []*item, quo
 				if it.result == Failed {
 					continue
 				}
-				if it.shown, err = it.row.answer(ctx, tx, s, c.tenant, ahead, quotas, l.now); err != nil {
+				if it.shown, err = it.row.answer(ctx, tx, s, ahead, l.change()); err != nil {
 					return err
 				}
 			}

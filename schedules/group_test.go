@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // What puts that are stored together are answered, and what they store, is what each of them is answered by itself, for
@@ -43,7 +44,7 @@ func TestPutsTogetherAreManyPuts(t *testing.T) {
 			}
 			handed := h.handedKeys()
 			for i, p := range puts {
-				s, made, err := h.schedules.Put(h.theirs(), h.other, w, *p.Key, p.Params, "ann", p.Pre)
+				s, made, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: w, Key: *p.Key}, p.Params, "ann", p.Pre)
 				want, got := answered(t, s, made, err), answered(t, together[i].Schedule, together[i].Made, together[i].Err)
 				if diff := cmp.Diff(want, got); diff != "" {
 					rt.Fatalf("%s (-alone +together):\n%s", *p.Key, diff)
@@ -100,7 +101,7 @@ func TestPutsAtOnceAreStoredTogether(t *testing.T) {
 				if i%5 == 4 {
 					p.Spec = cron("0 0 30 2 *")
 				}
-				s, _, err := h.schedules.Put(t.Context(), h.acme, "w", key, p, "ann", web.Precondition{})
+				s, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, p, "ann", web.Precondition{})
 				switch {
 				case i%5 == 4:
 					if f, ok := err.(*fault.Error); !ok || f.Code != "never_fires" {
@@ -142,7 +143,7 @@ func TestAPutInAGroupSuffersFromNoOther(t *testing.T) {
 				cancel()
 			}
 			w := []string{"w", "v"}[i%2]
-			_, _, err := h.schedules.Put(ctx, h.acme, w, fmt.Sprint(i), spec(cron("30 12 * * *")), "ann", web.Precondition{})
+			_, _, err := h.schedules.Put(ctx, policy.Name{Tenant: h.acme, Workflow: w, Key: fmt.Sprint(i)}, spec(cron("30 12 * * *")), "ann", web.Precondition{})
 			if ok := err == nil; ok != (w == "v" && i%3 != 0) {
 				t.Errorf("%d of %s: got %v", i, w, err)
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -113,7 +114,7 @@ func spec(s calendar.Spec) schedules.Params { return schedules.Params{Spec: s} }
 
 func (h *home) put(key string, p schedules.Params) schedules.Schedule {
 	h.t.Helper()
-	s, _, err := h.schedules.Put(h.t.Context(), h.acme, "w", key, p, "ann", web.Precondition{})
+	s, _, err := h.schedules.Put(h.t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, p, "ann", web.Precondition{})
 	if err != nil {
 		h.t.Fatalf("put %q: %v", key, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -75,7 +76,7 @@ func (h handler) put(c echo.Context) error {
 	if raw, err := web.Bytes(c); err == nil && p.Note == nil && bytes.Contains(raw, []byte(`"note"`)) {
 		p.Noteless = Patch(raw).removes("note")
 	}
-	s, made, err := h.Put(c.Request().Context(), tenants.From(c), workflow, key, p, tenants.Caller(c).Subject, pre)
+	s, made, err := h.Put(c.Request().Context(), policy.Name{Tenant: tenants.From(c), Workflow: workflow, Key: key}, p, tenants.Caller(c).Subject, pre)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (h handler) patch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := h.Patch(c.Request().Context(), tenants.From(c), workflow, key, patch, by.By, by.Pre)
+	s, err := h.Patch(c.Request().Context(), policy.Name{Tenant: tenants.From(c), Workflow: workflow, Key: key}, patch, by.By, by.Pre)
 	if err != nil {
 		return err
 	}
@@ -359,72 +360,4 @@ func (h handler) preview(c echo.Context) error {
 		return err
 	}
 	return web.Answer(c, http.StatusOK, out)
-}
-
-func (h handler) workflows(c echo.Context) error {
-	q, err := web.Query(c, "limit", "cursor")
-	if err != nil {
-		return err
-	}
-	if err := web.NotEmpty(q, "cursor"); err != nil {
-		return err
-	}
-	limit, cursor, err := web.Page(c)
-	if err != nil {
-		return err
-	}
-	page, next, err := h.Workflows(c.Request().Context(), tenants.From(c), limit, cursor)
-	if err != nil {
-		return err
-	}
-	return web.Answer(c, http.StatusOK, web.ListAnswer[Workflow]{Items: page, NextCursor: next})
-}
-
-func (h handler) putWorkflow(c echo.Context) error {
-	name, err := web.Param(c, "workflow")
-	if err != nil {
-		return err
-	}
-	pre, err := web.Preconditions(c)
-	if err != nil {
-		return err
-	}
-	p, err := web.Body[WorkflowParams](c)
-	if err != nil {
-		return err
-	}
-	p.Pre = pre
-	w, made, err := h.PutWorkflow(c.Request().Context(), tenants.From(c), name, p)
-	if err != nil {
-		return err
-	}
-	web.Tag(c, w.revision())
-	return web.Answer(c, web.PutStatus(made), w)
-}
-
-func (h handler) workflow(c echo.Context) error {
-	name, err := web.Param(c, "workflow")
-	if err != nil {
-		return err
-	}
-	w, err := h.Workflow(c.Request().Context(), tenants.From(c), name)
-	if err != nil {
-		return err
-	}
-	return web.AnswerTagged(c, w.revision(), w)
-}
-
-func (h handler) deleteWorkflow(c echo.Context) error {
-	name, err := web.Param(c, "workflow")
-	if err != nil {
-		return err
-	}
-	pre, err := web.Preconditions(c)
-	if err != nil {
-		return err
-	}
-	if err := h.DeleteWorkflow(c.Request().Context(), tenants.From(c), name, pre); err != nil {
-		return err
-	}
-	return web.Answer(c, http.StatusNoContent, nil)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func (h *home) putKey(key string, p schedules.KeyParams) schedules.Key {
@@ -43,11 +44,11 @@ func TestAKeysZoneRetimesItsSchedules(t *testing.T) {
 	h.putKey("k", schedules.KeyParams{Timezone: "Europe/Berlin"})
 	h.putKey("j", schedules.KeyParams{Timezone: "Asia/Tokyo"})
 	made := h.put("k", following("0 8 * * *"))
-	other, _, err := h.schedules.Put(t.Context(), h.acme, "w2", "k", following("30 9 * * *"), "ann", web.Precondition{})
+	other, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w2", Key: "k"}, following("30 9 * * *"), "ann", web.Precondition{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, _, err := h.schedules.Put(t.Context(), h.acme, "w3", "k", spec(cron("0 8 * * *")), "ann", web.Precondition{})
+	plain, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w3", Key: "k"}, spec(cron("0 8 * * *")), "ann", web.Precondition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestARetimedScheduleMayHaveNothingLeftOrNotCompute(t *testing.T) {
 	h.putKey("k", schedules.KeyParams{Timezone: "Pacific/Honolulu"})
 	soon := time.Now().Add(4 * time.Hour).In(calendar.InForce().Location("Pacific/Honolulu")).Format("2006-01-02T15:04:05")
 	h.put("k", spec(calendar.Spec{Timezone: "@key", At: []string{soon}}))
-	if _, _, err := h.schedules.Put(t.Context(), h.acme, "rule", "k", spec(calendar.Spec{Timezone: "@key", RRule: "DTSTART;TZID=Pacific/Honolulu:20260105T090000\nRRULE:FREQ=DAILY"}), "ann", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "rule", Key: "k"}, spec(calendar.Spec{Timezone: "@key", RRule: "DTSTART;TZID=Pacific/Honolulu:20260105T090000\nRRULE:FREQ=DAILY"}), "ann", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	h.putKey("k", schedules.KeyParams{Timezone: "Asia/Tokyo"})
@@ -148,7 +149,7 @@ func TestAPausedScheduleIsTimedByItsKeyWhenItIsResumed(t *testing.T) {
 func TestAKeyWithoutAProfileHasNoZone(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "k", following("0 8 * * *"), "ann", web.Precondition{})
+	_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, following("0 8 * * *"), "ann", web.Precondition{})
 	if f := faulty(t, err, 422, "no_key_zone"); f.Fields[0].Pointer != "/spec/timezone" {
 		t.Errorf("got %+v", f)
 	}
@@ -157,10 +158,10 @@ func TestAKeyWithoutAProfileHasNoZone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.schedules.Patch(t.Context(), h.acme, "w", "k", patch, "ann", web.Precondition{})
+	_, err = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, patch, "ann", web.Precondition{})
 	faulty(t, err, 422, "no_key_zone")
 	h.putKey("k", schedules.KeyParams{Timezone: "Asia/Tokyo"})
-	got, err := h.schedules.Patch(t.Context(), h.acme, "w", "k", patch, "ann", web.Precondition{})
+	got, err := h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, patch, "ann", web.Precondition{})
 	if err != nil || !got.NextAt.Equal(h.next("Asia/Tokyo", "0 8 * * *")) {
 		t.Errorf("got %v, %v", got.NextAt, err)
 	}
@@ -168,7 +169,7 @@ func TestAKeyWithoutAProfileHasNoZone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err = h.schedules.Patch(t.Context(), h.acme, "w", "k", patch, "ann", web.Precondition{}); err != nil || !got.NextAt.Equal(h.next("Asia/Tokyo", "0 9 * * *")) {
+	if got, err = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, patch, "ann", web.Precondition{}); err != nil || !got.NextAt.Equal(h.next("Asia/Tokyo", "0 9 * * *")) {
 		t.Errorf("got %v, %v", got.NextAt, err)
 	}
 }

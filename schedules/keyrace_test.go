@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // Whoever comes first: a schedule that begins to follow its key while its profile changes is timed by the profile in the end,
@@ -41,7 +42,7 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 				if i%3 == 2 {
 					p.Spec.Timezone = "Asia/Kathmandu"
 				}
-				_, _, err := h.schedules.Put(t.Context(), h.acme, workflow, key, p, "ann", web.Precondition{})
+				_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: key}, p, "ann", web.Precondition{})
 				fail(err, "no profile")
 				lines := fmt.Sprintf(`{"workflow":"bulk%d","key":%q,"spec":{"timezone":"@key","cron":["%d 9 * * *"]}}`, n, key, i)
 				_, err = h.schedules.Bulk(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(lines)), func([]schedules.BulkResult) error { return nil })

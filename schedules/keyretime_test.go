@@ -11,13 +11,14 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // follow stores n schedules that follow a key, each in a workflow of its own.
 func (h *home) follow(key string, n int) {
 	h.t.Helper()
 	for i := range n {
-		if _, _, err := h.schedules.Put(h.t.Context(), h.acme, fmt.Sprint("w", i), key, following("0 8 * * *"), "ann", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(h.t.Context(), policy.Name{Tenant: h.acme, Workflow: fmt.Sprint("w", i), Key: key}, following("0 8 * * *"), "ann", web.Precondition{}); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -93,7 +94,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	if _, err := h.schedules.Rename(t.Context(), h.acme, "k", schedules.RenameParams{To: "j"}, web.Once{}); err != nil {
 		t.Fatal(err)
 	}
-	late, _, err := h.schedules.Put(t.Context(), h.acme, "late", "j", following("0 8 * * *"), "ann", web.Precondition{})
+	late, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "late", Key: "j"}, following("0 8 * * *"), "ann", web.Precondition{})
 	if err != nil || !late.NextAt.Equal(h.next("Asia/Tokyo", "0 8 * * *")) {
 		t.Errorf("got %v, %v", late.NextAt, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // pages reads a list to its end and returns workflow/key of each.
@@ -45,7 +46,7 @@ func TestPagesAreTheWhole(t *testing.T) {
 	var all []string
 	for i, key := range keys {
 		for _, workflow := range []string{"w", "W2"}[:1+i%2] {
-			if _, _, err := h.schedules.Put(t.Context(), h.acme, workflow, key, spec(cron(fmt.Sprint(i%7, " 12 * * *"))), "ann", web.Precondition{}); err != nil {
+			if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: key}, spec(cron(fmt.Sprint(i%7, " 12 * * *"))), "ann", web.Precondition{}); err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, workflow+"/"+key)

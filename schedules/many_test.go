@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // race calls fn for each of n, some at a time: as many as meet, and so few that the last of them to get a row that all want has it
@@ -37,7 +38,7 @@ func TestManyPutsOfOneKeyMakeOneSchedule(t *testing.T) {
 	var mu sync.Mutex
 	made, versions := 0, map[int32]bool{}
 	race(24, func(i int) {
-		s, first, err := h.schedules.Put(t.Context(), h.acme, "w", "a", spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
+		s, first, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
 		if err != nil {
 			t.Error(err)
 			return
@@ -64,7 +65,7 @@ func TestManyPutsOfOneTimingMakeOneCohort(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	race(24, func(i int) {
-		if _, _, err := h.schedules.Put(t.Context(), h.acme, "w", fmt.Sprint(i), spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: fmt.Sprint(i)}, spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -86,7 +87,7 @@ func TestManyChangesOfOneScheduleEndSound(t *testing.T) {
 		case 2:
 			_, err = h.schedules.Resume(ctx, h.acme, "w", "a", schedules.ResumeParams{}, by)
 		default:
-			_, _, err = h.schedules.Put(ctx, h.acme, "w", "a", spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
+			_, _, err = h.schedules.Put(ctx, policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
 		}
 		if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Status != 404 && f.Code != "busy") {
 			t.Error(err)

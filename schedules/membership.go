@@ -43,9 +43,17 @@ func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after 
 	return tick.At, true
 }
 
+// armed is by what a schedule fires, and from after which moment on.
+type armed struct {
+	timing *calendar.Timing
+	missed string
+	after  time.Time
+}
+
 // join enters the cohort and finds its number. The caller stores the member, and holds the shard's shared lock.
-func (r *row) join(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.ID, t *calendar.Timing, missed string, after, now time.Time) (bool, error) {
-	t, revision, err := s.Timings.Renew(ctx, tx, tenant, t)
+func (r *row) join(ctx context.Context, tx pgx.Tx, s *Schedules, a armed, c change) (bool, error) {
+	tenant := c.tenant
+	t, revision, err := s.Timings.Renew(ctx, tx, tenant, a.timing)
 	if err != nil {
 		return false, err
 	}
@@ -54,7 +62,7 @@ func (r *row) join(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.
 			return false, err
 		}
 	}
-	next, ok := r.enter(tenant, t, missed, after)
+	next, ok := r.enter(tenant, t, a.missed, a.after)
 	if !ok {
 		return false, nil
 	}
@@ -69,14 +77,14 @@ func (r *row) join(ctx context.Context, tx pgx.Tx, s *Schedules, tenant tenants.
 			}
 		}
 	} else {
-		id, err := cohorts.CohortOf(ctx, tx, tenant, r.Shard, r.Workflow, t, missed, stamp, now)
+		id, err := cohorts.CohortOf(ctx, tx, cohorts.Shared{Tenant: tenant, Shard: r.Shard, Workflow: r.Workflow, Missed: a.missed, Timing: t}, stamp, c.now)
 		if err != nil {
 			return false, err
 		}
 		r.CohortID = &id
 	}
 	r.Revision, r.Timed = &stamp.Revision, &stamp.TZData
-	if next.Sub(now) < cohorts.Soon {
+	if next.Sub(c.now) < cohorts.Soon {
 		return true, cohorts.WakeSweep(ctx, tx, r.Shard)
 	}
 	return true, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/calendars"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -99,18 +100,18 @@ func TestASpecNamesCalendarsThatThereAre(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.putCalendar("off", "2030-01-01")
-	_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "a", without("off", "none"), "ann", web.Precondition{})
+	_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, without("off", "none"), "ann", web.Precondition{})
 	f := faulty(t, err, 422, "unknown_calendar")
 	if f.Fields[0].Pointer != "/spec/exclude/named/1" {
 		t.Errorf("got %+v", f.Fields)
 	}
-	_, _, err = h.schedules.Put(h.theirs(), h.other, "w", "a", without("off"), "ann", web.Precondition{})
+	_, _, err = h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "a"}, without("off"), "ann", web.Precondition{})
 	faulty(t, err, 422, "unknown_calendar")
 	_, err = h.schedules.PreviewSpec(h.theirs(), h.other, schedules.PreviewParams{Spec: without("off").Spec}, tenants.Wide())
 	faulty(t, err, 422, "unknown_calendar")
 	h.put("a", without())
 	patch := schedules.Patch(`{"spec":{"exclude":{"named":["none"]}}}`)
-	_, err = h.schedules.Patch(t.Context(), h.acme, "w", "a", patch, "ann", web.Precondition{})
+	_, err = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, patch, "ann", web.Precondition{})
 	faulty(t, err, 422, "unknown_calendar")
 	results, _ := h.upsertBulk(ndjson(t,
 		schedules.BulkLine{Workflow: "w", Key: new("b"), Params: without("off")},

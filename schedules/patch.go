@@ -12,7 +12,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
-	"github.com/carillonhq/carillon/tenants"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // Patch is a merge patch (RFC 7396) of a schedule's definition: the members that Params have, of which null is the
@@ -31,9 +31,10 @@ func ReadPatch(b []byte) (Patch, error) {
 	return b, nil
 }
 
-// Patch changes what a patch names in the schedule of (workflow, key), and answers it whole. What comes of it is put as
-// by Put: where it is what was stored, nothing is written.
-func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key string, patch Patch, by string, pre web.Precondition) (out Schedule, err error) {
+// Patch changes what a patch names in the schedule of a name, and returns the schedule whole. The result is stored as by Put: if it is what
+// was stored, nothing is written.
+func (s *Schedules) Patch(ctx context.Context, of policy.Name, patch Patch, by string, pre web.Precondition) (out Schedule, err error) {
+	tenant, workflow, key := of.Tenant, of.Workflow, of.Key
 	quotas, err := s.Quotas(ctx, tenant)
 	if err != nil {
 		return out, err
@@ -55,14 +56,15 @@ func (s *Schedules) Patch(ctx context.Context, tenant tenants.ID, workflow, key 
 			}
 			p = found[key]
 		}
-		d, err := s.patched(ctx, tx, r, patch, p, tenant, quotas)
+		c := change{tenant, by, now, quotas}
+		d, err := s.patched(ctx, tx, r, patch, p, c)
 		if err != nil {
 			return err
 		}
-		if err := s.replace(ctx, tx, tenant, r, d, "patch", by, now, quotas); err != nil {
+		if err := s.replace(ctx, tx, r, d, "patch", c); err != nil {
 			return err
 		}
-		out, err = r.answer(ctx, tx, s, tenant, ahead, quotas, now)
+		out, err = r.answer(ctx, tx, s, ahead, c)
 		return err
 	})
 	return out, err
@@ -74,8 +76,9 @@ func (p Patch) follows() bool {
 	return web.UnmarshalPatch(p, &params) == nil && cohorts.FollowsKey(params.Spec)
 }
 
-// patched is the row's definition with a patch merged into it, under the profile of its key.
-func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch, key cohorts.Profile, tenant tenants.ID, q tenants.Quotas) (d definition, err error) {
+// patched returns the row's definition with a patch merged into it, under the profile of its key.
+func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch, key cohorts.Profile, c change) (d definition, err error) {
+	tenant := c.tenant
 	stored, err := r.written()
 	if err != nil {
 		return d, err
@@ -88,7 +91,7 @@ func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch,
 	if err := web.Unmarshal(merged, &p); err != nil {
 		return d, err
 	}
-	d, err = p.read(q)
+	d, err = p.read(c.quotas)
 	if err := d.consultHeld(ctx, tx, s.Timings, tenant); err != nil {
 		return d, err
 	}

@@ -57,7 +57,7 @@ func TestPutOfTheSameWritesNothing(t *testing.T) {
 	before := one[string](h, rows)
 	p.Policy = &policy.Policy{MaxLateness: "1h30m"}
 	p.Status, p.Note = schedules.Active, nil
-	second, made, err := h.schedules.Put(t.Context(), h.acme, "w", "a", p, "somebody else", web.Precondition{})
+	second, made, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, p, "somebody else", web.Precondition{})
 	if err != nil || made {
 		t.Fatal(made, err)
 	}
@@ -123,7 +123,7 @@ func TestSchedulesOfOneTimingShareACohort(t *testing.T) {
 	if n := one[int](h, `SELECT count(*) FROM cohort`); n != 1 {
 		t.Errorf("there are %d cohorts", n)
 	}
-	if _, _, err := h.schedules.Put(h.theirs(), h.other, "w", "a", spec(cron("0 12 * * 1-5")), "x", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "a"}, spec(cron("0 12 * * 1-5")), "x", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := one[int](h, `SELECT count(*) FROM cohort`); n != 2 {
@@ -152,7 +152,7 @@ func TestPutHoldsPreconditions(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	put := func(pre web.Precondition, minute int) error {
-		_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "a", spec(cron(fmt.Sprint(minute, " 1 * * *"))), "ann", pre)
+		_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron(fmt.Sprint(minute, " 1 * * *"))), "ann", pre)
 		return err
 	}
 	match := func(tags ...string) web.Precondition {
@@ -189,7 +189,7 @@ func TestPutTellsAllThatIsWrongAtOnce(t *testing.T) {
 		Delivery: &policy.Delivery{Queue: "a b", Priority: new(5), Timeout: "2d", MaxAttempts: new(0), Retention: &policy.Retention{Succeeded: "1s", Failed: "x"}},
 		Labels:   map[string]string{"a b": "", "ok": strings.Repeat("x", 257)}, Note: new(strings.Repeat("n", 1001)), Status: "completed",
 	}
-	_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "a", p, "ann", web.Precondition{})
+	_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, p, "ann", web.Precondition{})
 	var got []string
 	for _, f := range faulty(t, err, 422, "invalid").Fields {
 		got = append(got, f.Pointer)
@@ -202,7 +202,7 @@ func TestPutTellsAllThatIsWrongAtOnce(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
-	_, _, err = h.schedules.Put(t.Context(), h.acme, "a b", "", spec(cron("* * * * *")), "ann", web.Precondition{})
+	_, _, err = h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "a b", Key: ""}, spec(cron("* * * * *")), "ann", web.Precondition{})
 	if f := faulty(t, err, 422, "invalid"); len(f.Fields) != 2 || f.Fields[0].Pointer != "/workflow" || f.Fields[1].Pointer != "/key" {
 		t.Errorf("got %v", f)
 	}
@@ -229,7 +229,7 @@ func TestPutRefusesWhatCannotBe(t *testing.T) {
 		"a large payload":  {schedules.Params{Spec: cron("* * * * *"), Payload: web.Raw(`"` + strings.Repeat("x", 65_536) + `"`)}, 413, "payload_too_large"},
 		"a large spec":     {spec(cron(strings.Repeat("1,", 5000) + "1 * * * *")), 413, "spec_too_large"},
 	} {
-		_, _, err := h.schedules.Put(t.Context(), h.acme, "w", "a", c.params, "ann", web.Precondition{})
+		_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, c.params, "ann", web.Precondition{})
 		f, ok := errors.AsType[*fault.Error](err)
 		if !ok || f.Status != c.status || f.Code != c.code {
 			t.Errorf("%s: got %v, want %d %s", name, err, c.status, c.code)
@@ -288,7 +288,7 @@ func TestDeletedAndMadeAgainIsAnotherSchedule(t *testing.T) {
 	if got := one[bool](h, `SELECT deleted AND ended_by = 'bob' FROM revision`); !got {
 		t.Error("no revision says that it was deleted")
 	}
-	second, made, err := h.schedules.Put(t.Context(), h.acme, "w", "a", spec(cron("0 12 * * *")), "ann", web.Precondition{})
+	second, made, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron("0 12 * * *")), "ann", web.Precondition{})
 	if err != nil || !made || second.ID == first.ID || second.Version != 1 || second.LastAt != nil || second.Stats.Fired != 0 {
 		t.Errorf("got %+v %v", second, err)
 	}
@@ -326,7 +326,7 @@ func TestMethodsAreScopedToTenant(t *testing.T) {
 	if page, _, err := s.Workflows(ctx, h.other, 10, ""); err != nil || len(page) != 0 {
 		t.Errorf("got %v %v", page, err)
 	}
-	if _, made, err := s.Put(ctx, h.other, "w", "a", spec(cron("0 12 * * *")), "eve", web.Precondition{}); err != nil || !made {
+	if _, made, err := s.Put(ctx, policy.Name{Tenant: h.other, Workflow: "w", Key: "a"}, spec(cron("0 12 * * *")), "eve", web.Precondition{}); err != nil || !made {
 		t.Errorf("got %t %v", made, err)
 	}
 	if diff := cmp.Diff(before, h.get("a")); diff != "" {

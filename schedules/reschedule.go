@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -34,7 +35,7 @@ const (
 // of the sequence and max_ticks stay what they are. The version stays.
 func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow, key string, p RescheduleParams, by Changer) (web.Reply, error) {
 	at, to := p.At.UTC(), p.To.UTC()
-	return s.restatus(ctx, tenant, workflow, key, "reschedule", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "reschedule", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
 		if r.CohortID == nil {
 			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
 		}
@@ -51,7 +52,7 @@ func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow,
 		if tick, ok := t.Moved(cohorts.Shifts(moves)).Next(to.Add(-time.Second)); !ok || !tick.At.Equal(to) {
 			return false, badTo("out_of_order", "the spec's start_at or end_at does not allow it")
 		}
-		return false, s.retimeMoved(ctx, tx, tenant, r, t, moves, now)
+		return false, s.retimeMoved(ctx, tx, r, t, moves, change{tenant: tenant, by: by.By, now: now})
 	})
 }
 
@@ -189,7 +190,8 @@ func (r *row) movesText() (*string, error) {
 
 // retimeMoved takes the row from the cohort of its timing into that of its timing with other moves: its definition stays,
 // and so do the times from which and until which it counts.
-func (s *Schedules) retimeMoved(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, moves []cohorts.Moved, now time.Time) error {
+func (s *Schedules) retimeMoved(ctx context.Context, tx pgx.Tx, r *row, t *calendar.Timing, moves []cohorts.Moved, c change) error {
+	tenant, now := c.tenant, c.now
 	after := now
 	if r.FromAt != nil {
 		after = later(now, r.FromAt.Add(-time.Second))
@@ -204,7 +206,7 @@ func (s *Schedules) retimeMoved(ctx context.Context, tx pgx.Tx, tenant tenants.I
 		return err
 	}
 	if member {
-		joined, err := s.rejoined(ctx, tx, tenant, r, s.Timings.Keep(tenant, t.Moved(r.shifts()), nil), after, now)
+		joined, err := s.rejoined(ctx, tx, r, s.Timings.Keep(tenant, t.Moved(r.shifts()), nil), after, c)
 		if err != nil {
 			return err
 		}
@@ -239,7 +241,7 @@ func (s *Schedules) Settle(ctx context.Context, tenant tenants.ID, workflow, key
 		if err != nil {
 			return err
 		}
-		return s.retimeMoved(ctx, tx, tenant, r, t, r.Moves, now)
+		return s.retimeMoved(ctx, tx, r, t, r.Moves, change{tenant: tenant, now: now})
 	})
 }
 

@@ -162,18 +162,26 @@ func (r *row) coming(t *calendar.Timing, now time.Time) *time.Time {
 	return &next
 }
 
-// update writes a new version of the row, keeps the one that it ends, and audits the action that it comes from. Before is
-// the next tick that it had.
-func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, before *time.Time, t *calendar.Timing, by string, now time.Time, action string, was *audited) error {
-	if action != "pause" || was.Status == Paused { // to stop a schedule is always allowed
+// edit is a new version of a row beside the one before it.
+type edit struct {
+	action string     // what the audit calls it
+	before *time.Time // the next tick that it had
+	was    *audited
+	timing *calendar.Timing // from now on
+}
+
+// update writes a new version of the row, keeps the version that it ends, and audits the edit.
+func (s *Schedules) update(ctx context.Context, tx pgx.Tx, r *row, e edit, c change) error {
+	tenant, now := c.tenant, c.now
+	if e.action != "pause" || e.was.Status == Paused { // to stop a schedule is always allowed
 		if err := s.Forecasts.MayStore(ctx, tx, tenant, r.held()); err != nil {
 			return err
 		}
 	}
-	if err := endVersion(ctx, tx, tenant, r.ID, by, now, false); err != nil {
+	if err := endVersion(ctx, tx, r.ID, false, c); err != nil {
 		return err
 	}
-	r.Version, r.UpdatedAt, r.UpdatedBy = r.Version+1, now, by
+	r.Version, r.UpdatedAt, r.UpdatedBy = r.Version+1, now, c.by
 	moves, err := r.movesText()
 	if err != nil {
 		return err
@@ -188,12 +196,12 @@ func (s *Schedules) update(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r 
 			next_before = $29, next_after = $30, moves = $31, moved_until = $32
 		WHERE tenant_id = $1 AND id = $2`,
 		tenant, r.ID, r.Version, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.StatusNote, r.TicksLeft,
-		r.CohortID, r.Spread, r.TZData, now, by,
+		r.CohortID, r.Spread, r.TZData, now, c.by,
 		r.Overlap, r.Stored.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue,
 		r.Priority, r.Timeout, r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.PausedAt, r.PausedUntil,
-		before, r.coming(t, now), moves, r.MovedUntil)
+		e.before, r.coming(e.timing, now), moves, r.MovedUntil)
 	forecast.AddBytes(&b, tenant, r.held())
-	if err := tenants.QueueAudit(ctx, &b, tenant, by, r.audit(action, was, r.audited())); err != nil {
+	if err := tenants.QueueAudit(ctx, &b, tenant, c.by, r.audit(e.action, e.was, r.audited())); err != nil {
 		return err
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
@@ -212,8 +220,8 @@ const endVersions = `
 	FROM schedule
 	WHERE tenant_id = $1 AND id = ANY($2)`
 
-func endVersion(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64, by string, now time.Time, deleted bool) error {
-	if _, err := tx.Exec(ctx, endVersions, tenant, []int64{id}, deleted, now, by); err != nil {
+func endVersion(ctx context.Context, tx pgx.Tx, id int64, deleted bool, c change) error {
+	if _, err := tx.Exec(ctx, endVersions, c.tenant, []int64{id}, deleted, c.now, c.by); err != nil {
 		return fmt.Errorf("keep revision: %w", err)
 	}
 	return nil

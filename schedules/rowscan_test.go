@@ -39,7 +39,7 @@ func TestAListShowsASchedule(t *testing.T) {
 	}
 	put := func(workflow, key string, p schedules.Params) {
 		t.Helper()
-		if _, _, err := h.schedules.Put(t.Context(), h.acme, workflow, key, p, "ann", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: key}, p, "ann", web.Precondition{}); err != nil {
 			t.Fatal(workflow, key, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -29,7 +30,7 @@ func (s *Schedules) Skip(ctx context.Context, tenant tenants.ID, workflow, key s
 	if (p.Count == nil) == (len(p.At) == 0) {
 		return web.Reply{}, fault.Invalid("", "either count or at is given")
 	}
-	return s.restatus(ctx, tenant, workflow, key, "skip", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "skip", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
 		if r.CohortID == nil {
 			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
 		}
@@ -50,7 +51,7 @@ func (s *Schedules) Skip(ctx context.Context, tenant tenants.ID, workflow, key s
 
 // Unskip takes back all that Skip said of ticks that have not come yet.
 func (s *Schedules) Unskip(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer) (web.Reply, error) {
-	return s.restatus(ctx, tenant, workflow, key, "unskip", by, func(tx pgx.Tx, r *row, _ *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "unskip", by, func(tx pgx.Tx, r *row, _ *calendar.Timing, now time.Time) (bool, error) {
 		return false, r.skip(ctx, tx, tenant, slices.DeleteFunc(slices.Clone(r.Skips), now.Before)) // what is due stays as it was promised
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/forecast"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -63,14 +64,14 @@ func TestCountedBytesAreThoseOfTheRows(t *testing.T) {
 			what := rapid.SampledFrom([]string{"put", "put", "bulk", "patch", "pause", "resume", "delete", "act", "sync", "erase", "rename", "fold"}).Draw(rt, "what")
 			switch what { // what is not there or cannot be changes nothing
 			case "put":
-				_, _, _ = h.schedules.Put(t.Context(), h.acme, "w", key, large(size), "ann", web.Precondition{})
+				_, _, _ = h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, large(size), "ann", web.Precondition{})
 			case "bulk":
 				line := func(key string) schedules.BulkLine {
 					return schedules.BulkLine{Workflow: "w", Key: &key, Params: large(size)}
 				}
 				h.upsertBulk(ndjson(t, line(key), line(key+"2"), line("d")))
 			case "patch":
-				_, _ = h.schedules.Patch(t.Context(), h.acme, "w", key, schedules.Patch(fmt.Sprintf(`{"payload": %q}`, strings.Repeat("y", size+1))), "ann", web.Precondition{})
+				_, _ = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, schedules.Patch(fmt.Sprintf(`{"payload": %q}`, strings.Repeat("y", size+1))), "ann", web.Precondition{})
 			case "pause":
 				_, _ = h.schedules.Pause(t.Context(), h.acme, "w", key, schedules.PauseParams{Until: new(time.Now().Add(time.Hour))}, by)
 			case "resume":
@@ -104,7 +105,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	put := func(key string, n int) error {
-		_, _, err := h.schedules.Put(t.Context(), h.acme, "w", key, large(n), "ann", web.Precondition{})
+		_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, large(n), "ann", web.Precondition{})
 		return err
 	}
 	bulk := func(n int) (refused int) {

@@ -40,11 +40,12 @@ type Changer struct {
 
 // Pause stops a schedule from firing. One that is paused already in this way stays as it is.
 func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key string, p PauseParams, by Changer) (web.Reply, error) {
-	return s.pause(ctx, tenant, workflow, key, p, by, nil)
+	return s.pause(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, p, by, nil)
 }
 
-// pause is Pause that notes what happened (nil: nothing) where it does pause.
-func (s *Schedules) pause(ctx context.Context, tenant tenants.ID, workflow, key string, p PauseParams, by Changer, happened *tenants.Happening) (web.Reply, error) {
+// pause pauses a schedule. If it does, and happened is not nil, it records that event.
+func (s *Schedules) pause(ctx context.Context, of policy.Name, p PauseParams, by Changer, happened *tenants.Happening) (web.Reply, error) {
+	tenant := of.Tenant
 	if p.Note != nil && len(*p.Note) > longestNote {
 		return web.Reply{}, fault.Invalid("/note", "a note has at most %d bytes", longestNote)
 	}
@@ -54,7 +55,7 @@ func (s *Schedules) pause(ctx context.Context, tenant tenants.ID, workflow, key 
 			return web.Reply{}, fault.Invalid("/until", "must be of a year up to 9999")
 		}
 	}
-	return s.restatus(ctx, tenant, workflow, key, "pause", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, of, "pause", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
 		if p.Until != nil && !p.Until.After(now) {
 			return false, fault.Invalid("/until", "%s has passed", p.Until.Format(time.RFC3339))
 		}
@@ -80,7 +81,7 @@ func (s *Schedules) pause(ctx context.Context, tenant tenants.ID, workflow, key 
 		if p.Until == nil {
 			return true, nil
 		}
-		return true, s.rearm(ctx, tx, tenant, r, t, now)
+		return true, s.rearm(ctx, tx, r, t, change{tenant: tenant, by: by.By, now: now})
 	})
 }
 
@@ -93,7 +94,7 @@ func unix(t *time.Time) *int64 {
 
 // Resume has a paused schedule fire again from now on. One that has no nominal time left is completed.
 func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key string, p ResumeParams, by Changer) (web.Reply, error) {
-	return s.restatus(ctx, tenant, workflow, key, "resume", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "resume", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
 		if r.Status == Active {
 			return false, nil
 		}
@@ -109,7 +110,7 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 		if sabotage.ResumeReplays.On() {
 			after = since
 		}
-		joined, err := s.rejoined(ctx, tx, tenant, r, t, after, now)
+		joined, err := s.rejoined(ctx, tx, r, t, after, change{tenant: tenant, by: by.By, now: now})
 		if err != nil {
 			return false, err
 		}
@@ -131,31 +132,32 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 	})
 }
 
-// rejoin makes a schedule that has left its cohort a member again, from after a moment on. One that would never fire is
-// refused.
-func (s *Schedules) rejoin(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, after, now time.Time) error {
-	joined, err := s.rejoined(ctx, tx, tenant, r, t, after, now)
+// rejoin makes a schedule that has left its cohort a member again, from after a moment on. It returns a fault if the schedule would
+// never fire.
+func (s *Schedules) rejoin(ctx context.Context, tx pgx.Tx, r *row, t *calendar.Timing, after time.Time, c change) error {
+	joined, err := s.rejoined(ctx, tx, r, t, after, c)
 	if err == nil && !joined {
 		return neverFires()
 	}
 	return err
 }
 
-// rejoined is rejoin that reports false where no nominal time is left.
-func (s *Schedules) rejoined(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r *row, t *calendar.Timing, after, now time.Time) (bool, error) {
-	joined, err := s.arm(ctx, tx, tenant, r, t, after, now)
+// rejoined does what rejoin does, but returns false if no nominal time is left.
+func (s *Schedules) rejoined(ctx context.Context, tx pgx.Tx, r *row, t *calendar.Timing, after time.Time, c change) (bool, error) {
+	joined, err := s.arm(ctx, tx, r, t, after, c)
 	if err != nil || !joined {
 		return false, err
 	}
-	return true, r.insertMember(ctx, tx, tenant)
+	return true, r.insertMember(ctx, tx, c.tenant)
 }
 
-// restatus changes the state of a schedule that exists; fn tells whether it changed anything.
-func (s *Schedules) restatus(ctx context.Context, tenant tenants.ID, workflow, key, action string, by Changer, fn func(pgx.Tx, *row, *calendar.Timing, time.Time) (bool, error)) (reply web.Reply, err error) {
-	err = s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
+// restatus changes the state of a schedule that exists. fn makes the change, and reports whether there is one.
+func (s *Schedules) restatus(ctx context.Context, of policy.Name, action string, by Changer, fn func(pgx.Tx, *row, *calendar.Timing, time.Time) (bool, error)) (reply web.Reply, err error) {
+	tenant := of.Tenant
+	err = s.change(ctx, tenant, of.Workflow, of.Key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
 		reply, err = by.Once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
 			if r == nil {
-				return 0, nil, absent(workflow, key)
+				return 0, nil, absent(of.Workflow, of.Key)
 			}
 			if err := by.Pre.Check(true, versionOf(r)); err != nil {
 				return 0, nil, err
@@ -170,7 +172,7 @@ func (s *Schedules) restatus(ctx context.Context, tenant tenants.ID, workflow, k
 			next, was := r.coming(t, now), r.audited()
 			changed, err := fn(tx, r, t, now)
 			if err == nil && changed {
-				err = s.update(ctx, tx, tenant, r, next, t, by.By, now, action, was)
+				err = s.update(ctx, tx, r, edit{action, next, was, t}, change{tenant: tenant, by: by.By, now: now})
 			} else if err == nil && !reflect.DeepEqual(was, r.audited()) { // skips and moves make no version
 				err = tenants.Audit(ctx, tx, tenant, by.By, r.audit(action, was, r.audited()))
 			}
@@ -203,7 +205,7 @@ func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key
 				return err
 			}
 		}
-		if err := endVersion(ctx, tx, tenant, r.ID, by.By, now, true); err != nil {
+		if err := endVersion(ctx, tx, r.ID, true, change{tenant: tenant, by: by.By, now: now}); err != nil {
 			return err
 		}
 		var b pgx.Batch

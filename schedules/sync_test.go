@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -62,7 +63,7 @@ func TestSyncOverHTTP(t *testing.T) {
 		e.put(key, spec(cron("0 12 * * *")))
 	}
 	for tenant, workflow := range map[tenants.ID]string{e.acme: "x", e.other: "w"} {
-		if _, _, err := e.schedules.Put(e.as(tenant), tenant, workflow, "u9", spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
+		if _, _, err := e.schedules.Put(e.as(tenant), policy.Name{Tenant: tenant, Workflow: workflow, Key: "u9"}, spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // A timing that several cohorts share is read once, of whichever is asked for first; where that one's is broken, or gone,
@@ -16,7 +17,7 @@ func TestTimingsThatAreAlikeAreReadOnce(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	for _, workflow := range []string{"broken", "gone", "well", "well_too"} {
-		if _, _, err := h.schedules.Put(t.Context(), h.acme, workflow, "k", spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: "k"}, spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -34,7 +35,7 @@ func BenchmarkWall(b *testing.B) {
 			b.Fatal(err)
 		}
 		all[i] = tenant.ID
-		if _, _, err := past.Put(b.Context(), tenant.ID, "w", "k", spec(cron("0 8 * * *")), "ann", web.Precondition{}); err != nil {
+		if _, _, err := past.Put(b.Context(), policy.Name{Tenant: tenant.ID, Workflow: "w", Key: "k"}, spec(cron("0 8 * * *")), "ann", web.Precondition{}); err != nil {
 			b.Fatal(err)
 		}
 	}

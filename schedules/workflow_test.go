@@ -140,7 +140,7 @@ func TestADefaultThatMovesSchedules(t *testing.T) {
 	inherits := h.put("inherits", spec(cron("0 12 * * *")))
 	h.put("paused", spec(cron("0 12 * * *")))
 	h.pause("paused", schedules.PauseParams{})
-	if _, _, err := h.schedules.Put(h.theirs(), h.other, "w", "inherits", spec(cron("0 12 * * *")), "eve", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "inherits"}, spec(cron("0 12 * * *")), "eve", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	change := func(p *policy.Policy) operations.Answer {

@@ -49,6 +49,7 @@ var otherTransport = []string{
 	"schedules/status.go",
 	"schedules/sync.go",
 	"schedules/synchttp.go",
+	"schedules/workflowhttp.go",
 	"tenants/apikeyhttp.go",
 	"tenants/audithttp.go",
 	"tenants/erase.go",

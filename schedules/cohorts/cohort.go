@@ -26,15 +26,25 @@ func WakeSweep(ctx context.Context, tx pgx.Tx, shard int16) error {
 	return postgres.Notify(ctx, tx, DueChannel, strconv.Itoa(int(shard)))
 }
 
-// CohortOf finds the cohort of a timing, awake, or makes it.
-func CohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, workflow string, t *calendar.Timing, missed string, stamp Stamp, now time.Time) (id int64, err error) {
+// Shared is what the members of a cohort have in common.
+type Shared struct {
+	Tenant   tenants.ID
+	Shard    int16
+	Workflow string
+	Missed   string
+	Timing   *calendar.Timing
+}
+
+// CohortOf returns the cohort that has a next time, or makes one.
+func CohortOf(ctx context.Context, tx pgx.Tx, of Shared, stamp Stamp, now time.Time) (id int64, err error) {
+	t := of.Timing
 	hash := t.Hash()
 	err = tx.QueryRow(ctx, `
 		SELECT c.id
 		FROM cohort_timing n
 		JOIN cohort c ON c.shard = n.shard AND c.id = n.id AND c.tenant_id = n.tenant_id
 		WHERE n.tenant_id = $1 AND n.workflow = $2 AND n.shard = $3 AND n.hash = $4 AND n.missed = $5 AND c.due_at IS NOT NULL`,
-		tenant, workflow, shard, hash[:], missed).Scan(&id)
+		of.Tenant, of.Workflow, of.Shard, hash[:], of.Missed).Scan(&id)
 	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
 		return id, err
 	}
@@ -52,7 +62,7 @@ func CohortOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, wo
 		    due_at = COALESCE(c.due_at, excluded.due_at),
 		    empty_at = NULL
 		RETURNING id`,
-		shard, tenant, workflow, hash[:], missed, string(t.Canonical()), next.At, t.Due(next.At), t.Named(), stamp.Revision, stamp.TZData).Scan(&id)
+		of.Shard, of.Tenant, of.Workflow, hash[:], of.Missed, string(t.Canonical()), next.At, t.Due(next.At), t.Named(), stamp.Revision, stamp.TZData).Scan(&id)
 	return id, err
 }
 
