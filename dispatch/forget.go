@@ -10,7 +10,7 @@ import (
 
 const mostForgotten = 5000 // ticks or attempts in one part
 
-// Forget deletes a part of the record of schedules that are no more: see schedules.Forget. Ticks go first, since who ends
+// Forget deletes a part of the record of schedules that are no more: see subjects.Forget. Ticks go first, since who ends
 // one writes its attempt, and holds it, under the lock of its row: what comes after the last tick is gone is nothing.
 func Forget(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int64) (ticks, attempts int64, done bool, err error) {
 	gone, err := tx.Exec(ctx, `

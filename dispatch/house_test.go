@@ -22,6 +22,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/subjects"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -33,6 +34,7 @@ type house struct {
 	pool      *pgxpool.Pool
 	tenant    tenants.ID
 	schedules *schedules.Schedules
+	subjects  *subjects.Subjects
 	calendars *calendars.Calendars
 	dispatch  *dispatch.Dispatch
 	jobs      *dispatch.Jobs
@@ -73,9 +75,10 @@ func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
 	h.dispatch.RegisterSteps()
 	h.calendars = calendars.New(calendars.Config{Pool: api, IDs: ids, Timings: h.config.Timings, Cursors: cursors, Operations: h.config.Operations})
 	h.schedules = schedules.New(schedules.Config{
-		Pool: api, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.Chunker.HandOut, Forget: dispatch.Forget, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
+		Pool: api, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.Chunker.HandOut, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
 		Operations: h.config.Operations, Forecasts: forecast.New(forecast.Config{Pool: api, Timings: h.config.Timings, Quotas: quotas, Log: h.config.Log}),
 	})
+	h.subjects = subjects.New(subjects.Config{Pool: api, Schedules: h.schedules, Forget: dispatch.Forget, Quotas: quotas, Cursors: cursors})
 	return h
 }
 

@@ -10,12 +10,13 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/subjects"
 	"github.com/carillonhq/carillon/tenants"
 )
 
-func (h *house) putKey(key string, p schedules.KeyParams) {
+func (h *house) putKey(key string, p subjects.KeyParams) {
 	h.t.Helper()
-	if _, _, _, err := h.schedules.PutKey(h.t.Context(), h.tenant, key, p, "tester", web.Precondition{}); err != nil {
+	if _, _, _, err := h.subjects.PutKey(h.t.Context(), h.tenant, key, p, "tester", web.Precondition{}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -36,7 +37,7 @@ func TestTicksInQuietHoursAreSkipped(t *testing.T) {
 	h := newHouse(t)
 	h.start(h.dispatch)
 	now := time.Now()
-	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC", QuietHours: &schedules.QuietHours{From: timeOfDay(now.Add(-time.Hour)), To: timeOfDay(now.Add(time.Hour)), Then: "skip"}})
+	h.putKey("k", subjects.KeyParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(now.Add(-time.Hour)), To: timeOfDay(now.Add(time.Hour)), Then: "skip"}})
 	p := everySecond()
 	p.Spec.Timezone = "@key"
 	h.put("w", "k", p)
@@ -52,7 +53,7 @@ func TestTicksInQuietHoursAreSkipped(t *testing.T) {
 	until(t, "the manual tick runs", func() bool {
 		return h.number(`SELECT count(*)::int FROM tick WHERE cause = 1 AND state = 1`) == 1
 	})
-	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Etc/UTC"})
 	until(t, "ticks are handed out again, though the manual one runs still", func() bool {
 		return h.number(`SELECT count(*)::int FROM tick WHERE cause = 0 AND reason = 1`) > 0
 	})
@@ -63,7 +64,7 @@ func TestTheLastTickInQuietHoursComesAtTheirEnd(t *testing.T) {
 	h := newHouse(t)
 	now := time.Now().UTC().Truncate(time.Minute)
 	end := now.Add(-10 * time.Minute)
-	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC", QuietHours: &schedules.QuietHours{From: timeOfDay(end.Add(-4 * time.Hour)), To: timeOfDay(end)}})
+	h.putKey("k", subjects.KeyParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(end.Add(-4 * time.Hour)), To: timeOfDay(end)}})
 	first, second, third := end.Add(-3*time.Hour), end.Add(-2*time.Hour), end.Add(-time.Hour)
 	h.put("w", "k", following(first, second, third, now.Add(48*time.Hour)))
 	// As if the sweep had slept since before the first.
@@ -84,7 +85,7 @@ func TestACohortThatIsWokenInQuietHoursSleepsOn(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	now := time.Now().UTC().Truncate(time.Minute)
-	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC", QuietHours: &schedules.QuietHours{From: timeOfDay(now.Add(-4 * time.Hour)), To: timeOfDay(now.Add(2 * time.Hour))}})
+	h.putKey("k", subjects.KeyParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(now.Add(-4 * time.Hour)), To: timeOfDay(now.Add(2 * time.Hour))}})
 	h.put("w", "k", following(now.Add(-time.Hour), now.Add(time.Hour)))
 	h.exec(`UPDATE member SET from_at = $1`, now.Add(-2*time.Hour))
 	h.exec(`UPDATE cohort SET next_at = $1, due_at = $1`, now.Add(-time.Hour))
@@ -112,12 +113,12 @@ func TestADailyTickThatComesTooSoonAfterAFlightIsSuperseded(t *testing.T) {
 		ago  time.Duration
 		want string
 	}{{"soon", 19 * time.Hour, "superseded"}, {"late", 21 * time.Hour, ""}} {
-		h.putKey(c.key, schedules.KeyParams{Timezone: "Asia/Tokyo"})
+		h.putKey(c.key, subjects.KeyParams{Timezone: "Asia/Tokyo"})
 		at := time.Now().UTC().Add(4 * time.Second)
 		p := schedules.Params{Spec: calendar.Spec{Timezone: "@key", Cron: calendar.StringList{fmt.Sprintf("%d %d %d * * *", at.Second(), at.Minute(), at.Hour())}}}
 		h.put("w", c.key, p)
 		h.exec(`UPDATE schedule_state st SET last_at = $1, seen_at = $1 FROM schedule s WHERE s.id = st.schedule_id AND s.key = $2`, at.Truncate(time.Second).Add(-c.ago), c.key)
-		h.putKey(c.key, schedules.KeyParams{Timezone: "Etc/UTC"})
+		h.putKey(c.key, subjects.KeyParams{Timezone: "Etc/UTC"})
 		until(t, "the tick is recorded", func() bool { return len(h.history("w", c.key)) > 0 })
 		if tick := h.history("w", c.key)[0]; tick.Reason != c.want || (tick.State == "skipped") != (c.want != "") || !tick.Timestamp.Equal(at.Truncate(time.Second)) {
 			t.Errorf("%s: got %+v", c.key, tick)
@@ -136,7 +137,7 @@ func TestAKeyIsErasedWhileItsTicksRun(t *testing.T) {
 	until(t, "ticks run and wait", func() bool { return len(h.history("w", "k")) > 2 })
 	worker := h.open(h.dispatch).operator()
 	leased := worker.leaseAll(2)
-	receipt, err := h.schedules.Erase(t.Context(), h.tenant, "k", "ann", web.Precondition{})
+	receipt, err := h.subjects.Erase(t.Context(), h.tenant, "k", "ann", web.Precondition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func TestAnErasureThatWasCutIsFinished(t *testing.T) {
 	h.exec(`DELETE FROM member`)
 	h.exec(`DELETE FROM schedule_state`)
 	h.exec(`DELETE FROM schedule`)
-	if err := h.schedules.FinishErasures(t.Context(), h.pool); err != nil {
+	if err := h.subjects.FinishErasures(t.Context(), h.pool); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.number(`SELECT count(*)::int FROM erasure WHERE erased_at IS NOT NULL AND key IS NULL AND ticks > 0`); n != 1 {
@@ -205,7 +206,7 @@ func TestAnErasureThatFailsStopsNoOther(t *testing.T) {
 	h.exec(`
 		INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids)
 		VALUES ($1, '\x00', NULL, 'ann', now() - interval '2 hours', '{}'), ($2, '\x00', 'k', 'ann', now() - interval '1 hour', '{}')`, h.tenant, other.ID)
-	if err := h.schedules.FinishErasures(t.Context(), h.pool); err == nil {
+	if err := h.subjects.FinishErasures(t.Context(), h.pool); err == nil {
 		t.Error("nothing is said of the one that fails")
 	}
 	if n := h.number(`SELECT count(*)::int FROM erasure WHERE tenant_id = $1 AND erased_at IS NOT NULL`, other.ID); n != 1 {
@@ -222,7 +223,7 @@ func TestKeptAnswersAreSearchedInParts(t *testing.T) {
 		SELECT $1, 'POST /v1/workflows/w/schedules/' || CASE WHEN n % 600 = 0 THEN 'k' ELSE 'bystander' END || '/trigger',
 			to_char(n, '0000'), '', 200, CASE WHEN n = 1 THEN '{"id":1,"key":"k"}' ELSE '{"key":"bystander"}' END::bytea
 		FROM generate_series(0, 1300) AS g (n)`, h.tenant)
-	receipt, err := h.schedules.Erase(t.Context(), h.tenant, "k", "ann", web.Precondition{})
+	receipt, err := h.subjects.Erase(t.Context(), h.tenant, "k", "ann", web.Precondition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +240,7 @@ func TestKeptAnswersAreSearchedInParts(t *testing.T) {
 		ORDER BY route, key
 		OFFSET 699
 		LIMIT 1`)
-	if err := h.schedules.FinishErasures(t.Context(), h.pool); err != nil {
+	if err := h.subjects.FinishErasures(t.Context(), h.pool); err != nil {
 		t.Fatal(err)
 	}
 	if left := h.number(`SELECT count(*)::int FROM idempotency`); left != 700 {
@@ -254,7 +255,7 @@ func TestARenamedKeyKeepsItsHistory(t *testing.T) {
 	h.put("w", "k", everySecond())
 	until(t, "a tick runs", func() bool { return len(h.history("w", "k")) > 0 })
 	before := h.history("w", "k")
-	if _, err := h.schedules.Rename(t.Context(), h.tenant, "k", schedules.RenameParams{To: "n"}, web.Once{}); err != nil {
+	if _, err := h.subjects.Rename(t.Context(), h.tenant, "k", subjects.RenameParams{To: "n"}, web.Once{}); err != nil {
 		t.Fatal(err)
 	}
 	after := h.history("w", "n")

@@ -7,6 +7,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/subjects"
 )
 
 // followingDelay fires at once, and then an hour after each tick has ended, in the zone of its key.
@@ -19,11 +20,11 @@ func followingDelay() schedules.Params {
 func TestAProfileThatHandsOutATickOfFixedDelayWaitsForItsEnd(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.putKey("k", schedules.KeyParams{Timezone: "Asia/Tokyo"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
 	h.put("w", "k", followingDelay())
 	until(t, "its tick is due", func() bool { return h.number(`SELECT count(*) FROM cohort WHERE next_at <= clock_timestamp()`) == 1 })
 	at := h.at(`SELECT next_at FROM cohort`)
-	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Etc/UTC"})
 	if n := h.number(`SELECT count(*) FROM schedule_state WHERE delay_at = $1 AND delay_left = 1`, at); n != 1 {
 		t.Errorf("the tick of %s was handed out, and the state does not say so", at)
 	}
@@ -49,7 +50,7 @@ func TestAProfileThatHandsOutATickOfFixedDelayWaitsForItsEnd(t *testing.T) {
 func TestAProfileWaitsForTheEndOfATickOfFixedDelay(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.putKey("k", schedules.KeyParams{Timezone: "Asia/Tokyo"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
 	h.put("w", "k", followingDelay())
 	h.exec(`UPDATE schedule_state SET delay_at = (SELECT next_at FROM cohort), delay_left = 1`)
 	h.exec(`UPDATE cohort SET next_at = NULL, due_at = NULL`)
@@ -63,7 +64,7 @@ func TestAProfileWaitsForTheEndOfATickOfFixedDelay(t *testing.T) {
 	}
 	changed := make(chan error, 1)
 	go func() {
-		_, _, _, err := h.schedules.PutKey(t.Context(), h.tenant, "k", schedules.KeyParams{Timezone: "Etc/UTC"}, "tester", web.Precondition{})
+		_, _, _, err := h.subjects.PutKey(t.Context(), h.tenant, "k", subjects.KeyParams{Timezone: "Etc/UTC"}, "tester", web.Precondition{})
 		changed <- err
 	}()
 	until(t, "the change has come to the state", func() bool {

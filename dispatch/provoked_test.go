@@ -152,7 +152,7 @@ var notRun = []string{
 	"dispatch.Dispatch.specTiming", "dispatch.lockTick", "cohorts.ReadProfiles", "tenants.QueueHappened",
 	"dispatch.invariants", // the deep ones run in `carillon doctor` only
 	// They end the erasure of a key, as the tenant, in the API's pool.
-	"schedules.Schedules.eraseRecord", "schedules.eraseAnswers", "schedules.unfinished.erasePart", "schedules.lockRows", "schedules.unerased",
+	"subjects.Subjects.eraseRecord", "subjects.eraseAnswers", "subjects.unfinished.erasePart", "schedules.LockRows", "subjects.unerased",
 	// They end what a request ends.
 	"dispatch.dropAnswers",
 	"dispatch.partitioned", // options of tables

@@ -166,7 +166,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	h.config.Uses = func(context.Context, tenants.ID) (map[string]tenants.Use, error) { return nil, nil }
 	h.config.Settle = func(context.Context, tenants.ID, string, string) error { return nil }
 	h.config.Operations = operations.New(operations.Config{Pool: h.config.API, Engine: h.config.Pool, IDs: h.config.IDs, Cursors: h.config.Cursors, Queue: h.jobs.QueueOperation})
-	h.config.Erase = func(ctx context.Context) error { return h.schedules.FinishErasures(ctx, h.config.Pool) }
+	h.config.Erase = func(ctx context.Context) error { return h.subjects.FinishErasures(ctx, h.config.Pool) }
 	h.config.Pause = func(context.Context, tenants.ID, int64, string) error { return nil }
 	d := h.process()
 	d.RegisterSteps()
@@ -176,7 +176,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	h.start(d)
 	h.poll(d, "idle")
 	goOn()
-	texts := unaskedSQL(t, "dispatch.Dispatch.Start", "dispatch.openWorker.Work", "dispatch.retainWorker.Work", "schedules.Schedules.FinishErasures")
+	texts := unaskedSQL(t, "dispatch.Dispatch.Start", "dispatch.openWorker.Work", "dispatch.retainWorker.Work", "subjects.Subjects.FinishErasures")
 	defer p.hold(t)
 	h.config.Sweeps, h.config.Dispatches = false, false
 	besides := h.process()

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/subjects"
 )
 
 // Schedules of a key are deleted in parts, so that no transaction locks all of their shards. A schedule that a later part deletes may
@@ -14,7 +14,7 @@ func TestAKeyWithManySchedulesIsErasedInParts(t *testing.T) {
 	t.Parallel()
 	const many = 501
 	h := newHome(t)
-	h.putKey("k", schedules.KeyParams{Timezone: "Europe/Berlin"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
 	h.follow("k", many)
 	held, err := h.pool.Begin(t.Context())
 	if err != nil {
@@ -25,12 +25,12 @@ func TestAKeyWithManySchedulesIsErasedInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	type erased struct {
-		schedules.Erasure
+		subjects.Erasure
 		err error
 	}
 	done := make(chan erased, 1)
 	go func() {
-		e, err := h.schedules.Erase(t.Context(), h.acme, "k", "ann", web.Precondition{})
+		e, err := h.subjects.Erase(t.Context(), h.acme, "k", "ann", web.Precondition{})
 		done <- erased{e, err}
 	}()
 	limit, again := time.After(3*time.Minute), time.NewTicker(10*time.Millisecond)

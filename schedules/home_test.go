@@ -22,6 +22,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/subjects"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -36,6 +37,7 @@ type home struct {
 	other     tenants.ID
 	quotas    tenants.Quotas
 	schedules *schedules.Schedules
+	subjects  *subjects.Subjects
 	calendars *calendars.Calendars
 
 	mu     sync.Mutex
@@ -62,10 +64,11 @@ func newHome(t testing.TB) *home {
 	quotas := func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil }
 	h.calendars = calendars.New(calendars.Config{Pool: h.api, IDs: ids, Timings: timings, Cursors: cursors(t), Operations: operations})
 	h.schedules = schedules.New(schedules.Config{
-		Operations: operations, Pool: h.api, IDs: ids, Timings: timings, HandOut: h.handOut, Forget: h.forget, Secret: []byte("secret"), Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
+		Operations: operations, Pool: h.api, IDs: ids, Timings: timings, HandOut: h.handOut, Cursors: cursors(t), Log: slog.New(slog.DiscardHandler),
 		Quotas:    quotas,
 		Forecasts: forecast.New(forecast.Config{Pool: h.api, Timings: timings, Quotas: quotas, Log: slog.New(slog.DiscardHandler), Within: time.Minute}), // on a machine that is busy too
 	})
+	h.subjects = subjects.New(subjects.Config{Pool: h.api, Schedules: h.schedules, Forget: h.forget, Secret: []byte("secret"), Quotas: quotas, Cursors: cursors(t)})
 	return h
 }
 

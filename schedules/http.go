@@ -38,7 +38,6 @@ func Routes(g *echo.Group, s *Schedules) {
 	g.POST("/v1/schedules/preview", h.preview, read)
 	g.POST("/v1/schedules/get", h.many, read, web.NoQuery)
 	g.POST("/v1/schedules/bulk", h.bulk, write, web.BodyLimit(-1), web.Timeout(bulkTime))
-	h.keyRoutes(g)
 	g.POST("/v1/schedules/sync", h.sync, write, web.BodyLimit(-1), web.Timeout(bulkTime))
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	g.GET("/v1/workflows", h.workflows, readOrWrite)

@@ -20,6 +20,7 @@ import (
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/forecast"
+	"github.com/carillonhq/carillon/schedules/subjects"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -49,6 +50,7 @@ func newEdge(t *testing.T) *edge {
 	schedules.Routes(authenticated, h.schedules)
 	forecast.Routes(authenticated, h.schedules.Forecasts)
 	calendars.Routes(authenticated, h.calendars)
+	subjects.Routes(authenticated, h.subjects)
 	operations.Routes(authenticated, h.schedules.Operations)
 	server := httptest.NewServer(router)
 	t.Cleanup(server.Close)

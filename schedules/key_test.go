@@ -12,11 +12,12 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/subjects"
 )
 
-func (h *home) putKey(key string, p schedules.KeyParams) schedules.Key {
+func (h *home) putKey(key string, p subjects.KeyParams) subjects.Key {
 	h.t.Helper()
-	k, _, _, err := h.schedules.PutKey(h.t.Context(), h.acme, key, p, "ann", web.Precondition{})
+	k, _, _, err := h.subjects.PutKey(h.t.Context(), h.acme, key, p, "ann", web.Precondition{})
 	if err != nil {
 		h.t.Fatalf("put key %q: %v", key, err)
 	}
@@ -41,8 +42,8 @@ func (h *home) next(zone, cron string) time.Time {
 func TestAKeysZoneRetimesItsSchedules(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.putKey("k", schedules.KeyParams{Timezone: "Europe/Berlin"})
-	h.putKey("j", schedules.KeyParams{Timezone: "Asia/Tokyo"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
+	h.putKey("j", subjects.KeyParams{Timezone: "Asia/Tokyo"})
 	made := h.put("k", following("0 8 * * *"))
 	other, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w2", Key: "k"}, following("30 9 * * *"), "ann", web.Precondition{})
 	if err != nil {
@@ -57,7 +58,7 @@ func TestAKeysZoneRetimesItsSchedules(t *testing.T) {
 	if want := h.next("Europe/Berlin", "0 8 * * *"); !made.NextAt.Equal(want) {
 		t.Errorf("got %s, want %s", made.NextAt, want)
 	}
-	k := h.putKey("k", schedules.KeyParams{Timezone: "Asia/Tokyo"})
+	k := h.putKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
 	if k.Version != 2 || k.Timezone != "Asia/Tokyo" || k.QuietHours != nil {
 		t.Errorf("got %+v", k)
 	}
@@ -83,7 +84,7 @@ func TestAKeysZoneRetimesItsSchedules(t *testing.T) {
 	if n := one[int](h, `SELECT count(*)::int FROM schedule_state WHERE rezoned_at IS NOT NULL`); n != 2 {
 		t.Errorf("%d are rezoned", n)
 	}
-	if again := h.putKey("k", schedules.KeyParams{Timezone: "Asia/Tokyo"}); !cmp.Equal(again, k) {
+	if again := h.putKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"}); !cmp.Equal(again, k) {
 		t.Error(cmp.Diff(k, again))
 	}
 }
@@ -91,12 +92,12 @@ func TestAKeysZoneRetimesItsSchedules(t *testing.T) {
 func TestWhatIsDueIsHandedOutBeforeAKeyIsRetimed(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.putKey("k", schedules.KeyParams{Timezone: "Europe/Berlin"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
 	p := following("0 * * * *")
 	p.Spec.MaxTicks = new(10)
 	h.put("k", p)
 	h.back(2 * time.Hour)
-	h.putKey("k", schedules.KeyParams{Timezone: "Asia/Kolkata"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Asia/Kolkata"})
 	handed := h.takeHanded()
 	if len(handed) != 1 || handed[0].Run.At.After(time.Now()) || handed[0].Missed != 1 {
 		t.Errorf("got %+v", handed)
@@ -112,13 +113,13 @@ func TestWhatIsDueIsHandedOutBeforeAKeyIsRetimed(t *testing.T) {
 func TestARetimedScheduleMayHaveNothingLeftOrNotCompute(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.putKey("k", schedules.KeyParams{Timezone: "Pacific/Honolulu"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Pacific/Honolulu"})
 	soon := time.Now().Add(4 * time.Hour).In(calendar.InForce().Location("Pacific/Honolulu")).Format("2006-01-02T15:04:05")
 	h.put("k", spec(calendar.Spec{Timezone: "@key", At: []string{soon}}))
 	if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "rule", Key: "k"}, spec(calendar.Spec{Timezone: "@key", RRule: "DTSTART;TZID=Pacific/Honolulu:20260105T090000\nRRULE:FREQ=DAILY"}), "ann", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
-	h.putKey("k", schedules.KeyParams{Timezone: "Asia/Tokyo"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
 	if got := h.get("k"); got.Status != schedules.Completed || got.NextAt != nil {
 		t.Errorf("got %s, %v", got.Status, got.NextAt)
 	}
@@ -131,16 +132,16 @@ func TestARetimedScheduleMayHaveNothingLeftOrNotCompute(t *testing.T) {
 func TestAPausedScheduleIsTimedByItsKeyWhenItIsResumed(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.putKey("k", schedules.KeyParams{Timezone: "Europe/Berlin"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
 	h.put("k", following("0 8 * * *"))
 	h.pause("k", schedules.PauseParams{})
-	h.putKey("k", schedules.KeyParams{Timezone: "Asia/Tokyo"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
 	if got := h.resume("k", schedules.ResumeParams{}); !got.NextAt.Equal(h.next("Asia/Tokyo", "0 8 * * *")) {
 		t.Errorf("got %s", got.NextAt)
 	}
 	until := time.Now().Add(72 * time.Hour).Truncate(time.Second)
 	h.pause("k", schedules.PauseParams{Until: &until})
-	h.putKey("k", schedules.KeyParams{Timezone: "Europe/Berlin"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
 	if got := h.get("k"); got.Status != schedules.Paused || got.NextAt == nil || got.NextAt.Before(until) || got.NextAt.Sub(until) > 25*time.Hour {
 		t.Errorf("got %s, %v", got.Status, got.NextAt)
 	}
@@ -160,7 +161,7 @@ func TestAKeyWithoutAProfileHasNoZone(t *testing.T) {
 	}
 	_, err = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, patch, "ann", web.Precondition{})
 	faulty(t, err, 422, "no_key_zone")
-	h.putKey("k", schedules.KeyParams{Timezone: "Asia/Tokyo"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
 	got, err := h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, patch, "ann", web.Precondition{})
 	if err != nil || !got.NextAt.Equal(h.next("Asia/Tokyo", "0 8 * * *")) {
 		t.Errorf("got %v, %v", got.NextAt, err)
@@ -177,8 +178,8 @@ func TestAKeyWithoutAProfileHasNoZone(t *testing.T) {
 func TestBulkTimesLinesByTheirKeys(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.putKey("a", schedules.KeyParams{Timezone: "Asia/Tokyo"})
-	h.putKey("b", schedules.KeyParams{Timezone: "Europe/Berlin"})
+	h.putKey("a", subjects.KeyParams{Timezone: "Asia/Tokyo"})
+	h.putKey("b", subjects.KeyParams{Timezone: "Europe/Berlin"})
 	lines := []string{
 		`{"workflow":"w","key":"a","spec":{"timezone":"@key","cron":["0 8 * * *"]}}`,
 		`{"workflow":"w","key":"b","spec":{"timezone":"@key","cron":["0 8 * * *"]}}`,
@@ -213,7 +214,7 @@ func TestBulkTimesLinesByTheirKeys(t *testing.T) {
 	}
 	lines[1] = strings.Replace(lines[1], "0 8", "0 9", 1)
 	lines[3] = strings.Replace(lines[3], "Asia/Tokyo", "@key", 1)
-	h.putKey("d", schedules.KeyParams{Timezone: "Europe/Berlin"})
+	h.putKey("d", subjects.KeyParams{Timezone: "Europe/Berlin"})
 	if got := send(); got[1].Result != schedules.Updated || got[3].Result != schedules.Updated {
 		t.Errorf("got %+v", got)
 	}

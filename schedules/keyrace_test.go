@@ -11,6 +11,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/subjects"
 )
 
 // Whoever comes first: a schedule that begins to follow its key while its profile changes is timed by the profile in the end,
@@ -21,7 +22,7 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 	zones := []string{"Asia/Tokyo", "Europe/Berlin", "America/New_York", "Etc/UTC"}
 	keys := []string{"a", "b", "c"}
 	for _, key := range keys {
-		h.putKey(key, schedules.KeyParams{Timezone: zones[0]})
+		h.putKey(key, subjects.KeyParams{Timezone: zones[0]})
 	}
 	var wg sync.WaitGroup
 	fail := func(err error, codes ...string) {
@@ -53,17 +54,17 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 	for n, key := range keys {
 		wg.Go(func() {
 			for i := range 12 {
-				_, _, _, err := h.schedules.PutKey(t.Context(), h.acme, key, schedules.KeyParams{Timezone: zones[(i+n)%len(zones)]}, "ann", web.Precondition{})
+				_, _, _, err := h.subjects.PutKey(t.Context(), h.acme, key, subjects.KeyParams{Timezone: zones[(i+n)%len(zones)]}, "ann", web.Precondition{})
 				fail(err)
 			}
 		})
 	}
 	wg.Go(func() {
-		_, err := h.schedules.Erase(t.Context(), h.acme, keys[0], "ann", web.Precondition{})
+		_, err := h.subjects.Erase(t.Context(), h.acme, keys[0], "ann", web.Precondition{})
 		fail(err)
 	})
 	wg.Go(func() {
-		_, err := h.schedules.Rename(t.Context(), h.acme, keys[1], schedules.RenameParams{To: "renamed"}, web.Once{})
+		_, err := h.subjects.Rename(t.Context(), h.acme, keys[1], subjects.RenameParams{To: "renamed"}, web.Once{})
 		fail(err)
 	})
 	wg.Wait()

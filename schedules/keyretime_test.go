@@ -9,9 +9,9 @@ import (
 
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/subjects"
 )
 
 // follow stores n schedules that follow a key, each in a workflow of its own.
@@ -44,7 +44,7 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 	t.Parallel()
 	const many = 501
 	h := newHome(t)
-	h.putKey("k", schedules.KeyParams{Timezone: "Europe/Berlin"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
 	h.follow("k", many)
 	swept, err := h.pool.Begin(t.Context())
 	if err != nil {
@@ -57,7 +57,7 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 	if err := swept.SendBatch(t.Context(), &b).Close(); err != nil {
 		t.Fatal(err)
 	}
-	k, made, op, err := h.schedules.PutKey(t.Context(), h.acme, "k", schedules.KeyParams{Timezone: "Asia/Tokyo"}, "ann", web.Precondition{})
+	k, made, op, err := h.subjects.PutKey(t.Context(), h.acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", web.Precondition{})
 	if err := swept.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	h.timedIn("Asia/Tokyo", "k", many)
-	if _, _, op, err := h.schedules.PutKey(t.Context(), h.acme, "k", schedules.KeyParams{Timezone: "Asia/Tokyo"}, "ann", web.Precondition{}); err != nil || op != nil {
+	if _, _, op, err := h.subjects.PutKey(t.Context(), h.acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", web.Precondition{}); err != nil || op != nil {
 		t.Errorf("the same profile again: got %+v, %v", op, err)
 	}
 }
@@ -82,7 +82,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	h := newHome(t)
 	put := func(key, zone string) *operations.Answer {
 		t.Helper()
-		_, _, op, err := h.schedules.PutKey(t.Context(), h.acme, key, schedules.KeyParams{Timezone: zone}, "ann", web.Precondition{})
+		_, _, op, err := h.subjects.PutKey(t.Context(), h.acme, key, subjects.KeyParams{Timezone: zone}, "ann", web.Precondition{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	put("k", "Europe/Berlin")
 	h.follow("k", many)
 	first := put("k", "Asia/Tokyo")
-	if _, err := h.schedules.Rename(t.Context(), h.acme, "k", schedules.RenameParams{To: "j"}, web.Once{}); err != nil {
+	if _, err := h.subjects.Rename(t.Context(), h.acme, "k", subjects.RenameParams{To: "j"}, web.Once{}); err != nil {
 		t.Fatal(err)
 	}
 	late, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "late", Key: "j"}, following("0 8 * * *"), "ann", web.Precondition{})
@@ -108,7 +108,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	}
 	h.timedIn("America/Lima", "j", many)
 	third := put("j", "Asia/Tokyo")
-	if _, err := h.schedules.Erase(t.Context(), h.acme, "j", "ann", web.Precondition{}); err != nil {
+	if _, err := h.subjects.Erase(t.Context(), h.acme, "j", "ann", web.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.operate(third.ID); got.State != operations.Cancelled {

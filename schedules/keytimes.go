@@ -54,10 +54,10 @@ func followersOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, 
 	return found, nil
 }
 
-// retimeKey retimes the schedules that follow a key, from now on, by the key's profile, or begins the operation that does. The
+// RetimeKey retimes the schedules that follow a key, from now on, by the key's profile, or begins the operation that does. The
 // caller has written the profile, and holds the key's lock, so that no schedule begins to follow the profile as it was.
-func (s *Schedules) retimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k Key, by string) (*operations.Answer, error) {
-	found, err := followersOf(ctx, tx, tenant, k.Key, 0, mostFollowers+1)
+func (s *Schedules) RetimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, zone, by string) (*operations.Answer, error) {
+	found, err := followersOf(ctx, tx, tenant, key, 0, mostFollowers+1)
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +66,11 @@ func (s *Schedules) retimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		return nil, err
 	}
 	var total int64
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM schedule WHERE tenant_id = $1 AND key = $2 AND by_key`, tenant, k.Key).Scan(&total); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM schedule WHERE tenant_id = $1 AND key = $2 AND by_key`, tenant, key).Scan(&total); err != nil {
 		return nil, fmt.Errorf("count the schedules of a key: %w", err)
 	}
 	op, err := s.Operations.Begin(ctx, tx, operations.Request{
-		Tenant: tenant, Kind: retimeKeyKind, Params: keyRetiming{k.Key, k.Timezone}, Key: k.Key, Total: &total, By: by,
+		Tenant: tenant, Kind: retimeKeyKind, Params: keyRetiming{key, zone}, Key: key, Total: &total, By: by,
 	})
 	return &op, err
 }
@@ -130,7 +130,7 @@ func (s *Schedules) retimeFollowers(ctx context.Context, tx pgx.Tx, tenant tenan
 	for i, f := range followers {
 		ids[i], shards[f.Shard] = f.ID, true
 	}
-	if err := lockRows(ctx, tx, tenant, slices.Sorted(maps.Keys(shards)), ids); err != nil {
+	if err := LockRows(ctx, tx, tenant, slices.Sorted(maps.Keys(shards)), ids); err != nil {
 		return 0, err
 	}
 	l := load{Schedules: s, tx: tx, tenant: tenant, by: by, memo: newMemo()}
@@ -164,8 +164,8 @@ func (s *Schedules) retimeFollowers(ctx context.Context, tx pgx.Tx, tenant tenan
 	return len(l.rows), l.writeTimings(ctx, rezoned)
 }
 
-// lockRows locks shards, shared, and then schedules that lie in them.
-func lockRows(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int16, ids []int64) error {
+// LockRows locks shards, shared, and then schedules that lie in them.
+func LockRows(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int16, ids []int64) error {
 	var b pgx.Batch
 	b.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard) FROM unnest($2::smallint[]) AS s (shard)`, cohorts.ShardLocks, shards)
 	b.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, tenant, ids)

@@ -256,7 +256,7 @@ func (f Filter) where(by string, tenant tenants.ID, after position, through *pos
 	}
 	if f.KeyPrefix != "" {
 		and("@key >= $%d", f.KeyPrefix)
-		if past := pastPrefix(f.KeyPrefix); past != "" {
+		if past := PastPrefix(f.KeyPrefix); past != "" {
 			and("@key < $%d", past)
 		}
 	}

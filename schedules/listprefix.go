@@ -21,7 +21,7 @@ const ofWorkflow = `s.tenant_id = $1 AND s.workflow = n.workflow AND s.key >= $4
 
 func (f Filter) prefixArgs(tenant tenants.ID, after position, limit int) (past string, args []any) {
 	args = []any{tenant, after.Workflow, after.Key, f.KeyPrefix, limit}
-	if end := pastPrefix(f.KeyPrefix); end != "" {
+	if end := PastPrefix(f.KeyPrefix); end != "" {
 		return "AND s.key < $6", append(args, end)
 	}
 	return "", args
@@ -54,8 +54,8 @@ func (f Filter) prefixQuery(tenant tenants.ID, after position, through *position
 		ORDER BY s.workflow, s.key`, args
 }
 
-// pastPrefix is the least text after all those with a prefix, compared byte for byte; "" where there is none.
-func pastPrefix(prefix string) string {
+// PastPrefix is the least text after all those with a prefix, compared byte for byte; "" where there is none.
+func PastPrefix(prefix string) string {
 	r := []rune(prefix) // the order of UTF-8's bytes is that of its characters
 	for n := len(r) - 1; n >= 0; n-- {
 		if r[n] == utf8.MaxRune {

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/subjects"
 )
 
 // quietTiming is a timing of a key in UTC whose quiet hours are from 22:00 to 07:00.
@@ -89,15 +89,15 @@ func TestRunsInQuietHours(t *testing.T) {
 }
 
 // around is quiet hours that now lies in, far from both ends.
-func around(then string) *schedules.QuietHours {
+func around(then string) *subjects.QuietHours {
 	now := time.Now().UTC()
-	return &schedules.QuietHours{From: now.Add(-10 * time.Hour).Format("15:04"), To: now.Add(10 * time.Hour).Format("15:04"), Then: then}
+	return &subjects.QuietHours{From: now.Add(-10 * time.Hour).Format("15:04"), To: now.Add(10 * time.Hour).Format("15:04"), Then: then}
 }
 
 func TestACohortSleepsUntilQuietHoursEnd(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC", QuietHours: around("")})
+	h.putKey("k", subjects.KeyParams{Timezone: "Etc/UTC", QuietHours: around("")})
 	made := h.put("k", following("0 * * * *"))
 	if wait := one[time.Duration](h, `SELECT due_at - next_at FROM cohort`); wait < 8*time.Hour || wait > 11*time.Hour {
 		t.Errorf("it is due %s after its nominal time", wait)
@@ -114,7 +114,7 @@ func TestACohortSleepsUntilQuietHoursEnd(t *testing.T) {
 		t.Errorf("what waited is recorded as skipped: got %+v", handed)
 	}
 	h.back(3 * time.Hour)
-	h.putKey("k", schedules.KeyParams{Timezone: "Etc/UTC"})
+	h.putKey("k", subjects.KeyParams{Timezone: "Etc/UTC"})
 	if handed := h.takeHanded(); len(handed) != 1 || handed[0].Run.Quiet || handed[0].Missed != 2 {
 		t.Errorf("what waited is handed out when the hours are lifted: got %+v", handed)
 	}

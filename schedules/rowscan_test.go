@@ -11,6 +11,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/subjects"
 )
 
 func TestEachColumnOfARowGoesToTheFieldOfItsName(t *testing.T) {
@@ -47,7 +48,7 @@ func TestAListShowsASchedule(t *testing.T) {
 	if _, _, err := h.schedules.PutWorkflow(t.Context(), h.acme, "v", schedules.WorkflowParams{Defaults: defaults}); err != nil {
 		t.Fatal(err)
 	}
-	h.putKey("follows", schedules.KeyParams{Timezone: "Asia/Tokyo", QuietHours: &schedules.QuietHours{From: "22:00", To: "07:00", Then: "defer"}})
+	h.putKey("follows", subjects.KeyParams{Timezone: "Asia/Tokyo", QuietHours: &subjects.QuietHours{From: "22:00", To: "07:00", Then: "defer"}})
 	h.putCalendar("days", "2027-03-01")
 	for _, workflow := range []string{"v", "w"} {
 		put(workflow, "plain", yearly(func(p *schedules.Params) {}))

@@ -40,8 +40,6 @@ type Config struct {
 	Timings   *cohorts.Timings
 	Forecasts *forecast.Forecasts
 	HandOut   HandOut
-	Forget    Forget
-	Secret    []byte // of hashes that tell nothing of what was hashed
 	Quotas    func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
 	Cursors   *web.Cursor
 	Log       *slog.Logger

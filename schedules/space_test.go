@@ -16,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/subjects"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -84,9 +85,9 @@ func TestCountedBytesAreThoseOfTheRows(t *testing.T) {
 				p := schedules.SyncParams{Workflow: "w", Unlisted: rapid.SampledFrom([]string{"delete", "pause"}).Draw(rt, "unlisted")}
 				_, _, _ = h.syncs(p, io.NopCloser(strings.NewReader(ndjson(t, schedules.BulkLine{Workflow: "w", Key: &key, Params: large(size)}))))
 			case "erase":
-				_, _ = h.schedules.Erase(t.Context(), h.acme, key, "ann", web.Precondition{})
+				_, _ = h.subjects.Erase(t.Context(), h.acme, key, "ann", web.Precondition{})
 			case "rename":
-				_, _ = h.schedules.Rename(t.Context(), h.acme, key, schedules.RenameParams{To: key + "3"}, web.Once{})
+				_, _ = h.subjects.Rename(t.Context(), h.acme, key, subjects.RenameParams{To: key + "3"}, web.Once{})
 			case "fold":
 				if err := forecast.FoldTallies(t.Context(), h.pool); err != nil {
 					rt.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/subjects"
 
 	carillon "github.com/carillonhq/carillon/sdk-go"
 	"github.com/carillonhq/carillon/tenants"
@@ -43,15 +44,15 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"ActionParams":   reflect.TypeFor[schedules.ActionParams](),
 		"Operation":      reflect.TypeFor[operations.Answer](),
 		"OperationPage":  reflect.TypeFor[web.ListAnswer[operations.Answer]](),
-		"KeyParams":      reflect.TypeFor[schedules.KeyParams](),
-		"QuietHours":     reflect.TypeFor[schedules.QuietHours](),
-		"Key":            reflect.TypeFor[schedules.Key](),
-		"KeyRetiming":    reflect.TypeFor[schedules.KeyRetiming](),
-		"KeyPage":        reflect.TypeFor[web.ListAnswer[schedules.Key]](),
-		"Erasure":        reflect.TypeFor[schedules.Erasure](),
-		"ErasureCounts":  reflect.TypeFor[schedules.ErasureCounts](),
-		"RenameParams":   reflect.TypeFor[schedules.RenameParams](),
-		"Renamed":        reflect.TypeFor[schedules.Renamed](),
+		"KeyParams":      reflect.TypeFor[subjects.KeyParams](),
+		"QuietHours":     reflect.TypeFor[subjects.QuietHours](),
+		"Key":            reflect.TypeFor[subjects.Key](),
+		"KeyRetiming":    reflect.TypeFor[subjects.KeyRetiming](),
+		"KeyPage":        reflect.TypeFor[web.ListAnswer[subjects.Key]](),
+		"Erasure":        reflect.TypeFor[subjects.Erasure](),
+		"ErasureCounts":  reflect.TypeFor[subjects.ErasureCounts](),
+		"RenameParams":   reflect.TypeFor[subjects.RenameParams](),
+		"Renamed":        reflect.TypeFor[subjects.Renamed](),
 		"Revision":       reflect.TypeFor[schedules.Revision](),
 		"RevisionPage":   reflect.TypeFor[web.ListAnswer[schedules.Revision]](),
 		"PauseParams":    reflect.TypeFor[schedules.PauseParams](),

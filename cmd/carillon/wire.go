@@ -23,6 +23,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
+	"github.com/carillonhq/carillon/schedules/subjects"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -43,6 +44,7 @@ type parts struct {
 	forecasts *forecast.Forecasts
 	calendars *calendars.Calendars
 	schedules *schedules.Schedules
+	subjects  *subjects.Subjects
 	uses      tenants.Uses
 	dispatch  *dispatch.Dispatch
 }
@@ -97,9 +99,10 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 	forecasts := forecast.New(forecast.Config{Pool: db.api, Timings: timings, Quotas: directory.Quotas, Log: o.log})
 	named := calendars.New(calendars.Config{Pool: db.api, IDs: s.ids, Timings: timings, Cursors: s.cursors, Operations: work})
 	all := schedules.New(schedules.Config{
-		Pace: pace(directory, buckets), Pool: db.api, IDs: s.ids, Timings: timings, Forecasts: forecasts, HandOut: chunker.HandOut, Forget: dispatch.Forget,
-		Secret: s.hashes, Quotas: directory.Quotas, Cursors: s.cursors, Log: o.log, Operations: work,
+		Pace: pace(directory, buckets), Pool: db.api, IDs: s.ids, Timings: timings, Forecasts: forecasts, HandOut: chunker.HandOut,
+		Quotas: directory.Quotas, Cursors: s.cursors, Log: o.log, Operations: work,
 	})
+	keys := subjects.New(subjects.Config{Pool: db.api, Schedules: all, Forget: dispatch.Forget, Secret: s.hashes, Quotas: directory.Quotas, Cursors: s.cursors})
 	uses := tenants.Uses{DB: db.api, Directory: directory, Meters: meters(db, forecasts, limits)}
 	ticks, err := dispatch.New(dispatch.Config{
 		Pool:       db.engine,
@@ -125,13 +128,13 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		Pause:      all.PauseFailing,
 		Uses:       uses.Of,
 		Recheck:    db.cluster.Recheck,
-		Erase:      func(ctx context.Context) error { return all.FinishErasures(ctx, db.engine) },
+		Erase:      func(ctx context.Context) error { return keys.FinishErasures(ctx, db.engine) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	ticks.RegisterSteps()
-	return &parts{db, registry, s, directory, limits, forecasts, named, all, uses, ticks}, nil
+	return &parts{db, registry, s, directory, limits, forecasts, named, all, keys, uses, ticks}, nil
 }
 
 // pace makes writes of schedules wait where their tenant makes more of them than its quota allows.
@@ -188,6 +191,7 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, p.schedules)
+	subjects.Routes(authenticated, p.subjects)
 	calendars.Routes(authenticated, p.calendars)
 	forecast.Routes(authenticated, p.forecasts)
 	operations.Routes(authenticated, p.schedules.Operations)

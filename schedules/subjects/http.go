@@ -1,4 +1,4 @@
-package schedules
+package subjects
 
 import (
 	"net/http"
@@ -9,8 +9,9 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// keyRoutes serves keys over all workflows.
-func (h handler) keyRoutes(g *echo.Group) {
+// Routes serves keys over all workflows under g, whose requests are authenticated.
+func Routes(g *echo.Group, s *Subjects) {
+	h := handler{s}
 	read, write := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite)
 	const one = "/v1/keys/:key"
 	g.GET("/v1/keys", h.keys, read)
@@ -19,6 +20,8 @@ func (h handler) keyRoutes(g *echo.Group) {
 	g.DELETE(one, h.eraseKey, tenants.Require(tenants.SubjectsErase), web.NoQuery, web.Conditional)
 	g.POST(one+"/rename", h.renameKey, write, web.NoQuery)
 }
+
+type handler struct{ *Subjects }
 
 func (h handler) keys(c echo.Context) error {
 	q, err := web.Query(c, "key_prefix", "limit", "cursor")

@@ -1,4 +1,4 @@
-package schedules
+package subjects
 
 import (
 	"context"
@@ -33,17 +33,17 @@ type Renamed struct {
 
 // Rename gives a key another name: its schedules in all workflows, their history, that of deleted ones, and its profile
 // move. No time does: hashes go on as if the key had its first name.
-func (s *Schedules) Rename(ctx context.Context, tenant tenants.ID, key string, p RenameParams, once web.Once) (reply web.Reply, err error) {
+func (ss *Subjects) Rename(ctx context.Context, tenant tenants.ID, key string, p RenameParams, once web.Once) (reply web.Reply, err error) {
 	if err := fault.Join(policy.CheckKey("/key", key), policy.CheckKey("/to", p.To)); err != nil {
 		return reply, err
 	}
 	if p.To == key {
 		return reply, fault.Invalid("/to", "the key is called that already")
 	}
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	err = postgres.Retry(ctx, func() error {
-		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		return pgx.BeginFunc(ctx, ss.pool, func(tx pgx.Tx) error {
 			if err := cohorts.LockKeys(ctx, tx, tenant, cohorts.ToChange, key, p.To); err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package schedules
+package subjects
 
 import (
 	"context"
@@ -14,11 +14,40 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
+
+// writeTimeout is how long a change of a key may take.
+const writeTimeout = 30 * time.Second
+
+// Config is what Subjects stands on. All members are required.
+type Config struct {
+	Pool      postgres.DB // it shows only the rows of the tenant that a context names
+	Schedules *schedules.Schedules
+	Forget    Forget
+	Secret    []byte // the key of hashes, which reveal nothing of what was hashed
+	Quotas    func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
+	Cursors   *web.Cursor
+}
+
+// Subjects reads, renames and erases keys over all workflows. It is safe for concurrent use.
+type Subjects struct {
+	pool    postgres.DB
+	retime  func(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, zone, by string) (*operations.Answer, error)
+	forget  Forget
+	secret  []byte
+	quotas  func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
+	cursors *web.Cursor
+}
+
+// New returns Subjects over a pool whose database is migrated.
+func New(c Config) *Subjects {
+	return &Subjects{pool: c.Pool, retime: c.Schedules.RetimeKey, forget: c.Forget, secret: c.Secret, quotas: c.Quotas, cursors: c.Cursors}
+}
 
 // QuietHours are when a key is not to be disturbed: from From on and before To, as clocks in its zone show them ("22:00").
 // Then says what becomes of ticks inside: defer (the last of them waits until the hours end), which is the default, or
@@ -142,10 +171,10 @@ func readKey(ctx context.Context, db postgres.DB, tenant tenants.ID, key string)
 }
 
 // Key returns the profile of a key.
-func (s *Schedules) Key(ctx context.Context, tenant tenants.ID, key string) (Key, error) {
+func (ss *Subjects) Key(ctx context.Context, tenant tenants.ID, key string) (Key, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	k, err := readKey(ctx, s.Pool, tenant, key)
+	k, err := readKey(ctx, ss.pool, tenant, key)
 	if err != nil {
 		return Key{}, err
 	}
@@ -158,16 +187,16 @@ func (s *Schedules) Key(ctx context.Context, tenant tenants.ID, key string) (Key
 // PutKey stores the profile of a key, and retimes the schedules that follow it in the same transaction. If they are many, it
 // begins an operation that retimes them, and returns it. made reports that there was no profile. A profile that is stored already
 // is not written again.
-func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p KeyParams, by string, pre web.Precondition) (k Key, made bool, op *operations.Answer, err error) {
+func (ss *Subjects) PutKey(ctx context.Context, tenant tenants.ID, key string, p KeyParams, by string, pre web.Precondition) (k Key, made bool, op *operations.Answer, err error) {
 	want, err := p.read()
 	if err := fault.Join(policy.CheckKey("/key", key), err); err != nil {
 		return k, false, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	err = postgres.Retry(ctx, func() error {
 		op = nil
-		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		return pgx.BeginFunc(ctx, ss.pool, func(tx pgx.Tx) error {
 			if err := cohorts.LockKeys(ctx, tx, tenant, cohorts.ToChange, key); err != nil {
 				return err
 			}
@@ -183,7 +212,7 @@ func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 				return err
 			}
 			if was == nil {
-				if err := s.roomForKey(ctx, tx, tenant); err != nil {
+				if err := ss.roomForKey(ctx, tx, tenant); err != nil {
 					return err
 				}
 			}
@@ -202,7 +231,7 @@ func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 			if err := tenants.Audit(ctx, tx, tenant, by, change); err != nil {
 				return err
 			}
-			op, err = s.retimeKey(ctx, tx, tenant, k, by)
+			op, err = ss.retime(ctx, tx, tenant, k.Key, k.Timezone, by)
 			return err
 		})
 	})
@@ -211,8 +240,8 @@ func (s *Schedules) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 
 // roomForKey refuses a profile more where a tenant has as many as it may have schedules. Two that are made at once may be
 // one too many.
-func (s *Schedules) roomForKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
-	q, err := s.Quotas(ctx, tenant)
+func (ss *Subjects) roomForKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
+	q, err := ss.quotas(ctx, tenant)
 	if err != nil {
 		return err
 	}
@@ -241,7 +270,7 @@ func writeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, p c
 
 // Keys returns a page of the profiles of a tenant's keys that begin with a prefix, by key, and the cursor of the next
 // page, if there is one.
-func (s *Schedules) Keys(ctx context.Context, tenant tenants.ID, prefix string, limit int, cursor string) (page []Key, next *string, err error) {
+func (ss *Subjects) Keys(ctx context.Context, tenant tenants.ID, prefix string, limit int, cursor string) (page []Key, next *string, err error) {
 	if prefix != "" {
 		if err := policy.CheckKey("/key_prefix", prefix); err != nil {
 			return nil, nil, err
@@ -251,16 +280,16 @@ func (s *Schedules) Keys(ctx context.Context, tenant tenants.ID, prefix string, 
 	defer cancel()
 	name := fmt.Sprintf("keys %q", prefix)
 	after := ""
-	paging, err := s.Cursors.Page(int32(tenant), name, limit, cursor, &after)
+	paging, err := ss.cursors.Page(int32(tenant), name, limit, cursor, &after)
 	if err != nil {
 		return nil, nil, err
 	}
 	args := []any{tenant, after, prefix, paging.Rows()}
 	below := ""
-	if past := pastPrefix(prefix); past != "" {
+	if past := schedules.PastPrefix(prefix); past != "" {
 		below, args = "AND key < $5", append(args, past)
 	}
-	rows, _ := s.Pool.Query(ctx, `
+	rows, _ := ss.pool.Query(ctx, `
 		SELECT `+keyColumns+`
 		FROM key_profile kp
 		WHERE tenant_id = $1 AND key > $2 AND key >= $3 `+below+`

@@ -1,4 +1,4 @@
-package schedules
+package subjects
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type unfinished struct {
 
 // eraseRecord deletes a part of an erased key's schedules, after the last part a part of their record, and at last a part of the
 // answers that hold the key.
-func (s *Schedules) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (done bool, err error) {
+func (ss *Subjects) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (done bool, err error) {
 	e := unfinished{tenant: tenant, id: id}
 	var earlier []string
 	err = tx.QueryRow(ctx, `
@@ -58,7 +58,7 @@ func (s *Schedules) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.I
 		}
 		e.names = append(e.names, name)
 	}
-	ticks, attempts, done, err := s.Forget(ctx, tx, tenant, e.schedules)
+	ticks, attempts, done, err := ss.forget(ctx, tx, tenant, e.schedules)
 	if err != nil {
 		return false, fmt.Errorf("forget schedules: %w", err)
 	}

@@ -1,4 +1,4 @@
-package schedules
+package subjects
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -49,16 +50,16 @@ const eraseTime = 8 * time.Second
 
 // Erase deletes all that is kept of a key over all workflows, and keeps a receipt. Its schedules and then their record go in bounded
 // parts, and all is gone when it returns. Where that takes too long it is 503, and FinishErasures goes on with it.
-func (s *Schedules) Erase(ctx context.Context, tenant tenants.ID, key, by string, pre web.Precondition) (Erasure, error) {
+func (ss *Subjects) Erase(ctx context.Context, tenant tenants.ID, key, by string, pre web.Precondition) (Erasure, error) {
 	if err := policy.CheckKey("/key", key); err != nil {
 		return Erasure{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, eraseTime)
 	defer cancel()
-	hash := s.keyHash(tenant, key)
+	hash := ss.keyHash(tenant, key)
 	var id int64
 	err := postgres.Retry(ctx, func() error {
-		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) {
+		return pgx.BeginFunc(ctx, ss.pool, func(tx pgx.Tx) (err error) {
 			if err := cohorts.LockKeys(ctx, tx, tenant, cohorts.ToChange, key); err != nil {
 				return err
 			}
@@ -72,12 +73,12 @@ func (s *Schedules) Erase(ctx context.Context, tenant tenants.ID, key, by string
 	if err != nil {
 		return Erasure{}, err
 	}
-	pending, err := s.pendingErasures(ctx, tenant, hash)
+	pending, err := ss.pendingErasures(ctx, tenant, hash)
 	if err != nil {
 		return Erasure{}, err
 	}
 	for _, one := range pending { // an earlier one that was cut is part of it
-		if err := s.finishErasure(ctx, tenant, one); err != nil {
+		if err := ss.finishErasure(ctx, tenant, one); err != nil {
 			if ctx.Err() != nil {
 				busy := fault.Unavailable("busy", "there is much of the key: its erasure goes on; ask again")
 				busy.RetryAfter = 10 * time.Second
@@ -86,12 +87,12 @@ func (s *Schedules) Erase(ctx context.Context, tenant tenants.ID, key, by string
 			return Erasure{}, err
 		}
 	}
-	return s.erasure(ctx, tenant, id)
+	return ss.erasure(ctx, tenant, id)
 }
 
 // keyHash is a hash of a tenant's key that tells nothing of it to who lacks the secret.
-func (s *Schedules) keyHash(tenant tenants.ID, key string) []byte {
-	h := hmac.New(sha256.New, s.Secret)
+func (ss *Subjects) keyHash(tenant tenants.ID, key string) []byte {
+	h := hmac.New(sha256.New, ss.secret)
 	_, _ = fmt.Fprintf(h, "carillon key v1 %d/%s", tenant, key)
 	return h.Sum(nil)
 }
@@ -147,7 +148,7 @@ func (e unfinished) erasePart(ctx context.Context, tx pgx.Tx, ids []int64) error
 	if err != nil {
 		return fmt.Errorf("look for shards: %w", err)
 	}
-	if err := lockRows(ctx, tx, e.tenant, shards, ids); err != nil {
+	if err := schedules.LockRows(ctx, tx, e.tenant, shards, ids); err != nil {
 		return err
 	}
 	var b pgx.Batch
@@ -203,8 +204,8 @@ func unerased(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int64) ([
 }
 
 // pendingErasures are those of one key that are not finished.
-func (s *Schedules) pendingErasures(ctx context.Context, tenant tenants.ID, hash []byte) ([]int64, error) {
-	rows, _ := s.Pool.Query(ctx, `SELECT id FROM erasure WHERE tenant_id = $1 AND key_hash = $2 AND erased_at IS NULL ORDER BY id`, tenant, hash) // CollectRows reports the error
+func (ss *Subjects) pendingErasures(ctx context.Context, tenant tenants.ID, hash []byte) ([]int64, error) {
+	rows, _ := ss.pool.Query(ctx, `SELECT id FROM erasure WHERE tenant_id = $1 AND key_hash = $2 AND erased_at IS NULL ORDER BY id`, tenant, hash) // CollectRows reports the error
 	pending, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, fmt.Errorf("look for erasures: %w", err)
@@ -213,12 +214,12 @@ func (s *Schedules) pendingErasures(ctx context.Context, tenant tenants.ID, hash
 }
 
 // finishErasure deletes what is left of a key, part after part.
-func (s *Schedules) finishErasure(ctx context.Context, tenant tenants.ID, id int64) error {
+func (ss *Subjects) finishErasure(ctx context.Context, tenant tenants.ID, id int64) error {
 	for {
 		var done bool
 		err := postgres.Retry(ctx, func() error {
-			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) (err error) {
-				done, err = s.eraseRecord(ctx, tx, tenant, id)
+			return pgx.BeginFunc(ctx, ss.pool, func(tx pgx.Tx) (err error) {
+				done, err = ss.eraseRecord(ctx, tx, tenant, id)
 				return err
 			})
 		})
@@ -228,10 +229,10 @@ func (s *Schedules) finishErasure(ctx context.Context, tenant tenants.ID, id int
 	}
 }
 
-func (s *Schedules) erasure(ctx context.Context, tenant tenants.ID, id int64) (e Erasure, err error) {
+func (ss *Subjects) erasure(ctx context.Context, tenant tenants.ID, id int64) (e Erasure, err error) {
 	var hash []byte
 	n := &e.Counts
-	err = s.Pool.QueryRow(ctx, `
+	err = ss.pool.QueryRow(ctx, `
 		SELECT key_hash, erased_at, erased_by, profiles, schedules, revisions, ticks, attempts, answers
 		FROM erasure
 		WHERE tenant_id = $1 AND id = $2`, tenant, id).
@@ -245,7 +246,7 @@ func (s *Schedules) erasure(ctx context.Context, tenant tenants.ID, id int64) (e
 
 // FinishErasures goes on with erasures of all tenants that began a while ago and that nobody has finished: the request was
 // cut, or its process died. engine shows the rows of all tenants. An erasure that fails does not stop the others.
-func (s *Schedules) FinishErasures(ctx context.Context, engine postgres.DB) error {
+func (ss *Subjects) FinishErasures(ctx context.Context, engine postgres.DB) error {
 	rows, _ := engine.Query(ctx, `
 		SELECT tenant_id, id
 		FROM erasure
@@ -264,7 +265,7 @@ func (s *Schedules) FinishErasures(ctx context.Context, engine postgres.DB) erro
 	}
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(left)) {
-		if err := s.finishErasure(postgres.ForTenant(ctx, int32(left[id])), left[id], id); err != nil {
+		if err := ss.finishErasure(postgres.ForTenant(ctx, int32(left[id])), left[id], id); err != nil {
 			errs = append(errs, fmt.Errorf("erasure %d of tenant %d: %w", id, left[id], err))
 		}
 	}
