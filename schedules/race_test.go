@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -19,7 +20,7 @@ func TestAChangeThatIsAlwaysRacedIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	tried := 0
-	err = New(Config{Pool: pool}).change(t.Context(), tenant.ID, "w", "a", func(pgx.Tx, *row, int16, time.Time) error {
+	err = New(Config{Pool: pool, Forecasts: forecast.New(forecast.Config{Pool: pool})}).change(t.Context(), tenant.ID, "w", "a", func(pgx.Tx, *row, int16, time.Time) error {
 		tried++
 		return errRaced
 	})
