@@ -43,7 +43,7 @@ func (d *Dispatch) claims(ctx context.Context, db postgres.DB, tenant tenants.ID
 			continue
 		}
 		c.TickKey = k
-		if c.token, ok = d.unseal(tenant, k, tokens[i]); !ok {
+		if c.token, ok = d.messages.unseal(tenant, k, tokens[i]); !ok {
 			c.verdict = Absent
 			doubtful.Add(k, 0)
 		}

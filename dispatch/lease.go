@@ -161,7 +161,7 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 				if l, err = d.leaseSome(query, tx, tenant, r, limited, hold); err != nil || len(l.ticks) == 0 {
 					return err
 				}
-				l.timings, _, err = d.timingsOf(query, tx, tenant, l.of()) // before the commit: if they cannot be read, nothing is leased
+				l.timings, _, err = d.messages.timingsOf(query, tx, tenant, l.of()) // before the commit: if they cannot be read, nothing is leased
 				return err
 			})
 		})
@@ -314,9 +314,9 @@ func (d *Dispatch) leaseAnswer(tenant tenants.ID, l leased) []byte {
 		if body[len(body)-1] == '}' {
 			body = append(body, ',')
 		}
-		token := d.seal(tenant, s.RowKey(), leaseToken{l.id, int16(i), s.Attempt})
+		token := d.messages.seal(tenant, s.RowKey(), leaseToken{l.id, int16(i), s.Attempt})
 		terms := l.terms[s.Workflow]
-		m := d.message(message{
+		m := d.messages.complete(message{
 			Tick: &s.Tick, workflow: s.Workflow, key: s.Key, version: terms.version, maxAttempts: s.Budget(terms.With(s.stated).MaxAttempts),
 			token: token, payload: s.Own,
 		}, l.timings[i])

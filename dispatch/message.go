@@ -2,14 +2,38 @@ package dispatch
 
 import (
 	"encoding/json"
+	"log/slog"
 	"strconv"
+	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/sabotage"
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
+
+// messageConfig is what messages are made of.
+type messageConfig struct {
+	IDs      ident.Codec
+	Timings  *cohorts.Timings
+	LeaseKey []byte // of lease tokens; all processes share it
+	Log      *slog.Logger
+}
+
+// messages makes what workers receive for ticks, and their lease tokens. It is safe for concurrent use.
+type messages struct {
+	messageConfig
+	whens *whens
+	macs  sync.Pool // of hash.Hash with LeaseKey
+}
+
+func newMessages(c messageConfig) *messages {
+	return &messages{messageConfig: c, whens: newWhens()}
+}
 
 // message is what a worker receives for a tick, the same whether the tick is pushed or leased.
 type message struct {
@@ -20,7 +44,7 @@ type message struct {
 	token         string
 	payload       *string
 
-	tickID, scheduleID string // these and when follow from the tick: see Dispatch.message
+	tickID, scheduleID string // these and when follow from the tick: see Messages.Complete
 	when               []byte
 }
 
@@ -151,12 +175,12 @@ func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
 	return b
 }
 
-// message returns m with what follows from its tick: the ids, and the times by the timing of its cohort.
-func (d *Dispatch) message(m message, timing *calendar.Timing) message {
+// complete returns m with what follows from its tick: the ids, and the times by the timing of its cohort.
+func (s *messages) complete(m message, timing *calendar.Timing) message {
 	k := m.Tick.RowKey()
 	if sabotage.NewIDs.On() {
 		k.Seq += int32(m.Attempt-1) << 16
 	}
-	m.tickID, m.scheduleID, m.when = d.IDs.Tick(k), d.IDs.Schedule(m.ScheduleID), d.whens.of(timing, m.NominalAt.UTC(), m.UntilAt)
+	m.tickID, m.scheduleID, m.when = s.IDs.Tick(k), s.IDs.Schedule(m.ScheduleID), s.whens.of(timing, m.NominalAt.UTC(), m.UntilAt)
 	return m
 }

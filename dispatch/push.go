@@ -232,9 +232,9 @@ func (p *pusher) body(batch []*delivery, timings []*calendar.Timing) (body []byt
 			body = append(body, ',')
 		}
 		k := one.tick.RowKey()
-		m := p.d.message(message{
+		m := p.d.messages.complete(message{
 			Tick: &one.tick, workflow: one.workflow, key: one.key, version: one.version, maxAttempts: one.maxAttempts,
-			token: p.d.seal(one.tenant, k, leaseToken{attempt: one.tick.Attempt}), payload: one.payload,
+			token: p.d.messages.seal(one.tenant, k, leaseToken{attempt: one.tick.Attempt}), payload: one.payload,
 		}, timings[i])
 		body, one.id = m.appendJSON(body), m.tickID
 		if single {
@@ -261,7 +261,7 @@ func (d *Dispatch) timings(ctx context.Context, batch []*delivery) (timings []*c
 	for i, one := range batch {
 		ticks[i] = &one.tick
 	}
-	return d.timingsOf(ctx, d.Pool, batch[0].tenant, ticks)
+	return d.messages.timingsOf(ctx, d.Pool, batch[0].tenant, ticks)
 }
 
 // keptTimings returns the timings of the deliveries where all are in memory, else nil.

@@ -5,19 +5,20 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // timingsOf returns the timings of ticks of one tenant, in their order: the timing of a tick's cohort, or of its version's spec if
 // the cohort is gone. A timing that cannot be computed is nil; newer tells that a newer program wrote it, which can compute it.
-func (d *Dispatch) timingsOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks []*record.Tick) (timings []*calendar.Timing, newer []bool, err error) {
+func (s *messages) timingsOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks []*record.Tick) (timings []*calendar.Timing, newer []bool, err error) {
 	shards, ids := cohortsOf(ticks)
-	known, bad, err := d.Timings.ByCohort(ctx, db, tenant, shards, ids)
+	known, bad, err := s.Timings.ByCohort(ctx, db, tenant, shards, ids)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -29,15 +30,15 @@ func (d *Dispatch) timingsOf(ctx context.Context, db postgres.DB, tenant tenants
 		if timings[i] != nil || newer[i] {
 			continue
 		}
-		if timings[i], err = d.specTiming(ctx, db, tenant, t); err != nil {
+		if timings[i], err = s.specTiming(ctx, db, tenant, t); err != nil {
 			return nil, nil, err
 		}
 	}
 	return timings, newer, nil
 }
 
-func (d *Dispatch) specTiming(ctx context.Context, db postgres.DB, tenant tenants.ID, t *record.Tick) (*calendar.Timing, error) {
-	s := cohorts.StoredSpec{Tenant: tenant, ID: t.ScheduleID}
+func (s *messages) specTiming(ctx context.Context, db postgres.DB, tenant tenants.ID, t *record.Tick) (*calendar.Timing, error) {
+	spec := cohorts.StoredSpec{Tenant: tenant, ID: t.ScheduleID}
 	err := db.QueryRow(ctx, `
 		SELECT workflow, key, spec, anchor_at, hashed_as
 		FROM schedule
@@ -46,17 +47,17 @@ func (d *Dispatch) specTiming(ctx context.Context, db postgres.DB, tenant tenant
 		SELECT workflow, key, spec, anchor_at, hashed_as
 		FROM revision
 		WHERE tenant_id = $1 AND schedule_id = $2 AND version = $3
-		LIMIT 1`, tenant, t.ScheduleID, t.Version).Scan(&s.Workflow, &s.Key, &s.Spec, &s.AnchorAt, &s.HashedAs)
+		LIMIT 1`, tenant, t.ScheduleID, t.Version).Scan(&spec.Workflow, &spec.Key, &spec.Spec, &spec.AnchorAt, &spec.HashedAs)
 	if errors.Is(err, pgx.ErrNoRows) { // erased since the tick was read
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read spec of a tick: %w", err)
 	}
-	s.AnchorAt = s.AnchorAt.UTC()
-	timing, broken, err := d.Timings.FromSpec(ctx, db, s)
+	spec.AnchorAt = spec.AnchorAt.UTC()
+	timing, broken, err := s.Timings.FromSpec(ctx, db, spec)
 	if broken != nil {
-		d.Log.Error("the timing of a tick cannot be computed", "tenant", tenant, "schedule", t.ScheduleID, "error", broken)
+		s.Log.Error("the timing of a tick cannot be computed", "tenant", tenant, "schedule", t.ScheduleID, "error", broken)
 	}
 	return timing, err
 }

@@ -23,19 +23,19 @@ type leaseToken struct {
 const macSize = 12
 
 // seal writes a token for a tick of a tenant; it opens for no other.
-func (d *Dispatch) seal(tenant tenants.ID, k ident.TickKey, t leaseToken) string {
+func (s *messages) seal(tenant tenants.ID, k ident.TickKey, t leaseToken) string {
 	b := binary.AppendUvarint(nil, uint64(t.lease))
 	b = binary.AppendUvarint(b, uint64(t.slot))
 	b = binary.AppendUvarint(b, uint64(t.attempt))
-	return base64.RawURLEncoding.EncodeToString(append(b, d.mac(tenant, k, b)...))
+	return base64.RawURLEncoding.EncodeToString(append(b, s.mac(tenant, k, b)...))
 }
 
-func (d *Dispatch) mac(tenant tenants.ID, k ident.TickKey, body []byte) []byte {
-	h, _ := d.macs.Get().(hash.Hash)
+func (s *messages) mac(tenant tenants.ID, k ident.TickKey, body []byte) []byte {
+	h, _ := s.macs.Get().(hash.Hash)
 	if h == nil {
-		h = hmac.New(sha256.New, d.LeaseKey)
+		h = hmac.New(sha256.New, s.LeaseKey)
 	}
-	defer d.macs.Put(h)
+	defer s.macs.Put(h)
 	h.Reset()
 	var id [24]byte
 	binary.BigEndian.PutUint32(id[:], uint32(tenant))
@@ -48,13 +48,13 @@ func (d *Dispatch) mac(tenant tenants.ID, k ident.TickKey, body []byte) []byte {
 }
 
 // unseal reads a token of that tick; ok is false for anything else.
-func (d *Dispatch) unseal(tenant tenants.ID, k ident.TickKey, sealed string) (t leaseToken, ok bool) {
+func (s *messages) unseal(tenant tenants.ID, k ident.TickKey, sealed string) (t leaseToken, ok bool) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || len(raw) <= macSize || strings.ContainsAny(sealed, "\r\n") { // which the decoder reads over
 		return t, false
 	}
 	body := raw[:len(raw)-macSize]
-	if !hmac.Equal(d.mac(tenant, k, body), raw[len(body):]) {
+	if !hmac.Equal(s.mac(tenant, k, body), raw[len(body):]) {
 		return t, false
 	}
 	r := varint.NewReader(body)
