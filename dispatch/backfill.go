@@ -156,7 +156,7 @@ func (d *Dispatch) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, 
 // backfillTiming is the timing of a schedule as it stands. One that cannot be computed, and one whose times follow from
 // its runs, have no nominal times to fill in: 422.
 func (d *Dispatch) backfillTiming(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s *backfilled) (*calendar.Timing, error) {
-	timings, _, err := d.messages.timingsOf(ctx, tx, tenant, []*record.Tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
+	timings, _, err := d.messages.TimingsOf(ctx, tx, tenant, []*record.Tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
 	if err != nil {
 		return nil, err
 	}

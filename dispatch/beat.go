@@ -83,7 +83,7 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 	var stale record.Keys
 	for _, c := range all {
 		if c.verdict == undecided {
-			tries = append(tries, record.Try{TickKey: c.TickKey, Attempt: c.token.attempt})
+			tries = append(tries, record.Try{TickKey: c.TickKey, Attempt: c.token.Attempt})
 		}
 	}
 	found, err := sendables(ctx, tx, tenant, tries)
@@ -104,17 +104,17 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 		}
 		s := live[c.TickKey]
 		if s == nil || s.Stopped() {
-			stale.Add(c.TickKey, c.token.attempt)
+			stale.Add(c.TickKey, c.token.Attempt)
 			c.verdict = Lost
 			continue
 		}
 		timeout := s.ownTimeout()
 		end := held.now.Add(min(lengths[i], timeout))
-		if c.token.lease != 0 {
-			if last := held.held[c.token.lease].began.Add(timeout); end.After(last) {
+		if c.token.Lease != 0 {
+			if last := held.held[c.token.Lease].began.Add(timeout); end.After(last) {
 				end = last.UTC()
 			}
-			leases, slots, until = append(leases, c.token.lease), append(slots, c.token.slot), append(until, end)
+			leases, slots, until = append(leases, c.token.Lease), append(slots, c.token.Slot), append(until, end)
 		}
 		c.verdict, ends[i] = Done, &end
 	}

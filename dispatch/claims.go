@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -15,7 +16,7 @@ import (
 // claimed is a tick with the token that a worker shows for it.
 type claimed struct {
 	ident.TickKey
-	token   leaseToken
+	token   message.Token
 	verdict Verdict
 }
 
@@ -43,7 +44,7 @@ func (d *Dispatch) claims(ctx context.Context, db postgres.DB, tenant tenants.ID
 			continue
 		}
 		c.TickKey = k
-		if c.token, ok = d.messages.unseal(tenant, k, tokens[i]); !ok {
+		if c.token, ok = d.messages.Unseal(tenant, k, tokens[i]); !ok {
 			c.verdict = Absent
 			doubtful.Add(k, 0)
 		}
@@ -85,13 +86,13 @@ func tickStates(ctx context.Context, db postgres.DB, tenant tenants.ID, keys rec
 
 // lockClaims locks the leases of claims, and refuses the claims whose time is up.
 func lockClaims(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed) (lockedLeases, error) {
-	var tokens []leaseToken
+	var tokens []message.Token
 	var pushed record.Keys
 	for _, c := range all {
 		if c.verdict == undecided {
 			tokens = append(tokens, c.token)
-			if c.token.lease == 0 {
-				pushed.Add(c.TickKey, c.token.attempt)
+			if c.token.Lease == 0 {
+				pushed.Add(c.TickKey, c.token.Attempt)
 			}
 		}
 	}
@@ -109,7 +110,7 @@ func lockClaims(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed
 			continue
 		}
 		end, leased := leases.until(c.token)
-		if (c.token.lease != 0 && (!leased || !end.After(leases.now)) || c.token.lease == 0 && late[c.TickKey]) && !sabotage.LeaseUnchecked.On() {
+		if (c.token.Lease != 0 && (!leased || !end.After(leases.now)) || c.token.Lease == 0 && late[c.TickKey]) && !sabotage.LeaseUnchecked.On() {
 			c.verdict = Lost
 		}
 	}

@@ -12,12 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river"
-
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/loop"
@@ -26,6 +23,9 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
 )
 
 // Quotas returns the quotas of a tenant, or an error after a second at most: each push asks it.
@@ -87,7 +87,7 @@ type Dispatch struct {
 	opener     *opener
 	sender     *sender
 	results    *results
-	messages   *messages
+	messages   *message.Messages
 	limits     *limits
 	purse      *purse
 	pressure   *pressure
@@ -138,7 +138,7 @@ func New(c Config) (*Dispatch, error) {
 	if c.API == nil {
 		return nil, errors.New("dispatch needs what tenants' routes go by")
 	}
-	d := &Dispatch{Config: c, hub: cluster.NewNotifier(), ready: newReadyQueues(), messages: newMessages(messageConfig{IDs: c.IDs, Timings: c.Timings, LeaseKey: c.LeaseKey, Log: c.Log}), limits: newLimits(), told: &loop.Rarely{}, purse: c.Chunker.purse, pressure: &c.Chunker.pressure, failing: make(chan failingSchedule, 256)}
+	d := &Dispatch{Config: c, hub: cluster.NewNotifier(), ready: newReadyQueues(), messages: message.New(message.Config{IDs: c.IDs, Timings: c.Timings, LeaseKey: c.LeaseKey, Log: c.Log}), limits: newLimits(), told: &loop.Rarely{}, purse: c.Chunker.purse, pressure: &c.Chunker.pressure, failing: make(chan failingSchedule, 256)}
 	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
 	d.leaseEnds, d.dueEvents, d.dueNotices = newLeaseEnds(), newDueEvents(), newDueNotices()
 	d.sweepMetrics, d.openMetrics, d.pushMetrics, d.leaseMetrics, d.upkeepMetrics = c.Metrics.sweep, c.Metrics.open, c.Metrics.push, c.Metrics.lease, c.Metrics.upkeep

@@ -220,6 +220,6 @@ const ReadForsaken = readForsaken
 
 // TimedByNewer tells whether the timing of a cohort's ticks can be computed by a newer program only.
 func (d *Dispatch) TimedByNewer(ctx context.Context, tenant tenants.ID, shard int16, cohort int64) (bool, error) {
-	timings, newer, err := d.messages.timingsOf(ctx, d.Pool, tenant, []*record.Tick{{Shard: shard, CohortID: &cohort}})
+	timings, newer, err := d.messages.TimingsOf(ctx, d.Pool, tenant, []*record.Tick{{Shard: shard, CohortID: &cohort}})
 	return err == nil && timings[0] == nil && newer[0], err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
@@ -31,21 +32,21 @@ type lockedLeases struct {
 }
 
 // until returns when the lease of a token's slot ends. ok is false if the lease is gone.
-func (l lockedLeases) until(t leaseToken) (at time.Time, ok bool) {
-	if at, ok = l.beats[slotName{t.lease, t.slot}]; ok {
+func (l lockedLeases) until(t message.Token) (at time.Time, ok bool) {
+	if at, ok = l.beats[slotName{t.Lease, t.Slot}]; ok {
 		return at, true
 	}
-	lease, ok := l.held[t.lease]
+	lease, ok := l.held[t.Lease]
 	return lease.until, ok
 }
 
 // lockLeases locks the leases of tokens, so that nobody ends them. Other transactions may finish ticks of the same leases meanwhile.
-func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []leaseToken) (lockedLeases, error) {
+func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []message.Token) (lockedLeases, error) {
 	var ids []int64
 	seen := map[int64]bool{}
 	for _, t := range tokens {
-		if t.lease != 0 && !seen[t.lease] {
-			ids, seen[t.lease] = append(ids, t.lease), true
+		if t.Lease != 0 && !seen[t.Lease] {
+			ids, seen[t.Lease] = append(ids, t.Lease), true
 		}
 	}
 	l := lockedLeases{held: map[int64]lockedLease{}, beats: map[slotName]time.Time{}}

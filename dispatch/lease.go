@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -161,7 +162,7 @@ func (d *Dispatch) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReque
 				if l, err = d.leaseSome(query, tx, tenant, r, limited, hold); err != nil || len(l.ticks) == 0 {
 					return err
 				}
-				l.timings, _, err = d.messages.timingsOf(query, tx, tenant, l.of()) // before the commit: if they cannot be read, nothing is leased
+				l.timings, _, err = d.messages.TimingsOf(query, tx, tenant, l.of()) // before the commit: if they cannot be read, nothing is leased
 				return err
 			})
 		})
@@ -314,13 +315,13 @@ func (d *Dispatch) leaseAnswer(tenant tenants.ID, l leased) []byte {
 		if body[len(body)-1] == '}' {
 			body = append(body, ',')
 		}
-		token := d.messages.seal(tenant, s.RowKey(), leaseToken{l.id, int16(i), s.Attempt})
+		token := d.messages.Seal(tenant, s.RowKey(), message.Token{Lease: l.id, Slot: int16(i), Attempt: s.Attempt})
 		terms := l.terms[s.Workflow]
-		m := d.messages.complete(message{
-			Tick: &s.Tick, workflow: s.Workflow, key: s.Key, version: terms.version, maxAttempts: s.Budget(terms.With(s.stated).MaxAttempts),
-			token: token, payload: s.Own,
+		m := d.messages.Complete(message.Message{
+			Tick: &s.Tick, Workflow: s.Workflow, Key: s.Key, WorkflowVersion: terms.version, MaxAttempts: s.Budget(terms.With(s.stated).MaxAttempts),
+			Token: token, Body: s.Own,
 		}, l.timings[i])
-		body = m.appendJSON(body)
+		body = m.AppendJSON(body)
 	}
 	return append(body, `]}`...)
 }

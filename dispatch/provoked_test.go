@@ -149,7 +149,7 @@ func (h *house) provokeSweeps() {
 var notRun = []string{
 	// They also serve requests, or only requests.
 	"dispatch.Dispatch.cancelWaiting", "state.Withdraw", "dispatch.Dispatch.takeIdle", "dispatch.takeOneOf", "dispatch.takeOneReady",
-	"dispatch.Dispatch.specTiming", "dispatch.lockTick", "cohorts.ReadProfiles", "tenants.QueueHappened",
+	"message.Messages.specTiming", "dispatch.lockTick", "cohorts.ReadProfiles", "tenants.QueueHappened",
 	"dispatch.invariants", // the deep ones run in `carillon doctor` only
 	// They end the erasure of a key, as the tenant, in the API's pool.
 	"subjects.Subjects.eraseRecord", "subjects.eraseAnswers", "subjects.unfinished.erasePart", "schedules.LockRows", "subjects.unerased",

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -232,11 +233,11 @@ func (p *pusher) body(batch []*delivery, timings []*calendar.Timing) (body []byt
 			body = append(body, ',')
 		}
 		k := one.tick.RowKey()
-		m := p.d.messages.complete(message{
-			Tick: &one.tick, workflow: one.workflow, key: one.key, version: one.version, maxAttempts: one.maxAttempts,
-			token: p.d.messages.seal(one.tenant, k, leaseToken{attempt: one.tick.Attempt}), payload: one.payload,
+		m := p.d.messages.Complete(message.Message{
+			Tick: &one.tick, Workflow: one.workflow, Key: one.key, WorkflowVersion: one.version, MaxAttempts: one.maxAttempts,
+			Token: p.d.messages.Seal(one.tenant, k, message.Token{Attempt: one.tick.Attempt}), Body: one.payload,
 		}, timings[i])
-		body, one.id = m.appendJSON(body), m.tickID
+		body, one.id = m.AppendJSON(body), m.ID
 		if single {
 			id = one.id
 		}
@@ -261,7 +262,7 @@ func (d *Dispatch) timings(ctx context.Context, batch []*delivery) (timings []*c
 	for i, one := range batch {
 		ticks[i] = &one.tick
 	}
-	return d.messages.timingsOf(ctx, d.Pool, batch[0].tenant, ticks)
+	return d.messages.TimingsOf(ctx, d.Pool, batch[0].tenant, ticks)
 }
 
 // keptTimings returns the timings of the deliveries where all are in memory, else nil.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -90,18 +91,18 @@ func (d *Dispatch) pushable(ctx context.Context, tenant tenants.ID, name string)
 // trialBody is a tick as any other, of a schedule that there is not: an endpoint that takes batches gets a batch of it.
 func trialBody(tickID string, batch int, now time.Time) (body []byte, id string) {
 	at := now.Truncate(time.Second)
-	when := appendTime([]byte(`"timestamp":`), at)
+	when := message.AppendTime([]byte(`"timestamp":`), at)
 	when = append(when, `,"local_time":`...)
-	when = appendTime(when, at)
+	when = message.AppendTime(when, at)
 	when = append(when, `,"timezone":"UTC","upcoming":[]`...)
-	m := message{
-		Tick:   &record.Tick{NominalAt: at, FiredAt: now, Version: 1, Attempt: 1, Cause: record.Manual, DST: calendar.DSTNone},
-		tickID: tickID, scheduleID: "test", workflow: "test", key: "test", maxAttempts: 1, token: "test", when: when,
+	m := message.Message{
+		Tick: &record.Tick{NominalAt: at, FiredAt: now, Version: 1, Attempt: 1, Cause: record.Manual, DST: calendar.DSTNone},
+		ID:   tickID, Schedule: "test", Workflow: "test", Key: "test", MaxAttempts: 1, Token: "test", When: when,
 	}
 	if batch == 1 {
-		return m.appendJSON(nil), tickID
+		return m.AppendJSON(nil), tickID
 	}
-	return append(m.appendJSON([]byte(`{"ticks":[`)), `]}`...), "batch_" + rand.Text()
+	return append(m.AppendJSON([]byte(`{"ticks":[`)), `]}`...), "batch_" + rand.Text()
 }
 
 // of returns where to query: the API's pool, which shows one tenant's rows, if ctx carries a tenant; else the engine's.

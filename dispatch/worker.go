@@ -71,8 +71,8 @@ func (d *Dispatch) finish(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all
 			continue
 		}
 		e := endings[i]
-		e.TickKey, e.attempt, e.answered = c.TickKey, c.token.attempt, c.token.lease == 0
-		if l, leased := leases.held[c.token.lease]; leased {
+		e.TickKey, e.attempt, e.answered = c.TickKey, c.token.Attempt, c.token.Lease == 0
+		if l, leased := leases.held[c.token.Lease]; leased {
 			e.started, e.worker = &l.began, &l.worker
 		}
 		valid = append(valid, e)
@@ -89,14 +89,14 @@ func (d *Dispatch) finish(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all
 			continue
 		}
 		if _, did := ended[c.TickKey]; !did {
-			stale.Add(c.TickKey, c.token.attempt)
+			stale.Add(c.TickKey, c.token.Attempt)
 			c.verdict = Lost
 			continue
 		}
 		delete(ended, c.TickKey) // a second finish of the same tick in one request is stale
 		c.verdict = Done
-		if c.token.lease != 0 {
-			counts[c.token.lease]++
+		if c.token.Lease != 0 {
+			counts[c.token.Lease]++
 		}
 	}
 	if err := d.tellCancelled(ctx, tx, tenant, all, stale); err != nil {

@@ -1,22 +1,21 @@
-package dispatch
+package message
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
-// timingsOf returns the timings of ticks of one tenant, in their order: the timing of a tick's cohort, or of its version's spec if
+// TimingsOf returns the timings of ticks of one tenant, in their order: the timing of a tick's cohort, or of its version's spec if
 // the cohort is gone. A timing that cannot be computed is nil; newer tells that a newer program wrote it, which can compute it.
-func (s *messages) timingsOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks []*record.Tick) (timings []*calendar.Timing, newer []bool, err error) {
+func (s *Messages) TimingsOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks []*record.Tick) (timings []*calendar.Timing, newer []bool, err error) {
 	shards, ids := cohortsOf(ticks)
 	known, bad, err := s.Timings.ByCohort(ctx, db, tenant, shards, ids)
 	if err != nil {
@@ -37,7 +36,7 @@ func (s *messages) timingsOf(ctx context.Context, db postgres.DB, tenant tenants
 	return timings, newer, nil
 }
 
-func (s *messages) specTiming(ctx context.Context, db postgres.DB, tenant tenants.ID, t *record.Tick) (*calendar.Timing, error) {
+func (s *Messages) specTiming(ctx context.Context, db postgres.DB, tenant tenants.ID, t *record.Tick) (*calendar.Timing, error) {
 	spec := cohorts.StoredSpec{Tenant: tenant, ID: t.ScheduleID}
 	err := db.QueryRow(ctx, `
 		SELECT workflow, key, spec, anchor_at, hashed_as

@@ -1,4 +1,4 @@
-package dispatch
+package message
 
 import (
 	"encoding/json"
@@ -7,64 +7,64 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// messageConfig is what messages are made of.
-type messageConfig struct {
+// Config is what messages are made of.
+type Config struct {
 	IDs      ident.Codec
 	Timings  *cohorts.Timings
 	LeaseKey []byte // of lease tokens; all processes share it
 	Log      *slog.Logger
 }
 
-// messages makes what workers receive for ticks, and their lease tokens. It is safe for concurrent use.
-type messages struct {
-	messageConfig
+// Messages makes what workers receive for ticks, and their lease tokens. It is safe for concurrent use.
+type Messages struct {
+	Config
 	whens *whens
 	macs  sync.Pool // of hash.Hash with LeaseKey
 }
 
-func newMessages(c messageConfig) *messages {
-	return &messages{messageConfig: c, whens: newWhens()}
+// New returns Messages that remember nothing yet.
+func New(c Config) *Messages {
+	return &Messages{Config: c, whens: newWhens()}
 }
 
-// message is what a worker receives for a tick, the same whether the tick is pushed or leased.
-type message struct {
+// Message is what a worker receives for a tick, the same whether the tick is pushed or leased.
+type Message struct {
 	*record.Tick
-	workflow, key string
-	version       string // of the workflow
-	maxAttempts   int16
-	token         string
-	payload       *string
+	Workflow, Key   string
+	WorkflowVersion string // of the workflow
+	MaxAttempts     int16
+	Token           string
+	Body            *string
 
-	tickID, scheduleID string // these and when follow from the tick: see Messages.Complete
-	when               []byte
+	ID, Schedule string // these and When follow from the tick: see Messages.Complete
+	When         []byte
 }
 
-// appendJSON writes the message; the payload goes in as the client sent it.
-func (m *message) appendJSON(b []byte) []byte {
+// AppendJSON writes the message; the payload goes in as the client sent it.
+func (m *Message) AppendJSON(b []byte) []byte {
 	b = append(b, `{"tick_id":"`...)
-	b = append(b, m.tickID...)
+	b = append(b, m.ID...)
 	b = append(b, `","schedule_id":"`...)
-	b = append(b, m.scheduleID...)
+	b = append(b, m.Schedule...)
 	b = append(b, `","workflow":"`...)
-	b = append(b, m.workflow...)
+	b = append(b, m.Workflow...)
 	b = append(b, `","key":`...)
-	b = appendString(b, m.key)
+	b = appendString(b, m.Key)
 	b = append(b, ',')
-	b = append(b, m.when...)
+	b = append(b, m.When...)
 	b = append(b, `,"last_timestamp":`...)
 	if m.LastAt == nil {
 		b = append(b, "null"...)
 	} else {
-		b = appendTime(b, *m.LastAt)
+		b = AppendTime(b, *m.LastAt)
 	}
 	b = append(b, `,"fired_at":"`...)
 	b = m.FiredAt.UTC().AppendFormat(b, "2006-01-02T15:04:05.000Z07:00")
@@ -73,7 +73,7 @@ func (m *message) appendJSON(b []byte) []byte {
 	b = append(b, `,"attempt":`...)
 	b = strconv.AppendInt(b, int64(m.Attempt), 10)
 	b = append(b, `,"max_attempts":`...)
-	b = strconv.AppendInt(b, int64(m.maxAttempts), 10)
+	b = strconv.AppendInt(b, int64(m.MaxAttempts), 10)
 	b = append(b, `,"occurrence":`...)
 	if m.Occurrence == nil {
 		b = append(b, "null"...)
@@ -89,18 +89,18 @@ func (m *message) appendJSON(b []byte) []byte {
 	b = append(b, `","schedule_version":`...)
 	b = strconv.AppendInt(b, int64(m.Version), 10)
 	b = append(b, `,"workflow_version":`...)
-	if m.version == "" {
+	if m.WorkflowVersion == "" {
 		b = append(b, "null"...)
 	} else {
-		b = appendString(b, m.version)
+		b = appendString(b, m.WorkflowVersion)
 	}
 	b = append(b, `,"lease_token":"`...)
-	b = append(b, m.token...)
+	b = append(b, m.Token...)
 	b = append(b, `","payload":`...)
-	if m.payload == nil {
+	if m.Body == nil {
 		b = append(b, "null"...)
 	} else {
-		b = append(b, *m.payload...)
+		b = append(b, *m.Body...)
 	}
 	return append(b, '}')
 }
@@ -110,7 +110,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, quoted...)
 }
 
-func appendTime(b []byte, t time.Time) []byte {
+func AppendTime(b []byte, t time.Time) []byte {
 	b = append(b, '"')
 	b = t.UTC().AppendFormat(b, time.RFC3339)
 	return append(b, '"')
@@ -146,7 +146,7 @@ func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
 		return b
 	}
 	b := append([]byte(nil), `"timestamp":`...)
-	b = appendTime(b, at)
+	b = AppendTime(b, at)
 	b = append(b, `,"local_time":"`...)
 	b = t.Local(at).AppendFormat(b, time.RFC3339)
 	b = append(b, `","timezone":"`...)
@@ -167,7 +167,7 @@ func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendTime(b, next.At)
+		b = AppendTime(b, next.At)
 		after = next.At
 	}
 	b = append(b, ']')
@@ -175,12 +175,12 @@ func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
 	return b
 }
 
-// complete returns m with what follows from its tick: the ids, and the times by the timing of its cohort.
-func (s *messages) complete(m message, timing *calendar.Timing) message {
+// Complete returns m with what follows from its tick: the ids, and the times by the timing of its cohort.
+func (s *Messages) Complete(m Message, timing *calendar.Timing) Message {
 	k := m.Tick.RowKey()
 	if sabotage.NewIDs.On() {
 		k.Seq += int32(m.Attempt-1) << 16
 	}
-	m.tickID, m.scheduleID, m.when = s.IDs.Tick(k), s.IDs.Schedule(m.ScheduleID), s.whens.of(timing, m.NominalAt.UTC(), m.UntilAt)
+	m.ID, m.Schedule, m.When = s.IDs.Tick(k), s.IDs.Schedule(m.ScheduleID), s.whens.of(timing, m.NominalAt.UTC(), m.UntilAt)
 	return m
 }

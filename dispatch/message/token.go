@@ -1,4 +1,4 @@
-package dispatch
+package message
 
 import (
 	"crypto/hmac"
@@ -13,24 +13,24 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// leaseToken fences one attempt: who bears it may end that attempt, and no other. Lease is 0 for one that was pushed.
-type leaseToken struct {
-	lease   int64
-	slot    int16
-	attempt int16
+// Token fences one attempt: who bears it may end that attempt, and no other. Lease is 0 for one that was pushed.
+type Token struct {
+	Lease   int64
+	Slot    int16
+	Attempt int16
 }
 
 const macSize = 12
 
-// seal writes a token for a tick of a tenant; it opens for no other.
-func (s *messages) seal(tenant tenants.ID, k ident.TickKey, t leaseToken) string {
-	b := binary.AppendUvarint(nil, uint64(t.lease))
-	b = binary.AppendUvarint(b, uint64(t.slot))
-	b = binary.AppendUvarint(b, uint64(t.attempt))
+// Seal writes a token for a tick of a tenant; it opens for no other.
+func (s *Messages) Seal(tenant tenants.ID, k ident.TickKey, t Token) string {
+	b := binary.AppendUvarint(nil, uint64(t.Lease))
+	b = binary.AppendUvarint(b, uint64(t.Slot))
+	b = binary.AppendUvarint(b, uint64(t.Attempt))
 	return base64.RawURLEncoding.EncodeToString(append(b, s.mac(tenant, k, b)...))
 }
 
-func (s *messages) mac(tenant tenants.ID, k ident.TickKey, body []byte) []byte {
+func (s *Messages) mac(tenant tenants.ID, k ident.TickKey, body []byte) []byte {
 	h, _ := s.macs.Get().(hash.Hash)
 	if h == nil {
 		h = hmac.New(sha256.New, s.LeaseKey)
@@ -47,8 +47,8 @@ func (s *messages) mac(tenant tenants.ID, k ident.TickKey, body []byte) []byte {
 	return h.Sum(nil)[:macSize]
 }
 
-// unseal reads a token of that tick; ok is false for anything else.
-func (s *messages) unseal(tenant tenants.ID, k ident.TickKey, sealed string) (t leaseToken, ok bool) {
+// Unseal reads a token of that tick; ok is false for anything else.
+func (s *Messages) Unseal(tenant tenants.ID, k ident.TickKey, sealed string) (t Token, ok bool) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || len(raw) <= macSize || strings.ContainsAny(sealed, "\r\n") { // which the decoder reads over
 		return t, false
@@ -58,6 +58,6 @@ func (s *messages) unseal(tenant tenants.ID, k ident.TickKey, sealed string) (t 
 		return t, false
 	}
 	r := varint.NewReader(body)
-	t = leaseToken{lease: int64(r.Next()), slot: int16(r.Next()), attempt: int16(r.Next())}
+	t = Token{Lease: int64(r.Next()), Slot: int16(r.Next()), Attempt: int16(r.Next())}
 	return t, !r.Broken()
 }
