@@ -3,6 +3,7 @@ package schedules_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -303,6 +305,7 @@ func TestMethodsAreScopedToTenant(t *testing.T) {
 	before := h.put("a", spec(cron("0 12 * * *")))
 	config := h.schedules.Config
 	config.Pool = h.pool // without the wall, so that the queries themselves must name the tenant
+	config.Forecasts = forecast.New(forecast.Config{Pool: h.pool, Timings: config.Timings, Quotas: config.Quotas, Log: slog.New(slog.DiscardHandler)})
 	ctx, s, by := t.Context(), schedules.New(config), schedules.Changer{By: "eve"}
 	_, err := s.Get(ctx, h.other, "w", "a")
 	absent := faulty(t, err, 404, "not_found").Detail
