@@ -17,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -27,6 +28,7 @@ func BenchmarkWall(b *testing.B) {
 	h := newHome(b)
 	config := h.schedules.Config
 	config.Pool, config.Operations = h.pool, nil
+	config.Forecasts = forecast.New(forecast.Config{Pool: h.pool, Timings: config.Timings, Quotas: config.Quotas, Log: config.Log})
 	past := schedules.New(config)
 	all := make([]tenants.ID, 100)
 	for i := range all {
