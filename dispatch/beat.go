@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // Beat lengthens the lease of one tick.
@@ -90,10 +91,11 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 	if err != nil {
 		return err
 	}
-	live := map[ident.TickKey]*sendable{}
-	for _, s := range found {
-		live[s.RowKey()] = s
+	terms, err := readTerms(ctx, tx, tenant, found)
+	if err != nil {
+		return err
 	}
+	live := byRowKey(found)
 	var leases []int64
 	var slots []int16
 	var until []time.Time
@@ -108,7 +110,7 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 			c.verdict = Lost
 			continue
 		}
-		timeout := s.ownTimeout()
+		timeout := terms[s.Workflow].With(s.stated).Timeout
 		end := held.now.Add(min(lengths[i], timeout))
 		if c.token.Lease != 0 {
 			if last := held.held[c.token.Lease].began.Add(timeout); end.After(last) {
@@ -131,4 +133,13 @@ func (d *Dispatch) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all [
 		return fmt.Errorf("lengthen leases: %w", err)
 	}
 	return nil
+}
+
+// byRowKey returns ticks by their keys.
+func byRowKey(found []*sendable) map[ident.TickKey]*sendable {
+	all := make(map[ident.TickKey]*sendable, len(found))
+	for _, s := range found {
+		all[s.RowKey()] = s
+	}
+	return all
 }

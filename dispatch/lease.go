@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/message"
@@ -19,7 +21,6 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // LeaseParams ask for ticks of workflows: up to Max, waiting for the first up to Wait, each to be ended within Lease.
@@ -240,20 +241,21 @@ func (d *Dispatch) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	if err := occupy(ctx, tx, tenant, l.ticks, limits); err != nil {
 		return l, err
 	}
-	l.id, err = insertLease(ctx, tx, tenant, r, l.ticks)
+	l.id, err = insertLease(ctx, tx, tenant, r, l)
 	sabotage.Crash("lease.before_commit")
 	return l, err
 }
 
 // insertLease keeps what was leased. A tick is leased no longer than one attempt at it may take; where that differs,
 // the lease ends with the shortest, and the others have an end of their own.
-func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, found []*sendable) (id int64, err error) {
+func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, l leased) (id int64, err error) {
+	found := l.ticks
 	lengths := make([]time.Duration, len(found))
 	tries := make([]record.Try, len(found))
 	shortest := r.lease
 	for i, s := range found {
 		tries[i] = record.Try{TickKey: s.RowKey(), Attempt: s.Attempt}
-		lengths[i] = min(r.lease, s.ownTimeout())
+		lengths[i] = min(r.lease, l.terms[s.Workflow].With(s.stated).Timeout)
 		shortest = min(shortest, lengths[i])
 	}
 	err = tx.QueryRow(ctx, `
@@ -326,12 +328,6 @@ func (d *Dispatch) leaseAnswer(tenant tenants.ID, l leased) []byte {
 	return append(body, `]}`...)
 }
 
-// workflowTerms are the version of a workflow and what it says of delivery.
-type workflowTerms struct {
-	policy.Terms
-	version string
-}
-
 // newerWorkflow is the error of a workflow whose defaults a newer program wrote: its ticks stay ready for others.
 type newerWorkflow struct {
 	name  string
@@ -344,29 +340,6 @@ func (e *newerWorkflow) Unwrap() error { return e.cause }
 
 func without(names []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(one string) bool { return one == name })
-}
-
-// queueTerms reads the terms of workflows; one that is gone has the defaults.
-func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[string]workflowTerms) {
-	all := make(map[string]workflowTerms, len(names))
-	*terms = all
-	for _, name := range names {
-		all[name] = workflowTerms{Terms: policy.BuiltIn()}
-	}
-	b.Queue(`SELECT name, COALESCE(version, ''), defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names).Query(func(rows pgx.Rows) error {
-		var name string
-		var version string
-		var defaults []byte
-		_, err := pgx.ForEachRow(rows, []any{&name, &version, &defaults}, func() error {
-			terms, err := policy.OfWorkflow(defaults)
-			if err != nil {
-				return &newerWorkflow{name, err}
-			}
-			all[name] = workflowTerms{terms, version}
-			return nil
-		})
-		return err
-	})
 }
 
 // leasedTicks counts the ticks in the live leases of a tenant. The clock is read once, so that the time is a bound of the index.

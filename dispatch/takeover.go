@@ -232,7 +232,7 @@ func (d *Dispatch) firstJobs(ctx context.Context, lanes []string) (first map[str
 		CROSS JOIN LATERAL (
 			SELECT (args ->> 'chunk')::bigint AS chunk
 			FROM river_job
-			WHERE state = 'available' AND queue = l.lane AND priority = p.priority AND kind = $2
+			WHERE state = 'available' AND queue = l.lane AND priority = p.priority AND kind || '' = $2 -- which no index serves: the one by lane and priority does
 			ORDER BY scheduled_at, id
 			LIMIT 1
 		) j

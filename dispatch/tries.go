@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
@@ -15,7 +17,6 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // sendable is a tick that is under way, with what its schedule's version says of its delivery.
@@ -131,10 +132,6 @@ func unwanted(s *sendable, inherited policy.Terms, now time.Time) (e ending, ove
 	}
 	return e, true
 }
-
-// ownTimeout returns how long an attempt at a leased tick may take: what its schedule states, or the built-in timeout. The default of
-// the workflow does not count.
-func (s *sendable) ownTimeout() time.Duration { return policy.BuiltIn().With(s.stated).Timeout }
 
 // latest returns the last moment at which a tick may be delivered; expires is false if it may be at any time.
 func (s *sendable) latest(inherited policy.Terms) (at time.Time, expires bool) {
