@@ -288,17 +288,17 @@ func (m *muster) fire(ctx context.Context, workflow string, spread int, beside f
 
 // mark is how far the record was.
 type mark struct {
-	chunk int64
-	tick  time.Time
+	chunk, cohort int64
+	tick          time.Time
 }
 
 func (m *muster) seen(ctx context.Context) (at mark, err error) {
-	err = m.db.QueryRow(ctx, `SELECT COALESCE((SELECT max(id) FROM chunk), 0), clock_timestamp()`).Scan(&at.chunk, &at.tick)
+	err = m.db.QueryRow(ctx, `SELECT COALESCE((SELECT max(id) FROM chunk), 0), COALESCE((SELECT max(id) FROM cohort), 0), clock_timestamp()`).Scan(&at.chunk, &at.cohort, &at.tick)
 	return at, err
 }
 
 // count holds the record against what was due: one tick of each schedule that was there in time, handed out, and none of
-// those that came later.
+// those that came later. Cohorts that were made later were never made due: a tenant that grows gets further shards.
 func (m *muster) count(ctx context.Context, workflow string, since mark, due time.Time, f *fired) error {
 	var ticks int
 	err := m.db.QueryRow(ctx, `
@@ -310,8 +310,8 @@ func (m *muster) count(ctx context.Context, workflow string, since mark, due tim
 		)
 		SELECT COALESCE(sum(f.ticks), 0), count(f.schedule_id), COALESCE(sum(f.skipped), 0),
 			count(*) FILTER (WHERE m.from_at <= $3 AND f.schedule_id IS NULL), count(*) FILTER (WHERE m.from_at > $3 AND f.schedule_id IS NOT NULL)
-		FROM (SELECT m.* FROM cohort c JOIN member m ON m.cohort_id = c.id AND m.tenant_id = c.tenant_id WHERE c.workflow = $1) m
-		FULL JOIN fired f ON f.schedule_id = m.schedule_id`, workflow, since.tick, due).Scan(&ticks, &f.n, &f.skipped, &f.lost, &f.not)
+		FROM (SELECT m.* FROM cohort c JOIN member m ON m.cohort_id = c.id AND m.tenant_id = c.tenant_id WHERE c.workflow = $1 AND c.id <= $4) m
+		FULL JOIN fired f ON f.schedule_id = m.schedule_id`, workflow, since.tick, due, since.cohort).Scan(&ticks, &f.n, &f.skipped, &f.lost, &f.not)
 	f.doubled = ticks - f.n
 	f.n += f.lost
 	return err
