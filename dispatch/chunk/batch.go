@@ -32,6 +32,7 @@ type Class struct {
 	late   bool
 }
 
+// Draft is a chunk before it is written.
 type Draft struct {
 	Class
 	Id        int64
@@ -47,6 +48,7 @@ type Draft struct {
 // A tenant with no more due at once than this is served in the small lane.
 const smallDue = 500
 
+// NewBatch returns an empty Batch of a shard.
 func NewBatch(shard int16) *Batch {
 	return &Batch{shard: shard, Most: mostInChunk, ticks: map[tenants.ID]int{}, Herds: map[tenants.ID]bool{}, open: map[Class]*Draft{}}
 }

@@ -94,8 +94,10 @@ func (g *Group) flags() byte {
 	return flags
 }
 
+// ErrBroken is the error of items that cannot be unpacked.
 var ErrBroken = errors.New("the items of a chunk are broken")
 
+// UnpackGroups returns the groups of a chunk of first attempts, whose earliest nominal time is at.
 func UnpackGroups(at time.Time, b []byte) ([]Group, error) {
 	r := varint.NewReader(b)
 	n := r.Count(mostInChunk)
@@ -130,6 +132,7 @@ func UnpackGroups(at time.Time, b []byte) ([]Group, error) {
 	return groups, nil
 }
 
+// PackTries packs attempts that are due again.
 func PackTries(tries []record.Try) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(tries)))
 	for _, t := range tries {
@@ -145,6 +148,7 @@ func PackTries(tries []record.Try) []byte {
 	return b
 }
 
+// UnpackTries returns the attempts of a chunk of attempts that are due again.
 func UnpackTries(b []byte) ([]record.Try, error) {
 	r := varint.NewReader(b)
 	tries := make([]record.Try, r.Count(1<<16))
@@ -190,6 +194,7 @@ type Chunk struct {
 	HandAt    *time.Time // its ticks are handed out no sooner
 }
 
+// Columns are the columns of chunk that a Chunk is scanned from.
 const Columns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, last_id, items, workflows, opened_at, epoch, hand_at`
 
 // Tries are the ticks of a chunk that it may have sent: first tries in their first attempt.

@@ -24,6 +24,7 @@ type JobArgs struct {
 	Through int64 `json:"through,omitempty"` // the last of the run; 0: there is one
 }
 
+// Kind implements river.JobArgs.
 func (JobArgs) Kind() string { return "open" }
 
 // Run is a run of chunks that one job opens.

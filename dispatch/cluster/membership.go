@@ -49,10 +49,12 @@ type Membership struct {
 	Recheck              func(ctx context.Context) // gives up connections that may lead to a host that has died; nil: the pool is reset
 }
 
+// NewMember returns a Member that has not joined yet.
 func NewMember(m Membership) *Member {
 	return &Member{Membership: m, lapses: make(chan chan<- struct{})}
 }
 
+// Register joins the other processes under a new number, and removes those of this machine that are gone.
 func (p *Member) Register(ctx context.Context) error {
 	at := time.Now()
 	var id int64

@@ -34,6 +34,7 @@ type topic struct {
 // Payload is what the other processes are notified with: n ticks of the topic wait.
 func (t topic) Payload(n int) string { return fmt.Sprintf("%d %d %d", t.tenant, t.workflow, n) }
 
+// TopicOf returns the topic of a workflow of a tenant.
 func TopicOf(tenant tenants.ID, workflow string) topic {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(workflow))
@@ -60,6 +61,7 @@ type poll struct {
 	workflows []string
 }
 
+// NewNotifier returns a Notifier for which nobody waits.
 func NewNotifier() *Notifier {
 	return &Notifier{waiting: map[topic][]*poll{}, untold: map[topic]int{}, lanes: map[string]bool{}, tellNow: make(chan struct{}, 1), due: make(chan struct{}, 1)}
 }

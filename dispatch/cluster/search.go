@@ -101,8 +101,10 @@ const (
 	seldomLeast = 200 * time.Millisecond
 )
 
+// Due reports whether it is time to look again.
 func (s *Seldom) Due(now time.Time) bool { return !now.Before(s.next) }
 
+// Ended sets the next look by how long this one took.
 func (s *Seldom) Ended(began, now time.Time) {
 	s.next = now.Add(max(seldomLeast, seldomPart*now.Sub(began)))
 }

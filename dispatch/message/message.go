@@ -110,6 +110,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, quoted...)
 }
 
+// AppendTime appends a time as a JSON string: RFC 3339, in UTC, whole seconds.
 func AppendTime(b []byte, t time.Time) []byte {
 	b = append(b, '"')
 	b = t.UTC().AppendFormat(b, time.RFC3339)

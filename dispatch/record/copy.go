@@ -36,10 +36,12 @@ const (
 	copySignature = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, no extension
 )
 
+// NewCopy returns a Copy with room for n ticks.
 func NewCopy(n int) *Copy {
 	return &Copy{append(make([]byte, 0, len(copySignature)+n*bytesOfACopy), copySignature...)}
 }
 
+// Add adds the row of a tick.
 func (c *Copy) Add(tenant tenants.ID, t *Tick) {
 	c.b = binary.BigEndian.AppendUint16(c.b, ticksCopied)
 	c.int4(int32(tenant))
@@ -97,6 +99,7 @@ func (c *Copy) instant(t *time.Time) {
 	c.int8(new((t.Unix()-year2000)*1_000_000 + int64(t.Nanosecond()/1000)))
 }
 
+// Send writes the rows with one COPY.
 func (c *Copy) Send(ctx context.Context, tx pgx.Tx) error {
 	c.b = append(c.b, 0xff, 0xff)
 	_, err := tx.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(c.b), "COPY tick ("+tickColumnsCopied+") FROM STDIN BINARY")

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// hold is a tick that is kept for a later moment: to be sent, or its answer to be looked for.
+// Held is a tick that is kept for a later moment: to be sent, or its answer to be looked for.
 type Held struct {
 	Try
 	Shard    int16
@@ -19,6 +19,7 @@ type Held struct {
 	WaitsFor *string // what it is parked for; nil: it is not parked
 }
 
+// InsertHeld writes ticks of a tenant that are kept for later, in one round trip.
 func InsertHeld(ctx context.Context, tx pgx.Tx, tenant tenants.ID, holds []Held) error {
 	if len(holds) == 0 {
 		return nil

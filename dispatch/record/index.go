@@ -23,6 +23,7 @@ type indexName struct {
 // IndexEntries are rows of the roll: one for the ticks of a workflow and nominal time, two bytes a tick.
 type IndexEntries map[indexName][]ident.TickKey
 
+// Add adds ticks of a tenant. Ticks of one workflow and nominal time share an entry.
 func (r *IndexEntries) Add(tenant tenants.ID, ticks []Tick) {
 	if *r == nil {
 		*r = IndexEntries{}
@@ -85,6 +86,7 @@ func packKeys(keys []ident.TickKey) []byte {
 
 var errBroken = errors.New("the packed keys of ticks are broken")
 
+// UnpackKeys returns the n keys of an entry of the index, whose ticks have the nominal time at.
 func UnpackKeys(b []byte, at time.Time, n int) ([]ident.TickKey, error) {
 	r := varint.NewReader(b)
 	keys := make([]ident.TickKey, n)

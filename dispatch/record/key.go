@@ -20,6 +20,7 @@ type Keys struct {
 	Through time.Time
 }
 
+// Add adds the key of a tick and the number of an attempt at it.
 func (a *Keys) Add(k ident.TickKey, attempt int16) {
 	if len(a.Ids) == 0 || k.At.Before(a.From) {
 		a.From = k.At

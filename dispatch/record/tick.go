@@ -32,8 +32,10 @@ const (
 	Skipped
 )
 
+// StateNames are the names of the states, as the API shows them, in the order of their values.
 var StateNames = []string{"scheduled", "running", "succeeded", "failed", "cancelled", "skipped"}
 
+// String returns the name that the API shows.
 func (s State) String() string { return StateNames[s] }
 
 // Reason says why a tick was skipped or cancelled.
@@ -55,6 +57,7 @@ const (
 
 var reasonNames = []string{"", "overlap", "paused", "missed", "expired", "excluded", "requested", "quiet_hours", "no_workflow", "superseded"}
 
+// String returns the name that the API shows; the name of NoReason is empty.
 func (r Reason) String() string { return reasonNames[r] }
 
 // Cause says what made a tick.
@@ -71,6 +74,7 @@ const (
 
 var causeNames = []string{"schedule", "manual", "backfill", "catch_up", "buffered"}
 
+// String returns the name that the API shows.
 func (c Cause) String() string { return causeNames[c] }
 
 // Tick is a row of the record.
@@ -103,10 +107,10 @@ type Tick struct {
 	Workflow string `db:"-"` // of a tick that is to be recorded; the row does not hold it
 }
 
-// Stopped tells of a tick under way that it was told to stop: for a newer one, or by a client.
+// Stopped reports whether a running tick was told to stop: for a newer one, or by a client.
 func (t *Tick) Stopped() bool { return t.State == Running && t.Reason != NoReason }
 
-// Budget is how many attempts a tick has in all, that may be tried most times: anew since it was last delivered again.
+// Budget returns how many attempts a tick has in all if it may be tried most times. Each replay begins the count anew.
 func (t *Tick) Budget(most int16) int16 {
 	if t.ReplayedFrom == nil {
 		return most
@@ -114,15 +118,17 @@ func (t *Tick) Budget(most int16) int16 {
 	return most + *t.ReplayedFrom
 }
 
+// RowKey returns the key of the row, without its tenant.
 func (t *Tick) RowKey() ident.TickKey {
 	return ident.TickKey{Schedule: t.ScheduleID, At: t.NominalAt.UTC(), Seq: t.Seq}
 }
 
+// Columns are the columns of tick that a Tick is scanned from by name.
 const Columns = `
 	t.schedule_id, t.nominal_at, t.seq, t.version, t.missed_count, t.occurrence, t.cohort_id, t.chunk_id, t.last_at, t.until_at,
 	t.fired_at, t.ended_at, t.shard, t.attempt, t.state, t.reason, t.cause, t.dst, t.started_at, t.payload, t.result, t.error, t.replayed_from`
 
-// Held is how many bytes the long texts of a tick have.
+// Held returns how many bytes the long texts of a tick have.
 func (t *Tick) Held() int {
 	n := 0
 	for _, text := range []*string{t.Payload, t.Result, t.Error} {
@@ -145,4 +151,5 @@ func Valid(s string) string {
 	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
 
+// EndOfTime is later than any nominal time.
 var EndOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

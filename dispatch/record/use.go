@@ -13,6 +13,7 @@ func QueueUsedBytes(b *pgx.Batch, tenant tenants.ID, workflow string, now time.T
 	b.Queue(`INSERT INTO daily_use_delta (tenant_id, workflow, day, bytes) VALUES ($1, $2, $3, $4)`, tenant, workflow, DayOf(now), bytes)
 }
 
+// DayOf returns the UTC day of a moment.
 func DayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
 // UseEntries are what is added to the use of days.

@@ -35,6 +35,7 @@ func (a *CalendarSet) In(c calendar.Context) calendar.Context {
 	return c
 }
 
+// At returns the revision of the set; 0 if it names no calendar.
 func (a *CalendarSet) At() int64 {
 	if a == nil {
 		return 0
@@ -138,6 +139,7 @@ func (ts *Timings) readEdition(ctx context.Context, db postgres.DB, e edition, a
 	return nil
 }
 
+// DatesOf returns the dates of days that the database stores.
 func DatesOf(days []time.Time) []calendar.Date {
 	dates := make([]calendar.Date, len(days))
 	for i, d := range days {

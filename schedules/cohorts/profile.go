@@ -17,6 +17,7 @@ import (
 // keyZone is the zone of a spec that follows its key's profile.
 const keyZone = "@key"
 
+// FollowsKey reports whether a spec takes its zone from the profile of its key.
 func FollowsKey(spec calendar.Spec) bool { return spec.Timezone == keyZone }
 
 // Profile is what a key says of the timings of the schedules that follow it; the zero value is that of a key that says
@@ -39,6 +40,7 @@ type StoredProfile struct {
 	QuietSkip *bool
 }
 
+// Profile returns the profile; the zero value if none is stored.
 func (s StoredProfile) Profile() Profile {
 	if s.KeyZone == nil {
 		return Profile{}
@@ -50,6 +52,7 @@ func (s StoredProfile) Profile() Profile {
 	return p
 }
 
+// Stored returns the profile as its columns hold it.
 func (p Profile) Stored() (s StoredProfile) {
 	if p.Zone == "" {
 		return s
@@ -61,6 +64,7 @@ func (p Profile) Stored() (s StoredProfile) {
 	return s
 }
 
+// ProfileColumns are the columns of a StoredProfile in table key_profile kp.
 const ProfileColumns = `kp.timezone AS key_zone, kp.quiet_from, kp.quiet_to, kp.quiet_skip`
 
 // ReadProfiles reads the profiles of a tenant's keys; a key without one is missing.

@@ -33,6 +33,7 @@ var shardSteps = []struct {
 	upto int
 }{{1, 2_000}, {4, 20_000}, {16, 200_000}, {Shards, math.MaxInt}}
 
+// ShardsFor returns on how many shards the new schedules of a tenant with so many stored ones go.
 func ShardsFor(stored int) int16 {
 	for _, s := range shardSteps {
 		if stored < s.upto {

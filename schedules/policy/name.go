@@ -53,6 +53,7 @@ func CheckName(pointer, what, s string) error {
 	return fault.Invalid(pointer, "a %s's name is 1 to 128 of A-Z a-z 0-9 . _ -", what)
 }
 
+// CheckKey returns the fault of a key, located at pointer, or nil.
 func CheckKey(pointer, s string) error {
 	if ValidKey(s) {
 		return nil
