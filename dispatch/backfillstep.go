@@ -225,7 +225,7 @@ func (d *Dispatch) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation
 	b.Queue(`
 		INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq, aside)
 		SELECT $1, id, at, seq, true
-		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS n (id, at, seq)`, op.Tenant, waits.Ids, waits.At, waits.Seqs)
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS n (id, at, seq)`, op.Tenant, waits.IDs, waits.At, waits.Seqs)
 	state.Backfill(&b, state.Schedule{Tenant: op.Tenant, ID: f.ID}, free, len(made)-free)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("send ticks of a backfill: %w", err)

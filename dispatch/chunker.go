@@ -40,11 +40,11 @@ func (c *Chunker) openRuns(made []chunk.Draft) (runs []chunk.Run) {
 		if n := len(runs); n > 0 && one.Kind == chunk.FirstTries {
 			last := &runs[n-1]
 			if last.Lane == one.Lane && last.Priority == first && last.Chunks < chunk.ChunksOfAJob && last.Ticks+one.Count <= chunk.TicksOfAJob {
-				last.Through, last.Chunks, last.Ticks = one.Id, last.Chunks+1, last.Ticks+one.Count
+				last.Through, last.Chunks, last.Ticks = one.ID, last.Chunks+1, last.Ticks+one.Count
 				continue
 			}
 		}
-		run := chunk.Run{JobArgs: chunk.JobArgs{Chunk: one.Id}, Lane: one.Lane, Priority: first, Chunks: 1, Ticks: one.Count}
+		run := chunk.Run{JobArgs: chunk.JobArgs{Chunk: one.ID}, Lane: one.Lane, Priority: first, Chunks: 1, Ticks: one.Count}
 		if one.Kind != chunk.FirstTries {
 			run.Ticks = chunk.TicksOfAJob // nothing joins it
 		}

@@ -49,7 +49,7 @@ func (d *Dispatch) claims(ctx context.Context, db postgres.DB, tenant tenants.ID
 			doubtful.Add(k, 0)
 		}
 	}
-	if len(doubtful.Ids) == 0 {
+	if len(doubtful.IDs) == 0 {
 		return all, nil
 	}
 	states, err := tickStates(ctx, db, tenant, doubtful)
@@ -69,7 +69,7 @@ func tickStates(ctx context.Context, db postgres.DB, tenant tenants.ID, keys rec
 	rows, err := db.Query(ctx, `
 		SELECT t.schedule_id, t.nominal_at, t.seq, CASE WHEN t.state = $8 AND t.reason <> 0 THEN $9::smallint ELSE t.state END
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
-		JOIN `+record.TheTick+` ON true`, tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Running), int16(record.Cancelled))
+		JOIN `+record.TheTick+` ON true`, tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Running), int16(record.Cancelled))
 	if err != nil {
 		return nil, fmt.Errorf("read states of ticks: %w", err)
 	}
@@ -120,14 +120,14 @@ func lockClaims(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed
 // overdue returns the pushed ticks whose answer should have come by now.
 func overdue(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys) (map[ident.TickKey]bool, error) {
 	late := map[ident.TickKey]bool{}
-	if len(keys.Ids) == 0 {
+	if len(keys.IDs) == 0 {
 		return late, nil
 	}
 	rows, err := tx.Query(ctx, `
 		SELECT h.schedule_id, h.nominal_at, h.seq
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
 		JOIN held h ON `+record.InKeys("h")+`
-		WHERE h.why = 'answer' AND h.due_at <= (SELECT `+postgres.Now+`)`, tenant, keys.Ids, keys.At, keys.Seqs)
+		WHERE h.why = 'answer' AND h.due_at <= (SELECT `+postgres.Now+`)`, tenant, keys.IDs, keys.At, keys.Seqs)
 	if err != nil {
 		return nil, fmt.Errorf("look for overdue answers: %w", err)
 	}

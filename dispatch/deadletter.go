@@ -11,7 +11,7 @@ import (
 
 // bury keeps ticks that have just failed for good as dead letters, in the transaction that ended them.
 func bury(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead record.Keys) error {
-	if len(dead.Ids) == 0 {
+	if len(dead.IDs) == 0 {
 		return nil
 	}
 	_, err := tx.Exec(ctx, `
@@ -32,7 +32,7 @@ func bury(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead record.Keys) e
 		FROM buried
 		WHERE `+tenants.WantsToKnow("$1", "$9")+`
 		ORDER BY workflow, nominal_at DESC`,
-		tenant, dead.Ids, dead.At, dead.Seqs, dead.Tries, dead.From, dead.Through, int16(record.Failed), tenants.TickFailed)
+		tenant, dead.IDs, dead.At, dead.Seqs, dead.Tries, dead.From, dead.Through, int16(record.Failed), tenants.TickFailed)
 	if err != nil {
 		return fmt.Errorf("keep dead letters: %w", err)
 	}

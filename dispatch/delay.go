@@ -24,7 +24,7 @@ func markOut(ctx context.Context, tx pgx.Tx, cohorts []*due, members [][]chunk.M
 			continue
 		}
 		for _, m := range members[i] {
-			all = append(all, state.Delayed{Schedule: state.Schedule{Tenant: c.TenantID, ID: m.Id}, Cohort: c.ID, At: c.run.At})
+			all = append(all, state.Delayed{Schedule: state.Schedule{Tenant: c.TenantID, ID: m.ID}, Cohort: c.ID, At: c.run.At})
 		}
 	}
 	return state.SendDelayed(ctx, tx, all)

@@ -126,7 +126,7 @@ func collectWithMembers(rows pgx.Rows) (cohorts []*due, first time.Time, err err
 			return nil
 		}
 		if c := found.add(&row); id.Valid {
-			c.members, c.first, c.counts = oneMember, chunk.Member{Id: id.Int64}, counts{from.Time, orNil(until)}
+			c.members, c.first, c.counts = oneMember, chunk.Member{ID: id.Int64}, counts{from.Time, orNil(until)}
 		}
 		return nil
 	})

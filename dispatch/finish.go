@@ -140,7 +140,7 @@ func (d *ends) endGood(ctx context.Context, tx pgx.Tx, good map[ident.TickKey]*e
 				results[i] = good[k].result
 			}
 			return []any{
-				d.tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Succeeded), d.now, results, int16(record.Running),
+				d.tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Succeeded), d.now, results, int16(record.Running),
 				int16(record.Cancelled),
 			}
 		},
@@ -236,7 +236,7 @@ func (d *ends) readUnderWay(ctx context.Context, tx pgx.Tx, bad map[ident.TickKe
 		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
 		LEFT JOIN workflow w ON w.tenant_id = t.tenant_id AND w.name = COALESCE(s.workflow, r.workflow)
 		FOR UPDATE OF t`,
-		d.tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Running)) // CollectRows reports the error
+		d.tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Running)) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[underWay])
 	if err != nil {
 		return nil, fmt.Errorf("read failed ticks: %w", err)
@@ -257,7 +257,7 @@ func dropAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, answered []*
 		DELETE FROM held h
 		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
 		WHERE `+record.InKeys("h")+` AND h.why = 'answer'`,
-		tenant, keys.Ids, keys.At, keys.Seqs)
+		tenant, keys.IDs, keys.At, keys.Seqs)
 	return err
 }
 

@@ -57,7 +57,7 @@ func (c *Chunker) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.Du
 		one, workflow := batch[0], workflows[batch[0].Schedule]
 		var members []chunk.Member
 		for len(batch) > 0 && alike(one, batch[0]) && workflows[batch[0].Schedule] == workflow {
-			members = append(members, chunk.Member{Id: batch[0].Schedule, Missed: one.Missed})
+			members = append(members, chunk.Member{ID: batch[0].Schedule, Missed: one.Missed})
 			batch = batch[1:]
 		}
 		c.purse.owe(one.Tenant, len(members))
@@ -104,7 +104,7 @@ func (c *Chunker) paceChunks(ctx context.Context, tx pgx.Tx, made []chunk.Draft,
 	for i := range made {
 		one := &made[i]
 		if wait := c.purse.pace(one.Tenant, one.Count, rates[one.Tenant], time.Now()); wait > 0 {
-			ids, owners, waits = append(ids, one.Id), append(owners, int32(one.Tenant)), append(waits, wait)
+			ids, owners, waits = append(ids, one.ID), append(owners, int32(one.Tenant)), append(waits, wait)
 		}
 	}
 	if len(ids) == 0 {

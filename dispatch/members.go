@@ -41,7 +41,7 @@ func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int)
 			continue
 		}
 		c.AtSpread, c.AtID = spread, &found.ids[row]
-		m := chunk.Member{Id: id, Spread: *spread, Missed: c.run.Missed}
+		m := chunk.Member{ID: id, Spread: *spread, Missed: c.run.Missed}
 		if counted, limited := found.limits[id]; limited {
 			own, counts := c.run.For(c.timing, counted.from, counted.until)
 			if !counts {
@@ -159,9 +159,9 @@ func (f *foundMembers) addKnown(cohorts []*due) {
 		if c.members == noMember {
 			continue
 		}
-		numbers, ids = append(numbers, int32(i+1)), append(ids, c.first.Id)
+		numbers, ids = append(numbers, int32(i+1)), append(ids, c.first.ID)
 		if c.counts.until != nil || c.counts.from.After(c.run.From) {
-			f.limits[c.first.Id] = c.counts
+			f.limits[c.first.ID] = c.counts
 		}
 	}
 	f.cohorts, f.ids = numbers, ids

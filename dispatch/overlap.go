@@ -31,7 +31,7 @@ func (d *Dispatch) buffer(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 	_, err := tx.Exec(ctx, `
 		INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq)
 		SELECT $1, id, at, seq
-		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)`, tenant, a.Ids, a.At, a.Seqs)
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)`, tenant, a.IDs, a.At, a.Seqs)
 	if err != nil {
 		return fmt.Errorf("buffer ticks: %w", err)
 	}

@@ -314,14 +314,14 @@ func (o *Overviews) lateness(ctx context.Context, tenant tenants.ID, now time.Ti
 		return l, fmt.Errorf("read the roll: %w", err)
 	}
 	keys, err := sample(found)
-	if err != nil || len(keys.Ids) == 0 {
+	if err != nil || len(keys.IDs) == 0 {
 		return l, err
 	}
 	rows, _ = o.DB.Query(ctx, `
 		SELECT (extract(epoch FROM t.fired_at - t.nominal_at) * 1000)::bigint
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
 		JOIN `+record.TheTick+` ON t.state <> $8`,
-		tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Skipped)) // CollectRows reports the error
+		tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Skipped)) // CollectRows reports the error
 	late, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return l, fmt.Errorf("read how late ticks were: %w", err)

@@ -123,7 +123,7 @@ func insertSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.
 		SELECT $1, id, at, seq, attempt, workflow
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $6::text[]) AS n (id, at, seq, attempt, workflow)
 		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE SET attempt = excluded.attempt, workflow = excluded.workflow`,
-		tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, workflows)
+		tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, workflows)
 	if err != nil {
 		return fmt.Errorf("take slots: %w", err)
 	}
@@ -197,7 +197,7 @@ func standingSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys recor
 	rows, err := tx.Query(ctx, `
 		SELECT s.schedule_id, s.nominal_at, s.seq
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
-		JOIN slot s ON `+record.InKeys("s"), tenant, keys.Ids, keys.At, keys.Seqs)
+		JOIN slot s ON `+record.InKeys("s"), tenant, keys.IDs, keys.At, keys.Seqs)
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for slots: %w", err)
 	}
@@ -245,7 +245,7 @@ func (d *Dispatch) queueUp(ctx context.Context, tx pgx.Tx, o *opened) error {
 		SELECT $1, workflow, priority, id, at, seq, attempt, shard
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $6::text[], $7::smallint[], $8::smallint[])
 			WITH ORDINALITY AS n (id, at, seq, attempt, workflow, priority, shard, ord)
-		ORDER BY ord`, o.chunk.TenantID, keys.Ids, keys.At, keys.Seqs, keys.Tries, workflows, priorities, shards)
+		ORDER BY ord`, o.chunk.TenantID, keys.IDs, keys.At, keys.Seqs, keys.Tries, workflows, priorities, shards)
 	if err != nil {
 		return fmt.Errorf("have ticks wait for a slot: %w", err)
 	}
@@ -265,14 +265,14 @@ func vacate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ready []readyTick
 }
 
 func dropSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys) (workflows []string, err error) {
-	if len(keys.Ids) == 0 {
+	if len(keys.IDs) == 0 {
 		return nil, nil
 	}
 	rows, _ := tx.Query(ctx, `
 		DELETE FROM slot s
 		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
 		WHERE `+record.InKeys("s")+`
-		RETURNING s.workflow`, tenant, keys.Ids, keys.At, keys.Seqs) // CollectRows reports the error
+		RETURNING s.workflow`, tenant, keys.IDs, keys.At, keys.Seqs) // CollectRows reports the error
 	workflows, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("free slots: %w", err)

@@ -123,7 +123,7 @@ func (d *Dispatch) unsent(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries 
 			SELECT FROM held h
 			WHERE `+record.InKeys("h")+`
 			OFFSET 0)`,
-		c.TenantID, keys.Ids, keys.At, keys.Seqs) // CollectRows reports the error
+		c.TenantID, keys.IDs, keys.At, keys.Seqs) // CollectRows reports the error
 	left, err := pgx.CollectRows(rows, pgx.RowTo[int32])
 	if err != nil {
 		return nil, fmt.Errorf("leave out held ticks: %w", err)

@@ -149,7 +149,7 @@ func (d *Dispatch) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.
 		SELECT `+record.Columns+`
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) WITH ORDINALITY AS i (id, at, seq, attempt, ord)
 		JOIN `+record.TheTick+` ON true
-		ORDER BY i.ord`, tenant, a.Ids, a.At, a.Seqs, a.Tries, a.From, a.Through) // Collect reports the error
+		ORDER BY i.ord`, tenant, a.IDs, a.At, a.Seqs, a.Tries, a.From, a.Through) // Collect reports the error
 	found, full, err = web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
 	if err != nil {
 		return nil, false, fmt.Errorf("read ticks: %w", err)

@@ -72,7 +72,7 @@ func queueSendables(b *pgx.Batch, tenant tenants.ID, tries []record.Try, found *
 		) r ON true
 		WHERE s.id IS NOT NULL OR r.version IS NOT NULL
 		ORDER BY t.nominal_at, t.schedule_id, t.seq`, " AND s.version = t.version"),
-		tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Running)).Query(func(rows pgx.Rows) error {
+		tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Running)).Query(func(rows pgx.Rows) error {
 		defer rows.Close()
 		*found = (*found)[:0]
 		for rows.Next() {
@@ -270,7 +270,7 @@ func claimFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tries []record.
 			for _, k := range part {
 				keys.Add(k, attempts[k])
 			}
-			return []any{tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, chunk}
+			return []any{tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, chunk}
 		},
 		Each: func() error { return nil },
 	})

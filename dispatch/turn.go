@@ -180,7 +180,7 @@ func (c *due) keep(members []chunk.Member, n int) {
 	c.whole, c.begun, c.ahead = false, true, nil
 	c.AtSpread, c.AtID = new(c.fromSpread), new(c.fromID)
 	if n > 0 {
-		c.AtSpread, c.AtID = new(members[n-1].Spread), new(members[n-1].Id)
+		c.AtSpread, c.AtID = new(members[n-1].Spread), new(members[n-1].ID)
 	}
 }
 

@@ -107,7 +107,7 @@ func (d *Dispatch) finish(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all
 
 // tellCancelled gives the claims of cancelled ticks the verdict ToldToStop.
 func (d *Dispatch) tellCancelled(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed, stale record.Keys) error {
-	if len(stale.Ids) == 0 {
+	if len(stale.IDs) == 0 {
 		return nil
 	}
 	states, err := tickStates(ctx, tx, tenant, stale)

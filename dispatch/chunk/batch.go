@@ -35,7 +35,7 @@ type Class struct {
 // Draft is a chunk before it is written.
 type Draft struct {
 	Class
-	Id        int64
+	ID        int64
 	at        time.Time // the earliest nominal time
 	Kind      int16
 	Lane      string
@@ -78,7 +78,7 @@ func (cs *Batch) AddMembers(of Source, members []Member) {
 		}
 		return m.Own != nil
 	})
-	slices.SortFunc(members, func(a, b Member) int { return cmp.Or(cmp.Compare(a.Missed, b.Missed), cmp.Compare(a.Id, b.Id)) })
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Or(cmp.Compare(a.Missed, b.Missed), cmp.Compare(a.ID, b.ID)) })
 	for len(members) > 0 {
 		alike := slices.IndexFunc(members, func(m Member) bool { return m.Missed != members[0].Missed })
 		if alike < 0 {
@@ -114,7 +114,7 @@ func (cs *Batch) Add(tenant tenants.ID, workflow string, of Group, alike []Membe
 			g.Missed = 0
 		}
 		for i, m := range alike[:n] {
-			g.IDs[i] = m.Id
+			g.IDs[i] = m.ID
 		}
 		chunk.groups, chunk.Count = append(chunk.groups, g), chunk.Count+n
 		if chunk.Count == cs.Most {
@@ -190,7 +190,7 @@ func (cs *Batch) Insert(ctx context.Context, tx pgx.Tx) ([]Draft, error) {
 		return nil, err
 	}
 	for i := range cs.Made {
-		cs.Made[i].Id = ids[i]
+		cs.Made[i].ID = ids[i]
 	}
 	return cs.Made, nil
 }
@@ -229,7 +229,7 @@ func bounds(groups []Group) (first, last int64) {
 
 // Member is a member of a cohort as the sweep reads it.
 type Member struct {
-	Id, Spread int64
+	ID, Spread int64
 	Missed     int
 	Own        *cohorts.Run // where its last time came before the run's
 }

@@ -59,5 +59,5 @@ func QueueAllHeld(b *pgx.Batch, tenant tenants.ID, holds []Held) {
 		ORDER BY id, at, seq, ord DESC
 		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE
 		SET attempt = excluded.attempt, why = excluded.why, due_at = excluded.due_at, waits_for = excluded.waits_for`,
-		tenant, keys.Ids, keys.At, keys.Seqs, keys.Tries, shards, whys, dues, waitsFor)
+		tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, shards, whys, dues, waitsFor)
 }

@@ -12,7 +12,7 @@ import (
 
 // Keys are keys of ticks as the columns of a query.
 type Keys struct {
-	Ids     []int64
+	IDs     []int64
 	At      []time.Time
 	Seqs    []int32
 	Tries   []int16
@@ -22,13 +22,13 @@ type Keys struct {
 
 // Add adds the key of a tick and the number of an attempt at it.
 func (a *Keys) Add(k ident.TickKey, attempt int16) {
-	if len(a.Ids) == 0 || k.At.Before(a.From) {
+	if len(a.IDs) == 0 || k.At.Before(a.From) {
 		a.From = k.At
 	}
-	if len(a.Ids) == 0 || k.At.After(a.Through) {
+	if len(a.IDs) == 0 || k.At.After(a.Through) {
 		a.Through = k.At
 	}
-	a.Ids, a.At, a.Seqs, a.Tries = append(a.Ids, k.Schedule), append(a.At, k.At), append(a.Seqs, k.Seq), append(a.Tries, attempt)
+	a.IDs, a.At, a.Seqs, a.Tries = append(a.IDs, k.Schedule), append(a.At, k.At), append(a.Seqs, k.Seq), append(a.Tries, attempt)
 }
 
 // KeyIs returns the condition that a row has the key of one tick, whose four parts are SQL expressions. row is the name of the table in
