@@ -118,7 +118,7 @@ func (p BackfillParams) check(now time.Time, q tenants.Quotas) error {
 	return fault.Join(errs...)
 }
 
-// asking is who asks for a change, when, and within which quotas.
+// asking says who asks for a change, when, and within which quotas.
 type asking struct {
 	tenant tenants.ID
 	by     string

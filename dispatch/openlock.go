@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stillUnopened tells of chunks c, found by their numbers, that they are not open. It is written so that no index of all that
-// is unopened can be used, which a planner that last saw few would read in the stead of a few numbers, backlog and all.
+// stillUnopened is the condition that a chunk c, which is found by its number, is not open. Its form keeps the planner from using the
+// index of unopened chunks: with statistics of a short backlog it would read that whole index instead of a few numbers.
 const stillUnopened = `COALESCE(c.opened_at, 'infinity') = 'infinity'`
 
 // ofRun are the unopened chunks c of a run, from number $1 to $2 in the shard and lane of the first.
@@ -54,7 +54,7 @@ func (d *Dispatch) lockChunks(ctx context.Context, tx pgx.Tx, first, through int
 		skip = " FOR UPDATE"
 	}
 	var b pgx.Batch
-	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`) // to plan for its values anew is a third of what a small chunk costs
+	b.Queue(`SET LOCAL plan_cache_mode = force_generic_plan`) // planning for each set of values would cost a third of the opening of a small chunk
 	b.Queue(`SELECT `+chunk.Columns+` FROM chunk c WHERE `+ofRun+skip, first, through)
 	floor, stuck := d.swept.from(&d.horizon)
 	b.Queue(`SELECT ` + postgres.Now) // before everything that decides the ticks is read

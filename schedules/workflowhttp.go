@@ -10,11 +10,7 @@ import (
 )
 
 func (h handler) workflows(c echo.Context) error {
-	q, err := web.Query(c, "limit", "cursor")
-	if err != nil {
-		return err
-	}
-	if err := web.NotEmpty(q, "cursor"); err != nil {
+	if _, err := web.Query(c, "limit", "cursor"); err != nil {
 		return err
 	}
 	limit, cursor, err := web.Page(c)

@@ -18,7 +18,7 @@ import (
 // options are what a process is told.
 type options struct {
 	databaseURL string
-	apiURL      string // of whom tenants' requests log in as; empty: databaseURL
+	apiURL      string // logs in as the database user of tenants' requests; empty: databaseURL
 	connections int
 	role        role
 	issuer      string

@@ -21,7 +21,7 @@ type Batch struct {
 	Most  int // ticks in a chunk
 	Made  []Draft
 	ticks map[tenants.ID]int
-	Herds map[tenants.ID]bool // of whom more waits in line
+	Herds map[tenants.ID]bool // tenants that have more due than this batch holds
 	open  map[Class]*Draft
 	Along pgx.Batch // what else is written in the same round trip
 }

@@ -121,8 +121,8 @@ func whereabouts() string {
 	return strings.TrimSpace(string(boot)) + " " + space
 }
 
-// Self is the number of this process, and whether it may act: false once others may hold it for dead, and from then on
-// until it has given up all that it held and has joined anew.
+// Self returns the number of this process, and whether it may act. It may not once others can count it as dead; it may again after it
+// has dropped all that it held and has registered under a new number.
 func (p *Member) Self() (id int64, alive bool) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()

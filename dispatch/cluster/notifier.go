@@ -207,7 +207,7 @@ func (h *Notifier) Tell(ctx context.Context, pool *pgxpool.Pool, log *slog.Logge
 		h.mu.Unlock()
 		notify, cancel := context.WithTimeout(ctx, 5*time.Second)
 		if _, err := pool.Exec(notify, postgres.NotifyAll, channels, payloads); err != nil && ctx.Err() == nil {
-			log.Warn("cannot tell of ready ticks and jobs", "error", err) // who waits for them looks by itself too
+			log.Warn("cannot notify other processes of ready ticks and jobs", "error", err) // they also look for them at intervals
 		}
 		cancel()
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Token fences one attempt: who bears it may end that attempt, and no other. Lease is 0 for one that was pushed.
+// Token is the fencing token of one attempt: its holder can end that attempt and no other. Lease is 0 if the attempt was pushed.
 type Token struct {
 	Lease   int64
 	Slot    int16

@@ -23,11 +23,7 @@ func Routes(g *echo.Group, all *Calendars) {
 type handler struct{ *Calendars }
 
 func (h handler) calendars(c echo.Context) error {
-	q, err := web.Query(c, "limit", "cursor")
-	if err != nil {
-		return err
-	}
-	if err := web.NotEmpty(q, "cursor"); err != nil {
+	if _, err := web.Query(c, "limit", "cursor"); err != nil {
 		return err
 	}
 	limit, cursor, err := web.Page(c)
