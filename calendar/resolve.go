@@ -103,22 +103,27 @@ func (r *resolved) next(from int64) (int64, DSTNote, bool) {
 		if found {
 			return at, note, true
 		}
-		if i+1 >= len(z.starts) {
+		var more bool
+		if i, more = r.following(i, w, ok); !more {
 			return 0, 0, false
-		}
-		i++
-		if z.offset(i) < off {
-			if r.overlap != overlapFirst {
-				continue // it shows walls again that lie before w
-			}
-		}
-		if !ok {
-			return 0, 0, false
-		}
-		if j := z.find(w - int64(z.max)); j > i {
-			i = j
 		}
 	}
+}
+
+// following returns the segment to search after segment i, which has no tick to return. w is the first wall of the set that segment i
+// did not return, if ok.
+func (r *resolved) following(i int, w wall, ok bool) (segment int, more bool) {
+	z := r.zone
+	if i+1 >= len(z.starts) {
+		return 0, false
+	}
+	if z.offset(i+1) < z.offset(i) && r.overlap != overlapFirst {
+		return i + 1, true // it shows walls again that are before w
+	}
+	if !ok {
+		return 0, false
+	}
+	return max(i+1, z.find(w-int64(z.max))), true
 }
 
 func (r *resolved) prev(until int64) (int64, DSTNote, bool) {
@@ -163,23 +168,31 @@ func (r *resolved) prev(until int64) (int64, DSTNote, bool) {
 		if found {
 			return at, note, true
 		}
-		if i == 0 {
+		var more bool
+		if i, more = r.preceding(i, w, ok); !more {
 			return 0, 0, false
-		}
-		i--
-		if z.offset(i) > off && r.overlap != overlapLast {
-			continue // it shows walls first that lie after w
-		}
-		if !ok {
-			return 0, 0, false
-		}
-		if j := z.find(w - int64(z.min)); j < i {
-			i = j
 		}
 	}
 }
 
-// prevGap is the last instant at or before until that the walls of the gap [low, high) entered at begin are moved to.
+// preceding returns the segment to search before segment i, which has no tick to return. w is the last wall of the set that segment i
+// did not return, if ok.
+func (r *resolved) preceding(i int, w wall, ok bool) (segment int, more bool) {
+	z := r.zone
+	if i == 0 {
+		return 0, false
+	}
+	if z.offset(i-1) > z.offset(i) && r.overlap != overlapLast {
+		return i - 1, true // it shows walls first that are after w
+	}
+	if !ok {
+		return 0, false
+	}
+	return min(i-1, z.find(w-int64(z.min))), true
+}
+
+// prevGap returns the last instant at or before until to which the walls of a gap are moved. The gap begins at begin and skips the
+// walls [low, high).
 func (r *resolved) prevGap(until, begin int64, low, high wall) (int64, bool) {
 	if until < begin {
 		return 0, false
