@@ -24,13 +24,49 @@ func Gaps(ctx context.Context, db postgres.DB, login string, apart bool) (gaps [
 	return append(roles.gaps, found...), tables, err
 }
 
-// standing is what the catalogue says of the roles.
+// standing says how the roles stand in the catalogue.
 type standing struct {
 	missing, gaps []Gap
-	bypassing     bool // the engine passes by policies, so that they are forced on its tables
+	bypassing     bool // policies do not bind the engine's role, so that they may be forced on its tables
 }
 
+// roleGaps finds what is wrong with our roles and with login.
 func roleGaps(ctx context.Context, db postgres.DB, login string, apart bool) (s standing, err error) {
+	roles, err := readRoles(ctx, db, login)
+	if err != nil {
+		return s, fmt.Errorf("look at the roles: %w", err)
+	}
+	for _, r := range roles {
+		switch {
+		case !r.There:
+			s.missing = append(s.missing, Gap{What: "the role " + r.Name + " is not there"})
+		case r.Name == postgres.EngineRole:
+			s.bypassing = r.Super || r.Bypasses
+		default:
+			s.gaps = append(s.gaps, r.gaps(login)...)
+		}
+	}
+	if !apart {
+		return s, nil
+	}
+	gaps, err := loginGaps(ctx, db, login)
+	if err != nil {
+		return s, fmt.Errorf("look at the API's user: %w", err)
+	}
+	s.gaps = append(s.gaps, gaps...)
+	return s, nil
+}
+
+// role is one of our roles as the catalogue describes it.
+type role struct {
+	Name                   string
+	There, Super, Bypasses bool
+	Mighty                 []string // roles that it may become and that no policy binds
+	Taken                  bool     // the login may become it
+}
+
+// readRoles reads our roles: the API's, the platform's and the engine's.
+func readRoles(ctx context.Context, db postgres.DB, login string) ([]role, error) {
 	rows, _ := db.Query(ctx, `
 		SELECT n.name, r.oid IS NOT NULL AS there, COALESCE(r.rolsuper, false) AS super, COALESCE(r.rolbypassrls, false) AS bypasses,
 			COALESCE(ARRAY(
@@ -42,60 +78,44 @@ func roleGaps(ctx context.Context, db postgres.DB, login string, apart bool) (s 
 		LEFT JOIN pg_roles r ON r.rolname = n.name
 		LEFT JOIN pg_roles l ON l.rolname = $3
 		ORDER BY n.ord`, []string{postgres.APIRole, postgres.PlatformRole, postgres.EngineRole}, postgres.EngineRole, login) // CollectRows reports the error
-	type role struct {
-		Name                          string
-		There, Super, Bypasses, Taken bool
-		Mighty                        []string // those that it may take on and no policy holds
+	return pgx.CollectRows(rows, pgx.RowToStructByName[role])
+}
+
+// gaps returns what lets the role see more than one tenant, and whether login lacks it.
+func (r role) gaps(login string) (gaps []Gap) {
+	say := func(what, mend string) { gaps = append(gaps, Gap{what, "have a superuser run: " + mend}) }
+	if r.Super {
+		say(r.Name+" is a superuser: no policy holds it", "ALTER ROLE "+r.Name+" NOSUPERUSER")
 	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[role])
-	if err != nil {
-		return s, fmt.Errorf("look at the roles: %w", err)
+	if r.Bypasses {
+		say(r.Name+" has BYPASSRLS: no policy holds it", "ALTER ROLE "+r.Name+" NOBYPASSRLS")
 	}
-	for _, r := range all {
-		if !r.There {
-			s.missing = append(s.missing, Gap{What: "the role " + r.Name + " is not there"})
-			continue
-		}
-		if r.Name == postgres.EngineRole {
-			s.bypassing = r.Super || r.Bypasses
-			continue
-		}
-		say := func(what, mend string) { s.gaps = append(s.gaps, Gap{what, "have a superuser run: " + mend}) }
-		if r.Super {
-			say(r.Name+" is a superuser: no policy holds it", "ALTER ROLE "+r.Name+" NOSUPERUSER")
-		}
-		if r.Bypasses {
-			say(r.Name+" has BYPASSRLS: no policy holds it", "ALTER ROLE "+r.Name+" NOBYPASSRLS")
-		}
+	if !r.Super { // a superuser may become every role
 		for _, other := range r.Mighty {
-			if r.Super { // who is one may become all of them
-				break
-			}
 			say(r.Name+" may become "+other+", whom no policy holds", "REVOKE "+pgx.Identifier{other}.Sanitize()+" FROM "+r.Name)
 		}
-		if !r.Taken {
-			say(fmt.Sprintf("%q may not take on %s", login, r.Name), "GRANT "+r.Name+" TO "+pgx.Identifier{login}.Sanitize())
-		}
 	}
-	if !apart {
-		return s, nil
+	if !r.Taken {
+		say(fmt.Sprintf("%q may not take on %s", login, r.Name), "GRANT "+r.Name+" TO "+pgx.Identifier{login}.Sanitize())
 	}
+	return gaps
+}
+
+// loginGaps reports whether login is a role that no policy binds, or may become one.
+func loginGaps(ctx context.Context, db postgres.DB, login string) ([]Gap, error) {
 	var mighty bool
-	err = db.QueryRow(ctx, `
+	err := db.QueryRow(ctx, `
 		SELECT COALESCE(bool_or(o.rolsuper OR o.rolbypassrls OR o.rolname = $2), false)
 		FROM pg_roles l
 		JOIN pg_roles o ON pg_has_role(l.oid, o.oid, 'MEMBER')
 		WHERE l.rolname = $1`, login, postgres.EngineRole).Scan(&mighty)
-	if err != nil {
-		return s, fmt.Errorf("look at the API's user: %w", err)
+	if err != nil || !mighty {
+		return nil, err
 	}
-	if mighty {
-		s.gaps = append(s.gaps, Gap{
-			fmt.Sprintf("%q, as whom tenants' requests log in, is or may become one whom no policy holds", login),
-			"have a user for CARILLON_API_DATABASE_URL that is a member of " + postgres.APIRole + " and " + postgres.PlatformRole + " and of nothing else",
-		})
-	}
-	return s, nil
+	return []Gap{{
+		fmt.Sprintf("%q, as whom tenants' requests log in, is or may become one whom no policy holds", login),
+		"have a user for CARILLON_API_DATABASE_URL that is a member of " + postgres.APIRole + " and " + postgres.PlatformRole + " and of nothing else",
+	}}, nil
 }
 
 // behind is a table with rows of tenants, as the catalogue has it.
