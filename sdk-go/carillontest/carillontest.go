@@ -145,74 +145,107 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(content.Bytes())
 }
 
-// serve finds the route. Each segment of the path is decoded by itself, so that a key may hold a slash.
+// serve authenticates a request and hands it to the route of its path.
 func (s *Server) serve(r *http.Request) (int, any) {
 	if r.Header.Get("Authorization") != "Bearer "+Token {
 		return refuse(http.StatusUnauthorized, "unauthorized", "the token is not carillontest.Token")
 	}
-	segments := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/v1/"), "/")
-	for i, segment := range segments {
-		decoded, err := url.PathUnescape(segment)
-		if err != nil {
-			return refuse(http.StatusBadRequest, "malformed_path", "the path is not percent-encoded")
-		}
-		segments[i] = decoded
+	segments, err := decodedPath(r)
+	if err != nil {
+		return refuse(http.StatusBadRequest, "malformed_path", "the path is not percent-encoded")
 	}
 	if len(segments) >= 4 && segments[0] == "workflows" && segments[2] == "schedules" {
-		of, route := name{segments[1], segments[3]}, r.Method+" "+strings.Join(segments[4:], "/")
+		route := r.Method + " " + strings.Join(segments[4:], "/")
 		if status, refused := unsupported(r, route); refused != nil {
 			return status, refused
 		}
-		switch route {
-		case "PUT ":
-			return s.put(r, of)
-		case "GET ":
-			return s.get(r, of)
-		case "PATCH ":
-			return s.patch(r, of)
-		case "DELETE ":
-			return s.remove(r, of)
-		case "POST pause":
-			return s.pause(r, of)
-		case "POST resume":
-			return s.resume(r, of)
-		case "POST trigger":
-			return s.trigger(r, of)
-		case "GET upcoming":
-			return s.upcoming(r, of)
-		case "GET ticks":
-			return s.history(r, of)
+		if handle := s.scheduleRoute(route); handle != nil {
+			return handle(r, name{segments[1], segments[3]})
 		}
 	}
 	if status, refused := unsupported(r, ""); refused != nil {
 		return status, refused
 	}
-	if len(segments) == 1 && segments[0] == "schedules" && r.Method == http.MethodGet {
+	switch {
+	case len(segments) == 1 && segments[0] == "schedules" && r.Method == http.MethodGet:
 		return s.list(r)
+	case len(segments) == 2 && segments[0] == "schedules" && r.Method == http.MethodPost:
+		return s.serveSchedules(r, segments[1])
+	case len(segments) >= 2 && segments[0] == "ticks":
+		return s.serveTick(r, segments[1], strings.Join(segments[2:], "/"))
 	}
-	if len(segments) == 2 && segments[0] == "schedules" && segments[1] == "bulk" && r.Method == http.MethodPost {
+	return unknownRoute()
+}
+
+// decodedPath returns the path's segments below /v1. Each is decoded by itself, so that a key may hold a slash.
+func decodedPath(r *http.Request) ([]string, error) {
+	segments := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/v1/"), "/")
+	for i, segment := range segments {
+		decoded, err := url.PathUnescape(segment)
+		if err != nil {
+			return nil, err
+		}
+		segments[i] = decoded
+	}
+	return segments, nil
+}
+
+// scheduleRoute returns the handler of a method and what follows a schedule's name in the path, or nil.
+func (s *Server) scheduleRoute(route string) func(*http.Request, name) (int, any) {
+	switch route {
+	case "PUT ":
+		return s.put
+	case "GET ":
+		return s.get
+	case "PATCH ":
+		return s.patch
+	case "DELETE ":
+		return s.remove
+	case "POST pause":
+		return s.pause
+	case "POST resume":
+		return s.resume
+	case "POST trigger":
+		return s.trigger
+	case "GET upcoming":
+		return s.upcoming
+	case "GET ticks":
+		return s.history
+	}
+	return nil
+}
+
+// serveSchedules serves an action on many schedules.
+func (s *Server) serveSchedules(r *http.Request, action string) (int, any) {
+	switch action {
+	case "bulk":
 		return s.bulk(r)
-	}
-	if len(segments) == 2 && segments[0] == "schedules" && segments[1] == "preview" && r.Method == http.MethodPost {
+	case "preview":
 		return s.preview(r)
-	}
-	if len(segments) == 2 && segments[0] == "schedules" && segments[1] == "get" && r.Method == http.MethodPost {
+	case "get":
 		return s.named(r)
 	}
-	if len(segments) >= 2 && segments[0] == "ticks" {
-		switch r.Method + " " + strings.Join(segments[2:], "/") {
-		case "POST ":
-			return s.many(r, segments[1])
-		case "GET ":
-			return s.one(segments[1])
-		case "POST heartbeat":
-			return s.heartbeat(r, segments[1])
-		case "POST complete":
-			return s.complete(r, segments[1])
-		case "POST fail":
-			return s.fail(r, segments[1])
-		}
+	return unknownRoute()
+}
+
+// serveTick serves what follows /v1/ticks: an id and an action, or an action on many ticks in the place of the id.
+func (s *Server) serveTick(r *http.Request, id, action string) (int, any) {
+	switch r.Method + " " + action {
+	case "POST ":
+		return s.many(r, id)
+	case "GET ":
+		return s.one(id)
+	case "POST heartbeat":
+		return s.heartbeat(r, id)
+	case "POST complete":
+		return s.complete(r, id)
+	case "POST fail":
+		return s.fail(r, id)
 	}
+	return unknownRoute()
+}
+
+func unknownRoute() (int, any) {
 	return refuse(http.StatusNotFound, "not_found", "carillontest has no such route")
 }
 
