@@ -1,4 +1,4 @@
-package schedules_test
+package cohorts_test
 
 import (
 	"cmp"
