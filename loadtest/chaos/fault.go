@@ -2,11 +2,9 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -26,13 +24,6 @@ type faulty struct {
 	rand  *rand.Rand
 	crash *crashes
 	kinds []fault
-}
-
-// crashes hands out the crash points in turn.
-type crashes struct {
-	mu      sync.Mutex
-	next    int
-	reached map[string]int
 }
 
 var faults = []fault{
@@ -171,68 +162,6 @@ var faults = []fault{
 	{"old_snapshot", 1, func(ctx context.Context, f *faulty) (string, error) {
 		return "", f.held(ctx, `SELECT count(*) FROM schedule_state`, 5*time.Second+f.upto(10*time.Second))
 	}},
-}
-
-// crashAtAPoint starts a process anew with a crash point armed, and waits for it to be reached for a while.
-func crashAtAPoint(ctx context.Context, f *faulty) (on string, err error) {
-	point := f.crash.take()
-	n := f.node(point.role)
-	defer n.fault.Unlock()
-	n.kill()
-	passes, wait := 1+f.rand.IntN(6), 8*time.Second
-	if point.orphans {
-		passes, wait = 1, deadAfter+8*time.Second
-		if other := f.other(n); other.fault.TryLock() {
-			defer other.fault.Unlock()
-			other.kill()
-			defer func() { err = errors.Join(err, other.revive(ctx, "")) }()
-		}
-	}
-	if err := n.start(fmt.Sprintf("%s:%d", point.name, passes)); err != nil {
-		return point.name, err
-	}
-	select {
-	case <-n.ended():
-		f.crash.mark(point.name)
-	case <-time.After(wait):
-		n.kill()
-	case <-ctx.Done():
-		n.kill()
-	}
-	return point.name + " of " + n.name, n.revive(ctx, "")
-}
-
-func (c *crashes) take() crashPoint {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.next++
-	return crashPoints[c.next%len(crashPoints)]
-}
-
-func (c *crashes) mark(point string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reached[point]++
-}
-
-// crashPoint is one that the code names, and the part that passes it.
-type crashPoint struct {
-	name, role string
-	orphans    bool // it is passed only by who takes over what a dead one has left
-}
-
-// deadAfter is how long a process that is gone is waited for.
-const deadAfter = 5 * time.Second
-
-// crashPoints are before and after each commit on a tick's way.
-var crashPoints = []crashPoint{
-	{"sweep.before_commit", "sweep", false}, {"sweep.committed", "sweep", false},
-	{"open.before_commit", "dispatch", false}, {"open.committed", "dispatch", false},
-	{"push.before", "dispatch", false}, {"push.answered", "dispatch", false},
-	{"results.before_commit", "dispatch", false}, {"results.committed", "dispatch", false},
-	{"take_over.committed", "dispatch", true},
-	{"lease.before_commit", "api", false}, {"lease.committed", "api", false},
-	{"finish.before_commit", "api", false}, {"finish.committed", "api", false},
 }
 
 // revive starts the process again and waits until it serves. Where the fault is cut short it is left to the healing.

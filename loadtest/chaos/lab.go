@@ -62,7 +62,7 @@ type minted struct {
 	at   time.Time
 }
 
-// openLab starts it all. Close ends it.
+// openLab starts PostgreSQL and the processes of the lab. close ends them.
 func openLab(ctx context.Context, o Options) (_ *Lab, err error) {
 	dir, err := os.MkdirTemp("", "carillon-chaos-*")
 	if err != nil {
@@ -81,18 +81,7 @@ func openLab(ctx context.Context, o Options) (_ *Lab, err error) {
 	if _, l.seed, err = ed25519.GenerateKey(rand.Reader); err != nil {
 		return nil, err
 	}
-	at := embedded.Config{Ephemeral: true, Args: []string{"max_connections=150"}}
-	if o.Disk {
-		if l.disk, err = openDisk(); err != nil {
-			return nil, err
-		}
-		at.Ephemeral, at.Dir = false, filepath.Join(l.disk.dir, "postgres")
-		at.Args = append(at.Args, "fsync=off", "full_page_writes=off", "max_wal_size=256MB")
-	}
-	if l.postgres, err = embedded.Start(ctx, at); err != nil {
-		return nil, err
-	}
-	if l.database, err = l.postgres.Create(ctx, "carillon"); err != nil {
+	if err := l.startPostgres(ctx, o.Disk); err != nil {
 		return nil, err
 	}
 	l.env = []string{
@@ -104,31 +93,53 @@ func openLab(ctx context.Context, o Options) (_ *Lab, err error) {
 	if out, err := migrate.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("carillon migrate: %w\n%s", err, out)
 	}
+	return l, l.startNodes(ctx, o.Binary, o.Old)
+}
+
+// startPostgres starts PostgreSQL, on a disk of its own if ownDisk, and creates an empty database.
+func (l *Lab) startPostgres(ctx context.Context, ownDisk bool) (err error) {
+	config := embedded.Config{Ephemeral: true, Args: []string{"max_connections=150"}}
+	if ownDisk {
+		if l.disk, err = openDisk(); err != nil {
+			return err
+		}
+		config.Ephemeral, config.Dir = false, filepath.Join(l.disk.dir, "postgres")
+		config.Args = append(config.Args, "fsync=off", "full_page_writes=off", "max_wal_size=256MB")
+	}
+	if l.postgres, err = embedded.Start(ctx, config); err != nil {
+		return err
+	}
+	l.database, err = l.postgres.Create(ctx, "carillon")
+	return err
+}
+
+// startNodes starts a process for each of roles and waits until all are ready. If old names another binary, the second process of
+// each role begins with it.
+func (l *Lab) startNodes(ctx context.Context, binary, old string) error {
 	seen := map[string]int{}
 	for _, role := range roles {
 		seen[role]++
-		n, err := l.newNode(ctx, o.Binary, fmt.Sprintf("%s-%d", role, seen[role]), role)
+		n, err := l.newNode(ctx, binary, fmt.Sprintf("%s-%d", role, seen[role]), role)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if o.Old != "" && seen[role] == 2 {
-			n.binary, n.other = o.Old, o.Binary
-		} else {
-			n.other = o.Old
+		n.other = old
+		if old != "" && seen[role] == 2 {
+			n.binary, n.other = old, binary
 		}
 		l.nodes = append(l.nodes, n)
 	}
 	for _, n := range l.nodes {
 		if err := n.start(""); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, n := range l.nodes {
 		if err := n.ready(ctx, 2*time.Minute); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return l, nil
+	return nil
 }
 
 // close ends what openLab has started, and erases the folder.

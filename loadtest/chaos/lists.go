@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// line is one line of the answer to bulk and sync.
+// line is one line of the answer to a bulk or a sync.
 type line struct {
 	Line       int             `json:"line"`
 	Result     string          `json:"result"`
@@ -18,137 +18,162 @@ type line struct {
 	Summary    json.RawMessage `json:"summary"`
 }
 
-// bulk makes and changes some schedules at once.
+// batch is the request of a bulk or a sync. Each key has an operation, and each listed key a line of the body.
+type batch struct {
+	body bytes.Buffer
+	keys []*owned
+	ops  []*operation
+}
+
+// defineLine begins the operation of a line that gives k a definition.
+func (w *writer) defineLine(b *batch, kind string, k *owned, d definition) {
+	o := w.begin(k.name, kind, d.body(k.workflow, k.key))
+	o.after, o.pause = &d, k.paused && k.def != nil
+	fmt.Fprintln(&b.body, o.Body)
+	b.keys, b.ops = append(b.keys, k), append(b.ops, o)
+}
+
+// adopt gives the keys whose operations succeeded their new state.
+func (b *batch) adopt() {
+	for i, o := range b.ops {
+		if o.Outcome == okay {
+			b.keys[i].def, b.keys[i].paused = o.after, o.pause
+		}
+	}
+}
+
+// bulk creates and changes n schedules with one request.
 func (w *writer) bulk(ctx context.Context, n int) error {
-	var body bytes.Buffer
-	var keys []*owned
-	var ops []*operation
+	var b batch
 	for range n {
 		var k *owned
-		if old := w.keys[w.rand.IntN(len(w.keys))]; old.workflow == bulkWorkflow && time.Now().After(old.rest) && !slices.Contains(keys, old) {
+		if old := w.keys[w.rand.IntN(len(w.keys))]; old.workflow == bulkWorkflow && time.Now().After(old.rest) && !slices.Contains(b.keys, old) {
 			k = old
 		} else {
 			k = w.newKey(bulkWorkflow)
 			k.lasting = true
 		}
-		d := w.redraw(k)
-		o := w.begin(k.name, "bulk", d.body(k.workflow, k.key))
-		o.after, o.pause = &d, k.paused && k.def != nil
-		fmt.Fprintln(&body, o.Body)
-		keys, ops = append(keys, k), append(ops, o)
+		w.defineLine(&b, "bulk", k, w.redraw(k))
 	}
-	lines, err := w.lines(ctx, "/v1/schedules/bulk", body.Bytes(), ops, keys)
+	lines, err := w.send(ctx, "/v1/schedules/bulk", &b)
 	if err != nil {
 		return err
 	}
-	for _, l := range lines {
-		if l.Line < 1 || l.Line > len(ops) {
+	for _, answered := range lines {
+		if answered.Line < 1 || answered.Line > len(b.ops) {
 			continue
 		}
-		o := ops[l.Line-1]
-		if o.Schedule = l.ScheduleID; l.Result == "error" {
+		o := b.ops[answered.Line-1]
+		if o.Schedule = answered.ScheduleID; answered.Result == "error" {
 			o.end(answer{status: http.StatusUnprocessableEntity, known: true}, o.Tries, 0)
 		}
 	}
-	for i, o := range ops {
-		if o.Outcome == okay {
-			keys[i].def, keys[i].paused = o.after, o.pause
-		}
-	}
+	b.adopt()
 	return nil
 }
 
-// lines sends a body of lines until an answer came whole.
-func (w *writer) lines(ctx context.Context, p string, body []byte, ops []*operation, keys []*owned) ([]line, error) {
+// send sends a batch until the whole answer arrives, and returns its lines without the summary.
+func (w *writer) send(ctx context.Context, path string, b *batch) ([]line, error) {
 	for tries := 0; ; {
-		a, more, err := w.until(ctx, http.MethodPost, p, body, "Content-Type", "application/x-ndjson")
+		a, more, err := w.until(ctx, http.MethodPost, path, b.body.Bytes(), "Content-Type", "application/x-ndjson")
 		tries += more
 		var lines []line
-		whole := false
 		if err == nil {
-			for text := range bytes.Lines(a.body) {
-				var l line
-				if json.Unmarshal(text, &l) == nil {
-					whole = whole || l.Summary != nil
-					if l.Summary == nil {
-						lines = append(lines, l)
-					}
-				}
-			}
+			var whole bool
+			lines, whole = answeredLines(a.body)
 			if a.ok() && !whole && sleep(ctx, 200*time.Millisecond) { // it was cut
 				continue
 			}
 		}
-		for i, o := range ops {
+		for i, o := range b.ops {
 			o.end(a, tries, 0)
 			if tries > 1 {
-				keys[i].rest = time.Now().Add(restAfterDoubt)
+				b.keys[i].rest = time.Now().Add(restAfterDoubt)
 			}
 		}
 		return lines, err
 	}
 }
 
-// sync makes the writer's list be another one: half of it stays, the rest is deleted, and some is new.
-func (w *writer) sync(ctx context.Context) error {
-	var body bytes.Buffer
-	var keys []*owned
-	var ops []*operation
-	listed := map[*owned]bool{}
-	list := func(k *owned, d definition) {
-		o := w.begin(k.name, "sync", d.body(k.workflow, k.key))
-		o.after, o.pause = &d, k.paused && k.def != nil
-		fmt.Fprintln(&body, o.Body)
-		keys, ops, listed[k] = append(keys, k), append(ops, o), true
+// answeredLines returns the lines of an answer, and whether the summary that ends it is there.
+func answeredLines(body []byte) (lines []line, whole bool) {
+	for text := range bytes.Lines(body) {
+		var l line
+		if json.Unmarshal(text, &l) != nil {
+			continue
+		}
+		if l.Summary != nil {
+			whole = true
+		} else {
+			lines = append(lines, l)
+		}
 	}
-	var present []*owned
+	return lines, whole
+}
+
+// sync replaces the writer's synchronized list: most schedules stay, half of them with a new definition; the others are deleted, and
+// new ones fill the list up.
+func (w *writer) sync(ctx context.Context) error {
+	present, resting := w.synced()
+	if resting {
+		return nil // a list is left alone as a whole
+	}
+	b := w.drawSync(present)
+	listed := len(b.keys)
+	for _, k := range present {
+		if !slices.Contains(b.keys[:listed], k) {
+			b.keys, b.ops = append(b.keys, k), append(b.ops, w.begin(k.name, "sync", "(left out)"))
+		}
+	}
+	lines, err := w.send(ctx, "/v1/schedules/sync?workflow="+syncWorkflow+"&unlisted=delete", b)
+	if err != nil {
+		return err
+	}
+	for _, answered := range lines {
+		if answered.Line < 1 || answered.Line > listed {
+			continue
+		}
+		o := b.ops[answered.Line-1]
+		if o.Schedule = answered.ScheduleID; answered.Result == "error" {
+			return fmt.Errorf("a line of a sync was bad: %s", o.Body)
+		}
+	}
+	b.adopt()
+	return nil
+}
+
+// synced returns the keys of the synchronized list that exist, and whether one of the list must be left alone.
+func (w *writer) synced() (present []*owned, resting bool) {
 	for _, k := range w.keys {
 		if k.workflow != syncWorkflow {
 			continue
 		}
 		if time.Now().Before(k.rest) {
-			return nil // a list is left alone as a whole
+			return nil, true
 		}
 		if k.def != nil {
 			present = append(present, k)
 		}
 	}
+	return present, false
+}
+
+// drawSync draws the lines of a sync: two in three of the present schedules, and new ones up to six.
+func (w *writer) drawSync(present []*owned) *batch {
+	b := &batch{}
 	for _, k := range present {
 		if w.rand.IntN(3) > 0 {
 			d := *k.def
 			if w.rand.IntN(2) == 0 {
 				d = w.redraw(k)
 			}
-			list(k, d)
+			w.defineLine(b, "sync", k, d)
 		}
 	}
-	for n := 6 - len(keys); n > 0; n-- {
+	for n := 6 - len(b.keys); n > 0; n-- {
 		k := w.newKey(syncWorkflow)
 		k.lasting = true
-		list(k, w.redraw(k))
+		w.defineLine(b, "sync", k, w.redraw(k))
 	}
-	for _, k := range present {
-		if !listed[k] {
-			o := w.begin(k.name, "sync", "(left out)")
-			keys, ops = append(keys, k), append(ops, o)
-		}
-	}
-	lines, err := w.lines(ctx, "/v1/schedules/sync?workflow="+syncWorkflow+"&unlisted=delete", body.Bytes(), ops, keys)
-	if err != nil {
-		return err
-	}
-	for _, l := range lines {
-		if l.Line >= 1 && l.Line <= len(listed) {
-			ops[l.Line-1].Schedule = l.ScheduleID
-			if l.Result == "error" {
-				return fmt.Errorf("a line of a sync was bad: %s", ops[l.Line-1].Body)
-			}
-		}
-	}
-	for i, o := range ops {
-		if o.Outcome == okay {
-			keys[i].def, keys[i].paused = o.after, o.pause
-		}
-	}
-	return nil
+	return b
 }

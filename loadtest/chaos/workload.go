@@ -151,15 +151,15 @@ func (w *writer) step(ctx context.Context) error {
 	}
 }
 
-// begin notes an operation that begins.
+// begin records that an operation begins.
 func (w *writer) begin(k name, kind, body string) *operation {
 	o := &operation{Tenant: w.tenant, Workflow: k.workflow, Key: k.key, Kind: kind, Body: body, Start: time.Now()}
 	w.history.add(o)
 	return o
 }
 
-// end notes how it ended. Gone is a status that a lost attempt which did its work has the next one meet.
-func (o *operation) end(a answer, tries int, gone int) {
+// end records how the operation ended. If an attempt did its work but its answer was lost, the next attempt gets the status gone.
+func (o *operation) end(a answer, tries, gone int) {
 	o.End, o.Tries, o.Status = time.Now(), tries, a.status
 	switch {
 	case a.ok(), gone != 0 && a.status == gone && tries > 1:
@@ -171,9 +171,9 @@ func (o *operation) end(a answer, tries int, gone int) {
 	}
 }
 
-// run takes an operation on one key to its end.
-func (w *writer) run(ctx context.Context, k *owned, o *operation, method, p string, body string, gone int, headers ...string) error {
-	a, tries, err := w.until(ctx, method, p, []byte(body), headers...)
+// run requests an operation on one key until it is answered. gone is the status that end explains.
+func (w *writer) run(ctx context.Context, k *owned, o *operation, method, path string, gone int) error {
+	a, tries, err := w.until(ctx, method, path, []byte(o.Body))
 	if err != nil {
 		o.End, o.Tries, o.Outcome = time.Now(), tries, maybe
 		return err
@@ -283,7 +283,7 @@ func (w *writer) touch(ctx context.Context, k *owned) error {
 func (w *writer) define(ctx context.Context, k *owned, d definition, paused bool) error {
 	o := w.begin(k.name, "put", d.body())
 	o.after, o.pause = &d, paused
-	return w.run(ctx, k, o, http.MethodPut, path(k.name), o.Body, 0)
+	return w.run(ctx, k, o, http.MethodPut, path(k.name), 0)
 }
 
 // patch changes the timing alone, or the payload alone.
@@ -301,7 +301,7 @@ func (w *writer) patch(ctx context.Context, k *owned) error {
 	}
 	o := w.begin(k.name, "patch", body)
 	o.after, o.pause = &d, k.paused
-	return w.run(ctx, k, o, http.MethodPatch, path(k.name), body, 0)
+	return w.run(ctx, k, o, http.MethodPatch, path(k.name), 0)
 }
 
 // replacing is the spec with a null for each member that a merge would leave in place, those of exclude too.
@@ -327,18 +327,18 @@ func (d definition) replacing() string {
 func (w *writer) pause(ctx context.Context, k *owned) error {
 	o := w.begin(k.name, "pause", `{}`)
 	o.after, o.pause = k.def, true
-	return w.run(ctx, k, o, http.MethodPost, path(k.name, "pause"), `{}`, 0)
+	return w.run(ctx, k, o, http.MethodPost, path(k.name, "pause"), 0)
 }
 
 func (w *writer) resume(ctx context.Context, k *owned) error {
 	o := w.begin(k.name, "resume", `{}`)
 	o.after = k.def
-	return w.run(ctx, k, o, http.MethodPost, path(k.name, "resume"), `{}`, 0)
+	return w.run(ctx, k, o, http.MethodPost, path(k.name, "resume"), 0)
 }
 
 func (w *writer) remove(ctx context.Context, k *owned) error {
 	o := w.begin(k.name, "delete", "")
-	return w.run(ctx, k, o, http.MethodDelete, path(k.name), "", http.StatusNotFound)
+	return w.run(ctx, k, o, http.MethodDelete, path(k.name), http.StatusNotFound)
 }
 
 // trigger asks for one tick now, under a key that makes further attempts the same request.
