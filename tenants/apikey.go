@@ -17,9 +17,19 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 )
+
+// Credentials makes, rotates and deletes the API keys of tenants, and exchanges them for tokens.
+type Credentials struct {
+	DB        postgres.DB
+	Cursors   *web.Cursor
+	Directory *Directory
+	Limits    *Limits
+	Minter    *Minter // nil where this process has no private key of the platform's: nothing is exchanged
+}
 
 // APIKey is a long-lived credential of a tenant's, to be exchanged for short tokens. Key is the credential itself: it is
 // there in the answer to its making or rotation alone.
@@ -114,8 +124,47 @@ const keyColumns = `id, name, scopes, workflows, expires_at,
 // keyOverlap is how long the key before a rotation goes on counting.
 const keyOverlap = 24 * time.Hour
 
-// NewAPIKey makes an API key of a tenant that may have at most so many. It runs in a transaction.
-func NewAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, p APIKeyParams, by string, most int, now time.Time) (k APIKey, err error) {
+// Make makes an API key for the caller's tenant, within its quota. The value of a replayed request has no Key, because it is stored
+// without it.
+func (r Credentials) Make(ctx context.Context, who Identity, p APIKeyParams, now time.Time, request once.Request) (k APIKey, replayed bool, err error) {
+	q, err := r.Directory.Quotas(ctx, who.Tenant)
+	if err != nil {
+		return k, false, err
+	}
+	return r.issue(ctx, who, "api_key.make", request, func(tx pgx.Tx) (APIKey, error) {
+		return newAPIKey(ctx, tx, who, p, q.APIKeys, now)
+	})
+}
+
+// Rotate gives an API key of the caller's tenant another secret. The one before it counts for keyOverlap; an older one counts no
+// longer. The value of a replayed request has no Key.
+func (r Credentials) Rotate(ctx context.Context, who Identity, id string, request once.Request) (k APIKey, replayed bool, err error) {
+	return r.issue(ctx, who, "api_key.rotate", request, func(tx pgx.Tx) (APIKey, error) {
+		return rotateAPIKey(ctx, tx, who.Tenant, id)
+	})
+}
+
+// issue runs a change that makes a credential at most once, and audits it. The credential is returned, and is not stored.
+func (r Credentials) issue(ctx context.Context, who Identity, action string, request once.Request, change func(tx pgx.Tx) (APIKey, error)) (k APIKey, replayed bool, err error) {
+	var key string
+	err = pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) (err error) {
+		k, replayed, err = once.Do(ctx, tx, int32(who.Tenant), request, func() (APIKey, error) {
+			made, err := change(tx)
+			if err != nil {
+				return made, err
+			}
+			key, made.Key = made.Key, ""
+			return made, Audit(ctx, tx, who.Tenant, who.Subject, Change{Action: action, Target: keyTarget(made.ID), After: made})
+		})
+		return err
+	})
+	k.Key = key
+	return k, replayed, err
+}
+
+// newAPIKey makes an API key of the caller's tenant, which may have at most so many. It runs in a transaction.
+func newAPIKey(ctx context.Context, tx pgx.Tx, who Identity, p APIKeyParams, most int, now time.Time) (k APIKey, err error) {
+	tenant := who.Tenant
 	if err := p.check(now); err != nil {
 		return k, err
 	}
@@ -136,15 +185,14 @@ func NewAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, p APIKeyParams, by str
 		INSERT INTO api_key (tenant_id, id, name, hash, scopes, workflows, expires_at, created_by)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		RETURNING `+keyColumns,
-		tenant, "key_"+strings.ToLower(rand.Text()), p.Name, hashOf(key), p.Scopes, p.Workflows, p.ExpiresAt, by) // CollectExactlyOneRow reports the error
+		tenant, "key_"+strings.ToLower(rand.Text()), p.Name, hashOf(key), p.Scopes, p.Workflows, p.ExpiresAt, who.Subject) // CollectExactlyOneRow reports the error
 	k, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[APIKey])
 	k.Key = key
 	return k, err
 }
 
-// RotateAPIKey gives an API key another secret. The one before it counts for keyOverlap; an older one counts no longer. It
-// runs in a transaction.
-func RotateAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, id string) (APIKey, error) {
+// rotateAPIKey runs in a transaction.
+func rotateAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, id string) (APIKey, error) {
 	key := newKey()
 	rows, _ := tx.Query(ctx, `
 		UPDATE api_key
@@ -192,12 +240,6 @@ func DropAPIKey(ctx context.Context, db postgres.DB, tenant ID, id string) error
 		}
 		return Audit(ctx, tx, tenant, "", Change{Action: "api_key.delete", Target: keyTarget(id), Before: k})
 	})
-}
-
-// withoutKey is what may be told of it: all but the credential.
-func (k APIKey) withoutKey() APIKey {
-	k.Key = ""
-	return k
 }
 
 // exchanged is what a token for a key is to say.

@@ -181,7 +181,7 @@ func TestKeysMadeAtOnceAreAtMostTheQuota(t *testing.T) {
 		makers.Go(func() {
 			<-start
 			err := pgx.BeginFunc(t.Context(), w.pool, func(tx pgx.Tx) error {
-				_, err := NewAPIKey(t.Context(), tx, w.acme.ID, APIKeyParams{Name: "a", Scopes: []string{TicksWork}}, "ann", 3, time.Now())
+				_, err := newAPIKey(t.Context(), tx, Identity{Tenant: w.acme.ID, Subject: "ann"}, APIKeyParams{Name: "a", Scopes: []string{TicksWork}}, 3, time.Now())
 				return err
 			})
 			if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Code != "quota_exceeded") {
@@ -213,6 +213,9 @@ func TestAnAnswerThatIsRepeatedHoldsNoKey(t *testing.T) {
 	second, again := send()
 	if first.Code != 201 || second.Code != 201 || !strings.Contains(body, keyPrefix) || strings.Contains(again, keyPrefix) {
 		t.Errorf("got %d %s, then %d %s", first.Code, body, second.Code, again)
+	}
+	if before, _, _ := strings.Cut(body, `,"key":`); again != before+"}" || first.Header().Get("Idempotency-Replayed") != "" || second.Header().Get("Idempotency-Replayed") != "true" {
+		t.Errorf("got %v %s, then %v %s", first.Header(), body, second.Header(), again)
 	}
 	var stored int
 	err := w.pool.QueryRow(t.Context(), `SELECT count(*) FROM idempotency WHERE tenant_id = $1 AND convert_from(answer, 'UTF8') LIKE '%carillon_key_%'`, w.acme.ID).Scan(&stored)

@@ -5,22 +5,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 )
-
-// Credentials are what a tenant's operator does with API keys over HTTP, and what the keys are exchanged for.
-type Credentials struct {
-	DB        postgres.DB
-	Cursors   *web.Cursor
-	Directory *Directory
-	Limits    *Limits
-	Minter    *Minter // nil where this process has no private key of the platform's: nothing is exchanged
-}
 
 // TokenRoute needs no token: it is where tokens come from.
 const TokenRoute = "/v1/token"
@@ -42,7 +33,7 @@ func (r Credentials) Routes(g *echo.Group) {
 }
 
 func (r Credentials) post(c echo.Context) error {
-	once, err := web.OnceOf(c)
+	request, err := once.Of(c)
 	if err != nil {
 		return err
 	}
@@ -50,14 +41,11 @@ func (r Credentials) post(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, who := c.Request().Context(), Caller(c)
-	q, err := r.Directory.Quotas(ctx, who.Tenant)
+	k, replayed, err := r.Make(c.Request().Context(), Caller(c), p, time.Now(), request)
 	if err != nil {
 		return err
 	}
-	return r.issue(c, once, "api_key.make", func(tx pgx.Tx) (APIKey, error) {
-		return NewAPIKey(ctx, tx, who.Tenant, p, who.Subject, q.APIKeys, time.Now())
-	})
+	return once.Answer(c, http.StatusCreated, k, replayed)
 }
 
 func (r Credentials) rotate(c echo.Context) error {
@@ -65,38 +53,15 @@ func (r Credentials) rotate(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	once, err := web.OnceOf(c)
+	request, err := once.Of(c)
 	if err != nil {
 		return err
 	}
-	return r.issue(c, once, "api_key.rotate", func(tx pgx.Tx) (APIKey, error) {
-		return RotateAPIKey(c.Request().Context(), tx, From(c), id)
-	})
-}
-
-// issue runs what makes a credential at most once, and answers with it. It is stored nowhere, and so an answer that is
-// repeated does not show it.
-func (r Credentials) issue(c echo.Context, once web.Once, action string, run func(tx pgx.Tx) (APIKey, error)) error {
-	ctx, who := c.Request().Context(), Caller(c)
-	var k APIKey
-	var reply web.Reply
-	err := pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) (err error) {
-		reply, err = once.Run(ctx, tx, int32(who.Tenant), func() (int, any, error) {
-			if k, err = run(tx); err != nil {
-				return 0, nil, err
-			}
-			kept := k.withoutKey()
-			return http.StatusCreated, kept, Audit(ctx, tx, who.Tenant, who.Subject, Change{Action: action, Target: keyTarget(k.ID), After: kept})
-		})
-		return err
-	})
+	k, replayed, err := r.Rotate(c.Request().Context(), Caller(c), id, request)
 	if err != nil {
 		return err
 	}
-	if reply.Replayed {
-		return reply.Write(c)
-	}
-	return web.Answer(c, http.StatusCreated, k)
+	return once.Answer(c, http.StatusCreated, k, replayed)
 }
 
 const keyFilter = "admin/api-keys"

@@ -120,7 +120,7 @@ var owners = map[string]string{
 	"folded":            "internal/postgres",
 	"happening":         "dispatch tenants",
 	"held":              "dispatch dispatch/record",
-	"idempotency":       "dispatch internal/web schedules/subjects",
+	"idempotency":       "dispatch internal/once internal/web schedules/subjects",
 	"idle":              "schedules/forecast",
 	"key_profile":       "schedules/subjects",
 	"lease":             "dispatch",
