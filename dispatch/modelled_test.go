@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -144,9 +145,9 @@ func (w *modelledHouse) put(rt *rapid.T) {
 	var pre web.Precondition
 	wrong := false
 	if rapid.IntRange(0, 5).Draw(rt, "precondition") == 0 {
-		version := rapid.IntRange(1, 4).Draw(rt, "version")
-		pre.IfMatch = web.Tags{Sent: true, Strong: []string{web.ETag(int64(version))}}
-		wrong = is == nil || is.version != version
+		demanded := rapid.IntRange(1, 4).Draw(rt, "version")
+		pre.IfMatch = version.Of(int64(demanded))
+		wrong = is == nil || is.version != demanded
 	}
 	_, made, err := w.schedules.Put(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: key}, d.params(), "ann", pre)
 	want := outcome("version_mismatch")

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -32,9 +33,9 @@ func TestPutsTogetherAreManyPuts(t *testing.T) {
 			for i, l := range lines {
 				puts[i] = schedules.GroupPut{BulkLine: l, Pre: rapid.SampledFrom([]web.Precondition{
 					{}, {}, {}, {},
-					{IfNoneMatch: web.Tags{Sent: true, Any: true}},
-					{IfMatch: web.Tags{Sent: true, Any: true}},
-					{IfMatch: web.Tags{Sent: true, Strong: []string{`"1"`}}},
+					{IfNoneMatch: version.Any()},
+					{IfMatch: version.Any()},
+					{IfMatch: version.Of(1)},
 				}).Draw(rt, "pre")}
 			}
 			h.takeHanded()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/forecast"
@@ -157,24 +158,24 @@ func TestPutHoldsPreconditions(t *testing.T) {
 		_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron(fmt.Sprint(minute, " 1 * * *"))), "ann", pre)
 		return err
 	}
-	match := func(tags ...string) web.Precondition {
-		return web.Precondition{IfMatch: web.Tags{Sent: true, Strong: tags}}
+	match := func(versions ...int64) version.Precondition {
+		return version.Precondition{IfMatch: version.Of(versions...)}
 	}
-	anything := web.Tags{Sent: true, Any: true}
-	faulty(t, put(match(`"1"`), 1), 412, "version_mismatch")
+	anything := version.Any()
+	faulty(t, put(match(1), 1), 412, "version_mismatch")
 	faulty(t, put(web.Precondition{IfMatch: anything}, 1), 412, "version_mismatch")
 	if err := put(web.Precondition{IfNoneMatch: anything}, 1); err != nil {
 		t.Fatal(err)
 	}
 	faulty(t, put(web.Precondition{IfNoneMatch: anything}, 2), 412, "version_mismatch")
-	faulty(t, put(match(`"2"`), 2), 412, "version_mismatch")
-	if err := put(match(`"7"`, `"1"`), 2); err != nil {
+	faulty(t, put(match(2), 2), 412, "version_mismatch")
+	if err := put(match(7, 1), 2); err != nil {
 		t.Fatal(err)
 	}
 	if v := h.get("a").Version; v != 2 {
 		t.Errorf("got version %d, want 2", v)
 	}
-	by := schedules.Changer{By: "bob", Pre: match(`"1"`)}
+	by := schedules.Changer{By: "bob", Pre: match(1)}
 	_, err := h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{}, by)
 	faulty(t, err, 412, "version_mismatch")
 	_, err = h.schedules.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, by)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 )
 
@@ -41,7 +42,7 @@ func erased(name string) error {
 
 // checkErasure compares what a request demands with the version of a tenant, which it locks. A repeated request goes on
 // with an erasure whatever it demands: what it demanded at first held.
-func checkErasure(ctx context.Context, tx pgx.Tx, name string, pre web.Precondition) error {
+func checkErasure(ctx context.Context, tx pgx.Tx, name string, pre version.Precondition) error {
 	var updated time.Time
 	var erasing bool
 	err := tx.QueryRow(ctx, `SELECT updated_at, erasing_at IS NOT NULL FROM tenant WHERE name = $1 FOR UPDATE`, name).Scan(&updated, &erasing)

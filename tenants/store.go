@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/hoard"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 )
 
@@ -122,7 +123,7 @@ func Put(ctx context.Context, db postgres.DB, name string, p Params) (t Tenant, 
 }
 
 // putAudited is Put, with the change in the tenant's audit. Issuers' keys are public, and are told.
-func putAudited(ctx context.Context, tx pgx.Tx, name string, p Params, pre web.Precondition) (t Tenant, made bool, err error) {
+func putAudited(ctx context.Context, tx pgx.Tx, name string, p Params, pre version.Precondition) (t Tenant, made bool, err error) {
 	if _, err := tx.Exec(ctx, `SELECT FROM tenant WHERE name = $1 FOR UPDATE`, name); err != nil {
 		return t, false, fmt.Errorf("lock tenant: %w", err)
 	}

@@ -30,6 +30,7 @@ var rooms = map[string]string{
 	"internal/postgres/silent":       "",
 	"internal/sabotage":              "",
 	"internal/varint":                "",
+	"internal/version":               "internal",
 	"internal/web":                   "internal",
 	"migrations":                     "internal",
 	"tenants":                        "internal",
