@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -81,7 +80,7 @@ func (o *Operations) step(ctx context.Context, id int64) (more bool, err error) 
 			return nil
 		}
 		done, err := step(postgres.ForTenant(ctx, int32(op.Tenant)), tx, op)
-		if f, ok := errors.AsType[*fault.Error](err); ok && f.Status < http.StatusInternalServerError { // else it is ours, and tried again
+		if f, ok := fault.Refusal(err); ok { // any other error is ours, and the step is tried again
 			refused = f
 			return err
 		}

@@ -142,18 +142,24 @@ type auditPlace struct {
 	ID int64
 }
 
-// AuditLog returns a page of a tenant's changes, newest first, and the cursor of the next.
-func AuditLog(ctx context.Context, db postgres.DB, cursors *web.Cursor, tenant ID, f AuditFilter, limit int, cursor string) (page []AuditEntry, next *string, err error) {
+// Audited tells who changed what of a tenant.
+type Audited struct {
+	DB      postgres.DB
+	Cursors *web.Cursor
+}
+
+// Log returns a page of a tenant's changes, newest first, and the cursor of the next.
+func (a Audited) Log(ctx context.Context, tenant ID, f AuditFilter, limit int, cursor string) (page []AuditEntry, next *string, err error) {
 	name := fmt.Sprintf("audit %q %q %q %d %d", f.Actor, f.Action, f.Target, f.From.UnixMicro(), f.To.UnixMicro())
 	at := auditPlace{At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
 	if !f.To.IsZero() {
 		at.At = f.To
 	}
-	paging, err := cursors.Page(int32(tenant), name, limit, cursor, &at)
+	paging, err := a.Cursors.Page(int32(tenant), name, limit, cursor, &at)
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, _ := db.Query(ctx, `
+	rows, _ := a.DB.Query(ctx, `
 		WITH scanned AS (
 			SELECT id, at, actor, remote, action, target, request, before, after
 			FROM audit
@@ -177,7 +183,7 @@ func AuditLog(ctx context.Context, db postgres.DB, cursors *web.Cursor, tenant I
 	if more {
 		at = auditPlace{page[len(page)-1].At, page[len(page)-1].ID}
 	} else {
-		rows, _ := db.Query(ctx, `
+		rows, _ := a.DB.Query(ctx, `
 			SELECT at, id
 			FROM audit
 			WHERE tenant_id = $1 AND (at, id) < ($2, $3) AND at >= $4

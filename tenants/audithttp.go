@@ -4,15 +4,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 )
-
-// Audited answers who changed what of a tenant over HTTP.
-type Audited struct {
-	DB      postgres.DB
-	Cursors *web.Cursor
-}
 
 // Routes adds /v1/admin/audit under g, whose requests are authenticated.
 func (a Audited) Routes(g *echo.Group) {
@@ -35,7 +28,7 @@ func (a Audited) list(c echo.Context) error {
 	if err := fault.Join(fromErr, toErr); err != nil {
 		return err
 	}
-	page, next, err := AuditLog(c.Request().Context(), a.DB, a.Cursors, From(c), f, limit, cursor)
+	page, next, err := a.Log(c.Request().Context(), From(c), f, limit, cursor)
 	if err != nil {
 		return err
 	}

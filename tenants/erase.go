@@ -3,16 +3,13 @@ package tenants
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/version"
-	"github.com/carillonhq/carillon/internal/web"
 )
 
 // Erasing is a tenant that is being erased and is not gone yet.
@@ -55,18 +52,9 @@ func checkErasure(ctx context.Context, tx pgx.Tx, name string, pre version.Preco
 	return pre.Check(true, Tenant{UpdatedAt: updated}.revision())
 }
 
-func (p Platform) delete(c echo.Context) error {
-	name, err := web.Param(c, "tenant")
-	if err != nil {
-		return err
-	}
-	pre, err := web.Preconditions(c)
-	if err != nil {
-		return err
-	}
-	ctx := c.Request().Context()
+// erase erases a tenant if it is as the request demands. gone reports that all its rows are deleted, and the tenant with them.
+func (p Platform) erase(ctx context.Context, name string, pre version.Precondition) (e Erasing, gone bool, err error) {
 	var id ID
-	var e Erasing
 	err = pgx.BeginFunc(ctx, p.DB, func(tx pgx.Tx) error {
 		if err := checkErasure(ctx, tx, name, pre); err != nil {
 			return err
@@ -75,17 +63,13 @@ func (p Platform) delete(c echo.Context) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return e, false, err
 	}
 	forget := Tenant{ID: id, Name: name}
 	p.Tenants.forget(forget)
-	done, err := p.Empty(ctx, id)
-	if err != nil {
-		return err
+	gone, err = p.Empty(ctx, id)
+	if err == nil && gone {
+		p.Tenants.forget(forget)
 	}
-	if !done {
-		return web.Answer(c, http.StatusAccepted, e)
-	}
-	p.Tenants.forget(forget)
-	return web.Answer(c, http.StatusNoContent, nil)
+	return e, gone, err
 }

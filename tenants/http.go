@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
@@ -155,19 +154,6 @@ func Charged(c echo.Context) (int32, bool) {
 	return int32(who.Tenant), known
 }
 
-// Platform is what the platform's operator does with tenants over HTTP.
-type Platform struct {
-	DB       postgres.DB // it shows who the tenants are, and none of their rows
-	Cursors  *web.Cursor
-	Issuer   string       // the platform's own, which no tenant may have
-	Outbound web.Outbound // where a tenant's jwks_uri may lie
-	Tenants  *Directory   // is told of each change at once; nil: none
-
-	// Empty deletes every row of a tenant that is to be erased, and the tenant; false: some are left, and it is to be
-	// called again.
-	Empty func(ctx context.Context, tenant ID) (done bool, err error)
-}
-
 // Routes adds /v1/platform/tenants under g, whose requests are authenticated.
 func (p Platform) Routes(g *echo.Group) {
 	admin := Require(PlatformAdmin)
@@ -208,39 +194,31 @@ func (p Platform) put(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.check(name, params); err != nil {
-		return err
-	}
-	ctx := c.Request().Context()
-	if err := checkRecordDays(ctx, p.DB, params.Quotas); err != nil {
-		return err
-	}
-	var t Tenant
-	var made bool
-	err = pgx.BeginFunc(ctx, p.DB, func(tx pgx.Tx) (err error) {
-		t, made, err = putAudited(ctx, tx, name, params, pre)
-		return err
-	})
+	t, made, err := p.store(c.Request().Context(), name, params, pre)
 	if err != nil {
 		return err
 	}
-	p.Tenants.forget(t)
-	status := http.StatusOK
-	if made {
-		status = http.StatusCreated
-	}
 	web.Tag(c, t.revision())
-	return web.Answer(c, status, t.answer())
+	return web.Answer(c, web.PutStatus(made), t.answer())
 }
 
-func (p Platform) check(name string, params Params) error {
-	if !web.IsName(name) {
-		return fault.Invalid("/tenant", "a tenant's name is 1 to 128 of A-Z a-z 0-9 . _ -")
+func (p Platform) delete(c echo.Context) error {
+	name, err := web.Param(c, "tenant")
+	if err != nil {
+		return err
 	}
-	if params.Name != "" && params.Name != name {
-		return fault.Invalid("/name", "is not the name in the path")
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
 	}
-	return checkIssuers(params.Issuers, p.Issuer, p.Outbound)
+	e, gone, err := p.erase(c.Request().Context(), name, pre)
+	if err != nil {
+		return err
+	}
+	if !gone {
+		return web.Answer(c, http.StatusAccepted, e)
+	}
+	return web.Answer(c, http.StatusNoContent, nil)
 }
 
 const listFilter = "platform/tenants"

@@ -2,16 +2,10 @@ package tenants
 
 import (
 	"context"
-	"fmt"
 	"math"
-	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -73,88 +67,6 @@ var (
 // Upserts are how fast a tenant may store schedules; a body of many lines is read no faster.
 func Upserts(q Quotas) Rate {
 	return Rate{Quota: "upserts_per_second", PerSec: q.UpsertsPerSecond, Burst: 20 * q.UpsertsPerSecond}
-}
-
-var bulkRoutes = []string{"/v1/schedules/bulk", "/v1/schedules/sync"}
-
-// kindOf tells what a request to a route counts as.
-func kindOf(method, route string) kind {
-	switch {
-	case method != http.MethodPost:
-		return anyRequest
-	case slices.Contains(bulkRoutes, route):
-		return bulkRequest
-	case strings.HasPrefix(route, "/v1/ticks/") && slices.Contains([]string{"lease", "heartbeat", "finish", "complete", "fail"}, route[strings.LastIndex(route, "/")+1:]):
-		return workerRequest
-	}
-	return anyRequest
-}
-
-const oneSchedule = "/v1/workflows/:workflow/schedules/:key"
-
-func upserts(method, route string) bool {
-	return route == oneSchedule && (method == http.MethodPut || method == http.MethodPatch)
-}
-
-// Limit lets a request pass while its tenant is within its quotas; any other is 429 with Retry-After. While several
-// callers of a tenant send requests, the one that sends most may use only a part of each quota. Every answer bears RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). It comes behind Authenticate.
-func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		who, known := c.Get(callerKey).(Identity)
-		if !known { // a public route
-			return next(c)
-		}
-		ctx, method := c.Request().Context(), c.Request().Method
-		q := ofPlatform
-		if who.Tenant != 0 {
-			var err error
-			if q, err = l.Directory.Quotas(ctx, who.Tenant); err != nil {
-				return err
-			}
-		}
-		k := kindOf(method, c.Path())
-		rate := k.rate(q)
-		others, mostOf := l.callers.note(bucketName{tenant: who.Tenant, quota: rate.Quota}, who.Subject, rate.PerSec)
-		greedy := others && mostOf
-		if err := l.spend(c, who.Tenant, rate.leaving(greedy)); err != nil {
-			return err
-		}
-		if upserts(method, c.Path()) && who.Tenant != 0 {
-			if err := l.spend(c, who.Tenant, Upserts(q).leaving(greedy)); err != nil {
-				return err
-			}
-		}
-		f, most := flight{bucketName{tenant: who.Tenant, quota: k.atOne}, who.Subject}, k.most(q)
-		if !l.enter(f, most, others) {
-			return tooMany(k.atOne, most)
-		}
-		defer l.leave(f)
-		return next(c)
-	}
-}
-
-// spend takes one request of the rate, and adds to the answer's headers what is left for the coming second. The bucket may
-// hold more than that.
-func (l *Limits) spend(c echo.Context, tenant ID, r Rate) error {
-	left, wait, err := l.Buckets.Take(c.Request().Context(), tenant, r, 1)
-	if err != nil {
-		return err
-	}
-	h := c.Response().Header()
-	extend(h, "RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;w=1`, r.Quota, r.PerSec))
-	extend(h, "RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, r.Quota, min(max(left, 0), r.PerSec), max(1, wholeSeconds(wait))))
-	if wait > 0 {
-		return tooFast(r, wait)
-	}
-	return nil
-}
-
-// extend adds an item to a header whose value is a list.
-func extend(h http.Header, name, item string) {
-	if before := h.Get(name); before != "" {
-		item = before + ", " + item
-	}
-	h.Set(name, item)
 }
 
 // spendOne takes one of the requests_per_second of a tenant, for a request without a token.

@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2"
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/carillonhq/carillon/internal/web"
 )
 
 // When published keys are fetched. They are fetched by the request that needs them, so nothing runs when nobody asks.
@@ -23,9 +23,9 @@ const (
 
 // published are the key sets that issuers publish (RFC 7517 section 5), by address.
 type published struct {
-	client *http.Client
-	sets   *lru.Cache[string, *keySet]
-	mu     sync.Mutex // over making a set
+	read func(ctx context.Context, uri string) ([]byte, error)
+	sets *lru.Cache[string, *keySet]
+	mu   sync.Mutex // over making a set
 }
 
 // keySet is what one address publishes. Who holds its slot may fetch it and write its fields.
@@ -37,12 +37,12 @@ type keySet struct {
 	tried   time.Time
 }
 
-func newPublished(client *http.Client) *published {
+func newPublished(o web.Outbound) *published {
 	sets, err := lru.New[string, *keySet](10_000)
 	if err != nil {
 		panic(err)
 	}
-	return &published{client: client, sets: sets}
+	return &published{read: o.Reader(fetchTimeout, maxKeySet), sets: sets}
 }
 
 // keys are the published keys that fit a token. They are fetched where they are older than five minutes or none fits.
@@ -112,25 +112,9 @@ func (s *keySet) note(keys []Key, err error, now time.Time) {
 func (p *published) fetch(ctx context.Context, uri string) ([]Key, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, uri, nil)
+	b, err := p.read(ctx, uri)
 	if err != nil {
 		return nil, err
-	}
-	r.Close = true
-	answer, err := p.client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the key set is answered with %d", answer.StatusCode)
-	}
-	b, err := io.ReadAll(io.LimitReader(answer.Body, maxKeySet+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(b) > maxKeySet {
-		return nil, fmt.Errorf("the key set is larger than %d bytes", maxKeySet)
 	}
 	var doc struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -116,7 +116,7 @@ func TestPublishedKeysAreFetchedOnceByMany(t *testing.T) {
 	host.publish(200, jwkOf(t, "k", public))
 	server := httptest.NewServer(host)
 	defer server.Close()
-	p := newPublished(web.Outbound{Loopback: true}.Client(fetchTimeout))
+	p := newPublished(web.Outbound{Loopback: true})
 	fit := func(keys []Key) []Key { return candidates(keys, edDSA, "k", true) }
 	given, giveUp := context.WithCancel(t.Context())
 	giveUp()

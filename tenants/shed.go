@@ -1,14 +1,8 @@
 package tenants
 
 import (
-	"net/http"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
 )
@@ -22,24 +16,6 @@ const (
 	workClass                // leases, heartbeats and finishes
 	classes
 )
-
-// lists are routes that answer or change many things, beside those of all collections.
-var lists = []string{
-	"/v1/schedules", "/v1/schedules/export", "/v1/schedules/bulk", "/v1/schedules/sync", "/v1/schedules/actions", "/v1/schedules/get",
-	"/v1/workflows", "/v1/keys", "/v1/calendars", "/v1/operations", "/v1/endpoints", "/v1/ticks", "/v1/usage",
-	"/v1/workflows/:workflow/schedules/:key/ticks", "/v1/workflows/:workflow/schedules/:key/revisions", "/v1/workflows/:workflow/schedules/:key/backfill",
-	"/v1/admin/forecast", "/v1/admin/audit", "/v1/admin/api-keys", "/v1/admin/dead-letters", "/v1/admin/dead-letters/replay", "/v1/platform/tenants",
-}
-
-func classOf(method, route string) class {
-	switch {
-	case kindOf(method, route).atOne == workerRequest.atOne:
-		return workClass
-	case slices.Contains(lists, route):
-		return bulkClass
-	}
-	return singleClass
-}
 
 // Shedding says when a process is overloaded: it then answers 503 to a part of the requests, so that the others are still
 // answered in time. The zero value sheds nothing.
@@ -55,46 +31,6 @@ type Shedding struct {
 
 // shedAfter are the waits for a connection from which each class is shed.
 var shedAfter = [classes]time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second}
-
-// Shed returns the middleware that sheds load. It comes behind Authenticate: strangers do not count, and a tenant whose own
-// requests are slow is refused without harm to others.
-func (s Shedding) Shed() echo.MiddlewareFunc {
-	var flying atomic.Int64
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			who, known := c.Get(callerKey).(Identity)
-			if !known { // a public route
-				return next(c)
-			}
-			method, route := c.Request().Method, c.Path()
-			if s.over(classOf(method, route), int(flying.Load()), who.Tenant) {
-				return overloaded()
-			}
-			if !strings.HasSuffix(route, "/lease") || method != http.MethodPost {
-				flying.Add(1)
-				defer flying.Add(-1)
-			}
-			return next(c)
-		}
-	}
-}
-
-// ShedLookups returns the middleware that sheds load while tenants cannot be looked up in time. It comes before Authenticate;
-// requests for tokens are shed first.
-func (s Shedding) ShedLookups(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if s.LookupWaits != nil {
-			of := classOf(c.Request().Method, c.Path())
-			if c.Path() == TokenRoute {
-				of = bulkClass
-			}
-			if s.LookupWaits() >= shedAfter[of] {
-				return overloaded()
-			}
-		}
-		return next(c)
-	}
-}
 
 func (s Shedding) over(of class, flying int, tenant ID) bool {
 	if s.AtATime > 0 && flying >= s.AtATime<<of {

@@ -62,7 +62,7 @@ func NewVerifier(o VerifierOptions) *Verifier {
 			jwt.WithStrictDecoding(),
 			jwt.WithTimeFunc(o.Now),
 		),
-		published: newPublished(o.Outbound.Client(fetchTimeout)),
+		published: newPublished(o.Outbound),
 		proven:    newProven(),
 	}
 }

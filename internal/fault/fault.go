@@ -5,7 +5,6 @@ package fault
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 )
@@ -50,48 +49,54 @@ func New(status int, code, format string, args ...any) *Error {
 
 // Malformed is a request whose syntax is wrong: 400.
 func Malformed(code, format string, args ...any) *Error {
-	return New(http.StatusBadRequest, code, format, args...)
+	return New(400, code, format, args...)
 }
 
 // NotFound is a thing that is absent, or another tenant's: 404.
 func NotFound(format string, args ...any) *Error {
-	return New(http.StatusNotFound, "not_found", format, args...)
+	return New(404, "not_found", format, args...)
 }
 
 // IsNotFound reports whether an error is a fault of a thing that is absent.
 func IsNotFound(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Status == http.StatusNotFound
+	return ok && e.Status == 404
+}
+
+// Refusal returns the fault in an error, if the request is at fault and not the service.
+func Refusal(err error) (f *Error, ok bool) {
+	f, ok = errors.AsType[*Error](err)
+	return f, ok && f.Status < 500
 }
 
 // Forbidden is a request that the tenant may not make, or that is beyond its quota: 403.
 func Forbidden(code, format string, args ...any) *Error {
-	return New(http.StatusForbidden, code, format, args...)
+	return New(403, code, format, args...)
 }
 
 // TooLarge is a request with more bytes than are allowed: 413.
 func TooLarge(code, format string, args ...any) *Error {
-	return New(http.StatusRequestEntityTooLarge, code, format, args...)
+	return New(413, code, format, args...)
 }
 
 // TooMany is a request that comes too soon after others: 429 with code "rate_limited".
 func TooMany(format string, args ...any) *Error {
-	return New(http.StatusTooManyRequests, "rate_limited", format, args...)
+	return New(429, "rate_limited", format, args...)
 }
 
 // Unavailable is a request that cannot be served now, and can be later: 503.
 func Unavailable(code, format string, args ...any) *Error {
-	return New(http.StatusServiceUnavailable, code, format, args...)
+	return New(503, code, format, args...)
 }
 
 // Conflict is a request that does not fit the present state: 409.
 func Conflict(code, format string, args ...any) *Error {
-	return New(http.StatusConflict, code, format, args...)
+	return New(409, code, format, args...)
 }
 
 // Mismatch is a precondition that does not hold (RFC 9110 section 13): 412.
 func Mismatch(format string, args ...any) *Error {
-	return New(http.StatusPreconditionFailed, "version_mismatch", format, args...)
+	return New(412, "version_mismatch", format, args...)
 }
 
 // Invalid is one field with a meaning that cannot be: 422, with code "invalid".
@@ -101,7 +106,7 @@ func Invalid(pointer, format string, args ...any) *Error {
 
 // Fields are fields with meanings that cannot be: 422. The code is the field's own where there is one only.
 func Fields(fields ...Field) *Error {
-	e := &Error{Status: http.StatusUnprocessableEntity, Code: "invalid", Detail: "the request has fields that cannot be", Fields: fields}
+	e := &Error{Status: 422, Code: "invalid", Detail: "the request has fields that cannot be", Fields: fields}
 	if len(fields) == 1 {
 		e.Code, e.Detail = fields[0].Code, fields[0].Detail
 	}

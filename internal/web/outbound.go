@@ -2,9 +2,11 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -152,6 +154,32 @@ func (o Outbound) Client(timeout time.Duration) *http.Client {
 			MaxIdleConnsPerHost:    16,
 			IdleConnTimeout:        90 * time.Second,
 		},
+	}
+}
+
+// Reader returns a function that reads what a URL shows, over a connection of its own. An answer other than 200, or with more than
+// most bytes, is an error.
+func (o Outbound) Reader(timeout time.Duration, most int64) func(ctx context.Context, url string) ([]byte, error) {
+	client := o.Client(timeout)
+	return func(ctx context.Context, url string) ([]byte, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return nil, err
+		}
+		r.Close = true
+		answer, err := client.Do(r)
+		if err != nil {
+			return nil, err
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("the answer has status %d", answer.StatusCode)
+		}
+		b, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
+		if err == nil && int64(len(b)) > most {
+			err = fmt.Errorf("the answer is larger than %d bytes", most)
+		}
+		return b, err
 	}
 }
 
