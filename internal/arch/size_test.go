@@ -16,7 +16,6 @@ const (
 // may grow or be added.
 var large = map[string]int{
 	"internal/web.Idempotent parameters":       7,
-	"internal/web/scan.go":                     433,
 	"loadtest.churn lines":                     72,
 	"loadtest.fair lines":                      73,
 	"loadtest.inFlight lines":                  83,

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/carillonhq/carillon/internal/fault"
 )
@@ -21,10 +19,10 @@ func CheckJSON(raw []byte) error {
 	return check(raw, nil)
 }
 
-// check is CheckJSON which also holds the value to a shape, unless that is nil.
+// check does what CheckJSON does, and also holds the value to a shape, unless that is nil.
 func check(raw []byte, want *shape) error { return scan(raw, want, scanner{}) }
 
-// scan is check by a scanner which may have more to do.
+// scan does what check does, by a scanner that may have more to do.
 func scan(raw []byte, want *shape, s scanner) error {
 	s.src, s.path, s.names = raw, make([]step, 0, 8), make([][]byte, 0, 16)
 	s.space()
@@ -117,7 +115,7 @@ func (s *scanner) space() {
 	}
 }
 
-// next says the byte at hand, or 0 at the end.
+// next returns the byte at hand, or 0 at the end.
 func (s *scanner) next() byte {
 	if s.pos < len(s.src) {
 		return s.src[s.pos]
@@ -152,7 +150,7 @@ func (s *scanner) value(want *shape, place rule) error {
 
 var leaveOut = map[bool]string{true: ": leave it out"}
 
-// anything reads one value and says its kind: object, array, string, number, boolean or null.
+// anything reads one value and returns its kind: object, array, string, number, boolean or null.
 func (s *scanner) anything(want *shape) (string, error) {
 	switch c := s.next(); {
 	case c == '{':
@@ -241,8 +239,8 @@ func (s *scanner) object(want *shape) error {
 	}
 }
 
-// twice reports whether name is among the names of an object. Beyond a few they are kept in a map, so that an object of
-// many members costs no more than its length.
+// twice reports whether name is among the names of an object. It puts more than a few names into a map, so that an object of many
+// members costs no more than its length.
 func twice(names [][]byte, seen *map[string]bool, name []byte) bool {
 	const few = 16
 	if len(names) < few {
@@ -295,139 +293,4 @@ func (s *scanner) array(want *shape) error {
 			return s.syntax()
 		}
 	}
-}
-
-func (s *scanner) literal(word string) error {
-	for i := range len(word) {
-		if s.next() != word[i] {
-			return s.syntax()
-		}
-		s.pos++
-	}
-	return nil
-}
-
-func (s *scanner) number() error {
-	if s.next() == '-' {
-		s.pos++
-	}
-	if s.next() == '0' {
-		s.pos++
-	} else if !s.digits() {
-		return s.syntax()
-	}
-	if s.next() == '.' {
-		s.pos++
-		if !s.digits() {
-			return s.syntax()
-		}
-	}
-	if c := s.next(); c == 'e' || c == 'E' {
-		s.pos++
-		if c := s.next(); c == '+' || c == '-' {
-			s.pos++
-		}
-		if !s.digits() {
-			return s.syntax()
-		}
-	}
-	return nil
-}
-
-func (s *scanner) digits() bool {
-	start := s.pos
-	for '0' <= s.next() && s.next() <= '9' {
-		s.pos++
-	}
-	return s.pos > start
-}
-
-// text reads a string and returns what it says. It is a part of the source where nothing in it is escaped.
-func (s *scanner) text() ([]byte, error) {
-	s.pos++
-	start := s.pos
-	var said []byte // what was said up to start, once there was an escape
-	for {
-		switch c := s.next(); {
-		case c == '"':
-			plain := s.src[start:s.pos:s.pos]
-			s.pos++
-			if said == nil {
-				return plain, nil
-			}
-			return append(said, plain...), nil
-		case c == '\\':
-			said = append(said, s.src[start:s.pos]...)
-			r, err := s.escape()
-			if err != nil {
-				return nil, err
-			}
-			said = utf8.AppendRune(said, r)
-			start = s.pos
-		case c < 0x20:
-			return nil, s.syntax()
-		case c < utf8.RuneSelf:
-			s.pos++
-		default:
-			r, n := utf8.DecodeRune(s.src[s.pos:])
-			if r == utf8.RuneError && n == 1 {
-				return nil, s.malformed("invalid_utf8", "byte %d is not UTF-8", s.pos)
-			}
-			s.pos += n
-		}
-	}
-}
-
-func (s *scanner) escape() (rune, error) {
-	s.pos++
-	c := s.next()
-	if i := strings.IndexByte(`"\/bfnrt`, c); i >= 0 && c != 0 {
-		s.pos++
-		return rune("\"\\/\b\f\n\r\t"[i]), nil
-	}
-	if c != 'u' {
-		return 0, s.syntax()
-	}
-	s.pos++
-	r, err := s.hex()
-	if err != nil {
-		return 0, err
-	}
-	if r == 0 {
-		s.note("nul", "U+0000 cannot be kept")
-		return r, nil
-	}
-	if !utf16.IsSurrogate(r) {
-		return r, nil
-	}
-	at := s.pos - 6
-	if s.next() == '\\' && s.pos+1 < len(s.src) && s.src[s.pos+1] == 'u' {
-		s.pos += 2
-		low, err := s.hex()
-		if err != nil {
-			return 0, err
-		}
-		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
-			return pair, nil
-		}
-	}
-	return 0, s.malformed("lone_surrogate", "the escape at byte %d is half of a surrogate pair", at)
-}
-
-func (s *scanner) hex() (rune, error) {
-	var r rune
-	for range 4 {
-		switch c := s.next(); {
-		case '0' <= c && c <= '9':
-			r = r<<4 | rune(c-'0')
-		case 'a' <= c && c <= 'f':
-			r = r<<4 | rune(c-'a'+10)
-		case 'A' <= c && c <= 'F':
-			r = r<<4 | rune(c-'A'+10)
-		default:
-			return 0, s.syntax()
-		}
-		s.pos++
-	}
-	return r, nil
 }
