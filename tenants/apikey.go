@@ -207,6 +207,9 @@ func rotateAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, id string) (APIKey,
 	return k, err
 }
 
+// keyTarget is what the audit calls an API key.
+func keyTarget(id string) string { return "admin/api-keys/" + id }
+
 func noAPIKey(id string) error { return fault.NotFound("no api key %q", id) }
 
 // Exceeded is a count that is at its quota: 403.
@@ -216,8 +219,8 @@ func Exceeded(quota string, limit, used int) *fault.Error {
 	return f
 }
 
-// APIKeys returns at most limit keys of a tenant whose ids come after, in order of their ids.
-func APIKeys(ctx context.Context, db postgres.DB, tenant ID, after string, limit int) ([]APIKey, error) {
+// listKeys returns at most limit keys of a tenant whose ids come after, in order of their ids.
+func listKeys(ctx context.Context, db postgres.DB, tenant ID, after string, limit int) ([]APIKey, error) {
 	rows, _ := db.Query(ctx, `
 		SELECT `+keyColumns+`
 		FROM api_key
@@ -227,9 +230,9 @@ func APIKeys(ctx context.Context, db postgres.DB, tenant ID, after string, limit
 	return pgx.CollectRows(rows, pgx.RowToStructByName[APIKey])
 }
 
-// DropAPIKey takes a key back: it makes no more tokens, and those it made count no longer within 5 s.
-func DropAPIKey(ctx context.Context, db postgres.DB, tenant ID, id string) error {
-	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+// Delete deletes an API key: it is exchanged for no more tokens, and those that it was exchanged for stop to count within 5 s.
+func (r Credentials) Delete(ctx context.Context, tenant ID, id string) error {
+	err := pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `DELETE FROM api_key WHERE tenant_id = $1 AND id = $2 RETURNING `+keyColumns, tenant, id) // CollectExactlyOneRow reports the error
 		k, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[APIKey])
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -240,41 +243,13 @@ func DropAPIKey(ctx context.Context, db postgres.DB, tenant ID, id string) error
 		}
 		return Audit(ctx, tx, tenant, "", Change{Action: "api_key.delete", Target: keyTarget(id), Before: k})
 	})
-}
-
-// exchanged is what a token for a key is to say.
-type exchanged struct {
-	ID        string
-	TenantID  ID
-	Tenant    string
-	Status    string
-	Scopes    []string
-	Workflows []string
-	ExpiresAt *time.Time
-}
-
-// exchange finds the key that was sent. The key itself says whose it is: nothing else of the request does.
-func (d *Directory) exchange(ctx context.Context, key string) (x exchanged, ok bool, err error) {
-	if !wellFormed(key) {
-		return x, false, nil
+	if err == nil {
+		r.Directory.keys.Remove(keyName{tenant, id})
 	}
-	err = d.strangers.look(ctx, exchangeRate, func() error {
-		rows, _ := d.db.Query(ctx, `
-			SELECT k.id, k.tenant_id, t.name AS tenant, t.status, k.scopes, k.workflows,
-				LEAST(k.expires_at, CASE WHEN k.hash <> $1 THEN k.previous_expires_at END) AS expires_at
-			FROM api_key k
-			JOIN tenant t ON t.id = k.tenant_id
-			WHERE k.hash = $1 OR k.previous_hash = $1`, hashOf(key)) // CollectExactlyOneRow reports the error
-		x, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[exchanged])
-		return err
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return x, false, nil
-	}
-	return x, err == nil, err
+	return err
 }
 
-// keyLives reports whether a tenant has that API key still, as of two seconds ago at most.
+// keyLives reports whether a tenant still has that API key, as of two seconds ago at most.
 func (d *Directory) keyLives(ctx context.Context, tenant ID, id string) (bool, error) {
 	now, name := d.now(), keyName{tenant, id}
 	if e, ok := d.keys.Get(name); ok && now.Sub(e.at) < cacheFor {

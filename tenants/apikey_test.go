@@ -191,7 +191,7 @@ func TestKeysMadeAtOnceAreAtMostTheQuota(t *testing.T) {
 	}
 	close(start)
 	makers.Wait()
-	if all, err := APIKeys(t.Context(), w.pool, w.acme.ID, "", 100); err != nil || len(all) != 3 {
+	if all, err := listKeys(t.Context(), w.pool, w.acme.ID, "", 100); err != nil || len(all) != 3 {
 		t.Errorf("got %d keys, %v, want 3", len(all), err)
 	}
 }

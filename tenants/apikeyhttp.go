@@ -1,15 +1,12 @@
 package tenants
 
 import (
-	"context"
 	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/once"
-	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 )
 
@@ -18,9 +15,6 @@ const TokenRoute = "/v1/token"
 
 // mostToken is how many bytes a request for a token may have: anyone may send one.
 const mostToken = 4 << 10
-
-// tokenTTL is how long a token for an API key lives.
-const tokenTTL = 10 * time.Minute
 
 // Routes adds the routes of API keys under g, whose requests are authenticated but those of TokenRoute.
 func (r Credentials) Routes(g *echo.Group) {
@@ -79,7 +73,7 @@ func (r Credentials) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := APIKeys(c.Request().Context(), r.DB, tenant, after, paging.Rows())
+	found, err := listKeys(c.Request().Context(), r.DB, tenant, after, paging.Rows())
 	if err != nil {
 		return err
 	}
@@ -95,11 +89,9 @@ func (r Credentials) delete(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	tenant := From(c)
-	if err := DropAPIKey(c.Request().Context(), r.DB, tenant, id); err != nil {
+	if err := r.Delete(c.Request().Context(), From(c), id); err != nil {
 		return err
 	}
-	r.Directory.keys.Remove(keyName{tenant, id})
 	return c.NoContent(http.StatusNoContent)
 }
 
@@ -108,62 +100,14 @@ type tokenParams struct {
 	APIKey string `json:"api_key" validate:"required"`
 }
 
-// TokenAnswer is a short token (RFC 6749 section 5.1).
-type TokenAnswer struct {
-	AccessToken string `json:"access_token"`
-	TokenType   string `json:"token_type"`
-	ExpiresIn   int    `json:"expires_in"` // seconds
-}
-
 func (r Credentials) token(c echo.Context) error {
 	p, err := web.Body[tokenParams](c)
 	if err != nil {
 		return err
 	}
-	if r.Minter == nil {
-		return fault.Forbidden("no_exchange", "no API key is exchanged here: this service has no private key of its issuer")
-	}
-	now := time.Now()
-	ctx := withAddress(c.Request().Context(), c.RealIP())
-	x, ok, err := r.Directory.exchange(ctx, p.APIKey)
+	answer, err := r.Exchange(withAddress(c.Request().Context(), c.RealIP()), p.APIKey, time.Now())
 	if err != nil {
 		return err
 	}
-	ttl := tokenTTL
-	if x.ExpiresAt != nil {
-		ttl = min(ttl, x.ExpiresAt.Sub(now))
-	}
-	if !ok || x.Status != Active || ttl < time.Second {
-		return unauthorized("invalid_api_key", "Bearer", "the API key does not count")
-	}
-	if err := r.Limits.spendOne(ctx, x.TenantID); err != nil {
-		return err
-	}
-	if err := r.auditExchange(ctx, x); err != nil {
-		return err
-	}
-	r.Directory.uses.note(keyName{x.TenantID, x.ID}, r.Directory.now())
-	token, err := r.Minter.Mint(Claims{Subject: x.ID, Tenant: x.Tenant, Scopes: x.Scopes, TTL: ttl, APIKey: x.ID, Workflows: x.Workflows}, now)
-	if err != nil {
-		return err
-	}
-	return web.Answer(c, http.StatusOK, TokenAnswer{token, "Bearer", int(ttl / time.Second)})
+	return web.Answer(c, http.StatusOK, answer)
 }
-
-// auditExchange records that a key is exchanged, once an hour for each network that it is exchanged from: who uses it
-// exchanges it every ten minutes.
-func (r Credentials) auditExchange(ctx context.Context, x exchanged) error {
-	address, _ := ctx.Value(addressKey{}).(string)
-	now, exchange := r.Directory.now(), keyFrom{keyName{x.TenantID, x.ID}, networkOf(address)}
-	if at, known := r.Directory.exchanges.Get(exchange); known && now.Sub(at) < exchangeToldFor {
-		return nil
-	}
-	err := Audit(postgres.ForTenant(ctx, int32(x.TenantID)), r.DB, x.TenantID, x.ID, Change{Action: "api_key.exchange", Target: keyTarget(x.ID)})
-	if err == nil {
-		r.Directory.exchanges.Add(exchange, now)
-	}
-	return err
-}
-
-// keyTarget is what the audit calls an API key.
-func keyTarget(id string) string { return "admin/api-keys/" + id }

@@ -1,0 +1,99 @@
+package tenants
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+)
+
+// tokenTTL is how long a token for an API key lives.
+const tokenTTL = 10 * time.Minute
+
+// TokenAnswer is a short token (RFC 6749 section 5.1).
+type TokenAnswer struct {
+	AccessToken string `json:"access_token"`
+	TokenType   string `json:"token_type"`
+	ExpiresIn   int    `json:"expires_in"` // seconds
+}
+
+// Exchange returns a token with the scopes and the workflows of an API key. A key that does not count is 401.
+func (r Credentials) Exchange(ctx context.Context, key string, now time.Time) (TokenAnswer, error) {
+	if r.Minter == nil {
+		return TokenAnswer{}, fault.Forbidden("no_exchange", "no API key is exchanged here: this service has no private key of its issuer")
+	}
+	x, ok, err := r.Directory.exchange(ctx, key)
+	if err != nil {
+		return TokenAnswer{}, err
+	}
+	ttl := tokenTTL
+	if x.ExpiresAt != nil {
+		ttl = min(ttl, x.ExpiresAt.Sub(now))
+	}
+	if !ok || x.Status != Active || ttl < time.Second {
+		return TokenAnswer{}, unauthorized("invalid_api_key", "Bearer", "the API key does not count")
+	}
+	if err := r.Limits.spendOne(ctx, x.TenantID); err != nil {
+		return TokenAnswer{}, err
+	}
+	if err := r.auditExchange(ctx, x); err != nil {
+		return TokenAnswer{}, err
+	}
+	r.Directory.uses.note(keyName{x.TenantID, x.ID}, r.Directory.now())
+	token, err := r.Minter.Mint(Claims{Subject: x.ID, Tenant: x.Tenant, Scopes: x.Scopes, TTL: ttl, APIKey: x.ID, Workflows: x.Workflows}, now)
+	if err != nil {
+		return TokenAnswer{}, err
+	}
+	return TokenAnswer{token, "Bearer", int(ttl / time.Second)}, nil
+}
+
+// exchanged is an API key with what a token for it says.
+type exchanged struct {
+	ID        string
+	TenantID  ID
+	Tenant    string
+	Status    string
+	Scopes    []string
+	Workflows []string
+	ExpiresAt *time.Time
+}
+
+// exchange finds the tenant and the rights of a key. The key alone says whose it is: nothing else of the request does.
+func (d *Directory) exchange(ctx context.Context, key string) (x exchanged, ok bool, err error) {
+	if !wellFormed(key) {
+		return x, false, nil
+	}
+	err = d.strangers.look(ctx, exchangeRate, func() error {
+		rows, _ := d.db.Query(ctx, `
+			SELECT k.id, k.tenant_id, t.name AS tenant, t.status, k.scopes, k.workflows,
+				LEAST(k.expires_at, CASE WHEN k.hash <> $1 THEN k.previous_expires_at END) AS expires_at
+			FROM api_key k
+			JOIN tenant t ON t.id = k.tenant_id
+			WHERE k.hash = $1 OR k.previous_hash = $1`, hashOf(key)) // CollectExactlyOneRow reports the error
+		x, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[exchanged])
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return x, false, nil
+	}
+	return x, err == nil, err
+}
+
+// auditExchange records that a key is exchanged, once an hour for each network that it is exchanged from. A client exchanges its key
+// every ten minutes.
+func (r Credentials) auditExchange(ctx context.Context, x exchanged) error {
+	address, _ := ctx.Value(addressKey{}).(string)
+	now, exchange := r.Directory.now(), keyFrom{keyName{x.TenantID, x.ID}, networkOf(address)}
+	if at, known := r.Directory.exchanges.Get(exchange); known && now.Sub(at) < exchangeToldFor {
+		return nil
+	}
+	err := Audit(postgres.ForTenant(ctx, int32(x.TenantID)), r.DB, x.TenantID, x.ID, Change{Action: "api_key.exchange", Target: keyTarget(x.ID)})
+	if err == nil {
+		r.Directory.exchanges.Add(exchange, now)
+	}
+	return err
+}
