@@ -87,25 +87,3 @@ func TestTheAnswerToHEADLeavesNothingBehind(t *testing.T) {
 		}
 	}
 }
-
-// An answer that was given before says so.
-func TestReplayedAnswersSaySo(t *testing.T) {
-	t.Parallel()
-	s := serveHouse(t)
-	client := checked(t)
-	token := s.mint(t, "acme", tenants.TenantScopes()...)
-	s.expect(t, client, token, "PUT", "/v1/workflows/w/schedules/k", `{"spec": {"cron": "0 8 * * *"}}`, 201, "")
-	once := http.Header{"Idempotency-Key": {"a"}, "Content-Type": {"application/json"}}
-	for _, path := range []string{"/v1/workflows/w/schedules/k/trigger", "/v1/workflows/w/schedules/k/pause", "/v1/admin/api-keys"} {
-		body := []byte(`{}`)
-		if path == "/v1/admin/api-keys" {
-			body = []byte(`{"name": "a", "scopes": ["schedules:read"]}`)
-		}
-		for _, want := range []string{"", "true"} {
-			got, _ := s.ask(t, client, token, "POST", path, once, body, patience)
-			if got.status/100 != 2 || got.header.Get("Idempotency-Replayed") != want {
-				t.Errorf("%s: got %d %s, Idempotency-Replayed %q, want %q", path, got.status, got.body, got.header.Get("Idempotency-Replayed"), want)
-			}
-		}
-	}
-}
