@@ -96,7 +96,20 @@ func (b *bench) put(ctx context.Context, s *served, tenant string, n int, lines 
 	return nil
 }
 
-// announce is where a tenant finds the process, and a token of it.
+// serveTwo starts two processes that share the database. stop ends both.
+func (b *bench) serveTwo(ctx context.Context, args ...string) (one, other *served, stop func(), err error) {
+	env := append(b.env, "CARILLON_CONNECTIONS=20")
+	if one, err = b.serve(ctx, "one", env, args...); err != nil {
+		return nil, nil, nil, err
+	}
+	if other, err = b.serve(ctx, "other", env, args...); err != nil {
+		one.stop()
+		return nil, nil, nil, err
+	}
+	return one, other, func() { other.stop(); one.stop() }, nil
+}
+
+// announce returns the URL of the process and a token of the tenant.
 func (b *bench) announce(s *served, tenant string) (announcement, error) {
 	claims := tenants.Claims{Subject: "loadtest", Tenant: tenant, Scopes: []string{tenants.SchedulesWrite, tenants.TicksWork}, TTL: time.Hour}
 	token, err := b.minter.Mint(claims, time.Now())

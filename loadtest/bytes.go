@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,8 +29,8 @@ const (
 	bytesSlower    = 2                      // times
 )
 
-// inFlight lets a tenant with default quotas send as many bytes, and ask for as many, as it may: what memory the process takes,
-// and how long another tenant waits, alone, beside that and beside processes that burn as much CPU.
+// inFlight lets a tenant with default quotas send and read as many bytes as it may. It measures the memory of the process, and how
+// long another tenant waits.
 func inFlight(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
@@ -43,7 +44,6 @@ func inFlight(ctx context.Context, o options, p *progress) (_ *report, err error
 		return nil, err
 	}
 	defer server.stop()
-	pid := server.cmd.Process.Pid
 	transport := manyConnections()
 	defer transport.CloseIdleConnections()
 	a := asking{httpClient(transport), []string{"http://" + server.listen}}
@@ -52,89 +52,80 @@ func inFlight(ctx context.Context, o options, p *progress) (_ *report, err error
 		return nil, err
 	}
 	length := max(4*time.Second, time.Duration(float64(bytesFor)*min(1, o.scale)))
-	if _, err := a.steadily(ctx, tokens["modest"], quotaOther, 2*time.Second); err != nil { // plans are made and caches filled
-		return nil, err
-	}
+	l := loaded{a, w, server.cmd.Process.Pid, tokens, length}
 	r := &report{}
-	before, err := peakMemory(pid)
+	return r, l.measure(ctx, r, p)
+}
+
+// loaded is one process to which one tenant sends and from which it reads many bytes, while another reads little.
+type loaded struct {
+	asking
+	bench  *bench
+	pid    int
+	tokens map[string]string
+	length time.Duration // of each measurement
+}
+
+// measure measures the process's memory, and the modest tenant's waiting alone, beside the greedy tenant, and beside processes that
+// use as much CPU as that.
+func (l loaded) measure(ctx context.Context, r *report, p *progress) error {
+	if _, err := l.steadily(ctx, l.tokens["modest"], quotaOther, 2*time.Second); err != nil { // statements are prepared and caches filled
+		return err
+	}
+	before, err := peakMemory(l.pid)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.say("storing %d schedules with large payloads", bytesSchedules)
-	if err := a.storeLarge(ctx, tokens["greedy"]); err != nil {
-		return nil, err
+	if err := l.storeLarge(ctx, l.tokens["greedy"]); err != nil {
+		return err
 	}
 	p.say("one tenant alone")
-	alone, err := a.steadily(ctx, tokens["modest"], quotaOther, length)
+	alone, err := l.steadily(ctx, l.tokens["modest"], quotaOther, l.length)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.say("beside one that sends and asks for many bytes")
-	began, err := costUntilNow(ctx, w.db, pid)
+	beside, statuses, cpu, err := l.besideBytes(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var beside asked
-	statuses, err := a.besideBytes(ctx, tokens, length, &beside)
+	peak, err := peakMemory(l.pid)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	ended, err := costUntilNow(ctx, w.db, pid)
-	if err != nil {
-		return nil, err
-	}
-	peak, err := peakMemory(pid)
-	if err != nil {
-		return nil, err
-	}
-	used := ended.less(began)
-	cpu := used.ours + used.postgres
 	p.say("beside processes that burn %.0f s of CPU", cpu.Seconds())
-	stop, err := burn(ctx, cpu, length)
+	burned, err := l.besideBurners(ctx, cpu)
 	if err != nil {
-		return nil, err
-	}
-	burned, err := a.steadily(ctx, tokens["modest"], quotaOther, length)
-	stop()
-	if err != nil {
-		return nil, err
+		return err
 	}
 	r.figure("memory_before_mib", before)
 	r.figure("cpu_seconds", cpu.Seconds())
 	for status, n := range statuses {
 		r.figure(fmt.Sprint("greedy_answers_", status), float64(n))
 	}
-	for name, one := range map[string]*asked{"alone": &alone, "beside": &beside, "burner": &burned} {
+	for name, one := range map[string]asked{"alone": alone, "beside": beside, "burner": burned} {
 		r.figure("other_p50_"+name+"_ms", milliseconds(percentile(one.took, 0.5)))
 		r.figure("other_p99_"+name+"_ms", milliseconds(percentile(one.took, 0.99)))
 	}
 	r.atMost("memory_peak_mib", peak, bytesMemory)
 	r.atMost("other_not_answered", float64(beside.odd+beside.refused), 0)
 	r.atMost("other_p99_times_burner", float64(percentile(beside.took, 0.99))/float64(max(1, percentile(burned.took, 0.99))), bytesSlower)
-	return r, nil
+	return nil
 }
 
-// twoTenants makes tenants with default quotas, and a schedule of the one that asks little.
+// twoTenants creates two tenants with default quotas, and a schedule of the modest one. It returns their tokens by their names.
 func (b *bench) twoTenants(ctx context.Context, a asking) (tokens map[string]string, err error) {
-	platform, err := b.output(ctx, b.env, "token", "--scope", "platform:admin")
-	if err != nil {
-		return nil, err
-	}
 	tokens = map[string]string{}
 	for _, name := range []string{"greedy", "modest"} {
-		if status, _, err := a.ask(ctx, 0, http.MethodPut, "/v1/platform/tenants/"+name, platform, `{}`); err != nil || status != http.StatusCreated {
-			return nil, fmt.Errorf("make tenant %s: %d, %w", name, status, err)
-		}
-		if tokens[name], err = b.output(ctx, b.env, "token", "--tenant", name); err != nil {
+		if tokens[name], err = b.newTenant(ctx, a, name, `{}`); err != nil {
 			return nil, err
 		}
 	}
-	if status, _, err := a.ask(ctx, 0, http.MethodPut, quotaPath, tokens["modest"], `{"spec": {"cron": "0 8 * * *"}}`); err != nil || status != http.StatusCreated {
-		return nil, fmt.Errorf("put a schedule: %d, %w", status, err)
-	}
-	return tokens, nil
+	return tokens, a.putSchedule(ctx, tokens["modest"])
 }
 
+// storeLarge stores many schedules, each with a payload of almost the largest size.
 func (a asking) storeLarge(ctx context.Context, token string) error {
 	payload := strings.Repeat("x", bytesPayload)
 	lines, out := io.Pipe()
@@ -152,7 +143,7 @@ func (a asking) storeLarge(ctx context.Context, token string) error {
 	})
 }
 
-// send sends a request with any body, and reads the answer over.
+// send sends a request with any body, reads the answer to its end and calls answered with its status.
 func (a asking) send(ctx context.Context, path, token string, body io.Reader, header map[string]string, answered func(status int) error) error {
 	method := http.MethodPost
 	if body == nil {
@@ -177,38 +168,54 @@ func (a asking) send(ctx context.Context, path, token string, body io.Reader, he
 	return answered(answer.StatusCode)
 }
 
-// besideBytes asks steadily for one tenant while another sends large bodies and reads large lists.
-func (a asking) besideBytes(ctx context.Context, tokens map[string]string, length time.Duration, beside *asked) (statuses map[int]int, err error) {
+// besideBytes measures the modest tenant's waiting while the greedy one sends large bodies and reads large lists. It returns also
+// how many of the greedy tenant's requests got each status, and how much CPU the process and PostgreSQL used.
+func (l loaded) besideBytes(ctx context.Context) (modest asked, statuses map[int]int, cpu time.Duration, err error) {
+	began, err := costUntilNow(ctx, l.bench.db, l.pid)
+	if err != nil {
+		return modest, nil, 0, err
+	}
+	all, within := errgroup.WithContext(ctx)
+	all.Go(func() (err error) {
+		modest, err = l.steadily(within, l.tokens["modest"], quotaOther, l.length)
+		return err
+	})
+	all.Go(func() (err error) {
+		statuses, err = l.manyBytes(within)
+		return err
+	})
+	if err := all.Wait(); err != nil {
+		return modest, nil, 0, err
+	}
+	ended, err := costUntilNow(ctx, l.bench.db, l.pid)
+	used := ended.less(began)
+	return modest, statuses, used.ours + used.postgres, err
+}
+
+// manyBytes sends large bodies and reads large lists for the greedy tenant, many at a time, and counts the statuses.
+func (l loaded) manyBytes(ctx context.Context) (statuses map[int]int, err error) {
 	body, err := largeFinish()
 	if err != nil {
 		return nil, err
 	}
-	ends := time.Now().Add(length)
+	ends := time.Now().Add(l.length)
 	statuses = map[int]int{}
-	counts := make(chan int)
-	counted := make(chan struct{})
-	go func() {
-		defer close(counted)
-		for status := range counts {
-			statuses[status]++
-		}
-	}()
-	again := func(status int) error {
-		counts <- status
+	var mu sync.Mutex
+	answered := func(status int) error {
+		mu.Lock()
+		statuses[status]++
+		mu.Unlock()
 		if status != http.StatusOK {
 			time.Sleep(bytesPause)
 		}
 		return nil
 	}
 	all, within := errgroup.WithContext(ctx)
-	all.Go(func() (err error) {
-		*beside, err = a.steadily(within, tokens["modest"], quotaOther, length)
-		return err
-	})
 	for range bytesFinishes {
 		all.Go(func() (err error) {
 			for err == nil && time.Now().Before(ends) {
-				err = a.send(within, "/v1/ticks/finish", tokens["greedy"], bytes.NewReader(body), map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}, again)
+				header := map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
+				err = l.send(within, "/v1/ticks/finish", l.tokens["greedy"], bytes.NewReader(body), header, answered)
 			}
 			return err
 		})
@@ -216,18 +223,25 @@ func (a asking) besideBytes(ctx context.Context, tokens map[string]string, lengt
 	for range bytesLists {
 		all.Go(func() (err error) {
 			for err == nil && time.Now().Before(ends) {
-				err = a.send(within, "/v1/schedules?limit=1000", tokens["greedy"], nil, nil, again)
+				err = l.send(within, "/v1/schedules?limit=1000", l.tokens["greedy"], nil, nil, answered)
 			}
 			return err
 		})
 	}
-	err = all.Wait()
-	close(counts)
-	<-counted
-	return statuses, err
+	return statuses, all.Wait()
 }
 
-// largeFinish is a packed body that unpacks to almost as much as may be.
+// besideBurners measures the modest tenant's waiting beside processes that use so much CPU.
+func (l loaded) besideBurners(ctx context.Context, cpu time.Duration) (asked, error) {
+	stop, err := burn(ctx, cpu, l.length)
+	if err != nil {
+		return asked{}, err
+	}
+	defer stop()
+	return l.steadily(ctx, l.tokens["modest"], quotaOther, l.length)
+}
+
+// largeFinish returns a compressed body that expands to almost the largest size.
 func largeFinish() ([]byte, error) {
 	var plain, packed bytes.Buffer
 	plain.WriteString(`{"ticks": [`)
@@ -248,7 +262,7 @@ func largeFinish() ([]byte, error) {
 	return packed.Bytes(), err
 }
 
-// burn starts processes that use so much CPU together within a time. What it returns ends them.
+// burn starts processes that together use so much CPU within length. stop ends them.
 func burn(ctx context.Context, cpu, length time.Duration) (stop func(), err error) {
 	n := max(1, int(math.Ceil(cpu.Seconds()/length.Seconds())))
 	each := max(1, int(cpu.Seconds())/n)

@@ -31,9 +31,9 @@ const (
 	churnNear      = 100 * time.Millisecond // of a whole second, when ticks come due: then the changes are made
 )
 
-// churn changes a fifth of the schedules while they fire, most often just when a tick of theirs comes due: each is upserted
-// with another payload or timing, paused, resumed, deleted and made again. Then the record of all is held against what those
-// changes allow.
+// churn changes a fifth of the schedules while they fire, most often just when one of their ticks is due. It upserts them with
+// another payload or timing, pauses, resumes, deletes and creates them again. Then it compares the record with what those changes
+// allow.
 func churn(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
@@ -72,18 +72,11 @@ func churn(ctx context.Context, o options, p *progress) (*report, error) {
 	if err := analyzed(ctx, b.db); err != nil {
 		return nil, err
 	}
-	if time.Until(to) < 2*churnCalm { // what came meanwhile is in doubt for some, and may have come of all
+	if time.Until(to) < 2*churnCalm { // the ticks due meanwhile are uncertain for some schedules, and perhaps for all
 		return nil, fmt.Errorf("the schedules were stored only after they were due: %w", errTooSlow)
 	}
 	p.say("%d schedules stored, which fire for %s", n, to.Sub(from))
-	stop := c.work(ctx)
-	err = c.change(ctx, max(churnFew, int(float64(churnRate)*min(1, o.scale))))
-	if err == nil {
-		p.say("%d changes made", c.changes())
-		err = c.settled(ctx, b.db, server)
-	}
-	stop()
-	if err != nil {
+	if err := c.changeAndSettle(ctx, b.db, server, max(churnFew, int(float64(churnRate)*min(1, o.scale))), p); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, server.tail())
 	}
 	records, err := c.records(ctx, b.db)
@@ -91,17 +84,7 @@ func churn(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	f := checkChurn(c.all, from, to, records, c.seen())
-	r := &report{}
-	r.figure("schedules", float64(n))
-	r.figure("ticks", float64(len(records)))
-	r.figure("changes_per_second", float64(c.changes())/(to.Sub(from)-churnCalm).Seconds())
-	kinds, became := c.kinds(), outcomes(records)
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		r.figure(kind, float64(kinds[kind]))
-	}
-	for _, what := range slices.Sorted(maps.Keys(became)) {
-		r.figure("ticks_"+what, float64(became[what]))
-	}
+	r := c.report(records)
 	f.lateness(r, "lateness", f.fired, every)
 	f.promiseOf(churnKinds, r, p, server.process)
 	return r, nil
@@ -130,6 +113,22 @@ func (c *churning) params(of *churned, t cadence, version int) carillon.Params {
 	return p
 }
 
+// report returns what was changed and what became of the ticks.
+func (c *churning) report(records []churnTick) *report {
+	r := &report{}
+	r.figure("schedules", float64(len(c.all)))
+	r.figure("ticks", float64(len(records)))
+	r.figure("changes_per_second", float64(c.changes())/(c.to.Sub(c.from)-churnCalm).Seconds())
+	kinds, became := c.kinds(), outcomes(records)
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		r.figure(kind, float64(kinds[kind]))
+	}
+	for _, what := range slices.Sorted(maps.Keys(became)) {
+		r.figure("ticks_"+what, float64(became[what]))
+	}
+	return r
+}
+
 // put stores all schedules as they are at first.
 func (c *churning) put(ctx context.Context, b *bench, server *served) error {
 	began := time.Now()
@@ -154,7 +153,18 @@ func (c *churning) put(ctx context.Context, b *bench, server *served) error {
 	return err
 }
 
-// work ends all ticks as succeeded, and remembers how often each came.
+// changeAndSettle changes schedules while a worker completes their ticks, and waits until all ticks have ended.
+func (c *churning) changeAndSettle(ctx context.Context, db *pgx.Conn, server *served, perSecond int, p *progress) error {
+	stop := c.work(ctx)
+	defer stop()
+	if err := c.change(ctx, perSecond); err != nil {
+		return err
+	}
+	p.say("%d changes made", c.changes())
+	return c.settled(ctx, db, server)
+}
+
+// work completes every tick and counts how often each is delivered, until stop.
 func (c *churning) work(ctx context.Context) (stop func()) {
 	c.came = map[string]int{}
 	ctx, cancel := context.WithCancel(ctx)

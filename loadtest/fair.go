@@ -21,8 +21,8 @@ const (
 	fairMeasure = 15 * time.Second
 )
 
-// fair has a thousand small tenants fire twice: alone, and at the moment at which a giant has far more due than its quota
-// lets through at once.
+// fair fires the schedules of a thousand small tenants twice: alone, and together with a giant tenant that has far more due than its
+// quota admits at once.
 func fair(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
@@ -40,21 +40,7 @@ func fair(ctx context.Context, o options, p *progress) (*report, error) {
 	small, giant, rate := o.scaled(fairSmall), o.scaled(fairGiant), o.scaled(fairRate)
 	load := fairLoad{b, server}
 	p.say("storing %d schedules of a giant, and %d of each of %d small tenants", giant, fairEach, small)
-	late := time.Now().UTC().Add(24 * time.Hour) // until all is stored
-	if err := load.store(ctx, "giant", rate, giant, late); err != nil {
-		return nil, err
-	}
-	for i := range small {
-		if err := load.make(ctx, fmt.Sprint("small-", i), tenants.Defaults().TicksPerSecond); err != nil {
-			return nil, err
-		}
-	}
-	writers, group := errgroup.WithContext(ctx)
-	writers.SetLimit(8)
-	for i := range small {
-		writers.Go(func() error { return load.fill(group, fmt.Sprint("small-", i), fairEach, late) })
-	}
-	if err := writers.Wait(); err != nil {
+	if err := load.storeAll(ctx, giant, rate, small); err != nil {
 		return nil, err
 	}
 	if err := analyzed(ctx, b.db); err != nil {
@@ -68,21 +54,11 @@ func fair(ctx context.Context, o options, p *progress) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	began, err := load.giant(ctx)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(fairMeasure):
-	}
-	ended, err := load.giant(ctx)
+	swept, perSecond, err := load.giantFor(ctx, fairMeasure)
 	if err != nil {
 		return nil, err
 	}
 	r := &report{}
-	perSecond := float64(ended.swept-began.swept) / ended.at.Sub(began.at).Seconds()
 	r.figure("giant_schedules", float64(giant))
 	r.figure("small_tenants", float64(small))
 	r.figure("giant_quota_per_second", float64(rate))
@@ -91,16 +67,35 @@ func fair(ctx context.Context, o options, p *progress) (*report, error) {
 	r.figure("small_p99_beside_giant_ms", beside)
 	r.atMost("small_p99_ratio", beside/max(alone, 1), 2)
 	r.atMost("small_p99_seconds", beside/1000, 3)
-	if ended.swept < giant { // else it was done before the end
+	if swept < giant { // otherwise it was done before the end
 		r.atMost("giant_off_quota_percent", 100*math.Abs(perSecond/float64(rate)-1), 10)
 	}
 	return r, nil
 }
 
-// fairLoad stores what fair fires.
+// fairLoad stores and fires the schedules of fair.
 type fairLoad struct {
 	*bench
 	server *served
+}
+
+// storeAll stores a giant's schedules, and fairEach schedules for each of some small tenants. None is due before all are stored.
+func (l fairLoad) storeAll(ctx context.Context, giant, perSecond, small int) error {
+	late := time.Now().UTC().Add(24 * time.Hour)
+	if err := l.store(ctx, "giant", perSecond, giant, late); err != nil {
+		return err
+	}
+	for i := range small {
+		if err := l.make(ctx, fmt.Sprint("small-", i), tenants.Defaults().TicksPerSecond); err != nil {
+			return err
+		}
+	}
+	writers, group := errgroup.WithContext(ctx)
+	writers.SetLimit(8)
+	for i := range small {
+		writers.Go(func() error { return l.fill(group, fmt.Sprint("small-", i), fairEach, late) })
+	}
+	return writers.Wait()
 }
 
 func (l fairLoad) make(ctx context.Context, name string, perSecond int) error {
@@ -139,8 +134,8 @@ func fairLines(from, upto int, at time.Time) iter.Seq[carillon.BulkLine] {
 	}
 }
 
-// fire has the cohorts of tenants come due in three seconds, when all members have joined, and returns the p99 of how late the
-// small ones' ticks were handed out, in milliseconds. The moment is their nominal time too, whatever their specs say.
+// fire makes the cohorts of some tenants due in three seconds, when all members have joined. It returns the p99 lateness, in
+// milliseconds, with which the small tenants' ticks were handed out. That moment is also their nominal time, whatever their specs say.
 func (l fairLoad) fire(ctx context.Context, p *progress, what, who string, ticks int) (p99 float64, err error) {
 	var due time.Time
 	var known int64
@@ -179,7 +174,22 @@ func (l fairLoad) fire(ctx context.Context, p *progress, what, who string, ticks
 	}
 }
 
-// giantSwept is how much of the giant's herd was swept by when.
+// giantFor returns how many of the giant's ticks are swept after a while, and how many were swept in each second of it.
+func (l fairLoad) giantFor(ctx context.Context, while time.Duration) (swept int, perSecond float64, err error) {
+	began, err := l.giant(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	select {
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	case <-time.After(while):
+	}
+	ended, err := l.giant(ctx)
+	return ended.swept, float64(ended.swept-began.swept) / ended.at.Sub(began.at).Seconds(), err
+}
+
+// giantSwept is how many of the giant's ticks were swept at a moment.
 type giantSwept struct {
 	swept int
 	at    time.Time

@@ -30,8 +30,8 @@ const (
 	mostWAL        = 400
 )
 
-// farOff is an hour of the day that neither in UTC nor in New York comes soon: what is made due by hand is not to come due by
-// itself as well.
+// farOff is an hour of the day that is far away in UTC and in New York. So schedules that are made due by hand do not come due by
+// themselves as well.
 var farOff = (time.Now().UTC().Hour() + 7) % 24
 
 // daily is the spec of all schedules of a herd.
@@ -39,8 +39,8 @@ func daily(int) carillon.Spec {
 	return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("0 %d * * *", farOff)}}
 }
 
-// herd has the schedules of one tenant come due at one instant. They are pulled by nobody, so that opening is the end. Then
-// they do so again while others are stored that share their cohorts.
+// herd makes the schedules of one tenant due at one instant. No worker leases the ticks, so opening is the last step. Then it does
+// so again while other schedules are stored that share their cohorts.
 func herd(ctx context.Context, o options, p *progress) (*report, error) {
 	return measured(ctx, o, p, func(ctx context.Context, m *muster) error {
 		n := o.scaled(herdSchedules)
@@ -71,8 +71,8 @@ func herd(ctx context.Context, o options, p *progress) (*report, error) {
 	})
 }
 
-// mix has the schedules of many tenants come due within a minute: first such as share their specs with others, and then such
-// as do not.
+// mix makes the schedules of many tenants due within a minute: first those that share their specs with others, then those that do
+// not.
 func mix(ctx context.Context, o options, p *progress) (*report, error) {
 	return measured(ctx, o, p, func(ctx context.Context, m *muster) error {
 		many, lone := o.scaled(mixTenants), o.scaled(loneTenants)
@@ -120,7 +120,7 @@ func mix(ctx context.Context, o options, p *progress) (*report, error) {
 	})
 }
 
-// muster is a bench on which many schedules are stored, and the floor beside it.
+// muster is a bench with many stored schedules, and the floor to compare with.
 type muster struct {
 	*bench
 	*progress
@@ -132,7 +132,7 @@ type muster struct {
 	stored map[string]int
 }
 
-// measured runs what stores and fires schedules on a fresh bench.
+// measured calls run, which stores and fires schedules, with a fresh bench.
 func measured(ctx context.Context, o options, p *progress, run func(context.Context, *muster) error) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
@@ -171,7 +171,7 @@ func (m *muster) add(ctx context.Context, tenant, workflow string, from, to int,
 	return m.put(ctx, m.server, tenant, to-from, lines)
 }
 
-// fired is what came of a herd, a second each, and what it cost.
+// fired is the outcome of a herd: rates a second, and costs.
 type fired struct {
 	swept, opened, floor           float64
 	sweeping, opening              cost
@@ -195,9 +195,9 @@ func (f fired) note(r *report, name string) {
 	r.atMost(name+"not_due", float64(f.not), 0)
 }
 
-// fire has all schedules of a workflow come due: one process sweeps them, and when it is done another one opens them; so
-// each has the machine to itself. The floor is the mean of one before and one after.
-// What the last argument begins goes on meanwhile, until it is stopped; it tells how much a second it did.
+// fire makes all schedules of a workflow due. One process sweeps them, and when it is done another one opens them, so that each has
+// the machine to itself. The floor is the mean of one before and one after.
+// beside starts other work, which goes on meanwhile. stop ends it and returns how much of it was done a second.
 func (m *muster) fire(ctx context.Context, workflow string, spread int, beside func() (stop func() (float64, error))) (f fired, err error) {
 	m.say("%s: %d schedules stored", workflow, m.stored[workflow])
 	if err := analyzed(ctx, m.db); err != nil {
@@ -215,78 +215,92 @@ func (m *muster) fire(ctx context.Context, workflow string, spread int, beside f
 	if err != nil {
 		return f, err
 	}
-	defer func() { sweeper.stop() }()
+	defer sweeper.stop()
 	stop := beside()
 	defer func() { _, _ = stop() }() // unless it ended below
 	due, err := dueAll(ctx, m.db, workflow, 8*time.Second, spread)
 	if err != nil {
 		return f, err
 	}
-	if _, err := m.db.Exec(ctx, `VACUUM (ANALYZE) cohort`); err != nil { // of the versions that making them due left
-		return f, err
-	}
-	began, err := costUntilNow(ctx, m.db, sweeper.cmd.Process.Pid)
+	swept, err := m.sweepAll(ctx, sweeper, due)
 	if err != nil {
 		return f, err
 	}
-	var seconds float64
-	if err := awaited(ctx, sweeper, "swept", func() (swept bool, err error) { // at little cost beside what is measured
+	sweeper.stop()
+	m.say("%s: swept in %.2f s", workflow, swept.seconds)
+	opened, err := m.openAll(ctx, before.chunk, swept.ended)
+	if err != nil {
+		return f, err
+	}
+	if f.beside, err = stop(); err != nil {
+		return f, err
+	}
+	m.say("%s: opened in %.2f s", workflow, opened.seconds)
+	last, err := m.floor.measure(ctx, m.rows)
+	if err != nil {
+		return f, err
+	}
+	f.floor, f.sweeping, f.opening = (first+last)/2, swept.used(), opened.used()
+	if err := m.count(ctx, workflow, before, due, &f); err != nil {
+		return f, err
+	}
+	f.swept, f.opened = float64(f.n)/swept.seconds, float64(f.n)/opened.seconds
+	return f, nil
+}
+
+// phase is the sweeping or the opening of a herd, by one process.
+type phase struct {
+	began, ended cost
+	seconds      float64
+}
+
+func (p phase) used() cost { return p.ended.less(p.began) }
+
+// sweepAll waits until all cohorts that are due are swept.
+func (m *muster) sweepAll(ctx context.Context, sweeper *served, due time.Time) (p phase, err error) {
+	if _, err := m.db.Exec(ctx, `VACUUM (ANALYZE) cohort`); err != nil { // to make them due left old versions of their rows
+		return p, err
+	}
+	if p.began, err = costUntilNow(ctx, m.db, sweeper.cmd.Process.Pid); err != nil {
+		return p, err
+	}
+	if err := awaited(ctx, sweeper, "swept", func() (swept bool, err error) { // a cheap query, so that it does not disturb the measurement
 		err = m.db.QueryRow(ctx, `
 			SELECT NOT EXISTS (SELECT FROM turn)
 				AND NOT EXISTS (SELECT FROM generate_series(0, 63) s CROSS JOIN LATERAL (SELECT FROM cohort WHERE shard = s AND due_at <= $1 ORDER BY due_at LIMIT 1) c),
-				extract(epoch FROM clock_timestamp() - $1)::float8`, due).Scan(&swept, &seconds)
-		return swept && seconds > 0, err
+				extract(epoch FROM clock_timestamp() - $1)::float8`, due).Scan(&swept, &p.seconds)
+		return swept && p.seconds > 0, err
 	}); err != nil {
-		return f, err
+		return p, err
 	}
-	sweptIn := seconds
-	ended, err := costUntilNow(ctx, m.db, sweeper.cmd.Process.Pid)
-	if err != nil {
-		return f, err
-	}
-	f.sweeping = ended.less(began)
-	sweeper.stop()
-	m.say("%s: swept in %.2f s", workflow, seconds)
+	p.ended, err = costUntilNow(ctx, m.db, sweeper.cmd.Process.Pid)
+	return p, err
+}
 
+// openAll starts a process that opens all chunks after one, and waits until it is done. swept is the cost at the sweep's end.
+func (m *muster) openAll(ctx context.Context, after int64, swept cost) (p phase, err error) {
+	p.began = cost{postgres: swept.postgres, wal: swept.wal} // the process of the sweep is another one
 	opener, err := m.serve(ctx, "open", m.env, "--role", "dispatch")
 	if err != nil {
-		return f, err
+		return p, err
 	}
-	defer func() { opener.stop() }()
+	defer opener.stop()
 	if err := awaited(ctx, opener, "opened", func() (bool, error) {
 		var left bool
 		err := m.db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM chunk WHERE opened_at IS NULL)`).Scan(&left)
 		return !left, err
 	}); err != nil {
-		return f, err
+		return p, err
 	}
-	err = m.db.QueryRow(ctx, `SELECT extract(epoch FROM clock_timestamp() - min(opened_at))::float8 FROM chunk WHERE id > $1`, before.chunk).Scan(&seconds)
+	err = m.db.QueryRow(ctx, `SELECT extract(epoch FROM clock_timestamp() - min(opened_at))::float8 FROM chunk WHERE id > $1`, after).Scan(&p.seconds)
 	if err != nil {
-		return f, err
+		return p, err
 	}
-	if ended, err = costUntilNow(ctx, m.db, opener.cmd.Process.Pid); err != nil {
-		return f, err
-	}
-	opener.stop()
-	if f.beside, err = stop(); err != nil {
-		return f, err
-	}
-	m.say("%s: opened in %.2f s", workflow, seconds)
-	atOpen := cost{postgres: began.postgres + f.sweeping.postgres, wal: began.wal + f.sweeping.wal}
-	f.opening = ended.less(atOpen)
-	last, err := m.floor.measure(ctx, m.rows)
-	if err != nil {
-		return f, err
-	}
-	f.floor = (first + last) / 2
-	if err := m.count(ctx, workflow, before, due, &f); err != nil {
-		return f, err
-	}
-	f.swept, f.opened = float64(f.n)/sweptIn, float64(f.n)/seconds
-	return f, nil
+	p.ended, err = costUntilNow(ctx, m.db, opener.cmd.Process.Pid)
+	return p, err
 }
 
-// mark is how far the record was.
+// mark is a position in the record: the last ids and the time.
 type mark struct {
 	chunk, cohort int64
 	tick          time.Time
@@ -297,8 +311,8 @@ func (m *muster) seen(ctx context.Context) (at mark, err error) {
 	return at, err
 }
 
-// count holds the record against what was due: one tick of each schedule that was there in time, handed out, and none of
-// those that came later. Cohorts that were made later were never made due: a tenant that grows gets further shards.
+// count compares the record with what was due: one tick, handed out, of each schedule that existed in time, and none of later ones.
+// Cohorts that were created later were never made due: a tenant that grows gets more shards.
 func (m *muster) count(ctx context.Context, workflow string, since mark, due time.Time, f *fired) error {
 	var ticks int
 	err := m.db.QueryRow(ctx, `
@@ -317,12 +331,12 @@ func (m *muster) count(ctx context.Context, workflow string, since mark, due tim
 	return err
 }
 
-// alone is what goes on beside a herd that has the machine to itself.
+// alone starts nothing: the herd has the machine to itself.
 func alone() (stop func() (float64, error)) {
 	return func() (float64, error) { return 0, nil }
 }
 
-// upserting stores schedules that join those of a herd, as many a second, and stops when it is told to.
+// upserting stores besideRate schedules a second, which join the cohorts of a herd, until stop.
 func (m *muster) upserting(ctx context.Context, tenant string, spec func(int) carillon.Spec) (stop func() (float64, error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	began, next, done := time.Now(), m.stored[tenant], make(chan error, 1)
@@ -351,7 +365,7 @@ func (m *muster) upserting(ctx context.Context, tenant string, spec func(int) ca
 	})
 }
 
-// awaited asks every few milliseconds.
+// awaited waits until yes returns true, which it calls every few milliseconds.
 func awaited(ctx context.Context, s *served, what string, yes func() (bool, error)) error {
 	var failed error
 	did, err := s.await(ctx, herdWithin, func() bool {

@@ -19,8 +19,8 @@ const (
 	takeOver      = 10 * time.Second
 )
 
-// pair lets two processes of carillon serve work on one database and kills with -9 the one that sweeps more: no tick is lost or comes
-// twice, and what is due after the kill comes within ten seconds.
+// pair lets two processes of carillon serve work on one database and kills with -9 the one that sweeps more. No tick may be lost or
+// delivered twice, and ticks that are due after the kill must be delivered within ten seconds.
 func pair(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
@@ -29,24 +29,18 @@ func pair(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, err
 	}
 	defer b.close()
-	env := append(b.env, "CARILLON_CONNECTIONS=20")
-	one, err := b.serve(ctx, "one", env)
+	one, other, stop, err := b.serveTwo(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer one.stop()
-	other, err := b.serve(ctx, "other", env)
-	if err != nil {
-		return nil, err
-	}
-	defer other.stop()
+	defer stop()
 	p.say("two processes serve, at %s and %s", one.listen, other.listen)
-	client, err := b.tenant(ctx, env, newBalancer(one.listen, other.listen))
+	client, err := b.tenant(ctx, b.env, newBalancer(one.listen, other.listen))
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	// A process opens what it sweeps, and a small tenant lies in one shard: over all shards, both processes have work.
+	// A process opens what it sweeps, and a small tenant uses one shard. With all shards, both processes have work.
 	if _, err := b.db.Exec(ctx, `UPDATE tenant SET spread = 64`); err != nil {
 		return nil, fmt.Errorf("lay schedules over all shards: %w", err)
 	}
@@ -59,45 +53,65 @@ func pair(ctx context.Context, o options, p *progress) (*report, error) {
 	l := newLedger(p.steps(total, "ticks delivered"))
 	pullers := startWorkers(ctx, client, l, pairWorkflowNames()...)
 	defer pullers.stop()
-	start := plan[0].nominal[0]
-	kill := start.Add(pairKillAfter)
-	if _, err := one.await(ctx, time.Until(kill)+drainWithin, func() bool { return !time.Now().Before(kill) }); err != nil {
-		return nil, err
-	}
-	shares := [2]float64{one.metric(ctx, handedOutMetric), other.metric(ctx, handedOutMetric)}
-	swept := [2]float64{one.metric(ctx, sweptMetric), other.metric(ctx, sweptMetric)}
-	victim, heir := one, other
-	if swept[1] > swept[0] { // the one that does more is worth killing
-		victim, heir = other, one
-	}
-	killed := time.Now()
-	victim.kill()
-	p.say("handed out %v and %v, swept %v and %v; killed the one at %s", shares[0], shares[1], swept[0], swept[1], victim.listen)
-	if _, err := heir.await(ctx, pairFor+drainWithin, func() bool { return l.filled() >= total }); err != nil {
-		return nil, err
-	}
-	p.say("%d of %d delivered", l.filled(), total)
-	f, err := check(ctx, client, plan, l, span{killed.Add(-acknowledgement), killed.Add(acknowledgement)}, p.steps(len(plan), "histories checked"))
+	k, err := killBusier(ctx, one, other, plan[0].nominal[0].Add(pairKillAfter), p)
 	if err != nil {
 		return nil, err
 	}
+	if _, err := k.heir.await(ctx, pairFor+drainWithin, func() bool { return l.filled() >= total }); err != nil {
+		return nil, err
+	}
+	p.say("%d of %d delivered", l.filled(), total)
+	f, err := check(ctx, client, plan, l, span{k.at.Add(-acknowledgement), k.at.Add(acknowledgement)}, p.steps(len(plan), "histories checked"))
+	if err != nil {
+		return nil, err
+	}
+	r := k.report(f, len(plan))
+	f.promise(r, p, k.heir.process)
+	return r, nil
+}
 
+// killing is the kill of one of two processes.
+type killing struct {
+	at     time.Time
+	heir   *served    // the process that goes on
+	shares [2]float64 // how many ticks each process had handed out
+}
+
+// killBusier kills with -9, at a moment, the process that has swept more.
+func killBusier(ctx context.Context, one, other *served, at time.Time, p *progress) (k killing, err error) {
+	if _, err := one.await(ctx, time.Until(at)+drainWithin, func() bool { return !time.Now().Before(at) }); err != nil {
+		return k, err
+	}
+	k.shares = [2]float64{one.metric(ctx, handedOutMetric), other.metric(ctx, handedOutMetric)}
+	swept := [2]float64{one.metric(ctx, sweptMetric), other.metric(ctx, sweptMetric)}
+	victim := one
+	k.heir = other
+	if swept[1] > swept[0] {
+		victim, k.heir = other, one
+	}
+	k.at = time.Now()
+	victim.kill()
+	p.say("handed out %v and %v, swept %v and %v; killed the one at %s", k.shares[0], k.shares[1], swept[0], swept[1], victim.listen)
+	return k, nil
+}
+
+// report returns how late ticks were before and after the kill, and how long the other process took to take over.
+func (k killing) report(f *findings, schedules int) *report {
+	after := func(t lateness) bool { return t.nominal.After(k.at) }
+	before := func(t lateness) bool { return t.nominal.Add(t.late).Before(k.at) }
 	r := &report{}
-	after := func(t lateness) bool { return t.nominal.After(killed) }
-	before := func(t lateness) bool { return t.nominal.Add(t.late).Before(killed) }
-	r.figure("schedules", float64(len(plan)))
+	r.figure("schedules", float64(schedules))
 	r.figure("ticks", float64(len(f.fired)))
-	r.figure("handed_out_by_one", shares[0])
-	r.figure("handed_out_by_other", shares[1])
+	r.figure("handed_out_by_one", k.shares[0])
+	r.figure("handed_out_by_other", k.shares[1])
 	f.lateness(r, "lateness_before_kill", f.fired, before)
 	f.lateness(r, "lateness_after_kill", f.fired, after)
 	r.figure("duplicates", float64(len(f.duplicates)))
-	r.atMost("idle_processes", idle(shares), 0)
+	r.atMost("idle_processes", idle(k.shares), 0)
 	r.atMost("take_over_ms", milliseconds(percentile(late(f.delivered, after), 1)), milliseconds(takeOver))
 	// A lease of 10 s may have been granted in an answer that the kill cut off.
 	r.atMost("caught_in_the_kill_ms", milliseconds(percentile(late(f.delivered, func(t lateness) bool { return !after(t) }), 1)), milliseconds(2*takeOver))
-	f.promise(r, p, heir.process)
-	return r, nil
+	return r
 }
 
 func randomSeed() []byte {

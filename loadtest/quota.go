@@ -14,7 +14,7 @@ import (
 
 const (
 	quotaRate    = 100 // requests_per_second of each tenant
-	quotaTimes   = 10  // as many does the one ask that asks too much
+	quotaTimes   = 10  // times its quota, what the greedy tenant asks
 	quotaOther   = 25  // requests a second of the other
 	quotaFor     = 25 * time.Second
 	quotaSettles = 5 * time.Second // the burst that a full bucket holds is spent by then
@@ -22,8 +22,8 @@ const (
 	quotaSlower  = 2               // times
 )
 
-// quota lets a tenant ask ten times what its quota allows of two processes, beside another that asks little: what is
-// admitted, and how long the other waits, beside it and alone.
+// quota lets one tenant send ten times the requests that its quota allows to two processes, while another tenant sends few. It
+// measures how many are admitted, and how long the other tenant waits, with the first and alone.
 func quota(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -32,35 +32,21 @@ func quota(ctx context.Context, o options, p *progress) (_ *report, err error) {
 		return nil, err
 	}
 	defer w.close()
-	env := append(w.env, "CARILLON_CONNECTIONS=20")
-	one, err := w.serve(ctx, "one", env, "--role", "api")
+	one, other, stop, err := w.serveTwo(ctx, "--role", "api")
 	if err != nil {
 		return nil, err
 	}
-	defer one.stop()
-	other, err := w.serve(ctx, "other", env, "--role", "api")
-	if err != nil {
-		return nil, err
-	}
-	defer other.stop()
-	platform, err := w.output(ctx, env, "token", "--scope", "platform:admin")
-	if err != nil {
-		return nil, err
-	}
+	defer stop()
 	transport := manyConnections()
 	defer transport.CloseIdleConnections()
 	a := asking{httpClient(transport), []string{"http://" + one.listen, "http://" + other.listen}}
 	tokens := map[string]string{}
 	for _, name := range []string{"greedy", "modest"} {
-		body := fmt.Sprintf(`{"quotas": {"requests_per_second": %d}}`, quotaRate)
-		if status, _, err := a.ask(ctx, 0, http.MethodPut, "/v1/platform/tenants/"+name, platform, body); err != nil || status != http.StatusCreated {
-			return nil, fmt.Errorf("make tenant %s: %d, %w", name, status, err)
-		}
-		if tokens[name], err = w.output(ctx, env, "token", "--tenant", name); err != nil {
+		if tokens[name], err = w.newTenant(ctx, a, name, fmt.Sprintf(`{"quotas": {"requests_per_second": %d}}`, quotaRate)); err != nil {
 			return nil, err
 		}
-		if status, _, err := a.ask(ctx, 0, http.MethodPut, quotaPath, tokens[name], `{"spec": {"cron": "0 8 * * *"}}`); err != nil || status != http.StatusCreated {
-			return nil, fmt.Errorf("put a schedule of %s: %d, %w", name, status, err)
+		if err := a.putSchedule(ctx, tokens[name]); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	length := max(2*quotaSettles, time.Duration(float64(quotaFor)*min(1, o.scale)))
@@ -73,14 +59,8 @@ func quota(ctx context.Context, o options, p *progress) (_ *report, err error) {
 		return nil, err
 	}
 	p.say("beside one that asks %d times its quota", quotaTimes)
-	var beside, greedy asked
-	both, within := errgroup.WithContext(ctx)
-	both.Go(func() (err error) {
-		greedy, err = a.steadily(within, tokens["greedy"], quotaTimes*quotaRate, length)
-		return err
-	})
-	both.Go(func() (err error) { beside, err = a.steadily(within, tokens["modest"], quotaOther, length); return err })
-	if err := both.Wait(); err != nil {
+	greedy, beside, err := a.bothSteadily(ctx, tokens, length)
+	if err != nil {
 		return nil, err
 	}
 	admitted, sent := greedy.admitted(quotaSettles, length)
@@ -103,12 +83,32 @@ func quota(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	return r, nil
 }
 
+// newTenant creates a tenant from the body of the request, and returns a token of it.
+func (b *bench) newTenant(ctx context.Context, a asking, name, body string) (token string, err error) {
+	platform, err := b.output(ctx, b.env, "token", "--scope", "platform:admin")
+	if err != nil {
+		return "", err
+	}
+	if status, _, err := a.ask(ctx, 0, http.MethodPut, "/v1/platform/tenants/"+name, platform, body); err != nil || status != http.StatusCreated {
+		return "", fmt.Errorf("make tenant %s: %d, %w", name, status, err)
+	}
+	return b.output(ctx, b.env, "token", "--tenant", name)
+}
+
 const quotaPath = "/v1/workflows/w/schedules/k"
 
-// asking sends requests to processes.
+// asking sends requests to the processes.
 type asking struct {
 	client *http.Client
 	urls   []string
+}
+
+// putSchedule stores the schedule that is read steadily.
+func (a asking) putSchedule(ctx context.Context, token string) error {
+	if status, _, err := a.ask(ctx, 0, http.MethodPut, quotaPath, token, `{"spec": {"cron": "0 8 * * *"}}`); err != nil || status != http.StatusCreated {
+		return fmt.Errorf("put a schedule: %d, %w", status, err)
+	}
+	return nil
 }
 
 // ask sends one request to one of the processes.
@@ -144,17 +144,16 @@ func (a asking) answer(ctx context.Context, to int, method, path, token, body st
 	return got, err
 }
 
-// asked is what came of requests at a steady rate.
+// asked is the outcome of requests at a steady rate. Times count from the first request.
 type asked struct {
-	mu      sync.Mutex
-	took    []time.Duration // of those that were admitted
-	at      []time.Duration // when these were due, from the beginning on
+	took    []time.Duration // how long each admitted request took
+	at      []time.Duration // when each of these was sent
 	refused int
 	odd     int // neither admitted nor refused for the rate
 	sent    []time.Duration
 }
 
-// admitted counts, of a span of time, what was admitted and what was asked.
+// admitted counts the requests that were sent in a span of time, and those of them that were admitted.
 func (a *asked) admitted(from, to time.Duration) (admitted, sent int) {
 	within := func(all []time.Duration) (n int) {
 		for _, at := range all {
@@ -169,8 +168,24 @@ func (a *asked) admitted(from, to time.Duration) (admitted, sent int) {
 
 const quotaAtATime = 200 // requests of one tenant: beyond that the machine is too slow, and the next is sent later
 
-// steadily reads one schedule at a rate, from the processes in turn, whether or not the last answer has come.
+// bothSteadily lets the greedy tenant ask many times its quota while the modest one asks little.
+func (a asking) bothSteadily(ctx context.Context, tokens map[string]string, length time.Duration) (greedy, modest asked, err error) {
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() (err error) {
+		greedy, err = a.steadily(ctx, tokens["greedy"], quotaTimes*quotaRate, length)
+		return err
+	})
+	both.Go(func() (err error) {
+		modest, err = a.steadily(ctx, tokens["modest"], quotaOther, length)
+		return err
+	})
+	err = both.Wait()
+	return greedy, modest, err
+}
+
+// steadily reads one schedule at a rate, from the processes in turn. It does not wait for an answer before the next request.
 func (a asking) steadily(ctx context.Context, token string, perSecond int, length time.Duration) (asked, error) {
+	var mu sync.Mutex
 	var all asked
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(quotaAtATime)
@@ -192,8 +207,8 @@ func (a asking) steadily(ctx context.Context, token string, perSecond int, lengt
 				return err
 			}
 			took := time.Since(start)
-			all.mu.Lock()
-			defer all.mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
 			all.sent = append(all.sent, start.Sub(began))
 			switch status {
 			case http.StatusOK:
@@ -207,5 +222,5 @@ func (a asking) steadily(ctx context.Context, token string, perSecond int, lengt
 		})
 	}
 	err := group.Wait()
-	return asked{took: all.took, at: all.at, refused: all.refused, odd: all.odd, sent: all.sent}, err
+	return all, err
 }

@@ -18,7 +18,7 @@ const (
 	acknowledgement = 3 * time.Second // how long what a handler did may be on its way to the database
 )
 
-// smoke puts 10,000 schedules over HTTP: most are crons, each in one of 12 zones, that all name one minute, the others
+// smoke puts 10,000 schedules over HTTP. Most are crons, each in one of 12 zones, that all name one minute; the others are
 // intervals that go on after it. Half are pushed, half leased. The server is killed while it delivers, and started again.
 func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
@@ -32,7 +32,8 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { server.stop() }() // whichever it is by then
+	k := &killed{server: server}
+	defer func() { k.server.stop() }()
 	p.say("carillon dev serves at %s", at.URL)
 	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token})
 	if err != nil {
@@ -46,65 +47,94 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 	}
 	total := planTicks(plan)
 	l := newLedger(p.steps(total, "ticks delivered"))
-	hook, err := openEndpoint(ctx, client, "smoke", l)
+	stop, err := receiveSmoke(ctx, client, l)
 	if err != nil {
 		return nil, err
 	}
-	defer hook.close()
-	if _, err := client.PutWorkflow(ctx, pushed, carillon.WorkflowParams{Endpoint: "smoke"}); err != nil {
-		return nil, err
-	}
-	pullers := startWorkers(ctx, client, l, leased)
-	defer pullers.stop()
+	defer stop()
 
 	target := plan[0].nominal[0]
 	if time.Until(target) < 0 {
 		return nil, fmt.Errorf("the schedules were stored only after they were due: %w", errTooSlow)
 	}
 	p.say("all are due from %s on", stamp(target))
-	if _, err := server.await(ctx, time.Until(target)+drainWithin, func() bool { return l.filled() >= total/3 }); err != nil {
+	if _, err := k.server.await(ctx, time.Until(target)+drainWithin, func() bool { return l.filled() >= total/3 }); err != nil {
 		return nil, err
 	}
-	killed, before := time.Now(), l.filled()
-	server.kill()
-	p.say("killed after %d of %d deliveries", before, total)
+	k.kill(l, total, p)
 	again, _, err := w.dev(ctx, o, at.URL[len("http://"):])
 	if err != nil {
 		return nil, fmt.Errorf("start again: %w", err)
 	}
-	server = again
-	ready := time.Now()
-	p.say("started again in %.1f s", ready.Sub(killed).Seconds())
-
-	if _, err := server.await(ctx, drainWithin, func() bool { return l.filled() >= total }); err != nil {
+	k.restarted(again, p)
+	if _, err := k.server.await(ctx, drainWithin, func() bool { return l.filled() >= total }); err != nil {
 		return nil, err
 	}
-	last := time.Now()
+	took := time.Since(target)
 	p.say("%d of %d delivered", l.filled(), total)
-	f, err := check(ctx, client, plan, l, span{killed.Add(-acknowledgement), ready.Add(acknowledgement)}, p.steps(len(plan), "histories checked"))
+	f, err := check(ctx, client, plan, l, span{k.at.Add(-acknowledgement), k.ready.Add(acknowledgement)}, p.steps(len(plan), "histories checked"))
 	if err != nil {
 		return nil, err
 	}
-
-	r := &report{}
-	r.figure("schedules", float64(len(plan)))
-	r.figure("ticks", float64(len(f.fired)))
-	r.figure("seconds", last.Sub(target).Seconds())
-	r.figure("upserts_per_second", rate)
-	r.figure("delivered_before_kill", float64(before))
-	r.figure("restart_seconds", ready.Sub(killed).Seconds())
-	untouched := func(t lateness) bool { return t.nominal.Add(t.late).Before(killed) }
-	f.lateness(r, "lateness", f.fired, every)
-	f.lateness(r, "lateness_before_kill", f.fired, untouched)
-	f.lateness(r, "delivery", f.delivered, every)
-	r.figure("recovered_seconds", f.recovered(killed).Seconds())
-	f.repeated(r, killed)
-	r.atMost("kills_outside_the_delivery", missedTheMiddle(before, total), 0)
-	f.promise(r, p, server)
+	r := k.report(f, len(plan), total, took, rate)
+	f.promise(r, p, k.server)
 	return r, nil
 }
 
-// missedTheMiddle is 1 where the kill came before or after all of the delivery, and so showed nothing.
+// killed is a server that is killed while it delivers, and started again.
+type killed struct {
+	server    *process // the one that runs
+	at, ready time.Time
+	before    int // deliveries before the kill
+}
+
+// kill kills the server with -9.
+func (k *killed) kill(l *ledger, total int, p *progress) {
+	k.at, k.before = time.Now(), l.filled()
+	k.server.kill()
+	p.say("killed after %d of %d deliveries", k.before, total)
+}
+
+// restarted takes note of the server that goes on.
+func (k *killed) restarted(again *process, p *progress) {
+	k.server, k.ready = again, time.Now()
+	p.say("started again in %.1f s", k.ready.Sub(k.at).Seconds())
+}
+
+// receiveSmoke registers an endpoint for the pushed ticks and starts workers for the leased ones. stop ends both.
+func receiveSmoke(ctx context.Context, c *carillon.Client, l *ledger) (stop func(), err error) {
+	hook, err := openEndpoint(ctx, c, "smoke", l)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.PutWorkflow(ctx, pushed, carillon.WorkflowParams{Endpoint: "smoke"}); err != nil {
+		hook.close()
+		return nil, err
+	}
+	pullers := startWorkers(ctx, c, l, leased)
+	return func() { pullers.stop(); hook.close() }, nil
+}
+
+// report returns how late the deliveries were, and what the kill did to them. total ticks were due, and delivered in took.
+func (k *killed) report(f *findings, schedules, total int, took time.Duration, rate float64) *report {
+	r := &report{}
+	r.figure("schedules", float64(schedules))
+	r.figure("ticks", float64(len(f.fired)))
+	r.figure("seconds", took.Seconds())
+	r.figure("upserts_per_second", rate)
+	r.figure("delivered_before_kill", float64(k.before))
+	r.figure("restart_seconds", k.ready.Sub(k.at).Seconds())
+	untouched := func(t lateness) bool { return t.nominal.Add(t.late).Before(k.at) }
+	f.lateness(r, "lateness", f.fired, every)
+	f.lateness(r, "lateness_before_kill", f.fired, untouched)
+	f.lateness(r, "delivery", f.delivered, every)
+	r.figure("recovered_seconds", f.recovered(k.at).Seconds())
+	f.repeated(r, k.at)
+	r.atMost("kills_outside_the_delivery", missedTheMiddle(k.before, total), 0)
+	return r
+}
+
+// missedTheMiddle returns 1 if the kill came before or after all deliveries, and so showed nothing.
 func missedTheMiddle(delivered, total int) float64 {
 	if delivered == 0 || delivered >= total {
 		return 1
@@ -112,8 +142,8 @@ func missedTheMiddle(delivered, total int) float64 {
 	return 0
 }
 
-// putSmoke stores n schedules that are due from one minute on, and tells how many it stored a second. Which minute, it
-// finds out by the server's clock, and by how long the first of them take.
+// putSmoke stores n schedules that are due from one minute on, and returns how many it stored a second. It chooses the minute by the
+// server's clock and by the time that the first of them take.
 func putSmoke(ctx context.Context, c *carillon.Client, n int, p *progress) ([]*planned, float64, error) {
 	for _, workflow := range []string{pushed, leased} {
 		if _, err := c.PutWorkflow(ctx, workflow, carillon.WorkflowParams{}); err != nil {
@@ -141,7 +171,7 @@ func putSmoke(ctx context.Context, c *carillon.Client, n int, p *progress) ([]*p
 	return plan, float64(n) / time.Since(began).Seconds(), err
 }
 
-// smokePlan is what n schedules are to do from the target on, a whole minute.
+// smokePlan returns n schedules and their ticks from the target on, which is a whole minute.
 func smokePlan(n int, target time.Time) ([]*planned, error) {
 	list, err := zones()
 	if err != nil {
@@ -179,15 +209,15 @@ func smokePlan(n int, target time.Time) ([]*planned, error) {
 	return plan, nil
 }
 
-// lateness notes the median and the 99th percentile of those that the function wants.
+// lateness notes the median and the 99th percentile of the ticks for which want returns true.
 func (f *findings) lateness(r *report, name string, list []lateness, want func(lateness) bool) {
 	picked := late(list, want)
 	r.figure(name+"_p50_ms", milliseconds(percentile(picked, 0.5)))
 	r.figure(name+"_p99_ms", milliseconds(percentile(picked, 0.99)))
 }
 
-// repeated notes how much was delivered twice, and how long before the kill the oldest of it had been delivered: so far
-// is the record behind the deliveries.
+// repeated notes how many ticks were delivered twice, and how long before the kill the oldest of them had been delivered first. By
+// that time the record lags behind the deliveries.
 func (f *findings) repeated(r *report, killed time.Time) {
 	var pushes int
 	var behind time.Duration
@@ -202,7 +232,7 @@ func (f *findings) repeated(r *report, killed time.Time) {
 	r.figure("record_behind_ms", milliseconds(behind))
 }
 
-// recovered is how long after the kill the last of what was due before it came to a handler.
+// recovered returns how long after the kill the last tick that was due before it was delivered.
 func (f *findings) recovered(killed time.Time) (longest time.Duration) {
 	for _, t := range f.delivered {
 		if t.nominal.Before(killed) {

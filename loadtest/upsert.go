@@ -25,10 +25,10 @@ const (
 	memoryLimit     = 200 // MiB
 )
 
-// upsert puts the same schedules in bulk four times: fresh, unchanged, with another payload, and with another timing. Each
-// is compared with raw COPY of all rows that the first made (schedules, their states, memberships and labels) into tables of
-// the same columns, constraints and indexes, in the same server and as durable: the rows are encoded before the clock starts,
-// as are the lines.
+// upsert puts the same schedules in bulk four times: fresh, unchanged, with another payload, and with another timing. It compares
+// each with a raw COPY of all rows that the first put made: schedules, their states, memberships and labels. The COPY goes into
+// tables with the same columns, constraints and indexes, in the same server and as durable. Rows and lines are encoded before the
+// clock starts.
 func upsert(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
@@ -39,27 +39,10 @@ func upsert(ctx context.Context, o options, p *progress) (*report, error) {
 	defer end()
 	transport := manyConnections()
 	defer transport.CloseIdleConnections()
-	client := httpClient(transport)
 
 	n := o.scaled(upsertSchedules)
-	took := func(what string, version, hour int, want carillon.BulkSummary) (time.Duration, error) {
-		body, err := encoded(upsertLines(n, version, hour))
-		if err != nil {
-			return 0, err
-		}
-		began := time.Now()
-		sum, err := sendBulk(ctx, client, at, body)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", what, err)
-		}
-		if sum != want {
-			return 0, fmt.Errorf("%s: got %+v, want %+v", what, sum, want)
-		}
-		d := time.Since(began)
-		p.say("%s: %d in %.1f s", what, n, d.Seconds())
-		return d, nil
-	}
-	fresh, err := took("fresh", 1, 8, carillon.BulkSummary{Inserted: n})
+	u := upserts{httpClient(transport), at, n, p}
+	fresh, err := u.put(ctx, "fresh", 1, 8, carillon.BulkSummary{Inserted: n})
 	if err != nil {
 		return nil, err
 	}
@@ -68,15 +51,15 @@ func upsert(ctx context.Context, o options, p *progress) (*report, error) {
 		return nil, fmt.Errorf("raw COPY: %w", err)
 	}
 	p.say("raw COPY: %.1f s", raw.Seconds())
-	unchanged, err := took("unchanged", 1, 8, carillon.BulkSummary{Unchanged: n})
+	unchanged, err := u.put(ctx, "unchanged", 1, 8, carillon.BulkSummary{Unchanged: n})
 	if err != nil {
 		return nil, err
 	}
-	changed, err := took("all changed", 2, 8, carillon.BulkSummary{Updated: n})
+	changed, err := u.put(ctx, "all changed", 2, 8, carillon.BulkSummary{Updated: n})
 	if err != nil {
 		return nil, err
 	}
-	retimed, err := took("all retimed", 2, 9, carillon.BulkSummary{Updated: n})
+	retimed, err := u.put(ctx, "all retimed", 2, 9, carillon.BulkSummary{Updated: n})
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +85,35 @@ func upsert(ctx context.Context, o options, p *progress) (*report, error) {
 	return r, nil
 }
 
-// upsertLines are n schedules of users whose days begin at one of a hundred times. Version is in their payload.
+// upserts puts the same n schedules in bulk, several times.
+type upserts struct {
+	client *http.Client
+	at     announcement
+	n      int
+	p      *progress
+}
+
+// put sends the schedules in one request, with a version in their payloads and an hour in their timings. It returns how long the
+// answer took, which must be want.
+func (u upserts) put(ctx context.Context, what string, version, hour int, want carillon.BulkSummary) (took time.Duration, err error) {
+	body, err := encoded(upsertLines(u.n, version, hour))
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	sum, err := sendBulk(ctx, u.client, u.at, body)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
+	if sum != want {
+		return 0, fmt.Errorf("%s: got %+v, want %+v", what, sum, want)
+	}
+	took = time.Since(began)
+	u.p.say("%s: %d in %.1f s", what, u.n, took.Seconds())
+	return took, nil
+}
+
+// upsertLines returns n schedules of users, which fire at one of a hundred times after hour. The version is in their payload.
 func upsertLines(n, version, hour int) iter.Seq[carillon.BulkLine] {
 	return func(yield func(carillon.BulkLine) bool) {
 		for i := range n {

@@ -16,14 +16,6 @@ const (
 // may grow or be added.
 var large = map[string]int{
 	"internal/web.Idempotent parameters":       7,
-	"loadtest.churn lines":                     72,
-	"loadtest.fair lines":                      73,
-	"loadtest.inFlight lines":                  83,
-	"loadtest.muster.fire lines":               87,
-	"loadtest.pair lines":                      78,
-	"loadtest.quota lines":                     78,
-	"loadtest.smoke lines":                     83,
-	"loadtest.upsert lines":                    72,
 	"schedules.Schedules.PutWorkflow lines":    73,
 	"schedules.Schedules.auditCall parameters": 7,
 	"schedules.Schedules.walk parameters":      7,
