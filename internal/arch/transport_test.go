@@ -39,12 +39,10 @@ func TestTheDomainKnowsNoTransport(t *testing.T) {
 	t.Parallel()
 	var found []string
 	for _, s := range sources(t) {
-		imports := s.imports()
-		serves := slices.Contains(imports, "net/http") || slices.ContainsFunc(imports, func(path string) bool { return within(path, echo) })
-		if serves && !strings.HasSuffix(s.name, "http.go") && !slices.Contains(mayServe, s.folder()) {
+		if ofDomain(s) && speaksHTTP(s) {
 			found = append(found, s.name)
 		}
-		queues := slices.ContainsFunc(imports, func(path string) bool { return strings.HasPrefix(path, river) })
+		queues := slices.ContainsFunc(s.imports(), func(path string) bool { return strings.HasPrefix(path, river) })
 		if queues && !slices.Contains(mayQueue, s.folder()) {
 			t.Errorf("%s uses River", s.name)
 		}
@@ -59,4 +57,15 @@ func TestTheDomainKnowsNoTransport(t *testing.T) {
 			t.Errorf("the entry of %s is out of date: it speaks no HTTP", name)
 		}
 	}
+}
+
+// ofDomain reports whether a file must not speak HTTP.
+func ofDomain(s source) bool {
+	return !strings.HasSuffix(s.name, "http.go") && !slices.Contains(mayServe, s.folder())
+}
+
+// speaksHTTP reports whether a file imports Echo or net/http.
+func speaksHTTP(s source) bool {
+	imports := s.imports()
+	return slices.Contains(imports, "net/http") || slices.ContainsFunc(imports, func(path string) bool { return within(path, echo) })
 }

@@ -1,0 +1,335 @@
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// measure is a number that says how well the code is divided into rooms.
+type measure struct {
+	what  string
+	value int
+	goal  int      // at most
+	where []string // what counts, or the place of the largest
+}
+
+// TestMeasures prints the measures of the house with -v:
+//
+//	go test ./internal/arch -run TestMeasures -v
+func TestMeasures(t *testing.T) {
+	t.Parallel()
+	for _, m := range []measure{
+		wrongArrows(t), lateAssignments(t), counterWriters(t), scheduleInserts(t),
+		mostOfAFunction(t), longFunctions(t), longFiles(t), domainWithHTTP(t), signaturesWithHTTP(t),
+		largestPackage(t), widestService(t),
+	} {
+		verdict := "met"
+		if m.value > m.goal {
+			verdict = "not met"
+		}
+		t.Logf("%4d  %s (goal: at most %d, %s) %s", m.value, m.what, m.goal, verdict, strings.Join(m.where, ", "))
+	}
+}
+
+// A service is complete when its constructor returns: nothing is assigned to it later.
+func TestNothingIsAssignedAfterConstruction(t *testing.T) {
+	t.Parallel()
+	if m := lateAssignments(t); m.value > 0 {
+		t.Errorf("assigned after construction: %v", m.where)
+	}
+}
+
+// An arrow is against the order if the table of rooms does not allow it.
+func wrongArrows(t *testing.T) measure {
+	t.Helper()
+	wrong := map[string]bool{}
+	for _, s := range ofServer(t) {
+		for _, imported := range s.imports() {
+			if !permitted(imported, rooms[s.folder()]) {
+				wrong[s.folder()+" → "+strings.TrimPrefix(imported, module+"/")] = true
+			}
+		}
+	}
+	return counted("arrows against the order between rooms", 0, slices.Sorted(maps.Keys(wrong)))
+}
+
+// ofServer returns the sources of the server: no tools, no SDK.
+func ofServer(t *testing.T) []source {
+	t.Helper()
+	return slices.DeleteFunc(slices.Clone(sources(t)), func(s source) bool {
+		return within(s.name, "loadtest") || within(s.name, "sdk-go") || ownModule("../../"+s.folder())
+	})
+}
+
+func counted(what string, goal int, where []string) measure {
+	return measure{what, len(where), goal, where}
+}
+
+func lateAssignments(t *testing.T) measure {
+	t.Helper()
+	const file = "cmd/carillon/wire.go"
+	var found []string
+	for _, s := range sources(t) {
+		if s.name != file {
+			continue
+		}
+		for _, field := range assignedLate(s.file) {
+			found = append(found, fmt.Sprintf("line %d: %s", s.set.Position(field.Pos()).Line, field.Sel.Name))
+		}
+	}
+	return counted("assignments after construction in "+file, 0, found)
+}
+
+// assignedLate finds the fields to which a file assigns after something else has constructed their value. A function constructs its
+// named results itself.
+func assignedLate(file *ast.File) (fields []*ast.SelectorExpr) {
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		made := results(f)
+		ast.Inspect(f, func(n ast.Node) bool {
+			a, ok := n.(*ast.AssignStmt)
+			if !ok {
+				return true
+			}
+			for _, to := range a.Lhs {
+				if field, ok := to.(*ast.SelectorExpr); ok && !madeHere(field.X, made) {
+					fields = append(fields, field)
+				}
+			}
+			return true
+		})
+	}
+	return fields
+}
+
+func madeHere(x ast.Expr, made map[string]bool) bool {
+	of, ok := x.(*ast.Ident)
+	return ok && made[of.Name]
+}
+
+func TestLateAssignmentsAreFound(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), "wire.go", `package main
+		func wire() (p parts, err error) {
+			p.ticks = dispatch.New()
+			p.ticks.Erase = erase
+			work := operations.New()
+			work.Queue = queue
+			return p, nil
+		}`, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if late := assignedLate(file); len(late) != 2 || late[0].Sel.Name != "Erase" || late[1].Sel.Name != "Queue" {
+		t.Errorf("got %v, want Erase and Queue", late)
+	}
+}
+
+// results returns the names of a function's results.
+func results(f *ast.FuncDecl) map[string]bool {
+	names := map[string]bool{}
+	if f.Type.Results == nil {
+		return names
+	}
+	for _, field := range f.Type.Results.List {
+		for _, name := range field.Names {
+			names[name.Name] = true
+		}
+	}
+	return names
+}
+
+// counterWriters finds the packages whose SQL moves the counters of schedule_state.
+func counterWriters(t *testing.T) measure {
+	t.Helper()
+	folders := map[string]bool{}
+	texts(t, func(s source, text string) {
+		if s.folder() == "dispatch/state" && strings.Contains(text, "UPDATE schedule_state") {
+			folders[s.folder()] = true
+		} else if counters, err := countersSet(text); err != nil || len(counters) > 0 {
+			folders[s.folder()] = true
+		}
+	})
+	return counted("packages that write the counters of schedule_state", 1, slices.Sorted(maps.Keys(folders)))
+}
+
+var insertsSchedule = regexp.MustCompile(`\bINSERT INTO schedule\s`)
+
+// scheduleInserts finds the statements that store a new schedule: one for each way to write a schedule.
+func scheduleInserts(t *testing.T) measure {
+	t.Helper()
+	var found []string
+	texts(t, func(s source, text string) {
+		if insertsSchedule.MatchString(text) {
+			found = append(found, s.name)
+		}
+	})
+	return counted("statements that insert a schedule", 1, found)
+}
+
+func mostOfAFunction(t *testing.T) measure {
+	t.Helper()
+	m := measure{what: "parameters of a function, most", goal: mostParameters}
+	functions(t, func(name string, _, parameters int) {
+		switch {
+		case parameters > m.value:
+			m.value, m.where = parameters, []string{name}
+		case parameters == m.value && parameters > mostParameters:
+			m.where = append(m.where, name)
+		}
+	})
+	if m.value <= mostParameters {
+		m.where = nil
+	}
+	return m
+}
+
+func longFunctions(t *testing.T) measure {
+	t.Helper()
+	var found []string
+	functions(t, func(name string, lines, _ int) {
+		if lines > mostBody {
+			found = append(found, name)
+		}
+	})
+	return counted(fmt.Sprintf("functions over %d lines", mostBody), 0, found)
+}
+
+func longFiles(t *testing.T) measure {
+	t.Helper()
+	var found []string
+	for _, s := range sources(t) {
+		if s.lines > mostLines {
+			found = append(found, s.name)
+		}
+	}
+	return counted(fmt.Sprintf("files over %d lines", mostLines), 0, found)
+}
+
+func domainWithHTTP(t *testing.T) measure {
+	t.Helper()
+	var found []string
+	for _, s := range sources(t) {
+		if ofDomain(s) && speaksHTTP(s) {
+			found = append(found, s.name)
+		}
+	}
+	return counted("files of the domain that import Echo or net/http", 0, found)
+}
+
+// typeOfHTTP matches a type of a request or an answer.
+var typeOfHTTP = regexp.MustCompile(`\b(http|echo|web)\.(Reply|Precondition|Once|Context|Request|Response|ResponseWriter|Header)\b`)
+
+// signaturesWithHTTP finds functions of the domain that take or return types of HTTP.
+func signaturesWithHTTP(t *testing.T) measure {
+	t.Helper()
+	var found []string
+	for _, s := range ofServer(t) {
+		if !ofDomain(s) {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && slices.ContainsFunc(namesOf(f.Type), typeOfHTTP.MatchString) {
+				found = append(found, s.folder()+"."+nameOf(f))
+			}
+		}
+	}
+	return counted("functions of the domain with types of HTTP in their signature", 0, found)
+}
+
+// namesOf returns the qualified types within a type, such as http.Header.
+func namesOf(typ ast.Expr) (names []string) {
+	ast.Inspect(typ, func(n ast.Node) bool {
+		if selector, ok := n.(*ast.SelectorExpr); ok {
+			if pkg, ok := selector.X.(*ast.Ident); ok {
+				names = append(names, pkg.Name+"."+selector.Sel.Name)
+			}
+		}
+		return true
+	})
+	return names
+}
+
+func largestPackage(t *testing.T) measure {
+	t.Helper()
+	files := map[string]int{}
+	m := measure{what: "files of the largest package", goal: 40}
+	for _, s := range ofServer(t) {
+		if files[s.folder()]++; files[s.folder()] > m.value {
+			m.value, m.where = files[s.folder()], []string{s.folder()}
+		}
+	}
+	return m
+}
+
+// widestService finds the service with the most fields. A service is a struct with methods that holds a pool of connections. The
+// fields of a struct of the same package that it embeds are its own.
+func widestService(t *testing.T) measure {
+	t.Helper()
+	structs, methods := map[string]*ast.StructType{}, map[string]bool{}
+	for _, s := range ofServer(t) {
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if typ, _, of := strings.Cut(nameOf(d), "."); of {
+					methods[s.folder()+"."+typ] = true
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if named, ok := spec.(*ast.TypeSpec); ok {
+						if typ, ok := named.Type.(*ast.StructType); ok {
+							structs[s.folder()+"."+named.Name.Name] = typ
+						}
+					}
+				}
+			}
+		}
+	}
+	m := measure{what: "fields of the widest service", goal: 10}
+	for _, name := range slices.Sorted(maps.Keys(structs)) {
+		fields := fieldsOf(name, structs)
+		if methods[name] && len(fields) > m.value && slices.ContainsFunc(fields, holdsPool) {
+			m.value, m.where = len(fields), []string{name}
+		}
+	}
+	return m
+}
+
+// fieldsOf returns the types of a struct's fields.
+func fieldsOf(name string, structs map[string]*ast.StructType) (types []ast.Expr) {
+	folder := name[:strings.LastIndexByte(name, '.')+1]
+	for _, field := range structs[name].Fields.List {
+		embedded := field.Type
+		if pointed, ok := embedded.(*ast.StarExpr); ok {
+			embedded = pointed.X
+		}
+		if typ, ok := embedded.(*ast.Ident); ok && len(field.Names) == 0 && structs[folder+typ.Name] != nil {
+			types = append(types, fieldsOf(folder+typ.Name, structs)...)
+			continue
+		}
+		for range max(1, len(field.Names)) {
+			types = append(types, field.Type)
+		}
+	}
+	return types
+}
+
+// holdsPool reports whether a field is a pool of connections.
+func holdsPool(typ ast.Expr) bool {
+	switch typ.(type) {
+	case *ast.FuncType, *ast.StructType, *ast.InterfaceType:
+		return false
+	}
+	names := namesOf(typ)
+	return slices.Contains(names, "pgxpool.Pool") || slices.Contains(names, "postgres.DB")
+}
