@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -255,7 +256,7 @@ func TestARenamedKeyKeepsItsHistory(t *testing.T) {
 	h.put("w", "k", everySecond())
 	until(t, "a tick runs", func() bool { return len(h.history("w", "k")) > 0 })
 	before := h.history("w", "k")
-	if _, err := h.subjects.Rename(t.Context(), h.tenant, "k", subjects.RenameParams{To: "n"}, web.Once{}); err != nil {
+	if _, _, err := h.subjects.Rename(t.Context(), h.tenant, "k", subjects.RenameParams{To: "n"}, once.Request{}); err != nil {
 		t.Fatal(err)
 	}
 	after := h.history("w", "n")

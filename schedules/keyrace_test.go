@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -64,7 +65,7 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 		fail(err)
 	})
 	wg.Go(func() {
-		_, err := h.subjects.Rename(t.Context(), h.acme, keys[1], subjects.RenameParams{To: "renamed"}, web.Once{})
+		_, _, err := h.subjects.Rename(t.Context(), h.acme, keys[1], subjects.RenameParams{To: "renamed"}, once.Request{})
 		fail(err)
 	})
 	wg.Wait()

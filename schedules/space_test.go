@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
@@ -87,7 +88,7 @@ func TestCountedBytesAreThoseOfTheRows(t *testing.T) {
 			case "erase":
 				_, _ = h.subjects.Erase(t.Context(), h.acme, key, "ann", web.Precondition{})
 			case "rename":
-				_, _ = h.subjects.Rename(t.Context(), h.acme, key, subjects.RenameParams{To: key + "3"}, web.Once{})
+				_, _, _ = h.subjects.Rename(t.Context(), h.acme, key, subjects.RenameParams{To: key + "3"}, once.Request{})
 			case "fold":
 				if err := forecast.FoldTallies(t.Context(), h.pool); err != nil {
 					rt.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
@@ -91,7 +92,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	put("k", "Europe/Berlin")
 	h.follow("k", many)
 	first := put("k", "Asia/Tokyo")
-	if _, err := h.subjects.Rename(t.Context(), h.acme, "k", subjects.RenameParams{To: "j"}, web.Once{}); err != nil {
+	if _, _, err := h.subjects.Rename(t.Context(), h.acme, "k", subjects.RenameParams{To: "j"}, once.Request{}); err != nil {
 		t.Fatal(err)
 	}
 	late, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "late", Key: "j"}, following("0 8 * * *"), "ann", web.Precondition{})

@@ -30,7 +30,6 @@ var otherTransport = []string{
 	"dispatch/trigger.go",
 	"schedules/action.go",
 	"schedules/status.go",
-	"schedules/subjects/rename.go",
 	"schedules/sync.go",
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
@@ -51,7 +52,7 @@ type Params struct {
 	Dates []string `json:"dates,omitempty"`
 	ICS   string   `json:"ics,omitempty" empty:"yes"`
 
-	Pre web.Precondition `json:"-"`
+	Pre version.Precondition `json:"-"`
 }
 
 // Calendar is a tenant's calendar of days that specs leave out by its name.
@@ -267,7 +268,7 @@ func (cs *Calendars) List(ctx context.Context, tenant tenants.ID, limit int, cur
 }
 
 // Delete forgets a calendar that no schedule names; one that is in use is a conflict.
-func (cs *Calendars) Delete(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
+func (cs *Calendars) Delete(ctx context.Context, tenant tenants.ID, name string, pre version.Precondition) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	return pgx.BeginFunc(ctx, cs.pool, func(tx pgx.Tx) error {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
@@ -50,7 +50,7 @@ const eraseTime = 8 * time.Second
 
 // Erase deletes all that is kept of a key over all workflows, and keeps a receipt. Its schedules and then their record go in bounded
 // parts, and all is gone when it returns. Where that takes too long it is 503, and FinishErasures goes on with it.
-func (ss *Subjects) Erase(ctx context.Context, tenant tenants.ID, key, by string, pre web.Precondition) (Erasure, error) {
+func (ss *Subjects) Erase(ctx context.Context, tenant tenants.ID, key, by string, pre version.Precondition) (Erasure, error) {
 	if err := policy.CheckKey("/key", key); err != nil {
 		return Erasure{}, err
 	}
@@ -98,7 +98,7 @@ func (ss *Subjects) keyHash(tenant tenants.ID, key string) []byte {
 }
 
 // checkProfile compares what a request demands with the version of a key's profile. The key is locked.
-func checkProfile(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, pre web.Precondition) error {
+func checkProfile(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, pre version.Precondition) error {
 	var version int64
 	err := tx.QueryRow(ctx, `SELECT version FROM key_profile WHERE tenant_id = $1 AND key = $2`, tenant, key).Scan(&version)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {

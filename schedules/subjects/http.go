@@ -5,6 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -103,13 +104,13 @@ func (h handler) renameKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	once, err := web.OnceOf(c)
+	request, err := once.Of(c)
 	if err != nil {
 		return err
 	}
-	reply, err := h.Rename(c.Request().Context(), tenants.From(c), key, p, once)
+	renamed, replayed, err := h.Rename(c.Request().Context(), tenants.From(c), key, p, request)
 	if err != nil {
 		return err
 	}
-	return reply.Write(c)
+	return once.Answer(c, http.StatusOK, renamed, replayed)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
@@ -187,7 +188,7 @@ func (ss *Subjects) Key(ctx context.Context, tenant tenants.ID, key string) (Key
 // PutKey stores the profile of a key, and retimes the schedules that follow it in the same transaction. If they are many, it
 // begins an operation that retimes them, and returns it. made reports that there was no profile. A profile that is stored already
 // is not written again.
-func (ss *Subjects) PutKey(ctx context.Context, tenant tenants.ID, key string, p KeyParams, by string, pre web.Precondition) (k Key, made bool, op *operations.Answer, err error) {
+func (ss *Subjects) PutKey(ctx context.Context, tenant tenants.ID, key string, p KeyParams, by string, pre version.Precondition) (k Key, made bool, op *operations.Answer, err error) {
 	want, err := p.read()
 	if err := fault.Join(policy.CheckKey("/key", key), err); err != nil {
 		return k, false, nil, err

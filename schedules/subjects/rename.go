@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 
@@ -12,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -33,12 +32,12 @@ type Renamed struct {
 
 // Rename gives a key another name: its schedules in all workflows, their history, that of deleted ones, and its profile
 // move. No time does: hashes go on as if the key had its first name.
-func (ss *Subjects) Rename(ctx context.Context, tenant tenants.ID, key string, p RenameParams, once web.Once) (reply web.Reply, err error) {
+func (ss *Subjects) Rename(ctx context.Context, tenant tenants.ID, key string, p RenameParams, request once.Request) (out Renamed, replayed bool, err error) {
 	if err := fault.Join(policy.CheckKey("/key", key), policy.CheckKey("/to", p.To)); err != nil {
-		return reply, err
+		return out, false, err
 	}
 	if p.To == key {
-		return reply, fault.Invalid("/to", "the key is called that already")
+		return out, false, fault.Invalid("/to", "the key is called that already")
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -47,17 +46,16 @@ func (ss *Subjects) Rename(ctx context.Context, tenant tenants.ID, key string, p
 			if err := cohorts.LockKeys(ctx, tx, tenant, cohorts.ToChange, key, p.To); err != nil {
 				return err
 			}
-			reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
-				out, err := rename(ctx, tx, tenant, key, p.To)
-				return http.StatusOK, out, err
+			out, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (Renamed, error) {
+				return rename(ctx, tx, tenant, key, p.To)
 			})
 			return err
 		})
 	})
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "schedule_workflow_key" {
-		return reply, fault.Conflict("key_in_use", "a workflow has a schedule of key %q already", p.To)
+		return out, false, fault.Conflict("key_in_use", "a workflow has a schedule of key %q already", p.To)
 	}
-	return reply, err
+	return out, replayed, err
 }
 
 func rename(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, to string) (out Renamed, err error) {
