@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
@@ -38,7 +39,7 @@ func span(from, to time.Time, more string) string {
 
 func (h *house) backfill(from, to time.Time, overlap string) operations.Answer {
 	h.t.Helper()
-	reply, err := h.dispatch.Backfill(h.t.Context(), policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, dispatch.BackfillParams{From: from, To: to, Overlap: overlap}, "ann", web.Once{})
+	reply, err := h.dispatch.Control.Backfill(h.t.Context(), policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, control.BackfillParams{From: from, To: to, Overlap: overlap}, "ann", web.Once{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func TestBackfillMakesEachTickWhenTheLastHasEnded(t *testing.T) {
 	h.start(h.dispatch)
 	before := h.put("w", "k", hourly("skip"))
 	from, to := hours(4)
-	plan := get[dispatch.BackfillPlan](c, 200, "POST", backfill, span(from, to, `, "dry_run": true`))
+	plan := get[control.BackfillPlan](c, 200, "POST", backfill, span(from, to, `, "dry_run": true`))
 	if plan.Count != 4 || plan.Existing != 0 || !plan.First.Equal(from.Add(30*time.Minute)) || !plan.Last.Equal(to.Add(-30*time.Minute)) {
 		t.Errorf("got %+v", plan)
 	}
@@ -96,7 +97,7 @@ func TestBackfillMakesEachTickWhenTheLastHasEnded(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	// Once more over a longer span: what has a tick is left alone.
-	plan = get[dispatch.BackfillPlan](c, 200, "POST", backfill, span(from.Add(-time.Hour), to, `, "dry_run": true`))
+	plan = get[control.BackfillPlan](c, 200, "POST", backfill, span(from.Add(-time.Hour), to, `, "dry_run": true`))
 	if plan.Count != 5 || plan.Existing != 4 {
 		t.Errorf("got %+v", plan)
 	}
@@ -116,11 +117,11 @@ func TestOwnTickWaitsForABackfilledOne(t *testing.T) {
 	from, to := hours(3)
 	h.backfill(from, to, "buffer_all")
 	first := h.lease("w", 10)[0]
-	own, err := h.dispatch.Trigger(t.Context(), h.tenant, "w", "k", dispatch.TriggerParams{}, web.Once{})
+	own, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", "k", control.TriggerParams{}, web.Once{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var made dispatch.Tick
+	var made history.Tick
 	if err := json.Unmarshal(own.Body, &made); err != nil || made.State != "scheduled" {
 		t.Fatalf("got %s, %v", own.Body, err)
 	}
@@ -233,7 +234,7 @@ func TestDeadLettersAreDeliveredAgainByFilter(t *testing.T) {
 	h.start(h.dispatch)
 	for _, key := range []string{"a", "b", "gone"} {
 		h.put("w", key, rarely("skip"))
-		get[dispatch.Tick](c, 202, "POST", "/v1/workflows/w/schedules/"+key+"/trigger", "")
+		get[history.Tick](c, 202, "POST", "/v1/workflows/w/schedules/"+key+"/trigger", "")
 	}
 	for _, one := range c.leaseAll(3) {
 		h.fail(one)
@@ -304,7 +305,7 @@ func TestABackfillTakesOneConnection(t *testing.T) {
 	h.config.API, h.config.Timings = postgres.NewWall(pool), cohorts.NewTimings() // which knows no timing yet
 	from, to := hours(4)
 	ctx := postgres.ForTenant(t.Context(), int32(h.tenant))
-	if _, err := h.process().Backfill(ctx, policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, dispatch.BackfillParams{From: from, To: to, DryRun: true}, "ann", web.Once{}); err != nil {
+	if _, err := h.process().Control.Backfill(ctx, policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, control.BackfillParams{From: from, To: to, DryRun: true}, "ann", web.Once{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -22,7 +22,7 @@ func TestTicksBehindAFullQueueCostNoWrites(t *testing.T) {
 	until(t, "all are open", func() bool {
 		return h.number(`SELECT count(*) FROM tick WHERE state = 1`) == size && len(c.caught()) > 0
 	})
-	got, err := h.dispatch.Cancel(t.Context(), h.tenant, h.history("w", "herd 119")[0].TickID) // the last one
+	got, err := h.dispatch.Control.Cancel(t.Context(), h.tenant, h.history("w", "herd 119")[0].TickID) // the last one
 	if err != nil || got.State != "running" || got.Reason != "requested" {
 		t.Errorf("one that waits behind others: got %+v, %v", got, err)
 	}

@@ -5,17 +5,20 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/lease"
+	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/internal/web"
 )
 
 // urgent has one tick of a schedule come that is not to be delivered more than a second late, or may be.
-func (h *house) urgent(workflow, key, onExpired string) dispatch.Tick {
+func (h *house) urgent(workflow, key, onExpired string) history.Tick {
 	h.t.Helper()
 	p := rarely("allow_all")
 	p.Policy.MaxLateness, p.Policy.OnExpired = "1s", onExpired
 	h.put(workflow, key, p)
-	if _, err := h.dispatch.Trigger(h.t.Context(), h.tenant, workflow, key, dispatch.TriggerParams{}, web.Once{}); err != nil {
+	if _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, workflow, key, control.TriggerParams{}, web.Once{}); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.history(workflow, key)[0]
@@ -27,7 +30,7 @@ func TestHeldTickFailsOnceItIsTooLate(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	c := h.catcher("w", 1, nil)
-	if _, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "w", dispatch.EndpointParams{URL: c.URL, State: "held"}); err != nil {
+	if _, _, err := h.dispatch.Pusher.PutEndpoint(t.Context(), h.tenant, "w", push.EndpointParams{URL: c.URL, State: "held"}); err != nil {
 		t.Fatal(err)
 	}
 	h.urgent("w", "dose", "skip")
@@ -47,7 +50,7 @@ func TestHeldTickFailsOnceItIsTooLate(t *testing.T) {
 	if got := h.history("w", "invoice")[0]; got.State != "running" {
 		t.Errorf("one that may come late: got %+v", got)
 	}
-	if _, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "w", dispatch.EndpointParams{URL: c.URL, State: "enabled"}); err != nil {
+	if _, _, err := h.dispatch.Pusher.PutEndpoint(t.Context(), h.tenant, "w", push.EndpointParams{URL: c.URL, State: "enabled"}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "it is delivered", func() bool {
@@ -88,7 +91,7 @@ func TestTickThatWaitsForASlotIsCancelledAtOnce(t *testing.T) {
 	until(t, "two wait", func() bool { return len(c.caught()) == 1 && h.number(`SELECT count(*) FROM waiting`) == 2 })
 	running := c.caught()[0].Key
 	for _, key := range []string{"p2-000", "p2-001", "p2-002"} {
-		got, err := h.dispatch.Cancel(t.Context(), h.tenant, h.history("few", key)[0].TickID)
+		got, err := h.dispatch.Control.Cancel(t.Context(), h.tenant, h.history("few", key)[0].TickID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,11 +114,11 @@ func TestTicksOfOneLeaseAreFinishedAtOnce(t *testing.T) {
 		t.Fatalf("leased %d", len(all))
 	}
 	var working sync.WaitGroup
-	results := make([][]dispatch.Verdict, size)
+	results := make([][]lease.Verdict, size)
 	for i := range all {
 		working.Go(func() {
 			for range 2 { // the second is stale
-				r, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: all[i].TickID, LeaseToken: all[i].LeaseToken, Outcome: "complete"}})
+				r, err := h.dispatch.Leases.Finish(t.Context(), h.tenant, []lease.Finish{{TickID: all[i].TickID, LeaseToken: all[i].LeaseToken, Outcome: "complete"}})
 				if err != nil {
 					t.Error(err)
 					return
@@ -126,7 +129,7 @@ func TestTicksOfOneLeaseAreFinishedAtOnce(t *testing.T) {
 	}
 	working.Wait()
 	for i, got := range results {
-		if !slices.Equal(got, []dispatch.Verdict{dispatch.Done, dispatch.Lost}) {
+		if !slices.Equal(got, []lease.Verdict{lease.Done, lease.Lost}) {
 			t.Errorf("tick %d: the verdicts are %d", i, got)
 		}
 	}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -24,8 +26,8 @@ func delay(every string) schedules.Params {
 
 func (h *house) end(one handed, outcome string, retry bool) {
 	h.t.Helper()
-	r, err := h.dispatch.Finish(h.t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: outcome, Retry: &retry, Error: "e", RetryAfter: "0s"}})
-	if err != nil || r[0] != dispatch.Done {
+	r, err := h.dispatch.Leases.Finish(h.t.Context(), h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: outcome, Retry: &retry, Error: "e", RetryAfter: "0s"}})
+	if err != nil || r[0] != lease.Done {
 		h.t.Fatalf("end: %v, %v", r, err)
 	}
 }
@@ -102,7 +104,7 @@ func TestFixedDelayIsArmedByEveryEnd(t *testing.T) {
 		p.Policy = &policy.Policy{Overlap: overlap}
 		p.Status = "paused"
 		h.put("w", key, p)
-		if _, err := h.dispatch.Trigger(t.Context(), h.tenant, "w", key, dispatch.TriggerParams{}, web.Once{}); err != nil {
+		if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, web.Once{}); err != nil {
 			t.Fatal(err)
 		}
 		manual := h.lease("w", 1)[0]
@@ -118,7 +120,7 @@ func TestFixedDelayIsArmedByEveryEnd(t *testing.T) {
 			h.end(manual, "complete", false)
 			h.end(h.lease("w", 1)[0], "complete", false)
 		case "replaced":
-			if _, err := h.dispatch.Trigger(t.Context(), h.tenant, "w", key, dispatch.TriggerParams{}, web.Once{}); err != nil {
+			if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, web.Once{}); err != nil {
 				t.Fatal(err)
 			}
 			h.end(manual, "complete", false)
@@ -184,7 +186,7 @@ func TestFixedDelayChangedWhileItsTickRuns(t *testing.T) {
 		},
 		"other": func(key string) { h.put("w", key, schedules.Params{Spec: calendar.Spec{Cron: []string{"0 0 1 1 *"}}}) },
 		"manual": func(key string) {
-			if _, err := h.dispatch.Trigger(t.Context(), h.tenant, "w", key, dispatch.TriggerParams{}, web.Once{}); err != nil {
+			if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, web.Once{}); err != nil {
 				t.Fatal(err)
 			}
 			if next := h.next("w", key); next != nil {
@@ -271,7 +273,7 @@ func TestFixedDelayNeverHasTwoPendingTicks(t *testing.T) {
 		work.Go(func() {
 			for time.Now().Before(stop) {
 				most := 5
-				body, err := h.dispatch.Lease(t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{"w"}, Max: &most, Wait: "1s"}, nil)
+				body, err := h.dispatch.Leases.Lease(t.Context(), h.tenant, lease.LeaseParams{Workflows: []string{"w"}, Max: &most, Wait: "1s"}, nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -281,7 +283,7 @@ func TestFixedDelayNeverHasTwoPendingTicks(t *testing.T) {
 					if rand.IntN(3) == 0 {
 						outcome, retry = "fail", rand.IntN(2) == 0
 					}
-					_, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: outcome, Retry: &retry, Error: "e"}})
+					_, err := h.dispatch.Leases.Finish(t.Context(), h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: outcome, Retry: &retry, Error: "e"}})
 					if err != nil {
 						t.Error(err)
 					}
@@ -303,7 +305,7 @@ func TestFixedDelayNeverHasTwoPendingTicks(t *testing.T) {
 				case 3:
 					_, _, err = h.schedules.Put(t.Context(), policy.Name{Tenant: h.tenant, Workflow: "w", Key: key}, delay([]string{"1s", "2s"}[rand.IntN(2)]), "t", web.Precondition{})
 				case 4:
-					_, err = h.dispatch.Trigger(t.Context(), h.tenant, "w", key, dispatch.TriggerParams{}, web.Once{})
+					_, err = h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, web.Once{})
 				default:
 					err = h.bulkDelay(key)
 				}
@@ -315,7 +317,7 @@ func TestFixedDelayNeverHasTwoPendingTicks(t *testing.T) {
 	}
 	work.Wait()
 	for _, key := range keys {
-		var last *dispatch.Tick
+		var last *history.Tick
 		for _, one := range h.history("w", key) {
 			if one.Cause == "manual" {
 				continue

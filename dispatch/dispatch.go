@@ -1,7 +1,3 @@
-// Package dispatch makes ticks happen. A due tick is swept into a chunk under its shard's lock, opened by a River job,
-// which decides what becomes of it and commits its row, and only then sent: pushed to an endpoint, or leased by a
-// worker. Handing out is exactly once; delivery is at least once, under the same tick id. Nothing is sent before its
-// nominal time by the database's clock.
 package dispatch
 
 import (
@@ -12,9 +8,24 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/events"
+	"github.com/carillonhq/carillon/dispatch/explain"
+	"github.com/carillonhq/carillon/dispatch/finish"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/dispatch/message"
+	"github.com/carillonhq/carillon/dispatch/open"
+	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/dispatch/sweep"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/loop"
@@ -23,13 +34,7 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river"
 )
-
-// Quotas returns the quotas of a tenant, or an error after a second at most: each push asks it.
-type Quotas func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
 
 // Config is what Dispatch stands on.
 type Config struct {
@@ -37,20 +42,20 @@ type Config struct {
 	API        postgres.DB   // what the routes of tenants go by: it shows a tenant's rows only
 	IDs        ident.Codec
 	Timings    *cohorts.Timings
-	Quotas     Quotas
+	Quotas     record.Quotas
 	Cursors    *web.Cursor
 	LeaseKey   []byte         // of lease tokens; all processes share it
 	Keyset     *keyset.Keyset // that endpoints' secrets are sealed with; nil: they are stored in the clear
 	Log        *slog.Logger
 	Metrics    *Metrics
-	Name       string        // of this process, for people
-	Sweeps     bool          // sweep shards
-	Dispatches bool          // open chunks, push, and look after leases
-	PushBytes  int           // that requests to endpoints hold at a time; less than 16 MiB is 16 MiB
-	Outbound   web.Outbound  // which addresses endpoints may have
-	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
+	Name       string             // of this process, for people
+	Sweeps     bool               // sweep shards
+	Dispatches bool               // open chunks, push, and look after leases
+	PushBytes  int                // that requests to endpoints hold at a time; less than 16 MiB is 16 MiB
+	Outbound   web.Outbound       // which addresses endpoints may have
+	OnFired    func([]open.Fired) // told of ticks handed out by this process; may be nil, must not block
 	Operations *operations.Operations
-	Chunker    *Chunker
+	Chunker    *sweep.Chunker
 
 	// Settle brings a schedule whose moved ticks have come back to its spec's timing. It may be nil where the process does
 	// not dispatch.
@@ -69,88 +74,73 @@ type Config struct {
 	Erase func(ctx context.Context) error
 }
 
-// Fired is a tick that was handed out.
-type Fired struct {
-	Tenant        tenants.ID
-	Workflow, Key string
-	Timestamp     time.Time
-	FiredAt       time.Time
-}
-
 // Dispatch is the part of one process in the tick's path. New makes it; Start sets it going.
 type Dispatch struct {
 	Config
-	river      *river.Client[pgx.Tx]
-	process    *cluster.Member
-	hub        *cluster.Notifier
-	ready      *readyQueues
-	opener     *opener
-	sender     *sender
-	results    *results
-	messages   *message.Messages
-	limits     *limits
-	purse      *purse
-	pressure   *pressure
-	swept      swept
-	openChunks openChunks
-	leaseEnds  cluster.LowEnd
-	dueEvents  cluster.LowEnd
-	dueNotices cluster.LowEnd
-	putOffs    cluster.Seldom // of events of tenants who are not active; only sendEvents uses it
-	lines      lines
-	otherLooks looks
-	horizon    cluster.Horizon
-	floors     dueFloors
-	rest       rest
-	offer      func(runs []chunk.Run) (left []string) // gives runs to the opener of this process; nil: it opens none
-	failing    chan failingSchedule
-	work       sync.WaitGroup
-	stop       context.CancelFunc
-	retained   retained
-	taskLocks  taskLocks
-	watchdog   *watchdog
+	Sweeper   *sweep.Sweeper
+	Opener    *open.Opener
+	Pusher    *push.Pusher
+	Leases    *lease.Leases
+	Finisher  *finish.Finisher
+	Events    *events.Events
+	Control   *control.Control
+	Reader    *history.Reader
+	Explainer *explain.Explainer
+	Keeper    *upkeep.Keeper
 
-	// What the tasks of upkeep remember between two runs. The lock of the task guards it.
-	delaysAt delaysPlace // of rearmLost
-	slotsAt  slotPlace   // of tendSlots
-	ratesAt  ratePlace   // of clearRates
-	quotasAt tenants.ID  // of lookAtQuotas
-	analyzed time.Time   // of fold
-
-	processEnds cluster.Floor // of clearProcesses
-
-	sweepMetrics  *sweepMetrics
-	openMetrics   *openMetrics
-	pushMetrics   *pushMetrics
-	leaseMetrics  *leaseMetrics
-	upkeepMetrics *upkeepMetrics
-
-	staleAt    int64 // where openStale goes on; only takeOver uses it
-	left       leftChunks
-	told       *loop.Rarely
-	searched   sync.Map // by the name of a search: the blocks that it has read
-	unreadable sync.Map // endpointName: a secret of it cannot be opened, and that was told
+	member   *cluster.Member
+	notifier *cluster.Notifier
+	horizon  *cluster.Horizon
+	unopened *chunk.Unopened
+	messages *message.Messages
+	idle     *sweep.Idle
+	river    *river.Client[pgx.Tx] // nil where the process does not dispatch
+	work     sync.WaitGroup
+	stop     context.CancelFunc
 }
 
-// New prepares the dispatch of a process: HandOut and the routes work from here on, also in one that neither sweeps
-// nor dispatches.
+// New prepares the dispatch of a process: the routes work from here on, also in one that neither sweeps nor dispatches. Each room is
+// made after those that it uses.
 func New(c Config) (*Dispatch, error) {
 	if c.API == nil {
 		return nil, errors.New("dispatch needs what tenants' routes go by")
 	}
-	d := &Dispatch{Config: c, hub: cluster.NewNotifier(), ready: newReadyQueues(), messages: message.New(message.Config{IDs: c.IDs, Timings: c.Timings, LeaseKey: c.LeaseKey, Log: c.Log}), limits: newLimits(), told: &loop.Rarely{}, purse: c.Chunker.purse, pressure: &c.Chunker.pressure, failing: make(chan failingSchedule, 256)}
-	d.retained.thinned, d.retained.thinning = map[string]string{}, map[string]thinPlace{}
-	d.leaseEnds, d.dueEvents, d.dueNotices = newLeaseEnds(), newDueEvents(), newDueNotices()
-	d.sweepMetrics, d.openMetrics, d.pushMetrics, d.leaseMetrics, d.upkeepMetrics = c.Metrics.sweep, c.Metrics.open, c.Metrics.push, c.Metrics.lease, c.Metrics.upkeep
-	d.process = cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck})
-	d.opener = newOpener(d.openJob)
-	if d.Dispatches {
-		d.offer = d.opener.offer
+	d := &Dispatch{
+		Config: c, notifier: cluster.NewNotifier(), horizon: new(cluster.Horizon), unopened: new(chunk.Unopened), idle: new(sweep.Idle),
+		messages: message.New(message.Config{IDs: c.IDs, Timings: c.Timings, LeaseKey: c.LeaseKey, Log: c.Log}),
+		member:   cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck}),
 	}
-	d.sender = newSender(d)
-	d.results = newResults(d)
-	d.watchdog = newWatchdog(d)
-	if !d.Dispatches {
+	told := new(loop.Rarely)
+	d.Reader = history.New(history.Config{API: c.API, IDs: c.IDs, Cursors: c.Cursors, Quotas: c.Quotas})
+	d.Explainer = explain.New(explain.Config{API: c.API, Timings: c.Timings, History: d.Reader})
+	d.Finisher = finish.New(finish.Config{Pool: c.Pool, Timings: c.Timings, Log: c.Log, Pause: c.Pause})
+	d.Pusher = push.New(push.Config{
+		Pool: c.Pool, API: c.API, Timings: c.Timings, Quotas: c.Quotas, Cursors: c.Cursors, Keyset: c.Keyset, Outbound: c.Outbound, PushBytes: c.PushBytes,
+		Member: d.member, Messages: d.messages, Finish: d.Finisher, Told: told, Metrics: c.Metrics.push, Log: c.Log,
+	})
+	d.Leases = lease.New(lease.Config{
+		Pool: c.Pool, API: c.API, IDs: c.IDs, Quotas: c.Quotas, Notifier: d.notifier, Horizon: d.horizon, Messages: d.messages, Finish: d.Finisher,
+		MayStore: c.mayStore, Metrics: c.Metrics.lease, Log: c.Log,
+	})
+	d.Opener = open.New(open.Config{
+		Pool: c.Pool, Timings: c.Timings, Member: d.member, Notifier: d.notifier, Horizon: d.horizon, Unopened: d.unopened, Finish: d.Finisher,
+		Push: d.Pusher, Told: told, Dispatches: c.Dispatches, OnFired: c.OnFired, Metrics: c.Metrics.open, Log: c.Log,
+	})
+	d.Sweeper = sweep.New(sweep.Config{
+		Pool: c.Pool, Timings: c.Timings, Chunker: c.Chunker, Member: d.member, Notifier: d.notifier, Horizon: d.horizon,
+		Unopened: d.unopened, Idle: d.idle, Told: told, Offer: d.offer(), Metrics: c.Metrics.sweep, Log: c.Log,
+	})
+	d.Control = control.New(control.Config{
+		Pool: c.Pool, API: c.API, IDs: c.IDs, Quotas: c.Quotas, Operations: c.Operations, Horizon: d.horizon, Messages: d.messages, Unopened: d.unopened,
+		Sweep: d.Sweeper, Finish: d.Finisher, Lease: d.Leases, History: d.Reader, MayStore: c.mayStore, Log: c.Log,
+	})
+	d.Events = events.New(events.Config{Pool: c.Pool, IDs: c.IDs, Horizon: d.horizon, Push: d.Pusher, Uses: c.Uses, Log: c.Log})
+	d.Keeper = upkeep.New(upkeep.Config{
+		Pool: c.Pool, IDs: c.IDs, Timings: c.Timings, Quotas: c.Quotas, Operations: c.Operations, Sweeps: c.Sweeps, Dispatches: c.Dispatches, Horizon: d.horizon,
+		Unopened: d.unopened, Idle: d.idle, Sweep: d.Sweeper, Finish: d.Finisher, Push: d.Pusher, Events: d.Events, Control: d.Control, Told: told,
+		Settle: c.Settle, Uses: c.Uses, Erase: c.Erase, Metrics: c.Metrics.upkeep, Log: c.Log,
+	})
+	if !c.Dispatches {
 		return d, nil
 	}
 	client, err := d.jobs()
@@ -161,51 +151,61 @@ func New(c Config) (*Dispatch, error) {
 	return d, nil
 }
 
+// offer returns what takes the runs that this process swept: nil where it opens none.
+func (d *Dispatch) offer() func(runs []chunk.Run) (left []string) {
+	if !d.Dispatches {
+		return nil
+	}
+	return d.Opener.Offer
+}
+
+// mayStore refuses bytes that the tenant's quota has no room for.
+func (c *Config) mayStore(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error {
+	if c.MayStore == nil || bytes == 0 {
+		return nil
+	}
+	return c.MayStore(ctx, db, tenant, bytes)
+}
+
 // Start joins the other processes and begins to work. Stop ends it.
 func (d *Dispatch) Start(ctx context.Context) error {
-	if err := d.ensurePartitions(ctx, time.Now()); err != nil { // until they are there the default ones do
+	if err := d.Keeper.EnsurePartitions(ctx, time.Now()); err != nil { // until they are there the default ones do
 		d.Log.Warn("cannot make the days' partitions yet", "error", err)
 	}
-	if err := d.process.Register(ctx); err != nil {
+	if err := d.member.Register(ctx); err != nil {
 		return err
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
-	d.work.Go(func() { d.hub.Listen(run, d.Pool, d.Log, d.offerTold) })
-	d.work.Go(func() { d.sender.abandonLapsed(run) })
-	d.work.Go(func() { d.process.Beat(run) })
-	d.work.Go(func() { d.hub.Tell(run, d.Pool, d.Log) })
-	d.work.Go(func() { loop.Every(run, d.Log, pollEvery, "look for ready ticks", d.wakePolls) })
-	d.work.Go(func() { d.watchLimits(run) })
-	d.work.Go(func() { d.measurePressure(run) })
-	d.work.Go(func() { d.horizon.Measure(run, d.Pool, d.Log, d.rest.pace) })
-	d.work.Go(func() { loop.Every(run, d.Log, time.Second, "settle debts", d.settleDebts) })
-	d.work.Go(func() { d.upkeep(run) })
+	d.startAll(run,
+		func(ctx context.Context) { d.notifier.Listen(ctx, d.Pool, d.Log, d.Opener.OfferTold) },
+		d.Pusher.Watch, d.member.Beat,
+		func(ctx context.Context) { d.notifier.Tell(ctx, d.Pool, d.Log) },
+		d.Leases.Watch, d.Finisher.Watch, d.Sweeper.Watch,
+		func(ctx context.Context) { d.horizon.Measure(ctx, d.Pool, d.Log, d.idle.Pace) },
+		d.Keeper.Run)
 	if d.Dispatches {
-		d.results.start()
-		d.opener.start(run)
+		d.Pusher.Start()
+		d.Opener.Start(run)
 		if err := d.river.Start(run); err != nil {
 			stop()
-			d.opener.close(ctx)
+			d.Opener.Close(ctx)
 			d.work.Wait()
 			return fmt.Errorf("start jobs: %w", err)
 		}
-		d.work.Go(func() { d.resume(run) })
-		d.work.Go(func() { d.takeOver(run) })
-		d.work.Go(func() { d.lookForOperations(run) })
-		d.work.Go(func() { d.endLeases(run) })
-		d.work.Go(func() { d.wakeParked(run) })
-		d.work.Go(func() { d.tellPushing(run) })
-		d.work.Go(func() { d.sendEvents(run) })
-		if d.Pause != nil {
-			d.work.Go(func() { d.pauseFailing(run) })
-		}
+		d.startAll(run, d.Opener.Run, d.lookForOperations, d.Leases.Run, d.Control.Run, d.Pusher.Run, d.Events.Run, d.Finisher.Run)
 	}
 	if d.Sweeps {
-		d.work.Go(func() { d.sweep(run) })
-		d.work.Go(func() { d.rezone(run) })
+		d.startAll(run, d.Sweeper.Run)
 	}
 	return nil
+}
+
+// startAll runs loops until ctx ends.
+func (d *Dispatch) startAll(ctx context.Context, loops ...func(ctx context.Context)) {
+	for _, run := range loops {
+		d.work.Go(func() { run(ctx) })
+	}
 }
 
 // drainTime is how long requests in flight get to end.
@@ -218,18 +218,20 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 	defer cancel()
 	var err error
 	if d.Dispatches {
-		d.hub.Queued(d.opener.close(ctx))
+		d.notifier.Queued(d.Opener.Close(ctx))
 		err = d.river.Stop(ctx)
 		if err != nil {
 			err = d.river.StopAndCancel(context.WithoutCancel(ctx))
 		}
-		d.sender.drain(ctx)
-		d.results.close()
+		d.Pusher.Close(ctx)
 	}
 	d.stop()
 	d.work.Wait()
 	leave, cancelLeave := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancelLeave()
-	d.process.Leave(leave, d.firstOpen())
+	d.member.Leave(leave, d.Opener.FirstOpen())
 	return err
 }
+
+// Unopened returns from which number on there are unopened chunks, and the numbers of those below it.
+func (d *Dispatch) Unopened() (floor int64, stuck []int64) { return d.unopened.From(d.horizon) }

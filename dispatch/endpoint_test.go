@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -13,20 +13,20 @@ func TestEndpointsOverHTTP(t *testing.T) {
 	h := newHouse(t)
 	s := h.open(h.dispatch)
 	c := s.operator()
-	made := get[dispatch.Endpoint](c, 201, "PUT", "/v1/endpoints/mailer", `{"url": "https://mailer.example.com/ticks", "headers": {"X-Team": "growth"}}`)
+	made := get[push.Endpoint](c, 201, "PUT", "/v1/endpoints/mailer", `{"url": "https://mailer.example.com/ticks", "headers": {"X-Team": "growth"}}`)
 	if !strings.HasPrefix(made.Secret, "whsec_") || made.Batch != 1 || made.State != "enabled" || made.Headers["X-Team"] != "…" {
 		t.Errorf("got %+v", made)
 	}
-	changed := get[dispatch.Endpoint](c, 200, "PUT", "/v1/endpoints/mailer", `{"url": "https://mailer.example.com:8443/", "batch": 500, "state": "held"}`)
+	changed := get[push.Endpoint](c, 200, "PUT", "/v1/endpoints/mailer", `{"url": "https://mailer.example.com:8443/", "batch": 500, "state": "held"}`)
 	if changed.Secret != "" || changed.Batch != 500 || changed.State != "held" || len(changed.Headers) != 0 || !changed.CreatedAt.Equal(made.CreatedAt) {
 		t.Errorf("got %+v", changed)
 	}
-	if got := get[dispatch.Endpoint](c, 200, "GET", "/v1/endpoints/mailer", ""); got.Secret != "" || got.URL != changed.URL {
+	if got := get[push.Endpoint](c, 200, "GET", "/v1/endpoints/mailer", ""); got.Secret != "" || got.URL != changed.URL {
 		t.Errorf("got %+v", got)
 	}
-	get[dispatch.Endpoint](c, 201, "PUT", "/v1/endpoints/other", `{"url": "https://93.184.216.34/"}`)
+	get[push.Endpoint](c, 201, "PUT", "/v1/endpoints/other", `{"url": "https://93.184.216.34/"}`)
 	type list struct {
-		Items      []dispatch.Endpoint
+		Items      []push.Endpoint
 		NextCursor *string `json:"next_cursor"`
 	}
 	first := get[list](c, 200, "GET", "/v1/endpoints?limit=1", "")
@@ -65,11 +65,11 @@ func TestAPUTWithoutAStateLeavesIt(t *testing.T) {
 		if a := c.do("PUT", "/v1/endpoints/e", `{"url": "https://example.com/", "state": "`+state+`"}`); a.status/100 != 2 {
 			t.Fatalf("got %d %s", a.status, a.body)
 		}
-		if e := get[dispatch.Endpoint](c, 200, "PUT", "/v1/endpoints/e", `{"url": "https://example.com/new"}`); e.State != state || e.URL != "https://example.com/new" {
+		if e := get[push.Endpoint](c, 200, "PUT", "/v1/endpoints/e", `{"url": "https://example.com/new"}`); e.State != state || e.URL != "https://example.com/new" {
 			t.Errorf("got %+v, want the state %s", e, state)
 		}
 	}
-	if e := get[dispatch.Endpoint](c, 201, "PUT", "/v1/endpoints/new", `{"url": "https://example.com/"}`); e.State != "enabled" {
+	if e := get[push.Endpoint](c, 201, "PUT", "/v1/endpoints/new", `{"url": "https://example.com/"}`); e.State != "enabled" {
 		t.Errorf("a new endpoint is %s", e.State)
 	}
 }

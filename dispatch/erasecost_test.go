@@ -41,7 +41,7 @@ func TestErasingATenantReadsItsOwnCohortsOnly(t *testing.T) {
 	h.exec(`UPDATE tenant SET erasing_at = now() - interval '1 minute' WHERE id = $1`, h.tenant)
 	r := &recorder{ran: map[string][]any{}}
 	h.traced(r)
-	if done, err := h.process().EraseTenant(t.Context(), h.tenant); err != nil || !done {
+	if done, err := h.process().Keeper.EraseTenant(t.Context(), h.tenant); err != nil || !done {
 		t.Fatalf("erased: %t, %v", done, err)
 	}
 	read := regexp.MustCompile(`shared (?:hit=(\d+))? ?(?:read=(\d+))?`)

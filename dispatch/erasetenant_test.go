@@ -122,7 +122,7 @@ func TestErasedTenantLeavesNoRowInAnyTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the tenant is erased", func() bool {
-		done, err := h.dispatch.EraseTenant(t.Context(), h.tenant)
+		done, err := h.dispatch.Keeper.EraseTenant(t.Context(), h.tenant)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestTenantThatIsErasedCannotBeChanged(t *testing.T) {
 	if _, err := h.pool.Exec(t.Context(), `UPDATE tenant SET erasing_at = now() - interval '1 minute' WHERE id = $1`, h.tenant); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.dispatch.FinishTenants(t.Context()); err != nil {
+	if err := h.dispatch.Keeper.FinishTenants(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tenants.Get(t.Context(), h.pool, "acme"); err == nil {

@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/carillonhq/carillon/api/apitest"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/events"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/schedules"
@@ -18,7 +20,7 @@ import (
 )
 
 // told are the events that a receiver got, each once, and checks that each is as the document says and is signed.
-func (h *house) told(r *receiver, secret string) (all []dispatch.Event) {
+func (h *house) told(r *receiver, secret string) (all []events.Event) {
 	h.t.Helper()
 	seen := map[string]string{}
 	for _, got := range r.requests() {
@@ -26,7 +28,7 @@ func (h *house) told(r *receiver, secret string) (all []dispatch.Event) {
 			h.t.Errorf("not signed: %s", got.body)
 		}
 		apitest.Fits(h.t, "Event", got.body)
-		var e dispatch.Event
+		var e events.Event
 		if err := json.Unmarshal(got.body, &e); err != nil {
 			h.t.Fatal(err)
 		}
@@ -49,7 +51,7 @@ func (h *house) told(r *receiver, secret string) (all []dispatch.Event) {
 func (h *house) listener(events ...string) (r *receiver, secret string) {
 	h.t.Helper()
 	r = newReceiver(h.t)
-	e, _, err := h.dispatch.PutEndpoint(h.t.Context(), h.tenant, "listener", dispatch.EndpointParams{URL: r.URL, Events: events})
+	e, _, err := h.dispatch.Pusher.PutEndpoint(h.t.Context(), h.tenant, "listener", push.EndpointParams{URL: r.URL, Events: events})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -70,7 +72,7 @@ func TestFailuresAreToldOnceAnHour(t *testing.T) {
 		t.Helper()
 		before := h.number(`SELECT count(*) FROM dead_letter`)
 		for range n {
-			get[dispatch.Tick](c, 202, "POST", trigger, "")
+			get[history.Tick](c, 202, "POST", trigger, "")
 		}
 		until(t, "they have failed", func() bool { return h.number(`SELECT count(*) FROM dead_letter`) == before+n })
 	}
@@ -136,7 +138,7 @@ func TestEventsAreSentUntilTheyAreTaken(t *testing.T) {
 	}
 
 	other := newReceiver(t)
-	made, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "other", dispatch.EndpointParams{URL: other.URL, Events: []string{tenants.EndpointDisabled}})
+	made, _, err := h.dispatch.Pusher.PutEndpoint(t.Context(), h.tenant, "other", push.EndpointParams{URL: other.URL, Events: []string{tenants.EndpointDisabled}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +148,7 @@ func TestEventsAreSentUntilTheyAreTaken(t *testing.T) {
 	if e := h.told(other, made.Secret)[0]; e.Cause != "listener" || string(e.Data) != `{"endpoint":"listener","status":410}` {
 		t.Errorf("got %+v %s", e, e.Data)
 	}
-	if e, err := h.dispatch.Endpoint(t.Context(), h.tenant, "listener"); err != nil || e.State != "disabled" {
+	if e, err := h.dispatch.Pusher.Endpoint(t.Context(), h.tenant, "listener"); err != nil || e.State != "disabled" {
 		t.Errorf("got %+v, %v", e, err)
 	}
 	if n := h.number(`SELECT count(*) FROM audit WHERE action = 'endpoint.disable' AND target = 'endpoints/listener' AND actor = 'carillon'`); n != 1 {
@@ -202,10 +204,10 @@ func TestWhatATenantIsToldOf(t *testing.T) {
 	h.put("gone", "k", schedules.Params{Spec: at(5)})
 	broken := h.put("broken", "k", rarely("skip"))
 	h.exec(`UPDATE schedule SET status = 'quarantined', cohort_id = NULL WHERE workflow = 'broken'`)
-	var got map[string]dispatch.Event
+	var got map[string]events.Event
 	want := []string{tenants.TickFailed, tenants.ScheduleAutoPaused, tenants.ScheduleQuarantined, tenants.EndpointDisabled, tenants.QuotaSoft}
 	until(t, "all is told", func() bool {
-		got = map[string]dispatch.Event{}
+		got = map[string]events.Event{}
 		for _, e := range h.told(r, secret) {
 			got[e.Type] = e
 		}
@@ -238,7 +240,7 @@ func TestWhichEventsAnEndpointIsToldIsChecked(t *testing.T) {
 	const path = "/v1/endpoints/e"
 	c.refused(422, "invalid", "/events/1", "PUT", path, `{"url": "https://example.com/", "events": ["tick.failed", "tick.fired"]}`)
 	c.refused(422, "invalid", "/events/1", "PUT", path, `{"url": "https://example.com/", "events": ["tick.failed", "tick.failed"]}`)
-	if made := get[dispatch.Endpoint](c, 201, "PUT", path, `{"url": "https://example.com/", "events": ["tzdata.retimed", "quota.soft"]}`); len(made.Events) != 2 {
+	if made := get[push.Endpoint](c, 201, "PUT", path, `{"url": "https://example.com/", "events": ["tzdata.retimed", "quota.soft"]}`); len(made.Events) != 2 {
 		t.Errorf("got %+v", made)
 	}
 }

@@ -7,21 +7,22 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/explain"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/schedules"
 )
 
-const explain = "/v1/workflows/w/schedules/k/explain"
+const explainPath = "/v1/workflows/w/schedules/k/explain"
 
 func TestExplainOverHTTP(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	c := h.open(h.dispatch).operator()
-	ask := func(at string) dispatch.Explanation {
+	ask := func(at string) explain.Explanation {
 		t.Helper()
-		return get[dispatch.Explanation](c, 200, "GET", explain+"?at="+url.QueryEscape(at), "")
+		return get[explain.Explanation](c, 200, "GET", explainPath+"?at="+url.QueryEscape(at), "")
 	}
-	want := func(at, outcome string, says ...string) dispatch.Explanation {
+	want := func(at, outcome string, says ...string) explain.Explanation {
 		t.Helper()
 		got := ask(at)
 		if got.Outcome != outcome {
@@ -62,11 +63,11 @@ func TestExplainOverHTTP(t *testing.T) {
 	}
 	want(local(made.Upcoming[1]), "skipped", "asked for")
 	for sent, code := range map[string]string{"": "required", "?at=": "invalid", "?at=tomorrow": "invalid", "?at=0001-01-01T00:00:00Z": "invalid", "?at=2200-01-01T00:00": "invalid"} {
-		c.refused(422, code, "/at", "GET", explain+sent, "")
+		c.refused(422, code, "/at", "GET", explainPath+sent, "")
 	}
 	c.refused(404, "not_found", "", "GET", "/v1/workflows/w/schedules/none/explain?at=2026-01-01T08:00", "")
 
-	manual := get[dispatch.Tick](c, 202, "POST", trigger, "")
+	manual := get[history.Tick](c, 202, "POST", trigger, "")
 	if e := want(manual.Timestamp.Format(time.RFC3339), "running", "by hand"); e.Tick == nil || e.Tick.TickID != manual.TickID {
 		t.Errorf("got %+v", e)
 	}
@@ -113,5 +114,5 @@ func TestExplainOverHTTP(t *testing.T) {
 	if err := h.schedules.Delete(t.Context(), h.tenant, "w", "k", by); err != nil {
 		t.Fatal(err)
 	}
-	c.refused(404, "not_found", "", "GET", explain+"?at=2026-01-01T08:00", "")
+	c.refused(404, "not_found", "", "GET", explainPath+"?at=2026-01-01T08:00", "")
 }

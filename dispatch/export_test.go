@@ -5,39 +5,40 @@ import (
 	"errors"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch/chunk"
-	"github.com/carillonhq/carillon/dispatch/record"
-	"github.com/carillonhq/carillon/tenants"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/open"
+	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/dispatch/sweep"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // Kill ends the process as kill -9 would: what it held stays as it is, and nobody is told.
 func (d *Dispatch) Kill() {
-	d.sender.mu.Lock()
-	d.sender.closed = true
-	d.sender.mu.Unlock()
-	d.sender.flights.close()
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	d.Pusher.Close(gone)
 	d.stop()
-	d.sender.cancel()
-	d.opener.close(context.Background())
+	d.Opener.Close(context.Background())
 	if d.river != nil {
 		_ = d.river.StopAndCancel(context.Background())
 	}
-	d.sender.working.Wait()
-	d.results.close()
 	d.work.Wait()
 }
 
 // Register joins the processes without beginning to work.
 func (d *Dispatch) Register(ctx context.Context) error {
 	d.stop = func() {}
-	return d.process.Register(ctx)
+	return d.member.Register(ctx)
 }
 
 // SweepOnce sweeps one batch of a shard.
 func (d *Dispatch) SweepOnce(ctx context.Context, shard int16) (more bool, err error) {
-	return d.sweepOnce(ctx, shard)
+	return d.Sweeper.SweepOnce(ctx, shard)
 }
 
 // Open opens a chunk.
@@ -45,19 +46,19 @@ func (d *Dispatch) Open(ctx context.Context, chunk int64) error {
 	if err := d.rejoin(ctx); err != nil {
 		return err
 	}
-	return d.open(ctx, chunk)
+	return d.Opener.Open(ctx, chunk)
 }
 
 // rejoin has a process that joined without beginning to work, and so does not beat, count as living on a busy machine too.
 func (d *Dispatch) rejoin(ctx context.Context) error {
-	if _, alive := d.process.Self(); !alive {
-		if err := d.process.Register(ctx); err != nil {
+	if _, alive := d.member.Self(); !alive {
+		if err := d.member.Register(ctx); err != nil {
 			return err
 		}
 	}
-	d.process.Mu.Lock()
-	defer d.process.Mu.Unlock()
-	d.process.Beaten = time.Now().Add(time.Hour) // what is done next may take longer than a process may be silent
+	d.member.Mu.Lock()
+	defer d.member.Mu.Unlock()
+	d.member.Beaten = time.Now().Add(time.Hour) // what is done next may take longer than a process may be silent
 	return nil
 }
 
@@ -66,15 +67,17 @@ func (d *Dispatch) OpenRun(ctx context.Context, first, through int64) error {
 	if err := d.rejoin(ctx); err != nil {
 		return err
 	}
-	return d.openRun(ctx, first, through)
+	return d.Opener.OpenRun(ctx, first, through)
 }
 
 // Reach is the number of the last chunk that a late job may open from one on.
-func (d *Dispatch) Reach(ctx context.Context, first int64) (int64, error) { return d.reach(ctx, first) }
+func (d *Dispatch) Reach(ctx context.Context, first int64) (int64, error) {
+	return d.Opener.Reach(ctx, first)
+}
 
 // ReachOf returns the query that a late job makes for a chunk.
 func ReachOf(first int64) (sql string, args []any) {
-	return reachOfJob, []any{first, first + chunksLookedAt, chunk.LargeLane, chunk.TicksOfAJob, chunk.ChunksOfAJob}
+	return open.ReachOfJob, []any{first, first + open.ChunksLookedAt, chunk.LargeLane, chunk.TicksOfAJob, chunk.ChunksOfAJob}
 }
 
 // WorkLate runs the job of a chunk, two seconds late.
@@ -83,140 +86,138 @@ func (d *Dispatch) WorkLate(ctx context.Context, number int64) error {
 		return err
 	}
 	job := &river.Job[chunk.JobArgs]{JobRow: &rivertype.JobRow{ScheduledAt: time.Now().Add(-2 * time.Second)}, Args: chunk.JobArgs{Chunk: number}}
-	return (&openWorker{dispatch: d}).Work(ctx, job)
+	return d.Opener.Worker().Work(ctx, job)
 }
 
 // Retain deletes what is past its retention at a moment.
-func (d *Dispatch) Retain(ctx context.Context, now time.Time) error { return d.retain(ctx, now) }
+func (d *Dispatch) Retain(ctx context.Context, now time.Time) error { return d.Keeper.Retain(ctx, now) }
 
 // RetainDays drops and thins the days of the record that are past their retention at a moment.
 func (d *Dispatch) RetainDays(ctx context.Context, now time.Time) error {
-	a, err := d.ages(ctx)
+	a, err := d.Keeper.Ages(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.dropDays(ctx, a, now), d.thinDays(ctx, a, now))
+	return errors.Join(d.Keeper.DropDays(ctx, a, now), d.Keeper.ThinDays(ctx, a, now))
 }
 
 // Doubt has the next look at open chunks look for some that this process gave up.
-func (d *Dispatch) Doubt(chunks ...int64) { d.sender.doubts.Add(chunks) }
+func (d *Dispatch) Doubt(chunks ...int64) { d.Pusher.Doubts().Add(chunks) }
 
 // Complete marks the schedules that have no nominal time left.
 func (d *Dispatch) Complete(ctx context.Context) error {
-	return d.RunTask(ctx, "complete", time.Minute, full(mostCleared, d.completeSome))
+	return d.RunTask(ctx, "complete", time.Minute, upkeep.Full(record.MostCleared, d.Keeper.CompleteSome))
 }
 
 // RunTask runs a task with a limit, until some reports that there is no more.
 func (d *Dispatch) RunTask(ctx context.Context, name string, limit time.Duration, some func(context.Context) (bool, error)) error {
-	return d.run(ctx, task{name: name, limit: limit, some: some})
+	return d.Keeper.RunTask(ctx, upkeep.Task{Name: name, Limit: limit, Some: some})
 }
 
 // TaskLocks are the classes and numbers of the advisory locks of all tasks.
 func (d *Dispatch) TaskLocks() (class int32, numbers []int32) {
-	for _, t := range d.tasks() {
-		numbers = append(numbers, taskLock(t.name))
+	for _, t := range d.Keeper.Tasks() {
+		numbers = append(numbers, upkeep.TaskLock(t.Name))
 	}
-	return taskLockClass, numbers
+	return upkeep.TaskLockClass, numbers
 }
 
 // RearmLost arms schedules with fixed_delay that nothing would ever arm.
-func (d *Dispatch) RearmLost(ctx context.Context) error { return d.rearmLost(ctx) }
+func (d *Dispatch) RearmLost(ctx context.Context) error { return d.Keeper.RearmLost(ctx) }
 
 // KeepAside makes results that cannot be written wait for that long.
-func (d *Dispatch) KeepAside(kept time.Duration) { d.results.keptAside = kept }
+func (d *Dispatch) KeepAside(kept time.Duration) { d.Pusher.SetLimits(push.Limits{KeepResults: kept}) }
 
 // Room makes the queue of each endpoint hold no more than n ticks.
-func (d *Dispatch) Room(n int) { d.sender.room = n }
+func (d *Dispatch) Room(n int) { d.Pusher.SetLimits(push.Limits{QueuedTicks: n}) }
 
 // PushAtOnce makes this process have at most so many requests to endpoints in flight.
-func (d *Dispatch) PushAtOnce(n int) { d.sender.flights.requests = n }
+func (d *Dispatch) PushAtOnce(n int) { d.Pusher.SetLimits(push.Limits{Requests: n}) }
 
 // QueuedBytes returns how many bytes of payloads wait in memory to be pushed, and how many one endpoint's queue has room for.
 func (d *Dispatch) QueuedBytes() (held, room int) {
-	d.sender.mu.Lock()
-	defer d.sender.mu.Unlock()
-	return d.sender.bytes, d.sender.bytesIn
+	return d.Pusher.QueuedBytes()
 }
 
 // CountUnopened counts the unopened chunks of each tenant.
-func (d *Dispatch) CountUnopened(ctx context.Context) error { return d.countUnopened(ctx) }
+func (d *Dispatch) CountUnopened(ctx context.Context) error { return d.Sweeper.CountUnopened(ctx) }
 
 // OpenStale opens chunks that no job opens.
 func (d *Dispatch) OpenStale(ctx context.Context) error {
 	if err := d.rejoin(ctx); err != nil {
 		return err
 	}
-	return d.openStale(ctx)
+	return d.Opener.OpenStale(ctx)
 }
 
 // CancelOrphans cancels the ticks that wait for one of a schedule that is deleted.
 func (d *Dispatch) CancelOrphans(ctx context.Context) error {
-	_, err := d.cancelOrphans(ctx)
+	_, err := d.Finisher.CancelOrphans(ctx)
 	return err
 }
 
 // FoldUse adds up what was used since the last time.
 func (d *Dispatch) FoldUse(ctx context.Context) error {
-	_, err := d.foldSomeUse(ctx)
+	_, err := d.Keeper.FoldSomeUse(ctx)
 	return err
 }
 
 // Watchdog returns what looks for what is stuck, at a moment.
 func (d *Dispatch) Watchdog() func(ctx context.Context, now time.Time) error {
-	return newWatchdog(d).look
+	return d.Keeper.Watchdog()
 }
 
 // OrphanOwners are owners of open chunks that have no row among the processes.
-var OrphanOwners = orphanOwners
+var OrphanOwners = open.OrphanOwners
 
 // TakeOwnedBy takes, as $1, up to $3 open chunks of processes $2 that were opened from $4 on.
-const TakeOwnedBy = takeOwnedBy
+const TakeOwnedBy = open.TakeOwnedBy
 
 // TakeOwned takes the chunks of dead processes, and those that this process owns and knows nothing of.
 func (d *Dispatch) TakeOwned(ctx context.Context) error {
 	if err := d.rejoin(ctx); err != nil {
 		return err
 	}
-	return d.takeOwned(ctx)
+	return d.Opener.TakeOwned(ctx)
 }
 
 // ReadsOfOpening are what an opening reads of chunks from $1 to $2. The numbers of earlier ones begin at $3, or are among $4.
-var ReadsOfOpening = []string{`SELECT ` + chunk.Columns + ` FROM chunk c WHERE ` + ofRun + ` AND $3::bigint = 0 AND $4::bigint[] = '{}'`, earlierChunks}
+var ReadsOfOpening = []string{`SELECT ` + chunk.Columns + ` FROM chunk c WHERE ` + chunk.OfRun + ` AND $3::bigint = 0 AND $4::bigint[] = '{}'`, open.EarlierChunks}
 
 // KeepHouse does once what upkeep does every while.
-func (d *Dispatch) KeepHouse(ctx context.Context) error { return d.keepHouse(ctx) }
+func (d *Dispatch) KeepHouse(ctx context.Context) error { return d.Keeper.KeepHouse(ctx) }
 
 // Notice adds up once what happened, and has it told.
 func (d *Dispatch) Notice(ctx context.Context) error {
-	_, err := d.addUp(ctx)
+	_, err := d.Events.AddUp(ctx)
 	return err
 }
 
 // EnsurePartitions creates the partitions of the record from yesterday to a week ahead.
 func (d *Dispatch) EnsurePartitions(ctx context.Context, now time.Time) error {
-	return d.ensurePartitions(ctx, now)
+	return d.Keeper.EnsurePartitions(ctx, now)
 }
 
 // Wake wakes parked ticks whose wait has ended.
-func (d *Dispatch) Wake(ctx context.Context) error { return d.wakeAll(ctx) }
+func (d *Dispatch) Wake(ctx context.Context) error { return d.Control.WakeAll(ctx) }
 
 // WakeForsaken looks for parked ticks whose wait has ended without a change.
-func (d *Dispatch) WakeForsaken(ctx context.Context) error { return d.wakeForsaken(ctx) }
+func (d *Dispatch) WakeForsaken(ctx context.Context) error { return d.Keeper.WakeForsaken(ctx) }
 
 // ParkLocks is the class of the locks of who parks ticks.
-const ParkLocks = parkLocks
+const ParkLocks = record.ParkLocks
 
 // ReadDue reads the due cohorts of shard $1.
-const ReadDue = `SELECT ` + dueColumns + ` FROM cohort c WHERE c.shard = $1 AND c.due_at <= now()`
+const ReadDue = `SELECT ` + sweep.DueColumns + ` FROM cohort c WHERE c.shard = $1 AND c.due_at <= now()`
 
 // Owe charges a tenant for ticks that were handed out without tokens.
-func (d *Dispatch) Owe(tenant tenants.ID, n int) { d.purse.owe(tenant, n) }
+func (d *Dispatch) Owe(tenant tenants.ID, n int) { d.Sweeper.Owe(tenant, n) }
 
 // SettleDebts writes down what tenants owe.
-func (d *Dispatch) SettleDebts(ctx context.Context) error { return d.settleDebts(ctx) }
+func (d *Dispatch) SettleDebts(ctx context.Context) error { return d.Sweeper.SettleDebts(ctx) }
 
 // ReadForsaken reads up to $3 waits that follow tenant $1 and name $2.
-const ReadForsaken = readForsaken
+const ReadForsaken = upkeep.ReadForsaken
 
 // TimedByNewer tells whether the timing of a cohort's ticks can be computed by a newer program only.
 func (d *Dispatch) TimedByNewer(ctx context.Context, tenant tenants.ID, shard int16, cohort int64) (bool, error) {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -128,17 +130,17 @@ func TestEndedLeaseIsLeasedAgainAndItsTokenIsStale(t *testing.T) {
 	if len(second) != 1 || second[0].TickID != first.TickID || second[0].Attempt != 2 {
 		t.Fatalf("got %+v, want the same tick in its second attempt", second)
 	}
-	finish := func(one handed) dispatch.Verdict {
-		r, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}})
+	finish := func(one handed) lease.Verdict {
+		r, err := h.dispatch.Leases.Finish(t.Context(), h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r[0]
 	}
-	if verdict := finish(first); verdict != dispatch.Lost {
+	if verdict := finish(first); verdict != lease.Lost {
 		t.Errorf("the stale token: got %d, want Lost", verdict)
 	}
-	if verdict := finish(second[0]); verdict != dispatch.Done {
+	if verdict := finish(second[0]); verdict != lease.Done {
 		t.Errorf("the live token: got %d, want Done", verdict)
 	}
 	var leases int
@@ -158,8 +160,8 @@ func TestAcceptedPushIsEndedByItsToken(t *testing.T) {
 		return h.pool.QueryRow(t.Context(), `SELECT count(*) FROM held WHERE why = 'answer'`).Scan(&n) == nil && n == 1
 	})
 	one := c.caught()[0]
-	r, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "fail", Error: "no", Retry: new(false)}})
-	if err != nil || r[0] != dispatch.Done {
+	r, err := h.dispatch.Leases.Finish(t.Context(), h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "fail", Error: "no", Retry: new(false)}})
+	if err != nil || r[0] != lease.Done {
 		t.Fatalf("got %v, %v", r, err)
 	}
 	if got := h.history("accepted", "k")[0]; got.State != "failed" || *got.Error != "no" {
@@ -300,12 +302,12 @@ func TestTriggerMakesOneManualTick(t *testing.T) {
 	h := newHouse(t)
 	h.start(h.dispatch)
 	s := h.put("manual", "k", schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"0 0 1 1 *"}}, Payload: web.Raw(`1`)})
-	trigger := func(payload string) dispatch.Tick {
-		reply, err := h.dispatch.Trigger(t.Context(), h.tenant, "manual", "k", dispatch.TriggerParams{Payload: web.Raw(payload)}, web.Once{})
+	trigger := func(payload string) history.Tick {
+		reply, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "manual", "k", control.TriggerParams{Payload: web.Raw(payload)}, web.Once{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var one dispatch.Tick
+		var one history.Tick
 		if err := json.Unmarshal(reply.Body, &one); err != nil {
 			t.Fatal(err)
 		}

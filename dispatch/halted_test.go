@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
@@ -13,7 +13,7 @@ import (
 
 // haltNow halts the tenant in a connection of its own, and returns when that is acknowledged.
 func (h *house) haltNow(pgx.Tx) {
-	if _, err := h.dispatch.Halt(postgres.ForTenant(h.t.Context(), int32(h.tenant)), h.tenant, dispatch.HaltParams{}); err != nil {
+	if _, err := h.dispatch.Control.Halt(postgres.ForTenant(h.t.Context(), int32(h.tenant)), h.tenant, control.HaltParams{}); err != nil {
 		h.t.Error(err)
 	}
 }
@@ -54,7 +54,7 @@ func TestATickIsNotSentAgainUnderAHalt(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.put("pulled", "k", rarely("skip"))
-	if _, err := h.dispatch.Trigger(t.Context(), h.tenant, "pulled", "k", dispatch.TriggerParams{}, web.Once{}); err != nil {
+	if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "pulled", "k", control.TriggerParams{}, web.Once{}); err != nil {
 		t.Fatal(err)
 	}
 	h.sweepOnce(int16(h.number(`SELECT shard FROM schedule`)))

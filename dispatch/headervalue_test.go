@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/push"
 )
 
 // The values of headers are sealed and sent, and no answer shows them.
@@ -24,7 +24,7 @@ func TestHeaderValuesAreSealedAndWriteOnly(t *testing.T) {
 	}
 	sent := func(want string) {
 		t.Helper()
-		get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+		get[push.Trial](c, 200, "POST", path+"/test", "")
 		if got := r.last(t).header.Get("Authorization"); got != want {
 			t.Errorf("sent %q, want %q", got, want)
 		}
@@ -34,7 +34,7 @@ func TestHeaderValuesAreSealedAndWriteOnly(t *testing.T) {
 	sent("credential-1")
 	put(`{"Authorization": "…"}`)
 	sent("credential-1")
-	get[dispatch.Endpoint](c, 201, "POST", path+"/secrets", "")
+	get[push.Endpoint](c, 201, "POST", path+"/secrets", "")
 	sent("credential-1")
 	for _, got := range []string{string(c.do("GET", path, "").body), string(c.do("GET", "/v1/endpoints", "").body)} {
 		if strings.Contains(got, "credential") || !strings.Contains(got, `"Authorization":"…"`) {
@@ -49,14 +49,14 @@ func TestHeaderValuesAreSealedAndWriteOnly(t *testing.T) {
 	}
 
 	// A key that is lost holds the endpoint; doctor tells.
-	if _, err := h.with(newKeyset(t)).TryEndpoint(t.Context(), h.tenant, "e"); err != nil {
+	if _, err := h.with(newKeyset(t)).Pusher.TryEndpoint(t.Context(), h.tenant, "e"); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(r.requests()); n != 3 {
 		t.Errorf("%d requests came, want 3", n)
 	}
-	report, err := dispatch.Sealings(t.Context(), h.pool, nil)
-	if want := (dispatch.Sealing{Sealed: 3, Unreadable: 3}); err != nil || report != want {
+	report, err := push.Sealings(t.Context(), h.pool, nil)
+	if want := (push.Sealing{Sealed: 3, Unreadable: 3}); err != nil || report != want {
 		t.Errorf("got %+v, %v, want %+v", report, err, want)
 	}
 

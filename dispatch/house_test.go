@@ -12,6 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/sweep"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
@@ -72,13 +75,13 @@ func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
 	}
 	h.config.Operations = operations.New(operations.Config{Pool: api, Engine: engine, IDs: ids, Cursors: cursors, Queue: h.jobs.QueueOperation})
 	h.dispatch = h.process()
-	h.dispatch.RegisterSteps()
+	h.dispatch.Control.RegisterSteps()
 	h.calendars = calendars.New(calendars.Config{Pool: api, IDs: ids, Timings: h.config.Timings, Cursors: cursors, Operations: h.config.Operations})
 	h.schedules = schedules.New(schedules.Config{
 		Pool: api, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.Chunker.HandOut, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
 		Operations: h.config.Operations, Forecasts: forecast.New(forecast.Config{Pool: api, Timings: h.config.Timings, Quotas: quotas, Log: h.config.Log}),
 	})
-	h.subjects = subjects.New(subjects.Config{Pool: api, Schedules: h.schedules, Forget: dispatch.Forget, Quotas: quotas, Cursors: cursors})
+	h.subjects = subjects.New(subjects.Config{Pool: api, Schedules: h.schedules, Forget: upkeep.Forget, Quotas: quotas, Cursors: cursors})
 	return h
 }
 
@@ -96,7 +99,7 @@ func logger() *slog.Logger {
 func (h *house) process() *dispatch.Dispatch {
 	h.t.Helper()
 	c := h.config
-	c.Chunker = dispatch.NewChunker(c.Pool, c.Quotas, h.jobs.Open)
+	c.Chunker = sweep.NewChunker(c.Pool, c.Quotas, h.jobs.Open)
 	d, err := dispatch.New(c)
 	if err != nil {
 		h.t.Fatal(err)
@@ -127,13 +130,13 @@ func (h *house) put(workflow, key string, p schedules.Params) schedules.Schedule
 }
 
 // history is the whole history of a schedule, oldest first.
-func (h *house) history(workflow, key string) []dispatch.Tick {
+func (h *house) history(workflow, key string) []history.Tick {
 	h.t.Helper()
-	page, _, err := h.dispatch.History(h.t.Context(), policy.Name{Tenant: h.tenant, Workflow: workflow, Key: key}, dispatch.Span{}, 1000, "")
+	page, _, err := h.dispatch.Reader.History(h.t.Context(), policy.Name{Tenant: h.tenant, Workflow: workflow, Key: key}, history.Span{}, 1000, "")
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	oldest := make([]dispatch.Tick, len(page))
+	oldest := make([]history.Tick, len(page))
 	for i, t := range page {
 		oldest[len(page)-1-i] = t
 	}

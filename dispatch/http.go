@@ -6,9 +6,9 @@ import (
 
 // Routes serves ticks and endpoints under g, whose requests are authenticated.
 func Routes(g *echo.Group, d *Dispatch) {
-	d.controlRoutes(g)
-	d.recordRoutes(g)
-	d.explainRoutes(g)
-	d.leaseRoutes(g)
-	d.endpointRoutes(g)
+	d.Control.Routes(g)
+	d.Reader.Routes(g)
+	d.Explainer.Routes(g)
+	d.Leases.Routes(g)
+	d.Pusher.Routes(g)
 }

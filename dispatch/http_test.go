@@ -17,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/api/apitest"
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -150,8 +151,8 @@ func rarely(overlap string) schedules.Params {
 }
 
 type page struct {
-	Items      []dispatch.Tick `json:"items"`
-	NextCursor *string         `json:"next_cursor"`
+	Items      []history.Tick `json:"items"`
+	NextCursor *string        `json:"next_cursor"`
 }
 
 const (
@@ -167,7 +168,7 @@ func TestRoutesAskForTheirScopesAndNoOtherParameter(t *testing.T) {
 	for route, scopes := range map[string][]string{
 		"POST " + trigger:                           {write},
 		"GET " + ticks:                              {read},
-		"GET " + explain:                            {read},
+		"GET " + explainPath:                        {read},
 		"POST /v1/ticks/lease":                      {work},
 		"POST /v1/ticks/finish":                     {work},
 		"POST /v1/ticks/heartbeat":                  {work},
@@ -214,24 +215,24 @@ func TestTriggerOverHTTP(t *testing.T) {
 			t.Errorf("%s of another version: got %d %s", path, got.status, got.body)
 		}
 	}
-	first := get[dispatch.Tick](c, 202, "POST", trigger, `{"payload": {"n": 1.0}}`, "Idempotency-Key", "one", "If-Match", `"1"`)
+	first := get[history.Tick](c, 202, "POST", trigger, `{"payload": {"n": 1.0}}`, "Idempotency-Key", "one", "If-Match", `"1"`)
 	if first.State != "running" || first.Cause != "manual" || first.Occurrence != nil {
 		t.Errorf("got %+v", first)
 	}
-	replayed := get[dispatch.Tick](c, 202, "POST", trigger, `{"payload": {"n": 1.0}}`, "Idempotency-Key", "one")
+	replayed := get[history.Tick](c, 202, "POST", trigger, `{"payload": {"n": 1.0}}`, "Idempotency-Key", "one")
 	if replayed.TickID != first.TickID {
 		t.Errorf("one key fired %s and %s", first.TickID, replayed.TickID)
 	}
 	c.refused(422, "idempotency_key_reused", "", "POST", trigger, `{"payload": {"n": 2}}`, "Idempotency-Key", "one")
 	c.refused(400, "invalid_idempotency_key", "", "POST", trigger, "", "Idempotency-Key", strings.Repeat("x", 256))
-	if second := get[dispatch.Tick](c, 202, "POST", trigger, ""); second.State != "skipped" || second.Reason != "overlap" || second.TickID == first.TickID {
+	if second := get[history.Tick](c, 202, "POST", trigger, ""); second.State != "skipped" || second.Reason != "overlap" || second.TickID == first.TickID {
 		t.Errorf("got %+v, want one that is skipped for the first", second)
 	}
 	h.put("w", "free", rarely("allow_all"))
 	if _, err := h.schedules.Pause(t.Context(), h.tenant, "w", "free", schedules.PauseParams{}, schedules.Changer{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := get[dispatch.Tick](c, 202, "POST", "/v1/workflows/w/schedules/free/trigger", `{}`); got.State != "running" {
+	if got := get[history.Tick](c, 202, "POST", "/v1/workflows/w/schedules/free/trigger", `{}`); got.State != "running" {
 		t.Errorf("a paused schedule that is triggered: got %+v", got)
 	}
 	c.refused(404, "not_found", "", "POST", "/v1/workflows/w/schedules/absent/trigger", "")
@@ -252,7 +253,7 @@ func TestHistoryOverHTTP(t *testing.T) {
 	h.put("w", "other", rarely("skip"))
 	want := make([]string, 5) // newest first
 	for i := range want {
-		want[len(want)-1-i] = get[dispatch.Tick](c, 202, "POST", trigger, "").TickID
+		want[len(want)-1-i] = get[history.Tick](c, 202, "POST", trigger, "").TickID
 	}
 	var got []string
 	path, cursor := ticks+"?limit=2", ""
@@ -295,7 +296,7 @@ func TestHistoryOverHTTP(t *testing.T) {
 	}
 	c.refused(404, "not_found", "", "GET", "/v1/workflows/w/schedules/absent/ticks", "")
 
-	one := get[dispatch.Tick](c, 200, "GET", "/v1/ticks/"+want[0], "")
+	one := get[history.Tick](c, 200, "GET", "/v1/ticks/"+want[0], "")
 	if one.TickID != want[0] || one.State != "skipped" {
 		t.Errorf("got %+v", one)
 	}
@@ -311,7 +312,7 @@ func TestAnotherTenantsTicksAreAbsent(t *testing.T) {
 	h.start(h.dispatch)
 	acme, rival := s.operator(), s.as("rival", tenants.TenantAdmin)
 	h.put("w", "k", rarely("allow_all"))
-	get[dispatch.Tick](acme, 202, "POST", trigger, "")
+	get[history.Tick](acme, 202, "POST", trigger, "")
 	theirs := acme.leaseAll(1)[0]
 	const absent = "tick_0a1b2c3d4e5f6g7h8i9jklmnop"
 	for _, route := range []string{
@@ -332,7 +333,7 @@ func TestAnotherTenantsTicksAreAbsent(t *testing.T) {
 	}
 	rival.refused(404, "not_found", "", "GET", ticks, "")
 	rival.refused(404, "not_found", "", "POST", trigger, "")
-	if got := get[dispatch.Tick](acme, 200, "GET", "/v1/ticks/"+theirs.TickID, ""); got.State != "running" {
+	if got := get[history.Tick](acme, 200, "GET", "/v1/ticks/"+theirs.TickID, ""); got.State != "running" {
 		t.Errorf("got %+v", got)
 	}
 }

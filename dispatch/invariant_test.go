@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -15,7 +15,7 @@ func TestAScanFindsWhatIsBroken(t *testing.T) {
 	h.put("w", "k", schedules.Params{Spec: at(3600)})
 	scan := func() map[string]int {
 		t.Helper()
-		all, err := dispatch.Scan(t.Context(), h.pool, true)
+		all, err := upkeep.Scan(t.Context(), h.pool, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
@@ -48,7 +48,7 @@ func TestTicksInQuietHoursAreSkipped(t *testing.T) {
 			t.Errorf("got %+v", tick)
 		}
 	}
-	if _, err := h.dispatch.Trigger(t.Context(), h.tenant, "w", "k", dispatch.TriggerParams{}, web.Once{}); err != nil {
+	if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", "k", control.TriggerParams{}, web.Once{}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the manual tick runs", func() bool {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/internal/web"
 )
 
@@ -19,7 +19,7 @@ func TestALeaseEndsBeforeItHoldsTooMuch(t *testing.T) {
 	c.put("w", "k", p)
 	const n = 170
 	for range n {
-		get[dispatch.Tick](c, 202, "POST", trigger, "")
+		get[history.Tick](c, 202, "POST", trigger, "")
 	}
 	type handed struct {
 		TickID  string `json:"tick_id"`

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
@@ -20,14 +21,14 @@ func TestCountOfLeasedTicksReadsTheTenantsLiveLeasesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const lease = `
+	const insertLease = `
 		INSERT INTO lease (tenant_id, worker, leased_at, until_at, unended, ticks)
 		SELECT $1, 'w', clock_timestamp(), clock_timestamp() + $2::interval, 1, '' FROM generate_series(1, $3::int)`
-	h.exec(lease, other.ID, "10 minutes", 10_000)
-	h.exec(lease, h.tenant, "-1 minute", 10_000)
-	h.exec(lease, h.tenant, "10 minutes", 3)
+	h.exec(insertLease, other.ID, "10 minutes", 10_000)
+	h.exec(insertLease, h.tenant, "-1 minute", 10_000)
+	h.exec(insertLease, h.tenant, "10 minutes", 3)
 	h.exec(`ANALYZE lease`)
-	if n, err := dispatch.Leased(h.config.API)(t.Context(), h.tenant); err != nil || n != 3 {
+	if n, err := lease.Leased(h.config.API)(t.Context(), h.tenant); err != nil || n != 3 {
 		t.Errorf("got %d and %v, want 3", n, err)
 	}
 	r := &recorder{ran: map[string][]any{dispatch.LeasedTicks: {h.tenant}}}
@@ -62,14 +63,14 @@ func TestParallelPollsLeaseNoMoreThanTheQuota(t *testing.T) {
 			var polls sync.WaitGroup
 			for range 40 {
 				polls.Go(func() {
-					_, err := d.Lease(postgres.ForTenant(t.Context(), int32(h.tenant)), h.tenant, dispatch.LeaseParams{Workflows: []string{"w"}, Max: &c.max}, nil)
+					_, err := d.Leases.Lease(postgres.ForTenant(t.Context(), int32(h.tenant)), h.tenant, lease.LeaseParams{Workflows: []string{"w"}, Max: &c.max}, nil)
 					if f, refused := errors.AsType[*fault.Error](err); err != nil && (!refused || f.Status != 429) {
 						t.Error(err)
 					}
 				})
 			}
 			polls.Wait()
-			if n, err := dispatch.Leased(h.config.API)(t.Context(), h.tenant); err != nil || n != c.quota {
+			if n, err := lease.Leased(h.config.API)(t.Context(), h.tenant); err != nil || n != c.quota {
 				t.Errorf("%d ticks are leased, %v; the quota is %d", n, err, c.quota)
 			}
 		})

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -30,7 +30,7 @@ func TestTickOfALimitedScheduleAnnouncesNoneBeyondTheLast(t *testing.T) {
 			} else if len(one.Upcoming) != 5 {
 				t.Errorf("the one without a limit announces %v", one.Upcoming)
 			}
-			if _, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}}); err != nil {
+			if _, err := h.dispatch.Leases.Finish(t.Context(), h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
@@ -59,7 +60,7 @@ func TestLooksForReadyTicksDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) 
 				t.Fatal(err)
 			}
 		}
-		if _, err := d.Lease(t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{"w"}, Queues: []string{"q", "default"}}, nil); err != nil {
+		if _, err := d.Leases.Lease(t.Context(), h.tenant, lease.LeaseParams{Workflows: []string{"w"}, Queues: []string{"q", "default"}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.WakePolled(t.Context(), h.tenant, "w"); err != nil {
@@ -124,7 +125,7 @@ func TestAReadyTickThatIsCommittedLateIsLeased(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		body, err := d.Lease(t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{"w"}}, nil)
+		body, err := d.Leases.Lease(t.Context(), h.tenant, lease.LeaseParams{Workflows: []string{"w"}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +358,7 @@ func TestOverviewsDoNotReadOpenedChunksUnderAnOldSnapshot(t *testing.T) {
 	h := newHouse(t)
 	d, r := h.recording()
 	h.oldSnapshot()
-	o := &dispatch.Overviews{
+	o := &history.Overviews{
 		DB: h.config.Pool, Unopened: d.Unopened, Ahead: func(context.Context, tenants.ID) *forecast.Ahead { return nil },
 		Uses: func(context.Context, tenants.ID) (map[string]tenants.Use, error) { return nil, nil },
 	}

@@ -1,19 +1,24 @@
 package dispatch
 
 import (
+	"github.com/carillonhq/carillon/dispatch/lease"
+	"github.com/carillonhq/carillon/dispatch/open"
+	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/dispatch/sweep"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Metrics are the metrics of dispatch.
 type Metrics struct {
-	sweep  *sweepMetrics
-	open   *openMetrics
-	push   *pushMetrics
-	lease  *leaseMetrics
-	upkeep *upkeepMetrics
+	sweep  *sweep.Metrics
+	open   *open.Metrics
+	push   *push.Metrics
+	lease  *lease.Metrics
+	upkeep *upkeep.Metrics
 }
 
 // NewMetrics registers the metrics of dispatch.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	return &Metrics{sweep: newSweepMetrics(r), open: newOpenMetrics(r), push: newPushMetrics(r), lease: newLeaseMetrics(r), upkeep: newUpkeepMetrics(r)}
+	return &Metrics{sweep: sweep.NewMetrics(r), open: open.NewMetrics(r), push: push.NewMetrics(r), lease: lease.NewMetrics(r), upkeep: upkeep.NewMetrics(r)}
 }

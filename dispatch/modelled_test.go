@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
@@ -385,7 +385,7 @@ func (w *modelledHouse) finish(rt *rapid.T) {
 }
 
 func (w *modelledHouse) complete(rt *rapid.T) {
-	body, err := w.dispatch.Lease(rt.Context(), w.tenant, dispatch.LeaseParams{Workflows: []string{w.workflow}, Max: new(1000), Worker: "w"}, nil)
+	body, err := w.dispatch.Leases.Lease(rt.Context(), w.tenant, lease.LeaseParams{Workflows: []string{w.workflow}, Max: new(1000), Worker: "w"}, nil)
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -398,14 +398,14 @@ func (w *modelledHouse) complete(rt *rapid.T) {
 	if err := json.Unmarshal(body, &leased); err != nil {
 		rt.Fatal(err)
 	}
-	var ends []dispatch.Finish
+	var ends []lease.Finish
 	for _, one := range leased.Ticks {
-		ends = append(ends, dispatch.Finish{TickID: one.ID, LeaseToken: one.Token, Outcome: "complete"})
+		ends = append(ends, lease.Finish{TickID: one.ID, LeaseToken: one.Token, Outcome: "complete"})
 	}
 	if len(ends) == 0 {
 		return
 	}
-	if _, err := w.dispatch.Finish(rt.Context(), w.tenant, ends); err != nil {
+	if _, err := w.dispatch.Leases.Finish(rt.Context(), w.tenant, ends); err != nil {
 		rt.Fatal(err)
 	}
 }

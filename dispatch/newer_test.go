@@ -9,7 +9,8 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
@@ -138,8 +139,8 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 			h.trigger()
 			one := h.lease("overlap", 1)[0]
 			h.newerDefaults("overlap")
-			r, err := h.dispatch.Finish(h.t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "fail", Error: "no paper"}})
-			if err != nil || r[0] != dispatch.Done {
+			r, err := h.dispatch.Leases.Finish(h.t.Context(), h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "fail", Error: "no paper"}})
+			if err != nil || r[0] != lease.Done {
 				h.t.Errorf("got %v, %v", r, err)
 			}
 			h.wantStates("running")
@@ -170,16 +171,16 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 		"a lease": func(h *house) {
 			h.put("readable", "k", rarely("allow_all"))
 			h.trigger()
-			if _, err := h.dispatch.Trigger(h.t.Context(), h.tenant, "readable", "k", dispatch.TriggerParams{}, web.Once{}); err != nil {
+			if _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, "readable", "k", control.TriggerParams{}, web.Once{}); err != nil {
 				h.t.Fatal(err)
 			}
 			until(h.t, "both ticks are ready", func() bool { return h.number(`SELECT COALESCE(sum(ticks), 0) FROM ready`) == 2 })
 			h.newerDefaults("overlap")
-			body, err := h.dispatch.Lease(h.t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{"overlap", "readable"}, Max: new(10)}, nil)
+			body, err := h.dispatch.Leases.Lease(h.t.Context(), h.tenant, lease.LeaseParams{Workflows: []string{"overlap", "readable"}, Max: new(10)}, nil)
 			if err != nil || strings.Count(string(body), `"readable"`) != 1 || strings.Contains(string(body), `"overlap"`) {
 				h.t.Errorf("got %s, %v", body, err)
 			}
-			_, err = h.dispatch.Lease(h.t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{"overlap"}}, nil)
+			_, err = h.dispatch.Leases.Lease(h.t.Context(), h.tenant, lease.LeaseParams{Workflows: []string{"overlap"}}, nil)
 			h.wantNewer("a lease of that workflow", err)
 			if n := h.number(`SELECT COALESCE(sum(ticks), 0) FROM ready`); n != 1 {
 				h.t.Errorf("%d ticks are ready, want 1", n)
@@ -203,7 +204,7 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 			h.trigger()
 			until(h.t, "the tick is ready", func() bool { return h.number(`SELECT COALESCE(sum(ticks), 0) FROM ready`) == 1 })
 			h.newerDefaults("overlap")
-			if _, err := h.dispatch.Cancel(h.t.Context(), h.tenant, h.history("overlap", "k")[0].TickID); err != nil {
+			if _, err := h.dispatch.Control.Cancel(h.t.Context(), h.tenant, h.history("overlap", "k")[0].TickID); err != nil {
 				h.t.Error(err)
 			}
 			h.wantStates("running requested")
@@ -230,7 +231,7 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 			h.trigger()
 			h.fail(h.lease("overlap", 1)[0])
 			h.newerDefaults("overlap")
-			reply, err := h.dispatch.ReplayDead(h.t.Context(), h.tenant, dispatch.DeadReplayParams{}, "ann", web.Once{})
+			reply, err := h.dispatch.Control.ReplayDead(h.t.Context(), h.tenant, control.DeadReplayParams{}, "ann", web.Once{})
 			var op operations.Answer
 			if err == nil {
 				err = json.Unmarshal(reply.Body, &op)

@@ -93,7 +93,7 @@ func TestNoTransactionNotifies(t *testing.T) {
 	one := h.lease("overlap", 1)[0]
 	h.fail(one)
 	step("a replay", func() {
-		if _, err := h.dispatch.Replay(t.Context(), h.tenant, one.TickID, web.Once{}); err != nil {
+		if _, err := h.dispatch.Control.Replay(t.Context(), h.tenant, one.TickID, web.Once{}); err != nil {
 			t.Fatal(err)
 		}
 	})

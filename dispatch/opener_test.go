@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
@@ -25,7 +25,7 @@ func (h *house) withoutRiver() {
 func (h *house) opensSoon(key string) {
 	h.t.Helper()
 	until(h.t, "a tick of "+key+" was opened within two seconds", func() bool {
-		return slices.ContainsFunc(h.history("w", key), func(one dispatch.Tick) bool { return one.FiredAt.Sub(one.Timestamp) < 2*time.Second })
+		return slices.ContainsFunc(h.history("w", key), func(one history.Tick) bool { return one.FiredAt.Sub(one.Timestamp) < 2*time.Second })
 	})
 }
 

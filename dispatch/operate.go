@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 
+	"github.com/carillonhq/carillon/dispatch/open"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/riverqueue/river"
@@ -30,7 +31,7 @@ func (w *operateWorker) Work(ctx context.Context, job *river.Job[operateArgs]) e
 
 // lookForOperations finds, every second, the operations that nobody runs.
 func (d *Dispatch) lookForOperations(ctx context.Context) {
-	loop.Every(ctx, d.Log, takeEvery, "look for operations", func(ctx context.Context) error {
+	loop.Every(ctx, d.Log, open.TakeEvery, "look for operations", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 		defer cancel()
 		some, err := postgres.Finds(ctx, d.Pool, `SELECT FROM operation WHERE ended_at IS NULL AND look_at <= (SELECT `+postgres.Now+`)`)

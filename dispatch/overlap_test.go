@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -24,7 +25,7 @@ func overlapping(t *testing.T, overlap string) *house {
 
 func (h *house) trigger() {
 	h.t.Helper()
-	if _, err := h.dispatch.Trigger(h.t.Context(), h.tenant, "overlap", "k", dispatch.TriggerParams{}, web.Once{}); err != nil {
+	if _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, "overlap", "k", control.TriggerParams{}, web.Once{}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -42,9 +43,9 @@ func (h *house) states() []string {
 	return all
 }
 
-func (h *house) finish(one handed) dispatch.Verdict {
+func (h *house) finish(one handed) lease.Verdict {
 	h.t.Helper()
-	r, err := h.dispatch.Finish(h.t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}})
+	r, err := h.dispatch.Leases.Finish(h.t.Context(), h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestBufferOneKeepsTheFirstThatOverlaps(t *testing.T) {
 	h.trigger()
 	h.trigger()
 	h.wantStates("running", "scheduled", "skipped overlap")
-	if verdict := h.finish(h.lease("overlap", 1)[0]); verdict != dispatch.Done {
+	if verdict := h.finish(h.lease("overlap", 1)[0]); verdict != lease.Done {
 		t.Fatalf("finish: %d", verdict)
 	}
 	h.wantStates("succeeded", "running", "skipped overlap")
@@ -110,8 +111,8 @@ func TestCancelOtherStopsTheRunningOneForTheNewest(t *testing.T) {
 	h.trigger()
 	h.trigger()
 	h.wantStates("running superseded", "skipped superseded", "scheduled")
-	beat, err := h.dispatch.Beat(t.Context(), h.tenant, []dispatch.Beat{{TickID: running.TickID, LeaseToken: running.LeaseToken}})
-	if err != nil || beat[0].Verdict != dispatch.ToldToStop {
+	beat, err := h.dispatch.Leases.Beat(t.Context(), h.tenant, []lease.Beat{{TickID: running.TickID, LeaseToken: running.LeaseToken}})
+	if err != nil || beat[0].Verdict != lease.ToldToStop {
 		t.Fatalf("its heartbeat: got %+v, %v", beat, err)
 	}
 	h.finish(running)
@@ -137,7 +138,7 @@ func TestATriggerThatLosesADeadlockTriesAgain(t *testing.T) {
 	}
 	triggered := make(chan error, 1)
 	go func() {
-		_, err := h.dispatch.Trigger(ctx, h.tenant, "overlap", "k", dispatch.TriggerParams{}, web.Once{})
+		_, err := h.dispatch.Control.Trigger(ctx, h.tenant, "overlap", "k", control.TriggerParams{}, web.Once{})
 		triggered <- err
 	}()
 	until(t, "the trigger waits for the tick", func() bool {

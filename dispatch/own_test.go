@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -153,8 +153,8 @@ func TestAFailureOfOurDatabaseLeasesNothing(t *testing.T) {
 	until(t, "the tick is ready", func() bool { return h.number(`SELECT count(*) FROM ready`) == 1 })
 	h.exec(`REVOKE SELECT ON cohort FROM ` + postgres.APIRole)
 	ctx := postgres.ForTenant(t.Context(), int32(h.tenant))
-	params := dispatch.LeaseParams{Workflows: []string{"pulled"}}
-	if body, err := h.dispatch.Lease(ctx, h.tenant, params, nil); err == nil {
+	params := lease.LeaseParams{Workflows: []string{"pulled"}}
+	if body, err := h.dispatch.Leases.Lease(ctx, h.tenant, params, nil); err == nil {
 		t.Errorf("got %s without a timing", body)
 	}
 	if n := h.number(`SELECT count(*) FROM lease`); n > 0 {

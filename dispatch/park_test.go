@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/web"
@@ -18,7 +20,7 @@ import (
 // setEndpoint has the endpoint of a catcher be in a state.
 func (h *house) setEndpoint(name, url, state string, batch int16) {
 	h.t.Helper()
-	if _, _, err := h.dispatch.PutEndpoint(h.t.Context(), h.tenant, name, dispatch.EndpointParams{URL: url + "/hook", State: state, Batch: &batch}); err != nil {
+	if _, _, err := h.dispatch.Pusher.PutEndpoint(h.t.Context(), h.tenant, name, push.EndpointParams{URL: url + "/hook", State: state, Batch: &batch}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -125,11 +127,11 @@ func TestTicksOfAHaltedOrSuspendedTenantCostNothingAndGoOutOnceItGoesOn(t *testi
 	for what, c := range map[string]struct{ stop, goOn func(h *house) error }{
 		"halted": {
 			stop: func(h *house) error {
-				_, err := h.dispatch.Halt(t.Context(), h.tenant, dispatch.HaltParams{})
+				_, err := h.dispatch.Control.Halt(t.Context(), h.tenant, control.HaltParams{})
 				return err
 			},
 			goOn: func(h *house) error {
-				_, err := h.dispatch.Continue(t.Context(), h.tenant)
+				_, err := h.dispatch.Control.Continue(t.Context(), h.tenant)
 				return err
 			},
 		},
@@ -207,7 +209,7 @@ func TestParkedTickIsCancelledAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.parkedHerd("w", 2)
-	got, err := h.dispatch.Cancel(t.Context(), h.tenant, h.history("w", "first")[0].TickID)
+	got, err := h.dispatch.Control.Cancel(t.Context(), h.tenant, h.history("w", "first")[0].TickID)
 	if err != nil || got.State != "cancelled" {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/lease"
+	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/schedules/policy"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 )
@@ -46,7 +47,7 @@ type handed struct {
 
 func (h *house) lease(workflow string, most int) []handed {
 	h.t.Helper()
-	body, err := h.dispatch.Lease(h.t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{workflow}, Max: &most, Wait: "1m", Worker: "w"}, nil)
+	body, err := h.dispatch.Leases.Lease(h.t.Context(), h.tenant, lease.LeaseParams{Workflows: []string{workflow}, Max: &most, Wait: "1m", Worker: "w"}, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -68,8 +69,8 @@ func TestPulledTicksComeInOrderOnceEach(t *testing.T) {
 	for len(got) < 3 {
 		ticks := h.lease("pulled", 10)
 		for _, one := range ticks {
-			r, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete", Result: web.Raw(`{"ok":true}`)}})
-			if err != nil || r[0] != dispatch.Done {
+			r, err := h.dispatch.Leases.Finish(t.Context(), h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete", Result: web.Raw(`{"ok":true}`)}})
+			if err != nil || r[0] != lease.Done {
 				t.Fatalf("finish: %v, %v", r, err)
 			}
 		}
@@ -79,8 +80,8 @@ func TestPulledTicksComeInOrderOnceEach(t *testing.T) {
 	if string(got[0].Payload) != `{"a": 1.00000000000000000001}` || got[0].Key != "user/1" {
 		t.Errorf("got %+v", got[0])
 	}
-	again, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: got[0].TickID, LeaseToken: got[0].LeaseToken, Outcome: "complete"}})
-	if err != nil || again[0] != dispatch.Lost {
+	again, err := h.dispatch.Leases.Finish(t.Context(), h.tenant, []lease.Finish{{TickID: got[0].TickID, LeaseToken: got[0].LeaseToken, Outcome: "complete"}})
+	if err != nil || again[0] != lease.Lost {
 		t.Errorf("a second finish: got %v, %v, want Lost", again, err)
 	}
 	for i, one := range h.history("pulled", "user/1")[:3] {
@@ -131,7 +132,7 @@ func (h *house) catcher(workflow string, batch int16, answer func(n int, w http.
 	c := &catcher{answer: answer}
 	c.Server = httptest.NewServer(c)
 	h.t.Cleanup(c.Close)
-	e, made, err := h.dispatch.PutEndpoint(h.t.Context(), h.tenant, workflow, dispatch.EndpointParams{URL: c.URL + "/hook", Batch: &batch})
+	e, made, err := h.dispatch.Pusher.PutEndpoint(h.t.Context(), h.tenant, workflow, push.EndpointParams{URL: c.URL + "/hook", Batch: &batch})
 	if err != nil || !made {
 		h.t.Fatalf("endpoint: %v, %v", made, err)
 	}
@@ -228,7 +229,7 @@ func TestFailedPushIsTriedAgainWithTheSameTick(t *testing.T) {
 		t.Errorf("got %+v and then %+v", got[0], got[1])
 	}
 	until(t, "it has succeeded", func() bool { return h.history("flaky", "k")[0].State == "succeeded" })
-	one, err := h.dispatch.Tick(t.Context(), h.tenant, got[0].TickID)
+	one, err := h.dispatch.Reader.Tick(t.Context(), h.tenant, got[0].TickID)
 	if err != nil || len(one.Attempts) != 2 || one.Attempts[0].Outcome != "failed" || *one.Attempts[0].Status != 500 || one.Attempts[1].Outcome != "succeeded" {
 		t.Errorf("got %+v, %v", one, err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/lease"
 )
 
 // lookCounter counts the looks for ready ticks: those of single polls, and those for all polls of a process.
@@ -44,7 +44,7 @@ func TestIdlePollsLookTogether(t *testing.T) {
 	var leased atomic.Int64
 	for range polls {
 		working.Go(func() {
-			body, err := h.dispatch.Lease(t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{"overlap", "other"}, Wait: "1m"}, closing)
+			body, err := h.dispatch.Leases.Lease(t.Context(), h.tenant, lease.LeaseParams{Workflows: []string{"overlap", "other"}, Wait: "1m"}, closing)
 			if err != nil {
 				t.Error(err)
 			}

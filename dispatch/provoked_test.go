@@ -148,16 +148,16 @@ func (h *house) provokeSweeps() {
 // notRun are functions of which TestWhatRunsUnaskedReadsNoMoreThanItsWork does not run every statement. One entry names a statement.
 var notRun = []string{
 	// They also serve requests, or only requests.
-	"dispatch.Dispatch.cancelWaiting", "state.Withdraw", "dispatch.Dispatch.takeIdle", "dispatch.takeOneOf", "dispatch.takeOneReady",
-	"message.Messages.specTiming", "dispatch.lockTick", "cohorts.ReadProfiles", "tenants.QueueHappened",
-	"dispatch.invariants", // the deep ones run in `carillon doctor` only
+	"control.Control.cancelWaiting", "state.Withdraw", "control.Control.takeIdle", "lease.takeOneOf", "lease.TakeOneReady",
+	"message.Messages.specTiming", "finish.LockTick", "cohorts.ReadProfiles", "tenants.QueueHappened",
+	"upkeep.invariants", // the deep ones run in `carillon doctor` only
 	// They end the erasure of a key, as the tenant, in the API's pool.
 	"subjects.Subjects.eraseRecord", "subjects.eraseAnswers", "subjects.unfinished.erasePart", "schedules.LockRows", "subjects.unerased",
 	// They end what a request ends.
-	"dispatch.dropAnswers",
-	"dispatch.partitioned", // options of tables
+	"finish.dropAnswers",
+	"upkeep.partitioned", // options of tables
 	// It looks for due cohorts of other tenants behind a full batch of one.
-	"dispatch.pass.others",
+	"sweep.pass.others",
 }
 
 // readsMore are parts of statements that may read so many rows more than the bound.

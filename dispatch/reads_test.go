@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/operations"
@@ -169,14 +170,14 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	h.config.Erase = func(ctx context.Context) error { return h.subjects.FinishErasures(ctx, h.config.Pool) }
 	h.config.Pause = func(context.Context, tenants.ID, int64, string) error { return nil }
 	d := h.process()
-	d.RegisterSteps()
+	d.Control.RegisterSteps()
 	d.Room(2)
 	h.provokeRetention()
 	goOn := h.provoke()
 	h.start(d)
 	h.poll(d, "idle")
 	goOn()
-	texts := unaskedSQL(t, "dispatch.Dispatch.Start", "dispatch.openWorker.Work", "dispatch.retainWorker.Work", "subjects.Subjects.FinishErasures")
+	texts := unaskedSQL(t, "dispatch.Dispatch.Start", "open.worker.Work", "upkeep.worker.Work", "subjects.Subjects.FinishErasures")
 	defer p.hold(t)
 	h.config.Sweeps, h.config.Dispatches = false, false
 	besides := h.process()
@@ -206,7 +207,7 @@ func (h *house) poll(d *dispatch.Dispatch, workflow string) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = d.Lease(ctx, h.tenant, dispatch.LeaseParams{Workflows: []string{workflow}, Max: new(1), Wait: "20s", Worker: "w"}, nil) // it fails when the test ends
+		_, _ = d.Leases.Lease(ctx, h.tenant, lease.LeaseParams{Workflows: []string{workflow}, Max: new(1), Wait: "20s", Worker: "w"}, nil) // it fails when the test ends
 	}()
 	h.t.Cleanup(func() {
 		stop()
@@ -217,7 +218,7 @@ func (h *house) poll(d *dispatch.Dispatch, workflow string) {
 // leaseShortly leases a tick, if one is ready, with a lease that ends at once.
 func (h *house) leaseShortly(workflows ...string) {
 	h.t.Helper()
-	if _, err := h.dispatch.Lease(h.t.Context(), h.tenant, dispatch.LeaseParams{Workflows: workflows, Max: new(1), Worker: "w"}, nil); err != nil {
+	if _, err := h.dispatch.Leases.Lease(h.t.Context(), h.tenant, lease.LeaseParams{Workflows: workflows, Max: new(1), Worker: "w"}, nil); err != nil {
 		h.t.Fatal(err)
 	}
 	// Every other lease is lengthened by two seconds from now on.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -57,7 +57,7 @@ func TestWorkersThatTakeFromOneRowLeaseEachTickOnce(t *testing.T) {
 	for range 6 {
 		workers.Go(func() {
 			for count() < size && !t.Failed() {
-				body, err := h.dispatch.Lease(t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{"herd", "herd"}, Max: new(7)}, nil)
+				body, err := h.dispatch.Leases.Lease(t.Context(), h.tenant, lease.LeaseParams{Workflows: []string{"herd", "herd"}, Max: new(7)}, nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -93,7 +93,7 @@ func TestTickIsCancelledAmongOthersThatAreReady(t *testing.T) {
 	cancelled := 0
 	for _, key := range []string{"first", "herd 5", "herd 50", "herd 119"} {
 		one := h.history("herd", key)[0]
-		got, err := h.dispatch.Cancel(t.Context(), h.tenant, one.TickID)
+		got, err := h.dispatch.Control.Cancel(t.Context(), h.tenant, one.TickID)
 		if err != nil {
 			t.Fatal(err)
 		}

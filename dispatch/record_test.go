@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -20,8 +21,8 @@ import (
 // fail ends a leased tick as failed for good.
 func (h *house) fail(one handed) {
 	h.t.Helper()
-	r, err := h.dispatch.Finish(h.t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "fail", Error: "no paper", Retry: new(false)}})
-	if err != nil || r[0] != dispatch.Done {
+	r, err := h.dispatch.Leases.Finish(h.t.Context(), h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "fail", Error: "no paper", Retry: new(false)}})
+	if err != nil || r[0] != lease.Done {
 		h.t.Fatalf("fail: %v, %v", r, err)
 	}
 }
@@ -53,30 +54,30 @@ func TestCancelEndsWhatWaitsAtOnce(t *testing.T) {
 	h := newHouse(t)
 	c := h.open(h.dispatch).operator()
 	h.put("w", "k", rarely("buffer_all"))
-	held := get[dispatch.Tick](c, 202, "POST", trigger, "")
-	waiting := get[dispatch.Tick](c, 202, "POST", trigger, "")
-	cancel := func(one dispatch.Tick) string { return "/v1/ticks/" + one.TickID + "/cancel" }
-	if got := get[dispatch.Tick](c, 200, "POST", cancel(waiting), ""); got.State != "cancelled" || got.Reason != "requested" || got.EndedAt == nil {
+	held := get[history.Tick](c, 202, "POST", trigger, "")
+	waiting := get[history.Tick](c, 202, "POST", trigger, "")
+	cancel := func(one history.Tick) string { return "/v1/ticks/" + one.TickID + "/cancel" }
+	if got := get[history.Tick](c, 200, "POST", cancel(waiting), ""); got.State != "cancelled" || got.Reason != "requested" || got.EndedAt == nil {
 		t.Errorf("one that waits for another: got %+v", got)
 	}
-	if got := get[dispatch.Tick](c, 200, "POST", cancel(held), ""); got.State != "cancelled" || got.Reason != "requested" {
+	if got := get[history.Tick](c, 200, "POST", cancel(held), ""); got.State != "cancelled" || got.Reason != "requested" {
 		t.Errorf("one that is held: got %+v", got)
 	}
 	h.idle()
-	for _, one := range []dispatch.Tick{held, waiting} {
+	for _, one := range []history.Tick{held, waiting} {
 		c.refused(409, "tick_ended", "", "POST", cancel(one), "")
 	}
 	c.refused(404, "not_found", "", "POST", "/v1/ticks/absent/cancel", "")
 	c.refused(404, "not_found", "", "POST", "/v1/ticks/tick_0a1b2c3d4e5f6g7h8i9jklmnop/cancel", "")
 
 	h.start(h.dispatch)
-	ready := get[dispatch.Tick](c, 202, "POST", trigger, "")
+	ready := get[history.Tick](c, 202, "POST", trigger, "")
 	until(t, "it waits for a worker", func() bool { return h.number(`SELECT count(*) FROM ready`) == 1 })
-	if got := get[dispatch.Tick](c, 200, "POST", cancel(ready), ""); got.State != "cancelled" {
+	if got := get[history.Tick](c, 200, "POST", cancel(ready), ""); got.State != "cancelled" {
 		t.Errorf("one that waits for a worker: got %+v", got)
 	}
 	h.idle()
-	next := get[dispatch.Tick](c, 202, "POST", trigger, "")
+	next := get[history.Tick](c, 202, "POST", trigger, "")
 	if got := c.leaseAll(1)[0]; got.TickID != next.TickID {
 		t.Errorf("leased %s, want %s", got.TickID, next.TickID)
 	}
@@ -91,12 +92,12 @@ func TestCancelTellsTheWorkerToStop(t *testing.T) {
 	c := h.open(h.dispatch).operator()
 	h.start(h.dispatch)
 	h.put("w", "k", rarely("buffer_all"))
-	get[dispatch.Tick](c, 202, "POST", trigger, "")
+	get[history.Tick](c, 202, "POST", trigger, "")
 	running := c.leaseAll(1)[0]
-	get[dispatch.Tick](c, 202, "POST", trigger, "")
+	get[history.Tick](c, 202, "POST", trigger, "")
 	path := "/v1/ticks/" + running.TickID
 	for range 2 { // it can be asked again
-		if got := get[dispatch.Tick](c, 200, "POST", path+"/cancel", ""); got.State != "running" || got.Reason != "requested" {
+		if got := get[history.Tick](c, 200, "POST", path+"/cancel", ""); got.State != "running" || got.Reason != "requested" {
 			t.Errorf("got %+v", got)
 		}
 	}
@@ -105,7 +106,7 @@ func TestCancelTellsTheWorkerToStop(t *testing.T) {
 	if a := c.do("POST", path+"/complete", token); a.status != 204 {
 		t.Errorf("got %d %s", a.status, a.body)
 	}
-	if got := get[dispatch.Tick](c, 200, "GET", path, ""); got.State != "cancelled" {
+	if got := get[history.Tick](c, 200, "GET", path, ""); got.State != "cancelled" {
 		t.Errorf("got %+v", got)
 	}
 	h.finish(c.leaseAll(1)[0]) // the one that waited
@@ -128,7 +129,7 @@ func TestCancelOfAPushIsKnownWhenItReturns(t *testing.T) {
 	h.put("pushed", "k", schedules.Params{Spec: at(5)})
 	<-began
 	one := h.history("pushed", "k")[0]
-	got, err := h.dispatch.Cancel(t.Context(), h.tenant, one.TickID)
+	got, err := h.dispatch.Control.Cancel(t.Context(), h.tenant, one.TickID)
 	if err != nil || got.State != "running" || got.Reason != "requested" {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -153,7 +154,7 @@ func TestCancelBesideAFinish(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, one := range all {
 		wg.Go(func() { h.finish(one) })
-		wg.Go(func() { _, _ = h.dispatch.Cancel(context.Background(), h.tenant, one.TickID) })
+		wg.Go(func() { _, _ = h.dispatch.Control.Cancel(context.Background(), h.tenant, one.TickID) })
 	}
 	wg.Wait()
 	succeeded := 0
@@ -181,7 +182,7 @@ func TestReplayDeliversAFailedTickAgain(t *testing.T) {
 	p := rarely("skip")
 	p.Delivery = &policy.Delivery{MaxAttempts: new(1)}
 	h.put("w", "k", p)
-	get[dispatch.Tick](c, 202, "POST", trigger, `{"payload": {"n":  1.0}}`)
+	get[history.Tick](c, 202, "POST", trigger, `{"payload": {"n":  1.0}}`)
 	first := c.leaseAll(1)[0]
 	path := "/v1/ticks/" + first.TickID
 	c.refused(409, "tick_not_failed", "", "POST", path+"/replay", "")
@@ -193,11 +194,11 @@ func TestReplayDeliversAFailedTickAgain(t *testing.T) {
 	if got := h.stats("w", "k"); got.Failed != 1 {
 		t.Errorf("got %+v", got)
 	}
-	again := get[dispatch.Tick](c, 202, "POST", path+"/replay", "", "Idempotency-Key", "one")
+	again := get[history.Tick](c, 202, "POST", path+"/replay", "", "Idempotency-Key", "one")
 	if again.TickID != first.TickID || again.State != "running" || again.Attempt != 2 || again.Error != nil || again.EndedAt != nil {
 		t.Errorf("got %+v", again)
 	}
-	get[dispatch.Tick](c, 202, "POST", path+"/replay", "", "Idempotency-Key", "one")
+	get[history.Tick](c, 202, "POST", path+"/replay", "", "Idempotency-Key", "one")
 	c.refused(409, "tick_not_failed", "", "POST", path+"/replay", "")
 	if got := get[page](c, 200, "GET", "/v1/admin/dead-letters", "").Items; len(got) != 0 {
 		t.Errorf("got %+v", got)
@@ -207,14 +208,14 @@ func TestReplayDeliversAFailedTickAgain(t *testing.T) {
 		t.Errorf("got %+v", second)
 	}
 	// Its only attempt fails again, and it is dead again; a third time it succeeds.
-	r, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: second.TickID, LeaseToken: second.LeaseToken, Outcome: "fail", Error: "no ink"}})
-	if err != nil || r[0] != dispatch.Done {
+	r, err := h.dispatch.Leases.Finish(t.Context(), h.tenant, []lease.Finish{{TickID: second.TickID, LeaseToken: second.LeaseToken, Outcome: "fail", Error: "no ink"}})
+	if err != nil || r[0] != lease.Done {
 		t.Fatalf("got %+v, %v", r, err)
 	}
-	get[dispatch.Tick](c, 202, "POST", path+"/replay", "")
+	get[history.Tick](c, 202, "POST", path+"/replay", "")
 	third := c.leaseAll(1)[0]
 	h.finish(third)
-	got := get[dispatch.Tick](c, 200, "GET", path, "")
+	got := get[history.Tick](c, 200, "GET", path, "")
 	if got.State != "succeeded" || got.Attempt != 3 || len(got.Attempts) != 3 {
 		t.Errorf("got %+v", got)
 	}
@@ -239,7 +240,7 @@ func TestReplayWaitsForItsTurnAndOthersForIt(t *testing.T) {
 	running := h.lease("overlap", 1)[0]
 	replay := func() {
 		t.Helper()
-		if _, err := h.dispatch.Replay(t.Context(), h.tenant, dead.TickID, web.Once{}); err != nil {
+		if _, err := h.dispatch.Control.Replay(t.Context(), h.tenant, dead.TickID, web.Once{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -266,13 +267,13 @@ func TestReplayTwiceAtOnceDeliversOnce(t *testing.T) {
 	h.fail(h.lease("overlap", 1)[0])
 	id := h.history("overlap", "k")[0].TickID
 	h.exec(`DELETE FROM tick`) // its day is gone from the record, and the dead letter is left
-	if got, err := h.dispatch.Tick(t.Context(), h.tenant, id); err != nil || got.State != "failed" {
+	if got, err := h.dispatch.Reader.Tick(t.Context(), h.tenant, id); err != nil || got.State != "failed" {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	errs := make([]error, 8)
 	var wg sync.WaitGroup
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = h.dispatch.Replay(context.Background(), h.tenant, id, web.Once{}) })
+		wg.Go(func() { _, errs[i] = h.dispatch.Control.Replay(context.Background(), h.tenant, id, web.Once{}) })
 	}
 	wg.Wait()
 	done := 0
@@ -300,7 +301,7 @@ func TestReplayNeedsTheScheduleAndItsWorkflow(t *testing.T) {
 	c := h.open(h.dispatch).operator()
 	h.start(h.dispatch)
 	h.put("w", "k", rarely("skip"))
-	get[dispatch.Tick](c, 202, "POST", trigger, "")
+	get[history.Tick](c, 202, "POST", trigger, "")
 	h.fail(c.leaseAll(1)[0])
 	path := "/v1/ticks/" + h.history("w", "k")[0].TickID + "/replay"
 	h.exec(`UPDATE workflow SET name = 'other'`)
@@ -327,7 +328,7 @@ func TestTicksOfATenantAreListedByTime(t *testing.T) {
 		h.put([]string{"a", "b"}[i%2], fmt.Sprintf("k%d", i), schedules.Params{Spec: spec, Policy: &policy.Policy{Overlap: "allow_all"}})
 	}
 	until(t, "all have fired", func() bool { return h.number(`SELECT count(*) FROM tick`) == 2*n })
-	walk := func(query string, limit int) (all []dispatch.Tick) {
+	walk := func(query string, limit int) (all []history.Tick) {
 		t.Helper()
 		cursor := ""
 		for range 100 {
@@ -364,7 +365,7 @@ func TestTicksOfATenantAreListedByTime(t *testing.T) {
 			for _, one := range got {
 				seen[one.TickID] = true
 			}
-			newestFirst := slices.IsSortedFunc(got, func(a, b dispatch.Tick) int { return b.Timestamp.Compare(a.Timestamp) })
+			newestFirst := slices.IsSortedFunc(got, func(a, b history.Tick) int { return b.Timestamp.Compare(a.Timestamp) })
 			if len(seen) != len(got) || !newestFirst {
 				t.Errorf("%s by %d: %d ticks of %d, newest first: %t", list.query, limit, len(seen), len(got), newestFirst)
 			}

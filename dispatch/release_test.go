@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -44,7 +44,7 @@ func (h *house) endSlowly(one handed) (again bool) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := h.dispatch.Finish(ctx, h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}})
+		_, err := h.dispatch.Leases.Finish(ctx, h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete"}})
 		ended <- err
 	}()
 	until(h.t, "the end of the tick and another tick wait", func() bool {

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
@@ -33,7 +34,7 @@ func (h *house) pushedTo(n, status int) (id tenants.ID, sent *atomic.Int32, answ
 	answer = sync.OnceFunc(func() { close(gate) })
 	h.t.Cleanup(endpoint.Close)
 	h.t.Cleanup(answer)
-	if _, _, err := h.dispatch.PutEndpoint(ctx, id, "e", dispatch.EndpointParams{URL: endpoint.URL}); err != nil {
+	if _, _, err := h.dispatch.Pusher.PutEndpoint(ctx, id, "e", push.EndpointParams{URL: endpoint.URL}); err != nil {
 		h.t.Fatal(err)
 	}
 	if _, _, err := h.schedules.PutWorkflow(ctx, id, "w", schedules.WorkflowParams{Endpoint: new("e")}); err != nil {
@@ -44,7 +45,7 @@ func (h *house) pushedTo(n, status int) (id tenants.ID, sent *atomic.Int32, answ
 		if _, _, err := h.schedules.Put(ctx, policy.Name{Tenant: id, Workflow: "w", Key: key}, rarely("skip"), "tester", web.Precondition{}); err != nil {
 			h.t.Fatal(err)
 		}
-		if _, err := h.dispatch.Trigger(ctx, id, "w", key, dispatch.TriggerParams{}, web.Once{}); err != nil {
+		if _, err := h.dispatch.Control.Trigger(ctx, id, "w", key, control.TriggerParams{}, web.Once{}); err != nil {
 			h.t.Fatal(err)
 		}
 	}

@@ -77,7 +77,7 @@ func TestDaysThatNobodyKeepsAreDropped(t *testing.T) {
 		t.Errorf("after 32 days %d ticks are left", n)
 	}
 	h.idle() // what never ended was cancelled, and nothing waits for it
-	if got, err := h.dispatch.Tick(t.Context(), h.tenant, id); err != nil || got.State != "failed" {
+	if got, err := h.dispatch.Reader.Tick(t.Context(), h.tenant, id); err != nil || got.State != "failed" {
 		t.Errorf("the dead letter outlives its day: got %+v, %v", got, err)
 	}
 	q = tenants.Wide()

@@ -8,6 +8,8 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/open"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
@@ -22,9 +24,9 @@ const jobsOfLane = 16
 // jobs makes the client of River that works.
 func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &openWorker{dispatch: d})
+	river.AddWorker(workers, d.Opener.Worker())
 	river.AddWorker(workers, &operateWorker{dispatch: d})
-	river.AddWorker(workers, &retainWorker{dispatch: d})
+	river.AddWorker(workers, d.Keeper.Worker())
 	return river.NewClient(silentDriver{riverpgxv5.New(d.Pool)}, &river.Config{
 		Logger:                      slog.New(quiet{d.Log.Handler()}),
 		FetchCooldown:               10 * time.Millisecond,
@@ -35,9 +37,9 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 		ReindexerIndexNames:         []string{"river_job_kind", "river_job_prioritized_fetching_index", "river_job_state_and_finalized_at_index"},
 		ReindexerSchedule:           river.PeriodicInterval(17 * time.Hour),
 		Workers:                     workers,
-		PeriodicJobs:                []*river.PeriodicJob{retaining()},
+		PeriodicJobs:                []*river.PeriodicJob{upkeep.Retaining()},
 		Queues: map[string]river.QueueConfig{
-			chunk.SmallLane: {MaxWorkers: jobsOfLane}, chunk.LargeLane: {MaxWorkers: openers[chunk.LargeLane]}, chunk.CatchUpLane: {MaxWorkers: openers[chunk.CatchUpLane]},
+			chunk.SmallLane: {MaxWorkers: jobsOfLane}, chunk.LargeLane: {MaxWorkers: open.RunsAtOnce[chunk.LargeLane]}, chunk.CatchUpLane: {MaxWorkers: open.RunsAtOnce[chunk.CatchUpLane]},
 			chunk.WorkLane: {MaxWorkers: 2, FetchPollInterval: 2 * time.Second}, // nothing in it is due to the second
 		},
 	})

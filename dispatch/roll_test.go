@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/schedules"
@@ -47,9 +47,9 @@ func TestAPageOfTicksCostsFewQueries(t *testing.T) {
 		SELECT tenant_id, at, 'w', 1, set_byte('\x00', 0, (2 * id)::int) FROM due`, n); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []dispatch.Filter{{}, {Span: dispatch.Span{State: "succeeded"}}, {Span: dispatch.Span{State: "running"}}} {
+	for _, f := range []history.Filter{{}, {Span: history.Span{State: "succeeded"}}, {Span: history.Span{State: "running"}}} {
 		before := queries.n.Load()
-		page, next, err := h.dispatch.Ticks(t.Context(), h.tenant, f, n, "")
+		page, next, err := h.dispatch.Reader.Ticks(t.Context(), h.tenant, f, n, "")
 		if err != nil {
 			t.Fatal(err)
 		}

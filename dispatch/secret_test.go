@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/carillonhq/carillon/dispatch/push"
+
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/carillonhq/carillon/calendar"
@@ -101,28 +103,28 @@ func TestTwoSecretsAreValidAtATime(t *testing.T) {
 	s := h.open(h.process())
 	c := s.operator()
 	const path = "/v1/endpoints/e"
-	first := get[dispatch.Endpoint](c, 201, "PUT", path, `{"url": "`+r.URL+`", "batch": 7}`)
-	second := get[dispatch.Endpoint](c, 201, "POST", path+"/secrets", "")
+	first := get[push.Endpoint](c, 201, "PUT", path, `{"url": "`+r.URL+`", "batch": 7}`)
+	second := get[push.Endpoint](c, 201, "POST", path+"/secrets", "")
 	if !strings.HasPrefix(second.Secret, "whsec_") || second.Secret == first.Secret || second.Batch != 7 || !second.UpdatedAt.After(first.UpdatedAt) {
 		t.Errorf("got %+v", second)
 	}
-	if got := get[dispatch.Endpoint](c, 200, "GET", path, ""); got.Secret != "" {
+	if got := get[push.Endpoint](c, 200, "GET", path, ""); got.Secret != "" {
 		t.Error("the secret is shown again")
 	}
-	get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+	get[push.Trial](c, 200, "POST", path+"/test", "")
 	if got := r.last(t).signedBy(t, first.Secret, second.Secret); got != "yes yes" {
 		t.Errorf("signed by the first and the second: %s", got)
 	}
 	c.refused(409, "rotated_lately", "", "POST", path+"/secrets", "")
 	c.refused(409, "rotated_lately", "", "POST", path+"/secrets?force=false", "")
 	c.refused(422, "invalid", "/force", "POST", path+"/secrets?force=yes", "")
-	get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+	get[push.Trial](c, 200, "POST", path+"/test", "")
 	if got := r.last(t).signedBy(t, first.Secret, second.Secret); got != "yes yes" {
 		t.Errorf("after a rotation that was refused, signed by the first and the second: %s", got)
 	}
-	third := get[dispatch.Endpoint](c, 201, "POST", path+"/secrets?force=true", "")
-	get[dispatch.Endpoint](c, 200, "PUT", path, `{"url": "`+r.URL+`"}`) // a change of the endpoint leaves its secrets
-	get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+	third := get[push.Endpoint](c, 201, "POST", path+"/secrets?force=true", "")
+	get[push.Endpoint](c, 200, "PUT", path, `{"url": "`+r.URL+`"}`) // a change of the endpoint leaves its secrets
+	get[push.Trial](c, 200, "POST", path+"/test", "")
 	if got := r.last(t).signedBy(t, first.Secret, second.Secret, third.Secret); got != "no yes yes" {
 		t.Errorf("signed by the first, the second and the third: %s", got)
 	}
@@ -146,9 +148,9 @@ func TestAnEndpointIsRotatedAgainAfterAnHour(t *testing.T) {
 	s := h.open(h.dispatch)
 	c := s.operator()
 	const path = "/v1/endpoints/e"
-	get[dispatch.Endpoint](c, 201, "PUT", path, `{"url": "https://example.com/"}`)
-	get[dispatch.Endpoint](c, 201, "POST", path+"/secrets", "")
-	get[dispatch.Endpoint](c, 200, "PUT", path, `{"url": "https://example.com/2"}`) // is no rotation
+	get[push.Endpoint](c, 201, "PUT", path, `{"url": "https://example.com/"}`)
+	get[push.Endpoint](c, 201, "POST", path+"/secrets", "")
+	get[push.Endpoint](c, 200, "PUT", path, `{"url": "https://example.com/2"}`) // is no rotation
 	stored := h.secrets("e")
 	h.exec(`UPDATE endpoint SET rotated_at = rotated_at - interval '59 minutes'`)
 	c.refused(409, "rotated_lately", "", "POST", path+"/secrets", "")
@@ -156,7 +158,7 @@ func TestAnEndpointIsRotatedAgainAfterAnHour(t *testing.T) {
 		t.Error("it was rotated all the same")
 	}
 	h.exec(`UPDATE endpoint SET rotated_at = rotated_at - interval '1 minute'`)
-	get[dispatch.Endpoint](c, 201, "POST", path+"/secrets", "")
+	get[push.Endpoint](c, 201, "POST", path+"/secrets", "")
 }
 
 func TestARepeatedRotationChangesNothing(t *testing.T) {
@@ -164,7 +166,7 @@ func TestARepeatedRotationChangesNothing(t *testing.T) {
 	h := newHouse(t)
 	s := h.open(h.dispatch)
 	c := s.operator()
-	get[dispatch.Endpoint](c, 201, "PUT", "/v1/endpoints/e", `{"url": "https://example.com/"}`)
+	get[push.Endpoint](c, 201, "PUT", "/v1/endpoints/e", `{"url": "https://example.com/"}`)
 	rotate := func() string {
 		req, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/v1/endpoints/e/secrets", nil)
 		if err != nil {
@@ -234,7 +236,7 @@ func (h *house) with(k *keyset.Keyset) *dispatch.Dispatch {
 func (r *receiver) try(h *house, d *dispatch.Dispatch, name string, secrets ...string) string {
 	h.t.Helper()
 	before := len(r.requests())
-	trial, err := d.TryEndpoint(h.t.Context(), h.tenant, name)
+	trial, err := d.Pusher.TryEndpoint(h.t.Context(), h.tenant, name)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -253,7 +255,7 @@ func TestSecretsAreSealed(t *testing.T) {
 	old := newKeyset(t)
 	put := func(d *dispatch.Dispatch, name string) string {
 		t.Helper()
-		e, _, err := d.PutEndpoint(t.Context(), h.tenant, name, dispatch.EndpointParams{URL: r.URL})
+		e, _, err := d.Pusher.PutEndpoint(t.Context(), h.tenant, name, push.EndpointParams{URL: r.URL})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,8 +297,8 @@ func TestSecretsAreSealed(t *testing.T) {
 	if got := r.try(h, bare, "sealed", sealed); got != "" {
 		t.Errorf("it opens without a keyset: %s", got)
 	}
-	report, err := dispatch.Sealings(t.Context(), h.pool, old)
-	if want := (dispatch.Sealing{Sealed: 2, Unreadable: 1}); err != nil || report != want {
+	report, err := push.Sealings(t.Context(), h.pool, old)
+	if want := (push.Sealing{Sealed: 2, Unreadable: 1}); err != nil || report != want {
 		t.Errorf("got %+v, %v, want %+v", report, err, want)
 	}
 
@@ -313,7 +315,7 @@ func TestTicksWaitForAKeysetThatIsMissing(t *testing.T) {
 	t.Parallel()
 	h, r := newHouse(t), newReceiver(t)
 	k := newKeyset(t)
-	made, _, err := h.with(k).PutEndpoint(t.Context(), h.tenant, "e", dispatch.EndpointParams{URL: r.URL})
+	made, _, err := h.with(k).Pusher.PutEndpoint(t.Context(), h.tenant, "e", push.EndpointParams{URL: r.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

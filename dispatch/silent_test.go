@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/postgres/silent"
@@ -92,7 +92,7 @@ func TestPushesGoOnAfterTheDatabaseFellSilent(t *testing.T) {
 		paths = append(paths, path)
 		ctx := postgres.ForTenant(t.Context(), int32(tenant.ID))
 		endpoint, batch := "hook", int16(1)
-		if _, _, err := h.dispatch.PutEndpoint(ctx, tenant.ID, endpoint, dispatch.EndpointParams{URL: server.URL + path, Batch: &batch}); err != nil {
+		if _, _, err := h.dispatch.Pusher.PutEndpoint(ctx, tenant.ID, endpoint, push.EndpointParams{URL: server.URL + path, Batch: &batch}); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := h.schedules.PutWorkflow(ctx, tenant.ID, "w", schedules.WorkflowParams{Endpoint: &endpoint}); err != nil {

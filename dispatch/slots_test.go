@@ -8,7 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -27,7 +28,7 @@ func (h *house) fire(workflow string, n int, priority int) {
 	for i := range n {
 		key := fmt.Sprintf("p%d-%03d", priority, i)
 		h.put(workflow, key, schedules.Params{Spec: rarely("skip").Spec, Delivery: &policy.Delivery{Priority: &priority}})
-		if _, err := h.dispatch.Trigger(h.t.Context(), h.tenant, workflow, key, dispatch.TriggerParams{}, web.Once{}); err != nil {
+		if _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, workflow, key, control.TriggerParams{}, web.Once{}); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -61,7 +62,7 @@ func TestLimitedWorkflowIsLeasedWithinItsLimit(t *testing.T) {
 // leaseAtOnce leases without waiting.
 func (h *house) leaseAtOnce(workflow string) []handed {
 	h.t.Helper()
-	body, err := h.dispatch.Lease(h.t.Context(), h.tenant, dispatch.LeaseParams{Workflows: []string{workflow, "other"}, Max: new(10), Wait: "0s"}, nil)
+	body, err := h.dispatch.Leases.Lease(h.t.Context(), h.tenant, lease.LeaseParams{Workflows: []string{workflow, "other"}, Max: new(10), Wait: "0s"}, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/lease"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/forecast"
@@ -31,12 +33,12 @@ func TestBytesOfTicksAreCountedAndBounded(t *testing.T) {
 		return n
 	}
 	trigger := func(payload string) error {
-		_, err := h.dispatch.Trigger(t.Context(), h.tenant, "overlap", "k", dispatch.TriggerParams{Payload: web.Raw(payload)}, web.Once{})
+		_, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "overlap", "k", control.TriggerParams{Payload: web.Raw(payload)}, web.Once{})
 		return err
 	}
 	finish := func(one handed, result string) error {
-		all, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete", Result: web.Raw(result)}})
-		if err == nil && all[0] != dispatch.Done {
+		all, err := h.dispatch.Leases.Finish(t.Context(), h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete", Result: web.Raw(result)}})
+		if err == nil && all[0] != lease.Done {
 			t.Errorf("got %+v", all)
 		}
 		return err
@@ -66,7 +68,7 @@ func TestBytesOfTicksAreCountedAndBounded(t *testing.T) {
 	if err := trigger(`"0123456789"`); !exceeds(err) {
 		t.Errorf("a payload beyond the quota: %v", err)
 	}
-	if _, err := h.dispatch.Trigger(t.Context(), h.tenant, "overlap", "k", dispatch.TriggerParams{}, web.Once{}); err != nil {
+	if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "overlap", "k", control.TriggerParams{}, web.Once{}); err != nil {
 		t.Errorf("a tick without a payload: %v", err)
 	}
 	one := h.lease("overlap", 1)[0]
@@ -96,7 +98,7 @@ func (h *house) unmended() {
 // wantBytesCounted compares the count of bytes with the rows.
 func (h *house) wantBytesCounted() {
 	h.t.Helper()
-	all, err := dispatch.Scan(h.t.Context(), h.pool, true)
+	all, err := upkeep.Scan(h.t.Context(), h.pool, true)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -119,11 +121,11 @@ func TestBytesOfTicksAreGivenBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.dispatch.Trigger(t.Context(), h.tenant, "overlap", "k", dispatch.TriggerParams{Payload: web.Raw(`1234`)}, web.Once{}); err != nil {
+	if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "overlap", "k", control.TriggerParams{Payload: web.Raw(`1234`)}, web.Once{}); err != nil {
 		t.Fatal(err)
 	}
 	one := h.lease("overlap", 1)[0]
-	if _, err := h.dispatch.Finish(t.Context(), h.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete", Result: web.Raw(`567`)}}); err != nil {
+	if _, err := h.dispatch.Leases.Finish(t.Context(), h.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "complete", Result: web.Raw(`567`)}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

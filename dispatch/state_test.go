@@ -7,17 +7,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
-	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-	"pgregory.net/rapid"
 )
 
 // After each step of any sequence of what happens to schedules, their counters are what their ticks add up to.
@@ -258,7 +260,7 @@ func (w *countedHouse) trigger(rt *rapid.T) {
 }
 
 func (w *countedHouse) triggerOf(rt *rapid.T, key string) {
-	_, err := w.dispatch.Trigger(rt.Context(), w.tenant, w.workflow, key, dispatch.TriggerParams{}, web.Once{})
+	_, err := w.dispatch.Control.Trigger(rt.Context(), w.tenant, w.workflow, key, control.TriggerParams{}, web.Once{})
 	w.did(rt, "trigger", err)
 }
 
@@ -279,14 +281,14 @@ func (w *countedHouse) pick(rt *rapid.T, holds func(countedTick) bool) string {
 
 func (w *countedHouse) cancel(rt *rapid.T) {
 	if id := w.pick(rt, func(t countedTick) bool { return !t.ended() }); id != "" {
-		_, err := w.dispatch.Cancel(rt.Context(), w.tenant, id)
+		_, err := w.dispatch.Control.Cancel(rt.Context(), w.tenant, id)
 		w.did(rt, "cancel", err)
 	}
 }
 
 func (w *countedHouse) replay(rt *rapid.T) {
 	if id := w.pick(rt, func(t countedTick) bool { return t.State == "failed" }); id != "" {
-		_, err := w.dispatch.Replay(rt.Context(), w.tenant, id, web.Once{})
+		_, err := w.dispatch.Control.Replay(rt.Context(), w.tenant, id, web.Once{})
 		w.did(rt, "replay", err)
 	}
 }
@@ -300,7 +302,7 @@ func (w *countedHouse) fail(rt *rapid.T) { w.end(rt, "fail", rapid.IntRange(1, 2
 // end leases ticks, and ends each.
 func (w *countedHouse) end(rt *rapid.T, outcome string, most int) {
 	w.sweep(rt)
-	body, err := w.dispatch.Lease(rt.Context(), w.tenant, dispatch.LeaseParams{Workflows: []string{w.workflow}, Max: &most, Worker: "w"}, nil)
+	body, err := w.dispatch.Leases.Lease(rt.Context(), w.tenant, lease.LeaseParams{Workflows: []string{w.workflow}, Max: &most, Worker: "w"}, nil)
 	w.did(rt, "lease", err)
 	var leased struct{ Ticks []handed }
 	if err := json.Unmarshal(body, &leased); err != nil {
@@ -308,18 +310,18 @@ func (w *countedHouse) end(rt *rapid.T, outcome string, most int) {
 	}
 	for _, one := range leased.Ticks {
 		retry := rapid.Bool().Draw(rt, "retry")
-		_, err := w.dispatch.Finish(rt.Context(), w.tenant, []dispatch.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: outcome, Retry: &retry, Error: "e", RetryAfter: "0s"}})
+		_, err := w.dispatch.Leases.Finish(rt.Context(), w.tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: outcome, Retry: &retry, Error: "e", RetryAfter: "0s"}})
 		w.did(rt, outcome, err)
 	}
 }
 
 func (w *countedHouse) backfill(rt *rapid.T) {
 	to := w.clock.now.Truncate(time.Hour)
-	p := dispatch.BackfillParams{
+	p := control.BackfillParams{
 		From: to.Add(-time.Duration(rapid.IntRange(1, 4).Draw(rt, "hours")) * time.Hour), To: to,
 		Overlap: rapid.SampledFrom([]string{"allow_all", "buffer_all"}).Draw(rt, "overlap"),
 	}
-	_, err := w.dispatch.Backfill(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "key")}, p, "ann", web.Once{})
+	_, err := w.dispatch.Control.Backfill(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "key")}, p, "ann", web.Once{})
 	w.did(rt, "backfill", err)
 	w.goOn(rt)
 }

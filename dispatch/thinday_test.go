@@ -128,7 +128,7 @@ func TestATickThatIsReplayedWhileItsDayIsDroppedIsCancelled(t *testing.T) {
 		if n != 2 { // yesterday is first
 			return
 		}
-		if _, err := h.dispatch.Replay(t.Context(), h.tenant, failed, web.Once{}); err != nil {
+		if _, err := h.dispatch.Control.Replay(t.Context(), h.tenant, failed, web.Once{}); err != nil {
 			t.Errorf("replay: %v", err)
 		}
 	}}

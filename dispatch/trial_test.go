@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/push"
 )
 
 func TestATestTickIsNoTick(t *testing.T) {
@@ -21,8 +21,8 @@ func TestATestTickIsNoTick(t *testing.T) {
 	h, r := newHouse(t), newReceiver(t)
 	c := h.open(h.dispatch).operator()
 	const path = "/v1/endpoints/e"
-	made := get[dispatch.Endpoint](c, 201, "PUT", path, `{"url": "`+r.URL+`", "headers": {"X-Team": "growth"}}`)
-	trial := get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+	made := get[push.Endpoint](c, 201, "PUT", path, `{"url": "`+r.URL+`", "headers": {"X-Team": "growth"}}`)
+	trial := get[push.Trial](c, 200, "POST", path+"/test", "")
 	sent := r.last(t)
 	if trial.Status == nil || *trial.Status != 204 || trial.Error != nil || trial.TookMS < 0 || trial.WebhookID != sent.header.Get("Webhook-Id") {
 		t.Errorf("got %+v", trial)
@@ -40,7 +40,7 @@ func TestATestTickIsNoTick(t *testing.T) {
 	if n := h.number(`SELECT count(*) FROM tick`); n != 0 {
 		t.Errorf("%d ticks are in the history", n)
 	}
-	if again := get[dispatch.Trial](c, 200, "POST", path+"/test", ""); again.WebhookID == trial.WebhookID {
+	if again := get[push.Trial](c, 200, "POST", path+"/test", ""); again.WebhookID == trial.WebhookID {
 		t.Error("two tests have one id")
 	}
 }
@@ -58,13 +58,13 @@ func TestATestTickIsSentOnceAKey(t *testing.T) {
 	}))
 	t.Cleanup(slow.Close)
 	c := h.open(h.dispatch).operator()
-	get[dispatch.Endpoint](c, 201, "PUT", "/v1/endpoints/e", `{"url": "`+slow.URL+`"}`)
+	get[push.Endpoint](c, 201, "PUT", "/v1/endpoints/e", `{"url": "`+slow.URL+`"}`)
 	const path = "/v1/endpoints/e/test"
-	first := make(chan dispatch.Trial)
+	first := make(chan push.Trial)
 	go func() {
 		defer close(first)
 		a := c.do("POST", path, "", "Idempotency-Key", "one")
-		var trial dispatch.Trial
+		var trial push.Trial
 		if err := json.Unmarshal(a.body, &trial); err != nil || a.status != 200 {
 			t.Errorf("got %d %s", a.status, a.body)
 		}
@@ -74,13 +74,13 @@ func TestATestTickIsSentOnceAKey(t *testing.T) {
 	c.refused(409, "idempotency_in_flight", "", "POST", path, "", "Idempotency-Key", "one")
 	close(end)
 	trial := <-first
-	if again := get[dispatch.Trial](c, 200, "POST", path, "", "Idempotency-Key", "one"); again.WebhookID != trial.WebhookID || trial.WebhookID == "" {
+	if again := get[push.Trial](c, 200, "POST", path, "", "Idempotency-Key", "one"); again.WebhookID != trial.WebhookID || trial.WebhookID == "" {
 		t.Errorf("got %+v, then %+v", trial, again)
 	}
 	if n := sent.Load(); n != 1 {
 		t.Errorf("%d requests were sent", n)
 	}
-	get[dispatch.Trial](c, 200, "POST", path, "", "Idempotency-Key", "two")
+	get[push.Trial](c, 200, "POST", path, "", "Idempotency-Key", "two")
 	c.refused(404, "not_found", "", "POST", "/v1/endpoints/none/test", "", "Idempotency-Key", "one")
 	if n := h.number(`SELECT count(*) FROM idempotency WHERE status = 0`); n != 0 {
 		t.Errorf("%d keys are still claimed", n)
@@ -111,7 +111,7 @@ func TestATestTickTellsWhatTheEndpointSaid(t *testing.T) {
 			t.Fatalf("got %d %s", a.status, a.body)
 		}
 		r.answers(int(x.status), x.text)
-		trial := get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+		trial := get[push.Trial](c, 200, "POST", path+"/test", "")
 		said := ""
 		if trial.Error != nil {
 			said = *trial.Error
@@ -119,7 +119,7 @@ func TestATestTickTellsWhatTheEndpointSaid(t *testing.T) {
 		if trial.Status == nil || *trial.Status != x.status || strings.TrimSpace(said) != x.err {
 			t.Errorf("%+v: got %v %q", x, trial.Status, said)
 		}
-		if got := get[dispatch.Endpoint](c, 200, "GET", path, ""); got.State != x.state {
+		if got := get[push.Endpoint](c, 200, "GET", path, ""); got.State != x.state {
 			t.Errorf("%+v: its state is %s", x, got.State)
 		}
 	}
@@ -127,7 +127,7 @@ func TestATestTickTellsWhatTheEndpointSaid(t *testing.T) {
 		t.Errorf("an endpoint that takes batches got %s", body)
 	}
 	r.Close()
-	trial := get[dispatch.Trial](c, 200, "POST", path+"/test", "")
+	trial := get[push.Trial](c, 200, "POST", path+"/test", "")
 	if trial.Status != nil || trial.Error == nil || !strings.Contains(*trial.Error, "refused") {
 		t.Errorf("got %+v", trial)
 	}
@@ -140,7 +140,7 @@ func TestATestTickThatWeCannotSendIsNoFailureOfTheEndpoint(t *testing.T) {
 	h.config.Outbound.Proxy = &url.URL{Scheme: "http", Host: "127.0.0.1:1"} // nobody listens
 	h.dispatch = h.process()
 	c := h.open(h.dispatch).operator()
-	get[dispatch.Endpoint](c, 201, "PUT", "/v1/endpoints/e", `{"url": "`+r.URL+`"}`)
+	get[push.Endpoint](c, 201, "PUT", "/v1/endpoints/e", `{"url": "`+r.URL+`"}`)
 	for range 2 { // the key is free again
 		a := c.do("POST", "/v1/endpoints/e/test", "", "Idempotency-Key", "one")
 		if a.status != 503 || !strings.Contains(string(a.body), `"unavailable"`) || strings.Contains(string(a.body), "127.0.0.1") || strings.Contains(string(a.body), "proxy") {
@@ -170,11 +170,11 @@ func TestAConnectionThatWentStaleCostsNoAttempt(t *testing.T) {
 	}
 	endpoint.Start()
 	t.Cleanup(endpoint.Close)
-	if _, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "e", dispatch.EndpointParams{URL: endpoint.URL}); err != nil {
+	if _, _, err := h.dispatch.Pusher.PutEndpoint(t.Context(), h.tenant, "e", push.EndpointParams{URL: endpoint.URL}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if trial, err := h.dispatch.TryEndpoint(t.Context(), h.tenant, "e"); err != nil || trial.Error != nil {
+		if trial, err := h.dispatch.Pusher.TryEndpoint(t.Context(), h.tenant, "e"); err != nil || trial.Error != nil {
 			t.Fatalf("got %+v, %v", trial, err)
 		}
 	}
@@ -207,20 +207,20 @@ func TestAnAttemptIsAtMostTwoRequests(t *testing.T) {
 		conn.Close()
 	}))
 	t.Cleanup(endpoint.Close)
-	if _, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "e", dispatch.EndpointParams{URL: endpoint.URL}); err != nil {
+	if _, _, err := h.dispatch.Pusher.PutEndpoint(t.Context(), h.tenant, "e", push.EndpointParams{URL: endpoint.URL}); err != nil {
 		t.Fatal(err)
 	}
 	var trials sync.WaitGroup
 	for range kept {
 		trials.Go(func() {
-			if trial, err := h.dispatch.TryEndpoint(t.Context(), h.tenant, "e"); err != nil || trial.Error != nil {
+			if trial, err := h.dispatch.Pusher.TryEndpoint(t.Context(), h.tenant, "e"); err != nil || trial.Error != nil {
 				t.Errorf("got %+v, %v", trial, err)
 			}
 		})
 	}
 	trials.Wait()
 	cuts.Store(true)
-	trial, err := h.dispatch.TryEndpoint(t.Context(), h.tenant, "e")
+	trial, err := h.dispatch.Pusher.TryEndpoint(t.Context(), h.tenant, "e")
 	if err != nil || trial.Error == nil {
 		t.Errorf("got %+v, %v, want a failure", trial, err)
 	}
@@ -232,11 +232,11 @@ func TestAnAttemptIsAtMostTwoRequests(t *testing.T) {
 func TestATestTickGoesToPublicAddressesOnly(t *testing.T) {
 	t.Parallel()
 	h, r := newHouse(t), newReceiver(t)
-	if _, _, err := h.dispatch.PutEndpoint(t.Context(), h.tenant, "e", dispatch.EndpointParams{URL: r.URL}); err != nil {
+	if _, _, err := h.dispatch.Pusher.PutEndpoint(t.Context(), h.tenant, "e", push.EndpointParams{URL: r.URL}); err != nil {
 		t.Fatal(err)
 	}
 	h.config.Outbound.Loopback = false
-	trial := get[dispatch.Trial](h.open(h.process()).operator(), 200, "POST", "/v1/endpoints/e/test", "")
+	trial := get[push.Trial](h.open(h.process()).operator(), 200, "POST", "/v1/endpoints/e/test", "")
 	if trial.Status != nil || trial.Error == nil || len(r.requests()) != 0 {
 		t.Errorf("got %+v, and %d requests", trial, len(r.requests()))
 	}

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -146,9 +147,9 @@ func TestAHaltLosesNothing(t *testing.T) {
 	admin := s.operator()
 	h.put("last", "k", daily(0))
 	h.put("none", "k", schedules.Params{Spec: daily(0).Spec, Policy: &policy.Policy{Missed: "none", MaxLateness: "1w"}})
-	f := get[dispatch.Firing](admin, 200, "POST", "/v1/admin/halt", `{"note": "a test"}`)
+	f := get[history.Firing](admin, 200, "POST", "/v1/admin/halt", `{"note": "a test"}`)
 	h.start(h.dispatch)
-	f = get[dispatch.Firing](admin, 200, "POST", "/v1/admin/halt", "")
+	f = get[history.Firing](admin, 200, "POST", "/v1/admin/halt", "")
 	if f.HaltedAt == nil || f.Note == nil || *f.Note != "a test" {
 		t.Errorf("got %+v", f)
 	}
@@ -166,14 +167,14 @@ func TestAHaltLosesNothing(t *testing.T) {
 	if next := stored.NextAt; next == nil || next.After(time.Now()) {
 		t.Errorf("next_at is %v while halted", next)
 	}
-	reply, err := h.dispatch.Trigger(t.Context(), h.tenant, "last", "k", dispatch.TriggerParams{}, web.Once{})
+	reply, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "last", "k", control.TriggerParams{}, web.Once{})
 	if err != nil || reply.Status != 202 {
 		t.Fatalf("trigger: %v, %v", reply, err)
 	}
 	if tick := h.history("last", "k")[0]; tick.State != "skipped" || tick.Reason != "paused" {
 		t.Errorf("got %+v", tick)
 	}
-	f = get[dispatch.Firing](admin, 200, "POST", "/v1/admin/continue", "")
+	f = get[history.Firing](admin, 200, "POST", "/v1/admin/continue", "")
 	if f.HaltedAt != nil {
 		t.Errorf("got %+v", f)
 	}
@@ -186,7 +187,7 @@ func TestAHaltLosesNothing(t *testing.T) {
 	if n := h.number(`SELECT count(*) FROM turn`); n != 0 {
 		t.Errorf("%d turns are left", n)
 	}
-	get[dispatch.Firing](admin, 200, "POST", "/v1/admin/continue", "")
+	get[history.Firing](admin, 200, "POST", "/v1/admin/continue", "")
 	if a := admin.do("POST", "/v1/admin/halt", fmt.Sprintf(`{"note": "%01001d"}`, 0)); a.status != 422 {
 		t.Errorf("a long note: got %d", a.status)
 	}

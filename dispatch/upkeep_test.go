@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -63,7 +63,7 @@ func TestKeepingHouseReadsNoMoreThanIsOver(t *testing.T) {
 	for _, do := range []func(context.Context) error{
 		d.KeepHouse, d.OpenStale, d.Notice,
 		func(ctx context.Context) error { return look(ctx, time.Now()) },
-		func(ctx context.Context) error { _, err := dispatch.Scan(ctx, traced, true); return err },
+		func(ctx context.Context) error { _, err := upkeep.Scan(ctx, traced, true); return err },
 	} {
 		if err := do(t.Context()); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -16,14 +17,14 @@ import (
 )
 
 // recorded is the use of all days together as the record tells it, as long as it has every tick.
-func (h *house) recorded() (u dispatch.Use) {
+func (h *house) recorded() (u history.Use) {
 	h.t.Helper()
 	rows, _ := h.pool.Query(h.t.Context(), `
 		SELECT '' AS day, '' AS workflow, count(*) AS ticks, count(*) FILTER (WHERE state = 2) AS succeeded, count(*) FILTER (WHERE state = 3) AS failed,
 			count(*) FILTER (WHERE state = 4) AS cancelled, count(*) FILTER (WHERE state = 5) AS skipped, COALESCE(sum(missed_count), 0)::bigint AS missed
 		FROM tick
 		WHERE tenant_id = $1`, h.tenant)
-	u, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dispatch.Use])
+	u, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[history.Use])
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -31,9 +32,9 @@ func (h *house) recorded() (u dispatch.Use) {
 }
 
 // used is what is told of all days together, by workflow or by day.
-func (h *house) used(f dispatch.UseFilter) (sum dispatch.Use) {
+func (h *house) used(f history.UseFilter) (sum history.Use) {
 	h.t.Helper()
-	page, _, err := h.dispatch.Usage(h.t.Context(), h.tenant, f, 1000, "")
+	page, _, err := h.dispatch.Reader.Usage(h.t.Context(), h.tenant, f, 1000, "")
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -49,8 +50,8 @@ func (h *house) used(f dispatch.UseFilter) (sum dispatch.Use) {
 func (h *house) wantUse(when string) {
 	h.t.Helper()
 	for range 2 {
-		for name, f := range map[string]dispatch.UseFilter{"workflow": {}, "day": {Total: true}} {
-			var want, got dispatch.Use
+		for name, f := range map[string]history.UseFilter{"workflow": {}, "day": {Total: true}} {
+			var want, got history.Use
 			until(h.t, "no tick ends while the use is read", func() bool {
 				want = h.recorded()
 				got = h.used(f)
@@ -72,7 +73,7 @@ func TestUseIsWhatBecameOfTicksWhateverEndsThem(t *testing.T) {
 	h.start(h.dispatch)
 	trigger := func(workflow string) {
 		t.Helper()
-		if _, err := h.dispatch.Trigger(t.Context(), h.tenant, workflow, "k", dispatch.TriggerParams{}, web.Once{}); err != nil {
+		if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, workflow, "k", control.TriggerParams{}, web.Once{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +89,7 @@ func TestUseIsWhatBecameOfTicksWhateverEndsThem(t *testing.T) {
 		trigger("waits")
 	}
 	last := h.history("waits", "k")
-	if _, err := h.dispatch.Cancel(t.Context(), h.tenant, last[3].TickID); err != nil {
+	if _, err := h.dispatch.Control.Cancel(t.Context(), h.tenant, last[3].TickID); err != nil {
 		t.Fatal(err)
 	}
 	h.wantUse("one that waited was cancelled")
@@ -121,7 +122,7 @@ func TestUseIsWhatBecameOfTicksWhateverEndsThem(t *testing.T) {
 	}
 	until(t, "all is opened", func() bool { return len(h.chunks()) == 0 })
 	h.wantUse("of a schedule")
-	if got, want := h.used(dispatch.UseFilter{Workflow: "skips"}), (dispatch.Use{Ticks: 3, Failed: 1, Skipped: 2}); got != want {
+	if got, want := h.used(history.UseFilter{Workflow: "skips"}), (history.Use{Ticks: 3, Failed: 1, Skipped: 2}); got != want {
 		t.Errorf("of one workflow: got %+v, want %+v", got, want)
 	}
 }
@@ -132,14 +133,14 @@ func TestUseOfATickThatIsSupersededBeforeItIsOpened(t *testing.T) {
 	h := newHouse(t)
 	h.put("newest", "k", rarely("cancel_other"))
 	for range 3 {
-		if _, err := h.dispatch.Trigger(t.Context(), h.tenant, "newest", "k", dispatch.TriggerParams{}, web.Once{}); err != nil {
+		if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "newest", "k", control.TriggerParams{}, web.Once{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	h.start(h.dispatch)
 	until(t, "the first was cancelled", func() bool { return h.recorded().Cancelled > 0 })
 	h.wantUse("one was cancelled before it was handed out")
-	if got, want := h.recorded(), (dispatch.Use{Ticks: 3, Cancelled: 1, Skipped: 1}); got != want {
+	if got, want := h.recorded(), (history.Use{Ticks: 3, Cancelled: 1, Skipped: 1}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -164,18 +165,18 @@ func TestUseOutlivesTheRecord(t *testing.T) {
 	if n := h.number(`SELECT count(*) FROM tick`); n > 0 {
 		t.Fatalf("%d ticks are kept", n)
 	}
-	if got := h.used(dispatch.UseFilter{}); got != want || want.Ticks != 2 {
+	if got := h.used(history.UseFilter{}); got != want || want.Ticks != 2 {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	h.retain(time.Now().AddDate(0, 0, 60))
-	if got := h.used(dispatch.UseFilter{}); got != (dispatch.Use{}) {
+	if got := h.used(history.UseFilter{}); got != (history.Use{}) {
 		t.Errorf("got %+v after what is kept of the audit", got)
 	}
 }
 
 type usePage struct {
-	Items      []dispatch.Use `json:"items"`
-	NextCursor *string        `json:"next_cursor"`
+	Items      []history.Use `json:"items"`
+	NextCursor *string       `json:"next_cursor"`
 }
 
 func TestUsageOverHTTP(t *testing.T) {
@@ -186,10 +187,10 @@ func TestUsageOverHTTP(t *testing.T) {
 	if got := get[usePage](c, 200, "GET", "/v1/usage", ""); len(got.Items) > 0 {
 		t.Errorf("of a tenant that used nothing: got %+v", got)
 	}
-	var want []dispatch.Use
+	var want []history.Use
 	for _, day := range []string{"2026-11-21", "2026-11-20"} {
 		for _, workflow := range []string{"A", "a", "b"} {
-			u := dispatch.Use{Day: day, Workflow: workflow, Ticks: 5, Succeeded: 2, Failed: 1, Skipped: 1, Missed: 3}
+			u := history.Use{Day: day, Workflow: workflow, Ticks: 5, Succeeded: 2, Failed: 1, Skipped: 1, Missed: 3}
 			want = append(want, u)
 			for _, part := range []int64{2, 3} { // some of it is folded already, of one workflow nothing
 				h.exec(`
@@ -204,7 +205,7 @@ func TestUsageOverHTTP(t *testing.T) {
 		}
 	}
 	for limit := 1; limit <= 7; limit++ {
-		var all []dispatch.Use
+		var all []history.Use
 		for path, next := fmt.Sprint("/v1/usage?limit=", limit), ""; ; {
 			got := get[usePage](c, 200, "GET", path+next, "")
 			if all = append(all, got.Items...); got.NextCursor == nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -32,7 +32,7 @@ func (c caller) fired(n int) []handed {
 	c.t.Helper()
 	c.put("w", "k", rarely("allow_all"))
 	for range n {
-		get[dispatch.Tick](c, 202, "POST", trigger, "")
+		get[history.Tick](c, 202, "POST", trigger, "")
 	}
 	return c.leaseAll(n)
 }
@@ -148,8 +148,8 @@ func TestTicksAreFinishedOneByOne(t *testing.T) {
 	}
 	c.refused(409, "lease_lost", "", "POST", path(two, "fail"), token(two, `, "error": "again"`))
 
-	read := func(tick handed) dispatch.Tick {
-		return get[dispatch.Tick](c, 200, "GET", "/v1/ticks/"+tick.TickID, "")
+	read := func(tick handed) history.Tick {
+		return get[history.Tick](c, 200, "GET", "/v1/ticks/"+tick.TickID, "")
 	}
 	if got := read(one); got.State != "succeeded" || string(got.Result) != `{"n": 1.0}` || got.EndedAt == nil {
 		t.Errorf("got %+v", got)
@@ -214,7 +214,7 @@ func TestTicksAreFinishedInBulk(t *testing.T) {
 	expect([]string{"409 lease_lost", "409 lease_lost"}, send("heartbeat", own(0, ""), own(2, "")))
 	var states []string
 	for _, tick := range leased {
-		states = append(states, get[dispatch.Tick](c, 200, "GET", "/v1/ticks/"+tick.TickID, "").State)
+		states = append(states, get[history.Tick](c, 200, "GET", "/v1/ticks/"+tick.TickID, "").State)
 	}
 	expect([]string{"succeeded", "failed", "running"}, states)
 }
@@ -227,8 +227,8 @@ func TestPayloadOfATriggerIsThatTicksAlone(t *testing.T) {
 	p := rarely("allow_all")
 	p.Payload = web.Raw(`{"of":  "schedule"}`)
 	h.put("w", "k", p)
-	get[dispatch.Tick](c, 202, "POST", trigger, `{"payload": {"n":  1.0}}`)
-	get[dispatch.Tick](c, 202, "POST", trigger, "")
+	get[history.Tick](c, 202, "POST", trigger, `{"payload": {"n":  1.0}}`)
+	get[history.Tick](c, 202, "POST", trigger, "")
 	var got []string
 	for _, tick := range c.leaseAll(2) {
 		got = append(got, string(tick.Payload))
@@ -252,7 +252,7 @@ func TestWorkersHoldAtMostTheQuota(t *testing.T) {
 	h.start(d)
 	c.put("w", "k", rarely("allow_all"))
 	for range 3 {
-		get[dispatch.Tick](c, 202, "POST", trigger, "")
+		get[history.Tick](c, 202, "POST", trigger, "")
 	}
 	held := c.leaseAll(2)
 	refused := get[map[string]any](c, 429, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "max": 1000}`)

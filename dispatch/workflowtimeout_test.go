@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -23,7 +23,7 @@ func TestALeaseEndsWithTheTimeoutOfItsWorkflow(t *testing.T) {
 	if seconds := h.number(`SELECT extract(epoch FROM until_at - leased_at)::int FROM lease`); seconds != 20 {
 		t.Errorf("the lease lasts %d s, want 20", seconds)
 	}
-	beaten, err := h.dispatch.Beat(t.Context(), h.tenant, []dispatch.Beat{{TickID: one.TickID, LeaseToken: one.LeaseToken, Lease: "10m"}})
+	beaten, err := h.dispatch.Leases.Beat(t.Context(), h.tenant, []lease.Beat{{TickID: one.TickID, LeaseToken: one.LeaseToken, Lease: "10m"}})
 	if err != nil || beaten[0].LeaseUntil == nil {
 		t.Fatalf("got %+v, %v", beaten, err)
 	}

@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/spf13/cobra"
-
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/embedded"
 	"github.com/carillonhq/carillon/migrations"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
 )
 
 type doctorSettings struct {
@@ -125,7 +125,7 @@ func examine(ctx context.Context, s doctorSettings, deep bool) []finding {
 
 // examinePromises tells of each promise that rows contradict; of all others in one line.
 func examinePromises(ctx context.Context, pool *pgxpool.Pool, deep bool) (findings []finding) {
-	all, err := dispatch.Scan(ctx, pool, deep)
+	all, err := upkeep.Scan(ctx, pool, deep)
 	if err != nil {
 		return []finding{fine("promises", "%v", err).fail("bring the schema up to date first: carillon migrate")}
 	}
@@ -210,7 +210,7 @@ func examineSchema(ctx context.Context, pool *pgxpool.Pool) finding {
 }
 
 func examineSecrets(ctx context.Context, pool *pgxpool.Pool, k *keyset.Keyset) finding {
-	s, err := dispatch.Sealings(ctx, pool, k)
+	s, err := push.Sealings(ctx, pool, k)
 	if err != nil {
 		return fine("secrets", "%v", err).fail("bring the schema up to date first: carillon migrate")
 	}

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
@@ -38,7 +38,7 @@ func TestTheDoctorKnowsWhatIsSealed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.dispatch.PutEndpoint(postgres.ForTenant(t.Context(), int32(tenant.ID)), tenant.ID, name, dispatch.EndpointParams{URL: "https://example.com/"}); err != nil {
+		if _, _, err := h.dispatch.Pusher.PutEndpoint(postgres.ForTenant(t.Context(), int32(tenant.ID)), tenant.ID, name, push.EndpointParams{URL: "https://example.com/"}); err != nil {
 			t.Fatal(err)
 		}
 	}

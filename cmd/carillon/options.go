@@ -5,14 +5,13 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/carillonhq/carillon/api"
 	"github.com/carillonhq/carillon/console"
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/open"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
 )
 
 // options are what a process is told.
@@ -27,7 +26,7 @@ type options struct {
 	minter      *tenants.Minter // nil: API keys are not exchanged here
 	outbound    web.Outbound
 	proxies     []netip.Prefix // trusted ones before the API
-	onFired     func([]dispatch.Fired)
+	onFired     func([]open.Fired)
 	tzdata      string         // a file; empty: what the program carries
 	keyset      *keyset.Keyset // nil: endpoints' secrets are stored in the clear
 	log         *slog.Logger

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestOverview(t *testing.T) {
@@ -17,7 +16,7 @@ func TestOverview(t *testing.T) {
 	s, client := serveHouse(t), checked(t)
 	admin, other := s.mint(t, "acme", tenants.TenantAdmin), s.mint(t, "rival", tenants.TenantAdmin)
 	s.expect(t, client, s.mint(t, "", tenants.PlatformAdmin), "PUT", "/v1/platform/tenants/rival", `{}`, 201, "")
-	view := func(token string) (v dispatch.Overview) {
+	view := func(token string) (v history.Overview) {
 		t.Helper()
 		status, body := s.send(t, client, token, "GET", "/v1/admin/overview", "", "")
 		if err := json.Unmarshal(body, &v); status != 200 || err != nil {
@@ -25,7 +24,7 @@ func TestOverview(t *testing.T) {
 		}
 		return v
 	}
-	until := func(what string, holds func(dispatch.Overview) bool) (v dispatch.Overview) {
+	until := func(what string, holds func(history.Overview) bool) (v history.Overview) {
 		t.Helper()
 		for deadline := time.Now().Add(inTime); ; <-time.After(100 * time.Millisecond) {
 			if v = view(admin); holds(v) {
@@ -52,20 +51,20 @@ func TestOverview(t *testing.T) {
 	for range 3 {
 		s.expect(t, client, admin, "POST", "/v1/workflows/w/schedules/k2/trigger", `{}`, 202, "")
 	}
-	until("three are ready", func(v dispatch.Overview) bool { return v.Backlog.Ready == 3 })
+	until("three are ready", func(v history.Overview) bool { return v.Backlog.Ready == 3 })
 	leased := s.expect(t, client, admin, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "max": 2, "wait": "1m", "worker": "a"}`, 200, "")["ticks"].([]any)
 	first := leased[0].(map[string]any)
 	s.expect(t, client, admin, "POST", "/v1/ticks/"+first["tick_id"].(string)+"/fail", fmt.Sprintf(`{"lease_token": %q, "error": "x", "retry": false}`, first["lease_token"]), 204, "")
 	s.expect(t, client, admin, "PUT", "/v1/endpoints/e", `{"url": "https://example.com/", "state": "held"}`, 201, "")
 
-	v := until("all is counted by workflow", func(v dispatch.Overview) bool {
+	v := until("all is counted by workflow", func(v history.Overview) bool {
 		return len(v.Schedules.Workflows) == 2 && v.Schedules.Workflows[0].Paused == 2 && v.Schedules.Workflows[0].Active == 2
 	})
-	want := dispatch.ScheduleCounts{
-		Total: 5, StateCounts: dispatch.StateCounts{Active: 3, Paused: 2},
-		Workflows: []dispatch.WorkflowCounts{
-			{Workflow: "w", StateCounts: dispatch.StateCounts{Active: 2, Paused: 2}},
-			{Workflow: "v", StateCounts: dispatch.StateCounts{Active: 1}},
+	want := history.ScheduleCounts{
+		Total: 5, StateCounts: history.StateCounts{Active: 3, Paused: 2},
+		Workflows: []history.WorkflowCounts{
+			{Workflow: "w", StateCounts: history.StateCounts{Active: 2, Paused: 2}},
+			{Workflow: "v", StateCounts: history.StateCounts{Active: 1}},
 		},
 	}
 	if diff := cmp.Diff(want, v.Schedules); diff != "" {
@@ -85,14 +84,14 @@ func TestOverview(t *testing.T) {
 	if _, err := s.pool.Exec(t.Context(), `UPDATE schedule SET paused_until = now() - interval '1 s' WHERE key = 'k1'`); err != nil {
 		t.Fatal(err)
 	}
-	until("a pause that has ended counts as none", func(v dispatch.Overview) bool {
+	until("a pause that has ended counts as none", func(v history.Overview) bool {
 		w := v.Schedules.Workflows[0]
 		return v.Schedules.Paused == 1 && v.Schedules.Active == 4 && w.Paused == 1 && w.Active == 3
 	})
 
 	s.expect(t, client, admin, "POST", "/v1/admin/halt", `{"note": "the mail is down"}`, 200, "")
 	s.expect(t, client, admin, "PUT", "/v1/workflows/v/schedules/soon", `{"spec": {"intervals": [{"every": "1s"}]}}`, 201, "")
-	v = until("a tick waits", func(v dispatch.Overview) bool { return v.Backlog.Unswept == 1 })
+	v = until("a tick waits", func(v history.Overview) bool { return v.Backlog.Unswept == 1 })
 	if v.Firing.HaltedAt == nil || *v.Firing.Note != "the mail is down" || v.Backlog.OldestAt == nil {
 		t.Errorf("got %+v", v)
 	}

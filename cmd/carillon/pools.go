@@ -8,12 +8,11 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/migrations"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // pools are the connections to the database. The API and the engine have a pool each, so that neither waits for a connection while the
@@ -108,7 +107,7 @@ func (db *pools) warnOfSecrets(ctx context.Context, k *keyset.Keyset, log *slog.
 	if k == nil {
 		log.Warn("secrets of endpoints are stored in the clear: set CARILLON_KEYSET to what carillon keyset prints")
 	}
-	s, err := dispatch.Sealings(ctx, db.engine, k)
+	s, err := push.Sealings(ctx, db.engine, k)
 	if err != nil {
 		log.Warn("cannot look at the secrets of endpoints", "error", err)
 		return

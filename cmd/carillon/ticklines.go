@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/open"
 )
 
 // tickLines writes a line for each tick that fires. A herd is summed up rather than scrolled past, and who reports
@@ -16,18 +16,18 @@ type tickLines struct {
 	out      io.Writer
 	format   format
 	coloured bool
-	fired    chan []dispatch.Fired
+	fired    chan []open.Fired
 }
 
 // linesPerSecond is how many ticks a second are shown one by one.
 const linesPerSecond = 20
 
 func newTickLines(out io.Writer, f format, coloured bool) *tickLines {
-	return &tickLines{out, f, coloured, make(chan []dispatch.Fired, 4096)}
+	return &tickLines{out, f, coloured, make(chan []open.Fired, 4096)}
 }
 
 // add never blocks: what does not fit is not shown.
-func (t *tickLines) add(fired []dispatch.Fired) {
+func (t *tickLines) add(fired []open.Fired) {
 	select {
 	case t.fired <- fired:
 	default:
@@ -61,7 +61,7 @@ func (t *tickLines) write(ctx context.Context) {
 	}
 }
 
-func (t *tickLines) line(f dispatch.Fired) {
+func (t *tickLines) line(f open.Fired) {
 	late := f.FiredAt.Sub(f.Timestamp)
 	if t.format == "json" {
 		line, _ := json.Marshal(map[string]any{

@@ -9,20 +9,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/open"
 )
 
-func herd(n int, key string) []dispatch.Fired {
+func herd(n int, key string) []open.Fired {
 	at := time.Date(2026, 11, 23, 13, 0, 0, 0, time.UTC)
-	fired := make([]dispatch.Fired, n)
+	fired := make([]open.Fired, n)
 	for i := range fired {
-		fired[i] = dispatch.Fired{Workflow: "digest", Key: key, Timestamp: at, FiredAt: at.Add(143 * time.Millisecond)}
+		fired[i] = open.Fired{Workflow: "digest", Key: key, Timestamp: at, FiredAt: at.Add(143 * time.Millisecond)}
 	}
 	return fired
 }
 
 // shown is what a batch of ticks looks like after a second.
-func shown(t *testing.T, f format, fired []dispatch.Fired) string {
+func shown(t *testing.T, f format, fired []open.Fired) string {
 	t.Helper()
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {

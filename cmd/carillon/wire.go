@@ -9,12 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/labstack/echo/v4"
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/lease"
+	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/dispatch/sweep"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
@@ -25,6 +26,9 @@ import (
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/subjects"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // app is all that one process of Carillon runs.
@@ -94,7 +98,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	chunker := dispatch.NewChunker(db.engine, directory.Quotas, jobs.Open)
+	chunker := sweep.NewChunker(db.engine, directory.Quotas, jobs.Open)
 	work := operations.New(operations.Config{Pool: db.api, Engine: db.engine, IDs: s.ids, Cursors: s.cursors, Queue: jobs.QueueOperation})
 	forecasts := forecast.New(forecast.Config{Pool: db.api, Timings: timings, Quotas: directory.Quotas, Log: o.log})
 	named := calendars.New(calendars.Config{Pool: db.api, IDs: s.ids, Timings: timings, Cursors: s.cursors, Operations: work})
@@ -102,7 +106,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		Pace: pace(directory, buckets), Pool: db.api, IDs: s.ids, Timings: timings, Forecasts: forecasts, HandOut: chunker.HandOut,
 		Quotas: directory.Quotas, Cursors: s.cursors, Log: o.log, Operations: work,
 	})
-	keys := subjects.New(subjects.Config{Pool: db.api, Schedules: all, Forget: dispatch.Forget, Secret: s.hashes, Quotas: directory.Quotas, Cursors: s.cursors})
+	keys := subjects.New(subjects.Config{Pool: db.api, Schedules: all, Forget: upkeep.Forget, Secret: s.hashes, Quotas: directory.Quotas, Cursors: s.cursors})
 	uses := tenants.Uses{DB: db.api, Directory: directory, Meters: meters(db, forecasts, limits)}
 	ticks, err := dispatch.New(dispatch.Config{
 		Pool:       db.engine,
@@ -133,7 +137,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	ticks.RegisterSteps()
+	ticks.Control.RegisterSteps()
 	return &parts{db, registry, s, directory, limits, forecasts, named, all, keys, uses, ticks}, nil
 }
 
@@ -154,9 +158,9 @@ func meters(db *pools, forecasts *forecast.Forecasts, limits *tenants.Limits) ma
 		"schedules":               forecasts.Stored,
 		"stored_bytes":            forecasts.StoredBytes,
 		"projected_ticks_per_day": forecasts.Projected,
-		"leased":                  dispatch.Leased(db.api),
-		"running":                 dispatch.Pushing(db.api),
-		"running_per_endpoint":    dispatch.PushingToBusiest(db.api),
+		"leased":                  lease.Leased(db.api),
+		"running":                 push.Pushing(db.api),
+		"running_per_endpoint":    push.PushingToBusiest(db.api),
 		"concurrent_requests":     limits.AtOnce("concurrent_requests"),
 		"concurrent_bulk":         limits.AtOnce("concurrent_bulk"),
 		"concurrent_polls":        limits.AtOnce("concurrent_polls"),
@@ -199,8 +203,8 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	tenants.Credentials{DB: p.api, Cursors: p.secrets.cursors, Directory: p.directory, Limits: p.limits, Minter: o.minter}.Routes(authenticated)
 	tenants.Audited{DB: p.api, Cursors: p.secrets.cursors}.Routes(authenticated)
 	p.uses.Routes(authenticated)
-	(&dispatch.Overviews{DB: p.api, Ahead: p.forecasts.Ahead, Uses: p.uses.Of, Unopened: p.dispatch.Unopened}).Routes(authenticated)
-	tenants.Platform{DB: p.platform, Cursors: p.secrets.cursors, Issuer: o.issuer, Outbound: o.outbound, Tenants: p.directory, Empty: p.dispatch.EraseTenant}.Routes(authenticated)
+	(&history.Overviews{DB: p.api, Ahead: p.forecasts.Ahead, Uses: p.uses.Of, Unopened: p.dispatch.Unopened}).Routes(authenticated)
+	tenants.Platform{DB: p.platform, Cursors: p.secrets.cursors, Issuer: o.issuer, Outbound: o.outbound, Tenants: p.directory, Empty: p.dispatch.Keeper.EraseTenant}.Routes(authenticated)
 }
 
 // adoptZones has all processes know the tz database of this one, and this one the newest of all.

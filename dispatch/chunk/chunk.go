@@ -51,7 +51,7 @@ const (
 // PackGroups packs the groups of a chunk whose earliest nominal time is at: ids as varint deltas, two bytes a tick where a
 // million users share a timing. Where the groups have several nominal times a zero comes first, and how many seconds each is
 // after the earliest stands before it.
-func PackGroups(at time.Time, groups []Group) []byte {
+func packGroups(at time.Time, groups []Group) []byte {
 	var b []byte
 	mixed := slices.ContainsFunc(groups, func(g Group) bool { return !g.At.Equal(at) })
 	if mixed {
@@ -133,7 +133,7 @@ func UnpackGroups(at time.Time, b []byte) ([]Group, error) {
 }
 
 // PackTries packs attempts that are due again.
-func PackTries(tries []record.Try) []byte {
+func packTries(tries []record.Try) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(tries)))
 	for _, t := range tries {
 		b = binary.AppendUvarint(b, uint64(t.Schedule))

@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // RecordTick writes the row of one tick. It is no COPY, which row-level security refuses to those that it binds.

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // Held is a tick that is kept for a later moment: to be sent, or its answer to be looked for.
@@ -61,3 +62,27 @@ func QueueAllHeld(b *pgx.Batch, tenant tenants.ID, holds []Held) {
 		SET attempt = excluded.attempt, why = excluded.why, due_at = excluded.due_at, waits_for = excluded.waits_for`,
 		tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, shards, whys, dues, waitsFor)
 }
+
+// untilAt is the last nominal time of a schedule s, for a tick at a moment: nothing more comes of one that is no
+// member any more. It is looked up for those alone that have a limit of ticks.
+func UntilAt(moment string) string {
+	return `CASE WHEN s.ticks_left IS NOT NULL THEN COALESCE((
+					SELECT m.until_at
+					FROM member m
+					WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id), ` + moment + `) END`
+}
+
+// queueOver says of cohorts of a shard that upkeep is to complete their schedules.
+func QueueOver(b *pgx.Batch, shard int16, cohorts []int64) {
+	if len(cohorts) > 0 {
+		b.Queue(`UPDATE cohort SET over = true WHERE shard = $1 AND id = ANY($2)`, shard, cohorts)
+	}
+}
+
+const (
+	NewerWait = time.Minute // how long rows that a newer program wrote are put off
+)
+
+const (
+	MostCleared = 5000
+)

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
 )
 
 // Keys are keys of ticks as the columns of a query.
@@ -116,3 +118,5 @@ func NearParts(keys []ident.TickKey) (parts [][]ident.TickKey) {
 	}
 	return append(parts, keys[first:])
 }
+
+func NoTick(id string) error { return fault.NotFound("no tick %q", id) }

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -153,3 +154,6 @@ func Valid(s string) string {
 
 // EndOfTime is later than any nominal time.
 var EndOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// isAside holds for a tick t that is a backfill's, or was delivered again: it runs beside the schedule's own.
+var IsAside = fmt.Sprintf(`(t.cause = %d OR t.replayed_from IS NOT NULL)`, int16(Backfill))

@@ -4,8 +4,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // QueueUsedBytes adds bytes that a tick stores beside to the use of the day.
@@ -103,3 +104,5 @@ func QueueEndedUse(b *pgx.Batch, tenant tenants.ID, now time.Time, state State, 
 			FROM unnest($3::bigint[]) AS n (id)
 		) i`), tenant, DayOf(now), ids, state == Skipped)
 }
+
+const Day = 24 * time.Hour

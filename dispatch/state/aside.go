@@ -38,7 +38,7 @@ func DecideAside(ctx context.Context, tx pgx.Tx, s Schedule, overlap string) (Fa
 	if overlap != "allow_all" && c.Live+c.Waiting+c.Aside+c.AsideWaiting > 0 {
 		return Buffered, nil
 	}
-	return HandedOut, nil
+	return handedOut, nil
 }
 
 // Backfill counts new ticks aside: how many of them are handed out, and how many are buffered.

@@ -21,7 +21,7 @@ type Fate int16
 
 // The fates, as schedule_state keeps the last one.
 const (
-	HandedOut Fate = iota
+	handedOut Fate = iota
 	Buffered
 	Skipped
 )
@@ -91,7 +91,7 @@ var Decide = `
 const Undecided = `st.tenant_id = n.owner AND st.schedule_id = n.id AND (` + SeenAt + ` < n.at) IS NOT FALSE`
 
 // Triggered is a manual tick that was decided: its number, its fate, and the nominal time of the timed tick before it.
-type Triggered struct {
+type triggered struct {
 	Seq    int32
 	Fate   Fate
 	LastAt *time.Time
@@ -108,7 +108,7 @@ var trigger = `
 		RETURNING st.manual, st.fate, st.last_at`
 
 // Trigger decides a manual tick at a nominal time, under an overlap policy. A reason other than 0 skips the tick whatever the state.
-func Trigger(ctx context.Context, tx pgx.Tx, s Schedule, at time.Time, reason int16, overlap string) (t Triggered, err error) {
+func Trigger(ctx context.Context, tx pgx.Tx, s Schedule, at time.Time, reason int16, overlap string) (t triggered, err error) {
 	err = tx.QueryRow(ctx, trigger, s.Tenant, s.ID, reason, overlap, at).Scan(&t.Seq, &t.Fate, &t.LastAt)
 	if err != nil {
 		return t, fmt.Errorf("count the manual tick: %w", err)

@@ -14,20 +14,18 @@ const (
 // mayServe are the folders that speak HTTP in any of their files. In other folders only http.go does, and files whose name ends so.
 var mayServe = []string{"api", "api/apitest", "console", "internal/web", "cmd/carillon", "sdk-go", "sdk-go/carillontest", "loadtest", "loadtest/chaos"}
 
+// mayRequest are the folders whose files make requests over HTTP. Of these files only http.go serves any.
+var mayRequest = []string{"dispatch/push"}
+
 // mayQueue are the folders that use River.
-var mayQueue = []string{"dispatch", "migrations", "loadtest"}
+var mayQueue = []string{"dispatch", "dispatch/open", "dispatch/upkeep", "migrations", "loadtest"}
 
 // otherTransport are the files that speak HTTP although they should not. An entry may go, and none may be added.
 var otherTransport = []string{
-	"dispatch/backfill.go",
-	"dispatch/deadreplay.go",
-	"dispatch/header.go",
-	"dispatch/headervalue.go",
-	"dispatch/push.go",
-	"dispatch/pushclient.go",
-	"dispatch/replay.go",
-	"dispatch/secret.go",
-	"dispatch/trigger.go",
+	"dispatch/control/backfill.go",
+	"dispatch/control/deadletters.go",
+	"dispatch/control/replay.go",
+	"dispatch/control/trigger.go",
 	"schedules/action.go",
 	"schedules/status.go",
 	"schedules/sync.go",
@@ -63,8 +61,9 @@ func ofDomain(s source) bool {
 	return !strings.HasSuffix(s.name, "http.go") && !slices.Contains(mayServe, s.folder())
 }
 
-// speaksHTTP reports whether a file imports Echo or net/http.
+// speaksHTTP reports whether a file imports Echo, or net/http where it makes no requests.
 func speaksHTTP(s source) bool {
 	imports := s.imports()
-	return slices.Contains(imports, "net/http") || slices.ContainsFunc(imports, func(path string) bool { return within(path, echo) })
+	requests := slices.Contains(mayRequest, s.folder())
+	return slices.Contains(imports, "net/http") && !requests || slices.ContainsFunc(imports, func(path string) bool { return within(path, echo) })
 }

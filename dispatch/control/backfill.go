@@ -1,0 +1,204 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// BackfillParams ask for a tick at each nominal time from From on and before To, oldest first: each when the last has
+// ended (buffer_all, the default), or at once (allow_all).
+type BackfillParams struct {
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
+	Overlap string    `json:"overlap,omitempty"`
+	DryRun  bool      `json:"dry_run,omitempty"`
+
+	Pre web.Precondition `json:"-"` // of the schedule's version
+}
+
+// BackfillPlan is what a backfill would make: a tick at each of Count nominal times, less the Existing ones that have a
+// tick already.
+type BackfillPlan struct {
+	Count    int        `json:"count"`
+	Existing int        `json:"existing"`
+	First    *time.Time `json:"first"`
+	Last     *time.Time `json:"last"`
+}
+
+const (
+	mostBackfilled = 10_000
+	backfillKind   = "backfill"
+)
+
+// backfilled is a schedule whose past is filled in.
+type backfilled struct {
+	ID            int64
+	Workflow, Key string
+	Version       int32
+	Shard         int16
+	CohortID      *int64
+	Status        string
+	Overlap       *string
+	Defaults      []byte
+	Stopped       bool // its tenant is halted or suspended
+}
+
+const backfilledFrom = `
+	SELECT s.id, s.workflow, s.key, s.version, s.shard, s.cohort_id, s.status, s.overlap, w.defaults,
+		` + tenants.Stopped + ` AS stopped
+	FROM schedule s
+	JOIN tenant t ON t.id = s.tenant_id
+	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow`
+
+// Backfill begins an operation that makes a tick for each nominal time of a schedule in a span of the past; a time that
+// has one already is left alone. The reply is the operation, 202, or what it would make, 200.
+func (c *Control) Backfill(ctx context.Context, of policy.Name, p BackfillParams, by string, once web.Once) (reply web.Reply, err error) {
+	quotas, err := c.quotas(ctx, of.Tenant)
+	if err != nil {
+		return reply, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
+		reply, err = once.Run(ctx, tx, int32(of.Tenant), func() (int, any, error) {
+			rows, _ := tx.Query(ctx, backfilledFrom+` WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`, of.Tenant, of.Workflow, of.Key) // CollectExactlyOneRow reports the error
+			s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[backfilled])
+			if errors.Is(err, pgx.ErrNoRows) {
+				return 0, nil, fault.NotFound("no schedule %q of workflow %q", of.Key, of.Workflow)
+			}
+			if err != nil {
+				return 0, nil, fmt.Errorf("read schedule: %w", err)
+			}
+			var now time.Time
+			if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
+				return 0, nil, fmt.Errorf("read clock: %w", err)
+			}
+			return c.beginBackfill(ctx, tx, s, p, asking{of.Tenant, by, now.UTC(), quotas})
+		})
+		return err
+	})
+	return reply, err
+}
+
+// check finds what is wrong with a backfill as of now.
+func (p BackfillParams) check(now time.Time, q tenants.Quotas) error {
+	var errs []error
+	kept := now.Add(-time.Duration(q.TickRetentionDays) * record.Day)
+	switch {
+	case p.From.IsZero():
+		errs = append(errs, fault.Invalid("/from", "from is required"))
+	case p.From.Before(kept):
+		errs = append(errs, fault.Invalid("/from", "ticks are kept since %s", kept.Format(time.RFC3339)))
+	}
+	switch {
+	case p.To.IsZero():
+		errs = append(errs, fault.Invalid("/to", "to is required"))
+	case p.To.After(now):
+		errs = append(errs, fault.Invalid("/to", "it lies in the future"))
+	case !p.To.After(p.From):
+		errs = append(errs, fault.Invalid("/to", "it is not after from"))
+	}
+	if p.Overlap != "" && p.Overlap != "buffer_all" && p.Overlap != "allow_all" {
+		errs = append(errs, fault.Invalid("/overlap", "%q is neither buffer_all nor allow_all", p.Overlap))
+	}
+	return fault.Join(errs...)
+}
+
+// asking says who asks for a change, when, and within which quotas.
+type asking struct {
+	tenant tenants.ID
+	by     string
+	now    time.Time
+	quotas tenants.Quotas
+}
+
+// beginBackfill begins the operation of a backfill, or returns its plan if the request is a dry run.
+func (c *Control) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p BackfillParams, a asking) (int, any, error) {
+	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
+		return 0, nil, err
+	}
+	if err := p.check(a.now, a.quotas); err != nil {
+		return 0, nil, err
+	}
+	timing, err := c.backfillTiming(ctx, tx, a.tenant, s)
+	if err != nil {
+		return 0, nil, err
+	}
+	times := nominalTimes(timing, p.From.UTC(), p.To.UTC(), mostBackfilled+1)
+	if len(times) > mostBackfilled {
+		return 0, nil, fault.Fields(fault.Field{Pointer: "/to", Code: "too_many_ticks", Detail: fmt.Sprintf("there are more than %d nominal times in this span", mostBackfilled)})
+	}
+	if p.DryRun {
+		plan, err := planBackfill(ctx, tx, a.tenant, s.ID, times)
+		return http.StatusOK, plan, err
+	}
+	op, err := c.operations.Begin(ctx, tx, operations.Request{
+		Tenant: a.tenant, Kind: backfillKind, Key: s.Key, By: a.by, Total: new(int64(len(times))),
+		Params: backfillOf{ScheduleID: c.ids.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, From: p.From.UTC(), To: p.To.UTC(), Overlap: cmp.Or(p.Overlap, "buffer_all")},
+	})
+	return http.StatusAccepted, op, err
+}
+
+// backfillTiming is the timing of a schedule as it stands. One that cannot be computed, and one whose times follow from
+// its runs, have no nominal times to fill in: 422.
+func (c *Control) backfillTiming(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s *backfilled) (*calendar.Timing, error) {
+	timings, _, err := c.messages.TimingsOf(ctx, tx, tenant, []*record.Tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
+	if err != nil {
+		return nil, err
+	}
+	if timings[0] == nil {
+		return nil, fault.Invalid("", "the schedule's spec cannot be computed")
+	}
+	if _, follows := timings[0].FixedDelay(); follows {
+		return nil, fault.Invalid("", "the times of a fixed_delay follow from its runs: there are none to fill in")
+	}
+	return timings[0], nil
+}
+
+// nominalTimes are the first nominal times from one moment on and before another, at most so many.
+func nominalTimes(t *calendar.Timing, from, to time.Time, most int) (times []calendar.Tick) {
+	after := from.Add(-time.Nanosecond)
+	for len(times) < most {
+		next, ok := t.Next(after)
+		if !ok || !next.At.Before(to) {
+			break
+		}
+		times, after = append(times, next), next.At
+	}
+	return times
+}
+
+func planBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedule int64, times []calendar.Tick) (plan BackfillPlan, err error) {
+	plan.Count = len(times)
+	if len(times) == 0 {
+		return plan, nil
+	}
+	at := make([]time.Time, len(times))
+	for i, one := range times {
+		at[i] = one.At
+	}
+	plan.First, plan.Last = &at[0], &at[len(at)-1]
+	err = tx.QueryRow(ctx, `
+		SELECT count(*)
+		FROM tick
+		WHERE tenant_id = $1 AND schedule_id = $2 AND nominal_at >= $3 AND nominal_at <= $4 AND seq = 0 AND nominal_at = ANY($5)`,
+		tenant, schedule, plan.First, plan.Last, at).Scan(&plan.Existing)
+	if err != nil {
+		return plan, fmt.Errorf("count ticks: %w", err)
+	}
+	return plan, nil
+}

@@ -1,0 +1,111 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// DeadReplayParams ask for the dead letters of a filter to be delivered again; one that restricts nothing, or none, is all.
+type DeadReplayParams struct {
+	Filter history.DeadFilter `json:"filter,omitzero"`
+}
+
+const (
+	deadReplayKind  = "replay_dead_letters"
+	deadReplayBatch = 100 // a second
+)
+
+// ReplayDead begins an operation that delivers the dead letters of a filter again, newest first, a hundred a second:
+// those that were there when it began. The reply is the operation, 202.
+func (c *Control) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadReplayParams, by string, once web.Once) (reply web.Reply, err error) {
+	if err := p.Filter.Check(); err != nil {
+		return reply, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
+		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+			op, err := c.operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: deadReplayKind, Params: p, Key: p.Filter.Key, By: by})
+			return http.StatusAccepted, op, err
+		})
+		return err
+	})
+	return reply, err
+}
+
+// deadReplayStep delivers the next dead letters again. Those whose schedule or workflow is gone stay as they are.
+func (c *Control) deadReplayStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
+	var p DeadReplayParams
+	from := history.DeadAt{}
+	stepped, err := op.Read(&p, &from)
+	if err != nil {
+		return false, err
+	}
+	if !stepped {
+		from.At = p.Filter.Until()
+	}
+	letters, more, err := c.history.DeadBefore(ctx, tx, op.Tenant, p.Filter, from, deadReplayBatch)
+	if err != nil {
+		return false, err
+	}
+	for _, l := range letters {
+		from = l.Place()
+		if l.FailedAt.After(op.Begun) {
+			continue
+		}
+		err := pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
+			_, err := c.replay(ctx, inner, op.Tenant, l.RowKey())
+			return err
+		})
+		f, refused := errors.AsType[*fault.Error](err)
+		switch {
+		case err == nil:
+			op.Count("replayed", 1)
+		case fault.IsNewerVersion(err):
+			return false, err
+		case refused:
+			op.Count(f.Code, 1)
+		case errors.Is(err, errNoLetter):
+			continue
+		default:
+			return false, fmt.Errorf("deliver dead letters again: %w", err)
+		}
+		op.Done++
+	}
+	op.WaitUntil = op.Now.Add(time.Second)
+	return !more, op.Keep(from)
+}
+
+// RegisterSteps makes the operations of this package known, before anything runs.
+func (c *Control) RegisterSteps() {
+	c.operations.Register(backfillKind, c.backfillStep)
+	c.operations.Register(deadReplayKind, c.deadReplayStep)
+}
+
+// revive puts back the tick of a dead letter whose day is gone from the record, so that it can be delivered again.
+func (c *Control) revive(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (*record.Tick, error) {
+	l, err := c.history.Letter(ctx, tx, tenant, k)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	l.Tick.Workflow = l.Workflow
+	if err := record.RecordTick(ctx, tx, tenant, &l.Tick); err != nil {
+		return nil, err
+	}
+	var b pgx.Batch
+	record.QueueIndex(&b, tenant, []record.Tick{l.Tick})
+	return &l.Tick, tx.SendBatch(ctx, &b).Close()
+}

@@ -1,0 +1,153 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/finish"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/dispatch/state"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// Replay delivers a tick again that failed for good: the same tick, whose attempts go on from the last one with as many
+// more as its schedule allows, however late it is. It runs aside: where its schedule's policy lets no two ticks run at
+// once it waits for those that do, and those that come wait for it. One that has not failed is 409 `tick_not_failed`.
+func (c *Control) Replay(ctx context.Context, tenant tenants.ID, id string, once web.Once) (reply web.Reply, err error) {
+	k, ok := c.ids.ParseTick(id)
+	if !ok {
+		return reply, record.NoTick(id)
+	}
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	err = postgres.Retry(ctx, func() error {
+		return pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
+			reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+				r, err := c.replay(ctx, tx, tenant, k)
+				if errors.Is(err, errNoLetter) {
+					return 0, nil, record.NoTick(id)
+				}
+				if err != nil {
+					return 0, nil, err
+				}
+				shown := c.history.Shown(r.Tick, r.workflow, r.key)
+				return http.StatusAccepted, shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
+					Action: "tick.replay", Target: "ticks/" + id,
+					Before: auditedTick{id, record.Failed.String(), "", *r.ReplayedFrom}, After: auditedTick{id, shown.State, shown.Reason, shown.Attempt},
+				})
+			})
+			return err
+		})
+	})
+	return reply, err
+}
+
+// replayed is a tick that is delivered again, of a schedule.
+type replayed struct {
+	*record.Tick
+	workflow, key string
+}
+
+// replay delivers a failed tick again, in the caller's transaction. It is errNoLetter where there is no such tick.
+func (c *Control) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (r replayed, err error) {
+	t, now, err := c.lockFailed(ctx, tx, tenant, k)
+	if err != nil {
+		return r, err
+	}
+	r.Tick = t
+	var overlap *string
+	var defaults []byte
+	err = tx.QueryRow(ctx, `
+		SELECT s.workflow, s.key, s.overlap, w.defaults
+		FROM schedule s
+		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
+		WHERE s.tenant_id = $1 AND s.id = $2
+		FOR SHARE OF s`, tenant, k.Schedule).Scan(&r.workflow, &r.key, &overlap, &defaults)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return r, fault.Conflict("schedule_deleted", "the tick's schedule is deleted")
+	}
+	if err != nil {
+		return r, fmt.Errorf("read schedule: %w", err)
+	}
+	if defaults == nil {
+		return r, fault.Conflict("workflow_deleted", "the workflow %q is gone", r.workflow)
+	}
+	terms, err := policy.Resolve(policy.Stored{Overlap: overlap}, defaults)
+	if err != nil {
+		return r, err
+	}
+	counted := state.Schedule{Tenant: tenant, ID: k.Schedule}
+	fate, err := state.DecideAside(ctx, tx, counted, terms.Overlap)
+	if err != nil {
+		return r, err
+	}
+	t.ReplayAs(fate)
+	var b pgx.Batch
+	b.Queue(`DELETE FROM dead_letter WHERE `+record.ByKey, tenant, k.Schedule, k.At, k.Seq)
+	b.Queue(`
+		UPDATE tick
+		SET state = $5, reason = 0, attempt = $6, replayed_from = $7, ended_at = NULL, error = NULL, chunk_id = NULL
+		WHERE `+record.ByKey,
+		tenant, k.Schedule, k.At, k.Seq, int16(t.State), t.Attempt, t.ReplayedFrom)
+	state.Revive(&b, counted, fate)
+	queueAside(&b, tenant, t, now)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return r, fmt.Errorf("deliver a tick again: %w", err)
+	}
+	if fate == state.Buffered {
+		return r, nil
+	}
+	return r, cohorts.WakeSweep(ctx, tx, t.Shard)
+}
+
+// lockFailed locks a failed tick, and restores it from its dead letter if its row is gone. The error is errNoLetter if there is neither.
+func (c *Control) lockFailed(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (t *record.Tick, now time.Time, err error) {
+	if t, now, err = finish.LockTick(ctx, tx, tenant, k); err != nil {
+		return nil, now, err
+	}
+	if t == nil {
+		if t, err = c.revive(ctx, tx, tenant, k); err != nil {
+			return nil, now, err
+		}
+	}
+	if t == nil { // there is none, or another request has just restored it
+		if t, now, err = finish.LockTick(ctx, tx, tenant, k); err != nil {
+			return nil, now, err
+		}
+	}
+	if t == nil {
+		return nil, now, errNoLetter
+	}
+	if t.State != record.Failed {
+		return nil, now, notFailed(t)
+	}
+	return t, now, nil
+}
+
+// queueAside holds a tick aside for the next sweep if it runs, and else stores it among the buffered ticks.
+func queueAside(b *pgx.Batch, tenant tenants.ID, t *record.Tick, now time.Time) {
+	k := t.RowKey()
+	if t.State == record.Running {
+		record.QueueHeld(b, tenant, t.Shard, record.Try{TickKey: k, Attempt: t.Attempt}, "released", now)
+		return
+	}
+	b.Queue(`
+		INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq, aside, attempt)
+		VALUES ($1, $2, $3, $4, true, $5)`, tenant, k.Schedule, k.At, k.Seq, t.Attempt)
+}
+
+var errNoLetter = errors.New("the dead letter is gone")
+
+func notFailed(t *record.Tick) error {
+	return fault.Conflict("tick_not_failed", "the tick is %s: one that failed for good can be delivered again", t.State)
+}

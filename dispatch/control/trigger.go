@@ -1,0 +1,178 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/dispatch/state"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// TriggerParams may bear a payload for this tick alone.
+type TriggerParams struct {
+	Payload web.Raw `json:"payload,omitempty"`
+
+	Pre web.Precondition `json:"-"` // of the schedule's version
+}
+
+// triggered is a schedule that is triggered, with its workflow's defaults.
+type triggered struct {
+	ID       int64
+	Shard    int16
+	Version  int32
+	CohortID *int64
+	UntilAt  *time.Time
+	Overlap  *string
+	Defaults []byte
+	Stopped  bool
+	Now      time.Time
+}
+
+// Trigger makes one manual tick of a schedule now, under its overlap policy. The timing does not move.
+func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key string, p TriggerParams, once web.Once) (reply web.Reply, err error) {
+	quotas, err := c.quotas(ctx, tenant)
+	if err != nil {
+		return reply, err
+	}
+	if len(p.Payload) > quotas.PayloadBytes {
+		return reply, fault.TooLarge("payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), quotas.PayloadBytes)
+	}
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	// What ends a tick locks it before its schedule's state, what supersedes it after: who loses to the other tries again.
+	err = postgres.Retry(ctx, func() error {
+		return pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
+			reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+				t, err := c.trigger(ctx, tx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, p)
+				if err != nil {
+					return 0, nil, err
+				}
+				shown := c.history.Shown(t, workflow, key)
+				return http.StatusAccepted, shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
+					Action: "schedule.trigger", Target: schedules.Target(workflow, key), Key: key, After: auditedTick{shown.TickID, shown.State, shown.Reason, shown.Attempt},
+				})
+			})
+			return err
+		})
+	})
+	if err == nil {
+		c.sweep.Owe(tenant, 1)
+	}
+	return reply, err
+}
+
+// readTriggered reads a schedule for a manual tick, and keeps it from being changed until the transaction ends.
+func readTriggered(ctx context.Context, tx pgx.Tx, of policy.Name) (*triggered, error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT s.id, s.shard, s.version, s.cohort_id, `+record.UntilAt(postgres.Now)+` AS until_at, s.overlap, w.defaults,
+			`+tenants.Stopped+` AS stopped, `+postgres.Now+` AS now
+		FROM schedule s
+		JOIN tenant t ON t.id = s.tenant_id
+		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
+		WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3
+		FOR SHARE OF s`, of.Tenant, of.Workflow, of.Key) // CollectExactlyOneRow reports the error
+	s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[triggered])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fault.NotFound("no schedule %q of workflow %q", of.Key, of.Workflow)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read schedule: %w", err)
+	}
+	return s, nil
+}
+
+// reason returns why a manual tick of the schedule is not handed out; NoReason if it may be.
+func (s *triggered) reason() record.Reason {
+	switch {
+	case s.Defaults == nil:
+		return record.NoWorkflow
+	case s.Stopped:
+		return record.Paused
+	}
+	return record.NoReason
+}
+
+// trigger makes a manual tick of a schedule, in the caller's transaction.
+func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p TriggerParams) (*record.Tick, error) {
+	s, err := readTriggered(ctx, tx, of)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
+		return nil, err
+	}
+	terms, err := policy.Resolve(policy.Stored{Overlap: s.Overlap}, s.Defaults)
+	if err != nil {
+		return nil, err
+	}
+	reason, now := s.reason(), s.Now.UTC()
+	t := &record.Tick{
+		ScheduleID: s.ID, NominalAt: now.Truncate(time.Second), Version: s.Version, CohortID: s.CohortID, UntilAt: s.UntilAt, FiredAt: now,
+		Shard: s.Shard, Attempt: 1, State: record.Running, Cause: record.Manual, DST: calendar.DSTNone, Workflow: of.Workflow,
+	}
+	if p.Payload != nil {
+		if err := c.lease.MayStore(ctx, tx, of.Tenant, len(p.Payload)); err != nil {
+			return nil, err
+		}
+		t.Payload = new(string(p.Payload))
+	}
+	made, err := state.Trigger(ctx, tx, state.Schedule{Tenant: of.Tenant, ID: s.ID}, t.NominalAt, int16(reason), terms.Overlap)
+	if err != nil {
+		return nil, err
+	}
+	t.Seq, t.LastAt = made.Seq, made.LastAt
+	switch {
+	case made.Fate == state.Buffered:
+		t.State = record.Scheduled
+	case made.Fate == state.Skipped && reason == record.NoReason:
+		t.State, t.Reason, t.EndedAt = record.Skipped, record.Overlap, &now
+	case made.Fate == state.Skipped:
+		t.State, t.Reason, t.EndedAt = record.Skipped, reason, &now
+	}
+	var stop []int64
+	if terms.Overlap == "cancel_other" {
+		stop = []int64{s.ID}
+	}
+	return t, c.sendManual(ctx, tx, of.Tenant, t, made.Fate, stop)
+}
+
+// sendManual records a manual tick and sends it on its way. A buffered tick waits for the one before it, which is told to stop if its
+// schedule is in stop; a skipped tick has ended; any other is held for the next sweep.
+func (c *Control) sendManual(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *record.Tick, fate state.Fate, stop []int64) error {
+	if err := record.RecordTick(ctx, tx, tenant, t); err != nil {
+		return err
+	}
+	now := t.FiredAt
+	var b pgx.Batch
+	record.QueueIndex(&b, tenant, []record.Tick{*t})
+	record.QueueUse(&b, tenant, now, []record.Tick{*t})
+	if t.Payload != nil {
+		record.QueueUsedBytes(&b, tenant, t.Workflow, now, len(*t.Payload))
+	}
+	if fate != state.Buffered && fate != state.Skipped {
+		record.QueueHeld(&b, tenant, t.Shard, record.Try{TickKey: t.RowKey(), Attempt: 1}, "manual", now)
+	}
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("queue the manual tick: %w", err)
+	}
+	switch fate {
+	case state.Buffered:
+		return c.finish.Buffer(ctx, tx, tenant, now, []ident.TickKey{t.RowKey()}, stop)
+	case state.Skipped:
+		return nil
+	}
+	return cohorts.WakeSweep(ctx, tx, t.Shard)
+}

@@ -1,0 +1,152 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	wakeEvery    = 500 * time.Millisecond
+	wakeLimit    = 20 * time.Second
+	mostWakes    = 100  // that are read at once
+	mostWoken    = 1000 // ticks in one transaction
+	MostForsaken = 1000 // waits that are read at once
+)
+
+// wakeParked wakes parked ticks whose wait has ended, and the turns of tenants that go on, until ctx ends.
+func (c *Control) wakeParked(ctx context.Context) {
+	loop.Every(ctx, c.log, wakeEvery, "wake parked ticks", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, wakeLimit)
+		defer cancel()
+		return c.WakeAll(ctx)
+	})
+}
+
+// wakeAll takes one batch of each wake after the other, until none is left that no other process has in hand.
+func (c *Control) WakeAll(ctx context.Context) error {
+	for {
+		rows, _ := c.pool.Query(ctx, `SELECT tenant_id, waits_for FROM wake ORDER BY tenant_id, waits_for LIMIT $1`, mostWakes) // CollectRows reports the error
+		all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[record.ParkedFor])
+		if err != nil {
+			return fmt.Errorf("look for wakes: %w", err)
+		}
+		var errs []error
+		mine := 0
+		for _, w := range all {
+			taken, err := c.wakeSome(ctx, w)
+			if taken {
+				mine++
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("wake ticks of tenant %d that wait for %q: %w", w.Tenant, w.For, err))
+			}
+		}
+		if mine > 0 {
+			c.sweep.Poke()
+		}
+		if mine == 0 || len(errs) > 0 {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+// wakeSome wakes the next batch of parked ticks, in the order of their nominal times, and ends the wake after the last. It never waits
+// for a tick that another has locked: that one is being taken. It is false where another process wakes these.
+func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool, err error) {
+	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		// A plan for any values reads all ticks that are parked for the same, and sorts them.
+		if _, err := tx.Exec(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`); err != nil {
+			return err
+		}
+		var at time.Time
+		var id int64
+		var seq int32
+		var first bool
+		err := tx.QueryRow(ctx, `
+			SELECT GREATEST(nominal_at, '0001-01-01'), schedule_id, seq, nominal_at = '-infinity'
+			FROM wake
+			WHERE tenant_id = $1 AND waits_for = $2
+			FOR UPDATE SKIP LOCKED`, w.Tenant, w.For).Scan(&at, &id, &seq, &first)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		taken = true
+		if first && w.For == "" {
+			if err := wakeTurns(ctx, tx, w.Tenant); err != nil {
+				return err
+			}
+		}
+		last, n, err := unpark(ctx, tx, w, at, id, seq)
+		if err != nil {
+			return err
+		}
+		if n < mostWoken {
+			_, err = tx.Exec(ctx, `DELETE FROM wake WHERE tenant_id = $1 AND waits_for = $2`, w.Tenant, w.For)
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+			UPDATE wake
+			SET nominal_at = $3, schedule_id = $4, seq = $5
+			WHERE tenant_id = $1 AND waits_for = $2`, w.Tenant, w.For, last.At, last.Schedule, last.Seq)
+		return err
+	})
+	if err == nil && taken {
+		c.sweep.Forget(w.Tenant)
+	}
+	return taken, err
+}
+
+// wakeTurns has a tenant's turns come at once, in all shards.
+func wakeTurns(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
+	_, err := tx.Exec(ctx, `
+		UPDATE turn
+		SET due_at = `+postgres.Now+`
+		WHERE shard = ANY (ARRAY (SELECT generate_series(0, 63)::smallint)) AND tenant_id = $1`, tenant)
+	if err != nil {
+		return fmt.Errorf("wake turns: %w", err)
+	}
+	return nil
+}
+
+// unparkSome has the next ticks of tenant $1 that are parked for $2 be due at once.
+const unparkSome = `
+		WITH next AS MATERIALIZED (
+			SELECT ctid, nominal_at, schedule_id, seq
+			FROM held
+			WHERE tenant_id = $1 AND waits_for = $2 AND (nominal_at, schedule_id, seq) > ($3, $4, $5)
+			ORDER BY nominal_at, schedule_id, seq
+			LIMIT $6
+			FOR UPDATE SKIP LOCKED
+		), woken AS (
+			UPDATE held
+			SET due_at = ` + postgres.Now + `, waits_for = NULL
+			WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM next))
+		)
+		SELECT schedule_id, nominal_at, seq, count(*) OVER ()
+		FROM next
+		ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
+		LIMIT 1`
+
+// unpark has parked ticks that come after a key be sent now. It returns the last of them, and how many there are.
+func unpark(ctx context.Context, tx pgx.Tx, w record.ParkedFor, at time.Time, id int64, seq int32) (last ident.TickKey, n int, err error) {
+	rows, err := tx.Query(ctx, unparkSome, w.Tenant, w.For, at, id, seq, mostWoken)
+	if err != nil {
+		return last, 0, fmt.Errorf("wake ticks: %w", err)
+	}
+	if _, err := pgx.ForEachRow(rows, []any{&last.Schedule, &last.At, &last.Seq, &n}, func() error { return nil }); err != nil {
+		return last, 0, fmt.Errorf("wake ticks: %w", err)
+	}
+	return last, n, nil
+}

@@ -1,0 +1,17 @@
+package events
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/carillonhq/carillon/api/apitest"
+)
+
+func TestStructsAreTheContract(t *testing.T) {
+	t.Parallel()
+	for schema, typ := range map[string]reflect.Type{
+		"Event": reflect.TypeFor[Event](),
+	} {
+		apitest.Struct(t, schema, typ)
+	}
+}

@@ -1,0 +1,46 @@
+package events
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Config is what Events work with.
+type Config struct {
+	Pool    *pgxpool.Pool
+	IDs     ident.Codec
+	Horizon *cluster.Horizon
+	Push    *push.Pusher
+	// Uses tells how much a tenant uses of its quotas, by their names. Where it is nil nobody is told of soft limits.
+	Uses func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
+	Log  *slog.Logger
+}
+
+// Events tell tenants what happened, at an endpoint of theirs.
+type Events struct {
+	pool    *pgxpool.Pool
+	ids     ident.Codec
+	horizon *cluster.Horizon
+	push    *push.Pusher
+	uses    func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
+	log     *slog.Logger
+
+	dueEvents  cluster.LowEnd
+	dueNotices cluster.LowEnd
+	putOffs    cluster.Seldom // of events of tenants who are not active; only sendEvents uses it
+	quotasAt   tenants.ID     // where LookAtQuotas goes on; the lock of its task guards it
+}
+
+// New returns Events.
+func New(c Config) *Events {
+	return &Events{pool: c.Pool, ids: c.IDs, horizon: c.Horizon, push: c.Push, uses: c.Uses, log: c.Log, dueEvents: newDueEvents(), dueNotices: newDueNotices()}
+}
+
+// Run sends what is to be told until ctx ends.
+func (e *Events) Run(ctx context.Context) { e.sendEvents(ctx) }

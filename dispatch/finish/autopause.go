@@ -1,0 +1,67 @@
+package finish
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// markFailing finds the schedules that are to be paused after so many failures in a row. They are paused in a
+// transaction of their own, which takes the locks that a pause needs: should this process end first, the next failure
+// finds them again.
+func (f *Finisher) markFailing(ctx context.Context, tx pgx.Tx, tenant tenants.ID, failing []int64) error {
+	if len(failing) == 0 {
+		return nil
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT s.id, s.pause_after_failures, w.defaults, st.failures
+		FROM schedule s
+		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
+		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
+		WHERE s.tenant_id = $1 AND s.id = ANY($2) AND s.status = 'active'`, tenant, failing)
+	if err != nil {
+		return fmt.Errorf("look for failing schedules: %w", err)
+	}
+	var id int64
+	var own *int32
+	var defaults []byte
+	var failures int32
+	_, err = pgx.ForEachRow(rows, []any{&id, &own, &defaults, &failures}, func() error {
+		terms, err := policy.Resolve(policy.Stored{PauseAfterFailures: own}, defaults)
+		if err != nil {
+			return nil // the next failure finds it, by a program that can read them
+		}
+		if most := terms.PauseAfterFailures; most > 0 && failures >= most {
+			select {
+			case f.failing <- failingSchedule{tenant, id, failures}:
+			default: // too many at once: the next failure finds it again
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// failingSchedule is a schedule that is to be paused.
+type failingSchedule struct {
+	tenant   tenants.ID
+	id       int64
+	failures int32
+}
+
+// pauseFailing pauses failing schedules until ctx ends.
+func (f *Finisher) pauseFailing(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case one := <-f.failing:
+			if err := f.pause(ctx, one.tenant, one.id, fmt.Sprintf("paused after %d failed ticks in a row", one.failures)); err != nil && ctx.Err() == nil {
+				f.log.Error("cannot pause a failing schedule", "tenant", one.tenant, "error", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package finish
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// A tick of a workflow with max_running has a row of slot from when it is pushed or leased until that attempt ends; who
+// adds one holds the lock of the workflow's row. Ticks for workers wait where they always do, in ready; those that are to
+// be pushed wait in waiting, and are granted their slots by whoever ends others. Of other workflows there is nothing.
+
+// limits knows which tenants have workflows with max_running, so that the ends of others' ticks look for no slots. It is
+// a second behind at most; what it misses is found by tendSlots.
+type limits struct {
+	tenants atomic.Pointer[map[tenants.ID]bool] // nil: not known yet
+}
+
+func newLimits() *limits { return &limits{} }
+
+func (l *limits) any(tenant tenants.ID) bool {
+	known := l.tenants.Load()
+	return known == nil || (*known)[tenant]
+}
+
+// lockLimits locks those of the workflows that have a max_running, and tells how many more of their ticks may run.
+func LockLimits(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflows []string) (free map[string]int, err error) {
+	rows, err := tx.Query(ctx, `
+		SELECT name, max_running
+		FROM workflow
+		WHERE tenant_id = $1 AND name = ANY($2) AND max_running IS NOT NULL
+		ORDER BY name
+		FOR UPDATE`, tenant, workflows)
+	if err != nil {
+		return nil, fmt.Errorf("lock limited workflows: %w", err)
+	}
+	free = map[string]int{}
+	var name string
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error { free[name] = n; return nil }); err != nil {
+		return nil, fmt.Errorf("lock limited workflows: %w", err)
+	}
+	if len(free) == 0 {
+		return free, nil
+	}
+	// In a statement of its own: it sees what was committed while this one waited for the lock.
+	rows, err = tx.Query(ctx, `
+		SELECT n.name, (SELECT count(*) FROM slot WHERE tenant_id = $1 AND workflow = n.name)
+		FROM unnest($2::text[]) AS n (name)`, tenant, slices.Collect(maps.Keys(free)))
+	if err != nil {
+		return nil, fmt.Errorf("count running ticks: %w", err)
+	}
+	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error { free[name] = max(0, free[name]-n); return nil }); err != nil {
+		return nil, fmt.Errorf("count running ticks: %w", err)
+	}
+	return free, nil
+}
+
+func InsertSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys, workflows []string) error {
+	if len(workflows) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO slot (tenant_id, schedule_id, nominal_at, seq, attempt, workflow)
+		SELECT $1, id, at, seq, attempt, workflow
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $6::text[]) AS n (id, at, seq, attempt, workflow)
+		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE SET attempt = excluded.attempt, workflow = excluded.workflow`,
+		tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, workflows)
+	if err != nil {
+		return fmt.Errorf("take slots: %w", err)
+	}
+	return nil
+}
+
+// standingSlots tells which of the ticks have a slot, and for which of the workflows ticks wait.
+func StandingSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys, workflows []string) (has map[ident.TickKey]bool, queued map[string]bool, err error) {
+	rows, err := tx.Query(ctx, `
+		SELECT s.schedule_id, s.nominal_at, s.seq
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
+		JOIN slot s ON `+record.InKeys("s"), tenant, keys.IDs, keys.At, keys.Seqs)
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for slots: %w", err)
+	}
+	has, queued = map[ident.TickKey]bool{}, map[string]bool{}
+	var k ident.TickKey
+	if _, err := pgx.ForEachRow(rows, []any{&k.Schedule, &k.At, &k.Seq}, func() error {
+		k.At = k.At.UTC()
+		has[k] = true
+		return nil
+	}); err != nil {
+		return nil, nil, fmt.Errorf("look for slots: %w", err)
+	}
+	rows, _ = tx.Query(ctx, `
+		SELECT n.name
+		FROM unnest($2::text[]) AS n (name)
+		WHERE EXISTS (SELECT FROM waiting w WHERE w.tenant_id = $1 AND w.workflow = n.name)`, tenant, workflows) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for waiting ticks: %w", err)
+	}
+	for _, name := range found {
+		queued[name] = true
+	}
+	return has, queued, nil
+}
+
+func DropSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys) (workflows []string, err error) {
+	if len(keys.IDs) == 0 {
+		return nil, nil
+	}
+	rows, _ := tx.Query(ctx, `
+		DELETE FROM slot s
+		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
+		WHERE `+record.InKeys("s")+`
+		RETURNING s.workflow`, tenant, keys.IDs, keys.At, keys.Seqs) // CollectRows reports the error
+	workflows, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("free slots: %w", err)
+	}
+	slices.Sort(workflows)
+	return slices.Compact(workflows), nil
+}
+
+// freeSlots frees the slots of attempts that have ended, and grants them to what waits.
+func (f *Finisher) freeSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ended map[ident.TickKey]record.State) error {
+	if len(ended) == 0 || !f.limits.any(tenant) {
+		return nil
+	}
+	var keys record.Keys
+	for k := range ended {
+		keys.Add(k, 0)
+	}
+	workflows, err := DropSlots(ctx, tx, tenant, keys)
+	if err != nil {
+		return err
+	}
+	for _, name := range workflows {
+		if _, err := f.grant(ctx, tx, tenant, name, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const mostGranted = 1000 // ticks of a workflow that has no limit any more, at once
+
+// grant gives the free slots of a workflow to those that wait: what is to be pushed is held as due now, and long polls
+// are woken once this is committed. Where the workflow has no limit any more, all go. It tells whether more may wait.
+func (f *Finisher) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow string, now time.Time) (more bool, err error) {
+	free, err := LockLimits(ctx, tx, tenant, []string{workflow})
+	if err != nil {
+		return false, err
+	}
+	n, limited := free[workflow]
+	if !limited {
+		n = mostGranted
+	}
+	if n == 0 {
+		return false, nil
+	}
+	rows, _ := tx.Query(ctx, `
+		WITH first AS MATERIALIZED ( -- read once: a join would read it again and find others
+			SELECT priority, id FROM waiting WHERE tenant_id = $1 AND workflow = $2 ORDER BY priority, id LIMIT $3 FOR UPDATE
+		), next AS (
+			DELETE FROM waiting w
+			USING first n
+			WHERE w.tenant_id = $1 AND w.workflow = $2 AND w.priority = n.priority AND w.id = n.id
+				-- A planner that takes few to wait would else read all that wait.
+				AND (w.priority, w.id) <= ((SELECT priority FROM first ORDER BY priority DESC, id DESC LIMIT 1), (SELECT id FROM first ORDER BY priority DESC, id DESC LIMIT 1))
+			RETURNING w.schedule_id, w.nominal_at, w.seq, w.attempt, w.shard
+		), granted AS (
+			INSERT INTO slot (tenant_id, schedule_id, nominal_at, seq, attempt, workflow)
+			SELECT $1, schedule_id, nominal_at, seq, attempt, $2 FROM next WHERE $5::boolean
+			ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO NOTHING
+		)
+		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
+		SELECT $1, schedule_id, nominal_at, seq, attempt, shard, 'slot', `+cohorts.NotPast("$4::timestamptz")+` FROM next
+		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE SET attempt = excluded.attempt, why = excluded.why, due_at = excluded.due_at, waits_for = NULL
+		RETURNING shard`, tenant, workflow, n, now, limited) // CollectRows reports the error
+	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return false, fmt.Errorf("grant slots: %w", err)
+	}
+	more = len(shards) == mostGranted
+	slices.Sort(shards)
+	for _, shard := range slices.Compact(shards) {
+		if err := cohorts.WakeSweep(ctx, tx, shard); err != nil {
+			return false, err
+		}
+	}
+	t := cluster.TopicOf(tenant, workflow)
+	return more, postgres.Notify(ctx, tx, cluster.ReadyChannel, t.Payload(n))
+}

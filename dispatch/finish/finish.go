@@ -1,0 +1,314 @@
+package finish
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/dispatch/state"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// How an attempt ended, as the record of attempts says it.
+const (
+	Succeeded = "succeeded"
+	Failed    = "failed"
+	TimedOut  = "timed_out"
+	Lost      = "lost"
+	Cancelled = "cancelled"
+)
+
+// ending is how one attempt at a tick ended.
+type Ending struct {
+	ident.TickKey
+	Attempt    int16
+	Outcome    string
+	Final      bool          // a failure that is not tried again
+	RetryAfter time.Duration // the least wait before it is
+	Result     *string
+	Err        *string
+	Status     *int32 // of HTTP
+	Worker     *string
+	Started    *time.Time
+	Answered   bool // it ends a tick whose answer was awaited
+	Unsent     bool // the attempt was never made, and there is nothing to tell of it
+}
+
+// mostKept bounds what is kept of an error's text.
+const mostKept = 4096
+
+func Keep(text string) *string {
+	if len(text) > mostKept {
+		text = text[:mostKept]
+	}
+	return new(record.Valid(text))
+}
+
+// end ends attempts of one tenant's ticks, in the caller's transaction, and returns the states of the ticks whose attempts ended. Only an
+// attempt that is under way ends. A tick whose attempt failed is held for its next attempt, or ends as failed.
+func (f *Finisher) End(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, endings []Ending) (map[ident.TickKey]record.State, error) {
+	done := &ends{tenant: tenant, now: now, ended: map[ident.TickKey]record.State{}, tallies: map[int64]*tally{}}
+	good := map[ident.TickKey]*Ending{}
+	bad := map[ident.TickKey]*Ending{}
+	var answered []*Ending
+	for i := range endings {
+		e := &endings[i]
+		if e.Answered {
+			answered = append(answered, e)
+		}
+		if e.Outcome == Succeeded {
+			good[e.TickKey] = e
+			continue
+		}
+		bad[e.TickKey] = e
+	}
+	if err := done.endGood(ctx, tx, good); err != nil {
+		return nil, err
+	}
+	if err := done.endBad(ctx, tx, bad); err != nil {
+		return nil, err
+	}
+	if err := dropAnswers(ctx, tx, tenant, answered); err != nil {
+		return nil, err
+	}
+	if err := f.countEnded(ctx, tx, done); err != nil {
+		return nil, err
+	}
+	return done.ended, f.freeSlots(ctx, tx, tenant, now, done.ended)
+}
+
+// ends are the ticks of a tenant whose attempts end in one transaction, at now.
+type ends struct {
+	tenant  tenants.ID
+	now     time.Time
+	ended   map[ident.TickKey]record.State // the state of each tick after the end of its attempt
+	tallies map[int64]*tally               // by schedule
+}
+
+// tally is what the ended ticks of one schedule change of its state; aside is how many of them ran aside.
+type tally struct {
+	succeeded, failed, cancelled, aside int32
+	bytes                               int64 // of results
+}
+
+func (t *tally) count(n *int32, aside bool) {
+	*n++
+	if aside {
+		t.aside++
+	}
+}
+
+// tally returns the tally of a schedule.
+func (d *ends) tally(schedule int64) *tally {
+	t := d.tallies[schedule]
+	if t == nil {
+		t = &tally{}
+		d.tallies[schedule] = t
+	}
+	return t
+}
+
+// endGood ends the ticks of attempts that succeeded.
+func (d *ends) endGood(ctx context.Context, tx pgx.Tx, good map[ident.TickKey]*Ending) error {
+	if len(good) == 0 {
+		return nil
+	}
+	var k ident.TickKey
+	var state record.State
+	var aside bool
+	err := record.UpdateTicks(ctx, tx, slices.Collect(maps.Keys(good)), record.TickUpdate{
+		Sql: sabotage.LeaseUnchecked.Without(`
+			UPDATE tick t
+			SET state = CASE WHEN t.reason <> 0 THEN $12::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
+			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)
+			WHERE `+record.ThatTick+` AND t.state = $11 AND t.attempt = i.attempt
+			RETURNING t.schedule_id, t.nominal_at, t.seq, t.state, `+record.IsAside, "AND t.attempt = i.attempt"),
+		Args: func(part []ident.TickKey) []any {
+			var keys record.Keys
+			results := make([]*string, len(part))
+			for i, k := range part {
+				keys.Add(k, good[k].Attempt)
+				results[i] = good[k].Result
+			}
+			return []any{
+				d.tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Succeeded), d.now, results, int16(record.Running),
+				int16(record.Cancelled),
+			}
+		},
+		Scan: []any{&k.Schedule, &k.At, &k.Seq, &state, &aside},
+		Each: func() error {
+			k.At = k.At.UTC()
+			d.ended[k] = state
+			t := d.tally(k.Schedule)
+			if result := good[k].Result; result != nil {
+				t.bytes += int64(len(*result))
+			}
+			if state == record.Cancelled { // it was told to stop: its result came too late
+				t.count(&t.cancelled, aside)
+				return nil
+			}
+			t.count(&t.succeeded, aside)
+			return nil
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("end ticks: %w", err)
+	}
+	return nil
+}
+
+// endBad ends attempts that did not succeed. A tick that is tried again is held until then; any other ends, and becomes a dead letter if
+// it failed.
+func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*Ending) error {
+	if len(bad) == 0 {
+		return nil
+	}
+	found, err := d.readUnderWay(ctx, tx, bad)
+	if err != nil {
+		return err
+	}
+	var b pgx.Batch
+	var dead record.Keys
+	var retries []record.Held
+	for _, u := range found {
+		k := ident.TickKey{Schedule: u.ScheduleID, At: u.NominalAt.UTC(), Seq: u.Seq}
+		e := bad[k]
+		due, again := u.retryAt(e, d.now)
+		if !e.Unsent {
+			b.Queue(`
+				INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, started_at, ended_at, outcome, status, error, worker)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+				ON CONFLICT DO NOTHING`,
+				d.tenant, k.Schedule, k.At, k.Seq, e.Attempt, e.Started, d.now, e.Outcome, e.Status, e.Err, e.Worker)
+		}
+		if again && sabotage.NoRetry.On() {
+			d.ended[k] = record.Running
+			continue
+		}
+		if again {
+			retries = append(retries, record.Held{Try: record.Try{TickKey: k, Attempt: e.Attempt + 1}, Shard: u.Shard, Why: "retry", Due: due})
+			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE `+record.ByKey,
+				d.tenant, k.Schedule, k.At, k.Seq)
+			d.ended[k] = record.Running
+			continue
+		}
+		total := d.tally(k.Schedule)
+		state, count := record.Failed, &total.failed
+		if e.Outcome == Cancelled || u.Stopped {
+			state, count = record.Cancelled, &total.cancelled
+		} else {
+			dead.Add(k, e.Attempt)
+		}
+		total.count(count, u.Aside)
+		d.ended[k] = state
+		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE `+record.ByKey,
+			d.tenant, k.Schedule, k.At, k.Seq, int16(state), d.now, e.Err)
+	}
+	record.QueueAllHeld(&b, d.tenant, retries)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("write failed ticks: %w", err)
+	}
+	return bury(ctx, tx, d.tenant, dead)
+}
+
+// readUnderWay reads and locks the ticks of attempts that failed, if those attempts are under way.
+func (d *ends) readUnderWay(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*Ending) ([]*underWay, error) {
+	var keys record.Keys
+	for k, e := range bad {
+		keys.Add(k, e.Attempt)
+	}
+	rows, _ := tx.Query(ctx, `
+		SELECT t.schedule_id, t.nominal_at, t.seq, t.shard, t.reason <> 0 AS stopped, `+record.IsAside+` AS aside, COALESCE(t.replayed_from, 0) AS "from",
+			COALESCE(s.max_attempts, r.max_attempts) AS max_attempts,
+			COALESCE(s.max_lateness_s, r.max_lateness_s) AS max_lateness_s, COALESCE(s.on_expired, r.on_expired) AS on_expired, w.defaults
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
+		JOIN `+record.TheTick+` ON t.state = $8 AND t.attempt = i.attempt
+		LEFT JOIN schedule s ON s.tenant_id = t.tenant_id AND s.id = t.schedule_id AND s.version = t.version
+		LEFT JOIN revision r ON r.tenant_id = t.tenant_id AND r.schedule_id = t.schedule_id AND r.version = t.version
+		LEFT JOIN workflow w ON w.tenant_id = t.tenant_id AND w.name = COALESCE(s.workflow, r.workflow)
+		FOR UPDATE OF t`,
+		d.tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, keys.From, keys.Through, int16(record.Running)) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[underWay])
+	if err != nil {
+		return nil, fmt.Errorf("read failed ticks: %w", err)
+	}
+	return found, nil
+}
+
+// dropAnswers forgets the answers that were awaited and have come.
+func dropAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, answered []*Ending) error {
+	if len(answered) == 0 {
+		return nil
+	}
+	var keys record.Keys
+	for _, e := range answered {
+		keys.Add(e.TickKey, e.Attempt)
+	}
+	_, err := tx.Exec(ctx, `
+		DELETE FROM held h
+		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
+		WHERE `+record.InKeys("h")+` AND h.why = 'answer'`,
+		tenant, keys.IDs, keys.At, keys.Seqs)
+	return err
+}
+
+// countEnded counts the ends in the states of the schedules. It pauses schedules whose ticks failed too often in a row.
+func (f *Finisher) countEnded(ctx context.Context, tx pgx.Tx, done *ends) error {
+	if len(done.tallies) == 0 {
+		return nil
+	}
+	tenant, now := done.tenant, done.now
+	var ids []int64
+	var good, bad, gone, own, aside []int32
+	var bytes []int64
+	for _, id := range slices.Sorted(maps.Keys(done.tallies)) { // so that two that end ticks of the same schedules lock them in one order
+		t := done.tallies[id]
+		ids, good, bad, gone = append(ids, id), append(good, t.succeeded), append(bad, t.failed), append(gone, t.cancelled)
+		own, aside = append(own, t.succeeded+t.failed+t.cancelled-t.aside), append(aside, t.aside)
+		bytes = append(bytes, t.bytes)
+	}
+	rows, err := tx.Query(ctx, `
+		WITH used AS (`+record.EndedUse("$1", "$8::date", `(
+			SELECT id, good, bad, gone, 0 AS skipped, bytes
+			FROM unnest($2::bigint[], $3::int[], $4::int[], $7::int[], $9::bigint[]) AS n (id, good, bad, gone, bytes)
+		) i`)+`)`+state.End, tenant, ids, good, bad, own, aside, gone, record.DayOf(now), bytes)
+	if err != nil {
+		return fmt.Errorf("count ended ticks: %w", err)
+	}
+	var id int64
+	var failures int32
+	var free bool
+	var delay *time.Time
+	var failing, released []int64
+	var passed []ident.TickKey
+	if _, err := pgx.ForEachRow(rows, []any{&id, &failures, &free, &delay}, func() error {
+		if delay != nil {
+			k := ident.TickKey{Schedule: id, At: delay.UTC()}
+			if state, did := done.ended[k]; did && state != record.Running {
+				passed = append(passed, k)
+			}
+		}
+		if failures > 0 {
+			failing = append(failing, id)
+		}
+		if free {
+			released = append(released, id)
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("count ended ticks: %w", err)
+	}
+	if err := f.Rearm(ctx, tx, tenant, now, passed); err != nil {
+		return err
+	}
+	if err := f.release(ctx, tx, tenant, now, released); err != nil {
+		return err
+	}
+	return f.markFailing(ctx, tx, tenant, failing)
+}

@@ -1,0 +1,211 @@
+package finish
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/dispatch/state"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// buffer keeps ticks that wait for others of their schedules to end. For the schedules in stop, those others are told
+// to stop, and what waited before is skipped: the newest runs.
+func (f *Finisher) Buffer(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, keys []ident.TickKey, stop []int64) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := f.stopFor(ctx, tx, tenant, now, stop); err != nil {
+		return err
+	}
+	var a record.Keys
+	for _, k := range keys {
+		a.Add(k, 0)
+	}
+	_, err := tx.Exec(ctx, `
+		INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq)
+		SELECT $1, id, at, seq
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)`, tenant, a.IDs, a.At, a.Seqs)
+	if err != nil {
+		return fmt.Errorf("buffer ticks: %w", err)
+	}
+	return nil
+}
+
+// stopFor tells the running ticks of schedules to stop, and skips those that wait.
+func (f *Finisher) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, schedules []int64) error {
+	if len(schedules) == 0 {
+		return nil
+	}
+	var b pgx.Batch
+	b.Queue(`
+		UPDATE tick t
+		SET reason = $3
+		FROM schedule_state st
+		WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2)
+			AND `+record.KeyIs("t", "st.tenant_id", "st.schedule_id", state.NewestAt, state.NewestSeq)+`
+			AND t.state = $4`, tenant, schedules, int16(record.Superseded), int16(record.Running))
+	// One that is held has nobody to tell: it is opened at once, and ends.
+	b.Queue(`UPDATE held SET due_at = `+postgres.Now+`, waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("stop running ticks: %w", err)
+	}
+	rows, err := tx.Query(ctx, `
+		WITH gone AS (
+			DELETE FROM buffered WHERE tenant_id = $1 AND schedule_id = ANY($2) AND NOT aside RETURNING schedule_id, nominal_at, seq
+		), counted AS (`+state.Supersede+`
+		)
+		UPDATE tick t
+		SET state = $3, reason = $4, ended_at = $5
+		FROM gone g
+		WHERE `+record.KeyIs("t", "$1", "g.schedule_id", "g.nominal_at", "g.seq")+`
+		RETURNING t.schedule_id, t.nominal_at, t.seq`,
+		tenant, schedules, int16(record.Skipped), int16(record.Superseded), now)
+	if err != nil {
+		return fmt.Errorf("supersede waiting ticks: %w", err)
+	}
+	gone, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ident.TickKey])
+	if err != nil {
+		return fmt.Errorf("supersede waiting ticks: %w", err)
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	ids := make([]int64, len(gone))
+	for i, k := range gone {
+		ids[i] = k.Schedule
+	}
+	var used pgx.Batch
+	record.QueueEndedUse(&used, tenant, now, record.Skipped, ids...)
+	if err := tx.SendBatch(ctx, &used).Close(); err != nil {
+		return fmt.Errorf("count superseded ticks: %w", err)
+	}
+	return f.Rearm(ctx, tx, tenant, now, gone)
+}
+
+// waiting is a tick that is next to be released, with the terms that say whether it has expired.
+type waiting struct {
+	ScheduleID  int64
+	NominalAt   time.Time
+	Seq         int32
+	Aside       bool
+	Attempt     int16
+	Shard       int16
+	MaxLateness *int32 `db:"max_lateness_s"`
+	OnExpired   *string
+	Defaults    []byte
+}
+
+// release hands out the oldest waiting tick of each of the schedules, in the transaction that ended what it waited for:
+// the schedule's own before those aside. One that has expired meanwhile is skipped, and the next one's turn comes.
+func (f *Finisher) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ids []int64) error {
+	for len(ids) > 0 {
+		rows, _ := tx.Query(ctx, `
+			SELECT DISTINCT ON (b.schedule_id) b.schedule_id, b.nominal_at, b.seq, b.aside, b.attempt,
+				s.shard, s.max_lateness_s, s.on_expired, w.defaults
+			FROM schedule_state st
+			JOIN buffered b ON b.tenant_id = st.tenant_id AND b.schedule_id = st.schedule_id
+			JOIN schedule s ON s.tenant_id = b.tenant_id AND s.id = b.schedule_id
+			LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
+			WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2) AND st.aside = 0
+				AND (st.live = 0 OR b.aside AND `+policy.OverlapSQL+` = 'allow_all')
+			ORDER BY b.schedule_id, b.aside, b.nominal_at, b.seq`, tenant, ids) // CollectRows reports the error
+		next, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[waiting])
+		if err != nil {
+			return fmt.Errorf("read waiting ticks: %w", err)
+		}
+		ids = nil
+		var b pgx.Batch
+		var passed []ident.TickKey
+		for _, w := range next {
+			if w.expired(now) {
+				w.queueExpired(&b, tenant, now)
+				ids, passed = append(ids, w.ScheduleID), append(passed, ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC()})
+				continue
+			}
+			w.queueRelease(&b, tenant, now)
+			if err := cohorts.WakeSweep(ctx, tx, w.Shard); err != nil {
+				return err
+			}
+		}
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return fmt.Errorf("release waiting ticks: %w", err)
+		}
+		if err := f.Rearm(ctx, tx, tenant, now, passed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expired reports whether a waiting tick is too late to be handed out. Where this program cannot read the defaults of its
+// workflow it is not: then it is released, and its delivery waits for a program that can read them.
+func (w *waiting) expired(now time.Time) bool {
+	terms, err := policy.Resolve(policy.Stored{MaxLateness: w.MaxLateness, OnExpired: w.OnExpired}, w.Defaults)
+	return err == nil && w.Seq == 0 && !w.Aside && terms.Expired(w.NominalAt, now)
+}
+
+func (w *waiting) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
+	b.Queue(`DELETE FROM buffered WHERE `+record.ByKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
+	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+record.ByKey,
+		tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(record.Skipped), int16(record.Expired), now)
+	record.QueueEndedUse(b, tenant, now, record.Skipped, w.ScheduleID)
+	state.Expire(b, state.Schedule{Tenant: tenant, ID: w.ScheduleID})
+}
+
+func (w *waiting) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Time) {
+	b.Queue(`DELETE FROM buffered WHERE `+record.ByKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
+	w.queueState(b, tenant, now)
+	k := ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}
+	record.QueueHeld(b, tenant, w.Shard, record.Try{TickKey: k, Attempt: w.Attempt}, "released", now)
+}
+
+// queueState counts a released tick in its schedule's state, and writes its place in the sequence, if it has one.
+func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
+	if w.Aside {
+		again := w.Attempt > 1 // it was handed out before
+		state.ReleaseAside(b, state.Schedule{Tenant: tenant, ID: w.ScheduleID}, again)
+		b.Queue(`UPDATE tick SET state = $5, fired_at = CASE WHEN $7 THEN fired_at ELSE $6 END WHERE `+record.ByKey,
+			tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(record.Running), now, again)
+		return
+	}
+	timed := w.Seq == 0
+	b.Queue(`
+		WITH st AS (`+state.Release+`
+		)
+		UPDATE tick t
+		SET state = $6, fired_at = GREATEST($7, t.nominal_at), cause = CASE WHEN $5 THEN $8::smallint ELSE t.cause END, last_at = st.prev_at,
+			occurrence = CASE WHEN $5 THEN st.occurrence END
+		FROM st
+		WHERE `+record.KeyIs("t", "$1", "$2", "$3", "$4"),
+		tenant, w.ScheduleID, w.NominalAt, w.Seq, timed, int16(record.Running), now, int16(record.Buffered))
+}
+
+// cancelOrphans cancels ticks that wait for one of a schedule that is deleted, and returns how many. The database marks
+// them when the schedule goes.
+func (f *Finisher) CancelOrphans(ctx context.Context) (n int64, err error) {
+	done, err := f.pool.Exec(ctx, `
+		WITH gone AS (
+			DELETE FROM buffered
+			WHERE ctid = ANY (ARRAY (SELECT ctid FROM buffered WHERE orphan LIMIT $2))
+			RETURNING tenant_id, schedule_id, nominal_at, seq
+		), ended AS (
+			UPDATE tick t
+			SET state = $1, ended_at = `+postgres.Now+`
+			FROM gone g
+			WHERE `+record.SameKey("t", "g")+`
+			RETURNING t.tenant_id, t.schedule_id AS id, 0 AS good, 0 AS bad, 1 AS gone, 0 AS skipped, 0 AS bytes
+		), used AS (`+record.EndedUse("i.tenant_id", "("+postgres.Now+" AT TIME ZONE 'UTC')::date", "ended i")+`
+		)
+		SELECT FROM gone`, int16(record.Cancelled), record.MostCleared)
+	if err != nil {
+		return 0, fmt.Errorf("cancel waiting ticks of deleted schedules: %w", err)
+	}
+	return done.RowsAffected(), nil
+}

@@ -1,0 +1,76 @@
+package finish
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/schedules/policy"
+)
+
+// underWay is a tick whose attempt failed, with the terms that say whether it is tried again.
+type underWay struct {
+	ScheduleID  int64
+	NominalAt   time.Time
+	Seq         int32
+	Shard       int16
+	Stopped     bool // told to stop
+	Aside       bool
+	From        int16 // attempts that do not count: those before it was delivered again
+	MaxAttempts *int16
+	MaxLateness *int32 `db:"max_lateness_s"`
+	OnExpired   *string
+	Defaults    []byte
+}
+
+const (
+	firstBackoff   = 5 * time.Second
+	longestBackoff = time.Hour
+)
+
+// backoff is the wait before the try after attempt: full jitter in [0, min(1 h, 5 s · 2ⁿ)], n failures before it.
+func Backoff(attempt int16, draw func(n int64) int64) time.Duration {
+	most := longestBackoff
+	if n := attempt - 1; n < 10 {
+		most = min(most, firstBackoff<<n)
+	}
+	return time.Duration(draw(int64(most) + 1))
+}
+
+// retryAt returns when a failed attempt's tick is tried again: never past its attempts or its greatest lateness. Where this
+// program cannot read the defaults of the workflow, the tick is not ended: its next delivery waits for one that can.
+func (u *underWay) retryAt(e *Ending, now time.Time) (due time.Time, again bool) {
+	if e.Final || u.Stopped || e.Outcome == Cancelled {
+		return due, false
+	}
+	terms, err := policy.Resolve(policy.Stored{MaxAttempts: u.MaxAttempts, MaxLateness: u.MaxLateness, OnExpired: u.OnExpired}, u.Defaults)
+	if err != nil {
+		return now.Add(record.NewerWait), true
+	}
+	if e.Attempt-u.From >= terms.MaxAttempts {
+		return due, false
+	}
+	due = now.Add(max(Backoff(e.Attempt-u.From, rand.Int64N), e.RetryAfter))
+	if e.Outcome == Lost {
+		due = now
+	}
+	if u.Aside { // it was asked for however late it is
+		return due, true
+	}
+	return due, !terms.Expired(u.NominalAt, due)
+}
+
+// unwanted returns how a tick ends that is not to be delivered any more: it was told to stop, or is later than it may be.
+func Unwanted(s *record.Sendable, inherited policy.Terms, now time.Time) (e Ending, over bool) {
+	e = Ending{TickKey: s.RowKey(), Attempt: s.Attempt, Unsent: true}
+	latest, expires := s.Latest(inherited)
+	switch {
+	case s.Stopped():
+		e.Outcome = Cancelled
+	case expires && now.After(latest):
+		e.Outcome, e.Final, e.Err = Failed, true, new("it could not be delivered within its max_lateness")
+	default:
+		return e, false
+	}
+	return e, true
+}

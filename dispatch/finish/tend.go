@@ -1,0 +1,176 @@
+package finish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// watchLimits looks each second which tenants have workflows with max_running or slots, until ctx ends. It finds the next
+// tenant in an index, one after another, and does not read the rows of each.
+func (f *Finisher) watchLimits(ctx context.Context) {
+	loop.Every(ctx, f.log, time.Second, "look for limited workflows", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		rows, _ := f.pool.Query(ctx, `
+			WITH RECURSIVE limited (tenant_id) AS (
+				(SELECT tenant_id FROM workflow WHERE max_running IS NOT NULL ORDER BY tenant_id LIMIT 1)
+				UNION ALL
+				SELECT n.tenant_id
+				FROM limited l
+				CROSS JOIN LATERAL (
+					SELECT tenant_id FROM workflow WHERE max_running IS NOT NULL AND tenant_id > l.tenant_id ORDER BY tenant_id LIMIT 1
+				) n
+			), running (tenant_id) AS (
+				(SELECT tenant_id FROM slot ORDER BY tenant_id LIMIT 1)
+				UNION ALL
+				SELECT n.tenant_id
+				FROM running r
+				CROSS JOIN LATERAL (SELECT tenant_id FROM slot WHERE tenant_id > r.tenant_id ORDER BY tenant_id LIMIT 1) n
+			)
+			SELECT tenant_id FROM limited
+			UNION
+			SELECT tenant_id FROM running`) // CollectRows reports the error
+		found, err := pgx.CollectRows(rows, pgx.RowTo[tenants.ID])
+		if err != nil {
+			return err
+		}
+		known := map[tenants.ID]bool{}
+		for _, id := range found {
+			known[id] = true
+		}
+		f.limits.tenants.Store(&known)
+		return nil
+	})
+}
+
+// slotPlace is how far the walk through the slots has come.
+type slotPlace struct {
+	tenant   tenants.ID
+	schedule int64
+	at       time.Time
+	seq      int32
+}
+
+const slotsWalked = 500 // that one run looks at
+
+// limitedWorkflow names a workflow that may have free slots.
+type limitedWorkflow struct {
+	TenantID tenants.ID
+	Workflow string
+}
+
+// tendSlots frees slots whose attempt is over, which a process did not know of or did not live to free. Each run looks at
+// one page of a walk. Then it grants slots to ticks that wait though they need not: a limit was raised or lifted.
+func (f *Finisher) TendSlots(ctx context.Context) error {
+	free, err := f.freeLostSlots(ctx)
+	if err != nil {
+		return err
+	}
+	rows, _ := f.pool.Query(ctx, `
+		WITH RECURSIVE queued (tenant_id, workflow) AS (
+			(SELECT tenant_id, workflow FROM waiting ORDER BY tenant_id, workflow LIMIT 1)
+			UNION ALL
+			SELECT n.tenant_id, n.workflow
+			FROM queued q
+			CROSS JOIN LATERAL (
+				SELECT w.tenant_id, w.workflow
+				FROM waiting w
+				WHERE (w.tenant_id, w.workflow) > (q.tenant_id, q.workflow)
+				ORDER BY w.tenant_id, w.workflow
+				LIMIT 1
+			) n
+		)
+		SELECT tenant_id, workflow FROM queued`) // CollectRows reports the error
+	queued, err := pgx.CollectRows(rows, pgx.RowToStructByPos[limitedWorkflow])
+	if err != nil {
+		return fmt.Errorf("look for waiting ticks: %w", err)
+	}
+	for _, l := range queued {
+		free[l] = true
+	}
+	var errs []error
+	for l := range free {
+		errs = append(errs, f.grantAll(ctx, l.TenantID, l.Workflow))
+	}
+	return errors.Join(errs...)
+}
+
+// freeLostSlots looks at the next slots of the walk, and returns the workflows of those that it freed.
+func (f *Finisher) freeLostSlots(ctx context.Context) (free map[limitedWorkflow]bool, err error) {
+	after := f.slotsAt
+	rows, _ := f.pool.Query(ctx, `
+		WITH page AS MATERIALIZED (
+			SELECT ctid, tenant_id, schedule_id, nominal_at, seq, attempt, workflow
+			FROM slot
+			WHERE (tenant_id, schedule_id, nominal_at, seq) > ($2, $3, $4, $5)
+			ORDER BY tenant_id, schedule_id, nominal_at, seq
+			LIMIT $6
+		), gone AS (
+			DELETE FROM slot s
+			WHERE s.ctid = ANY (ARRAY (
+					SELECT p.ctid
+					FROM page p
+					WHERE NOT EXISTS (
+						SELECT FROM tick t
+						WHERE `+record.SameKey("t", "p")+`
+							AND t.state = $1 AND t.attempt = p.attempt
+						OFFSET 0)))
+				AND NOT EXISTS (
+					SELECT FROM tick t
+					WHERE `+record.SameKey("t", "s")+`
+						AND t.state = $1 AND t.attempt = s.attempt
+					OFFSET 0)
+			RETURNING s.tenant_id, s.workflow
+		)
+		SELECT tenant_id, workflow, schedule_id, nominal_at, seq, false FROM page
+		UNION ALL
+		SELECT tenant_id, workflow, 0, 'epoch', 0, true FROM gone`,
+		int16(record.Running), after.tenant, after.schedule, after.at, after.seq, slotsWalked) // ForEachRow reports the error
+	free = map[limitedWorkflow]bool{}
+	read, last := 0, slotPlace{}
+	var l limitedWorkflow
+	var at slotPlace
+	var gone bool
+	_, err = pgx.ForEachRow(rows, []any{&l.TenantID, &l.Workflow, &at.schedule, &at.at, &at.seq, &gone}, func() error {
+		if gone {
+			free[l] = true
+			return nil
+		}
+		at.tenant = l.TenantID
+		read, last = read+1, at
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for lost slots: %w", err)
+	}
+	if f.slotsAt = last; read < slotsWalked {
+		f.slotsAt = slotPlace{}
+	}
+	return free, nil
+}
+
+func (f *Finisher) grantAll(ctx context.Context, tenant tenants.ID, workflow string) error {
+	for more := true; more; {
+		err := pgx.BeginFunc(ctx, f.pool, func(tx pgx.Tx) error {
+			var now time.Time
+			if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
+				return err
+			}
+			var err error
+			more, err = f.grant(ctx, tx, tenant, workflow, now.UTC())
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("grant slots of workflow %q: %w", workflow, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// deadLetter is a row of dead_letter as a tick, with whose it is.
+type deadLetter struct {
+	record.Tick
+	Workflow string
+	Key      string
+	FailedAt time.Time
+}
+
+// scanDead reads a row of deadColumns.
+func scanDead(row pgx.CollectableRow) (*deadLetter, error) {
+	one := &deadLetter{}
+	err := row.Scan(
+		&one.ScheduleID, &one.NominalAt, &one.Seq, &one.Workflow, &one.Key, &one.FailedAt, &one.FiredAt, &one.LastAt, &one.UntilAt, &one.Occurrence,
+		&one.CohortID, &one.Version, &one.MissedCount, &one.Shard, &one.Attempt, &one.Cause, &one.DST, &one.Payload, &one.Error,
+	)
+	one.State, one.EndedAt = record.Failed, &one.FailedAt
+	return one, err
+}
+
+func (l *deadLetter) held() int { return l.Tick.Held() }
+
+// unburied are since when dead letters of a tenant are shown: older ones are past their retention.
+func (r *Reader) unburied(ctx context.Context, tenant tenants.ID) (time.Duration, error) {
+	quotas, err := r.quotas(ctx, tenant)
+	return time.Duration(quotas.DeadLetterRetentionDays) * 24 * time.Hour, err
+}
+
+// letter reads, and locks where db is a transaction, one dead letter that is within its retention; it is nil where there is none.
+func (r *Reader) Letter(ctx context.Context, db postgres.DB, tenant tenants.ID, k ident.TickKey) (*deadLetter, error) {
+	kept, err := r.unburied(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, `
+		SELECT `+record.DeadColumns+`
+		FROM dead_letter
+		WHERE `+record.ByKey+` AND failed_at > `+postgres.Now+` - $5::interval
+		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq, kept)
+	if err != nil {
+		return nil, fmt.Errorf("read dead letter: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, scanDead)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// DeadFilter picks dead letters: of a workflow and a key, where they are not empty, with nominal times from From on and
+// before To, where they are not zero. The zero value is all.
+type DeadFilter struct {
+	Workflow string     `json:"workflow,omitempty"`
+	Key      string     `json:"key,omitempty"`
+	From     *time.Time `json:"from,omitempty" null:"yes"`
+	To       *time.Time `json:"to,omitempty" null:"yes"`
+}
+
+func (f DeadFilter) name() string {
+	return fmt.Sprintf("dead letters %q %q %d %d", f.Workflow, f.Key, f.since().Unix(), f.Until().Unix())
+}
+
+func (f DeadFilter) since() (at time.Time) {
+	if f.From != nil {
+		at = *f.From
+	}
+	return at.UTC()
+}
+
+func (f DeadFilter) Until() time.Time {
+	if f.To == nil {
+		return record.EndOfTime
+	}
+	return f.To.UTC()
+}
+
+// deadAt is where a page of dead letters begins: with what came before this one.
+type DeadAt struct {
+	At       time.Time `json:"a"`
+	Schedule int64     `json:"i"`
+	Seq      int32     `json:"s"`
+}
+
+// DeadLetters returns a page of a tenant's ticks that failed for good, newest nominal time first, and the cursor of the
+// next page, if there is one.
+func (r *Reader) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFilter, limit int, cursor string) (page []Tick, next *string, err error) {
+	from := DeadAt{At: f.Until()}
+	paging, err := r.cursors.Page(int32(tenant), f.name(), limit, cursor, &from)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	found, more, err := r.DeadBefore(ctx, r.api, tenant, f, from, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	page = make([]Tick, 0, len(found))
+	for _, l := range found {
+		page = append(page, r.Shown(&l.Tick, l.Workflow, l.Key))
+	}
+	if !more {
+		return page, nil, nil
+	}
+	next, err = paging.Next(found[len(found)-1].Place())
+	return page, next, err
+}
+
+func (l *deadLetter) Place() DeadAt { return DeadAt{l.NominalAt.UTC(), l.ScheduleID, l.Seq} }
+
+// deadBefore reads up to limit dead letters of a filter that come before one, and tells whether there are more. It reads fewer
+// if they hold more than web.MostPage bytes. Each filter has an index in this order.
+func (r *Reader) DeadBefore(ctx context.Context, db postgres.DB, tenant tenants.ID, f DeadFilter, from DeadAt, limit int) (found []*deadLetter, more bool, err error) {
+	kept, err := r.unburied(ctx, tenant)
+	if err != nil {
+		return nil, false, err
+	}
+	args := []any{tenant, from.At, from.Schedule, from.Seq, f.since(), limit + 1, kept}
+	only := ""
+	if f.Workflow != "" {
+		args = append(args, f.Workflow)
+		only += fmt.Sprintf(" AND workflow = $%d", len(args))
+	}
+	if f.Key != "" {
+		args = append(args, f.Key)
+		only += fmt.Sprintf(" AND key = $%d", len(args))
+	}
+	rows, err := db.Query(ctx, `
+		SELECT `+record.DeadColumns+`
+		FROM dead_letter
+		WHERE tenant_id = $1 AND (nominal_at, schedule_id, seq) < ($2, $3, $4) AND nominal_at >= $5
+			AND failed_at > `+postgres.Now+` - $7::interval`+only+`
+		ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
+		LIMIT $6`, args...)
+	if err != nil {
+		return nil, false, fmt.Errorf("read dead letters: %w", err)
+	}
+	found, full, err := web.Collect(ctx, rows, web.MostPage, scanDead, (*deadLetter).held)
+	found, more = web.Trim(found, limit, full)
+	return found, more, err
+}
+
+func (f DeadFilter) Check() error {
+	var errs []error
+	if f.Workflow != "" {
+		errs = append(errs, policy.CheckName("/filter/workflow", "workflow", f.Workflow))
+	}
+	if f.Key != "" && !policy.ValidKey(f.Key) {
+		errs = append(errs, fault.Invalid("/filter/key", "a key is 1 to 256 bytes of UTF-8 without control characters"))
+	}
+	return fault.Join(errs...)
+}

@@ -1,0 +1,220 @@
+package history
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/instant"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
+)
+
+type recordHandler struct{ *Reader }
+
+// recordRoutes serves ticks, dead letters and use.
+func (r *Reader) Routes(g *echo.Group) {
+	h := recordHandler{r}
+	read, readOrWork := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesRead, tenants.TicksWork)
+	admin := tenants.Require(tenants.TenantAdmin)
+	g.GET("/v1/workflows/:workflow/schedules/:key/ticks", h.history, read)
+	g.GET("/v1/ticks", h.ticks, readOrWork)
+	g.GET("/v1/ticks/:id", h.tick, readOrWork, web.NoQuery)
+	g.GET("/v1/usage", h.usage, admin)
+	g.GET("/v1/admin/dead-letters", h.deadLetters, admin)
+}
+
+func (h recordHandler) ticks(c echo.Context) error {
+	span, err := spanOf(c, "workflow", "key", "schedule_id")
+	if err != nil {
+		return err
+	}
+	q := c.QueryParams()
+	f := Filter{Workflow: q.Get("workflow"), Key: q.Get("key"), ScheduleID: q.Get("schedule_id"), Span: span}
+	if err := checkPicks(q); err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.Ticks(c.Request().Context(), tenants.From(c), f, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.AnswerPage(c, page, next)
+}
+
+// checkPicks checks the parameters by which ticks are picked, where they are there.
+func checkPicks(q url.Values) error {
+	var errs []error
+	if q.Has("workflow") {
+		errs = append(errs, policy.CheckName("/workflow", "workflow", q.Get("workflow")))
+	}
+	if q.Has("key") && !policy.ValidKey(q.Get("key")) {
+		errs = append(errs, fault.Invalid("/key", "a key is 1 to 256 bytes of UTF-8 without control characters"))
+	}
+	for _, name := range []string{"schedule_id", "state", "cursor"} {
+		if q.Has(name) && q.Get(name) == "" || name == "schedule_id" && len(q.Get(name)) > 64 {
+			errs = append(errs, fault.Invalid("/"+name, "%s is left out or says something", name))
+		}
+	}
+	return fault.Join(errs...)
+}
+
+func (h recordHandler) deadLetters(c echo.Context) error {
+	q, err := web.Query(c, "workflow", "key", "from", "to", "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	f := DeadFilter{Workflow: q.Get("workflow"), Key: q.Get("key")}
+	if err := checkPicks(q); err != nil {
+		return err
+	}
+	from, err := timeParam(q, "from")
+	if err != nil {
+		return err
+	}
+	to, err := timeParam(q, "to")
+	if err != nil {
+		return err
+	}
+	if !from.IsZero() {
+		f.From = &from
+	}
+	if !to.IsZero() {
+		f.To = &to
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.DeadLetters(c.Request().Context(), tenants.From(c), f, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.AnswerPage(c, page, next)
+}
+
+func (h recordHandler) history(c echo.Context) error {
+	workflow, key, err := schedules.Named(c)
+	if err != nil {
+		return err
+	}
+	span, err := spanOf(c)
+	if err != nil {
+		return err
+	}
+	if err := checkPicks(c.QueryParams()); err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.History(c.Request().Context(), policy.Name{Tenant: tenants.From(c), Workflow: workflow, Key: key}, span, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.AnswerPage(c, page, next)
+}
+
+// spanOf reads a Span from the query, in which the named parameters may be, too.
+func spanOf(c echo.Context, more ...string) (s Span, err error) {
+	q, err := web.Query(c, append(more, "state", "from", "to", "limit", "cursor")...)
+	if err != nil {
+		return s, err
+	}
+	s.State = q.Get("state")
+	s.From, err = timeParam(q, "from")
+	if err != nil {
+		return s, err
+	}
+	s.To, err = timeParam(q, "to")
+	return s, err
+}
+
+// timeParam reads a parameter that is a time; zero where it is absent.
+func timeParam(q url.Values, name string) (at time.Time, err error) {
+	if !q.Has(name) {
+		return at, nil
+	}
+	if at, err = instant.Parse(q.Get(name)); err != nil {
+		return at, fault.Invalid("/"+name, "%q is not an RFC 3339 instant", q.Get(name))
+	}
+	return at, nil
+}
+
+func (h recordHandler) tick(c echo.Context) error {
+	id, err := web.Param(c, "id")
+	if err != nil {
+		return err
+	}
+	t, err := h.Tick(c.Request().Context(), tenants.From(c), id)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, t)
+}
+
+// Routes adds /v1/admin/overview under g, whose requests are authenticated.
+func (o *Overviews) Routes(g *echo.Group) {
+	g.GET("/v1/admin/overview", o.get, tenants.Require(tenants.TenantAdmin), web.NoQuery)
+}
+
+func (o *Overviews) get(c echo.Context) error {
+	view, err := o.Of(c.Request().Context(), tenants.From(c))
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, view)
+}
+
+func (h recordHandler) usage(c echo.Context) error {
+	q, err := web.Query(c, "from", "to", "workflow", "by", "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	f, err := useFilter(q)
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.Usage(c.Request().Context(), tenants.From(c), f, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, web.ListAnswer[Use]{Items: append([]Use{}, page...), NextCursor: next})
+}
+
+func useFilter(q url.Values) (f UseFilter, err error) {
+	f = UseFilter{Workflow: q.Get("workflow"), Total: q.Get("by") == "day"}
+	errs := []error{checkPicks(q)}
+	if by := q.Get("by"); q.Has("by") && by != "day" && by != "workflow" {
+		errs = append(errs, fault.Invalid("/by", "%q is neither day nor workflow", by))
+	} else if f.Total && f.Workflow != "" {
+		errs = append(errs, fault.Invalid("/by", "of one workflow there is a row a day: leave by or workflow out"))
+	}
+	var fromErr, toErr error
+	f.From, fromErr = dayIn(q, "from")
+	f.To, toErr = dayIn(q, "to")
+	return f, fault.Join(append(errs, fromErr, toErr)...)
+}
+
+// dayIn reads a parameter that is a day; zero where it is absent.
+func dayIn(q url.Values, name string) (at time.Time, err error) {
+	if !q.Has(name) {
+		return at, nil
+	}
+	if at, err = time.Parse(time.DateOnly, q.Get(name)); err != nil || at.Before(firstDay) {
+		return at, fault.Invalid("/"+name, "%q is not a day from 1970 on, as 2026-11-21", q.Get(name))
+	}
+	return at, nil
+}

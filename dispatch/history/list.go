@@ -1,0 +1,246 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// Filter picks ticks of a tenant: of a workflow, a key, a schedule by its id, where these are not empty, within a Span.
+type Filter struct {
+	Workflow, Key, ScheduleID string
+	Span
+}
+
+// Ticks returns a page of a tenant's ticks, newest nominal time first, and the cursor of the next page, if there may be
+// one. Where a filter leaves out much, it looks at 10,000 ticks at most, and the page is short.
+func (r *Reader) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Tick, next *string, err error) {
+	state, oldest, end, err := f.bounds()
+	if err != nil {
+		return nil, nil, err
+	}
+	kept, err := r.Kept(ctx, tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	name := fmt.Sprintf("all ticks %q %q %q %d %d %d", f.Workflow, f.Key, f.ScheduleID, state, oldest.Unix(), end.Unix())
+	if oldest.Before(kept.Oldest) {
+		oldest = kept.Oldest
+	}
+	list := &tickList{d: r, tenant: tenant, kept: kept, state: state, limit: limit, page: []Tick{}}
+	var paging web.Paging
+	var at any
+	switch {
+	case f.ScheduleID != "" || f.Key != "":
+		from := DeadAt{At: end}
+		if paging, err = r.cursors.Page(int32(tenant), name, limit, cursor, &from); err != nil {
+			return nil, nil, err
+		}
+		at, err = list.ofSchedules(ctx, f, from, oldest)
+	case state == int16(record.Failed):
+		from := DeadAt{At: end}
+		if paging, err = r.cursors.Page(int32(tenant), name, limit, cursor, &from); err != nil {
+			return nil, nil, err
+		}
+		at, err = list.ofDead(ctx, f.Workflow, from, oldest)
+	default:
+		from := rollEnd(end)
+		if paging, err = r.cursors.Page(int32(tenant), name, limit, cursor, &from); err != nil {
+			return nil, nil, err
+		}
+		at, err = list.ofRoll(ctx, f.Workflow, from, oldest)
+	}
+	if err != nil || at == nil {
+		return list.page, nil, err
+	}
+	next, err = paging.Next(at)
+	return list.page, next, err
+}
+
+// tickList is a page of ticks in the making.
+type tickList struct {
+	d      *Reader
+	tenant tenants.ID
+	kept   Kept
+	state  int16
+	limit  int
+	page   []Tick
+}
+
+// add shows those of ticks that are kept and in the state that is asked for, until the page is full: by the tick that is
+// returned then.
+func (l *tickList) add(ctx context.Context, ticks []*record.Tick) (filled *record.Tick, err error) {
+	var ids []int64
+	for _, t := range ticks {
+		ids = append(ids, t.ScheduleID)
+	}
+	named, err := record.SchedulesOf(ctx, l.d.api, l.tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range ticks {
+		w, known := named[t.ScheduleID]
+		if !known || l.state >= 0 && int16(t.State) != l.state || l.kept.Over(t, w) {
+			continue
+		}
+		l.page = append(l.page, l.d.Shown(t, w.Workflow, w.Key))
+		if len(l.page) == l.limit {
+			return t, nil
+		}
+	}
+	return nil, nil
+}
+
+// ofRoll reads what the roll says there is.
+func (l *tickList) ofRoll(ctx context.Context, workflow string, from rollAt, oldest time.Time) (next any, err error) {
+	scanned, together := 0, l.limit
+	if l.state >= 0 { // most are left out
+		together = mostTogether
+	}
+	err = l.d.walkRoll(ctx, rollWalk{l.tenant, workflow, from, oldest, together}, func(keys []ident.TickKey, places []rollAt) (bool, error) {
+		if len(l.page) == l.limit || scanned >= mostScanned {
+			next = places[0]
+			return true, nil
+		}
+		ticks, full, err := l.d.ticksOf(ctx, l.tenant, keys)
+		if err != nil {
+			return false, err
+		}
+		scanned += len(keys)
+		filled, err := l.add(ctx, ticks)
+		if full && filled == nil {
+			filled = ticks[len(ticks)-1]
+		}
+		if err != nil || filled == nil {
+			return false, err
+		}
+		if after := slices.Index(keys, filled.RowKey()) + 1; after < len(keys) {
+			next = places[after]
+			return true, nil
+		}
+		return false, nil
+	})
+	return next, err
+}
+
+const (
+	mostScanned  = 10_000 // ticks looked at for one page
+	mostTogether = 500
+)
+
+// ticksOf reads the ticks of keys, in their order; one that is gone is left out. Full says that it stopped before the last one,
+// because more bytes may not be held.
+func (r *Reader) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.TickKey) (found []*record.Tick, full bool, err error) {
+	var a record.Keys
+	for _, k := range keys {
+		a.Add(k, 0)
+	}
+	rows, _ := r.api.Query(ctx, `
+		SELECT `+record.Columns+`
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) WITH ORDINALITY AS i (id, at, seq, attempt, ord)
+		JOIN `+record.TheTick+` ON true
+		ORDER BY i.ord`, tenant, a.IDs, a.At, a.Seqs, a.Tries, a.From, a.Through) // Collect reports the error
+	found, full, err = web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
+	if err != nil {
+		return nil, false, fmt.Errorf("read ticks: %w", err)
+	}
+	return found, full, nil
+}
+
+// ofDead reads failed ticks from the dead letters.
+func (l *tickList) ofDead(ctx context.Context, workflow string, from DeadAt, oldest time.Time) (next any, err error) {
+	letters, more, err := l.d.DeadBefore(ctx, l.d.api, l.tenant, DeadFilter{Workflow: workflow, From: &oldest}, from, l.limit)
+	if err != nil {
+		return nil, err
+	}
+	ticks := make([]*record.Tick, len(letters))
+	for i, one := range letters {
+		ticks[i] = &one.Tick
+	}
+	if more {
+		next = letters[len(letters)-1].Place()
+	}
+	_, err = l.add(ctx, ticks)
+	return next, err
+}
+
+// mostSchedules bounds how many schedules a key's ticks are read of: those of other workflows, and those that were
+// deleted and made again.
+const mostSchedules = 1000
+
+// ofSchedules reads the ticks of one schedule, or of those with a key.
+func (l *tickList) ofSchedules(ctx context.Context, f Filter, from DeadAt, oldest time.Time) (next any, err error) {
+	ids, err := l.d.schedulesOf(ctx, l.tenant, f)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	rows, _ := l.d.api.Query(ctx, `
+		SELECT `+record.Columns+`
+		FROM unnest($2::bigint[]) AS i (id)
+		CROSS JOIN LATERAL (
+			SELECT *
+			FROM tick
+			WHERE tenant_id = $1 AND schedule_id = i.id AND nominal_at >= $6 AND nominal_at <= $3
+				AND (nominal_at < $3 OR i.id < $4 OR i.id = $4 AND seq < $5) AND ($7 < 0 OR state = $7)
+			ORDER BY nominal_at DESC, seq DESC
+			LIMIT $8
+		) t
+		ORDER BY t.nominal_at DESC, t.schedule_id DESC, t.seq DESC
+		LIMIT $8`, l.tenant, ids, from.At, from.Schedule, from.Seq, oldest, l.state, l.limit+1) // Collect reports the error
+	ticks, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
+	if err != nil {
+		return nil, fmt.Errorf("read ticks of schedules: %w", err)
+	}
+	ticks, more := web.Trim(ticks, l.limit, full)
+	if more {
+		last := ticks[len(ticks)-1]
+		next = DeadAt{last.NominalAt.UTC(), last.ScheduleID, last.Seq}
+	}
+	_, err = l.add(ctx, ticks)
+	return next, err
+}
+
+// schedulesOf are the schedules that a filter names, deleted ones included.
+func (r *Reader) schedulesOf(ctx context.Context, tenant tenants.ID, f Filter) ([]int64, error) {
+	if f.ScheduleID != "" {
+		id, ok := r.ids.ParseSchedule(f.ScheduleID)
+		if !ok {
+			return nil, nil
+		}
+		named, err := record.SchedulesOf(ctx, r.api, tenant, []int64{id})
+		w, known := named[id]
+		if err != nil || !known || f.Workflow != "" && w.Workflow != f.Workflow || f.Key != "" && w.Key != f.Key {
+			return nil, err
+		}
+		return []int64{id}, nil
+	}
+	rows, _ := r.api.Query(ctx, `
+		WITH flow AS (
+			SELECT $2::text AS name WHERE $2 <> ''
+			UNION ALL
+			SELECT name FROM workflow WHERE tenant_id = $1 AND $2 = ''
+		)
+		SELECT id FROM (
+			SELECT s.id FROM flow JOIN schedule s ON s.tenant_id = $1 AND s.workflow = flow.name AND s.key = $3
+			UNION
+			SELECT r.schedule_id FROM flow JOIN revision r ON r.tenant_id = $1 AND r.workflow = flow.name AND r.key = $3 AND r.deleted
+		) named (id)
+		ORDER BY id DESC
+		LIMIT $4`, tenant, f.Workflow, f.Key, mostSchedules) // CollectRows reports the error
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("look for schedules: %w", err)
+	}
+	slices.Sort(ids)
+	return ids, nil
+}

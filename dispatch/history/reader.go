@@ -1,0 +1,29 @@
+package history
+
+import (
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+)
+
+// Config is what a Reader works with.
+type Config struct {
+	API     postgres.DB
+	IDs     ident.Codec
+	Cursors *web.Cursor
+	Quotas  record.Quotas
+}
+
+// Reader reads the record of ticks.
+type Reader struct {
+	api     postgres.DB
+	ids     ident.Codec
+	cursors *web.Cursor
+	quotas  record.Quotas
+}
+
+// New returns a Reader.
+func New(c Config) *Reader {
+	return &Reader{api: c.API, ids: c.IDs, cursors: c.Cursors, quotas: c.Quotas}
+}

@@ -1,0 +1,131 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/finish"
+	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	leasesEvery = 500 * time.Millisecond
+	mostExpired = 20
+)
+
+// endLeases has the ticks of leases that ended without a word delivered again, until ctx ends.
+func (ls *Leases) endLeases(ctx context.Context) {
+	loop.Every(ctx, ls.log, leasesEvery, "end leases", ls.EndDueLeases)
+}
+
+// endDueLeases ends leases until none is due.
+func (ls *Leases) EndDueLeases(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		if sabotage.LeasesNeverEnd.On() {
+			return nil
+		}
+		from, first, err := ls.leaseEnds.Look(ctx, ls.pool, ls.horizon)
+		if err != nil || first.IsZero() {
+			return err
+		}
+		n, err := ls.endSomeLeases(ctx, from)
+		if err != nil || n < mostExpired {
+			return err
+		}
+	}
+}
+
+// expiredLease is a lease some of whose ticks were leased until now at the latest.
+type expiredLease struct {
+	ID       int64
+	TenantID tenants.ID
+	Worker   string
+	LeasedAt time.Time
+	UntilAt  time.Time
+	Ticks    []byte
+}
+
+// endSomeLeases ends up to mostExpired leases that ended at a moment or later.
+func (ls *Leases) endSomeLeases(ctx context.Context, from time.Time) (n int, err error) {
+	err = postgres.Retry(ctx, func() error {
+		return pgx.BeginFunc(ctx, ls.pool, func(tx pgx.Tx) error {
+			rows, _ := tx.Query(ctx, `
+				SELECT id, tenant_id, worker, leased_at, until_at, ticks
+				FROM lease
+				WHERE until_at <= (SELECT `+postgres.Now+`) AND until_at >= $2
+				ORDER BY until_at
+				LIMIT $1
+				FOR UPDATE SKIP LOCKED`, mostExpired, from) // CollectRows reports the error
+			expired, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[expiredLease])
+			if err != nil {
+				return fmt.Errorf("read ended leases: %w", err)
+			}
+			n = len(expired)
+			for _, l := range expired {
+				if err := ls.endLease(ctx, tx, l); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	return n, err
+}
+
+// endLease ends the attempts whose time is up. A lease of which some are lengthened goes on until the first of those ends.
+func (ls *Leases) endLease(ctx context.Context, tx pgx.Tx, l *expiredLease) error {
+	tries, err := unpackLease(l.Ticks)
+	if err != nil {
+		return fmt.Errorf("lease %d: %w", l.ID, err)
+	}
+	until := make([]time.Time, len(tries))
+	for i := range until {
+		until[i] = l.UntilAt
+	}
+	var slot int16
+	var end, now time.Time
+	rows, err := tx.Query(ctx, `SELECT slot, until_at FROM lease_beat WHERE lease_id = $1`, l.ID)
+	if err != nil {
+		return err
+	}
+	if _, err = pgx.ForEachRow(rows, []any{&slot, &end}, func() error {
+		until[slot] = end
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
+		return err
+	}
+	var endings []finish.Ending
+	var next time.Time
+	for i, t := range tries {
+		if until[i].After(now) {
+			if next.IsZero() || until[i].Before(next) {
+				next = until[i]
+			}
+			continue
+		}
+		endings = append(endings, finish.Ending{
+			TickKey: t.TickKey, Attempt: t.Attempt, Outcome: finish.Lost, Err: new("the lease ended without a word of the worker"),
+			Worker: &l.Worker, Started: &l.LeasedAt,
+		})
+	}
+	if _, err := ls.finish.End(ctx, tx, l.TenantID, now.UTC(), endings); err != nil {
+		return err
+	}
+	if next.IsZero() {
+		_, err = tx.Exec(ctx, `DELETE FROM lease WHERE id = $1 AND tenant_id = $2`, l.ID, l.TenantID)
+		return err
+	}
+	// Slots that ended stay below until_at for good: their attempts are over, and a token of theirs is stale.
+	_, err = tx.Exec(ctx, `UPDATE lease SET until_at = $3 WHERE id = $1 AND tenant_id = $2`, l.ID, l.TenantID, next)
+	return err
+}

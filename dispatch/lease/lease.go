@@ -1,0 +1,356 @@
+package lease
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/finish"
+	"github.com/carillonhq/carillon/dispatch/message"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/carillonhq/carillon/internal/varint"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// LeaseParams ask for ticks of workflows: up to Max, waiting for the first up to Wait, each to be ended within Lease.
+type LeaseParams struct {
+	Workflows []string `json:"workflows"`
+	Queues    []string `json:"queues,omitempty"`
+	Max       *int     `json:"max,omitempty"`
+	Wait      string   `json:"wait,omitempty"`
+	Lease     string   `json:"lease,omitempty"`
+	Worker    string   `json:"worker,omitempty" empty:"yes"`
+}
+
+const (
+	mostLeased    = 1000
+	shortestLease = 10 * time.Second
+	longestLease  = 10 * time.Minute
+	longestPoll   = time.Minute
+)
+
+// leaseRequest are checked LeaseParams.
+type leaseRequest struct {
+	workflows, queues []string
+	max               int
+	wait, lease       time.Duration
+	worker            string
+	quota             int  // how many ticks the tenant's workers may hold
+	exclusive         bool // the poll has the lock of leaseRoom to itself
+	places            []ReadyPlace
+}
+
+func (p LeaseParams) read() (r leaseRequest, err error) {
+	r = leaseRequest{workflows: p.Workflows, queues: p.Queues, max: 1, lease: time.Minute, worker: p.Worker}
+	var errs []error
+	if len(p.Workflows) == 0 || len(p.Workflows) > 100 {
+		errs = append(errs, fault.Invalid("/workflows", "name 1 to 100 workflows"))
+	}
+	for i, name := range p.Workflows {
+		errs = append(errs, policy.CheckName(fmt.Sprintf("/workflows/%d", i), "workflow", name))
+	}
+	if len(p.Queues) > 100 {
+		errs = append(errs, fault.Invalid("/queues", "name at most 100 queues"))
+	}
+	for i, name := range p.Queues {
+		errs = append(errs, policy.CheckName(fmt.Sprintf("/queues/%d", i), "queue", name))
+	}
+	if p.Max != nil {
+		r.max = *p.Max
+	}
+	if r.max < 1 || r.max > mostLeased {
+		errs = append(errs, fault.Invalid("/max", "%d is not between 1 and %d", r.max, mostLeased))
+	}
+	if p.Wait != "" {
+		if r.wait, err = policy.Within("/wait", p.Wait, 0, longestPoll); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if p.Lease != "" {
+		if r.lease, err = policy.Within("/lease", p.Lease, shortestLease, longestLease); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(p.Worker) > 256 || p.Worker != record.Valid(p.Worker) {
+		errs = append(errs, fault.Invalid("/worker", "a worker's name is at most 256 bytes of text"))
+	}
+	return r, fault.Join(errs...)
+}
+
+// Lease hands ticks to a worker, waiting for the first one as long as the request allows; closing ends the wait. The
+// answer is the JSON of {"ticks": […]}.
+func (ls *Leases) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, closing <-chan struct{}) ([]byte, error) {
+	r, err := p.read()
+	if err != nil {
+		return nil, err
+	}
+	quotas, err := ls.quotas(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	held, err := countLeased(ctx, ls.api, tenant)
+	if err != nil {
+		return nil, err
+	}
+	if held >= quotas.Leased {
+		f := fault.TooMany("leased allows %d ticks at a time", quotas.Leased)
+		f.RetryAfter, f.Extra = time.Second, map[string]any{"quota": "leased", "limit": quotas.Leased, "used": held}
+		return nil, f
+	}
+	r.quota, r.max = quotas.Leased, min(r.max, quotas.Leased-held)
+	r.exclusive = r.alone(held)
+	until := time.Now().Add(r.wait)
+	for {
+		// Registered before it looks, so that what comes in between wakes it.
+		waiting, leave := ls.notifier.Wait(tenant, r.workflows, r.max)
+		body, n, err := ls.leaseNow(ctx, tenant, r)
+		left := time.Until(until)
+		if err != nil || n > 0 || left <= 0 {
+			leave()
+			return body, err
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-waiting.Woken:
+		case <-timer.C:
+		case <-closing:
+			until = time.Now()
+		case <-ctx.Done():
+			until = time.Now()
+		}
+		timer.Stop()
+		leave()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err := tenants.CheckAuthority(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// mostEnding is how long one look may be busy with ticks that are over before it comes to one that is not.
+const mostEnding = time.Second
+
+const noTicks = `{"ticks":[]}`
+
+// leaseNow leases what is ready, and writes the answer. It leaves out workflows whose defaults a newer program wrote.
+func (ls *Leases) leaseNow(ctx context.Context, tenant tenants.ID, r leaseRequest) (body []byte, n int, err error) {
+	query, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	hold := web.NewHold(ctx, web.MostPage)
+	for began := time.Now(); ; {
+		var limited bool
+		r.places, limited, err = ls.anyReady(query, tenant, r)
+		if err != nil || len(r.places) == 0 {
+			return []byte(noTicks), 0, err
+		}
+		var l leased
+		err = postgres.Retry(query, func() error {
+			hold.Drop()
+			return pgx.BeginFunc(query, ls.api, func(tx pgx.Tx) (err error) {
+				if l, err = ls.leaseSome(query, tx, tenant, r, limited, hold); err != nil || len(l.ticks) == 0 {
+					return err
+				}
+				l.timings, _, err = ls.messages.TimingsOf(query, tx, tenant, l.of()) // before the commit: if they cannot be read, nothing is leased
+				return err
+			})
+		})
+		if newer, ok := errors.AsType[*newerWorkflow](err); ok && len(r.workflows) > 1 {
+			r.workflows = without(r.workflows, newer.name)
+			continue
+		}
+		if errors.Is(err, errCrowded) {
+			r.exclusive = true
+			continue
+		}
+		if l.cut && len(l.ticks) > 0 {
+			r.max = len(l.ticks) // the answer holds as many
+			continue
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(l.ticks) > 0 {
+			sabotage.Crash("lease.committed")
+			ls.metrics.leased.Add(float64(len(l.ticks)))
+			return ls.leaseAnswer(tenant, l), len(l.ticks), nil
+		}
+		if l.taken == 0 || time.Since(began) > mostEnding {
+			return []byte(noTicks), 0, nil
+		}
+	}
+}
+
+// leased holds the ticks that a worker gets.
+type leased struct {
+	id      int64
+	ticks   []*record.Sendable
+	timings []*calendar.Timing // in the order of the ticks; nil if it cannot be computed
+	terms   map[string]record.WorkflowTerms
+	taken   int // out of the queues, those among them that are over
+
+	cut bool // nothing is leased: an answer holds only those of the ticks that are here
+}
+
+func (l *leased) of() []*record.Tick {
+	ticks := make([]*record.Tick, len(l.ticks))
+	for i, s := range l.ticks {
+		ticks[i] = &s.Tick
+	}
+	return ticks
+}
+
+// leaseSome takes ticks out of the queues and leases those that are still to be delivered.
+func (ls *Leases) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, limited bool, hold *web.Hold) (l leased, err error) {
+	if r.max, err = leaseRoom(ctx, tx, tenant, r); err != nil || r.max == 0 {
+		return l, err
+	}
+	var limits map[string]int
+	if limited {
+		if limits, err = finish.LockLimits(ctx, tx, tenant, r.workflows); err != nil {
+			return l, err
+		}
+	}
+	tries, err := takeLimited(ctx, tx, tenant, r, limits)
+	if err != nil || len(tries) == 0 {
+		return l, err
+	}
+	l.taken = len(tries)
+	var b pgx.Batch
+	record.QueueSendables(&b, tenant, tries, &l.ticks, hold)
+	queueTerms(&b, tenant, r.workflows, &l.terms)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		l.cut = web.NoRoom(err)
+		return l, fmt.Errorf("read ticks to lease: %w", err)
+	}
+	if l.ticks, err = ls.endUnwanted(ctx, tx, tenant, l.ticks, l.terms); err != nil || len(l.ticks) == 0 {
+		return l, err
+	}
+	if err := occupy(ctx, tx, tenant, l.ticks, limits); err != nil {
+		return l, err
+	}
+	l.id, err = insertLease(ctx, tx, tenant, r, l)
+	sabotage.Crash("lease.before_commit")
+	return l, err
+}
+
+// insertLease keeps what was leased. A tick is leased no longer than one attempt at it may take; where that differs,
+// the lease ends with the shortest, and the others have an end of their own.
+func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, l leased) (id int64, err error) {
+	found := l.ticks
+	lengths := make([]time.Duration, len(found))
+	tries := make([]record.Try, len(found))
+	shortest := r.lease
+	for i, s := range found {
+		tries[i] = record.Try{TickKey: s.RowKey(), Attempt: s.Attempt}
+		lengths[i] = min(r.lease, l.terms[s.Workflow].With(s.Stated).Timeout)
+		shortest = min(shortest, lengths[i])
+	}
+	err = tx.QueryRow(ctx, `
+		INSERT INTO lease (tenant_id, worker, leased_at, until_at, unended, ticks)
+		SELECT $1, $2, now, now + $3, $4, $5
+		FROM `+postgres.Now+` AS now
+		RETURNING id`, tenant, r.worker, shortest, len(found), packLease(tries)).Scan(&id)
+	if err != nil {
+		return 0, fmt.Errorf("insert lease: %w", err)
+	}
+	var slots []int16
+	var until []time.Duration
+	for i, length := range lengths {
+		if length > shortest {
+			slots, until = append(slots, int16(i)), append(until, length)
+		}
+	}
+	if len(slots) == 0 {
+		return id, nil
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO lease_beat (lease_id, slot, until_at)
+		SELECT $1, slot, `+postgres.Now+` + length
+		FROM unnest($2::smallint[], $3::interval[]) AS n (slot, length)`, id, slots, until)
+	return id, err
+}
+
+// leaseForm begins what packLease packs. The leases of an earlier version, which packTries packed, begin with a count, and
+// none is empty.
+const leaseForm = 0
+
+func packLease(tries []record.Try) []byte {
+	b := binary.AppendUvarint([]byte{leaseForm}, uint64(len(tries)))
+	return append(b, packReady(tries)...)
+}
+
+func unpackLease(b []byte) ([]record.Try, error) {
+	if len(b) == 0 || b[0] != leaseForm {
+		return chunk.UnpackTries(b)
+	}
+	r := varint.NewReader(b[1:])
+	n := r.Count(mostLeased)
+	if r.Broken() {
+		return nil, chunk.ErrBroken
+	}
+	return unpackReady(r.Rest(), n)
+}
+
+func (ls *Leases) leaseAnswer(tenant tenants.ID, l leased) []byte {
+	size := 700 * len(l.ticks)
+	for _, s := range l.ticks {
+		size += s.Held()
+	}
+	body := append(make([]byte, 0, size), `{"ticks":[`...)
+	for i, s := range l.ticks {
+		if l.timings[i] == nil {
+			continue // its lease ends, and its attempts with it
+		}
+		if body[len(body)-1] == '}' {
+			body = append(body, ',')
+		}
+		token := ls.messages.Seal(tenant, s.RowKey(), message.Token{Lease: l.id, Slot: int16(i), Attempt: s.Attempt})
+		terms := l.terms[s.Workflow]
+		m := ls.messages.Complete(message.Message{
+			Tick: &s.Tick, Workflow: s.Workflow, Key: s.Key, WorkflowVersion: terms.Version, MaxAttempts: s.Budget(terms.With(s.Stated).MaxAttempts),
+			Token: token, Body: s.Own,
+		}, l.timings[i])
+		body = m.AppendJSON(body)
+	}
+	return append(body, `]}`...)
+}
+
+// newerWorkflow is the error of a workflow whose defaults a newer program wrote: its ticks stay ready for others.
+type newerWorkflow struct {
+	name  string
+	cause error
+}
+
+func (e *newerWorkflow) Error() string { return "workflow " + e.name + ": " + e.cause.Error() }
+
+func (e *newerWorkflow) Unwrap() error { return e.cause }
+
+func without(names []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(one string) bool { return one == name })
+}
+
+// Leased returns the meter of how many ticks a tenant's workers hold. db shows the tenant's rows.
+func Leased(db postgres.DB) tenants.Meter {
+	return func(ctx context.Context, tenant tenants.ID) (int, error) { return countLeased(ctx, db, tenant) }
+}
+
+func countLeased(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int, err error) {
+	err = db.QueryRow(ctx, record.LeasedTicks, tenant).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count leased ticks: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,58 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	pollEvery  = 2 * time.Second
+	mostPolled = 1000 // workflows that one statement looks at
+)
+
+// wakePolls wakes the long polls of workflows with ready ticks, should a notification be lost. However many polls wait, they cost one
+// look at each workflow.
+func (ls *Leases) wakePolls(ctx context.Context) error {
+	all := ls.notifier.Polled()
+	for len(all.Tenants) > 0 {
+		n := min(mostPolled, len(all.Tenants))
+		if err := ls.WakePollsOf(ctx, cluster.Polled{Tenants: all.Tenants[:n], Workflows: all.Workflows[:n]}); err != nil {
+			return err
+		}
+		all = cluster.Polled{Tenants: all.Tenants[n:], Workflows: all.Workflows[n:]}
+	}
+	return nil
+}
+
+// readyOf finds workflows $2 of tenants $1 that have ready ticks, in rows from number $3 on.
+const readyOf = `
+		SELECT p.tenant, p.workflow
+		FROM unnest($1::int[], $2::text[], $3::bigint[]) AS p (tenant, workflow, from_id)
+		CROSS JOIN LATERAL (SELECT FROM ready r WHERE r.tenant_id = p.tenant AND r.workflow = p.workflow AND r.id >= p.from_id ORDER BY r.id LIMIT 1) r`
+
+func (ls *Leases) WakePollsOf(ctx context.Context, some cluster.Polled) error {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	from := make([]int64, len(some.Tenants))
+	for i, tenant := range some.Tenants {
+		from[i] = ls.Ready.Of(tenants.ID(tenant), some.Workflows[i], ls.horizon).lowest()
+	}
+	rows, _ := ls.pool.Query(ctx, readyOf, some.Tenants, some.Workflows, from) // ForEachRow reports the error
+	var tenant int32
+	var workflow string
+	_, err := pgx.ForEachRow(rows, []any{&tenant, &workflow}, func() error {
+		ls.notifier.Wake(cluster.TopicOf(tenants.ID(tenant), workflow), math.MaxInt)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for ready ticks: %w", err)
+	}
+	return nil
+}

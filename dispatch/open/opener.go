@@ -1,0 +1,81 @@
+package open
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/finish"
+	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Config is what an Opener works with.
+type Config struct {
+	Pool       *pgxpool.Pool
+	Timings    *cohorts.Timings
+	Member     *cluster.Member
+	Notifier   *cluster.Notifier
+	Horizon    *cluster.Horizon
+	Unopened   *chunk.Unopened
+	Finish     *finish.Finisher
+	Push       *push.Pusher
+	Told       *loop.Rarely // of errors that come again and again
+	Dispatches bool
+	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
+	Metrics    *Metrics
+	Log        *slog.Logger
+}
+
+// Opener opens chunks: it decides what becomes of their ticks, commits their rows, and gives them to the push.
+type Opener struct {
+	pool       *pgxpool.Pool
+	timings    *cohorts.Timings
+	member     *cluster.Member
+	notifier   *cluster.Notifier
+	horizon    *cluster.Horizon
+	unopened   *chunk.Unopened
+	finish     *finish.Finisher
+	push       *push.Pusher
+	told       *loop.Rarely
+	dispatches bool
+	onFired    func([]Fired)
+	metrics    *Metrics
+	log        *slog.Logger
+
+	runner     *runner
+	openChunks openChunks
+	left       leftChunks
+	staleAt    int64 // where openStale goes on; only takeOver uses it
+}
+
+// New returns an Opener.
+func New(c Config) *Opener {
+	o := &Opener{
+		pool: c.Pool, timings: c.Timings, member: c.Member, notifier: c.Notifier, horizon: c.Horizon, unopened: c.Unopened, finish: c.Finish,
+		push: c.Push, told: c.Told, dispatches: c.Dispatches, onFired: c.OnFired, metrics: c.Metrics, log: c.Log,
+	}
+	o.runner = newRunner(o.openJob)
+	return o
+}
+
+// Offer opens runs that this process swept, and returns the lanes of those for which it has no room.
+func (o *Opener) Offer(runs []chunk.Run) (left []string) { return o.runner.offer(runs) }
+
+// Start lets the runner take runs until Close.
+func (o *Opener) Start(ctx context.Context) { o.runner.start(ctx) }
+
+// Close gives up the runs that wait, and returns their lanes. It waits for those that are being opened, and ends them when ctx ends.
+func (o *Opener) Close(ctx context.Context) (left []string) { return o.runner.close(ctx) }
+
+// Run takes over what other processes left, and opens what waits behind full queues, until ctx ends.
+func (o *Opener) Run(ctx context.Context) {
+	var work sync.WaitGroup
+	work.Go(func() { o.resume(ctx) })
+	work.Go(func() { o.takeOver(ctx) })
+	work.Wait()
+}

@@ -1,0 +1,267 @@
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/jackc/pgx/v5"
+)
+
+// openChunks remembers where the open chunks of some processes begin in the index by owner and opened_at: of this one, and of
+// those that are dead. Only takeOver uses it.
+type openChunks struct {
+	floors  map[int64]*cluster.Floor
+	orphans cluster.Seldom
+	search  cluster.Search
+}
+
+// look begins a reading of a process's open chunks.
+func (o *openChunks) look(process int64, h *cluster.Horizon, full bool) cluster.Look {
+	if o.floors == nil {
+		o.floors = map[int64]*cluster.Floor{}
+	}
+	if o.floors[process] == nil {
+		o.floors[process] = &cluster.Floor{}
+	}
+	return o.floors[process].Look(h, full)
+}
+
+// FirstOpen returns from when on this process has open chunks.
+func (o *Opener) FirstOpen() time.Time {
+	self, _ := o.member.Self()
+	return o.openChunks.look(self, o.horizon, false).From
+}
+
+// ownChunk is an open chunk of this process.
+type ownChunk struct {
+	ID     int64
+	Epoch  int32
+	Opened time.Time
+	Old    bool
+}
+
+// lostAfter is how long after its opening a chunk must be known to the sender of the process that owns it.
+const lostAfter = 3 * time.Second
+
+// takeOwned takes the open chunks of dead processes, and those that this process owns and knows nothing of.
+func (o *Opener) TakeOwned(ctx context.Context) error {
+	self, _ := o.member.Self()
+	began := time.Now()
+	all := o.openChunks.orphans.Due(began)
+	l := o.openChunks.look(self, o.horizon, false)
+	doubtful := o.push.Doubts().Some(mostTaken)
+	var dead, orphans []int64
+	var mine []ownChunk
+	var b pgx.Batch
+	b.Queue(deadProcesses, cluster.DeadAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
+		dead, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+		return err
+	})
+	if all {
+		b.Queue(OrphanOwners).Query(func(rows pgx.Rows) (err error) {
+			orphans, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return err
+		})
+	}
+	add := func(rows pgx.Rows) (err error) {
+		mine, err = pgx.AppendRows(mine, rows, pgx.RowToStructByPos[ownChunk])
+		return err
+	}
+	b.Queue(`
+		SELECT id, epoch, opened_at, opened_at < `+postgres.Now+` - make_interval(secs => $2)
+		FROM chunk
+		WHERE owner = $1 AND opened_at >= $3 AND done_at IS NULL
+		ORDER BY id`, self, lostAfter.Seconds(), l.From).Query(add)
+	if len(doubtful) > 0 {
+		b.Queue(`
+			SELECT id, epoch, opened_at, opened_at < `+postgres.Now+` - make_interval(secs => $2)
+			FROM chunk
+			WHERE id = ANY ($4) AND owner = $1 AND opened_at < $3 AND done_at IS NULL
+			ORDER BY id`, self, lostAfter.Seconds(), l.From, doubtful).Query(add)
+	}
+	if err := o.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("look for chunks to take: %w", err)
+	}
+	if all {
+		o.openChunks.orphans.Ended(began, time.Now())
+	}
+	for id := range o.openChunks.floors {
+		if id != self && !slices.Contains(dead, id) {
+			delete(o.openChunks.floors, id)
+		}
+	}
+	lost, first := o.lostOf(mine)
+	l.Found(first)
+	o.push.Doubts().Remove(doubtful)
+	if err := errors.Join(o.takeOpen(ctx, dead, false), o.takeOpen(ctx, orphans, true), o.takeLost(ctx, lost)); err != nil {
+		return err
+	}
+	return o.searchOwned(ctx, self)
+}
+
+// searchOwned takes chunks that this process owns and knows nothing of, and that lie below the floor.
+func (o *Opener) searchOwned(ctx context.Context, self int64) error {
+	w, is := o.openChunks.search.Begin(o.horizon, time.Now())
+	if !is {
+		return nil
+	}
+	var mine []ownChunk
+	var b pgx.Batch
+	b.Queue(`
+		SELECT id, epoch, opened_at, true
+		FROM chunk
+		WHERE owner = $1 AND opened_at >= $2 AND opened_at < $3 AND opened_at < `+postgres.Now+` - make_interval(secs => $4) AND done_at IS NULL
+		ORDER BY id`, self, w.From, w.To, lostAfter.Seconds()).Query(func(rows pgx.Rows) (err error) {
+		mine, err = pgx.CollectRows(rows, pgx.RowToStructByPos[ownChunk])
+		return err
+	})
+	entries := cluster.EntriesRead(&b, "chunk_open")
+	if err := o.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("search for lost chunks: %w", err)
+	}
+	o.openChunks.search.Ended(w, *entries, time.Now())
+	lost, _ := o.lostOf(mine)
+	o.push.Doubts().Add(lost[min(len(lost), mostTaken):])
+	return o.takeLost(ctx, lost)
+}
+
+// lostOf returns which of this process's open chunks the sender should know and does not, and when the first was opened that
+// it does not know.
+func (o *Opener) lostOf(mine []ownChunk) (lost []int64, first time.Time) {
+	all := make([]push.Sending, len(mine))
+	for i, c := range mine {
+		all[i].Chunk, all[i].Epoch = c.ID, c.Epoch
+	}
+	unknown := map[int64]bool{}
+	for _, id := range o.push.Unknown(all) {
+		unknown[id] = true
+	}
+	for _, c := range mine {
+		if !unknown[c.ID] {
+			continue
+		}
+		first = cluster.Earliest(first, c.Opened)
+		if c.Old {
+			lost = append(lost, c.ID)
+		}
+	}
+	return lost, first
+}
+
+// takeLost takes open chunks that this process owns and knows nothing of: the connection broke while it committed the
+// opening, or while it marked them done.
+func (o *Opener) takeLost(ctx context.Context, lost []int64) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	self, _ := o.member.Self()
+	rows, _ := o.pool.Query(ctx, `
+		UPDATE chunk
+		SET epoch = epoch + 1
+		WHERE id = ANY($1) AND owner = $2 AND done_at IS NULL
+		RETURNING `+chunk.Columns, lost[:min(len(lost), mostTaken)], self) // CollectRows reports the error
+	taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk.Chunk])
+	if err != nil {
+		return fmt.Errorf("take lost chunks: %w", err)
+	}
+	return o.sendAll(ctx, taken, self)
+}
+
+// deadProcesses are known processes that did not beat for $1 seconds.
+const deadProcesses = cluster.KnownProcesses + ` AND beat_at <= (SELECT ` + postgres.Now + `) - make_interval(secs => $1)`
+
+// orphanOwners are owners of open chunks that are not among the known processes any more.
+var OrphanOwners = `WITH RECURSIVE ` + chunk.OwningChunks(cluster.KnownProcesses) + ` SELECT owner FROM owning`
+
+// firstOwned tells of each process $1 when the first of its open chunks was opened, from $2 on.
+const firstOwned = `
+		SELECT o.owner, c.opened_at
+		FROM unnest($1::bigint[], $2::timestamptz[]) AS o (owner, from_at)
+		LEFT JOIN LATERAL (
+			SELECT opened_at
+			FROM chunk
+			WHERE owner = o.owner AND opened_at >= o.from_at AND done_at IS NULL
+			ORDER BY opened_at
+			LIMIT 1
+		) c ON true`
+
+// takeOwnedBy takes open chunks of processes $2, from $4 on.
+const TakeOwnedBy = `
+			UPDATE chunk
+			SET owner = $1, epoch = epoch + 1, opened_at = ` + postgres.Now + `
+			WHERE id IN (
+				SELECT c.id
+				FROM unnest($2::bigint[], $4::timestamptz[]) AS o (owner, from_at)
+				CROSS JOIN LATERAL (
+					SELECT id
+					FROM chunk
+					WHERE owner = o.owner AND opened_at >= o.from_at AND done_at IS NULL
+					ORDER BY opened_at
+					LIMIT $3
+					FOR UPDATE SKIP LOCKED
+				) c
+				LIMIT $3)
+			RETURNING ` + chunk.Columns
+
+// takeOpen makes this process the owner of open chunks whose owner is dead, and sends what of them has no result.
+func (o *Opener) takeOpen(ctx context.Context, dead []int64, full bool) error {
+	if len(dead) == 0 {
+		return nil
+	}
+	owners, from, err := o.owning(ctx, dead, full)
+	if err != nil || len(owners) == 0 {
+		return err
+	}
+	for {
+		self, alive := o.member.Self()
+		if !alive {
+			return nil
+		}
+		rows, _ := o.pool.Query(ctx, TakeOwnedBy, self, owners, mostTaken, from) // CollectRows reports the error
+		taken, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[chunk.Chunk])
+		if err != nil {
+			return fmt.Errorf("take chunks: %w", err)
+		}
+		if len(taken) > 0 {
+			o.log.Info("took chunks of a process that is gone", "chunks", len(taken))
+			sabotage.Crash("take_over.committed")
+		}
+		if err := o.sendAll(ctx, taken, self); err != nil || len(taken) < mostTaken {
+			return err
+		}
+	}
+}
+
+// owning returns which of some processes own open chunks, and when the first of each was opened.
+func (o *Opener) owning(ctx context.Context, dead []int64, full bool) (owners []int64, first []time.Time, err error) {
+	looks := make(map[int64]cluster.Look, len(dead))
+	from := make([]time.Time, len(dead))
+	for i, id := range dead {
+		looks[id] = o.openChunks.look(id, o.horizon, full)
+		from[i] = looks[id].From
+	}
+	rows, _ := o.pool.Query(ctx, firstOwned, dead, from) // ForEachRow reports the error
+	var id int64
+	var at *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+		if at == nil {
+			looks[id].Found(time.Time{})
+			return nil
+		}
+		looks[id].Found(*at)
+		owners, first = append(owners, id), append(first, *at)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for chunks of dead processes: %w", err)
+	}
+	return owners, first, nil
+}

@@ -1,0 +1,63 @@
+package open
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// park parks ticks of a tenant. It comes last in a transaction: whoever changes the endpoint waits until that has ended.
+func (o *Opener) park(ctx context.Context, tx pgx.Tx, tenant tenants.ID, parked []record.Parking) error {
+	if len(parked) == 0 {
+		return nil
+	}
+	shared, err := record.ShareParking(ctx, tx, tenant)
+	if err != nil {
+		return fmt.Errorf("park ticks: %w", err)
+	}
+	tries := make([]record.Try, len(parked))
+	var workflows []string
+	for i, p := range parked {
+		if tries[i] = p.Try; !slices.Contains(workflows, p.Workflow) {
+			workflows = append(workflows, p.Workflow)
+		}
+	}
+	// Read under the lock, in statements of their own: what was read before it may have been changed since.
+	routes, halted, now, err := o.routes(ctx, tx, tenant, workflows)
+	if err != nil {
+		return err
+	}
+	found, err := record.Sendables(ctx, tx, tenant, tries)
+	if err != nil {
+		return err
+	}
+	underWay := make(map[ident.TickKey]*record.Sendable, len(found))
+	for _, s := range found {
+		underWay[s.RowKey()] = s
+	}
+	holds := make([]record.Held, len(parked))
+	for i, p := range parked {
+		h := record.Held{Try: p.Try, Shard: p.Shard, Why: "endpoint", Due: now}
+		r := &routes[slices.Index(workflows, p.Workflow)]
+		s := underWay[p.TickKey]
+		switch {
+		case !shared || s == nil:
+			h.Due = now.Add(record.ContendedWait)
+		case halted: // nothing ends while its tenant is stopped
+			h.Why, h.Due, h.WaitsFor = "halted", record.Never, new("")
+		case r.endpoint != nil && r.endpoint.Shut():
+			h.Due, h.WaitsFor = record.Never, &r.endpoint.Name
+			if latest, expires := s.Latest(r.terms); expires {
+				h.Due = latest.Add(time.Millisecond)
+			}
+		}
+		holds[i] = h
+	}
+	return record.InsertHeld(ctx, tx, tenant, holds)
+}

@@ -1,0 +1,246 @@
+package open
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/lease"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/sabotage"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	TakeEvery  = time.Second
+	mostTaken  = 50
+	unopenedIn = 3 * time.Second // River's own rescue takes minutes
+	mostStale  = 1000            // unopened chunks of a page
+	mostPages  = 10              // that one run looks through
+	staleFor   = 5 * time.Second // that stale chunks are opened for at once
+)
+
+// takeOver takes the chunks of processes that have fallen silent, and opens those that no job has opened in time.
+func (o *Opener) takeOver(ctx context.Context) {
+	loop.Every(ctx, o.log, TakeEvery, "take over chunks", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		if _, alive := o.member.Self(); !alive || sabotage.NoTakeOver.On() {
+			return nil
+		}
+		err := o.TakeOwned(ctx)
+		if o.unopened.None() {
+			return err
+		}
+		return errors.Join(err, o.OpenStale(ctx))
+	})
+}
+
+// sendAll sends what was taken. A chunk that cannot be sent stops no other: it is taken again.
+func (o *Opener) sendAll(ctx context.Context, taken []*chunk.Chunk, self int64) error {
+	slices.SortFunc(taken, func(a, b *chunk.Chunk) int { return cmp.Compare(a.ID, b.ID) })
+	var errs []error
+	for _, c := range taken {
+		c.NominalAt = c.NominalAt.UTC()
+		if err := o.sendTaken(ctx, c, self); err != nil {
+			errs = append(errs, fmt.Errorf("chunk %d: %w", c.ID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sendTaken sends what of a taken chunk is under way: in the same attempts, for whether they were sent nobody knows.
+func (o *Opener) sendTaken(ctx context.Context, c *chunk.Chunk, self int64) error {
+	tries, err := c.Tries()
+	if err != nil {
+		return err
+	}
+	var p *plan
+	err = pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error {
+		if p, err = o.resend(ctx, tx, c, tries, false); err != nil || len(p.send)+len(p.later) > 0 {
+			return err
+		}
+		_, err = tx.Exec(ctx, `UPDATE chunk SET done_at = `+postgres.Now+` WHERE id = $1 AND owner = $2 AND epoch = $3`, c.ID, self, c.Epoch)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	o.after(p)
+	return nil
+}
+
+// resend finds where those of a chunk's tries are to go that nobody has sent or holds; filling: also to a queue that is full.
+func (o *Opener) resend(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []record.Try, filling bool) (*plan, error) {
+	p := &plan{chunk: c, filling: filling}
+	found, err := o.unsent(ctx, tx, c, tries)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.route(ctx, tx, p, found); err != nil {
+		return nil, err
+	}
+	if err := o.admit(ctx, tx, p); err != nil {
+		return nil, err
+	}
+	if !filling || len(p.ready)+len(p.waiting) > 0 { // what is pushed is this chunk's already
+		if err := claim(ctx, tx, p); err != nil {
+			return nil, err
+		}
+	}
+	if err := lease.MakeReady(ctx, tx, c.TenantID, p.ready); err != nil {
+		return nil, err
+	}
+	if err := record.InsertHeld(ctx, tx, c.TenantID, p.hold); err != nil {
+		return nil, err
+	}
+	if _, err = o.finish.End(ctx, tx, c.TenantID, p.now, p.ending); err != nil {
+		return nil, err
+	}
+	return p, o.park(ctx, tx, c.TenantID, p.park)
+}
+
+// unsent reads those of the tries that are under way and wait nowhere else: neither held, nor for a worker.
+func (o *Opener) unsent(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []record.Try) ([]*record.Sendable, error) {
+	found, err := record.Sendables(ctx, tx, c.TenantID, tries)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	var keys record.Keys
+	for _, s := range found {
+		keys.Add(s.RowKey(), s.Attempt)
+	}
+	// Each is looked for by its key (OFFSET 0): a join may read all that is held of the tenant.
+	rows, _ := tx.Query(ctx, `
+		SELECT (i.ord - 1)::int
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) WITH ORDINALITY AS i (id, at, seq, ord)
+		WHERE NOT EXISTS (
+			SELECT FROM held h
+			WHERE `+record.InKeys("h")+`
+			OFFSET 0)`,
+		c.TenantID, keys.IDs, keys.At, keys.Seqs) // CollectRows reports the error
+	left, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	if err != nil {
+		return nil, fmt.Errorf("leave out held ticks: %w", err)
+	}
+	var pushed []*record.Sendable
+	for _, i := range left {
+		if s := found[i]; s.ChunkID != nil && *s.ChunkID == c.ID { // others wait for a worker, or have one
+			pushed = append(pushed, s)
+		}
+	}
+	return pushed, nil
+}
+
+// openStale opens chunks whose job died with its process, or failed and is tried again by River much later: those that
+// have waited too long though all jobs that wait in their lane are of later chunks. In a backlog each waits for its turn. Where
+// River brings this process no job of a lane, its chunks do not wait for jobs. A run looks through some pages of the unopened
+// chunks, and the next run goes on after them: the backlog of one lane hides no chunk of another.
+func (o *Opener) OpenStale(ctx context.Context) error {
+	var jobs map[string]int64
+	for began, pages := time.Now(), 0; ; {
+		stale, next, err := o.stale(ctx, &jobs)
+		if err != nil {
+			return fmt.Errorf("look for unopened chunks: %w", err)
+		}
+		if o.staleAt = next; len(stale) < mostTaken {
+			pages++
+		}
+		if err := o.openEach(ctx, stale); err != nil || next == 0 || pages >= mostPages || time.Since(began) > staleFor {
+			return err
+		}
+	}
+}
+
+// staleChunk is a chunk that has been unopened for too long.
+type staleChunk struct {
+	ID   int64
+	Lane string
+}
+
+// openEach opens chunks, also where others fail.
+func (o *Opener) openEach(ctx context.Context, stale []staleChunk) error {
+	var errs []error
+	for _, c := range stale {
+		err := o.Open(ctx, c.ID)
+		if err != nil && !o.left.add(c.ID, err, time.Now()) {
+			errs = append(errs, fmt.Errorf("open chunk %d: %w", c.ID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stale returns up to mostTaken chunks to open, of the page that begins at staleAt, and where to go on; 0: all have been looked at.
+// Only where there are any, and once in a run, it asks for the first job of each lane: while an old snapshot is open, that reads the
+// entries of all jobs since.
+func (o *Opener) stale(ctx context.Context, jobs *map[string]int64) (stale []staleChunk, next int64, err error) {
+	from, stuck := o.unopened.From(o.horizon)
+	if o.staleAt > from {
+		from, stuck = o.staleAt, []int64{}
+	}
+	rows, _ := o.pool.Query(ctx, `
+		SELECT id, lane
+		FROM (
+			(SELECT id, lane
+			FROM chunk
+			WHERE opened_at IS NULL AND swept_at < (SELECT `+postgres.Now+`) - make_interval(secs => $1) AND id >= $4 AND id <> ALL ($3::bigint[])
+			ORDER BY id
+			LIMIT $2)
+			UNION ALL
+			SELECT c.id, c.lane
+			FROM chunk c
+			WHERE c.id = ANY ($5) AND c.id < $4 AND `+chunk.StillUnopened+` AND c.id <> ALL ($3::bigint[])
+		) c
+		ORDER BY id`, unopenedIn.Seconds(), mostStale, o.left.at(time.Now()), from, stuck) // CollectRows reports the error
+	stale, err = pgx.CollectRows(rows, pgx.RowToStructByPos[staleChunk])
+	if err != nil || len(stale) == 0 {
+		return nil, 0, err
+	}
+	if len(stale) >= mostStale {
+		next = stale[len(stale)-1].ID + 1
+	}
+	if *jobs == nil {
+		if *jobs, err = o.firstJobs(ctx, o.runner.fetching(time.Now())); err != nil {
+			return nil, 0, err
+		}
+	}
+	stale = slices.DeleteFunc(stale, func(c staleChunk) bool {
+		job, waits := (*jobs)[c.Lane]
+		return waits && job <= c.ID
+	})
+	if len(stale) > mostTaken {
+		stale = stale[:mostTaken]
+		next = stale[mostTaken-1].ID + 1
+	}
+	return stale, next, nil
+}
+
+// firstJobs returns the lowest chunk of the jobs that River takes next in some lanes.
+func (o *Opener) firstJobs(ctx context.Context, lanes []string) (first map[string]int64, err error) {
+	if len(lanes) == 0 {
+		return map[string]int64{}, nil
+	}
+	rows, _ := o.pool.Query(ctx, `
+		SELECT l.lane, min(j.chunk) AS chunk
+		FROM unnest($1::text[]) AS l (lane)
+		CROSS JOIN generate_series(1, 4) AS p (priority)
+		CROSS JOIN LATERAL (
+			SELECT (args ->> 'chunk')::bigint AS chunk
+			FROM river_job
+			WHERE state = 'available' AND queue = l.lane AND priority = p.priority AND kind || '' = $2 -- which no index serves: the one by lane and priority does
+			ORDER BY scheduled_at, id
+			LIMIT 1
+		) j
+		GROUP BY l.lane`, lanes, chunk.JobArgs{}.Kind()) // ForEachRow reports the error
+	first = map[string]int64{}
+	var lane string
+	var chunk int64
+	_, err = pgx.ForEachRow(rows, []any{&lane, &chunk}, func() error { first[lane] = chunk; return nil })
+	return first, err
+}

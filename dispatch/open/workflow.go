@@ -1,0 +1,121 @@
+package open
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// route is how the ticks of a workflow are delivered, as it is registered at this moment.
+type route struct {
+	name       string
+	known      bool
+	version    string
+	endpoint   *push.Target // nil: they are pulled
+	limited    bool         // by max_running
+	terms      policy.Terms
+	unreadable error // why its defaults cannot be read: a newer program wrote them
+}
+
+// routeName names a workflow.
+type routeName struct {
+	tenant tenants.ID
+	name   string
+}
+
+// routes are workflows that are registered.
+type routes map[routeName]route
+
+// of are the routes of a tenant's workflows, in their order: also of those that are not registered.
+func (known routes) of(tenant tenants.ID, workflows []string) []route {
+	all := make([]route, len(workflows))
+	for i, name := range workflows {
+		r, there := known[routeName{tenant, name}]
+		if !there {
+			r = route{name: name, terms: policy.BuiltIn()}
+		}
+		all[i] = r
+	}
+	return all
+}
+
+// routeOf are the columns of a workflow w and its endpoint e that readRoutes reads.
+const routeOf = `w.tenant_id, w.name, COALESCE(w.version, ''), w.max_running IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets`
+
+func (o *Opener) readRoutes(rows pgx.Rows) (routes, error) {
+	defer rows.Close()
+	known := routes{}
+	for rows.Next() {
+		var n routeName
+		var endpointName, url, state *string
+		var batch *int16
+		var r route
+		var defaults, headers []byte
+		var secrets [][]byte
+		if err := rows.Scan(&n.tenant, &n.name, &r.version, &r.limited, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
+			return nil, err
+		}
+		if r.terms, r.unreadable = policy.OfWorkflow(defaults); r.unreadable != nil {
+			r.terms = policy.BuiltIn()
+		}
+		if endpointName != nil {
+			r.endpoint = o.push.WithOpened(push.Target{Tenant: n.tenant, Name: *endpointName, Url: *url, Batch: int(*batch), State: *state}, headers, secrets)
+		}
+		r.name, r.known = n.name, true
+		known[n] = r
+	}
+	return known, rows.Err()
+}
+
+// routes reads workflows of a tenant, in their order; whether the tenant's firing is stopped; and the clock.
+func (o *Opener) routes(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflows []string) (all []route, halted bool, now time.Time, err error) {
+	var b pgx.Batch
+	b.Queue(`SELECT `+tenants.Stopped+`, `+postgres.Now+` FROM tenant t WHERE t.id = $1`, int32(tenant))
+	b.Queue(`
+		SELECT `+routeOf+`
+		FROM workflow w
+		LEFT JOIN endpoint e ON e.tenant_id = w.tenant_id AND e.name = w.endpoint
+		WHERE w.tenant_id = $1 AND w.name = ANY($2)`, int32(tenant), workflows)
+	results := tx.SendBatch(ctx, &b)
+	defer results.Close()
+	if err := results.QueryRow().Scan(&halted, &now); err != nil {
+		return nil, false, now, fmt.Errorf("read tenant: %w", err)
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, false, now, fmt.Errorf("read workflows: %w", err)
+	}
+	known, err := o.readRoutes(rows)
+	if err != nil {
+		return nil, false, now, fmt.Errorf("read workflows: %w", err)
+	}
+	return known.of(tenant, workflows), halted, now.UTC(), nil
+}
+
+// routeTerms are the routes of chunks as the arrays of a query, which count from 1.
+type routeTerms struct {
+	first              map[*plan]int // place of a chunk's first route
+	push               []bool
+	overlap, onExpired []string
+	maxLateness        []int32
+}
+
+func termsOf(all []*plan) routeTerms {
+	c := routeTerms{first: make(map[*plan]int, len(all))}
+	for _, p := range all {
+		c.first[p] = len(c.push) + 1
+		for i := range p.routes {
+			r := &p.routes[i]
+			c.push = append(c.push, r.endpoint != nil)
+			c.overlap, c.onExpired = append(c.overlap, r.terms.Overlap), append(c.onExpired, r.terms.OnExpired)
+			c.maxLateness = append(c.maxLateness, int32(r.terms.MaxLateness/time.Second))
+		}
+	}
+	return c
+}

@@ -1,0 +1,322 @@
+package push
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// endpoint is where ticks are pushed, as it was read for a chunk.
+type Target struct {
+	Tenant  tenants.ID
+	Name    string
+	Url     string
+	Batch   int
+	headers map[string]string
+	State   string
+	Secrets [][]byte // that can be opened, the newest first; without one nothing can be sent
+}
+
+// withOpened opens the stored headers and secrets of an endpoint, and returns the endpoint with them. If a header cannot be opened, the
+// endpoint gets no secrets, so that nothing is sent to it.
+func (p *Pusher) WithOpened(e Target, headers []byte, secrets [][]byte) *Target {
+	e.Secrets = p.openSecrets(e.Tenant, e.Name, secrets)
+	var err error
+	if e.headers, err = openValues(p.keyset, e.Tenant, e.Name, headers); err != nil {
+		e.Secrets = nil
+		p.tellUnreadable(e.Tenant, e.Name, err)
+	}
+	return &e
+}
+
+// EndpointParams are the body of an endpoint's upsert.
+type EndpointParams struct {
+	URL     string            `json:"url"`
+	Batch   *int16            `json:"batch,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Events  []string          `json:"events,omitempty"`
+	State   string            `json:"state,omitempty"`
+
+	Pre web.Precondition `json:"-"`
+}
+
+// Endpoint is a signed webhook to which ticks are pushed. Secret is in the answers to its making and to a
+// rotation, and in no other.
+type Endpoint struct {
+	Name      string            `json:"name"`
+	URL       string            `json:"url"`
+	Batch     int16             `json:"batch"`
+	Headers   map[string]string `json:"headers"`
+	Events    []string          `json:"events"`
+	State     string            `json:"state"`
+	Secret    string            `json:"secret,omitempty"`
+	CreatedAt time.Time         `json:"created_at"`
+	UpdatedAt time.Time         `json:"updated_at"`
+}
+
+// revision is the version that an endpoint's entity tag names: the microsecond of its last change.
+func (e Endpoint) revision() int64 { return e.UpdatedAt.UnixMicro() }
+
+const (
+	enabledEndpoint  = "enabled"
+	HeldEndpoint     = "held"
+	DisabledEndpoint = "disabled"
+	endpointColumns  = `name, url, batch, headers, events, state, created_at, updated_at`
+)
+
+func scanEndpoint(row pgx.CollectableRow) (e Endpoint, err error) {
+	var headers []byte
+	if err := row.Scan(&e.Name, &e.URL, &e.Batch, &headers, &e.Events, &e.State, &e.CreatedAt, &e.UpdatedAt); err != nil {
+		return e, err
+	}
+	e.CreatedAt, e.UpdatedAt = e.CreatedAt.UTC(), e.UpdatedAt.UTC()
+	if err := json.Unmarshal(headers, &e.Headers); err != nil {
+		return e, err
+	}
+	e.Headers = masked(e.Headers)
+	return e, nil
+}
+
+// check returns the params with their defaults, or all their faults.
+func (p *Pusher) check(name string, asked EndpointParams) (EndpointParams, error) {
+	errs := []error{policy.CheckName("/name", "endpoint", name)}
+	if err := p.outbound.Check(asked.URL); err != nil { // what a name stands for is looked at whenever it is called
+		errs = append(errs, fault.Invalid("/url", "%s", err))
+	}
+	if asked.Batch == nil {
+		asked.Batch = new(int16(1))
+	}
+	if *asked.Batch < 1 || *asked.Batch > 500 {
+		errs = append(errs, fault.Invalid("/batch", "%d is not between 1 and 500", *asked.Batch))
+	}
+	if asked.Headers == nil {
+		asked.Headers = map[string]string{}
+	}
+	errs = append(errs, checkHeaders(asked.Headers))
+	if asked.Events == nil {
+		asked.Events = []string{}
+	}
+	for i, name := range asked.Events {
+		pointer := fmt.Sprintf("/events/%d", i)
+		if !slices.Contains(tenants.Events(), name) {
+			errs = append(errs, fault.Invalid(pointer, "%q is not one of %s", name, strings.Join(tenants.Events(), ", ")))
+		} else if slices.Contains(asked.Events[:i], name) {
+			errs = append(errs, fault.Invalid(pointer, "%s is there twice", name))
+		}
+	}
+	switch asked.State {
+	case "", enabledEndpoint, HeldEndpoint, DisabledEndpoint:
+	default:
+		errs = append(errs, fault.Invalid("/state", "%q is not one of enabled, held, disabled", asked.State))
+	}
+	return asked, fault.Join(errs...)
+}
+
+// PutEndpoint creates or replaces an endpoint. made reports that it is new, and then the answer contains its secret.
+func (p *Pusher) PutEndpoint(ctx context.Context, tenant tenants.ID, name string, asked EndpointParams) (e Endpoint, made bool, err error) {
+	if asked, err = p.check(name, asked); err != nil {
+		return e, false, err
+	}
+	quotas, err := p.quotas(ctx, tenant)
+	if err != nil {
+		return e, false, err
+	}
+	secret := newSecret()
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, p.api, func(tx pgx.Tx) error {
+		if err := checkRoom(ctx, tx, tenant, name, quotas.Endpoints); err != nil {
+			return err
+		}
+		secrets, stored, err := p.storedSecrets(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
+		headers, err := newValues(p.keyset, tenant, name, asked.Headers, stored)
+		if err != nil {
+			return err
+		}
+		if secrets == nil {
+			sealed, err := sealSecret(p.keyset, tenant, name, secret)
+			if err != nil {
+				return err
+			}
+			secrets = [][]byte{sealed}
+		}
+		before, exists, err := lockEndpoint(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
+		if err := asked.Pre.Check(exists, before.revision()); err != nil {
+			return err
+		}
+		if e, err = asked.write(ctx, tx, tenant, name, storedValues{headers, secrets}); err != nil {
+			return err
+		}
+		change := tenants.Change{Action: "endpoint.put", Target: "endpoints/" + name, After: e.audited()}
+		if exists {
+			change.Before = before.audited()
+		}
+		return tenants.Audit(ctx, tx, tenant, "", change)
+	})
+	if err != nil {
+		return e, false, err
+	}
+	if made = e.CreatedAt.Equal(e.UpdatedAt); made {
+		e.Secret = shownSecret(secret)
+	}
+	return e, made, nil
+}
+
+// checkRoom locks the tenant's row, and returns a fault if an endpoint of that name would be one more than the quota allows. The
+// lock keeps two requests from both being the last within the quota. It is a statement of its own, because a statement that waited
+// for the lock would count what was there before.
+func checkRoom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, quota int) error {
+	if _, err := tx.Exec(ctx, `SELECT FROM tenant WHERE id = $1 FOR UPDATE`, tenant); err != nil {
+		return fmt.Errorf("lock tenant: %w", err)
+	}
+	var others int
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM endpoint WHERE tenant_id = $1 AND name <> $2`, tenant, name).Scan(&others); err != nil {
+		return fmt.Errorf("count endpoints: %w", err)
+	}
+	if others >= quota {
+		return tenants.Exceeded("endpoints", quota, others)
+	}
+	return nil
+}
+
+// storedValues are an endpoint's sealed headers and secrets.
+type storedValues struct {
+	headers map[string]string
+	secrets [][]byte
+}
+
+// write stores the endpoint that p describes, and returns it. A put without a state leaves the state as it is.
+func (p EndpointParams) write(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, sealed storedValues) (Endpoint, error) {
+	rows, _ := tx.Query(ctx, `
+		INSERT INTO endpoint (tenant_id, name, url, batch, headers, events, state, secrets)
+		VALUES ($1, $2, $3, $4, $5, $6, COALESCE(NULLIF($7, ''), '`+enabledEndpoint+`'), $8)
+		ON CONFLICT (tenant_id, name) DO UPDATE
+		SET url = excluded.url, batch = excluded.batch, headers = excluded.headers, events = excluded.events,
+			state = COALESCE(NULLIF($7, ''), endpoint.state), secrets = excluded.secrets, updated_at = `+postgres.Now+`
+		RETURNING `+endpointColumns, tenant, name, p.URL, *p.Batch, sealed.headers, p.Events, p.State, sealed.secrets) // CollectExactlyOneRow reports the error
+	return pgx.CollectExactlyOneRow(rows, scanEndpoint)
+}
+
+// Endpoint returns one endpoint.
+func (p *Pusher) Endpoint(ctx context.Context, tenant tenants.ID, name string) (Endpoint, error) {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	rows, _ := p.api.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name) // CollectExactlyOneRow reports the error
+	e, err := pgx.CollectExactlyOneRow(rows, scanEndpoint)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return e, noEndpoint(name)
+	}
+	return e, err
+}
+
+func noEndpoint(name string) error { return fault.NotFound("no endpoint %q", name) }
+
+// Endpoints returns a page of a tenant's endpoints by name, and the cursor of the next page, if there is one.
+func (p *Pusher) Endpoints(ctx context.Context, tenant tenants.ID, limit int, cursor string) (page []Endpoint, next *string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	after := ""
+	paging, err := p.cursors.Page(int32(tenant), "endpoints", limit, cursor, &after)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, _ := p.api.Query(ctx, `
+		SELECT `+endpointColumns+`
+		FROM endpoint
+		WHERE tenant_id = $1 AND name > $2
+		ORDER BY name
+		LIMIT $3`, tenant, after, paging.Rows()) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, scanEndpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	return web.Cut(paging, found, false, func(one Endpoint) string { return one.Name })
+}
+
+// DeleteEndpoint forgets an endpoint that no workflow names.
+func (p *Pusher) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	err := pgx.BeginFunc(ctx, p.api, func(tx pgx.Tx) error {
+		before, exists, err := lockEndpoint(ctx, tx, tenant, name)
+		if err != nil {
+			return err
+		}
+		if !exists {
+			return noEndpoint(name)
+		}
+		if err := pre.Check(true, before.revision()); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM endpoint WHERE tenant_id = $1 AND name = $2`, tenant, name); err != nil {
+			return err
+		}
+		return tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "endpoint.delete", Target: "endpoints/" + name, Before: before.audited()})
+	})
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "workflow_endpoint" {
+		return fault.Conflict("endpoint_in_use", "a workflow is delivered to endpoint %q", name)
+	}
+	return err
+}
+
+// lockEndpoint is an endpoint as it is before a change, if it exists. Nobody else changes it until the transaction ends.
+func lockEndpoint(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (e Endpoint, exists bool, err error) {
+	rows, _ := tx.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, name) // CollectExactlyOneRow reports the error
+	e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return e, false, nil
+	}
+	return e, err == nil, err
+}
+
+// audited is what the audit shows of an endpoint: all but what may be a credential.
+func (e Endpoint) audited() Endpoint {
+	e.Headers, e.URL = nil, bareURL(e.URL)
+	return e
+}
+
+// shut reports whether nothing can be sent to an endpoint until somebody changes it.
+func (e *Target) Shut() bool { return e.State != enabledEndpoint || len(e.Secrets) == 0 }
+
+// stillShut reports whether nothing can be sent to the endpoint that ticks are parked for, given what is stored of it.
+func (p *Pusher) StillShut(of record.ParkedFor, state string, headers []byte, secrets [][]byte) bool {
+	return p.WithOpened(Target{Tenant: of.Tenant, Name: of.For, Batch: 1, State: state}, headers, secrets).Shut()
+}
+
+// queueDisable disables an endpoint that wants no more, unless it was given another URL meanwhile, and tells the tenant.
+func QueueDisable(b *pgx.Batch, e *Target) {
+	b.Queue(`
+		WITH gone AS (
+			UPDATE endpoint
+			SET state = $3::text, updated_at = `+postgres.Now+`
+			WHERE tenant_id = $1 AND name = $2 AND url = $4 AND state <> $3
+			RETURNING name
+		), audited AS (
+			INSERT INTO audit (tenant_id, actor, action, target, request, after)
+			SELECT $1, 'carillon', 'endpoint.disable', 'endpoints/' || name, '', json_build_object('state', $3::text, 'status', 410)
+			FROM gone
+		)
+		INSERT INTO happening (tenant_id, event, cause, data)
+		SELECT $1, $5::text, name, json_build_object('endpoint', name, 'status', 410)
+		FROM gone
+		WHERE `+tenants.WantsToKnow("$1", "$5"), e.Tenant, e.Name, DisabledEndpoint, e.Url, tenants.EndpointDisabled)
+}

@@ -1,0 +1,168 @@
+package push
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// flights bounds the requests to endpoints that this process has in flight for all tenants, and the bytes that they hold:
+//   - A tenant holds at most half of the requests and half of the bytes.
+//   - An eighth of both stays free for tenants that hold none.
+//   - What becomes free goes to the waiting tenant that holds the fewest requests.
+//
+// A tenant's own requests wait in the order in which they came.
+type flights struct {
+	requests, bytes int // at most
+
+	mu      sync.Mutex
+	taken   int
+	held    int // bytes
+	tenants map[tenants.ID]*flier
+	line    []*flier // those that wait
+	closed  bool
+}
+
+// flier is what one tenant has in flight.
+type flier struct {
+	tenant          tenants.ID
+	requests, bytes int
+	waiting         []*boarding // the first first
+}
+
+// boarding is a request that waits until it may be made.
+type boarding struct {
+	bytes int
+	done  chan bool // told once: whether it may
+}
+
+const (
+	mostFlights     = 1_000
+	leastPushBytes  = 16 << 20
+	deliveryHolds   = 1 << 10 // beside its payload
+	payloadIsHeldIn = 2       // the delivery and the request's body
+)
+
+func newFlights(requests, bytes int) *flights {
+	return &flights{requests: requests, bytes: max(bytes, leastPushBytes), tenants: map[tenants.ID]*flier{}}
+}
+
+// weigh returns how many bytes a request of a batch holds, with the longest answer that is read.
+func weigh(batch []*Delivery) int {
+	n := answerRead
+	for _, one := range batch {
+		n += payloadIsHeldIn*one.bytes() + deliveryHolds
+	}
+	return n
+}
+
+func (d *Delivery) bytes() int { return TextLength(d.Payload) }
+
+func TextLength(text *string) int {
+	if text == nil {
+		return 0
+	}
+	return len(*text)
+}
+
+// charge returns what a request is counted as. One that is larger than a tenant's part counts as that part, so that it can be made.
+func (f *flights) charge(bytes int) int { return min(bytes, f.bytes/2) }
+
+// enter waits until a tenant may make a request that holds so many bytes. It reports false once nothing more is to be sent.
+func (f *flights) enter(tenant tenants.ID, bytes int) bool {
+	bytes = f.charge(bytes)
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return false
+	}
+	one := f.tenants[tenant]
+	if one == nil {
+		one = &flier{tenant: tenant}
+		f.tenants[tenant] = one
+	}
+	if len(f.line) == 0 && f.within(one, bytes) && f.fits(one, bytes) {
+		f.begin(one, bytes)
+		f.mu.Unlock()
+		return true
+	}
+	b := &boarding{bytes, make(chan bool, 1)}
+	if one.waiting = append(one.waiting, b); len(one.waiting) == 1 {
+		f.line = append(f.line, one)
+	}
+	f.serve()
+	f.mu.Unlock()
+	return <-b.done
+}
+
+// leave ends a request that enter let begin.
+func (f *flights) leave(tenant tenants.ID, bytes int) {
+	bytes = f.charge(bytes)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one := f.tenants[tenant]
+	one.requests, one.bytes = one.requests-1, one.bytes-bytes
+	f.taken, f.held = f.taken-1, f.held-bytes
+	if one.requests == 0 && len(one.waiting) == 0 {
+		delete(f.tenants, tenant)
+	}
+	f.serve()
+}
+
+// close lets nothing more begin.
+func (f *flights) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	for _, one := range f.line {
+		for _, b := range one.waiting {
+			b.done <- false
+		}
+		one.waiting = nil
+	}
+	f.line = nil
+}
+
+func (f *flights) begin(one *flier, bytes int) {
+	one.requests, one.bytes = one.requests+1, one.bytes+bytes
+	f.taken, f.held = f.taken+1, f.held+bytes
+}
+
+// within reports whether a tenant's part has room for a request.
+func (f *flights) within(one *flier, bytes int) bool {
+	return one.requests == 0 || one.requests < f.requests/2 && one.bytes+bytes <= f.bytes/2
+}
+
+// fits reports whether the process has room for a request of a tenant.
+func (f *flights) fits(one *flier, bytes int) bool {
+	requests, most := f.requests, f.bytes
+	if one.requests > 0 {
+		requests, most = requests-requests/8, most-most/8
+	}
+	return f.taken < requests && f.held+bytes <= most
+}
+
+// serve lets requests begin for which there is room. While the tenant whose turn it is waits for room, no other passes it: else
+// small requests would keep a large one waiting.
+func (f *flights) serve() {
+	for {
+		var next *flier
+		for _, one := range f.line {
+			if (next == nil || one.requests < next.requests) && f.within(one, one.waiting[0].bytes) {
+				next = one
+			}
+		}
+		if next == nil || !f.fits(next, next.waiting[0].bytes) {
+			return
+		}
+		f.begin(next, next.waiting[0].bytes)
+		next.waiting[0].done <- true
+		next.waiting = next.waiting[1:]
+		at := slices.Index(f.line, next)
+		f.line = slices.Delete(f.line, at, at+1)
+		if len(next.waiting) > 0 {
+			f.line = append(f.line, next)
+		}
+	}
+}

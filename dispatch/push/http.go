@@ -1,0 +1,135 @@
+package push
+
+import (
+	"net/http"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
+)
+
+type endpointHandler struct{ *Pusher }
+
+// endpointRoutes serves endpoints.
+func (p *Pusher) Routes(g *echo.Group) {
+	h := endpointHandler{p}
+	endpoints, readEndpoints := tenants.Require(tenants.EndpointsWrite), tenants.Require(tenants.SchedulesRead, tenants.EndpointsWrite)
+	g.GET("/v1/endpoints", h.endpoints, readEndpoints)
+	g.PUT("/v1/endpoints/:name", h.putEndpoint, endpoints, web.NoQuery, web.Conditional)
+	g.GET("/v1/endpoints/:name", h.endpoint, readEndpoints, web.NoQuery, web.Conditional)
+	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, endpoints, web.NoQuery, web.Conditional)
+	g.POST("/v1/endpoints/:name/secrets", h.rotateSecret, endpoints)
+	g.POST("/v1/endpoints/:name/test", h.tryEndpoint, endpoints, web.NoQuery, web.Timeout(LongestAnswer+postgres.QueryTimeout))
+}
+
+func (h endpointHandler) rotateSecret(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	q, err := web.Query(c, "force")
+	if err != nil {
+		return err
+	}
+	force, err := web.Flag(q, "force")
+	if err != nil {
+		return err
+	}
+	once, err := web.OnceOf(c)
+	if err != nil {
+		return err
+	}
+	reply, err := h.RotateSecret(c.Request().Context(), tenants.From(c), name, force, once)
+	if err != nil {
+		return err
+	}
+	return reply.Write(c)
+}
+
+func (h endpointHandler) tryEndpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	once, err := web.OnceOf(c)
+	if err != nil {
+		return err
+	}
+	ctx, tenant := c.Request().Context(), tenants.From(c)
+	reply, err := once.RunApart(ctx, h.api, int32(tenant), 2*LongestAnswer, func() (int, any, error) {
+		trial, err := h.TryEndpoint(ctx, tenant, name)
+		return http.StatusOK, trial, err
+	})
+	if err != nil {
+		return err
+	}
+	return reply.Write(c)
+}
+
+func (h endpointHandler) endpoints(c echo.Context) error {
+	if _, err := web.Query(c, "limit", "cursor"); err != nil {
+		return err
+	}
+	limit, cursor, err := web.Page(c)
+	if err != nil {
+		return err
+	}
+	page, next, err := h.Endpoints(c.Request().Context(), tenants.From(c), limit, cursor)
+	if err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusOK, web.ListAnswer[Endpoint]{Items: page, NextCursor: next})
+}
+
+func (h endpointHandler) putEndpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	p, err := web.Body[EndpointParams](c)
+	if err != nil {
+		return err
+	}
+	p.Pre = pre
+	e, made, err := h.PutEndpoint(c.Request().Context(), tenants.From(c), name, p)
+	if err != nil {
+		return err
+	}
+	web.Tag(c, e.revision())
+	if made {
+		return web.Answer(c, http.StatusCreated, e)
+	}
+	return web.Answer(c, http.StatusOK, e)
+}
+
+func (h endpointHandler) endpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	e, err := h.Endpoint(c.Request().Context(), tenants.From(c), name)
+	if err != nil {
+		return err
+	}
+	return web.AnswerTagged(c, e.revision(), e)
+}
+
+func (h endpointHandler) deleteEndpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	if err := h.DeleteEndpoint(c.Request().Context(), tenants.From(c), name, pre); err != nil {
+		return err
+	}
+	return web.Answer(c, http.StatusNoContent, nil)
+}

@@ -1,0 +1,21 @@
+package push
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// pushMetrics are the metrics of pushing.
+type Metrics struct {
+	ended    *prometheus.CounterVec
+	breakers prometheus.Counter
+}
+
+// newPushMetrics registers the metrics of pushing.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		ended:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "carillon_attempts_ended_total", Help: "Attempts ended, by the state that their tick is in then."}, []string{"state"}),
+		breakers: prometheus.NewCounter(prometheus.CounterOpts{Name: "carillon_breakers_opened_total", Help: "Times that an endpoint answered nothing, and its ticks were held."}),
+	}
+	r.MustRegister(m.ended, m.breakers)
+	return m
+}

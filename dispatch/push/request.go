@@ -1,0 +1,345 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	crand "crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/finish"
+	"github.com/carillonhq/carillon/dispatch/message"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/sabotage"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+const (
+	LongestAnswer = 15 * time.Second // or the timeout, where that is shorter
+	answerRead    = 64 << 10
+)
+
+// pusher makes the requests: signed, to public addresses only, over HTTP/1.1, without redirects or a proxy.
+type pusher struct {
+	d       *Pusher
+	client  pushClient
+	failing ownFailures
+}
+
+func newPusher(d *Pusher) *pusher { return &pusher{d: d, client: newPushClient(d.outbound)} }
+
+// outcome is what a request came to for one delivery.
+type outcome struct {
+	*Delivery
+	finish.Ending
+	awaited time.Time // not zero: the worker has taken it and answers by then
+	gone    bool      // the endpoint wants no more
+	held    time.Time // not zero: it was not sent, and is to be by then
+}
+
+// push makes one request of a batch of deliveries to one endpoint, and reports the outcome of each. Ticks whose timing cannot be
+// computed end without a request.
+func (p *pusher) push(ctx context.Context, batch []*Delivery) {
+	started := time.Now()
+	sabotage.Crash("push.before")
+	timings, newer, err := p.d.timingsOf(ctx, batch)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.putOff(batch, started, err)
+		}
+		return
+	}
+	if batch, timings = p.setAside(batch, timings, newer); len(batch) == 0 {
+		return
+	}
+	outcomes, err := p.request(ctx, batch, timings, started)
+	sabotage.Crash("push.answered")
+	if sabotage.AnyAnswerIsSuccess.On() {
+		outcomes, err = everyOne(batch, func(o *outcome) { o.Outcome = finish.Succeeded }), nil
+	}
+	if ctx.Err() != nil {
+		return // broken off at the end of this process: another sends them again
+	}
+	if own, ours := errors.AsType[*ownError](err); ours {
+		p.putOff(batch, started, own.error)
+		return
+	}
+	p.failing.end()
+	e := batch[0].Endpoint
+	well := err == nil && (outcomes[0].Status == nil || *outcomes[0].Status < 500)
+	p.d.sender.came(EndpointName{e.Tenant, e.Name}, well)
+	if err != nil {
+		outcomes = everyOne(batch, func(o *outcome) { o.Outcome, o.Err = failedOutcome(err), finish.Keep(err.Error()) })
+	}
+	for i := range outcomes {
+		outcomes[i].Started = &started
+	}
+	p.d.results.add(outcomes)
+}
+
+// putOff holds a batch that was not sent because of a failure of ours.
+func (p *pusher) putOff(batch []*Delivery, now time.Time, cause error) {
+	wait := p.failing.wait(now)
+	if p.d.told.Due("push", now) {
+		p.d.log.Warn("pushes are not sent, and their ticks wait", "tenant", batch[0].Tenant, "endpoint", batch[0].Endpoint.Name, "wait", wait, "error", cause)
+	}
+	p.d.results.add(everyOne(batch, func(o *outcome) { o.held = now.Add(wait + rand.N(wait)) }))
+}
+
+// setAside returns the deliveries that have a timing, with their timings. It holds those whose timing a newer program wrote, as
+// that program can send them, and ends the others, each by itself.
+func (p *pusher) setAside(batch []*Delivery, timings []*calendar.Timing, newer []bool) ([]*Delivery, []*calendar.Timing) {
+	if !slices.Contains(timings, nil) {
+		return batch, timings
+	}
+	var sound, later, broken []*Delivery
+	for i, one := range batch {
+		switch {
+		case timings[i] != nil:
+			sound = append(sound, one)
+		case newer[i]:
+			later = append(later, one)
+		default:
+			broken = append(broken, one)
+		}
+	}
+	if len(later) > 0 {
+		p.d.results.add(everyOne(later, func(o *outcome) { o.held = time.Now().Add(record.NewerWait) }))
+	}
+	if len(broken) > 0 {
+		p.d.results.add(everyOne(broken, func(o *outcome) {
+			o.Outcome, o.Final, o.Unsent, o.Err = finish.Failed, true, true, new("the spec of the schedule's version cannot be computed")
+		}))
+	}
+	return sound, slices.DeleteFunc(timings, func(t *calendar.Timing) bool { return t == nil })
+}
+
+func everyOne(batch []*Delivery, fill func(*outcome)) []outcome {
+	outcomes := make([]outcome, len(batch))
+	for i, one := range batch {
+		outcomes[i].Delivery = one
+		outcomes[i].TickKey, outcomes[i].Attempt = one.Tick.RowKey(), one.Tick.Attempt
+		fill(&outcomes[i])
+	}
+	return outcomes
+}
+
+func (p *pusher) request(ctx context.Context, batch []*Delivery, timings []*calendar.Timing, now time.Time) ([]outcome, error) {
+	e := batch[0].Endpoint
+	body, id := p.body(batch, timings)
+	timeout := LongestAnswer
+	for _, one := range batch {
+		timeout = min(timeout, one.Timeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	r, err := p.post(ctx, e, id, body, now)
+	if err != nil {
+		return nil, err
+	}
+	return judge(batch, r, now), nil
+}
+
+// Response is what an endpoint answered: its status, and the first bytes of the body.
+type Response struct {
+	status int
+	body   []byte
+	Wait   time.Duration // what Retry-After asks for, if the status is 429 or 503
+}
+
+// accepted reports whether the ticks are taken, and each result comes in a request of its own: 202.
+func (r Response) accepted() bool { return r.status == http.StatusAccepted }
+
+// gone reports whether the endpoint wants no more requests: 410.
+func (r Response) Gone() bool { return r.status == http.StatusGone }
+
+// good reports whether the status is one of success: 2xx.
+func (r Response) Good() bool { return r.status/100 == 2 }
+
+// post makes one signed request, and returns the response.
+func (p *pusher) post(ctx context.Context, e *Target, id string, body []byte, at time.Time) (r Response, err error) {
+	signature, err := sign(e.Secrets, id, at, body)
+	if sabotage.UnsignedBody.On() {
+		signature, err = sign(e.Secrets, id, at, nil)
+	}
+	if err != nil {
+		return r, &ownError{err}
+	}
+	ctx, exchange := watched(ctx)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.Url, bytes.NewReader(body))
+	if err != nil {
+		return r, errors.New("the URL of the endpoint cannot be used")
+	}
+	for name, value := range e.headers {
+		req.Header.Set(name, value)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "carillon")
+	req.Header.Set("Webhook-Id", id)
+	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
+	req.Header.Set("Webhook-Signature", signature)
+	resp, err := p.client.do(req, exchange)
+	if err != nil {
+		return r, requestError(err)
+	}
+	defer resp.Body.Close()
+	r.status = resp.StatusCode
+	if r.body, err = io.ReadAll(io.LimitReader(resp.Body, answerRead)); err != nil {
+		return r, fmt.Errorf("read the answer: %w", requestError(err))
+	}
+	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
+		r.Wait = retryAfter(resp.Header.Get("Retry-After"), at)
+	}
+	return r, nil
+}
+
+// errNoSecret may be told to the tenant, who can rotate the secret.
+var errNoSecret = errors.New("no secret of the endpoint can be read")
+
+// sign is the header of Standard Webhooks: a signature by each secret that is valid.
+func sign(secrets [][]byte, id string, at time.Time, body []byte) (string, error) {
+	if len(secrets) == 0 {
+		return "", errNoSecret
+	}
+	signatures := make([]string, len(secrets))
+	for i, secret := range secrets {
+		hook, err := standardwebhooks.NewWebhookRaw(secret)
+		if err != nil {
+			return "", fmt.Errorf("sign: %w", err)
+		}
+		if signatures[i], err = hook.Sign(id, at, body); err != nil {
+			return "", fmt.Errorf("sign: %w", err)
+		}
+	}
+	return strings.Join(signatures, " "), nil
+}
+
+// body writes a request's body: the tick itself, or a batch of ticks under an id of the batch's own.
+func (p *pusher) body(batch []*Delivery, timings []*calendar.Timing) (body []byte, id string) {
+	single := batch[0].Endpoint.Batch == 1
+	if !single {
+		body, id = append(body, `{"ticks":[`...), "batch_"+crand.Text()
+	}
+	for i, one := range batch {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		k := one.Tick.RowKey()
+		m := p.d.messages.Complete(message.Message{
+			Tick: &one.Tick, Workflow: one.Workflow, Key: one.Key, WorkflowVersion: one.Version, MaxAttempts: one.MaxAttempts,
+			Token: p.d.messages.Seal(one.Tenant, k, message.Token{Attempt: one.Tick.Attempt}), Body: one.Payload,
+		}, timings[i])
+		body, one.id = m.AppendJSON(body), m.ID
+		if single {
+			id = one.id
+		}
+	}
+	if !single {
+		body = append(body, `]}`...)
+	}
+	return body, id
+}
+
+// slotQuery is how long a slot waits for the database: a slot that waits sends nothing.
+const slotQuery = 2 * time.Second
+
+// timingsOf returns the timings of the deliveries, in their order: see timingsOf.
+func (p *Pusher) timingsOf(ctx context.Context, batch []*Delivery) (timings []*calendar.Timing, newer []bool, err error) {
+	if kept := p.keptTimings(batch); kept != nil {
+		return kept, make([]bool, len(batch)), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, slotQuery)
+	defer cancel()
+	ticks := make([]*record.Tick, len(batch))
+	for i, one := range batch {
+		ticks[i] = &one.Tick
+	}
+	return p.messages.TimingsOf(ctx, p.pool, batch[0].Tenant, ticks)
+}
+
+// keptTimings returns the timings of the deliveries where all are in memory, else nil.
+func (p *Pusher) keptTimings(batch []*Delivery) []*calendar.Timing {
+	timings := make([]*calendar.Timing, len(batch))
+	for i, one := range batch {
+		if one.Tick.CohortID == nil {
+			return nil
+		}
+		if timings[i] = p.timings.Kept(*one.Tick.CohortID); timings[i] == nil {
+			return nil
+		}
+	}
+	return timings
+}
+
+// judge returns what a response means for each delivery.
+func judge(batch []*Delivery, r Response, started time.Time) []outcome {
+	status := int32(r.status)
+	if !r.Good() {
+		return everyOne(batch, func(o *outcome) {
+			o.Outcome, o.Status, o.RetryAfter = finish.Failed, &status, r.Wait
+			o.Err = finish.Keep(fmt.Sprintf("the endpoint answered %d: %s", status, bytes.TrimSpace(r.body)))
+			o.gone = r.Gone()
+		})
+	}
+	if batch[0].Endpoint.Batch > 1 && len(bytes.TrimSpace(r.body)) > 0 {
+		return judgeEach(batch, r.body, status, started)
+	}
+	return everyOne(batch, func(o *outcome) {
+		o.Outcome, o.Status = finish.Succeeded, &status
+		if r.accepted() {
+			o.awaited = started.Add(o.Delivery.Timeout)
+		}
+	})
+}
+
+// judgeEach reads the answer to a batch. What it does not name, or names in another way, has failed.
+func judgeEach(batch []*Delivery, answer []byte, status int32, started time.Time) []outcome {
+	var body struct {
+		Results []struct {
+			TickID string `json:"tick_id"`
+			Status string `json:"status"`
+			Error  string `json:"error"`
+		} `json:"results"`
+	}
+	err := json.Unmarshal(answer, &body)
+	said := map[string]int{}
+	for i, r := range body.Results {
+		said[r.TickID] = i
+	}
+	return everyOne(batch, func(o *outcome) {
+		o.Status = &status
+		i, named := said[o.Delivery.id]
+		switch {
+		case err != nil:
+			o.Outcome, o.Err = finish.Failed, finish.Keep("the answer to the batch is not the JSON it should be: "+err.Error())
+		case !named:
+			o.Outcome, o.Err = finish.Failed, finish.Keep("the answer to the batch does not name the tick")
+		case body.Results[i].Status == "succeeded":
+			o.Outcome = finish.Succeeded
+		case body.Results[i].Status == "running":
+			o.Outcome, o.awaited = finish.Succeeded, started.Add(o.Delivery.Timeout)
+		default:
+			o.Outcome, o.Err = finish.Failed, finish.Keep(body.Results[i].Error)
+		}
+	})
+}
+
+// retryAfter reads the header (RFC 9110 section 10.2.3): seconds or a date; at most an hour.
+func retryAfter(text string, now time.Time) time.Duration {
+	wait := time.Duration(0)
+	if n, err := strconv.Atoi(text); err == nil && n > 0 {
+		wait = time.Duration(min(n, 3600)) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		wait = at.Sub(now)
+	}
+	return max(0, min(wait, time.Hour))
+}

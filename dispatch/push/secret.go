@@ -1,0 +1,246 @@
+package push
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/keyset"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// A secret is stored in one of two forms: in the clear, which is its secretSize bytes and nothing else, or sealed, which
+// is longer: sealedMark, and what the keyset made of it for its endpoint alone.
+const (
+	secretSize   = 32
+	secretPrefix = "whsec_"
+	sealedMark   = 1
+	validSecrets = 2 // at a time
+)
+
+func newSecret() []byte {
+	secret := make([]byte, secretSize)
+	_, _ = rand.Read(secret) // it never fails
+	return secret
+}
+
+// shownSecret is a secret as its owner gets it: in the form of Standard Webhooks.
+func shownSecret(secret []byte) string {
+	return secretPrefix + base64.StdEncoding.EncodeToString(secret)
+}
+
+// secretPlace is where a secret belongs: sealed, it opens nowhere else.
+func secretPlace(tenant tenants.ID, endpoint string) []byte {
+	return fmt.Appendf(nil, "endpoint %d %s", tenant, endpoint)
+}
+
+// sealSecret is what is stored of a secret.
+func sealSecret(k *keyset.Keyset, tenant tenants.ID, endpoint string, secret []byte) ([]byte, error) {
+	if k == nil {
+		return secret, nil
+	}
+	sealed, err := k.Seal(secret, secretPlace(tenant, endpoint))
+	if err != nil {
+		return nil, fmt.Errorf("seal a secret: %w", err)
+	}
+	return append([]byte{sealedMark}, sealed...), nil
+}
+
+// openSecret is the secret that is stored.
+func openSecret(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored []byte) ([]byte, error) {
+	switch {
+	case len(stored) == secretSize:
+		return stored, nil
+	case len(stored) == 0 || stored[0] != sealedMark:
+		return nil, errors.New("the secret is in a form that this version does not know")
+	case k == nil:
+		return nil, errors.New("the secret is sealed, and there is no keyset")
+	}
+	secret, err := k.Open(stored[1:], secretPlace(tenant, endpoint))
+	if err != nil {
+		return nil, errors.New("the secret is not sealed by a key of the keyset") // the library's error says no more
+	}
+	return secret, nil
+}
+
+// resealed is what is to be stored of a stored secret from now on: sealed by the key that seals now. One that cannot be
+// opened stays as it is, as a keyset that holds its key may come back.
+func resealed(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored []byte) ([]byte, error) {
+	secret, err := openSecret(k, tenant, endpoint, stored)
+	if err != nil {
+		return stored, nil
+	}
+	return sealSecret(k, tenant, endpoint, secret)
+}
+
+// openSecrets are those of an endpoint's secrets that can be opened. That one cannot is told once an endpoint.
+func (p *Pusher) openSecrets(tenant tenants.ID, endpoint string, stored [][]byte) [][]byte {
+	var secrets [][]byte
+	for _, one := range stored {
+		secret, err := openSecret(p.keyset, tenant, endpoint, one)
+		if err == nil {
+			secrets = append(secrets, secret)
+			continue
+		}
+		p.tellUnreadable(tenant, endpoint, err)
+	}
+	return secrets
+}
+
+func (p *Pusher) tellUnreadable(tenant tenants.ID, endpoint string, err error) {
+	if _, told := p.unreadable.LoadOrStore(EndpointName{tenant, endpoint}, true); !told {
+		p.log.Error("cannot open a secret or a header of an endpoint", "tenant", tenant, "endpoint", endpoint, "error", err)
+	}
+}
+
+// storedSecrets locks an endpoint, and returns its secrets and headers as they are to be stored; no secrets: there is no
+// such endpoint.
+func (p *Pusher) storedSecrets(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (secrets [][]byte, headers map[string]string, err error) {
+	err = tx.QueryRow(ctx, `
+		SELECT secrets, headers
+		FROM endpoint
+		WHERE tenant_id = $1 AND name = $2
+		FOR UPDATE`, tenant, name).Scan(&secrets, &headers)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read secrets: %w", err)
+	}
+	for i, one := range secrets {
+		if secrets[i], err = resealed(p.keyset, tenant, name, one); err != nil {
+			return nil, nil, err
+		}
+	}
+	headers, err = resealedValues(p.keyset, tenant, name, headers)
+	return secrets, headers, err
+}
+
+// rotationGap is how long after a rotation the next one needs force. Receivers change over in it, and a client that did not
+// get the answer to a rotation does not end the secret that they use.
+const rotationGap = time.Hour
+
+// RotateSecret gives an endpoint another secret and returns it in the answer. Ticks are signed with it and with the one before;
+// an older one is no longer valid. So another rotation within rotationGap is refused without force. A replayed answer has no
+// secret, because answers are stored without it.
+func (p *Pusher) RotateSecret(ctx context.Context, tenant tenants.ID, name string, force bool, once web.Once) (web.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	var fresh Endpoint
+	var reply web.Reply
+	err := pgx.BeginFunc(ctx, p.api, func(tx pgx.Tx) (err error) {
+		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+			fresh, err = p.rotate(ctx, tx, tenant, name, force)
+			kept := fresh
+			kept.Secret = ""
+			return http.StatusCreated, kept, err
+		})
+		return err
+	})
+	if err != nil || reply.Replayed {
+		return reply, err
+	}
+	reply.Body, err = web.Marshal(fresh)
+	return reply, err
+}
+
+func (p *Pusher) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, force bool) (e Endpoint, err error) {
+	secrets, headers, err := p.storedSecrets(ctx, tx, tenant, name)
+	if err != nil {
+		return e, err
+	}
+	if secrets == nil {
+		return e, noEndpoint(name)
+	}
+	if !force {
+		if err := checkRotated(ctx, tx, tenant, name); err != nil {
+			return e, err
+		}
+	}
+	secret := newSecret()
+	sealed, err := sealSecret(p.keyset, tenant, name, secret)
+	if err != nil {
+		return e, err
+	}
+	secrets = slices.Insert(secrets, 0, sealed)
+	rows, _ := tx.Query(ctx, `
+		UPDATE endpoint
+		SET secrets = $3, headers = $4, rotated_at = `+postgres.Now+`, updated_at = `+postgres.Now+`
+		WHERE tenant_id = $1 AND name = $2
+		RETURNING `+endpointColumns, tenant, name, secrets[:min(len(secrets), validSecrets)], headers) // CollectExactlyOneRow reports the error
+	if e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint); err != nil {
+		return e, fmt.Errorf("rotate a secret: %w", err)
+	}
+	e.Secret = shownSecret(secret)
+	return e, tenants.Audit(ctx, tx, tenant, "", tenants.Change{Action: "endpoint.rotate", Target: "endpoints/" + name})
+}
+
+// checkRotated refuses the rotation of an endpoint that was rotated within rotationGap. The endpoint is locked.
+func checkRotated(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) error {
+	var lately bool
+	err := tx.QueryRow(ctx, `
+		SELECT COALESCE(rotated_at > `+postgres.Now+` - $3::interval, false)
+		FROM endpoint
+		WHERE tenant_id = $1 AND name = $2`, tenant, name, rotationGap).Scan(&lately)
+	if err != nil {
+		return fmt.Errorf("read when a secret was rotated: %w", err)
+	}
+	if lately {
+		return fault.Conflict("rotated_lately", "the secret of endpoint %q was rotated less than an hour ago: another rotation ends the secret before that one, which receivers may still use; with ?force=true it is done all the same", name)
+	}
+	return nil
+}
+
+// Sealing is in what forms the secrets of all endpoints are stored, and the values of their headers.
+type Sealing struct {
+	Clear, Sealed int
+	Unreadable    int // of those that are sealed: by a key that is not there
+}
+
+// Sealings looks at the secrets and headers of all tenants' endpoints: it is for who runs the service.
+func Sealings(ctx context.Context, db postgres.DB, k *keyset.Keyset) (s Sealing, err error) {
+	rows, err := db.Query(ctx, `
+		SELECT tenant_id, name, unnest(secrets), '', ''
+		FROM endpoint
+		UNION ALL
+		SELECT e.tenant_id, e.name, ''::bytea, h.key, h.value
+		FROM endpoint e
+		CROSS JOIN LATERAL jsonb_each_text(e.headers) h`)
+	if err != nil {
+		return s, err
+	}
+	var tenant tenants.ID
+	var name, header, value string
+	var stored []byte
+	_, err = pgx.ForEachRow(rows, []any{&tenant, &name, &stored, &header, &value}, func() error {
+		inClear := len(stored) == secretSize
+		var err error
+		if header == "" {
+			_, err = openSecret(k, tenant, name, stored)
+		} else {
+			inClear = !strings.HasPrefix(value, sealedValue)
+			_, err = openValue(k, valuePlace(tenant, name, header), value)
+		}
+		switch {
+		case inClear:
+			s.Clear++
+		case err != nil:
+			s.Unreadable++
+			fallthrough
+		default:
+			s.Sealed++
+		}
+		return nil
+	})
+	return s, err
+}

@@ -1,0 +1,115 @@
+package push
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/finish"
+	"github.com/carillonhq/carillon/dispatch/message"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+)
+
+// Trial is what came of a test tick.
+type Trial struct {
+	WebhookID string  `json:"webhook_id"`
+	Status    *int32  `json:"status"` // of the endpoint's answer; null where there was none
+	TookMS    int64   `json:"took_ms"`
+	Error     *string `json:"error"` // why a tick like this would have failed; null where it would have succeeded
+}
+
+// trialPrefix begins the tick_id of a test tick, and of no other.
+const trialPrefix = "test_"
+
+// TryEndpoint sends one signed test tick to an endpoint, whatever its state, and tells what came of it within 15 s. It
+// is not tried again, and changes nothing: neither the endpoint's state nor what is known of its health.
+func (p *Pusher) TryEndpoint(ctx context.Context, tenant tenants.ID, name string) (Trial, error) {
+	e, err := p.Pushable(ctx, tenant, name)
+	if err != nil {
+		return Trial{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, LongestAnswer)
+	defer cancel()
+	started := time.Now()
+	one := &Delivery{Tenant: tenant, id: trialPrefix + rand.Text(), Timeout: LongestAnswer, Endpoint: e}
+	body, id := trialBody(one.id, e.Batch, started.UTC())
+	trial := Trial{WebhookID: id}
+	r, err := p.sender.pusher.post(ctx, e, id, body, started)
+	if own, ours := errors.AsType[*ownError](err); ours && !errors.Is(err, errNoSecret) {
+		return Trial{}, notSent(own.error)
+	}
+	if err == nil {
+		o := judge([]*Delivery{one}, r, started)[0]
+		trial.Status, trial.Error = o.Status, o.Err
+	} else {
+		trial.Error = new(trialError(err))
+	}
+	trial.TookMS = time.Since(started).Milliseconds()
+	return trial, nil
+}
+
+// notSent is the answer where a failure of ours kept the test tick from being sent. The cause is for the log.
+func notSent(cause error) error {
+	f := fault.Unavailable("unavailable", "the test tick could not be sent just now; try again")
+	f.RetryAfter = time.Second
+	return fmt.Errorf("%w (%v)", f, cause)
+}
+
+func trialError(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("the endpoint did not answer within %s", LongestAnswer)
+	}
+	return *finish.Keep(err.Error())
+}
+
+// pushable reads an endpoint as it is for a push.
+func (p *Pusher) Pushable(ctx context.Context, tenant tenants.ID, name string) (*Target, error) {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	e := Target{Tenant: tenant, Name: name}
+	var headers []byte
+	var secrets [][]byte
+	err := p.of(ctx).QueryRow(ctx, `
+		SELECT url, batch, headers, state, secrets
+		FROM endpoint
+		WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&e.Url, &e.Batch, &headers, &e.State, &secrets)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, noEndpoint(name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read endpoint: %w", err)
+	}
+	return p.WithOpened(e, headers, secrets), nil
+}
+
+// trialBody is a tick as any other, of a schedule that there is not: an endpoint that takes batches gets a batch of it.
+func trialBody(tickID string, batch int, now time.Time) (body []byte, id string) {
+	at := now.Truncate(time.Second)
+	when := message.AppendTime([]byte(`"timestamp":`), at)
+	when = append(when, `,"local_time":`...)
+	when = message.AppendTime(when, at)
+	when = append(when, `,"timezone":"UTC","upcoming":[]`...)
+	m := message.Message{
+		Tick: &record.Tick{NominalAt: at, FiredAt: now, Version: 1, Attempt: 1, Cause: record.Manual, DST: calendar.DSTNone},
+		ID:   tickID, Schedule: "test", Workflow: "test", Key: "test", MaxAttempts: 1, Token: "test", When: when,
+	}
+	if batch == 1 {
+		return m.AppendJSON(nil), tickID
+	}
+	return append(m.AppendJSON([]byte(`{"ticks":[`)), `]}`...), "batch_" + rand.Text()
+}
+
+// of returns where to query: the API's pool, which shows one tenant's rows, if ctx carries a tenant; else the engine's.
+func (p *Pusher) of(ctx context.Context) postgres.DB {
+	if postgres.HasTenant(ctx) {
+		return p.api
+	}
+	return p.pool
+}

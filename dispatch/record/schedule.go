@@ -1,0 +1,69 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// scheduleOf is the schedule of a tick: its name, and how long its ended ticks are kept; 0 is as long as the
+// tenant's are.
+type Schedule struct {
+	Workflow, Key     string
+	Succeeded, Failed time.Duration
+}
+
+// schedulesOf reads schedules by number; a deleted one is as it was last.
+func SchedulesOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ids []int64) (map[int64]Schedule, error) {
+	found := make(map[int64]Schedule, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	rows, err := db.Query(ctx, `
+		SELECT i.id, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key),
+			COALESCE(s.keep_succeeded_s, r.keep_succeeded_s), COALESCE(s.keep_failed_s, r.keep_failed_s), w.defaults
+		FROM (SELECT DISTINCT id FROM unnest($2::bigint[]) AS n (id)) i
+		LEFT JOIN schedule s ON s.tenant_id = $1 AND s.id = i.id
+		LEFT JOIN LATERAL (
+			SELECT workflow, key, keep_succeeded_s, keep_failed_s
+			FROM revision
+			WHERE tenant_id = $1 AND schedule_id = i.id AND s.id IS NULL
+			ORDER BY version DESC
+			LIMIT 1
+		) r ON true
+		LEFT JOIN workflow w ON w.tenant_id = $1 AND w.name = COALESCE(s.workflow, r.workflow)
+		WHERE s.id IS NOT NULL OR r.workflow IS NOT NULL`, tenant, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read schedules of ticks: %w", err)
+	}
+	var id int64
+	var w Schedule
+	var good, bad *int32
+	var defaults []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &w.Workflow, &w.Key, &good, &bad, &defaults}, func() error {
+		own := policy.Stored{KeepSucceeded: good, KeepFailed: bad}
+		terms, err := policy.Resolve(own, defaults)
+		if err != nil { // as long as the tenant's, until they can be read
+			terms = policy.BuiltIn().With(own)
+		}
+		w.Succeeded, w.Failed = terms.KeepSucceeded, terms.KeepFailed
+		found[id] = w
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read schedules of ticks: %w", err)
+	}
+	return found, nil
+}
+
+// workflowTerms are the version of a workflow and what it says of delivery.
+type WorkflowTerms struct {
+	policy.Terms
+	Version string
+}

@@ -1,0 +1,168 @@
+package sweep
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// lookAhead finds the member that each walk comes to after its leg, so that the cohort sleeps until then.
+func lookAhead(ctx context.Context, tx pgx.Tx, all []*due) error {
+	var at []int
+	var ids, low, high, lowAgain, highAgain []int64
+	var owners []int32
+	for i, c := range all {
+		if c.leg == nil || !c.whole || !c.leg.Last {
+			continue
+		}
+		ranges := append(c.walk.Rest(*c.leg), [2]int64{1, 0}, [2]int64{1, 0}) // one that holds nothing for each that is not there
+		at, ids, owners = append(at, i), append(ids, c.ID), append(owners, int32(c.TenantID))
+		low, high = append(low, ranges[0][0]), append(high, ranges[0][1])
+		lowAgain, highAgain = append(lowAgain, ranges[1][0]), append(highAgain, ranges[1][1])
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := tx.Query(ctx, `
+		SELECT c.ord::int, COALESCE(
+			(SELECT spread FROM member WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND spread BETWEEN c.low AND c.high ORDER BY spread LIMIT 1),
+			(SELECT spread FROM member WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND spread BETWEEN c.low2 AND c.high2 ORDER BY spread LIMIT 1))
+		FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+			WITH ORDINALITY AS c (id, tenant_id, low, high, low2, high2, ord)`, ids, owners, low, high, lowAgain, highAgain)
+	if err != nil {
+		return fmt.Errorf("look ahead: %w", err)
+	}
+	var ord int
+	var spread *int64
+	_, err = pgx.ForEachRow(rows, []any{&ord, &spread}, func() error {
+		c := all[at[ord-1]]
+		if spread != nil {
+			c.ahead, c.empty = new(*spread), false
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look ahead: %w", err)
+	}
+	return nil
+}
+
+// place is where a cohort stands after a sweep.
+type place struct {
+	next, due, run, from, empty, wait *time.Time
+	spread, id                        *int64
+	missed                            *int32
+	drop                              *bool
+}
+
+const leastSleep = 20 * time.Millisecond // of a walk, so that each wake finds more than one member
+
+// place moves a cohort: to its next nominal time, to sleep where it has no members or no time left, or its cursor
+// within the run.
+func (c *due) place(now time.Time) place {
+	var next *time.Time
+	if !c.run.Next.IsZero() {
+		next = &c.run.Next
+	}
+	within := func(spread, id int64, due time.Time) place {
+		return place{
+			next: next, due: &due, run: &c.run.At, from: &c.run.From, spread: &spread, id: &id,
+			missed: new(int32(c.run.Missed)), drop: &c.run.Drop,
+		}
+	}
+	if c.waits {
+		p := within(*c.AtSpread, *c.AtID, now)
+		if c.stopped && c.RunAt == nil {
+			p = place{next: c.NextAt}
+		}
+		if p.due, p.wait = nil, c.WaitAt; p.wait == nil {
+			p.wait = &now
+		}
+		return p
+	}
+	switch {
+	case c.whole && c.leg != nil && !c.leg.Last:
+		return within(cohorts.Lowest, -1, now)
+	case c.ahead != nil:
+		due := c.walk.Due(*c.ahead).Add(time.Millisecond)
+		if least := now.Add(leastSleep); due.Before(least) {
+			due = least
+		}
+		return within(c.leg.Upto, math.MaxInt64, due)
+	case c.empty:
+		return place{empty: &now}
+	case c.whole && c.RetimeAt != nil:
+		return place{next: next, due: &now}
+	case c.whole:
+		if next == nil {
+			return place{}
+		}
+		return place{next: next, due: new(c.timing.Due(*next))}
+	case c.AtID == nil: // reached, but none of its members fitted in
+		return place{next: c.NextAt, due: &now}
+	}
+	return within(*c.AtSpread, *c.AtID, now)
+}
+
+// idle tells that a cohort sleeps until its next nominal time is due, and nothing else is to be said of it.
+func (p *place) idle() bool {
+	return p.next != nil && p.due != nil && p.run == nil && p.empty == nil && p.wait == nil
+}
+
+// advance moves each cohort that was reached to its place: nearly all of them to sleep until their next nominal time, which
+// takes a quarter of the columns.
+func advance(b *pgx.Batch, shard int16, now time.Time, all []*due) {
+	var idle []pgtype.TID
+	var idleIDs []int64
+	var idleNext, idleDue []time.Time
+	var ids, spreads, afters []*int64
+	var next, dueAt, runAt, runFrom, empty, wait []*time.Time
+	var missed []*int32
+	var drop []*bool
+	for _, c := range all {
+		if !c.begun {
+			continue
+		}
+		p := c.place(now)
+		if p.idle() {
+			idle, idleIDs = append(idle, c.Row), append(idleIDs, c.ID)
+			idleNext, idleDue = append(idleNext, *p.next), append(idleDue, *p.due)
+			continue
+		}
+		ids, spreads, afters = append(ids, &c.ID), append(spreads, p.spread), append(afters, p.id)
+		next, dueAt, runAt, runFrom, empty = append(next, p.next), append(dueAt, p.due), append(runAt, p.run), append(runFrom, p.from), append(empty, p.empty)
+		missed, drop, wait = append(missed, p.missed), append(drop, p.drop), append(wait, p.wait)
+	}
+	if len(idle) > 0 {
+		b.Queue(`
+			UPDATE cohort c
+			SET next_at = n.next_at, due_at = `+cohorts.NotPast("n.due_at")+`, wait_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL,
+				at_spread = NULL, at_id = NULL, empty_at = NULL, run_drop = NULL
+			FROM unnest($2::tid[], $3::bigint[], $4::timestamptz[], $5::timestamptz[]) AS n (row, id, next_at, due_at)
+			WHERE c.ctid = n.row AND c.shard = $1 AND c.id = n.id`, shard, idle, idleIDs, idleNext, idleDue).Exec(func(done pgconn.CommandTag) error {
+			if int(done.RowsAffected()) != len(idle) {
+				return fmt.Errorf("of %d cohorts of shard %d that were read under its lock %d are where they were", len(idle), shard, done.RowsAffected())
+			}
+			return nil
+		})
+	}
+	if len(ids) == 0 {
+		return
+	}
+	b.Queue(`
+		UPDATE cohort c
+		SET next_at = n.next_at, due_at = CASE WHEN n.wait_at IS NULL THEN `+cohorts.NotPast("n.due_at")+` ELSE 'infinity' END, wait_at = n.wait_at, run_at = n.run_at, run_from = n.run_from, run_missed = n.run_missed,
+			at_spread = n.at_spread, at_id = n.at_id, empty_at = n.empty_at, run_drop = n.run_drop,
+			retime_at = CASE WHEN n.empty_at IS NULL THEN c.retime_at END
+		FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],
+			$7::int[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::boolean[], $12::timestamptz[])
+			AS n (id, next_at, due_at, run_at, run_from, run_missed, at_spread, at_id, empty_at, run_drop, wait_at)
+		WHERE c.shard = $1 AND c.id = n.id`,
+		shard, ids, next, dueAt, runAt, runFrom, missed, spreads, afters, empty, drop, wait)
+}

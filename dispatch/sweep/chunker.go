@@ -1,0 +1,55 @@
+package sweep
+
+import (
+	"context"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Chunker writes chunks of due ticks with the jobs that open them. The sweep of a process and the changes of schedules share one, as it
+// counts what each tenant was given.
+type Chunker struct {
+	quotas   record.Quotas
+	purse    *purse
+	pressure pressure
+	insert   func(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error
+}
+
+// NewChunker returns a Chunker. insert makes the jobs that open runs of chunks.
+func NewChunker(pool *pgxpool.Pool, quotas record.Quotas, insert func(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error) *Chunker {
+	return &Chunker{quotas: quotas, purse: newPurse(pool), insert: insert}
+}
+
+// insertChunks writes chunks with the jobs that open them.
+func (c *Chunker) insertChunks(ctx context.Context, tx pgx.Tx, cs *chunk.Batch) (runs []chunk.Run, err error) {
+	made, err := cs.Insert(ctx, tx)
+	if err != nil || len(made) == 0 {
+		return nil, err
+	}
+	runs = c.openRuns(made)
+	return runs, c.insert(ctx, tx, runs)
+}
+
+// openRuns groups the chunks of one sweep into runs. Neighbours of one lane and priority share a run while they are small.
+func (c *Chunker) openRuns(made []chunk.Draft) (runs []chunk.Run) {
+	for i := range made {
+		one := &made[i]
+		first := priority(c.pressure.add(one.Tenant))
+		if n := len(runs); n > 0 && one.Kind == chunk.FirstTries {
+			last := &runs[n-1]
+			if last.Lane == one.Lane && last.Priority == first && last.Chunks < chunk.ChunksOfAJob && last.Ticks+one.Count <= chunk.TicksOfAJob {
+				last.Through, last.Chunks, last.Ticks = one.ID, last.Chunks+1, last.Ticks+one.Count
+				continue
+			}
+		}
+		run := chunk.Run{JobArgs: chunk.JobArgs{Chunk: one.ID}, Lane: one.Lane, Priority: first, Chunks: 1, Ticks: one.Count}
+		if one.Kind != chunk.FirstTries {
+			run.Ticks = chunk.TicksOfAJob // nothing joins it
+		}
+		runs = append(runs, run)
+	}
+	return runs
+}

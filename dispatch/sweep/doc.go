@@ -1,0 +1,12 @@
+// Package sweep makes chunks of what is due.
+//
+// A process sweeps the shards that are its own. It locks a shard, reads the cohorts whose time has come, computes the next time of
+// each, and writes their members into chunks with the River jobs that open them ([Chunker]): all of this is one transaction, so a tick
+// is handed out exactly once. A cohort that cannot be computed is quarantined alone.
+//
+// Fairness: a tenant with more due in a shard than its quota allows now is queued. A row of table turn says when it is served next.
+// Tokens of tenants are counted in memory and settled in table allowance; tenants with many unopened chunks get a later priority.
+//
+// The package writes chunk, cohort, held, turn and allowance under the lock of the shard. A crash rolls the transaction back, and the
+// process that owns the shard then sweeps it again.
+package sweep

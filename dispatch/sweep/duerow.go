@@ -1,0 +1,134 @@
+package sweep
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// dueColumns are the columns of a due cohort c of shard $1. Whether its tenant waits in line is looked up for each cohort by the
+// key of turn: IN or EXISTS would read all turns of the shard, which are as many as tenants that are suspended.
+const DueColumns = `c.ctid, c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
+			c.at_spread, c.at_id, c.wait_at, c.retime_at, c.revision, c.tzdata,
+			(SELECT true FROM turn w WHERE w.shard = $1 AND w.tenant_id = c.tenant_id LIMIT 1) IS NOT NULL AS waits`
+
+// dueRow is a row of dueColumns as it is read. One is read into for all rows of a statement, whose texts are mostly those of the
+// row before; what may be null is read as such, since a pointer to a pointer is found by reflection.
+type dueRow struct {
+	due
+	nextAt, runAt, runFrom, waitAt, retimeAt pgtype.Timestamptz
+	runLost                                  pgtype.Int4
+	runDrop                                  pgtype.Bool
+	atSpread, atID                           pgtype.Int8
+}
+
+// fields are where a row of dueColumns is read into.
+func (r *dueRow) fields() []any {
+	return []any{
+		&r.Row, &r.ID, (*int32)(&r.TenantID), &r.Workflow, &r.Hash, &r.Missed, &r.nextAt, &r.runAt, &r.runFrom, &r.runLost, &r.runDrop,
+		&r.atSpread, &r.atID, &r.waitAt, &r.retimeAt, &r.Revision, &r.TZData, &r.Waits,
+	}
+}
+
+// dues makes cohorts of the rows that are read, several at a time.
+type dues struct {
+	all   []*due
+	spare []due
+}
+
+const duesAtOnce = 64
+
+func (d *dues) add(r *dueRow) *due {
+	if len(d.spare) == 0 {
+		d.spare = make([]due, duesAtOnce)
+	}
+	c := &d.spare[0]
+	d.all, d.spare = append(d.all, c), d.spare[1:]
+	*c = r.due
+	c.members = unread
+	if r.nextAt.Valid {
+		c.next = r.nextAt.Time
+		c.NextAt = &c.next
+	}
+	c.RunAt, c.RunFrom, c.WaitAt, c.RetimeAt = orNil(r.runAt), orNil(r.runFrom), orNil(r.waitAt), orNil(r.retimeAt)
+	if r.runLost.Valid {
+		c.RunLost = new(r.runLost.Int32)
+	}
+	if r.runDrop.Valid {
+		c.RunDrop = new(r.runDrop.Bool)
+	}
+	if r.atSpread.Valid {
+		c.AtSpread = new(r.atSpread.Int64)
+	}
+	if r.atID.Valid {
+		c.AtID = new(r.atID.Int64)
+	}
+	return c
+}
+
+func orNil(at pgtype.Timestamptz) *time.Time {
+	if !at.Valid {
+		return nil
+	}
+	return new(at.Time)
+}
+
+// word is a text of few values, which is read without a copy where it is the one that was there.
+type word string
+
+func (w *word) ScanBytes(text []byte) error {
+	if string(text) != string(*w) {
+		*w = word(text)
+	}
+	return nil
+}
+
+// digest is the hash of a timing, by which that is kept in memory. What follows it, to tell the cohorts of fixed_delay from
+// one another, is left out.
+type digest [16]byte
+
+func (d *digest) ScanBytes(value []byte) error {
+	if len(value) < len(d) {
+		return fmt.Errorf("a hash of %d bytes", len(value))
+	}
+	copy(d[:], value)
+	return nil
+}
+
+// collectDue reads rows of dueColumns.
+func collectDue(rows pgx.Rows) ([]*due, error) {
+	var found dues
+	var row dueRow
+	_, err := pgx.ForEachRow(rows, row.fields(), func() error {
+		found.add(&row)
+		return nil
+	})
+	return found.all, err
+}
+
+// collectWithMembers reads rows of dueColumns, of due_at and of the first two members of each cohort: a row for each of those, or
+// one where there is none. first is the first due_at.
+func collectWithMembers(rows pgx.Rows) (cohorts []*due, first time.Time, err error) {
+	var found dues
+	var row dueRow
+	var dueAt time.Time
+	var id pgtype.Int8
+	var from, until pgtype.Timestamptz
+	_, err = pgx.ForEachRow(rows, append(row.fields(), &dueAt, &id, &from, &until), func() error {
+		if first.IsZero() || dueAt.Before(first) {
+			first = dueAt
+		}
+		if n := len(found.all); n > 0 && found.all[n-1].ID == row.ID {
+			found.all[n-1].members = moreMembers
+			return nil
+		}
+		if c := found.add(&row); id.Valid {
+			c.members, c.first, c.counts = oneMember, chunk.Member{ID: id.Int64}, counts{from.Time, orNil(until)}
+		}
+		return nil
+	})
+	return found.all, first, err
+}

@@ -1,0 +1,169 @@
+package sweep
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// dueFloors are the floors of what a sweep reads by due_at.
+type DueFloors struct {
+	cohort, held, turn [cohorts.Shards]cluster.Floor
+	search             cluster.Search
+}
+
+// dueLook is one reading of what is due in a shard.
+type dueLook struct{ Cohort, Held, turn cluster.Look }
+
+func (f *DueFloors) Look(shard int16, h *cluster.Horizon, full bool) dueLook {
+	return dueLook{f.cohort[shard].Look(h, full), f.held[shard].Look(h, full), f.turn[shard].Look(h, full)}
+}
+
+// dueLooks are readings of several shards, with where they begin as columns.
+type dueLooks struct {
+	shards              []int16
+	looks               map[int16]dueLook
+	cohort, held, turns []time.Time
+}
+
+// begin begins readings of shards.
+func (f *DueFloors) begin(shards []int16, h *cluster.Horizon) dueLooks {
+	l := dueLooks{shards: shards, looks: make(map[int16]dueLook, len(shards))}
+	for _, shard := range shards {
+		one := f.Look(shard, h, false)
+		l.looks[shard] = one
+		l.cohort, l.held, l.turns = append(l.cohort, one.Cohort.From), append(l.held, one.Held.From), append(l.turns, one.turn.From)
+	}
+	return l
+}
+
+// dueSoon is how far ahead a look reads. The next one comes earlier than that.
+const dueSoon = 2 * lookEvery
+
+// firstDue reads the first due time of cohorts, held ticks and turns of shards: $1 names them, $2 to $4 tell where to begin, and $5
+// how far ahead to read. Times that lie further ahead may be those of many rows that were changed since, whose entries an old
+// snapshot keeps.
+const firstDue = `
+		SELECT s.shard, c.due_at, h.due_at, t.due_at, ` + postgres.Now + `
+		FROM unnest($1::smallint[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) AS s (shard, cohort, held, turn)
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at BETWEEN s.cohort AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
+		) c ON true
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM held WHERE held.shard = s.shard AND due_at BETWEEN s.held AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
+		) h ON true
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM turn WHERE turn.shard = s.shard AND due_at BETWEEN s.turn AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
+		) t ON true`
+
+// look puts the due shards in the queue, except those that are in it or being swept. It returns how long to wait until the next
+// look.
+func (s *Sweeper) Look(ctx context.Context, busy *shardSet, due chan<- int16) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, alive := s.member.Self(); !alive {
+		return lookEvery, nil
+	}
+	wait := lookEvery
+	err := s.FirstDue(ctx, &s.floors, busy.others(s.member.Shards(), time.Now()), func(first ShardDue) {
+		at := cluster.Earliest(first.Cohort, first.Held, first.Turn)
+		if left := at.Sub(first.now); left > 0 {
+			wait = min(wait, left+lookLate)
+			return
+		}
+		if !at.IsZero() && busy.add(first.shard) {
+			due <- first.shard
+		}
+	})
+	if err == nil {
+		err = s.SearchDue(ctx, &s.floors, s.member.Shards())
+	}
+	if err != nil {
+		return lookEvery, err
+	}
+	return wait, nil
+}
+
+// shardDue are the first due times of a shard; the zero time: there is none up to dueSoon.
+type ShardDue struct {
+	shard              int16
+	Cohort, Held, Turn time.Time
+	now                time.Time // by the database's clock
+}
+
+// firstDue calls fn with what is due first in each of some shards, or is about to be.
+func (s *Sweeper) FirstDue(ctx context.Context, floors *DueFloors, shards []int16, fn func(ShardDue)) error {
+	l := floors.begin(shards, s.horizon)
+	rows, err := s.pool.Query(ctx, skewClock(firstDue), l.shards, l.cohort, l.held, l.turns, dueSoon)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var first ShardDue
+		var cohort, held, turn pgtype.Timestamptz
+		if err := rows.Scan(&first.shard, &cohort, &held, &turn, &first.now); err != nil {
+			return err
+		}
+		first.Cohort, first.Held, first.Turn = cohort.Time, held.Time, turn.Time
+		one := l.looks[first.shard]
+		one.Cohort.Found(first.Cohort)
+		one.Held.Found(first.Held)
+		one.turn.Found(first.Turn)
+		fn(first)
+	}
+	return rows.Err()
+}
+
+// firstBelow is like firstDue, for due times from $2 up to $3.
+const firstBelow = `
+		SELECT s.shard, c.due_at, h.due_at, t.due_at
+		FROM unnest($1::smallint[]) AS s (shard)
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
+		) c ON true
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM held WHERE held.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
+		) h ON true
+		LEFT JOIN LATERAL (
+			SELECT due_at FROM turn WHERE turn.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
+		) t ON true`
+
+// searchDue lowers the floors of shards to what it finds below them.
+func (s *Sweeper) SearchDue(ctx context.Context, floors *DueFloors, shards []int16) error {
+	w, is := floors.search.Begin(s.horizon, time.Now())
+	if !is {
+		return nil
+	}
+	var b pgx.Batch
+	b.Queue(firstBelow, shards, w.From, w.To).Query(func(rows pgx.Rows) error {
+		var shard int16
+		var cohort, held, turn pgtype.Timestamptz
+		_, err := pgx.ForEachRow(rows, []any{&shard, &cohort, &held, &turn}, func() error {
+			floors.cohort[shard].Lower(w.Era, cohort.Time)
+			floors.held[shard].Lower(w.Era, held.Time)
+			floors.turn[shard].Lower(w.Era, turn.Time)
+			return nil
+		})
+		return err
+	})
+	entries := cluster.EntriesRead(&b, "cohort_due", "held_due", "turn_due")
+	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	floors.search.Ended(w, *entries, time.Now())
+	return nil
+}
+
+// overdue returns how long ago a due time was, if it is past.
+func (s *ShardDue) Overdue(at time.Time) time.Duration {
+	if at.IsZero() {
+		return 0
+	}
+	return max(0, s.now.Sub(at))
+}

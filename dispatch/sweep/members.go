@@ -1,0 +1,168 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/jackc/pgx/v5"
+)
+
+// readMembers reads the members of the cohorts past their cursors, at most each of one cohort, cohort after cohort, until
+// most are read. Those to whom the run's nominal time does not count are left out.
+func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int) (members [][]chunk.Member, read int, err error) {
+	found, err := findMembers(ctx, tx, cohorts, most, each)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read members: %w", err)
+	}
+	members = make([][]chunk.Member, len(cohorts))
+	all, spreads, nowhere := make([]chunk.Member, 0, len(found.ids)), found.spreads, new(int64)
+	reached, began, ofOne := 0, 0, 0
+	for row, id := range found.ids {
+		i := int(found.cohorts[row]) - 1
+		if i < reached {
+			return nil, 0, errors.New("read members: they came out of order")
+		}
+		spread := nowhere
+		if cohorts[i].jitters() {
+			spread, spreads = &spreads[0], spreads[1:]
+		}
+		if i > reached {
+			reached, began, ofOne = i, len(all), 0
+		}
+		if read++; read > most {
+			break
+		}
+		c := cohorts[i]
+		if ofOne++; ofOne > each {
+			c.cut = true
+			continue
+		}
+		c.AtSpread, c.AtID = spread, &found.ids[row]
+		m := chunk.Member{ID: id, Spread: *spread, Missed: c.run.Missed}
+		if counted, limited := found.limits[id]; limited {
+			own, counts := c.run.For(c.timing, counted.from, counted.until)
+			if !counts {
+				continue
+			}
+			if m.Missed = own.Missed; !own.At.Equal(c.run.At) {
+				m.Own = &own
+			}
+		}
+		all = append(all, m)
+		members[i] = all[began:len(all):len(all)]
+	}
+	for i, c := range cohorts {
+		c.begun = read <= most || i <= reached
+		c.whole = (read <= most || i < reached) && !c.cut
+		c.empty = c.whole && c.RunAt == nil && c.AtID == nil
+	}
+	return members, min(read, most), nil
+}
+
+// foundMembers are members in the order in which they were read, column by column.
+type foundMembers struct {
+	cohorts []int32 // their numbers among the cohorts asked for, from 1 on
+	ids     []int64
+	spreads []int64          // of the members of cohorts with jitter; others have none
+	limits  map[int64]counts // of those that do not see the whole run
+}
+
+// counts is from when until when (nil: for good) nominal times count to a member.
+type counts struct {
+	from  time.Time
+	until *time.Time
+}
+
+// jitters tells whether the members of a cohort stand in it by a hash of theirs: in others all have spread 0.
+func (c *due) jitters() bool { return c.timing.Jitter() > 0 }
+
+func findMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int) (f foundMembers, err error) {
+	var ords, owners []int32
+	var ids, spreads, after, upto []int64
+	var froms []time.Time
+	var jitters []bool
+	for i, c := range cohorts {
+		var last int64
+		c.fromSpread, c.fromID, last = c.start()
+		if c.known() {
+			continue
+		}
+		ords, ids, owners, froms = append(ords, int32(i+1)), append(ids, c.ID), append(owners, int32(c.TenantID)), append(froms, c.run.From)
+		spreads, after, upto, jitters = append(spreads, c.fromSpread), append(after, c.fromID), append(upto, last), append(jitters, c.jitters())
+	}
+	if len(ids) == 0 {
+		f.addKnown(cohorts)
+		return f, nil
+	}
+	var limited []int64
+	var from []time.Time
+	var until []*time.Time
+	// A nested loop over the cohorts as given: no other plan is open to a LATERAL with a LIMIT. What it finds is gathered in
+	// its order into arrays, which cost a fraction of rows, and nearly all members see their cohort's run whole.
+	err = tx.QueryRow(ctx, `
+		SELECT array_agg(f.ord), array_agg(f.schedule_id), array_agg(f.spread) FILTER (WHERE f.jitters),
+			array_agg(f.schedule_id) FILTER (WHERE f.limited), array_agg(f.from_at) FILTER (WHERE f.limited), array_agg(f.until_at) FILTER (WHERE f.limited)
+		FROM (
+			SELECT c.ord, c.jitters, m.spread, m.schedule_id, m.from_at, m.until_at, m.until_at IS NOT NULL OR m.from_at > c.run_from AS limited
+			FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $6::bigint[], $8::timestamptz[], $9::boolean[], $10::int[])
+				AS c (id, spread, after, tenant_id, upto, run_from, jitters, ord)
+			CROSS JOIN LATERAL (
+				SELECT spread, schedule_id, from_at, until_at
+				FROM member
+				WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND (spread, schedule_id) > (c.spread, c.after) AND spread <= c.upto
+				ORDER BY spread, schedule_id
+				LIMIT $7
+			) m
+			LIMIT $5
+		) f`, ids, spreads, after, owners, most+1, upto, each+1, froms, jitters, ords).Scan(&f.cohorts, &f.ids, &f.spreads, &limited, &from, &until)
+	if err != nil {
+		return f, err
+	}
+	f.limits = make(map[int64]counts, len(limited))
+	for i, id := range limited {
+		f.limits[id] = counts{from[i], until[i]}
+	}
+	f.addKnown(cohorts)
+	return f, nil
+}
+
+// known tells whether all members that a cohort's run is to serve were read along with it.
+func (c *due) known() bool {
+	return c.RunAt == nil && !c.jitters() && (c.members == noMember || c.members == oneMember)
+}
+
+// addKnown lays the members that were read along with their cohorts between the others, in the order of the cohorts.
+func (f *foundMembers) addKnown(cohorts []*due) {
+	n := len(f.ids)
+	for _, c := range cohorts {
+		if c.known() {
+			n += c.members
+		}
+	}
+	if n == len(f.ids) {
+		return
+	}
+	if f.limits == nil {
+		f.limits = map[int64]counts{}
+	}
+	numbers, ids, rest := make([]int32, 0, n), make([]int64, 0, n), 0
+	for i, c := range cohorts {
+		if !c.known() {
+			for ; rest < len(f.ids) && int(f.cohorts[rest]) == i+1; rest++ {
+				numbers, ids = append(numbers, f.cohorts[rest]), append(ids, f.ids[rest])
+			}
+			continue
+		}
+		if c.members == noMember {
+			continue
+		}
+		numbers, ids = append(numbers, int32(i+1)), append(ids, c.first.ID)
+		if c.counts.until != nil || c.counts.from.After(c.run.From) {
+			f.limits[c.first.ID] = c.counts
+		}
+	}
+	f.cohorts, f.ids = numbers, ids
+}

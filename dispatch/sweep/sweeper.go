@@ -1,0 +1,80 @@
+package sweep
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Config is what a Sweeper works with.
+type Config struct {
+	Pool     *pgxpool.Pool
+	Timings  *cohorts.Timings
+	Chunker  *Chunker
+	Member   *cluster.Member
+	Notifier *cluster.Notifier
+	Horizon  *cluster.Horizon
+	Unopened *chunk.Unopened
+	Idle     *Idle
+	Told     *loop.Rarely                           // of errors that come again and again
+	Offer    func(runs []chunk.Run) (left []string) // gives runs to the opener of this process; nil: it opens none
+	Metrics  *Metrics
+	Log      *slog.Logger
+}
+
+// Sweeper makes chunks of what is due in the shards of this process.
+type Sweeper struct {
+	pool     *pgxpool.Pool
+	timings  *cohorts.Timings
+	chunker  *Chunker
+	member   *cluster.Member
+	notifier *cluster.Notifier
+	horizon  *cluster.Horizon
+	unopened *chunk.Unopened
+	idle     *Idle
+	told     *loop.Rarely
+	offer    func(runs []chunk.Run) (left []string)
+	metrics  *Metrics
+	log      *slog.Logger
+
+	purse      *purse
+	pressure   *pressure
+	lines      lines
+	otherLooks looks
+	floors     DueFloors
+}
+
+// New returns a Sweeper.
+func New(c Config) *Sweeper {
+	return &Sweeper{
+		pool: c.Pool, timings: c.Timings, chunker: c.Chunker, member: c.Member, notifier: c.Notifier, horizon: c.Horizon,
+		unopened: c.Unopened, idle: c.Idle, told: c.Told, offer: c.Offer, metrics: c.Metrics, log: c.Log,
+		purse: c.Chunker.purse, pressure: &c.Chunker.pressure,
+	}
+}
+
+// Watch counts unopened chunks and writes down debts until ctx ends. Each process does so, as changes of schedules hand out ticks too.
+func (s *Sweeper) Watch(ctx context.Context) {
+	var work sync.WaitGroup
+	work.Go(func() { s.measurePressure(ctx) })
+	work.Go(func() { loop.Every(ctx, s.log, time.Second, "settle debts", s.SettleDebts) })
+	work.Wait()
+}
+
+// Run sweeps the shards of this process until ctx ends.
+func (s *Sweeper) Run(ctx context.Context) { s.sweep(ctx) }
+
+// Owe charges a tenant for ticks that were handed out without asking.
+func (s *Sweeper) Owe(tenant tenants.ID, n int) { s.purse.owe(tenant, n) }
+
+// Forget forgets what is known of a tenant's tokens, as its quota has changed.
+func (s *Sweeper) Forget(tenant tenants.ID) { s.purse.forget(tenant) }

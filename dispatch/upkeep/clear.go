@@ -1,0 +1,183 @@
+package upkeep
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+)
+
+func (k *Keeper) clear(ctx context.Context, sql string, args ...any) (int64, error) {
+	done, err := k.pool.Exec(ctx, sql, args...)
+	return done.RowsAffected(), err
+}
+
+func (k *Keeper) clearOperations(ctx context.Context) (int64, error) {
+	return k.operations.Clear(ctx, record.MostCleared)
+}
+
+func (k *Keeper) clearSyncs(ctx context.Context) (int64, error) {
+	return schedules.ClearSyncs(ctx, k.pool, 20*record.MostCleared)
+}
+
+// clearCohorts deletes cohorts that have been empty for an hour, except those of tenants with unopened chunks in the shard: such a
+// chunk may name the cohort. It looks at these again after emptyAgain. It takes the exclusive lock of the shard, so that no schedule
+// joins a cohort meanwhile.
+func (k *Keeper) clearCohorts(ctx context.Context) (more bool, err error) {
+	rows, _ := k.pool.Query(ctx, `
+		SELECT s.shard
+		FROM generate_series(0, $2::int) AS s (shard)
+		WHERE EXISTS (
+			SELECT FROM cohort c WHERE c.shard = s.shard::smallint AND c.empty_at < (SELECT `+postgres.Now+`) - $1::interval)`,
+		emptyKept, cohorts.Shards-1) // CollectRows reports the error
+	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return false, fmt.Errorf("look for empty cohorts: %w", err)
+	}
+	for _, shard := range shards {
+		n, err := k.clearSomeCohorts(ctx, shard)
+		if err != nil {
+			return false, fmt.Errorf("clear cohorts of shard %d: %w", shard, err)
+		}
+		more = more || n >= record.MostCleared
+	}
+	return more, nil
+}
+
+// clearSomeCohorts looks at one batch of empty cohorts, and returns how many it looked at.
+func (k *Keeper) clearSomeCohorts(ctx context.Context, shard int16) (n int64, err error) {
+	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+		var b pgx.Batch
+		floor, stuck := k.unopened.From(k.horizon)
+		cohorts.LockShard(&b, shard)
+		b.Queue(`
+			WITH old AS MATERIALIZED (
+				SELECT e.id,
+					EXISTS (SELECT FROM member m WHERE m.cohort_id = e.id)
+						OR EXISTS (SELECT FROM `+chunk.UnopenedOf("$1", "e.tenant_id", "$5", "$6")+` k) AS stays
+				FROM cohort e
+				WHERE e.shard = $1 AND e.empty_at < (SELECT `+postgres.Now+`) - $2::interval
+				ORDER BY e.empty_at
+				LIMIT $3
+			), later AS (
+				UPDATE cohort
+				SET empty_at = `+postgres.Now+` - $2::interval + $4::interval
+				WHERE shard = $1 AND id = ANY (ARRAY (SELECT id FROM old WHERE stays))
+			), gone AS (
+				DELETE FROM cohort
+				WHERE shard = $1 AND id = ANY (ARRAY (SELECT id FROM old WHERE NOT stays))
+				RETURNING tenant_id, shard, hash, workflow, missed, id
+			), names AS (
+				DELETE FROM cohort_timing t
+				USING gone g
+				WHERE t.tenant_id = g.tenant_id AND t.shard = g.shard AND t.hash = g.hash AND t.workflow = g.workflow AND t.missed = g.missed
+			), tallies AS (
+				DELETE FROM tally t
+				USING gone g
+				WHERE t.tenant_id = g.tenant_id AND t.cohort_id = g.id
+			)
+			SELECT count(*) FROM old`, shard, emptyKept, record.MostCleared, emptyAgain, floor, stuck).QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	return n, err
+}
+
+// clearChunks deletes chunks that were done an hour ago. Their numbers are in an array, because the planner may join a list
+// by reading the whole table. The clock is read in a query of its own: compared with the clock
+// itself, which is volatile, every row would be read.
+func (k *Keeper) clearChunks(ctx context.Context) (int64, error) {
+	return k.clear(ctx, `
+		DELETE FROM chunk
+		WHERE id = ANY (ARRAY (
+			SELECT id
+			FROM chunk
+			WHERE done_at < (SELECT `+postgres.Now+`) - $1::interval
+			ORDER BY done_at
+			LIMIT $2))`, chunkKept, record.MostCleared)
+}
+
+// clearAnswers deletes the answers to requests with an Idempotency-Key that are a day old.
+func (k *Keeper) clearAnswers(ctx context.Context) (int64, error) {
+	return k.clear(ctx, `
+		DELETE FROM idempotency
+		WHERE ctid = ANY (ARRAY (
+			SELECT ctid
+			FROM idempotency
+			WHERE created_at < (SELECT `+postgres.Now+`) - interval '24 hours'
+			ORDER BY created_at
+			LIMIT $1))`, record.MostCleared)
+}
+
+// clearProcesses deletes processes that are gone, and the requests that they said to have in flight.
+func (k *Keeper) ClearProcesses(ctx context.Context) error {
+	l := k.processEnds.Look(k.horizon, false)
+	from := l.From
+	if !from.IsZero() {
+		from = from.Add(-cluster.DeadAfter) // who buries a process or leaves writes a time that is so far back
+	}
+	var first pgtype.Timestamptz
+	if err := k.pool.QueryRow(ctx, `SELECT (SELECT beat_at FROM process WHERE beat_at >= $1 ORDER BY beat_at LIMIT 1)`, from).Scan(&first); err != nil {
+		return err
+	}
+	l.Found(first.Time)
+	if _, err := k.clear(ctx, `DELETE FROM process WHERE beat_at BETWEEN $2 AND (SELECT `+postgres.Now+`) - $1::interval`, processKept, from); err != nil {
+		return err
+	}
+	_, err := k.clear(ctx, `
+		WITH RECURSIVE telling (process_id) AS (
+			(SELECT process_id FROM pushing ORDER BY process_id LIMIT 1)
+			UNION ALL
+			SELECT n.process_id
+			FROM telling t
+			CROSS JOIN LATERAL (SELECT process_id FROM pushing WHERE process_id > t.process_id ORDER BY process_id LIMIT 1) n
+		)
+		DELETE FROM pushing
+		WHERE process_id = ANY (ARRAY (
+			SELECT process_id FROM telling t WHERE process_id <> ALL (ARRAY (`+cluster.KnownProcesses+`))))`)
+	return err
+}
+
+// ratePlace is how far the walk through the buckets has come.
+type ratePlace struct {
+	tenant int32
+	quota  string
+}
+
+const mostRates = 500 // buckets that one run looks at
+
+// clearRates deletes the buckets of tenants that are gone: a process may fill one while it has not heard of that. Each run
+// looks at one page of a walk. The platform's own buckets are those of tenant 0, which has no row.
+func (k *Keeper) clearRates(ctx context.Context) error {
+	rows, _ := k.pool.Query(ctx, `
+		WITH page AS MATERIALIZED (
+			SELECT ctid, tenant_id, quota
+			FROM bucket
+			WHERE (tenant_id, quota) > ($1, $2)
+			ORDER BY tenant_id, quota
+			LIMIT $3
+		), gone AS (
+			DELETE FROM bucket
+			WHERE ctid = ANY (ARRAY (
+				SELECT p.ctid
+				FROM page p
+				WHERE p.tenant_id <> 0 AND NOT EXISTS (SELECT FROM tenant t WHERE t.id = p.tenant_id OFFSET 0)))
+		)
+		SELECT tenant_id, quota FROM page`, k.ratesAt.tenant, k.ratesAt.quota, mostRates) // CollectRows reports the error
+	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r ratePlace, err error) { return r, row.Scan(&r.tenant, &r.quota) })
+	if err != nil {
+		return fmt.Errorf("look for rates of tenants that are gone: %w", err)
+	}
+	k.ratesAt = ratePlace{}
+	if len(page) == mostRates {
+		k.ratesAt = page[mostRates-1]
+	}
+	return nil
+}

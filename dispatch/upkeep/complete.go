@@ -1,0 +1,96 @@
+package upkeep
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/postgres"
+)
+
+// completeSome marks up to mostCleared schedules that have no nominal time left as completed: the members of exhausted
+// cohorts, and those past their own last time. A schedule with a limit of ticks stays active while a chunk of its ticks is
+// unopened, because a tick announces the following ones when it is opened.
+func (k *Keeper) CompleteSome(ctx context.Context) (n int64, err error) {
+	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+		floor, stuck := k.unopened.From(k.horizon)
+		rows, err := tx.Query(ctx, lockCompleted, record.MostCleared, floor, stuck)
+		if err != nil {
+			return err
+		}
+		var owners []int32
+		var ids, cohorts, spreads []int64
+		var owner int32
+		var id, cohort, spread int64
+		if _, err := pgx.ForEachRow(rows, []any{&owner, &id, &cohort, &spread}, func() error {
+			owners, ids, cohorts, spreads = append(owners, owner), append(ids, id), append(cohorts, cohort), append(spreads, spread)
+			return nil
+		}); err != nil || len(ids) == 0 {
+			return err
+		}
+		n = int64(len(ids))
+		var b pgx.Batch
+		b.Queue(`
+			DELETE FROM member m
+			USING unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS o (tenant_id, id, cohort_id, spread)
+			WHERE m.cohort_id = o.cohort_id AND m.spread = o.spread AND m.schedule_id = o.id AND m.tenant_id = o.tenant_id`,
+			owners, ids, cohorts, spreads)
+		b.Queue(`
+			UPDATE schedule s
+			SET status = 'completed', cohort_id = NULL, paused_at = NULL, paused_until = NULL
+			FROM unnest($1::int[], $2::bigint[]) AS o (tenant_id, id)
+			WHERE s.tenant_id = o.tenant_id AND s.id = o.id`, owners, ids)
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	if err != nil {
+		return 0, fmt.Errorf("complete schedules: %w", err)
+	}
+	return n, nil
+}
+
+// lockCompleted locks up to $1 schedules that have no nominal time left, each with its membership and its cohort. PostgreSQL
+// checks the conditions again on the newest version of a row that it locks. A schedule that another transaction changes at
+// the same time is left for the next run: the statement waits for no lock, and is part of no deadlock. A subquery that
+// locks can only be joined by a nested loop, so it reads one row of an index for each schedule.
+var lockCompleted = `
+	SELECT s.tenant_id, s.id, f.cohort_id, m.spread
+	FROM (
+		(SELECT c.tenant_id, c.shard, c.id AS cohort_id, m.spread, m.schedule_id
+		FROM cohort c
+		CROSS JOIN LATERAL (SELECT spread, schedule_id FROM member WHERE cohort_id = c.id AND tenant_id = c.tenant_id LIMIT $1) m
+		WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND (NOT c.delay OR c.over)
+		LIMIT $1)
+		UNION
+		(SELECT m.tenant_id, s.shard, m.cohort_id, m.spread, m.schedule_id
+		FROM member m
+		CROSS JOIN LATERAL (SELECT shard FROM schedule WHERE tenant_id = m.tenant_id AND id = m.schedule_id LIMIT 1) s
+		CROSS JOIN LATERAL (SELECT run_at, next_at FROM cohort WHERE shard = s.shard AND id = m.cohort_id AND tenant_id = m.tenant_id LIMIT 1) c
+		WHERE m.until_at < (SELECT ` + postgres.Now + `) AND c.run_at IS NULL AND (c.next_at IS NULL OR c.next_at > m.until_at)
+		LIMIT $1)
+	) f
+	CROSS JOIN LATERAL (
+		SELECT tenant_id, id
+		FROM schedule
+		WHERE tenant_id = f.tenant_id AND id = f.schedule_id AND cohort_id = f.cohort_id
+		FOR UPDATE SKIP LOCKED
+	) s
+	CROSS JOIN LATERAL (
+		SELECT n.spread, n.until_at
+		FROM member n
+		WHERE n.cohort_id = f.cohort_id AND n.spread = f.spread AND n.schedule_id = s.id AND n.tenant_id = s.tenant_id
+			AND (n.until_at IS NULL OR NOT EXISTS (
+				SELECT FROM ` + chunk.UnopenedOf("f.shard", "f.tenant_id", "$2", "$3") + ` k WHERE k.nominal_at <= n.until_at))
+		FOR UPDATE SKIP LOCKED
+	) m
+	CROSS JOIN LATERAL (
+		SELECT
+		FROM cohort
+		WHERE shard = f.shard AND id = f.cohort_id AND tenant_id = f.tenant_id AND run_at IS NULL
+			AND (due_at IS NULL AND empty_at IS NULL AND (NOT delay OR over)
+				OR m.until_at < (SELECT ` + postgres.Now + `) AND (next_at IS NULL OR next_at > m.until_at))
+		FOR UPDATE SKIP LOCKED
+	) c
+	LIMIT $1`

@@ -1,0 +1,216 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// A day's partition leaves the record in three steps, and a crash between two of them loses nothing: the next run finds the
+// table and continues.
+//
+//  1. The ticks of the day that never ended are cancelled, while all goes on.
+//  2. The partition is detached, which takes a short lock. No query sees its rows from then on.
+//  3. Ticks that became live since step 1 return to the table, into its default partition, and are cancelled there. The
+//     detached table is dropped.
+//
+// A search under the lock of step 2 would stop all queries for as long as it reads the day.
+
+// searchBlocks is how many blocks one query reads to find live ticks: 64 MB.
+const searchBlocks = 8192
+
+// dayTable is a table with one day of rows: a partition, or one that was detached and is not dropped yet.
+type dayTable struct {
+	Name     string
+	Attached bool
+	table    string
+	from     time.Time // zero: the default partition
+}
+
+var dayName = regexp.MustCompile(`^[a-z]+_([0-9]{8})$`)
+
+// dayTables returns the partitions of a table, the oldest day first, and what was a partition of it.
+func (k *Keeper) dayTables(ctx context.Context, table string) ([]dayTable, error) {
+	rows, _ := k.pool.Query(ctx, `
+		SELECT c.relname AS name, c.relispartition AS attached
+		FROM pg_class c
+		WHERE c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = $1::regclass) AND c.relkind = 'r'
+			AND (c.relname = $1 || '_default' OR c.relname ~ ('^' || $1 || '_[0-9]{8}$'))
+		ORDER BY c.relname`, table) // CollectRows reports the error
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[dayTable])
+	if err != nil {
+		return nil, fmt.Errorf("list partitions of %s: %w", table, err)
+	}
+	for i := range found {
+		p := &found[i]
+		p.table = table
+		if m := dayName.FindStringSubmatch(p.Name); m != nil {
+			if p.from, err = time.Parse("20060102", m[1]); err != nil {
+				return nil, fmt.Errorf("partition %s: %w", p.Name, err)
+			}
+		}
+	}
+	return found, nil
+}
+
+// past reports whether the whole day is over at a moment. The default partition never is.
+func (p dayTable) past(moment time.Time) bool {
+	return !p.from.IsZero() && !p.from.Add(record.Day).After(moment)
+}
+
+// dropDays drops the days that even the tenant with the longest retention does not keep, and the default partition's ticks of
+// such days that never ended.
+func (k *Keeper) DropDays(ctx context.Context, a ages, now time.Time) error {
+	if a.unread {
+		return nil
+	}
+	var errs []error
+	for _, table := range partitioned {
+		found, err := k.dayTables(ctx, table.name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		oldest := ago(now, days(table.name, a.longest))
+		for _, p := range found {
+			if p.past(oldest) || !p.Attached {
+				errs = append(errs, k.dropDay(ctx, p))
+			}
+		}
+		if table.name == "tick" {
+			errs = append(errs, k.cancelLive(ctx, "tick_default", oldest))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// dropDay takes a day out of the record. Where a table is in use the day is left to a later run.
+func (k *Keeper) dropDay(ctx context.Context, p dayTable) error {
+	if p.Attached {
+		if p.table == "tick" {
+			if err := k.cancelLive(ctx, p.Name, p.from.Add(record.Day)); err != nil {
+				return err
+			}
+		}
+		detached := false
+		err := k.changePartitions(ctx, "drop", func() error {
+			err := k.detach(ctx, p)
+			detached = err == nil
+			return err
+		})
+		if err != nil || !detached {
+			return err
+		}
+	}
+	if p.table == "tick" {
+		if err := k.returnLive(ctx, p.Name); err != nil {
+			return err
+		}
+	}
+	if _, err := k.pool.Exec(ctx, `DROP TABLE IF EXISTS `+p.Name); err != nil {
+		return fmt.Errorf("drop %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+func (k *Keeper) detach(ctx context.Context, p dayTable) error {
+	err := pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+		if err := limitLocks(ctx, tx); err != nil {
+			return err
+		}
+		// The table waits for its readers and writers. A session that uses a partition alone is not waited for.
+		if _, err := tx.Exec(ctx, `LOCK TABLE ONLY `+p.table+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `LOCK TABLE ONLY `+p.table+`_default, ONLY `+p.Name+` IN ACCESS EXCLUSIVE MODE NOWAIT`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `ALTER TABLE `+p.table+` DETACH PARTITION `+p.Name)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("detach %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// eachBlocks calls fn for ranges of a table's blocks, from where an earlier search of the same name stopped. It may miss rows that
+// are written meanwhile.
+func (k *Keeper) eachBlocks(ctx context.Context, what, name string, fn func(from, to pgtype.TID) error) error {
+	var blocks int64
+	err := k.pool.QueryRow(ctx, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, name).Scan(&blocks)
+	if err != nil {
+		return fmt.Errorf("read the size of %s: %w", name, err)
+	}
+	tid := func(block int64) pgtype.TID { return pgtype.TID{BlockNumber: uint32(block), Valid: true} }
+	at := int64(0)
+	if stopped, ok := k.searched.Load(what); ok {
+		at = stopped.(int64)
+	}
+	for ; at < blocks; at += searchBlocks {
+		if err := fn(tid(at), tid(at+searchBlocks)); err != nil {
+			return err
+		}
+		k.searched.Store(what, at+searchBlocks)
+	}
+	k.searched.Delete(what)
+	return nil
+}
+
+// cancelLive cancels the ticks of a partition before a moment that never ended, so that no schedule waits for them. A tick that
+// cannot be cancelled does not stop the others.
+func (k *Keeper) cancelLive(ctx context.Context, name string, before time.Time) error {
+	return k.eachBlocks(ctx, "live ticks of "+name, name, func(from, to pgtype.TID) error {
+		rows, _ := k.pool.Query(ctx, `
+			SELECT tenant_id, schedule_id, nominal_at, seq
+			FROM `+name+`
+			WHERE ctid >= $1 AND ctid < $2 AND state IN (0, 1) AND nominal_at < $3`, from, to, before) // CollectRows reports the error
+		live, err := pgx.CollectRows(rows, pgx.RowToStructByPos[tenantTick])
+		if err != nil {
+			return fmt.Errorf("look for live ticks of %s: %w", name, err)
+		}
+		for _, one := range live {
+			key := ident.TickKey{Schedule: one.ScheduleID, At: one.NominalAt.UTC(), Seq: one.Seq}
+			if err := k.control.GiveUp(ctx, tenants.ID(one.TenantID), key); err != nil && ctx.Err() == nil {
+				k.log.Error("a tick that is past its retention cannot be cancelled", "tenant", one.TenantID, "schedule", one.ScheduleID, "error", err)
+			}
+		}
+		return ctx.Err()
+	})
+}
+
+// returnLive moves the live ticks of a detached partition back into the table.
+func (k *Keeper) returnLive(ctx context.Context, name string) error {
+	return k.eachBlocks(ctx, "ticks left in "+name, name, func(from, to pgtype.TID) error {
+		_, err := k.pool.Exec(ctx, `
+			WITH live AS (
+				DELETE FROM `+name+`
+				WHERE ctid >= $1 AND ctid < $2 AND state IN (0, 1)
+				RETURNING *
+			)
+			INSERT INTO tick
+			SELECT *
+			FROM live
+			ON CONFLICT DO NOTHING`, from, to) // a tick that was put back from its dead letter meanwhile is newer
+		if err != nil {
+			return fmt.Errorf("return live ticks of %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+type tenantTick struct {
+	TenantID   int32
+	ScheduleID int64
+	NominalAt  time.Time
+	Seq        int32
+}

@@ -1,0 +1,320 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// holdings are the tables with rows of tenants, in the order in which they are emptied: what makes rows of others goes
+// before them. Schedules, with their members and state, and cohorts go before all of these, chunks after them. A cohort is found
+// by its timing: an index of cohorts by tenant would cost every firing.
+var holdings = []string{
+	"schedule", "schedule_state", "cohort_timing", "turn",
+	"held", "ready", "waiting", "slot", "buffered", "lease",
+	"tick", "attempt", "roll", "dead_letter", "revision", "label",
+	"key_profile", "erasure", "calendar", "calendar_revision", "operation", "sync_line", "sync",
+	"happening", "notice", "event", "workflow", "endpoint", "wake", "api_key", "idempotency", "allowance", "bucket", "audit",
+	"pushing", "tally_delta", "tally", "idle_delta", "idle", "daily_use_delta", "daily_use",
+}
+
+const (
+	erasedAtOnce  = 2000            // rows of a transaction
+	tenantErasing = 8 * time.Second // of one request
+	// identitiesKept is after how long no process takes a request for one of an active tenant any more.
+	identitiesKept = 3 * time.Second
+)
+
+// EraseTenant deletes every row of a tenant that is marked as one to be erased, in bounded transactions, and the tenant
+// last. It reports false where the time it takes is up: another call goes on.
+func (k *Keeper) EraseTenant(ctx context.Context, tenant tenants.ID) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, tenantErasing)
+	defer cancel()
+	for {
+		quiet, err := k.emptyTenant(ctx, tenant)
+		if err == nil && quiet {
+			err = postgres.Retry(ctx, func() (err error) {
+				done, err = k.dropTenant(ctx, tenant)
+				return err
+			})
+		}
+		if done || err != nil && ctx.Err() == nil {
+			return done, err
+		}
+		wait := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return false, nil
+		case <-wait.C:
+		}
+	}
+}
+
+// FinishTenants goes on with the erasures of tenants that nobody has finished.
+func (k *Keeper) FinishTenants(ctx context.Context) error {
+	rows, _ := k.pool.Query(ctx, `
+		SELECT id
+		FROM tenant
+		WHERE erasing_at < (SELECT `+postgres.Now+`) - $1::interval
+		ORDER BY erasing_at
+		LIMIT 10`, 2*tenantErasing) // CollectRows reports the error
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	if err != nil {
+		return fmt.Errorf("look for tenants to erase: %w", err)
+	}
+	var errs []error
+	for _, id := range ids {
+		if _, err := k.EraseTenant(ctx, tenants.ID(id)); err != nil {
+			errs = append(errs, fmt.Errorf("erase tenant %d: %w", id, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// emptyTenant deletes the rows of a tenant, table after table. It reports whether no process took a request for the tenant when
+// it began. Otherwise rows that are just written may be left, and chunks are.
+func (k *Keeper) emptyTenant(ctx context.Context, tenant tenants.ID) (quiet bool, err error) {
+	err = k.pool.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM tenant WHERE id = $1 AND erasing_at >= `+postgres.Now+` - $2::interval)`,
+		tenant, identitiesKept).Scan(&quiet)
+	if err != nil {
+		return false, fmt.Errorf("look for the tenant: %w", err)
+	}
+	if err := untilFew(ctx, func() (int64, error) { return k.eraseSomeSchedules(ctx, tenant) }); err != nil {
+		return false, fmt.Errorf("erase schedules: %w", err)
+	}
+	rows, _ := k.pool.Query(ctx, `
+		SELECT shard::smallint
+		FROM generate_series(0, $2 - 1) AS s (shard)
+		WHERE EXISTS (SELECT FROM cohort_timing t WHERE t.tenant_id = $1 AND t.shard = s.shard)
+			OR EXISTS (SELECT FROM held h WHERE h.tenant_id = $1 AND h.shard = s.shard)`, tenant, cohorts.Shards) // CollectRows reports the error
+	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return false, fmt.Errorf("look for cohorts: %w", err)
+	}
+	for _, shard := range shards {
+		if err := untilFew(ctx, func() (int64, error) { return k.eraseSomeCohorts(ctx, tenant, shard) }); err != nil {
+			return false, fmt.Errorf("erase cohorts: %w", err)
+		}
+	}
+	if err := k.eraseHoldings(ctx, tenant); err != nil || !quiet {
+		return false, err
+	}
+	return true, k.eraseChunks(ctx, tenant)
+}
+
+// eraseChunks deletes the chunks of a tenant, of which no more are made. Those that are done have no index by tenant, and are
+// found by reading the table in parts: an hour of chunks of all tenants.
+func (k *Keeper) eraseChunks(ctx context.Context, tenant tenants.ID) error {
+	for _, sql := range chunksNotDone {
+		if _, err := k.pool.Exec(ctx, sql, tenant, cohorts.Shards); err != nil {
+			return fmt.Errorf("erase chunks: %w", err)
+		}
+	}
+	return k.eachBlocks(ctx, fmt.Sprint("chunks of tenant ", tenant), "chunk", func(from, to pgtype.TID) error {
+		if _, err := k.pool.Exec(ctx, `DELETE FROM chunk WHERE tenant_id = $1 AND ctid >= $2 AND ctid < $3`, tenant, from, to); err != nil {
+			return fmt.Errorf("erase chunks: %w", err)
+		}
+		return nil
+	})
+}
+
+// chunksNotDone deletes the chunks of a tenant that are not done, by the indexes that hold only such chunks.
+var chunksNotDone = []string{
+	`DELETE FROM chunk WHERE tenant_id = $1 AND shard = ANY (ARRAY (SELECT generate_series(0, $2 - 1)::smallint)) AND opened_at IS NULL`,
+	`DELETE FROM chunk WHERE tenant_id = $1 AND shard < $2 AND opened_at IS NOT NULL AND done_at IS NULL`,
+}
+
+func (k *Keeper) eraseHoldings(ctx context.Context, tenant tenants.ID) error {
+	for _, table := range holdings {
+		leaves, err := k.leaves(ctx, table)
+		if err != nil {
+			return err
+		}
+		for _, leaf := range leaves {
+			err := untilFew(ctx, func() (int64, error) {
+				gone, err := k.pool.Exec(ctx, `
+					DELETE FROM `+leaf+`
+					WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM `+leaf+` WHERE tenant_id = $1`+living(table)+` LIMIT $2))`, tenant, erasedAtOnce)
+				return gone.RowsAffected(), err
+			})
+			if err != nil {
+				return fmt.Errorf("erase from %s: %w", leaf, err)
+			}
+		}
+	}
+	return nil
+}
+
+// living is a condition that leaves out the rows of a table that were folded: they are dead, and while an old snapshot is open they
+// may be many.
+func living(table string) string {
+	switch table {
+	case "tally_delta", "idle_delta", "daily_use_delta", "happening":
+		return " AND " + postgres.Unfolded(table)
+	}
+	return ""
+}
+
+// untilFew runs what deletes at most erasedAtOnce rows until it deletes fewer.
+func untilFew(ctx context.Context, some func() (int64, error)) error {
+	for {
+		var gone int64
+		err := postgres.Retry(ctx, func() (err error) {
+			gone, err = some()
+			return err
+		})
+		if err != nil || gone < erasedAtOnce {
+			return err
+		}
+	}
+}
+
+// leaves returns the tables that hold the rows of one: its partitions, also those that are detached and not dropped yet, or the
+// table itself.
+func (k *Keeper) leaves(ctx context.Context, table string) (leaves []string, err error) {
+	if !slices.ContainsFunc(partitioned, func(p partitionedTable) bool { return p.name == table }) {
+		return []string{table}, nil
+	}
+	found, err := k.dayTables(ctx, table)
+	for _, p := range found {
+		leaves = append(leaves, p.Name)
+	}
+	return leaves, err
+}
+
+// eraseSomeSchedules deletes schedules with their members, which are found by them alone. A schedule that another was
+// just changing is waited for, and is deleted as it came to be; its member is looked for after that.
+func (k *Keeper) eraseSomeSchedules(ctx context.Context, tenant tenants.ID) (gone int64, err error) {
+	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, `
+			DELETE FROM schedule
+			WHERE tenant_id = $1 AND id = ANY (ARRAY (SELECT id FROM schedule WHERE tenant_id = $1 ORDER BY id LIMIT $2 FOR UPDATE))
+			RETURNING id, cohort_id, spread`, tenant, erasedAtOnce) // ForEachRow reports the error
+		var ids, in, cohorts, spreads []int64
+		var id, spread int64
+		var cohort *int64
+		_, err := pgx.ForEachRow(rows, []any{&id, &cohort, &spread}, func() error {
+			ids = append(ids, id)
+			if cohort != nil {
+				in, cohorts, spreads = append(in, id), append(cohorts, *cohort), append(spreads, spread)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		gone = int64(len(ids))
+		var b pgx.Batch
+		b.Queue(`
+			DELETE FROM member m
+			USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS g (cohort_id, spread, schedule_id)
+			WHERE m.tenant_id = $1 AND m.cohort_id = g.cohort_id AND m.spread = g.spread AND m.schedule_id = g.schedule_id`,
+			tenant, cohorts, spreads, in)
+		b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
+		return tx.SendBatch(ctx, &b).Close()
+	})
+	return gone, err
+}
+
+// eraseSomeCohorts deletes cohorts of a shard, and what the shard's sweep would make chunks of, while it is locked: no
+// sweep has read them and not yet written its chunks.
+func (k *Keeper) eraseSomeCohorts(ctx context.Context, tenant tenants.ID, shard int16) (gone int64, err error) {
+	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) (err error) {
+		var b pgx.Batch
+		cohorts.ShareShard(&b, shard)
+		b.Queue(`
+			WITH gone AS (
+				DELETE FROM cohort_timing
+				WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM cohort_timing WHERE tenant_id = $1 AND shard = $2 LIMIT $3))
+				RETURNING id
+			)
+			DELETE FROM cohort WHERE tenant_id = $1 AND shard = $2 AND id = ANY (ARRAY (SELECT id FROM gone))`,
+			tenant, shard, erasedAtOnce)
+		b.Queue(`DELETE FROM held WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM held WHERE tenant_id = $1 AND shard = $2 LIMIT $3))`,
+			tenant, shard, erasedAtOnce)
+		results := tx.SendBatch(ctx, &b)
+		defer func() { err = errors.Join(err, results.Close()) }()
+		for range b.Len() {
+			done, err := results.Exec()
+			if err != nil {
+				return err
+			}
+			if done.Delete() {
+				gone = max(gone, done.RowsAffected())
+			}
+		}
+		return nil
+	})
+	return gone, err
+}
+
+// errNotEmpty is a tenant of whom rows came while others were deleted.
+var errNotEmpty = errors.New("there are rows of the tenant still")
+
+// dropTenant deletes the tenant where nothing is left of it and no process takes requests for it any more. Its row is
+// locked first: who would still write a row that refers to it waits, and then fails.
+func (k *Keeper) dropTenant(ctx context.Context, tenant tenants.ID) (done bool, err error) {
+	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+		var quiet bool
+		err := tx.QueryRow(ctx, `
+			SELECT erasing_at < `+postgres.Now+` - $2::interval
+			FROM tenant
+			WHERE id = $1 AND erasing_at IS NOT NULL
+			FOR UPDATE`, tenant, identitiesKept).Scan(&quiet)
+		if errors.Is(err, pgx.ErrNoRows) { // another has deleted it
+			done = true
+			return nil
+		}
+		if err != nil || !quiet {
+			return err
+		}
+		if err := forecast.LockTallies(ctx, tx); err != nil {
+			return err
+		}
+		for _, sql := range chunksNotDone {
+			gone, err := tx.Exec(ctx, sql, tenant, cohorts.Shards)
+			if err != nil {
+				return fmt.Errorf("erase chunks: %w", err)
+			}
+			if gone.RowsAffected() > 0 {
+				return errNotEmpty
+			}
+		}
+		for _, table := range holdings {
+			gone, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE tenant_id = $1`+living(table), tenant)
+			if err != nil {
+				return fmt.Errorf("erase from %s: %w", table, err)
+			}
+			switch table {
+			case "bucket", "tally", "tally_delta", "idle", "idle_delta", "daily_use_delta", "daily_use", "happening", "notice", "event", "audit", "allowance": // no other row comes of these
+			default:
+				if gone.RowsAffected() > 0 {
+					return errNotEmpty
+				}
+			}
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM tenant WHERE id = $1`, tenant); err != nil {
+			return fmt.Errorf("delete tenant: %w", err)
+		}
+		done = true
+		return nil
+	})
+	if errors.Is(err, errNotEmpty) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("erase tenant: %w", err)
+	}
+	return done, nil
+}

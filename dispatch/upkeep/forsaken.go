@@ -1,0 +1,81 @@
+package upkeep
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// wakeForsaken looks for parked ticks whose wait has ended without a change of a row: a keyset that was given back opens secrets again.
+// It reads what ticks are parked for, once each, and not the ticks.
+func (k *Keeper) WakeForsaken(ctx context.Context) error {
+	for from, more := (record.ParkedFor{Tenant: -1}), true; more; {
+		var err error
+		if from, more, err = k.wakeSomeForsaken(ctx, from); err != nil {
+			return fmt.Errorf("look for parked ticks: %w", err)
+		}
+	}
+	return nil
+}
+
+// readForsaken reads what ticks are parked for, from a tenant and a name on: one row of held for each.
+const ReadForsaken = `
+		WITH RECURSIVE parked (tenant_id, waits_for, n) AS (
+			(SELECT tenant_id, waits_for, 1
+			FROM held
+			WHERE waits_for IS NOT NULL AND (tenant_id, waits_for) > ($1, $2)
+			ORDER BY tenant_id, waits_for
+			LIMIT 1)
+			UNION ALL
+			SELECT next.tenant_id, next.waits_for, p.n + 1
+			FROM parked p
+			CROSS JOIN LATERAL (
+				SELECT tenant_id, waits_for
+				FROM held h
+				WHERE h.waits_for IS NOT NULL AND (h.tenant_id, h.waits_for) > (p.tenant_id, p.waits_for)
+				ORDER BY h.tenant_id, h.waits_for
+				LIMIT 1
+			) next
+			WHERE p.n < $3
+		)
+		SELECT p.tenant_id, p.waits_for, COALESCE(` + tenants.Stopped + `, false), e.state, e.headers, e.secrets
+		FROM parked p
+		LEFT JOIN tenant t ON t.id = p.tenant_id
+		LEFT JOIN endpoint e ON e.tenant_id = p.tenant_id AND e.name = p.waits_for
+		ORDER BY p.tenant_id, p.waits_for`
+
+func (k *Keeper) wakeSomeForsaken(ctx context.Context, from record.ParkedFor) (last record.ParkedFor, more bool, err error) {
+	rows, _ := k.pool.Query(ctx, ReadForsaken, from.Tenant, from.For, control.MostForsaken) // ForEachRow reports the error
+	var w record.ParkedFor
+	var stopped bool
+	var state *string
+	var headers []byte
+	var secrets [][]byte
+	var owners []tenants.ID
+	var names []string
+	n := 0
+	_, err = pgx.ForEachRow(rows, []any{&w.Tenant, &w.For, &stopped, &state, &headers, &secrets}, func() error {
+		last, n = w, n+1
+		waiting := w.For == "" && stopped
+		if state != nil {
+			waiting = k.push.StillShut(w, *state, headers, secrets)
+		}
+		if !waiting {
+			owners, names = append(owners, w.Tenant), append(names, w.For)
+		}
+		return nil
+	})
+	if err != nil || len(owners) == 0 {
+		return last, n == control.MostForsaken, err
+	}
+	_, err = k.pool.Exec(ctx, `
+		INSERT INTO wake (tenant_id, waits_for)
+		SELECT * FROM unnest($1::int[], $2::text[])
+		ON CONFLICT DO NOTHING`, owners, names)
+	return last, n == control.MostForsaken, err
+}

@@ -1,0 +1,48 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	settledAfter = "1 minute" // since a schedule's last moved tick came
+	mostSettled  = 500        // at a time
+)
+
+// settleMoves brings schedules whose moved ticks have come back to the timings of their specs. It returns how many it
+// settled.
+func (k *Keeper) settleMoves(ctx context.Context) (settled int64, err error) {
+	if k.settle == nil {
+		return 0, nil
+	}
+	type name struct {
+		Tenant        tenants.ID
+		Workflow, Key string
+	}
+	rows, _ := k.pool.Query(ctx, `
+		SELECT tenant_id, workflow, key
+		FROM schedule
+		WHERE moved_until < (SELECT `+postgres.Now+`) - $1::interval
+		ORDER BY moved_until
+		LIMIT $2`, settledAfter, mostSettled) // CollectRows reports the error
+	names, err := pgx.CollectRows(rows, pgx.RowToStructByPos[name])
+	if err != nil {
+		return 0, fmt.Errorf("look for moves that have passed: %w", err)
+	}
+	var errs []error
+	for _, n := range names {
+		if err := k.settle(ctx, n.Tenant, n.Workflow, n.Key); err != nil {
+			errs = append(errs, fmt.Errorf("settle the moves of a schedule: %w", err))
+			continue
+		}
+		settled++
+	}
+	return settled, errors.Join(errs...)
+}

@@ -1,0 +1,137 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	keepersRead = 500
+	keepersRun  = 20_000 // schedules looked at in one run; the next goes on from there
+)
+
+// keeper is a schedule whose ended ticks are kept for another time than its tenant's.
+type keeper struct {
+	TenantID  int32
+	ID        int64
+	Workflow  string
+	Key       string
+	Succeeded *int32 `db:"keep_succeeded_s"`
+	Failed    *int32 `db:"keep_failed_s"`
+	Defaults  []byte
+}
+
+// keepers is how far the deleting by schedule has come.
+type keepers struct {
+	own  keeper // among those that say it themselves
+	flow keeper // among those that inherit it
+}
+
+// retainSchedules deletes ended ticks that their schedules keep no longer, for the next of the schedules that say so or
+// inherit it. They were hidden when their time was over.
+func (k *Keeper) retainSchedules(ctx context.Context, _ ages, now time.Time) error {
+	at := &k.retained.keepers
+	own := k.eachKeeper(ctx, now, &at.own, `
+		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
+		FROM schedule s
+		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
+		WHERE (s.keep_succeeded_s IS NOT NULL OR s.keep_failed_s IS NOT NULL) AND (s.tenant_id, s.id) > ($1, $2)
+		ORDER BY s.tenant_id, s.id
+		LIMIT $3`, func(one keeper) []any { return []any{one.TenantID, one.ID, keepersRead} })
+	return errors.Join(own, k.eachKeeper(ctx, now, &at.flow, `
+		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
+		FROM workflow w
+		CROSS JOIN LATERAL (
+			SELECT *
+			FROM schedule
+			WHERE tenant_id = w.tenant_id AND workflow = w.name AND (w.tenant_id > $1 OR w.name > $2 OR key > $3)
+			ORDER BY key
+			LIMIT $4
+		) s
+		WHERE w.defaults #> '{delivery,retention}' IS NOT NULL AND (w.tenant_id, w.name) >= ($1, $2)
+		ORDER BY w.tenant_id, w.name, s.key
+		LIMIT $4`, func(one keeper) []any { return []any{one.TenantID, one.Workflow, one.Key, keepersRead} }))
+}
+
+// eachKeeper walks schedules from a place on, and begins anew where it comes to the end.
+func (k *Keeper) eachKeeper(ctx context.Context, now time.Time, at *keeper, sql string, args func(keeper) []any) error {
+	for range keepersRun / keepersRead {
+		rows, _ := k.pool.Query(ctx, sql, args(*at)...) // CollectRows reports the error
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[keeper])
+		if err != nil {
+			return fmt.Errorf("read schedules that keep ticks for a time of their own: %w", err)
+		}
+		if err := k.thinSchedules(ctx, now, found); err != nil {
+			return err
+		}
+		if len(found) < keepersRead {
+			*at = keeper{}
+			return nil
+		}
+		*at = found[len(found)-1]
+	}
+	return nil
+}
+
+func (k *Keeper) thinSchedules(ctx context.Context, now time.Time, found []keeper) error {
+	byTenant := map[int32][]keeper{}
+	for _, one := range found {
+		byTenant[one.TenantID] = append(byTenant[one.TenantID], one)
+	}
+	for tenant, some := range byTenant {
+		var ids []int64
+		var good, bad []time.Time
+		for _, one := range some {
+			terms, err := policy.Resolve(policy.Stored{KeepSucceeded: one.Succeeded, KeepFailed: one.Failed}, one.Defaults)
+			if err != nil {
+				if k.told.Due("retention", now) {
+					k.log.Warn("ended ticks are kept longer: a newer program wrote the defaults of a workflow", "tenant", tenant, "schedule", one.ID, "error", err)
+				}
+				continue
+			}
+			succeeded, failed := history.Kept{Now: now.UTC()}.Since(record.Schedule{Succeeded: terms.KeepSucceeded, Failed: terms.KeepFailed})
+			ids, good, bad = append(ids, one.ID), append(good, succeeded), append(bad, failed)
+		}
+		if err := k.thinTicks(ctx, tenants.ID(tenant), ids, good, bad); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// thinTicks deletes what schedules keep no longer: ticks that succeeded, or failed, before a moment each. Their bytes are given
+// back to the day on which they ended.
+func (k *Keeper) thinTicks(ctx context.Context, tenant tenants.ID, ids []int64, good, bad []time.Time) error {
+	err := k.countBatches(ctx, `
+		WITH thinned AS (
+			DELETE FROM tick t
+			USING (
+				SELECT o.schedule_id, o.nominal_at, o.seq
+				FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[]) AS i (id, good, bad)
+				CROSS JOIN LATERAL (
+					SELECT schedule_id, nominal_at, seq
+					FROM tick
+					WHERE tenant_id = $1 AND schedule_id = i.id AND (state = $5 AND ended_at < i.good OR state = $6 AND ended_at < i.bad)
+				) o
+				LIMIT $7
+			) over
+			WHERE `+record.KeyIs("t", "$1", "over.schedule_id", "over.nominal_at", "over.seq")+`
+			RETURNING t.schedule_id AS id, (t.ended_at AT TIME ZONE 'UTC')::date AS day, 0 AS good, 0 AS bad, 0 AS gone, 0 AS skipped,
+				-COALESCE(octet_length(t.result), 0) - COALESCE(octet_length(t.payload), 0) AS bytes
+		), used AS (`+record.EndedUse("$1", "i.day", "(SELECT * FROM thinned WHERE bytes <> 0) i")+`)
+		SELECT count(*) FROM thinned`,
+		tenant, ids, good, bad, int16(record.Succeeded), int16(record.Failed))
+	if err != nil {
+		return fmt.Errorf("delete ended ticks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/events"
+	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/dispatch/sweep"
+	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/calendars"
+	"github.com/carillonhq/carillon/schedules/forecast"
+)
+
+const (
+	upkeepEvery = 20 * time.Second
+	markEvery   = time.Second
+)
+
+const (
+	taskLimit = 20 * time.Second // of most tasks
+)
+
+const (
+	chunkKept = time.Hour
+)
+
+const (
+	emptyKept = time.Hour
+)
+
+const (
+	emptyAgain = time.Minute // until the next look at an empty cohort that may not be deleted yet
+)
+
+const (
+	processKept = time.Minute
+)
+
+// tasks are the parts of upkeep that this process takes part in. Those that run every upkeepEvery run one after another, in
+// this order; each of the others runs beside them.
+func (k *Keeper) Tasks() (all []Task) {
+	if k.dispatches {
+		all = append(all,
+			Task{Name: "tend slots", every: time.Second, Limit: taskLimit, look: `SELECT FROM slot UNION ALL SELECT FROM waiting`, Some: whole(k.finish.TendSlots)},
+			Task{Name: "tell tenants what happened", every: events.NoticeEvery, Limit: postgres.QueryTimeout, ask: k.events.AnyNotice, Some: k.events.AddUp},
+			Task{Name: "make partitions", every: upkeepEvery, Limit: 30 * time.Second, Some: whole(func(ctx context.Context) error { return k.EnsurePartitions(ctx, time.Now()) })},
+			Task{Name: "arm lost schedules", every: upkeepEvery, Limit: taskLimit, Some: whole(k.RearmLost)},
+			Task{Name: "complete schedules", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.CompleteSome)},
+			Task{Name: "settle moves", every: upkeepEvery, Limit: taskLimit, Some: Full(mostSettled, k.settleMoves)},
+			Task{Name: "cancel waiting ticks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.finish.CancelOrphans)},
+			Task{Name: "wake forsaken ticks", every: upkeepEvery, Limit: taskLimit, Some: whole(k.WakeForsaken)},
+			Task{Name: "clear cohorts", every: upkeepEvery, Limit: taskLimit, Some: k.clearCohorts},
+			Task{Name: "clear chunks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.clearChunks)},
+			Task{Name: "clear answers", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.clearAnswers)},
+			Task{Name: "clear processes", every: upkeepEvery, Limit: taskLimit, Some: whole(k.ClearProcesses)},
+			Task{Name: "clear rates", every: upkeepEvery, Limit: taskLimit, Some: whole(k.clearRates)},
+			Task{Name: "clear operations", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.clearOperations)},
+			Task{Name: "clear syncs", every: upkeepEvery, Limit: taskLimit, Some: Full(20*record.MostCleared, k.clearSyncs)},
+			Task{Name: "finish erasures", every: upkeepEvery, Limit: time.Minute, Some: whole(k.finishErasures)},
+		)
+	}
+	if k.dispatches && k.uses != nil {
+		all = append(all, Task{Name: "look at quotas", every: events.QuotaLook, Limit: events.QuotaLookFor, Some: k.events.LookAtQuotas})
+	}
+	if k.sweeps {
+		all = append(all,
+			Task{Name: "count members", every: time.Second, Limit: taskLimit, Some: whole(k.fold)},
+			Task{Name: "add up daily use", every: history.FoldUseEvery, Limit: taskLimit, look: `SELECT FROM daily_use_delta WHERE ` + postgres.Unfolded("daily_use_delta"), Some: Full(history.MostUse, k.FoldSomeUse)},
+			Task{Name: "look for what is stuck", every: watchEvery, Limit: watchLimit, Some: whole(k.Watch)},
+			Task{Name: "scan for broken promises", every: scanEvery, Limit: scanLimit, Some: whole(k.Scan)},
+			Task{Name: "tell cohorts of edited calendars", every: markEvery, Limit: taskLimit, look: calendars.LookForStale, Some: k.markStale},
+		)
+	}
+	return all
+}
+
+// upkeep runs the tasks until ctx ends.
+func (k *Keeper) upkeep(ctx context.Context) {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	for _, t := range k.Tasks() {
+		if t.every != upkeepEvery {
+			beside.Go(func() {
+				loop.Every(ctx, k.log, t.every, t.Name, func(ctx context.Context) error { return k.RunTask(ctx, t) })
+			})
+		}
+	}
+	loop.Every(ctx, k.log, upkeepEvery, "keep house", k.KeepHouse)
+}
+
+// keepHouse runs each task of upkeepEvery once, also where others fail.
+func (k *Keeper) KeepHouse(ctx context.Context) error {
+	var errs []error
+	for _, t := range k.Tasks() {
+		if t.every != upkeepEvery {
+			continue
+		}
+		if err := k.RunTask(ctx, t); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", t.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (k *Keeper) finishErasures(ctx context.Context) error {
+	if k.erase == nil {
+		return nil
+	}
+	return errors.Join(k.erase(ctx), k.FinishTenants(ctx))
+}
+
+// fold adds up how many members the cohorts have, and lets the planner learn of tables that have grown.
+func (k *Keeper) fold(ctx context.Context) error {
+	err := forecast.FoldTallies(ctx, k.pool)
+	if time.Since(k.analyzed) < k.idle.Pace(0, sweep.RestAnalyze) {
+		return err
+	}
+	k.analyzed = time.Now()
+	return errors.Join(err, postgres.AnalyzeNew(ctx, k.pool))
+}
+
+// markStale tells cohorts of edits of their calendars where those are too many for the edit to tell all.
+func (k *Keeper) markStale(ctx context.Context) (more bool, err error) {
+	return calendars.MarkStale(ctx, k.pool)
+}

@@ -1,0 +1,226 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/dispatch/sweep"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	watchEvery   = 15 * time.Second
+	watchLimit   = 10 * time.Second
+	watchPatrol  = 2_500           // schedules looked at in one round, in the order of their numbers
+	watchMost    = 10_000          // of what is counted or remembered
+	withoutAfter = 2 * time.Minute // what has come to its end is marked as completed long before that
+)
+
+func newWatchdog(d *Keeper) *watchdog {
+	return &watchdog{Keeper: d, exhausted: map[int64]time.Time{}, unarmed: map[int64]time.Time{}, adrift: map[numbered]bool{}}
+}
+
+// numbered is a schedule's place in the order in which the watchdog goes through all of them.
+type numbered struct {
+	Tenant tenants.ID
+	ID     int64
+}
+
+// watchdog tells in the metrics what there should be none of: due times that the sweep has not come to, chunks that nobody
+// opens, schedules put aside, and active ones without a next time. It mends nothing. All that it reads is bounded, and does
+// not grow with what is stored. It remembers between two looks what it saw.
+type watchdog struct {
+	*Keeper
+	exhausted map[int64]time.Time // cohorts with active members and no next time, and since when
+	unarmed   map[int64]time.Time // likewise, of cohorts with fixed_delay
+	delaysAt  delaysPlace         // how far it has come with those
+	adrift    map[numbered]bool   // active schedules that are in no cohort
+	at        numbered            // how far it has come
+	floors    sweep.DueFloors
+}
+
+func (w *watchdog) look(ctx context.Context, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, watchLimit)
+	defer cancel()
+	without, err := w.withoutNext(ctx, now)
+	err = errors.Join(w.lateness(ctx), err, w.patrol(ctx))
+	if err != nil {
+		return err
+	}
+	w.metrics.withoutNext.Set(float64(without + len(w.adrift)))
+	w.metrics.watched.Set(float64(now.Unix()))
+	return nil
+}
+
+// lateness reads the first of each queue.
+func (w *watchdog) lateness(ctx context.Context) error {
+	var cohort, held, turn time.Duration
+	err := w.sweep.FirstDue(ctx, &w.floors, allShards, func(s sweep.ShardDue) {
+		cohort, held, turn = max(cohort, s.Overdue(s.Cohort)), max(held, s.Overdue(s.Held)), max(turn, s.Overdue(s.Turn))
+	})
+	if err == nil {
+		err = w.sweep.SearchDue(ctx, &w.floors, allShards)
+	}
+	if err != nil {
+		return fmt.Errorf("look for what is overdue: %w", err)
+	}
+	unopened, _, err := w.unopened.Read(ctx, w.pool, w.horizon)
+	if err != nil {
+		return err
+	}
+	var now time.Time
+	var quarantined int
+	err = w.pool.QueryRow(ctx, `
+		SELECT `+postgres.Now+`, (SELECT count(*) FROM (SELECT FROM schedule WHERE status = 'quarantined' LIMIT $1) q)`, watchMost,
+	).Scan(&now, &quarantined)
+	if err != nil {
+		return fmt.Errorf("look for quarantined schedules: %w", err)
+	}
+	var chunk time.Duration
+	if len(unopened) > 0 {
+		chunk = max(0, now.Sub(unopened[0].SweptAt))
+	}
+	w.metrics.overdue.WithLabelValues("cohort").Set(cohort.Seconds())
+	w.metrics.overdue.WithLabelValues("held").Set(held.Seconds())
+	w.metrics.overdue.WithLabelValues("turn").Set(turn.Seconds())
+	w.metrics.unopened.Set(chunk.Seconds())
+	w.metrics.quarantined.Set(float64(quarantined))
+	return nil
+}
+
+// allShards are the numbers of all shards.
+var allShards = func() (all []int16) {
+	for shard := range int16(cohorts.Shards) {
+		all = append(all, shard)
+	}
+	return all
+}()
+
+// withoutNext counts the members of cohorts that have been without a next time for a while. upkeep completes them
+// meanwhile where their time is over.
+func (w *watchdog) withoutNext(ctx context.Context, now time.Time) (n int, err error) {
+	rows, err := w.pool.Query(ctx, `
+		SELECT c.id, COALESCE((SELECT t.n FROM tally t WHERE t.tenant_id = c.tenant_id AND t.cohort_id = c.id), 1)
+		FROM (SELECT tenant_id, id, run_at FROM cohort WHERE due_at IS NULL AND empty_at IS NULL AND (NOT delay OR over) LIMIT $1) c
+		CROSS JOIN LATERAL (
+			SELECT m.schedule_id
+			FROM member m
+			JOIN schedule s ON s.tenant_id = m.tenant_id AND s.id = m.schedule_id
+			WHERE m.cohort_id = c.id AND m.tenant_id = c.tenant_id AND s.status = 'active'
+			LIMIT 1
+		) m
+		WHERE c.run_at IS NULL`, watchMost)
+	if err != nil {
+		return 0, fmt.Errorf("look for schedules without a next time: %w", err)
+	}
+	seen := map[int64]time.Time{}
+	var id int64
+	var members int
+	if _, err := pgx.ForEachRow(rows, []any{&id, &members}, func() error {
+		since, known := w.exhausted[id]
+		if !known {
+			since = now
+		}
+		seen[id] = since
+		if now.Sub(since) >= withoutAfter {
+			n += max(1, members)
+		}
+		return nil
+	}); err != nil {
+		return 0, fmt.Errorf("look for schedules without a next time: %w", err)
+	}
+	w.exhausted = seen
+	delays, err := w.unarmedDelays(ctx, now)
+	return n + delays, err
+}
+
+// unarmedDelays goes on through the schedules with fixed_delay that have no due time, and counts those of which no tick
+// has been out for a while.
+func (w *watchdog) unarmedDelays(ctx context.Context, now time.Time) (n int, err error) {
+	page, next, err := w.restingDelays(ctx, w.delaysAt)
+	if err != nil {
+		return 0, err
+	}
+	in := map[int64]bool{}
+	for _, r := range page {
+		in[r.place.cohort] = r.unarmed
+		if _, known := w.unarmed[r.place.cohort]; r.unarmed && !known && len(w.unarmed) < watchMost {
+			w.unarmed[r.place.cohort] = now
+		}
+	}
+	whole := w.delaysAt == delaysPlace{} && next == delaysPlace{}
+	for cohort, since := range w.unarmed {
+		if unarmed, looked := in[cohort]; looked && !unarmed || whole && !looked {
+			delete(w.unarmed, cohort)
+		} else if now.Sub(since) >= withoutAfter {
+			n++
+		}
+	}
+	w.delaysAt = next
+	return n, nil
+}
+
+// patrol goes on through the schedules, and looks again at those that it found: an active one is a member of a cohort that
+// is there. A round over millions takes hours, as looking at all of them at once would cost too much.
+func (w *watchdog) patrol(ctx context.Context) error {
+	var owners []tenants.ID
+	var ids []int64
+	for one := range w.adrift {
+		owners, ids = append(owners, one.Tenant), append(ids, one.ID)
+	}
+	rows, err := w.pool.Query(ctx, `
+		SELECT s.tenant_id, s.id, s.status = 'active' AND m.there IS NULL, s.fresh
+		FROM (
+			(SELECT tenant_id, id, status, shard, cohort_id, spread, true AS fresh
+			FROM schedule
+			WHERE (tenant_id, id) > ($1, $2)
+			ORDER BY tenant_id, id
+			LIMIT $3)
+			UNION ALL
+			SELECT s.tenant_id, s.id, s.status, s.shard, s.cohort_id, s.spread, false
+			FROM unnest($4::int[], $5::bigint[]) AS i (tenant_id, id)
+			CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = i.tenant_id AND id = i.id OFFSET 0) s
+		) s
+		LEFT JOIN LATERAL (
+			SELECT true AS there
+			FROM member m
+			WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id
+				AND EXISTS (SELECT FROM cohort c WHERE c.shard = s.shard AND c.id = s.cohort_id)
+			OFFSET 0
+		) m ON true
+		ORDER BY s.tenant_id, s.id`, w.at.Tenant, w.at.ID, watchPatrol, owners, ids)
+	if err != nil {
+		return fmt.Errorf("go through schedules: %w", err)
+	}
+	found := map[numbered]bool{}
+	last, read := numbered{}, 0
+	var one numbered
+	var adrift, fresh bool
+	if _, err := pgx.ForEachRow(rows, []any{&one.Tenant, &one.ID, &adrift, &fresh}, func() error {
+		if fresh {
+			last, read = one, read+1
+		}
+		if adrift && len(found) < watchMost {
+			found[one] = true
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("go through schedules: %w", err)
+	}
+	for one := range found {
+		if !w.adrift[one] {
+			w.log.Error("an active schedule is in no cohort, and does not fire", "tenant", one.Tenant, "schedule", w.ids.Schedule(one.ID))
+		}
+	}
+	if w.at = last; read < watchPatrol {
+		w.at = numbered{}
+	}
+	w.adrift = found
+	return nil
+}
