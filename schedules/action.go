@@ -132,26 +132,35 @@ func (s *Schedules) actStep(ctx context.Context, tx pgx.Tx, op *operations.Opera
 		return false, err
 	}
 	f := p.Filter.filter()
-	done, last, err := s.walk(ctx, tx, op, f, at, p.Action, func(r *row, next *time.Time) bool {
+	w := walk{filter: f, after: at, action: p.Action, picked: func(r *row, next *time.Time) bool {
 		return !r.CreatedAt.After(op.Begun) && (f.Status == "" || f.Status == r.Status) &&
 			(f.DueBefore.IsZero() || next != nil && next.Before(f.DueBefore))
-	})
+	}}
+	done, last, err := s.step(ctx, tx, op, w)
 	if err != nil {
 		return false, err
 	}
 	return done, op.Keep(last)
 }
 
-// walk does an action to those of the next candidates of a filter that are picked, counts what came of it, and says how
-// far it has come.
-func (s *Schedules) walk(ctx context.Context, tx pgx.Tx, op *operations.Operation, f Filter, at position, action string, picked func(r *row, next *time.Time) bool) (done bool, last position, err error) {
-	found, err := candidates(ctx, tx, op.Tenant, f, at)
+// walk is an action on the schedules of a filter that are picked, in the order of workflow and key, after a position. next is when a
+// schedule fires next.
+type walk struct {
+	filter Filter
+	after  position
+	action string
+	picked func(r *row, next *time.Time) bool
+}
+
+// step does the action of a walk to the next candidates, counts what came of it, and says how far it has come.
+func (s *Schedules) step(ctx context.Context, tx pgx.Tx, op *operations.Operation, w walk) (done bool, last position, err error) {
+	found, err := candidates(ctx, tx, op.Tenant, w.filter, w.after)
 	if err != nil || len(found) == 0 {
-		return true, at, err
+		return true, w.after, err
 	}
-	a := acting{load: load{Schedules: s, tx: tx, tenant: op.Tenant, by: op.By, memo: newMemo()}, action: action}
-	if err := a.run(ctx, found, picked); err != nil {
-		return false, at, err
+	a := acting{batch: s.newBatch(tx, change{tenant: op.Tenant, by: op.By}), action: w.action}
+	if err := a.run(ctx, found, w.picked); err != nil {
+		return false, w.after, err
 	}
 	for what, n := range a.counts {
 		op.Done += n

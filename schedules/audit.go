@@ -51,13 +51,13 @@ const auditTimeout = 10 * time.Second
 
 // auditCall records what a call did that changed schedules in many transactions: once, with its counts, also where it was
 // cut by ended, which is the error of the call.
-func (s *Schedules) auditCall(ctx context.Context, tenant tenants.ID, by, action string, counts any, changed int, ended error) error {
+func (s *Schedules) auditCall(ctx context.Context, c change, action string, counts any, changed int, ended error) error {
 	if changed == 0 {
 		return ended
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 	defer cancel()
-	err := tenants.Audit(ctx, s.Pool, tenant, by, tenants.Change{Action: "schedules." + action, Target: "schedules/" + action, After: counts})
+	err := tenants.Audit(ctx, s.Pool, c.tenant, c.by, tenants.Change{Action: "schedules." + action, Target: "schedules/" + action, After: counts})
 	if ended != nil {
 		return ended
 	}

@@ -1,9 +1,6 @@
 package schedules
 
 import (
-	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,19 +30,20 @@ type columns struct {
 	tzdata      []string
 	before      []*time.Time
 	after       []*time.Time
-	froms       []*time.Time
-	untils      []*time.Time
-	joins       []bool
 	numbers     []int32         // of the terms of each row, from 1
 	terms       []policy.Stored // those that differ
 	moves       []*string
 	movedUntil  []*time.Time
 }
 
-func (c *columns) add(w *rewrite) {
-	version := w.Version + 1
-	if w.newborn || w.quiet {
-		version = w.Version
+func (c *columns) add(w *rewrite) error {
+	version := w.Version
+	if !w.newborn && !w.quiet {
+		version++
+	}
+	moves, err := w.movesText()
+	if err != nil {
+		return err
 	}
 	c.rows = append(c.rows, w)
 	c.ids, c.workflows, c.keys, c.shards = append(c.ids, w.ID), append(c.workflows, w.Workflow), append(c.keys, w.Key), append(c.shards, w.Shard)
@@ -54,28 +52,11 @@ func (c *columns) add(w *rewrite) {
 	c.ticksLeft, c.pausedAt, c.pausedUntil = append(c.ticksLeft, w.TicksLeft), append(c.pausedAt, w.PausedAt), append(c.pausedUntil, w.PausedUntil)
 	c.cohorts, c.spreads, c.tzdata = append(c.cohorts, w.CohortID), append(c.spreads, w.Spread), append(c.tzdata, w.TZData)
 	c.before, c.after = append(c.before, w.before), append(c.after, w.after)
-	c.froms, c.untils, c.joins = append(c.froms, w.FromAt), append(c.untils, w.UntilAt), append(c.joins, w.joins)
 	if n := len(c.terms); n == 0 || !c.terms[n-1].Equal(w.Stored) { // neighbours are alike more often than not
 		c.terms = append(c.terms, w.Stored)
 	}
-	c.moves, c.movedUntil = append(c.moves, w.moves), append(c.movedUntil, w.MovedUntil)
+	c.moves, c.movedUntil = append(c.moves, moves), append(c.movedUntil, w.MovedUntil)
 	c.numbers = append(c.numbers, int32(len(c.terms)))
-}
-
-// number gives new rows their ids.
-func (l *load) number(ctx context.Context, c *columns) error {
-	if len(c.rows) == 0 {
-		return nil
-	}
-	rows, _ := l.tx.Query(ctx, `SELECT nextval('schedule_id_seq') FROM generate_series(1, $1)`, len(c.rows)) // CollectRows reports the error
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return fmt.Errorf("number schedules: %w", err)
-	}
-	for i, w := range c.rows {
-		w.ID, l.items[w.ord].id = ids[i], ids[i]
-	}
-	c.ids = ids
 	return nil
 }
 
@@ -113,15 +94,12 @@ func each[T, V any](all []T, of func(*T) V) []V {
 	return values
 }
 
-// update ends the stored versions of rows, and writes the next ones with their memberships.
-func (l *load) update(b *pgx.Batch, c *columns) {
+// update writes the next versions of rows whose definition is another.
+func (c *columns) update(q *pgx.Batch, by change) {
 	if len(c.rows) == 0 {
 		return
 	}
-	b.Queue(endVersions, l.tenant, c.ids, false, l.now, l.by)
-	l.expel(b)
-	c.enroll(b, l)
-	b.Queue(`
+	q.Queue(`
 		UPDATE schedule s
 		SET version = n.version, status = n.status, spec = n.spec, payload = n.payload, labels = n.labels,
 			note = n.note, status_note = n.status_note, ticks_left = n.ticks_left,
@@ -131,31 +109,38 @@ func (l *load) update(b *pgx.Batch, c *columns) {
 			(`+termColumns+`) = ROW (`+termsOf+`)
 		FROM `+rowsOf+`
 		WHERE s.tenant_id = $1 AND s.id = n.id`,
-		c.args(l.tenant, l.now, l.by)...)
+		c.args(by.tenant, by.now, by.by)...)
 }
 
-// expel deletes the memberships that end.
-func (l *load) expel(b *pgx.Batch) {
-	if len(l.ends) == 0 {
-		return
-	}
-	var cohorts, spreads, ids []int64
-	for _, m := range l.ends {
-		cohorts, spreads, ids = append(cohorts, m.cohort), append(spreads, m.spread), append(ids, m.schedule)
-	}
-	b.Queue(`
-		DELETE FROM member m
-		USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, spread, schedule_id)
-		WHERE m.cohort_id = n.cohort_id AND m.spread = n.spread AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`,
-		l.tenant, cohorts, spreads, ids)
-}
-
-// insert makes the schedules of rows, with their states and memberships.
-func (l *load) insert(b *pgx.Batch, c *columns) {
+// restate writes the state and the cohort of rows whose definition stays; a quiet one keeps its version.
+func (c *columns) restate(q *pgx.Batch, by change) {
 	if len(c.rows) == 0 {
 		return
 	}
-	b.Queue(`
+	q.Queue(`
+		UPDATE schedule s
+		SET version = n.version, status = n.status, status_note = n.status_note, ticks_left = n.ticks_left,
+			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, spread = n.spread, tzdata = n.tzdata,
+			moves = n.moves::jsonb, moved_until = n.moved_until,
+			updated_at = CASE WHEN n.version > s.version THEN $2 ELSE s.updated_at END,
+			updated_by = CASE WHEN n.version > s.version THEN $3 ELSE s.updated_by END,
+			next_before = CASE WHEN n.version > s.version THEN n.next_before ELSE s.next_before END,
+			next_after = CASE WHEN n.version > s.version THEN n.next_after ELSE s.next_after END
+		FROM unnest($4::bigint[], $5::int[], $6::text[], $7::text[], $8::int[], $9::timestamptz[], $10::timestamptz[],
+			$11::bigint[], $12::bigint[], $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $17::timestamptz[])
+			AS n (id, version, status, status_note, ticks_left, paused_at, paused_until,
+				cohort_id, spread, tzdata, next_before, next_after, moves, moved_until)
+		WHERE s.tenant_id = $1 AND s.id = n.id`,
+		by.tenant, by.now, by.by, c.ids, c.versions, c.statuses, c.statusNotes, c.ticksLeft, c.pausedAt, c.pausedUntil,
+		c.cohorts, c.spreads, c.tzdata, c.before, c.after, c.moves, c.movedUntil)
+}
+
+// insert makes the schedules of rows, with their states.
+func (c *columns) insert(q *pgx.Batch, by change) {
+	if len(c.rows) == 0 {
+		return
+	}
+	q.Queue(`
 		INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, payload, labels, note, anchor_at,
 			ticks_left, cohort_id, spread, tzdata, created_at, updated_at, updated_by, version, status_note, paused_until,
 			paused_at, next_before, next_after, `+termColumns+`)
@@ -164,21 +149,6 @@ func (l *load) insert(b *pgx.Batch, c *columns) {
 			n.ticks_left, n.cohort_id, n.spread, n.tzdata, $2, $2, $3, n.version, n.status_note, n.paused_until,
 			n.paused_at, n.next_before, n.next_after, `+termsOf+`
 		FROM `+rowsOf,
-		append(c.args(l.tenant, l.now, l.by), wholeSecond(l.now))...)
-	b.Queue(`INSERT INTO schedule_state (tenant_id, schedule_id) SELECT $1, id FROM unnest($2::bigint[]) AS n (id)`, l.tenant, c.ids)
-	c.enroll(b, l)
-}
-
-// enroll makes rows that join a cohort members of it.
-func (c *columns) enroll(b *pgx.Batch, l *load) {
-	if !slices.Contains(c.joins, true) {
-		return
-	}
-	b.Queue(`
-		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at, until_at)
-		SELECT cohort_id, spread, id, $1, from_at, until_at
-		FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::timestamptz[], $7::bool[])
-			AS n (cohort_id, spread, id, from_at, until_at, joins)
-		WHERE joins
-		ORDER BY cohort_id, spread, id`, l.tenant, c.cohorts, c.spreads, c.ids, c.froms, c.untils, c.joins)
+		append(c.args(by.tenant, by.now, by.by), wholeSecond(by.now))...)
+	q.Queue(`INSERT INTO schedule_state (tenant_id, schedule_id) SELECT $1, id FROM unnest($2::bigint[]) AS n (id)`, by.tenant, c.ids)
 }

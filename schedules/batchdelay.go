@@ -6,16 +6,17 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/calendar"
 )
 
-// lockDelays is lockDelay for those of the rows that have fixed_delay or get it by their lines.
-func (l *load) lockDelays(ctx context.Context, rows []*row) error {
-	gets := map[int64]bool{}
-	for _, it := range l.items {
-		if len(it.spec.Intervals) == 1 && it.spec.Intervals[0].Mode == "fixed_delay" {
-			gets[it.id] = true
-		}
-	}
+// hasDelay reports whether a spec has fixed_delay.
+func hasDelay(spec calendar.Spec) bool {
+	return len(spec.Intervals) == 1 && spec.Intervals[0].Mode == "fixed_delay"
+}
+
+// lockDelays locks the states of those of the rows that have fixed_delay, or get it, and reads whether a tick of each is out.
+func (b *batch) lockDelays(ctx context.Context, rows []*row, gets map[int64]bool) error {
 	byID := map[int64]*row{}
 	var ids []int64
 	for _, r := range rows {
@@ -26,12 +27,12 @@ func (l *load) lockDelays(ctx context.Context, rows []*row) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	found, _ := l.tx.Query(ctx, `
+	found, _ := b.tx.Query(ctx, `
 		SELECT schedule_id, delay_at, delay_left
 		FROM schedule_state
 		WHERE tenant_id = $1 AND schedule_id = ANY($2)
 		ORDER BY schedule_id
-		FOR UPDATE`, l.tenant, ids) // ForEachRow reports the error
+		FOR UPDATE`, b.tenant, ids) // ForEachRow reports the error
 	var now row
 	_, err := pgx.ForEachRow(found, []any{&now.ID, &now.DelayAt, &now.DelayLeft}, func() error {
 		r := byID[now.ID]
@@ -45,29 +46,29 @@ func (l *load) lockDelays(ctx context.Context, rows []*row) error {
 }
 
 // leaveDelays disarms the cohorts with fixed_delay that rows have left.
-func (l *load) leaveDelays(ctx context.Context) error {
+func (b *batch) leaveDelays(ctx context.Context) error {
 	var shards []int16
 	var cohorts []int64
-	for _, m := range l.ends {
+	for _, m := range b.left {
 		if m.alone != nil {
 			shards, cohorts = append(shards, m.alone.Shard), append(cohorts, m.cohort)
 		}
 	}
-	return leaveDelays(ctx, l.tx, l.tenant, shards, cohorts)
+	return leaveDelays(ctx, b.tx, b.tenant, shards, cohorts)
 }
 
-// writeDelays keeps in the states of the rows that have or had fixed_delay which ticks are out, and how many are left.
-func (l *load) writeDelays(ctx context.Context) error {
+// queueDelays keeps in the states of the rows that have or had fixed_delay which ticks are out, and how many are left.
+func (b *batch) queueDelays(q *pgx.Batch) {
 	var rows []*row
-	for _, w := range l.rows {
+	for _, w := range b.rows {
 		if w.joins && w.timing.alone != nil {
 			rows = append(rows, w.row)
 		}
 	}
-	for _, m := range l.ends {
+	for _, m := range b.left {
 		if m.alone != nil {
 			rows = append(rows, m.alone)
 		}
 	}
-	return writeDelays(ctx, l.tx, l.tenant, rows...)
+	queueDelays(q, b.tenant, rows)
 }

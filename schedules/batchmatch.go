@@ -1,12 +1,17 @@
 package schedules
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
@@ -23,13 +28,7 @@ type stored struct {
 	terms   policy.Stored
 }
 
-// placeColumns say where a schedule is stored, and storedColumns also what.
-const (
-	placeColumns  = `id, shard`
-	storedColumns = placeColumns + `, status, paused_until IS NOT NULL, spec, payload, labels::text, note, ` + termColumns
-)
-
-func (s *stored) place() []any { return s.fields()[:2] }
+const storedColumns = `id, shard, status, paused_until IS NOT NULL, spec, payload, labels::text, note, ` + termColumns
 
 func (s *stored) fields() []any {
 	t := &s.terms
@@ -51,4 +50,82 @@ func (s *stored) says(d definition, known map[string]map[string]string) (bool, e
 	return string(s.spec) == d.specText && (s.payload == nil) == (d.payload == nil) && (d.payload == nil || string(s.payload) == *d.payload) &&
 		maps.Equal(labels, d.labels) && (d.note == nil && !d.noteless || policy.Same(d.note, s.note)) && s.terms.Equal(d.terms) &&
 		(s.status == Active || s.status == Paused && !s.pausing) && (d.status == "" || d.status == s.status), nil
+}
+
+// match locks the shards in which the schedules of lines may lie, in ascending order, and finds which lines are stored, and which of
+// those say what is stored.
+func (u *upserts) match(ctx context.Context) error {
+	u.shards = make([]int16, len(u.items))
+	workflows, keys := make([]string, len(u.items)), make([]string, len(u.items))
+	locked := maps.Clone(u.also)
+	for i, it := range u.items {
+		u.shards[i] = cohorts.ShardFor(u.tenant, u.spread, it.workflow, it.key)
+		workflows[i], keys[i] = it.workflow, it.key
+		for _, shard := range cohorts.PossibleShards(u.tenant, u.spread, it.workflow, it.key) {
+			locked[shard] = true
+		}
+	}
+	var q pgx.Batch
+	q.Queue(`SELECT pg_advisory_xact_lock_shared($1, shard)::text FROM unnest($2::int[]) AS n (shard)`, cohorts.ShardLocks, slices.Sorted(maps.Keys(locked)))
+	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it. Each line
+	// is looked up by the index, whatever the planner knows of the table: a subquery with an OFFSET is not taken apart.
+	q.Queue(`
+		SELECT n.ord - 1, s.*
+		FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS n (workflow, key, ord)
+		CROSS JOIN LATERAL (
+			SELECT `+storedColumns+`
+			FROM schedule
+			WHERE tenant_id = $1 AND workflow = n.workflow AND key = n.key
+			OFFSET 0
+		) s`, u.tenant, workflows, keys)
+	q.Queue(`SELECT ` + postgres.Now)
+	results := u.tx.SendBatch(ctx, &q)
+	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return fmt.Errorf("lock shards: %w", err)
+	}
+	found, err := u.compare(results, locked)
+	if err != nil {
+		return err
+	}
+	if err := results.QueryRow().Scan(&u.now); err != nil {
+		return fmt.Errorf("read clock: %w", err)
+	}
+	u.now = u.now.UTC()
+	for i, is := range found {
+		if !is {
+			u.fresh = append(u.fresh, i)
+		}
+	}
+	return results.Close()
+}
+
+// compare reads what is stored of the lines, and says of which something is. Where one lies in a shard that is not locked,
+// as its tenant's schedules were once laid elsewhere, the next try locks it too.
+func (u *upserts) compare(results pgx.BatchResults, locked map[int16]bool) (found []bool, err error) {
+	found = make([]bool, len(u.items))
+	var ord int
+	var s stored
+	elsewhere := false
+	rows, _ := results.Query() // ForEachRow reports the error
+	_, err = pgx.ForEachRow(rows, append([]any{&ord}, s.fields()...), func() error {
+		if !locked[s.shard] {
+			u.also[s.shard], elsewhere = true, true
+		}
+		it := u.items[ord]
+		found[ord], u.shards[ord], it.id = true, s.shard, s.id
+		it.result = Unchanged
+		says, err := s.says(it.definition, u.labels)
+		if !says {
+			u.stored = append(u.stored, ord)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find what is stored: %w", err)
+	}
+	if elsewhere {
+		return nil, errRaced
+	}
+	return found, nil
 }

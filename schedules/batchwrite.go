@@ -1,7 +1,6 @@
 package schedules
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -14,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
-	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -41,41 +40,14 @@ func (a cohortName) compare(b cohortName) int {
 	return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.workflow, b.workflow), cmp.Compare(a.hash, b.hash), cmp.Compare(a.missed, b.missed))
 }
 
-// enterLater places the row in its cohort, whose number is found later.
-func (l *load) enterLater(ctx context.Context, w *rewrite, t *calendar.Timing, after time.Time) error {
-	terms, err := policy.Resolve(w.Stored, w.Defaults)
-	if err != nil {
-		return err
-	}
-	fresh, ok := l.renewed[t]
-	if !ok {
-		if fresh.timing, fresh.revision, err = l.Timings.Renew(ctx, l.tx, l.tenant, t); err != nil {
-			return err
-		}
-		if l.renewed == nil {
-			l.renewed = map[*calendar.Timing]renewal{}
-		}
-		l.renewed[t] = fresh
-	}
-	t = fresh.timing
-	stamp := cohorts.Stamp{Revision: fresh.revision, TZData: t.Zones().Version()}
-	if w.next, w.joins = w.enter(l.tenant, t, terms.Missed, after); w.joins {
-		w.timing = &cohortNeed{cohortName: cohortName{w.Workflow, w.Shard, string(w.Hash), terms.Missed}, timing: t, stamp: stamp}
-		if cohorts.Delays(t) {
-			w.timing.alone = w.row
-		}
-	}
-	return nil
-}
-
 // findCohorts finds the cohort of every row that joins one, each once, in one order for all batches.
-func (l *load) findCohorts(ctx context.Context) error {
-	if err := l.leaveDelays(ctx); err != nil {
+func (b *batch) findCohorts(ctx context.Context) error {
+	if err := b.leaveDelays(ctx); err != nil {
 		return err
 	}
 	needs := map[cohortName]*cohortNeed{}
 	wake := map[int16]bool{}
-	for _, w := range l.rows {
+	for _, w := range b.rows {
 		if !w.joins {
 			continue
 		}
@@ -84,47 +56,56 @@ func (l *load) findCohorts(ctx context.Context) error {
 		} else {
 			needs[w.timing.cohortName] = w.timing
 		}
-		if w.next.Sub(l.now) < cohorts.Soon {
+		if w.next.Sub(b.now) < cohorts.Soon {
 			wake[w.Shard] = true
 		}
 	}
 	names := slices.SortedFunc(maps.Keys(needs), cohortName.compare)
-	if err := l.findAwake(ctx, names, needs); err != nil {
+	if err := b.findAwake(ctx, names, needs); err != nil {
 		return err
 	}
 	for _, name := range names {
-		need := needs[name]
-		if need.id != 0 {
-			continue
+		if err := b.makeCohort(ctx, needs[name]); err != nil {
+			return err
 		}
-		if need.alone != nil {
-			if err := need.alone.joinDelay(ctx, l.tx, l.tenant, need.timing); err != nil {
-				return err
-			}
-			need.id = *need.alone.CohortID
-			continue
-		}
-		id, err := cohorts.CohortOf(ctx, l.tx, cohorts.Shared{Tenant: l.tenant, Shard: name.shard, Workflow: name.workflow, Missed: name.missed, Timing: need.timing}, need.stamp, l.now)
-		if err != nil {
-			return fmt.Errorf("join cohort: %w", err)
-		}
-		need.id = id
 	}
-	for _, w := range l.rows {
+	for _, w := range b.rows {
 		if w.joins {
 			w.CohortID, w.Revision, w.Timed = &w.timing.id, &w.timing.stamp.Revision, &w.timing.stamp.TZData
 		}
 	}
 	for _, shard := range slices.Sorted(maps.Keys(wake)) {
-		if err := cohorts.WakeSweep(ctx, l.tx, shard); err != nil {
+		if err := cohorts.WakeSweep(ctx, b.tx, shard); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// makeCohort makes a cohort that is not awake.
+func (b *batch) makeCohort(ctx context.Context, need *cohortNeed) (err error) {
+	if need.id != 0 {
+		return nil
+	}
+	if need.alone != nil {
+		if err := need.alone.joinDelay(ctx, b.tx, b.tenant, need.timing); err != nil {
+			return err
+		}
+		need.id = *need.alone.CohortID
+		return nil
+	}
+	need.id, err = cohorts.MakeCohort(ctx, b.tx, cohorts.Shared{Tenant: b.tenant, Shard: need.shard, Workflow: need.workflow, Missed: need.missed, Timing: need.timing}, need.stamp, b.now)
+	if err != nil {
+		return fmt.Errorf("join cohort: %w", err)
+	}
+	return nil
+}
+
 // findAwake finds the cohorts that are there and awake.
-func (l *load) findAwake(ctx context.Context, names []cohortName, needs map[cohortName]*cohortNeed) error {
+func (b *batch) findAwake(ctx context.Context, names []cohortName, needs map[cohortName]*cohortNeed) error {
+	if len(names) == 0 {
+		return nil
+	}
 	var workflows, missed []string
 	var shards []int16
 	var hashes [][]byte
@@ -134,7 +115,7 @@ func (l *load) findAwake(ctx context.Context, names []cohortName, needs map[coho
 		}
 		workflows, shards, hashes, missed = append(workflows, n.workflow), append(shards, n.shard), append(hashes, []byte(n.hash)), append(missed, n.missed)
 	}
-	rows, _ := l.tx.Query(ctx, `
+	rows, _ := b.tx.Query(ctx, `
 		SELECT n.ord, c.id
 		FROM unnest($2::text[], $3::smallint[], $4::bytea[], $5::text[]) WITH ORDINALITY AS n (workflow, shard, hash, missed, ord)
 		CROSS JOIN LATERAL (
@@ -143,7 +124,7 @@ func (l *load) findAwake(ctx context.Context, names []cohortName, needs map[coho
 			JOIN cohort d ON d.shard = t.shard AND d.id = t.id AND d.tenant_id = t.tenant_id
 			WHERE t.tenant_id = $1 AND t.workflow = n.workflow AND t.shard = n.shard AND t.hash = n.hash AND t.missed = n.missed AND d.due_at IS NOT NULL
 			OFFSET 0
-		) c`, l.tenant, workflows, shards, hashes, missed) // ForEachRow reports the error
+		) c`, b.tenant, workflows, shards, hashes, missed) // ForEachRow reports the error
 	var ord, id int64
 	_, err := pgx.ForEachRow(rows, []any{&ord, &id}, func() error {
 		needs[names[ord-1]].id = id
@@ -155,112 +136,194 @@ func (l *load) findAwake(ctx context.Context, names []cohortName, needs map[coho
 	return nil
 }
 
-// defaults are those of the workflows of fresh lines, as far as they are registered.
-func (l *load) defaults(ctx context.Context) (map[string][]byte, error) {
-	names := map[string]bool{}
-	for _, ord := range l.fresh {
-		names[l.items[ord].workflow] = true
-	}
-	found := make(map[string][]byte, len(names))
-	rows, _ := l.tx.Query(ctx, `SELECT name, defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, l.tenant, slices.Collect(maps.Keys(names))) // ForEachRow reports the error
-	var name string
-	var stored []byte
-	_, err := pgx.ForEachRow(rows, []any{&name, &stored}, func() error {
-		found[name] = bytes.Clone(stored)
+// write finds cohorts, hands out what is due, then writes all rows.
+func (b *batch) write(ctx context.Context) error {
+	if b.dry || len(b.rows)+len(b.gone)+len(b.refresh) == 0 {
 		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read workflows: %w", err)
-	}
-	return found, nil
-}
-
-// register has workflows be there that were not a moment ago. One that came since may have other defaults.
-func (l *load) register(ctx context.Context, missing map[string]bool) error {
-	if len(missing) == 0 {
-		return nil
-	}
-	done, err := l.tx.Exec(ctx, `
-		INSERT INTO workflow (tenant_id, name)
-		SELECT $1, name FROM unnest($2::text[]) AS n (name)
-		ON CONFLICT DO NOTHING`, l.tenant, slices.Sorted(maps.Keys(missing)))
-	if err != nil {
-		return fmt.Errorf("register workflows: %w", err)
-	}
-	if int(done.RowsAffected()) < len(missing) {
-		return errRaced
-	}
-	return nil
-}
-
-// write hands out what is due, then writes all rows.
-func (l *load) write(ctx context.Context) error {
-	if err := l.handOut(ctx); err != nil {
-		return err
 	}
 	// One order for all batches, so that two that make the same schedules wait for one another, and not both. By shard first, as
 	// those of a shard fire together: a chunk finds them, and their states, on few pages.
-	slices.SortFunc(l.rows, func(a, b *rewrite) int {
-		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Key, b.Key))
+	slices.SortFunc(b.rows, func(x, y *rewrite) int {
+		return cmp.Or(cmp.Compare(x.Shard, y.Shard), cmp.Compare(x.Workflow, y.Workflow), cmp.Compare(x.Key, y.Key))
 	})
-	var fresh, changed columns
-	bytes := 0
-	for _, w := range l.rows {
-		bytes += w.held()
+	ids := b.ids
+	for _, w := range b.rows {
 		if w.newborn {
-			fresh.add(w)
-		} else {
-			changed.add(w)
+			w.ID, ids = ids[0], ids[1:]
 		}
 	}
-	if err := l.number(ctx, &fresh); err != nil {
+	if err := b.findCohorts(ctx); err != nil {
 		return err
 	}
-	var b pgx.Batch
-	l.update(&b, &changed)
-	l.insert(&b, &fresh)
-	forecast.AddBytes(&b, l.tenant, bytes)
-	if err := l.audit(ctx, &b); err != nil {
+	if err := b.handOut(ctx); err != nil {
 		return err
 	}
-	err := l.tx.SendBatch(ctx, &b).Close()
+	var q pgx.Batch
+	if err := b.queue(ctx, &q); err != nil {
+		return err
+	}
+	err := b.tx.SendBatch(ctx, &q).Close()
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "schedule_workflow_key" {
 		return errRaced // another has made some of them since we looked
 	}
 	if err != nil {
 		return fmt.Errorf("write schedules: %w", err)
 	}
-	for _, w := range changed.rows {
-		w.Version, w.UpdatedAt, w.UpdatedBy = w.Version+1, l.now, l.by
+	for _, w := range b.rows {
+		if !w.newborn && !w.quiet {
+			w.Version, w.UpdatedAt, w.UpdatedBy = w.Version+1, b.now, b.by
+		}
 	}
-	return l.writeDelays(ctx)
+	return nil
 }
 
-// audit records single puts, each as its own change. What a call of bulk or sync did is recorded by the call.
-func (l *load) audit(ctx context.Context, b *pgx.Batch) error {
-	var changes []tenants.Change
-	for _, w := range l.rows {
-		it := l.items[w.ord]
-		if !it.whole || w.quiet {
+// handOut hands out ticks that were due before their schedules changed, and those that a change asks for.
+func (b *batch) handOut(ctx context.Context) error {
+	for _, w := range b.rows {
+		if w.fire == nil {
 			continue
 		}
-		after := w.audited()
-		if !w.newborn {
-			after.Version++
+		if w.joins {
+			w.fire.Cohort = *w.CohortID
 		}
-		c := w.row.audit("put", w.was, after)
-		c.Origin = it.origin
-		changes = append(changes, c)
+		b.due = append(b.due, *w.fire)
 	}
-	return tenants.QueueAudit(ctx, b, l.tenant, l.by, changes...)
-}
-
-func (l *load) handOut(ctx context.Context) error {
-	if len(l.due) == 0 {
+	if len(b.due) == 0 {
 		return nil
 	}
-	if err := l.HandOut(ctx, l.tx, l.due); err != nil {
+	if err := b.HandOut(ctx, b.tx, b.due); err != nil {
 		return fmt.Errorf("hand out what is due: %w", err)
 	}
 	return nil
+}
+
+// queue queues what the batch writes.
+func (b *batch) queue(ctx context.Context, q *pgx.Batch) error {
+	var fresh, redefined, restated columns
+	var ended []int64
+	bytes := 0
+	for _, w := range b.rows {
+		to := &restated
+		switch {
+		case w.newborn:
+			to = &fresh
+		case w.redefined:
+			to = &redefined
+		}
+		if err := to.add(w); err != nil {
+			return err
+		}
+		if !w.quiet {
+			bytes += w.held()
+		}
+		if !w.quiet && !w.newborn {
+			ended = append(ended, w.ID)
+		}
+	}
+	if len(ended) > 0 {
+		q.Queue(endVersions, b.tenant, ended, false, b.now, b.by)
+	}
+	b.expel(q)
+	redefined.update(q, b.change)
+	restated.restate(q, b.change)
+	fresh.insert(q, b.change)
+	b.enroll(q)
+	b.delete(q)
+	b.reset(q)
+	if len(b.rezoned) > 0 {
+		q.Queue(`UPDATE schedule_state SET rezoned_at = $3 WHERE tenant_id = $1 AND schedule_id = ANY($2)`, b.tenant, b.rezoned, b.now)
+	}
+	b.queueDelays(q)
+	forecast.AddBytes(q, b.tenant, bytes)
+	return b.audit(ctx, q)
+}
+
+// expel deletes the memberships that end.
+func (b *batch) expel(q *pgx.Batch) {
+	if len(b.left) == 0 {
+		return
+	}
+	var cohorts, spreads, ids []int64
+	for _, m := range b.left {
+		cohorts, spreads, ids = append(cohorts, m.cohort), append(spreads, m.spread), append(ids, m.schedule)
+	}
+	q.Queue(sabotage.DeletedGoesOn.Instead(`
+		DELETE FROM member m
+		USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, spread, schedule_id)
+		WHERE m.cohort_id = n.cohort_id AND m.spread = n.spread AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`, "AND m.tenant_id = $1", "AND $1 < 0"),
+		b.tenant, cohorts, spreads, ids)
+}
+
+// enroll makes rows that join a cohort members of it.
+func (b *batch) enroll(q *pgx.Batch) {
+	var cohorts, spreads, ids []int64
+	var froms, untils []*time.Time
+	for _, w := range b.rows {
+		if w.joins {
+			cohorts, spreads, ids = append(cohorts, *w.CohortID), append(spreads, w.Spread), append(ids, w.ID)
+			froms, untils = append(froms, w.FromAt), append(untils, w.UntilAt)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	q.Queue(`
+		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at, until_at)
+		SELECT cohort_id, spread, id, $1, from_at, until_at
+		FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::timestamptz[])
+			AS n (cohort_id, spread, id, from_at, until_at)
+		ORDER BY cohort_id, spread, id`, b.tenant, cohorts, spreads, ids, froms, untils)
+}
+
+// delete deletes schedules with their states; their last versions stay.
+func (b *batch) delete(q *pgx.Batch) {
+	if len(b.gone) == 0 {
+		return
+	}
+	ids := make([]int64, len(b.gone))
+	for i, r := range b.gone {
+		ids[i] = r.ID
+	}
+	q.Queue(endVersions, b.tenant, ids, true, b.now, b.by)
+	q.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, b.tenant, ids)
+	q.Queue(`DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($2)`, b.tenant, ids)
+}
+
+// reset sets when cohorts fire next whose timings say something else by now. The sweep is away, as the shards are locked.
+func (b *batch) reset(q *pgx.Batch) {
+	if len(b.refresh) == 0 {
+		return
+	}
+	var shards []int16
+	var ids []int64
+	var next []*time.Time
+	for key, at := range b.refresh {
+		shards, ids = append(shards, key.shard), append(ids, key.id)
+		if next = append(next, nil); !at.IsZero() {
+			next[len(next)-1] = &at
+		}
+	}
+	q.Queue(`
+		UPDATE cohort c
+		SET next_at = n.next_at, due_at = `+cohorts.NotPast("n.next_at")+`
+		FROM unnest($2::smallint[], $3::bigint[], $4::timestamptz[]) AS n (shard, id, next_at)
+		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.run_at IS NULL AND c.retime_at IS NULL`, b.tenant, shards, ids, next)
+}
+
+// audit records the changes that have an audit of their own.
+func (b *batch) audit(ctx context.Context, q *pgx.Batch) error {
+	changes := b.audits
+	for _, w := range b.rows {
+		if w.action == "" {
+			continue
+		}
+		after := w.audited()
+		if !w.newborn && !w.quiet {
+			after.Version++
+		}
+		c := w.row.audit(w.action, w.was, after)
+		c.Origin = w.origin
+		changes = append(changes, c)
+	}
+	return tenants.QueueAudit(ctx, q, b.tenant, b.by, changes...)
 }

@@ -82,7 +82,7 @@ func (s *BulkSummary) count(r BulkResult) {
 // closed where it must not be read on: its Close ends a Read that is under way.
 func (s *Schedules) Bulk(ctx context.Context, tenant tenants.ID, by string, body io.ReadCloser, answer func([]BulkResult) error) (sum BulkSummary, err error) {
 	group, ctx := errgroup.WithContext(ctx)
-	batches := make(chan *batch)
+	batches := make(chan *lines)
 	stop := context.AfterFunc(ctx, func() { _ = body.Close() })
 	group.Go(func() error {
 		defer close(batches)
@@ -118,12 +118,12 @@ func (s *Schedules) Bulk(ctx context.Context, tenant tenants.ID, by string, body
 		return w.run(ctx, batches)
 	})
 	err = group.Wait()
-	return sum, s.auditCall(ctx, tenant, by, "bulk", sum, sum.Inserted+sum.Updated, err)
+	return sum, s.auditCall(ctx, change{tenant: tenant, by: by}, "bulk", sum, sum.Inserted+sum.Updated, err)
 }
 
 // storeBatch stores the good lines of a batch. Where the last of several of one key turns out to be bad, the one before
 // it counts.
-func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string, b *batch, dry bool) error {
+func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string, b *lines, dry bool) error {
 	if err := tenants.CheckAuthority(ctx); err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (s *Schedules) storeBatch(ctx context.Context, tenant tenants.ID, by string
 	}
 	s.Forecasts.Of(ctx, tenant)
 	for items := b.items; len(items) > 0; {
-		if err := s.storeItems(ctx, tenant, by, items, quotas, dry); err != nil {
+		if err := s.storeItems(ctx, change{tenant: tenant, by: by, quotas: quotas}, items, dry); err != nil {
 			return err
 		}
 		var again []*item

@@ -19,31 +19,12 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// batch is some lines that are stored together: what is known of each, and the good ones to store.
-type batch struct {
+// lines is some lines that are stored together: what is known of each, and the good ones to store.
+type lines struct {
 	results []BulkResult
 	items   []*item
 	places  map[[2]string]int // in items, by workflow and key
 	stored  chan struct{}     // closed once it is
-}
-
-// item is a good line. Its result is told once it is stored.
-type item struct {
-	place    int // in the batch's results
-	workflow string
-	key      string
-	definition
-	earlier *item            // the line before it with the same workflow and key
-	text    []byte           // the line, where it is to be staged
-	pre     web.Precondition // what a single put demands
-	whole   bool             // the whole schedule is the answer
-	origin  *tenants.Origin  // of a single put: it has a row of its own in the audit
-
-	result string
-	id     int64
-	fault  *fault.Error
-	row    *row     // as it is stored then
-	shown  Schedule // where the whole of it is the answer
 }
 
 // bulkReader reads lines into batches, holding each to what needs no database.
@@ -67,12 +48,12 @@ func newBulkReader(s *Schedules, tenant tenants.ID, body io.Reader) *bulkReader 
 
 // next is the next batch, with io.EOF where it is the last. After any other error there is none: what was not read to
 // its end is not stored.
-func (r *bulkReader) next(ctx context.Context) (*batch, error) {
+func (r *bulkReader) next(ctx context.Context) (*lines, error) {
 	quotas, err := r.s.Quotas(ctx, r.tenant)
 	if err != nil {
 		return nil, err
 	}
-	b := &batch{places: map[[2]string]int{}}
+	b := &lines{places: map[[2]string]int{}}
 	r.almanacs = map[string]*cohorts.CalendarSet{}
 	for size := 0; len(b.results) < batchLines && size < batchBytes; {
 		text, err := r.read()

@@ -24,13 +24,13 @@ type bulkWriter struct {
 	answered func([]BulkResult) error
 
 	begun  int
-	flying []*batch
+	flying []*lines
 }
 
 // run stores what comes until there is no more. A batch that names a schedule which one before it names waits for that:
 // the last of the lines counts.
-func (w *bulkWriter) run(ctx context.Context, batches <-chan *batch) error {
-	var waiting *batch
+func (w *bulkWriter) run(ctx context.Context, batches <-chan *lines) error {
+	var waiting *lines
 	for batches != nil || waiting != nil || len(w.flying) > 0 {
 		if waiting != nil && w.free(waiting) {
 			w.begin(ctx, waiting)
@@ -63,7 +63,7 @@ func (w *bulkWriter) run(ctx context.Context, batches <-chan *batch) error {
 }
 
 // free tells whether a batch can be stored beside those that are being stored.
-func (w *bulkWriter) free(b *batch) bool {
+func (w *bulkWriter) free(b *lines) bool {
 	for _, other := range w.flying {
 		for name := range b.places {
 			if _, both := other.places[name]; both {
@@ -75,7 +75,7 @@ func (w *bulkWriter) free(b *batch) bool {
 }
 
 // begin stores a batch. Once that is done its channel is closed; an error ends the call.
-func (w *bulkWriter) begin(ctx context.Context, b *batch) {
+func (w *bulkWriter) begin(ctx context.Context, b *lines) {
 	w.begun++
 	isNew := w.begun <= newTableBatches
 	b.stored = make(chan struct{})

@@ -1,14 +1,14 @@
 package schedules
 
 import (
+	"context"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/schedules/forecast"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -20,7 +20,7 @@ func TestAChangeThatIsAlwaysRacedIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	tried := 0
-	err = New(Config{Pool: pool, Forecasts: forecast.New(forecast.Config{Pool: pool})}).change(t.Context(), tenant.ID, "w", "a", func(pgx.Tx, *row, int16, time.Time) error {
+	err = New(Config{Pool: pool, Forecasts: forecast.New(forecast.Config{Pool: pool})}).changeOne(t.Context(), policy.Name{Tenant: tenant.ID, Workflow: "w", Key: "a"}, "ann", false, func(context.Context, *batch, *row) error {
 		tried++
 		return errRaced
 	})

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -48,36 +46,36 @@ type turn struct {
 	unknown bool // it may have been stored, and nobody knows
 }
 
-// put stores an item together with others where some are under way, and says so; else, or where those could not be stored
-// together, by alone.
-func (g *groups) put(ctx context.Context, s *Schedules, c caller, it *item, quotas tenants.Quotas, alone func(context.Context) error) (together bool, err error) {
+// put stores an item: together with others where some are under way, else, or where those could not be stored together, alone.
+func (g *groups) put(ctx context.Context, s *Schedules, by change, it *item) error {
+	c := caller{by.tenant, by.by}
 	w, waits := g.enter(c, it)
 	if !waits {
 		defer g.handOver(c)
-		return false, alone(ctx)
+		return s.putAlone(ctx, by, it)
 	}
 	var now turn
 	select {
 	case now = <-w.turn:
 	case <-ctx.Done():
 		if g.leave(c, w) {
-			return false, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		now = <-w.turn // it has just been told
 	}
 	if now.group != nil {
-		now = g.lead(ctx, s, c, now.group, quotas)
+		now = g.lead(ctx, s, by, now.group)
 	}
 	if now.unknown {
 		postgres.NoteChange(ctx)
 	}
 	if !now.done {
-		return false, alone(ctx)
+		return s.putAlone(ctx, by, it)
 	}
 	if it.result == Failed {
-		return true, it.fault
+		return it.fault
 	}
-	return true, nil
+	return nil
 }
 
 // enter has the item wait where others are under way.
@@ -139,8 +137,8 @@ func (g *groups) handOver(c caller) {
 
 // lead stores a group and tells the others of it. Where it could not be stored each stores itself, so that none suffers from
 // another. It goes on though the first does not wait any more: the others do.
-func (g *groups) lead(ctx context.Context, s *Schedules, c caller, group []*waiter, quotas tenants.Quotas) (ended turn) {
-	defer g.handOver(c)
+func (g *groups) lead(ctx context.Context, s *Schedules, by change, group []*waiter) (ended turn) {
+	defer g.handOver(caller{by.tenant, by.by})
 	defer func() {
 		for _, w := range group[1:] {
 			w.turn <- ended
@@ -154,37 +152,9 @@ func (g *groups) lead(ctx context.Context, s *Schedules, c caller, group []*wait
 		items[i] = w.item
 	}
 	ctx, outcome := postgres.Watch(context.WithoutCancel(ctx))
-	err := s.storeGroup(ctx, c, items, quotas)
+	err := s.storePuts(ctx, by, items)
 	if err != nil && !errors.Is(err, errRaced) {
 		s.Log.Warn("puts are stored one by one, as together they could not be", "puts", len(group), "error", err)
 	}
 	return turn{done: err == nil, unknown: err != nil && outcome.MayHaveChanged()}
-}
-
-// storeGroup stores puts in one transaction, and shows each of them.
-func (s *Schedules) storeGroup(ctx context.Context, c caller, items []*item, quotas tenants.Quotas) error {
-	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
-	defer cancel()
-	spread, err := s.Forecasts.ShardsFor(ctx, c.tenant)
-	if err != nil {
-		return err
-	}
-	ahead := s.Forecasts.Of(ctx, c.tenant)
-	return postgres.Retry(ctx, func() error {
-		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-			l := s.newLoad(tx, c.tenant, c.by, items, quotas, map[int16]bool{})
-			if err := l.run(ctx, spread); err != nil {
-				return err
-			}
-			for _, it := range items {
-				if it.result == Failed {
-					continue
-				}
-				if it.shown, err = it.row.answer(ctx, tx, s, ahead, l.change()); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
 }

@@ -70,9 +70,10 @@ func (s *Schedules) inheritStep(ctx context.Context, tx pgx.Tx, op *operations.O
 		at.Shard++
 		return false, op.Keep(at)
 	}
-	done, last, err := s.walk(ctx, tx, op, Filter{Workflow: p.Workflow}, at.position, actRetime, func(r *row, _ *time.Time) bool {
+	w := walk{filter: Filter{Workflow: p.Workflow}, after: at.position, action: actRetime, picked: func(r *row, _ *time.Time) bool {
 		return r.Stored.Missed == nil && r.CohortID != nil
-	})
+	}}
+	done, last, err := s.step(ctx, tx, op, w)
 	if err != nil {
 		return false, err
 	}

@@ -55,9 +55,9 @@ func (c effect) recount(r *row, d definition) {
 	}
 }
 
-// redefine puts a definition into a stored row, and says what that means. Before is the row's timing until now, nil where
+// apply puts a definition into a stored row, and says what that means. Before is the row's timing until now, nil where
 // it cannot be computed. Nothing is written, and the row keeps its place in its cohort.
-func (s *Schedules) redefine(r *row, d definition, before *calendar.Timing, by change, m *memo) (c effect, err error) {
+func (s *Schedules) apply(r *row, d definition, before *calendar.Timing, by change, m *memo) (c effect, err error) {
 	tenant, now := by.tenant, by.now
 	was := *r
 	r.define(d)
@@ -101,6 +101,7 @@ func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quo
 	if err != nil {
 		return nil, err
 	}
+	r.compiled = c
 	r.first = c.FirstAt(r.CreatedAt) // told by the spec, and so not by a timing that is shared
 	return s.Timings.Keep(tenant, c, d.almanac), nil
 }

@@ -48,19 +48,6 @@ func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, a
 	return tick.At, true
 }
 
-// lockDelay locks the state of a schedule that has or gets fixed_delay, and reads whether a tick of it is out.
-func (r *row) lockDelay(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
-	if r.ID == 0 {
-		return nil
-	}
-	err := tx.QueryRow(ctx, `SELECT delay_at, delay_left FROM schedule_state WHERE tenant_id = $1 AND schedule_id = $2 FOR UPDATE`,
-		tenant, r.ID).Scan(&r.DelayAt, &r.DelayLeft)
-	if err != nil {
-		return fmt.Errorf("lock state: %w", err)
-	}
-	return nil
-}
-
 // joinDelay makes the row's own cohort be there, armed with its next time.
 func (r *row) joinDelay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) error {
 	var id int64
@@ -98,10 +85,10 @@ func leaveDelays(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int
 	return nil
 }
 
-// writeDelays keeps in the states which ticks are out, and how many are left.
-func writeDelays(ctx context.Context, tx pgx.Tx, tenant tenants.ID, rows ...*row) error {
+// queueDelays keeps in the states which ticks are out, and how many are left.
+func queueDelays(q *pgx.Batch, tenant tenants.ID, rows []*row) {
 	if len(rows) == 0 {
-		return nil
+		return
 	}
 	var ids []int64
 	var out []*time.Time
@@ -109,15 +96,11 @@ func writeDelays(ctx context.Context, tx pgx.Tx, tenant tenants.ID, rows ...*row
 	for _, r := range rows {
 		ids, out, left = append(ids, r.ID), append(out, r.DelayAt), append(left, r.DelayLeft)
 	}
-	_, err := tx.Exec(ctx, `
+	q.Queue(`
 		UPDATE schedule_state st
 		SET delay_at = n.delay_at, delay_left = n.delay_left
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS n (id, delay_at, delay_left)
 		WHERE st.tenant_id = $1 AND st.schedule_id = n.id`, tenant, ids, out, left)
-	if err != nil {
-		return fmt.Errorf("write states: %w", err)
-	}
-	return nil
 }
 
 // withdrawDelay takes off the row's count what has been swept, and what is handed out as it leaves; of that the last is

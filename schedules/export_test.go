@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -69,8 +67,10 @@ func (s *Schedules) PutTogether(ctx context.Context, tenant tenants.ID, by strin
 	var places []int
 	for i, p := range puts {
 		d, err := p.Params.read(quotas)
-		_, specErr := cohorts.Compile(p.Spec, calendar.Context{Created: wholeSecond(time.Now()), Identity: cohorts.Identity(tenant, p.Workflow, *p.Key)})
-		if answers[i].Err = fault.Join(err, specErr); answers[i].Err == nil {
+		if err != nil {
+			err = fault.Join(err, s.checkSpec(ctx, policy.Name{Tenant: tenant, Workflow: p.Workflow, Key: *p.Key}, p.Spec))
+		}
+		if answers[i].Err = err; err == nil {
 			items = append(items, &item{workflow: p.Workflow, key: *p.Key, definition: d, pre: p.Pre, whole: true})
 			places = append(places, i)
 		}
@@ -78,7 +78,7 @@ func (s *Schedules) PutTogether(ctx context.Context, tenant tenants.ID, by strin
 	if len(items) == 0 {
 		return answers, nil
 	}
-	if err := s.storeGroup(ctx, caller{tenant, by}, items, quotas); err != nil {
+	if err := s.storePuts(ctx, change{tenant: tenant, by: by, quotas: quotas}, items); err != nil {
 		return nil, err
 	}
 	for i, it := range items {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -34,37 +33,42 @@ func ReadPatch(b []byte) (Patch, error) {
 // Patch changes what a patch names in the schedule of a name, and returns the schedule whole. The result is stored as by Put: if it is what
 // was stored, nothing is written.
 func (s *Schedules) Patch(ctx context.Context, of policy.Name, patch Patch, by string, pre web.Precondition) (out Schedule, err error) {
-	tenant, workflow, key := of.Tenant, of.Workflow, of.Key
-	quotas, err := s.Quotas(ctx, tenant)
+	quotas, err := s.Quotas(ctx, of.Tenant)
 	if err != nil {
 		return out, err
 	}
-	ahead := s.Forecasts.Of(ctx, tenant)
+	ahead := s.Forecasts.Of(ctx, of.Tenant)
 	follows := patch.follows()
-	err = s.changeOf(ctx, tenant, workflow, key, follows, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
+	err = s.changeOne(ctx, of, by, follows, func(ctx context.Context, b *batch, r *row) error {
 		if r == nil {
-			return absent(workflow, key)
+			return absent(of.Workflow, of.Key)
 		}
 		if err := pre.Check(true, versionOf(r)); err != nil {
 			return err
 		}
+		b.quotas = quotas
 		p := r.Profile()
 		if follows {
-			found, err := cohorts.ReadProfiles(ctx, tx, tenant, key)
+			found, err := cohorts.ReadProfiles(ctx, b.tx, of.Tenant, of.Key)
 			if err != nil {
 				return err
 			}
-			p = found[key]
+			p = found[of.Key]
 		}
-		c := change{tenant, by, now, quotas}
-		d, err := s.patched(ctx, tx, r, patch, p, c)
+		d, err := s.patched(ctx, b.tx, r, patch, p, b.change)
 		if err != nil {
 			return err
 		}
-		if err := s.replace(ctx, tx, r, d, "patch", c); err != nil {
+		if err := b.lockDelays(ctx, []*row{r}, map[int64]bool{r.ID: hasDelay(d.spec)}); err != nil {
 			return err
 		}
-		out, err = r.answer(ctx, tx, s, ahead, c)
+		if _, err := b.redefine(ctx, r, d, "patch"); err != nil {
+			return err
+		}
+		if err := b.write(ctx); err != nil {
+			return err
+		}
+		out, err = r.answer(ctx, b.tx, s, ahead, b.change)
 		return err
 	})
 	return out, err
@@ -98,7 +102,7 @@ func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch,
 	if cohorts.FollowsKey(p.Spec) {
 		d.profile = key
 	}
-	if d.specText != r.Spec {
+	if err != nil && d.specText != r.Spec { // what is wrong with the spec is told beside it
 		_, specErr := cohorts.Compile(p.Spec, d.almanac.In(d.profile.Context(r.AnchorAt, r.stored(tenant).Identity())))
 		err = fault.Join(err, specErr)
 	}

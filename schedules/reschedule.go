@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -35,7 +33,8 @@ const (
 // of the sequence and max_ticks stay what they are. The version stays.
 func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow, key string, p RescheduleParams, by Changer) (web.Reply, error) {
 	at, to := p.At.UTC(), p.To.UTC()
-	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "reschedule", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "reschedule", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
+		r, now := w.row, b.now
 		if r.CohortID == nil {
 			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
 		}
@@ -52,7 +51,7 @@ func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow,
 		if tick, ok := t.Moved(cohorts.Shifts(moves)).Next(to.Add(-time.Second)); !ok || !tick.At.Equal(to) {
 			return false, badTo("out_of_order", "the spec's start_at or end_at does not allow it")
 		}
-		return false, s.retimeMoved(ctx, tx, r, t, moves, change{tenant: tenant, by: by.By, now: now})
+		return true, b.retimeMoved(ctx, w, t, moves)
 	})
 }
 
@@ -188,40 +187,26 @@ func (r *row) movesText() (*string, error) {
 	return new(string(b)), nil
 }
 
-// retimeMoved takes the row from the cohort of its timing into that of its timing with other moves: its definition stays,
+// retimeMoved takes the row from the cohort of its timing into that of its timing with other moves: its definition and version stay,
 // and so do the times from which and until which it counts.
-func (s *Schedules) retimeMoved(ctx context.Context, tx pgx.Tx, r *row, t *calendar.Timing, moves []cohorts.Moved, c change) error {
-	tenant, now := c.tenant, c.now
-	after := now
-	if r.FromAt != nil {
-		after = later(now, r.FromAt.Add(-time.Second))
+func (b *batch) retimeMoved(ctx context.Context, w *rewrite, t *calendar.Timing, moves []cohorts.Moved) error {
+	after := b.now
+	if w.FromAt != nil {
+		after = later(b.now, w.FromAt.Add(-time.Second))
 	}
-	member := r.CohortID != nil
-	if err := r.leave(ctx, tx, s, tenant, t, now); err != nil {
+	member := w.CohortID != nil
+	w.quiet = true
+	b.leave(w.row, t)
+	w.setMoves(moves, b.now)
+	if !member {
+		return nil
+	}
+	if err := b.enter(ctx, w, b.Timings.Keep(b.tenant, t.Moved(w.shifts()), nil), after); err != nil {
 		return err
 	}
-	r.setMoves(moves, now)
-	text, err := r.movesText()
-	if err != nil {
-		return err
-	}
-	if member {
-		joined, err := s.rejoined(ctx, tx, r, s.Timings.Keep(tenant, t.Moved(r.shifts()), nil), after, c)
-		if err != nil {
-			return err
-		}
-		if !joined {
-			r.setStatus(Active, now)
-			r.Status = Completed
-		}
-	}
-	_, err = tx.Exec(ctx, `
-		UPDATE schedule
-		SET moves = $3, moved_until = $4, cohort_id = $5, spread = $6, ticks_left = $7, status = $8, paused_at = $9, paused_until = $10, status_note = $11
-		WHERE tenant_id = $1 AND id = $2`,
-		tenant, r.ID, text, r.MovedUntil, r.CohortID, r.Spread, r.TicksLeft, r.Status, r.PausedAt, r.PausedUntil, r.StatusNote)
-	if err != nil {
-		return fmt.Errorf("move a tick: %w", err)
+	if !w.joins {
+		w.setStatus(Active, b.now)
+		w.Status = Completed
 	}
 	return nil
 }
@@ -230,18 +215,24 @@ func (s *Schedules) retimeMoved(ctx context.Context, tx pgx.Tx, r *row, t *calen
 // that is gone, or of which some are to come, stays as it is.
 func (s *Schedules) Settle(ctx context.Context, tenant tenants.ID, workflow, key string) error {
 	ctx = postgres.ForTenant(ctx, int32(tenant))
-	return s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
-		if r == nil || r.MovedUntil == nil || r.MovedUntil.After(now) {
+	of := policy.Name{Tenant: tenant, Workflow: workflow, Key: key}
+	return s.changeOne(ctx, of, "", false, func(ctx context.Context, b *batch, r *row) error {
+		if r == nil || r.MovedUntil == nil || r.MovedUntil.After(b.now) {
 			return nil
 		}
-		t, err := r.timing(ctx, tx, s.Timings, tenant)
+		t, err := r.timing(ctx, b.tx, s.Timings, tenant)
 		if errors.Is(err, cohorts.ErrUncomputable) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		return s.retimeMoved(ctx, tx, r, t, r.Moves, change{tenant: tenant, now: now})
+		w := b.rewrite(r, t, "")
+		if err := b.retimeMoved(ctx, w, t, r.Moves); err != nil {
+			return err
+		}
+		b.add(w, t)
+		return b.write(ctx)
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -162,54 +161,6 @@ func (r *row) coming(t *calendar.Timing, now time.Time) *time.Time {
 	return &next
 }
 
-// edit is a new version of a row beside the one before it.
-type edit struct {
-	action string     // what the audit calls it
-	before *time.Time // the next tick that it had
-	was    *audited
-	timing *calendar.Timing // from now on
-}
-
-// update writes a new version of the row, keeps the version that it ends, and audits the edit.
-func (s *Schedules) update(ctx context.Context, tx pgx.Tx, r *row, e edit, c change) error {
-	tenant, now := c.tenant, c.now
-	if e.action != "pause" || e.was.Status == Paused { // to stop a schedule is always allowed
-		if err := s.Forecasts.MayStore(ctx, tx, tenant, r.held()); err != nil {
-			return err
-		}
-	}
-	if err := endVersion(ctx, tx, r.ID, false, c); err != nil {
-		return err
-	}
-	r.Version, r.UpdatedAt, r.UpdatedBy = r.Version+1, now, c.by
-	moves, err := r.movesText()
-	if err != nil {
-		return err
-	}
-	var b pgx.Batch
-	b.Queue(`
-		UPDATE schedule
-		SET version = $3, status = $4, spec = $5, payload = $6, labels = $7, note = $8, status_note = $9, ticks_left = $10, paused_at = $27, paused_until = $28,
-			cohort_id = $11, spread = $12, tzdata = $13, updated_at = $14, updated_by = $15,
-			overlap = $16, missed = $17, max_lateness_s = $18, on_expired = $19, pause_after_failures = $20, queue = $21,
-			priority = $22, timeout_s = $23, max_attempts = $24, keep_succeeded_s = $25, keep_failed_s = $26,
-			next_before = $29, next_after = $30, moves = $31, moved_until = $32
-		WHERE tenant_id = $1 AND id = $2`,
-		tenant, r.ID, r.Version, r.Status, r.Spec, r.Payload, r.Labels, r.Note, r.StatusNote, r.TicksLeft,
-		r.CohortID, r.Spread, r.TZData, now, c.by,
-		r.Overlap, r.Stored.Missed, r.MaxLateness, r.OnExpired, r.PauseAfterFailures, r.Queue,
-		r.Priority, r.Timeout, r.MaxAttempts, r.KeepSucceeded, r.KeepFailed, r.PausedAt, r.PausedUntil,
-		e.before, r.coming(e.timing, now), moves, r.MovedUntil)
-	forecast.AddBytes(&b, tenant, r.held())
-	if err := tenants.QueueAudit(ctx, &b, tenant, c.by, r.audit(e.action, e.was, r.audited())); err != nil {
-		return err
-	}
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("update schedule: %w", err)
-	}
-	return nil
-}
-
 // endVersions keeps the stored versions of schedules as revisions: live ticks may name them. The transaction then counts the
 // bytes of the versions that take their place.
 const endVersions = `
@@ -219,10 +170,3 @@ const endVersions = `
 		paused_until, updated_at, updated_by, next_before, next_after, $3, $4, $5
 	FROM schedule
 	WHERE tenant_id = $1 AND id = ANY($2)`
-
-func endVersion(ctx context.Context, tx pgx.Tx, id int64, deleted bool, c change) error {
-	if _, err := tx.Exec(ctx, endVersions, c.tenant, []int64{id}, deleted, c.now, c.by); err != nil {
-		return fmt.Errorf("keep revision: %w", err)
-	}
-	return nil
-}

@@ -74,8 +74,9 @@ type row struct {
 
 	cohorts.StoredProfile // for a schedule that follows its key
 
-	then  *calendar.Timing // from RetimeAt on
-	first time.Time        // the earliest nominal time that is the schedule's own, where its spec was just compiled
+	then     *calendar.Timing // from RetimeAt on
+	compiled *calendar.Timing // its spec, where that was just compiled, without moves
+	first    time.Time        // the earliest nominal time that is the schedule's own, likewise
 }
 
 const rowColumns = `
@@ -155,7 +156,7 @@ func (r *row) cohortTiming(tenant tenants.ID) cohorts.CohortTiming {
 func (r *row) stored(tenant tenants.ID) cohorts.StoredSpec {
 	return cohorts.StoredSpec{
 		Tenant: tenant, ID: r.ID, Workflow: r.Workflow, Key: r.Key, Spec: r.Spec, AnchorAt: r.AnchorAt, HashedAs: r.HashedAs,
-		Moves: r.shifts(), Profile: r.Profile(),
+		Moves: r.shifts(), Profile: r.Profile(), Compiled: r.compiled,
 	}
 }
 

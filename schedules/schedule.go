@@ -188,3 +188,11 @@ func (d *definition) consultHeld(ctx context.Context, tx pgx.Tx, ts *cohorts.Tim
 	d.almanac, err = ts.HoldCalendars(ctx, tx, tenant, cohorts.CalendarsOf(d.spec))
 	return err
 }
+
+// held is how many bytes a definition stores.
+func (d *definition) held() int {
+	if d.payload == nil {
+		return len(d.specText)
+	}
+	return len(d.specText) + len(*d.payload)
+}

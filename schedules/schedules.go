@@ -57,7 +57,7 @@ type Schedules struct {
 }
 
 // pace holds a body of many lines to how fast its tenant may store schedules.
-func (s *Schedules) pace(ctx context.Context, tenant tenants.ID, b *batch) error {
+func (s *Schedules) pace(ctx context.Context, tenant tenants.ID, b *lines) error {
 	if s.Pace == nil || b == nil || len(b.items) == 0 {
 		return nil
 	}

@@ -30,7 +30,8 @@ func (s *Schedules) Skip(ctx context.Context, tenant tenants.ID, workflow, key s
 	if (p.Count == nil) == (len(p.At) == 0) {
 		return web.Reply{}, fault.Invalid("", "either count or at is given")
 	}
-	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "skip", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "skip", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
+		r, now := w.row, b.now
 		if r.CohortID == nil {
 			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
 		}
@@ -45,14 +46,15 @@ func (s *Schedules) Skip(ctx context.Context, tenant tenants.ID, workflow, key s
 		if len(kept) > mostSkips {
 			return false, fault.Invalid("", "%d ticks would be left out, and %d may be", len(kept), mostSkips)
 		}
-		return false, r.skip(ctx, tx, tenant, kept)
+		return false, r.skip(ctx, b.tx, tenant, kept)
 	})
 }
 
 // Unskip takes back all that Skip said of ticks that have not come yet.
 func (s *Schedules) Unskip(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer) (web.Reply, error) {
-	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "unskip", by, func(tx pgx.Tx, r *row, _ *calendar.Timing, now time.Time) (bool, error) {
-		return false, r.skip(ctx, tx, tenant, slices.DeleteFunc(slices.Clone(r.Skips), now.Before)) // what is due stays as it was promised
+	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "unskip", by, func(ctx context.Context, b *batch, w *rewrite, _ *calendar.Timing) (bool, error) {
+		r, now := w.row, b.now
+		return false, r.skip(ctx, b.tx, tenant, slices.DeleteFunc(slices.Clone(r.Skips), now.Before)) // what is due stays as it was promised
 	})
 }
 

@@ -56,7 +56,8 @@ func (s *Schedules) pause(ctx context.Context, of policy.Name, p PauseParams, by
 			return web.Reply{}, fault.Invalid("/until", "must be of a year up to 9999")
 		}
 	}
-	return s.restatus(ctx, of, "pause", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, of, "pause", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
+		r, now := w.row, b.now
 		if p.Until != nil && !p.Until.After(now) {
 			return false, fault.Invalid("/until", "%s has passed", p.Until.Format(time.RFC3339))
 		}
@@ -70,19 +71,17 @@ func (s *Schedules) pause(ctx context.Context, of policy.Name, p PauseParams, by
 		if r.PausedAt != nil {
 			since = r.PausedAt
 		}
-		if err := r.leave(ctx, tx, s, tenant, t, now); err != nil {
-			return false, err
-		}
+		b.leave(r, t)
 		r.Status, r.StatusNote, r.PausedAt, r.PausedUntil = Paused, p.Note, since, p.Until
 		if happened != nil {
-			if err := tenants.Happened(ctx, tx, tenant, *happened); err != nil {
+			if err := tenants.Happened(ctx, b.tx, tenant, *happened); err != nil {
 				return false, err
 			}
 		}
 		if p.Until == nil {
 			return true, nil
 		}
-		return true, s.rearm(ctx, tx, r, t, change{tenant: tenant, by: by.By, now: now})
+		return true, b.rearm(ctx, w, t)
 	})
 }
 
@@ -95,7 +94,8 @@ func unix(t *time.Time) *int64 {
 
 // Resume has a paused schedule fire again from now on. One that has no nominal time left is completed.
 func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key string, p ResumeParams, by Changer) (web.Reply, error) {
-	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "resume", by, func(tx pgx.Tx, r *row, t *calendar.Timing, now time.Time) (bool, error) {
+	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "resume", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
+		r, now := w.row, b.now
 		if r.Status == Active {
 			return false, nil
 		}
@@ -103,84 +103,56 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 			return false, fault.Conflict("not_paused", "the schedule is %s", r.Status)
 		}
 		since := r.PausedAt.UTC()
-		if err := r.leave(ctx, tx, s, tenant, t, now); err != nil {
-			return false, err
-		}
+		b.leave(r, t)
 		r.setStatus(Active, now)
 		after := now
 		if sabotage.ResumeReplays.On() {
 			after = since
 		}
-		joined, err := s.rejoined(ctx, tx, r, t, after, change{tenant: tenant, by: by.By, now: now})
-		if err != nil {
+		if err := b.rejoin(ctx, w, t, after); err != nil {
 			return false, err
-		}
-		var cohort int64 // 0: none, for a tick of a schedule that ends with it
-		if joined {
-			cohort = *r.CohortID
-		} else {
-			r.Status = Completed
 		}
 		last, ok := t.Prev(now.Truncate(time.Second).Add(time.Second))
 		if !p.FireOnce || !ok || !last.At.After(since) {
 			return true, nil
 		}
-		run := cohorts.Run{At: last.At, DST: last.DST, From: last.At, Late: true}
-		return true, s.HandOut(ctx, tx, []Due{{
-			Tenant: tenant, Shard: r.Shard, Cohort: cohort, Schedule: r.ID,
-			Run: run, Missed: t.Count(since.Add(time.Microsecond), last.At), Forced: true,
-		}})
+		w.fire = &Due{ // in no cohort where its schedule ends with it
+			Tenant: tenant, Shard: r.Shard, Schedule: r.ID, Run: cohorts.Run{At: last.At, DST: last.DST, From: last.At, Late: true},
+			Missed: t.Count(since.Add(time.Microsecond), last.At), Forced: true,
+		}
+		return true, nil
 	})
 }
 
-// rejoin makes a schedule that has left its cohort a member again, from after a moment on. It returns a fault if the schedule would
-// never fire.
-func (s *Schedules) rejoin(ctx context.Context, tx pgx.Tx, r *row, t *calendar.Timing, after time.Time, c change) error {
-	joined, err := s.rejoined(ctx, tx, r, t, after, c)
-	if err == nil && !joined {
-		return neverFires()
-	}
-	return err
-}
-
-// rejoined does what rejoin does, but returns false if no nominal time is left.
-func (s *Schedules) rejoined(ctx context.Context, tx pgx.Tx, r *row, t *calendar.Timing, after time.Time, c change) (bool, error) {
-	joined, err := s.arm(ctx, tx, r, t, after, c)
-	if err != nil || !joined {
-		return false, err
-	}
-	return true, r.insertMember(ctx, tx, c.tenant)
-}
-
-// restatus changes the state of a schedule that exists. fn makes the change, and reports whether there is one.
-func (s *Schedules) restatus(ctx context.Context, of policy.Name, action string, by Changer, fn func(pgx.Tx, *row, *calendar.Timing, time.Time) (bool, error)) (reply web.Reply, err error) {
-	tenant := of.Tenant
-	err = s.change(ctx, tenant, of.Workflow, of.Key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
-		reply, err = by.Once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+// restatus changes the state of a schedule that exists. fn makes the change, and reports whether the row is to be written.
+func (s *Schedules) restatus(ctx context.Context, of policy.Name, action string, by Changer, fn func(context.Context, *batch, *rewrite, *calendar.Timing) (bool, error)) (reply web.Reply, err error) {
+	err = s.changeOne(ctx, of, by.By, false, func(ctx context.Context, b *batch, r *row) error {
+		reply, err = by.Once.Run(ctx, b.tx, int32(of.Tenant), func() (int, any, error) {
 			if r == nil {
 				return 0, nil, absent(of.Workflow, of.Key)
 			}
 			if err := by.Pre.Check(true, versionOf(r)); err != nil {
 				return 0, nil, err
 			}
-			t, err := r.timing(ctx, tx, s.Timings, tenant)
+			t, err := r.timing(ctx, b.tx, s.Timings, of.Tenant)
 			if errors.Is(err, cohorts.ErrUncomputable) {
 				return 0, nil, fault.Conflict("not_active", "the schedule's spec can no longer be computed: put another")
 			}
 			if err != nil {
 				return 0, nil, err
 			}
-			next, was := r.coming(t, now), r.audited()
-			changed, err := fn(tx, r, t, now)
-			if err == nil && changed {
-				err = s.update(ctx, tx, r, edit{action, next, was, t}, change{tenant: tenant, by: by.By, now: now})
-			} else if err == nil && !reflect.DeepEqual(was, r.audited()) { // skips and moves make no version
-				err = tenants.Audit(ctx, tx, tenant, by.By, r.audit(action, was, r.audited()))
-			}
+			w := b.rewrite(r, t, action)
+			changed, err := fn(ctx, b, w, t)
 			if err != nil {
 				return 0, nil, err
 			}
-			out, err := r.schedule(ctx, tx, s, tenant, now)
+			if changed {
+				b.add(w, t)
+			}
+			if err := b.writeState(ctx, w); err != nil {
+				return 0, nil, err
+			}
+			out, err := r.schedule(ctx, b.tx, s, of.Tenant, b.now)
 			return http.StatusOK, out, err
 		})
 		return err
@@ -188,9 +160,25 @@ func (s *Schedules) restatus(ctx context.Context, of policy.Name, action string,
 	return reply, err
 }
 
+// writeState writes a row whose state has changed. What changed beside the row, as skips do, has an audit all the same.
+func (b *batch) writeState(ctx context.Context, w *rewrite) error {
+	if len(b.rows) == 0 {
+		if reflect.DeepEqual(w.was, w.audited()) {
+			return nil
+		}
+		return tenants.Audit(ctx, b.tx, b.tenant, b.by, w.row.audit(w.action, w.was, w.audited()))
+	}
+	if !w.quiet && (w.action != "pause" || w.was.Status == Paused) { // to stop a schedule is always allowed
+		if err := b.Forecasts.MayStore(ctx, b.tx, b.tenant, w.held()); err != nil {
+			return err
+		}
+	}
+	return b.write(ctx)
+}
+
 // Delete ends a schedule. What was due and not yet swept is recorded as cancelled; its history stays.
 func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer) error {
-	return s.change(ctx, tenant, workflow, key, func(tx pgx.Tx, r *row, _ int16, now time.Time) error {
+	return s.changeOne(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, by.By, false, func(ctx context.Context, b *batch, r *row) error {
 		if r == nil {
 			return absent(workflow, key)
 		}
@@ -198,27 +186,15 @@ func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key
 			return err
 		}
 		if r.CohortID != nil {
-			t, err := r.timing(ctx, tx, s.Timings, tenant)
+			t, err := r.timing(ctx, b.tx, s.Timings, tenant)
 			if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
 				return err
 			}
-			if err := r.leave(ctx, tx, s, tenant, t, now); err != nil {
-				return err
-			}
+			b.leave(r, t)
 		}
-		if err := endVersion(ctx, tx, r.ID, true, change{tenant: tenant, by: by.By, now: now}); err != nil {
-			return err
-		}
-		var b pgx.Batch
-		b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = $2`, tenant, r.ID)
-		b.Queue(`DELETE FROM schedule WHERE tenant_id = $1 AND id = $2`, tenant, r.ID)
-		if err := tenants.QueueAudit(ctx, &b, tenant, by.By, r.audit("delete", r.audited(), nil)); err != nil {
-			return err
-		}
-		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-			return fmt.Errorf("delete schedule: %w", err)
-		}
-		return nil
+		b.gone = append(b.gone, r)
+		b.audits = append(b.audits, r.audit("delete", r.audited(), nil))
+		return b.write(ctx)
 	})
 }
 

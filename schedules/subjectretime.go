@@ -133,35 +133,20 @@ func (s *Schedules) retimeFollowers(ctx context.Context, tx pgx.Tx, tenant tenan
 	if err := LockRows(ctx, tx, tenant, slices.Sorted(maps.Keys(shards)), ids); err != nil {
 		return 0, err
 	}
-	l := load{Schedules: s, tx: tx, tenant: tenant, by: by, memo: newMemo()}
-	rows, now, err := readFollowers(ctx, tx, tenant, ids)
+	b := s.newBatch(tx, change{tenant: tenant, by: by})
+	rows, err := b.readFollowers(ctx, ids)
 	if err != nil {
 		return 0, err
 	}
-	l.now = now
-	if err := l.lockDelays(ctx, rows); err != nil {
+	if err := b.prepare(ctx, rows, nil); err != nil {
 		return 0, err
 	}
-	if err := fetchTimings(ctx, tx, s.Timings, tenant, rows); err != nil {
-		return 0, err
-	}
-	var rezoned []int64
 	for _, r := range rows {
-		moved, err := l.retimeRow(ctx, r)
-		if err != nil {
+		if err := b.retimeFollower(ctx, r); err != nil {
 			return 0, err
 		}
-		if moved {
-			rezoned = append(rezoned, r.ID)
-		}
 	}
-	if len(l.rows) == 0 {
-		return 0, nil
-	}
-	if err := l.findCohorts(ctx); err != nil {
-		return 0, err
-	}
-	return len(l.rows), l.writeTimings(ctx, rezoned)
+	return len(b.rows), b.write(ctx)
 }
 
 // LockRows locks shards, shared, and then schedules that lie in them.
@@ -176,100 +161,62 @@ func LockRows(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int16,
 }
 
 // readFollowers reads those of locked schedules that still follow their key, and the clock.
-func readFollowers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int64) (rows []*row, now time.Time, err error) {
-	var b pgx.Batch
-	b.Queue(`SELECT `+rowColumns+` FROM `+rowTables+` WHERE s.tenant_id = $1 AND s.id = ANY($2) AND s.by_key`, tenant, ids)
-	b.Queue(`SELECT ` + postgres.Now)
-	results := tx.SendBatch(ctx, &b)
-	defer func() { err = errors.Join(err, results.Close()) }()
-	found, _ := results.Query() // CollectRows reports the error
-	if rows, err = pgx.CollectRows(found, scanRow); err != nil {
-		return nil, now, fmt.Errorf("read schedules of a key: %w", err)
+func (b *batch) readFollowers(ctx context.Context, ids []int64) ([]*row, error) {
+	var q pgx.Batch
+	q.Queue(`SELECT `+rowColumns+` FROM `+rowTables+` WHERE s.tenant_id = $1 AND s.id = ANY($2) AND s.by_key`, b.tenant, ids)
+	q.Queue(`SELECT ` + postgres.Now)
+	results := b.tx.SendBatch(ctx, &q)
+	defer results.Close()
+	rows, err := b.collect(results)
+	if err != nil {
+		return nil, err
 	}
-	if err := results.QueryRow().Scan(&now); err != nil {
-		return nil, now, fmt.Errorf("read clock: %w", err)
-	}
-	return rows, now.UTC(), nil
+	return rows, results.Close()
 }
 
-// retimeRow has a member of a cohort leave it for that of its timing by the profile of its key. Its definition, and so its
-// version, stays. It reports whether it is one that fires once a day, and has another zone now.
-func (l *load) retimeRow(ctx context.Context, r *row) (rezoned bool, err error) {
+// retimeFollower moves a member of a cohort to the one of its timing by the profile of its key. Its definition and version stay. A
+// schedule that fires once a day, and has another zone now, fires no sooner than some hours after it last did.
+func (b *batch) retimeFollower(ctx context.Context, r *row) error {
 	if r.CohortID == nil { // it is timed when it fires again
-		return false, nil
+		return nil
 	}
-	r.wake(l.now)
-	before, err := r.timing(ctx, l.tx, l.Timings, l.tenant)
+	before, err := r.timing(ctx, b.tx, b.Timings, b.tenant)
 	if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
-		return false, err
+		return err
 	}
-	after, err := l.Timings.CompileStored(ctx, l.tx, r.stored(l.tenant))
+	after, err := b.Timings.CompileStored(ctx, b.tx, r.stored(b.tenant))
 	if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
-		return false, err
+		return err
 	}
 	if before != nil && after != nil && before.Hash() == after.Hash() {
-		return false, nil
+		return nil
 	}
-	left := membership{cohort: *r.CohortID, spread: r.Spread, schedule: r.ID}
-	if r.delayed() {
-		left.alone = r
-	}
-	l.ends = append(l.ends, left)
-	w := &rewrite{row: r}
-	l.rows = append(l.rows, w)
-	due := r.withdraw(l.tenant, before, l.now)
+	w := &rewrite{row: r, quiet: true}
+	b.rows = append(b.rows, w)
+	r.TZData = calendar.InForce().Version()
+	due := len(b.due)
+	b.leave(r, before)
 	if after == nil {
-		l.due = append(l.due, due...)
 		r.Status, r.PausedAt, r.PausedUntil = Quarantined, nil, nil
 		r.StatusNote = new("its spec cannot be computed in the zone of its key")
-		return false, nil
+		return nil
 	}
-	for i := range due {
-		if _, _, quiet := after.QuietHours(l.now); !quiet && before.Waits(due[i].Run.At) { // what waited need not wait any longer
-			due[i].Run.Quiet = false
+	for i := range b.due[due:] {
+		run := &b.due[due+i].Run
+		if _, _, quiet := after.QuietHours(b.now); !quiet && before.Waits(run.At) { // what waited need not wait any longer
+			run.Quiet = false
 		}
 	}
-	l.due = append(l.due, due...)
 	r.first = after.FirstAt(r.CreatedAt)
-	from := l.now
+	from := b.now
 	if r.Status == Paused {
 		from = r.PausedUntil.Add(-time.Second)
 	}
-	if err := l.enterLater(ctx, w, l.Timings.Keep(l.tenant, after, nil), from); err != nil {
-		return false, err
+	if err := b.rejoin(ctx, w, b.Timings.Keep(b.tenant, after, nil), from); err != nil {
+		return err
 	}
-	if !w.joins && r.Status == Active {
-		r.Status = Completed
+	if before != nil && before.Zone() != after.Zone() && after.OnceADay(b.now) {
+		b.rezoned = append(b.rezoned, r.ID)
 	}
-	return before != nil && before.Zone() != after.Zone() && after.OnceADay(l.now), nil
-}
-
-// writeTimings hands out what was due, and writes the timings of rows that are stored; those that are rezoned fire no
-// sooner than some hours after they last did.
-func (l *load) writeTimings(ctx context.Context, rezoned []int64) error {
-	if len(l.due) > 0 {
-		if err := l.HandOut(ctx, l.tx, l.due); err != nil {
-			return fmt.Errorf("hand out what is due: %w", err)
-		}
-	}
-	var c columns
-	for _, w := range l.rows {
-		c.add(w)
-	}
-	var b pgx.Batch
-	l.expel(&b)
-	c.enroll(&b, l)
-	b.Queue(`
-		UPDATE schedule s
-		SET status = n.status, status_note = n.status_note, ticks_left = n.ticks_left, paused_at = n.paused_at, paused_until = n.paused_until,
-			cohort_id = n.cohort_id, spread = n.spread, tzdata = $2
-		FROM unnest($3::bigint[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::timestamptz[], $9::bigint[], $10::bigint[])
-			AS n (id, status, status_note, ticks_left, paused_at, paused_until, cohort_id, spread)
-		WHERE s.tenant_id = $1 AND s.id = n.id`,
-		l.tenant, calendar.InForce().Version(), c.ids, c.statuses, c.statusNotes, c.ticksLeft, c.pausedAt, c.pausedUntil, c.cohorts, c.spreads)
-	b.Queue(`UPDATE schedule_state SET rezoned_at = $3 WHERE tenant_id = $1 AND schedule_id = ANY($2)`, l.tenant, rezoned, l.now)
-	if err := l.tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("retime schedules: %w", err)
-	}
-	return l.writeDelays(ctx)
+	return nil
 }

@@ -138,7 +138,7 @@ func (s *Schedules) Sync(ctx context.Context, tenant tenants.ID, by string, p Sy
 	if p.DryRun {
 		return sum, warnings, err
 	}
-	return sum, warnings, s.auditCall(ctx, tenant, by, "sync", sum, sum.Inserted+sum.Updated+sum.Reconciled, err)
+	return sum, warnings, s.auditCall(ctx, change{tenant: tenant, by: by}, "sync", sum, sum.Inserted+sum.Updated+sum.Reconciled, err)
 }
 
 // pass stores what is staged, and then sees to what is not listed; a dry one only tells what that would come to.
@@ -247,7 +247,8 @@ func (y *syncing) reconcileNext(ctx context.Context, tx pgx.Tx, at position, dry
 	if len(found) == 0 {
 		return 0, next, done, nil
 	}
-	a := acting{load: load{Schedules: y.Schedules, tx: tx, tenant: y.tenant, by: y.by, memo: newMemo(), dry: dry}, action: y.Unlisted}
+	a := acting{batch: y.newBatch(tx, change{tenant: y.tenant, by: y.by}), action: y.Unlisted}
+	a.dry = dry
 	err = a.run(ctx, found, func(r *row, _ *time.Time) bool {
 		return !r.CreatedAt.After(y.begun) && (y.Unlisted == unlistedDelete || r.Status == Active || r.PausedUntil != nil)
 	})

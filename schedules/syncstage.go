@@ -118,7 +118,7 @@ func (y *syncing) stage(ctx context.Context, body io.ReadCloser) error {
 	}
 }
 
-func (y *syncing) stageBatch(ctx context.Context, b *batch) error {
+func (y *syncing) stageBatch(ctx context.Context, b *lines) error {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	n := len(b.results)
@@ -160,15 +160,34 @@ type staged struct {
 	Superseded bool // a later line has the same key
 }
 
-// next reads the next staged lines after those that r has come to, as a batch to be stored.
-func (y *syncing) next(ctx context.Context, r *bulkReader) (*batch, error) {
+// next reads the next staged lines after those that r has come to, to be stored together.
+func (y *syncing) next(ctx context.Context, r *bulkReader) (*lines, error) {
 	quotas, err := y.Quotas(ctx, y.tenant)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	var lines []staged
+	found, err := y.readStaged(ctx, r.line)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, errStagingLost
+	}
+	b := &lines{}
+	r.almanacs = map[string]*cohorts.CalendarSet{}
+	for _, l := range found {
+		r.line = l.Line
+		if err := b.addStaged(ctx, r, l, quotas); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// readStaged reads the staged lines after a number, as many as are stored together.
+func (y *syncing) readStaged(ctx context.Context, after int) (found []staged, err error) {
 	err = pgx.BeginFunc(ctx, y.Pool, func(tx pgx.Tx) error {
 		if err := y.intact(ctx, tx); err != nil {
 			return err
@@ -187,48 +206,42 @@ func (y *syncing) next(ctx context.Context, r *bulkReader) (*batch, error) {
 				) page
 			) l
 			WHERE l.before < $5
-			ORDER BY l.line`, y.tenant, y.id, r.line, batchLines, batchBytes) // CollectRows reports the error
-		lines, err = pgx.CollectRows(rows, pgx.RowToStructByName[staged])
+			ORDER BY l.line`, y.tenant, y.id, after, batchLines, batchBytes) // CollectRows reports the error
+		found, err = pgx.CollectRows(rows, pgx.RowToStructByName[staged])
 		if err != nil {
 			return fmt.Errorf("read staged lines: %w", err)
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if len(lines) == 0 {
-		return nil, errStagingLost
-	}
-	b := &batch{}
-	r.almanacs = map[string]*cohorts.CalendarSet{}
-	for _, l := range lines {
-		r.line = l.Line
-		result := BulkResult{Line: l.Line}
-		if l.Outcome != nil {
-			if err := json.Unmarshal([]byte(*l.Outcome), &result); err != nil {
-				return nil, fmt.Errorf("staged line %d: %w", l.Line, err)
-			}
-			b.results = append(b.results, result)
-			continue
-		}
-		it := &item{place: len(b.results)}
-		err := r.parse(ctx, it, []byte(*l.Body), quotas)
-		result.Workflow, result.Key = it.workflow, it.key
-		f, refused := errors.AsType[*fault.Error](err)
-		switch {
-		case refused: // the quotas are others by now
-			result.Result, result.Error = Failed, bulkFault(f)
-		case err != nil:
-			return nil, err
-		case l.Superseded:
-			result.Result = Duplicate
-		default:
-			b.items = append(b.items, it)
+	return found, err
+}
+
+// addStaged adds a staged line, with what became of it when it was staged, or to be stored.
+func (b *lines) addStaged(ctx context.Context, r *bulkReader, l staged, quotas tenants.Quotas) error {
+	result := BulkResult{Line: l.Line}
+	if l.Outcome != nil {
+		if err := json.Unmarshal([]byte(*l.Outcome), &result); err != nil {
+			return fmt.Errorf("staged line %d: %w", l.Line, err)
 		}
 		b.results = append(b.results, result)
+		return nil
 	}
-	return b, nil
+	it := &item{place: len(b.results)}
+	err := r.parse(ctx, it, []byte(*l.Body), quotas)
+	result.Workflow, result.Key = it.workflow, it.key
+	f, refused := errors.AsType[*fault.Error](err)
+	switch {
+	case refused: // the quotas are others by now
+		result.Result, result.Error = Failed, bulkFault(f)
+	case err != nil:
+		return err
+	case l.Superseded:
+		result.Result = Duplicate
+	default:
+		b.items = append(b.items, it)
+	}
+	b.results = append(b.results, result)
+	return nil
 }
 
 // listed are the candidates whose keys are in the body.

@@ -57,7 +57,6 @@ func scanWorkflow(row pgx.CollectableRow) (w Workflow, err error) {
 
 // PutWorkflow makes a workflow be what p says; made tells that there was none.
 func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name string, p WorkflowParams) (w Workflow, made bool, err error) {
-	errs := []error{policy.CheckName("/workflow", "workflow", name)}
 	if p.Defaults == nil {
 		p.Defaults = &policy.Defaults{}
 	}
@@ -65,18 +64,7 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 	if err != nil {
 		return w, false, err
 	}
-	terms, err := policy.ReadTerms("/defaults", p.Defaults.Policy, p.Defaults.Delivery)
-	errs = append(errs, err, terms.Keepable("/defaults", quotas))
-	if p.MaxRunning != nil && *p.MaxRunning < 1 {
-		errs = append(errs, fault.Invalid("/max_running", "%d is less than 1: leave it out for no limit", *p.MaxRunning))
-	}
-	if p.Version != nil && (len(*p.Version) == 0 || len(*p.Version) > 128) {
-		errs = append(errs, fault.Invalid("/version", "a version is 1 to 128 bytes"))
-	}
-	if p.Endpoint != nil {
-		errs = append(errs, policy.CheckName("/endpoint", "endpoint", *p.Endpoint))
-	}
-	if err := fault.Join(errs...); err != nil {
+	if err := p.check(name, quotas); err != nil {
 		return w, false, err
 	}
 	defaults, err := json.Marshal(p.Defaults)
@@ -90,36 +78,7 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 		if err != nil {
 			return err
 		}
-		change := tenants.Change{Action: "workflow.put", Target: "workflows/" + name}
-		before, exists, err := presentWorkflow(ctx, tx, tenant, name)
-		if err != nil {
-			return err
-		}
-		if err := p.Pre.Check(exists, before.revision()); err != nil {
-			return err
-		}
-		if exists {
-			change.Before = before
-		} else if err := roomForWorkflow(ctx, tx, tenant); err != nil {
-			return err
-		}
-		rows, _ := tx.Query(ctx, `
-			INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults)
-			VALUES ($1, $2, $3, $4, $5, $6)
-			ON CONFLICT (tenant_id, name) DO UPDATE
-			SET endpoint = excluded.endpoint, version = excluded.version, max_running = excluded.max_running,
-				defaults = excluded.defaults, updated_at = `+postgres.Now+`
-			RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults) // CollectExactlyOneRow reports the error
-		if w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow); err != nil {
-			return err
-		}
-		if made = w.CreatedAt.Equal(w.UpdatedAt); !exists && !made { // its first schedule registered it meanwhile
-			if err := p.Pre.Check(true, 0); err != nil {
-				return err
-			}
-		}
-		change.After = w
-		if err := tenants.Audit(ctx, tx, tenant, "", change); err != nil {
+		if w, made, err = p.put(ctx, tx, tenant, name, defaults); err != nil {
 			return err
 		}
 		return s.inherit(ctx, tx, tenant, name, was, defaults)
@@ -128,6 +87,57 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 		return w, false, fault.Fields(fault.Field{Pointer: "/endpoint", Code: "no_endpoint", Detail: fmt.Sprintf("there is no endpoint %q", *p.Endpoint)})
 	}
 	return w, made, err
+}
+
+// check returns all that is wrong with the params of the workflow of a name.
+func (p WorkflowParams) check(name string, quotas tenants.Quotas) error {
+	errs := []error{policy.CheckName("/workflow", "workflow", name)}
+	terms, err := policy.ReadTerms("/defaults", p.Defaults.Policy, p.Defaults.Delivery)
+	errs = append(errs, err, terms.Keepable("/defaults", quotas))
+	if p.MaxRunning != nil && *p.MaxRunning < 1 {
+		errs = append(errs, fault.Invalid("/max_running", "%d is less than 1: leave it out for no limit", *p.MaxRunning))
+	}
+	if p.Version != nil && (len(*p.Version) == 0 || len(*p.Version) > 128) {
+		errs = append(errs, fault.Invalid("/version", "a version is 1 to 128 bytes"))
+	}
+	if p.Endpoint != nil {
+		errs = append(errs, policy.CheckName("/endpoint", "endpoint", *p.Endpoint))
+	}
+	return fault.Join(errs...)
+}
+
+// put writes the workflow of a name, and the audit of that.
+func (p WorkflowParams) put(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, defaults []byte) (w Workflow, made bool, err error) {
+	change := tenants.Change{Action: "workflow.put", Target: "workflows/" + name}
+	before, exists, err := presentWorkflow(ctx, tx, tenant, name)
+	if err != nil {
+		return w, false, err
+	}
+	if err := p.Pre.Check(exists, before.revision()); err != nil {
+		return w, false, err
+	}
+	if exists {
+		change.Before = before
+	} else if err := roomForWorkflow(ctx, tx, tenant); err != nil {
+		return w, false, err
+	}
+	rows, _ := tx.Query(ctx, `
+		INSERT INTO workflow (tenant_id, name, endpoint, version, max_running, defaults)
+		VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (tenant_id, name) DO UPDATE
+		SET endpoint = excluded.endpoint, version = excluded.version, max_running = excluded.max_running,
+			defaults = excluded.defaults, updated_at = `+postgres.Now+`
+		RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults) // CollectExactlyOneRow reports the error
+	if w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow); err != nil {
+		return w, false, err
+	}
+	if made = w.CreatedAt.Equal(w.UpdatedAt); !exists && !made { // its first schedule registered it meanwhile
+		if err := p.Pre.Check(true, 0); err != nil {
+			return w, false, err
+		}
+	}
+	change.After = w
+	return w, made, tenants.Audit(ctx, tx, tenant, "", change)
 }
 
 // mostWorkflows is how many workflows a tenant may have: no quota says, so this is what bounds what is kept by workflow. Two
@@ -158,30 +168,6 @@ func presentWorkflow(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name str
 		return w, false, nil
 	}
 	return w, err == nil, err
-}
-
-// register has a workflow be there, pulled where it is new, and returns its defaults. One that is there is not locked, so
-// that new schedules of it do not wait for each other.
-func register(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (defaults []byte, err error) {
-	for range mostRaces {
-		err = tx.QueryRow(ctx, `SELECT defaults FROM workflow WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&defaults)
-		if !errors.Is(err, pgx.ErrNoRows) {
-			break
-		}
-		if err := roomForWorkflow(ctx, tx, tenant); err != nil {
-			return nil, err
-		}
-		if _, err := tx.Exec(ctx, `INSERT INTO workflow (tenant_id, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`, tenant, name); err != nil {
-			return nil, fmt.Errorf("register workflow: %w", err)
-		}
-	}
-	if errors.Is(err, pgx.ErrNoRows) { // deleted as often as it was made
-		return nil, errRaced
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read workflow: %w", err)
-	}
-	return defaults, nil
 }
 
 // Workflow returns one workflow.

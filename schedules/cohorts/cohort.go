@@ -2,7 +2,6 @@ package cohorts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -35,19 +34,10 @@ type Shared struct {
 	Timing   *calendar.Timing
 }
 
-// CohortOf returns the cohort that has a next time, or makes one.
-func CohortOf(ctx context.Context, tx pgx.Tx, of Shared, stamp Stamp, now time.Time) (id int64, err error) {
+// MakeCohort makes a cohort, or wakes one that has no next time. The caller has not found it awake.
+func MakeCohort(ctx context.Context, tx pgx.Tx, of Shared, stamp Stamp, now time.Time) (id int64, err error) {
 	t := of.Timing
 	hash := t.Hash()
-	err = tx.QueryRow(ctx, `
-		SELECT c.id
-		FROM cohort_timing n
-		JOIN cohort c ON c.shard = n.shard AND c.id = n.id AND c.tenant_id = n.tenant_id
-		WHERE n.tenant_id = $1 AND n.workflow = $2 AND n.shard = $3 AND n.hash = $4 AND n.missed = $5 AND c.due_at IS NOT NULL`,
-		of.Tenant, of.Workflow, of.Shard, hash[:], of.Missed).Scan(&id)
-	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
-		return id, err
-	}
 	next, _ := t.Next(now)
 	// Two that make the same cohort at once wait for one another here; the second finds it awake.
 	err = tx.QueryRow(ctx, `

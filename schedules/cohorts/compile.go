@@ -54,6 +54,7 @@ type StoredSpec struct {
 	HashedAs      *string // the key that the schedule had when it was made, where it was renamed
 	Moves         []calendar.Move
 	Profile       Profile
+	Compiled      *calendar.Timing // the spec by the present calendars, without moves; nil: it is not compiled yet
 }
 
 // Identity names the schedule for hashes: as it was named when it was made, whatever its key is called since.
@@ -82,14 +83,21 @@ func (s StoredSpec) compiled(spec calendar.Spec, c calendar.Context) (*calendar.
 	if err != nil {
 		return nil, fmt.Errorf("spec of schedule %d: %w: %v", s.ID, ErrUncomputable, err) // not as a fault: the caller has not sent it
 	}
+	return s.moved(t), nil
+}
+
+func (s StoredSpec) moved(t *calendar.Timing) *calendar.Timing {
 	if len(s.Moves) > 0 {
-		return t.Moved(s.Moves), nil
+		return t.Moved(s.Moves)
 	}
-	return t, nil
+	return t
 }
 
 // CompileStored compiles a stored spec with the present calendars. A spec that cannot be computed is errUncomputable.
 func (ts *Timings) CompileStored(ctx context.Context, db postgres.DB, s StoredSpec) (*calendar.Timing, error) {
+	if s.Compiled != nil {
+		return s.moved(s.Compiled), nil
+	}
 	spec, err := ts.Spec(s.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("spec of schedule %d: %w: %w", s.ID, ErrUncomputable, err)

@@ -1,0 +1,119 @@
+package schedules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+)
+
+// scheduleName is a schedule of a tenant.
+type scheduleName struct{ workflow, key string }
+
+// namedIDs are the ids of the schedules of tenant $1 that workflows $2 and keys $3 name. Each is looked up by the index, whatever the
+// planner knows of the table: a subquery with an OFFSET is not taken apart.
+const namedIDs = `ARRAY (
+		SELECT s.id
+		FROM unnest($2::text[], $3::text[]) AS n (workflow, key)
+		CROSS JOIN LATERAL (SELECT id FROM schedule WHERE tenant_id = $1 AND workflow = n.workflow AND key = n.key OFFSET 0) s)`
+
+// lockNamed locks the schedules of names, and before them their shards, and then reads them and the clock. The row of a name that has no
+// schedule is nil, and the shard in which it would be made, of newborn, is locked.
+func (b *batch) lockNamed(ctx context.Context, names []scheduleName, newborn []int16) ([]*row, error) {
+	workflows, keys := make([]string, len(names)), make([]string, len(names))
+	for i, name := range names {
+		workflows[i], keys[i] = name.workflow, name.key
+	}
+	var q pgx.Batch
+	q.Queue(`
+		SELECT shard, pg_advisory_xact_lock_shared($5, shard)::text
+		FROM (
+			SELECT DISTINCT COALESCE((SELECT shard FROM schedule WHERE tenant_id = $1 AND workflow = n.workflow AND key = n.key), n.newborn) AS shard
+			FROM unnest($2::text[], $3::text[], $4::smallint[]) AS n (workflow, key, newborn)
+			ORDER BY shard
+		) s`, b.tenant, workflows, keys, newborn, cohorts.ShardLocks)
+	// In a statement of its own: one that waited for the lock would show the others' rows as they were before it.
+	q.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY(`+namedIDs+`) ORDER BY id FOR UPDATE`, b.tenant, workflows, keys)
+	q.Queue(`SELECT `+rowColumns+` FROM `+rowTables+` WHERE s.tenant_id = $1 AND s.id = ANY(`+namedIDs+`)`, b.tenant, workflows, keys)
+	q.Queue(`SELECT ` + postgres.Now)
+	results := b.tx.SendBatch(ctx, &q)
+	defer results.Close()
+	shards := map[int16]bool{}
+	var shard int16
+	var nothing *string
+	rows, _ := results.Query() // ForEachRow reports the error
+	if _, err := pgx.ForEachRow(rows, []any{&shard, &nothing}, func() error { shards[shard] = true; return nil }); err != nil {
+		return nil, fmt.Errorf("lock shards: %w", err)
+	}
+	rows, _ = results.Query() // CollectRows reports the error
+	locked, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("lock schedules: %w", err)
+	}
+	found, err := b.collect(results)
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[scheduleName]*row, len(found))
+	for _, r := range found {
+		if !shards[r.Shard] || !slices.Contains(locked, r.ID) { // made anew since we waited for one that was deleted
+			return nil, errRaced
+		}
+		byName[scheduleName{r.Workflow, r.Key}] = r
+	}
+	all := make([]*row, len(names))
+	for i, name := range names {
+		if all[i] = byName[name]; all[i] == nil && !shards[newborn[i]] { // deleted since we looked for its shard
+			return nil, errRaced
+		}
+	}
+	return all, results.Close()
+}
+
+// lockRows locks and reads schedules whose shards are locked, and then the clock. Those that are gone are left out.
+func (b *batch) lockRows(ctx context.Context, ids []int64) ([]*row, error) {
+	slices.Sort(ids)
+	var q pgx.Batch
+	q.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, b.tenant, ids)
+	q.Queue(`SELECT `+rowColumns+` FROM `+rowTables+` WHERE s.tenant_id = $1 AND s.id = ANY($2)`, b.tenant, ids)
+	q.Queue(`SELECT ` + postgres.Now)
+	results := b.tx.SendBatch(ctx, &q)
+	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return nil, fmt.Errorf("lock schedules: %w", err)
+	}
+	rows, err := b.collect(results)
+	if err != nil {
+		return nil, err
+	}
+	return rows, results.Close()
+}
+
+// collect reads the rows of a query for rowColumns, and then the clock, which sets the time of the batch.
+func (b *batch) collect(results pgx.BatchResults) ([]*row, error) {
+	found, _ := results.Query() // CollectRows reports the error
+	rows, err := pgx.CollectRows(found, scanRow)
+	if err != nil {
+		return nil, fmt.Errorf("read schedules: %w", err)
+	}
+	if err := results.QueryRow().Scan(&b.now); err != nil {
+		return nil, fmt.Errorf("read clock: %w", err)
+	}
+	b.now = b.now.UTC()
+	for _, r := range rows {
+		r.wake(b.now)
+	}
+	return rows, nil
+}
+
+// prepare locks what else belongs to rows that are locked, and reads their timings. delayed holds the ids of those that get fixed_delay.
+func (b *batch) prepare(ctx context.Context, rows []*row, delayed map[int64]bool) error {
+	if err := b.lockDelays(ctx, rows, delayed); err != nil {
+		return err
+	}
+	return fetchTimings(ctx, b.tx, b.Timings, b.tenant, rows)
+}

@@ -1,0 +1,299 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// item is a definition to be put. Its result is told once it is stored.
+type item struct {
+	place    int // in the batch's results
+	workflow string
+	key      string
+	definition
+	earlier *item            // the line before it with the same workflow and key
+	text    []byte           // the line, where it is to be staged
+	pre     web.Precondition // what a single put demands
+	whole   bool             // the whole schedule is the answer
+	origin  *tenants.Origin  // of a single put: it has a row of its own in the audit
+
+	result string
+	id     int64
+	fault  *fault.Error
+	row    *row     // as it is stored then
+	shown  Schedule // where the whole of it is the answer
+}
+
+func (it *item) fail(f *fault.Error) { it.result, it.fault = Failed, f }
+
+// refuse notes a fault of the item; any other error is ours, and is returned.
+func (it *item) refuse(err error) error {
+	f, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		return err
+	}
+	it.fail(f)
+	return nil
+}
+
+// action is what the audit calls the put of the item; what a call of bulk or sync did is recorded by the call.
+func (it *item) action() string {
+	if it.whole {
+		return "put"
+	}
+	return ""
+}
+
+const batchTimeout = 30 * time.Second
+
+// storeItems stores items that differ in workflow or key, in one transaction, and says in each what became of it. A dry
+// one stores nothing, and says what would.
+func (s *Schedules) storeItems(ctx context.Context, c change, items []*item, dry bool) error {
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	spread, err := s.Forecasts.ShardsFor(ctx, c.tenant)
+	if err != nil {
+		return err
+	}
+	also := map[int16]bool{}
+	for range mostRaces {
+		err = postgres.Retry(ctx, func() error {
+			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+				u := s.newUpserts(tx, c, items, spread)
+				u.dry, u.also = dry, also
+				if err := u.run(ctx); err != nil || !dry {
+					return err
+				}
+				return errDry
+			})
+		})
+		if errors.Is(err, errDry) {
+			return nil
+		}
+		if !errors.Is(err, errRaced) {
+			return err
+		}
+	}
+	for _, it := range items {
+		it.fail(fault.Unavailable("busy", "schedules of this batch are being changed by others; send the line again"))
+	}
+	return nil
+}
+
+// storePuts stores single puts in one transaction, and shows each of them.
+func (s *Schedules) storePuts(ctx context.Context, c change, items []*item) error {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	spread, err := s.Forecasts.ShardsFor(ctx, c.tenant)
+	if err != nil {
+		return err
+	}
+	ahead := s.Forecasts.Of(ctx, c.tenant)
+	return postgres.Retry(ctx, func() error { // what it hands out may meet what ends a tick, which locks in another order
+		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+			u := s.newUpserts(tx, c, items, spread)
+			if err := u.run(ctx); err != nil {
+				return err
+			}
+			for _, it := range items {
+				if it.result == Failed {
+					continue
+				}
+				if it.shown, err = it.row.answer(ctx, tx, s, ahead, u.change); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// upserts are definitions on their way into the database: what is found, then what is decided, then what is written, each for
+// all of them at once.
+type upserts struct {
+	*batch
+	items  []*item
+	spread int16                        // over how many shards new schedules go
+	also   map[int16]bool               // shards to lock beside those of new schedules; what a try finds out, the next knows
+	labels map[string]map[string]string // by their text
+
+	shards []int16 // of each item: where it is stored, or is to be
+	read   []*row  // those that are locked and read
+	stored []int   // items that are stored and differ, by their place
+	fresh  []int   // items that are not stored
+}
+
+func (s *Schedules) newUpserts(tx pgx.Tx, c change, items []*item, spread int16) *upserts {
+	for _, it := range items { // an earlier try may have come to something else
+		it.result, it.id, it.fault, it.row = "", 0, nil, nil
+	}
+	return &upserts{batch: s.newBatch(tx, c), items: items, spread: spread, labels: map[string]map[string]string{}}
+}
+
+func (u *upserts) run(ctx context.Context) error {
+	if err := u.follow(ctx); err != nil {
+		return err
+	}
+	if err := u.find(ctx); err != nil {
+		return err
+	}
+	if err := u.consult(ctx); err != nil {
+		return err
+	}
+	for _, some := range [][]int{u.stored, u.fresh} {
+		for _, ord := range some {
+			u.bytes += u.items[ord].held()
+		}
+	}
+	if err := u.redefineStored(ctx); err != nil {
+		return err
+	}
+	if err := u.defineFresh(ctx); err != nil {
+		return err
+	}
+	if err := u.write(ctx); err != nil {
+		return err
+	}
+	for _, it := range u.items {
+		if it.row != nil {
+			it.id = it.row.ID
+		}
+	}
+	return nil
+}
+
+// follow reads the profiles of the keys that items follow, which stand until the transaction ends.
+func (u *upserts) follow(ctx context.Context) error {
+	var keys []string
+	for _, it := range u.items {
+		if cohorts.FollowsKey(it.spec) {
+			keys = append(keys, it.key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := cohorts.LockKeys(ctx, u.tx, u.tenant, cohorts.ToFollow, keys...); err != nil {
+		return err
+	}
+	found, err := cohorts.ReadProfiles(ctx, u.tx, u.tenant, keys...)
+	if err != nil {
+		return err
+	}
+	for _, it := range u.items {
+		if cohorts.FollowsKey(it.spec) {
+			it.profile = found[it.key]
+		}
+	}
+	return nil
+}
+
+// find locks the shards, and finds which items are stored. Single puts are locked and read at once, as each shows its schedule; of the
+// lines of a body those are that do not say what is stored.
+func (u *upserts) find(ctx context.Context) error {
+	if slices.ContainsFunc(u.items, func(it *item) bool { return !it.whole }) {
+		return u.match(ctx)
+	}
+	names := make([]scheduleName, len(u.items))
+	u.shards = make([]int16, len(u.items))
+	for i, it := range u.items {
+		names[i] = scheduleName{it.workflow, it.key}
+		u.shards[i] = cohorts.ShardFor(u.tenant, u.spread, it.workflow, it.key)
+	}
+	rows, err := u.lockNamed(ctx, names, u.shards)
+	if err != nil {
+		return err
+	}
+	for i, r := range rows {
+		if r == nil {
+			u.fresh = append(u.fresh, i)
+			continue
+		}
+		u.shards[i], u.items[i].id, u.items[i].result = r.Shard, r.ID, Unchanged
+		u.read, u.stored = append(u.read, r), append(u.stored, i)
+	}
+	return nil
+}
+
+// consult gives the definitions the calendars that they name, and keeps those as they are.
+func (u *upserts) consult(ctx context.Context) error {
+	var names []string
+	for _, it := range u.items {
+		names = append(names, cohorts.CalendarsOf(it.spec)...)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	a, err := u.Timings.HoldCalendars(ctx, u.tx, u.tenant, slices.Compact(names))
+	if err != nil {
+		return err
+	}
+	for _, it := range u.items {
+		if len(cohorts.CalendarsOf(it.spec)) > 0 {
+			it.almanac = a
+		}
+	}
+	return nil
+}
+
+// redefineStored decides what the items make of rows that are stored.
+func (u *upserts) redefineStored(ctx context.Context) error {
+	if len(u.stored) == 0 {
+		return nil
+	}
+	ords, delayed := make(map[int64]int, len(u.stored)), map[int64]bool{}
+	ids := make([]int64, len(u.stored))
+	for i, ord := range u.stored {
+		it := u.items[ord]
+		ids[i], ords[it.id], delayed[it.id] = it.id, ord, hasDelay(it.spec)
+	}
+	if u.read == nil {
+		var err error
+		if u.read, err = u.lockRows(ctx, ids); err != nil {
+			return err
+		}
+		if len(u.read) < len(ids) { // deleted since we looked
+			return errRaced
+		}
+	}
+	if err := u.prepare(ctx, u.read, delayed); err != nil {
+		return err
+	}
+	for _, r := range u.read {
+		ord := ords[r.ID]
+		if r.Shard != u.shards[ord] {
+			return errRaced
+		}
+		it := u.items[ord]
+		it.row = r
+		if err := u.redefineItem(ctx, it); err != nil {
+			if err := it.refuse(err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (u *upserts) redefineItem(ctx context.Context, it *item) error {
+	if err := it.pre.Check(true, int64(it.row.Version)); err != nil {
+		return err
+	}
+	w, err := u.redefine(ctx, it.row, it.definition, it.action())
+	if err != nil || w == nil {
+		return err
+	}
+	w.origin, it.result = it.origin, Updated
+	return nil
+}
