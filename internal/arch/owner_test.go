@@ -156,7 +156,7 @@ var owners = map[string]string{
 	"sync":              "schedules",
 	"sync_line":         "schedules",
 	"tally":             "dispatch/upkeep schedules/forecast",
-	"tally_delta":       "dispatch/upkeep schedules schedules/forecast schedules/subjects",
+	"tally_delta":       "dispatch/upkeep schedules/forecast schedules/subjects",
 	"tenant":            "dispatch/control dispatch/upkeep tenants",
 	"tick":              "dispatch/control dispatch/finish dispatch/open dispatch/record dispatch/upkeep",
 	"turn":              "dispatch/control dispatch/sweep",
