@@ -18,7 +18,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// bench is a migrated database on this machine, and what is needed to put carillon serve to work on it.
+// bench is a migrated database on this machine, with a built carillon and the environment to serve it.
 type bench struct {
 	*workshop
 	url    string
@@ -58,14 +58,14 @@ func openBench(ctx context.Context, o options, p *progress) (_ *bench, err error
 	return b, nil
 }
 
-// close ends all that the bench started, the last first.
+// close ends everything that the bench started, in reverse order.
 func (b *bench) close() {
 	for i := len(b.ends) - 1; i >= 0; i-- {
 		b.ends[i]()
 	}
 }
 
-// unlimited makes a tenant without a quota on ticks.
+// unlimited creates a tenant with practically no limit on ticks and requests.
 func (b *bench) unlimited(ctx context.Context, name string) error {
 	q := tenants.Wide()
 	q.TicksPerSecond, q.ProjectedTicksPerDay = 10_000_000, 1_000_000_000_000
@@ -74,7 +74,7 @@ func (b *bench) unlimited(ctx context.Context, name string) error {
 	return err
 }
 
-// put stores lines for a tenant through the API.
+// put stores n schedules of a tenant through the API.
 func (b *bench) put(ctx context.Context, s *served, tenant string, n int, lines iter.Seq[carillon.BulkLine]) error {
 	at, err := b.announce(s, tenant)
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *bench) announce(s *served, tenant string) (announcement, error) {
 	return announcement{URL: "http://" + s.listen, Token: token, DatabaseURL: b.url}, err
 }
 
-// analyzed has the planner know what is stored, as it does after a while.
+// analyzed collects statistics for the planner, as autovacuum does after a while.
 func analyzed(ctx context.Context, db *pgx.Conn) error {
 	for _, table := range []string{"schedule", "schedule_state", "member", "cohort", "cohort_timing"} {
 		if _, err := db.Exec(ctx, `VACUUM (ANALYZE) `+table); err != nil {
@@ -126,8 +126,8 @@ func analyzed(ctx context.Context, db *pgx.Conn) error {
 	return nil
 }
 
-// dueAll has the cohorts of a workflow come due: nominal times are the seconds before the returned moment, as many as
-// spread says, each cohort in one of them. None is before its members joined.
+// dueAll makes the cohorts of a workflow due at the returned moment. Their nominal times are distributed over the `spread` seconds
+// before it. None is before its members joined.
 func dueAll(ctx context.Context, db *pgx.Conn, workflow string, in time.Duration, spread int) (due time.Time, err error) {
 	if err := db.QueryRow(ctx, `
 		SELECT date_trunc('second', GREATEST(clock_timestamp() + $1::interval, max(m.from_at) + make_interval(secs => $3)))
@@ -143,13 +143,13 @@ func dueAll(ctx context.Context, db *pgx.Conn, workflow string, in time.Duration
 	return due, err
 }
 
-// cost is what the processes of a bench have used since they started.
+// cost is what the processes of a bench have used.
 type cost struct {
 	postgres, ours time.Duration // of CPU
 	wal            int64         // bytes
 }
 
-// costUntilNow is the cost until now, ours that of the process.
+// costUntilNow returns what PostgreSQL and our process with a pid have used since they started.
 func costUntilNow(ctx context.Context, db *pgx.Conn, ours int) (c cost, err error) {
 	var backend int
 	if err := db.QueryRow(ctx, `SELECT pg_backend_pid(), (pg_current_wal_insert_lsn() - '0/0')::int8`).Scan(&backend, &c.wal); err != nil {
@@ -170,7 +170,7 @@ func (c cost) plus(d cost) cost {
 	return cost{c.postgres + d.postgres, c.ours + d.ours, c.wal + d.wal}
 }
 
-// note notes what it cost a tick, in microseconds of CPU and bytes of WAL.
+// note notes the cost of a tick, in microseconds of CPU and bytes of WAL.
 func (c cost) note(r *report, name string, ticks int) {
 	r.figure(name+"_postgres_us_a_tick", micros(c.postgres, ticks))
 	r.figure(name+"_carillon_us_a_tick", micros(c.ours, ticks))
@@ -179,12 +179,12 @@ func (c cost) note(r *report, name string, ticks int) {
 
 func micros(d time.Duration, n int) float64 { return d.Seconds() * 1e6 / float64(n) }
 
-// serverCPU is the CPU that a PostgreSQL server has used, of which a backend is known: what its processes did that run, and
-// what those did that have ended.
+// serverCPU returns the CPU that a PostgreSQL server has used, given the pid of one of its backends. It adds up the processes that
+// run and those that have ended.
 func serverCPU(backend int) (total time.Duration, err error) {
 	_, stat, err := processCPU(backend)
 	if err != nil {
-		return 0, fmt.Errorf("PostgreSQL is to run on this machine: %w", err)
+		return 0, fmt.Errorf("PostgreSQL must run on this machine: %w", err)
 	}
 	server := stat.parent
 	own, stat, err := processCPU(server)
@@ -201,14 +201,14 @@ func serverCPU(backend int) (total time.Duration, err error) {
 		if err != nil {
 			continue
 		}
-		if used, stat, err := processCPU(pid); err == nil && stat.parent == server { // one that just ended is counted in its parent the next time
+		if used, stat, err := processCPU(pid); err == nil && stat.parent == server { // a process that has just ended is counted with its parent next time
 			total += used
 		}
 	}
 	return total, nil
 }
 
-// processStat is whose child a process is, and how much CPU its own children used that have ended.
+// processStat is the parent of a process, and the CPU that its ended children used.
 type processStat struct {
 	parent int
 	ended  time.Duration
@@ -216,7 +216,7 @@ type processStat struct {
 
 const clockTick = 10 * time.Millisecond // of /proc, on all that Linux runs on
 
-// processCPU is how much CPU a process has used.
+// processCPU returns how much CPU a process has used.
 func processCPU(pid int) (used time.Duration, s processStat, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -159,7 +159,7 @@ func (a asking) send(ctx context.Context, path, token string, body io.Reader, he
 	}
 	answer, err := a.client.Do(request)
 	if err != nil {
-		return answered(0) // refused before it was sent whole: the connection may end before the answer is read
+		return answered(0) // the server refused it before the end of the body, and the connection may end before the answer is read
 	}
 	defer answer.Body.Close()
 	if _, err := io.Copy(io.Discard, answer.Body); err != nil {

@@ -19,16 +19,16 @@ import (
 
 const (
 	churnSchedules = 20_000
-	churnShare     = 5 // one in so many is changed while it fires
+	churnShare     = 5 // one schedule in five is changed while it fires
 	churnClients   = 32
-	churnRate      = 400 // changes a second, with as many schedules as there are at full scale
+	churnRate      = 400 // changes a second, at full scale
 	churnFew       = 16  // at any scale
 	churnFor       = time.Minute
 	churnLeast     = 25 * time.Second
-	churnCalm      = 8 * time.Second // before the end, as a schedule that is to fire never again is refused
+	churnCalm      = 8 * time.Second // no changes so shortly before the end: a schedule that never fires again is refused
 	churnSettle    = 2 * time.Minute
 	churnWorkflow  = "churn"
-	churnNear      = 100 * time.Millisecond // of a whole second, when ticks come due: then the changes are made
+	churnNear      = 100 * time.Millisecond // changes are made so close to a whole second, when ticks are due
 )
 
 // churn changes a fifth of the schedules while they fire, most often just when one of their ticks is due. It upserts them with
@@ -97,10 +97,10 @@ type churning struct {
 	all      []*churned
 
 	mu   sync.Mutex
-	came map[string]int // ticks by their ids, and how often they were delivered
+	came map[string]int // how often each tick was delivered, by its id
 }
 
-// cadences are the timings that schedules are changed to; those that are not changed fire more seldom.
+// cadences are the timings that schedules change to. Schedules that are not changed fire less often.
 var cadences = []cadence{{3, 0}, {3, 1}, {4, 2}, {5, 3}, {7, 4}}
 
 func (c *churning) params(of *churned, t cadence, version int) carillon.Params {
@@ -129,7 +129,7 @@ func (c *churning) report(records []churnTick) *report {
 	return r
 }
 
-// put stores all schedules as they are at first.
+// put stores all schedules with their first definitions.
 func (c *churning) put(ctx context.Context, b *bench, server *served) error {
 	began := time.Now()
 	err := b.put(ctx, server, churnWorkflow, len(c.all), func(yield func(carillon.BulkLine) bool) {
@@ -180,7 +180,7 @@ func (c *churning) work(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = worker.Run(ctx) // what it leaves undone, the record shows
+		_ = worker.Run(ctx) // the record shows the ticks that it did not complete
 	}()
 	return func() {
 		cancel()
@@ -188,7 +188,7 @@ func (c *churning) work(ctx context.Context) (stop func()) {
 	}
 }
 
-// seen is how many ticks were delivered, and how often one came again.
+// seen returns how many ticks were delivered, and how many deliveries were repeats.
 func (c *churning) seen() (s deliverySum) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,8 +199,8 @@ func (c *churning) seen() (s deliverySum) {
 	return s
 }
 
-// change changes schedules until shortly before the end, so many a second: clients each have some for themselves, and make
-// their changes around the whole seconds.
+// change changes perSecond schedules a second until shortly before the end. Each client has schedules of its own, and changes them
+// around whole seconds.
 func (c *churning) change(ctx context.Context, perSecond int) error {
 	clients := min(churnClients, (len(c.all)+churnShare-1)/churnShare)
 	mine := make([][]*churned, clients)
@@ -237,7 +237,7 @@ func (c *churning) change(ctx context.Context, perSecond int) error {
 	return group.Wait()
 }
 
-// changeOne does to a schedule one of what can be done to it as it is.
+// changeOne makes a random change that the present state of a schedule allows.
 func (c *churning) changeOne(ctx context.Context, s *churned) error {
 	before := s.changes[len(s.changes)-1]
 	kinds := []string{upserted, retimed, paused, deleted}
@@ -287,7 +287,7 @@ func (c *churning) kinds() map[string]int {
 	return n
 }
 
-// settled waits until all that came due has ended.
+// settled waits until all due ticks have ended.
 func (c *churning) settled(ctx context.Context, db *pgx.Conn, server *served) error {
 	if _, err := server.await(ctx, time.Until(c.to)+churnSettle, func() bool { return time.Now().After(c.to.Add(2 * time.Second)) }); err != nil {
 		return err
@@ -299,7 +299,7 @@ func (c *churning) settled(ctx context.Context, db *pgx.Conn, server *served) er
 			SELECT (SELECT count(*) FROM chunk WHERE opened_at IS NULL) + (SELECT count(*) FROM tick WHERE state IN (0, 1))
 				+ (SELECT count(*) FROM turn)`).Scan(&open)
 		if err != nil || open == 0 || time.Now().After(over) {
-			return err // what has not ended by now is found in the record
+			return err // the check of the record finds ticks that have not ended by now
 		}
 		select {
 		case <-ctx.Done():
@@ -309,7 +309,7 @@ func (c *churning) settled(ctx context.Context, db *pgx.Conn, server *served) er
 	}
 }
 
-// records are all ticks of the record, each with the key of its schedule and which of those that had the key it was.
+// records returns all ticks of the record. Each has the key of its schedule, and the number of that schedule among those of its key.
 func (c *churning) records(ctx context.Context, db *pgx.Conn) ([]churnTick, error) {
 	rows, _ := db.Query(ctx, `
 		SELECT n.key, n.life::int, t.nominal_at, t.seq, t.version, t.missed_count, t.state, t.reason, t.attempt, t.fired_at, t.last_at

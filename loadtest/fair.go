@@ -112,7 +112,7 @@ func (l fairLoad) store(ctx context.Context, name string, perSecond, n int, at t
 	return l.fill(ctx, name, n, at)
 }
 
-// fill stores n schedules of a tenant, a hundred thousand a call.
+// fill stores n schedules of a tenant, a hundred thousand in each request.
 func (l fairLoad) fill(ctx context.Context, tenant string, n int, at time.Time) error {
 	for from := 0; from < n; from += 100_000 {
 		upto := min(n, from+100_000)
@@ -154,7 +154,7 @@ func (l fairLoad) fire(ctx context.Context, p *progress, what, who string, ticks
 		err := l.db.QueryRow(ctx, `
 			SELECT COALESCE(sum(ticks), 0)
 			FROM chunk
-			WHERE id > $1 AND opened_at IS NOT NULL AND tenant_id <> (SELECT id FROM tenant WHERE name = 'giant')`, known).Scan(&n) // not of the ticks: to read the giant's takes a core
+			WHERE id > $1 AND opened_at IS NOT NULL AND tenant_id <> (SELECT id FROM tenant WHERE name = 'giant')`, known).Scan(&n) // it reads no ticks: to read the giant's would take a core
 		if err != nil {
 			return 0, err
 		}

@@ -34,7 +34,7 @@ const (
 // themselves as well.
 var farOff = (time.Now().UTC().Hour() + 7) % 24
 
-// daily is the spec of all schedules of a herd.
+// daily returns the spec of all schedules of a herd.
 func daily(int) carillon.Spec {
 	return carillon.Spec{Timezone: "America/New_York", Cron: carillon.Strings{fmt.Sprintf("0 %d * * *", farOff)}}
 }
@@ -175,7 +175,7 @@ func (m *muster) add(ctx context.Context, tenant, workflow string, from, to int,
 type fired struct {
 	swept, opened, floor           float64
 	sweeping, opening              cost
-	n, lost, doubled, skipped, not int // not: due, and fired all the same
+	n, lost, doubled, skipped, not int // not: fired although they were not due
 	beside                         float64
 }
 

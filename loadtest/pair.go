@@ -138,7 +138,7 @@ func pairWorkflowNames() []string {
 	return names
 }
 
-// putPair stores n schedules that fire every five seconds, each second a fifth of them.
+// putPair stores n schedules that fire every five seconds, a fifth of them in each second.
 func putPair(ctx context.Context, c *carillon.Client, n int, p *progress) ([]*planned, error) {
 	names := pairWorkflowNames()
 	sample := make([]*planned, max(1, n/20))

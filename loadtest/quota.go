@@ -17,7 +17,7 @@ const (
 	quotaTimes   = 10  // times its quota, what the greedy tenant asks
 	quotaOther   = 25  // requests a second of the other
 	quotaFor     = 25 * time.Second
-	quotaSettles = 5 * time.Second // the burst that a full bucket holds is spent by then
+	quotaSettles = 5 * time.Second // by then the burst of a full token bucket is spent
 	quotaOff     = 0.1             // of the quota, that more or less may be admitted
 	quotaSlower  = 2               // times
 )
@@ -50,7 +50,7 @@ func quota(ctx context.Context, o options, p *progress) (_ *report, err error) {
 		}
 	}
 	length := max(2*quotaSettles, time.Duration(float64(quotaFor)*min(1, o.scale)))
-	if _, err := a.steadily(ctx, tokens["modest"], quotaOther, 2*time.Second); err != nil { // plans are made and caches filled
+	if _, err := a.steadily(ctx, tokens["modest"], quotaOther, 2*time.Second); err != nil { // statements are prepared and caches filled
 		return nil, err
 	}
 	p.say("one tenant alone")
@@ -166,7 +166,7 @@ func (a *asked) admitted(from, to time.Duration) (admitted, sent int) {
 	return within(a.at), within(a.sent)
 }
 
-const quotaAtATime = 200 // requests of one tenant: beyond that the machine is too slow, and the next is sent later
+const quotaAtATime = 200 // requests of one tenant: if more are under way, the machine is too slow and the next one waits
 
 // bothSteadily lets the greedy tenant ask many times its quota while the modest one asks little.
 func (a asking) bothSteadily(ctx context.Context, tokens map[string]string, length time.Duration) (greedy, modest asked, err error) {
@@ -198,7 +198,7 @@ func (a asking) steadily(ctx context.Context, token string, perSecond int, lengt
 			return asked{}, group.Wait()
 		}
 		if time.Since(began) > length+quotaSettles {
-			break // far behind
+			break // the machine is too slow
 		}
 		group.Go(func() error {
 			start := time.Now()

@@ -15,7 +15,7 @@ const (
 	intervalEvery   = 10 * time.Second
 	intervalsFor    = 25 * time.Second
 	drainWithin     = 2 * time.Minute
-	acknowledgement = 3 * time.Second // how long what a handler did may be on its way to the database
+	acknowledgement = 3 * time.Second // how long a handler's result may take to reach the database
 )
 
 // smoke puts 10,000 schedules over HTTP. Most are crons, each in one of 12 zones, that all name one minute; the others are
@@ -83,7 +83,7 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 
 // killed is a server that is killed while it delivers, and started again.
 type killed struct {
-	server    *process // the one that runs
+	server    *process // the one that runs now
 	at, ready time.Time
 	before    int // deliveries before the kill
 }
@@ -95,7 +95,7 @@ func (k *killed) kill(l *ledger, total int, p *progress) {
 	p.say("killed after %d of %d deliveries", k.before, total)
 }
 
-// restarted takes note of the server that goes on.
+// restarted replaces the server by the one that was started again.
 func (k *killed) restarted(again *process, p *progress) {
 	k.server, k.ready = again, time.Now()
 	p.say("started again in %.1f s", k.ready.Sub(k.at).Seconds())
@@ -216,8 +216,8 @@ func (f *findings) lateness(r *report, name string, list []lateness, want func(l
 	r.figure(name+"_p99_ms", milliseconds(percentile(picked, 0.99)))
 }
 
-// repeated notes how many ticks were delivered twice, and how long before the kill the oldest of them had been delivered first. By
-// that time the record lags behind the deliveries.
+// repeated notes how many ticks were delivered twice, and how long before the kill the oldest of them was delivered first. By
+// that much the record lags behind the deliveries.
 func (f *findings) repeated(r *report, killed time.Time) {
 	var pushes int
 	var behind time.Duration

@@ -129,7 +129,7 @@ func upsertLines(n, version, hour int) iter.Seq[carillon.BulkLine] {
 	}
 }
 
-// encoded are lines as they are sent.
+// encoded returns lines as the body of a request.
 func encoded(lines iter.Seq[carillon.BulkLine]) ([]byte, error) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
@@ -173,7 +173,7 @@ func sendBulk(ctx context.Context, client *http.Client, at announcement, body []
 	return *end.Summary, nil
 }
 
-// manyConnections keeps as many connections as there are clients.
+// manyConnections returns a transport that keeps an idle connection for each client.
 func manyConnections() *http.Transport {
 	return &http.Transport{MaxIdleConns: 100, MaxIdleConnsPerHost: 100}
 }
@@ -185,7 +185,7 @@ func jsonText(v any) (string, error) {
 	return string(text), err
 }
 
-// rawCopy is how long COPY takes to load what the tables hold into tables made like them.
+// rawCopy returns how long COPY takes to load the rows of the tables into copies of these tables.
 func rawCopy(ctx context.Context, url string) (took time.Duration, err error) {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -217,7 +217,7 @@ func rawCopy(ctx context.Context, url string) (took time.Duration, err error) {
 	return took, nil
 }
 
-// peakMemory is the most memory, in MiB, that a process has had resident.
+// peakMemory returns the largest resident memory of a process so far, in MiB.
 func peakMemory(pid int) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// fault is something that is done to the lab, and undone when its function returns.
+// fault is a disturbance of the lab. Its function undoes it before it returns.
 type fault struct {
 	kind   string
 	weight int
 	do     func(ctx context.Context, f *faulty) (on string, err error)
 }
 
-// faulty does faults to a lab, one after another; several do so at once.
+// faulty disturbs a lab with one fault after another. Several of them do so at once.
 type faulty struct {
 	*Lab
 	rand  *rand.Rand
@@ -46,7 +46,7 @@ var faults = []fault{
 		defer n.fault.Unlock()
 		n.signal(syscall.SIGSTOP)
 		defer n.signal(syscall.SIGCONT)
-		sleep(ctx, time.Second+f.upto(9*time.Second)) // past the 5 s after which others take over
+		sleep(ctx, time.Second+f.upto(9*time.Second)) // longer than the 5 s after which others take over
 		return n.name, nil
 	}},
 	{"postgres_kill", 1, func(ctx context.Context, f *faulty) (string, error) {
@@ -66,7 +66,7 @@ var faults = []fault{
 		sleep(ctx, f.upto(3*time.Second))
 		return n.name, nil
 	}},
-	{"cut_in_flight", 4, func(ctx context.Context, f *faulty) (string, error) { // also inside COMMIT: its answer is lost
+	{"cut_in_flight", 4, func(ctx context.Context, f *faulty) (string, error) { // also inside COMMIT, whose answer is lost
 		n := f.node("")
 		defer n.fault.Unlock()
 		defer n.cure(context.WithoutCancel(ctx))
@@ -82,7 +82,7 @@ var faults = []fault{
 		sleep(ctx, time.Second+f.upto(7*time.Second))
 		return n.name, err
 	}},
-	{"dead_host", 2, func(ctx context.Context, f *faulty) (string, error) { // nothing cures its connections; new ones reach PostgreSQL
+	{"dead_host", 2, func(ctx context.Context, f *faulty) (string, error) { // its old connections stay dead; new ones reach PostgreSQL
 		n := f.node("")
 		defer n.fault.Unlock()
 		n.host.Silence()
@@ -104,12 +104,12 @@ var faults = []fault{
 	{"no_connections", 1, func(ctx context.Context, f *faulty) (string, error) {
 		return "", f.crowd(ctx, f.upto(4*time.Second))
 	}},
-	{"poisoned_row", 1, func(ctx context.Context, f *faulty) (string, error) { // of a tenant whose ticks nobody judges
+	{"poisoned_row", 1, func(ctx context.Context, f *faulty) (string, error) { // of a tenant whose ticks are not checked
 		return poisoned, f.sql(ctx, `
 			UPDATE cohort_timing SET timing = 'not a timing'
 			WHERE tenant_id = (SELECT id FROM tenant WHERE name = $1)`, poisoned)
 	}},
-	{"two_owners", 2, func(ctx context.Context, f *faulty) (string, error) { // it goes on while the others think it dead
+	{"two_owners", 2, func(ctx context.Context, f *faulty) (string, error) { // it goes on although the others take it for dead
 		n := f.node([]string{"sweep", "dispatch"}[f.rand.IntN(2)])
 		defer n.fault.Unlock()
 		for until := time.Now().Add(f.upto(6 * time.Second)); ctx.Err() == nil && time.Now().Before(until); sleep(ctx, 50*time.Millisecond) {
@@ -164,7 +164,7 @@ var faults = []fault{
 	}},
 }
 
-// revive starts the process again and waits until it serves. Where the fault is cut short it is left to the healing.
+// revive starts the process again and waits until it serves. If ctx ends before, the healing waits for it.
 func (n *node) revive(ctx context.Context, armed string) error {
 	if err := n.start(armed); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (n *node) revive(ctx context.Context, armed string) error {
 	return nil
 }
 
-// node takes a process, of a role if one is named, that nobody else does anything to.
+// node locks a process that no other fault disturbs, of a role unless role is empty.
 func (f *faulty) node(role string) *node {
 	for {
 		nodes := f.role(role)
@@ -187,13 +187,13 @@ func (f *faulty) node(role string) *node {
 	}
 }
 
-// other is another process of the same part.
+// other returns another process of the same role.
 func (f *faulty) other(n *node) *node {
 	nodes := f.role(n.role)
 	return nodes[slices.IndexFunc(nodes, func(o *node) bool { return o != n })]
 }
 
-// endpoint takes the way to an endpoint that nobody else does anything to.
+// endpoint locks the link to an endpoint that no other fault disturbs.
 func (f *faulty) endpoint() *link {
 	for links := f.sink.all(); ; {
 		if k := links[f.rand.IntN(len(links))]; k.fault.TryLock() {
@@ -202,11 +202,11 @@ func (f *faulty) endpoint() *link {
 	}
 }
 
-// terminate ends a part of the backends, and counts them.
+// terminate ends a part of the backends and counts them.
 func (f *faulty) terminate(ctx context.Context, part float64) error {
 	conn, err := pgx.Connect(ctx, f.database)
 	if err != nil {
-		return nil // the server is away: another fault's doing
+		return nil // another fault has stopped the server
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	var n int64
@@ -219,8 +219,8 @@ func (f *faulty) terminate(ctx context.Context, part float64) error {
 	return nil
 }
 
-// fillDisk leaves PostgreSQL no room for a while. Where it could not even write its log of what it does, it has ended by
-// itself, and is started again.
+// fillDisk leaves PostgreSQL no disk space for a while. If PostgreSQL could not even write its WAL, it has ended by itself, and is
+// started again.
 func (f *faulty) fillDisk(ctx context.Context, wait time.Duration) error {
 	f.down.Lock()
 	defer f.down.Unlock()
@@ -250,7 +250,7 @@ func (f *faulty) fillDisk(ctx context.Context, wait time.Duration) error {
 
 func (f *faulty) upto(d time.Duration) time.Duration { return time.Duration(f.rand.Int64N(int64(d))) }
 
-// sql runs a statement as PostgreSQL's superuser. A server that is away is another fault's doing.
+// sql runs a statement as PostgreSQL's superuser. It does nothing if another fault has stopped the server.
 func (f *faulty) sql(ctx context.Context, sql string, args ...any) error {
 	return f.held(ctx, sql, 0, args...)
 }
@@ -274,7 +274,7 @@ func (f *faulty) held(ctx context.Context, sql string, wait time.Duration, args 
 	return nil
 }
 
-// crowd takes every connection that PostgreSQL has left, and keeps them for a while.
+// crowd opens all connections that PostgreSQL has left, and keeps them for a while.
 func (f *faulty) crowd(ctx context.Context, wait time.Duration) error {
 	var all []*pgx.Conn
 	for range 200 {
@@ -291,7 +291,7 @@ func (f *faulty) crowd(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// work does one fault after another until ctx ends.
+// work causes one fault after another until ctx ends.
 func (f *faulty) work(ctx context.Context, pause time.Duration) error {
 	total := 0
 	for _, one := range f.kinds {
@@ -315,7 +315,7 @@ func (f *faulty) work(ctx context.Context, pause time.Duration) error {
 	return nil
 }
 
-// heal has everything run and be reached again.
+// heal ends all disturbances, and waits until all processes are ready.
 func (l *Lab) heal(ctx context.Context) error {
 	l.healed.Store(true)
 	for _, n := range l.nodes {

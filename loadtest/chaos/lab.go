@@ -27,16 +27,15 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// roles are the processes of the lab: two of each part.
+// roles are the roles of the lab's processes: two of each.
 var roles = []string{"api", "api", "sweep", "sweep", "dispatch", "dispatch"}
 
-// Lab is all that runs: PostgreSQL, the processes of carillon, each behind a proxy of its own, the sink and the
-// workers.
+// Lab is everything that runs: PostgreSQL, the processes of carillon, each behind its own proxy, the sink and the workers.
 type Lab struct {
 	dir      string
 	postgres *embedded.Server
 	database string // its URL, without a proxy
-	disk     *disk  // its own; nil: there is none
+	disk     *disk  // PostgreSQL's own; nil: there is none
 	proxies  *toxiproxy.ApiServer
 	nodes    []*node
 	seed     ed25519.PrivateKey
@@ -50,7 +49,7 @@ type Lab struct {
 	internal atomic.Int64 // answers of 500
 	ended    atomic.Int64 // backends that were terminated
 	healed   atomic.Bool
-	keep     bool // the folder, for a person to look into
+	keep     bool // keep the folder, for a person to look into
 
 	mu     sync.Mutex
 	tokens map[string]minted
@@ -142,7 +141,7 @@ func (l *Lab) startNodes(ctx context.Context, binary, old string) error {
 	return nil
 }
 
-// close ends what openLab has started, and erases the folder.
+// close ends everything that openLab started, and deletes the folder.
 func (l *Lab) close(ctx context.Context) {
 	for _, n := range l.nodes {
 		n.kill()
@@ -151,8 +150,8 @@ func (l *Lab) close(ctx context.Context) {
 	}
 	if l.postgres != nil {
 		at, cancel := context.WithCancel(ctx)
-		cancel()                // at once, as nothing of it is kept
-		_ = l.postgres.Stop(at) // whatever becomes of it
+		cancel()                // at once: its data are not needed any more
+		_ = l.postgres.Stop(at) // an error changes nothing
 	}
 	if l.disk != nil {
 		l.disk.close()
@@ -173,7 +172,7 @@ func (l *Lab) role(role string) (nodes []*node) {
 	return nodes
 }
 
-// apis are the addresses of the API.
+// apis returns the addresses of the API.
 func (l *Lab) apis() (at []string) {
 	for _, n := range l.role("api") {
 		at = append(at, n.listen)
@@ -181,7 +180,7 @@ func (l *Lab) apis() (at []string) {
 	return at
 }
 
-// token is one of the tenant, or of the platform's where that is empty.
+// token returns a token of the tenant, or of the platform if tenant is empty.
 func (l *Lab) token(tenant string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +196,7 @@ func (l *Lab) token(tenant string) (string, error) {
 	return text, err
 }
 
-// tenant makes a tenant with wide quotas, the endpoints of a sink, and workflows for each.
+// tenant creates a tenant with wide quotas, the endpoints of a sink, and a workflow for each endpoint.
 func (l *Lab) tenant(ctx context.Context, s *sink, tenant string) (*client, error) {
 	body, err := json.Marshal(map[string]any{"name": tenant, "quotas": tenants.Wide()})
 	if err != nil {
@@ -242,10 +241,10 @@ func (l *Lab) tenant(ctx context.Context, s *sink, tenant string) (*client, erro
 	return c, nil
 }
 
-// poisoned is a tenant whose rows are spoiled, to the harm of nobody else.
+// poisoned is a tenant whose rows a fault damages. That must harm no other tenant.
 const poisoned = "poisoned"
 
-// poison makes that tenant and some schedules of it.
+// poison creates that tenant and some schedules of it.
 func (l *Lab) poison(ctx context.Context, s *sink) error {
 	c, err := l.tenant(ctx, s, poisoned)
 	if err != nil {
@@ -261,7 +260,7 @@ func (l *Lab) poison(ctx context.Context, s *sink) error {
 	return nil
 }
 
-// restartPostgres crashes PostgreSQL in a way, and starts it again, whether or not the faults end meanwhile.
+// restartPostgres crashes PostgreSQL and starts it again, even if the faults end meanwhile.
 func (l *Lab) restartPostgres(ctx context.Context, crash func(pid int) error) error {
 	l.down.Lock()
 	defer l.down.Unlock()
@@ -278,15 +277,15 @@ func (l *Lab) restartPostgres(ctx context.Context, crash func(pid int) error) er
 	return l.postgres.Restart(ctx)
 }
 
-// clean is our environment without what would configure carillon.
+// clean returns our environment without the variables that configure carillon.
 func clean() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "CARILLON_") || strings.HasPrefix(v, "DATABASE_URL=")
 	})
 }
 
-// freeAddress is one on loopback that nobody listened on a moment ago. It is none of those that systems give to outgoing
-// connections, as it must be free again each time that its process is started anew.
+// freeAddress returns an address on loopback on which nobody listened a moment ago. Its port is none that systems give to outgoing
+// connections, because it must be free again whenever its process restarts.
 func freeAddress() (string, error) {
 	var failed error
 	for range 100 {

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// restAfterDoubt is how long a key is left alone after an attempt at changing it had no answer: what is still on its way,
-// through a process that stands still or a connection that holds, has come or gone by then.
+// restAfterDoubt is how long a key is left alone after an attempt to change it had no answer. By then the request has arrived or is
+// lost, even through a stopped process or a slow connection.
 const restAfterDoubt = 20 * time.Second
 
-// writer is the client of one tenant that makes and changes its schedules, one operation at a time.
+// writer is a client of one tenant. It creates and changes schedules, one operation at a time.
 type writer struct {
 	*client
 	rand    *rand.Rand
@@ -27,7 +27,7 @@ type writer struct {
 	made    int
 	writes  int
 	holiday string    // what the tenant's calendar holds
-	settled time.Time // when that is in force everywhere
+	settled time.Time // when the calendar is in force everywhere
 	often   float64   // which part of the schedules comes many times a minute
 }
 
@@ -37,7 +37,7 @@ type owned struct {
 	def     *definition // nil: deleted
 	paused  bool
 	lasting bool
-	rest    time.Time // it is left alone until then
+	rest    time.Time // the key is left alone until then
 }
 
 // The workflows of each tenant, by how their ticks are delivered. Those of bulk and sync are lists of their own.
@@ -62,13 +62,13 @@ func path(n name, more ...string) string {
 	return p
 }
 
-// payload is one that tells whose it is and is never the same twice.
+// payload returns a payload that names its tenant and key, and differs from all others.
 func (w *writer) payload(key string) string {
 	w.writes++
 	return fmt.Sprintf(`{"tenant":%q,"key":%q,"n":%d}`, w.tenant, key, w.writes)
 }
 
-// fill makes the writer's first schedules: some by one, some in bulk, some by sync.
+// fill creates the writer's first schedules: some one by one, some in bulk, some by sync.
 func (w *writer) fill(ctx context.Context, n int) error {
 	w.holiday = day(time.Now(), 1)
 	if _, _, err := w.putCalendar(ctx); err != nil {
@@ -100,8 +100,8 @@ func (w *writer) newKey(workflow string) *owned {
 	return k
 }
 
-// work changes one thing after another until ctx ends. An operation that has begun is brought to its end, which is the
-// lab's to make possible: the error is that of whole.
+// work makes one change after another until ctx ends. An operation that has begun goes on until it is answered or whole ends; the
+// lab must heal before that.
 func (w *writer) work(ctx, whole context.Context, pause time.Duration) error {
 	for ctx.Err() == nil {
 		if err := w.step(whole); err != nil {
@@ -130,7 +130,7 @@ func (w *writer) step(ctx context.Context) error {
 	if k.def == nil {
 		return w.put(ctx, k)
 	}
-	if !k.lasting { // what ends by itself is only made, and made again
+	if !k.lasting { // a schedule that ends by itself is only created and deleted
 		return w.remove(ctx, k)
 	}
 	switch w.rand.IntN(12) {
@@ -194,13 +194,12 @@ func (w *writer) run(ctx context.Context, k *owned, o *operation, method, path s
 	return nil
 }
 
-// put makes the schedule anew, with another timing.
+// put stores the schedule with another definition.
 func (w *writer) put(ctx context.Context, k *owned) error {
 	return w.define(ctx, k, w.redraw(k), k.paused)
 }
 
-// redraw draws another definition. What becomes of ticks that overlap or were missed stays as it was for as long as the
-// schedule is there.
+// redraw draws another definition. A schedule that exists keeps its overlap and missed policies.
 func (w *writer) redraw(k *owned) definition {
 	d := w.draw(k.lasting, w.payload(k.key))
 	if k.def != nil {
@@ -210,17 +209,17 @@ func (w *writer) redraw(k *owned) definition {
 	return d
 }
 
-// lingering are the workflows whose ticks take longer than it may be to the next one.
+// lingering are the workflows whose ticks may take longer than the time to the next tick.
 var lingering = []string{"slow", "later", "drip", stolenWorkflow}
 
-// fit has ticks that all wait for the one before come less often than they end. There would be ever more of them.
+// fit makes ticks that wait for the one before less frequent than their ends. Otherwise more and more would wait.
 func (w *writer) fit(workflow string, d *definition) {
 	if d.overlap == "buffer_all" && slices.Contains(lingering, workflow) {
 		d.timing.thin(w.rand)
 	}
 }
 
-// draw draws a definition. None names the calendar while an edit of it may not be in force.
+// draw draws a definition. It names no calendar while an edit of the calendar may not be in force yet.
 func (w *writer) draw(lasting bool, payload string) definition {
 	d := draw(w.rand, time.Now(), lasting, w.often, payload)
 	switch {
@@ -237,7 +236,7 @@ func (w *writer) putCalendar(ctx context.Context) (answer, int, error) {
 	return w.until(ctx, http.MethodPut, "/v1/calendars/"+calendarName, fmt.Appendf(nil, `{"dates":%s}`, quoted(w.holiday)))
 }
 
-// edit makes the tenant's calendar hold other days, today or not, which is another timing for all who name it.
+// edit puts other days into the tenant's calendar, with or without today. That changes the timing of all schedules that name it.
 func (w *writer) edit(ctx context.Context) error {
 	now := time.Now()
 	if now.Before(w.settled) {
@@ -273,7 +272,7 @@ func (w *writer) edit(ctx context.Context) error {
 	return err
 }
 
-// touch puts what is stored already, with another payload: the timing goes on.
+// touch puts the stored definition with another payload: the timing goes on.
 func (w *writer) touch(ctx context.Context, k *owned) error {
 	d := *k.def
 	d.payload = w.payload(k.key)
@@ -304,7 +303,7 @@ func (w *writer) patch(ctx context.Context, k *owned) error {
 	return w.run(ctx, k, o, http.MethodPatch, path(k.name), 0)
 }
 
-// replacing is the spec with a null for each member that a merge would leave in place, those of exclude too.
+// replacing returns the spec with a null for each absent member, so that a merge patch replaces the whole spec, exclude too.
 func (d definition) replacing() string {
 	text := d.spec()
 	if head, out, excludes := strings.Cut(text, `"exclude":{`); excludes {
@@ -341,7 +340,7 @@ func (w *writer) remove(ctx context.Context, k *owned) error {
 	return w.run(ctx, k, o, http.MethodDelete, path(k.name), http.StatusNotFound)
 }
 
-// trigger asks for one tick now, under a key that makes further attempts the same request.
+// trigger requests one tick now, with an Idempotency-Key that makes all attempts the same request.
 func (w *writer) trigger(ctx context.Context, k *owned) error {
 	o := w.begin(k.name, "trigger", `{}`)
 	o.after, o.pause = k.def, k.paused
@@ -353,7 +352,7 @@ func (w *writer) trigger(ctx context.Context, k *owned) error {
 			o.End, o.Outcome = time.Now(), maybe
 			return err
 		}
-		if a.status == http.StatusConflict && sleep(ctx, 500*time.Millisecond) { // the last attempt is still at it
+		if a.status == http.StatusConflict && sleep(ctx, 500*time.Millisecond) { // the last attempt is still under way
 			continue
 		}
 		o.end(a, o.Tries, 0)
@@ -368,7 +367,7 @@ func (w *writer) trigger(ctx context.Context, k *owned) error {
 	}
 }
 
-// workAll has all writers work until ctx ends.
+// workAll makes all writers work until ctx ends.
 func workAll(ctx, whole context.Context, writers []*writer, pause time.Duration) error {
 	all, whole := errgroup.WithContext(whole)
 	for _, w := range writers {
