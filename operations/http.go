@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -75,4 +76,10 @@ func Accepted(c echo.Context, reply web.Reply) error {
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/v1/operations/"+op.ID)
 	return reply.Write(c)
+}
+
+// Begun answers that an operation began, and where it is.
+func Begun(c echo.Context, op Answer, replayed bool) error {
+	c.Response().Header().Set(echo.HeaderLocation, "/v1/operations/"+op.ID)
+	return once.Answer(c, http.StatusAccepted, op, replayed)
 }
