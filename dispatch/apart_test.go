@@ -15,7 +15,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -37,7 +37,7 @@ func twoTenants(t *testing.T) (h *house, other tenants.ID) {
 	}
 	p := schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"0 8 1 1 *"}}, Labels: map[string]string{"plan": "pro"}}
 	for _, tenant := range []tenants.ID{h.tenant, second.ID} {
-		if _, _, err := h.schedules.Put(postgres.ForTenant(t.Context(), int32(tenant)), policy.Name{Tenant: tenant, Workflow: "w", Key: "k"}, p, "ann", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(postgres.ForTenant(t.Context(), int32(tenant)), policy.Name{Tenant: tenant, Workflow: "w", Key: "k"}, p, "ann", version.Precondition{}); err != nil {
 			t.Fatal(err)
 		}
 		for table, n := range h.holds(tenant) {

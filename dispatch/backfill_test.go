@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/history"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
@@ -39,15 +39,11 @@ func span(from, to time.Time, more string) string {
 
 func (h *house) backfill(from, to time.Time, overlap string) operations.Answer {
 	h.t.Helper()
-	reply, err := h.dispatch.Control.Backfill(h.t.Context(), policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, control.BackfillParams{From: from, To: to, Overlap: overlap}, "ann", web.Once{})
+	b, _, err := h.dispatch.Control.Backfill(h.t.Context(), policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, control.BackfillParams{From: from, To: to, Overlap: overlap}, "ann", once.Request{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	var op operations.Answer
-	if err := json.Unmarshal(reply.Body, &op); err != nil {
-		h.t.Fatal(err)
-	}
-	return op
+	return *b.Operation
 }
 
 func (h *house) ended(id string) operations.Answer {
@@ -117,13 +113,9 @@ func TestOwnTickWaitsForABackfilledOne(t *testing.T) {
 	from, to := hours(3)
 	h.backfill(from, to, "buffer_all")
 	first := h.lease("w", 10)[0]
-	own, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", "k", control.TriggerParams{}, web.Once{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var made history.Tick
-	if err := json.Unmarshal(own.Body, &made); err != nil || made.State != "scheduled" {
-		t.Fatalf("got %s, %v", own.Body, err)
+	made, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", "k", control.TriggerParams{}, once.Request{})
+	if err != nil || made.State != "scheduled" {
+		t.Fatalf("got %+v, %v", made, err)
 	}
 	h.finish(first)
 	next := h.lease("w", 10)
@@ -305,7 +297,7 @@ func TestABackfillTakesOneConnection(t *testing.T) {
 	h.config.API, h.config.Timings = postgres.NewWall(pool), cohorts.NewTimings() // which knows no timing yet
 	from, to := hours(4)
 	ctx := postgres.ForTenant(t.Context(), int32(h.tenant))
-	if _, err := h.process().Control.Backfill(ctx, policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, control.BackfillParams{From: from, To: to, DryRun: true}, "ann", web.Once{}); err != nil {
+	if _, _, err := h.process().Control.Backfill(ctx, policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, control.BackfillParams{From: from, To: to, DryRun: true}, "ann", once.Request{}); err != nil {
 		t.Error(err)
 	}
 }

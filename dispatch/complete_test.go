@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -34,7 +34,7 @@ func TestAScheduleThatGetsMoreTicksIsNotCompleted(t *testing.T) {
 	}
 	put, complete := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, _, err := h.schedules.Put(postgres.ForTenant(t.Context(), int32(h.tenant)), policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, limited(5), "tester", web.Precondition{})
+		_, _, err := h.schedules.Put(postgres.ForTenant(t.Context(), int32(h.tenant)), policy.Name{Tenant: h.tenant, Workflow: "w", Key: "k"}, limited(5), "tester", version.Precondition{})
 		put <- err
 	}()
 	until(t, "the change waits for the schedule's row", func() bool { return waiting() == 1 })

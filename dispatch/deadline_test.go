@@ -9,7 +9,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/dispatch/push"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/once"
 )
 
 // urgent has one tick of a schedule come that is not to be delivered more than a second late, or may be.
@@ -18,7 +18,7 @@ func (h *house) urgent(workflow, key, onExpired string) history.Tick {
 	p := rarely("allow_all")
 	p.Policy.MaxLateness, p.Policy.OnExpired = "1s", onExpired
 	h.put(workflow, key, p)
-	if _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, workflow, key, control.TriggerParams{}, web.Once{}); err != nil {
+	if _, _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, workflow, key, control.TriggerParams{}, once.Request{}); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.history(workflow, key)[0]

@@ -14,7 +14,8 @@ import (
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/lease"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/once"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -104,7 +105,7 @@ func TestFixedDelayIsArmedByEveryEnd(t *testing.T) {
 		p.Policy = &policy.Policy{Overlap: overlap}
 		p.Status = "paused"
 		h.put("w", key, p)
-		if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, web.Once{}); err != nil {
+		if _, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, once.Request{}); err != nil {
 			t.Fatal(err)
 		}
 		manual := h.lease("w", 1)[0]
@@ -120,7 +121,7 @@ func TestFixedDelayIsArmedByEveryEnd(t *testing.T) {
 			h.end(manual, "complete", false)
 			h.end(h.lease("w", 1)[0], "complete", false)
 		case "replaced":
-			if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, web.Once{}); err != nil {
+			if _, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, once.Request{}); err != nil {
 				t.Fatal(err)
 			}
 			h.end(manual, "complete", false)
@@ -186,7 +187,7 @@ func TestFixedDelayChangedWhileItsTickRuns(t *testing.T) {
 		},
 		"other": func(key string) { h.put("w", key, schedules.Params{Spec: calendar.Spec{Cron: []string{"0 0 1 1 *"}}}) },
 		"manual": func(key string) {
-			if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, web.Once{}); err != nil {
+			if _, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, once.Request{}); err != nil {
 				t.Fatal(err)
 			}
 			if next := h.next("w", key); next != nil {
@@ -303,9 +304,9 @@ func TestFixedDelayNeverHasTwoPendingTicks(t *testing.T) {
 				case 1, 2:
 					_, err = h.schedules.Resume(t.Context(), h.tenant, "w", key, schedules.ResumeParams{}, by)
 				case 3:
-					_, _, err = h.schedules.Put(t.Context(), policy.Name{Tenant: h.tenant, Workflow: "w", Key: key}, delay([]string{"1s", "2s"}[rand.IntN(2)]), "t", web.Precondition{})
+					_, _, err = h.schedules.Put(t.Context(), policy.Name{Tenant: h.tenant, Workflow: "w", Key: key}, delay([]string{"1s", "2s"}[rand.IntN(2)]), "t", version.Precondition{})
 				case 4:
-					_, err = h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, web.Once{})
+					_, _, err = h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", key, control.TriggerParams{}, once.Request{})
 				default:
 					err = h.bulkDelay(key)
 				}

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -25,7 +25,7 @@ func TestErasingATenantReadsItsOwnCohortsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := postgres.ForTenant(t.Context(), int32(other.ID))
-	if _, _, err := h.schedules.Put(ctx, policy.Name{Tenant: other.ID, Workflow: "w", Key: "k"}, schedules.Params{Spec: at(3600)}, "ann", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(ctx, policy.Name{Tenant: other.ID, Workflow: "w", Key: "k"}, schedules.Params{Spec: at(3600)}, "ann", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	h.exec(`

@@ -12,7 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -100,7 +100,7 @@ func TestErasedTenantLeavesNoRowInAnyTable(t *testing.T) {
 			if n > 0 {
 				p.Spec = calendar.Spec{Cron: calendar.StringList{fmt.Sprintf("%d 8 1 1 *", n)}}
 			}
-			if _, _, err := h.schedules.Put(postgres.ForTenant(t.Context(), int32(tenant)), policy.Name{Tenant: tenant, Workflow: "w", Key: fmt.Sprint("k", n)}, p, "ann", web.Precondition{}); err != nil {
+			if _, _, err := h.schedules.Put(postgres.ForTenant(t.Context(), int32(tenant)), policy.Name{Tenant: tenant, Workflow: "w", Key: fmt.Sprint("k", n)}, p, "ann", version.Precondition{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/lease"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -303,12 +304,8 @@ func TestTriggerMakesOneManualTick(t *testing.T) {
 	h.start(h.dispatch)
 	s := h.put("manual", "k", schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"0 0 1 1 *"}}, Payload: web.Raw(`1`)})
 	trigger := func(payload string) history.Tick {
-		reply, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "manual", "k", control.TriggerParams{Payload: web.Raw(payload)}, web.Once{})
+		one, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "manual", "k", control.TriggerParams{Payload: web.Raw(payload)}, once.Request{})
 		if err != nil {
-			t.Fatal(err)
-		}
-		var one history.Tick
-		if err := json.Unmarshal(reply.Body, &one); err != nil {
 			t.Fatal(err)
 		}
 		return one

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -54,7 +54,7 @@ func TestATickIsNotSentAgainUnderAHalt(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.put("pulled", "k", rarely("skip"))
-	if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "pulled", "k", control.TriggerParams{}, web.Once{}); err != nil {
+	if _, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "pulled", "k", control.TriggerParams{}, once.Request{}); err != nil {
 		t.Fatal(err)
 	}
 	h.sweepOnce(int16(h.number(`SELECT shard FROM schedule`)))

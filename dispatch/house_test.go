@@ -18,6 +18,7 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
@@ -122,7 +123,7 @@ func (h *house) start(d *dispatch.Dispatch) {
 
 func (h *house) put(workflow, key string, p schedules.Params) schedules.Schedule {
 	h.t.Helper()
-	s, _, err := h.schedules.Put(postgres.ForTenant(h.t.Context(), int32(h.tenant)), policy.Name{Tenant: h.tenant, Workflow: workflow, Key: key}, p, "tester", web.Precondition{})
+	s, _, err := h.schedules.Put(postgres.ForTenant(h.t.Context(), int32(h.tenant)), policy.Name{Tenant: h.tenant, Workflow: workflow, Key: key}, p, "tester", version.Precondition{})
 	if err != nil {
 		h.t.Fatal(err)
 	}

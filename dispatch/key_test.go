@@ -8,7 +8,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/internal/once"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/schedules/subjects"
@@ -17,7 +17,7 @@ import (
 
 func (h *house) putKey(key string, p subjects.KeyParams) {
 	h.t.Helper()
-	if _, _, _, err := h.subjects.PutKey(h.t.Context(), h.tenant, key, p, "tester", web.Precondition{}); err != nil {
+	if _, _, _, err := h.subjects.PutKey(h.t.Context(), h.tenant, key, p, "tester", version.Precondition{}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -48,7 +48,7 @@ func TestTicksInQuietHoursAreSkipped(t *testing.T) {
 			t.Errorf("got %+v", tick)
 		}
 	}
-	if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", "k", control.TriggerParams{}, web.Once{}); err != nil {
+	if _, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "w", "k", control.TriggerParams{}, once.Request{}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the manual tick runs", func() bool {
@@ -138,7 +138,7 @@ func TestAKeyIsErasedWhileItsTicksRun(t *testing.T) {
 	until(t, "ticks run and wait", func() bool { return len(h.history("w", "k")) > 2 })
 	worker := h.open(h.dispatch).operator()
 	leased := worker.leaseAll(2)
-	receipt, err := h.subjects.Erase(t.Context(), h.tenant, "k", "ann", web.Precondition{})
+	receipt, err := h.subjects.Erase(t.Context(), h.tenant, "k", "ann", version.Precondition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestKeptAnswersAreSearchedInParts(t *testing.T) {
 		SELECT $1, 'POST /v1/workflows/w/schedules/' || CASE WHEN n % 600 = 0 THEN 'k' ELSE 'bystander' END || '/trigger',
 			to_char(n, '0000'), '', 200, CASE WHEN n = 1 THEN '{"id":1,"key":"k"}' ELSE '{"key":"bystander"}' END::bytea
 		FROM generate_series(0, 1300) AS g (n)`, h.tenant)
-	receipt, err := h.subjects.Erase(t.Context(), h.tenant, "k", "ann", web.Precondition{})
+	receipt, err := h.subjects.Erase(t.Context(), h.tenant, "k", "ann", version.Precondition{})
 	if err != nil {
 		t.Fatal(err)
 	}

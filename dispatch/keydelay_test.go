@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/subjects"
 )
@@ -64,7 +64,7 @@ func TestAProfileWaitsForTheEndOfATickOfFixedDelay(t *testing.T) {
 	}
 	changed := make(chan error, 1)
 	go func() {
-		_, _, _, err := h.subjects.PutKey(t.Context(), h.tenant, "k", subjects.KeyParams{Timezone: "Etc/UTC"}, "tester", web.Precondition{})
+		_, _, _, err := h.subjects.PutKey(t.Context(), h.tenant, "k", subjects.KeyParams{Timezone: "Etc/UTC"}, "tester", version.Precondition{})
 		changed <- err
 	}()
 	until(t, "the change has come to the state", func() bool {

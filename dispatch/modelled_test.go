@@ -142,7 +142,7 @@ func (w *modelledHouse) put(rt *rapid.T) {
 	key := w.key(rt)
 	is := w.model[key]
 	d := w.draw(rt, is)
-	var pre web.Precondition
+	var pre version.Precondition
 	wrong := false
 	if rapid.IntRange(0, 5).Draw(rt, "precondition") == 0 {
 		demanded := rapid.IntRange(1, 4).Draw(rt, "version")
@@ -192,7 +192,7 @@ func (w *modelledHouse) patch(rt *rapid.T) {
 		rt.Fatal(err)
 	}
 	want := outcome("not_found")
-	_, err = w.schedules.Patch(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: key}, text, "bob", web.Precondition{})
+	_, err = w.schedules.Patch(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: key}, text, "bob", version.Precondition{})
 	if is != nil {
 		want = is.put(d, w.clock.now)
 	}

@@ -1,7 +1,6 @@
 package dispatch_test
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -12,8 +11,8 @@ import (
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/operations"
+	"github.com/carillonhq/carillon/internal/once"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -171,7 +170,7 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 		"a lease": func(h *house) {
 			h.put("readable", "k", rarely("allow_all"))
 			h.trigger()
-			if _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, "readable", "k", control.TriggerParams{}, web.Once{}); err != nil {
+			if _, _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, "readable", "k", control.TriggerParams{}, once.Request{}); err != nil {
 				h.t.Fatal(err)
 			}
 			until(h.t, "both ticks are ready", func() bool { return h.number(`SELECT COALESCE(sum(ticks), 0) FROM ready`) == 2 })
@@ -196,7 +195,7 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 			c.refused(503, "newer_version", "", "POST", "/v1/ticks/"+one.TickID+"/replay", "")
 			_, err := h.schedules.Get(h.t.Context(), h.tenant, "overlap", "k")
 			h.wantNewer("a schedule", err)
-			_, _, err = h.schedules.Put(h.t.Context(), policy.Name{Tenant: h.tenant, Workflow: "overlap", Key: "other"}, rarely("skip"), "tester", web.Precondition{})
+			_, _, err = h.schedules.Put(h.t.Context(), policy.Name{Tenant: h.tenant, Workflow: "overlap", Key: "other"}, rarely("skip"), "tester", version.Precondition{})
 			h.wantNewer("a put", err)
 			h.wantStates("failed")
 		},
@@ -231,11 +230,7 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 			h.trigger()
 			h.fail(h.lease("overlap", 1)[0])
 			h.newerDefaults("overlap")
-			reply, err := h.dispatch.Control.ReplayDead(h.t.Context(), h.tenant, control.DeadReplayParams{}, "ann", web.Once{})
-			var op operations.Answer
-			if err == nil {
-				err = json.Unmarshal(reply.Body, &op)
-			}
+			op, _, err := h.dispatch.Control.ReplayDead(h.t.Context(), h.tenant, control.DeadReplayParams{}, "ann", once.Request{})
 			if err != nil {
 				h.t.Fatal(err)
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/multitracer"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 )
 
@@ -93,7 +93,7 @@ func TestNoTransactionNotifies(t *testing.T) {
 	one := h.lease("overlap", 1)[0]
 	h.fail(one)
 	step("a replay", func() {
-		if _, err := h.dispatch.Control.Replay(t.Context(), h.tenant, one.TickID, web.Once{}); err != nil {
+		if _, _, err := h.dispatch.Control.Replay(t.Context(), h.tenant, one.TickID, once.Request{}); err != nil {
 			t.Fatal(err)
 		}
 	})

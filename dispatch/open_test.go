@@ -8,7 +8,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -22,7 +22,7 @@ func (h *house) sweptRun(n int) (chunks []int64, owners []tenants.ID) {
 	}
 	for i := range n {
 		owner := h.quota(fmt.Sprint("tenant-", i), 50_000)
-		if _, _, err := h.schedules.Put(postgres.ForTenant(h.t.Context(), int32(owner)), policy.Name{Tenant: owner, Workflow: "w", Key: "k"}, daily(i), "tester", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(postgres.ForTenant(h.t.Context(), int32(owner)), policy.Name{Tenant: owner, Workflow: "w", Key: "k"}, daily(i), "tester", version.Precondition{}); err != nil {
 			h.t.Fatal(err)
 		}
 		h.backdate(owner)

@@ -7,7 +7,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/lease"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -25,7 +25,7 @@ func overlapping(t *testing.T, overlap string) *house {
 
 func (h *house) trigger() {
 	h.t.Helper()
-	if _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, "overlap", "k", control.TriggerParams{}, web.Once{}); err != nil {
+	if _, _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, "overlap", "k", control.TriggerParams{}, once.Request{}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -138,7 +138,7 @@ func TestATriggerThatLosesADeadlockTriesAgain(t *testing.T) {
 	}
 	triggered := make(chan error, 1)
 	go func() {
-		_, err := h.dispatch.Control.Trigger(ctx, h.tenant, "overlap", "k", control.TriggerParams{}, web.Once{})
+		_, _, err := h.dispatch.Control.Trigger(ctx, h.tenant, "overlap", "k", control.TriggerParams{}, once.Request{})
 		triggered <- err
 	}()
 	until(t, "the trigger waits for the tick", func() bool {

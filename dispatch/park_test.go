@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
@@ -198,7 +198,7 @@ func TestParkedTicksEndWithTheirWorkflow(t *testing.T) {
 	h := newHouse(t)
 	const size = 20
 	h.parkedHerd("w", size)
-	if err := h.schedules.DeleteWorkflow(t.Context(), h.tenant, "w", web.Precondition{}); err != nil {
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.tenant, "w", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	h.start(h.process())

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
@@ -60,7 +60,7 @@ func TestACalendarDeletedBeforeItsEmptyCohortIsRetimedStopsNoShard(t *testing.T)
 	if err := h.schedules.Delete(t.Context(), h.tenant, "w", "k", schedules.Changer{By: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.calendars.Delete(t.Context(), h.tenant, "off", web.Precondition{}); err != nil {
+	if err := h.calendars.Delete(t.Context(), h.tenant, "off", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	h.sweepOnce(shard)

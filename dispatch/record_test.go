@@ -12,7 +12,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/lease"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -240,7 +240,7 @@ func TestReplayWaitsForItsTurnAndOthersForIt(t *testing.T) {
 	running := h.lease("overlap", 1)[0]
 	replay := func() {
 		t.Helper()
-		if _, err := h.dispatch.Control.Replay(t.Context(), h.tenant, dead.TickID, web.Once{}); err != nil {
+		if _, _, err := h.dispatch.Control.Replay(t.Context(), h.tenant, dead.TickID, once.Request{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -273,7 +273,7 @@ func TestReplayTwiceAtOnceDeliversOnce(t *testing.T) {
 	errs := make([]error, 8)
 	var wg sync.WaitGroup
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = h.dispatch.Control.Replay(context.Background(), h.tenant, id, web.Once{}) })
+		wg.Go(func() { _, _, errs[i] = h.dispatch.Control.Replay(context.Background(), h.tenant, id, once.Request{}) })
 	}
 	wg.Wait()
 	done := 0

@@ -11,8 +11,9 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -42,10 +43,10 @@ func (h *house) pushedTo(n, status int) (id tenants.ID, sent *atomic.Int32, answ
 	}
 	for i := range n {
 		key := fmt.Sprint(i)
-		if _, _, err := h.schedules.Put(ctx, policy.Name{Tenant: id, Workflow: "w", Key: key}, rarely("skip"), "tester", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(ctx, policy.Name{Tenant: id, Workflow: "w", Key: key}, rarely("skip"), "tester", version.Precondition{}); err != nil {
 			h.t.Fatal(err)
 		}
-		if _, err := h.dispatch.Control.Trigger(ctx, id, "w", key, control.TriggerParams{}, web.Once{}); err != nil {
+		if _, _, err := h.dispatch.Control.Trigger(ctx, id, "w", key, control.TriggerParams{}, once.Request{}); err != nil {
 			h.t.Fatal(err)
 		}
 	}

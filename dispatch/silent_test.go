@@ -13,7 +13,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/internal/postgres/silent"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -99,7 +99,7 @@ func TestPushesGoOnAfterTheDatabaseFellSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		for k := range 20 {
-			if _, _, err := h.schedules.Put(ctx, policy.Name{Tenant: tenant.ID, Workflow: "w", Key: fmt.Sprint(k)}, everySecond(), "tester", web.Precondition{}); err != nil {
+			if _, _, err := h.schedules.Put(ctx, policy.Name{Tenant: tenant.ID, Workflow: "w", Key: fmt.Sprint(k)}, everySecond(), "tester", version.Precondition{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/lease"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -28,7 +28,7 @@ func (h *house) fire(workflow string, n int, priority int) {
 	for i := range n {
 		key := fmt.Sprintf("p%d-%03d", priority, i)
 		h.put(workflow, key, schedules.Params{Spec: rarely("skip").Spec, Delivery: &policy.Delivery{Priority: &priority}})
-		if _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, workflow, key, control.TriggerParams{}, web.Once{}); err != nil {
+		if _, _, err := h.dispatch.Control.Trigger(h.t.Context(), h.tenant, workflow, key, control.TriggerParams{}, once.Request{}); err != nil {
 			h.t.Fatal(err)
 		}
 	}

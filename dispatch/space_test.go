@@ -9,6 +9,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -33,7 +34,7 @@ func TestBytesOfTicksAreCountedAndBounded(t *testing.T) {
 		return n
 	}
 	trigger := func(payload string) error {
-		_, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "overlap", "k", control.TriggerParams{Payload: web.Raw(payload)}, web.Once{})
+		_, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "overlap", "k", control.TriggerParams{Payload: web.Raw(payload)}, once.Request{})
 		return err
 	}
 	finish := func(one handed, result string) error {
@@ -68,7 +69,7 @@ func TestBytesOfTicksAreCountedAndBounded(t *testing.T) {
 	if err := trigger(`"0123456789"`); !exceeds(err) {
 		t.Errorf("a payload beyond the quota: %v", err)
 	}
-	if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "overlap", "k", control.TriggerParams{}, web.Once{}); err != nil {
+	if _, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "overlap", "k", control.TriggerParams{}, once.Request{}); err != nil {
 		t.Errorf("a tick without a payload: %v", err)
 	}
 	one := h.lease("overlap", 1)[0]
@@ -121,7 +122,7 @@ func TestBytesOfTicksAreGivenBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "overlap", "k", control.TriggerParams{Payload: web.Raw(`1234`)}, web.Once{}); err != nil {
+	if _, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "overlap", "k", control.TriggerParams{Payload: web.Raw(`1234`)}, once.Request{}); err != nil {
 		t.Fatal(err)
 	}
 	one := h.lease("overlap", 1)[0]

@@ -17,7 +17,8 @@ import (
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/once"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -129,7 +130,7 @@ func (w *countedHouse) drawParams(rt *rapid.T) schedules.Params {
 }
 
 func (w *countedHouse) store(rt *rapid.T, key string, p schedules.Params) {
-	_, _, err := w.schedules.Put(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: key}, p, "ann", web.Precondition{})
+	_, _, err := w.schedules.Put(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: key}, p, "ann", version.Precondition{})
 	w.did(rt, "put", err)
 	w.model[key] = &modelled{}
 }
@@ -189,7 +190,7 @@ func (w *countedHouse) changeOverlap(rt *rapid.T) { w.overlap(rt, w.key(rt), dra
 
 func (w *countedHouse) overlap(rt *rapid.T, key, overlap string) {
 	patch := fmt.Sprintf(`{"policy": {"overlap": %q}}`, overlap)
-	_, err := w.schedules.Patch(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: key}, []byte(patch), "ann", web.Precondition{})
+	_, err := w.schedules.Patch(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: key}, []byte(patch), "ann", version.Precondition{})
 	w.did(rt, "change overlap", err)
 }
 
@@ -260,7 +261,7 @@ func (w *countedHouse) trigger(rt *rapid.T) {
 }
 
 func (w *countedHouse) triggerOf(rt *rapid.T, key string) {
-	_, err := w.dispatch.Control.Trigger(rt.Context(), w.tenant, w.workflow, key, control.TriggerParams{}, web.Once{})
+	_, _, err := w.dispatch.Control.Trigger(rt.Context(), w.tenant, w.workflow, key, control.TriggerParams{}, once.Request{})
 	w.did(rt, "trigger", err)
 }
 
@@ -288,7 +289,7 @@ func (w *countedHouse) cancel(rt *rapid.T) {
 
 func (w *countedHouse) replay(rt *rapid.T) {
 	if id := w.pick(rt, func(t countedTick) bool { return t.State == "failed" }); id != "" {
-		_, err := w.dispatch.Control.Replay(rt.Context(), w.tenant, id, web.Once{})
+		_, _, err := w.dispatch.Control.Replay(rt.Context(), w.tenant, id, once.Request{})
 		w.did(rt, "replay", err)
 	}
 }
@@ -321,7 +322,7 @@ func (w *countedHouse) backfill(rt *rapid.T) {
 		From: to.Add(-time.Duration(rapid.IntRange(1, 4).Draw(rt, "hours")) * time.Hour), To: to,
 		Overlap: rapid.SampledFrom([]string{"allow_all", "buffer_all"}).Draw(rt, "overlap"),
 	}
-	_, err := w.dispatch.Control.Backfill(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "key")}, p, "ann", web.Once{})
+	_, _, err := w.dispatch.Control.Backfill(rt.Context(), policy.Name{Tenant: w.tenant, Workflow: w.workflow, Key: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "key")}, p, "ann", once.Request{})
 	w.did(rt, "backfill", err)
 	w.goOn(rt)
 }

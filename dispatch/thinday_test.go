@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -128,7 +128,7 @@ func TestATickThatIsReplayedWhileItsDayIsDroppedIsCancelled(t *testing.T) {
 		if n != 2 { // yesterday is first
 			return
 		}
-		if _, err := h.dispatch.Control.Replay(t.Context(), h.tenant, failed, web.Once{}); err != nil {
+		if _, _, err := h.dispatch.Control.Replay(t.Context(), h.tenant, failed, once.Request{}); err != nil {
 			t.Errorf("replay: %v", err)
 		}
 	}}

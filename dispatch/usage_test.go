@@ -10,7 +10,8 @@ import (
 
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/history"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/once"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -73,7 +74,7 @@ func TestUseIsWhatBecameOfTicksWhateverEndsThem(t *testing.T) {
 	h.start(h.dispatch)
 	trigger := func(workflow string) {
 		t.Helper()
-		if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, workflow, "k", control.TriggerParams{}, web.Once{}); err != nil {
+		if _, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, workflow, "k", control.TriggerParams{}, once.Request{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -133,7 +134,7 @@ func TestUseOfATickThatIsSupersededBeforeItIsOpened(t *testing.T) {
 	h := newHouse(t)
 	h.put("newest", "k", rarely("cancel_other"))
 	for range 3 {
-		if _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "newest", "k", control.TriggerParams{}, web.Once{}); err != nil {
+		if _, _, err := h.dispatch.Control.Trigger(t.Context(), h.tenant, "newest", "k", control.TriggerParams{}, once.Request{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,7 +153,7 @@ func TestUseOutlivesTheRecord(t *testing.T) {
 	h.put("overlap", "k", rarely("skip"))
 	h.endTwo()
 	want := h.recorded()
-	if err := h.schedules.DeleteWorkflow(t.Context(), h.tenant, "overlap", web.Precondition{}); err != nil {
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.tenant, "overlap", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.dispatch.FoldUse(t.Context()); err != nil {

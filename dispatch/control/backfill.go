@@ -5,18 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // BackfillParams ask for a tick at each nominal time from From on and before To, oldest first: each when the last has
@@ -27,7 +28,7 @@ type BackfillParams struct {
 	Overlap string    `json:"overlap,omitempty"`
 	DryRun  bool      `json:"dry_run,omitempty"`
 
-	Pre web.Precondition `json:"-"` // of the schedule's version
+	Pre version.Precondition `json:"-"` // of the schedule's version
 }
 
 // BackfillPlan is what a backfill would make: a tick at each of Count nominal times, less the Existing ones that have a
@@ -43,6 +44,12 @@ const (
 	mostBackfilled = 10_000
 	backfillKind   = "backfill"
 )
+
+// Backfill is what became of a request for ticks of the past: the operation that makes them, or the plan of a dry run.
+type Backfill struct {
+	Operation *operations.Answer `json:"operation,omitempty"`
+	Plan      *BackfillPlan      `json:"plan,omitempty"`
+}
 
 // backfilled is a schedule whose past is filled in.
 type backfilled struct {
@@ -65,33 +72,33 @@ const backfilledFrom = `
 	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow`
 
 // Backfill begins an operation that makes a tick for each nominal time of a schedule in a span of the past; a time that
-// has one already is left alone. The reply is the operation, 202, or what it would make, 200.
-func (c *Control) Backfill(ctx context.Context, of policy.Name, p BackfillParams, by string, once web.Once) (reply web.Reply, err error) {
+// has one already is left alone. A dry run returns what it would make.
+func (c *Control) Backfill(ctx context.Context, of policy.Name, p BackfillParams, by string, request once.Request) (b Backfill, replayed bool, err error) {
 	quotas, err := c.quotas(ctx, of.Tenant)
 	if err != nil {
-		return reply, err
+		return b, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
-		reply, err = once.Run(ctx, tx, int32(of.Tenant), func() (int, any, error) {
+		b, replayed, err = once.Do(ctx, tx, int32(of.Tenant), request, func() (Backfill, error) {
 			rows, _ := tx.Query(ctx, backfilledFrom+` WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`, of.Tenant, of.Workflow, of.Key) // CollectExactlyOneRow reports the error
 			s, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[backfilled])
 			if errors.Is(err, pgx.ErrNoRows) {
-				return 0, nil, fault.NotFound("no schedule %q of workflow %q", of.Key, of.Workflow)
+				return Backfill{}, fault.NotFound("no schedule %q of workflow %q", of.Key, of.Workflow)
 			}
 			if err != nil {
-				return 0, nil, fmt.Errorf("read schedule: %w", err)
+				return Backfill{}, fmt.Errorf("read schedule: %w", err)
 			}
 			var now time.Time
 			if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
-				return 0, nil, fmt.Errorf("read clock: %w", err)
+				return Backfill{}, fmt.Errorf("read clock: %w", err)
 			}
 			return c.beginBackfill(ctx, tx, s, p, asking{of.Tenant, by, now.UTC(), quotas})
 		})
 		return err
 	})
-	return reply, err
+	return b, replayed, err
 }
 
 // check finds what is wrong with a backfill as of now.
@@ -127,30 +134,30 @@ type asking struct {
 }
 
 // beginBackfill begins the operation of a backfill, or returns its plan if the request is a dry run.
-func (c *Control) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p BackfillParams, a asking) (int, any, error) {
+func (c *Control) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p BackfillParams, a asking) (b Backfill, err error) {
 	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
-		return 0, nil, err
+		return b, err
 	}
 	if err := p.check(a.now, a.quotas); err != nil {
-		return 0, nil, err
+		return b, err
 	}
 	timing, err := c.backfillTiming(ctx, tx, a.tenant, s)
 	if err != nil {
-		return 0, nil, err
+		return b, err
 	}
 	times := nominalTimes(timing, p.From.UTC(), p.To.UTC(), mostBackfilled+1)
 	if len(times) > mostBackfilled {
-		return 0, nil, fault.Fields(fault.Field{Pointer: "/to", Code: "too_many_ticks", Detail: fmt.Sprintf("there are more than %d nominal times in this span", mostBackfilled)})
+		return b, fault.Fields(fault.Field{Pointer: "/to", Code: "too_many_ticks", Detail: fmt.Sprintf("there are more than %d nominal times in this span", mostBackfilled)})
 	}
 	if p.DryRun {
 		plan, err := planBackfill(ctx, tx, a.tenant, s.ID, times)
-		return http.StatusOK, plan, err
+		return Backfill{Plan: &plan}, err
 	}
 	op, err := c.operations.Begin(ctx, tx, operations.Request{
 		Tenant: a.tenant, Kind: backfillKind, Key: s.Key, By: a.by, Total: new(int64(len(times))),
 		Params: backfillOf{ScheduleID: c.ids.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, From: p.From.UTC(), To: p.To.UTC(), Overlap: cmp.Or(p.Overlap, "buffer_all")},
 	})
-	return http.StatusAccepted, op, err
+	return Backfill{Operation: &op}, err
 }
 
 // backfillTiming is the timing of a schedule as it stands. One that cannot be computed, and one whose times follow from

@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // DeadReplayParams ask for the dead letters of a filter to be delivered again; one that restricts nothing, or none, is all.
@@ -29,21 +29,20 @@ const (
 )
 
 // ReplayDead begins an operation that delivers the dead letters of a filter again, newest first, a hundred a second:
-// those that were there when it began. The reply is the operation, 202.
-func (c *Control) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadReplayParams, by string, once web.Once) (reply web.Reply, err error) {
+// those that were there when it began.
+func (c *Control) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadReplayParams, by string, request once.Request) (op operations.Answer, replayed bool, err error) {
 	if err := p.Filter.Check(); err != nil {
-		return reply, err
+		return op, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
-		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
-			op, err := c.operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: deadReplayKind, Params: p, Key: p.Filter.Key, By: by})
-			return http.StatusAccepted, op, err
+		op, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (operations.Answer, error) {
+			return c.operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: deadReplayKind, Params: p, Key: p.Filter.Key, By: by})
 		})
 		return err
 	})
-	return reply, err
+	return op, replayed, err
 }
 
 // deadReplayStep delivers the next dead letters again. Those whose schedule or workflow is gone stay as they are.

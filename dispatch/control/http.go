@@ -3,12 +3,14 @@ package control
 import (
 	"net/http"
 
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/labstack/echo/v4"
 )
 
 type controlHandler struct{ *Control }
@@ -42,15 +44,15 @@ func (h controlHandler) trigger(c echo.Context) error {
 		return err
 	}
 	p.Pre = pre
-	once, err := web.OnceOf(c)
+	request, err := once.Of(c)
 	if err != nil {
 		return err
 	}
-	reply, err := h.Trigger(c.Request().Context(), tenants.From(c), workflow, key, p, once)
+	t, replayed, err := h.Trigger(c.Request().Context(), tenants.From(c), workflow, key, p, request)
 	if err != nil {
 		return err
 	}
-	return reply.Write(c)
+	return once.Answer(c, http.StatusAccepted, t, replayed)
 }
 
 func (h controlHandler) cancel(c echo.Context) error {
@@ -70,15 +72,15 @@ func (h controlHandler) replayOne(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	once, err := web.OnceOf(c)
+	request, err := once.Of(c)
 	if err != nil {
 		return err
 	}
-	reply, err := h.Replay(c.Request().Context(), tenants.From(c), id, once)
+	t, replayed, err := h.Replay(c.Request().Context(), tenants.From(c), id, request)
 	if err != nil {
 		return err
 	}
-	return reply.Write(c)
+	return once.Answer(c, http.StatusAccepted, t, replayed)
 }
 
 func (h controlHandler) backfill(c echo.Context) error {
@@ -95,18 +97,18 @@ func (h controlHandler) backfill(c echo.Context) error {
 		return err
 	}
 	p.Pre = pre
-	once, err := web.OnceOf(c)
+	request, err := once.Of(c)
 	if err != nil {
 		return err
 	}
-	reply, err := h.Backfill(c.Request().Context(), policy.Name{Tenant: tenants.From(c), Workflow: workflow, Key: key}, p, tenants.Caller(c).Subject, once)
+	b, replayed, err := h.Backfill(c.Request().Context(), policy.Name{Tenant: tenants.From(c), Workflow: workflow, Key: key}, p, tenants.Caller(c).Subject, request)
 	if err != nil {
 		return err
 	}
-	if reply.Status == http.StatusOK {
-		return reply.Write(c)
+	if b.Plan != nil {
+		return once.Answer(c, http.StatusOK, b.Plan, replayed)
 	}
-	return operations.Accepted(c, reply)
+	return operations.Begun(c, *b.Operation, replayed)
 }
 
 func (h controlHandler) replayDead(c echo.Context) error {
@@ -114,15 +116,15 @@ func (h controlHandler) replayDead(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	once, err := web.OnceOf(c)
+	request, err := once.Of(c)
 	if err != nil {
 		return err
 	}
-	reply, err := h.ReplayDead(c.Request().Context(), tenants.From(c), p, tenants.Caller(c).Subject, once)
+	op, replayed, err := h.ReplayDead(c.Request().Context(), tenants.From(c), p, tenants.Caller(c).Subject, request)
 	if err != nil {
 		return err
 	}
-	return operations.Accepted(c, reply)
+	return operations.Begun(c, op, replayed)
 }
 
 func (h controlHandler) halt(c echo.Context) error {

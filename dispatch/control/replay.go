@@ -4,44 +4,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/finish"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // Replay delivers a tick again that failed for good: the same tick, whose attempts go on from the last one with as many
 // more as its schedule allows, however late it is. It runs aside: where its schedule's policy lets no two ticks run at
 // once it waits for those that do, and those that come wait for it. One that has not failed is 409 `tick_not_failed`.
-func (c *Control) Replay(ctx context.Context, tenant tenants.ID, id string, once web.Once) (reply web.Reply, err error) {
+func (c *Control) Replay(ctx context.Context, tenant tenants.ID, id string, request once.Request) (shown history.Tick, replayed bool, err error) {
 	k, ok := c.ids.ParseTick(id)
 	if !ok {
-		return reply, record.NoTick(id)
+		return shown, false, record.NoTick(id)
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
-			reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+			shown, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (history.Tick, error) {
 				r, err := c.replay(ctx, tx, tenant, k)
 				if errors.Is(err, errNoLetter) {
-					return 0, nil, record.NoTick(id)
+					return history.Tick{}, record.NoTick(id)
 				}
 				if err != nil {
-					return 0, nil, err
+					return history.Tick{}, err
 				}
 				shown := c.history.Shown(r.Tick, r.workflow, r.key)
-				return http.StatusAccepted, shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
+				return shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
 					Action: "tick.replay", Target: "ticks/" + id,
 					Before: auditedTick{id, record.Failed.String(), "", *r.ReplayedFrom}, After: auditedTick{id, shown.State, shown.Reason, shown.Attempt},
 				})
@@ -49,7 +50,7 @@ func (c *Control) Replay(ctx context.Context, tenant tenants.ID, id string, once
 			return err
 		})
 	})
-	return reply, err
+	return shown, replayed, err
 }
 
 // replayed is a tick that is delivered again, of a schedule.

@@ -4,28 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // TriggerParams may bear a payload for this tick alone.
 type TriggerParams struct {
 	Payload web.Raw `json:"payload,omitempty"`
 
-	Pre web.Precondition `json:"-"` // of the schedule's version
+	Pre version.Precondition `json:"-"` // of the schedule's version
 }
 
 // triggered is a schedule that is triggered, with its workflow's defaults.
@@ -42,26 +45,26 @@ type triggered struct {
 }
 
 // Trigger makes one manual tick of a schedule now, under its overlap policy. The timing does not move.
-func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key string, p TriggerParams, once web.Once) (reply web.Reply, err error) {
+func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key string, p TriggerParams, request once.Request) (shown history.Tick, replayed bool, err error) {
 	quotas, err := c.quotas(ctx, tenant)
 	if err != nil {
-		return reply, err
+		return shown, false, err
 	}
 	if len(p.Payload) > quotas.PayloadBytes {
-		return reply, fault.TooLarge("payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), quotas.PayloadBytes)
+		return shown, false, fault.TooLarge("payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), quotas.PayloadBytes)
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	// What ends a tick locks it before its schedule's state, what supersedes it after: who loses to the other tries again.
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
-			reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
+			shown, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (history.Tick, error) {
 				t, err := c.trigger(ctx, tx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, p)
 				if err != nil {
-					return 0, nil, err
+					return history.Tick{}, err
 				}
 				shown := c.history.Shown(t, workflow, key)
-				return http.StatusAccepted, shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
+				return shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
 					Action: "schedule.trigger", Target: schedules.Target(workflow, key), Key: key, After: auditedTick{shown.TickID, shown.State, shown.Reason, shown.Attempt},
 				})
 			})
@@ -71,7 +74,7 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 	if err == nil {
 		c.sweep.Owe(tenant, 1)
 	}
-	return reply, err
+	return shown, replayed, err
 }
 
 // readTriggered reads a schedule for a manual tick, and keeps it from being changed until the transaction ends.

@@ -9,14 +9,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // endpoint is where ticks are pushed, as it was read for a chunk.
@@ -50,7 +52,7 @@ type EndpointParams struct {
 	Events  []string          `json:"events,omitempty"`
 	State   string            `json:"state,omitempty"`
 
-	Pre web.Precondition `json:"-"`
+	Pre version.Precondition `json:"-"`
 }
 
 // Endpoint is a signed webhook to which ticks are pushed. Secret is in the answers to its making and to a
@@ -253,7 +255,7 @@ func (p *Pusher) Endpoints(ctx context.Context, tenant tenants.ID, limit int, cu
 }
 
 // DeleteEndpoint forgets an endpoint that no workflow names.
-func (p *Pusher) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
+func (p *Pusher) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string, pre version.Precondition) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, p.api, func(tx pgx.Tx) error {

@@ -3,10 +3,12 @@ package push
 import (
 	"net/http"
 
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/labstack/echo/v4"
 )
 
 type endpointHandler struct{ *Pusher }
@@ -36,15 +38,15 @@ func (h endpointHandler) rotateSecret(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	once, err := web.OnceOf(c)
+	request, err := once.Of(c)
 	if err != nil {
 		return err
 	}
-	reply, err := h.RotateSecret(c.Request().Context(), tenants.From(c), name, force, once)
+	e, replayed, err := h.RotateSecret(c.Request().Context(), tenants.From(c), name, force, request)
 	if err != nil {
 		return err
 	}
-	return reply.Write(c)
+	return once.Answer(c, http.StatusCreated, e, replayed)
 }
 
 func (h endpointHandler) tryEndpoint(c echo.Context) error {
@@ -52,19 +54,18 @@ func (h endpointHandler) tryEndpoint(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	once, err := web.OnceOf(c)
+	request, err := once.Of(c)
 	if err != nil {
 		return err
 	}
 	ctx, tenant := c.Request().Context(), tenants.From(c)
-	reply, err := once.RunApart(ctx, h.api, int32(tenant), 2*LongestAnswer, func() (int, any, error) {
-		trial, err := h.TryEndpoint(ctx, tenant, name)
-		return http.StatusOK, trial, err
+	trial, replayed, err := once.Apart(ctx, h.api, int32(tenant), request, 2*LongestAnswer, func() (Trial, error) {
+		return h.TryEndpoint(ctx, tenant, name)
 	})
 	if err != nil {
 		return err
 	}
-	return reply.Write(c)
+	return once.Answer(c, http.StatusOK, trial, replayed)
 }
 
 func (h endpointHandler) endpoints(c echo.Context) error {

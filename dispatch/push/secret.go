@@ -6,17 +6,17 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/keyset"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // A secret is stored in one of two forms: in the clear, which is its secretSize bytes and nothing else, or sealed, which
@@ -130,28 +130,23 @@ func (p *Pusher) storedSecrets(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 // get the answer to a rotation does not end the secret that they use.
 const rotationGap = time.Hour
 
-// RotateSecret gives an endpoint another secret and returns it in the answer. Ticks are signed with it and with the one before;
-// an older one is no longer valid. So another rotation within rotationGap is refused without force. A replayed answer has no
-// secret, because answers are stored without it.
-func (p *Pusher) RotateSecret(ctx context.Context, tenant tenants.ID, name string, force bool, once web.Once) (web.Reply, error) {
+// RotateSecret gives an endpoint another secret and returns the endpoint with it. Ticks are signed with it and with the one before; an
+// older one is no longer valid. So another rotation within rotationGap is refused without force. The endpoint of a replayed request has
+// no secret, because it is stored without it.
+func (p *Pusher) RotateSecret(ctx context.Context, tenant tenants.ID, name string, force bool, request once.Request) (e Endpoint, replayed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	var fresh Endpoint
-	var reply web.Reply
-	err := pgx.BeginFunc(ctx, p.api, func(tx pgx.Tx) (err error) {
-		reply, err = once.Run(ctx, tx, int32(tenant), func() (int, any, error) {
-			fresh, err = p.rotate(ctx, tx, tenant, name, force)
-			kept := fresh
-			kept.Secret = ""
-			return http.StatusCreated, kept, err
+	var secret string
+	err = pgx.BeginFunc(ctx, p.api, func(tx pgx.Tx) (err error) {
+		e, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (Endpoint, error) {
+			fresh, err := p.rotate(ctx, tx, tenant, name, force)
+			secret, fresh.Secret = fresh.Secret, ""
+			return fresh, err
 		})
 		return err
 	})
-	if err != nil || reply.Replayed {
-		return reply, err
-	}
-	reply.Body, err = web.Marshal(fresh)
-	return reply, err
+	e.Secret = secret
+	return e, replayed, err
 }
 
 func (p *Pusher) rotate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, force bool) (e Endpoint, err error) {

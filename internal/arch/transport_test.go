@@ -22,10 +22,6 @@ var mayQueue = []string{"dispatch", "dispatch/open", "dispatch/upkeep", "migrati
 
 // otherTransport are the files that speak HTTP although they should not. An entry may go, and none may be added.
 var otherTransport = []string{
-	"dispatch/control/backfill.go",
-	"dispatch/control/deadletters.go",
-	"dispatch/control/replay.go",
-	"dispatch/control/trigger.go",
 	"schedules/action.go",
 	"schedules/status.go",
 	"schedules/sync.go",
