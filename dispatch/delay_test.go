@@ -109,7 +109,7 @@ func TestFixedDelayIsArmedByEveryEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		manual := h.lease("w", 1)[0]
-		if _, err := h.schedules.Resume(t.Context(), h.tenant, "w", key, schedules.ResumeParams{}, schedules.Changer{By: "t"}); err != nil {
+		if _, _, err := h.schedules.Resume(t.Context(), h.tenant, "w", key, schedules.ResumeParams{}, schedules.Changer{By: "t"}); err != nil {
 			t.Fatal(err)
 		}
 		until(t, key+" has a timed tick", func() bool { return len(h.history("w", key)) == 2 })
@@ -155,7 +155,7 @@ func TestFixedDelayIsArmedByTicksThatAreNotHandedOut(t *testing.T) {
 	h.put("gone", "k", delay("1h"))
 	h.exec(`DELETE FROM workflow WHERE name = 'gone'`)
 	h.put("left", "k", delay("1h"))
-	if _, err := h.schedules.Skip(t.Context(), h.tenant, "left", "k", schedules.SkipParams{Count: new(1)}, schedules.Changer{By: "t"}); err != nil {
+	if _, _, err := h.schedules.Skip(t.Context(), h.tenant, "left", "k", schedules.SkipParams{Count: new(1)}, schedules.Changer{By: "t"}); err != nil {
 		t.Fatal(err)
 	}
 	h.start(h.dispatch)
@@ -176,7 +176,7 @@ func TestFixedDelayChangedWhileItsTickRuns(t *testing.T) {
 	change := map[string]func(key string){
 		"retimed": func(key string) { h.put("w", key, delay("2h")) },
 		"paused": func(key string) {
-			if _, err := h.schedules.Pause(t.Context(), h.tenant, "w", key, schedules.PauseParams{}, by); err != nil {
+			if _, _, err := h.schedules.Pause(t.Context(), h.tenant, "w", key, schedules.PauseParams{}, by); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -300,9 +300,9 @@ func TestFixedDelayNeverHasTwoPendingTicks(t *testing.T) {
 				var err error
 				switch rand.IntN(6) {
 				case 0:
-					_, err = h.schedules.Pause(t.Context(), h.tenant, "w", key, schedules.PauseParams{}, by)
+					_, _, err = h.schedules.Pause(t.Context(), h.tenant, "w", key, schedules.PauseParams{}, by)
 				case 1, 2:
-					_, err = h.schedules.Resume(t.Context(), h.tenant, "w", key, schedules.ResumeParams{}, by)
+					_, _, err = h.schedules.Resume(t.Context(), h.tenant, "w", key, schedules.ResumeParams{}, by)
 				case 3:
 					_, _, err = h.schedules.Put(t.Context(), policy.Name{Tenant: h.tenant, Workflow: "w", Key: key}, delay([]string{"1s", "2s"}[rand.IntN(2)]), "t", version.Precondition{})
 				case 4:

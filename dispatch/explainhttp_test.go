@@ -53,12 +53,12 @@ func TestExplainOverHTTP(t *testing.T) {
 	}
 	want("1999-01-01T08:00", "before_created")
 	want(next.Add(time.Hour).Format(time.RFC3339), "not_due")
-	if _, err := h.schedules.Reschedule(t.Context(), h.tenant, "w", "k", schedules.RescheduleParams{At: next, To: next.Add(time.Hour)}, by); err != nil {
+	if _, _, err := h.schedules.Reschedule(t.Context(), h.tenant, "w", "k", schedules.RescheduleParams{At: next, To: next.Add(time.Hour)}, by); err != nil {
 		t.Fatal(err)
 	}
 	want(local(next), "not_due", "was moved to", "by bob")
 	want(local(next.Add(time.Hour)), "will_fire", "was moved there")
-	if _, err := h.schedules.Skip(t.Context(), h.tenant, "w", "k", schedules.SkipParams{At: []time.Time{made.Upcoming[1]}}, by); err != nil {
+	if _, _, err := h.schedules.Skip(t.Context(), h.tenant, "w", "k", schedules.SkipParams{At: []time.Time{made.Upcoming[1]}}, by); err != nil {
 		t.Fatal(err)
 	}
 	want(local(made.Upcoming[1]), "skipped", "asked for")
@@ -75,12 +75,12 @@ func TestExplainOverHTTP(t *testing.T) {
 
 	// As if it had been there for three weeks, changed twice on the way, and had fired but when it was paused.
 	exec(`UPDATE schedule SET created_at = created_at - interval '21 days', updated_at = updated_at - interval '21 days'`)
-	if _, err := h.schedules.Pause(t.Context(), h.tenant, "w", "k", schedules.PauseParams{}, by); err != nil {
+	if _, _, err := h.schedules.Pause(t.Context(), h.tenant, "w", "k", schedules.PauseParams{}, by); err != nil {
 		t.Fatal(err)
 	}
 	p.Spec.Cron = calendar.StringList{"0 9 * * *"}
 	h.put("w", "k", p)
-	if _, err := h.schedules.Resume(t.Context(), h.tenant, "w", "k", schedules.ResumeParams{}, by); err != nil {
+	if _, _, err := h.schedules.Resume(t.Context(), h.tenant, "w", "k", schedules.ResumeParams{}, by); err != nil {
 		t.Fatal(err)
 	}
 	ago := func(days int) time.Time { return next.AddDate(0, 0, -days) }

@@ -236,7 +236,7 @@ func TestDueTicksSurviveChangesOfTheirSchedule(t *testing.T) {
 	due := h.at(`SELECT date_trunc('second', clock_timestamp()) + interval '1 second'`) // after the last of them was put, however long that took
 	until(t, "they are due", func() bool { return time.Now().After(due.Add(50 * time.Millisecond)) })
 	h.put("edge", "retimed", schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"0 0 1 1 *"}}})
-	if _, err := h.schedules.Pause(t.Context(), h.tenant, "edge", "paused", schedules.PauseParams{}, schedules.Changer{By: "t"}); err != nil {
+	if _, _, err := h.schedules.Pause(t.Context(), h.tenant, "edge", "paused", schedules.PauseParams{}, schedules.Changer{By: "t"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.schedules.Delete(t.Context(), h.tenant, "edge", "deleted", schedules.Changer{By: "t"}); err != nil {

@@ -229,7 +229,7 @@ func TestTriggerOverHTTP(t *testing.T) {
 		t.Errorf("got %+v, want one that is skipped for the first", second)
 	}
 	h.put("w", "free", rarely("allow_all"))
-	if _, err := h.schedules.Pause(t.Context(), h.tenant, "w", "free", schedules.PauseParams{}, schedules.Changer{}); err != nil {
+	if _, _, err := h.schedules.Pause(t.Context(), h.tenant, "w", "free", schedules.PauseParams{}, schedules.Changer{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := get[history.Tick](c, 202, "POST", "/v1/workflows/w/schedules/free/trigger", `{}`); got.State != "running" {

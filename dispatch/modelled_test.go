@@ -208,7 +208,7 @@ func (w *modelledHouse) pause(rt *rapid.T) {
 		p.Until = &until
 	}
 	want := outcome("not_found")
-	_, err := w.schedules.Pause(rt.Context(), w.tenant, w.workflow, key, p, schedules.Changer{By: "ann"})
+	_, _, err := w.schedules.Pause(rt.Context(), w.tenant, w.workflow, key, p, schedules.Changer{By: "ann"})
 	if is := w.model[key]; is != nil {
 		want = is.pause(until, w.clock.now)
 	}
@@ -218,7 +218,7 @@ func (w *modelledHouse) pause(rt *rapid.T) {
 func (w *modelledHouse) resume(rt *rapid.T) {
 	key, once := w.key(rt), rapid.Bool().Draw(rt, "fire once")
 	want := outcome("not_found")
-	_, err := w.schedules.Resume(rt.Context(), w.tenant, w.workflow, key, schedules.ResumeParams{FireOnce: once}, schedules.Changer{By: "ann"})
+	_, _, err := w.schedules.Resume(rt.Context(), w.tenant, w.workflow, key, schedules.ResumeParams{FireOnce: once}, schedules.Changer{By: "ann"})
 	if is := w.model[key]; is != nil {
 		want = is.resume(once, w.clock.now)
 	}
@@ -228,7 +228,7 @@ func (w *modelledHouse) resume(rt *rapid.T) {
 func (w *modelledHouse) skip(rt *rapid.T) {
 	key, n := w.key(rt), rapid.IntRange(1, 3).Draw(rt, "count")
 	want := outcome("not_found")
-	_, err := w.schedules.Skip(rt.Context(), w.tenant, w.workflow, key, schedules.SkipParams{Count: &n}, schedules.Changer{By: "ann"})
+	_, _, err := w.schedules.Skip(rt.Context(), w.tenant, w.workflow, key, schedules.SkipParams{Count: &n}, schedules.Changer{By: "ann"})
 	if is := w.model[key]; is != nil {
 		want = is.skip(n, w.clock.now)
 	}
@@ -238,7 +238,7 @@ func (w *modelledHouse) skip(rt *rapid.T) {
 func (w *modelledHouse) unskip(rt *rapid.T) {
 	key := w.key(rt)
 	want := outcome("not_found")
-	_, err := w.schedules.Unskip(rt.Context(), w.tenant, w.workflow, key, schedules.Changer{By: "ann"})
+	_, _, err := w.schedules.Unskip(rt.Context(), w.tenant, w.workflow, key, schedules.Changer{By: "ann"})
 	if is := w.model[key]; is != nil {
 		is.unskip(w.clock.now)
 		want = ""

@@ -21,7 +21,7 @@ func TestMovedTickIsHandedOutAtItsNewTimeInTheSequence(t *testing.T) {
 	})
 	at := made.Upcoming[2]
 	to := at.Add(-time.Second)
-	if _, err := h.schedules.Reschedule(t.Context(), h.tenant, "w", "k", schedules.RescheduleParams{At: at, To: to}, schedules.Changer{}); err != nil {
+	if _, _, err := h.schedules.Reschedule(t.Context(), h.tenant, "w", "k", schedules.RescheduleParams{At: at, To: to}, schedules.Changer{}); err != nil {
 		t.Fatal(err)
 	}
 	h.start(d)

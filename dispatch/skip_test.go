@@ -15,7 +15,7 @@ func TestTickThatWasAskedToBeLeftOutIsRecordedAsSkipped(t *testing.T) {
 	p.Policy = &policy.Policy{Overlap: "allow_all", Missed: "all"}
 	made := h.put("w", "k", p)
 	at := made.Upcoming[len(made.Upcoming)-1]
-	if _, err := h.schedules.Skip(t.Context(), h.tenant, "w", "k", schedules.SkipParams{At: []time.Time{at}}, schedules.Changer{}); err != nil {
+	if _, _, err := h.schedules.Skip(t.Context(), h.tenant, "w", "k", schedules.SkipParams{At: []time.Time{at}}, schedules.Changer{}); err != nil {
 		t.Fatal(err)
 	}
 	h.start(h.dispatch)

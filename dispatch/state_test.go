@@ -235,18 +235,18 @@ func (w *countedHouse) overtake(rt *rapid.T) {
 func (w *countedHouse) endAll(rt *rapid.T) { w.end(rt, "complete", 100) }
 
 func (w *countedHouse) pause(rt *rapid.T) {
-	_, err := w.schedules.Pause(rt.Context(), w.tenant, w.workflow, w.key(rt), schedules.PauseParams{}, schedules.Changer{By: "ann"})
+	_, _, err := w.schedules.Pause(rt.Context(), w.tenant, w.workflow, w.key(rt), schedules.PauseParams{}, schedules.Changer{By: "ann"})
 	w.did(rt, "pause", err)
 }
 
 func (w *countedHouse) resume(rt *rapid.T) {
 	p := schedules.ResumeParams{FireOnce: rapid.Bool().Draw(rt, "fire once")}
-	_, err := w.schedules.Resume(rt.Context(), w.tenant, w.workflow, w.key(rt), p, schedules.Changer{By: "ann"})
+	_, _, err := w.schedules.Resume(rt.Context(), w.tenant, w.workflow, w.key(rt), p, schedules.Changer{By: "ann"})
 	w.did(rt, "resume", err)
 }
 
 func (w *countedHouse) skip(rt *rapid.T) {
-	_, err := w.schedules.Skip(rt.Context(), w.tenant, w.workflow, w.key(rt), schedules.SkipParams{Count: new(1)}, schedules.Changer{By: "ann"})
+	_, _, err := w.schedules.Skip(rt.Context(), w.tenant, w.workflow, w.key(rt), schedules.SkipParams{Count: new(1)}, schedules.Changer{By: "ann"})
 	w.did(rt, "skip", err)
 }
 

@@ -3,7 +3,6 @@ package schedules
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -72,26 +71,21 @@ func (p ActionParams) check() error {
 const actionsKind = "actions"
 
 // Act begins an operation that does to every schedule that the filter picks, and that was there when it began, what the
-// action's single form does. The reply is the operation, 202.
-func (s *Schedules) Act(ctx context.Context, tenant tenants.ID, p ActionParams, by Changer) (web.Reply, error) {
+// action's single form does.
+func (s *Schedules) Act(ctx context.Context, tenant tenants.ID, p ActionParams, by Changer) (op operations.Answer, replayed bool, err error) {
 	if err := p.check(); err != nil {
-		return web.Reply{}, err
+		return op, false, err
 	}
-	return s.beginOnce(ctx, operations.Request{Tenant: tenant, Kind: actionsKind, Params: p, Key: p.Filter.KeyPrefix, By: by.By}, by.Once)
-}
-
-// beginOnce begins an operation for a request: the reply is the operation, 202.
-func (s *Schedules) beginOnce(ctx context.Context, b operations.Request, once web.Once) (reply web.Reply, err error) {
+	begun := operations.Request{Tenant: tenant, Kind: actionsKind, Params: p, Key: p.Filter.KeyPrefix, By: by.By}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-		reply, err = once.Run(ctx, tx, int32(b.Tenant), func() (int, any, error) {
-			op, err := s.Operations.Begin(ctx, tx, b)
-			return http.StatusAccepted, op, err
+		op, replayed, err = once.Do(ctx, tx, int32(tenant), by.Once, func() (operations.Answer, error) {
+			return s.Operations.Begin(ctx, tx, begun)
 		})
 		return err
 	})
-	return reply, err
+	return op, replayed, err
 }
 
 // candidate is a schedule that may be picked: what cannot be told by an index is looked at once it is locked.

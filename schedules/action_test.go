@@ -2,7 +2,6 @@ package schedules_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -35,12 +34,8 @@ func (h *home) act(action string, f schedules.ActionFilter) operations.Answer {
 // acted is the operation that does an action, as it ended.
 func (h *home) acted(action string, f schedules.ActionFilter) operations.Answer {
 	h.t.Helper()
-	reply, err := h.schedules.Act(h.t.Context(), h.acme, schedules.ActionParams{Action: action, Filter: f}, schedules.Changer{By: "bob"})
+	op, _, err := h.schedules.Act(h.t.Context(), h.acme, schedules.ActionParams{Action: action, Filter: f}, schedules.Changer{By: "bob"})
 	if err != nil {
-		h.t.Fatal(err)
-	}
-	var op operations.Answer
-	if err := json.Unmarshal(reply.Body, &op); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.operate(op.ID)
@@ -109,9 +104,9 @@ func TestActionsAreManySingleOnes(t *testing.T) {
 				by := schedules.Changer{By: "bob"}
 				switch action { // of one that is not there or cannot be, nothing comes
 				case "pause":
-					_, _ = h.schedules.Pause(h.theirs(), h.other, w, key, schedules.PauseParams{}, by)
+					_, _, _ = h.schedules.Pause(h.theirs(), h.other, w, key, schedules.PauseParams{}, by)
 				case "resume":
-					_, _ = h.schedules.Resume(h.theirs(), h.other, w, key, schedules.ResumeParams{}, by)
+					_, _, _ = h.schedules.Resume(h.theirs(), h.other, w, key, schedules.ResumeParams{}, by)
 				case "delete":
 					_ = h.schedules.Delete(h.theirs(), h.other, w, key, by)
 				}
@@ -160,7 +155,7 @@ func TestAFilterPicksWhatAListShows(t *testing.T) {
 		h.put(key, spec(s))
 	}
 	h.pause("b1", schedules.PauseParams{})
-	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "a1"}, spec(cron("* * * * *")), "eve", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "a1"}, spec(cron("* * * * *")), "eve", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -222,12 +217,8 @@ func TestActionsOutliveTheirRunner(t *testing.T) {
 		lines.WriteString(dailyLine(fmt.Sprint("k", i)))
 	}
 	h.upsertBulk(lines.String())
-	reply, err := h.schedules.Act(t.Context(), h.acme, schedules.ActionParams{Action: "pause", Filter: schedules.ActionFilter{All: true}}, schedules.Changer{By: "bob"})
+	begun, _, err := h.schedules.Act(t.Context(), h.acme, schedules.ActionParams{Action: "pause", Filter: schedules.ActionFilter{All: true}}, schedules.Changer{By: "bob"})
 	if err != nil {
-		t.Fatal(err)
-	}
-	var begun operations.Answer
-	if err := json.Unmarshal(reply.Body, &begun); err != nil {
 		t.Fatal(err)
 	}
 	ctx, kill := context.WithCancel(t.Context())

@@ -3,6 +3,7 @@ package schedules
 import (
 	"github.com/labstack/echo/v4"
 
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
@@ -14,12 +15,12 @@ func (h handler) act(c echo.Context) error {
 		return err
 	}
 	by := Changer{By: tenants.Caller(c).Subject}
-	if by.Once, err = web.OnceOf(c); err != nil {
+	if by.Once, err = once.Of(c); err != nil {
 		return err
 	}
-	reply, err := h.Act(c.Request().Context(), tenants.From(c), p, by)
+	op, replayed, err := h.Act(c.Request().Context(), tenants.From(c), p, by)
 	if err != nil {
 		return err
 	}
-	return operations.Accepted(c, reply)
+	return operations.Begun(c, op, replayed)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -61,7 +62,7 @@ func TestAPutMakesFewTripsToTheDatabase(t *testing.T) {
 	h.put("first", spec(cron("0 12 * * *"))) // its workflow, and its cohort
 	put := func(key string, p schedules.Params) func() error {
 		return func() error {
-			_, _, err := s.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, p, "ann", web.Precondition{})
+			_, _, err := s.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, p, "ann", version.Precondition{})
 			return err
 		}
 	}
@@ -84,15 +85,15 @@ func TestAPutMakesFewTripsToTheDatabase(t *testing.T) {
 		{"a new one that follows its key", put("k", following("0 12 * * *")), 9},
 		{"a new one with a calendar", put("c", off), 10},
 		{"a patch", func() error {
-			_, err := s.Patch(t.Context(), name, schedules.Patch(`{"note":"hello"}`), "ann", web.Precondition{})
+			_, err := s.Patch(t.Context(), name, schedules.Patch(`{"note":"hello"}`), "ann", version.Precondition{})
 			return err
 		}, 4},
 		{"a pause", func() error {
-			_, err := s.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{}, by)
+			_, _, err := s.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{}, by)
 			return err
 		}, 4},
 		{"a resumption", func() error {
-			_, err := s.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, by)
+			_, _, err := s.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, by)
 			return err
 		}, 5},
 		{"a deletion", func() error { return s.Delete(t.Context(), h.acme, "w", "a", by) }, 4},

@@ -10,7 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -21,11 +21,11 @@ type item struct {
 	workflow string
 	key      string
 	definition
-	earlier *item            // the line before it with the same workflow and key
-	text    []byte           // the line, where it is to be staged
-	pre     web.Precondition // what a single put demands
-	whole   bool             // the whole schedule is the answer
-	origin  *tenants.Origin  // of a single put: it has a row of its own in the audit
+	earlier *item                // the line before it with the same workflow and key
+	text    []byte               // the line, where it is to be staged
+	pre     version.Precondition // what a single put demands
+	whole   bool                 // the whole schedule is the answer
+	origin  *tenants.Origin      // of a single put: it has a row of its own in the audit
 
 	result string
 	id     int64

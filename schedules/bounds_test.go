@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -136,7 +136,7 @@ func TestTheSmallestIntervalIsFoundWhereverItIs(t *testing.T) {
 		s.Spec.Cron, s.Spec.At = c.cron, c.at
 		var err error
 		worked := h.worked(func() {
-			_, _, err = h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "often"}, s, "ann", web.Precondition{})
+			_, _, err = h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "often"}, s, "ann", version.Precondition{})
 		})
 		if f, ok := errors.AsType[*fault.Error](err); !ok || f.Code != "interval_too_small" {
 			t.Errorf("%v: got %v", c, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -122,9 +123,9 @@ func (h *home) disturb(rt *rapid.T, w string) {
 		case 0:
 			_ = h.schedules.Delete(ctx, tenant, w, key, by)
 		case 1:
-			_, _ = h.schedules.Pause(ctx, tenant, w, key, schedules.PauseParams{Note: new("why")}, by)
+			_, _, _ = h.schedules.Pause(ctx, tenant, w, key, schedules.PauseParams{Note: new("why")}, by)
 		case 2, 3:
-			_, _ = h.schedules.Pause(ctx, tenant, w, key, schedules.PauseParams{Until: new(time.Now().Add(48 * time.Hour).Truncate(24 * time.Hour))}, by)
+			_, _, _ = h.schedules.Pause(ctx, tenant, w, key, schedules.PauseParams{Until: new(time.Now().Add(48 * time.Hour).Truncate(24 * time.Hour))}, by)
 			if what == 3 {
 				h.exec(`UPDATE schedule SET paused_until = date_trunc('minute', now()) WHERE tenant_id = $1 AND workflow = $2 AND paused_until IS NOT NULL`, tenant, w)
 			}
@@ -151,7 +152,7 @@ func (h *home) putEach(rt *rapid.T, lines []schedules.BulkLine) []string {
 			want[i] = *l.Key + h.hidden(*l.Key, l.Params)
 			continue
 		}
-		s, made, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: l.Workflow, Key: *l.Key}, l.Params, "ann", web.Precondition{})
+		s, made, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: l.Workflow, Key: *l.Key}, l.Params, "ann", version.Precondition{})
 		switch {
 		case err != nil:
 			want[i] = *l.Key + " error " + err.Error()
@@ -172,7 +173,7 @@ func (h *home) putEach(rt *rapid.T, lines []schedules.BulkLine) []string {
 
 // hidden tells a line that a later one of its key hides from one that is bad whatever is stored.
 func (h *home) hidden(key string, p schedules.Params) string {
-	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "trial", Key: key}, p, "ann", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "trial", Key: key}, p, "ann", version.Precondition{}); err != nil {
 		return " hidden or error"
 	}
 	return " duplicate"

@@ -10,7 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
@@ -45,7 +45,7 @@ func TestAPutThatLosesItsCalendarIsRefused(t *testing.T) {
 			}
 			done := make(chan error, 1)
 			go func() {
-				_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, p, "ann", web.Precondition{})
+				_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, p, "ann", version.Precondition{})
 				done <- err
 			}()
 			h.waits(done)

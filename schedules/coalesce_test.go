@@ -31,7 +31,7 @@ func TestPutsTogetherAreManyPuts(t *testing.T) {
 			lines := rapid.SliceOfNDistinct(drawLine(w), 1, 4, func(l schedules.BulkLine) string { return *l.Key }).Draw(rt, "lines")
 			puts := make([]schedules.GroupPut, len(lines))
 			for i, l := range lines {
-				puts[i] = schedules.GroupPut{BulkLine: l, Pre: rapid.SampledFrom([]web.Precondition{
+				puts[i] = schedules.GroupPut{BulkLine: l, Pre: rapid.SampledFrom([]version.Precondition{
 					{}, {}, {}, {},
 					{IfNoneMatch: version.Any()},
 					{IfMatch: version.Any()},
@@ -102,7 +102,7 @@ func TestPutsAtOnceAreStoredTogether(t *testing.T) {
 				if i%5 == 4 {
 					p.Spec = cron("0 0 30 2 *")
 				}
-				s, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, p, "ann", web.Precondition{})
+				s, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, p, "ann", version.Precondition{})
 				switch {
 				case i%5 == 4:
 					if f, ok := err.(*fault.Error); !ok || f.Code != "never_fires" {
@@ -144,7 +144,7 @@ func TestAPutInAGroupSuffersFromNoOther(t *testing.T) {
 				cancel()
 			}
 			w := []string{"w", "v"}[i%2]
-			_, _, err := h.schedules.Put(ctx, policy.Name{Tenant: h.acme, Workflow: w, Key: fmt.Sprint(i)}, spec(cron("30 12 * * *")), "ann", web.Precondition{})
+			_, _, err := h.schedules.Put(ctx, policy.Name{Tenant: h.acme, Workflow: w, Key: fmt.Sprint(i)}, spec(cron("30 12 * * *")), "ann", version.Precondition{})
 			if ok := err == nil; ok != (w == "v" && i%3 != 0) {
 				t.Errorf("%d of %s: got %v", i, w, err)
 			}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/subjects"
 )
 
@@ -30,7 +30,7 @@ func TestAKeyWithManySchedulesIsErasedInParts(t *testing.T) {
 	}
 	done := make(chan erased, 1)
 	go func() {
-		e, err := h.subjects.Erase(t.Context(), h.acme, "k", "ann", web.Precondition{})
+		e, err := h.subjects.Erase(t.Context(), h.acme, "k", "ann", version.Precondition{})
 		done <- erased{e, err}
 	}()
 	limit, again := time.After(3*time.Minute), time.NewTicker(10*time.Millisecond)

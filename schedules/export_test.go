@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -47,7 +47,7 @@ var ActStep = (*Schedules).actStep
 // GroupPut is a put that is stored together with others, and GroupAnswer what became of it.
 type GroupPut struct {
 	BulkLine
-	Pre web.Precondition
+	Pre version.Precondition
 }
 
 type GroupAnswer struct {

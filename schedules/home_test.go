@@ -15,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
@@ -117,7 +118,7 @@ func spec(s calendar.Spec) schedules.Params { return schedules.Params{Spec: s} }
 
 func (h *home) put(key string, p schedules.Params) schedules.Schedule {
 	h.t.Helper()
-	s, _, err := h.schedules.Put(h.t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, p, "ann", web.Precondition{})
+	s, _, err := h.schedules.Put(h.t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, p, "ann", version.Precondition{})
 	if err != nil {
 		h.t.Fatalf("put %q: %v", key, err)
 	}
@@ -135,7 +136,7 @@ func (h *home) get(key string) schedules.Schedule {
 
 func (h *home) pause(key string, p schedules.PauseParams) schedules.Schedule {
 	h.t.Helper()
-	if _, err := h.schedules.Pause(h.t.Context(), h.acme, "w", key, p, schedules.Changer{By: "bob"}); err != nil {
+	if _, _, err := h.schedules.Pause(h.t.Context(), h.acme, "w", key, p, schedules.Changer{By: "bob"}); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.get(key)
@@ -143,7 +144,7 @@ func (h *home) pause(key string, p schedules.PauseParams) schedules.Schedule {
 
 func (h *home) resume(key string, p schedules.ResumeParams) schedules.Schedule {
 	h.t.Helper()
-	if _, err := h.schedules.Resume(h.t.Context(), h.acme, "w", key, p, schedules.Changer{By: "bob"}); err != nil {
+	if _, _, err := h.schedules.Resume(h.t.Context(), h.acme, "w", key, p, schedules.Changer{By: "bob"}); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.get(key)

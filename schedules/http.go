@@ -2,8 +2,6 @@ package schedules
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -155,26 +154,20 @@ func (h handler) pause(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if by.Once, err = web.OnceOf(c); err != nil {
+	if by.Once, err = once.Of(c); err != nil {
 		return err
 	}
-	reply, err := h.Pause(c.Request().Context(), tenants.From(c), workflow, key, p, by)
+	s, replayed, err := h.Pause(c.Request().Context(), tenants.From(c), workflow, key, p, by)
 	if err != nil {
 		return err
 	}
-	return answer(c, reply)
+	return answer(c, s, replayed)
 }
 
-// answer writes the whole schedule that a reply holds, under its ETag.
-func answer(c echo.Context, reply web.Reply) error {
-	var s struct {
-		Version int64 `json:"version"`
-	}
-	if err := json.Unmarshal(reply.Body, &s); err != nil {
-		return fmt.Errorf("read the reply: %w", err)
-	}
-	web.Tag(c, s.Version)
-	return reply.Write(c)
+// answer writes a whole schedule under its ETag.
+func answer(c echo.Context, s Schedule, replayed bool) error {
+	tag(c, s)
+	return once.Answer(c, http.StatusOK, s, replayed)
 }
 
 func (h handler) resume(c echo.Context) error {
@@ -186,14 +179,14 @@ func (h handler) resume(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if by.Once, err = web.OnceOf(c); err != nil {
+	if by.Once, err = once.Of(c); err != nil {
 		return err
 	}
-	reply, err := h.Resume(c.Request().Context(), tenants.From(c), workflow, key, p, by)
+	s, replayed, err := h.Resume(c.Request().Context(), tenants.From(c), workflow, key, p, by)
 	if err != nil {
 		return err
 	}
-	return answer(c, reply)
+	return answer(c, s, replayed)
 }
 
 func (h handler) skip(c echo.Context) error {
@@ -205,14 +198,14 @@ func (h handler) skip(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if by.Once, err = web.OnceOf(c); err != nil {
+	if by.Once, err = once.Of(c); err != nil {
 		return err
 	}
-	reply, err := h.Skip(c.Request().Context(), tenants.From(c), workflow, key, p, by)
+	s, replayed, err := h.Skip(c.Request().Context(), tenants.From(c), workflow, key, p, by)
 	if err != nil {
 		return err
 	}
-	return answer(c, reply)
+	return answer(c, s, replayed)
 }
 
 func (h handler) unskip(c echo.Context) error {
@@ -220,11 +213,11 @@ func (h handler) unskip(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	reply, err := h.Unskip(c.Request().Context(), tenants.From(c), workflow, key, by)
+	s, replayed, err := h.Unskip(c.Request().Context(), tenants.From(c), workflow, key, by)
 	if err != nil {
 		return err
 	}
-	return answer(c, reply)
+	return answer(c, s, replayed)
 }
 
 func (h handler) upcoming(c echo.Context) error {

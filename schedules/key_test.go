@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/schedules/subjects"
@@ -17,7 +17,7 @@ import (
 
 func (h *home) putKey(key string, p subjects.KeyParams) subjects.Key {
 	h.t.Helper()
-	k, _, _, err := h.subjects.PutKey(h.t.Context(), h.acme, key, p, "ann", web.Precondition{})
+	k, _, _, err := h.subjects.PutKey(h.t.Context(), h.acme, key, p, "ann", version.Precondition{})
 	if err != nil {
 		h.t.Fatalf("put key %q: %v", key, err)
 	}
@@ -45,11 +45,11 @@ func TestAKeysZoneRetimesItsSchedules(t *testing.T) {
 	h.putKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
 	h.putKey("j", subjects.KeyParams{Timezone: "Asia/Tokyo"})
 	made := h.put("k", following("0 8 * * *"))
-	other, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w2", Key: "k"}, following("30 9 * * *"), "ann", web.Precondition{})
+	other, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w2", Key: "k"}, following("30 9 * * *"), "ann", version.Precondition{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w3", Key: "k"}, spec(cron("0 8 * * *")), "ann", web.Precondition{})
+	plain, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w3", Key: "k"}, spec(cron("0 8 * * *")), "ann", version.Precondition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestARetimedScheduleMayHaveNothingLeftOrNotCompute(t *testing.T) {
 	h.putKey("k", subjects.KeyParams{Timezone: "Pacific/Honolulu"})
 	soon := time.Now().Add(4 * time.Hour).In(calendar.InForce().Location("Pacific/Honolulu")).Format("2006-01-02T15:04:05")
 	h.put("k", spec(calendar.Spec{Timezone: "@key", At: []string{soon}}))
-	if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "rule", Key: "k"}, spec(calendar.Spec{Timezone: "@key", RRule: "DTSTART;TZID=Pacific/Honolulu:20260105T090000\nRRULE:FREQ=DAILY"}), "ann", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "rule", Key: "k"}, spec(calendar.Spec{Timezone: "@key", RRule: "DTSTART;TZID=Pacific/Honolulu:20260105T090000\nRRULE:FREQ=DAILY"}), "ann", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	h.putKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
@@ -150,7 +150,7 @@ func TestAPausedScheduleIsTimedByItsKeyWhenItIsResumed(t *testing.T) {
 func TestAKeyWithoutAProfileHasNoZone(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, following("0 8 * * *"), "ann", web.Precondition{})
+	_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, following("0 8 * * *"), "ann", version.Precondition{})
 	if f := faulty(t, err, 422, "no_key_zone"); f.Fields[0].Pointer != "/spec/timezone" {
 		t.Errorf("got %+v", f)
 	}
@@ -159,10 +159,10 @@ func TestAKeyWithoutAProfileHasNoZone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, patch, "ann", web.Precondition{})
+	_, err = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, patch, "ann", version.Precondition{})
 	faulty(t, err, 422, "no_key_zone")
 	h.putKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
-	got, err := h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, patch, "ann", web.Precondition{})
+	got, err := h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, patch, "ann", version.Precondition{})
 	if err != nil || !got.NextAt.Equal(h.next("Asia/Tokyo", "0 8 * * *")) {
 		t.Errorf("got %v, %v", got.NextAt, err)
 	}
@@ -170,7 +170,7 @@ func TestAKeyWithoutAProfileHasNoZone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, patch, "ann", web.Precondition{}); err != nil || !got.NextAt.Equal(h.next("Asia/Tokyo", "0 9 * * *")) {
+	if got, err = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "k"}, patch, "ann", version.Precondition{}); err != nil || !got.NextAt.Equal(h.next("Asia/Tokyo", "0 9 * * *")) {
 		t.Errorf("got %v, %v", got.NextAt, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/once"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/schedules/subjects"
@@ -44,7 +44,7 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 				if i%3 == 2 {
 					p.Spec.Timezone = "Asia/Kathmandu"
 				}
-				_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: key}, p, "ann", web.Precondition{})
+				_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: key}, p, "ann", version.Precondition{})
 				fail(err, "no profile")
 				lines := fmt.Sprintf(`{"workflow":"bulk%d","key":%q,"spec":{"timezone":"@key","cron":["%d 9 * * *"]}}`, n, key, i)
 				_, err = h.schedules.Bulk(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(lines)), func([]schedules.BulkResult) error { return nil })
@@ -55,13 +55,13 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 	for n, key := range keys {
 		wg.Go(func() {
 			for i := range 12 {
-				_, _, _, err := h.subjects.PutKey(t.Context(), h.acme, key, subjects.KeyParams{Timezone: zones[(i+n)%len(zones)]}, "ann", web.Precondition{})
+				_, _, _, err := h.subjects.PutKey(t.Context(), h.acme, key, subjects.KeyParams{Timezone: zones[(i+n)%len(zones)]}, "ann", version.Precondition{})
 				fail(err)
 			}
 		})
 	}
 	wg.Go(func() {
-		_, err := h.subjects.Erase(t.Context(), h.acme, keys[0], "ann", web.Precondition{})
+		_, err := h.subjects.Erase(t.Context(), h.acme, keys[0], "ann", version.Precondition{})
 		fail(err)
 	})
 	wg.Go(func() {

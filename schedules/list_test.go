@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -46,12 +47,12 @@ func TestPagesAreTheWhole(t *testing.T) {
 	var all []string
 	for i, key := range keys {
 		for _, workflow := range []string{"w", "W2"}[:1+i%2] {
-			if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: key}, spec(cron(fmt.Sprint(i%7, " 12 * * *"))), "ann", web.Precondition{}); err != nil {
+			if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: key}, spec(cron(fmt.Sprint(i%7, " 12 * * *"))), "ann", version.Precondition{}); err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, workflow+"/"+key)
 			if i%3 == 0 {
-				if _, err := h.schedules.Pause(t.Context(), h.acme, workflow, key, schedules.PauseParams{}, schedules.Changer{}); err != nil {
+				if _, _, err := h.schedules.Pause(t.Context(), h.acme, workflow, key, schedules.PauseParams{}, schedules.Changer{}); err != nil {
 					t.Fatal(err)
 				}
 			}

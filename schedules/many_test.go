@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -38,7 +38,7 @@ func TestManyPutsOfOneKeyMakeOneSchedule(t *testing.T) {
 	var mu sync.Mutex
 	made, versions := 0, map[int32]bool{}
 	race(24, func(i int) {
-		s, first, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
+		s, first, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", version.Precondition{})
 		if err != nil {
 			t.Error(err)
 			return
@@ -65,7 +65,7 @@ func TestManyPutsOfOneTimingMakeOneCohort(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	race(24, func(i int) {
-		if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: fmt.Sprint(i)}, spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: fmt.Sprint(i)}, spec(cron("0 12 * * *")), "ann", version.Precondition{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -83,11 +83,11 @@ func TestManyChangesOfOneScheduleEndSound(t *testing.T) {
 		case 0:
 			err = h.schedules.Delete(ctx, h.acme, "w", "a", by)
 		case 1:
-			_, err = h.schedules.Pause(ctx, h.acme, "w", "a", schedules.PauseParams{}, by)
+			_, _, err = h.schedules.Pause(ctx, h.acme, "w", "a", schedules.PauseParams{}, by)
 		case 2:
-			_, err = h.schedules.Resume(ctx, h.acme, "w", "a", schedules.ResumeParams{}, by)
+			_, _, err = h.schedules.Resume(ctx, h.acme, "w", "a", schedules.ResumeParams{}, by)
 		default:
-			_, _, err = h.schedules.Put(ctx, policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", web.Precondition{})
+			_, _, err = h.schedules.Put(ctx, policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", version.Precondition{})
 		}
 		if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Status != 404 && f.Code != "busy") {
 			t.Error(err)

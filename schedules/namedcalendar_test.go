@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -100,18 +100,18 @@ func TestASpecNamesCalendarsThatThereAre(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.putCalendar("off", "2030-01-01")
-	_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, without("off", "none"), "ann", web.Precondition{})
+	_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, without("off", "none"), "ann", version.Precondition{})
 	f := faulty(t, err, 422, "unknown_calendar")
 	if f.Fields[0].Pointer != "/spec/exclude/named/1" {
 		t.Errorf("got %+v", f.Fields)
 	}
-	_, _, err = h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "a"}, without("off"), "ann", web.Precondition{})
+	_, _, err = h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "a"}, without("off"), "ann", version.Precondition{})
 	faulty(t, err, 422, "unknown_calendar")
 	_, err = h.schedules.PreviewSpec(h.theirs(), h.other, schedules.PreviewParams{Spec: without("off").Spec}, tenants.Wide())
 	faulty(t, err, 422, "unknown_calendar")
 	h.put("a", without())
 	patch := schedules.Patch(`{"spec":{"exclude":{"named":["none"]}}}`)
-	_, err = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, patch, "ann", web.Precondition{})
+	_, err = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, patch, "ann", version.Precondition{})
 	faulty(t, err, 422, "unknown_calendar")
 	results, _ := h.upsertBulk(ndjson(t,
 		schedules.BulkLine{Workflow: "w", Key: new("b"), Params: without("off")},
@@ -140,21 +140,21 @@ func TestACalendarInUseIsNotDeleted(t *testing.T) {
 	h.put("a", without("off"))
 	h.put("b", without("off"))
 	h.pause("b", schedules.PauseParams{})
-	f := faulty(t, h.calendars.Delete(t.Context(), h.acme, "off", web.Precondition{}), 409, "in_use")
+	f := faulty(t, h.calendars.Delete(t.Context(), h.acme, "off", version.Precondition{}), 409, "in_use")
 	if f.Extra["schedules"] != int64(2) || f.Extra["cohorts"] != int64(1) {
 		t.Errorf("got %v", f.Extra)
 	}
 	h.delete("a")
-	faulty(t, h.calendars.Delete(t.Context(), h.acme, "off", web.Precondition{}), 409, "in_use")
+	faulty(t, h.calendars.Delete(t.Context(), h.acme, "off", version.Precondition{}), 409, "in_use")
 	h.resume("b", schedules.ResumeParams{})
 	if err := h.schedules.Delete(t.Context(), h.acme, "w", "b", by); err != nil {
 		t.Fatal(err)
 	}
-	faulty(t, h.calendars.Delete(h.theirs(), h.other, "off", web.Precondition{}), 404, "not_found")
-	if err := h.calendars.Delete(t.Context(), h.acme, "off", web.Precondition{}); err != nil {
+	faulty(t, h.calendars.Delete(h.theirs(), h.other, "off", version.Precondition{}), 404, "not_found")
+	if err := h.calendars.Delete(t.Context(), h.acme, "off", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
-	faulty(t, h.calendars.Delete(t.Context(), h.acme, "off", web.Precondition{}), 404, "not_found")
+	faulty(t, h.calendars.Delete(t.Context(), h.acme, "off", version.Precondition{}), 404, "not_found")
 	h.putCalendar("off", "2030-01-02")
 	h.put("a", without("off"))
 }

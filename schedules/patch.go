@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -32,7 +33,7 @@ func ReadPatch(b []byte) (Patch, error) {
 
 // Patch changes what a patch names in the schedule of a name, and returns the schedule whole. The result is stored as by Put: if it is what
 // was stored, nothing is written.
-func (s *Schedules) Patch(ctx context.Context, of policy.Name, patch Patch, by string, pre web.Precondition) (out Schedule, err error) {
+func (s *Schedules) Patch(ctx context.Context, of policy.Name, patch Patch, by string, pre version.Precondition) (out Schedule, err error) {
 	quotas, err := s.Quotas(ctx, of.Tenant)
 	if err != nil {
 		return out, err

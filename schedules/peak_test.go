@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -128,7 +128,7 @@ func TestProjectedTicksAreHeldToTheirQuota(t *testing.T) {
 	if sum.Inserted != 5 || sum.Errors != 2 || results[6].Error.Code != "quota_exceeded" {
 		t.Errorf("got %+v, %+v", sum, results[6].Error)
 	}
-	_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "c0"}, spec(cron("*/30 * * * *")), "ann", web.Precondition{})
+	_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "c0"}, spec(cron("*/30 * * * *")), "ann", version.Precondition{})
 	f := faulty(t, err, 403, "quota_exceeded")
 	if f.Extra["quota"] != "projected_ticks_per_day" || f.Extra["limit"] != 120 || f.Extra["used"] != 120 {
 		t.Errorf("got %v", f.Extra)

@@ -9,7 +9,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -18,7 +18,7 @@ import (
 
 // Put creates or replaces the schedule of a name, and returns it whole. made reports that it is new. If p says what is stored already,
 // nothing is written.
-func (s *Schedules) Put(ctx context.Context, of policy.Name, p Params, by string, pre web.Precondition) (out Schedule, made bool, err error) {
+func (s *Schedules) Put(ctx context.Context, of policy.Name, p Params, by string, pre version.Precondition) (out Schedule, made bool, err error) {
 	tenant, workflow, key := of.Tenant, of.Workflow, of.Key
 	if err := fault.Join(policy.CheckName("/workflow", "workflow", workflow), policy.CheckKey("/key", key)); err != nil {
 		return out, false, err

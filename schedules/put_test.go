@@ -60,7 +60,7 @@ func TestPutOfTheSameWritesNothing(t *testing.T) {
 	before := one[string](h, rows)
 	p.Policy = &policy.Policy{MaxLateness: "1h30m"}
 	p.Status, p.Note = schedules.Active, nil
-	second, made, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, p, "somebody else", web.Precondition{})
+	second, made, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, p, "somebody else", version.Precondition{})
 	if err != nil || made {
 		t.Fatal(made, err)
 	}
@@ -126,7 +126,7 @@ func TestSchedulesOfOneTimingShareACohort(t *testing.T) {
 	if n := one[int](h, `SELECT count(*) FROM cohort`); n != 1 {
 		t.Errorf("there are %d cohorts", n)
 	}
-	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "a"}, spec(cron("0 12 * * 1-5")), "x", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "a"}, spec(cron("0 12 * * 1-5")), "x", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := one[int](h, `SELECT count(*) FROM cohort`); n != 2 {
@@ -154,7 +154,7 @@ func TestFirstTicksAreEachSchedulesOwn(t *testing.T) {
 func TestPutHoldsPreconditions(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	put := func(pre web.Precondition, minute int) error {
+	put := func(pre version.Precondition, minute int) error {
 		_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron(fmt.Sprint(minute, " 1 * * *"))), "ann", pre)
 		return err
 	}
@@ -163,11 +163,11 @@ func TestPutHoldsPreconditions(t *testing.T) {
 	}
 	anything := version.Any()
 	faulty(t, put(match(1), 1), 412, "version_mismatch")
-	faulty(t, put(web.Precondition{IfMatch: anything}, 1), 412, "version_mismatch")
-	if err := put(web.Precondition{IfNoneMatch: anything}, 1); err != nil {
+	faulty(t, put(version.Precondition{IfMatch: anything}, 1), 412, "version_mismatch")
+	if err := put(version.Precondition{IfNoneMatch: anything}, 1); err != nil {
 		t.Fatal(err)
 	}
-	faulty(t, put(web.Precondition{IfNoneMatch: anything}, 2), 412, "version_mismatch")
+	faulty(t, put(version.Precondition{IfNoneMatch: anything}, 2), 412, "version_mismatch")
 	faulty(t, put(match(2), 2), 412, "version_mismatch")
 	if err := put(match(7, 1), 2); err != nil {
 		t.Fatal(err)
@@ -176,9 +176,9 @@ func TestPutHoldsPreconditions(t *testing.T) {
 		t.Errorf("got version %d, want 2", v)
 	}
 	by := schedules.Changer{By: "bob", Pre: match(1)}
-	_, err := h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{}, by)
+	_, _, err := h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{}, by)
 	faulty(t, err, 412, "version_mismatch")
-	_, err = h.schedules.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, by)
+	_, _, err = h.schedules.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, by)
 	faulty(t, err, 412, "version_mismatch")
 	faulty(t, h.schedules.Delete(t.Context(), h.acme, "w", "a", by), 412, "version_mismatch")
 }
@@ -192,7 +192,7 @@ func TestPutTellsAllThatIsWrongAtOnce(t *testing.T) {
 		Delivery: &policy.Delivery{Queue: "a b", Priority: new(5), Timeout: "2d", MaxAttempts: new(0), Retention: &policy.Retention{Succeeded: "1s", Failed: "x"}},
 		Labels:   map[string]string{"a b": "", "ok": strings.Repeat("x", 257)}, Note: new(strings.Repeat("n", 1001)), Status: "completed",
 	}
-	_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, p, "ann", web.Precondition{})
+	_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, p, "ann", version.Precondition{})
 	var got []string
 	for _, f := range faulty(t, err, 422, "invalid").Fields {
 		got = append(got, f.Pointer)
@@ -205,7 +205,7 @@ func TestPutTellsAllThatIsWrongAtOnce(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
-	_, _, err = h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "a b", Key: ""}, spec(cron("* * * * *")), "ann", web.Precondition{})
+	_, _, err = h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "a b", Key: ""}, spec(cron("* * * * *")), "ann", version.Precondition{})
 	if f := faulty(t, err, 422, "invalid"); len(f.Fields) != 2 || f.Fields[0].Pointer != "/workflow" || f.Fields[1].Pointer != "/key" {
 		t.Errorf("got %v", f)
 	}
@@ -232,7 +232,7 @@ func TestPutRefusesWhatCannotBe(t *testing.T) {
 		"a large payload":  {schedules.Params{Spec: cron("* * * * *"), Payload: web.Raw(`"` + strings.Repeat("x", 65_536) + `"`)}, 413, "payload_too_large"},
 		"a large spec":     {spec(cron(strings.Repeat("1,", 5000) + "1 * * * *")), 413, "spec_too_large"},
 	} {
-		_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, c.params, "ann", web.Precondition{})
+		_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, c.params, "ann", version.Precondition{})
 		f, ok := errors.AsType[*fault.Error](err)
 		if !ok || f.Status != c.status || f.Code != c.code {
 			t.Errorf("%s: got %v, want %d %s", name, err, c.status, c.code)
@@ -291,7 +291,7 @@ func TestDeletedAndMadeAgainIsAnotherSchedule(t *testing.T) {
 	if got := one[bool](h, `SELECT deleted AND ended_by = 'bob' FROM revision`); !got {
 		t.Error("no revision says that it was deleted")
 	}
-	second, made, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron("0 12 * * *")), "ann", web.Precondition{})
+	second, made, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron("0 12 * * *")), "ann", version.Precondition{})
 	if err != nil || !made || second.ID == first.ID || second.Version != 1 || second.LastAt != nil || second.Stats.Fired != 0 {
 		t.Errorf("got %+v %v", second, err)
 	}
@@ -316,21 +316,21 @@ func TestMethodsAreScopedToTenant(t *testing.T) {
 	}
 	_, err = s.Upcoming(ctx, h.other, "w", "a", 5, time.Time{})
 	faulty(t, err, 404, "not_found")
-	_, err = s.Pause(ctx, h.other, "w", "a", schedules.PauseParams{}, by)
+	_, _, err = s.Pause(ctx, h.other, "w", "a", schedules.PauseParams{}, by)
 	faulty(t, err, 404, "not_found")
-	_, err = s.Resume(ctx, h.other, "w", "a", schedules.ResumeParams{}, by)
+	_, _, err = s.Resume(ctx, h.other, "w", "a", schedules.ResumeParams{}, by)
 	faulty(t, err, 404, "not_found")
 	faulty(t, s.Delete(ctx, h.other, "w", "a", by), 404, "not_found")
 	_, err = s.Workflow(ctx, h.other, "w")
 	faulty(t, err, 404, "not_found")
-	faulty(t, s.DeleteWorkflow(ctx, h.other, "w", web.Precondition{}), 404, "not_found")
+	faulty(t, s.DeleteWorkflow(ctx, h.other, "w", version.Precondition{}), 404, "not_found")
 	if page, _, err := s.List(ctx, h.other, schedules.Filter{}, 10, ""); err != nil || len(page) != 0 {
 		t.Errorf("got %v %v", page, err)
 	}
 	if page, _, err := s.Workflows(ctx, h.other, 10, ""); err != nil || len(page) != 0 {
 		t.Errorf("got %v %v", page, err)
 	}
-	if _, made, err := s.Put(ctx, policy.Name{Tenant: h.other, Workflow: "w", Key: "a"}, spec(cron("0 12 * * *")), "eve", web.Precondition{}); err != nil || !made {
+	if _, made, err := s.Put(ctx, policy.Name{Tenant: h.other, Workflow: "w", Key: "a"}, spec(cron("0 12 * * *")), "eve", version.Precondition{}); err != nil || !made {
 		t.Errorf("got %t %v", made, err)
 	}
 	if diff := cmp.Diff(before, h.get("a")); diff != "" {

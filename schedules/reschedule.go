@@ -11,7 +11,6 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -31,7 +30,7 @@ const (
 // Reschedule has one coming tick of a schedule come at another time, which becomes its nominal time: no tick is made
 // before it, and none at the time that the spec names. It stays between the ticks before and after it, so that the order
 // of the sequence and max_ticks stay what they are. The version stays.
-func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow, key string, p RescheduleParams, by Changer) (web.Reply, error) {
+func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow, key string, p RescheduleParams, by Changer) (out Schedule, replayed bool, err error) {
 	at, to := p.At.UTC(), p.To.UTC()
 	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "reschedule", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
 		r, now := w.row, b.now

@@ -16,7 +16,7 @@ import (
 
 func (h *home) reschedule(key string, at, to time.Time) schedules.Schedule {
 	h.t.Helper()
-	if _, err := h.schedules.Reschedule(h.t.Context(), h.acme, "w", key, schedules.RescheduleParams{At: at, To: to}, schedules.Changer{By: "bob"}); err != nil {
+	if _, _, err := h.schedules.Reschedule(h.t.Context(), h.acme, "w", key, schedules.RescheduleParams{At: at, To: to}, schedules.Changer{By: "bob"}); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.get(key)
@@ -24,7 +24,7 @@ func (h *home) reschedule(key string, at, to time.Time) schedules.Schedule {
 
 func (h *home) unmoved(key string, at, to time.Time, code string) {
 	h.t.Helper()
-	_, err := h.schedules.Reschedule(h.t.Context(), h.acme, "w", key, schedules.RescheduleParams{At: at, To: to}, schedules.Changer{By: "bob"})
+	_, _, err := h.schedules.Reschedule(h.t.Context(), h.acme, "w", key, schedules.RescheduleParams{At: at, To: to}, schedules.Changer{By: "bob"})
 	status := 422
 	if code == "not_active" {
 		status = 409

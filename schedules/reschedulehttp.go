@@ -3,6 +3,7 @@ package schedules
 import (
 	"github.com/labstack/echo/v4"
 
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -16,12 +17,12 @@ func (h handler) reschedule(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if by.Once, err = web.OnceOf(c); err != nil {
+	if by.Once, err = once.Of(c); err != nil {
 		return err
 	}
-	reply, err := h.Reschedule(c.Request().Context(), tenants.From(c), workflow, key, p, by)
+	s, replayed, err := h.Reschedule(c.Request().Context(), tenants.From(c), workflow, key, p, by)
 	if err != nil {
 		return err
 	}
-	return answer(c, reply)
+	return answer(c, s, replayed)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -40,7 +41,7 @@ func TestAListShowsASchedule(t *testing.T) {
 	}
 	put := func(workflow, key string, p schedules.Params) {
 		t.Helper()
-		if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: key}, p, "ann", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: key}, p, "ann", version.Precondition{}); err != nil {
 			t.Fatal(workflow, key, err)
 		}
 	}
@@ -63,7 +64,7 @@ func TestAListShowsASchedule(t *testing.T) {
 		put(workflow, "odd", yearly(func(p *schedules.Params) { p.Spec.Cron = calendar.StringList{"30 2 * * *"} })) // a DST gap: it is warned of
 	}
 	h.pause("own", schedules.PauseParams{Until: new(time.Now().AddDate(0, 1, 0).Truncate(time.Second)), Note: new("away")})
-	if _, err := h.schedules.Skip(t.Context(), h.acme, "w", "plain", schedules.SkipParams{Count: new(2)}, schedules.Changer{By: "bob"}); err != nil {
+	if _, _, err := h.schedules.Skip(t.Context(), h.acme, "w", "plain", schedules.SkipParams{Count: new(2)}, schedules.Changer{By: "bob"}); err != nil {
 		t.Fatal(err)
 	}
 	at := h.get("spread").Upcoming[0]

@@ -11,7 +11,6 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -26,9 +25,9 @@ type SkipParams struct {
 const mostSkips = 1000 // kept for one schedule at a time
 
 // Skip leaves out coming ticks of a schedule: when one comes, it is recorded as skipped. The version stays.
-func (s *Schedules) Skip(ctx context.Context, tenant tenants.ID, workflow, key string, p SkipParams, by Changer) (web.Reply, error) {
+func (s *Schedules) Skip(ctx context.Context, tenant tenants.ID, workflow, key string, p SkipParams, by Changer) (out Schedule, replayed bool, err error) {
 	if (p.Count == nil) == (len(p.At) == 0) {
-		return web.Reply{}, fault.Invalid("", "either count or at is given")
+		return out, false, fault.Invalid("", "either count or at is given")
 	}
 	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "skip", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
 		r, now := w.row, b.now
@@ -51,7 +50,7 @@ func (s *Schedules) Skip(ctx context.Context, tenant tenants.ID, workflow, key s
 }
 
 // Unskip takes back all that Skip said of ticks that have not come yet.
-func (s *Schedules) Unskip(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer) (web.Reply, error) {
+func (s *Schedules) Unskip(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer) (out Schedule, replayed bool, err error) {
 	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "unskip", by, func(ctx context.Context, b *batch, w *rewrite, _ *calendar.Timing) (bool, error) {
 		r, now := w.row, b.now
 		return false, r.skip(ctx, b.tx, tenant, slices.DeleteFunc(slices.Clone(r.Skips), now.Before)) // what is due stays as it was promised

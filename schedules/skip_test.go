@@ -17,7 +17,7 @@ func TestSkippedTimesAreNotShownAsComing(t *testing.T) {
 	was := h.put("a", spec(cron("0 12 * * *")))
 	skip := func(p schedules.SkipParams) schedules.Schedule {
 		t.Helper()
-		if _, err := h.schedules.Skip(t.Context(), h.acme, "w", "a", p, schedules.Changer{By: "bob"}); err != nil {
+		if _, _, err := h.schedules.Skip(t.Context(), h.acme, "w", "a", p, schedules.Changer{By: "bob"}); err != nil {
 			t.Fatal(err)
 		}
 		return h.get("a")
@@ -36,7 +36,7 @@ func TestSkippedTimesAreNotShownAsComing(t *testing.T) {
 	if err != nil || !up.Ticks[0].Timestamp.Equal(u[4]) {
 		t.Errorf("got %+v, %v", up, err)
 	}
-	if _, err := h.schedules.Unskip(t.Context(), h.acme, "w", "a", schedules.Changer{By: "bob"}); err != nil {
+	if _, _, err := h.schedules.Unskip(t.Context(), h.acme, "w", "a", schedules.Changer{By: "bob"}); err != nil {
 		t.Fatal(err)
 	}
 	want(h.get("a"), u...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/once"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
@@ -66,18 +67,18 @@ func TestCountedBytesAreThoseOfTheRows(t *testing.T) {
 			what := rapid.SampledFrom([]string{"put", "put", "bulk", "patch", "pause", "resume", "delete", "act", "sync", "erase", "rename", "fold"}).Draw(rt, "what")
 			switch what { // what is not there or cannot be changes nothing
 			case "put":
-				_, _, _ = h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, large(size), "ann", web.Precondition{})
+				_, _, _ = h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, large(size), "ann", version.Precondition{})
 			case "bulk":
 				line := func(key string) schedules.BulkLine {
 					return schedules.BulkLine{Workflow: "w", Key: &key, Params: large(size)}
 				}
 				h.upsertBulk(ndjson(t, line(key), line(key+"2"), line("d")))
 			case "patch":
-				_, _ = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, schedules.Patch(fmt.Sprintf(`{"payload": %q}`, strings.Repeat("y", size+1))), "ann", web.Precondition{})
+				_, _ = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, schedules.Patch(fmt.Sprintf(`{"payload": %q}`, strings.Repeat("y", size+1))), "ann", version.Precondition{})
 			case "pause":
-				_, _ = h.schedules.Pause(t.Context(), h.acme, "w", key, schedules.PauseParams{Until: new(time.Now().Add(time.Hour))}, by)
+				_, _, _ = h.schedules.Pause(t.Context(), h.acme, "w", key, schedules.PauseParams{Until: new(time.Now().Add(time.Hour))}, by)
 			case "resume":
-				_, _ = h.schedules.Resume(t.Context(), h.acme, "w", key, schedules.ResumeParams{}, by)
+				_, _, _ = h.schedules.Resume(t.Context(), h.acme, "w", key, schedules.ResumeParams{}, by)
 			case "delete":
 				_ = h.schedules.Delete(t.Context(), h.acme, "w", key, by)
 			case "act":
@@ -86,7 +87,7 @@ func TestCountedBytesAreThoseOfTheRows(t *testing.T) {
 				p := schedules.SyncParams{Workflow: "w", Unlisted: rapid.SampledFrom([]string{"delete", "pause"}).Draw(rt, "unlisted")}
 				_, _, _ = h.syncs(p, io.NopCloser(strings.NewReader(ndjson(t, schedules.BulkLine{Workflow: "w", Key: &key, Params: large(size)}))))
 			case "erase":
-				_, _ = h.subjects.Erase(t.Context(), h.acme, key, "ann", web.Precondition{})
+				_, _ = h.subjects.Erase(t.Context(), h.acme, key, "ann", version.Precondition{})
 			case "rename":
 				_, _, _ = h.subjects.Rename(t.Context(), h.acme, key, subjects.RenameParams{To: key + "3"}, once.Request{})
 			case "fold":
@@ -107,7 +108,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	put := func(key string, n int) error {
-		_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, large(n), "ann", web.Precondition{})
+		_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, large(n), "ann", version.Precondition{})
 		return err
 	}
 	bulk := func(n int) (refused int) {
@@ -147,10 +148,10 @@ func TestStoredBytesAreBounded(t *testing.T) {
 	}
 	h.pause("a", schedules.PauseParams{})
 	by := schedules.Changer{By: "ann"}
-	if _, err := h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{Note: new("again")}, by); !exceeds(err) {
+	if _, _, err := h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{Note: new("again")}, by); !exceeds(err) {
 		t.Errorf("another version of what is paused: %v", err)
 	}
-	if _, err := h.schedules.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, by); !exceeds(err) {
+	if _, _, err := h.schedules.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, by); !exceeds(err) {
 		t.Errorf("a version beyond the quota: %v", err)
 	}
 	h.act("pause", schedules.ActionFilter{All: true})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"time"
 
@@ -12,9 +11,10 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -32,28 +32,28 @@ type ResumeParams struct {
 	FireOnce bool `json:"fire_once,omitempty"`
 }
 
-// Changer is who changes a schedule, on what condition, and whether the request came before.
+// Changer is who changes a schedule, on what condition, and in which request, which may come twice.
 type Changer struct {
 	By   string
-	Pre  web.Precondition
-	Once web.Once
+	Pre  version.Precondition
+	Once once.Request
 }
 
 // Pause stops a schedule from firing. One that is paused already in this way stays as it is.
-func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key string, p PauseParams, by Changer) (web.Reply, error) {
+func (s *Schedules) Pause(ctx context.Context, tenant tenants.ID, workflow, key string, p PauseParams, by Changer) (out Schedule, replayed bool, err error) {
 	return s.pause(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, p, by, nil)
 }
 
 // pause pauses a schedule. If it does, and happened is not nil, it records that event.
-func (s *Schedules) pause(ctx context.Context, of policy.Name, p PauseParams, by Changer, happened *tenants.Happening) (web.Reply, error) {
+func (s *Schedules) pause(ctx context.Context, of policy.Name, p PauseParams, by Changer, happened *tenants.Happening) (out Schedule, replayed bool, err error) {
 	tenant := of.Tenant
 	if p.Note != nil && len(*p.Note) > longestNote {
-		return web.Reply{}, fault.Invalid("/note", "a note has at most %d bytes", longestNote)
+		return out, false, fault.Invalid("/note", "a note has at most %d bytes", longestNote)
 	}
 	if p.Until != nil {
 		p.Until = new(wholeSecond(*p.Until))
 		if p.Until.Year() > 9999 {
-			return web.Reply{}, fault.Invalid("/until", "must be of a year up to 9999")
+			return out, false, fault.Invalid("/until", "must be of a year up to 9999")
 		}
 	}
 	return s.restatus(ctx, of, "pause", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
@@ -93,7 +93,7 @@ func unix(t *time.Time) *int64 {
 }
 
 // Resume has a paused schedule fire again from now on. One that has no nominal time left is completed.
-func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key string, p ResumeParams, by Changer) (web.Reply, error) {
+func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key string, p ResumeParams, by Changer) (out Schedule, replayed bool, err error) {
 	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "resume", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
 		r, now := w.row, b.now
 		if r.Status == Active {
@@ -125,39 +125,38 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 }
 
 // restatus changes the state of a schedule that exists. fn makes the change, and reports whether the row is to be written.
-func (s *Schedules) restatus(ctx context.Context, of policy.Name, action string, by Changer, fn func(context.Context, *batch, *rewrite, *calendar.Timing) (bool, error)) (reply web.Reply, err error) {
+func (s *Schedules) restatus(ctx context.Context, of policy.Name, action string, by Changer, fn func(context.Context, *batch, *rewrite, *calendar.Timing) (bool, error)) (out Schedule, replayed bool, err error) {
 	err = s.changeOne(ctx, of, by.By, false, func(ctx context.Context, b *batch, r *row) error {
-		reply, err = by.Once.Run(ctx, b.tx, int32(of.Tenant), func() (int, any, error) {
+		out, replayed, err = once.Do(ctx, b.tx, int32(of.Tenant), by.Once, func() (out Schedule, err error) {
 			if r == nil {
-				return 0, nil, absent(of.Workflow, of.Key)
+				return out, absent(of.Workflow, of.Key)
 			}
 			if err := by.Pre.Check(true, versionOf(r)); err != nil {
-				return 0, nil, err
+				return out, err
 			}
 			t, err := r.timing(ctx, b.tx, s.Timings, of.Tenant)
 			if errors.Is(err, cohorts.ErrUncomputable) {
-				return 0, nil, fault.Conflict("not_active", "the schedule's spec can no longer be computed: put another")
+				return out, fault.Conflict("not_active", "the schedule's spec can no longer be computed: put another")
 			}
 			if err != nil {
-				return 0, nil, err
+				return out, err
 			}
 			w := b.rewrite(r, t, action)
 			changed, err := fn(ctx, b, w, t)
 			if err != nil {
-				return 0, nil, err
+				return out, err
 			}
 			if changed {
 				b.add(w, t)
 			}
 			if err := b.writeState(ctx, w); err != nil {
-				return 0, nil, err
+				return out, err
 			}
-			out, err := r.schedule(ctx, b.tx, s, of.Tenant, b.now)
-			return http.StatusOK, out, err
+			return r.schedule(ctx, b.tx, s, of.Tenant, b.now)
 		})
 		return err
 	})
-	return reply, err
+	return out, replayed, err
 }
 
 // writeState writes a row whose state has changed. What changed beside the row, as skips do, has an audit all the same.
@@ -215,7 +214,7 @@ func (s *Schedules) PauseFailing(ctx context.Context, tenant tenants.ID, schedul
 		return fmt.Errorf("read schedule: %w", err)
 	}
 	happened := tenants.Happening{Event: tenants.ScheduleAutoPaused, Cause: workflow, Schedule: schedule, Data: map[string]string{"note": note}}
-	_, err = s.pause(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, PauseParams{Note: &note}, Changer{By: "carillon"}, &happened)
+	_, _, err = s.pause(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, PauseParams{Note: &note}, Changer{By: "carillon"}, &happened)
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return nil
 	}

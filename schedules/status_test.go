@@ -107,7 +107,7 @@ func TestAPauseEndsByItself(t *testing.T) {
 	if s = h.pause("a", schedules.PauseParams{}); s.Status != schedules.Paused || s.PausedUntil != nil {
 		t.Errorf("paused anew, got %+v", s)
 	}
-	_, err := h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{Until: new(time.Unix(1, 0))}, schedules.Changer{})
+	_, _, err := h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{Until: new(time.Unix(1, 0))}, schedules.Changer{})
 	faulty(t, err, 422, "invalid")
 }
 
@@ -177,9 +177,9 @@ func TestResumeOfWhatIsOverCompletes(t *testing.T) {
 	if handed := h.takeHanded(); len(handed) != 1 || !handed[0].Run.At.Equal(at) || handed[0].Missed != 0 {
 		t.Errorf("got %v", handed)
 	}
-	_, err := h.schedules.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, schedules.Changer{})
+	_, _, err := h.schedules.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, schedules.Changer{})
 	faulty(t, err, 409, "not_paused")
-	_, err = h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{}, schedules.Changer{})
+	_, _, err = h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{}, schedules.Changer{})
 	faulty(t, err, 409, "not_active")
 }
 
@@ -315,7 +315,7 @@ func TestABrokenScheduleIsAlone(t *testing.T) {
 	if err != nil || len(page) != 2 || len(page[0].Warnings) != 1 || page[0].Warnings[0].Code != "not_computable" || page[1].NextAt == nil {
 		t.Errorf("got %+v %v", page, err)
 	}
-	_, err = h.schedules.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, schedules.Changer{})
+	_, _, err = h.schedules.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, schedules.Changer{})
 	faulty(t, err, 409, "not_active")
 	if s := h.put("a", schedules.Params{Spec: cron("0 14 * * *"), Status: "active"}); s.NextAt == nil {
 		t.Errorf("mended, got %+v", s)

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/once"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -19,7 +19,7 @@ import (
 func (h *home) follow(key string, n int) {
 	h.t.Helper()
 	for i := range n {
-		if _, _, err := h.schedules.Put(h.t.Context(), policy.Name{Tenant: h.acme, Workflow: fmt.Sprint("w", i), Key: key}, following("0 8 * * *"), "ann", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(h.t.Context(), policy.Name{Tenant: h.acme, Workflow: fmt.Sprint("w", i), Key: key}, following("0 8 * * *"), "ann", version.Precondition{}); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 	if err := swept.SendBatch(t.Context(), &b).Close(); err != nil {
 		t.Fatal(err)
 	}
-	k, made, op, err := h.subjects.PutKey(t.Context(), h.acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", web.Precondition{})
+	k, made, op, err := h.subjects.PutKey(t.Context(), h.acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", version.Precondition{})
 	if err := swept.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	h.timedIn("Asia/Tokyo", "k", many)
-	if _, _, op, err := h.subjects.PutKey(t.Context(), h.acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", web.Precondition{}); err != nil || op != nil {
+	if _, _, op, err := h.subjects.PutKey(t.Context(), h.acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", version.Precondition{}); err != nil || op != nil {
 		t.Errorf("the same profile again: got %+v, %v", op, err)
 	}
 }
@@ -83,7 +83,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	h := newHome(t)
 	put := func(key, zone string) *operations.Answer {
 		t.Helper()
-		_, _, op, err := h.subjects.PutKey(t.Context(), h.acme, key, subjects.KeyParams{Timezone: zone}, "ann", web.Precondition{})
+		_, _, op, err := h.subjects.PutKey(t.Context(), h.acme, key, subjects.KeyParams{Timezone: zone}, "ann", version.Precondition{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	if _, _, err := h.subjects.Rename(t.Context(), h.acme, "k", subjects.RenameParams{To: "j"}, once.Request{}); err != nil {
 		t.Fatal(err)
 	}
-	late, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "late", Key: "j"}, following("0 8 * * *"), "ann", web.Precondition{})
+	late, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "late", Key: "j"}, following("0 8 * * *"), "ann", version.Precondition{})
 	if err != nil || !late.NextAt.Equal(h.next("Asia/Tokyo", "0 8 * * *")) {
 		t.Errorf("got %v, %v", late.NextAt, err)
 	}
@@ -109,7 +109,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	}
 	h.timedIn("America/Lima", "j", many)
 	third := put("j", "Asia/Tokyo")
-	if _, err := h.subjects.Erase(t.Context(), h.acme, "j", "ann", web.Precondition{}); err != nil {
+	if _, err := h.subjects.Erase(t.Context(), h.acme, "j", "ann", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.operate(third.ID); got.State != operations.Cancelled {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -273,8 +272,9 @@ func (p *SyncParams) outOfScope(workflow, key string) error {
 	return fault.Fields(fields...)
 }
 
-// errStagingLost is a sync that has to be sent again: what was staged is gone, after a crash of the database.
-var errStagingLost = &fault.Error{
-	Status: http.StatusServiceUnavailable, Code: "unavailable", RetryAfter: time.Second,
-	Detail: "what was sent is lost, and what is not listed was left alone: send it again",
+// stagingLost returns the fault of a sync that has to be sent again: what was staged is gone, after a crash of the database.
+func stagingLost() error {
+	lost := fault.Unavailable("unavailable", "what was sent is lost, and what is not listed was left alone: send it again")
+	lost.RetryAfter = time.Second
+	return lost
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -63,7 +63,7 @@ func TestSyncOverHTTP(t *testing.T) {
 		e.put(key, spec(cron("0 12 * * *")))
 	}
 	for tenant, workflow := range map[tenants.ID]string{e.acme: "x", e.other: "w"} {
-		if _, _, err := e.schedules.Put(e.as(tenant), policy.Name{Tenant: tenant, Workflow: workflow, Key: "u9"}, spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
+		if _, _, err := e.schedules.Put(e.as(tenant), policy.Name{Tenant: tenant, Workflow: workflow, Key: "u9"}, spec(cron("0 12 * * *")), "ann", version.Precondition{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -349,7 +349,7 @@ func (h *home) dropUnlisted(rt *rapid.T, p schedules.SyncParams, lines []schedul
 		case p.Unlisted == "delete":
 			err = h.schedules.Delete(h.theirs(), h.other, p.Workflow, s.Key, by)
 		case s.Status == "active" || s.PausedUntil != nil:
-			_, err = h.schedules.Pause(h.theirs(), h.other, p.Workflow, s.Key, schedules.PauseParams{}, by)
+			_, _, err = h.schedules.Pause(h.theirs(), h.other, p.Workflow, s.Key, schedules.PauseParams{}, by)
 		}
 		if err != nil {
 			rt.Fatal(err)

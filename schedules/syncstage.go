@@ -34,7 +34,7 @@ func (y *syncing) intact(ctx context.Context, db postgres.DB) error {
 		return fmt.Errorf("look after a sync: %w", err)
 	}
 	if done.RowsAffected() == 0 {
-		return errStagingLost
+		return stagingLost()
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (y *syncing) next(ctx context.Context, r *bulkReader) (*lines, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, errStagingLost
+		return nil, stagingLost()
 	}
 	b := &lines{}
 	r.almanacs = map[string]*cohorts.CalendarSet{}

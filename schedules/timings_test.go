@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -17,7 +17,7 @@ func TestTimingsThatAreAlikeAreReadOnce(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	for _, workflow := range []string{"broken", "gone", "well", "well_too"} {
-		if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: "k"}, spec(cron("0 12 * * *")), "ann", web.Precondition{}); err != nil {
+		if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: "k"}, spec(cron("0 12 * * *")), "ann", version.Precondition{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -37,7 +37,7 @@ func BenchmarkWall(b *testing.B) {
 			b.Fatal(err)
 		}
 		all[i] = tenant.ID
-		if _, _, err := past.Put(b.Context(), policy.Name{Tenant: tenant.ID, Workflow: "w", Key: "k"}, spec(cron("0 8 * * *")), "ann", web.Precondition{}); err != nil {
+		if _, _, err := past.Put(b.Context(), policy.Name{Tenant: tenant.ID, Workflow: "w", Key: "k"}, spec(cron("0 8 * * *")), "ann", version.Precondition{}); err != nil {
 			b.Fatal(err)
 		}
 	}

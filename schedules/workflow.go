@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -24,7 +25,7 @@ type WorkflowParams struct {
 	MaxRunning *int32           `json:"max_running,omitempty" null:"yes"`
 	Defaults   *policy.Defaults `json:"defaults,omitempty"`
 
-	Pre web.Precondition `json:"-"`
+	Pre version.Precondition `json:"-"`
 }
 
 // Workflow says how the ticks of its schedules are delivered, and what they inherit.
@@ -207,7 +208,7 @@ func (s *Schedules) Workflows(ctx context.Context, tenant tenants.ID, limit int,
 }
 
 // DeleteWorkflow forgets a workflow: ticks of its schedules are skipped until it is there again.
-func (s *Schedules) DeleteWorkflow(ctx context.Context, tenant tenants.ID, name string, pre web.Precondition) error {
+func (s *Schedules) DeleteWorkflow(ctx context.Context, tenant tenants.ID, name string, pre version.Precondition) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -30,12 +30,12 @@ func TestAWorkflowIsPutReadAndDeleted(t *testing.T) {
 	if w, made, err = h.schedules.PutWorkflow(t.Context(), h.acme, "w", schedules.WorkflowParams{}); err != nil || made || w.Endpoint != nil || w.Version != nil || w.Defaults.Policy != nil {
 		t.Errorf("got %+v %t %v", w, made, err)
 	}
-	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", web.Precondition{}); err != nil {
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = h.schedules.Workflow(t.Context(), h.acme, "w")
 	faulty(t, err, 404, "not_found")
-	faulty(t, h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", web.Precondition{}), 404, "not_found")
+	faulty(t, h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", version.Precondition{}), 404, "not_found")
 }
 
 func TestAWorkflowIsRegisteredByItsFirstScheduleOnly(t *testing.T) {
@@ -70,7 +70,7 @@ func TestDefaultsAreInheritedLive(t *testing.T) {
 	if diff := cmp.Diff(want, s.Inherited); diff != "" {
 		t.Errorf("inherited: want -, got +:\n%s", diff)
 	}
-	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", web.Precondition{}); err != nil {
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	if s = h.get("a"); s.Policy.MaxLateness != "24h" {
@@ -140,7 +140,7 @@ func TestADefaultThatMovesSchedules(t *testing.T) {
 	inherits := h.put("inherits", spec(cron("0 12 * * *")))
 	h.put("paused", spec(cron("0 12 * * *")))
 	h.pause("paused", schedules.PauseParams{})
-	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "inherits"}, spec(cron("0 12 * * *")), "eve", web.Precondition{}); err != nil {
+	if _, _, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: "w", Key: "inherits"}, spec(cron("0 12 * * *")), "eve", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	change := func(p *policy.Policy) operations.Answer {
@@ -178,7 +178,7 @@ func TestADefaultThatMovesSchedules(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.operate(change(nil).ID) // and not one more
-	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", web.Precondition{}); err != nil {
+	if err := h.schedules.DeleteWorkflow(t.Context(), h.acme, "w", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := one[string](h, cohorts); got != "acme inherits last, acme new last, acme own last, acme paused last, other inherits last" {
