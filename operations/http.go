@@ -1,8 +1,6 @@
 package operations
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -64,18 +62,6 @@ func (h handler) cancel(c echo.Context) error {
 		return err
 	}
 	return web.Answer(c, http.StatusOK, op)
-}
-
-// Accepted answers with a reply that holds an operation, and says where it is.
-func Accepted(c echo.Context, reply web.Reply) error {
-	var op struct {
-		ID string `json:"id"`
-	}
-	if err := json.Unmarshal(reply.Body, &op); err != nil {
-		return fmt.Errorf("read the reply: %w", err)
-	}
-	c.Response().Header().Set(echo.HeaderLocation, "/v1/operations/"+op.ID)
-	return reply.Write(c)
 }
 
 // Begun answers that an operation began, and where it is.

@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
@@ -104,16 +105,16 @@ func (k *Keeper) clearChunks(ctx context.Context) (int64, error) {
 			LIMIT $2))`, chunkKept, record.MostCleared)
 }
 
-// clearAnswers deletes the answers to requests with an Idempotency-Key that are a day old.
+// clearAnswers deletes the values of requests with an Idempotency-Key after the time for which they are stored.
 func (k *Keeper) clearAnswers(ctx context.Context) (int64, error) {
 	return k.clear(ctx, `
 		DELETE FROM idempotency
 		WHERE ctid = ANY (ARRAY (
 			SELECT ctid
 			FROM idempotency
-			WHERE created_at < (SELECT `+postgres.Now+`) - interval '24 hours'
+			WHERE created_at < (SELECT `+postgres.Now+`) - $1::interval
 			ORDER BY created_at
-			LIMIT $1))`, record.MostCleared)
+			LIMIT $2))`, once.Kept, record.MostCleared)
 }
 
 // clearProcesses deletes processes that are gone, and the requests that they said to have in flight.

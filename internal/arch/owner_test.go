@@ -135,7 +135,7 @@ var owners = map[string]string{
 	"folded":            "internal/postgres",
 	"happening":         "dispatch/finish dispatch/push tenants",
 	"held":              "dispatch/control dispatch/finish dispatch/record dispatch/sweep dispatch/upkeep",
-	"idempotency":       "dispatch/upkeep internal/once internal/web schedules/subjects",
+	"idempotency":       "dispatch/upkeep internal/once schedules/subjects",
 	"idle":              "schedules/forecast",
 	"key_profile":       "schedules/subjects",
 	"lease":             "dispatch/lease",

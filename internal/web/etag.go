@@ -16,9 +16,6 @@ func ETag(version int64) string {
 	return strconv.Quote(strconv.FormatInt(version, 10))
 }
 
-// Precondition is version.Precondition.
-type Precondition = version.Precondition
-
 // Preconditions reads If-Match and If-None-Match. It returns a fault 400 for a header that is not a list of entity tags.
 func Preconditions(c echo.Context) (version.Precondition, error) {
 	match, _, err := tags(c, "If-Match") // a weak tag matches nothing (RFC 9110 section 13.1.1)
