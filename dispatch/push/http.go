@@ -58,10 +58,7 @@ func (h endpointHandler) tryEndpoint(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, tenant := c.Request().Context(), tenants.From(c)
-	trial, replayed, err := once.Apart(ctx, h.api, int32(tenant), request, 2*LongestAnswer, func() (Trial, error) {
-		return h.TryEndpoint(ctx, tenant, name)
-	})
+	trial, replayed, err := h.TryEndpointOnce(c.Request().Context(), tenants.From(c), name, request)
 	if err != nil {
 		return err
 	}

@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/finish"
 	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // Trial is what came of a test tick.
@@ -53,6 +55,13 @@ func (p *Pusher) TryEndpoint(ctx context.Context, tenant tenants.ID, name string
 	}
 	trial.TookMS = time.Since(started).Milliseconds()
 	return trial, nil
+}
+
+// TryEndpointOnce does what TryEndpoint does, at most once for each Idempotency-Key. A process that dies holds the key for half a minute.
+func (p *Pusher) TryEndpointOnce(ctx context.Context, tenant tenants.ID, name string, request once.Request) (t Trial, replayed bool, err error) {
+	return once.Apart(ctx, p.api, int32(tenant), request, 2*LongestAnswer, func() (Trial, error) {
+		return p.TryEndpoint(ctx, tenant, name)
+	})
 }
 
 // notSent is the answer where a failure of ours kept the test tick from being sent. The cause is for the log.

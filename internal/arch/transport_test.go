@@ -20,30 +20,16 @@ var mayRequest = []string{"dispatch/push"}
 // mayQueue are the folders that use River.
 var mayQueue = []string{"dispatch", "dispatch/open", "dispatch/upkeep", "migrations", "loadtest"}
 
-// otherTransport are the files that speak HTTP although they should not. An entry may go, and none may be added.
-var otherTransport = []string{}
-
 // The domain knows no HTTP: only the files do that are named for it, and River is the dispatch's.
 func TestTheDomainKnowsNoTransport(t *testing.T) {
 	t.Parallel()
-	var found []string
 	for _, s := range sources(t) {
 		if ofDomain(s) && speaksHTTP(s) {
-			found = append(found, s.name)
+			t.Errorf("%s speaks HTTP", s.name)
 		}
 		queues := slices.ContainsFunc(s.imports(), func(path string) bool { return strings.HasPrefix(path, river) })
 		if queues && !slices.Contains(mayQueue, s.folder()) {
 			t.Errorf("%s uses River", s.name)
-		}
-	}
-	for _, name := range found {
-		if !slices.Contains(otherTransport, name) {
-			t.Errorf("%s speaks HTTP", name)
-		}
-	}
-	for _, name := range otherTransport {
-		if !slices.Contains(found, name) {
-			t.Errorf("the entry of %s is out of date: it speaks no HTTP", name)
 		}
 	}
 }
