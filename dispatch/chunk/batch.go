@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Batch gathers what one transaction sweeps of one shard, and cuts it into rows.
+// Batch gathers the due members and attempts that one transaction sweeps of one shard, and cuts them into chunks.
 type Batch struct {
 	shard int16
 	Most  int // ticks in a chunk
@@ -23,10 +23,10 @@ type Batch struct {
 	ticks map[tenants.ID]int
 	Herds map[tenants.ID]bool // tenants that have more due than this batch holds
 	open  map[Class]*Draft
-	Along pgx.Batch // what else is written in the same round trip
+	Along pgx.Batch // other statements of the same round trip
 }
 
-// Class is what the ticks of one chunk have in common: its tenant, and whether they go into the lane of what is late.
+// Class is what the ticks of one chunk have in common: the tenant, and whether they are late and go into the catch-up lane.
 type Class struct {
 	Tenant tenants.ID
 	late   bool
@@ -45,7 +45,7 @@ type Draft struct {
 	workflows []string
 }
 
-// A tenant with no more due at once than this is served in the small lane.
+// A tenant with at most smallDue ticks in a batch is served in the small lane.
 const smallDue = 500
 
 // NewBatch returns an empty Batch of a shard.
@@ -62,15 +62,15 @@ type Source struct {
 	Dated    bool // its timing names calendars
 }
 
-// group returns the group, without members as yet, that a run of the cohort serves.
+// group returns a group without members of a run of the cohort.
 func (s Source) group(run cohorts.Run) Group {
 	g := GroupOf(s.Cohort, run)
 	g.Dated = s.Dated
 	return g
 }
 
-// AddMembers adds the members of a cohort that its run serves: chunks mix cohorts and nominal times of one tenant, since what
-// a chunk costs to open hardly depends on how little it holds.
+// AddMembers adds the members of a cohort that its run serves. Chunks mix cohorts and nominal times of one tenant, because a chunk
+// with few ticks costs nearly as much to open as a full one.
 func (cs *Batch) AddMembers(of Source, members []Member) {
 	members = slices.DeleteFunc(members, func(m Member) bool {
 		if m.Own != nil {
@@ -89,12 +89,12 @@ func (cs *Batch) AddMembers(of Source, members []Member) {
 	}
 }
 
-// GroupOf returns the group, without members as yet, that a run of a cohort serves.
+// GroupOf returns a group without members of a run of a cohort.
 func GroupOf(cohort int64, run cohorts.Run) Group {
 	return Group{Cohort: cohort, At: run.At, DST: run.DST, Late: run.Late, Drop: run.Drop, Quiet: run.Quiet}
 }
 
-// Add adds members that have missed the same number of ticks, as parts of a group.
+// Add adds members that have missed the same number of ticks to chunks. of is their group, without members.
 func (cs *Batch) Add(tenant tenants.ID, workflow string, of Group, alike []Member) {
 	kind := Class{tenant, of.Late}
 	cs.ticks[tenant] += len(alike)
@@ -133,7 +133,7 @@ func (c *Draft) workflow(name string) int {
 	return len(c.workflows) - 1
 }
 
-// AddTries adds ticks of a tenant that are to be sent again.
+// AddTries adds attempts at ticks of a tenant that are due again.
 func (cs *Batch) AddTries(tenant tenants.ID, tries []record.Try) {
 	slices.SortFunc(tries, func(a, b record.Try) int { return a.Compare(b.TickKey) })
 	for part := range slices.Chunk(tries, mostAttempts) {
@@ -144,7 +144,7 @@ func (cs *Batch) AddTries(tenant tenants.ID, tries []record.Try) {
 	}
 }
 
-// Insert writes the chunks, gives them their numbers, and writes what goes along with them.
+// Insert writes the chunks and the statements of Along, and returns the chunks with their numbers.
 func (cs *Batch) Insert(ctx context.Context, tx pgx.Tx) ([]Draft, error) {
 	for _, chunk := range cs.open {
 		cs.Made = append(cs.Made, *chunk)
@@ -195,7 +195,7 @@ func (cs *Batch) Insert(ctx context.Context, tx pgx.Tx) ([]Draft, error) {
 	return cs.Made, nil
 }
 
-// Write writes what was queued, in one round trip.
+// Write runs the statements of Along in one round trip, and clears it.
 func (cs *Batch) Write(ctx context.Context, tx pgx.Tx) error {
 	err := tx.SendBatch(ctx, &cs.Along).Close()
 	cs.Along = pgx.Batch{}
@@ -205,7 +205,7 @@ func (cs *Batch) Write(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// joined are the workflows of each chunk in one text: no name holds a comma, and unnest would flatten arrays.
+// joined returns the workflows of each chunk as one text with commas: no name has a comma, and unnest would flatten arrays.
 func (cs *Batch) joined() []string {
 	all := make([]string, len(cs.Made))
 	for i, c := range cs.Made {
@@ -227,9 +227,9 @@ func bounds(groups []Group) (first, last int64) {
 	return first, last
 }
 
-// Member is a member of a cohort as the sweep reads it.
+// Member is a member of a cohort as the sweep reads it. Missed is how many ticks it has missed.
 type Member struct {
 	ID, Spread int64
 	Missed     int
-	Own        *cohorts.Run // where its last time came before the run's
+	Own        *cohorts.Run // a run of its own, if its last time came before the cohort's run; else nil
 }

@@ -23,7 +23,7 @@ const (
 	mostAttempts = 250 // keys of ticks are longer than ids
 )
 
-// Group is the part of a chunk that stands in one cohort and has one nominal time.
+// Group is the part of a chunk that is of one cohort and has one nominal time.
 type Group struct {
 	Cohort   int64
 	At       time.Time
@@ -33,7 +33,7 @@ type Group struct {
 	Drop     bool
 	Forced   bool
 	Dated    bool // its cohort names calendars, which may be edited before the chunk is opened
-	Excluded bool // found out when it is opened: its time is left out since; not packed
+	Excluded bool // set when it is opened: its timing leaves out the time since then; not packed
 	Quiet    bool
 	Missed   int
 	IDs      []int64 // rising
@@ -48,9 +48,8 @@ const (
 	datedFlag = 1 << 7
 )
 
-// PackGroups packs the groups of a chunk whose earliest nominal time is at: ids as varint deltas, two bytes a tick where a
-// million users share a timing. Where the groups have several nominal times a zero comes first, and how many seconds each is
-// after the earliest stands before it.
+// packGroups packs the groups of a chunk whose earliest nominal time is at: ids as varint deltas, two bytes a tick if a million users
+// share a timing. If the groups have several nominal times, a zero comes first, and each group begins with its seconds after at.
 func packGroups(at time.Time, groups []Group) []byte {
 	var b []byte
 	mixed := slices.ContainsFunc(groups, func(g Group) bool { return !g.At.Equal(at) })
@@ -94,7 +93,7 @@ func (g *Group) flags() byte {
 	return flags
 }
 
-// ErrBroken is the error of items that cannot be unpacked.
+// ErrBroken is the error of packed items that cannot be unpacked.
 var ErrBroken = errors.New("the items of a chunk are broken")
 
 // UnpackGroups returns the groups of a chunk of first attempts, whose earliest nominal time is at.
@@ -132,7 +131,7 @@ func UnpackGroups(at time.Time, b []byte) ([]Group, error) {
 	return groups, nil
 }
 
-// PackTries packs attempts that are due again.
+// packTries packs attempts that are due again.
 func packTries(tries []record.Try) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(tries)))
 	for _, t := range tries {
@@ -164,7 +163,7 @@ func UnpackTries(b []byte) ([]record.Try, error) {
 	return tries, nil
 }
 
-// Shares tells whether two chunks of first tries hold the same schedule.
+// Shares reports whether two chunks of first tries hold the same schedule.
 func Shares(a, b []Group) bool {
 	ids := map[int64]bool{}
 	for _, g := range a {
@@ -191,13 +190,13 @@ type Chunk struct {
 	Workflows []string
 	OpenedAt  *time.Time
 	Epoch     int32
-	HandAt    *time.Time // its ticks are handed out no sooner
+	HandAt    *time.Time // its ticks are handed out at this time or later
 }
 
 // Columns are the columns of chunk that a Chunk is scanned from.
 const Columns = `id, shard, tenant_id, kind, lane, nominal_at, first_id, last_id, items, workflows, opened_at, epoch, hand_at`
 
-// Tries are the ticks of a chunk that it may have sent: first tries in their first attempt.
+// Tries returns the attempts that the chunk may have sent. The error is ErrBroken if its items cannot be unpacked.
 func (c *Chunk) Tries() ([]record.Try, error) {
 	if c.Kind == LaterTries {
 		all, err := UnpackTries(c.Items)
@@ -225,4 +224,34 @@ func (c *Chunk) Tries() ([]record.Try, error) {
 		}
 	}
 	return all, nil
+}
+
+// OwningChunks returns common table expressions. The last one, owning, holds the owners of open chunks that are not among processes, a
+// query of process numbers. It looks between two of those numbers, so that it reads no chunk of theirs: most of these are done, and
+// the index keeps an entry of each while an old snapshot is open.
+func OwningChunks(processes string) string {
+	return `known AS (
+				SELECT id, lead(id, 1, 9223372036854775807) OVER (ORDER BY id) AS next
+				FROM (` + processes + ` UNION SELECT -9223372036854775808) p (id)
+			), owning AS (
+				SELECT n.owner, k.next
+				FROM known k
+				CROSS JOIN LATERAL (
+					SELECT owner
+					FROM chunk
+					WHERE opened_at IS NOT NULL AND done_at IS NULL AND owner > k.id AND owner < k.next
+					ORDER BY owner
+					LIMIT 1
+				) n
+				UNION ALL
+				SELECT n.owner, o.next
+				FROM owning o
+				CROSS JOIN LATERAL (
+					SELECT owner
+					FROM chunk
+					WHERE opened_at IS NOT NULL AND done_at IS NULL AND owner > o.owner AND owner < o.next
+					ORDER BY owner
+					LIMIT 1
+				) n
+			)`
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// Lanes are River queues, each with workers of its own, so that a herd or a catching up leaves the others on time.
+// Lanes are River queues, each with workers of its own, so that many ticks at once, or late ones, do not delay the others.
 const (
 	SmallLane   = "small"
 	LargeLane   = "large"
@@ -12,16 +12,16 @@ const (
 	WorkLane    = "work"
 )
 
-// A job opens no more at once than this.
+// A job opens at most so many ticks and chunks.
 const (
 	TicksOfAJob  = 2 * mostInChunk
 	ChunksOfAJob = 64
 )
 
-// JobArgs are the arguments of the River job that opens a chunk, or a run of them: their numbers, and nothing else.
+// JobArgs are the arguments of the River job that opens a chunk, or a run of them: only their numbers.
 type JobArgs struct {
 	Chunk   int64 `json:"chunk"`
-	Through int64 `json:"through,omitempty"` // the last of the run; 0: there is one
+	Through int64 `json:"through,omitempty"` // the last chunk of the run; 0: the run has one
 }
 
 // Kind implements river.JobArgs.
@@ -40,7 +40,7 @@ func (r *Run) Text() string {
 	return fmt.Sprintf("%s %d %d %d", r.Lane, r.Priority, r.Chunk, r.Through)
 }
 
-// ParseRun reads a run from a notification's payload.
+// ParseRun reads a run from a notification's payload, without its counts. ok is false for any other text.
 func ParseRun(payload string) (r Run, ok bool) {
 	n, err := fmt.Sscanf(payload, "%s %d %d %d", &r.Lane, &r.Priority, &r.Chunk, &r.Through)
 	return r, err == nil && n == 4

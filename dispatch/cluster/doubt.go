@@ -4,7 +4,8 @@ import (
 	"sync"
 )
 
-// Doubts are chunks of this process that it gave up or could not mark done. They may be open though nothing of them is known here.
+// Doubts are chunks of this process that it gave up or could not mark done. They may be open although the process knows nothing more of
+// them. It is safe for concurrent use.
 type Doubts struct {
 	mu     sync.Mutex
 	chunks map[int64]bool

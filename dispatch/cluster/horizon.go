@@ -25,14 +25,14 @@ const (
 	horizonEvery  = 200 * time.Millisecond
 	restHorizon   = time.Second
 	HorizonMargin = 100 * time.Millisecond // a statement reads the clock shortly before its transaction gets a number
-	horizonWaits  = time.Minute            // a transaction that is open for longer is none of ours: its rows are left to searches
+	horizonWaits  = time.Minute            // a transaction that is open for longer is not ours: searches find its rows
 )
 
 // Horizon is a moment of the database's clock. Every transaction that wrote before it has ended.
 type Horizon struct {
 	mu    sync.Mutex
 	At    time.Time
-	Era   int // grows when the clock or the transaction numbers step back: all floors are void then
+	Era   int // grows when the clock or the transaction numbers step back: all floors are invalid then
 	last  Mark
 	marks []Mark // oldest first
 
@@ -41,10 +41,10 @@ type Horizon struct {
 	before  int64
 }
 
-// Numbers are the last that a chunk and a row of ready were given.
+// Numbers are the highest number of a chunk, and of a row of ready.
 type Numbers struct{ Chunk, ready int64 }
 
-// Mark is a reading of the clock, and the first transaction number that was not in use by then.
+// Mark is a reading of the database: its clock, and the lowest transaction number that was not used yet.
 type Mark struct {
 	Clock  time.Time
 	Next   int64
@@ -52,14 +52,14 @@ type Mark struct {
 	Numbers
 }
 
-// Measure keeps the horizon up to date until ctx ends. It does so each horizonEvery or, if pace says so, each restHorizon.
+// Measure reads the horizon again and again until ctx ends. pace chooses the interval: horizonEvery, or restHorizon if nothing is due.
 func (h *Horizon) Measure(ctx context.Context, db postgres.DB, log *slog.Logger, pace func(busy, idle time.Duration) time.Duration) {
 	loop.Paced(ctx, log, func() time.Duration { return pace(horizonEvery, restHorizon) }, "look which transactions are open", func(ctx context.Context) error {
 		return h.Read(ctx, db)
 	})
 }
 
-// Read reads the clock and which transactions are open. StatementNow is no later than the statement's snapshot.
+// Read reads the clock and the open transactions, and advances the horizon. StatementNow is no later than the statement's snapshot.
 func (h *Horizon) Read(ctx context.Context, db postgres.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -76,7 +76,7 @@ func (h *Horizon) Read(ctx context.Context, db postgres.DB) error {
 	return nil
 }
 
-// Note takes a mark; oldest is the oldest transaction number that was in use.
+// Note advances the horizon by a mark. oldest is the oldest transaction number that was in use.
 func (h *Horizon) Note(m Mark, oldest int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,7 +102,7 @@ func (h *Horizon) Chunks() (settled int64, era int) {
 	return h.settled.Chunk, h.Era
 }
 
-// SettledReady is like chunks, for rows of ready.
+// SettledReady is like Chunks, for rows of ready.
 func (h *Horizon) SettledReady() (settled int64, era int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,7 +124,7 @@ type Look struct {
 	era     int
 }
 
-// Look begins a reading. A full one begins at the low end.
+// Look begins a reading at the floor. A full one begins at the low end of the index.
 func (f *Floor) Look(h *Horizon, full bool) Look {
 	h.mu.Lock()
 	l := Look{floor: f, horizon: h.At, era: h.Era}
@@ -137,7 +137,7 @@ func (f *Floor) Look(h *Horizon, full bool) Look {
 	return l
 }
 
-// Found notes the first live entry of a reading that began after the look did; the zero time: there is none.
+// Found advances the floor. first is the first live entry of a reading that began after the look did; the zero time means that there is none.
 func (l Look) Found(first time.Time) {
 	at := l.horizon
 	if !first.IsZero() && first.Before(at) {

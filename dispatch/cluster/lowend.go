@@ -13,18 +13,18 @@ import (
 // LowEnd is where the live entries of an index by time begin, as far as this process knows.
 type LowEnd struct {
 	Index string
-	First string // finds the first time that is past, from $1 on
-	Below string // finds the first time from $1 to $2
+	First string // the query of the first past time, from $1 on
+	Below string // the query of the first time from $1 to $2
 
 	Floor  Floor
 	Search Search
 }
 
-// SeldomSearch is how often there is a search for what may come late.
+// SeldomSearch is the pause between two searches where a late row does little harm.
 const SeldomSearch = 10 * time.Second
 
-// Look looks whether a time is past. It returns from where on to read, and the first such time; the zero time: there is none. Then
-// it searches below.
+// Look returns the first past time of the index, or the zero time, and the time from which to read. If no time is past, it searches
+// below the floor.
 func (e *LowEnd) Look(ctx context.Context, db postgres.DB, h *Horizon) (from, first time.Time, err error) {
 	l := e.Floor.Look(h, false)
 	var at pgtype.Timestamptz

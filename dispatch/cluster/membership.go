@@ -27,26 +27,26 @@ const (
 	silentAfter = 3500 * time.Millisecond // a process that could not beat stops sending, well before others take over
 )
 
-// Member is this process among the others: it beats, and knows who else does.
+// Member is this process among the others: it writes a heartbeat, and knows which other processes live.
 type Member struct {
 	Membership
 	lapses chan chan<- struct{}
 
 	Mu      sync.Mutex
 	id      int64
-	Beaten  time.Time // on our own monotonic clock, from before the beat was sent
-	lapsed  bool      // it was silent too long: what it held is to be given up
-	sweeps  []int64   // the living that sweep
-	opening []int64   // the living that dispatch
+	Beaten  time.Time // when the last heartbeat was sent, by our own monotonic clock
+	lapsed  bool      // it was silent too long, and must drop what it held
+	sweeps  []int64   // the living processes that sweep
+	opening []int64   // the living processes that dispatch
 }
 
-// Membership is what a process is known by, and what it joins the others with.
+// Membership describes this process to the others, and holds what it needs to join them.
 type Membership struct {
 	Pool                 *pgxpool.Pool
 	Log                  *slog.Logger
 	Name                 string                    // for people
 	Sweeping, Dispatches bool                      // which part of the work it does
-	Recheck              func(ctx context.Context) // gives up connections that may lead to a host that has died; nil: the pool is reset
+	Recheck              func(ctx context.Context) // drops connections that may lead to a host that has died; nil: the pool is reset
 }
 
 // NewMember returns a Member that has not joined yet.
@@ -54,7 +54,7 @@ func NewMember(m Membership) *Member {
 	return &Member{Membership: m, lapses: make(chan chan<- struct{})}
 }
 
-// Register joins the other processes under a new number, and removes those of this machine that are gone.
+// Register joins the other processes under a new number, and marks the dead processes of this machine.
 func (p *Member) Register(ctx context.Context) error {
 	at := time.Now()
 	var id int64
@@ -63,18 +63,18 @@ func (p *Member) Register(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("join the processes: %w", err)
 	}
-	if err := p.bury(ctx); err != nil {
+	if err := p.markDead(ctx); err != nil {
 		return err
 	}
 	p.Mu.Lock()
 	p.id, p.Beaten, p.lapsed = id, at, false
 	p.Mu.Unlock()
-	return p.meet(ctx)
+	return p.refresh(ctx)
 }
 
-// bury marks the processes as dead that ran where this one runs and are no more, so that what they held is taken at once:
-// most often it is the one in whose place this one was started.
-func (p *Member) bury(ctx context.Context) error {
+// markDead marks the processes of this machine that no longer run as dead, so that others take over at once what they held. Most often
+// that is the process that this one replaces.
+func (p *Member) markDead(ctx context.Context) error {
 	here := whereabouts()
 	if here == "" {
 		return nil
@@ -102,13 +102,13 @@ func (p *Member) bury(ctx context.Context) error {
 		UPDATE process
 		SET beat_at = `+postgres.Now+` - make_interval(secs => $2)
 		WHERE id = ANY ($1) AND beat_at > `+postgres.Now+` - make_interval(secs => $2)`, dead, DeadAfter.Seconds()); err != nil {
-		return fmt.Errorf("bury dead processes: %w", err)
+		return fmt.Errorf("mark dead processes: %w", err)
 	}
 	return nil
 }
 
-// whereabouts says where this process's pid counts: which boot of which machine, and which namespace of it. It is empty where
-// the system does not tell.
+// whereabouts returns the scope of this process's pid: the boot of the machine, and the namespace. It is empty if the system does
+// not say.
 func whereabouts() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -122,7 +122,7 @@ func whereabouts() string {
 }
 
 // Self returns the number of this process, and whether it may act. It may not once others can count it as dead; it may again after it
-// has dropped all that it held and has registered under a new number.
+// has dropped everything that it held and has registered under a new number.
 func (p *Member) Self() (id int64, alive bool) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -130,8 +130,8 @@ func (p *Member) Self() (id int64, alive bool) {
 	return p.id, !p.lapsed
 }
 
-// Beat tells the others each second that this process lives. The first beat that fails, by an error or in time, makes the
-// process look for the primary again: the host of its connections may have died without a word.
+// Beat writes a heartbeat each second until ctx ends. After one that fails or times out, the process looks for the primary again: the
+// host of its connections may have died without closing them.
 func (p *Member) Beat(ctx context.Context) {
 	loop.Every(ctx, p.Log, beatEvery, "beat", func(ctx context.Context) error {
 		err := p.BeatOnce(ctx)
@@ -142,17 +142,17 @@ func (p *Member) Beat(ctx context.Context) {
 	})
 }
 
-// beatWithin is also for a process that registers again.
+// beatWithin limits a heartbeat, and also the registration that may follow it.
 const beatWithin = 2 * time.Second
 
-// BeatOnce renews the process's row. A process that was silent too long gives up all that it held and registers again,
-// under another number.
+// BeatOnce renews the process's row. A process that was silent too long drops everything that it held and registers again, under
+// another number.
 func (p *Member) BeatOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, beatWithin)
 	defer cancel()
 	id, alive := p.Self()
 	if !alive {
-		p.Log.Warn("this process was silent for too long and begins anew", "process", id)
+		p.Log.Warn("this process was silent for too long and registers again", "process", id)
 		return p.registerAgain(ctx)
 	}
 	at := time.Now()
@@ -169,14 +169,14 @@ func (p *Member) BeatOnce(ctx context.Context) error {
 	p.Mu.Lock()
 	p.Beaten = at
 	p.Mu.Unlock()
-	return p.meet(ctx)
+	return p.refresh(ctx)
 }
 
-// Lapsed returns the channel that reports each time that this process was silent for too long. The receiver drops all that the
-// process held, and then closes the channel that it received: the process registers again only after that.
+// Lapsed returns the channel that reports each time that this process was silent for too long. The receiver drops everything that the
+// process held, and then closes the channel that it received. The process registers again only after that.
 func (p *Member) Lapsed() <-chan chan<- struct{} { return p.lapses }
 
-// registerAgain waits until what this process held is dropped, and registers.
+// registerAgain waits until everything that this process held is dropped, and registers.
 func (p *Member) registerAgain(ctx context.Context) error {
 	dropped := make(chan struct{})
 	select {
@@ -191,7 +191,7 @@ func (p *Member) registerAgain(ctx context.Context) error {
 // recheckWithin bounds the search for the primary.
 const recheckWithin = 5 * time.Second
 
-// lookForPrimary gives up connections that may lead to a host that has died.
+// lookForPrimary drops connections that may lead to a host that has died.
 func (p *Member) lookForPrimary(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recheckWithin)
 	defer cancel()
@@ -202,14 +202,14 @@ func (p *Member) lookForPrimary(ctx context.Context) {
 	p.Recheck(ctx)
 }
 
-// meet learns who lives.
-func (p *Member) meet(ctx context.Context) error {
+// refresh reads which processes live.
+func (p *Member) refresh(ctx context.Context) error {
 	rows, err := p.Pool.Query(ctx, `
 		SELECT id, sweeps, dispatches
 		FROM process
 		WHERE beat_at > (SELECT `+postgres.Now+`) - make_interval(secs => $1)`, idleAfter.Seconds())
 	if err != nil {
-		return fmt.Errorf("meet the processes: %w", err)
+		return fmt.Errorf("read the living processes: %w", err)
 	}
 	defer rows.Close()
 	var living, opening []int64
@@ -217,7 +217,7 @@ func (p *Member) meet(ctx context.Context) error {
 		var id int64
 		var sweeps, dispatches bool
 		if err := rows.Scan(&id, &sweeps, &dispatches); err != nil {
-			return fmt.Errorf("meet the processes: %w", err)
+			return fmt.Errorf("read the living processes: %w", err)
 		}
 		if sweeps {
 			living = append(living, id)
@@ -234,15 +234,15 @@ func (p *Member) meet(ctx context.Context) error {
 	return rows.Err()
 }
 
-// Dispatching is how many living processes dispatch, this one at least.
+// Dispatching returns how many living processes dispatch, at least 1.
 func (p *Member) Dispatching() int {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	return max(1, len(p.opening))
 }
 
-// Opens tells whether it is this process that opens a run which all processes were told of. Two that disagree for a moment do no harm:
-// an open chunk is not opened again.
+// Opens reports whether this process opens a run that all processes were notified of. If two processes disagree for a moment, both may
+// open it: that does no harm, because an open chunk is not opened again.
 func (p *Member) Opens(chunk int64) bool {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -250,8 +250,9 @@ func (p *Member) Opens(chunk int64) bool {
 	return n > 0 && p.opening[chunk%n] == p.id
 }
 
-// Shards are those that this process is to sweep: each shard goes to the living process that scores highest for it,
-// so that one that comes or goes moves no other's. Two that disagree for a moment wait for one another at the lock.
+// Shards returns the shards that this process sweeps. Each shard goes to the living process with the highest score for it, so that a
+// process that comes or goes moves no other shards. If two processes disagree for a moment, the lock of the shard serves them one
+// after the other.
 func (p *Member) Shards() []int16 {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -278,14 +279,18 @@ func score(process int64, shard int16) uint64 {
 	return x ^ x>>31
 }
 
-// Leave deletes the process's row if no chunk that it opened since a moment is open. Else it marks the process dead: others take its
-// chunks.
+// Leave deletes the process's row if the process has no open chunk that it opened at from or later. Otherwise it marks the process
+// dead, and others take over its chunks.
 func (p *Member) Leave(ctx context.Context, from time.Time) {
 	id, _ := p.Self()
 	var b pgx.Batch
 	b.Queue(`DELETE FROM process WHERE id = $1 AND NOT EXISTS (SELECT FROM chunk WHERE owner = $1 AND opened_at >= $2 AND done_at IS NULL)`, id, from)
 	b.Queue(`UPDATE process SET beat_at = `+postgres.Now+` - make_interval(secs => $2) WHERE id = $1`, id, DeadAfter.Seconds())
 	if err := p.Pool.SendBatch(ctx, &b).Close(); err != nil {
-		p.Log.Warn("cannot leave the processes", "error", err)
+		p.Log.Warn("cannot remove this process from the members", "error", err)
 	}
 }
+
+// KnownProcesses is the query of the processes with a heartbeat within the last minute. Upkeep deletes the rows of the others, whose
+// chunks then have no owner. It reads from that time on: while an old snapshot is open, the table keeps a dead row of each heartbeat.
+const KnownProcesses = `SELECT id FROM process WHERE beat_at > (SELECT ` + postgres.Now + `) - interval '1 minute'`

@@ -19,19 +19,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ReadyChannel is the notification channel that tells all processes of ticks that wait for a worker: its payloads are
-// tenant, hash of the workflow's name, and how many.
+// ReadyChannel is the notification channel for ticks that wait for a worker. A payload is the tenant, the hash of the workflow's name,
+// and the number of ticks.
 const ReadyChannel = "carillon_ready"
 
-const tellEvery = 5 * time.Millisecond
+const notifyEvery = 5 * time.Millisecond
 
-// topic is what a long poll waits for. Two workflows with one hash wake one another: it costs a look, no more.
+// topic is what a long poll waits for. Two workflows with the same hash wake each other's polls, which costs one look.
 type topic struct {
 	tenant   tenants.ID
 	workflow uint32
 }
 
-// Payload is what the other processes are notified with: n ticks of the topic wait.
+// Payload returns the payload of ReadyChannel: n ticks of the topic wait.
 func (t topic) Payload(n int) string { return fmt.Sprintf("%d %d %d", t.tenant, t.workflow, n) }
 
 // TopicOf returns the topic of a workflow of a tenant.
@@ -41,18 +41,18 @@ func TopicOf(tenant tenants.ID, workflow string) topic {
 	return topic{tenant, h.Sum32()}
 }
 
-// Notifier wakes long polls: as many as there are ticks.
+// Notifier wakes long polls, as many as there are ticks, and carries wake-ups between processes. It is safe for concurrent use.
 type Notifier struct {
-	mu      sync.Mutex
-	waiting map[topic][]*poll
-	untold  map[topic]int
-	lanes   map[string]bool // in which there are jobs that nobody may have been told of
-	runs    []string        // that other processes are to open
-	tellNow chan struct{}
-	due     chan struct{}
+	mu        sync.Mutex
+	waiting   map[topic][]*poll
+	unsent    map[topic]int
+	lanes     map[string]bool // with new jobs that River's clients are not notified of yet
+	runs      []string        // for other processes to open, not notified yet
+	notifyNow chan struct{}
+	due       chan struct{}
 }
 
-// poll is one long poll that waits; its channel is closed when it is to look again.
+// poll is one long poll that waits. Woken is closed when it must look again.
 type poll struct {
 	Woken     chan struct{}
 	once      sync.Once
@@ -61,12 +61,12 @@ type poll struct {
 	workflows []string
 }
 
-// NewNotifier returns a Notifier for which nobody waits.
+// NewNotifier returns a Notifier without polls.
 func NewNotifier() *Notifier {
-	return &Notifier{waiting: map[topic][]*poll{}, untold: map[topic]int{}, lanes: map[string]bool{}, tellNow: make(chan struct{}, 1), due: make(chan struct{}, 1)}
+	return &Notifier{waiting: map[topic][]*poll{}, unsent: map[topic]int{}, lanes: map[string]bool{}, notifyNow: make(chan struct{}, 1), due: make(chan struct{}, 1)}
 }
 
-// Wait registers a poll for workflows; leave takes it out.
+// Wait registers a poll for workflows that takes up to room ticks. leave removes it.
 func (h *Notifier) Wait(tenant tenants.ID, workflows []string, room int) (p *poll, leave func()) {
 	p = &poll{Woken: make(chan struct{}), room: room, tenant: tenant, workflows: workflows}
 	topics := make([]topic, len(workflows))
@@ -98,7 +98,7 @@ func (h *Notifier) drop(t topic, p *poll) {
 	}
 }
 
-// Wake wakes polls that together have room for n ticks of a topic, the longest waiting first.
+// Wake wakes polls of this process that together have room for n ticks of a topic, the longest waiting first.
 func (h *Notifier) Wake(t topic, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,17 +116,17 @@ func (h *Notifier) Wake(t topic, n int) {
 	h.waiting[t] = polls
 }
 
-// Ready tells polls here, and soon those of the other processes, that n ticks of a workflow wait.
+// Ready wakes polls of this process, and soon those of other processes, for n ticks of a workflow.
 func (h *Notifier) Ready(tenant tenants.ID, workflow string, n int) {
 	t := TopicOf(tenant, workflow)
 	h.Wake(t, n)
 	h.mu.Lock()
-	h.untold[t] += n
+	h.unsent[t] += n
 	h.mu.Unlock()
-	h.tellSoon()
+	h.notifySoon()
 }
 
-// Elsewhere tells the other processes of runs that they are to open, and River's clients of the jobs in their lanes.
+// Elsewhere notifies the other processes of runs that they open, and River's clients of the jobs in those lanes.
 func (h *Notifier) Elsewhere(runs, lanes []string) {
 	h.mu.Lock()
 	h.runs = append(h.runs, runs...)
@@ -134,7 +134,7 @@ func (h *Notifier) Elsewhere(runs, lanes []string) {
 	h.Queued(lanes)
 }
 
-// Queued has River's clients told of jobs in some lanes that have been committed.
+// Queued notifies River's clients soon of jobs in some lanes that have been committed.
 func (h *Notifier) Queued(lanes []string) {
 	if len(lanes) == 0 {
 		return
@@ -144,10 +144,10 @@ func (h *Notifier) Queued(lanes []string) {
 		h.lanes[lane] = true
 	}
 	h.mu.Unlock()
-	h.tellSoon()
+	h.notifySoon()
 }
 
-// openChannel is the notification channel of runs that were made by a process which does not open them itself.
+// openChannel is the notification channel for runs that another process than their maker opens.
 const openChannel = "carillon_open"
 
 // AnnounceOpen notifies, when the transaction is committed, the processes that open chunks of a run in a lane, and River's clients of
@@ -168,22 +168,22 @@ const riverChannel = ".river_insert" // of the current schema
 
 func lanePayload(lane string) string { return fmt.Sprintf(`{"queue": %q}`, lane) }
 
-func (h *Notifier) tellSoon() {
+func (h *Notifier) notifySoon() {
 	select {
-	case h.tellNow <- struct{}{}:
+	case h.notifyNow <- struct{}{}:
 	default:
 	}
 }
 
-// Tell notifies the other processes, a few milliseconds' worth at once, until ctx ends.
+// Tell sends the notifications of this process, those of a few milliseconds at once, until ctx ends.
 func (h *Notifier) Tell(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.tellNow:
+		case <-h.notifyNow:
 		}
-		timer := time.NewTimer(tellEvery)
+		timer := time.NewTimer(notifyEvery)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -192,7 +192,7 @@ func (h *Notifier) Tell(ctx context.Context, pool *pgxpool.Pool, log *slog.Logge
 		}
 		h.mu.Lock()
 		var channels, payloads []string
-		for t, n := range h.untold {
+		for t, n := range h.unsent {
 			channels, payloads = append(channels, ReadyChannel), append(payloads, t.Payload(n))
 		}
 		for lane := range h.lanes {
@@ -202,21 +202,21 @@ func (h *Notifier) Tell(ctx context.Context, pool *pgxpool.Pool, log *slog.Logge
 			channels, payloads = append(channels, openChannel), append(payloads, run)
 		}
 		h.runs = nil
-		clear(h.untold)
+		clear(h.unsent)
 		clear(h.lanes)
 		h.mu.Unlock()
 		notify, cancel := context.WithTimeout(ctx, 5*time.Second)
 		if _, err := pool.Exec(notify, postgres.NotifyAll, channels, payloads); err != nil && ctx.Err() == nil {
-			log.Warn("cannot notify other processes of ready ticks and jobs", "error", err) // they also look for them at intervals
+			log.Warn("cannot notify other processes of ready ticks and jobs", "error", err) // they also look at intervals
 		}
 		cancel()
 	}
 }
 
-// Due returns the channel that reports that something came due: the sweep of this process looks at once.
+// Due returns the channel that makes the sweep of this process look at once: something came due.
 func (h *Notifier) Due() <-chan struct{} { return h.due }
 
-// CameDue reports on Due that something came due. Reports that nobody has read yet count as one.
+// CameDue reports on Due that something came due. Several reports before the sweep reads one count as one.
 func (h *Notifier) CameDue() {
 	select {
 	case h.due <- struct{}{}:
@@ -224,12 +224,12 @@ func (h *Notifier) CameDue() {
 	}
 }
 
-// Listen hears what other processes tell, on one connection, until ctx ends. It calls told with each run of chunks that they left to
-// others.
-func (h *Notifier) Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, told func(run string)) {
+// Listen receives the notifications of other processes, on one connection, until ctx ends. It calls opens with each run of chunks that
+// their maker leaves to others.
+func (h *Notifier) Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, opens func(run string)) {
 	for ctx.Err() == nil {
-		if err := h.listenOnce(ctx, pool, told); err != nil && ctx.Err() == nil {
-			log.Warn("the connection that listens broke and is made anew", "error", err)
+		if err := h.listenOnce(ctx, pool, opens); err != nil && ctx.Err() == nil {
+			log.Warn("the connection that listens broke and is opened again", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
@@ -238,7 +238,7 @@ func (h *Notifier) Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Log
 	}
 }
 
-func (h *Notifier) listenOnce(ctx context.Context, pool *pgxpool.Pool, told func(run string)) error {
+func (h *Notifier) listenOnce(ctx context.Context, pool *pgxpool.Pool, opens func(run string)) error {
 	conn, err := postgres.Connect(ctx, pool)
 	if err != nil {
 		return err
@@ -251,9 +251,9 @@ func (h *Notifier) listenOnce(ctx context.Context, pool *pgxpool.Pool, told func
 	if _, err := conn.Exec(ctx, "LISTEN "+ReadyChannel+"; LISTEN "+cohorts.DueChannel+"; LISTEN "+openChannel); err != nil {
 		return err
 	}
-	h.CameDue() // while nobody listened
+	h.CameDue() // a notification may have been missed while nobody listened
 	for {
-		n, err := hear(ctx, conn)
+		n, err := receive(ctx, conn)
 		if err != nil {
 			return err
 		}
@@ -265,7 +265,7 @@ func (h *Notifier) listenOnce(ctx context.Context, pool *pgxpool.Pool, told func
 			continue
 		}
 		if n.Channel == openChannel {
-			told(n.Payload)
+			opens(n.Payload)
 			continue
 		}
 		if t, count, ok := parseReady(n.Payload); ok {
@@ -274,14 +274,14 @@ func (h *Notifier) listenOnce(ctx context.Context, pool *pgxpool.Pool, told func
 	}
 }
 
-// The listener's connection is looked after like this: a server that notifies nobody is asked whether it is there.
+// A server that sends no notification for quietFor is pinged, and must answer within answerWithin.
 const (
 	quietFor     = 3 * time.Second
 	answerWithin = 2 * time.Second
 )
 
-// hear waits for a notification. It returns none when the server has notified nobody for a while and is there.
-func hear(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+// receive waits for a notification. It returns nil if the server sent none for a while, and answers a ping.
+func receive(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	wait, cancel := context.WithTimeout(ctx, quietFor)
 	defer cancel()
 	n, err := conn.WaitForNotification(wait)

@@ -22,7 +22,7 @@ const (
 	searchFaster = 8
 )
 
-// Search is where the search below some floors has come to.
+// Search is the position of the search below some floors. It is safe for concurrent use.
 type Search struct {
 	Every time.Duration // between two rounds; 0: searchEvery
 
@@ -38,7 +38,7 @@ type Window struct {
 	Era      int
 }
 
-// Begin returns the next window, if it is time to read one.
+// Begin returns the next window. is reports that it is time to read it.
 func (s *Search) Begin(h *Horizon, now time.Time) (w Window, is bool) {
 	h.mu.Lock()
 	w = Window{To: h.At, Era: h.Era}
@@ -76,7 +76,7 @@ func (s *Search) Ended(w Window, entries int, now time.Time) {
 	}
 }
 
-// EntriesRead asks how many entries of indexes the transaction has read, and returns where the answer comes.
+// EntriesRead queues a query of how many entries of indexes the transaction has read. The batch sets *n.
 func EntriesRead(b *pgx.Batch, indexes ...string) (n *int) {
 	n = new(int)
 	b.Queue(`SELECT COALESCE(sum(pg_stat_get_xact_tuples_returned(name::regclass)), 0)::bigint FROM unnest($1::text[]) name`, indexes).
@@ -84,7 +84,7 @@ func EntriesRead(b *pgx.Batch, indexes ...string) (n *int) {
 	return n
 }
 
-// Lower makes the next reading begin at a live entry that a search has found.
+// Lower lowers the floor to a live entry that a search of that era has found; the zero time changes nothing.
 func (f *Floor) Lower(era int, found time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,7 +93,7 @@ func (f *Floor) Lower(era int, found time.Time) {
 	}
 }
 
-// Seldom paces what may take long: it takes at most one part in a hundred of the time.
+// Seldom paces a look that may take long, so that it takes at most a hundredth of the time.
 type Seldom struct{ next time.Time }
 
 const (
@@ -104,7 +104,7 @@ const (
 // Due reports whether it is time to look again.
 func (s *Seldom) Due(now time.Time) bool { return !now.Before(s.next) }
 
-// Ended sets the next look by how long this one took.
+// Ended sets the time of the next look by the duration of this one.
 func (s *Seldom) Ended(began, now time.Time) {
 	s.next = now.Add(max(seldomLeast, seldomPart*now.Sub(began)))
 }

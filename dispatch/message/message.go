@@ -15,40 +15,40 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// Config is what messages are made of.
+// Config is what Messages work with.
 type Config struct {
 	IDs      ident.Codec
 	Timings  *cohorts.Timings
-	LeaseKey []byte // of lease tokens; all processes share it
+	LeaseKey []byte // signs lease tokens; all processes share it
 	Log      *slog.Logger
 }
 
 // Messages makes what workers receive for ticks, and their lease tokens. It is safe for concurrent use.
 type Messages struct {
 	Config
-	whens *whens
+	times *timeCache
 	macs  sync.Pool // of hash.Hash with LeaseKey
 }
 
-// New returns Messages that remember nothing yet.
+// New returns Messages with an empty cache.
 func New(c Config) *Messages {
-	return &Messages{Config: c, whens: newWhens()}
+	return &Messages{Config: c, times: newTimeCache()}
 }
 
 // Message is what a worker receives for a tick, the same whether the tick is pushed or leased.
 type Message struct {
 	*record.Tick
 	Workflow, Key   string
-	WorkflowVersion string // of the workflow
+	WorkflowVersion string // empty: the workflow has none
 	MaxAttempts     int16
 	Token           string
 	Body            *string
 
-	ID, Schedule string // these and When follow from the tick: see Messages.Complete
+	ID, Schedule string // Messages.Complete sets these and When
 	When         []byte
 }
 
-// AppendJSON writes the message; the payload goes in as the client sent it.
+// AppendJSON appends the message as JSON. It copies the payload as the client sent it.
 func (m *Message) AppendJSON(b []byte) []byte {
 	b = append(b, `{"tick_id":"`...)
 	b = append(b, m.ID...)
@@ -117,33 +117,34 @@ func AppendTime(b []byte, t time.Time) []byte {
 	return append(b, '"')
 }
 
-// whens keeps the part of a message that all members of a cohort share: when it is, there and here, and what comes.
-type whens struct {
-	kept *lru.Cache[whenKey, []byte]
+// timeCache is an LRU of the part of a message that all members of a cohort share: the nominal time in UTC and in the zone, and the
+// upcoming times.
+type timeCache struct {
+	cached *lru.Cache[timeKey, []byte]
 }
 
-type whenKey struct {
+type timeKey struct {
 	timing *calendar.Timing
 	at     int64
-	until  int64 // the end of time where there is no last tick
+	until  int64 // the last nominal time; the end of time if there is none
 }
 
-func newWhens() *whens {
-	kept, err := lru.New[whenKey, []byte](10_000)
+func newTimeCache() *timeCache {
+	cached, err := lru.New[timeKey, []byte](10_000)
 	if err != nil {
-		panic(err) // its size is no more than zero
+		panic(err) // only a size that is not positive
 	}
-	return &whens{kept}
+	return &timeCache{cached}
 }
 
-const upcomingSent = 5
+const upcomingSent = 5 // times in a message
 
-func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
-	key := whenKey{t, at.Unix(), record.EndOfTime.Unix()}
+func (c *timeCache) get(t *calendar.Timing, at time.Time, until *time.Time) []byte {
+	key := timeKey{t, at.Unix(), record.EndOfTime.Unix()}
 	if until != nil {
 		key.until = until.Unix()
 	}
-	if b, ok := w.kept.Get(key); ok {
+	if b, ok := c.cached.Get(key); ok {
 		return b
 	}
 	b := append([]byte(nil), `"timestamp":`...)
@@ -158,7 +159,7 @@ func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
 		after = time.Now()
 	}
 	if _, delays := t.FixedDelay(); delays {
-		most = 0 // what comes depends on when this one ends
+		most = 0 // the next time depends on the end of this tick
 	}
 	for i := range most {
 		next, ok := t.Next(after)
@@ -172,16 +173,16 @@ func (w *whens) of(t *calendar.Timing, at time.Time, until *time.Time) []byte {
 		after = next.At
 	}
 	b = append(b, ']')
-	w.kept.Add(key, b)
+	c.cached.Add(key, b)
 	return b
 }
 
-// Complete returns m with what follows from its tick: the ids, and the times by the timing of its cohort.
+// Complete returns m with its ids and times set. timing is the timing of the tick's cohort.
 func (s *Messages) Complete(m Message, timing *calendar.Timing) Message {
 	k := m.Tick.RowKey()
 	if sabotage.NewIDs.On() {
 		k.Seq += int32(m.Attempt-1) << 16
 	}
-	m.ID, m.Schedule, m.When = s.IDs.Tick(k), s.IDs.Schedule(m.ScheduleID), s.whens.of(timing, m.NominalAt.UTC(), m.UntilAt)
+	m.ID, m.Schedule, m.When = s.IDs.Tick(k), s.IDs.Schedule(m.ScheduleID), s.times.get(timing, m.NominalAt.UTC(), m.UntilAt)
 	return m
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// TimingsOf returns the timings of ticks of one tenant, in their order: the timing of a tick's cohort, or of its version's spec if
-// the cohort is gone. A timing that cannot be computed is nil; newer tells that a newer program wrote it, which can compute it.
+// TimingsOf returns the timings of ticks of one tenant, in the order of the ticks: the timing of a tick's cohort, or of its version's spec if
+// the cohort is gone. A timing that cannot be computed is nil; newer reports whether a newer program wrote it, which can compute it.
 func (s *Messages) TimingsOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks []*record.Tick) (timings []*calendar.Timing, newer []bool, err error) {
 	shards, ids := cohortsOf(ticks)
 	known, bad, err := s.Timings.ByCohort(ctx, db, tenant, shards, ids)
@@ -61,7 +61,7 @@ func (s *Messages) specTiming(ctx context.Context, db postgres.DB, tenant tenant
 	return timing, err
 }
 
-// cohortsOf are the cohorts whose timings the messages of ticks need.
+// cohortsOf returns the cohorts whose timings the messages of ticks need, each once.
 func cohortsOf(ticks []*record.Tick) (shards []int16, ids []int64) {
 	seen := map[int64]bool{}
 	for _, t := range ticks {

@@ -20,9 +20,9 @@ type Token struct {
 	Attempt int16
 }
 
-const macSize = 12
+const macSize = 12 // bytes of the MAC that a token carries
 
-// Seal writes a token for a tick of a tenant; it opens for no other.
+// Seal returns a signed token for a tick of a tenant. Unseal accepts it for that tick only.
 func (s *Messages) Seal(tenant tenants.ID, k ident.TickKey, t Token) string {
 	b := binary.AppendUvarint(nil, uint64(t.Lease))
 	b = binary.AppendUvarint(b, uint64(t.Slot))
@@ -47,10 +47,10 @@ func (s *Messages) mac(tenant tenants.ID, k ident.TickKey, body []byte) []byte {
 	return h.Sum(nil)[:macSize]
 }
 
-// Unseal reads a token of that tick; ok is false for anything else.
+// Unseal returns the token that Seal made for that tick. ok is false for any other text.
 func (s *Messages) Unseal(tenant tenants.ID, k ident.TickKey, sealed string) (t Token, ok bool) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
-	if err != nil || len(raw) <= macSize || strings.ContainsAny(sealed, "\r\n") { // which the decoder reads over
+	if err != nil || len(raw) <= macSize || strings.ContainsAny(sealed, "\r\n") { // the decoder ignores line ends
 		return t, false
 	}
 	body := raw[:len(raw)-macSize]

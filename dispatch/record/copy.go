@@ -12,7 +12,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// RecordTick writes the row of one tick. It is no COPY, which row-level security refuses to those that it binds.
+// RecordTick inserts the row of one tick. It does not use COPY: PostgreSQL refuses COPY to roles under row-level security.
 func RecordTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *Tick) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO tick (`+tickColumnsCopied+`)
@@ -25,26 +25,26 @@ func RecordTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *Tick) erro
 	return nil
 }
 
-// Copy are rows of tick in the binary format of COPY, as PostgreSQL documents it with that command. Written by hand they
-// cost a quarter of what they cost as values, and no question of what types the columns have.
+// Copy holds rows of tick in the binary format that PostgreSQL documents with COPY. Encoding them here costs a quarter of what pgx
+// needs for values, and no query for the types of the columns.
 type Copy struct{ b []byte }
 
 const (
 	tickColumnsCopied = `tenant_id, schedule_id, nominal_at, seq, version, missed_count, occurrence, cohort_id, chunk_id,
 		last_at, until_at, fired_at, ended_at, shard, attempt, state, reason, cause, dst, payload`
-	ticksCopied   = 20 // columns
-	bytesOfACopy  = 220
+	columnsCopied = 20
+	bytesPerTick  = 220
 	copySignature = "PGCOPY\n\xff\r\n\x00" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00" // no flags, no extension
 )
 
 // NewCopy returns a Copy with room for n ticks.
 func NewCopy(n int) *Copy {
-	return &Copy{append(make([]byte, 0, len(copySignature)+n*bytesOfACopy), copySignature...)}
+	return &Copy{append(make([]byte, 0, len(copySignature)+n*bytesPerTick), copySignature...)}
 }
 
-// Add adds the row of a tick.
+// Add appends the row of a tick.
 func (c *Copy) Add(tenant tenants.ID, t *Tick) {
-	c.b = binary.BigEndian.AppendUint16(c.b, ticksCopied)
+	c.b = binary.BigEndian.AppendUint16(c.b, columnsCopied)
 	c.int4(int32(tenant))
 	c.int8(&t.ScheduleID)
 	c.instant(&t.NominalAt)
@@ -89,7 +89,7 @@ func (c *Copy) int8(n *int64) {
 	c.b = binary.BigEndian.AppendUint64(append(c.b, 0, 0, 0, 8), uint64(*n))
 }
 
-// instants are microseconds since 2000.
+// PostgreSQL counts instants in microseconds since 2000; year2000 is that moment in Unix seconds.
 const year2000 = 946_684_800
 
 func (c *Copy) instant(t *time.Time) {
@@ -100,7 +100,7 @@ func (c *Copy) instant(t *time.Time) {
 	c.int8(new((t.Unix()-year2000)*1_000_000 + int64(t.Nanosecond()/1000)))
 }
 
-// Send writes the rows with one COPY.
+// Send writes the rows with one COPY. The Copy cannot be used again.
 func (c *Copy) Send(ctx context.Context, tx pgx.Tx) error {
 	c.b = append(c.b, 0xff, 0xff)
 	_, err := tx.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(c.b), "COPY tick ("+tickColumnsCopied+") FROM STDIN BINARY")

@@ -11,16 +11,16 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Held is a tick that is kept for a later moment: to be sent, or its answer to be looked for.
+// Held is a delayed tick, a row of held: at Due it is sent, or its awaited answer is overdue.
 type Held struct {
 	Try
 	Shard    int16
 	Why      string
 	Due      time.Time
-	WaitsFor *string // what it is parked for; nil: it is not parked
+	WaitsFor *string // the name of the endpoint that it is parked for, or empty for the tenant; nil: it is not parked
 }
 
-// InsertHeld writes ticks of a tenant that are kept for later, in one round trip.
+// InsertHeld writes delayed ticks of a tenant, in one round trip.
 func InsertHeld(ctx context.Context, tx pgx.Tx, tenant tenants.ID, holds []Held) error {
 	if len(holds) == 0 {
 		return nil
@@ -33,12 +33,12 @@ func InsertHeld(ctx context.Context, tx pgx.Tx, tenant tenants.ID, holds []Held)
 	return nil
 }
 
-// QueueHeld keeps a tick to be sent, or its answer to be looked for, at a later moment.
+// QueueHeld writes one delayed tick.
 func QueueHeld(b *pgx.Batch, tenant tenants.ID, shard int16, t Try, why string, due time.Time) {
 	QueueAllHeld(b, tenant, []Held{{Try: t, Shard: shard, Why: why, Due: due}})
 }
 
-// QueueAllHeld writes holds in one statement. Of two of one tick the last counts.
+// QueueAllHeld writes delayed ticks in one statement. If a tick is there twice, the last one counts.
 func QueueAllHeld(b *pgx.Batch, tenant tenants.ID, holds []Held) {
 	if len(holds) == 0 {
 		return
@@ -63,26 +63,43 @@ func QueueAllHeld(b *pgx.Batch, tenant tenants.ID, holds []Held) {
 		tenant, keys.IDs, keys.At, keys.Seqs, keys.Tries, shards, whys, dues, waitsFor)
 }
 
-// untilAt is the last nominal time of a schedule s, for a tick at a moment: nothing more comes of one that is no
-// member any more. It is looked up for those alone that have a limit of ticks.
-func UntilAt(moment string) string {
-	return `CASE WHEN s.ticks_left IS NOT NULL THEN COALESCE((
-					SELECT m.until_at
-					FROM member m
-					WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id), ` + moment + `) END`
-}
+// NewerWait is how long rows that a newer program wrote are put off.
+const NewerWait = time.Minute
 
-// queueOver says of cohorts of a shard that upkeep is to complete their schedules.
-func QueueOver(b *pgx.Batch, shard int16, cohorts []int64) {
-	if len(cohorts) > 0 {
-		b.Queue(`UPDATE cohort SET over = true WHERE shard = $1 AND id = ANY($2)`, shard, cohorts)
-	}
+// MostCleared is how many rows upkeep changes or deletes in one batch.
+const MostCleared = 5000
+
+// A tick whose endpoint is held or disabled, or whose tenant is halted or suspended, is parked: its row in held stays as it is until
+// the tick expires, or until a change ends the wait and control wakes it. Many parked ticks cost as little as one.
+
+// Parking is a tick that is to be parked.
+type Parking struct {
+	Try
+	Shard    int16
+	Workflow string
 }
 
 const (
-	NewerWait = time.Minute // how long rows that a newer program wrote are put off
+	// ParkLocks is the class of the advisory locks that a transaction takes to park ticks, or to end what they wait for. Triggers of the
+	// schema name it too.
+	ParkLocks = 0x4341_524b
+	// ContendedWait is how long a tick waits for its next look while a change that may end its wait is being committed.
+	ContendedWait = time.Second
 )
 
-const (
-	MostCleared = 5000
-)
+// Never is the expiry of a parked tick that does not expire.
+var Never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// ShareParking keeps every change that ends a wait of a tenant from being committed until tx ends. shared is false while such a change
+// is being made: waiting for it here could deadlock, because it may wait for rows that tx has locked.
+func ShareParking(ctx context.Context, tx pgx.Tx, tenant tenants.ID) (shared bool, err error) {
+	err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock_shared($1, $2)`, ParkLocks, tenant).Scan(&shared)
+	return shared, err
+}
+
+// ParkedFor is what ticks of a tenant wait for while they are parked: the endpoint named For, or, if For is empty, that the tenant
+// fires again.
+type ParkedFor struct {
+	Tenant tenants.ID
+	For    string
+}

@@ -14,14 +14,14 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// rollName is what the ticks of one row of the roll have in common.
+// indexName is what the ticks of one row of the index have in common.
 type indexName struct {
 	tenant   tenants.ID
 	workflow string
 	at       int64 // in seconds
 }
 
-// IndexEntries are rows of the roll: one for the ticks of a workflow and nominal time, two bytes a tick.
+// IndexEntries are rows of the index by time (table roll): one for the ticks of a workflow and nominal time, two bytes a tick.
 type IndexEntries map[indexName][]ident.TickKey
 
 // Add adds ticks of a tenant. Ticks of one workflow and nominal time share an entry.
@@ -39,7 +39,7 @@ func (r *IndexEntries) Add(tenant tenants.ID, ticks []Tick) {
 	}
 }
 
-// Queue writes the rows.
+// Queue inserts the rows.
 func (r IndexEntries) Queue(b *pgx.Batch) {
 	if len(r) == 0 {
 		return
@@ -59,14 +59,14 @@ func (r IndexEntries) Queue(b *pgx.Batch) {
 		owners, times, workflows, counts, items)
 }
 
-// QueueIndex enters ticks of a tenant in the roll.
+// QueueIndex adds ticks of a tenant to the index.
 func QueueIndex(b *pgx.Batch, tenant tenants.ID, ticks []Tick) {
 	var rows IndexEntries
 	rows.Add(tenant, ticks)
 	rows.Queue(b)
 }
 
-// packRoll packs the schedules of ticks, rising, as varint deltas, each with its seq where that is not 0.
+// packKeys packs the schedules of ticks, in ascending order, as varint deltas. A seq follows if it is not 0.
 func packKeys(keys []ident.TickKey) []byte {
 	slices.SortFunc(keys, func(a, b ident.TickKey) int {
 		return cmp.Or(cmp.Compare(a.Schedule, b.Schedule), cmp.Compare(a.Seq, b.Seq))

@@ -15,26 +15,26 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Try names one attempt at one tick. Answer: it is not to be sent, its worker should have answered by now.
+// Try names one attempt at one tick. Answer reports that the attempt is not to be sent: its worker should have answered by now.
 type Try struct {
 	ident.TickKey
 	Attempt int16
 	Answer  bool
 }
 
-// leasedTicks counts the ticks in the live leases of a tenant. The clock is read once, so that the time is a bound of the index.
+// LeasedTicks counts the ticks in the live leases of tenant $1. It reads the clock once, so that the time is a bound of the index.
 const LeasedTicks = `SELECT COALESCE(sum(unended), 0)::bigint FROM lease WHERE tenant_id = $1 AND until_at > (SELECT ` + postgres.Now + `)`
 
-// sendable is a tick that is under way, with what its schedule's version says of its delivery.
+// Sendable is a tick that is under way, with what its schedule's version says of its delivery.
 type Sendable struct {
 	Tick
 	Workflow string
 	Key      string
-	Own      *string // payload
+	Own      *string // the payload of the tick or of its schedule's version
 	Stated   policy.Stored
 }
 
-// held is how many bytes the long texts of a sendable have.
+// Held returns how many bytes the long texts of a sendable have.
 func (s *Sendable) Held() int {
 	if s.Own != nil {
 		return s.Tick.Held() + len(*s.Own)
@@ -42,7 +42,7 @@ func (s *Sendable) Held() int {
 	return s.Tick.Held()
 }
 
-// sendables reads those of the tries whose ticks are under way in that very attempt.
+// Sendables reads the ticks of the tries whose current attempt is that of the try and is under way. It leaves out the others.
 func Sendables(ctx context.Context, db postgres.DB, tenant tenants.ID, tries []Try) (found []*Sendable, err error) {
 	if len(tries) == 0 {
 		return nil, nil
@@ -55,8 +55,8 @@ func Sendables(ctx context.Context, db postgres.DB, tenant tenants.ID, tries []T
 	return found, nil
 }
 
-// queueSendables reads sendables. A revision is looked for only where the schedule has another version by now. An error says
-// that hold has no room for the next one; found are those before it.
+// QueueSendables queues the read of Sendables. It looks for a revision only if the schedule has another version by now. If hold has no
+// room for a tick, the batch fails, and found holds the ticks before that one.
 func QueueSendables(b *pgx.Batch, tenant tenants.ID, tries []Try, found *[]*Sendable, hold *web.Hold) {
 	var keys Keys
 	for _, t := range tries {
@@ -99,7 +99,7 @@ func QueueSendables(b *pgx.Batch, tenant tenants.ID, tries []Try, found *[]*Send
 	})
 }
 
-// latest returns the last moment at which a tick may be delivered; expires is false if it may be at any time.
+// Latest returns the last moment at which a tick may be delivered; expires is false if it may be delivered at any time.
 func (s *Sendable) Latest(inherited policy.Terms) (at time.Time, expires bool) {
 	at, expires = inherited.With(s.Stated).Latest(s.NominalAt)
 	return at, expires && s.Cause != Backfill && s.ReplayedFrom == nil

@@ -12,7 +12,7 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 )
 
-// Keys are keys of ticks as the columns of a query.
+// Keys are keys of ticks, and attempts at them, as the columns of a query. From and Through are the earliest and the latest nominal time.
 type Keys struct {
 	IDs     []int64
 	At      []time.Time
@@ -22,7 +22,7 @@ type Keys struct {
 	Through time.Time
 }
 
-// Add adds the key of a tick and the number of an attempt at it.
+// Add appends the key of a tick and the number of an attempt at it.
 func (a *Keys) Add(k ident.TickKey, attempt int16) {
 	if len(a.IDs) == 0 || k.At.Before(a.From) {
 		a.From = k.At
@@ -45,7 +45,7 @@ func KeyIs(row, tenant, schedule, at, seq string) string {
 // ByKey is the condition that a row has the key $1 to $4.
 var ByKey = KeyIs("", "$1", "$2", "$3", "$4")
 
-// InKeys returns the condition that a row has a key of keyArrays, which the statement reads as i (id, at, seq), and of tenant $1.
+// InKeys returns the condition that a row has one of the Keys, which the statement reads as i (id, at, seq), and is of tenant $1.
 func InKeys(row string) string { return KeyIs(row, "$1", "i.id", "i.at", "i.seq") }
 
 // SameKey returns the condition that two rows have the same key.
@@ -58,20 +58,21 @@ func SameKey(row, other string) string {
 var onTick = InKeys("t") + `
 	AND t.nominal_at BETWEEN $6 AND $7`
 
-// TheTick is the row of tick that i names, found by its key. The planner, which knows nothing of a nominal time that has just
-// come, would else read all ticks of that time for each that is named: it holds them to be one.
+// TheTick is a join with the row of tick that i names, found by its key. It is LATERAL … OFFSET 0 because the planner knows nothing of
+// a nominal time that has just come: it expects one tick there, and would read all ticks of that time for each key.
 var TheTick = `LATERAL (SELECT * FROM tick t WHERE ` + onTick + ` OFFSET 0) t`
 
 // ThatTick joins i with the rows of a tick t that an UPDATE changes, like onTick. The statement reads the ticks of the schedules $2
 // from the first of the nominal times to the last.
 //
-// An UPDATE cannot have theTick, so the planner is told what it does not know. It may not join by a nested loop, which reads all
-// ticks of a time for each that is named where it holds them to be one. It does not see whose ticks they are (SELECT): of a tenant
-// that has come since the last ANALYZE it would read all, as it holds them to be none. And an entry of an index costs much.
+// An UPDATE cannot join TheTick, so planUpdate and the form of this condition tell the planner what it does not know. A nested loop is
+// off: the planner expects one tick at a nominal time, and would read all ticks of that time for each key. The tenant is a SELECT, so
+// that the planner does not see its value: for a tenant that is newer than the last ANALYZE it expects one row, and would read all. An
+// entry of an index is made expensive.
 var ThatTick = KeyIs("t", "(SELECT $1::int)", "i.id", "i.at", "i.seq") + `
 	AND t.nominal_at BETWEEN $6 AND $7 AND t.schedule_id = ANY ((SELECT $2::bigint[])::bigint[])`
 
-// planUpdate and planOthers stand around an UPDATE with thatTick.
+// planUpdate comes before an UPDATE with ThatTick, and planOthers after it.
 const (
 	planUpdate = `
 		SELECT set_config('carillon.cpu_index_tuple_cost', current_setting('cpu_index_tuple_cost'), true),
@@ -79,15 +80,15 @@ const (
 	planOthers = `SELECT set_config('cpu_index_tuple_cost', current_setting('carillon.cpu_index_tuple_cost'), true), set_config('enable_nestloop', 'on', true)`
 )
 
-// TickUpdate is an UPDATE with thatTick.
+// TickUpdate is an UPDATE with ThatTick.
 type TickUpdate struct {
 	Sql  string
 	Args func(part []ident.TickKey) []any
-	Scan []any        // what comes back of a row
-	Each func() error // is called for each row
+	Scan []any        // where the values of a returned row go
+	Each func() error // called after each returned row
 }
 
-// UpdateTicks runs an UPDATE of ticks, in parts of which each reads few ticks that are not named.
+// UpdateTicks runs an UPDATE of the ticks with keys, in parts (NearParts), so that it reads few other ticks.
 func UpdateTicks(ctx context.Context, tx pgx.Tx, keys []ident.TickKey, u TickUpdate) error {
 	var b pgx.Batch
 	b.Queue(planUpdate)
@@ -119,4 +120,5 @@ func NearParts(keys []ident.TickKey) (parts [][]ident.TickKey) {
 	return append(parts, keys[first:])
 }
 
+// NoTick returns the fault of a request that names a tick which does not exist.
 func NoTick(id string) error { return fault.NotFound("no tick %q", id) }

@@ -12,14 +12,13 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// scheduleOf is the schedule of a tick: its name, and how long its ended ticks are kept; 0 is as long as the
-// tenant's are.
+// Schedule is the schedule of a tick: its name, and how long its ended ticks are kept. 0 means as long as the tenant's.
 type Schedule struct {
 	Workflow, Key     string
 	Succeeded, Failed time.Duration
 }
 
-// schedulesOf reads schedules by number; a deleted one is as it was last.
+// SchedulesOf reads schedules by number. It describes a deleted schedule as its last revision does, and leaves out unknown numbers.
 func SchedulesOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ids []int64) (map[int64]Schedule, error) {
 	found := make(map[int64]Schedule, len(ids))
 	if len(ids) == 0 {
@@ -49,7 +48,7 @@ func SchedulesOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ids []i
 	_, err = pgx.ForEachRow(rows, []any{&id, &w.Workflow, &w.Key, &good, &bad, &defaults}, func() error {
 		own := policy.Stored{KeepSucceeded: good, KeepFailed: bad}
 		terms, err := policy.Resolve(own, defaults)
-		if err != nil { // as long as the tenant's, until they can be read
+		if err != nil { // the tenant's retention counts until this program can read the defaults
 			terms = policy.BuiltIn().With(own)
 		}
 		w.Succeeded, w.Failed = terms.KeepSucceeded, terms.KeepFailed
@@ -62,8 +61,24 @@ func SchedulesOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ids []i
 	return found, nil
 }
 
-// workflowTerms are the version of a workflow and what it says of delivery.
+// WorkflowTerms are the version of a workflow and its defaults for deliveries.
 type WorkflowTerms struct {
 	policy.Terms
 	Version string
+}
+
+// UntilAt returns an SQL expression for the last nominal time of a schedule s, as a tick at a moment shows it: the moment itself if
+// the schedule is no longer a member of a cohort. Only schedules with a limit of ticks are looked up; for others it is NULL.
+func UntilAt(moment string) string {
+	return `CASE WHEN s.ticks_left IS NOT NULL THEN COALESCE((
+					SELECT m.until_at
+					FROM member m
+					WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id), ` + moment + `) END`
+}
+
+// QueueOver marks cohorts of a shard whose schedules upkeep completes.
+func QueueOver(b *pgx.Batch, shard int16, cohorts []int64) {
+	if len(cohorts) > 0 {
+		b.Queue(`UPDATE cohort SET over = true WHERE shard = $1 AND id = ANY($2)`, shard, cohorts)
+	}
 }

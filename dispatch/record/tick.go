@@ -11,16 +11,7 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 )
 
-// ReplayAs makes a failed tick one that is delivered again.
-func (t *Tick) ReplayAs(f state.Fate) {
-	t.ReplayedFrom, t.Attempt = new(t.Attempt), t.Attempt+1
-	t.State, t.Reason, t.EndedAt, t.Error, t.ChunkID = Running, NoReason, nil, nil, nil
-	if f == state.Buffered {
-		t.State = Scheduled
-	}
-}
-
-// State is where a tick is in its life; it ends in exactly one of those from Succeeded on.
+// State is the state of a tick. States from Succeeded on are final.
 type State int16
 
 // The states, as they are stored.
@@ -105,13 +96,22 @@ type Tick struct {
 
 	ReplayedFrom *int16
 
-	Workflow string `db:"-"` // of a tick that is to be recorded; the row does not hold it
+	Workflow string `db:"-"` // set before a tick is recorded; the row does not hold it
 }
 
 // Stopped reports whether a running tick was told to stop: for a newer one, or by a client.
 func (t *Tick) Stopped() bool { return t.State == Running && t.Reason != NoReason }
 
-// Budget returns how many attempts a tick has in all if it may be tried most times. Each replay begins the count anew.
+// ReplayAs changes a failed tick into one that is delivered again.
+func (t *Tick) ReplayAs(f state.Fate) {
+	t.ReplayedFrom, t.Attempt = new(t.Attempt), t.Attempt+1
+	t.State, t.Reason, t.EndedAt, t.Error, t.ChunkID = Running, NoReason, nil, nil, nil
+	if f == state.Buffered {
+		t.State = Scheduled
+	}
+}
+
+// Budget returns how many attempts a tick has in all if it may be tried most times. The count starts again with each replay.
 func (t *Tick) Budget(most int16) int16 {
 	if t.ReplayedFrom == nil {
 		return most
@@ -140,11 +140,11 @@ func (t *Tick) Held() int {
 	return n
 }
 
-// DeadColumns are a dead letter's, but for the tenant's.
+// DeadColumns are the columns of a dead letter without its tenant.
 const DeadColumns = `schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, last_at, until_at, occurrence, cohort_id,
 	version, missed_count, shard, attempt, cause, dst, payload, error`
 
-// Valid makes a text storable: UTF-8, without NUL.
+// Valid returns s as text that PostgreSQL stores: it replaces invalid UTF-8 and NUL.
 func Valid(s string) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\uFFFD")
@@ -155,5 +155,5 @@ func Valid(s string) string {
 // EndOfTime is later than any nominal time.
 var EndOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// isAside holds for a tick t that is a backfill's, or was delivered again: it runs beside the schedule's own.
+// IsAside is the condition that a tick t is a backfill's or was delivered again: it runs beside the schedule's own ticks.
 var IsAside = fmt.Sprintf(`(t.cause = %d OR t.replayed_from IS NOT NULL)`, int16(Backfill))

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -9,15 +10,18 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// QueueUsedBytes adds bytes that a tick stores beside to the use of the day.
+// QueueUsedBytes adds the bytes of a payload that a tick has of its own to the use of the day.
 func QueueUsedBytes(b *pgx.Batch, tenant tenants.ID, workflow string, now time.Time, bytes int) {
 	b.Queue(`INSERT INTO daily_use_delta (tenant_id, workflow, day, bytes) VALUES ($1, $2, $3, $4)`, tenant, workflow, DayOf(now), bytes)
 }
 
+// Day is the length of a UTC day.
+const Day = 24 * time.Hour
+
 // DayOf returns the UTC day of a moment.
 func DayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
-// UseEntries are what is added to the use of days.
+// UseEntries are counts of ticks by tenant, workflow and day, which Queue adds to the use of those days.
 type UseEntries map[useName]useCount
 
 type useName struct {
@@ -28,7 +32,7 @@ type useName struct {
 
 type useCount struct{ ticks, cancelled, skipped, missed int64 }
 
-// Add counts ticks that are recorded now, with what of them ended at once.
+// Add counts ticks that are recorded now, and those of them that are already skipped or cancelled.
 func (u *UseEntries) Add(tenant tenants.ID, now time.Time, ticks []Tick) {
 	if *u == nil {
 		*u = UseEntries{}
@@ -50,7 +54,7 @@ func (u *UseEntries) Add(tenant tenants.ID, now time.Time, ticks []Tick) {
 	}
 }
 
-// Queue writes the counts.
+// Queue inserts the counts.
 func (u UseEntries) Queue(b *pgx.Batch) {
 	if len(u) == 0 {
 		return
@@ -77,9 +81,9 @@ func QueueUse(b *pgx.Batch, tenant tenants.ID, now time.Time, ticks []Tick) {
 	u.Queue(b)
 }
 
-// EndedUse is an INSERT that adds ticks that ended to the use of a day: of rows i (id, good, bad, gone, skipped, bytes) a
-// schedule each, of a tenant. Revisions tell what workflow a deleted one was of. Schedules are looked up by key, one by one,
-// whatever the planner has heard of them.
+// EndedUse returns an INSERT that adds ended ticks of a tenant to the use of a day. from has rows i (id, good, bad, gone, skipped,
+// bytes), one a schedule. Revisions say which workflow a deleted schedule had. Schedules are looked up by key, one by one, whatever
+// the planner knows of the table.
 func EndedUse(tenant, day, from string) string {
 	return strings.NewReplacer("TENANT", tenant, "DAY", day, "FROM_I", from).Replace(`
 		INSERT INTO daily_use_delta (tenant_id, workflow, day, succeeded, failed, cancelled, skipped, bytes)
@@ -97,7 +101,7 @@ func EndedUse(tenant, day, from string) string {
 		GROUP BY 1, 2, 3`)
 }
 
-// QueueEndedUse adds ticks that waited and ended, a schedule each, to the use of the day: as skipped, or as cancelled.
+// QueueEndedUse adds waiting ticks that ended, one for each of ids, to the use of the day: as skipped, or as cancelled.
 func QueueEndedUse(b *pgx.Batch, tenant tenants.ID, now time.Time, state State, ids ...int64) {
 	b.Queue(EndedUse("$1", "$2::date", `(
 			SELECT id, 0 AS good, 0 AS bad, CASE WHEN $4 THEN 0 ELSE 1 END AS gone, CASE WHEN $4 THEN 1 ELSE 0 END AS skipped, 0 AS bytes
@@ -105,4 +109,5 @@ func QueueEndedUse(b *pgx.Batch, tenant tenants.ID, now time.Time, state State, 
 		) i`), tenant, DayOf(now), ids, state == Skipped)
 }
 
-const Day = 24 * time.Hour
+// Quotas returns the quotas of a tenant, or an error after a second at most: each push asks it.
+type Quotas func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)

@@ -15,20 +15,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stillUnopened is the condition that a chunk c, which is found by its number, is not open. Its form keeps the planner from using the
+// StillUnopened is the condition that a chunk c, which is found by its number, is not open. Its form keeps the planner from using the
 // index of unopened chunks: with statistics of a short backlog it would read that whole index instead of a few numbers.
 const StillUnopened = `COALESCE(c.opened_at, 'infinity') = 'infinity'`
 
-// ofRun are the unopened chunks c of a run, from number $1 to $2 in the shard and lane of the first.
+// OfRun is the condition that c is an unopened chunk of a run: from number $1 to $2, in the shard and lane of the first.
 const OfRun = `c.id BETWEEN $1 AND $2 AND c.shard = (SELECT shard FROM chunk WHERE id = $1) AND c.lane = (SELECT lane FROM chunk WHERE id = $1) AND ` + StillUnopened
 
 const (
 	mostStuck  = 100              // unopened chunks that are remembered one by one
-	stuckAfter = 10 * time.Second // from then on a chunk that is not opened keeps the floor down no longer
+	stuckAfter = 10 * time.Second // a chunk that is unopened for longer does not hold the floor down
 )
 
-// swept remembers below which number no chunk is unopened, but for those that are remembered by their numbers: what nobody can
-// open. It must miss no chunk: the order in which a schedule's ticks are decided depends on it. So it relies on the numbers of
+// Unopened remembers a floor: no chunk with a lower number is unopened, except those that it remembers one by one, which no job can
+// open. It must miss no chunk, because the order in which a schedule's ticks are decided depends on it. So it relies on the numbers of
 // chunks and of transactions, and on no clock.
 type Unopened struct {
 	reading sync.Mutex // one reading at a time
@@ -49,7 +49,7 @@ type unopenedChunk struct {
 	Old     bool
 }
 
-// unopenedFrom reads unopened chunks, those with the lowest numbers first: from $1 on, and those among $2 that are below it.
+// unopenedFrom reads unopened chunks, the lowest numbers first: up to $3 from number $1 on, and the chunks of $2 below it.
 const unopenedFrom = `
 		SELECT id, tenant_id, swept_at, swept_at < ` + postgres.Now + ` - make_interval(secs => $4)
 		FROM (
@@ -64,7 +64,7 @@ const unopenedFrom = `
 			WHERE c.id = ANY ($2) AND c.id < $1 AND ` + StillUnopened + `
 		) c`
 
-// read returns the first unopened chunks, and whether these are all.
+// Read reads the first unopened chunks and advances the floor. all reports that there are no more.
 func (s *Unopened) Read(ctx context.Context, db postgres.DB, h *cluster.Horizon) (first []unopenedChunk, all bool, err error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -92,7 +92,7 @@ func (s *Unopened) Read(ctx context.Context, db postgres.DB, h *cluster.Horizon)
 	return first, len(first) <= mostStuck, nil
 }
 
-// from returns the number from which unopened chunks are read, and the numbers of those below it.
+// From returns the number from which unopened chunks are read, and the numbers of the unopened chunks below it.
 func (s *Unopened) From(h *cluster.Horizon) (floor int64, stuck []int64) {
 	_, era := h.Chunks()
 	s.mu.Lock()
@@ -103,21 +103,21 @@ func (s *Unopened) From(h *cluster.Horizon) (floor int64, stuck []int64) {
 	return s.floor, append([]int64{}, s.stuck...)
 }
 
-// none tells whether the last reading found no chunk.
+// None reports whether the last reading found no chunk.
 func (s *Unopened) None() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known && !s.some
 }
 
-// unopenedOf is a source of the unopened chunks of one shard and tenant, which are given in SQL like the parameters for what
-// from returns.
+// UnopenedOf returns an SQL table of the unopened chunks of one shard and tenant. The arguments are SQL expressions; floor and stuck
+// stand for the results of From.
 func UnopenedOf(shard, tenant, floor, stuck string) string {
 	return unopenedWhere("", shard, tenant, floor, stuck)
 }
 
-// unopenedBefore is like unopenedOf, for chunks with lower numbers than one. It compares rows: of the indexes only that by shard and
-// tenant can serve this, and the planner does not go through all numbers that are lower.
+// UnopenedBefore is like UnopenedOf, for chunks with lower numbers than id. It compares rows: of the indexes only the one by shard and
+// tenant can serve this, and the planner does not read all lower numbers.
 func UnopenedBefore(id, shard, tenant, floor, stuck string) string {
 	return unopenedWhere(` AND (shard, tenant_id, id) < (`+shard+`, `+tenant+`, `+id+`)`, shard, tenant, floor, stuck)
 }
