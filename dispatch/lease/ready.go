@@ -94,23 +94,6 @@ func (r *ReadyRows) Queue(b *pgx.Batch) {
 		r.owners, r.flows, r.queues, r.orders, r.counts, r.packed)
 }
 
-// makeReady has ticks of a tenant wait for workers.
-func MakeReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ready []ReadyTick) error {
-	if len(ready) == 0 {
-		return nil
-	}
-	var rows ReadyRows
-	for i := range ready {
-		rows.Add(tenant, &ready[i])
-	}
-	var b pgx.Batch
-	rows.Queue(&b)
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("queue ticks for workers: %w", err)
-	}
-	return nil
-}
-
 // packReady packs ticks as varint deltas, in their order: of those that came together two or three bytes each.
 func packReady(tries []record.Try) []byte {
 	b := make([]byte, 0, 16+3*len(tries))

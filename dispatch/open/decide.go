@@ -181,18 +181,10 @@ func (o *Opener) settle(it *item, one *decided) {
 	}
 	switch one.Fate {
 	case state.Skipped:
-		t.State, t.Reason, t.EndedAt = record.Skipped, one.Reason, new(t.FiredAt)
-		p.ticks = append(p.ticks, t)
-		if one.DelayAt != nil {
-			p.passed = append(p.passed, t.RowKey())
-		}
+		p.skip(&t, one.Reason, one.DelayAt != nil)
 		return
 	case state.Buffered:
-		t.State = record.Scheduled
-		p.ticks, p.buffer = append(p.ticks, t), append(p.buffer, t.RowKey())
-		if one.Cancels {
-			p.cancels = append(p.cancels, it.id)
-		}
+		p.buffer(&t, one.Cancels)
 		return
 	}
 	t.LastAt, t.Occurrence = one.PrevAt, new(one.Occurrence)
@@ -206,7 +198,7 @@ func (o *Opener) settle(it *item, one *decided) {
 	if o.onFired != nil {
 		p.fired = append(p.fired, Fired{c.TenantID, r.name, one.Key, it.At, t.FiredAt})
 	}
-	o.place(p, &t, r, one.Key, one.Payload, one.stated)
+	o.deliver(p, &t, r, one.Key, one.Payload, one.stated)
 }
 
 // cancelDeleted records the ticks of schedules that were deleted after they were swept.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/cluster"
@@ -11,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -78,4 +80,12 @@ func (o *Opener) Run(ctx context.Context) {
 	work.Go(func() { o.resume(ctx) })
 	work.Go(func() { o.takeOver(ctx) })
 	work.Wait()
+}
+
+// Fired is a tick that was handed out.
+type Fired struct {
+	Tenant        tenants.ID
+	Workflow, Key string
+	Timestamp     time.Time
+	FiredAt       time.Time
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// park parks ticks of a tenant. It comes last in a transaction: whoever changes the endpoint waits until that has ended.
+// park parks ticks of a tenant. It comes late in a transaction: a change of the endpoint waits until the transaction has ended.
 func (o *Opener) park(ctx context.Context, tx pgx.Tx, tenant tenants.ID, parked []record.Parking) error {
 	if len(parked) == 0 {
 		return nil

@@ -6,44 +6,41 @@ import (
 	"sync"
 
 	"github.com/carillonhq/carillon/dispatch/push"
-	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/jackc/pgx/v5"
 )
 
-// resume reads the ticks that the sender asks for until ctx ends. It reads those of each endpoint in a goroutine of their own, so that
-// no endpoint waits for another one.
+// resume answers the refills that the pusher asks for until ctx ends. Each runs in a goroutine of its own, so that no endpoint waits for
+// another one.
 func (o *Opener) resume(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	for {
 		select {
 		case r := <-o.push.Refill():
-			working.Go(func() { r.Ended <- o.sendBehind(r.Ctx, r.Lot) })
+			working.Go(func() { r.Ended <- o.refill(r.Ctx, r.Lot) })
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// sendBehind reads ticks that waited behind a queue, and sends them the way that their workflows are registered now.
-func (o *Opener) sendBehind(ctx context.Context, l push.Lot) error {
+// refill reads ticks of the overflow of a queue, and routes them as their workflows are registered now.
+func (o *Opener) refill(ctx context.Context, l push.Lot) error {
 	self, alive := o.member.Self()
 	if !alive {
-		return nil // others hold us for dead: abandon clears what is left
+		return nil // other processes count this one as dead, and its pusher abandons what is left
 	}
 	ctx, cancel := context.WithTimeout(ctx, push.WriteLimit)
 	defer cancel()
-	var p *plan
-	mine := false
+	p, mine := &plan{chunk: l.Chunk, origin: refilled}, false
 	err := pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error {
-		// Locked against being taken until what is decided here is written.
+		// The lock keeps a take-over of the chunk away until this transaction ends.
 		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM chunk WHERE id = $1 AND owner = $2 AND epoch = $3 FOR SHARE)`,
 			l.Chunk.ID, self, l.Chunk.Epoch).Scan(&mine)
 		if err != nil || !mine {
 			return err
 		}
-		p, err = o.resend(ctx, tx, l.Chunk, l.Tries, true)
-		return err
+		return o.resend(ctx, tx, p, l.Tries, self)
 	})
 	if err != nil {
 		return fmt.Errorf("chunk %d: %w", l.Chunk.ID, err)
@@ -51,13 +48,12 @@ func (o *Opener) sendBehind(ctx context.Context, l push.Lot) error {
 	if !mine {
 		return nil
 	}
-	o.tellReady(p)
+	o.wakeWorkers(p)
 	if !o.push.More(l.Chunk, p.send, len(l.Tries)) {
 		return nil
 	}
-	_, err = o.pool.Exec(ctx, `UPDATE chunk SET done_at = `+postgres.Now+` WHERE id = $1 AND owner = $2 AND epoch = $3`, l.Chunk.ID, self, l.Chunk.Epoch)
-	if err != nil {
-		o.log.Warn("cannot mark chunks done", "error", err) // it is taken when this process ends, and nothing of it found
+	if _, err = o.pool.Exec(ctx, markDone, l.Chunk.ID, self, l.Chunk.Epoch); err != nil {
+		o.log.Warn("cannot mark chunks done", "error", err) // a take-over marks it, when this process has ended
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
-	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -42,7 +41,7 @@ func (o *Opener) takeOver(ctx context.Context) {
 	})
 }
 
-// sendAll sends what was taken. A chunk that cannot be sent stops no other: it is taken again.
+// sendAll sends the ticks of taken chunks. A chunk that cannot be sent stops no other: it is taken again.
 func (o *Opener) sendAll(ctx context.Context, taken []*chunk.Chunk, self int64) error {
 	slices.SortFunc(taken, func(a, b *chunk.Chunk) int { return cmp.Compare(a.ID, b.ID) })
 	var errs []error
@@ -55,58 +54,34 @@ func (o *Opener) sendAll(ctx context.Context, taken []*chunk.Chunk, self int64) 
 	return errors.Join(errs...)
 }
 
-// sendTaken sends what of a taken chunk is under way: in the same attempts, for whether they were sent nobody knows.
+// sendTaken sends the ticks of a taken chunk that are running, in the same attempts: nobody knows whether they were sent.
 func (o *Opener) sendTaken(ctx context.Context, c *chunk.Chunk, self int64) error {
 	tries, err := c.Tries()
 	if err != nil {
 		return err
 	}
-	var p *plan
-	err = pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error {
-		if p, err = o.resend(ctx, tx, c, tries, false); err != nil || len(p.send)+len(p.later) > 0 {
-			return err
-		}
-		_, err = tx.Exec(ctx, `UPDATE chunk SET done_at = `+postgres.Now+` WHERE id = $1 AND owner = $2 AND epoch = $3`, c.ID, self, c.Epoch)
-		return err
-	})
+	p := &plan{chunk: c, origin: takenOver}
+	err = pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error { return o.resend(ctx, tx, p, tries, self) })
 	if err != nil {
 		return err
 	}
-	o.after(p)
+	o.send(p)
 	return nil
 }
 
-// resend finds where those of a chunk's tries are to go that nobody has sent or holds; filling: also to a queue that is full.
-func (o *Opener) resend(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []record.Try, filling bool) (*plan, error) {
-	p := &plan{chunk: c, filling: filling}
-	found, err := o.unsent(ctx, tx, c, tries)
+// resend routes those of an open chunk's tries that nobody has sent or holds, and writes where they go.
+func (o *Opener) resend(ctx context.Context, tx pgx.Tx, p *plan, tries []record.Try, self int64) error {
+	found, err := o.unsent(ctx, tx, p.chunk, tries)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := o.route(ctx, tx, p, found); err != nil {
-		return nil, err
+		return err
 	}
-	if err := o.admit(ctx, tx, p); err != nil {
-		return nil, err
-	}
-	if !filling || len(p.ready)+len(p.waiting) > 0 { // what is pushed is this chunk's already
-		if err := claim(ctx, tx, p); err != nil {
-			return nil, err
-		}
-	}
-	if err := lease.MakeReady(ctx, tx, c.TenantID, p.ready); err != nil {
-		return nil, err
-	}
-	if err := record.InsertHeld(ctx, tx, c.TenantID, p.hold); err != nil {
-		return nil, err
-	}
-	if _, err = o.finish.End(ctx, tx, c.TenantID, p.now, p.ending); err != nil {
-		return nil, err
-	}
-	return p, o.park(ctx, tx, c.TenantID, p.park)
+	return o.write(ctx, tx, []*plan{p}, self)
 }
 
-// unsent reads those of the tries that are under way and wait nowhere else: neither held, nor for a worker.
+// unsent reads those of the tries whose ticks are running and wait nowhere else: neither in held, nor for a worker.
 func (o *Opener) unsent(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []record.Try) ([]*record.Sendable, error) {
 	found, err := record.Sendables(ctx, tx, c.TenantID, tries)
 	if err != nil || len(found) == 0 {

@@ -63,14 +63,14 @@ func (o *Opener) admit(ctx context.Context, tx pgx.Tx, p *plan) error {
 				workflows = append(workflows, name)
 			default:
 				aside[one] = true
-				p.waiting = append(p.waiting, one)
+				p.queued = append(p.queued, one)
 			}
 		}
 	}
 	if err := finish.InsertSlots(ctx, tx, tenant, keys, workflows); err != nil {
 		return err
 	}
-	if len(p.waiting) == 0 {
+	if len(p.queued) == 0 {
 		return nil
 	}
 	p.send = slices.DeleteFunc(p.send, func(one *push.Delivery) bool { return aside[one] })
@@ -86,7 +86,7 @@ func (o *Opener) queueUp(ctx context.Context, tx pgx.Tx, p *plan) error {
 	var keys record.Keys
 	var workflows []string
 	var priorities, shards []int16
-	for _, one := range p.waiting {
+	for _, one := range p.queued {
 		if t := places[one.Tick.RowKey()]; t != nil {
 			t.ChunkID = nil
 		}
