@@ -17,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
@@ -342,7 +343,7 @@ func TestFixedDelayNeverHasTwoPendingTicks(t *testing.T) {
 // bulkDelay upserts one schedule in bulk.
 func (h *house) bulkDelay(key string) error {
 	line := fmt.Sprintf(`{"workflow":"w","key":%q,"spec":{"intervals":[{"every":"%ds","mode":"fixed_delay"}]}}`, key, 1+rand.IntN(2))
-	sum, err := h.schedules.Bulk(h.t.Context(), h.tenant, "t", io.NopCloser(strings.NewReader(line+"\n")), func([]schedules.BulkResult) error { return nil })
+	sum, err := h.inBulk.Upsert(h.t.Context(), h.tenant, "t", io.NopCloser(strings.NewReader(line+"\n")), func([]bulk.Result) error { return nil })
 	if err == nil && sum.Errors > 0 {
 		return fmt.Errorf("bulk: %+v", sum)
 	}

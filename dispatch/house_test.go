@@ -22,6 +22,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
@@ -39,6 +40,7 @@ type house struct {
 	tenant    tenants.ID
 	schedules *schedules.Schedules
 	subjects  *subjects.Subjects
+	inBulk    *bulk.Bulk
 	calendars *calendars.Calendars
 	dispatch  *dispatch.Dispatch
 	jobs      *dispatch.Jobs
@@ -82,6 +84,7 @@ func newHouseOn(t *testing.T, pool *pgxpool.Pool) *house {
 		Pool: api, IDs: ids, Timings: h.config.Timings, HandOut: h.dispatch.Chunker.HandOut, Quotas: quotas, Cursors: cursors, Log: h.config.Log,
 		Operations: h.config.Operations, Forecasts: forecast.New(forecast.Config{Pool: api, Timings: h.config.Timings, Quotas: quotas, Log: h.config.Log}),
 	})
+	h.inBulk = bulk.New(bulk.Config{Pool: api, Schedules: h.schedules, Forecasts: h.schedules.Forecasts, IDs: ids, Quotas: quotas, Log: h.config.Log})
 	h.subjects = subjects.New(subjects.Config{Pool: api, Schedules: h.schedules, Forget: upkeep.Forget, Quotas: quotas, Cursors: cursors})
 	return h
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
@@ -263,7 +264,7 @@ func (w *modelledHouse) lines(rt *rapid.T) (body io.ReadCloser, listed map[strin
 	listed = map[string]bool{}
 	for _, key := range rapid.Permutation([]string{"a", "b", "c"}).Draw(rt, "keys")[:rapid.IntRange(1, 3).Draw(rt, "how many")] {
 		d := w.draw(rt, w.model[key])
-		line, err := web.Marshal(schedules.BulkLine{Workflow: w.workflow, Key: &key, Params: d.params()})
+		line, err := web.Marshal(bulk.Line{Workflow: w.workflow, Key: &key, Params: d.params()})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -274,8 +275,8 @@ func (w *modelledHouse) lines(rt *rapid.T) (body io.ReadCloser, listed map[strin
 }
 
 // gather keeps what became of each line.
-func gather(got *[]outcome) func([]schedules.BulkResult) error {
-	return func(batch []schedules.BulkResult) error {
+func gather(got *[]outcome) func([]bulk.Result) error {
+	return func(batch []bulk.Result) error {
 		for _, r := range batch {
 			out := outcome("")
 			if r.Error != nil {
@@ -290,7 +291,7 @@ func gather(got *[]outcome) func([]schedules.BulkResult) error {
 func (w *modelledHouse) bulk(rt *rapid.T) {
 	body, _, want := w.lines(rt)
 	var got []outcome
-	if _, err := w.schedules.Bulk(rt.Context(), w.tenant, "ann", body, gather(&got)); err != nil || !slices.Equal(got, want) {
+	if _, err := w.inBulk.Upsert(rt.Context(), w.tenant, "ann", body, gather(&got)); err != nil || !slices.Equal(got, want) {
 		rt.Fatalf("bulk: got %q, %v, want %q", got, err, want)
 	}
 	w.openAll(rt)
@@ -302,7 +303,7 @@ func (w *modelledHouse) sync(rt *rapid.T) {
 	unlisted := rapid.SampledFrom([]string{"keep", "pause", "delete"}).Draw(rt, "unlisted")
 	body, listed, want := w.lines(rt)
 	var got []outcome
-	_, _, err := w.schedules.Sync(rt.Context(), w.tenant, "ann", schedules.SyncParams{Workflow: w.workflow, Unlisted: unlisted}, body, gather(&got))
+	_, _, err := w.inBulk.Sync(rt.Context(), w.tenant, "ann", bulk.SyncParams{Workflow: w.workflow, Unlisted: unlisted}, body, gather(&got))
 	if err != nil || !slices.Equal(got, want) {
 		rt.Fatalf("sync: got %q, %v, want %q", got, err, want)
 	}

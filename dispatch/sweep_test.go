@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
@@ -160,7 +161,7 @@ func TestJitterSpreadsTicksOverItsTime(t *testing.T) {
 	for i := range size {
 		fmt.Fprintf(&lines, `{"workflow": "spread", "key": "%d", "spec": {"at": [%q], "jitter": "8s"}}`+"\n", i, at.Format("2006-01-02T15:04:05"))
 	}
-	sum, err := h.schedules.Bulk(t.Context(), h.tenant, "t", io.NopCloser(strings.NewReader(lines.String())), func([]schedules.BulkResult) error { return nil })
+	sum, err := h.inBulk.Upsert(t.Context(), h.tenant, "t", io.NopCloser(strings.NewReader(lines.String())), func([]bulk.Result) error { return nil })
 	if err != nil || sum.Inserted != size {
 		t.Fatalf("got %+v, %v", sum, err)
 	}

@@ -97,14 +97,14 @@ type candidate struct {
 }
 
 // candidates are the next schedules, by workflow and key, that a filter may pick: those in its range of the index.
-func candidates(ctx context.Context, tx pgx.Tx, tenant tenants.ID, f Filter, after position) ([]candidate, error) {
+func candidates(ctx context.Context, tx pgx.Tx, tenant tenants.ID, f Filter, after Position) ([]candidate, error) {
 	f.Status, f.DueBefore = "", time.Time{}
 	by, tables := "s", "schedule s"
 	if f.Label != "" {
 		by, tables = "l", "label l JOIN schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key"
 	}
 	where, args := f.where(by, tenant, after, nil)
-	args = append(args, batchLines)
+	args = append(args, mostTogether)
 	rows, _ := tx.Query(ctx, `
 		SELECT s.id, s.shard, s.workflow, s.key
 		FROM `+tables+`
@@ -121,7 +121,7 @@ func candidates(ctx context.Context, tx pgx.Tx, tenant tenants.ID, f Filter, aft
 // actStep acts on the next candidates.
 func (s *Schedules) actStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var p ActionParams
-	var at position
+	var at Position
 	if _, err := op.Read(&p, &at); err != nil {
 		return false, err
 	}
@@ -141,13 +141,13 @@ func (s *Schedules) actStep(ctx context.Context, tx pgx.Tx, op *operations.Opera
 // schedule fires next.
 type walk struct {
 	filter Filter
-	after  position
+	after  Position
 	action string
 	picked func(r *row, next *time.Time) bool
 }
 
 // step does the action of a walk to the next candidates, counts what came of it, and says how far it has come.
-func (s *Schedules) step(ctx context.Context, tx pgx.Tx, op *operations.Operation, w walk) (done bool, last position, err error) {
+func (s *Schedules) step(ctx context.Context, tx pgx.Tx, op *operations.Operation, w walk) (done bool, last Position, err error) {
 	found, err := candidates(ctx, tx, op.Tenant, w.filter, w.after)
 	if err != nil || len(found) == 0 {
 		return true, w.after, err
@@ -161,5 +161,5 @@ func (s *Schedules) step(ctx context.Context, tx pgx.Tx, op *operations.Operatio
 		op.Count(what, n)
 	}
 	end := found[len(found)-1]
-	return len(found) < batchLines, position{Workflow: end.Workflow, Key: end.Key}, nil
+	return len(found) < mostTogether, Position{Workflow: end.Workflow, Key: end.Key}, nil
 }

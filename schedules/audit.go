@@ -1,7 +1,6 @@
 package schedules
 
 import (
-	"context"
 	"encoding/json"
 	"net/url"
 	"time"
@@ -45,23 +44,6 @@ func (r *row) audit(action string, before, after *audited) tenants.Change {
 		c.After = after
 	}
 	return c
-}
-
-const auditTimeout = 10 * time.Second
-
-// auditCall records what a call did that changed schedules in many transactions: once, with its counts, also where it was
-// cut by ended, which is the error of the call.
-func (s *Schedules) auditCall(ctx context.Context, c change, action string, counts any, changed int, ended error) error {
-	if changed == 0 {
-		return ended
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
-	defer cancel()
-	err := tenants.Audit(ctx, s.Pool, c.tenant, c.by, tenants.Change{Action: "schedules." + action, Target: "schedules/" + action, After: counts})
-	if ended != nil {
-		return ended
-	}
-	return err
 }
 
 // Target is what the audit calls a schedule: its path, without /v1/.

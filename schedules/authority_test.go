@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -216,7 +216,7 @@ func TestAnExportEndsWithItsToken(t *testing.T) {
 	for i := range 600 {
 		fmt.Fprintf(&b, `{"workflow":"w","key":"%d","spec":{"cron":"0 12 * * *"},"payload":"%030000d"}`+"\n", i, i)
 	}
-	_, err := e.schedules.Bulk(t.Context(), e.acme, "ann", io.NopCloser(strings.NewReader(b.String())), func([]schedules.BulkResult) error { return nil })
+	_, err := e.inBulk.Upsert(t.Context(), e.acme, "ann", io.NopCloser(strings.NewReader(b.String())), func([]bulk.Result) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

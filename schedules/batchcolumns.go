@@ -70,7 +70,6 @@ const (
 			moves, moved_until)`
 	termsOf = `($24::text[])[n.term], ($25::text[])[n.term], ($26::int[])[n.term], ($27::text[])[n.term], ($28::int[])[n.term], ($29::text[])[n.term],
 		($30::smallint[])[n.term], ($31::int[])[n.term], ($32::smallint[])[n.term], ($33::int[])[n.term], ($34::int[])[n.term]`
-	termColumns = `overlap, missed, max_lateness_s, on_expired, pause_after_failures, queue, priority, timeout_s, max_attempts, keep_succeeded_s, keep_failed_s`
 )
 
 // args are the first parameters and those of rowsOf and termsOf.
@@ -106,7 +105,7 @@ func (c *columns) update(q *pgx.Batch, by change) {
 			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, spread = n.spread,
 			tzdata = n.tzdata, updated_at = $2, updated_by = $3, next_before = n.next_before, next_after = n.next_after,
 			moves = n.moves::jsonb, moved_until = n.moved_until,
-			(`+termColumns+`) = ROW (`+termsOf+`)
+			(`+policy.Columns+`) = ROW (`+termsOf+`)
 		FROM `+rowsOf+`
 		WHERE s.tenant_id = $1 AND s.id = n.id`,
 		c.args(by.tenant, by.now, by.by)...)
@@ -143,7 +142,7 @@ func (c *columns) insert(q *pgx.Batch, by change) {
 	q.Queue(`
 		INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, payload, labels, note, anchor_at,
 			ticks_left, cohort_id, spread, tzdata, created_at, updated_at, updated_by, version, status_note, paused_until,
-			paused_at, next_before, next_after, `+termColumns+`)
+			paused_at, next_before, next_after, `+policy.Columns+`)
 		OVERRIDING SYSTEM VALUE
 		SELECT $1, n.id, n.workflow, n.key, n.shard, n.status, n.spec, n.payload, n.labels, n.note, $37,
 			n.ticks_left, n.cohort_id, n.spread, n.tzdata, $2, $2, $3, n.version, n.status_note, n.paused_until,

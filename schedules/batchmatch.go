@@ -28,15 +28,14 @@ type stored struct {
 	terms   policy.Stored
 }
 
-const storedColumns = `id, shard, status, paused_until IS NOT NULL, spec, payload, labels::text, note, ` + termColumns
+const storedColumns = `id, shard, status, paused_until IS NOT NULL, spec, payload, labels::text, note, ` + policy.Columns
 
 func (s *stored) fields() []any {
-	t := &s.terms
-	return []any{
-		&s.id, &s.shard, &s.status, &s.pausing, &s.spec, &s.payload, &s.labels, &s.note,
-		&t.Overlap, &t.Missed, &t.MaxLateness, &t.OnExpired, &t.PauseAfterFailures, &t.Queue, &t.Priority, &t.Timeout, &t.MaxAttempts, &t.KeepSucceeded, &t.KeepFailed,
-	}
+	return append([]any{&s.id, &s.shard, &s.status, &s.pausing, &s.spec, &s.payload, &s.labels, &s.note}, s.terms.Fields()...)
 }
+
+// longestKnown bounds the texts of labels that stay in memory while a batch is compared.
+const longestKnown = 512
 
 // says tells whether a definition, put again, changes nothing. Known are labels by their text, as far as they were read.
 func (s *stored) says(d definition, known map[string]map[string]string) (bool, error) {
@@ -45,7 +44,9 @@ func (s *stored) says(d definition, known map[string]map[string]string) (bool, e
 		if err := json.Unmarshal(s.labels, &labels); err != nil {
 			return false, fmt.Errorf("labels of schedule %d: %w", s.id, err)
 		}
-		keep(known, string(s.labels), labels)
+		if len(s.labels) <= longestKnown {
+			known[string(s.labels)] = labels
+		}
 	}
 	return string(s.spec) == d.specText && (s.payload == nil) == (d.payload == nil) && (d.payload == nil || string(s.payload) == *d.payload) &&
 		maps.Equal(labels, d.labels) && (d.note == nil && !d.noteless || policy.Same(d.note, s.note)) && s.terms.Equal(d.terms) &&
@@ -59,9 +60,9 @@ func (u *upserts) match(ctx context.Context) error {
 	workflows, keys := make([]string, len(u.items)), make([]string, len(u.items))
 	locked := maps.Clone(u.also)
 	for i, it := range u.items {
-		u.shards[i] = cohorts.ShardFor(u.tenant, u.spread, it.workflow, it.key)
-		workflows[i], keys[i] = it.workflow, it.key
-		for _, shard := range cohorts.PossibleShards(u.tenant, u.spread, it.workflow, it.key) {
+		u.shards[i] = cohorts.ShardFor(u.tenant, u.spread, it.Workflow, it.Key)
+		workflows[i], keys[i] = it.Workflow, it.Key
+		for _, shard := range cohorts.PossibleShards(u.tenant, u.spread, it.Workflow, it.Key) {
 			locked[shard] = true
 		}
 	}
@@ -113,8 +114,8 @@ func (u *upserts) compare(results pgx.BatchResults, locked map[int16]bool) (foun
 			u.also[s.shard], elsewhere = true, true
 		}
 		it := u.items[ord]
-		found[ord], u.shards[ord], it.id = true, s.shard, s.id
-		it.result = Unchanged
+		found[ord], u.shards[ord], it.ID = true, s.shard, s.id
+		it.Result = Unchanged
 		says, err := s.says(it.definition, u.labels)
 		if !says {
 			u.stored = append(u.stored, ord)

@@ -46,20 +46,20 @@ func (u *upserts) defineFresh(ctx context.Context) error {
 }
 
 // defineNew makes the row of an item that is not stored.
-func (u *upserts) defineNew(ctx context.Context, it *item, shard int16, n *nursery) error {
+func (u *upserts) defineNew(ctx context.Context, it *Item, shard int16, n *nursery) error {
 	if err := it.pre.Check(false, 0); err != nil {
 		return err
 	}
-	r, t, err := u.newborn(policy.Name{Tenant: u.tenant, Workflow: it.workflow, Key: it.key}, shard, it.definition, u.change, u.memo)
+	r, t, err := u.newborn(policy.Name{Tenant: u.tenant, Workflow: it.Workflow, Key: it.Key}, shard, it.definition, u.change, u.memo)
 	if err != nil {
 		return err
 	}
 	if n.room < 1 {
 		return tenants.Exceeded("schedules", u.quotas.Schedules, n.stored)
 	}
-	defaults, registered := n.defaults[it.workflow]
+	defaults, registered := n.defaults[it.Workflow]
 	if !registered {
-		if err := u.mayRegister(ctx, it.workflow, n); err != nil {
+		if err := u.mayRegister(ctx, it.Workflow, n); err != nil {
 			return err
 		}
 	}
@@ -78,11 +78,11 @@ func (u *upserts) defineNew(ctx context.Context, it *item, shard int16, n *nurse
 		}
 	}
 	if !registered {
-		n.missing[it.workflow] = true
+		n.missing[it.Workflow] = true
 	}
 	u.add(w, t)
 	n.room, n.stored = n.room-1, n.stored+1
-	it.row, it.result = r, Inserted
+	it.row, it.Result = r, Inserted
 	return nil
 }
 
@@ -106,7 +106,7 @@ func (u *upserts) mayRegister(ctx context.Context, name string, n *nursery) (err
 func (u *upserts) defaults(ctx context.Context) (map[string][]byte, error) {
 	names := map[string]bool{}
 	for _, ord := range u.fresh {
-		names[u.items[ord].workflow] = true
+		names[u.items[ord].Workflow] = true
 	}
 	found := make(map[string][]byte, len(names))
 	var q pgx.Batch

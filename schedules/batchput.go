@@ -15,29 +15,34 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// item is a definition to be put. Its result is told once it is stored.
-type item struct {
-	place    int // in the batch's results
-	workflow string
-	key      string
-	definition
-	earlier *item                // the line before it with the same workflow and key
-	text    []byte               // the line, where it is to be staged
-	pre     version.Precondition // what a single put demands
-	whole   bool                 // the whole schedule is the answer
-	origin  *tenants.Origin      // of a single put: it has a row of its own in the audit
+// What became of an item.
+const (
+	Inserted  = "inserted"
+	Updated   = "updated"
+	Unchanged = "unchanged"
+	Failed    = "error"
+)
 
-	result string
-	id     int64
-	fault  *fault.Error
-	row    *row     // as it is stored then
-	shown  Schedule // where the whole of it is the answer
+// Item is a definition to be put, and what became of it once it is stored.
+type Item struct {
+	Workflow string
+	Key      string
+	definition
+	pre    version.Precondition // what a single put demands
+	whole  bool                 // the whole schedule is the answer
+	origin *tenants.Origin      // of a single put: it has a row of its own in the audit
+
+	Result string
+	ID     int64        // 0 for a schedule that a dry run would make
+	Fault  *fault.Error // of an item that failed
+	row    *row         // as it is stored then
+	shown  Schedule     // where the whole of it is the answer
 }
 
-func (it *item) fail(f *fault.Error) { it.result, it.fault = Failed, f }
+func (it *Item) fail(f *fault.Error) { it.Result, it.Fault = Failed, f }
 
 // refuse notes a fault of the item; any other error is ours, and is returned.
-func (it *item) refuse(err error) error {
+func (it *Item) refuse(err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		return err
@@ -47,18 +52,27 @@ func (it *item) refuse(err error) error {
 }
 
 // action is what the audit calls the put of the item; what a call of bulk or sync did is recorded by the call.
-func (it *item) action() string {
+func (it *Item) action() string {
 	if it.whole {
 		return "put"
 	}
 	return ""
 }
 
-const batchTimeout = 30 * time.Second
+const (
+	mostTogether = 1000 // schedules are found and changed in one transaction
+	batchTimeout = 30 * time.Second
+)
 
-// storeItems stores items that differ in workflow or key, in one transaction, and says in each what became of it. A dry
-// one stores nothing, and says what would.
-func (s *Schedules) storeItems(ctx context.Context, c change, items []*item, dry bool) error {
+// PutAll stores items that differ in workflow or key, as Put would store each, in one transaction, and says in each what became of it. A
+// dry one stores nothing, and says what would.
+func (s *Schedules) PutAll(ctx context.Context, tenant tenants.ID, by string, items []*Item, dry bool) error {
+	quotas, err := s.Quotas(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	s.Forecasts.Of(ctx, tenant)
+	c := change{tenant: tenant, by: by, quotas: quotas}
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	spread, err := s.Forecasts.ShardsFor(ctx, c.tenant)
@@ -91,7 +105,7 @@ func (s *Schedules) storeItems(ctx context.Context, c change, items []*item, dry
 }
 
 // storePuts stores single puts in one transaction, and shows each of them.
-func (s *Schedules) storePuts(ctx context.Context, c change, items []*item) error {
+func (s *Schedules) storePuts(ctx context.Context, c change, items []*Item) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	spread, err := s.Forecasts.ShardsFor(ctx, c.tenant)
@@ -106,7 +120,7 @@ func (s *Schedules) storePuts(ctx context.Context, c change, items []*item) erro
 				return err
 			}
 			for _, it := range items {
-				if it.result == Failed {
+				if it.Result == Failed {
 					continue
 				}
 				if it.shown, err = it.row.answer(ctx, tx, s, ahead, u.change); err != nil {
@@ -118,11 +132,14 @@ func (s *Schedules) storePuts(ctx context.Context, c change, items []*item) erro
 	})
 }
 
+// errDry gives up the transaction of a dry run.
+var errDry = errors.New("a dry run")
+
 // upserts are definitions on their way into the database: what is found, then what is decided, then what is written, each for
 // all of them at once.
 type upserts struct {
 	*batch
-	items  []*item
+	items  []*Item
 	spread int16                        // over how many shards new schedules go
 	also   map[int16]bool               // shards to lock beside those of new schedules; what a try finds out, the next knows
 	labels map[string]map[string]string // by their text
@@ -133,9 +150,9 @@ type upserts struct {
 	fresh  []int   // items that are not stored
 }
 
-func (s *Schedules) newUpserts(tx pgx.Tx, c change, items []*item, spread int16) *upserts {
+func (s *Schedules) newUpserts(tx pgx.Tx, c change, items []*Item, spread int16) *upserts {
 	for _, it := range items { // an earlier try may have come to something else
-		it.result, it.id, it.fault, it.row = "", 0, nil, nil
+		it.Result, it.ID, it.Fault, it.row = "", 0, nil, nil
 	}
 	return &upserts{batch: s.newBatch(tx, c), items: items, spread: spread, labels: map[string]map[string]string{}}
 }
@@ -166,7 +183,7 @@ func (u *upserts) run(ctx context.Context) error {
 	}
 	for _, it := range u.items {
 		if it.row != nil {
-			it.id = it.row.ID
+			it.ID = it.row.ID
 		}
 	}
 	return nil
@@ -177,7 +194,7 @@ func (u *upserts) follow(ctx context.Context) error {
 	var keys []string
 	for _, it := range u.items {
 		if cohorts.FollowsKey(it.spec) {
-			keys = append(keys, it.key)
+			keys = append(keys, it.Key)
 		}
 	}
 	if len(keys) == 0 {
@@ -192,7 +209,7 @@ func (u *upserts) follow(ctx context.Context) error {
 	}
 	for _, it := range u.items {
 		if cohorts.FollowsKey(it.spec) {
-			it.profile = found[it.key]
+			it.profile = found[it.Key]
 		}
 	}
 	return nil
@@ -201,14 +218,14 @@ func (u *upserts) follow(ctx context.Context) error {
 // find locks the shards, and finds which items are stored. Single puts are locked and read at once, as each shows its schedule; of the
 // lines of a body those are that do not say what is stored.
 func (u *upserts) find(ctx context.Context) error {
-	if slices.ContainsFunc(u.items, func(it *item) bool { return !it.whole }) {
+	if slices.ContainsFunc(u.items, func(it *Item) bool { return !it.whole }) {
 		return u.match(ctx)
 	}
 	names := make([]scheduleName, len(u.items))
 	u.shards = make([]int16, len(u.items))
 	for i, it := range u.items {
-		names[i] = scheduleName{it.workflow, it.key}
-		u.shards[i] = cohorts.ShardFor(u.tenant, u.spread, it.workflow, it.key)
+		names[i] = scheduleName{it.Workflow, it.Key}
+		u.shards[i] = cohorts.ShardFor(u.tenant, u.spread, it.Workflow, it.Key)
 	}
 	rows, err := u.lockNamed(ctx, names, u.shards)
 	if err != nil {
@@ -219,7 +236,7 @@ func (u *upserts) find(ctx context.Context) error {
 			u.fresh = append(u.fresh, i)
 			continue
 		}
-		u.shards[i], u.items[i].id, u.items[i].result = r.Shard, r.ID, Unchanged
+		u.shards[i], u.items[i].ID, u.items[i].Result = r.Shard, r.ID, Unchanged
 		u.read, u.stored = append(u.read, r), append(u.stored, i)
 	}
 	return nil
@@ -256,7 +273,7 @@ func (u *upserts) redefineStored(ctx context.Context) error {
 	ids := make([]int64, len(u.stored))
 	for i, ord := range u.stored {
 		it := u.items[ord]
-		ids[i], ords[it.id], delayed[it.id] = it.id, ord, hasDelay(it.spec)
+		ids[i], ords[it.ID], delayed[it.ID] = it.ID, ord, hasDelay(it.spec)
 	}
 	if u.read == nil {
 		var err error
@@ -286,7 +303,7 @@ func (u *upserts) redefineStored(ctx context.Context) error {
 	return nil
 }
 
-func (u *upserts) redefineItem(ctx context.Context, it *item) error {
+func (u *upserts) redefineItem(ctx context.Context, it *Item) error {
 	if err := it.pre.Check(true, int64(it.row.Version)); err != nil {
 		return err
 	}
@@ -294,6 +311,6 @@ func (u *upserts) redefineItem(ctx context.Context, it *item) error {
 	if err != nil || w == nil {
 		return err
 	}
-	w.origin, it.result = it.origin, Updated
+	w.origin, it.Result = it.origin, Updated
 	return nil
 }

@@ -17,14 +17,15 @@ import (
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
 // upsertBulk stores lines for acme and returns what became of each.
-func (h *home) upsertBulk(text string) (results []schedules.BulkResult, sum schedules.BulkSummary) {
+func (h *home) upsertBulk(text string) (results []bulk.Result, sum bulk.Summary) {
 	h.t.Helper()
-	sum, err := h.schedules.Bulk(h.t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(text)), func(batch []schedules.BulkResult) error {
+	sum, err := h.inBulk.Upsert(h.t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(text)), func(batch []bulk.Result) error {
 		results = append(results, batch...)
 		return nil
 	})
@@ -34,7 +35,7 @@ func (h *home) upsertBulk(text string) (results []schedules.BulkResult, sum sche
 	return results, sum
 }
 
-func ndjson(t testing.TB, lines ...schedules.BulkLine) string {
+func ndjson(t testing.TB, lines ...bulk.Line) string {
 	t.Helper()
 	var b strings.Builder
 	for _, l := range lines {
@@ -81,7 +82,7 @@ func TestBulkIsManyPuts(t *testing.T) {
 	}
 }
 
-func drawLine(w string) *rapid.Generator[schedules.BulkLine] {
+func drawLine(w string) *rapid.Generator[bulk.Line] {
 	specs := []calendar.Spec{
 		cron("0 12 * * *"), cron("0 12 * * *"), cron("30 4 * * 1"),
 		{Cron: calendar.StringList{"0 12 * * *"}, Timezone: "America/New_York", Jitter: "30s"},
@@ -90,8 +91,8 @@ func drawLine(w string) *rapid.Generator[schedules.BulkLine] {
 		cron("0 0 30 2 *"), cron("*/30 * 1 1 *"), {}, // no time of theirs comes while this runs
 		delayFrom("5h", nil), delayFrom("6h", nil), delayFrom("5h", new(2)),
 	}
-	return rapid.Custom(func(rt *rapid.T) schedules.BulkLine {
-		l := schedules.BulkLine{Workflow: w, Key: new(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(rt, "key"))}
+	return rapid.Custom(func(rt *rapid.T) bulk.Line {
+		l := bulk.Line{Workflow: w, Key: new(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(rt, "key"))}
 		if l.Spec = specs[0]; rapid.Bool().Draw(rt, "another spec") {
 			l.Spec = rapid.SampledFrom(specs).Draw(rt, "spec")
 		}
@@ -142,7 +143,7 @@ func (h *home) disturb(rt *rapid.T, w string) {
 }
 
 // putEach puts the last good line of each key for the other tenant, and says what must become of all.
-func (h *home) putEach(rt *rapid.T, lines []schedules.BulkLine) []string {
+func (h *home) putEach(rt *rapid.T, lines []bulk.Line) []string {
 	want := make([]string, len(lines))
 	done := map[string]bool{}
 	for i, l := range slices.Backward(lines) {
@@ -180,9 +181,9 @@ func (h *home) hidden(key string, p schedules.Params) string {
 }
 
 // told is what a line was answered, in the words of putEach.
-func told(r schedules.BulkResult, want string) string {
+func told(r bulk.Result, want string) string {
 	switch {
-	case strings.HasSuffix(want, " hidden or error") && (r.Result == schedules.Duplicate || r.Result == schedules.Failed):
+	case strings.HasSuffix(want, " hidden or error") && (r.Result == bulk.Duplicate || r.Result == schedules.Failed):
 		return want
 	case r.Error == nil:
 		return r.Key + " " + r.Result

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -37,7 +37,7 @@ func TestBulkAnswersEachLine(t *testing.T) {
 	a := e.ask("POST", bulkPath, body, "Content-Type", "application/x-ndjson")
 	var got []string
 	for line := range strings.Lines(a.body) {
-		var r schedules.BulkResult
+		var r bulk.Result
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatal(err)
 		}
@@ -136,14 +136,14 @@ func TestBulkEndsWithItsBody(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	broken := errors.New("broken")
-	_, err := h.schedules.Bulk(t.Context(), h.acme, "ann", io.NopCloser(io.MultiReader(strings.NewReader(dailyLine("a")), failing{broken})), func([]schedules.BulkResult) error { return nil })
+	_, err := h.inBulk.Upsert(t.Context(), h.acme, "ann", io.NopCloser(io.MultiReader(strings.NewReader(dailyLine("a")), failing{broken})), func([]bulk.Result) error { return nil })
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 	if n := one[int](h, `SELECT count(*) FROM schedule`); n != 0 {
 		t.Errorf("got %d schedules of half a batch", n)
 	}
-	_, err = h.schedules.Bulk(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(dailyLine("a"))), func([]schedules.BulkResult) error { return broken })
+	_, err = h.inBulk.Upsert(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(dailyLine("a"))), func([]bulk.Result) error { return broken })
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
@@ -167,7 +167,7 @@ func TestManyBulksOfTheSameKeysEndSound(t *testing.T) {
 				}
 				fmt.Fprintf(&b, `{"workflow":"w%d","key":"%d","spec":{"cron":"%d 12 * * *"}}`+"\n", k%3, k, i)
 			}
-			_, err := h.schedules.Bulk(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(b.String())), func(results []schedules.BulkResult) error {
+			_, err := h.inBulk.Upsert(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(b.String())), func(results []bulk.Result) error {
 				for _, r := range results {
 					if r.Error != nil && r.Error.Code != "busy" {
 						t.Errorf("got %+v", r.Error)
@@ -192,7 +192,7 @@ func TestABodyIsReadAsFastAsItsTenantMayStore(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	var paced []int
-	h.schedules.Pace = func(_ context.Context, tenant tenants.ID, n int) error {
+	h.inBulk = inBulk(h.schedules, func(_ context.Context, tenant tenants.ID, n int) error {
 		if tenant != h.acme {
 			t.Errorf("got tenant %d", tenant)
 		}
@@ -200,13 +200,13 @@ func TestABodyIsReadAsFastAsItsTenantMayStore(t *testing.T) {
 			return context.DeadlineExceeded
 		}
 		return nil
-	}
+	})
 	var body strings.Builder
 	for n := range 2500 {
 		fmt.Fprintf(&body, `{"workflow": "w", "key": "k%d", "spec": {"cron": "0 8 * * *"}}`+"\n", n)
 	}
 	stored := 0
-	_, err := h.schedules.Bulk(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(body.String())), func(batch []schedules.BulkResult) error {
+	_, err := h.inBulk.Upsert(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(body.String())), func(batch []bulk.Result) error {
 		stored += len(batch)
 		return nil
 	})

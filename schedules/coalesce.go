@@ -36,7 +36,7 @@ type queue struct {
 
 // waiter is a put that waits. It is told once: to store a group, itself among it; that it was stored; or to store itself.
 type waiter struct {
-	*item
+	*Item
 	turn chan turn
 }
 
@@ -47,7 +47,7 @@ type turn struct {
 }
 
 // put stores an item: together with others where some are under way, else, or where those could not be stored together, alone.
-func (g *groups) put(ctx context.Context, s *Schedules, by change, it *item) error {
+func (g *groups) put(ctx context.Context, s *Schedules, by change, it *Item) error {
 	c := caller{by.tenant, by.by}
 	w, waits := g.enter(c, it)
 	if !waits {
@@ -72,14 +72,14 @@ func (g *groups) put(ctx context.Context, s *Schedules, by change, it *item) err
 	if !now.done {
 		return s.putAlone(ctx, by, it)
 	}
-	if it.result == Failed {
-		return it.fault
+	if it.Result == Failed {
+		return it.Fault
 	}
 	return nil
 }
 
 // enter has the item wait where others are under way.
-func (g *groups) enter(c caller, it *item) (w *waiter, waits bool) {
+func (g *groups) enter(c caller, it *Item) (w *waiter, waits bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.callers[c]
@@ -123,7 +123,7 @@ func (g *groups) handOver(c caller) {
 	var group, rest []*waiter
 	named := map[[2]string]bool{}
 	for _, w := range q.waiting {
-		name := [2]string{w.workflow, w.key}
+		name := [2]string{w.Workflow, w.Key}
 		if named[name] || len(group) == mostInOne {
 			rest = append(rest, w)
 			continue
@@ -147,9 +147,9 @@ func (g *groups) lead(ctx context.Context, s *Schedules, by change, group []*wai
 	if len(group) == 1 {
 		return turn{}
 	}
-	items := make([]*item, len(group))
+	items := make([]*Item, len(group))
 	for i, w := range group {
-		items[i] = w.item
+		items[i] = w.Item
 	}
 	ctx, outcome := postgres.Watch(context.WithoutCancel(ctx))
 	err := s.storePuts(ctx, by, items)

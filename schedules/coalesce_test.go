@@ -14,6 +14,7 @@ import (
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
@@ -28,10 +29,10 @@ func TestPutsTogetherAreManyPuts(t *testing.T) {
 		w := fmt.Sprint("w", run)
 		for range rapid.IntRange(1, 4).Draw(rt, "rounds") {
 			h.disturb(rt, w)
-			lines := rapid.SliceOfNDistinct(drawLine(w), 1, 4, func(l schedules.BulkLine) string { return *l.Key }).Draw(rt, "lines")
+			lines := rapid.SliceOfNDistinct(drawLine(w), 1, 4, func(l bulk.Line) string { return *l.Key }).Draw(rt, "lines")
 			puts := make([]schedules.GroupPut, len(lines))
 			for i, l := range lines {
-				puts[i] = schedules.GroupPut{BulkLine: l, Pre: rapid.SampledFrom([]version.Precondition{
+				puts[i] = schedules.GroupPut{Workflow: l.Workflow, Key: *l.Key, Params: l.Params, Pre: rapid.SampledFrom([]version.Precondition{
 					{}, {}, {}, {},
 					{IfNoneMatch: version.Any()},
 					{IfMatch: version.Any()},
@@ -45,10 +46,10 @@ func TestPutsTogetherAreManyPuts(t *testing.T) {
 			}
 			handed := h.handedKeys()
 			for i, p := range puts {
-				s, made, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: w, Key: *p.Key}, p.Params, "ann", p.Pre)
+				s, made, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: w, Key: p.Key}, p.Params, "ann", p.Pre)
 				want, got := answered(t, s, made, err), answered(t, together[i].Schedule, together[i].Made, together[i].Err)
 				if diff := cmp.Diff(want, got); diff != "" {
-					rt.Fatalf("%s (-alone +together):\n%s", *p.Key, diff)
+					rt.Fatalf("%s (-alone +together):\n%s", p.Key, diff)
 				}
 			}
 			if diff := cmp.Diff(h.handedKeys(), handed); diff != "" {

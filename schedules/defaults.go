@@ -26,7 +26,7 @@ type inheritance struct {
 // inheriting is where such an operation stands: which shards it has waited for, then which schedules it has come to.
 type inheriting struct {
 	Shard int16 `json:"shard"`
-	position
+	Position
 }
 
 // lockDefaults reads a workflow's stored defaults, and has other changes of them wait; nil where there is no workflow.
@@ -70,13 +70,13 @@ func (s *Schedules) inheritStep(ctx context.Context, tx pgx.Tx, op *operations.O
 		at.Shard++
 		return false, op.Keep(at)
 	}
-	w := walk{filter: Filter{Workflow: p.Workflow}, after: at.position, action: actRetime, picked: func(r *row, _ *time.Time) bool {
+	w := walk{filter: Filter{Workflow: p.Workflow}, after: at.Position, action: actRetime, picked: func(r *row, _ *time.Time) bool {
 		return r.Stored.Missed == nil && r.CohortID != nil
 	}}
 	done, last, err := s.step(ctx, tx, op, w)
 	if err != nil {
 		return false, err
 	}
-	at.position = last
+	at.Position = last
 	return done, op.Keep(at)
 }

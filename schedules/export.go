@@ -24,7 +24,7 @@ func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, wri
 	if err := f.check(""); err != nil {
 		return err
 	}
-	for n, after := readFirst, (position{}); ; {
+	for n, after := readFirst, (Position{}); ; {
 		rows, full, err := s.exported(ctx, tenant, f, after, n)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, wri
 	}
 }
 
-func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, after position, n int) (found []*row, full bool, err error) {
+func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, after Position, n int) (found []*row, full bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	sql, args := f.query(tenant, after, nil, n)

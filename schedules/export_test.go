@@ -17,17 +17,17 @@ import (
 
 // ListQuery is the statement of a first page.
 func ListQuery(tenant tenants.ID, f Filter) (sql string, args []any) {
-	return f.query(tenant, position{}, nil, 101)
+	return f.query(tenant, Position{}, nil, 101)
 }
 
 // LastQuery is the statement that finds how far a first page goes.
 func LastQuery(tenant tenants.ID, f Filter) (sql string, args []any) {
-	return f.lastQuery(tenant, position{})
+	return f.lastQuery(tenant, Position{})
 }
 
 // PageQuery is the statement of the page behind a cursor.
 func (s *Schedules) PageQuery(tenant tenants.ID, f Filter, cursor string) (sql string, args []any, err error) {
-	var after position
+	var after Position
 	if cursor != "" {
 		err = s.Cursors.Open(int32(tenant), fmt.Sprintf("schedules %q", f), cursor, &after)
 	}
@@ -36,7 +36,7 @@ func (s *Schedules) PageQuery(tenant tenants.ID, f Filter, cursor string) (sql s
 }
 
 // The statements that read schedules by their names.
-const (
+var (
 	OneQuery  = oneRow
 	ManyQuery = manyRows
 )
@@ -46,7 +46,8 @@ var ActStep = (*Schedules).actStep
 
 // GroupPut is a put that is stored together with others, and GroupAnswer what became of it.
 type GroupPut struct {
-	BulkLine
+	Workflow, Key string
+	Params
 	Pre version.Precondition
 }
 
@@ -63,15 +64,15 @@ func (s *Schedules) PutTogether(ctx context.Context, tenant tenants.ID, by strin
 	if err != nil {
 		return nil, err
 	}
-	var items []*item
+	var items []*Item
 	var places []int
 	for i, p := range puts {
 		d, err := p.Params.read(quotas)
 		if err != nil {
-			err = fault.Join(err, s.checkSpec(ctx, policy.Name{Tenant: tenant, Workflow: p.Workflow, Key: *p.Key}, p.Spec))
+			err = fault.Join(err, s.checkSpec(ctx, policy.Name{Tenant: tenant, Workflow: p.Workflow, Key: p.Key}, p.Spec))
 		}
 		if answers[i].Err = err; err == nil {
-			items = append(items, &item{workflow: p.Workflow, key: *p.Key, definition: d, pre: p.Pre, whole: true})
+			items = append(items, &Item{Workflow: p.Workflow, Key: p.Key, definition: d, pre: p.Pre, whole: true})
 			places = append(places, i)
 		}
 	}
@@ -83,11 +84,11 @@ func (s *Schedules) PutTogether(ctx context.Context, tenant tenants.ID, by strin
 	}
 	for i, it := range items {
 		a := &answers[places[i]]
-		if it.result == Failed {
-			a.Err = it.fault
+		if it.Result == Failed {
+			a.Err = it.Fault
 			continue
 		}
-		a.Schedule, a.Made = it.shown, it.result == Inserted
+		a.Schedule, a.Made = it.shown, it.Result == Inserted
 	}
 	return answers, nil
 }

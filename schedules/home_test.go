@@ -19,6 +19,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
@@ -40,6 +41,7 @@ type home struct {
 	schedules *schedules.Schedules
 	subjects  *subjects.Subjects
 	calendars *calendars.Calendars
+	inBulk    *bulk.Bulk
 
 	mu     sync.Mutex
 	handed []schedules.Due
@@ -69,8 +71,14 @@ func newHome(t testing.TB) *home {
 		Quotas:    quotas,
 		Forecasts: forecast.New(forecast.Config{Pool: h.api, Timings: timings, Quotas: quotas, Log: slog.New(slog.DiscardHandler), Within: time.Minute}), // on a machine that is busy too
 	})
+	h.inBulk = inBulk(h.schedules, nil)
 	h.subjects = subjects.New(subjects.Config{Pool: h.api, Schedules: h.schedules, Forget: h.forget, Secret: []byte("secret"), Quotas: quotas, Cursors: cursors(t)})
 	return h
+}
+
+// inBulk makes what stores many schedules at the pace of a function; nil: at once.
+func inBulk(s *schedules.Schedules, pace func(context.Context, tenants.ID, int) error) *bulk.Bulk {
+	return bulk.New(bulk.Config{Pool: s.Pool, Schedules: s, Forecasts: s.Forecasts, IDs: s.IDs, Quotas: s.Quotas, Log: s.Log, Pace: pace})
 }
 
 // theirs is the context of the other tenant's requests.

@@ -18,6 +18,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/subjects"
@@ -48,6 +49,7 @@ func newEdge(t *testing.T) *edge {
 	router := web.New(web.Options{Log: slog.New(slog.DiscardHandler)})
 	authenticated := router.Group("", tenants.Authenticate(verifier))
 	schedules.Routes(authenticated, h.schedules)
+	bulk.Routes(authenticated, h.inBulk)
 	forecast.Routes(authenticated, h.schedules.Forecasts)
 	calendars.Routes(authenticated, h.calendars)
 	subjects.Routes(authenticated, h.subjects)

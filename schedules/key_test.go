@@ -11,6 +11,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/schedules/subjects"
 )
@@ -186,9 +187,9 @@ func TestBulkTimesLinesByTheirKeys(t *testing.T) {
 		`{"workflow":"w","key":"c","spec":{"timezone":"@key","cron":["0 8 * * *"]}}`,
 		`{"workflow":"w","key":"d","spec":{"timezone":"Asia/Tokyo","cron":["0 8 * * *"]}}`,
 	}
-	send := func() (results []schedules.BulkResult) {
+	send := func() (results []bulk.Result) {
 		t.Helper()
-		_, err := h.schedules.Bulk(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(strings.Join(lines, "\n"))), func(batch []schedules.BulkResult) error {
+		_, err := h.inBulk.Upsert(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(strings.Join(lines, "\n"))), func(batch []bulk.Result) error {
 			results = append(results, batch...)
 			return nil
 		})

@@ -10,7 +10,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/version"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/schedules/subjects"
 )
@@ -47,7 +47,7 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 				_, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: workflow, Key: key}, p, "ann", version.Precondition{})
 				fail(err, "no profile")
 				lines := fmt.Sprintf(`{"workflow":"bulk%d","key":%q,"spec":{"timezone":"@key","cron":["%d 9 * * *"]}}`, n, key, i)
-				_, err = h.schedules.Bulk(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(lines)), func([]schedules.BulkResult) error { return nil })
+				_, err = h.inBulk.Upsert(t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(lines)), func([]bulk.Result) error { return nil })
 				fail(err)
 			}
 		})

@@ -27,8 +27,8 @@ type Filter struct {
 	DueBefore time.Time `json:"d,omitzero"`  // whose next tick comes before this; the list is in due order
 }
 
-// position is where a page of a list begins: after this workflow and key, or in due order after this member.
-type position struct {
+// Position is where a page of a list begins: after this workflow and key, or in due order after this member.
+type Position struct {
 	Workflow string    `json:"w,omitempty"`
 	Key      string    `json:"k,omitempty"`
 	NextAt   time.Time `json:"n,omitzero"`
@@ -48,7 +48,7 @@ func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	name := fmt.Sprintf("schedules %q", f)
-	var after position
+	var after Position
 	paging, err := s.Cursors.Page(int32(tenant), name, limit, cursor, &after)
 	if err != nil {
 		return nil, nil, err
@@ -85,7 +85,7 @@ const roomToRead = 256 << 10
 
 // read reads up to limit rows of a list from a position on. End is nil unless it stopped before that and before the end of the list:
 // because it may hold no more bytes, or has looked at as many rows as it may.
-func (s *Schedules) read(ctx context.Context, tenant tenants.ID, f Filter, after position, limit int) (found []*row, end *position, now time.Time, err error) {
+func (s *Schedules) read(ctx context.Context, tenant tenants.ID, f Filter, after Position, limit int) (found []*row, end *Position, now time.Time, err error) {
 	if err := web.Room(ctx, roomToRead); err != nil {
 		return nil, nil, now, err
 	}
@@ -115,11 +115,11 @@ func fitting(room, held, n int) int {
 	return max(0, room)/max(1, held/n) + 1
 }
 
-func (f Filter) position(r *row) position {
+func (f Filter) position(r *row) Position {
 	if f.DueBefore.IsZero() {
-		return position{Workflow: r.Workflow, Key: r.Key}
+		return Position{Workflow: r.Workflow, Key: r.Key}
 	}
-	return position{NextAt: r.NextAt.UTC(), Cohort: *r.CohortID, Spread: r.Spread, ID: r.ID}
+	return Position{NextAt: r.NextAt.UTC(), Cohort: *r.CohortID, Spread: r.Spread, ID: r.ID}
 }
 
 // check returns the faults of a filter, each located below prefix.
@@ -161,7 +161,7 @@ const lookups = `
 
 // query is the list in SQL, from a position on, and through another one unless that is nil. Without that one it looks at mostListed
 // rows that may not match.
-func (f Filter) query(tenant tenants.ID, after position, through *position, limit int) (sql string, args []any) {
+func (f Filter) query(tenant tenants.ID, after Position, through *Position, limit int) (sql string, args []any) {
 	if !f.DueBefore.IsZero() {
 		return f.dueQuery(tenant, after, limit)
 	}
@@ -202,7 +202,7 @@ func (f Filter) source() (by, tables string) {
 
 // dueQuery walks the cohorts by their next time, and the members of each by their place in it. Only what is asked for is
 // in it, so that both are ranges of their indexes; the sort is of one cohort at a time, and of those that are few.
-func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql string, args []any) {
+func (f Filter) dueQuery(tenant tenants.ID, after Position, limit int) (sql string, args []any) {
 	args = []any{tenant, f.DueBefore, after.NextAt, after.Cohort, after.Spread, after.ID, int64(math.MinInt64), limit}
 	workflow := ""
 	if f.Workflow != "" {
@@ -236,7 +236,7 @@ func (f Filter) dueQuery(tenant tenants.ID, after position, limit int) (sql stri
 
 // where is the filter but its status in SQL, from a position on in the workflow and key of a table, and through another one unless
 // that is nil. Only what is asked for is in it, so that it is a range of the index.
-func (f Filter) where(by string, tenant tenants.ID, after position, through *position) (clause string, args []any) {
+func (f Filter) where(by string, tenant tenants.ID, after Position, through *Position) (clause string, args []any) {
 	clause, args = by+".tenant_id = $1", []any{tenant}
 	and := func(format string, values ...any) {
 		numbers := make([]any, len(values))

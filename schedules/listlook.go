@@ -28,13 +28,13 @@ func (f Filter) everyWorkflow() bool { return f.KeyPrefix != "" && f.Workflow ==
 // looked is what was found of a list from a position on.
 type looked struct {
 	rows []*row
-	end  *position // where it stopped before it found as much as was asked for, if not at the end of the list
+	end  *Position // where it stopped before it found as much as was asked for, if not at the end of the list
 	at   time.Time // the clock
 }
 
 // look reads up to n rows of a list from a position on.
-func (s *Schedules) look(ctx context.Context, tenant tenants.ID, f Filter, after position, n, most int) (l looked, err error) {
-	read := func(through *position) error {
+func (s *Schedules) look(ctx context.Context, tenant tenants.ID, f Filter, after Position, n, most int) (l looked, err error) {
+	read := func(through *Position) error {
 		sql, args := f.query(tenant, after, through, n)
 		var full bool
 		l.rows, full, l.at, err = readRows(ctx, s.Pool, most, sql, args...)
@@ -61,9 +61,9 @@ func (s *Schedules) look(ctx context.Context, tenant tenants.ID, f Filter, after
 }
 
 // lastLooked returns the place of the last row that a page from a position on may look at; nil: there are fewer.
-func (s *Schedules) lastLooked(ctx context.Context, tenant tenants.ID, f Filter, after position) (*position, error) {
+func (s *Schedules) lastLooked(ctx context.Context, tenant tenants.ID, f Filter, after Position) (*Position, error) {
 	sql, args := f.lastQuery(tenant, after)
-	var last position
+	var last Position
 	err := s.Pool.QueryRow(ctx, sql, args...).Scan(&last.Workflow, &last.Key)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
@@ -75,7 +75,7 @@ func (s *Schedules) lastLooked(ctx context.Context, tenant tenants.ID, f Filter,
 }
 
 // lastQuery finds the place of the row number mostListed, whatever its status.
-func (f Filter) lastQuery(tenant tenants.ID, after position) (sql string, args []any) {
+func (f Filter) lastQuery(tenant tenants.ID, after Position) (sql string, args []any) {
 	if f.everyWorkflow() {
 		past, args := f.prefixArgs(tenant, after, mostListed)
 		return inPrefix + `

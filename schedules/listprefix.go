@@ -19,7 +19,7 @@ const inPrefix = `WITH RECURSIVE workflows AS (
 
 const ofWorkflow = `s.tenant_id = $1 AND s.workflow = n.workflow AND s.key >= $4 AND (s.workflow, s.key) > ($2, $3) `
 
-func (f Filter) prefixArgs(tenant tenants.ID, after position, limit int) (past string, args []any) {
+func (f Filter) prefixArgs(tenant tenants.ID, after Position, limit int) (past string, args []any) {
 	args = []any{tenant, after.Workflow, after.Key, f.KeyPrefix, limit}
 	if end := PastPrefix(f.KeyPrefix); end != "" {
 		return "AND s.key < $6", append(args, end)
@@ -28,7 +28,7 @@ func (f Filter) prefixArgs(tenant tenants.ID, after position, limit int) (past s
 }
 
 // prefixQuery is a list by the prefix of keys of all workflows.
-func (f Filter) prefixQuery(tenant tenants.ID, after position, through *position, limit int) (sql string, args []any) {
+func (f Filter) prefixQuery(tenant tenants.ID, after Position, through *Position, limit int) (sql string, args []any) {
 	past, args := f.prefixArgs(tenant, after, limit)
 	if through != nil {
 		past += fmt.Sprintf(" AND (s.workflow, s.key) <= ($%d, $%d)", len(args)+1, len(args)+2)

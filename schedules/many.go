@@ -18,7 +18,7 @@ type ManyParams struct {
 	Keys     []string `json:"keys" validate:"min=1,max=1000"`
 }
 
-const manyRows = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
+var manyRows = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
 	WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = ANY($3)`
 
 // Many calls write with the schedules of up to 1,000 keys of a workflow, in the order of the keys, some at a time; those that

@@ -11,6 +11,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -114,9 +115,9 @@ func TestASpecNamesCalendarsThatThereAre(t *testing.T) {
 	_, err = h.schedules.Patch(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, patch, "ann", version.Precondition{})
 	faulty(t, err, 422, "unknown_calendar")
 	results, _ := h.upsertBulk(ndjson(t,
-		schedules.BulkLine{Workflow: "w", Key: new("b"), Params: without("off")},
-		schedules.BulkLine{Workflow: "w", Key: new("c"), Params: without("none")},
-		schedules.BulkLine{Workflow: "w", Key: new("a"), Params: without("off")}))
+		bulk.Line{Workflow: "w", Key: new("b"), Params: without("off")},
+		bulk.Line{Workflow: "w", Key: new("c"), Params: without("none")},
+		bulk.Line{Workflow: "w", Key: new("a"), Params: without("off")}))
 	got := []string{}
 	for _, r := range results {
 		got = append(got, r.Result)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 )
 
 // heavy are schedules that hold more bytes together than one page may.
@@ -21,7 +22,7 @@ func (h *home) heavy(n int) (keys []string) {
 		keys = append(keys, fmt.Sprintf("k%03d", i))
 		fmt.Fprintf(&lines, `{"workflow": "w", "key": %q, "spec": {"cron": "0 12 * * *"}, "payload": %q}`+"\n", keys[i], payload)
 	}
-	if _, err := h.schedules.Bulk(h.t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(lines.String())), func([]schedules.BulkResult) error { return nil }); err != nil {
+	if _, err := h.inBulk.Upsert(h.t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(lines.String())), func([]bulk.Result) error { return nil }); err != nil {
 		h.t.Fatal(err)
 	}
 	return keys

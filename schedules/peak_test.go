@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
@@ -26,10 +27,10 @@ func lines(prefix string, n int, spec string) string {
 	return b.String()
 }
 
-func (h *home) bulkAll(body string) (schedules.BulkSummary, []schedules.BulkResult) {
+func (h *home) bulkAll(body string) (bulk.Summary, []bulk.Result) {
 	h.t.Helper()
-	var all []schedules.BulkResult
-	sum, err := h.schedules.Bulk(h.t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(body)), func(r []schedules.BulkResult) error {
+	var all []bulk.Result
+	sum, err := h.inBulk.Upsert(h.t.Context(), h.acme, "ann", io.NopCloser(strings.NewReader(body)), func(r []bulk.Result) error {
 		all = append(all, r...)
 		return nil
 	})
@@ -143,7 +144,7 @@ func TestCrowdedMinutesAreWarnedOf(t *testing.T) {
 	at := time.Now().UTC().Add(3 * time.Hour)
 	crowded := fmt.Sprintf(`{"cron": "%d %d * * *"}`, at.Minute(), at.Hour())
 	a := e.want(200, "", "POST", "/v1/schedules/bulk?results=errors", lines("d", 200, crowded), "Content-Type", "application/x-ndjson")
-	var end schedules.BulkEnd
+	var end bulk.End
 	if err := json.Unmarshal([]byte(a.body), &end); err != nil {
 		t.Fatal(err)
 	}

@@ -31,11 +31,11 @@ func (s *Schedules) Put(ctx context.Context, of policy.Name, p Params, by string
 	if err != nil { // what is wrong with the spec is told beside it
 		return out, false, fault.Join(err, s.checkSpec(ctx, of, p.Spec))
 	}
-	it := &item{workflow: workflow, key: key, definition: d, pre: pre, whole: true, origin: tenants.OriginOf(ctx)}
+	it := &Item{Workflow: workflow, Key: key, definition: d, pre: pre, whole: true, origin: tenants.OriginOf(ctx)}
 	if err := s.puts.put(ctx, s, change{tenant: tenant, by: by, quotas: quotas}, it); err != nil {
 		return out, false, err
 	}
-	return it.shown, it.result == Inserted, nil
+	return it.shown, it.Result == Inserted, nil
 }
 
 // checkSpec compiles a spec as it would be put now.
@@ -53,12 +53,12 @@ func (s *Schedules) checkSpec(ctx context.Context, of policy.Name, spec calendar
 }
 
 // putAlone puts one item in a transaction of its own.
-func (s *Schedules) putAlone(ctx context.Context, c change, it *item) error {
+func (s *Schedules) putAlone(ctx context.Context, c change, it *Item) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	err := raced(func() error { return s.storePuts(ctx, c, []*item{it}) })
-	if err == nil && it.result == Failed {
-		return it.fault
+	err := raced(func() error { return s.storePuts(ctx, c, []*Item{it}) })
+	if err == nil && it.Result == Failed {
+		return it.Fault
 	}
 	return err
 }

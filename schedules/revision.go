@@ -63,9 +63,7 @@ type revised struct {
 	PayloadKept bool
 }
 
-const revisedColumns = `version, status, spec, payload, labels, note, status_note,
-	overlap, missed, max_lateness_s, on_expired, pause_after_failures, queue, priority, timeout_s,
-	max_attempts, keep_succeeded_s, keep_failed_s`
+const revisedColumns = `version, status, spec, payload, labels, note, status_note, ` + policy.Columns
 
 // Revisions returns a page of a schedule's versions, newest first, and the cursor of the next page, if there is one.
 // Where there is no such schedule they are those of the last one that was deleted.

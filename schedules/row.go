@@ -79,12 +79,11 @@ type row struct {
 	first    time.Time        // the earliest nominal time that is the schedule's own, likewise
 }
 
-const rowColumns = `
+var rowColumns = `
 	s.id, s.workflow, s.key, s.version, s.shard, s.status, s.spec, s.payload, s.labels, s.note, s.status_note,
 	s.paused_at, s.paused_until,
 	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.hashed_as, s.moves, s.moved_until, s.created_at, s.updated_at, s.updated_by,
-	s.overlap, s.missed, s.max_lateness_s, s.on_expired, s.pause_after_failures, s.queue, s.priority, s.timeout_s,
-	s.max_attempts, s.keep_succeeded_s, s.keep_failed_s,
+	` + policy.ColumnsOf("s") + `,
 	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at,
 	COALESCE(st.last_tick_at, st.seen_at, st.last_at) AS last_tick_at, COALESCE(st.last_seq, 0) AS last_seq, COALESCE(st.seen_at, st.last_at) AS seen_at, st.skips, st.delay_at, st.delay_left,
 	c.hash, c.missed AS cohort_missed, c.revision, c.tzdata AS timed, c.retime_at, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
@@ -99,7 +98,7 @@ const rowTables = `
 	LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id
 	LEFT JOIN key_profile kp ON kp.tenant_id = s.tenant_id AND kp.key = CASE WHEN s.by_key THEN s.key END`
 
-const oneRow = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
+var oneRow = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
 	WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`
 
 // wake makes a schedule active whose pause has ended, or completed where nothing was left to come after it.

@@ -15,18 +15,18 @@ import (
 // fields are where the columns of rowColumns go, in their order. To find them by their names takes longer for a page of
 // rows than to read it.
 func (r *row) fields() []any {
-	t := &r.Stored
-	return []any{
+	f := append(make([]any, 0, 66),
 		&r.ID, &r.Workflow, &r.Key, &r.Version, &r.Shard, &r.Status, &r.Spec, &r.Payload, &r.Labels, &r.Note, &r.StatusNote,
 		&r.PausedAt, &r.PausedUntil,
 		&r.AnchorAt, &r.TicksLeft, &r.CohortID, &r.Spread, &r.TZData, &r.HashedAs, &r.Moves, &r.MovedUntil, &r.CreatedAt, &r.UpdatedAt, &r.UpdatedBy,
-		&t.Overlap, &t.Missed, &t.MaxLateness, &t.OnExpired, &t.PauseAfterFailures, &t.Queue, &t.Priority, &t.Timeout,
-		&t.MaxAttempts, &t.KeepSucceeded, &t.KeepFailed,
+	)
+	f = append(f, r.Stored.Fields()...)
+	return append(f,
 		&r.Fired, &r.Succeeded, &r.Failed, &r.Skipped, &r.MissedTimes, &r.LastAt, &r.LastTickAt, &r.LastSeq, &r.SeenAt, &r.Skips, &r.DelayAt, &r.DelayLeft,
 		&r.Hash, &r.CohortMissed, &r.Revision, &r.Timed, &r.RetimeAt, &r.NextAt, &r.RunAt, &r.RunFrom, &r.RunMissed, &r.RunDrop, &r.AtSpread, &r.AtID,
 		&r.FromAt, &r.UntilAt,
 		&r.Defaults, &r.KeyZone, &r.QuietFrom, &r.QuietTo, &r.QuietSkip,
-	}
+	)
 }
 
 // scanRow reads one row of a query for rowColumns, as pgx.RowToFunc.

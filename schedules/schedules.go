@@ -44,9 +44,6 @@ type Config struct {
 	Cursors   *web.Cursor
 	Log       *slog.Logger
 
-	// Pace waits until a tenant may store n more schedules; it is called with the lines of a body as they are read. Nil: at once.
-	Pace func(ctx context.Context, tenant tenants.ID, n int) error
-
 	Operations *operations.Operations
 }
 
@@ -54,14 +51,6 @@ type Config struct {
 type Schedules struct {
 	Config
 	puts groups
-}
-
-// pace holds a body of many lines to how fast its tenant may store schedules.
-func (s *Schedules) pace(ctx context.Context, tenant tenants.ID, b *lines) error {
-	if s.Pace == nil || b == nil || len(b.items) == 0 {
-		return nil
-	}
-	return s.Pace(ctx, tenant, len(b.items))
 }
 
 // New returns Schedules over a pool whose database is migrated, and registers its kinds of operations.

@@ -16,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/schedules/subjects"
@@ -69,8 +70,8 @@ func TestCountedBytesAreThoseOfTheRows(t *testing.T) {
 			case "put":
 				_, _, _ = h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, large(size), "ann", version.Precondition{})
 			case "bulk":
-				line := func(key string) schedules.BulkLine {
-					return schedules.BulkLine{Workflow: "w", Key: &key, Params: large(size)}
+				line := func(key string) bulk.Line {
+					return bulk.Line{Workflow: "w", Key: &key, Params: large(size)}
 				}
 				h.upsertBulk(ndjson(t, line(key), line(key+"2"), line("d")))
 			case "patch":
@@ -84,8 +85,8 @@ func TestCountedBytesAreThoseOfTheRows(t *testing.T) {
 			case "act":
 				h.act(rapid.SampledFrom([]string{"pause", "resume", "delete"}).Draw(rt, "action"), schedules.ActionFilter{All: true})
 			case "sync":
-				p := schedules.SyncParams{Workflow: "w", Unlisted: rapid.SampledFrom([]string{"delete", "pause"}).Draw(rt, "unlisted")}
-				_, _, _ = h.syncs(p, io.NopCloser(strings.NewReader(ndjson(t, schedules.BulkLine{Workflow: "w", Key: &key, Params: large(size)}))))
+				p := bulk.SyncParams{Workflow: "w", Unlisted: rapid.SampledFrom([]string{"delete", "pause"}).Draw(rt, "unlisted")}
+				_, _, _ = h.syncs(p, io.NopCloser(strings.NewReader(ndjson(t, bulk.Line{Workflow: "w", Key: &key, Params: large(size)}))))
 			case "erase":
 				_, _ = h.subjects.Erase(t.Context(), h.acme, key, "ann", version.Precondition{})
 			case "rename":
@@ -113,9 +114,9 @@ func TestStoredBytesAreBounded(t *testing.T) {
 	}
 	bulk := func(n int) (refused int) {
 		t.Helper()
-		var lines []schedules.BulkLine
+		var lines []bulk.Line
 		for i := range n {
-			lines = append(lines, schedules.BulkLine{Workflow: "w", Key: new(fmt.Sprint("bulk", i)), Params: large(1000)})
+			lines = append(lines, bulk.Line{Workflow: "w", Key: new(fmt.Sprint("bulk", i)), Params: large(1000)})
 		}
 		all, _ := h.upsertBulk(ndjson(t, lines...))
 		for _, r := range all {

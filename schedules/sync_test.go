@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -20,14 +21,14 @@ import (
 const syncPath = "/v1/schedules/sync?workflow=w"
 
 // sync sends a body to be synced, and returns the answer's lines but the last, in short, and the last.
-func (e *edge) sync(query, body string) (told []string, end schedules.SyncEnd) {
+func (e *edge) sync(query, body string) (told []string, end bulk.SyncEnd) {
 	e.t.Helper()
 	a := e.ask("POST", syncPath+query, body, "Content-Type", "application/x-ndjson")
 	if a.status != 200 {
 		e.t.Fatalf("got %d %s", a.status, a.body)
 	}
 	for line := range strings.Lines(a.body) {
-		var r schedules.BulkResult
+		var r bulk.Result
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			e.t.Fatal(err)
 		}
@@ -52,8 +53,8 @@ func (h *home) stand() string {
 	return one[string](h, `SELECT COALESCE(string_agg(concat_ws(' ', workflow, key, version, status), ', ' ORDER BY workflow, key), '') FROM schedule WHERE tenant_id = $1`, h.acme)
 }
 
-func summary(inserted, updated, unchanged, duplicates, failed, reconciled int) schedules.SyncSummary {
-	return schedules.SyncSummary{BulkSummary: schedules.BulkSummary{Inserted: inserted, Updated: updated, Unchanged: unchanged, Duplicates: duplicates, Errors: failed}, Reconciled: reconciled}
+func summary(inserted, updated, unchanged, duplicates, failed, reconciled int) bulk.SyncSummary {
+	return bulk.SyncSummary{Summary: bulk.Summary{Inserted: inserted, Updated: updated, Unchanged: unchanged, Duplicates: duplicates, Errors: failed}, Reconciled: reconciled}
 }
 
 func TestSyncOverHTTP(t *testing.T) {
@@ -168,9 +169,9 @@ func (c cut) Read(p []byte) (int, error) {
 
 func (cut) Close() error { return nil }
 
-func (h *home) syncs(p schedules.SyncParams, body io.ReadCloser) (results []schedules.BulkResult, sum schedules.SyncSummary, err error) {
+func (h *home) syncs(p bulk.SyncParams, body io.ReadCloser) (results []bulk.Result, sum bulk.SyncSummary, err error) {
 	h.t.Helper()
-	sum, _, err = h.schedules.Sync(h.t.Context(), h.acme, "ann", p, body, func(batch []schedules.BulkResult) error {
+	sum, _, err = h.inBulk.Sync(h.t.Context(), h.acme, "ann", p, body, func(batch []bulk.Result) error {
 		results = append(results, batch...)
 		return nil
 	})
@@ -181,7 +182,7 @@ func TestSyncOfACutBodyChangesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.put("a", spec(cron("0 12 * * *")))
-	p := schedules.SyncParams{Workflow: "w", Unlisted: "delete"}
+	p := bulk.SyncParams{Workflow: "w", Unlisted: "delete"}
 	if _, _, err := h.syncs(p, cut{strings.NewReader(dailyLine("b"))}); !errors.Is(err, errCut) {
 		t.Fatalf("got %v", err)
 	}
@@ -214,7 +215,7 @@ func TestSyncWhoseStagingIsLostChangesNothing(t *testing.T) {
 	h := newHome(t)
 	h.put("a", spec(cron("0 12 * * *")))
 	for _, body := range []string{"", strings.Repeat(dailyLine("b")+dailyLine("c"), 600)} {
-		_, _, err := h.syncs(schedules.SyncParams{Workflow: "w", Unlisted: "delete"}, atEnd{strings.NewReader(body), h.loseSyncs})
+		_, _, err := h.syncs(bulk.SyncParams{Workflow: "w", Unlisted: "delete"}, atEnd{strings.NewReader(body), h.loseSyncs})
 		faulty(t, err, 503, "unavailable")
 	}
 	if got := h.stand(); got != "w a 1 active" {
@@ -227,7 +228,7 @@ func TestSyncWhoseNumberIsAnothersChangesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	h.put("a", spec(cron("0 12 * * *")))
-	p := schedules.SyncParams{Workflow: "w", Unlisted: "delete"}
+	p := bulk.SyncParams{Workflow: "w", Unlisted: "delete"}
 	lost, begun, goOn := make(chan error), make(chan struct{}), make(chan struct{})
 	go func() {
 		var body strings.Builder
@@ -269,7 +270,7 @@ func TestSyncOfManyBatches(t *testing.T) {
 	}
 	second.WriteString(dailyLine("k0") + dailyLine("new"))
 	h.upsertBulk(first.String())
-	results, sum, err := h.syncs(schedules.SyncParams{Workflow: "w", Unlisted: "delete", MaxChange: new(limit(t, "50%"))}, io.NopCloser(strings.NewReader(second.String())))
+	results, sum, err := h.syncs(bulk.SyncParams{Workflow: "w", Unlisted: "delete", MaxChange: new(limit(t, "50%"))}, io.NopCloser(strings.NewReader(second.String())))
 	if err != nil || sum != summary(1, 0, 1150, 1, 0, 1150) || len(results) != 1152 {
 		t.Fatalf("got %+v %v", sum, err)
 	}
@@ -281,7 +282,7 @@ func TestSyncOfManyBatches(t *testing.T) {
 	if got := one[string](h, `SELECT concat_ws(' ', count(*), max(version), (SELECT count(*) FROM member), (SELECT count(*) FROM schedule_state), (SELECT count(*) FROM revision WHERE deleted)) FROM schedule`); got != "1151 1 1151 1151 1150" {
 		t.Errorf("got %s", got)
 	}
-	if _, err := schedules.ClearSyncs(t.Context(), h.pool, 100_000); err != nil {
+	if _, err := bulk.ClearSyncs(t.Context(), h.pool, 100_000); err != nil {
 		t.Fatal(err)
 	}
 	if got := one[int](h, `SELECT (SELECT count(*) FROM sync) + (SELECT count(*) FROM sync_line)`); got != 0 {
@@ -289,9 +290,9 @@ func TestSyncOfManyBatches(t *testing.T) {
 	}
 }
 
-func limit(t *testing.T, s string) schedules.ChangeLimit {
+func limit(t *testing.T, s string) bulk.ChangeLimit {
 	t.Helper()
-	l, err := schedules.ParseChangeLimit(s)
+	l, err := bulk.ParseChangeLimit(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,8 +309,8 @@ func TestSyncIsBulkAndTheRest(t *testing.T) {
 		w := fmt.Sprint("w", run)
 		for range rapid.IntRange(1, 3).Draw(rt, "rounds") {
 			h.disturb(rt, w)
-			lines := rapid.SliceOfNDistinct(drawLine(w), 0, 4, func(l schedules.BulkLine) string { return *l.Key }).Draw(rt, "lines")
-			p := schedules.SyncParams{Workflow: w, Unlisted: rapid.SampledFrom([]string{"keep", "delete", "pause"}).Draw(rt, "unlisted"), DryRun: true}
+			lines := rapid.SliceOfNDistinct(drawLine(w), 0, 4, func(l bulk.Line) string { return *l.Key }).Draw(rt, "lines")
+			p := bulk.SyncParams{Workflow: w, Unlisted: rapid.SampledFrom([]string{"keep", "delete", "pause"}).Draw(rt, "unlisted"), DryRun: true}
 			body := ndjson(t, lines...)
 			planned, plan, err := h.syncs(p, io.NopCloser(strings.NewReader(body)))
 			if err != nil {
@@ -330,7 +331,7 @@ func TestSyncIsBulkAndTheRest(t *testing.T) {
 }
 
 // dropUnlisted does to the other tenant's schedules what a sync does to those that are not listed.
-func (h *home) dropUnlisted(rt *rapid.T, p schedules.SyncParams, lines []schedules.BulkLine, bad bool) {
+func (h *home) dropUnlisted(rt *rapid.T, p bulk.SyncParams, lines []bulk.Line, bad bool) {
 	if bad || p.Unlisted == "keep" {
 		return
 	}

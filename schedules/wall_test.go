@@ -17,6 +17,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -57,14 +58,14 @@ func BenchmarkWall(b *testing.B) {
 		return group.Wait()
 	}
 	bodies := 0
-	bulk := func(s *schedules.Schedules, of func(worker, n int) tenants.ID) error {
+	upsert := func(s *schedules.Schedules, of func(worker, n int) tenants.ID) error {
 		bodies++
 		var body strings.Builder
 		for n := range 5000 {
 			fmt.Fprintf(&body, `{"workflow": "b", "key": "%d-%d", "spec": {"cron": "%d 8 * * *"}}`+"\n", bodies, n, n%60)
 		}
 		tenant := of(0, bodies)
-		_, err := s.Bulk(postgres.ForTenant(b.Context(), int32(tenant)), tenant, "ann", io.NopCloser(strings.NewReader(body.String())), func([]schedules.BulkResult) error { return nil })
+		_, err := inBulk(s, nil).Upsert(postgres.ForTenant(b.Context(), int32(tenant)), tenant, "ann", io.NopCloser(strings.NewReader(body.String())), func([]bulk.Result) error { return nil })
 		return err
 	}
 	one := func(int, int) tenants.ID { return all[0] }
@@ -76,7 +77,7 @@ func BenchmarkWall(b *testing.B) {
 	}{
 		{"get of one tenant", get, one},
 		{"get of another tenant each time", get, each},
-		{"bulk upsert", bulk, each},
+		{"bulk upsert", upsert, each},
 	} {
 		b.Run(w.name, func(b *testing.B) {
 			var took, spent [2]time.Duration

@@ -10,6 +10,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
@@ -29,18 +30,18 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"Policy":         reflect.TypeFor[policy.Policy](),
 		"Delivery":       reflect.TypeFor[policy.Delivery](),
 		"ScheduleParams": reflect.TypeFor[schedules.Params](),
-		"BulkLine":       reflect.TypeFor[schedules.BulkLine](),
-		"BulkResult":     reflect.TypeFor[schedules.BulkResult](),
-		"BulkFault":      reflect.TypeFor[schedules.BulkFault](),
-		"BulkEnd":        reflect.TypeFor[schedules.BulkEnd](),
-		"BulkCut":        reflect.TypeFor[schedules.BulkCut](),
-		"BulkSummary":    reflect.TypeFor[schedules.BulkSummary](),
+		"BulkLine":       reflect.TypeFor[bulk.Line](),
+		"BulkResult":     reflect.TypeFor[bulk.Result](),
+		"BulkFault":      reflect.TypeFor[bulk.Fault](),
+		"BulkEnd":        reflect.TypeFor[bulk.End](),
+		"BulkCut":        reflect.TypeFor[bulk.Cut](),
+		"BulkSummary":    reflect.TypeFor[bulk.Summary](),
 		"Schedule":       reflect.TypeFor[schedules.Schedule](),
 		"SchedulePage":   reflect.TypeFor[web.ListAnswer[schedules.Schedule]](),
 		"ManyParams":     reflect.TypeFor[schedules.ManyParams](),
 		"Schedules":      reflect.TypeFor[schedules.ManyAnswer](),
 		"SkipParams":     reflect.TypeFor[schedules.SkipParams](),
-		"SyncEnd":        reflect.TypeFor[schedules.SyncEnd](),
+		"SyncEnd":        reflect.TypeFor[bulk.SyncEnd](),
 		"ActionParams":   reflect.TypeFor[schedules.ActionParams](),
 		"Operation":      reflect.TypeFor[operations.Answer](),
 		"OperationPage":  reflect.TypeFor[web.ListAnswer[operations.Answer]](),

@@ -9,6 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/dispatch/history"
@@ -21,14 +25,12 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/subjects"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/labstack/echo/v4"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // app is all that one process of Carillon runs.
@@ -48,6 +50,7 @@ type parts struct {
 	forecasts *forecast.Forecasts
 	calendars *calendars.Calendars
 	schedules *schedules.Schedules
+	bulk      *bulk.Bulk
 	subjects  *subjects.Subjects
 	uses      tenants.Uses
 	dispatch  *dispatch.Dispatch
@@ -103,9 +106,10 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 	forecasts := forecast.New(forecast.Config{Pool: db.api, Timings: timings, Quotas: directory.Quotas, Log: o.log})
 	named := calendars.New(calendars.Config{Pool: db.api, IDs: s.ids, Timings: timings, Cursors: s.cursors, Operations: work})
 	all := schedules.New(schedules.Config{
-		Pace: pace(directory, buckets), Pool: db.api, IDs: s.ids, Timings: timings, Forecasts: forecasts, HandOut: chunker.HandOut,
+		Pool: db.api, IDs: s.ids, Timings: timings, Forecasts: forecasts, HandOut: chunker.HandOut,
 		Quotas: directory.Quotas, Cursors: s.cursors, Log: o.log, Operations: work,
 	})
+	lines := bulk.New(bulk.Config{Pool: db.api, Schedules: all, Forecasts: forecasts, IDs: s.ids, Quotas: directory.Quotas, Log: o.log, Pace: pace(directory, buckets)})
 	keys := subjects.New(subjects.Config{Pool: db.api, Schedules: all, Forget: upkeep.Forget, Secret: s.hashes, Quotas: directory.Quotas, Cursors: s.cursors})
 	uses := tenants.Uses{DB: db.api, Directory: directory, Meters: meters(db, forecasts, limits)}
 	ticks, err := dispatch.New(dispatch.Config{
@@ -138,7 +142,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		return nil, err
 	}
 	ticks.Control.RegisterSteps()
-	return &parts{db, registry, s, directory, limits, forecasts, named, all, keys, uses, ticks}, nil
+	return &parts{db, registry, s, directory, limits, forecasts, named, all, lines, keys, uses, ticks}, nil
 }
 
 // pace makes writes of schedules wait where their tenant makes more of them than its quota allows.
@@ -195,6 +199,7 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
 	router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, p.schedules)
+	bulk.Routes(authenticated, p.bulk)
 	subjects.Routes(authenticated, p.subjects)
 	calendars.Routes(authenticated, p.calendars)
 	forecast.Routes(authenticated, p.forecasts)

@@ -12,7 +12,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
@@ -26,7 +26,7 @@ func (k *Keeper) clearOperations(ctx context.Context) (int64, error) {
 }
 
 func (k *Keeper) clearSyncs(ctx context.Context) (int64, error) {
-	return schedules.ClearSyncs(ctx, k.pool, 20*record.MostCleared)
+	return bulk.ClearSyncs(ctx, k.pool, 20*record.MostCleared)
 }
 
 // clearCohorts deletes cohorts that have been empty for an hour, except those of tenants with unopened chunks in the shard: such a

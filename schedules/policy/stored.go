@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"time"
 
 	"github.com/carillonhq/carillon/internal/fault"
@@ -20,6 +21,22 @@ type Stored struct {
 	MaxAttempts        *int16  `db:"max_attempts"`
 	KeepSucceeded      *int32  `db:"keep_succeeded_s"`
 	KeepFailed         *int32  `db:"keep_failed_s"`
+}
+
+// Columns are the columns of a Stored.
+const Columns = `overlap, missed, max_lateness_s, on_expired, pause_after_failures, queue, priority, timeout_s, max_attempts, keep_succeeded_s, keep_failed_s`
+
+// ColumnsOf returns the columns of a Stored in a table.
+func ColumnsOf(table string) string {
+	return table + "." + strings.ReplaceAll(Columns, ", ", ", "+table+".")
+}
+
+// Fields returns where the values of Columns go, in their order.
+func (t *Stored) Fields() []any {
+	return []any{
+		&t.Overlap, &t.Missed, &t.MaxLateness, &t.OnExpired, &t.PauseAfterFailures, &t.Queue, &t.Priority, &t.Timeout,
+		&t.MaxAttempts, &t.KeepSucceeded, &t.KeepFailed,
+	}
 }
 
 // Keepable refuses terms that keep ended ticks longer than the tenant's are kept; faults are located below prefix.

@@ -1,4 +1,4 @@
-package schedules
+package bulk
 
 import (
 	"context"
@@ -15,22 +15,22 @@ const mostWriters = 2
 // newTableBatches is after how many batches of a call the tables are large enough to be told of to the planner.
 const newTableBatches = 3
 
-// bulkWriter stores batches, some at once, and has them answered in their order.
-type bulkWriter struct {
-	s        *Schedules
+// writer stores batches, some at once, and has them answered in their order.
+type writer struct {
+	s        *Bulk
 	tenant   tenants.ID
 	by       string
 	group    *errgroup.Group // of the call: it waits for what the writer starts
-	answered func([]BulkResult) error
+	answered func([]Result) error
 
 	begun  int
-	flying []*lines
+	flying []*batch
 }
 
 // run stores what comes until there is no more. A batch that names a schedule which one before it names waits for that:
 // the last of the lines counts.
-func (w *bulkWriter) run(ctx context.Context, batches <-chan *lines) error {
-	var waiting *lines
+func (w *writer) run(ctx context.Context, batches <-chan *batch) error {
+	var waiting *batch
 	for batches != nil || waiting != nil || len(w.flying) > 0 {
 		if waiting != nil && w.free(waiting) {
 			w.begin(ctx, waiting)
@@ -63,7 +63,7 @@ func (w *bulkWriter) run(ctx context.Context, batches <-chan *lines) error {
 }
 
 // free tells whether a batch can be stored beside those that are being stored.
-func (w *bulkWriter) free(b *lines) bool {
+func (w *writer) free(b *batch) bool {
 	for _, other := range w.flying {
 		for name := range b.places {
 			if _, both := other.places[name]; both {
@@ -75,7 +75,7 @@ func (w *bulkWriter) free(b *lines) bool {
 }
 
 // begin stores a batch. Once that is done its channel is closed; an error ends the call.
-func (w *bulkWriter) begin(ctx context.Context, b *lines) {
+func (w *writer) begin(ctx context.Context, b *batch) {
 	w.begun++
 	isNew := w.begun <= newTableBatches
 	b.stored = make(chan struct{})
@@ -85,8 +85,8 @@ func (w *bulkWriter) begin(ctx context.Context, b *lines) {
 			return err
 		}
 		if isNew {
-			if err := postgres.AnalyzeNew(ctx, w.s.Pool); err != nil {
-				w.s.Log.Warn("plans may be slow for a while", "error", err)
+			if err := postgres.AnalyzeNew(ctx, w.s.pool); err != nil {
+				w.s.log.Warn("plans may be slow for a while", "error", err)
 			}
 		}
 		close(b.stored)

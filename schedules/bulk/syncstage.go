@@ -1,4 +1,4 @@
-package schedules
+package bulk
 
 import (
 	"context"
@@ -12,15 +12,18 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
+
+// stageTimeout is how long it may take to write or to read a batch of staged lines.
+const stageTimeout = 30 * time.Second
 
 // begin records the sync, so that upkeep clears what it staged if it dies.
 func (y *syncing) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	err := y.Pool.QueryRow(ctx, `INSERT INTO sync (tenant_id, seen_at) VALUES ($1, `+postgres.Now+`) RETURNING id, token, seen_at`, y.tenant).Scan(&y.id, &y.token, &y.begun)
+	err := y.pool.QueryRow(ctx, `INSERT INTO sync (tenant_id, seen_at) VALUES ($1, `+postgres.Now+`) RETURNING id, token, seen_at`, y.tenant).Scan(&y.id, &y.token, &y.begun)
 	if err != nil {
 		return fmt.Errorf("begin a sync: %w", err)
 	}
@@ -44,9 +47,9 @@ func (y *syncing) intact(ctx context.Context, db postgres.DB) error {
 func (y *syncing) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	done, err := y.Pool.Exec(ctx, `UPDATE sync SET over = true WHERE tenant_id = $1 AND id = $2 AND token = $3`, y.tenant, y.id, y.token)
+	done, err := y.pool.Exec(ctx, `UPDATE sync SET over = true WHERE tenant_id = $1 AND id = $2 AND token = $3`, y.tenant, y.id, y.token)
 	if err != nil {
-		y.Log.Warn("a sync is cleared away later", "error", err)
+		y.log.Warn("a sync is cleared away later", "error", err)
 		return
 	}
 	if y.lines > batchLines || done.RowsAffected() == 0 {
@@ -55,8 +58,8 @@ func (y *syncing) end(ctx context.Context) {
 	var b pgx.Batch
 	b.Queue(`DELETE FROM sync_line WHERE tenant_id = $1 AND sync_id = $2`, y.tenant, y.id)
 	b.Queue(`DELETE FROM sync WHERE tenant_id = $1 AND id = $2 AND token = $3`, y.tenant, y.id, y.token)
-	if err := y.Pool.SendBatch(ctx, &b).Close(); err != nil {
-		y.Log.Warn("a sync is cleared away later", "error", err)
+	if err := y.pool.SendBatch(ctx, &b).Close(); err != nil {
+		y.log.Warn("a sync is cleared away later", "error", err)
 	}
 }
 
@@ -93,11 +96,11 @@ func ClearSyncs(ctx context.Context, db postgres.DB, limit int) (lines int64, er
 // stage reads the body to its end, and keeps its good lines and what is wrong with the others.
 func (y *syncing) stage(ctx context.Context, body io.ReadCloser) error {
 	defer context.AfterFunc(ctx, func() { _ = body.Close() })()
-	r := newBulkReader(y.Schedules, y.tenant, body)
+	r := newReader(y.Bulk, y.tenant, body)
 	r.scope = &y.SyncParams
 	for {
 		b, err := r.next(ctx)
-		if paced := y.pace(ctx, y.tenant, b); paced != nil {
+		if paced := y.wait(ctx, y.tenant, b); paced != nil {
 			return paced
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -118,13 +121,13 @@ func (y *syncing) stage(ctx context.Context, body io.ReadCloser) error {
 	}
 }
 
-func (y *syncing) stageBatch(ctx context.Context, b *lines) error {
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+func (y *syncing) stageBatch(ctx context.Context, b *batch) error {
+	ctx, cancel := context.WithTimeout(ctx, stageTimeout)
 	defer cancel()
 	n := len(b.results)
 	numbers, keys, bodies, outcomes := make([]int32, n), make([]*string, n), make([]*string, n), make([]*string, n)
 	for _, it := range b.items {
-		keys[it.place], bodies[it.place] = &it.key, new(string(it.text))
+		keys[it.place], bodies[it.place] = &it.Key, new(string(it.text))
 	}
 	for i, r := range b.results {
 		numbers[i] = int32(r.Line)
@@ -137,7 +140,7 @@ func (y *syncing) stageBatch(ctx context.Context, b *lines) error {
 		}
 		outcomes[i] = new(string(told))
 	}
-	return pgx.BeginFunc(ctx, y.Pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, y.pool, func(tx pgx.Tx) error {
 		if err := y.intact(ctx, tx); err != nil {
 			return err
 		}
@@ -161,12 +164,12 @@ type staged struct {
 }
 
 // next reads the next staged lines after those that r has come to, to be stored together.
-func (y *syncing) next(ctx context.Context, r *bulkReader) (*lines, error) {
-	quotas, err := y.Quotas(ctx, y.tenant)
+func (y *syncing) next(ctx context.Context, r *reader) (*batch, error) {
+	quotas, err := y.quotas(ctx, y.tenant)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	ctx, cancel := context.WithTimeout(ctx, stageTimeout)
 	defer cancel()
 	found, err := y.readStaged(ctx, r.line)
 	if err != nil {
@@ -175,8 +178,8 @@ func (y *syncing) next(ctx context.Context, r *bulkReader) (*lines, error) {
 	if len(found) == 0 {
 		return nil, stagingLost()
 	}
-	b := &lines{}
-	r.almanacs = map[string]*cohorts.CalendarSet{}
+	b := &batch{}
+	r.reading.Refresh()
 	for _, l := range found {
 		r.line = l.Line
 		if err := b.addStaged(ctx, r, l, quotas); err != nil {
@@ -188,7 +191,7 @@ func (y *syncing) next(ctx context.Context, r *bulkReader) (*lines, error) {
 
 // readStaged reads the staged lines after a number, as many as are stored together.
 func (y *syncing) readStaged(ctx context.Context, after int) (found []staged, err error) {
-	err = pgx.BeginFunc(ctx, y.Pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, y.pool, func(tx pgx.Tx) error {
 		if err := y.intact(ctx, tx); err != nil {
 			return err
 		}
@@ -217,8 +220,8 @@ func (y *syncing) readStaged(ctx context.Context, after int) (found []staged, er
 }
 
 // addStaged adds a staged line, with what became of it when it was staged, or to be stored.
-func (b *lines) addStaged(ctx context.Context, r *bulkReader, l staged, quotas tenants.Quotas) error {
-	result := BulkResult{Line: l.Line}
+func (b *batch) addStaged(ctx context.Context, r *reader, l staged, quotas tenants.Quotas) error {
+	result := Result{Line: l.Line}
 	if l.Outcome != nil {
 		if err := json.Unmarshal([]byte(*l.Outcome), &result); err != nil {
 			return fmt.Errorf("staged line %d: %w", l.Line, err)
@@ -228,11 +231,11 @@ func (b *lines) addStaged(ctx context.Context, r *bulkReader, l staged, quotas t
 	}
 	it := &item{place: len(b.results)}
 	err := r.parse(ctx, it, []byte(*l.Body), quotas)
-	result.Workflow, result.Key = it.workflow, it.key
+	result.Workflow, result.Key = it.Workflow, it.Key
 	f, refused := errors.AsType[*fault.Error](err)
 	switch {
 	case refused: // the quotas are others by now
-		result.Result, result.Error = Failed, bulkFault(f)
+		result.Result, result.Error = schedules.Failed, faultOf(f)
 	case err != nil:
 		return err
 	case l.Superseded:
@@ -244,11 +247,10 @@ func (b *lines) addStaged(ctx context.Context, r *bulkReader, l staged, quotas t
 	return nil
 }
 
-// listed are the candidates whose keys are in the body.
-func (y *syncing) listed(ctx context.Context, tx pgx.Tx, found []candidate) (map[string]bool, error) {
-	keys := make([]string, len(found))
-	for i, c := range found {
-		keys[i] = c.Key
+// listed returns those of some keys that the body names. It proves first that the staged lines are there: else nothing is listed.
+func (y *syncing) listed(ctx context.Context, tx pgx.Tx, keys []string) (map[string]bool, error) {
+	if err := y.intact(ctx, tx); err != nil {
+		return nil, err
 	}
 	rows, _ := tx.Query(ctx, `
 		SELECT n.key

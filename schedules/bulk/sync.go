@@ -1,8 +1,7 @@
-package schedules
+package bulk
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -47,7 +46,9 @@ func (p SyncParams) check() error {
 	return fault.Join(errs...)
 }
 
-func (p SyncParams) scope() Filter { return Filter{Workflow: p.Workflow, KeyPrefix: p.KeyPrefix} }
+func (p SyncParams) scope() schedules.Filter {
+	return schedules.Filter{Workflow: p.Workflow, KeyPrefix: p.KeyPrefix}
+}
 
 // ChangeLimit is how many stored schedules a sync may change: a number of them, or a share of all in its scope.
 type ChangeLimit struct {
@@ -84,13 +85,13 @@ func (l *ChangeLimit) allows(changed, stored int) bool {
 
 // SyncSummary counts the lines by what became of them, and the schedules that are not listed and were paused or deleted.
 type SyncSummary struct {
-	BulkSummary
+	Summary
 	Reconciled int `json:"reconciled"`
 }
 
 // syncing is one sync under way.
 type syncing struct {
-	*Schedules
+	*Bulk
 	SyncParams
 	tenant tenants.ID
 	by     string
@@ -100,17 +101,17 @@ type syncing struct {
 	lines  int // that are staged
 }
 
-// Sync makes the stored schedules of a workflow and key prefix be those that body lists, each line as Bulk takes it. All
+// Sync makes the stored schedules of a workflow and key prefix be those that body lists, each line as Upsert takes it. All
 // lines are staged before anything is changed, and of one key the last counts. Then each is stored as Put would store it,
 // answer being called with the results of each batch in the order of the lines; and then, if no line was bad, what is not
 // listed and was stored before the sync began is paused or deleted. Where more would be changed than MaxChange allows it
 // is 409 `too_many_changes`, and nothing is. Memory does not grow with the body, which is closed where it must not be
 // read on.
-func (s *Schedules) Sync(ctx context.Context, tenant tenants.ID, by string, p SyncParams, body io.ReadCloser, answer func([]BulkResult) error) (sum SyncSummary, warnings []calendar.Warning, err error) {
+func (s *Bulk) Sync(ctx context.Context, tenant tenants.ID, by string, p SyncParams, body io.ReadCloser, answer func([]Result) error) (sum SyncSummary, warnings []calendar.Warning, err error) {
 	if err := p.check(); err != nil {
 		return sum, nil, err
 	}
-	y := &syncing{Schedules: s, SyncParams: p, tenant: tenant, by: by}
+	y := &syncing{Bulk: s, SyncParams: p, tenant: tenant, by: by}
 	if err := y.begin(ctx); err != nil {
 		return sum, nil, err
 	}
@@ -119,7 +120,7 @@ func (s *Schedules) Sync(ctx context.Context, tenant tenants.ID, by string, p Sy
 		return sum, nil, err
 	}
 	if p.MaxChange != nil && !p.DryRun {
-		planned, _, err := y.pass(ctx, true, func([]BulkResult) error { return nil })
+		planned, _, err := y.pass(ctx, true, func([]Result) error { return nil })
 		if err != nil {
 			return sum, nil, err
 		}
@@ -137,13 +138,13 @@ func (s *Schedules) Sync(ctx context.Context, tenant tenants.ID, by string, p Sy
 	if p.DryRun {
 		return sum, warnings, err
 	}
-	return sum, warnings, s.auditCall(ctx, change{tenant: tenant, by: by}, "sync", sum, sum.Inserted+sum.Updated+sum.Reconciled, err)
+	return sum, warnings, s.auditCall(ctx, caller{tenant, by}, "sync", sum, sum.Inserted+sum.Updated+sum.Reconciled, err)
 }
 
 // pass stores what is staged, and then sees to what is not listed; a dry one only tells what that would come to.
-func (y *syncing) pass(ctx context.Context, dry bool, answer func([]BulkResult) error) (sum SyncSummary, warnings []calendar.Warning, err error) {
+func (y *syncing) pass(ctx context.Context, dry bool, answer func([]Result) error) (sum SyncSummary, warnings []calendar.Warning, err error) {
 	warnings = []calendar.Warning{}
-	reader := newBulkReader(y.Schedules, y.tenant, nil)
+	reader := newReader(y.Bulk, y.tenant, nil)
 	reader.scope = &y.SyncParams
 	told := 0
 	for batches := 0; told < y.lines; batches++ {
@@ -155,8 +156,8 @@ func (y *syncing) pass(ctx context.Context, dry bool, answer func([]BulkResult) 
 			return sum, nil, err
 		}
 		if batches < newTableBatches && !dry {
-			if err := postgres.AnalyzeNew(ctx, y.Pool); err != nil {
-				y.Log.Warn("plans may be slow for a while", "error", err)
+			if err := postgres.AnalyzeNew(ctx, y.pool); err != nil {
+				y.log.Warn("plans may be slow for a while", "error", err)
 			}
 		}
 		for _, r := range b.results {
@@ -188,74 +189,16 @@ func (y *syncing) pass(ctx context.Context, dry bool, answer func([]BulkResult) 
 }
 
 // stored is how many schedules there are in the scope.
-func (y *syncing) stored(ctx context.Context) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
-	defer cancel()
-	where, args := y.scope().where("s", y.tenant, position{}, nil)
-	if err := y.Pool.QueryRow(ctx, `SELECT count(*) FROM schedule s WHERE `+where, args...).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count schedules: %w", err)
-	}
-	return n, nil
+func (y *syncing) stored(ctx context.Context) (int, error) {
+	return y.schedules.Count(ctx, y.tenant, y.scope())
 }
 
 // reconcile pauses or deletes what is stored in the scope, was there when the sync began and is not listed.
-func (y *syncing) reconcile(ctx context.Context, dry bool) (reconciled int, err error) {
-	for at, done := (position{}), false; !done; {
-		if err := tenants.CheckAuthority(ctx); err != nil {
-			return reconciled, err
-		}
-		var acted int
-		var next position
-		err := postgres.Retry(ctx, func() error {
-			ctx, cancel := context.WithTimeout(ctx, batchTimeout)
-			defer cancel()
-			err := pgx.BeginFunc(ctx, y.Pool, func(tx pgx.Tx) (err error) {
-				if acted, next, done, err = y.reconcileNext(ctx, tx, at, dry); err == nil && dry {
-					return errDry
-				}
-				return err
-			})
-			if errors.Is(err, errDry) {
-				return nil
-			}
-			return err
-		})
-		if err != nil {
-			return reconciled, err
-		}
-		reconciled, at = reconciled+acted, next
-	}
-	return reconciled, nil
-}
-
-func (y *syncing) reconcileNext(ctx context.Context, tx pgx.Tx, at position, dry bool) (n int, next position, done bool, err error) {
-	if err := y.intact(ctx, tx); err != nil { // else nothing is listed
-		return 0, at, false, err
-	}
-	found, err := candidates(ctx, tx, y.tenant, y.scope(), at)
-	if err != nil || len(found) == 0 {
-		return 0, at, true, err
-	}
-	end := found[len(found)-1]
-	next, done = position{Workflow: end.Workflow, Key: end.Key}, len(found) < batchLines
-	listed, err := y.listed(ctx, tx, found)
-	if err != nil {
-		return 0, at, false, err
-	}
-	found = slices.DeleteFunc(found, func(c candidate) bool { return listed[c.Key] })
-	if len(found) == 0 {
-		return 0, next, done, nil
-	}
-	a := acting{batch: y.newBatch(tx, change{tenant: y.tenant, by: y.by}), action: y.Unlisted}
-	a.dry = dry
-	err = a.run(ctx, found, func(r *row, _ *time.Time) bool {
-		return !r.CreatedAt.After(y.begun) && (y.Unlisted == unlistedDelete || r.Status == Active || r.PausedUntil != nil)
+func (y *syncing) reconcile(ctx context.Context, dry bool) (int, error) {
+	return y.schedules.Reconcile(ctx, schedules.Unlisted{
+		Tenant: y.tenant, By: y.by, Filter: y.scope(), Before: y.begun, Action: y.Unlisted, Dry: dry, Listed: y.listed,
 	})
-	return int(a.counts[acted[y.Unlisted]]), next, done, err
 }
-
-// errDry gives up the transaction of a dry run.
-var errDry = errors.New("a dry run")
 
 // outOfScope refuses a line that a sync is not about.
 func (p *SyncParams) outOfScope(workflow, key string) error {

@@ -1,4 +1,4 @@
-package schedules
+package bulk
 
 import (
 	"bufio"
@@ -8,53 +8,60 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"time"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// lines is some lines that are stored together: what is known of each, and the good ones to store.
-type lines struct {
-	results []BulkResult
+// batch is some lines that are stored together: what is known of each, and the good ones to store.
+type batch struct {
+	results []Result
 	items   []*item
 	places  map[[2]string]int // in items, by workflow and key
 	stored  chan struct{}     // closed once it is
 }
 
-// bulkReader reads lines into batches, holding each to what needs no database.
-type bulkReader struct {
-	s        *Schedules
-	tenant   tenants.ID
-	in       *bufio.Reader
-	long     []byte
-	line     int
-	memo     *memo
-	specs    map[string]specRead // by the words of a line
-	labels   map[string]map[string]string
-	anchor   time.Time
-	almanacs map[string]*cohorts.CalendarSet // by the spec's calendars, for one batch
-	scope    *SyncParams                     // of a sync; nil: lines are of any schedule
+// item is a good line.
+type item struct {
+	schedules.Item
+	place   int    // in the batch's results
+	earlier *item  // the line before it with the same workflow and key
+	text    []byte // the line, where it is to be staged
 }
 
-func newBulkReader(s *Schedules, tenant tenants.ID, body io.Reader) *bulkReader {
-	return &bulkReader{s: s, tenant: tenant, in: bufio.NewReaderSize(body, 64<<10), memo: newMemo(), specs: map[string]specRead{}, labels: map[string]map[string]string{}, anchor: wholeSecond(time.Now())}
+// reader reads lines into batches, holding each to what needs no database.
+type reader struct {
+	s       *Bulk
+	tenant  tenants.ID
+	in      *bufio.Reader
+	long    []byte
+	line    int
+	reading *schedules.Reading
+	specs   map[string]specRead // by the words of a line
+	labels  map[string]map[string]string
+	scope   *SyncParams // of a sync; nil: lines are of any schedule
+}
+
+func newReader(s *Bulk, tenant tenants.ID, body io.Reader) *reader {
+	return &reader{
+		s: s, tenant: tenant, in: bufio.NewReaderSize(body, 64<<10), reading: s.schedules.NewReading(tenant),
+		specs: map[string]specRead{}, labels: map[string]map[string]string{},
+	}
 }
 
 // next is the next batch, with io.EOF where it is the last. After any other error there is none: what was not read to
 // its end is not stored.
-func (r *bulkReader) next(ctx context.Context) (*lines, error) {
-	quotas, err := r.s.Quotas(ctx, r.tenant)
+func (r *reader) next(ctx context.Context) (*batch, error) {
+	quotas, err := r.s.quotas(ctx, r.tenant)
 	if err != nil {
 		return nil, err
 	}
-	b := &lines{places: map[[2]string]int{}}
-	r.almanacs = map[string]*cohorts.CalendarSet{}
+	b := &batch{places: map[[2]string]int{}}
+	r.reading.Refresh()
 	for size := 0; len(b.results) < batchLines && size < batchBytes; {
 		text, err := r.read()
 		if err != nil && !errors.Is(err, errLongLine) {
@@ -66,9 +73,9 @@ func (r *bulkReader) next(ctx context.Context) (*lines, error) {
 		if err == nil && len(bytes.TrimSpace(text)) == 0 && r.line <= mostLines {
 			continue
 		}
-		result := BulkResult{Line: r.line}
+		result := Result{Line: r.line}
 		if r.line > mostLines {
-			result.Result, result.Error = Failed, bulkFault(fault.New(413, "too_many_lines", "a call has at most %d lines: send this one and the rest in another", mostLines))
+			result.Result, result.Error = schedules.Failed, faultOf(fault.New(413, "too_many_lines", "a call has at most %d lines: send this one and the rest in another", mostLines))
 			b.results = append(b.results, result)
 			return b, io.EOF
 		}
@@ -76,7 +83,7 @@ func (r *bulkReader) next(ctx context.Context) (*lines, error) {
 		it := &item{place: len(b.results)}
 		if err == nil {
 			err = r.parse(ctx, it, text, quotas)
-			result.Workflow, result.Key = it.workflow, it.key
+			result.Workflow, result.Key = it.Workflow, it.Key
 			if err == nil && r.scope != nil {
 				it.text = bytes.Clone(text)
 			}
@@ -86,11 +93,11 @@ func (r *bulkReader) next(ctx context.Context) (*lines, error) {
 			if !ok {
 				return nil, err
 			}
-			result.Result, result.Error = Failed, bulkFault(f)
+			result.Result, result.Error = schedules.Failed, faultOf(f)
 			b.results = append(b.results, result)
 			continue
 		}
-		name := [2]string{it.workflow, it.key}
+		name := [2]string{it.Workflow, it.Key}
 		if at, twice := b.places[name]; twice {
 			it.earlier = b.items[at]
 			b.results[it.earlier.place].Result = Duplicate
@@ -105,7 +112,7 @@ func (r *bulkReader) next(ctx context.Context) (*lines, error) {
 }
 
 // parse reads a line as Put reads its arguments.
-func (r *bulkReader) parse(ctx context.Context, it *item, text []byte, quotas tenants.Quotas) error {
+func (r *reader) parse(ctx context.Context, it *item, text []byte, quotas tenants.Quotas) error {
 	line, specText, err := r.members(text)
 	if err != nil {
 		return err
@@ -118,10 +125,10 @@ func (r *bulkReader) parse(ctx context.Context, it *item, text []byte, quotas te
 		line.Workflow = r.scope.Workflow
 	}
 	if policy.ValidName(line.Workflow) {
-		it.workflow = line.Workflow
+		it.Workflow = line.Workflow
 	}
 	if policy.ValidKey(key) {
-		it.key = key
+		it.Key = key
 	}
 	if err := fault.Join(policy.CheckName("/workflow", "workflow", line.Workflow), policy.CheckKey("/key", key)); err != nil {
 		return err
@@ -131,24 +138,7 @@ func (r *bulkReader) parse(ctx context.Context, it *item, text []byte, quotas te
 			return err
 		}
 	}
-	d, err := line.Params.readAs(specText, quotas)
-	if names := cohorts.CalendarsOf(d.spec); len(names) > 0 {
-		all := strings.Join(names, " ")
-		if _, known := r.almanacs[all]; !known {
-			a, err := r.s.Timings.CalendarsNow(ctx, r.s.Pool, r.tenant, names)
-			if err != nil {
-				return err
-			}
-			r.almanacs[all] = a
-		}
-		d.almanac = r.almanacs[all]
-	}
-	it.definition = d
-	if cohorts.FollowsKey(d.spec) { // what it means is known once the profiles of the batch are
-		return err
-	}
-	_, specErr := r.memo.compile(d, r.anchor, cohorts.Identity(r.tenant, it.workflow, it.key), func(*calendar.Timing) error { return nil })
-	return fault.Join(err, specErr)
+	return r.reading.Define(ctx, &it.Item, line.Params, specText, quotas)
 }
 
 // specRead is a spec as it was sent, read, and as it is stored.
@@ -158,9 +148,9 @@ type specRead struct {
 }
 
 // members reads a line. What many lines say in the same words is read once.
-func (r *bulkReader) members(text []byte) (line BulkLine, specText string, err error) {
+func (r *reader) members(text []byte) (line Line, specText string, err error) {
 	var spec, policy, delivery, labels, workflow, key, note, status []byte
-	err = web.Members[BulkLine](text, func(name, value []byte) {
+	err = web.Members[Line](text, func(name, value []byte) {
 		switch string(name) {
 		case "workflow":
 			workflow = value
@@ -228,13 +218,16 @@ func keep[T any](known map[string]T, text string, v T) {
 	known[text] = v
 }
 
-// longestMemo bounds, with mostMemo, what is remembered.
-const longestMemo = 512
+// These bound what is remembered.
+const (
+	mostMemo    = 10_000
+	longestMemo = 512
+)
 
 var errLongLine = fault.New(413, "line_too_large", "a line has at most %d bytes", longestLine)
 
 // read is the next line, without its end; errLongLine where it is too long to be kept.
-func (r *bulkReader) read() (text []byte, err error) {
+func (r *reader) read() (text []byte, err error) {
 	r.long = r.long[:0]
 	tooLong := false
 	for {

@@ -1,0 +1,221 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/forecast"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Line is a line of a bulk upsert: the body of a Put, with whose schedule it is. A key left out is "global".
+type Line struct {
+	Workflow string  `json:"workflow"`
+	Key      *string `json:"key,omitempty"`
+	schedules.Params
+}
+
+// Duplicate is what became of a line if a later line of the same batch has the same workflow and key. Else a line ends as an item of
+// package schedules does.
+const Duplicate = "duplicate"
+
+// Result is what became of one line; lines count from 1. Workflow and key are empty where the line does not tell them.
+type Result struct {
+	Line       int    `json:"line"`
+	Result     string `json:"result"`
+	Workflow   string `json:"workflow"`
+	Key        string `json:"key"`
+	ScheduleID string `json:"schedule_id,omitempty"`
+	Error      *Fault `json:"error,omitempty"`
+}
+
+// Fault is what is wrong with a line: what a Put of it would be refused with.
+type Fault struct {
+	Status int           `json:"status"`
+	Code   string        `json:"code"`
+	Detail string        `json:"detail"`
+	Errors []fault.Field `json:"errors,omitempty"`
+}
+
+// Summary counts the lines by what became of them.
+type Summary struct {
+	Inserted   int `json:"inserted"`
+	Updated    int `json:"updated"`
+	Unchanged  int `json:"unchanged"`
+	Duplicates int `json:"duplicates"`
+	Errors     int `json:"errors"`
+}
+
+const (
+	mostLines   = 1_000_000
+	batchLines  = 1000    // at most that many lines are stored in one transaction
+	batchBytes  = 4 << 20 // or as many as these bytes hold
+	longestLine = 1 << 20
+)
+
+func (s *Summary) count(r Result) {
+	switch r.Result {
+	case schedules.Inserted:
+		s.Inserted++
+	case schedules.Updated:
+		s.Updated++
+	case schedules.Unchanged:
+		s.Unchanged++
+	case Duplicate:
+		s.Duplicates++
+	case schedules.Failed:
+		s.Errors++
+	}
+}
+
+// Config is what Bulk stands on. All members but Pace are required.
+type Config struct {
+	Pool      postgres.DB // it shows only the rows of the tenant that a context names
+	Schedules *schedules.Schedules
+	Forecasts *forecast.Forecasts
+	IDs       ident.Codec
+	Quotas    func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
+	Log       *slog.Logger
+
+	// Pace waits until a tenant may store n more schedules; it is called with the lines of a body as they are read. Nil: at once.
+	Pace func(ctx context.Context, tenant tenants.ID, n int) error
+}
+
+// Bulk stores and lists many schedules in one call. It is safe for concurrent use.
+type Bulk struct {
+	pool      postgres.DB
+	schedules *schedules.Schedules
+	forecasts *forecast.Forecasts
+	ids       ident.Codec
+	quotas    func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
+	log       *slog.Logger
+	pace      func(ctx context.Context, tenant tenants.ID, n int) error
+}
+
+// New returns Bulk over a pool whose database is migrated.
+func New(c Config) *Bulk {
+	return &Bulk{pool: c.Pool, schedules: c.Schedules, forecasts: c.Forecasts, ids: c.IDs, quotas: c.Quotas, log: c.Log, pace: c.Pace}
+}
+
+// wait holds a body of many lines to how fast its tenant may store schedules.
+func (s *Bulk) wait(ctx context.Context, tenant tenants.ID, b *batch) error {
+	if s.pace == nil || b == nil || len(b.items) == 0 {
+		return nil
+	}
+	return s.pace(ctx, tenant, len(b.items))
+}
+
+// Upsert stores each line of body as Put would, and calls answer with the results of each batch, in the order of the lines,
+// once the batch is committed. A bad line spoils no other. Of lines in one batch with the same workflow and key the last
+// good one counts. An error ends the call; the batches answered by then stay. Memory does not grow with the body. Body is
+// closed where it must not be read on: its Close ends a Read that is under way.
+func (s *Bulk) Upsert(ctx context.Context, tenant tenants.ID, by string, body io.ReadCloser, answer func([]Result) error) (sum Summary, err error) {
+	group, ctx := errgroup.WithContext(ctx)
+	batches := make(chan *batch)
+	stop := context.AfterFunc(ctx, func() { _ = body.Close() })
+	group.Go(func() error {
+		defer close(batches)
+		defer stop()
+		r := newReader(s, tenant, body)
+		for {
+			b, err := r.next(ctx)
+			if paced := s.wait(ctx, tenant, b); paced != nil {
+				return paced
+			}
+			if b != nil && len(b.results) > 0 {
+				select {
+				case batches <- b:
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+	group.Go(func() error {
+		w := &writer{s: s, tenant: tenant, by: by, group: group, answered: func(results []Result) error {
+			for _, r := range results {
+				sum.count(r)
+			}
+			return answer(results)
+		}}
+		return w.run(ctx, batches)
+	})
+	err = group.Wait()
+	return sum, s.auditCall(ctx, caller{tenant, by}, "bulk", sum, sum.Inserted+sum.Updated, err)
+}
+
+// storeBatch stores the good lines of a batch. Where the last of several of one key turns out to be bad, the one before
+// it counts.
+func (s *Bulk) storeBatch(ctx context.Context, tenant tenants.ID, by string, b *batch, dry bool) error {
+	if err := tenants.CheckAuthority(ctx); err != nil {
+		return err
+	}
+	for items := b.items; len(items) > 0; {
+		puts := make([]*schedules.Item, len(items))
+		for i, it := range items {
+			puts[i] = &it.Item
+		}
+		if err := s.schedules.PutAll(ctx, tenant, by, puts, dry); err != nil {
+			return err
+		}
+		var again []*item
+		for _, it := range items {
+			result := &b.results[it.place]
+			result.Result = it.Result
+			if it.Result != schedules.Failed {
+				if it.ID != 0 { // but for one that is new in a dry run
+					result.ScheduleID = s.ids.Schedule(it.ID)
+				}
+				continue
+			}
+			result.Error = faultOf(it.Fault)
+			if it.earlier != nil {
+				again = append(again, it.earlier)
+			}
+		}
+		items = again
+	}
+	return nil
+}
+
+func faultOf(f *fault.Error) *Fault {
+	return &Fault{Status: f.Status, Code: f.Code, Detail: f.Detail, Errors: f.Fields}
+}
+
+// caller is who makes a call, for which tenant.
+type caller struct {
+	tenant tenants.ID
+	by     string
+}
+
+const auditTimeout = 10 * time.Second
+
+// auditCall records what a call did that changed schedules in many transactions: once, with its counts, also where it was
+// cut by ended, which is the error of the call.
+func (s *Bulk) auditCall(ctx context.Context, c caller, action string, counts any, changed int, ended error) error {
+	if changed == 0 {
+		return ended
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
+	defer cancel()
+	err := tenants.Audit(ctx, s.pool, c.tenant, c.by, tenants.Change{Action: "schedules." + action, Target: "schedules/" + action, After: counts})
+	if ended != nil {
+		return ended
+	}
+	return err
+}

@@ -1,0 +1,254 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+const (
+	ndjsonType = "application/x-ndjson"
+	callTime   = 6 * time.Hour    // of a whole call
+	pause      = 30 * time.Second // how long a client may neither send nor take anything
+)
+
+// End is the last line of the answer to a bulk upsert: an answer without it was cut.
+type End struct {
+	Summary  Summary            `json:"summary"`
+	Warnings []calendar.Warning `json:"warnings"`
+}
+
+// Cut is the last line of an answer that was cut, and says why. Nothing more of the body is stored.
+type Cut struct {
+	Error Fault `json:"error"`
+}
+
+// Routes serves the calls of many lines under g, whose requests are authenticated.
+func Routes(g *echo.Group, b *Bulk) {
+	h := handler{b}
+	read, write := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite)
+	g.GET("/v1/schedules/export", h.export, read, web.Timeout(callTime))
+	g.POST("/v1/schedules/bulk", h.upsert, write, web.BodyLimit(-1), web.Timeout(callTime))
+	g.POST("/v1/schedules/sync", h.sync, write, web.BodyLimit(-1), web.Timeout(callTime))
+}
+
+type handler struct{ *Bulk }
+
+func (h handler) upsert(c echo.Context) error {
+	q, err := web.Query(c, "results")
+	if err != nil {
+		return err
+	}
+	if q.Has("results") && q.Get("results") != "errors" && q.Get("results") != "all" {
+		return fault.Invalid("/results", "%q is neither all nor errors", q.Get("results"))
+	}
+	if err := ndjson(c); err != nil {
+		return err
+	}
+	a := answer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}
+	_ = a.conn.EnableFullDuplex() // what cannot, a recorder, reads the body before it answers
+	sum, err := h.Upsert(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, &body{Context: c, conn: a.conn}, a.results)
+	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
+		return a.cut(f)
+	}
+	if err != nil {
+		return err
+	}
+	warnings, err := h.forecasts.Warnings(c.Request().Context(), tenants.From(c))
+	if err != nil {
+		return err
+	}
+	return a.write(End{sum, warnings})
+}
+
+// ndjson refuses a body that is not lines of JSON in UTF-8.
+func ndjson(c echo.Context) error {
+	sent := strings.Join(c.Request().Header.Values(echo.HeaderContentType), ", ")
+	media, params, err := mime.ParseMediaType(sent)
+	charset := strings.ToLower(params["charset"])
+	if err != nil || media != ndjsonType || charset != "" && charset != "utf-8" {
+		return fault.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body must be %s in UTF-8", ndjsonType)
+	}
+	return nil
+}
+
+// answer writes lines while the body is still being read.
+type answer struct {
+	echo.Context
+	conn       *http.ResponseController
+	errorsOnly bool
+}
+
+func (a *answer) results(all []Result) error {
+	lines := make([]any, 0, len(all))
+	for i := range all {
+		if !a.errorsOnly || all[i].Result == schedules.Failed {
+			lines = append(lines, &all[i])
+		}
+	}
+	return a.write(lines...)
+}
+
+func (a *answer) write(lines ...any) error {
+	if !a.Response().Committed {
+		a.Response().Header().Set(echo.HeaderContentType, ndjsonType)
+		a.Response().WriteHeader(http.StatusOK)
+	}
+	_ = a.conn.SetWriteDeadline(time.Now().Add(pause)) // a recorder has none
+	for _, line := range lines {
+		text, err := web.Marshal(line)
+		if err != nil {
+			return fmt.Errorf("write the answer: %w", err)
+		}
+		if _, err := a.Response().Write(append(text, '\n')); err != nil {
+			return fmt.Errorf("write the answer: %w", err)
+		}
+	}
+	a.Response().Flush()
+	return nil
+}
+
+// cut ends an answer of which a part is written: no summary follows.
+func (a *answer) cut(f *fault.Error) error {
+	web.Note(a.Context, slog.String("cut", f.Code))
+	return a.write(Cut{*faultOf(f)})
+}
+
+// body is a request's body. It can be read while the client sends and its token counts.
+type body struct {
+	echo.Context
+	conn    *http.ResponseController
+	closed  atomic.Bool
+	checked time.Time // when the token was last checked
+}
+
+// checkEvery is how often a body that is being read checks the request's token.
+const checkEvery = time.Second
+
+// Read waits up to pause for the client to send more. It fails once the server stops or the token no longer counts.
+func (b *body) Read(p []byte) (int, error) {
+	if now := time.Now(); now.Sub(b.checked) > checkEvery {
+		b.checked = now
+		if err := tenants.CheckAuthority(b.Request().Context()); err != nil {
+			return 0, err
+		}
+	}
+	select {
+	case <-web.Stopping(b.Request().Context()):
+		return 0, fault.Unavailable("unavailable", "the server stops; send it again")
+	default:
+	}
+	_ = b.conn.SetReadDeadline(time.Now().Add(pause)) // a recorder has none
+	if b.closed.Load() {
+		return 0, context.Canceled
+	}
+	return b.Request().Body.Read(p)
+}
+
+// Close ends a Read that is under way.
+func (b *body) Close() error {
+	b.closed.Store(true)
+	return b.conn.SetReadDeadline(time.Now())
+}
+
+var _ io.ReadCloser = (*body)(nil)
+
+// SyncEnd is the last line of the answer to a sync: an answer without it was cut.
+type SyncEnd struct {
+	Summary  SyncSummary        `json:"summary"`
+	Warnings []calendar.Warning `json:"warnings"`
+}
+
+// bareShare is a share whose percent sign is not encoded, as people write it: nothing else can be meant.
+var bareShare = regexp.MustCompile(`((?:^|&)max_change=[0-9.]+)%(&|$)`)
+
+func (h handler) sync(c echo.Context) error {
+	url := c.Request().URL
+	url.RawQuery = bareShare.ReplaceAllString(url.RawQuery, "${1}%25${2}")
+	q, err := web.Query(c, "workflow", "key_prefix", "unlisted", "dry_run", "max_change", "results")
+	if err != nil {
+		return err
+	}
+	p, err := syncParams(q)
+	if err != nil {
+		return err
+	}
+	if err := ndjson(c); err != nil {
+		return err
+	}
+	a := answer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}
+	sum, warnings, err := h.Sync(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, p, &body{Context: c, conn: a.conn}, a.results)
+	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
+		return a.cut(f)
+	}
+	if err != nil {
+		return err
+	}
+	return a.write(SyncEnd{sum, warnings})
+}
+
+func syncParams(q url.Values) (p SyncParams, err error) {
+	errs := []error{web.NotEmpty(q, "workflow", "key_prefix", "unlisted", "dry_run", "max_change", "results")}
+	p = SyncParams{Workflow: q.Get("workflow"), KeyPrefix: q.Get("key_prefix"), Unlisted: q.Get("unlisted"), DryRun: q.Get("dry_run") == "true"}
+	if !p.DryRun && q.Get("dry_run") != "" && q.Get("dry_run") != "false" {
+		errs = append(errs, fault.Invalid("/dry_run", "%q is neither true nor false", q.Get("dry_run")))
+	}
+	if results := q.Get("results"); results != "" && results != "errors" && results != "all" {
+		errs = append(errs, fault.Invalid("/results", "%q is neither all nor errors", results))
+	}
+	if q.Get("max_change") != "" {
+		var limitErr error
+		p.MaxChange, limitErr = ParseChangeLimit(q.Get("max_change"))
+		errs = append(errs, limitErr)
+	}
+	return p, fault.Join(append(errs, p.check())...)
+}
+
+// export streams a line a schedule. Once a part is out an error cuts the connection, so that no part is taken for the
+// whole.
+func (h handler) export(c echo.Context) error {
+	q, err := web.Query(c, "workflow")
+	if err != nil {
+		return err
+	}
+	if err := web.NotEmpty(q, "workflow"); err != nil {
+		return err
+	}
+	conn := http.NewResponseController(c.Response())
+	err = h.schedules.Export(c.Request().Context(), tenants.From(c), schedules.Filter{Workflow: q.Get("workflow")}, func(lines [][]byte) error {
+		if !c.Response().Committed {
+			c.Response().Header().Set(echo.HeaderContentType, ndjsonType)
+			c.Response().WriteHeader(http.StatusOK)
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(pause)) // a recorder has none
+		for _, line := range lines {
+			if _, err := c.Response().Write(append(line, '\n')); err != nil {
+				return fmt.Errorf("write the export: %w", err)
+			}
+		}
+		c.Response().Flush()
+		return nil
+	})
+	if err != nil && c.Response().Committed {
+		web.Note(c, slog.String("cut", err.Error()))
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
