@@ -127,7 +127,7 @@ func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Trig
 		Shard: s.Shard, Attempt: 1, State: record.Running, Cause: record.Manual, DST: calendar.DSTNone, Workflow: of.Workflow,
 	}
 	if p.Payload != nil {
-		if err := c.lease.MayStore(ctx, tx, of.Tenant, len(p.Payload)); err != nil {
+		if err := c.mayStore(ctx, tx, of.Tenant, len(p.Payload)); err != nil {
 			return nil, err
 		}
 		t.Payload = new(string(p.Payload))

@@ -9,9 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// markFailing finds the schedules that are to be paused after so many failures in a row. They are paused in a
-// transaction of their own, which takes the locks that a pause needs: should this process end first, the next failure
-// finds them again.
+// markFailing queues the schedules whose terms pause them after so many failures in a row. pauseFailing pauses them in a transaction of
+// their own, which takes the locks that a pause needs. If this process ends before that, the next failure queues them again.
 func (f *Finisher) markFailing(ctx context.Context, tx pgx.Tx, tenant tenants.ID, failing []int64) error {
 	if len(failing) == 0 {
 		return nil
@@ -32,12 +31,12 @@ func (f *Finisher) markFailing(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 	_, err = pgx.ForEachRow(rows, []any{&id, &own, &defaults, &failures}, func() error {
 		terms, err := policy.Resolve(policy.Stored{PauseAfterFailures: own}, defaults)
 		if err != nil {
-			return nil // the next failure finds it, by a program that can read them
+			return nil // a process of the newer program pauses it after the next failure
 		}
 		if most := terms.PauseAfterFailures; most > 0 && failures >= most {
 			select {
 			case f.failing <- failingSchedule{tenant, id, failures}:
-			default: // too many at once: the next failure finds it again
+			default: // too many at once: the next failure queues it again
 			}
 		}
 		return nil
@@ -45,14 +44,14 @@ func (f *Finisher) markFailing(ctx context.Context, tx pgx.Tx, tenant tenants.ID
 	return err
 }
 
-// failingSchedule is a schedule that is to be paused.
+// failingSchedule is a schedule to pause.
 type failingSchedule struct {
 	tenant   tenants.ID
 	id       int64
 	failures int32
 }
 
-// pauseFailing pauses failing schedules until ctx ends.
+// pauseFailing pauses the queued schedules, until ctx ends.
 func (f *Finisher) pauseFailing(ctx context.Context) {
 	for {
 		select {

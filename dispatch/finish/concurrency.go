@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillonhq/carillon/internal/loop"
+
 	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
@@ -17,24 +19,27 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A tick of a workflow with max_running has a row of slot from when it is pushed or leased until that attempt ends; who
-// adds one holds the lock of the workflow's row. Ticks for workers wait where they always do, in ready; those that are to
-// be pushed wait in waiting, and are granted their slots by whoever ends others. Of other workflows there is nothing.
+// A tick of a workflow with max_running has a row in table slot from the time when it is pushed or leased until that attempt ends. A
+// transaction that adds a row holds the lock of the workflow's row. Without a free slot, ticks for workers stay in ready. Ticks to push
+// wait in table waiting, and the transaction that frees a slot grants it to the first of them. Workflows without max_running have no rows
+// in these tables.
 
-// limits knows which tenants have workflows with max_running, so that the ends of others' ticks look for no slots. It is
-// a second behind at most; what it misses is found by tendSlots.
+// limits remembers which tenants have workflows with max_running, so that an end of another tenant's tick looks for no slots. It is at
+// most about a second old; TendSlots frees the slots that it misses.
 type limits struct {
 	tenants atomic.Pointer[map[tenants.ID]bool] // nil: not known yet
 }
 
 func newLimits() *limits { return &limits{} }
 
+// any reports whether a tenant may have slots.
 func (l *limits) any(tenant tenants.ID) bool {
 	known := l.tenants.Load()
 	return known == nil || (*known)[tenant]
 }
 
-// lockLimits locks those of the workflows that have a max_running, and tells how many more of their ticks may run.
+// LockLimits locks those of the workflows that have a max_running, and returns how many more of their ticks may run. Other workflows
+// are not in the result.
 func LockLimits(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflows []string) (free map[string]int, err error) {
 	rows, err := tx.Query(ctx, `
 		SELECT name, max_running
@@ -67,6 +72,7 @@ func LockLimits(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflows []s
 	return free, nil
 }
 
+// InsertSlots writes a slot for each key, of the workflow at the same index. The caller holds the locks of LockLimits.
 func InsertSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys, workflows []string) error {
 	if len(workflows) == 0 {
 		return nil
@@ -83,7 +89,7 @@ func InsertSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.
 	return nil
 }
 
-// standingSlots tells which of the ticks have a slot, and for which of the workflows ticks wait.
+// StandingSlots returns which of the ticks have a slot, and which of the workflows have ticks that wait for one.
 func StandingSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys, workflows []string) (has map[ident.TickKey]bool, queued map[string]bool, err error) {
 	rows, err := tx.Query(ctx, `
 		SELECT s.schedule_id, s.nominal_at, s.seq
@@ -115,6 +121,7 @@ func StandingSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys recor
 	return has, queued, nil
 }
 
+// DropSlots deletes the slots of ticks, and returns their workflows, each once.
 func DropSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys) (workflows []string, err error) {
 	if len(keys.IDs) == 0 {
 		return nil, nil
@@ -132,7 +139,7 @@ func DropSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Ke
 	return slices.Compact(workflows), nil
 }
 
-// freeSlots frees the slots of attempts that have ended, and grants them to what waits.
+// freeSlots deletes the slots of ended attempts, and grants them to waiting ticks.
 func (f *Finisher) freeSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ended map[ident.TickKey]record.State) error {
 	if len(ended) == 0 || !f.limits.any(tenant) {
 		return nil
@@ -153,10 +160,11 @@ func (f *Finisher) freeSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	return nil
 }
 
-const mostGranted = 1000 // ticks of a workflow that has no limit any more, at once
+const mostGranted = 1000 // ticks at once, of a workflow whose limit was removed
 
-// grant gives the free slots of a workflow to those that wait: what is to be pushed is held as due now, and long polls
-// are woken once this is committed. Where the workflow has no limit any more, all go. It tells whether more may wait.
+// grant gives the free slots of a workflow to waiting ticks. It holds the ticks to push as due now, and wakes long polls once the
+// transaction is committed. If the limit of the workflow was removed, it lets up to mostGranted ticks go. more reports whether others may
+// wait.
 func (f *Finisher) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow string, now time.Time) (more bool, err error) {
 	free, err := LockLimits(ctx, tx, tenant, []string{workflow})
 	if err != nil {
@@ -201,4 +209,42 @@ func (f *Finisher) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 	}
 	t := cluster.TopicOf(tenant, workflow)
 	return more, postgres.Notify(ctx, tx, cluster.ReadyChannel, t.Payload(n))
+}
+
+// watchLimits reads each second which tenants have slots, or workflows with max_running, until ctx ends. It finds one tenant after the
+// other in an index, and does not read all rows.
+func (f *Finisher) watchLimits(ctx context.Context) {
+	loop.Every(ctx, f.log, time.Second, "look for limited workflows", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		rows, _ := f.pool.Query(ctx, `
+			WITH RECURSIVE limited (tenant_id) AS (
+				(SELECT tenant_id FROM workflow WHERE max_running IS NOT NULL ORDER BY tenant_id LIMIT 1)
+				UNION ALL
+				SELECT n.tenant_id
+				FROM limited l
+				CROSS JOIN LATERAL (
+					SELECT tenant_id FROM workflow WHERE max_running IS NOT NULL AND tenant_id > l.tenant_id ORDER BY tenant_id LIMIT 1
+				) n
+			), running (tenant_id) AS (
+				(SELECT tenant_id FROM slot ORDER BY tenant_id LIMIT 1)
+				UNION ALL
+				SELECT n.tenant_id
+				FROM running r
+				CROSS JOIN LATERAL (SELECT tenant_id FROM slot WHERE tenant_id > r.tenant_id ORDER BY tenant_id LIMIT 1) n
+			)
+			SELECT tenant_id FROM limited
+			UNION
+			SELECT tenant_id FROM running`) // CollectRows reports the error
+		found, err := pgx.CollectRows(rows, pgx.RowTo[tenants.ID])
+		if err != nil {
+			return err
+		}
+		known := map[tenants.ID]bool{}
+		for _, id := range found {
+			known[id] = true
+		}
+		f.limits.tenants.Store(&known)
+		return nil
+	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// bury keeps ticks that have just failed for good as dead letters, in the transaction that ended them.
-func bury(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead record.Keys) error {
+// insertDeadLetters writes dead letters of ticks that have just failed for good, and notes the failures for the tenant's events.
+func insertDeadLetters(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead record.Keys) error {
 	if len(dead.IDs) == 0 {
 		return nil
 	}

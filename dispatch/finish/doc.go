@@ -1,4 +1,4 @@
-// Package finish ends attempts of ticks, and does what follows from an end.
+// Package finish ends attempts of ticks, and writes every consequence of an end.
 //
 // Push, lease and control report how attempts ended ([Ending]). In the caller's transaction the package writes the attempt and the state
 // of the tick. A failed attempt is held for its retry, or becomes a dead letter. The next buffered tick of the schedule is released,

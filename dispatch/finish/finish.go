@@ -2,10 +2,13 @@ package finish
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/carillonhq/carillon/internal/postgres"
 
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/dispatch/state"
@@ -15,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// How an attempt ended, as the record of attempts says it.
+// The outcomes of an attempt, as table attempt stores them.
 const (
 	Succeeded = "succeeded"
 	Failed    = "failed"
@@ -24,34 +27,36 @@ const (
 	Cancelled = "cancelled"
 )
 
-// ending is how one attempt at a tick ended.
+// Ending is how one attempt at a tick ended.
 type Ending struct {
 	ident.TickKey
 	Attempt    int16
 	Outcome    string
-	Final      bool          // a failure that is not tried again
-	RetryAfter time.Duration // the least wait before it is
+	Final      bool          // a failure that is not retried
+	RetryAfter time.Duration // the least wait before a retry
 	Result     *string
 	Err        *string
-	Status     *int32 // of HTTP
+	Status     *int32 // of the HTTP response
 	Worker     *string
 	Started    *time.Time
-	Answered   bool // it ends a tick whose answer was awaited
-	Unsent     bool // the attempt was never made, and there is nothing to tell of it
+	Answered   bool // the worker's answer to a push was awaited
+	Unsent     bool // the attempt was never made, and is not recorded
 }
 
-// mostKept bounds what is kept of an error's text.
-const mostKept = 4096
+// mostErrorText is how many bytes of an error's text are stored.
+const mostErrorText = 4096
 
-func Keep(text string) *string {
-	if len(text) > mostKept {
-		text = text[:mostKept]
+// ErrorText returns the first mostErrorText bytes of an error, as text that can be stored.
+func ErrorText(text string) *string {
+	if len(text) > mostErrorText {
+		text = text[:mostErrorText]
 	}
 	return new(record.Valid(text))
 }
 
-// end ends attempts of one tenant's ticks, in the caller's transaction, and returns the states of the ticks whose attempts ended. Only an
-// attempt that is under way ends. A tick whose attempt failed is held for its next attempt, or ends as failed.
+// End ends attempts of one tenant's ticks, in the caller's transaction, and returns the states of the ticks whose attempts ended. An
+// ending of an attempt that is not under way changes nothing. A tick whose attempt failed is held for its next attempt, or ends as
+// failed.
 func (f *Finisher) End(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, endings []Ending) (map[ident.TickKey]record.State, error) {
 	done := &ends{tenant: tenant, now: now, ended: map[ident.TickKey]record.State{}, tallies: map[int64]*tally{}}
 	good := map[ident.TickKey]*Ending{}
@@ -91,12 +96,13 @@ type ends struct {
 	tallies map[int64]*tally               // by schedule
 }
 
-// tally is what the ended ticks of one schedule change of its state; aside is how many of them ran aside.
+// tally counts the ended ticks of one schedule; aside is how many of them ran aside.
 type tally struct {
 	succeeded, failed, cancelled, aside int32
 	bytes                               int64 // of results
 }
 
+// count adds a tick to n, a field of t.
 func (t *tally) count(n *int32, aside bool) {
 	*n++
 	if aside {
@@ -104,7 +110,7 @@ func (t *tally) count(n *int32, aside bool) {
 	}
 }
 
-// tally returns the tally of a schedule.
+// tally returns the tally of a schedule, a new one if there is none.
 func (d *ends) tally(schedule int64) *tally {
 	t := d.tallies[schedule]
 	if t == nil {
@@ -149,7 +155,7 @@ func (d *ends) endGood(ctx context.Context, tx pgx.Tx, good map[ident.TickKey]*E
 			if result := good[k].Result; result != nil {
 				t.bytes += int64(len(*result))
 			}
-			if state == record.Cancelled { // it was told to stop: its result came too late
+			if state == record.Cancelled { // it was told to stop before its result came
 				t.count(&t.cancelled, aside)
 				return nil
 			}
@@ -163,8 +169,8 @@ func (d *ends) endGood(ctx context.Context, tx pgx.Tx, good map[ident.TickKey]*E
 	return nil
 }
 
-// endBad ends attempts that did not succeed. A tick that is tried again is held until then; any other ends, and becomes a dead letter if
-// it failed.
+// endBad ends attempts that did not succeed. It holds a tick for its retry. A tick without a retry ends, and becomes a dead letter if it
+// failed.
 func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*Ending) error {
 	if len(bad) == 0 {
 		return nil
@@ -214,7 +220,7 @@ func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*End
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("write failed ticks: %w", err)
 	}
-	return bury(ctx, tx, d.tenant, dead)
+	return insertDeadLetters(ctx, tx, d.tenant, dead)
 }
 
 // readUnderWay reads and locks the ticks of attempts that failed, if those attempts are under way.
@@ -241,7 +247,7 @@ func (d *ends) readUnderWay(ctx context.Context, tx pgx.Tx, bad map[ident.TickKe
 	return found, nil
 }
 
-// dropAnswers forgets the answers that were awaited and have come.
+// dropAnswers deletes the rows of held that await the answers of these endings.
 func dropAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, answered []*Ending) error {
 	if len(answered) == 0 {
 		return nil
@@ -311,4 +317,24 @@ func (f *Finisher) countEnded(ctx context.Context, tx pgx.Tx, done *ends) error 
 		return err
 	}
 	return f.markFailing(ctx, tx, tenant, failing)
+}
+
+// LockTick locks the row of a tick, and then reads the clock. t is nil if there is no such tick.
+func LockTick(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (t *record.Tick, now time.Time, err error) {
+	rows, _ := tx.Query(ctx, `
+		SELECT `+record.Columns+`
+		FROM tick t
+		WHERE `+record.KeyIs("t", "$1", "$2", "$3", "$4")+`
+		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq) // CollectExactlyOneRow reports the error
+	t, err = pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[record.Tick])
+	if errors.Is(err, pgx.ErrNoRows) {
+		t, err = nil, nil
+	}
+	if err != nil {
+		return nil, now, fmt.Errorf("lock tick: %w", err)
+	}
+	if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
+		return nil, now, fmt.Errorf("read clock: %w", err)
+	}
+	return t, now.UTC(), nil
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Config is what a Finisher works with.
+// Config is what a Finisher needs. Pause may be nil.
 type Config struct {
 	Pool    *pgxpool.Pool
 	Timings *cohorts.Timings
 	Log     *slog.Logger
-	// Pause pauses a schedule whose ticks failed too often. Where it is nil none is paused.
+	// Pause pauses a schedule whose ticks failed too often. If it is nil, no schedule is paused.
 	Pause func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
 }
 
-// Finisher ends attempts of ticks, and does what follows from an end.
+// Finisher ends attempts of ticks, and writes every consequence of an end. It is safe for concurrent use.
 type Finisher struct {
 	pool    *pgxpool.Pool
 	timings *cohorts.Timings
@@ -26,7 +26,7 @@ type Finisher struct {
 	pause   func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
 	limits  *limits
 	failing chan failingSchedule
-	slotsAt slotPlace // where tendSlots goes on; the lock of its task guards it
+	slotsAt slotPlace // where TendSlots continues; the lock of its task guards it
 }
 
 // New returns a Finisher.
@@ -34,10 +34,10 @@ func New(c Config) *Finisher {
 	return &Finisher{pool: c.Pool, timings: c.Timings, log: c.Log, pause: c.Pause, limits: newLimits(), failing: make(chan failingSchedule, 256)}
 }
 
-// Watch looks which tenants limit their workflows until ctx ends.
+// Watch reads which tenants limit their workflows, until ctx ends.
 func (f *Finisher) Watch(ctx context.Context) { f.watchLimits(ctx) }
 
-// Run pauses schedules whose ticks failed too often until ctx ends.
+// Run pauses schedules whose ticks failed too often, until ctx ends.
 func (f *Finisher) Run(ctx context.Context) {
 	if f.pause != nil {
 		f.pauseFailing(ctx)

@@ -8,7 +8,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
-// underWay is a tick whose attempt failed, with the terms that say whether it is tried again.
+// underWay is a tick whose attempt failed, with the terms that say whether it is retried.
 type underWay struct {
 	ScheduleID  int64
 	NominalAt   time.Time
@@ -16,7 +16,7 @@ type underWay struct {
 	Shard       int16
 	Stopped     bool // told to stop
 	Aside       bool
-	From        int16 // attempts that do not count: those before it was delivered again
+	From        int16 // attempts before its last replay, which do not count
 	MaxAttempts *int16
 	MaxLateness *int32 `db:"max_lateness_s"`
 	OnExpired   *string
@@ -28,7 +28,8 @@ const (
 	longestBackoff = time.Hour
 )
 
-// backoff is the wait before the try after attempt: full jitter in [0, min(1 h, 5 s · 2ⁿ)], n failures before it.
+// Backoff returns the wait after a failed attempt: full jitter in [0, min(1 h, 5 s · 2ⁿ)], where n is the number of failures before
+// it. draw returns a random number in [0, n).
 func Backoff(attempt int16, draw func(n int64) int64) time.Duration {
 	most := longestBackoff
 	if n := attempt - 1; n < 10 {
@@ -37,8 +38,8 @@ func Backoff(attempt int16, draw func(n int64) int64) time.Duration {
 	return time.Duration(draw(int64(most) + 1))
 }
 
-// retryAt returns when a failed attempt's tick is tried again: never past its attempts or its greatest lateness. Where this
-// program cannot read the defaults of the workflow, the tick is not ended: its next delivery waits for one that can.
+// retryAt returns when a tick is retried after a failed attempt. again is false if its attempts are used up, or it would be later than it
+// may be. If this program cannot read the defaults of the workflow, the tick is held for record.NewerWait, for a program that can.
 func (u *underWay) retryAt(e *Ending, now time.Time) (due time.Time, again bool) {
 	if e.Final || u.Stopped || e.Outcome == Cancelled {
 		return due, false
@@ -54,13 +55,14 @@ func (u *underWay) retryAt(e *Ending, now time.Time) (due time.Time, again bool)
 	if e.Outcome == Lost {
 		due = now
 	}
-	if u.Aside { // it was asked for however late it is
+	if u.Aside { // a replay or a backfill runs however late it is
 		return due, true
 	}
 	return due, !terms.Expired(u.NominalAt, due)
 }
 
-// unwanted returns how a tick ends that is not to be delivered any more: it was told to stop, or is later than it may be.
+// Unwanted returns the ending of a tick that is not to be delivered any more. over is true if it was told to stop, or is later than it
+// may be.
 func Unwanted(s *record.Sendable, inherited policy.Terms, now time.Time) (e Ending, over bool) {
 	e = Ending{TickKey: s.RowKey(), Attempt: s.Attempt, Unsent: true}
 	latest, expires := s.Latest(inherited)

@@ -8,8 +8,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// dropForeignTokens clears the lease token of each item whose workflow the caller's API token does not cover, so that it is
-// treated like a stale one. at returns the id and the token of item i, of n.
+// dropForeignTokens clears the lease token of each of n items whose workflow the caller's API token does not cover, so that it is
+// treated like a stale one. at returns the id and the token of item i.
 func (ls *Leases) dropForeignTokens(ctx context.Context, who tenants.Identity, n int, at func(i int) (id string, token *string)) error {
 	ids := make([]string, n)
 	for i := range ids {

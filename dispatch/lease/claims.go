@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // claimed is a tick with the token that a worker shows for it.
@@ -20,10 +21,10 @@ type claimed struct {
 	verdict Verdict
 }
 
-// Verdict says what became of a worker's claim of a tick.
+// Verdict is the result of a worker's claim of a tick.
 type Verdict int8
 
-// What becomes of a claim.
+// The verdicts.
 const (
 	undecided  Verdict = iota
 	Done               // the tick has ended, or its lease is longer
@@ -84,7 +85,7 @@ func tickStates(ctx context.Context, db postgres.DB, tenant tenants.ID, keys rec
 	return states, err
 }
 
-// lockClaims locks the leases of claims, and refuses the claims whose time is up.
+// lockClaims locks the leases of claims, and sets Lost on the claims whose time is over.
 func lockClaims(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed) (lockedLeases, error) {
 	var tokens []message.Token
 	var pushed record.Keys

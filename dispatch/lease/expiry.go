@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillonhq/carillon/dispatch/cluster"
+
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/finish"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -18,12 +21,12 @@ const (
 	mostExpired = 20
 )
 
-// endLeases has the ticks of leases that ended without a word delivered again, until ctx ends.
+// endLeases ends the attempts of leases whose time is over, until ctx ends. Their ticks are delivered again.
 func (ls *Leases) endLeases(ctx context.Context) {
 	loop.Every(ctx, ls.log, leasesEvery, "end leases", ls.EndDueLeases)
 }
 
-// endDueLeases ends leases until none is due.
+// EndDueLeases ends leases until none is due. It returns the first error.
 func (ls *Leases) EndDueLeases(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -42,7 +45,7 @@ func (ls *Leases) EndDueLeases(ctx context.Context) error {
 	}
 }
 
-// expiredLease is a lease some of whose ticks were leased until now at the latest.
+// expiredLease is a lease with a tick whose time may be over: UntilAt has passed.
 type expiredLease struct {
 	ID       int64
 	TenantID tenants.ID
@@ -52,7 +55,7 @@ type expiredLease struct {
 	Ticks    []byte
 }
 
-// endSomeLeases ends up to mostExpired leases that ended at a moment or later.
+// endSomeLeases ends up to mostExpired due leases whose end is at from or later, and returns how many it looked at.
 func (ls *Leases) endSomeLeases(ctx context.Context, from time.Time) (n int, err error) {
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, ls.pool, func(tx pgx.Tx) error {
@@ -79,7 +82,8 @@ func (ls *Leases) endSomeLeases(ctx context.Context, from time.Time) (n int, err
 	return n, err
 }
 
-// endLease ends the attempts whose time is up. A lease of which some are lengthened goes on until the first of those ends.
+// endLease ends the attempts of a lease whose time is over. If a heartbeat has lengthened some of them, the lease goes on until the
+// first of those ends.
 func (ls *Leases) endLease(ctx context.Context, tx pgx.Tx, l *expiredLease) error {
 	tries, err := unpackLease(l.Ticks)
 	if err != nil {
@@ -125,7 +129,16 @@ func (ls *Leases) endLease(ctx context.Context, tx pgx.Tx, l *expiredLease) erro
 		_, err = tx.Exec(ctx, `DELETE FROM lease WHERE id = $1 AND tenant_id = $2`, l.ID, l.TenantID)
 		return err
 	}
-	// Slots that ended stay below until_at for good: their attempts are over, and a token of theirs is stale.
+	// The ends of ended slots stay before until_at: their attempts are over, and their tokens are stale.
 	_, err = tx.Exec(ctx, `UPDATE lease SET until_at = $3 WHERE id = $1 AND tenant_id = $2`, l.ID, l.TenantID, next)
 	return err
+}
+
+// newLeaseEnds returns the low end of the index of leases by their end.
+func newLeaseEnds() cluster.LowEnd {
+	return cluster.LowEnd{
+		Index: "lease_until",
+		First: `SELECT (SELECT until_at FROM lease WHERE until_at <= (SELECT ` + postgres.Now + `) AND until_at >= $1 ORDER BY until_at LIMIT 1)`,
+		Below: `SELECT (SELECT until_at FROM lease WHERE until_at >= $1 AND until_at < $2 ORDER BY until_at LIMIT 1)`,
+	}
 }

@@ -6,15 +6,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/labstack/echo/v4"
 )
 
 type leaseHandler struct{ *Leases }
 
-// leaseRoutes serves leases, heartbeats and the ends of attempts.
+// Routes adds the routes of leases, heartbeats and the ends of attempts to g, whose requests are authenticated.
 func (ls *Leases) Routes(g *echo.Group) {
 	h := leaseHandler{ls}
 	work := tenants.Require(tenants.TicksWork)
@@ -43,14 +44,14 @@ func (h leaseHandler) lease(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/json", body)
 }
 
-// mostFinished is how many bytes a call may have that ends ticks.
+// mostFinished limits the bytes of a request that ends ticks.
 const mostFinished = 8 << 20
 
 type finishBody struct {
 	Ticks []Finish `json:"ticks" most:"1000" validate:"dive"`
 }
 
-// FinishResult is what became of a Finish: 204; 404 if there is no such tick; 409 if the token is stale or foreign.
+// FinishResult is the result of a Finish: 204; 404 if there is no such tick; 409 if the token is stale or foreign.
 type FinishResult struct {
 	TickID string `json:"tick_id"`
 	Status int    `json:"status"`
@@ -82,7 +83,7 @@ type beatBody struct {
 	Ticks []Beat `json:"ticks" most:"1000" validate:"dive"`
 }
 
-// BeatResult is what became of a Beat: 200 with the lease's new end, or as in FinishResult.
+// BeatResult is the result of a Beat: 200 with the lease's new end, or as in FinishResult.
 type BeatResult struct {
 	TickID     string     `json:"tick_id"`
 	Status     int        `json:"status"`
@@ -131,7 +132,7 @@ func (h leaseHandler) beatOne(c echo.Context) error {
 	}
 	beaten, err := h.beatAll(c, []Beat{{id, p.LeaseToken, p.Lease}})
 	if err != nil {
-		return alone(err)
+		return withoutPlace(err)
 	}
 	if v := beaten[0].Verdict; v != Done {
 		return refused(id, v)
@@ -175,7 +176,7 @@ func (h leaseHandler) finishOne(c echo.Context, f Finish) error {
 	f.TickID = id
 	verdicts, err := h.finishAll(c, []Finish{f})
 	if err != nil {
-		return alone(err)
+		return withoutPlace(err)
 	}
 	if verdicts[0] != Done {
 		return refused(id, verdicts[0])
@@ -213,8 +214,8 @@ func refused(id string, v Verdict) error {
 	return fault.Conflict(codeLost, "the lease is over: the tick has ended, or another has it")
 }
 
-// alone removes the place in the list from the faults of a request for one tick.
-func alone(err error) error {
+// withoutPlace removes the place in the list from the faults of a request for one tick.
+func withoutPlace(err error) error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		for i := range f.Fields {
 			f.Fields[i].Pointer = strings.TrimPrefix(f.Fields[i].Pointer, "/ticks/0")

@@ -2,28 +2,27 @@ package lease
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/finish"
 	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
-	"github.com/carillonhq/carillon/internal/varint"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
-// LeaseParams ask for ticks of workflows: up to Max, waiting for the first up to Wait, each to be ended within Lease.
+// LeaseParams ask for up to Max ticks of workflows. The request waits for the first tick up to Wait. The worker must end each tick, or
+// send a heartbeat, within Lease.
 type LeaseParams struct {
 	Workflows []string `json:"workflows"`
 	Queues    []string `json:"queues,omitempty"`
@@ -40,14 +39,14 @@ const (
 	longestPoll   = time.Minute
 )
 
-// leaseRequest are checked LeaseParams.
+// leaseRequest is a checked LeaseParams.
 type leaseRequest struct {
 	workflows, queues []string
 	max               int
 	wait, lease       time.Duration
 	worker            string
 	quota             int  // how many ticks the tenant's workers may hold
-	exclusive         bool // the poll has the lock of leaseRoom to itself
+	exclusive         bool // the poll takes the lock of leaseRoom exclusively
 	places            []ReadyPlace
 }
 
@@ -88,8 +87,8 @@ func (p LeaseParams) read() (r leaseRequest, err error) {
 	return r, fault.Join(errs...)
 }
 
-// Lease hands ticks to a worker, waiting for the first one as long as the request allows; closing ends the wait. The
-// answer is the JSON of {"ticks": […]}.
+// Lease leases ticks to a worker. It waits for the first one as long as the request allows, or until closing is closed. The answer is the
+// JSON of {"ticks": […]}.
 func (ls *Leases) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, closing <-chan struct{}) ([]byte, error) {
 	r, err := p.read()
 	if err != nil {
@@ -112,7 +111,7 @@ func (ls *Leases) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, c
 	r.exclusive = r.alone(held)
 	until := time.Now().Add(r.wait)
 	for {
-		// Registered before it looks, so that what comes in between wakes it.
+		// The poll is registered before it looks, so that a tick that comes in between wakes it.
 		waiting, leave := ls.notifier.Wait(tenant, r.workflows, r.max)
 		body, n, err := ls.leaseNow(ctx, tenant, r)
 		left := time.Until(until)
@@ -140,12 +139,13 @@ func (ls *Leases) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, c
 	}
 }
 
-// mostEnding is how long one look may be busy with ticks that are over before it comes to one that is not.
+// mostEnding limits how long one look takes ready ticks that are over, before it returns without a tick.
 const mostEnding = time.Second
 
 const noTicks = `{"ticks":[]}`
 
-// leaseNow leases what is ready, and writes the answer. It leaves out workflows whose defaults a newer program wrote.
+// leaseNow leases ready ticks, and returns the answer and the number of ticks. It leaves out workflows whose defaults a newer program
+// wrote.
 func (ls *Leases) leaseNow(ctx context.Context, tenant tenants.ID, r leaseRequest) (body []byte, n int, err error) {
 	query, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -176,7 +176,7 @@ func (ls *Leases) leaseNow(ctx context.Context, tenant tenants.ID, r leaseReques
 			continue
 		}
 		if l.cut && len(l.ticks) > 0 {
-			r.max = len(l.ticks) // the answer holds as many
+			r.max = len(l.ticks) // so many fit into the answer
 			continue
 		}
 		if err != nil {
@@ -199,9 +199,9 @@ type leased struct {
 	ticks   []*record.Sendable
 	timings []*calendar.Timing // in the order of the ticks; nil if it cannot be computed
 	terms   map[string]record.WorkflowTerms
-	taken   int // out of the queues, those among them that are over
+	taken   int // how many left the queues, including ticks that are over
 
-	cut bool // nothing is leased: an answer holds only those of the ticks that are here
+	cut bool // nothing is leased: the ticks do not fit into one answer, and only these do
 }
 
 func (l *leased) of() []*record.Tick {
@@ -246,8 +246,8 @@ func (ls *Leases) leaseSome(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r
 	return l, err
 }
 
-// insertLease keeps what was leased. A tick is leased no longer than one attempt at it may take; where that differs,
-// the lease ends with the shortest, and the others have an end of their own.
+// insertLease writes the lease of l.ticks. A tick is leased at most for the timeout of one attempt. If the timeouts differ, the lease ends
+// with the shortest one, and a row of lease_beat gives each other tick its own end.
 func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, l leased) (id int64, err error) {
 	found := l.ticks
 	lengths := make([]time.Duration, len(found))
@@ -283,27 +283,6 @@ func insertLease(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseReque
 	return id, err
 }
 
-// leaseForm begins what packLease packs. The leases of an earlier version, which packTries packed, begin with a count, and
-// none is empty.
-const leaseForm = 0
-
-func packLease(tries []record.Try) []byte {
-	b := binary.AppendUvarint([]byte{leaseForm}, uint64(len(tries)))
-	return append(b, packReady(tries)...)
-}
-
-func unpackLease(b []byte) ([]record.Try, error) {
-	if len(b) == 0 || b[0] != leaseForm {
-		return chunk.UnpackTries(b)
-	}
-	r := varint.NewReader(b[1:])
-	n := r.Count(mostLeased)
-	if r.Broken() {
-		return nil, chunk.ErrBroken
-	}
-	return unpackReady(r.Rest(), n)
-}
-
 func (ls *Leases) leaseAnswer(tenant tenants.ID, l leased) []byte {
 	size := 700 * len(l.ticks)
 	for _, s := range l.ticks {
@@ -312,7 +291,7 @@ func (ls *Leases) leaseAnswer(tenant tenants.ID, l leased) []byte {
 	body := append(make([]byte, 0, size), `{"ticks":[`...)
 	for i, s := range l.ticks {
 		if l.timings[i] == nil {
-			continue // its lease ends, and its attempts with it
+			continue // the lease ends the attempt
 		}
 		if body[len(body)-1] == '}' {
 			body = append(body, ',')
@@ -328,7 +307,7 @@ func (ls *Leases) leaseAnswer(tenant tenants.ID, l leased) []byte {
 	return append(body, `]}`...)
 }
 
-// newerWorkflow is the error of a workflow whose defaults a newer program wrote: its ticks stay ready for others.
+// newerWorkflow is the error of a workflow whose defaults a newer program wrote. Its ticks stay ready for processes of that program.
 type newerWorkflow struct {
 	name  string
 	cause error
@@ -342,15 +321,27 @@ func without(names []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(one string) bool { return one == name })
 }
 
-// Leased returns the meter of how many ticks a tenant's workers hold. db shows the tenant's rows.
-func Leased(db postgres.DB) tenants.Meter {
-	return func(ctx context.Context, tenant tenants.ID) (int, error) { return countLeased(ctx, db, tenant) }
-}
-
-func countLeased(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int, err error) {
-	err = db.QueryRow(ctx, record.LeasedTicks, tenant).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count leased ticks: %w", err)
+// endUnwanted ends ticks that are not to be leased any more, and returns the others. It ends those that were told to stop before a worker
+// had them, and those that are later than they may be.
+func (ls *Leases) endUnwanted(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found []*record.Sendable, terms map[string]record.WorkflowTerms) (left []*record.Sendable, err error) {
+	if len(found) == 0 {
+		return nil, nil
 	}
-	return n, nil
+	var now time.Time
+	if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
+		return nil, err
+	}
+	var endings []finish.Ending
+	for _, s := range found {
+		if e, over := finish.Unwanted(s, terms[s.Workflow].Terms, now); over {
+			endings = append(endings, e)
+			continue
+		}
+		left = append(left, s)
+	}
+	if len(endings) == 0 {
+		return left, nil
+	}
+	_, err = ls.finish.End(ctx, tx, tenant, now.UTC(), endings)
+	return left, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/finish"
 	"github.com/carillonhq/carillon/dispatch/message"
@@ -12,10 +14,9 @@ import (
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Config is what Leases work with.
+// Config is what Leases need. All fields are required.
 type Config struct {
 	Pool     *pgxpool.Pool
 	API      postgres.DB
@@ -31,7 +32,7 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Leases hand ticks to workers that ask for them.
+// Leases gives ticks to workers that poll for them. It is safe for concurrent use.
 type Leases struct {
 	pool     *pgxpool.Pool
 	api      postgres.DB
@@ -57,10 +58,10 @@ func New(c Config) *Leases {
 	}
 }
 
-// Watch wakes long polls of this process for which ticks are ready, until ctx ends.
+// Watch looks for ready ticks and wakes the long polls of this process that wait for them, until ctx ends.
 func (l *Leases) Watch(ctx context.Context) {
 	loop.Every(ctx, l.log, pollEvery, "look for ready ticks", l.wakePolls)
 }
 
-// Run ends leases whose time is up until ctx ends.
+// Run ends leases whose time is over, until ctx ends.
 func (l *Leases) Run(ctx context.Context) { l.endLeases(ctx) }

@@ -5,26 +5,27 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/message"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
-// slotName is one slot of a lease as a token names it.
+// slotName names one slot of a lease, as a token does.
 type slotName struct {
 	lease int64
 	slot  int16
 }
 
-// lockedLease is a lease that nobody ends before the transaction ends.
+// lockedLease is a lease that no other transaction ends before this one ends.
 type lockedLease struct {
 	until  time.Time
 	began  time.Time
 	worker string
 }
 
-// lockedLeases are the leases of some tokens, as they were at now.
+// lockedLeases are the locked leases of some tokens. now is the time of the read.
 type lockedLeases struct {
 	now   time.Time
 	held  map[int64]lockedLease
@@ -40,7 +41,7 @@ func (l lockedLeases) until(t message.Token) (at time.Time, ok bool) {
 	return lease.until, ok
 }
 
-// lockLeases locks the leases of tokens, so that nobody ends them. Other transactions may finish ticks of the same leases meanwhile.
+// lockLeases locks the leases of tokens against being ended. Other transactions may finish ticks of the same leases meanwhile.
 func lockLeases(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tokens []message.Token) (lockedLeases, error) {
 	var ids []int64
 	seen := map[int64]bool{}

@@ -4,12 +4,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// leaseMetrics are the metrics of leasing.
+// Metrics are the metrics of leasing.
 type Metrics struct {
 	leased prometheus.Counter
 }
 
-// newLeaseMetrics registers the metrics of leasing.
+// NewMetrics registers the metrics of leasing with r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		leased: prometheus.NewCounter(prometheus.CounterOpts{Name: "carillon_leased_total", Help: "Ticks leased by workers."}),

@@ -6,10 +6,11 @@ import (
 	"math"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -17,8 +18,8 @@ const (
 	mostPolled = 1000 // workflows that one statement looks at
 )
 
-// wakePolls wakes the long polls of workflows with ready ticks, should a notification be lost. However many polls wait, they cost one
-// look at each workflow.
+// wakePolls wakes the long polls of workflows with ready ticks, in case a notification was lost. It looks at each workflow once, however
+// many polls wait for it.
 func (ls *Leases) wakePolls(ctx context.Context) error {
 	all := ls.notifier.Polled()
 	for len(all.Tenants) > 0 {
@@ -31,12 +32,13 @@ func (ls *Leases) wakePolls(ctx context.Context) error {
 	return nil
 }
 
-// readyOf finds workflows $2 of tenants $1 that have ready ticks, in rows from number $3 on.
+// readyOf returns those of the workflows $2 of tenants $1 that have rows of ready with numbers from $3 on.
 const readyOf = `
 		SELECT p.tenant, p.workflow
 		FROM unnest($1::int[], $2::text[], $3::bigint[]) AS p (tenant, workflow, from_id)
 		CROSS JOIN LATERAL (SELECT FROM ready r WHERE r.tenant_id = p.tenant AND r.workflow = p.workflow AND r.id >= p.from_id ORDER BY r.id LIMIT 1) r`
 
+// WakePollsOf wakes the long polls of those of some workflows that have ready ticks.
 func (ls *Leases) WakePollsOf(ctx context.Context, some cluster.Polled) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()

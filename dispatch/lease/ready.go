@@ -3,29 +3,27 @@ package lease
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/sabotage"
-	"github.com/carillonhq/carillon/internal/varint"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Ticks that wait for a worker lie in ready, in rows of up to mostInReady: by workflow, queue and priority, and then as they
-// came. Who leases some of a row's counts them as taken, the first first; a row that is used up goes.
+// Ticks that wait for a worker are packed in rows of table ready, up to mostInReady in a row. A row holds ticks of one workflow, queue and
+// priority, in the order in which they came. A poll takes the first ticks of a row and adds them to its column taken. It deletes a row
+// whose ticks are all taken.
 
-// mostInReady is small enough for a row to be written again where a worker leases one tick at a time.
+// mostInReady is how many ticks a row of ready holds at most. A worker that leases one tick at a time writes the row again for each.
 const mostInReady = 100
 
-// readyTick is a tick that waits for a worker to lease it.
+// ReadyTick is a tick that waits for a worker to lease it.
 type ReadyTick struct {
 	ident.TickKey
 	Workflow, Queue string
@@ -41,18 +39,19 @@ type readyName struct {
 	priority        int16
 }
 
-// readyRows are rows of ready, as columns.
+// ReadyRows collects rows of ready, as columns. The zero value is empty.
 type ReadyRows struct {
-	open    map[readyName][]record.Try
-	owners  []int32
-	flows   []string
-	queues  []string
-	orders  []int16
-	counts  []int32
-	packed  [][]byte
-	arrived []readyName // those that are open, in the order in which they were begun
+	open       map[readyName][]record.Try
+	owners     []int32
+	workflows  []string
+	queues     []string
+	priorities []int16
+	counts     []int32
+	packed     [][]byte
+	arrived    []readyName // the names in open, in the order in which they were added
 }
 
+// Add adds a tick of a tenant.
 func (r *ReadyRows) Add(tenant tenants.ID, t *ReadyTick) {
 	if r.open == nil {
 		r.open = map[readyName][]record.Try{}
@@ -71,11 +70,11 @@ func (r *ReadyRows) Add(tenant tenants.ID, t *ReadyTick) {
 }
 
 func (r *ReadyRows) cut(name readyName, tries []record.Try) {
-	r.owners, r.flows, r.queues, r.orders = append(r.owners, int32(name.tenant)), append(r.flows, name.workflow), append(r.queues, name.queue), append(r.orders, name.priority)
+	r.owners, r.workflows, r.queues, r.priorities = append(r.owners, int32(name.tenant)), append(r.workflows, name.workflow), append(r.queues, name.queue), append(r.priorities, name.priority)
 	r.counts, r.packed = append(r.counts, int32(len(tries))), append(r.packed, packReady(tries))
 }
 
-// queue writes the rows.
+// Queue inserts the rows and empties r.
 func (r *ReadyRows) Queue(b *pgx.Batch) {
 	for _, name := range r.arrived {
 		if tries := r.open[name]; len(tries) > 0 {
@@ -91,54 +90,8 @@ func (r *ReadyRows) Queue(b *pgx.Batch) {
 		SELECT tenant_id, workflow, queue, priority, ticks, items
 		FROM unnest($1::int[], $2::text[], $3::text[], $4::smallint[], $5::int[], $6::bytea[]) AS n (tenant_id, workflow, queue, priority, ticks, items)
 		WHERE pg_current_xact_id() IS NOT NULL -- comes first: a transaction has its own number before it takes those of rows`,
-		r.owners, r.flows, r.queues, r.orders, r.counts, r.packed)
+		r.owners, r.workflows, r.queues, r.priorities, r.counts, r.packed)
 }
-
-// packReady packs ticks as varint deltas, in their order: of those that came together two or three bytes each.
-func packReady(tries []record.Try) []byte {
-	b := make([]byte, 0, 16+3*len(tries))
-	var id, at int64
-	var seq int32
-	var attempt int16
-	for i := range tries {
-		t := &tries[i]
-		now := t.At.Unix()
-		delta := zigzag(t.Schedule-id) << 1
-		if now == at && t.Seq == seq && t.Attempt == attempt {
-			b = binary.AppendUvarint(b, delta|1)
-		} else {
-			b = binary.AppendUvarint(binary.AppendUvarint(b, delta), zigzag(now-at))
-			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(t.Seq)), uint64(t.Attempt))
-		}
-		id, at, seq, attempt = t.Schedule, now, t.Seq, t.Attempt
-	}
-	return b
-}
-
-func unpackReady(b []byte, n int) ([]record.Try, error) {
-	r := varint.NewReader(b)
-	tries := make([]record.Try, n)
-	var last record.Try
-	var at int64
-	for i := range tries {
-		delta := r.Next()
-		last.Schedule += unzigzag(delta >> 1)
-		if delta&1 == 0 {
-			at += unzigzag(r.Next())
-			last.At, last.Seq, last.Attempt = time.Unix(at, 0).UTC(), int32(r.Next()), int16(r.Next())
-		}
-		tries[i] = last
-	}
-	if !r.Whole() {
-		return nil, chunk.ErrBroken
-	}
-	return tries, nil
-}
-
-// zigzag makes small numbers of either sign small ones without.
-func zigzag(n int64) uint64 { return uint64(n<<1) ^ uint64(n>>63) }
-
-func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 
 // readyRow is a row of ready that this transaction has locked.
 type readyRow struct {
@@ -151,8 +104,8 @@ type readyRow struct {
 	Items    []byte
 }
 
-// takeReady takes ready ticks out of the queues: by priority, and then as they came. Rows that others are taking from are
-// passed over, unless there are no more than those.
+// takeReady takes ready ticks out of the queues: by priority, and then in the order in which they came. It skips rows that other polls
+// have locked, and waits for one only if there are no others.
 func takeReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest) ([]record.Try, error) {
 	places := slices.DeleteFunc(slices.Clone(r.places), func(p ReadyPlace) bool { return !slices.Contains(r.workflows, p.Workflow) })
 	slices.SortFunc(places, func(a, b ReadyPlace) int { return cmp.Compare(a.Priority, b.Priority) })
@@ -196,7 +149,7 @@ func takeReadyOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, places []Rea
 	}
 }
 
-// readyIn are the first rows of some queues, as far as they can be locked.
+// readyIn begins a query of the first rows of some queues. A locking clause ends its subquery.
 const readyIn = `
 		SELECT q.workflow, q.queue, q.priority, r.id, r.ticks, r.taken, r.items
 		FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[]) AS q (workflow, queue, priority, from_id)
@@ -231,10 +184,10 @@ func lockReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, places []Ready
 	return found, nil
 }
 
-// readyWait is how long a row is waited for that another worker takes from: it does so for a few milliseconds.
+// readyWait limits the wait for a row that another poll has locked. Polls hold such locks for a few milliseconds.
 const readyWait = "200ms"
 
-// awaitReady is for a moment in which others hold all rows that there are: of one it takes what they leave.
+// awaitReady waits for the first row of the queues when other polls have locked them all, and returns it if ticks are left in it.
 func awaitReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, places []ReadyPlace) (found []readyRow, err error) {
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint: the wait may fail
 		var b pgx.Batch
@@ -258,12 +211,12 @@ func awaitReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, places []Read
 	return found, nil
 }
 
-// takeFrom takes up to n ticks of rows that are locked.
+// takeFrom takes up to n ticks out of locked rows.
 func takeFrom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, rows []readyRow, n int) ([]record.Try, error) {
 	var all []record.Try
 	var b pgx.Batch
-	var flows, queues []string
-	var orders []int16
+	var workflows, queues []string
+	var priorities []int16
 	var ids []int64
 	for i := range rows {
 		row := &rows[i]
@@ -284,14 +237,14 @@ func takeFrom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, rows []readyRow
 			break
 		}
 		all = append(all, left...)
-		flows, queues, orders, ids = append(flows, row.Workflow), append(queues, row.Queue), append(orders, row.Priority), append(ids, row.ID)
+		workflows, queues, priorities, ids = append(workflows, row.Workflow), append(queues, row.Queue), append(priorities, row.Priority), append(ids, row.ID)
 	}
 	if len(ids) > 0 && !sabotage.ReadyKept.On() {
 		b.Queue(`
 			DELETE FROM ready
 			USING unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[]) AS n (workflow, queue, priority, id)
 			WHERE ready.tenant_id = $1 AND ready.workflow = n.workflow AND ready.queue = n.queue AND ready.priority = n.priority AND ready.id = n.id`,
-			tenant, flows, queues, orders, ids)
+			tenant, workflows, queues, priorities, ids)
 	}
 	if b.Len() == 0 {
 		return all, nil
@@ -302,7 +255,7 @@ func takeFrom(ctx context.Context, tx pgx.Tx, tenant tenants.ID, rows []readyRow
 	return all, nil
 }
 
-// left are the ticks of the row that nobody has leased.
+// left returns the ticks of the row that nobody has taken.
 func (r *readyRow) left() ([]record.Try, error) {
 	all, err := unpackReady(r.Items, int(r.Ticks))
 	if err != nil {
@@ -311,11 +264,11 @@ func (r *readyRow) left() ([]record.Try, error) {
 	return all[r.Taken:], nil
 }
 
-// mostReadyRead bounds how many rows of ready ticks are looked through for one that is cancelled. One further behind is told
-// to stop, and ends when its turn comes.
+// mostReadyRead limits how many rows of a queue are searched for a tick that is cancelled. A tick further behind is told to stop, and ends
+// when a poll takes it.
 const mostReadyRead = 400
 
-// takeOneReady takes one tick out of a queue. It is false where it is not there, or somebody is about to lease it.
+// TakeOneReady takes one tick out of a queue. It returns false if the tick is not found, or a poll has locked its row.
 func TakeOneReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, at ReadyPlace, k ident.TickKey) (bool, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT workflow, queue, priority, id, ticks, taken, items
@@ -339,7 +292,7 @@ func TakeOneReady(ctx context.Context, tx pgx.Tx, tenant tenants.ID, at ReadyPla
 	return false, nil
 }
 
-// takeOneOf takes a tick out of a row that is not locked yet.
+// takeOneOf locks a row and takes a tick out of it. It returns false if another transaction has locked the row or taken the tick.
 func takeOneOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, row *readyRow, k ident.TickKey) (bool, error) {
 	const theRow = `tenant_id = $1 AND workflow = $2 AND queue = $3 AND priority = $4 AND id = $5`
 	rows, _ := tx.Query(ctx, `SELECT workflow, queue, priority, id, ticks, taken, items FROM ready WHERE `+theRow+` FOR UPDATE SKIP LOCKED`,
@@ -367,7 +320,7 @@ func takeOneOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, row *readyRow,
 	return true, nil
 }
 
-// without is what is left of a row's ticks but for one, and tells whether that is among them.
+// without returns the ticks that are left in the row without the tick k. there reports whether k was among them.
 func (r *readyRow) without(k ident.TickKey) (rest []record.Try, there bool, err error) {
 	left, err := r.left()
 	if err != nil {

@@ -6,41 +6,42 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/carillonhq/carillon/dispatch/cluster"
-	"github.com/carillonhq/carillon/tenants"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/tenants"
 )
 
-// Rows of ready are used up at the low ends of their queues, and while an old snapshot is open the indexes keep an entry of each
-// that was there. So each process remembers which queues of a workflow had ready ticks, from which numbers on, and up to which number
-// it has seen all rows of the workflow. A look reads those queues from there on, and the rows that came since. No transaction that
-// is still open can commit a row with a number that was seen: see horizon.
+// Rows of ready are deleted at the low ends of their queues, and while an old snapshot is open the indexes keep an entry of each deleted
+// row. So each process remembers which queues of a workflow had ready ticks, from which numbers on, and up to which number it has seen
+// all rows of the workflow. A look reads those queues from there on, and the rows that came since. No open transaction can commit a row
+// with a number that was seen: see cluster.Horizon.
 
 const (
 	mostReadyKnown  = 10_000 // workflows that are remembered
-	mostReadyQueues = 100    // queues of a workflow that are remembered, else it is not
-	mostArrived     = 200    // rows of a workflow that came since the last look, and are read at once
+	mostReadyQueues = 100    // a workflow with more queues than this is not remembered
+	mostArrived     = 200    // new rows of a workflow that one look reads
 )
 
-// readyQueue names a queue of a workflow with ready ticks of one priority.
+// ReadyQueue names a queue of a workflow, with ready ticks of one priority.
 type ReadyQueue struct {
 	Queue    string
 	Priority int16
 }
 
-// readyPlace says from which number on the rows of a queue are read.
+// ReadyPlace is a queue and the number from which its rows are read.
 type ReadyPlace struct {
 	Workflow string
 	ReadyQueue
 	From int64
 }
 
-// readyKnown is what a process knows of a workflow. It does not change.
+// readyKnown is what a process knows of the ready ticks of a workflow. It is immutable.
 type readyKnown struct {
 	era    int                  // of the horizon
-	seen   int64                // each row with this number or a lower one is in one of the queues, or used up
-	queues map[ReadyQueue]int64 // from which number on
+	seen   int64                // each row with this number or a lower one is in one of the queues, or deleted
+	queues map[ReadyQueue]int64 // the number from which rows of a queue are read
 }
 
 // workflowName names a workflow of a tenant.
@@ -49,30 +50,30 @@ type workflowName struct {
 	workflow string
 }
 
-// readyQueues remembers workflows.
+// ReadyQueues remembers the queues of workflows. It is safe for concurrent use.
 type ReadyQueues struct {
-	mu   sync.Mutex
-	kept *lru.Cache[workflowName, *readyKnown]
+	mu     sync.Mutex
+	cached *lru.Cache[workflowName, *readyKnown]
 }
 
 func newReadyQueues() *ReadyQueues {
-	kept, err := lru.New[workflowName, *readyKnown](mostReadyKnown)
+	cached, err := lru.New[workflowName, *readyKnown](mostReadyKnown)
 	if err != nil {
 		panic(err) // its size is no more than zero
 	}
-	return &ReadyQueues{kept: kept}
+	return &ReadyQueues{cached: cached}
 }
 
-// of returns what is known of a workflow, or nil.
+// Of returns what is known of a workflow, or nil.
 func (q *ReadyQueues) Of(tenant tenants.ID, workflow string, h *cluster.Horizon) *readyKnown {
 	_, era := h.SettledReady()
-	if known, is := q.kept.Get(workflowName{tenant, workflow}); is && known.era == era {
+	if known, is := q.cached.Get(workflowName{tenant, workflow}); is && known.era == era {
 		return known
 	}
 	return nil
 }
 
-// lowest returns the lowest number that a row of the workflow may have.
+// lowest returns the lowest number that a row of the workflow may have; k may be nil.
 func (k *readyKnown) lowest() int64 {
 	if k == nil {
 		return 0
@@ -84,7 +85,7 @@ func (k *readyKnown) lowest() int64 {
 	return low
 }
 
-// from returns the lowest number that a row of a queue may have.
+// From returns the lowest number that a row of a queue may have; k may be nil.
 func (k *readyKnown) From(q ReadyQueue) int64 {
 	if k == nil {
 		return 0
@@ -101,7 +102,7 @@ type readyLook struct {
 	settled int64
 	era     int
 	known   map[string]*readyKnown
-	unknown []string // of which all queues are looked for
+	unknown []string // workflows whose queues are all looked for
 	found   map[string]*readyFound
 	limited bool // one of the workflows has a max_running
 }
@@ -113,6 +114,7 @@ type readyFound struct {
 	last    int64                // the last of these that was read
 }
 
+// begin returns a look for ready ticks of workflows, which reads on from what is known of them.
 func (q *ReadyQueues) begin(tenant tenants.ID, workflows []string, h *cluster.Horizon) *readyLook {
 	l := &readyLook{tenant: tenant, known: map[string]*readyKnown{}, found: map[string]*readyFound{}}
 	l.settled, l.era = h.SettledReady()
@@ -130,8 +132,8 @@ func (q *ReadyQueues) begin(tenant tenants.ID, workflows []string, h *cluster.Ho
 	return l
 }
 
-// end notes what a look has found. Of two looks at one time the first to end counts: rows that only the other has found have
-// numbers above those that the first has seen.
+// end remembers what a look has found. Of two concurrent looks, the first to end counts: rows that only the other one has found have
+// higher numbers than the first has seen.
 func (q *ReadyQueues) end(l *readyLook) {
 	if l.settled == 0 {
 		return
@@ -140,7 +142,7 @@ func (q *ReadyQueues) end(l *readyLook) {
 	defer q.mu.Unlock()
 	for name, found := range l.found {
 		at := workflowName{l.tenant, name}
-		if now, is := q.kept.Peek(at); is && now != l.known[name] && now.era >= l.era {
+		if now, is := q.cached.Peek(at); is && now != l.known[name] && now.era >= l.era {
 			continue
 		}
 		known := &readyKnown{era: l.era, seen: l.settled, queues: found.queues}
@@ -151,7 +153,7 @@ func (q *ReadyQueues) end(l *readyLook) {
 			known.seen = max(known.seen, old.seen)
 		}
 		if len(found.queues) > mostReadyQueues {
-			q.kept.Remove(at)
+			q.cached.Remove(at)
 			continue
 		}
 		floors := make(map[ReadyQueue]int64, len(found.queues))
@@ -159,17 +161,17 @@ func (q *ReadyQueues) end(l *readyLook) {
 			floors[queue] = min(first, l.settled+1)
 		}
 		known.queues = floors
-		q.kept.Add(at, known)
+		q.cached.Add(at, known)
 	}
 }
 
-// limitedOf adds an empty row to the rows of a look where one of workflows $2 of tenant $1 has a max_running.
+// limitedOf adds a row without a workflow to the rows of a look if one of workflows $2 of tenant $1 has a max_running.
 const limitedOf = `
 		UNION ALL
 		SELECT '', '', 0::smallint, 0::bigint, 0::bigint, 0::bigint
 		WHERE EXISTS (SELECT FROM workflow WHERE tenant_id = $1 AND name = ANY ($2::text[]) AND max_running IS NOT NULL)`
 
-// allReady finds the first row of each queue of workflows $2 of tenant $1.
+// allReady returns the first row of each queue of workflows $2 of tenant $1.
 const allReady = `
 		WITH RECURSIVE every (workflow, queue, priority, id) AS (
 			SELECT w.workflow, r.queue, r.priority, r.id
@@ -194,8 +196,8 @@ const allReady = `
 		)
 		SELECT workflow, queue, priority, id, 0::bigint, 0::bigint FROM every` + limitedOf
 
-// readySince finds the first row of each queue of $3 to $6, and of those that rows of workflows $7 came into after $8: up to $9 rows
-// of each workflow are read, and it tells how many and the last.
+// readySince returns the first row of each of the queues $3 to $6. For each workflow of $7 it also reads up to $9 rows with numbers above
+// $8, and returns for each of their queues the first number, the last number and the count.
 const readySince = `
 		SELECT k.workflow, k.queue, k.priority, r.id, 0::bigint, 0::bigint
 		FROM unnest($3::text[], $4::text[], $5::smallint[], $6::bigint[]) AS k (workflow, queue, priority, from_id)
@@ -218,8 +220,8 @@ const readySince = `
 		) r
 		GROUP BY s.workflow, r.queue, r.priority` + limitedOf
 
-// anyReady looks without a transaction what is ready: most polls find nothing. It tells too whether any of the workflows has a
-// max_running.
+// anyReady returns the queues that have ready ticks. It looks without a transaction, because most polls find nothing. limited reports
+// whether any of the workflows has a max_running.
 func (ls *Leases) anyReady(ctx context.Context, tenant tenants.ID, r leaseRequest) (places []ReadyPlace, limited bool, err error) {
 	l := ls.Ready.begin(tenant, r.workflows, ls.horizon)
 	if len(l.unknown) > 0 {
@@ -245,7 +247,7 @@ func (ls *Leases) anyReady(ctx context.Context, tenant tenants.ID, r leaseReques
 	return l.places(r.queues), l.limited, nil
 }
 
-// read takes the rows of a look.
+// read adds rows to what the look has found.
 func (l *readyLook) read(rows pgx.Rows, _ error) error { // ForEachRow reports the error
 	var workflow string
 	var q ReadyQueue
@@ -269,7 +271,7 @@ func (l *readyLook) read(rows pgx.Rows, _ error) error { // ForEachRow reports t
 	return nil
 }
 
-// places returns where ready ticks are, in all queues or in some.
+// places returns the queues with ready ticks; only those of queues if it is not empty.
 func (l *readyLook) places(queues []string) (all []ReadyPlace) {
 	for name, found := range l.found {
 		for q, first := range found.queues {

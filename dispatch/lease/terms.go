@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
-// queueTerms reads the terms of workflows; one that is gone has the defaults.
+// queueTerms queues a read of the terms of workflows. A deleted workflow has the built-in terms. The error is a newerWorkflow if a newer
+// program wrote the defaults of one.
 func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[string]record.WorkflowTerms) {
 	all := make(map[string]record.WorkflowTerms, len(names))
 	*terms = all
@@ -34,7 +36,7 @@ func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[stri
 	})
 }
 
-// readTerms reads what the workflows of ticks say of delivery.
+// readTerms reads the terms of the workflows of ticks.
 func readTerms(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found []*record.Sendable) (terms map[string]record.WorkflowTerms, err error) {
 	if len(found) == 0 {
 		return nil, nil

@@ -78,7 +78,7 @@ func (p *pusher) push(ctx context.Context, batch []*Delivery) {
 	well := err == nil && (outcomes[0].Status == nil || *outcomes[0].Status < 500)
 	p.d.sender.came(EndpointName{e.Tenant, e.Name}, well)
 	if err != nil {
-		outcomes = everyOne(batch, func(o *outcome) { o.Outcome, o.Err = failedOutcome(err), finish.Keep(err.Error()) })
+		outcomes = everyOne(batch, func(o *outcome) { o.Outcome, o.Err = failedOutcome(err), finish.ErrorText(err.Error()) })
 	}
 	for i := range outcomes {
 		outcomes[i].Started = &started
@@ -286,7 +286,7 @@ func judge(batch []*Delivery, r Response, started time.Time) []outcome {
 	if !r.Good() {
 		return everyOne(batch, func(o *outcome) {
 			o.Outcome, o.Status, o.RetryAfter = finish.Failed, &status, r.Wait
-			o.Err = finish.Keep(fmt.Sprintf("the endpoint answered %d: %s", status, bytes.TrimSpace(r.body)))
+			o.Err = finish.ErrorText(fmt.Sprintf("the endpoint answered %d: %s", status, bytes.TrimSpace(r.body)))
 			o.gone = r.Gone()
 		})
 	}
@@ -320,15 +320,15 @@ func judgeEach(batch []*Delivery, answer []byte, status int32, started time.Time
 		i, named := said[o.Delivery.id]
 		switch {
 		case err != nil:
-			o.Outcome, o.Err = finish.Failed, finish.Keep("the answer to the batch is not the JSON it should be: "+err.Error())
+			o.Outcome, o.Err = finish.Failed, finish.ErrorText("the answer to the batch is not the JSON it should be: "+err.Error())
 		case !named:
-			o.Outcome, o.Err = finish.Failed, finish.Keep("the answer to the batch does not name the tick")
+			o.Outcome, o.Err = finish.Failed, finish.ErrorText("the answer to the batch does not name the tick")
 		case body.Results[i].Status == "succeeded":
 			o.Outcome = finish.Succeeded
 		case body.Results[i].Status == "running":
 			o.Outcome, o.awaited = finish.Succeeded, started.Add(o.Delivery.Timeout)
 		default:
-			o.Outcome, o.Err = finish.Failed, finish.Keep(body.Results[i].Error)
+			o.Outcome, o.Err = finish.Failed, finish.ErrorText(body.Results[i].Error)
 		}
 	})
 }

@@ -75,7 +75,7 @@ func trialError(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Sprintf("the endpoint did not answer within %s", LongestAnswer)
 	}
-	return *finish.Keep(err.Error())
+	return *finish.ErrorText(err.Error())
 }
 
 // pushable reads an endpoint as it is for a push.

@@ -102,7 +102,7 @@ func (k *Keeper) RearmLost(ctx context.Context) error {
 				if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
 					return err
 				}
-				return k.finish.RearmOut(ctx, tx, tenant, now.UTC(), l.ids, l.at)
+				return k.finish.RearmSchedules(ctx, tx, tenant, now.UTC(), l.ids, l.at)
 			})
 		})
 		if err != nil {

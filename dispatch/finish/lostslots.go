@@ -7,51 +7,12 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/dispatch/record"
-	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
 
-// watchLimits looks each second which tenants have workflows with max_running or slots, until ctx ends. It finds the next
-// tenant in an index, one after another, and does not read the rows of each.
-func (f *Finisher) watchLimits(ctx context.Context) {
-	loop.Every(ctx, f.log, time.Second, "look for limited workflows", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		rows, _ := f.pool.Query(ctx, `
-			WITH RECURSIVE limited (tenant_id) AS (
-				(SELECT tenant_id FROM workflow WHERE max_running IS NOT NULL ORDER BY tenant_id LIMIT 1)
-				UNION ALL
-				SELECT n.tenant_id
-				FROM limited l
-				CROSS JOIN LATERAL (
-					SELECT tenant_id FROM workflow WHERE max_running IS NOT NULL AND tenant_id > l.tenant_id ORDER BY tenant_id LIMIT 1
-				) n
-			), running (tenant_id) AS (
-				(SELECT tenant_id FROM slot ORDER BY tenant_id LIMIT 1)
-				UNION ALL
-				SELECT n.tenant_id
-				FROM running r
-				CROSS JOIN LATERAL (SELECT tenant_id FROM slot WHERE tenant_id > r.tenant_id ORDER BY tenant_id LIMIT 1) n
-			)
-			SELECT tenant_id FROM limited
-			UNION
-			SELECT tenant_id FROM running`) // CollectRows reports the error
-		found, err := pgx.CollectRows(rows, pgx.RowTo[tenants.ID])
-		if err != nil {
-			return err
-		}
-		known := map[tenants.ID]bool{}
-		for _, id := range found {
-			known[id] = true
-		}
-		f.limits.tenants.Store(&known)
-		return nil
-	})
-}
-
-// slotPlace is how far the walk through the slots has come.
+// slotPlace is the position of the walk through the slots.
 type slotPlace struct {
 	tenant   tenants.ID
 	schedule int64
@@ -59,7 +20,7 @@ type slotPlace struct {
 	seq      int32
 }
 
-const slotsWalked = 500 // that one run looks at
+const slotsWalked = 500 // slots that one run looks at
 
 // limitedWorkflow names a workflow that may have free slots.
 type limitedWorkflow struct {
@@ -67,8 +28,8 @@ type limitedWorkflow struct {
 	Workflow string
 }
 
-// tendSlots frees slots whose attempt is over, which a process did not know of or did not live to free. Each run looks at
-// one page of a walk. Then it grants slots to ticks that wait though they need not: a limit was raised or lifted.
+// TendSlots frees slots of attempts that are over, which a process missed or died before it could free. Each run looks at one page of
+// a walk. Then it grants slots to ticks that wait although slots are free, because a limit was raised or removed.
 func (f *Finisher) TendSlots(ctx context.Context) error {
 	free, err := f.freeLostSlots(ctx)
 	if err != nil {
@@ -103,7 +64,7 @@ func (f *Finisher) TendSlots(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// freeLostSlots looks at the next slots of the walk, and returns the workflows of those that it freed.
+// freeLostSlots frees lost slots among the next ones of the walk, and returns their workflows.
 func (f *Finisher) freeLostSlots(ctx context.Context) (free map[limitedWorkflow]bool, err error) {
 	after := f.slotsAt
 	rows, _ := f.pool.Query(ctx, `
@@ -157,6 +118,7 @@ func (f *Finisher) freeLostSlots(ctx context.Context) (free map[limitedWorkflow]
 	return free, nil
 }
 
+// grantAll grants slots of a workflow until none is free or no tick waits.
 func (f *Finisher) grantAll(ctx context.Context, tenant tenants.ID, workflow string) error {
 	for more := true; more; {
 		err := pgx.BeginFunc(ctx, f.pool, func(tx pgx.Tx) error {

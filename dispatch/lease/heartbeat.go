@@ -5,29 +5,30 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
-// Beat lengthens the lease of one tick.
+// Beat is a request to lengthen the lease of one tick.
 type Beat struct {
 	TickID     string `json:"tick_id" validate:"required"`
 	LeaseToken string `json:"lease_token" validate:"required"`
 	Lease      string `json:"lease,omitempty"`
 }
 
-// Beaten is what became of a Beat. LeaseUntil is the lease's new end if the verdict is Done.
+// Beaten is the result of a Beat. LeaseUntil is the lease's new end if the verdict is Done; else nil.
 type Beaten struct {
 	Verdict    Verdict
 	LeaseUntil *time.Time
 }
 
-// Beat lengthens leases, and none beyond the time that an attempt may take. It returns what became of each item, in their order.
+// Beat lengthens leases, but never beyond the time that an attempt may take. It returns a result for each item, in their order.
 func (ls *Leases) Beat(ctx context.Context, tenant tenants.ID, items []Beat) ([]Beaten, error) {
 	lengths, err := readBeats(items)
 	if err != nil {
@@ -57,6 +58,7 @@ func (ls *Leases) Beat(ctx context.Context, tenant tenants.ID, items []Beat) ([]
 	return results, nil
 }
 
+// readBeats checks heartbeats and returns how long each lease is to last from now.
 func readBeats(items []Beat) ([]time.Duration, error) {
 	if len(items) == 0 || len(items) > mostLeased {
 		return nil, fault.Invalid("/ticks", "name 1 to %d ticks", mostLeased)
@@ -74,6 +76,7 @@ func readBeats(items []Beat) ([]time.Duration, error) {
 	return lengths, fault.Join(errs...)
 }
 
+// beat lengthens the leases of the claims that hold, and sets their verdicts and ends.
 func (ls *Leases) beat(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed, lengths []time.Duration, ends []*time.Time) error {
 	held, err := lockClaims(ctx, tx, tenant, all)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/finish"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/fault"
@@ -13,10 +15,9 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
-// Finish is how a worker ended one tick.
+// Finish says how a worker ended one tick.
 type Finish struct {
 	TickID     string  `json:"tick_id" validate:"required"`
 	LeaseToken string  `json:"lease_token" validate:"required"`
@@ -27,7 +28,7 @@ type Finish struct {
 	RetryAfter string  `json:"retry_after,omitempty"`
 }
 
-// Finish ends ticks that workers hold, and returns what became of each item, in their order. A stale or foreign token changes nothing.
+// Finish ends ticks that workers hold, and returns a verdict for each item, in their order. A stale or foreign token changes nothing.
 func (ls *Leases) Finish(ctx context.Context, tenant tenants.ID, items []Finish) ([]Verdict, error) {
 	endings, err := ls.readFinishes(ctx, tenant, items)
 	if err != nil {
@@ -61,6 +62,7 @@ func (ls *Leases) Finish(ctx context.Context, tenant tenants.ID, items []Finish)
 	return results, nil
 }
 
+// end ends the ticks of the claims that hold, and sets the verdicts.
 func (ls *Leases) end(ctx context.Context, tx pgx.Tx, tenant tenants.ID, all []claimed, endings []finish.Ending) error {
 	leases, err := lockClaims(ctx, tx, tenant, all)
 	if err != nil {
@@ -154,7 +156,7 @@ func countDown(ctx context.Context, tx pgx.Tx, tenant tenants.ID, counts map[int
 	return nil
 }
 
-// readFinishes checks what workers say of ticks, and returns all faults with their places.
+// readFinishes checks items and returns them as endings, without the keys of their ticks. The error joins all faults with their places.
 func (ls *Leases) readFinishes(ctx context.Context, tenant tenants.ID, items []Finish) ([]finish.Ending, error) {
 	quotas, err := ls.quotas(ctx, tenant)
 	if err != nil {
@@ -180,7 +182,7 @@ func (ls *Leases) readFinishes(ctx context.Context, tenant tenants.ID, items []F
 				bytes += len(item.Result)
 			}
 		case "fail":
-			e.Outcome, e.Err = finish.Failed, finish.Keep(item.Error)
+			e.Outcome, e.Err = finish.Failed, finish.ErrorText(item.Error)
 			e.Final = item.Retry != nil && !*item.Retry
 			if item.RetryAfter != "" {
 				if e.RetryAfter, err = policy.Within(at+"/retry_after", item.RetryAfter, 0, 24*time.Hour); err != nil {
@@ -194,13 +196,5 @@ func (ls *Leases) readFinishes(ctx context.Context, tenant tenants.ID, items []F
 	if err := fault.Join(errs...); err != nil {
 		return nil, err
 	}
-	return endings, ls.MayStore(ctx, ls.api, tenant, bytes)
-}
-
-// mayStore returns a fault if the tenant's quota has no room for more bytes.
-func (ls *Leases) MayStore(ctx context.Context, db postgres.DB, tenant tenants.ID, bytes int) error {
-	if ls.mayStore == nil || bytes == 0 {
-		return nil
-	}
-	return ls.mayStore(ctx, db, tenant, bytes)
+	return endings, ls.mayStore(ctx, ls.api, tenant, bytes)
 }

@@ -3,13 +3,14 @@ package lease
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/finish"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
-// takeLimited takes ready ticks, of limited workflows no more than may run.
+// takeLimited takes ready ticks. Of a workflow with max_running, it takes at most the number in free.
 func takeLimited(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseRequest, free map[string]int) ([]record.Try, error) {
 	if len(free) == 0 {
 		return takeReady(ctx, tx, tenant, r)
@@ -43,7 +44,7 @@ func takeLimited(ctx context.Context, tx pgx.Tx, tenant tenants.ID, r leaseReque
 	return append(all, tries...), err
 }
 
-// occupy gives slots to ticks that are being leased.
+// occupy writes a slot for each leased tick of a workflow with max_running.
 func occupy(ctx context.Context, tx pgx.Tx, tenant tenants.ID, found []*record.Sendable, free map[string]int) error {
 	var keys record.Keys
 	var workflows []string

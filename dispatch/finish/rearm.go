@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// rearm sets the next time of schedules with fixed_delay whose timed ticks have ended, whatever their final state, in
-// the transaction that ended them. It is the one place that does so. Of other ticks nothing comes.
+// Rearm sets the next time of schedules with fixed_delay whose timed ticks have ended, whatever their final state, in the transaction
+// that ended them. Ticks with a sequence number, like manual ones, change nothing. Every end of a tick calls it.
 func (f *Finisher) Rearm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ended []ident.TickKey) error {
 	var ids []int64
 	var at []*time.Time
@@ -25,10 +25,10 @@ func (f *Finisher) Rearm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now 
 			ids, at = append(ids, k.Schedule), append(at, &k.At)
 		}
 	}
-	return f.RearmOut(ctx, tx, tenant, now, ids, at)
+	return f.RearmSchedules(ctx, tx, tenant, now, ids, at)
 }
 
-// delayed is the cohort of a schedule whose tick has ended.
+// delayed is a schedule with fixed_delay whose tick has ended, and its cohort.
 type delayed struct {
 	ScheduleID int64
 	Shard      int16
@@ -38,7 +38,8 @@ type delayed struct {
 	Left       *int32 `db:"delay_left"`
 }
 
-func (f *Finisher) RearmOut(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ids []int64, at []*time.Time) error {
+// RearmSchedules is Rearm for schedules with the numbers ids whose ticks have the nominal times at; nil for none.
+func (f *Finisher) RearmSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ids []int64, at []*time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -49,7 +50,7 @@ func (f *Finisher) RearmOut(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 	if len(free) == 0 {
 		return nil
 	}
-	// In a statement of its own: who changed the schedule held the lock of its state, and has committed by now.
+	// In a statement of its own: a transaction that changed the schedule held the lock of its state, and has committed by now.
 	rows, _ := tx.Query(ctx, `
 		SELECT s.id AS schedule_id, c.shard, c.id, c.hash, m.from_at, st.delay_left
 		FROM schedule s
@@ -65,8 +66,8 @@ func (f *Finisher) RearmOut(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 	return f.arm(ctx, tx, tenant, now, waiting)
 }
 
-// arm sets the next times of cohorts with fixed_delay: counted from now, or from where a pause ends. A schedule that has
-// none left is marked, and completed by upkeep. One that cannot be computed comes due at once.
+// arm sets the next times of cohorts with fixed_delay, counted from now or from the end of a pause. It marks a schedule without a next
+// time, and upkeep completes it. A cohort that cannot be computed comes due at once.
 func (f *Finisher) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, waiting []delayed) error {
 	names := make([]cohorts.CohortTiming, len(waiting))
 	for i, w := range waiting {
@@ -84,7 +85,7 @@ func (f *Finisher) arm(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now ti
 		if timings[i] == nil {
 			why := bad[w.ID]
 			f.log.Error("a schedule with fixed_delay cannot be computed", "tenant", tenant, "cohort", w.ID, "error", why)
-			if why != nil && !errors.Is(why, calendar.ErrNewerForm) { // the sweep quarantines what is due and cannot be computed
+			if why != nil && !errors.Is(why, calendar.ErrNewerForm) { // the sweep quarantines a due cohort that cannot be computed
 				shards, ids, next = append(shards, w.Shard), append(ids, w.ID), append(next, now)
 			}
 			continue

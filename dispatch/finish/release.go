@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// buffer keeps ticks that wait for others of their schedules to end. For the schedules in stop, those others are told
-// to stop, and what waited before is skipped: the newest runs.
+// Buffer stores ticks that wait for others of their schedules to end. For the schedules in stop, it tells those others to stop and
+// skips the ticks that waited before, so that only the newest runs.
 func (f *Finisher) Buffer(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, keys []ident.TickKey, stop []int64) error {
 	if len(keys) == 0 {
 		return nil
@@ -38,7 +38,7 @@ func (f *Finisher) Buffer(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now
 	return nil
 }
 
-// stopFor tells the running ticks of schedules to stop, and skips those that wait.
+// stopFor tells the running ticks of schedules to stop, and skips their buffered ticks.
 func (f *Finisher) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, schedules []int64) error {
 	if len(schedules) == 0 {
 		return nil
@@ -51,7 +51,7 @@ func (f *Finisher) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2)
 			AND `+record.KeyIs("t", "st.tenant_id", "st.schedule_id", state.NewestAt, state.NewestSeq)+`
 			AND t.state = $4`, tenant, schedules, int16(record.Superseded), int16(record.Running))
-	// One that is held has nobody to tell: it is opened at once, and ends.
+	// A held tick has no worker to stop: it is opened at once, and ends.
 	b.Queue(`UPDATE held SET due_at = `+postgres.Now+`, waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("stop running ticks: %w", err)
@@ -89,8 +89,8 @@ func (f *Finisher) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 	return f.Rearm(ctx, tx, tenant, now, gone)
 }
 
-// waiting is a tick that is next to be released, with the terms that say whether it has expired.
-type waiting struct {
+// bufferedTick is a buffered tick that is the next of its schedule, with the terms that say when it expires.
+type bufferedTick struct {
 	ScheduleID  int64
 	NominalAt   time.Time
 	Seq         int32
@@ -102,8 +102,8 @@ type waiting struct {
 	Defaults    []byte
 }
 
-// release hands out the oldest waiting tick of each of the schedules, in the transaction that ended what it waited for:
-// the schedule's own before those aside. One that has expired meanwhile is skipped, and the next one's turn comes.
+// release hands out the oldest buffered tick of each of the schedules, in the transaction that ended the tick before it: the schedule's
+// own ticks before those aside. It skips ticks that have expired meanwhile.
 func (f *Finisher) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, ids []int64) error {
 	for len(ids) > 0 {
 		rows, _ := tx.Query(ctx, `
@@ -116,7 +116,7 @@ func (f *Finisher) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 			WHERE st.tenant_id = $1 AND st.schedule_id = ANY($2) AND st.aside = 0
 				AND (st.live = 0 OR b.aside AND `+policy.OverlapSQL+` = 'allow_all')
 			ORDER BY b.schedule_id, b.aside, b.nominal_at, b.seq`, tenant, ids) // CollectRows reports the error
-		next, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[waiting])
+		next, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[bufferedTick])
 		if err != nil {
 			return fmt.Errorf("read waiting ticks: %w", err)
 		}
@@ -144,14 +144,15 @@ func (f *Finisher) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 	return nil
 }
 
-// expired reports whether a waiting tick is too late to be handed out. Where this program cannot read the defaults of its
-// workflow it is not: then it is released, and its delivery waits for a program that can read them.
-func (w *waiting) expired(now time.Time) bool {
+// expired reports whether a buffered tick is too late to be handed out. If this program cannot read the defaults of the workflow, it
+// returns false: the tick is released, and its delivery waits for a program that can read them.
+func (w *bufferedTick) expired(now time.Time) bool {
 	terms, err := policy.Resolve(policy.Stored{MaxLateness: w.MaxLateness, OnExpired: w.OnExpired}, w.Defaults)
 	return err == nil && w.Seq == 0 && !w.Aside && terms.Expired(w.NominalAt, now)
 }
 
-func (w *waiting) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
+// queueExpired ends the tick as skipped.
+func (w *bufferedTick) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	b.Queue(`DELETE FROM buffered WHERE `+record.ByKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
 	b.Queue(`UPDATE tick SET state = $5, reason = $6, ended_at = $7 WHERE `+record.ByKey,
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, int16(record.Skipped), int16(record.Expired), now)
@@ -159,15 +160,16 @@ func (w *waiting) queueExpired(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	state.Expire(b, state.Schedule{Tenant: tenant, ID: w.ScheduleID})
 }
 
-func (w *waiting) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Time) {
+// queueRelease makes the tick running, and holds it for the next sweep.
+func (w *bufferedTick) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	b.Queue(`DELETE FROM buffered WHERE `+record.ByKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
 	w.queueState(b, tenant, now)
 	k := ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}
 	record.QueueHeld(b, tenant, w.Shard, record.Try{TickKey: k, Attempt: w.Attempt}, "released", now)
 }
 
-// queueState counts a released tick in its schedule's state, and writes its place in the sequence, if it has one.
-func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
+// queueState moves a released tick in the counters of its schedule's state. A timed tick also gets its occurrence and last_at.
+func (w *bufferedTick) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 	if w.Aside {
 		again := w.Attempt > 1 // it was handed out before
 		state.ReleaseAside(b, state.Schedule{Tenant: tenant, ID: w.ScheduleID}, again)
@@ -187,8 +189,8 @@ func (w *waiting) queueState(b *pgx.Batch, tenant tenants.ID, now time.Time) {
 		tenant, w.ScheduleID, w.NominalAt, w.Seq, timed, int16(record.Running), now, int16(record.Buffered))
 }
 
-// cancelOrphans cancels ticks that wait for one of a schedule that is deleted, and returns how many. The database marks
-// them when the schedule goes.
+// CancelOrphans cancels buffered ticks of deleted schedules, up to record.MostCleared, and returns how many. The database marks them
+// when the schedule is deleted.
 func (f *Finisher) CancelOrphans(ctx context.Context) (n int64, err error) {
 	done, err := f.pool.Exec(ctx, `
 		WITH gone AS (
