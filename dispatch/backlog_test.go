@@ -3,8 +3,6 @@ package dispatch_test
 import (
 	"testing"
 	"time"
-
-	"github.com/carillonhq/carillon/dispatch"
 )
 
 // However many chunks wait to be opened, an opening reads few of them, though the planner was told of none.
@@ -14,7 +12,7 @@ func TestAnOpeningDoesNotReadTheBacklog(t *testing.T) {
 	h.exec(`ANALYZE chunk`)
 	h.exec(manyChunks, h.tenant, nil)
 	last := h.number(`SELECT max(id) FROM chunk`)
-	for _, sql := range dispatch.ReadsOfOpening {
+	for _, sql := range readsOfOpening {
 		h.readsFew(sql, last-63, last, 0, []int64{})
 	}
 }
@@ -26,8 +24,8 @@ func TestTakingOverDoesNotReadWhatIsDone(t *testing.T) {
 	h.exec(manyChunks, h.tenant, 77)
 	h.exec(`ANALYZE chunk`)
 	h.exec(`UPDATE chunk SET done_at = NULL WHERE id = (SELECT max(id) FROM chunk)`)
-	h.readsFew(dispatch.OrphanOwners)
-	h.readsFew(dispatch.TakeOwnedBy, 78, []int64{77}, 50, []time.Time{{}})
+	h.readsFew(orphanOwners)
+	h.readsFew(takeOwnedBy, 78, []int64{77}, 50, []time.Time{{}})
 	if taken := h.number(`SELECT count(*) FROM chunk WHERE owner = 78`); taken != 1 {
 		t.Errorf("%d chunks were taken over, want the one that is open", taken)
 	}

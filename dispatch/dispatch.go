@@ -88,11 +88,11 @@ type Dispatch struct {
 	Explainer *explain.Explainer
 	Keeper    *upkeep.Keeper
 
-	member   *cluster.Member
+	Member   *cluster.Member
 	notifier *cluster.Notifier
-	horizon  *cluster.Horizon
+	Horizon  *cluster.Horizon
 	unopened *chunk.Unopened
-	messages *message.Messages
+	Messages *message.Messages
 	idle     *sweep.Idle
 	river    *river.Client[pgx.Tx] // nil where the process does not dispatch
 	work     sync.WaitGroup
@@ -106,9 +106,9 @@ func New(c Config) (*Dispatch, error) {
 		return nil, errors.New("dispatch needs what tenants' routes go by")
 	}
 	d := &Dispatch{
-		Config: c, notifier: cluster.NewNotifier(), horizon: new(cluster.Horizon), unopened: new(chunk.Unopened), idle: new(sweep.Idle),
-		messages: message.New(message.Config{IDs: c.IDs, Timings: c.Timings, LeaseKey: c.LeaseKey, Log: c.Log}),
-		member:   cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck}),
+		Config: c, notifier: cluster.NewNotifier(), Horizon: new(cluster.Horizon), unopened: new(chunk.Unopened), idle: new(sweep.Idle), stop: func() {},
+		Messages: message.New(message.Config{IDs: c.IDs, Timings: c.Timings, LeaseKey: c.LeaseKey, Log: c.Log}),
+		Member:   cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck}),
 	}
 	told := new(loop.Rarely)
 	d.Reader = history.New(history.Config{API: c.API, IDs: c.IDs, Cursors: c.Cursors, Quotas: c.Quotas})
@@ -116,27 +116,27 @@ func New(c Config) (*Dispatch, error) {
 	d.Finisher = finish.New(finish.Config{Pool: c.Pool, Timings: c.Timings, Log: c.Log, Pause: c.Pause})
 	d.Pusher = push.New(push.Config{
 		Pool: c.Pool, API: c.API, Timings: c.Timings, Quotas: c.Quotas, Cursors: c.Cursors, Keyset: c.Keyset, Outbound: c.Outbound, PushBytes: c.PushBytes,
-		Member: d.member, Messages: d.messages, Finish: d.Finisher, Told: told, Metrics: c.Metrics.push, Log: c.Log,
+		Member: d.Member, Messages: d.Messages, Finish: d.Finisher, Told: told, Metrics: c.Metrics.push, Log: c.Log,
 	})
 	d.Leases = lease.New(lease.Config{
-		Pool: c.Pool, API: c.API, IDs: c.IDs, Quotas: c.Quotas, Notifier: d.notifier, Horizon: d.horizon, Messages: d.messages, Finish: d.Finisher,
+		Pool: c.Pool, API: c.API, IDs: c.IDs, Quotas: c.Quotas, Notifier: d.notifier, Horizon: d.Horizon, Messages: d.Messages, Finish: d.Finisher,
 		MayStore: c.mayStore, Metrics: c.Metrics.lease, Log: c.Log,
 	})
 	d.Opener = open.New(open.Config{
-		Pool: c.Pool, Timings: c.Timings, Member: d.member, Notifier: d.notifier, Horizon: d.horizon, Unopened: d.unopened, Finish: d.Finisher,
+		Pool: c.Pool, Timings: c.Timings, Member: d.Member, Notifier: d.notifier, Horizon: d.Horizon, Unopened: d.unopened, Finish: d.Finisher,
 		Push: d.Pusher, Told: told, Dispatches: c.Dispatches, OnFired: c.OnFired, Metrics: c.Metrics.open, Log: c.Log,
 	})
 	d.Sweeper = sweep.New(sweep.Config{
-		Pool: c.Pool, Timings: c.Timings, Chunker: c.Chunker, Member: d.member, Notifier: d.notifier, Horizon: d.horizon,
+		Pool: c.Pool, Timings: c.Timings, Chunker: c.Chunker, Member: d.Member, Notifier: d.notifier, Horizon: d.Horizon,
 		Unopened: d.unopened, Idle: d.idle, Told: told, Offer: d.offer(), Metrics: c.Metrics.sweep, Log: c.Log,
 	})
 	d.Control = control.New(control.Config{
-		Pool: c.Pool, API: c.API, IDs: c.IDs, Quotas: c.Quotas, Operations: c.Operations, Horizon: d.horizon, Messages: d.messages, Unopened: d.unopened,
+		Pool: c.Pool, API: c.API, IDs: c.IDs, Quotas: c.Quotas, Operations: c.Operations, Horizon: d.Horizon, Messages: d.Messages, Unopened: d.unopened,
 		Sweep: d.Sweeper, Finish: d.Finisher, Lease: d.Leases, History: d.Reader, MayStore: c.mayStore, Log: c.Log,
 	})
-	d.Events = events.New(events.Config{Pool: c.Pool, IDs: c.IDs, Horizon: d.horizon, Push: d.Pusher, Uses: c.Uses, Log: c.Log})
+	d.Events = events.New(events.Config{Pool: c.Pool, IDs: c.IDs, Horizon: d.Horizon, Push: d.Pusher, Uses: c.Uses, Log: c.Log})
 	d.Keeper = upkeep.New(upkeep.Config{
-		Pool: c.Pool, IDs: c.IDs, Timings: c.Timings, Quotas: c.Quotas, Operations: c.Operations, Sweeps: c.Sweeps, Dispatches: c.Dispatches, Horizon: d.horizon,
+		Pool: c.Pool, IDs: c.IDs, Timings: c.Timings, Quotas: c.Quotas, Operations: c.Operations, Sweeps: c.Sweeps, Dispatches: c.Dispatches, Horizon: d.Horizon,
 		Unopened: d.unopened, Idle: d.idle, Sweep: d.Sweeper, Finish: d.Finisher, Push: d.Pusher, Events: d.Events, Control: d.Control, Told: told,
 		Settle: c.Settle, Uses: c.Uses, Erase: c.Erase, Metrics: c.Metrics.upkeep, Log: c.Log,
 	})
@@ -172,17 +172,17 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	if err := d.Keeper.EnsurePartitions(ctx, time.Now()); err != nil { // until they are there the default ones do
 		d.Log.Warn("cannot make the days' partitions yet", "error", err)
 	}
-	if err := d.member.Register(ctx); err != nil {
+	if err := d.Member.Register(ctx); err != nil {
 		return err
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
 	d.startAll(run,
 		func(ctx context.Context) { d.notifier.Listen(ctx, d.Pool, d.Log, d.Opener.OfferTold) },
-		d.Pusher.Watch, d.member.Beat,
+		d.Pusher.Watch, d.Member.Beat,
 		func(ctx context.Context) { d.notifier.Tell(ctx, d.Pool, d.Log) },
 		d.Leases.Watch, d.Finisher.Watch, d.Sweeper.Watch,
-		func(ctx context.Context) { d.horizon.Measure(ctx, d.Pool, d.Log, d.idle.Pace) },
+		func(ctx context.Context) { d.Horizon.Measure(ctx, d.Pool, d.Log, d.idle.Pace) },
 		d.Keeper.Run)
 	if d.Dispatches {
 		d.Pusher.Start()
@@ -229,9 +229,22 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 	d.work.Wait()
 	leave, cancelLeave := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancelLeave()
-	d.member.Leave(leave, d.Opener.FirstOpen())
+	d.Member.Leave(leave, d.Opener.FirstOpen())
 	return err
 }
 
+// Kill ends the process as a crash would: what it held stays as it is, and nobody is told. Tests use it.
+func (d *Dispatch) Kill() {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	d.Pusher.Close(gone)
+	d.stop()
+	d.Opener.Close(context.Background())
+	if d.river != nil {
+		_ = d.river.StopAndCancel(context.Background())
+	}
+	d.work.Wait()
+}
+
 // Unopened returns from which number on there are unopened chunks, and the numbers of those below it.
-func (d *Dispatch) Unopened() (floor int64, stuck []int64) { return d.unopened.From(d.horizon) }
+func (d *Dispatch) Unopened() (floor int64, stuck []int64) { return d.unopened.From(d.Horizon) }

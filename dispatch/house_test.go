@@ -42,7 +42,7 @@ type house struct {
 	subjects  *subjects.Subjects
 	inBulk    *bulk.Bulk
 	calendars *calendars.Calendars
-	dispatch  *dispatch.Dispatch
+	dispatch  *process
 	jobs      *dispatch.Jobs
 	config    dispatch.Config
 }
@@ -100,7 +100,7 @@ func logger() *slog.Logger {
 }
 
 // process makes another process on the same database, not yet started.
-func (h *house) process() *dispatch.Dispatch {
+func (h *house) process() *process {
 	h.t.Helper()
 	c := h.config
 	c.Chunker = sweep.NewChunker(c.Pool, c.Quotas, h.jobs.Open)
@@ -108,11 +108,11 @@ func (h *house) process() *dispatch.Dispatch {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return d
+	return &process{d}
 }
 
 // start has a process work until the test ends.
-func (h *house) start(d *dispatch.Dispatch) {
+func (h *house) start(d *process) {
 	h.t.Helper()
 	if err := d.Start(h.t.Context()); err != nil {
 		h.t.Fatal(err)

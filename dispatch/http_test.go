@@ -33,7 +33,7 @@ type site struct {
 }
 
 // open serves a process of the house until the test ends.
-func (h *house) open(d *dispatch.Dispatch) *site {
+func (h *house) open(d *process) *site {
 	h.t.Helper()
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -47,7 +47,7 @@ func (h *house) open(d *dispatch.Dispatch) *site {
 		Issuer: "test", Keys: []tenants.Key{s.minter.Key()}, Tenants: tenants.NewDirectory(h.pool),
 	})
 	router := web.New(web.Options{Log: slog.New(slog.DiscardHandler)})
-	dispatch.Routes(router.Group("", tenants.Authenticate(verifier)), d)
+	dispatch.Routes(router.Group("", tenants.Authenticate(verifier)), d.Dispatch)
 	server := httptest.NewServer(router)
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	h.t.Cleanup(func() {

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -31,7 +30,7 @@ func TestCountOfLeasedTicksReadsTheTenantsLiveLeasesOnly(t *testing.T) {
 	if n, err := lease.Leased(h.config.API)(t.Context(), h.tenant); err != nil || n != 3 {
 		t.Errorf("got %d and %v, want 3", n, err)
 	}
-	r := &recorder{ran: map[string][]any{dispatch.LeasedTicks: {h.tenant}}}
+	r := &recorder{ran: map[string][]any{leasedTicks: {h.tenant}}}
 	for _, n := range h.entries(r, "FROM lease") {
 		t.Logf("%d index entries read", n)
 		if n > 10 {

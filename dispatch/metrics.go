@@ -1,12 +1,13 @@
 package dispatch
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/dispatch/open"
 	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/dispatch/sweep"
 	"github.com/carillonhq/carillon/dispatch/upkeep"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Metrics are the metrics of dispatch.

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/version"
@@ -130,7 +129,7 @@ func TestALateJobReadsLittleOfTheBacklog(t *testing.T) {
 	h.exec(`
 		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, swept_at, workflows)
 		SELECT 7, $1, 0, 'small', now(), n, n, 1, '', now(), '{}' FROM generate_series(1, $2::int) n`, h.tenant, backlog)
-	sql, args := dispatch.ReachOf(int64(h.number(`SELECT min(id) FROM chunk`)))
+	sql, args := reachOf(int64(h.number(`SELECT min(id) FROM chunk`)))
 	h.readsFew(sql, args...)
 }
 

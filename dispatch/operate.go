@@ -3,10 +3,11 @@ package dispatch
 import (
 	"context"
 
+	"github.com/riverqueue/river"
+
 	"github.com/carillonhq/carillon/dispatch/open"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/riverqueue/river"
 )
 
 // operateArgs are the arguments of the River job that has a turn at an operation: its number, and nothing else.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -268,7 +267,7 @@ func TestAnEndpointIsEnabledAfterTheTicksAreParkedThatItWakes(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // it may be over
 	const park = `WITH parker AS MATERIALIZED (SELECT pg_try_advisory_xact_lock_shared($2, $1::int)) UPDATE held SET waits_for = 'w' FROM parker WHERE tenant_id = $1`
 	h.exec(`UPDATE held SET waits_for = NULL`)
-	if _, err := tx.Exec(t.Context(), park, h.tenant, dispatch.ParkLocks); err != nil {
+	if _, err := tx.Exec(t.Context(), park, h.tenant, parkLocks); err != nil {
 		t.Fatal(err)
 	}
 	enabled := make(chan struct{})
@@ -354,7 +353,7 @@ func TestASweepDoesNotReadTheTurnsOfOthers(t *testing.T) {
 	h.exec(`INSERT INTO turn (shard, tenant_id, due_at) SELECT s, 1000 + n, now() + interval '1 hour' FROM generate_series(0, 63) s, generate_series(1, 300) n`)
 	h.exec(`ANALYZE turn`)
 	shard := h.number(`SELECT shard FROM cohort`)
-	if n := h.reads("turn", dispatch.ReadDue, shard); n > 10 {
+	if n := h.reads("turn", readDue, shard); n > 10 {
 		t.Errorf("%d turns were read for one cohort", n)
 	}
 }
@@ -367,7 +366,7 @@ func TestLookingForForsakenTicksReadsOneOfEachWait(t *testing.T) {
 		SELECT $1 + n % 4, n, now() - n * interval '1 second', 0, 1, n % 64, 'endpoint', 'infinity', CASE WHEN n % 8 < 4 THEN 'a' ELSE 'b' END
 		FROM generate_series(1, 20000) n`, h.tenant)
 	h.exec(`ANALYZE held`)
-	if n := h.reads("held", dispatch.ReadForsaken, -1, "", 1000); n > 20 {
+	if n := h.reads("held", readForsaken, -1, "", 1000); n > 20 {
 		t.Errorf("%d rows were read for 8 waits", n)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -107,7 +106,7 @@ func (h *house) provokeRareSweeps() {
 }
 
 // provokeBacklog has a process look at a hundred chunks that are not open, some of which are broken, and for one that it gave up.
-func (h *house) provokeBacklog(d *dispatch.Dispatch) {
+func (h *house) provokeBacklog(d *process) {
 	h.t.Helper()
 	ctx := h.t.Context()
 	h.exec(`

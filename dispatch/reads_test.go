@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
@@ -202,7 +201,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 }
 
 // poll waits for ticks of a workflow through a process until the test ends, or for 20 s.
-func (h *house) poll(d *dispatch.Dispatch, workflow string) {
+func (h *house) poll(d *process, workflow string) {
 	ctx, stop := context.WithCancel(postgres.ForTenant(h.t.Context(), int32(h.tenant)))
 	ended := make(chan struct{})
 	go func() {

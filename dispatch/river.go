@@ -6,15 +6,16 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch/chunk"
-	"github.com/carillonhq/carillon/dispatch/cluster"
-	"github.com/carillonhq/carillon/dispatch/open"
-	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/open"
+	"github.com/carillonhq/carillon/dispatch/upkeep"
 )
 
 // jobsOfLane is how many jobs of the lane of small chunks a process takes at once. Most find their runs opened. The others wait for a

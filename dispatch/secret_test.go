@@ -15,7 +15,6 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/internal/keyset"
 	"github.com/carillonhq/carillon/schedules"
 )
@@ -226,14 +225,14 @@ func plain(t *testing.T, secret string) []byte {
 }
 
 // with is a process of the house that has a keyset.
-func (h *house) with(k *keyset.Keyset) *dispatch.Dispatch {
+func (h *house) with(k *keyset.Keyset) *process {
 	h.t.Helper()
 	h.config.Keyset = k
 	return h.process()
 }
 
 // try sends a test tick by a process, and tells by which of the secrets it came signed; "" where none was sent.
-func (r *receiver) try(h *house, d *dispatch.Dispatch, name string, secrets ...string) string {
+func (r *receiver) try(h *house, d *process, name string, secrets ...string) string {
 	h.t.Helper()
 	before := len(r.requests())
 	trial, err := d.Pusher.TryEndpoint(h.t.Context(), h.tenant, name)
@@ -253,7 +252,7 @@ func TestSecretsAreSealed(t *testing.T) {
 	t.Parallel()
 	h, r := newHouse(t), newReceiver(t)
 	old := newKeyset(t)
-	put := func(d *dispatch.Dispatch, name string) string {
+	put := func(d *process, name string) string {
 		t.Helper()
 		e, _, err := d.Pusher.PutEndpoint(t.Context(), h.tenant, name, push.EndpointParams{URL: r.URL})
 		if err != nil {

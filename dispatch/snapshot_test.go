@@ -9,13 +9,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // recording is a process on a pool of its own that keeps the statements it runs.
-func (h *house) recording() (*dispatch.Dispatch, *recorder) {
+func (h *house) recording() (*process, *recorder) {
 	h.t.Helper()
 	r := &recorder{ran: map[string][]any{}}
 	h.traced(r)
@@ -183,7 +182,7 @@ func TestLooksForDueCohortsDoNotReadEarlierFiringsUnderAnOldSnapshot(t *testing.
 }
 
 // floorsRise makes the next looks of a process begin at the clock, as they do after some time without anything due.
-func (h *house) floorsRise(d *dispatch.Dispatch, r *recorder) {
+func (h *house) floorsRise(d *process, r *recorder) {
 	h.t.Helper()
 	began := time.Now()
 	until(h.t, "looks begin at the clock", func() bool { // another test's transaction may hold the horizon back
@@ -193,7 +192,7 @@ func (h *house) floorsRise(d *dispatch.Dispatch, r *recorder) {
 }
 
 // lookAgain reads the horizon and looks, so that the next look begins where this one ended.
-func (h *house) lookAgain(d *dispatch.Dispatch) {
+func (h *house) lookAgain(d *process) {
 	h.t.Helper()
 	for range 3 {
 		if err := d.MeasureHorizon(h.t.Context()); err != nil {

@@ -32,9 +32,9 @@ type Member struct {
 	Membership
 	lapses chan chan<- struct{}
 
-	Mu      sync.Mutex
+	mu      sync.Mutex
 	id      int64
-	Beaten  time.Time // when the last heartbeat was sent, by our own monotonic clock
+	beaten  time.Time // when the last heartbeat was sent, by our own monotonic clock
 	lapsed  bool      // it was silent too long, and must drop what it held
 	sweeps  []int64   // the living processes that sweep
 	opening []int64   // the living processes that dispatch
@@ -66,9 +66,9 @@ func (p *Member) Register(ctx context.Context) error {
 	if err := p.markDead(ctx); err != nil {
 		return err
 	}
-	p.Mu.Lock()
-	p.id, p.Beaten, p.lapsed = id, at, false
-	p.Mu.Unlock()
+	p.mu.Lock()
+	p.id, p.beaten, p.lapsed = id, at, false
+	p.mu.Unlock()
 	return p.refresh(ctx)
 }
 
@@ -124,9 +124,9 @@ func whereabouts() string {
 // Self returns the number of this process, and whether it may act. It may not once others can count it as dead; it may again after it
 // has dropped everything that it held and has registered under a new number.
 func (p *Member) Self() (id int64, alive bool) {
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
-	p.lapsed = p.lapsed || time.Since(p.Beaten) >= silentAfter
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lapsed = p.lapsed || time.Since(p.beaten) >= silentAfter
 	return p.id, !p.lapsed
 }
 
@@ -166,9 +166,9 @@ func (p *Member) BeatOnce(ctx context.Context) error {
 	if done.RowsAffected() == 0 {
 		return p.registerAgain(ctx)
 	}
-	p.Mu.Lock()
-	p.Beaten = at
-	p.Mu.Unlock()
+	p.mu.Lock()
+	p.beaten = at
+	p.mu.Unlock()
 	return p.refresh(ctx)
 }
 
@@ -228,24 +228,24 @@ func (p *Member) refresh(ctx context.Context) error {
 	}
 	slices.Sort(living)
 	slices.Sort(opening)
-	p.Mu.Lock()
+	p.mu.Lock()
 	p.sweeps, p.opening = living, opening
-	p.Mu.Unlock()
+	p.mu.Unlock()
 	return rows.Err()
 }
 
 // Dispatching returns how many living processes dispatch, at least 1.
 func (p *Member) Dispatching() int {
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return max(1, len(p.opening))
 }
 
 // Opens reports whether this process opens a run that all processes were notified of. If two processes disagree for a moment, both may
 // open it: that does no harm, because an open chunk is not opened again.
 func (p *Member) Opens(chunk int64) bool {
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	n := int64(len(p.opening))
 	return n > 0 && p.opening[chunk%n] == p.id
 }
@@ -254,8 +254,8 @@ func (p *Member) Opens(chunk int64) bool {
 // process that comes or goes moves no other shards. If two processes disagree for a moment, the lock of the shard serves them one
 // after the other.
 func (p *Member) Shards() []int16 {
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var mine []int16
 	for shard := range int16(cohorts.Shards) {
 		best, bestScore := int64(0), uint64(0)
