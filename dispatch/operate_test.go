@@ -5,46 +5,37 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/operations"
+	"github.com/jackc/pgx/v5"
 )
 
-// begin begins an operation of the house's tenant.
-func (h *house) begin(kind string) operations.Answer {
-	h.t.Helper()
+// begin begins an operation of the tenant.
+func begin(h *dispatchtest.Carillon, kind string) operations.Answer {
+	h.T.Helper()
 	var begun operations.Answer
-	err := pgx.BeginFunc(h.t.Context(), h.pool, func(tx pgx.Tx) (err error) {
-		begun, err = h.config.Operations.Begin(h.t.Context(), tx, operations.Request{Tenant: h.tenant, Kind: kind, Params: struct{}{}, By: "ann"})
+	err := pgx.BeginFunc(h.T.Context(), h.Pool, func(tx pgx.Tx) (err error) {
+		begun, err = h.Config.Operations.Begin(h.T.Context(), tx, operations.Request{Tenant: h.Tenant, Kind: kind, Params: struct{}{}, By: "ann"})
 		return err
 	})
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
 	return begun
 }
 
-func (h *house) operation(id string) operations.Answer {
-	h.t.Helper()
-	op, err := h.config.Operations.Get(h.t.Context(), h.tenant, id)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return op
-}
-
 func TestAnOperationIsRun(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.config.Operations.Register("three", func(_ context.Context, _ pgx.Tx, op *operations.Operation) (bool, error) {
+	h := dispatchtest.New(t)
+	h.Config.Operations.Register("three", func(_ context.Context, _ pgx.Tx, op *operations.Operation) (bool, error) {
 		op.Done++
 		op.WaitUntil = op.Now.Add(1) // so that the look must find it
 		return op.Done == 3, nil
 	})
-	h.start(h.dispatch)
-	begun := h.begin("three")
-	until(t, "it has ended", func() bool { return h.operation(begun.ID).EndedAt != nil })
-	if got := h.operation(begun.ID); got.State != operations.Succeeded || got.Done != 3 {
+	h.Start(h.Dispatch)
+	begun := begin(h, "three")
+	dispatchtest.Until(t, "it has ended", func() bool { return h.Operation(begun.ID).EndedAt != nil })
+	if got := h.Operation(begun.ID); got.State != operations.Succeeded || got.Done != 3 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -52,10 +43,10 @@ func TestAnOperationIsRun(t *testing.T) {
 // A process that dies within a step leaves the operation to another, within seconds.
 func TestAnOperationOutlivesItsRunner(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := dispatchtest.New(t)
 	first, release := make(chan struct{}), make(chan struct{})
 	var steps atomic.Int32
-	h.config.Operations.Register("three", func(ctx context.Context, tx pgx.Tx, op *operations.Operation) (bool, error) {
+	h.Config.Operations.Register("three", func(ctx context.Context, tx pgx.Tx, op *operations.Operation) (bool, error) {
 		if steps.Add(1) == 2 {
 			close(first)
 			<-release
@@ -66,13 +57,13 @@ func TestAnOperationOutlivesItsRunner(t *testing.T) {
 		op.Done++
 		return op.Done == 3, nil
 	})
-	h.start(h.dispatch)
-	begun := h.begin("three")
+	h.Start(h.Dispatch)
+	begun := begin(h, "three")
 	<-first
-	h.start(h.process())
+	h.Start(h.Process())
 	close(release)
-	until(t, "it has ended", func() bool { return h.operation(begun.ID).EndedAt != nil })
-	if got := h.operation(begun.ID); got.State != operations.Succeeded || got.Done != 3 {
+	dispatchtest.Until(t, "it has ended", func() bool { return h.Operation(begun.ID).EndedAt != nil })
+	if got := h.Operation(begun.ID); got.State != operations.Succeeded || got.Done != 3 {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -14,12 +15,12 @@ import (
 
 // provoke stores what a process finds to do besides upkeep: ticks of each overlap policy, limits, calendars, zones, a delay, a
 // tenant and a key that are being erased. It returns a function that goes on once the process runs.
-func (h *house) provoke() (goOn func()) {
-	h.t.Helper()
-	release := h.provokePushes()
-	h.provokeRarePushes()
-	h.provokeSweeps()
-	leaving := h.quota("leaving", 100)
+func provoke(h *dispatchtest.Carillon) (goOn func()) {
+	h.T.Helper()
+	release := provokePushes(h)
+	provokeRarePushes(h)
+	provokeSweeps(h)
+	leaving := h.Quota("leaving", 100)
 	for _, sql := range []string{
 		`UPDATE tenant SET status = 'suspended', erasing_at = now() - interval '1 minute' WHERE id = $1`,
 		`INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, anchor_at, tzdata, created_at, updated_at, updated_by)
@@ -31,7 +32,7 @@ func (h *house) provoke() (goOn func()) {
 			SELECT tenant_id, shard, hash, workflow, missed, id, '{}', false FROM cohort WHERE tenant_id = $1`,
 		`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at) SELECT $1, n, now(), 0, 1, 7, 'retry', 'infinity' FROM generate_series(1, 300) n`,
 	} {
-		h.exec(sql, leaving)
+		h.Exec(sql, leaving)
 	}
 	for _, sql := range []string{
 		`INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids) VALUES ($1, '\x00', 'gone', 't', now() - interval '1 hour', '{1}')`,
@@ -39,99 +40,99 @@ func (h *house) provoke() (goOn func()) {
 		`INSERT INTO event (tenant_id, endpoint, id, event, cause, n, first_at, last_at, due_at, schedule_id)
 			SELECT $1, 'listener', 'x' || n, 'tick.failed', n::text, 1, now(), now(), now(), 1 FROM generate_series(1, 300) n`,
 	} {
-		h.exec(sql, h.tenant)
+		h.Exec(sql, h.Tenant)
 	}
 	return func() {
-		h.exec(`
+		h.Exec(`
 			INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows, swept_at, opened_at, owner)
 			SELECT 8, $1, 0, 'small', now() - interval '1 minute', 1, 1, 1, '\x010100000101', '{w}', now() - interval '10 seconds', now() - interval '10 seconds', max(id)
-			FROM process WHERE id < 900000`, h.tenant) // its owner knows nothing of it
+			FROM process WHERE id < 900000`, h.Tenant) // its owner knows nothing of it
 		for range 3 {
-			for _, one := range h.lease("a", 10) {
-				h.end(one, "complete", false)
+			for _, one := range h.Lease("a", 10) {
+				h.End(one, "complete", false)
 			}
 		}
-		h.lease("few", 10)
-		h.exec(`UPDATE lease SET until_at = clock_timestamp() WHERE tenant_id = $1`, h.tenant)
-		until(h.t, "ticks are parked", func() bool {
-			return h.number(`SELECT count(*) FROM held WHERE tenant_id = $1 AND waits_for = 'parked'`, h.tenant) > 0
+		h.Lease("few", 10)
+		h.Exec(`UPDATE lease SET until_at = clock_timestamp() WHERE tenant_id = $1`, h.Tenant)
+		dispatchtest.Until(h.T, "ticks are parked", func() bool {
+			return h.Number(`SELECT count(*) FROM held WHERE tenant_id = $1 AND waits_for = 'parked'`, h.Tenant) > 0
 		})
-		h.exec(`UPDATE endpoint SET state = 'enabled' WHERE tenant_id = $1 AND name = 'parked'`, h.tenant)
-		until(h.t, "ticks wait for the one before", func() bool {
-			return h.number(`SELECT count(*) FROM buffered WHERE tenant_id = $1 AND NOT orphan`, h.tenant) > 0
+		h.Exec(`UPDATE endpoint SET state = 'enabled' WHERE tenant_id = $1 AND name = 'parked'`, h.Tenant)
+		dispatchtest.Until(h.T, "ticks wait for the one before", func() bool {
+			return h.Number(`SELECT count(*) FROM buffered WHERE tenant_id = $1 AND NOT orphan`, h.Tenant) > 0
 		})
 		release()
-		h.exec(`UPDATE notice SET next_at = clock_timestamp() WHERE tenant_id = $1`, h.tenant)
+		h.Exec(`UPDATE notice SET next_at = clock_timestamp() WHERE tenant_id = $1`, h.Tenant)
 	}
 }
 
 // provokePushes makes schedules of each second whose ticks are pushed: to an endpoint that fails now and then, one that is held,
 // and one that answers only after release.
-func (h *house) provokePushes() (release func()) {
-	h.t.Helper()
-	h.catcher("pushed", 1, func(n int, w http.ResponseWriter) {
+func provokePushes(h *dispatchtest.Carillon) (release func()) {
+	h.T.Helper()
+	h.Catcher("pushed", 1, func(n int, w http.ResponseWriter) {
 		if n%2 == 1 {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	h.listener(tenants.TickFailed)
-	p := everySecond()
+	h.Listener(tenants.TickFailed)
+	p := dispatchtest.EverySecond()
 	p.Policy = &policy.Policy{Overlap: "allow_all"}
 	p.Delivery = &policy.Delivery{MaxAttempts: new(1), Retention: &policy.Retention{Succeeded: "1h", Failed: "1h"}}
-	h.put("pushed", "dies", p)
+	h.Put("pushed", "dies", p)
 	p.Delivery = nil
-	h.put("pushed", "retried", p)
-	h.put("pushed", "delayed", delay("1s"))
+	h.Put("pushed", "retried", p)
+	h.Put("pushed", "delayed", dispatchtest.Delay("1s"))
 	p.Spec.MaxTicks = new(2)
-	h.put("pushed", "limited", p)
+	h.Put("pushed", "limited", p)
 	p.Spec.MaxTicks = nil
 
-	h.catcher("parked", 1, nil)
-	h.exec(`UPDATE endpoint SET state = 'held' WHERE tenant_id = $1 AND name = 'parked'`, h.tenant)
-	h.put("parked", "k", p)
+	h.Catcher("parked", 1, nil)
+	h.Exec(`UPDATE endpoint SET state = 'held' WHERE tenant_id = $1 AND name = 'parked'`, h.Tenant)
+	h.Put("parked", "k", p)
 
-	slow := h.catcher("slow", 1, nil)
+	slow := h.Catcher("slow", 1, nil)
 	released := make(chan struct{})
-	slow.hang(func(int) { <-released })
+	slow.Hang(func(int) { <-released })
 	release = sync.OnceFunc(func() { close(released) })
-	h.t.Cleanup(release)
+	h.T.Cleanup(release)
 	for _, overlap := range []string{"buffer_all", "buffer_one", "cancel_other"} {
 		p.Policy = &policy.Policy{Overlap: overlap}
-		h.put("slow", overlap, p)
+		h.Put("slow", overlap, p)
 	}
 	return release
 }
 
 // provokeSweeps makes schedules that wait for slots, that follow calendars and older zones, and that cannot be computed.
-func (h *house) provokeSweeps() {
-	h.t.Helper()
-	if err := h.dispatch.Register(h.t.Context()); err != nil {
-		h.t.Fatal(err)
+func provokeSweeps(h *dispatchtest.Carillon) {
+	h.T.Helper()
+	if err := h.Dispatch.Register(h.T.Context()); err != nil {
+		h.T.Fatal(err)
 	}
-	h.limit("few", nil, new(int32(1)))
-	h.limit("parallel", new("pushed"), new(int32(1)))
-	p := everySecond()
+	h.Limit("few", nil, new(int32(1)))
+	h.Limit("parallel", new("pushed"), new(int32(1)))
+	p := dispatchtest.EverySecond()
 	p.Policy = &policy.Policy{Overlap: "allow_all"}
 	for i := range 3 {
-		h.put("parallel", fmt.Sprint(i), p)
+		h.Put("parallel", fmt.Sprint(i), p)
 	}
-	own := h.tenant
-	h.tenant = h.quota("slow", 10)
-	h.put("slowly", "first", daily(8))
-	h.herd("slowly", "first", 100)
-	h.backdate(h.tenant)
-	h.tenant = own
+	own := h.Tenant
+	h.Tenant = h.Quota("slow", 10)
+	h.Put("slowly", "first", dispatchtest.Daily(8))
+	h.Herd("slowly", "first", 100)
+	h.Backdate(h.Tenant)
+	h.Tenant = own
 	for i := range 3 {
-		p := everySecond()
+		p := dispatchtest.EverySecond()
 		p.Policy = &policy.Policy{Overlap: "cancel_other"}
-		h.put("few", fmt.Sprint(i), p)
+		h.Put("few", fmt.Sprint(i), p)
 	}
-	h.adoptAfter2025b()
-	h.put("zoned", "k", schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"0 8 * * *"}, Timezone: "America/Vancouver"}})
-	h.putCalendar()
-	h.put("off", "k", schedules.Params{Spec: offSpec("0 0 1 1 *")})
-	h.provokeRareSweeps()
-	h.putCalendar("2030-01-02")
+	h.AdoptAfter2025b()
+	h.Put("zoned", "k", schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"0 8 * * *"}, Timezone: "America/Vancouver"}})
+	h.PutCalendar()
+	h.Put("off", "k", schedules.Params{Spec: dispatchtest.OffSpec("0 0 1 1 *")})
+	provokeRareSweeps(h)
+	h.PutCalendar("2030-01-02")
 	for _, sql := range []string{
 		`UPDATE cohort SET tzdata = '2025b' WHERE workflow = 'zoned' AND tenant_id = $1`,
 		`UPDATE cohort SET retime_at = NULL, revision = 0 WHERE workflow = 'off' AND tenant_id = $1`,
@@ -141,7 +142,7 @@ func (h *house) provokeSweeps() {
 		`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
 			SELECT $1, 910000 + n, now(), 0, 1, n % 64, 'endpoint', now() + interval '1 day', CASE WHEN n > 1 THEN 'gone' ELSE '' END FROM generate_series(1, 1200) n`,
 	} {
-		h.exec(sql, h.tenant)
+		h.Exec(sql, h.Tenant)
 	}
 }
 

@@ -8,15 +8,15 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-
+	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // planNode is a step of a plan as EXPLAIN (ANALYZE, FORMAT JSON) shows it. Rows are those of one loop.
@@ -149,45 +149,45 @@ func (p *plans) watched(t *testing.T, like *pgxpool.Pool) *pgxpool.Pool {
 // What the engine does by itself reads no more than it has to do, beside a million rows of other tenants.
 func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.others()
-	h.storeDone(300)
-	h.put("herd", "first", rarely("skip"))
-	h.herd("herd", "first", 299)
-	for _, sql := range laidWork {
-		h.exec(sql, h.tenant)
+	h := dispatchtest.New(t)
+	h.Others()
+	h.StoreDone(300)
+	h.Put("herd", "first", dispatchtest.Rarely("skip"))
+	h.Herd("herd", "first", 299)
+	for _, sql := range dispatchtest.LaidWork {
+		h.Exec(sql, h.Tenant)
 	}
 	for _, workflow := range []string{"a", "b", "c"} {
-		h.put(workflow, "k", everySecond())
+		h.Put(workflow, "k", dispatchtest.EverySecond())
 	}
 	p := &plans{seen: map[string]*statement{}}
-	h.config.Pool = p.watched(t, h.config.Pool)
-	h.config.API = postgres.NewWall(postgrestest.As(t, h.pool, postgres.APIRole)) // which answers nothing without a tenant
-	h.config.Uses = func(context.Context, tenants.ID) (map[string]tenants.Use, error) { return nil, nil }
-	h.config.Settle = func(context.Context, tenants.ID, string, string) error { return nil }
-	h.config.Operations = operations.New(operations.Config{Pool: h.config.API, Engine: h.config.Pool, IDs: h.config.IDs, Cursors: h.config.Cursors, Queue: h.jobs.QueueOperation})
-	h.config.Erase = func(ctx context.Context) error { return h.subjects.FinishErasures(ctx, h.config.Pool) }
-	h.config.Pause = func(context.Context, tenants.ID, int64, string) error { return nil }
-	d := h.process()
+	h.Config.Pool = p.watched(t, h.Config.Pool)
+	h.Config.API = postgres.NewWall(postgrestest.As(t, h.Pool, postgres.APIRole)) // which answers nothing without a tenant
+	h.Config.Uses = func(context.Context, tenants.ID) (map[string]tenants.Use, error) { return nil, nil }
+	h.Config.Settle = func(context.Context, tenants.ID, string, string) error { return nil }
+	h.Config.Operations = operations.New(operations.Config{Pool: h.Config.API, Engine: h.Config.Pool, IDs: h.Config.IDs, Cursors: h.Config.Cursors, Queue: h.Jobs.QueueOperation})
+	h.Config.Erase = func(ctx context.Context) error { return h.Subjects.FinishErasures(ctx, h.Config.Pool) }
+	h.Config.Pause = func(context.Context, tenants.ID, int64, string) error { return nil }
+	d := h.Process()
 	d.Control.RegisterSteps()
 	d.Room(2)
-	h.provokeRetention()
-	goOn := h.provoke()
-	h.start(d)
-	h.poll(d, "idle")
+	provokeRetention(h)
+	goOn := provoke(h)
+	h.Start(d)
+	poll(h, d, "idle")
 	goOn()
 	texts := unaskedSQL(t, "dispatch.Dispatch.Start", "open.worker.Work", "upkeep.worker.Work", "subjects.Subjects.FinishErasures")
 	defer p.hold(t)
-	h.config.Sweeps, h.config.Dispatches = false, false
-	besides := h.process()
-	h.provokeBacklog(besides)
+	h.Config.Sweeps, h.Config.Dispatches = false, false
+	besides := h.Process()
+	provokeBacklog(h, besides)
 	t.Cleanup(func() {
 		for _, text := range p.lacks(texts) {
 			t.Errorf("not explained, as it did not run: %s", text)
 		}
 	})
-	until(t, "all statements have run", func() bool {
-		h.leaseShortly("a", "few")
+	dispatchtest.Until(t, "all statements have run", func() bool {
+		leaseShortly(h, "a", "few")
 		for range 2 { // the second look follows so soon that it is no full one
 			if err := besides.TakeOwned(t.Context()); err != nil {
 				t.Fatal(err)
@@ -195,37 +195,37 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 		}
 		return len(p.lacks(texts)) == 0
 	})
-	until(t, "all schedules of the herd are completed, but for the first, which belongs to the key that is erased", func() bool {
-		return h.number(`SELECT count(*) FROM schedule WHERE tenant_id = $1 AND workflow = 'herd' AND key <> 'first' AND status = 'completed'`, h.tenant) == 299
+	dispatchtest.Until(t, "all schedules of the herd are completed, but for the first, which belongs to the key that is erased", func() bool {
+		return h.Number(`SELECT count(*) FROM schedule WHERE tenant_id = $1 AND workflow = 'herd' AND key <> 'first' AND status = 'completed'`, h.Tenant) == 299
 	})
 }
 
 // poll waits for ticks of a workflow through a process until the test ends, or for 20 s.
-func (h *house) poll(d *process, workflow string) {
-	ctx, stop := context.WithCancel(postgres.ForTenant(h.t.Context(), int32(h.tenant)))
+func poll(h *dispatchtest.Carillon, d *dispatchtest.Process, workflow string) {
+	ctx, stop := context.WithCancel(postgres.ForTenant(h.T.Context(), int32(h.Tenant)))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = d.Leases.Lease(ctx, h.tenant, lease.LeaseParams{Workflows: []string{workflow}, Max: new(1), Wait: "20s", Worker: "w"}, nil) // it fails when the test ends
+		_, _ = d.Leases.Lease(ctx, h.Tenant, lease.LeaseParams{Workflows: []string{workflow}, Max: new(1), Wait: "20s", Worker: "w"}, nil) // it fails when the test ends
 	}()
-	h.t.Cleanup(func() {
+	h.T.Cleanup(func() {
 		stop()
 		<-ended
 	})
 }
 
 // leaseShortly leases a tick, if one is ready, with a lease that ends at once.
-func (h *house) leaseShortly(workflows ...string) {
-	h.t.Helper()
-	if _, err := h.dispatch.Leases.Lease(h.t.Context(), h.tenant, lease.LeaseParams{Workflows: workflows, Max: new(1), Worker: "w"}, nil); err != nil {
-		h.t.Fatal(err)
+func leaseShortly(h *dispatchtest.Carillon, workflows ...string) {
+	h.T.Helper()
+	if _, err := h.Dispatch.Leases.Lease(h.T.Context(), h.Tenant, lease.LeaseParams{Workflows: workflows, Max: new(1), Worker: "w"}, nil); err != nil {
+		h.T.Fatal(err)
 	}
 	// Every other lease is lengthened by two seconds from now on.
-	h.exec(`
+	h.Exec(`
 		INSERT INTO lease_beat (lease_id, slot, until_at)
 		SELECT id, 0, clock_timestamp() + interval '2 seconds' FROM lease WHERE tenant_id = $1 AND id % 2 = 0
-		ON CONFLICT DO NOTHING`, h.tenant)
-	h.exec(`UPDATE lease SET until_at = clock_timestamp() WHERE tenant_id = $1`, h.tenant)
+		ON CONFLICT DO NOTHING`, h.Tenant)
+	h.Exec(`UPDATE lease SET until_at = clock_timestamp() WHERE tenant_id = $1`, h.Tenant)
 }
 
 // hold fails the test for each statement that reads too much.

@@ -12,6 +12,9 @@ import (
 	"testing"
 )
 
+// helpers is the folder of what the tests of dispatch share. It counts as their tests.
+const helpers = "dispatch/dispatchtest"
+
 // source is one Go file of ours that is no test and was not generated.
 type source struct {
 	name  string // its path below the root, with slashes
@@ -49,7 +52,7 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 		}
 		name := filepath.ToSlash(strings.TrimPrefix(path, filepath.FromSlash("../../")))
 		if d.IsDir() {
-			if path != "../.." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || name == "tools") {
+			if path != "../.." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || name == "tools" || name == helpers) {
 				return fs.SkipDir
 			}
 			return nil

@@ -1,0 +1,63 @@
+package dispatchtest
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// clock is the database's clock, which stands still until it is moved: its functions hide PostgreSQL's own.
+type clock struct {
+	Pool *pgxpool.Pool
+	Now  time.Time
+}
+
+// StoppedClock is a migrated database whose clock stands at a moment.
+func StoppedClock(t *testing.T, at time.Time) *clock {
+	t.Helper()
+	raw := postgrestest.URL(t)
+	c := &clock{Now: at}
+	open := func(url string) *pgxpool.Pool {
+		pool, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		return pool
+	}
+	plain := open(raw)
+	_, err := plain.Exec(t.Context(), `
+		CREATE SCHEMA stopped;
+		CREATE TABLE stopped.clock (at timestamptz NOT NULL);
+		INSERT INTO stopped.clock VALUES (now());
+		GRANT USAGE ON SCHEMA stopped TO carillon_api, carillon_engine;
+		GRANT SELECT ON stopped.clock TO carillon_api, carillon_engine;
+		CREATE FUNCTION stopped.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM stopped.clock';
+		CREATE FUNCTION stopped.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT at FROM stopped.clock';`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", "stopped,pg_catalog,public")
+	u.RawQuery = q.Encode()
+	c.Pool = open(u.String())
+	c.Move(t, 0)
+	return c
+}
+
+// Move puts the clock forward.
+func (c *clock) Move(t testing.TB, by time.Duration) {
+	t.Helper()
+	c.Now = c.Now.Add(by)
+	if _, err := c.Pool.Exec(t.Context(), `UPDATE stopped.clock SET at = $1`, c.Now); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,48 @@
+package dispatchtest
+
+import (
+	"encoding/json"
+
+	"github.com/carillonhq/carillon/api/apitest"
+	"github.com/carillonhq/carillon/dispatch/events"
+	"github.com/carillonhq/carillon/dispatch/push"
+)
+
+// Told are the events that a receiver got, each once, and checks that each is as the document says and is signed.
+func (h *Carillon) Told(r *receiver, secret string) (all []events.Event) {
+	h.T.Helper()
+	seen := map[string]string{}
+	for _, got := range r.Requests() {
+		if got.SignedBy(h.T, secret) != "yes" {
+			h.T.Errorf("not signed: %s", got.Body)
+		}
+		apitest.Fits(h.T, "Event", got.Body)
+		var e events.Event
+		if err := json.Unmarshal(got.Body, &e); err != nil {
+			h.T.Fatal(err)
+		}
+		if id := got.Header.Get("Webhook-Id"); id != e.ID {
+			h.T.Errorf("webhook-id is %q, and the event's id %q", id, e.ID)
+		}
+		if before, again := seen[e.ID]; again {
+			if before != string(got.Body) {
+				h.T.Errorf("sent again as another: %s, then %s", before, got.Body)
+			}
+			continue
+		}
+		seen[e.ID] = string(got.Body)
+		all = append(all, e)
+	}
+	return all
+}
+
+// Listener is an endpoint of the house's tenant that is told of some events.
+func (h *Carillon) Listener(events ...string) (r *receiver, secret string) {
+	h.T.Helper()
+	r = NewReceiver(h.T)
+	e, _, err := h.Dispatch.Pusher.PutEndpoint(h.T.Context(), h.Tenant, "listener", push.EndpointParams{URL: r.URL, Events: events})
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	return r, e.Secret
+}

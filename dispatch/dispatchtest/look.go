@@ -1,0 +1,101 @@
+package dispatchtest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/jackc/pgx/v5"
+)
+
+// Recording is a process on a pool of its own that keeps the statements it runs.
+func (h *Carillon) Recording() (*Process, *Recorder) {
+	h.T.Helper()
+	r := &Recorder{Ran: map[string][]any{}}
+	h.Traced(r)
+	return h.Process(), r
+}
+
+// OldSnapshot holds a snapshot of the database open until the test ends.
+func (h *Carillon) OldSnapshot() {
+	h.T.Helper()
+	conn, err := pgx.ConnectConfig(h.T.Context(), h.Pool.Config().ConnConfig.Copy())
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	h.T.Cleanup(func() { _ = conn.Close(h.T.Context()) })
+	for _, sql := range []string{`BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT count(*) FROM cohort`} {
+		if _, err := conn.Exec(h.T.Context(), sql); err != nil {
+			h.T.Fatal(err)
+		}
+	}
+}
+
+// Entries returns how many index entries each statement that was recorded and contains one of some words reads now, dead ones
+// included. One that is about a shard is run for every shard.
+func (h *Carillon) Entries(r *Recorder, words ...string) map[string]int {
+	h.T.Helper()
+	conn, err := h.Pool.Acquire(h.T.Context())
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	defer conn.Release()
+	total := func() (n int) {
+		h.T.Helper()
+		if _, err := conn.Exec(h.T.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
+			h.T.Fatal(err)
+		}
+		err := conn.QueryRow(h.T.Context(), `SELECT sum(idx_tup_read) FROM pg_stat_user_indexes`).Scan(&n)
+		if err != nil {
+			h.T.Fatal(err)
+		}
+		return n
+	}
+	read := map[string]int{}
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	for sql, args := range r.Ran {
+		if !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(sql, word) }) {
+			continue
+		}
+		before := total()
+		tx, err := conn.Begin(h.T.Context())
+		if err != nil {
+			h.T.Fatal(err)
+		}
+		args, runs := slices.Clone(args), 1
+		ofShard := false
+		if len(args) > 0 {
+			_, ofShard = args[0].(int16)
+		}
+		if ofShard {
+			runs = cohorts.Shards
+		}
+		for run := range runs {
+			if ofShard {
+				args[0] = int16(run)
+			}
+			if _, err := tx.Exec(h.T.Context(), sql, args...); err != nil {
+				h.T.Fatalf("%v:\n%s", err, sql)
+			}
+		}
+		_ = tx.Rollback(h.T.Context())
+		read[sql] = total() - before
+	}
+	if len(read) < len(words) {
+		h.T.Fatalf("%d statements contain %q", len(read), words)
+	}
+	return read
+}
+
+// Grown reports statements that read more than twice as much as before.
+func Grown(t *testing.T, before, after map[string]int) {
+	t.Helper()
+	for sql, n := range before {
+		t.Logf("%d index entries read, then %d: %.60s", n, after[sql], sql)
+		if after[sql] > 2*n+100 {
+			t.Errorf("%d index entries read, and %d at the start:\n%s", after[sql], n, sql)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+package dispatchtest
+
+import (
+	"github.com/carillonhq/carillon/internal/version"
+	"github.com/carillonhq/carillon/schedules/subjects"
+)
+
+func (h *Carillon) PutKey(key string, p subjects.KeyParams) {
+	h.T.Helper()
+	if _, _, _, err := h.Subjects.PutKey(h.T.Context(), h.Tenant, key, p, "tester", version.Precondition{}); err != nil {
+		h.T.Fatal(err)
+	}
+}

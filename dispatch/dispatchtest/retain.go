@@ -1,0 +1,42 @@
+package dispatchtest
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// Aging is a house whose tenants' quotas a test sets, with one schedule that has a tick of each kind.
+func Aging(t *testing.T) (h *Carillon, quota *atomic.Pointer[tenants.Quotas]) {
+	t.Helper()
+	h = New(t)
+	quota = &atomic.Pointer[tenants.Quotas]{}
+	quota.Store(new(tenants.Wide()))
+	h.Config.Quotas = func(context.Context, tenants.ID) (tenants.Quotas, error) { return *quota.Load(), nil }
+	h.Dispatch = h.Process()
+	return h, quota
+}
+
+func (h *Carillon) Retain(now time.Time) {
+	h.T.Helper()
+	if err := h.Dispatch.Retain(h.T.Context(), now); err != nil {
+		h.T.Fatal(err)
+	}
+}
+
+// EndTwo makes a tick that has failed and one that has succeeded.
+func (h *Carillon) EndTwo() {
+	h.T.Helper()
+	for i := range 2 {
+		h.Trigger()
+		one := h.Lease("overlap", 1)[0]
+		if i == 0 {
+			h.Fail(one)
+			continue
+		}
+		h.Finish(one)
+	}
+}

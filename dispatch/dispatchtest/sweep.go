@@ -1,0 +1,82 @@
+package dispatchtest
+
+import (
+	"time"
+
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/jackc/pgx/v5"
+)
+
+func (h *Carillon) Chunks() []int64 {
+	h.T.Helper()
+	rows, _ := h.Pool.Query(h.T.Context(), `SELECT id FROM chunk WHERE opened_at IS NULL ORDER BY id`) // CollectRows reports the error
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	return ids
+}
+
+func (h *Carillon) Number(sql string, args ...any) (n int) {
+	h.T.Helper()
+	if err := h.Pool.QueryRow(h.T.Context(), sql, args...).Scan(&n); err != nil {
+		h.T.Fatal(err)
+	}
+	return n
+}
+
+func (h *Carillon) Exec(sql string, args ...any) {
+	h.T.Helper()
+	if _, err := h.Pool.Exec(h.T.Context(), sql, args...); err != nil {
+		h.T.Fatal(err)
+	}
+}
+
+// SweptThrice has a schedule of a workflow come due in at least three chunks, which it returns unopened.
+func (h *Carillon) SweptThrice(workflow string) (chunks []int64) {
+	h.T.Helper()
+	p := EverySecond()
+	p.Policy = &policy.Policy{Overlap: "allow_all"}
+	h.Put(workflow, "k", p)
+	shard := int16(h.Number(`SELECT shard FROM cohort`))
+	for n := 1; n <= 3; n++ {
+		Until(h.T, "another chunk is swept", func() bool {
+			if _, err := h.Dispatch.SweepOnce(h.T.Context(), shard); err != nil {
+				h.T.Fatal(err)
+			}
+			return len(h.Chunks()) >= n
+		})
+	}
+	if err := h.Dispatch.Register(h.T.Context()); err != nil { // now: nobody beats for it, and who is silent for long opens nothing
+		h.T.Fatal(err)
+	}
+	return h.Chunks()
+}
+
+// Herd adds n schedules to the cohort of one that exists, as Put would.
+func (h *Carillon) Herd(workflow, like string, n int) {
+	h.T.Helper()
+	h.Exec(`
+		WITH model AS (
+			SELECT s.*, m.from_at AS joined
+			FROM schedule s JOIN member m ON m.schedule_id = s.id
+			WHERE s.workflow = $1 AND s.key = $2
+		), made AS (
+			INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, anchor_at, cohort_id, tzdata, created_at, updated_at, updated_by)
+			SELECT tenant_id, workflow, 'herd ' || i, shard, status, spec, anchor_at, cohort_id, tzdata, created_at, updated_at, updated_by
+			FROM model, generate_series(1, $3::int) AS i
+			RETURNING tenant_id, id, cohort_id
+		), states AS (
+			INSERT INTO schedule_state (tenant_id, schedule_id) SELECT tenant_id, id FROM made
+		)
+		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at)
+		SELECT made.cohort_id, 0, made.id, made.tenant_id, model.joined FROM made, model`, workflow, like, n)
+}
+
+func (h *Carillon) At(sql string) (at time.Time) {
+	h.T.Helper()
+	if err := h.Pool.QueryRow(h.T.Context(), sql).Scan(&at); err != nil {
+		h.T.Fatal(err)
+	}
+	return at
+}
