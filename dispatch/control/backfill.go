@@ -20,8 +20,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// BackfillParams ask for a tick at each nominal time from From on and before To, oldest first: each when the last has
-// ended (buffer_all, the default), or at once (allow_all).
+// BackfillParams ask for a tick at each nominal time from From on and before To, oldest first. Each tick runs when the one before has
+// ended (buffer_all, the default), or all run at once (allow_all).
 type BackfillParams struct {
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
@@ -31,8 +31,8 @@ type BackfillParams struct {
 	Pre version.Precondition `json:"-"` // of the schedule's version
 }
 
-// BackfillPlan is what a backfill would make: a tick at each of Count nominal times, less the Existing ones that have a
-// tick already.
+// BackfillPlan is what a backfill would make: a tick at each of Count nominal times, except the Existing ones that have a tick
+// already.
 type BackfillPlan struct {
 	Count    int        `json:"count"`
 	Existing int        `json:"existing"`
@@ -45,13 +45,13 @@ const (
 	backfillKind   = "backfill"
 )
 
-// Backfill is what became of a request for ticks of the past: the operation that makes them, or the plan of a dry run.
+// Backfill is the result of a request for ticks of the past: the operation that makes them, or the plan of a dry run.
 type Backfill struct {
 	Operation *operations.Answer `json:"operation,omitempty"`
 	Plan      *BackfillPlan      `json:"plan,omitempty"`
 }
 
-// backfilled is a schedule whose past is filled in.
+// backfilled is a schedule to backfill.
 type backfilled struct {
 	ID            int64
 	Workflow, Key string
@@ -71,8 +71,9 @@ const backfilledFrom = `
 	JOIN tenant t ON t.id = s.tenant_id
 	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow`
 
-// Backfill begins an operation that makes a tick for each nominal time of a schedule in a span of the past; a time that
-// has one already is left alone. A dry run returns what it would make.
+// Backfill begins an operation that makes a tick for each nominal time of a schedule in a span of the past. It makes no second tick
+// for a time. A dry run returns only the plan. by is the caller's name in the audit. replayed reports that the result is that of an
+// earlier request with the same Idempotency-Key.
 func (c *Control) Backfill(ctx context.Context, of policy.Name, p BackfillParams, by string, request once.Request) (b Backfill, replayed bool, err error) {
 	quotas, err := c.quotas(ctx, of.Tenant)
 	if err != nil {
@@ -94,14 +95,14 @@ func (c *Control) Backfill(ctx context.Context, of policy.Name, p BackfillParams
 			if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
 				return Backfill{}, fmt.Errorf("read clock: %w", err)
 			}
-			return c.beginBackfill(ctx, tx, s, p, asking{of.Tenant, by, now.UTC(), quotas})
+			return c.beginBackfill(ctx, tx, s, p, change{of.Tenant, by, now.UTC(), quotas})
 		})
 		return err
 	})
 	return b, replayed, err
 }
 
-// check finds what is wrong with a backfill as of now.
+// check returns all faults of the params, as of now.
 func (p BackfillParams) check(now time.Time, q tenants.Quotas) error {
 	var errs []error
 	kept := now.Add(-time.Duration(q.TickRetentionDays) * record.Day)
@@ -125,8 +126,8 @@ func (p BackfillParams) check(now time.Time, q tenants.Quotas) error {
 	return fault.Join(errs...)
 }
 
-// asking says who asks for a change, when, and within which quotas.
-type asking struct {
+// change is who asks for a change, when, and within which quotas.
+type change struct {
 	tenant tenants.ID
 	by     string
 	now    time.Time
@@ -134,7 +135,7 @@ type asking struct {
 }
 
 // beginBackfill begins the operation of a backfill, or returns its plan if the request is a dry run.
-func (c *Control) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p BackfillParams, a asking) (b Backfill, err error) {
+func (c *Control) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p BackfillParams, a change) (b Backfill, err error) {
 	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
 		return b, err
 	}
@@ -160,8 +161,8 @@ func (c *Control) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p
 	return Backfill{Operation: &op}, err
 }
 
-// backfillTiming is the timing of a schedule as it stands. One that cannot be computed, and one whose times follow from
-// its runs, have no nominal times to fill in: 422.
+// backfillTiming returns the timing of a schedule. A timing that cannot be computed, or that has fixed_delay, has no nominal times to
+// fill in; the error is a fault, 422.
 func (c *Control) backfillTiming(ctx context.Context, tx pgx.Tx, tenant tenants.ID, s *backfilled) (*calendar.Timing, error) {
 	timings, _, err := c.messages.TimingsOf(ctx, tx, tenant, []*record.Tick{{ScheduleID: s.ID, Version: s.Version, CohortID: s.CohortID, Shard: s.Shard}})
 	if err != nil {
@@ -176,7 +177,7 @@ func (c *Control) backfillTiming(ctx context.Context, tx pgx.Tx, tenant tenants.
 	return timings[0], nil
 }
 
-// nominalTimes are the first nominal times from one moment on and before another, at most so many.
+// nominalTimes returns the first nominal times from from on and before to, at most most of them.
 func nominalTimes(t *calendar.Timing, from, to time.Time, most int) (times []calendar.Tick) {
 	after := from.Add(-time.Nanosecond)
 	for len(times) < most {
@@ -189,6 +190,7 @@ func nominalTimes(t *calendar.Timing, from, to time.Time, most int) (times []cal
 	return times
 }
 
+// planBackfill counts which of the times have a tick already.
 func planBackfill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedule int64, times []calendar.Tick) (plan BackfillPlan, err error) {
 	plan.Count = len(times)
 	if len(times) == 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// backfillOf are the params of the operation.
+// backfillOf are the stored params of the operation.
 type backfillOf struct {
 	ScheduleID string    `json:"schedule_id"`
 	Workflow   string    `json:"workflow"`
@@ -30,13 +30,13 @@ type backfillOf struct {
 }
 
 const (
-	backfillAhead = 50  // ticks of a backfill that wait for one another at a time
-	backfillRate  = 100 // ticks a second of one that waits for none
+	backfillAhead = 50  // ticks of a backfill that are not ended at a time, with buffer_all
+	backfillRate  = 100 // ticks a second, with allow_all
 	backfillEvery = time.Second
 )
 
-// backfillStep makes the next ticks of a backfill: as many as may wait for one another, or a second's worth. It goes no
-// further than the sweep has come, so that no time gets a tick from both.
+// backfillStep makes the next ticks of a backfill, as many as backfillAhead or backfillRate allow. It stops at the first time that the
+// sweep has not handled yet, so that no time gets a tick from both.
 func (c *Control) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var p backfillOf
 	var next time.Time
@@ -52,7 +52,7 @@ func (c *Control) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 	if err != nil {
 		return false, err
 	}
-	if f == nil { // it was deleted meanwhile: there is nothing left to do
+	if f == nil { // the schedule was deleted meanwhile
 		op.Result = map[string]string{"ended": "the schedule was deleted"}
 		return true, nil
 	}
@@ -73,7 +73,7 @@ func (c *Control) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 	}
 	part := filled{timing: timing, times: nominalTimes(timing, next, p.To, room), overlap: p.Overlap}
 	for i, one := range part.times {
-		if f.pending(one.At) { // the sweep's, which comes to it in a moment
+		if f.pending(one.At) { // the sweep makes the tick of this time soon
 			part.times, part.next = part.times[:i], one.At
 			return false, c.fill(ctx, tx, op, f, part)
 		}
@@ -90,19 +90,19 @@ func (c *Control) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 type filled struct {
 	timing  *calendar.Timing
 	times   []calendar.Tick
-	next    time.Time // where the next step goes on
+	next    time.Time // where the next step continues
 	overlap string
 }
 
-// filling is a schedule that is being filled in, locked: nobody sweeps or opens a tick of it meanwhile.
+// filling is a schedule that is locked for a step of a backfill: nothing sweeps or opens a tick of it meanwhile.
 type filling struct {
 	backfilled
 	state.Counters
-	FromAt   *time.Time // of its membership; nil: it has none
+	FromAt   *time.Time // since when the schedule is a member of its cohort; nil: it is not one
 	unopened []time.Time
 }
 
-// lockFill locks a schedule against the sweep and against opening; nil where there is none.
+// lockFill locks a schedule against the sweep and against opening. It returns nil if there is no such schedule.
 func (c *Control) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (*filling, error) {
 	var shard int16
 	err := tx.QueryRow(ctx, `SELECT shard FROM schedule WHERE tenant_id = $1 AND id = $2`, tenant, id).Scan(&shard)
@@ -139,7 +139,7 @@ func (c *Control) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id
 	return f, err
 }
 
-// unopenedTimes are the nominal times of a schedule's that chunks hold which are not opened yet.
+// unopenedTimes returns the nominal times of a schedule that are in chunks which are not open yet.
 func (c *Control) unopenedTimes(ctx context.Context, tx pgx.Tx, shard int16, tenant tenants.ID, id int64) (times []time.Time, err error) {
 	floor, stuck := c.unopened.From(c.horizon)
 	rows, err := tx.Query(ctx, `
@@ -166,7 +166,7 @@ func (c *Control) unopenedTimes(ctx context.Context, tx pgx.Tx, shard int16, ten
 	return times, nil
 }
 
-// pending tells whether the sweep may still make the tick of a nominal time, or a chunk that is not opened yet holds it.
+// pending reports whether the sweep may still make the tick of a nominal time, or an unopened chunk holds it.
 func (f *filling) pending(at time.Time) bool {
 	if f.SeenAt != nil && !at.After(*f.SeenAt) {
 		return false
@@ -179,7 +179,7 @@ func (f *filling) pending(at time.Time) bool {
 	return f.FromAt != nil && !at.Before(*f.FromAt)
 }
 
-// fill makes ticks of a backfill, and keeps from where the next step goes on.
+// fill makes ticks of a backfill, and stores where the next step continues.
 func (c *Control) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation, f *filling, part filled) error {
 	op.Done += int64(len(part.times))
 	if err := op.Keep(part.next); err != nil || len(part.times) == 0 {
@@ -241,7 +241,7 @@ func timesOf(ticks []record.Tick) []time.Time {
 	return times
 }
 
-// insertFilled records ticks of a backfill as scheduled, but for times that have a tick already, and returns those made.
+// insertFilled records ticks of a backfill as scheduled, and returns them. It leaves out times that have a tick already.
 func insertFilled(ctx context.Context, tx pgx.Tx, op *operations.Operation, f *filling, timing *calendar.Timing, times []calendar.Tick) ([]record.Tick, error) {
 	ticks := map[int64]record.Tick{}
 	at, last, notes := make([]time.Time, len(times)), make([]*time.Time, len(times)), make([]int16, len(times))

@@ -18,9 +18,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Cancel ends a tick. One that waits is cancelled at once. One that a worker or an endpoint has is told to stop, as its
-// next heartbeat says, and is cancelled when its attempt ends. One that has ended is 409 `tick_ended`; one that was told
-// to stop already is left as it is.
+// Cancel ends a tick, and returns it. A waiting tick is cancelled at once. A tick that a worker or an endpoint has is told to stop by
+// the answer to its next heartbeat, and is cancelled when its attempt ends. A tick that has ended is a fault, 409 `tick_ended`. A tick
+// that was told to stop already stays as it is.
 func (c *Control) Cancel(ctx context.Context, tenant tenants.ID, id string) (history.Tick, error) {
 	k, ok := c.ids.ParseTick(id)
 	if !ok {
@@ -65,7 +65,7 @@ func (c *Control) Cancel(ctx context.Context, tenant tenants.ID, id string) (his
 	return c.history.Tick(ctx, tenant, id)
 }
 
-// auditedTick is a tick as the audit tells it.
+// auditedTick is a tick as the audit shows it.
 type auditedTick struct {
 	TickID  string `json:"tick_id"`
 	State   string `json:"state"`
@@ -73,7 +73,7 @@ type auditedTick struct {
 	Attempt int16  `json:"attempt"`
 }
 
-// cancelWaiting cancels a tick that waits for others of its schedule to end.
+// cancelWaiting cancels a buffered tick.
 func (c *Control) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey, now time.Time, why record.Reason) error {
 	var b pgx.Batch
 	b.Queue(`
@@ -92,7 +92,7 @@ func (c *Control) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.I
 	return c.finish.Rearm(ctx, tx, tenant, now, []ident.TickKey{k})
 }
 
-// cancelRunning tells a tick under way to stop, and ends it where nobody has it.
+// cancelRunning tells a tick under way to stop. If no worker or endpoint has it, it ends at once.
 func (c *Control) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *record.Tick, now time.Time) error {
 	k := t.RowKey()
 	idle, err := c.takeIdle(ctx, tx, tenant, t)
@@ -113,8 +113,8 @@ func (c *Control) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.I
 	return err
 }
 
-// takeIdle takes a tick under way from where it waits for a moment, a slot or a worker. It is false where somebody has
-// it, or is about to.
+// takeIdle removes a tick under way from held, waiting or ready. It returns false if a worker or an endpoint has the tick, or is about
+// to take it.
 func (c *Control) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *record.Tick) (bool, error) {
 	done, err := tx.Exec(ctx, `
 		DELETE FROM held
@@ -152,7 +152,7 @@ func (c *Control) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t 
 		return false, fmt.Errorf("read the queue of a tick: %w", err)
 	}
 	terms, err := policy.Resolve(policy.Stored{Queue: queue, Priority: priority}, defaults)
-	if err != nil || workflow == nil { // its queue is not known: it ends when its turn comes
+	if err != nil || workflow == nil { // its queue is unknown: the tick ends when a poll takes it
 		return false, nil
 	}
 	at := lease.ReadyPlace{Workflow: *workflow, ReadyQueue: lease.ReadyQueue{Queue: terms.Queue, Priority: terms.Priority}}
@@ -160,7 +160,7 @@ func (c *Control) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t 
 	return lease.TakeOneReady(ctx, tx, tenant, at, t.RowKey())
 }
 
-// giveUp cancels a tick that is past its retention, whoever has it.
+// GiveUp cancels a tick that is past its retention, even if a worker or an endpoint has it.
 func (c *Control) GiveUp(ctx context.Context, tenant tenants.ID, k ident.TickKey) error {
 	return pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
 		t, now, err := finish.LockTick(ctx, tx, tenant, k)

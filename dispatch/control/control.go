@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Config is what a Control works with.
+// Config is what a Control needs. All fields are required.
 type Config struct {
 	Pool       *pgxpool.Pool
 	API        postgres.DB
@@ -38,7 +38,7 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Control carries out what tenants ask for: triggers, cancellations, replays, backfills and halts.
+// Control carries out requests of tenants: triggers, cancellations, replays, backfills and halts. It is safe for concurrent use.
 type Control struct {
 	pool       *pgxpool.Pool
 	api        postgres.DB
@@ -64,5 +64,5 @@ func New(c Config) *Control {
 	}
 }
 
-// Run wakes parked ticks whose wait has ended until ctx ends.
+// Run wakes parked ticks whose wait has ended, until ctx ends.
 func (c *Control) Run(ctx context.Context) { c.wakeParked(ctx) }

@@ -18,7 +18,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// DeadReplayParams ask for the dead letters of a filter to be delivered again; one that restricts nothing, or none, is all.
+// DeadReplayParams ask for the dead letters of a filter to be delivered again. The zero Filter picks all.
 type DeadReplayParams struct {
 	Filter history.DeadFilter `json:"filter,omitzero"`
 }
@@ -45,7 +45,7 @@ func (c *Control) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadRepla
 	return op, replayed, err
 }
 
-// deadReplayStep delivers the next dead letters again. Those whose schedule or workflow is gone stay as they are.
+// deadReplayStep delivers the next dead letters again. Dead letters whose schedule or workflow is deleted stay as they are.
 func (c *Control) deadReplayStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var p DeadReplayParams
 	from := history.DeadAt{}
@@ -88,13 +88,13 @@ func (c *Control) deadReplayStep(ctx context.Context, tx pgx.Tx, op *operations.
 	return !more, op.Keep(from)
 }
 
-// RegisterSteps makes the operations of this package known, before anything runs.
+// RegisterSteps registers the operations of this package. It is called once, before any operation runs.
 func (c *Control) RegisterSteps() {
 	c.operations.Register(backfillKind, c.backfillStep)
 	c.operations.Register(deadReplayKind, c.deadReplayStep)
 }
 
-// revive puts back the tick of a dead letter whose day is gone from the record, so that it can be delivered again.
+// revive records the tick of a dead letter again, if its row is gone with its day. It returns nil if there is no such dead letter.
 func (c *Control) revive(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (*record.Tick, error) {
 	l, err := c.history.Letter(ctx, tx, tenant, k)
 	if err != nil || l == nil {

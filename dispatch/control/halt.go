@@ -11,15 +11,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// HaltParams say why a tenant's firing is stopped.
+// HaltParams say why a tenant is halted.
 type HaltParams struct {
 	Note *string `json:"note,omitempty"`
 }
 
 const longestHaltNote = 1000
 
-// Halt stops all firing of a tenant: what comes due is not swept, and what was swept and not handed out is skipped as
-// paused. What was handed out goes on. One that is halted already stays as it is, but for a note.
+// Halt stops all firing of a tenant. The sweep skips its due cohorts, and ticks that are swept but not handed out are skipped as
+// paused. Ticks that were handed out run on. A tenant that is halted already changes only its note, if p has one.
 func (c *Control) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f history.Firing, err error) {
 	if p.Note != nil && len(*p.Note) > longestHaltNote {
 		return f, fault.Invalid("/note", "a note has at most %d bytes", longestHaltNote)
@@ -44,8 +44,8 @@ func (c *Control) Halt(ctx context.Context, tenant tenants.ID, p HaltParams) (f 
 	return f, nil
 }
 
-// Continue has a halted tenant's schedules fire again. What came due meanwhile follows each one's missed policy. The change of the
-// tenant's row has what waits for it woken: see wakeParked.
+// Continue ends a halt: the tenant's schedules fire again. The missed policy of each schedule decides about the times since the halt.
+// A trigger of the tenant's row adds a row to table wake, and wakeParked wakes the tenant's parked ticks.
 func (c *Control) Continue(ctx context.Context, tenant tenants.ID) (f history.Firing, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 
 type controlHandler struct{ *Control }
 
-// controlRoutes serves triggers, backfills, cancels, replays and halts.
+// Routes adds the routes of triggers, backfills, cancellations, replays and halts to g, whose requests are authenticated.
 func (c *Control) Routes(g *echo.Group) {
 	h := controlHandler{c}
 	write, writeOrWork := tenants.Require(tenants.SchedulesWrite), tenants.Require(tenants.SchedulesWrite, tenants.TicksWork)

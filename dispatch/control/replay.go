@@ -21,9 +21,10 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Replay delivers a tick again that failed for good: the same tick, whose attempts go on from the last one with as many
-// more as its schedule allows, however late it is. It runs aside: where its schedule's policy lets no two ticks run at
-// once it waits for those that do, and those that come wait for it. One that has not failed is 409 `tick_not_failed`.
+// Replay delivers a failed tick again. It is the same tick: its attempt numbers continue, and it gets as many more attempts as its
+// schedule allows, however late it is. It runs aside: if the overlap policy allows only one tick at a time, it waits for those that
+// run, and later ticks wait for it. A tick that has not failed is a fault, 409 `tick_not_failed`. replayed reports that the result is
+// that of an earlier request with the same Idempotency-Key.
 func (c *Control) Replay(ctx context.Context, tenant tenants.ID, id string, request once.Request) (shown history.Tick, replayed bool, err error) {
 	k, ok := c.ids.ParseTick(id)
 	if !ok {
@@ -53,13 +54,13 @@ func (c *Control) Replay(ctx context.Context, tenant tenants.ID, id string, requ
 	return shown, replayed, err
 }
 
-// replayed is a tick that is delivered again, of a schedule.
+// replayed is a tick that is delivered again, and the name of its schedule.
 type replayed struct {
 	*record.Tick
 	workflow, key string
 }
 
-// replay delivers a failed tick again, in the caller's transaction. It is errNoLetter where there is no such tick.
+// replay delivers a failed tick again, in the caller's transaction. The error is errNoLetter if there is no such tick.
 func (c *Control) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey) (r replayed, err error) {
 	t, now, err := c.lockFailed(ctx, tx, tenant, k)
 	if err != nil {

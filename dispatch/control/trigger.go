@@ -24,14 +24,14 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// TriggerParams may bear a payload for this tick alone.
+// TriggerParams may have a payload for this tick only.
 type TriggerParams struct {
 	Payload web.Raw `json:"payload,omitempty"`
 
 	Pre version.Precondition `json:"-"` // of the schedule's version
 }
 
-// triggered is a schedule that is triggered, with its workflow's defaults.
+// triggered is a schedule to trigger, with its workflow's defaults.
 type triggered struct {
 	ID       int64
 	Shard    int16
@@ -44,7 +44,8 @@ type triggered struct {
 	Now      time.Time
 }
 
-// Trigger makes one manual tick of a schedule now, under its overlap policy. The timing does not move.
+// Trigger makes one manual tick of a schedule now, under its overlap policy. The timing of the schedule stays as it is. replayed
+// reports that the result is that of an earlier request with the same Idempotency-Key.
 func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key string, p TriggerParams, request once.Request) (shown history.Tick, replayed bool, err error) {
 	quotas, err := c.quotas(ctx, tenant)
 	if err != nil {
@@ -55,7 +56,8 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	// What ends a tick locks it before its schedule's state, what supersedes it after: who loses to the other tries again.
+	// A transaction that ends a tick locks the tick before its schedule's state. One that supersedes it locks the state first. On a
+	// deadlock one of the two is retried.
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
 			shown, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (history.Tick, error) {
@@ -77,7 +79,7 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 	return shown, replayed, err
 }
 
-// readTriggered reads a schedule for a manual tick, and keeps it from being changed until the transaction ends.
+// readTriggered reads a schedule for a manual tick, and locks it against changes until the transaction ends.
 func readTriggered(ctx context.Context, tx pgx.Tx, of policy.Name) (*triggered, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT s.id, s.shard, s.version, s.cohort_id, `+record.UntilAt(postgres.Now)+` AS until_at, s.overlap, w.defaults,
@@ -97,7 +99,7 @@ func readTriggered(ctx context.Context, tx pgx.Tx, of policy.Name) (*triggered, 
 	return s, nil
 }
 
-// reason returns why a manual tick of the schedule is not handed out; NoReason if it may be.
+// reason returns why a manual tick of the schedule is skipped; NoReason if it is not.
 func (s *triggered) reason() record.Reason {
 	switch {
 	case s.Defaults == nil:

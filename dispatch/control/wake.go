@@ -17,12 +17,12 @@ import (
 const (
 	wakeEvery    = 500 * time.Millisecond
 	wakeLimit    = 20 * time.Second
-	mostWakes    = 100  // that are read at once
+	mostWakes    = 100  // rows of wake read at once
 	mostWoken    = 1000 // ticks in one transaction
-	MostForsaken = 1000 // waits that are read at once
+	MostForsaken = 1000 // waits of parked ticks that upkeep reads at once
 )
 
-// wakeParked wakes parked ticks whose wait has ended, and the turns of tenants that go on, until ctx ends.
+// wakeParked wakes parked ticks whose wait has ended, and the queued turns of tenants that fire again, until ctx ends.
 func (c *Control) wakeParked(ctx context.Context) {
 	loop.Every(ctx, c.log, wakeEvery, "wake parked ticks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, wakeLimit)
@@ -31,7 +31,7 @@ func (c *Control) wakeParked(ctx context.Context) {
 	})
 }
 
-// wakeAll takes one batch of each wake after the other, until none is left that no other process has in hand.
+// WakeAll wakes a batch of parked ticks for each row of wake, and repeats that until none is left that no other process has locked.
 func (c *Control) WakeAll(ctx context.Context) error {
 	for {
 		rows, _ := c.pool.Query(ctx, `SELECT tenant_id, waits_for FROM wake ORDER BY tenant_id, waits_for LIMIT $1`, mostWakes) // CollectRows reports the error
@@ -59,11 +59,12 @@ func (c *Control) WakeAll(ctx context.Context) error {
 	}
 }
 
-// wakeSome wakes the next batch of parked ticks, in the order of their nominal times, and ends the wake after the last. It never waits
-// for a tick that another has locked: that one is being taken. It is false where another process wakes these.
+// wakeSome wakes the next batch of parked ticks, in the order of their nominal times, and deletes the row of wake after the last one.
+// It skips ticks that another transaction has locked: that one takes them. taken is false if another process has locked the row of
+// wake.
 func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool, err error) {
 	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-		// A plan for any values reads all ticks that are parked for the same, and sorts them.
+		// A generic plan would read and sort all ticks that are parked for the same cause.
 		if _, err := tx.Exec(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`); err != nil {
 			return err
 		}
@@ -108,7 +109,7 @@ func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool,
 	return taken, err
 }
 
-// wakeTurns has a tenant's turns come at once, in all shards.
+// wakeTurns makes a tenant's queued turns due, in all shards.
 func wakeTurns(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE turn
@@ -120,7 +121,7 @@ func wakeTurns(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
 	return nil
 }
 
-// unparkSome has the next ticks of tenant $1 that are parked for $2 be due at once.
+// unparkSome makes the next ticks of tenant $1 that are parked for $2 due.
 const unparkSome = `
 		WITH next AS MATERIALIZED (
 			SELECT ctid, nominal_at, schedule_id, seq
@@ -139,7 +140,7 @@ const unparkSome = `
 		ORDER BY nominal_at DESC, schedule_id DESC, seq DESC
 		LIMIT 1`
 
-// unpark has parked ticks that come after a key be sent now. It returns the last of them, and how many there are.
+// unpark makes parked ticks with keys after (at, id, seq) due. It returns the last of them, and how many there are.
 func unpark(ctx context.Context, tx pgx.Tx, w record.ParkedFor, at time.Time, id int64, seq int32) (last ident.TickKey, n int, err error) {
 	rows, err := tx.Query(ctx, unparkSome, w.Tenant, w.For, at, id, seq, mostWoken)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package events tells tenants what happened: paused schedules, disabled endpoints, dead letters, quotas that are nearly used.
+// Package events sends tenants events: paused schedules, disabled endpoints, dead letters, quotas that are nearly used.
 //
-// What happens is noted in table happening by the transaction that causes it. Each second the notes are added up
-// in table notice, and a notice becomes an event, which is sent to the endpoint that the tenant named, signed like a tick. The package writes event and
-// notice. An event that cannot be delivered is tried again for a day.
+// A transaction that causes an event adds a row to table happening. Each second the package folds these rows into table notice, and
+// makes events of due notices (notice.go). It sends an event to the endpoints that the tenant named for it, signed like a tick
+// (event.go), and retries it for a day. The package writes tables notice and event. A crash loses nothing: each step is one transaction.
 package events

@@ -19,15 +19,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Event is what an endpoint is told beside ticks: that something happened, once or several times. It is signed like a tick,
-// with ID as its webhook-id, the same whenever it is sent again.
+// Event is the body of a request that tells an endpoint that something happened, once or several times. The request is signed like a
+// tick's, with ID as its webhook-id. A retry has the same ID.
 type Event struct {
 	ID        string          `json:"id"`
 	Type      string          `json:"type"`
 	Timestamp time.Time       `json:"timestamp"` // when it happened last
-	FirstAt   time.Time       `json:"first_at"`  // when first, of those that it counts
-	Count     int64           `json:"count"`     // how often, since the last event of this cause
-	Cause     string          `json:"cause"`     // what it comes of; empty: of more causes than are told apart
+	FirstAt   time.Time       `json:"first_at"`  // when it first happened, since the last event of this cause
+	Count     int64           `json:"count"`     // how often it happened since then
+	Cause     string          `json:"cause"`     // what caused it; empty: one of the causes beyond mostCauses
 	Data      json.RawMessage `json:"data"`
 }
 
@@ -50,15 +50,15 @@ type event struct {
 }
 
 const (
-	eventEvery  = time.Second
-	eventWait   = 30 * time.Second // while its endpoint is held
-	eventClaim  = time.Minute      // a sender that is silent for so long is gone
-	eventKept   = 24 * time.Hour   // then it is not sent any more
-	eventsAtOne = 32               // sent at a time by this process: one of a tenant's
+	eventEvery   = time.Second
+	eventWait    = 30 * time.Second // while its endpoint is held
+	eventClaim   = time.Minute      // until another process may send an event that one has claimed
+	eventKept    = 24 * time.Hour   // after this time an event is dropped
+	eventsAtOnce = 32               // sent at a time by this process, of one tenant one
 )
 
-// sendEvents sends events that are due until ctx ends, and returns when none is being sent. Each tenant has one on its way
-// from this process at a time, so that a slow endpoint holds up nobody else.
+// sendEvents sends due events until ctx ends, and returns when no request is in flight. It sends one event of a tenant at a time, so that
+// a slow endpoint delays no other tenant.
 func (es *Events) sendEvents(ctx context.Context) {
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -67,7 +67,7 @@ func (es *Events) sendEvents(ctx context.Context) {
 	loop.Every(ctx, es.log, eventEvery, "send events", func(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
-		found, err := es.ClaimEvents(ctx, busy, eventsAtOne-len(busy))
+		found, err := es.ClaimEvents(ctx, busy, eventsAtOnce-len(busy))
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (es *Events) sendEvents(ctx context.Context) {
 	})
 }
 
-// claimEvents takes the oldest due event of each of up to n tenants, but those that are busy.
+// ClaimEvents claims the oldest due event of each of up to n tenants, except the busy ones.
 func (es *Events) ClaimEvents(ctx context.Context, busy map[tenants.ID]bool, n int) ([]*event, error) {
 	if n <= 0 {
 		return nil, nil
@@ -135,8 +135,7 @@ func (es *Events) ClaimEvents(ctx context.Context, busy map[tenants.ID]bool, n i
 
 const mostPutOff = 50 // events at once
 
-// putOffEvents puts off those of the first due events whose tenants are not active, so that looks for due events do not come past them
-// each time.
+// putOffEvents puts off the first due events of tenants that are not active, so that looks for due events do not read them each time.
 func (es *Events) putOffEvents(ctx context.Context, from time.Time) error {
 	for {
 		done, err := es.pool.Exec(ctx, `
@@ -160,7 +159,7 @@ func (es *Events) putOffEvents(ctx context.Context, from time.Time) error {
 	}
 }
 
-// sendEvent sends one event, and notes what came of it.
+// sendEvent sends one event. It deletes an event that was sent or is dropped, and puts off the others.
 func (es *Events) sendEvent(ctx context.Context, e *event) error {
 	to, err := es.push.Pushable(ctx, e.TenantID, e.Endpoint)
 	if fault.IsNotFound(err) {
@@ -184,7 +183,7 @@ func (es *Events) sendEvent(ctx context.Context, e *event) error {
 	defer cancel()
 	r, err := es.push.Post(sent, to, e.ID, body, now)
 	switch {
-	case err != nil && ctx.Err() != nil: // this process stops: another sends it again
+	case err != nil && ctx.Err() != nil: // this process stops: another one sends the event again
 		return nil
 	case err != nil:
 		return es.putOff(ctx, e, finish.Backoff(e.Attempt, rand.Int64N))
@@ -196,7 +195,7 @@ func (es *Events) sendEvent(ctx context.Context, e *event) error {
 	return es.putOff(ctx, e, max(finish.Backoff(e.Attempt, rand.Int64N), r.Wait))
 }
 
-// endEvent forgets an event that was sent, or is not to be, and disables an endpoint that wants no more.
+// endEvent deletes an event. gone is the endpoint if it answered that it wants no more requests; endEvent disables it.
 func (es *Events) endEvent(ctx context.Context, e *event, gone *push.Target) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), postgres.QueryTimeout)
 	defer cancel()
@@ -211,7 +210,7 @@ func (es *Events) endEvent(ctx context.Context, e *event, gone *push.Target) err
 	return nil
 }
 
-// putOff has an event sent again after a while.
+// putOff makes an event due again after wait.
 func (es *Events) putOff(ctx context.Context, e *event, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -223,7 +222,7 @@ func (es *Events) putOff(ctx context.Context, e *event, wait time.Duration) erro
 	return nil
 }
 
-// eventBody writes an event as it is sent.
+// eventBody returns the JSON of an event.
 func (es *Events) eventBody(ctx context.Context, e *event) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -234,7 +233,7 @@ func (es *Events) eventBody(ctx context.Context, e *event) ([]byte, error) {
 		}
 	}
 	if e.ScheduleID != nil {
-		of, err := es.toldOf(ctx, e)
+		of, err := es.describe(ctx, e)
 		if err != nil {
 			return nil, err
 		}
@@ -252,6 +251,7 @@ func (es *Events) eventBody(ctx context.Context, e *event) ([]byte, error) {
 	return json.Marshal(Event{e.ID, e.Event, e.LastAt.UTC(), e.FirstAt.UTC(), e.N, e.Cause, text})
 }
 
+// newDueEvents returns the low end of the index of events by their due time.
 func newDueEvents() cluster.LowEnd {
 	return cluster.LowEnd{
 		Index:  "event_due",

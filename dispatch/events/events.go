@@ -11,18 +11,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Config is what Events work with.
+// Config is what Events needs. Uses may be nil.
 type Config struct {
 	Pool    *pgxpool.Pool
 	IDs     ident.Codec
 	Horizon *cluster.Horizon
 	Push    *push.Pusher
-	// Uses tells how much a tenant uses of its quotas, by their names. Where it is nil nobody is told of soft limits.
+	// Uses returns how much a tenant uses of its quotas, by their names. If it is nil, there are no events of soft limits.
 	Uses func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
 	Log  *slog.Logger
 }
 
-// Events tell tenants what happened, at an endpoint of theirs.
+// Events sends events to the endpoints of tenants. It is safe for concurrent use.
 type Events struct {
 	pool    *pgxpool.Pool
 	ids     ident.Codec
@@ -33,8 +33,8 @@ type Events struct {
 
 	dueEvents  cluster.LowEnd
 	dueNotices cluster.LowEnd
-	putOffs    cluster.Seldom // of events of tenants who are not active; only sendEvents uses it
-	quotasAt   tenants.ID     // where LookAtQuotas goes on; the lock of its task guards it
+	putOffs    cluster.Seldom // paces putOffEvents; only sendEvents uses it
+	quotasAt   tenants.ID     // where LookAtQuotas continues; the lock of its task guards it
 }
 
 // New returns Events.
@@ -42,5 +42,5 @@ func New(c Config) *Events {
 	return &Events{pool: c.Pool, ids: c.IDs, horizon: c.Horizon, push: c.Push, uses: c.Uses, log: c.Log, dueEvents: newDueEvents(), dueNotices: newDueNotices()}
 }
 
-// Run sends what is to be told until ctx ends.
+// Run sends due events, until ctx ends.
 func (e *Events) Run(ctx context.Context) { e.sendEvents(ctx) }

@@ -13,23 +13,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What tenants are told of goes three steps, each in the database, so that no crash loses any of it: the transaction in
-// which it happens appends a happening, which waits for nobody; each second happenings are added up into notices, one a
-// cause; and a notice whose hour is over becomes an event for each endpoint that wants to know. See sendEvents.
+// An event takes three steps in the database, so that no crash loses it. The transaction that causes it appends a row to table happening,
+// and waits for no lock. Each second AddUp folds these rows into table notice, a row for each cause. A notice that is due becomes an event
+// for each endpoint that asks for such events; the next event of the cause follows after noticeGap. sendEvents sends the events.
 
 const (
-	NoticeEvery   = time.Second
-	mostHappened  = 1000      // added up at once
-	mostNotices   = 500       // told at once
-	mostCauses    = 100       // of one event of a tenant; what comes of further ones is told as one
-	noticeGap     = time.Hour // between two events of one cause
-	suspendedGap  = time.Minute
-	QuotaLook     = 15 * time.Second
-	QuotaLookFor  = 10 * time.Second
-	mostQuotaLook = 1000 // tenants in one look
+	NoticeEvery   = time.Second      // between two runs of AddUp
+	mostHappened  = 1000             // happenings in a run
+	mostNotices   = 500              // notices in a run
+	mostCauses    = 100              // of one type of event of a tenant; all further causes count as one
+	noticeGap     = time.Hour        // between two events of one cause
+	suspendedGap  = time.Minute      // until the next look at what a tenant that is not active waits for
+	QuotaLook     = 15 * time.Second // between two runs of LookAtQuotas
+	QuotaLookFor  = 10 * time.Second // limits one run
+	mostQuotaLook = 1000             // tenants in one look
 )
 
-// anyNotice tells whether addUp has anything to do.
+// AnyNotice reports whether AddUp has work.
 func (es *Events) AnyNotice(ctx context.Context) (bool, error) {
 	found, err := postgres.Finds(ctx, es.pool, `SELECT FROM happening WHERE `+postgres.Unfolded("happening"))
 	if err != nil || found {
@@ -39,7 +39,8 @@ func (es *Events) AnyNotice(ctx context.Context) (bool, error) {
 	return !first.IsZero(), err
 }
 
-// addUp makes notices of happenings, and events of notices. The notices of a suspended tenant are put off.
+// AddUp folds happenings into notices, and makes events of due notices. It puts off the notices of tenants that are not active. more
+// reports whether another run would find more.
 func (es *Events) AddUp(ctx context.Context) (more bool, err error) {
 	var happened, due int
 	from := es.dueNotices.Floor.Look(es.horizon, false).From
@@ -100,8 +101,9 @@ func (es *Events) AddUp(ctx context.Context) (more bool, err error) {
 	return happened == mostHappened || due == mostNotices, err
 }
 
-// lookAtQuotas looks which tenants that want to know have used four fifths of a quota: some of them at a time, in the order
-// of their numbers. A tenant that cannot be looked at stops no other.
+// LookAtQuotas notes an event for each quota of which a tenant has used four fifths, if an endpoint of the tenant asks for such
+// events. Each run looks at up to mostQuotaLook tenants, in the order of their numbers. A tenant that fails does not stop the others.
+// more is always false.
 func (es *Events) LookAtQuotas(ctx context.Context) (more bool, err error) {
 	rows, _ := es.pool.Query(ctx, `
 		SELECT DISTINCT e.tenant_id
@@ -112,12 +114,12 @@ func (es *Events) LookAtQuotas(ctx context.Context) (more bool, err error) {
 		LIMIT $2`, es.quotasAt, mostQuotaLook) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowTo[int32])
 	if err != nil {
-		return false, fmt.Errorf("look for who wants to know of quotas: %w", err)
+		return false, fmt.Errorf("look for tenants with events of quotas: %w", err)
 	}
 	var errs []error
 	for _, id := range found {
 		es.quotasAt = tenants.ID(id)
-		if err := es.tellOfQuotas(ctx, tenants.ID(id)); err != nil {
+		if err := es.noteQuotas(ctx, tenants.ID(id)); err != nil {
 			if ctx.Err() != nil { // the next look continues after this tenant
 				return false, nil
 			}
@@ -130,7 +132,8 @@ func (es *Events) LookAtQuotas(ctx context.Context) (more bool, err error) {
 	return false, errors.Join(errs...)
 }
 
-func (es *Events) tellOfQuotas(ctx context.Context, tenant tenants.ID) error {
+// noteQuotas notes an event for each quota of a tenant that is nearly used.
+func (es *Events) noteQuotas(ctx context.Context, tenant tenants.ID) error {
 	uses, err := es.uses(postgres.ForTenant(ctx, int32(tenant)), tenant)
 	if err != nil {
 		return err
@@ -147,15 +150,16 @@ func (es *Events) tellOfQuotas(ctx context.Context, tenant tenants.ID) error {
 	return nil
 }
 
-// tickOf is what an event tells of the tick or schedule that it names, as it is now: nothing of what is erased.
-type toldOf struct {
+// described is what an event says of the tick or schedule that it names, as it is now: nothing if that was erased.
+type described struct {
 	Workflow *string
 	Key      *string
 	Attempt  *int16
 	Error    *string
 }
 
-func (es *Events) toldOf(ctx context.Context, e *event) (t toldOf, err error) {
+// describe reads what an event says of the tick or schedule that it names.
+func (es *Events) describe(ctx context.Context, e *event) (t described, err error) {
 	if e.ScheduleID == nil {
 		return t, nil
 	}
@@ -171,6 +175,7 @@ func (es *Events) toldOf(ctx context.Context, e *event) (t toldOf, err error) {
 	return t, nil
 }
 
+// newDueNotices returns the low end of the index of notices by their next time.
 func newDueNotices() cluster.LowEnd {
 	return cluster.LowEnd{
 		Index:  "notice_next",
