@@ -70,8 +70,7 @@ func (p ActionParams) check() error {
 // actionsKind is the kind of operation that Act begins.
 const actionsKind = "actions"
 
-// Act begins an operation that does to every schedule that the filter picks, and that was there when it began, what the
-// action's single form does.
+// Act begins an operation that does an action to every schedule that the filter picks and that exists when the operation begins.
 func (s *Schedules) Act(ctx context.Context, tenant tenants.ID, p ActionParams, by Changer) (op operations.Answer, replayed bool, err error) {
 	if err := p.check(); err != nil {
 		return op, false, err
@@ -88,7 +87,7 @@ func (s *Schedules) Act(ctx context.Context, tenant tenants.ID, p ActionParams, 
 	return op, replayed, err
 }
 
-// candidate is a schedule that may be picked: what cannot be told by an index is looked at once it is locked.
+// candidate is a schedule that may be picked. Conditions that no index covers are checked after it is locked.
 type candidate struct {
 	ID       int64
 	Shard    int16
@@ -96,7 +95,7 @@ type candidate struct {
 	Key      string
 }
 
-// candidates are the next schedules, by workflow and key, that a filter may pick: those in its range of the index.
+// candidates returns the next schedules, by workflow and key, in the range of the index that a filter picks.
 func candidates(ctx context.Context, tx pgx.Tx, tenant tenants.ID, f Filter, after Position) ([]candidate, error) {
 	f.Status, f.DueBefore = "", time.Time{}
 	by, tables := "s", "schedule s"

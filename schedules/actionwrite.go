@@ -11,8 +11,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
-// acting is one batch of stored schedules that an action is done to: each is decided by the rules of a single Pause,
-// Resume or Delete, then all are written at once.
+// acting does an action to a batch of stored schedules, by the rules of a single Pause, Resume or Delete.
 type acting struct {
 	*batch
 	action string
@@ -32,7 +31,7 @@ const (
 
 var acted = map[string]string{actPause: "paused", actResume: "resumed", actDelete: "deleted", actRetime: "retimed"}
 
-// run locks the candidates, in the order of shards, and acts on those that are picked; next is when a row fires next.
+// run locks the candidates, in the order of their shards, and acts on those that are picked. next is when a row fires next.
 func (a *acting) run(ctx context.Context, found []candidate, picked func(r *row, next *time.Time) bool) error {
 	a.counts = map[string]int64{}
 	shards, ids := make([]int16, len(found)), make([]int64, len(found))
@@ -78,7 +77,7 @@ func (a *acting) run(ctx context.Context, found []candidate, picked func(r *row,
 	return a.write(ctx)
 }
 
-// firesNext is the row's next tick, or one that is due and not yet swept.
+// firesNext returns the row's next tick, or one that is due and not yet swept.
 func (r *row) firesNext(t *calendar.Timing, now time.Time) *time.Time {
 	if t == nil {
 		return nil
@@ -89,7 +88,7 @@ func (r *row) firesNext(t *calendar.Timing, now time.Time) *time.Time {
 	return r.coming(t, now)
 }
 
-// one decides what becomes of a row; its timing is nil where it cannot be computed.
+// one does the action to a row. t is nil if the row's timing cannot be computed.
 func (a *acting) one(ctx context.Context, r *row, t *calendar.Timing) (what string, err error) {
 	w := a.rewrite(r, t, "")
 	switch {
@@ -121,8 +120,8 @@ func (a *acting) one(ctx context.Context, r *row, t *calendar.Timing) (what stri
 	return acted[a.action], nil
 }
 
-// retime compiles a row's spec anew, as of now. What it says is no other definition, so no version is made, but where a
-// quarantined one can be computed again.
+// retime compiles a row's spec again, as of now. The definition stays, so it makes no version, except for a quarantined row that can be
+// computed again.
 func (a *acting) retime(ctx context.Context, w *rewrite, before *calendar.Timing) (what string, err error) {
 	r := w.row
 	if r.Status == Completed || r.Status == Paused && r.CohortID == nil {
@@ -163,7 +162,7 @@ func (a *acting) retime(ctx context.Context, w *rewrite, before *calendar.Timing
 	return acted[actRetime], nil
 }
 
-// stay leaves a row in its cohort, whose next time is set anew where the zone's rules have moved it.
+// stay leaves a row in its cohort, and sets the cohort's next time if the zone's rules have moved it.
 func (a *acting) stay(r *row, t *calendar.Timing) (what string) {
 	next, ok := t.Next(a.now)
 	if r.RetimeAt != nil || r.RunAt != nil || r.NextAt == nil || !r.NextAt.After(a.now) || ok && next.At.Equal(*r.NextAt) {

@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// audited is a schedule as the audit tells it: its definition without the payload, and what else a client may change.
+// audited is a schedule as the audit shows it: its definition without the payload, and all else that a client may change.
 type audited struct {
 	Version     int32             `json:"version"`
 	Status      string            `json:"status"`
@@ -34,7 +34,7 @@ func (r *row) audited() *audited {
 	return a
 }
 
-// audit is a change of the schedule: before and after may be nil.
+// audit returns a change of the schedule for the audit. before and after may be nil.
 func (r *row) audit(action string, before, after *audited) tenants.Change {
 	c := tenants.Change{Action: "schedule." + action, Target: Target(r.Workflow, r.Key), Key: r.Key}
 	if before != nil {
@@ -46,7 +46,7 @@ func (r *row) audit(action string, before, after *audited) tenants.Change {
 	return c
 }
 
-// Target is what the audit calls a schedule: its path, without /v1/.
+// Target returns what the audit calls a schedule: its path, without /v1/.
 func Target(workflow, key string) string {
 	return "workflows/" + workflow + "/schedules/" + url.PathEscape(key)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// batch is changes of schedules of one tenant in one transaction. It locks and reads rows, then it decides what becomes of each, then it
-// writes all of them at once. Every change of a schedule is written by a batch; a change of one schedule is a batch of one.
+// batch changes schedules of one tenant in one transaction. It locks and reads rows, then it decides what becomes of each, then it writes
+// all of them at once. Every change of a schedule is written by a batch; a change of one schedule is a batch of one.
 type batch struct {
 	*Schedules
 	change
@@ -35,7 +35,7 @@ type batch struct {
 
 	renewed map[*calendar.Timing]renewal
 	space   *forecast.Space // for bytes of its rows; nil: not looked at yet
-	bytes   int             // that its rows may store
+	bytes   int             // how many its rows may store
 }
 
 // rewrite is a row that is to be written.
@@ -59,7 +59,7 @@ type rewrite struct {
 // membership is one that ends.
 type membership struct {
 	cohort, spread, schedule int64
-	alone                    *row // with fixed_delay: who has left
+	alone                    *row // with fixed_delay: the row that has left
 }
 
 // renewal is a timing by the present calendars and the tz database in force.
@@ -81,7 +81,7 @@ func (b *batch) rewrite(r *row, t *calendar.Timing, action string) *rewrite {
 	return w
 }
 
-// add has a row written. t is its timing from now on.
+// add adds a row that is to be written. t is its timing from now on.
 func (b *batch) add(w *rewrite, t *calendar.Timing) {
 	w.after = w.coming(t, b.now)
 	b.rows = append(b.rows, w)
@@ -121,8 +121,8 @@ func (b *batch) redefine(ctx context.Context, r *row, d definition, action strin
 	return w, nil
 }
 
-// leave ends the row's membership of its cohort. Ticks that were due and not yet swept are handed out first. Without a timing, which
-// cannot be computed, nothing is due.
+// leave ends the row's membership of its cohort. Ticks that were due and not yet swept are handed out first. t is nil if the timing
+// cannot be computed; then nothing is due.
 func (b *batch) leave(r *row, t *calendar.Timing) {
 	if r.CohortID == nil {
 		return
@@ -192,7 +192,8 @@ func (b *batch) enter(ctx context.Context, w *rewrite, t *calendar.Timing, after
 	return nil
 }
 
-// hold notes a timing that is compiled by the present calendars, which stand until the transaction ends: it need not be renewed.
+// hold notes that a timing was just compiled by the present calendars. These stand until the transaction ends, so that the timing need not
+// be renewed.
 func (b *batch) hold(t *calendar.Timing, a *cohorts.CalendarSet) {
 	if a != nil && t.Zones() == calendar.InForce() {
 		b.renewed[t] = renewal{t, a.At()}

@@ -8,7 +8,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
-// columns are rows by column, as unnest takes them. What few rows tell apart is sent once: terms are numbered.
+// columns holds rows by column, as unnest takes them. Terms are numbered and each is sent once, because many rows have the same.
 type columns struct {
 	rows        []*rewrite
 	ids         []int64
@@ -60,7 +60,7 @@ func (c *columns) add(w *rewrite) error {
 	return nil
 }
 
-// rowsOf are the rows as a table n, its parameters numbered from 4 on, and termsOf the terms of a row of it.
+// rowsOf is the table n of the rows; its parameters begin with $4. termsOf are the terms of a row of it.
 const (
 	rowsOf = `unnest($4::bigint[], $5::text[], $6::text[], $7::smallint[], $8::int[], $9::text[], $10::text[], $11::text[], $12::text[], $13::jsonb[],
 			$14::text[], $15::int[], $16::timestamptz[], $17::timestamptz[], $18::bigint[], $19::bigint[], $20::text[], $21::timestamptz[], $22::timestamptz[], $23::int[],
@@ -72,7 +72,7 @@ const (
 		($30::smallint[])[n.term], ($31::int[])[n.term], ($32::smallint[])[n.term], ($33::int[])[n.term], ($34::int[])[n.term]`
 )
 
-// args are the first parameters and those of rowsOf and termsOf.
+// args returns the first parameters and those of rowsOf and termsOf.
 func (c *columns) args(first ...any) []any {
 	args := append(first, c.ids, c.workflows, c.keys, c.shards, c.versions, c.statuses, c.statusNotes, c.specs, c.payloads, c.labels,
 		c.notes, c.ticksLeft, c.pausedAt, c.pausedUntil, c.cohorts, c.spreads, c.tzdata, c.before, c.after, c.numbers)
@@ -111,7 +111,7 @@ func (c *columns) update(q *pgx.Batch, by change) {
 		c.args(by.tenant, by.now, by.by)...)
 }
 
-// restate writes the state and the cohort of rows whose definition stays; a quiet one keeps its version.
+// restate writes the state and the cohort of rows whose definition stays. A quiet row keeps its version.
 func (c *columns) restate(q *pgx.Batch, by change) {
 	if len(c.rows) == 0 {
 		return
@@ -134,7 +134,7 @@ func (c *columns) restate(q *pgx.Batch, by change) {
 		c.cohorts, c.spreads, c.tzdata, c.before, c.after, c.moves, c.movedUntil)
 }
 
-// insert makes the schedules of rows, with their states.
+// insert writes the schedules of new rows, with their states.
 func (c *columns) insert(q *pgx.Batch, by change) {
 	if len(c.rows) == 0 {
 		return

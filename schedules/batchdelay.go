@@ -57,7 +57,7 @@ func (b *batch) leaveDelays(ctx context.Context) error {
 	return leaveDelays(ctx, b.tx, b.tenant, shards, cohorts)
 }
 
-// queueDelays keeps in the states of the rows that have or had fixed_delay which ticks are out, and how many are left.
+// queueDelays writes, into the states of the rows that have or had fixed_delay, which tick is out and how many are left.
 func (b *batch) queueDelays(q *pgx.Batch) {
 	var rows []*row
 	for _, w := range b.rows {

@@ -15,7 +15,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
-// stored is what tells whether a line says what is stored. Its texts last until the next row.
+// stored is a schedule as it is compared with a line. Its texts are valid until the next row.
 type stored struct {
 	id      int64
 	shard   int16
@@ -37,7 +37,7 @@ func (s *stored) fields() []any {
 // longestKnown bounds the texts of labels that stay in memory while a batch is compared.
 const longestKnown = 512
 
-// says tells whether a definition, put again, changes nothing. Known are labels by their text, as far as they were read.
+// says reports whether a definition, put again, changes nothing. known holds labels by their text.
 func (s *stored) says(d definition, known map[string]map[string]string) (bool, error) {
 	labels, ok := known[string(s.labels)]
 	if !ok {
@@ -101,8 +101,8 @@ func (u *upserts) match(ctx context.Context) error {
 	return results.Close()
 }
 
-// compare reads what is stored of the lines, and says of which something is. Where one lies in a shard that is not locked,
-// as its tenant's schedules were once laid elsewhere, the next try locks it too.
+// compare reads the stored schedules of the lines, and returns which lines have one. If a schedule is in a shard that is not locked,
+// because the tenant's schedules were once spread otherwise, the next try locks that shard too.
 func (u *upserts) compare(results pgx.BatchResults, locked map[int16]bool) (found []bool, err error) {
 	found = make([]bool, len(u.items))
 	var ord int

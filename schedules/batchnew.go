@@ -13,7 +13,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// nursery is what new schedules of a batch need to know of their tenant.
+// nursery is what the new schedules of a batch need to know about their tenant.
 type nursery struct {
 	room, stored int               // for more schedules, and how many there are
 	defaults     map[string][]byte // of the workflows that are registered
@@ -21,7 +21,7 @@ type nursery struct {
 	workflows    int               // how many there are, once that is asked; before that -1
 }
 
-// defineFresh decides what becomes of items that are not stored, and registers their workflows.
+// defineFresh makes rows of the items that are not stored, and registers their workflows.
 func (u *upserts) defineFresh(ctx context.Context) error {
 	if len(u.fresh) == 0 {
 		return nil
@@ -102,7 +102,7 @@ func (u *upserts) mayRegister(ctx context.Context, name string, n *nursery) (err
 	return nil
 }
 
-// defaults reads those of the workflows of fresh items, as far as they are registered. It draws the ids of the new schedules, too.
+// defaults reads the defaults of the workflows of fresh items, as far as they are registered, and draws the ids of the new schedules.
 func (u *upserts) defaults(ctx context.Context) (map[string][]byte, error) {
 	names := map[string]bool{}
 	for _, ord := range u.fresh {

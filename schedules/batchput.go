@@ -41,7 +41,7 @@ type Item struct {
 
 func (it *Item) fail(f *fault.Error) { it.Result, it.Fault = Failed, f }
 
-// refuse notes a fault of the item; any other error is ours, and is returned.
+// refuse records a fault of the item. It returns any other error, which is ours.
 func (it *Item) refuse(err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
@@ -51,7 +51,7 @@ func (it *Item) refuse(err error) error {
 	return nil
 }
 
-// action is what the audit calls the put of the item; what a call of bulk or sync did is recorded by the call.
+// action returns what the audit calls the put of the item. A call of many lines has an audit of its own.
 func (it *Item) action() string {
 	if it.whole {
 		return "put"
@@ -64,8 +64,8 @@ const (
 	batchTimeout = 30 * time.Second
 )
 
-// PutAll stores items that differ in workflow or key, as Put would store each, in one transaction, and says in each what became of it. A
-// dry one stores nothing, and says what would.
+// PutAll stores items that differ in workflow or key, as Put would store each, in one transaction. It writes into each item what became of
+// it. A dry call stores nothing, and tells what would become of each.
 func (s *Schedules) PutAll(ctx context.Context, tenant tenants.ID, by string, items []*Item, dry bool) error {
 	quotas, err := s.Quotas(ctx, tenant)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Schedules) PutAll(ctx context.Context, tenant tenants.ID, by string, it
 	return nil
 }
 
-// storePuts stores single puts in one transaction, and shows each of them.
+// storePuts stores single puts in one transaction, and writes into each the schedule that it answers.
 func (s *Schedules) storePuts(ctx context.Context, c change, items []*Item) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -113,7 +113,7 @@ func (s *Schedules) storePuts(ctx context.Context, c change, items []*Item) erro
 		return err
 	}
 	ahead := s.Forecasts.Of(ctx, c.tenant)
-	return postgres.Retry(ctx, func() error { // what it hands out may meet what ends a tick, which locks in another order
+	return postgres.Retry(ctx, func() error { // the end of a tick locks in another order than handing out, and may deadlock with it
 		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 			u := s.newUpserts(tx, c, items, spread)
 			if err := u.run(ctx); err != nil {
@@ -132,11 +132,10 @@ func (s *Schedules) storePuts(ctx context.Context, c change, items []*Item) erro
 	})
 }
 
-// errDry gives up the transaction of a dry run.
+// errDry rolls back the transaction of a dry run.
 var errDry = errors.New("a dry run")
 
-// upserts are definitions on their way into the database: what is found, then what is decided, then what is written, each for
-// all of them at once.
+// upserts puts definitions: it finds which are stored, decides what becomes of each, and writes all of them at once.
 type upserts struct {
 	*batch
 	items  []*Item
@@ -189,7 +188,7 @@ func (u *upserts) run(ctx context.Context) error {
 	return nil
 }
 
-// follow reads the profiles of the keys that items follow, which stand until the transaction ends.
+// follow reads the profiles of the keys that items follow, and keeps them as they are until the transaction ends.
 func (u *upserts) follow(ctx context.Context) error {
 	var keys []string
 	for _, it := range u.items {
@@ -215,8 +214,8 @@ func (u *upserts) follow(ctx context.Context) error {
 	return nil
 }
 
-// find locks the shards, and finds which items are stored. Single puts are locked and read at once, as each shows its schedule; of the
-// lines of a body those are that do not say what is stored.
+// find locks the shards, and finds which items are stored. Single puts read and lock their rows at once, because each answers its
+// schedule. Lines of a body lock only the rows that they would change.
 func (u *upserts) find(ctx context.Context) error {
 	if slices.ContainsFunc(u.items, func(it *Item) bool { return !it.whole }) {
 		return u.match(ctx)
@@ -264,7 +263,7 @@ func (u *upserts) consult(ctx context.Context) error {
 	return nil
 }
 
-// redefineStored decides what the items make of rows that are stored.
+// redefineStored applies the items to the rows that are stored.
 func (u *upserts) redefineStored(ctx context.Context) error {
 	if len(u.stored) == 0 {
 		return nil

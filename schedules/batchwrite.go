@@ -28,7 +28,7 @@ type cohortNeed struct {
 	alone  *row // with fixed_delay: the one member
 }
 
-// cohortName is what tells the cohorts of a tenant apart.
+// cohortName identifies a cohort of a tenant.
 type cohortName struct {
 	workflow string
 	shard    int16

@@ -14,7 +14,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// errRaced is another's change between our look and our lock: the transaction is tried again.
+// errRaced says that another changed the schedule between our look and our lock: the transaction is tried again.
 var errRaced = errors.New("the schedule changed while it was read")
 
 const mostRaces = 5
@@ -46,7 +46,7 @@ func (s *Schedules) changeOne(ctx context.Context, of policy.Name, by string, fo
 	}
 	name, newborn := []scheduleName{{of.Workflow, of.Key}}, []int16{cohorts.ShardFor(of.Tenant, spread, of.Workflow, of.Key)}
 	return raced(func() error {
-		return postgres.Retry(ctx, func() error { // what it hands out may meet what ends a tick, which locks in another order
+		return postgres.Retry(ctx, func() error { // the end of a tick locks in another order than handing out, and may deadlock with it
 			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 				if follows {
 					if err := cohorts.LockKeys(ctx, tx, of.Tenant, cohorts.ToFollow, of.Key); err != nil {

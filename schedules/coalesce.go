@@ -15,9 +15,9 @@ const (
 	mostInOne  = 100 // puts are stored together
 )
 
-// groups merge the puts of one caller that come while others of theirs are being stored: those that wait are stored in one
-// transaction, by the rules of bulk. Who comes while nothing is under way does not wait. There is no goroutine: the first
-// of those that wait stores for all.
+// groups coalesces the puts of one caller: puts that come while others of the caller are being stored wait, and are then stored in one
+// transaction. A put that comes while nothing is under way does not wait. There is no goroutine: the first put that waits stores
+// for all of them.
 type groups struct {
 	mu      sync.Mutex
 	callers map[caller]*queue
@@ -28,7 +28,7 @@ type caller struct {
 	by     string
 }
 
-// queue are the puts of one caller that wait for their turn.
+// queue holds the puts of one caller that wait for their turn.
 type queue struct {
 	busy    int // how many goroutines are storing
 	waiting []*waiter
@@ -46,7 +46,7 @@ type turn struct {
 	unknown bool // it may have been stored, and nobody knows
 }
 
-// put stores an item: together with others where some are under way, else, or where those could not be stored together, alone.
+// put stores an item: together with others if some are under way. It stores the item alone if there are none, or if the group failed.
 func (g *groups) put(ctx context.Context, s *Schedules, by change, it *Item) error {
 	c := caller{by.tenant, by.by}
 	w, waits := g.enter(c, it)
@@ -78,7 +78,7 @@ func (g *groups) put(ctx context.Context, s *Schedules, by change, it *Item) err
 	return nil
 }
 
-// enter has the item wait where others are under way.
+// enter lets the item wait if others are under way.
 func (g *groups) enter(c caller, it *Item) (w *waiter, waits bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,7 +96,7 @@ func (g *groups) enter(c caller, it *Item) (w *waiter, waits bool) {
 	return w, true
 }
 
-// leave takes out a put that nobody waits for any more, and tells whether it was still waiting.
+// leave removes a put whose client is gone, and reports whether the put was still waiting.
 func (g *groups) leave(c caller, w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,7 +109,7 @@ func (g *groups) leave(c caller, w *waiter) bool {
 	return true
 }
 
-// handOver ends a turn: the first of those that wait has the next, with those behind it that name other schedules.
+// handOver ends a turn. The first put that waits gets the next turn, with the puts behind it that name other schedules.
 func (g *groups) handOver(c caller) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -135,8 +135,8 @@ func (g *groups) handOver(c caller) {
 	group[0].turn <- turn{group: group}
 }
 
-// lead stores a group and tells the others of it. Where it could not be stored each stores itself, so that none suffers from
-// another. It goes on though the first does not wait any more: the others do.
+// lead stores a group and tells the other puts. If the group cannot be stored, each put stores itself, so that none fails because of
+// another. It goes on after its own client is gone, because the others wait.
 func (g *groups) lead(ctx context.Context, s *Schedules, by change, group []*waiter) (ended turn) {
 	defer g.handOver(caller{by.tenant, by.by})
 	defer func() {

@@ -17,19 +17,19 @@ import (
 // defaultsKind is the kind of operation that a change of a workflow's defaults begins.
 const defaultsKind = "defaults"
 
-// inheritance is what such an operation is begun with. What the default is by now is read with each schedule.
+// inheritance holds the parameters of such an operation. The present default is read with each schedule.
 type inheritance struct {
 	Workflow string `json:"workflow"`
 	Missed   string `json:"missed"`
 }
 
-// inheriting is where such an operation stands: which shards it has waited for, then which schedules it has come to.
+// inheriting is how far such an operation has come: past these shards, then to this schedule.
 type inheriting struct {
 	Shard int16 `json:"shard"`
 	Position
 }
 
-// lockDefaults reads a workflow's stored defaults, and has other changes of them wait; nil where there is no workflow.
+// lockDefaults reads and locks a workflow's stored defaults; they are nil if there is no workflow.
 func lockDefaults(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow string) (stored []byte, err error) {
 	err = tx.QueryRow(ctx, `SELECT defaults FROM workflow WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, workflow).Scan(&stored)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -38,8 +38,8 @@ func lockDefaults(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow st
 	return stored, nil
 }
 
-// inherit begins the operation that moves the schedules of a workflow whose default of the missed policy is another from
-// now on: it is part of what makes a cohort. All other defaults are read when they are needed.
+// inherit begins the operation that moves the schedules of a workflow to other cohorts, if the default of its missed policy changes: that
+// policy is part of what identifies a cohort. All other defaults are read when they are needed.
 func (s *Schedules) inherit(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflow string, was, is []byte) error {
 	before, err := policy.OfWorkflow(was)
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *Schedules) inherit(ctx context.Context, tx pgx.Tx, tenant tenants.ID, w
 	return err
 }
 
-// inheritStep first waits, shard by shard, for those who read the defaults as they were and have not committed; then it
-// moves the schedules that inherit the policy and stand in a cohort of another.
+// inheritStep first waits, shard by shard, for transactions that read the old defaults and have not committed. Then it moves the schedules
+// that inherit the policy and are in a cohort of another policy.
 func (s *Schedules) inheritStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var p inheritance
 	var at inheriting

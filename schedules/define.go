@@ -29,7 +29,7 @@ func (s *Schedules) newborn(of policy.Name, shard int16, d definition, c change,
 	return r, t, err
 }
 
-// effect is what a definition makes of a stored row.
+// effect is what a definition changes in a stored row.
 type effect struct {
 	differs     bool             // else nothing is to be written
 	moves       bool             // it leaves its cohort, and is armed again
@@ -37,7 +37,7 @@ type effect struct {
 	timing      *calendar.Timing // the one that it has from now on
 }
 
-// afford holds what a changed row fires from now on to the quota of projected ticks. The row is in its old cohort still.
+// afford returns a fault if the ticks of a changed row do not fit into the quota of projected ticks. The row is still in its old cohort.
 func (s *Schedules) afford(tenant tenants.ID, r *row, c effect, before *calendar.Timing, q tenants.Quotas, now time.Time) error {
 	if r.Status != Active {
 		return nil
@@ -55,8 +55,8 @@ func (c effect) recount(r *row, d definition) {
 	}
 }
 
-// apply puts a definition into a stored row, and says what that means. Before is the row's timing until now, nil where
-// it cannot be computed. Nothing is written, and the row keeps its place in its cohort.
+// apply puts a definition into a stored row, and returns what that changes. before is the row's timing until now, or nil if it cannot be
+// computed. apply writes nothing, and the row keeps its place in its cohort.
 func (s *Schedules) apply(r *row, d definition, before *calendar.Timing, by change, m *memo) (c effect, err error) {
 	tenant, now := by.tenant, by.now
 	was := *r
@@ -95,7 +95,7 @@ func neverFires() error {
 	return fault.Fields(fault.Field{Pointer: "/spec", Code: "never_fires", Detail: "the spec has no coming tick"})
 }
 
-// timed compiles the spec of a row and holds it to the tenant's quotas.
+// timed compiles the spec of a row and checks it against the tenant's quotas.
 func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quotas, now time.Time, m *memo) (*calendar.Timing, error) {
 	c, err := m.compile(d, r.AnchorAt, r.stored(tenant).Identity(), func(t *calendar.Timing) error { return fits(t, q, now) })
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Schedules) timed(tenant tenants.ID, r *row, d definition, q tenants.Quo
 	return s.Timings.Keep(tenant, c, d.almanac), nil
 }
 
-// fits holds a timing to what it must do: fire again, and no more often than the quota allows.
+// fits returns a fault unless a timing fires again, and no more often than the quota allows.
 func fits(t *calendar.Timing, q tenants.Quotas, now time.Time) error {
 	_, ok := t.Next(now)
 	if cohorts.Delays(t) {
@@ -138,7 +138,7 @@ func (r *row) setStatus(status string, now time.Time) {
 	}
 }
 
-// define puts a definition into the row; status and note stay where the definition leaves them out.
+// define puts a definition into the row. Status and note stay if the definition leaves them out.
 func (r *row) define(d definition) {
 	r.Spec, r.Stored, r.Payload, r.Labels, r.StoredProfile = d.specText, d.terms, d.payload, d.labels, d.profile.Stored()
 	if d.note != nil || d.noteless {

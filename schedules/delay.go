@@ -14,16 +14,16 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// A schedule with fixed_delay is alone in its cohort. While a tick of it is out, swept and not ended, its state bears
-// that tick's nominal time (delay_at), and the cohort has no next time; the transaction that ends the tick sets it. Who
-// joins or leaves locks the state first, so that a tick never ends unseen.
+// A schedule with fixed_delay is alone in its cohort. While a tick of it is out (swept and not ended), its state
+// holds that tick's nominal time (delay_at), and the cohort has no next time; the transaction that ends the tick sets it. A
+// change that joins or leaves the cohort locks the state first, so that no tick ends unnoticed.
 
-// delayed tells whether the row is in a cohort of its own: its hash is the timing's, and then what no other has.
+// delayed reports whether the row is in a cohort of its own: its hash is the timing's with a random suffix.
 func (r *row) delayed() bool { return len(r.Hash) > timingHash }
 
 const timingHash = 16
 
-// enterDelay is enter for fixed_delay. Where a tick is out, its end arms the cohort.
+// enterDelay does what enter does, for fixed_delay. If a tick is out, its end arms the cohort.
 func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, after time.Time) (next time.Time, ok bool) {
 	from := after.Truncate(time.Second).Add(time.Second)
 	tick, ok := t.Next(from)
@@ -48,7 +48,7 @@ func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, a
 	return tick.At, true
 }
 
-// joinDelay makes the row's own cohort be there, armed with its next time.
+// joinDelay makes or wakes the row's own cohort, and arms it with its next time.
 func (r *row) joinDelay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *calendar.Timing) error {
 	var id int64
 	err := tx.QueryRow(ctx, `
@@ -85,7 +85,7 @@ func leaveDelays(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int
 	return nil
 }
 
-// queueDelays keeps in the states which ticks are out, and how many are left.
+// queueDelays writes into the states which tick is out and how many are left.
 func queueDelays(q *pgx.Batch, tenant tenants.ID, rows []*row) {
 	if len(rows) == 0 {
 		return
@@ -103,7 +103,7 @@ func queueDelays(q *pgx.Batch, tenant tenants.ID, rows []*row) {
 		WHERE st.tenant_id = $1 AND st.schedule_id = n.id`, tenant, ids, out, left)
 }
 
-// withdrawDelay takes off the row's count what has been swept, and what is handed out as it leaves; of that the last is
+// withdrawDelay subtracts from the row's limit the ticks that were swept, and those that are handed out as it leaves. The last of these is
 // out from now on.
 func (r *row) withdrawDelay(due []Due) {
 	if r.TicksLeft != nil && r.DelayLeft != nil {
@@ -114,7 +114,7 @@ func (r *row) withdrawDelay(due []Due) {
 	}
 }
 
-// armed is the one coming time that is known of fixed_delay: none while a tick is out.
+// armed returns the one coming time that is known of fixed_delay; there is none while a tick is out.
 func (r *row) armed(t *calendar.Timing, after time.Time) (time.Time, bool) {
 	at := r.NextAt
 	if run, ahead := r.underWay(t, after); ahead {

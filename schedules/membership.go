@@ -8,9 +8,9 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// enter places the row's schedule in the cohort of its timing, from the first nominal time after a moment on, which is
-// now or later. It says so in the row alone, and leaves open which number the cohort has. It reports false, and changes
-// nothing, where no nominal time is left; next is the first that is.
+// enter places the row in the cohort of its timing, from the first nominal time after a moment on, which is now or later. It changes only
+// the row; the id of the cohort is found later. next is the first nominal time. enter returns false, and changes nothing, if no nominal
+// time is left.
 func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after time.Time) (next time.Time, ok bool) {
 	if cohorts.Delays(t) {
 		return r.enterDelay(tenant, t, missed, after)
@@ -38,8 +38,8 @@ func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after 
 	return tick.At, true
 }
 
-// withdraw takes the row out of its cohort, and returns what was due and not yet swept: it is to be handed out first, in
-// the same transaction that deletes the member. Without a timing, which cannot be computed, nothing is due.
+// withdraw takes the row out of its cohort, and returns the ticks that were due and not yet swept. They are handed out in the transaction
+// that deletes the member. t is nil if the timing cannot be computed; then nothing is due.
 func (r *row) withdraw(tenant tenants.ID, t *calendar.Timing, now time.Time) (due []Due) {
 	if r.CohortID == nil {
 		return nil
@@ -62,7 +62,7 @@ func (r *row) withdraw(tenant tenants.ID, t *calendar.Timing, now time.Time) (du
 	return due
 }
 
-// counted is how many nominal times have come to the member until now.
+// counted returns how many nominal times have come to the member until now.
 func (r *row) counted(t *calendar.Timing, now time.Time) int {
 	end := now.Add(time.Microsecond)
 	if r.then == nil {

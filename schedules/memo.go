@@ -8,7 +8,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
-// memo keeps what specs compile to while many rows of one moment are read: most say the same. A nil one keeps nothing.
+// memo keeps compiled specs while many rows of one moment are read, because most specs are alike. A nil memo keeps nothing.
 type memo struct {
 	known map[source]compiled
 	bytes int
@@ -27,14 +27,14 @@ type compiled struct {
 	err    error
 }
 
-// source is all that a timing is compiled from.
+// source is everything that a timing is compiled from.
 type source struct {
 	spec, identity   string
 	anchor, revision int64
 	profile          cohorts.Profile
 }
 
-// compile is compile and then check, done once for all that compile from the same.
+// compile compiles a spec and checks the timing, once for all definitions with the same source.
 func (m *memo) compile(d definition, anchor time.Time, identity string, check func(*calendar.Timing) error) (*calendar.Timing, error) {
 	if m == nil {
 		return checked(d, anchor, identity, check)
@@ -51,7 +51,7 @@ func (m *memo) compile(d definition, anchor time.Time, identity string, check fu
 	return known.timing, known.err
 }
 
-// keep forgets all else where that has become much.
+// keep keeps a compiled spec. If the memo is full, it first forgets all others.
 func (m *memo) keep(key source, c compiled) {
 	n := len(key.spec)
 	if c.timing != nil {
@@ -72,7 +72,7 @@ func checked(d definition, anchor time.Time, identity string, check func(*calend
 	return t, check(t)
 }
 
-// hashes tells whether a spec may have an H, and so depend on whose it is.
+// hashes reports whether a spec may have an H, so that its timing depends on the schedule.
 func hashes(spec calendar.Spec) bool {
 	for _, cron := range spec.Cron {
 		if strings.ContainsAny(cron, "Hh") {

@@ -14,7 +14,7 @@ type member struct {
 	value json.RawMessage
 }
 
-// members are those of an object, in their order; false where b is no object. b is valid JSON without duplicate members.
+// members returns the members of an object, in their order, or false if b is no object. b is valid JSON without duplicate members.
 func members(b []byte) (list []member, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -34,8 +34,8 @@ func members(b []byte) (list []member, ok bool) {
 	return list, true
 }
 
-// merge applies a merge patch (RFC 7396 section 2) to a value; a nil value is absent. What the patch does not touch
-// keeps its bytes and its order, and a value that it does not change keeps all of them.
+// merge applies a merge patch (RFC 7396 section 2) to a value; a nil value is absent. Members that the
+// patch does not touch keep their bytes and their order, and a value that it does not change stays byte for byte.
 func merge(value, patch json.RawMessage) (json.RawMessage, error) {
 	changes, ok := members(patch)
 	if !ok {

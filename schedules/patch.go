@@ -75,7 +75,7 @@ func (s *Schedules) Patch(ctx context.Context, of policy.Name, patch Patch, by s
 	return out, err
 }
 
-// follows tells whether the patch has a schedule follow its key.
+// follows reports whether the patch makes a schedule follow its key.
 func (p Patch) follows() bool {
 	var params Params
 	return web.UnmarshalPatch(p, &params) == nil && cohorts.FollowsKey(params.Spec)
@@ -114,14 +114,13 @@ func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch,
 	return d, err
 }
 
-// removes tells whether the patch sets a member of the definition to null.
+// removes reports whether the patch sets a member of the definition to null.
 func (p Patch) removes(name string) bool {
 	list, _ := members(p)
 	return slices.ContainsFunc(list, func(m member) bool { return m.name == name && isNull(m.value) })
 }
 
-// written is the definition that the row holds as a client would write it, without note and status: what a patch
-// leaves out of those stays by itself.
+// written returns the row's definition as a client would write it, without note and status, which stay if a patch leaves them out.
 func (r *row) written() (json.RawMessage, error) {
 	policy, delivery := r.Stored.Stated()
 	list := []member{{"spec", json.RawMessage(r.Spec)}}

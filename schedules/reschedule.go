@@ -27,9 +27,9 @@ const (
 	keptMoves = 200 // with those that have passed
 )
 
-// Reschedule has one coming tick of a schedule come at another time, which becomes its nominal time: no tick is made
-// before it, and none at the time that the spec names. It stays between the ticks before and after it, so that the order
-// of the sequence and max_ticks stay what they are. The version stays.
+// Reschedule moves one coming tick of a schedule to another time, which becomes its nominal time. There is no tick at the time that the
+// spec names. The tick stays between the ticks before and after it, so that the order of the sequence and max_ticks stay. So does
+// the version.
 func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow, key string, p RescheduleParams, by Changer) (out Schedule, replayed bool, err error) {
 	at, to := p.At.UTC(), p.To.UTC()
 	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "reschedule", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
@@ -54,7 +54,7 @@ func (s *Schedules) Reschedule(ctx context.Context, tenant tenants.ID, workflow,
 	})
 }
 
-// movable holds at to being the time of a tick that is still to come.
+// movable returns a fault unless at is the time of a tick that is still to come.
 func (r *row) movable(t *calendar.Timing, at, now time.Time) error {
 	if _, delayed := t.FixedDelay(); delayed {
 		return fault.Fields(fault.Field{Pointer: "/at", Code: "not_coming", Detail: "the ticks of a fixed_delay have no time before the one before has ended"})
@@ -80,7 +80,7 @@ func (r *row) movable(t *calendar.Timing, at, now time.Time) error {
 	return fault.Fields(fault.Field{Pointer: "/at", Code: "not_coming", Detail: detail})
 }
 
-// comingBefore is the last time before a moment at which a tick of the member is still to come.
+// comingBefore returns the last time before a moment at which a tick of the member is still to come.
 func (r *row) comingBefore(t *calendar.Timing, before, now time.Time) (time.Time, bool) {
 	if r.UntilAt != nil && before.After(*r.UntilAt) {
 		before = r.UntilAt.Add(time.Second)
@@ -103,7 +103,7 @@ func badTo(code, format string, args ...any) error {
 	return fault.Fields(fault.Field{Pointer: "/to", Code: code, Detail: fmt.Sprintf(format, args...)})
 }
 
-// fitsBetween holds the time that a tick is moved to to lying ahead, and between the ticks before and after.
+// fitsBetween returns a fault unless to is in the future, and between the ticks before and after the tick at at.
 func (r *row) fitsBetween(t *calendar.Timing, at, to, now time.Time) error {
 	switch {
 	case to.Nanosecond() != 0:
@@ -122,7 +122,7 @@ func (r *row) fitsBetween(t *calendar.Timing, at, to, now time.Time) error {
 	return nil
 }
 
-// move is the row's moves with one more, which may be of a time that was moved before.
+// move returns the row's moves with one more, which may move a tick that was moved before.
 func (r *row) move(m cohorts.Moved, now time.Time) ([]cohorts.Moved, error) {
 	moves := slices.Clone(r.Moves)
 	if i := slices.IndexFunc(moves, func(was cohorts.Moved) bool { return was.To.Equal(m.At) }); i >= 0 {
@@ -151,7 +151,7 @@ func (r *row) move(m cohorts.Moved, now time.Time) ([]cohorts.Moved, error) {
 	return moves, nil
 }
 
-// shifts are the row's moves as its timing takes them; none once all have passed and it is timed without them.
+// shifts returns the row's moves as its timing takes them. There are none once all have passed and the row is timed without them.
 func (r *row) shifts() []calendar.Move {
 	if r.MovedUntil == nil {
 		return nil
@@ -159,7 +159,7 @@ func (r *row) shifts() []calendar.Move {
 	return cohorts.Shifts(r.Moves)
 }
 
-// setMoves has the row bear these moves from now on.
+// setMoves gives the row these moves from now on.
 func (r *row) setMoves(moves []cohorts.Moved, now time.Time) {
 	r.Moves, r.MovedUntil = moves, nil
 	for _, m := range moves {
@@ -174,7 +174,7 @@ func (r *row) unmove(now time.Time) {
 	r.setMoves(slices.DeleteFunc(slices.Clone(r.Moves), func(m cohorts.Moved) bool { return m.Ahead(now) }), now)
 }
 
-// movesText is the row's moves as they are stored.
+// movesText returns the row's moves as they are stored.
 func (r *row) movesText() (*string, error) {
 	if len(r.Moves) == 0 {
 		return nil, nil
@@ -186,8 +186,8 @@ func (r *row) movesText() (*string, error) {
 	return new(string(b)), nil
 }
 
-// retimeMoved takes the row from the cohort of its timing into that of its timing with other moves: its definition and version stay,
-// and so do the times from which and until which it counts.
+// retimeMoved moves the row to the cohort of its timing with other moves. Its definition and version stay, and so do the bounds of its
+// membership.
 func (b *batch) retimeMoved(ctx context.Context, w *rewrite, t *calendar.Timing, moves []cohorts.Moved) error {
 	after := b.now
 	if w.FromAt != nil {
@@ -210,8 +210,8 @@ func (b *batch) retimeMoved(ctx context.Context, w *rewrite, t *calendar.Timing,
 	return nil
 }
 
-// Settle brings a schedule back to the timing that its spec shares with others, once all of its moved ticks have come. One
-// that is gone, or of which some are to come, stays as it is.
+// Settle moves a schedule back to the timing that its spec shares with others, once all of its moved ticks have come. It does nothing if
+// the schedule is gone, or if some moved ticks are still to come.
 func (s *Schedules) Settle(ctx context.Context, tenant tenants.ID, workflow, key string) error {
 	ctx = postgres.ForTenant(ctx, int32(tenant))
 	of := policy.Name{Tenant: tenant, Workflow: workflow, Key: key}
@@ -235,8 +235,8 @@ func (s *Schedules) Settle(ctx context.Context, tenant tenants.ID, workflow, key
 	})
 }
 
-// carry is the timing of a spec that is put in place of another: with the moves of the row where both mean the same, else
-// without, and the row's are undone.
+// carry returns the timing of a spec that replaces another. If both specs mean the same, it has the moves of the row; else the row's moves
+// are undone.
 func (r *row) carry(was *row, t *calendar.Timing, tenant tenants.ID, now time.Time) *calendar.Timing {
 	before, err := was.stored(tenant).Meaning()
 	if err == nil && before.Moved(nil).Hash() == t.Hash() {

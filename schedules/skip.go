@@ -49,15 +49,15 @@ func (s *Schedules) Skip(ctx context.Context, tenant tenants.ID, workflow, key s
 	})
 }
 
-// Unskip takes back all that Skip said of ticks that have not come yet.
+// Unskip undoes Skip for all ticks that have not come yet.
 func (s *Schedules) Unskip(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer) (out Schedule, replayed bool, err error) {
 	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "unskip", by, func(ctx context.Context, b *batch, w *rewrite, _ *calendar.Timing) (bool, error) {
 		r, now := w.row, b.now
-		return false, r.skip(ctx, b.tx, tenant, slices.DeleteFunc(slices.Clone(r.Skips), now.Before)) // what is due stays as it was promised
+		return false, r.skip(ctx, b.tx, tenant, slices.DeleteFunc(slices.Clone(r.Skips), now.Before)) // due ticks stay skipped
 	})
 }
 
-// named are the coming times of the row that the params name.
+// named returns the coming times of the row that the params name.
 func (r *row) named(p SkipParams, t *calendar.Timing, now time.Time) ([]time.Time, error) {
 	var times []time.Time
 	if p.Count != nil {

@@ -92,7 +92,7 @@ func unix(t *time.Time) *int64 {
 	return new(t.Unix())
 }
 
-// Resume has a paused schedule fire again from now on. One that has no nominal time left is completed.
+// Resume makes a paused schedule fire again from now on. It completes a schedule that has no nominal time left.
 func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key string, p ResumeParams, by Changer) (out Schedule, replayed bool, err error) {
 	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "resume", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
 		r, now := w.row, b.now
@@ -116,7 +116,7 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 		if !p.FireOnce || !ok || !last.At.After(since) {
 			return true, nil
 		}
-		w.fire = &Due{ // in no cohort where its schedule ends with it
+		w.fire = &Due{ // it has no cohort if the schedule ends with it
 			Tenant: tenant, Shard: r.Shard, Schedule: r.ID, Run: cohorts.Run{At: last.At, DST: last.DST, From: last.At, Late: true},
 			Missed: t.Count(since.Add(time.Microsecond), last.At), Forced: true,
 		}
@@ -159,7 +159,7 @@ func (s *Schedules) restatus(ctx context.Context, of policy.Name, action string,
 	return out, replayed, err
 }
 
-// writeState writes a row whose state has changed. What changed beside the row, as skips do, has an audit all the same.
+// writeState writes a row whose state has changed. A change that is not in the row, such as a skip, is only audited.
 func (b *batch) writeState(ctx context.Context, w *rewrite) error {
 	if len(b.rows) == 0 {
 		if reflect.DeepEqual(w.was, w.audited()) {
@@ -197,8 +197,8 @@ func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key
 	})
 }
 
-// PauseFailing pauses a schedule whose ticks failed too often in a row, with a note that says so, and has the tenant told.
-// One that is gone, paused or has ended is left alone.
+// PauseFailing pauses a schedule whose ticks failed too often in a row, with a note that says so, and records the event for the tenant. It
+// does nothing if the schedule is gone, is paused or has ended.
 func (s *Schedules) PauseFailing(ctx context.Context, tenant tenants.ID, schedule int64, note string) error {
 	ctx, cancel := context.WithTimeout(postgres.ForTenant(ctx, int32(tenant)), postgres.QueryTimeout)
 	defer cancel()

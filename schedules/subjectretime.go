@@ -75,7 +75,7 @@ func (s *Schedules) RetimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 	return &op, err
 }
 
-// retimeKeyStep retimes the next schedules that follow a key by its profile as it is by now.
+// retimeKeyStep retimes the next schedules that follow a key, by its present profile.
 func (s *Schedules) retimeKeyStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var after int64
 	if _, err := op.Read(nil, &after); err != nil {
@@ -160,7 +160,7 @@ func LockRows(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int16,
 	return nil
 }
 
-// readFollowers reads those of locked schedules that still follow their key, and the clock.
+// readFollowers reads the locked schedules that still follow their key, and the clock.
 func (b *batch) readFollowers(ctx context.Context, ids []int64) ([]*row, error) {
 	var q pgx.Batch
 	q.Queue(`SELECT `+rowColumns+` FROM `+rowTables+` WHERE s.tenant_id = $1 AND s.id = ANY($2) AND s.by_key`, b.tenant, ids)
@@ -203,7 +203,7 @@ func (b *batch) retimeFollower(ctx context.Context, r *row) error {
 	}
 	for i := range b.due[due:] {
 		run := &b.due[due+i].Run
-		if _, _, quiet := after.QuietHours(b.now); !quiet && before.Waits(run.At) { // what waited need not wait any longer
+		if _, _, quiet := after.QuietHours(b.now); !quiet && before.Waits(run.At) { // a tick that waited need not wait any longer
 			run.Quiet = false
 		}
 	}

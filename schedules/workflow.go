@@ -56,7 +56,7 @@ func scanWorkflow(row pgx.CollectableRow) (w Workflow, err error) {
 	return w, nil
 }
 
-// PutWorkflow makes a workflow be what p says; made tells that there was none.
+// PutWorkflow creates or replaces a workflow. made reports that it is new.
 func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name string, p WorkflowParams) (w Workflow, made bool, err error) {
 	if p.Defaults == nil {
 		p.Defaults = &policy.Defaults{}

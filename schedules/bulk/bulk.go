@@ -38,7 +38,7 @@ type Result struct {
 	Error      *Fault `json:"error,omitempty"`
 }
 
-// Fault is what is wrong with a line: what a Put of it would be refused with.
+// Fault is why a line is refused: the fault that a Put of it would return.
 type Fault struct {
 	Status int           `json:"status"`
 	Code   string        `json:"code"`
@@ -106,7 +106,7 @@ func New(c Config) *Bulk {
 	return &Bulk{pool: c.Pool, schedules: c.Schedules, forecasts: c.Forecasts, ids: c.IDs, quotas: c.Quotas, log: c.Log, pace: c.Pace}
 }
 
-// wait holds a body of many lines to how fast its tenant may store schedules.
+// wait waits until the tenant may store the schedules of a batch.
 func (s *Bulk) wait(ctx context.Context, tenant tenants.ID, b *batch) error {
 	if s.pace == nil || b == nil || len(b.items) == 0 {
 		return nil
@@ -114,10 +114,10 @@ func (s *Bulk) wait(ctx context.Context, tenant tenants.ID, b *batch) error {
 	return s.pace(ctx, tenant, len(b.items))
 }
 
-// Upsert stores each line of body as Put would, and calls answer with the results of each batch, in the order of the lines,
-// once the batch is committed. A bad line spoils no other. Of lines in one batch with the same workflow and key the last
-// good one counts. An error ends the call; the batches answered by then stay. Memory does not grow with the body. Body is
-// closed where it must not be read on: its Close ends a Read that is under way.
+// Upsert stores each line of body as Put would. Once a batch of lines is committed, it calls answer with their results, in the order of
+// the lines. A bad line does not affect the others. Of lines in one batch with the same workflow and key the last good one counts. An
+// error ends the call; the batches answered by then stay. Memory does not grow with the body. Upsert closes body when it must stop
+// reading: Close ends a Read that is under way.
 func (s *Bulk) Upsert(ctx context.Context, tenant tenants.ID, by string, body io.ReadCloser, answer func([]Result) error) (sum Summary, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	batches := make(chan *batch)
@@ -159,8 +159,7 @@ func (s *Bulk) Upsert(ctx context.Context, tenant tenants.ID, by string, body io
 	return sum, s.auditCall(ctx, caller{tenant, by}, "bulk", sum, sum.Inserted+sum.Updated, err)
 }
 
-// storeBatch stores the good lines of a batch. Where the last of several of one key turns out to be bad, the one before
-// it counts.
+// storeBatch stores the good lines of a batch. If the last of several lines of one key turns out to be bad, the line before it counts.
 func (s *Bulk) storeBatch(ctx context.Context, tenant tenants.ID, by string, b *batch, dry bool) error {
 	if err := tenants.CheckAuthority(ctx); err != nil {
 		return err
@@ -197,7 +196,7 @@ func faultOf(f *fault.Error) *Fault {
 	return &Fault{Status: f.Status, Code: f.Code, Detail: f.Detail, Errors: f.Fields}
 }
 
-// caller is who makes a call, for which tenant.
+// caller is a tenant and the client of the tenant that makes a call.
 type caller struct {
 	tenant tenants.ID
 	by     string
@@ -205,8 +204,8 @@ type caller struct {
 
 const auditTimeout = 10 * time.Second
 
-// auditCall records what a call did that changed schedules in many transactions: once, with its counts, also where it was
-// cut by ended, which is the error of the call.
+// auditCall records a call that changed schedules in many transactions: once, with its counts. ended is the error that cut the call, if
+// there is one.
 func (s *Bulk) auditCall(ctx context.Context, c caller, action string, counts any, changed int, ended error) error {
 	if changed == 0 {
 		return ended

@@ -63,7 +63,7 @@ func (h handler) upsert(c echo.Context) error {
 		return err
 	}
 	a := answer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}
-	_ = a.conn.EnableFullDuplex() // what cannot, a recorder, reads the body before it answers
+	_ = a.conn.EnableFullDuplex() // the recorder of a test cannot: it reads the body before it answers
 	sum, err := h.Upsert(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, &body{Context: c, conn: a.conn}, a.results)
 	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
 		return a.cut(f)
@@ -111,7 +111,7 @@ func (a *answer) write(lines ...any) error {
 		a.Response().Header().Set(echo.HeaderContentType, ndjsonType)
 		a.Response().WriteHeader(http.StatusOK)
 	}
-	_ = a.conn.SetWriteDeadline(time.Now().Add(pause)) // a recorder has none
+	_ = a.conn.SetWriteDeadline(time.Now().Add(pause)) // the recorder of a test has none
 	for _, line := range lines {
 		text, err := web.Marshal(line)
 		if err != nil {
@@ -155,7 +155,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, fault.Unavailable("unavailable", "the server stops; send it again")
 	default:
 	}
-	_ = b.conn.SetReadDeadline(time.Now().Add(pause)) // a recorder has none
+	_ = b.conn.SetReadDeadline(time.Now().Add(pause)) // the recorder of a test has none
 	if b.closed.Load() {
 		return 0, context.Canceled
 	}
@@ -176,7 +176,7 @@ type SyncEnd struct {
 	Warnings []calendar.Warning `json:"warnings"`
 }
 
-// bareShare is a share whose percent sign is not encoded, as people write it: nothing else can be meant.
+// bareShare matches a share whose percent sign is not encoded, as people write it: it can mean nothing else.
 var bareShare = regexp.MustCompile(`((?:^|&)max_change=[0-9.]+)%(&|$)`)
 
 func (h handler) sync(c echo.Context) error {
@@ -221,8 +221,7 @@ func syncParams(q url.Values) (p SyncParams, err error) {
 	return p, fault.Join(append(errs, p.check())...)
 }
 
-// export streams a line a schedule. Once a part is out an error cuts the connection, so that no part is taken for the
-// whole.
+// export streams a line a schedule. After the first part an error cuts the connection, so that no client takes a part for the whole.
 func (h handler) export(c echo.Context) error {
 	q, err := web.Query(c, "workflow")
 	if err != nil {
@@ -237,7 +236,7 @@ func (h handler) export(c echo.Context) error {
 			c.Response().Header().Set(echo.HeaderContentType, ndjsonType)
 			c.Response().WriteHeader(http.StatusOK)
 		}
-		_ = conn.SetWriteDeadline(time.Now().Add(pause)) // a recorder has none
+		_ = conn.SetWriteDeadline(time.Now().Add(pause)) // the recorder of a test has none
 		for _, line := range lines {
 			if _, err := c.Response().Write(append(line, '\n')); err != nil {
 				return fmt.Errorf("write the export: %w", err)

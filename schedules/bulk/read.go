@@ -17,7 +17,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// batch is some lines that are stored together: what is known of each, and the good ones to store.
+// batch holds lines that are stored together: the result of each, and the good ones to store.
 type batch struct {
 	results []Result
 	items   []*item
@@ -33,7 +33,7 @@ type item struct {
 	text    []byte // the line, where it is to be staged
 }
 
-// reader reads lines into batches, holding each to what needs no database.
+// reader reads lines into batches, and checks each line as far as that needs no lock in the database.
 type reader struct {
 	s       *Bulk
 	tenant  tenants.ID
@@ -53,8 +53,8 @@ func newReader(s *Bulk, tenant tenants.ID, body io.Reader) *reader {
 	}
 }
 
-// next is the next batch, with io.EOF where it is the last. After any other error there is none: what was not read to
-// its end is not stored.
+// next returns the next batch, with io.EOF if it is the last. It returns no batch with any other error: a body that was not read to its
+// end is not stored further.
 func (r *reader) next(ctx context.Context) (*batch, error) {
 	quotas, err := r.s.quotas(ctx, r.tenant)
 	if err != nil {
@@ -147,7 +147,7 @@ type specRead struct {
 	text string
 }
 
-// members reads a line. What many lines say in the same words is read once.
+// members reads a line. It reads a text that many lines have in common once.
 func (r *reader) members(text []byte) (line Line, specText string, err error) {
 	var spec, policy, delivery, labels, workflow, key, note, status []byte
 	err = web.Members[Line](text, func(name, value []byte) {
@@ -207,7 +207,7 @@ func readMember[T any](value []byte, v *T) (err error) {
 	return err
 }
 
-// keep remembers v by a text that is not long, and forgets all else where that has become much.
+// keep remembers v by a text that is not long. If it remembers too many, it first forgets all.
 func keep[T any](known map[string]T, text string, v T) {
 	if len(text) > longestMemo {
 		return
@@ -226,7 +226,7 @@ const (
 
 var errLongLine = fault.New(413, "line_too_large", "a line has at most %d bytes", longestLine)
 
-// read is the next line, without its end; errLongLine where it is too long to be kept.
+// read returns the next line without its end, or errLongLine if the line is too long to be kept.
 func (r *reader) read() (text []byte, err error) {
 	r.long = r.long[:0]
 	tooLong := false

@@ -12,10 +12,10 @@ import (
 // mostWriters is how many batches of one call are stored at once: PostgreSQL works on one connection with one processor.
 const mostWriters = 2
 
-// newTableBatches is after how many batches of a call the tables are large enough to be told of to the planner.
+// newTableBatches is after how many batches of a call the planner is told how large new tables are. Later batches change its plans little.
 const newTableBatches = 3
 
-// writer stores batches, some at once, and has them answered in their order.
+// writer stores batches, some at once, and answers them in their order.
 type writer struct {
 	s        *Bulk
 	tenant   tenants.ID
@@ -27,8 +27,8 @@ type writer struct {
 	flying []*batch
 }
 
-// run stores what comes until there is no more. A batch that names a schedule which one before it names waits for that:
-// the last of the lines counts.
+// run stores batches until there are no more. A batch that names the same schedule as an earlier batch waits for that one, so that the
+// last of the lines counts.
 func (w *writer) run(ctx context.Context, batches <-chan *batch) error {
 	var waiting *batch
 	for batches != nil || waiting != nil || len(w.flying) > 0 {
@@ -62,7 +62,7 @@ func (w *writer) run(ctx context.Context, batches <-chan *batch) error {
 	return nil
 }
 
-// free tells whether a batch can be stored beside those that are being stored.
+// free reports whether a batch can be stored beside those that are being stored.
 func (w *writer) free(b *batch) bool {
 	for _, other := range w.flying {
 		for name := range b.places {

@@ -101,12 +101,11 @@ type syncing struct {
 	lines  int // that are staged
 }
 
-// Sync makes the stored schedules of a workflow and key prefix be those that body lists, each line as Upsert takes it. All
-// lines are staged before anything is changed, and of one key the last counts. Then each is stored as Put would store it,
-// answer being called with the results of each batch in the order of the lines; and then, if no line was bad, what is not
-// listed and was stored before the sync began is paused or deleted. Where more would be changed than MaxChange allows it
-// is 409 `too_many_changes`, and nothing is. Memory does not grow with the body, which is closed where it must not be
-// read on.
+// Sync stores the schedules that body lists, and pauses or deletes the other schedules of the workflow and key prefix. It stages all lines
+// before it changes anything; of one key the last line counts. Then it stores each line as Put would, and calls answer with the results
+// of each batch in the order of the lines. Then, if no line was bad, it pauses or deletes the schedules that are not listed and were
+// stored before the sync began. If it would change more than MaxChange allows, it changes nothing and returns a fault 409
+// `too_many_changes`. Memory does not grow with the body. Sync closes body when it must stop reading.
 func (s *Bulk) Sync(ctx context.Context, tenant tenants.ID, by string, p SyncParams, body io.ReadCloser, answer func([]Result) error) (sum SyncSummary, warnings []calendar.Warning, err error) {
 	if err := p.check(); err != nil {
 		return sum, nil, err
@@ -141,7 +140,7 @@ func (s *Bulk) Sync(ctx context.Context, tenant tenants.ID, by string, p SyncPar
 	return sum, warnings, s.auditCall(ctx, caller{tenant, by}, "sync", sum, sum.Inserted+sum.Updated+sum.Reconciled, err)
 }
 
-// pass stores what is staged, and then sees to what is not listed; a dry one only tells what that would come to.
+// pass stores the staged lines, and then reconciles the schedules that are not listed. A dry pass only tells what would change.
 func (y *syncing) pass(ctx context.Context, dry bool, answer func([]Result) error) (sum SyncSummary, warnings []calendar.Warning, err error) {
 	warnings = []calendar.Warning{}
 	reader := newReader(y.Bulk, y.tenant, nil)
@@ -188,19 +187,19 @@ func (y *syncing) pass(ctx context.Context, dry bool, answer func([]Result) erro
 	return sum, warnings, nil
 }
 
-// stored is how many schedules there are in the scope.
+// stored returns how many schedules there are in the scope.
 func (y *syncing) stored(ctx context.Context) (int, error) {
 	return y.schedules.Count(ctx, y.tenant, y.scope())
 }
 
-// reconcile pauses or deletes what is stored in the scope, was there when the sync began and is not listed.
+// reconcile pauses or deletes the schedules of the scope that were there when the sync began and that are not listed.
 func (y *syncing) reconcile(ctx context.Context, dry bool) (int, error) {
 	return y.schedules.Reconcile(ctx, schedules.Unlisted{
 		Tenant: y.tenant, By: y.by, Filter: y.scope(), Before: y.begun, Action: y.Unlisted, Dry: dry, Listed: y.listed,
 	})
 }
 
-// outOfScope refuses a line that a sync is not about.
+// outOfScope returns a fault for a line whose schedule is not in the scope of the sync.
 func (p *SyncParams) outOfScope(workflow, key string) error {
 	var fields []fault.Field
 	if workflow != p.Workflow {
@@ -215,7 +214,7 @@ func (p *SyncParams) outOfScope(workflow, key string) error {
 	return fault.Fields(fields...)
 }
 
-// stagingLost returns the fault of a sync that has to be sent again: what was staged is gone, after a crash of the database.
+// stagingLost returns the fault of a sync whose staged lines are gone after a crash of the database: the client must send it again.
 func stagingLost() error {
 	lost := fault.Unavailable("unavailable", "what was sent is lost, and what is not listed was left alone: send it again")
 	lost.RetryAfter = time.Second

@@ -30,7 +30,7 @@ func (y *syncing) begin(ctx context.Context) error {
 	return nil
 }
 
-// intact proves that the staged lines are still there and are this sync's, and keeps them until the transaction ends.
+// intact returns a fault unless the staged lines are still there and are this sync's. It keeps them until the transaction ends.
 func (y *syncing) intact(ctx context.Context, db postgres.DB) error {
 	done, err := db.Exec(ctx, `UPDATE sync SET seen_at = `+postgres.Now+` WHERE tenant_id = $1 AND id = $2 AND token = $3 AND NOT over`, y.tenant, y.id, y.token)
 	if err != nil {
@@ -63,11 +63,11 @@ func (y *syncing) end(ctx context.Context) {
 	}
 }
 
-// syncSilent is for how long a sync may not have been seen before it is taken to be dead.
+// syncSilent is after how long without a sign of life a sync counts as dead.
 const syncSilent = time.Hour
 
-// ClearSyncs deletes the staged lines of syncs that are over or dead, at most limit of them, and returns how many. A sync
-// goes with its last line.
+// ClearSyncs deletes the staged lines of syncs that are over or dead, at most limit of them, and returns how many. It deletes a sync
+// after its last line.
 func ClearSyncs(ctx context.Context, db postgres.DB, limit int) (lines int64, err error) {
 	for i, sql := range []string{
 		`UPDATE sync SET over = true WHERE NOT over AND seen_at < (SELECT ` + postgres.Now + `) - $1::interval`,
@@ -93,7 +93,7 @@ func ClearSyncs(ctx context.Context, db postgres.DB, limit int) (lines int64, er
 	return lines, nil
 }
 
-// stage reads the body to its end, and keeps its good lines and what is wrong with the others.
+// stage reads the body to its end, and stores its good lines and the faults of the others.
 func (y *syncing) stage(ctx context.Context, body io.ReadCloser) error {
 	defer context.AfterFunc(ctx, func() { _ = body.Close() })()
 	r := newReader(y.Bulk, y.tenant, body)
@@ -163,7 +163,7 @@ type staged struct {
 	Superseded bool // a later line has the same key
 }
 
-// next reads the next staged lines after those that r has come to, to be stored together.
+// next returns the staged lines after those that r has read, as a batch.
 func (y *syncing) next(ctx context.Context, r *reader) (*batch, error) {
 	quotas, err := y.quotas(ctx, y.tenant)
 	if err != nil {
@@ -219,7 +219,7 @@ func (y *syncing) readStaged(ctx context.Context, after int) (found []staged, er
 	return found, err
 }
 
-// addStaged adds a staged line, with what became of it when it was staged, or to be stored.
+// addStaged adds a staged line to the batch: as an item to be stored, or with the result that it has already.
 func (b *batch) addStaged(ctx context.Context, r *reader, l staged, quotas tenants.Quotas) error {
 	result := Result{Line: l.Line}
 	if l.Outcome != nil {
