@@ -1,6 +1,3 @@
-// Package schedules is what fires, for whom: each (workflow, key) of a tenant has one schedule, which is upserted and
-// never duplicated. A schedule that fires is the member of a cohort: the schedules that share one timing share one
-// row that says when they fire next. A Put that was acknowledged is armed: its next tick is committed with it.
 package schedules
 
 import (
