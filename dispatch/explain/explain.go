@@ -11,8 +11,8 @@ import (
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
-// Explanation says what a schedule did, or will do, at a moment. Detail is a sentence or a few for a person, with the times
-// of the schedule's zone. Previous and Next are the nominal times before and after the moment; nil: there is none.
+// Explanation says what a schedule did, or will do, at a moment. Detail is one or more sentences for a person, with times in the
+// schedule's zone. Previous and Next are the nominal times before and after the moment; nil if there is none.
 type Explanation struct {
 	At       time.Time     `json:"at"`
 	Outcome  string        `json:"outcome"`
@@ -22,7 +22,7 @@ type Explanation struct {
 	Next     *time.Time    `json:"next"`
 }
 
-// What a schedule did or will do at a moment.
+// The outcomes: what a schedule did or will do at a moment.
 const (
 	outcomeFired         = "fired"
 	outcomeRunning       = "running"
@@ -40,20 +40,20 @@ const (
 	outcomeUnknown       = "unknown"
 )
 
-// known is all that is known of a schedule around a moment, at.
+// known is what is known of a schedule around the moment at.
 type known struct {
 	at, now time.Time
-	wall    reading // how a wall time was read
+	wall    reading // how the wall time of the question was read
 	story
 
 	tick   *history.Tick // the record of that nominal time
-	moved  *history.Tick // the record of the time that the moment's tick was moved to
-	after  *history.Tick // the first of the sequence after it
-	manual *history.Tick // one that was triggered near it
-	kept   time.Time
+	moved  *history.Tick // the record of the time to which the tick of the moment was moved
+	after  *history.Tick // the first timed tick after the moment
+	manual *history.Tick // a manual tick near the moment
+	kept   time.Time     // ticks before this time may be deleted
 }
 
-// explain decides what happened at the moment: what the record says first, then what the versions of the schedule do.
+// explain decides what happened at the moment. The record comes first, then the versions of the schedule.
 func (k *known) explain() Explanation {
 	e := Explanation{At: k.at, Previous: k.previous(k.at, k.now), Next: k.next(k.at, k.now), Tick: k.tick}
 	var what string
@@ -65,6 +65,7 @@ func (k *known) explain() Explanation {
 	return e
 }
 
+// outcome returns the outcome and the words for it. It sets e.Tick to the tick that the words name.
 func (k *known) outcome(e *Explanation) (outcome, detail string) {
 	v := k.version(k.at)
 	if k.tick != nil {
@@ -93,7 +94,7 @@ func (k *known) outcome(e *Explanation) (outcome, detail string) {
 	return k.unrecorded(v, e)
 }
 
-// recorded is what became of a tick.
+// recorded returns what happened to a tick.
 func (k *known) recorded(t *history.Tick) (outcome, detail string) {
 	what := "The tick of " + k.clock(t.Timestamp)
 	switch t.Cause {
@@ -149,7 +150,7 @@ func cancelledFor(t *history.Tick) string {
 	return because(t)
 }
 
-// handedOut says when a tick was handed out, and how late that was.
+// handedOut returns when a tick was handed out, and how late that was.
 func (k *known) handedOut(t *history.Tick) string {
 	late := time.Duration(t.LatenessMS) * time.Millisecond
 	if late < time.Minute {
@@ -194,7 +195,7 @@ func skippedFor(t *history.Tick) string {
 	return t.Reason
 }
 
-// became says what is known of the tick that was moved.
+// became describes the tick that was moved, if it is recorded.
 func (k *known) became() string {
 	if k.moved == nil {
 		return ""
@@ -203,13 +204,13 @@ func (k *known) became() string {
 	return " " + detail
 }
 
-// gapTick tells whether a wall time that was skipped has a tick all the same, at the moment.
+// gapTick reports whether a skipped wall time has a tick at the moment all the same.
 func (k *known) gapTick(v *version) bool {
 	tick, ok := v.timing.Next(k.at.Add(-time.Second))
 	return ok && tick.At.Equal(k.at) && tick.DST == calendar.DSTGap
 }
 
-// inGap is of a wall time that the clock skipped and that has no tick.
+// inGap explains a wall time that the clock skipped, without a tick.
 func (k *known) inGap(v *version) (outcome, detail string) {
 	if v.timing.Absence(k.at) == calendar.AbsentNotDue {
 		return outcomeNotDue, "Nothing is due then." + k.nearest()
@@ -217,7 +218,7 @@ func (k *known) inGap(v *version) (outcome, detail string) {
 	return outcomeGap, fmt.Sprintf("The schedule leaves out what the clock skips (dst.gap), so nothing came for %s.%s", k.wall.skipped, k.nearest())
 }
 
-// absent is of a time that the spec does not name.
+// absent explains a time that the spec does not name.
 func (k *known) absent(v *version) (outcome, detail string) {
 	switch v.timing.Absence(k.at) {
 	case calendar.AbsentExcluded:
@@ -238,7 +239,7 @@ func (k *known) absent(v *version) (outcome, detail string) {
 	return outcomeNotDue, fmt.Sprintf("Nothing is due at %s.%s", k.clock(k.at), k.nearest())
 }
 
-// coming is of a time ahead that the spec names.
+// coming explains a future time that the spec names.
 func (k *known) coming(v *version) (outcome, detail string) {
 	at := k.clock(k.at)
 	switch {
@@ -267,7 +268,7 @@ func inQuietHours(t *calendar.Timing, at time.Time) bool {
 	return ok
 }
 
-// provisos are what bears on when a coming tick is handed out.
+// provisos returns what may change when a coming tick is handed out, as clauses for the end of a sentence.
 func (k *known) provisos(v *version) (list string) {
 	if due := v.timing.Due(k.at); !due.Equal(k.at) {
 		list += fmt.Sprintf(", when the quiet hours of the key end (its own time is %s)", k.clock(k.at))
@@ -289,7 +290,7 @@ func (k *known) provisos(v *version) (list string) {
 	return list
 }
 
-// unrecorded is of a time that has passed, that the spec names, and that has no tick of its own.
+// unrecorded explains a past time that the spec names and that has no tick of its own.
 func (k *known) unrecorded(v *version, e *Explanation) (outcome, detail string) {
 	at := k.clock(k.at)
 	if t := k.after; t != nil && k.standsFor(v, t) {
@@ -316,7 +317,7 @@ func (k *known) unrecorded(v *version, e *Explanation) (outcome, detail string) 
 	return outcomeUnknown, fmt.Sprintf("The schedule had a tick due at %s, but there is no record of it.", at)
 }
 
-// standsFor tells whether a later tick counts the moment among those that it missed.
+// standsFor reports whether a later tick counts the moment among the times that it missed.
 func (k *known) standsFor(v *version, t *history.Tick) bool {
 	if t.MissedCount == 0 {
 		return false
@@ -325,7 +326,7 @@ func (k *known) standsFor(v *version, t *history.Tick) bool {
 	return ok && !past.At.Before(t.Timestamp)
 }
 
-// waits says why a due tick may still wait.
+// waits returns why a due tick may still wait, as a clause for the end of a sentence.
 func (k *known) waits(v *version) string {
 	switch {
 	case k.stopped:
@@ -336,7 +337,7 @@ func (k *known) waits(v *version) string {
 	return ""
 }
 
-// nearest names the ticks before and after the moment.
+// nearest returns a sentence that names the ticks before and after the moment.
 func (k *known) nearest() string {
 	before, after := k.previous(k.at, k.now), k.next(k.at, k.now)
 	switch {
@@ -350,7 +351,7 @@ func (k *known) nearest() string {
 	return ""
 }
 
-// clock is an instant as the schedule's zone showed it then.
+// clock formats an instant in the zone that the schedule had then.
 func (k *known) clock(at time.Time) string {
 	timing := k.versions[len(k.versions)-1].timing
 	if v := k.version(at); v != nil && v.timing != nil {

@@ -6,14 +6,14 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
-// Config is what an Explainer works with.
+// Config is what an Explainer needs. All fields are required.
 type Config struct {
 	API     postgres.DB
 	Timings *cohorts.Timings
 	History *history.Reader
 }
 
-// Explainer says why a schedule fired at a time, or did not.
+// Explainer says why a schedule fired at a time, or did not. It is safe for concurrent use.
 type Explainer struct {
 	api     postgres.DB
 	timings *cohorts.Timings

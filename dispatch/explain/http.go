@@ -12,7 +12,7 @@ import (
 
 type explainHandler struct{ *Explainer }
 
-// explainRoutes serves explanations.
+// Routes adds the route of explanations to g, whose requests are authenticated.
 func (e *Explainer) Routes(g *echo.Group) {
 	h := explainHandler{e}
 	read := tenants.Require(tenants.SchedulesRead)

@@ -21,7 +21,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Explain says what a schedule did, or will do, at a moment: an instant, or a wall time in its zone.
+// Explain says what a schedule did, or will do, at a moment. at is an RFC 3339 instant, or a wall time in the schedule's zone.
 func (e *Explainer) Explain(ctx context.Context, tenant tenants.ID, workflow, key, at string) (Explanation, error) {
 	a, err := readAsked(at)
 	if err != nil {
@@ -113,8 +113,8 @@ type past struct {
 }
 
 const (
-	pastBefore = 5 // versions that are read from before a moment and after it, for the ticks next to it
-	pastAfter  = 20
+	pastBefore = 5  // versions that ended before the moment, of which the previous tick may be
+	pastAfter  = 20 // versions that ended after it
 )
 
 // story reads the versions of a schedule around a moment.
@@ -162,7 +162,7 @@ func (e *Explainer) story(ctx context.Context, tenant tenants.ID, p *present, ar
 	return s, nil
 }
 
-// timedBy is the timing of a spec with the moves of its schedule; nil where it cannot be computed.
+// timedBy returns the timing of a spec with the moves of its schedule; nil if it cannot be computed.
 func (e *Explainer) timedBy(ctx context.Context, spec cohorts.StoredSpec, moves []cohorts.Moved) (*calendar.Timing, error) {
 	t, broken, err := e.timings.FromSpec(ctx, e.api, spec)
 	if broken != nil || err != nil {
@@ -171,7 +171,7 @@ func (e *Explainer) timedBy(ctx context.Context, spec cohorts.StoredSpec, moves 
 	return t.Moved(cohorts.Shifts(moves)), nil
 }
 
-// presentTiming is what the schedule is timed by now: its cohort's timing, or what its spec says.
+// presentTiming returns the timing of the schedule now: of its cohort, or of its spec.
 func (e *Explainer) presentTiming(ctx context.Context, tenant tenants.ID, p *present) (*calendar.Timing, error) {
 	if p.CohortID != nil {
 		found, _, err := e.timings.ByCohort(ctx, e.api, tenant, []int16{p.Shard}, []int64{*p.CohortID})
@@ -185,7 +185,7 @@ func (e *Explainer) presentTiming(ctx context.Context, tenant tenants.ID, p *pre
 	return e.timedBy(ctx, cohorts.StoredSpec{Tenant: tenant, ID: p.ID, Workflow: p.Workflow, Key: p.Key, Spec: p.Spec, AnchorAt: p.AnchorAt.UTC(), HashedAs: p.HashedAs}, p.Moves)
 }
 
-// placeWall finds the instant of a wall time, in the zone that the schedule had then.
+// placeWall sets k.at to the instant of a wall time, in the zone that the schedule had then.
 func (e *Explainer) placeWall(ctx context.Context, tenant tenants.ID, schedule int64, a asked, k *known) error {
 	recorded := map[int64]bool{}
 	rows, _ := e.api.Query(ctx, `
@@ -200,9 +200,9 @@ func (e *Explainer) placeWall(ctx context.Context, tenant tenants.ID, schedule i
 	return nil
 }
 
-const nearby = time.Hour // how far from the moment a tick triggered by hand is told of
+const nearby = time.Hour // how far from the moment a manual tick is mentioned
 
-// lookAround reads what the record says of the moment, as far as it is kept.
+// lookAround reads the ticks at the moment and near it that are within their retention.
 func (e *Explainer) lookAround(ctx context.Context, tenant tenants.ID, p *present, keeping history.Kept, k *known) error {
 	named, err := record.SchedulesOf(ctx, e.api, tenant, []int64{p.ID})
 	if err != nil {
@@ -251,7 +251,7 @@ func (e *Explainer) lookAround(ctx context.Context, tenant tenants.ID, p *presen
 	if k.tick != nil {
 		return nil
 	}
-	l, err := e.history.Letter(ctx, e.api, tenant, ident.TickKey{Schedule: p.ID, At: k.at}) // which outlives its tick
+	l, err := e.history.Letter(ctx, e.api, tenant, ident.TickKey{Schedule: p.ID, At: k.at}) // a dead letter outlives its tick
 	if l != nil {
 		k.tick = new(e.history.Shown(&l.Tick, p.Workflow, p.Key))
 	}

@@ -9,39 +9,42 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
-// story is a schedule over time.
+// story is a schedule over time: its versions, and its state now.
 type story struct {
 	versions []version // oldest first, each in force until the next
 	created  time.Time
 	whole    bool // the versions reach back to its creation
 	moves    []cohorts.Moved
 
-	status  string      // at present, as are those that follow
-	skips   []time.Time // that a client asked for
+	// The state now:
+	status  string
+	skips   []time.Time // nominal times that a client skips
 	seen    *time.Time  // the last nominal time that was recorded
-	from    *time.Time  // the first that counts, of a member
-	until   *time.Time  // the last that counts
-	stopped bool        // the tenant's firing
+	from    *time.Time  // since when the schedule is a member of its cohort; nil: it is not one
+	until   *time.Time  // the last nominal time; nil: there is no limit
+	stopped bool        // the tenant is halted or suspended
 }
 
-// version is what one version of a schedule says of nominal times after from and up to to.
+// version is one version of a schedule. It decides about the nominal times after from, up to and including to.
 type version struct {
-	from, to    time.Time // to is zero for the present one
+	from, to    time.Time // to is zero in the present version
 	paused      bool
 	pausedUntil *time.Time
 	timing      *calendar.Timing // nil: it cannot be computed
 }
 
+// pausedAt reports whether the schedule is paused at a time.
 func (v *version) pausedAt(at time.Time) bool {
 	return v.paused && (v.pausedUntil == nil || at.Before(*v.pausedUntil))
 }
 
+// names reports whether a time is a nominal time of the version.
 func (v *version) names(at time.Time) bool {
 	tick, ok := v.timing.Next(at.Add(-time.Second))
 	return ok && tick.At.Equal(at)
 }
 
-// version is the one by which a nominal time is decided; nil before the first.
+// version returns the version that decides about a nominal time; nil before the first one.
 func (s *story) version(at time.Time) *version {
 	for i := len(s.versions) - 1; i >= 0; i-- {
 		if v := &s.versions[i]; at.After(v.from) {
@@ -51,7 +54,7 @@ func (s *story) version(at time.Time) *version {
 	return nil
 }
 
-// next is the first nominal time after a moment at which a tick came or is to come.
+// next returns the first nominal time after a moment at which a tick came or will come; nil if there is none.
 func (s *story) next(after, now time.Time) *time.Time {
 	for i := range s.versions {
 		v := &s.versions[i]
@@ -79,7 +82,7 @@ func (s *story) next(after, now time.Time) *time.Time {
 	return nil
 }
 
-// previous is the last nominal time before a moment at which a tick came or is to come.
+// previous returns the last nominal time before a moment at which a tick came or will come; nil if there is none.
 func (s *story) previous(before, now time.Time) *time.Time {
 	for i := len(s.versions) - 1; i >= 0; i-- {
 		v := &s.versions[i]
@@ -112,16 +115,17 @@ func (s *story) previous(before, now time.Time) *time.Time {
 	return nil
 }
 
-// goesOn tells whether a coming time is within what the schedule has left.
+// goesOn reports whether the schedule still has ticks at a coming time.
 func (s *story) goesOn(at time.Time) bool {
 	return s.live() && (s.until == nil || !at.After(*s.until))
 }
 
-// live tells whether the schedule has ticks to come.
+// live reports whether the schedule has ticks to come.
 func (s *story) live() bool {
 	return s.status != schedules.Completed && s.status != schedules.Quarantined && s.from != nil
 }
 
+// skipped reports whether a client skips a nominal time.
 func (s *story) skipped(at time.Time) bool { return slices.ContainsFunc(s.skips, at.Equal) }
 
 func latest(a, b time.Time) time.Time {

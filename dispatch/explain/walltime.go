@@ -9,15 +9,15 @@ import (
 	"github.com/carillonhq/carillon/internal/instant"
 )
 
-// asked is the moment that a question is about: an instant, or a wall time in the schedule's zone.
+// asked is the moment of the question: an instant, or a wall time in the schedule's zone.
 type asked struct {
-	instant time.Time // zero: wall is meant
-	wall    time.Time // its zone is left out of account
+	instant time.Time // zero: the question has a wall time
+	wall    time.Time // its location does not count
 }
 
 var wallLayouts = []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04"}
 
-// readAsked reads an RFC 3339 instant, or a date and time without an offset; fractions of a second are dropped.
+// readAsked reads an RFC 3339 instant, or a date and time without an offset. It drops fractions of a second.
 func readAsked(text string) (a asked, err error) {
 	if at, err := instant.Parse(text); err == nil {
 		a.instant = at.UTC().Truncate(time.Second)
@@ -39,15 +39,16 @@ func within(at time.Time) error {
 	return nil
 }
 
-// reading is how a wall time was read that no instant shows, or two do. Skipped is one that none shows.
+// reading says how an ambiguous or skipped wall time was read. preface is a sentence for the explanation. skipped is the wall time, if
+// the clock skipped it.
 type reading struct {
 	preface string
 	skipped string
 }
 
-// read finds the instant of a wall time on the clock of a timing. In an overlap it is the first that suits, else the
-// earlier; in a gap where the timing has the tick of that time, else what the clock would have shown had it not gone
-// forward.
+// read returns the instant of a wall time on the clock of a timing. If the clock showed it twice, that is the first instant that
+// suits, or else the earlier one. If the clock skipped it, that is the instant of its tick, or else the instant by the clock before
+// the change.
 func (a asked) read(t *calendar.Timing, suits func(time.Time) bool) (at time.Time, how reading) {
 	const clock = "2006-01-02 15:04:05"
 	instants, gap, until := t.Shown(a.wall)
@@ -66,7 +67,7 @@ func (a asked) read(t *calendar.Timing, suits func(time.Time) bool) (at time.Tim
 	return instants[n], how
 }
 
-// skipped is read of a wall time in a gap that ends at until.
+// skipped is read for a wall time that the clock skipped, in a gap that ends at until.
 func (a asked) skipped(t *calendar.Timing, gap time.Duration, until time.Time) (at time.Time, how reading) {
 	const clock = "2006-01-02 15:04:05"
 	_, before := t.Local(until.Add(-time.Second)).Zone()
@@ -83,8 +84,8 @@ func (a asked) skipped(t *calendar.Timing, gap time.Duration, until time.Time) (
 	return at.UTC(), how
 }
 
-// read finds the instant of a wall time, in the zone that the schedule had then. Recorded are the Unix seconds near it at
-// which there is a tick.
+// read sets k.at to the instant of a wall time, in the zone that the schedule had then. recorded are the Unix seconds near it at which
+// there is a tick.
 func (k *known) read(a asked, recorded map[int64]bool) {
 	k.at = a.wall
 	in := k.versions[len(k.versions)-1].timing

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// deadLetter is a row of dead_letter as a tick, with whose it is.
+// deadLetter is a row of dead_letter as a tick, with the name of its schedule.
 type deadLetter struct {
 	record.Tick
 	Workflow string
@@ -23,7 +23,7 @@ type deadLetter struct {
 	FailedAt time.Time
 }
 
-// scanDead reads a row of deadColumns.
+// scanDead reads a row of record.DeadColumns.
 func scanDead(row pgx.CollectableRow) (*deadLetter, error) {
 	one := &deadLetter{}
 	err := row.Scan(
@@ -34,17 +34,19 @@ func scanDead(row pgx.CollectableRow) (*deadLetter, error) {
 	return one, err
 }
 
+// held returns how many bytes the long texts of the tick have.
 func (l *deadLetter) held() int { return l.Tick.Held() }
 
-// unburied are since when dead letters of a tenant are shown: older ones are past their retention.
-func (r *Reader) unburied(ctx context.Context, tenant tenants.ID) (time.Duration, error) {
+// deadRetention returns for how long dead letters of a tenant are shown after they failed. Older ones are past their retention.
+func (r *Reader) deadRetention(ctx context.Context, tenant tenants.ID) (time.Duration, error) {
 	quotas, err := r.quotas(ctx, tenant)
 	return time.Duration(quotas.DeadLetterRetentionDays) * 24 * time.Hour, err
 }
 
-// letter reads, and locks where db is a transaction, one dead letter that is within its retention; it is nil where there is none.
+// Letter reads a dead letter within its retention, and returns nil if there is none. If db is a transaction, the row stays locked
+// until it ends.
 func (r *Reader) Letter(ctx context.Context, db postgres.DB, tenant tenants.ID, k ident.TickKey) (*deadLetter, error) {
-	kept, err := r.unburied(ctx, tenant)
+	retention, err := r.deadRetention(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +54,7 @@ func (r *Reader) Letter(ctx context.Context, db postgres.DB, tenant tenants.ID, 
 		SELECT `+record.DeadColumns+`
 		FROM dead_letter
 		WHERE `+record.ByKey+` AND failed_at > `+postgres.Now+` - $5::interval
-		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq, kept)
+		FOR UPDATE`, tenant, k.Schedule, k.At, k.Seq, retention)
 	if err != nil {
 		return nil, fmt.Errorf("read dead letter: %w", err)
 	}
@@ -63,8 +65,8 @@ func (r *Reader) Letter(ctx context.Context, db postgres.DB, tenant tenants.ID, 
 	return found[0], nil
 }
 
-// DeadFilter picks dead letters: of a workflow and a key, where they are not empty, with nominal times from From on and
-// before To, where they are not zero. The zero value is all.
+// DeadFilter picks dead letters: of a workflow and a key, if these are not empty, with nominal times from From on and before To, if
+// these are not nil. The zero value picks all.
 type DeadFilter struct {
 	Workflow string     `json:"workflow,omitempty"`
 	Key      string     `json:"key,omitempty"`
@@ -72,6 +74,7 @@ type DeadFilter struct {
 	To       *time.Time `json:"to,omitempty" null:"yes"`
 }
 
+// name returns the filter as part of a cursor's name: a cursor is valid for the same filter only.
 func (f DeadFilter) name() string {
 	return fmt.Sprintf("dead letters %q %q %d %d", f.Workflow, f.Key, f.since().Unix(), f.Until().Unix())
 }
@@ -83,6 +86,7 @@ func (f DeadFilter) since() (at time.Time) {
 	return at.UTC()
 }
 
+// Until returns the end of the picked nominal times, which is not included.
 func (f DeadFilter) Until() time.Time {
 	if f.To == nil {
 		return record.EndOfTime
@@ -90,7 +94,7 @@ func (f DeadFilter) Until() time.Time {
 	return f.To.UTC()
 }
 
-// deadAt is where a page of dead letters begins: with what came before this one.
+// DeadAt is where a page of dead letters begins: after this tick, in the order of the page.
 type DeadAt struct {
 	At       time.Time `json:"a"`
 	Schedule int64     `json:"i"`
@@ -122,16 +126,17 @@ func (r *Reader) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFilte
 	return page, next, err
 }
 
+// Place returns the position of the dead letter in a list.
 func (l *deadLetter) Place() DeadAt { return DeadAt{l.NominalAt.UTC(), l.ScheduleID, l.Seq} }
 
-// deadBefore reads up to limit dead letters of a filter that come before one, and tells whether there are more. It reads fewer
-// if they hold more than web.MostPage bytes. Each filter has an index in this order.
+// DeadBefore reads up to limit dead letters of a filter that come before one, newest first. more reports whether there are others. It
+// reads fewer if they hold more than web.MostPage bytes. Each filter has an index in this order.
 func (r *Reader) DeadBefore(ctx context.Context, db postgres.DB, tenant tenants.ID, f DeadFilter, from DeadAt, limit int) (found []*deadLetter, more bool, err error) {
-	kept, err := r.unburied(ctx, tenant)
+	retention, err := r.deadRetention(ctx, tenant)
 	if err != nil {
 		return nil, false, err
 	}
-	args := []any{tenant, from.At, from.Schedule, from.Seq, f.since(), limit + 1, kept}
+	args := []any{tenant, from.At, from.Schedule, from.Seq, f.since(), limit + 1, retention}
 	only := ""
 	if f.Workflow != "" {
 		args = append(args, f.Workflow)
@@ -156,6 +161,7 @@ func (r *Reader) DeadBefore(ctx context.Context, db postgres.DB, tenant tenants.
 	return found, more, err
 }
 
+// Check returns the faults of a filter that is the body of a request.
 func (f DeadFilter) Check() error {
 	var errs []error
 	if f.Workflow != "" {

@@ -19,19 +19,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// before is where a page of a history begins: with what came before this tick.
+// before is where a page of a history begins: after this tick, in the order of the page.
 type before struct {
 	At  time.Time `json:"a"`
 	Seq int32     `json:"s"`
 }
 
-// Span picks ticks of a history: those in State, with nominal times from From on and before To. The zero value is all.
+// Span picks ticks of a history: those in State, with nominal times from From on and before To. The zero value picks all.
 type Span struct {
 	State    string
 	From, To time.Time
 }
 
-// bounds are the columns' values that s means; a state of -1 is any.
+// bounds returns s as values of columns; a state of -1 is any.
 func (s Span) bounds() (state int16, from, to time.Time, err error) {
 	state, from, to = -1, s.From.UTC(), s.To.UTC()
 	if s.State != "" {
@@ -97,7 +97,7 @@ func (r *Reader) History(ctx context.Context, of policy.Name, s Span, limit int,
 	return page, next, err
 }
 
-// lastOf returns the schedule of a name, or the last one that was deleted.
+// lastOf returns the schedule with a name, or the last deleted one that had it.
 func (r *Reader) lastOf(ctx context.Context, of policy.Name) (schedule int64, err error) {
 	err = r.api.QueryRow(ctx, `
 		SELECT COALESCE(
@@ -113,7 +113,7 @@ func (r *Reader) lastOf(ctx context.Context, of policy.Name) (schedule int64, er
 	return schedule, nil
 }
 
-// Tick returns one tick with its attempts.
+// Tick returns one tick with its attempts, or its dead letter. A tick that does not exist or is past its retention is a fault, 404.
 func (r *Reader) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick, error) {
 	absent := record.NoTick(id)
 	k, ok := r.ids.ParseTick(id)
@@ -156,7 +156,7 @@ func (r *Reader) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick, 
 	if err != nil {
 		return Tick{}, fmt.Errorf("read attempts: %w", err)
 	}
-	if t.State == record.Succeeded { // what ended well is told by the tick's own row
+	if t.State == record.Succeeded { // attempts that succeeded are not in table attempt
 		out.Attempts = append(out.Attempts, Attempt{Attempt: t.Attempt, EndedAt: t.EndedAt.UTC(), Outcome: record.Succeeded.String()})
 	}
 	return out, nil
@@ -186,10 +186,10 @@ type Tick struct {
 	Attempts        []Attempt  `json:"attempts,omitempty"`
 }
 
-// LongRaws names what may be long, for a list to write as it is.
+// LongRaws returns the fields that may be long. A list writes them without encoding them again.
 func (t *Tick) LongRaws() []*web.Raw { return []*web.Raw{&t.Result} }
 
-// Attempt is one try at delivering a tick that has ended.
+// Attempt is an ended attempt at a tick.
 type Attempt struct {
 	Attempt   int16      `json:"attempt"`
 	StartedAt *time.Time `json:"started_at"`
@@ -200,6 +200,7 @@ type Attempt struct {
 	Worker    *string    `json:"worker,omitempty"`
 }
 
+// Shown returns a tick as the API shows it, without its attempts.
 func (r *Reader) Shown(t *record.Tick, workflow, key string) Tick {
 	out := Tick{
 		TickID: r.ids.Tick(t.RowKey()), ScheduleID: r.ids.Schedule(t.ScheduleID), Workflow: workflow, Key: key,

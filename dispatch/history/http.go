@@ -16,7 +16,7 @@ import (
 
 type recordHandler struct{ *Reader }
 
-// recordRoutes serves ticks, dead letters and use.
+// Routes adds the routes of ticks, dead letters and use to g, whose requests are authenticated.
 func (r *Reader) Routes(g *echo.Group) {
 	h := recordHandler{r}
 	read, readOrWork := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesRead, tenants.TicksWork)
@@ -49,7 +49,7 @@ func (h recordHandler) ticks(c echo.Context) error {
 	return web.AnswerPage(c, page, next)
 }
 
-// checkPicks checks the parameters by which ticks are picked, where they are there.
+// checkPicks checks those of the parameters workflow, key, schedule_id, state and cursor that are present.
 func checkPicks(q url.Values) error {
 	var errs []error
 	if q.Has("workflow") {
@@ -123,7 +123,7 @@ func (h recordHandler) history(c echo.Context) error {
 	return web.AnswerPage(c, page, next)
 }
 
-// spanOf reads a Span from the query, in which the named parameters may be, too.
+// spanOf reads a Span from the query, which may also have the parameters more.
 func spanOf(c echo.Context, more ...string) (s Span, err error) {
 	q, err := web.Query(c, append(more, "state", "from", "to", "limit", "cursor")...)
 	if err != nil {
@@ -138,7 +138,7 @@ func spanOf(c echo.Context, more ...string) (s Span, err error) {
 	return s, err
 }
 
-// timeParam reads a parameter that is a time; zero where it is absent.
+// timeParam reads a parameter that is a time; the zero time if it is absent.
 func timeParam(q url.Values, name string) (at time.Time, err error) {
 	if !q.Has(name) {
 		return at, nil
@@ -208,7 +208,7 @@ func useFilter(q url.Values) (f UseFilter, err error) {
 	return f, fault.Join(append(errs, fromErr, toErr)...)
 }
 
-// dayIn reads a parameter that is a day; zero where it is absent.
+// dayIn reads a parameter that is a day; the zero time if it is absent.
 func dayIn(q url.Values, name string) (at time.Time, err error) {
 	if !q.Has(name) {
 		return at, nil

@@ -12,33 +12,34 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// rollAt is a place in the roll: before the row of a time and number, but for the first Left of its ticks.
-type rollAt struct {
+// indexAt is a place in the index: in the row with a time and number, before the first Left of its ticks. Lists go from the last tick
+// of a row to its first.
+type indexAt struct {
 	At   time.Time `json:"a"`
 	ID   int64     `json:"i"`
 	Left int       `json:"l"`
 }
 
-// rolled is a row of the roll.
-type rolled struct {
+// indexRow is a row of the index by time (table roll).
+type indexRow struct {
 	ID        int64
 	NominalAt time.Time
 	Ticks     int
 	Items     []byte
 }
 
-const rollRows = 100 // read at once
+const indexRows = 100 // read at once
 
-// walkRoll calls see with the keys of ticks, as many together as the walk says, gathered from as many rows as that takes, and with
-// the place of each key: another walk from there begins with that tick. The walk ends when see returns that it has enough.
-func (r *Reader) walkRoll(ctx context.Context, w rollWalk, see func(keys []ident.TickKey, places []rollAt) (enough bool, err error)) error {
+// walkIndex calls see with the keys of w.together ticks at a time, however many rows they come from, and with the place of each key. A
+// walk from such a place begins with that tick. The walk ends when see returns that it has enough.
+func (r *Reader) walkIndex(ctx context.Context, w indexWalk, see func(keys []ident.TickKey, places []indexAt) (enough bool, err error)) error {
 	from := w.from
-	only, args := "", []any{w.tenant, from.At, from.ID, w.oldest, rollRows}
+	only, args := "", []any{w.tenant, from.At, from.ID, w.oldest, indexRows}
 	if w.workflow != "" {
 		only, args = " AND workflow = $6", append(args, w.workflow)
 	}
 	var keys []ident.TickKey
-	var places []rollAt
+	var places []indexAt
 	show := func() (enough bool, err error) {
 		if len(keys) > 0 {
 			enough, err = see(keys, places)
@@ -54,7 +55,7 @@ func (r *Reader) walkRoll(ctx context.Context, w rollWalk, see func(keys []ident
 			WHERE tenant_id = $1 AND (nominal_at, id) <= ($2, $3) AND nominal_at >= $4`+only+`
 			ORDER BY nominal_at DESC, id DESC
 			LIMIT $5`, args...) // CollectRows reports the error
-		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[rolled])
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[indexRow])
 		if err != nil {
 			return fmt.Errorf("read the roll: %w", err)
 		}
@@ -67,7 +68,7 @@ func (r *Reader) walkRoll(ctx context.Context, w rollWalk, see func(keys []ident
 				all = all[:min(from.Left, len(all))]
 			}
 			for left := len(all); left > 0; left-- {
-				keys, places = append(keys, all[left-1]), append(places, rollAt{row.NominalAt.UTC(), row.ID, left})
+				keys, places = append(keys, all[left-1]), append(places, indexAt{row.NominalAt.UTC(), row.ID, left})
 				if len(keys) < w.together {
 					continue
 				}
@@ -75,25 +76,25 @@ func (r *Reader) walkRoll(ctx context.Context, w rollWalk, see func(keys []ident
 					return err
 				}
 			}
-			from = rollAt{row.NominalAt.UTC(), row.ID, 0}
+			from = indexAt{row.NominalAt.UTC(), row.ID, 0}
 		}
-		if len(found) < rollRows {
+		if len(found) < indexRows {
 			_, err := show()
 			return err
 		}
 	}
 }
 
-// rollEnd is the place behind everything before a time.
-func rollEnd(to time.Time) rollAt {
-	return rollAt{At: to.Add(-time.Microsecond), ID: math.MaxInt64, Left: math.MaxInt32}
+// indexEnd returns the place from which a walk begins with the ticks before a time.
+func indexEnd(to time.Time) indexAt {
+	return indexAt{At: to.Add(-time.Microsecond), ID: math.MaxInt64, Left: math.MaxInt32}
 }
 
-// rollWalk is a walk through the roll of a tenant, from a place back to a time, newest first.
-type rollWalk struct {
+// indexWalk is a walk through the index of a tenant, from a place back to a time, newest first.
+type indexWalk struct {
 	tenant   tenants.ID
 	workflow string // empty: ticks of all workflows
-	from     rollAt
+	from     indexAt
 	oldest   time.Time
 	together int // how many ticks are shown at once
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Filter picks ticks of a tenant: of a workflow, a key, a schedule by its id, where these are not empty, within a Span.
+// Filter picks ticks of a tenant: of a workflow, a key and a schedule by its id, if these are not empty, within a Span.
 type Filter struct {
 	Workflow, Key, ScheduleID string
 	Span
 }
 
-// Ticks returns a page of a tenant's ticks, newest nominal time first, and the cursor of the next page, if there may be
-// one. Where a filter leaves out much, it looks at 10,000 ticks at most, and the page is short.
+// Ticks returns a page of a tenant's ticks, newest nominal time first, and the cursor of the next page, if there may be one. It looks
+// at up to 10,000 ticks, so that the page may be short if the filter leaves out many.
 func (r *Reader) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Tick, next *string, err error) {
 	state, oldest, end, err := f.bounds()
 	if err != nil {
@@ -54,11 +54,11 @@ func (r *Reader) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit i
 		}
 		at, err = list.ofDead(ctx, f.Workflow, from, oldest)
 	default:
-		from := rollEnd(end)
+		from := indexEnd(end)
 		if paging, err = r.cursors.Page(int32(tenant), name, limit, cursor, &from); err != nil {
 			return nil, nil, err
 		}
-		at, err = list.ofRoll(ctx, f.Workflow, from, oldest)
+		at, err = list.ofIndex(ctx, f.Workflow, from, oldest)
 	}
 	if err != nil || at == nil {
 		return list.page, nil, err
@@ -67,7 +67,7 @@ func (r *Reader) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit i
 	return list.page, next, err
 }
 
-// tickList is a page of ticks in the making.
+// tickList collects a page of ticks.
 type tickList struct {
 	d      *Reader
 	tenant tenants.ID
@@ -77,8 +77,7 @@ type tickList struct {
 	page   []Tick
 }
 
-// add shows those of ticks that are kept and in the state that is asked for, until the page is full: by the tick that is
-// returned then.
+// add adds the ticks that are kept and in the wanted state to the page. If the page is full, it returns the tick that filled it.
 func (l *tickList) add(ctx context.Context, ticks []*record.Tick) (filled *record.Tick, err error) {
 	var ids []int64
 	for _, t := range ticks {
@@ -101,13 +100,13 @@ func (l *tickList) add(ctx context.Context, ticks []*record.Tick) (filled *recor
 	return nil, nil
 }
 
-// ofRoll reads what the roll says there is.
-func (l *tickList) ofRoll(ctx context.Context, workflow string, from rollAt, oldest time.Time) (next any, err error) {
+// ofIndex reads ticks by the index by time.
+func (l *tickList) ofIndex(ctx context.Context, workflow string, from indexAt, oldest time.Time) (next any, err error) {
 	scanned, together := 0, l.limit
-	if l.state >= 0 { // most are left out
+	if l.state >= 0 { // the page leaves out most ticks
 		together = mostTogether
 	}
-	err = l.d.walkRoll(ctx, rollWalk{l.tenant, workflow, from, oldest, together}, func(keys []ident.TickKey, places []rollAt) (bool, error) {
+	err = l.d.walkIndex(ctx, indexWalk{l.tenant, workflow, from, oldest, together}, func(keys []ident.TickKey, places []indexAt) (bool, error) {
 		if len(l.page) == l.limit || scanned >= mostScanned {
 			next = places[0]
 			return true, nil
@@ -138,8 +137,8 @@ const (
 	mostTogether = 500
 )
 
-// ticksOf reads the ticks of keys, in their order; one that is gone is left out. Full says that it stopped before the last one,
-// because more bytes may not be held.
+// ticksOf reads the ticks of keys, in their order, without those that do not exist. full reports that it stopped before the last one,
+// because the page may not hold more bytes.
 func (r *Reader) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.TickKey) (found []*record.Tick, full bool, err error) {
 	var a record.Keys
 	for _, k := range keys {
@@ -174,8 +173,7 @@ func (l *tickList) ofDead(ctx context.Context, workflow string, from DeadAt, old
 	return next, err
 }
 
-// mostSchedules bounds how many schedules a key's ticks are read of: those of other workflows, and those that were
-// deleted and made again.
+// mostSchedules limits how many schedules with a key are read: those of several workflows, and deleted ones.
 const mostSchedules = 1000
 
 // ofSchedules reads the ticks of one schedule, or of those with a key.
@@ -210,7 +208,7 @@ func (l *tickList) ofSchedules(ctx context.Context, f Filter, from DeadAt, oldes
 	return next, err
 }
 
-// schedulesOf are the schedules that a filter names, deleted ones included.
+// schedulesOf returns the schedules that a filter names, including deleted ones.
 func (r *Reader) schedulesOf(ctx context.Context, tenant tenants.ID, f Filter) ([]int64, error) {
 	if f.ScheduleID != "" {
 		id, ok := r.ids.ParseSchedule(f.ScheduleID)

@@ -15,13 +15,13 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// Overview is how a tenant's firing stands. What it counts is kept as counts, or is counted up to a bound: no schedule and
-// no tick is read but a sample of those that were handed out lately.
+// Overview is the state of a tenant's firing. Its numbers are stored counts, or are counted up to a limit. It reads no schedules, and
+// of the ticks only a sample of those that were handed out lately.
 type Overview struct {
 	At         time.Time              `json:"at"`
 	Firing     Firing                 `json:"firing"`
 	Schedules  ScheduleCounts         `json:"schedules"`
-	Due        *forecast.Ahead        `json:"due"` // null until it is reckoned
+	Due        *forecast.Ahead        `json:"due"` // null until it is computed
 	Backlog    Backlog                `json:"backlog"`
 	Running    RunningCounts          `json:"running"`
 	Lateness   Lateness               `json:"lateness"`
@@ -30,15 +30,22 @@ type Overview struct {
 	Quotas     map[string]tenants.Use `json:"quotas"`
 }
 
-// ScheduleCounts are how many schedules there are, a second old at most; by workflow they are some seconds old.
+// Firing says whether a tenant's schedules fire. HaltedAt is when the tenant was halted; null if it is not halted.
+type Firing struct {
+	HaltedAt *time.Time `json:"halted_at"`
+	Note     *string    `json:"note"`
+}
+
+// ScheduleCounts are numbers of schedules. They are at most about a second old; those by workflow are some seconds old.
 type ScheduleCounts struct {
 	Total int64 `json:"total"`
 	StateCounts
 	Workflows []WorkflowCounts `json:"workflows"` // those with most schedules, at most a thousand
-	Truncated bool             `json:"truncated"` // there are more workflows, or more timings than are looked at
+	Truncated bool             `json:"truncated"` // there are more workflows, or more timings than are counted
 }
 
-// StateCounts are schedules by state. One whose pause has ended by itself is active, or completed where nothing is left.
+// StateCounts are schedules by state. A schedule whose pause has ended by its time counts as active, or as completed if it has no next
+// time.
 type StateCounts struct {
 	Active      int64 `json:"active"`
 	Paused      int64 `json:"paused"`
@@ -57,7 +64,7 @@ func (c *StateCounts) add(state string, n int64) {
 	}
 }
 
-// wake counts schedules that are paused no longer, though nobody has changed them since.
+// wake moves n schedules whose pause has ended from paused to active, or to completed if they do not fire.
 func (c *StateCounts) wake(firing bool, n int64) {
 	n = min(n, c.Paused)
 	c.Paused -= n
@@ -76,26 +83,26 @@ type WorkflowCounts struct {
 	StateCounts
 }
 
-// Backlog is what is due and not on its way.
+// Backlog counts what is due but not delivered.
 type Backlog struct {
-	Unswept   int64      `json:"unswept"`   // ticks that are due and wait for the sweep, or for the tenant's turn
-	Unopened  int64      `json:"unopened"`  // that are swept and not handed out
+	Unswept   int64      `json:"unswept"`   // due ticks that wait for the sweep, or for the tenant's turn
+	Unopened  int64      `json:"unopened"`  // swept, but not handed out
 	OldestAt  *time.Time `json:"oldest_at"` // nominal time of the oldest of these
-	Ready     int64      `json:"ready"`     // handed out, and waiting for a worker to lease them
-	Held      int64      `json:"held"`      // to be sent at a later moment: retries, and what an endpoint or a slot holds up
-	Buffered  int64      `json:"buffered"`  // that wait for another tick of their schedule to end
-	Truncated bool       `json:"truncated"` // some of the counts are of the first ones only: there are more
+	Ready     int64      `json:"ready"`     // handed out, and waiting for a worker
+	Held      int64      `json:"held"`      // due later: retries, and ticks that an endpoint or a slot holds up
+	Buffered  int64      `json:"buffered"`  // waiting for another tick of their schedule to end
+	Truncated bool       `json:"truncated"` // some of the counts stopped at a limit
 }
 
-// RunningCounts are ticks that somebody has.
+// RunningCounts count ticks that an endpoint or a worker has.
 type RunningCounts struct {
 	Pushed  int64 `json:"pushed"`  // of chunks that are being pushed
-	Awaited int64 `json:"awaited"` // taken with 202, and not finished
+	Awaited int64 `json:"awaited"` // accepted with 202, and not finished
 	Leased  int64 `json:"leased"`
 }
 
-// Lateness is from the nominal times of ticks to their being handed out, of a sample of those of the last hour; null
-// where none was handed out.
+// Lateness is the time from the nominal times of ticks until they were handed out, of a sample of the last hour; null if none was
+// handed out.
 type Lateness struct {
 	P50   *int64 `json:"p50_ms"`
 	P99   *int64 `json:"p99_ms"`
@@ -103,10 +110,10 @@ type Lateness struct {
 	Ticks int    `json:"ticks"` // in the sample
 }
 
-// FailureCounts are what failed.
+// FailureCounts count failures.
 type FailureCounts struct {
 	DeadLetters int64           `json:"dead_letters"`
-	LastHour    int64           `json:"last_hour"` // of these, how many failed for good within the last hour
+	LastHour    int64           `json:"last_hour"` // dead letters that failed within the last hour
 	Retrying    int64           `json:"retrying"`  // ticks that wait for another attempt
 	Endpoints   []EndpointState `json:"endpoints"` // that are held or disabled
 	Truncated   bool            `json:"truncated"` // as in Backlog
@@ -118,7 +125,7 @@ type EndpointState struct {
 	State string `json:"state"`
 }
 
-// Throttle is a limit that holds something up just now.
+// Throttle is a limit that delays something now.
 type Throttle struct {
 	By       string     `json:"by"`       // the name of the quota, or max_running
 	Workflow string     `json:"workflow"` // whose max_running; empty: of the tenant
@@ -126,19 +133,19 @@ type Throttle struct {
 	Since    *time.Time `json:"since"`
 }
 
-// Overviews answer how tenants' firing stands over HTTP.
+// Overviews serves the overview of a tenant over HTTP. Unopened may be nil.
 type Overviews struct {
 	DB    postgres.DB
 	Ahead func(ctx context.Context, tenant tenants.ID) *forecast.Ahead
 	Uses  func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
 
-	// Unopened tells from which number on there are unopened chunks, and the numbers of those below it: see Dispatch. It may be nil.
+	// Unopened returns the number from which chunks may be unopened, and the numbers of unopened chunks below it.
 	Unopened func() (floor int64, stuck []int64)
 
-	kept workflowCache
+	byWorkflow workflowCache
 }
 
-// Of is the overview of one tenant.
+// Of returns the overview of a tenant.
 func (o *Overviews) Of(ctx context.Context, tenant tenants.ID) (view Overview, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -163,10 +170,10 @@ func (o *Overviews) Of(ctx context.Context, tenant tenants.ID) (view Overview, e
 	return view, nil
 }
 
-// workflowCache keeps the counts by workflow, which go over all cohorts of a tenant: the more they cost, the longer.
+// workflowCache caches the counts by workflow, which read all cohorts of a tenant. Counts that took long are cached for longer.
 type workflowCache struct {
-	once sync.Once
-	kept *lru.Cache[tenants.ID, countedWorkflows]
+	once   sync.Once
+	cached *lru.Cache[tenants.ID, countedWorkflows]
 }
 
 type countedWorkflows struct {
@@ -177,18 +184,18 @@ type countedWorkflows struct {
 }
 
 const (
-	workflowsKept  = 1000            // tenants
-	workflowsFresh = 5 * time.Second // or fifty times what it cost to count them
+	tenantsCached  = 1000
+	workflowsFresh = 5 * time.Second // or fifty times the duration of the count
 	mostWorkflows  = 1000
 )
 
 func (o *Overviews) workflows(ctx context.Context, tenant tenants.ID) (all []WorkflowCounts, truncated bool, err error) {
-	o.kept.once.Do(func() {
-		if o.kept.kept, err = lru.New[tenants.ID, countedWorkflows](workflowsKept); err != nil {
-			panic(err) // its size is no more than zero
+	o.byWorkflow.once.Do(func() {
+		if o.byWorkflow.cached, err = lru.New[tenants.ID, countedWorkflows](tenantsCached); err != nil {
+			panic(err) // only a size that is not positive
 		}
 	})
-	if known, ok := o.kept.kept.Get(tenant); ok && time.Since(known.at) < max(workflowsFresh, 50*known.took) {
+	if known, ok := o.byWorkflow.cached.Get(tenant); ok && time.Since(known.at) < max(workflowsFresh, 50*known.took) {
 		return known.all, known.truncated, nil
 	}
 	began := time.Now()
@@ -210,6 +217,6 @@ func (o *Overviews) workflows(ctx context.Context, tenant tenants.ID) (all []Wor
 	if len(all) > mostWorkflows {
 		all, truncated = all[:mostWorkflows], true
 	}
-	o.kept.kept.Add(tenant, countedWorkflows{began, time.Since(began), all, truncated})
+	o.byWorkflow.cached.Add(tenant, countedWorkflows{began, time.Since(began), all, truncated})
 	return all, truncated, nil
 }

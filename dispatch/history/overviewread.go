@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	restingState    = "resting" // of a schedule that is paused until a moment: it stays in its cohort
+	restingState    = "resting" // a schedule that is paused until a time stays in its cohort
 	mostCounted     = 10_000    // rows of a queue
 	mostDueCohorts  = 20_000
 	mostDueMembers  = 25_000
 	mostRests       = 20_000  // pauses that have ended
 	mostTallied     = 200_000 // cohorts
 	latenessSample  = 1000    // ticks
-	latenessRows    = 500     // of the roll
+	latenessRows    = 500     // of the index
 	latenessOf      = time.Hour
 	mostBadEndpoint = 100
 )
 
-// bounded is a count up to mostCounted.
+// bounded is a count up to mostCounted. more is set if the count reached that limit.
 type bounded struct {
 	n    *int64
 	more *bool
@@ -41,8 +41,8 @@ func (c bounded) scan(row pgx.Row) error {
 	return nil
 }
 
-// read reads in one round trip all but the sample of ticks. The statements compare with now(), which does not change during a
-// statement, so that an index can serve: it cannot for clock_timestamp().
+// read reads everything except the sample of ticks, in one round trip. The statements compare with now(), which does not change during
+// a statement, so that an index can be used: it cannot with clock_timestamp().
 func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) error {
 	var b pgx.Batch
 	v.Throttling, v.Failures.Endpoints = []Throttle{}, []EndpointState{}
@@ -66,7 +66,7 @@ func (o *Overviews) read(ctx context.Context, tenant tenants.ID, v *Overview) er
 	return nil
 }
 
-// queueSchedules reads how many schedules there are in each state.
+// queueSchedules queues the number of schedules in each state.
 func queueSchedules(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	b.Queue(`
 		SELECT (COALESCE((SELECT n FROM tally WHERE tenant_id = $1 AND cohort_id = 0), 0)
@@ -102,7 +102,8 @@ func queueSchedules(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	})
 }
 
-// queueFailures reads which ticks failed, and which are tried again or have no answer yet, and which endpoints are not enabled.
+// queueFailures queues the counts of failed ticks, of ticks that are retried or have no answer yet, and the endpoints that are not
+// enabled.
 func queueFailures(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	for why, to := range map[string]*int64{"retry": &v.Failures.Retrying, "answer": &v.Running.Awaited} {
 		b.Queue(`SELECT count(*) FROM (SELECT FROM held WHERE tenant_id = $1 AND why = $2 LIMIT $3) h`, tenant, why, mostCounted).
@@ -129,8 +130,8 @@ func queueFailures(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 		})
 }
 
-// endedRests counts the schedules whose pause has ended by itself, by workflow and by whether they fire. $1 is the tenant; it reads at
-// most $2 schedules. The status is a constant, so that the index of these schedules serves.
+// endedRests counts the schedules whose pause has ended by its time, by workflow and by whether they fire. $1 is the tenant; it reads
+// at most $2 schedules. The status is a constant, so that the index of paused schedules is used.
 const endedRests = `(
 			SELECT workflow, cohort_id IS NOT NULL AS firing, count(*) AS n
 			FROM (
@@ -143,8 +144,8 @@ const endedRests = `(
 			GROUP BY workflow, cohort_id IS NOT NULL
 		) r`
 
-// queueUnswept reads what is due and not swept. Cohorts are found by their next time, and count for as many ticks as they have
-// members. A cohort that is being swept counts for its members past the cursor.
+// queueUnswept queues the number of due ticks that are not swept. It finds cohorts by their next time, and counts a tick for each
+// member. Of a cohort that is being swept, it counts the members after the cursor.
 func (o *Overviews) queueUnswept(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	const columns = "d.id, d.next_at, d.wait_at, d.run_at, d.at_spread, d.at_id"
 	due := cohorts.ByNextTime(columns, "d.next_at <= "+postgres.TxNow+" AND (d.due_at <= "+postgres.TxNow+" OR d.due_at = 'infinity')", func(from, where string) string {
@@ -189,7 +190,8 @@ func (o *Overviews) queueUnswept(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 		})
 }
 
-// queueUnopened reads what is swept and not opened. It comes after queueUnswept, whose oldest time it compares with.
+// queueUnopened queues the number of ticks that are swept but not opened. It comes after queueUnswept, because it compares with the
+// oldest time that this one reads.
 func (o *Overviews) queueUnopened(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	floor, stuck := int64(0), []int64{}
 	if o.Unopened != nil {
@@ -216,7 +218,7 @@ func (o *Overviews) queueUnopened(b *pgx.Batch, tenant tenants.ID, v *Overview) 
 		})
 }
 
-// queueWaiting reads which ticks wait for a worker, for another tick, for a moment or for a slot.
+// queueWaiting queues the numbers of ticks that wait for a worker, for another tick, for a time or for a slot.
 func queueWaiting(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	b.Queue(`SELECT COALESCE(sum(ticks - taken), 0)::bigint, count(*) >= $2 FROM (SELECT ticks, taken FROM ready WHERE tenant_id = $1 LIMIT $2) r`, tenant, mostCounted).
 		QueryRow(func(row pgx.Row) error {
@@ -301,7 +303,7 @@ func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (byN
 	return byName, more, db.SendBatch(ctx, &b).Close()
 }
 
-// lateness returns the lateness of a sample of the ticks whose nominal times are in the last hour: some of each row of the roll,
+// lateness returns the lateness of a sample of the ticks whose nominal times are in the last hour: some of each row of the index,
 // newest first.
 func (o *Overviews) lateness(ctx context.Context, tenant tenants.ID, now time.Time) (l Lateness, err error) {
 	rows, _ := o.DB.Query(ctx, `
@@ -310,7 +312,7 @@ func (o *Overviews) lateness(ctx context.Context, tenant tenants.ID, now time.Ti
 		WHERE tenant_id = $1 AND nominal_at > $2 AND nominal_at <= $3
 		ORDER BY nominal_at DESC, id DESC
 		LIMIT $4`, tenant, now.Add(-latenessOf), now, latenessRows) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[rolled])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[indexRow])
 	if err != nil {
 		return l, fmt.Errorf("read the roll: %w", err)
 	}
@@ -336,8 +338,8 @@ func (o *Overviews) lateness(ctx context.Context, tenant tenants.ID, now time.Ti
 	return l, nil
 }
 
-// sample picks about latenessSample keys of ticks, evenly over the rows of the roll.
-func sample(found []rolled) (keys record.Keys, err error) {
+// sample picks about latenessSample keys of ticks, evenly over the rows of the index.
+func sample(found []indexRow) (keys record.Keys, err error) {
 	total := 0
 	for _, r := range found {
 		total += r.Ticks

@@ -7,7 +7,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// Config is what a Reader works with.
+// Config is what a Reader needs. All fields are required.
 type Config struct {
 	API     postgres.DB
 	IDs     ident.Codec
@@ -15,7 +15,7 @@ type Config struct {
 	Quotas  record.Quotas
 }
 
-// Reader reads the record of ticks.
+// Reader reads the record of ticks. It is safe for concurrent use.
 type Reader struct {
 	api     postgres.DB
 	ids     ident.Codec

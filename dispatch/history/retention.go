@@ -8,13 +8,14 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// kept says which ticks of a tenant are shown: what is past its retention is hidden at once, and deleted later.
+// Kept says which ticks of a tenant are shown. Ticks past their retention are hidden at once, and deleted later.
 type Kept struct {
 	Now      time.Time
 	Oldest   time.Time // nominal time of ticks
 	attempts time.Time // end of attempts
 }
 
+// Kept returns which ticks of a tenant are shown now, by its quotas.
 func (r *Reader) Kept(ctx context.Context, tenant tenants.ID) (k Kept, err error) {
 	quotas, err := r.quotas(ctx, tenant)
 	if err != nil {
@@ -26,7 +27,7 @@ func (r *Reader) Kept(ctx context.Context, tenant tenants.ID) (k Kept, err error
 	return k, nil
 }
 
-// over tells whether a tick is past its retention: its tenant's, or what its schedule says of those that ended so.
+// Over reports whether a tick is past its retention: the tenant's, or the one of its schedule for ticks that ended in that state.
 func (k Kept) Over(t *record.Tick, w record.Schedule) bool {
 	if t.NominalAt.Before(k.Oldest) {
 		return true
@@ -40,7 +41,7 @@ func (k Kept) Over(t *record.Tick, w record.Schedule) bool {
 	return false
 }
 
-// since is from when on ended ticks of a schedule are kept: those that succeeded, and those that failed.
+// Since returns from when on ended ticks of a schedule are kept: those that succeeded, and those that failed. A zero time is no limit.
 func (k Kept) Since(w record.Schedule) (succeeded, failed time.Time) {
 	if w.Succeeded > 0 {
 		succeeded = k.Now.Add(-w.Succeeded)

@@ -11,9 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Use is what a tenant used on one day of UTC: how many ticks were recorded on it, and what became of ticks on it, whenever
-// they were recorded. Missed are the nominal times that ticks stand for besides their own. A tick that is delivered again
-// counts again by how it ends.
+// Use is what a tenant used on one day of UTC: how many ticks were recorded on it, and how ticks ended on it, whenever they were
+// recorded. Missed counts the missed nominal times that ticks stand for. A tick that is delivered again counts again when it ends.
 type Use struct {
 	Day       string `json:"day"`
 	Workflow  string `json:"workflow,omitempty"` // empty: all together
@@ -25,15 +24,15 @@ type Use struct {
 	Missed    int64  `json:"missed"`
 }
 
-// UseFilter picks days from From to To, both included, where they are not zero; of one workflow where it is not empty, of
-// all together where Total says so.
+// UseFilter picks days from From to To, both included, if they are not zero. It picks one workflow if Workflow is not empty, or the
+// sums of all workflows if Total is true.
 type UseFilter struct {
 	From, To time.Time
 	Workflow string
 	Total    bool
 }
 
-// usePlace is where a page of use ended.
+// usePlace is where a page of use begins.
 type usePlace struct {
 	Day      time.Time `json:"d"`
 	Workflow string    `json:"w"`
@@ -44,6 +43,7 @@ var (
 	lastDay  = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 )
 
+// UseCounts are the columns that count ticks, and UseSums their sums, in SQL.
 const (
 	UseCounts = `ticks, succeeded, failed, cancelled, skipped, missed`
 	UseSums   = `sum(ticks)::bigint AS ticks, sum(succeeded)::bigint AS succeeded, sum(failed)::bigint AS failed,
@@ -51,7 +51,7 @@ const (
 )
 
 // Usage returns a page of a tenant's use, the newest day first and within it by workflow, and the cursor of the next page. The page
-// includes what has been committed. It reads as many rows however much comes before it, and the rows that were not folded yet.
+// includes what has been committed. It reads only the rows of the page, and the rows that are not folded yet.
 func (r *Reader) Usage(ctx context.Context, tenant tenants.ID, f UseFilter, limit int, cursor string) (page []Use, next *string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -122,7 +122,8 @@ func (f UseFilter) after(last Use) (at usePlace, err error) {
 	return usePlace{day, last.Workflow}, nil
 }
 
+// Upkeep folds the rows that add to the use of a day.
 const (
-	FoldUseEvery = 5 * time.Second
-	MostUse      = 50_000 // deltas folded at once
+	FoldUseEvery = 5 * time.Second // between two runs
+	MostUse      = 50_000          // rows in a batch
 )
