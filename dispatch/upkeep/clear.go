@@ -16,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
+// clear runs a statement that deletes rows, and returns how many it deleted.
 func (k *Keeper) clear(ctx context.Context, sql string, args ...any) (int64, error) {
 	done, err := k.pool.Exec(ctx, sql, args...)
 	return done.RowsAffected(), err
@@ -29,9 +30,9 @@ func (k *Keeper) clearSyncs(ctx context.Context) (int64, error) {
 	return bulk.ClearSyncs(ctx, k.pool, 20*record.MostCleared)
 }
 
-// clearCohorts deletes cohorts that have been empty for an hour, except those of tenants with unopened chunks in the shard: such a
-// chunk may name the cohort. It looks at these again after emptyAgain. It takes the exclusive lock of the shard, so that no schedule
-// joins a cohort meanwhile.
+// clearCohorts deletes cohorts that have been empty for emptyKept. It leaves out those of tenants with unopened chunks in the shard,
+// because such a chunk may name the cohort, and looks at them again after emptyAgain. It takes the exclusive lock of the shard, so
+// that no schedule joins a cohort meanwhile. more reports whether another run may find more.
 func (k *Keeper) clearCohorts(ctx context.Context) (more bool, err error) {
 	rows, _ := k.pool.Query(ctx, `
 		SELECT s.shard
@@ -91,9 +92,9 @@ func (k *Keeper) clearSomeCohorts(ctx context.Context, shard int16) (n int64, er
 	return n, err
 }
 
-// clearChunks deletes chunks that were done an hour ago. Their numbers are in an array, because the planner may join a list
-// by reading the whole table. The clock is read in a query of its own: compared with the clock
-// itself, which is volatile, every row would be read.
+// clearChunks deletes chunks that were done chunkKept ago. Their numbers are in an array, because the planner may join a list by
+// reading the whole table. The clock is read in a subquery: a comparison with the clock itself, which is volatile, would read every
+// row.
 func (k *Keeper) clearChunks(ctx context.Context) (int64, error) {
 	return k.clear(ctx, `
 		DELETE FROM chunk
@@ -117,12 +118,12 @@ func (k *Keeper) clearAnswers(ctx context.Context) (int64, error) {
 			LIMIT $2))`, once.Kept, record.MostCleared)
 }
 
-// clearProcesses deletes processes that are gone, and the requests that they said to have in flight.
+// ClearProcesses deletes the rows of dead processes, and the rows of pushing with their requests in flight.
 func (k *Keeper) ClearProcesses(ctx context.Context) error {
 	l := k.processEnds.Look(k.horizon, false)
 	from := l.From
 	if !from.IsZero() {
-		from = from.Add(-cluster.DeadAfter) // who buries a process or leaves writes a time that is so far back
+		from = from.Add(-cluster.DeadAfter) // a process that is marked dead gets a heartbeat so far back
 	}
 	var first pgtype.Timestamptz
 	if err := k.pool.QueryRow(ctx, `SELECT (SELECT beat_at FROM process WHERE beat_at >= $1 ORDER BY beat_at LIMIT 1)`, from).Scan(&first); err != nil {
@@ -146,7 +147,7 @@ func (k *Keeper) ClearProcesses(ctx context.Context) error {
 	return err
 }
 
-// ratePlace is how far the walk through the buckets has come.
+// ratePlace is the position of the walk through the buckets.
 type ratePlace struct {
 	tenant int32
 	quota  string
@@ -154,8 +155,8 @@ type ratePlace struct {
 
 const mostRates = 500 // buckets that one run looks at
 
-// clearRates deletes the buckets of tenants that are gone: a process may fill one while it has not heard of that. Each run
-// looks at one page of a walk. The platform's own buckets are those of tenant 0, which has no row.
+// clearRates deletes the buckets of deleted tenants: a process that does not know of the deletion may still write one. Each run looks
+// at one page of a walk. Tenant 0 has no row; its buckets are the platform's own.
 func (k *Keeper) clearRates(ctx context.Context) error {
 	rows, _ := k.pool.Query(ctx, `
 		WITH page AS MATERIALIZED (

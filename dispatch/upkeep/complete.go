@@ -11,9 +11,9 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// completeSome marks up to mostCleared schedules that have no nominal time left as completed: the members of exhausted
-// cohorts, and those past their own last time. A schedule with a limit of ticks stays active while a chunk of its ticks is
-// unopened, because a tick announces the following ones when it is opened.
+// CompleteSome marks up to record.MostCleared schedules without a nominal time left as completed, and returns how many. These are the
+// members of exhausted cohorts, and those past their own last time. A schedule with a limit of ticks stays active while a chunk of its
+// ticks is unopened, because the opening of a tick announces the next ones.
 func (k *Keeper) CompleteSome(ctx context.Context) (n int64, err error) {
 	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
 		floor, stuck := k.unopened.From(k.horizon)
@@ -51,10 +51,10 @@ func (k *Keeper) CompleteSome(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-// lockCompleted locks up to $1 schedules that have no nominal time left, each with its membership and its cohort. PostgreSQL
-// checks the conditions again on the newest version of a row that it locks. A schedule that another transaction changes at
-// the same time is left for the next run: the statement waits for no lock, and is part of no deadlock. A subquery that
-// locks can only be joined by a nested loop, so it reads one row of an index for each schedule.
+// lockCompleted locks up to $1 schedules that have no nominal time left, each with its membership and its cohort. PostgreSQL checks
+// the conditions again on the newest version of a row that it locks. The statement waits for no lock, so that it is part of no
+// deadlock: it leaves a schedule that another transaction changes for the next run. A subquery that locks can only be joined by a
+// nested loop, so each reads one row of an index.
 var lockCompleted = `
 	SELECT s.tenant_id, s.id, f.cohort_id, m.spread
 	FROM (

@@ -28,7 +28,7 @@ import (
 // searchBlocks is how many blocks one query reads to find live ticks: 64 MB.
 const searchBlocks = 8192
 
-// dayTable is a table with one day of rows: a partition, or one that was detached and is not dropped yet.
+// dayTable is a table with one day of rows: a partition, or a table that was detached and is not dropped yet.
 type dayTable struct {
 	Name     string
 	Attached bool
@@ -38,7 +38,7 @@ type dayTable struct {
 
 var dayName = regexp.MustCompile(`^[a-z]+_([0-9]{8})$`)
 
-// dayTables returns the partitions of a table, the oldest day first, and what was a partition of it.
+// dayTables returns the partitions of a table and its detached partitions, the oldest day first.
 func (k *Keeper) dayTables(ctx context.Context, table string) ([]dayTable, error) {
 	rows, _ := k.pool.Query(ctx, `
 		SELECT c.relname AS name, c.relispartition AS attached
@@ -67,8 +67,8 @@ func (p dayTable) past(moment time.Time) bool {
 	return !p.from.IsZero() && !p.from.Add(record.Day).After(moment)
 }
 
-// dropDays drops the days that even the tenant with the longest retention does not keep, and the default partition's ticks of
-// such days that never ended.
+// DropDays drops the partitions that not even the tenant with the longest retention keeps. In the default partition it cancels the
+// ticks of such days that never ended.
 func (k *Keeper) DropDays(ctx context.Context, a ages, now time.Time) error {
 	if a.unread {
 		return nil
@@ -93,7 +93,7 @@ func (k *Keeper) DropDays(ctx context.Context, a ages, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// dropDay takes a day out of the record. Where a table is in use the day is left to a later run.
+// dropDay detaches and drops the partition of a day. If the table is in use, it leaves the day to a later run.
 func (k *Keeper) dropDay(ctx context.Context, p dayTable) error {
 	if p.Attached {
 		if p.table == "tick" {
@@ -122,6 +122,7 @@ func (k *Keeper) dropDay(ctx context.Context, p dayTable) error {
 	return nil
 }
 
+// detach detaches a partition under a short lock. The error has code 55P03 if the table is in use.
 func (k *Keeper) detach(ctx context.Context, p dayTable) error {
 	err := pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
 		if err := limitLocks(ctx, tx); err != nil {
@@ -143,8 +144,8 @@ func (k *Keeper) detach(ctx context.Context, p dayTable) error {
 	return nil
 }
 
-// eachBlocks calls fn for ranges of a table's blocks, from where an earlier search of the same name stopped. It may miss rows that
-// are written meanwhile.
+// eachBlocks calls fn for ranges of a table's blocks, from where an earlier search with the same name, what, stopped. It may miss rows
+// that are written meanwhile.
 func (k *Keeper) eachBlocks(ctx context.Context, what, name string, fn func(from, to pgtype.TID) error) error {
 	var blocks int64
 	err := k.pool.QueryRow(ctx, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, name).Scan(&blocks)
@@ -166,8 +167,8 @@ func (k *Keeper) eachBlocks(ctx context.Context, what, name string, fn func(from
 	return nil
 }
 
-// cancelLive cancels the ticks of a partition before a moment that never ended, so that no schedule waits for them. A tick that
-// cannot be cancelled does not stop the others.
+// cancelLive cancels the ticks of a partition with times before a moment that never ended, so that no schedule waits for them. It logs
+// a tick that cannot be cancelled, and continues.
 func (k *Keeper) cancelLive(ctx context.Context, name string, before time.Time) error {
 	return k.eachBlocks(ctx, "live ticks of "+name, name, func(from, to pgtype.TID) error {
 		rows, _ := k.pool.Query(ctx, `

@@ -11,8 +11,9 @@ import (
 
 const mostForgotten = 5000 // ticks or attempts in one part
 
-// Forget deletes a part of the record of schedules that are no more: see subjects.Forget. Ticks go first, since who ends
-// one writes its attempt, and holds it, under the lock of its row: what comes after the last tick is gone is nothing.
+// Forget deletes a part of the record of deleted schedules: see subjects.Forget. done reports that nothing is left. Ticks go first: a
+// transaction that ends a tick writes its attempt and its row of held under the lock of the tick's row, so that none comes after the
+// last tick.
 func Forget(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int64) (ticks, attempts int64, done bool, err error) {
 	gone, err := tx.Exec(ctx, `
 		DELETE FROM tick

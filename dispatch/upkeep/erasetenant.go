@@ -16,9 +16,9 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// holdings are the tables with rows of tenants, in the order in which they are emptied: what makes rows of others goes
-// before them. Schedules, with their members and state, and cohorts go before all of these, chunks after them. A cohort is found
-// by its timing: an index of cohorts by tenant would cost every firing.
+// holdings are the tables with rows of tenants, in the order in which they are emptied: a table whose rows make rows of another comes
+// before it. Schedules, with their members and state, and cohorts are deleted before all of these, and chunks after them. A cohort is
+// found by its timing, because an index of cohorts by tenant would cost each firing.
 var holdings = []string{
 	"schedule", "schedule_state", "cohort_timing", "turn",
 	"held", "ready", "waiting", "slot", "buffered", "lease",
@@ -29,14 +29,14 @@ var holdings = []string{
 }
 
 const (
-	erasedAtOnce  = 2000            // rows of a transaction
-	tenantErasing = 8 * time.Second // of one request
-	// identitiesKept is after how long no process takes a request for one of an active tenant any more.
+	erasedAtOnce  = 2000            // rows in a transaction
+	tenantErasing = 8 * time.Second // limits one call
+	// identitiesKept is how long a process may still accept requests for a tenant that is being erased.
 	identitiesKept = 3 * time.Second
 )
 
-// EraseTenant deletes every row of a tenant that is marked as one to be erased, in bounded transactions, and the tenant
-// last. It reports false where the time it takes is up: another call goes on.
+// EraseTenant deletes every row of a tenant that is marked for erasure, in bounded transactions, and the tenant last. done is false if
+// its time was over first: another call continues.
 func (k *Keeper) EraseTenant(ctx context.Context, tenant tenants.ID) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tenantErasing)
 	defer cancel()
@@ -61,7 +61,7 @@ func (k *Keeper) EraseTenant(ctx context.Context, tenant tenants.ID) (done bool,
 	}
 }
 
-// FinishTenants goes on with the erasures of tenants that nobody has finished.
+// FinishTenants continues erasures of tenants that no request has finished.
 func (k *Keeper) FinishTenants(ctx context.Context) error {
 	rows, _ := k.pool.Query(ctx, `
 		SELECT id
@@ -82,8 +82,8 @@ func (k *Keeper) FinishTenants(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// emptyTenant deletes the rows of a tenant, table after table. It reports whether no process took a request for the tenant when
-// it began. Otherwise rows that are just written may be left, and chunks are.
+// emptyTenant deletes the rows of a tenant, table after table. quiet reports whether no process accepted requests for the tenant when
+// it began. If it is false, rows that were just written may be left, and chunks are left.
 func (k *Keeper) emptyTenant(ctx context.Context, tenant tenants.ID) (quiet bool, err error) {
 	err = k.pool.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM tenant WHERE id = $1 AND erasing_at >= `+postgres.Now+` - $2::interval)`,
 		tenant, identitiesKept).Scan(&quiet)
@@ -113,8 +113,8 @@ func (k *Keeper) emptyTenant(ctx context.Context, tenant tenants.ID) (quiet bool
 	return true, k.eraseChunks(ctx, tenant)
 }
 
-// eraseChunks deletes the chunks of a tenant, of which no more are made. Those that are done have no index by tenant, and are
-// found by reading the table in parts: an hour of chunks of all tenants.
+// eraseChunks deletes the chunks of a tenant for which no new ones are made. Chunks that are done have no index by tenant, so it reads
+// the table in parts: it holds an hour of chunks of all tenants.
 func (k *Keeper) eraseChunks(ctx context.Context, tenant tenants.ID) error {
 	for _, sql := range chunksNotDone {
 		if _, err := k.pool.Exec(ctx, sql, tenant, cohorts.Shards); err != nil {
@@ -135,6 +135,7 @@ var chunksNotDone = []string{
 	`DELETE FROM chunk WHERE tenant_id = $1 AND shard < $2 AND opened_at IS NOT NULL AND done_at IS NULL`,
 }
 
+// eraseHoldings deletes the rows of a tenant in the tables of holdings.
 func (k *Keeper) eraseHoldings(ctx context.Context, tenant tenants.ID) error {
 	for _, table := range holdings {
 		leaves, err := k.leaves(ctx, table)
@@ -156,8 +157,7 @@ func (k *Keeper) eraseHoldings(ctx context.Context, tenant tenants.ID) error {
 	return nil
 }
 
-// living is a condition that leaves out the rows of a table that were folded: they are dead, and while an old snapshot is open they
-// may be many.
+// living returns a condition that leaves out folded rows of a table. They are dead, and may be many while an old snapshot is open.
 func living(table string) string {
 	switch table {
 	case "tally_delta", "idle_delta", "daily_use_delta", "happening":
@@ -166,7 +166,7 @@ func living(table string) string {
 	return ""
 }
 
-// untilFew runs what deletes at most erasedAtOnce rows until it deletes fewer.
+// untilFew calls some, which deletes at most erasedAtOnce rows, until it deletes fewer.
 func untilFew(ctx context.Context, some func() (int64, error)) error {
 	for {
 		var gone int64
@@ -180,8 +180,8 @@ func untilFew(ctx context.Context, some func() (int64, error)) error {
 	}
 }
 
-// leaves returns the tables that hold the rows of one: its partitions, also those that are detached and not dropped yet, or the
-// table itself.
+// leaves returns the tables that hold the rows of a table: the table itself, or its partitions and the detached ones that are not
+// dropped yet.
 func (k *Keeper) leaves(ctx context.Context, table string) (leaves []string, err error) {
 	if !slices.ContainsFunc(partitioned, func(p partitionedTable) bool { return p.name == table }) {
 		return []string{table}, nil
@@ -193,8 +193,8 @@ func (k *Keeper) leaves(ctx context.Context, table string) (leaves []string, err
 	return leaves, err
 }
 
-// eraseSomeSchedules deletes schedules with their members, which are found by them alone. A schedule that another was
-// just changing is waited for, and is deleted as it came to be; its member is looked for after that.
+// eraseSomeSchedules deletes schedules with their members and states, and returns how many. It waits for a schedule that another
+// transaction changes, and deletes its new version. Members are found by their schedules.
 func (k *Keeper) eraseSomeSchedules(ctx context.Context, tenant tenants.ID) (gone int64, err error) {
 	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `
@@ -227,8 +227,8 @@ func (k *Keeper) eraseSomeSchedules(ctx context.Context, tenant tenants.ID) (gon
 	return gone, err
 }
 
-// eraseSomeCohorts deletes cohorts of a shard, and what the shard's sweep would make chunks of, while it is locked: no
-// sweep has read them and not yet written its chunks.
+// eraseSomeCohorts deletes cohorts and rows of held of a shard, under the shard's lock, so that no sweep has read them without having
+// written its chunks.
 func (k *Keeper) eraseSomeCohorts(ctx context.Context, tenant tenants.ID, shard int16) (gone int64, err error) {
 	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) (err error) {
 		var b pgx.Batch
@@ -259,11 +259,11 @@ func (k *Keeper) eraseSomeCohorts(ctx context.Context, tenant tenants.ID, shard 
 	return gone, err
 }
 
-// errNotEmpty is a tenant of whom rows came while others were deleted.
+// errNotEmpty is the error of an erasure during which rows of the tenant were written.
 var errNotEmpty = errors.New("there are rows of the tenant still")
 
-// dropTenant deletes the tenant where nothing is left of it and no process takes requests for it any more. Its row is
-// locked first: who would still write a row that refers to it waits, and then fails.
+// dropTenant deletes the tenant if it has no rows left and no process accepts requests for it. It locks the tenant's row first: a
+// transaction that still writes a row which refers to it waits, and then fails.
 func (k *Keeper) dropTenant(ctx context.Context, tenant tenants.ID) (done bool, err error) {
 	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
 		var quiet bool
@@ -297,7 +297,7 @@ func (k *Keeper) dropTenant(ctx context.Context, tenant tenants.ID) (done bool, 
 				return fmt.Errorf("erase from %s: %w", table, err)
 			}
 			switch table {
-			case "bucket", "tally", "tally_delta", "idle", "idle_delta", "daily_use_delta", "daily_use", "happening", "notice", "event", "audit", "allowance": // no other row comes of these
+			case "bucket", "tally", "tally_delta", "idle", "idle_delta", "daily_use_delta", "daily_use", "happening", "notice", "event", "audit", "allowance": // these make no other rows
 			default:
 				if gone.RowsAffected() > 0 {
 					return errNotEmpty

@@ -13,37 +13,37 @@ import (
 	"github.com/carillonhq/carillon/schedules/forecast"
 )
 
-// Broken is a promise that rows of the database contradict: how many of them, as far as they were counted.
+// Broken says how many rows of the database contradict a promise, up to mostBroken.
 type Broken struct {
 	Name    string
 	Meaning string
 	Rows    int
 }
 
-// invariant is a promise that a query can see broken. The query counts the rows that break it, to mostBroken at most.
+// invariant is a promise whose violation a query can find. The query counts the rows that contradict it, up to mostBroken.
 type invariant struct {
 	name, meaning string
-	deep          bool // it reads more than an index tells
+	deep          bool // the query reads whole tables
 	sql           string
 	from          func(scanFloors) []any
 }
 
 const (
 	mostBroken = 1000
-	brokenFor  = "1 minute" // who is a moment behind breaks nothing
+	brokenFor  = "1 minute" // a shorter delay breaks no promise
 	scanEvery  = 15 * time.Second
 	scanLimit  = 5 * time.Second
 )
 
-// scanFloors are where a scan begins to read what is due or unopened: before that there is nothing.
+// scanFloors are where a scan begins to read due and unopened rows: there are none before.
 type scanFloors struct {
 	cohort, held []time.Time // by shard
 	chunk        int64
 	stuck        []int64 // unopened chunks with lower numbers
 }
 
-// invariants are looked at one by one. Chunks are swept in about the order of their numbers, so the first unopened ones tell
-// whether any waits. $1 is mostBroken; further arguments come from scanFloors.
+// invariants are checked one by one. Chunks are swept in about the order of their numbers, so the first unopened ones show whether any
+// waits. $1 is mostBroken; further arguments come from scanFloors.
 var invariants = []invariant{
 	{"overdue_cohorts", "timings that are due and have not been swept for a minute", false, `
 		SELECT count(*)
@@ -142,8 +142,7 @@ var invariants = []invariant{
 		) t`, nil},
 }
 
-// Scan looks for broken promises, and returns all that it looked for with how many rows break each. A deep scan reads whole
-// tables.
+// Scan checks the invariants, and returns each with how many rows break it. A deep scan reads whole tables.
 func Scan(ctx context.Context, db postgres.DB, deep bool) (all []Broken, err error) {
 	return scanFrom(ctx, db, deep, scanFloors{make([]time.Time, cohorts.Shards), make([]time.Time, cohorts.Shards), 0, []int64{}})
 }
@@ -166,7 +165,7 @@ func scanFrom(ctx context.Context, db postgres.DB, deep bool, from scanFloors) (
 	return all, nil
 }
 
-// scan keeps the metric of broken promises.
+// Scan checks the invariants that are not deep, and sets their metric.
 func (k *Keeper) Scan(ctx context.Context) error {
 	var from scanFloors
 	for shard := range int16(cohorts.Shards) {

@@ -23,7 +23,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Config is what a Keeper works with.
+// Config is what a Keeper needs. The functions may be nil.
 type Config struct {
 	Pool       *pgxpool.Pool
 	IDs        ident.Codec
@@ -41,18 +41,17 @@ type Config struct {
 	Events     *events.Events
 	Control    *control.Control
 	Told       *loop.Rarely // of errors that come again and again
-	// Settle brings a schedule whose moved ticks have come back to its spec's timing. It may be nil where the process does
-	// not dispatch.
+	// Settle returns a schedule whose moved ticks have passed to the timing of its spec.
 	Settle func(ctx context.Context, tenant tenants.ID, workflow, key string) error
-	// Uses tells how much a tenant uses of its quotas, by their names. Where it is nil nobody is told of soft limits.
+	// Uses returns how much a tenant uses of its quotas, by their names. If it is nil, there are no events of soft limits.
 	Uses func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
-	// Erase goes on with the erasures that were not finished. It may be nil.
+	// Erase continues erasures of keys that no request has finished.
 	Erase   func(ctx context.Context) error
 	Metrics *Metrics
 	Log     *slog.Logger
 }
 
-// Keeper does the upkeep: it deletes what is past its retention, mends what a crash left, and watches.
+// Keeper deletes rows that are past their retention, repairs what a crash left, and reports what is stuck.
 type Keeper struct {
 	pool       *pgxpool.Pool
 	ids        ident.Codec
@@ -82,10 +81,10 @@ type Keeper struct {
 	searched  sync.Map // by the name of a search: the blocks that it has read
 
 	// What the tasks remember between two runs. The lock of the task guards it.
-	delaysAt    delaysPlace   // of rearmLost
+	delaysAt    delaysPlace   // of RearmLost
 	ratesAt     ratePlace     // of clearRates
 	analyzed    time.Time     // of fold
-	processEnds cluster.Floor // of clearProcesses
+	processEnds cluster.Floor // of ClearProcesses
 }
 
 // New returns a Keeper.
@@ -110,10 +109,10 @@ func (k *Keeper) Run(ctx context.Context) {
 	work.Wait()
 }
 
-// Watch looks once for what is stuck.
+// Watch looks once for what is stuck, and sets the metrics.
 func (k *Keeper) Watch(ctx context.Context) error { return k.watchdog.look(ctx, time.Now()) }
 
-// Watchdog returns a look for what is stuck at a moment, with a memory of its own.
+// Watchdog returns a function that looks for what is stuck, with a memory of its own.
 func (k *Keeper) Watchdog() func(ctx context.Context, now time.Time) error {
 	return newWatchdog(k).look
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// upkeepMetrics are the metrics of upkeep.
+// Metrics are the metrics of upkeep.
 type Metrics struct {
 	broken      *prometheus.GaugeVec
 	overdue     *prometheus.GaugeVec
@@ -14,7 +14,7 @@ type Metrics struct {
 	watched     prometheus.Gauge
 }
 
-// newUpkeepMetrics registers the metrics of upkeep.
+// NewMetrics registers the metrics of upkeep with r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		broken:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_broken_promises", Help: "Rows that contradict a promise, as a scan each 15 s finds them; 0 is health."}, []string{"promise"}),

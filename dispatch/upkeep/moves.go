@@ -12,12 +12,11 @@ import (
 )
 
 const (
-	settledAfter = "1 minute" // since a schedule's last moved tick came
+	settledAfter = "1 minute" // after a schedule's last moved tick
 	mostSettled  = 500        // at a time
 )
 
-// settleMoves brings schedules whose moved ticks have come back to the timings of their specs. It returns how many it
-// settled.
+// settleMoves returns schedules whose moved ticks have passed to the timings of their specs, and reports how many.
 func (k *Keeper) settleMoves(ctx context.Context) (settled int64, err error) {
 	if k.settle == nil {
 		return 0, nil

@@ -35,7 +35,7 @@ const (
 
 func partition(table string, day time.Time) string { return table + "_" + day.Format("20060102") }
 
-// ensurePartitions creates the partitions of the record from yesterday to a week ahead.
+// EnsurePartitions creates the partitions of the record from yesterday to a week ahead.
 func (k *Keeper) EnsurePartitions(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -28,7 +28,7 @@ type retainArgs struct{}
 
 func (retainArgs) Kind() string { return "retain" }
 
-// Worker returns what works on River's jobs that delete what is past its retention.
+// Worker returns the worker of River's jobs that delete what is past its retention.
 func (k *Keeper) Worker() river.Worker[retainArgs] { return &worker{keeper: k} }
 
 type worker struct {
@@ -45,7 +45,7 @@ func (w *worker) Work(ctx context.Context, _ *river.Job[retainArgs]) error {
 	return nil
 }
 
-// retaining is the job that River inserts by itself, in one of the processes.
+// Retaining returns the periodic job that deletes what is past its retention. River inserts it in one of the processes.
 func Retaining() *river.PeriodicJob {
 	return river.NewPeriodicJob(river.PeriodicInterval(retainEvery), func() (river.JobArgs, *river.InsertOpts) {
 		return retainArgs{}, &river.InsertOpts{Queue: chunk.WorkLane, MaxAttempts: 1}
@@ -54,9 +54,9 @@ func Retaining() *river.PeriodicJob {
 
 // retained is how far the retention of this process has come: each part of a run continues where the last run stopped.
 type retained struct {
-	mu       sync.Mutex // one run at a time
-	tenant   tenants.ID // the last tenant whose dead letters, audit and versions were looked at
-	keepers  keepers
+	mu       sync.Mutex           // one run at a time
+	tenant   tenants.ID           // the last tenant whose dead letters, audit and versions were looked at
+	places   retentionPlaces      // of the walks through schedules
 	thinned  map[string]string    // by partition: for which tenants it was thinned, and on which date
 	thinning map[string]thinPlace // by partition
 }
@@ -69,7 +69,7 @@ type ages struct {
 	unread  bool // the quotas of some tenant cannot be read: it may keep its rows for longer than all others
 }
 
-// ages reads the quotas of all tenants. A tenant whose quotas cannot be read keeps its rows until they can.
+// Ages reads the quotas of all tenants. A tenant whose quotas cannot be read keeps its rows until they can.
 func (k *Keeper) Ages(ctx context.Context) (a ages, err error) {
 	rows, _ := k.pool.Query(ctx, `SELECT id FROM tenant WHERE erasing_at IS NULL`) // CollectRows reports the error
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int32])
@@ -98,7 +98,7 @@ func (k *Keeper) Ages(ctx context.Context) (a ages, err error) {
 	return a, nil
 }
 
-// days is how many days of a partitioned table a tenant keeps.
+// days returns for how many days a tenant keeps rows of a partitioned table.
 func days(table string, q tenants.Quotas) int {
 	if table == "attempt" {
 		return q.AttemptRetentionDays
@@ -108,8 +108,8 @@ func days(table string, q tenants.Quotas) int {
 
 func ago(now time.Time, days int) time.Time { return now.UTC().Add(-time.Duration(days) * record.Day) }
 
-// retain drops the partitions that no tenant keeps, and deletes in batches what a tenant or a schedule does not keep. Each
-// part has its own share of the time, so that the last one gets it too.
+// Retain drops the partitions that no tenant keeps, and deletes in batches what a tenant or a schedule does not keep. Each part has
+// its own share of the time, so that the last one gets it too.
 func (k *Keeper) Retain(ctx context.Context, now time.Time) error {
 	k.retained.mu.Lock()
 	defer k.retained.mu.Unlock()
@@ -132,7 +132,7 @@ func (k *Keeper) Retain(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// inBatches runs a statement that changes at most $n rows, n being one more than the arguments, until it changes fewer.
+// inBatches runs a statement until it changes fewer than record.MostCleared rows. The last argument of the statement is that limit.
 func (k *Keeper) inBatches(ctx context.Context, sql string, args ...any) error {
 	for {
 		done, err := k.pool.Exec(ctx, sql, append(args, record.MostCleared)...)
@@ -153,7 +153,8 @@ func (k *Keeper) countBatches(ctx context.Context, sql string, args ...any) erro
 	}
 }
 
-// retainTenants goes from tenant to tenant, and from the last one to the first. A tenant that fails does not stop the others.
+// retainTenants deletes what tenants do not keep, from the tenant after the last run's to that one. A tenant that fails does not stop
+// the others.
 func (k *Keeper) retainTenants(ctx context.Context, a ages, now time.Time) error {
 	next, _ := slices.BinarySearch(a.ids, k.retained.tenant+1)
 	var errs []error
@@ -169,8 +170,8 @@ func (k *Keeper) retainTenants(ctx context.Context, a ages, now time.Time) error
 	return errors.Join(errs...)
 }
 
-// retainTenant deletes a tenant's dead letters and versions of schedules that are past their retention. A version is
-// kept as long as anything that may name it: its history, the record, or a dead letter.
+// retainTenant deletes a tenant's dead letters, audit, daily use and versions of schedules that are past their retention. A version
+// stays as long as a tick, a dead letter or the audit may name it.
 func (k *Keeper) retainTenant(ctx context.Context, tenant tenants.ID, q tenants.Quotas, now time.Time) error {
 	err := k.inBatches(ctx, `
 		DELETE FROM dead_letter

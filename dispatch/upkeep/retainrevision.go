@@ -11,8 +11,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// retainRevisions drops the payloads of a tenant's versions of schedules that ended longer ago than ticks are kept, and
-// deletes versions that nothing names any more.
+// retainRevisions deletes the payloads of a tenant's versions of schedules that ended longer ago than ticks are kept, and deletes
+// versions that nothing names any more.
 func (k *Keeper) retainRevisions(ctx context.Context, tenant tenants.ID, q tenants.Quotas, now time.Time) error {
 	err := k.countBatches(ctx, `
 		WITH over AS MATERIALIZED (
@@ -58,17 +58,17 @@ func (k *Keeper) retainRevisions(ctx context.Context, tenant tenants.ID, q tenan
 	return nil
 }
 
-// countFreed ends a statement that frees bytes of tenant $1, a row of freed each, and returns how many rows that are.
+// countFreed ends a statement that frees bytes of tenant $1, one row of freed each, and returns the number of those rows.
 const countFreed = `, counted AS (
 			INSERT INTO tally_delta (tenant_id, cohort_id, n)
 			SELECT $1, -2, -sum(bytes) FROM freed HAVING sum(bytes) <> 0
 		)
 		SELECT count(*) FROM freed`
 
-// recountLimit is how long the rows of one tenant may be added up. Those of a larger tenant are not: its count stays as it is.
+// recountLimit limits the time for adding up the rows of one tenant. The count of a larger tenant stays as it is.
 const recountLimit = 20 * time.Second
 
-// recountBytes mends the count of a tenant's bytes.
+// recountBytes corrects the count of a tenant's bytes.
 func (k *Keeper) recountBytes(ctx context.Context, tenant tenants.ID) error {
 	limited, cancel := context.WithTimeout(ctx, recountLimit)
 	defer cancel()

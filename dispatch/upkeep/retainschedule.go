@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	keepersRead = 500
-	keepersRun  = 20_000 // schedules looked at in one run; the next goes on from there
+	retentionsRead = 500
+	retentionsRun  = 20_000 // schedules in one run; the next run continues there
 )
 
-// keeper is a schedule whose ended ticks are kept for another time than its tenant's.
-type keeper struct {
+// ownRetention is a schedule that keeps ended ticks for another time than its tenant.
+type ownRetention struct {
 	TenantID  int32
 	ID        int64
 	Workflow  string
@@ -30,24 +30,24 @@ type keeper struct {
 	Defaults  []byte
 }
 
-// keepers is how far the deleting by schedule has come.
-type keepers struct {
-	own  keeper // among those that say it themselves
-	flow keeper // among those that inherit it
+// retentionPlaces are the positions of the two walks through such schedules.
+type retentionPlaces struct {
+	own       ownRetention // among schedules with a retention of their own
+	inherited ownRetention // among schedules that inherit one from their workflow
 }
 
-// retainSchedules deletes ended ticks that their schedules keep no longer, for the next of the schedules that say so or
-// inherit it. They were hidden when their time was over.
+// retainSchedules deletes ended ticks that their schedules do not keep any more, for the next schedules with a retention of their own
+// or an inherited one. These ticks are hidden already.
 func (k *Keeper) retainSchedules(ctx context.Context, _ ages, now time.Time) error {
-	at := &k.retained.keepers
-	own := k.eachKeeper(ctx, now, &at.own, `
+	at := &k.retained.places
+	own := k.eachRetention(ctx, now, &at.own, `
 		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
 		FROM schedule s
 		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
 		WHERE (s.keep_succeeded_s IS NOT NULL OR s.keep_failed_s IS NOT NULL) AND (s.tenant_id, s.id) > ($1, $2)
 		ORDER BY s.tenant_id, s.id
-		LIMIT $3`, func(one keeper) []any { return []any{one.TenantID, one.ID, keepersRead} })
-	return errors.Join(own, k.eachKeeper(ctx, now, &at.flow, `
+		LIMIT $3`, func(one ownRetention) []any { return []any{one.TenantID, one.ID, retentionsRead} })
+	return errors.Join(own, k.eachRetention(ctx, now, &at.inherited, `
 		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
 		FROM workflow w
 		CROSS JOIN LATERAL (
@@ -59,22 +59,22 @@ func (k *Keeper) retainSchedules(ctx context.Context, _ ages, now time.Time) err
 		) s
 		WHERE w.defaults #> '{delivery,retention}' IS NOT NULL AND (w.tenant_id, w.name) >= ($1, $2)
 		ORDER BY w.tenant_id, w.name, s.key
-		LIMIT $4`, func(one keeper) []any { return []any{one.TenantID, one.Workflow, one.Key, keepersRead} }))
+		LIMIT $4`, func(one ownRetention) []any { return []any{one.TenantID, one.Workflow, one.Key, retentionsRead} }))
 }
 
-// eachKeeper walks schedules from a place on, and begins anew where it comes to the end.
-func (k *Keeper) eachKeeper(ctx context.Context, now time.Time, at *keeper, sql string, args func(keeper) []any) error {
-	for range keepersRun / keepersRead {
+// eachRetention deletes ended ticks of the schedules of a walk, from a place on. At the end, the next run begins at the start.
+func (k *Keeper) eachRetention(ctx context.Context, now time.Time, at *ownRetention, sql string, args func(ownRetention) []any) error {
+	for range retentionsRun / retentionsRead {
 		rows, _ := k.pool.Query(ctx, sql, args(*at)...) // CollectRows reports the error
-		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[keeper])
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[ownRetention])
 		if err != nil {
 			return fmt.Errorf("read schedules that keep ticks for a time of their own: %w", err)
 		}
 		if err := k.thinSchedules(ctx, now, found); err != nil {
 			return err
 		}
-		if len(found) < keepersRead {
-			*at = keeper{}
+		if len(found) < retentionsRead {
+			*at = ownRetention{}
 			return nil
 		}
 		*at = found[len(found)-1]
@@ -82,8 +82,9 @@ func (k *Keeper) eachKeeper(ctx context.Context, now time.Time, at *keeper, sql 
 	return nil
 }
 
-func (k *Keeper) thinSchedules(ctx context.Context, now time.Time, found []keeper) error {
-	byTenant := map[int32][]keeper{}
+// thinSchedules deletes the ended ticks of these schedules that are past their retention.
+func (k *Keeper) thinSchedules(ctx context.Context, now time.Time, found []ownRetention) error {
+	byTenant := map[int32][]ownRetention{}
 	for _, one := range found {
 		byTenant[one.TenantID] = append(byTenant[one.TenantID], one)
 	}
@@ -108,8 +109,8 @@ func (k *Keeper) thinSchedules(ctx context.Context, now time.Time, found []keepe
 	return nil
 }
 
-// thinTicks deletes what schedules keep no longer: ticks that succeeded, or failed, before a moment each. Their bytes are given
-// back to the day on which they ended.
+// thinTicks deletes the ticks of schedules that succeeded before good, or failed before bad. It subtracts their bytes from the use of
+// the day on which they ended.
 func (k *Keeper) thinTicks(ctx context.Context, tenant tenants.ID, ids []int64, good, bad []time.Time) error {
 	err := k.countBatches(ctx, `
 		WITH thinned AS (

@@ -14,18 +14,18 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// task is a part of upkeep. Any process may run it, but only one process at a time: the others skip their run.
+// Task is a part of upkeep. Any process may run it, but only one at a time: the others skip their run.
 type Task struct {
 	Name  string
 	every time.Duration
 	Limit time.Duration // of one run; the next run continues
 
-	// look is the query of a cheap first look. Where it finds no row the run ends, without the task's lock. It may be empty. Where a
-	// query is not enough, ask looks in its stead.
+	// look is the query of a cheap first look. If it finds no row, the run ends without the task's lock. It may be empty. If a query is not
+	// enough, ask is called instead.
 	look string
 	ask  func(ctx context.Context) (bool, error)
 
-	// some does one batch and reports whether there may be more. The run repeats it until there is no more.
+	// Some does one batch and reports whether there may be more. The run repeats it until there is no more.
 	Some func(ctx context.Context) (more bool, err error)
 }
 
@@ -34,7 +34,7 @@ func whole(fn func(ctx context.Context) error) func(ctx context.Context) (bool, 
 	return func(ctx context.Context) (bool, error) { return false, fn(ctx) }
 }
 
-// full makes a batch of a function that returns how many rows it changed: there may be more where it changed most.
+// Full makes a batch of a function that returns how many rows it changed: there may be more if it changed most.
 func Full(most int64, fn func(ctx context.Context) (int64, error)) func(ctx context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		n, err := fn(ctx)
@@ -42,8 +42,7 @@ func Full(most int64, fn func(ctx context.Context) (int64, error)) func(ctx cont
 	}
 }
 
-// RunTask repeats the task's batches until it has caught up or its time is over. It does nothing where another process runs
-// the task.
+// RunTask repeats the task's batches until nothing is left or its time is over. It does nothing if another process runs the task.
 func (k *Keeper) RunTask(ctx context.Context, t Task) error {
 	limited, cancel := context.WithTimeout(ctx, t.Limit)
 	defer cancel()
@@ -71,7 +70,8 @@ func (k *Keeper) RunTask(ctx context.Context, t Task) error {
 	}
 }
 
-const TaskLockClass = 0x4341_5441 // of the advisory locks of tasks
+// TaskLockClass is the class of the advisory locks of tasks.
+const TaskLockClass = 0x4341_5441
 
 // taskLocks holds the session-level advisory locks of the tasks that this process runs. All are locks of one connection,
 // which it takes from the pool while any task runs, so that tasks never use up the pool.
@@ -81,13 +81,14 @@ type taskLocks struct {
 	held map[string]bool
 }
 
+// TaskLock returns the number of a task's advisory lock.
 func TaskLock(name string) int32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
 	return int32(h.Sum32())
 }
 
-// take reports false where this process or another one holds the task's lock.
+// take takes a task's lock. taken is false if this process or another one holds it.
 func (l *taskLocks) take(ctx context.Context, pool *pgxpool.Pool, name string) (taken bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,11 +119,11 @@ func (l *taskLocks) take(ctx context.Context, pool *pgxpool.Pool, name string) (
 
 const releaseLimit = 2 * time.Second
 
-// holderSilent is after how long the server ends the locks of a process that stands still. It is longer than the limit of
-// any task.
+// holderSilent is how long a stopped process keeps its locks: the server then ends its session. It is longer than the limit of any
+// task.
 const holderSilent = 2 * time.Minute
 
-// release gives the lock back, also where ctx has ended.
+// release releases the lock, even if ctx has ended.
 func (l *taskLocks) release(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()

@@ -32,8 +32,8 @@ type thinPlace struct {
 	key    []any
 }
 
-// thinDays deletes from partitions the ended ticks of tenants that keep them for less than the tenant with the longest
-// retention; for that tenant and its equals the partition is dropped whole. A day is thinned once it is over for a tenant.
+// ThinDays deletes from partitions the ended ticks and attempts of tenants that keep them for less time than the tenant with the
+// longest retention, whose days are dropped whole. It thins a day once it is past the retention of a tenant.
 func (k *Keeper) ThinDays(ctx context.Context, a ages, now time.Time) error {
 	var errs []error
 	for _, table := range partitioned {
@@ -59,7 +59,7 @@ func (k *Keeper) ThinDays(ctx context.Context, a ages, now time.Time) error {
 
 var thinSeed = maphash.MakeSeed()
 
-// over returns the tenants that keep a day no longer, and a sign of them: the same tenants on the same date have the same.
+// over returns the tenants that do not keep a day any more, and a hash of them and the date.
 func (p dayTable) over(a ages, now time.Time) (over []tenants.ID, sign string) {
 	longest, sum := days(p.table, a.longest), uint64(0)
 	for _, id := range a.ids {
@@ -72,8 +72,8 @@ func (p dayTable) over(a ages, now time.Time) (over []tenants.ID, sign string) {
 	return over, now.UTC().Format(time.DateOnly) + "/" + strconv.FormatUint(sum, 16)
 }
 
-// thinDay deletes from one partition the rows of the tenants that keep its day no longer. A day that was thinned for the same
-// tenants is looked at once a date, for ticks that ended late; the default partition in each run.
+// thinDay deletes from one partition the rows of the tenants that do not keep its day any more. It looks at a day that was thinned for
+// the same tenants once a date, for ticks that ended late, and at the default partition in each run.
 func (k *Keeper) thinDay(ctx context.Context, p dayTable, a ages, now time.Time) error {
 	over, sign := p.over(a, now)
 	if len(over) == 0 || !p.from.IsZero() && k.retained.thinned[p.Name] == sign {

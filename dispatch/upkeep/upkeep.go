@@ -10,11 +10,9 @@ import (
 	"github.com/carillonhq/carillon/dispatch/events"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/record"
-	"github.com/carillonhq/carillon/dispatch/sweep"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/calendars"
-	"github.com/carillonhq/carillon/schedules/forecast"
 )
 
 const (
@@ -23,27 +21,15 @@ const (
 )
 
 const (
-	taskLimit = 20 * time.Second // of most tasks
+	taskLimit   = 20 * time.Second // of most tasks
+	chunkKept   = time.Hour        // after a chunk is done
+	emptyKept   = time.Hour        // after a cohort is empty
+	emptyAgain  = time.Minute      // until the next look at an empty cohort that must not be deleted yet
+	processKept = time.Minute      // after the last heartbeat of a process
 )
 
-const (
-	chunkKept = time.Hour
-)
-
-const (
-	emptyKept = time.Hour
-)
-
-const (
-	emptyAgain = time.Minute // until the next look at an empty cohort that may not be deleted yet
-)
-
-const (
-	processKept = time.Minute
-)
-
-// tasks are the parts of upkeep that this process takes part in. Those that run every upkeepEvery run one after another, in
-// this order; each of the others runs beside them.
+// Tasks returns the tasks that this process takes part in. Those that run each upkeepEvery run one after another, in this order. Each
+// of the others runs beside them.
 func (k *Keeper) Tasks() (all []Task) {
 	if k.dispatches {
 		all = append(all,
@@ -91,10 +77,10 @@ func (k *Keeper) upkeep(ctx context.Context) {
 			})
 		}
 	}
-	loop.Every(ctx, k.log, upkeepEvery, "keep house", k.KeepHouse)
+	loop.Every(ctx, k.log, upkeepEvery, "run upkeep", k.KeepHouse)
 }
 
-// keepHouse runs each task of upkeepEvery once, also where others fail.
+// KeepHouse runs each task of upkeepEvery once, even if others fail.
 func (k *Keeper) KeepHouse(ctx context.Context) error {
 	var errs []error
 	for _, t := range k.Tasks() {
@@ -108,6 +94,7 @@ func (k *Keeper) KeepHouse(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// finishErasures continues erasures of keys and tenants that no request has finished.
 func (k *Keeper) finishErasures(ctx context.Context) error {
 	if k.erase == nil {
 		return nil
@@ -115,17 +102,7 @@ func (k *Keeper) finishErasures(ctx context.Context) error {
 	return errors.Join(k.erase(ctx), k.FinishTenants(ctx))
 }
 
-// fold adds up how many members the cohorts have, and lets the planner learn of tables that have grown.
-func (k *Keeper) fold(ctx context.Context) error {
-	err := forecast.FoldTallies(ctx, k.pool)
-	if time.Since(k.analyzed) < k.idle.Pace(0, sweep.RestAnalyze) {
-		return err
-	}
-	k.analyzed = time.Now()
-	return errors.Join(err, postgres.AnalyzeNew(ctx, k.pool))
-}
-
-// markStale tells cohorts of edits of their calendars where those are too many for the edit to tell all.
+// markStale marks the cohorts of edited calendars, if an edit has too many of them to mark all itself.
 func (k *Keeper) markStale(ctx context.Context) (more bool, err error) {
 	return calendars.MarkStale(ctx, k.pool)
 }

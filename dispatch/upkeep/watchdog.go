@@ -26,25 +26,26 @@ func newWatchdog(d *Keeper) *watchdog {
 	return &watchdog{Keeper: d, exhausted: map[int64]time.Time{}, unarmed: map[int64]time.Time{}, adrift: map[numbered]bool{}}
 }
 
-// numbered is a schedule's place in the order in which the watchdog goes through all of them.
+// numbered is the position of a schedule in the order in which the watchdog reads all of them.
 type numbered struct {
 	Tenant tenants.ID
 	ID     int64
 }
 
-// watchdog tells in the metrics what there should be none of: due times that the sweep has not come to, chunks that nobody
-// opens, schedules put aside, and active ones without a next time. It mends nothing. All that it reads is bounded, and does
-// not grow with what is stored. It remembers between two looks what it saw.
+// watchdog sets metrics of what should not exist: due times that the sweep has not reached, chunks that no process opens, quarantined
+// schedules, and active schedules without a next time. It repairs nothing. What it reads is bounded and does not grow with the number
+// of schedules. It remembers what it saw between two looks.
 type watchdog struct {
 	*Keeper
-	exhausted map[int64]time.Time // cohorts with active members and no next time, and since when
-	unarmed   map[int64]time.Time // likewise, of cohorts with fixed_delay
-	delaysAt  delaysPlace         // how far it has come with those
+	exhausted map[int64]time.Time // cohorts with active members and no next time, and when they were first seen
+	unarmed   map[int64]time.Time // the same for cohorts with fixed_delay
+	delaysAt  delaysPlace         // the position of the walk through these
 	adrift    map[numbered]bool   // active schedules that are in no cohort
-	at        numbered            // how far it has come
+	at        numbered            // the position of the walk through all schedules
 	floors    sweep.DueFloors
 }
 
+// look runs all checks once, as of now.
 func (w *watchdog) look(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, watchLimit)
 	defer cancel()
@@ -58,7 +59,7 @@ func (w *watchdog) look(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// lateness reads the first of each queue.
+// lateness reads the first due row of each queue, and sets the metrics of delays.
 func (w *watchdog) lateness(ctx context.Context) error {
 	var cohort, held, turn time.Duration
 	err := w.sweep.FirstDue(ctx, &w.floors, allShards, func(s sweep.ShardDue) {
@@ -102,8 +103,8 @@ var allShards = func() (all []int16) {
 	return all
 }()
 
-// withoutNext counts the members of cohorts that have been without a next time for a while. upkeep completes them
-// meanwhile where their time is over.
+// withoutNext counts the members of cohorts that have had no next time for withoutAfter. Upkeep completes them before that if their
+// time is over.
 func (w *watchdog) withoutNext(ctx context.Context, now time.Time) (n int, err error) {
 	rows, err := w.pool.Query(ctx, `
 		SELECT c.id, COALESCE((SELECT t.n FROM tally t WHERE t.tenant_id = c.tenant_id AND t.cohort_id = c.id), 1)
@@ -140,8 +141,8 @@ func (w *watchdog) withoutNext(ctx context.Context, now time.Time) (n int, err e
 	return n + delays, err
 }
 
-// unarmedDelays goes on through the schedules with fixed_delay that have no due time, and counts those of which no tick
-// has been out for a while.
+// unarmedDelays reads the next page of schedules with fixed_delay that have no due time, and counts those that had no tick under way
+// for withoutAfter.
 func (w *watchdog) unarmedDelays(ctx context.Context, now time.Time) (n int, err error) {
 	page, next, err := w.restingDelays(ctx, w.delaysAt)
 	if err != nil {
@@ -166,8 +167,8 @@ func (w *watchdog) unarmedDelays(ctx context.Context, now time.Time) (n int, err
 	return n, nil
 }
 
-// patrol goes on through the schedules, and looks again at those that it found: an active one is a member of a cohort that
-// is there. A round over millions takes hours, as looking at all of them at once would cost too much.
+// patrol checks the next schedules, and again those in adrift: an active schedule is a member of an existing cohort. A walk through
+// millions takes hours, because a check of all at once would cost too much.
 func (w *watchdog) patrol(ctx context.Context) error {
 	var owners []tenants.ID
 	var ids []int64

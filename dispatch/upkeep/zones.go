@@ -10,7 +10,8 @@ import (
 
 const zonesEvery = 5 * time.Second
 
-// rezone puts a newer tz database in force once a process has brought it, and begins the operation that retimes what it changes.
+// rezone puts a newer tz database into force once a process has one, and begins the operation that retimes the affected schedules,
+// until ctx ends.
 func (k *Keeper) rezone(ctx context.Context) {
 	loop.Every(ctx, k.log, zonesEvery, "look for newer zones", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)

@@ -16,7 +16,7 @@ import (
 
 const mostDelays = 2500 // cohorts with fixed_delay that one page holds
 
-// delaysPlace is how far a walk through the cohorts with fixed_delay has come.
+// delaysPlace is the position of a walk through the cohorts with fixed_delay.
 type delaysPlace struct {
 	shard  int16
 	cohort int64
@@ -28,12 +28,12 @@ type resting struct {
 	place    delaysPlace
 	schedule *int64
 	delayAt  *time.Time
-	unarmed  bool // it is active, and no tick of it is out
-	lost     bool // nothing will ever arm it
+	unarmed  bool // it is active, and no tick of it is under way
+	lost     bool // no end of a tick will ever set its next time
 }
 
-// restingDelays returns the next page of schedules with fixed_delay whose cohorts have no due time, and where the page
-// after it begins. Which of them are lost only their ticks tell, so upkeep walks through all, a page at a time.
+// restingDelays returns the next page of schedules with fixed_delay whose cohorts have no due time, and where the next page begins.
+// Only their ticks show which of them are lost, so the walk reads all of them, a page at a time.
 func (k *Keeper) restingDelays(ctx context.Context, after delaysPlace) (page []resting, next delaysPlace, err error) {
 	floor, stuck := k.unopened.From(k.horizon)
 	rows, _ := k.pool.Query(ctx, `
@@ -71,8 +71,8 @@ func (k *Keeper) restingDelays(ctx context.Context, after delaysPlace) (page []r
 	return page, next, nil
 }
 
-// rearmLost arms schedules with fixed_delay that nothing would ever arm: their tick has ended, or is neither recorded nor
-// in a chunk. There are none, unless rows were changed by other means. Each run looks at one page of the walk.
+// RearmLost sets the next time of schedules with fixed_delay that no end of a tick will ever set: their tick has ended, or is neither
+// recorded nor in a chunk. There are none, unless rows were changed by other means. Each run looks at one page of the walk.
 func (k *Keeper) RearmLost(ctx context.Context) error {
 	page, next, err := k.restingDelays(ctx, k.delaysAt)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// wakeForsaken looks for parked ticks whose wait has ended without a change of a row: a keyset that was given back opens secrets again.
+// WakeForsaken wakes parked ticks whose wait has ended without a change of a row, such as when a keyset with a lost key is restored.
 // It reads what ticks are parked for, once each, and not the ticks.
 func (k *Keeper) WakeForsaken(ctx context.Context) error {
 	for from, more := (record.ParkedFor{Tenant: -1}), true; more; {
@@ -23,7 +23,8 @@ func (k *Keeper) WakeForsaken(ctx context.Context) error {
 	return nil
 }
 
-// readForsaken reads what ticks are parked for, from a tenant and a name on: one row of held for each.
+// ReadForsaken reads what ticks are parked for, after a tenant and a name: one row of held for each, with the state of the tenant and
+// the endpoint.
 const ReadForsaken = `
 		WITH RECURSIVE parked (tenant_id, waits_for, n) AS (
 			(SELECT tenant_id, waits_for, 1
@@ -49,6 +50,7 @@ const ReadForsaken = `
 		LEFT JOIN endpoint e ON e.tenant_id = p.tenant_id AND e.name = p.waits_for
 		ORDER BY p.tenant_id, p.waits_for`
 
+// wakeSomeForsaken adds rows to table wake for the next page of waits that have ended.
 func (k *Keeper) wakeSomeForsaken(ctx context.Context, from record.ParkedFor) (last record.ParkedFor, more bool, err error) {
 	rows, _ := k.pool.Query(ctx, ReadForsaken, from.Tenant, from.For, control.MostForsaken) // ForEachRow reports the error
 	var w record.ParkedFor

@@ -2,6 +2,10 @@ package upkeep
 
 import (
 	"context"
+	"errors"
+	"time"
+
+	"github.com/carillonhq/carillon/dispatch/sweep"
 
 	"github.com/jackc/pgx/v5"
 
@@ -10,8 +14,8 @@ import (
 	"github.com/carillonhq/carillon/schedules/forecast"
 )
 
-// foldSomeUse takes deltas out and adds them to their days: of their workflow, and of the tenant. Processes that fold at
-// once wait for one another, and for who erases a tenant.
+// FoldSomeUse adds up to history.MostUse deltas to their days, for the workflow and for the tenant, deletes them, and returns how
+// many. Processes that fold at the same time wait for each other, and for an erasure of a tenant.
 func (k *Keeper) FoldSomeUse(ctx context.Context) (n int64, err error) {
 	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
 		if err := forecast.LockTallies(ctx, tx); err != nil {
@@ -31,4 +35,14 @@ func (k *Keeper) FoldSomeUse(ctx context.Context) (n int64, err error) {
 			SELECT count(*) FROM taken`, history.MostUse).Scan(&n)
 	})
 	return n, err
+}
+
+// fold adds up how many members the cohorts have, and updates the planner's statistics of tables that have grown.
+func (k *Keeper) fold(ctx context.Context) error {
+	err := forecast.FoldTallies(ctx, k.pool)
+	if time.Since(k.analyzed) < k.idle.Pace(0, sweep.RestAnalyze) {
+		return err
+	}
+	k.analyzed = time.Now()
+	return errors.Join(err, postgres.AnalyzeNew(ctx, k.pool))
 }
