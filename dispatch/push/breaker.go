@@ -11,22 +11,22 @@ const (
 	breakerLongest  = 5 * time.Minute
 )
 
-// breaker keeps ticks from an endpoint that answers nothing: they are held, and no attempt is spent on them. After a while
-// one request is let through; where it fails too, the wait is twice as long. Each process has breakers of its own.
+// breaker is the circuit breaker of an endpoint. While it is open, the endpoint's ticks are held, and cost no attempts. After a while
+// it lets one request through; if that fails too, the next wait is twice as long. Each process has its own breakers.
 type breaker struct {
 	failures int
 	wait     time.Duration
-	until    time.Time // zero: closed
-	probe    time.Time // when the one request that is let through has ended at the latest; zero: there is none
+	until    time.Time // open until then; zero: closed
+	probe    time.Time // when the request that was let through has ended at the latest; zero: there is none
 }
 
-// blocks tells how long a tick is to be held; 0: it may be sent.
+// blocks returns how long a tick is held; 0 if it may be sent. b may be nil.
 func (b *breaker) blocks(now time.Time) time.Duration {
 	if b == nil || b.until.IsZero() {
 		return 0
 	}
 	if left := b.until.Sub(now); left > 0 {
-		return left + rand.N(b.wait/2) // so that not all come at once
+		return left + rand.N(b.wait/2) // spread over time
 	}
 	if now.Before(b.probe) {
 		return time.Second + rand.N(b.wait)
@@ -34,14 +34,14 @@ func (b *breaker) blocks(now time.Time) time.Duration {
 	return 0
 }
 
-// sends notes that a request is being sent.
+// sends records that a request is being sent. b may be nil.
 func (b *breaker) sends(now time.Time) {
 	if b != nil && !b.until.IsZero() {
 		b.probe = now.Add(2 * LongestAnswer)
 	}
 }
 
-// failed notes that a request came to nothing, and tells whether the breaker opened by that.
+// failed records that a request failed, and reports whether that opened the breaker.
 func (b *breaker) failed(now time.Time) (opened bool) {
 	b.failures++
 	switch {

@@ -21,7 +21,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// endpoint is where ticks are pushed, as it was read for a chunk.
+// Target is an endpoint to push to, with its opened headers and secrets.
 type Target struct {
 	Tenant  tenants.ID
 	Name    string
@@ -29,22 +29,22 @@ type Target struct {
 	Batch   int
 	headers map[string]string
 	State   string
-	Secrets [][]byte // that can be opened, the newest first; without one nothing can be sent
+	Secrets [][]byte // those that can be opened, the newest first; without one nothing can be sent
 }
 
-// withOpened opens the stored headers and secrets of an endpoint, and returns the endpoint with them. If a header cannot be opened, the
-// endpoint gets no secrets, so that nothing is sent to it.
+// WithOpened returns the endpoint e with its stored headers and secrets opened. If a header cannot be opened, the endpoint gets no
+// secrets, so that nothing is sent to it.
 func (p *Pusher) WithOpened(e Target, headers []byte, secrets [][]byte) *Target {
 	e.Secrets = p.openSecrets(e.Tenant, e.Name, secrets)
 	var err error
 	if e.headers, err = openValues(p.keyset, e.Tenant, e.Name, headers); err != nil {
 		e.Secrets = nil
-		p.tellUnreadable(e.Tenant, e.Name, err)
+		p.logUnreadable(e.Tenant, e.Name, err)
 	}
 	return &e
 }
 
-// EndpointParams are the body of an endpoint's upsert.
+// EndpointParams are the body of a PUT of an endpoint.
 type EndpointParams struct {
 	URL     string            `json:"url"`
 	Batch   *int16            `json:"batch,omitempty"`
@@ -55,8 +55,7 @@ type EndpointParams struct {
 	Pre version.Precondition `json:"-"`
 }
 
-// Endpoint is a signed webhook to which ticks are pushed. Secret is in the answers to its making and to a
-// rotation, and in no other.
+// Endpoint is a signed webhook to which ticks are pushed. Secret is set only in the answers to its creation and to a rotation.
 type Endpoint struct {
 	Name      string            `json:"name"`
 	URL       string            `json:"url"`
@@ -69,7 +68,7 @@ type Endpoint struct {
 	UpdatedAt time.Time         `json:"updated_at"`
 }
 
-// revision is the version that an endpoint's entity tag names: the microsecond of its last change.
+// revision returns the version in the endpoint's entity tag: the microsecond of its last change.
 func (e Endpoint) revision() int64 { return e.UpdatedAt.UnixMicro() }
 
 const (
@@ -79,6 +78,7 @@ const (
 	endpointColumns  = `name, url, batch, headers, events, state, created_at, updated_at`
 )
 
+// scanEndpoint reads a row of endpointColumns, without the values of headers.
 func scanEndpoint(row pgx.CollectableRow) (e Endpoint, err error) {
 	var headers []byte
 	if err := row.Scan(&e.Name, &e.URL, &e.Batch, &headers, &e.Events, &e.State, &e.CreatedAt, &e.UpdatedAt); err != nil {
@@ -95,7 +95,7 @@ func scanEndpoint(row pgx.CollectableRow) (e Endpoint, err error) {
 // check returns the params with their defaults, or all their faults.
 func (p *Pusher) check(name string, asked EndpointParams) (EndpointParams, error) {
 	errs := []error{policy.CheckName("/name", "endpoint", name)}
-	if err := p.outbound.Check(asked.URL); err != nil { // what a name stands for is looked at whenever it is called
+	if err := p.outbound.Check(asked.URL); err != nil { // the addresses of a name are checked when a connection is made
 		errs = append(errs, fault.Invalid("/url", "%s", err))
 	}
 	if asked.Batch == nil {
@@ -127,7 +127,7 @@ func (p *Pusher) check(name string, asked EndpointParams) (EndpointParams, error
 	return asked, fault.Join(errs...)
 }
 
-// PutEndpoint creates or replaces an endpoint. made reports that it is new, and then the answer contains its secret.
+// PutEndpoint creates or replaces an endpoint. made reports that it is new: then e contains its secret.
 func (p *Pusher) PutEndpoint(ctx context.Context, tenant tenants.ID, name string, asked EndpointParams) (e Endpoint, made bool, err error) {
 	if asked, err = p.check(name, asked); err != nil {
 		return e, false, err
@@ -206,7 +206,7 @@ type storedValues struct {
 	secrets [][]byte
 }
 
-// write stores the endpoint that p describes, and returns it. A put without a state leaves the state as it is.
+// write stores the endpoint and returns it. Without a state in p, an existing endpoint keeps its state.
 func (p EndpointParams) write(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string, sealed storedValues) (Endpoint, error) {
 	rows, _ := tx.Query(ctx, `
 		INSERT INTO endpoint (tenant_id, name, url, batch, headers, events, state, secrets)
@@ -218,7 +218,7 @@ func (p EndpointParams) write(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 	return pgx.CollectExactlyOneRow(rows, scanEndpoint)
 }
 
-// Endpoint returns one endpoint.
+// Endpoint returns one endpoint; a fault, 404, if there is none.
 func (p *Pusher) Endpoint(ctx context.Context, tenant tenants.ID, name string) (Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -254,7 +254,7 @@ func (p *Pusher) Endpoints(ctx context.Context, tenant tenants.ID, limit int, cu
 	return web.Cut(paging, found, false, func(one Endpoint) string { return one.Name })
 }
 
-// DeleteEndpoint forgets an endpoint that no workflow names.
+// DeleteEndpoint deletes an endpoint that no workflow names.
 func (p *Pusher) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name string, pre version.Precondition) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -280,7 +280,7 @@ func (p *Pusher) DeleteEndpoint(ctx context.Context, tenant tenants.ID, name str
 	return err
 }
 
-// lockEndpoint is an endpoint as it is before a change, if it exists. Nobody else changes it until the transaction ends.
+// lockEndpoint locks an endpoint and returns it as it is before a change. exists is false if there is none.
 func lockEndpoint(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (e Endpoint, exists bool, err error) {
 	rows, _ := tx.Query(ctx, `SELECT `+endpointColumns+` FROM endpoint WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, name) // CollectExactlyOneRow reports the error
 	e, err = pgx.CollectExactlyOneRow(rows, scanEndpoint)
@@ -290,21 +290,21 @@ func lockEndpoint(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string
 	return e, err == nil, err
 }
 
-// audited is what the audit shows of an endpoint: all but what may be a credential.
+// audited returns the endpoint as the audit shows it: without anything that may be a credential.
 func (e Endpoint) audited() Endpoint {
 	e.Headers, e.URL = nil, bareURL(e.URL)
 	return e
 }
 
-// shut reports whether nothing can be sent to an endpoint until somebody changes it.
+// Shut reports whether nothing can be sent to the endpoint until somebody changes it.
 func (e *Target) Shut() bool { return e.State != enabledEndpoint || len(e.Secrets) == 0 }
 
-// stillShut reports whether nothing can be sent to the endpoint that ticks are parked for, given what is stored of it.
+// StillShut reports whether nothing can be sent to the endpoint that ticks are parked for, given its stored columns.
 func (p *Pusher) StillShut(of record.ParkedFor, state string, headers []byte, secrets [][]byte) bool {
 	return p.WithOpened(Target{Tenant: of.Tenant, Name: of.For, Batch: 1, State: state}, headers, secrets).Shut()
 }
 
-// queueDisable disables an endpoint that wants no more, unless it was given another URL meanwhile, and tells the tenant.
+// QueueDisable disables an endpoint that answered 410, unless its URL was changed meanwhile, and notes an event for the tenant.
 func QueueDisable(b *pgx.Batch, e *Target) {
 	b.Queue(`
 		WITH gone AS (

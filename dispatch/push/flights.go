@@ -7,12 +7,12 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// flights bounds the requests to endpoints that this process has in flight for all tenants, and the bytes that they hold:
-//   - A tenant holds at most half of the requests and half of the bytes.
-//   - An eighth of both stays free for tenants that hold none.
-//   - What becomes free goes to the waiting tenant that holds the fewest requests.
+// flights limits the requests of this process in flight to all endpoints, and the bytes that they hold:
+//   - A tenant has at most half of the requests and half of the bytes.
+//   - An eighth of both stays free for tenants without a request in flight.
+//   - Free room goes to the waiting tenant with the fewest requests.
 //
-// A tenant's own requests wait in the order in which they came.
+// The requests of one tenant wait in the order in which they came.
 type flights struct {
 	requests, bytes int // at most
 
@@ -24,17 +24,17 @@ type flights struct {
 	closed  bool
 }
 
-// flier is what one tenant has in flight.
+// flier is the share of one tenant.
 type flier struct {
 	tenant          tenants.ID
 	requests, bytes int
-	waiting         []*boarding // the first first
+	waiting         []*boarding // oldest first
 }
 
-// boarding is a request that waits until it may be made.
+// boarding is a request that waits for room.
 type boarding struct {
 	bytes int
-	done  chan bool // told once: whether it may
+	done  chan bool // gets one value: whether the request may begin
 }
 
 const (
@@ -48,7 +48,7 @@ func newFlights(requests, bytes int) *flights {
 	return &flights{requests: requests, bytes: max(bytes, leastPushBytes), tenants: map[tenants.ID]*flier{}}
 }
 
-// weigh returns how many bytes a request of a batch holds, with the longest answer that is read.
+// weigh returns how many bytes a request of a batch holds, including the longest answer that is read.
 func weigh(batch []*Delivery) int {
 	n := answerRead
 	for _, one := range batch {
@@ -59,6 +59,7 @@ func weigh(batch []*Delivery) int {
 
 func (d *Delivery) bytes() int { return TextLength(d.Payload) }
 
+// TextLength returns the number of bytes of a text; 0 for nil.
 func TextLength(text *string) int {
 	if text == nil {
 		return 0
@@ -66,10 +67,10 @@ func TextLength(text *string) int {
 	return len(*text)
 }
 
-// charge returns what a request is counted as. One that is larger than a tenant's part counts as that part, so that it can be made.
+// charge returns how many bytes a request counts as: at most a tenant's part, so that a larger request can be made.
 func (f *flights) charge(bytes int) int { return min(bytes, f.bytes/2) }
 
-// enter waits until a tenant may make a request that holds so many bytes. It reports false once nothing more is to be sent.
+// enter waits until a tenant may make a request that holds so many bytes. It returns false once the process sends nothing more.
 func (f *flights) enter(tenant tenants.ID, bytes int) bool {
 	bytes = f.charge(bytes)
 	f.mu.Lock()
@@ -96,7 +97,7 @@ func (f *flights) enter(tenant tenants.ID, bytes int) bool {
 	return <-b.done
 }
 
-// leave ends a request that enter let begin.
+// leave ends a request for which enter returned true.
 func (f *flights) leave(tenant tenants.ID, bytes int) {
 	bytes = f.charge(bytes)
 	f.mu.Lock()
@@ -110,7 +111,7 @@ func (f *flights) leave(tenant tenants.ID, bytes int) {
 	f.serve()
 }
 
-// close lets nothing more begin.
+// close makes enter return false from now on, also to those that wait.
 func (f *flights) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -129,7 +130,7 @@ func (f *flights) begin(one *flier, bytes int) {
 	f.taken, f.held = f.taken+1, f.held+bytes
 }
 
-// within reports whether a tenant's part has room for a request.
+// within reports whether a request fits into the tenant's part.
 func (f *flights) within(one *flier, bytes int) bool {
 	return one.requests == 0 || one.requests < f.requests/2 && one.bytes+bytes <= f.bytes/2
 }
@@ -143,8 +144,8 @@ func (f *flights) fits(one *flier, bytes int) bool {
 	return f.taken < requests && f.held+bytes <= most
 }
 
-// serve lets requests begin for which there is room. While the tenant whose turn it is waits for room, no other passes it: else
-// small requests would keep a large one waiting.
+// serve lets waiting requests begin while there is room. If the next tenant's request has no room yet, no other one passes it: small
+// requests would keep a large one waiting.
 func (f *flights) serve() {
 	for {
 		var next *flier

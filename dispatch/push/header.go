@@ -11,7 +11,7 @@ import (
 
 const mostHeaders = 20
 
-// checkHeaders refuses headers that are not a client's to set.
+// checkHeaders returns the faults of headers that a client may not set.
 func checkHeaders(headers map[string]string) error {
 	if len(headers) > mostHeaders {
 		return fault.Invalid("/headers", "%d headers are more than %d", len(headers), mostHeaders)

@@ -21,12 +21,12 @@ const (
 	sealedValue = "\x01"
 )
 
-// valuePlace is where the value of a header belongs: sealed, it opens nowhere else.
+// valuePlace returns the place that the value of a header is sealed for: it cannot be opened for another.
 func valuePlace(tenant tenants.ID, endpoint, header string) []byte {
 	return fmt.Appendf(secretPlace(tenant, endpoint), " header %s", http.CanonicalHeaderKey(header))
 }
 
-// sealValue is what is stored of the value of a header.
+// sealValue returns the value of a header as it is stored.
 func sealValue(k *keyset.Keyset, place []byte, value string) (string, error) {
 	if k == nil {
 		return value, nil
@@ -38,7 +38,7 @@ func sealValue(k *keyset.Keyset, place []byte, value string) (string, error) {
 	return sealedValue + base64.StdEncoding.EncodeToString(sealed), nil
 }
 
-// openValue is the value of a header that is stored.
+// openValue returns the value of a stored header.
 func openValue(k *keyset.Keyset, place []byte, stored string) (string, error) {
 	text, sealed := strings.CutPrefix(stored, sealedValue)
 	if !sealed {
@@ -58,7 +58,7 @@ func openValue(k *keyset.Keyset, place []byte, stored string) (string, error) {
 	return string(value), nil
 }
 
-// openValues are the headers of an endpoint, or the first error.
+// openValues returns the headers of an endpoint with their values, or the first error.
 func openValues(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored []byte) (map[string]string, error) {
 	var headers map[string]string
 	if err := json.Unmarshal(stored, &headers); err != nil {
@@ -74,8 +74,7 @@ func openValues(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored []b
 	return headers, nil
 }
 
-// resealedValues are stored headers as they are to be stored from now on: each value sealed by the key that seals now. One
-// that cannot be opened stays as it is.
+// resealedValues returns stored headers with each value sealed by the current key. A value that cannot be opened stays as it is.
 func resealedValues(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored map[string]string) (map[string]string, error) {
 	out := map[string]string{}
 	for name, value := range stored {
@@ -92,7 +91,7 @@ func resealedValues(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored
 	return out, nil
 }
 
-// newValues are headers as they are to be stored. A masked value keeps the stored one.
+// newValues returns the headers of a request as they are stored. A masked value keeps the stored one.
 func newValues(k *keyset.Keyset, tenant tenants.ID, endpoint string, sent, kept map[string]string) (map[string]string, error) {
 	byName := map[string]string{}
 	for name, value := range kept {
@@ -119,7 +118,7 @@ func headerPointer(name string) string {
 	return "/headers/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// masked are headers without their values.
+// masked replaces the values of headers by maskedValue.
 func masked(headers map[string]string) map[string]string {
 	for name := range headers {
 		headers[name] = maskedValue
@@ -127,7 +126,7 @@ func masked(headers map[string]string) map[string]string {
 	return headers
 }
 
-// bareURL is a URL without what may be a credential: its query, user and fragment.
+// bareURL returns a URL without what may be a credential: its query, user and fragment.
 func bareURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 type endpointHandler struct{ *Pusher }
 
-// endpointRoutes serves endpoints.
+// Routes adds the routes of endpoints to g, whose requests are authenticated.
 func (p *Pusher) Routes(g *echo.Group) {
 	h := endpointHandler{p}
 	endpoints, readEndpoints := tenants.Require(tenants.EndpointsWrite), tenants.Require(tenants.SchedulesRead, tenants.EndpointsWrite)

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	pushingTold = time.Second
-	pushingOld  = 5 * time.Second // what a process said before is forgotten
+	pushingEvery = time.Second
+	pushingOld   = 5 * time.Second // older rows of pushing do not count
 )
 
-// flight is how many requests of a tenant this process has in flight: all, and to the endpoint with most.
+// flight is how many requests of a tenant this process has in flight: all of them, and those to the endpoint with the most.
 type flight struct{ requests, busiest int }
 
 func (s *sender) inFlight() map[tenants.ID]flight {
@@ -37,14 +37,14 @@ func (s *sender) inFlight() map[tenants.ID]flight {
 	return now
 }
 
-// tellPushing says, until ctx ends, what this process has in flight, so that any process can tell of them all.
-func (p *Pusher) tellPushing(ctx context.Context) {
-	told := false // there are rows of this process
-	loop.Every(ctx, p.log, pushingTold, "tell what is in flight", func(ctx context.Context) error {
+// writePushing writes each second how many requests this process has in flight, until ctx ends, so that any process can add them up.
+func (p *Pusher) writePushing(ctx context.Context) {
+	written := false // there may be rows of this process
+	loop.Every(ctx, p.log, pushingEvery, "write what is in flight", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		now := p.sender.inFlight()
-		if len(now) == 0 && !told {
+		if len(now) == 0 && !written {
 			return nil
 		}
 		id, alive := p.member.Self()
@@ -67,17 +67,17 @@ func (p *Pusher) tellPushing(ctx context.Context) {
 		if err := p.pool.SendBatch(ctx, &b).Close(); err != nil {
 			return err
 		}
-		told = len(now) > 0
+		written = len(now) > 0
 		return nil
 	})
 }
 
-// Pushing returns the meter of how many requests to a tenant's endpoints are in flight in all processes, a second ago. db shows the
-// tenant's rows.
+// Pushing returns the meter of how many requests to a tenant's endpoints are in flight in all processes, about a second ago. db must
+// show the tenant's rows.
 func Pushing(db postgres.DB) tenants.Meter { return meterPushing(db, "requests") }
 
-// PushingToBusiest returns the meter of the endpoint with the most requests in flight. Where processes push to several endpoints it may
-// count fewer than there are.
+// PushingToBusiest returns the meter of the requests in flight to the endpoint with the most. If processes push to several endpoints,
+// it may count fewer than there are.
 func PushingToBusiest(db postgres.DB) tenants.Meter { return meterPushing(db, "busiest") }
 
 func meterPushing(db postgres.DB, column string) tenants.Meter {

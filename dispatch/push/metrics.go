@@ -4,13 +4,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// pushMetrics are the metrics of pushing.
+// Metrics are the metrics of pushing.
 type Metrics struct {
 	ended    *prometheus.CounterVec
 	breakers prometheus.Counter
 }
 
-// newPushMetrics registers the metrics of pushing.
+// NewMetrics registers the metrics of pushing with r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		ended:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "carillon_attempts_ended_total", Help: "Attempts ended, by the state that their tick is in then."}, []string{"state"}),

@@ -8,11 +8,11 @@ import (
 	"github.com/carillonhq/carillon/dispatch/record"
 )
 
-// What an endpoint's queue has no room for waits behind it: of each tick its key, under the chunk that this process has
-// open. So a herd that an endpoint works through for minutes costs no writes while it waits, and who takes the chunk over
-// finds its ticks as any others that were not sent. They are read once there is room.
+// Ticks that do not fit into the queue of an endpoint wait in its overflow. The overflow holds only their keys, under the chunk that this
+// process has open, so that many ticks wait for minutes without a write. A process that takes over the chunk finds them like any others
+// that were not sent. They are read again once the queue has room.
 
-// lot are ticks of one chunk that wait behind the queue of an endpoint.
+// Lot is a part of an overflow: ticks of one chunk for one endpoint, which are read together.
 type Lot struct {
 	endpoint EndpointName
 	Chunk    *chunk.Chunk
@@ -25,9 +25,10 @@ const (
 	mostBytesInLot = 1 << 20 // of payloads
 )
 
-// lots groups ticks by the endpoint behind whose queue they wait.
+// Lots collects parts of overflows. The zero value is empty.
 type Lots []Lot
 
+// Add adds a tick for an endpoint, with the size of its payload. A lot has at most most ticks.
 func (l *Lots) Add(name EndpointName, c *chunk.Chunk, t record.Try, bytes, most int) {
 	for i := len(*l) - 1; i >= 0; i-- {
 		last := &(*l)[i]
@@ -43,7 +44,7 @@ func (l *Lots) Add(name EndpointName, c *chunk.Chunk, t record.Try, bytes, most 
 	*l = append(*l, Lot{name, c, []record.Try{t}, bytes})
 }
 
-// fill has what waits behind a queue be read, once half of the queue is free. The sender is locked.
+// fill begins to read ticks of the overflow, once half of the queue is free. The caller holds the lock of the sender.
 func (s *sender) fill(q *queue) {
 	if s.closed || q.filling || len(q.behind) == 0 || !s.roomFor(q, 2) {
 		return
@@ -62,14 +63,14 @@ func (s *sender) fill(q *queue) {
 	})
 }
 
-// refill asks for ticks that wait behind a queue. ended takes one error: it has room for it.
+// refill is a request to read the ticks of Lot again. The reader sends the error, or closes Ended; Ended has room for one error.
 type refill struct {
 	Ctx   context.Context
 	Lot   Lot
 	Ended chan<- error
 }
 
-// read asks for ticks that wait behind a queue, and waits until they are read.
+// read requests the ticks of a lot, and waits until they are read.
 func (s *sender) read(l Lot) error {
 	ended := make(chan error, 1)
 	select {
@@ -80,7 +81,7 @@ func (s *sender) read(l Lot) error {
 	}
 }
 
-// nextLot takes what is to be read next; false, and filling ends, once there is nothing, or no room.
+// nextLot takes the next lot to read. ok is false, and the filling ends, if there is none or the queue has no room.
 func (s *sender) nextLot(q *queue) (l Lot, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +97,7 @@ func (s *sender) nextLot(q *queue) (l Lot, ok bool) {
 	return l, true
 }
 
-// putBack keeps what could not be read, and waits a while before it is tried again, unless the sender ends.
+// putBack returns a lot that could not be read to the overflow, and waits a while. again is false if the sender has ended.
 func (s *sender) putBack(q *queue, l Lot, err error) (again bool) {
 	if s.context.Err() == nil {
 		s.d.log.Error("cannot read ticks to push", "chunk", l.Chunk.ID, "ticks", len(l.Tries), "error", err)
@@ -116,7 +117,8 @@ func (s *sender) putBack(q *queue, l Lot, err error) (again bool) {
 	}
 }
 
-// more queues what has been read of so many ticks of a chunk; the others are settled. It tells whether the chunk is done.
+// more queues the ticks of a chunk that were read again. Those of the of ticks that are not among them count as settled. done reports
+// whether the chunk is done.
 func (s *sender) more(c *chunk.Chunk, deliveries []*Delivery, of int) (done bool) {
 	most := s.share(c.TenantID)
 	s.mu.Lock()
@@ -132,7 +134,7 @@ func (s *sender) more(c *chunk.Chunk, deliveries []*Delivery, of int) (done bool
 	return s.settle(c.ID, o, of-len(deliveries))
 }
 
-// settle counts settled ticks of a chunk. The sender is locked.
+// settle counts n settled ticks of a chunk, and reports whether the chunk is done. The caller holds the lock of the sender.
 func (s *sender) settle(chunk int64, o *owned, n int) (done bool) {
 	if o.left -= n; o.left > 0 {
 		return false

@@ -12,9 +12,9 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// pushClient makes a request over a kept connection where there is one. An endpoint may close such a connection at the moment it is
-// used again, so a request that got no byte of an answer over a kept connection is repeated once, over a fresh one. net/http itself
-// repeats only what it has not begun to write: an endpoint reads at most two requests of one attempt.
+// pushClient makes requests, over a kept connection if there is one. An endpoint may close such a connection at the moment of its use,
+// so a request that got no byte of an answer over a kept connection is repeated once, over a fresh one. net/http itself repeats only
+// requests that it has not begun to write. So an endpoint reads at most two requests of one attempt.
 type pushClient struct {
 	kept, fresh *http.Client
 }
@@ -34,13 +34,13 @@ func newPushClient(allowed web.Outbound) pushClient {
 	return pushClient{kept: client(true), fresh: client(false)}
 }
 
-// exchange is what happens to a request over a kept connection.
+// exchange records what happens to a request over a kept connection.
 type exchange struct {
 	trace            httptrace.ClientTrace
 	reused, answered atomic.Bool
 }
 
-// watched returns the context of a request that is given to do, which tells the exchange what happens.
+// watched returns a context for a request to do, and the exchange that records what happens to it.
 func watched(ctx context.Context) (context.Context, *exchange) {
 	x := &exchange{}
 	x.trace.GotConn = func(info httptrace.GotConnInfo) { x.reused.Store(info.Reused) }

@@ -21,25 +21,25 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
-// Config is what a Pusher works with.
+// Config is what a Pusher needs. Keyset may be nil.
 type Config struct {
 	Pool      *pgxpool.Pool
 	API       postgres.DB
 	Timings   *cohorts.Timings
 	Quotas    record.Quotas
 	Cursors   *web.Cursor
-	Keyset    *keyset.Keyset // that endpoints' secrets are sealed with; nil: they are stored in the clear
+	Keyset    *keyset.Keyset // seals the secrets of endpoints; nil: they are stored in the clear
 	Outbound  web.Outbound   // which addresses endpoints may have
-	PushBytes int            // that requests hold at a time; less than 16 MiB is 16 MiB
+	PushBytes int            // limits the bytes that requests hold at a time; less than 16 MiB counts as 16 MiB
 	Member    *cluster.Member
 	Messages  *message.Messages
 	Finish    *finish.Finisher
-	Told      *loop.Rarely // of errors that come again and again
+	Told      *loop.Rarely // paces log lines of errors that repeat
 	Metrics   *Metrics
 	Log       *slog.Logger
 }
 
-// Pusher pushes ticks and events to endpoints.
+// Pusher pushes ticks and events to endpoints. It is safe for concurrent use.
 type Pusher struct {
 	pool      *pgxpool.Pool
 	api       postgres.DB
@@ -58,7 +58,7 @@ type Pusher struct {
 
 	sender     *sender
 	results    *results
-	unreadable sync.Map // EndpointName: a secret of it cannot be opened, and that was told
+	unreadable sync.Map // by EndpointName: it was logged that a secret cannot be opened
 }
 
 // New returns a Pusher.
@@ -71,45 +71,47 @@ func New(c Config) *Pusher {
 	return p
 }
 
-// Start lets results be written until Close.
+// Start begins to write results, until Close.
 func (p *Pusher) Start() { p.results.start() }
 
-// Watch gives up the ticks of this process when it counts as dead, until ctx ends.
+// Watch drops the ticks of this process whenever the others count it as dead, until ctx ends.
 func (p *Pusher) Watch(ctx context.Context) { p.sender.abandonLapsed(ctx) }
 
-// Run tells the other processes what is being pushed until ctx ends.
-func (p *Pusher) Run(ctx context.Context) { p.tellPushing(ctx) }
+// Run writes what this process has in flight, until ctx ends.
+func (p *Pusher) Run(ctx context.Context) { p.writePushing(ctx) }
 
-// Close sends nothing new, lets requests in flight end until ctx ends, and writes the results.
+// Close sends nothing new, waits for requests in flight until ctx ends, and writes the results.
 func (p *Pusher) Close(ctx context.Context) {
 	p.sender.drain(ctx)
 	p.results.close()
 }
 
-// Add queues what is to be pushed of a chunk that this process has opened or taken over: later waits behind the queues.
+// Add queues ticks of a chunk that this process has opened or taken over. The ticks of later go into the overflows.
 func (p *Pusher) Add(c *chunk.Chunk, deliveries []*Delivery, later []Lot) {
 	p.sender.add(c, deliveries, later)
 }
 
-// MustWait returns why and how long a tick for an endpoint must wait; 0: it does not wait. full reports that the endpoint's queue has
-// no room for it beside others that go with it: adding of them, which hold so many bytes.
+// MustWait returns why and how long a tick for an endpoint is held; 0 if it is not. full reports that the tick must go into the
+// overflow. adding and bytes are the ticks that go with it and the bytes that they hold. filling is true for ticks that were read from
+// the overflow. since is how long the tick has waited: a tick that is held again waits about that long.
 func (p *Pusher) MustWait(e *Target, adding, bytes int, filling bool, since time.Duration) (why string, wait time.Duration, full bool) {
 	return p.sender.mustWait(e, adding, bytes, filling, since)
 }
 
-// Refill returns the channel on which the pusher asks for ticks that wait behind a queue. The receiver reads them, gives them to
-// More, and closes ended when it has done so.
+// Refill returns the channel on which the pusher requests ticks of overflows. The receiver reads them, gives them to More, and closes
+// Ended.
 func (p *Pusher) Refill() <-chan refill { return p.sender.refills }
 
-// More queues what has been read of so many ticks of a chunk; the others are settled. It reports whether the chunk is done.
+// More queues ticks of a chunk that were read from an overflow. of is how many were requested: those that are missing count as
+// settled. done reports whether the chunk is done.
 func (p *Pusher) More(c *chunk.Chunk, deliveries []*Delivery, of int) (done bool) {
 	return p.sender.more(c, deliveries, of)
 }
 
-// LotSize returns how many ticks wait behind a queue as one lot.
+// LotSize returns how many ticks a lot has at most.
 func (p *Pusher) LotSize() int { return min(mostInLot, p.sender.room/2) }
 
-// Unknown returns those of the chunks of which this process has, in that epoch, nothing to send and no result to write.
+// Unknown returns those of the chunks for which this process has, in that epoch, nothing to send and no result to write.
 func (p *Pusher) Unknown(chunks []Sending) []int64 { return p.sender.unknown(chunks) }
 
 // Doubts returns the chunks that this process gave up or could not mark done.
@@ -120,21 +122,21 @@ func (p *Pusher) Post(ctx context.Context, e *Target, id string, body []byte, at
 	return p.sender.pusher.post(ctx, e, id, body, at)
 }
 
-// Limits are how much a process queues and has in flight. A limit of 0 stays as it is.
+// Limits are the limits of a process. A limit of 0 leaves the default.
 type Limits struct {
 	QueuedTicks int           // of one endpoint
 	Requests    int           // in flight
-	KeepResults time.Duration // that cannot be written; after it they are given up
+	KeepResults time.Duration // after it, results that cannot be written are dropped
 }
 
-// SetLimits changes limits. It is called before Start.
+// SetLimits changes limits. It must be called before Start.
 func (p *Pusher) SetLimits(l Limits) {
 	p.sender.room = cmp.Or(l.QueuedTicks, p.sender.room)
 	p.sender.flights.requests = cmp.Or(l.Requests, p.sender.flights.requests)
 	p.results.keptAside = cmp.Or(l.KeepResults, p.results.keptAside)
 }
 
-// QueuedBytes returns how many bytes of payloads wait in memory to be pushed, and how many one endpoint's queue has room for.
+// QueuedBytes returns how many bytes of payloads wait in memory to be pushed, and how many the queue of one endpoint has room for.
 func (p *Pusher) QueuedBytes() (held, room int) {
 	p.sender.mu.Lock()
 	defer p.sender.mu.Unlock()

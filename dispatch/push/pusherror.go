@@ -21,8 +21,8 @@ type ownError struct{ error }
 
 func (e *ownError) Unwrap() error { return e.error }
 
-// How long ticks wait after an ownError: a quarter of the time for which there have been only such errors, within these bounds. So a
-// process whose pushes fail for hours writes little of the ticks that wait.
+// After an ownError, ticks wait for a quarter of the time since the first of a row of such errors, within these bounds. So a process
+// whose pushes fail for hours seldom writes the ticks that wait.
 const (
 	ownWait        = time.Second
 	longestOwnWait = time.Minute
@@ -31,13 +31,13 @@ const (
 // ownFailures remembers since when every push of this process has ended with an ownError. It is safe for concurrent use.
 type ownFailures struct{ since atomic.Int64 } // 0: the last one did not
 
-// wait notes an ownError, and returns how long its ticks wait.
+// wait records an ownError, and returns how long its ticks wait.
 func (f *ownFailures) wait(now time.Time) time.Duration {
 	f.since.CompareAndSwap(0, now.UnixNano())
 	return max(ownWait, min(now.Sub(time.Unix(0, f.since.Load()))/4, longestOwnWait))
 }
 
-// end notes that a push was made.
+// end records that a request was made.
 func (f *ownFailures) end() {
 	if f.since.Load() != 0 {
 		f.since.Store(0)
@@ -82,7 +82,7 @@ func requestError(err error) error {
 	return err
 }
 
-// dnsText leaves out the text of the error itself, which names our name servers.
+// dnsText returns the text of a DNS error without the names of our name servers.
 func dnsText(err *net.DNSError) string {
 	switch {
 	case err.IsNotFound:

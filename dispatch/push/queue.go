@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// queue is what one endpoint is still to be sent.
+// queue holds the ticks to send to one endpoint.
 type queue struct {
 	name    EndpointName
 	waiting []*Delivery
 	bytes   int   // of their payloads
-	behind  []Lot // that do not fit, in their order
-	filling bool  // some of them are being read
+	behind  []Lot // the overflow, in order
+	filling bool  // the overflow is being read
 	parked  bool
 	slots   int // in use
 }
@@ -21,16 +21,15 @@ func (q *queue) idle() bool {
 }
 
 const (
-	mostQueued      = 5_000   // of one endpoint; beyond this no more than the keys are kept
-	mostQueuedBytes = 4 << 20 // of payloads, likewise
-	mostBehind      = 500_000 // of all endpoints; beyond this a tick is held for a while
+	mostQueued      = 5_000   // ticks in the queue of one endpoint; others go into its overflow
+	mostQueuedBytes = 4 << 20 // bytes of their payloads, likewise
+	mostBehind      = 500_000 // ticks in all overflows; others are held for a while
 	fullWait        = 30 * time.Second
 	longestWait     = 10 * time.Minute
 )
 
-// mustWait tells why and how long a tick for an endpoint is to be held; 0: it is not. It is full while the queue is, adding
-// others that go with it and hold so many bytes, and not filling it: then the tick waits behind it. A tick that is held again waits
-// as long as it has waited since it was fired, up to longestWait: so its waits double.
+// mustWait is MustWait. The wait of a tick that is held again doubles, because it is as long as the tick has waited since it was
+// fired, up to longestWait.
 func (s *sender) mustWait(e *Target, adding, bytes int, filling bool, since time.Duration) (why string, wait time.Duration, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +50,8 @@ func (s *sender) mustWait(e *Target, adding, bytes int, filling bool, since time
 	return "", 0, full
 }
 
-// roomFor reports whether more may be read of what waits behind a queue that is to hold a part of what it has room for. A queue that
-// has run empty may always read a lot, however much others hold.
+// roomFor reports whether more of the overflow may be read, if the queue is to fill only a part of its room. An empty queue may always
+// read a lot, however much others hold.
 func (s *sender) roomFor(q *queue, part int) bool {
 	return len(q.waiting) == 0 || len(q.waiting) < s.room/part && q.bytes < s.bytesIn/part && s.bytes < s.flights.bytes
 }
@@ -77,14 +76,14 @@ func (s *sender) enqueue(deliveries []*Delivery, most part) {
 	}
 }
 
-// left notes that deliveries left a queue.
+// left subtracts deliveries that left a queue from the bytes.
 func (s *sender) left(q *queue, deliveries []*Delivery) {
 	for _, one := range deliveries {
 		q.bytes, s.bytes = q.bytes-one.bytes(), s.bytes-one.bytes()
 	}
 }
 
-// empty drops what waits in a queue.
+// empty drops the waiting deliveries of a queue.
 func (s *sender) empty(q *queue) {
 	s.left(q, q.waiting)
 	q.waiting = nil

@@ -24,11 +24,12 @@ import (
 )
 
 const (
-	LongestAnswer = 15 * time.Second // or the timeout, where that is shorter
-	answerRead    = 64 << 10
+	// LongestAnswer limits the time of a request. A shorter timeout of the ticks limits it too.
+	LongestAnswer = 15 * time.Second
+	answerRead    = 64 << 10 // bytes of an answer that are read
 )
 
-// pusher makes the requests: signed, to public addresses only, over HTTP/1.1, without redirects or a proxy.
+// pusher makes requests: signed, to public addresses only, over HTTP/1.1, without redirects or a proxy.
 type pusher struct {
 	d       *Pusher
 	client  pushClient
@@ -37,13 +38,13 @@ type pusher struct {
 
 func newPusher(d *Pusher) *pusher { return &pusher{d: d, client: newPushClient(d.outbound)} }
 
-// outcome is what a request came to for one delivery.
+// outcome is the result of a request for one delivery.
 type outcome struct {
 	*Delivery
 	finish.Ending
-	awaited time.Time // not zero: the worker has taken it and answers by then
-	gone    bool      // the endpoint wants no more
-	held    time.Time // not zero: it was not sent, and is to be by then
+	awaited time.Time // not zero: the worker has accepted the tick, and answers by then
+	gone    bool      // the endpoint wants no more requests
+	held    time.Time // not zero: the tick was not sent, and is held until then
 }
 
 // push makes one request of a batch of deliveries to one endpoint, and reports the outcome of each. Ticks whose timing cannot be
@@ -67,7 +68,7 @@ func (p *pusher) push(ctx context.Context, batch []*Delivery) {
 		outcomes, err = everyOne(batch, func(o *outcome) { o.Outcome = finish.Succeeded }), nil
 	}
 	if ctx.Err() != nil {
-		return // broken off at the end of this process: another sends them again
+		return // this process ends: another one sends the ticks again
 	}
 	if own, ours := errors.AsType[*ownError](err); ours {
 		p.putOff(batch, started, own.error)
@@ -76,7 +77,7 @@ func (p *pusher) push(ctx context.Context, batch []*Delivery) {
 	p.failing.end()
 	e := batch[0].Endpoint
 	well := err == nil && (outcomes[0].Status == nil || *outcomes[0].Status < 500)
-	p.d.sender.came(EndpointName{e.Tenant, e.Name}, well)
+	p.d.sender.ended(EndpointName{e.Tenant, e.Name}, well)
 	if err != nil {
 		outcomes = everyOne(batch, func(o *outcome) { o.Outcome, o.Err = failedOutcome(err), finish.ErrorText(err.Error()) })
 	}
@@ -95,8 +96,8 @@ func (p *pusher) putOff(batch []*Delivery, now time.Time, cause error) {
 	p.d.results.add(everyOne(batch, func(o *outcome) { o.held = now.Add(wait + rand.N(wait)) }))
 }
 
-// setAside returns the deliveries that have a timing, with their timings. It holds those whose timing a newer program wrote, as
-// that program can send them, and ends the others, each by itself.
+// setAside returns the deliveries that have a timing, with their timings. It holds those whose timing a newer program wrote, because
+// that program can send them, and ends the others as failed.
 func (p *pusher) setAside(batch []*Delivery, timings []*calendar.Timing, newer []bool) ([]*Delivery, []*calendar.Timing) {
 	if !slices.Contains(timings, nil) {
 		return batch, timings
@@ -156,13 +157,13 @@ type Response struct {
 	Wait   time.Duration // what Retry-After asks for, if the status is 429 or 503
 }
 
-// accepted reports whether the ticks are taken, and each result comes in a request of its own: 202.
+// accepted reports whether the endpoint accepted the ticks, and sends each result later: 202.
 func (r Response) accepted() bool { return r.status == http.StatusAccepted }
 
-// gone reports whether the endpoint wants no more requests: 410.
+// Gone reports whether the endpoint wants no more requests: 410.
 func (r Response) Gone() bool { return r.status == http.StatusGone }
 
-// good reports whether the status is one of success: 2xx.
+// Good reports whether the status is one of success: 2xx.
 func (r Response) Good() bool { return r.status/100 == 2 }
 
 // post makes one signed request, and returns the response.
@@ -202,10 +203,10 @@ func (p *pusher) post(ctx context.Context, e *Target, id string, body []byte, at
 	return r, nil
 }
 
-// errNoSecret may be told to the tenant, who can rotate the secret.
+// errNoSecret is the error of an endpoint without a usable secret. The tenant may see it, and can rotate the secret.
 var errNoSecret = errors.New("no secret of the endpoint can be read")
 
-// sign is the header of Standard Webhooks: a signature by each secret that is valid.
+// sign returns the header of Standard Webhooks: a signature with each valid secret.
 func sign(secrets [][]byte, id string, at time.Time, body []byte) (string, error) {
 	if len(secrets) == 0 {
 		return "", errNoSecret
@@ -223,7 +224,7 @@ func sign(secrets [][]byte, id string, at time.Time, body []byte) (string, error
 	return strings.Join(signatures, " "), nil
 }
 
-// body writes a request's body: the tick itself, or a batch of ticks under an id of the batch's own.
+// body returns a request's body and its id: the tick and its id, or a batch of ticks and an id of the batch.
 func (p *pusher) body(batch []*Delivery, timings []*calendar.Timing) (body []byte, id string) {
 	single := batch[0].Endpoint.Batch == 1
 	if !single {
@@ -249,13 +250,13 @@ func (p *pusher) body(batch []*Delivery, timings []*calendar.Timing) (body []byt
 	return body, id
 }
 
-// slotQuery is how long a slot waits for the database: a slot that waits sends nothing.
+// slotQuery limits how long a request waits for the database, because nothing else is sent in its place.
 const slotQuery = 2 * time.Second
 
-// timingsOf returns the timings of the deliveries, in their order: see timingsOf.
+// timingsOf returns the timings of the deliveries, in their order: see message.Messages.TimingsOf.
 func (p *Pusher) timingsOf(ctx context.Context, batch []*Delivery) (timings []*calendar.Timing, newer []bool, err error) {
-	if kept := p.keptTimings(batch); kept != nil {
-		return kept, make([]bool, len(batch)), nil
+	if cached := p.cachedTimings(batch); cached != nil {
+		return cached, make([]bool, len(batch)), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, slotQuery)
 	defer cancel()
@@ -266,8 +267,8 @@ func (p *Pusher) timingsOf(ctx context.Context, batch []*Delivery) (timings []*c
 	return p.messages.TimingsOf(ctx, p.pool, batch[0].Tenant, ticks)
 }
 
-// keptTimings returns the timings of the deliveries where all are in memory, else nil.
-func (p *Pusher) keptTimings(batch []*Delivery) []*calendar.Timing {
+// cachedTimings returns the timings of the deliveries if all are cached, else nil.
+func (p *Pusher) cachedTimings(batch []*Delivery) []*calendar.Timing {
 	timings := make([]*calendar.Timing, len(batch))
 	for i, one := range batch {
 		if one.Tick.CohortID == nil {
@@ -301,7 +302,7 @@ func judge(batch []*Delivery, r Response, started time.Time) []outcome {
 	})
 }
 
-// judgeEach reads the answer to a batch. What it does not name, or names in another way, has failed.
+// judgeEach reads the answer to a batch. A tick that the answer does not name, or names with an unknown status, has failed.
 func judgeEach(batch []*Delivery, answer []byte, status int32, started time.Time) []outcome {
 	var body struct {
 		Results []struct {
@@ -333,7 +334,7 @@ func judgeEach(batch []*Delivery, answer []byte, status int32, started time.Time
 	})
 }
 
-// retryAfter reads the header (RFC 9110 section 10.2.3): seconds or a date; at most an hour.
+// retryAfter reads the header Retry-After (RFC 9110 section 10.2.3): seconds or a date; at most an hour.
 func retryAfter(text string, now time.Time) time.Duration {
 	wait := time.Duration(0)
 	if n, err := strconv.Atoi(text); err == nil && n > 0 {

@@ -15,30 +15,30 @@ import (
 )
 
 const (
-	resultsBatch   = 100 // are written at once, and fewer after resultsWait
-	mostResults    = 500 // in one transaction, of what came while others were written; with as many waiting, pushing waits too
+	resultsBatch   = 100 // results written at once; fewer after resultsWait
+	mostResults    = 500 // results in one transaction; while so many wait, pushing waits too
 	resultsWriters = 2
 	resultsWait    = 20 * time.Millisecond
 	WriteLimit     = 10 * time.Second
 )
 
-// results writes what pushes came to, in batches, a few milliseconds behind.
+// results writes the outcomes of requests in batches, a few milliseconds later.
 type results struct {
 	d       *Pusher
 	working sync.WaitGroup // writers
-	trying  sync.WaitGroup // writers of what is aside
+	trying  sync.WaitGroup // writers of results aside
 	cancel  context.CancelFunc
 
 	mu         sync.Mutex
-	waiting    [][]outcome // of one request each
-	ticks      int         // that wait
+	waiting    [][]outcome // those of one request each
+	ticks      int         // how many wait
 	aside      map[tenants.ID]*unwritten
-	asideTicks int // that wait aside
+	asideTicks int // how many wait aside
 	keptAside  time.Duration
 	closed     bool
 	came       sync.Cond     // a writer may have something to do
-	room       sync.Cond     // some of what waited is being written
-	enough     chan struct{} // for a batch
+	room       sync.Cond     // some of the waiting results are being written
+	enough     chan struct{} // a batch is full
 	again      chan struct{} // something was set aside
 }
 
@@ -49,7 +49,8 @@ func newResults(d *Pusher) *results {
 	return r
 }
 
-// add queues the outcomes of one request, and waits while too many are queued. Those of a tenant that is aside do not wait.
+// add queues the outcomes of one request, and waits while too many are queued. Outcomes of a tenant whose results are aside do not
+// wait.
 func (r *results) add(outcomes []outcome) {
 	tenant := outcomes[0].Tenant
 	r.mu.Lock()
@@ -80,7 +81,7 @@ func (r *results) start() {
 	}
 }
 
-// close writes what has come, and ends. Nothing is added after it.
+// close writes the waiting results, and ends. Nothing is added after it.
 func (r *results) close() {
 	r.mu.Lock()
 	r.closed = true
@@ -102,7 +103,7 @@ func (r *results) work() {
 	}
 }
 
-// next waits for what is to be written next; nothing, once that is all.
+// next waits for the results to write next; nil once there are no more.
 func (r *results) next() (batch []outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +123,7 @@ func (r *results) next() (batch []outcome) {
 	}
 }
 
-// gather lets more come, until it is enough for a batch or some time has passed.
+// gather waits until a batch is full or resultsWait has passed.
 func (r *results) gather() {
 	r.mu.Unlock()
 	defer r.mu.Lock()
@@ -147,8 +148,8 @@ func (r *results) take() (batch []outcome) {
 	return batch
 }
 
-// write writes a batch, tenant by tenant. The results of a tenant that cannot be written are set aside, and hold up no other tenant.
-// If this process is held for dead they are dropped: others send the ticks again.
+// write writes a batch, tenant by tenant. It sets the results of a tenant that cannot be written aside, so that they delay no other
+// tenant. If the others count this process as dead, it drops them: others send the ticks again.
 func (r *results) write(batch []outcome) {
 	byTenant := map[tenants.ID][]outcome{}
 	for _, o := range batch {
@@ -172,7 +173,7 @@ func (r *results) write(batch []outcome) {
 	}
 }
 
-// passed sets results aside if others of their tenant are, and reports whether it did.
+// passed sets results aside if others of their tenant are aside, and reports whether it did.
 func (r *results) passed(tenant tenants.ID, outcomes []outcome) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +184,7 @@ func (r *results) passed(tenant tenants.ID, outcomes []outcome) bool {
 	return true
 }
 
-// writeTenant writes results of one tenant. It waits for a lock of another transaction only so long.
+// writeTenant writes results of one tenant. It waits for a lock of another transaction at most lockWait.
 func (r *results) writeTenant(ctx context.Context, tenant tenants.ID, outcomes []outcome, lockWait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, WriteLimit)
 	defer cancel()
@@ -204,7 +205,8 @@ func (r *results) writeTenant(ctx context.Context, tenant tenants.ID, outcomes [
 	})
 }
 
-// sending is a chunk as this process sent it: a chunk that it lost and took back has results of both epochs.
+// Sending is a chunk in the epoch in which this process sends it. A chunk that the process lost and took back has results of both
+// epochs.
 type Sending struct {
 	Chunk int64
 	Epoch int32
@@ -212,9 +214,9 @@ type Sending struct {
 
 func (o *outcome) sending() Sending { return Sending{o.Chunk, o.Epoch} }
 
-// ownedChunks are the chunks of the outcomes that are this process's still, in the epoch in which it sent them: what a
-// stale owner has to say changes nothing. They are locked against being taken until the results are written. From here on the
-// transaction waits for each lock no longer than lockWait.
+// ownedChunks returns those of the chunks that this process still owns in the epoch in which it sent them: results of a stale owner
+// change nothing. It locks them against a take-over until the transaction ends. From here on the transaction waits for each lock at
+// most lockWait.
 func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome, lockWait time.Duration) (mine map[Sending]bool, now time.Time, err error) {
 	asked := map[Sending]bool{}
 	var ids []int64
@@ -283,8 +285,8 @@ func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	return nil
 }
 
-// finishChunks marks the chunks done of which everything has a result. One that is this process's again in a later epoch is
-// sent again, whatever became of what it sent before.
+// finishChunks marks the chunks that have all their results as done. A chunk that is this process's again, in a later epoch, is sent
+// again.
 func (r *results) finishChunks(ctx context.Context, self int64, outcomes []outcome) error {
 	counts := map[Sending]int{}
 	for i := range outcomes {
@@ -306,7 +308,7 @@ func (r *results) finishChunks(ctx context.Context, self int64, outcomes []outco
 		FROM unnest($1::bigint[], $2::int[]) AS i (id, epoch)
 		WHERE c.id = i.id AND c.epoch = i.epoch AND c.owner = $3`, ids, epochs, self)
 	if err != nil {
-		r.d.sender.doubts.Add(ids) // this process takes them again, and finds nothing to send
+		r.d.sender.doubts.Add(ids) // this process takes these chunks again, and finds nothing to send
 		r.d.log.Warn("cannot mark chunks done", "error", err)
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// The results of a tenant that could not be written once wait aside, in a queue of that tenant. Other tenants' results pass them. They
-// are tried again with a pause that doubles; after keptAside they are dropped, and this process takes their chunks again.
+// Results that could not be written wait aside, in a queue of their tenant, so that they do not delay other tenants. They are written
+// again after a pause that doubles. After keptAside they are dropped, and this process takes their chunks again.
 const (
 	keptAside     = 30 * time.Second
 	mostOfTenant  = 5_000  // results of one tenant aside; beyond this they are dropped
@@ -34,7 +34,7 @@ type unwritten struct {
 	writing bool
 }
 
-// setAside queues results of a tenant whose last write failed, or drops them if there are too many. The results are locked.
+// setAside queues results of a tenant whose last write failed, or drops them if there are too many. The caller holds r.mu.
 func (r *results) setAside(tenant tenants.ID, outcomes []outcome) {
 	a := r.aside[tenant]
 	if a == nil {
@@ -54,7 +54,7 @@ func (r *results) setAside(tenant tenants.ID, outcomes []outcome) {
 	}
 }
 
-// writeAside tries what is aside again, until ctx ends.
+// writeAside writes results aside again, until ctx ends.
 func (r *results) writeAside(ctx context.Context) {
 	timer := time.NewTimer(longestPause)
 	defer timer.Stop()
@@ -78,7 +78,7 @@ func (r *results) writeAside(ctx context.Context) {
 	}
 }
 
-// nextAside returns the results that are tried next, or how long to wait for them. It drops what is too old.
+// nextAside returns the results to write next, or how long to wait for them. It drops results that are too old.
 func (r *results) nextAside(now time.Time) (next tenants.ID, outcomes []outcome, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +100,7 @@ func (r *results) nextAside(now time.Time) (next tenants.ID, outcomes []outcome,
 	return next, slices.Clone(outcomes), wait
 }
 
-// dropAside drops the results of a tenant. The results are locked.
+// dropAside drops the results of a tenant. The caller holds r.mu.
 func (r *results) dropAside(tenant tenants.ID, a *unwritten) {
 	r.d.log.Error("results could not be written, and their chunks are taken again", "tenant", tenant, "ticks", len(a.waiting))
 	r.d.sender.forget(a.waiting)
@@ -108,7 +108,7 @@ func (r *results) dropAside(tenant tenants.ID, a *unwritten) {
 	delete(r.aside, tenant)
 }
 
-// wroteAside notes how a write of the first n results of a tenant went.
+// wroteAside records how a write of the first n results of a tenant ended.
 func (r *results) wroteAside(tenant tenants.ID, n int, now time.Time, err error) {
 	_, alive := r.d.member.Self()
 	r.mu.Lock()
@@ -131,7 +131,7 @@ func (r *results) wroteAside(tenant tenants.ID, n int, now time.Time, err error)
 	}
 }
 
-// finishAside tries all that is aside once more, within lastTries. What it cannot write is left to the processes that take the chunks.
+// finishAside writes the results aside once more, within lastTries. Other processes take the chunks of the rest.
 func (r *results) finishAside() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTries)
 	defer cancel()

@@ -19,8 +19,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// A secret is stored in one of two forms: in the clear, which is its secretSize bytes and nothing else, or sealed, which
-// is longer: sealedMark, and what the keyset made of it for its endpoint alone.
+// A secret is stored in one of two forms: in the clear, as its secretSize bytes, or sealed, which is longer: sealedMark, and the secret
+// sealed by the keyset for its endpoint only.
 const (
 	secretSize   = 32
 	secretPrefix = "whsec_"
@@ -34,17 +34,17 @@ func newSecret() []byte {
 	return secret
 }
 
-// shownSecret is a secret as its owner gets it: in the form of Standard Webhooks.
+// shownSecret returns a secret in the form of Standard Webhooks, as its owner gets it.
 func shownSecret(secret []byte) string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(secret)
 }
 
-// secretPlace is where a secret belongs: sealed, it opens nowhere else.
+// secretPlace returns the place that a secret is sealed for: it cannot be opened for another.
 func secretPlace(tenant tenants.ID, endpoint string) []byte {
 	return fmt.Appendf(nil, "endpoint %d %s", tenant, endpoint)
 }
 
-// sealSecret is what is stored of a secret.
+// sealSecret returns a secret as it is stored.
 func sealSecret(k *keyset.Keyset, tenant tenants.ID, endpoint string, secret []byte) ([]byte, error) {
 	if k == nil {
 		return secret, nil
@@ -56,7 +56,7 @@ func sealSecret(k *keyset.Keyset, tenant tenants.ID, endpoint string, secret []b
 	return append([]byte{sealedMark}, sealed...), nil
 }
 
-// openSecret is the secret that is stored.
+// openSecret returns the secret that is stored.
 func openSecret(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored []byte) ([]byte, error) {
 	switch {
 	case len(stored) == secretSize:
@@ -73,8 +73,8 @@ func openSecret(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored []b
 	return secret, nil
 }
 
-// resealed is what is to be stored of a stored secret from now on: sealed by the key that seals now. One that cannot be
-// opened stays as it is, as a keyset that holds its key may come back.
+// resealed returns a stored secret sealed by the current key. A secret that cannot be opened stays as it is, because a keyset with its
+// key may be restored.
 func resealed(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored []byte) ([]byte, error) {
 	secret, err := openSecret(k, tenant, endpoint, stored)
 	if err != nil {
@@ -83,7 +83,7 @@ func resealed(k *keyset.Keyset, tenant tenants.ID, endpoint string, stored []byt
 	return sealSecret(k, tenant, endpoint, secret)
 }
 
-// openSecrets are those of an endpoint's secrets that can be opened. That one cannot is told once an endpoint.
+// openSecrets returns those of an endpoint's secrets that can be opened. It logs once for each endpoint that one cannot.
 func (p *Pusher) openSecrets(tenant tenants.ID, endpoint string, stored [][]byte) [][]byte {
 	var secrets [][]byte
 	for _, one := range stored {
@@ -92,19 +92,20 @@ func (p *Pusher) openSecrets(tenant tenants.ID, endpoint string, stored [][]byte
 			secrets = append(secrets, secret)
 			continue
 		}
-		p.tellUnreadable(tenant, endpoint, err)
+		p.logUnreadable(tenant, endpoint, err)
 	}
 	return secrets
 }
 
-func (p *Pusher) tellUnreadable(tenant tenants.ID, endpoint string, err error) {
-	if _, told := p.unreadable.LoadOrStore(EndpointName{tenant, endpoint}, true); !told {
+// logUnreadable logs once for each endpoint that a secret or a header cannot be opened.
+func (p *Pusher) logUnreadable(tenant tenants.ID, endpoint string, err error) {
+	if _, logged := p.unreadable.LoadOrStore(EndpointName{tenant, endpoint}, true); !logged {
 		p.log.Error("cannot open a secret or a header of an endpoint", "tenant", tenant, "endpoint", endpoint, "error", err)
 	}
 }
 
-// storedSecrets locks an endpoint, and returns its secrets and headers as they are to be stored; no secrets: there is no
-// such endpoint.
+// storedSecrets locks an endpoint, and returns its secrets and headers sealed by the current key; no secrets if there is no such
+// endpoint.
 func (p *Pusher) storedSecrets(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string) (secrets [][]byte, headers map[string]string, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT secrets, headers
@@ -196,13 +197,13 @@ func checkRotated(ctx context.Context, tx pgx.Tx, tenant tenants.ID, name string
 	return nil
 }
 
-// Sealing is in what forms the secrets of all endpoints are stored, and the values of their headers.
+// Sealing counts the secrets of all endpoints, and the values of their headers, by the form in which they are stored.
 type Sealing struct {
 	Clear, Sealed int
-	Unreadable    int // of those that are sealed: by a key that is not there
+	Unreadable    int // of the sealed ones: those whose key is missing
 }
 
-// Sealings looks at the secrets and headers of all tenants' endpoints: it is for who runs the service.
+// Sealings counts the secrets and headers of all tenants' endpoints, for operators.
 func Sealings(ctx context.Context, db postgres.DB, k *keyset.Keyset) (s Sealing, err error) {
 	rows, err := db.Query(ctx, `
 		SELECT tenant_id, name, unnest(secrets), '', ''

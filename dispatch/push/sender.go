@@ -12,13 +12,13 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// delivery is a tick to be pushed: one attempt, of a chunk that this process owns.
+// Delivery is a tick to push: one attempt, of a chunk that this process owns.
 type Delivery struct {
 	Tenant      tenants.ID
 	Chunk       int64
 	Epoch       int32
 	Tick        record.Tick
-	id          string // the tick's, once a request bears it
+	id          string // the tick's, set with the body of its request
 	Workflow    string
 	Version     string
 	Key         string
@@ -30,8 +30,7 @@ type Delivery struct {
 	Priority    int16
 }
 
-// sender pushes ticks. Each endpoint has a queue and slots of its own, so that a slow one holds up no other; what does
-// not fit into a queue is held in the database.
+// sender pushes ticks. Each endpoint has its own queue and slots, so that a slow one delays no other.
 type sender struct {
 	d       *Pusher
 	pusher  *pusher
@@ -42,12 +41,12 @@ type sender struct {
 	queues   map[EndpointName]*queue
 	breakers map[EndpointName]*breaker // of endpoints whose last request failed
 	running  map[tenants.ID]int        // requests in flight
-	parked   map[tenants.ID][]*queue   // that wait for one of their tenant's to end
+	parked   map[tenants.ID][]*queue   // queues that wait for a request of their tenant to end
 	unsent   map[int64]*owned          // by chunk
-	behind   int                       // ticks that wait behind queues
+	behind   int                       // ticks in all overflows
 	bytes    int                       // of the payloads in all queues
 	room     int                       // of a queue, in ticks
-	bytesIn  int                       // of payloads, that a queue has room for
+	bytesIn  int                       // of a queue, in bytes of payloads
 	closed   bool
 	working  sync.WaitGroup
 	cancel   context.CancelFunc
@@ -55,12 +54,13 @@ type sender struct {
 	refills  chan refill
 }
 
+// EndpointName names an endpoint of a tenant.
 type EndpointName struct {
 	Tenant tenants.ID
 	Name   string
 }
 
-// owned is a chunk that this process has open: what of it has no result yet.
+// owned is a chunk that this process has open; left is how many of its ticks have no result yet.
 type owned struct {
 	epoch int32
 	left  int
@@ -78,7 +78,7 @@ func newSender(d *Pusher) *sender {
 	return s
 }
 
-// add queues what is to be pushed of a chunk that this process has opened or taken over: later waits behind the queues.
+// add is Pusher.Add.
 func (s *sender) add(c *chunk.Chunk, deliveries []*Delivery, later []Lot) {
 	n := len(deliveries)
 	for _, l := range later {
@@ -91,7 +91,7 @@ func (s *sender) add(c *chunk.Chunk, deliveries []*Delivery, later []Lot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return // the chunk is ours and open: when this process has left, another takes it
+		return // the chunk stays open: when this process has left, another one takes it
 	}
 	s.unsent[c.ID] = &owned{epoch: c.Epoch, left: n}
 	s.enqueue(deliveries, most)
@@ -102,17 +102,17 @@ func (s *sender) add(c *chunk.Chunk, deliveries []*Delivery, later []Lot) {
 	}
 }
 
-// spawn has one more request of a queue be in flight.
+// spawn starts another slot of a queue, which sends requests one after the other.
 func (s *sender) spawn(q *queue) {
 	q.slots++
 	s.working.Go(func() { s.work(q) })
 }
 
-// part is how many requests this process may have in flight: of a tenant, and of one of its endpoints.
+// part is how many requests this process may have in flight: of a tenant, and to one of its endpoints.
 type part struct{ tenant, endpoint int }
 
-// share divides the tenant's quotas among the processes that dispatch, and returns at least one. Where the quotas are not known in
-// time it returns one, so that a slot never hangs.
+// share divides the tenant's quotas among the processes that dispatch, and returns at least one. If the quotas cannot be read in time,
+// it returns one, so that a slot never hangs.
 func (s *sender) share(tenant tenants.ID) part {
 	quotas, err := s.d.quotas(s.context, tenant)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *sender) share(tenant tenants.ID) part {
 
 const mostSlots = 32
 
-// work sends what waits in a queue until nothing does, or it is another's turn.
+// work sends the ticks of a queue until none waits, or another queue's turn comes.
 func (s *sender) work(q *queue) {
 	for sent := false; ; {
 		batch, aside := s.take(q, s.share(q.name.Tenant), sent)
@@ -143,19 +143,19 @@ func (s *sender) work(q *queue) {
 func (s *sender) send(tenant tenants.ID, batch []*Delivery) {
 	bytes := weigh(batch)
 	if !s.flights.enter(tenant, bytes) {
-		return // the chunk is ours and open: when this process has left, another takes it
+		return // the chunk stays open: when this process has left, another one takes it
 	}
 	defer s.flights.leave(tenant, bytes)
 	if _, alive := s.d.member.Self(); !alive {
-		return // others hold us for dead: abandon clears what is left
+		return // the others count this process as dead: abandon drops the rest
 	}
 	if batch = s.ours(batch); len(batch) > 0 {
 		s.pusher.push(s.context, batch)
 	}
 }
 
-// take takes the next request's worth out of a queue; with nothing to take, or nothing that may be sent now, the slot
-// ends. Sent tells that a request of this slot has ended. What an open breaker keeps from being sent is put aside.
+// take takes the ticks of the next request out of a queue. If there are none, or none may be sent now, the slot ends. sent is true if
+// a request of this slot has just ended. aside are ticks that an open breaker keeps from being sent.
 func (s *sender) take(q *queue, most part, sent bool) (batch []*Delivery, aside [][]outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*Delivery, aside 
 	return nil, aside
 }
 
-// park has a queue wait for a request of its tenant to end.
+// park makes a queue wait until a request of its tenant ends.
 func (s *sender) park(q *queue) {
 	if !q.parked {
 		q.parked = true
@@ -208,7 +208,7 @@ func (s *sender) park(q *queue) {
 	}
 }
 
-// unpark takes out the queue of a tenant that has waited the longest.
+// unpark removes and returns the parked queue of a tenant that has waited the longest; nil if there is none.
 func (s *sender) unpark(tenant tenants.ID) *queue {
 	for list := s.parked[tenant]; len(list) > 0; {
 		q := list[0]
@@ -227,6 +227,7 @@ func (s *sender) unpark(tenant tenants.ID) *queue {
 
 const mostAside = 500 // written at once
 
+// putAside returns the waiting deliveries as outcomes that are held while the breaker is open.
 func putAside(waiting []*Delivery, b *breaker, now time.Time) (aside [][]outcome) {
 	for part := range slices.Chunk(waiting, mostAside) {
 		aside = append(aside, everyOne(part, func(o *outcome) { o.held = now.Add(b.blocks(now)) }))
@@ -234,8 +235,8 @@ func putAside(waiting []*Delivery, b *breaker, now time.Time) (aside [][]outcome
 	return aside
 }
 
-// came notes how a request to an endpoint ended.
-func (s *sender) came(name EndpointName, well bool) {
+// ended records in the endpoint's breaker how a request ended.
+func (s *sender) ended(name EndpointName, well bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.breakers[name]
@@ -254,7 +255,7 @@ func (s *sender) came(name EndpointName, well bool) {
 	}
 }
 
-// settled counts deliveries of a chunk whose results are written, and tells whether the chunk is done with them.
+// settled counts n deliveries of a chunk whose results are written, and reports whether the chunk is done.
 func (s *sender) settled(chunk int64, epoch int32, n int) (done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,7 +276,7 @@ func (s *sender) ours(batch []*Delivery) []*Delivery {
 	})
 }
 
-// forget gives up the chunks of results that are lost. This process takes them again, in another epoch.
+// forget gives up the chunks of lost results. This process takes them again, in another epoch.
 func (s *sender) forget(outcomes []outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +290,7 @@ func (s *sender) forget(outcomes []outcome) {
 	s.doubts.Add(gone)
 }
 
-// unknown are those of the chunks of which this process has, in that epoch, nothing to send and no result to write.
+// unknown is Pusher.Unknown.
 func (s *sender) unknown(chunks []Sending) (unknown []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,7 +302,7 @@ func (s *sender) unknown(chunks []Sending) (unknown []int64) {
 	return unknown
 }
 
-// abandonLapsed drops all that waits whenever this process was silent for too long, until ctx ends.
+// abandonLapsed drops all waiting ticks whenever this process was silent for too long, until ctx ends.
 func (s *sender) abandonLapsed(ctx context.Context) {
 	for {
 		select {
@@ -314,7 +315,7 @@ func (s *sender) abandonLapsed(ctx context.Context) {
 	}
 }
 
-// abandon drops all that waits: another process has it by now.
+// abandon drops all waiting ticks: another process has them by now.
 func (s *sender) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,7 +327,7 @@ func (s *sender) abandon() {
 	clear(s.unsent)
 }
 
-// drain sends nothing new, and waits for what is in flight until ctx ends, which then is broken off.
+// drain sends nothing new, and waits for requests in flight until ctx ends. It then cancels those that are left.
 func (s *sender) drain(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true

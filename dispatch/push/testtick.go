@@ -19,7 +19,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Trial is what came of a test tick.
+// Trial is the result of a test tick.
 type Trial struct {
 	WebhookID string  `json:"webhook_id"`
 	Status    *int32  `json:"status"` // of the endpoint's answer; null where there was none
@@ -64,7 +64,7 @@ func (p *Pusher) TryEndpointOnce(ctx context.Context, tenant tenants.ID, name st
 	})
 }
 
-// notSent is the answer where a failure of ours kept the test tick from being sent. The cause is for the log.
+// notSent returns the fault of a test tick that a failure of ours kept from being sent. The cause is only logged.
 func notSent(cause error) error {
 	f := fault.Unavailable("unavailable", "the test tick could not be sent just now; try again")
 	f.RetryAfter = time.Second
@@ -78,7 +78,7 @@ func trialError(err error) string {
 	return *finish.ErrorText(err.Error())
 }
 
-// pushable reads an endpoint as it is for a push.
+// Pushable reads an endpoint for a push; a fault, 404, if there is none.
 func (p *Pusher) Pushable(ctx context.Context, tenant tenants.ID, name string) (*Target, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
@@ -98,7 +98,8 @@ func (p *Pusher) Pushable(ctx context.Context, tenant tenants.ID, name string) (
 	return p.WithOpened(e, headers, secrets), nil
 }
 
-// trialBody is a tick as any other, of a schedule that there is not: an endpoint that takes batches gets a batch of it.
+// trialBody returns a body like any other, with a tick of a schedule that does not exist, and its id. An endpoint that takes batches
+// gets a batch.
 func trialBody(tickID string, batch int, now time.Time) (body []byte, id string) {
 	at := now.Truncate(time.Second)
 	when := message.AppendTime([]byte(`"timestamp":`), at)
