@@ -330,7 +330,7 @@ func TestFailingScheduleIsPaused(t *testing.T) {
 	h.Put("failing", "k", p)
 	dispatchtest.Until(t, "it is paused", func() bool {
 		s, err := h.Schedules.Get(t.Context(), h.Tenant, "failing", "k")
-		return err == nil && s.Status == schedules.Paused && s.StatusNote != nil
+		return err == nil && s.Status == policy.Paused && s.StatusNote != nil
 	})
 }
 
@@ -342,7 +342,7 @@ func TestExhaustedScheduleIsCompleted(t *testing.T) {
 	h.Lease("over", 1)
 	dispatchtest.Until(t, "it is completed", func() bool {
 		s, err := h.Schedules.Get(t.Context(), h.Tenant, "over", "k")
-		return err == nil && s.Status == schedules.Completed
+		return err == nil && s.Status == policy.Completed
 	})
 }
 

@@ -76,7 +76,7 @@ type Config struct {
 
 // Dispatch is the part of one process in the tick's path. New makes it; Start sets it going.
 type Dispatch struct {
-	Config
+	config    Config
 	Sweeper   *sweep.Sweeper
 	Opener    *open.Opener
 	Pusher    *push.Pusher
@@ -106,7 +106,7 @@ func New(c Config) (*Dispatch, error) {
 		return nil, errors.New("dispatch needs what tenants' routes go by")
 	}
 	d := &Dispatch{
-		Config: c, notifier: cluster.NewNotifier(), Horizon: new(cluster.Horizon), unopened: new(chunk.Unopened), idle: new(sweep.Idle), stop: func() {},
+		config: c, notifier: cluster.NewNotifier(), Horizon: new(cluster.Horizon), unopened: new(chunk.Unopened), idle: new(sweep.Idle), stop: func() {},
 		Messages: message.New(message.Config{IDs: c.IDs, Timings: c.Timings, LeaseKey: c.LeaseKey, Log: c.Log}),
 		Member:   cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck}),
 	}
@@ -153,7 +153,7 @@ func New(c Config) (*Dispatch, error) {
 
 // offer returns what takes the runs that this process swept: nil where it opens none.
 func (d *Dispatch) offer() func(runs []chunk.Run) (left []string) {
-	if !d.Dispatches {
+	if !d.config.Dispatches {
 		return nil
 	}
 	return d.Opener.Offer
@@ -170,7 +170,7 @@ func (c *Config) mayStore(ctx context.Context, db postgres.DB, tenant tenants.ID
 // Start joins the other processes and begins to work. Stop ends it.
 func (d *Dispatch) Start(ctx context.Context) error {
 	if err := d.Keeper.EnsurePartitions(ctx, time.Now()); err != nil { // until they are there the default ones do
-		d.Log.Warn("cannot make the days' partitions yet", "error", err)
+		d.config.Log.Warn("cannot make the days' partitions yet", "error", err)
 	}
 	if err := d.Member.Register(ctx); err != nil {
 		return err
@@ -178,13 +178,13 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
 	d.startAll(run,
-		func(ctx context.Context) { d.notifier.Listen(ctx, d.Pool, d.Log, d.Opener.OfferTold) },
+		func(ctx context.Context) { d.notifier.Listen(ctx, d.config.Pool, d.config.Log, d.Opener.OfferTold) },
 		d.Pusher.Watch, d.Member.Beat,
-		func(ctx context.Context) { d.notifier.Tell(ctx, d.Pool, d.Log) },
+		func(ctx context.Context) { d.notifier.Tell(ctx, d.config.Pool, d.config.Log) },
 		d.Leases.Watch, d.Finisher.Watch, d.Sweeper.Watch,
-		func(ctx context.Context) { d.Horizon.Measure(ctx, d.Pool, d.Log, d.idle.Pace) },
+		func(ctx context.Context) { d.Horizon.Measure(ctx, d.config.Pool, d.config.Log, d.idle.Pace) },
 		d.Keeper.Run)
-	if d.Dispatches {
+	if d.config.Dispatches {
 		d.Pusher.Start()
 		d.Opener.Start(run)
 		if err := d.river.Start(run); err != nil {
@@ -195,7 +195,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 		}
 		d.startAll(run, d.Opener.Run, d.lookForOperations, d.Leases.Run, d.Control.Run, d.Pusher.Run, d.Events.Run, d.Finisher.Run)
 	}
-	if d.Sweeps {
+	if d.config.Sweeps {
 		d.startAll(run, d.Sweeper.Run)
 	}
 	return nil
@@ -217,7 +217,7 @@ func (d *Dispatch) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	var err error
-	if d.Dispatches {
+	if d.config.Dispatches {
 		d.notifier.Queued(d.Opener.Close(ctx))
 		err = d.river.Stop(ctx)
 		if err != nil {

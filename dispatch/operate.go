@@ -24,21 +24,21 @@ type operateWorker struct {
 
 // Work has one turn. What fails is looked after by whoever looks for operations, not by River.
 func (w *operateWorker) Work(ctx context.Context, job *river.Job[operateArgs]) error {
-	if err := w.dispatch.Operations.Run(ctx, job.Args.Operation); err != nil && ctx.Err() == nil {
-		w.dispatch.Log.Error("an operation does not go on", "error", err)
+	if err := w.dispatch.config.Operations.Run(ctx, job.Args.Operation); err != nil && ctx.Err() == nil {
+		w.dispatch.config.Log.Error("an operation does not go on", "error", err)
 	}
 	return nil
 }
 
 // lookForOperations finds, every second, the operations that nobody runs.
 func (d *Dispatch) lookForOperations(ctx context.Context) {
-	loop.Every(ctx, d.Log, open.TakeEvery, "look for operations", func(ctx context.Context) error {
+	loop.Every(ctx, d.config.Log, open.TakeEvery, "look for operations", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 		defer cancel()
-		some, err := postgres.Finds(ctx, d.Pool, `SELECT FROM operation WHERE ended_at IS NULL AND look_at <= (SELECT `+postgres.Now+`)`)
+		some, err := postgres.Finds(ctx, d.config.Pool, `SELECT FROM operation WHERE ended_at IS NULL AND look_at <= (SELECT `+postgres.Now+`)`)
 		if err != nil || !some {
 			return err
 		}
-		return d.Operations.Look(ctx)
+		return d.config.Operations.Look(ctx)
 	})
 }

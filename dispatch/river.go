@@ -28,8 +28,8 @@ func (d *Dispatch) jobs() (*river.Client[pgx.Tx], error) {
 	river.AddWorker(workers, d.Opener.Worker())
 	river.AddWorker(workers, &operateWorker{dispatch: d})
 	river.AddWorker(workers, d.Keeper.Worker())
-	return river.NewClient(silentDriver{riverpgxv5.New(d.Pool)}, &river.Config{
-		Logger:                      slog.New(quiet{d.Log.Handler()}),
+	return river.NewClient(silentDriver{riverpgxv5.New(d.config.Pool)}, &river.Config{
+		Logger:                      slog.New(quiet{d.config.Log.Handler()}),
 		FetchCooldown:               10 * time.Millisecond,
 		FetchPollInterval:           time.Second, // a notification wakes it, of River's or of ours: this is for one that is lost
 		CompletedJobRetentionPeriod: 5 * time.Minute,

@@ -8,13 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // ActionParams ask for one action on every schedule that a filter picks.

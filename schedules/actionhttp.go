@@ -1,12 +1,11 @@
 package schedules
 
 import (
-	"github.com/labstack/echo/v4"
-
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
 )
 
 func (h handler) act(c echo.Context) error {

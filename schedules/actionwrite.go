@@ -98,20 +98,20 @@ func (a *acting) one(ctx context.Context, r *row, t *calendar.Timing) (what stri
 		return acted[a.action], nil
 	case a.action == actRetime:
 		return a.retime(ctx, w, t)
-	case t == nil || r.Status == Completed || r.Status == Quarantined:
+	case t == nil || r.Status == policy.Completed || r.Status == policy.Quarantined:
 		return countNotPossible, nil
-	case a.action == actResume && r.Status == Active, a.action == actPause && r.Status == Paused && r.PausedUntil == nil && r.StatusNote == nil:
+	case a.action == actResume && r.Status == policy.Active, a.action == actPause && r.Status == policy.Paused && r.PausedUntil == nil && r.StatusNote == nil:
 		return countUnchanged, nil
 	}
 	a.leave(r, t)
 	if a.action == actPause {
 		since := r.PausedAt
-		r.setStatus(Paused, a.now)
+		r.setStatus(policy.Paused, a.now)
 		if since != nil {
 			r.PausedAt = since
 		}
 	} else {
-		r.setStatus(Active, a.now)
+		r.setStatus(policy.Active, a.now)
 		if err := a.rejoin(ctx, w, t, a.now); err != nil {
 			return "", err
 		}
@@ -124,7 +124,7 @@ func (a *acting) one(ctx context.Context, r *row, t *calendar.Timing) (what stri
 // computed again.
 func (a *acting) retime(ctx context.Context, w *rewrite, before *calendar.Timing) (what string, err error) {
 	r := w.row
-	if r.Status == Completed || r.Status == Paused && r.CohortID == nil {
+	if r.Status == policy.Completed || r.Status == policy.Paused && r.CohortID == nil {
 		return countUnchanged, nil
 	}
 	t, err := a.Timings.CompileStored(ctx, a.tx, r.stored(a.tenant))
@@ -146,10 +146,10 @@ func (a *acting) retime(ctx context.Context, w *rewrite, before *calendar.Timing
 		return a.stay(r, t), nil
 	}
 	after := a.now
-	w.quiet = r.Status != Quarantined
+	w.quiet = r.Status != policy.Quarantined
 	switch {
 	case !w.quiet:
-		r.setStatus(Active, a.now)
+		r.setStatus(policy.Active, a.now)
 	case r.PausedUntil != nil:
 		after = r.PausedUntil.Add(-time.Second)
 	}

@@ -2,7 +2,6 @@ package schedules
 
 import (
 	"encoding/json"
-	"net/url"
 	"time"
 
 	"github.com/carillonhq/carillon/internal/instant"
@@ -36,7 +35,7 @@ func (r *row) audited() *audited {
 
 // audit returns a change of the schedule for the audit. before and after may be nil.
 func (r *row) audit(action string, before, after *audited) tenants.Change {
-	c := tenants.Change{Action: "schedule." + action, Target: Target(r.Workflow, r.Key), Key: r.Key}
+	c := tenants.Change{Action: "schedule." + action, Target: tenants.ScheduleTarget(r.Workflow, r.Key), Key: r.Key}
 	if before != nil {
 		c.Before = before
 	}
@@ -44,9 +43,4 @@ func (r *row) audit(action string, before, after *audited) tenants.Change {
 		c.After = after
 	}
 	return c
-}
-
-// Target returns what the audit calls a schedule: its path, without /v1/.
-func Target(workflow, key string) string {
-	return "workflows/" + workflow + "/schedules/" + url.PathEscape(key)
 }

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // batch changes schedules of one tenant in one transaction. It locks and reads rows, then it decides what becomes of each, then it writes
@@ -28,7 +27,7 @@ type batch struct {
 	ids     []int64 // for new rows
 	gone    []*row  // to be deleted
 	left    []membership
-	due     []Due
+	due     []cohorts.Due
 	audits  []tenants.Change
 	refresh map[cohortKey]time.Time // the next times of cohorts that stay as they are; zero: nothing is left
 	rezoned []int64                 // schedules that fire once a day, and have another zone
@@ -49,7 +48,7 @@ type rewrite struct {
 	next      time.Time
 	before    *time.Time // its next tick before this version, and by it
 	after     *time.Time
-	fire      *Due // is handed out once its cohort is known
+	fire      *cohorts.Due // is handed out once its cohort is known
 
 	action string // what the audit calls the change; empty: the change has no audit of its own
 	was    *audited
@@ -139,7 +138,7 @@ func (b *batch) leave(r *row, t *calendar.Timing) {
 // out. It returns a fault if the schedule would never fire.
 func (b *batch) rearm(ctx context.Context, w *rewrite, t *calendar.Timing) error {
 	after := b.now
-	if w.Status != Active {
+	if w.Status != policy.Active {
 		if w.PausedUntil == nil {
 			return nil
 		}
@@ -148,7 +147,7 @@ func (b *batch) rearm(ctx context.Context, w *rewrite, t *calendar.Timing) error
 	if err := b.enter(ctx, w, t, after); err != nil {
 		return err
 	}
-	if !w.joins && w.Status == Active {
+	if !w.joins && w.Status == policy.Active {
 		return neverFires()
 	}
 	return nil
@@ -159,8 +158,8 @@ func (b *batch) rejoin(ctx context.Context, w *rewrite, t *calendar.Timing, afte
 	if err := b.enter(ctx, w, t, after); err != nil {
 		return err
 	}
-	if !w.joins && w.Status == Active {
-		w.Status = Completed
+	if !w.joins && w.Status == policy.Active {
+		w.Status = policy.Completed
 	}
 	return nil
 }

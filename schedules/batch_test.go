@@ -81,7 +81,7 @@ func TestAPutMakesFewTripsToTheDatabase(t *testing.T) {
 		{"the same", put("a", noon), 3},
 		{"another time", put("a", one), 6},
 		{"another payload", put("a", noted), 4},
-		{"a new one, paused", put("p", schedules.Params{Spec: cron("0 12 * * *"), Status: schedules.Paused}), 5},
+		{"a new one, paused", put("p", schedules.Params{Spec: cron("0 12 * * *"), Status: policy.Paused}), 5},
 		{"a new one that follows its key", put("k", following("0 12 * * *")), 9},
 		{"a new one with a calendar", put("c", off), 10},
 		{"a patch", func() error {

@@ -3,9 +3,8 @@ package schedules
 import (
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/jackc/pgx/v5"
 )
 
 // columns holds rows by column, as unnest takes them. Terms are numbered and each is sent once, because many rows have the same.

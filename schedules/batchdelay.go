@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/jackc/pgx/v5"
 )
 
 // hasDelay reports whether a spec has fixed_delay.

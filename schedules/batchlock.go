@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/jackc/pgx/v5"
 )
 
 // scheduleName is a schedule of a tenant.

@@ -7,12 +7,11 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
-
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // stored is a schedule as it is compared with a line. Its texts are valid until the next row.
@@ -50,7 +49,7 @@ func (s *stored) says(d definition, known map[string]map[string]string) (bool, e
 	}
 	return string(s.spec) == d.specText && (s.payload == nil) == (d.payload == nil) && (d.payload == nil || string(s.payload) == *d.payload) &&
 		maps.Equal(labels, d.labels) && (d.note == nil && !d.noteless || policy.Same(d.note, s.note)) && s.terms.Equal(d.terms) &&
-		(s.status == Active || s.status == Paused && !s.pausing) && (d.status == "" || d.status == s.status), nil
+		(s.status == policy.Active || s.status == policy.Paused && !s.pausing) && (d.status == "" || d.status == s.status), nil
 }
 
 // match locks the shards in which the schedules of lines may lie, in ascending order, and finds which lines are stored, and which of

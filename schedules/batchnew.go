@@ -7,10 +7,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // nursery is what the new schedules of a batch need to know about their tenant.
@@ -69,7 +68,7 @@ func (u *upserts) defineNew(ctx context.Context, it *Item, shard int16, n *nurse
 	w := &rewrite{row: r, newborn: true, action: it.action(), origin: it.origin}
 	r.Defaults = defaults
 	u.hold(t, it.almanac)
-	if r.Status == Active {
+	if r.Status == policy.Active {
 		if err := u.afford(u.tenant, r, effect{timing: t}, nil, u.quotas, u.now); err != nil {
 			return err
 		}

@@ -9,14 +9,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/sabotage"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // cohortNeed is a cohort that rows of the batch join.

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // defaultsKind is the kind of operation that a change of a workflow's defaults begins.

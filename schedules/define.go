@@ -17,11 +17,11 @@ import (
 func (s *Schedules) newborn(of policy.Name, shard int16, d definition, c change, m *memo) (*row, *calendar.Timing, error) {
 	now := c.now
 	r := &row{
-		Workflow: of.Workflow, Key: of.Key, Version: 1, Shard: shard, Status: Active,
+		Workflow: of.Workflow, Key: of.Key, Version: 1, Shard: shard, Status: policy.Active,
 		AnchorAt: wholeSecond(now), CreatedAt: now, UpdatedAt: now, UpdatedBy: c.by, TZData: calendar.InForce().Version(),
 	}
-	if d.status == Paused {
-		r.Status, r.PausedAt = Paused, &now
+	if d.status == policy.Paused {
+		r.Status, r.PausedAt = policy.Paused, &now
 	}
 	r.define(d)
 	r.TicksLeft = ticksOf(d.spec)
@@ -39,7 +39,7 @@ type effect struct {
 
 // afford returns a fault if the ticks of a changed row do not fit into the quota of projected ticks. The row is still in its old cohort.
 func (s *Schedules) afford(tenant tenants.ID, r *row, c effect, before *calendar.Timing, q tenants.Quotas, now time.Time) error {
-	if r.Status != Active {
+	if r.Status != policy.Active {
 		return nil
 	}
 	if r.CohortID == nil {
@@ -63,11 +63,11 @@ func (s *Schedules) apply(r *row, d definition, before *calendar.Timing, by chan
 	r.define(d)
 	c.respecified = was.Spec != r.Spec
 	switch {
-	case was.Status == Completed && !c.respecified: // what has been fired is not fired again
+	case was.Status == policy.Completed && !c.respecified: // what has been fired is not fired again
 	case d.status != "" && d.status != was.Status:
 		r.setStatus(d.status, now)
-	case was.Status == Completed || was.Status == Quarantined:
-		r.setStatus(Active, now)
+	case was.Status == policy.Completed || was.Status == policy.Quarantined:
+		r.setStatus(policy.Active, now)
 	}
 	if was.sameDefinition(r) {
 		return c, nil
@@ -133,7 +133,7 @@ func tooSmall(gap, least time.Duration) string {
 // setStatus makes the row active or paused as of now.
 func (r *row) setStatus(status string, now time.Time) {
 	r.Status, r.StatusNote, r.PausedAt, r.PausedUntil = status, nil, nil, nil
-	if status == Paused {
+	if status == policy.Paused {
 		r.PausedAt = &now
 	}
 }

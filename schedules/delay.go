@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // A schedule with fixed_delay is alone in its cohort. While a tick of it is out (swept and not ended), its state
@@ -105,7 +104,7 @@ func queueDelays(q *pgx.Batch, tenant tenants.ID, rows []*row) {
 
 // withdrawDelay subtracts from the row's limit the ticks that were swept, and those that are handed out as it leaves. The last of these is
 // out from now on.
-func (r *row) withdrawDelay(due []Due) {
+func (r *row) withdrawDelay(due []cohorts.Due) {
 	if r.TicksLeft != nil && r.DelayLeft != nil {
 		r.TicksLeft = new(max(0, *r.DelayLeft-int32(len(due))))
 	}

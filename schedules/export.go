@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -61,17 +62,17 @@ func (s *Schedules) exported(ctx context.Context, tenant tenants.ID, f Filter, a
 
 // line is the row as a line of a bulk upsert. Line breaks, which JSON has between its tokens only, become spaces.
 func (r *row) line() ([]byte, error) {
-	policy, delivery := r.Stored.Stated()
+	stated, delivery := r.Stored.Stated()
 	list := []member{{"workflow", nil}, {"key", nil}, {"spec", json.RawMessage(r.Spec)}, {"policy", nil}, {"delivery", nil}}
-	values := map[string]any{"workflow": r.Workflow, "key": r.Key, "policy": policy, "delivery": delivery}
+	values := map[string]any{"workflow": r.Workflow, "key": r.Key, "policy": stated, "delivery": delivery}
 	if len(r.Labels) > 0 {
 		list, values["labels"] = append(list, member{"labels", nil}), r.Labels
 	}
 	if r.Note != nil {
 		list, values["note"] = append(list, member{"note", nil}), *r.Note
 	}
-	if r.Status == Paused {
-		list, values["status"] = append(list, member{"status", nil}), Paused
+	if r.Status == policy.Paused {
+		list, values["status"] = append(list, member{"status", nil}), policy.Paused
 	}
 	for i, m := range list {
 		if m.value != nil {

@@ -7,12 +7,11 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // ListQuery is the statement of a first page.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/carillonhq/carillon/schedules"
 )
 
 func TestAListByLabelFollowsEveryChange(t *testing.T) {
@@ -42,7 +42,7 @@ func TestAListByLabelFollowsEveryChange(t *testing.T) {
 	h.pause("6", schedules.PauseParams{})
 	check("plan:pro", "w/6", "w/none")
 	check("plan:free", "w/0", "w/1", "w/3", "w/5")
-	if got := h.pages(t, schedules.Filter{Workflow: "w", Label: "plan:pro", Status: schedules.Paused}, 10); len(got) != 1 || got[0] != "w/6" {
+	if got := h.pages(t, schedules.Filter{Workflow: "w", Label: "plan:pro", Status: policy.Paused}, 10); len(got) != 1 || got[0] != "w/6" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -173,19 +173,19 @@ func TestEveryFilterOfAListIsServedByAnIndex(t *testing.T) {
 		{"schedule_workflow_key", schedules.Filter{Workflow: "w1"}},
 		{"schedule_workflow_key", schedules.Filter{Workflow: "w1", KeyPrefix: "k12"}},
 		{"schedule_workflow_key", schedules.Filter{KeyPrefix: "k12"}},
-		{"schedule_workflow_key", schedules.Filter{KeyPrefix: "k12", Status: schedules.Paused}},
-		{"schedule_workflow_key", schedules.Filter{Status: schedules.Active}},
-		{"schedule_by_status", schedules.Filter{Status: schedules.Paused}},
-		{"schedule_by_status", schedules.Filter{Status: schedules.Completed}},
-		{"schedule_by_status", schedules.Filter{Status: schedules.Quarantined}},
-		{"schedule_by_status", schedules.Filter{Status: schedules.Quarantined, Workflow: "w1"}},
+		{"schedule_workflow_key", schedules.Filter{KeyPrefix: "k12", Status: policy.Paused}},
+		{"schedule_workflow_key", schedules.Filter{Status: policy.Active}},
+		{"schedule_by_status", schedules.Filter{Status: policy.Paused}},
+		{"schedule_by_status", schedules.Filter{Status: policy.Completed}},
+		{"schedule_by_status", schedules.Filter{Status: policy.Quarantined}},
+		{"schedule_by_status", schedules.Filter{Status: policy.Quarantined, Workflow: "w1"}},
 		{"label_pkey", schedules.Filter{Label: "plan:7"}},
 		{"label_pkey", schedules.Filter{Label: "plan:7", Workflow: "w7"}},
-		{"label_pkey", schedules.Filter{Label: "plan:7", Status: schedules.Active}},
+		{"label_pkey", schedules.Filter{Label: "plan:7", Status: policy.Active}},
 		{"cohort_next", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0)}},
 		{"cohort_timing_few", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0)}},
 		{"cohort_next", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0), Workflow: "w"}},
-		{"cohort_next", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0), Status: schedules.Active}},
+		{"cohort_next", schedules.Filter{DueBefore: time.Now().AddDate(1, 0, 0), Status: policy.Active}},
 	} {
 		sql, args := schedules.ListQuery(h.acme, one.f)
 		all = append(all, reading{fmt.Sprintf("%+v", one.f), one.index, sql, args})
@@ -224,7 +224,7 @@ func TestAPageCostsTheSameWhereverItIs(t *testing.T) {
 	h.crowd()
 	pages := regexp.MustCompile(`Buffers: shared hit=(\d+)(?: read=(\d+))?`)
 	for _, f := range []schedules.Filter{
-		{}, {Workflow: "w1"}, {KeyPrefix: "k1"}, {Status: schedules.Active}, {Label: "plan:7"}, {DueBefore: time.Now().AddDate(1, 0, 0)},
+		{}, {Workflow: "w1"}, {KeyPrefix: "k1"}, {Status: policy.Active}, {Label: "plan:7"}, {DueBefore: time.Now().AddDate(1, 0, 0)},
 	} {
 		read := func(cursor string) (n int) {
 			sql, args, err := h.schedules.PageQuery(h.acme, f, cursor)

@@ -44,7 +44,7 @@ type home struct {
 	inBulk    *bulk.Bulk
 
 	mu     sync.Mutex
-	handed []schedules.Due
+	handed []cohorts.Due
 }
 
 func newHome(t testing.TB) *home {
@@ -97,7 +97,7 @@ func cursors(t testing.TB) *web.Cursor {
 	return c
 }
 
-func (h *home) handOut(_ context.Context, _ pgx.Tx, due []schedules.Due) error {
+func (h *home) handOut(_ context.Context, _ pgx.Tx, due []cohorts.Due) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.handed = append(h.handed, due...)
@@ -110,7 +110,7 @@ func (h *home) forget(context.Context, pgx.Tx, tenants.ID, []int64) (ticks, atte
 }
 
 // takeHanded is what was handed out since it was last asked.
-func (h *home) takeHanded() []schedules.Due {
+func (h *home) takeHanded() []cohorts.Due {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	handed := h.handed

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
 )
 
 // Routes serves schedules and workflows under g, whose requests are authenticated.
@@ -45,15 +44,8 @@ func Routes(g *echo.Group, s *Schedules) {
 
 type handler struct{ *Schedules }
 
-// Named reads the workflow and the key that a path names.
-func Named(c echo.Context) (workflow, key string, err error) {
-	workflow, workflowErr := web.Param(c, "workflow")
-	key, keyErr := web.Param(c, "key")
-	return workflow, key, fault.Join(workflowErr, keyErr)
-}
-
 func (h handler) put(c echo.Context) error {
-	workflow, key, err := Named(c)
+	workflow, key, err := web.ScheduleName(c)
 	if err != nil {
 		return err
 	}
@@ -103,7 +95,7 @@ func (h handler) patch(c echo.Context) error {
 func tag(c echo.Context, s Schedule) { web.Tag(c, int64(s.Version)) }
 
 func (h handler) get(c echo.Context) error {
-	workflow, key, err := Named(c)
+	workflow, key, err := web.ScheduleName(c)
 	if err != nil {
 		return err
 	}
@@ -129,7 +121,7 @@ func (h handler) delete(c echo.Context) error {
 }
 
 func changer(c echo.Context) (workflow, key string, by Changer, err error) {
-	if workflow, key, err = Named(c); err != nil {
+	if workflow, key, err = web.ScheduleName(c); err != nil {
 		return
 	}
 	if _, err = web.Query(c); err != nil {
@@ -218,7 +210,7 @@ func (h handler) unskip(c echo.Context) error {
 }
 
 func (h handler) upcoming(c echo.Context) error {
-	workflow, key, err := Named(c)
+	workflow, key, err := web.ScheduleName(c)
 	if err != nil {
 		return err
 	}
@@ -285,7 +277,7 @@ func (h handler) list(c echo.Context) error {
 }
 
 func (h handler) revisions(c echo.Context) error {
-	workflow, key, err := Named(c)
+	workflow, key, err := web.ScheduleName(c)
 	if err != nil {
 		return err
 	}

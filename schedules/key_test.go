@@ -121,11 +121,11 @@ func TestARetimedScheduleMayHaveNothingLeftOrNotCompute(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.putKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
-	if got := h.get("k"); got.Status != schedules.Completed || got.NextAt != nil {
+	if got := h.get("k"); got.Status != policy.Completed || got.NextAt != nil {
 		t.Errorf("got %s, %v", got.Status, got.NextAt)
 	}
 	got, err := h.schedules.Get(t.Context(), h.acme, "rule", "k")
-	if err != nil || got.Status != schedules.Quarantined || got.StatusNote == nil {
+	if err != nil || got.Status != policy.Quarantined || got.StatusNote == nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -143,7 +143,7 @@ func TestAPausedScheduleIsTimedByItsKeyWhenItIsResumed(t *testing.T) {
 	until := time.Now().Add(72 * time.Hour).Truncate(time.Second)
 	h.pause("k", schedules.PauseParams{Until: &until})
 	h.putKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
-	if got := h.get("k"); got.Status != schedules.Paused || got.NextAt == nil || got.NextAt.Before(until) || got.NextAt.Sub(until) > 25*time.Hour {
+	if got := h.get("k"); got.Status != policy.Paused || got.NextAt == nil || got.NextAt.Before(until) || got.NextAt.Sub(until) > 25*time.Hour {
 		t.Errorf("got %s, %v", got.Status, got.NextAt)
 	}
 }

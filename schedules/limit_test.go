@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func TestComingTicksEndWithTheLimit(t *testing.T) {
@@ -19,7 +20,7 @@ func TestComingTicksEndWithTheLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(up.Ticks) != want || !up.Exhausted || got.Status == schedules.Active && len(got.Upcoming) != 3 {
+		if len(up.Ticks) != want || !up.Exhausted || got.Status == policy.Active && len(got.Upcoming) != 3 {
 			t.Errorf("%s: got %+v and %v, want %d", when, up.Ticks, got.Upcoming, want)
 		}
 	}

@@ -128,7 +128,7 @@ func (f Filter) check(prefix string) error {
 	if f.Workflow != "" {
 		errs = append(errs, policy.CheckName(prefix+"/workflow", "workflow", f.Workflow))
 	}
-	if f.Status != "" && !slices.Contains([]string{Active, Paused, Completed, Quarantined}, f.Status) {
+	if f.Status != "" && !slices.Contains([]string{policy.Active, policy.Paused, policy.Completed, policy.Quarantined}, f.Status) {
 		errs = append(errs, fault.Invalid(prefix+"/status", "%q is not one of active, paused, completed, quarantined", f.Status))
 	}
 	if f.KeyPrefix != "" {
@@ -194,7 +194,7 @@ func (f Filter) source() (by, tables string) {
 	switch {
 	case f.Label != "":
 		return "l", "label l JOIN schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key"
-	case f.Status == Completed && !f.passesMany():
+	case f.Status == policy.Completed && !f.passesMany():
 		return "s", ended
 	}
 	return "s", "schedule s"
@@ -269,10 +269,10 @@ func (f Filter) where(by string, tenant tenants.ID, after Position, through *Pos
 // shownAs tells in SQL which rows have a status by now: a pause may have ended. What is not active has an index of its own,
 // which serves where the status is in the statement as a constant.
 var shownAs = map[string]string{
-	Active:      "s.status = 'active' OR s.status = 'paused' AND s.paused_until <= " + postgres.TxNow + " AND s.cohort_id IS NOT NULL",
-	Paused:      "s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > " + postgres.TxNow + ")",
-	Completed:   "s.status = 'completed' OR s.status = 'paused' AND s.paused_until <= " + postgres.TxNow + " AND s.cohort_id IS NULL",
-	Quarantined: "s.status = 'quarantined'",
+	policy.Active:      "s.status = 'active' OR s.status = 'paused' AND s.paused_until <= " + postgres.TxNow + " AND s.cohort_id IS NOT NULL",
+	policy.Paused:      "s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > " + postgres.TxNow + ")",
+	policy.Completed:   "s.status = 'completed' OR s.status = 'paused' AND s.paused_until <= " + postgres.TxNow + " AND s.cohort_id IS NULL",
+	policy.Quarantined: "s.status = 'quarantined'",
 }
 
 // ended are the rows that are completed, as one table of two ranges.

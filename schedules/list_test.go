@@ -67,7 +67,7 @@ func TestPagesAreTheWhole(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := schedules.Filter{
 			Workflow:  rapid.SampledFrom([]string{"", "w", "W2", "none"}).Draw(rt, "workflow"),
-			Status:    rapid.SampledFrom([]string{"", schedules.Active, schedules.Paused, schedules.Completed}).Draw(rt, "status"),
+			Status:    rapid.SampledFrom([]string{"", policy.Active, policy.Paused, policy.Completed}).Draw(rt, "status"),
 			KeyPrefix: rapid.OneOf(rapid.Just(""), rapid.SampledFrom(keys), rapid.SampledFrom([]string{"日本", "a", "\uD7FF", "none"})).Draw(rt, "prefix"),
 		}
 		want := []string{}
@@ -75,7 +75,7 @@ func TestPagesAreTheWhole(t *testing.T) {
 			workflow, key, _ := strings.Cut(name, "/")
 			paused := slices.Index(keys, key)%3 == 0
 			if (f.Workflow == "" || workflow == f.Workflow) && strings.HasPrefix(key, f.KeyPrefix) &&
-				(f.Status == "" || paused && f.Status == schedules.Paused || !paused && f.Status == schedules.Active) {
+				(f.Status == "" || paused && f.Status == policy.Paused || !paused && f.Status == policy.Active) {
 				want = append(want, name)
 			}
 		}
@@ -91,7 +91,7 @@ func TestACursorIsBoundToTenantAndFilter(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		h.put(key, spec(cron("0 12 * * *")))
 	}
-	f := schedules.Filter{Workflow: "w", Status: schedules.Active}
+	f := schedules.Filter{Workflow: "w", Status: policy.Active}
 	_, next, err := h.schedules.List(t.Context(), h.acme, f, 1, "")
 	if err != nil || next == nil {
 		t.Fatal(next, err)
@@ -101,7 +101,7 @@ func TestACursorIsBoundToTenantAndFilter(t *testing.T) {
 	}
 	_, _, err = h.schedules.List(h.theirs(), h.other, f, 5, *next)
 	faulty(t, err, 422, "invalid_cursor")
-	for _, other := range []schedules.Filter{{}, {Workflow: "w"}, {Workflow: "wactive"}, {Workflow: "w", Status: schedules.Active, KeyPrefix: "a"}} {
+	for _, other := range []schedules.Filter{{}, {Workflow: "w"}, {Workflow: "wactive"}, {Workflow: "w", Status: policy.Active, KeyPrefix: "a"}} {
 		_, _, err = h.schedules.List(t.Context(), h.acme, other, 5, *next)
 		faulty(t, err, 422, "invalid_cursor")
 	}

@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // mostListed bounds the schedules that one page looks at where an index leads it past those of another status. A page that finds
@@ -19,7 +19,7 @@ const mostListed = 5_000
 
 // passesMany reports whether a list walks an index that does not tell the status which the filter asks for.
 func (f Filter) passesMany() bool {
-	return f.Status != "" && f.DueBefore.IsZero() && (f.Label != "" || f.KeyPrefix != "" || f.Status == Active)
+	return f.Status != "" && f.DueBefore.IsZero() && (f.Label != "" || f.KeyPrefix != "" || f.Status == policy.Active)
 }
 
 // everyWorkflow reports whether a list walks a prefix of keys in each workflow.

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/google/go-cmp/cmp"
 )
 
 // A list whose index does not tell the status that is asked for looks at so many schedules a page: its pages are short, and lead on
@@ -49,17 +49,17 @@ func TestAPageLooksAtSoManySchedules(t *testing.T) {
 		}
 	}
 	sparse := []schedules.Filter{
-		{Label: "all:1", Status: schedules.Paused},
-		{Label: "all:1", Status: schedules.Completed},
-		{KeyPrefix: "k", Status: schedules.Quarantined},
-		{KeyPrefix: "k", Status: schedules.Paused},
+		{Label: "all:1", Status: policy.Paused},
+		{Label: "all:1", Status: policy.Completed},
+		{KeyPrefix: "k", Status: policy.Quarantined},
+		{KeyPrefix: "k", Status: policy.Paused},
 	}
 	for _, f := range sparse {
 		check(f, 4)
 	}
-	check(schedules.Filter{Label: "all:1", Status: schedules.Paused, Workflow: "w0"}, 1)
-	check(schedules.Filter{KeyPrefix: "k1", Status: schedules.Paused, Workflow: "w0"}, 1)
-	check(schedules.Filter{Label: "none:1", Status: schedules.Paused}, 1)
+	check(schedules.Filter{Label: "all:1", Status: policy.Paused, Workflow: "w0"}, 1)
+	check(schedules.Filter{KeyPrefix: "k1", Status: policy.Paused, Workflow: "w0"}, 1)
+	check(schedules.Filter{Label: "none:1", Status: policy.Paused}, 1)
 	rows := regexp.MustCompile(`actual [^)]*rows=(\d+)`)
 	bounded := func(f schedules.Filter) {
 		t.Helper()
@@ -84,8 +84,8 @@ func TestAPageLooksAtSoManySchedules(t *testing.T) {
 	}
 	h.exec(`UPDATE schedule SET status = 'paused', paused_at = now(), cohort_id = NULL WHERE status = 'active' AND id % 900 > 0`)
 	h.exec(`ANALYZE`)
-	check(schedules.Filter{Status: schedules.Active}, 4)
-	bounded(schedules.Filter{Status: schedules.Active})
+	check(schedules.Filter{Status: policy.Active}, 4)
+	bounded(schedules.Filter{Status: policy.Active})
 }
 
 // names are the schedules of a status with a label or prefix, as their rows tell.

@@ -40,13 +40,13 @@ func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after 
 
 // withdraw takes the row out of its cohort, and returns the ticks that were due and not yet swept. They are handed out in the transaction
 // that deletes the member. t is nil if the timing cannot be computed; then nothing is due.
-func (r *row) withdraw(tenant tenants.ID, t *calendar.Timing, now time.Time) (due []Due) {
+func (r *row) withdraw(tenant tenants.ID, t *calendar.Timing, now time.Time) (due []cohorts.Due) {
 	if r.CohortID == nil {
 		return nil
 	}
 	if t != nil {
 		for run := range r.unserved(t, now) {
-			due = append(due, Due{
+			due = append(due, cohorts.Due{
 				Tenant: tenant, Shard: r.Shard, Cohort: *r.CohortID, Schedule: r.ID,
 				Run: run, Missed: run.Missed,
 			})

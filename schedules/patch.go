@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/jackc/pgx/v5"
 )
 
 // Patch is a merge patch (RFC 7396) of a schedule's definition: the members that Params have, of which null is the
@@ -109,7 +108,7 @@ func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch,
 	}
 	d.noteless = patch.removes("note") // which is gone once it is merged
 	if patch.removes("status") {
-		d.status = Active
+		d.status = policy.Active
 	}
 	return d, err
 }

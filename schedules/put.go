@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -14,6 +12,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Put creates or replaces the schedule of a name, and returns it whole. made reports that it is new. If p says what is stored already,

@@ -24,7 +24,7 @@ func TestPutArms(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
 	s := h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Payload: web.Raw(`{"b":1, "a":1e999}`), Labels: map[string]string{"plan": "pro"}, Note: new("n")})
-	if s.Version != 1 || s.Status != schedules.Active || s.NextAt == nil || len(s.Upcoming) != 5 || !s.NextAt.Equal(s.Upcoming[0]) || s.UpdatedBy != "ann" {
+	if s.Version != 1 || s.Status != policy.Active || s.NextAt == nil || len(s.Upcoming) != 5 || !s.NextAt.Equal(s.Upcoming[0]) || s.UpdatedBy != "ann" {
 		t.Errorf("got %+v", s)
 	}
 	next := one[time.Time](h, `SELECT next_at FROM cohort WHERE due_at = next_at`)
@@ -59,7 +59,7 @@ func TestPutOfTheSameWritesNothing(t *testing.T) {
 	first := h.put("a", p)
 	before := one[string](h, rows)
 	p.Policy = &policy.Policy{MaxLateness: "1h30m"}
-	p.Status, p.Note = schedules.Active, nil
+	p.Status, p.Note = policy.Active, nil
 	second, made, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, p, "somebody else", version.Precondition{})
 	if err != nil || made {
 		t.Fatal(made, err)

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Get returns one schedule.
@@ -93,11 +93,11 @@ func (s *Schedules) lookAhead(ctx context.Context, tenant tenants.ID, workflow, 
 		after = from
 	}
 	next := r.nextAfter
-	if r.Status == Paused && r.CohortID == nil {
+	if r.Status == policy.Paused && r.CohortID == nil {
 		next = r.wouldBe(t, now)
 	}
 	out = preview(t, after, time.Time{}, count, next)
-	if cohorts.Delays(t) && r.Status != Completed {
+	if cohorts.Delays(t) && r.Status != policy.Completed {
 		out.Exhausted = false // what comes depends on when a tick ends
 	}
 	out.Warnings = append(out.Warnings, r.warnings(ctx, s.Pool, s.Timings, tenant, t, now)...)

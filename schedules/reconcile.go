@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // Unlisted are the schedules of a filter that were made before a moment and that no list names, and what becomes of them.
@@ -80,7 +80,7 @@ func (s *Schedules) reconcileNext(ctx context.Context, tx pgx.Tx, u Unlisted, at
 	a := acting{batch: s.newBatch(tx, change{tenant: u.Tenant, by: u.By}), action: u.Action}
 	a.dry = u.Dry
 	err = a.run(ctx, found, func(r *row, _ *time.Time) bool {
-		return !r.CreatedAt.After(u.Before) && (u.Action == actDelete || r.Status == Active || r.PausedUntil != nil)
+		return !r.CreatedAt.After(u.Before) && (u.Action == actDelete || r.Status == policy.Active || r.PausedUntil != nil)
 	})
 	return int(a.counts[acted[u.Action]]), next, done, err
 }

@@ -204,8 +204,8 @@ func (b *batch) retimeMoved(ctx context.Context, w *rewrite, t *calendar.Timing,
 		return err
 	}
 	if !w.joins {
-		w.setStatus(Active, b.now)
-		w.Status = Completed
+		w.setStatus(policy.Active, b.now)
+		w.Status = policy.Completed
 	}
 	return nil
 }

@@ -1,11 +1,10 @@
 package schedules
 
 import (
-	"github.com/labstack/echo/v4"
-
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
 )
 
 func (h handler) reschedule(c echo.Context) error {

@@ -106,9 +106,9 @@ func (r *row) wake(now time.Time) {
 	if r.PausedUntil == nil || r.PausedUntil.After(now) {
 		return
 	}
-	r.setStatus(Active, now)
+	r.setStatus(policy.Active, now)
 	if r.CohortID == nil {
-		r.Status = Completed
+		r.Status = policy.Completed
 	}
 }
 

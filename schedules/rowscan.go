@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/jackc/pgx/v5"
 )
 
 // fields are where the columns of rowColumns go, in their order. To find them by their names takes longer for a page of

@@ -60,7 +60,7 @@ func TestAListShowsASchedule(t *testing.T) {
 		put(workflow, "limited", yearly(func(p *schedules.Params) { p.Spec.MaxTicks = new(2) }))
 		put(workflow, "spread", yearly(func(p *schedules.Params) { p.Spec.Jitter = "10m" }))
 		put(workflow, "excluded", yearly(func(p *schedules.Params) { p.Spec.Exclude = &calendar.Exclude{Named: []string{"days"}} }))
-		put(workflow, "paused", yearly(func(p *schedules.Params) { p.Status = schedules.Paused }))
+		put(workflow, "paused", yearly(func(p *schedules.Params) { p.Status = policy.Paused }))
 		put(workflow, "odd", yearly(func(p *schedules.Params) { p.Spec.Cron = calendar.StringList{"30 2 * * *"} })) // a DST gap: it is warned of
 	}
 	h.pause("own", schedules.PauseParams{Until: new(time.Now().AddDate(0, 1, 0).Truncate(time.Second)), Note: new("away")})
@@ -76,8 +76,8 @@ func TestAListShowsASchedule(t *testing.T) {
 
 	shown := map[string]schedules.Schedule{}
 	for _, f := range []schedules.Filter{
-		{}, {Workflow: "v"}, {KeyPrefix: "o"}, {Workflow: "w", KeyPrefix: "p"}, {Label: "plan:pro"}, {Label: "plan:pro", Status: schedules.Active},
-		{Status: schedules.Paused}, {Status: schedules.Quarantined}, {DueBefore: time.Now().AddDate(2, 0, 0)},
+		{}, {Workflow: "v"}, {KeyPrefix: "o"}, {Workflow: "w", KeyPrefix: "p"}, {Label: "plan:pro"}, {Label: "plan:pro", Status: policy.Active},
+		{Status: policy.Paused}, {Status: policy.Quarantined}, {DueBefore: time.Now().AddDate(2, 0, 0)},
 	} {
 		page, _, err := h.schedules.List(t.Context(), h.acme, f, 100, "")
 		if err != nil || len(page) == 0 {

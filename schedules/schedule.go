@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -17,14 +15,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-)
-
-// What a schedule's status can be.
-const (
-	Active      = "active"
-	Paused      = "paused"
-	Completed   = "completed"
-	Quarantined = "quarantined"
+	"github.com/jackc/pgx/v5"
 )
 
 // Params are the body of an upsert. What is absent is the default, but for status and note, which stay as they are.
@@ -131,7 +122,7 @@ func (p Params) readAs(text string, q tenants.Quotas) (d definition, err error) 
 	if p.Note != nil && len(*p.Note) > longestNote {
 		errs = append(errs, fault.Invalid("/note", "a note has at most %d bytes", longestNote))
 	}
-	if p.Status != "" && p.Status != Active && p.Status != Paused {
+	if p.Status != "" && p.Status != policy.Active && p.Status != policy.Paused {
 		errs = append(errs, fault.Invalid("/status", "%q is neither active nor paused", p.Status))
 	}
 	return d, fault.Join(errs...)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
@@ -13,22 +11,12 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // HandOut makes ticks of schedules in the caller's transaction, which holds the shard's lock: ticks that were due
 // but not swept when a change came, and those that a client asks for.
-type HandOut func(ctx context.Context, tx pgx.Tx, due []Due) error
-
-// Due is one schedule whose nominal time Run.At has come.
-type Due struct {
-	Tenant   tenants.ID
-	Shard    int16
-	Cohort   int64
-	Schedule int64
-	Run      cohorts.Run
-	Missed   int  // how many earlier times the tick stands for
-	Forced   bool // asked for by a client: neither expired nor missed
-}
+type HandOut func(ctx context.Context, tx pgx.Tx, due []cohorts.Due) error
 
 // Config is what Schedules stands on. All members are required.
 type Config struct {

@@ -7,8 +7,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/once"
@@ -18,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // PauseParams say until when a schedule does not fire (for good where absent), and why. A moment within a second is the
@@ -61,10 +60,10 @@ func (s *Schedules) pause(ctx context.Context, of policy.Name, p PauseParams, by
 		if p.Until != nil && !p.Until.After(now) {
 			return false, fault.Invalid("/until", "%s has passed", p.Until.Format(time.RFC3339))
 		}
-		if r.Status == Completed || r.Status == Quarantined {
+		if r.Status == policy.Completed || r.Status == policy.Quarantined {
 			return false, fault.Conflict("not_active", "the schedule is %s", r.Status)
 		}
-		if r.Status == Paused && policy.Same(unix(r.PausedUntil), unix(p.Until)) && policy.Same(r.StatusNote, p.Note) {
+		if r.Status == policy.Paused && policy.Same(unix(r.PausedUntil), unix(p.Until)) && policy.Same(r.StatusNote, p.Note) {
 			return false, nil
 		}
 		since := &now
@@ -72,7 +71,7 @@ func (s *Schedules) pause(ctx context.Context, of policy.Name, p PauseParams, by
 			since = r.PausedAt
 		}
 		b.leave(r, t)
-		r.Status, r.StatusNote, r.PausedAt, r.PausedUntil = Paused, p.Note, since, p.Until
+		r.Status, r.StatusNote, r.PausedAt, r.PausedUntil = policy.Paused, p.Note, since, p.Until
 		if happened != nil {
 			if err := tenants.Happened(ctx, b.tx, tenant, *happened); err != nil {
 				return false, err
@@ -96,15 +95,15 @@ func unix(t *time.Time) *int64 {
 func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key string, p ResumeParams, by Changer) (out Schedule, replayed bool, err error) {
 	return s.restatus(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, "resume", by, func(ctx context.Context, b *batch, w *rewrite, t *calendar.Timing) (bool, error) {
 		r, now := w.row, b.now
-		if r.Status == Active {
+		if r.Status == policy.Active {
 			return false, nil
 		}
-		if r.Status != Paused {
+		if r.Status != policy.Paused {
 			return false, fault.Conflict("not_paused", "the schedule is %s", r.Status)
 		}
 		since := r.PausedAt.UTC()
 		b.leave(r, t)
-		r.setStatus(Active, now)
+		r.setStatus(policy.Active, now)
 		after := now
 		if sabotage.ResumeReplays.On() {
 			after = since
@@ -116,7 +115,7 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 		if !p.FireOnce || !ok || !last.At.After(since) {
 			return true, nil
 		}
-		w.fire = &Due{ // it has no cohort if the schedule ends with it
+		w.fire = &cohorts.Due{ // it has no cohort if the schedule ends with it
 			Tenant: tenant, Shard: r.Shard, Schedule: r.ID, Run: cohorts.Run{At: last.At, DST: last.DST, From: last.At, Late: true},
 			Missed: t.Count(since.Add(time.Microsecond), last.At), Forced: true,
 		}
@@ -167,7 +166,7 @@ func (b *batch) writeState(ctx context.Context, w *rewrite) error {
 		}
 		return tenants.Audit(ctx, b.tx, b.tenant, b.by, w.row.audit(w.action, w.was, w.audited()))
 	}
-	if !w.quiet && (w.action != "pause" || w.was.Status == Paused) { // to stop a schedule is always allowed
+	if !w.quiet && (w.action != "pause" || w.was.Status == policy.Paused) { // to stop a schedule is always allowed
 		if err := b.Forecasts.MayStore(ctx, b.tx, b.tenant, w.held()); err != nil {
 			return err
 		}
@@ -207,7 +206,7 @@ func (s *Schedules) PauseFailing(ctx context.Context, tenant tenants.ID, schedul
 		SELECT workflow, key, status
 		FROM schedule
 		WHERE tenant_id = $1 AND id = $2`, tenant, schedule).Scan(&workflow, &key, &status)
-	if errors.Is(err, pgx.ErrNoRows) || err == nil && status != Active {
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && status != policy.Active {
 		return nil
 	}
 	if err != nil {

@@ -17,7 +17,7 @@ func TestPauseAndResume(t *testing.T) {
 	h := newHome(t)
 	first := h.put("a", spec(cron("0 12 * * *")))
 	paused := h.pause("a", schedules.PauseParams{Note: new("leave")})
-	if paused.Status != schedules.Paused || paused.Version != 2 || paused.NextAt != nil || len(paused.Upcoming) != 0 || *paused.StatusNote != "leave" || paused.UpdatedBy != "bob" {
+	if paused.Status != policy.Paused || paused.Version != 2 || paused.NextAt != nil || len(paused.Upcoming) != 0 || *paused.StatusNote != "leave" || paused.UpdatedBy != "bob" {
 		t.Errorf("got %+v", paused)
 	}
 	if n := one[int](h, `SELECT count(*) FROM member`); n != 0 {
@@ -30,7 +30,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("paused again:\n%s", diff)
 	}
 	resumed := h.resume("a", schedules.ResumeParams{})
-	if resumed.Status != schedules.Active || resumed.Version != 3 || !resumed.NextAt.Equal(*first.NextAt) || resumed.StatusNote != nil {
+	if resumed.Status != policy.Active || resumed.Version != 3 || !resumed.NextAt.Equal(*first.NextAt) || resumed.StatusNote != nil {
 		t.Errorf("got %+v", resumed)
 	}
 	if diff := cmp.Diff(resumed, h.resume("a", schedules.ResumeParams{FireOnce: true})); diff != "" {
@@ -49,7 +49,7 @@ func TestAPausedScheduleStaysPaused(t *testing.T) {
 		h.put(name, spec(cron("0 12 * * *")))
 		h.pause(name, p)
 		s := h.put(name, spec(cron("0 12,13 * * *")))
-		if s.Status != schedules.Paused || s.Version != 3 || !same(s.PausedUntil, p.Until) {
+		if s.Status != policy.Paused || s.Version != 3 || !same(s.PausedUntil, p.Until) {
 			t.Errorf("%s: after an upsert got %+v", name, s)
 		}
 		if s.NextAt == nil != (p.Until == nil) || s.NextAt != nil && !s.NextAt.Equal(until) {
@@ -58,12 +58,12 @@ func TestAPausedScheduleStaysPaused(t *testing.T) {
 		if s = h.put(name, schedules.Params{Spec: cron("0 12,13 * * *"), Status: "paused"}); s.Version != 3 {
 			t.Errorf("%s: paused again, the version is %d", name, s.Version)
 		}
-		if s = h.put(name, schedules.Params{Spec: cron("0 12,13 * * *"), Status: "active"}); s.Status != schedules.Active || s.NextAt == nil || s.PausedUntil != nil {
+		if s = h.put(name, schedules.Params{Spec: cron("0 12,13 * * *"), Status: "active"}); s.Status != policy.Active || s.NextAt == nil || s.PausedUntil != nil {
 			t.Errorf("%s: got %+v", name, s)
 		}
 	}
 	s := h.put("born paused", schedules.Params{Spec: cron("0 12 * * *"), Status: "paused"})
-	if s.Status != schedules.Paused || s.NextAt != nil {
+	if s.Status != policy.Paused || s.NextAt != nil {
 		t.Errorf("got %+v", s)
 	}
 	if s = h.resume("born paused", schedules.ResumeParams{}); s.NextAt == nil {
@@ -82,7 +82,7 @@ func TestAPauseEndsByItself(t *testing.T) {
 	h.put("a", spec(cron("0 * * * *")))
 	until := time.Now().UTC().Truncate(time.Hour).Add(48 * time.Hour)
 	s := h.pause("a", schedules.PauseParams{Until: &until, Note: new("leave")})
-	if s.Status != schedules.Paused || !s.PausedUntil.Equal(until) || !s.NextAt.Equal(until) {
+	if s.Status != policy.Paused || !s.PausedUntil.Equal(until) || !s.NextAt.Equal(until) {
 		t.Errorf("got %+v", s)
 	}
 	later := until.Add(time.Hour)
@@ -95,16 +95,16 @@ func TestAPauseEndsByItself(t *testing.T) {
 	h.exec(`UPDATE schedule SET paused_until = now() - interval '1 minute'`)
 	h.exec(`UPDATE member SET from_at = now() - interval '1 minute'`)
 	s = h.get("a")
-	if s.Status != schedules.Active || s.PausedUntil != nil || s.StatusNote != nil || s.NextAt == nil {
+	if s.Status != policy.Active || s.PausedUntil != nil || s.StatusNote != nil || s.NextAt == nil {
 		t.Errorf("after its end got %+v", s)
 	}
-	if page, _, err := h.schedules.List(t.Context(), h.acme, schedules.Filter{Status: schedules.Active}, 10, ""); err != nil || len(page) != 1 {
+	if page, _, err := h.schedules.List(t.Context(), h.acme, schedules.Filter{Status: policy.Active}, 10, ""); err != nil || len(page) != 1 {
 		t.Errorf("active are %v %v", page, err)
 	}
 	if again := h.resume("a", schedules.ResumeParams{}); again.Version != s.Version {
 		t.Errorf("resumed, got %+v", again)
 	}
-	if s = h.pause("a", schedules.PauseParams{}); s.Status != schedules.Paused || s.PausedUntil != nil {
+	if s = h.pause("a", schedules.PauseParams{}); s.Status != policy.Paused || s.PausedUntil != nil {
 		t.Errorf("paused anew, got %+v", s)
 	}
 	_, _, err := h.schedules.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{Until: new(time.Unix(1, 0))}, schedules.Changer{})
@@ -117,19 +117,19 @@ func TestAPauseBeyondTheLastTickCompletes(t *testing.T) {
 	at := time.Now().UTC().Truncate(time.Hour).Add(24 * time.Hour)
 	h.put("a", spec(calendar.Spec{At: []string{at.Format(time.RFC3339)}}))
 	until := at.Add(time.Hour)
-	if s := h.pause("a", schedules.PauseParams{Until: &until}); s.Status != schedules.Paused || s.NextAt != nil {
+	if s := h.pause("a", schedules.PauseParams{Until: &until}); s.Status != policy.Paused || s.NextAt != nil {
 		t.Errorf("got %+v", s)
 	}
-	if s := h.resume("a", schedules.ResumeParams{}); s.Status != schedules.Active || !s.NextAt.Equal(at) {
+	if s := h.resume("a", schedules.ResumeParams{}); s.Status != policy.Active || !s.NextAt.Equal(at) {
 		t.Errorf("resumed in time, got %+v", s)
 	}
 	h.pause("a", schedules.PauseParams{Until: &until})
 	h.exec(`UPDATE schedule SET paused_until = now() - interval '1 minute'`)
-	if s := h.get("a"); s.Status != schedules.Completed || s.NextAt != nil {
+	if s := h.get("a"); s.Status != policy.Completed || s.NextAt != nil {
 		t.Errorf("got %+v", s)
 	}
-	page, _, err := h.schedules.List(t.Context(), h.acme, schedules.Filter{Status: schedules.Completed}, 10, "")
-	if err != nil || len(page) != 1 || page[0].Status != schedules.Completed {
+	page, _, err := h.schedules.List(t.Context(), h.acme, schedules.Filter{Status: policy.Completed}, 10, "")
+	if err != nil || len(page) != 1 || page[0].Status != policy.Completed {
 		t.Errorf("completed are %v %v", page, err)
 	}
 }
@@ -171,7 +171,7 @@ func TestResumeOfWhatIsOverCompletes(t *testing.T) {
 	at = at.Add(-2 * time.Hour)
 	h.exec(`UPDATE schedule SET paused_at = paused_at - interval '3 hours', spec = $1`, `{"at":["`+at.Format(time.RFC3339)+`"]}`)
 	s := h.resume("a", schedules.ResumeParams{FireOnce: true})
-	if s.Status != schedules.Completed || s.NextAt != nil {
+	if s.Status != policy.Completed || s.NextAt != nil {
 		t.Errorf("got %+v", s)
 	}
 	if handed := h.takeHanded(); len(handed) != 1 || !handed[0].Run.At.Equal(at) || handed[0].Missed != 0 {
@@ -193,15 +193,15 @@ func TestACompletedScheduleIsNotFiredAgain(t *testing.T) {
 	h.exec(`UPDATE schedule SET status = 'completed', cohort_id = NULL`)
 	for _, status := range []string{"", "active", "paused"} {
 		s := h.put("a", schedules.Params{Spec: three, Status: status})
-		if s.Status != schedules.Completed || s.Version != 1 || s.NextAt != nil {
+		if s.Status != policy.Completed || s.Version != 1 || s.NextAt != nil {
 			t.Errorf("put with status %q: got %+v", status, s)
 		}
 	}
-	if s := h.put("a", schedules.Params{Spec: three, Payload: web.Raw(`1`)}); s.Status != schedules.Completed || s.Version != 2 {
+	if s := h.put("a", schedules.Params{Spec: three, Payload: web.Raw(`1`)}); s.Status != policy.Completed || s.Version != 2 {
 		t.Errorf("with another payload got %+v", s)
 	}
 	three.MaxTicks = new(2)
-	if s := h.put("a", spec(three)); s.Status != schedules.Active || len(s.Upcoming) != 2 {
+	if s := h.put("a", spec(three)); s.Status != policy.Active || len(s.Upcoming) != 2 {
 		t.Errorf("with another spec got %+v", s)
 	}
 }
@@ -324,7 +324,7 @@ func TestABrokenScheduleIsAlone(t *testing.T) {
 	h.exec(`DELETE FROM member m USING schedule s WHERE s.id = m.schedule_id AND s.key = 'a'`)
 	_, err = h.schedules.Upcoming(t.Context(), h.acme, "w", "a", 5, time.Time{})
 	faulty(t, err, 422, "not_computable")
-	if s := h.put("a", spec(cron("0 15 * * *"))); s.Status != schedules.Active || s.NextAt == nil {
+	if s := h.put("a", spec(cron("0 15 * * *"))); s.Status != policy.Active || s.NextAt == nil {
 		t.Errorf("out of quarantine, got %+v", s)
 	}
 	h.exec(`UPDATE schedule SET spec = '{"cron":["x"]}' WHERE key = 'a'`)

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/jackc/pgx/v5"
 )
 
 // mostFollowers is how many schedules of a key are retimed in the transaction that changes its profile. More are retimed by an
@@ -197,7 +197,7 @@ func (b *batch) retimeFollower(ctx context.Context, r *row) error {
 	due := len(b.due)
 	b.leave(r, before)
 	if after == nil {
-		r.Status, r.PausedAt, r.PausedUntil = Quarantined, nil, nil
+		r.Status, r.PausedAt, r.PausedUntil = policy.Quarantined, nil, nil
 		r.StatusNote = new("its spec cannot be computed in the zone of its key")
 		return nil
 	}
@@ -209,7 +209,7 @@ func (b *batch) retimeFollower(ctx context.Context, r *row) error {
 	}
 	r.first = after.FirstAt(r.CreatedAt)
 	from := b.now
-	if r.Status == Paused {
+	if r.Status == policy.Paused {
 		from = r.PausedUntil.Add(-time.Second)
 	}
 	if err := b.rejoin(ctx, w, b.Timings.Keep(b.tenant, after, nil), from); err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	ics "github.com/arran4/golang-ical"
-
 	"github.com/carillonhq/carillon/tenants"
 )
 

@@ -3,10 +3,9 @@ package schedules
 import (
 	"net/http"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/tenants"
+	"github.com/labstack/echo/v4"
 )
 
 func (h handler) workflows(c echo.Context) error {

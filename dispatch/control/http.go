@@ -8,7 +8,6 @@ import (
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/operations"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -31,7 +30,7 @@ func (c *Control) Routes(g *echo.Group) {
 }
 
 func (h controlHandler) trigger(c echo.Context) error {
-	workflow, key, err := schedules.Named(c)
+	workflow, key, err := web.ScheduleName(c)
 	if err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func (h controlHandler) replayOne(c echo.Context) error {
 }
 
 func (h controlHandler) backfill(c echo.Context) error {
-	workflow, key, err := schedules.Named(c)
+	workflow, key, err := web.ScheduleName(c)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -67,7 +66,7 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 				}
 				shown := c.history.Shown(t, workflow, key)
 				return shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
-					Action: "schedule.trigger", Target: schedules.Target(workflow, key), Key: key, After: auditedTick{shown.TickID, shown.State, shown.Reason, shown.Attempt},
+					Action: "schedule.trigger", Target: tenants.ScheduleTarget(workflow, key), Key: key, After: auditedTick{shown.TickID, shown.State, shown.Reason, shown.Attempt},
 				})
 			})
 			return err

@@ -105,7 +105,7 @@ func (h *Carillon) Process() *Process {
 	if err != nil {
 		h.T.Fatal(err)
 	}
-	return &Process{d}
+	return &Process{d, c.Chunker, c.Pool}
 }
 
 // Start has a process work until the test ends.

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/cluster"
@@ -15,12 +19,14 @@ import (
 	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/rivertype"
 )
 
 // Process is one process of Carillon, with what tests do step by step.
-type Process struct{ *dispatch.Dispatch }
+type Process struct {
+	*dispatch.Dispatch
+	Chunker *sweep.Chunker
+	pool    *pgxpool.Pool
+}
 
 // Register joins the processes without beginning to work.
 func (d *Process) Register(ctx context.Context) error { return d.Member.Register(ctx) }
@@ -208,7 +214,7 @@ const ReadForsaken = upkeep.ReadForsaken
 
 // TimedByNewer tells whether the timing of a cohort's ticks can be computed by a newer program only.
 func (d *Process) TimedByNewer(ctx context.Context, tenant tenants.ID, shard int16, cohort int64) (bool, error) {
-	timings, newer, err := d.Messages.TimingsOf(ctx, d.Pool, tenant, []*record.Tick{{Shard: shard, CohortID: &cohort}})
+	timings, newer, err := d.Messages.TimingsOf(ctx, d.pool, tenant, []*record.Tick{{Shard: shard, CohortID: &cohort}})
 	return err == nil && timings[0] == nil && newer[0], err
 }
 
@@ -227,7 +233,7 @@ func (d *Process) Look(ctx context.Context) (due []int16, err error) {
 }
 
 // MeasureHorizon looks once which transactions are open.
-func (d *Process) MeasureHorizon(ctx context.Context) error { return d.Horizon.Read(ctx, d.Pool) }
+func (d *Process) MeasureHorizon(ctx context.Context) error { return d.Horizon.Read(ctx, d.pool) }
 
 // Watch looks once for what is stuck, and for broken promises.
 func (d *Process) Watch(ctx context.Context) error {

@@ -7,7 +7,6 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/record"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 )
 
@@ -243,9 +242,9 @@ func (k *known) absent(v *version) (outcome, detail string) {
 func (k *known) coming(v *version) (outcome, detail string) {
 	at := k.clock(k.at)
 	switch {
-	case k.status == schedules.Quarantined:
+	case k.status == policy.Quarantined:
 		return outcomeUnknown, "The schedule is quarantined: its spec cannot be computed. Put another."
-	case k.status == schedules.Completed:
+	case k.status == policy.Completed:
 		return outcomeAfterEnd, "The schedule is completed." + k.nearest()
 	case k.until != nil && k.at.After(*k.until):
 		return outcomeAfterEnd, fmt.Sprintf("max_ticks is reached at %s, the last tick.", k.clock(*k.until))
@@ -305,9 +304,9 @@ func (k *known) unrecorded(v *version, e *Explanation) (outcome, detail string) 
 		return outcomeUnknown, fmt.Sprintf("The schedule had a tick due at %s, but the record of that time is no longer kept.", at)
 	case present && k.seen == nil && k.from != nil && k.at.Before(*k.from):
 		return outcomeNotDue, "The schedule's first time came later." + k.nearest()
-	case present && k.until != nil && k.at.After(*k.until), present && k.status == schedules.Completed:
+	case present && k.until != nil && k.at.After(*k.until), present && k.status == policy.Completed:
 		return outcomeAfterEnd, "The schedule was completed by then." + k.nearest()
-	case present && k.status == schedules.Quarantined:
+	case present && k.status == policy.Quarantined:
 		return outcomeUnknown, "The schedule is quarantined: its spec cannot be computed. Put another."
 	case present && (k.seen == nil || k.at.After(*k.seen)) && v.timing.Due(k.at).After(k.now):
 		return outcomeWillFire, fmt.Sprintf("The tick of %s will be handed out at %s, when the quiet hours of the key end.", at, k.clock(v.timing.Due(k.at)))

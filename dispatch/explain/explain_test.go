@@ -8,8 +8,8 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/record"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func moment(t *testing.T, text string) time.Time {
@@ -51,7 +51,7 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 		return known{
 			now: moment(t, "2026-04-01T12:00:00Z"), kept: moment(t, "2026-03-02T12:00:00Z"),
 			story: story{
-				created: moment(t, "2026-01-01T00:00:00Z"), whole: true, status: schedules.Active,
+				created: moment(t, "2026-01-01T00:00:00Z"), whole: true, status: policy.Active,
 				seen: day("2026-04-01T06:00:00Z"), from: day("2026-01-01T00:00:01Z"),
 				versions: []version{{from: moment(t, "2026-01-01T00:00:00Z"), timing: compiled(t, daily)}},
 			},
@@ -152,14 +152,14 @@ func TestExplainSaysWhyEachOutcome(t *testing.T) {
 		"stopped":         {"2026-04-02T08:00", func(k *known) { k.stopped = true }, "will_fire", []string{"still stopped"}},
 		"to be left out":  {"2026-04-02T08:00", func(k *known) { k.skips = []time.Time{moment(t, "2026-04-02T06:00:00Z")} }, "skipped", []string{"asked for"}},
 		"is paused": {"2026-04-02T08:00", func(k *known) {
-			k.status, k.versions[0].paused, k.from = schedules.Paused, true, nil
+			k.status, k.versions[0].paused, k.from = policy.Paused, true, nil
 		}, "paused", []string{"once it is resumed"}},
 		"is paused until": {"2026-04-02T08:00", func(k *known) {
-			k.status, k.versions[0].paused, k.versions[0].pausedUntil, k.from = schedules.Paused, true, day("2026-04-02T12:00:00Z"), day("2026-04-02T12:00:00Z")
+			k.status, k.versions[0].paused, k.versions[0].pausedUntil, k.from = policy.Paused, true, day("2026-04-02T12:00:00Z"), day("2026-04-02T12:00:00Z")
 		}, "paused", []string{"until 2026-04-02 14:00", "2026-04-03 08:00"}},
 		"last tick":   {"2026-04-03T08:00", func(k *known) { k.until = day("2026-04-02T06:00:00Z") }, "after_end", []string{"max_ticks", "2026-04-02 08:00"}},
-		"completed":   {"2026-04-03T08:00", func(k *known) { k.status, k.from = schedules.Completed, nil }, "after_end", []string{"completed"}},
-		"quarantined": {"2026-04-03T08:00", func(k *known) { k.status, k.from = schedules.Quarantined, nil }, "unknown", []string{"quarantined"}},
+		"completed":   {"2026-04-03T08:00", func(k *known) { k.status, k.from = policy.Completed, nil }, "after_end", []string{"completed"}},
+		"quarantined": {"2026-04-03T08:00", func(k *known) { k.status, k.from = policy.Quarantined, nil }, "unknown", []string{"quarantined"}},
 		"after end_at": {"2026-04-03T08:00", func(k *known) {
 			ends := daily
 			ends.EndAt = new("2026-04-02T08:00:00")
@@ -242,7 +242,7 @@ func TestExplainFindsTheTicksNextToAMoment(t *testing.T) {
 	k := known{
 		at: moment(t, "2026-04-02T08:00:00Z"), now: moment(t, "2026-04-01T12:00:00Z"),
 		story: story{
-			created: moment(t, "2026-03-30T12:00:00Z"), whole: true, status: schedules.Active, from: new(moment(t, "2026-03-30T12:00:01Z")),
+			created: moment(t, "2026-03-30T12:00:00Z"), whole: true, status: policy.Active, from: new(moment(t, "2026-03-30T12:00:01Z")),
 			until: new(moment(t, "2026-04-05T08:00:00Z")), skips: []time.Time{moment(t, "2026-04-03T08:00:00Z"), moment(t, "2026-04-02T08:00:00Z")},
 			versions: []version{{from: moment(t, "2026-03-30T12:00:00Z"), timing: daily}},
 		},
@@ -270,6 +270,6 @@ func TestExplainFindsTheTicksNextToAMoment(t *testing.T) {
 	check("2026-04-09T08:00:00Z", "2026-04-05T08:00:00Z", "")
 	check("2026-01-01T00:00:00Z", "", "2026-03-31T08:00:00Z")
 	k.versions[0].timing = compiled(t, calendar.Spec{Cron: calendar.StringList{"* * * * * *", "0 8 * * *"}}) // what is not to come is not walked through
-	k.status, k.from, k.until, k.skips = schedules.Completed, nil, nil, nil
+	k.status, k.from, k.until, k.skips = policy.Completed, nil, nil, nil
 	check("2100-01-01T00:00:00Z", "2026-04-01T12:00:00Z", "")
 }

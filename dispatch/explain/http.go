@@ -5,7 +5,6 @@ import (
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/labstack/echo/v4"
 )
@@ -20,7 +19,7 @@ func (e *Explainer) Routes(g *echo.Group) {
 }
 
 func (h explainHandler) explain(c echo.Context) error {
-	workflow, key, err := schedules.Named(c)
+	workflow, key, err := web.ScheduleName(c)
 	if err != nil {
 		return err
 	}

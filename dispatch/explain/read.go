@@ -15,8 +15,8 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -149,12 +149,12 @@ func (e *Explainer) story(ctx context.Context, tenant tenants.ID, p *present, ar
 			from = *one.ChangedAt
 		}
 		s.versions = append(s.versions, version{
-			from: from.UTC(), to: one.EndedAt.UTC(), paused: one.Status == schedules.Paused,
+			from: from.UTC(), to: one.EndedAt.UTC(), paused: one.Status == policy.Paused,
 			pausedUntil: instant.UTC(one.PausedUntil), timing: t,
 		})
 	}
 	s.whole = p.Version == 1 || len(all) > 0 && all[0].First
-	last := version{from: p.UpdatedAt.UTC(), paused: p.Status == schedules.Paused, pausedUntil: instant.UTC(p.PausedUntil)}
+	last := version{from: p.UpdatedAt.UTC(), paused: p.Status == policy.Paused, pausedUntil: instant.UTC(p.PausedUntil)}
 	if last.timing, err = e.presentTiming(ctx, tenant, p); err != nil {
 		return s, err
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // story is a schedule over time: its versions, and its state now.
@@ -122,7 +122,7 @@ func (s *story) goesOn(at time.Time) bool {
 
 // live reports whether the schedule has ticks to come.
 func (s *story) live() bool {
-	return s.status != schedules.Completed && s.status != schedules.Quarantined && s.from != nil
+	return s.status != policy.Completed && s.status != policy.Quarantined && s.from != nil
 }
 
 // skipped reports whether a client skips a nominal time.

@@ -8,7 +8,6 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/instant"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/labstack/echo/v4"
@@ -101,7 +100,7 @@ func (h recordHandler) deadLetters(c echo.Context) error {
 }
 
 func (h recordHandler) history(c echo.Context) error {
-	workflow, key, err := schedules.Named(c)
+	workflow, key, err := web.ScheduleName(c)
 	if err != nil {
 		return err
 	}

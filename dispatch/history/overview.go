@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/forecast"
+	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
+
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
@@ -55,11 +56,11 @@ type StateCounts struct {
 
 func (c *StateCounts) add(state string, n int64) {
 	switch state {
-	case schedules.Paused, restingState:
+	case policy.Paused, restingState:
 		c.Paused += n
-	case schedules.Completed:
+	case policy.Completed:
 		c.Completed += n
-	case schedules.Quarantined:
+	case policy.Quarantined:
 		c.Quarantined += n
 	}
 }

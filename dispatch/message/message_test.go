@@ -84,7 +84,7 @@ func TestTicksOpenedLateAnnounceThoseUpToTheLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := h.Schedules.Get(t.Context(), h.Tenant, "limited", "k")
-	if err != nil || s.Status != schedules.Completed || len(got) != 3 {
+	if err != nil || s.Status != policy.Completed || len(got) != 3 {
 		t.Errorf("got %d ticks, status %s, %v", len(got), s.Status, err)
 	}
 }

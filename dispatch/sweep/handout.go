@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/sabotage"
-	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
 )
@@ -19,7 +19,7 @@ import (
 // HandOut makes chunks of due ticks in the caller's transaction, which holds the locks of their shards, shared: a change came before the
 // sweep had taken them. They are opened like any other chunk, in order. Ticks of one tenant and shard share chunks; if a schedule has
 // several ticks, each goes into a later chunk than the one before. Of more ticks than the tenant's rate the later ones wait.
-func (c *Chunker) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) error {
+func (c *Chunker) HandOut(ctx context.Context, tx pgx.Tx, due []cohorts.Due) error {
 	if sabotage.RetimeForgets.On() || len(due) == 0 {
 		return nil
 	}
@@ -28,12 +28,12 @@ func (c *Chunker) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) e
 		return err
 	}
 	for len(due) > 0 {
-		var batch []schedules.Due
+		var batch []cohorts.Due
 		if batch, due = firstOfEach(due); len(batch) == 0 {
 			return nil
 		}
 		for len(batch) > 0 {
-			n := slices.IndexFunc(batch, func(one schedules.Due) bool { return one.Shard != batch[0].Shard })
+			n := slices.IndexFunc(batch, func(one cohorts.Due) bool { return one.Shard != batch[0].Shard })
 			if n < 0 {
 				n = len(batch)
 			}
@@ -47,7 +47,7 @@ func (c *Chunker) HandOut(ctx context.Context, tx pgx.Tx, due []schedules.Due) e
 }
 
 // handOutOf makes the chunks of one shard. Ticks that differ in nothing but their schedule stand next to one another.
-func (c *Chunker) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.Due, workflows map[int64]string) error {
+func (c *Chunker) handOutOf(ctx context.Context, tx pgx.Tx, batch []cohorts.Due, workflows map[int64]string) error {
 	cs := chunk.NewBatch(batch[0].Shard)
 	rates := c.ratesOf(ctx, batch)
 	for _, rate := range rates {
@@ -83,7 +83,7 @@ func (c *Chunker) handOutOf(ctx context.Context, tx pgx.Tx, batch []schedules.Du
 const leastHandedOut = 20 // ticks of a chunk whose tenant has a low rate
 
 // ratesOf returns how many ticks a second the tenants of due ticks may have. A tenant whose quotas cannot be read is missing.
-func (c *Chunker) ratesOf(ctx context.Context, due []schedules.Due) map[tenants.ID]int {
+func (c *Chunker) ratesOf(ctx context.Context, due []cohorts.Due) map[tenants.ID]int {
 	rates := map[tenants.ID]int{}
 	for _, one := range due {
 		if _, known := rates[one.Tenant]; known {
@@ -122,7 +122,7 @@ func (c *Chunker) paceChunks(ctx context.Context, tx pgx.Tx, made []chunk.Draft,
 }
 
 // firstOfEach returns the first tick of each schedule, in the order of chunks, and the others.
-func firstOfEach(due []schedules.Due) (first, others []schedules.Due) {
+func firstOfEach(due []cohorts.Due) (first, others []cohorts.Due) {
 	seen := make(map[int64]bool, len(due))
 	for _, one := range due {
 		if seen[one.Schedule] {
@@ -132,7 +132,7 @@ func firstOfEach(due []schedules.Due) (first, others []schedules.Due) {
 		seen[one.Schedule] = true
 		first = append(first, one)
 	}
-	slices.SortFunc(first, func(a, b schedules.Due) int {
+	slices.SortFunc(first, func(a, b cohorts.Due) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Cohort, b.Cohort), a.Run.At.Compare(b.Run.At),
 			cmp.Compare(a.Missed, b.Missed), cmp.Compare(a.Schedule, b.Schedule))
 	})
@@ -140,13 +140,13 @@ func firstOfEach(due []schedules.Due) (first, others []schedules.Due) {
 }
 
 // alike reports whether two ticks may share a group of a chunk.
-func alike(a, b schedules.Due) bool {
+func alike(a, b cohorts.Due) bool {
 	b.Schedule = a.Schedule
 	return a == b
 }
 
 // workflowsOf returns the workflow of each schedule.
-func workflowsOf(ctx context.Context, tx pgx.Tx, due []schedules.Due) (workflows map[int64]string, err error) {
+func workflowsOf(ctx context.Context, tx pgx.Tx, due []cohorts.Due) (workflows map[int64]string, err error) {
 	ids := map[tenants.ID][]int64{}
 	for _, one := range due {
 		ids[one.Tenant] = append(ids[one.Tenant], one.Schedule)

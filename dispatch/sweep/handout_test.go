@@ -15,10 +15,10 @@ import (
 )
 
 // dueOf returns so many due ticks of each schedule, one a second, the last a second before a moment.
-func dueOf(h *dispatchtest.Carillon, last time.Time, times int) (due []schedules.Due) {
+func dueOf(h *dispatchtest.Carillon, last time.Time, times int) (due []cohorts.Due) {
 	h.T.Helper()
 	rows, _ := h.Pool.Query(h.T.Context(), `SELECT tenant_id, shard, cohort_id, id FROM schedule ORDER BY id DESC`) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (one schedules.Due, err error) {
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (one cohorts.Due, err error) {
 		err = row.Scan(&one.Tenant, &one.Shard, &one.Cohort, &one.Schedule)
 		return one, err
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 // waitsForRetiming stores a schedule that leaves out a calendar, edits the calendar, and returns the schedule's shard: its
@@ -64,7 +65,7 @@ func TestACohortThatCannotBeRetimedIsQuarantinedAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Status != schedules.Quarantined {
+	if s.Status != policy.Quarantined {
 		t.Errorf("the schedule is %s, want quarantined", s.Status)
 	}
 	if n := h.Number(`SELECT count(*) FROM cohort WHERE tenant_id = $1 AND (due_at IS NOT NULL OR retime_at IS NOT NULL)`, h.Tenant); n != 0 {

@@ -240,7 +240,7 @@ func TestAScheduleThatGetsMoreTicksIsNotCompleted(t *testing.T) {
 		}
 	}
 	s, err := h.Schedules.Get(t.Context(), h.Tenant, "w", "k")
-	if err != nil || s.Status != schedules.Active || s.NextAt == nil {
+	if err != nil || s.Status != policy.Active || s.NextAt == nil {
 		t.Errorf("got %s, next %v, %v", s.Status, s.NextAt, err)
 	}
 	if n := h.Number(`SELECT count(*) FROM schedule s JOIN member m ON m.cohort_id = s.cohort_id AND m.schedule_id = s.id WHERE m.until_at > $1`, time.Now()); n != 1 {
