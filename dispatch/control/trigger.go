@@ -73,7 +73,7 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 		})
 	})
 	if err == nil {
-		c.sweep.Owe(tenant, 1)
+		c.sweep.Charge(tenant, 1)
 	}
 	return shown, replayed, err
 }

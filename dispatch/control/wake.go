@@ -51,7 +51,7 @@ func (c *Control) WakeAll(ctx context.Context) error {
 			}
 		}
 		if mine > 0 {
-			c.sweep.Poke()
+			c.sweep.Wake()
 		}
 		if mine == 0 || len(errs) > 0 {
 			return errors.Join(errs...)
@@ -104,7 +104,7 @@ func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool,
 		return err
 	})
 	if err == nil && taken {
-		c.sweep.Forget(w.Tenant)
+		c.sweep.Reset(w.Tenant)
 	}
 	return taken, err
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // lookAhead finds the member that each walk comes to after its leg, so that the cohort sleeps until then.
-func lookAhead(ctx context.Context, tx pgx.Tx, all []*due) error {
+func (p *pass) lookAhead(ctx context.Context) error {
 	var at []int
 	var ids, low, high, lowAgain, highAgain []int64
 	var owners []int32
-	for i, c := range all {
+	for i, c := range p.moved {
 		if c.leg == nil || !c.whole || !c.leg.Last {
 			continue
 		}
@@ -29,7 +29,7 @@ func lookAhead(ctx context.Context, tx pgx.Tx, all []*due) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := tx.Query(ctx, `
+	rows, err := p.tx.Query(ctx, `
 		SELECT c.ord::int, COALESCE(
 			(SELECT spread FROM member WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND spread BETWEEN c.low AND c.high ORDER BY spread LIMIT 1),
 			(SELECT spread FROM member WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND spread BETWEEN c.low2 AND c.high2 ORDER BY spread LIMIT 1))
@@ -41,7 +41,7 @@ func lookAhead(ctx context.Context, tx pgx.Tx, all []*due) error {
 	var ord int
 	var spread *int64
 	_, err = pgx.ForEachRow(rows, []any{&ord, &spread}, func() error {
-		c := all[at[ord-1]]
+		c := p.moved[at[ord-1]]
 		if spread != nil {
 			c.ahead, c.empty = new(*spread), false
 		}
@@ -110,14 +110,15 @@ func (c *due) place(now time.Time) place {
 	return within(*c.AtSpread, *c.AtID, now)
 }
 
-// idle tells that a cohort sleeps until its next nominal time is due, and nothing else is to be said of it.
+// idle reports whether a cohort only sleeps until its next nominal time is due.
 func (p *place) idle() bool {
 	return p.next != nil && p.due != nil && p.run == nil && p.empty == nil && p.wait == nil
 }
 
-// advance moves each cohort that was reached to its place: nearly all of them to sleep until their next nominal time, which
-// takes a quarter of the columns.
-func advance(b *pgx.Batch, shard int16, now time.Time, all []*due) {
+// advance queues the statements that move each cohort that was reached to its place. Nearly all of them only sleep until their next
+// nominal time, which takes a quarter of the columns.
+func (p *pass) advance() {
+	b := &p.chunks.Along
 	var idle []pgtype.TID
 	var idleIDs []int64
 	var idleNext, idleDue []time.Time
@@ -125,19 +126,19 @@ func advance(b *pgx.Batch, shard int16, now time.Time, all []*due) {
 	var next, dueAt, runAt, runFrom, empty, wait []*time.Time
 	var missed []*int32
 	var drop []*bool
-	for _, c := range all {
+	for _, c := range p.moved {
 		if !c.begun {
 			continue
 		}
-		p := c.place(now)
-		if p.idle() {
+		to := c.place(p.now)
+		if to.idle() {
 			idle, idleIDs = append(idle, c.Row), append(idleIDs, c.ID)
-			idleNext, idleDue = append(idleNext, *p.next), append(idleDue, *p.due)
+			idleNext, idleDue = append(idleNext, *to.next), append(idleDue, *to.due)
 			continue
 		}
-		ids, spreads, afters = append(ids, &c.ID), append(spreads, p.spread), append(afters, p.id)
-		next, dueAt, runAt, runFrom, empty = append(next, p.next), append(dueAt, p.due), append(runAt, p.run), append(runFrom, p.from), append(empty, p.empty)
-		missed, drop, wait = append(missed, p.missed), append(drop, p.drop), append(wait, p.wait)
+		ids, spreads, afters = append(ids, &c.ID), append(spreads, to.spread), append(afters, to.id)
+		next, dueAt, runAt, runFrom, empty = append(next, to.next), append(dueAt, to.due), append(runAt, to.run), append(runFrom, to.from), append(empty, to.empty)
+		missed, drop, wait = append(missed, to.missed), append(drop, to.drop), append(wait, to.wait)
 	}
 	if len(idle) > 0 {
 		b.Queue(`
@@ -145,9 +146,9 @@ func advance(b *pgx.Batch, shard int16, now time.Time, all []*due) {
 			SET next_at = n.next_at, due_at = `+cohorts.NotPast("n.due_at")+`, wait_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL,
 				at_spread = NULL, at_id = NULL, empty_at = NULL, run_drop = NULL
 			FROM unnest($2::tid[], $3::bigint[], $4::timestamptz[], $5::timestamptz[]) AS n (row, id, next_at, due_at)
-			WHERE c.ctid = n.row AND c.shard = $1 AND c.id = n.id`, shard, idle, idleIDs, idleNext, idleDue).Exec(func(done pgconn.CommandTag) error {
+			WHERE c.ctid = n.row AND c.shard = $1 AND c.id = n.id`, p.shard, idle, idleIDs, idleNext, idleDue).Exec(func(done pgconn.CommandTag) error {
 			if int(done.RowsAffected()) != len(idle) {
-				return fmt.Errorf("of %d cohorts of shard %d that were read under its lock %d are where they were", len(idle), shard, done.RowsAffected())
+				return fmt.Errorf("of %d cohorts of shard %d that were read under its lock %d are where they were", len(idle), p.shard, done.RowsAffected())
 			}
 			return nil
 		})
@@ -164,5 +165,5 @@ func advance(b *pgx.Batch, shard int16, now time.Time, all []*due) {
 			$7::int[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::boolean[], $12::timestamptz[])
 			AS n (id, next_at, due_at, run_at, run_from, run_missed, at_spread, at_id, empty_at, run_drop, wait_at)
 		WHERE c.shard = $1 AND c.id = n.id`,
-		shard, ids, next, dueAt, runAt, runFrom, missed, spreads, afters, empty, drop, wait)
+		p.shard, ids, next, dueAt, runAt, runFrom, missed, spreads, afters, empty, drop, wait)
 }

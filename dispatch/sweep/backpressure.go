@@ -92,7 +92,7 @@ func (s *Sweeper) CountUnopened(ctx context.Context) error {
 			return fmt.Errorf("count unopened chunks: %w", err)
 		}
 	}
-	s.pressure.set(chunks)
+	s.fair.pressure.set(chunks)
 	return nil
 }
 

@@ -13,14 +13,14 @@ import (
 // counts what each tenant was given.
 type Chunker struct {
 	quotas   record.Quotas
-	purse    *purse
+	limiter  *limiter
 	pressure pressure
 	insert   func(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error
 }
 
 // NewChunker returns a Chunker. insert makes the jobs that open runs of chunks.
 func NewChunker(pool *pgxpool.Pool, quotas record.Quotas, insert func(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error) *Chunker {
-	return &Chunker{quotas: quotas, purse: newPurse(pool), insert: insert}
+	return &Chunker{quotas: quotas, limiter: newLimiter(pool), insert: insert}
 }
 
 // insertChunks writes chunks with the jobs that open them.

@@ -4,6 +4,9 @@
 // each, and writes their members into chunks with the River jobs that open them ([Chunker]): all of this is one transaction, so a tick
 // is handed out exactly once. A cohort that cannot be computed is quarantined alone.
 //
+// One such transaction is a pass (pass.go): it reads (due.go), begins runs (begin.go), reads members (members.go), shares out ticks
+// (fairness.go), and moves the cohorts (advance.go).
+//
 // Fairness: a tenant with more due in a shard than its quota allows now is queued. A row of table turn says when it is served next.
 // Tokens of tenants are counted in memory and settled in table allowance; tenants with many unopened chunks get a later priority.
 //

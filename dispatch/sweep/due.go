@@ -84,8 +84,8 @@ func skewClock(sql string) string {
 
 // takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns and held ticks. It deletes the held
 // ticks that it reads.
-func (s *Sweeper) takeDue(ctx context.Context, tx pgx.Tx, shard int16) (f found, err error) {
-	f.from = s.floors.Look(shard, s.horizon, false)
+func takeDue(ctx context.Context, tx pgx.Tx, shard int16, from dueLook) (f found, err error) {
+	f.from = from
 	var b pgx.Batch
 	queueDue(&b, shard, f.from)
 	results := tx.SendBatch(ctx, &b)

@@ -60,7 +60,7 @@ func (c *Chunker) handOutOf(ctx context.Context, tx pgx.Tx, batch []cohorts.Due,
 			members = append(members, chunk.Member{ID: batch[0].Schedule, Missed: one.Missed})
 			batch = batch[1:]
 		}
-		c.purse.owe(one.Tenant, len(members))
+		c.limiter.charge(one.Tenant, len(members))
 		g := chunk.GroupOf(one.Cohort, one.Run)
 		g.Forced = one.Forced
 		cs.Add(one.Tenant, workflow, g, members)
@@ -103,7 +103,7 @@ func (c *Chunker) paceChunks(ctx context.Context, tx pgx.Tx, made []chunk.Draft,
 	var waits []time.Duration
 	for i := range made {
 		one := &made[i]
-		if wait := c.purse.pace(one.Tenant, one.Count, rates[one.Tenant], time.Now()); wait > 0 {
+		if wait := c.limiter.pace(one.Tenant, one.Count, rates[one.Tenant], time.Now()); wait > 0 {
 			ids, owners, waits = append(ids, one.ID), append(owners, int32(one.Tenant)), append(waits, wait)
 		}
 	}

@@ -4,16 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
-	"github.com/jackc/pgx/v5"
 )
 
-// readMembers reads the members of the cohorts past their cursors, at most each of one cohort, cohort after cohort, until
-// most are read. Those to whom the run's nominal time does not count are left out.
-func readMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int) (members [][]chunk.Member, read int, err error) {
-	found, err := findMembers(ctx, tx, cohorts, most, each)
+// readMembers reads the members of the cohorts past their cursors, cohort after cohort, until most are read: at most each of one cohort.
+// It leaves out members to which the run's nominal time does not count.
+func (p *pass) readMembers(ctx context.Context, cohorts []*due, most, each int) (members [][]chunk.Member, read int, err error) {
+	found, err := p.findMembers(ctx, cohorts, most, each)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read members: %w", err)
 	}
@@ -76,10 +76,10 @@ type counts struct {
 	until *time.Time
 }
 
-// jitters tells whether the members of a cohort stand in it by a hash of theirs: in others all have spread 0.
+// jitters reports whether the members of a cohort are ordered by a hash of theirs. In other cohorts all have spread 0.
 func (c *due) jitters() bool { return c.timing.Jitter() > 0 }
 
-func findMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int) (f foundMembers, err error) {
+func (p *pass) findMembers(ctx context.Context, cohorts []*due, most, each int) (f foundMembers, err error) {
 	var ords, owners []int32
 	var ids, spreads, after, upto []int64
 	var froms []time.Time
@@ -102,7 +102,7 @@ func findMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int)
 	var until []*time.Time
 	// A nested loop over the cohorts as given: no other plan is open to a LATERAL with a LIMIT. What it finds is gathered in
 	// its order into arrays, which cost a fraction of rows, and nearly all members see their cohort's run whole.
-	err = tx.QueryRow(ctx, `
+	err = p.tx.QueryRow(ctx, `
 		SELECT array_agg(f.ord), array_agg(f.schedule_id), array_agg(f.spread) FILTER (WHERE f.jitters),
 			array_agg(f.schedule_id) FILTER (WHERE f.limited), array_agg(f.from_at) FILTER (WHERE f.limited), array_agg(f.until_at) FILTER (WHERE f.limited)
 		FROM (
@@ -129,12 +129,12 @@ func findMembers(ctx context.Context, tx pgx.Tx, cohorts []*due, most, each int)
 	return f, nil
 }
 
-// known tells whether all members that a cohort's run is to serve were read along with it.
+// known reports whether all members that a cohort's run serves were read along with the cohort.
 func (c *due) known() bool {
 	return c.RunAt == nil && !c.jitters() && (c.members == noMember || c.members == oneMember)
 }
 
-// addKnown lays the members that were read along with their cohorts between the others, in the order of the cohorts.
+// addKnown inserts the members that were read along with their cohorts between the others, in the order of the cohorts.
 func (f *foundMembers) addKnown(cohorts []*due) {
 	n := len(f.ids)
 	for _, c := range cohorts {
@@ -165,4 +165,31 @@ func (f *foundMembers) addKnown(cohorts []*due) {
 		}
 	}
 	f.cohorts, f.ids = numbers, ids
+}
+
+// start returns where reading the members of a cohort begins, at its cursor or at the beginning of its run, and up to which spread it goes.
+func (c *due) start() (spread, id, upto int64) {
+	switch {
+	case c.leg != nil:
+		return c.leg.After, c.leg.AfterID, c.leg.Upto
+	case c.RunAt != nil:
+		return *c.AtSpread, *c.AtID, math.MaxInt64
+	}
+	return math.MinInt64, -1, math.MaxInt64
+}
+
+// keep moves the cursor of a cohort behind the first n of the members that were read: only these are swept.
+func (c *due) keep(members []chunk.Member, n int) {
+	c.whole, c.begun, c.ahead = false, true, nil
+	c.AtSpread, c.AtID = new(c.fromSpread), new(c.fromID)
+	if n > 0 {
+		c.AtSpread, c.AtID = new(members[n-1].Spread), new(members[n-1].ID)
+	}
+}
+
+// keepRead leaves the cursor of a cohort where reading ended.
+func (c *due) keepRead() {
+	if c.AtID == nil {
+		c.AtSpread, c.AtID = new(c.fromSpread), new(c.fromID)
+	}
 }

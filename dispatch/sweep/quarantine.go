@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/jackc/pgx/v5"
@@ -15,20 +17,23 @@ import (
 
 // aside collects the due cohorts of a shard that a sweep does not serve. One of them never fails the sweep of the others.
 type aside struct {
+	log  *slog.Logger
+	told *loop.Rarely
+
 	broken []int64 // cannot be computed, and are quarantined
 	early  []int64 // are put off
 	until  []time.Time
 }
 
-// leave adds a cohort that cannot be computed. It is put off where a newer program wrote it, and else quarantined.
-func (s *Sweeper) leave(a *aside, c *due, now time.Time, err error) {
+// leave adds a cohort that cannot be computed. It is put off if a newer program wrote it, and quarantined otherwise.
+func (a *aside) leave(c *due, now time.Time, err error) {
 	if !errors.Is(err, calendar.ErrNewerForm) {
-		s.log.Error("a cohort cannot be computed and is quarantined", "cohort", c.ID, "tenant", c.TenantID, "error", err)
+		a.log.Error("a cohort cannot be computed and is quarantined", "cohort", c.ID, "tenant", c.TenantID, "error", err)
 		a.broken = append(a.broken, c.ID)
 		return
 	}
-	if s.told.Due("newer cohort", time.Now()) {
-		s.log.Warn("cohorts that a newer program wrote are put off", "cohort", c.ID, "tenant", c.TenantID, "wait", record.NewerWait)
+	if a.told.Due("newer cohort", time.Now()) {
+		a.log.Warn("cohorts that a newer program wrote are put off", "cohort", c.ID, "tenant", c.TenantID, "wait", record.NewerWait)
 	}
 	a.putOff(c, now.Add(record.NewerWait))
 }
@@ -38,7 +43,8 @@ func (a *aside) putOff(c *due, until time.Time) {
 	a.early, a.until = append(a.early, c.ID), append(a.until, until)
 }
 
-// write quarantines the broken cohorts with their schedules, and puts off the others. The transaction holds the shard's lock.
+// write quarantines the broken cohorts with their schedules, puts off the others, and empties the collection. The transaction holds the
+// shard's lock.
 func (a *aside) write(ctx context.Context, tx pgx.Tx, shard int16) error {
 	var b pgx.Batch
 	if len(a.broken) > 0 {
@@ -65,6 +71,7 @@ func (a *aside) write(ctx context.Context, tx pgx.Tx, shard int16) error {
 	if b.Len() == 0 {
 		return nil
 	}
+	a.broken, a.early, a.until = nil, nil, nil
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("set cohorts of shard %d aside: %w", shard, err)
 	}

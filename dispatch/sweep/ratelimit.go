@@ -15,10 +15,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// purse holds the tokens that tenants' ticks are handed out for: ticks_per_second of each, by a generic cell rate algorithm
-// over one row a tenant, which says up to when its tokens are spent. Processes take tokens out of it in statements of
-// their own, so that no sweep waits for another's; what was taken for one shard and not needed is spent on the next.
-type purse struct {
+// limiter is the rate limiter of tenants: ticks_per_second of each, by a generic cell rate algorithm over one row a tenant, which says up to
+// when its tokens are spent. Processes take tokens in statements of their own, so that no sweep waits for another one. Tokens that were
+// taken for one shard and not needed are spent on the next.
+type limiter struct {
 	pool *pgxpool.Pool
 
 	mu   sync.Mutex
@@ -35,7 +35,7 @@ type tokens struct {
 	at      time.Time
 }
 
-// grant is what came of a wish for tokens.
+// grant is the answer to a request for tokens.
 type grant struct {
 	n       int
 	stopped bool          // the tenant is halted or suspended
@@ -52,84 +52,84 @@ const (
 	mostRest   = 5 * time.Second        // until the next look at a tenant in debt, as its quota may be raised
 )
 
-func newPurse(pool *pgxpool.Pool) *purse {
-	return &purse{pool: pool, held: map[tenants.ID]tokens{}, debt: map[tenants.ID]int{}, free: map[tenants.ID]time.Time{}}
+func newLimiter(pool *pgxpool.Pool) *limiter {
+	return &limiter{pool: pool, held: map[tenants.ID]tokens{}, debt: map[tenants.ID]int{}, free: map[tenants.ID]time.Time{}}
 }
 
-// owe charges a tenant for ticks that were handed out without asking.
-func (p *purse) owe(tenant tenants.ID, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.debt[tenant] += n
+// charge charges a tenant for ticks that were handed out without tokens.
+func (l *limiter) charge(tenant tenants.ID, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.debt[tenant] += n
 }
 
 // pace returns how long the next n ticks of a tenant wait that a change hands out: this process hands out no more such ticks than the
 // tenant's rate, but for what backlog brings. A rate of 0 is not known.
-func (p *purse) pace(tenant tenants.ID, n, rate int, now time.Time) time.Duration {
+func (l *limiter) pace(tenant tenants.ID, n, rate int, now time.Time) time.Duration {
 	if rate <= 0 || rate >= unlimited {
 		return 0
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	free := p.free[tenant]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free := l.free[tenant]
 	if least := now.Add(-backlog); free.Before(least) {
 		free = least
 	}
-	if len(p.free) > mostPurses {
-		clear(p.free)
+	if len(l.free) > mostTenants {
+		clear(l.free)
 	}
-	p.free[tenant] = free.Add(time.Duration(n) * time.Second / time.Duration(rate))
+	l.free[tenant] = free.Add(time.Duration(n) * time.Second / time.Duration(rate))
 	return max(0, free.Sub(now))
 }
 
-// giveBack returns tokens that were not needed.
-func (p *purse) giveBack(tenant tenants.ID, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := p.held[tenant]
+// refund returns tokens that were not needed.
+func (l *limiter) refund(tenant tenants.ID, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.held[tenant]
 	t.n += n
-	p.held[tenant] = t
+	l.held[tenant] = t
 }
 
-// take takes up to as many tokens as are wanted of each tenant; 0 asks only whether it is stopped. Waits says that ticks of
-// theirs have been waiting.
-func (p *purse) take(ctx context.Context, want map[tenants.ID]int, waits bool) (map[tenants.ID]grant, error) {
+// take takes up to as many tokens as are wanted of each tenant; 0 only reads whether it is stopped. waits: ticks of these tenants are
+// queued.
+func (l *limiter) take(ctx context.Context, want map[tenants.ID]int, waits bool) (map[tenants.ID]grant, error) {
 	grants := make(map[tenants.ID]grant, len(want))
 	var ask []tenants.ID
 	var wants, debts []int32
 	now := time.Now()
-	p.mu.Lock()
+	l.mu.Lock()
 	for _, tenant := range slices.Sorted(maps.Keys(want)) {
-		have, n := p.held[tenant], want[tenant]
+		have, n := l.held[tenant], want[tenant]
 		if now.Sub(have.at) >= tokensHeld {
 			have.n = 0
 		} else if have.n >= n || have.stopped || have.next > now.Sub(have.at) && !waits {
 			g := grant{n: min(n, have.n), stopped: have.stopped, next: max(0, have.next-now.Sub(have.at))}
 			have.n -= g.n
-			p.held[tenant], grants[tenant] = have, g
+			l.held[tenant], grants[tenant] = have, g
 			continue
 		}
-		ask, wants, debts = append(ask, tenant), append(wants, int32(n-have.n)), append(debts, int32(min(p.debt[tenant], math.MaxInt32)))
+		ask, wants, debts = append(ask, tenant), append(wants, int32(n-have.n)), append(debts, int32(min(l.debt[tenant], math.MaxInt32)))
 		grants[tenant] = grant{n: have.n}
 		have.n = 0
-		p.held[tenant] = have
-		delete(p.debt, tenant)
+		l.held[tenant] = have
+		delete(l.debt, tenant)
 	}
-	p.mu.Unlock()
+	l.mu.Unlock()
 	if len(ask) == 0 {
 		return grants, nil
 	}
-	got, err := p.draw(ctx, ask, wants, debts, waits)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	got, err := l.draw(ctx, ask, wants, debts, waits)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if err != nil {
 		for i, tenant := range ask {
-			p.debt[tenant] += int(debts[i])
+			l.debt[tenant] += int(debts[i])
 		}
 		return nil, err
 	}
-	if len(p.held) > mostPurses {
-		clear(p.held)
+	if len(l.held) > mostTenants {
+		clear(l.held)
 	}
 	for i, tenant := range ask {
 		g := grants[tenant]
@@ -138,12 +138,12 @@ func (p *purse) take(ctx context.Context, want map[tenants.ID]int, waits bool) (
 		spend := min(int(wants[i]), drawn.n)
 		g.n, g.stopped, g.next = g.n+spend, drawn.stopped, drawn.next
 		drawn.n, drawn.at = drawn.n-spend, now
-		grants[tenant], p.held[tenant] = g, drawn
+		grants[tenant], l.held[tenant] = g, drawn
 	}
 	return grants, nil
 }
 
-const mostPurses = 100_000 // tenants
+const mostTenants = 100_000 // tenants
 
 // drawTokens settles what tenants owe and takes tokens out of their rows. What a tenant owes counts at its present rate: where
 // the rate has changed, the time until the debt is paid changes with it. No arithmetic of one tenant's row fails the statement.
@@ -180,7 +180,7 @@ const drawTokens = `
 
 // draw takes tokens out of the tenants' rows, in the order of the tenants. A little more than is wanted is taken where it
 // is there, for the next shard. A tenant that is gone is missing from the answer.
-func (p *purse) draw(ctx context.Context, ask []tenants.ID, wants, debts []int32, waits bool) (map[tenants.ID]tokens, error) {
+func (l *limiter) draw(ctx context.Context, ask []tenants.ID, wants, debts []int32, waits bool) (map[tenants.ID]tokens, error) {
 	reach := burst
 	if waits {
 		reach = backlog
@@ -190,7 +190,7 @@ func (p *purse) draw(ctx context.Context, ask []tenants.ID, wants, debts []int32
 	b.Queue(`INSERT INTO allowance (tenant_id, spent_to) SELECT id, '-infinity' FROM tenant WHERE id = ANY ($1::int[]) ORDER BY id ON CONFLICT DO NOTHING`, ask)
 	b.Queue(`SELECT FROM allowance WHERE tenant_id = ANY ($1::int[]) ORDER BY tenant_id FOR UPDATE`, ask)
 	b.Queue(drawTokens, ask, wants, debts, reach.Seconds(), unlimited, tenants.Defaults().TicksPerSecond, leastRest.Seconds(), mostDebt.Seconds(), mostRest.Seconds())
-	results := p.pool.SendBatch(ctx, &b)
+	results := l.pool.SendBatch(ctx, &b)
 	defer results.Close()
 	for range 3 {
 		if _, err := results.Exec(); err != nil {
@@ -216,30 +216,31 @@ func (p *purse) draw(ctx context.Context, ask []tenants.ID, wants, debts []int32
 	return got, results.Close()
 }
 
-// settle writes down the debts of tenants who have not asked for tokens since.
-func (p *purse) settle(ctx context.Context) error {
-	p.mu.Lock()
-	want := make(map[tenants.ID]int, len(p.debt))
-	for tenant := range p.debt {
+// flush writes down the debts of tenants for which no sweep has taken tokens since.
+func (l *limiter) flush(ctx context.Context) error {
+	l.mu.Lock()
+	want := make(map[tenants.ID]int, len(l.debt))
+	for tenant := range l.debt {
 		want[tenant] = 0
-		t := p.held[tenant]
+		t := l.held[tenant]
 		t.at = time.Time{} // what is held is as good as spent
-		p.held[tenant] = t
+		l.held[tenant] = t
 	}
-	p.mu.Unlock()
-	_, err := p.take(ctx, want, true)
+	l.mu.Unlock()
+	_, err := l.take(ctx, want, true)
 	return err
 }
 
+// SettleDebts writes down the debts of tenants.
 func (s *Sweeper) SettleDebts(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return s.purse.settle(ctx)
+	return s.fair.limiter.flush(ctx)
 }
 
-// forget has the next look at a tenant's tokens be a fresh one.
-func (p *purse) forget(tenant tenants.ID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.held, tenant)
+// reset forgets the tokens of a tenant: the next pass reads its row again.
+func (l *limiter) reset(tenant tenants.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, tenant)
 }

@@ -14,7 +14,7 @@ import (
 
 const mostLimited = 1000 // members with max_ticks whose end is found in one transaction
 
-// served tells that a cohort has handed out all that its timing names until it is to be another.
+// served reports whether a cohort has handed out all times of its timing up to the moment of a change of that timing.
 func (c *due) served() bool {
 	return c.RetimeAt != nil && c.RunAt == nil && (c.NextAt == nil || c.NextAt.After(*c.RetimeAt))
 }
@@ -22,7 +22,7 @@ func (c *due) served() bool {
 // retime sets the next times of served cohorts by the present calendars and zones, and returns the others. Times up to the
 // moment of the change have been served by the earlier ones; the first time after that moment comes next, so none is lost.
 // A cohort that cannot be computed is quarantined.
-func (s *Sweeper) retime(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, all []*due) (others []*due, err error) {
+func (p *pass) retime(ctx context.Context, all []*due) (others []*due, err error) {
 	var served []*due
 	for _, c := range all {
 		if c.served() {
@@ -34,46 +34,45 @@ func (s *Sweeper) retime(ctx context.Context, tx pgx.Tx, shard int16, now time.T
 	if len(served) == 0 {
 		return others, nil
 	}
-	if served, err = sleepEmpty(ctx, tx, shard, now, served); err != nil {
+	if served, err = p.sleepEmpty(ctx, served); err != nil {
 		return nil, err
 	}
-	var out aside
 	left := mostLimited
 	for _, c := range served {
-		t, revision, err := s.timings.Renew(ctx, tx, c.TenantID, c.timing)
+		t, revision, err := p.timings.Renew(ctx, p.tx, c.TenantID, c.timing)
 		if cohorts.Uncomputable(err) {
-			s.leave(&out, c, now, err)
+			p.aside.leave(c, p.now, err)
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("retime cohort %d: %w", c.ID, err)
 		}
-		n, err := limit(ctx, tx, c, t, left)
+		n, err := p.limit(ctx, c, t, left)
 		if err != nil {
 			return nil, err
 		}
 		if left -= n; left <= 0 { // it is due still
 			continue
 		}
-		if err := retimeOne(ctx, tx, shard, c, t, revision); err != nil {
+		if err := p.retimeOne(ctx, c, t, revision); err != nil {
 			return nil, err
 		}
 	}
-	return others, out.write(ctx, tx, shard)
+	return others, p.aside.write(ctx, p.tx, p.shard)
 }
 
 // sleepEmpty ends the retiming of cohorts that have no members, without computing anything, and returns the other cohorts:
 // a calendar that only empty cohorts name may be deleted already.
-func sleepEmpty(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, all []*due) ([]*due, error) {
+func (p *pass) sleepEmpty(ctx context.Context, all []*due) ([]*due, error) {
 	ids := make([]int64, len(all))
 	for i, c := range all {
 		ids[i] = c.ID
 	}
-	rows, _ := tx.Query(ctx, `
+	rows, _ := p.tx.Query(ctx, `
 		UPDATE cohort c
 		SET next_at = NULL, due_at = NULL, wait_at = NULL, retime_at = NULL, empty_at = $3
 		WHERE c.shard = $1 AND c.id = ANY($2) AND NOT EXISTS (SELECT FROM member m WHERE m.cohort_id = c.id AND m.tenant_id = c.tenant_id)
-		RETURNING c.id`, shard, ids, now) // CollectRows reports the error
+		RETURNING c.id`, p.shard, ids, p.now) // CollectRows reports the error
 	empty, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, fmt.Errorf("look for cohorts without members: %w", err)
@@ -81,15 +80,16 @@ func sleepEmpty(ctx context.Context, tx pgx.Tx, shard int16, now time.Time, all 
 	return slices.DeleteFunc(all, func(c *due) bool { return slices.Contains(empty, c.ID) }), nil
 }
 
-func retimeOne(ctx context.Context, tx pgx.Tx, shard int16, c *due, t *calendar.Timing, revision int64) error {
+// retimeOne writes the next time and the stamp of a cohort by its new timing.
+func (p *pass) retimeOne(ctx context.Context, c *due, t *calendar.Timing, revision int64) error {
 	var next, dueAt *time.Time
 	if tick, ok := t.Next(*c.RetimeAt); ok {
 		next, dueAt = &tick.At, new(t.Due(tick.At))
 	}
-	_, err := tx.Exec(ctx, `
+	_, err := p.tx.Exec(ctx, `
 		UPDATE cohort
 		SET next_at = $3, due_at = `+cohorts.NotPast("$6::timestamptz")+`, revision = $4, tzdata = $5, retime_at = NULL, wait_at = NULL
-		WHERE shard = $1 AND id = $2`, shard, c.ID, next, revision, t.Zones().Version(), dueAt)
+		WHERE shard = $1 AND id = $2`, p.shard, c.ID, next, revision, t.Zones().Version(), dueAt)
 	if err != nil {
 		return fmt.Errorf("retime cohort %d: %w", c.ID, err)
 	}
@@ -107,8 +107,8 @@ type limited struct {
 
 // limit finds the last time anew of members with max_ticks, at most n, by the timing that their cohort goes on by: the
 // ticks that came by the one before count. It returns how many there were.
-func limit(ctx context.Context, tx pgx.Tx, c *due, t *calendar.Timing, n int) (int, error) {
-	rows, _ := tx.Query(ctx, `
+func (p *pass) limit(ctx context.Context, c *due, t *calendar.Timing, n int) (int, error) {
+	rows, _ := p.tx.Query(ctx, `
 		SELECT m.spread, m.schedule_id, m.from_at, m.until_at, s.ticks_left
 		FROM member m
 		JOIN schedule s ON s.tenant_id = m.tenant_id AND s.id = m.schedule_id
@@ -144,7 +144,7 @@ func limit(ctx context.Context, tx pgx.Tx, c *due, t *calendar.Timing, n int) (i
 		}
 		untils[i] = end
 	}
-	_, err = tx.Exec(ctx, `
+	_, err = p.tx.Exec(ctx, `
 		WITH n AS (
 			SELECT * FROM unnest($3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[]) AS n (spread, id, ticks_left, from_at, until_at)
 		), counted AS (

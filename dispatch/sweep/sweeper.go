@@ -46,11 +46,8 @@ type Sweeper struct {
 	metrics  *Metrics
 	log      *slog.Logger
 
-	purse      *purse
-	pressure   *pressure
-	lines      lines
-	otherLooks looks
-	floors     DueFloors
+	fair   *fairness
+	floors DueFloors
 }
 
 // New returns a Sweeper.
@@ -58,7 +55,7 @@ func New(c Config) *Sweeper {
 	return &Sweeper{
 		pool: c.Pool, timings: c.Timings, chunker: c.Chunker, member: c.Member, notifier: c.Notifier, horizon: c.Horizon,
 		unopened: c.Unopened, idle: c.Idle, told: c.Told, offer: c.Offer, metrics: c.Metrics, log: c.Log,
-		purse: c.Chunker.purse, pressure: &c.Chunker.pressure,
+		fair: &fairness{limiter: c.Chunker.limiter, pressure: &c.Chunker.pressure, queues: queues{horizon: c.Horizon}},
 	}
 }
 
@@ -73,8 +70,11 @@ func (s *Sweeper) Watch(ctx context.Context) {
 // Run sweeps the shards of this process until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) { s.sweep(ctx) }
 
-// Owe charges a tenant for ticks that were handed out without asking.
-func (s *Sweeper) Owe(tenant tenants.ID, n int) { s.purse.owe(tenant, n) }
+// Charge charges a tenant for ticks that were handed out without tokens.
+func (s *Sweeper) Charge(tenant tenants.ID, n int) { s.fair.limiter.charge(tenant, n) }
 
-// Forget forgets what is known of a tenant's tokens, as its quota has changed.
-func (s *Sweeper) Forget(tenant tenants.ID) { s.purse.forget(tenant) }
+// Reset forgets the tokens of a tenant, as its quota has changed.
+func (s *Sweeper) Reset(tenant tenants.ID) { s.fair.limiter.reset(tenant) }
+
+// Wake makes the sweep of this process look for due shards at once.
+func (s *Sweeper) Wake() { s.notifier.CameDue() }
