@@ -9,10 +9,8 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/schedules/cohorts"
-	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // Put creates or replaces the schedule of a name, and returns it whole. made reports that it is new. If p says what is stored already,
@@ -60,18 +58,4 @@ func (s *Schedules) putAlone(ctx context.Context, c change, it *Item) error {
 		return it.Fault
 	}
 	return err
-}
-
-// answer shows the row as schedule does, and warns of a crowded minute among those in which it fires.
-func (r *row) answer(ctx context.Context, tx pgx.Tx, s *Schedules, ahead *forecast.Cached, c change) (Schedule, error) {
-	tenant, q, now := c.tenant, c.quotas, c.now
-	out, err := r.schedule(ctx, tx, s, tenant, now)
-	if err != nil || r.CohortID == nil {
-		return out, err
-	}
-	if t, err := r.timing(ctx, tx, s.Timings, tenant); err == nil {
-		out.Warnings = append(out.Warnings, ahead.Peak(t, q, now)...)
-	}
-	out.Warnings = append(out.Warnings, s.Forecasts.Soft(tenant, ahead, q)...)
-	return out, nil
 }

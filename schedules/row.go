@@ -7,6 +7,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/ident"
@@ -14,6 +16,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -329,4 +332,18 @@ func fetchTimings(ctx context.Context, db postgres.DB, ts *cohorts.Timings, tena
 	}
 	_, _, err := ts.Of(ctx, db, names)
 	return err
+}
+
+// answer shows the row as schedule does, and warns of a crowded minute among those in which it fires.
+func (r *row) answer(ctx context.Context, tx pgx.Tx, s *Schedules, ahead *forecast.Cached, c change) (Schedule, error) {
+	tenant, q, now := c.tenant, c.quotas, c.now
+	out, err := r.schedule(ctx, tx, s, tenant, now)
+	if err != nil || r.CohortID == nil {
+		return out, err
+	}
+	if t, err := r.timing(ctx, tx, s.Timings, tenant); err == nil {
+		out.Warnings = append(out.Warnings, ahead.Peak(t, q, now)...)
+	}
+	out.Warnings = append(out.Warnings, s.Forecasts.Soft(tenant, ahead, q)...)
+	return out, nil
 }
