@@ -126,7 +126,7 @@ func (p BackfillParams) check(now time.Time, q tenants.Quotas) error {
 	return fault.Join(errs...)
 }
 
-// change is who asks for a change, when, and within which quotas.
+// change holds the caller of a request, its time, and the quotas that it must keep to.
 type change struct {
 	tenant tenants.ID
 	by     string

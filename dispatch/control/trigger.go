@@ -153,8 +153,8 @@ func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Trig
 	return t, c.sendManual(ctx, tx, of.Tenant, t, made.Fate, stop)
 }
 
-// sendManual records a manual tick and sends it on its way. A buffered tick waits for the one before it, which is told to stop if its
-// schedule is in stop; a skipped tick has ended; any other is held for the next sweep.
+// sendManual records a manual tick and writes what its fate asks for. A buffered tick waits for the one before it, which is told to
+// stop if its schedule is in stop. A skipped tick has ended. Any other tick is held for the next sweep.
 func (c *Control) sendManual(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *record.Tick, fate state.Fate, stop []int64) error {
 	if err := record.RecordTick(ctx, tx, tenant, t); err != nil {
 		return err

@@ -150,7 +150,7 @@ func (es *Events) noteQuotas(ctx context.Context, tenant tenants.ID) error {
 	return nil
 }
 
-// described is what an event says of the tick or schedule that it names, as it is now: nothing if that was erased.
+// described holds the words of an event about the tick or schedule that it names, as it is now; nil if that was erased.
 type described struct {
 	Workflow *string
 	Key      *string

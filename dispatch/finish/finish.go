@@ -273,7 +273,7 @@ func (f *Finisher) countEnded(ctx context.Context, tx pgx.Tx, done *ends) error 
 	var ids []int64
 	var good, bad, gone, own, aside []int32
 	var bytes []int64
-	for _, id := range slices.Sorted(maps.Keys(done.tallies)) { // so that two that end ticks of the same schedules lock them in one order
+	for _, id := range slices.Sorted(maps.Keys(done.tallies)) { // sorted: transactions lock the same schedules in one order
 		t := done.tallies[id]
 		ids, good, bad, gone = append(ids, id), append(good, t.succeeded), append(bad, t.failed), append(gone, t.cancelled)
 		own, aside = append(own, t.succeeded+t.failed+t.cancelled-t.aside), append(aside, t.aside)

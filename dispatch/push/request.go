@@ -150,7 +150,7 @@ func (p *pusher) request(ctx context.Context, batch []*Delivery, timings []*cale
 	return judge(batch, r, now), nil
 }
 
-// Response is what an endpoint answered: its status, and the first bytes of the body.
+// Response is the answer of an endpoint: its status, and the first bytes of the body.
 type Response struct {
 	status int
 	body   []byte

@@ -30,8 +30,8 @@ type Trial struct {
 // trialPrefix begins the tick_id of a test tick, and of no other.
 const trialPrefix = "test_"
 
-// TryEndpoint sends one signed test tick to an endpoint, whatever its state, and tells what came of it within 15 s. It
-// is not tried again, and changes nothing: neither the endpoint's state nor what is known of its health.
+// TryEndpoint sends one signed test tick to an endpoint, whatever its state, and returns the result within LongestAnswer. The test
+// tick is not retried. It changes neither the endpoint's state nor its circuit breaker.
 func (p *Pusher) TryEndpoint(ctx context.Context, tenant tenants.ID, name string) (Trial, error) {
 	e, err := p.Pushable(ctx, tenant, name)
 	if err != nil {

@@ -111,7 +111,7 @@ func (t *Tick) ReplayAs(f state.Fate) {
 	}
 }
 
-// Budget returns how many attempts a tick has in all if it may be tried most times. The count starts again with each replay.
+// Budget returns how many attempts a tick has in all, if a schedule allows most attempts. The count starts again with each replay.
 func (t *Tick) Budget(most int16) int16 {
 	if t.ReplayedFrom == nil {
 		return most
