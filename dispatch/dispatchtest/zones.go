@@ -11,7 +11,7 @@ import (
 // AdoptAfter2025b stores tzdata 2025b and the newer one in force, which every process knows by now. It returns the older one.
 func (h *Carillon) AdoptAfter2025b() *calendar.Zones {
 	h.T.Helper()
-	archive, err := os.ReadFile("../calendar/testdata/zones-2025b.tar.gz")
+	archive, err := os.ReadFile("../../calendar/testdata/zones-2025b.tar.gz")
 	if err != nil {
 		h.T.Fatal(err)
 	}
