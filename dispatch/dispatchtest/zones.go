@@ -3,6 +3,8 @@ package dispatchtest
 import (
 	"bytes"
 	"os"
+	"path/filepath"
+	"runtime"
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/schedules/calendars"
@@ -11,7 +13,8 @@ import (
 // AdoptAfter2025b stores tzdata 2025b and the newer one in force, which every process knows by now. It returns the older one.
 func (h *Carillon) AdoptAfter2025b() *calendar.Zones {
 	h.T.Helper()
-	archive, err := os.ReadFile("../../calendar/testdata/zones-2025b.tar.gz")
+	_, here, _, _ := runtime.Caller(0) // a test's own folder is not always as deep
+	archive, err := os.ReadFile(filepath.Join(filepath.Dir(here), "../../calendar/testdata/zones-2025b.tar.gz"))
 	if err != nil {
 		h.T.Fatal(err)
 	}
