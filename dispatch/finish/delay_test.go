@@ -143,10 +143,16 @@ func TestFixedDelayIsArmedByTicksThatAreNotHandedOut(t *testing.T) {
 	h.Exec(`UPDATE member SET from_at = from_at - interval '10 minutes'`)
 	h.Put("gone", "k", dispatchtest.Delay("1h"))
 	h.Exec(`DELETE FROM workflow WHERE name = 'gone'`)
-	h.Put("left", "k", dispatchtest.Delay("1h"))
+	// Its first tick is far ahead while it is skipped, however slow the machine is, and due afterwards.
+	late := dispatchtest.Delay("1h")
+	late.Spec.StartAt = new(time.Now().Add(30 * time.Minute).UTC().Truncate(time.Second).Format(time.RFC3339))
+	h.Put("left", "k", late)
 	if _, _, err := h.Schedules.Skip(t.Context(), h.Tenant, "left", "k", schedules.SkipParams{Count: new(1)}, schedules.Changer{By: "t"}); err != nil {
 		t.Fatal(err)
 	}
+	h.Exec(`UPDATE cohort SET next_at = next_at - interval '40 minutes', due_at = due_at - interval '40 minutes' WHERE workflow = 'left'`)
+	h.Exec(`UPDATE member SET from_at = from_at - interval '40 minutes' WHERE cohort_id = (SELECT id FROM cohort WHERE workflow = 'left')`)
+	h.Exec(`UPDATE schedule_state SET skips = ARRAY(SELECT s - interval '40 minutes' FROM unnest(skips) AS s) WHERE skips IS NOT NULL`)
 	h.Start(h.Dispatch)
 	for workflow, reason := range map[string]string{"expired": "expired", "gone": "no_workflow", "left": "requested"} {
 		dispatchtest.Until(t, workflow+" is recorded", func() bool { return len(h.History(workflow, "k")) == 1 })
