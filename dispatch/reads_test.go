@@ -223,7 +223,7 @@ func leaseShortly(h *dispatchtest.Carillon, workflows ...string) {
 	// Every other lease is lengthened by two seconds from now on.
 	h.Exec(`
 		INSERT INTO lease_beat (lease_id, slot, until_at)
-		SELECT id, 0, clock_timestamp() + interval '2 seconds' FROM lease WHERE tenant_id = $1 AND id % 2 = 0
+		SELECT id, 0, clock_timestamp() + interval '2 seconds' FROM (SELECT id FROM lease WHERE tenant_id = $1 AND id % 2 = 0 FOR KEY SHARE) l
 		ON CONFLICT DO NOTHING`, h.Tenant)
 	h.Exec(`UPDATE lease SET until_at = clock_timestamp() WHERE tenant_id = $1`, h.Tenant)
 }

@@ -40,6 +40,7 @@ type Carillon struct {
 	InBulk    *bulk.Bulk
 	Calendars *calendars.Calendars
 	Dispatch  *Process
+	running   *Process // started last
 	Jobs      *dispatch.Jobs
 	Config    dispatch.Config
 }
@@ -114,6 +115,7 @@ func (h *Carillon) Start(d *Process) {
 	if err := d.Start(h.T.Context()); err != nil {
 		h.T.Fatal(err)
 	}
+	h.running = d
 	h.T.Cleanup(func() {
 		if err := d.Stop(context.Background()); err != nil {
 			h.T.Error(err)

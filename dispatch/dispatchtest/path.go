@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/lease"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
@@ -42,9 +43,14 @@ type Handed struct {
 	Payload       json.RawMessage `json:"payload"`
 }
 
+// Lease waits up to a minute for ticks of a workflow. A process that runs waits for them, since it is told when they get ready.
 func (h *Carillon) Lease(workflow string, most int) []Handed {
 	h.T.Helper()
-	body, err := h.Dispatch.Leases.Lease(h.T.Context(), h.Tenant, lease.LeaseParams{Workflows: []string{workflow}, Max: &most, Wait: "1m", Worker: "w"}, nil)
+	d := h.Dispatch
+	if h.running != nil {
+		d = h.running
+	}
+	body, err := d.Leases.Lease(postgres.ForTenant(h.T.Context(), int32(h.Tenant)), h.Tenant, lease.LeaseParams{Workflows: []string{workflow}, Max: &most, Wait: "1m", Worker: "w"}, nil)
 	if err != nil {
 		h.T.Fatal(err)
 	}
