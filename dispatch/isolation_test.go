@@ -81,7 +81,7 @@ func try(t *testing.T, db postgres.DB, sql string, args ...any) (n int64, failed
 func TestAQueryThatForgetsTheTenantReachesNobodyElse(t *testing.T) {
 	t.Parallel()
 	h, other := twoTenants(t)
-	api := postgrestest.Wall(t, h.Pool, int32(h.Tenant))
+	api := postgrestest.TenantPool(t, h.Pool, int32(h.Tenant))
 	mine, theirs := h.Holds(h.Tenant), h.Holds(other)
 	for _, table := range slices.Sorted(maps.Keys(mine)) {
 		own := int64(mine[table])
@@ -134,7 +134,7 @@ func columnsOf(h *dispatchtest.Carillon, table string, tenant tenants.ID) (names
 func TestATenantSeesItselfAlone(t *testing.T) {
 	t.Parallel()
 	h, other := twoTenants(t)
-	api := postgrestest.Wall(t, h.Pool, int32(h.Tenant))
+	api := postgrestest.TenantPool(t, h.Pool, int32(h.Tenant))
 	for sql, want := range map[string]struct {
 		n      int64
 		failed string
@@ -165,7 +165,7 @@ func TestATenantSeesItselfAlone(t *testing.T) {
 	}
 }
 
-// A session that was told no tenant sees nothing, and the wall sends no query for a request that has none.
+// A session that has no tenant sees nothing, and TenantPool sends no query for a request without a tenant.
 func TestNoTenantIsNobody(t *testing.T) {
 	t.Parallel()
 	h, _ := twoTenants(t)
@@ -180,8 +180,8 @@ func TestNoTenantIsNobody(t *testing.T) {
 			}
 		}
 	}
-	wall := postgres.NewWall(api)
-	if _, err := wall.Exec(context.WithoutCancel(t.Context()), `SELECT 1`); err == nil {
+	tenantPool := postgres.NewTenantPool(api)
+	if _, err := tenantPool.Exec(context.WithoutCancel(t.Context()), `SELECT 1`); err == nil {
 		t.Error("a query was sent for nobody")
 	}
 }

@@ -162,7 +162,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	}
 	p := &plans{seen: map[string]*statement{}}
 	h.Config.Pool = p.watched(t, h.Config.Pool)
-	h.Config.API = postgres.NewWall(postgrestest.As(t, h.Pool, postgres.APIRole)) // which answers nothing without a tenant
+	h.Config.API = postgres.NewTenantPool(postgrestest.As(t, h.Pool, postgres.APIRole)) // which answers nothing without a tenant
 	h.Config.Uses = func(context.Context, tenants.ID) (map[string]tenants.Use, error) { return nil, nil }
 	h.Config.Settle = func(context.Context, tenants.ID, string, string) error { return nil }
 	h.Config.Operations = operations.New(operations.Config{Pool: h.Config.API, Engine: h.Config.Pool, IDs: h.Config.IDs, Cursors: h.Config.Cursors, Queue: h.Jobs.QueueOperation})

@@ -48,7 +48,7 @@ func (h *home) counted() (*schedules.Schedules, *trips) {
 	}
 	h.t.Cleanup(pool.Close)
 	c := h.schedules.Config
-	c.Pool, c.Operations = postgres.NewTestWall(pool, int32(h.acme)), nil
+	c.Pool, c.Operations = postgres.NewTestTenantPool(pool, int32(h.acme)), nil
 	return schedules.New(c), counted
 }
 

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) { postgrestest.MainNoLeaks(m) }
 // home is two tenants' schedules on a database of their own. What is handed out is written down, and nothing is swept.
 type home struct {
 	t         testing.TB
-	pool      *pgxpool.Pool  // past the wall
-	api       *postgres.Wall // what the schedules go by
+	pool      *pgxpool.Pool        // without the tenant isolation
+	api       *postgres.TenantPool // what the schedules go by
 	acme      tenants.ID
 	other     tenants.ID
 	quotas    tenants.Quotas
@@ -61,7 +61,7 @@ func newHome(t testing.TB) *home {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.api = postgrestest.Wall(t, h.pool, int32(h.acme))
+	h.api = postgrestest.TenantPool(t, h.pool, int32(h.acme))
 	operations := operations.New(operations.Config{Pool: h.api, Engine: postgrestest.As(t, h.pool, postgres.EngineRole), IDs: ids, Cursors: cursors(t)})
 	timings := cohorts.NewTimings()
 	quotas := func(context.Context, tenants.ID) (tenants.Quotas, error) { return h.quotas, nil }

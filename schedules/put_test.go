@@ -305,7 +305,7 @@ func TestMethodsAreScopedToTenant(t *testing.T) {
 	h := newHome(t)
 	before := h.put("a", spec(cron("0 12 * * *")))
 	config := h.schedules.Config
-	config.Pool = h.pool // without the wall, so that the queries themselves must name the tenant
+	config.Pool = h.pool // without tenant isolation, so that the queries themselves must name the tenant
 	config.Forecasts = forecast.New(forecast.Config{Pool: h.pool, Timings: config.Timings, Quotas: config.Quotas, Log: slog.New(slog.DiscardHandler)})
 	ctx, s, by := t.Context(), schedules.New(config), schedules.Changer{By: "eve"}
 	_, err := s.Get(ctx, h.other, "w", "a")

@@ -11,8 +11,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/bytelru"
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/hoard"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
@@ -182,7 +182,7 @@ const (
 type Directory struct {
 	db        postgres.DB
 	now       func() time.Time
-	byName    *hoard.Hoard[string, entry]
+	byName    *bytelru.Cache[string, entry]
 	absent    *lru.Cache[string, time.Time] // names of no tenant, and when they were looked for: strangers choose them
 	quotas    *lru.Cache[ID, quotasEntry]
 	keys      *lru.Cache[keyName, keyEntry]
@@ -225,7 +225,7 @@ func NewDirectory(db postgres.DB) *Directory {
 		panic(err) // their sizes are no more than zero
 	}
 	return &Directory{
-		db: db, now: time.Now, byName: hoard.New[string](tenantBytes, entry.bytes), absent: absent, quotas: quotas, keys: keys,
+		db: db, now: time.Now, byName: bytelru.New[string](tenantBytes, entry.bytes), absent: absent, quotas: quotas, keys: keys,
 		uses: &keyUses{last: map[keyName]time.Time{}}, exchanges: exchanges, strangers: newStrangers(),
 	}
 }

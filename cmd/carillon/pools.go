@@ -19,9 +19,9 @@ import (
 // other is flooded, and so that no route of a tenant's can reach the rows of another.
 type pools struct {
 	cluster  *postgres.Cluster
-	engine   *pgxpool.Pool  // all
-	platform *pgxpool.Pool  // who the tenants are
-	api      *postgres.Wall // a tenant's rows
+	engine   *pgxpool.Pool        // all
+	platform *pgxpool.Pool        // who the tenants are
+	api      *postgres.TenantPool // a tenant's rows
 }
 
 // platformConnections are enough to look up tenants and keys, as the answers are remembered. Look-ups for callers that are
@@ -58,7 +58,7 @@ func connect(ctx context.Context, o options) (_ *pools, err error) {
 		}
 		opened = append(opened, pool)
 	}
-	return &pools{cluster: cluster, engine: opened[0], platform: opened[1], api: postgres.NewWall(opened[2])}, nil
+	return &pools{cluster: cluster, engine: opened[0], platform: opened[1], api: postgres.NewTenantPool(opened[2])}, nil
 }
 
 // callTimeout ends a call to the database whose context has no deadline.

@@ -66,7 +66,7 @@ func NewOn(t *testing.T, pool *pgxpool.Pool) *Carillon {
 		t.Fatal(err)
 	}
 	h := &Carillon{T: t, Pool: pool, Tenant: tenant.ID}
-	api, engine := postgrestest.Wall(t, pool, int32(tenant.ID)), postgrestest.As(t, pool, postgres.EngineRole)
+	api, engine := postgrestest.TenantPool(t, pool, int32(tenant.ID)), postgrestest.As(t, pool, postgres.EngineRole)
 	h.Config = dispatch.Config{
 		Pool: engine, API: api, IDs: ids, Timings: cohorts.NewTimings(), Quotas: Quotas, Cursors: cursors, LeaseKey: make([]byte, 32),
 		Log: logger(), Metrics: dispatch.NewMetrics(prometheus.NewRegistry()), Name: "test", Sweeps: true, Dispatches: true, Outbound: web.Outbound{Loopback: true},

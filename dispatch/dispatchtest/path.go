@@ -11,8 +11,8 @@ import (
 
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/lease"
-	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"

@@ -211,7 +211,7 @@ func TestEventsAreSentByTheEngineItself(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	r, _ := h.Listener(tenants.TickFailed)
-	h.Config.API = postgres.NewWall(postgrestest.As(t, h.Pool, postgres.APIRole))
+	h.Config.API = postgres.NewTenantPool(postgrestest.As(t, h.Pool, postgres.APIRole))
 	h.Start(h.Process())
 	h.Exec(`
 		INSERT INTO event (tenant_id, endpoint, id, event, cause, n, first_at, last_at, due_at)

@@ -18,7 +18,7 @@ var rooms = map[string]string{
 	"calendar":                       "",
 	"internal/arch":                  "",
 	"internal/fault":                 "",
-	"internal/hoard":                 "internal",
+	"internal/bytelru":               "internal",
 	"internal/ident":                 "internal",
 	"internal/instant":               "internal",
 	"internal/keyset":                "internal",

@@ -7,7 +7,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// All bad fields of a request are told in one answer.
+// One answer names all bad fields of a request.
 func ExampleJoin() {
 	err := fault.Join(
 		nil,

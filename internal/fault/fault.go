@@ -1,5 +1,6 @@
-// Package fault is the error a caller can mend: it has a status, a stable code and a text that may be shown.
-// Any other error is ours, is answered as 500 and is never shown.
+// Package fault is the error type for mistakes of the caller. A fault has an HTTP status, a stable code, and a text that the caller
+// may see; the domain returns it, and internal/web writes it as a problem document (RFC 9457). Any other error is a mistake of the
+// service: the caller gets 500 without its text. The package keeps no state.
 package fault
 
 import (
@@ -16,7 +17,7 @@ type Field struct {
 	Detail  string `json:"detail"`
 }
 
-// Error is a fault of the caller's. Status is the HTTP status it is answered with, Code is stable and snake_case.
+// Error is a mistake of the caller. Status is the HTTP status of the answer. Code is stable and in snake_case.
 type Error struct {
 	Status     int
 	Code       string
@@ -27,7 +28,7 @@ type Error struct {
 	Header     map[string]string // further headers of the answer
 }
 
-// Error says the detail, and each bad field behind it.
+// Error returns the detail, followed by each bad field.
 func (e *Error) Error() string {
 	if len(e.Fields) == 0 {
 		return e.Detail
@@ -47,73 +48,74 @@ func New(status int, code, format string, args ...any) *Error {
 	return &Error{Status: status, Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Malformed is a request whose syntax is wrong: 400.
+// Malformed returns the fault 400 of a request with wrong syntax.
 func Malformed(code, format string, args ...any) *Error {
 	return New(400, code, format, args...)
 }
 
-// NotFound is a thing that is absent, or another tenant's: 404.
+// NotFound returns the fault 404, for a thing that does not exist or belongs to another tenant.
 func NotFound(format string, args ...any) *Error {
 	return New(404, "not_found", format, args...)
 }
 
-// IsNotFound reports whether an error is a fault of a thing that is absent.
+// IsNotFound reports whether an error is a fault 404.
 func IsNotFound(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Status == 404
 }
 
-// Refusal returns the fault in an error, if the request is at fault and not the service.
+// Refusal returns the fault in an error. It reports false for other errors, and for faults with a status of 500 or more.
 func Refusal(err error) (f *Error, ok bool) {
 	f, ok = errors.AsType[*Error](err)
 	return f, ok && f.Status < 500
 }
 
-// Forbidden is a request that the tenant may not make, or that is beyond its quota: 403.
+// Forbidden returns the fault 403 of a request that the tenant may not make, or that exceeds a quota.
 func Forbidden(code, format string, args ...any) *Error {
 	return New(403, code, format, args...)
 }
 
-// TooLarge is a request with more bytes than are allowed: 413.
+// TooLarge returns the fault 413 of a request with too many bytes.
 func TooLarge(code, format string, args ...any) *Error {
 	return New(413, code, format, args...)
 }
 
-// TooMany is a request that comes too soon after others: 429 with code "rate_limited".
+// TooMany returns the fault 429 of a request above a rate limit. Its code is "rate_limited".
 func TooMany(format string, args ...any) *Error {
 	return New(429, "rate_limited", format, args...)
 }
 
-// Unavailable is a request that cannot be served now, and can be later: 503.
+// Unavailable returns the fault 503 of a request that may succeed later.
 func Unavailable(code, format string, args ...any) *Error {
 	return New(503, code, format, args...)
 }
 
-// Conflict is a request that does not fit the present state: 409.
+// Conflict returns the fault 409 of a request that the current state does not allow.
 func Conflict(code, format string, args ...any) *Error {
 	return New(409, code, format, args...)
 }
 
-// Mismatch is a precondition that does not hold (RFC 9110 section 13): 412.
+// Mismatch returns the fault 412 of a precondition that does not hold (RFC 9110 section 13).
 func Mismatch(format string, args ...any) *Error {
 	return New(412, "version_mismatch", format, args...)
 }
 
-// Invalid is one field with a meaning that cannot be: 422, with code "invalid".
+// Invalid returns the fault 422 of one field with an invalid value. Its code is "invalid".
 func Invalid(pointer, format string, args ...any) *Error {
 	return Fields(Field{Pointer: pointer, Code: "invalid", Detail: fmt.Sprintf(format, args...)})
 }
 
-// Fields are fields with meanings that cannot be: 422. The code is the field's own where there is one only.
+// Fields returns the fault 422 of fields with invalid values. A single field gives the fault its code and detail.
 func Fields(fields ...Field) *Error {
-	e := &Error{Status: 422, Code: "invalid", Detail: "the request has fields that cannot be", Fields: fields}
+	e := &Error{Status: 422, Code: "invalid", Detail: "the request has invalid fields", Fields: fields}
 	if len(fields) == 1 {
 		e.Code, e.Detail = fields[0].Code, fields[0].Detail
 	}
 	return e
 }
 
-// Join puts the fields of several faults into one 422, so that all can be mended at once. It returns nil without any.
+// Join returns one fault 422 with the fields of all faults, so that the caller can correct them together. It returns nil if all
+// errors are nil, and the first error that has no fields.
 func Join(errs ...error) error {
 	var fields []Field
 	for _, err := range errs {

@@ -6,7 +6,7 @@ import (
 	"github.com/carillonhq/carillon/internal/ident"
 )
 
-// An id shows nothing of the row's key, and is read back under the same codec key only.
+// An id does not reveal the row's key. Only a codec with the same key reads it back.
 func ExampleCodec() {
 	ids, err := ident.New([]byte("0123456789abcdef"))
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package ident turns the keys of rows into the opaque ids that clients see, and back. An id is one AES block over
-// the key: the same before and after a crash or a restore, never sequential, and of no use to another installation.
+// Package ident encodes row keys as the opaque ids that clients see, and decodes them. An id is the row's key encrypted as one AES
+// block: it stays the same after a crash or a restore, is never sequential, and means nothing to another installation. The package
+// uses no table and no lock.
 package ident
 
 import (
@@ -16,11 +17,11 @@ import (
 // KeySize is the length of a codec's key in bytes.
 const KeySize = 16
 
-// Codec makes and reads ids under one key. It is safe for concurrent use.
+// Codec encodes and decodes ids with one key. It is safe for concurrent use.
 type Codec struct{ block cipher.Block }
 
-// TickKey names one tick of one tenant: its schedule, its nominal time (whole seconds) and 0 for a timed tick or the
-// number of a manual one (below 2^24).
+// TickKey names one tick of one tenant: its schedule, its nominal time in whole seconds, and a number below 2^24. The number is 0 for
+// a timed tick and counts the manual ones.
 type TickKey struct {
 	Schedule int64
 	At       time.Time
@@ -50,18 +51,19 @@ func sign(less bool) int {
 var encoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
 const (
-	schedulePrefix = "sch_"
-	tickPrefix     = "tick_"
-	workPrefix     = "op_"
-	encodedLength  = 26
+	schedulePrefix  = "sch_"
+	tickPrefix      = "tick_"
+	operationPrefix = "op_"
+	encodedLength   = 26
 )
 
+// The second half of an id's block. It tells one kind of id from another, and a true id from a random one.
 var (
-	scheduleMark = []byte("schedule")
-	workMark     = []byte("operated")
+	scheduleMark  = []byte("schedule")
+	operationMark = []byte("operated")
 )
 
-// New returns a codec; the key has KeySize bytes.
+// New returns a codec for a key of KeySize bytes.
 func New(key []byte) (Codec, error) {
 	if len(key) != KeySize {
 		return Codec{}, fmt.Errorf("id key has %d bytes, not %d", len(key), KeySize)
@@ -78,7 +80,7 @@ func (c Codec) Schedule(id int64) string {
 	return c.seal(schedulePrefix, &b)
 }
 
-// ParseSchedule reads an id of Schedule's; ok is false for anything else.
+// ParseSchedule decodes an id made by Schedule; ok is false for any other text.
 func (c Codec) ParseSchedule(s string) (id int64, ok bool) {
 	b, ok := c.open(schedulePrefix, s)
 	if !ok || !bytes.Equal(b[8:], scheduleMark) {
@@ -91,14 +93,14 @@ func (c Codec) ParseSchedule(s string) (id int64, ok bool) {
 func (c Codec) Operation(id int64) string {
 	var b [aes.BlockSize]byte
 	binary.BigEndian.PutUint64(b[:], uint64(id))
-	copy(b[8:], workMark)
-	return c.seal(workPrefix, &b)
+	copy(b[8:], operationMark)
+	return c.seal(operationPrefix, &b)
 }
 
-// ParseOperation reads an id of Operation's; ok is false for anything else.
+// ParseOperation decodes an id made by Operation; ok is false for any other text.
 func (c Codec) ParseOperation(s string) (id int64, ok bool) {
-	b, ok := c.open(workPrefix, s)
-	if !ok || !bytes.Equal(b[8:], workMark) {
+	b, ok := c.open(operationPrefix, s)
+	if !ok || !bytes.Equal(b[8:], operationMark) {
 		return 0, false
 	}
 	return int64(binary.BigEndian.Uint64(b[:])), true
@@ -112,7 +114,7 @@ func (c Codec) Tick(k TickKey) string {
 	return c.seal(tickPrefix, &b)
 }
 
-// ParseTick reads an id of Tick's. A string that is none mostly gives the key of no tick, or ok false.
+// ParseTick decodes an id made by Tick. For most other texts ok is false; the rest decode to a key without a tick.
 func (c Codec) ParseTick(s string) (k TickKey, ok bool) {
 	b, ok := c.open(tickPrefix, s)
 	if !ok {
@@ -137,7 +139,7 @@ func (c Codec) open(prefix, s string) (b [aes.BlockSize]byte, ok bool) {
 		return b, false
 	}
 	raw, err := encoding.DecodeString(text)
-	if err != nil || encoding.EncodeToString(raw) != text { // the last character has bits to spare
+	if err != nil || encoding.EncodeToString(raw) != text { // the last character has unused bits, which must be zero
 		return b, false
 	}
 	c.block.Decrypt(b[:], raw)

@@ -1,4 +1,4 @@
-// Package instant reads points in time that clients write, and shows them.
+// Package instant parses the RFC 3339 times of clients, and converts times to UTC for answers. It uses no table and no lock.
 package instant
 
 import (
@@ -8,7 +8,7 @@ import (
 
 var errOffset = errors.New("the offset is not one of -23:59 to +23:59")
 
-// Parse reads an RFC 3339 instant. Other than time.Parse it refuses offsets beyond 23:59, which the RFC does not have.
+// Parse reads an RFC 3339 time. Unlike time.Parse it refuses offsets beyond 23:59, which the RFC does not allow.
 func Parse(text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil || text[len(text)-1] == 'Z' {

@@ -1,4 +1,6 @@
-// Package keyset encrypts what lies in the database and is of use to whoever reads it: with keys that are not there.
+// Package keyset encrypts the secrets that are stored in the database, with keys that are not in the database. A caller passes the
+// plain bytes and the name of their place, and gets bytes to store. The operator supplies the keys as one line of text; without them
+// the stored secrets are lost. The package uses no table and no lock.
 package keyset
 
 import (
@@ -13,14 +15,14 @@ import (
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
-// Keyset is a few keys for authenticated encryption: one that seals, and all of which open. It is a keyset of Tink, and
-// safe for use by several goroutines.
+// Keyset is a set of Tink keys for authenticated encryption (AEAD). The primary key encrypts, and every key decrypts. It is safe for
+// concurrent use.
 type Keyset struct {
 	handle *keyset.Handle
 	aead   tink.AEAD
 }
 
-// New makes a keyset of one new key, AES-256-GCM.
+// New returns a keyset with one new AES-256-GCM key.
 func New() (*Keyset, error) {
 	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
 	if err != nil {
@@ -29,8 +31,7 @@ func New() (*Keyset, error) {
 	return of(handle)
 }
 
-// Parse reads what Text wrote, or another keyset for AEAD in Tink's JSON that is not itself encrypted. Its error shows
-// nothing of the text.
+// Parse reads an unencrypted AEAD keyset in Tink's JSON, such as Text returns. Its error never contains a part of the text.
 func Parse(text string) (*Keyset, error) {
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(strings.NewReader(text)))
 	if err != nil {
@@ -51,7 +52,7 @@ func of(handle *keyset.Handle) (*Keyset, error) {
 	return &Keyset{handle, primitive}, nil
 }
 
-// Rotated is the keyset with a new key that seals from here on; the others open what they sealed.
+// Rotated returns a keyset with a new primary key and all keys of k. The new key encrypts; the old keys still decrypt.
 func (k *Keyset) Rotated() (*Keyset, error) {
 	manager := keyset.NewManagerFromHandle(k.handle)
 	id, err := manager.Add(aead.AES256GCMKeyTemplate())
@@ -59,7 +60,7 @@ func (k *Keyset) Rotated() (*Keyset, error) {
 		return nil, fmt.Errorf("add a key: %w", err)
 	}
 	if err := manager.SetPrimary(id); err != nil {
-		return nil, fmt.Errorf("put a key first: %w", err)
+		return nil, fmt.Errorf("make a key primary: %w", err)
 	}
 	handle, err := manager.Handle()
 	if err != nil {
@@ -68,7 +69,7 @@ func (k *Keyset) Rotated() (*Keyset, error) {
 	return of(handle)
 }
 
-// Text is the keyset in one line, with its keys in the clear.
+// Text returns the keyset as one line of JSON. Its keys are not encrypted.
 func (k *Keyset) Text() (string, error) {
 	var b bytes.Buffer
 	if err := insecurecleartextkeyset.Write(k.handle, keyset.NewJSONWriter(&b)); err != nil {
@@ -77,9 +78,9 @@ func (k *Keyset) Text() (string, error) {
 	return strings.ReplaceAll(strings.TrimSpace(b.String()), "\n", ""), nil
 }
 
-// Seal encrypts plain, so that it opens with the same place only: what it belongs to.
+// Seal encrypts plain. place names its owner, such as a tenant and a column: Open needs the same place (associated data of AEAD).
 func (k *Keyset) Seal(plain, place []byte) ([]byte, error) { return k.aead.Encrypt(plain, place) }
 
-// Open decrypts what Seal made of any of the keys. It is an error where the key is not in the set, the place is another
+// Open decrypts bytes that Seal returned for any key of the set. It returns an error if the key is not in the set, the place differs,
 // or a bit was changed.
 func (k *Keyset) Open(sealed, place []byte) ([]byte, error) { return k.aead.Decrypt(sealed, place) }

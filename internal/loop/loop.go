@@ -1,4 +1,5 @@
-// Package loop runs work again and again.
+// Package loop runs a function periodically until a context ends, and logs its errors. It uses no table and no lock; a crash ends the
+// loop, and the next process starts it again.
 package loop
 
 import (
@@ -7,12 +8,13 @@ import (
 	"time"
 )
 
-// Every runs fn now and then once each period until ctx ends. It logs an error of fn as "cannot " and what fn does.
+// Every runs fn at once, and then once each period until ctx ends. It logs an error of fn as "cannot " followed by what, a verb phrase
+// such as "send events".
 func Every(ctx context.Context, log *slog.Logger, period time.Duration, what string, fn func(context.Context) error) {
 	Paced(ctx, log, func() time.Duration { return period }, what, fn)
 }
 
-// Paced is Every for a period that may change from one run to the next.
+// Paced is Every with a period that may change: it calls pace after each run.
 func Paced(ctx context.Context, log *slog.Logger, pace func() time.Duration, what string, fn func(context.Context) error) {
 	period := pace()
 	tick := time.NewTicker(period)

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Rarely bounds how often the log tells of one thing.
+// Rarely limits log lines to one a minute for each subject. The zero value is ready to use. It is safe for concurrent use.
 type Rarely struct {
 	mu sync.Mutex
 	at map[string]time.Time
 }
 
-// Due reports whether Due did not report a thing for a minute.
+// Due reports whether the subject may be logged now: Due has not returned true for it within the last minute.
 func (r *Rarely) Due(what string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

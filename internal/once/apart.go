@@ -12,11 +12,11 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// settleTime is how long it may take to store a value, or to give up the claim, after the work has ended.
-const settleTime = 5 * time.Second
+// storeTimeout bounds how long Apart takes to store the value, or to delete the claim, after the work has ended.
+const storeTimeout = 5 * time.Second
 
-// Apart is Do for work that no transaction may be open for, such as a request to an endpoint. It claims the key before the work, and
-// stores the value after it. A claim that is older than longest lapses: its process must be gone.
+// Apart is Do for work that must run outside a transaction, such as a request to an endpoint. It claims the key before the work, and
+// stores the value after it. A claim older than longest expires: its process has crashed.
 func Apart[T any](ctx context.Context, db postgres.DB, tenantID int32, r Request, longest time.Duration, work func() (T, error)) (v T, replayed bool, err error) {
 	if r.key == "" {
 		v, err = work()
@@ -31,16 +31,16 @@ func Apart[T any](ctx context.Context, db postgres.DB, tenantID int32, r Request
 		return v, err == nil, err
 	}
 	v, err = work()
-	// The client may be gone. What has happened is stored all the same.
-	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	// The work is done, so its value is stored even if the client has disconnected.
+	storeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if err == nil {
 		answer, err = web.Marshal(v)
 	}
 	if err != nil {
-		return v, false, errors.Join(err, r.giveUp(settle, db, tenantID))
+		return v, false, errors.Join(err, r.release(storeCtx, db, tenantID))
 	}
-	_, err = db.Exec(settle, `
+	_, err = db.Exec(storeCtx, `
 		UPDATE idempotency
 		SET status = $6, answer = $7
 		WHERE tenant_id = $1 AND route = $2 AND key = $3 AND body_hash = $4 AND status = $5`, tenantID, r.route, r.key, r.fingerprint, claimed, stored, answer)
@@ -50,7 +50,7 @@ func Apart[T any](ctx context.Context, db postgres.DB, tenantID int32, r Request
 	return v, false, nil
 }
 
-// claim takes the key for the caller, unless another request has it: then it returns the value that the other request stored.
+// claim claims the key for the caller. If another request has stored a value, it returns that value instead.
 func (r Request) claim(ctx context.Context, db postgres.DB, tenantID int32, longest time.Duration) (answer []byte, found bool, err error) {
 	taken, err := db.Exec(ctx, `
 		INSERT INTO idempotency AS i (tenant_id, route, key, body_hash, status, answer, created_at)
@@ -71,7 +71,7 @@ func (r Request) claim(ctx context.Context, db postgres.DB, tenantID int32, long
 		SELECT body_hash, status, answer
 		FROM idempotency
 		WHERE tenant_id = $1 AND route = $2 AND key = $3`, tenantID, r.route, r.key).Scan(&fingerprint, &status, &answer)
-	if errors.Is(err, pgx.ErrNoRows) { // its claim was given up a moment ago
+	if errors.Is(err, pgx.ErrNoRows) { // the other request released its claim a moment ago
 		return nil, false, inFlight()
 	}
 	if err != nil {
@@ -86,8 +86,8 @@ func (r Request) claim(ctx context.Context, db postgres.DB, tenantID int32, long
 	return answer, true, nil
 }
 
-// giveUp deletes the caller's claim, so that the next request with the key does the work.
-func (r Request) giveUp(ctx context.Context, db postgres.DB, tenantID int32) error {
+// release deletes the caller's claim, so that the next request with the key does the work.
+func (r Request) release(ctx context.Context, db postgres.DB, tenantID int32) error {
 	_, err := db.Exec(ctx, `
 		DELETE FROM idempotency
 		WHERE tenant_id = $1 AND route = $2 AND key = $3 AND body_hash = $4 AND status = $5`, tenantID, r.route, r.key, r.fingerprint, claimed)

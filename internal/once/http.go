@@ -7,8 +7,8 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// Of reads what a request says of itself: its Idempotency-Key, its method and path as they were sent, and a hash of its query and
-// body. The same key on another path is another request.
+// Of reads a request's Idempotency-Key, its method and path as the client sent them, and a hash of its query and body. The same key on
+// another path is another request.
 func Of(c echo.Context) (Request, error) {
 	key, err := keyOf(c)
 	if err != nil || key == "" {
@@ -19,8 +19,8 @@ func Of(c echo.Context) (Request, error) {
 	return Request{sent.Method + " " + sent.URL.EscapedPath(), key, fingerprint}, err
 }
 
-// keyOf returns the request's Idempotency-Key, or "" if it has none. A key that is not 1 to 255 printable ASCII characters, or is
-// there twice, is 400.
+// keyOf returns the request's Idempotency-Key, or "" if it has none. It returns a fault 400 for two keys, and for a key that is not
+// 1 to 255 printable ASCII characters.
 func keyOf(c echo.Context) (string, error) {
 	sent := c.Request().Header["Idempotency-Key"]
 	if len(sent) == 0 {
@@ -37,7 +37,7 @@ func keyOf(c echo.Context) (string, error) {
 	return key, nil
 }
 
-// Answer writes v as JSON with that status. A replayed value is marked as such by a header.
+// Answer writes v as JSON with the status. The header Idempotency-Replayed marks a replayed value.
 func Answer(c echo.Context, status int, v any, replayed bool) error {
 	if replayed {
 		c.Response().Header().Set("Idempotency-Replayed", "true")

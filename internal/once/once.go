@@ -1,11 +1,13 @@
 // Package once makes a change at most once for each Idempotency-Key of a tenant.
 //
-// It stores the value that a change returned in table idempotency, in the transaction of the change (Do) or around work that no
-// transaction may be open for (Apart). A request that comes again gets the stored value for 24 hours. The value is stored as JSON, so
-// a T must be the same after web.Marshal and json.Unmarshal; it is stored in the clear, so it must hold no secret. The caller
-// decides how a value is answered: the table knows no status.
+// It stores the value of a change in table idempotency: in the transaction of the change (Do), or after work that must run outside a
+// transaction (Apart). A repeated request gets the stored value for 24 hours.
 //
-// Do locks the key until the transaction ends (an advisory lock). A crash leaves nothing of Do, and a claim of Apart until it lapses.
+// The value is stored as JSON, so a T must stay equal through web.Marshal and json.Unmarshal. It is not encrypted, so it must hold no
+// secret. The caller chooses the HTTP status of an answer; the table stores none.
+//
+// Do holds an advisory lock on the key until the transaction ends. A crash during Do leaves nothing. A crash during Apart leaves a
+// claim, which expires.
 package once
 
 import (
@@ -23,25 +25,25 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// Kept is how long the value of a request with an Idempotency-Key is stored.
+// Kept is how long a value is stored.
 const Kept = 24 * time.Hour
 
-// Request names a request: the route it was sent to, its Idempotency-Key, and a hash of what it asks. The zero value has no key, and
-// each of its changes is made.
+// Request names a request: its route, its Idempotency-Key, and a hash of its query and body. The zero value has no key, so Do and
+// Apart always make its change.
 type Request struct {
 	route, key  string
 	fingerprint []byte
 }
 
-// What column status says of a row.
+// The values of column status.
 const (
-	claimed = 0 // the value is not there yet
+	claimed = 0 // the work has not stored its value yet
 	stored  = 1
 )
 
 // Do runs a change in its transaction and stores the value it returns, or returns the value that an earlier request with the same key
-// stored. A change that fails stores nothing, because its transaction is rolled back. It returns a fault 422 `idempotency_key_reused`
-// if the earlier request asked something else, and 409 `idempotency_in_flight` if it has not ended.
+// stored. A change that fails stores nothing, because its transaction is rolled back. Do returns a fault 422
+// `idempotency_key_reused` if the earlier request had another body, and 409 `idempotency_in_flight` if it has not ended.
 func Do[T any](ctx context.Context, tx pgx.Tx, tenantID int32, r Request, change func() (T, error)) (v T, replayed bool, err error) {
 	if r.key == "" {
 		v, err = change()
@@ -64,7 +66,7 @@ func Do[T any](ctx context.Context, tx pgx.Tx, tenantID int32, r Request, change
 	return v, false, r.store(ctx, tx, tenantID, v)
 }
 
-// lock keeps other requests with the same key out until the transaction ends. The next one sees what this one committed.
+// lock takes the key's advisory lock until the transaction ends. The next request with the key then sees what this one committed.
 func (r Request) lock(ctx context.Context, tx pgx.Tx, tenantID int32) error {
 	var free bool
 	name := fmt.Sprintf("idempotency %d %s %s", tenantID, r.route, r.key)
@@ -111,10 +113,10 @@ func (r Request) store(ctx context.Context, tx pgx.Tx, tenantID int32, v any) er
 	return nil
 }
 
-// same returns a fault if the stored request with the same key asked something else.
+// same returns a fault if the stored request with the same key had another query or body.
 func (r Request) same(fingerprint []byte) error {
 	if !bytes.Equal(fingerprint, r.fingerprint) {
-		return fault.New(422, "idempotency_key_reused", "this Idempotency-Key came before with another body")
+		return fault.New(422, "idempotency_key_reused", "this Idempotency-Key was used before with another body")
 	}
 	return nil
 }
@@ -127,7 +129,7 @@ func read[T any](answer []byte) (v T, err error) {
 }
 
 func inFlight() error {
-	f := fault.Conflict("idempotency_in_flight", "a request with this Idempotency-Key is being worked on")
+	f := fault.Conflict("idempotency_in_flight", "a request with this Idempotency-Key is in progress")
 	f.RetryAfter = time.Second
 	return f
 }

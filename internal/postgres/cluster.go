@@ -18,35 +18,35 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Cluster is what the pools of one process know together about the servers behind their URLs: a primary and its
-// standbys, which share a system identifier. A promotion gives the new primary a higher timeline. Cluster refuses a
-// primary whose timeline is lower than one that it has seen, and closes the connections to such a primary at once, so
-// that a call that waits for a dead host ends as soon as another host is known to have taken its place.
+// Cluster is the shared knowledge of a process's pools about the servers behind their URLs: a primary and its standbys, which share
+// a system identifier. A promotion gives the new primary a higher timeline. Cluster refuses a primary with a lower timeline than the
+// highest one seen, and closes the connections to it at once. So a call that waits for a dead host ends as soon as the process knows
+// the new primary.
 type Cluster struct {
 	mu        sync.Mutex
-	timelines map[string]uint32   // the highest seen, by system identifier
-	addresses map[string][]string // what a host's name was last resolved to
-	good      string              // the address and port of the server that was last connected to
+	timelines map[string]uint32   // the highest one seen, by system identifier
+	addresses map[string][]string // the last resolved addresses, by host name
+	last      string              // address and port of the last connected server
 	wires     map[*wire]struct{}
 	pools     []*pgxpool.Pool
 }
 
-// NewCluster returns a Cluster that has seen no server yet.
+// NewCluster returns a Cluster that knows no server yet.
 func NewCluster() *Cluster {
 	return &Cluster{timelines: map[string]uint32{}, addresses: map[string][]string{}, wires: map[*wire]struct{}{}}
 }
 
 var errReadOnly = errors.New("the server is read-only")
 
-// join makes the connections of a pool's configuration members of the cluster. The server is asked for a session that
-// can write, unless the URL says which kind of server it wants.
+// join installs the cluster's hooks in a pool's configuration. A connection must be able to write, unless the URL names another kind
+// of server (target_session_attrs).
 func (c *Cluster) join(config *pgxpool.Config, rawURL string, statement time.Duration) {
 	conn := config.ConnConfig
-	asked := conn.ValidateConnect
+	given := conn.ValidateConnect
 	writes := !strings.Contains(rawURL, "target_session_attrs") && os.Getenv("PGTARGETSESSIONATTRS") == ""
 	conn.ValidateConnect = func(ctx context.Context, pgConn *pgconn.PgConn) error {
-		if asked != nil {
-			if err := asked(ctx, pgConn); err != nil {
+		if given != nil {
+			if err := given(ctx, pgConn); err != nil {
 				return err
 			}
 		}
@@ -59,18 +59,18 @@ func (c *Cluster) join(config *pgxpool.Config, rawURL string, statement time.Dur
 		found, err := resolve(ctx, host)
 		return c.resolved(host, found, err)
 	}
-	wait := patience{connect: limit}
+	limits := timeouts{connect: limit}
 	if statement > 0 {
-		wait.silence = statement + 2*answerSlack
+		limits.silence = statement + 2*answerSlack
 	}
-	conn.DialFunc = c.dialer(wait)
+	conn.DialFunc = c.dialer(limits)
 	config.BeforeConnect = func(_ context.Context, one *pgx.ConnConfig) error {
 		c.order(one)
 		return nil
 	}
 }
 
-// resolved remembers the addresses of a host, and returns the remembered ones when the name server does not answer.
+// resolved stores the addresses of a host, and returns the stored ones if the name server does not answer.
 func (c *Cluster) resolved(host string, found []string, err error) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *Cluster) resolved(host string, found []string, err error) ([]string, er
 	return found, err
 }
 
-// order moves the server that was last connected to in front of the others.
+// order moves the last connected server in front of the others.
 func (c *Cluster) order(config *pgx.ConnConfig) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,23 +94,22 @@ func (c *Cluster) order(config *pgx.ConnConfig) {
 
 func (c *Cluster) rank(host *pgconn.FallbackConfig) int {
 	for _, address := range c.addresses[host.Host] {
-		if net.JoinHostPort(address, strconv.Itoa(int(host.Port))) == c.good {
+		if net.JoinHostPort(address, strconv.Itoa(int(host.Port))) == c.last {
 			return 0
 		}
 	}
 	return 1
 }
 
-// identify asks a server, in one trip, whether it takes writes, which process serves the connection, which system it is of
-// and on which timeline it writes.
-// The timeline of the last checkpoint is no use: after a promotion it lags until the next checkpoint has ended.
+// identify reads in one round trip: whether the server accepts writes, the pid of the backend, the system identifier, and the current
+// timeline. The timeline of the last checkpoint would be wrong after a promotion until the next checkpoint ends.
 const identify = `
 	SELECT current_setting('transaction_read_only'), pg_backend_pid(),
 		(SELECT system_identifier FROM pg_control_system()),
 		CASE WHEN pg_is_in_recovery() THEN NULL ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END`
 
-// admit returns an error where the server must not be used, which makes pgx try the next host. A server that does not
-// tell its timeline, because it is not plain PostgreSQL or forbids the functions, is used.
+// admit returns an error if the process must not use the server; pgx then tries the next host. It accepts a server with an unknown
+// timeline, because it may be another product or forbid the functions.
 func (c *Cluster) admit(ctx context.Context, conn *pgconn.PgConn, writes bool) error {
 	found, err := conn.Exec(ctx, identify).ReadAll()
 	if _, refused := errors.AsType[*pgconn.PgError](err); refused {
@@ -124,48 +123,48 @@ func (c *Cluster) admit(ctx context.Context, conn *pgconn.PgConn, writes bool) e
 		return errReadOnly
 	}
 	timeline, _ := strconv.ParseUint(string(row[3]), 16, 32) // 0: unknown
-	is := server{system: string(row[2]), timeline: uint32(timeline)}
-	if writes { // others may be those of a standby, which the primary does not know
-		is.pid = string(row[1])
+	s := server{system: string(row[2]), timeline: uint32(timeline)}
+	if writes { // otherwise it may be a session of a standby, which the primary does not list
+		s.pid = string(row[1])
 	}
-	return c.enter(conn.Conn(), is)
+	return c.enter(conn.Conn(), s)
 }
 
-// server is what is known of the session that a connection leads to.
+// server describes the server session of a connection.
 type server struct {
 	system   string
 	timeline uint32 // 0: unknown
 	pid      string // of the backend; "": unknown
 }
 
-// enter notes the timeline of a new connection, and closes those of older timelines of the same system.
-func (c *Cluster) enter(conn net.Conn, is server) error {
+// enter stores the timeline of a new connection, and closes connections to the same system with an older timeline.
+func (c *Cluster) enter(conn net.Conn, s server) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	newest := c.timelines[is.system]
-	if is.timeline > 0 && is.timeline < newest {
-		return fmt.Errorf("the server is a primary of timeline %d, and another one of the same system is at timeline %d", is.timeline, newest)
+	newest := c.timelines[s.system]
+	if s.timeline > 0 && s.timeline < newest {
+		return fmt.Errorf("the server is an old primary: its timeline is %d, and that of the current primary is %d", s.timeline, newest)
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	c.good = conn.RemoteAddr().String()
+	c.last = conn.RemoteAddr().String()
 	if w := wireOf(conn); w != nil {
-		w.server = is
+		w.server = s
 	}
-	if is.timeline > newest {
-		c.timelines[is.system] = is.timeline
+	if s.timeline > newest {
+		c.timelines[s.system] = s.timeline
 		for w := range c.wires {
-			if w.server.system == is.system && w.server.timeline > 0 && w.server.timeline < is.timeline {
-				_ = w.Conn.Close() // its own Close, which its user calls, takes it off the list
+			if w.server.system == s.system && w.server.timeline > 0 && w.server.timeline < s.timeline {
+				_ = w.Conn.Close() // pgx then calls the wire's own Close, which removes it from the list
 			}
 		}
 	}
 	return nil
 }
 
-// add makes a pool one that Recheck resets. The first with several hosts asks all of them who is the primary, so that a
-// process that starts while an old primary still runs does not begin with that one.
+// add registers a pool for Recheck. The first pool with several hosts surveys all of them, so that a process that starts beside a
+// still running old primary does not use it.
 func (c *Cluster) add(ctx context.Context, pool *pgxpool.Pool) {
 	c.mu.Lock()
 	c.pools = append(c.pools, pool)
@@ -176,12 +175,12 @@ func (c *Cluster) add(ctx context.Context, pool *pgxpool.Pool) {
 	}
 }
 
-// Recheck is for a process whose calls fail. It asks every host of the URLs again which one is the primary, so that an old
-// primary that came back is not taken for it. It closes each connection that the primary does not know: a call that waits
-// on one would wait for a host that has died. All others are closed as soon as they are not in use.
+// Recheck finds the primary again after calls have failed. It asks every host of the URLs, so that the process does not use an old
+// primary that came back. It closes each connection whose session the primary does not have, because a call on it would wait for a
+// dead host. The other connections are closed when they become idle.
 func (c *Cluster) Recheck(ctx context.Context) {
 	c.mu.Lock()
-	c.good = ""
+	c.last = ""
 	pools := slices.Clone(c.pools)
 	c.mu.Unlock()
 	var configs []*pgx.ConnConfig
@@ -210,11 +209,11 @@ func hostsOf(configs []*pgx.ConnConfig) map[string]*pgconn.Config {
 	return hosts
 }
 
-// survey connects to each host once, all at the same time. admit learns from it, and closeLost.
+// survey connects to all hosts at the same time, once each. admit stores what they report; closeLost closes lost connections.
 func (c *Cluster) survey(ctx context.Context, hosts map[string]*pgconn.Config) {
-	var asked sync.WaitGroup
+	var work sync.WaitGroup
 	for _, one := range hosts {
-		asked.Go(func() {
+		work.Go(func() {
 			conn, err := pgconn.ConnectConfig(ctx, one)
 			if err != nil {
 				return
@@ -222,13 +221,13 @@ func (c *Cluster) survey(ctx context.Context, hosts map[string]*pgconn.Config) {
 			ctx, cancel := context.WithTimeout(ctx, one.ConnectTimeout)
 			defer cancel()
 			c.closeLost(ctx, conn)
-			_ = conn.Close(ctx) // what it was for is done
+			_ = conn.Close(ctx) // the connection is not needed any more
 		})
 	}
-	asked.Wait()
+	work.Wait()
 }
 
-// closeLost closes the connections to sessions that the primary does not have.
+// closeLost closes the connections whose sessions the primary does not have.
 func (c *Cluster) closeLost(ctx context.Context, primary *pgconn.PgConn) {
 	c.mu.Lock()
 	older := maps.Clone(c.wires)
@@ -254,7 +253,7 @@ func (c *Cluster) closeLost(ctx context.Context, primary *pgconn.PgConn) {
 	}
 }
 
-// Connect opens a connection as those of a pool are, but outside of it. The caller closes it.
+// Connect opens a connection with a pool's configuration, outside the pool. The caller closes it.
 func Connect(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 	config := pool.Config()
 	if config.BeforeConnect != nil {

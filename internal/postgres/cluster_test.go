@@ -202,8 +202,8 @@ func TestEveryCallEndsByItself(t *testing.T) {
 			_, err := pool.Acquire(background)
 			return err
 		},
-		"wall": func(pool *pgxpool.Pool, _ *pgxpool.Conn, _ pgx.Tx) error {
-			_, err := postgres.NewWall(pool).Exec(tenant, `SELECT 1`)
+		"tenant pool": func(pool *pgxpool.Pool, _ *pgxpool.Conn, _ pgx.Tx) error {
+			_, err := postgres.NewTenantPool(pool).Exec(tenant, `SELECT 1`)
 			return err
 		},
 	} {

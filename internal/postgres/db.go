@@ -1,4 +1,13 @@
-// Package postgres opens pools of connections and says what a query needs of one.
+// Package postgres opens pools of connections to PostgreSQL, and gives queries the rules of this service.
+//
+//   - Open returns a pool with time limits on statements, locks and idle transactions. Cluster finds the primary after a failover.
+//   - TenantPool isolates tenants: it sets the tenant of each query, and the row policies of the tables hide all other rows. It divides
+//     the connections among tenants.
+//   - Notify sends notifications after COMMIT. Watch records whether a request may have changed the database.
+//   - The clock constants and Fold are parts of the server's SQL.
+//
+// The package writes table folded only. Its locks are in memory. After a crash PostgreSQL rolls back open transactions; notifications
+// of the last commits may be lost.
 package postgres
 
 import (
@@ -8,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// DB is a pool or a transaction: a function that takes one does not care which.
+// DB is a pool or a transaction. A function that takes a DB works with both.
 type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)

@@ -11,12 +11,11 @@ import (
 // QueryTimeout bounds the queries of one request.
 const QueryTimeout = 8 * time.Second
 
-// deadlines gives a deadline to each call of a pool, and of its connections, whose context has none: to acquiring a
-// connection, to each statement, in a transaction or not, and to each batch and COPY. It is a tracer because that is the
-// one place in pgx that all calls pass. It does not reach a wait for notifications.
+// deadlines is a tracer that adds a deadline to each call without one: acquiring a connection, each statement, batch and COPY. It is a
+// tracer because every call of pgx passes its tracers. It does not bound a wait for notifications.
 type deadlines struct{ limit time.Duration }
 
-// bounded is a context that deadlines has made.
+// bounded is a context with a deadline of deadlines.
 type bounded struct {
 	context.Context
 	cancel context.CancelFunc

@@ -1,4 +1,4 @@
 package postgres
 
 // Waiting reports whether any call waits for a connection.
-func (w *Wall) Waiting() bool { return w.shares.waiting() }
+func (p *TenantPool) Waiting() bool { return p.shares.waiting() }

@@ -1,16 +1,18 @@
 package postgres
 
-// Unfolded is a condition that the rows of a table meet which are not folded yet. Folded rows stay in the table, dead, for as
-// long as an old snapshot is open, so the table is read from the transaction on before which all are folded. LEAST counts
-// after a restore into a cluster whose transactions have lower numbers.
+// Unfolded returns an SQL condition for the rows of a table that are not folded yet. Folded rows stay in the table as dead rows while
+// an old snapshot is open. The condition skips them: it begins at the transaction id before which every row is folded. LEAST matters
+// after a restore into a cluster with lower transaction ids.
 func Unfolded(table string) string {
 	return `xact >= LEAST((SELECT before FROM folded WHERE source = '` + table + `'), pg_snapshot_xmin(pg_current_snapshot()))`
 }
 
-// Fold begins a statement that folds up to $1 rows of a table: the common table taken returns some columns of them. If it
-// takes all that there are, no row is left of a transaction that ended before the statement, and the next fold begins after
-// it. Each move of that mark leaves a dead row, so that a fold of few rows moves it seldom, and one of none once a minute: the
-// next folds then read few rows again.
+// Fold returns the beginning of a statement that folds (deletes and sums up) at most $1 rows of a table. Its common table taken
+// returns the given columns of the deleted rows.
+//
+// If it takes all rows, no row remains of a transaction that ended before the statement, so Fold moves the mark in table folded, and
+// the next fold begins there. Each move of the mark leaves a dead row. So a fold of few rows moves it at most every ten seconds, and
+// an empty fold once a minute.
 func Fold(table, columns string) string {
 	return `
 			WITH picked AS MATERIALIZED (

@@ -9,32 +9,34 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// notification is sent once its transaction is committed.
+// notification waits for the COMMIT of its transaction.
 type notification struct{ channel, payload string }
 
 const (
-	pendingKey = "carillon.notifications" // of a connection's custom data, while it is in a transaction
-	notifyTime = time.Second
+	pendingKey    = "carillon.notifications" // in a connection's custom data, during a transaction
+	notifyTimeout = time.Second
 )
 
-// Notify sends a notification after the COMMIT of tx, in a statement of its own. A transaction that notifies by itself holds a lock of
-// the whole cluster until its COMMIT is flushed and replicated, so that no two of them commit at a time. The statement of its own
-// changes nothing, and waits for no flush. The notification is lost if the process ends in between, so listeners poll too. A channel
-// that begins with a dot is one of the current schema.
+// Notify sends a notification in a separate statement after the COMMIT of tx. A NOTIFY inside the transaction would hold a global lock
+// until the COMMIT is flushed and replicated, so that such transactions commit one after another. The separate statement changes no
+// row and waits for no flush.
+//
+// A crash between the two loses the notification, so listeners also poll. The current schema's name is added before a channel that
+// begins with a dot.
 func Notify(ctx context.Context, tx pgx.Tx, channel, payload string) error {
 	data := tx.Conn().PgConn().CustomData()
 	pending, ok := data[pendingKey].([]notification)
 	one := notification{channel, payload}
-	if !ok { // no pool of Open
+	if !ok { // the pool is not from Open
 		return notify(ctx, tx.Conn(), []notification{one})
 	}
-	if n := len(pending); n == 0 || pending[n-1] != one { // PostgreSQL drops the other duplicates
+	if n := len(pending); n == 0 || pending[n-1] != one { // PostgreSQL removes other duplicates
 		data[pendingKey] = append(pending, one)
 	}
 	return nil
 }
 
-// NotifyAll sends notifications, whose channels are $1 and payloads $2.
+// NotifyAll is a statement that sends notifications: $1 are the channels, $2 the payloads.
 const NotifyAll = `
 	SELECT pg_notify(CASE WHEN starts_with(channel, '.') THEN current_schema() || channel ELSE channel END, payload)
 	FROM unnest($1::text[], $2::text[]) AS n (channel, payload)`
@@ -50,7 +52,7 @@ func notify(ctx context.Context, conn *pgx.Conn, all []notification) error {
 	return nil
 }
 
-// notifier is the tracer that sees transactions begin and end, and sends their notifications.
+// notifier is a tracer that sends the pending notifications of a transaction after its COMMIT.
 type notifier struct{}
 
 // TraceQueryStart implements pgx.QueryTracer.
@@ -64,14 +66,14 @@ func (notifier) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.Tr
 // TraceQueryEnd implements pgx.QueryTracer.
 func (notifier) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
 	pending, ok := conn.PgConn().CustomData()[pendingKey].([]notification)
-	if !ok || !alone(conn) { // in a transaction still
+	if !ok || !idle(conn) { // the transaction is still open
 		return
 	}
 	delete(conn.PgConn().CustomData(), pendingKey)
 	if len(pending) == 0 || data.Err != nil || data.CommandTag.String() != "COMMIT" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(Unwatched(context.WithoutCancel(ctx)), notifyTime)
+	ctx, cancel := context.WithTimeout(Unwatched(context.WithoutCancel(ctx)), notifyTimeout)
 	defer cancel()
-	_ = notify(ctx, conn, pending) // listeners poll too
+	_ = notify(ctx, conn, pending) // on an error the listeners poll
 }

@@ -40,8 +40,8 @@ func TestNotificationsFollowTheCommit(t *testing.T) {
 	if !errors.Is(err, rolledBack) {
 		t.Fatal(err)
 	}
-	wall := postgrestest.Wall(t, pool, 1)
-	for _, db := range []postgres.DB{pool, wall} {
+	tenants := postgrestest.TenantPool(t, pool, 1)
+	for _, db := range []postgres.DB{pool, tenants} {
 		err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 			notify(ctx, tx, "test", "one")
 			notify(ctx, tx, "test", "one")

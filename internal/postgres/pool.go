@@ -20,34 +20,33 @@ import (
 	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
-// Options are what a pool needs to know beside its URL. The zero value is good.
+// Options configure a pool beside its URL. The zero value is usable.
 type Options struct {
-	Name             string          // application_name, as pg_stat_activity shows it; "" is "carillon"
+	Name             string          // application_name in pg_stat_activity; "" is "carillon"
 	MaxConns         int32           // 0 is pgx's default, or the URL's pool_max_conns
 	StatementTimeout time.Duration   // 0 is 30 s
 	CallTimeout      time.Duration   // of a call whose context has no deadline; 0 is a little more than StatementTimeout
-	Unlimited        bool            // statements and calls take as long as they take: for migrations
+	Unlimited        bool            // no time limit on statements and calls: for migrations
 	Tracer           pgx.QueryTracer // nil is none
-	Role             string          // what queries run as; "" is who logs in, who must be a member of it otherwise
-	Cluster          *Cluster        // that all pools of a process share; nil: the pool's own
+	Role             string          // that queries run as, and that the login role is a member of; "" is the login role
+	Cluster          *Cluster        // shared by all pools of a process; nil: the pool's own
 }
 
-// What a session of ours bears unless its URL says otherwise. A statement ends long before a client gives up on it for
-// good, and a lock is not waited for much longer than a request may last: what waits longer is stuck.
+// The limits of a session, unless its URL sets others. A statement ends long before its client gives up. A lock wait is hardly
+// longer than a request may take, because a longer wait means that something is stuck.
 const (
 	statementTimeout = 30 * time.Second
 	idleInTxTimeout  = 60 * time.Second
 	lockTimeout      = 15 * time.Second
 	connectTimeout   = time.Second
-	answerSlack      = 5 * time.Second // how much later than PostgreSQL we end a statement that takes too long
+	answerSlack      = 5 * time.Second // how long after PostgreSQL's own limit the client ends a statement
 )
 
-// readOnlyTransaction is the SQLSTATE of a write to a server that takes none, such as one that has become a standby.
+// readOnlyTransaction is the SQLSTATE of a write to a read-only server, such as one that has become a standby.
 const readOnlyTransaction = "25006"
 
-// Open returns a pool of sessions in UTC, each with a time limit on statements, on locks and on idling in a
-// transaction, and proves that the server answers. A parameter named in the URL wins over ours. The error is one
-// sentence, and never holds the password.
+// Open returns a pool after one successful ping. Its sessions use UTC, and have time limits on statements, on locks and on idle
+// transactions. A parameter in the URL overrides these defaults. The error is one sentence and never contains the password.
 func Open(ctx context.Context, rawURL string, o Options) (*pgxpool.Pool, error) {
 	if o.Cluster == nil {
 		o.Cluster = NewCluster()
@@ -88,13 +87,12 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 		params["statement_timeout"], params["idle_in_transaction_session_timeout"] = "0", "0"
 	}
 	setDefault(params, "timezone", "UTC")
-	setDefault(params, "max_parallel_workers_per_gather", "0") // to start workers takes longer than any page of ours
+	setDefault(params, "max_parallel_workers_per_gather", "0") // starting workers takes longer than our queries
 	setDefault(params, "statement_timeout", millis(cmp.Or(o.StatementTimeout, statementTimeout)))
 	setDefault(params, "idle_in_transaction_session_timeout", millis(idleInTxTimeout))
 	setDefault(params, "lock_timeout", millis(lockTimeout))
-	// Every query here has an index that serves it. A plan that was made while a table was small, and is kept with its
-	// prepared statement, would read the table whole long after it has grown: until its next ANALYZE, which may be a minute.
-	// JIT is off as it would be begun for the cost that is put on what must be read whole.
+	// Every query has an index. A plan cached while a table was small would scan the whole table after it has grown, until the next
+	// ANALYZE a minute later. enable_seqscan=off prevents that, but gives an unavoidable scan a huge cost, which would start JIT.
 	setDefault(params, "enable_seqscan", "off")
 	setDefault(params, "jit", "off")
 	if sabotage.AsyncCommit.On() {
@@ -114,11 +112,11 @@ func parse(rawURL string, o Options) (*pgxpool.Config, error) {
 		config.MaxConns = o.MaxConns
 	}
 	config.MaxConnLifetimeJitter = 10 * time.Minute
-	config.AfterConnect = instantsInUTC
+	config.AfterConnect = scanUTC
 	return config, nil
 }
 
-// limitOf is the time that PostgreSQL gives to a statement; 0: none.
+// limitOf returns the statement_timeout in params; 0: none.
 func limitOf(params map[string]string) time.Duration {
 	for name, value := range params {
 		if ms, err := strconv.Atoi(value); err == nil && strings.EqualFold(name, "statement_timeout") {
@@ -128,8 +126,8 @@ func limitOf(params map[string]string) time.Duration {
 	return 0
 }
 
-// tracer returns what all calls of a pool pass. The last of it gives a deadline to calls whose context has none, unless
-// statements take as long as they take; the others see their contexts first.
+// tracer returns the tracers of a pool. deadlines is the last one, so that the others see the caller's own context. It is absent if
+// statements have no time limit.
 func tracer(o Options, statement time.Duration) pgx.QueryTracer {
 	tracers := []pgx.QueryTracer{outcomes{}, notifier{}}
 	if o.Tracer != nil {
@@ -141,8 +139,8 @@ func tracer(o Options, statement time.Duration) pgx.QueryTracer {
 	return multitracer.New(tracers...)
 }
 
-// instantsInUTC makes pgx hand out timestamptz in UTC; otherwise it uses the zone of this process.
-func instantsInUTC(_ context.Context, c *pgx.Conn) error {
+// scanUTC makes pgx scan timestamptz into UTC times, instead of times in the zone of the process.
+func scanUTC(_ context.Context, c *pgx.Conn) error {
 	c.TypeMap().RegisterType(&pgtype.Type{
 		Name:  "timestamptz",
 		OID:   pgtype.TimestamptzOID,
@@ -153,8 +151,8 @@ func instantsInUTC(_ context.Context, c *pgx.Conn) error {
 
 var errUnreadable = errors.New("the database URL cannot be read: it must look like postgres://user:password@host:5432/database, with special characters of the password percent-encoded")
 
-// readable says whether the parts of a URL are beyond doubt. In one that is cut wrongly, any part may be the password.
-// A keyword=value string has no such doubt, but its parse errors may quote it.
+// readable reports whether the parts of a URL are unambiguous. In an ambiguous URL any part may be the password, so an error must not
+// quote it. A keyword=value string is never readable, because its parse errors may quote it.
 func readable(rawURL string) bool {
 	u, err := url.Parse(rawURL)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
@@ -172,7 +170,7 @@ func badURL(rawURL string, err error) error {
 	return fmt.Errorf("the database URL cannot be used: %w", e.Unwrap())
 }
 
-// unreachable leaves the error's own text out where the server said why, since it says the rest again.
+// unreachable returns the error of a failed ping. It uses the server's message alone if there is one, because pgx's text repeats it.
 func unreachable(c *pgx.ConnConfig, err error) error {
 	where := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
@@ -192,7 +190,7 @@ func setDefault(params map[string]string, name, value string) {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// Check returns the error that Open would return of a URL that it cannot use, without connecting.
+// Check returns the error that Open would return for an unusable URL. It does not connect.
 func Check(rawURL string) error {
 	_, err := parse(rawURL, Options{Cluster: NewCluster()})
 	return err

@@ -8,41 +8,42 @@ import (
 	"time"
 )
 
-// ErrBusy is returned to a call that found no free connection in its time. Nothing was sent.
+// ErrBusy is the error of a call that got no connection in time. Nothing was sent to the database.
 var ErrBusy = errors.New("no connection to the database was free in time")
 
 const (
-	othersCount  = 10 * time.Second // a tenant counts as another user of the connections for so long after its last call
-	longestShare = 5 * time.Second  // for a connection, where a call has no deadline
+	activeFor   = 10 * time.Second // how long after its last call a tenant counts as a user of the connections
+	defaultWait = 5 * time.Second  // for a connection, in a call without a deadline
 )
 
-// shares divides the connections of a pool among tenants, so that one whose calls are slow holds up no other:
-//   - A tenant that holds no connection gets the next free one. Some are kept free for such tenants.
-//   - A tenant holds at most half of the connections while others use them, and all others while it is alone.
-//   - A free connection goes to the waiting tenant that holds the fewest.
+// shares divides the connections of a pool among tenants, so that the slow calls of one tenant do not block the others:
+//   - A tenant without a connection gets the next free one. Some connections are reserved for such tenants.
+//   - A tenant holds at most half of the connections while other tenants use them. If no other tenant does, it may hold all but the
+//     reserved ones.
+//   - A free connection goes to the waiting tenant with the fewest connections.
 //
-// A tenant's own calls wait in the order in which they came.
+// The calls of one tenant get connections in order of arrival.
 type shares struct {
-	size, kept int // connections, and how many of them are kept for tenants that hold none
+	size, reserved int // connections; those reserved for tenants that hold none
 
 	mu      sync.Mutex
 	taken   int
-	tenants map[string]*share // those that hold connections or wait
-	line    []*share          // those that wait
+	tenants map[string]*share // that hold connections or wait
+	queue   []*share          // tenants that wait
 	last    use               // the last call
-	before  use               // the last call of a tenant other than last's
+	before  use               // the last call of another tenant than last's
 }
 
-// share is what one tenant has of the connections.
+// share is the part of one tenant.
 type share struct {
 	tenant  string
 	held    int
-	waiting []*waiter // its calls, the first first
+	waiting []*waiter // its calls, in order of arrival
 }
 
 type waiter struct {
 	since time.Time
-	ready chan struct{} // closed when it has got a connection
+	ready chan struct{} // closed when the call has a connection
 }
 
 // use is a call of a tenant.
@@ -54,12 +55,12 @@ type use struct {
 func newShares(size int) *shares {
 	s := &shares{size: size, tenants: map[string]*share{}}
 	if size >= 4 {
-		s.kept = max(1, size/8)
+		s.reserved = max(1, size/8)
 	}
 	return s
 }
 
-// enter waits until a tenant may take a connection. It waits for at most half of the time that ctx leaves.
+// enter waits until the tenant may take a connection. It waits at most half of the time until the deadline of ctx.
 func (s *shares) enter(ctx context.Context, tenant string) error {
 	now := time.Now()
 	s.mu.Lock()
@@ -72,7 +73,7 @@ func (s *shares) enter(ctx context.Context, tenant string) error {
 		one = &share{tenant: tenant}
 		s.tenants[tenant] = one
 	}
-	if len(one.waiting) == 0 && s.open(one, now) {
+	if len(one.waiting) == 0 && s.mayTake(one, now) {
 		one.held++
 		s.taken++
 		s.mu.Unlock()
@@ -80,14 +81,14 @@ func (s *shares) enter(ctx context.Context, tenant string) error {
 	}
 	w := &waiter{now, make(chan struct{})}
 	if one.waiting = append(one.waiting, w); len(one.waiting) == 1 {
-		s.line = append(s.line, one)
+		s.queue = append(s.queue, one)
 	}
 	s.mu.Unlock()
 	return s.wait(ctx, one, w)
 }
 
 func (s *shares) wait(ctx context.Context, one *share, w *waiter) error {
-	longest := longestShare
+	longest := defaultWait
 	if deadline, ok := ctx.Deadline(); ok {
 		longest = deadline.Sub(w.since) / 2
 	}
@@ -105,7 +106,7 @@ func (s *shares) wait(ctx context.Context, one *share, w *waiter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := slices.Index(one.waiting, w)
-	if at < 0 { // it has got a connection meanwhile
+	if at < 0 { // it got a connection in the meantime
 		return nil
 	}
 	one.waiting = slices.Delete(one.waiting, at, at+1)
@@ -121,17 +122,17 @@ func (s *shares) leave(tenant string) {
 	one.held--
 	s.taken--
 	s.tidy(one)
-	if len(s.line) > 0 {
+	if len(s.queue) > 0 {
 		s.serve(time.Now())
 	}
 }
 
-// serve hands out free connections until none is left that a waiting tenant may take.
+// serve gives free connections to waiting tenants until none of them may take another.
 func (s *shares) serve(now time.Time) {
 	for {
 		var next *share
-		for _, one := range s.line {
-			if (next == nil || one.held < next.held) && s.open(one, now) {
+		for _, one := range s.queue {
+			if (next == nil || one.held < next.held) && s.mayTake(one, now) {
 				next = one
 			}
 		}
@@ -142,51 +143,51 @@ func (s *shares) serve(now time.Time) {
 		s.taken++
 		close(next.waiting[0].ready)
 		next.waiting = next.waiting[1:]
-		at := slices.Index(s.line, next)
-		s.line = slices.Delete(s.line, at, at+1)
+		at := slices.Index(s.queue, next)
+		s.queue = slices.Delete(s.queue, at, at+1)
 		if len(next.waiting) > 0 {
-			s.line = append(s.line, next)
+			s.queue = append(s.queue, next)
 		}
 	}
 }
 
-// open reports whether a tenant may take a connection more.
-func (s *shares) open(one *share, now time.Time) bool {
+// mayTake reports whether a tenant may take one more connection.
+func (s *shares) mayTake(one *share, now time.Time) bool {
 	free := s.size - s.taken
 	switch {
 	case free <= 0:
 		return false
 	case one.held == 0:
 		return true
-	case free <= s.kept:
+	case free <= s.reserved:
 		return false
 	}
 	return one.held < s.size/2 || s.alone(one, now)
 }
 
-// alone reports whether no other tenant uses the connections or has lately done so.
+// alone reports whether no other tenant uses the connections, or has used them within activeFor.
 func (s *shares) alone(one *share, now time.Time) bool {
 	other := s.before
 	if s.last.tenant != one.tenant {
 		other = s.last
 	}
-	return s.taken == one.held && (other.tenant == "" || now.Sub(other.at) >= othersCount)
+	return s.taken == one.held && (other.tenant == "" || now.Sub(other.at) >= activeFor)
 }
 
-// tidy forgets a tenant that neither holds nor waits, and takes one that waits no longer out of the line.
+// tidy removes a tenant from the queue if it does not wait any more, and from tenants if it holds no connection either.
 func (s *shares) tidy(one *share) {
 	if len(one.waiting) > 0 {
 		return
 	}
-	if at := slices.Index(s.line, one); at >= 0 {
-		s.line = slices.Delete(s.line, at, at+1)
+	if at := slices.Index(s.queue, one); at >= 0 {
+		s.queue = slices.Delete(s.queue, at, at+1)
 	}
 	if one.held == 0 {
 		delete(s.tenants, one.tenant)
 	}
 }
 
-// waited returns how long the first waiting call of a tenant has waited by now.
+// waited returns how long the tenant's first waiting call has waited until now.
 func (s *shares) waited(tenant string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,5 +202,5 @@ func (s *shares) waited(tenant string) time.Duration {
 func (s *shares) waiting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.line) > 0
+	return len(s.queue) > 0
 }

@@ -19,14 +19,14 @@ const (
 	brisk = 2 // the tenant whose statements are quick
 )
 
-// crowd is a wall of eight connections, and statements of the tenant slow that wait for a lock which the test holds.
+// crowd is a TenantPool of eight connections, and statements of the tenant slow that wait for a lock which the test holds.
 type crowd struct {
 	*testing.T
-	wall   *postgres.Wall
-	pool   *pgxpool.Pool // the test's own
-	ended  sync.WaitGroup
-	errs   chan error
-	unlock func()
+	tenants *postgres.TenantPool
+	pool    *pgxpool.Pool // the test's own
+	ended   sync.WaitGroup
+	errs    chan error
+	unlock  func()
 }
 
 func newCrowd(t *testing.T) *crowd {
@@ -37,7 +37,7 @@ func newCrowd(t *testing.T) *crowd {
 		t.Fatal(err)
 	}
 	t.Cleanup(api.Close)
-	c := &crowd{T: t, wall: postgres.NewWall(api), errs: make(chan error, 100)}
+	c := &crowd{T: t, tenants: postgres.NewTenantPool(api), errs: make(chan error, 100)}
 	if c.pool, err = postgres.Open(t.Context(), url, postgres.Options{MaxConns: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func (c *crowd) start(tenant int32, n int, limit time.Duration) {
 		c.ended.Go(func() {
 			ctx, cancel := context.WithTimeout(postgres.ForTenant(context.WithoutCancel(c.Context()), tenant), limit)
 			defer cancel()
-			_, err := c.wall.Exec(ctx, `SELECT pg_advisory_lock_shared(7), pg_advisory_unlock_shared(7)`)
+			_, err := c.tenants.Exec(ctx, `SELECT pg_advisory_lock_shared(7), pg_advisory_unlock_shared(7)`)
 			c.errs <- err
 		})
 	}
@@ -82,7 +82,7 @@ func (c *crowd) blocked(n int) {
 		if err != nil {
 			c.Fatal(err)
 		}
-		if got == n && c.wall.Waiting() {
+		if got == n && c.tenants.Waiting() {
 			return
 		}
 	}
@@ -98,7 +98,7 @@ func (c *crowd) answered(tenant int32, n int) {
 			ctx, cancel := context.WithTimeout(postgres.ForTenant(c.Context(), tenant), 20*time.Second)
 			defer cancel()
 			var got string
-			if err := c.wall.QueryRow(ctx, whose).Scan(&got); err != nil || got != fmt.Sprint(tenant) {
+			if err := c.tenants.QueryRow(ctx, whose).Scan(&got); err != nil || got != fmt.Sprint(tenant) {
 				c.Errorf("tenant %d: got %q, %v", tenant, got, err)
 			}
 		})

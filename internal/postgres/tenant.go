@@ -6,33 +6,32 @@ import (
 	"strconv"
 )
 
-// TenantSetting is the parameter of a session or transaction that says whose rows it may see. It is what the policies of
-// the tables read.
+// TenantSetting is the session or transaction parameter that names the tenant. The row policies of the tables read it.
 const TenantSetting = "carillon.tenant"
 
-// The roles that queries run as, whoever has logged in: migrations.Up makes them. Their grants and policies stand in
-// package migrations.
+// The roles that queries run as, independent of the login role. migrations.Up creates them; package migrations has their grants and
+// policies.
 const (
-	// APIRole is what a tenant's requests run as: its rows alone are there.
+	// APIRole runs the requests of tenants. It sees the rows of one tenant.
 	APIRole = "carillon_api"
-	// PlatformRole is what spans tenants before one is known and where the platform's operator asks: it sees who the
-	// tenants are and their API keys, and none of their other rows.
+	// PlatformRole runs queries across tenants: before the tenant of a request is known, and for the operator of the platform. It sees
+	// the tenants and their API keys, and no other rows.
 	PlatformRole = "carillon_platform"
-	// EngineRole is what the sweep, the dispatch and operations run as. It owns the tables.
+	// EngineRole runs the sweep, the dispatch and operations. It owns the tables.
 	EngineRole = "carillon_engine"
 )
 
 type tenantKey struct{}
 
-// ForTenant returns a context whose queries through a Wall see the rows of that tenant, and no other's.
+// ForTenant returns a context for the rows of one tenant: queries through a TenantPool see only these.
 func ForTenant(ctx context.Context, tenantID int32) context.Context {
 	return context.WithValue(ctx, tenantKey{}, strconv.Itoa(int(tenantID)))
 }
 
-// HasTenant tells whether ForTenant has set a tenant.
+// HasTenant reports whether the context has a tenant from ForTenant.
 func HasTenant(ctx context.Context) bool {
 	_, ok := ctx.Value(tenantKey{}).(string)
 	return ok
 }
 
-var errNoTenant = errors.New("a query of a tenant's rows, and its context says no tenant")
+var errNoTenant = errors.New("a query of a tenant's rows has no tenant in its context")

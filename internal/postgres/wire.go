@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// How soon a connection notices that its peer is gone. An idle one notices within keepAliveIdle and three intervals. One
-// that waits for data to be acknowledged does so within unacknowledgedFor, where the system can be told so; a peer that
-// acknowledges and says nothing more is noticed by the deadline of the call.
+// How soon a connection detects a dead peer. An idle connection detects it within keepAliveIdle and three intervals. A connection with
+// unacknowledged data detects it within unacknowledgedFor, on Linux. If the peer acknowledges but never answers, the deadline of the
+// call ends the wait.
 const (
 	keepAliveIdle     = 3 * time.Second
 	keepAliveInterval = time.Second
@@ -18,27 +18,27 @@ const (
 	unacknowledgedFor = 3 * time.Second
 )
 
-// patience is how long the connections of a pool wait for their server.
-type patience struct {
-	connect time.Duration // for a connection, and for the end of one that was given up
-	silence time.Duration // for the next byte of an answer; 0: no limit
+// timeouts bound how long the connections of a pool wait for their server.
+type timeouts struct {
+	connect time.Duration // to connect, and to close an abandoned connection
+	silence time.Duration // between two bytes of an answer; 0: no limit
 }
 
-// wire is the network connection below one of PostgreSQL's. Its cluster can close it while a call waits on it.
+// wire is the network connection below a PostgreSQL connection. The cluster can close it while a call waits on it.
 type wire struct {
 	net.Conn
 	cluster  *Cluster
-	patience patience
+	timeouts timeouts
 
 	mu       sync.Mutex
-	deadline time.Time // that pgx has set
+	deadline time.Time // set by pgx
 
-	server server // guarded by cluster.mu; empty until the server was admitted
+	server server // guarded by cluster.mu; empty until admit has accepted the server
 }
 
-// dialer returns what connections are dialed with. Until the server is admitted they have a deadline: pgx dials cancel
-// requests too, and would wait 15 s for the answer of a server that is silent.
-func (c *Cluster) dialer(p patience) func(ctx context.Context, network, address string) (net.Conn, error) {
+// dialer returns the dial function of a pool. A new connection has a deadline until admit accepts its server. pgx dials cancel
+// requests too, and would otherwise wait 15 s for a silent server.
+func (c *Cluster) dialer(p timeouts) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{
 		Timeout:         p.connect,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount},
@@ -49,7 +49,7 @@ func (c *Cluster) dialer(p patience) func(ctx context.Context, network, address 
 		if err != nil {
 			return nil, err
 		}
-		w := &wire{Conn: conn, cluster: c, patience: p}
+		w := &wire{Conn: conn, cluster: c, timeouts: p}
 		c.mu.Lock()
 		c.wires[w] = struct{}{}
 		c.mu.Unlock()
@@ -65,20 +65,19 @@ func (w *wire) Close() error {
 	return w.Conn.Close()
 }
 
-// SetDeadline implements net.Conn. pgx gives a connection that it has given up 15 s to say goodbye, and the pool keeps
-// its place taken for as long. A silent server gets less.
+// SetDeadline implements net.Conn. It shortens long deadlines: pgx allows an abandoned connection 15 s to close, and the connection
+// counts in the pool for that time.
 func (w *wire) SetDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if latest := time.Now().Add(w.patience.connect); t.After(latest) {
+	if latest := time.Now().Add(w.timeouts.connect); t.After(latest) {
 		t = latest
 	}
 	w.deadline = t
 	return w.Conn.SetDeadline(t)
 }
 
-// Read implements net.Conn. It waits for no longer than a server is ever silent, whatever the deadline of the call: a
-// call of a library may have none.
+// Read implements net.Conn. It never waits longer than the silence timeout, because a call of a library may have no deadline.
 func (w *wire) Read(b []byte) (int, error) {
 	if err := w.limitSilence(); err != nil {
 		return 0, err
@@ -87,12 +86,12 @@ func (w *wire) Read(b []byte) (int, error) {
 }
 
 func (w *wire) limitSilence() error {
-	if w.patience.silence == 0 {
+	if w.timeouts.silence == 0 {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	until := time.Now().Add(w.patience.silence)
+	until := time.Now().Add(w.timeouts.silence)
 	if !w.deadline.IsZero() && w.deadline.Before(until) {
 		until = w.deadline
 	}

@@ -5,11 +5,11 @@ import (
 	"syscall"
 )
 
-// tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall names on some architectures only.
+// tcpUserTimeout is TCP_USER_TIMEOUT. Package syscall defines it on some architectures only.
 const tcpUserTimeout = 0x12
 
-// limitUnacknowledged is for net.Dialer: the kernel closes a TCP connection whose data stays unacknowledged for that
-// long, instead of sending it again for a quarter of an hour.
+// limitUnacknowledged is the Control of a net.Dialer. It makes the kernel close a TCP connection whose data is unacknowledged for
+// unacknowledgedFor, instead of retransmitting for a quarter of an hour.
 func limitUnacknowledged(network, _ string, conn syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

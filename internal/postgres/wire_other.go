@@ -4,5 +4,5 @@ package postgres
 
 import "syscall"
 
-// limitUnacknowledged does nothing: there is no TCP_USER_TIMEOUT here, and the deadlines of calls must do.
+// limitUnacknowledged does nothing, because TCP_USER_TIMEOUT exists on Linux only. The deadlines of calls detect a dead peer.
 func limitUnacknowledged(string, string, syscall.RawConn) error { return nil }

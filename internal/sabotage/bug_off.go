@@ -2,11 +2,11 @@
 
 package sabotage
 
-// On tells whether the program has the bug: it has none.
+// On reports whether the bug is turned on: never.
 func (Bug) On() bool { return false }
 
-// Without returns the statement as it is.
+// Without returns sql unchanged.
 func (Bug) Without(sql, _ string) string { return sql }
 
-// Instead returns the statement as it is.
+// Instead returns sql unchanged.
 func (Bug) Instead(sql, _, _ string) string { return sql }

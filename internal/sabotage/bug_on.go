@@ -10,13 +10,13 @@ import (
 
 var chosen = sync.OnceValue(func() Bug { return Bug(os.Getenv("CARILLON_MUTANT")) })
 
-// On tells whether the program has the bug: where CARILLON_MUTANT names it.
+// On reports whether CARILLON_MUTANT names the bug.
 func (b Bug) On() bool { return b == chosen() }
 
-// Without returns the statement, with the bug without a part of it.
+// Without returns sql. If the bug is on, it removes part.
 func (b Bug) Without(sql, part string) string { return b.Instead(sql, part, "") }
 
-// Instead returns the statement, with the bug with another part in the stead of one.
+// Instead returns sql. If the bug is on, it replaces part with other. It panics if sql does not contain part.
 func (b Bug) Instead(sql, part, other string) string {
 	if !b.On() {
 		return sql

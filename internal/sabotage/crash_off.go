@@ -2,8 +2,8 @@
 
 package sabotage
 
-// Crash ends the process where the point is armed: never.
+// Crash does nothing.
 func Crash(string) {}
 
-// Loopback tells whether endpoints may be on this machine: no.
+// Loopback reports whether endpoints may be on this machine: never.
 func Loopback() bool { return false }

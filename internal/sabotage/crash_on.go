@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// armed is the point that CARILLON_CRASH names, and how often it is passed before it ends the process: "point:3".
+// armed is the crash point in CARILLON_CRASH, and how many passes are left until it kills the process: "point:3".
 type armed struct {
 	point string
 	left  atomic.Int64
@@ -28,13 +28,13 @@ var state = sync.OnceValue(func() *armed {
 	return a
 })
 
-// Crash ends the process as kill -9 does where the point is armed, once it has been passed often enough.
+// Crash kills the process, as kill -9 does, at the last pass of the point that CARILLON_CRASH names.
 func Crash(point string) {
 	if a := state(); point == a.point && a.left.Add(-1) == 0 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // until it has come
+		select {} // until the signal arrives
 	}
 }
 
-// Loopback tells whether endpoints may be on this machine: where CARILLON_LOOPBACK says so.
+// Loopback reports whether endpoints may be on this machine: CARILLON_LOOPBACK is set.
 func Loopback() bool { return os.Getenv("CARILLON_LOOPBACK") != "" }

@@ -1,5 +1,6 @@
-// Package sabotage is where the fault lab gets a hold on the program. In a program built without tags every function here
-// does nothing, and is compiled to nothing. With the tag fault a process can be made to end at a named point, beside a
-// commit, and endpoints may be on this machine; with the tag mutant one of the deliberate bugs that the lab must find can be
-// chosen.
+// Package sabotage lets the fault lab inject faults into the program. Without build tags every function does nothing, and the
+// compiler removes it.
+//
+// With the tag fault, CARILLON_CRASH kills a process at a named point beside a commit, and CARILLON_LOOPBACK allows endpoints on this
+// machine. With the tag mutant, CARILLON_MUTANT turns on one deliberate bug, which the lab must find.
 package sabotage

@@ -7,7 +7,7 @@ import (
 	"github.com/carillonhq/carillon/internal/varint"
 )
 
-// A row is read to its end first. Then one question tells whether all of it could be read.
+// The caller reads a row to its end. Then one check reports whether the whole row was readable.
 func ExampleReader() {
 	row := binary.AppendUvarint(binary.AppendUvarint(nil, 7), 300)
 	r := varint.NewReader(row)

@@ -1,15 +1,16 @@
-// Package varint reads rows of unsigned varints, as encoding/binary writes them.
+// Package varint reads sequences of unsigned varints, as encoding/binary writes them. The packed columns of chunks, walks and ticks
+// are such sequences. The package uses no table and no lock.
 package varint
 
 import "encoding/binary"
 
-// Reader reads what is left of a row. After a number that cannot be read all others are zero, and Broken reports true.
+// Reader reads a sequence from its start. After an unreadable number all further numbers are zero, and Broken reports true.
 type Reader struct {
 	rest   []byte
 	broken bool
 }
 
-// NewReader returns a reader of b, which it does not change.
+// NewReader returns a reader of b. It does not change b.
 func NewReader(b []byte) Reader { return Reader{rest: b} }
 
 // Next returns the next number.
@@ -22,7 +23,7 @@ func (r *Reader) Next() uint64 {
 	return v
 }
 
-// Byte returns the next byte as it is.
+// Byte returns the next byte.
 func (r *Reader) Byte() byte {
 	if len(r.rest) == 0 {
 		return byte(r.fail())
@@ -32,8 +33,8 @@ func (r *Reader) Byte() byte {
 	return c
 }
 
-// Count returns the next number where it is at most the one given. A larger one cannot be read: a broken row makes nobody allocate
-// much.
+// Count returns the next number, which is at most the given one. A larger number counts as unreadable, so that broken bytes never make
+// the caller allocate much memory.
 func (r *Reader) Count(most int) int {
 	n := r.Next()
 	if n > uint64(most) {
@@ -47,11 +48,11 @@ func (r *Reader) fail() uint64 {
 	return 0
 }
 
-// Rest returns what was not read yet.
+// Rest returns the bytes that are not read yet.
 func (r *Reader) Rest() []byte { return r.rest }
 
-// Broken reports whether something could not be read.
+// Broken reports whether a number or byte was unreadable.
 func (r *Reader) Broken() bool { return r.broken }
 
-// Whole reports whether everything was read, and nothing is left.
+// Whole reports whether every read succeeded and no byte is left.
 func (r *Reader) Whole() bool { return !r.broken && len(r.rest) == 0 }

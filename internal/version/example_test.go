@@ -6,16 +6,16 @@ import (
 	"github.com/carillonhq/carillon/internal/version"
 )
 
-// A client has read version 3 and changes only that version.
+// A client that has read version 3 changes that version only.
 func ExamplePrecondition() {
-	demand := version.Precondition{IfMatch: version.Of(3)}
-	fmt.Println(demand.Check(true, 3))
-	fmt.Println(demand.Check(true, 4))
+	update := version.Precondition{IfMatch: version.Of(3)}
+	fmt.Println(update.Check(true, 3))
+	fmt.Println(update.Check(true, 4))
 
 	create := version.Precondition{IfNoneMatch: version.Any()}
 	fmt.Println(create.Check(false, 0))
 	// Output:
 	// <nil>
-	// the version is 4 by now
+	// the current version is 4
 	// <nil>
 }

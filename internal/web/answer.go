@@ -11,14 +11,14 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Raw is a JSON value kept as the client sent it, byte for byte. Body fills it, Answer and Marshal write it unchanged;
-// encoding/json alone cannot: it drops the spaces of what a Marshaler returns. An empty one is null.
+// Raw is a JSON value exactly as the client sent it, byte for byte. Body reads it, and Answer and Marshal write it unchanged.
+// encoding/json alone cannot do so: it removes the spaces from a Marshaler's result. An empty Raw is null.
 type Raw []byte
 
-// marker begins the string that stands for a Raw until Marshal puts the bytes in. It is random, so nobody can send it.
+// marker begins the placeholder string of a Raw, which Marshal replaces by the bytes. It is random, so no client can send it.
 var marker = []byte(`"` + rand.Text() + `:`)
 
-// MarshalJSON writes a stand-in that only Marshal and Answer understand: write a Raw with those.
+// MarshalJSON writes a placeholder that only Marshal and Answer understand. Write a Raw with those two.
 func (r Raw) MarshalJSON() ([]byte, error) {
 	if len(r) == 0 {
 		return []byte("null"), nil
@@ -35,7 +35,7 @@ func (r *Raw) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Marshal is v as JSON, with each Raw in it as it was and with <, > and & as they are.
+// Marshal returns v as JSON. It writes each Raw unchanged, and does not escape <, > and &.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -50,27 +50,27 @@ func Marshal(v any) ([]byte, error) {
 	return appendUnmarked(make([]byte, 0, len(text)), text, nil)
 }
 
-// standIn begins a Raw that stands for another one, whose number follows. It is random, so nobody can send it.
-var standIn = []byte(rand.Text() + "#")
+// reference begins a Raw that stands for another Raw; the index of the other one follows. It is random, so no client can send it.
+var reference = []byte(rand.Text() + "#")
 
-// appendUnmarked appends JSON to out, with each Raw in it as it was, and raws for their stand-ins.
+// appendUnmarked appends JSON to out. It replaces each placeholder by its Raw, and each reference by the element of raws.
 func appendUnmarked(out, b []byte, raws []Raw) ([]byte, error) {
 	before, rest, found := bytes.Cut(b, marker)
 	for ; found; before, rest, found = bytes.Cut(rest, marker) {
 		out = append(out, before...)
 		end := bytes.IndexByte(rest, '"')
 		if end < 0 {
-			return nil, fmt.Errorf("a raw value without an end")
+			return nil, fmt.Errorf("a raw value has no end")
 		}
 		var err error
 		began := len(out)
 		if out, err = base64.StdEncoding.AppendDecode(out, rest[:end]); err != nil {
 			return nil, fmt.Errorf("a raw value: %w", err)
 		}
-		if number, stands := bytes.CutPrefix(out[began:], standIn); stands && len(raws) > 0 {
+		if number, refers := bytes.CutPrefix(out[began:], reference); refers && len(raws) > 0 {
 			n, err := strconv.Atoi(string(number))
 			if err != nil || n >= len(raws) {
-				return nil, fmt.Errorf("a raw value that stands for nothing")
+				return nil, fmt.Errorf("a raw value refers to a missing one")
 			}
 			out = append(out[:began], raws[n]...)
 		}
@@ -79,7 +79,7 @@ func appendUnmarked(out, b []byte, raws []Raw) ([]byte, error) {
 	return append(out, before...), nil
 }
 
-// Answer writes v as JSON with that status. A nil v, or status 204 or 304, is an answer without a body.
+// Answer writes v as JSON with the status. With a nil v, or status 204 or 304, the answer has no body.
 func Answer(c echo.Context, status int, v any) error {
 	if v == nil || status == 204 || status == 304 {
 		return c.NoContent(status)

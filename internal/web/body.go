@@ -18,8 +18,8 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// Body reads the request's body into a T: JSON only (else 415), strictly (see Unmarshal). All that is wrong with its
-// fields is reported together, each with its JSON pointer.
+// Body reads the request's JSON body into a T, as strictly as Unmarshal. Another content type is a fault 415. One fault reports all
+// bad fields, each with its JSON pointer.
 func Body[T any](c echo.Context) (T, error) {
 	var v T
 	raw, err := RawBody(c)
@@ -29,7 +29,7 @@ func Body[T any](c echo.Context) (T, error) {
 	return v, inTurn(c.Request().Context(), len(raw), func() error { return Unmarshal(raw, &v) })
 }
 
-// OptionalBody is Body where the request may have no body at all: then it returns the zero T and false.
+// OptionalBody is Body for a request that may have no body. Without a body it returns the zero T and false.
 func OptionalBody[T any](c echo.Context) (v T, sent bool, err error) {
 	raw, err := Bytes(c)
 	if err != nil || len(bytes.TrimSpace(raw)) == 0 {
@@ -41,7 +41,7 @@ func OptionalBody[T any](c echo.Context) (v T, sent bool, err error) {
 	return v, true, inTurn(c.Request().Context(), len(raw), func() error { return Unmarshal(raw, &v) })
 }
 
-// RawBody is the body as it was sent, held to be JSON by its Content-Type (else 415) alone: Unmarshal reads it.
+// RawBody returns the body unparsed. It checks the content type only (else 415); Unmarshal reads the bytes.
 func RawBody(c echo.Context) ([]byte, error) {
 	raw, err := Bytes(c)
 	if err != nil {
@@ -50,10 +50,10 @@ func RawBody(c echo.Context) ([]byte, error) {
 	return raw, contentType(c)
 }
 
-// bytesKey is where a body lies once it has been read.
+// bytesKey is the context key of a body that has been read.
 const bytesKey = "web.bytes"
 
-// Bytes is the whole body, unpacked, within its limit. It may be called again.
+// Bytes returns the whole body, decompressed, within its limit. A second call returns the same bytes.
 func Bytes(c echo.Context) ([]byte, error) {
 	if b, ok := c.Get(bytesKey).([]byte); ok {
 		return b, nil
@@ -66,22 +66,22 @@ func Bytes(c echo.Context) ([]byte, error) {
 	return b, nil
 }
 
-// readAll is io.ReadAll that charges the bytes to the account of a request before it reads them. A large body is unpacked when it is
-// the request's turn.
+// readAll is io.ReadAll that charges the bytes to the request's account before it reads them. A large compressed body waits for its
+// CPU turn before it is decompressed.
 func readAll(ctx context.Context, body io.Reader) ([]byte, error) {
 	a := accountOf(ctx)
 	size, most := int64(bytes.MinRead), int64(math.MaxInt64)
 	in, ok := body.(*inbound)
 	if ok {
 		defer func() { in.turn.end() }()
-		size = max(size, in.announced()+1) // one byte more, to see the end
+		size = max(size, in.announced()+1) // one byte more, to read the EOF
 		if in.limit >= 0 {
 			most = in.limit + 1
 		}
 	}
 	var b []byte
 	for {
-		if ok && in.packed && len(b) >= muchWork {
+		if ok && in.compressed && len(b) >= muchWork {
 			if err := in.takeTurn(ctx, a); err != nil {
 				return nil, err
 			}
@@ -104,7 +104,7 @@ func readAll(ctx context.Context, body io.Reader) ([]byte, error) {
 	}
 }
 
-// Digest is a hash of the query and the body, which tells one request from another with the same Idempotency-Key.
+// Digest returns a hash of the query and the body. It distinguishes two requests with the same Idempotency-Key.
 func Digest(c echo.Context) ([]byte, error) {
 	b, err := Bytes(c)
 	if err != nil {
@@ -126,10 +126,11 @@ func contentType(c echo.Context) error {
 	return nil
 }
 
-// Unmarshal reads raw into v and refuses, as a *fault.Error: what CheckJSON refuses, and members that v has no field
-// named exactly so for (400); values of another type, and those that the field's validate tag does not let pass (422). A
-// value is null only where the field is tagged null:"yes". A text that may be left out is not empty, unless the field is
-// tagged empty:"yes".
+// Unmarshal reads raw into v. It returns a *fault.Error with status 400 for everything that CheckJSON refuses, and for members
+// without a field of exactly that name. It returns status 422 for values of a wrong type, and for values that break the field's
+// validate tag.
+//
+// null needs a field with the tag null:"yes". An optional string must not be empty, unless its field has the tag empty:"yes".
 // A json.RawMessage or a Raw in v keeps the bytes of its value.
 func Unmarshal[T any](raw []byte, v *T) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -144,8 +145,7 @@ func Unmarshal[T any](raw []byte, v *T) error {
 	return validate(v)
 }
 
-// UnmarshalPatch is Unmarshal of a merge patch (RFC 7396), in which a member of any object may be null, and none is
-// required.
+// UnmarshalPatch is Unmarshal for a merge patch (RFC 7396): a member of any object may be null, and no member is required.
 func UnmarshalPatch[T any](raw []byte, v *T) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return fault.Malformed("invalid_json", "the body is empty")
@@ -166,16 +166,16 @@ func read(raw []byte, v any) error {
 	return nil
 }
 
-// Members refuses of raw what Unmarshal into a T refuses, validate tags aside, and calls member with each member of the
-// object as it was sent: its name, and its value for Member to read. Both are parts of raw where they can be.
+// Members calls member with the name and the unparsed value of each member of the object in raw; Member reads such a value. It
+// returns the same faults as Unmarshal into a T, except those of validate tags. Both arguments are slices of raw where possible.
 func Members[T any](raw []byte, member func(name, value []byte)) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return fault.Malformed("invalid_json", "the body is empty")
 	}
-	return scan(raw, shapeOf(reflect.TypeFor[T]()), scanner{shown: member})
+	return scan(raw, shapeOf(reflect.TypeFor[T]()), scanner{onMember: member})
 }
 
-// Member reads the value of a member that Members has shown, once that has found nothing wrong with it.
+// Member reads a value that Members passed to its callback. Members must have returned no error.
 func Member[T any](value []byte) (v T, err error) {
 	if s, ok := any(&v).(*string); ok && len(value) > 1 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
 		*s = string(value[1 : len(value)-1])

@@ -14,8 +14,8 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// Budget bounds the bytes that requests hold in memory at a time: bodies that are read whole, and rows that wait to be
-// written as an answer. What is made of these bytes is not counted; it takes at most a few times as much.
+// Budget bounds the memory of concurrent requests. It counts the bytes of request bodies, and of rows that wait to be written to an
+// answer. It does not count values made from these bytes, which take at most a few times as much.
 type Budget struct {
 	whole int64 // of the process
 	share int64 // of one tenant
@@ -29,18 +29,18 @@ type Budget struct {
 // The budget of a process, and the part of it that one tenant may use.
 const (
 	DefaultBudget = 128 << 20
-	SmallestShare = 16 << 20 // so that every body and page that is allowed fits
+	SmallestShare = 16 << 20 // every allowed body and page fits
 	tenantPart    = 4
 )
 
-// NewBudget returns a budget of so many bytes. A tenant may hold a quarter of it.
+// NewBudget returns a budget of whole bytes, at least SmallestShare. A tenant may hold a quarter of it.
 func NewBudget(whole int64) *Budget {
 	whole = max(whole, SmallestShare)
 	return &Budget{whole: whole, share: max(whole/tenantPart, SmallestShare), turns: newTurns(), byTenant: map[int32]int64{}}
 }
 
-// Limit charges each request's bytes to its tenant. A request whose bytes do not fit is 429 if its tenant holds too much, and
-// 503 if the process does. A request without a tenant is not charged: its route has a small limit of its own.
+// Limit returns middleware that charges each request's bytes to its tenant. A request whose bytes do not fit gets 429 if its tenant
+// holds too much, and 503 if the process does. A request without a tenant is not charged, because its route has a small body limit.
 func (b *Budget) Limit(tenant func(echo.Context) (int32, bool)) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -57,15 +57,15 @@ func (b *Budget) Limit(tenant func(echo.Context) (int32, bool)) echo.MiddlewareF
 	}
 }
 
-// account is what one request holds. It is used by one goroutine at a time. A nil account holds any number of bytes.
+// account counts the bytes of one request. One goroutine uses it at a time. A nil account has no limit.
 type account struct {
 	budget   *Budget
 	tenant   int32
 	used     int64
-	reserved int64 // in the budget: at least what is used
+	reserved int64 // in the budget: at least used
 }
 
-// reserveStep is how much is reserved at once, so that a small request locks the budget once.
+// reserveStep is the number of bytes that an account reserves together, so that a small request locks the budget once.
 const reserveStep = 16 << 10
 
 func accountOf(ctx context.Context) *account {
@@ -89,7 +89,7 @@ func (a *account) take(n int64) error {
 	return nil
 }
 
-// reuse says that n bytes are not held any more. They stay reserved for what the request holds next.
+// reuse subtracts n bytes from the used ones. They stay reserved for the next bytes of the request.
 func (a *account) reuse(n int64) {
 	if a != nil {
 		a.used -= n
@@ -112,7 +112,7 @@ func (b *Budget) reserve(tenant int32, n int64) error {
 		return refusal{f}
 	}
 	if b.held+n > b.whole {
-		f := fault.New(http.StatusServiceUnavailable, "overloaded", "the service holds as many bytes of requests as it can just now; try again")
+		f := fault.New(http.StatusServiceUnavailable, "overloaded", "the requests of all tenants hold too many bytes; try again")
 		f.RetryAfter = 2 * time.Second
 		return refusal{f}
 	}
@@ -133,36 +133,36 @@ func (b *Budget) release(tenant int32, n int64) {
 // A page of a list ends at MostPage bytes, however many items were asked for.
 const (
 	MostPage = 8 << 20
-	rowTakes = 1 << 10 // in memory, besides its long texts
+	rowBytes = 1 << 10 // the memory of a row, without its long texts
 )
 
-// ErrFull says that a Hold has as many bytes as it may.
-var ErrFull = errors.New("as many bytes are held as may be")
+// ErrFull is the error of a Hold that has reached its limit.
+var ErrFull = errors.New("the limit of held bytes is reached")
 
-// NoRoom reports whether an error says that nothing more may be held: by an answer, a tenant or the process.
+// NoRoom reports whether err means that an answer, a tenant or the process has reached its limit of bytes.
 func NoRoom(err error) bool { return errors.Is(err, ErrFull) }
 
-// refusal is the answer to a request that may hold no more.
+// refusal is the fault of a request that exceeds the budget. errors.Is finds ErrFull in it.
 type refusal struct{ answer *fault.Error }
 
 func (r refusal) Error() string        { return r.answer.Error() }
 func (r refusal) Unwrap() error        { return r.answer }
 func (r refusal) Is(target error) bool { return target == ErrFull }
 
-// Hold is what one answer holds while it is made. It charges a request's account.
+// Hold counts the bytes of one answer while the handler builds it. It charges the request's account.
 type Hold struct {
 	account *account
 	most    int
 	held    int
 }
 
-// NewHold returns a Hold of at most so many bytes, for the request of a context.
+// NewHold returns a Hold of at most most bytes for the request in ctx.
 func NewHold(ctx context.Context, most int) *Hold {
 	return &Hold{account: accountOf(ctx), most: most}
 }
 
-// Take holds one more row, with so many bytes in its long texts. It is ErrFull if the answer is too large with it, and a fault
-// if the tenant or the process holds too much. A nil Hold takes any number of bytes.
+// Take adds one row with that many bytes in its long texts. It returns ErrFull if the answer becomes too large, and a fault if the
+// tenant or the process holds too much. A nil Hold has no limit.
 func (h *Hold) Take(bytes int) error {
 	if h == nil {
 		return nil
@@ -178,8 +178,7 @@ func (h *Hold) Take(bytes int) error {
 	return nil
 }
 
-// Room is a fault if the request of a context may not hold so many bytes more just now. It spares the work of reading what could
-// not be held.
+// Room returns a fault if the request in ctx cannot hold that many more bytes now. A caller checks it before an expensive read.
 func Room(ctx context.Context, bytes int64) error {
 	a := accountOf(ctx)
 	if a == nil {
@@ -192,14 +191,14 @@ func Room(ctx context.Context, bytes int64) error {
 	return err
 }
 
-// Drop says that nothing is held any more.
+// Drop gives all bytes of the Hold back to the request's account.
 func (h *Hold) Drop() {
 	h.account.reuse(int64(h.held))
 	h.held = 0
 }
 
-// Collect reads rows until they hold most bytes, or more than the request's tenant may hold now. Full says that it stopped
-// before the last row. It fails if the budget has no room for the first row. Size tells the bytes of the long texts of a row.
+// Collect reads rows until they hold most bytes, or until the tenant reaches its share. full reports that it stopped before the last
+// row. It returns an error if the first row does not fit. size returns the bytes of a row's long texts.
 func Collect[T any](ctx context.Context, rows pgx.Rows, most int, scan pgx.RowToFunc[T], size func(T) int) (found []T, full bool, err error) {
 	defer rows.Close()
 	hold := NewHold(ctx, most)
@@ -222,7 +221,7 @@ func Collect[T any](ctx context.Context, rows pgx.Rows, most int, scan pgx.RowTo
 	return found, false, nil
 }
 
-// Done says that rows which Collect returned are not held any more. It returns how many bytes they held.
+// Done gives the bytes of rows from Collect back to the request's account, and returns their number.
 func Done[T any](ctx context.Context, found []T, size func(T) int) (held int) {
 	for _, one := range found {
 		held += Takes(size(one))
@@ -231,5 +230,5 @@ func Done[T any](ctx context.Context, found []T, size func(T) int) (held int) {
 	return held
 }
 
-// Takes is what a row is charged that has so many bytes in its long texts.
-func Takes(bytes int) int { return bytes + rowTakes }
+// Takes returns the charge of a row with that many bytes in its long texts.
+func Takes(bytes int) int { return bytes + rowBytes }

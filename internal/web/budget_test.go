@@ -95,7 +95,7 @@ func TestSmallBodiesTakeLittle(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(0)
 	a := &account{budget: b, tenant: 1}
-	in := &inbound{wire: io.NopCloser(strings.NewReader(`{"spec":{}}`)), length: 11, limit: 1 << 20}
+	in := &inbound{source: io.NopCloser(strings.NewReader(`{"spec":{}}`)), length: 11, limit: 1 << 20}
 	if got, err := readAll(context.WithValue(t.Context(), accountKey, a), in); err != nil || string(got) != `{"spec":{}}` || a.reserved != reserveStep {
 		t.Errorf("got %q, %v with %d bytes reserved", got, err, a.reserved)
 	}

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// certificateAge is how long a certificate is used before its files are looked at again.
+// certificateAge is how long Certificate waits before it checks its files again.
 const certificateAge = 10 * time.Second
 
-// Certificate is a TLS certificate and its private key, in two PEM files. When the files change, new connections get the
-// new certificate within certificateAge.
+// Certificate is a TLS certificate and its private key, from two PEM files. When the files change, new connections use the new
+// certificate within ten seconds.
 type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
@@ -21,11 +21,11 @@ type Certificate struct {
 
 	mu      sync.Mutex
 	current *tls.Certificate
-	version string    // of the files that it was read from
-	looked  time.Time // when the files were last looked at
+	version string    // of the files
+	checked time.Time // when the files were last checked
 }
 
-// LoadCertificate reads a certificate, with the chain that follows it, and its private key.
+// LoadCertificate reads a certificate with its chain, and its private key.
 func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
 	c := &Certificate{certFile: certFile, keyFile: keyFile, log: log, now: time.Now}
 	if err := c.load(); err != nil {
@@ -34,26 +34,26 @@ func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, 
 	return c, nil
 }
 
-// TLS returns the configuration of a server that shows this certificate.
+// TLS returns the configuration of a server with this certificate.
 func (c *Certificate) TLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
 }
 
-// get returns the certificate for a new connection. Files that cannot be read leave the old certificate in use.
+// get returns the certificate for a new connection. It keeps the old certificate if the files are unreadable.
 func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.now().Sub(c.looked) > certificateAge {
+	if c.now().Sub(c.checked) > certificateAge {
 		if err := c.load(); err != nil {
-			c.log.Error("the TLS certificate cannot be read again: the old one stays in use", "error", err)
+			c.log.Error("cannot reload the TLS certificate: the old one stays in use", "error", err)
 		}
 	}
 	return c.current, nil
 }
 
-// load reads the files if they changed since it last read them.
+// load reads the files if they have changed since the last load.
 func (c *Certificate) load() error {
-	c.looked = c.now()
+	c.checked = c.now()
 	version, err := versionOf(c.certFile, c.keyFile)
 	if err != nil || version == c.version {
 		return err
@@ -69,7 +69,7 @@ func (c *Certificate) load() error {
 	return nil
 }
 
-// versionOf tells one content of files from another, by their times and sizes.
+// versionOf returns a text that changes with the modification times and sizes of the files.
 func versionOf(files ...string) (version string, err error) {
 	for _, name := range files {
 		info, err := os.Stat(name)

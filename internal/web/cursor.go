@@ -13,16 +13,16 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// Cursor seals positions in lists. What it seals is opaque, and opens only for the same tenant and filter under the
-// same key.
+// Cursor encrypts positions in lists, so that they are opaque to clients. A position decrypts only for the same tenant and filter, and
+// under the same key.
 type Cursor struct {
 	aead cipher.AEAD
 }
 
-// NewCursor returns a Cursor for a secret of at least 16 bytes, which all processes of an installation share.
+// NewCursor returns a Cursor for a secret of at least 16 bytes. All processes of an installation share the secret.
 func NewCursor(secret []byte) (*Cursor, error) {
 	if len(secret) < 16 {
-		return nil, fmt.Errorf("a cursor's secret of %d bytes is too short", len(secret))
+		return nil, fmt.Errorf("the secret of cursors has %d bytes, and needs 16", len(secret))
 	}
 	key, err := hkdf.Key(sha256.New, secret, nil, "carillon cursor v1", 32)
 	if err != nil {
@@ -39,8 +39,7 @@ func NewCursor(secret []byte) (*Cursor, error) {
 	return &Cursor{aead}, nil
 }
 
-// Seal hides a position, which is anything that JSON can hold. The filter is whatever makes up the list: its route and
-// its parameters.
+// Seal encrypts a position, which is any value that JSON can encode. The filter identifies the list: its route and its parameters.
 func (c *Cursor) Seal(tenant int32, filter string, position any) (string, error) {
 	b, err := json.Marshal(position)
 	if err != nil {
@@ -49,9 +48,9 @@ func (c *Cursor) Seal(tenant int32, filter string, position any) (string, error)
 	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nil, nil, b, bound(tenant, filter))), nil
 }
 
-// Open reads a sealed position back. One that is broken, or another tenant's or filter's, is 422.
+// Open decrypts a position. It returns a fault 422 if the cursor is broken, or belongs to another tenant or filter.
 func (c *Cursor) Open(tenant int32, filter, sealed string, position any) error {
-	foreign := fault.Fields(fault.Field{Pointer: "/cursor", Code: "invalid_cursor", Detail: "the cursor is not one of this list"})
+	foreign := fault.Fields(fault.Field{Pointer: "/cursor", Code: "invalid_cursor", Detail: "the cursor does not belong to this list"})
 	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil {
 		return foreign

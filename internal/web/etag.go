@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/internal/version"
 )
 
-// ETag is the entity tag of a version: strong, its number in quotes (RFC 9110 section 8.8.3).
+// ETag returns the strong entity tag of a version: its number in quotes (RFC 9110 section 8.8.3).
 func ETag(version int64) string {
 	return strconv.Quote(strconv.FormatInt(version, 10))
 }
@@ -27,8 +27,8 @@ func Preconditions(c echo.Context) (version.Precondition, error) {
 	return version.Precondition{IfMatch: match, IfNoneMatch: none}, err
 }
 
-// AnswerTagged answers a GET of what has a version: 412 where the request demands another version, 304 where it knows
-// this one.
+// AnswerTagged answers a GET of a versioned resource: 412 if the request requires another version, 304 if the client already has this
+// one, otherwise 200 with v.
 func AnswerTagged(c echo.Context, version int64, v any) error {
 	known, err := known(c, version)
 	if err != nil {
@@ -40,8 +40,8 @@ func AnswerTagged(c echo.Context, version int64, v any) error {
 	return Answer(c, http.StatusOK, v)
 }
 
-// known tags the answer to a GET, and reports whether the client has this version already. It returns 412 where the request
-// demands another version.
+// known sets the ETag of an answer to a GET, and reports whether the client already has this version. It returns a fault 412 if the
+// request requires another version.
 func known(c echo.Context, current int64) (bool, error) {
 	pre, err := Preconditions(c)
 	if err != nil {
@@ -56,11 +56,11 @@ func known(c echo.Context, current int64) (bool, error) {
 	return known, nil
 }
 
-// Tag puts the version into the answer, as its ETag.
+// Tag sets the answer's ETag.
 func Tag(c echo.Context, version int64) { c.Response().Header().Set("ETag", ETag(version)) }
 
-// tags reads a header of entity tags into the set of the versions that the strong ones name, and the versions of the weak ones. A tag
-// that is not of our making names no version.
+// tags parses a header of entity tags. It returns the versions of the strong tags as a set, and the versions of the weak tags. It
+// ignores a tag that ETag did not make.
 func tags(c echo.Context, header string) (set version.Set, weak []int64, err error) {
 	lines := c.Request().Header[http.CanonicalHeaderKey(header)]
 	if len(lines) == 0 {
@@ -73,7 +73,7 @@ func tags(c echo.Context, header string) (set version.Set, weak []int64, err err
 	set.Sent = true
 	some := false
 	for rest != "" {
-		if rest[0] == ',' { // an empty element, which a reader skips (RFC 9110 section 5.6.1.2)
+		if rest[0] == ',' { // skip an empty element (RFC 9110 section 5.6.1.2)
 			rest = strings.TrimLeft(rest[1:], " \t")
 			continue
 		}
@@ -99,7 +99,7 @@ func tags(c echo.Context, header string) (set version.Set, weak []int64, err err
 	return set, weak, nil
 }
 
-// versionIn returns the version that ETag makes that tag of, if there is one.
+// versionIn returns the version of a tag made by ETag.
 func versionIn(tag string) (n int64, ours bool) {
 	n, err := strconv.ParseInt(strings.Trim(tag, `"`), 10, 64)
 	return n, err == nil && ETag(n) == tag

@@ -28,36 +28,36 @@ var (
 	saneTraceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$`)
 )
 
-// RequestID is the id that the answer to this request bears, and its log lines.
+// RequestID returns the id of the request in ctx. The answer and its log lines contain it.
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey).(string)
 	return id
 }
 
-// Traceparent is the request's trace context (W3C Trace Context 3.2), or "" where it sent none that is valid.
+// Traceparent returns the request's trace context (W3C Trace Context 3.2), or "" if the request has no valid one.
 func Traceparent(ctx context.Context) string {
 	t, _ := ctx.Value(traceparentKey).(string)
 	return t
 }
 
-// Stopping is closed when the server begins to stop, so that who waits for something answers at once. It is nil, and
-// never closed, for a request that came without Serve.
+// Stopping returns a channel that is closed when the server begins to stop, so that a waiting handler answers at once. It returns nil
+// for a request that does not come from Serve.
 func Stopping(ctx context.Context) <-chan struct{} {
 	s, _ := ctx.Value(stoppingKey).(<-chan struct{})
 	return s
 }
 
-// factsKey is where the facts lie that Note adds.
+// factsKey is the context key of the attributes that Note adds.
 const factsKey = "web.facts"
 
-// Note adds facts to the request's line in the access log. Never a payload, a token or a secret.
+// Note adds attributes to the request's line in the access log. It must not get a payload, a token or a secret.
 func Note(c echo.Context, facts ...slog.Attr) {
 	have, _ := c.Get(factsKey).([]slog.Attr)
 	c.Set(factsKey, append(have, facts...))
 }
 
-// frame is what happens around every request: its id, the headers of every answer, a panic that must not end the
-// process, the answer to an error, and the line in the log.
+// frame is the outermost middleware. It sets the request's id and the common headers, recovers panics, answers errors, and writes the
+// metrics and the log line.
 func frame(o Options) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -77,9 +77,9 @@ func frame(o Options) echo.MiddlewareFunc {
 			h.Set("X-Content-Type-Options", "nosniff")
 			h.Set("Cache-Control", "no-store")
 
-			err := guarded(c, o.Log, next)
+			err := recovered(c, o.Log, next)
 			if err != nil {
-				hurry(c, r)
+				boundDrain(c, r)
 				c.Error(err)
 			}
 			took := time.Since(start)
@@ -100,7 +100,7 @@ func frame(o Options) echo.MiddlewareFunc {
 	}
 }
 
-// validTraceparent refuses what the standard does: version ff, more than four fields in version 00, ids of zeros.
+// validTraceparent reports whether the standard allows t. It refuses version ff, more than four fields in version 00, and ids of zeros.
 func validTraceparent(t string) bool {
 	if !saneTraceparent.MatchString(t) || t[:2] == "ff" || t[:2] == "00" && len(t) != 55 {
 		return false
@@ -108,9 +108,9 @@ func validTraceparent(t string) bool {
 	return t[3:35] != "00000000000000000000000000000000" && t[36:52] != "0000000000000000"
 }
 
-// guarded runs next and makes an error of a panic. Where a part of the answer is out already the connection is cut, so
-// that nobody takes that part for the whole.
-func guarded(c echo.Context, log *slog.Logger, next echo.HandlerFunc) (err error) {
+// recovered runs next and returns a panic as an error. If a part of the answer is already sent, it closes the connection instead, so
+// that the client does not mistake the part for the whole.
+func recovered(c echo.Context, log *slog.Logger, next echo.HandlerFunc) (err error) {
 	defer func() {
 		p := recover()
 		if p == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// heads answers HEAD as GET, without the body (RFC 9110 section 9.3.2). Echo routes by the method of the request that came,
-// so that one is changed until it is answered.
+// heads answers HEAD like GET, without the body (RFC 9110 section 9.3.2). Echo routes by the request's method, so heads changes the
+// method to GET until the handler returns.
 func heads(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -21,15 +21,15 @@ func heads(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// bodiless is a response whose body is dropped.
+// bodiless is a response writer that discards the body.
 type bodiless struct{ http.ResponseWriter }
 
 // Write implements http.ResponseWriter.
 func (bodiless) Write(b []byte) (int, error) { return len(b), nil }
 
-// FlushError is for http.ResponseController. The header goes out once the request is known as HEAD again: before that the server
-// would send the end of a chunked body.
+// FlushError implements a method of http.ResponseController. It does nothing, because the method is GET until the handler returns: a
+// flush before that would send the end of a chunked body.
 func (bodiless) FlushError() error { return nil }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements a method of http.ResponseController.
 func (w bodiless) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -16,31 +16,31 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// inbound is a request's body: unpacked where it came packed, and cut off beyond its limit. Its errors are faults.
+// inbound is a request's body. It decompresses gzip and enforces the limit. Its errors are faults.
 type inbound struct {
-	wire     io.ReadCloser // as the connection gives it
-	length   int64         // that the request says it has; below 0: it does not say
-	packed   bool
-	unpacker *gzip.Reader
-	sent     counted // what came of a packed one
-	turn     *turn   // nil: it is not large
-	limit    int64   // below 0: none
-	read     int64
-	ended    bool // the wire has been read to its end
+	source     io.ReadCloser // the body from the connection
+	length     int64         // Content-Length; below 0: unknown
+	compressed bool
+	gzip       *gzip.Reader
+	sent       counted // the compressed bytes
+	turn       *turn   // nil: the body is not large
+	limit      int64   // bytes; below 0: none
+	read       int64
+	ended      bool // source has returned its last byte
 }
 
-// inboundKey is where a request's inbound lies.
+// inboundKey is the context key of a request's inbound.
 const inboundKey = "web.inbound"
 
-// A packed body may grow to mostGrowth times its size. This counts once it is larger than freeGrowth, or than freeLimited if it
-// has a limit of bytes. What people send grows less; a body that is made to grow grows a thousand times.
+// A compressed body may grow to mostGrowth times its size. The rule applies above freeGrowth bytes, or above freeLimited bytes if
+// the body has a limit. Real bodies grow less than this. A decompression bomb grows a thousand times.
 const (
 	mostGrowth  = 200
 	freeGrowth  = 16 << 20
 	freeLimited = 1 << 20
 )
 
-// counted counts what is read of a body.
+// counted is a reader that counts its bytes.
 type counted struct {
 	io.Reader
 	n int64
@@ -59,13 +59,13 @@ func limited(limit int64) echo.MiddlewareFunc {
 			if r.Body == nil {
 				r.Body = http.NoBody
 			}
-			b := &inbound{wire: r.Body, length: r.ContentLength, limit: limit}
+			b := &inbound{source: r.Body, length: r.ContentLength, limit: limit}
 			switch encoding := strings.ToLower(strings.Join(r.Header.Values("Content-Encoding"), ", ")); encoding {
 			case "", "identity":
 			case "gzip", "x-gzip":
-				b.packed = true
+				b.compressed = true
 			default:
-				f := fault.New(http.StatusUnsupportedMediaType, "unsupported_encoding", "a body is sent as it is or as gzip, not as %q", encoding)
+				f := fault.New(http.StatusUnsupportedMediaType, "unsupported_encoding", "Content-Encoding must be gzip or absent, not %q", encoding)
 				f.Header = map[string]string{"Accept-Encoding": "gzip"}
 				return f
 			}
@@ -76,7 +76,7 @@ func limited(limit int64) echo.MiddlewareFunc {
 	}
 }
 
-// BodyLimit gives a route another limit of bytes, counted after unpacking. Below 0 there is none.
+// BodyLimit sets a route's own limit of body bytes, counted after decompression. A limit below 0 means none.
 func BodyLimit(bytes int64) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -92,12 +92,12 @@ func (b *inbound) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	from, err := b.source()
+	from, err := b.reader()
 	if err != nil {
 		return 0, err
 	}
 	if b.limit >= 0 {
-		p = p[:min(int64(len(p)), b.limit-b.read+1)] // one more than may be, to know that there is more
+		p = p[:min(int64(len(p)), b.limit-b.read+1)] // one byte above the limit shows that the body is too large
 	}
 	n, err := from.Read(p)
 	b.read += int64(n)
@@ -106,16 +106,17 @@ func (b *inbound) Read(p []byte) (int, error) {
 		b.read = b.limit + 1
 		return 0, tooLarge(b.limit)
 	}
-	if b.packed && b.read > b.free() && b.read > mostGrowth*b.sent.n {
-		return 0, fault.New(http.StatusRequestEntityTooLarge, "body_too_large", "the body grows by more than %d times as it is unpacked: send it as it is, or in parts", mostGrowth)
+	if b.compressed && b.read > b.free() && b.read > mostGrowth*b.sent.n {
+		return 0, fault.New(http.StatusRequestEntityTooLarge, "body_too_large", "the decompressed body is more than %d times as large as the compressed one: send it uncompressed, or in parts", mostGrowth)
 	}
 	return n, readFault(err)
 }
 
-// mostAhead is how much of a large packed body is read before it is the request's turn to unpack it.
+// mostAhead is how many bytes of a large compressed body are read before the request waits for its CPU turn.
 const mostAhead = 1 << 20
 
-// takeTurn waits until the body may be unpacked further. The first time it reads ahead, as a client may send slowly.
+// takeTurn waits for the CPU turn to decompress more of the body. The first call reads ahead, so that a slow client does not hold a
+// turn.
 func (b *inbound) takeTurn(ctx context.Context, a *account) error {
 	if b.turn != nil {
 		return b.turn.begin(ctx)
@@ -126,7 +127,7 @@ func (b *inbound) takeTurn(ctx context.Context, a *account) error {
 		if err := a.take(reserveStep); err != nil {
 			return err
 		}
-		n, err := io.CopyN(&ahead, b.wire, reserveStep)
+		n, err := io.CopyN(&ahead, b.source, reserveStep)
 		if n < reserveStep && err == io.EOF {
 			break
 		}
@@ -134,17 +135,17 @@ func (b *inbound) takeTurn(ctx context.Context, a *account) error {
 			return readFault(err)
 		}
 	}
-	b.sent.Reader = io.MultiReader(&ahead, &patient{b.wire, b.turn})
+	b.sent.Reader = io.MultiReader(&ahead, &yielding{b.source, b.turn})
 	return b.turn.begin(ctx)
 }
 
-// patient gives up the turn of a request while its wire is read.
-type patient struct {
+// yielding is a reader that ends the request's turn before each read from the connection.
+type yielding struct {
 	io.Reader
 	turn *turn
 }
 
-func (p *patient) Read(b []byte) (int, error) {
+func (p *yielding) Read(b []byte) (int, error) {
 	p.turn.end()
 	return p.Reader.Read(b)
 }
@@ -156,9 +157,9 @@ func (b *inbound) free() int64 {
 	return freeLimited
 }
 
-// announced is how many bytes the body has if the request says so and they are allowed; otherwise 0.
+// announced returns the Content-Length of an uncompressed body, or 0 if it is unknown or above the limit.
 func (b *inbound) announced() int64 {
-	if b.packed || b.length < 0 || b.limit >= 0 && b.length > b.limit {
+	if b.compressed || b.length < 0 || b.limit >= 0 && b.length > b.limit {
 		return 0
 	}
 	return b.length
@@ -168,41 +169,41 @@ func tooLarge(limit int64) error {
 	return fault.New(http.StatusRequestEntityTooLarge, "body_too_large", "the body is larger than %d bytes", limit)
 }
 
-func (b *inbound) source() (io.Reader, error) {
-	if !b.packed && b.limit >= 0 && b.length > b.limit { // it is not waited for
+func (b *inbound) reader() (io.Reader, error) {
+	if !b.compressed && b.limit >= 0 && b.length > b.limit { // refused before the client sends it
 		return nil, tooLarge(b.limit)
 	}
-	if !b.packed {
-		return b.wire, nil
+	if !b.compressed {
+		return b.source, nil
 	}
-	if b.unpacker != nil {
-		return b.unpacker, nil
+	if b.gzip != nil {
+		return b.gzip, nil
 	}
-	b.sent.Reader = b.wire
+	b.sent.Reader = b.source
 	z, err := gzip.NewReader(&b.sent)
 	if err != nil {
 		return nil, readFault(err)
 	}
-	b.unpacker = z
+	b.gzip = z
 	return z, nil
 }
 
-// unreadTime is how long the rest of a body is waited for whose request is refused already.
-const unreadTime = time.Second
+// drainTime bounds how long the server reads the rest of a body after it has refused the request.
+const drainTime = time.Second
 
-// hurry bounds how long net/http reads on in the body of a request that is refused, which it does before it answers.
-func hurry(c echo.Context, r *http.Request) {
+// boundDrain sets a read deadline for the rest of a refused request's body. net/http reads that rest before it sends the answer.
+func boundDrain(c echo.Context, r *http.Request) {
 	b, ok := c.Get(inboundKey).(*inbound)
 	if r.ContentLength == 0 || ok && b.ended {
 		return
 	}
-	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(unreadTime)) // a recorder has none, and needs none
+	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(drainTime)) // a test's recorder has no deadline to set
 }
 
-// Close leaves the wire to the server, which drains it or cuts it.
-func (b *inbound) Close() error { return b.wire.Close() }
+// Close closes the connection's body: the server drains it, or closes the connection.
+func (b *inbound) Close() error { return b.source.Close() }
 
-// readFault is what is wrong with a body that cannot be read: it came too slowly, or broken.
+// readFault returns the fault of a body that could not be read: a timeout, or broken data. It returns nil and io.EOF unchanged.
 func readFault(err error) error {
 	if err == nil || err == io.EOF {
 		return err

@@ -11,17 +11,17 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Items writes a list item by item: {"items": […]}. A long answer is never in memory as a whole.
+// Items writes a list item by item: {"items": […]}. It never holds a whole long answer in memory.
 type Items struct {
 	c       echo.Context
-	one     bytes.Buffer // the item that is being written
+	one     bytes.Buffer // the current item
 	encoder *json.Encoder
-	out     []byte // what was not sent yet
-	some    bool   // there was an item
-	turn    turn   // taken once the answer is long
+	out     []byte // bytes that are not sent yet
+	some    bool   // the list has an item
+	turn    turn   // begins when the answer becomes long
 }
 
-// flushAt is how many bytes of an answer wait until they are sent. A shorter answer is sent at once, with its length.
+// flushAt is how many bytes Items buffers before it sends them. A shorter answer is sent in one piece, with its length.
 const flushAt = 64 << 10
 
 // NewItems begins a list.
@@ -32,7 +32,7 @@ func NewItems(c echo.Context) *Items {
 	return w
 }
 
-// Add writes an item, as Marshal does.
+// Add writes one item, like Marshal.
 func (w *Items) Add(v any) error {
 	if w.c.Response().Committed {
 		if err := w.turn.begin(w.c.Request().Context()); err != nil {
@@ -57,20 +57,20 @@ func (w *Items) Add(v any) error {
 	return w.flush()
 }
 
-// LongRaws is a value that can name its members which may be long. They need not pass through encoding/json then.
+// LongRaws is implemented by items with long Raw members. Items copies those members without encoding/json, which is faster.
 type LongRaws interface{ LongRaws() []*Raw }
 
-// encode writes an item as JSON, with a stand-in for each long member. It returns these in their order.
+// encode writes an item as JSON, with a reference in place of each long member. It returns the long members in their order.
 func (w *Items) encode(v any) (raws []Raw, err error) {
 	w.one.Reset()
 	if long, ok := v.(LongRaws); ok {
 		for _, r := range long.LongRaws() {
-			if len(*r) <= len(standIn)+4 {
+			if len(*r) <= len(reference)+4 {
 				continue
 			}
 			was := *r
 			defer func() { *r = was }()
-			*r, raws = strconv.AppendInt(bytes.Clone(standIn), int64(len(raws)), 10), append(raws, was)
+			*r, raws = strconv.AppendInt(bytes.Clone(reference), int64(len(raws)), 10), append(raws, was)
 		}
 	}
 	return raws, w.encoder.Encode(v)
@@ -90,8 +90,8 @@ func (w *Items) flush() error {
 	return nil
 }
 
-// Fail ends a list that cannot be written to its end. If a part of it was sent, the connection is cut, so that nobody takes
-// the part for the whole.
+// Fail ends an incomplete list. If a part of it is already sent, Fail closes the connection, so that the client does not mistake the
+// part for the whole. Otherwise it returns err.
 func (w *Items) Fail(err error) error {
 	if !w.c.Response().Committed {
 		return err
@@ -100,7 +100,7 @@ func (w *Items) Fail(err error) error {
 	panic(http.ErrAbortHandler)
 }
 
-// End writes what follows the items: further members of the answer, such as `,"next_cursor":null`.
+// End writes the rest of the answer. members is JSON text for further members, such as `,"next_cursor":null`.
 func (w *Items) End(members string) error {
 	w.out = append(append(append(w.out, ']'), members...), '}')
 	if !w.c.Response().Committed {
@@ -112,7 +112,7 @@ func (w *Items) End(members string) error {
 	return nil
 }
 
-// AnswerPage answers with a page of a list, and the cursor of the next page; nil: there is none.
+// AnswerPage answers with one page of a list. next is the cursor of the next page, or nil on the last page.
 func AnswerPage[T any](c echo.Context, items []T, next *string) error {
 	w := NewItems(c)
 	for i := range items {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// metadataPrefixes are where clouds tell a machine its credentials. A client's request to one of them would hand these out.
+// metadataPrefixes are the addresses of cloud metadata services, which return a machine's credentials. A request to one of them on
+// behalf of a client would leak the credentials.
 var metadataPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("169.254.0.0/16"),     // link-local: 169.254.169.254 of most clouds, 169.254.170.2 of ECS
 	netip.MustParsePrefix("168.63.129.16/32"),   // Azure
@@ -21,7 +22,7 @@ var (
 	nat64     = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48")}
 )
 
-// metadata reports whether an address is one of a metadata service, also as IPv6 that a gateway translates.
+// metadata reports whether an address belongs to a metadata service. It also checks the IPv4 address inside a 6to4 or NAT64 address.
 func metadata(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	within := func(p netip.Prefix) bool { return p.Contains(addr) }

@@ -16,7 +16,7 @@ type Metrics struct {
 	seconds *prometheus.HistogramVec
 }
 
-// NewMetrics registers carillon_http_request_seconds. It panics where that is registered already.
+// NewMetrics registers carillon_http_request_seconds. It panics if the metric is already registered.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "carillon_http_request_seconds",
@@ -34,12 +34,12 @@ func NewRegistry() *prometheus.Registry {
 	return r
 }
 
-// MetricsHandler serves a registry in Prometheus' text format, on whatever listener it is put.
+// MetricsHandler returns a handler that serves a registry in Prometheus' text format.
 func MetricsHandler(r *prometheus.Registry) http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
-// observe counts an answered request. What a client makes up, a method or a path without a route, is never a label.
+// observe counts an answered request. An unknown method or path never becomes a label, because clients can invent any number of them.
 func (m *Metrics) observe(c echo.Context, took time.Duration) {
 	if m == nil {
 		return

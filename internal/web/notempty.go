@@ -6,7 +6,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// NotEmpty refuses parameters that are sent without a value: they would not mean what leaving them out means.
+// NotEmpty returns a fault for named parameters with an empty value. An empty parameter does not mean the same as an absent one.
 func NotEmpty(q url.Values, names ...string) error {
 	var errs []error
 	for _, name := range names {

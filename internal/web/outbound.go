@@ -22,35 +22,35 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// Outbound says which addresses that a client named we call. The zero value allows public ones by https on ports 443
-// and 8443. Metadata services of clouds are refused whatever the fields say.
+// Outbound is the policy for requests to URLs that clients name. The zero value allows public addresses by https on ports 443 and
+// 8443. It never allows cloud metadata services.
 type Outbound struct {
-	Loopback bool           // this machine too, by http and on any port: for development
-	Networks []netip.Prefix // addresses in these too, on any port
-	HTTP     bool           // http too; for public addresses on port 80
-	Proxy    *url.URL       // requests go through this HTTP proxy, which looks up names and decides about their addresses
+	Loopback bool           // also allows this machine, by http and on any port: for development
+	Networks []netip.Prefix // also allows these addresses, on any port
+	HTTP     bool           // also allows http, for public addresses on port 80
+	Proxy    *url.URL       // sends requests through this HTTP proxy, which resolves names and checks their addresses
 }
 
-// maxURL is how many bytes a URL has at most.
+// maxURL is the maximum length of a URL in bytes.
 const maxURL = 2048
 
-// guard refuses what is not a public address.
+// guard refuses addresses that are not public.
 var guard = ssrf.New(ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("224.0.0.0/4")), ssrf.WithDeniedV6Prefixes(sixToFour))
 
-// Check refuses a URL for what it shows by itself, before any name is looked up. The error is for whoever sent it.
+// Check returns an error if the policy forbids the URL. It resolves no name. The error's text may be shown to the client.
 func (o Outbound) Check(raw string) error {
 	if len(raw) > maxURL {
 		return fmt.Errorf("must be at most %d characters", maxURL)
 	}
 	if strings.ContainsFunc(raw, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		return errors.New("must not hold blanks or control characters")
+		return errors.New("must not contain blanks or control characters")
 	}
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.Opaque != "" || u.Hostname() == "" {
-		return errors.New("must be a whole URL such as https://example.com/path")
+		return errors.New("must be an absolute URL such as https://example.com/path")
 	}
 	if u.User != nil {
-		return errors.New("must not hold a user or password")
+		return errors.New("must not contain a user or password")
 	}
 	if u.Fragment != "" {
 		return errors.New("must not have a fragment")
@@ -79,8 +79,8 @@ func (o Outbound) checkAddress(u *url.URL, addr netip.Addr) error {
 	return cmp.Or(checkScheme(u, o.HTTP), o.checkPort(u))
 }
 
-// checkName refuses a name by itself. Where networks are allowed, the name may stand for an address in them, so that all
-// ports pass here: Control sees the address.
+// checkName checks a host name without resolving it. If networks are allowed, the name may resolve to an address in them, so every
+// port passes here; Control checks the address later.
 func (o Outbound) checkName(u *url.URL, host string) error {
 	local := host == "localhost" || strings.HasSuffix(host, ".localhost")
 	switch {
@@ -89,7 +89,7 @@ func (o Outbound) checkName(u *url.URL, host string) error {
 	case local && !o.within(netip.MustParseAddr("127.0.0.1")) && !o.within(netip.IPv6Loopback()):
 		return errNotPublic
 	case len(host) > 253 || !hostname.MatchString(host):
-		return errors.New("must name a host in ASCII: an international name is written as xn--…")
+		return errors.New("must have a host name in ASCII: write an international name as xn--…")
 	case numeric(host) || private(host) && len(o.Networks) == 0:
 		return errNotPublic
 	case len(o.Networks) > 0:
@@ -119,27 +119,27 @@ func (o Outbound) checkPort(u *url.URL) error {
 	return errors.New("must be on port 443 or 8443")
 }
 
-// hostname is what a name on the network looks like (RFC 1123 section 2.1, and the underscore that some use). Other
-// scripts have letters that become digits and dots once a name is looked up, so an international name comes as xn--….
+// hostname matches host names (RFC 1123 section 2.1, and also underscores). It matches ASCII only: some letters of other scripts turn
+// into digits and dots when a name is resolved. An international name is written as xn--….
 var hostname = regexp.MustCompile(`^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$`)
 
-// private reports whether a name is one that no public resolver knows: a single label, or one below a name that is kept
-// for networks of one's own (RFC 6762, RFC 8375, ICANN's .internal).
+// private reports whether a name is unknown to public resolvers: a single label, or a name below a domain that is reserved for private
+// networks (RFC 6762, RFC 8375, ICANN's .internal).
 func private(host string) bool {
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	return last == host || strings.HasSuffix(host, ".home.arpa") ||
 		slices.Contains([]string{"local", "internal", "localdomain", "home", "lan", "corp", "intranet"}, last)
 }
 
-// numeric reports whether some resolvers would take a name for an address: 127.1, 0x7f000001.
+// numeric reports whether some resolvers would read a name as an address, such as 127.1 or 0x7f000001.
 func numeric(host string) bool {
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	_, err := strconv.ParseUint(last, 0, 64)
 	return err == nil || last == "" || strings.Trim(last, "0123456789") == ""
 }
 
-// Client returns a client that checks each address again when it connects, so that a name whose address changed is
-// caught. It follows no redirect, speaks HTTP/1.1, and an exchange takes at most that long.
+// Client returns an HTTP/1.1 client that checks each address again when it connects, because the address of a name can change. It
+// follows no redirect. A request with its answer takes at most timeout.
 func (o Outbound) Client(timeout time.Duration) *http.Client {
 	dialer := &net.Dialer{Timeout: min(timeout, 5*time.Second), Control: o.Control}
 	return &http.Client{
@@ -157,8 +157,8 @@ func (o Outbound) Client(timeout time.Duration) *http.Client {
 	}
 }
 
-// Reader returns a function that reads what a URL shows, over a connection of its own. An answer other than 200, or with more than
-// most bytes, is an error.
+// Reader returns a function that reads the body of a URL over a new connection. A status other than 200, or a body of more than most
+// bytes, is an error.
 func (o Outbound) Reader(timeout time.Duration, most int64) func(ctx context.Context, url string) ([]byte, error) {
 	client := o.Client(timeout)
 	return func(ctx context.Context, url string) ([]byte, error) {
@@ -183,8 +183,8 @@ func (o Outbound) Reader(timeout time.Duration, most int64) func(ctx context.Con
 	}
 }
 
-// ProxyFor returns the proxy of a request, as http.Transport's Proxy does; nil for none. Control does not see the addresses
-// that a proxy connects to, so ProxyFor refuses what the URL shows.
+// ProxyFor returns the proxy of a request, or nil; it is the Proxy of an http.Transport. Control does not see the addresses that a
+// proxy connects to, so ProxyFor checks the URL.
 func (o Outbound) ProxyFor(r *http.Request) (*url.URL, error) {
 	if o.Proxy == nil {
 		return nil, nil
@@ -195,8 +195,8 @@ func (o Outbound) ProxyFor(r *http.Request) (*url.URL, error) {
 	return o.Proxy, nil
 }
 
-// Control refuses, as a net.Dialer's, a connection to an address that is not allowed. It sees what a name stands for at
-// the moment of connecting. Connections to the proxy are all allowed.
+// Control returns an error for a connection to a forbidden address; it is the Control of a net.Dialer. It checks the resolved address
+// at connect time. Connections to the proxy are always allowed.
 func (o Outbound) Control(network, address string, _ syscall.RawConn) error {
 	if o.Proxy != nil {
 		return nil
@@ -213,7 +213,7 @@ func (o Outbound) Control(network, address string, _ syscall.RawConn) error {
 	case addr.IsLoopback() && o.Loopback:
 		return nil
 	case metadata(addr):
-		return fmt.Errorf("%w: %s is one of a metadata service", ssrf.ErrProhibitedIP, addr)
+		return fmt.Errorf("%w: %s belongs to a metadata service", ssrf.ErrProhibitedIP, addr)
 	case o.within(addr):
 		return nil
 	case a.Port() != 443 && a.Port() != 8443 && (!o.HTTP || a.Port() != 80):
@@ -222,7 +222,7 @@ func (o Outbound) Control(network, address string, _ syscall.RawConn) error {
 	return guard.SafeAddr(a.Addr())
 }
 
-// within reports whether an address is in the networks that are allowed.
+// within reports whether an address is in the allowed networks.
 func (o Outbound) within(addr netip.Addr) bool {
 	addr = addr.WithZone("")
 	return slices.ContainsFunc(o.Networks, func(p netip.Prefix) bool { return p.Contains(addr) })

@@ -10,13 +10,13 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// Conditional marks a route whose handler evaluates the preconditions of a request. Every other route refuses them.
+// Conditional marks a route whose handler evaluates preconditions. Every other route refuses them. It is middleware without effect.
 func Conditional(next echo.HandlerFunc) echo.HandlerFunc { return next }
 
-const refusedKey = "web.refused" // the answer to a precondition that the route does not evaluate
+const refusedKey = "web.refused" // the context key of the fault for a precondition that the route does not evaluate
 
-// conditions finds the preconditions that no handler would evaluate, so that a guarded change is never made unguarded. It
-// refuses them at once, but leaves those of /v1/ to Refuse, which runs once the token has been checked.
+// conditions refuses a precondition on a route that does not evaluate it, so that a conditional change is never made
+// unconditionally. For routes of /v1/ it stores the fault, and Refuse returns it after the token check.
 func conditions(e *echo.Echo) echo.MiddlewareFunc {
 	marker := reflect.ValueOf(Conditional).Pointer()
 	evaluates := map[string]bool{} // by method and path
@@ -34,7 +34,7 @@ func conditions(e *echo.Echo) echo.MiddlewareFunc {
 				if len(c.Request().Header.Values(header)) == 0 {
 					continue
 				}
-				err := fault.Malformed("precondition_not_supported", "%s is not evaluated here: leave it out", header)
+				err := fault.Malformed("precondition_not_supported", "this route does not support %s: leave it out", header)
 				if !strings.HasPrefix(c.Path(), "/v1/") {
 					return err
 				}
@@ -45,7 +45,7 @@ func conditions(e *echo.Echo) echo.MiddlewareFunc {
 	}
 }
 
-// Refuse answers 400 to a precondition that the route does not evaluate. It belongs around all routes of /v1/.
+// Refuse is middleware for all routes of /v1/. It returns the fault 400 of a precondition that the route does not evaluate.
 func Refuse(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err, refused := c.Get(refusedKey).(error); refused {

@@ -11,11 +11,11 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// probeTimeout is how long a process may take to find out whether it is ready.
+// probeTimeout bounds the readiness check.
 const probeTimeout = 2 * time.Second
 
-// Probes adds /healthz, which answers as long as the process does, and /readyz, which answers 200 where ready returns
-// nil within two seconds, else 503 with Retry-After. Neither needs a token.
+// Probes adds two routes without a token. /healthz answers 200 while the process runs. /readyz answers 200 if ready returns nil within
+// two seconds, otherwise 503 with Retry-After.
 func Probes(e *echo.Echo, ready func(ctx context.Context) error) {
 	e.GET("/healthz", func(c echo.Context) error {
 		return Answer(c, http.StatusOK, map[string]string{"status": "ok"})
@@ -32,8 +32,8 @@ func Probes(e *echo.Echo, ready func(ctx context.Context) error) {
 	})
 }
 
-// Cached returns a check that runs ready at most once in each age, and returns its last result in between: whoever floods the
-// probe costs the database nothing. Calls that come while it runs wait for it.
+// Cached returns a check that runs ready at most once per age, and returns the last result in between. So a flood of probes does not
+// reach the database. Calls during a run wait for its result.
 func Cached(age time.Duration, ready func(ctx context.Context) error) func(ctx context.Context) error {
 	var mu sync.Mutex
 	var checked time.Time
@@ -44,7 +44,7 @@ func Cached(age time.Duration, ready func(ctx context.Context) error) func(ctx c
 		if time.Since(checked) < age {
 			return last
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout) // others wait for it as well
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout) // other callers wait for this run, so one caller must not cancel it
 		defer cancel()
 		last, checked = ready(ctx), time.Now()
 		return last

@@ -22,32 +22,32 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// errPanicked stands for a panic that is logged already.
+// errPanicked is the error of a panic that recovered has already logged.
 var errPanicked = errors.New("a handler panicked")
 
-// problems answers every error in one place. A fault is shown; anything else is logged and answered without detail.
+// problems returns the only handler of errors. It writes a fault to the client. It logs any other error, and answers without its text.
 func problems(log *slog.Logger) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
 		ctx := c.Request().Context()
 		id := RequestID(ctx)
 		if c.Response().Committed {
-			log.ErrorContext(ctx, "an answer was cut", "request_id", id, "route", c.Path(), "error", err)
+			log.ErrorContext(ctx, "an answer ended early", "request_id", id, "route", c.Path(), "error", err)
 			return
 		}
 		f := faultOf(err, c)
 		if f.Status >= 500 && !errors.Is(err, errPanicked) {
-			log.ErrorContext(ctx, "a request went wrong", "request_id", id, "route", c.Path(), "status", f.Status, "error", err)
+			log.ErrorContext(ctx, "a request failed", "request_id", id, "route", c.Path(), "status", f.Status, "error", err)
 		}
 		if err := writeProblem(c, f); err != nil {
-			log.DebugContext(ctx, "a problem could not be written", "request_id", id, "error", err)
+			log.DebugContext(ctx, "cannot write a problem document", "request_id", id, "error", err)
 		}
 	}
 }
 
-// clientClosed is the status, seen in logs only, of a request whose client went away.
+// clientClosed is the status of a request whose client has disconnected. It appears only in logs.
 const clientClosed = 499
 
-// faultOf is the fault that an error is answered with.
+// faultOf returns the fault to answer for an error.
 func faultOf(err error, c echo.Context) *fault.Error {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f
@@ -56,7 +56,7 @@ func faultOf(err error, c echo.Context) *fault.Error {
 		return routing(he.Code, c)
 	}
 	if client, ok := c.Get(clientKey).(context.Context); ok && client.Err() != nil {
-		return fault.New(clientClosed, "client_closed", "the client went away")
+		return fault.New(clientClosed, "client_closed", "the client has disconnected")
 	}
 	late := errors.Is(err, context.DeadlineExceeded)
 	if outcome, ok := c.Get(outcomeKey).(*postgres.Outcome); ok && outcome.MayHaveChanged() && (late || overloaded(err)) {
@@ -69,12 +69,12 @@ func faultOf(err error, c echo.Context) *fault.Error {
 		return busy()
 	}
 	if overloaded(err) {
-		return unavailable("the service cannot answer just now")
+		return unavailable("the service cannot answer now")
 	}
-	return fault.New(http.StatusInternalServerError, "internal", "something went wrong; the log knows it by this request's id")
+	return fault.New(http.StatusInternalServerError, "internal", "the service had an error; its log has the details under this request's id")
 }
 
-// withCause is a fault whose cause is for the log, never shown.
+// withCause returns a fault with a cause. The log shows the cause; the answer does not.
 func withCause(f *fault.Error, cause error) error {
 	return fmt.Errorf("%w (%w)", f, cause)
 }
@@ -85,23 +85,23 @@ func unavailable(detail string) *fault.Error {
 	return f
 }
 
-// busy is the answer to a request for which no connection to the database was free in time.
+// busy returns the fault of a request that got no database connection in time.
 func busy() *fault.Error {
 	f := fault.New(http.StatusServiceUnavailable, "overloaded", "too many requests wait for the database; try again")
 	f.RetryAfter = 2 * time.Second
 	return f
 }
 
-// outcomeUnknown is the answer to a change that may have been made: the connection to the database broke while it was
-// committed, or after a part of it was. Every other 503 says that nothing was done.
+// outcomeUnknown returns the fault of a change that may or may not have been made: the database connection broke during its commit,
+// or after the commit of a part. Every other 503 means that nothing was changed.
 func outcomeUnknown() *fault.Error {
-	return fault.New(http.StatusServiceUnavailable, "outcome_unknown", "the change may have been made or not: look, or send it again if it may be made twice")
+	return fault.New(http.StatusServiceUnavailable, "outcome_unknown", "the change may or may not have been made: check, or repeat it if making it twice is safe")
 }
 
 func routing(status int, c echo.Context) *fault.Error {
 	if status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
-		methods := taken(c)
-		if len(methods) == 0 || slices.Contains(methods, c.Request().Method) { // a handler may find nothing, too
+		methods := allowedMethods(c)
+		if len(methods) == 0 || slices.Contains(methods, c.Request().Method) { // the route exists, and its handler returned 404
 			return fault.NotFound("there is nothing at this path")
 		}
 		f := fault.New(http.StatusMethodNotAllowed, "method_not_allowed", "this path does not take %s", c.Request().Method)
@@ -111,14 +111,14 @@ func routing(status int, c echo.Context) *fault.Error {
 	return fault.New(status, strings.ReplaceAll(strings.ToLower(http.StatusText(status)), " ", "_"), "%s", http.StatusText(status))
 }
 
-// overloaded reports whether the database is away or asks for another try, so that the same request may do later.
+// overloaded reports whether the database is unreachable or asks for a retry, so that the same request may succeed later.
 func overloaded(err error) bool {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pgErr.Code[:2] {
-		case "08", "40", "53", "57": // the connection, a deadlock or serialization failure, resources, an operator's doing
+		case "08", "40", "53", "57": // connection, deadlock or serialization failure, resources, operator intervention
 			return true
 		}
-		return pgErr.Code == "55P03" || pgErr.Code == "25006" // a lock that was waited for too long; a server that became a standby
+		return pgErr.Code == "55P03" || pgErr.Code == "25006" // lock timeout; the server became a standby
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
@@ -129,9 +129,9 @@ func overloaded(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, postgres.ErrBusy) || pgconn.SafeToRetry(err)
 }
 
-// taken are the methods that a route takes at the request's path. Echo knows them too, but for routers with a group:
-// the group's catch-all hides that the path is right and the method is not.
-func taken(c echo.Context) []string {
+// allowedMethods returns the methods of the routes at the request's path. Echo's own list is wrong for a router with groups: the
+// group's catch-all route hides that the path exists with other methods.
+func allowedMethods(c echo.Context) []string {
 	var methods []string
 	probe := c.Echo().AcquireContext()
 	defer c.Echo().ReleaseContext(probe)

@@ -11,27 +11,27 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// How many items a page of a list holds: at most, and where the request does not say.
+// The number of items on a page of a list.
 const (
 	maxLimit     = 1000
 	defaultLimit = 100
 )
 
-// Query is the request's query, in which only the named parameters may be, each at most once. Every other one is a
-// fault (400), and so is one that is not UTF-8 or holds control characters (422).
+// Query returns the request's query parameters. A parameter that is not named, or appears twice, is a fault 400. A value that is not
+// UTF-8 or contains control characters is a fault 422.
 func Query(c echo.Context, names ...string) (url.Values, error) {
 	q, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {
-		return nil, fault.Malformed("malformed_query", "the query is not percent-encoded as it should be")
+		return nil, fault.Malformed("malformed_query", "the query has a bad percent-encoding")
 	}
 	var bad []fault.Field
 	for name, values := range q {
 		field := fault.Field{Pointer: "/" + Pointer(name)}
 		switch {
 		case !slices.Contains(names, name):
-			field.Code, field.Detail = "unknown_parameter", "there is no parameter "+strconv.Quote(name)+" here"
+			field.Code, field.Detail = "unknown_parameter", "this route has no parameter "+strconv.Quote(name)
 		case len(values) > 1:
-			field.Code, field.Detail = "duplicate_parameter", "the parameter "+name+" is there twice"
+			field.Code, field.Detail = "duplicate_parameter", "the parameter "+name+" appears twice"
 		default:
 			if err := plain(name, values[0]); err != nil {
 				return nil, err
@@ -49,7 +49,7 @@ func Query(c echo.Context, names ...string) (url.Values, error) {
 	return nil, f
 }
 
-// Flag is a parameter of a query that is true or false; without it, it is false.
+// Flag returns a boolean query parameter. Without the parameter it returns false.
 func Flag(q url.Values, name string) (bool, error) {
 	switch value := q.Get(name); {
 	case !q.Has(name) || value == "false":
@@ -61,7 +61,7 @@ func Flag(q url.Values, name string) (bool, error) {
 	}
 }
 
-// NoQuery refuses, as Query does, every parameter of a route that takes none.
+// NoQuery is middleware for a route without query parameters. It refuses every parameter, like Query.
 func NoQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if _, err := Query(c); err != nil {
@@ -71,8 +71,7 @@ func NoQuery(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// Page is which part of a list is asked for: limit is 1 to 1000, 100 where it was not sent; cursor is "" for the start,
-// where it was not sent.
+// Page returns the parameters limit and cursor of a list request. limit is 1 to 1000, by default 100. cursor is "" for the first page.
 func Page(c echo.Context) (limit int, cursor string, err error) {
 	q := c.QueryParams()
 	limit = defaultLimit

@@ -9,20 +9,20 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// maxDepth is how many arrays and objects may lie within each other in a document, and again in a payload within one.
+// maxDepth is the maximum nesting of arrays and objects in a document. A payload inside the document counts from zero again.
 const maxDepth = 128
 
-// CheckJSON reports whether raw is exactly one JSON value (RFC 8259) that every reader understands alike: UTF-8, no
-// member twice at any depth, no lone surrogate, no U+0000, at most 128 deep, nothing behind it. What is wrong is a
-// *fault.Error with a pointer: 400, but 422 for U+0000 in a string.
+// CheckJSON checks that raw is exactly one JSON value (RFC 8259) that every parser reads alike: UTF-8, no duplicate member, no lone
+// surrogate, no U+0000, and at most 128 levels deep. It returns a *fault.Error with a pointer: 422 for U+0000 in a string, 400 for
+// everything else.
 func CheckJSON(raw []byte) error {
 	return check(raw, nil)
 }
 
-// check does what CheckJSON does, and also holds the value to a shape, unless that is nil.
+// check is CheckJSON that also checks the value against a shape, unless the shape is nil.
 func check(raw []byte, want *shape) error { return scan(raw, want, scanner{}) }
 
-// scan does what check does, by a scanner that may have more to do.
+// scan is check with a scanner that may have options set.
 func scan(raw []byte, want *shape, s scanner) error {
 	s.src, s.path, s.names = raw, make([]step, 0, 8), make([][]byte, 0, 16)
 	s.space()
@@ -31,7 +31,7 @@ func scan(raw []byte, want *shape, s scanner) error {
 	}
 	s.space()
 	if s.pos < len(s.src) {
-		return s.malformed("invalid_json", "something follows the JSON value at byte %d", s.pos)
+		return s.malformed("invalid_json", "more text follows the JSON value at byte %d", s.pos)
 	}
 	if len(s.fields) == 0 {
 		return nil
@@ -43,28 +43,29 @@ func scan(raw []byte, want *shape, s scanner) error {
 	return e
 }
 
-// scanner reads a JSON text once, from left to right. It stops at the first fault of syntax and collects the faults of
-// meaning, so that a caller can mend those together.
+// scanner reads a JSON text once, from left to right. It stops at the first syntax error. It collects the bad values, so that the
+// client can correct them together.
 type scanner struct {
 	src     []byte
 	pos     int
 	depth   int
 	path    []step
-	names   [][]byte // the member names of the objects that are open
+	names   [][]byte // the member names of the open objects
 	fields  []fault.Field
-	unknown bool
-	shown   func(name, value []byte) // is shown the members of the outermost object; nil: nobody
-	patch   bool                     // the text is a merge patch: a member of any object may be null
-	most    int                      // elements of the list that begins here; 0: any number
+	unknown bool // an object has an unknown member
+
+	onMember func(name, value []byte) // called with each member of the outermost object, unless nil
+	patch    bool                     // the text is a merge patch: a member of any object may be null
+	most     int                      // the maximum length of the list that begins here; 0: any
 }
 
-// step is one reference token of a JSON pointer: a name, or an index where name is nil.
+// step is one reference token of a JSON pointer: a name, or an index if name is nil.
 type step struct {
 	name  []byte
 	index int
 }
 
-// maxFields is how many faults of meaning are reported at once.
+// maxFields is the maximum number of bad fields in one fault.
 const maxFields = 100
 
 func (s *scanner) pointer() string {
@@ -80,7 +81,7 @@ func (s *scanner) pointer() string {
 	return b.String()
 }
 
-// Pointer writes one reference token of a JSON pointer: ~ and / in it are escaped (RFC 6901 section 3).
+// Pointer escapes ~ and / in one reference token of a JSON pointer (RFC 6901 section 3).
 func Pointer(token string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
 }
@@ -115,7 +116,7 @@ func (s *scanner) space() {
 	}
 }
 
-// next returns the byte at hand, or 0 at the end.
+// next returns the current byte, or 0 at the end.
 func (s *scanner) next() byte {
 	if s.pos < len(s.src) {
 		return s.src[s.pos]
@@ -123,7 +124,7 @@ func (s *scanner) next() byte {
 	return 0
 }
 
-// value reads a value that must be of a shape, or null where the rule of its place allows that.
+// value reads a value that must have a shape, or be null if the rule of its place allows null.
 func (s *scanner) value(want *shape, place rule) error {
 	start, noted := s.pos, len(s.fields)
 	if want.raw() {
@@ -140,10 +141,10 @@ func (s *scanner) value(want *shape, place rule) error {
 	case kind == "null" && !place.null:
 		s.note("wrong_type", "must not be null%s", leaveOut[place.optional])
 	case kind == "null":
-	case place.said && string(s.src[start:s.pos]) == `""`:
+	case place.nonEmpty && string(s.src[start:s.pos]) == `""`:
 		s.note("invalid", "must not be empty: leave it out")
 	default:
-		want.hold(s, kind, s.src[start:s.pos])
+		want.check(s, kind, s.src[start:s.pos])
 	}
 	return nil
 }
@@ -186,7 +187,7 @@ func (s *scanner) nest(inside func() error) error {
 func (s *scanner) object(want *shape) error {
 	first := len(s.names)
 	defer func() { s.names = s.names[:first] }()
-	var seen map[string]bool // only once there are many
+	var seen map[string]bool // nil until the object has many members
 	s.space()
 	if s.next() == '}' {
 		s.pos++
@@ -202,8 +203,8 @@ func (s *scanner) object(want *shape) error {
 			return err
 		}
 		s.path = append(s.path, step{name: name})
-		if twice(s.names[first:], &seen, name) {
-			return s.malformed("duplicate_member", "the member %q is there twice", name)
+		if duplicate(s.names[first:], &seen, name) {
+			return s.malformed("duplicate_member", "the member %q appears twice", name)
 		}
 		s.names = append(s.names, name)
 		s.space()
@@ -216,14 +217,14 @@ func (s *scanner) object(want *shape) error {
 		place.null = place.null || s.patch
 		if !known {
 			s.unknown = true
-			s.note("unknown_field", "there is no field %q here", name)
+			s.note("unknown_field", "the field %q is unknown", name)
 		}
 		start := s.pos
 		if err := s.value(inner, place); err != nil {
 			return err
 		}
-		if s.shown != nil && len(s.path) == 1 {
-			s.shown(name, s.src[start:s.pos])
+		if s.onMember != nil && len(s.path) == 1 {
+			s.onMember(name, s.src[start:s.pos])
 		}
 		s.path = s.path[:len(s.path)-1]
 		s.space()
@@ -239,9 +240,9 @@ func (s *scanner) object(want *shape) error {
 	}
 }
 
-// twice reports whether name is among the names of an object. It puts more than a few names into a map, so that an object of many
-// members costs no more than its length.
-func twice(names [][]byte, seen *map[string]bool, name []byte) bool {
+// duplicate reports whether name is in names. It puts more than a few names into a map, so that its time stays linear in an object of
+// many members.
+func duplicate(names [][]byte, seen *map[string]bool, name []byte) bool {
 	const few = 16
 	if len(names) < few {
 		for _, n := range names {

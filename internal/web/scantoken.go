@@ -51,27 +51,27 @@ func (s *scanner) digits() bool {
 	return s.pos > start
 }
 
-// text reads a string and returns its text, which is a part of the source if nothing in it is escaped.
+// text reads a string and returns its text. A string without escapes is a slice of the source.
 func (s *scanner) text() ([]byte, error) {
 	s.pos++
 	start := s.pos
-	var said []byte // the text up to start, if it has an escape
+	var decoded []byte // the text before start, if it has an escape
 	for {
 		switch c := s.next(); {
 		case c == '"':
 			plain := s.src[start:s.pos:s.pos]
 			s.pos++
-			if said == nil {
+			if decoded == nil {
 				return plain, nil
 			}
-			return append(said, plain...), nil
+			return append(decoded, plain...), nil
 		case c == '\\':
-			said = append(said, s.src[start:s.pos]...)
+			decoded = append(decoded, s.src[start:s.pos]...)
 			r, err := s.escape()
 			if err != nil {
 				return nil, err
 			}
-			said = utf8.AppendRune(said, r)
+			decoded = utf8.AppendRune(decoded, r)
 			start = s.pos
 		case c < 0x20:
 			return nil, s.syntax()
@@ -103,7 +103,7 @@ func (s *scanner) escape() (rune, error) {
 		return 0, err
 	}
 	if r == 0 {
-		s.note("nul", "U+0000 cannot be kept")
+		s.note("nul", "U+0000 cannot be stored")
 		return r, nil
 	}
 	if !utf16.IsSurrogate(r) {

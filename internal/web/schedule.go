@@ -6,7 +6,7 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// ScheduleName reads the workflow and the key that a path names.
+// ScheduleName returns the path parameters workflow and key.
 func ScheduleName(c echo.Context) (workflow, key string, err error) {
 	workflow, workflowErr := Param(c, "workflow")
 	key, keyErr := Param(c, "key")

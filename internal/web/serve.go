@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Grace is how long requests in flight may take once the server stops.
+// Grace is how long requests in flight may take after the server begins to stop.
 const Grace = 8 * time.Second
 
-// maxHeaders is how many bytes the line and the headers of a request have at most.
+// maxHeaders is the maximum size of a request line with its headers, in bytes.
 const maxHeaders = 32 << 10
 
-// Serve answers requests on ln, over HTTP/1.1 only, until ctx ends. Then it takes no new ones, lets those in flight end
-// within Grace, and returns nil; who waits for something learns of it by Stopping. It closes ln.
+// Serve answers requests on ln, over HTTP/1.1 only, until ctx ends. Then it closes ln, closes the channel of Stopping, waits up to
+// Grace for the requests in flight, and returns nil.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -26,14 +26,14 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 		Protocols:         protocols,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       20 * time.Second,
-		WriteTimeout:      30 * time.Second, // later than the read's, so that who is too slow is told so
+		WriteTimeout:      30 * time.Second, // longer than ReadTimeout, so that a slow client still gets its 408
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    maxHeaders,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ConnContext:       watched,
+		ConnContext:       storeConn,
 
-		DisableGeneralOptionsHandler: true, // OPTIONS * is answered as any path that is not there
+		DisableGeneralOptionsHandler: true, // OPTIONS * gets the same answer as an unknown path
 	}
 	stopped := make(chan error, 1)
 	served := make(chan struct{})
@@ -53,7 +53,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 	err := s.Serve(wires{ln})
 	close(served)
 	if stop := <-stopped; stop != nil {
-		log.Warn("requests were cut as they did not end in time", "error", stop)
+		log.Warn("requests did not end in time and were aborted", "error", stop)
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil

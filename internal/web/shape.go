@@ -14,23 +14,23 @@ import (
 	"github.com/carillonhq/carillon/internal/instant"
 )
 
-// shape is what a Go type expects of a JSON value: which kind, and for an object which members, named exactly. A nil
-// shape expects nothing.
+// shape is the JSON that a Go type accepts: the kind of the value, and the exact member names of an object. A nil shape accepts any
+// value.
 type shape struct {
 	typ      reflect.Type
-	kind     string // as the scanner names them; "" for any, "custom" and "text" for types that read themselves
+	kind     string // as the scanner names them; "" for any; "custom" and "text" for types with their own unmarshaler
 	members  map[string]*shape
 	rules    map[string]rule // of the members
-	inner    *shape          // of the elements of an array, or of the members of an object with free names
+	inner    *shape          // of the elements of an array, or of the values of a map
 	verbatim bool
 }
 
-// rule is what holds for the place that a value is in: a member of an object, an element of a list, or the whole text.
+// rule is what the place of a value allows. The place is a member of an object, an element of a list, or the whole text.
 type rule struct {
-	optional bool // it may be left out
-	null     bool // it may be null: its field is tagged null:"yes"
-	said     bool // it is a text that says something where it is there at all: "" does not stand for leaving it out
-	most     int  // elements of a list; 0: any number
+	optional bool // the member may be absent
+	null     bool // the value may be null: its field has the tag null:"yes"
+	nonEmpty bool // an optional string must not be ""
+	most     int  // the maximum length of a list; 0: any
 }
 
 var (
@@ -50,7 +50,7 @@ func shapeOf(t reflect.Type) *shape {
 	defer building.Unlock()
 	made := map[reflect.Type]*shape{}
 	s := build(t, made)
-	for t, s := range made { // only whole ones are shown to others
+	for t, s := range made { // other goroutines see only complete shapes
 		shapes.LoadOrStore(t, s)
 	}
 	return s
@@ -100,7 +100,7 @@ func build(t reflect.Type, made map[reflect.Type]*shape) *shape {
 	return s
 }
 
-// embed takes the fields of a struct as members; those of a struct embedded in it come after, and never cover one.
+// embed adds the fields of a struct as members. Fields of embedded structs come after, and never replace a member.
 func (s *shape) embed(t reflect.Type, made map[reflect.Type]*shape) {
 	var inside []reflect.Type
 	for f := range t.Fields() {
@@ -124,8 +124,8 @@ func (s *shape) embed(t reflect.Type, made map[reflect.Type]*shape) {
 			s.members[name] = build(f.Type, made)
 			s.rules[name] = rule{
 				optional: optional, null: f.Tag.Get("null") == "yes",
-				said: optional && f.Type.Kind() == reflect.String && f.Tag.Get("empty") != "yes",
-				most: mostElements(f),
+				nonEmpty: optional && f.Type.Kind() == reflect.String && f.Tag.Get("empty") != "yes",
+				most:     mostElements(f),
 			}
 		}
 	}
@@ -136,17 +136,17 @@ func (s *shape) embed(t reflect.Type, made map[reflect.Type]*shape) {
 	}
 }
 
-// mostElements is what the tag "most" of a list allows. The scanner stops there, so that a long list of empty objects is never
-// read into Go values, which take many times its bytes.
+// mostElements returns the maximum length of a list, from its tag "most". The scanner stops there. Otherwise a long list of empty
+// objects would become Go values, which take many times as many bytes.
 func mostElements(f reflect.StructField) int {
 	most, _ := strconv.Atoi(f.Tag.Get("most")) // 0 without the tag
 	return most
 }
 
-// raw reports whether the value is kept as it was sent.
+// raw reports whether the value is stored unparsed.
 func (s *shape) raw() bool { return s != nil && s.verbatim }
 
-// member says what the member of an object is expected to be, and whether there may be one of that name.
+// member returns the shape and the rule of an object's member, and whether the object may have a member of that name.
 func (s *shape) member(name []byte) (*shape, rule, bool) {
 	if s == nil || s.members == nil {
 		return s.element(), rule{}, true
@@ -166,8 +166,8 @@ var articles = map[string]string{
 	"object": "an object", "array": "an array", "string": "a string", "number": "a number", "boolean": "true or false",
 }
 
-// hold notes where a value of that kind is not what the shape expects.
-func (s *shape) hold(scan *scanner, kind string, raw []byte) {
+// check notes a fault if a value of that kind does not fit the shape.
+func (s *shape) check(scan *scanner, kind string, raw []byte) {
 	switch s.kind {
 	case "":
 		return
@@ -181,7 +181,7 @@ func (s *shape) hold(scan *scanner, kind string, raw []byte) {
 		if _, err := instant.Parse(strings.Trim(string(raw), `"`)); err != nil && !at.IsZero() {
 			scan.noteError(err, s.typ)
 		} else if !writable(*at) {
-			scan.note("out_of_range", "must be of a year up to 9999 in UTC")
+			scan.note("out_of_range", "must be in a year up to 9999 in UTC")
 		}
 	case "text":
 		var text string
@@ -192,20 +192,20 @@ func (s *shape) hold(scan *scanner, kind string, raw []byte) {
 		scan.noteError(reflect.New(s.typ).Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)), s.typ)
 	case kind:
 		if kind == "number" {
-			s.holdNumber(scan, string(raw))
+			s.checkNumber(scan, string(raw))
 		}
 	default:
 		scan.note("wrong_type", "must be %s, not %s", articles[s.kind], articles[kind])
 	}
 }
 
-// writable reports whether an instant can be written in UTC by RFC 3339: an offset may take one beyond its years.
+// writable reports whether RFC 3339 can write the time in UTC. The offset of a time near year 0 or 9999 can move it out of range.
 func writable(at time.Time) bool {
 	year := at.UTC().Year()
 	return 0 <= year && year <= 9999
 }
 
-func (s *shape) holdNumber(scan *scanner, text string) {
+func (s *shape) checkNumber(scan *scanner, text string) {
 	var err error
 	switch bits := s.typ.Bits(); s.typ.Kind() {
 	case reflect.Float32, reflect.Float64:
@@ -219,11 +219,11 @@ func (s *shape) holdNumber(scan *scanner, text string) {
 	case errors.Is(err, strconv.ErrRange):
 		scan.note("out_of_range", "is too large a number")
 	case err != nil:
-		scan.note("wrong_type", "must be a whole number that is not out of range")
+		scan.note("wrong_type", "must be a whole number within its range")
 	}
 }
 
-// noteError notes what a type that reads itself says of its value. Its pointers are taken from the value's.
+// noteError notes the error of a type's own unmarshaler. The pointers of a fault are relative to the value.
 func (s *scanner) noteError(err error, t reflect.Type) {
 	if err == nil {
 		return
@@ -238,11 +238,11 @@ func (s *scanner) noteError(err error, t reflect.Type) {
 		return
 	}
 	if t == reflect.TypeFor[time.Time]() {
-		s.note("invalid", "must be an instant as RFC 3339 writes it")
+		s.note("invalid", "must be a time in the format of RFC 3339")
 		return
 	}
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		s.note("wrong_type", "is of a type that does not fit here")
+		s.note("wrong_type", "has the wrong type")
 		return
 	}
 	s.note("invalid", "%s", err)

@@ -13,36 +13,36 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// staticCaching lets everybody keep a static answer, and has them ask after a minute whether it is still the same.
+// staticCaching lets any cache store a static answer for a minute. After that the cache must revalidate it.
 const staticCaching = "public, max-age=60"
 
-// form is one representation of static content. Each has a tag of its own (RFC 9110 section 8.8.3.3).
-type form struct {
-	body    []byte
-	packed  bool
-	version int64
+// representation is static content, plain or compressed. Each has its own ETag (RFC 9110 section 8.8.3.3).
+type representation struct {
+	body       []byte
+	compressed bool
+	version    int64
 }
 
-func newForm(body []byte, packed bool) form {
+func newRepresentation(body []byte, compressed bool) representation {
 	sum := sha256.Sum256(body)
-	return form{body, packed, int64(binary.BigEndian.Uint64(sum[:8]) >> 1)}
+	return representation{body, compressed, int64(binary.BigEndian.Uint64(sum[:8]) >> 1)}
 }
 
-// Static returns a handler that answers GET with content that stays the same while the process runs: 304 where the client
-// has it already, and as gzip where the client takes that. Without plain, which may be large, the answer is always packed;
-// without packed, Static packs plain at the first request for it. The route needs Conditional.
-func Static(media string, plain, packed []byte) echo.HandlerFunc {
-	asIs := newForm(plain, false)
-	small := sync.OnceValue(func() form {
-		if packed == nil {
-			return newForm(pack(plain), true)
+// Static returns a handler that answers GET with constant content. It answers 304 if the client already has the content, and uses gzip
+// if the client accepts it. With a nil plain every answer is gzip. With a nil zipped, Static compresses plain at the first request for
+// it. The route needs Conditional.
+func Static(media string, plain, zipped []byte) echo.HandlerFunc {
+	identity := newRepresentation(plain, false)
+	compressed := sync.OnceValue(func() representation {
+		if zipped == nil {
+			return newRepresentation(compress(plain), true)
 		}
-		return newForm(packed, true)
+		return newRepresentation(zipped, true)
 	})
 	return func(c echo.Context) error {
-		f := asIs
-		if plain == nil || takesGzip(c.Request().Header.Values("Accept-Encoding")) {
-			f = small()
+		f := identity
+		if plain == nil || acceptsGzip(c.Request().Header.Values("Accept-Encoding")) {
+			f = compressed()
 		}
 		known, err := known(c, f.version)
 		if err != nil {
@@ -54,42 +54,42 @@ func Static(media string, plain, packed []byte) echo.HandlerFunc {
 		if known {
 			return c.NoContent(http.StatusNotModified)
 		}
-		if f.packed {
+		if f.compressed {
 			h.Set("Content-Encoding", "gzip")
 		}
 		return c.Blob(http.StatusOK, media, f.body)
 	}
 }
 
-// pack returns b as gzip.
-func pack(b []byte) []byte {
+// compress returns b as gzip.
+func compress(b []byte) []byte {
 	var out bytes.Buffer
 	z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
 	if err != nil {
-		panic(err) // the level is one of gzip's own
+		panic(err) // the level is valid
 	}
-	_, _ = z.Write(b) // a buffer takes all
+	_, _ = z.Write(b) // a buffer returns no error
 	_ = z.Close()
 	return out.Bytes()
 }
 
-// takesGzip reports whether Accept-Encoding allows gzip (RFC 9110 section 12.5.3). A header that was not sent allows it, too,
-// but who sends none may not unpack it.
-func takesGzip(sent []string) bool {
-	takes := false
+// acceptsGzip reports whether Accept-Encoding allows gzip (RFC 9110 section 12.5.3). Without the header it returns false: the RFC
+// allows gzip then, but such a client may be unable to decompress it.
+func acceptsGzip(sent []string) bool {
+	accepts := false
 	for item := range strings.SplitSeq(strings.Join(sent, ","), ",") {
 		coding, weight, _ := strings.Cut(item, ";")
 		switch strings.ToLower(strings.Trim(coding, " \t")) {
 		case "gzip", "x-gzip":
 			return allowed(weight)
 		case "*":
-			takes = allowed(weight)
+			accepts = allowed(weight)
 		}
 	}
-	return takes
+	return accepts
 }
 
-// allowed reports whether a weight, such as q=0.5, is above 0. One that cannot be read does not count.
+// allowed reports whether a weight, such as q=0.5, is above 0. An unreadable or absent weight counts as 1.
 func allowed(weight string) bool {
 	name, value, _ := strings.Cut(strings.Trim(weight, " \t"), "=")
 	if !strings.EqualFold(name, "q") {

@@ -27,7 +27,7 @@ func statics() (e *echo.Echo, plain string) {
 	plain = strings.Repeat("content ", 1000)
 	e = New(Options{Log: quiet()})
 	e.GET("/both", Static("text/plain; charset=utf-8", []byte(plain), nil), Conditional)
-	e.GET("/packed", Static("text/plain; charset=utf-8", nil, pack([]byte(plain))), Conditional)
+	e.GET("/packed", Static("text/plain; charset=utf-8", nil, compress([]byte(plain))), Conditional)
 	return e, plain
 }
 

@@ -7,25 +7,25 @@ import (
 	"sync"
 )
 
-// turns bounds how many requests use much CPU at a time, so that the others find a processor free. Turns are short; tenants that wait
-// get them in a circle, and a tenant's requests in the order in which they came.
+// turns bounds how many requests use much CPU at the same time, so that small requests always find a free processor. Turns are short.
+// Waiting tenants get them round-robin; the requests of a tenant get them in order of arrival.
 type turns struct {
-	mu   sync.Mutex
-	free int
-	line []*turnLine // tenants that wait
+	mu    sync.Mutex
+	free  int
+	queue []*turnQueue // the waiting tenants
 }
 
-type turnLine struct {
+type turnQueue struct {
 	tenant  int32
-	waiting []chan struct{} // closed when it is the request's turn
+	waiting []chan struct{} // each is closed when its request's turn begins
 }
 
-// muchWork is how many bytes of a body or an answer take a turn. Less takes a millisecond at most.
+// muchWork is the number of bytes of a body or an answer from which the work needs a turn. Less takes a millisecond at most.
 const muchWork = 64 << 10
 
 func newTurns() *turns { return &turns{free: max(1, runtime.GOMAXPROCS(0)/2)} }
 
-// begin waits for a turn of a tenant. end gives it back.
+// begin waits for a turn. end gives the turn to the next request.
 func (t *turns) begin(ctx context.Context, tenant int32) error {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -34,11 +34,11 @@ func (t *turns) begin(ctx context.Context, tenant int32) error {
 		return nil
 	}
 	mine := make(chan struct{})
-	at := slices.IndexFunc(t.line, func(l *turnLine) bool { return l.tenant == tenant })
+	at := slices.IndexFunc(t.queue, func(q *turnQueue) bool { return q.tenant == tenant })
 	if at < 0 {
-		at, t.line = len(t.line), append(t.line, &turnLine{tenant: tenant})
+		at, t.queue = len(t.queue), append(t.queue, &turnQueue{tenant: tenant})
 	}
-	t.line[at].waiting = append(t.line[at].waiting, mine)
+	t.queue[at].waiting = append(t.queue[at].waiting, mine)
 	t.mu.Unlock()
 	select {
 	case <-mine:
@@ -51,17 +51,17 @@ func (t *turns) begin(ctx context.Context, tenant int32) error {
 	return ctx.Err()
 }
 
-// leave takes a request out of the line. It reports false if it is its turn by now.
+// leave removes a request from the queue. It reports false if the request's turn has already begun.
 func (t *turns) leave(tenant int32, mine chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, l := range t.line {
-		at := slices.Index(l.waiting, mine)
-		if l.tenant != tenant || at < 0 {
+	for i, q := range t.queue {
+		at := slices.Index(q.waiting, mine)
+		if q.tenant != tenant || at < 0 {
 			continue
 		}
-		if l.waiting = slices.Delete(l.waiting, at, at+1); len(l.waiting) == 0 {
-			t.line = slices.Delete(t.line, i, i+1)
+		if q.waiting = slices.Delete(q.waiting, at, at+1); len(q.waiting) == 0 {
+			t.queue = slices.Delete(t.queue, i, i+1)
 		}
 		return true
 	}
@@ -71,25 +71,25 @@ func (t *turns) leave(tenant int32, mine chan struct{}) bool {
 func (t *turns) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.line) == 0 {
+	if len(t.queue) == 0 {
 		t.free++
 		return
 	}
-	next := t.line[0]
-	t.line = t.line[1:]
+	next := t.queue[0]
+	t.queue = t.queue[1:]
 	close(next.waiting[0])
 	if next.waiting = next.waiting[1:]; len(next.waiting) > 0 {
-		t.line = append(t.line, next)
+		t.queue = append(t.queue, next)
 	}
 }
 
-// turn is a request's use of turns: it has one or none. A nil turn always may go on.
+// turn is the turn of one request, which it has or has not. A nil turn, or one without an account, never waits.
 type turn struct {
 	account *account
 	has     bool
 }
 
-// begin waits until it is the request's turn, if it is not.
+// begin waits until the request has its turn.
 func (t *turn) begin(ctx context.Context) error {
 	if t == nil || t.account == nil || t.has {
 		return nil
@@ -99,7 +99,7 @@ func (t *turn) begin(ctx context.Context) error {
 	return err
 }
 
-// end lets others go on.
+// end gives the turn back, if the request has it.
 func (t *turn) end() {
 	if t != nil && t.has {
 		t.account.budget.turns.end()
@@ -107,7 +107,7 @@ func (t *turn) end() {
 	}
 }
 
-// inTurn does work on so many bytes, when it is the request's turn if they are many.
+// inTurn runs work on that many bytes. It waits for a turn first if the bytes are many.
 func inTurn(ctx context.Context, bytes int, work func() error) error {
 	if bytes < muchWork {
 		return work()

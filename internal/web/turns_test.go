@@ -49,8 +49,8 @@ func TestTurnsGoRoundTheTenants(t *testing.T) {
 		if got := []int32{1, 2, 3, 1, 2, 1}; !slices.Equal(order, got) {
 			t.Errorf("got turns %v, want %v", order, got)
 		}
-		if line.free != 1 || len(line.line) != 0 {
-			t.Errorf("%d turns are free, and %d tenants wait", line.free, len(line.line))
+		if line.free != 1 || len(line.queue) != 0 {
+			t.Errorf("%d turns are free, and %d tenants wait", line.free, len(line.queue))
 		}
 	})
 }
@@ -109,10 +109,10 @@ func waitForTurns(t *testing.T) {
 	waiting := func() int {
 		b.turns.mu.Lock()
 		defer b.turns.mu.Unlock()
-		if len(b.turns.line) == 0 {
+		if len(b.turns.queue) == 0 {
 			return 0
 		}
-		return len(b.turns.line[0].waiting)
+		return len(b.turns.queue[0].waiting)
 	}
 	synctest.Wait()
 	if n := waiting(); n != 2 {

@@ -18,11 +18,11 @@ var saneName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 // IsName reports whether s can name a workflow, an endpoint, a calendar or a tenant: 1 to 128 of A-Z a-z 0-9 . _ -
 func IsName(s string) bool { return saneName.MatchString(s) }
 
-// embedded is the name that the validator knows an embedded struct by: it is no part of a pointer.
+// embedded is the validator's name for an embedded struct. It never becomes a part of a JSON pointer.
 const embedded = "\x00"
 
-// shapesOf checks validate tags. Besides the validator's own there is `name`: a workflow, endpoint or calendar's.
-var shapesOf = func() *validator.Validate {
+// structTags checks validate tags. It knows the validator's own tags, and `name` for the name of a workflow, an endpoint or a calendar.
+var structTags = func() *validator.Validate {
 	v := validator.New(validator.WithRequiredStructEnabled())
 	v.RegisterTagNameFunc(func(f reflect.StructField) string {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -37,7 +37,7 @@ var shapesOf = func() *validator.Validate {
 	return v
 }()
 
-// tagged tells whether a type, or one within it, has a validate tag. It is asked once of each type.
+// tagged reports whether a type, or a type within it, has a validate tag. It caches the result.
 func tagged(t reflect.Type) bool {
 	if known, ok := taggedTypes.Load(t); ok {
 		return known.(bool)
@@ -77,10 +77,10 @@ func validate(v any) error {
 	var err error
 	switch t.Kind() {
 	case reflect.Struct:
-		err = shapesOf.Struct(v)
+		err = structTags.Struct(v)
 	case reflect.Slice, reflect.Array, reflect.Map:
 		if inner := t.Type().Elem().Kind(); inner == reflect.Struct {
-			err = shapesOf.Var(t.Interface(), "dive")
+			err = structTags.Var(t.Interface(), "dive")
 		}
 	}
 	bad, ok := errors.AsType[validator.ValidationErrors](err)
@@ -94,7 +94,7 @@ func validate(v any) error {
 	return fault.Fields(fields...)
 }
 
-// pointerOf makes a JSON pointer of a validator's namespace, such as Params.spec.at[2]: the type's name is dropped.
+// pointerOf returns the JSON pointer of a validator's namespace, such as Params.spec.at[2]. It drops the type's name.
 func pointerOf(namespace string, named bool) string {
 	var b strings.Builder
 	for i, part := range strings.Split(namespace, ".") {
@@ -147,7 +147,7 @@ func detailOf(f validator.FieldError) string {
 	case "name":
 		return "must be 1 to 128 letters, digits, dots, underscores and hyphens"
 	case "unique":
-		return "must not hold the same twice"
+		return "must not contain duplicates"
 	}
-	return "does not fit: " + f.Tag()
+	return "breaks the rule " + f.Tag()
 }

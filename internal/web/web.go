@@ -1,6 +1,10 @@
-// Package web is the edge of the API: it turns requests into values that are checked, and values and errors into
-// answers. It promises that an answer is JSON or a problem document (RFC 9457), bears X-Request-Id, and never shows
-// what went wrong inside; that a body is read strictly and within its limit; and that a request ends in time.
+// Package web is the HTTP edge of the API. It turns requests into checked values, and turns values and errors into answers.
+//
+// Each answer is JSON or a problem document (RFC 9457), has an X-Request-Id, and never shows an internal error. Bodies are parsed
+// strictly and have a limit. Each request has a timeout. Budget bounds the memory of concurrent requests, and turns their CPU.
+//
+// The package writes no table. Its locks are in memory, so a crash leaves nothing behind. A request that fails in the middle of a
+// commit is answered with outcome_unknown.
 package web
 
 import (
@@ -20,16 +24,16 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// Options are what a router needs to know. The zero value of each but Log is good.
+// Options configure a router. All fields but Log may be zero.
 type Options struct {
 	Log       *slog.Logger
-	BodyLimit int64          // bytes of a body once it is unpacked; 0: 1 MiB. A route may have another: see BodyLimit
-	Timeout   time.Duration  // of a request; 0: 10 s. A route may have another: see Timeout
-	Metrics   *Metrics       // nil: none are taken
-	Proxies   []netip.Prefix // whose X-Forwarded-For says the address of the client; others' is ignored
+	BodyLimit int64          // of a decompressed body in bytes; 0: 1 MiB. The middleware BodyLimit overrides it for a route
+	Timeout   time.Duration  // of a request; 0: 10 s. The middleware Timeout overrides it for a route
+	Metrics   *Metrics       // nil: no metrics
+	Proxies   []netip.Prefix // trusted proxies: only their X-Forwarded-For is used
 }
 
-// New returns a router without routes. Faults that its handlers return are answered as problem documents.
+// New returns a router without routes. It answers the faults of its handlers with problem documents.
 func New(o Options) *echo.Echo {
 	if o.BodyLimit == 0 {
 		o.BodyLimit = 1 << 20
@@ -43,12 +47,12 @@ func New(o Options) *echo.Echo {
 	e.IPExtractor = clientAddress(o.Proxies)
 	e.HTTPErrorHandler = problems(o.Log)
 	e.Pre(escapedPath, heads)
-	e.Use(frame(o), unambiguous, whole, accountable, conditions(e), within(o.Timeout), limited(o.BodyLimit))
+	e.Use(frame(o), unambiguous, exactPath, watchOutcome, conditions(e), within(o.Timeout), limited(o.BodyLimit))
 	return e
 }
 
-// clientAddress returns how the address of a request's client is told: the last one of X-Forwarded-For that is not of a
-// trusted proxy, if the request came from one; otherwise the address that the request came from.
+// clientAddress returns a function that finds the client's address. For a request from a trusted proxy it is the last address in
+// X-Forwarded-For that is not a trusted proxy. For any other request it is the address of the connection.
 func clientAddress(trusted []netip.Prefix) echo.IPExtractor {
 	if len(trusted) == 0 {
 		return echo.ExtractIPDirect()
@@ -60,7 +64,7 @@ func clientAddress(trusted []netip.Prefix) echo.IPExtractor {
 	return echo.ExtractIPFromXFFHeader(options...)
 }
 
-// escapedPath has the router see each path as it was sent, so that an escaped slash never ends a segment.
+// escapedPath makes the router match the escaped path, so that an escaped slash never ends a segment.
 func escapedPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		u := c.Request().URL
@@ -69,8 +73,8 @@ func escapedPath(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// whole refuses what the router matches loosely: a last parameter that swallows further segments.
-func whole(next echo.HandlerFunc) echo.HandlerFunc {
+// exactPath answers 404 where Echo's last path parameter has matched more than one segment.
+func exactPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !exact(c) {
 			return echo.ErrNotFound
@@ -79,15 +83,16 @@ func whole(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// exact reports whether the path has as many segments as the route that it was matched with.
+// exact reports whether the path has as many segments as the matched route.
 func exact(c echo.Context) bool {
 	pattern := c.Path()
 	return pattern == "" || strings.Contains(pattern, "*") ||
 		strings.Count(pattern, "/") == strings.Count(c.Request().URL.EscapedPath(), "/")
 }
 
-// accountable notes what a request changes, so that no answer says of a change that it was not made where it may have been.
-func accountable(next echo.HandlerFunc) echo.HandlerFunc {
+// watchOutcome records whether a request's transactions may have committed, so that an error never claims that nothing was changed
+// when something may have been.
+func watchOutcome(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		if r.Method == http.MethodGet {
@@ -100,16 +105,16 @@ func accountable(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// Timeout gives a route another time to end in than the router's own; its connection's deadlines go with it.
+// Timeout sets a route's own timeout, and moves the deadlines of its connection accordingly.
 func Timeout(d time.Duration) echo.MiddlewareFunc {
 	return within(d)
 }
 
 const (
-	clientKey = "web.client" // the request's context as the connection gave it, without a deadline of ours
-	limitKey  = "web.limit"  // the one with the deadline that counts: the innermost
+	clientKey = "web.client" // the context of the connection's request, without our deadline
+	limitKey  = "web.limit"  // the context with the innermost deadline, which applies
 
-	outcomeKey = "web.outcome" // what is known of the request's changes; nil: it makes none
+	outcomeKey = "web.outcome" // the *postgres.Outcome of the request; absent for a GET
 )
 
 func within(d time.Duration) echo.MiddlewareFunc {
@@ -127,7 +132,7 @@ func within(d time.Duration) echo.MiddlewareFunc {
 			c.SetRequest(r.WithContext(ctx))
 			c.Set(limitKey, ctx)
 			if nested {
-				conn := http.NewResponseController(c.Response()) // a recorder has no deadlines to set, and needs none
+				conn := http.NewResponseController(c.Response()) // a test's recorder has no deadlines to set
 				_ = conn.SetReadDeadline(time.Now().Add(d + slack))
 				_ = conn.SetWriteDeadline(time.Now().Add(d + 2*slack))
 			}
@@ -141,5 +146,5 @@ func within(d time.Duration) echo.MiddlewareFunc {
 	}
 }
 
-// slack is how much longer a connection may take than the handler of its request.
+// slack is the time that a connection gets beyond the timeout of its request.
 const slack = 10 * time.Second

@@ -14,9 +14,8 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// wires are connections that are watched for requests with both Content-Length and Transfer-Encoding, the means of
-// smuggling one request inside another past a proxy (RFC 9112 section 6.1). net/http drops the length of such a request
-// in silence, so it can be seen on the wire only.
+// wires is a listener that detects requests with both Content-Length and Transfer-Encoding, which are used for request smuggling
+// (RFC 9112 section 6.1). net/http silently drops the length of such a request, so only the bytes on the connection show it.
 type wires struct{ net.Listener }
 
 func (l wires) Accept() (net.Conn, error) {
@@ -27,20 +26,20 @@ func (l wires) Accept() (net.Conn, error) {
 	return &wire{Conn: c}, nil
 }
 
-// wire follows the requests that come over a connection: heads, by line, and over the bodies between them.
+// wire is a connection that parses the framing of its requests: it reads heads line by line, and skips bodies.
 type wire struct {
 	net.Conn
-	line            []byte // the line at hand, as far as it matters
-	field           string // the header before it, which the line may continue
-	started         bool   // the head has a line
-	lengthy, choppy bool   // the head has Content-Length, Transfer-Encoding
-	length          int64
-	skip            int64 // bytes of a body that are still to come
-	part            part
-	ambiguous       atomic.Bool
+	line               []byte // the current line, up to longestLine
+	field              string // the header before it, which the line may continue
+	started            bool   // the head has a line
+	hasLength, chunked bool   // the head has Content-Length, Transfer-Encoding
+	length             int64
+	skip               int64 // bytes of the body that are still to come
+	part               part
+	ambiguous          atomic.Bool
 }
 
-// part is what a line on the wire belongs to.
+// part is the part of a request that the current line belongs to.
 type part int
 
 const (
@@ -56,7 +55,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// longestLine is how much of a line is kept. net/http refuses a head that is larger.
+// longestLine is the maximum length of a buffered line. net/http refuses a larger head.
 const longestLine = maxHeaders + 8<<10
 
 func (w *wire) follow(b []byte) {
@@ -78,14 +77,14 @@ func (w *wire) follow(b []byte) {
 	}
 }
 
-// end takes note of a line.
+// end processes a complete line.
 func (w *wire) end(line string) {
 	switch w.part {
 	case inHead:
 		w.header(line)
 	case inChunkSize:
 		size, _, _ := strings.Cut(line, ";")
-		w.skip, _ = strconv.ParseInt(strings.TrimSpace(size), 16, 64) // what is no size, net/http refuses
+		w.skip, _ = strconv.ParseInt(strings.TrimSpace(size), 16, 64) // net/http refuses an invalid size
 		w.part = inChunkEnd
 		if w.skip <= 0 {
 			w.skip, w.part = 0, inTrailer
@@ -99,8 +98,8 @@ func (w *wire) end(line string) {
 	}
 }
 
-// header takes note of a line of a head. A line that begins with a blank continues the header before it (RFC 9112 section
-// 5.2), so a header is known to be whole once the next line has come.
+// header processes a line of a head. A line that begins with a blank continues the header before it (RFC 9112 section 5.2), so a
+// header is complete when the next line arrives.
 func (w *wire) header(line string) {
 	if line != "" && strings.Contains(" \t", line[:1]) {
 		if len(w.field) < longestLine {
@@ -114,43 +113,43 @@ func (w *wire) header(line string) {
 	case line == "" && !w.started:
 		return
 	case line == "":
-		if w.lengthy && w.choppy {
+		if w.hasLength && w.chunked {
 			w.ambiguous.Store(true)
 		}
-		if w.choppy {
+		if w.chunked {
 			w.part = inChunkSize
 		} else {
 			w.skip = max(0, w.length)
 		}
-		w.started, w.lengthy, w.choppy, w.length = false, false, false, 0
+		w.started, w.hasLength, w.chunked, w.length = false, false, false, 0
 		return
 	}
 	w.started = true
 }
 
-// framing takes note of a header that tells where a body ends.
+// framing processes a header that determines the length of a body.
 func (w *wire) framing(header string) {
 	name, value, _ := strings.Cut(header, ":")
 	switch name {
 	case "content-length":
-		w.lengthy = true
+		w.hasLength = true
 		w.length, _ = strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 	case "transfer-encoding":
-		w.choppy = true
+		w.chunked = true
 	}
 }
 
-// watched keeps a connection where its requests find it.
-func watched(ctx context.Context, c net.Conn) context.Context {
+// storeConn stores a connection in the context of its requests.
+func storeConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, wireKey, c)
 }
 
-// unambiguous refuses, and hangs up on, a connection over which a request came that can be read in two ways.
+// unambiguous answers 400 and closes the connection if one of its requests has two different lengths.
 func unambiguous(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		w, ok := c.Request().Context().Value(wireKey).(*wire)
 		if ok && w.ambiguous.Load() {
-			f := fault.New(http.StatusBadRequest, "ambiguous_length", "a request bears Content-Length or Transfer-Encoding, not both")
+			f := fault.New(http.StatusBadRequest, "ambiguous_length", "a request must not have both Content-Length and Transfer-Encoding")
 			f.Header = map[string]string{"Connection": "close"}
 			return f
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/calendar"
-	"github.com/carillonhq/carillon/internal/hoard"
+	"github.com/carillonhq/carillon/internal/bytelru"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -18,9 +18,9 @@ import (
 // Timings keeps compiled timings by the hash of what they say, so that a million members share one. It is safe for
 // concurrent use.
 type Timings struct {
-	byHash   *hoard.Hoard[timingKey, *calendar.Timing]
+	byHash   *bytelru.Cache[timingKey, *calendar.Timing]
 	byCohort *lru.Cache[cohortVersion, timingKey]
-	editions *hoard.Hoard[edition, []calendar.Date]
+	editions *bytelru.Cache[edition, []calendar.Date]
 	warned   *lru.Cache[wording, dated]
 	specs    *lru.Cache[string, calendar.Spec]
 	weeks    *lru.Cache[weak.Pointer[calendar.Timing], week7]
@@ -58,9 +58,9 @@ const (
 // NewTimings returns an empty cache.
 func NewTimings() *Timings {
 	return &Timings{
-		byHash:   hoard.New[timingKey](timingBytes, (*calendar.Timing).Bytes),
+		byHash:   bytelru.New[timingKey](timingBytes, (*calendar.Timing).Bytes),
 		byCohort: Kept[cohortVersion, timingKey](timingsKept),
-		editions: hoard.New[edition](editionBytes, func(dates []calendar.Date) int { return len(dates) * int(unsafe.Sizeof(calendar.Date{})) }),
+		editions: bytelru.New[edition](editionBytes, func(dates []calendar.Date) int { return len(dates) * int(unsafe.Sizeof(calendar.Date{})) }),
 		warned:   Kept[wording, dated](warningsKept),
 		specs:    Kept[string, calendar.Spec](warningsKept),
 		weeks:    Kept[weak.Pointer[calendar.Timing], week7](timingsKept),

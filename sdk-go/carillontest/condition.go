@@ -14,7 +14,7 @@ var evaluates = []string{"PUT ", "GET ", "PATCH ", "DELETE ", "POST pause", "POS
 func unsupported(r *http.Request, route string) (int, any) {
 	for _, header := range []string{"If-Match", "If-None-Match"} {
 		if len(r.Header.Values(header)) > 0 && !slices.Contains(evaluates, route) {
-			return refuse(http.StatusBadRequest, "precondition_not_supported", header+" is not evaluated here: leave it out")
+			return refuse(http.StatusBadRequest, "precondition_not_supported", "this route does not support "+header+": leave it out")
 		}
 	}
 	return 0, nil
@@ -26,7 +26,7 @@ func condition(r *http.Request, held *schedule) (int, any) {
 		return status, refused
 	}
 	if held != nil && hasTag(r, "If-None-Match", held.Version, true) {
-		return refuse(http.StatusPreconditionFailed, "version_mismatch", fmt.Sprintf("it exists already, with version %d", held.Version))
+		return refuse(http.StatusPreconditionFailed, "version_mismatch", fmt.Sprintf("it already exists, with version %d", held.Version))
 	}
 	return 0, nil
 }
@@ -36,10 +36,10 @@ func checkMatch(r *http.Request, held *schedule) (int, any) {
 		return 0, nil
 	}
 	if held == nil {
-		return refuse(http.StatusPreconditionFailed, "version_mismatch", "there is nothing yet that could match")
+		return refuse(http.StatusPreconditionFailed, "version_mismatch", "it does not exist yet")
 	}
 	if !hasTag(r, "If-Match", held.Version, false) {
-		return refuse(http.StatusPreconditionFailed, "version_mismatch", fmt.Sprintf("the version is %d by now", held.Version))
+		return refuse(http.StatusPreconditionFailed, "version_mismatch", fmt.Sprintf("the current version is %d", held.Version))
 	}
 	return 0, nil
 }

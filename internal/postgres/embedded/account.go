@@ -12,13 +12,14 @@ import (
 	"syscall"
 )
 
-// account is whom the server runs as: PostgreSQL refuses root. A nil credential is ourselves.
+// account is the OS account that runs the server, because PostgreSQL refuses root. A nil credential means the current account.
 type account struct {
 	name       string
 	credential *syscall.Credential
 }
 
-// serverAccount keeps to the owner of data that exists: PostgreSQL serves no other's.
+// serverAccount returns the current account, unless it is root. For root it returns the owner of existing data, because PostgreSQL
+// serves only its own data; otherwise postgres or nobody.
 func serverAccount(data string) (account, error) {
 	if os.Geteuid() != 0 {
 		return account{name: "this account"}, nil
@@ -43,7 +44,7 @@ func serverAccount(data string) (account, error) {
 		}
 		return account{name: name, credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
 	}
-	return account{}, errors.New("PostgreSQL does not run as root, and there is no account postgres or nobody to run it as: make one, or start as another user")
+	return account{}, errors.New("PostgreSQL does not run as root, and neither account postgres nor nobody exists: create one, or start as another user")
 }
 
 func (a account) own(paths ...string) error {
@@ -58,8 +59,7 @@ func (a account) own(paths ...string) error {
 	return nil
 }
 
-// canEnter tries what the server will do, as whom it will: run its program in its folder. The sentence names the folder
-// in the way.
+// canEnter checks that the account can run the server's program in its folder. The error names the closed folder.
 func (a account) canEnter(dir string, bin programs) error {
 	if a.credential == nil {
 		return nil
@@ -79,7 +79,7 @@ func (a account) canEnter(dir string, bin programs) error {
 	return fmt.Errorf("PostgreSQL runs as %s, because it does not run as root, and that account cannot run %s in %s: %w", a.name, bin.postgres(), dir, err)
 }
 
-// closedFolder is the first folder on the way to path that the account may not pass through, "" when there is none.
+// closedFolder returns the first folder on the way to path that the account may not enter, or "".
 func (a account) closedFolder(path string) string {
 	var closed string
 	for p := path; ; p = filepath.Dir(p) {
@@ -106,7 +106,8 @@ func (a account) mayPass(info fs.FileInfo) bool {
 
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
-// folderMode lets the server's account through where it is not ours. Each file in there guards itself.
+// folderMode returns the mode of new folders. If we are root, the server's other account must be able to enter them; each file has
+// its own protection.
 func folderMode() fs.FileMode {
 	if os.Geteuid() == 0 {
 		return 0o755
@@ -114,7 +115,7 @@ func folderMode() fs.FileMode {
 	return 0o700
 }
 
-// makeFolders is os.MkdirAll whatever the umask, which for root may keep the server's account out.
+// makeFolders is os.MkdirAll that ignores the umask. The umask of root may otherwise lock out the server's account.
 func makeFolders(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
@@ -128,8 +129,8 @@ func makeFolders(dir string) error {
 	return os.Chmod(dir, folderMode())
 }
 
-// DefaultDir is where a data folder is kept when nobody says where: below /var/lib for root, since PostgreSQL then runs
-// as an account that cannot enter /root, and in the XDG state folder for others.
+// DefaultDir returns the default data folder: below /var/lib for root, because PostgreSQL then runs as an account that cannot enter
+// /root, and otherwise in the XDG state folder.
 func DefaultDir() (string, error) {
 	if os.Geteuid() == 0 {
 		return "/var/lib/carillon/dev", nil
@@ -139,7 +140,7 @@ func DefaultDir() (string, error) {
 	}
 	userHome, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("no folder is known for data (%w): name one", err)
+		return "", fmt.Errorf("there is no default data folder (%w): name one", err)
 	}
 	return filepath.Join(userHome, ".local", "state", "carillon", "dev"), nil
 }

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel send sig to the child when the thread that started it ends.
+// dieWithParent makes the kernel send sig to the child when the thread that started it ends.
 func dieWithParent(a *syscall.SysProcAttr, sig syscall.Signal) { a.Pdeathsig = sig }
 
-// watchUnlessSignalled has nothing to do where the kernel sends the signal.
+// watchUnlessSignalled does nothing, because the kernel sends the signal.
 func watchUnlessSignalled(int, syscall.Signal, <-chan struct{}) error { return nil }
 
 func arguments(pid int) []string {
@@ -22,11 +22,11 @@ func arguments(pid int) []string {
 	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
 }
 
-// orphans are the processes of a server whose postmaster is gone, busy with a statement that keeps them from noticing.
-// PostgreSQL works in its data folder. Those that we may not look at are left to end by themselves.
+// orphans returns the processes of a server whose postmaster has died; a long statement keeps them from noticing it. It finds them by
+// their working directory, which is the data folder. Processes that we may not inspect end by themselves.
 func orphans(data string) []int {
 	var found []int
-	links, _ := filepath.Glob("/proc/[0-9]*/cwd") // the pattern is sound
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd") // the pattern is valid
 	for _, link := range links {
 		dir, err := os.Readlink(link)
 		if err != nil || dir != data {
@@ -43,7 +43,7 @@ func orphans(data string) []int {
 	return found
 }
 
-// children are the processes that a postmaster has started: each has a process group of its own.
+// children returns the processes that a postmaster has started. Each has its own process group.
 func children(pid int) []int {
 	name := strconv.Itoa(pid)
 	list, err := os.ReadFile(filepath.Join("/proc", name, "task", name, "children"))

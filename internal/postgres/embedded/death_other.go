@@ -15,8 +15,8 @@ func watchUnlessSignalled(pid int, sig syscall.Signal, done <-chan struct{}) err
 	return watch(pid, sig, done)
 }
 
-// arguments cuts at spaces, so a folder with a space in its name is not recognized: its server is waited for by
-// PostgreSQL's own checks alone.
+// arguments splits at spaces, so it does not recognize the server of a folder with a space in its name. PostgreSQL's own checks
+// protect such a folder.
 func arguments(pid int) []string {
 	line, err := exec.Command("ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
 	if err != nil {
@@ -25,8 +25,8 @@ func arguments(pid int) []string {
 	return strings.Fields(string(line))
 }
 
-// orphans are not looked for: those of a dead postmaster end by themselves.
+// orphans returns none: the processes of a dead postmaster end by themselves.
 func orphans(string) []int { return nil }
 
-// children are not looked for.
+// children returns none.
 func children(int) []int { return nil }

@@ -14,7 +14,7 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-// offered are the versions that can be downloaded; the library has no later ones.
+// offered lists the versions that can be downloaded. The library has no later ones.
 var offered = map[string]embeddedpostgres.PostgresVersion{
 	"18": embeddedpostgres.V18,
 	"17": embeddedpostgres.V17,
@@ -25,12 +25,12 @@ var offered = map[string]embeddedpostgres.PostgresVersion{
 
 const newestOffered = "18"
 
-// download returns the programs of a major version, or of the newest for "", from our cache or from Maven Central.
+// download returns the programs of a major version, from the cache or from Maven Central. "" means the newest version.
 func download(ctx context.Context, cache, major string, log io.Writer) (programs, error) {
 	return downloadFrom(ctx, embeddedpostgres.DefaultConfig(), cache, major, log)
 }
 
-// downloadWithin bounds one download of some 30 MB.
+// downloadWithin bounds one download of about 30 MB.
 const downloadWithin = 10 * time.Minute
 
 func downloadFrom(ctx context.Context, source embeddedpostgres.Config, cache, major string, log io.Writer) (programs, error) {
@@ -62,17 +62,16 @@ func downloadFrom(ctx context.Context, source embeddedpostgres.Config, cache, ma
 	if err := openToAll(filepath.Join(work, "programs")); err != nil {
 		return programs{}, err
 	}
-	// Whoever downloaded the same at the same time may have been first: theirs is as good.
+	// Another process may have downloaded the same version first: its copy is as good.
 	if err := os.Rename(filepath.Join(work, "programs"), place); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
 		return programs{}, err
 	}
 	return probe(ctx, filepath.Join(place, "bin"))
 }
 
-// extract has the library download and unpack programs into the empty folder work. The library can do that only as
-// part of a start; it is kept from making a cluster by a data folder that claims to be one, so its start always fails,
-// and what counts is whether the programs are there. It cannot be cancelled: when ctx ends it is left to end with the
-// process.
+// extract lets the library download and unpack the programs into the empty folder work. The library does that only as part of a start.
+// A fake data folder keeps it from creating a cluster, so the start always fails; extract checks that the programs exist. The library
+// cannot be cancelled: when ctx ends, its goroutine runs on until the process ends.
 func extract(ctx context.Context, source embeddedpostgres.Config, major, work string) error {
 	data := filepath.Join(work, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
@@ -101,7 +100,7 @@ func extract(ctx context.Context, source embeddedpostgres.Config, major, work st
 	}
 }
 
-// openToAll lets another account run the programs, whatever the umask was.
+// openToAll lets other accounts run the programs, independent of the umask.
 func openToAll(dir string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.Type()&fs.ModeSymlink != 0 {

@@ -1,6 +1,8 @@
-// Package embedded runs a PostgreSQL server of its own: for `carillon dev`, for tests and for loadtest, on a machine
-// where nothing is set up. The server is a child of this process, listens on loopback only and ends with it, however
-// it ends; what a crash leaves behind, the next start mends. A data folder is never emptied or converted.
+// Package embedded runs a PostgreSQL server as a child process: for `carillon dev`, for tests and for loadtest, on a machine without a
+// server. The server listens on loopback only. It ends with this process, even after kill -9.
+//
+// A file lock keeps two processes from using one folder. The next start cleans up after a crash. The package never empties or converts
+// an existing data folder.
 package embedded
 
 import (
@@ -26,13 +28,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Config says where a server keeps its data. One of Dir and Ephemeral is needed.
+// Config configures a server. Exactly one of Dir and Ephemeral is set.
 type Config struct {
-	Dir       string    // the server's folder, made when absent: data, password, log and lock
-	Ephemeral bool      // a folder under os.TempDir instead, removed by Stop; fsync is off
-	Log       io.Writer // a line for each thing that takes long, such as a download; nil for none
+	Dir       string    // the server's folder, created if absent: data, password, log and lock
+	Ephemeral bool      // use a temporary folder, which Stop removes; fsync is off
+	Log       io.Writer // gets a line for each slow step, such as a download; may be nil
 	Args      []string  // further settings, as name=value
-	Standby   *Server   // the primary that a new server is a copy of, and follows until Promote; nil: it is a primary itself
+	Standby   *Server   // the primary that a new server copies, and follows until Promote; nil: the server is a primary
 }
 
 // Server is a running PostgreSQL.
@@ -42,25 +44,25 @@ type Server struct {
 	bin      programs
 	password string
 	port     int
-	held     bool // the port is to stay as it is: others know it
+	held     bool // the port must not change: clients know it
 	settings []string
 	remove   bool
 	graceful syscall.Signal
 
 	cmd     *exec.Cmd
 	done    chan struct{}
-	ended   error // of cmd, once done is closed
+	ended   error // of cmd; valid after done is closed
 	stopped atomic.Bool
 }
 
 // role is the superuser of every embedded server.
 const role = "carillon"
 
-// readyWithin bounds a start, recovery after a crash included and a download not.
+// readyWithin bounds a start with its crash recovery, without a download.
 const readyWithin = 2 * time.Minute
 
-// Start returns a server that accepts connections. Programs are taken from CARILLON_POSTGRES_BIN, from PATH, from where
-// distributions put them, or downloaded. An error is one sentence that says what to do, where a person can do something.
+// Start returns a server that accepts connections. It takes the programs from CARILLON_POSTGRES_BIN, from PATH or from the folders of
+// Linux distributions, or downloads them. An error is one sentence, and says what the user can do.
 func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if cfg.Log == nil {
 		cfg.Log = io.Discard
@@ -71,7 +73,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	s := &Server{home: h, settings: settings(cfg), remove: cfg.Ephemeral, graceful: syscall.SIGINT}
 	if cfg.Ephemeral {
-		s.graceful = syscall.SIGQUIT // nothing of it is kept, so there is nothing to write out first
+		s.graceful = syscall.SIGQUIT // its data is removed, so it need not write a checkpoint
 	}
 	defer func() {
 		if err != nil {
@@ -110,9 +112,9 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	return s, nil
 }
 
-// settings are those that differ from PostgreSQL's own. Shared memory is in anonymous maps and in files, so that a
-// small /dev/shm is enough, and huge pages that exist but may not be used are left alone. What an ephemeral server has
-// acknowledged outlives its own crash, though not the machine's.
+// settings returns the settings that differ from PostgreSQL's defaults. Shared memory uses anonymous maps and files, so that a small
+// /dev/shm is enough. Huge pages are off, because a container may forbid them. The data of an ephemeral server survives a crash of the
+// server, but not of the machine.
 func settings(cfg Config) []string {
 	list := []string{
 		"listen_addresses=127.0.0.1",
@@ -134,11 +136,11 @@ func settings(cfg Config) []string {
 	return append(list, cfg.Args...)
 }
 
-// lingerFor is how long processes of a dead postmaster may hold its shared memory before we give up on them.
+// lingerFor is how long a start waits for the processes of a dead postmaster to release its shared memory.
 const lingerFor = 20 * time.Second
 
-// run starts the server and waits until it answers. A start is tried again on another port where someone was faster to
-// take ours, and, after a crash, where the last processes of the last server still hold its shared memory.
+// run starts the server and waits until it answers. It tries again on another port if another program has taken the port. After a crash
+// it also tries again while processes of the last server hold its shared memory.
 func (s *Server) run(ctx context.Context, unclean bool) error {
 	begin := time.Now()
 	for try := 1; ; try++ {
@@ -166,7 +168,7 @@ func (s *Server) run(ctx context.Context, unclean bool) error {
 	}
 }
 
-// choosePort prefers the port of the last time, so that what was connected then finds the server again.
+// choosePort prefers the last port, so that old clients find the server again.
 func (s *Server) choosePort(ctx context.Context, try int) error {
 	if s.held {
 		return s.awaitPort(ctx)
@@ -184,19 +186,19 @@ func (s *Server) choosePort(ctx context.Context, try int) error {
 	return fmt.Errorf("no port from %d to %d is free on 127.0.0.1", firstPort, firstPort+ports-1)
 }
 
-// The ports below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere): who dials a
-// server of this machine that is away would otherwise be given its very port now and then, and be connected to itself.
+// The port range is below the ephemeral ports of outgoing connections (from 32768 on Linux, 49152 elsewhere). Otherwise a client that
+// dials the port of a stopped server could get that port as its own, and connect to itself.
 const (
 	firstPort = 20_000
 	ports     = 12_000
 )
 
-// awaitPort waits until the port is free: the last processes of a server that was killed may hold it for a moment.
+// awaitPort waits until the port is free, because the processes of a killed server may hold it for a moment.
 func (s *Server) awaitPort(ctx context.Context) error {
 	for taken(s.port) {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("port %d was taken while PostgreSQL of %s was away", s.port, s.home.dir)
+			return fmt.Errorf("port %d was taken while PostgreSQL of %s was down", s.port, s.home.dir)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -211,7 +213,7 @@ func taken(port int) bool {
 	return l.Close() != nil
 }
 
-// launch starts the postmaster in a process group of its own, or Ctrl-C would reach it while work is still drained.
+// launch starts the postmaster in its own process group, because Ctrl-C must not stop it while we drain work.
 func (s *Server) launch() error {
 	log, err := s.home.openLog()
 	if err != nil {
@@ -247,8 +249,8 @@ func (s *Server) launch() error {
 	return watchUnlessSignalled(cmd.Process.Pid, s.graceful, done)
 }
 
-// waitReady returns once the server accepts connections. Whoever answers on the port must serve our folder: a port that
-// is free one moment can be another's server the next.
+// waitReady returns when the server accepts connections. It checks that the server on the port uses our folder, because another
+// server may have taken the port.
 func (s *Server) waitReady(ctx context.Context) error {
 	for {
 		conn, err := pgx.Connect(ctx, s.URL("postgres"))
@@ -263,7 +265,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 			}
 			return nil
 		}
-		// 57P03 is a server that is still starting or recovering; any other answer is its last word.
+		// 57P03 means that the server is still starting or recovering. Any other error is final.
 		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code != "57P03" {
 			return fmt.Errorf("PostgreSQL of %s refuses us: %s (%s)", s.home.dir, e.Message, e.Code)
 		}
@@ -277,7 +279,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 	}
 }
 
-// URL is where a database of the server is reached, with the superuser's password in it.
+// URL returns the URL of a database of the server. It contains the superuser's password.
 func (s *Server) URL(database string) string {
 	u := url.URL{
 		Scheme:   "postgres",
@@ -289,7 +291,7 @@ func (s *Server) URL(database string) string {
 	return u.String()
 }
 
-// Create makes a database unless it exists, and returns its URL.
+// Create creates a database unless it exists, and returns its URL.
 func (s *Server) Create(ctx context.Context, database string) (string, error) {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -309,16 +311,16 @@ func (s *Server) Create(ctx context.Context, database string) (string, error) {
 	return s.URL(database), nil
 }
 
-// Version is that of the server's programs, such as "15.18".
+// Version returns the version of the server's programs, such as "15.18".
 func (s *Server) Version() string { return s.bin.version }
 
-// Pid is the postmaster's.
+// Pid returns the process id of the postmaster.
 func (s *Server) Pid() int { return s.cmd.Process.Pid }
 
-// Done is closed when the server has ended, asked to or not.
+// Done returns a channel that is closed when the server has ended for any reason.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err says why the server ended though nobody asked it to; nil while it runs and after Stop.
+// Err returns why the server ended unexpectedly. It returns nil while the server runs and after Stop.
 func (s *Server) Err() error {
 	select {
 	case <-s.done:
@@ -331,8 +333,7 @@ func (s *Server) Err() error {
 	return fmt.Errorf("PostgreSQL of %s ended by itself (%v): %s", s.home.dir, s.ended, s.home.logTail())
 }
 
-// Restart starts a server that ended by itself again, on the same data and at the same address. No other method may be
-// called meanwhile.
+// Restart starts a server again that has ended unexpectedly, with the same data and address. No other method may run at the same time.
 func (s *Server) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
@@ -348,8 +349,8 @@ func (s *Server) Restart(ctx context.Context) error {
 	return s.run(ctx, true)
 }
 
-// Stop ends the server and its connections, and returns when it is gone. It is in an orderly way until ctx ends, and
-// from then on at once, to be recovered by the next start. Further calls do nothing.
+// Stop ends the server and its connections, and waits for its end. It shuts down cleanly until ctx ends, and then immediately; the next
+// start recovers the data. Further calls do nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.stopped.Swap(true) {
 		<-s.done
@@ -365,7 +366,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return s.release()
 }
 
-// signal ignores that the server may have ended.
+// signal sends a signal to the postmaster. It ignores the error of a server that has ended.
 func (s *Server) signal(sig syscall.Signal) { _ = s.cmd.Process.Signal(sig) }
 
 func (s *Server) release() error {
@@ -388,8 +389,7 @@ func (s *Server) initialize(ctx context.Context, ephemeral bool) error {
 
 func newPassword() string { return strings.ToLower(rand.Text()) }
 
-// cleanEnvironment leaves out what is set for someone else's programs: an unknown LC_ALL breaks initdb, PGDATA and its
-// like mislead it.
+// cleanEnvironment returns a minimal environment: an unknown LC_ALL breaks initdb, and PGDATA and similar variables mislead it.
 func cleanEnvironment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC", "HOME=" + filepath.FromSlash("/")}
 }

@@ -14,25 +14,25 @@ import (
 	"time"
 )
 
-// home is the folder of one server, locked for as long as the server may run:
+// home is the folder of one server. Its lock is held while the server may run:
 //
 //	data/       the cluster, or absent
-//	password    the superuser's, readable by us alone
-//	port        the last one listened on
-//	server.log  what the server says; server.log.old is the one before it grew too long
-//	lock        names the process that holds it
+//	password    of the superuser, readable by our account only
+//	port        the last port
+//	server.log  the server's log; server.log.old is its predecessor
+//	lock        holds the pid of its owner
 type home struct {
-	dir     string // absolute, without symbolic links: PostgreSQL reports its folder like that
-	version string // the major version that made data, "" when there is none
+	dir     string // absolute, without symbolic links, as PostgreSQL reports its folder
+	version string // the major version of data; "": there is no data
 	lock    *os.File
-	logFrom int64 // where server.log began when the server was last launched
+	logFrom int64 // the offset in server.log at the last launch
 }
 
 const ephemeralPattern = "carillon-postgres-*"
 
 func openHome(ctx context.Context, cfg Config) (*home, error) {
 	if cfg.Ephemeral == (cfg.Dir != "") {
-		return nil, errors.New("a server needs either a folder or to be ephemeral")
+		return nil, errors.New("set either the folder of a server or Ephemeral")
 	}
 	dir := cfg.Dir
 	if cfg.Ephemeral {
@@ -62,7 +62,7 @@ func lockHome(ctx context.Context, dir string) (*home, error) {
 		return nil, err
 	}
 	if err := makeFolders(dir); err != nil {
-		return nil, fmt.Errorf("the data folder cannot be made: %w", err)
+		return nil, fmt.Errorf("the data folder cannot be created: %w", err)
 	}
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func lockHome(ctx context.Context, dir string) (*home, error) {
 	return h, nil
 }
 
-// holdLock waits a moment: the lock of a process just killed lives until the kernel has taken that process apart.
+// holdLock takes the lock. It waits up to two seconds, because the kernel needs a moment to release the lock of a killed process.
 func (h *home) holdLock(ctx context.Context) error {
 	for deadline := time.Now().Add(2 * time.Second); ; {
 		err := syscall.Flock(int(h.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -119,7 +119,7 @@ func (h *home) keepPort(port int) error {
 	return os.WriteFile(h.path("port"), []byte(strconv.Itoa(port)), 0o600)
 }
 
-// lastPort is 0 when there was none.
+// lastPort returns the stored port, or 0.
 func (h *home) lastPort() int {
 	text, err := os.ReadFile(h.path("port"))
 	if err != nil {
@@ -132,14 +132,14 @@ func (h *home) lastPort() int {
 	return port
 }
 
-// dataVersion is "" where nothing is, so that a cluster can be made there; anything else must be a cluster.
+// dataVersion returns the major version of a data folder, or "" for an absent or empty one. Any other folder is an error.
 func dataVersion(data string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
 	if err == nil {
 		return strings.TrimSpace(string(text)), nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("the data of another account is not ours to use: %w", err)
+		return "", fmt.Errorf("the data folder cannot be read: %w", err)
 	}
 	entries, err := os.ReadDir(data)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -151,14 +151,14 @@ func dataVersion(data string) (string, error) {
 	return "", nil
 }
 
-// secret is the superuser's password: made with the folder, and the same ever after.
+// secret returns the superuser's password. It creates the password together with the data.
 func (h *home) secret() (string, error) {
 	text, err := os.ReadFile(h.path("password"))
 	if err == nil && len(text) > 0 {
 		return string(text), nil
 	}
 	if h.version != "" {
-		return "", fmt.Errorf("%s holds data whose password is lost: put it back, or choose another data folder", h.path("password"))
+		return "", fmt.Errorf("%s is lost, which holds the password of the data: restore it, or choose another data folder", h.path("password"))
 	}
 	password := newPassword()
 	return password, os.WriteFile(h.path("password"), []byte(password), 0o600)
@@ -181,7 +181,7 @@ func (h *home) openLog() (*os.File, error) {
 	return f, err
 }
 
-// logTail is the last the server said since it was launched, on one line.
+// logTail returns the last log lines since the last launch, joined to one line.
 func (h *home) logTail() string {
 	text, err := os.ReadFile(h.path("server.log"))
 	if err != nil {
@@ -199,10 +199,10 @@ func lastLines(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// sweepAbandoned removes what killed processes left in the folder for temporary files. It leaves alone what is in use,
-// what is another account's, and what is so young that its maker may not hold its lock yet.
+// sweepAbandoned removes the temporary folders of killed processes. It skips folders that are locked, belong to another account, or are
+// so new that their process may not have locked them yet.
 func sweepAbandoned(ctx context.Context, temp string, now time.Time) {
-	found, _ := filepath.Glob(filepath.Join(temp, ephemeralPattern)) // the pattern is sound
+	found, _ := filepath.Glob(filepath.Join(temp, ephemeralPattern)) // the pattern is valid
 	for _, dir := range found {
 		info, err := os.Lstat(dir)
 		if err != nil || !info.IsDir() || now.Sub(info.ModTime()) < time.Minute || owner(info) != os.Geteuid() {
@@ -215,7 +215,7 @@ func sweepAbandoned(ctx context.Context, temp string, now time.Time) {
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			h := &home{dir: dir, lock: lock}
 			if _, err := h.endLeftover(ctx, io.Discard); err == nil {
-				_ = h.erase() // what cannot be removed now is tried again by the next
+				_ = h.erase() // on an error a later start tries again
 			}
 		}
 		_ = lock.Close()

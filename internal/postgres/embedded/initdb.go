@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// initdb makes the cluster beside its place and then renames it, so that one half made is never taken for whole. The
-// place beside is a new one each time: an initdb whose parent was killed may still be writing to the last.
+// initdb creates the cluster in a temporary folder and renames it, so that data is always complete. Each run uses a new temporary
+// folder, because an initdb whose parent was killed may still write to the last one.
 func (h *home) initdb(ctx context.Context, bin programs, user account, password string, args []string) error {
-	last, _ := filepath.Glob(h.path("data.new-*")) // the pattern is sound
+	last, _ := filepath.Glob(h.path("data.new-*")) // the pattern is valid
 	for _, dir := range append(last, h.path("templates")) {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
@@ -26,10 +26,10 @@ func (h *home) initdb(ctx context.Context, bin programs, user account, password 
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(fresh) // unless it has become data
+	defer os.RemoveAll(fresh) // absent after the rename
 	templates := h.path("templates")
 	defer os.RemoveAll(templates)
-	secret := h.path("password.initdb") // a file of its own: the server's account may not read ours
+	secret := h.path("password.initdb") // a copy, because the server's account may not read our password file
 	defer os.Remove(secret)
 	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
 		return err
@@ -51,9 +51,9 @@ func (h *home) initdb(ctx context.Context, bin programs, user account, password 
 	return nil
 }
 
-// copyTemplates makes a folder that is like the one initdb takes its files from, but whose configuration keeps shared
-// memory in files. The servers that initdb runs for itself use /dev/shm otherwise, which can be full or next to nothing
-// in a container, and no option says otherwise before PostgreSQL 16. Where it cannot be made initdb does without.
+// copyTemplates makes a copy of initdb's template folder whose configuration keeps shared memory in files. Otherwise the servers that
+// initdb starts use /dev/shm, which can be tiny in a container; before PostgreSQL 16 no option changes that. If copyTemplates fails,
+// initdb uses its own templates.
 func copyTemplates(ctx context.Context, bin programs, user account, data, to string) error {
 	shown, err := runAs(ctx, user, data, bin.initdb(), "--show", "-D", data)
 	if err != nil {
@@ -62,7 +62,7 @@ func copyTemplates(ctx context.Context, bin programs, user account, data, to str
 	_, rest, found := strings.Cut(string(shown), "share_path=")
 	from, _, _ := strings.Cut(rest, "\n")
 	if !found || !filepath.IsAbs(from) {
-		return errors.New("initdb does not say where its templates are")
+		return errors.New("initdb does not print the folder of its templates")
 	}
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -89,14 +89,14 @@ func copyTemplates(ctx context.Context, bin programs, user account, data, to str
 	return errors.Join(os.WriteFile(own, configuration, 0o600), user.own(own))
 }
 
-// runAs runs a program as the server will be, out of reach of Ctrl-C, and returns all that it said.
+// runAs runs a program under the server's account, in its own process group so that Ctrl-C does not reach it. It returns the output.
 func runAs(ctx context.Context, user account, dir, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, cleanEnvironment()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user.credential, Setpgid: true}
 	cmd.WaitDelay = 5 * time.Second
 	dieWithParent(cmd.SysProcAttr, syscall.SIGKILL)
-	runtime.LockOSThread() // Linux sends that signal when the thread ends, not the process
+	runtime.LockOSThread() // Linux sends the death signal when the thread ends, not the process
 	defer runtime.UnlockOSThread()
 	return cmd.CombinedOutput()
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// endLeftover ends the server of a process that was killed, should it still be at it, and says whether the last one
-// ended without saying so. The caller holds the folder's lock, so no living process of ours has a server there.
+// endLeftover ends the server of a killed process, if it still runs. It reports whether the last server ended uncleanly. The caller
+// holds the folder's lock, so no living process of ours has a server there.
 func (h *home) endLeftover(ctx context.Context, log io.Writer) (unclean bool, err error) {
 	text, err := os.ReadFile(filepath.Join(h.data(), "postmaster.pid"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -28,11 +28,11 @@ func (h *home) endLeftover(ctx context.Context, log io.Writer) (unclean bool, er
 	first, _, _ := bytes.Cut(text, []byte("\n"))
 	pid, err := strconv.Atoi(string(bytes.TrimSpace(first)))
 	if err != nil || pid <= 0 {
-		return true, nil // half written: PostgreSQL says what it makes of it
+		return true, nil // half written: PostgreSQL handles it
 	}
 	if !serves(pid, h.data()) {
 		for _, orphan := range orphans(h.data()) {
-			_ = syscall.Kill(orphan, syscall.SIGQUIT) // it may have ended by itself
+			_ = syscall.Kill(orphan, syscall.SIGQUIT) // it may already have ended
 		}
 		return true, h.forgetStranger(pid)
 	}
@@ -54,9 +54,9 @@ func (h *home) endLeftover(ctx context.Context, log io.Writer) (unclean bool, er
 	return true, fmt.Errorf("a PostgreSQL (process %d) was left running in %s and does not end: end it, then start again", pid, h.dir)
 }
 
-// forgetStranger removes a pid file whose number now belongs to another program, as happens after a restart of a
-// container: PostgreSQL would take that program for its predecessor and refuse to start. Processes of a dead
-// postmaster that still use the data are found by PostgreSQL itself, through their shared memory.
+// forgetStranger removes a pid file whose pid now belongs to another program, which happens after a restart of a container.
+// PostgreSQL would mistake that program for its predecessor and refuse to start. PostgreSQL itself finds processes of a dead
+// postmaster that still use the data, through their shared memory.
 func (h *home) forgetStranger(pid int) error {
 	if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
 		return nil
@@ -77,7 +77,7 @@ func gone(ctx context.Context, pid int, data string, within time.Duration) bool 
 	return true
 }
 
-// serves says whether a process is a server of this data folder. A zombie has no arguments and serves nothing.
+// serves reports whether a process is a server of this data folder. A zombie has no arguments, so it is not.
 func serves(pid int, data string) bool {
 	args := arguments(pid)
 	at := slices.Index(args, "-D")

@@ -18,7 +18,7 @@ import (
 // programs is a folder with PostgreSQL's programs.
 type programs struct {
 	dir     string
-	version string // as the program says it: 15.18, 17beta1
+	version string // as the program prints it: 15.18, 17beta1
 }
 
 // oldestMajor is the oldest PostgreSQL that the migrations run on.
@@ -35,8 +35,8 @@ func (p programs) major() string {
 	return p.version[:end]
 }
 
-// installed are the folders where distributions put PostgreSQL's programs; Debian and RPM keep a folder a version, off
-// PATH.
+// installed lists the folders in which distributions install PostgreSQL's programs. Debian and RPM have one folder for each version,
+// outside PATH.
 var installed = []string{
 	"/usr/lib/postgresql/*/bin",
 	"/usr/pgsql-*/bin",
@@ -52,12 +52,12 @@ var installed = []string{
 	"/Applications/Postgres.app/Contents/Versions/*/bin",
 }
 
-// search says where to look, so that a test can look elsewhere.
+// search lists the places to search. Tests use other places.
 type search struct {
-	named   string   // the one folder to use, from CARILLON_POSTGRES_BIN
+	named   string   // the only folder to use, from CARILLON_POSTGRES_BIN
 	path    string   // folders as in PATH
 	globs   []string // more folders
-	cache   string   // of downloads; "" is none
+	cache   string   // of downloads; "": no download
 	fetched func(ctx context.Context, cache, major string, log io.Writer) (programs, error)
 }
 
@@ -76,16 +76,15 @@ func findPrograms(ctx context.Context, h *home, log io.Writer) (programs, error)
 	return s.find(ctx, h.version, h.dir, log)
 }
 
-// Find returns the folder of the PostgreSQL programs that a new server would run and their version, without downloading
-// any.
+// Find returns the folder and the version of the PostgreSQL programs that a new server would use. It downloads nothing.
 func Find(ctx context.Context) (dir, version string, err error) {
 	s := search{named: os.Getenv("CARILLON_POSTGRES_BIN"), path: os.Getenv("PATH"), globs: installed}
 	bin, err := s.find(ctx, "", "", io.Discard)
 	return bin.dir, bin.version, err
 }
 
-// find returns programs of the major version that made the data, or, where there is no data, those on PATH before the
-// newest elsewhere.
+// find returns programs of the major version of the data. Without data it prefers the programs on PATH, and then the newest ones
+// elsewhere.
 func (s search) find(ctx context.Context, major, dir string, log io.Writer) (programs, error) {
 	if s.named != "" {
 		bin, err := probe(ctx, s.named)
@@ -120,7 +119,7 @@ func (s search) fetch(ctx context.Context, major string, log io.Writer) (program
 	return s.fetched(ctx, s.cache, major, log)
 }
 
-// installed lists each folder once: PATH's in its order, then the others from the newest version down.
+// installed lists each folder once: first those on PATH in their order, then the others from the newest version down.
 func (s search) installed(ctx context.Context) []programs {
 	var all []programs
 	seen := map[string]bool{}
@@ -136,15 +135,15 @@ func (s search) installed(ctx context.Context) []programs {
 	add(filepath.SplitList(s.path))
 	onPath := len(all)
 	for _, pattern := range s.globs {
-		dirs, _ := filepath.Glob(pattern) // the patterns are ours and sound
+		dirs, _ := filepath.Glob(pattern) // the patterns are valid
 		add(dirs)
 	}
 	slices.SortStableFunc(all[onPath:], func(a, b programs) int { return cmp.Compare(number(b.major()), number(a.major())) })
 	return slices.DeleteFunc(all, func(p programs) bool { return number(p.major()) < oldestMajor })
 }
 
-// probe follows a link such as /usr/local/bin/postgres to the folder that the programs really are in: they find their
-// libraries and templates from there.
+// probe returns the programs in dir. It resolves a link such as /usr/local/bin/postgres to the real folder, because the programs find
+// their libraries and templates from there.
 func probe(ctx context.Context, dir string) (programs, error) {
 	real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 	if err != nil {
@@ -167,7 +166,7 @@ func probe(ctx context.Context, dir string) (programs, error) {
 	}
 	words := strings.Fields(string(out)) // postgres (PostgreSQL) 15.18 (Debian …)
 	if len(words) < 3 || words[1] != "(PostgreSQL)" {
-		return programs{}, fmt.Errorf("%s -V says %q", bin.postgres(), strings.TrimSpace(string(out)))
+		return programs{}, fmt.Errorf("%s -V prints %q", bin.postgres(), strings.TrimSpace(string(out)))
 	}
 	bin.version = words[2]
 	return bin, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// copyOf copies a running primary with pg_basebackup, so that the server follows it under the name of its folder. The
-// password is the primary's.
+// copyOf copies a running primary with pg_basebackup. The server then follows it under the name of its folder, with the primary's
+// password.
 func (s *Server) copyOf(ctx context.Context, primary *Server) error {
 	if err := os.WriteFile(s.home.path("password"), []byte(primary.password), 0o600); err != nil {
 		return err
@@ -21,7 +21,7 @@ func (s *Server) copyOf(ctx context.Context, primary *Server) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(fresh) // unless it has become data
+	defer os.RemoveAll(fresh) // absent after the rename
 	if err := s.user.own(fresh); err != nil {
 		return err
 	}
@@ -38,10 +38,10 @@ func (s *Server) copyOf(ctx context.Context, primary *Server) error {
 	return nil
 }
 
-// Name is what a standby calls itself to its primary: its application_name, for synchronous_standby_names.
+// Name returns the application_name of a standby at its primary, for synchronous_standby_names.
 func (s *Server) Name() string { return filepath.Base(s.home.dir) }
 
-// Promote makes a standby a primary, and returns when it takes writes.
+// Promote makes a standby a primary, and returns when it accepts writes.
 func (s *Server) Promote(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -58,13 +58,13 @@ func (s *Server) Promote(ctx context.Context) error {
 	return nil
 }
 
-// Port is where the server listens on loopback.
+// Port returns the server's port on loopback.
 func (s *Server) Port() int { return s.port }
 
-// Signal sends a signal to the postmaster and all its processes, as a machine that fails does: SIGKILL ends them, SIGSTOP
-// makes them fall silent with their connections open, and SIGCONT wakes them.
+// Signal sends a signal to the postmaster and its processes, to simulate a failing machine. SIGKILL ends them. SIGSTOP silences them
+// with their connections open, and SIGCONT wakes them.
 func (s *Server) Signal(sig syscall.Signal) error {
-	err := s.cmd.Process.Signal(sig) // first, so that it starts no more of them
+	err := s.cmd.Process.Signal(sig) // first, so that it starts no new process
 	for _, pid := range children(s.Pid()) {
 		if gone := syscall.Kill(pid, sig); !errors.Is(gone, syscall.ESRCH) {
 			err = errors.Join(err, gone)

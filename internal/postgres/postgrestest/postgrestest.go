@@ -1,6 +1,6 @@
-// Package postgrestest gives each test a migrated database of its own on a real PostgreSQL. The server is started once
-// a test process, when the first test asks, and ends with the process however that ends. A server named by
-// CARILLON_TEST_DATABASE_URL (as a superuser) is used instead where it is set.
+// Package postgrestest gives each test its own migrated database on a real PostgreSQL. It starts one server for each test process, at
+// the first test that needs it; the server ends with the process, even after kill -9. If CARILLON_TEST_DATABASE_URL names a server, as a
+// superuser, the tests use that one.
 //
 //	func TestMain(m *testing.M) { postgrestest.Main(m) }
 //
@@ -31,7 +31,7 @@ func Main(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// MainNoLeaks is Main, and fails where tests that passed left a goroutine behind.
+// MainNoLeaks is Main that also fails if the tests leave a goroutine running.
 func MainNoLeaks(m *testing.M, ignore ...goleak.Option) {
 	code := run(m)
 	if code == 0 {
@@ -43,15 +43,15 @@ func MainNoLeaks(m *testing.M, ignore ...goleak.Option) {
 	os.Exit(code)
 }
 
-// atOnce is how many parallel tests run at once, unless -parallel says otherwise: they wait most of their time.
-const atOnce = "5"
+// parallel is the default of -parallel. It is higher than the number of processors, because tests mostly wait.
+const parallel = "5"
 
 func run(m *testing.M) int {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		if err := flag.Set("test.parallel", atOnce); err != nil {
+		if err := flag.Set("test.parallel", parallel); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -64,35 +64,35 @@ func run(m *testing.M) int {
 	return code
 }
 
-// Database returns a pool on a migrated database that is this test's alone and goes with it.
+// Database returns a pool on a migrated database for this test only. The database is dropped at the end of the test.
 func Database(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	return open(t, URL(t))
 }
 
-// URL returns where a migrated database is that is this test's alone and goes with it.
+// URL returns the URL of a migrated database for this test only. The database is dropped at the end of the test.
 func URL(t testing.TB) string {
 	t.Helper()
 	return create(t, true)
 }
 
-// EmptyURL is URL, of a database without a single table.
+// EmptyURL is URL for a database without tables.
 func EmptyURL(t testing.TB) string {
 	t.Helper()
 	return create(t, false)
 }
 
-// As returns another pool on the database of one, whose queries run as a role.
+// As returns a second pool on the database of pool. Its queries run as role.
 func As(t testing.TB, pool *pgxpool.Pool, role string) *pgxpool.Pool {
 	t.Helper()
 	return other(t, pool, map[string]string{"role": role})
 }
 
-// Wall returns what tenants' requests go by on the database of a pool. A context that says no tenant is of the one given:
-// a test of a package's face is spared to say it each time, as a request's token does.
-func Wall(t testing.TB, pool *pgxpool.Pool, tenantID int32) *postgres.Wall {
+// TenantPool returns the API's pool on the database of pool. A query without a tenant in its context belongs to tenantID, so that a test
+// need not set the tenant in each context.
+func TenantPool(t testing.TB, pool *pgxpool.Pool, tenantID int32) *postgres.TenantPool {
 	t.Helper()
-	return postgres.NewTestWall(other(t, pool, map[string]string{"role": postgres.APIRole}), tenantID)
+	return postgres.NewTestTenantPool(other(t, pool, map[string]string{"role": postgres.APIRole}), tenantID)
 }
 
 func other(t testing.TB, pool *pgxpool.Pool, params map[string]string) *pgxpool.Pool {
@@ -109,7 +109,7 @@ func other(t testing.TB, pool *pgxpool.Pool, params map[string]string) *pgxpool.
 
 func open(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
-	// Tests lay many rows at once, beside others: their statements have longer than ours.
+	// Tests insert many rows in one statement while other tests run, so their statements have more time.
 	pool, err := postgres.Open(t.Context(), url, postgres.Options{Name: "test", MaxConns: 10, StatementTimeout: 3 * time.Minute})
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 	"github.com/carillonhq/carillon/migrations"
 )
 
-// shared is the one server of this process: go test runs each package in a process of its own.
+// shared is the server of this process. go test runs each package in its own process.
 var shared lazy
 
 type lazy struct {
@@ -40,7 +40,7 @@ func (l *lazy) start() (*server, error) {
 	return l.server, l.err
 }
 
-// stop does nothing where no test asked for a database.
+// stop stops the server, if a test has started it.
 func (l *lazy) stop() error {
 	if l.server == nil {
 		return nil
@@ -50,9 +50,9 @@ func (l *lazy) stop() error {
 	return l.server.stop(ctx)
 }
 
-// server makes databases named after prefix, all as copies of one template.
+// server creates databases named after prefix, as copies of one template.
 type server struct {
-	own    *embedded.Server // nil where it is someone else's
+	own    *embedded.Server // nil: the server of CARILLON_TEST_DATABASE_URL
 	url    func(database string) string
 	admin  *pgxpool.Pool
 	prefix string
@@ -62,7 +62,7 @@ type server struct {
 	migratedErr error
 }
 
-// outdated is the age from which what a killed test process left on someone else's server is removed.
+// outdated is the age from which sweep drops the databases of killed test processes.
 const outdated = 6 * time.Hour
 
 func startServer(ctx context.Context, given string) (_ *server, err error) {
@@ -99,12 +99,12 @@ func (s *server) locate(ctx context.Context, given string) (func(string) string,
 		return nil, err
 	}
 	s.own = own
-	return func(database string) string { return own.URL(database) + "&connect_timeout=10" }, nil // beside other tests it may take long
+	return func(database string) string { return own.URL(database) + "&connect_timeout=10" }, nil // connecting may take long while other tests run
 }
 
 func (s *server) template() string { return s.prefix + "template" }
 
-// migrate makes the template once.
+// migrate creates the template once.
 func (s *server) migrate(ctx context.Context) error {
 	s.migrated.Do(func() {
 		if s.migratedErr = s.exec(ctx, `CREATE DATABASE `+identifier(s.template())); s.migratedErr == nil {
@@ -114,7 +114,8 @@ func (s *server) migrate(ctx context.Context) error {
 	return s.migratedErr
 }
 
-// clone copies files rather than going through the log, which PostgreSQL 15 made optional and which is faster here.
+// clone creates a database as a copy of the template. From PostgreSQL 15 on it asks for a copy of files, which is faster here than the
+// default copy through the write-ahead log.
 func (s *server) clone(ctx context.Context, migrated bool) (string, error) {
 	from := "template0"
 	if migrated {
@@ -139,7 +140,7 @@ func (s *server) drop(ctx context.Context, name string) error {
 	return s.exec(ctx, `DROP DATABASE IF EXISTS `+identifier(name)+` WITH (FORCE)`)
 }
 
-// sweep removes what test processes that were killed left behind.
+// sweep drops the databases of killed test processes.
 func (s *server) sweep(ctx context.Context) error {
 	rows, _ := s.admin.Query(ctx, `
 		SELECT datname

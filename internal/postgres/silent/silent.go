@@ -1,5 +1,5 @@
-// Package silent is a TCP proxy for tests of a host that dies without a word: the connections that pass it fall silent
-// and stay open, while new ones reach a server.
+// Package silent is a TCP proxy for tests. It simulates a host that dies without closing its connections: old connections stay open
+// and never answer, while new ones reach the server.
 package silent
 
 import (
@@ -23,10 +23,10 @@ type Proxy struct {
 // conn is a pair of connections: the client's, and the one to the server.
 type conn struct {
 	client, server net.Conn
-	silent         atomic.Bool // what the client sends is acknowledged and forgotten
+	silent         atomic.Bool // the client's data is acknowledged and discarded
 }
 
-// New returns a proxy to target that listens on a port of loopback.
+// New returns a proxy to target. It listens on a free port of loopback.
 func New(ctx context.Context, target string) (*Proxy, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,12 +37,11 @@ func New(ctx context.Context, target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Address is where the proxy listens.
+// Address returns the address on which the proxy listens.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// Silence makes the connections that are open now fall silent for good, and returns how many there are. The server sees
-// them end, as its sessions die with its host. The clients see nothing: what they send is acknowledged and never answered,
-// until they close. New connections reach the server.
+// Silence silences the open connections for good, and returns their number. Their server side is closed, as if the host had died. The
+// clients see no end: their data is acknowledged and never answered. New connections reach the server.
 func (p *Proxy) Silence() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,9 +52,9 @@ func (p *Proxy) Silence() int {
 	return len(p.conns)
 }
 
-// Close ends all connections, and returns when all has ended.
+// Close closes all connections, and waits for the proxy's goroutines.
 func (p *Proxy) Close() {
-	_ = p.listener.Close() // accept ends by it
+	_ = p.listener.Close() // ends accept
 	p.mu.Lock()
 	for c := range p.conns {
 		c.close()
@@ -80,7 +79,7 @@ func (p *Proxy) accept() {
 func (p *Proxy) serve(client net.Conn) {
 	server, err := net.Dial("tcp", p.target)
 	if err != nil {
-		_ = client.Close() // as the server's machine would
+		_ = client.Close() // as the server's host would
 		return
 	}
 	c := &conn{client: client, server: server}
@@ -97,8 +96,8 @@ func (p *Proxy) serve(client net.Conn) {
 	p.mu.Unlock()
 }
 
-// forward copies one way until an end closes, and then closes both. The client of a silent connection does not learn that
-// the server's end is closed.
+// forward copies one direction until an end closes, and then closes both ends. It does not close the client of a silent connection
+// when the server's end closes.
 func (c *conn) forward(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -121,6 +120,6 @@ func (c *conn) forward(to, from net.Conn) {
 }
 
 func (c *conn) close() {
-	_ = c.client.Close() // both are being given up
+	_ = c.client.Close() // no error matters here
 	_ = c.server.Close()
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Write makes a problem document of what net/http answers by itself, as bare text, to a request that it cannot read. The
-// 501 and 505 among these, to a transfer coding and a version that it does not know, are the client's fault too: 400.
+// Write replaces the plain-text answers that net/http itself writes to an unreadable request by problem documents. It answers 400
+// where net/http answers 501 or 505 to an unknown transfer coding or version, because that is also the client's mistake.
 func (w *wire) Write(p []byte) (int, error) {
 	text, ok := bareText(p)
 	if !ok {
@@ -24,7 +24,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// bareText is the status line, without the version, of an answer in the form that net/http alone writes.
+// bareText returns the status line, without the version, of a plain-text answer that net/http itself wrote.
 func bareText(p []byte) (line []byte, ok bool) {
 	line, ok = bytes.CutPrefix(p, []byte("HTTP/1.1 "))
 	if !ok {
@@ -34,7 +34,7 @@ func bareText(p []byte) (line []byte, ok bool) {
 	return line, ok && !bytes.Contains(line, []byte("\r\n"))
 }
 
-// malformed is the answer to a request that cannot be read, by the status line that net/http has for it.
+// malformed returns the answer to an unreadable request. line is the status line of net/http's own answer.
 func malformed(line []byte) []byte {
 	code, why, _ := bytes.Cut(line, []byte(" "))
 	status, err := strconv.Atoi(string(code))
@@ -50,24 +50,24 @@ func malformed(line []byte) []byte {
 		Type     string `json:"type"`
 	}{"malformed_request", "the request cannot be read as HTTP/1.1", rand.Text(), status, http.StatusText(status), "about:blank"}
 	if status == http.StatusRequestHeaderFieldsTooLarge {
-		doc.Code, doc.Detail = "headers_too_large", "the request's line and headers are larger than may be"
+		doc.Code, doc.Detail = "headers_too_large", "the request line and the headers are too large"
 	}
 	if _, reason, ok := bytes.Cut(why, []byte(": ")); ok {
 		doc.Detail += ": " + string(reason)
 	}
-	body, _ := json.Marshal(doc) // of texts and a number: it cannot go wrong
+	body, _ := json.Marshal(doc) // strings and a number always encode
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nCache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\nContent-Type: application/problem+json\r\nX-Content-Type-Options: nosniff\r\nX-Request-Id: %s\r\n\r\n%s",
 		status, doc.Title, len(body), doc.Instance, body)
 }
 
-// How long, and how much, a client may still send once it has its answer and we are to hang up.
+// How long, and how many bytes, the server reads after it has closed its side of a connection.
 const (
-	partingTime  = 5 * time.Second
-	partingBytes = 64 << 20
+	lingerTime  = 5 * time.Second
+	lingerBytes = 64 << 20
 )
 
-// CloseWrite ends our side of the connection, and reads over what the client still sends: it could not see the answer to
-// a request that was refused before its end if we hung up, as what nobody has read resets the connection.
+// CloseWrite closes the server's side of the connection, and discards the bytes that the client still sends (lingering close). If the
+// server closed both sides, unread bytes would reset the connection, and the client could lose the answer to a refused request.
 func (w *wire) CloseWrite() error {
 	half, ok := w.Conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -76,9 +76,9 @@ func (w *wire) CloseWrite() error {
 	if err := half.CloseWrite(); err != nil {
 		return err
 	}
-	if err := w.SetReadDeadline(time.Now().Add(partingTime)); err != nil {
+	if err := w.SetReadDeadline(time.Now().Add(lingerTime)); err != nil {
 		return err
 	}
-	_, _ = io.CopyN(io.Discard, w.Conn, partingBytes) // whatever stops it, the connection ends
+	_, _ = io.CopyN(io.Discard, w.Conn, lingerBytes) // an error ends the connection as well
 	return nil
 }

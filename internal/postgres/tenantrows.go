@@ -6,10 +6,10 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// rows are pgx.Rows that give their connection back when they have been read or closed.
+// rows are pgx.Rows that release their connection when they are read or closed.
 type rows struct {
 	pgx.Rows
-	end    func() error // nil: it is back
+	end    func() error // releases the connection; nil: released
 	endErr error
 }
 
@@ -57,7 +57,7 @@ func (r *rows) Values() ([]any, error) {
 	return values, err
 }
 
-// row is the first of some rows.
+// row is a pgx.Row: the first row of a query.
 type row struct{ rows pgx.Rows }
 
 // Scan implements pgx.Row.
@@ -76,10 +76,10 @@ func (r row) Scan(dest ...any) error {
 	return r.rows.Err()
 }
 
-// batchResults are pgx.BatchResults that give their connection back when they are closed.
+// batchResults are pgx.BatchResults that release their connection when they are closed.
 type batchResults struct {
 	pgx.BatchResults
-	end func(error) // nil: it is back
+	end func(error) // releases the connection; nil: released
 }
 
 // Close implements pgx.BatchResults.
@@ -92,7 +92,7 @@ func (r *batchResults) Close() error {
 	return err
 }
 
-// noRows are the rows of a query that was not sent.
+// noRows is the result of a query that was not sent.
 type noRows struct{ err error }
 
 func (noRows) Close()                                       {}
@@ -106,7 +106,7 @@ func (noRows) RawValues() [][]byte                          { return nil }
 func (noRows) Conn() *pgx.Conn                              { return nil }
 func (noRows) TypeMap() *pgtype.Map                         { return nil }
 
-// noResults are those of a batch that was not sent.
+// noResults is the result of a batch that was not sent.
 type noResults struct{ err error }
 
 func (r noResults) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, r.err }

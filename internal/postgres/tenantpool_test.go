@@ -17,15 +17,15 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.MainNoLeaks(m) }
 
-// narrow is a wall with one connection: what is not given back holds up all that follows.
-func narrow(t *testing.T) *postgres.Wall {
+// narrow is a TenantPool with one connection: a connection that is not released blocks all later calls.
+func narrow(t *testing.T) *postgres.TenantPool {
 	t.Helper()
 	pool, err := postgres.Open(t.Context(), postgrestest.URL(t), postgres.Options{MaxConns: 1, Role: postgres.APIRole})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return postgres.NewWall(pool)
+	return postgres.NewTenantPool(pool)
 }
 
 const (
@@ -36,13 +36,13 @@ const (
 // Whatever came before on a session, whatever became of it, each query is of the tenant of its own context.
 func TestEachQueryIsOfItsOwnTenant(t *testing.T) {
 	t.Parallel()
-	wall := narrow(t)
+	tenants := narrow(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range 400 {
 		tenant := random.Int32N(3) + 1
 		ctx, want := postgres.ForTenant(t.Context(), tenant), strconv.Itoa(int(tenant))
 		way := random.IntN(len(ways))
-		if got, err := ways[way](ctx, wall); err != nil || got != want {
+		if got, err := ways[way](ctx, tenants); err != nil || got != want {
 			t.Fatalf("query %d, way %d: of tenant %q, %v, want %q", n, way, got, err, want)
 		}
 	}
@@ -51,12 +51,12 @@ func TestEachQueryIsOfItsOwnTenant(t *testing.T) {
 var errUndo = errors.New("undo")
 
 // ways are those in which a tenant's query comes to the database; each says of whom it was.
-var ways = []func(context.Context, *postgres.Wall) (string, error){
-	func(ctx context.Context, w *postgres.Wall) (got string, err error) {
+var ways = []func(context.Context, *postgres.TenantPool) (string, error){
+	func(ctx context.Context, w *postgres.TenantPool) (got string, err error) {
 		err = w.QueryRow(ctx, whose).Scan(&got)
 		return got, err
 	},
-	func(ctx context.Context, w *postgres.Wall) (string, error) {
+	func(ctx context.Context, w *postgres.TenantPool) (string, error) {
 		rows, _ := w.Query(ctx, whose+` FROM generate_series(1, $1::int)`, 3) // CollectRows reports the error
 		all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil || len(all) != 3 {
@@ -64,7 +64,7 @@ var ways = []func(context.Context, *postgres.Wall) (string, error){
 		}
 		return all[2], nil
 	},
-	func(ctx context.Context, w *postgres.Wall) (string, error) { // closed before it is read
+	func(ctx context.Context, w *postgres.TenantPool) (string, error) { // closed before it is read
 		rows, err := w.Query(ctx, whose+` FROM generate_series(1, 1000)`)
 		if err != nil {
 			return "", err
@@ -77,17 +77,17 @@ var ways = []func(context.Context, *postgres.Wall) (string, error){
 		}
 		return values[0].(string), nil
 	},
-	func(ctx context.Context, w *postgres.Wall) (got string, err error) {
+	func(ctx context.Context, w *postgres.TenantPool) (got string, err error) {
 		var b pgx.Batch
 		b.Queue(`SELECT 1`)
 		b.Queue(whose).QueryRow(func(row pgx.Row) error { return row.Scan(&got) })
 		return got, w.SendBatch(ctx, &b).Close()
 	},
-	func(ctx context.Context, w *postgres.Wall) (got string, err error) {
+	func(ctx context.Context, w *postgres.TenantPool) (got string, err error) {
 		err = pgx.BeginFunc(ctx, w, func(tx pgx.Tx) error { return tx.QueryRow(ctx, whose).Scan(&got) })
 		return got, err
 	},
-	func(ctx context.Context, w *postgres.Wall) (got string, err error) {
+	func(ctx context.Context, w *postgres.TenantPool) (got string, err error) {
 		err = pgx.BeginFunc(ctx, w, func(tx pgx.Tx) error {
 			inner := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 				if _, err := tx.Exec(ctx, `SELECT set_config('carillon.tenant', '9', true)`); err != nil {
@@ -102,7 +102,7 @@ var ways = []func(context.Context, *postgres.Wall) (string, error){
 		}
 		return got, nil
 	},
-	func(ctx context.Context, w *postgres.Wall) (string, error) { // failures, and then a query
+	func(ctx context.Context, w *postgres.TenantPool) (string, error) { // failures, and then a query
 		_, execErr := w.Exec(ctx, broken)
 		_, syntaxErr := w.Query(ctx, `SELEC`)
 		scanErr := w.QueryRow(ctx, broken).Scan(new(int))
@@ -126,7 +126,7 @@ var ways = []func(context.Context, *postgres.Wall) (string, error){
 		err := w.QueryRow(ctx, whose).Scan(&got)
 		return got, err
 	},
-	func(ctx context.Context, w *postgres.Wall) (string, error) { // cancelled, which may cost the connection
+	func(ctx context.Context, w *postgres.TenantPool) (string, error) { // cancelled, which may cost the connection
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
 		if _, err := w.Exec(gone, `SELECT 1`); !errors.Is(err, context.Canceled) {
@@ -140,36 +140,36 @@ var ways = []func(context.Context, *postgres.Wall) (string, error){
 // PostgreSQL has no COPY to a table with policies: the rows come all the same, and those of others do not.
 func TestCopyIsHeldByThePolicies(t *testing.T) {
 	t.Parallel()
-	wall, ctx := narrow(t), postgres.ForTenant(t.Context(), 1)
+	tenants, ctx := narrow(t), postgres.ForTenant(t.Context(), 1)
 	columns := []string{"tenant_id", "cohort_id", "n"}
-	if n, err := wall.CopyFrom(ctx, pgx.Identifier{"tally_delta"}, columns, pgx.CopyFromRows([][]any{{1, 7, 1}, {1, 8, -1}})); n != 2 || err != nil {
+	if n, err := tenants.CopyFrom(ctx, pgx.Identifier{"tally_delta"}, columns, pgx.CopyFromRows([][]any{{1, 7, 1}, {1, 8, -1}})); n != 2 || err != nil {
 		t.Errorf("got %d, %v", n, err)
 	}
-	if _, err := wall.CopyFrom(ctx, pgx.Identifier{"tally_delta"}, columns, pgx.CopyFromRows([][]any{{1, 9, 1}, {2, 9, 1}})); err == nil {
+	if _, err := tenants.CopyFrom(ctx, pgx.Identifier{"tally_delta"}, columns, pgx.CopyFromRows([][]any{{1, 9, 1}, {2, 9, 1}})); err == nil {
 		t.Error("another tenant's row came")
 	}
 	var rows int
-	if err := wall.QueryRow(ctx, `SELECT count(*) FROM tally_delta`).Scan(&rows); err != nil || rows != 2 {
+	if err := tenants.QueryRow(ctx, `SELECT count(*) FROM tally_delta`).Scan(&rows); err != nil || rows != 2 {
 		t.Errorf("got %d rows, %v", rows, err)
 	}
-	if err := wall.QueryRow(postgres.ForTenant(ctx, 2), `SELECT count(*) FROM tally_delta`).Scan(&rows); err != nil || rows != 0 {
+	if err := tenants.QueryRow(postgres.ForTenant(ctx, 2), `SELECT count(*) FROM tally_delta`).Scan(&rows); err != nil || rows != 0 {
 		t.Errorf("another tenant sees %d rows, %v", rows, err)
 	}
 }
 
 func TestWithoutATenantNothingIsSent(t *testing.T) {
 	t.Parallel()
-	wall, ctx := narrow(t), t.Context()
-	_, execErr := wall.Exec(ctx, whose)
-	_, queryErr := wall.Query(ctx, whose)
-	_, beginErr := wall.Begin(ctx)
-	_, copyErr := wall.CopyFrom(ctx, pgx.Identifier{"tally_delta"}, nil, pgx.CopyFromRows(nil))
+	tenants, ctx := narrow(t), t.Context()
+	_, execErr := tenants.Exec(ctx, whose)
+	_, queryErr := tenants.Query(ctx, whose)
+	_, beginErr := tenants.Begin(ctx)
+	_, copyErr := tenants.CopyFrom(ctx, pgx.Identifier{"tally_delta"}, nil, pgx.CopyFromRows(nil))
 	var b pgx.Batch
 	b.Queue(whose)
-	results := wall.SendBatch(ctx, &b)
+	results := tenants.SendBatch(ctx, &b)
 	_, firstErr := results.Exec()
 	rowErr := results.QueryRow().Scan(new(string))
-	for n, err := range []error{execErr, queryErr, beginErr, copyErr, firstErr, rowErr, results.Close(), wall.QueryRow(ctx, whose).Scan(new(string))} {
+	for n, err := range []error{execErr, queryErr, beginErr, copyErr, firstErr, rowErr, results.Close(), tenants.QueryRow(ctx, whose).Scan(new(string))} {
 		if err == nil {
 			t.Errorf("way %d: a query was sent", n)
 		}
@@ -189,7 +189,7 @@ func TestAURLGivesNoTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if _, err := postgres.NewWall(pool).Exec(t.Context(), `SELECT 1`); err == nil {
+	if _, err := postgres.NewTenantPool(pool).Exec(t.Context(), `SELECT 1`); err == nil {
 		t.Error("a query without a tenant was sent")
 	}
 }
