@@ -229,7 +229,7 @@ func (h handler) upcoming(c echo.Context) error {
 	}
 	if q.Has("from") {
 		if err := from.UnmarshalText([]byte(q.Get("from"))); err != nil {
-			return fault.Invalid("/from", "%q is not an RFC 3339 instant", q.Get("from"))
+			return fault.Invalid("/from", "%q is not an RFC 3339 time", q.Get("from"))
 		}
 	}
 	if err := checkCount("/count", count); err != nil {
@@ -265,7 +265,7 @@ func (h handler) list(c echo.Context) error {
 	f := Filter{Workflow: q.Get("workflow"), Status: q.Get("status"), KeyPrefix: q.Get("key_prefix"), Label: q.Get("label")}
 	if q.Has("due_before") {
 		if err := f.DueBefore.UnmarshalText([]byte(q.Get("due_before"))); err != nil {
-			return fault.Invalid("/due_before", "%q is not an RFC 3339 instant", q.Get("due_before"))
+			return fault.Invalid("/due_before", "%q is not an RFC 3339 time", q.Get("due_before"))
 		}
 		f.DueBefore = f.DueBefore.UTC()
 	}

@@ -22,31 +22,31 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// Credentials makes, rotates and deletes the API keys of tenants, and exchanges them for tokens.
+// Credentials creates, rotates and deletes the API keys of tenants, and exchanges them for tokens.
 type Credentials struct {
 	DB        postgres.DB
 	Cursors   *web.Cursor
 	Directory *Directory
 	Limits    *Limits
-	Minter    *Minter // nil where this process has no private key of the platform's: nothing is exchanged
+	Minter    *Minter // nil: the process has no private key of the platform's issuer, and exchanges no key
 }
 
-// APIKey is a long-lived credential of a tenant's, to be exchanged for short tokens. Key is the credential itself: it is
-// there in the answer to its making or rotation alone.
+// APIKey is a long-lived credential of a tenant. A client exchanges it for short-lived tokens. Key is the credential itself; only the
+// answer to its creation or rotation contains it.
 type APIKey struct {
 	ID                string     `json:"id"`
 	Name              string     `json:"name"`
 	Scopes            []string   `json:"scopes"`
-	Workflows         []string   `json:"workflows"` // the only ones that it is good for; null: all
+	Workflows         []string   `json:"workflows"` // the key is limited to these; null: not limited
 	ExpiresAt         *time.Time `json:"expires_at"`
-	PreviousExpiresAt *time.Time `json:"previous_expires_at"` // until then the key before the last rotation counts; null: it does not
-	LastUsedAt        *time.Time `json:"last_used_at"`        // up to a minute behind; null: never
+	PreviousExpiresAt *time.Time `json:"previous_expires_at"` // the end of the previous key, which a rotation replaced; null: there is none
+	LastUsedAt        *time.Time `json:"last_used_at"`        // up to a minute late; null: never
 	CreatedAt         time.Time  `json:"created_at"`
 	CreatedBy         string     `json:"created_by"`
 	Key               string     `json:"key,omitempty" db:"-"`
 }
 
-// APIKeyParams are what an API key is to be.
+// APIKeyParams is the request to create an API key.
 type APIKeyParams struct {
 	Name      string     `json:"name"`
 	Scopes    []string   `json:"scopes"`
@@ -73,7 +73,7 @@ func (p APIKeyParams) check(now time.Time) error {
 			bad = append(bad, fault.Invalid(at, "must be one of %s", strings.Join(TenantScopes(), ", ")))
 		}
 		if slices.Contains(p.Scopes[:n], scope) {
-			bad = append(bad, fault.Invalid(at, "is there twice"))
+			bad = append(bad, fault.Invalid(at, "appears twice"))
 		}
 		if scope == TenantAdmin && p.Workflows != nil {
 			bad = append(bad, fault.Invalid(at, "an operator's key cannot be limited to workflows"))
@@ -93,11 +93,12 @@ func (p APIKeyParams) check(now time.Time) error {
 	return fault.Join(bad...)
 }
 
-// A key is this, so that scanners for leaked secrets know it, then random letters, then a checksum, so that what was
-// cut or mistyped is refused without a look into the database.
-const keyPrefix = "carillon_key_"
-
-const keyRandom = 52 // letters of base32: 260 bits
+// A key is a prefix, random letters and a checksum. The prefix lets scanners detect leaked keys. The checksum refuses mistyped keys
+// without a database query.
+const (
+	keyPrefix = "carillon_key_"
+	keyRandom = 52 // letters of base32: 260 bits
+)
 
 func newKey() string {
 	random := rand.Text() + rand.Text()
@@ -121,11 +122,11 @@ func hashOf(key string) []byte {
 const keyColumns = `id, name, scopes, workflows, expires_at,
 	CASE WHEN previous_expires_at > ` + postgres.Now + ` THEN previous_expires_at END AS previous_expires_at, last_used_at, created_at, created_by`
 
-// keyOverlap is how long the key before a rotation goes on counting.
+// keyOverlap is how long the previous key stays valid after a rotation.
 const keyOverlap = 24 * time.Hour
 
-// Make makes an API key for the caller's tenant, within its quota. The value of a replayed request has no Key, because it is stored
-// without it.
+// Make creates an API key for the caller's tenant, within its quota. The value of a replayed request has no Key, because the key itself
+// is never stored.
 func (r Credentials) Make(ctx context.Context, who Identity, p APIKeyParams, now time.Time, request once.Request) (k APIKey, replayed bool, err error) {
 	q, err := r.Directory.Quotas(ctx, who.Tenant)
 	if err != nil {
@@ -136,15 +137,15 @@ func (r Credentials) Make(ctx context.Context, who Identity, p APIKeyParams, now
 	})
 }
 
-// Rotate gives an API key of the caller's tenant another secret. The one before it counts for keyOverlap; an older one counts no
-// longer. The value of a replayed request has no Key.
+// Rotate gives an API key of the caller's tenant a new secret. The previous secret stays valid for keyOverlap; an older one becomes
+// invalid. The value of a replayed request has no Key.
 func (r Credentials) Rotate(ctx context.Context, who Identity, id string, request once.Request) (k APIKey, replayed bool, err error) {
 	return r.issue(ctx, who, "api_key.rotate", request, func(tx pgx.Tx) (APIKey, error) {
 		return rotateAPIKey(ctx, tx, who.Tenant, id)
 	})
 }
 
-// issue runs a change that makes a credential at most once, and audits it. The credential is returned, and is not stored.
+// issue runs a change that makes a credential, at most once, and audits it. It returns the credential and does not store it.
 func (r Credentials) issue(ctx context.Context, who Identity, action string, request once.Request, change func(tx pgx.Tx) (APIKey, error)) (k APIKey, replayed bool, err error) {
 	var key string
 	err = pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) (err error) {
@@ -162,14 +163,14 @@ func (r Credentials) issue(ctx context.Context, who Identity, action string, req
 	return k, replayed, err
 }
 
-// newAPIKey makes an API key of the caller's tenant, which may have at most so many. It runs in a transaction.
+// newAPIKey inserts an API key of the caller's tenant, which may have at most most keys. It locks the tenant's row.
 func newAPIKey(ctx context.Context, tx pgx.Tx, who Identity, p APIKeyParams, most int, now time.Time) (k APIKey, err error) {
 	tenant := who.Tenant
 	if err := p.check(now); err != nil {
 		return k, err
 	}
-	// The tenant's row is locked, so that two at once do not make one too many: in a statement of its own, as one that
-	// waited for the lock would count what was there before it.
+	// The lock keeps two concurrent requests from exceeding the quota. It is a separate statement, because a statement that waits for
+	// the lock would count with a snapshot from before the wait.
 	if _, err := tx.Exec(ctx, `SELECT FROM tenant WHERE id = $1 FOR UPDATE`, tenant); err != nil {
 		return k, fmt.Errorf("lock tenant: %w", err)
 	}
@@ -191,7 +192,7 @@ func newAPIKey(ctx context.Context, tx pgx.Tx, who Identity, p APIKeyParams, mos
 	return k, err
 }
 
-// rotateAPIKey runs in a transaction.
+// rotateAPIKey stores a new secret, and keeps the current one as the previous one.
 func rotateAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, id string) (APIKey, error) {
 	key := newKey()
 	rows, _ := tx.Query(ctx, `
@@ -207,19 +208,19 @@ func rotateAPIKey(ctx context.Context, tx pgx.Tx, tenant ID, id string) (APIKey,
 	return k, err
 }
 
-// keyTarget is what the audit calls an API key.
+// keyTarget returns the audit's name for an API key.
 func keyTarget(id string) string { return "admin/api-keys/" + id }
 
 func noAPIKey(id string) error { return fault.NotFound("no api key %q", id) }
 
-// Exceeded is a count that is at its quota: 403.
+// Exceeded returns the fault 403 of a count that has reached its quota.
 func Exceeded(quota string, limit, used int) *fault.Error {
-	f := fault.Forbidden("quota_exceeded", "%s allows %d, and %d are there", quota, limit, used)
+	f := fault.Forbidden("quota_exceeded", "%s allows %d, and %d exist", quota, limit, used)
 	f.Extra = map[string]any{"quota": quota, "limit": limit, "used": used}
 	return f
 }
 
-// listKeys returns at most limit keys of a tenant whose ids come after, in order of their ids.
+// listKeys returns at most limit keys of a tenant with ids greater than after, ordered by id.
 func listKeys(ctx context.Context, db postgres.DB, tenant ID, after string, limit int) ([]APIKey, error) {
 	rows, _ := db.Query(ctx, `
 		SELECT `+keyColumns+`
@@ -230,7 +231,7 @@ func listKeys(ctx context.Context, db postgres.DB, tenant ID, after string, limi
 	return pgx.CollectRows(rows, pgx.RowToStructByName[APIKey])
 }
 
-// Delete deletes an API key: it is exchanged for no more tokens, and those that it was exchanged for stop to count within 5 s.
+// Delete deletes an API key. It cannot be exchanged any more, and its tokens become invalid within 5 s.
 func (r Credentials) Delete(ctx context.Context, tenant ID, id string) error {
 	err := pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `DELETE FROM api_key WHERE tenant_id = $1 AND id = $2 RETURNING `+keyColumns, tenant, id) // CollectExactlyOneRow reports the error
@@ -249,7 +250,7 @@ func (r Credentials) Delete(ctx context.Context, tenant ID, id string) error {
 	return err
 }
 
-// keyLives reports whether a tenant still has that API key, as of two seconds ago at most.
+// keyLives reports whether the tenant still has that API key. The result is at most two seconds old.
 func (d *Directory) keyLives(ctx context.Context, tenant ID, id string) (bool, error) {
 	now, name := d.now(), keyName{tenant, id}
 	if e, ok := d.keys.Get(name); ok && now.Sub(e.at) < cacheFor {

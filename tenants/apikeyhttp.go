@@ -10,13 +10,13 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// TokenRoute needs no token: it is where tokens come from.
+// TokenRoute exchanges an API key for a token. It needs no token itself.
 const TokenRoute = "/v1/token"
 
-// mostToken is how many bytes a request for a token may have: anyone may send one.
+// mostToken is the maximum size of a request for a token, in bytes. It is small because anyone may send one.
 const mostToken = 4 << 10
 
-// Routes adds the routes of API keys under g, whose requests are authenticated but those of TokenRoute.
+// Routes adds the routes of API keys to g. The requests of g are authenticated, except those of TokenRoute.
 func (r Credentials) Routes(g *echo.Group) {
 	admin := Require(TenantAdmin)
 	g.GET("/v1/admin/api-keys", r.list, admin)
@@ -95,7 +95,7 @@ func (r Credentials) delete(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// tokenParams are what is exchanged.
+// tokenParams is the body of a request for a token.
 type tokenParams struct {
 	APIKey string `json:"api_key" validate:"required"`
 }

@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	usesEvery  = 30 * time.Second // a process stores which API keys were used
-	usesApart  = 25 * time.Second // a later use of a key is stored only after this: several processes see the same key
-	usesKept   = 10_000           // keys of which a process remembers a use that is not stored; further ones are not told
-	usesAtOnce = 1_000            // keys of one statement
-	usesLimit  = 5 * time.Second  // for all statements of one time
+	usesEvery   = 30 * time.Second // between two times that a process stores the uses of API keys
+	usesApart   = 25 * time.Second // the minimum between two stored uses of a key, because several processes see the same key
+	usesMax     = 10_000           // keys in memory; uses of further keys are not recorded
+	usesBatch   = 1_000            // keys in one statement
+	usesTimeout = 5 * time.Second  // for all statements of one run
 )
 
-// keyUses remembers when API keys were used last, until that is stored. It is safe for concurrent use.
+// keyUses holds the last uses of API keys until they are stored. It is safe for concurrent use.
 type keyUses struct {
 	mu   sync.Mutex
 	last map[keyName]time.Time
 }
 
-// note remembers a use of a key.
+// note records a use of a key.
 func (u *keyUses) note(key keyName, at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	before, known := u.last[key]
-	if (known || len(u.last) < usesKept) && at.After(before) {
+	if (known || len(u.last) < usesMax) && at.After(before) {
 		u.last[key] = at
 	}
 }
 
-// take returns all uses, and forgets them.
+// take returns all uses and clears them.
 func (u *keyUses) take() map[keyName]time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -44,8 +44,8 @@ func (u *keyUses) take() map[keyName]time.Time {
 	return all
 }
 
-// KeepUses stores now and then which API keys were used, until ctx ends, and then once more.
-func (d *Directory) KeepUses(ctx context.Context, log *slog.Logger) {
+// StoreUses stores the uses of API keys every 30 s until ctx ends, and then a last time.
+func (d *Directory) StoreUses(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(usesEvery)
 	defer tick.Stop()
 	for ended := false; !ended; {
@@ -55,21 +55,21 @@ func (d *Directory) KeepUses(ctx context.Context, log *slog.Logger) {
 			ended = true
 		}
 		if err := d.storeUses(context.WithoutCancel(ctx)); err != nil {
-			log.Warn("cannot store which API keys were used", "error", err)
+			log.Warn("cannot store the uses of API keys", "error", err)
 		}
 	}
 }
 
-// storeUses stores the uses that are remembered. Where it fails, the rest is remembered on.
+// storeUses stores the recorded uses. On an error it keeps the rest for the next run.
 func (d *Directory) storeUses(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, usesLimit)
+	ctx, cancel := context.WithTimeout(ctx, usesTimeout)
 	defer cancel()
 	uses := d.uses.take()
 	for len(uses) > 0 {
 		some := map[keyName]time.Time{}
 		for key, at := range uses {
 			some[key] = at
-			if len(some) == usesAtOnce {
+			if len(some) == usesBatch {
 				break
 			}
 		}
@@ -86,8 +86,8 @@ func (d *Directory) storeUses(ctx context.Context) error {
 	return nil
 }
 
-// storeSome locks the keys in one order, as several processes store uses of the same keys. How long ago a use was is told
-// rather than when, as the processes' clocks differ.
+// storeSome stores uses in one statement. It locks the keys in a fixed order, because several processes store uses of the same keys.
+// It sends the age of a use instead of its time, because the clocks of processes differ.
 func (d *Directory) storeSome(ctx context.Context, uses map[keyName]time.Time) error {
 	var owners []int32
 	var ids []string
@@ -115,10 +115,10 @@ func (d *Directory) storeSome(ctx context.Context, uses map[keyName]time.Time) e
 	return nil
 }
 
-// exchangeToldFor is how long further exchanges of a key from the same network add nothing to the audit.
-const exchangeToldFor = time.Hour
+// exchangeAuditGap is how long further exchanges of a key from the same network are not audited.
+const exchangeAuditGap = time.Hour
 
-// keyFrom is an API key, and the network that it is exchanged from.
+// keyFrom is an API key and the network of the client that exchanges it.
 type keyFrom struct {
 	key  keyName
 	from netip.Prefix

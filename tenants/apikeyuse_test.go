@@ -21,7 +21,7 @@ func (w *world) keepUses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var log strings.Builder
-	w.verifier.Tenants.KeepUses(ctx, slog.New(slog.NewTextHandler(&log, nil)))
+	w.verifier.Tenants.StoreUses(ctx, slog.New(slog.NewTextHandler(&log, nil)))
 	if log.Len() > 0 {
 		t.Error(log.String())
 	}
@@ -94,10 +94,10 @@ func TestUsesAreRememberedUntilTheyAreStored(t *testing.T) {
 	if err := d.storeUses(ctx); err == nil || len(d.uses.take()) != 1 {
 		t.Errorf("got %v, or the use was forgotten", err)
 	}
-	for n := range usesKept + 10 {
+	for n := range usesMax + 10 {
 		d.uses.note(keyName{w.acme.ID, fmt.Sprint("key_", n)}, time.Now())
 	}
-	if n := len(d.uses.last); n != usesKept {
+	if n := len(d.uses.last); n != usesMax {
 		t.Errorf("%d are remembered", n)
 	}
 	if err := d.storeUses(t.Context()); err != nil || len(d.uses.last) != 0 {

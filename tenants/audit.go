@@ -16,24 +16,24 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// Change is one change as the audit tells it. Before and After are what was and is there, as JSON objects without
-// payloads and secrets; nil where there was or is nothing, or nothing is told. Key is the key that it tells of, if any.
+// Change is one entry of the audit. Before and After are the old and the new state as JSON objects, without payloads and secrets; nil
+// means absent or not recorded. Key is the schedule key that the change is about, or "".
 type Change struct {
 	Action string // a noun and a verb: schedule.put
-	Target string // the path of what was changed, without /v1/
+	Target string // the path of the changed thing, without /v1/
 	Key    string
-	Origin *Origin // nil: the context's
+	Origin *Origin // nil: the request in the context
 	Before any
 	After  any
 }
 
-// Origin is the request that asked for a change.
+// Origin is the request that caused a change.
 type Origin struct {
-	Request string      // its id; empty: there was none
-	Remote  *netip.Addr // the address of its client; nil: not known
+	Request string      // its id; "": there was no request
+	Remote  *netip.Addr // the address of its client; nil: unknown
 }
 
-// OriginOf returns the request that a context is of.
+// OriginOf returns the request in a context.
 func OriginOf(ctx context.Context) *Origin {
 	o := &Origin{Request: web.RequestID(ctx)}
 	text, _ := ctx.Value(addressKey{}).(string)
@@ -45,7 +45,7 @@ func OriginOf(ctx context.Context) *Origin {
 
 type actorKey struct{}
 
-// Actor is who sent the request of a context; carillon itself where there is none.
+// Actor returns the subject that sent the request in a context, or "carillon" without a request.
 func Actor(ctx context.Context) string {
 	if by, ok := ctx.Value(actorKey{}).(string); ok {
 		return by
@@ -53,8 +53,8 @@ func Actor(ctx context.Context) string {
 	return "carillon"
 }
 
-// Audit records changes of a tenant's in the transaction that makes them, in one statement. By is who made them; empty:
-// whoever sent the request.
+// Audit records changes of a tenant in one statement. db is the transaction of the changes. by is the subject that made them; "" means
+// the sender of the request.
 func Audit(ctx context.Context, db postgres.DB, tenant ID, by string, changes ...Change) error {
 	var b pgx.Batch
 	if err := QueueAudit(ctx, &b, tenant, by, changes...); err != nil {
@@ -66,7 +66,7 @@ func Audit(ctx context.Context, db postgres.DB, tenant ID, by string, changes ..
 	return nil
 }
 
-// QueueAudit is Audit as a statement of a batch.
+// QueueAudit is Audit that adds its statement to a batch.
 func QueueAudit(ctx context.Context, b *pgx.Batch, tenant ID, by string, changes ...Change) error {
 	if by == "" {
 		by = Actor(ctx)
@@ -85,10 +85,10 @@ func QueueAudit(ctx context.Context, b *pgx.Batch, tenant ID, by string, changes
 			keys[i] = &c.Key
 		}
 		var err error
-		if before[i], err = told(c.Before); err != nil {
+		if before[i], err = auditJSON(c.Before); err != nil {
 			return err
 		}
-		if after[i], err = told(c.After); err != nil {
+		if after[i], err = auditJSON(c.After); err != nil {
 			return err
 		}
 	}
@@ -101,8 +101,8 @@ func QueueAudit(ctx context.Context, b *pgx.Batch, tenant ID, by string, changes
 	return nil
 }
 
-// told returns what the audit keeps of a value. web.Marshal writes a JSON value of the client as it came.
-func told(v any) (*string, error) {
+// auditJSON returns a value as JSON for the audit, or nil. web.Marshal writes a client's JSON value unchanged.
+func auditJSON(v any) (*string, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -113,7 +113,7 @@ func told(v any) (*string, error) {
 	return new(string(text)), nil
 }
 
-// AuditEntry is a change as the API shows it.
+// AuditEntry is a change as the API returns it.
 type AuditEntry struct {
 	ID      int64           `json:"id"`
 	At      time.Time       `json:"at"`
@@ -128,13 +128,14 @@ type AuditEntry struct {
 
 func (e AuditEntry) held() int { return len(e.Before) + len(e.After) }
 
-// AuditFilter picks changes: those that are all it says. From is the first moment, and To the first that is too late.
+// AuditFilter selects changes that match all its fields. From is inclusive and To exclusive. Zero fields match every change.
 type AuditFilter struct {
 	Actor, Action, Target string
 	From, To              time.Time
 }
 
-// auditScanned is how many entries one page looks at: where few of many are picked it is short, and its cursor goes on.
+// auditScanned is the maximum number of entries that one page reads. If few of them match the filter, the page is short, and its cursor
+// continues after them.
 const auditScanned = 20_000
 
 type auditPlace struct {
@@ -142,13 +143,13 @@ type auditPlace struct {
 	ID int64
 }
 
-// Audited tells who changed what of a tenant.
+// Audited reads the audit of tenants.
 type Audited struct {
 	DB      postgres.DB
 	Cursors *web.Cursor
 }
 
-// Log returns a page of a tenant's changes, newest first, and the cursor of the next.
+// Log returns a page of a tenant's changes, newest first, and the cursor of the next page.
 func (a Audited) Log(ctx context.Context, tenant ID, f AuditFilter, limit int, cursor string) (page []AuditEntry, next *string, err error) {
 	name := fmt.Sprintf("audit %q %q %q %d %d", f.Actor, f.Action, f.Target, f.From.UnixMicro(), f.To.UnixMicro())
 	at := auditPlace{At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -202,13 +203,13 @@ func (a Audited) Log(ctx context.Context, tenant ID, f AuditFilter, limit int, c
 	return page, next, err
 }
 
-// readAuditTime reads an instant of a query; where it is not there it is zero.
+// readAuditTime parses a time of the query. An empty text is the zero time.
 func readAuditTime(name, text string) (t time.Time, err error) {
 	if text == "" {
 		return t, nil
 	}
 	if err := t.UnmarshalText([]byte(text)); err != nil || t.Year() < 1970 || t.Year() > 9998 {
-		return t, fault.Invalid("/"+name, "%q is not an RFC 3339 instant", text)
+		return t, fault.Invalid("/"+name, "%q is not an RFC 3339 time", text)
 	}
 	return t.UTC(), nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// Routes adds /v1/admin/audit under g, whose requests are authenticated.
+// Routes adds /v1/admin/audit to g, whose requests are authenticated.
 func (a Audited) Routes(g *echo.Group) {
 	g.GET("/v1/admin/audit", a.list, Require(TenantAdmin))
 }

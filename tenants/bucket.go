@@ -14,33 +14,32 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// Buckets hold tenants to their rates over any number of processes. A bucket is a row that says when it is full again
-// (the generic cell rate algorithm); a process takes tokens out of it in chunks and spends them from memory, so that a
-// request costs no statement and the processes together admit at most a chunk each too much. Each is safe for
-// concurrent use.
+// Buckets are rate limiters (token buckets) of tenants, shared by all processes. A bucket is a row with the time at which it is full
+// again (the generic cell rate algorithm). A process takes tokens from the row in chunks and spends them from memory, so that most
+// requests need no statement. Each process can admit at most one chunk too many. Buckets are safe for concurrent use.
 type Buckets struct {
-	db   postgres.DB
-	now  func() time.Time
-	mu   sync.Mutex
-	kept *lru.Cache[bucketName, *bucket]
+	db      postgres.DB
+	now     func() time.Time
+	mu      sync.Mutex
+	buckets *lru.Cache[bucketName, *bucket]
 }
 
 type bucketName struct {
 	tenant  ID
 	quota   string
-	leaving bool // what is taken by who leaves a part to others
+	leaving bool // tokens of a caller that must leave a part to other callers
 }
 
-// Rate is how fast a bucket fills, how much it holds, and how much of that whoever takes of it leaves to others.
+// Rate is the rate of a bucket.
 type Rate struct {
-	Quota  string // its name
-	PerSec int
-	Burst  int
-	Leave  int
+	Quota  string // the quota's name
+	PerSec int    // tokens that flow in each second
+	Burst  int    // the capacity
+	Leave  int    // tokens of the capacity that a caller leaves to others
 }
 
-// leaving returns the rate for a caller that leaves half of what the bucket holds to others, if it must. What flows into the
-// bucket beyond that half is all there for it.
+// leaving returns the rate of a caller that must leave half of the capacity to others; otherwise it returns r. The inflow above that
+// half is available to the caller.
 func (r Rate) leaving(must bool) Rate {
 	if must {
 		r.Leave = r.Burst / 2
@@ -48,40 +47,40 @@ func (r Rate) leaving(must bool) Rate {
 	return r
 }
 
-// NewBuckets returns Buckets whose rows lie in db.
+// NewBuckets returns Buckets with their rows in db.
 func NewBuckets(db postgres.DB) *Buckets {
-	kept, err := lru.New[bucketName, *bucket](100_000)
+	buckets, err := lru.New[bucketName, *bucket](100_000)
 	if err != nil {
-		panic(err) // its size is no more than zero
+		panic(err) // only a size of zero or less is refused
 	}
-	return &Buckets{db: db, now: time.Now, kept: kept}
+	return &Buckets{db: db, now: time.Now, buckets: buckets}
 }
 
-// chunkOf is how many tokens a process takes at once: a tenth of a second's, so that they are spent before they are old.
+// chunkOf returns how many tokens a process takes together: those of a tenth of a second, so that it spends them soon.
 func (r Rate) chunkOf(need int) int { return max(need, min(r.PerSec/10, r.Burst), 1) }
 
-// bucket is what this process has of one.
+// bucket is the part of a bucket in this process.
 type bucket struct {
 	mu     sync.Mutex
-	tokens int       // taken, and not spent
-	level  int       // what the row held when it was last looked at
-	closed time.Time // until then the row is known to hold less than what is needed
+	tokens int       // taken from the row and not spent
+	level  int       // the tokens in the row at the last read
+	closed time.Time // until then the row has too few tokens
 }
 
 func (b *Buckets) of(tenant ID, r Rate) *bucket {
 	name := bucketName{tenant, r.Quota, r.Leave > 0}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	one, ok := b.kept.Get(name)
+	one, ok := b.buckets.Get(name)
 	if !ok {
 		one = &bucket{}
-		b.kept.Add(name, one)
+		b.buckets.Add(name, one)
 	}
 	return one
 }
 
-// Take spends n tokens of a tenant's rate, all or none. Without enough it says how long to wait until there may be;
-// left is about how many more could be spent now. More than the bucket holds can never be taken.
+// Take spends n tokens of a tenant's bucket, or none. If there are too few, wait is the time until there may be enough. left is about
+// how many more tokens could be spent now. n must not exceed the capacity.
 func (b *Buckets) Take(ctx context.Context, tenant ID, r Rate, n int) (left int, wait time.Duration, err error) {
 	one := b.of(tenant, r)
 	one.mu.Lock()
@@ -107,7 +106,7 @@ func (b *Buckets) Take(ctx context.Context, tenant ID, r Rate, n int) (left int,
 	return one.tokens + level, 0, nil
 }
 
-// Wait spends n tokens, and waits for them where there are not enough. More than the bucket holds is taken in parts.
+// Wait spends n tokens and waits until there are enough. It takes more than the capacity in parts.
 func (b *Buckets) Wait(ctx context.Context, tenant ID, r Rate, n int) error {
 	for n > 0 {
 		part := min(n, max(r.Burst, 1))
@@ -130,7 +129,7 @@ func (b *Buckets) Wait(ctx context.Context, tenant ID, r Rate, n int) error {
 	return nil
 }
 
-// draw takes n tokens out of the row, or says how long until it holds as many.
+// draw takes n tokens from the row, or returns the time until the row has them.
 func (b *Buckets) draw(ctx context.Context, tenant ID, r Rate, n int) (level int, wait time.Duration, err error) {
 	cost, window := float64(n)/float64(r.PerSec), float64(max(r.Burst-r.Leave, n))/float64(r.PerSec)
 	ctx = postgres.Unwatched(ctx)
@@ -146,15 +145,15 @@ func (b *Buckets) draw(ctx context.Context, tenant ID, r Rate, n int) (level int
 		return int((window - max(ahead, 0)) * float64(r.PerSec)), 0, nil
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
-		return 0, 0, fmt.Errorf("take of %s: %w", r.Quota, err)
+		return 0, 0, fmt.Errorf("take tokens of %s: %w", r.Quota, err)
 	}
 	err = b.db.QueryRow(ctx, `
 		SELECT extract(epoch FROM full_at - `+postgres.Now+`)::float8
 		FROM bucket
 		WHERE tenant_id = $1 AND quota = $2`, tenant, r.Quota).Scan(&ahead)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return 0, 0, fmt.Errorf("read %s: %w", r.Quota, err)
+		return 0, 0, fmt.Errorf("read the bucket of %s: %w", r.Quota, err)
 	}
-	seconds := math.Min(max(ahead+cost-window, 0.001), window+cost) // a quota that was lowered leaves no debt of the old one's size
+	seconds := math.Min(max(ahead+cost-window, 0.001), window+cost) // after a quota was lowered, the wait is not longer than the new bucket takes to fill
 	return 0, time.Duration(seconds * float64(time.Second)), nil
 }

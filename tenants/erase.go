@@ -12,14 +12,14 @@ import (
 	"github.com/carillonhq/carillon/internal/version"
 )
 
-// Erasing is a tenant that is being erased and is not gone yet.
+// Erasing is a tenant whose erasure is in progress.
 type Erasing struct {
 	Name      string    `json:"name"`
 	Status    string    `json:"status"` // suspended
 	ErasingAt time.Time `json:"erasing_at"`
 }
 
-// Erase suspends a tenant for good, and marks it as one whose rows are to be deleted. One that is marked stays as it is.
+// Erase suspends a tenant for good and marks it for the deletion of its rows. It does not change a tenant that is already marked.
 func Erase(ctx context.Context, db postgres.DB, name string) (id ID, e Erasing, err error) {
 	err = db.QueryRow(ctx, `
 		UPDATE tenant
@@ -34,11 +34,11 @@ func Erase(ctx context.Context, db postgres.DB, name string) (id ID, e Erasing, 
 }
 
 func erased(name string) error {
-	return fault.Conflict("tenant_erasing", "tenant %q is being erased: make it again once it is gone", name)
+	return fault.Conflict("tenant_erasing", "tenant %q is being erased: create it again after that", name)
 }
 
-// checkErasure compares what a request demands with the version of a tenant, which it locks. A repeated request goes on
-// with an erasure whatever it demands: what it demanded at first held.
+// checkErasure locks a tenant and checks the precondition of its erasure. It checks nothing for a tenant that is already being erased,
+// because the precondition of the first request held.
 func checkErasure(ctx context.Context, tx pgx.Tx, name string, pre version.Precondition) error {
 	var updated time.Time
 	var erasing bool
@@ -52,7 +52,7 @@ func checkErasure(ctx context.Context, tx pgx.Tx, name string, pre version.Preco
 	return pre.Check(true, Tenant{UpdatedAt: updated}.revision())
 }
 
-// erase erases a tenant if it is as the request demands. gone reports that all its rows are deleted, and the tenant with them.
+// erase erases a tenant if the precondition holds. gone reports that the tenant and all its rows are deleted.
 func (p Platform) erase(ctx context.Context, name string, pre version.Precondition) (e Erasing, gone bool, err error) {
 	var id ID
 	err = pgx.BeginFunc(ctx, p.DB, func(tx pgx.Tx) error {

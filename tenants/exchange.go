@@ -11,20 +11,20 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// tokenTTL is how long a token for an API key lives.
+// tokenTTL is the lifetime of a token for an API key.
 const tokenTTL = 10 * time.Minute
 
-// TokenAnswer is a short token (RFC 6749 section 5.1).
+// TokenAnswer is the answer with a short-lived token (RFC 6749 section 5.1).
 type TokenAnswer struct {
 	AccessToken string `json:"access_token"`
 	TokenType   string `json:"token_type"`
 	ExpiresIn   int    `json:"expires_in"` // seconds
 }
 
-// Exchange returns a token with the scopes and the workflows of an API key. A key that does not count is 401.
+// Exchange returns a token with the scopes and the workflows of an API key. It returns a fault 401 for an invalid key.
 func (r Credentials) Exchange(ctx context.Context, key string, now time.Time) (TokenAnswer, error) {
 	if r.Minter == nil {
-		return TokenAnswer{}, fault.Forbidden("no_exchange", "no API key is exchanged here: this service has no private key of its issuer")
+		return TokenAnswer{}, fault.Forbidden("no_exchange", "this service exchanges no API keys: it has no private key of its issuer")
 	}
 	x, ok, err := r.Directory.exchange(ctx, key)
 	if err != nil {
@@ -35,7 +35,7 @@ func (r Credentials) Exchange(ctx context.Context, key string, now time.Time) (T
 		ttl = min(ttl, x.ExpiresAt.Sub(now))
 	}
 	if !ok || x.Status != Active || ttl < time.Second {
-		return TokenAnswer{}, unauthorized("invalid_api_key", "Bearer", "the API key does not count")
+		return TokenAnswer{}, unauthorized("invalid_api_key", "Bearer", "the API key is not valid")
 	}
 	if err := r.Limits.spendOne(ctx, x.TenantID); err != nil {
 		return TokenAnswer{}, err
@@ -51,7 +51,7 @@ func (r Credentials) Exchange(ctx context.Context, key string, now time.Time) (T
 	return TokenAnswer{token, "Bearer", int(ttl / time.Second)}, nil
 }
 
-// exchanged is an API key with what a token for it says.
+// exchanged is an API key with the claims of its tokens.
 type exchanged struct {
 	ID        string
 	TenantID  ID
@@ -62,12 +62,12 @@ type exchanged struct {
 	ExpiresAt *time.Time
 }
 
-// exchange finds the tenant and the rights of a key. The key alone says whose it is: nothing else of the request does.
+// exchange finds the tenant and the rights of a key. Only the key determines the tenant; the rest of the request does not matter.
 func (d *Directory) exchange(ctx context.Context, key string) (x exchanged, ok bool, err error) {
 	if !wellFormed(key) {
 		return x, false, nil
 	}
-	err = d.strangers.look(ctx, exchangeRate, func() error {
+	err = d.lookups.run(ctx, exchangeRate, func() error {
 		rows, _ := d.db.Query(ctx, `
 			SELECT k.id, k.tenant_id, t.name AS tenant, t.status, k.scopes, k.workflows,
 				LEAST(k.expires_at, CASE WHEN k.hash <> $1 THEN k.previous_expires_at END) AS expires_at
@@ -83,12 +83,12 @@ func (d *Directory) exchange(ctx context.Context, key string) (x exchanged, ok b
 	return x, err == nil, err
 }
 
-// auditExchange records that a key is exchanged, once an hour for each network that it is exchanged from. A client exchanges its key
-// every ten minutes.
+// auditExchange audits the exchange of a key once an hour for each client network, because a client exchanges its key every ten
+// minutes.
 func (r Credentials) auditExchange(ctx context.Context, x exchanged) error {
 	address, _ := ctx.Value(addressKey{}).(string)
 	now, exchange := r.Directory.now(), keyFrom{keyName{x.TenantID, x.ID}, networkOf(address)}
-	if at, known := r.Directory.exchanges.Get(exchange); known && now.Sub(at) < exchangeToldFor {
+	if at, known := r.Directory.exchanges.Get(exchange); known && now.Sub(at) < exchangeAuditGap {
 		return nil
 	}
 	err := Audit(postgres.ForTenant(ctx, int32(x.TenantID)), r.DB, x.TenantID, x.ID, Change{Action: "api_key.exchange", Target: keyTarget(x.ID)})

@@ -10,59 +10,58 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// What a tenant's endpoints can be told of.
+// The events that a tenant's endpoints can receive.
 const (
-	TickFailed          = "tick.failed"          // a tick failed for good; its cause is the workflow
-	ScheduleQuarantined = "schedule.quarantined" // a schedule can no longer be computed; the workflow
-	ScheduleAutoPaused  = "schedule.auto_paused" // a schedule was paused after failures in a row; the workflow
-	EndpointDisabled    = "endpoint.disabled"    // an endpoint answered 410; the endpoint
-	QuotaSoft           = "quota.soft"           // four fifths of a quota are used; the quota
-	TZDataRetimed       = "tzdata.retimed"       // a newer tz database moved schedules; its version
+	TickFailed          = "tick.failed"          // a tick failed for good; the cause is the workflow
+	ScheduleQuarantined = "schedule.quarantined" // a schedule cannot be computed any more; the cause is the workflow
+	ScheduleAutoPaused  = "schedule.auto_paused" // a schedule was paused after several failures; the cause is the workflow
+	EndpointDisabled    = "endpoint.disabled"    // an endpoint answered 410; the cause is the endpoint
+	QuotaSoft           = "quota.soft"           // four fifths of a quota are used; the cause is the quota
+	TZDataRetimed       = "tzdata.retimed"       // a newer tz database moved schedules; the cause is its version
 )
 
-// Events are the names of all of them.
+// Events returns the names of all events.
 func Events() []string {
 	return []string{TickFailed, ScheduleQuarantined, ScheduleAutoPaused, EndpointDisabled, QuotaSoft, TZDataRetimed}
 }
 
-// Happening is something that a tenant is to be told of: one event a cause and hour, with how often it happened.
+// Happening is one occurrence of an event. The occurrences of an hour with the same cause become one event with a count.
 type Happening struct {
 	Event    string
 	Cause    string
-	Schedule int64 // of which it tells; 0: of none
-	Data     any   // what else the event says, as a JSON object that names no key; nil: nothing
+	Schedule int64 // the schedule concerned; 0: none
+	Data     any   // further data of the event, as a JSON object without schedule keys; nil: none
 }
 
-// Happened notes a happening in the transaction in which it happens. A tenant of whom no endpoint wants to know is told
-// nothing, and costs nothing.
+// Happened stores a happening in the transaction that causes it. It stores nothing if no endpoint of the tenant receives the event.
 func Happened(ctx context.Context, db postgres.DB, tenant ID, h Happening) error {
 	var b pgx.Batch
 	if err := QueueHappened(&b, tenant, h); err != nil {
 		return err
 	}
 	if err := db.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("note what happened: %w", err)
+		return fmt.Errorf("store a happening: %w", err)
 	}
 	return nil
 }
 
-// QueueHappened is Happened as a statement of a batch.
+// QueueHappened is Happened that adds its statement to a batch.
 func QueueHappened(b *pgx.Batch, tenant ID, h Happening) error {
 	var data []byte
 	if h.Data != nil {
 		var err error
 		if data, err = json.Marshal(h.Data); err != nil {
-			return fmt.Errorf("note what happened: %w", err)
+			return fmt.Errorf("store a happening: %w", err)
 		}
 	}
 	b.Queue(`
 		INSERT INTO happening (tenant_id, event, cause, schedule_id, data)
 		SELECT $1, $2, $3, NULLIF($4::bigint, 0), $5
-		WHERE `+WantsToKnow("$1", "$2"), tenant, h.Event, h.Cause, h.Schedule, data)
+		WHERE `+Subscribed("$1", "$2"), tenant, h.Event, h.Cause, h.Schedule, data)
 	return nil
 }
 
-// WantsToKnow is the condition that an endpoint of a tenant is sent events of that name; both are SQL.
-func WantsToKnow(tenant, event string) string {
+// Subscribed returns an SQL condition: an enabled endpoint of the tenant receives the event. Both arguments are SQL expressions.
+func Subscribed(tenant, event string) string {
 	return `EXISTS (SELECT FROM endpoint WHERE tenant_id = ` + tenant + ` AND ` + event + ` = ANY (events) AND state <> 'disabled')`
 }

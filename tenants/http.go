@@ -14,12 +14,12 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// callerKey is where a request's identity lies once Authenticate has let it pass.
+// callerKey is the context key of an authenticated request's Identity.
 const callerKey = "tenants.caller"
 
-// Authenticate lets a request pass whose Authorization header bears a token that counts; any other is 401 with
-// WWW-Authenticate (RFC 6750 section 3). The public routes need none. Put it around the whole router: around a group,
-// Echo answers 404 where the path is right and the method is not.
+// Authenticate returns middleware that requires a valid token in the Authorization header. A request without one gets 401 with
+// WWW-Authenticate (RFC 6750 section 3). The public routes need no token. The middleware belongs around the whole router: around a
+// group, Echo would answer 404 instead of 405 to a wrong method.
 func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -48,7 +48,7 @@ func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 
 func bearerToken(sent []string) (string, error) {
 	if len(sent) > 1 {
-		return "", invalid("there is more than one Authorization header")
+		return "", invalid("the request has more than one Authorization header")
 	}
 	if len(sent) == 1 {
 		scheme, token, _ := strings.Cut(sent[0], " ")
@@ -56,12 +56,12 @@ func bearerToken(sent []string) (string, error) {
 			return strings.Trim(token, " "), nil
 		}
 	}
-	return "", unauthorized("unauthenticated", "Bearer", "this needs a token: Authorization: Bearer …")
+	return "", unauthorized("unauthenticated", "Bearer", "this route needs a token: Authorization: Bearer …")
 }
 
-// Require lets a request pass whose token bears one of the scopes, or one that implies it, and is good for the workflow
-// that is named; any other is 403, which asks for the first of the scopes where none is there. It comes behind
-// Authenticate, and around every route but the public ones.
+// Require returns middleware for all routes but the public ones, behind Authenticate. The token must have one of the scopes, or a scope
+// that implies it, and must not exclude the workflow in the path. Other requests get 403; the answer to a missing scope names the first
+// of the scopes.
 func Require(scopes ...string) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -72,14 +72,14 @@ func Require(scopes ...string) echo.MiddlewareFunc {
 			if slices.ContainsFunc(scopes, who.May) {
 				return next(c)
 			}
-			f := fault.Forbidden("insufficient_scope", "this needs the scope %s", strings.Join(scopes, " or "))
+			f := fault.Forbidden("insufficient_scope", "this route needs the scope %s", strings.Join(scopes, " or "))
 			f.Header = map[string]string{"WWW-Authenticate": `Bearer error="insufficient_scope", scope="` + scopes[0] + `"`}
 			return f
 		}
 	}
 }
 
-// within refuses what a token that is limited to workflows is not good for: another workflow, and what is of no workflow.
+// within returns a fault if the token is limited to workflows, and the route is about another workflow or about no workflow.
 func (i Identity) within(c echo.Context) error {
 	if i.Workflows == nil {
 		return nil
@@ -87,34 +87,34 @@ func (i Identity) within(c echo.Context) error {
 	if strings.Contains(c.Path(), "/:workflow") {
 		workflow, err := web.Param(c, "workflow")
 		if err == nil && !i.MayUse(workflow) {
-			err = Outside(workflow)
+			err = WorkflowNotAllowed(workflow)
 		}
 		return err
 	}
-	if kindOf(c.Request().Method, c.Path()).atOne != workerRequest.atOne {
-		return fault.Forbidden("workflow_not_allowed", "the token is good for some workflows only, and this is of all")
+	if kindOf(c.Request().Method, c.Path()).concurrent != workerRequest.concurrent {
+		return fault.Forbidden("workflow_not_allowed", "the token is limited to some workflows, and this route is about all")
 	}
-	return nil // of a worker, whose lease is held to the workflows
+	return nil // a worker's request: the lease itself checks the workflows
 }
 
-// Outside is a workflow that a token is not good for: 403.
-func Outside(workflow string) error {
-	return fault.Forbidden("workflow_not_allowed", "the token is not good for the workflow %q", workflow)
+// WorkflowNotAllowed returns the fault 403 for a workflow that the token's limit excludes.
+func WorkflowNotAllowed(workflow string) error {
+	return fault.Forbidden("workflow_not_allowed", "the token does not allow the workflow %q", workflow)
 }
 
-// Caller is who sent a request that Authenticate has let pass. It panics for any other.
+// Caller returns the sender of an authenticated request. It panics for any other request.
 func Caller(c echo.Context) Identity { return c.Get(callerKey).(Identity) }
 
-// From is the tenant that a request is for. It panics where Authenticate has not let it pass.
+// From returns the tenant of an authenticated request. It panics for any other request.
 func From(c echo.Context) ID { return Caller(c).Tenant }
 
-// Charged is the tenant whose memory a request uses, for web.Budget; false for the public routes.
+// Charged returns the tenant that web.Budget charges for a request; false for a public route.
 func Charged(c echo.Context) (int32, bool) {
 	who, known := c.Get(callerKey).(Identity)
 	return int32(who.Tenant), known
 }
 
-// Routes adds /v1/platform/tenants under g, whose requests are authenticated.
+// Routes adds /v1/platform/tenants to g, whose requests are authenticated.
 func (p Platform) Routes(g *echo.Group) {
 	admin := Require(PlatformAdmin)
 	g.GET("/v1/platform/tenants", p.list, admin)

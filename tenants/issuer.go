@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// Issuer is who signs tokens of a tenant: its name, and its keys or where they are published.
+// Issuer signs tokens of a tenant. It has a name, and either public keys or the address that publishes them.
 type Issuer struct {
 	Name       string    `json:"issuer"`
 	JWKSURI    string    `json:"jwks_uri,omitempty"`
@@ -21,13 +21,14 @@ type Issuer struct {
 	keys []Key
 }
 
-// How much one tenant's issuers may be.
+// The limits of one tenant's issuers.
 const (
 	maxKeys       = 50
 	maxIssuerName = 512
 )
 
-// check reports all that cannot be of the issuers, and reads their keys. The platform's own name is nobody else's.
+// checkIssuers returns all faults of the issuers, and parses their keys. platform is the name of the platform's own issuer, which no
+// tenant may use.
 func checkIssuers(issuers []Issuer, platform string, allowed web.Outbound) error {
 	var bad []error
 	for n := range issuers {
@@ -39,7 +40,7 @@ func checkIssuers(issuers []Issuer, platform string, allowed web.Outbound) error
 			bad = append(bad, fault.Invalid(at+"/issuer", "is the platform's own issuer"))
 		}
 		if slices.ContainsFunc(issuers[:n], func(o Issuer) bool { return o.Name == i.Name }) {
-			bad = append(bad, fault.Invalid(at+"/issuer", "is there twice"))
+			bad = append(bad, fault.Invalid(at+"/issuer", "appears twice"))
 		}
 		if (i.JWKSURI == "") == (len(i.Keys) == 0) {
 			bad = append(bad, fault.Invalid(at, "needs one of jwks_uri and keys"))
@@ -59,7 +60,7 @@ func checkIssuers(issuers []Issuer, platform string, allowed web.Outbound) error
 	return fault.Join(bad...)
 }
 
-// read makes keys of the issuer's JWKs.
+// read parses the issuer's JSON Web Keys.
 func (i *Issuer) read(at string) error {
 	if len(i.Keys) > maxKeys {
 		return fault.Invalid(at+"/keys", "must be at most %d keys", maxKeys)
@@ -80,8 +81,8 @@ func (i *Issuer) read(at string) error {
 	return fault.Join(bad...)
 }
 
-// ambiguous refuses the last of some keys where a token cannot say that this key signed it, or where too many others may
-// have signed it as well.
+// ambiguous returns an error if the last key has the kid and algorithm of another key, or if too many keys without a kid have its
+// algorithm. A token cannot name such a key.
 func ambiguous(keys []Key) error {
 	last := keys[len(keys)-1]
 	same := 0
@@ -94,12 +95,12 @@ func ambiguous(keys []Key) error {
 		return fmt.Errorf("has the kid %q of another %s key", last.ID, last.Algorithm)
 	}
 	if same >= mostCandidates {
-		return fmt.Errorf("is one more %s key without a kid: at most %d may have none", last.Algorithm, mostCandidates)
+		return fmt.Errorf("is one %s key without a kid too many: at most %d may have none", last.Algorithm, mostCandidates)
 	}
 	return nil
 }
 
-// allows reports whether the issuer's tokens may be signed with that algorithm.
+// allows reports whether the issuer may sign tokens with the algorithm.
 func (i *Issuer) allows(algorithm string) bool {
 	if len(i.Algorithms) == 0 {
 		return slices.Contains(algorithms(), algorithm)

@@ -17,7 +17,7 @@ import (
 	"github.com/MicahParks/jwkset"
 )
 
-// The algorithms that tokens may be signed with.
+// The allowed signature algorithms of tokens.
 const (
 	es256 = "ES256"
 	edDSA = "EdDSA"
@@ -26,29 +26,29 @@ const (
 
 func algorithms() []string { return []string{es256, edDSA, rs256} }
 
-// Bounds of an RSA key. A modulus has at least 2,048 bits (RFC 7518 section 3.3). A larger modulus or exponent than these
-// is of no use, and lets whoever publishes the key decide what a check of a forged signature costs us.
+// The bounds of an RSA key. A modulus has at least 2,048 bits (RFC 7518 section 3.3). The upper bounds limit the CPU time of checking a
+// forged signature, because the tenant chooses the key.
 const (
 	smallestRSA     = 2048
 	largestRSA      = 4096
 	largestExponent = 1<<16 + 1
 )
 
-// Key verifies tokens. It is good for one algorithm only.
+// Key is a public key that verifies tokens of one algorithm.
 type Key struct {
-	ID        string // kid; "" where the key has none
+	ID        string // kid; "": the key has none
 	Algorithm string
 	Public    crypto.PublicKey
 }
 
-// ParseKey reads one public key from a JWK (RFC 7517): Ed25519, P-256, or RSA of 2048 bits and more, for signatures.
+// ParseKey parses a public key for signatures from a JWK (RFC 7517): Ed25519, P-256, or RSA of 2048 to 4096 bits.
 func ParseKey(raw []byte) (Key, error) {
 	var m jwkset.JWKMarshal
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return Key{}, fmt.Errorf("is not a JSON Web Key")
 	}
 	if m.D != "" || m.K != "" || m.P != "" || m.Q != "" || m.DP != "" || m.DQ != "" || m.QI != "" || len(m.OTH) > 0 {
-		return Key{}, fmt.Errorf("holds a secret: only public keys belong here")
+		return Key{}, fmt.Errorf("contains a private key: send public keys only")
 	}
 	if m.USE != "" && m.USE != "sig" {
 		return Key{}, fmt.Errorf("is not for signatures: its use is %q", m.USE)
@@ -56,7 +56,7 @@ func ParseKey(raw []byte) (Key, error) {
 	if len(m.KEYOPS) > 0 && !slices.Contains(m.KEYOPS, jwkset.KeyOpsVerify) {
 		return Key{}, fmt.Errorf("is not for verifying: see its key_ops")
 	}
-	m.X5U, m.X5C, m.X5T, m.X5TS256 = "", nil, "", "" // the key itself counts, and no address is called
+	m.X5U, m.X5C, m.X5T, m.X5TS256 = "", nil, "", "" // ignore certificates, and never fetch their address
 	options := jwkset.JWKValidateOptions{SkipAll: true}
 	jwk, err := jwkset.NewJWKFromMarshal(m, jwkset.JWKMarshalOptions{}, options)
 	if err != nil {
@@ -75,7 +75,7 @@ func ParseKey(raw []byte) (Key, error) {
 	return k, nil
 }
 
-// NewKey is a public key under an id.
+// NewKey returns a Key with an id.
 func NewKey(id string, public crypto.PublicKey) (Key, error) {
 	algorithm, err := algorithmOf(public)
 	return Key{ID: id, Algorithm: algorithm, Public: public}, err
@@ -88,7 +88,7 @@ func algorithmOf(public crypto.PublicKey) (string, error) {
 			return "", fmt.Errorf("is an Ed25519 key of %d bytes", len(k))
 		}
 		if smallOrder(k) {
-			return "", fmt.Errorf("is a point of small order: anybody can sign for it")
+			return "", fmt.Errorf("is a point of small order: anyone can forge its signatures")
 		}
 		return edDSA, nil
 	case *ecdsa.PublicKey:
@@ -114,14 +114,14 @@ func algorithmOf(public crypto.PublicKey) (string, error) {
 	return "", fmt.Errorf("is not a public key for one of %v", algorithms())
 }
 
-// exponentIs tells whether an exponent as a JWK writes it is that number: the reader keeps its last 64 bits only.
+// exponentIs reports whether the exponent in a JWK equals e. The library's parser keeps the last 64 bits only, so e may be truncated.
 func exponentIs(sent string, e int) bool {
 	b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(sent, "="))
 	return err == nil && new(big.Int).SetBytes(b).Cmp(big.NewInt(int64(e))) == 0
 }
 
-// small are the points of Ed25519 whose order is 8 or less, each in every way that readers take for it, without the sign
-// (RFC 8032 section 8.9 has verifiers let them pass). A signature that counts under one is found without a private key.
+// small lists the points of Ed25519 of order 8 or less, in all encodings that parsers accept, without the sign bit. RFC 8032 section 8.9
+// lets verifiers accept them. A valid signature for such a key can be computed without a private key.
 var small = []string{
 	"0000000000000000000000000000000000000000000000000000000000000000",
 	"0100000000000000000000000000000000000000000000000000000000000000",
@@ -138,12 +138,12 @@ func smallOrder(k ed25519.PublicKey) bool {
 	return slices.Contains(small, hex.EncodeToString(unsigned))
 }
 
-// mostCandidates is how many keys a token is checked against. A kid should name one key (RFC 7517 section 4.5); a set
-// without kids holds few: the present key, the next and the last.
+// mostCandidates is the maximum number of keys that a token is checked against. A kid should name one key (RFC 7517 section 4.5). A set
+// without kids has few keys: the current, the next and the previous one.
 const mostCandidates = 3
 
-// candidates returns the keys that may have signed a token: of its algorithm, and with its kid where any key has one. They
-// are the first three at most.
+// candidates returns the keys that may have signed a token, at most the first three. They have the token's algorithm and, if any key has
+// a kid, the token's kid.
 func candidates(keys []Key, algorithm, id string, hasID bool) []Key {
 	named := slices.ContainsFunc(keys, func(k Key) bool { return k.ID != "" })
 	var fit []Key

@@ -11,38 +11,38 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// Limits hold each tenant's requests to its quotas: how many a second, over all processes, and how many at a time, in
-// this one. What workers ask (leases, heartbeats, finishes) is counted apart, so that neither starves the other.
+// Limits enforce the request quotas of each tenant: requests a second over all processes, and concurrent requests in this process.
+// Requests of workers (lease, heartbeat, finish) have their own quotas, so that neither kind starves the other.
 type Limits struct {
 	Buckets   *Buckets
 	Directory *Directory
 
 	callers *callers
 
-	mu     sync.Mutex
-	flying map[bucketName]int // requests at a time
-	flown  map[flight]int     // those of them of one caller
+	mu         sync.Mutex
+	inFlight   map[bucketName]int // by quota of a tenant
+	inFlightOf map[callerQuota]int
 }
 
-// flight is a caller's requests of a quota.
-type flight struct {
+// callerQuota is a quota as one caller of the tenant uses it.
+type callerQuota struct {
 	bucketName
 	caller string
 }
 
 // NewLimits returns the limits of one process.
 func NewLimits(b *Buckets, d *Directory) *Limits {
-	return &Limits{Buckets: b, Directory: d, callers: newCallers(), flying: map[bucketName]int{}, flown: map[flight]int{}}
+	return &Limits{Buckets: b, Directory: d, callers: newCallers(), inFlight: map[bucketName]int{}, inFlightOf: map[callerQuota]int{}}
 }
 
-// ofPlatform is what the platform's operator may ask, who is no tenant.
-var ofPlatform = Quotas{RequestsPerSecond: 1_000, ConcurrentRequests: 100, ConcurrentPolls: 100, ConcurrentBulk: 10}
+// platformQuotas are the quotas of the platform's operator, which is not a tenant.
+var platformQuotas = Quotas{RequestsPerSecond: 1_000, ConcurrentRequests: 100, ConcurrentPolls: 100, ConcurrentBulk: 10}
 
-// kind is what a request counts as.
+// kind is the kind of a request. It determines the quotas that the request uses.
 type kind struct {
-	rate  func(Quotas) Rate
-	atOne string // the quota of how many at a time
-	most  func(Quotas) int
+	rate       func(Quotas) Rate
+	concurrent string // the name of the quota of concurrent requests
+	most       func(Quotas) int
 }
 
 var (
@@ -64,12 +64,12 @@ var (
 	}
 )
 
-// Upserts are how fast a tenant may store schedules; a body of many lines is read no faster.
+// Upserts returns the rate at which a tenant may store schedules. A bulk body is read at this rate.
 func Upserts(q Quotas) Rate {
 	return Rate{Quota: "upserts_per_second", PerSec: q.UpsertsPerSecond, Burst: 20 * q.UpsertsPerSecond}
 }
 
-// spendOne takes one of the requests_per_second of a tenant, for a request without a token.
+// spendOne takes one token of the tenant's requests_per_second, for a request without a token of its own.
 func (l *Limits) spendOne(ctx context.Context, tenant ID) error {
 	q, err := l.Directory.Quotas(ctx, tenant)
 	if err != nil {
@@ -93,44 +93,44 @@ func tooFast(r Rate, wait time.Duration) error {
 }
 
 func tooMany(quota string, most int) error {
-	f := fault.TooMany("%s allows %s at a time", quota, strconv.Itoa(most))
+	f := fault.TooMany("%s allows %s concurrent requests", quota, strconv.Itoa(most))
 	f.RetryAfter = time.Second
 	f.Extra = map[string]any{"quota": quota, "limit": most, "used": most}
 	return f
 }
 
-// AtOnce meters a quota of how many requests are worked on at a time: those of this process, as each counts its own.
-func (l *Limits) AtOnce(quota string) Meter {
+// Concurrent returns the Meter of a quota of concurrent requests. It counts the requests of this process, as the quota does.
+func (l *Limits) Concurrent(quota string) Meter {
 	return func(_ context.Context, tenant ID) (int, error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.flying[bucketName{tenant: tenant, quota: quota}], nil
+		return l.inFlight[bucketName{tenant: tenant, quota: quota}], nil
 	}
 }
 
-// enter lets a request be worked on. A caller that has half of what may be worked on at a time leaves an eighth to the others,
-// if there are some.
-func (l *Limits) enter(f flight, most int, others bool) bool {
+// enter reports whether a request may begin, and counts it. A caller with half of the concurrent requests must leave an eighth of the
+// quota to the other callers, if there are any.
+func (l *Limits) enter(q callerQuota, most int, others bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if others && most > 1 && 2*l.flown[f] >= most {
+	if others && most > 1 && 2*l.inFlightOf[q] >= most {
 		most -= max(most/leftPart, 1)
 	}
-	if l.flying[f.bucketName] >= most {
+	if l.inFlight[q.bucketName] >= most {
 		return false
 	}
-	l.flying[f.bucketName]++
-	l.flown[f]++
+	l.inFlight[q.bucketName]++
+	l.inFlightOf[q]++
 	return true
 }
 
-func (l *Limits) leave(f flight) {
+func (l *Limits) leave(q callerQuota) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.flying[f.bucketName]--; l.flying[f.bucketName] == 0 {
-		delete(l.flying, f.bucketName)
+	if l.inFlight[q.bucketName]--; l.inFlight[q.bucketName] == 0 {
+		delete(l.inFlight, q.bucketName)
 	}
-	if l.flown[f]--; l.flown[f] == 0 {
-		delete(l.flown, f)
+	if l.inFlightOf[q]--; l.inFlightOf[q] == 0 {
+		delete(l.inFlightOf, q)
 	}
 }

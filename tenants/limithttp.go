@@ -9,9 +9,9 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Limit lets a request pass while its tenant is within its quotas; any other is 429 with Retry-After. While several callers of a tenant
-// send requests, the one that sends most may use only a part of each quota. Every answer has the headers RateLimit and RateLimit-Policy
-// (draft-ietf-httpapi-ratelimit-headers-10). It comes behind Authenticate.
+// Limit is middleware behind Authenticate that answers 429 with Retry-After to requests above the tenant's quotas. While several callers
+// of a tenant send requests, the caller with the most requests may use only a part of each quota. Every answer has the headers RateLimit
+// and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10).
 func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		who, known := c.Get(callerKey).(Identity)
@@ -19,7 +19,7 @@ func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		ctx, method := c.Request().Context(), c.Request().Method
-		q := ofPlatform
+		q := platformQuotas
 		if who.Tenant != 0 {
 			var err error
 			if q, err = l.Directory.Quotas(ctx, who.Tenant); err != nil {
@@ -38,17 +38,16 @@ func (l *Limits) Limit(next echo.HandlerFunc) echo.HandlerFunc {
 				return err
 			}
 		}
-		f, most := flight{bucketName{tenant: who.Tenant, quota: k.atOne}, who.Subject}, k.most(q)
-		if !l.enter(f, most, others) {
-			return tooMany(k.atOne, most)
+		of, most := callerQuota{bucketName{tenant: who.Tenant, quota: k.concurrent}, who.Subject}, k.most(q)
+		if !l.enter(of, most, others) {
+			return tooMany(k.concurrent, most)
 		}
-		defer l.leave(f)
+		defer l.leave(of)
 		return next(c)
 	}
 }
 
-// spend takes one request of the rate, and adds to the answer's headers what is left for the coming second. The bucket may
-// hold more than that.
+// spend takes one token of the rate, and adds the tokens left for the next second to the answer's headers. The bucket may have more.
 func (l *Limits) spend(c echo.Context, tenant ID, r Rate) error {
 	left, wait, err := l.Buckets.Take(c.Request().Context(), tenant, r, 1)
 	if err != nil {
@@ -63,7 +62,7 @@ func (l *Limits) spend(c echo.Context, tenant ID, r Rate) error {
 	return nil
 }
 
-// extend adds an item to a header whose value is a list.
+// extend appends an item to a list header.
 func extend(h http.Header, name, item string) {
 	if before := h.Get(name); before != "" {
 		item = before + ", " + item
@@ -73,7 +72,7 @@ func extend(h http.Header, name, item string) {
 
 var bulkRoutes = []string{"/v1/schedules/bulk", "/v1/schedules/sync"}
 
-// kindOf tells what a request to a route counts as.
+// kindOf returns the kind of a request to a route.
 func kindOf(method, route string) kind {
 	switch {
 	case method != http.MethodPost:

@@ -12,13 +12,13 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// DefaultAudience is what a token's aud must hold, unless the installation has an audience of its own.
+// DefaultAudience is the required aud of a token, unless the installation has its own audience.
 const DefaultAudience = "carillon"
 
-// MaxTTL is how long a token of the platform's own issuer lives at most.
+// MaxTTL is the maximum lifetime of a token of the platform's own issuer.
 const MaxTTL = time.Hour
 
-// Minter is the platform's own issuer: it signs short tokens.
+// Minter is the platform's own issuer. It signs short-lived tokens.
 type Minter struct {
 	name     string
 	kid      string
@@ -26,41 +26,41 @@ type Minter struct {
 	private  ed25519.PrivateKey
 }
 
-// NewIssuer returns a Minter whose tokens carry that issuer's name, the id of its public key and the default audience.
+// NewIssuer returns a Minter for the issuer of that name. Its tokens contain the id of its public key, and have the default audience.
 func NewIssuer(key ed25519.PrivateKey, name string) Minter {
 	sum := sha256.Sum256(key.Public().(ed25519.PublicKey))
 	return Minter{name, base64.RawURLEncoding.EncodeToString(sum[:12]), DefaultAudience, key}
 }
 
-// For returns a Minter of the same issuer and key whose tokens are for another audience.
+// For returns a Minter with the same issuer and key, for another audience.
 func (m Minter) For(audience string) Minter {
 	m.audience = audience
 	return m
 }
 
-// Name is the issuer's name, a token's iss.
+// Name returns the issuer's name, which is the iss of its tokens.
 func (m Minter) Name() string { return m.name }
 
-// Key is what verifies the tokens.
+// Key returns the key that verifies the tokens.
 func (m Minter) Key() Key {
 	return Key{ID: m.kid, Algorithm: edDSA, Public: m.private.Public()}
 }
 
-// Claims are what a token is to say. Tenant is "" for platform:admin only.
+// Claims are the claims of a token. Tenant is "" for a token with platform:admin only.
 type Claims struct {
 	Subject string
 	Tenant  string
 	Scopes  []string
 	TTL     time.Duration
 
-	APIKey    string   // the key that it was exchanged for: it counts while that does
-	Workflows []string // the only ones that it is good for; nil: all
+	APIKey    string   // the API key that it was exchanged for; the token is valid only while the key exists
+	Workflows []string // the token is limited to these; nil: not limited
 }
 
-// Mint signs a token that is valid from now on for c.TTL, which is at most MaxTTL.
+// Mint returns a signed token that is valid from now for c.TTL, which is at most MaxTTL.
 func (m Minter) Mint(c Claims, now time.Time) (string, error) {
 	if c.TTL < time.Second || c.TTL > MaxTTL {
-		return "", fmt.Errorf("a token lives from 1s to %s, not %s", MaxTTL, c.TTL)
+		return "", fmt.Errorf("the lifetime of a token is 1s to %s, not %s", MaxTTL, c.TTL)
 	}
 	claims := jwt.MapClaims{
 		"iss": m.name, "aud": m.audience, "sub": c.Subject, "scope": strings.Join(c.Scopes, " "), "jti": rand.Text(),

@@ -13,18 +13,18 @@ import (
 
 // Platform stores and erases tenants for the platform's operator.
 type Platform struct {
-	DB       postgres.DB // it shows who the tenants are, and none of their rows
+	DB       postgres.DB // sees the tenants, and none of their rows
 	Cursors  *web.Cursor
-	Issuer   string       // the platform's own, which no tenant may have
-	Outbound web.Outbound // where a tenant's jwks_uri may lie
-	Tenants  *Directory   // is told of each change at once; nil: none
+	Issuer   string       // the platform's own issuer, which no tenant may use
+	Outbound web.Outbound // the policy for a tenant's jwks_uri
+	Tenants  *Directory   // the cache to invalidate after a change; may be nil
 
-	// Empty deletes every row of a tenant that is to be erased, and the tenant; false: some are left, and it is to be
-	// called again.
+	// Empty deletes the rows of an erased tenant, and then the tenant. It returns false if some rows are left; the caller then calls it
+	// again.
 	Empty func(ctx context.Context, tenant ID) (done bool, err error)
 }
 
-// store makes or changes a tenant if it is as the request demands, and reports whether it is new.
+// store creates or changes a tenant if the precondition holds. made reports that it is new.
 func (p Platform) store(ctx context.Context, name string, params Params, pre version.Precondition) (t Tenant, made bool, err error) {
 	if err := p.check(name, params); err != nil {
 		return t, false, err

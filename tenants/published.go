@@ -12,23 +12,23 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// When published keys are fetched. They are fetched by the request that needs them, so nothing runs when nobody asks.
+// When published keys are fetched. The request that needs them fetches them, so nothing runs without requests.
 const (
 	keysFresh    = 5 * time.Minute
-	keysKept     = time.Hour       // after they were fetched last, where they cannot be fetched again
-	fetchGap     = 5 * time.Second // an unknown kid makes us fetch no oftener; a rotation waits no longer
+	keysStale    = time.Hour       // how long old keys stay valid while no fetch succeeds
+	fetchGap     = 5 * time.Second // the minimum between two fetches, and the longest that a rotated key waits
 	fetchTimeout = 2 * time.Second
 	maxKeySet    = 256 << 10
 )
 
-// published are the key sets that issuers publish (RFC 7517 section 5), by address.
+// published caches the key sets that issuers publish (RFC 7517 section 5), by address.
 type published struct {
 	read func(ctx context.Context, uri string) ([]byte, error)
 	sets *lru.Cache[string, *keySet]
-	mu   sync.Mutex // over making a set
+	mu   sync.Mutex // held while a set is added
 }
 
-// keySet is what one address publishes. Who holds its slot may fetch it and write its fields.
+// keySet is the key set of one address. The holder of slot fetches it and writes its fields.
 type keySet struct {
 	slot    chan struct{}
 	mu      sync.Mutex
@@ -45,8 +45,8 @@ func newPublished(o web.Outbound) *published {
 	return &published{read: o.Reader(fetchTimeout, maxKeySet), sets: sets}
 }
 
-// keys are the published keys that fit a token. They are fetched where they are older than five minutes or none fits.
-// It returns none where the address cannot be read.
+// keys returns the published keys that fit a token. It fetches them if they are older than five minutes or none fits. It returns none
+// if the address cannot be read.
 func (p *published) keys(ctx context.Context, uri string, fit func([]Key) []Key, now time.Time) ([]Key, error) {
 	set := p.set(uri)
 	known, due := set.known(fit, now)
@@ -57,7 +57,7 @@ func (p *published) keys(ctx context.Context, uri string, fit func([]Key) []Key,
 	case set.slot <- struct{}{}:
 		defer func() { <-set.slot }()
 	default:
-		if len(known) > 0 { // another request is at it already
+		if len(known) > 0 { // another request is fetching
 			return known, nil
 		}
 		select {
@@ -87,11 +87,11 @@ func (p *published) set(uri string) *keySet {
 	return s
 }
 
-// known are the keys that fit, and whether it is time to fetch.
+// known returns the cached keys that fit, and whether a fetch is due.
 func (s *keySet) known(fit func([]Key) []Key, now time.Time) (keys []Key, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.fetched) <= keysKept {
+	if now.Sub(s.fetched) <= keysStale {
 		keys = fit(s.keys)
 	}
 	due = now.Sub(s.fetched) > keysFresh || len(keys) == 0
@@ -107,8 +107,8 @@ func (s *keySet) note(keys []Key, err error, now time.Time) {
 	}
 }
 
-// fetch reads the key set. It goes on though the request that needs it was given up: else one request that is given up
-// each five seconds would hold off a rotation.
+// fetch reads the key set. It does not stop when the request is cancelled: otherwise a request that is cancelled every five seconds
+// would delay a rotation forever.
 func (p *published) fetch(ctx context.Context, uri string) ([]Key, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
@@ -124,7 +124,7 @@ func (p *published) fetch(ctx context.Context, uri string) ([]Key, error) {
 	}
 	var keys []Key
 	for _, raw := range doc.Keys {
-		if k, err := ParseKey(raw); err == nil { // a set may hold keys for other ends
+		if k, err := ParseKey(raw); err == nil { // a set may contain keys for other uses
 			keys = append(keys, k)
 		}
 	}

@@ -1,6 +1,6 @@
 package tenants
 
-// Quotas are the limits of one tenant. Soft limits lie at 80 % of each.
+// Quotas are the limits of one tenant. The soft limit of each is 80 % of it.
 type Quotas struct {
 	Schedules               int `json:"schedules" validate:"min=0,max=1000000000"`
 	Endpoints               int `json:"endpoints" validate:"min=0,max=1000000"`
@@ -27,7 +27,7 @@ type Quotas struct {
 
 const secondsPerDay = 86_400
 
-// Defaults are the quotas of a tenant for whom none are set. Projected ticks a day follow ticks a second.
+// Defaults returns the quotas of a tenant without overrides. The default of projected ticks a day is derived from ticks a second.
 func Defaults() Quotas {
 	return Quotas{
 		Schedules:               1_000_000,
@@ -54,7 +54,7 @@ func Defaults() Quotas {
 	}
 }
 
-// Wide are quotas that no trial on one machine runs into: an interval of a second, no rate or count below 50,000.
+// Wide returns quotas that a test on one machine never reaches: an interval of a second, and no rate or count below 50,000.
 func Wide() Quotas {
 	q := Defaults()
 	q.Schedules = 10_000_000

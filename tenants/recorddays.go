@@ -9,21 +9,22 @@ import (
 )
 
 const (
-	// recordReaders is the number of transactions for which the lock table must have room at once, when each of them locks
-	// every partition of the record with its indexes.
+	// recordReaders is the number of concurrent transactions that must fit into the lock table when each of them locks every
+	// partition of the record with its indexes.
 	recordReaders = 16
 
-	// daysAround are the days whose partitions exist beside those that a tenant keeps: today and a week ahead.
+	// daysAround is the number of further days with partitions: today and a week ahead.
 	daysAround = 8
 )
 
-// RecordDays are days of the record. Each day has its own partitions, and each partition takes room in PostgreSQL's lock table.
+// RecordDays compares the retention of the record, in days, with PostgreSQL's lock table. Each day has its own partitions, and each
+// locked partition takes a place in the lock table.
 type RecordDays struct {
 	Longest int // the longest retention of all tenants
-	Most    int // the lock table has room for so many
+	Most    int // the most days that fit into the lock table
 }
 
-// ReadRecordDays reads the longest retention of all tenants and the room in PostgreSQL's lock table.
+// ReadRecordDays returns the longest retention of all tenants, and the most days that fit into the lock table.
 func ReadRecordDays(ctx context.Context, db postgres.DB) (d RecordDays, err error) {
 	defaults := Defaults()
 	err = db.QueryRow(ctx, `
@@ -37,8 +38,8 @@ func ReadRecordDays(ctx context.Context, db postgres.DB) (d RecordDays, err erro
 	return d, err
 }
 
-// mostRecordDays computes how many days of the record the lock table has room for: every partitioned table and index has one
-// relation a day.
+// mostRecordDays returns how many days of the record fit into the lock table. Every partitioned table and index has one relation for
+// each day.
 func mostRecordDays(ctx context.Context, db postgres.DB) (days int, err error) {
 	err = db.QueryRow(ctx, `
 		SELECT current_setting('max_locks_per_transaction')::bigint
@@ -52,7 +53,7 @@ func mostRecordDays(ctx context.Context, db postgres.DB) (days int, err error) {
 	return max(days, 0), nil
 }
 
-// checkRecordDays refuses a retention of the record that is longer than the default and than the lock table has room for.
+// checkRecordDays returns a fault for a retention that is longer than the default and does not fit into the lock table.
 func checkRecordDays(ctx context.Context, db postgres.DB, o Overrides) error {
 	q, err := o.quotas()
 	if err != nil {
@@ -63,10 +64,10 @@ func checkRecordDays(ctx context.Context, db postgres.DB, o Overrides) error {
 		return err
 	}
 	var errs []error
-	check := func(member string, days, usual int) {
-		if days > max(most, usual) {
+	check := func(member string, days, normal int) {
+		if days > max(most, normal) {
 			errs = append(errs, fault.Invalid("/quotas/"+member,
-				"PostgreSQL's lock table has room for %d days: its max_locks_per_transaction must be raised first", max(most, usual)))
+				"PostgreSQL's lock table has room for %d days: raise its max_locks_per_transaction first", max(most, normal)))
 		}
 	}
 	defaults := Defaults()

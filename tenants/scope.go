@@ -5,38 +5,38 @@ import (
 	"strings"
 )
 
-// Scopes are what a token may do.
+// The scopes of tokens: what their bearers may do.
 const (
 	SchedulesRead  = "schedules:read"
 	SchedulesWrite = "schedules:write"
 	TicksWork      = "ticks:work"      // lease and finish ticks
 	EndpointsWrite = "endpoints:write" // endpoints, their secrets and headers
-	SubjectsErase  = "subjects:erase"  // erase all that is kept of a key: it cannot be undone
-	TenantAdmin    = "tenant:admin"    // the operator of one tenant: implies the others of that tenant
-	PlatformAdmin  = "platform:admin"  // of those who run the service; a token with it names no tenant
+	SubjectsErase  = "subjects:erase"  // erase all data of a key, which cannot be undone
+	TenantAdmin    = "tenant:admin"    // the operator of one tenant; implies the tenant's other scopes
+	PlatformAdmin  = "platform:admin"  // the operator of the service; its token names no tenant
 )
 
-// TenantScopes are all scopes that a tenant's token can bear.
+// TenantScopes returns all scopes that a tenant's token can have.
 func TenantScopes() []string {
 	return []string{SchedulesRead, SchedulesWrite, TicksWork, EndpointsWrite, SubjectsErase, TenantAdmin}
 }
 
-// Identity is who sent a request, and what they may do.
+// Identity is the sender of a request with its rights.
 type Identity struct {
 	Tenant     ID     // 0: the platform's operator
 	TenantName string // "" with Tenant 0
 	Subject    string
-	Scopes     []string // of those that the token bears: the known ones that count for it
-	Platform   bool     // may do what platform:admin may
-	Workflows  []string // the only ones that the token is good for; nil: all
+	Scopes     []string // the known scopes of the token that it may use
+	Platform   bool     // has the scope platform:admin
+	Workflows  []string // the token is limited to these; nil: not limited
 }
 
-// MayUse reports whether the token is good for that workflow.
+// MayUse reports whether the token allows the workflow.
 func (i Identity) MayUse(workflow string) bool {
 	return i.Workflows == nil || slices.Contains(i.Workflows, workflow)
 }
 
-// May reports whether a request by this identity may do what needs that scope.
+// May reports whether the identity has the scope, or a scope that implies it.
 func (i Identity) May(scope string) bool {
 	if scope == PlatformAdmin {
 		return i.Platform
@@ -44,7 +44,7 @@ func (i Identity) May(scope string) bool {
 	return i.Tenant != 0 && (slices.Contains(i.Scopes, scope) || slices.Contains(i.Scopes, TenantAdmin))
 }
 
-// scopesOf are the known scopes of a claim, which separates them by spaces (RFC 6749 section 3.3).
+// scopesOf returns the known scopes of a claim, in which spaces separate them (RFC 6749 section 3.3).
 func scopesOf(claim string) []string {
 	var known []string
 	for s := range strings.SplitSeq(claim, " ") {

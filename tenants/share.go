@@ -7,27 +7,27 @@ import (
 	"github.com/hashicorp/golang-lru/v2"
 )
 
-// What one caller of a tenant leaves to the others while they send requests, too: an API key that runs wild, or a worker, would
-// otherwise take all that the tenant may ask.
+// Fairness between the callers of one tenant. The busiest caller leaves a part of each quota to the others while they send requests.
+// Otherwise one faulty API key or worker could use all of the tenant's quotas.
 const (
-	othersSeen  = 10 * time.Second // a caller counts as one of the others for so long after a request
-	leftPart    = 8                // one in so many of what may be worked on at a time
-	mostCallers = 100_000          // quotas of tenants whose callers are remembered
+	othersSeen = 10 * time.Second // how long a caller counts as active after a request
+	leftPart   = 8                // one of so many concurrent requests is left to the others
+	maxDemands = 100_000          // quotas of tenants in memory
 )
 
-// callers remember who asks of a tenant's quotas, in this process. They are safe for concurrent use.
+// callers records the recent callers of each tenant's quotas in this process. It is safe for concurrent use.
 type callers struct {
-	now  func() time.Time
-	mu   sync.Mutex
-	kept *lru.Cache[bucketName, *demand]
+	now     func() time.Time
+	mu      sync.Mutex
+	demands *lru.Cache[bucketName, *demand]
 }
 
-// demand is who has asked of one quota of late.
+// demand describes the recent callers of one quota.
 type demand struct {
-	most string // the only caller that may have sent more than half of the requests (the vote of Boyer and Moore)
-	lead int    // how many more of them it sent than all others
+	most string // the only caller that may have sent more than half of the requests (majority vote of Boyer and Moore)
+	lead int    // how many more requests it has sent than all others together
 
-	last, before seen // the last caller, and the last one that is another
+	last, before seen // the last caller, and the last other caller
 }
 
 type seen struct {
@@ -36,22 +36,22 @@ type seen struct {
 }
 
 func newCallers() *callers {
-	kept, err := lru.New[bucketName, *demand](mostCallers)
+	demands, err := lru.New[bucketName, *demand](maxDemands)
 	if err != nil {
-		panic(err) // its size is no more than zero
+		panic(err) // only a size of zero or less is refused
 	}
-	return &callers{now: time.Now, kept: kept}
+	return &callers{now: time.Now, demands: demands}
 }
 
-// note remembers a request of a caller, whether it is let pass or not. It reports whether others sent some too, of late, and
-// whether this caller sends more than all of them.
+// note records a request of a caller, allowed or refused. It reports whether other callers have sent requests recently, and whether this
+// caller sends more than all of them together.
 func (k *callers) note(name bucketName, caller string, perSec int) (others, most bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	a, known := k.kept.Get(name)
+	a, known := k.demands.Get(name)
 	if !known {
 		a = &demand{}
-		k.kept.Add(name, a)
+		k.demands.Add(name, a)
 	}
 	now := k.now()
 	if a.last.caller != caller {

@@ -7,29 +7,29 @@ import (
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// class is what a request is shed with: the lower first. Probes are of none, and are never shed.
+// class is the priority of a request for load shedding: lower classes are shed first. Probes have no class and are never shed.
 type class int
 
 const (
-	bulkClass   class = iota // lists, exports, and what is of many things at once
-	singleClass              // of one thing: reads, upserts, triggers; and what an operator needs to see and stop a flood
+	bulkClass   class = iota // lists, exports, and requests about many things
+	singleClass              // requests about one thing, and those that an operator needs to see and stop a flood
 	workClass                // leases, heartbeats and finishes
 	classes
 )
 
-// Shedding says when a process is overloaded: it then answers 503 to a part of the requests, so that the others are still
-// answered in time. The zero value sheds nothing.
+// Shedding is the load shedding of one process. An overloaded process answers 503 to some requests, so that it answers the others in
+// time. The zero value sheds nothing.
 type Shedding struct {
-	// AtATime is how many requests are worked on at a time until the first class is shed; the others go twice and four times
-	// as far. Requests that wait for ticks do not count, nor do those without a token. 0: any number.
+	// AtATime is the number of concurrent requests from which bulkClass is shed; singleClass is shed from twice and workClass from four
+	// times as many. Requests that wait for ticks and requests without a token do not count. 0: no limit.
 	AtATime int
-	// Waits returns how long a tenant's requests have waited for a connection to the database by now. Nil: not at all.
+	// Waits returns how long a tenant's first waiting request has waited for a database connection. Nil: not measured.
 	Waits func(tenant ID) time.Duration
-	// LookupWaits returns how long look-ups of tenants and keys have lately waited for a connection. Nil: not at all.
+	// LookupWaits returns how long look-ups of tenants and keys have recently waited for a connection. Nil: not measured.
 	LookupWaits func() time.Duration
 }
 
-// shedAfter are the waits for a connection from which each class is shed.
+// shedAfter is the wait for a connection from which each class is shed.
 var shedAfter = [classes]time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second}
 
 func (s Shedding) over(of class, flying int, tenant ID) bool {
@@ -40,53 +40,53 @@ func (s Shedding) over(of class, flying int, tenant ID) bool {
 }
 
 func overloaded() error {
-	f := fault.Unavailable("overloaded", "the service has more to do than it can just now; try again")
+	f := fault.Unavailable("overloaded", "the service is overloaded; try again")
 	f.RetryAfter = 2 * time.Second
 	return f
 }
 
-// PoolUse is what a pool of connections has done so far.
+// PoolUse is the statistics of a pool of connections since its start.
 type PoolUse struct {
-	Acquired int64         // connections that were handed out
-	Waited   time.Duration // for them, together
-	Busy     bool          // all are in use
+	Acquired int64         // acquired connections
+	Waited   time.Duration // the sum of the waits for them
+	Busy     bool          // all connections are in use
 }
 
 const (
-	waitsLooked = 100 * time.Millisecond // between two looks at the pool
-	waitsOver   = 500 * time.Millisecond // that a look goes back
+	sampleEvery  = 100 * time.Millisecond // the minimum between two samples of a pool
+	sampleWindow = 500 * time.Millisecond // the time that an average covers
 )
 
-// PoolWaits tells how long a connection of a pool has lately been waited for: on the average of the last half second, or
-// since when nobody has got one though all are in use. It is safe for concurrent use.
+// PoolWaits returns a function that measures the recent wait for a connection of a pool: the average of the last half second, or the time
+// since the last acquired connection while all are in use, whichever is longer. The function is safe for concurrent use.
 func PoolWaits(use func() PoolUse, now func() time.Time) func() time.Duration {
-	type look struct {
+	type sample struct {
 		at time.Time
 		PoolUse
 	}
 	var mu sync.Mutex
-	var looks []look
-	var since time.Time // when a connection was got last, as far as is known
+	var samples []sample
+	var since time.Time // when the last connection was acquired, at the latest
 	var wait time.Duration
 	return func() time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
 		at := now()
-		if len(looks) > 0 && at.Sub(looks[len(looks)-1].at) < waitsLooked {
+		if len(samples) > 0 && at.Sub(samples[len(samples)-1].at) < sampleEvery {
 			return wait
 		}
-		is := use()
-		if len(looks) == 0 || is.Acquired != looks[len(looks)-1].Acquired || !is.Busy {
+		last := use()
+		if len(samples) == 0 || last.Acquired != samples[len(samples)-1].Acquired || !last.Busy {
 			since = at
 		}
-		looks = append(looks, look{at, is})
-		for len(looks) > 2 && at.Sub(looks[1].at) >= waitsOver {
-			looks = looks[1:]
+		samples = append(samples, sample{at, last})
+		for len(samples) > 2 && at.Sub(samples[1].at) >= sampleWindow {
+			samples = samples[1:]
 		}
-		first := looks[0]
+		first := samples[0]
 		wait = at.Sub(since)
-		if n := is.Acquired - first.Acquired; n > 0 {
-			wait = max(wait, (is.Waited-first.Waited)/time.Duration(n))
+		if n := last.Acquired - first.Acquired; n > 0 {
+			wait = max(wait, (last.Waited-first.Waited)/time.Duration(n))
 		}
 		return wait
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// Shed returns the middleware that sheds load. It comes behind Authenticate: strangers do not count, and a tenant whose own
-// requests are slow is refused without harm to others.
+// Shed returns middleware that sheds load. It belongs behind Authenticate: unauthenticated requests do not count, and a tenant whose
+// own requests are slow is shed alone.
 func (s Shedding) Shed() echo.MiddlewareFunc {
-	var flying atomic.Int64
+	var inFlight atomic.Int64
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			who, known := c.Get(callerKey).(Identity)
@@ -20,20 +20,20 @@ func (s Shedding) Shed() echo.MiddlewareFunc {
 				return next(c)
 			}
 			method, route := c.Request().Method, c.Path()
-			if s.over(classOf(method, route), int(flying.Load()), who.Tenant) {
+			if s.over(classOf(method, route), int(inFlight.Load()), who.Tenant) {
 				return overloaded()
 			}
 			if !strings.HasSuffix(route, "/lease") || method != http.MethodPost {
-				flying.Add(1)
-				defer flying.Add(-1)
+				inFlight.Add(1)
+				defer inFlight.Add(-1)
 			}
 			return next(c)
 		}
 	}
 }
 
-// ShedLookups returns the middleware that sheds load while tenants cannot be looked up in time. It comes before Authenticate;
-// requests for tokens are shed first.
+// ShedLookups is middleware that sheds load while look-ups of tenants are slow. It belongs before Authenticate. It sheds requests for
+// tokens first.
 func (s Shedding) ShedLookups(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if s.LookupWaits != nil {
@@ -49,7 +49,7 @@ func (s Shedding) ShedLookups(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// lists are routes that answer or change many things, beside those of all collections.
+// lists names the routes that read or change many things.
 var lists = []string{
 	"/v1/schedules", "/v1/schedules/export", "/v1/schedules/bulk", "/v1/schedules/sync", "/v1/schedules/actions", "/v1/schedules/get",
 	"/v1/workflows", "/v1/keys", "/v1/calendars", "/v1/operations", "/v1/endpoints", "/v1/ticks", "/v1/usage",
@@ -59,7 +59,7 @@ var lists = []string{
 
 func classOf(method, route string) class {
 	switch {
-	case kindOf(method, route).atOne == workerRequest.atOne:
+	case kindOf(method, route).concurrent == workerRequest.concurrent:
 		return workClass
 	case slices.Contains(lists, route):
 		return bulkClass

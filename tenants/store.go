@@ -18,7 +18,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// row is a tenant as the database holds it.
+// row is a row of table tenant.
 type row struct {
 	ID        ID
 	Name      string
@@ -69,7 +69,7 @@ func Get(ctx context.Context, db postgres.DB, name string) (Tenant, error) {
 	return t, err
 }
 
-// List returns at most limit tenants whose names come after, in order of their names by byte.
+// List returns at most limit tenants with names greater than after, ordered by the bytes of their names.
 func List(ctx context.Context, db postgres.DB, after string, limit int) ([]Tenant, error) {
 	rows, _ := db.Query(ctx, `
 		SELECT `+columns+`
@@ -90,8 +90,7 @@ func List(ctx context.Context, db postgres.DB, after string, limit int) ([]Tenan
 	return all, nil
 }
 
-// Put makes the tenant of that name, or changes it to be as p says; its status stays where p says none. It reports
-// whether it was made.
+// Put creates or replaces the tenant of that name. Without a status in p it keeps the old one. made reports that the tenant is new.
 func Put(ctx context.Context, db postgres.DB, name string, p Params) (t Tenant, made bool, err error) {
 	quotas, err := json.Marshal(p.Quotas)
 	if err != nil {
@@ -122,7 +121,7 @@ func Put(ctx context.Context, db postgres.DB, name string, p Params) (t Tenant, 
 	return t, r.Made, err
 }
 
-// putAudited is Put, with the change in the tenant's audit. Issuers' keys are public, and are told.
+// putAudited is Put that checks a precondition and audits the change. The audit contains the keys of issuers, which are public.
 func putAudited(ctx context.Context, tx pgx.Tx, name string, p Params, pre version.Precondition) (t Tenant, made bool, err error) {
 	if _, err := tx.Exec(ctx, `SELECT FROM tenant WHERE name = $1 FOR UPDATE`, name); err != nil {
 		return t, false, fmt.Errorf("lock tenant: %w", err)
@@ -143,7 +142,7 @@ func putAudited(ctx context.Context, tx pgx.Tx, name string, p Params, pre versi
 	if t, made, err = Put(ctx, tx, name, p); err != nil {
 		return t, false, err
 	}
-	if !exists && !made { // another made it meanwhile
+	if !exists && !made { // another request created it in the meantime
 		if err := pre.Check(true, 0); err != nil {
 			return t, false, err
 		}
@@ -152,7 +151,7 @@ func putAudited(ctx context.Context, tx pgx.Tx, name string, p Params, pre versi
 	return t, made, Audit(ctx, tx, t.ID, "", c)
 }
 
-// Ensure makes the tenant of that name with those quotas, and returns one that exists as it is.
+// Ensure creates a tenant with those quotas unless one of that name exists, and returns the tenant.
 func Ensure(ctx context.Context, db postgres.DB, name string, q Quotas) (Tenant, error) {
 	quotas, err := json.Marshal(q)
 	if err != nil {
@@ -168,27 +167,27 @@ func Ensure(ctx context.Context, db postgres.DB, name string, q Quotas) (Tenant,
 	return Get(ctx, db, name)
 }
 
-// cacheFor is how old what a Directory says is at most.
+// cacheFor is the maximum age of an entry in a Directory.
 const cacheFor = 2 * time.Second
 
-// What a Directory remembers. Each tenant that is in use beyond that is looked up by each of its requests and pushes.
+// The sizes of a Directory's caches. If more tenants are active, some requests and pushes need a query.
 const (
-	mostRemembered = 100_000  // quotas, and API keys
-	mostAbsent     = 10_000   // names of no tenant, and exchanges of API keys
-	tenantBytes    = 64 << 20 // of tenants with their issuers: some 80,000 that have none
+	maxCached   = 100_000  // quotas, and API keys
+	maxAbsent   = 10_000   // unknown names, and exchanges of API keys
+	tenantBytes = 64 << 20 // tenants with their issuers: about 80,000 tenants without issuers
 )
 
-// Directory finds tenants, and remembers them for two seconds: also those that are not there.
+// Directory finds tenants, and caches them for two seconds. It also caches names of no tenant.
 type Directory struct {
 	db        postgres.DB
 	now       func() time.Time
 	byName    *bytelru.Cache[string, entry]
-	absent    *lru.Cache[string, time.Time] // names of no tenant, and when they were looked for: strangers choose them
+	absent    *lru.Cache[string, time.Time] // when a name had no tenant; a cache of its own, because anyone can send such names
 	quotas    *lru.Cache[ID, quotasEntry]
 	keys      *lru.Cache[keyName, keyEntry]
 	uses      *keyUses
-	exchanges *lru.Cache[keyFrom, time.Time] // of API keys, and when the audit told of one last
-	strangers *strangers
+	exchanges *lru.Cache[keyFrom, time.Time] // when the exchange of an API key was last audited
+	lookups   *lookupLimiter
 }
 
 type entry struct {
@@ -201,7 +200,7 @@ type quotasEntry struct {
 	at     time.Time
 }
 
-// bytes returns about how many bytes an entry takes: a key is kept as it was sent and as it was read.
+// bytes returns the approximate size of an entry. A key counts twice, because the entry has its text and its parsed value.
 func (e entry) bytes() int {
 	n := int(unsafe.Sizeof(e)) + 2*len(e.tenant.Name)
 	for _, i := range e.tenant.Issuers {
@@ -215,24 +214,24 @@ func (e entry) bytes() int {
 
 const keyBytes = 500 // of an issuer's key beside its text
 
-// NewDirectory returns a Directory of the database's tenants. It is asked before a tenant is known, so db must show all.
+// NewDirectory returns a Directory of the database's tenants. db must see all tenants, because the tenant of a request is not known yet.
 func NewDirectory(db postgres.DB) *Directory {
-	absent, err := lru.New[string, time.Time](mostAbsent)
-	quotas, err2 := lru.New[ID, quotasEntry](mostRemembered)
-	keys, err3 := lru.New[keyName, keyEntry](mostRemembered)
-	exchanges, err4 := lru.New[keyFrom, time.Time](mostAbsent)
+	absent, err := lru.New[string, time.Time](maxAbsent)
+	quotas, err2 := lru.New[ID, quotasEntry](maxCached)
+	keys, err3 := lru.New[keyName, keyEntry](maxCached)
+	exchanges, err4 := lru.New[keyFrom, time.Time](maxAbsent)
 	if err := errors.Join(err, err2, err3, err4); err != nil {
-		panic(err) // their sizes are no more than zero
+		panic(err) // only a size of zero or less is refused
 	}
 	return &Directory{
 		db: db, now: time.Now, byName: bytelru.New[string](tenantBytes, entry.bytes), absent: absent, quotas: quotas, keys: keys,
-		uses: &keyUses{last: map[keyName]time.Time{}}, exchanges: exchanges, strangers: newStrangers(),
+		uses: &keyUses{last: map[keyName]time.Time{}}, exchanges: exchanges, lookups: newLookupLimiter(),
 	}
 }
 
-// named returns the tenant of that name, or the zero Tenant where there is none. The name is proven when the platform has
-// signed it; otherwise a stranger may have chosen it, and only names of tenants that are remembered are looked up without limits.
-func (d *Directory) named(ctx context.Context, name string, proven bool) (t Tenant, err error) {
+// named returns the tenant of that name, or the zero Tenant. signed means that the platform has signed the name. Anyone can send an
+// unsigned name, so the look-up of an unsigned name that is not cached is rate limited.
+func (d *Directory) named(ctx context.Context, name string, signed bool) (t Tenant, err error) {
 	now := d.now()
 	e, known := d.byName.Get(name)
 	if known && now.Sub(e.at) < cacheFor {
@@ -241,17 +240,17 @@ func (d *Directory) named(ctx context.Context, name string, proven bool) (t Tena
 	if at, ok := d.absent.Get(name); ok && now.Sub(at) < cacheFor {
 		return t, nil
 	}
-	if known || proven {
+	if known || signed {
 		return d.find(ctx, name, now)
 	}
-	err = d.strangers.look(ctx, nameRate, func() error {
+	err = d.lookups.run(ctx, nameRate, func() error {
 		t, err = d.find(ctx, name, now)
 		return err
 	})
 	return t, err
 }
 
-// find reads the tenant of that name, and remembers it as of now.
+// find reads the tenant of that name and caches it.
 func (d *Directory) find(ctx context.Context, name string, now time.Time) (Tenant, error) {
 	t, err := Get(ctx, d.db, name)
 	if fault.IsNotFound(err) {
@@ -268,7 +267,7 @@ func (d *Directory) find(ctx context.Context, name string, now time.Time) (Tenan
 	return t, nil
 }
 
-// forget has the next look at a tenant be a fresh one. A nil Directory remembers nothing.
+// forget removes a tenant from the caches. A nil Directory does nothing.
 func (d *Directory) forget(t Tenant) {
 	if d == nil {
 		return
@@ -278,11 +277,11 @@ func (d *Directory) forget(t Tenant) {
 	d.quotas.Remove(t.ID)
 }
 
-// quotasTimeout is how long a request or a push waits for the database to answer about quotas.
+// quotasTimeout bounds the query of a tenant's quotas.
 const quotasTimeout = time.Second
 
-// Quotas returns the limits of a tenant, at most two seconds old. While the database does not answer, it returns the last known
-// limits, and asks again after two seconds.
+// Quotas returns the quotas of a tenant, at most two seconds old. If the database does not answer, it returns the last known quotas and
+// queries again after two seconds.
 func (d *Directory) Quotas(ctx context.Context, id ID) (Quotas, error) {
 	now := d.now()
 	last, known := d.quotas.Get(id)
@@ -307,15 +306,15 @@ func (d *Directory) Quotas(ctx context.Context, id ID) (Quotas, error) {
 	return t.Quotas, nil
 }
 
-// Secret is the installation's secret of that name: fresh where there is none yet, else the one that was kept. All
-// processes that share a database share it.
+// Secret returns the installation's secret of that name, which all its processes share. If there is none, it stores fresh and returns
+// that.
 func Secret(ctx context.Context, db postgres.DB, name string, fresh []byte) ([]byte, error) {
 	_, err := db.Exec(ctx, `
 		INSERT INTO setting (name, value)
 		VALUES ($1, $2)
 		ON CONFLICT (name) DO NOTHING`, name, fresh)
 	if err != nil {
-		return nil, fmt.Errorf("keep the secret %s: %w", name, err)
+		return nil, fmt.Errorf("store the secret %s: %w", name, err)
 	}
 	var secret []byte
 	err = db.QueryRow(ctx, `SELECT value FROM setting WHERE name = $1`, name).Scan(&secret)

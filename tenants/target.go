@@ -4,7 +4,7 @@ import (
 	"net/url"
 )
 
-// Target returns what the audit calls a schedule: its path, without /v1/.
+// ScheduleTarget returns the audit's name for a schedule: its path, without /v1/.
 func ScheduleTarget(workflow, key string) string {
 	return "workflows/" + workflow + "/schedules/" + url.PathEscape(key)
 }

@@ -1,6 +1,12 @@
-// Package tenants says who asks, what they may do, and how much. A tenant is one customer: every row, quota, token and
-// log line belongs to exactly one. Who a request is for comes from its token alone, and a token counts only when all
-// that it says has been checked.
+// Package tenants authenticates requests, checks their scopes, and enforces the quotas of tenants. A tenant is one customer; every row,
+// quota, token and log line belongs to exactly one tenant.
+//
+//   - In: requests with a token, and API keys to exchange for tokens. Verifier checks every claim of a token; only the token determines
+//     the tenant.
+//   - Out: an Identity with tenant, subject and scopes; answers 401, 403, 429 and 503. Directory caches tenants for two seconds.
+//   - Tables: tenant, api_key, audit, bucket, happening and setting.
+//   - Locks: a tenant's row while it is changed and while an API key is created.
+//   - Crash: a process loses the tokens that it took from a bucket (a tenth of a second's worth), and up to 30 s of API key uses.
 package tenants
 
 import (
@@ -10,7 +16,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// ID is a tenant in the database. Its name is what tokens and paths bear. 0 is none.
+// ID identifies a tenant in the database. Tokens and paths contain its name instead. 0 is no tenant.
 type ID int32
 
 // Tenant is one customer.
@@ -18,24 +24,24 @@ type Tenant struct {
 	ID        ID
 	Name      string
 	Status    string // active or suspended
-	Quotas    Quotas // with the defaults of what is not set for this tenant
+	Quotas    Quotas // overrides and defaults
 	Issuers   []Issuer
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
-// The states of a tenant. A suspended one's tokens are refused and its schedules do not fire.
+// The states of a tenant. The tokens of a suspended tenant are invalid, and its schedules do not fire.
 const (
 	Active    = "active"
 	Suspended = "suspended"
 )
 
-// Stopped is the SQL condition that the schedules of the tenant in row t of table tenant do not fire: the tenant is halted or
-// suspended. All SQL uses this condition.
+// Stopped is an SQL condition on row t of table tenant: the tenant is halted or suspended, so its schedules do not fire. All SQL uses
+// this condition.
 const Stopped = `(t.halted_at IS NOT NULL OR t.status <> '` + Active + `')`
 
-// Params are what the platform's operator says of a tenant. What is left out is the default, but a status stays: no
-// change of a quota wakes a tenant that was suspended.
+// Params is the body of a PUT of a tenant by the platform's operator. An absent member gets its default, except the status, which stays:
+// a change of a quota must not activate a suspended tenant.
 type Params struct {
 	Name    string    `json:"name,omitempty" validate:"omitempty,name"`
 	Status  string    `json:"status,omitempty" validate:"omitempty,oneof=active suspended"`
@@ -43,7 +49,7 @@ type Params struct {
 	Issuers []Issuer  `json:"issuers,omitempty" validate:"max=20"`
 }
 
-// Answer is a tenant as the API shows it.
+// Answer is a tenant as the API returns it.
 type Answer struct {
 	Name      string    `json:"name"`
 	Status    string    `json:"status"`
@@ -53,17 +59,17 @@ type Answer struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// revision is the version that a tenant's entity tag names: the microsecond of its last change.
+// revision returns the version in a tenant's entity tag: the time of its last change in microseconds.
 func (t Tenant) revision() int64 { return t.UpdatedAt.UnixMicro() }
 
 func (t Tenant) answer() Answer {
 	return Answer{t.Name, t.Status, t.Quotas, t.Issuers, t.CreatedAt.UTC(), t.UpdatedAt.UTC()}
 }
 
-// Overrides are the quotas that are set for one tenant: a JSON object with some of the members of Quotas.
+// Overrides are the quotas set for one tenant: a JSON object with some of the members of Quotas.
 type Overrides []byte
 
-// UnmarshalJSON keeps the object once it is one of quotas with values that can be.
+// UnmarshalJSON checks the object and stores its bytes.
 func (o *Overrides) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		*o = nil
@@ -77,7 +83,7 @@ func (o *Overrides) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the object as it was set.
+// MarshalJSON writes the stored bytes.
 func (o Overrides) MarshalJSON() ([]byte, error) {
 	if len(o) == 0 {
 		return []byte("{}"), nil
@@ -85,7 +91,7 @@ func (o Overrides) MarshalJSON() ([]byte, error) {
 	return o, nil
 }
 
-// quotas are the overrides with the defaults of what they leave out.
+// quotas returns the overrides completed with the defaults.
 func (o Overrides) quotas() (Quotas, error) {
 	q := Defaults()
 	q.ProjectedTicksPerDay = 0

@@ -8,25 +8,25 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// Use is a quota of a tenant's and how much of it is used: nil where it bounds a size and not a sum. Soft says that four
-// fifths of it are.
+// Use is the use of one quota of a tenant. Used is nil if the quota bounds a single size instead of a sum. Soft means that four fifths
+// are used.
 type Use struct {
 	Limit int  `json:"limit"`
 	Used  *int `json:"used"`
 	Soft  bool `json:"soft"`
 }
 
-// Meter tells how much of one quota a tenant uses just now.
+// Meter returns how much of one quota a tenant uses now.
 type Meter func(ctx context.Context, tenant ID) (int, error)
 
-// Uses tells a tenant's quotas and how much of each is used.
+// Uses measures the use of quotas.
 type Uses struct {
 	DB        postgres.DB
 	Directory *Directory
-	Meters    map[string]Meter // by the quota's name; what is not here is metered by this package, or not
+	Meters    map[string]Meter // by quota name; this package measures some of the others
 }
 
-// Of tells how much a tenant uses of each of its quotas, by their names.
+// Of returns the use of each quota of a tenant, by name.
 func (u Uses) Of(ctx context.Context, tenant ID) (map[string]Use, error) {
 	q, err := u.Directory.Quotas(ctx, tenant)
 	if err != nil {
@@ -50,7 +50,7 @@ func (u Uses) Of(ctx context.Context, tenant ID) (map[string]Use, error) {
 		n, known := used[name]
 		if meter := u.Meters[name]; meter != nil {
 			if n, err = meter(ctx, tenant); err != nil {
-				return nil, fmt.Errorf("use of %s: %w", name, err)
+				return nil, fmt.Errorf("measure the use of %s: %w", name, err)
 			}
 			known = true
 		}
@@ -62,14 +62,14 @@ func (u Uses) Of(ctx context.Context, tenant ID) (map[string]Use, error) {
 	return uses, nil
 }
 
-// Soft tells whether so much of a limit is used that a warning is due: four fifths.
+// Soft reports whether the use has reached the soft limit: four fifths of the limit.
 func Soft(used, limit int) bool { return 5*used >= 4*limit }
 
-// counts are the uses that rows of this package tell: what is there, and what of each rate was spent of the last second.
+// counts returns the uses that this package can read: the number of rows, and the part of each rate spent in the last second.
 func (u Uses) counts(ctx context.Context, tenant ID, q Quotas) (map[string]int, error) {
 	used := map[string]int{"requests_per_second": 0, "upserts_per_second": 0}
 	var keys, endpoints int
-	var ticksAhead float64 // seconds of ticks_per_second that are spent of the last one
+	var ticksAhead float64 // the part of the last second of ticks_per_second that is spent
 	err := u.DB.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM api_key WHERE tenant_id = $1), (SELECT count(*) FROM endpoint WHERE tenant_id = $1),
 			COALESCE((SELECT GREATEST(0, 1 - extract(epoch FROM `+postgres.Now+` - spent_to)) FROM allowance WHERE tenant_id = $1 AND spent_to > `+postgres.Now+` - interval '1 s'), 0)::float8`,
@@ -90,7 +90,7 @@ func (u Uses) counts(ctx context.Context, tenant ID, q Quotas) (map[string]int, 
 	rates := map[string]int{"requests_per_second": q.RequestsPerSecond, "upserts_per_second": q.UpsertsPerSecond}
 	for rows.Next() {
 		var quota string
-		var behind float64 // seconds of the rate that are spent ahead
+		var behind float64 // seconds of the rate that are already spent
 		if err := rows.Scan(&quota, &behind); err != nil {
 			return nil, fmt.Errorf("read rates: %w", err)
 		}

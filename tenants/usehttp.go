@@ -8,12 +8,12 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// Routes adds /v1/quotas under g, whose requests are authenticated.
+// Routes adds /v1/quotas to g, whose requests are authenticated.
 func (u Uses) Routes(g *echo.Group) {
 	g.GET("/v1/quotas", u.get, Require(TenantAdmin), web.NoQuery)
 }
 
-// QuotasAnswer is what /v1/quotas answers.
+// QuotasAnswer is the answer of /v1/quotas.
 type QuotasAnswer struct {
 	Quotas map[string]Use `json:"quotas"`
 }

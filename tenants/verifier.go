@@ -17,33 +17,33 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// Bounds of a token.
+// The bounds of a token.
 const (
 	maxToken   = 8 << 10
 	leeway     = 30 * time.Second
-	maxAhead   = 24 * time.Hour // exp of a tenant's issuer, from now
+	maxAhead   = 24 * time.Hour // from now to the exp of a token of a tenant's issuer
 	maxSubject = 256
 )
 
-// VerifierOptions are what a Verifier knows beside the token.
+// VerifierOptions configure a Verifier.
 type VerifierOptions struct {
-	Issuer   string     // the platform's own issuer: the only one that platform:admin counts from
-	Keys     []Key      // its keys
-	Tenants  *Directory // whose issuers are the others
+	Issuer   string     // the platform's own issuer, the only one that may grant platform:admin
+	Keys     []Key      // of the platform's issuer
+	Tenants  *Directory // of the tenants, which have their own issuers
 	Outbound web.Outbound
-	Audience string           // what a token's aud must hold; empty: DefaultAudience
+	Audience string           // the required aud of a token; "": DefaultAudience
 	Now      func() time.Time // nil: time.Now
 }
 
-// Verifier tells who a token is of. It counts only as security demands: every check has its place in Verify.
+// Verifier checks tokens. Verify lists all checks in order.
 type Verifier struct {
 	VerifierOptions
 	parser    *jwt.Parser
 	published *published
-	proven    *lru.Cache[[32]byte, any]
+	verified  *lru.Cache[[32]byte, any] // signatures
 }
 
-// NewVerifier returns a Verifier. The keys of the platform's issuer, where it has several, must have ids.
+// NewVerifier returns a Verifier. If the platform's issuer has several keys, they must have ids.
 func NewVerifier(o VerifierOptions) *Verifier {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -63,18 +63,18 @@ func NewVerifier(o VerifierOptions) *Verifier {
 			jwt.WithTimeFunc(o.Now),
 		),
 		published: newPublished(o.Outbound),
-		proven:    newProven(),
+		verified:  newSignatureCache(),
 	}
 }
 
-// errToken is why a token does not count. Its text may be shown: it never says whether a tenant exists.
+// errToken is the reason why a token is invalid. The client may see its text, which never reveals whether a tenant exists.
 type errToken struct{ reason string }
 
 func (e errToken) Error() string { return e.reason }
 
 func refuse(format string, args ...any) error { return errToken{fmt.Sprintf(format, args...)} }
 
-// threeParts tells whether a text is three parts of base64url with dots between them, none of them empty.
+// threeParts reports whether a text consists of three non-empty parts of base64url, separated by dots.
 func threeParts(text string) bool {
 	dots, part := 0, 0
 	for _, c := range []byte(text) {
@@ -90,8 +90,8 @@ func threeParts(text string) bool {
 	return dots == 2 && part > 0
 }
 
-// Verify says who a token is of, as of now. An error that is not the token's own, such as a database that is away, is
-// returned as it is.
+// Verify checks a token and returns its identity. It returns an errToken for an invalid token, and any other error unchanged, such as
+// that of an unreachable database.
 func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 	if len(token) > maxToken {
 		return Identity{}, refuse("the token is longer than %d bytes", maxToken)
@@ -103,8 +103,8 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 		return Identity{}, err
 	}
 	var who bearer
-	var stopped error         // why there is no key: the parser hides it among its own
-	claims := jwt.MapClaims{} // a map, since members of a struct are matched in any case
+	var stopped error         // the error of the key function, which the parser wraps in its own
+	claims := jwt.MapClaims{} // a map, because struct members match names in any case
 	_, err := v.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (keys any, err error) {
 		defer func() { stopped = err }()
 		if err := header(t.Header); err != nil {
@@ -113,7 +113,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 		if who, err = v.bearer(ctx, claims); err != nil {
 			return nil, err
 		}
-		t.Method = proven{t.Method, v.proven}
+		t.Method = cachedMethod{t.Method, v.verified}
 		return v.keys(ctx, who, t)
 	})
 	if stopped != nil {
@@ -145,7 +145,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 	return i, nil
 }
 
-// workflowsOf returns the workflows that a token is limited to, whoever issued it; nil: it is good for all.
+// workflowsOf returns the workflows that a token of any issuer is limited to; nil: it is not limited.
 func workflowsOf(claims jwt.MapClaims) ([]string, error) {
 	claim, there := claims["workflows"]
 	if !there {
@@ -166,7 +166,7 @@ func workflowsOf(claims jwt.MapClaims) ([]string, error) {
 	return names, nil
 }
 
-// keyCounts refuses a token that was minted for an API key which counts no longer.
+// keyCounts returns an error for a token of an API key that was deleted or has expired.
 func (v *Verifier) keyCounts(ctx context.Context, i Identity, claims jwt.MapClaims) error {
 	key, there := claims["api_key"]
 	if !there {
@@ -174,19 +174,19 @@ func (v *Verifier) keyCounts(ctx context.Context, i Identity, claims jwt.MapClai
 	}
 	id, ok := key.(string)
 	if !ok {
-		return refuse("the token's api_key is not a text")
+		return refuse("the token's api_key is not a string")
 	}
 	lives, err := v.Tenants.keyLives(ctx, i.Tenant, id)
 	if err != nil {
 		return err
 	}
 	if !lives {
-		return refuse("the token's API key counts no longer")
+		return refuse("the token's API key is no longer valid")
 	}
 	return nil
 }
 
-// strictParts refuses a header and claims that two readers may read differently.
+// strictParts refuses a header or claims that two JSON parsers could read differently.
 func strictParts(token string) error {
 	for _, part := range strings.Split(token, ".")[:2] {
 		b, err := base64.RawURLEncoding.Strict().DecodeString(part)
@@ -197,7 +197,7 @@ func strictParts(token string) error {
 	return nil
 }
 
-// header checks what must be so whoever signed. jku, x5u, x5c and jwk are not looked at: keys come from the issuer.
+// header checks the header, for every issuer. It ignores jku, x5u, x5c and jwk, because keys come from the issuer only.
 func header(h map[string]any) error {
 	if _, ok := h["crit"]; ok {
 		return refuse("the token has critical extensions, and none is known")
@@ -206,11 +206,11 @@ func header(h map[string]any) error {
 		return refuse("the token's payload is not in base64url")
 	}
 	if typ, ok := h["typ"]; ok && !isTokenType(typ) {
-		return refuse("the token is of another type")
+		return refuse("the token has another type")
 	}
 	if kid, ok := h["kid"]; ok {
 		if _, text := kid.(string); !text {
-			return refuse("the token's kid is not a text")
+			return refuse("the token's kid is not a string")
 		}
 	}
 	return nil
@@ -227,17 +227,17 @@ func isTokenType(typ any) bool {
 	return text == "jwt" || text == "at+jwt"
 }
 
-// unsigned refuses a token that no key of its issuer has signed. Whether the tenant, the issuer or the key is unknown, or
-// only the signature is wrong, the text is the same: else a stranger could learn which tenants and issuers exist.
+// unsigned returns the error of a token that no key of its issuer has signed. The text is the same for an unknown tenant, issuer or key
+// and for a wrong signature, so that nobody can find out which tenants and issuers exist.
 func unsigned() error { return refuse("the token is not signed by a known key of its issuer") }
 
-// bearer is whose token it is by its own word: which issuer, and of which tenant. The signature proves it afterwards.
+// bearer is the issuer and the tenant that a token claims. The signature proves them afterwards.
 type bearer struct {
-	platform bool
-	tenant   Tenant  // zero where the token names none, or one that is not there
+	platform bool    // the platform's own issuer
+	tenant   Tenant  // zero: the token names none, or an unknown one
 	name     string  // of the tenant
 	named    bool    // the token names a tenant
-	issuer   *Issuer // nil for the platform's
+	issuer   *Issuer // nil: the platform's
 }
 
 func (v *Verifier) bearer(ctx context.Context, claims jwt.MapClaims) (who bearer, err error) {
@@ -250,7 +250,7 @@ func (v *Verifier) bearer(ctx context.Context, claims jwt.MapClaims) (who bearer
 		return who, refuse("the token's tenant is not a name")
 	}
 	who.name, who.named, who.platform = name, named, iss == v.Issuer
-	if who.platform { // the tenant is looked up once the signature is verified
+	if who.platform { // Verify looks the tenant up after it has verified the signature
 		return who, nil
 	}
 	if named {
@@ -266,7 +266,7 @@ func (v *Verifier) bearer(ctx context.Context, claims jwt.MapClaims) (who bearer
 	return who, nil
 }
 
-// keys are those that may have signed the token: one key is good for one algorithm.
+// keys returns the keys that may have signed the token. Each key has one algorithm.
 func (v *Verifier) keys(ctx context.Context, who bearer, t *jwt.Token) (any, error) {
 	kid, hasKid := t.Header["kid"].(string)
 	fit := func(keys []Key) []Key { return candidates(keys, t.Method.Alg(), kid, hasKid) }
@@ -294,7 +294,7 @@ func (v *Verifier) keys(ctx context.Context, who bearer, t *jwt.Token) (any, err
 	return set, nil
 }
 
-// reason says why the parser refuses a token, in words that may be shown.
+// reason returns the parser's reason to refuse a token, as a text for the client.
 func reason(err error) string {
 	if errors.Is(err, jwt.ErrTokenSignatureInvalid) && !errors.Is(err, jwt.ErrTokenMalformed) {
 		return unsigned().Error()
@@ -304,21 +304,21 @@ func reason(err error) string {
 		text string
 	}{
 		{jwt.ErrTokenMalformed, "the token is not a JSON Web Token"},
-		{jwt.ErrTokenUnverifiable, "the token's algorithm is not known"},
+		{jwt.ErrTokenUnverifiable, "the token's algorithm is unknown"},
 		{jwt.ErrTokenExpired, "the token has expired"},
 		{jwt.ErrTokenNotValidYet, "the token is not valid yet"},
 		{jwt.ErrTokenUsedBeforeIssued, "the token was issued in the future"},
 		{jwt.ErrTokenInvalidAudience, "the token is for another audience"},
-		{jwt.ErrTokenRequiredClaimMissing, "the token lacks a claim that is required"},
+		{jwt.ErrTokenRequiredClaimMissing, "the token lacks a required claim"},
 	} {
 		if errors.Is(err, known.err) {
 			return known.text
 		}
 	}
-	return "the token has a claim that cannot be"
+	return "the token has an invalid claim"
 }
 
-// lifetime refuses a token that lives too long, so that one which leaks does not.
+// lifetime refuses a token with a long lifetime, so that a leaked token soon becomes useless.
 func (v *Verifier) lifetime(claims jwt.MapClaims, who bearer) error {
 	exp, ok := seconds(claims, "exp")
 	if !ok {
@@ -329,7 +329,7 @@ func (v *Verifier) lifetime(claims jwt.MapClaims, who bearer) error {
 		return refuse("the token's iat is not a time")
 	}
 	if _, there := claims["nbf"]; there {
-		if _, ok := seconds(claims, "nbf"); !ok { // the parser turns one that is too large into one long past
+		if _, ok := seconds(claims, "nbf"); !ok { // the parser reads a too large nbf as a past time
 			return refuse("the token's nbf is not a time")
 		}
 	}
@@ -345,7 +345,7 @@ func (v *Verifier) lifetime(claims jwt.MapClaims, who bearer) error {
 	return nil
 }
 
-// seconds is a claim that is a time: seconds since 1970 (RFC 7519 section 2), of this millennium.
+// seconds returns a claim that is a time in seconds since 1970 (RFC 7519 section 2). It refuses times far in the future.
 func seconds(claims jwt.MapClaims, name string) (float64, bool) {
 	n, ok := claims[name].(float64)
 	return n, ok && n >= 0 && n < 1<<35 && !math.IsNaN(n)
@@ -361,7 +361,7 @@ func identity(claims jwt.MapClaims, who bearer) (Identity, error) {
 	}
 	scope, ok := claims["scope"].(string)
 	if _, there := claims["scope"]; there && !ok {
-		return Identity{}, refuse("the token's scope is not a text")
+		return Identity{}, refuse("the token's scope is not a string")
 	}
 	scopes := scopesOf(scope)
 	platform := who.platform && !who.named && slices.Contains(scopes, PlatformAdmin)

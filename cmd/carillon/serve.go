@@ -215,7 +215,7 @@ func (a *app) run(ctx context.Context, log *slog.Logger, drain time.Duration, se
 		parts.Go(func() error { return web.Serve(ctx, s.listener, s.handler, log) })
 	}
 	parts.Go(func() error { a.forecasts.LookAhead(ctx); return nil })
-	parts.Go(func() error { a.directory.KeepUses(ctx, log); return nil })
+	parts.Go(func() error { a.directory.StoreUses(ctx, log); return nil })
 	parts.Go(func() error {
 		<-ctx.Done()
 		log.Info("stopping")

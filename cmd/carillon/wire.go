@@ -165,9 +165,9 @@ func meters(db *pools, forecasts *forecast.Forecasts, limits *tenants.Limits) ma
 		"leased":                  lease.Leased(db.api),
 		"running":                 push.Pushing(db.api),
 		"running_per_endpoint":    push.PushingToBusiest(db.api),
-		"concurrent_requests":     limits.AtOnce("concurrent_requests"),
-		"concurrent_bulk":         limits.AtOnce("concurrent_bulk"),
-		"concurrent_polls":        limits.AtOnce("concurrent_polls"),
+		"concurrent_requests":     limits.Concurrent("concurrent_requests"),
+		"concurrent_bulk":         limits.Concurrent("concurrent_bulk"),
+		"concurrent_polls":        limits.Concurrent("concurrent_polls"),
 	}
 }
 

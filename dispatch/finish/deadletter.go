@@ -30,7 +30,7 @@ func insertDeadLetters(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead r
 		INSERT INTO happening (tenant_id, event, cause, n, schedule_id, nominal_at, seq)
 		SELECT DISTINCT ON (workflow) $1, $9::text, workflow, count(*) OVER (PARTITION BY workflow), schedule_id, nominal_at, seq
 		FROM buried
-		WHERE `+tenants.WantsToKnow("$1", "$9")+`
+		WHERE `+tenants.Subscribed("$1", "$9")+`
 		ORDER BY workflow, nominal_at DESC`,
 		tenant, dead.IDs, dead.At, dead.Seqs, dead.Tries, dead.From, dead.Through, int16(record.Failed), tenants.TickFailed)
 	if err != nil {

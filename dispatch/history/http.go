@@ -143,7 +143,7 @@ func timeParam(q url.Values, name string) (at time.Time, err error) {
 		return at, nil
 	}
 	if at, err = instant.Parse(q.Get(name)); err != nil {
-		return at, fault.Invalid("/"+name, "%q is not an RFC 3339 instant", q.Get(name))
+		return at, fault.Invalid("/"+name, "%q is not an RFC 3339 time", q.Get(name))
 	}
 	return at, nil
 }

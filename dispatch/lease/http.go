@@ -34,7 +34,7 @@ func (h leaseHandler) lease(c echo.Context) error {
 	}
 	for _, workflow := range p.Workflows {
 		if !tenants.Caller(c).MayUse(workflow) {
-			return tenants.Outside(workflow)
+			return tenants.WorkflowNotAllowed(workflow)
 		}
 	}
 	body, err := h.Lease(c.Request().Context(), tenants.From(c), p, web.Stopping(c.Request().Context()))

@@ -320,5 +320,5 @@ func QueueDisable(b *pgx.Batch, e *Target) {
 		INSERT INTO happening (tenant_id, event, cause, data)
 		SELECT $1, $5::text, name, json_build_object('endpoint', name, 'status', 410)
 		FROM gone
-		WHERE `+tenants.WantsToKnow("$1", "$5"), e.Tenant, e.Name, DisabledEndpoint, e.Url, tenants.EndpointDisabled)
+		WHERE `+tenants.Subscribed("$1", "$5"), e.Tenant, e.Name, DisabledEndpoint, e.Url, tenants.EndpointDisabled)
 }

@@ -48,7 +48,7 @@ func TestMadeUpTenantsAreLookedForAtALimitedRate(t *testing.T) {
 	d := w.verifier.Tenants
 	clock := time.Now()
 	d.now = func() time.Time { return clock }
-	d.strangers.now = d.now
+	d.lookups.now = d.now
 	from := func(address string) context.Context { return withAddress(t.Context(), address) }
 	acme := w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, nil)
 	if _, err := w.verifier.Verify(from("192.0.2.1"), acme); err != nil {
@@ -74,7 +74,7 @@ func TestMadeUpTenantsAreLookedForAtALimitedRate(t *testing.T) {
 		t.Errorf("%d tenants are remembered, want acme", d.byName.Len())
 	}
 	clock = clock.Add(cacheFor)
-	d.strangers.now = func() time.Time { return clock.Add(-cacheFor) } // the address has gained nothing
+	d.lookups.now = func() time.Time { return clock.Add(-cacheFor) } // the address has gained nothing
 	if _, err := w.verifier.Verify(from("192.0.2.1"), acme); err != nil {
 		t.Errorf("a known tenant from the address: %v", err)
 	}
@@ -88,7 +88,7 @@ func TestMadeUpTenantsAreLookedForAtALimitedRate(t *testing.T) {
 
 func TestAddressesHaveBucketsOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	s := newStrangers()
+	s := newLookupLimiter()
 	clock := time.Unix(1_800_000_000, 0)
 	s.now = func() time.Time { return clock }
 	rate := addressRate{perSec: 10, burst: 3}
@@ -118,33 +118,33 @@ func TestAddressesHaveBucketsOfTheirOwn(t *testing.T) {
 // Requests beyond those that may wait are refused at once, and each of the others after a second at most.
 func TestLookUpsOfStrangersWaitInALine(t *testing.T) {
 	t.Parallel()
-	s := newStrangers()
+	s := newLookupLimiter()
 	entered, release := make(chan struct{}), make(chan struct{})
 	ended := make(chan error)
 	ask := func(n int) {
 		ctx := withAddress(t.Context(), fmt.Sprintf("192.0.2.%d", n))
-		ended <- s.look(ctx, exchangeRate, func() error { entered <- struct{}{}; <-release; return nil })
+		ended <- s.run(ctx, exchangeRate, func() error { entered <- struct{}{}; <-release; return nil })
 	}
-	for n := range strangersAtATime {
+	for n := range lookupsRunning {
 		go ask(n)
 	}
-	for range strangersAtATime {
+	for range lookupsRunning {
 		<-entered
 	}
-	for n := range strangersInLine + 10 {
+	for n := range lookupsWaiting + 10 {
 		go ask(n)
 	}
 	refused := func(err error) bool {
 		f, ok := errors.AsType[*fault.Error](err)
 		return ok && f.Status == http.StatusServiceUnavailable && f.RetryAfter > 0
 	}
-	for range strangersInLine + 10 { // ten at once, the others when they have waited
+	for range lookupsWaiting + 10 { // ten at once, the others when they have waited
 		if err := <-ended; !refused(err) {
 			t.Errorf("got %v", err)
 		}
 	}
 	close(release)
-	for range strangersAtATime {
+	for range lookupsRunning {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

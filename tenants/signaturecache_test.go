@@ -17,7 +17,7 @@ func TestAProvenSignatureIsGoodForItsKeyAndTextAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := proven{jwt.SigningMethodEdDSA, newProven()}
+	m := cachedMethod{jwt.SigningMethodEdDSA, newSignatureCache()}
 	signature, err := m.Sign("head.claims", private)
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestAProvenSignatureIsGoodForItsKeyAndTextAlone(t *testing.T) {
 			t.Error(err)
 		}
 		if m.Verify("head.claims", signature, other) == nil || m.Verify("head.claimz", signature, public) == nil || m.Verify("head.claims", signature[:63], public) == nil {
-			t.Error("another key, text or signature is taken for the one that was proven")
+			t.Error("another key, text or signature is accepted from the cache")
 		}
 	}
 }
