@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Absence is why a timing has no tick at an instant.
+// Absence is the reason why a timing has no tick at an instant.
 type Absence string
 
 // The absences, as the API names them.
 const (
 	AbsentNot      Absence = ""             // there is a tick
-	AbsentNotDue   Absence = "not_due"      // the spec names no such time
-	AbsentExcluded Absence = "excluded"     // an exclusion drops or moves it
-	AbsentGap      Absence = "dst_gap"      // its wall time is skipped by the clock, and dst.gap leaves it out
+	AbsentNotDue   Absence = "not_due"      // the spec does not name the time
+	AbsentExcluded Absence = "excluded"     // an exclusion drops or moves the time
+	AbsentGap      Absence = "dst_gap"      // the clock skips the wall time, and dst.gap drops it
 	AbsentBefore   Absence = "before_start" // start_at is later
 	AbsentAfter    Absence = "after_end"    // end_at is earlier
 )
 
-// Absence says why there is no tick at an instant, by asking what there would be without one of the spec's limits. For fixed_delay
-// it is always not_due.
+// Absence returns why there is no tick at an instant. It removes one limit of the spec at a time, and checks whether the timing then has
+// a tick. For fixed_delay it always returns not_due.
 func (t *Timing) Absence(at time.Time) Absence {
 	if t.fires(at) {
 		return AbsentNot
@@ -64,7 +64,7 @@ func (t *Timing) fires(at time.Time) bool {
 	return ok && next == at.Unix()
 }
 
-// would says whether a plan that differs from the timing's has a tick at an instant.
+// would reports whether a changed plan has a tick at an instant.
 func (t *Timing) would(p plan, at time.Time) bool {
 	var out *exclusions
 	if p.Without != nil {

@@ -1,9 +1,9 @@
 package calendar
 
-// allTimes are all times of a day.
+// allTimes matches all times of a day.
 var allTimes = &fields{Hours: allHours, Minutes: allSixty, Seconds: allSixty}
 
-// timesOf are the times of day of phase + n × every on a clock that is off seconds ahead, and perhaps more.
+// timesOf returns a superset of the times of day of phase + n × every, on a clock that is off seconds ahead.
 func timesOf(phase, every, off int64) *fields {
 	step := gcd(every, daySeconds)
 	if step == 1 {
@@ -19,7 +19,7 @@ func timesOf(phase, every, off int64) *fields {
 	return f
 }
 
-// progressionTimes are the times of day at which the zone's clock can show an interval's instants.
+// progressionTimes returns the times of day that the zone's clock can show at the instants of an interval; nil without timed exclusions.
 func (t *Timing) progressionTimes(e everyPlan, out *exclusions) *fields {
 	if out == nil || len(out.times) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (t *Timing) progressionTimes(e everyPlan, out *exclusions) *fields {
 	return f
 }
 
-// add adds the instants of a set of walls, less the exclusions. times holds all of the set's times of day; nil: any.
+// add adds the instants of a set of wall times, without the excluded ones. times contains all times of day of the set; nil: any.
 func (t *Timing) add(set wallSet, p policies, out *exclusions, times *fields) {
 	t.sources = append(t.sources, t.resolve(set, p, out, times))
 }
@@ -51,7 +51,7 @@ func (t *Timing) resolve(set wallSet, p policies, out *exclusions, times *fields
 	return &resolved{set: set, zone: t.zone, gap: p.Gap, overlap: p.Overlap}
 }
 
-// less is a set of walls without what is excluded, or with it moved.
+// less returns the set without its excluded wall times, or with them moved.
 func (t *Timing) less(set wallSet, out *exclusions, times *fields) wallSet {
 	if times == nil {
 		times = allTimes
@@ -78,7 +78,7 @@ func (t *Timing) addInstants(s source, out *exclusions, times *fields) {
 	t.sources = append(t.sources, t.instants(s, out, times)...)
 }
 
-// instants are a set of instants without those that are excluded, and those that have moved.
+// instants returns a set of instants without the excluded ones. If exclusions move, a second set has the moved ones.
 func (t *Timing) instants(s source, out *exclusions, times *fields) []source {
 	if out == nil {
 		return []source{s}

@@ -2,7 +2,8 @@ package calendar
 
 import "slices"
 
-// build makes a timing of a plan. Faults are of what the plan names and the context lacks, and of what costs too much.
+// build returns the timing of a plan. It returns faults for zones and calendars that the context lacks, and for exclusions that cost too
+// much to compute.
 func (p plan) build(c Context) (*Timing, Faults) {
 	var faults Faults
 	zones := c.zones()
@@ -16,13 +17,13 @@ func (p plan) build(c Context) (*Timing, Faults) {
 	}
 	t := p.timing(zones, out)
 	if t.tooComplex {
-		faults.add("/exclude", "too_complex", "the exclusions with times cost too much to work out: use fewer calendars")
+		faults.add("/exclude", "too_complex", "the exclusions with times cost too much to compute: use fewer calendars")
 		return nil, faults
 	}
 	return t, nil
 }
 
-// timing makes the timing of a plan whose zone is among the zones; out are its exclusions, nil for none.
+// timing returns the timing of a plan. zones has the plan's zone. out are the plan's exclusions, or nil.
 func (p plan) timing(zones *Zones, out *exclusions) *Timing {
 	t := &Timing{plan: p, zones: zones, zone: zones.zone(p.Zone), out: out, end: maxWall}
 	t.hash = t.hashedOnce()
@@ -70,7 +71,7 @@ func fieldClass(f fields) Class {
 	return ClassFixed
 }
 
-// oneClass is the one class of all members, or mixed.
+// oneClass returns the common class of all members, or mixed.
 func oneClass(all []Class) Class {
 	all = slices.Compact(slices.Sorted(slices.Values(all)))
 	if len(all) == 1 {
@@ -99,7 +100,7 @@ func (t *Timing) addEvery(e everyPlan, out *exclusions) {
 	t.addInstants(&progression{every: e.Every, phase: e.Phase, since: since}, out, t.progressionTimes(e, out))
 }
 
-// wallsOf is the walls that share a policy.
+// wallsOf are the single wall times with the same policies.
 type wallsOf struct {
 	policies
 	list walls

@@ -8,17 +8,17 @@ import (
 const (
 	daySeconds = 86400
 	minYear    = 1970
-	maxYear    = 2150 // of ticks
-	lastYear   = 2199 // that a spec may name
+	maxYear    = 2150 // the last year with ticks
+	lastYear   = 2199 // the last year that a spec may name
 )
 
-// minDay and maxDay are the first and the last day that can hold a tick, in days since 1970-01-01.
+// minDay and maxDay are the first and the last day that can have a tick, in days since 1970-01-01.
 var (
 	minDay = dayNumber(minYear, 1, 1)
 	maxDay = dayNumber(maxYear, 12, 31)
 )
 
-// A wall is a moment of a wall clock that has no zone: seconds since 1970-01-01T00:00:00 as the clock shows them.
+// A wall is a wall time, which has no zone: the seconds since 1970-01-01T00:00:00 on the clock.
 type wall = int64
 
 // Date is a day of the proleptic Gregorian calendar.
@@ -28,19 +28,19 @@ type Date struct {
 	Day   int
 }
 
-// ParseDate reads a date written 2006-01-02, of a year from 1970 to 2199.
+// ParseDate parses a date in the form 2006-01-02, in a year from 1970 to 2199.
 func ParseDate(s string) (Date, error) {
 	t, err := time.Parse(time.DateOnly, s)
 	if err != nil || len(s) != len(time.DateOnly) {
 		return Date{}, fmt.Errorf("%q is not a date like 2026-12-24", s)
 	}
 	if t.Year() < minYear || t.Year() > lastYear {
-		return Date{}, fmt.Errorf("%q is not of a year from %d to %d", s, minYear, lastYear)
+		return Date{}, fmt.Errorf("%q is not in a year from %d to %d", s, minYear, lastYear)
 	}
 	return Date{t.Year(), t.Month(), t.Day()}, nil
 }
 
-// String writes the date as 2006-01-02.
+// String returns the date in the form 2006-01-02.
 func (d Date) String() string { return fmt.Sprintf("%04d-%02d-%02d", d.Year, int(d.Month), d.Day) }
 
 func (d Date) day() int { return dayNumber(d.Year, int(d.Month), d.Day) }
@@ -50,8 +50,8 @@ func dateOf(day int) Date {
 	return Date{y, time.Month(m), d}
 }
 
-// dayNumber is the days from 1970-01-01 to a date of a year from 1 on, after Neri and Schneider's Euclidean affine functions: years
-// begin in March, so that the leap day is the last of its year.
+// dayNumber returns the number of days from 1970-01-01 to a date in year 1 or later. It uses the Euclidean affine functions of Neri and
+// Schneider: years begin in March, so that the leap day is the last day of its year.
 func dayNumber(year, month, day int) int {
 	if month <= 2 {
 		year--
@@ -61,7 +61,7 @@ func dayNumber(year, month, day int) int {
 	return 1461*year>>2 - century + century>>2 + (979*month-2919)>>5 + day - 719469
 }
 
-// civil is the date of a day, the inverse of dayNumber, for days from the year 0 to 32767.
+// civil returns the date of a day in the years 0 to 32767. It is the inverse of dayNumber.
 func civil(day int) (year, month, dom int) {
 	n := uint64(day + 719468)
 	n1 := 4*n + 3
@@ -79,7 +79,7 @@ func civil(day int) (year, month, dom int) {
 	return int(y), int(m), int(d) + 1
 }
 
-// weekday is the day of the week of a day, 0 for Sunday.
+// weekday returns the day of the week of a day, 0 for Sunday.
 func weekday(day int) int { return floorMod(day+4, 7) }
 
 func isLeap(year int) bool { return year%4 == 0 && (year%100 != 0 || year%400 == 0) }
@@ -109,7 +109,7 @@ func floorMod[T int | int64](a, b T) T {
 	return m
 }
 
-// splitWall is the day of a wall time and the seconds of that day.
+// splitWall returns the day of a wall time and the second of that day.
 func splitWall(w wall) (day, seconds int) {
 	d := floorDiv(w, daySeconds)
 	return int(d), int(w - d*daySeconds)

@@ -8,23 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// The most that a spec may hold.
+// The limits of a spec.
 const (
-	maxMembers  = 64 // of a list
+	maxMembers  = 64 // in a list
 	maxAt       = 1000
 	maxDates    = 1000
 	maxComment  = 200 // characters
 	maxMaxTicks = 100_000
 )
 
-// Context is what a spec depends on besides itself.
+// Context has the inputs of Compile beside the spec.
 type Context struct {
-	Zones    *Zones                           // nil: those in force
+	Zones    *Zones                           // nil: InForce()
 	Created  time.Time                        // the anchor of fixed_rate without start_at, rounded up to a whole second
-	Identity string                           // what H hashes: the schedule's identity
+	Identity string                           // the schedule's identity, which H hashes
 	Named    func(name string) ([]Date, bool) // named exclusion calendars; nil: there are none
-	KeyZone  string                           // the zone that @key stands for; empty: @key is a fault
-	KeyQuiet Quiet                            // the quiet hours of a spec whose zone is @key
+	KeyZone  string                           // the zone of @key; "": @key is a fault
+	KeyQuiet Quiet                            // the quiet hours of a spec with the zone @key
 }
 
 func (c Context) zones() *Zones {
@@ -34,7 +34,7 @@ func (c Context) zones() *Zones {
 	return InForce()
 }
 
-// compiler is the reading of one spec into a plan.
+// compiler compiles one spec into a plan.
 type compiler struct {
 	Context
 	spec    Spec
@@ -48,8 +48,8 @@ type compiler struct {
 	notes   []Warning
 }
 
-// Compile checks a spec and makes its timing. The error is Faults: every fault at once. That a spec never fires is no fault here:
-// ask Next.
+// Compile checks a spec and returns its timing. The error is of type Faults and has all faults of the spec. A spec that never fires is
+// valid; Next reports it.
 func Compile(spec Spec, c Context) (*Timing, error) {
 	k := &compiler{Context: c, spec: spec}
 	k.readZone()
@@ -122,7 +122,7 @@ func (k *compiler) readDST() {
 	}
 }
 
-// policy is the DST policy of a member of a class.
+// policy returns the DST policies for members of a class.
 func (k *compiler) policy(class Class) policies {
 	p := policies{gapShiftForward, overlapFirst}
 	if class == ClassEveryHour {
@@ -169,7 +169,7 @@ func (k *compiler) readBounds() {
 	}
 }
 
-// moment is the instant of a text that is one, or a wall time in the zone (in a gap moved forward, in an overlap the first).
+// moment parses an instant, or a wall time in the spec's zone. A wall time in a gap moves forward; in an overlap it is the first one.
 func (k *compiler) moment(pointer, text string) (int64, bool) {
 	at, isWall, ok := k.time(pointer, text)
 	if !ok || !isWall {
@@ -178,7 +178,7 @@ func (k *compiler) moment(pointer, text string) (int64, bool) {
 	return k.zone.instant(at), true
 }
 
-// time reads an instant or a wall time, in Unix seconds of either.
+// time parses an instant or a wall time, and returns its Unix seconds.
 func (k *compiler) time(pointer, text string) (at int64, isWall, ok bool) {
 	if len(text) > 40 {
 		k.faults.add(pointer, "time_syntax", "not a time")
@@ -249,7 +249,7 @@ func (k *compiler) readCalendars() {
 	}
 }
 
-// calendar reads a calendar. wholeDays says that it names no times.
+// calendar parses a calendar. wholeDays reports that the calendar has no times.
 func (k *compiler) calendar(pointer string, c Calendar) (f fields, wholeDays bool) {
 	read := func(d field, text, otherwise string) {
 		if text == "" {

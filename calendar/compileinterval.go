@@ -87,13 +87,13 @@ func classOf(civil bool) Class {
 	return ClassElapsed
 }
 
-// alone says that the spec has one interval and nothing else.
+// alone reports whether the spec has one interval and nothing else.
 func (k *compiler) alone() bool {
 	s := k.spec
 	return len(s.Intervals) == 1 && len(s.Cron)+len(s.Calendars)+len(s.At) == 0 && s.RRule == "" && s.Exclude == nil
 }
 
-// addRate adds an interval that is anchored at start_at or creation.
+// addRate adds an interval with its anchor at start_at or at the schedule's creation.
 func (k *compiler) addRate(v Interval, every int64, civil bool) {
 	phase := k.anchor
 	if civil {
@@ -101,7 +101,7 @@ func (k *compiler) addRate(v Interval, every int64, civil bool) {
 	}
 	p := everyPlan{Every: every, Phase: floorMod(phase, every), Civil: civil}
 	if k.plan.Start == nil {
-		// Where creation bounds the spec's only member, the bound is the schedule's own and the timing can be shared.
+		// If the spec has no other member, the schedule itself stores the bound of its creation, and schedules can share the timing.
 		only := len(k.spec.Cron)+len(k.spec.Intervals) == 1 && len(k.spec.Calendars)+len(k.spec.At) == 0 && k.spec.RRule == ""
 		switch {
 		case only && v.First == "now":
@@ -126,7 +126,7 @@ func (k *compiler) addEvery(p everyPlan) {
 	k.plan.Every = append(k.plan.Every, p)
 }
 
-// placeFirst makes creation itself count where one of several members begins at it.
+// placeFirst lets ticks begin at the creation itself if any interval has first: now.
 func (k *compiler) placeFirst() {
 	if k.plan.Start != nil {
 		return

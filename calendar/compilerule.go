@@ -37,7 +37,7 @@ func (k *compiler) readRule() {
 	k.plan.Rule = p
 }
 
-// instantsOf are the instants of wall times, as RFC 5545 reads them whatever the policies, in order.
+// instantsOf returns the instants of wall times in order. It follows RFC 5545 and ignores the spec's DST policies.
 func (k *compiler) instantsOf(times []ruleTime) []int64 {
 	var out []int64
 	for _, t := range times {
@@ -51,18 +51,18 @@ func (k *compiler) instantsOf(times []ruleTime) []int64 {
 	return slices.Compact(out)
 }
 
-// instant is the instant of a wall time: in a gap read with the offset before it, in an overlap the first.
+// instant returns the instant of a wall time. In a gap it uses the offset before the gap; in an overlap it returns the first instant.
 func (z *zone) instant(w wall) int64 {
 	r := resolved{set: walls{w}, zone: z, gap: gapShiftForward, overlap: overlapFirst}
 	at, _, _ := r.next(w - 2*daySeconds)
 	return at
 }
 
-// maxCountSteps is how many steps counting to COUNT may take.
+// maxCountSteps is the maximum number of steps to count to COUNT.
 const maxCountSteps = 300_000
 
-// lastOf is the wall time at which a rule of count instances ends: of those that the gap policy leaves. False says that counting
-// costs too much.
+// lastOf returns the last wall time of a rule with count instances. It does not count instances that the gap policy drops. It returns
+// false if counting costs too much.
 func (k *compiler) lastOf(p *rulePlan, count int) (wall, bool) {
 	last, steps := p.Start-1, 0
 	for w := range p.walls(&steps) {
@@ -77,7 +77,7 @@ func (k *compiler) lastOf(p *rulePlan, count int) (wall, bool) {
 	return last, steps <= maxCountSteps
 }
 
-// walls are the rule's wall times from DTSTART on, as far as maxCountSteps go.
+// walls yields the rule's wall times from DTSTART on, until maxCountSteps are used.
 func (p *rulePlan) walls(steps *int) iter.Seq[wall] {
 	return func(yield func(wall) bool) {
 		if p.never() {
@@ -99,7 +99,7 @@ func (p *rulePlan) walls(steps *int) iter.Seq[wall] {
 	}
 }
 
-// inGap says that no instant shows a wall time.
+// inGap reports whether no instant shows a wall time.
 func (z *zone) inGap(w wall) bool {
 	i := z.find(w - int64(z.max))
 	for ; i < len(z.starts) && z.starts[i]+z.offset(i) <= w; i++ {

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// counter is a set that can be counted without listing it.
+// counter is a set that can count its wall times without listing them.
 type counter interface {
 	count(from, to wall) int // in [from, to)
 }
 
-// Count is how many nominal times lie in [from, to). A timing of one cron, calendar or interval without exclusions is counted by
-// arithmetic, others by listing. It is 0 for fixed_delay.
+// Count returns the number of nominal times in [from, to). For one cron, calendar or interval without exclusions it is arithmetic; for
+// other timings it lists the times. It returns 0 for fixed_delay.
 func (t *Timing) Count(from, to time.Time) int {
 	low, high := max(roundUp(from), t.start), min(roundUp(to), t.end+1)
 	if low >= high {
@@ -30,7 +30,7 @@ func (t *Timing) Count(from, to time.Time) int {
 	return list(t.next, low, high)
 }
 
-// list counts in [from, to) by finding each.
+// list counts the times in [from, to) by finding each of them.
 func list(next func(int64) (int64, DSTNote, bool), from, to int64) int {
 	for n := 0; ; n++ {
 		at, _, ok := next(from)
@@ -41,7 +41,8 @@ func list(next func(int64) (int64, DSTNote, bool), from, to int64) int {
 	}
 }
 
-// count counts instants segment by segment; only those in a gap's shadow, which may coincide, are listed.
+// count counts the instants of each segment of the zone. It lists only the instants to which a gap can move wall times, because these
+// may coincide with others.
 func (r *resolved) count(set counter, from, to int64) int {
 	z, n := r.zone, 0
 	for i := z.find(from); i < len(z.starts) && z.starts[i] < to; i++ {
@@ -96,7 +97,7 @@ func (s *fieldSet) count(from, to wall) int {
 	return n
 }
 
-// countDays is how many days of [from, to) match.
+// countDays returns how many days in [from, to) match.
 func (s *fieldSet) countDays(from, to int) int {
 	n := 0
 	for day := from; day < to; {
@@ -109,7 +110,7 @@ func (s *fieldSet) countDays(from, to int) int {
 	return n
 }
 
-// countTimes is how many times of a day before sec match.
+// countTimes returns how many times of a day before sec match.
 func (s *fieldSet) countTimes(sec int) int {
 	h, m := sec/3600, sec/60%60
 	minutes, seconds := bits.OnesCount64(s.Minutes), bits.OnesCount64(s.Seconds)
@@ -124,9 +125,9 @@ func (s *fieldSet) countTimes(sec int) int {
 	return n
 }
 
-// MinGap is the least distance of two ticks that follow each other, changes of the clock aside: for one cron, calendar or interval
-// worked out, and never more than the truth; for others as found among the thousand ticks after from. It is 0 where there are not
-// two.
+// MinGap returns the smallest distance between two successive ticks, ignoring changes of the clock. For one cron, calendar or interval
+// it is computed, and never too large. For other timings it is the smallest distance among the thousand ticks after from. It returns 0
+// if there are fewer than two ticks.
 func (t *Timing) MinGap(from time.Time) time.Duration {
 	if t.delay != nil {
 		return time.Duration(t.delay.every) * time.Second
@@ -159,10 +160,10 @@ func (t *Timing) MinGap(from time.Time) time.Duration {
 	return time.Duration(least) * time.Second
 }
 
-// minGap is the least distance of two times of day, or of the last of a day and the first of the next.
+// minGap returns the smallest distance between two times of day, including the last time of a day and the first of the next.
 func (f *fields) minGap() int {
 	least := daySeconds
-	spread := 0 // from the first to the last in the unit at hand
+	spread := 0 // from the first to the last value, summed over the units so far
 	for _, u := range []struct {
 		mask uint64
 		unit int

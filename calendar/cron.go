@@ -8,7 +8,7 @@ import (
 // maxCron is the longest cron expression, in bytes.
 const maxCron = 512
 
-// macros are the names of whole expressions, as Vixie's cron has them.
+// macros maps Vixie cron's names of expressions to the expressions.
 var macros = map[string]string{
 	"@hourly":   "0 * * * *",
 	"@daily":    "0 0 * * *",
@@ -19,19 +19,19 @@ var macros = map[string]string{
 	"@annually": "0 0 1 1 *",
 }
 
-// cronReading is what a cron expression comes to.
+// cronReading is a parsed cron expression.
 type cronReading struct {
 	fields           fields
 	every            time.Duration // of @every; zero for all others
 	hashed           bool
 	domStar, dowStar bool // the field begins with a star
-	domStep, dowStep bool // and has a step
+	domStep, dowStep bool // the field begins with a star and has a step
 	bothDays         bool // day of month and day of week are both restricted
 }
 
-// parseCron reads a cron expression of five, six (seconds first) or seven fields (seconds first, year last), or a macro, with an
-// optional CRON_TZ= or TZ= before it that must name the zone. and makes day of month AND day of week must match; else they are
-// joined by Vixie's rule.
+// parseCron parses a macro or a cron expression of five, six (seconds first) or seven fields (seconds first, year last). An optional
+// CRON_TZ= or TZ= before it must name the zone. If and is true, day of month and day of week must both match; otherwise Vixie's rule
+// applies.
 func parseCron(text, zone, identity string, and bool) (cronReading, []Fault) {
 	var r cronReading
 	var faults []Fault
@@ -111,7 +111,7 @@ func parseMacro(words []string, at []int) (cronReading, []Fault) {
 	return parseCron(text, "", "", false)
 }
 
-// splitWords cuts a text at spaces and tabs, and says where each word begins.
+// splitWords splits a text at spaces and tabs. at has the offset of each word.
 func splitWords(text string) (words []string, at []int) {
 	begin := -1
 	for i := 0; i <= len(text); i++ {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// field is one field of a cron expression or member of a calendar.
+// field describes one field of a cron expression, or one member of a calendar.
 type field struct {
 	name     string // as JSON names it
 	min, max int
-	hashMax  int // the greatest value H may choose; 0: no H
+	hashMax  int // the largest value of H; 0: H is not allowed
 	names    []string
 }
 
@@ -27,18 +27,18 @@ var (
 	yearField    = field{name: "year", min: minYear, max: lastYear}
 )
 
-// fieldText is the reading of one field's text. Values go to put; what is not a plain value goes to fields directly.
+// fieldText parses the text of one field into out.
 type fieldText struct {
 	field
 	text     string
-	offset   int // of text in the whole
+	offset   int // of text in the whole expression
 	identity string
 	out      *fields
 	faults   *[]Fault
 	hashed   bool
 }
 
-// parseField reads one field into out and says whether it begins with a star.
+// parse parses the field, and reports whether it begins with a star.
 func (p *fieldText) parse() (star bool) {
 	if p.text == "" {
 		p.fault(0, "field_empty", "%s is empty", p.name)
@@ -56,7 +56,7 @@ func (p *fieldText) fault(at int, code, format string, args ...any) {
 	*p.faults = append(*p.faults, Fault{Code: code, Detail: fmt.Sprintf(format, args...), Position: p.offset + at})
 }
 
-// part reads one entry of a list.
+// part parses one entry of the field's list.
 func (p *fieldText) part(text string, at int) {
 	if text == "" {
 		p.fault(at, "field_empty", "%s has an empty entry in its list", p.name)
@@ -90,7 +90,7 @@ func (p *fieldText) part(text string, at int) {
 			b := a
 			if stepped {
 				b = p.min + size - 1
-				a %= size + p.min // 7 is Sunday again
+				a %= size + p.min // 7 is also Sunday
 			}
 			p.fill(a, b, step)
 			return
@@ -110,7 +110,7 @@ func (p *fieldText) part(text string, at int) {
 	}
 }
 
-// size is how many values the field has: 7 is no value of its own in a week.
+// size returns the number of values of the field. A week has 7 values, because 7 is also Sunday.
 func (p *fieldText) size() int {
 	if p.name == weekdayField.name {
 		return 7
@@ -118,7 +118,7 @@ func (p *fieldText) size() int {
 	return p.max - p.min + 1
 }
 
-// fill puts low, low+step, … high, where values past the field's end begin again at its start.
+// fill adds low, low+step, … up to high. Values above the field's maximum wrap around to its minimum.
 func (p *fieldText) fill(low, high, step int) {
 	size := p.size()
 	for v := low; v <= high; v += step {
@@ -145,7 +145,7 @@ func (p *fieldText) put(v int) {
 	}
 }
 
-// value reads a number or a name.
+// value parses a number or a name.
 func (p *fieldText) value(text string, at int) (int, bool) {
 	if v, ok := number(text); ok {
 		if v < p.min || v > p.max {
@@ -182,7 +182,7 @@ func (p *fieldText) step(text string, at int) (int, bool) {
 	v, ok := number(text)
 	switch {
 	case !ok:
-		p.fault(at, "field_syntax", "%s has a step that is no number: %q", p.name, text)
+		p.fault(at, "field_syntax", "%s has a step that is not a number: %q", p.name, text)
 	case v == 0:
 		p.fault(at, "step_zero", "%s has a step of 0", p.name)
 	case v >= p.size():
@@ -193,7 +193,7 @@ func (p *fieldText) step(text string, at int) (int, bool) {
 	return 0, false
 }
 
-// hash puts what H stands for: a value, or the first of a stepped row, chosen by the schedule's identity.
+// hash adds the value of H, which the schedule's identity determines. With a step, the value is the first of a series.
 func (p *fieldText) hash(body string, at, step int, stepped bool) {
 	if p.hashMax == 0 {
 		p.fault(at, "field_syntax", "%s cannot be hashed", p.name)
@@ -231,7 +231,7 @@ func (p *fieldText) hash(body string, at, step int, stepped bool) {
 	p.fill(low+int(sum%uint64(min(step, high-low+1))), high, step)
 }
 
-// special reads the forms that are no sets of values: L, L-n, LW, nW of a month; n#k, nL of a week.
+// special parses the forms that are not sets of values: L, L-n, LW and nW in a month; n#k and nL in a week.
 func (p *fieldText) special(upper string, at int) bool {
 	switch p.name {
 	case domField.name:

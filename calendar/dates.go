@@ -2,7 +2,7 @@ package calendar
 
 import "math/bits"
 
-// dates is a set of days from 1970 to 2150: for each month its days as bits 1 to 31.
+// dates is a set of days from 1970 to 2150. Each month is a word with its days as bits 1 to 31.
 type dates [(maxYear - minYear + 1) * 12]uint32
 
 func (d *dates) month(year, month int) uint32 { return d[(year-minYear)*12+month-1] }
@@ -22,7 +22,7 @@ func (d *dates) has(day int) bool {
 	return d.month(y, m)>>dom&1 != 0
 }
 
-// free is the first day at or after one that is not in the set, at most limit days away.
+// free returns the first day at or after day that is not in the set, at most limit days away.
 func (d *dates) free(day, limit int) (int, bool) {
 	if day < minDay {
 		day = minDay
@@ -40,7 +40,7 @@ func (d *dates) free(day, limit int) (int, bool) {
 	return 0, false
 }
 
-// freeBefore is the last day at or before one that is not in the set, at most limit days away.
+// freeBefore returns the last day at or before day that is not in the set, at most limit days away.
 func (d *dates) freeBefore(day, limit int) (int, bool) {
 	if day > maxDay {
 		day = maxDay
@@ -57,7 +57,7 @@ func (d *dates) freeBefore(day, limit int) (int, bool) {
 	return 0, false
 }
 
-// taken is the first day of the set at or after one.
+// taken returns the first day of the set at or after day.
 func (d *dates) taken(day int) (int, bool) {
 	day = max(day, minDay)
 	for day <= maxDay {
@@ -70,7 +70,7 @@ func (d *dates) taken(day int) (int, bool) {
 	return 0, false
 }
 
-// takenBefore is the last day of the set at or before one.
+// takenBefore returns the last day of the set at or before day.
 func (d *dates) takenBefore(day int) (int, bool) {
 	day = min(day, maxDay)
 	for day >= minDay {

@@ -8,8 +8,8 @@ import (
 // maxEvery is the longest interval: 3,660 days, ten years.
 const maxEvery = 3660 * 24 * time.Hour
 
-// parseDuration reads durations such as 90s, 1h30m, 1d and 2w. civil says that it is written in days and weeks alone, so that it
-// can be counted in days of a calendar.
+// parseDuration parses durations such as 90s, 1h30m, 1d and 2w. civil reports that the text has days and weeks only, so that it counts
+// calendar days.
 func parseDuration(text string) (d time.Duration, civil bool, err error) {
 	rest, units, days := text, 0, 0
 	for rest != "" {

@@ -51,7 +51,7 @@ func numbers(mask uint64) []string {
 	return list
 }
 
-// and joins a list as English does.
+// and joins a list with commas and "and".
 func and(list []string) string {
 	if len(list) < 2 {
 		return strings.Join(list, "")

@@ -4,11 +4,11 @@ import (
 	"fmt"
 )
 
-// The most that exclusions may hold, and how much work their tables may take to make.
+// The limits of exclusions.
 const (
-	maxTimed     = 64 // calendars with times
-	maxExclWork  = 4_000_000
-	maxMoveDays  = 366 // how far then moves a tick at most
+	maxTimed     = 64        // calendars with times
+	maxExclWork  = 4_000_000 // steps to build the tables
+	maxMoveDays  = 366       // how far "then" moves a tick
 	monthsOfTime = (maxYear - minYear + 1) * 12
 )
 
@@ -71,22 +71,22 @@ func (c Context) knows(name string) bool {
 	return ok
 }
 
-// exclusions are what a timing leaves out: whole days, and exact times by fields. They apply to nominal wall times.
+// exclusions are the whole days and the exact times that a timing excludes. They apply to nominal wall times.
 type exclusions struct {
 	days  *dates
 	times []timed
 	then  string
-	work  int                  // what making tables has cost so far
-	dead  map[[3]uint64]*dates // by times of day, while a timing is made
+	work  int                  // steps so far to build the tables
+	dead  map[[3]uint64]*dates // by times of day, while a timing is built
 }
 
-// timed is fields of exact times with a table of their days.
+// timed has the fields of exact times, and a table of their days.
 type timed struct {
 	fields
 	days *dates
 }
 
-// exclusions makes the tables of a plan's exclusions; nil if it has none.
+// exclusions returns the tables of the plan's exclusions, or nil.
 func (p plan) exclusions(c Context, faults *Faults) *exclusions {
 	w := p.Without
 	if w == nil {
@@ -117,7 +117,7 @@ func (p plan) exclusions(c Context, faults *Faults) *exclusions {
 	return out
 }
 
-// addFields adds the days that fields match.
+// addFields adds the days that match the fields.
 func (d *dates) addFields(f *fields) {
 	for i := range d {
 		year, month := minYear+i/12, i%12+1
@@ -127,8 +127,8 @@ func (d *dates) addFields(f *fields) {
 	}
 }
 
-// blocked are the days on which nothing of a set is left whose times of day are among times: those left out whole (unless they
-// are to be moved) and those whose every time is left out. False says that finding out costs too much.
+// blocked returns the days without any remaining time, for a set with its times of day in times. These are the excluded whole days,
+// unless they are moved, and the days with every time excluded. It returns false if the computation costs too much.
 func (e *exclusions) blocked(times *fields, move bool) (*dates, bool) {
 	whole := e.days
 	if move {
@@ -156,7 +156,7 @@ func (e *exclusions) blocked(times *fields, move bool) (*dates, bool) {
 	return &both, true
 }
 
-// findDead marks the days on which every time of day is left out. Days are told apart only by which calendars they match.
+// findDead marks the days with every time of day excluded. Days that match the same calendars have the same result, which it caches.
 func (e *exclusions) findDead(times *fields, dead *dates) bool {
 	known := map[uint64]bool{}
 	var active []*timed
@@ -199,7 +199,7 @@ func (e *exclusions) findDead(times *fields, dead *dates) bool {
 	return true
 }
 
-// on are the calendars with times that match a day.
+// on returns the calendars with times that match a day.
 func (e *exclusions) on(day int, buf []*timed) []*timed {
 	buf = buf[:0]
 	for i := range e.times {
@@ -210,8 +210,8 @@ func (e *exclusions) on(day int, buf []*timed) []*timed {
 	return buf
 }
 
-// leftTime is the first second of a day at or after sec that times names and none of the active leaves out, and how many steps
-// finding it took.
+// leftTime returns the first second at or after sec that is in times and that no active calendar excludes. steps is the cost of the
+// search.
 func leftTime(times *fields, active []*timed, sec int) (found int, ok bool, steps int) {
 	var here []*timed
 	for h := sec / 3600; h < 24; h++ {
@@ -244,7 +244,7 @@ func leftTime(times *fields, active []*timed, sec int) (found int, ok bool, step
 	return 0, false, steps
 }
 
-// leftTimeBefore is the last such second at or before sec.
+// leftTimeBefore is leftTime backwards: it returns the last such second at or before sec.
 func leftTimeBefore(times *fields, active []*timed, sec int) (int, bool) {
 	var here []*timed
 	for h := sec / 3600; h >= 0; h-- {
@@ -274,7 +274,7 @@ func leftTimeBefore(times *fields, active []*timed, sec int) (int, bool) {
 	return 0, false
 }
 
-// inHour are the active calendars that name an hour; all says that one of them leaves out all of it.
+// inHour returns the active calendars that match an hour. all reports that one of them excludes all times in that hour.
 func inHour(times *fields, active []*timed, h int, buf []*timed) (here []*timed, all bool) {
 	buf = buf[:0]
 	for _, a := range active {
@@ -289,7 +289,7 @@ func inHour(times *fields, active []*timed, h int, buf []*timed) (here []*timed,
 	return buf, false
 }
 
-// Named are the names of the calendars that the timing leaves out, sorted; nil if there are none.
+// Named returns the sorted names of the calendars that the timing excludes.
 func (t *Timing) Named() []string {
 	if t.plan.Without == nil {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Fault is one thing wrong with a spec. Pointer is a JSON pointer relative to the spec, such as "/cron/0"; Code is stable and
-// snake_case; Position is the byte of the text that Pointer names at which the fault lies, -1 where none is meant.
+// Fault is one error in a spec. Pointer is a JSON pointer relative to the spec, such as "/cron/0". Code is stable and in snake_case.
+// Position is the byte offset of the error in the text at Pointer, or -1.
 type Fault struct {
 	Pointer  string
 	Code     string
@@ -14,13 +14,13 @@ type Fault struct {
 	Position int
 }
 
-// Error says where and what.
+// Error returns the pointer and the detail.
 func (f Fault) Error() string { return f.Pointer + ": " + f.Detail }
 
-// Faults are all the faults of a spec, in its order: a person mends them at once.
+// Faults are all errors of a spec, in the spec's order, so that its author can correct them together.
 type Faults []Fault
 
-// Error says every fault.
+// Error returns the texts of all faults.
 func (f Faults) Error() string {
 	parts := make([]string, len(f))
 	for i, one := range f {
@@ -33,7 +33,7 @@ func (f *Faults) add(pointer, code, format string, args ...any) {
 	*f = append(*f, Fault{Pointer: pointer, Code: code, Detail: fmt.Sprintf(format, args...), Position: -1})
 }
 
-// at adds the faults of a text under the pointer of the member that holds it.
+// at adds the faults of a member's text, under the member's pointer.
 func (f *Faults) at(pointer string, faults []Fault) {
 	for _, one := range faults {
 		one.Pointer = pointer + one.Pointer

@@ -2,21 +2,21 @@ package calendar
 
 import "math/bits"
 
-// fields is what a cron expression or a calendar comes to: sets as bits, so that finding the next match is arithmetic. Equal
-// fields match the same walls, however they were written (normal sees to that). Bit n stands for the value n; years count from
-// 1970; days of the week from Sunday.
+// fields is a compiled cron expression or calendar. It stores sets as bits, so that the search for the next match is arithmetic. Bit n is
+// the value n; years count from 1970, and days of the week from Sunday. After normal, expressions with the same meaning have equal
+// fields.
 type fields struct {
 	Seconds uint64    `json:"s"`
 	Minutes uint64    `json:"m"`
 	Hours   uint32    `json:"h"`
 	Days    uint32    `json:"d,omitempty"`  // days of the month, 1 to 31
 	Last    uint32    `json:"l,omitempty"`  // bit n: the day n days before the last of the month
-	Nearest uint32    `json:"w,omitempty"`  // bit n: the weekday (Monday to Friday) of the month nearest to day n; bit 0: its last one
+	Nearest uint32    `json:"w,omitempty"`  // bit n: the Monday to Friday in the month that is nearest to day n; bit 0: the last Monday to Friday
 	Months  uint16    `json:"mo,omitempty"` // 1 to 12
 	Week    uint8     `json:"dw,omitempty"` // days of the week
 	Nth     [5]uint8  `json:"n,omitzero"`   // Nth[k-1]: days of the week that match the kth time in a month
 	Back    [5]uint8  `json:"b,omitzero"`   // Back[k-1]: days of the week that match the kth time from the end of a month
-	Or      bool      `json:"or,omitempty"` // day of month or day of week, rather than both
+	Or      bool      `json:"or,omitempty"` // day of month or day of week must match, instead of both
 	Years   [4]uint64 `json:"y"`
 }
 
@@ -35,7 +35,7 @@ var allYears = func() (y [4]uint64) {
 	return y
 }()
 
-// normal drops what has no effect, so that equal sets are equal values.
+// normal clears parts without effect, so that equal sets are equal values.
 func (f fields) normal() fields {
 	anyDay := f.Days == allDays
 	anyWeekday := f.Week == allWeek
@@ -53,7 +53,7 @@ func (f fields) normal() fields {
 	return f
 }
 
-// days are the days of a month that match, as bits 1 to 31; first is the day number of its first.
+// days returns the matching days of a month as bits 1 to 31.
 func (f *fields) days(year, month int) uint32 {
 	length := daysIn(year, month)
 	whole := uint32(1)<<(length+1) - 2
@@ -85,13 +85,13 @@ func (f *fields) days(year, month int) uint32 {
 	return dom & dow & whole
 }
 
-// weekPattern is the days of a month that begins on a weekday which fall on the given days of the week, as bits 1 to 31 and more.
+// weekPattern returns the days with the given days of the week, in a month that begins on weekday begin, as bits 1 to 31 and more.
 func weekPattern(week uint8, begin int) uint32 {
 	turned := (uint64(week)>>begin | uint64(week)<<(7-begin)) & 0x7f
 	return uint32(turned*0x810204081) << 1
 }
 
-// nearest is the days that Nearest stands for in a month that begins on a weekday and has length days.
+// nearest returns the days of Nearest in a month of length days that begins on weekday begin.
 func (f *fields) nearest(begin, length int) uint32 {
 	var out uint32
 	for rest := f.Nearest; rest != 0; rest &= rest - 1 {
@@ -122,7 +122,7 @@ func (f *fields) nearest(begin, length int) uint32 {
 	return out
 }
 
-// nextTime is the first matching second of the day at or after one.
+// nextTime returns the first matching second of the day at or after sec.
 func (f *fields) nextTime(sec int) (int, bool) {
 	h, m, s := sec/3600, sec/60%60, sec%60
 	if f.Hours>>h&1 != 0 {
@@ -142,7 +142,7 @@ func (f *fields) nextTime(sec int) (int, bool) {
 	return (h+1+bits.TrailingZeros32(rest))*3600 + bits.TrailingZeros64(f.Minutes)*60 + bits.TrailingZeros64(f.Seconds), true
 }
 
-// prevTime is the last matching second of the day at or before one.
+// prevTime returns the last matching second of the day at or before sec.
 func (f *fields) prevTime(sec int) (int, bool) {
 	h, m, s := sec/3600, sec/60%60, sec%60
 	if f.Hours>>h&1 != 0 {
@@ -167,17 +167,17 @@ func (f *fields) hasYear(year int) bool {
 	return uint(n) < 256 && f.Years[n>>6]>>(n&63)&1 != 0
 }
 
-// times is how many seconds of a day match.
+// times returns how many seconds of a day match.
 func (f *fields) times() int {
 	return bits.OnesCount32(f.Hours) * bits.OnesCount64(f.Minutes) * bits.OnesCount64(f.Seconds)
 }
 
-// everyDay says that all days match.
+// everyDay reports whether the days of the month, the months and the years do not restrict the days. See everyWeek for the week.
 func (f *fields) everyDay() bool {
 	return f.Days == allDays && f.everyWeek()
 }
 
-// everyWeek says that days match by their day of the week alone.
+// everyWeek reports whether only the day of the week decides which days match.
 func (f *fields) everyWeek() bool {
 	return f.Days == allDays && !f.Or && f.Nth == [5]uint8{} && f.Back == [5]uint8{} && f.Months == allMonth && f.Years == allYears
 }

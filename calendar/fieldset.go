@@ -2,7 +2,7 @@ package calendar
 
 import "math/bits"
 
-// A wallSet is a set of nominal wall times: what a spec's member names before a zone is looked at.
+// A wallSet is a set of nominal wall times: the times of a spec's member before a zone is applied.
 type wallSet interface {
 	next(w wall) (wall, bool) // the first at or after w
 	prev(w wall) (wall, bool) // the last at or before w
@@ -22,7 +22,7 @@ const (
 	byMonth
 )
 
-// fieldSet is the wall times that fields match, less blocked days.
+// fieldSet is the set of the wall times that match fields, without blocked days.
 type fieldSet struct {
 	fields
 	rule        dayRule
@@ -72,7 +72,7 @@ func (s *fieldSet) next(w wall) (wall, bool) {
 	return wall(day)*daySeconds + wall(s.first), true
 }
 
-// nextInMonth is next where days are found by month: the month at hand is looked at once for today and the days after it.
+// nextInMonth is next for sets that find days by month. It computes the current month once, for today and the days after it.
 func (s *fieldSet) nextInMonth(day, sec int) (wall, bool) {
 	if day > maxDay {
 		return 0, false
@@ -113,7 +113,7 @@ func (s *fieldSet) prev(w wall) (wall, bool) {
 	return wall(day)*daySeconds + wall(s.last), true
 }
 
-// onDay says whether a day from minDay on matches.
+// onDay reports whether a day at or after minDay matches.
 func (s *fieldSet) onDay(day int) bool {
 	if uint(day) > uint(maxDay) {
 		return false
@@ -130,7 +130,7 @@ func (s *fieldSet) onDay(day int) bool {
 	return false
 }
 
-// monthDays are the days of a month that match, as bits.
+// monthDays returns the matching days of a month as bits.
 func (s *fieldSet) monthDays(year, month int) uint32 {
 	if s.Months>>month&1 == 0 || !s.hasYear(year) {
 		return 0
@@ -142,7 +142,7 @@ func (s *fieldSet) monthDays(year, month int) uint32 {
 	return mask
 }
 
-// nextDay is the first matching day at or after one.
+// nextDay returns the first matching day at or after day.
 func (s *fieldSet) nextDay(day int) (int, bool) {
 	if day > maxDay {
 		return 0, false
@@ -161,7 +161,7 @@ func (s *fieldSet) nextDay(day int) (int, bool) {
 	return s.nextMonth(civil(day))
 }
 
-// nextMonth is the first matching day at or after a date, whose month may be the 13th.
+// nextMonth returns the first matching day at or after a date. The month of the date may be 13.
 func (s *fieldSet) nextMonth(y, m, d int) (int, bool) {
 	for y <= maxYear {
 		rest := s.Months >> m
@@ -184,7 +184,7 @@ func (s *fieldSet) nextMonth(y, m, d int) (int, bool) {
 	return 0, false
 }
 
-// prevDay is the last matching day at or before one.
+// prevDay returns the last matching day at or before day.
 func (s *fieldSet) prevDay(day int) (int, bool) {
 	if day < minDay {
 		return 0, false
@@ -225,7 +225,7 @@ func (s *fieldSet) prevDay(day int) (int, bool) {
 	return 0, false
 }
 
-// yearFrom is the first year that matches at or after one; beyond maxYear if none does.
+// yearFrom returns the first matching year at or after year, or a year above maxYear.
 func (s *fieldSet) yearFrom(year int) int {
 	for year <= maxYear && !s.hasYear(year) {
 		year++

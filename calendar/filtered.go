@@ -5,11 +5,11 @@ import "math/bits"
 func lowBit(mask uint64) int  { return bits.TrailingZeros64(mask) }
 func highBit(mask uint64) int { return bits.Len64(mask) - 1 }
 
-// filtered is a set of walls less blocked days and the times that calendars leave out. Where the set and what is left meet is
-// found by asking each in turn from where the other stands.
+// filtered is a set of wall times without blocked days and excluded times. A search alternates between the set and the remaining times:
+// each continues at the other's result, until both agree.
 type filtered struct {
 	set     wallSet
-	times   *fields // all the times of day that the set can name, and perhaps more
+	times   *fields // a superset of the set's times of day
 	blocked *dates
 	out     *exclusions
 }
@@ -38,7 +38,7 @@ func (f *filtered) prev(w wall) (wall, bool) {
 	}
 }
 
-// left is the first wall at or after w that is not left out and whose time of day is among times.
+// left returns the first wall time at or after w that is not excluded. On a day with timed exclusions its time of day is in times.
 func left(times *fields, blocked *dates, out *exclusions, w wall) (wall, bool) {
 	var buf [maxTimed]*timed
 	day, sec := splitWall(w)
@@ -61,7 +61,7 @@ func left(times *fields, blocked *dates, out *exclusions, w wall) (wall, bool) {
 	}
 }
 
-// leftBefore is the last such wall at or before w.
+// leftBefore is left backwards: it returns the last such wall time at or before w.
 func leftBefore(times *fields, blocked *dates, out *exclusions, w wall) (wall, bool) {
 	var buf [maxTimed]*timed
 	day, sec := splitWall(w)
@@ -84,7 +84,7 @@ func leftBefore(times *fields, blocked *dates, out *exclusions, w wall) (wall, b
 	}
 }
 
-// filteredInstants is a set of instants less those that the zone's clock shows at a wall that is left out.
+// filteredInstants is a set of instants without those that the zone's clock shows as an excluded wall time.
 type filteredInstants struct {
 	set     source
 	zone    *zone

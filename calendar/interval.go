@@ -2,7 +2,7 @@ package calendar
 
 import "time"
 
-// progression is the instants phase + n × every from since on, for all whole n.
+// progression is the set of the instants phase + n × every, for all integers n, from since on.
 type progression struct {
 	every, phase int64
 	since        int64
@@ -20,7 +20,7 @@ func (p *progression) prev(until int64) (int64, DSTNote, bool) {
 	return at, DSTNone, at >= p.since
 }
 
-// days is the walls phase + n × every from since on, where every is whole days.
+// days is the set of the wall times phase + n × every from since on. every is a multiple of a day.
 type days struct {
 	every, phase wall
 	since        wall
@@ -38,7 +38,7 @@ func (d *days) prev(w wall) (wall, bool) {
 	return w, w >= d.since
 }
 
-// walls are single wall times, in order.
+// walls is a set of single wall times, in order.
 type walls []wall
 
 func (l walls) next(w wall) (wall, bool) {
@@ -59,7 +59,7 @@ func (l walls) prev(w wall) (wall, bool) {
 	return 0, false
 }
 
-// moments are single instants, in order.
+// moments is a set of single instants, in order.
 type moments []int64
 
 func (l moments) next(from int64) (int64, DSTNote, bool) {
@@ -72,7 +72,7 @@ func (l moments) prev(until int64) (int64, DSTNote, bool) {
 	return at, DSTNone, ok
 }
 
-// delay is fixed_delay: every after the end of the tick before.
+// delay is fixed_delay: each tick comes every seconds after the end of the previous one.
 type delay struct {
 	every int64
 	civil bool // whole days on the zone's clock
@@ -92,7 +92,7 @@ func (d *delay) next(t *Timing, after time.Time) (Tick, bool) {
 	return t.tick(at, note, at <= t.end && at <= maxWall)
 }
 
-// roundUp is an instant in whole Unix seconds, rounded up.
+// roundUp returns a time in Unix seconds, rounded up.
 func roundUp(t time.Time) int64 {
 	s := t.Unix()
 	if t.Nanosecond() > 0 {
@@ -101,7 +101,7 @@ func roundUp(t time.Time) int64 {
 	return s
 }
 
-// firstTick says where a schedule's own ticks begin, which its timing does not tell: members of a cohort share the timing.
+// firstTick is where a schedule's own ticks begin. The timing does not contain it, because the members of a cohort share the timing.
 type firstTick uint8
 
 const (
@@ -110,8 +110,8 @@ const (
 	firstAnchorless                  // one interval after creation, rounded up to a second
 )
 
-// FirstAt is the earliest nominal time that can count for a schedule created at an instant: earlier ones are not its own. It is
-// told by the spec and so holds only for a timing made by Compile.
+// FirstAt returns the earliest possible nominal time of a schedule created at an instant. It depends on the spec, so it is valid only for
+// a timing from Compile.
 func (t *Timing) FirstAt(created time.Time) time.Time {
 	at := created.Unix() + 1
 	switch t.first {
@@ -123,8 +123,7 @@ func (t *Timing) FirstAt(created time.Time) time.Time {
 	return time.Unix(max(at, t.start), 0).UTC()
 }
 
-// First is the first tick of a schedule created at an instant; false if there is none. It holds only for a timing made by
-// Compile.
+// First returns the first tick of a schedule created at an instant, or false. It is valid only for a timing from Compile.
 func (t *Timing) First(created time.Time) (Tick, bool) {
 	if t.delay == nil {
 		return t.Next(t.FirstAt(created).Add(-time.Second))
@@ -139,8 +138,8 @@ func (t *Timing) First(created time.Time) (Tick, bool) {
 	return t.delay.next(t, created)
 }
 
-// FixedDelay is the interval of a fixed_delay spec, which stands alone: Next then gives after + every. Days are given as 24 hours,
-// though Next counts them on the zone's clock.
+// FixedDelay returns the interval of a fixed_delay spec, which has no other member. Next then returns after + every. FixedDelay returns a
+// day as 24 hours, but Next counts days on the zone's clock.
 func (t *Timing) FixedDelay() (every time.Duration, ok bool) {
 	if t.delay == nil {
 		return 0, false

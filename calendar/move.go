@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Move is one nominal time that comes at another: At is what the spec names. Both are whole seconds.
+// Move moves one nominal time: from At, which the spec names, to To. Both are whole seconds.
 type Move struct {
 	At time.Time
 	To time.Time
@@ -18,9 +18,9 @@ type movePlan struct {
 	To int64 `json:"to"`
 }
 
-// Moved is the timing with some of its nominal times moved, in place of those that were moved before. A move holds where the
-// spec names the time that is moved, whatever the spec excludes, and where the other lies within start_at and end_at: one that
-// does not is kept, and means nothing. The times of fixed_delay are not known before, and none is moved.
+// Moved returns the timing with some of its nominal times moved. The moves replace the earlier ones. A move has an effect if the spec
+// names At and if To is within start_at and end_at; exclusions do not apply to To. Moved keeps a move without effect. It does nothing for
+// fixed_delay, because its times are not known in advance.
 func (t *Timing) Moved(moves []Move) *Timing {
 	if t.delay != nil {
 		return t
@@ -37,7 +37,7 @@ func (t *Timing) Moved(moves []Move) *Timing {
 	return &n
 }
 
-// move works out what the plan's moves take away and add.
+// move computes the times that the plan's moves remove and add.
 func (t *Timing) move() {
 	t.away, t.added = nil, nil
 	var held []movePlan
@@ -48,7 +48,7 @@ func (t *Timing) move() {
 		}
 	}
 	for _, m := range held {
-		if at, _, ok := t.namedNext(m.To); !ok || at != m.To || t.gone(m.To) { // else the two are one tick
+		if at, _, ok := t.namedNext(m.To); !ok || at != m.To || t.gone(m.To) { // otherwise To already has a tick
 			t.added = append(t.added, m.To)
 		}
 	}
@@ -89,7 +89,7 @@ func (t *Timing) prev(until int64) (int64, DSTNote, bool) {
 	return at, note, ok
 }
 
-// moveCount is by how many moves change the count of [low, high).
+// moveCount returns the change of the count of [low, high) by moves.
 func (t *Timing) moveCount(low, high int64) int {
 	within := func(list []int64) int {
 		from, _ := slices.BinarySearch(list, low)

@@ -1,12 +1,12 @@
 package calendar
 
-// moved is a set of walls whose excluded days have gone to the next or the previous day that is free, each wall to the same time
-// of it, and at most maxMoveDays far. Alone says that only those that have moved are in it.
+// moved is a set of wall times in which the times of excluded days move to the next or the previous free day, at most maxMoveDays away.
+// A moved time keeps its time of day.
 type moved struct {
 	set   wallSet
 	days  *dates
 	back  bool // to the previous day
-	alone bool
+	alone bool // the set has the moved times only
 }
 
 func (m *moved) next(w wall) (wall, bool) {
@@ -29,10 +29,10 @@ func (m *moved) next(w wall) (wall, bool) {
 	}
 }
 
-// dayAfter is the next free day that the set's walls after a free day may have gone to, or be on.
+// dayAfter returns the next free day after a free day that may have times: its own, or moved ones.
 func (m *moved) dayAfter(day int) (int, bool) {
 	from := day + 1
-	if m.back { // the excluded days that follow have gone to this one
+	if m.back { // the times of the following excluded days have moved to this day
 		next, ok := m.days.free(from, maxDay)
 		if !ok {
 			return 0, false
@@ -72,7 +72,7 @@ func (m *moved) prev(w wall) (wall, bool) {
 	}
 }
 
-// dayBefore is dayAfter, backwards.
+// dayBefore is dayAfter backwards.
 func (m *moved) dayBefore(day int) (int, bool) {
 	until := day - 1
 	if !m.back {
@@ -92,7 +92,7 @@ func (m *moved) dayBefore(day int) (int, bool) {
 	return m.days.free(on, maxDay)
 }
 
-// dayWith is the first day at or after one on which the set has walls that count: all, or those that move.
+// dayWith returns the first day at or after day with times of the set: any times, or with alone times that move.
 func (m *moved) dayWith(day int) (int, bool) {
 	for {
 		if m.alone {
@@ -112,7 +112,7 @@ func (m *moved) dayWith(day int) (int, bool) {
 	}
 }
 
-// dayWithBefore is the last such day at or before one.
+// dayWithBefore is dayWith backwards: it returns the last such day at or before day.
 func (m *moved) dayWithBefore(day int) (int, bool) {
 	for {
 		if m.alone {
@@ -132,7 +132,8 @@ func (m *moved) dayWithBefore(day int) (int, bool) {
 	}
 }
 
-// onDay is the first, or the last, time from low to high of a free day: its own and those of the excluded days beside it.
+// onDay returns the first or the last time of a free day from low to high. It considers the day's own times, and those of the adjacent
+// excluded days.
 func (m *moved) onDay(day, low, high int, last bool) (int, bool) {
 	best, found := 0, false
 	look := func(d int) {
@@ -165,7 +166,7 @@ func (m *moved) onDay(day, low, high int, last bool) (int, bool) {
 	return best, found
 }
 
-// shown is the walls that the zone's clock shows at a set of instants.
+// shown is the set of the wall times that the zone's clock shows at a set of instants.
 type shown struct {
 	set  source
 	zone *zone

@@ -2,8 +2,8 @@ package calendar
 
 import "time"
 
-// Nth is the n-th nominal time at or after an instant, 1 being the first; the last there is where there are fewer, and false
-// where there is none. Where Count is arithmetic it is found by bisection, else by listing.
+// Nth returns the n-th nominal time at or after an instant; 1 is the first. It returns the last one if there are fewer, and false if
+// there is none. If Count is arithmetic, Nth uses bisection; otherwise it lists the times.
 func (t *Timing) Nth(from time.Time, n int) (Tick, bool) {
 	tick, ok := t.Next(from.Add(-time.Nanosecond).Truncate(time.Second))
 	if !ok || n <= 1 {
@@ -27,7 +27,7 @@ func (t *Timing) Nth(from time.Time, n int) (Tick, bool) {
 		}
 		step *= 2
 	}
-	low, high := time.Duration(0), step // Count to first+low is less than n, to first+high not
+	low, high := time.Duration(0), step // the count up to first+low is less than n; up to first+high it is not
 	for high-low > time.Second {
 		mid := ((low + high) / 2).Truncate(time.Second)
 		if t.Count(first, first.Add(mid)) < n {
@@ -39,7 +39,7 @@ func (t *Timing) Nth(from time.Time, n int) (Tick, bool) {
 	return t.Prev(first.Add(high))
 }
 
-// counts says whether Count is arithmetic.
+// counts reports whether Count is arithmetic.
 func (t *Timing) counts() bool {
 	if len(t.sources) != 1 {
 		return false

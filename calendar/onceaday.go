@@ -2,9 +2,8 @@ package calendar
 
 import "time"
 
-// OnceADay says that no two nominal times share a day of the zone's clock: of one cron, calendar or interval in days without
-// exclusions that is worked out, for others it is found among the ticks of the 400 days after an instant. It is false for
-// fixed_delay.
+// OnceADay reports whether no day of the zone's clock has two nominal times. For one cron, calendar or interval in days without
+// exclusions it is computed. For other timings it checks the ticks of the 400 days after from. It returns false for fixed_delay.
 func (t *Timing) OnceADay(from time.Time) bool {
 	if t.delay != nil {
 		return false

@@ -11,10 +11,10 @@ import (
 	"sync"
 )
 
-// planVersion is the version of the canonical form that this program writes and reads.
+// planVersion is the version of the canonical form in this program.
 const planVersion = 1
 
-// plan is the canonical form of a timing: everything resolved that a spec leaves open, in one order, without repeats.
+// plan is the canonical form of a timing: all defaults are resolved, and all lists are sorted without duplicates.
 type plan struct {
 	Version int         `json:"v"`
 	Zone    string      `json:"zone"`
@@ -42,13 +42,13 @@ type fieldPlan struct {
 	fields
 }
 
-// everyPlan is {Phase + n × Every}: instants, or walls if Civil. Since bounds it below.
+// everyPlan is {Phase + n × Every}, from Since on: instants, or wall times if Civil.
 type everyPlan struct {
 	policies
 	Every int64  `json:"every"` // seconds
 	Phase int64  `json:"phase"`
 	Civil bool   `json:"civil,omitempty"`
-	Delay bool   `json:"delay,omitempty"` // Every after the tick before
+	Delay bool   `json:"delay,omitempty"` // Every after the end of the previous tick
 	Since *int64 `json:"since,omitempty"`
 }
 
@@ -57,16 +57,16 @@ type wallPlan struct {
 	Wall wall `json:"w"`
 }
 
-// without is what a plan leaves out: fields of whole days and of exact times, days and named calendars.
+// without has the exclusions of a plan: fields of whole days, fields of exact times, single days and named calendars.
 type without struct {
 	Days  []fields `json:"days,omitempty"`
 	Times []fields `json:"times,omitempty"`
 	Dates []int    `json:"dates,omitempty"`
 	Named []string `json:"named,omitempty"`
-	Then  string   `json:"then,omitempty"` // next, previous; empty drops
+	Then  string   `json:"then,omitempty"` // next, previous; "" drops
 }
 
-// order sorts each list of the plan and removes repeats.
+// order sorts each list of the plan and removes duplicates.
 func (p *plan) order() {
 	p.Version = planVersion
 	p.Fields = sorted(p.Fields)
@@ -83,7 +83,7 @@ func (p *plan) order() {
 	}
 }
 
-// sorted is a list in the order of its JSON, each once.
+// sorted returns the list in the order of its elements' JSON, without duplicates.
 func sorted[T any](list []T) []T {
 	if len(list) < 2 {
 		return list
@@ -109,16 +109,16 @@ func sorted[T any](list []T) []T {
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("calendar: " + err.Error()) // plans hold numbers and strings only
+		panic("calendar: " + err.Error()) // plans contain numbers and strings only
 	}
 	return b
 }
 
-// Canonical is the timing in a JSON form that is the same for all specs that mean the same, and that FromCanonical reads.
-// Anchors, hashed fields and policies are resolved in it; max_ticks, comments and the dates of named calendars are not in it.
+// Canonical returns the timing's canonical form in JSON, which is the same for all specs with the same meaning. FromCanonical reads it.
+// Anchors, hashed fields and policies are resolved. max_ticks, comments and the dates of named calendars are not part of it.
 func (t *Timing) Canonical() []byte { return encode(t.plan) }
 
-// Hash is a hash of Canonical: equal timings hash alike however they are written.
+// Hash returns a hash of Canonical. Equal timings have equal hashes.
 func (t *Timing) Hash() [16]byte { return t.hash() }
 
 func (t *Timing) hashedOnce() func() [16]byte {
@@ -128,11 +128,11 @@ func (t *Timing) hashedOnce() func() [16]byte {
 	})
 }
 
-// ErrNewerForm says that a canonical timing has a version or a member that this program does not know: a newer one wrote it.
+// ErrNewerForm is the error of a canonical form with a newer version or an unknown member: a newer program wrote it.
 var ErrNewerForm = errors.New("a newer program wrote it")
 
-// FromCanonical reads what Canonical wrote. It fails on another version's form (ErrNewerForm if that is newer), and on a zone or a
-// named calendar that c lacks.
+// FromCanonical reads a canonical form. It returns an error for a form of another version (ErrNewerForm for a newer one), and for a zone
+// or a named calendar that c lacks.
 func FromCanonical(b []byte, c Context) (*Timing, error) {
 	p, err := readPlan(b)
 	if err != nil {
@@ -160,8 +160,7 @@ func readPlan(b []byte) (p plan, err error) {
 	return p, nil
 }
 
-// newer returns ErrNewerForm for a plan that cannot be read because a newer program wrote it: it says so by its version, or it
-// can be read but for members that are not known.
+// newer returns ErrNewerForm for an unreadable plan of a newer program: its version is newer, or only unknown members make it unreadable.
 func newer(b []byte) error {
 	var version struct {
 		Version int `json:"v"`

@@ -2,19 +2,20 @@ package calendar
 
 import "time"
 
-// Quiet are hours of each day in which a key is not to be disturbed: the times of day from From on and before To, in seconds, as
-// the clock of the key's zone shows them. Where To is the lesser they go past midnight; where both are the same there are none. An
-// instant is quiet when its clock shows such a time: in a gap of the clock the hours end or begin at its end, and an hour that is
-// shown twice is quiet twice.
+// Quiet is the quiet hours of a key, on each day: the times of day from From until before To, in seconds, on the clock of the key's zone.
+// If To is less than From, the hours include midnight. If both are equal, there are no quiet hours.
+//
+// An instant is quiet if the clock shows a quiet time. If the hours begin or end in a gap of the clock, they begin or end at the end of
+// the gap. An hour that the clock shows twice is quiet twice.
 type Quiet struct {
 	From int  `json:"from"`
 	To   int  `json:"to"`
-	Skip bool `json:"skip,omitempty"` // ticks inside are left out; else the last of them waits until the hours end
+	Skip bool `json:"skip,omitempty"` // ticks in the hours are dropped; otherwise the last of them waits for the end of the hours
 }
 
 func (q Quiet) none() bool { return q.From == q.To }
 
-// has says whether a time of day is quiet.
+// has reports whether a time of day is quiet.
 func (q Quiet) has(sec int) bool {
 	if q.From < q.To {
 		return q.From <= sec && sec < q.To
@@ -22,7 +23,7 @@ func (q Quiet) has(sec int) bool {
 	return sec >= q.From || sec < q.To
 }
 
-// QuietHours are the quiet hours that an instant lies in: from begin on and before end. ok is false where it lies in none.
+// QuietHours returns the quiet hours around an instant: from begin until before end. ok is false if the instant is not quiet.
 func (t *Timing) QuietHours(at time.Time) (begin, end time.Time, ok bool) {
 	if t.plan.Quiet == nil || !t.zone.quiet(*t.plan.Quiet, at.Unix()) {
 		return begin, end, false
@@ -31,20 +32,20 @@ func (t *Timing) QuietHours(at time.Time) (begin, end time.Time, ok bool) {
 	return time.Unix(from, 0).UTC(), time.Unix(until, 0).UTC(), true
 }
 
-// SkipsQuiet says that ticks in quiet hours are left out, and do not wait until the hours end.
+// SkipsQuiet reports whether the timing drops ticks in quiet hours. Otherwise they wait for the end of the hours.
 func (t *Timing) SkipsQuiet() bool { return t.plan.Quiet != nil && t.plan.Quiet.Skip }
 
-// Waits says that the tick of a nominal time is handed out when the quiet hours end that it lies in.
+// Waits reports whether the tick of a nominal time waits for the end of quiet hours.
 func (t *Timing) Waits(at time.Time) bool {
 	return t.plan.Quiet != nil && !t.plan.Quiet.Skip && t.zone.quiet(*t.plan.Quiet, at.Unix())
 }
 
-// LeavesOut says that the tick of a nominal time is left out, as it lies in quiet hours.
+// LeavesOut reports whether the timing drops the tick of a nominal time because of quiet hours.
 func (t *Timing) LeavesOut(at time.Time) bool {
 	return t.plan.Quiet != nil && t.plan.Quiet.Skip && t.zone.quiet(*t.plan.Quiet, at.Unix())
 }
 
-// Due is when the tick of a nominal time is handed out, jitter aside: then, or when the quiet hours end that it lies in.
+// Due returns when the tick of a nominal time is due, without jitter: at that time, or at the end of the quiet hours around it.
 func (t *Timing) Due(at time.Time) time.Time {
 	if !t.Waits(at) {
 		return at
@@ -54,7 +55,7 @@ func (t *Timing) Due(at time.Time) time.Time {
 
 func (z *zone) quiet(q Quiet, at int64) bool { return q.has(int(floorMod(z.wall(at), daySeconds))) }
 
-// quietUntil is the first instant after a quiet one that is not quiet.
+// quietUntil returns the first instant after a quiet one that is not quiet.
 func (z *zone) quietUntil(q Quiet, at int64) int64 {
 	for i := z.find(at); ; i++ {
 		sec := int(floorMod(at+z.offset(i), daySeconds))
@@ -69,7 +70,7 @@ func (z *zone) quietUntil(q Quiet, at int64) int64 {
 	}
 }
 
-// quietFrom is the first of the quiet instants without a break until a quiet one.
+// quietFrom returns the first instant of the uninterrupted quiet time before a quiet instant.
 func (z *zone) quietFrom(q Quiet, at int64) int64 {
 	for i := z.find(at); ; i-- {
 		sec := int(floorMod(at+z.offset(i), daySeconds))

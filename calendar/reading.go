@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// mostListed is how many values a reading lists before it counts them.
+// mostListed is the maximum number of values that a reading lists. It counts more values instead.
 const mostListed = 6
 
-// Reading is the timing in plain English, such as "at 09:00 on weekdays in New York".
+// Reading returns the timing in plain English, such as "at 09:00 on weekdays in New York".
 func (t *Timing) Reading() string {
 	p := t.plan
 	var parts []string
@@ -47,7 +47,7 @@ func (t *Timing) Reading() string {
 	return text
 }
 
-// zoneless says that the zone has no part in when the timing fires.
+// zoneless reports whether the timing's instants do not depend on its zone.
 func (t *Timing) zoneless() bool {
 	return t.class == ClassElapsed && t.plan.Without == nil
 }
@@ -89,7 +89,7 @@ func (f *fields) reading() string {
 	return strings.TrimSpace(clock + " " + days)
 }
 
-// clock reads the times of day. steady says that they come in each hour of the day, so that "every day" need not be said.
+// clock describes the times of day. steady reports that every hour has times, so that the reading needs no "every day".
 func (f *fields) clock() (text string, steady bool) {
 	hours := bits.OnesCount32(f.Hours)
 	if f.times() <= mostListed && hours < 24 {
@@ -135,7 +135,7 @@ func (f *fields) clock() (text string, steady bool) {
 	return within + " of the hours " + and(numbers(uint64(f.Hours))), false
 }
 
-// rhythm reads a set of minutes or seconds.
+// rhythm describes a set of minutes or seconds.
 func rhythm(mask uint64, size int, unit string) string {
 	if bits.OnesCount64(mask) == size {
 		return "every " + unit
@@ -152,7 +152,7 @@ func rhythm(mask uint64, size int, unit string) string {
 	return fmt.Sprintf("at %ss %s", unit, and(numbers(mask)))
 }
 
-// evenStep is the distance of a set's members if it is the same all around a field of the given size, else 0.
+// evenStep returns the distance between a set's values if it is the same everywhere in a cyclic field of the given size, otherwise 0.
 func evenStep(mask uint64, size int) int {
 	n := bits.OnesCount64(mask)
 	if n < 2 || size%n != 0 {
@@ -168,7 +168,7 @@ func evenStep(mask uint64, size int) int {
 	return step
 }
 
-// dayReading reads the days; empty for every day.
+// dayReading describes the days. It returns "" for every day.
 func (f *fields) dayReading() string {
 	var month, week []string
 	if f.Days != allDays {

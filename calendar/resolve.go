@@ -1,26 +1,26 @@
 package calendar
 
-// Resolving says which instants show a wall time. One: that instant. Two, in an overlap: the overlap policy chooses. None, in a
-// gap: the gap policy chooses. The set of ticks is the union over all nominal wall times; next and prev look through it segment
-// by segment of the zone, so that the answer never depends on what fired before and next(t) > t always.
+// Resolving finds the instants that show a wall time. Mostly there is one. In an overlap there are two, and the overlap policy chooses.
+// In a gap there is none, and the gap policy chooses. The ticks are the union over all nominal wall times. next and prev search it
+// segment by segment of the zone, so the result never depends on earlier ticks, and next(t) > t always holds.
 
-// DSTNote says how a tick's wall time met the zone's clock.
+// DSTNote describes how a tick's wall time was resolved.
 type DSTNote uint8
 
 // The notes of a tick.
 const (
-	DSTNone          DSTNote = iota // one instant shows it
-	DSTGap                          // no instant shows it: moved as dst.gap says
-	DSTOverlapFirst                 // the first of two
-	DSTOverlapSecond                // the second of two
+	DSTNone          DSTNote = iota // one instant shows the wall time
+	DSTGap                          // no instant shows it: dst.gap moved it
+	DSTOverlapFirst                 // the first of two instants
+	DSTOverlapSecond                // the second of two instants
 )
 
-// String is the note as the API writes it.
+// String returns the note as the API writes it.
 func (n DSTNote) String() string {
 	return [...]string{"none", "gap", "overlap_first", "overlap_second"}[n]
 }
 
-// MarshalText writes the note as the API does.
+// MarshalText returns the note as the API writes it.
 func (n DSTNote) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
 type gapPolicy uint8
@@ -45,7 +45,7 @@ type source interface {
 	prev(until int64) (int64, DSTNote, bool) // the last at or before until
 }
 
-// resolved is the instants of a set of wall times in a zone.
+// resolved is the set of the instants of wall times in a zone.
 type resolved struct {
 	set     wallSet
 	zone    *zone
@@ -56,20 +56,20 @@ type resolved struct {
 func (r *resolved) next(from int64) (int64, DSTNote, bool) {
 	z := r.zone
 	i := z.find(from)
-	var w wall // the first of the set at or after asked
+	var w wall // the first wall time of the set at or after asked
 	var ok bool
 	asked := wall(1 << 62)
 	for {
 		begin, end, off := z.starts[i], z.end(i), z.offset(i)
 		low := max(from, begin) + off
-		shown := wall(-1 << 62) // walls before this one were shown by the segment before
+		shown := wall(-1 << 62) // the previous segment shows the wall times before this one
 		if i > 0 {
 			shown = begin + z.offset(i-1)
 			if r.overlap == overlapFirst && low < shown {
 				low = shown
 			}
 		}
-		again := wall(1 << 62) // walls from this one on are shown again by the segment after
+		again := wall(1 << 62) // the next segment shows the wall times from this one on again
 		if i+1 < len(z.starts) {
 			again = end + z.offset(i+1)
 		}
@@ -110,15 +110,15 @@ func (r *resolved) next(from int64) (int64, DSTNote, bool) {
 	}
 }
 
-// following returns the segment to search after segment i, which has no tick to return. w is the first wall of the set that segment i
-// did not return, if ok.
+// following returns the segment to search after segment i, which has no tick. If ok, w is the first wall time of the set that segment i
+// did not return.
 func (r *resolved) following(i int, w wall, ok bool) (segment int, more bool) {
 	z := r.zone
 	if i+1 >= len(z.starts) {
 		return 0, false
 	}
 	if z.offset(i+1) < z.offset(i) && r.overlap != overlapFirst {
-		return i + 1, true // it shows walls again that are before w
+		return i + 1, true // it shows wall times before w again
 	}
 	if !ok {
 		return 0, false
@@ -129,7 +129,7 @@ func (r *resolved) following(i int, w wall, ok bool) (segment int, more bool) {
 func (r *resolved) prev(until int64) (int64, DSTNote, bool) {
 	z := r.zone
 	i := z.find(until)
-	var w wall // the last of the set at or before asked
+	var w wall // the last wall time of the set at or before asked
 	var ok bool
 	asked := wall(-1 << 62)
 	for {
@@ -175,15 +175,15 @@ func (r *resolved) prev(until int64) (int64, DSTNote, bool) {
 	}
 }
 
-// preceding returns the segment to search before segment i, which has no tick to return. w is the last wall of the set that segment i
-// did not return, if ok.
+// preceding returns the segment to search before segment i, which has no tick. If ok, w is the last wall time of the set that segment i
+// did not return.
 func (r *resolved) preceding(i int, w wall, ok bool) (segment int, more bool) {
 	z := r.zone
 	if i == 0 {
 		return 0, false
 	}
 	if z.offset(i-1) > z.offset(i) && r.overlap != overlapLast {
-		return i - 1, true // it shows walls first that are after w
+		return i - 1, true // it shows wall times after w for the first time
 	}
 	if !ok {
 		return 0, false
@@ -191,8 +191,8 @@ func (r *resolved) preceding(i int, w wall, ok bool) (segment int, more bool) {
 	return min(i-1, z.find(w-int64(z.min))), true
 }
 
-// prevGap returns the last instant at or before until to which the walls of a gap are moved. The gap begins at begin and skips the
-// walls [low, high).
+// prevGap returns the last instant at or before until to which the gap policy moves a wall time. The gap is at the instant begin, and
+// skips the wall times [low, high).
 func (r *resolved) prevGap(until, begin int64, low, high wall) (int64, bool) {
 	if until < begin {
 		return 0, false

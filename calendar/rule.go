@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// frequency is an RRULE's FREQ.
+// frequency is the FREQ of an RRULE.
 type frequency uint8
 
 const (
@@ -17,8 +17,8 @@ const (
 	perSecond
 )
 
-// rulePlan is an RRULE in its canonical form: lists sorted, each value once, what DTSTART implies written out, COUNT turned into
-// its last wall time.
+// rulePlan is the canonical form of an RRULE. Its lists are sorted without duplicates. It contains the BY parts that DTSTART implies, and
+// the last wall time instead of COUNT.
 type rulePlan struct {
 	policies
 	Freq     frequency `json:"freq"`
@@ -40,13 +40,13 @@ type rulePlan struct {
 	Minus    []int64   `json:"minus,omitempty"` // EXDATE
 }
 
-// nthDay is a BYDAY: the Nth such weekday of the month or year, from its end if negative; 0 is each.
+// nthDay is a value of BYDAY: the Nth such weekday of the month or year, counted from the end if negative; 0: each.
 type nthDay struct {
 	N   int `json:"n,omitempty"`
 	Day int `json:"d"` // 0 for Sunday
 }
 
-// class is the rule's class.
+// class returns the rule's class.
 func (p *rulePlan) class() Class {
 	if p.Freq >= perHour && p.Hours == allHours {
 		return ClassEveryHour
@@ -54,12 +54,12 @@ func (p *rulePlan) class() Class {
 	return ClassFixed
 }
 
-// times are the times of day that the rule can name.
+// times returns the rule's times of day.
 func (p *rulePlan) times() *fields {
 	return &fields{Hours: p.Hours, Minutes: p.Minutes, Seconds: p.Seconds}
 }
 
-// set is the wall times of the rule, from DTSTART to the last one that COUNT leaves.
+// set returns the wall times of the rule, from DTSTART to the last one of COUNT.
 func (p *rulePlan) set() wallSet {
 	b := bounded{first: p.Start, last: maxWall}
 	if p.Last != nil {
@@ -81,7 +81,7 @@ func (p *rulePlan) set() wallSet {
 	return b
 }
 
-// fields are the rule as fields, its interval and positions aside; false for rules that fields cannot say.
+// fields returns the rule as fields, without its interval and positions. It returns false for a rule that fields cannot express.
 func (p *rulePlan) fields() (fields, bool) {
 	if len(p.WeekNos)+len(p.YearDays) > 0 {
 		return fields{}, false
@@ -103,7 +103,7 @@ func (p *rulePlan) fields() (fields, bool) {
 	return f.normal(), true
 }
 
-// dayFields are the days that the rule's BY parts leave, but for BYYEARDAY and numbered days, as fields at midnight.
+// dayFields returns the days of the rule's BY parts as fields at midnight. It ignores BYYEARDAY and numbered weekdays.
 func (p *rulePlan) dayFields() fields {
 	f := fields{Seconds: 1, Minutes: 1, Hours: 1, Days: allDays, Months: allMonth, Week: allWeek, Years: allYears}
 	if len(p.Days) > 0 {
@@ -133,7 +133,7 @@ func (p *rulePlan) dayFields() fields {
 	return f
 }
 
-// bounded is a set from first to last.
+// bounded is the part of a set from first to last.
 type bounded struct {
 	set         wallSet
 	first, last wall
@@ -152,7 +152,7 @@ func (b bounded) prev(w wall) (wall, bool) {
 	return w, ok && w >= b.first
 }
 
-// ruleSource is a rule's instants up to until, and those of extra, without the instants in minus.
+// ruleSource is the set of a rule's instants up to until, and of the extra instants, without the instants in minus.
 type ruleSource struct {
 	rule  source
 	until int64
@@ -196,7 +196,7 @@ func (s *ruleSource) excepted(at int64) bool {
 	return ok
 }
 
-// addRule adds the rule's instants and says its class.
+// addRule adds the rule's instants, and returns its class.
 func (t *Timing) addRule(p *rulePlan, out *exclusions) Class {
 	s := &ruleSource{rule: t.resolve(p.set(), p.policies, out, p.times()), until: maxWall, minus: p.Minus}
 	if p.Until != nil {

@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// byPeriod is the walls of a rule by the day, week, month or year: on certain days, the same times each, of which BYSETPOS may pick
-// some in each period (a day, week, month or year).
+// byPeriod is the set of the wall times of a rule by the day, week, month or year. Its days all have the same times. BYSETPOS may select
+// some of the times in each period.
 type byPeriod struct {
 	periods
 	days   daySet
 	times  *fields
 	setPos []int
-	never  bool // BYSETPOS picks nothing of any period
+	never  bool // BYSETPOS selects nothing in any period
 }
 
-// daySet is the days that a rule names.
+// daySet is the set of a rule's days.
 type daySet interface {
-	nextDay(day int) (int, bool)            // the first at or after one
-	prevDay(day int) (int, bool)            // the last at or before one
-	daysFrom(period int) (int, []int, bool) // the first period at or after one that has days, and those in order
-	daysUntil(period int) (int, []int, bool)
+	nextDay(day int) (int, bool)             // the first at or after day
+	prevDay(day int) (int, bool)             // the last at or before day
+	daysFrom(period int) (int, []int, bool)  // the first period at or after period that has days, and its days in order
+	daysUntil(period int) (int, []int, bool) // the last period at or before period that has days, and its days in order
 }
 
 func newByPeriod(p *rulePlan) *byPeriod {
@@ -41,7 +41,7 @@ func newByPeriod(p *rulePlan) *byPeriod {
 	return r
 }
 
-// periods are every interval-th day, week, month or year from the first, by number.
+// periods numbers days, weeks, months or years, and selects every interval-th one from the first.
 type periods struct {
 	freq     frequency
 	week     int // the weekday on which weeks begin
@@ -49,7 +49,7 @@ type periods struct {
 	first    int
 }
 
-// period is the number of the period that a day lies in.
+// period returns the number of a day's period.
 func (r *periods) period(day int) int {
 	switch r.freq {
 	case perYear:
@@ -64,7 +64,7 @@ func (r *periods) period(day int) int {
 	return day
 }
 
-// begin is the first day of a period.
+// begin returns the first day of a period.
 func (r *periods) begin(period int) int {
 	switch r.freq {
 	case perYear:
@@ -77,13 +77,14 @@ func (r *periods) begin(period int) int {
 	return period
 }
 
-// up is the first of the periods at or after one, down the last at or before.
+// up returns the first selected period at or after period.
 func (r *periods) up(period int) int { return period + floorMod(r.first-period, r.interval) }
 
+// down returns the last selected period at or before period.
 func (r *periods) down(period int) int { return period - floorMod(period-r.first, r.interval) }
 
-// steppedDays are the days of every interval-th period that fields match. The two are asked in turn, each from where the other
-// stands.
+// steppedDays is the set of the days in selected periods that match fields. A search alternates between the two: each continues at the
+// other's result, until both agree.
 type steppedDays struct {
 	periods
 	set *fieldSet
@@ -192,7 +193,7 @@ func (r *byPeriod) prev(w wall) (wall, bool) {
 	return wall(d)*daySeconds + wall(t), ok
 }
 
-// all are the walls from the first period on, in order.
+// all yields the wall times from the first period on, in order.
 func (r *byPeriod) all() iter.Seq[wall] {
 	return func(yield func(wall) bool) {
 		if r.never {
@@ -218,7 +219,7 @@ func (r *byPeriod) all() iter.Seq[wall] {
 	}
 }
 
-// pick is the walls at the positions of BYSETPOS among those of a period's days.
+// pick returns the wall times at the positions of BYSETPOS, among those of a period's days.
 func (r *byPeriod) pick(days []int) []wall {
 	var out []wall
 	count := r.times.times()
@@ -236,7 +237,7 @@ func (r *byPeriod) pick(days []int) []wall {
 	return slices.Compact(out)
 }
 
-// nthTime is the nth matching time of a day, from 0.
+// nthTime returns the n-th matching time of a day; 0 is the first.
 func (f *fields) nthTime(n int) int {
 	minutes, seconds := bits.OnesCount64(f.Minutes), bits.OnesCount64(f.Seconds)
 	return nthBit(uint64(f.Hours), n/seconds/minutes)*3600 + nthBit(f.Minutes, n/seconds%minutes)*60 + nthBit(f.Seconds, n%seconds)

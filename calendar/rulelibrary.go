@@ -7,14 +7,14 @@ import (
 	"github.com/teambition/rrule-go"
 )
 
-// libraryDays are the days of rules that fields cannot say: BYYEARDAY, BYWEEKNO and numbered days of a year. rrule-go expands
-// them, fenced: a year at a time, floating dates at midnight, without COUNT, UNTIL, BYSETPOS and times, and
-// without BYWEEKNO, which it gets wrong where years meet and which is tested here instead.
+// libraryDays is the set of the days of a rule that fields cannot express: BYYEARDAY, BYWEEKNO and numbered days of a year. rrule-go
+// expands one year at a time, with floating dates at midnight. It does not get COUNT, UNTIL, BYSETPOS and times. It does not get BYWEEKNO
+// either, which it computes wrongly at the end of a year; inWeeks checks that part.
 type libraryDays struct {
 	periods
 	option  rrule.ROption
 	weekNos []int
-	perhaps *fieldSet // holds all of the days, and more
+	perhaps *fieldSet // a superset of the days
 	never   bool
 }
 
@@ -23,7 +23,7 @@ var libraryWeek = [7]rrule.Weekday{rrule.SU, rrule.MO, rrule.TU, rrule.WE, rrule
 func newLibraryDays(p *rulePlan, r periods) *libraryDays {
 	l := &libraryDays{periods: r, weekNos: p.WeekNos}
 	l.option = rrule.ROption{
-		Freq:     rrule.YEARLY, // fields say all others
+		Freq:     rrule.YEARLY, // fields express all other frequencies
 		Interval: 10_000,       // UNTIL alone does not stop the library in a year without days
 		Wkst:     libraryWeek[p.Week], Bymonth: p.Months, Bymonthday: p.Days, Byyearday: p.YearDays,
 		Byhour: []int{0}, Byminute: []int{0}, Bysecond: []int{0},
@@ -50,7 +50,7 @@ func (l *libraryDays) daysOf(period int) []int {
 	option.Until = time.Unix(int64(end-1)*daySeconds, 0).UTC()
 	rule, err := rrule.NewRRule(option)
 	if err != nil {
-		return nil // not reached: the plan is checked
+		return nil // unreachable: readParts has checked the plan
 	}
 	var out []int
 	next := rule.Iterator()
@@ -63,8 +63,7 @@ func (l *libraryDays) daysOf(period int) []int {
 	return out
 }
 
-// inWeeks says whether a day's week is among BYWEEKNO: weeks are counted as RFC 5545 section 3.3.10 does, from the first that has
-// four days of January.
+// inWeeks reports whether a day's week is in BYWEEKNO. Week 1 is the first week with four days of January (RFC 5545 section 3.3.10).
 func (l *libraryDays) inWeeks(day int) bool {
 	begin := day - floorMod(weekday(day)-l.week, 7)
 	year, _, _ := civil(begin + 3)

@@ -12,17 +12,16 @@ var (
 	ruleDays    = []string{"SU", "MO", "TU", "WE", "TH", "FR", "SA"}
 )
 
-// ruleParts is the reading of an RRULE's parts into a plan.
+// ruleParts parses the parts of an RRULE into a plan.
 type ruleParts struct {
 	*ruleText
 	plan  rulePlan
-	has   map[string]int // where each part's value begins
+	has   map[string]int // the offset of each part's value
 	count int
 	until *ruleTime
 }
 
-// readParts reads the parts of the rule, checks what RFC 5545 section 3.3.10 demands of them together, and writes out what DTSTART
-// implies.
+// readParts parses the parts of the rule, checks their combination (RFC 5545 section 3.3.10), and adds the parts that DTSTART implies.
 func (r *ruleText) readParts() *ruleParts {
 	p := &ruleParts{ruleText: r, has: map[string]int{}}
 	p.plan = rulePlan{Interval: 1, Start: r.start, Week: 1}
@@ -105,7 +104,7 @@ func (p *ruleParts) number(part rulePart, low, high int) int {
 	return v
 }
 
-// list reads numbers, each once and sorted; signed ones may be negative.
+// list parses a list of numbers, and returns them sorted without duplicates. If signed, they may be negative.
 func (p *ruleParts) list(part rulePart, low, high int, signed bool) []int {
 	var out []int
 	at := part.at
@@ -146,7 +145,7 @@ func (p *ruleParts) weekdays(part rulePart) {
 	p.plan.Weekdays = slices.Compact(p.plan.Weekdays)
 }
 
-// checkTogether refuses what RFC 5545 forbids in combination.
+// checkTogether refuses combinations of parts that RFC 5545 forbids.
 func (p *ruleParts) checkTogether() {
 	q := &p.plan
 	refuse := func(name, why string) {
@@ -181,7 +180,7 @@ func (p *ruleParts) checkTogether() {
 	}
 }
 
-// imply writes out what DTSTART stands for where the rule leaves it open.
+// imply adds the parts that the rule omits and DTSTART implies.
 func (p *ruleParts) imply() {
 	q := &p.plan
 	day, sec := splitWall(q.Start)
@@ -222,8 +221,8 @@ func (p *ruleParts) imply() {
 	}
 }
 
-// never reports whether no time at all can match the rule: the interval never meets the BY parts, or each position of BYSETPOS is
-// beyond the largest set that a period can have.
+// never reports whether no time can match the rule: the interval never meets the BY parts, or each position of BYSETPOS is above the
+// largest possible size of a period's set.
 func (q *rulePlan) never() bool {
 	if q.Freq >= perHour && !q.reaches() {
 		return true
@@ -239,7 +238,7 @@ func (q *rulePlan) never() bool {
 	return len(q.SetPos) > 0 && !slices.ContainsFunc(q.SetPos, func(pos int) bool { return max(pos, -pos) <= size })
 }
 
-// mostDays is the most days that a period of the rule (a year, month, week or day) can have.
+// mostDays returns the largest number of days that a period of the rule can have.
 func (q *rulePlan) mostDays() int {
 	most, weeks, months := 1, 1, 1
 	switch q.Freq {
@@ -276,8 +275,8 @@ func (q *rulePlan) mostDays() int {
 	return most
 }
 
-// reaches reports whether the steps of a rule by the hour, minute or second ever meet a time of day that its BY parts allow: steps
-// meet the times that differ from DTSTART by a multiple of the greatest common divisor of the interval and a day.
+// reaches reports whether the steps of a rule by the hour, minute or second ever meet a time of day of its BY parts. The steps meet the
+// times that differ from DTSTART by a multiple of the greatest common divisor of the interval and a day.
 func (q *rulePlan) reaches() bool {
 	s := newSubdaily(q)
 	day := daySeconds / s.unit

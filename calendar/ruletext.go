@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The most that an RRULE may hold.
+// The limits of an RRULE.
 const (
 	maxRuleText     = 4096
 	maxExDates      = 1000
@@ -15,7 +15,7 @@ const (
 	maxRuleYear     = 2100 // of DTSTART
 )
 
-// ruleText is the reading of a spec's rrule member: content lines of RFC 5545, unfolded.
+// ruleText parses a spec's rrule: the content lines of RFC 5545, which it unfolds.
 type ruleText struct {
 	zone   string
 	faults []Fault
@@ -29,7 +29,7 @@ type ruleText struct {
 	minus    []ruleTime
 }
 
-// rulePart is a NAME=value of an RRULE and the byte at which the value begins.
+// rulePart is a NAME=value of an RRULE, with the byte offset of the value.
 type rulePart struct {
 	name, value string
 	at          int
@@ -45,7 +45,7 @@ func (r *ruleText) fault(at int, code, format string, args ...any) {
 	r.faults = append(r.faults, Fault{Code: code, Detail: fmt.Sprintf(format, args...), Position: at})
 }
 
-// read reads all lines.
+// read parses all lines.
 func (r *ruleText) read(text string) {
 	if len(text) > maxRuleText {
 		r.fault(maxRuleText, "too_long", "rrule has at most %d bytes", maxRuleText)
@@ -72,7 +72,7 @@ func (r *ruleText) read(text string) {
 		r.fault(0, "dtstart_missing", "a rule needs a DTSTART")
 	}
 	if !r.ruled {
-		r.fault(0, "rrule_missing", "there is no RRULE line")
+		r.fault(0, "rrule_missing", "the RRULE line is missing")
 	}
 }
 
@@ -123,7 +123,7 @@ func (r *ruleText) line(line string, at int) {
 	}
 }
 
-// params reads TZID and VALUE.
+// params parses TZID and VALUE.
 func (r *ruleText) params(text string, at int) (dateOnly, ok bool) {
 	if text == "" {
 		return false, true
@@ -174,7 +174,7 @@ func (r *ruleText) dtstart(value string, dateOnly bool, at int) {
 	r.start, r.started, r.dateOnly = t.at, true, dateOnly
 }
 
-// time reads 20260105T090000, with Z an instant, or a date alone as its midnight.
+// time parses a wall time such as 20260105T090000, an instant such as 20260105T090000Z, or a date, which is its midnight.
 func (r *ruleText) time(text string, dateOnly bool, at int) (ruleTime, bool) {
 	layout := "20060102T150405"
 	if dateOnly {

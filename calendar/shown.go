@@ -2,8 +2,8 @@ package calendar
 
 import "time"
 
-// Shown are the instants at which the clock of the timing's zone shows a wall time, whose zone is left out of account: one
-// mostly, two in an overlap. In a gap there are none, and skipped is how long that is; until is the first instant after it.
+// Shown returns the instants at which the clock of the timing's zone shows a wall time; it ignores the zone of on. Mostly there is one,
+// and in an overlap there are two. In a gap there is none: skipped is the length of the gap, and until is the first instant after it.
 func (t *Timing) Shown(on time.Time) (instants []time.Time, skipped time.Duration, until time.Time) {
 	z := t.zone
 	w := time.Date(on.Year(), on.Month(), on.Day(), on.Hour(), on.Minute(), on.Second(), 0, time.UTC).Unix()

@@ -2,12 +2,12 @@ package calendar
 
 import "unsafe"
 
-// Bytes is about how much memory the timing takes that it shares with no other: rather more than less, and never more than
-// some times of it. What keeps timings bounds them by it, as one with exclusions by time takes a thousand times a plain one.
+// Bytes returns an estimate of the memory that only this timing uses. It is rather too large than too small, by a small factor at most.
+// Caches of timings use it as their limit, because a timing with timed exclusions is a thousand times as large as a simple one.
 func (t *Timing) Bytes() int {
 	const (
-		table = int(unsafe.Sizeof(dates{})) * 11 / 10 // as it is allocated
-		set   = 400                                   // fields, an interval or a rule, with what resolves it
+		table = int(unsafe.Sizeof(dates{})) * 11 / 10 // with the allocator's overhead
+		set   = 400                                   // fields, an interval or a rule, with its source
 	)
 	p := &t.plan
 	n := int(unsafe.Sizeof(*t)) + set*(len(p.Fields)+len(p.Every)+1) + 64*len(p.Walls) + 24*len(p.Moments) + 40*len(p.Moved)
@@ -22,7 +22,7 @@ func (t *Timing) Bytes() int {
 		return n
 	}
 	tables := 1 + len(w.Times)
-	if len(w.Times) > 0 { // each source has tables of its own
+	if len(w.Times) > 0 { // each source has its own tables
 		tables += 2 * (len(t.sources) + 1)
 	}
 	n += tables*table + set*(len(w.Days)+len(w.Times)) + 16*len(w.Dates)

@@ -6,12 +6,12 @@ import (
 	"errors"
 )
 
-// Spec is what a client writes to say when a schedule fires: the union of Cron, Calendars, Intervals, RRule and At, less Exclude,
-// within StartAt and EndAt, both included. A zero member is absent.
+// Spec is a client's description of when a schedule fires: the union of Cron, Calendars, Intervals, RRule and At, without Exclude, from
+// StartAt to EndAt inclusive. A zero member is absent.
 type Spec struct {
-	Timezone  string     `json:"timezone,omitempty"`  // IANA name, or @key; empty is UTC
+	Timezone  string     `json:"timezone,omitempty"`  // IANA name, or @key; "" is UTC
 	Cron      StringList `json:"cron,omitempty"`      // a string or a list of them
-	DayMatch  string     `json:"day_match,omitempty"` // or (default), and: how a cron's day of month and day of week are joined
+	DayMatch  string     `json:"day_match,omitempty"` // or (default), and: how a cron combines day of month and day of week
 	Calendars []Calendar `json:"calendars,omitempty"`
 	Intervals []Interval `json:"intervals,omitempty"`
 	RRule     string     `json:"rrule,omitempty"` // RFC 5545 DTSTART, RRULE, RDATE and EXDATE, a line each
@@ -19,13 +19,13 @@ type Spec struct {
 	Exclude   *Exclude   `json:"exclude,omitempty"`
 	StartAt   *string    `json:"start_at,omitempty" null:"yes"`
 	EndAt     *string    `json:"end_at,omitempty" null:"yes"`
-	MaxTicks  *int       `json:"max_ticks,omitempty" null:"yes"` // 1 to 100,000; counted by the schedule's keeper
+	MaxTicks  *int       `json:"max_ticks,omitempty" null:"yes"` // 1 to 100,000; the caller of this package counts them
 	Jitter    string     `json:"jitter,omitempty"`
 	DST       DST        `json:"dst,omitzero"`
 }
 
-// Calendar names wall times by their fields, in the syntax of cron's fields; all must match. Second, minute and hour left out are
-// 0, the others all.
+// Calendar describes wall times by fields in the syntax of cron. All fields must match. An absent second, minute or hour is 0; any other
+// absent field matches every value.
 type Calendar struct {
 	Second     string `json:"second,omitempty"`
 	Minute     string `json:"minute,omitempty"`
@@ -37,15 +37,15 @@ type Calendar struct {
 	Comment    string `json:"comment,omitempty" empty:"yes"` // up to 200 characters
 }
 
-// Interval is a steady rhythm. Every in days and weeks counts civil days in the zone; in smaller units elapsed time.
+// Interval is a periodic time. Every in days and weeks counts calendar days in the zone; in smaller units it counts elapsed time.
 type Interval struct {
 	Every  string `json:"every"`
-	Offset string `json:"offset,omitempty"` // of aligned: moves it against 1970-01-01T00:00:00
+	Offset string `json:"offset,omitempty"` // for aligned: the offset from 1970-01-01T00:00:00
 	Mode   string `json:"mode,omitempty"`   // aligned (default), fixed_rate, fixed_delay
 	First  string `json:"first,omitempty"`  // after (default): one interval after creation; now: at creation
 }
 
-// Exclude is what a spec leaves out. Dates, named calendars and calendars without times leave out whole days.
+// Exclude has the exclusions of a spec. Dates, named calendars and calendars without times exclude whole days.
 type Exclude struct {
 	Calendars []Calendar `json:"calendars,omitempty"`
 	Dates     []string   `json:"dates,omitempty"`
@@ -53,13 +53,13 @@ type Exclude struct {
 	Then      string     `json:"then,omitempty"` // drop (default); next, previous: the same wall time on the nearest free day, at most 366 days away
 }
 
-// DST says what becomes of wall times that no instant shows, and of those that two show. Empty is auto.
+// DST has the policies for wall times in a gap, which no instant shows, and in an overlap, which two instants show. "" is auto.
 type DST struct {
 	Gap     string `json:"gap,omitempty"`     // auto, skip, next_valid, shift_forward
 	Overlap string `json:"overlap,omitempty"` // auto, first, last, both
 }
 
-// StringList is a list of strings that JSON may write as one string.
+// StringList is a list of strings. In JSON it may also be a single string.
 type StringList []string
 
 // UnmarshalJSON reads a string or a list of strings.

@@ -2,13 +2,13 @@ package calendar
 
 import "slices"
 
-// subdaily is the walls of a rule by the hour, minute or second: units (hours, minutes or seconds) that the interval reaches from
-// DTSTART, on days and at times that the BY parts leave, and in each the same offsets. The two are searched in turn, each from
-// where the other stands, so that neither is walked through.
+// subdaily is the set of the wall times of a rule by the hour, minute or second. Its units (hours, minutes or seconds) are those that the
+// interval reaches from DTSTART and that the BY parts allow; each unit has the same offsets. A search alternates between the interval and
+// the BY parts: each continues at the other's result, so that it never walks through either.
 type subdaily struct {
 	unit     int64 // seconds
 	interval int64 // units
-	phase    int64 // a unit of the rule, counted from 1970
+	phase    int64 // the unit of DTSTART, counted from 1970
 	units    fields
 	days     *fieldSet
 	yearDays []int
@@ -55,7 +55,7 @@ func pickOffsets(all []int64, positions []int) []int64 {
 	return slices.Compact(out)
 }
 
-// dayFrom is the first day at or after one that the BY parts leave.
+// dayFrom returns the first day at or after day that the BY parts allow.
 func (s *subdaily) dayFrom(day int) (int, bool) {
 	for {
 		d, ok := s.days.nextDay(day)
@@ -66,7 +66,7 @@ func (s *subdaily) dayFrom(day int) (int, bool) {
 	}
 }
 
-// dayUntil is the last day at or before one that the BY parts leave.
+// dayUntil returns the last day at or before day that the BY parts allow.
 func (s *subdaily) dayUntil(day int) (int, bool) {
 	for {
 		d, ok := s.days.prevDay(day)
@@ -95,7 +95,7 @@ func (s *subdaily) next(w wall) (wall, bool) {
 	return s.search(w, &steps)
 }
 
-// search is next, and adds to steps what it took.
+// search is next that adds the number of its steps to steps.
 func (s *subdaily) search(w wall, steps *int) (wall, bool) {
 	w = max(w, 0)
 	u := floorDiv(w, s.unit)

@@ -1,10 +1,12 @@
-// Package calendar computes when schedules fire: exactly in every time zone, without a clock and without I/O.
+// Package calendar computes when schedules fire, exactly and in every time zone. It reads no clock and does no I/O.
 //
-// A Spec names nominal times: by cron expressions, calendars, intervals, an RFC 5545 rule and single times, less what it excludes.
-// Compile checks a spec and makes a Timing of it, whose Next and Prev find ticks by arithmetic over bit sets and over a table of
-// the zone's offsets: they never step through time, and next(t) > t always. Wall times that a change of the clock skips or
-// repeats are resolved by a named policy, never by chance. The package carries its own tz database, which Use replaces at run
-// time.
+// A Spec describes nominal times by cron expressions, calendars, intervals, an RFC 5545 rule and single times, without its exclusions.
+// Compile checks a spec and returns a Timing. Next and Prev of a Timing find ticks by arithmetic over bit sets and over a table of the
+// zone's offsets. They never step through time, and next(t) > t always holds. A named policy resolves the wall times that a change of
+// the clock skips or repeats.
+//
+// The package contains its own tz database, which Use replaces at run time. It writes no table and keeps no state but that database, so
+// a crash loses nothing. Timings are immutable and need no lock.
 package calendar
 
 import (
@@ -12,24 +14,24 @@ import (
 	"time"
 )
 
-// Tick is one nominal time: At is UTC and a whole second.
+// Tick is one nominal time. At is in UTC and a whole second.
 type Tick struct {
 	At  time.Time
 	DST DSTNote
 }
 
-// Class says what a spec's members are, which decides the DST policies that are left to auto.
+// Class is the kind of a spec's members. It determines the DST policy for auto.
 type Class string
 
 // The classes of a spec.
 const (
-	ClassFixed     Class = "fixed"      // at certain hours
+	ClassFixed     Class = "fixed"      // at certain hours of the day
 	ClassEveryHour Class = "every_hour" // in every hour of the day
-	ClassElapsed   Class = "elapsed"    // by elapsed time, whatever clocks show
-	ClassMixed     Class = "mixed"
+	ClassElapsed   Class = "elapsed"    // by elapsed time, independent of clocks
+	ClassMixed     Class = "mixed"      // several of these
 )
 
-// Timing is a compiled spec. It does not change, and several goroutines may use it at once.
+// Timing is a compiled spec. It is immutable, and safe for concurrent use.
 type Timing struct {
 	plan    plan
 	zones   *Zones
@@ -37,20 +39,20 @@ type Timing struct {
 	sources []source
 	start   int64
 	end     int64
-	delay   *delay // of fixed_delay, which stands alone
+	delay   *delay // of fixed_delay, which is the only member then
 	class   Class
 	first   firstTick
 	notes   []Warning
 	out     *exclusions
-	hash    func() [16]byte // worked out once
-	away    []int64         // times that the spec names and that are moved, in order
-	added   []int64         // and where to
-	// tooComplex says that the exclusions cost too much to work out.
-	tooComplex bool
+	hash    func() [16]byte // computed once
+	away    []int64         // the moved times, in order
+	added   []int64         // their new times, in order
+
+	tooComplex bool // the exclusions cost too much to compute
 }
 
-// Next is the first tick strictly after an instant; false if there is none. For fixed_delay it is the tick that follows a run
-// which ended at after.
+// Next returns the first tick strictly after an instant, or false. For fixed_delay it returns the tick that follows a run which ended at
+// after.
 func (t *Timing) Next(after time.Time) (Tick, bool) {
 	if t.delay != nil {
 		return t.delay.next(t, after)
@@ -58,7 +60,7 @@ func (t *Timing) Next(after time.Time) (Tick, bool) {
 	return t.tick(t.next(after.Unix() + 1))
 }
 
-// Prev is the last tick strictly before an instant; false if there is none, and for fixed_delay, which has no past.
+// Prev returns the last tick strictly before an instant, or false. It returns false for fixed_delay, whose past ticks are unknown.
 func (t *Timing) Prev(before time.Time) (Tick, bool) {
 	until := before.Unix()
 	if before.Nanosecond() == 0 {
@@ -74,7 +76,7 @@ func (t *Timing) tick(at int64, note DSTNote, ok bool) (Tick, bool) {
 	return Tick{At: time.Unix(at, 0).UTC(), DST: note}, true
 }
 
-// namedNext is the first time at or after an instant that the spec names, moves aside.
+// namedNext returns the first time of the spec at or after an instant, ignoring moves.
 func (t *Timing) namedNext(from int64) (int64, DSTNote, bool) {
 	from = max(from, t.start)
 	var best int64
@@ -92,7 +94,7 @@ func (t *Timing) namedNext(from int64) (int64, DSTNote, bool) {
 	return best, note, found
 }
 
-// namedPrev is the last time at or before an instant that the spec names, moves aside.
+// namedPrev returns the last time of the spec at or before an instant, ignoring moves.
 func (t *Timing) namedPrev(until int64) (int64, DSTNote, bool) {
 	until = min(until, t.end)
 	var best int64
@@ -110,8 +112,7 @@ func (t *Timing) namedPrev(until int64) (int64, DSTNote, bool) {
 	return best, note, found
 }
 
-// All are the ticks strictly after an instant, in order, until none is left. Of fixed_delay they are those of runs that take no
-// time.
+// All yields the ticks strictly after an instant, in order. For fixed_delay it assumes that runs take no time.
 func (t *Timing) All(after time.Time) iter.Seq[Tick] {
 	return func(yield func(Tick) bool) {
 		for {
@@ -124,21 +125,21 @@ func (t *Timing) All(after time.Time) iter.Seq[Tick] {
 	}
 }
 
-// Location is the timing's zone for the standard library, by the database the timing was compiled with. Its arithmetic
-// (time.Date, AddDate) must not be used to decide when something fires.
+// Location returns the timing's zone as a time.Location, from the tz database of its compilation. Code must not use the standard
+// library's arithmetic (time.Date, AddDate) to decide when a schedule fires.
 func (t *Timing) Location() *time.Location { return t.zone.location() }
 
-// Zone is the name of the timing's zone.
+// Zone returns the name of the timing's zone.
 func (t *Timing) Zone() string { return t.plan.Zone }
 
-// Zones is the tz database that the timing was compiled with.
+// Zones returns the tz database with which the timing was compiled.
 func (t *Timing) Zones() *Zones { return t.zones }
 
-// Local is an instant as the clock of the timing's zone shows it.
+// Local returns an instant in the timing's zone.
 func (t *Timing) Local(at time.Time) time.Time { return at.In(t.zone.location()) }
 
-// Class is the class of the spec's members.
+// Class returns the class of the spec's members.
 func (t *Timing) Class() Class { return t.class }
 
-// Jitter is the width of the window in which ticks are spread after their nominal time.
+// Jitter returns the length of the window after a nominal time in which ticks are spread.
 func (t *Timing) Jitter() time.Duration { return time.Duration(t.plan.Jitter) * time.Second }

@@ -11,17 +11,17 @@ import (
 
 var errTZif = errors.New("not a TZif file of version 2 or later")
 
-// maxOffset is the greatest distance of a clock from UTC, in seconds: RFC 8536 knows none beyond 26 hours.
+// maxOffset is the largest offset of a clock from UTC in seconds. RFC 8536 has none above 26 hours.
 const maxOffset = 26 * 3600
 
-// transition is the instant at which a zone's clock is set to another offset from UTC, both in seconds.
+// transition is a change of a zone's offset from UTC: its instant and the new offset, both in seconds.
 type transition struct {
 	at     int64
 	offset int32
 }
 
-// readTZif reads a TZif file (RFC 8536, version 2 or later): the offset before the first transition, the transitions it lists
-// and those its footer's rule gives up to the end of maxYear. Those that change only a name are left out.
+// readTZif parses a TZif file (RFC 8536, version 2 or later). first is the offset before the first transition. list has the file's
+// transitions, and those of its footer's rule up to the end of maxYear.
 func readTZif(data []byte) (first int32, list []transition, err error) {
 	skip, _, err := tzifBlock(data, 4)
 	if err != nil {
@@ -55,8 +55,8 @@ func readTZif(data []byte) (first int32, list []transition, err error) {
 	return first, list, err
 }
 
-// tzifBlock is the size of a header and its data block whose times take width bytes, and the header's six counts
-// (isut, isstd, leap, time, type, char).
+// tzifBlock returns the size of a header with its data block, and the header's six counts (isut, isstd, leap, time, type, char). width is
+// the size of a time in bytes.
 func tzifBlock(data []byte, width int) (size int, counts [6]int, err error) {
 	if len(data) < 44 || string(data[:4]) != "TZif" || data[4] < '2' {
 		return 0, counts, errTZif
@@ -74,7 +74,7 @@ func tzifBlock(data []byte, width int) (size int, counts [6]int, err error) {
 	return size, counts, nil
 }
 
-// extend appends what the rule of a footer gives after the last listed transition.
+// extend appends the transitions of a footer's rule after the last listed one.
 func extend(list []transition, first int32, footer string) ([]transition, error) {
 	if footer == "" {
 		return list, nil
@@ -108,21 +108,22 @@ func extend(list []transition, first int32, footer string) ([]transition, error)
 	return list, nil
 }
 
-// posix is the rule of a POSIX TZ string with the extensions of RFC 8536: offsets in seconds east of UTC.
+// posix is the rule of a POSIX TZ string with the extensions of RFC 8536. Offsets are in seconds east of UTC.
 type posix struct {
 	standard, saving int32
 	saves            bool
 	begins, ends     yearly
 }
 
-// yearly is a wall time once a year: a weekday of a month ('M'), a day that never counts 29 February ('J') or one that does ('D').
+// yearly is a wall time once a year. Its day is a weekday of a month ('M'), a day of the year without 29 February ('J'), or a day of the
+// year with it ('D').
 type yearly struct {
 	form             byte
 	month, week, day int
 	seconds          int
 }
 
-// at is the wall time of a year.
+// at returns the wall time in a year.
 func (y yearly) at(year int) wall {
 	var day int
 	switch y.form {
@@ -205,7 +206,7 @@ func (p *posixText) number() int {
 	return v
 }
 
-// clock reads [+-]hh[:mm[:ss]] as seconds.
+// clock parses [+-]hh[:mm[:ss]], and returns seconds.
 func (p *posixText) clock() int {
 	sign := 1
 	if p.take('-') {

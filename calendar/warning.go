@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Warning is something about a spec that its author may not expect. Code is stable and snake_case.
+// Warning describes an effect of a spec that its author may not expect. Code is stable and in snake_case.
 type Warning struct {
 	Code   string `json:"code"`
 	Detail string `json:"detail"`
 }
 
-// warnAhead is how far ahead changes of the clock are looked for, in days: 24 months.
+// warnAhead is how many days ahead Warnings considers changes of the clock: 24 months.
 const warnAhead = 731
 
-// noteDialect notes where cron libraries read an expression differently.
+// noteDialect adds warnings for expressions that other cron libraries interpret differently.
 func (k *compiler) noteDialect(text string, r cronReading) {
 	note := func(code, format string, args ...any) {
 		k.notes = append(k.notes, Warning{code, fmt.Sprintf(format, args...)})
@@ -33,8 +33,8 @@ func (k *compiler) noteDialect(text string, r cronReading) {
 	}
 }
 
-// Warnings are what may surprise about the timing, changes of the clock in the 24 months after now among it. Those about how a
-// spec is written are told of a timing made by Compile only.
+// Warnings returns the unexpected effects of the timing, including changes of the clock in the 24 months after now. Warnings about the
+// spec's text exist only for a timing from Compile.
 func (t *Timing) Warnings(now time.Time) []Warning {
 	list := append([]Warning(nil), t.notes...)
 	if t.delay != nil {
@@ -94,7 +94,7 @@ func (f *fields) warnings() []Warning {
 	return list
 }
 
-// clockWarnings says what happens on the days of 24 months on which the zone's clock changes.
+// clockWarnings returns warnings for the ticks that changes of the zone's clock affect.
 func (t *Timing) clockWarnings(now time.Time) []Warning {
 	var gaps, overlaps []string
 	z := t.zone
@@ -134,7 +134,7 @@ func joinDetails(list []string) string {
 	return strings.Join(list, "; ")
 }
 
-// gapDetail says what becomes of the tick at w, or of several from w on, which the clock skips.
+// gapDetail describes the effect of a gap on the tick at w, or on several ticks from w on.
 func gapDetail(policy gapPolicy, w, low, high wall, several bool) string {
 	text := fmt.Sprintf("on %s the clock skips from %s to %s: ", date(low), clock(low), clock(high))
 	if several {
@@ -147,7 +147,7 @@ func gapDetail(policy gapPolicy, w, low, high wall, several bool) string {
 	}[policy]
 }
 
-// overlapDetail says what becomes of the tick at w, or of several from w on, which the clock shows twice.
+// overlapDetail describes the effect of an overlap on the tick at w, or on several ticks from w on.
 func overlapDetail(policy overlapPolicy, w, low, high wall, several bool) string {
 	text := fmt.Sprintf("on %s the clock shows %s to %s twice: the tick at %s comes ", date(low), clock(low), clock(high), clock(w))
 	if several {
@@ -159,7 +159,7 @@ func overlapDetail(policy overlapPolicy, w, low, high wall, several bool) string
 func date(w wall) string  { return time.Unix(w, 0).UTC().Format(time.DateOnly) }
 func clock(w wall) string { return time.Unix(w, 0).UTC().Format("15:04") }
 
-// resolvedSources are the timing's sets of wall times.
+// resolvedSources returns the timing's sets of wall times.
 func (t *Timing) resolvedSources() []*resolved {
 	var list []*resolved
 	for _, s := range t.sources {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// zone is a table of the offsets of one time zone from 1969 to 2151, in segments: from starts[i] (an instant in Unix seconds) the
-// clock shows UTC plus offsets[i] seconds, up to starts[i+1]. Neighbours differ in their offset. The first begins long ago.
+// zone is a table of the offsets of one time zone from 1969 to 2151, in segments. From starts[i] (an instant in Unix seconds) until
+// starts[i+1] the clock shows UTC plus offsets[i] seconds. Adjacent segments have different offsets. The first begins in the distant past.
 //
-// The walls from enter(i) to starts[i]+offsets[i] are a gap that no instant shows when the clock went forward, an overlap that
-// two instants show when it went back.
+// At starts[i] the clock jumps from starts[i]+offsets[i-1] to starts[i]+offsets[i]. The wall times in between are a gap if the clock
+// jumps forward, and an overlap if it jumps back.
 type zone struct {
 	name    string
 	starts  []int64
 	offsets []int32
-	buckets []uint16 // the segment in force at the first second of each 2^24 seconds after bucketBase
-	max     int32    // the greatest offset
-	min     int32
+	buckets []uint16 // the segment at the beginning of each 2^24 seconds after bucketBase
+	max     int32    // the largest offset
+	min     int32    // the smallest offset
 
 	data     []byte
 	location func() *time.Location
@@ -69,7 +69,7 @@ func newZone(name string, data []byte) (*zone, error) {
 	return z, nil
 }
 
-// find is the segment of an instant.
+// find returns the segment of an instant.
 func (z *zone) find(at int64) int {
 	b := (at - bucketBase) >> bucketShift
 	if b < 0 {
@@ -85,7 +85,7 @@ func (z *zone) find(at int64) int {
 	return i
 }
 
-// end is the instant at which segment i ends.
+// end returns the instant at which segment i ends.
 func (z *zone) end(i int) int64 {
 	if i+1 < len(z.starts) {
 		return z.starts[i+1]
@@ -95,5 +95,5 @@ func (z *zone) end(i int) int64 {
 
 func (z *zone) offset(i int) int64 { return int64(z.offsets[i]) }
 
-// wall is what the zone's clock shows at an instant.
+// wall returns the wall time of an instant.
 func (z *zone) wall(at int64) wall { return at + z.offset(z.find(at)) }

@@ -19,10 +19,10 @@ import (
 //go:embed tzdata/zoneinfo.tar.gz
 var embedded []byte
 
-// maxArchive bounds what an archive of zones may unpack to, in bytes.
+// maxArchive is the maximum size of a decompressed archive of zones, in bytes.
 const maxArchive = 16 << 20
 
-// Zones is one version of the tz database. It may be used by several goroutines at once.
+// Zones is one version of the tz database. It is safe for concurrent use.
 type Zones struct {
 	version string
 	files   map[string][]byte
@@ -32,7 +32,7 @@ type Zones struct {
 	tables map[string]*zone
 }
 
-// notZones are names of the tz database that are abbreviations or offsets, and those of files that are no zones.
+// notZones lists the names in a tz database that are not accepted: abbreviations, offsets, and files that are not zones.
 var notZones = []string{"EST", "MST", "HST", "EST5EDT", "CST6CDT", "MST7MDT", "PST8PDT", "CET", "MET", "EET", "WET", "UCT",
 	"GMT+0", "GMT-0", "GMT0", "Factory", "localtime", "posixrules"}
 
@@ -46,13 +46,13 @@ var readEmbedded = sync.OnceValue(func() *Zones {
 
 var inForce atomic.Pointer[Zones]
 
-// EmbeddedArchive is what ReadZones makes Embedded of.
+// EmbeddedArchive returns the archive of Embedded, in the format of ReadZones.
 func EmbeddedArchive() []byte { return embedded }
 
-// Embedded is the tz database that the program carries.
+// Embedded returns the tz database in the program.
 func Embedded() *Zones { return readEmbedded() }
 
-// InForce is the database that timings are compiled with when their Context names none: what Use set, else Embedded.
+// InForce returns the database for a Context without one: the database of the last Use, or Embedded.
 func InForce() *Zones {
 	if z := inForce.Load(); z != nil {
 		return z
@@ -60,11 +60,10 @@ func InForce() *Zones {
 	return Embedded()
 }
 
-// Use puts a database in force for what is compiled from now on; nil brings back the embedded one. Timings keep the one they
-// were compiled with.
+// Use sets the database for later compilations. nil restores the embedded one. Existing timings keep their database.
 func Use(z *Zones) { inForce.Store(z) }
 
-// ReadZones reads an archive as tzdata/remake.sh makes it: a gzipped tar of TZif files and a file +VERSION. Each file is checked.
+// ReadZones reads an archive in the format of tzdata/remake.sh: a gzipped tar of TZif files and a file +VERSION. It checks each file.
 func ReadZones(r io.Reader) (*Zones, error) {
 	unzipped, err := gzip.NewReader(r)
 	if err != nil {
@@ -113,13 +112,13 @@ func (z *Zones) add(h *tar.Header, r io.Reader) error {
 	return nil
 }
 
-// Version is the database's version, such as 2026f.
+// Version returns the database's version, such as 2026f.
 func (z *Zones) Version() string { return z.version }
 
-// Has says whether the name is that of a zone. Names are compared byte for byte; abbreviations such as EST are none.
+// Has reports whether there is a zone of that name. It compares names byte for byte. Abbreviations such as EST are not zones.
 func (z *Zones) Has(name string) bool { return z.data(name) != nil }
 
-// Names are the names of all zones, sorted.
+// Names returns the sorted names of all zones.
 func (z *Zones) Names() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(z.files)), maps.Keys(z.links))
 	names = slices.DeleteFunc(names, func(n string) bool { return !z.Has(n) })
@@ -127,7 +126,7 @@ func (z *Zones) Names() []string {
 	return names
 }
 
-// Location is the zone as the standard library knows it, by this database's data; nil if there is none of that name.
+// Location returns the zone as a time.Location with this database's data, or nil.
 func (z *Zones) Location(name string) *time.Location {
 	t := z.zone(name)
 	if t == nil {
@@ -146,7 +145,7 @@ func (z *Zones) data(name string) []byte {
 	return z.files[name]
 }
 
-// zone is the table of a zone, built once; nil if there is none of that name.
+// zone returns the table of a zone, or nil. It builds the table once.
 func (z *Zones) zone(name string) *zone {
 	z.mu.RLock()
 	t := z.tables[name]
@@ -165,13 +164,13 @@ func (z *Zones) zone(name string) *zone {
 	}
 	t, err := newZone(name, data)
 	if err != nil {
-		return nil // not reached: ReadZones has read it
+		return nil // unreachable: ReadZones has checked the data
 	}
 	z.tables[name] = t
 	return t
 }
 
-// Change is a zone in which two databases differ, and the first instant compared at which they do. Gone says that the other
+// Change is a zone that differs between two databases. From is the first compared instant with a difference. Gone means that the other
 // database lacks the zone.
 type Change struct {
 	Zone string
@@ -179,13 +178,13 @@ type Change struct {
 	Gone bool
 }
 
-// Diff is the zones of z that differ in another database since 2000, by name: what differs before then retimes nothing.
+// Diff returns the zones of z that differ in another database since 2000, by name. Earlier differences change no schedule.
 func (z *Zones) Diff(other *Zones) []Change {
 	return z.DiffSince(other, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))
 }
 
-// DiffSince is the zones of z that differ in another database at an instant or later, up to 2150, by name. From is the first such
-// instant not before since.
+// DiffSince returns the zones of z that differ in another database between since and 2150, by name. From of a change is the first such
+// instant at or after since.
 func (z *Zones) DiffSince(other *Zones, since time.Time) []Change {
 	var changes []Change
 	for _, name := range z.Names() {
@@ -203,7 +202,7 @@ func (z *Zones) DiffSince(other *Zones, since time.Time) []Change {
 	return changes
 }
 
-// differ is the first instant from one on at which two tables show different clocks.
+// differ returns the first instant at or after at with different offsets in the two tables.
 func (z *zone) differ(other *zone, at int64) (int64, bool) {
 	for {
 		i, j := z.find(at), other.find(at)

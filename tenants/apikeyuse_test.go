@@ -127,7 +127,7 @@ func TestExchangesAreAudited(t *testing.T) {
 	exchange("203.0.113.7:1000", 200)
 	exchange("203.0.113.7:1001", 200)
 	exchange("203.0.113.8:1000", 200)
-	clock = clock.Add(exchangeToldFor + time.Second)
+	clock = clock.Add(exchangeAuditGap + time.Second)
 	exchange("203.0.113.7:1002", 200)
 	w.rotateKey(t, e, id)
 	ask(e, "DELETE", "/v1/admin/api-keys/"+id, w.token(t, "acme", TenantAdmin), "")

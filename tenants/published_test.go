@@ -99,7 +99,7 @@ func TestPublishedKeysRotate(t *testing.T) {
 	host.publish(503)
 	w.now = w.now.Add(keysFresh + time.Second)
 	check("a host that is down", wrap(newKey, "new"), true, 5)
-	w.now = w.now.Add(keysKept + time.Second)
+	w.now = w.now.Add(keysStale + time.Second)
 	check("a host that stays down", wrap(newKey, "new"), false, 6)
 	w.now = w.now.Add(fetchGap)
 	host.publish(200, web.Raw(strings.Repeat(" ", maxKeySet)), fresh)

@@ -1,8 +1,8 @@
-// Command bench measures the calendar beside other Go libraries on the crons that most people write, in one run on one machine,
-// and the memory of a zone and of a compiled spec.
+// Command bench compares the calendar with other Go libraries on common cron expressions, in one run on one machine. It also measures the
+// memory of a zone and of a compiled spec.
 //
-// Each contender runs in slices of about half a millisecond, in turn with the others, and the fastest slice of each counts: so a
-// busy machine disturbs all alike, or none.
+// The libraries run in turn, in slices of about half a millisecond. The result is the fastest slice of each library, so that other load
+// on the machine has little effect.
 //
 //	go run . [--json] [--slices 100]
 package main
@@ -34,7 +34,7 @@ var (
 	rules = []string{"FREQ=DAILY", "FREQ=WEEKLY;BYDAY=MO,WE,FR", "FREQ=WEEKLY;INTERVAL=2", "FREQ=MONTHLY;BYDAY=-1FR", "FREQ=MONTHLY;INTERVAL=2;BYMONTHDAY=31", "FREQ=HOURLY", "FREQ=MINUTELY", "FREQ=MINUTELY;INTERVAL=15"}
 )
 
-// a library answers when a cron fires next, in the zone of the instant that it is asked with.
+// library is a cron library. make returns a function that finds the next time of a cron, in the zone of its argument.
 type library struct {
 	name string
 	make func(cron string) (func(time.Time) time.Time, error)
@@ -68,7 +68,7 @@ var peers = []library{
 	}},
 }
 
-// row is one cron in one zone: nanoseconds of a Next, by library.
+// row is the result for one cron in one zone: the nanoseconds of a Next, by library.
 type row struct {
 	Zone    string             `json:"zone"`
 	Spec    string             `json:"spec"`
@@ -151,7 +151,7 @@ func measureCron(slices int, zone, cron string) (row, error) {
 	if err != nil {
 		return one, err
 	}
-	loc, err := time.LoadLocation(zone) // the machine's own, whose format is often the faster
+	loc, err := time.LoadLocation(zone) // the machine's own tz database, which is often the faster one
 	if err != nil {
 		return one, err
 	}
@@ -182,7 +182,7 @@ func measureCron(slices int, zone, cron string) (row, error) {
 	return one, nil
 }
 
-// instants are spread over 2025 and 2026, as a zone shows them.
+// instants returns instants in 2025 and 2026, in a zone.
 func instants(loc *time.Location) []time.Time {
 	var at [1024]time.Time
 	for i := range at {
@@ -191,7 +191,7 @@ func instants(loc *time.Location) []time.Time {
 	return at[:]
 }
 
-// race runs each call in slices, in turn, and returns the nanoseconds of one call in each one's fastest slice.
+// race runs the calls in turn, in slices. It returns the nanoseconds of one call in the fastest slice of each.
 func race(slices int, calls []func(int)) []float64 {
 	best := make([]float64, len(calls))
 	n := make([]int, len(calls))
@@ -213,7 +213,7 @@ func race(slices int, calls []func(int)) []float64 {
 func slice(call func(int), n int) time.Duration {
 	begin := time.Now()
 	for i := range n {
-		call(i * 389) // all instants in turn, not in order
+		call(i * 389) // every instant, in a mixed order
 	}
 	return time.Since(begin)
 }
@@ -251,12 +251,12 @@ func measureMemory() memory {
 		m.Specs = append(m.Specs, size{spec.name, bytes})
 		runtime.KeepAlive(&all)
 	}
-	m.Zone -= m.Specs[0].Bytes // of the spec that each zone was compiled with
+	m.Zone -= m.Specs[0].Bytes // without the spec that each zone was compiled with
 	runtime.KeepAlive(kept)
 	return m
 }
 
-// grown is the bytes of heap that each of n calls leaves.
+// grown returns the bytes of heap that each of n calls allocates and keeps.
 func grown(n int, call func(int)) float64 {
 	var before, after runtime.MemStats
 	runtime.GC()
