@@ -24,7 +24,7 @@ func TestLooksForReadyTicksDoNotReadEarlierOnesUnderAnOldSnapshot(t *testing.T) 
 	h.ReadyHerd("w", 1)
 	h.Exec(`CREATE TABLE kept AS SELECT * FROM ready`)
 	h.Exec(`DELETE FROM ready`)
-	// After an ANALYZE of these few rows the planner may read the primary key and sort, until the next ANALYZE: see docs/decisions.md.
+	// After an ANALYZE of these few rows the planner may read the primary key and sort, until the next ANALYZE: see docs/decisions/scans.md.
 	h.Exec(`ALTER TABLE ready SET (autovacuum_enabled = off)`)
 	r := &dispatchtest.Recorder{Ran: map[string][]any{}}
 	h.Traced(r)
