@@ -146,7 +146,7 @@ func TestAcceptedPushIsEndedByItsToken(t *testing.T) {
 	h.Put("accepted", "k", schedules.Params{Spec: dispatchtest.At(5)})
 	dispatchtest.Until(t, "its answer is awaited", func() bool {
 		var n int
-		return h.Pool.QueryRow(t.Context(), `SELECT count(*) FROM held WHERE why = 'answer'`).Scan(&n) == nil && n == 1
+		return h.Pool.QueryRow(t.Context(), `SELECT count(*) FROM delayed WHERE why = 'answer'`).Scan(&n) == nil && n == 1
 	})
 	one := c.Caught()[0]
 	r, err := h.Dispatch.Leases.Finish(t.Context(), h.Tenant, []lease.Finish{{TickID: one.TickID, LeaseToken: one.LeaseToken, Outcome: "fail", Error: "no", Retry: new(false)}})
@@ -157,7 +157,7 @@ func TestAcceptedPushIsEndedByItsToken(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	var held int
-	if err := h.Pool.QueryRow(t.Context(), `SELECT count(*) FROM held`).Scan(&held); err != nil || held != 0 {
+	if err := h.Pool.QueryRow(t.Context(), `SELECT count(*) FROM delayed`).Scan(&held); err != nil || held != 0 {
 		t.Errorf("%d ticks are held, %v", held, err)
 	}
 }

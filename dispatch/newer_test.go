@@ -143,7 +143,7 @@ func TestDefaultsThatANewerProgramWrote(t *testing.T) {
 				h.T.Errorf("got %v, %v", r, err)
 			}
 			h.WantStates("running")
-			if n := h.Number(`SELECT count(*) FROM held WHERE why = 'retry' AND due_at > clock_timestamp() + interval '20 s'`); n != 1 {
+			if n := h.Number(`SELECT count(*) FROM delayed WHERE why = 'retry' AND due_at > clock_timestamp() + interval '20 s'`); n != 1 {
 				h.T.Error("the next attempt is not put off")
 			}
 		},

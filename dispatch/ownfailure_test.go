@@ -81,7 +81,7 @@ func TestAFailureOfOurDatabaseSpendsNoAttempt(t *testing.T) {
 			}
 			letGo()
 			dispatchtest.Until(t, "the others wait after a push that was not made", func() bool {
-				return h.Number(`SELECT count(*) FROM held h JOIN tick t ON t.schedule_id = h.schedule_id WHERE h.attempt = 1 AND t.state = 1`) == n-1
+				return h.Number(`SELECT count(*) FROM delayed h JOIN tick t ON t.schedule_id = h.schedule_id WHERE h.attempt = 1 AND t.state = 1`) == n-1
 			})
 			if n := len(c.Caught()); n > 1 {
 				t.Errorf("%d were sent without a timing", n-1)

@@ -30,7 +30,7 @@ func provoke(h *dispatchtest.Carillon) (goOn func()) {
 			SELECT 7, 30000000 + n, $1, 'w', decode(md5(n::text), 'hex'), 'skip', now() FROM generate_series(1, 300) n`,
 		`INSERT INTO cohort_timing (tenant_id, shard, hash, workflow, missed, id, timing, ordered) OVERRIDING SYSTEM VALUE
 			SELECT tenant_id, shard, hash, workflow, missed, id, '{}', false FROM cohort WHERE tenant_id = $1`,
-		`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at) SELECT $1, n, now(), 0, 1, 7, 'retry', 'infinity' FROM generate_series(1, 300) n`,
+		`INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at) SELECT $1, n, now(), 0, 1, 7, 'retry', 'infinity' FROM generate_series(1, 300) n`,
 	} {
 		h.Exec(sql, leaving)
 	}
@@ -55,7 +55,7 @@ func provoke(h *dispatchtest.Carillon) (goOn func()) {
 		h.Lease("few", 10)
 		h.Exec(`UPDATE lease SET until_at = clock_timestamp() WHERE tenant_id = $1`, h.Tenant)
 		dispatchtest.Until(h.T, "ticks are parked", func() bool {
-			return h.Number(`SELECT count(*) FROM held WHERE tenant_id = $1 AND waits_for = 'parked'`, h.Tenant) > 0
+			return h.Number(`SELECT count(*) FROM delayed WHERE tenant_id = $1 AND waits_for = 'parked'`, h.Tenant) > 0
 		})
 		h.Exec(`UPDATE endpoint SET state = 'enabled' WHERE tenant_id = $1 AND name = 'parked'`, h.Tenant)
 		dispatchtest.Until(h.T, "ticks wait for the one before", func() bool {
@@ -139,7 +139,7 @@ func provokeSweeps(h *dispatchtest.Carillon) {
 		`UPDATE calendar_revision SET marked = 0 WHERE tenant_id = $1`,
 		`INSERT INTO process (name, place, pid, sweeps, dispatches, beat_at) SELECT 'gone', place, 2147483647, false, false, now() - interval '1 hour' FROM process WHERE place <> '' AND $1 > 0 LIMIT 1`,
 		// Parked ticks of an endpoint that is gone, and of a tenant that goes on.
-		`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
+		`INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
 			SELECT $1, 910000 + n, now(), 0, 1, n % 64, 'endpoint', now() + interval '1 day', CASE WHEN n > 1 THEN 'gone' ELSE '' END FROM generate_series(1, 1200) n`,
 	} {
 		h.Exec(sql, h.Tenant)
@@ -173,8 +173,8 @@ var readsMore = map[string]int{
 	"DELETE FROM chunk WHERE tenant_id = $1 AND ctid >= $2 AND ctid < $3":                                 100_000,
 	"DELETE FROM chunk WHERE tenant_id = $1 AND shard < $2 AND opened_at IS NOT NULL AND done_at IS NULL": 100_000,
 	// It reads the rows that wait to be folded: what all tenants appended within a second. No index has them by tenant.
-	"DELETE FROM tally_delta WHERE tenant_id = $1": 10_000, "DELETE FROM idle_delta WHERE tenant_id = $1": 10_000, "DELETE FROM daily_use_delta WHERE tenant_id = $1": 10_000,
-	"OR EXISTS (SELECT FROM held h WHERE h.tenant_id = $1 AND h.shard = s.shard)": 10_000, // reads rows of the tenant, which are deleted next
+	"DELETE FROM tally_delta WHERE tenant_id = $1": 10_000, "DELETE FROM inactive_delta WHERE tenant_id = $1": 10_000, "DELETE FROM daily_use_delta WHERE tenant_id = $1": 10_000,
+	"OR EXISTS (SELECT FROM delayed h WHERE h.tenant_id = $1 AND h.shard = s.shard)": 10_000, // reads rows of the tenant, which are deleted next
 }
 
 // mayRead tells whether the bound allows what a statement read, or readsMore does.

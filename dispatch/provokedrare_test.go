@@ -38,7 +38,7 @@ func provokeRetention(h *dispatchtest.Carillon) {
 			SELECT CASE WHEN n % 2 = 0 THEN $1 ELSE 1001 END, 920000 + n, ` + day + `, 0, 1, 0, now(), now(), 0, 1, 2, 0, 0, 0 FROM generate_series(1, 600) n`,
 		`INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, ended_at, outcome)
 			SELECT CASE WHEN n % 2 = 0 THEN $1 ELSE 1001 END, 920000 + n, ` + day + `, 0, 1, now(), 'failed' FROM generate_series(1, 600) n`,
-		`INSERT INTO roll (tenant_id, nominal_at, workflow, ticks, items)
+		`INSERT INTO tick_time (tenant_id, nominal_at, workflow, ticks, items)
 			SELECT CASE WHEN n % 2 = 0 THEN $1 ELSE 1001 END, ` + day + `, 'w', 1, '' FROM generate_series(1, 600) n`,
 	} {
 		h.Exec(sql, h.Tenant)
@@ -50,7 +50,7 @@ func provokeRetention(h *dispatchtest.Carillon) {
 		}
 		return h.Number(`SELECT count(*) FROM pg_class WHERE relname = 'tick_' || to_char(now() - interval '2 years', 'YYYYMMDD')`) == 0
 	})
-	for _, table := range []string{"tick", "attempt", "roll"} {
+	for _, table := range []string{"tick", "attempt", "tick_time"} {
 		gone := h.Number(`SELECT 300 - count(*) FROM `+table+` WHERE tenant_id = $1 AND nominal_at < now() - interval '8 days'`, h.Tenant)
 		kept := h.Number(`SELECT count(*) FROM ` + table + ` WHERE tenant_id = 1001 AND nominal_at < now() - interval '8 days'`)
 		if gone != 300 || kept != 300 {
@@ -76,8 +76,8 @@ func provokeRarePushes(h *dispatchtest.Carillon) {
 // stopped; and a chunk that holds a tick of a schedule that is gone.
 func provokeRareSweeps(h *dispatchtest.Carillon) {
 	h.T.Helper()
-	h.Put("spread", "first", schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"*/5 * * * * *"}, Jitter: "3s"}})
-	h.Herd("spread", "first", 20)
+	h.Put("phase", "first", schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"*/5 * * * * *"}, Jitter: "3s"}})
+	h.Herd("phase", "first", 20)
 	h.Put("newer", "k", dispatchtest.EverySecond())
 	often := schedules.Params{Spec: dispatchtest.OffSpec("* * * * * *")}
 	h.Put("often", "k", often)
@@ -98,7 +98,7 @@ func provokeRareSweeps(h *dispatchtest.Carillon) {
 		`INSERT INTO cohort_timing (tenant_id, shard, hash, workflow, missed, id, timing) OVERRIDING SYSTEM VALUE VALUES ($1, 5, decode(md5('broken'), 'hex'), 'w', 'skip', 41000001, '{}')`,
 		`INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, anchor_at, cohort_id, tzdata, created_at, updated_at, updated_by)
 			OVERRIDING SYSTEM VALUE VALUES ($1, 41000001, 'w', 'broken', 5, 'active', '{"timezone":"UTC"}', now(), 41000001, '', now(), now(), 't')`,
-		`INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at) VALUES (41000001, 0, 41000001, $1, now())`,
+		`INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at) VALUES (41000001, 0, 41000001, $1, now())`,
 		`INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, items, workflows, swept_at)
 			VALUES (6, $1, 0, 'small', now(), 5000, 5000, 1, '\x01010000018827', '{w}', now())`,
 	} {

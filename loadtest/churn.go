@@ -297,7 +297,7 @@ func (c *churning) settled(ctx context.Context, db *pgx.Conn, server *served) er
 		var open int
 		err := db.QueryRow(ctx, `
 			SELECT (SELECT count(*) FROM chunk WHERE opened_at IS NULL) + (SELECT count(*) FROM tick WHERE state IN (0, 1))
-				+ (SELECT count(*) FROM turn)`).Scan(&open)
+				+ (SELECT count(*) FROM fair_turn)`).Scan(&open)
 		if err != nil || open == 0 || time.Now().After(over) {
 			return err // the check of the record finds ticks that have not ended by now
 		}

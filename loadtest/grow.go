@@ -165,7 +165,7 @@ func (g *growth) fire(ctx context.Context) (c cost, seconds float64, err error) 
 	if err := awaited(ctx, g.server, "opened", func() (done bool, err error) {
 		err = g.db.QueryRow(ctx, `
 			SELECT clock_timestamp() > $1
-				AND NOT EXISTS (SELECT FROM turn)
+				AND NOT EXISTS (SELECT FROM fair_turn)
 				AND NOT EXISTS (SELECT FROM generate_series(0, 63) s CROSS JOIN LATERAL (SELECT FROM cohort WHERE shard = s AND due_at <= $1 ORDER BY due_at LIMIT 1) c)
 				AND NOT EXISTS (SELECT FROM chunk WHERE opened_at IS NULL),
 				extract(epoch FROM clock_timestamp() - $1)::float8`, due).Scan(&done, &seconds)

@@ -60,7 +60,7 @@ func (d *deliveries) waitHeld(ctx context.Context) error {
 			return false
 		}
 		asked = time.Now()
-		return d.db.QueryRow(ctx, `SELECT count(*) FROM held WHERE why = 'endpoint'`).Scan(&n) == nil && n == d.n
+		return d.db.QueryRow(ctx, `SELECT count(*) FROM delayed WHERE why = 'endpoint'`).Scan(&n) == nil && n == d.n
 	})
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (d *deliveries) heldRows(ctx context.Context) (n int64, err error) {
 	err = d.db.QueryRow(ctx, `
 		SELECT sum(n_tup_ins + n_tup_upd + n_tup_del)::bigint
 		FROM pg_stat_user_tables
-		WHERE relname IN ('held', 'chunk') OR relname LIKE 'tick\_%'`).Scan(&n)
+		WHERE relname IN ('delayed', 'chunk') OR relname LIKE 'tick\_%'`).Scan(&n)
 	return n, err
 }
 

@@ -266,7 +266,7 @@ func (m *muster) sweepAll(ctx context.Context, sweeper *served, due time.Time) (
 	}
 	if err := awaited(ctx, sweeper, "swept", func() (swept bool, err error) { // a cheap query, so that it does not disturb the measurement
 		err = m.db.QueryRow(ctx, `
-			SELECT NOT EXISTS (SELECT FROM turn)
+			SELECT NOT EXISTS (SELECT FROM fair_turn)
 				AND NOT EXISTS (SELECT FROM generate_series(0, 63) s CROSS JOIN LATERAL (SELECT FROM cohort WHERE shard = s AND due_at <= $1 ORDER BY due_at LIMIT 1) c),
 				extract(epoch FROM clock_timestamp() - $1)::float8`, due).Scan(&swept, &p.seconds)
 		return swept && p.seconds > 0, err

@@ -41,7 +41,7 @@ func pair(ctx context.Context, o options, p *progress) (*report, error) {
 	}
 	defer client.Close()
 	// A process opens what it sweeps, and a small tenant uses one shard. With all shards, both processes have work.
-	if _, err := b.db.Exec(ctx, `UPDATE tenant SET spread = 64`); err != nil {
+	if _, err := b.db.Exec(ctx, `UPDATE tenant SET shards = 64`); err != nil {
 		return nil, fmt.Errorf("lay schedules over all shards: %w", err)
 	}
 

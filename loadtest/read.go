@@ -256,19 +256,19 @@ func copyTemplates(ctx context.Context, url string, templates, from, to int) err
 			FROM schedule s
 			WHERE s.tenant_id = (SELECT min(id) FROM tenant) AND s.workflow LIKE 'digest-%' AND substr(s.key, 6)::int < $1
 		), made AS (
-			INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, payload, labels, anchor_at, cohort_id, spread, tzdata, created_at, updated_at, updated_by, next_after)
+			INSERT INTO schedule (tenant_id, workflow, key, shard, status, spec, payload, labels, anchor_at, cohort_id, phase, tzdata, created_at, updated_at, updated_by, next_after)
 			SELECT t.tenant_id, t.workflow, 'user_' || lpad(n::text, 8, '0'), t.shard, t.status, t.spec, t.payload, t.labels, t.anchor_at,
-				t.cohort_id, t.spread, t.tzdata, t.created_at, t.updated_at, t.updated_by, t.next_after
+				t.cohort_id, t.phase, t.tzdata, t.created_at, t.updated_at, t.updated_by, t.next_after
 			FROM generate_series($2::int, $3::int - 1) n
 			JOIN template t ON t.number = n % $1
-			RETURNING tenant_id, id, cohort_id, spread, anchor_at, workflow, key, labels
+			RETURNING tenant_id, id, cohort_id, phase, anchor_at, workflow, key, labels
 		), state AS (
 			INSERT INTO schedule_state (tenant_id, schedule_id) SELECT tenant_id, id FROM made
 		), labelled AS (
 			INSERT INTO label (tenant_id, name, value, workflow, key)
 			SELECT m.tenant_id, l.key, l.value, m.workflow, m.key FROM made m, jsonb_each_text(m.labels) l
 		)
-		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at)
-		SELECT cohort_id, spread, id, tenant_id, anchor_at FROM made`, templates, from, to)
+		INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at)
+		SELECT cohort_id, phase, id, tenant_id, anchor_at FROM made`, templates, from, to)
 	return err
 }

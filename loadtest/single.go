@@ -132,7 +132,7 @@ const bareStatement = `
 	), state AS (
 		INSERT INTO bare_schedule_state (tenant_id, schedule_id) SELECT $1, id FROM put WHERE made
 	), joined AS (
-		INSERT INTO bare_member (cohort_id, spread, schedule_id, tenant_id, from_at) SELECT 1, 0, id, $1, now() FROM put WHERE made
+		INSERT INTO bare_member (cohort_id, phase, schedule_id, tenant_id, from_at) SELECT 1, 0, id, $1, now() FROM put WHERE made
 	), labelled AS (
 		INSERT INTO bare_label (tenant_id, name, value, workflow, key)
 		SELECT $1, l.key, l.value, $2, $3 FROM put, jsonb_each_text($6::jsonb) l WHERE made

@@ -24,7 +24,7 @@ import (
 //	carillon_api       sees the rows of the tenant that its session says, of every table with a tenant_id
 //	carillon_platform  sees who the tenants are and their API keys, notes their use, and writes of them into the audit
 //	carillon_engine    owns the tables, and sees all: by BYPASSRLS where that may be granted, else by policies and as the owner
-const wallVersion = 24
+const wallVersion = 8
 
 const (
 	wallLock     = lockID + 1
@@ -107,6 +107,9 @@ func (w wall) raise(ctx context.Context) error {
 		if err := w.table(ctx, t, forced, stored); err != nil {
 			return fmt.Errorf("put %s behind the wall: %w", t.Name, err)
 		}
+	}
+	if err := w.wake(ctx, schema); err != nil {
+		return err
 	}
 	return w.analyze(ctx, schema)
 }
@@ -327,6 +330,14 @@ $$`,
 		`ALTER FUNCTION `+name+` OWNER TO `+postgres.EngineRole,
 		`REVOKE ALL ON FUNCTION `+name+` FROM PUBLIC`,
 		`GRANT EXECUTE ON FUNCTION `+name+` TO `+postgres.APIRole)
+}
+
+// wake sets the owner of the trigger function that runs as the engine, and the schema in which it finds its tables.
+func (w wall) wake(ctx context.Context, schema string) error {
+	name := schema + `.wake_tenant()`
+	return w.run(ctx,
+		`ALTER FUNCTION `+name+` SET search_path = `+schema+`, pg_temp`,
+		`ALTER FUNCTION `+name+` OWNER TO `+postgres.EngineRole)
 }
 
 func (w wall) run(ctx context.Context, list ...string) error {

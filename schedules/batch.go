@@ -57,8 +57,8 @@ type rewrite struct {
 
 // membership is one that ends.
 type membership struct {
-	cohort, spread, schedule int64
-	alone                    *row // with fixed_delay: the row that has left
+	cohort, phase, schedule int64
+	alone                   *row // with fixed_delay: the row that has left
 }
 
 // renewal is a timing by the present calendars and the tz database in force.
@@ -126,7 +126,7 @@ func (b *batch) leave(r *row, t *calendar.Timing) {
 	if r.CohortID == nil {
 		return
 	}
-	left := membership{cohort: *r.CohortID, spread: r.Spread, schedule: r.ID}
+	left := membership{cohort: *r.CohortID, phase: r.Phase, schedule: r.ID}
 	if r.delayed() {
 		left.alone = r
 	}

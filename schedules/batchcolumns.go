@@ -25,7 +25,7 @@ type columns struct {
 	pausedAt    []*time.Time
 	pausedUntil []*time.Time
 	cohorts     []*int64
-	spreads     []int64
+	phases      []int64
 	tzdata      []string
 	before      []*time.Time
 	after       []*time.Time
@@ -49,7 +49,7 @@ func (c *columns) add(w *rewrite) error {
 	c.versions, c.statuses, c.statusNotes = append(c.versions, version), append(c.statuses, w.Status), append(c.statusNotes, w.StatusNote)
 	c.specs, c.payloads, c.labels, c.notes = append(c.specs, w.Spec), append(c.payloads, w.Payload), append(c.labels, w.Labels), append(c.notes, w.Note)
 	c.ticksLeft, c.pausedAt, c.pausedUntil = append(c.ticksLeft, w.TicksLeft), append(c.pausedAt, w.PausedAt), append(c.pausedUntil, w.PausedUntil)
-	c.cohorts, c.spreads, c.tzdata = append(c.cohorts, w.CohortID), append(c.spreads, w.Spread), append(c.tzdata, w.TZData)
+	c.cohorts, c.phases, c.tzdata = append(c.cohorts, w.CohortID), append(c.phases, w.Phase), append(c.tzdata, w.TZData)
 	c.before, c.after = append(c.before, w.before), append(c.after, w.after)
 	if n := len(c.terms); n == 0 || !c.terms[n-1].Equal(w.Stored) { // neighbours are alike more often than not
 		c.terms = append(c.terms, w.Stored)
@@ -65,7 +65,7 @@ const (
 			$14::text[], $15::int[], $16::timestamptz[], $17::timestamptz[], $18::bigint[], $19::bigint[], $20::text[], $21::timestamptz[], $22::timestamptz[], $23::int[],
 			$35::text[], $36::timestamptz[])
 		AS n (id, workflow, key, shard, version, status, status_note, spec, payload, labels,
-			note, ticks_left, paused_at, paused_until, cohort_id, spread, tzdata, next_before, next_after, term,
+			note, ticks_left, paused_at, paused_until, cohort_id, phase, tzdata, next_before, next_after, term,
 			moves, moved_until)`
 	termsOf = `($24::text[])[n.term], ($25::text[])[n.term], ($26::int[])[n.term], ($27::text[])[n.term], ($28::int[])[n.term], ($29::text[])[n.term],
 		($30::smallint[])[n.term], ($31::int[])[n.term], ($32::smallint[])[n.term], ($33::int[])[n.term], ($34::int[])[n.term]`
@@ -74,7 +74,7 @@ const (
 // args returns the first parameters and those of rowsOf and termsOf.
 func (c *columns) args(first ...any) []any {
 	args := append(first, c.ids, c.workflows, c.keys, c.shards, c.versions, c.statuses, c.statusNotes, c.specs, c.payloads, c.labels,
-		c.notes, c.ticksLeft, c.pausedAt, c.pausedUntil, c.cohorts, c.spreads, c.tzdata, c.before, c.after, c.numbers)
+		c.notes, c.ticksLeft, c.pausedAt, c.pausedUntil, c.cohorts, c.phases, c.tzdata, c.before, c.after, c.numbers)
 	args = append(args, each(c.terms, func(t *policy.Stored) *string { return t.Overlap }), each(c.terms, func(t *policy.Stored) *string { return t.Missed }),
 		each(c.terms, func(t *policy.Stored) *int32 { return t.MaxLateness }), each(c.terms, func(t *policy.Stored) *string { return t.OnExpired }),
 		each(c.terms, func(t *policy.Stored) *int32 { return t.PauseAfterFailures }), each(c.terms, func(t *policy.Stored) *string { return t.Queue }),
@@ -101,7 +101,7 @@ func (c *columns) update(q *pgx.Batch, by change) {
 		UPDATE schedule s
 		SET version = n.version, status = n.status, spec = n.spec, payload = n.payload, labels = n.labels,
 			note = n.note, status_note = n.status_note, ticks_left = n.ticks_left,
-			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, spread = n.spread,
+			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, phase = n.phase,
 			tzdata = n.tzdata, updated_at = $2, updated_by = $3, next_before = n.next_before, next_after = n.next_after,
 			moves = n.moves::jsonb, moved_until = n.moved_until,
 			(`+policy.Columns+`) = ROW (`+termsOf+`)
@@ -118,7 +118,7 @@ func (c *columns) restate(q *pgx.Batch, by change) {
 	q.Queue(`
 		UPDATE schedule s
 		SET version = n.version, status = n.status, status_note = n.status_note, ticks_left = n.ticks_left,
-			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, spread = n.spread, tzdata = n.tzdata,
+			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, phase = n.phase, tzdata = n.tzdata,
 			moves = n.moves::jsonb, moved_until = n.moved_until,
 			updated_at = CASE WHEN n.version > s.version THEN $2 ELSE s.updated_at END,
 			updated_by = CASE WHEN n.version > s.version THEN $3 ELSE s.updated_by END,
@@ -127,10 +127,10 @@ func (c *columns) restate(q *pgx.Batch, by change) {
 		FROM unnest($4::bigint[], $5::int[], $6::text[], $7::text[], $8::int[], $9::timestamptz[], $10::timestamptz[],
 			$11::bigint[], $12::bigint[], $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $17::timestamptz[])
 			AS n (id, version, status, status_note, ticks_left, paused_at, paused_until,
-				cohort_id, spread, tzdata, next_before, next_after, moves, moved_until)
+				cohort_id, phase, tzdata, next_before, next_after, moves, moved_until)
 		WHERE s.tenant_id = $1 AND s.id = n.id`,
 		by.tenant, by.now, by.by, c.ids, c.versions, c.statuses, c.statusNotes, c.ticksLeft, c.pausedAt, c.pausedUntil,
-		c.cohorts, c.spreads, c.tzdata, c.before, c.after, c.moves, c.movedUntil)
+		c.cohorts, c.phases, c.tzdata, c.before, c.after, c.moves, c.movedUntil)
 }
 
 // insert writes the schedules of new rows, with their states.
@@ -140,11 +140,11 @@ func (c *columns) insert(q *pgx.Batch, by change) {
 	}
 	q.Queue(`
 		INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, payload, labels, note, anchor_at,
-			ticks_left, cohort_id, spread, tzdata, created_at, updated_at, updated_by, version, status_note, paused_until,
+			ticks_left, cohort_id, phase, tzdata, created_at, updated_at, updated_by, version, status_note, paused_until,
 			paused_at, next_before, next_after, `+policy.Columns+`)
 		OVERRIDING SYSTEM VALUE
 		SELECT $1, n.id, n.workflow, n.key, n.shard, n.status, n.spec, n.payload, n.labels, n.note, $37,
-			n.ticks_left, n.cohort_id, n.spread, n.tzdata, $2, $2, $3, n.version, n.status_note, n.paused_until,
+			n.ticks_left, n.cohort_id, n.phase, n.tzdata, $2, $2, $3, n.version, n.status_note, n.paused_until,
 			n.paused_at, n.next_before, n.next_after, `+termsOf+`
 		FROM `+rowsOf,
 		append(c.args(by.tenant, by.now, by.by), wholeSecond(by.now))...)

@@ -59,9 +59,9 @@ func (u *upserts) match(ctx context.Context) error {
 	workflows, keys := make([]string, len(u.items)), make([]string, len(u.items))
 	locked := maps.Clone(u.also)
 	for i, it := range u.items {
-		u.shards[i] = cohorts.ShardFor(u.tenant, u.spread, it.Workflow, it.Key)
+		u.shards[i] = cohorts.ShardFor(u.tenant, u.over, it.Workflow, it.Key)
 		workflows[i], keys[i] = it.Workflow, it.Key
-		for _, shard := range cohorts.PossibleShards(u.tenant, u.spread, it.Workflow, it.Key) {
+		for _, shard := range cohorts.PossibleShards(u.tenant, u.over, it.Workflow, it.Key) {
 			locked[shard] = true
 		}
 	}

@@ -74,7 +74,7 @@ func (s *Schedules) PutAll(ctx context.Context, tenant tenants.ID, by string, it
 	c := change{tenant: tenant, by: by, quotas: quotas}
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	spread, err := s.Forecasts.ShardsFor(ctx, c.tenant)
+	over, err := s.Forecasts.ShardsFor(ctx, c.tenant)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *Schedules) PutAll(ctx context.Context, tenant tenants.ID, by string, it
 	for range mostRaces {
 		err = postgres.Retry(ctx, func() error {
 			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-				u := s.newUpserts(tx, c, items, spread)
+				u := s.newUpserts(tx, c, items, over)
 				u.dry, u.also = dry, also
 				if err := u.run(ctx); err != nil || !dry {
 					return err
@@ -107,14 +107,14 @@ func (s *Schedules) PutAll(ctx context.Context, tenant tenants.ID, by string, it
 func (s *Schedules) storePuts(ctx context.Context, c change, items []*Item) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	spread, err := s.Forecasts.ShardsFor(ctx, c.tenant)
+	over, err := s.Forecasts.ShardsFor(ctx, c.tenant)
 	if err != nil {
 		return err
 	}
 	ahead := s.Forecasts.Of(ctx, c.tenant)
 	return postgres.Retry(ctx, func() error { // the end of a tick locks in another order than handing out, and may deadlock with it
 		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-			u := s.newUpserts(tx, c, items, spread)
+			u := s.newUpserts(tx, c, items, over)
 			if err := u.run(ctx); err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ var errDry = errors.New("a dry run")
 type upserts struct {
 	*batch
 	items  []*Item
-	spread int16                        // over how many shards new schedules go
+	over   int16                        // over how many shards new schedules go
 	also   map[int16]bool               // shards to lock beside those of new schedules; what a try finds out, the next knows
 	labels map[string]map[string]string // by their text
 
@@ -148,11 +148,11 @@ type upserts struct {
 	fresh  []int   // items that are not stored
 }
 
-func (s *Schedules) newUpserts(tx pgx.Tx, c change, items []*Item, spread int16) *upserts {
+func (s *Schedules) newUpserts(tx pgx.Tx, c change, items []*Item, over int16) *upserts {
 	for _, it := range items { // an earlier try may have come to something else
 		it.Result, it.ID, it.Fault, it.row = "", 0, nil, nil
 	}
-	return &upserts{batch: s.newBatch(tx, c), items: items, spread: spread, labels: map[string]map[string]string{}}
+	return &upserts{batch: s.newBatch(tx, c), items: items, over: over, labels: map[string]map[string]string{}}
 }
 
 func (u *upserts) run(ctx context.Context) error {
@@ -223,7 +223,7 @@ func (u *upserts) find(ctx context.Context) error {
 	u.shards = make([]int16, len(u.items))
 	for i, it := range u.items {
 		names[i] = scheduleName{it.Workflow, it.Key}
-		u.shards[i] = cohorts.ShardFor(u.tenant, u.spread, it.Workflow, it.Key)
+		u.shards[i] = cohorts.ShardFor(u.tenant, u.over, it.Workflow, it.Key)
 	}
 	rows, err := u.lockNamed(ctx, names, u.shards)
 	if err != nil {

@@ -242,24 +242,24 @@ func (b *batch) expel(q *pgx.Batch) {
 	if len(b.left) == 0 {
 		return
 	}
-	var cohorts, spreads, ids []int64
+	var cohorts, phases, ids []int64
 	for _, m := range b.left {
-		cohorts, spreads, ids = append(cohorts, m.cohort), append(spreads, m.spread), append(ids, m.schedule)
+		cohorts, phases, ids = append(cohorts, m.cohort), append(phases, m.phase), append(ids, m.schedule)
 	}
 	q.Queue(sabotage.DeletedGoesOn.Instead(`
 		DELETE FROM member m
-		USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, spread, schedule_id)
-		WHERE m.cohort_id = n.cohort_id AND m.spread = n.spread AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`, "AND m.tenant_id = $1", "AND $1 < 0"),
-		b.tenant, cohorts, spreads, ids)
+		USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, phase, schedule_id)
+		WHERE m.cohort_id = n.cohort_id AND m.phase = n.phase AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`, "AND m.tenant_id = $1", "AND $1 < 0"),
+		b.tenant, cohorts, phases, ids)
 }
 
 // enroll makes rows that join a cohort members of it.
 func (b *batch) enroll(q *pgx.Batch) {
-	var cohorts, spreads, ids []int64
+	var cohorts, phases, ids []int64
 	var froms, untils []*time.Time
 	for _, w := range b.rows {
 		if w.joins {
-			cohorts, spreads, ids = append(cohorts, *w.CohortID), append(spreads, w.Spread), append(ids, w.ID)
+			cohorts, phases, ids = append(cohorts, *w.CohortID), append(phases, w.Phase), append(ids, w.ID)
 			froms, untils = append(froms, w.FromAt), append(untils, w.UntilAt)
 		}
 	}
@@ -267,11 +267,11 @@ func (b *batch) enroll(q *pgx.Batch) {
 		return
 	}
 	q.Queue(`
-		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at, until_at)
-		SELECT cohort_id, spread, id, $1, from_at, until_at
+		INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at, until_at)
+		SELECT cohort_id, phase, id, $1, from_at, until_at
 		FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::timestamptz[])
-			AS n (cohort_id, spread, id, from_at, until_at)
-		ORDER BY cohort_id, spread, id`, b.tenant, cohorts, spreads, ids, froms, untils)
+			AS n (cohort_id, phase, id, from_at, until_at)
+		ORDER BY cohort_id, phase, id`, b.tenant, cohorts, phases, ids, froms, untils)
 }
 
 // delete deletes schedules with their states; their last versions stay.

@@ -76,7 +76,7 @@ func TestBulkIsManyPuts(t *testing.T) {
 			}
 		}
 	})
-	if got := one[int](h, `SELECT count(*) FROM member m FULL JOIN schedule s ON s.id = m.schedule_id AND s.cohort_id = m.cohort_id AND s.spread = m.spread AND s.tenant_id = m.tenant_id
+	if got := one[int](h, `SELECT count(*) FROM member m FULL JOIN schedule s ON s.id = m.schedule_id AND s.cohort_id = m.cohort_id AND s.phase = m.phase AND s.tenant_id = m.tenant_id
 		WHERE m.schedule_id IS NULL AND s.cohort_id IS NOT NULL OR s.id IS NULL`); got != 0 {
 		t.Errorf("%d members are not their schedule's", got)
 	}
@@ -210,7 +210,7 @@ func (h *home) picture(tenant tenants.ID, w string) (rows []string) {
 				(SELECT min(o.key) FROM schedule o WHERE o.cohort_id = s.cohort_id))
 			FROM schedule s
 			JOIN schedule_state st ON st.schedule_id = s.id
-			LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id
+			LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.phase = s.phase AND m.schedule_id = s.id
 			WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`, tenant, w, s.Key))
 	}
 	return rows

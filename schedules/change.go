@@ -39,11 +39,11 @@ func versionOf(r *row) int64 {
 func (s *Schedules) changeOne(ctx context.Context, of policy.Name, by string, follows bool, fn func(ctx context.Context, b *batch, r *row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	spread, err := s.Forecasts.ShardsFor(ctx, of.Tenant)
+	over, err := s.Forecasts.ShardsFor(ctx, of.Tenant)
 	if err != nil {
 		return err
 	}
-	name, newborn := []scheduleName{{of.Workflow, of.Key}}, []int16{cohorts.ShardFor(of.Tenant, spread, of.Workflow, of.Key)}
+	name, newborn := []scheduleName{{of.Workflow, of.Key}}, []int16{cohorts.ShardFor(of.Tenant, over, of.Workflow, of.Key)}
 	return raced(func() error {
 		return postgres.Retry(ctx, func() error { // the end of a tick locks in another order than handing out, and may deadlock with it
 			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {

@@ -36,9 +36,9 @@ func (r *row) enterDelay(tenant tenants.ID, t *calendar.Timing, missed string, a
 	}
 	hash := t.Hash()
 	r.Hash, r.CohortMissed = append(hash[:], rand.Text()...), &missed
-	r.FromAt, r.UntilAt, r.Spread = &from, nil, 0
+	r.FromAt, r.UntilAt, r.Phase = &from, nil, 0
 	if t.Jitter() > 0 {
-		r.Spread = cohorts.PhaseOf(cohorts.Identity(tenant, r.Workflow, r.Key))
+		r.Phase = cohorts.PhaseOf(cohorts.Identity(tenant, r.Workflow, r.Key))
 	}
 	r.RunAt, r.NextAt, r.DelayLeft = nil, &tick.At, r.TicksLeft
 	if r.DelayAt != nil {
@@ -66,7 +66,7 @@ func (r *row) joinDelay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *ca
 	return nil
 }
 
-const notInRun = `run_at = NULL, run_from = NULL, run_missed = NULL, run_drop = NULL, at_spread = NULL, at_id = NULL`
+const notInRun = `run_at = NULL, run_from = NULL, run_missed = NULL, run_drop = NULL, at_phase = NULL, at_id = NULL`
 
 // leaveDelays disarms the cohorts of schedules that have left them.
 func leaveDelays(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int16, cohorts []int64) error {

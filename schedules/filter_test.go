@@ -108,12 +108,12 @@ func (h *home) crowd() {
 				CASE WHEN t.status = 'active' THEN s.cohort_id END, s.tzdata, now(), now(), 'ann', CASE WHEN t.status = 'paused' THEN now() END
 			FROM schedule s, generate_series(1, 20000) n,
 				LATERAL (SELECT CASE WHEN n % 500 > 2 THEN 'active' ELSE (ARRAY['paused', 'completed', 'quarantined'])[n % 500 + 1] END AS status) t
-			RETURNING tenant_id, id, cohort_id, spread
+			RETURNING tenant_id, id, cohort_id, phase
 		), state AS (
 			INSERT INTO schedule_state (tenant_id, schedule_id) SELECT tenant_id, id FROM made
 		)
-		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at)
-		SELECT cohort_id, spread, id, tenant_id, now() FROM made WHERE cohort_id IS NOT NULL`)
+		INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at)
+		SELECT cohort_id, phase, id, tenant_id, now() FROM made WHERE cohort_id IS NOT NULL`)
 	h.exec(`
 		INSERT INTO cohort_timing (shard, tenant_id, workflow, hash, timing, missed)
 		SELECT shard, tenant_id, workflow, decode(lpad(to_hex(n), 32, '0'), 'hex'), timing, missed

@@ -159,7 +159,7 @@ func TestAKeyIsRenamedOverHTTP(t *testing.T) {
 	e.want(201, "", "PUT", "/v1/workflows/w2/schedules/user%2F1", daily)
 	e.want(201, "", "PUT", "/v1/workflows/gone/schedules/user%2F1", daily)
 	e.want(204, "", "DELETE", "/v1/workflows/gone/schedules/user%2F1", "")
-	spread := one[int64](e.home, `SELECT spread FROM schedule WHERE workflow = 'w'`)
+	spread := one[int64](e.home, `SELECT phase FROM schedule WHERE workflow = 'w'`)
 	e.want(201, "", "PUT", "/v1/workflows/w2/schedules/taken", daily)
 	e.want(409, "key_in_use", "POST", keyPath+"/rename", `{"to":"taken"}`)
 	e.want(201, "", "PUT", "/v1/keys/known", `{"timezone":"UTC"}`)
@@ -186,7 +186,7 @@ func TestAKeyIsRenamedOverHTTP(t *testing.T) {
 		if got := e.want(200, "", "GET", path, ""); got.doc["next_at"] != made.doc["next_at"] {
 			t.Errorf("%s moved it from %v to %v", what, made.doc["next_at"], got.doc["next_at"])
 		}
-		if now := one[int64](e.home, `SELECT spread FROM schedule WHERE workflow = 'w'`); now != spread {
+		if now := one[int64](e.home, `SELECT phase FROM schedule WHERE workflow = 'w'`); now != spread {
 			t.Errorf("%s moved its jitter", what)
 		}
 	}

@@ -33,7 +33,7 @@ type Position struct {
 	Key      string    `json:"k,omitempty"`
 	NextAt   time.Time `json:"n,omitzero"`
 	Cohort   int64     `json:"c,omitempty"`
-	Spread   int64     `json:"s,omitempty"`
+	Phase    int64     `json:"s,omitempty"`
 	ID       int64     `json:"i,omitempty"`
 }
 
@@ -119,7 +119,7 @@ func (f Filter) position(r *row) Position {
 	if f.DueBefore.IsZero() {
 		return Position{Workflow: r.Workflow, Key: r.Key}
 	}
-	return Position{NextAt: r.NextAt.UTC(), Cohort: *r.CohortID, Spread: r.Spread, ID: r.ID}
+	return Position{NextAt: r.NextAt.UTC(), Cohort: *r.CohortID, Phase: r.Phase, ID: r.ID}
 }
 
 // check returns the faults of a filter, each located below prefix.
@@ -156,7 +156,7 @@ const lookups = `
 	CROSS JOIN LATERAL (SELECT * FROM schedule_state WHERE tenant_id = s.tenant_id AND schedule_id = s.id OFFSET 0) st
 	LEFT JOIN LATERAL (SELECT defaults FROM workflow WHERE tenant_id = s.tenant_id AND name = s.workflow OFFSET 0) w ON true
 	LEFT JOIN LATERAL (SELECT * FROM cohort WHERE shard = s.shard AND id = s.cohort_id AND tenant_id = s.tenant_id OFFSET 0) c ON true
-	LEFT JOIN LATERAL (SELECT from_at, until_at FROM member WHERE cohort_id = s.cohort_id AND spread = s.spread AND schedule_id = s.id AND tenant_id = s.tenant_id OFFSET 0) m ON true
+	LEFT JOIN LATERAL (SELECT from_at, until_at FROM member WHERE cohort_id = s.cohort_id AND phase = s.phase AND schedule_id = s.id AND tenant_id = s.tenant_id OFFSET 0) m ON true
 	LEFT JOIN LATERAL (SELECT * FROM key_profile WHERE tenant_id = s.tenant_id AND key = CASE WHEN s.by_key THEN s.key END OFFSET 0) kp ON true`
 
 // query is the list in SQL, from a position on, and through another one unless that is nil. Without that one it looks at mostListed
@@ -203,7 +203,7 @@ func (f Filter) source() (by, tables string) {
 // dueQuery walks the cohorts by their next time, and the members of each by their place in it. Only what is asked for is
 // in it, so that both are ranges of their indexes; the sort is of one cohort at a time, and of those that are few.
 func (f Filter) dueQuery(tenant tenants.ID, after Position, limit int) (sql string, args []any) {
-	args = []any{tenant, f.DueBefore, after.NextAt, after.Cohort, after.Spread, after.ID, int64(math.MinInt64), limit}
+	args = []any{tenant, f.DueBefore, after.NextAt, after.Cohort, after.Phase, after.ID, int64(math.MinInt64), limit}
 	workflow := ""
 	if f.Workflow != "" {
 		workflow, args = "AND d.workflow = $9", append(args, f.Workflow)
@@ -211,27 +211,27 @@ func (f Filter) dueQuery(tenant tenants.ID, after Position, limit int) (sql stri
 	asked := "d.next_at < $2 AND (d.next_at, d.id) >= ($3::timestamptz, $4::bigint) " + workflow
 	members := cohorts.ByNextTime("d.id, d.next_at", asked, func(from, where string) string {
 		return `
-			SELECT d.next_at, d.id AS cohort_id, x.spread, x.schedule_id
+			SELECT d.next_at, d.id AS cohort_id, x.phase, x.schedule_id
 			FROM ` + from + `
 			CROSS JOIN LATERAL (
-				SELECT spread, schedule_id
+				SELECT phase, schedule_id
 				FROM member
-				WHERE cohort_id = d.id AND tenant_id = $1 AND (spread, schedule_id) >
+				WHERE cohort_id = d.id AND tenant_id = $1 AND (phase, schedule_id) >
 					(CASE WHEN d.id = $4 AND d.next_at = $3 THEN $5::bigint ELSE $7::bigint END, CASE WHEN d.id = $4 AND d.next_at = $3 THEN $6::bigint ELSE -1::bigint END)
-				ORDER BY spread, schedule_id
+				ORDER BY phase, schedule_id
 				LIMIT $8
 			) x
 			WHERE ` + where + `
-			ORDER BY d.next_at, d.id, x.spread, x.schedule_id
+			ORDER BY d.next_at, d.id, x.phase, x.schedule_id
 			LIMIT $8`
 	})
 	return `SELECT ` + rowColumns + ` FROM (
 			SELECT *
 			FROM (` + members + `) p
-			ORDER BY next_at, cohort_id, spread, schedule_id
+			ORDER BY next_at, cohort_id, phase, schedule_id
 			LIMIT $8
 		) p CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND id = p.schedule_id OFFSET 0) s ` + lookups + `
-		ORDER BY p.next_at, p.cohort_id, p.spread, p.schedule_id`, args
+		ORDER BY p.next_at, p.cohort_id, p.phase, p.schedule_id`, args
 }
 
 // where is the filter but its status in SQL, from a position on in the workflow and key of a table, and through another one unless

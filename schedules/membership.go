@@ -28,9 +28,9 @@ func (r *row) enter(tenant tenants.ID, t *calendar.Timing, missed string, after 
 		last, _ := t.Nth(tick.At, int(*r.TicksLeft))
 		r.UntilAt = &last.At
 	}
-	r.Spread = 0
+	r.Phase = 0
 	if t.Jitter() > 0 {
-		r.Spread = cohorts.PhaseOf(r.stored(tenant).Identity())
+		r.Phase = cohorts.PhaseOf(r.stored(tenant).Identity())
 	}
 	hash := t.Hash()
 	r.Hash, r.CohortMissed = hash[:], &missed

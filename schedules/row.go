@@ -39,7 +39,7 @@ type row struct {
 	AnchorAt    time.Time
 	TicksLeft   *int32
 	CohortID    *int64
-	Spread      int64
+	Phase       int64
 	TZData      string          `db:"tzdata"`
 	HashedAs    *string         // the key that its identity has, where it is another one
 	Moves       []cohorts.Moved // oldest first
@@ -68,7 +68,7 @@ type row struct {
 	RunFrom      *time.Time
 	RunMissed    *int32
 	RunDrop      *bool
-	AtSpread     *int64
+	AtPhase      *int64
 	AtID         *int64
 	FromAt       *time.Time
 	UntilAt      *time.Time
@@ -85,11 +85,11 @@ type row struct {
 var rowColumns = `
 	s.id, s.workflow, s.key, s.version, s.shard, s.status, s.spec, s.payload, s.labels, s.note, s.status_note,
 	s.paused_at, s.paused_until,
-	s.anchor_at, s.ticks_left, s.cohort_id, s.spread, s.tzdata, s.hashed_as, s.moves, s.moved_until, s.created_at, s.updated_at, s.updated_by,
+	s.anchor_at, s.ticks_left, s.cohort_id, s.phase, s.tzdata, s.hashed_as, s.moves, s.moved_until, s.created_at, s.updated_at, s.updated_by,
 	` + policy.ColumnsOf("s") + `,
 	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at,
 	COALESCE(st.last_tick_at, st.seen_at, st.last_at) AS last_tick_at, COALESCE(st.last_seq, 0) AS last_seq, COALESCE(st.seen_at, st.last_at) AS seen_at, st.skips, st.delay_at, st.delay_left,
-	c.hash, c.missed AS cohort_missed, c.revision, c.tzdata AS timed, c.retime_at, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_spread, c.at_id,
+	c.hash, c.missed AS cohort_missed, c.revision, c.tzdata AS timed, c.retime_at, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_phase, c.at_id,
 	m.from_at, m.until_at,
 	w.defaults, ` + cohorts.ProfileColumns
 
@@ -98,7 +98,7 @@ const rowTables = `
 	JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
 	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
 	LEFT JOIN cohort c ON c.shard = s.shard AND c.id = s.cohort_id AND c.tenant_id = s.tenant_id
-	LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id
+	LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.phase = s.phase AND m.schedule_id = s.id
 	LEFT JOIN key_profile kp ON kp.tenant_id = s.tenant_id AND kp.key = CASE WHEN s.by_key THEN s.key END`
 
 var oneRow = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
@@ -263,9 +263,9 @@ func (r *row) underWay(t *calendar.Timing, now time.Time) (run cohorts.Run, ahea
 	}
 	run = cohorts.Resume(t, r.RunAt.UTC(), r.RunFrom.UTC(), int(*r.RunMissed), *r.RunDrop, now)
 	if walk, jitters := cohorts.WalkOf(t, run, r.Workflow); jitters {
-		return run, !walk.Passed(*r.AtSpread, *r.AtID, r.Spread, r.ID)
+		return run, !walk.Passed(*r.AtPhase, *r.AtID, r.Phase, r.ID)
 	}
-	return run, *r.AtSpread < r.Spread || *r.AtSpread == r.Spread && *r.AtID < r.ID
+	return run, *r.AtPhase < r.Phase || *r.AtPhase == r.Phase && *r.AtID < r.ID
 }
 
 // schedule shows the row as of now.

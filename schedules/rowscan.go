@@ -17,12 +17,12 @@ func (r *row) fields() []any {
 	f := append(make([]any, 0, 66),
 		&r.ID, &r.Workflow, &r.Key, &r.Version, &r.Shard, &r.Status, &r.Spec, &r.Payload, &r.Labels, &r.Note, &r.StatusNote,
 		&r.PausedAt, &r.PausedUntil,
-		&r.AnchorAt, &r.TicksLeft, &r.CohortID, &r.Spread, &r.TZData, &r.HashedAs, &r.Moves, &r.MovedUntil, &r.CreatedAt, &r.UpdatedAt, &r.UpdatedBy,
+		&r.AnchorAt, &r.TicksLeft, &r.CohortID, &r.Phase, &r.TZData, &r.HashedAs, &r.Moves, &r.MovedUntil, &r.CreatedAt, &r.UpdatedAt, &r.UpdatedBy,
 	)
 	f = append(f, r.Stored.Fields()...)
 	return append(f,
 		&r.Fired, &r.Succeeded, &r.Failed, &r.Skipped, &r.MissedTimes, &r.LastAt, &r.LastTickAt, &r.LastSeq, &r.SeenAt, &r.Skips, &r.DelayAt, &r.DelayLeft,
-		&r.Hash, &r.CohortMissed, &r.Revision, &r.Timed, &r.RetimeAt, &r.NextAt, &r.RunAt, &r.RunFrom, &r.RunMissed, &r.RunDrop, &r.AtSpread, &r.AtID,
+		&r.Hash, &r.CohortMissed, &r.Revision, &r.Timed, &r.RetimeAt, &r.NextAt, &r.RunAt, &r.RunFrom, &r.RunMissed, &r.RunDrop, &r.AtPhase, &r.AtID,
 		&r.FromAt, &r.UntilAt,
 		&r.Defaults, &r.KeyZone, &r.QuietFrom, &r.QuietTo, &r.QuietSkip,
 	)

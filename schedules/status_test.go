@@ -292,7 +292,7 @@ func TestARunUnderWayIsHandedOutToWhomItHasNotReached(t *testing.T) {
 	}
 	h.exec(`UPDATE member SET from_at = from_at - interval '3 hours'`)
 	h.exec(`UPDATE cohort SET run_at = next_at - interval '1 hour', run_from = next_at - interval '2 hours', run_missed = 1, run_drop = false,
-		at_spread = 0, at_id = (SELECT id FROM schedule WHERE key = 'b')`)
+		at_phase = 0, at_id = (SELECT id FROM schedule WHERE key = 'b')`)
 	h.pause("b", schedules.PauseParams{})
 	if handed := h.takeHanded(); len(handed) != 0 {
 		t.Errorf("the run has reached b, and %v was handed out", handed)

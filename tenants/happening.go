@@ -55,7 +55,7 @@ func QueueHappened(b *pgx.Batch, tenant ID, h Happening) error {
 		}
 	}
 	b.Queue(`
-		INSERT INTO happening (tenant_id, event, cause, schedule_id, data)
+		INSERT INTO notice_delta (tenant_id, event, cause, schedule_id, data)
 		SELECT $1, $2, $3, NULLIF($4::bigint, 0), $5
 		WHERE `+Subscribed("$1", "$2"), tenant, h.Event, h.Cause, h.Schedule, data)
 	return nil

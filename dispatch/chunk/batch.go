@@ -229,7 +229,7 @@ func bounds(groups []Group) (first, last int64) {
 
 // Member is a member of a cohort as the sweep reads it. Missed is how many ticks it has missed.
 type Member struct {
-	ID, Spread int64
-	Missed     int
-	Own        *cohorts.Run // a run of its own, if its last time came before the cohort's run; else nil
+	ID, Phase int64
+	Missed    int
+	Own       *cohorts.Run // a run of its own, if its last time came before the cohort's run; else nil
 }

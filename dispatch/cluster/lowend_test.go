@@ -265,20 +265,20 @@ func TestTurnsDoNotReadEarlierWaitsUnderAnOldSnapshot(t *testing.T) {
 	}
 	d, r := h.Recording()
 	h.OldSnapshot()
-	const word = "c.wait_at >= $4"
+	const word = "c.throttled_at >= $4"
 	rounds := func(n int) {
 		t.Helper()
 		for range n {
 			h.Exec(`
-				UPDATE cohort SET shard = shard, next_at = date_trunc('second', clock_timestamp()) - interval '1 s', due_at = 'infinity', wait_at = clock_timestamp()`)
-			h.Exec(`INSERT INTO turn (shard, tenant_id, due_at) SELECT shard, tenant_id, clock_timestamp() FROM (SELECT DISTINCT shard, tenant_id FROM cohort) c ON CONFLICT (shard, tenant_id) DO UPDATE SET due_at = excluded.due_at`)
+				UPDATE cohort SET shard = shard, next_at = date_trunc('second', clock_timestamp()) - interval '1 s', due_at = 'infinity', throttled_at = clock_timestamp()`)
+			h.Exec(`INSERT INTO fair_turn (shard, tenant_id, due_at) SELECT shard, tenant_id, clock_timestamp() FROM (SELECT DISTINCT shard, tenant_id FROM cohort) c ON CONFLICT (shard, tenant_id) DO UPDATE SET due_at = excluded.due_at`)
 			dispatchtest.Until(t, "none waits", func() bool {
 				for shard := range int16(cohorts.Shards) {
 					if _, err := d.SweepOnce(t.Context(), shard); err != nil {
 						t.Fatal(err)
 					}
 				}
-				return h.Number(`SELECT count(*) FROM cohort WHERE wait_at IS NOT NULL`) == 0
+				return h.Number(`SELECT count(*) FROM cohort WHERE throttled_at IS NOT NULL`) == 0
 			})
 		}
 	}

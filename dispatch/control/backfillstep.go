@@ -62,7 +62,7 @@ func (c *Control) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Op
 	op.WaitUntil = op.Now.Add(backfillEvery)
 	room := backfillRate
 	if p.Overlap != "allow_all" {
-		room = backfillAhead - f.Aside - f.AsideWaiting
+		room = backfillAhead - f.Aside - f.AsideBuffered
 	}
 	if f.Stopped || room <= 0 {
 		return false, op.Keep(next)
@@ -130,7 +130,7 @@ func (c *Control) lockFill(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id
 		return nil, err
 	}
 	err = tx.QueryRow(ctx, `
-		SELECT (SELECT m.from_at FROM schedule s JOIN member m ON m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id
+		SELECT (SELECT m.from_at FROM schedule s JOIN member m ON m.cohort_id = s.cohort_id AND m.phase = s.phase AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id
 			WHERE s.tenant_id = $1 AND s.id = $2)`, tenant, id).Scan(&f.FromAt)
 	if err != nil {
 		return nil, fmt.Errorf("read membership: %w", err)
@@ -198,8 +198,8 @@ func (c *Control) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation,
 	free := len(made) // how many run at once
 	if part.overlap != "allow_all" {
 		free = 0
-		idle := f.Live+f.Waiting == 0 || terms.Overlap == "allow_all"
-		if idle && f.Aside+f.AsideWaiting == 0 {
+		idle := f.Live+f.Buffered == 0 || terms.Overlap == "allow_all"
+		if idle && f.Aside+f.AsideBuffered == 0 {
 			free = min(1, len(made))
 		}
 	}
@@ -213,7 +213,7 @@ func (c *Control) fill(ctx context.Context, tx pgx.Tx, op *operations.Operation,
 			waits.Add(k, 1)
 			continue
 		}
-		record.QueueHeld(&b, op.Tenant, f.Shard, record.Try{TickKey: k, Attempt: 1}, "released", op.Now)
+		record.QueueDelayed(&b, op.Tenant, f.Shard, record.Try{TickKey: k, Attempt: 1}, "released", op.Now)
 	}
 	if free > 0 {
 		b.Queue(`

@@ -87,7 +87,7 @@ func (c *Control) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.I
 		tenant, k.Schedule, k.At, k.Seq, int16(record.Cancelled), int16(why), now)
 	record.QueueEndedUse(&b, tenant, now, record.Cancelled, k.Schedule)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("cancel a waiting tick: %w", err)
+		return fmt.Errorf("cancel a buffered tick: %w", err)
 	}
 	return c.finish.Rearm(ctx, tx, tenant, now, []ident.TickKey{k})
 }
@@ -113,15 +113,15 @@ func (c *Control) cancelRunning(ctx context.Context, tx pgx.Tx, tenant tenants.I
 	return err
 }
 
-// takeIdle removes a tick under way from held, waiting or ready. It returns false if a worker or an endpoint has the tick, or is about
+// takeIdle removes a tick under way from delayed, queued or ready. It returns false if a worker or an endpoint has the tick, or is about
 // to take it.
 func (c *Control) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *record.Tick) (bool, error) {
 	done, err := tx.Exec(ctx, `
-		DELETE FROM held
+		DELETE FROM delayed
 		WHERE `+record.ByKey+` AND why <> 'answer'`,
 		tenant, t.ScheduleID, t.NominalAt, t.Seq)
 	if err != nil {
-		return false, fmt.Errorf("take a held tick: %w", err)
+		return false, fmt.Errorf("take a delayed tick: %w", err)
 	}
 	if done.RowsAffected() > 0 {
 		return true, nil
@@ -130,7 +130,7 @@ func (c *Control) takeIdle(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t 
 		return false, nil
 	}
 	done, err = tx.Exec(ctx, `
-		DELETE FROM waiting
+		DELETE FROM queued
 		WHERE `+record.ByKey, tenant, t.ScheduleID, t.NominalAt, t.Seq)
 	if err != nil {
 		return false, fmt.Errorf("take a tick that waits for a slot: %w", err)
@@ -174,7 +174,7 @@ func (c *Control) GiveUp(ctx context.Context, tenant tenants.ID, k ident.TickKey
 			if _, err := c.takeIdle(ctx, tx, tenant, t); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, `DELETE FROM held WHERE `+record.ByKey, tenant, k.Schedule, k.At, k.Seq)
+			_, err := tx.Exec(ctx, `DELETE FROM delayed WHERE `+record.ByKey, tenant, k.Schedule, k.At, k.Seq)
 			if err != nil {
 				return err
 			}

@@ -140,7 +140,7 @@ func (c *Control) lockFailed(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 func queueAside(b *pgx.Batch, tenant tenants.ID, t *record.Tick, now time.Time) {
 	k := t.RowKey()
 	if t.State == record.Running {
-		record.QueueHeld(b, tenant, t.Shard, record.Try{TickKey: k, Attempt: t.Attempt}, "released", now)
+		record.QueueDelayed(b, tenant, t.Shard, record.Try{TickKey: k, Attempt: t.Attempt}, "released", now)
 		return
 	}
 	b.Queue(`

@@ -167,7 +167,7 @@ func (c *Control) sendManual(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 		record.QueueUsedBytes(&b, tenant, t.Workflow, now, len(*t.Payload))
 	}
 	if fate != state.Buffered && fate != state.Skipped {
-		record.QueueHeld(&b, tenant, t.Shard, record.Try{TickKey: t.RowKey(), Attempt: 1}, "manual", now)
+		record.QueueDelayed(&b, tenant, t.Shard, record.Try{TickKey: t.RowKey(), Attempt: 1}, "manual", now)
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("queue the manual tick: %w", err)

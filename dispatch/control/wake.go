@@ -112,7 +112,7 @@ func (c *Control) wakeSome(ctx context.Context, w record.ParkedFor) (taken bool,
 // wakeTurns makes a tenant's queued turns due, in all shards.
 func wakeTurns(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
 	_, err := tx.Exec(ctx, `
-		UPDATE turn
+		UPDATE fair_turn
 		SET due_at = `+postgres.Now+`
 		WHERE shard = ANY (ARRAY (SELECT generate_series(0, 63)::smallint)) AND tenant_id = $1`, tenant)
 	if err != nil {
@@ -125,13 +125,13 @@ func wakeTurns(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
 const unparkSome = `
 		WITH next AS MATERIALIZED (
 			SELECT ctid, nominal_at, schedule_id, seq
-			FROM held
+			FROM delayed
 			WHERE tenant_id = $1 AND waits_for = $2 AND (nominal_at, schedule_id, seq) > ($3, $4, $5)
 			ORDER BY nominal_at, schedule_id, seq
 			LIMIT $6
 			FOR UPDATE SKIP LOCKED
 		), woken AS (
-			UPDATE held
+			UPDATE delayed
 			SET due_at = ` + postgres.Now + `, waits_for = NULL
 			WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM next))
 		)

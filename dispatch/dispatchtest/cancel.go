@@ -16,10 +16,10 @@ func (h *Carillon) Fail(one Handed) {
 // Idle checks that a schedule's state counts nothing that runs or waits.
 func (h *Carillon) Idle() {
 	h.T.Helper()
-	if n := h.Number(`SELECT sum(live + waiting + aside + aside_waiting) FROM schedule_state`); n != 0 {
+	if n := h.Number(`SELECT sum(live + buffered + aside + aside_buffered) FROM schedule_state`); n != 0 {
 		h.T.Errorf("%d ticks are counted as under way", n)
 	}
-	for _, table := range []string{"buffered", "held", "ready"} {
+	for _, table := range []string{"buffered", "delayed", "ready"} {
 		if n := h.Number(`SELECT count(*) FROM ` + table); n != 0 {
 			h.T.Errorf("%d rows are left in %s", n, table)
 		}

@@ -49,7 +49,7 @@ func (h *Carillon) Invent(table string, tenant tenants.ID) {
 		switch table + "." + name {
 		case "attempt.outcome":
 			value = "'failed'"
-		case "held.why":
+		case "delayed.why":
 			value = "'retry'"
 		case "tick.state":
 			value = "0"

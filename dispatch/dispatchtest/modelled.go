@@ -302,8 +302,8 @@ func (w *ModelledHouse) openAll(rt *rapid.T) {
 func (w *ModelledHouse) DueShards(rt *rapid.T) []int16 {
 	rows, _ := w.Pool.Query(rt.Context(), `
 		SELECT shard FROM cohort WHERE due_at <= clock_timestamp()
-		UNION SELECT shard FROM held WHERE due_at <= clock_timestamp()
-		UNION SELECT shard FROM turn WHERE due_at <= clock_timestamp()`) // CollectRows reports the error
+		UNION SELECT shard FROM delayed WHERE due_at <= clock_timestamp()
+		UNION SELECT shard FROM fair_turn WHERE due_at <= clock_timestamp()`) // CollectRows reports the error
 	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
 	if err != nil {
 		rt.Fatal(err)
@@ -321,7 +321,7 @@ func (w *ModelledHouse) sweepAll(rt *rapid.T) {
 		}
 		w.openAll(rt)
 	}
-	if n := w.Number(`SELECT count(*) FROM cohort WHERE wait_at IS NOT NULL`); n > 0 {
+	if n := w.Number(`SELECT count(*) FROM cohort WHERE throttled_at IS NOT NULL`); n > 0 {
 		rt.Fatalf("%d cohorts wait for a turn", n)
 	}
 	if err := w.Dispatch.Complete(rt.Context()); err != nil {
@@ -379,7 +379,7 @@ func (w *ModelledHouse) Clear() {
 			w.T.Error(err)
 		}
 	}
-	w.Exec(`DELETE FROM held`)
+	w.Exec(`DELETE FROM delayed`)
 	w.Exec(`DELETE FROM ready`)
 }
 

@@ -26,7 +26,7 @@ var layOthers = []string{
 		OVERRIDING SYSTEM VALUE
 		SELECT pg_temp.who(c), 10000000 + n, 'w' || c, 'k' || n, c % 64, 'active', '{"timezone":"UTC"}', now(), 10000000 + c, '', now(), now(), 't', 3
 		FROM (SELECT n, CASE WHEN n <= 50000 THEN n ELSE 20001 + n % 30000 END AS c FROM generate_series(1, 80000) n) s`,
-	`INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at) SELECT cohort_id, 0, id, tenant_id, now() - interval '1 day' FROM schedule WHERE id > 10000000`,
+	`INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at) SELECT cohort_id, 0, id, tenant_id, now() - interval '1 day' FROM schedule WHERE id > 10000000`,
 	`INSERT INTO schedule_state (tenant_id, schedule_id, last_at, delay_at)
 		SELECT tenant_id, id, d.at, CASE WHEN id <= 10020000 THEN d.at END
 		FROM schedule CROSS JOIN LATERAL (SELECT date_trunc('day', now()) - interval '1 day' + id % 160000 * interval '1 second' AS at) d WHERE id > 10000000`,
@@ -35,26 +35,26 @@ var layOthers = []string{
 		FROM schedule_state WHERE schedule_id > 10000000`,
 	`INSERT INTO slot (tenant_id, schedule_id, nominal_at, seq, attempt, workflow)
 		SELECT tenant_id, schedule_id, nominal_at, 0, 1, 'w' || schedule_id - 10000000 FROM tick WHERE state = 1`,
-	`INSERT INTO waiting (tenant_id, workflow, priority, schedule_id, nominal_at, seq, attempt, shard)
+	`INSERT INTO queued (tenant_id, workflow, priority, schedule_id, nominal_at, seq, attempt, shard)
 		SELECT pg_temp.who(n % 20 + 1), 'w' || n % 20 + 1, 0, 10000000 + n, now(), 0, 1, 0 FROM generate_series(1, 20000) n`,
 	`INSERT INTO revision (tenant_id, schedule_id, version, workflow, key, spec, anchor_at, ended_at, ended_by, status, changed_at, changed_by)
 		SELECT tenant_id, id, 0, workflow, key, spec, now(), now(), 't', 'active', now(), 't' FROM schedule WHERE id > 10000000 AND id % 3 = 0`,
 	`INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, ended_at, outcome)
 		SELECT tenant_id, schedule_id, nominal_at, seq, 0, now(), 'failed' FROM tick WHERE schedule_id > 10000000 AND schedule_id % 4 = 0`,
-	`INSERT INTO roll (tenant_id, nominal_at, workflow, ticks, items) SELECT pg_temp.who(n), now(), 'w' || n, 1, '' FROM generate_series(1, 20000) n`,
+	`INSERT INTO tick_time (tenant_id, nominal_at, workflow, ticks, items) SELECT pg_temp.who(n), now(), 'w' || n, 1, '' FROM generate_series(1, 20000) n`,
 	`INSERT INTO dead_letter (tenant_id, schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, version, missed_count, shard, attempt, cause, dst)
 		SELECT pg_temp.who(n), 10000000 + n, now(), 0, 'w' || n, 'k' || n, now(), now(), 1, 0, 0, 3, 0, 0 FROM generate_series(1, 20000) n`,
 	`INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, workflows, items, swept_at, opened_at, done_at, owner)
 		SELECT n % 64, pg_temp.who(n), 0, 'small', now(), n, n, 1, '{w}', '\x00', now() - interval '10 minutes', now() - interval '10 minutes',
 			CASE WHEN n > 20000 THEN now() - interval '9 minutes' END, 900001
 		FROM generate_series(1, 60000) n`,
-	`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
+	`INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
 		SELECT pg_temp.who(n), 10000000 + n, now(), 1, 1, n % 64, 'retry', now() + interval '1 day' FROM generate_series(1, 40000) n`,
 	`UPDATE endpoint SET state = 'held' WHERE name IN (SELECT 'e' || n FROM generate_series(10001, 10200) n)`,
-	`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
+	`INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
 		SELECT pg_temp.who(e), 10000000 + n, now(), 2, 1, n % 64, 'endpoint', now() + interval '1 day', 'e' || e
 		FROM (SELECT n, 10001 + n % 200 AS e FROM generate_series(1, 40000) n) s`,
-	`INSERT INTO turn (shard, tenant_id, due_at) SELECT n % 64, 1001 + n / 64, now() + interval '1 day' FROM generate_series(0, 19999) n`,
+	`INSERT INTO fair_turn (shard, tenant_id, due_at) SELECT n % 64, 1001 + n / 64, now() + interval '1 day' FROM generate_series(0, 19999) n`,
 	`INSERT INTO ready (tenant_id, workflow, queue, priority, ticks, items) SELECT pg_temp.who(n), 'w' || n, 'default', 0, 1, '\x00' FROM generate_series(1, 30000) n`,
 	`INSERT INTO lease (tenant_id, worker, leased_at, until_at, unended, ticks) SELECT pg_temp.who(n), 'w', now(), now() + interval '1 day', 1, '\x00' FROM generate_series(1, 30000) n`,
 	`INSERT INTO buffered (tenant_id, schedule_id, nominal_at, seq) SELECT tenant_id, id, now(), 2 FROM schedule WHERE id > 10000000 AND id % 2 = 0`,
@@ -70,7 +70,7 @@ var layOthers = []string{
 	`INSERT INTO erasure (tenant_id, key_hash, erased_by, began_at, erased_at, schedule_ids) SELECT pg_temp.who(n), '\x00', 't', now(), now(), '{}' FROM generate_series(1, 5000) n`,
 	`INSERT INTO calendar (tenant_id, name, since, dates, created_at, updated_at, updated_by) SELECT pg_temp.who(n), 'c' || n, 1, '{}', now(), now(), 't' FROM generate_series(1, 5000) n`,
 	`INSERT INTO calendar_revision (tenant_id, revision, marked) SELECT n, 1, 1 FROM generate_series(1001, 2000) n`,
-	`INSERT INTO pushing (process_id, tenant_id, requests, busiest) SELECT 900001, n, 1, 1 FROM generate_series(1001, 2000) n`,
+	`INSERT INTO push_load (process_id, tenant_id, requests, busiest) SELECT 900001, n, 1, 1 FROM generate_series(1001, 2000) n`,
 	`INSERT INTO allowance (tenant_id, spent_to) SELECT n, now() FROM generate_series(1001, 2000) n`,
 	`INSERT INTO sync (tenant_id, id) OVERRIDING SYSTEM VALUE SELECT n, n FROM generate_series(1001, 1200) n`,
 	`INSERT INTO sync_line (tenant_id, sync_id, line, key, body) SELECT 1001 + n % 200, 1001 + n % 200, n, 'k', '{}' FROM generate_series(1, 20000) n`,

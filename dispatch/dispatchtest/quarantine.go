@@ -11,7 +11,7 @@ func (h *Carillon) Neighbour(shard int16) (swept func() int) {
 	defer func() { h.Tenant = own }()
 	h.Tenant = h.Quota("neighbour", 1000)
 	other := h.Tenant
-	h.Exec(`UPDATE tenant SET spread = 64 WHERE id = $1`, other)
+	h.Exec(`UPDATE tenant SET shards = 64 WHERE id = $1`, other)
 	for i := 0; h.Number(`SELECT count(*) FROM cohort WHERE shard = $1 AND tenant_id = $2`, shard, other) == 0; i++ {
 		h.Put("small", fmt.Sprint(i), Daily(0))
 	}

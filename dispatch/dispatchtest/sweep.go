@@ -69,7 +69,7 @@ func (h *Carillon) Herd(workflow, like string, n int) {
 		), states AS (
 			INSERT INTO schedule_state (tenant_id, schedule_id) SELECT tenant_id, id FROM made
 		)
-		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at)
+		INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at)
 		SELECT made.cohort_id, 0, made.id, made.tenant_id, model.joined FROM made, model`, workflow, like, n)
 }
 

@@ -116,7 +116,7 @@ func TestEventsAreSentUntilTheyAreTaken(t *testing.T) {
 		t.Errorf("it is audited %d times", n)
 	}
 	happens("api_keys")
-	if n := h.Number(`SELECT count(*) FROM happening WHERE cause = 'api_keys'`); n != 0 {
+	if n := h.Number(`SELECT count(*) FROM notice_delta WHERE cause = 'api_keys'`); n != 0 {
 		t.Error("what nobody wants to know is kept")
 	}
 }
@@ -128,11 +128,11 @@ func TestCausesAreBounded(t *testing.T) {
 	r, secret := h.Listener(tenants.Events()...)
 	r.Answers(503, "") // so that all of them are there at once
 	h.Exec(`
-		INSERT INTO happening (tenant_id, event, cause, n)
+		INSERT INTO notice_delta (tenant_id, event, cause, n)
 		SELECT $1, 'tick.failed', 'w' || i % 300, 1
 		FROM generate_series(1, 3000) i`, h.Tenant)
 	h.Start(h.Dispatch)
-	dispatchtest.Until(t, "all are added up", func() bool { return h.Number(`SELECT count(*) FROM happening`) == 0 })
+	dispatchtest.Until(t, "all are added up", func() bool { return h.Number(`SELECT count(*) FROM notice_delta`) == 0 })
 	dispatchtest.Until(t, "all are told, or wait for their hour", func() bool {
 		return h.Number(`SELECT count(*) FROM notice WHERE n > 0 AND next_at <= clock_timestamp()`) == 0
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// An event takes three steps in the database, so that no crash loses it. The transaction that causes it appends a row to table happening,
+// An event takes three steps in the database, so that no crash loses it. The transaction that causes it appends a row to table notice_delta,
 // and waits for no lock. Each second AddUp folds these rows into table notice, a row for each cause. A notice that is due becomes an event
 // for each endpoint that asks for such events; the next event of the cause follows after noticeGap. sendEvents sends the events.
 
@@ -31,7 +31,7 @@ const (
 
 // AnyNotice reports whether AddUp has work.
 func (es *Events) AnyNotice(ctx context.Context) (bool, error) {
-	found, err := postgres.Finds(ctx, es.pool, `SELECT FROM happening WHERE `+postgres.Unfolded("happening"))
+	found, err := postgres.Finds(ctx, es.pool, `SELECT FROM notice_delta WHERE `+postgres.Unfolded("notice_delta"))
 	if err != nil || found {
 		return found, err
 	}
@@ -46,7 +46,7 @@ func (es *Events) AddUp(ctx context.Context) (more bool, err error) {
 	from := es.dueNotices.Floor.Look(es.horizon, false).From
 	err = pgx.BeginFunc(ctx, es.pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
-		b.Queue(postgres.Fold("happening", "tenant_id, event, cause, n, at, schedule_id, nominal_at, seq, data")+`, causes AS (
+		b.Queue(postgres.Fold("notice_delta", "tenant_id, event, cause, n, at, schedule_id, nominal_at, seq, data")+`, causes AS (
 				SELECT tenant_id, event, array_agg(cause) AS known
 				FROM notice
 				WHERE (tenant_id, event) IN (SELECT tenant_id, event FROM taken)

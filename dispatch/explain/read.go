@@ -87,7 +87,7 @@ func (e *Explainer) present(ctx context.Context, tenant tenants.ID, workflow, ke
 		FROM schedule s
 		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
 		JOIN tenant t ON t.id = s.tenant_id
-		LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id
+		LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.phase = s.phase AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id
 		WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`, tenant, workflow, key) // CollectExactlyOneRow reports the error
 	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[present])
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -110,10 +110,10 @@ func StandingSlots(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys recor
 	rows, _ = tx.Query(ctx, `
 		SELECT n.name
 		FROM unnest($2::text[]) AS n (name)
-		WHERE EXISTS (SELECT FROM waiting w WHERE w.tenant_id = $1 AND w.workflow = n.name)`, tenant, workflows) // CollectRows reports the error
+		WHERE EXISTS (SELECT FROM queued w WHERE w.tenant_id = $1 AND w.workflow = n.name)`, tenant, workflows) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return nil, nil, fmt.Errorf("look for waiting ticks: %w", err)
+		return nil, nil, fmt.Errorf("look for queued ticks: %w", err)
 	}
 	for _, name := range found {
 		queued[name] = true
@@ -179,9 +179,9 @@ func (f *Finisher) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 	}
 	rows, _ := tx.Query(ctx, `
 		WITH first AS MATERIALIZED ( -- read once: a join would read it again and find others
-			SELECT priority, id FROM waiting WHERE tenant_id = $1 AND workflow = $2 ORDER BY priority, id LIMIT $3 FOR UPDATE
+			SELECT priority, id FROM queued WHERE tenant_id = $1 AND workflow = $2 ORDER BY priority, id LIMIT $3 FOR UPDATE
 		), next AS (
-			DELETE FROM waiting w
+			DELETE FROM queued w
 			USING first n
 			WHERE w.tenant_id = $1 AND w.workflow = $2 AND w.priority = n.priority AND w.id = n.id
 				-- A planner that takes few to wait would else read all that wait.
@@ -192,7 +192,7 @@ func (f *Finisher) grant(ctx context.Context, tx pgx.Tx, tenant tenants.ID, work
 			SELECT $1, schedule_id, nominal_at, seq, attempt, $2 FROM next WHERE $5::boolean
 			ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO NOTHING
 		)
-		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
+		INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
 		SELECT $1, schedule_id, nominal_at, seq, attempt, shard, 'slot', `+cohorts.NotPast("$4::timestamptz")+` FROM next
 		ON CONFLICT (tenant_id, schedule_id, nominal_at, seq) DO UPDATE SET attempt = excluded.attempt, why = excluded.why, due_at = excluded.due_at, waits_for = NULL
 		RETURNING shard`, tenant, workflow, n, now, limited) // CollectRows reports the error

@@ -94,10 +94,10 @@ func TestLimitedWorkflowIsPushedWithinItsLimit(t *testing.T) {
 	h.Limit("few", new("few"), new(int32(3)))
 	h.Fire("few", 12, 2)
 	dispatchtest.Until(t, "three are pushed, and the rest wait", func() bool {
-		return len(c.Caught()) == 3 && h.Number(`SELECT count(*) FROM waiting`) == 9
+		return len(c.Caught()) == 3 && h.Number(`SELECT count(*) FROM queued`) == 9
 	})
 	h.Fire("few", 2, 1) // urgent ones come before those that wait already
-	dispatchtest.Until(t, "they wait too", func() bool { return h.Number(`SELECT count(*) FROM waiting`) == 11 })
+	dispatchtest.Until(t, "they wait too", func() bool { return h.Number(`SELECT count(*) FROM queued`) == 11 })
 	for range 3 {
 		release <- struct{}{}
 	}
@@ -139,9 +139,9 @@ func TestRetriesAndLiftedLimitsFreeWhatWaits(t *testing.T) {
 	defer once.Do(func() { close(release) })
 	c.Hang(func(int) { <-release })
 	h.Fire("few", 4, 3)
-	dispatchtest.Until(t, "three wait", func() bool { return h.Number(`SELECT count(*) FROM waiting`) == 3 })
+	dispatchtest.Until(t, "three wait", func() bool { return h.Number(`SELECT count(*) FROM queued`) == 3 })
 	h.Limit("few", new("few"), nil)
-	dispatchtest.Until(t, "all are pushed", func() bool { return len(c.Caught()) >= 8 && h.Number(`SELECT count(*) FROM waiting`) == 0 })
+	dispatchtest.Until(t, "all are pushed", func() bool { return len(c.Caught()) >= 8 && h.Number(`SELECT count(*) FROM queued`) == 0 })
 	once.Do(func() { close(release) })
 	dispatchtest.Until(t, "all have succeeded", func() bool { return h.Number(`SELECT count(*) FROM tick WHERE state = 2`) == 7 })
 }
@@ -161,7 +161,7 @@ func TestSlotsOutliveAProcess(t *testing.T) {
 	}
 	h.Limit("few", new("few"), new(int32(1)))
 	h.Fire("few", 3, 2)
-	dispatchtest.Until(t, "one is pushed and two wait", func() bool { return len(c.Caught()) == 1 && h.Number(`SELECT count(*) FROM waiting`) == 2 })
+	dispatchtest.Until(t, "one is pushed and two wait", func() bool { return len(c.Caught()) == 1 && h.Number(`SELECT count(*) FROM queued`) == 2 })
 	h.Dispatch.Kill()
 	close(release)
 	h.Start(h.Process())

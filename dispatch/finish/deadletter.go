@@ -27,7 +27,7 @@ func insertDeadLetters(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead r
 			ON CONFLICT DO NOTHING
 			RETURNING workflow, schedule_id, nominal_at, seq
 		)
-		INSERT INTO happening (tenant_id, event, cause, n, schedule_id, nominal_at, seq)
+		INSERT INTO notice_delta (tenant_id, event, cause, n, schedule_id, nominal_at, seq)
 		SELECT DISTINCT ON (workflow) $1, $9::text, workflow, count(*) OVER (PARTITION BY workflow), schedule_id, nominal_at, seq
 		FROM buried
 		WHERE `+tenants.Subscribed("$1", "$9")+`

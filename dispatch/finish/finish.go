@@ -181,7 +181,7 @@ func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*End
 	}
 	var b pgx.Batch
 	var dead record.Keys
-	var retries []record.Held
+	var retries []record.Delayed
 	for _, u := range found {
 		k := ident.TickKey{Schedule: u.ScheduleID, At: u.NominalAt.UTC(), Seq: u.Seq}
 		e := bad[k]
@@ -198,7 +198,7 @@ func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*End
 			continue
 		}
 		if again {
-			retries = append(retries, record.Held{Try: record.Try{TickKey: k, Attempt: e.Attempt + 1}, Shard: u.Shard, Why: "retry", Due: due})
+			retries = append(retries, record.Delayed{Try: record.Try{TickKey: k, Attempt: e.Attempt + 1}, Shard: u.Shard, Why: "retry", Due: due})
 			b.Queue(`UPDATE tick SET attempt = attempt + 1 WHERE `+record.ByKey,
 				d.tenant, k.Schedule, k.At, k.Seq)
 			d.ended[k] = record.Running
@@ -216,7 +216,7 @@ func (d *ends) endBad(ctx context.Context, tx pgx.Tx, bad map[ident.TickKey]*End
 		b.Queue(`UPDATE tick SET state = $5, ended_at = $6, error = $7 WHERE `+record.ByKey,
 			d.tenant, k.Schedule, k.At, k.Seq, int16(state), d.now, e.Err)
 	}
-	record.QueueAllHeld(&b, d.tenant, retries)
+	record.QueueAllDelayed(&b, d.tenant, retries)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("write failed ticks: %w", err)
 	}
@@ -247,7 +247,7 @@ func (d *ends) readUnderWay(ctx context.Context, tx pgx.Tx, bad map[ident.TickKe
 	return found, nil
 }
 
-// dropAnswers deletes the rows of held that await the answers of these endings.
+// dropAnswers deletes the rows of delayed that await the answers of these endings.
 func dropAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, answered []*Ending) error {
 	if len(answered) == 0 {
 		return nil
@@ -257,7 +257,7 @@ func dropAnswers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, answered []*
 		keys.Add(e.TickKey, e.Attempt)
 	}
 	_, err := tx.Exec(ctx, `
-		DELETE FROM held h
+		DELETE FROM delayed h
 		USING unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
 		WHERE `+record.InKeys("h")+` AND h.why = 'answer'`,
 		tenant, keys.IDs, keys.At, keys.Seqs)

@@ -89,7 +89,7 @@ func TestTickThatWaitsForASlotIsCancelledAtOnce(t *testing.T) {
 	h.Start(h.Dispatch)
 	h.Limit("few", new("few"), new(int32(1)))
 	h.Fire("few", 3, 2)
-	dispatchtest.Until(t, "two wait", func() bool { return len(c.Caught()) == 1 && h.Number(`SELECT count(*) FROM waiting`) == 2 })
+	dispatchtest.Until(t, "two wait", func() bool { return len(c.Caught()) == 1 && h.Number(`SELECT count(*) FROM queued`) == 2 })
 	running := c.Caught()[0].Key
 	for _, key := range []string{"p2-000", "p2-001", "p2-002"} {
 		got, err := h.Dispatch.Control.Cancel(t.Context(), h.Tenant, h.History("few", key)[0].TickID)
@@ -100,7 +100,7 @@ func TestTickThatWaitsForASlotIsCancelledAtOnce(t *testing.T) {
 			t.Errorf("%s is %s, want %s", key, got.State, want)
 		}
 	}
-	if left := h.Number(`SELECT count(*) FROM waiting`); left != 0 {
+	if left := h.Number(`SELECT count(*) FROM queued`); left != 0 {
 		t.Errorf("%d wait still", left)
 	}
 }

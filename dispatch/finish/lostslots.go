@@ -37,13 +37,13 @@ func (f *Finisher) TendSlots(ctx context.Context) error {
 	}
 	rows, _ := f.pool.Query(ctx, `
 		WITH RECURSIVE queued (tenant_id, workflow) AS (
-			(SELECT tenant_id, workflow FROM waiting ORDER BY tenant_id, workflow LIMIT 1)
+			(SELECT tenant_id, workflow FROM queued ORDER BY tenant_id, workflow LIMIT 1)
 			UNION ALL
 			SELECT n.tenant_id, n.workflow
 			FROM queued q
 			CROSS JOIN LATERAL (
 				SELECT w.tenant_id, w.workflow
-				FROM waiting w
+				FROM queued w
 				WHERE (w.tenant_id, w.workflow) > (q.tenant_id, q.workflow)
 				ORDER BY w.tenant_id, w.workflow
 				LIMIT 1
@@ -52,7 +52,7 @@ func (f *Finisher) TendSlots(ctx context.Context) error {
 		SELECT tenant_id, workflow FROM queued`) // CollectRows reports the error
 	queued, err := pgx.CollectRows(rows, pgx.RowToStructByPos[limitedWorkflow])
 	if err != nil {
-		return fmt.Errorf("look for waiting ticks: %w", err)
+		return fmt.Errorf("look for queued ticks: %w", err)
 	}
 	for _, l := range queued {
 		free[l] = true

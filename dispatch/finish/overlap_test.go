@@ -128,7 +128,7 @@ func TestBufferedTickIsOfTheSequenceOnceItIsHandedOut(t *testing.T) {
 	h.Put("sequence", "k", p)
 	var got []dispatchtest.Handed
 	first := h.Lease("sequence", 1)[0]
-	dispatchtest.Until(t, "two wait", func() bool { return h.Number(`SELECT waiting FROM schedule_state`) >= 2 })
+	dispatchtest.Until(t, "two wait", func() bool { return h.Number(`SELECT buffered FROM schedule_state`) >= 2 })
 	h.Finish(first)
 	got = append(got, first)
 	for range 2 {

@@ -55,7 +55,7 @@ func (f *Finisher) RearmSchedules(ctx context.Context, tx pgx.Tx, tenant tenants
 		SELECT s.id AS schedule_id, c.shard, c.id, c.hash, m.from_at, st.delay_left
 		FROM schedule s
 		JOIN cohort c ON c.tenant_id = s.tenant_id AND c.shard = s.shard AND c.id = s.cohort_id
-		JOIN member m ON m.tenant_id = s.tenant_id AND m.cohort_id = c.id AND m.spread = s.spread AND m.schedule_id = s.id
+		JOIN member m ON m.tenant_id = s.tenant_id AND m.cohort_id = c.id AND m.phase = s.phase AND m.schedule_id = s.id
 		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
 		WHERE s.tenant_id = $1 AND s.id = ANY($2) AND c.delay AND c.due_at IS NULL AND c.run_at IS NULL
 		ORDER BY s.id`, tenant, free) // CollectRows reports the error

@@ -52,7 +52,7 @@ func (f *Finisher) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 			AND `+record.KeyIs("t", "st.tenant_id", "st.schedule_id", state.NewestAt, state.NewestSeq)+`
 			AND t.state = $4`, tenant, schedules, int16(record.Superseded), int16(record.Running))
 	// A held tick has no worker to stop: it is opened at once, and ends.
-	b.Queue(`UPDATE held SET due_at = `+postgres.Now+`, waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules)
+	b.Queue(`UPDATE delayed SET due_at = `+postgres.Now+`, waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("stop running ticks: %w", err)
 	}
@@ -68,11 +68,11 @@ func (f *Finisher) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 		RETURNING t.schedule_id, t.nominal_at, t.seq`,
 		tenant, schedules, int16(record.Skipped), int16(record.Superseded), now)
 	if err != nil {
-		return fmt.Errorf("supersede waiting ticks: %w", err)
+		return fmt.Errorf("supersede buffered ticks: %w", err)
 	}
 	gone, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ident.TickKey])
 	if err != nil {
-		return fmt.Errorf("supersede waiting ticks: %w", err)
+		return fmt.Errorf("supersede buffered ticks: %w", err)
 	}
 	if len(gone) == 0 {
 		return nil
@@ -118,7 +118,7 @@ func (f *Finisher) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 			ORDER BY b.schedule_id, b.aside, b.nominal_at, b.seq`, tenant, ids) // CollectRows reports the error
 		next, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[bufferedTick])
 		if err != nil {
-			return fmt.Errorf("read waiting ticks: %w", err)
+			return fmt.Errorf("read buffered ticks: %w", err)
 		}
 		ids = nil
 		var b pgx.Batch
@@ -135,7 +135,7 @@ func (f *Finisher) release(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 			}
 		}
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-			return fmt.Errorf("release waiting ticks: %w", err)
+			return fmt.Errorf("release buffered ticks: %w", err)
 		}
 		if err := f.Rearm(ctx, tx, tenant, now, passed); err != nil {
 			return err
@@ -165,7 +165,7 @@ func (w *bufferedTick) queueRelease(b *pgx.Batch, tenant tenants.ID, now time.Ti
 	b.Queue(`DELETE FROM buffered WHERE `+record.ByKey, tenant, w.ScheduleID, w.NominalAt, w.Seq)
 	w.queueState(b, tenant, now)
 	k := ident.TickKey{Schedule: w.ScheduleID, At: w.NominalAt.UTC(), Seq: w.Seq}
-	record.QueueHeld(b, tenant, w.Shard, record.Try{TickKey: k, Attempt: w.Attempt}, "released", now)
+	record.QueueDelayed(b, tenant, w.Shard, record.Try{TickKey: k, Attempt: w.Attempt}, "released", now)
 }
 
 // queueState moves a released tick in the counters of its schedule's state. A timed tick also gets its occurrence and last_at.
@@ -207,7 +207,7 @@ func (f *Finisher) CancelOrphans(ctx context.Context) (n int64, err error) {
 		)
 		SELECT FROM gone`, int16(record.Cancelled), record.MostCleared)
 	if err != nil {
-		return 0, fmt.Errorf("cancel waiting ticks of deleted schedules: %w", err)
+		return 0, fmt.Errorf("cancel buffered ticks of deleted schedules: %w", err)
 	}
 	return done.RowsAffected(), nil
 }

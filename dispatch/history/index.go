@@ -20,7 +20,7 @@ type indexAt struct {
 	Left int       `json:"l"`
 }
 
-// indexRow is a row of the index by time (table roll).
+// indexRow is a row of the index by time (table tick_time).
 type indexRow struct {
 	ID        int64
 	NominalAt time.Time
@@ -51,18 +51,18 @@ func (r *Reader) walkIndex(ctx context.Context, w indexWalk, see func(keys []ide
 		args[1], args[2] = from.At, from.ID
 		rows, _ := r.api.Query(ctx, `
 			SELECT id, nominal_at, ticks, items
-			FROM roll
+			FROM tick_time
 			WHERE tenant_id = $1 AND (nominal_at, id) <= ($2, $3) AND nominal_at >= $4`+only+`
 			ORDER BY nominal_at DESC, id DESC
 			LIMIT $5`, args...) // CollectRows reports the error
 		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[indexRow])
 		if err != nil {
-			return fmt.Errorf("read the roll: %w", err)
+			return fmt.Errorf("read the index by time: %w", err)
 		}
 		for _, row := range found {
 			all, err := record.UnpackKeys(row.Items, row.NominalAt.UTC(), row.Ticks)
 			if err != nil {
-				return fmt.Errorf("roll %d: %w", row.ID, err)
+				return fmt.Errorf("entry %d of the index by time: %w", row.ID, err)
 			}
 			if row.ID == from.ID && row.NominalAt.Equal(from.At) {
 				all = all[:min(from.Left, len(all))]

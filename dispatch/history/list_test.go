@@ -128,7 +128,7 @@ func TestAPageOfTicksCostsFewQueries(t *testing.T) {
 			INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, ended_at, shard, attempt, state, reason, cause, dst)
 			SELECT tenant_id, id, at, 0, 1, 0, at, at, 0, 1, 2, 0, 0, 0 FROM due
 		)
-		INSERT INTO roll (tenant_id, nominal_at, workflow, ticks, items)
+		INSERT INTO tick_time (tenant_id, nominal_at, workflow, ticks, items)
 		SELECT tenant_id, at, 'w', 1, set_byte('\x00', 0, (2 * id)::int) FROM due`, n); err != nil {
 		t.Fatal(err)
 	}

@@ -75,9 +75,9 @@ func queueSchedules(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	b.Queue(`
 		SELECT state, sum(n)::bigint
 		FROM (
-			SELECT state, n FROM idle WHERE tenant_id = $1
+			SELECT state, n FROM inactive WHERE tenant_id = $1
 			UNION ALL
-			SELECT state, n FROM idle_delta WHERE tenant_id = $1 AND `+postgres.Unfolded("idle_delta")+`
+			SELECT state, n FROM inactive_delta WHERE tenant_id = $1 AND `+postgres.Unfolded("inactive_delta")+`
 		) i
 		GROUP BY state`, tenant).Query(func(rows pgx.Rows) error {
 		var state string
@@ -106,7 +106,7 @@ func queueSchedules(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 // enabled.
 func queueFailures(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 	for why, to := range map[string]*int64{"retry": &v.Failures.Retrying, "answer": &v.Running.Awaited} {
-		b.Queue(`SELECT count(*) FROM (SELECT FROM held WHERE tenant_id = $1 AND why = $2 LIMIT $3) h`, tenant, why, mostCounted).
+		b.Queue(`SELECT count(*) FROM (SELECT FROM delayed WHERE tenant_id = $1 AND why = $2 LIMIT $3) h`, tenant, why, mostCounted).
 			QueryRow(bounded{to, &v.Failures.Truncated}.scan)
 	}
 	b.Queue(`SELECT count(*) FROM (SELECT FROM dead_letter WHERE tenant_id = $1 LIMIT $2) d`, tenant, mostCounted).
@@ -147,7 +147,7 @@ const endedRests = `(
 // queueUnswept queues the number of due ticks that are not swept. It finds cohorts by their next time, and counts a tick for each
 // member. Of a cohort that is being swept, it counts the members after the cursor.
 func (o *Overviews) queueUnswept(b *pgx.Batch, tenant tenants.ID, v *Overview) {
-	const columns = "d.id, d.next_at, d.wait_at, d.run_at, d.at_spread, d.at_id"
+	const columns = "d.id, d.next_at, d.throttled_at, d.run_at, d.at_phase, d.at_id"
 	due := cohorts.ByNextTime(columns, "d.next_at <= "+postgres.TxNow+" AND (d.due_at <= "+postgres.TxNow+" OR d.due_at = 'infinity')", func(from, where string) string {
 		return `
 			SELECT ` + columns + `
@@ -167,7 +167,7 @@ func (o *Overviews) queueUnswept(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 			FROM (
 				SELECT
 				FROM due d
-				JOIN member m ON m.cohort_id = d.id AND (m.spread, m.schedule_id) > (d.at_spread, d.at_id) AND m.tenant_id = $1
+				JOIN member m ON m.cohort_id = d.id AND (m.phase, m.schedule_id) > (d.at_phase, d.at_id) AND m.tenant_id = $1
 				WHERE d.run_at IS NOT NULL
 				LIMIT $3
 			) m
@@ -175,7 +175,7 @@ func (o *Overviews) queueUnswept(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 		SELECT (SELECT n FROM begun) + COALESCE((
 				SELECT sum(t.n) FROM due d JOIN tally t ON t.tenant_id = $1 AND t.cohort_id = d.id WHERE d.run_at IS NULL), 0)::bigint,
 			(SELECT count(*) FROM due) >= $2 OR (SELECT n FROM begun) >= $3,
-			(SELECT min(next_at) FROM due), (SELECT min(wait_at) FROM due)`, tenant, mostDueCohorts, mostDueMembers).
+			(SELECT min(next_at) FROM due), (SELECT min(throttled_at) FROM due)`, tenant, mostDueCohorts, mostDueMembers).
 		QueryRow(func(row pgx.Row) error {
 			var more bool
 			var since *time.Time
@@ -229,9 +229,9 @@ func queueWaiting(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 		})
 	b.Queue(`SELECT count(*) FROM (SELECT FROM buffered WHERE tenant_id = $1 LIMIT $2) q`, tenant, mostCounted).
 		QueryRow(bounded{&v.Backlog.Buffered, &v.Backlog.Truncated}.scan)
-	b.Queue(`SELECT count(*) FROM (SELECT FROM held WHERE tenant_id = $1 AND why <> 'answer' LIMIT $2) h`, tenant, mostCounted).
+	b.Queue(`SELECT count(*) FROM (SELECT FROM delayed WHERE tenant_id = $1 AND why <> 'answer' LIMIT $2) h`, tenant, mostCounted).
 		QueryRow(bounded{&v.Backlog.Held, &v.Backlog.Truncated}.scan)
-	b.Queue(`SELECT workflow, count(*) FROM (SELECT workflow FROM waiting WHERE tenant_id = $1 LIMIT $2) w GROUP BY workflow ORDER BY workflow`, tenant, mostCounted).
+	b.Queue(`SELECT workflow, count(*) FROM (SELECT workflow FROM queued WHERE tenant_id = $1 LIMIT $2) w GROUP BY workflow ORDER BY workflow`, tenant, mostCounted).
 		Query(func(rows pgx.Rows) error {
 			var one Throttle
 			_, err := pgx.ForEachRow(rows, []any{&one.Workflow, &one.Waiting}, func() error {
@@ -271,9 +271,9 @@ func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (byN
 	b.Queue(`
 		SELECT workflow, state, sum(n)::bigint
 		FROM (
-			SELECT workflow, state, n FROM idle WHERE tenant_id = $1
+			SELECT workflow, state, n FROM inactive WHERE tenant_id = $1
 			UNION ALL
-			SELECT workflow, state, n FROM idle_delta WHERE tenant_id = $1 AND `+postgres.Unfolded("idle_delta")+`
+			SELECT workflow, state, n FROM inactive_delta WHERE tenant_id = $1 AND `+postgres.Unfolded("inactive_delta")+`
 		) i
 		GROUP BY workflow, state
 		HAVING sum(n) <> 0`, tenant).Query(func(rows pgx.Rows) error {
@@ -308,13 +308,13 @@ func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (byN
 func (o *Overviews) lateness(ctx context.Context, tenant tenants.ID, now time.Time) (l Lateness, err error) {
 	rows, _ := o.DB.Query(ctx, `
 		SELECT id, nominal_at, ticks, items
-		FROM roll
+		FROM tick_time
 		WHERE tenant_id = $1 AND nominal_at > $2 AND nominal_at <= $3
 		ORDER BY nominal_at DESC, id DESC
 		LIMIT $4`, tenant, now.Add(-latenessOf), now, latenessRows) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[indexRow])
 	if err != nil {
-		return l, fmt.Errorf("read the roll: %w", err)
+		return l, fmt.Errorf("read the index by time: %w", err)
 	}
 	keys, err := sample(found)
 	if err != nil || len(keys.IDs) == 0 {
@@ -353,7 +353,7 @@ func sample(found []indexRow) (keys record.Keys, err error) {
 		}
 		all, err := record.UnpackKeys(r.Items, r.NominalAt.UTC(), r.Ticks)
 		if err != nil {
-			return keys, fmt.Errorf("roll %d: %w", r.ID, err)
+			return keys, fmt.Errorf("entry %d of the index by time: %w", r.ID, err)
 		}
 		for ; next < seen+r.Ticks; next += every {
 			keys.Add(all[next-seen], 0)

@@ -127,7 +127,7 @@ func overdue(ctx context.Context, tx pgx.Tx, tenant tenants.ID, keys record.Keys
 	rows, err := tx.Query(ctx, `
 		SELECT h.schedule_id, h.nominal_at, h.seq
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) AS i (id, at, seq)
-		JOIN held h ON `+record.InKeys("h")+`
+		JOIN delayed h ON `+record.InKeys("h")+`
 		WHERE h.why = 'answer' AND h.due_at <= (SELECT `+postgres.Now+`)`, tenant, keys.IDs, keys.At, keys.Seqs)
 	if err != nil {
 		return nil, fmt.Errorf("look for overdue answers: %w", err)

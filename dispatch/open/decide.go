@@ -88,7 +88,7 @@ var decideTicks = state.Decide + `
 			SELECT (s.id - r.before)::int AS ord, s.*
 			FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS r (owner, lo, hi, before)
 			CROSS JOIN LATERAL (
-				SELECT tenant_id, id, version, queue, priority, timeout_s, max_attempts, key, payload, overlap, ticks_left, cohort_id, spread,
+				SELECT tenant_id, id, version, queue, priority, timeout_s, max_attempts, key, payload, overlap, ticks_left, cohort_id, phase,
 					status, paused_until, max_lateness_s, on_expired, updated_at
 				FROM schedule
 				WHERE tenant_id = r.owner AND id BETWEEN r.lo AND r.hi
@@ -99,9 +99,9 @@ var decideTicks = state.Decide + `
 		OFFSET 0
 	) n
 	WHERE ` + state.Undecided + `
-	RETURNING n.ord, n.version, n.key, st.fate, n.overlap = 'cancel_other' AS cancels,
+	RETURNING n.ord, n.version, n.key, st.decision, n.overlap = 'cancel_other' AS cancels,
 		CASE
-			WHEN n.reason <> 0 OR st.fate <> 2 THEN n.reason
+			WHEN n.reason <> 0 OR st.decision <> 2 THEN n.reason
 			WHEN ` + state.Requested + ` THEN $20::smallint
 			WHEN ` + state.TooSoon + ` THEN $22::smallint
 			ELSE $21::smallint

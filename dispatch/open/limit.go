@@ -94,7 +94,7 @@ func (o *Opener) queueUp(ctx context.Context, tx pgx.Tx, p *plan) error {
 		workflows, priorities, shards = append(workflows, one.Workflow), append(priorities, one.Priority), append(shards, one.Tick.Shard)
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO waiting (tenant_id, workflow, priority, schedule_id, nominal_at, seq, attempt, shard)
+		INSERT INTO queued (tenant_id, workflow, priority, schedule_id, nominal_at, seq, attempt, shard)
 		SELECT $1, workflow, priority, id, at, seq, attempt, shard
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $6::text[], $7::smallint[], $8::smallint[])
 			WITH ORDINALITY AS n (id, at, seq, attempt, workflow, priority, shard, ord)

@@ -35,8 +35,8 @@ func TestSmallChunksOfASweepAreOpenedTogether(t *testing.T) {
 	if n := h.Number(`SELECT count(*) FROM chunk WHERE epoch = 1 AND opened_at IS NOT NULL AND done_at IS NOT NULL`); n != len(chunks) {
 		t.Errorf("%d chunks are open and done, want %d", n, len(chunks))
 	}
-	if n := h.Number(`SELECT count(*) FROM tick`) + h.Number(`SELECT sum(ticks) FROM roll`); n != 2*len(chunks) {
-		t.Errorf("there are %d ticks and entries in the roll, want %d", n, 2*len(chunks))
+	if n := h.Number(`SELECT count(*) FROM tick`) + h.Number(`SELECT sum(ticks) FROM tick_time`); n != 2*len(chunks) {
+		t.Errorf("there are %d ticks and entries of the index by time, want %d", n, 2*len(chunks))
 	}
 	if n := h.Number(`SELECT count(DISTINCT tenant_id) FROM ready WHERE ticks = 1`); n != 2 {
 		t.Errorf("ticks of %d tenants wait for workers, want 2", n)

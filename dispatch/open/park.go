@@ -41,9 +41,9 @@ func (o *Opener) park(ctx context.Context, tx pgx.Tx, tenant tenants.ID, parked 
 	for _, s := range found {
 		underWay[s.RowKey()] = s
 	}
-	holds := make([]record.Held, len(parked))
+	holds := make([]record.Delayed, len(parked))
 	for i, p := range parked {
-		h := record.Held{Try: p.Try, Shard: p.Shard, Why: "endpoint", Due: now}
+		h := record.Delayed{Try: p.Try, Shard: p.Shard, Why: "endpoint", Due: now}
 		r := &routes[slices.Index(workflows, p.Workflow)]
 		s := underWay[p.TickKey]
 		switch {
@@ -59,5 +59,5 @@ func (o *Opener) park(ctx context.Context, tx pgx.Tx, tenant tenants.ID, parked 
 		}
 		holds[i] = h
 	}
-	return record.InsertHeld(ctx, tx, tenant, holds)
+	return record.InsertDelayed(ctx, tx, tenant, holds)
 }

@@ -57,7 +57,7 @@ func parkedHerd(h *dispatchtest.Carillon, name string, size int) *dispatchtest.C
 // wantParked holds that ticks are parked for something, and that nothing looks at them within the next hours.
 func wantParked(h *dispatchtest.Carillon, name string, size int) {
 	h.T.Helper()
-	if n := h.Number(`SELECT count(*) FROM held WHERE waits_for = $1 AND due_at > now() + interval '20 hours'`, name); n != size {
+	if n := h.Number(`SELECT count(*) FROM delayed WHERE waits_for = $1 AND due_at > now() + interval '20 hours'`, name); n != size {
 		h.T.Fatalf("%d ticks are parked for %q, want %d", n, name, size)
 	}
 }
@@ -65,7 +65,7 @@ func wantParked(h *dispatchtest.Carillon, name string, size int) {
 // wantStill holds that a round writes nothing of what is held, and makes no chunk.
 func wantStill(h *dispatchtest.Carillon) {
 	h.T.Helper()
-	const held = `SELECT count(*), COALESCE(sum(xmin::text::bigint), 0), COALESCE(sum(hashtext(ctid::text)), 0), (SELECT count(*) FROM chunk) FROM held`
+	const held = `SELECT count(*), COALESCE(sum(xmin::text::bigint), 0), COALESCE(sum(hashtext(ctid::text)), 0), (SELECT count(*) FROM chunk) FROM delayed`
 	read := func() (state [4]int64) {
 		if err := h.Pool.QueryRow(h.T.Context(), held).Scan(&state[0], &state[1], &state[2], &state[3]); err != nil {
 			h.T.Fatal(err)
@@ -90,7 +90,9 @@ func wantSent(h *dispatchtest.Carillon, c *dispatchtest.Catcher, size int) {
 	if sent := c.Caught(); len(sent) != size && !again || len(dispatchtest.KeysOf(sent)) != size || len(c.Errs) > 0 {
 		h.T.Errorf("%d were sent, of %d keys; %v", len(sent), len(dispatchtest.KeysOf(sent)), c.Errs)
 	}
-	dispatchtest.Until(h.T, "no row of held and wake is left", func() bool { return h.Number(`SELECT (SELECT count(*) FROM held) + (SELECT count(*) FROM wake)`) == 0 })
+	dispatchtest.Until(h.T, "no row of held and wake is left", func() bool {
+		return h.Number(`SELECT (SELECT count(*) FROM delayed) + (SELECT count(*) FROM wake)`) == 0
+	})
 }
 
 func TestTicksOfAHeldEndpointCostNothingAndGoOutOnceItIsEnabled(t *testing.T) {
@@ -209,7 +211,7 @@ func TestParkedTickIsCancelledForANewerOne(t *testing.T) {
 	h.Start(h.Dispatch)
 	h.Put("overlap", "k", dispatchtest.Rarely("cancel_other"))
 	h.Trigger()
-	parked := func() bool { return h.Number(`SELECT count(*) FROM held WHERE waits_for = 'overlap'`) == 1 }
+	parked := func() bool { return h.Number(`SELECT count(*) FROM delayed WHERE waits_for = 'overlap'`) == 1 }
 	dispatchtest.Until(t, "the first is parked", parked)
 	h.Trigger()
 	dispatchtest.Until(t, "the first is cancelled", func() bool { return h.States()[0] == "cancelled superseded" })
@@ -232,7 +234,7 @@ func TestTickIsNotParkedWhileItsEndpointIsBeingEnabled(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.OpenAll()
-	if n := h.Number(`SELECT count(*) FROM held WHERE waits_for IS NULL AND due_at < now() + interval '1 minute'`); n != 5 {
+	if n := h.Number(`SELECT count(*) FROM delayed WHERE waits_for IS NULL AND due_at < now() + interval '1 minute'`); n != 5 {
 		t.Errorf("%d ticks are held for a moment, want 5", n)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
@@ -251,8 +253,8 @@ func TestAnEndpointIsEnabledAfterTheTicksAreParkedThatItWakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // it may be over
-	const park = `WITH parker AS MATERIALIZED (SELECT pg_try_advisory_xact_lock_shared($2, $1::int)) UPDATE held SET waits_for = 'w' FROM parker WHERE tenant_id = $1`
-	h.Exec(`UPDATE held SET waits_for = NULL`)
+	const park = `WITH parker AS MATERIALIZED (SELECT pg_try_advisory_xact_lock_shared($2, $1::int)) UPDATE delayed SET waits_for = 'w' FROM parker WHERE tenant_id = $1`
+	h.Exec(`UPDATE delayed SET waits_for = NULL`)
 	if _, err := tx.Exec(t.Context(), park, h.Tenant, dispatchtest.ParkLocks); err != nil {
 		t.Fatal(err)
 	}
@@ -293,10 +295,10 @@ func TestNoTickIsForgottenHoweverOftenItsEndpointIsHeld(t *testing.T) {
 		setEndpoint(h, "w", c.URL, "enabled", 1)
 	}
 	dispatchtest.Until(t, "all are sent, or parked for good", func() bool {
-		return h.Number(`SELECT count(*) FROM tick WHERE state = 2`)+h.Number(`SELECT count(*) FROM held WHERE waits_for IS NOT NULL`) == size &&
+		return h.Number(`SELECT count(*) FROM tick WHERE state = 2`)+h.Number(`SELECT count(*) FROM delayed WHERE waits_for IS NOT NULL`) == size &&
 			h.Number(`SELECT count(*) FROM wake`) == 0
 	})
-	if n := h.Number(`SELECT count(*) FROM held`); n != 0 {
+	if n := h.Number(`SELECT count(*) FROM delayed`); n != 0 {
 		t.Errorf("%d ticks are forgotten", n)
 	}
 }
@@ -310,12 +312,12 @@ func TestTurnsOfAStoppedTenantAreLookedAtInMinutes(t *testing.T) {
 	}
 	h.Backdate(h.Tenant)
 	round(h)
-	if n := h.Number(`SELECT count(*) FROM turn WHERE due_at > now() + interval '4 minutes'`); n != 1 {
+	if n := h.Number(`SELECT count(*) FROM fair_turn WHERE due_at > now() + interval '4 minutes'`); n != 1 {
 		t.Fatalf("%d turns are put off for minutes, want 1", n)
 	}
-	h.Exec(`UPDATE turn SET due_at = now()`)
+	h.Exec(`UPDATE fair_turn SET due_at = now()`)
 	round(h)
-	if n := h.Number(`SELECT count(*) FROM turn WHERE due_at > now() + interval '4 minutes'`); n != 1 {
+	if n := h.Number(`SELECT count(*) FROM fair_turn WHERE due_at > now() + interval '4 minutes'`); n != 1 {
 		t.Errorf("%d turns are put off again, want 1", n)
 	}
 	drawn := h.At(`SELECT spent_to FROM allowance`)
@@ -336,10 +338,10 @@ func TestASweepDoesNotReadTheTurnsOfOthers(t *testing.T) {
 	h := dispatchtest.New(t)
 	h.Put("w", "k", dispatchtest.Daily(0))
 	h.Backdate(h.Tenant)
-	h.Exec(`INSERT INTO turn (shard, tenant_id, due_at) SELECT s, 1000 + n, now() + interval '1 hour' FROM generate_series(0, 63) s, generate_series(1, 300) n`)
-	h.Exec(`ANALYZE turn`)
+	h.Exec(`INSERT INTO fair_turn (shard, tenant_id, due_at) SELECT s, 1000 + n, now() + interval '1 hour' FROM generate_series(0, 63) s, generate_series(1, 300) n`)
+	h.Exec(`ANALYZE fair_turn`)
 	shard := h.Number(`SELECT shard FROM cohort`)
-	if n := reads(h, "turn", dispatchtest.ReadDue, shard); n > 10 {
+	if n := reads(h, "fair_turn", dispatchtest.ReadDue, shard); n > 10 {
 		t.Errorf("%d turns were read for one cohort", n)
 	}
 }
@@ -348,11 +350,11 @@ func TestLookingForForsakenTicksReadsOneOfEachWait(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	h.Exec(`
-		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
+		INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
 		SELECT $1 + n % 4, n, now() - n * interval '1 second', 0, 1, n % 64, 'endpoint', 'infinity', CASE WHEN n % 8 < 4 THEN 'a' ELSE 'b' END
 		FROM generate_series(1, 20000) n`, h.Tenant)
-	h.Exec(`ANALYZE held`)
-	if n := reads(h, "held", dispatchtest.ReadForsaken, -1, "", 1000); n > 20 {
+	h.Exec(`ANALYZE delayed`)
+	if n := reads(h, "delayed", dispatchtest.ReadForsaken, -1, "", 1000); n > 20 {
 		t.Errorf("%d rows were read for 8 waits", n)
 	}
 }

@@ -43,7 +43,7 @@ type plan struct {
 
 // aside are the ticks of a plan that go to no worker now.
 type aside struct {
-	held     []record.Held
+	held     []record.Delayed
 	parked   []record.Parking
 	buffered []ident.TickKey // wait for another tick of their schedule
 	stops    []int64         // schedules whose running tick is cancelled for a buffered one
@@ -53,7 +53,7 @@ type aside struct {
 
 // hold delays an attempt until a moment.
 func (p *plan) hold(t *record.Tick, why string, until time.Time) {
-	p.aside.held = append(p.aside.held, record.Held{Try: tryOf(t), Shard: t.Shard, Why: why, Due: until})
+	p.aside.held = append(p.aside.held, record.Delayed{Try: tryOf(t), Shard: t.Shard, Why: why, Due: until})
 }
 
 // park delays an attempt until its endpoint, or its tenant, goes on.

@@ -81,7 +81,7 @@ func (o *Opener) resend(ctx context.Context, tx pgx.Tx, p *plan, tries []record.
 	return o.write(ctx, tx, []*plan{p}, self)
 }
 
-// unsent reads those of the tries whose ticks are running and wait nowhere else: neither in held, nor for a worker.
+// unsent reads those of the tries whose ticks are running and wait nowhere else: neither in delayed, nor for a worker.
 func (o *Opener) unsent(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []record.Try) ([]*record.Sendable, error) {
 	found, err := record.Sendables(ctx, tx, c.TenantID, tries)
 	if err != nil || len(found) == 0 {
@@ -91,18 +91,18 @@ func (o *Opener) unsent(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []
 	for _, s := range found {
 		keys.Add(s.RowKey(), s.Attempt)
 	}
-	// Each is looked for by its key (OFFSET 0): a join may read all that is held of the tenant.
+	// Each is looked for by its key (OFFSET 0): a join may read all delayed ticks of the tenant.
 	rows, _ := tx.Query(ctx, `
 		SELECT (i.ord - 1)::int
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[]) WITH ORDINALITY AS i (id, at, seq, ord)
 		WHERE NOT EXISTS (
-			SELECT FROM held h
+			SELECT FROM delayed h
 			WHERE `+record.InKeys("h")+`
 			OFFSET 0)`,
 		c.TenantID, keys.IDs, keys.At, keys.Seqs) // CollectRows reports the error
 	left, err := pgx.CollectRows(rows, pgx.RowTo[int32])
 	if err != nil {
-		return nil, fmt.Errorf("leave out held ticks: %w", err)
+		return nil, fmt.Errorf("leave out delayed ticks: %w", err)
 	}
 	var pushed []*record.Sendable
 	for _, i := range left {

@@ -80,7 +80,7 @@ func (o *Opener) putAside(ctx context.Context, tx pgx.Tx, p *plan) error {
 			return err
 		}
 	}
-	if err := record.InsertHeld(ctx, tx, tenant, a.held); err != nil {
+	if err := record.InsertDelayed(ctx, tx, tenant, a.held); err != nil {
 		return err
 	}
 	if len(a.ended) > 0 {

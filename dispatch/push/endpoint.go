@@ -317,7 +317,7 @@ func QueueDisable(b *pgx.Batch, e *Target) {
 			SELECT $1, 'carillon', 'endpoint.disable', 'endpoints/' || name, '', json_build_object('state', $3::text, 'status', 410)
 			FROM gone
 		)
-		INSERT INTO happening (tenant_id, event, cause, data)
+		INSERT INTO notice_delta (tenant_id, event, cause, data)
 		SELECT $1, $5::text, name, json_build_object('endpoint', name, 'status', 410)
 		FROM gone
 		WHERE `+tenants.Subscribed("$1", "$5"), e.Tenant, e.Name, DisabledEndpoint, e.Url, tenants.EndpointDisabled)

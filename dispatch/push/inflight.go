@@ -15,7 +15,7 @@ import (
 
 const (
 	pushingEvery = time.Second
-	pushingOld   = 5 * time.Second // older rows of pushing do not count
+	pushingOld   = 5 * time.Second // older rows of push_load do not count
 )
 
 // flight is how many requests of a tenant this process has in flight: all of them, and those to the endpoint with the most.
@@ -57,9 +57,9 @@ func (p *Pusher) writePushing(ctx context.Context) {
 			of, requests, busiest = append(of, int32(tenant)), append(requests, int32(f.requests)), append(busiest, int32(f.busiest))
 		}
 		var b pgx.Batch
-		b.Queue(`DELETE FROM pushing WHERE process_id = $1 AND tenant_id <> ALL (COALESCE($2::int[], '{}'))`, id, of)
+		b.Queue(`DELETE FROM push_load WHERE process_id = $1 AND tenant_id <> ALL (COALESCE($2::int[], '{}'))`, id, of)
 		b.Queue(`
-			INSERT INTO pushing (process_id, tenant_id, requests, busiest, at)
+			INSERT INTO push_load (process_id, tenant_id, requests, busiest, at)
 			SELECT $1, tenant_id, requests, busiest, `+postgres.Now+`
 			FROM unnest($2::int[], $3::int[], $4::int[]) AS n (tenant_id, requests, busiest)
 			ON CONFLICT (process_id, tenant_id) DO UPDATE SET requests = excluded.requests, busiest = excluded.busiest, at = excluded.at`,
@@ -82,7 +82,7 @@ func PushingToBusiest(db postgres.DB) tenants.Meter { return meterPushing(db, "b
 
 func meterPushing(db postgres.DB, column string) tenants.Meter {
 	return func(ctx context.Context, tenant tenants.ID) (n int, err error) {
-		err = db.QueryRow(ctx, `SELECT COALESCE(sum(`+column+`), 0)::int FROM pushing WHERE tenant_id = $1 AND at > `+postgres.Now+` - $2::interval`,
+		err = db.QueryRow(ctx, `SELECT COALESCE(sum(`+column+`), 0)::int FROM push_load WHERE tenant_id = $1 AND at > `+postgres.Now+` - $2::interval`,
 			tenant, pushingOld).Scan(&n)
 		if err != nil {
 			return 0, fmt.Errorf("count requests in flight: %w", err)

@@ -30,7 +30,7 @@ func TestTicksBehindAFullQueueCostNoWrites(t *testing.T) {
 	if err != nil || got.State != "running" || got.Reason != "requested" {
 		t.Errorf("one that waits behind others: got %+v, %v", got, err)
 	}
-	if held := h.Number(`SELECT count(*) FROM held`); held != 0 {
+	if held := h.Number(`SELECT count(*) FROM delayed`); held != 0 {
 		t.Errorf("%d are held", held)
 	}
 	if open := h.Number(`SELECT count(*) FROM chunk WHERE opened_at IS NOT NULL AND done_at IS NULL`); open == 0 {
@@ -88,9 +88,9 @@ func TestTicksBehindAQueueAreHeldOnceTheEndpointIs(t *testing.T) {
 	h.Exec(`UPDATE endpoint SET state = 'held'`)
 	close(release)
 	dispatchtest.Until(t, "the others are held", func() bool {
-		return h.Number(`SELECT count(*) FROM held WHERE why = 'endpoint'`)+h.Number(`SELECT count(*) FROM tick WHERE state = 2`) == size
+		return h.Number(`SELECT count(*) FROM delayed WHERE why = 'endpoint'`)+h.Number(`SELECT count(*) FROM tick WHERE state = 2`) == size
 	})
-	if held := h.Number(`SELECT count(*) FROM held`); held == 0 {
+	if held := h.Number(`SELECT count(*) FROM delayed`); held == 0 {
 		t.Error("none is held")
 	}
 	h.Exec(`UPDATE endpoint SET state = 'enabled'`)

@@ -250,16 +250,16 @@ func ownedChunks(ctx context.Context, tx pgx.Tx, self int64, outcomes []outcome,
 
 func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, now time.Time, outcomes []outcome, mine map[Sending]bool) error {
 	var endings []finish.Ending
-	var holds []record.Held
+	var holds []record.Delayed
 	var b pgx.Batch
 	gone := map[string]bool{}
 	for _, o := range outcomes {
 		switch {
 		case !mine[o.sending()]:
 		case !o.held.IsZero():
-			holds = append(holds, record.Held{Try: record.Try{TickKey: o.TickKey, Attempt: o.Attempt}, Shard: o.Tick.Shard, Why: "endpoint", Due: o.held})
+			holds = append(holds, record.Delayed{Try: record.Try{TickKey: o.TickKey, Attempt: o.Attempt}, Shard: o.Tick.Shard, Why: "endpoint", Due: o.held})
 		case !o.awaited.IsZero():
-			holds = append(holds, record.Held{Try: record.Try{TickKey: o.TickKey, Attempt: o.Attempt}, Shard: o.Tick.Shard, Why: "answer", Due: o.awaited})
+			holds = append(holds, record.Delayed{Try: record.Try{TickKey: o.TickKey, Attempt: o.Attempt}, Shard: o.Tick.Shard, Why: "answer", Due: o.awaited})
 		default:
 			endings = append(endings, o.Ending)
 		}
@@ -268,7 +268,7 @@ func (r *results) writeOwned(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 			QueueDisable(&b, o.Endpoint)
 		}
 	}
-	record.QueueAllHeld(&b, tenant, holds)
+	record.QueueAllDelayed(&b, tenant, holds)
 	if b.Len() > 0 {
 		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 			return fmt.Errorf("write answers awaited: %w", err)

@@ -233,7 +233,7 @@ func TestTicksWaitForAKeysetThatIsMissing(t *testing.T) {
 	p.Spec = calendar.Spec{Intervals: []calendar.Interval{{Every: "1s"}}, MaxTicks: new(1)}
 	h.Put("w", "k", p)
 	dispatchtest.Until(t, "the tick is held without an attempt", func() bool {
-		return h.Number(`SELECT count(*) FROM held WHERE why = 'endpoint' AND attempt = 1`) == 1
+		return h.Number(`SELECT count(*) FROM delayed WHERE why = 'endpoint' AND attempt = 1`) == 1
 	})
 	if err := without.Stop(t.Context()); err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func TestTicksOfADeadEndpointAreHeld(t *testing.T) {
 	h.Start(h.Process())
 	h.Fire("dead", 30, 2)
 	dispatchtest.Until(t, "ticks are held without an attempt", func() bool {
-		return h.Number(`SELECT count(*) FROM held WHERE why = 'endpoint' AND attempt = 1`) > 5
+		return h.Number(`SELECT count(*) FROM delayed WHERE why = 'endpoint' AND attempt = 1`) > 5
 	})
 	if n := len(c.Caught()); n > 15 {
 		t.Errorf("%d requests were made", n)

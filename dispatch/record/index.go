@@ -21,7 +21,7 @@ type indexName struct {
 	at       int64 // in seconds
 }
 
-// IndexEntries are rows of the index by time (table roll): one for the ticks of a workflow and nominal time, two bytes a tick.
+// IndexEntries are rows of the index by time (table tick_time): one for the ticks of a workflow and nominal time, two bytes a tick.
 type IndexEntries map[indexName][]ident.TickKey
 
 // Add adds ticks of a tenant. Ticks of one workflow and nominal time share an entry.
@@ -53,7 +53,7 @@ func (r IndexEntries) Queue(b *pgx.Batch) {
 		counts, items = append(counts, int32(len(keys))), append(items, packKeys(keys))
 	}
 	b.Queue(`
-		INSERT INTO roll (tenant_id, nominal_at, workflow, ticks, items)
+		INSERT INTO tick_time (tenant_id, nominal_at, workflow, ticks, items)
 		SELECT tenant_id, at, workflow, ticks, items
 		FROM unnest($1::int[], $2::timestamptz[], $3::text[], $4::int[], $5::bytea[]) AS n (tenant_id, at, workflow, ticks, items)`,
 		owners, times, workflows, counts, items)

@@ -73,7 +73,7 @@ func UntilAt(moment string) string {
 	return `CASE WHEN s.ticks_left IS NOT NULL THEN COALESCE((
 					SELECT m.until_at
 					FROM member m
-					WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id), ` + moment + `) END`
+					WHERE m.cohort_id = s.cohort_id AND m.phase = s.phase AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id), ` + moment + `) END`
 }
 
 // QueueOver marks cohorts of a shard whose schedules upkeep completes.

@@ -10,18 +10,18 @@ import (
 
 // Counters are how many ticks of a schedule are under way.
 type Counters struct {
-	Live, Waiting       int // own ticks that run, and that are buffered
-	Aside, AsideWaiting int
-	SeenAt              *time.Time // nominal time of the last timed tick that was recorded
+	Live, Buffered       int // own ticks that run, and that are buffered
+	Aside, AsideBuffered int
+	SeenAt               *time.Time // nominal time of the last timed tick that was recorded
 }
 
 // Lock locks the state of a schedule until tx ends, and reads its counters.
 func Lock(ctx context.Context, tx pgx.Tx, s Schedule) (c Counters, err error) {
 	err = tx.QueryRow(ctx, `
-		SELECT live, waiting, aside, aside_waiting, `+SeenAt+`
+		SELECT live, buffered, aside, aside_buffered, `+SeenAt+`
 		FROM schedule_state st
 		WHERE tenant_id = $1 AND schedule_id = $2
-		FOR UPDATE`, s.Tenant, s.ID).Scan(&c.Live, &c.Waiting, &c.Aside, &c.AsideWaiting, &c.SeenAt)
+		FOR UPDATE`, s.Tenant, s.ID).Scan(&c.Live, &c.Buffered, &c.Aside, &c.AsideBuffered, &c.SeenAt)
 	if err != nil {
 		return c, fmt.Errorf("lock the state of a schedule: %w", err)
 	}
@@ -35,7 +35,7 @@ func DecideAside(ctx context.Context, tx pgx.Tx, s Schedule, overlap string) (Fa
 	if err != nil {
 		return 0, err
 	}
-	if overlap != "allow_all" && c.Live+c.Waiting+c.Aside+c.AsideWaiting > 0 {
+	if overlap != "allow_all" && c.Live+c.Buffered+c.Aside+c.AsideBuffered > 0 {
 		return Buffered, nil
 	}
 	return handedOut, nil
@@ -45,7 +45,7 @@ func DecideAside(ctx context.Context, tx pgx.Tx, s Schedule, overlap string) (Fa
 func Backfill(b *pgx.Batch, s Schedule, handedOut, buffered int) {
 	b.Queue(`
 		UPDATE schedule_state
-		SET aside = aside + $3, fired = fired + $3, aside_waiting = aside_waiting + $4
+		SET aside = aside + $3, fired = fired + $3, aside_buffered = aside_buffered + $4
 		WHERE tenant_id = $1 AND schedule_id = $2`, s.Tenant, s.ID, handedOut, buffered)
 }
 
@@ -57,6 +57,6 @@ func Revive(b *pgx.Batch, s Schedule, f Fate) {
 	}
 	b.Queue(`
 		UPDATE schedule_state
-		SET failed = GREATEST(0, failed - 1), aside = aside + $3, aside_waiting = aside_waiting + $4
+		SET failed = GREATEST(0, failed - 1), aside = aside + $3, aside_buffered = aside_buffered + $4
 		WHERE tenant_id = $1 AND schedule_id = $2`, s.Tenant, s.ID, handedOut, buffered)
 }

@@ -9,7 +9,7 @@ import (
 // occurrence, the number of the last timed tick.
 const Release = `
 			UPDATE schedule_state
-			SET waiting = waiting - 1, live = live + 1, fired = fired + 1, live_at = $3, live_seq = $4, seen_at = COALESCE(seen_at, last_at),
+			SET buffered = buffered - 1, live = live + 1, fired = fired + 1, live_at = $3, live_seq = $4, seen_at = COALESCE(seen_at, last_at),
 				prev_at = last_at, last_at = CASE WHEN $5 THEN $3 ELSE last_at END, occurrence = occurrence + CASE WHEN $5 THEN 1 ELSE 0 END
 			WHERE tenant_id = $1 AND schedule_id = $2
 			RETURNING prev_at, occurrence`
@@ -18,20 +18,20 @@ const Release = `
 func ReleaseAside(b *pgx.Batch, s Schedule, again bool) {
 	b.Queue(`
 			UPDATE schedule_state
-			SET aside_waiting = GREATEST(0, aside_waiting - 1), aside = aside + 1, fired = fired + CASE WHEN $3 THEN 0 ELSE 1 END
+			SET aside_buffered = GREATEST(0, aside_buffered - 1), aside = aside + 1, fired = fired + CASE WHEN $3 THEN 0 ELSE 1 END
 			WHERE tenant_id = $1 AND schedule_id = $2`, s.Tenant, s.ID, again)
 }
 
 // Expire skips an own buffered tick that is too late.
 func Expire(b *pgx.Batch, s Schedule) {
-	b.Queue(`UPDATE schedule_state SET waiting = waiting - 1, skipped = skipped + 1 WHERE tenant_id = $1 AND schedule_id = $2`, s.Tenant, s.ID)
+	b.Queue(`UPDATE schedule_state SET buffered = buffered - 1, skipped = skipped + 1 WHERE tenant_id = $1 AND schedule_id = $2`, s.Tenant, s.ID)
 }
 
 // Supersede skips own buffered ticks of tenant $1 that newer ticks replace. It is an UPDATE that reads their schedules from a relation
 // gone (schedule_id), which has one row for each tick.
 const Supersede = `
 			UPDATE schedule_state st
-			SET waiting = st.waiting - g.n, skipped = st.skipped + g.n
+			SET buffered = st.buffered - g.n, skipped = st.skipped + g.n
 			FROM (SELECT schedule_id, count(*)::int AS n FROM gone GROUP BY schedule_id) g
 			WHERE st.tenant_id = $1 AND st.schedule_id = g.schedule_id`
 
@@ -39,6 +39,6 @@ const Supersede = `
 // would have run aside; gone is empty if the tick was not buffered.
 const Withdraw = `
 		UPDATE schedule_state st
-		SET waiting = st.waiting - CASE WHEN gone.aside THEN 0 ELSE 1 END, aside_waiting = st.aside_waiting - CASE WHEN gone.aside THEN 1 ELSE 0 END
+		SET buffered = st.buffered - CASE WHEN gone.aside THEN 0 ELSE 1 END, aside_buffered = st.aside_buffered - CASE WHEN gone.aside THEN 1 ELSE 0 END
 		FROM gone
 		WHERE st.tenant_id = $1 AND st.schedule_id = $2`

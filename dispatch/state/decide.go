@@ -40,10 +40,10 @@ type rule struct{ handOut, buffer string }
 // One that overlaps only ticks aside waits for them, whatever the policy. mostBuffered bounds buffer_all.
 func ruleOf(free string) rule {
 	return rule{
-		handOut: `(` + free + ` AND (n.overlap = 'allow_all' OR st.live + st.waiting + st.aside = 0))`,
-		buffer: `(` + free + ` AND n.overlap <> 'allow_all' AND st.live + st.waiting + st.aside > 0 AND (
-		st.live + st.waiting = 0 OR
-		n.overlap = 'buffer_one' AND st.waiting = 0 OR n.overlap = 'buffer_all' AND st.waiting < ` + mostBuffered + ` OR n.overlap = 'cancel_other'))`,
+		handOut: `(` + free + ` AND (n.overlap = 'allow_all' OR st.live + st.buffered + st.aside = 0))`,
+		buffer: `(` + free + ` AND n.overlap <> 'allow_all' AND st.live + st.buffered + st.aside > 0 AND (
+		st.live + st.buffered = 0 OR
+		n.overlap = 'buffer_one' AND st.buffered = 0 OR n.overlap = 'buffer_all' AND st.buffered < ` + mostBuffered + ` OR n.overlap = 'cancel_other'))`,
 	}
 }
 
@@ -52,10 +52,10 @@ const mostBuffered = `1000`
 // count returns the assignments that count the tick.
 func (r rule) count() string {
 	return `live = st.live + CASE WHEN ` + r.handOut + ` THEN 1 ELSE 0 END,
-			waiting = st.waiting + CASE WHEN ` + r.buffer + ` THEN 1 ELSE 0 END,
+			buffered = st.buffered + CASE WHEN ` + r.buffer + ` THEN 1 ELSE 0 END,
 			fired = st.fired + CASE WHEN ` + r.handOut + ` THEN 1 ELSE 0 END,
 			skipped = st.skipped + CASE WHEN ` + r.handOut + ` OR ` + r.buffer + ` THEN 0 ELSE 1 END,
-			fate = CASE WHEN ` + r.handOut + ` THEN 0 WHEN ` + r.buffer + ` THEN 1 ELSE 2 END`
+			decision = CASE WHEN ` + r.handOut + ` THEN 0 WHEN ` + r.buffer + ` THEN 1 ELSE 2 END`
 }
 
 // Two reasons to skip a timed tick n that the state st knows: a client asked for it, or the tick comes too soon. A schedule that
@@ -73,7 +73,7 @@ var (
 // Decide decides timed ticks, and moves the states of their schedules. It is the beginning of an UPDATE of schedule_state st, which
 // goes on with FROM a relation n, WHERE Undecided, and RETURNING. n has one row for each tick: owner (the tenant), id (of the
 // schedule), at (the nominal time), missed (the times that the tick stands for), reason (not 0: why it is skipped whatever the
-// state) and overlap (the policy). st.fate is its fate then, and st.prev_at the last_at of before.
+// state) and overlap (the policy). st.decision is its fate then, and st.prev_at the last_at of before.
 var Decide = `
 		UPDATE schedule_state st
 		SET seen_at = CASE WHEN ` + timed.handOut + ` THEN NULL ELSE n.at END,
@@ -105,7 +105,7 @@ var trigger = `
 			` + manual.count() + `
 		FROM (SELECT $3::smallint AS reason, $4::text AS overlap) n
 		WHERE st.tenant_id = $1 AND st.schedule_id = $2
-		RETURNING st.manual, st.fate, st.last_at`
+		RETURNING st.manual, st.decision, st.last_at`
 
 // Trigger decides a manual tick at a nominal time, under an overlap policy. A reason other than 0 skips the tick whatever the state.
 func Trigger(ctx context.Context, tx pgx.Tx, s Schedule, at time.Time, reason int16, overlap string) (t triggered, err error) {

@@ -4,24 +4,24 @@
 // A tick is the schedule's own, or runs aside: the ticks of a backfill and the ticks that are delivered again run aside. Four
 // counters say what is under way, and each agrees with rows of the table tick:
 //
-//	live           own ticks that are running: handed out and not ended, also between two attempts
-//	waiting        own ticks that are buffered: scheduled, with a row in buffered
-//	aside          ticks that run aside
-//	aside_waiting  ticks that will run aside and are buffered
+//	live            own ticks that are running: handed out and not ended, also between two attempts
+//	buffered        own ticks that are buffered: scheduled, with a row in the table buffered
+//	aside           ticks that run aside
+//	aside_buffered  ticks that will run aside and are buffered
 //
 // The transitions, with what each adds:
 //
-//	Decide, Trigger  a new tick. It is handed out (live +1, fired +1), buffered (waiting +1) or skipped (skipped +1). Decide adds
+//	Decide, Trigger  a new tick. It is handed out (live +1, fired +1), buffered (buffered +1) or skipped (skipped +1). Decide adds
 //	                 to missed the times that the tick stands for, Trigger adds 1 to manual.
-//	Release          an own buffered tick is handed out: waiting -1, live +1, fired +1
-//	ReleaseAside     a tick aside is handed out: aside_waiting -1, aside +1, and fired +1 unless it was handed out before
-//	Expire           an own buffered tick is too late: waiting -1, skipped +1
-//	Supersede        newer ticks replace the own buffered ticks: waiting -n, skipped +n
-//	Withdraw         a buffered tick is cancelled: waiting -1 or aside_waiting -1
+//	Release          an own buffered tick is handed out: buffered -1, live +1, fired +1
+//	ReleaseAside     a tick aside is handed out: aside_buffered -1, aside +1, and fired +1 unless it was handed out before
+//	Expire           an own buffered tick is too late: buffered -1, skipped +1
+//	Supersede        newer ticks replace the own buffered ticks: buffered -n, skipped +n
+//	Withdraw         a buffered tick is cancelled: buffered -1 or aside_buffered -1
 //	End              running ticks end: live -n, aside -n, succeeded +n, failed +n. A success sets failures to 0, the number of
 //	                 ticks that failed in a row.
-//	Backfill         new ticks aside: aside +n, fired +n, aside_waiting +m
-//	Revive           a failed tick is delivered again: failed -1, and aside +1 or aside_waiting +1
+//	Backfill         new ticks aside: aside +n, fired +n, aside_buffered +m
+//	Revive           a failed tick is delivered again: failed -1, and aside +1 or aside_buffered +1
 //
 // What is handed out as the schedule's own tick also moves the sequence: last_at and prev_at are the nominal times of the last
 // timed tick and of the one before, occurrence is its number. To keep the row narrow, a column that would repeat another is null:

@@ -16,4 +16,4 @@ const End = `
 		FROM unnest($2::bigint[], $3::int[], $4::int[], $5::int[], $6::int[]) AS i (id, good, bad, own, aside)
 		WHERE st.tenant_id = $1 AND st.schedule_id = i.id
 		RETURNING st.schedule_id, CASE WHEN i.bad > 0 THEN st.failures ELSE 0 END,
-			st.aside = 0 AND (st.live = 0 AND st.waiting > 0 OR st.aside_waiting > 0), st.delay_at`
+			st.aside = 0 AND (st.live = 0 AND st.buffered > 0 OR st.aside_buffered > 0), st.delay_at`

@@ -68,15 +68,15 @@ func TestCountersAgreeWithTheTicks(t *testing.T) {
 
 // counters are those of one schedule.
 type counters struct {
-	Key                                string
-	Live, Waiting, Aside, AsideWaiting int
-	Fired, Succeeded, Failed, Skipped  int
-	Missed, Manual, Occurrence         int
-	Failures                           int // in a row
-	LastAt, SeenAt                     *time.Time
-	LiveAt                             *time.Time // with LiveSeq: the own tick that was handed out last
-	LiveSeq                            int32
-	DelayAt                            *time.Time // of the timed tick of fixed_delay that has not ended
+	Key                                  string
+	Live, Buffered, Aside, AsideBuffered int
+	Fired, Succeeded, Failed, Skipped    int
+	Missed, Manual, Occurrence           int
+	Failures                             int // in a row
+	LastAt, SeenAt                       *time.Time
+	LiveAt                               *time.Time // with LiveSeq: the own tick that was handed out last
+	LiveSeq                              int32
+	DelayAt                              *time.Time // of the timed tick of fixed_delay that has not ended
 }
 
 // countedTick is what counts of a tick.
@@ -422,9 +422,9 @@ func (c *counters) add(t countedTick) {
 	case t.State == "running":
 		c.Live++
 	case t.State == "scheduled" && t.Aside:
-		c.AsideWaiting++
+		c.AsideBuffered++
 	case t.State == "scheduled":
-		c.Waiting++
+		c.Buffered++
 	case t.State == "succeeded":
 		c.Succeeded++
 	case t.State == "failed":
@@ -453,7 +453,7 @@ func (c *counters) add(t countedTick) {
 // stored returns the counters as schedule_state has them.
 func (w *countedHouse) stored(rt *rapid.T) map[int64]*counters {
 	rows, err := w.Pool.Query(rt.Context(), `
-		SELECT st.schedule_id, s.key, st.live, st.waiting, st.aside, st.aside_waiting, st.fired, st.succeeded, st.failed, st.skipped, st.missed, st.manual, st.occurrence,
+		SELECT st.schedule_id, s.key, st.live, st.buffered, st.aside, st.aside_buffered, st.fired, st.succeeded, st.failed, st.skipped, st.missed, st.manual, st.occurrence,
 			st.failures, st.last_at, COALESCE(st.seen_at, st.last_at), COALESCE(st.live_at, st.last_at), COALESCE(st.live_seq, 0), st.delay_at
 		FROM schedule s
 		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
@@ -465,7 +465,7 @@ func (w *countedHouse) stored(rt *rapid.T) map[int64]*counters {
 	var id int64
 	var c counters
 	_, err = pgx.ForEachRow(rows, []any{
-		&id, &c.Key, &c.Live, &c.Waiting, &c.Aside, &c.AsideWaiting, &c.Fired, &c.Succeeded, &c.Failed, &c.Skipped, &c.Missed, &c.Manual, &c.Occurrence,
+		&id, &c.Key, &c.Live, &c.Buffered, &c.Aside, &c.AsideBuffered, &c.Fired, &c.Succeeded, &c.Failed, &c.Skipped, &c.Missed, &c.Manual, &c.Occurrence,
 		&c.Failures, &c.LastAt, &c.SeenAt, &c.LiveAt, &c.LiveSeq, &c.DelayAt,
 	}, func() error {
 		one := c
@@ -498,7 +498,7 @@ func (w *countedHouse) compare(rt *rapid.T) {
 		CROSS JOIN LATERAL (
 			SELECT count(*) FILTER (WHERE NOT aside) AS own, count(*) FILTER (WHERE aside) AS aside FROM buffered WHERE tenant_id = s.tenant_id AND schedule_id = s.id
 		) b
-		WHERE s.workflow = $1 AND (st.waiting, st.aside_waiting) <> (b.own, b.aside)`, w.Workflow)
+		WHERE s.workflow = $1 AND (st.buffered, st.aside_buffered) <> (b.own, b.aside)`, w.Workflow)
 	if wrong > 0 {
 		rt.Fatalf("%d schedules have other buffered ticks than they count", wrong)
 	}

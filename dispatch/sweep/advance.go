@@ -31,19 +31,19 @@ func (p *pass) lookAhead(ctx context.Context) error {
 	}
 	rows, err := p.tx.Query(ctx, `
 		SELECT c.ord::int, COALESCE(
-			(SELECT spread FROM member WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND spread BETWEEN c.low AND c.high ORDER BY spread LIMIT 1),
-			(SELECT spread FROM member WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND spread BETWEEN c.low2 AND c.high2 ORDER BY spread LIMIT 1))
+			(SELECT phase FROM member WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND phase BETWEEN c.low AND c.high ORDER BY phase LIMIT 1),
+			(SELECT phase FROM member WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND phase BETWEEN c.low2 AND c.high2 ORDER BY phase LIMIT 1))
 		FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
 			WITH ORDINALITY AS c (id, tenant_id, low, high, low2, high2, ord)`, ids, owners, low, high, lowAgain, highAgain)
 	if err != nil {
 		return fmt.Errorf("look ahead: %w", err)
 	}
 	var ord int
-	var spread *int64
-	_, err = pgx.ForEachRow(rows, []any{&ord, &spread}, func() error {
+	var phase *int64
+	_, err = pgx.ForEachRow(rows, []any{&ord, &phase}, func() error {
 		c := p.moved[at[ord-1]]
-		if spread != nil {
-			c.ahead, c.empty = new(*spread), false
+		if phase != nil {
+			c.ahead, c.empty = new(*phase), false
 		}
 		return nil
 	})
@@ -56,7 +56,7 @@ func (p *pass) lookAhead(ctx context.Context) error {
 // place is where a cohort stands after a sweep.
 type place struct {
 	next, due, run, from, empty, wait *time.Time
-	spread, id                        *int64
+	phase, id                         *int64
 	missed                            *int32
 	drop                              *bool
 }
@@ -70,18 +70,18 @@ func (c *due) place(now time.Time) place {
 	if !c.run.Next.IsZero() {
 		next = &c.run.Next
 	}
-	within := func(spread, id int64, due time.Time) place {
+	within := func(phase, id int64, due time.Time) place {
 		return place{
-			next: next, due: &due, run: &c.run.At, from: &c.run.From, spread: &spread, id: &id,
+			next: next, due: &due, run: &c.run.At, from: &c.run.From, phase: &phase, id: &id,
 			missed: new(int32(c.run.Missed)), drop: &c.run.Drop,
 		}
 	}
 	if c.waits {
-		p := within(*c.AtSpread, *c.AtID, now)
+		p := within(*c.AtPhase, *c.AtID, now)
 		if c.stopped && c.RunAt == nil {
 			p = place{next: c.NextAt}
 		}
-		if p.due, p.wait = nil, c.WaitAt; p.wait == nil {
+		if p.due, p.wait = nil, c.ThrottledAt; p.wait == nil {
 			p.wait = &now
 		}
 		return p
@@ -107,7 +107,7 @@ func (c *due) place(now time.Time) place {
 	case c.AtID == nil: // reached, but none of its members fitted in
 		return place{next: c.NextAt, due: &now}
 	}
-	return within(*c.AtSpread, *c.AtID, now)
+	return within(*c.AtPhase, *c.AtID, now)
 }
 
 // idle reports whether a cohort only sleeps until its next nominal time is due.
@@ -122,7 +122,7 @@ func (p *pass) advance() {
 	var idle []pgtype.TID
 	var idleIDs []int64
 	var idleNext, idleDue []time.Time
-	var ids, spreads, afters []*int64
+	var ids, phases, afters []*int64
 	var next, dueAt, runAt, runFrom, empty, wait []*time.Time
 	var missed []*int32
 	var drop []*bool
@@ -136,15 +136,15 @@ func (p *pass) advance() {
 			idleNext, idleDue = append(idleNext, *to.next), append(idleDue, *to.due)
 			continue
 		}
-		ids, spreads, afters = append(ids, &c.ID), append(spreads, to.spread), append(afters, to.id)
+		ids, phases, afters = append(ids, &c.ID), append(phases, to.phase), append(afters, to.id)
 		next, dueAt, runAt, runFrom, empty = append(next, to.next), append(dueAt, to.due), append(runAt, to.run), append(runFrom, to.from), append(empty, to.empty)
 		missed, drop, wait = append(missed, to.missed), append(drop, to.drop), append(wait, to.wait)
 	}
 	if len(idle) > 0 {
 		b.Queue(`
 			UPDATE cohort c
-			SET next_at = n.next_at, due_at = `+cohorts.NotPast("n.due_at")+`, wait_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL,
-				at_spread = NULL, at_id = NULL, empty_at = NULL, run_drop = NULL
+			SET next_at = n.next_at, due_at = `+cohorts.NotPast("n.due_at")+`, throttled_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL,
+				at_phase = NULL, at_id = NULL, empty_at = NULL, run_drop = NULL
 			FROM unnest($2::tid[], $3::bigint[], $4::timestamptz[], $5::timestamptz[]) AS n (row, id, next_at, due_at)
 			WHERE c.ctid = n.row AND c.shard = $1 AND c.id = n.id`, p.shard, idle, idleIDs, idleNext, idleDue).Exec(func(done pgconn.CommandTag) error {
 			if int(done.RowsAffected()) != len(idle) {
@@ -158,12 +158,12 @@ func (p *pass) advance() {
 	}
 	b.Queue(`
 		UPDATE cohort c
-		SET next_at = n.next_at, due_at = CASE WHEN n.wait_at IS NULL THEN `+cohorts.NotPast("n.due_at")+` ELSE 'infinity' END, wait_at = n.wait_at, run_at = n.run_at, run_from = n.run_from, run_missed = n.run_missed,
-			at_spread = n.at_spread, at_id = n.at_id, empty_at = n.empty_at, run_drop = n.run_drop,
+		SET next_at = n.next_at, due_at = CASE WHEN n.throttled_at IS NULL THEN `+cohorts.NotPast("n.due_at")+` ELSE 'infinity' END, throttled_at = n.throttled_at, run_at = n.run_at, run_from = n.run_from, run_missed = n.run_missed,
+			at_phase = n.at_phase, at_id = n.at_id, empty_at = n.empty_at, run_drop = n.run_drop,
 			retime_at = CASE WHEN n.empty_at IS NULL THEN c.retime_at END
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[],
 			$7::int[], $8::bigint[], $9::bigint[], $10::timestamptz[], $11::boolean[], $12::timestamptz[])
-			AS n (id, next_at, due_at, run_at, run_from, run_missed, at_spread, at_id, empty_at, run_drop, wait_at)
+			AS n (id, next_at, due_at, run_at, run_from, run_missed, at_phase, at_id, empty_at, run_drop, throttled_at)
 		WHERE c.shard = $1 AND c.id = n.id`,
-		p.shard, ids, next, dueAt, runAt, runFrom, missed, spreads, afters, empty, drop, wait)
+		p.shard, ids, next, dueAt, runAt, runFrom, missed, phases, afters, empty, drop, wait)
 }

@@ -75,7 +75,7 @@ func (c *due) beginRun(now time.Time) {
 		c.skipToNow(now)
 	}
 	if walk, jitters := cohorts.WalkOf(c.timing, c.run, string(c.Workflow)); jitters {
-		c.walk, c.leg = walk, new(walk.Leg(c.AtSpread, c.AtID, now))
+		c.walk, c.leg = walk, new(walk.Leg(c.AtPhase, c.AtID, now))
 	}
 }
 

@@ -7,9 +7,9 @@
 // One such transaction is a pass (pass.go): it reads (due.go), begins runs (begin.go), reads members (members.go), shares out ticks
 // (fairness.go), and moves the cohorts (advance.go).
 //
-// Fairness: a tenant with more due in a shard than its quota allows now is queued. A row of table turn says when it is served next.
+// Fairness: a tenant with more due in a shard than its quota allows now is throttled. A row of table fair_turn says when it is served next.
 // Tokens of tenants are counted in memory and settled in table allowance; tenants with many unopened chunks get a later priority.
 //
-// The package writes chunk, cohort, held, turn and allowance under the lock of the shard. A crash rolls the transaction back, and the
+// The package writes chunk, cohort, delayed, fair_turn and allowance under the lock of the shard. A crash rolls the transaction back, and the
 // process that owns the shard then sweeps it again.
 package sweep

@@ -19,24 +19,24 @@ import (
 
 // due is a cohort whose time has come: first what dueColumns read, in the order of fields.
 type due struct {
-	Row      pgtype.TID // where it lies: nobody else changes it while the shard is locked
-	ID       int64
-	TenantID tenants.ID
-	Workflow word
-	Hash     digest
-	Missed   word
-	NextAt   *time.Time
-	RunAt    *time.Time
-	RunFrom  *time.Time
-	RunLost  *int32
-	RunDrop  *bool
-	AtSpread *int64
-	AtID     *int64
-	WaitAt   *time.Time
-	RetimeAt *time.Time
-	Revision int64 // with TZData: by what it is timed
-	TZData   word
-	Waits    bool // others of its tenant's wait in line
+	Row         pgtype.TID // where it lies: nobody else changes it while the shard is locked
+	ID          int64
+	TenantID    tenants.ID
+	Workflow    word
+	Hash        digest
+	Missed      word
+	NextAt      *time.Time
+	RunAt       *time.Time
+	RunFrom     *time.Time
+	RunLost     *int32
+	RunDrop     *bool
+	AtPhase     *int64
+	AtID        *int64
+	ThrottledAt *time.Time
+	RetimeAt    *time.Time
+	Revision    int64 // with TZData: by what it is timed
+	TZData      word
+	Waits       bool // others of its tenant's wait in line
 
 	next   time.Time // what NextAt points to
 	timing *calendar.Timing
@@ -46,12 +46,12 @@ type due struct {
 	empty  bool // of which there are none
 	cut    bool // it has more members than are read of one
 
-	fromSpread, fromID int64 // where reading began
-	waits, stopped     bool  // it comes into the line, or stays there; and does not begin a run
+	fromPhase, fromID int64 // where reading began
+	waits, stopped    bool  // it comes into the line, or stays there; and does not begin a run
 
 	walk  cohorts.Walk // with jitter
 	leg   *cohorts.Leg // of the walk, that this transaction goes; nil: there is no jitter
-	ahead *int64       // the spread of the member that the walk comes to next
+	ahead *int64       // the phase of the member that the walk comes to next
 
 	members int          // unread, or how many were read along with it: noMember, oneMember or moreMembers
 	first   chunk.Member // where it is one, from when until when nominal times count to it
@@ -82,7 +82,7 @@ func skewClock(sql string) string {
 	return sabotage.LocalClock.Instead(sql, postgres.Now, "("+postgres.Now+" + interval '2 seconds')")
 }
 
-// takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns and held ticks. It deletes the held
+// takeDue locks the shard, reads the clock under the lock, and reads what is due: cohorts, turns and delayed ticks. It deletes the delayed
 // ticks that it reads.
 func takeDue(ctx context.Context, tx pgx.Tx, shard int16, from dueLook) (f found, err error) {
 	f.from = from
@@ -120,24 +120,24 @@ func queueDue(b *pgx.Batch, shard int16, from dueLook) {
 			SELECT schedule_id, from_at, until_at
 			FROM member
 			WHERE cohort_id = c.id AND tenant_id = c.tenant_id
-			ORDER BY spread, schedule_id
+			ORDER BY phase, schedule_id
 			LIMIT 2
 		) m ON true`), shard, mostCohorts, from.Cohort.From)
 	b.Queue(`
 		SELECT tenant_id
-		FROM turn
+		FROM fair_turn
 		WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT `+postgres.Now+`)
 		ORDER BY due_at
 		LIMIT $2`, shard, mostTurns, from.turn.From)
 	b.Queue(`
-		DELETE FROM held
+		DELETE FROM delayed
 		WHERE (tenant_id, schedule_id, nominal_at, seq) IN (
 			SELECT tenant_id, schedule_id, nominal_at, seq
-			FROM held
+			FROM delayed
 			WHERE shard = $1 AND due_at BETWEEN $3 AND (SELECT `+postgres.Now+`)
 			ORDER BY due_at
 			LIMIT $2)
-		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries, from.Held.From)
+		RETURNING tenant_id, schedule_id, nominal_at, seq, attempt, why = 'answer'`, shard, mostTries, from.Delayed.From)
 }
 
 // collect reads the clock, and then what is due.
@@ -160,7 +160,7 @@ func (f *found) collect(results pgx.BatchResults) (err error) {
 	}
 	rows, err = results.Query()
 	if err != nil {
-		return fmt.Errorf("take held ticks: %w", err)
+		return fmt.Errorf("take delayed ticks: %w", err)
 	}
 	f.tries = map[tenants.ID][]record.Try{}
 	var tenant tenants.ID

@@ -12,24 +12,24 @@ import (
 // dueColumns are the columns of a due cohort c of shard $1. Whether its tenant waits in line is looked up for each cohort by the
 // key of turn: IN or EXISTS would read all turns of the shard, which are as many as tenants that are suspended.
 const DueColumns = `c.ctid, c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
-			c.at_spread, c.at_id, c.wait_at, c.retime_at, c.revision, c.tzdata,
-			(SELECT true FROM turn w WHERE w.shard = $1 AND w.tenant_id = c.tenant_id LIMIT 1) IS NOT NULL AS waits`
+			c.at_phase, c.at_id, c.throttled_at, c.retime_at, c.revision, c.tzdata,
+			(SELECT true FROM fair_turn w WHERE w.shard = $1 AND w.tenant_id = c.tenant_id LIMIT 1) IS NOT NULL AS waits`
 
 // dueRow is a row of dueColumns as it is read. One is read into for all rows of a statement, whose texts are mostly those of the
 // row before; what may be null is read as such, since a pointer to a pointer is found by reflection.
 type dueRow struct {
 	due
-	nextAt, runAt, runFrom, waitAt, retimeAt pgtype.Timestamptz
-	runLost                                  pgtype.Int4
-	runDrop                                  pgtype.Bool
-	atSpread, atID                           pgtype.Int8
+	nextAt, runAt, runFrom, throttledAt, retimeAt pgtype.Timestamptz
+	runLost                                       pgtype.Int4
+	runDrop                                       pgtype.Bool
+	atPhase, atID                                 pgtype.Int8
 }
 
 // fields are where a row of dueColumns is read into.
 func (r *dueRow) fields() []any {
 	return []any{
 		&r.Row, &r.ID, (*int32)(&r.TenantID), &r.Workflow, &r.Hash, &r.Missed, &r.nextAt, &r.runAt, &r.runFrom, &r.runLost, &r.runDrop,
-		&r.atSpread, &r.atID, &r.waitAt, &r.retimeAt, &r.Revision, &r.TZData, &r.Waits,
+		&r.atPhase, &r.atID, &r.throttledAt, &r.retimeAt, &r.Revision, &r.TZData, &r.Waits,
 	}
 }
 
@@ -53,15 +53,15 @@ func (d *dues) add(r *dueRow) *due {
 		c.next = r.nextAt.Time
 		c.NextAt = &c.next
 	}
-	c.RunAt, c.RunFrom, c.WaitAt, c.RetimeAt = orNil(r.runAt), orNil(r.runFrom), orNil(r.waitAt), orNil(r.retimeAt)
+	c.RunAt, c.RunFrom, c.ThrottledAt, c.RetimeAt = orNil(r.runAt), orNil(r.runFrom), orNil(r.throttledAt), orNil(r.retimeAt)
 	if r.runLost.Valid {
 		c.RunLost = new(r.runLost.Int32)
 	}
 	if r.runDrop.Valid {
 		c.RunDrop = new(r.runDrop.Bool)
 	}
-	if r.atSpread.Valid {
-		c.AtSpread = new(r.atSpread.Int64)
+	if r.atPhase.Valid {
+		c.AtPhase = new(r.atPhase.Int64)
 	}
 	if r.atID.Valid {
 		c.AtID = new(r.atID.Int64)

@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A tenant with more due in a shard than it may be given now is queued: its cohorts get due_at = infinity and wait_at = now, once, and a
-// row of turn says when the tenant is next served. Queued tenants are served in order of turn.due_at, so one with little due never waits
+// A tenant with more due in a shard than it may be given now is throttled: its cohorts get due_at = infinity and throttled_at = now, once, and a
+// row of fair_turn says when the tenant is next served. Throttled tenants are served in order of fair_turn.due_at, so one with little due never waits
 // behind one with much. Time in the queue is not missed: a cohort's run begins when it is queued. A halted or suspended tenant is queued
 // too, but no run begins, and its missed policy applies when it returns. A change of a quota counts from the tenant's next turn on.
 const (
@@ -63,7 +63,7 @@ func (p *pass) fresh(ctx context.Context, cohorts []*due, room int) error {
 	want := map[tenants.ID]int{}
 	for _, c := range cohorts {
 		if c.Waits || p.fair.pressed(c.TenantID) {
-			c.fromSpread, c.fromID, _ = c.start()
+			c.fromPhase, c.fromID, _ = c.start()
 			queue, want[c.TenantID] = append(queue, c), 0
 		} else {
 			now = append(now, c)
@@ -267,11 +267,11 @@ func (p *pass) endTurns(ctx context.Context) error {
 		}
 	}
 	p.chunks.Along.Queue(`
-		INSERT INTO turn (shard, tenant_id, due_at)
+		INSERT INTO fair_turn (shard, tenant_id, due_at)
 		SELECT $1, tenant_id, `+cohorts.NotPast("due_at")+`
 		FROM unnest($2::int[], $3::timestamptz[]) AS n (tenant_id, due_at)
 		ON CONFLICT (shard, tenant_id) DO UPDATE SET due_at = excluded.due_at`, p.shard, who, at)
-	p.chunks.Along.Queue(`DELETE FROM turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.turns.over)
+	p.chunks.Along.Queue(`DELETE FROM fair_turn WHERE shard = $1 AND tenant_id = ANY ($2::int[])`, p.shard, p.turns.over)
 	return nil
 }
 

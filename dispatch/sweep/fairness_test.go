@@ -46,7 +46,7 @@ func TestAHerdIsHandedOutAtItsTenantsRate(t *testing.T) {
 		t.Errorf("%d ticks were swept in one second", n)
 	}
 	dispatchtest.Until(t, "nobody waits for a turn", func() bool {
-		return h.Number(`SELECT (SELECT count(*) FROM turn) + (SELECT count(*) FROM cohort WHERE wait_at IS NOT NULL OR due_at = 'infinity')`) == 0
+		return h.Number(`SELECT (SELECT count(*) FROM fair_turn) + (SELECT count(*) FROM cohort WHERE throttled_at IS NOT NULL OR due_at = 'infinity')`) == 0
 	})
 	if n := h.Number(`SELECT count(*) FROM cohort WHERE next_at <> due_at OR next_at < now() OR run_at IS NOT NULL`); n != 0 {
 		t.Errorf("%d cohorts are not at their next time", n)
@@ -85,7 +85,7 @@ func TestAGiantDoesNotHoldUpTheSmall(t *testing.T) {
 	// The small one's cohort comes due after the giant's, in the same shard.
 	giant := h.Tenant
 	h.Tenant = h.Quota("small", 100)
-	h.Exec(`UPDATE tenant SET spread = 64 WHERE id = $1`, h.Tenant)
+	h.Exec(`UPDATE tenant SET shards = 64 WHERE id = $1`, h.Tenant)
 	for i := 0; h.Number(`SELECT count(*) FROM cohort WHERE shard = $1 AND tenant_id = $2`, shard, h.Tenant) == 0; i++ {
 		h.Put("small", fmt.Sprint(i), dispatchtest.Daily(0))
 	}
@@ -129,7 +129,7 @@ func TestAHaltLosesNothing(t *testing.T) {
 	}
 	h.Backdate(h.Tenant)
 	dispatchtest.Until(t, "both wait", func() bool {
-		return h.Number(`SELECT count(*) FROM cohort WHERE wait_at IS NOT NULL AND due_at = 'infinity'`) == 2
+		return h.Number(`SELECT count(*) FROM cohort WHERE throttled_at IS NOT NULL AND due_at = 'infinity'`) == 2
 	})
 	if n := h.Number(`SELECT count(*) FROM tick`); n != 0 {
 		t.Errorf("%d ticks while halted", n)
@@ -158,7 +158,7 @@ func TestAHaltLosesNothing(t *testing.T) {
 	if tick := h.History("none", "k")[0]; tick.State != "skipped" || tick.Reason != "missed" {
 		t.Errorf("got %+v", tick)
 	}
-	if n := h.Number(`SELECT count(*) FROM turn`); n != 0 {
+	if n := h.Number(`SELECT count(*) FROM fair_turn`); n != 0 {
 		t.Errorf("%d turns are left", n)
 	}
 	dispatchtest.Get[history.Firing](admin, 200, "POST", "/v1/admin/continue", "")
@@ -179,7 +179,7 @@ func TestASuspendedTenantGoesOnWhereItWas(t *testing.T) {
 	h.Exec(`UPDATE tenant SET status = 'suspended'`)
 	h.Backdate(h.Tenant)
 	h.Start(h.Dispatch)
-	dispatchtest.Until(t, "it waits", func() bool { return h.Number(`SELECT count(*) FROM cohort WHERE wait_at IS NOT NULL`) == 1 })
+	dispatchtest.Until(t, "it waits", func() bool { return h.Number(`SELECT count(*) FROM cohort WHERE throttled_at IS NOT NULL`) == 1 })
 	h.Exec(`UPDATE tenant SET status = 'active'`)
 	dispatchtest.Until(t, "it fires", func() bool { return h.Number(`SELECT count(*) FROM tick WHERE state = 1`) == 1 })
 }
@@ -217,13 +217,13 @@ func TestWhoComesBehindAFullBatchOfAnothersIsLookedFor(t *testing.T) {
 		), states AS (
 			INSERT INTO schedule_state (tenant_id, schedule_id) SELECT tenant_id, id FROM made
 		)
-		INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at)
+		INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at)
 		SELECT made.cohort_id, 0, made.id, made.tenant_id, model.joined FROM made, model`, odd)
 	giant := h.Tenant
 	small := map[tenants.ID]int{h.Quota("one", 100): 1, h.Quota("two", 100): 2}
 	for tenant, n := range small {
 		h.Tenant = tenant
-		h.Exec(`UPDATE tenant SET spread = 64 WHERE id = $1`, tenant)
+		h.Exec(`UPDATE tenant SET shards = 64 WHERE id = $1`, tenant)
 		for i := 0; h.Number(`SELECT count(*) FROM cohort WHERE shard = $1 AND tenant_id = $2`, shard, tenant) < n; i++ {
 			h.Put("small", fmt.Sprint(i), dispatchtest.Daily(1+i))
 		}

@@ -94,16 +94,16 @@ func TestDueTicksOfAChangeKeepToTheRateOfTheirTenant(t *testing.T) {
 	if n := h.Number(ready); n != part {
 		t.Errorf("%d ticks can be leased at once, want %d", n, part)
 	}
-	if n := h.Number(`SELECT count(*) FROM held WHERE why = 'rate'`); n != size-part {
+	if n := h.Number(`SELECT count(*) FROM delayed WHERE why = 'rate'`); n != size-part {
 		t.Errorf("%d ticks wait, want %d", n, size-part)
 	}
-	if turns := h.Number(`SELECT count(DISTINCT due_at) FROM held`); turns != size/part-1 {
+	if turns := h.Number(`SELECT count(DISTINCT due_at) FROM delayed`); turns != size/part-1 {
 		t.Errorf("they wait for %d moments, want %d", turns, size/part-1)
 	}
-	if n := h.Number(`SELECT extract(epoch FROM max(due_at) - min(due_at))::int FROM held`); n != size-2*part {
+	if n := h.Number(`SELECT extract(epoch FROM max(due_at) - min(due_at))::int FROM delayed`); n != size-2*part {
 		t.Errorf("the last waits %d s longer than the first, want %d", n, size-2*part)
 	}
-	h.Exec(`UPDATE held SET due_at = now()`)
+	h.Exec(`UPDATE delayed SET due_at = now()`)
 	h.Start(h.Process())
 	dispatchtest.Until(t, "all can be leased", func() bool { return h.Number(ready) == size })
 }

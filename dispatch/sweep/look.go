@@ -13,22 +13,22 @@ import (
 
 // dueFloors are the floors of what a sweep reads by due_at.
 type DueFloors struct {
-	cohort, held, turn [cohorts.Shards]cluster.Floor
-	search             cluster.Search
+	cohort, delayed, turn [cohorts.Shards]cluster.Floor
+	search                cluster.Search
 }
 
 // dueLook is one reading of what is due in a shard.
-type dueLook struct{ Cohort, Held, turn cluster.Look }
+type dueLook struct{ Cohort, Delayed, turn cluster.Look }
 
 func (f *DueFloors) Look(shard int16, h *cluster.Horizon, full bool) dueLook {
-	return dueLook{f.cohort[shard].Look(h, full), f.held[shard].Look(h, full), f.turn[shard].Look(h, full)}
+	return dueLook{f.cohort[shard].Look(h, full), f.delayed[shard].Look(h, full), f.turn[shard].Look(h, full)}
 }
 
 // dueLooks are readings of several shards, with where they begin as columns.
 type dueLooks struct {
-	shards              []int16
-	looks               map[int16]dueLook
-	cohort, held, turns []time.Time
+	shards                 []int16
+	looks                  map[int16]dueLook
+	cohort, delayed, turns []time.Time
 }
 
 // begin begins readings of shards.
@@ -37,7 +37,7 @@ func (f *DueFloors) begin(shards []int16, h *cluster.Horizon) dueLooks {
 	for _, shard := range shards {
 		one := f.Look(shard, h, false)
 		l.looks[shard] = one
-		l.cohort, l.held, l.turns = append(l.cohort, one.Cohort.From), append(l.held, one.Held.From), append(l.turns, one.turn.From)
+		l.cohort, l.delayed, l.turns = append(l.cohort, one.Cohort.From), append(l.delayed, one.Delayed.From), append(l.turns, one.turn.From)
 	}
 	return l
 }
@@ -45,20 +45,20 @@ func (f *DueFloors) begin(shards []int16, h *cluster.Horizon) dueLooks {
 // dueSoon is how far ahead a look reads. The next one comes earlier than that.
 const dueSoon = 2 * lookEvery
 
-// firstDue reads the first due time of cohorts, held ticks and turns of shards: $1 names them, $2 to $4 tell where to begin, and $5
+// firstDue reads the first due time of cohorts, delayed ticks and turns of shards: $1 names them, $2 to $4 tell where to begin, and $5
 // how far ahead to read. Times that lie further ahead may be those of many rows that were changed since, whose entries an old
 // snapshot keeps.
 const firstDue = `
 		SELECT s.shard, c.due_at, h.due_at, t.due_at, ` + postgres.Now + `
-		FROM unnest($1::smallint[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) AS s (shard, cohort, held, turn)
+		FROM unnest($1::smallint[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) AS s (shard, cohort, delayed, fair_turn)
 		LEFT JOIN LATERAL (
 			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at BETWEEN s.cohort AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
 		) c ON true
 		LEFT JOIN LATERAL (
-			SELECT due_at FROM held WHERE held.shard = s.shard AND due_at BETWEEN s.held AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
+			SELECT due_at FROM delayed WHERE delayed.shard = s.shard AND due_at BETWEEN s.delayed AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
 		) h ON true
 		LEFT JOIN LATERAL (
-			SELECT due_at FROM turn WHERE turn.shard = s.shard AND due_at BETWEEN s.turn AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
+			SELECT due_at FROM fair_turn WHERE fair_turn.shard = s.shard AND due_at BETWEEN s.fair_turn AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
 		) t ON true`
 
 // look puts the due shards in the queue, except those that are in it or being swept. It returns how long to wait until the next
@@ -71,7 +71,7 @@ func (s *Sweeper) Look(ctx context.Context, busy *shardSet, due chan<- int16) (t
 	}
 	wait := lookEvery
 	err := s.FirstDue(ctx, &s.floors, busy.others(s.member.Shards(), time.Now()), func(first ShardDue) {
-		at := cluster.Earliest(first.Cohort, first.Held, first.Turn)
+		at := cluster.Earliest(first.Cohort, first.Delayed, first.Turn)
 		if left := at.Sub(first.now); left > 0 {
 			wait = min(wait, left+lookLate)
 			return
@@ -91,29 +91,29 @@ func (s *Sweeper) Look(ctx context.Context, busy *shardSet, due chan<- int16) (t
 
 // shardDue are the first due times of a shard; the zero time: there is none up to dueSoon.
 type ShardDue struct {
-	shard              int16
-	Cohort, Held, Turn time.Time
-	now                time.Time // by the database's clock
+	shard                 int16
+	Cohort, Delayed, Turn time.Time
+	now                   time.Time // by the database's clock
 }
 
 // firstDue calls fn with what is due first in each of some shards, or is about to be.
 func (s *Sweeper) FirstDue(ctx context.Context, floors *DueFloors, shards []int16, fn func(ShardDue)) error {
 	l := floors.begin(shards, s.horizon)
-	rows, err := s.pool.Query(ctx, skewClock(firstDue), l.shards, l.cohort, l.held, l.turns, dueSoon)
+	rows, err := s.pool.Query(ctx, skewClock(firstDue), l.shards, l.cohort, l.delayed, l.turns, dueSoon)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var first ShardDue
-		var cohort, held, turn pgtype.Timestamptz
-		if err := rows.Scan(&first.shard, &cohort, &held, &turn, &first.now); err != nil {
+		var cohort, delayed, turn pgtype.Timestamptz
+		if err := rows.Scan(&first.shard, &cohort, &delayed, &turn, &first.now); err != nil {
 			return err
 		}
-		first.Cohort, first.Held, first.Turn = cohort.Time, held.Time, turn.Time
+		first.Cohort, first.Delayed, first.Turn = cohort.Time, delayed.Time, turn.Time
 		one := l.looks[first.shard]
 		one.Cohort.Found(first.Cohort)
-		one.Held.Found(first.Held)
+		one.Delayed.Found(first.Delayed)
 		one.turn.Found(first.Turn)
 		fn(first)
 	}
@@ -128,10 +128,10 @@ const firstBelow = `
 			SELECT due_at FROM cohort WHERE cohort.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
 		) c ON true
 		LEFT JOIN LATERAL (
-			SELECT due_at FROM held WHERE held.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
+			SELECT due_at FROM delayed WHERE delayed.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
 		) h ON true
 		LEFT JOIN LATERAL (
-			SELECT due_at FROM turn WHERE turn.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
+			SELECT due_at FROM fair_turn WHERE fair_turn.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
 		) t ON true`
 
 // searchDue lowers the floors of shards to what it finds below them.
@@ -143,16 +143,16 @@ func (s *Sweeper) SearchDue(ctx context.Context, floors *DueFloors, shards []int
 	var b pgx.Batch
 	b.Queue(firstBelow, shards, w.From, w.To).Query(func(rows pgx.Rows) error {
 		var shard int16
-		var cohort, held, turn pgtype.Timestamptz
-		_, err := pgx.ForEachRow(rows, []any{&shard, &cohort, &held, &turn}, func() error {
+		var cohort, delayed, turn pgtype.Timestamptz
+		_, err := pgx.ForEachRow(rows, []any{&shard, &cohort, &delayed, &turn}, func() error {
 			floors.cohort[shard].Lower(w.Era, cohort.Time)
-			floors.held[shard].Lower(w.Era, held.Time)
+			floors.delayed[shard].Lower(w.Era, delayed.Time)
 			floors.turn[shard].Lower(w.Era, turn.Time)
 			return nil
 		})
 		return err
 	})
-	entries := cluster.EntriesRead(&b, "cohort_due", "held_due", "turn_due")
+	entries := cluster.EntriesRead(&b, "cohort_due", "delayed_due", "fair_turn_due")
 	if err := s.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func TestLooksForDueCohortsDoNotReadEarlierFiringsUnderAnOldSnapshot(t *testing.
 			}
 		}
 	}
-	words := []string{"h.due_at, t.due_at", "m.from_at, m.until_at", "FROM turn", "DELETE FROM held", "c.due_at >= s.at"}
+	words := []string{"h.due_at, t.due_at", "m.from_at, m.until_at", "FROM fair_turn", "DELETE FROM delayed", "c.due_at >= s.at"}
 	fire(3)
 	before := h.Entries(r, words...)
 	fire(20)
@@ -99,9 +99,9 @@ func TestLookFindsWhatWasCommittedLongAfterItsDueTime(t *testing.T) {
 	h.Put("w", "k", schedules.Params{Spec: dispatchtest.At(7200)})
 	d, r := h.Recording()
 	for name, write := range map[string]string{
-		"cohort": `UPDATE cohort SET due_at = clock_timestamp()`,
-		"turn":   `INSERT INTO turn (shard, tenant_id, due_at) SELECT shard, tenant_id, clock_timestamp() FROM cohort`,
-		"held": `INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
+		"cohort":    `UPDATE cohort SET due_at = clock_timestamp()`,
+		"fair_turn": `INSERT INTO fair_turn (shard, tenant_id, due_at) SELECT shard, tenant_id, clock_timestamp() FROM cohort`,
+		"delayed": `INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
 			SELECT c.tenant_id, s.id, '2026-01-01', 0, 1, c.shard, 'retry', clock_timestamp() FROM cohort c JOIN schedule s ON s.cohort_id = c.id`,
 	} {
 		floorsRise(h, d, r)
@@ -123,8 +123,8 @@ func TestLookFindsWhatWasCommittedLongAfterItsDueTime(t *testing.T) {
 		if len(due) != 1 {
 			t.Errorf("%s: the row is not found", name)
 		}
-		h.Exec(`DELETE FROM turn`)
-		h.Exec(`DELETE FROM held`)
+		h.Exec(`DELETE FROM fair_turn`)
+		h.Exec(`DELETE FROM delayed`)
 		h.Exec(`UPDATE cohort SET due_at = clock_timestamp() + interval '1 h'`)
 	}
 }

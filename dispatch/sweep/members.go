@@ -18,16 +18,16 @@ func (p *pass) readMembers(ctx context.Context, cohorts []*due, most, each int) 
 		return nil, 0, fmt.Errorf("read members: %w", err)
 	}
 	members = make([][]chunk.Member, len(cohorts))
-	all, spreads, nowhere := make([]chunk.Member, 0, len(found.ids)), found.spreads, new(int64)
+	all, phases, nowhere := make([]chunk.Member, 0, len(found.ids)), found.phases, new(int64)
 	reached, began, ofOne := 0, 0, 0
 	for row, id := range found.ids {
 		i := int(found.cohorts[row]) - 1
 		if i < reached {
 			return nil, 0, errors.New("read members: they came out of order")
 		}
-		spread := nowhere
+		phase := nowhere
 		if cohorts[i].jitters() {
-			spread, spreads = &spreads[0], spreads[1:]
+			phase, phases = &phases[0], phases[1:]
 		}
 		if i > reached {
 			reached, began, ofOne = i, len(all), 0
@@ -40,8 +40,8 @@ func (p *pass) readMembers(ctx context.Context, cohorts []*due, most, each int) 
 			c.cut = true
 			continue
 		}
-		c.AtSpread, c.AtID = spread, &found.ids[row]
-		m := chunk.Member{ID: id, Spread: *spread, Missed: c.run.Missed}
+		c.AtPhase, c.AtID = phase, &found.ids[row]
+		m := chunk.Member{ID: id, Phase: *phase, Missed: c.run.Missed}
 		if counted, limited := found.limits[id]; limited {
 			own, counts := c.run.For(c.timing, counted.from, counted.until)
 			if !counts {
@@ -66,7 +66,7 @@ func (p *pass) readMembers(ctx context.Context, cohorts []*due, most, each int) 
 type foundMembers struct {
 	cohorts []int32 // their numbers among the cohorts asked for, from 1 on
 	ids     []int64
-	spreads []int64          // of the members of cohorts with jitter; others have none
+	phases  []int64          // of the members of cohorts with jitter; others have none
 	limits  map[int64]counts // of those that do not see the whole run
 }
 
@@ -76,22 +76,22 @@ type counts struct {
 	until *time.Time
 }
 
-// jitters reports whether the members of a cohort are ordered by a hash of theirs. In other cohorts all have spread 0.
+// jitters reports whether the members of a cohort are ordered by a hash of theirs. In other cohorts all have phase 0.
 func (c *due) jitters() bool { return c.timing.Jitter() > 0 }
 
 func (p *pass) findMembers(ctx context.Context, cohorts []*due, most, each int) (f foundMembers, err error) {
 	var ords, owners []int32
-	var ids, spreads, after, upto []int64
+	var ids, phases, after, upto []int64
 	var froms []time.Time
 	var jitters []bool
 	for i, c := range cohorts {
 		var last int64
-		c.fromSpread, c.fromID, last = c.start()
+		c.fromPhase, c.fromID, last = c.start()
 		if c.known() {
 			continue
 		}
 		ords, ids, owners, froms = append(ords, int32(i+1)), append(ids, c.ID), append(owners, int32(c.TenantID)), append(froms, c.run.From)
-		spreads, after, upto, jitters = append(spreads, c.fromSpread), append(after, c.fromID), append(upto, last), append(jitters, c.jitters())
+		phases, after, upto, jitters = append(phases, c.fromPhase), append(after, c.fromID), append(upto, last), append(jitters, c.jitters())
 	}
 	if len(ids) == 0 {
 		f.addKnown(cohorts)
@@ -103,21 +103,21 @@ func (p *pass) findMembers(ctx context.Context, cohorts []*due, most, each int) 
 	// A nested loop over the cohorts as given: no other plan is open to a LATERAL with a LIMIT. What it finds is gathered in
 	// its order into arrays, which cost a fraction of rows, and nearly all members see their cohort's run whole.
 	err = p.tx.QueryRow(ctx, `
-		SELECT array_agg(f.ord), array_agg(f.schedule_id), array_agg(f.spread) FILTER (WHERE f.jitters),
+		SELECT array_agg(f.ord), array_agg(f.schedule_id), array_agg(f.phase) FILTER (WHERE f.jitters),
 			array_agg(f.schedule_id) FILTER (WHERE f.limited), array_agg(f.from_at) FILTER (WHERE f.limited), array_agg(f.until_at) FILTER (WHERE f.limited)
 		FROM (
-			SELECT c.ord, c.jitters, m.spread, m.schedule_id, m.from_at, m.until_at, m.until_at IS NOT NULL OR m.from_at > c.run_from AS limited
+			SELECT c.ord, c.jitters, m.phase, m.schedule_id, m.from_at, m.until_at, m.until_at IS NOT NULL OR m.from_at > c.run_from AS limited
 			FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $6::bigint[], $8::timestamptz[], $9::boolean[], $10::int[])
-				AS c (id, spread, after, tenant_id, upto, run_from, jitters, ord)
+				AS c (id, phase, after, tenant_id, upto, run_from, jitters, ord)
 			CROSS JOIN LATERAL (
-				SELECT spread, schedule_id, from_at, until_at
+				SELECT phase, schedule_id, from_at, until_at
 				FROM member
-				WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND (spread, schedule_id) > (c.spread, c.after) AND spread <= c.upto
-				ORDER BY spread, schedule_id
+				WHERE cohort_id = c.id AND tenant_id = c.tenant_id AND (phase, schedule_id) > (c.phase, c.after) AND phase <= c.upto
+				ORDER BY phase, schedule_id
 				LIMIT $7
 			) m
 			LIMIT $5
-		) f`, ids, spreads, after, owners, most+1, upto, each+1, froms, jitters, ords).Scan(&f.cohorts, &f.ids, &f.spreads, &limited, &from, &until)
+		) f`, ids, phases, after, owners, most+1, upto, each+1, froms, jitters, ords).Scan(&f.cohorts, &f.ids, &f.phases, &limited, &from, &until)
 	if err != nil {
 		return f, err
 	}
@@ -167,13 +167,13 @@ func (f *foundMembers) addKnown(cohorts []*due) {
 	f.cohorts, f.ids = numbers, ids
 }
 
-// start returns where reading the members of a cohort begins, at its cursor or at the beginning of its run, and up to which spread it goes.
-func (c *due) start() (spread, id, upto int64) {
+// start returns where reading the members of a cohort begins, at its cursor or at the beginning of its run, and up to which phase it goes.
+func (c *due) start() (phase, id, upto int64) {
 	switch {
 	case c.leg != nil:
 		return c.leg.After, c.leg.AfterID, c.leg.Upto
 	case c.RunAt != nil:
-		return *c.AtSpread, *c.AtID, math.MaxInt64
+		return *c.AtPhase, *c.AtID, math.MaxInt64
 	}
 	return math.MinInt64, -1, math.MaxInt64
 }
@@ -181,15 +181,15 @@ func (c *due) start() (spread, id, upto int64) {
 // keep moves the cursor of a cohort behind the first n of the members that were read: only these are swept.
 func (c *due) keep(members []chunk.Member, n int) {
 	c.whole, c.begun, c.ahead = false, true, nil
-	c.AtSpread, c.AtID = new(c.fromSpread), new(c.fromID)
+	c.AtPhase, c.AtID = new(c.fromPhase), new(c.fromID)
 	if n > 0 {
-		c.AtSpread, c.AtID = new(members[n-1].Spread), new(members[n-1].ID)
+		c.AtPhase, c.AtID = new(members[n-1].Phase), new(members[n-1].ID)
 	}
 }
 
 // keepRead leaves the cursor of a cohort where reading ended.
 func (c *due) keepRead() {
 	if c.AtID == nil {
-		c.AtSpread, c.AtID = new(c.fromSpread), new(c.fromID)
+		c.AtPhase, c.AtID = new(c.fromPhase), new(c.fromID)
 	}
 }

@@ -50,8 +50,8 @@ func (a *aside) write(ctx context.Context, tx pgx.Tx, shard int16) error {
 	if len(a.broken) > 0 {
 		b.Queue(`
 			UPDATE cohort
-			SET due_at = NULL, next_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL, run_drop = NULL, at_spread = NULL, at_id = NULL,
-				wait_at = NULL, retime_at = NULL, empty_at = `+postgres.Now+`
+			SET due_at = NULL, next_at = NULL, run_at = NULL, run_from = NULL, run_missed = NULL, run_drop = NULL, at_phase = NULL, at_id = NULL,
+				throttled_at = NULL, retime_at = NULL, empty_at = `+postgres.Now+`
 			WHERE shard = $1 AND id = ANY($2)`, shard, a.broken)
 		b.Queue(`
 			UPDATE schedule s
@@ -64,7 +64,7 @@ func (a *aside) write(ctx context.Context, tx pgx.Tx, shard int16) error {
 	if len(a.early) > 0 {
 		b.Queue(`
 			UPDATE cohort c
-			SET due_at = `+cohorts.NotPast("n.due_at")+`, wait_at = NULL
+			SET due_at = `+cohorts.NotPast("n.due_at")+`, throttled_at = NULL
 			FROM unnest($2::bigint[], $3::timestamptz[]) AS n (id, due_at)
 			WHERE c.shard = $1 AND c.id = n.id`, shard, a.early, a.until)
 	}

@@ -83,8 +83,8 @@ func (p *pass) queueOf(ctx context.Context, tenant tenants.ID, limit int) (cohor
 		}
 		p.fair.queues.wholeEnded(began)
 	}
-	if len(cohorts) > 0 && cohorts[0].WaitAt != nil {
-		p.fair.queues.began(name, *cohorts[0].WaitAt)
+	if len(cohorts) > 0 && cohorts[0].ThrottledAt != nil {
+		p.fair.queues.began(name, *cohorts[0].ThrottledAt)
 	}
 	return cohorts, nil
 }
@@ -94,8 +94,8 @@ func (p *pass) readQueue(ctx context.Context, tenant tenants.ID, from time.Time,
 	rows, _ := p.tx.Query(ctx, `
 		SELECT `+DueColumns+`
 		FROM cohort c
-		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.wait_at IS NOT NULL AND c.wait_at >= $4 AND c.due_at = 'infinity'
-		ORDER BY c.wait_at, c.id
+		WHERE c.shard = $1 AND c.tenant_id = $2 AND c.throttled_at IS NOT NULL AND c.throttled_at >= $4 AND c.due_at = 'infinity'
+		ORDER BY c.throttled_at, c.id
 		LIMIT $3`, p.shard, tenant, limit, from) // ForEachRow reports the error
 	cohorts, err := collectDue(rows)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestADebtIsPaidAtTheRaisedRate(t *testing.T) {
 	if n := h.Number(`SELECT count(*) FROM allowance WHERE spent_rate = 20000 AND spent_to < clock_timestamp() + interval '1 second'`); n != 1 {
 		t.Error("the debt does not count at the raised rate")
 	}
-	if n := h.Number(`SELECT count(*) FROM turn WHERE due_at > clock_timestamp() + interval '5 seconds'`); n != 0 {
+	if n := h.Number(`SELECT count(*) FROM fair_turn WHERE due_at > clock_timestamp() + interval '5 seconds'`); n != 0 {
 		t.Error("the next look at a tenant is more than 5 s ahead")
 	}
 }

@@ -70,7 +70,7 @@ func (p *pass) sleepEmpty(ctx context.Context, all []*due) ([]*due, error) {
 	}
 	rows, _ := p.tx.Query(ctx, `
 		UPDATE cohort c
-		SET next_at = NULL, due_at = NULL, wait_at = NULL, retime_at = NULL, empty_at = $3
+		SET next_at = NULL, due_at = NULL, throttled_at = NULL, retime_at = NULL, empty_at = $3
 		WHERE c.shard = $1 AND c.id = ANY($2) AND NOT EXISTS (SELECT FROM member m WHERE m.cohort_id = c.id AND m.tenant_id = c.tenant_id)
 		RETURNING c.id`, p.shard, ids, p.now) // CollectRows reports the error
 	empty, err := pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -88,7 +88,7 @@ func (p *pass) retimeOne(ctx context.Context, c *due, t *calendar.Timing, revisi
 	}
 	_, err := p.tx.Exec(ctx, `
 		UPDATE cohort
-		SET next_at = $3, due_at = `+cohorts.NotPast("$6::timestamptz")+`, revision = $4, tzdata = $5, retime_at = NULL, wait_at = NULL
+		SET next_at = $3, due_at = `+cohorts.NotPast("$6::timestamptz")+`, revision = $4, tzdata = $5, retime_at = NULL, throttled_at = NULL
 		WHERE shard = $1 AND id = $2`, p.shard, c.ID, next, revision, t.Zones().Version(), dueAt)
 	if err != nil {
 		return fmt.Errorf("retime cohort %d: %w", c.ID, err)
@@ -98,7 +98,7 @@ func (p *pass) retimeOne(ctx context.Context, c *due, t *calendar.Timing, revisi
 
 // limited is a member that ends after a number of ticks.
 type limited struct {
-	Spread     int64
+	Phase      int64
 	ScheduleID int64
 	FromAt     time.Time
 	UntilAt    time.Time
@@ -109,7 +109,7 @@ type limited struct {
 // ticks that came by the one before count. It returns how many there were.
 func (p *pass) limit(ctx context.Context, c *due, t *calendar.Timing, n int) (int, error) {
 	rows, _ := p.tx.Query(ctx, `
-		SELECT m.spread, m.schedule_id, m.from_at, m.until_at, s.ticks_left
+		SELECT m.phase, m.schedule_id, m.from_at, m.until_at, s.ticks_left
 		FROM member m
 		JOIN schedule s ON s.tenant_id = m.tenant_id AND s.id = m.schedule_id
 		WHERE m.cohort_id = $1 AND m.tenant_id = $2 AND m.until_at IS NOT NULL AND m.retimed_at IS DISTINCT FROM $3 AND s.ticks_left IS NOT NULL
@@ -122,11 +122,11 @@ func (p *pass) limit(ctx context.Context, c *due, t *calendar.Timing, n int) (in
 	if len(found) == 0 {
 		return 0, nil
 	}
-	ids, spreads := make([]int64, len(found)), make([]int64, len(found))
+	ids, phases := make([]int64, len(found)), make([]int64, len(found))
 	lefts, froms, untils := make([]int32, len(found)), make([]time.Time, len(found)), make([]time.Time, len(found))
 	ends := map[cohorts.Limit]time.Time{}
 	for i, m := range found {
-		ids[i], spreads[i], untils[i] = m.ScheduleID, m.Spread, m.UntilAt
+		ids[i], phases[i], untils[i] = m.ScheduleID, m.Phase, m.UntilAt
 		rest := cohorts.Limit{From: m.FromAt.UTC(), Left: int(m.TicksLeft)}
 		if !m.FromAt.After(*c.RetimeAt) {
 			rest.From = c.RetimeAt.UTC().Truncate(time.Second).Add(time.Second)
@@ -146,7 +146,7 @@ func (p *pass) limit(ctx context.Context, c *due, t *calendar.Timing, n int) (in
 	}
 	_, err = p.tx.Exec(ctx, `
 		WITH n AS (
-			SELECT * FROM unnest($3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[]) AS n (spread, id, ticks_left, from_at, until_at)
+			SELECT * FROM unnest($3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[]) AS n (phase, id, ticks_left, from_at, until_at)
 		), counted AS (
 			UPDATE schedule s
 			SET ticks_left = n.ticks_left
@@ -156,8 +156,8 @@ func (p *pass) limit(ctx context.Context, c *due, t *calendar.Timing, n int) (in
 		UPDATE member m
 		SET from_at = n.from_at, until_at = n.until_at, retimed_at = $8
 		FROM n
-		WHERE m.cohort_id = $1 AND m.spread = n.spread AND m.schedule_id = n.id AND m.tenant_id = $2`,
-		c.ID, c.TenantID, spreads, ids, lefts, froms, untils, *c.RetimeAt)
+		WHERE m.cohort_id = $1 AND m.phase = n.phase AND m.schedule_id = n.id AND m.tenant_id = $2`,
+		c.ID, c.TenantID, phases, ids, lefts, froms, untils, *c.RetimeAt)
 	if err != nil {
 		return 0, fmt.Errorf("limit members of cohort %d: %w", c.ID, err)
 	}

@@ -83,7 +83,7 @@ func TestJitterSpreadsTicksOverItsTime(t *testing.T) {
 	at := time.Now().UTC().Add(15 * time.Second).Truncate(time.Second)
 	var lines strings.Builder
 	for i := range size {
-		fmt.Fprintf(&lines, `{"workflow": "spread", "key": "%d", "spec": {"at": [%q], "jitter": "8s"}}`+"\n", i, at.Format("2006-01-02T15:04:05"))
+		fmt.Fprintf(&lines, `{"workflow": "phase", "key": "%d", "spec": {"at": [%q], "jitter": "8s"}}`+"\n", i, at.Format("2006-01-02T15:04:05"))
 	}
 	sum, err := h.InBulk.Upsert(t.Context(), h.Tenant, "t", io.NopCloser(strings.NewReader(lines.String())), func([]bulk.Result) error { return nil })
 	if err != nil || sum.Inserted != size {

@@ -118,7 +118,7 @@ func (k *Keeper) clearAnswers(ctx context.Context) (int64, error) {
 			LIMIT $2))`, once.Kept, record.MostCleared)
 }
 
-// ClearProcesses deletes the rows of dead processes, and the rows of pushing with their requests in flight.
+// ClearProcesses deletes the rows of dead processes, and the rows of push_load with their requests in flight.
 func (k *Keeper) ClearProcesses(ctx context.Context) error {
 	l := k.processEnds.Look(k.horizon, false)
 	from := l.From
@@ -135,13 +135,13 @@ func (k *Keeper) ClearProcesses(ctx context.Context) error {
 	}
 	_, err := k.clear(ctx, `
 		WITH RECURSIVE telling (process_id) AS (
-			(SELECT process_id FROM pushing ORDER BY process_id LIMIT 1)
+			(SELECT process_id FROM push_load ORDER BY process_id LIMIT 1)
 			UNION ALL
 			SELECT n.process_id
 			FROM telling t
-			CROSS JOIN LATERAL (SELECT process_id FROM pushing WHERE process_id > t.process_id ORDER BY process_id LIMIT 1) n
+			CROSS JOIN LATERAL (SELECT process_id FROM push_load WHERE process_id > t.process_id ORDER BY process_id LIMIT 1) n
 		)
-		DELETE FROM pushing
+		DELETE FROM push_load
 		WHERE process_id = ANY (ARRAY (
 			SELECT process_id FROM telling t WHERE process_id <> ALL (ARRAY (`+cluster.KnownProcesses+`))))`)
 	return err

@@ -51,12 +51,12 @@ func TestUpkeepClearsNothingTooEarly(t *testing.T) {
 	h.Exec(`
 		INSERT INTO process (id, name, place, pid, sweeps, dispatches, beat_at) OVERRIDING SYSTEM VALUE
 		VALUES (901, 'gone', '', 1, false, false, now() - interval '2 minutes'), (902, 'here', '', 1, false, false, now() + interval '1 hour')`)
-	h.Exec(`INSERT INTO pushing (process_id, tenant_id, requests, busiest) SELECT id, $1, 1, 1 FROM unnest(ARRAY[900, 901, 902, 903]) AS n (id)`, h.Tenant)
+	h.Exec(`INSERT INTO push_load (process_id, tenant_id, requests, busiest) SELECT id, $1, 1, 1 FROM unnest(ARRAY[900, 901, 902, 903]) AS n (id)`, h.Tenant)
 	keepHouse(h)
 	wantTexts(h, "chunks", []string{"open", "young"}, `SELECT workflows[1] FROM chunk`)
 	wantTexts(h, "answers", []string{"young"}, `SELECT key FROM idempotency`)
 	wantTexts(h, "processes", []string{"here"}, `SELECT name FROM process`)
-	wantTexts(h, "requests in flight", []string{"902"}, `SELECT process_id::text FROM pushing`)
+	wantTexts(h, "requests in flight", []string{"902"}, `SELECT process_id::text FROM push_load`)
 }
 
 // An empty cohort is deleted with its timing and its count. It stays while it has a member or is empty for less than an hour. A chunk of

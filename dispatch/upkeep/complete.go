@@ -22,11 +22,11 @@ func (k *Keeper) CompleteSome(ctx context.Context) (n int64, err error) {
 			return err
 		}
 		var owners []int32
-		var ids, cohorts, spreads []int64
+		var ids, cohorts, phases []int64
 		var owner int32
-		var id, cohort, spread int64
-		if _, err := pgx.ForEachRow(rows, []any{&owner, &id, &cohort, &spread}, func() error {
-			owners, ids, cohorts, spreads = append(owners, owner), append(ids, id), append(cohorts, cohort), append(spreads, spread)
+		var id, cohort, phase int64
+		if _, err := pgx.ForEachRow(rows, []any{&owner, &id, &cohort, &phase}, func() error {
+			owners, ids, cohorts, phases = append(owners, owner), append(ids, id), append(cohorts, cohort), append(phases, phase)
 			return nil
 		}); err != nil || len(ids) == 0 {
 			return err
@@ -35,9 +35,9 @@ func (k *Keeper) CompleteSome(ctx context.Context) (n int64, err error) {
 		var b pgx.Batch
 		b.Queue(`
 			DELETE FROM member m
-			USING unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS o (tenant_id, id, cohort_id, spread)
-			WHERE m.cohort_id = o.cohort_id AND m.spread = o.spread AND m.schedule_id = o.id AND m.tenant_id = o.tenant_id`,
-			owners, ids, cohorts, spreads)
+			USING unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS o (tenant_id, id, cohort_id, phase)
+			WHERE m.cohort_id = o.cohort_id AND m.phase = o.phase AND m.schedule_id = o.id AND m.tenant_id = o.tenant_id`,
+			owners, ids, cohorts, phases)
 		b.Queue(`
 			UPDATE schedule s
 			SET status = 'completed', cohort_id = NULL, paused_at = NULL, paused_until = NULL
@@ -56,15 +56,15 @@ func (k *Keeper) CompleteSome(ctx context.Context) (n int64, err error) {
 // deadlock: it leaves a schedule that another transaction changes for the next run. A subquery that locks can only be joined by a
 // nested loop, so each reads one row of an index.
 var lockCompleted = `
-	SELECT s.tenant_id, s.id, f.cohort_id, m.spread
+	SELECT s.tenant_id, s.id, f.cohort_id, m.phase
 	FROM (
-		(SELECT c.tenant_id, c.shard, c.id AS cohort_id, m.spread, m.schedule_id
+		(SELECT c.tenant_id, c.shard, c.id AS cohort_id, m.phase, m.schedule_id
 		FROM cohort c
-		CROSS JOIN LATERAL (SELECT spread, schedule_id FROM member WHERE cohort_id = c.id AND tenant_id = c.tenant_id LIMIT $1) m
+		CROSS JOIN LATERAL (SELECT phase, schedule_id FROM member WHERE cohort_id = c.id AND tenant_id = c.tenant_id LIMIT $1) m
 		WHERE c.due_at IS NULL AND c.empty_at IS NULL AND c.run_at IS NULL AND (NOT c.delay OR c.over)
 		LIMIT $1)
 		UNION
-		(SELECT m.tenant_id, s.shard, m.cohort_id, m.spread, m.schedule_id
+		(SELECT m.tenant_id, s.shard, m.cohort_id, m.phase, m.schedule_id
 		FROM member m
 		CROSS JOIN LATERAL (SELECT shard FROM schedule WHERE tenant_id = m.tenant_id AND id = m.schedule_id LIMIT 1) s
 		CROSS JOIN LATERAL (SELECT run_at, next_at FROM cohort WHERE shard = s.shard AND id = m.cohort_id AND tenant_id = m.tenant_id LIMIT 1) c
@@ -78,9 +78,9 @@ var lockCompleted = `
 		FOR UPDATE SKIP LOCKED
 	) s
 	CROSS JOIN LATERAL (
-		SELECT n.spread, n.until_at
+		SELECT n.phase, n.until_at
 		FROM member n
-		WHERE n.cohort_id = f.cohort_id AND n.spread = f.spread AND n.schedule_id = s.id AND n.tenant_id = s.tenant_id
+		WHERE n.cohort_id = f.cohort_id AND n.phase = f.phase AND n.schedule_id = s.id AND n.tenant_id = s.tenant_id
 			AND (n.until_at IS NULL OR NOT EXISTS (
 				SELECT FROM ` + chunk.UnopenedOf("f.shard", "f.tenant_id", "$2", "$3") + ` k WHERE k.nominal_at <= n.until_at))
 		FOR UPDATE SKIP LOCKED

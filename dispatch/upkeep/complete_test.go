@@ -29,10 +29,10 @@ func TestOnlySchedulesAtTheirEndAreCompleted(t *testing.T) {
 	}{
 		{"coming", nil},
 		{"exhausted", []string{`UPDATE cohort SET next_at = NULL, due_at = NULL` + ofKey}},
-		{"exhausted in a run", []string{`UPDATE cohort SET next_at = NULL, due_at = NULL, run_at = now(), run_from = now(), run_missed = 0, run_drop = false, at_spread = 0, at_id = 0` + ofKey}},
+		{"exhausted in a run", []string{`UPDATE cohort SET next_at = NULL, due_at = NULL, run_at = now(), run_from = now(), run_missed = 0, run_drop = false, at_phase = 0, at_id = 0` + ofKey}},
 		{"past", []string{past}},
 		{"past with a time to be swept", []string{past, `UPDATE cohort SET next_at = now() - interval '2 minutes'` + ofKey}},
-		{"past in a run", []string{past, `UPDATE cohort SET run_at = now(), run_from = now(), run_missed = 0, run_drop = false, at_spread = 0, at_id = 0` + ofKey}},
+		{"past in a run", []string{past, `UPDATE cohort SET run_at = now(), run_from = now(), run_missed = 0, run_drop = false, at_phase = 0, at_id = 0` + ofKey}},
 	} {
 		h.Put("w", one.key, schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{fmt.Sprintf("%d 0 1 1 *", i)}}})
 		for _, sql := range one.set {

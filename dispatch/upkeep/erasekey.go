@@ -12,7 +12,7 @@ import (
 const mostForgotten = 5000 // ticks or attempts in one part
 
 // Forget deletes a part of the record of deleted schedules: see subjects.Forget. done reports that nothing is left. Ticks go first: a
-// transaction that ends a tick writes its attempt and its row of held under the lock of the tick's row, so that none comes after the
+// transaction that ends a tick writes its attempt and its row of delayed under the lock of the tick's row, so that none comes after the
 // last tick.
 func Forget(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int64) (ticks, attempts int64, done bool, err error) {
 	gone, err := tx.Exec(ctx, `
@@ -38,7 +38,7 @@ func Forget(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int64) (tic
 		return 0, attempts, false, nil
 	}
 	var b pgx.Batch
-	b.Queue(`DELETE FROM held WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
+	b.Queue(`DELETE FROM delayed WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
 	b.Queue(`DELETE FROM dead_letter WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
 	b.Queue(`DELETE FROM buffered WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {

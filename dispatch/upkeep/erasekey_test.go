@@ -49,7 +49,7 @@ func TestAKeyIsErasedWhileItsTicksRun(t *testing.T) {
 	}
 	dispatchtest.Until(t, "the other goes on", func() bool { return h.Number(`SELECT occurrence::int FROM schedule_state`) > 1 })
 	other := h.Number(`SELECT id::int FROM schedule`)
-	for _, table := range []string{"tick", "attempt", "held", "buffered", "dead_letter", "schedule_state", "member", "revision"} {
+	for _, table := range []string{"tick", "attempt", "delayed", "buffered", "dead_letter", "schedule_state", "member", "revision"} {
 		if n := h.Number(`SELECT count(*)::int FROM `+table+` WHERE schedule_id <> $1`, other); n != 0 {
 			t.Errorf("%s has %d rows of the erased", table, n)
 		}

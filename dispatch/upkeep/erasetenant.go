@@ -20,12 +20,12 @@ import (
 // before it. Schedules, with their members and state, and cohorts are deleted before all of these, and chunks after them. A cohort is
 // found by its timing, because an index of cohorts by tenant would cost each firing.
 var holdings = []string{
-	"schedule", "schedule_state", "cohort_timing", "turn",
-	"held", "ready", "waiting", "slot", "buffered", "lease",
-	"tick", "attempt", "roll", "dead_letter", "revision", "label",
+	"schedule", "schedule_state", "cohort_timing", "fair_turn",
+	"delayed", "ready", "queued", "slot", "buffered", "lease",
+	"tick", "attempt", "tick_time", "dead_letter", "revision", "label",
 	"key_profile", "erasure", "calendar", "calendar_revision", "operation", "sync_line", "sync",
-	"happening", "notice", "event", "workflow", "endpoint", "wake", "api_key", "idempotency", "allowance", "bucket", "audit",
-	"pushing", "tally_delta", "tally", "idle_delta", "idle", "daily_use_delta", "daily_use",
+	"notice_delta", "notice", "event", "workflow", "endpoint", "wake", "api_key", "idempotency", "allowance", "bucket", "audit",
+	"push_load", "tally_delta", "tally", "inactive_delta", "inactive", "daily_use_delta", "daily_use",
 }
 
 const (
@@ -97,7 +97,7 @@ func (k *Keeper) emptyTenant(ctx context.Context, tenant tenants.ID) (quiet bool
 		SELECT shard::smallint
 		FROM generate_series(0, $2 - 1) AS s (shard)
 		WHERE EXISTS (SELECT FROM cohort_timing t WHERE t.tenant_id = $1 AND t.shard = s.shard)
-			OR EXISTS (SELECT FROM held h WHERE h.tenant_id = $1 AND h.shard = s.shard)`, tenant, cohorts.Shards) // CollectRows reports the error
+			OR EXISTS (SELECT FROM delayed h WHERE h.tenant_id = $1 AND h.shard = s.shard)`, tenant, cohorts.Shards) // CollectRows reports the error
 	shards, err := pgx.CollectRows(rows, pgx.RowTo[int16])
 	if err != nil {
 		return false, fmt.Errorf("look for cohorts: %w", err)
@@ -160,7 +160,7 @@ func (k *Keeper) eraseHoldings(ctx context.Context, tenant tenants.ID) error {
 // living returns a condition that leaves out folded rows of a table. They are dead, and may be many while an old snapshot is open.
 func living(table string) string {
 	switch table {
-	case "tally_delta", "idle_delta", "daily_use_delta", "happening":
+	case "tally_delta", "inactive_delta", "daily_use_delta", "notice_delta":
 		return " AND " + postgres.Unfolded(table)
 	}
 	return ""
@@ -200,14 +200,14 @@ func (k *Keeper) eraseSomeSchedules(ctx context.Context, tenant tenants.ID) (gon
 		rows, _ := tx.Query(ctx, `
 			DELETE FROM schedule
 			WHERE tenant_id = $1 AND id = ANY (ARRAY (SELECT id FROM schedule WHERE tenant_id = $1 ORDER BY id LIMIT $2 FOR UPDATE))
-			RETURNING id, cohort_id, spread`, tenant, erasedAtOnce) // ForEachRow reports the error
-		var ids, in, cohorts, spreads []int64
-		var id, spread int64
+			RETURNING id, cohort_id, phase`, tenant, erasedAtOnce) // ForEachRow reports the error
+		var ids, in, cohorts, phases []int64
+		var id, phase int64
 		var cohort *int64
-		_, err := pgx.ForEachRow(rows, []any{&id, &cohort, &spread}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&id, &cohort, &phase}, func() error {
 			ids = append(ids, id)
 			if cohort != nil {
-				in, cohorts, spreads = append(in, id), append(cohorts, *cohort), append(spreads, spread)
+				in, cohorts, phases = append(in, id), append(cohorts, *cohort), append(phases, phase)
 			}
 			return nil
 		})
@@ -218,16 +218,16 @@ func (k *Keeper) eraseSomeSchedules(ctx context.Context, tenant tenants.ID) (gon
 		var b pgx.Batch
 		b.Queue(`
 			DELETE FROM member m
-			USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS g (cohort_id, spread, schedule_id)
-			WHERE m.tenant_id = $1 AND m.cohort_id = g.cohort_id AND m.spread = g.spread AND m.schedule_id = g.schedule_id`,
-			tenant, cohorts, spreads, in)
+			USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS g (cohort_id, phase, schedule_id)
+			WHERE m.tenant_id = $1 AND m.cohort_id = g.cohort_id AND m.phase = g.phase AND m.schedule_id = g.schedule_id`,
+			tenant, cohorts, phases, in)
 		b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, ids)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	return gone, err
 }
 
-// eraseSomeCohorts deletes cohorts and rows of held of a shard, under the shard's lock, so that no sweep has read them without having
+// eraseSomeCohorts deletes cohorts and rows of delayed of a shard, under the shard's lock, so that no sweep has read them without having
 // written its chunks.
 func (k *Keeper) eraseSomeCohorts(ctx context.Context, tenant tenants.ID, shard int16) (gone int64, err error) {
 	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) (err error) {
@@ -241,7 +241,7 @@ func (k *Keeper) eraseSomeCohorts(ctx context.Context, tenant tenants.ID, shard 
 			)
 			DELETE FROM cohort WHERE tenant_id = $1 AND shard = $2 AND id = ANY (ARRAY (SELECT id FROM gone))`,
 			tenant, shard, erasedAtOnce)
-		b.Queue(`DELETE FROM held WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM held WHERE tenant_id = $1 AND shard = $2 LIMIT $3))`,
+		b.Queue(`DELETE FROM delayed WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM delayed WHERE tenant_id = $1 AND shard = $2 LIMIT $3))`,
 			tenant, shard, erasedAtOnce)
 		results := tx.SendBatch(ctx, &b)
 		defer func() { err = errors.Join(err, results.Close()) }()
@@ -297,7 +297,7 @@ func (k *Keeper) dropTenant(ctx context.Context, tenant tenants.ID) (done bool, 
 				return fmt.Errorf("erase from %s: %w", table, err)
 			}
 			switch table {
-			case "bucket", "tally", "tally_delta", "idle", "idle_delta", "daily_use_delta", "daily_use", "happening", "notice", "event", "audit", "allowance": // these make no other rows
+			case "bucket", "tally", "tally_delta", "inactive", "inactive_delta", "daily_use_delta", "daily_use", "notice_delta", "notice", "event", "audit", "allowance": // these make no other rows
 			default:
 				if gone.RowsAffected() > 0 {
 					return errNotEmpty

@@ -133,11 +133,11 @@ func TestErasedTenantLeavesNoRowInAnyTable(t *testing.T) {
 		t.Error("the tenant is there still")
 	}
 	after := h.Holds(other.ID)
-	for _, moving := range []string{"tick", "roll", "ready", "chunk", "tally_delta", "tally", "daily_use_delta", "daily_use", "turn", "slot", "waiting", "buffered", "held", "wake", "lease", "sync", "sync_line"} {
+	for _, moving := range []string{"tick", "tick_time", "ready", "chunk", "tally_delta", "tally", "daily_use_delta", "daily_use", "fair_turn", "slot", "queued", "buffered", "delayed", "wake", "lease", "sync", "sync_line"} {
 		delete(before, moving) // of work that goes on, and that others clear away
 		delete(after, moving)
 	}
-	for _, told := range []string{"happening", "notice", "event", "idle_delta", "idle"} { // so are these
+	for _, told := range []string{"notice_delta", "notice", "event", "inactive_delta", "inactive"} { // so are these
 		delete(before, told)
 		delete(after, told)
 	}

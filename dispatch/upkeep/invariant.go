@@ -37,9 +37,9 @@ const (
 
 // scanFloors are where a scan begins to read due and unopened rows: there are none before.
 type scanFloors struct {
-	cohort, held []time.Time // by shard
-	chunk        int64
-	stuck        []int64 // unopened chunks with lower numbers
+	cohort, delayed []time.Time // by shard
+	chunk           int64
+	stuck           []int64 // unopened chunks with lower numbers
 }
 
 // invariants are checked one by one. Chunks are swept in about the order of their numbers, so the first unopened ones show whether any
@@ -55,8 +55,8 @@ var invariants = []invariant{
 		SELECT count(*)
 		FROM (SELECT (n - 1)::smallint AS shard, at FROM unnest($2::timestamptz[]) WITH ORDINALITY AS s (at, n)) s
 		CROSS JOIN LATERAL (
-			SELECT FROM held h WHERE h.shard = s.shard AND h.due_at < (SELECT ` + postgres.Now + `) - interval '` + brokenFor + `' AND h.due_at >= s.at LIMIT $1
-		) h`, func(b scanFloors) []any { return []any{b.held} }},
+			SELECT FROM delayed h WHERE h.shard = s.shard AND h.due_at < (SELECT ` + postgres.Now + `) - interval '` + brokenFor + `' AND h.due_at >= s.at LIMIT $1
+		) h`, func(b scanFloors) []any { return []any{b.delayed} }},
 	{"unopened_chunks", "chunks that were swept and have not been opened for a minute", false, `
 		SELECT count(*)
 		FROM (
@@ -101,7 +101,7 @@ var invariants = []invariant{
 			WHERE t.state = ` + fmt.Sprint(int16(record.Running)) + ` AND t.chunk_id IS NOT NULL AND t.fired_at < (SELECT ` + postgres.Now + `) - interval '` + brokenFor + `'
 				AND NOT EXISTS (SELECT FROM chunk c WHERE c.id = t.chunk_id AND c.done_at IS NULL)
 				AND NOT EXISTS (
-					SELECT FROM held h
+					SELECT FROM delayed h
 					WHERE ` + record.SameKey("h", "t") + `)
 			LIMIT $1
 		) t`, nil},
@@ -112,7 +112,7 @@ var invariants = []invariant{
 			FROM schedule s
 			WHERE s.status = 'active' AND NOT EXISTS (
 				SELECT FROM member m
-				WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id)
+				WHERE m.cohort_id = s.cohort_id AND m.phase = s.phase AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id)
 			LIMIT $1
 		) s`, nil},
 	{"stray_members", "members of timings whose schedule is gone, or is another's member", true, `
@@ -170,7 +170,7 @@ func (k *Keeper) Scan(ctx context.Context) error {
 	var from scanFloors
 	for shard := range int16(cohorts.Shards) {
 		l := k.watchdog.floors.Look(shard, k.horizon, false)
-		from.cohort, from.held = append(from.cohort, l.Cohort.From), append(from.held, l.Held.From)
+		from.cohort, from.delayed = append(from.cohort, l.Cohort.From), append(from.delayed, l.Delayed.From)
 	}
 	from.chunk, from.stuck = k.unopened.From(k.horizon)
 	all, err := scanFrom(ctx, k.pool, false, from)

@@ -50,7 +50,7 @@ func TestAScanFindsWhatIsBroken(t *testing.T) {
 			SELECT 0, id, 0, 'small', now(), 1, 1, 1, '', now() - interval '2 minutes', '{}' FROM tenant`, nil},
 		{"orphaned_chunks", `UPDATE chunk SET opened_at = now() - interval '2 minutes', owner = 0`, nil},
 		{"overdue_held", `
-			INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
+			INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at)
 			SELECT id, 1, now(), 0, 1, 5, 'retry', now() - interval '2 minutes' FROM tenant`, nil},
 		{"early_ticks", tick, []any{10, nil, nil, nil, 11, 2}},
 		{"broken_sequences", tick, []any{20, 1, nil, nil, 20, 2}},
@@ -58,7 +58,7 @@ func TestAScanFindsWhatIsBroken(t *testing.T) {
 		{"forgotten_pushes", tick, []any{30, nil, nil, 1 << 40, 30, 1}},
 		{"idle_schedules", `DELETE FROM member`, nil},
 		{"stray_members", `
-			INSERT INTO member (cohort_id, spread, schedule_id, tenant_id, from_at)
+			INSERT INTO member (cohort_id, phase, schedule_id, tenant_id, from_at)
 			SELECT 1, 1, 1 << 20, id, now() FROM tenant`, nil},
 		{"miscounted_bytes", `UPDATE schedule SET payload = '"more"'`, nil},
 	} {

@@ -18,7 +18,7 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		broken:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_broken_promises", Help: "Rows that contradict a promise, as a scan each 15 s finds them; 0 is health."}, []string{"promise"}),
-		overdue:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_overdue_seconds", Help: "For how long the sweep has not come to what is due longest, by what it is: a cohort, a held tick or a tenant's turn."}, []string{"what"}),
+		overdue:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "carillon_overdue_seconds", Help: "For how long the sweep has not come to what is due longest, by what it is: a cohort, a delayed tick or a tenant's turn."}, []string{"what"}),
 		unopened:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_unopened_chunk_seconds", Help: "Since when the oldest chunk that is not opened was swept."}),
 		withoutNext: prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_schedules_without_next", Help: "Active schedules that have no next time for two minutes or more, as far as they were found: there are to be none."}),
 		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{Name: "carillon_schedules_quarantined", Help: "Schedules put aside because they cannot be computed, up to 10,000."}),

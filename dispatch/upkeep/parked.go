@@ -23,12 +23,12 @@ func (k *Keeper) WakeForsaken(ctx context.Context) error {
 	return nil
 }
 
-// ReadForsaken reads what ticks are parked for, after a tenant and a name: one row of held for each, with the state of the tenant and
+// ReadForsaken reads what ticks are parked for, after a tenant and a name: one row of delayed for each, with the state of the tenant and
 // the endpoint.
 const ReadForsaken = `
 		WITH RECURSIVE parked (tenant_id, waits_for, n) AS (
 			(SELECT tenant_id, waits_for, 1
-			FROM held
+			FROM delayed
 			WHERE waits_for IS NOT NULL AND (tenant_id, waits_for) > ($1, $2)
 			ORDER BY tenant_id, waits_for
 			LIMIT 1)
@@ -37,7 +37,7 @@ const ReadForsaken = `
 			FROM parked p
 			CROSS JOIN LATERAL (
 				SELECT tenant_id, waits_for
-				FROM held h
+				FROM delayed h
 				WHERE h.waits_for IS NOT NULL AND (h.tenant_id, h.waits_for) > (p.tenant_id, p.waits_for)
 				ORDER BY h.tenant_id, h.waits_for
 				LIMIT 1

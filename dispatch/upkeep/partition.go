@@ -16,7 +16,7 @@ import (
 // partitionedTable is a table that has one partition for each day of nominal time. with are the storage options of a partition.
 type partitionedTable struct{ name, with string }
 
-var partitioned = []partitionedTable{{"tick", " WITH (fillfactor = 60)"}, {"attempt", ""}, {"roll", ""}}
+var partitioned = []partitionedTable{{"tick", " WITH (fillfactor = 60)"}, {"attempt", ""}, {"tick_time", ""}}
 
 const (
 	partitionsAhead = 7

@@ -146,7 +146,7 @@ func TestACreatedDayIsLikeTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	day := now.AddDate(0, 0, 3)
-	for _, table := range []string{"tick", "attempt", "roll"} {
+	for _, table := range []string{"tick", "attempt", "tick_time"} {
 		h.Exec(fmt.Sprintf(`CREATE TABLE %s_direct PARTITION OF %[1]s FOR VALUES FROM ('2001-01-01') TO ('2001-01-02')`, table))
 		shape := func(name string) (s string) {
 			err := h.Pool.QueryRow(t.Context(), `

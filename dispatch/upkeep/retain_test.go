@@ -27,7 +27,7 @@ func TestDaysThatNobodyKeepsAreDropped(t *testing.T) {
 	h.Trigger() // runs still
 	h.Trigger() // waits for it
 	id := h.History("overlap", "k")[0].TickID
-	for _, table := range []string{"tick", "attempt", "roll"} {
+	for _, table := range []string{"tick", "attempt", "tick_time"} {
 		if n := partitions(h, table); n != 10 {
 			t.Fatalf("%d partitions of %s", n, table)
 		}
@@ -101,7 +101,7 @@ func TestWhatATenantKeepsNoLongerIsHiddenAtOnceAndDeleted(t *testing.T) {
 	h.Put("overlap", "k", dispatchtest.Rarely("allow_all"))
 	h.EndTwo()
 	h.Exec(`UPDATE tick SET ended_at = ended_at - interval '3 days', fired_at = fired_at - interval '3 days', nominal_at = nominal_at - interval '3 days'`)
-	h.Exec(`UPDATE roll SET nominal_at = nominal_at - interval '3 days'`)
+	h.Exec(`UPDATE tick_time SET nominal_at = nominal_at - interval '3 days'`)
 	h.Exec(`UPDATE attempt SET nominal_at = nominal_at - interval '3 days', ended_at = ended_at - interval '3 days'`)
 	h.EndTwo()
 	seen := func() (here, there int) {
@@ -119,7 +119,7 @@ func TestWhatATenantKeepsNoLongerIsHiddenAtOnceAndDeleted(t *testing.T) {
 	}
 	// Another tenant keeps longer, so that no partition goes.
 	h.Retain(time.Now())
-	for _, table := range []string{"tick", "roll"} {
+	for _, table := range []string{"tick", "tick_time"} {
 		if n := h.Number(`SELECT count(*) FROM ` + table + ` WHERE nominal_at < now() - interval '1 day'`); n != 0 {
 			t.Errorf("%d rows of %s are left", n, table)
 		}

@@ -21,9 +21,9 @@ var dayKeys = map[string]struct {
 	columns string
 	first   []any
 }{
-	"tick":    {"schedule_id, nominal_at, seq", []any{int64(-1), time.Time{}, int32(0)}},
-	"attempt": {"schedule_id, nominal_at, seq, attempt", []any{int64(-1), time.Time{}, int32(0), int16(0)}},
-	"roll":    {"nominal_at, id", []any{time.Time{}, int64(0)}},
+	"tick":      {"schedule_id, nominal_at, seq", []any{int64(-1), time.Time{}, int32(0)}},
+	"attempt":   {"schedule_id, nominal_at, seq, attempt", []any{int64(-1), time.Time{}, int32(0), int16(0)}},
+	"tick_time": {"nominal_at, id", []any{time.Time{}, int64(0)}},
 }
 
 // thinPlace is how far a partition is thinned: the tenants before tenant, and its rows up to key.

@@ -145,7 +145,7 @@ func TestATickThatIsReplayedWhileItsDayIsDroppedIsCancelled(t *testing.T) {
 		t.Fatal("nothing was replayed")
 	}
 	dispatchtest.Until(t, "nothing of the schedule is under way", func() bool {
-		return h.Number(`SELECT sum(live + waiting + aside + aside_waiting) FROM schedule_state`) == 0
+		return h.Number(`SELECT sum(live + buffered + aside + aside_buffered) FROM schedule_state`) == 0
 	})
 }
 
@@ -176,10 +176,10 @@ func TestADayIsThinnedInEachTable(t *testing.T) {
 	for _, tenant := range []tenants.ID{h.Tenant, other} {
 		record(h, tenant, 10)
 		h.Exec(`INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, ended_at, outcome) SELECT tenant_id, schedule_id, nominal_at, seq, 0, now(), 'failed' FROM tick WHERE tenant_id = $1`, tenant)
-		h.Exec(`INSERT INTO roll (id, tenant_id, nominal_at, workflow, ticks, items) OVERRIDING SYSTEM VALUE SELECT 1000 * tenant_id + row_number() OVER (), tenant_id, nominal_at, 'w', 1, '' FROM tick WHERE tenant_id = $1`, tenant)
+		h.Exec(`INSERT INTO tick_time (id, tenant_id, nominal_at, workflow, ticks, items) OVERRIDING SYSTEM VALUE SELECT 1000 * tenant_id + row_number() OVER (), tenant_id, nominal_at, 'w', 1, '' FROM tick WHERE tenant_id = $1`, tenant)
 	}
 	h.Retain(today().Add(10 * 24 * time.Hour))
-	for _, table := range []string{"tick", "attempt", "roll"} {
+	for _, table := range []string{"tick", "attempt", "tick_time"} {
 		left, kept := h.Number(`SELECT count(*) FROM `+table+` WHERE tenant_id = $1`, h.Tenant), h.Number(`SELECT count(*) FROM `+table+` WHERE tenant_id = $1`, other)
 		if left != 0 || kept != 10 {
 			t.Errorf("%d rows of %s are left, and %d of the other tenant's 10", left, table, kept)

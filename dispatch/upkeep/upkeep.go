@@ -33,13 +33,13 @@ const (
 func (k *Keeper) Tasks() (all []Task) {
 	if k.dispatches {
 		all = append(all,
-			Task{Name: "tend slots", every: time.Second, Limit: taskLimit, look: `SELECT FROM slot UNION ALL SELECT FROM waiting`, Some: whole(k.finish.TendSlots)},
+			Task{Name: "tend slots", every: time.Second, Limit: taskLimit, look: `SELECT FROM slot UNION ALL SELECT FROM queued`, Some: whole(k.finish.TendSlots)},
 			Task{Name: "tell tenants what happened", every: events.NoticeEvery, Limit: postgres.QueryTimeout, ask: k.events.AnyNotice, Some: k.events.AddUp},
 			Task{Name: "make partitions", every: upkeepEvery, Limit: 30 * time.Second, Some: whole(func(ctx context.Context) error { return k.EnsurePartitions(ctx, time.Now()) })},
 			Task{Name: "arm lost schedules", every: upkeepEvery, Limit: taskLimit, Some: whole(k.RearmLost)},
 			Task{Name: "complete schedules", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.CompleteSome)},
 			Task{Name: "settle moves", every: upkeepEvery, Limit: taskLimit, Some: Full(mostSettled, k.settleMoves)},
-			Task{Name: "cancel waiting ticks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.finish.CancelOrphans)},
+			Task{Name: "cancel buffered ticks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.finish.CancelOrphans)},
 			Task{Name: "wake forsaken ticks", every: upkeepEvery, Limit: taskLimit, Some: whole(k.WakeForsaken)},
 			Task{Name: "clear cohorts", every: upkeepEvery, Limit: taskLimit, Some: k.clearCohorts},
 			Task{Name: "clear chunks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.clearChunks)},

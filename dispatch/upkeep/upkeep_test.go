@@ -40,9 +40,9 @@ func TestFoldsDoNotReadWhatWasFoldedUnderAnOldSnapshot(t *testing.T) {
 		t.Helper()
 		for _, sql := range []string{
 			`INSERT INTO tally_delta (tenant_id, cohort_id, n) SELECT $1, 0, CASE WHEN n % 2 = 0 THEN 1 ELSE -1 END FROM generate_series(1, 1000) n`,
-			`INSERT INTO idle_delta (tenant_id, workflow, state, n) SELECT $1, 'w', 'paused', CASE WHEN n % 2 = 0 THEN 1 ELSE -1 END FROM generate_series(1, 1000) n`,
+			`INSERT INTO inactive_delta (tenant_id, workflow, state, n) SELECT $1, 'w', 'paused', CASE WHEN n % 2 = 0 THEN 1 ELSE -1 END FROM generate_series(1, 1000) n`,
 			`INSERT INTO daily_use_delta (tenant_id, workflow, day) SELECT $1, 'w', '2026-01-01' FROM generate_series(1, 1000) n`,
-			`INSERT INTO happening (tenant_id, event, cause) SELECT $1, 'quota.soft', 'c' FROM generate_series(1, 500) n`,
+			`INSERT INTO notice_delta (tenant_id, event, cause) SELECT $1, 'quota.soft', 'c' FROM generate_series(1, 500) n`,
 		} {
 			h.Exec(sql, h.Tenant)
 		}
@@ -61,7 +61,7 @@ func TestFoldsDoNotReadWhatWasFoldedUnderAnOldSnapshot(t *testing.T) {
 		})
 	}
 	count := `SELECT sum(n) FROM tally_delta WHERE tenant_id = 1 AND cohort_id = 0 AND ` + postgres.Unfolded("tally_delta")
-	words := []string{"DELETE FROM tally_delta", "DELETE FROM idle_delta", "DELETE FROM daily_use_delta", "DELETE FROM happening", "SELECT GREATEST("}
+	words := []string{"DELETE FROM tally_delta", "DELETE FROM inactive_delta", "DELETE FROM daily_use_delta", "DELETE FROM notice_delta", "SELECT GREATEST("}
 	rounds(3)
 	before := h.Pages(r, count, words...)
 	rounds(20)
@@ -110,7 +110,7 @@ func TestKeepingHouseReadsNoMoreThanIsOver(t *testing.T) {
 	}
 	known := regexp.MustCompile(`^(SELECT|WITH|UPDATE|DELETE|INSERT)\b`)
 	// Rows that are found by whose they are, of which there are few, and are compared as they are when their lock is had.
-	few := regexp.MustCompile(`beat_at|pushing|\bat <|erasing_at|began_at|seen_at|opened_at`)
+	few := regexp.MustCompile(`beat_at|push_load|\bat <|erasing_at|began_at|seen_at|opened_at`)
 	asked := 0
 	for _, sql := range slices.Sorted(maps.Keys(r.Ran)) {
 		if !known.MatchString(sql) || !strings.Contains(sql, "clock_timestamp()") {

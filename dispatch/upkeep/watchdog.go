@@ -61,9 +61,9 @@ func (w *watchdog) look(ctx context.Context, now time.Time) error {
 
 // lateness reads the first due row of each queue, and sets the metrics of delays.
 func (w *watchdog) lateness(ctx context.Context) error {
-	var cohort, held, turn time.Duration
+	var cohort, delayed, turn time.Duration
 	err := w.sweep.FirstDue(ctx, &w.floors, allShards, func(s sweep.ShardDue) {
-		cohort, held, turn = max(cohort, s.Overdue(s.Cohort)), max(held, s.Overdue(s.Held)), max(turn, s.Overdue(s.Turn))
+		cohort, delayed, turn = max(cohort, s.Overdue(s.Cohort)), max(delayed, s.Overdue(s.Delayed)), max(turn, s.Overdue(s.Turn))
 	})
 	if err == nil {
 		err = w.sweep.SearchDue(ctx, &w.floors, allShards)
@@ -88,7 +88,7 @@ func (w *watchdog) lateness(ctx context.Context) error {
 		chunk = max(0, now.Sub(unopened[0].SweptAt))
 	}
 	w.metrics.overdue.WithLabelValues("cohort").Set(cohort.Seconds())
-	w.metrics.overdue.WithLabelValues("held").Set(held.Seconds())
+	w.metrics.overdue.WithLabelValues("delayed").Set(delayed.Seconds())
 	w.metrics.overdue.WithLabelValues("turn").Set(turn.Seconds())
 	w.metrics.unopened.Set(chunk.Seconds())
 	w.metrics.quarantined.Set(float64(quarantined))
@@ -178,20 +178,20 @@ func (w *watchdog) patrol(ctx context.Context) error {
 	rows, err := w.pool.Query(ctx, `
 		SELECT s.tenant_id, s.id, s.status = 'active' AND m.there IS NULL, s.fresh
 		FROM (
-			(SELECT tenant_id, id, status, shard, cohort_id, spread, true AS fresh
+			(SELECT tenant_id, id, status, shard, cohort_id, phase, true AS fresh
 			FROM schedule
 			WHERE (tenant_id, id) > ($1, $2)
 			ORDER BY tenant_id, id
 			LIMIT $3)
 			UNION ALL
-			SELECT s.tenant_id, s.id, s.status, s.shard, s.cohort_id, s.spread, false
+			SELECT s.tenant_id, s.id, s.status, s.shard, s.cohort_id, s.phase, false
 			FROM unnest($4::int[], $5::bigint[]) AS i (tenant_id, id)
 			CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = i.tenant_id AND id = i.id OFFSET 0) s
 		) s
 		LEFT JOIN LATERAL (
 			SELECT true AS there
 			FROM member m
-			WHERE m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id
+			WHERE m.cohort_id = s.cohort_id AND m.phase = s.phase AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id
 				AND EXISTS (SELECT FROM cohort c WHERE c.shard = s.shard AND c.id = s.cohort_id)
 			OFFSET 0
 		) m ON true

@@ -45,7 +45,7 @@ func TestWatchdogFindsWhatIsStuck(t *testing.T) {
 		return gauges(t, r)
 	}
 	names := []string{
-		"carillon_overdue_seconds cohort", "carillon_overdue_seconds held", "carillon_overdue_seconds turn",
+		"carillon_overdue_seconds cohort", "carillon_overdue_seconds delayed", "carillon_overdue_seconds turn",
 		"carillon_unopened_chunk_seconds", "carillon_schedules_without_next", "carillon_schedules_quarantined",
 	}
 	for i := range 6 {
@@ -69,8 +69,8 @@ func TestWatchdogFindsWhatIsStuck(t *testing.T) {
 
 	of := func(i int) string { return fmt.Sprintf(`(SELECT cohort_id FROM schedule WHERE key = 'k%d')`, i) }
 	h.Exec(`UPDATE cohort SET due_at = now() - interval '100 seconds' WHERE id = ` + of(0))
-	h.Exec(`INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at) VALUES ($1, 1, now(), 0, 1, 63, 'retry', now() - interval '200 seconds')`, h.Tenant)
-	h.Exec(`INSERT INTO turn (tenant_id, shard, due_at) VALUES ($1, 0, now() - interval '300 seconds')`, h.Tenant)
+	h.Exec(`INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at) VALUES ($1, 1, now(), 0, 1, 63, 'retry', now() - interval '200 seconds')`, h.Tenant)
+	h.Exec(`INSERT INTO fair_turn (tenant_id, shard, due_at) VALUES ($1, 0, now() - interval '300 seconds')`, h.Tenant)
 	h.Exec(`
 		INSERT INTO chunk (shard, tenant_id, kind, lane, nominal_at, first_id, last_id, ticks, workflows, items, swept_at)
 		VALUES (0, $1, 0, 'small', now(), 1, 1, 1, '{w}', '\x00', now() - interval '400 seconds')`, h.Tenant)

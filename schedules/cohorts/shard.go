@@ -43,25 +43,26 @@ func ShardsFor(stored int) int16 {
 	return Shards
 }
 
-// PossibleShards are the shards in which a schedule may lie: those that it is born in by each spread up to one.
-func PossibleShards(tenant tenants.ID, spread int16, workflow, key string) (all []int16) {
+// PossibleShards returns the shards that may hold a schedule of a tenant whose schedules now go to n shards: one for each number of
+// shards that the tenant has had.
+func PossibleShards(tenant tenants.ID, n int16, workflow, key string) (all []int16) {
 	for _, s := range shardSteps {
-		if s.over <= spread {
+		if s.over <= n {
 			all = append(all, ShardFor(tenant, s.over, workflow, key))
 		}
 	}
 	return all
 }
 
-// ShardFor is the shard of a new schedule: one of the spread shards that its tenant's are laid over.
-func ShardFor(tenant tenants.ID, spread int16, workflow, key string) int16 {
+// ShardFor returns the shard of a new schedule of a tenant whose schedules go to n shards.
+func ShardFor(tenant tenants.ID, n int16, workflow, key string) int16 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(workflow))
 	_, _ = h.Write([]byte{0})
 	_, _ = h.Write([]byte(key))
 	first := uint64(tenant) * 0x9E3779B97F4A7C15 >> 32
-	step := uint64(Shards / int(spread))
-	return int16((first + h.Sum64()%uint64(spread)*step) % Shards)
+	step := uint64(Shards / int(n))
+	return int16((first + h.Sum64()%uint64(n)*step) % Shards)
 }
 
 // PhaseOf is where a schedule stands among the members of a cohort with jitter: a hash of who it is.

@@ -10,7 +10,7 @@ import (
 )
 
 // Walk is the order in which a run with jitter comes to the members of a cohort. Each member has a place on a circle,
-// its spread; each run begins at another point of it, and goes round once while the jitter lasts, or until the next
+// its phase; each run begins at another point of it, and goes round once while the jitter lasts, or until the next
 // nominal time where that is sooner. The walk follows from the timing, the nominal time and the workflow alone: it is
 // the same on every process and after a restart.
 type Walk struct {
@@ -40,27 +40,27 @@ func WalkOf(t *calendar.Timing, r Run, workflow string) (w Walk, ok bool) {
 	return Walk{at: due, gap: gap, start: mix(h.Sum64())}, true
 }
 
-// circle is the place of a spread on the circle: spreads are signed, and lie in the index in that order.
-func circle(spread int64) uint64 { return uint64(spread) ^ 1<<63 }
+// circle is the place of a phase on the circle: phases are signed, and lie in the index in that order.
+func circle(phase int64) uint64 { return uint64(phase) ^ 1<<63 }
 
-func spreadAt(place uint64) int64 { return int64(place ^ 1<<63) }
+func phaseAt(place uint64) int64 { return int64(place ^ 1<<63) }
 
 // distance is how far into the walk a member comes, of a whole round.
-func (w Walk) distance(spread int64) uint64 { return circle(spread) - w.start }
+func (w Walk) distance(phase int64) uint64 { return circle(phase) - w.start }
 
 // Due is when the walk comes to a member: at its nominal time or later, and always before the next one.
-func (w Walk) Due(spread int64) time.Time {
-	part := float64(w.distance(spread)) / math.Exp2(64)
+func (w Walk) Due(phase int64) time.Time {
+	part := float64(w.distance(phase)) / math.Exp2(64)
 	return w.at.Add(min(time.Duration(part*float64(w.gap)), w.gap-time.Microsecond)).Truncate(time.Microsecond)
 }
 
 // Passed tells whether a cursor has passed a member.
-func (w Walk) Passed(cursor, cursorID, spread, id int64) bool {
-	c, m := w.distance(cursor), w.distance(spread)
+func (w Walk) Passed(cursor, cursorID, phase, id int64) bool {
+	c, m := w.distance(cursor), w.distance(phase)
 	return m < c || m == c && id <= cursorID
 }
 
-// Leg is a part of a walk in which spreads rise: the members after a cursor, up to a spread.
+// Leg is a part of a walk in which phases rise: the members after a cursor, up to a phase.
 type Leg struct {
 	After   int64 // with AfterID, the cursor
 	AfterID int64
@@ -74,33 +74,33 @@ func (w Walk) Leg(cursor, cursorID *int64, now time.Time) Leg {
 	if gone := now.Sub(w.at); gone < w.gap {
 		reach = uint64(float64(max(0, gone)) / float64(w.gap) * math.Exp2(64))
 	}
-	first := spreadAt(w.start)
+	first := phaseAt(w.start)
 	leg := Leg{After: first, AfterID: -1}
 	if cursor != nil {
 		leg.After, leg.AfterID = *cursor, *cursorID
 	}
-	// Distances from -start on lie past the end of the circle: there the walk goes on at its lowest spread.
+	// Distances from -start on lie past the end of the circle: there the walk goes on at its lowest phase.
 	wraps := -w.start
 	if w.start != 0 && w.distance(leg.After) < wraps && reach >= wraps {
 		leg.Upto = math.MaxInt64
 		return leg
 	}
-	leg.Upto, leg.Last = spreadAt(w.start+reach), true
+	leg.Upto, leg.Last = phaseAt(w.start+reach), true
 	if w.distance(leg.After) > reach {
 		leg.Upto = leg.After // the clock went back
 	}
 	return leg
 }
 
-// Rest is where the walk goes on after a leg that was its last for now: up to two ranges of spreads, both ends
+// Rest is where the walk goes on after a leg that was its last for now: up to two ranges of phases, both ends
 // included, in the order in which it comes to them.
 func (w Walk) Rest(leg Leg) (ranges [][2]int64) {
-	end := spreadAt(w.start - 1) // the last place of the walk
+	end := phaseAt(w.start - 1) // the last place of the walk
 	reached := leg.Upto
 	if reached == end {
 		return nil
 	}
-	next := spreadAt(circle(reached) + 1)
+	next := phaseAt(circle(reached) + 1)
 	if w.start == 0 || w.distance(next) >= -w.start { // past the end of the circle already, or never
 		return [][2]int64{{next, end}}
 	}

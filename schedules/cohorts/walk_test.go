@@ -26,14 +26,14 @@ func TestWalkComesToEachMemberOnceAndNeverEarly(t *testing.T) {
 		if !ok {
 			t.Fatal("there is no walk")
 		}
-		spreads := rapid.SliceOfNDistinct(rapid.OneOf(rapid.Int64(), rapid.SampledFrom([]int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64})), 0, 40, rapid.ID).Draw(t, "spreads")
-		slices.Sort(spreads)
+		phases := rapid.SliceOfNDistinct(rapid.OneOf(rapid.Int64(), rapid.SampledFrom([]int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, math.MaxInt64})), 0, 40, rapid.ID).Draw(t, "phases")
+		slices.Sort(phases)
 		var cursor, cursorID *int64
 		visited := map[int64]time.Time{}
 		now := at
 		for range 1000 {
 			leg := walk.Leg(cursor, cursorID, now)
-			for _, s := range spreads {
+			for _, s := range phases {
 				if (s > leg.After || s == leg.After && 7 > leg.AfterID) && s <= leg.Upto {
 					if walk.Due(s).After(now.Add(time.Microsecond)) {
 						t.Fatalf("%d is due at %s, and was visited at %s", s, walk.Due(s), now)
@@ -49,7 +49,7 @@ func TestWalkComesToEachMemberOnceAndNeverEarly(t *testing.T) {
 				continue
 			}
 			cursor, cursorID = new(leg.Upto), new(int64(math.MaxInt64))
-			next, ahead := first(spreads, walk.Rest(leg))
+			next, ahead := first(phases, walk.Rest(leg))
 			if !ahead {
 				break
 			}
@@ -58,8 +58,8 @@ func TestWalkComesToEachMemberOnceAndNeverEarly(t *testing.T) {
 			}
 			now = walk.Due(next).Add(time.Duration(rapid.Int64Range(1, 20_000_000).Draw(t, "late")) * time.Microsecond)
 		}
-		if len(visited) != len(spreads) {
-			t.Fatalf("%d of %d were visited", len(visited), len(spreads))
+		if len(visited) != len(phases) {
+			t.Fatalf("%d of %d were visited", len(visited), len(phases))
 		}
 		for s := range visited {
 			if due := walk.Due(s); due.Before(at) || !due.Before(at.Add(2*time.Minute)) {
@@ -69,9 +69,9 @@ func TestWalkComesToEachMemberOnceAndNeverEarly(t *testing.T) {
 	})
 }
 
-func first(spreads []int64, ranges [][2]int64) (int64, bool) {
+func first(phases []int64, ranges [][2]int64) (int64, bool) {
 	for _, r := range ranges {
-		for _, s := range spreads {
+		for _, s := range phases {
 			if cmp.Compare(s, r[0]) >= 0 && s <= r[1] {
 				return s, true
 			}

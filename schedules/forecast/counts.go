@@ -38,8 +38,8 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 			HAVING sum(n) <> 0
 			ORDER BY tenant_id, cohort_id
 			ON CONFLICT (tenant_id, cohort_id) DO UPDATE SET n = t.n + excluded.n`, mostDeltas)
-		b.Queue(postgres.Fold("idle_delta", "tenant_id, workflow, state, n")+`
-			INSERT INTO idle AS i (tenant_id, workflow, state, n)
+		b.Queue(postgres.Fold("inactive_delta", "tenant_id, workflow, state, n")+`
+			INSERT INTO inactive AS i (tenant_id, workflow, state, n)
 			SELECT tenant_id, workflow, state, sum(n)
 			FROM taken
 			GROUP BY tenant_id, workflow, state
@@ -49,7 +49,7 @@ func FoldTallies(ctx context.Context, db postgres.DB) error {
 		b.Queue(`
 			SELECT GREATEST(
 				(SELECT count(*) FROM (SELECT FROM tally_delta WHERE `+postgres.Unfolded("tally_delta")+` LIMIT $1) d),
-				(SELECT count(*) FROM (SELECT FROM idle_delta WHERE `+postgres.Unfolded("idle_delta")+` LIMIT $1) d))`, mostDeltas)
+				(SELECT count(*) FROM (SELECT FROM inactive_delta WHERE `+postgres.Unfolded("inactive_delta")+` LIMIT $1) d))`, mostDeltas)
 		results := db.SendBatch(ctx, &b)
 		_, lockErr := results.Exec()
 		_, foldErr := results.Exec()
@@ -203,8 +203,8 @@ func (f *Forecasts) ShardsFor(ctx context.Context, tenant tenants.ID) (int16, er
 		return 0, err
 	}
 	var least int16
-	if err := f.pool.QueryRow(ctx, `SELECT spread FROM tenant WHERE id = $1`, tenant).Scan(&least); err != nil {
-		return 0, fmt.Errorf("read spread: %w", err)
+	if err := f.pool.QueryRow(ctx, `SELECT shards FROM tenant WHERE id = $1`, tenant).Scan(&least); err != nil {
+		return 0, fmt.Errorf("read shards: %w", err)
 	}
 	f.counts.keep(tenant, stored)
 	f.shards.Store(tenant, least)

@@ -156,7 +156,7 @@ func (e unfinished) erasePart(ctx context.Context, tx pgx.Tx, ids []int64) error
 		DELETE FROM member m
 		USING schedule s
 		WHERE s.tenant_id = $1 AND s.id = ANY($2)
-			AND m.cohort_id = s.cohort_id AND m.spread = s.spread AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id`, e.tenant, ids)
+			AND m.cohort_id = s.cohort_id AND m.phase = s.phase AND m.schedule_id = s.id AND m.tenant_id = s.tenant_id`, e.tenant, ids)
 	b.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, e.tenant, ids)
 	b.Queue(`
 		WITH schedules AS (

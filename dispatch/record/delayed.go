@@ -11,8 +11,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Held is a delayed tick, a row of held: at Due it is sent, or its awaited answer is overdue.
-type Held struct {
+// Delayed is a tick that is due later, a row of delayed: at Due it is sent, or its awaited answer is overdue.
+type Delayed struct {
 	Try
 	Shard    int16
 	Why      string
@@ -20,26 +20,26 @@ type Held struct {
 	WaitsFor *string // the name of the endpoint that it is parked for, or empty for the tenant; nil: it is not parked
 }
 
-// InsertHeld writes delayed ticks of a tenant, in one round trip.
-func InsertHeld(ctx context.Context, tx pgx.Tx, tenant tenants.ID, holds []Held) error {
+// InsertDelayed writes delayed ticks of a tenant, in one round trip.
+func InsertDelayed(ctx context.Context, tx pgx.Tx, tenant tenants.ID, holds []Delayed) error {
 	if len(holds) == 0 {
 		return nil
 	}
 	var b pgx.Batch
-	QueueAllHeld(&b, tenant, holds)
+	QueueAllDelayed(&b, tenant, holds)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("hold ticks: %w", err)
 	}
 	return nil
 }
 
-// QueueHeld writes one delayed tick.
-func QueueHeld(b *pgx.Batch, tenant tenants.ID, shard int16, t Try, why string, due time.Time) {
-	QueueAllHeld(b, tenant, []Held{{Try: t, Shard: shard, Why: why, Due: due}})
+// QueueDelayed writes one delayed tick.
+func QueueDelayed(b *pgx.Batch, tenant tenants.ID, shard int16, t Try, why string, due time.Time) {
+	QueueAllDelayed(b, tenant, []Delayed{{Try: t, Shard: shard, Why: why, Due: due}})
 }
 
-// QueueAllHeld writes delayed ticks in one statement. If a tick is there twice, the last one counts.
-func QueueAllHeld(b *pgx.Batch, tenant tenants.ID, holds []Held) {
+// QueueAllDelayed writes delayed ticks in one statement. If a tick is there twice, the last one counts.
+func QueueAllDelayed(b *pgx.Batch, tenant tenants.ID, holds []Delayed) {
 	if len(holds) == 0 {
 		return
 	}
@@ -53,7 +53,7 @@ func QueueAllHeld(b *pgx.Batch, tenant tenants.ID, holds []Held) {
 		shards, whys, dues, waitsFor = append(shards, h.Shard), append(whys, h.Why), append(dues, h.Due), append(waitsFor, h.WaitsFor)
 	}
 	b.Queue(`
-		INSERT INTO held (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
+		INSERT INTO delayed (tenant_id, schedule_id, nominal_at, seq, attempt, shard, why, due_at, waits_for)
 		SELECT DISTINCT ON (id, at, seq) $1::int, id, at, seq, attempt, shard, why, `+cohorts.NotPast("due")+`, waits_for
 		FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $6::smallint[], $7::text[], $8::timestamptz[], $9::text[])
 			WITH ORDINALITY AS h (id, at, seq, attempt, shard, why, due, waits_for, ord)
@@ -69,7 +69,7 @@ const NewerWait = time.Minute
 // MostCleared is how many rows upkeep changes or deletes in one batch.
 const MostCleared = 5000
 
-// A tick whose endpoint is held or disabled, or whose tenant is halted or suspended, is parked: its row in held stays as it is until
+// A tick whose endpoint is held or disabled, or whose tenant is halted or suspended, is parked: its row in delayed stays as it is until
 // the tick expires, or until a change ends the wait and control wakes it. Many parked ticks cost as little as one.
 
 // Parking is a tick that is to be parked.

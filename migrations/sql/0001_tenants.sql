@@ -1,0 +1,153 @@
+-- +goose Up
+-- Tenants: who they are, what they may use, what they changed.
+--
+-- Words and rules of this schema. A table with a tenant_id holds rows of tenants: migrations/wall.go puts row-level security on it.
+-- Times are timestamptz, and end in _at. Sums that many transactions change at once are not updated in place: each transaction
+-- appends a row to a table ..._delta, and upkeep folds these rows into the sums.
+
+CREATE TABLE setting (
+  name       text COLLATE "C" PRIMARY KEY,
+  value      bytea            NOT NULL,
+  created_at timestamptz      NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE setting IS 'A key of the whole installation: of tick ids, cursors and lease tokens. The first start makes it.';
+
+CREATE TABLE tenant (
+  id         int              GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name       text COLLATE "C" NOT NULL,
+  status     text             NOT NULL DEFAULT 'active',
+  halted_at  timestamptz,
+  shards     smallint         NOT NULL DEFAULT 1,
+  quotas     jsonb            NOT NULL DEFAULT '{}',
+  issuers    jsonb            NOT NULL DEFAULT '[]',
+  created_at timestamptz      NOT NULL DEFAULT now(),
+  updated_at timestamptz      NOT NULL DEFAULT now(),
+  halt_note  text,
+  erasing_at timestamptz,
+  CONSTRAINT tenant_name_key UNIQUE (name),
+  CONSTRAINT tenant_erasing CHECK (erasing_at IS NULL OR status = 'suspended'),
+  CONSTRAINT tenant_shards CHECK (shards IN (1, 4, 16, 64)),
+  CONSTRAINT tenant_status CHECK (status IN ('active', 'suspended'))
+);
+CREATE INDEX tenant_erased ON tenant (erasing_at) WHERE erasing_at IS NOT NULL;
+COMMENT ON TABLE tenant IS 'A tenant with its quotas and issuers. A request to erase it suspends it for good; upkeep deletes all its rows and this one last.';
+COMMENT ON COLUMN tenant.shards IS 'at least so many shards get new schedules of the tenant; a schedule keeps its shard';
+COMMENT ON COLUMN tenant.erasing_at IS 'when its erasure began';
+
+CREATE TABLE allowance (
+  tenant_id  int         REFERENCES tenant ON DELETE CASCADE PRIMARY KEY,
+  spent_to   timestamptz NOT NULL,
+  spent_rate int
+) WITH (fillfactor = 50);
+COMMENT ON TABLE allowance IS 'The token bucket of a tenant''s ticks a second. Sweeps of all processes take from it; the row is locked while they do.';
+COMMENT ON COLUMN allowance.spent_to IS 'the moment up to which the rate is spent: later than now means a debt';
+COMMENT ON COLUMN allowance.spent_rate IS 'ticks a second when spent_to was set; null: never set';
+
+CREATE UNLOGGED TABLE bucket (
+  tenant_id int              NOT NULL,
+  quota     text COLLATE "C" NOT NULL,
+  full_at   timestamptz      NOT NULL,
+  PRIMARY KEY (tenant_id, quota)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE bucket IS 'The token buckets of a tenant''s requests and upserts, for all processes. Unlogged: after a crash every bucket is full.';
+COMMENT ON COLUMN bucket.full_at IS 'when the bucket is full again if nothing more is taken';
+
+CREATE TABLE api_key (
+  tenant_id           int              NOT NULL REFERENCES tenant,
+  id                  text COLLATE "C" NOT NULL,
+  name                text             NOT NULL,
+  hash                bytea            NOT NULL,
+  scopes              text[]           NOT NULL,
+  workflows           text[],
+  expires_at          timestamptz,
+  created_at          timestamptz      NOT NULL DEFAULT now(),
+  created_by          text             NOT NULL,
+  previous_hash       bytea,
+  previous_expires_at timestamptz,
+  last_used_at        timestamptz,
+  PRIMARY KEY (tenant_id, id),
+  CONSTRAINT api_key_hash UNIQUE (hash),
+  CONSTRAINT api_key_previous_hash UNIQUE (previous_hash),
+  CONSTRAINT api_key_previous CHECK (((previous_hash IS NULL) = (previous_expires_at IS NULL)))
+) WITH (fillfactor = 80);
+COMMENT ON TABLE api_key IS 'An API key of a tenant. Only its hash is stored.';
+COMMENT ON COLUMN api_key.hash IS 'SHA-256 of the key';
+COMMENT ON COLUMN api_key.workflows IS 'the key covers only these workflows; null: all';
+COMMENT ON COLUMN api_key.previous_hash IS 'SHA-256 of the key before the last rotation; it is valid until previous_expires_at';
+COMMENT ON COLUMN api_key.last_used_at IS 'the last use of the key or of a token made from it; up to a minute behind';
+
+CREATE TABLE idempotency (
+  tenant_id  int              NOT NULL REFERENCES tenant,
+  route      text             NOT NULL,
+  key        text COLLATE "C" NOT NULL,
+  body_hash  bytea            NOT NULL,
+  status     int              NOT NULL,
+  answer     bytea            NOT NULL,
+  created_at timestamptz      NOT NULL DEFAULT now(),
+  PRIMARY KEY (tenant_id, route, key)
+);
+CREATE INDEX idempotency_created ON idempotency (created_at);
+COMMENT ON TABLE idempotency IS 'The kept answer to a request with an Idempotency-Key. The transaction of the change writes it, so both are stored or neither.';
+COMMENT ON COLUMN idempotency.status IS '0: the request is under way; 1: its answer is kept';
+
+CREATE TABLE audit (
+  tenant_id int              NOT NULL REFERENCES tenant,
+  id        bigint           GENERATED ALWAYS AS IDENTITY,
+  at        timestamptz      NOT NULL DEFAULT clock_timestamp(),
+  actor     text             NOT NULL,
+  action    text COLLATE "C" NOT NULL,
+  target    text COLLATE "C" NOT NULL,
+  key       text COLLATE "C",
+  request   text             NOT NULL,
+  before    json,
+  after     json,
+  remote    inet,
+  PRIMARY KEY (tenant_id, at, id)
+);
+CREATE INDEX audit_key ON audit (tenant_id, key) WHERE key IS NOT NULL;
+COMMENT ON TABLE audit IS 'One change by a person or a program. The transaction of the change writes it.';
+COMMENT ON COLUMN audit.target IS 'the path of the changed thing, without /v1';
+COMMENT ON COLUMN audit.key IS 'the key that the entry is about, until that key is erased';
+COMMENT ON COLUMN audit.before IS 'the thing before, without payloads and secrets; null: it did not exist, or is not shown';
+COMMENT ON COLUMN audit.remote IS 'the address of the client; null: no client asked, or its key is erased';
+
+CREATE TABLE operation (
+  tenant_id  int              NOT NULL REFERENCES tenant,
+  id         bigint           GENERATED ALWAYS AS IDENTITY,
+  kind       text             NOT NULL,
+  state      text             NOT NULL DEFAULT 'pending',
+  started_by text             NOT NULL,
+  params     json             NOT NULL,
+  cursor     json,
+  done       bigint           NOT NULL DEFAULT 0,
+  total      bigint,
+  counts     jsonb            NOT NULL DEFAULT '{}',
+  result     json,
+  error      text,
+  failures   int              NOT NULL DEFAULT 0,
+  cancel     boolean          NOT NULL DEFAULT false,
+  created_at timestamptz      NOT NULL DEFAULT clock_timestamp(),
+  started_at timestamptz,
+  stepped_at timestamptz,
+  due_at     timestamptz      NOT NULL DEFAULT clock_timestamp(),
+  look_at    timestamptz      NOT NULL DEFAULT clock_timestamp(),
+  ended_at   timestamptz,
+  key        text COLLATE "C",
+  PRIMARY KEY (tenant_id, id),
+  CONSTRAINT operation_id UNIQUE (id),
+  CONSTRAINT operation_ended CHECK (((ended_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled')))),
+  CONSTRAINT operation_state CHECK (state IN ('pending', 'running', 'succeeded', 'failed', 'cancelled'))
+);
+CREATE INDEX operation_by_state ON operation (tenant_id, state, id);
+CREATE INDEX operation_key ON operation (tenant_id, key) WHERE key IS NOT NULL;
+CREATE INDEX operation_look ON operation (look_at) WHERE ended_at IS NULL;
+CREATE INDEX operation_over ON operation (ended_at) WHERE ended_at IS NOT NULL;
+COMMENT ON TABLE operation IS 'Long work in bounded steps. A step commits together with its progress, so after a crash the next runner goes on behind the last step.';
+COMMENT ON COLUMN operation.total IS 'how much there is to do, in the unit of done; null: unknown';
+COMMENT ON COLUMN operation.failures IS 'consecutive steps that failed for a reason of ours';
+COMMENT ON COLUMN operation.due_at IS 'no step runs before this time';
+COMMENT ON COLUMN operation.look_at IS 'from this time on a process checks the operation: its runner is silent, or its time has come';
+COMMENT ON COLUMN operation.key IS 'the key or prefix that params names, until that key is erased';
+
+-- +goose Down
+SELECT 'forward only';
