@@ -30,9 +30,14 @@ const (
 	patience  = "60000" // ms
 )
 
-// Up applies what is pending to the database at url, as its owner, and returns how many migrations that were. The error
-// of a URL or a server that is not right is that of postgres.Open.
-func Up(ctx context.Context, url string) (applied int, err error) {
+// Options say how to migrate.
+type Options struct {
+	Cell *int // the number of the installation, whose ids no other has; nil: as it is, and 0 in a new database
+}
+
+// Up applies the pending migrations to the database at url, as its owner, and returns their number. It returns the error of
+// postgres.Open if the URL is wrong or its server does not answer.
+func Up(ctx context.Context, url string, o Options) (applied int, err error) {
 	pool, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon migrate", MaxConns: 4, Unlimited: true})
 	if err != nil {
 		return 0, err
@@ -61,6 +66,9 @@ func Up(ctx context.Context, url string) (applied int, err error) {
 	}
 	if err := raise(ctx, pool); err != nil {
 		return 0, fmt.Errorf("keep tenants apart: %w", err)
+	}
+	if err := setCell(ctx, pool, o.Cell); err != nil {
+		return 0, err
 	}
 	return len(results), nil
 }

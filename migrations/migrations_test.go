@@ -36,7 +36,7 @@ func TestFourAtOnce(t *testing.T) {
 	results := make(chan result)
 	for range 4 {
 		go func() {
-			applied, err := migrations.Up(t.Context(), url)
+			applied, err := migrations.Up(t.Context(), url, migrations.Options{})
 			results <- result{applied, err}
 		}()
 	}

@@ -24,7 +24,7 @@ import (
 //	carillon_api       sees the rows of the tenant that its session says, of every table with a tenant_id
 //	carillon_platform  sees who the tenants are and their API keys, notes their use, and writes of them into the audit
 //	carillon_engine    owns the tables, and sees all: by BYPASSRLS where that may be granted, else by policies and as the owner
-const wallVersion = 8
+const wallVersion = 9
 
 const (
 	wallLock     = lockID + 1

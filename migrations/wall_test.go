@@ -108,7 +108,7 @@ func TestEveryTableOfTenantsStandsBehindTheWall(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("gaps (-want +got):\n%s", diff)
 	}
-	if applied, err := migrations.Up(t.Context(), url); err != nil || applied != 0 {
+	if applied, err := migrations.Up(t.Context(), url, migrations.Options{}); err != nil || applied != 0 {
 		t.Fatalf("got %d, %v", applied, err)
 	}
 	if found := gaps(t, pool); len(found) > 0 {
@@ -150,12 +150,12 @@ func TestAnOwnerThatIsNoSuperuserMigrates(t *testing.T) {
 		sep = "&"
 	}
 	url += sep + "role=plain"
-	if _, err := migrations.Up(t.Context(), url); err == nil || !strings.Contains(err.Error(), "have a superuser run CREATE ROLE carillon_api NOLOGIN") {
+	if _, err := migrations.Up(t.Context(), url, migrations.Options{}); err == nil || !strings.Contains(err.Error(), "have a superuser run CREATE ROLE carillon_api NOLOGIN") {
 		t.Errorf("got %v, want what is to be done", err)
 	}
 	exec(`CREATE ROLE carillon_api NOLOGIN; CREATE ROLE carillon_platform NOLOGIN; CREATE ROLE carillon_engine NOLOGIN;
 		GRANT carillon_api, carillon_platform, carillon_engine TO plain`)
-	if _, err := migrations.Up(t.Context(), url); err != nil {
+	if _, err := migrations.Up(t.Context(), url, migrations.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, found := range gaps(t, root) {
@@ -180,14 +180,14 @@ func TestAnOwnerThatIsNoSuperuserMigrates(t *testing.T) {
 		t.Errorf("the engine cannot copy: %v", err)
 	}
 	exec(`ALTER ROLE carillon_engine BYPASSRLS`)
-	if _, err := migrations.Up(t.Context(), url); err != nil {
+	if _, err := migrations.Up(t.Context(), url, migrations.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if found := gaps(t, root); len(found) > 0 {
 		t.Errorf("there are gaps:\n%s", strings.Join(found, "\n"))
 	}
 	exec(`ALTER ROLE carillon_api BYPASSRLS`)
-	if _, err := migrations.Up(t.Context(), url); err == nil || !strings.Contains(err.Error(), "no policy holds it") {
+	if _, err := migrations.Up(t.Context(), url, migrations.Options{}); err == nil || !strings.Contains(err.Error(), "no policy holds it") {
 		t.Errorf("got %v of an API that no policy holds", err)
 	}
 }

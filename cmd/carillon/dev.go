@@ -95,7 +95,7 @@ func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err er
 	if server != nil {
 		defer func() { err = errors.Join(err, stopServer(ctx, server)) }()
 	}
-	if _, err := migrations.Up(ctx, url); err != nil {
+	if _, err := migrations.Up(ctx, url, migrations.Options{}); err != nil {
 		return interrupted(ctx, err)
 	}
 	keys, err := openDevKeys(dir)

@@ -104,7 +104,7 @@ func TestToMigrateAgainMendsTheWall(t *testing.T) {
 		}
 		return all
 	}
-	if _, err := migrations.Up(t.Context(), pool.Config().ConnString()); err != nil {
+	if _, err := migrations.Up(t.Context(), pool.Config().ConnString(), migrations.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range examineWall(t.Context(), pool, "") {

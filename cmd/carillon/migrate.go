@@ -10,6 +10,7 @@ import (
 
 type migrateSettings struct {
 	DatabaseURL databaseURL `env:"DATABASE_URL,required" secret:"true" flag:"database-url" value:"URL" help:"the PostgreSQL to bring up to date, as its owner: postgres://user:password@host:5432/database"`
+	Cell        *int        `env:"CARILLON_CELL" flag:"cell" value:"N" help:"the number of this installation, from 0 to 511, which keeps its ids apart from those of all others; without it a new database has 0"`
 }
 
 func (p program) migrate() *cobra.Command {
@@ -25,7 +26,7 @@ It is safe to run at any time, several at once, and while an older Carillon is s
 			if err != nil {
 				return err
 			}
-			applied, err := migrations.Up(cmd.Context(), string(s.DatabaseURL))
+			applied, err := migrations.Up(cmd.Context(), string(s.DatabaseURL), migrations.Options{Cell: s.Cell})
 			if err != nil {
 				return err
 			}

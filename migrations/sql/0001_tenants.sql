@@ -10,7 +10,7 @@ CREATE TABLE setting (
   value      bytea            NOT NULL,
   created_at timestamptz      NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE setting IS 'A key of the whole installation: of tick ids, cursors and lease tokens. The first start makes it.';
+COMMENT ON TABLE setting IS 'A key of the whole installation: of tick ids, cursors and lease tokens. The first start makes it. Written by tenants.';
 
 CREATE TABLE tenant (
   id         int              GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -30,7 +30,7 @@ CREATE TABLE tenant (
   CONSTRAINT tenant_status CHECK (status IN ('active', 'suspended'))
 );
 CREATE INDEX tenant_erased ON tenant (erasing_at) WHERE erasing_at IS NOT NULL;
-COMMENT ON TABLE tenant IS 'A tenant with its quotas and issuers. A request to erase it suspends it for good; upkeep deletes all its rows and this one last.';
+COMMENT ON TABLE tenant IS 'A tenant with its quotas and issuers. A request to erase it suspends it for good; upkeep deletes all its rows and this one last. Written by dispatch/control, dispatch/upkeep, tenants.';
 COMMENT ON COLUMN tenant.shards IS 'at least so many shards get new schedules of the tenant; a schedule keeps its shard';
 COMMENT ON COLUMN tenant.erasing_at IS 'when its erasure began';
 
@@ -39,7 +39,7 @@ CREATE TABLE allowance (
   spent_to   timestamptz NOT NULL,
   spent_rate int
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE allowance IS 'The token bucket of a tenant''s ticks a second. Sweeps of all processes take from it; the row is locked while they do.';
+COMMENT ON TABLE allowance IS 'The token bucket of a tenant''s ticks a second. Sweeps of all processes take from it; the row is locked while they do. Written by dispatch/sweep.';
 COMMENT ON COLUMN allowance.spent_to IS 'the moment up to which the rate is spent: later than now means a debt';
 COMMENT ON COLUMN allowance.spent_rate IS 'ticks a second when spent_to was set; null: never set';
 
@@ -49,7 +49,7 @@ CREATE UNLOGGED TABLE bucket (
   full_at   timestamptz      NOT NULL,
   PRIMARY KEY (tenant_id, quota)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE bucket IS 'The token buckets of a tenant''s requests and upserts, for all processes. Unlogged: after a crash every bucket is full.';
+COMMENT ON TABLE bucket IS 'The token buckets of a tenant''s requests and upserts, for all processes. Unlogged: after a crash every bucket is full. Written by dispatch/upkeep, tenants.';
 COMMENT ON COLUMN bucket.full_at IS 'when the bucket is full again if nothing more is taken';
 
 CREATE TABLE api_key (
@@ -70,7 +70,7 @@ CREATE TABLE api_key (
   CONSTRAINT api_key_previous_hash UNIQUE (previous_hash),
   CONSTRAINT api_key_previous CHECK (((previous_hash IS NULL) = (previous_expires_at IS NULL)))
 ) WITH (fillfactor = 80);
-COMMENT ON TABLE api_key IS 'An API key of a tenant. Only its hash is stored.';
+COMMENT ON TABLE api_key IS 'An API key of a tenant. Only its hash is stored. Written by tenants.';
 COMMENT ON COLUMN api_key.hash IS 'SHA-256 of the key';
 COMMENT ON COLUMN api_key.workflows IS 'the key covers only these workflows; null: all';
 COMMENT ON COLUMN api_key.previous_hash IS 'SHA-256 of the key before the last rotation; it is valid until previous_expires_at';
@@ -87,7 +87,7 @@ CREATE TABLE idempotency (
   PRIMARY KEY (tenant_id, route, key)
 );
 CREATE INDEX idempotency_created ON idempotency (created_at);
-COMMENT ON TABLE idempotency IS 'The kept answer to a request with an Idempotency-Key. The transaction of the change writes it, so both are stored or neither.';
+COMMENT ON TABLE idempotency IS 'The kept answer to a request with an Idempotency-Key. The transaction of the change writes it, so both are stored or neither. Written by dispatch/upkeep, internal/once, schedules/subjects.';
 COMMENT ON COLUMN idempotency.status IS '0: the request is under way; 1: its answer is kept';
 
 CREATE TABLE audit (
@@ -105,7 +105,7 @@ CREATE TABLE audit (
   PRIMARY KEY (tenant_id, at, id)
 );
 CREATE INDEX audit_key ON audit (tenant_id, key) WHERE key IS NOT NULL;
-COMMENT ON TABLE audit IS 'One change by a person or a program. The transaction of the change writes it.';
+COMMENT ON TABLE audit IS 'One change by a person or a program. The transaction of the change writes it. Written by dispatch/push, dispatch/upkeep, schedules/subjects, tenants.';
 COMMENT ON COLUMN audit.target IS 'the path of the changed thing, without /v1';
 COMMENT ON COLUMN audit.key IS 'the key that the entry is about, until that key is erased';
 COMMENT ON COLUMN audit.before IS 'the thing before, without payloads and secrets; null: it did not exist, or is not shown';
@@ -142,7 +142,7 @@ CREATE INDEX operation_by_state ON operation (tenant_id, state, id);
 CREATE INDEX operation_key ON operation (tenant_id, key) WHERE key IS NOT NULL;
 CREATE INDEX operation_look ON operation (look_at) WHERE ended_at IS NULL;
 CREATE INDEX operation_over ON operation (ended_at) WHERE ended_at IS NOT NULL;
-COMMENT ON TABLE operation IS 'Long work in bounded steps. A step commits together with its progress, so after a crash the next runner goes on behind the last step.';
+COMMENT ON TABLE operation IS 'Long work in bounded steps. A step commits together with its progress, so after a crash the next runner goes on behind the last step. Written by operations, schedules/subjects.';
 COMMENT ON COLUMN operation.total IS 'how much there is to do, in the unit of done; null: unknown';
 COMMENT ON COLUMN operation.failures IS 'consecutive steps that failed for a reason of ours';
 COMMENT ON COLUMN operation.due_at IS 'no step runs before this time';

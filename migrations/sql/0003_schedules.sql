@@ -1,5 +1,5 @@
 -- +goose Up
--- Schedules: what clients write. Endpoints, workflows, profiles of keys, schedules, their versions, calendars, erasures and syncs.
+-- Schedules: what clients write. Endpoints, workflows, profiles of keys, schedules, their versions, erasures and syncs.
 
 CREATE TABLE endpoint (
   tenant_id  int              NOT NULL REFERENCES tenant,
@@ -19,7 +19,7 @@ CREATE TABLE endpoint (
   CONSTRAINT endpoint_state CHECK (state IN ('enabled', 'held', 'disabled'))
 );
 CREATE INDEX endpoint_told_quotas ON endpoint (tenant_id) WHERE 'quota.soft' = ANY (events);
-COMMENT ON TABLE endpoint IS 'A URL that ticks or events are sent to. A receiver changes from one secret to the next: two are valid at a time, never none.';
+COMMENT ON TABLE endpoint IS 'A URL that ticks or events are sent to. A receiver changes from one secret to the next: two are valid at a time, never none. Written by dispatch/push.';
 COMMENT ON COLUMN endpoint.rotated_at IS 'the last rotation of its secret; null: none';
 
 CREATE TABLE workflow (
@@ -38,7 +38,7 @@ CREATE TABLE workflow (
 CREATE INDEX workflow_by_endpoint ON workflow (tenant_id, endpoint) WHERE endpoint IS NOT NULL;
 CREATE INDEX workflow_keeps ON workflow (tenant_id, name) WHERE (defaults #> '{delivery,retention}') IS NOT NULL;
 CREATE INDEX workflow_limited ON workflow (tenant_id) WHERE max_running IS NOT NULL;
-COMMENT ON TABLE workflow IS 'What the ticks of a workflow are given to, its limit and the defaults of its schedules.';
+COMMENT ON TABLE workflow IS 'What the ticks of a workflow are given to, its limit and the defaults of its schedules. Written by schedules.';
 COMMENT ON COLUMN workflow.version IS 'as registered by its worker or client';
 COMMENT ON COLUMN workflow.max_running IS 'how many of its ticks run at once; null: no limit';
 
@@ -57,7 +57,7 @@ CREATE TABLE key_profile (
   CONSTRAINT key_profile_quiet CHECK ((quiet_from IS NULL) = (quiet_to IS NULL) AND (quiet_from IS NULL) = (quiet_skip IS NULL) AND quiet_from <> quiet_to
     AND quiet_from BETWEEN 0 AND 86399 AND quiet_to BETWEEN 0 AND 86399)
 );
-COMMENT ON TABLE key_profile IS 'The zone and quiet hours of a key. Schedules with the zone @key follow it in all workflows.';
+COMMENT ON TABLE key_profile IS 'The zone and quiet hours of a key. Schedules with the zone @key follow it in all workflows. Written by schedules/subjects.';
 COMMENT ON COLUMN key_profile.quiet_from IS 'second of the day at which quiet hours begin';
 COMMENT ON COLUMN key_profile.quiet_to IS 'the first second that is not quiet';
 COMMENT ON COLUMN key_profile.quiet_skip IS 'whether ticks in quiet hours are skipped; else they come at the end';
@@ -116,7 +116,7 @@ CREATE INDEX schedule_keeps ON schedule (tenant_id, id) WHERE keep_succeeded_s I
 CREATE INDEX schedule_moved ON schedule (moved_until) WHERE moved_until IS NOT NULL;
 CREATE INDEX schedule_quarantined ON schedule (tenant_id, id) WHERE status = 'quarantined';
 CREATE INDEX schedule_rest ON schedule (tenant_id, paused_until) INCLUDE (workflow, cohort_id) WHERE status = 'paused' AND paused_until IS NOT NULL;
-COMMENT ON TABLE schedule IS 'A schedule as its client wrote it. A null policy or delivery column is inherited from the workflow.';
+COMMENT ON TABLE schedule IS 'A schedule as its client wrote it. A null policy or delivery column is inherited from the workflow. Written by dispatch/sweep, dispatch/upkeep, schedules, schedules/subjects.';
 COMMENT ON COLUMN schedule.anchor_at IS 'creation, rounded up to a second: the anchor of fixed_rate';
 COMMENT ON COLUMN schedule.ticks_left IS 'how many ticks of max_ticks were left when it last joined a cohort; null: no limit';
 COMMENT ON COLUMN schedule.phase IS 'hash of its identity, which spreads jitter and orders the members of a cohort';
@@ -156,7 +156,7 @@ CREATE TABLE schedule_state (
   skips          timestamptz[],
   PRIMARY KEY (tenant_id, schedule_id)
 ) WITH (fillfactor = 45);
-COMMENT ON TABLE schedule_state IS 'What a firing changes of a schedule: one narrow row, updated in place, with no index but its key. Its lock orders all changes of the schedule''s ticks.';
+COMMENT ON TABLE schedule_state IS 'What a firing changes of a schedule: one narrow row, updated in place, with no index but its key. Its lock orders all changes of the schedule''s ticks. Written by dispatch/state, dispatch/upkeep, schedules, schedules/subjects.';
 COMMENT ON COLUMN schedule_state.live IS 'own ticks that run or wait for a retry';
 COMMENT ON COLUMN schedule_state.buffered IS 'own ticks that wait for another to end';
 COMMENT ON COLUMN schedule_state.aside IS 'ticks of a backfill or delivered again that run; they are not in live';
@@ -212,7 +212,7 @@ CREATE TABLE revision (
 CREATE INDEX revision_by_key ON revision (tenant_id, workflow, key) WHERE deleted;
 CREATE INDEX revision_ended ON revision (tenant_id, ended_at);
 CREATE INDEX revision_payload ON revision (tenant_id, ended_at) WHERE payload IS NOT NULL;
-COMMENT ON TABLE revision IS 'An earlier version of a schedule, whole, with what its change did to the next tick.';
+COMMENT ON TABLE revision IS 'An earlier version of a schedule, whole, with what its change did to the next tick. Written by dispatch/upkeep, schedules, schedules/subjects.';
 COMMENT ON COLUMN revision.changed_at IS 'when it became the present version';
 COMMENT ON COLUMN revision.ended_at IS 'when it stopped being the present version';
 COMMENT ON COLUMN revision.payload_kept IS 'false: retention dropped its payload';
@@ -271,35 +271,6 @@ CREATE TRIGGER schedule_updated_labels AFTER UPDATE ON schedule FOR EACH ROW
   WHEN (OLD.labels <> NEW.labels OR OLD.labels <> '{}' AND (OLD.workflow <> NEW.workflow OR OLD.key <> NEW.key))
   EXECUTE FUNCTION update_labels();
 
-CREATE TABLE calendar (
-  tenant_id  int              NOT NULL REFERENCES tenant,
-  name       text COLLATE "C" NOT NULL,
-  since      bigint           NOT NULL,
-  until      bigint,
-  dates      date[]           NOT NULL,
-  created_at timestamptz      NOT NULL,
-  updated_at timestamptz      NOT NULL,
-  updated_by text             NOT NULL,
-  ended_at   timestamptz,
-  PRIMARY KEY (tenant_id, name, since),
-  CONSTRAINT calendar_ended CHECK (((until IS NULL) = (ended_at IS NULL)))
-);
-CREATE INDEX calendar_past ON calendar (ended_at) WHERE until IS NOT NULL;
-CREATE UNIQUE INDEX calendar_present ON calendar (tenant_id, name) WHERE until IS NULL;
-COMMENT ON TABLE calendar IS 'An edition of a named calendar. It counts from one revision of the tenant''s calendars until another.';
-COMMENT ON COLUMN calendar.since IS 'the first revision of the tenant''s calendars that this edition counts for';
-COMMENT ON COLUMN calendar.until IS 'the first revision that it no longer counts for; null: it is the present edition';
-COMMENT ON COLUMN calendar.ended_at IS 'when until was set';
-
-CREATE TABLE calendar_revision (
-  tenant_id int    REFERENCES tenant PRIMARY KEY,
-  revision  bigint NOT NULL,
-  marked    bigint NOT NULL
-);
-CREATE INDEX calendar_revision_unmarked ON calendar_revision (tenant_id) WHERE marked < revision;
-COMMENT ON TABLE calendar_revision IS 'The revision of a tenant''s calendars. An edit locks it; a transaction that makes a cohort with a calendar shares the lock.';
-COMMENT ON COLUMN calendar_revision.marked IS 'all cohorts concerned know of the editions up to this revision';
-
 CREATE TABLE erasure (
   tenant_id    int              NOT NULL REFERENCES tenant,
   id           bigint           GENERATED ALWAYS AS IDENTITY,
@@ -322,7 +293,7 @@ CREATE TABLE erasure (
 );
 CREATE INDEX erasure_by_hash ON erasure (tenant_id, key_hash);
 CREATE INDEX erasure_pending ON erasure (began_at) WHERE erased_at IS NULL;
-COMMENT ON TABLE erasure IS 'The erasure of a key: that it was done, by whom, and how much there was.';
+COMMENT ON TABLE erasure IS 'The erasure of a key: that it was done, by whom, and how much there was. Written by schedules/subjects.';
 COMMENT ON COLUMN erasure.key_hash IS 'keyed hash of the key';
 COMMENT ON COLUMN erasure.key IS 'the key, until everything of it is erased';
 COMMENT ON COLUMN erasure.answer_route IS 'with answer_key: the last kept answer that was searched for the key';
@@ -338,7 +309,7 @@ CREATE UNLOGGED TABLE sync (
 );
 CREATE INDEX sync_over ON sync (tenant_id, id) WHERE over;
 CREATE INDEX sync_silent ON sync (seen_at) WHERE NOT over;
-COMMENT ON TABLE sync IS 'A sync under way. Unlogged: after a crash the client sends it again.';
+COMMENT ON TABLE sync IS 'A sync under way. Unlogged: after a crash the client sends it again. Written by schedules/bulk.';
 COMMENT ON COLUMN sync.over IS 'its lines are not used any more, and upkeep deletes them';
 COMMENT ON COLUMN sync.token IS 'proves that a request belongs to this sync: after a crash numbers are used again';
 
@@ -353,7 +324,7 @@ CREATE UNLOGGED TABLE sync_line (
   CONSTRAINT sync_line_either CHECK ((body IS NULL) <> (outcome IS NULL) AND (body IS NULL) = (key IS NULL))
 );
 CREATE INDEX sync_line_key ON sync_line (tenant_id, sync_id, key, line) WHERE key IS NOT NULL;
-COMMENT ON TABLE sync_line IS 'A line of a sync that waits to be stored.';
+COMMENT ON TABLE sync_line IS 'A line of a sync that waits to be stored. Written by schedules/bulk.';
 COMMENT ON COLUMN sync_line.outcome IS 'the outcome of a line that is not stored';
 
 -- +goose Down

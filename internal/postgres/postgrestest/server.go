@@ -108,7 +108,7 @@ func (s *server) template() string { return s.prefix + "template" }
 func (s *server) migrate(ctx context.Context) error {
 	s.migrated.Do(func() {
 		if s.migratedErr = s.exec(ctx, `CREATE DATABASE `+identifier(s.template())); s.migratedErr == nil {
-			_, s.migratedErr = migrations.Up(ctx, s.url(s.template()))
+			_, s.migratedErr = migrations.Up(ctx, s.url(s.template()), migrations.Options{})
 		}
 	})
 	return s.migratedErr

@@ -1,17 +1,6 @@
 -- +goose Up
 -- Cohorts: schedules that fire at the same times, when they fire next, and how many there are.
 
-CREATE TABLE tzdata (
-  version  text COLLATE "C" PRIMARY KEY,
-  archive  bytea            NOT NULL,
-  added_at timestamptz      NOT NULL DEFAULT clock_timestamp(),
-  begun    smallint         NOT NULL DEFAULT 0,
-  walked   jsonb
-);
-COMMENT ON TABLE tzdata IS 'A version of the tz database that a process has served with. The greatest is in force.';
-COMMENT ON COLUMN tzdata.begun IS 'how often a search for cohorts with an earlier version has begun';
-COMMENT ON COLUMN tzdata.walked IS 'the last cohort timing that was compared; null: none';
-
 CREATE TABLE cohort_timing (
   tenant_id int              NOT NULL,
   shard     smallint         NOT NULL,
@@ -24,7 +13,7 @@ CREATE TABLE cohort_timing (
   PRIMARY KEY (tenant_id, shard, hash, workflow, missed)
 );
 CREATE INDEX cohort_timing_few ON cohort_timing (tenant_id, shard, id) WHERE NOT ordered;
-COMMENT ON TABLE cohort_timing IS 'The timing of a cohort, which never changes, and its number. It is apart from cohort, so that a firing writes a narrow row.';
+COMMENT ON TABLE cohort_timing IS 'The timing of a cohort, which never changes, and its number. It is apart from cohort, so that a firing writes a narrow row. Written by dispatch/upkeep, schedules/cohorts.';
 COMMENT ON COLUMN cohort_timing.id IS 'the id of the cohort';
 COMMENT ON COLUMN cohort_timing.hash IS 'hash of the timing';
 COMMENT ON COLUMN cohort_timing.timing IS 'the compiled spec, canonical';
@@ -64,7 +53,7 @@ CREATE INDEX cohort_empty ON cohort (shard, empty_at) WHERE empty_at IS NOT NULL
 CREATE INDEX cohort_exhausted ON cohort (shard, id) WHERE due_at IS NULL AND empty_at IS NULL AND (NOT delay OR over);
 CREATE INDEX cohort_next ON cohort (tenant_id, next_at, id) WHERE ordered AND next_at IS NOT NULL;
 CREATE INDEX cohort_throttled ON cohort (shard, tenant_id, throttled_at, id) WHERE throttled_at IS NOT NULL;
-COMMENT ON TABLE cohort IS 'The schedules of one tenant, workflow, shard and missed policy that have one timing. It says when they fire next. A sweep locks its rows; a change of its members locks them too.';
+COMMENT ON TABLE cohort IS 'The schedules of one tenant, workflow, shard and missed policy that have one timing. It says when they fire next. A sweep locks its rows; a change of its members locks them too. Written by dispatch/finish, dispatch/record, dispatch/sweep, dispatch/upkeep, schedules, schedules/calendars, schedules/cohorts.';
 COMMENT ON COLUMN cohort.next_at IS 'the nominal time that is served next, or that the run under way serves';
 COMMENT ON COLUMN cohort.due_at IS 'when the sweep looks at it again; null: it is empty or exhausted; infinity: it is throttled';
 COMMENT ON COLUMN cohort.run_at IS 'nominal time of the run under way; at_phase and at_id are its cursor';
@@ -93,7 +82,7 @@ CREATE TABLE member (
 );
 CREATE INDEX member_ended ON member (until_at) WHERE until_at IS NOT NULL;
 CREATE INDEX member_limited ON member (cohort_id) WHERE until_at IS NOT NULL;
-COMMENT ON TABLE member IS 'A schedule in its cohort.';
+COMMENT ON TABLE member IS 'A schedule in its cohort. Written by dispatch/sweep, dispatch/upkeep, schedules, schedules/subjects.';
 COMMENT ON COLUMN member.phase IS 'that of the schedule';
 COMMENT ON COLUMN member.from_at IS 'the first nominal time that counts';
 COMMENT ON COLUMN member.until_at IS 'the last nominal time that counts; null: no limit';
@@ -108,7 +97,7 @@ CREATE TABLE tally (
   counted_at timestamptz,
   PRIMARY KEY (tenant_id, cohort_id)
 ) WITH (fillfactor = 80);
-COMMENT ON TABLE tally IS 'Counts that quotas and forecasts use. cohort_id > 0: the members of that cohort; 0: all schedules of the tenant; -1: its profiles of keys; -2: the bytes of its specs and payloads, with those of revisions.';
+COMMENT ON TABLE tally IS 'Counts that quotas and forecasts use. cohort_id > 0: the members of that cohort; 0: all schedules of the tenant; -1: its profiles of keys; -2: the bytes of its specs and payloads, with those of revisions. Written by dispatch/upkeep, schedules/forecast.';
 COMMENT ON COLUMN tally.shard IS 'the shard of the cohort';
 COMMENT ON COLUMN tally.workflow IS 'the workflow of the cohort; null: none';
 COMMENT ON COLUMN tally.counted_at IS 'cohort -2: when the rows were last added up; null: never';
@@ -120,7 +109,7 @@ CREATE TABLE tally_delta (
   xact      xid8   NOT NULL DEFAULT pg_current_xact_id()
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX tally_delta_xact ON tally_delta (xact);
-COMMENT ON TABLE tally_delta IS 'What a change adds to tally. Triggers append it, and wait for no lock.';
+COMMENT ON TABLE tally_delta IS 'What a change adds to tally. Triggers append it, and wait for no lock. Written by dispatch/upkeep, schedules/forecast, schedules/subjects.';
 
 -- The counts of schedules hang on schedule_state and not on schedule: its rows come and go with the schedule, and are narrow.
 -- +goose StatementBegin
@@ -181,7 +170,7 @@ CREATE TABLE inactive (
   n         bigint           NOT NULL,
   PRIMARY KEY (tenant_id, workflow, state)
 ) WITH (fillfactor = 80);
-COMMENT ON TABLE inactive IS 'How many schedules of a workflow are not active. The deltas of inactive_delta are folded into it.';
+COMMENT ON TABLE inactive IS 'How many schedules of a workflow are not active. The deltas of inactive_delta are folded into it. Written by schedules/forecast.';
 COMMENT ON COLUMN inactive.state IS 'the status of the schedules; resting: paused until a time, and still a member of a cohort';
 
 CREATE TABLE inactive_delta (
@@ -229,7 +218,7 @@ CREATE TABLE folded (
   at     timestamptz NOT NULL,
   CONSTRAINT folded_source CHECK (source IN ('tally_delta', 'inactive_delta', 'daily_use_delta', 'notice_delta'))
 );
-COMMENT ON TABLE folded IS 'How far a table of appended rows is folded: no row is left of a transaction with a lower number. Readers start there, so dead rows behind an old snapshot cost nothing.';
+COMMENT ON TABLE folded IS 'How far a table of appended rows is folded: no row is left of a transaction with a lower number. Readers start there, so dead rows behind an old snapshot cost nothing. Written by internal/postgres.';
 COMMENT ON COLUMN folded.at IS 'when it was last moved: at most once a minute, since each move leaves a dead row';
 
 -- +goose Down

@@ -30,7 +30,7 @@ CREATE TABLE tick (
   CONSTRAINT tick_ended CHECK (((ended_at IS NULL) = (state IN (0, 1))))
 ) PARTITION BY RANGE (nominal_at);
 CREATE TABLE tick_default PARTITION OF tick DEFAULT WITH (fillfactor = 60);
-COMMENT ON TABLE tick IS 'The record of one tick. It has one final state. Partitioned by day.';
+COMMENT ON TABLE tick IS 'The record of one tick. It has one final state. Partitioned by day. Written by dispatch/control, dispatch/finish, dispatch/open, dispatch/record, dispatch/upkeep.';
 COMMENT ON COLUMN tick.seq IS '0: a timed tick; a manual tick has a number of its own';
 COMMENT ON COLUMN tick.last_at IS 'nominal time of the timed tick before it';
 COMMENT ON COLUMN tick.state IS '0 scheduled, 1 running, 2 succeeded, 3 failed, 4 cancelled, 5 skipped';
@@ -54,7 +54,7 @@ CREATE TABLE attempt (
   CONSTRAINT attempt_outcome CHECK (outcome IN ('succeeded', 'failed', 'timed_out', 'lost', 'cancelled'))
 ) PARTITION BY RANGE (nominal_at);
 CREATE TABLE attempt_default PARTITION OF attempt DEFAULT;
-COMMENT ON TABLE attempt IS 'An attempt of a tick, except a last one that succeeded: the row of the tick tells that. Partitioned by day.';
+COMMENT ON TABLE attempt IS 'An attempt of a tick, except a last one that succeeded: the row of the tick tells that. Partitioned by day. Written by dispatch/finish, dispatch/upkeep.';
 
 CREATE TABLE tick_time (
   tenant_id  int              NOT NULL,
@@ -67,7 +67,7 @@ CREATE TABLE tick_time (
 ) PARTITION BY RANGE (nominal_at);
 CREATE TABLE tick_time_default PARTITION OF tick_time DEFAULT;
 CREATE INDEX tick_time_by_workflow ON tick_time (tenant_id, workflow, nominal_at, id);
-COMMENT ON TABLE tick_time IS 'The index of ticks by time: the ticks of one workflow that were recorded together, as packed schedule ids. Partitioned by day.';
+COMMENT ON TABLE tick_time IS 'The index of ticks by time: the ticks of one workflow that were recorded together, as packed schedule ids. Partitioned by day. Written by dispatch/record.';
 COMMENT ON COLUMN tick_time.items IS 'schedule ids, and sequence numbers of manual ticks, packed';
 
 CREATE TABLE dead_letter (
@@ -97,7 +97,7 @@ CREATE INDEX dead_letter_by_key ON dead_letter (tenant_id, key, nominal_at, sche
 CREATE INDEX dead_letter_by_time ON dead_letter (tenant_id, nominal_at, schedule_id, seq);
 CREATE INDEX dead_letter_by_workflow ON dead_letter (tenant_id, workflow, nominal_at, schedule_id, seq);
 CREATE INDEX dead_letter_failed ON dead_letter USING brin (failed_at);
-COMMENT ON TABLE dead_letter IS 'A tick that failed for good, whole. It outlives the partition of its tick.';
+COMMENT ON TABLE dead_letter IS 'A tick that failed for good, whole. It outlives the partition of its tick. Written by dispatch/control, dispatch/finish, dispatch/upkeep, schedules/subjects.';
 
 -- +goose Down
 SELECT 'forward only';

@@ -13,7 +13,7 @@ CREATE TABLE process (
   PRIMARY KEY (id, beat_at)
 ) WITH (fillfactor = 50);
 CREATE INDEX process_beat ON process (beat_at);
-COMMENT ON TABLE process IS 'A process of Carillon. One whose last heartbeat is 5 s old is dead, and others take over its chunks.';
+COMMENT ON TABLE process IS 'A process of Carillon. One whose last heartbeat is 5 s old is dead, and others take over its chunks. Written by dispatch/cluster, dispatch/upkeep.';
 COMMENT ON COLUMN process.place IS 'the boot of the machine and the namespace in which pid counts; empty: unknown';
 COMMENT ON COLUMN process.beat_at IS 'its last heartbeat; part of the key, since a heartbeat would otherwise be compared with all earlier ones';
 
@@ -22,7 +22,7 @@ CREATE TABLE partition_attempt (
   next_at timestamptz NOT NULL,
   CONSTRAINT partition_attempt_what CHECK (what IN ('create', 'drop'))
 );
-COMMENT ON TABLE partition_attempt IS 'When a process may next try to create or to drop partitions. Such a change takes short locks that no query passes, so one process tries at a time.';
+COMMENT ON TABLE partition_attempt IS 'When a process may next try to create or to drop partitions. Such a change takes short locks that no query passes, so one process tries at a time. Written by dispatch/upkeep.';
 COMMENT ON COLUMN partition_attempt.next_at IS 'the process that begins an attempt moves it some minutes ahead; one that succeeds sets it to -infinity';
 
 CREATE TABLE fair_turn (
@@ -32,7 +32,7 @@ CREATE TABLE fair_turn (
   PRIMARY KEY (shard, tenant_id)
 ) WITH (fillfactor = 50);
 CREATE INDEX fair_turn_due ON fair_turn (shard, due_at);
-COMMENT ON TABLE fair_turn IS 'A tenant with throttled cohorts in a shard, and when the fair queue serves it next.';
+COMMENT ON TABLE fair_turn IS 'A tenant with throttled cohorts in a shard, and when the fair queue serves it next. Written by dispatch/control, dispatch/sweep.';
 
 CREATE TABLE chunk (
   id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -59,7 +59,7 @@ CREATE INDEX chunk_done ON chunk (done_at) WHERE done_at IS NOT NULL;
 CREATE INDEX chunk_open ON chunk (owner, opened_at) WHERE opened_at IS NOT NULL AND done_at IS NULL;
 CREATE INDEX chunk_swept ON chunk (id) WHERE opened_at IS NULL AND swept_at IS NOT NULL;
 CREATE INDEX chunk_unopened ON chunk (shard, tenant_id, id, nominal_at) WHERE opened_at IS NULL;
-COMMENT ON TABLE chunk IS 'Ticks that were swept together. A River job or the sweeping process opens it: it decides the ticks and records them. Its owner sends them.';
+COMMENT ON TABLE chunk IS 'Ticks that were swept together. A River job or the sweeping process opens it: it decides the ticks and records them. Its owner sends them. Written by dispatch/chunk, dispatch/open, dispatch/push, dispatch/sweep, dispatch/upkeep.';
 COMMENT ON COLUMN chunk.kind IS '0: schedules whose nominal time has come; 1: further attempts of ticks';
 COMMENT ON COLUMN chunk.lane IS 'the queue of River that opens it: small, large or catch-up';
 COMMENT ON COLUMN chunk.items IS 'schedule ids (kind 0) or keys of ticks (kind 1), packed as varint deltas';
@@ -82,7 +82,7 @@ CREATE TABLE delayed (
 );
 CREATE INDEX delayed_due ON delayed (shard, due_at);
 CREATE INDEX delayed_parked ON delayed (tenant_id, waits_for, nominal_at, schedule_id, seq) WHERE waits_for IS NOT NULL;
-COMMENT ON TABLE delayed IS 'A tick that is due later: between two attempts, for its endpoint or its tenant, or until its worker must have answered.';
+COMMENT ON TABLE delayed IS 'A tick that is due later: between two attempts, for its endpoint or its tenant, or until its worker must have answered. Written by dispatch/control, dispatch/finish, dispatch/record, dispatch/sweep, dispatch/upkeep.';
 COMMENT ON COLUMN delayed.due_at IS 'when it is handed out; for a parked tick, when it expires';
 COMMENT ON COLUMN delayed.waits_for IS 'parked: the endpoint that must change first; empty: its tenant is halted or suspended; null: it waits for due_at alone';
 
@@ -94,7 +94,7 @@ CREATE TABLE wake (
   seq         int              NOT NULL DEFAULT 0,
   PRIMARY KEY (tenant_id, waits_for)
 );
-COMMENT ON TABLE wake IS 'An endpoint or a tenant whose parked ticks need not wait any longer, with the tick that was woken last. The change that ends the wait writes it.';
+COMMENT ON TABLE wake IS 'An endpoint or a tenant whose parked ticks need not wait any longer, with the tick that was woken last. The change that ends the wait writes it. Written by dispatch/control, dispatch/upkeep.';
 COMMENT ON COLUMN wake.waits_for IS 'as in delayed';
 COMMENT ON COLUMN wake.nominal_at IS 'with schedule_id and seq: the last tick that was woken';
 
@@ -159,7 +159,7 @@ CREATE TABLE buffered (
   PRIMARY KEY (tenant_id, schedule_id, nominal_at, seq)
 );
 CREATE INDEX buffered_orphan ON buffered (tenant_id, schedule_id) WHERE orphan;
-COMMENT ON TABLE buffered IS 'A tick that waits for another tick of its schedule to end. The oldest is released first.';
+COMMENT ON TABLE buffered IS 'A tick that waits for another tick of its schedule to end. The oldest is released first. Written by dispatch/control, dispatch/finish, dispatch/upkeep.';
 COMMENT ON COLUMN buffered.aside IS 'whether it will run aside';
 COMMENT ON COLUMN buffered.orphan IS 'its schedule is deleted, and upkeep cancels it';
 
@@ -192,7 +192,7 @@ CREATE TABLE queued (
   PRIMARY KEY (tenant_id, workflow, priority, id)
 );
 CREATE INDEX queued_tick ON queued (tenant_id, schedule_id);
-COMMENT ON TABLE queued IS 'A tick that waits for a slot of a workflow with max_running.';
+COMMENT ON TABLE queued IS 'A tick that waits for a slot of a workflow with max_running. Written by dispatch/control, dispatch/finish, dispatch/open.';
 
 CREATE TABLE slot (
   tenant_id   int              NOT NULL,
@@ -204,7 +204,7 @@ CREATE TABLE slot (
   PRIMARY KEY (tenant_id, schedule_id, nominal_at, seq)
 );
 CREATE INDEX slot_of_workflow ON slot (tenant_id, workflow);
-COMMENT ON TABLE slot IS 'A slot of a workflow with max_running, held by a running tick. Other workflows have no rows here.';
+COMMENT ON TABLE slot IS 'A slot of a workflow with max_running, held by a running tick. Other workflows have no rows here. Written by dispatch/finish.';
 
 CREATE UNLOGGED TABLE push_load (
   process_id bigint      NOT NULL,
@@ -215,7 +215,7 @@ CREATE UNLOGGED TABLE push_load (
   PRIMARY KEY (process_id, tenant_id)
 ) WITH (fillfactor = 50);
 CREATE INDEX push_load_of_tenant ON push_load (tenant_id);
-COMMENT ON TABLE push_load IS 'How many requests to endpoints a process has in flight for a tenant, once a second. Unlogged: a crash ends the requests too.';
+COMMENT ON TABLE push_load IS 'How many requests to endpoints a process has in flight for a tenant, once a second. Unlogged: a crash ends the requests too. Written by dispatch/push, dispatch/upkeep.';
 COMMENT ON COLUMN push_load.busiest IS 'the requests of them that go to the busiest endpoint';
 
 CREATE TABLE ready (
@@ -231,7 +231,7 @@ CREATE TABLE ready (
   CONSTRAINT ready_left CHECK (taken >= 0 AND taken < ticks)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, fillfactor = 85);
 CREATE INDEX ready_arrival ON ready (tenant_id, workflow, id) INCLUDE (queue, priority);
-COMMENT ON TABLE ready IS 'Ticks that wait for a worker, up to a hundred in a row.';
+COMMENT ON TABLE ready IS 'Ticks that wait for a worker, up to a hundred in a row. Written by dispatch/lease.';
 COMMENT ON COLUMN ready.taken IS 'how many of the ticks are leased already, from the first on';
 COMMENT ON COLUMN ready.items IS 'keys of ticks with their attempts, packed as varint deltas';
 
@@ -246,7 +246,7 @@ CREATE TABLE lease (
 ) WITH (fillfactor = 70);
 CREATE INDEX lease_of_tenant ON lease (tenant_id, until_at);
 CREATE INDEX lease_until ON lease (until_at);
-COMMENT ON TABLE lease IS 'The ticks that one worker took at once. Each tick is fenced by its own attempt. The lease ends at until_at, but for ticks that lease_beat lengthens.';
+COMMENT ON TABLE lease IS 'The ticks that one worker took at once. Each tick is fenced by its own attempt. The lease ends at until_at, but for ticks that lease_beat lengthens. Written by dispatch/lease.';
 COMMENT ON COLUMN lease.unended IS 'how many of its ticks have not ended';
 COMMENT ON COLUMN lease.ticks IS 'their keys and attempts, packed';
 
@@ -256,7 +256,7 @@ CREATE TABLE lease_beat (
   until_at timestamptz NOT NULL,
   PRIMARY KEY (lease_id, slot)
 );
-COMMENT ON TABLE lease_beat IS 'A tick of a lease that has a later end than the lease.';
+COMMENT ON TABLE lease_beat IS 'A tick of a lease that has a later end than the lease. Written by dispatch/lease.';
 COMMENT ON COLUMN lease_beat.slot IS 'the place of the tick in the lease';
 
 -- Whether the job of an operation waits is looked up by the operation's number.
