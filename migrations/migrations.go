@@ -1,5 +1,14 @@
-// Package migrations brings a database to the form this program works with: our tables and River's, under one lock, so
-// that any number of processes may start at once. Migrations go forward only and are never edited once released.
+// Package migrations brings a database to the form this program works with: our tables and River's, under one lock, so that any
+// number of processes may start at once.
+//
+// The files 0001 to 0008 are the baseline, read in order as the packages are: tenants, schedules, calendars, cohorts, dispatch, record,
+// history. Until the first tagged version they are edited. From then on migrations only go forward, and older programs serve while a
+// newer one migrates, so a later file keeps these rules (rules_test.go):
+//
+//   - It waits 200 ms for a lock, and is tried again later. So it is one transaction, or can be run again from its beginning.
+//   - It creates an index concurrently, in a file of its own.
+//   - It adds what a newer program needs, or drops what no program needs any longer, and never both. It renames nothing.
+//   - It adds a constraint NOT VALID. A later file validates it.
 package migrations
 
 import (
@@ -10,9 +19,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -23,11 +34,13 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-// unlimited are the limits that a migration must not run into: building an index takes as long as it takes. A lock is
-// waited for as by anyone, rather than holding up all that queue behind us.
 const (
-	unlimited = "0"
-	patience  = "60000" // ms
+	unlimited = "0" // an index takes as long as it takes
+
+	// A migration waits briefly for a lock, because all queries behind it wait too. Then it gives up, and is tried again later.
+	lockWait  = "200" // ms
+	lockPause = 500 * time.Millisecond
+	lockFor   = 10 * time.Minute
 )
 
 // Options say how to migrate.
@@ -38,6 +51,14 @@ type Options struct {
 // Up applies the pending migrations to the database at url, as its owner, and returns their number. It returns the error of
 // postgres.Open if the URL is wrong or its server does not answer.
 func Up(ctx context.Context, url string, o Options) (applied int, err error) {
+	dir, err := fs.Sub(files, "sql")
+	if err != nil {
+		return 0, err
+	}
+	return up(ctx, url, o, dir)
+}
+
+func up(ctx context.Context, url string, o Options, dir fs.FS) (applied int, err error) {
 	pool, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon migrate", MaxConns: 4, Unlimited: true})
 	if err != nil {
 		return 0, err
@@ -47,7 +68,7 @@ func Up(ctx context.Context, url string, o Options) (applied int, err error) {
 	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{
 		"statement_timeout":                   unlimited,
 		"idle_in_transaction_session_timeout": unlimited,
-		"lock_timeout":                        patience,
+		"lock_timeout":                        lockWait,
 	})
 	if pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return 0, err
@@ -56,28 +77,48 @@ func Up(ctx context.Context, url string, o Options) (applied int, err error) {
 	db := stdlib.OpenDBFromPool(pool)
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	provider, err := provide(db, pool)
+	provider, err := provide(db, pool, dir)
 	if err != nil {
 		return 0, err
 	}
-	results, err := provider.Up(ctx)
+	err = whileLocked(ctx, func() error {
+		results, err := provider.Up(ctx)
+		applied += len(results)
+		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+			applied += len(partial.Applied)
+		}
+		return err
+	})
 	if err != nil {
-		return 0, fmt.Errorf("migrate: %w", err)
+		return applied, fmt.Errorf("migrate: %w", err)
 	}
-	if err := raise(ctx, pool); err != nil {
-		return 0, fmt.Errorf("keep tenants apart: %w", err)
+	if err := whileLocked(ctx, func() error { return raise(ctx, pool) }); err != nil {
+		return applied, fmt.Errorf("keep tenants apart: %w", err)
 	}
-	if err := setCell(ctx, pool, o.Cell); err != nil {
-		return 0, err
-	}
-	return len(results), nil
+	return applied, whileLocked(ctx, func() error { return setCell(ctx, pool, o.Cell) })
 }
 
-func provide(db *sql.DB, pool *pgxpool.Pool) (*goose.Provider, error) {
-	dir, err := fs.Sub(files, "sql")
-	if err != nil {
-		return nil, err
+// whileLocked tries again while do fails because another transaction has locked a table. What do does must be undone by its failure.
+func whileLocked(ctx context.Context, do func() error) error {
+	began := time.Now()
+	for {
+		err := do()
+		e, ok := errors.AsType[*pgconn.PgError](err)
+		if !ok || e.Code != "55P03" { // lock_not_available
+			return err
+		}
+		if time.Since(began) > lockFor {
+			return fmt.Errorf("a table has been locked for %s; migrate again once the long transactions have ended: %w", lockFor, err)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(lockPause/2 + rand.N(lockPause)):
+		}
 	}
+}
+
+func provide(db *sql.DB, pool *pgxpool.Pool, dir fs.FS) (*goose.Provider, error) {
 	return goose.NewProvider(goose.DialectPostgres, db, dir,
 		goose.WithGoMigrations(append(river(pool), walling(pool))...),
 		goose.WithDisableGlobalRegistry(true),
