@@ -36,20 +36,20 @@ func (f *Finisher) TendSlots(ctx context.Context) error {
 		return err
 	}
 	rows, _ := f.pool.Query(ctx, `
-		WITH RECURSIVE queued (tenant_id, workflow) AS (
+		WITH RECURSIVE limited (tenant_id, workflow) AS (
 			(SELECT tenant_id, workflow FROM queued ORDER BY tenant_id, workflow LIMIT 1)
 			UNION ALL
 			SELECT n.tenant_id, n.workflow
-			FROM queued q
+			FROM limited l
 			CROSS JOIN LATERAL (
 				SELECT w.tenant_id, w.workflow
 				FROM queued w
-				WHERE (w.tenant_id, w.workflow) > (q.tenant_id, q.workflow)
+				WHERE (w.tenant_id, w.workflow) > (l.tenant_id, l.workflow)
 				ORDER BY w.tenant_id, w.workflow
 				LIMIT 1
 			) n
 		)
-		SELECT tenant_id, workflow FROM queued`) // CollectRows reports the error
+		SELECT tenant_id, workflow FROM limited`) // CollectRows reports the error
 	queued, err := pgx.CollectRows(rows, pgx.RowToStructByPos[limitedWorkflow])
 	if err != nil {
 		return fmt.Errorf("look for queued ticks: %w", err)

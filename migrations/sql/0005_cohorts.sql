@@ -221,5 +221,8 @@ CREATE TABLE folded (
 COMMENT ON TABLE folded IS 'How far a table of appended rows is folded: no row is left of a transaction with a lower number. Readers start there, so dead rows behind an old snapshot cost nothing. Written by internal/postgres.';
 COMMENT ON COLUMN folded.at IS 'when it was last moved: at most once a minute, since each move leaves a dead row';
 
+INSERT INTO folded (source, before, at)
+SELECT s, '0', '-infinity' FROM unnest(ARRAY['tally_delta', 'inactive_delta', 'daily_use_delta', 'notice_delta']) AS s;
+
 -- +goose Down
 SELECT 'forward only';

@@ -25,6 +25,8 @@ CREATE TABLE partition_attempt (
 COMMENT ON TABLE partition_attempt IS 'When a process may next try to create or to drop partitions. Such a change takes short locks that no query passes, so one process tries at a time. Written by dispatch/upkeep.';
 COMMENT ON COLUMN partition_attempt.next_at IS 'the process that begins an attempt moves it some minutes ahead; one that succeeds sets it to -infinity';
 
+INSERT INTO partition_attempt (what, next_at) VALUES ('create', '-infinity'), ('drop', '-infinity');
+
 CREATE TABLE fair_turn (
   shard     smallint    NOT NULL,
   tenant_id int         NOT NULL,
