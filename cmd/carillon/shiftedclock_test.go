@@ -1,0 +1,254 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+)
+
+// shifted is a `carillon dev` whose database has a clock that a test puts forward. The program is the real one: all its SQL reads the
+// time through functions, and the schema "shifted" hides those of PostgreSQL.
+type shifted struct {
+	running
+	pool *pgxpool.Pool
+	now  time.Time
+}
+
+// startShifted starts a server whose clock shows at.
+func startShifted(t *testing.T, at time.Time) *shifted {
+	t.Helper()
+	raw := postgrestest.EmptyURL(t)
+	open := func(url string) *pgxpool.Pool {
+		pool, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		return pool
+	}
+	if _, err := open(raw).Exec(t.Context(), `
+		CREATE SCHEMA shifted;
+		CREATE TABLE shifted.clock (ahead interval NOT NULL);
+		INSERT INTO shifted.clock VALUES ('0');
+		GRANT USAGE ON SCHEMA shifted TO PUBLIC;
+		GRANT SELECT ON shifted.clock TO PUBLIC;
+		CREATE FUNCTION shifted.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT pg_catalog.clock_timestamp() + ahead FROM shifted.clock';
+		CREATE FUNCTION shifted.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT pg_catalog.statement_timestamp() + ahead FROM shifted.clock';
+		CREATE FUNCTION shifted.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT pg_catalog.now() + ahead FROM shifted.clock';`); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", "shifted,pg_catalog,public")
+	u.RawQuery = q.Encode()
+	s := &shifted{running: start(t, "--database-url", u.String(), "--yes", "--no-demo"), pool: open(u.String()), now: time.Now()}
+	s.forward(t, at)
+	return s
+}
+
+// forward puts the clock to a moment. The processes are as alive then as before: time passes for them too.
+func (s *shifted) forward(t *testing.T, to time.Time) {
+	t.Helper()
+	by := to.Sub(s.now)
+	if _, err := s.pool.Exec(t.Context(), `
+		WITH put AS (UPDATE shifted.clock SET ahead = ahead + make_interval(secs => $1))
+		UPDATE process SET beat_at = beat_at + make_interval(secs => $1)`, by.Seconds()); err != nil {
+		t.Fatal(err)
+	}
+	s.now = to
+}
+
+// settle waits until everything that is due has fired.
+func (s *shifted) settle(t *testing.T) {
+	t.Helper()
+	deadline := time.Now().Add(inTime)
+	for {
+		var busy bool
+		if err := s.pool.QueryRow(t.Context(), `
+			SELECT EXISTS (SELECT FROM cohort WHERE due_at <= clock_timestamp()) OR EXISTS (SELECT FROM chunk WHERE opened_at IS NULL)`).Scan(&busy); err != nil {
+			t.Fatal(err)
+		}
+		if !busy {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("at %s something is due and does not fire", s.now)
+		}
+	}
+}
+
+// put makes a schedule of workflow dst, whose ticks all fire, however many are due at once.
+func (s *shifted) put(t *testing.T, key, zone, cron string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"spec": {"timezone": %q, "cron": [%q]}, "policy": {"missed": "all", "overlap": "allow_all"}}`, zone, cron)
+	if status, text := call(t, http.MethodPut, s.URL+"/v1/workflows/dst/schedules/"+key, s.Token, body); status != http.StatusCreated {
+		t.Fatalf("%s: %d: %s", key, status, text)
+	}
+}
+
+// fired returns the nominal times of a schedule's ticks between two moments, as the API lists them, oldest first.
+func (s *shifted) fired(t *testing.T, key string) (all []time.Time) {
+	t.Helper()
+	for cursor := ""; ; {
+		status, text := call(t, http.MethodGet, s.URL+"/v1/workflows/dst/schedules/"+key+"/ticks?limit=1000&cursor="+cursor, s.Token, "")
+		var page struct {
+			Items []struct {
+				Timestamp time.Time
+				State     string
+			}
+			NextCursor string `json:"next_cursor"`
+		}
+		if err := json.Unmarshal([]byte(text), &page); err != nil || status != http.StatusOK {
+			t.Fatalf("%s: %d, %v: %s", key, status, err, text)
+		}
+		for _, one := range page.Items {
+			if one.State == "skipped" {
+				t.Errorf("%s: the tick of %s is skipped", key, one.Timestamp)
+			}
+			all = append(all, one.Timestamp)
+		}
+		if cursor = page.NextCursor; cursor == "" {
+			slices.SortFunc(all, time.Time.Compare)
+			return all
+		}
+	}
+}
+
+// wall returns the instants after one moment and up to another at which a zone's clock shows a minute of the hour, and of one hour if
+// hour is not -1: of two such instants on a day the first, and the clock before the gap where there is none. It asks the standard
+// library for each minute, and knows nothing of calendars.
+func wall(zone *time.Location, after, upto time.Time, hour, minute int) (all []time.Time) {
+	seen := map[string]bool{}
+	for at := after.Truncate(time.Minute).Add(time.Minute); !at.After(upto); at = at.Add(time.Minute) {
+		local := at.In(zone)
+		_, offset := local.Zone()
+		_, before := at.Add(-3 * time.Hour).In(zone).Zone()
+		day := local.Format(time.DateOnly)
+		switch {
+		case hour == -1 && local.Minute() == minute:
+			all = append(all, at)
+		case hour != -1 && !seen[day] && local.Hour() == hour && local.Minute() == minute:
+			seen[day] = true
+			all = append(all, at)
+		case hour != -1 && !seen[day] && offset > before:
+			// The clock has jumped forward within three hours. The old offset reads the skipped time here.
+			old := at.In(time.FixedZone("", before))
+			if old.Hour() == hour && old.Minute() == minute && skips(zone, at, hour, minute) {
+				seen[day] = true
+				all = append(all, at)
+			}
+		}
+	}
+	return all
+}
+
+// skips reports whether the clock of a zone shows a time of the day on the day of at in no minute.
+func skips(zone *time.Location, at time.Time, hour, minute int) bool {
+	day := at.In(zone).Format(time.DateOnly)
+	for m := at.Add(-26 * time.Hour); m.Before(at.Add(26 * time.Hour)); m = m.Add(time.Minute) {
+		if local := m.In(zone); local.Format(time.DateOnly) == day && local.Hour() == hour && local.Minute() == minute {
+			return false
+		}
+	}
+	return true
+}
+
+// pass lets the clock pass to a moment in steps of two hours, and all fire that is due.
+func (s *shifted) pass(t *testing.T, to time.Time) {
+	t.Helper()
+	for s.now.Before(to) {
+		next := s.now.Add(2 * time.Hour)
+		if next.After(to) {
+			next = to
+		}
+		s.forward(t, next)
+		s.settle(t)
+	}
+}
+
+// check compares the ticks of a schedule with what clocks on the wall show.
+func (s *shifted) check(t *testing.T, key string, want []time.Time) {
+	t.Helper()
+	if got := s.fired(t, key); !slices.EqualFunc(got, want, time.Time.Equal) {
+		t.Errorf("%s fired at\n%v, want\n%v", key, got, want)
+	}
+}
+
+func TestWeekendsOfClockChangesOnTheRealServer(t *testing.T) {
+	t.Parallel()
+	type clock struct {
+		zone         string
+		hour, minute int // the clock skips this time, or shows it twice
+	}
+	weekends := []struct {
+		saturday string
+		clocks   []clock
+	}{
+		{"2027-03-13", []clock{{"America/New_York", 2, 30}}},
+		{"2027-03-27", []clock{{"Europe/London", 1, 30}}},
+		{"2027-04-03", []clock{{"America/Santiago", 23, 30}, {"Australia/Sydney", 2, 30}, {"Australia/Lord_Howe", 1, 45}}},
+		{"2027-09-04", []clock{{"America/Santiago", 0, 30}}},
+		{"2027-10-02", []clock{{"Australia/Sydney", 2, 30}, {"Australia/Lord_Howe", 2, 15}}},
+		{"2027-10-30", []clock{{"Europe/London", 1, 30}}},
+		{"2027-11-06", []clock{{"America/New_York", 1, 30}}},
+	}
+	s := startShifted(t, time.Date(2027, 3, 12, 0, 0, 0, 0, time.UTC))
+	for _, w := range weekends {
+		saturday, err := time.Parse(time.DateOnly, w.saturday)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, to := saturday.Add(-12*time.Hour+30*time.Second), saturday.Add(52*time.Hour)
+		s.forward(t, from)
+		for i, c := range w.clocks {
+			s.put(t, fmt.Sprintf("daily-%s-%d", w.saturday, i), c.zone, fmt.Sprintf("%d %d * * *", c.minute, c.hour))
+			s.put(t, fmt.Sprintf("hourly-%s-%d", w.saturday, i), c.zone, fmt.Sprintf("%d * * * *", c.minute))
+		}
+		s.pass(t, to)
+		for i, c := range w.clocks {
+			zone, err := time.LoadLocation(c.zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			daily, hourly := fmt.Sprintf("daily-%s-%d", w.saturday, i), fmt.Sprintf("hourly-%s-%d", w.saturday, i)
+			s.check(t, daily, wall(zone, from, to, c.hour, c.minute))
+			s.check(t, hourly, wall(zone, from, to, -1, c.minute))
+			for _, key := range []string{daily, hourly} {
+				if status, text := call(t, http.MethodDelete, s.URL+"/v1/workflows/dst/schedules/"+key, s.Token, ""); status != http.StatusNoContent {
+					t.Fatalf("%d: %s", status, text)
+				}
+			}
+		}
+	}
+}
+
+func TestAMonthOnTheRealServer(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2027, 2, 25, 0, 0, 30, 0, time.UTC)
+	to := from.AddDate(0, 1, 5)
+	s := startShifted(t, from)
+	zones := map[string]string{"new-york": "America/New_York", "kathmandu": "Asia/Kathmandu", "casablanca": "Africa/Casablanca"}
+	for key, zone := range zones {
+		s.put(t, key, zone, "15 8 * * *")
+	}
+	s.pass(t, to)
+	for key, name := range zones {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.check(t, key, wall(zone, from, to, 8, 15))
+	}
+}
