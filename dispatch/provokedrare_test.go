@@ -30,16 +30,17 @@ func provokeRetention(h *dispatchtest.Carillon) {
 			h.T.Fatal(err)
 		}
 	}
+	// A table with so few rows may be read whole, which is no more than a statement may read.
 	const day = `date_trunc('day', now(), 'UTC') - interval '9 days' + n * interval '1 second'`
 	for _, sql := range []string{
 		`INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, shard, attempt, state, reason, cause, dst)
 			SELECT $1, 920000 + n, now() - interval '2 years', 0, 1, 0, now(), 0, 1, n % 2, 0, 0, 0 FROM generate_series(1, 4) n`,
 		`INSERT INTO tick (tenant_id, schedule_id, nominal_at, seq, version, missed_count, fired_at, ended_at, shard, attempt, state, reason, cause, dst)
-			SELECT CASE WHEN n % 2 = 0 THEN $1 ELSE 1001 END, 920000 + n, ` + day + `, 0, 1, 0, now(), now(), 0, 1, 2, 0, 0, 0 FROM generate_series(1, 600) n`,
+			SELECT CASE WHEN n % 2 = 0 THEN $1 ELSE 1001 END, 920000 + n, ` + day + `, 0, 1, 0, now(), now(), 0, 1, 2, 0, 0, 0 FROM generate_series(1, 200) n`,
 		`INSERT INTO attempt (tenant_id, schedule_id, nominal_at, seq, attempt, ended_at, outcome)
-			SELECT CASE WHEN n % 2 = 0 THEN $1 ELSE 1001 END, 920000 + n, ` + day + `, 0, 1, now(), 'failed' FROM generate_series(1, 600) n`,
+			SELECT CASE WHEN n % 2 = 0 THEN $1 ELSE 1001 END, 920000 + n, ` + day + `, 0, 1, now(), 'failed' FROM generate_series(1, 200) n`,
 		`INSERT INTO tick_time (tenant_id, nominal_at, workflow, ticks, items)
-			SELECT CASE WHEN n % 2 = 0 THEN $1 ELSE 1001 END, ` + day + `, 'w', 1, '' FROM generate_series(1, 600) n`,
+			SELECT CASE WHEN n % 2 = 0 THEN $1 ELSE 1001 END, ` + day + `, 'w', 1, '' FROM generate_series(1, 200) n`,
 	} {
 		h.Exec(sql, h.Tenant)
 	}
@@ -51,10 +52,10 @@ func provokeRetention(h *dispatchtest.Carillon) {
 		return h.Number(`SELECT count(*) FROM pg_class WHERE relname = 'tick_' || to_char(now() - interval '2 years', 'YYYYMMDD')`) == 0
 	})
 	for _, table := range []string{"tick", "attempt", "tick_time"} {
-		gone := h.Number(`SELECT 300 - count(*) FROM `+table+` WHERE tenant_id = $1 AND nominal_at < now() - interval '8 days'`, h.Tenant)
+		gone := h.Number(`SELECT 100 - count(*) FROM `+table+` WHERE tenant_id = $1 AND nominal_at < now() - interval '8 days'`, h.Tenant)
 		kept := h.Number(`SELECT count(*) FROM ` + table + ` WHERE tenant_id = 1001 AND nominal_at < now() - interval '8 days'`)
-		if gone != 300 || kept != 300 {
-			h.T.Errorf("%d rows of %s are gone and %d are kept, want 300 each", gone, table, kept)
+		if gone != 100 || kept != 100 {
+			h.T.Errorf("%d rows of %s are gone and %d are kept, want 100 each", gone, table, kept)
 		}
 	}
 }

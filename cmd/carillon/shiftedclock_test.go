@@ -26,7 +26,7 @@ type shifted struct {
 // startShifted starts a server whose clock shows at.
 func startShifted(t *testing.T, at time.Time) *shifted {
 	t.Helper()
-	raw := postgrestest.EmptyURL(t)
+	raw := postgrestest.URL(t) // its tables are in the schema public, and what hides the clock in another one
 	open := func(url string) *pgxpool.Pool {
 		pool, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 2})
 		if err != nil {
