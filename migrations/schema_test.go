@@ -34,7 +34,7 @@ func TestPagesAreTheSchema(t *testing.T) {
 	pool := postgrestest.Database(t)
 	pages := map[string]string{}
 	var index strings.Builder
-	index.WriteString("# The schema\n\nFor people who change Carillon, or who look into its database. The pages are made from the catalogue of a migrated database:\n" +
+	index.WriteString("# The schema\n\nFor people who change Carillon or look into its database: the pages are made from the catalogue of a migrated database:\n" +
 		"`go test ./migrations -run TestPagesAreTheSchema -update` writes them, and the test fails while they differ.\n\n" +
 		"A table with `tenant_id` holds rows of tenants, and row-level security shows a tenant only its own. Types are those of PostgreSQL;\n" +
 		"`text (C)` is compared by bytes. River's tables are River's own, and are not listed.\n")
@@ -44,7 +44,7 @@ func TestPagesAreTheSchema(t *testing.T) {
 		about := file.about
 		fmt.Fprintf(&index, "\n## [%s](schema/%s.md)\n\n%s\n\n| table | a row is | key |\n| --- | --- | --- |\n", room, room, about)
 		var page strings.Builder
-		fmt.Fprintf(&page, "# The schema: %s\n\nFor people who change Carillon. %s This page is made from the catalogue: see [schema.md](../schema.md).\n", room, about)
+		fmt.Fprintf(&page, "# The schema: %s\n\nFor people who change Carillon: %s\nThis page is made from the catalogue: see [schema.md](../schema.md).\n", room, about)
 		for _, name := range file.tables {
 			one := read(t, pool, name)
 			listed[name] = true

@@ -1,5 +1,5 @@
 -- +goose Up
--- Schedules: what clients write. Endpoints, workflows, profiles of keys, schedules, their versions, erasures and syncs.
+-- What clients write: endpoints, workflows, profiles of keys, schedules, their versions, erasures and syncs.
 
 CREATE TABLE endpoint (
   tenant_id  int              NOT NULL REFERENCES tenant,

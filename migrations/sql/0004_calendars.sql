@@ -1,5 +1,5 @@
 -- +goose Up
--- Calendars: named calendars, and versions of the tz database.
+-- Named calendars, and versions of the tz database.
 
 CREATE TABLE calendar (
   tenant_id  int              NOT NULL REFERENCES tenant,

@@ -1,5 +1,5 @@
 -- +goose Up
--- Cohorts: schedules that fire at the same times, when they fire next, and how many there are.
+-- Schedules that fire at the same times, when they fire next, and how many there are.
 
 CREATE TABLE cohort_timing (
   tenant_id int              NOT NULL,

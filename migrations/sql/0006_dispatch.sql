@@ -1,5 +1,5 @@
 -- +goose Up
--- Dispatch: ticks between their due time and their end.
+-- Ticks between their due time and their end.
 
 CREATE TABLE process (
   id         bigint      GENERATED ALWAYS AS IDENTITY,

@@ -1,5 +1,5 @@
 -- +goose Up
--- The record: every tick, its attempts, its index by time, and ticks that failed for good. Upkeep makes and drops the days' partitions.
+-- Every tick, its attempts, its index by time, and ticks that failed for good. Upkeep makes and drops the days' partitions.
 
 CREATE TABLE tick (
   tenant_id     int         NOT NULL,

@@ -1,5 +1,5 @@
 -- +goose Up
--- History: what tenants used and what they are told.
+-- What tenants used and what they are told.
 
 CREATE TABLE daily_use (
   tenant_id int              NOT NULL,
