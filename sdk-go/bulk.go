@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// BulkLine is one schedule of a bulk upsert: whose it is, and what it is to be. Its IfMatch and IfAbsent must be zero.
+// BulkLine is one schedule of a bulk upsert: its workflow, key and params. IfMatch and IfAbsent must be zero.
 type BulkLine struct {
 	Workflow string `json:"workflow"`
 	Key      string `json:"key,omitempty"` // empty is "global"
 	Params
 }
 
-// BulkResult is what became of one line; lines count from 1.
+// BulkResult is the result of one line. Lines count from 1.
 type BulkResult struct {
 	Line       int        `json:"line"`
 	Result     string     `json:"result"`   // "inserted", "updated", "unchanged", "duplicate" or "error"
-	Workflow   string     `json:"workflow"` // empty where the line does not tell it, as is the key
+	Workflow   string     `json:"workflow"` // empty if the line does not name it; so is the key
 	Key        string     `json:"key"`
 	ScheduleID string     `json:"schedule_id,omitempty"`
 	Error      *BulkFault `json:"error,omitempty"`
 }
 
-// BulkFault is what is wrong with a line: what a Put of it would be refused with.
+// BulkFault is the error of a line: the one with which the server would refuse a Put of it.
 type BulkFault struct {
 	Status int     `json:"status"`
 	Code   string  `json:"code"`
@@ -37,7 +37,7 @@ type BulkFault struct {
 	Errors []Field `json:"errors,omitempty"`
 }
 
-// BulkSummary counts lines by what became of them.
+// BulkSummary counts lines by their result.
 type BulkSummary struct {
 	Inserted   int `json:"inserted"`
 	Updated    int `json:"updated"`
@@ -46,22 +46,22 @@ type BulkSummary struct {
 	Errors     int `json:"errors"`
 }
 
-// BulkParams say what to do with the results.
+// BulkParams select the results and receive them.
 type BulkParams struct {
-	Each       func(BulkResult) // called with each result, in the order of the lines, while more are being sent
-	ErrorsOnly bool             // only the results that are errors are wanted
+	Each       func(BulkResult) // called with each result, in the order of the lines, while more lines are sent
+	ErrorsOnly bool             // the server answers only lines with errors
 }
 
-// ErrCut is an answer to Bulk that ended before its summary: what it told is stored, and sending all again finishes the
-// rest. Where the server said why, for example because the token expired meanwhile, the error wraps an [*Error] too.
+// ErrCut reports an answer to Bulk that ended before its summary. The lines that it reported are stored; sending all
+// lines again finishes the rest. If the server named the reason, such as an expired token, the error wraps an [*Error] too.
 var ErrCut = errors.New("carillon: the answer was cut")
 
 const longestAnswer = 4 << 20 // of one line
 
-// Bulk puts up to 1,000,000 schedules in one request, in constant memory: lines are taken as they can be sent. A bad line
-// spoils no other, and is no error: the summary counts it. Of lines near each other with the same workflow and key the last
-// one counts. The request is made once; it has no time limit but ctx's. Bulk returns
-// once ctx ends, even while lines is blocked.
+// Bulk puts up to 1,000,000 schedules in one request, in constant memory: it takes a line when it can send it. A bad line
+// does not affect the others and returns no error: the summary counts it. If lines close to each other have the same
+// workflow and key, the last one counts. Bulk sends the request once, without a timeout of its own, and returns when ctx
+// ends, even while lines is blocked.
 func (c *Client) Bulk(ctx context.Context, lines iter.Seq[BulkLine], p BulkParams) (BulkSummary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -90,7 +90,7 @@ func (c *Client) Bulk(ctx context.Context, lines iter.Seq[BulkLine], p BulkParam
 		sent <- err
 	}()
 	sum, err := c.bulk(req, p)
-	_ = body.Close() // whatever was not taken is not sent any more
+	_ = body.Close() // the remaining lines are not sent
 	select {
 	case sendErr := <-sent:
 		if sendErr != nil && !errors.Is(sendErr, io.ErrClosedPipe) {
@@ -101,7 +101,7 @@ func (c *Client) Bulk(ctx context.Context, lines iter.Seq[BulkLine], p BulkParam
 	return sum, err
 }
 
-// sendLines writes lines until nobody takes them any more.
+// sendLines writes lines until the reader closes.
 func sendLines(out io.Writer, lines iter.Seq[BulkLine]) error {
 	w := bufio.NewWriterSize(out, 64<<10)
 	for line := range lines {
@@ -124,7 +124,7 @@ func sendLines(out io.Writer, lines iter.Seq[BulkLine]) error {
 	return w.Flush()
 }
 
-// oneLine is JSON without line ends: between its tokens they mean nothing, and within a string there are none.
+// oneLine returns JSON without line breaks: they have no meaning between tokens, and a JSON string contains none.
 func oneLine(text json.RawMessage) json.RawMessage {
 	out := make(json.RawMessage, len(text))
 	for i, b := range text {

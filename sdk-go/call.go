@@ -29,13 +29,13 @@ type call struct {
 	body    []byte
 	timeout time.Duration // of one attempt; zero: the client's
 
-	// once: no second attempt where the first may have been done unseen. An answer of 429 or 503 says that it was not,
-	// unless its code is outcome_unknown.
+	// once forbids a second attempt if the first may have taken effect without an answer. A 429 or 503 says that it did
+	// not, unless its code is outcome_unknown.
 	once bool
-	// single: no second attempt at all.
+	// single forbids any second attempt.
 	single bool
 
-	lost bool // out: some attempt's answer was lost, so it may have been done
+	lost bool // output: the answer to an attempt was lost, so it may have taken effect
 }
 
 // path joins segments, each percent-encoded by itself, so that a slash in a key stays within its segment.
@@ -45,7 +45,7 @@ func path(segments ...string) string {
 	for _, s := range segments {
 		b.WriteByte('/')
 		switch s {
-		case ".", "..": // proxies take these for steps
+		case ".", "..": // proxies resolve these as steps in the path
 			b.WriteString(strings.ReplaceAll(s, ".", "%2E"))
 		default:
 			b.WriteString(url.PathEscape(s))
@@ -54,7 +54,7 @@ func path(segments ...string) string {
 	return b.String()
 }
 
-// encode writes v as JSON that keeps <, > and & as they are.
+// encode returns v as JSON and does not escape <, > and &.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -65,7 +65,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// raw writes v as JSON; a json.RawMessage is taken as it is, byte for byte. A nil v is nothing.
+// raw returns v as JSON, and a json.RawMessage byte for byte. It returns nothing for a nil v.
 func raw(v any) (json.RawMessage, error) {
 	switch v := v.(type) {
 	case nil:
@@ -79,7 +79,7 @@ func raw(v any) (json.RawMessage, error) {
 	return encode(v)
 }
 
-// with adds a member to a JSON object. encoding/json would compact and escape a json.RawMessage on its way.
+// with adds a member to a JSON object. encoding/json would compact and escape a json.RawMessage.
 func with(object []byte, name string, value json.RawMessage) []byte {
 	if len(value) == 0 {
 		return object
@@ -108,7 +108,7 @@ func read[T any](ctx context.Context, c *Client, r *call) (T, error) {
 	return answer, nil
 }
 
-// do makes the call, again and again if need be, and returns the answer's body.
+// do makes the call, retries it if that helps, and returns the answer's body.
 func (c *Client) do(ctx context.Context, r *call) ([]byte, error) {
 	for attempt := 0; ; attempt++ {
 		body, err := c.attempt(ctx, r)
@@ -120,7 +120,7 @@ func (c *Client) do(ctx context.Context, r *call) ([]byte, error) {
 		}
 		pause := pauseAfter(err, attempt)
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= pause {
-			return nil, err // it says more than a deadline passed in waiting
+			return nil, err // it says more than the deadline that passed during the wait
 		}
 		if !wait(ctx, pause) {
 			return nil, err
@@ -128,7 +128,7 @@ func (c *Client) do(ctx context.Context, r *call) ([]byte, error) {
 	}
 }
 
-// remove makes a call that deletes. What an attempt whose answer was lost has deleted is gone, not missing.
+// remove makes a call that deletes. After an attempt whose answer was lost, 404 means that the attempt deleted it.
 func (c *Client) remove(ctx context.Context, r *call) error {
 	_, err := c.do(ctx, r)
 	if r.lost && errors.Is(err, ErrNotFound) {
@@ -183,12 +183,12 @@ func (c *Client) attempt(parent context.Context, r *call) ([]byte, error) {
 	return body, nil
 }
 
-// tokenError marks that no request was sent; asking again is the token source's own business.
+// tokenError marks an error of the token source: no request was sent, and only the token source may retry.
 type tokenError struct{ error }
 
 func (e tokenError) Unwrap() error { return e.error }
 
-// retry says whether another attempt may help and cannot harm.
+// retry reports whether another attempt may help and does no harm.
 func (r *call) retry(err error) bool {
 	if _, ok := errors.AsType[tokenError](err); ok {
 		return false
@@ -204,7 +204,7 @@ func (r *call) retry(err error) bool {
 	return !r.once && !r.single
 }
 
-// pauseAfter is how long to wait after the attempt of that number (from 0) ended in err: full jitter, and what the
+// pauseAfter returns the wait after attempt n (from 0) that ended in err: full jitter, but at least the time that the
 // server asked for.
 func pauseAfter(err error, attempt int) time.Duration {
 	pause := rand.N(min(firstBackoff<<min(attempt, 10), longestWait) + 1)
@@ -214,7 +214,7 @@ func pauseAfter(err error, attempt int) time.Duration {
 	return pause
 }
 
-// wait waits for d to pass, and says whether it did before ctx ended.
+// wait waits for d and reports whether it passed before ctx ended.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -226,7 +226,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// seconds writes a duration as the API reads it, rounded up to a whole second.
+// seconds formats a duration for the API, rounded up to a whole second.
 func seconds(d time.Duration) string {
 	return fmt.Sprintf("%ds", (d+time.Second-1)/time.Second)
 }

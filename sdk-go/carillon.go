@@ -1,14 +1,14 @@
-// Package carillon puts schedules into Carillon and runs what they fire.
+// Package carillon is the client of Carillon: it stores schedules and runs their ticks.
 //
 // A [Client] puts, reads, pauses and triggers schedules. A [Worker] leases ticks and hands them to functions typed by
 // their payload; [WebhookHandler] is the same for ticks that Carillon pushes. A tick is delivered at least once, always
 // with the same [Tick.TickID]: a handler that must not act twice remembers that id.
 //
-// Every call takes a context and ends with it. Calls that may safely be tried again are, a few times, with full jitter
-// and no sooner than the server's Retry-After says. What the server refuses is an [*Error]; ask with errors.Is for
-// [ErrNotFound] and its like.
+// Every call takes a context and ends with it. The client retries a call that is safe to repeat, a few times, with full
+// jitter and no sooner than the server's Retry-After says. A call that the server refuses returns an [*Error]; compare
+// it by errors.Is with [ErrNotFound] and the other sentinels.
 //
-// Package carillontest has a server in memory to test against.
+// Package carillontest provides an in-memory server for tests.
 package carillon
 
 import (
@@ -21,13 +21,13 @@ import (
 	"time"
 )
 
-// Config says where Carillon is and who asks. Only URL is needed.
+// Config holds the address of the API and the caller's credentials. Only URL is required.
 type Config struct {
 	// URL of the API, such as "https://carillon.example.com". A path in it is kept.
 	URL string
 
-	// Token is sent as a bearer token. TokenSource, in its stead, is asked for one before every request, may be called
-	// by several goroutines at once, and does its own caching.
+	// Token is sent as a bearer token. TokenSource replaces it: the client calls it before every request, from several
+	// goroutines at once, and does not cache its tokens.
 	Token       string
 	TokenSource func(context.Context) (string, error)
 
@@ -35,7 +35,7 @@ type Config struct {
 	// HTTP/1.1 and follows no redirect. A Timeout of its own would cut long polls: leave it zero.
 	HTTPClient *http.Client
 
-	// UserAgent is put in front of the SDK's own.
+	// UserAgent precedes the SDK's own in the header.
 	UserAgent string
 
 	// Timeout bounds one attempt at a call, long polls aside; zero is 30 s.
@@ -57,7 +57,7 @@ type Client struct {
 
 const userAgent = "carillon-go/0.1"
 
-// New returns a client. It makes no request: the error is about the config alone.
+// New returns a client. It sends no request; an error means that the config is wrong.
 func New(c Config) (*Client, error) {
 	base, err := url.Parse(c.URL)
 	if err != nil {
@@ -95,12 +95,12 @@ func New(c Config) (*Client, error) {
 	return client, nil
 }
 
-// Close closes the connections that lie idle. The client can still be used.
+// Close closes idle connections. The client can still be used.
 func (c *Client) Close() {
 	c.http.CloseIdleConnections()
 }
 
-// defaultHTTPClient keeps its connections: net/http's own default of two idle ones per host would have a busy worker
+// defaultHTTPClient keeps more idle connections than net/http, which keeps two per host: with two, a busy worker would
 // dial for most of its requests.
 func defaultHTTPClient() *http.Client {
 	protocols := new(http.Protocols)

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// EndpointParams is what an endpoint is to be. To change endpoints, a token needs the scope endpoints:write.
+// EndpointParams define an endpoint. A change of an endpoint needs a token with the scope endpoints:write.
 type EndpointParams struct {
 	URL     string            `json:"url"`
-	Batch   int               `json:"batch,omitempty"`   // ticks a request may hold, 1 to 500; zero is 1
+	Batch   int               `json:"batch,omitempty"`   // most ticks in a request, 1 to 500; zero is 1
 	Headers map[string]string `json:"headers,omitempty"` // sent with each tick; "…" keeps the stored value
-	Events  []string          `json:"events,omitempty"`  // sent there too, signed like ticks; such as "tick.failed"
-	State   string            `json:"state,omitempty"`   // "enabled", "held" or "disabled"; empty: as it is, and enabled if it is new
+	Events  []string          `json:"events,omitempty"`  // event types that are sent there too, signed like ticks, such as "tick.failed"
+	State   string            `json:"state,omitempty"`   // "enabled", "held" or "disabled"; empty: unchanged, or enabled if it is new
 
 	IfMatch time.Time `json:"-"` // if not zero, the UpdatedAt that must be the stored one
 }
 
-// Endpoint is a stored endpoint: where the ticks of workflows are pushed.
+// Endpoint is a stored endpoint: a URL to which Carillon pushes the ticks of workflows.
 type Endpoint struct {
 	Name      string            `json:"name"`
 	URL       string            `json:"url"`
 	Batch     int               `json:"batch"`
-	Headers   map[string]string `json:"headers"` // their names; the values are "…"
+	Headers   map[string]string `json:"headers"` // names of the headers; every value is "…"
 	Events    []string          `json:"events"`
 	State     string            `json:"state"`
-	Secret    string            `json:"secret,omitempty"` // for WebhookConfig; only PutEndpoint that made it and RotateSecret have it, keep it
+	Secret    string            `json:"secret,omitempty"` // for WebhookConfig; only the PutEndpoint that creates it and RotateSecret return it: store it
 	CreatedAt time.Time         `json:"created_at"`
 	UpdatedAt time.Time         `json:"updated_at"`
 }
 
-// PutEndpoint makes an endpoint what p says, whether or not there was one. The answer to its making alone bears its
-// Secret, so this call is not tried again when an answer was lost.
+// PutEndpoint creates or replaces an endpoint. Only the answer that creates it has its Secret, so PutEndpoint does not
+// retry when an answer is lost.
 func (c *Client) PutEndpoint(ctx context.Context, name string, p EndpointParams) (Endpoint, error) {
 	body, err := encode(p)
 	if err != nil {
@@ -42,24 +42,24 @@ func (c *Client) PutEndpoint(ctx context.Context, name string, p EndpointParams)
 	return read[Endpoint](ctx, c, &call{method: http.MethodPut, path: path("endpoints", name), body: body, header: ifUnchanged(p.IfMatch), once: true})
 }
 
-// Endpoint reads an endpoint.
+// Endpoint returns an endpoint.
 func (c *Client) Endpoint(ctx context.Context, name string) (Endpoint, error) {
 	return read[Endpoint](ctx, c, &call{method: http.MethodGet, path: path("endpoints", name)})
 }
 
-// Endpoints walks the endpoints. An error comes once and ends the loop.
+// Endpoints iterates over the endpoints. An error comes once and ends the loop.
 func (c *Client) Endpoints(ctx context.Context) iter.Seq2[Endpoint, error] {
 	return pages[Endpoint](ctx, c, path("endpoints"), url.Values{})
 }
 
-// RotateParams are how a secret is rotated.
+// RotateParams are the options of RotateSecret.
 type RotateParams struct {
 	Force bool // also within an hour of the last rotation
 }
 
-// RotateSecret gives an endpoint another secret, which is in the answer. Until the next rotation ticks are signed by it and
-// by the one before, so that WebhookConfig may have either or both. This call is not tried again when an answer was lost: it
-// would throw out the secret that is in use. Within an hour of the last rotation it is refused with ErrConflict, unless p has
+// RotateSecret creates a new secret for an endpoint and returns it. Until the next rotation Carillon signs ticks with it and
+// with the previous one, so WebhookConfig may hold either or both. RotateSecret does not retry when an answer is lost: a
+// second rotation would end the secret in use. Within an hour of the last rotation it returns ErrConflict, unless p sets
 // Force.
 func (c *Client) RotateSecret(ctx context.Context, name string, p ...RotateParams) (Endpoint, error) {
 	query := url.Values{}
@@ -71,28 +71,28 @@ func (c *Client) RotateSecret(ctx context.Context, name string, p ...RotateParam
 	return read[Endpoint](ctx, c, &call{method: http.MethodPost, path: path("endpoints", name, "secrets"), query: query, once: true})
 }
 
-// EndpointTrial is what came of a test tick.
+// EndpointTrial is the result of a test tick.
 type EndpointTrial struct {
 	WebhookID string  `json:"webhook_id"`
-	Status    *int    `json:"status"` // of the endpoint's answer; nil where none came
+	Status    *int    `json:"status"` // HTTP status of the endpoint's answer; nil without an answer
 	TookMS    int64   `json:"took_ms"`
 	Error     *string `json:"error"` // why a tick would have failed; nil where it would have succeeded
 }
 
-// TestEndpoint has one signed test tick be sent to an endpoint in any state, and tells within some 15 s what came of it. A
-// [WebhookHandler] answers it without running its function.
+// TestEndpoint sends one signed test tick to an endpoint in any state and returns the result within about 15 s. A
+// [WebhookHandler] answers it without a call of its function.
 func (c *Client) TestEndpoint(ctx context.Context, name string) (EndpointTrial, error) {
 	return read[EndpointTrial](ctx, c, &call{method: http.MethodPost, path: path("endpoints", name, "test"), timeout: trialWait, once: true})
 }
 
 const trialWait = 30 * time.Second
 
-// DeleteEndpoint deletes an endpoint. One that a workflow names is ErrConflict.
+// DeleteEndpoint deletes an endpoint. It returns ErrConflict if a workflow names the endpoint.
 func (c *Client) DeleteEndpoint(ctx context.Context, name string, p ...RemoveParams) error {
 	return c.remove(ctx, removal(path("endpoints", name), p))
 }
 
-// RemoveParams say which state of an endpoint or a workflow is deleted.
+// RemoveParams are the conditions of the deletion of an endpoint or a workflow.
 type RemoveParams struct {
 	IfMatch time.Time // if not zero, the UpdatedAt that must be the stored one
 }

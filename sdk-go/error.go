@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What an [*Error] is, asked with errors.Is. Each stands for a status of HTTP.
+// The sentinels that errors.Is compares with an [*Error]. Each stands for HTTP statuses.
 var (
 	ErrInvalid      = errors.New("carillon: invalid request")         // 400, 413, 415, 422
 	ErrUnauthorized = errors.New("carillon: unauthorized")            // 401
@@ -22,14 +22,14 @@ var (
 	ErrUnavailable  = errors.New("carillon: temporarily unavailable") // 503
 )
 
-// Error is an answer that refuses: the server's problem document (RFC 9457).
+// Error is the server's refusal of a request, read from its problem document (RFC 9457).
 type Error struct {
-	Status     int           // of HTTP
-	Code       string        // stable, snake_case; empty when something before the server answered
+	Status     int           // HTTP status
+	Code       string        // stable, snake_case; empty if a proxy answered instead of the server
 	Detail     string        // for a person
 	Fields     []Field       // what is wrong with the request's body, by field
 	RequestID  string        // names the request in the server's log
-	RetryAfter time.Duration // how long the server asks to be left alone; zero when it did not say
+	RetryAfter time.Duration // the wait that the server asks for; zero if it names none
 
 	Quota       string  // the quota that is used up, if it is one
 	Limit, Used float64 // that quota's limit and use
@@ -42,7 +42,7 @@ type Field struct {
 	Detail  string `json:"detail"`
 }
 
-// Error says all of it in one line.
+// Error returns the whole refusal in one line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "carillon: %d", e.Status)
@@ -61,7 +61,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Is tells whether target is the sentinel of e's status.
+// Is reports whether target is the sentinel of e's status.
 func (e *Error) Is(target error) bool {
 	switch e.Status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
@@ -84,10 +84,10 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// outcomeUnknown is the code of a 503 that says: the change may have been made.
+// outcomeUnknown is the code of a 503 after which the change may have been made.
 const outcomeUnknown = "outcome_unknown"
 
-// passing reports whether the refusal did nothing and a little time may mend it.
+// passing reports whether the request had no effect and may succeed a little later.
 func (e *Error) passing() bool {
 	if e.Code == outcomeUnknown {
 		return false
@@ -96,15 +96,15 @@ func (e *Error) passing() bool {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusRequestTimeout:
 		return true
 	}
-	return e.Code == "idempotency_in_flight" // an attempt whose answer was lost is still at work
+	return e.Code == "idempotency_in_flight" // an attempt whose answer was lost is still in progress
 }
 
-// unsure reports whether the request may have been done: the server does not know, or a proxy that cannot know answered.
+// unsure reports whether the request may have taken effect: the server does not know, or a proxy answered.
 func (e *Error) unsure() bool {
 	return e.Code == outcomeUnknown || e.Status == http.StatusBadGateway || e.Status == http.StatusGatewayTimeout
 }
 
-// refusal reads an answer that is not 2xx. A body that is no problem document, a proxy's page say, is left out.
+// refusal reads an answer that is not 2xx. It drops a body that is no problem document, such as a proxy's page.
 func refusal(resp *http.Response, body []byte, now time.Time) *Error {
 	var problem struct {
 		Title    string  `json:"title"`
@@ -139,7 +139,7 @@ func refusal(resp *http.Response, body []byte, now time.Time) *Error {
 	return e
 }
 
-// retryAfter reads seconds or a date (RFC 9110, section 10.2.3); zero is neither, or past.
+// retryAfter reads seconds or a date (RFC 9110, section 10.2.3). It returns zero for other values and for past dates.
 func retryAfter(value string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseInt(value, 10, 32); err == nil {
 		return max(0, time.Duration(seconds)*time.Second)

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// Event is what an endpoint is told beside ticks: that something happened, once or several times. Type is one of those that
-// the endpoint's Events name, such as "tick.failed"; the OpenAPI document says what Data holds for each.
+// Event tells an endpoint that something happened, once or several times. Type is one of the types in the endpoint's
+// Events, such as "tick.failed"; the OpenAPI document defines Data for each type.
 type Event struct {
-	ID        string          `json:"id"` // the same whenever it is sent again
+	ID        string          `json:"id"` // the same on every attempt
 	Type      string          `json:"type"`
 	Timestamp time.Time       `json:"timestamp"` // when it happened last
-	FirstAt   time.Time       `json:"first_at"`  // when first, of those that it counts
-	Count     int64           `json:"count"`     // how often, since the last event of this cause
-	Cause     string          `json:"cause"`     // what it comes of, such as a workflow
-	Data      json.RawMessage `json:"data"`      // of the last that happened
+	FirstAt   time.Time       `json:"first_at"`  // when the first of the counted occurrences happened
+	Count     int64           `json:"count"`     // occurrences since the last event of this cause
+	Cause     string          `json:"cause"`     // what caused it, such as a workflow
+	Data      json.RawMessage `json:"data"`      // of the last occurrence
 }
 
-// eventOf reads an event; ok is false of what is something else.
+// eventOf reads an event; ok is false if the body is no event.
 func eventOf(body []byte) (e Event, ok bool) {
 	err := json.Unmarshal(body, &e)
 	return e, err == nil && e.Type != "" && e.ID != ""
 }
 
-// event has the handler told of one event.
+// event calls the handler's OnEvent with one event.
 func (h *webhook) event(ctx context.Context, e Event) (err error) {
 	if h.config.OnEvent == nil {
 		return nil

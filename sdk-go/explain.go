@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Explanation says what a schedule did, or will do, at a moment.
+// Explanation is what a schedule did, or will do, at a moment, and why.
 type Explanation struct {
 	At       time.Time   `json:"at"`
 	Outcome  string      `json:"outcome"`        // "fired", "paused", "dst_gap" and so on
-	Detail   string      `json:"detail"`         // for a person, with the times of the schedule's zone
-	Tick     *TickRecord `json:"tick,omitempty"` // the one that the outcome is about
+	Detail   string      `json:"detail"`         // for a person; times are in the schedule's zone
+	Tick     *TickRecord `json:"tick,omitempty"` // the tick of the outcome, if there is one
 	Previous *time.Time  `json:"previous"`       // nominal time of the tick before
 	Next     *time.Time  `json:"next"`           // nominal time of the tick after
 }
 
-// Explain tells why something came at an instant, or did not.
+// Explain returns why the schedule fired at an instant, or did not.
 func (c *Client) Explain(ctx context.Context, workflow, key string, at time.Time) (Explanation, error) {
 	return c.explain(ctx, workflow, key, at.UTC().Format(time.RFC3339))
 }
 
-// ExplainLocal is Explain of a wall time in the schedule's zone, such as 2026-03-29T08:00.
+// ExplainLocal is Explain for a wall time in the schedule's zone, such as 2026-03-29T08:00.
 func (c *Client) ExplainLocal(ctx context.Context, workflow, key, at string) (Explanation, error) {
 	return c.explain(ctx, workflow, key, at)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Tick is one firing of a schedule, as a handler gets it. P is the payload's type; json.RawMessage keeps its bytes.
+// Tick is one firing of a schedule, as a handler receives it. P is the payload's type; json.RawMessage keeps its bytes.
 type Tick[P any] struct {
 	TickID     string `json:"tick_id"` // the same on every attempt
 	ScheduleID string `json:"schedule_id"`
@@ -26,7 +26,7 @@ type Tick[P any] struct {
 	LatenessMS  int64     `json:"lateness_ms"`
 	Attempt     int       `json:"attempt"` // from 1
 	MaxAttempts int       `json:"max_attempts"`
-	Occurrence  *int64    `json:"occurrence"`   // its number in the sequence; nil when it is not of the sequence
+	Occurrence  *int64    `json:"occurrence"`   // its number in the sequence; nil outside the sequence
 	MissedCount int64     `json:"missed_count"` // how many earlier ticks it stands for
 	Cause       string    `json:"cause"`        // "schedule", "manual", "backfill", "catch_up" or "buffered"
 	DST         string    `json:"dst"`          // "none", "gap", "overlap_first" or "overlap_second"
@@ -37,7 +37,7 @@ type Tick[P any] struct {
 	Payload         P      `json:"payload"`
 }
 
-// typed reads the payload of t into a P.
+// typed decodes the payload of t into a P.
 func typed[P any](t Tick[json.RawMessage]) (Tick[P], error) {
 	out := Tick[P]{
 		TickID:          t.TickID,
@@ -68,7 +68,7 @@ func typed[P any](t Tick[json.RawMessage]) (Tick[P], error) {
 	return out, err
 }
 
-// TickRecord is what is kept of a tick.
+// TickRecord is the stored record of a tick.
 type TickRecord struct {
 	TickID     string `json:"tick_id"`
 	ScheduleID string `json:"schedule_id"`
@@ -78,42 +78,42 @@ type TickRecord struct {
 	Timestamp       time.Time  `json:"timestamp"`        // nominal
 	State           string     `json:"state"`            // "scheduled", "running", "succeeded", "failed", "cancelled" or "skipped"
 	Reason          string     `json:"reason,omitempty"` // why it was skipped
-	Cause           string     `json:"cause"`            // as a Tick's
+	Cause           string     `json:"cause"`            // as in Tick
 	DST             string     `json:"dst"`              // as a Tick's
 	LastTimestamp   *time.Time `json:"last_timestamp"`   // nominal time of the tick before; nil on the first
 	FiredAt         time.Time  `json:"fired_at"`
 	EndedAt         *time.Time `json:"ended_at"` // nil while it is scheduled or running
 	LatenessMS      int64      `json:"lateness_ms"`
-	Attempt         int        `json:"attempt"` // the last one's number; 0 before the first
+	Attempt         int        `json:"attempt"` // number of the last attempt; 0 before the first
 	Occurrence      *int64     `json:"occurrence"`
 	MissedCount     int64      `json:"missed_count"`
 	ScheduleVersion int64      `json:"schedule_version"`
 
 	Result   json.RawMessage `json:"result,omitempty"`
-	Error    string          `json:"error,omitempty"`    // of the last attempt
+	Error    string          `json:"error,omitempty"`    // error of the last attempt
 	Attempts []Attempt       `json:"attempts,omitempty"` // those that ended, unless the first succeeded
 }
 
-// Attempt is one try at delivering a tick that has ended.
+// Attempt is one ended attempt to deliver a tick.
 type Attempt struct {
 	Attempt   int        `json:"attempt"` // from 1
 	StartedAt *time.Time `json:"started_at"`
 	EndedAt   time.Time  `json:"ended_at"`
 	Outcome   string     `json:"outcome"`          // "succeeded", "failed", "timed_out", "lost" or "cancelled"
-	Status    int        `json:"status,omitempty"` // of HTTP, when pushed
+	Status    int        `json:"status,omitempty"` // HTTP status, if it was pushed
 	Error     string     `json:"error,omitempty"`
-	Worker    string     `json:"worker,omitempty"` // who leased it
+	Worker    string     `json:"worker,omitempty"` // name of the worker that leased it
 }
 
-// TickFilter picks ticks of a history; zero is all.
+// TickFilter selects ticks of a history; the zero value selects all.
 type TickFilter struct {
 	State    string
 	From     time.Time // nominal, included
 	To       time.Time // nominal, not included
-	PageSize int       // ticks a request, up to 1,000; zero is the server's default
+	PageSize int       // ticks per request, up to 1,000; zero is the server's default
 }
 
-// Ticks walks the history of one schedule, newest first. An error comes once and ends the loop.
+// Ticks iterates over the history of one schedule, newest first. An error comes once and ends the loop.
 func (c *Client) Ticks(ctx context.Context, workflow, key string, filter TickFilter) iter.Seq2[TickRecord, error] {
 	q := query{}
 	q.text("state", filter.State)
@@ -123,7 +123,7 @@ func (c *Client) Ticks(ctx context.Context, workflow, key string, filter TickFil
 	return pages[TickRecord](ctx, c, schedulePath(workflow, key, "ticks"), url.Values(q))
 }
 
-// Tick reads one tick with its attempts.
+// Tick returns one tick with its attempts.
 func (c *Client) Tick(ctx context.Context, id string) (TickRecord, error) {
 	return read[TickRecord](ctx, c, &call{method: http.MethodGet, path: path("ticks", id)})
 }

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// UpcomingParams bound a look ahead.
+// UpcomingParams bound the list of coming ticks.
 type UpcomingParams struct {
 	Count int       // up to 1,000; zero is the server's default
 	From  time.Time // ticks strictly after; zero is now
 }
 
-// Upcoming is a look ahead.
+// Upcoming is a list of coming ticks.
 type Upcoming struct {
 	Ticks     []UpcomingTick `json:"ticks"`
 	Reading   string         `json:"reading"` // the spec in words
 	Warnings  []Warning      `json:"warnings"`
 	Class     string         `json:"class"`     // "fixed", "every_hour", "elapsed" or "mixed"
-	Exhausted bool           `json:"exhausted"` // nothing lies beyond Ticks
+	Exhausted bool           `json:"exhausted"` // there are no ticks after Ticks
 }
 
 // UpcomingTick is a tick to come.
@@ -29,7 +29,7 @@ type UpcomingTick struct {
 	DST       string    `json:"dst"`        // "none", "gap", "overlap_first" or "overlap_second"
 }
 
-// Upcoming tells the coming ticks of a stored schedule.
+// Upcoming returns the coming ticks of a stored schedule.
 func (c *Client) Upcoming(ctx context.Context, workflow, key string, p UpcomingParams) (Upcoming, error) {
 	q := query{}
 	q.number("count", p.Count)
@@ -37,7 +37,7 @@ func (c *Client) Upcoming(ctx context.Context, workflow, key string, p UpcomingP
 	return read[Upcoming](ctx, c, &call{method: http.MethodGet, path: schedulePath(workflow, key, "upcoming"), query: url.Values(q)})
 }
 
-// Preview tells the coming ticks of a spec that is not stored. A spec that cannot be is ErrInvalid, with its fields.
+// Preview returns the coming ticks of a spec without storing it. An invalid spec is ErrInvalid; the [*Error] names the fields.
 func (c *Client) Preview(ctx context.Context, spec Spec, p UpcomingParams) (Upcoming, error) {
 	asked := struct {
 		Spec  Spec       `json:"spec"`

@@ -13,24 +13,24 @@ import (
 	"time"
 )
 
-// WebhookConfig says whom a webhook trusts. Only Secrets is needed.
+// WebhookConfig holds the secrets and limits of a webhook. Only Secrets is required.
 type WebhookConfig struct {
 	Secrets     []string      // "whsec_…" of the endpoint; two while one replaces the other
 	Tolerance   time.Duration // how far a timestamp may be off; zero is 5 minutes
 	MaxBody     int64         // bytes; zero is 32 MiB, a batch of 500 ticks with the largest payloads
 	Concurrency int           // ticks of one batch at once; zero is 16
-	Log         *slog.Logger  // told of refused requests and failed ticks, never of a payload; nil is slog.Default()
+	Log         *slog.Logger  // logs refused requests and failed ticks, never a payload; nil is slog.Default()
 
-	// OnEvent is told what the endpoint's events name; an error has it told again later. Nil takes events and does nothing.
+	// OnEvent is called with each event. After an error the server sends the event again later. Nil accepts and drops events.
 	OnEvent func(context.Context, Event) error
 }
 
-// WebhookHandler returns an HTTP handler that takes pushed ticks, one or a batch, checks their signature and has fn run
+// WebhookHandler returns an HTTP handler that takes pushed ticks, one or a batch, checks their signature and calls fn for
 // each.
 //
 // A nil error succeeds the tick (204). [ErrAccepted] leaves it running until [Client.Complete] or [Client.Fail] is called
 // with its lease token (202). An error that is [RetryAfter] answers 503 and says when, any other 500; so does a panic. A
-// payload that does not fit P is 422. All of these are tried again. What is not signed is 401 and never reaches fn.
+// payload that does not fit P is 422. Carillon tries all of these again. An unsigned request is 401 and never reaches fn.
 //
 // A test tick that is signed is answered with success (204) and never reaches fn: see [Client.TestEndpoint].
 //
@@ -61,7 +61,7 @@ func WebhookHandler[P any](config WebhookConfig, fn func(context.Context, Tick[P
 	return &webhook{config, verifier, run}, nil
 }
 
-// misfit is a payload that is not the type that the handler expects.
+// misfit marks a payload that does not decode into the handler's type.
 type misfit struct{ error }
 
 func (e misfit) Error() string { return "payload: " + e.error.Error() }
@@ -79,7 +79,7 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c, err := h.verifier.claim(r.Header, time.Now())
-	if err != nil { // without its body being read
+	if err != nil { // the body is not read
 		h.refuse(w, r, err)
 		return
 	}
@@ -124,7 +124,7 @@ func (h *webhook) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // testPrefix begins the id of a test tick, and of no other.
 const testPrefix = "test_"
 
-// tick runs one tick, unless it only tests whether it comes here.
+// tick runs one tick; it answers a test tick without a call of the function.
 func (h *webhook) tick(ctx context.Context, t Tick[json.RawMessage]) (failure error) {
 	if strings.HasPrefix(t.TickID, testPrefix) {
 		return nil
@@ -138,7 +138,7 @@ func (h *webhook) tick(ctx context.Context, t Tick[json.RawMessage]) (failure er
 	return failure
 }
 
-// answer says how the one tick went.
+// answer writes the outcome of one tick.
 func (h *webhook) answer(w http.ResponseWriter, err error) {
 	_, after := retryOf(err)
 	switch _, unfit := errors.AsType[misfit](err); {
@@ -156,7 +156,7 @@ func (h *webhook) answer(w http.ResponseWriter, err error) {
 	}
 }
 
-// batch runs several ticks and says how each went.
+// batch runs several ticks and writes the outcome of each.
 func (h *webhook) batch(w http.ResponseWriter, r *http.Request, ticks []Tick[json.RawMessage]) {
 	type result struct {
 		TickID string `json:"tick_id"`

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// WorkerConfig says how a [Worker] works. The zero value is good.
+// WorkerConfig configures a [Worker]. The zero value is valid.
 type WorkerConfig struct {
-	Name        string   // who leases, for people to read; empty: the host's name, and something random
+	Name        string   // the worker's name, for people to read; empty: the host's name and a random suffix
 	Queues      []string // empty: every queue
 	Concurrency int      // handlers at once; zero is 100
 
-	// Lease is how long ticks are this worker's without a heartbeat: 10 s to 10 min; zero is 1 min. Heartbeats are sent
-	// by themselves, so it bounds how long the ticks of a worker that died wait for another.
+	// Lease is how long ticks belong to this worker without a heartbeat: 10 s to 10 min; zero is 1 min. The worker sends
+	// heartbeats by itself, so Lease bounds how long the ticks of a dead worker wait for another one.
 	Lease time.Duration
 
 	// Wait is how long one request waits for ticks, at most 1 min; zero is 30 s.
@@ -31,11 +31,11 @@ type WorkerConfig struct {
 	// end too.
 	ShutdownTimeout time.Duration
 
-	// Log is told of failed ticks and of trouble with the server, never of a payload; nil is slog.Default().
+	// Log gets failed ticks and errors of the server, never a payload; nil is slog.Default().
 	Log *slog.Logger
 }
 
-// Worker leases the ticks of the workflows it has a handler for, and reports how they went.
+// Worker leases the ticks of the workflows that it has handlers for, runs the handlers and reports the outcomes.
 type Worker struct {
 	client   *Client
 	config   WorkerConfig
@@ -71,7 +71,7 @@ func NewWorker(c *Client, config WorkerConfig) *Worker {
 	return &Worker{client: c, config: config, handlers: map[string]handler{}}
 }
 
-// Handle has fn run the ticks of a workflow; call it before Run, once for each workflow.
+// Handle registers fn for the ticks of a workflow; call it before Run, once for each workflow.
 //
 // A nil error ends the tick as succeeded. Any other, a panic too, fails the attempt, which is tried again later unless
 // the error is [Permanent]; [RetryAfter] says when. So does a payload that does not fit P. The context ends when the

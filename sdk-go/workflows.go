@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// WorkflowParams is what a workflow is to be. A workflow nobody put is registered by its first schedule, pulled.
+// WorkflowParams define a workflow. The first schedule of an unknown workflow registers it, pulled by workers.
 type WorkflowParams struct {
-	Endpoint   string   `json:"endpoint,omitempty"`    // where its ticks are pushed; empty: pulled by workers
+	Endpoint   string   `json:"endpoint,omitempty"`    // the endpoint that its ticks are pushed to; empty: pulled by workers
 	Version    string   `json:"version,omitempty"`     // handed to workers as WorkflowVersion
 	MaxRunning int      `json:"max_running,omitempty"` // how many of its ticks may run at once; zero is no limit
 	Defaults   Defaults `json:"defaults,omitzero"`
@@ -35,7 +35,7 @@ type Workflow struct {
 	UpdatedAt  time.Time `json:"updated_at"`
 }
 
-// PutWorkflow makes a workflow what p says, whether or not there was one.
+// PutWorkflow creates or replaces a workflow.
 func (c *Client) PutWorkflow(ctx context.Context, workflow string, p WorkflowParams) (Workflow, error) {
 	body, err := encode(p)
 	if err != nil {
@@ -44,17 +44,17 @@ func (c *Client) PutWorkflow(ctx context.Context, workflow string, p WorkflowPar
 	return read[Workflow](ctx, c, &call{method: http.MethodPut, path: path("workflows", workflow), body: body, header: ifUnchanged(p.IfMatch)})
 }
 
-// Workflow reads a workflow.
+// Workflow returns a workflow.
 func (c *Client) Workflow(ctx context.Context, workflow string) (Workflow, error) {
 	return read[Workflow](ctx, c, &call{method: http.MethodGet, path: path("workflows", workflow)})
 }
 
-// Workflows walks the workflows. An error comes once and ends the loop.
+// Workflows iterates over the workflows. An error comes once and ends the loop.
 func (c *Client) Workflows(ctx context.Context) iter.Seq2[Workflow, error] {
 	return pages[Workflow](ctx, c, path("workflows"), url.Values{})
 }
 
-// DeleteWorkflow deletes a workflow. One that has schedules is ErrConflict.
+// DeleteWorkflow deletes a workflow. It returns ErrConflict if the workflow has schedules.
 func (c *Client) DeleteWorkflow(ctx context.Context, workflow string, p ...RemoveParams) error {
 	return c.remove(ctx, removal(path("workflows", workflow), p))
 }
