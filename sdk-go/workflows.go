@@ -54,7 +54,7 @@ func (c *Client) Workflows(ctx context.Context) iter.Seq2[Workflow, error] {
 	return pages[Workflow](ctx, c, path("workflows"), url.Values{})
 }
 
-// DeleteWorkflow deletes a workflow. It returns ErrConflict if the workflow has schedules.
+// DeleteWorkflow deletes a workflow. The server skips the ticks of its schedules until the workflow exists again.
 func (c *Client) DeleteWorkflow(ctx context.Context, workflow string, p ...RemoveParams) error {
 	return c.remove(ctx, removal(path("workflows", workflow), p))
 }
