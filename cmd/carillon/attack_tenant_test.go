@@ -223,6 +223,7 @@ func (s whole) settle(t *testing.T, client *http.Client, all []attacked) belongi
 		s.expect(t, client, token, "POST", "/v1/workflows/mine-w/schedules/mine-k/trigger", `{}`, 202, "")
 	}
 	leased := s.expect(t, client, token, "POST", "/v1/ticks/lease", `{"workflows": ["mine-w"], "wait": "1m", "lease": "10m", "worker": "a"}`, 200, "")["ticks"].([]any)[0].(map[string]any)
+	s.settled(t)
 	id := func(v any) string { return fmt.Sprint(v) }
 	for deadline := time.Now().Add(inTime); ; <-time.After(20 * time.Millisecond) {
 		doc := s.expect(t, client, token, "GET", "/v1/operations/"+id(op["id"]), "", 200, "")
@@ -265,6 +266,23 @@ func (s whole) settle(t *testing.T, client *http.Client, all []attacked) belongi
 	}
 	b.params["schedule_id"] = id(schedule["id"])
 	return b
+}
+
+// settled waits until all ticks that are due have been given to workers, so that no row moves by itself any more.
+func (s whole) settled(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(inTime); ; <-time.After(20 * time.Millisecond) {
+		var moving bool
+		if err := s.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM delayed) OR EXISTS (SELECT FROM chunk WHERE done_at IS NULL)`).Scan(&moving); err != nil {
+			t.Fatal(err)
+		}
+		if !moving {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("ticks that are due do not come to the workers")
+		}
+	}
 }
 
 // print is a hash of what each table holds of a tenant, but for what the engine counts.
