@@ -15,8 +15,6 @@ import (
 	"github.com/carillonhq/carillon/schedules/forecast"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/schedules/subjects"
-
-	carillon "github.com/carillonhq/carillon/sdk-go"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -83,47 +81,6 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"TokenAnswer":    reflect.TypeFor[tenants.TokenAnswer](),
 
 		"RescheduleParams": reflect.TypeFor[schedules.RescheduleParams](),
-	})
-}
-
-func TestTheSDKsStructsAreTheContract(t *testing.T) {
-	t.Parallel()
-	compare(t, map[string]reflect.Type{
-		"Field":          reflect.TypeFor[carillon.Field](),
-		"Spec":           reflect.TypeFor[carillon.Spec](),
-		"Warning":        reflect.TypeFor[carillon.Warning](),
-		"Policy":         reflect.TypeFor[carillon.Policy](),
-		"Delivery":       reflect.TypeFor[carillon.Delivery](),
-		"ScheduleParams": reflect.TypeFor[carillon.Params](),
-		"BulkLine":       reflect.TypeFor[carillon.BulkLine](),
-		"BulkResult":     reflect.TypeFor[carillon.BulkResult](),
-		"BulkFault":      reflect.TypeFor[carillon.BulkFault](),
-		"BulkSummary":    reflect.TypeFor[carillon.BulkSummary](),
-		"Schedule":       reflect.TypeFor[carillon.Schedule](),
-		"SkipParams":     reflect.TypeFor[carillon.SkipParams](),
-		"Revision":       reflect.TypeFor[carillon.Revision](),
-		"KeyParams":      reflect.TypeFor[carillon.KeyParams](),
-		"QuietHours":     reflect.TypeFor[carillon.QuietHours](),
-		"Key":            reflect.TypeFor[carillon.Key](),
-		"Operation":      reflect.TypeFor[carillon.Operation](),
-		"Erasure":        reflect.TypeFor[carillon.Erasure](),
-		"ErasureCounts":  reflect.TypeFor[carillon.ErasureCounts](),
-		"PauseParams":    reflect.TypeFor[carillon.PauseParams](),
-		"ResumeParams":   reflect.TypeFor[carillon.ResumeParams](),
-		"TriggerParams":  reflect.TypeFor[carillon.TriggerParams](),
-		"Preview":        reflect.TypeFor[carillon.Upcoming](),
-		"Tick":           reflect.TypeFor[carillon.Tick[any]](),
-		"TickRecord":     reflect.TypeFor[carillon.TickRecord](),
-		"Attempt":        reflect.TypeFor[carillon.Attempt](),
-		"WorkflowParams": reflect.TypeFor[carillon.WorkflowParams](),
-		"Workflow":       reflect.TypeFor[carillon.Workflow](),
-		"EndpointParams": reflect.TypeFor[carillon.EndpointParams](),
-		"Endpoint":       reflect.TypeFor[carillon.Endpoint](),
-		"EndpointTrial":  reflect.TypeFor[carillon.EndpointTrial](),
-		"Event":          reflect.TypeFor[carillon.Event](),
-
-		"RescheduleParams": reflect.TypeFor[carillon.RescheduleParams](),
-		"Explanation":      reflect.TypeFor[carillon.Explanation](),
 	})
 }
 

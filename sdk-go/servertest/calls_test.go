@@ -1,8 +1,7 @@
-package main
+package servertest
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,132 +10,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/labstack/echo/v4"
-
-	"github.com/carillonhq/carillon/api/apitest"
-	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
-	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/sdk-go"
-	"github.com/carillonhq/carillon/tenants"
+	carillon "github.com/carillonhq/carillon/sdk-go"
 )
-
-// whole is a Carillon that answers on loopback, and who may ask it.
-type whole struct {
-	url    string
-	minter tenants.Minter
-	routes []*echo.Route
-	router *echo.Echo
-	pool   *pgxpool.Pool
-}
-
-func serveHouse(t *testing.T) whole {
-	t.Helper()
-	return serveAs(t, func(*options) {})
-}
-
-// serveWithout serves without the issuer's private key.
-func serveWithout(t *testing.T) whole {
-	t.Helper()
-	return serveAs(t, func(p *options) { p.minter = nil })
-}
-
-// serveAs serves a process whose options a test may change.
-func serveAs(t *testing.T, change func(*options)) whole {
-	t.Helper()
-	_, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := whole{minter: tenants.NewIssuer(private, "test")}
-	s.pool = postgrestest.Database(t) // as a superuser, past the wall
-	p := options{
-		databaseURL: s.pool.Config().ConnString(),
-		connections: 10,
-		role:        "all",
-		issuer:      s.minter.Name(),
-		keys:        []tenants.Key{s.minter.Key()},
-		minter:      &s.minter,
-		outbound:    web.Outbound{Loopback: true},
-		log:         slog.New(slog.DiscardHandler),
-	}
-	change(&p)
-	h, err := wire(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(h.close)
-	if _, err := tenants.Ensure(t.Context(), h.platform, "acme", tenants.Wide()); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.dispatch.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.dispatch.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	server := httptest.NewServer(h.router)
-	t.Cleanup(server.Close)
-	s.url, s.routes, s.router = server.URL, h.router.Routes(), h.router
-	return s
-}
-
-// mint returns a token of the platform's issuer; no tenant is the platform's operator.
-func (s whole) mint(t *testing.T, tenant string, scopes ...string) string {
-	t.Helper()
-	token, err := s.minter.Mint(tenants.Claims{Subject: "ann", Tenant: tenant, Scopes: scopes, TTL: time.Hour}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
-}
-
-// checked returns a client each of whose requests and answers is held to the document.
-func checked(t *testing.T) *http.Client {
-	t.Helper()
-	base := http.DefaultTransport.(*http.Transport).Clone()
-	t.Cleanup(base.CloseIdleConnections)
-	return &http.Client{Transport: apitest.Transport(t, base)}
-}
-
-func (s whole) send(t *testing.T, client *http.Client, token, method, path, media, body string) (status int, answer []byte) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", media)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if answer, err = io.ReadAll(resp.Body); err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, answer
-}
-
-// client is one of the SDK's.
-func (s whole) client(t *testing.T) *carillon.Client {
-	t.Helper()
-	c, err := carillon.New(carillon.Config{URL: s.url, Token: s.mint(t, "acme", tenants.TenantScopes()...), HTTPClient: checked(t), Retries: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // must returns a function that unwraps a call's answer, or ends the test.
 func must[T any](t *testing.T) func(v T, err error) T {
@@ -163,7 +41,7 @@ func gather[T any](t *testing.T, seq iter.Seq2[T, error]) []T {
 
 func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	t.Parallel()
-	ctx, c := t.Context(), serveHouse(t).client(t)
+	ctx, c := t.Context(), client(t)
 	schedule := must[carillon.Schedule](t)
 	p := carillon.Params{
 		Spec: carillon.Spec{
@@ -267,7 +145,7 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 	if err := errors.Join(c.DeleteWorkflow(ctx, "pushed"), c.DeleteEndpoint(ctx, "mailer"), c.Delete(ctx, "digest", "user/1", carillon.DeleteParams{})); err != nil {
 		t.Error(err)
 	}
-	if got := gather(t, c.Revisions(ctx, "digest", "user/1")); len(got) != 4 || got[0].DeletedBy != "ann" || got[2].NextBefore == nil || got[0].Status != "active" {
+	if got := gather(t, c.Revisions(ctx, "digest", "user/1")); len(got) != 4 || got[0].DeletedBy != made.UpdatedBy || got[2].NextBefore == nil || got[0].Status != "active" {
 		t.Errorf("got %+v", got)
 	}
 	if _, err := c.Get(ctx, "digest", "user/1"); !errors.Is(err, carillon.ErrNotFound) {
@@ -277,7 +155,7 @@ func TestTheSDKManagesWhatTheServerKeeps(t *testing.T) {
 
 func TestTheSDKWorksOffWhatTheServerFires(t *testing.T) {
 	t.Parallel()
-	ctx, c := t.Context(), serveHouse(t).client(t)
+	ctx, c := t.Context(), client(t)
 	must[carillon.Schedule](t)(c.Put(ctx, "w", "k", carillon.Params{
 		Spec: carillon.Spec{Cron: carillon.Strings{"0 0 1 1 *"}}, Policy: carillon.Policy{Overlap: "allow_all"}, Payload: map[string]string{"mail": "a@b"},
 	}))
@@ -333,7 +211,7 @@ func TestTheSDKWorksOffWhatTheServerFires(t *testing.T) {
 
 func TestTheSDKPutsManyAtOnce(t *testing.T) {
 	t.Parallel()
-	ctx, c := t.Context(), serveHouse(t).client(t)
+	ctx, c := t.Context(), client(t)
 	line := func(key, cron string) carillon.BulkLine {
 		return carillon.BulkLine{Workflow: "digest", Key: key, Params: carillon.Params{Spec: carillon.Spec{Cron: carillon.Strings{cron}}, Payload: json.RawMessage("{\n\"n\": 1.0}")}}
 	}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+
+	"github.com/carillonhq/carillon/api/apitest"
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
+	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/tenants"
+)
+
+// whole is a Carillon that answers on loopback, and who may ask it.
+type whole struct {
+	url    string
+	minter tenants.Minter
+	routes []*echo.Route
+	router *echo.Echo
+	pool   *pgxpool.Pool
+}
+
+func serveHouse(t *testing.T) whole {
+	t.Helper()
+	return serveAs(t, func(*options) {})
+}
+
+// serveWithout serves without the issuer's private key.
+func serveWithout(t *testing.T) whole {
+	t.Helper()
+	return serveAs(t, func(p *options) { p.minter = nil })
+}
+
+// serveAs serves a process whose options a test may change.
+func serveAs(t *testing.T, change func(*options)) whole {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := whole{minter: tenants.NewIssuer(private, "test")}
+	s.pool = postgrestest.Database(t) // as a superuser, past the wall
+	p := options{
+		databaseURL: s.pool.Config().ConnString(),
+		connections: 10,
+		role:        "all",
+		issuer:      s.minter.Name(),
+		keys:        []tenants.Key{s.minter.Key()},
+		minter:      &s.minter,
+		outbound:    web.Outbound{Loopback: true},
+		log:         slog.New(slog.DiscardHandler),
+	}
+	change(&p)
+	h, err := wire(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.close)
+	if _, err := tenants.Ensure(t.Context(), h.platform, "acme", tenants.Wide()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.dispatch.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.dispatch.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	server := httptest.NewServer(h.router)
+	t.Cleanup(server.Close)
+	s.url, s.routes, s.router = server.URL, h.router.Routes(), h.router
+	return s
+}
+
+// mint returns a token of the platform's issuer; no tenant is the platform's operator.
+func (s whole) mint(t *testing.T, tenant string, scopes ...string) string {
+	t.Helper()
+	token, err := s.minter.Mint(tenants.Claims{Subject: "ann", Tenant: tenant, Scopes: scopes, TTL: time.Hour}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// checked returns a client each of whose requests and answers is held to the document.
+func checked(t *testing.T) *http.Client {
+	t.Helper()
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(base.CloseIdleConnections)
+	return &http.Client{Transport: apitest.Transport(t, base)}
+}
+
+func (s whole) send(t *testing.T, client *http.Client, token, method, path, media, body string) (status int, answer []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", media)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if answer, err = io.ReadAll(resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, answer
+}
