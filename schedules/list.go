@@ -2,17 +2,17 @@ package schedules
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/web"
-	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -149,135 +149,63 @@ func (f Filter) check(prefix string) error {
 	return fault.Join(errs...)
 }
 
-// lookups join what rowTables does to the rows of a page, each by its index: a subquery with an OFFSET is not taken apart,
-// so the planner has no order of joins to look for. It plans a list anew for each page, as the rows that a page has depend
-// on what is asked for, and that took it longer than to read the page.
-const lookups = `
-	CROSS JOIN LATERAL (SELECT * FROM schedule_state WHERE tenant_id = s.tenant_id AND schedule_id = s.id OFFSET 0) st
-	LEFT JOIN LATERAL (SELECT defaults FROM workflow WHERE tenant_id = s.tenant_id AND name = s.workflow OFFSET 0) w ON true
-	LEFT JOIN LATERAL (SELECT * FROM cohort WHERE shard = s.shard AND id = s.cohort_id AND tenant_id = s.tenant_id OFFSET 0) c ON true
-	LEFT JOIN LATERAL (SELECT from_at, until_at FROM member WHERE cohort_id = s.cohort_id AND phase = s.phase AND schedule_id = s.id AND tenant_id = s.tenant_id OFFSET 0) m ON true
-	LEFT JOIN LATERAL (SELECT * FROM key_profile WHERE tenant_id = s.tenant_id AND key = CASE WHEN s.by_key THEN s.key END OFFSET 0) kp ON true`
+// mostListed bounds the schedules that one page looks at if its index also holds schedules of other statuses. A page that finds few
+// is short, and its cursor continues after the last schedule that the page looked at.
+const mostListed = 5_000
 
-// query is the list in SQL, from a position on, and through another one unless that is nil. Without that one it looks at mostListed
-// rows that may not match.
-func (f Filter) query(tenant tenants.ID, after Position, through *Position, limit int) (sql string, args []any) {
-	if !f.DueBefore.IsZero() {
-		return f.dueQuery(tenant, after, limit)
-	}
-	if f.everyWorkflow() {
-		return f.prefixQuery(tenant, after, through, limit)
-	}
-	by, tables := f.source()
-	where, args := f.where(by, tenant, after, through)
-	order := by + ".workflow, " + by + ".key"
-	if f.passesMany() && through == nil {
-		tables = `(SELECT s.* FROM ` + tables + ` WHERE ` + where + ` ORDER BY ` + order + ` LIMIT ` + strconv.Itoa(mostListed) + `) s`
-		where, order = "true", "s.workflow, s.key"
-	}
-	if f.Status != "" {
-		where += " AND (" + shownAs[f.Status] + ")"
-	}
-	args = append(args, limit)
-	return `SELECT ` + rowColumns + ` FROM (
-			SELECT s.*
-			FROM ` + tables + `
-			WHERE ` + where + `
-			ORDER BY ` + order + `
-			LIMIT $` + strconv.Itoa(len(args)) + `
-		) s ` + lookups + `
-		ORDER BY s.workflow, s.key`, args
+// passesMany reports whether a list walks an index that does not tell the status which the filter asks for.
+func (f Filter) passesMany() bool {
+	return f.Status != "" && f.DueBefore.IsZero() && (f.Label != "" || f.KeyPrefix != "" || f.Status == policy.Active)
 }
 
-// source is the table whose order a list follows, and all the tables that it is read of.
-func (f Filter) source() (by, tables string) {
-	switch {
-	case f.Label != "":
-		return "l", "label l JOIN schedule s ON s.tenant_id = l.tenant_id AND s.workflow = l.workflow AND s.key = l.key"
-	case f.Status == policy.Completed && !f.passesMany():
-		return "s", ended
-	}
-	return "s", "schedule s"
+// everyWorkflow reports whether a list walks a prefix of keys in each workflow.
+func (f Filter) everyWorkflow() bool { return f.KeyPrefix != "" && f.Workflow == "" }
+
+// looked holds the rows of a list after a position.
+type looked struct {
+	rows []*row
+	end  *Position // where the search stopped before it found n rows; nil at the end of the list
+	at   time.Time // the clock
 }
 
-// dueQuery walks the cohorts by their next time, and the members of each by their place in it. Only what is asked for is
-// in it, so that both are ranges of their indexes; the sort is of one cohort at a time, and of those that are few.
-func (f Filter) dueQuery(tenant tenants.ID, after Position, limit int) (sql string, args []any) {
-	args = []any{tenant, f.DueBefore, after.NextAt, after.Cohort, after.Phase, after.ID, int64(math.MinInt64), limit}
-	workflow := ""
-	if f.Workflow != "" {
-		workflow, args = "AND d.workflow = $9", append(args, f.Workflow)
-	}
-	asked := "d.next_at < $2 AND (d.next_at, d.id) >= ($3::timestamptz, $4::bigint) " + workflow
-	members := cohorts.ByNextTime("d.id, d.next_at", asked, func(from, where string) string {
-		return `
-			SELECT d.next_at, d.id AS cohort_id, x.phase, x.schedule_id
-			FROM ` + from + `
-			CROSS JOIN LATERAL (
-				SELECT phase, schedule_id
-				FROM member
-				WHERE cohort_id = d.id AND tenant_id = $1 AND (phase, schedule_id) >
-					(CASE WHEN d.id = $4 AND d.next_at = $3 THEN $5::bigint ELSE $7::bigint END, CASE WHEN d.id = $4 AND d.next_at = $3 THEN $6::bigint ELSE -1::bigint END)
-				ORDER BY phase, schedule_id
-				LIMIT $8
-			) x
-			WHERE ` + where + `
-			ORDER BY d.next_at, d.id, x.phase, x.schedule_id
-			LIMIT $8`
-	})
-	return `SELECT ` + rowColumns + ` FROM (
-			SELECT *
-			FROM (` + members + `) p
-			ORDER BY next_at, cohort_id, phase, schedule_id
-			LIMIT $8
-		) p CROSS JOIN LATERAL (SELECT * FROM schedule WHERE tenant_id = $1 AND id = p.schedule_id OFFSET 0) s ` + lookups + `
-		ORDER BY p.next_at, p.cohort_id, p.phase, p.schedule_id`, args
-}
-
-// where is the filter but its status in SQL, from a position on in the workflow and key of a table, and through another one unless
-// that is nil. Only what is asked for is in it, so that it is a range of the index.
-func (f Filter) where(by string, tenant tenants.ID, after Position, through *Position) (clause string, args []any) {
-	clause, args = by+".tenant_id = $1", []any{tenant}
-	and := func(format string, values ...any) {
-		numbers := make([]any, len(values))
-		for i := range values {
-			numbers[i] = len(args) + i + 1
+// look reads up to n rows of a list after a position.
+func (s *Schedules) look(ctx context.Context, tenant tenants.ID, f Filter, after Position, n, most int) (l looked, err error) {
+	read := func(through *Position) error {
+		sql, args := f.query(tenant, after, through, n)
+		var full bool
+		l.rows, full, l.at, err = readRows(ctx, s.Pool, most, sql, args...)
+		if err == nil && full {
+			l.end = new(f.position(l.rows[len(l.rows)-1]))
 		}
-		clause, args = clause+" AND "+fmt.Sprintf(strings.ReplaceAll(format, "@", by+"."), numbers...), append(args, values...)
+		return err
 	}
-	if f.Label != "" {
-		name, value, _ := strings.Cut(f.Label, ":")
-		and("@name = $%d AND @value = $%d", name, value)
-	}
-	if f.Workflow != "" {
-		and("@workflow = $%d AND @key > $%d", f.Workflow, after.Key)
-	} else {
-		and("(@workflow, @key) > ($%d, $%d)", after.Workflow, after.Key)
-	}
-	if f.KeyPrefix != "" {
-		and("@key >= $%d", f.KeyPrefix)
-		if past := PastPrefix(f.KeyPrefix); past != "" {
-			and("@key < $%d", past)
+	if !f.everyWorkflow() || !f.passesMany() {
+		if err := read(nil); err != nil || l.end != nil || len(l.rows) == n || !f.passesMany() {
+			return l, err
 		}
+		web.Done(ctx, l.rows, (*row).held)
 	}
-	if through != nil {
-		and("(@workflow, @key) <= ($%d, $%d)", through.Workflow, through.Key)
+	// The statement found few rows, and does not tell where it stopped. So they are read again, up to a known place.
+	through, err := s.lastLooked(ctx, tenant, f, after)
+	if err != nil {
+		return l, err
 	}
-	return clause, args
+	if err := read(through); err == nil && l.end == nil && len(l.rows) < n {
+		l.end = through
+	}
+	return l, err
 }
 
-// shownAs tells in SQL which rows have a status by now: a pause may have ended. What is not active has an index of its own,
-// which serves where the status is in the statement as a constant.
-var shownAs = map[string]string{
-	policy.Active:      "s.status = 'active' OR s.status = 'paused' AND s.paused_until <= " + postgres.TxNow + " AND s.cohort_id IS NOT NULL",
-	policy.Paused:      "s.status = 'paused' AND (s.paused_until IS NULL OR s.paused_until > " + postgres.TxNow + ")",
-	policy.Completed:   "s.status = 'completed' OR s.status = 'paused' AND s.paused_until <= " + postgres.TxNow + " AND s.cohort_id IS NULL",
-	policy.Quarantined: "s.status = 'quarantined'",
+// lastLooked returns the place of the last row that a page may look at after a position. It returns nil if fewer rows are left.
+func (s *Schedules) lastLooked(ctx context.Context, tenant tenants.ID, f Filter, after Position) (*Position, error) {
+	sql, args := f.lastQuery(tenant, after)
+	var last Position
+	err := s.Pool.QueryRow(ctx, sql, args...).Scan(&last.Workflow, &last.Key)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look how far a page goes: %w", err)
+	}
+	return &last, nil
 }
-
-// ended are the rows that are completed, as one table of two ranges.
-const ended = `(
-		SELECT * FROM schedule WHERE status = 'completed'
-		UNION ALL
-		SELECT * FROM schedule WHERE status = 'paused' AND paused_until <= ` + postgres.TxNow + ` AND cohort_id IS NULL
-	) s`

@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"time"
 
+	ics "github.com/arran4/golang-ical"
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5"
 )
 
 // Get returns one schedule.
@@ -214,4 +216,26 @@ func preview(t *calendar.Timing, after, until time.Time, count int, next func(*c
 		out.Ticks = append(out.Ticks, UpcomingTick{at, t.Local(at).Format(time.RFC3339), tick.DST})
 		after = at
 	}
+}
+
+const icsType = "text/calendar"
+
+// UpcomingICS returns the result of Upcoming as an iCalendar (RFC 5545): an event without a length for each coming tick. Its UID depends
+// on the schedule and the nominal time only.
+func (s *Schedules) UpcomingICS(ctx context.Context, tenant tenants.ID, workflow, key string, count int, from time.Time) (string, error) {
+	r, p, now, err := s.lookAhead(ctx, tenant, workflow, key, count, from)
+	if err != nil {
+		return "", err
+	}
+	cal := ics.NewCalendarFor("Carillon")
+	cal.SetCalscale("GREGORIAN")
+	for _, tick := range p.Ticks {
+		e := cal.AddEvent(fmt.Sprintf("%s-%d@carillon", s.IDs.Schedule(r.ID), tick.Timestamp.Unix()))
+		e.SetDtStampTime(now)
+		e.SetStartAt(tick.Timestamp)
+		e.SetSummary(workflow + "/" + key)
+		e.SetDescription(p.Reading)
+		e.SetTimeTransparency(ics.TransparencyTransparent)
+	}
+	return cal.Serialize(ics.WithNewLineWindows), nil
 }

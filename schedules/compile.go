@@ -1,11 +1,14 @@
 package schedules
 
 import (
+	"context"
 	"strings"
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/schedules/cohorts"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // memo keeps compiled specs while many rows of one moment are read, because most specs are alike. A nil memo keeps nothing.
@@ -64,6 +67,7 @@ func (m *memo) keep(key source, c compiled) {
 	m.known[key], m.bytes = c, m.bytes+n
 }
 
+// checked compiles a spec and checks the timing.
 func checked(d definition, anchor time.Time, identity string, check func(*calendar.Timing) error) (*calendar.Timing, error) {
 	t, err := cohorts.Compile(d.spec, d.almanac.In(d.profile.Context(anchor, identity)))
 	if err != nil {
@@ -80,4 +84,43 @@ func hashes(spec calendar.Spec) bool {
 		}
 	}
 	return len(spec.Calendars) > 0 || spec.Exclude != nil && len(spec.Exclude.Calendars) > 0
+}
+
+// Reading checks many definitions of a tenant before they are stored. A spec that many share is compiled once.
+type Reading struct {
+	s         *Schedules
+	tenant    tenants.ID
+	memo      *memo
+	anchor    time.Time
+	calendars map[string]*cohorts.CalendarSet // by the names in a spec
+}
+
+// NewReading returns a reading that begins now.
+func (s *Schedules) NewReading(tenant tenants.ID) *Reading {
+	return &Reading{s: s, tenant: tenant, memo: newMemo(), anchor: wholeSecond(time.Now()), calendars: map[string]*cohorts.CalendarSet{}}
+}
+
+// Refresh forgets the calendars, which may be others by now.
+func (r *Reading) Refresh() { clear(r.calendars) }
+
+// Define checks a definition and puts it into the item of its workflow and key. spec is the text of p.Spec as it is stored.
+func (r *Reading) Define(ctx context.Context, it *Item, p Params, spec string, q tenants.Quotas) error {
+	d, err := p.readAs(spec, q)
+	if names := cohorts.CalendarsOf(d.spec); len(names) > 0 {
+		all := strings.Join(names, " ")
+		if _, known := r.calendars[all]; !known {
+			a, err := r.s.Timings.CalendarsNow(ctx, r.s.Pool, r.tenant, names)
+			if err != nil {
+				return err
+			}
+			r.calendars[all] = a
+		}
+		d.almanac = r.calendars[all]
+	}
+	it.definition = d
+	if cohorts.FollowsKey(d.spec) { // it is compiled once the profiles of the batch are known
+		return err
+	}
+	_, specErr := r.memo.compile(d, r.anchor, cohorts.Identity(r.tenant, it.Workflow, it.Key), func(*calendar.Timing) error { return nil })
+	return fault.Join(err, specErr)
 }
