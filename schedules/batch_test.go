@@ -13,10 +13,11 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/schedulestest"
 	"github.com/carillonhq/carillon/schedules/subjects"
 )
 
-// trips counts the round trips to the database: a batch takes one.
+// trips counts the round trips to the database. A batch takes one.
 type trips struct{ n int }
 
 func (t *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -35,42 +36,42 @@ func (t *trips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryD
 
 func (t *trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// counted returns schedules like those of h, whose trips to the database are counted.
-func (h *home) counted() (*schedules.Schedules, *trips) {
-	h.t.Helper()
+// countTrips returns schedules like those of h, with a counter of their trips to the database.
+func countTrips(h *schedulestest.Fixture) (*schedules.Schedules, *trips) {
+	h.T.Helper()
 	counted := &trips{}
-	config := h.pool.Config()
+	config := h.Pool.Config()
 	config.ConnConfig.RuntimeParams["role"] = postgres.APIRole
 	config.ConnConfig.Tracer = counted
-	pool, err := pgxpool.NewWithConfig(h.t.Context(), config)
+	pool, err := pgxpool.NewWithConfig(h.T.Context(), config)
 	if err != nil {
-		h.t.Fatal(err)
+		h.T.Fatal(err)
 	}
-	h.t.Cleanup(pool.Close)
-	c := h.schedules.Config
-	c.Pool, c.Operations = postgres.NewTestTenantPool(pool, int32(h.acme)), nil
+	h.T.Cleanup(pool.Close)
+	c := h.Schedules.Config
+	c.Pool, c.Operations = postgres.NewTestTenantPool(pool, int32(h.Acme)), nil
 	return schedules.New(c), counted
 }
 
-// A change of one schedule is a batch of one, and makes no more trips to the database than it must, its BEGIN and COMMIT among them.
+// A change of one schedule is a batch of one. It makes few trips to the database, BEGIN and COMMIT included.
 func TestAPutMakesFewTripsToTheDatabase(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	s, counted := h.counted()
-	h.putKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
-	h.putCalendar("off", "2026-12-24")
-	h.put("first", spec(cron("0 12 * * *"))) // its workflow, and its cohort
+	h := schedulestest.New(t)
+	s, counted := countTrips(h)
+	h.PutKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
+	h.PutCalendar("off", "2026-12-24")
+	h.Put("first", schedulestest.ByCron("0 12 * * *")) // its workflow, and its cohort
 	put := func(key string, p schedules.Params) func() error {
 		return func() error {
-			_, _, err := s.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, p, "ann", version.Precondition{})
+			_, _, err := s.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "w", Key: key}, p, "ann", version.Precondition{})
 			return err
 		}
 	}
-	name, by := policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, schedules.Changer{By: "ann"}
-	noon, one := spec(cron("0 12 * * *")), spec(cron("0 13 * * *"))
+	name, by := policy.Name{Tenant: h.Acme, Workflow: "w", Key: "a"}, schedules.Changer{By: "ann"}
+	noon, one := schedulestest.ByCron("0 12 * * *"), schedulestest.ByCron("0 13 * * *")
 	noted := one
 	noted.Payload = web.Raw(`{"n":1}`)
-	off := spec(cron("0 14 * * *"))
+	off := schedulestest.ByCron("0 14 * * *")
 	off.Spec.Exclude = &calendar.Exclude{Named: []string{"off"}}
 	for _, c := range []struct {
 		what string
@@ -81,22 +82,22 @@ func TestAPutMakesFewTripsToTheDatabase(t *testing.T) {
 		{"the same", put("a", noon), 3},
 		{"another time", put("a", one), 6},
 		{"another payload", put("a", noted), 4},
-		{"a new one, paused", put("p", schedules.Params{Spec: cron("0 12 * * *"), Status: policy.Paused}), 5},
-		{"a new one that follows its key", put("k", following("0 12 * * *")), 9},
+		{"a new one, paused", put("p", schedules.Params{Spec: schedulestest.Cron("0 12 * * *"), Status: policy.Paused}), 5},
+		{"a new one that follows its key", put("k", schedulestest.FollowingKey("0 12 * * *")), 9},
 		{"a new one with a calendar", put("c", off), 10},
 		{"a patch", func() error {
 			_, err := s.Patch(t.Context(), name, schedules.Patch(`{"note":"hello"}`), "ann", version.Precondition{})
 			return err
 		}, 4},
 		{"a pause", func() error {
-			_, _, err := s.Pause(t.Context(), h.acme, "w", "a", schedules.PauseParams{}, by)
+			_, _, err := s.Pause(t.Context(), h.Acme, "w", "a", schedules.PauseParams{}, by)
 			return err
 		}, 4},
 		{"a resumption", func() error {
-			_, _, err := s.Resume(t.Context(), h.acme, "w", "a", schedules.ResumeParams{}, by)
+			_, _, err := s.Resume(t.Context(), h.Acme, "w", "a", schedules.ResumeParams{}, by)
 			return err
 		}, 5},
-		{"a deletion", func() error { return s.Delete(t.Context(), h.acme, "w", "a", by) }, 4},
+		{"a deletion", func() error { return s.Delete(t.Context(), h.Acme, "w", "a", by) }, 4},
 	} {
 		counted.n = 0
 		if err := c.do(); err != nil {

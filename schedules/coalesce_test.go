@@ -16,20 +16,20 @@ import (
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/schedulestest"
 )
 
-// What puts that are stored together are answered, and what they store, is what each of them is answered by itself, for
-// another tenant.
+// Puts in one transaction have the same results as single puts for another tenant, and store the same.
 func TestPutsTogetherAreManyPuts(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := schedulestest.New(t)
 	run := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
 		w := fmt.Sprint("w", run)
 		for range rapid.IntRange(1, 4).Draw(rt, "rounds") {
-			h.disturb(rt, w)
-			lines := rapid.SliceOfNDistinct(drawLine(w), 1, 4, func(l bulk.Line) string { return *l.Key }).Draw(rt, "lines")
+			h.ChangeBetween(rt, w)
+			lines := rapid.SliceOfNDistinct(schedulestest.DrawLine(w), 1, 4, func(l bulk.Line) string { return *l.Key }).Draw(rt, "lines")
 			puts := make([]schedules.GroupPut, len(lines))
 			for i, l := range lines {
 				puts[i] = schedules.GroupPut{Workflow: l.Workflow, Key: *l.Key, Params: l.Params, Pre: rapid.SampledFrom([]version.Precondition{
@@ -39,30 +39,30 @@ func TestPutsTogetherAreManyPuts(t *testing.T) {
 					{IfMatch: version.Of(1)},
 				}).Draw(rt, "pre")}
 			}
-			h.takeHanded()
-			together, err := h.schedules.PutTogether(t.Context(), h.acme, "ann", puts)
+			h.TakeHanded()
+			together, err := h.Schedules.PutTogether(t.Context(), h.Acme, "ann", puts)
 			if err != nil {
 				rt.Fatal(err)
 			}
-			handed := h.handedKeys()
+			handed := h.HandedKeys()
 			for i, p := range puts {
-				s, made, err := h.schedules.Put(h.theirs(), policy.Name{Tenant: h.other, Workflow: w, Key: p.Key}, p.Params, "ann", p.Pre)
+				s, made, err := h.Schedules.Put(h.Theirs(), policy.Name{Tenant: h.Other, Workflow: w, Key: p.Key}, p.Params, "ann", p.Pre)
 				want, got := answered(t, s, made, err), answered(t, together[i].Schedule, together[i].Made, together[i].Err)
 				if diff := cmp.Diff(want, got); diff != "" {
 					rt.Fatalf("%s (-alone +together):\n%s", p.Key, diff)
 				}
 			}
-			if diff := cmp.Diff(h.handedKeys(), handed); diff != "" {
+			if diff := cmp.Diff(h.HandedKeys(), handed); diff != "" {
 				rt.Fatalf("handed out (-alone +together):\n%s", diff)
 			}
-			if diff := cmp.Diff(h.picture(h.other, w), h.picture(h.acme, w)); diff != "" {
+			if diff := cmp.Diff(h.Dump(h.Other, w), h.Dump(h.Acme, w)); diff != "" {
 				rt.Fatalf("stored (-alone +together):\n%s", diff)
 			}
 		}
 	})
 }
 
-// answered is what a put is answered, but for what tells two tenants or two moments apart.
+// answered returns the result of a put without ids and times, which differ between two tenants.
 func answered(t *testing.T, s schedules.Schedule, made bool, err error) string {
 	t.Helper()
 	if err != nil {
@@ -89,21 +89,21 @@ func answered(t *testing.T, s schedules.Schedule, made bool, err error) string {
 
 func TestPutsAtOnceAreStoredTogether(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := schedulestest.New(t)
 	const clients, each = 16, 20
 	var wg sync.WaitGroup
 	for c := range clients {
 		wg.Go(func() {
 			for i := range each {
-				p := spec(cron("0 12 * * *"))
+				p := schedulestest.ByCron("0 12 * * *")
 				key := fmt.Sprint("own", c, "-", i)
 				if i%4 == 0 {
 					key, p.Payload = "shared", web.Raw(fmt.Sprintf(`{"n":%d}`, c*each+i))
 				}
 				if i%5 == 4 {
-					p.Spec = cron("0 0 30 2 *")
+					p.Spec = schedulestest.Cron("0 0 30 2 *")
 				}
-				s, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: key}, p, "ann", version.Precondition{})
+				s, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "w", Key: key}, p, "ann", version.Precondition{})
 				switch {
 				case i%5 == 4:
 					if f, ok := err.(*fault.Error); !ok || f.Code != "never_fires" {
@@ -118,24 +118,24 @@ func TestPutsAtOnceAreStoredTogether(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	puts, made := one[int](h, `SELECT count(*) FROM schedule`), one[int](h, `SELECT count(DISTINCT xmin::text) FROM schedule`)
+	puts, made := schedulestest.One[int](h, `SELECT count(*) FROM schedule`), schedulestest.One[int](h, `SELECT count(DISTINCT xmin::text) FROM schedule`)
 	if want := clients*each - clients*(each/5+each/4-each/20) + 1; puts != want {
 		t.Errorf("got %d schedules, want %d", puts, want)
 	}
 	if made > puts/2 {
 		t.Errorf("%d schedules were stored in %d transactions", puts, made)
 	}
-	if n := one[int](h, `SELECT max(version) - count(DISTINCT version) FROM (SELECT version FROM revision WHERE key = 'shared' UNION SELECT version FROM schedule WHERE key = 'shared') v`); n != 0 {
+	if n := schedulestest.One[int](h, `SELECT max(version) - count(DISTINCT version) FROM (SELECT version FROM revision WHERE key = 'shared' UNION SELECT version FROM schedule WHERE key = 'shared') v`); n != 0 {
 		t.Errorf("%d versions of the shared one are missing", n)
 	}
 }
 
-// One who does not wait any more leaves the others alone; a group that cannot be stored is stored one by one.
+// A caller that no longer waits does not disturb the others. If a group cannot be stored, its puts are stored one by one.
 func TestAPutInAGroupSuffersFromNoOther(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	broken := h.put("broken", spec(cron("0 12 * * *")))
-	h.exec(`UPDATE workflow SET defaults = '{"policy": {"overlap": 7}}' WHERE name = 'w'`) // so that nothing of w can be shown
+	h := schedulestest.New(t)
+	broken := h.Put("broken", schedulestest.ByCron("0 12 * * *"))
+	h.Exec(`UPDATE workflow SET defaults = '{"policy": {"overlap": 7}}' WHERE name = 'w'`) // so that nothing of w can be shown
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {
@@ -145,14 +145,14 @@ func TestAPutInAGroupSuffersFromNoOther(t *testing.T) {
 				cancel()
 			}
 			w := []string{"w", "v"}[i%2]
-			_, _, err := h.schedules.Put(ctx, policy.Name{Tenant: h.acme, Workflow: w, Key: fmt.Sprint(i)}, spec(cron("30 12 * * *")), "ann", version.Precondition{})
+			_, _, err := h.Schedules.Put(ctx, policy.Name{Tenant: h.Acme, Workflow: w, Key: fmt.Sprint(i)}, schedulestest.ByCron("30 12 * * *"), "ann", version.Precondition{})
 			if ok := err == nil; ok != (w == "v" && i%3 != 0) {
 				t.Errorf("%d of %s: got %v", i, w, err)
 			}
 		})
 	}
 	wg.Wait()
-	if n := one[int](h, `SELECT count(*) FROM schedule WHERE workflow = 'v'`); n < 4 || broken.ID == "" {
+	if n := schedulestest.One[int](h, `SELECT count(*) FROM schedule WHERE workflow = 'v'`); n < 4 || broken.ID == "" {
 		t.Errorf("got %d schedules", n)
 	}
 }

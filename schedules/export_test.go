@@ -14,17 +14,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ListQuery is the statement of a first page.
+// ListQuery returns the statement of a first page.
 func ListQuery(tenant tenants.ID, f Filter) (sql string, args []any) {
 	return f.query(tenant, Position{}, nil, 101)
 }
 
-// LastQuery is the statement that finds how far a first page goes.
+// LastQuery returns the statement that finds the last row that a first page may look at.
 func LastQuery(tenant tenants.ID, f Filter) (sql string, args []any) {
 	return f.lastQuery(tenant, Position{})
 }
 
-// PageQuery is the statement of the page behind a cursor.
+// PageQuery returns the statement of the page behind a cursor.
 func (s *Schedules) PageQuery(tenant tenants.ID, f Filter, cursor string) (sql string, args []any, err error) {
 	var after Position
 	if cursor != "" {
@@ -34,16 +34,16 @@ func (s *Schedules) PageQuery(tenant tenants.ID, f Filter, cursor string) (sql s
 	return sql, args, err
 }
 
-// The statements that read schedules by their names.
+// These statements read schedules by their names.
 var (
 	OneQuery  = oneRow
 	ManyQuery = manyRows
 )
 
-// ActStep is a step of an action.
+// ActStep runs a step of an action.
 var ActStep = (*Schedules).actStep
 
-// GroupPut is a put that is stored together with others, and GroupAnswer what became of it.
+// GroupPut is a put that is stored together with others, and GroupAnswer its result.
 type GroupPut struct {
 	Workflow, Key string
 	Params
@@ -56,7 +56,7 @@ type GroupAnswer struct {
 	Err      error
 }
 
-// PutTogether stores puts in one transaction; the checks that need no database come before, as in Put.
+// PutTogether stores puts in one transaction. Like Put, it first makes the checks that need no database.
 func (s *Schedules) PutTogether(ctx context.Context, tenant tenants.ID, by string, puts []GroupPut) ([]GroupAnswer, error) {
 	answers := make([]GroupAnswer, len(puts))
 	quotas, err := s.Quotas(ctx, tenant)
@@ -92,7 +92,7 @@ func (s *Schedules) PutTogether(ctx context.Context, tenant tenants.ID, by strin
 	return answers, nil
 }
 
-// Misplaced says which columns of a query for schedules are read into another field than that of their name.
+// Misplaced returns the columns of a query for schedules that a scan reads into a field with another name.
 func Misplaced(columns []pgconn.FieldDescription) (wrong []string) {
 	var r row
 	fields := r.fields()

@@ -1,103 +1,30 @@
 package schedules_test
 
 import (
-	"errors"
-	"fmt"
-	"sync"
+	"encoding/json"
+	"slices"
 	"testing"
 
-	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/internal/version"
-	"github.com/carillonhq/carillon/schedules"
-	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/schedulestest"
 )
 
-// race calls fn for each of n, some at a time: as many as meet, and so few that the last of them to get a row that all want has it
-// within the time of a request, on a slow machine too.
-func race(n int, fn func(i int)) {
-	const runners = 6
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range runners {
-		wg.Go(func() {
-			for i := range next {
-				fn(i)
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-}
-
-func TestManyPutsOfOneKeyMakeOneSchedule(t *testing.T) {
+// The answer is whole, although its schedules have more bytes than the server keeps at a time.
+func TestManyLargeSchedulesAreAnswered(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	var mu sync.Mutex
-	made, versions := 0, map[int32]bool{}
-	race(24, func(i int) {
-		s, first, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", version.Precondition{})
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if first {
-			made++
-		}
-		if versions[s.Version] {
-			t.Errorf("version %d was answered twice", s.Version)
-		}
-		versions[s.Version] = true
-	})
-	if made != 1 || h.get("a").Version != 24 {
-		t.Errorf("%d were made, the version is %d", made, h.get("a").Version)
+	e := schedulestest.NewSite(t)
+	keys := heavy(e.Fixture, 200)
+	slices.Reverse(keys)
+	asked, err := json.Marshal(map[string]any{"workflow": "w", "keys": keys})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := one[string](h, `SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM member) || ' ' || (SELECT count(*) FROM revision)`); got != "1 1 23" {
-		t.Errorf("got %s schedules, members and revisions, want 1 1 23", got)
+	items, _ := e.Want(200, "", "POST", "/v1/schedules/get", string(asked)).Doc["items"].([]any)
+	if len(items) != len(keys) {
+		t.Fatalf("got %d schedules of %d", len(items), len(keys))
 	}
-}
-
-func TestManyPutsOfOneTimingMakeOneCohort(t *testing.T) {
-	t.Parallel()
-	h := newHome(t)
-	race(24, func(i int) {
-		if _, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "w", Key: fmt.Sprint(i)}, spec(cron("0 12 * * *")), "ann", version.Precondition{}); err != nil {
-			t.Error(err)
+	for i, one := range items {
+		if got := one.(map[string]any)["key"]; got != keys[i] {
+			t.Fatalf("schedule %d is %v, not %s", i, got, keys[i])
 		}
-	})
-	if got := one[string](h, `SELECT (SELECT count(*) FROM cohort) || ' ' || (SELECT count(DISTINCT cohort_id) FROM schedule) || ' ' || (SELECT count(*) FROM member)`); got != "1 1 24" {
-		t.Errorf("got %s cohorts, used cohorts and members, want 1 1 24", got)
-	}
-}
-
-func TestManyChangesOfOneScheduleEndSound(t *testing.T) {
-	t.Parallel()
-	h := newHome(t)
-	race(40, func(i int) {
-		var err error
-		switch ctx, by := t.Context(), (schedules.Changer{By: "bob"}); i % 5 {
-		case 0:
-			err = h.schedules.Delete(ctx, h.acme, "w", "a", by)
-		case 1:
-			_, _, err = h.schedules.Pause(ctx, h.acme, "w", "a", schedules.PauseParams{}, by)
-		case 2:
-			_, _, err = h.schedules.Resume(ctx, h.acme, "w", "a", schedules.ResumeParams{}, by)
-		default:
-			_, _, err = h.schedules.Put(ctx, policy.Name{Tenant: h.acme, Workflow: "w", Key: "a"}, spec(cron(fmt.Sprint(i, " 12 * * *"))), "ann", version.Precondition{})
-		}
-		if f, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || f.Status != 404 && f.Code != "busy") {
-			t.Error(err)
-		}
-	})
-	h.put("a", schedules.Params{Spec: cron("0 12 * * *"), Status: "active"})
-	if got := one[string](h, `
-		SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM schedule_state) || ' ' ||
-			(SELECT count(*) FROM member) || ' ' ||
-			(SELECT count(*) FROM member m JOIN schedule s ON s.id = m.schedule_id AND s.cohort_id = m.cohort_id)`); got != "1 1 1 1" {
-		t.Errorf("got %s schedules, states, members and members of its cohort", got)
 	}
 }

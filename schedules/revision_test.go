@@ -9,22 +9,23 @@ import (
 
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/schedulestest"
 	"github.com/carillonhq/carillon/tenants"
 )
 
 func TestRevisionsTellWhoChangedWhat(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	p := spec(cron("0 12 * * *"))
-	first := h.put("a", p)
+	h := schedulestest.New(t)
+	p := schedulestest.ByCron("0 12 * * *")
+	first := h.Put("a", p)
 	p.Policy, p.Labels, p.Payload = &policy.Policy{MaxLateness: "2h"}, map[string]string{"plan": "pro"}, []byte(`{"n": 1}`)
-	h.put("a", p)
-	h.put("a", p) // changes nothing, and so is no version
-	p.Spec = cron("30 12 * * *")
-	third := h.put("a", p)
-	h.pause("a", schedules.PauseParams{Note: new("leave")})
-	h.resume("a", schedules.ResumeParams{})
-	h.delete("a")
+	h.Put("a", p)
+	h.Put("a", p) // changes nothing, and so is no version
+	p.Spec = schedulestest.Cron("30 12 * * *")
+	third := h.Put("a", p)
+	h.Pause("a", schedules.PauseParams{Note: new("leave")})
+	h.Resume("a", schedules.ResumeParams{})
+	h.Delete("a")
 
 	type change struct {
 		Version       int32
@@ -44,7 +45,7 @@ func TestRevisionsTellWhoChangedWhat(t *testing.T) {
 	var got []change
 	cursor := ""
 	for {
-		page, next, err := h.schedules.Revisions(t.Context(), h.acme, "w", "a", 2, cursor)
+		page, next, err := h.Schedules.Revisions(t.Context(), h.Acme, "w", "a", 2, cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,36 +66,36 @@ func TestRevisionsTellWhoChangedWhat(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
-	_, _, err := h.schedules.Revisions(h.theirs(), h.other, "w", "a", 2, "")
-	faulty(t, err, 404, "not_found")
+	_, _, err := h.Schedules.Revisions(h.Theirs(), h.Other, "w", "a", 2, "")
+	schedulestest.WantFault(t, err, 404, "not_found")
 
-	h.put("a", spec(cron("0 12 * * *"))) // a new schedule, with a history of its own
-	page, _, err := h.schedules.Revisions(t.Context(), h.acme, "w", "a", 10, "")
+	h.Put("a", schedulestest.ByCron("0 12 * * *")) // a new schedule, with a history of its own
+	page, _, err := h.Schedules.Revisions(t.Context(), h.Acme, "w", "a", 10, "")
 	if err != nil || len(page) != 1 || page[0].Version != 1 || page[0].DeletedAt != nil {
 		t.Errorf("got %+v, %v", page, err)
 	}
-	_, _, err = h.schedules.Revisions(t.Context(), h.acme, "w", "a", 2, cursor)
-	faulty(t, err, 422, "invalid_cursor")
+	_, _, err = h.Schedules.Revisions(t.Context(), h.Acme, "w", "a", 2, cursor)
+	schedulestest.WantFault(t, err, 422, "invalid_cursor")
 }
 
 func TestRevisionsOverHTTP(t *testing.T) {
 	t.Parallel()
-	e := newEdge(t)
+	e := schedulestest.NewSite(t)
 	for n := range 3 {
-		e.want(200+min(1, max(0, 1-n)), "", "PUT", aPath, fmt.Sprintf(`{"spec":{"cron":"%d 12 * * *"},"payload":[%d , 1e999]}`, n, n))
+		e.Want(200+min(1, max(0, 1-n)), "", "PUT", schedulestest.SchedulePath, fmt.Sprintf(`{"spec":{"cron":"%d 12 * * *"},"payload":[%d , 1e999]}`, n, n))
 	}
-	page := e.want(200, "", "GET", aPath+"/revisions?limit=2", "")
-	if items := page.doc["items"].([]any); len(items) != 2 || items[0].(map[string]any)["changed_by"] != "ann" {
-		t.Errorf("got %s", page.body)
+	page := e.Want(200, "", "GET", schedulestest.SchedulePath+"/revisions?limit=2", "")
+	if items := page.Doc["items"].([]any); len(items) != 2 || items[0].(map[string]any)["changed_by"] != "ann" {
+		t.Errorf("got %s", page.Body)
 	}
-	cursor := page.doc["next_cursor"].(string)
-	if page = e.want(200, "", "GET", aPath+"/revisions?cursor="+cursor, ""); len(page.doc["items"].([]any)) != 1 || page.doc["next_cursor"] != nil {
-		t.Errorf("got %s", page.body)
+	cursor := page.Doc["next_cursor"].(string)
+	if page = e.Want(200, "", "GET", schedulestest.SchedulePath+"/revisions?cursor="+cursor, ""); len(page.Doc["items"].([]any)) != 1 || page.Doc["next_cursor"] != nil {
+		t.Errorf("got %s", page.Body)
 	}
-	e.want(404, "not_found", "GET", "/v1/workflows/w/schedules/none/revisions", "")
-	e.want(400, "unknown_parameter", "GET", aPath+"/revisions?x=1", "")
-	e.want(422, "invalid", "GET", aPath+"/revisions?limit=0", "")
-	e.want(422, "invalid", "GET", aPath+"/revisions?cursor=", "")
-	e.want(422, "invalid_cursor", "GET", aPath+"/revisions?cursor=x", "")
-	e.want(403, "insufficient_scope", "GET", aPath+"/revisions", "", "Authorization", "Bearer "+e.token("acme", tenants.SchedulesWrite))
+	e.Want(404, "not_found", "GET", "/v1/workflows/w/schedules/none/revisions", "")
+	e.Want(400, "unknown_parameter", "GET", schedulestest.SchedulePath+"/revisions?x=1", "")
+	e.Want(422, "invalid", "GET", schedulestest.SchedulePath+"/revisions?limit=0", "")
+	e.Want(422, "invalid", "GET", schedulestest.SchedulePath+"/revisions?cursor=", "")
+	e.Want(422, "invalid_cursor", "GET", schedulestest.SchedulePath+"/revisions?cursor=x", "")
+	e.Want(403, "insufficient_scope", "GET", schedulestest.SchedulePath+"/revisions", "", "Authorization", "Bearer "+e.Token("acme", tenants.SchedulesWrite))
 }

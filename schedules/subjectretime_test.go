@@ -12,42 +12,33 @@ import (
 	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/schedulestest"
 	"github.com/carillonhq/carillon/schedules/subjects"
 )
 
-// follow stores n schedules that follow a key, each in a workflow of its own.
-func (h *home) follow(key string, n int) {
-	h.t.Helper()
-	for i := range n {
-		if _, _, err := h.schedules.Put(h.t.Context(), policy.Name{Tenant: h.acme, Workflow: fmt.Sprint("w", i), Key: key}, following("0 8 * * *"), "ann", version.Precondition{}); err != nil {
-			h.t.Fatal(err)
-		}
-	}
-}
-
 // timedIn fails the test if not all n schedules of a key are timed in a zone.
-func (h *home) timedIn(zone, key string, n int) {
-	h.t.Helper()
-	want := h.next(zone, "0 8 * * *")
+func timedIn(h *schedulestest.Fixture, zone, key string, n int) {
+	h.T.Helper()
+	want := h.NextOf(zone, "0 8 * * *")
 	for _, i := range []int{0, n / 2, n - 1} {
-		got, err := h.schedules.Get(h.t.Context(), h.acme, fmt.Sprint("w", i), key)
+		got, err := h.Schedules.Get(h.T.Context(), h.Acme, fmt.Sprint("w", i), key)
 		if err != nil || !got.NextAt.Equal(want) {
-			h.t.Errorf("schedule %d of %s: got %v, %v, want %s", i, key, got.NextAt, err, want)
+			h.T.Errorf("schedule %d of %s: got %v, %v, want %s", i, key, got.NextAt, err, want)
 		}
 	}
-	if got := one[int](h, `SELECT count(*)::int FROM schedule s JOIN cohort c ON c.id = s.cohort_id WHERE s.key = '`+key+`' AND c.next_at <> '`+want.Format(time.RFC3339)+`'`); got != 0 {
-		h.t.Errorf("%d schedules are not timed in %s", got, zone)
+	if got := schedulestest.One[int](h, `SELECT count(*)::int FROM schedule s JOIN cohort c ON c.id = s.cohort_id WHERE s.key = '`+key+`' AND c.next_at <> '`+want.Format(time.RFC3339)+`'`); got != 0 {
+		h.T.Errorf("%d schedules are not timed in %s", got, zone)
 	}
 }
 
-// A request that changes the zone of many schedules locks no shard: the operation that it begins does so, step by step.
+// A request that changes the zone of many schedules locks no shard. It begins an operation that locks them step by step.
 func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 	t.Parallel()
 	const many = 501
-	h := newHome(t)
-	h.putKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
-	h.follow("k", many)
-	swept, err := h.pool.Begin(t.Context())
+	h := schedulestest.New(t)
+	h.PutKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
+	h.Follow("k", many)
+	swept, err := h.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,61 +49,61 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 	if err := swept.SendBatch(t.Context(), &b).Close(); err != nil {
 		t.Fatal(err)
 	}
-	k, made, op, err := h.subjects.PutKey(t.Context(), h.acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", version.Precondition{})
+	k, made, op, err := h.Subjects.PutKey(t.Context(), h.Acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", version.Precondition{})
 	if err := swept.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err != nil || made || op == nil || k.Timezone != "Asia/Tokyo" || op.Kind != "retime_key" || op.Total == nil || *op.Total != many {
 		t.Fatalf("got %+v, %t, %+v, %v", k, made, op, err)
 	}
-	h.timedIn("Europe/Berlin", "k", many)
-	if got := h.operate(op.ID); got.State != operations.Succeeded || got.Done != many || got.Counts["retimed"] != many {
+	timedIn(h, "Europe/Berlin", "k", many)
+	if got := h.Operate(op.ID); got.State != operations.Succeeded || got.Done != many || got.Counts["retimed"] != many {
 		t.Errorf("got %+v", got)
 	}
-	h.timedIn("Asia/Tokyo", "k", many)
-	if _, _, op, err := h.subjects.PutKey(t.Context(), h.acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", version.Precondition{}); err != nil || op != nil {
+	timedIn(h, "Asia/Tokyo", "k", many)
+	if _, _, op, err := h.Subjects.PutKey(t.Context(), h.Acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", version.Precondition{}); err != nil || op != nil {
 		t.Errorf("the same profile again: got %+v, %v", op, err)
 	}
 }
 
-// The operation follows its key to another name. What is stored meanwhile has the new zone at once, and another change of the
-// zone is made by another operation.
+// The operation follows its key to another name. A schedule that is stored meanwhile has the new zone at once. Another change of the zone
+// begins another operation.
 func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	t.Parallel()
 	const many = 501
-	h := newHome(t)
+	h := schedulestest.New(t)
 	put := func(key, zone string) *operations.Answer {
 		t.Helper()
-		_, _, op, err := h.subjects.PutKey(t.Context(), h.acme, key, subjects.KeyParams{Timezone: zone}, "ann", version.Precondition{})
+		_, _, op, err := h.Subjects.PutKey(t.Context(), h.Acme, key, subjects.KeyParams{Timezone: zone}, "ann", version.Precondition{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return op
 	}
 	put("k", "Europe/Berlin")
-	h.follow("k", many)
+	h.Follow("k", many)
 	first := put("k", "Asia/Tokyo")
-	if _, _, err := h.subjects.Rename(t.Context(), h.acme, "k", subjects.RenameParams{To: "j"}, once.Request{}); err != nil {
+	if _, _, err := h.Subjects.Rename(t.Context(), h.Acme, "k", subjects.RenameParams{To: "j"}, once.Request{}); err != nil {
 		t.Fatal(err)
 	}
-	late, _, err := h.schedules.Put(t.Context(), policy.Name{Tenant: h.acme, Workflow: "late", Key: "j"}, following("0 8 * * *"), "ann", version.Precondition{})
-	if err != nil || !late.NextAt.Equal(h.next("Asia/Tokyo", "0 8 * * *")) {
+	late, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "late", Key: "j"}, schedulestest.FollowingKey("0 8 * * *"), "ann", version.Precondition{})
+	if err != nil || !late.NextAt.Equal(h.NextOf("Asia/Tokyo", "0 8 * * *")) {
 		t.Errorf("got %v, %v", late.NextAt, err)
 	}
 	second := put("j", "America/Lima")
-	if got := h.operate(first.ID); got.State != operations.Succeeded || got.Counts["retimed"] != many+1 {
+	if got := h.Operate(first.ID); got.State != operations.Succeeded || got.Counts["retimed"] != many+1 {
 		t.Errorf("got %+v", got)
 	}
-	h.timedIn("America/Lima", "j", many)
-	if got := h.operate(second.ID); got.State != operations.Succeeded || got.Counts["retimed"] != 0 || got.Counts["unchanged"] != many+1 {
+	timedIn(h, "America/Lima", "j", many)
+	if got := h.Operate(second.ID); got.State != operations.Succeeded || got.Counts["retimed"] != 0 || got.Counts["unchanged"] != many+1 {
 		t.Errorf("got %+v", got)
 	}
-	h.timedIn("America/Lima", "j", many)
+	timedIn(h, "America/Lima", "j", many)
 	third := put("j", "Asia/Tokyo")
-	if _, err := h.subjects.Erase(t.Context(), h.acme, "j", "ann", version.Precondition{}); err != nil {
+	if _, err := h.Subjects.Erase(t.Context(), h.Acme, "j", "ann", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.operate(third.ID); got.State != operations.Cancelled {
+	if got := h.Operate(third.ID); got.State != operations.Cancelled {
 		t.Errorf("an operation of an erased key: got %+v", got)
 	}
 }

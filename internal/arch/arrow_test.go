@@ -57,7 +57,8 @@ var rooms = map[string]string{
 	"dispatch/upkeep":                "internal tenants operations schedules/policy schedules/cohorts schedules/forecast schedules/calendars schedules/bulk dispatch/record dispatch/cluster dispatch/chunk dispatch/finish dispatch/history dispatch/sweep dispatch/push dispatch/events dispatch/control",
 	"dispatch":                       "internal tenants operations schedules/cohorts dispatch/record dispatch/cluster dispatch/chunk dispatch/message dispatch/finish dispatch/history dispatch/explain dispatch/sweep dispatch/push dispatch/lease dispatch/open dispatch/events dispatch/control dispatch/upkeep",
 	"schedules/bulk":                 "internal tenants calendar schedules schedules/policy schedules/forecast",
-	helpers:                          "internal tenants schedules/cohorts api/apitest migrations " + wholeFeature,
+	dispatchHelpers:                  "internal tenants schedules/cohorts api/apitest migrations " + wholeDispatch,
+	scheduleHelpers:                  "internal tenants api/apitest " + wholeSchedules,
 	"schedules/subjects":             "internal tenants calendar operations schedules schedules/policy schedules/cohorts schedules/forecast",
 	"console":                        "internal tenants schedules dispatch",
 	"api":                            "",
@@ -68,9 +69,12 @@ var rooms = map[string]string{
 	"loadtest/chaos":                 "*",
 }
 
-// wholeFeature may also be imported by the tests of dispatch and of its rooms: they run a whole Carillon.
-const wholeFeature = "dispatch dispatch/dispatchtest dispatch/sweep dispatch/chunk dispatch/open dispatch/push dispatch/lease dispatch/finish dispatch/events dispatch/control " +
+// wholeDispatch may also be imported by the tests of dispatch and of its rooms: they run a whole Carillon.
+const wholeDispatch = "dispatch dispatch/dispatchtest dispatch/sweep dispatch/chunk dispatch/open dispatch/push dispatch/lease dispatch/finish dispatch/events dispatch/control " +
 	"dispatch/history dispatch/explain dispatch/upkeep dispatch/record dispatch/state dispatch/message dispatch/cluster operations calendar schedules schedules/policy schedules/forecast schedules/calendars schedules/subjects schedules/bulk"
+
+// wholeSchedules may also be imported by the tests of schedules, of its rooms and of operations: they run all services of schedules.
+const wholeSchedules = "schedules schedules/schedulestest schedules/policy schedules/cohorts schedules/forecast schedules/calendars schedules/subjects schedules/bulk operations calendar"
 
 // forTests may be imported by the tests of any package but the calendar's.
 const forTests = "internal api api/apitest migrations"
@@ -105,10 +109,12 @@ func TestArrowsPointOneWay(t *testing.T) {
 		for _, imported := range append(pkg.TestImports, pkg.XTestImports...) {
 			may := rooms[name] + " " + name + " " + forTests
 			if within(name, "dispatch") {
-				may += " " + wholeFeature
+				may += " " + wholeDispatch
 			}
-			below := strings.HasPrefix(imported, module+"/"+name+"/") // tests of a whole feature stand beside its uppermost room
-			if !below && !permitted(imported, may) || within(name, "calendar") && !permitted(imported, "calendar") {
+			if within(name, "schedules") || name == "operations" {
+				may += " " + wholeSchedules
+			}
+			if !permitted(imported, may) || within(name, "calendar") && !permitted(imported, "calendar") {
 				t.Errorf("a test of %s imports %s", name, imported)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 var opening = regexp.MustCompile(`\b(pgxpool\.New|pgx\.Connect|pgconn\.Connect)\w*\(`)
 
 // mayOpen are the folders whose programs are tools and tests, and package postgres itself. Migrations have no deadlines.
-var mayOpen = []string{helpers + "/", "internal/postgres/", "loadtest/", "migrations/"}
+var mayOpen = []string{dispatchHelpers + "/", "internal/postgres/", "loadtest/", "migrations/"}
 
 // Every call to the database ends by itself because every connection comes from package postgres.
 func TestConnectionsComeFromPackagePostgres(t *testing.T) {

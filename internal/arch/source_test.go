@@ -12,8 +12,11 @@ import (
 	"testing"
 )
 
-// helpers is the folder of what the tests of dispatch share. It counts as their tests.
-const helpers = "dispatch/dispatchtest"
+// These folders hold the helpers that the tests of a feature share. They count as its tests.
+const (
+	dispatchHelpers = "dispatch/dispatchtest"
+	scheduleHelpers = "schedules/schedulestest"
+)
 
 // source is one Go file of ours that is no test and was not generated.
 type source struct {
@@ -52,7 +55,7 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 		}
 		name := filepath.ToSlash(strings.TrimPrefix(path, filepath.FromSlash("../../")))
 		if d.IsDir() {
-			if path != "../.." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || name == "tools" || name == helpers) {
+			if path != "../.." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || name == "tools" || name == dispatchHelpers || name == scheduleHelpers) {
 				return fs.SkipDir
 			}
 			return nil

@@ -1,0 +1,48 @@
+package schedulestest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/internal/version"
+	"github.com/carillonhq/carillon/schedules"
+	"github.com/carillonhq/carillon/schedules/policy"
+	"github.com/carillonhq/carillon/schedules/subjects"
+)
+
+// PutKey stores the profile of a key of acme.
+func (h *Fixture) PutKey(key string, p subjects.KeyParams) subjects.Key {
+	h.T.Helper()
+	k, _, _, err := h.Subjects.PutKey(h.T.Context(), h.Acme, key, p, "ann", version.Precondition{})
+	if err != nil {
+		h.T.Fatalf("put key %q: %v", key, err)
+	}
+	return k
+}
+
+// FollowingKey returns the parameters of a schedule with the zone of its key.
+func FollowingKey(expressions ...string) schedules.Params {
+	return Spec(calendar.Spec{Timezone: "@key", Cron: calendar.StringList(expressions)})
+}
+
+// NextOf returns the first time of a cron expression in a zone after now.
+func (h *Fixture) NextOf(zone, cron string) time.Time {
+	h.T.Helper()
+	t, err := calendar.Compile(calendar.Spec{Timezone: zone, Cron: calendar.StringList{cron}}, calendar.Context{})
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	tick, _ := t.Next(time.Now())
+	return tick.At
+}
+
+// Follow stores n schedules with the zone of a key, each in a workflow of its own.
+func (h *Fixture) Follow(key string, n int) {
+	h.T.Helper()
+	for i := range n {
+		if _, _, err := h.Schedules.Put(h.T.Context(), policy.Name{Tenant: h.Acme, Workflow: fmt.Sprint("w", i), Key: key}, FollowingKey("0 8 * * *"), "ann", version.Precondition{}); err != nil {
+			h.T.Fatal(err)
+		}
+	}
+}
