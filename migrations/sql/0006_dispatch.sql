@@ -262,6 +262,7 @@ COMMENT ON TABLE lease_beat IS 'A tick of a lease that has a later end than the 
 COMMENT ON COLUMN lease_beat.slot IS 'the place of the tick in the lease';
 
 -- Whether the job of an operation waits is looked up by the operation's number.
+-- squawk-ignore require-concurrent-index-creation -- the table is empty
 CREATE INDEX river_job_operation ON river_job (((args ->> 'operation')::bigint)) WHERE kind = 'operate' AND state = 'available';
 
 -- +goose Down
