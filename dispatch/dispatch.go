@@ -110,13 +110,13 @@ func New(c Config) (*Dispatch, error) {
 		Messages: message.New(message.Config{IDs: c.IDs, Timings: c.Timings, LeaseKey: c.LeaseKey, Log: c.Log}),
 		Member:   cluster.NewMember(cluster.Membership{Pool: c.Pool, Log: c.Log, Name: c.Name, Sweeping: c.Sweeps, Dispatches: c.Dispatches, Recheck: c.Recheck}),
 	}
-	told := new(loop.Rarely)
+	rarely := new(loop.Rarely)
 	d.Reader = history.New(history.Config{API: c.API, IDs: c.IDs, Cursors: c.Cursors, Quotas: c.Quotas})
 	d.Explainer = explain.New(explain.Config{API: c.API, Timings: c.Timings, History: d.Reader})
 	d.Finisher = finish.New(finish.Config{Pool: c.Pool, Timings: c.Timings, Log: c.Log, Pause: c.Pause})
 	d.Pusher = push.New(push.Config{
 		Pool: c.Pool, API: c.API, Timings: c.Timings, Quotas: c.Quotas, Cursors: c.Cursors, Keyset: c.Keyset, Outbound: c.Outbound, PushBytes: c.PushBytes,
-		Member: d.Member, Messages: d.Messages, Finish: d.Finisher, Told: told, Metrics: c.Metrics.push, Log: c.Log,
+		Member: d.Member, Messages: d.Messages, Finish: d.Finisher, Rarely: rarely, Metrics: c.Metrics.push, Log: c.Log,
 	})
 	d.Leases = lease.New(lease.Config{
 		Pool: c.Pool, API: c.API, IDs: c.IDs, Quotas: c.Quotas, Notifier: d.notifier, Horizon: d.Horizon, Messages: d.Messages, Finish: d.Finisher,
@@ -124,11 +124,11 @@ func New(c Config) (*Dispatch, error) {
 	})
 	d.Opener = open.New(open.Config{
 		Pool: c.Pool, Timings: c.Timings, Member: d.Member, Notifier: d.notifier, Horizon: d.Horizon, Unopened: d.unopened, Finish: d.Finisher,
-		Push: d.Pusher, Told: told, Dispatches: c.Dispatches, OnFired: c.OnFired, Metrics: c.Metrics.open, Log: c.Log,
+		Push: d.Pusher, Rarely: rarely, Dispatches: c.Dispatches, OnFired: c.OnFired, Metrics: c.Metrics.open, Log: c.Log,
 	})
 	d.Sweeper = sweep.New(sweep.Config{
 		Pool: c.Pool, Timings: c.Timings, Chunker: c.Chunker, Member: d.Member, Notifier: d.notifier, Horizon: d.Horizon,
-		Unopened: d.unopened, Idle: d.idle, Told: told, Offer: d.offer(), Metrics: c.Metrics.sweep, Log: c.Log,
+		Unopened: d.unopened, Idle: d.idle, Rarely: rarely, Offer: d.offer(), Metrics: c.Metrics.sweep, Log: c.Log,
 	})
 	d.Control = control.New(control.Config{
 		Pool: c.Pool, API: c.API, IDs: c.IDs, Quotas: c.Quotas, Operations: c.Operations, Horizon: d.Horizon, Messages: d.Messages, Unopened: d.unopened,
@@ -137,7 +137,7 @@ func New(c Config) (*Dispatch, error) {
 	d.Events = events.New(events.Config{Pool: c.Pool, IDs: c.IDs, Horizon: d.Horizon, Push: d.Pusher, Uses: c.Uses, Log: c.Log})
 	d.Keeper = upkeep.New(upkeep.Config{
 		Pool: c.Pool, IDs: c.IDs, Timings: c.Timings, Quotas: c.Quotas, Operations: c.Operations, Sweeps: c.Sweeps, Dispatches: c.Dispatches, Horizon: d.Horizon,
-		Unopened: d.unopened, Idle: d.idle, Sweep: d.Sweeper, Finish: d.Finisher, Push: d.Pusher, Events: d.Events, Control: d.Control, Told: told,
+		Unopened: d.unopened, Idle: d.idle, Sweep: d.Sweeper, Finish: d.Finisher, Push: d.Pusher, Events: d.Events, Control: d.Control, Rarely: rarely,
 		Settle: c.Settle, Uses: c.Uses, Erase: c.Erase, Metrics: c.Metrics.upkeep, Log: c.Log,
 	})
 	if !c.Dispatches {
@@ -178,7 +178,7 @@ func (d *Dispatch) Start(ctx context.Context) error {
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
 	d.startAll(run,
-		func(ctx context.Context) { d.notifier.Listen(ctx, d.config.Pool, d.config.Log, d.Opener.OfferTold) },
+		func(ctx context.Context) { d.notifier.Listen(ctx, d.config.Pool, d.config.Log, d.Opener.OfferNotified) },
 		d.Pusher.Watch, d.Member.Beat,
 		func(ctx context.Context) { d.notifier.Tell(ctx, d.config.Pool, d.config.Log) },
 		d.Leases.Watch, d.Finisher.Watch, d.Sweeper.Watch,

@@ -12,7 +12,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// What a chunk holds.
+// The kinds of chunks.
 const (
 	FirstTries int16 = 0 // schedules whose nominal time has come
 	LaterTries int16 = 1 // ticks that are sent again, or whose worker has not answered
@@ -20,10 +20,10 @@ const (
 
 const (
 	mostInChunk  = 500
-	mostAttempts = 250 // keys of ticks are longer than ids
+	mostAttempts = 250 // fewer, because the keys of ticks are longer than ids
 )
 
-// Group is the part of a chunk that is of one cohort and has one nominal time.
+// Group is the part of a chunk with one cohort and one nominal time.
 type Group struct {
 	Cohort   int64
 	At       time.Time
@@ -33,10 +33,10 @@ type Group struct {
 	Drop     bool
 	Forced   bool
 	Dated    bool // its cohort names calendars, which may be edited before the chunk is opened
-	Excluded bool // set when it is opened: its timing leaves out the time since then; not packed
+	Excluded bool // set by the opening, not packed: the current timing excludes the nominal time
 	Quiet    bool
 	Missed   int
-	IDs      []int64 // rising
+	IDs      []int64 // of schedules, ascending
 }
 
 const (

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// Lanes are River queues, each with workers of its own, so that many ticks at once, or late ones, do not delay the others.
+// Lanes are River queues with their own workers, so that large batches and late ticks do not delay the others.
 const (
 	SmallLane   = "small"
 	LargeLane   = "large"
@@ -12,7 +12,7 @@ const (
 	WorkLane    = "work"
 )
 
-// A job opens at most so many ticks and chunks.
+// The maximum numbers of ticks and chunks that one job opens.
 const (
 	TicksOfAJob  = 2 * mostInChunk
 	ChunksOfAJob = 64

@@ -54,7 +54,7 @@ type Mark struct {
 
 // Measure reads the horizon again and again until ctx ends. pace chooses the interval: horizonEvery, or restHorizon if nothing is due.
 func (h *Horizon) Measure(ctx context.Context, db postgres.DB, log *slog.Logger, pace func(busy, idle time.Duration) time.Duration) {
-	loop.Paced(ctx, log, func() time.Duration { return pace(horizonEvery, restHorizon) }, "look which transactions are open", func(ctx context.Context) error {
+	loop.Paced(ctx, log, func() time.Duration { return pace(horizonEvery, restHorizon) }, "read the open transactions", func(ctx context.Context) error {
 		return h.Read(ctx, db)
 	})
 }
@@ -70,7 +70,7 @@ func (h *Horizon) Read(ctx context.Context, db postgres.DB) error {
 			pg_postmaster_start_time(), (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM chunk_id_seq),
 			(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM ready_id_seq)
 		FROM pg_current_snapshot() s`).Scan(&m.Clock, &oldest, &m.Next, &m.Server, &m.Chunk, &m.ready); err != nil {
-		return fmt.Errorf("look which transactions are open: %w", err)
+		return fmt.Errorf("read the open transactions: %w", err)
 	}
 	h.Note(m, oldest)
 	return nil

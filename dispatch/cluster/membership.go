@@ -22,9 +22,9 @@ import (
 
 const (
 	beatEvery   = time.Second
-	DeadAfter   = 5 * time.Second         // others take what a silent process owns
-	idleAfter   = 2500 * time.Millisecond // its shards are swept by others: two may sweep one, as they wait at its lock
-	silentAfter = 3500 * time.Millisecond // a process that could not beat stops sending, well before others take over
+	DeadAfter   = 5 * time.Second         // from then on others take over what a silent process owns
+	idleAfter   = 2500 * time.Millisecond // from then on others sweep its shards; the lock of a shard keeps two sweeps apart
+	silentAfter = 3500 * time.Millisecond // from then on a process without a heartbeat sends nothing, well before others take over
 )
 
 // Member is this process among the others: it writes a heartbeat, and knows which other processes live.

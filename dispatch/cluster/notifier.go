@@ -229,7 +229,7 @@ func (h *Notifier) CameDue() {
 func (h *Notifier) Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, opens func(run string)) {
 	for ctx.Err() == nil {
 		if err := h.listenOnce(ctx, pool, opens); err != nil && ctx.Err() == nil {
-			log.Warn("the connection that listens broke and is opened again", "error", err)
+			log.Warn("the LISTEN connection broke and is opened again", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):

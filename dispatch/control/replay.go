@@ -89,11 +89,11 @@ func (c *Control) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k id
 		return r, err
 	}
 	counted := state.Schedule{Tenant: tenant, ID: k.Schedule}
-	fate, err := state.DecideAside(ctx, tx, counted, terms.Overlap)
+	decision, err := state.DecideAside(ctx, tx, counted, terms.Overlap)
 	if err != nil {
 		return r, err
 	}
-	t.ReplayAs(fate)
+	t.ReplayAs(decision)
 	var b pgx.Batch
 	b.Queue(`DELETE FROM dead_letter WHERE `+record.ByKey, tenant, k.Schedule, k.At, k.Seq)
 	b.Queue(`
@@ -101,12 +101,12 @@ func (c *Control) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k id
 		SET state = $5, reason = 0, attempt = $6, replayed_from = $7, ended_at = NULL, error = NULL, chunk_id = NULL
 		WHERE `+record.ByKey,
 		tenant, k.Schedule, k.At, k.Seq, int16(t.State), t.Attempt, t.ReplayedFrom)
-	state.Revive(&b, counted, fate)
+	state.Revive(&b, counted, decision)
 	queueAside(&b, tenant, t, now)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return r, fmt.Errorf("deliver a tick again: %w", err)
 	}
-	if fate == state.Buffered {
+	if decision == state.Buffered {
 		return r, nil
 	}
 	return r, cohorts.WakeSweep(ctx, tx, t.Shard)

@@ -139,23 +139,23 @@ func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Trig
 	}
 	t.Seq, t.LastAt = made.Seq, made.LastAt
 	switch {
-	case made.Fate == state.Buffered:
+	case made.Decision == state.Buffered:
 		t.State = record.Scheduled
-	case made.Fate == state.Skipped && reason == record.NoReason:
+	case made.Decision == state.Skipped && reason == record.NoReason:
 		t.State, t.Reason, t.EndedAt = record.Skipped, record.Overlap, &now
-	case made.Fate == state.Skipped:
+	case made.Decision == state.Skipped:
 		t.State, t.Reason, t.EndedAt = record.Skipped, reason, &now
 	}
 	var stop []int64
 	if terms.Overlap == "cancel_other" {
 		stop = []int64{s.ID}
 	}
-	return t, c.sendManual(ctx, tx, of.Tenant, t, made.Fate, stop)
+	return t, c.sendManual(ctx, tx, of.Tenant, t, made.Decision, stop)
 }
 
-// sendManual records a manual tick and writes what its fate asks for. A buffered tick waits for the one before it, which is told to
+// sendManual records a manual tick and writes the rows of its decision. A buffered tick waits for the tick before it, which is asked to
 // stop if its schedule is in stop. A skipped tick has ended. Any other tick is held for the next sweep.
-func (c *Control) sendManual(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *record.Tick, fate state.Fate, stop []int64) error {
+func (c *Control) sendManual(ctx context.Context, tx pgx.Tx, tenant tenants.ID, t *record.Tick, decision state.Decision, stop []int64) error {
 	if err := record.RecordTick(ctx, tx, tenant, t); err != nil {
 		return err
 	}
@@ -166,13 +166,13 @@ func (c *Control) sendManual(ctx context.Context, tx pgx.Tx, tenant tenants.ID, 
 	if t.Payload != nil {
 		record.QueueUsedBytes(&b, tenant, t.Workflow, now, len(*t.Payload))
 	}
-	if fate != state.Buffered && fate != state.Skipped {
+	if decision != state.Buffered && decision != state.Skipped {
 		record.QueueDelayed(&b, tenant, t.Shard, record.Try{TickKey: t.RowKey(), Attempt: 1}, "manual", now)
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("queue the manual tick: %w", err)
 	}
-	switch fate {
+	switch decision {
 	case state.Buffered:
 		return c.finish.Buffer(ctx, tx, tenant, now, []ident.TickKey{t.RowKey()}, stop)
 	case state.Skipped:

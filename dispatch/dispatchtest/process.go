@@ -177,8 +177,8 @@ func (d *Process) TakeOwned(ctx context.Context) error {
 // ReadsOfOpening are what an opening reads of chunks from $1 to $2. The numbers of earlier ones begin at $3, or are among $4.
 var ReadsOfOpening = []string{`SELECT ` + chunk.Columns + ` FROM chunk c WHERE ` + chunk.OfRun + ` AND $3::bigint = 0 AND $4::bigint[] = '{}'`, open.EarlierChunks}
 
-// KeepHouse does once what upkeep does every while.
-func (d *Process) KeepHouse(ctx context.Context) error { return d.Keeper.KeepHouse(ctx) }
+// RunUpkeep does once what upkeep does every while.
+func (d *Process) RunUpkeep(ctx context.Context) error { return d.Keeper.RunUpkeep(ctx) }
 
 // Notice adds up once what happened, and has it told.
 func (d *Process) Notice(ctx context.Context) error {

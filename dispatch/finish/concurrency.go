@@ -25,7 +25,7 @@ import (
 // in these tables.
 
 // limits remembers which tenants have workflows with max_running, so that an end of another tenant's tick looks for no slots. It is at
-// most about a second old; TendSlots frees the slots that it misses.
+// most about a second old; FreeLostSlots frees the slots that it misses.
 type limits struct {
 	tenants atomic.Pointer[map[tenants.ID]bool] // nil: not known yet
 }

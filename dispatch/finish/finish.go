@@ -129,7 +129,7 @@ func (d *ends) endGood(ctx context.Context, tx pgx.Tx, good map[ident.TickKey]*E
 	var state record.State
 	var aside bool
 	err := record.UpdateTicks(ctx, tx, slices.Collect(maps.Keys(good)), record.TickUpdate{
-		Sql: sabotage.LeaseUnchecked.Without(`
+		SQL: sabotage.LeaseUnchecked.Without(`
 			UPDATE tick t
 			SET state = CASE WHEN t.reason <> 0 THEN $12::smallint ELSE $8::smallint END, ended_at = $9, result = i.result
 			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[], $10::text[]) AS i (id, at, seq, attempt, result)

@@ -26,7 +26,7 @@ type Finisher struct {
 	pause   func(ctx context.Context, tenant tenants.ID, schedule int64, note string) error
 	limits  *limits
 	failing chan failingSchedule
-	slotsAt slotPlace // where TendSlots continues; the lock of its task guards it
+	slotsAt slotPlace // where FreeLostSlots continues; the lock of its task guards it
 }
 
 // New returns a Finisher.

@@ -28,9 +28,9 @@ type limitedWorkflow struct {
 	Workflow string
 }
 
-// TendSlots frees slots of attempts that are over, which a process missed or died before it could free. Each run looks at one page of
+// FreeLostSlots frees slots of attempts that are over, which a process missed or died before it could free. Each run looks at one page of
 // a walk. Then it grants slots to ticks that wait although slots are free, because a limit was raised or removed.
-func (f *Finisher) TendSlots(ctx context.Context) error {
+func (f *Finisher) FreeLostSlots(ctx context.Context) error {
 	free, err := f.freeLostSlots(ctx)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// Config is what Messages work with.
+// Config has the dependencies of Messages.
 type Config struct {
 	IDs      ident.Codec
 	Timings  *cohorts.Timings
@@ -106,7 +106,7 @@ func (m *Message) AppendJSON(b []byte) []byte {
 }
 
 func appendString(b []byte, s string) []byte {
-	quoted, _ := json.Marshal(s) // a string always can be
+	quoted, _ := json.Marshal(s) // a string always encodes
 	return append(b, quoted...)
 }
 
@@ -132,7 +132,7 @@ type timeKey struct {
 func newTimeCache() *timeCache {
 	cached, err := lru.New[timeKey, []byte](10_000)
 	if err != nil {
-		panic(err) // only a size that is not positive
+		panic(err) // only a size of zero or less is refused
 	}
 	return &timeCache{cached}
 }

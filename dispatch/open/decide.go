@@ -12,12 +12,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// decided is what became of one schedule of a chunk. The key is told where somebody asks for it.
+// decided is the decision about one schedule of a chunk.
 type decided struct {
 	Ord        int32
 	Version    int32
-	Key        string // empty where nobody asks for it
-	Fate       state.Fate
+	Key        string // "" if the tick is not pushed and nobody listens to fired ticks
+	Decision   state.Decision
 	Cancels    bool
 	Reason     record.Reason
 	PrevAt     *time.Time
@@ -30,9 +30,9 @@ type decided struct {
 	UpdatedAt  time.Time     // when the version was written
 }
 
-// spans are items in rising order of id as stretches of one owner without a gap in their ids, as those of a bulk batch are that
-// share a shard: the schedules of each are found by one descent of the index. What is asked of each item stands in arrays beside
-// them, in the items' order, as the arrays of a query count: from 1.
+// spans are items, ascending by id, as ranges of consecutive ids of one tenant. The schedules of a bulk batch in one shard form such a
+// range; one descent of the index finds all schedules of a range. The other values of the items are in parallel arrays, in the order of
+// the items. Arrays of a query count from 1.
 type spans struct {
 	owners []int32
 	lo, hi []int64
@@ -51,7 +51,7 @@ func spansOf(items []item) (r spans) {
 	return r
 }
 
-// reason is why an item is not handed out whatever its schedule says; 0 if it may be.
+// reason returns why an item is skipped independently of its schedule; 0 if it is not.
 func (it *item) reason() record.Reason {
 	switch {
 	case it.Excluded:
@@ -66,8 +66,8 @@ func (it *item) reason() record.Reason {
 	return 0
 }
 
-// decideTicks decides ticks and counts them in their schedules' states. What the schedules say is not merged into the rest (OFFSET 0):
-// otherwise the reason would be computed again wherever it is named.
+// decideTicks decides ticks and counts them in their schedules' states. OFFSET 0 keeps the planner from merging the subqueries: otherwise
+// it would compute the reason again at each use.
 var decideTicks = state.Decide + `
 	FROM (
 		SELECT s.ord, ($5::timestamptz[])[s.ord] AS at, ($7::int[])[s.ord] AS missed, s.tenant_id AS owner, s.id, s.version, s.queue, s.priority, s.timeout_s, s.max_attempts,
@@ -108,9 +108,9 @@ var decideTicks = state.Decide + `
 		END AS reason,
 		st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts, n.updated_at`
 
-// decide settles each tick and updates the states of its schedules, in one statement: it joins the schedules with what
-// their workflows say, and the state with what both say. A tick is handed out unless there is a reason not to; one of
-// a schedule whose state has seen its time already is not made again. The items are in rising order of id.
+// decide decides each tick and updates the states of the schedules, in one statement that joins schedules, workflow terms and states. A
+// tick is handed out unless there is a reason to skip or buffer it. It makes no tick for a time that the state has already recorded. The
+// items are ascending by id.
 func (o *Opener) decide(ctx context.Context, tx pgx.Tx, all []*plan, items []item) error {
 	w := termsOf(all)
 	r := spansOf(items)
@@ -121,7 +121,7 @@ func (o *Opener) decide(ctx context.Context, tx pgx.Tx, all []*plan, items []ite
 		it := &items[i]
 		at[i], missed[i], quiet[i] = it.At, int32(it.Missed), it.Quiet
 		flows[i], whys[i] = int16(w.first[it.of]+it.Workflow), int16(it.reason())
-		if !it.Forced { // one that is never is not too late
+		if !it.Forced { // a forced tick never counts as late
 			ages[i] = all[0].now.Sub(it.At).Microseconds()
 		}
 	}
@@ -130,7 +130,7 @@ func (o *Opener) decide(ctx context.Context, tx pgx.Tx, all []*plan, items []ite
 	}
 	var one decided
 	var b pgx.Batch
-	// How many schedules a stretch holds the planner cannot know, and would rather read all states than as many as it fears.
+	// The planner cannot know how many schedules a range has, and would rather read all states with a hash or merge join.
 	b.Queue(`SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`)
 	b.Queue(decideTicks,
 		r.owners, r.lo, r.hi, r.before, at, ages, missed, flows, whys, quiet, w.push, w.overlap, w.maxLateness, w.onExpired, int16(0), o.onFired != nil,
@@ -150,16 +150,16 @@ func (o *Opener) decide(ctx context.Context, tx pgx.Tx, all []*plan, items []ite
 	return nil
 }
 
-// fields are where a row that decide returns is read into. A pointer among them is made anew for each row.
+// fields returns the scan targets of a row of decideTicks. Scanning allocates a new value for each pointer.
 func (one *decided) fields() []any {
 	return []any{
-		&one.Ord, &one.Version, &one.Key, &one.Fate, &one.Cancels, &one.Reason, &one.PrevAt, &one.LastAt, &one.UntilAt, &one.DelayAt,
+		&one.Ord, &one.Version, &one.Key, &one.Decision, &one.Cancels, &one.Reason, &one.PrevAt, &one.LastAt, &one.UntilAt, &one.DelayAt,
 		&one.Occurrence, &one.Payload, &one.stated.Queue, &one.stated.Priority, &one.stated.Timeout, &one.stated.MaxAttempts, &one.UpdatedAt,
 	}
 }
 
-// firedAt returns the moment at which a tick fires with what was written last at a moment. It is the clock of the opening, which was
-// read before the schedule: whatever was committed by then counts. Of what was written between the two, it is the moment of the writing.
+// firedAt returns when a tick fires, given the time of the last change of its schedule. It is the clock of the opening. The opening reads
+// the clock before the schedule, so a change may be later than that clock; then it is the time of the change.
 func (p *plan) firedAt(written time.Time) time.Time {
 	if written.After(p.now) {
 		return written.UTC()
@@ -167,7 +167,7 @@ func (p *plan) firedAt(written time.Time) time.Time {
 	return p.now
 }
 
-// settle makes the tick of what was decided, and sends it on its way.
+// settle makes the tick of a decision, and adds it to the plan.
 func (o *Opener) settle(it *item, one *decided) {
 	p, r := it.of, &it.of.routes[it.Workflow]
 	c := p.chunk
@@ -179,7 +179,7 @@ func (o *Opener) settle(it *item, one *decided) {
 	if it.Late {
 		t.Cause = record.CatchUp
 	}
-	switch one.Fate {
+	switch one.Decision {
 	case state.Skipped:
 		p.skip(&t, one.Reason, one.DelayAt != nil)
 		return

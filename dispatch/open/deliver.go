@@ -32,7 +32,7 @@ func (o *Opener) deliver(p *plan, t *record.Tick, r *route, key string, payload 
 		return
 	}
 	if full {
-		p.later.Add(push.EndpointName{Tenant: r.endpoint.Tenant, Name: r.endpoint.Name}, p.chunk, tryOf(t), size, o.push.LotSize())
+		p.later.Add(push.EndpointName{Tenant: r.endpoint.Tenant, Name: r.endpoint.Name}, p.chunk, tryOf(t), size, o.push.OverflowBatchSize())
 		return
 	}
 	p.bytes += size

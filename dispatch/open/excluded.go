@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// excluded tells of groups whose cohorts name calendars that were edited since they were swept whether their nominal time
-// is left out now.
+// excluded sets Excluded of the groups whose nominal time is excluded now, because a calendar of their cohort was edited after the sweep.
 func (o *Opener) excluded(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shard int16, groups []chunk.Group) error {
 	var ids []int64
 	for _, g := range groups {

@@ -20,8 +20,8 @@ type notYet struct {
 
 func (e *notYet) Error() string { return e.why }
 
-// unready returns why a locked chunk is left to a later try, or nil: its time lies ahead of the clock, which was set back after
-// the sweep, or a newer program wrote the defaults of one of its workflows.
+// unready returns why a locked chunk is left to a later try, or nil. Either its time is in the future, because the clock was set back
+// after the sweep, or a newer program wrote the defaults of one of its workflows.
 func (p *plan) unready(ahead bool) *notYet {
 	if why := unreadable(p.routes); why != nil {
 		return why
@@ -33,7 +33,7 @@ func (p *plan) unready(ahead bool) *notYet {
 		}
 	}
 	if wait := latest.Sub(p.now); wait > 0 && ahead {
-		return &notYet{min(wait, mostWait), "its time lies ahead of the database's clock"}
+		return &notYet{min(wait, mostWait), "its time is ahead of the database's clock"}
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func unreadable(routes []route) *notYet {
 	return nil
 }
 
-// sooner returns the one of two that waits less; a nil one waits for ever.
+// sooner returns the shorter wait of the two; a nil one waits forever.
 func (e *notYet) sooner(other *notYet) *notYet {
 	if e == nil || other.wait < e.wait {
 		return other
@@ -56,7 +56,7 @@ func (e *notYet) sooner(other *notYet) *notYet {
 	return e
 }
 
-// leftChunks are the chunks that this process leaves to a later try, with the moments until which it does.
+// leftChunks holds the chunks that this process leaves to a later try, with the time of that try.
 type leftChunks struct {
 	mu    sync.Mutex
 	until map[int64]time.Time

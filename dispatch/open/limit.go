@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// admit sends those ticks of limited workflows that may run, by priority and then as they came; the others wait. One that
-// has its slot already, granted or from a process that is gone, is sent.
+// admit takes slots for the ticks of limited workflows, by priority and then in order; ticks without a slot wait. It sends a tick that
+// already has its slot, for example from a dead process.
 func (o *Opener) admit(ctx context.Context, tx pgx.Tx, p *plan) error {
 	tenant := p.chunk.TenantID
 	if err := vacate(ctx, tx, tenant, p.ready); err != nil {
@@ -77,7 +77,7 @@ func (o *Opener) admit(ctx context.Context, tx pgx.Tx, p *plan) error {
 	return o.queueUp(ctx, tx, p)
 }
 
-// queueUp has the waiting ticks of an opening wait, in their order. No chunk pushes them.
+// queueUp writes the ticks that wait for a slot, in their order. It removes their chunk, so that no chunk pushes them.
 func (o *Opener) queueUp(ctx context.Context, tx pgx.Tx, p *plan) error {
 	places := make(map[ident.TickKey]*record.Tick, len(p.ticks))
 	for i := range p.ticks {
@@ -100,12 +100,12 @@ func (o *Opener) queueUp(ctx context.Context, tx pgx.Tx, p *plan) error {
 			WITH ORDINALITY AS n (id, at, seq, attempt, workflow, priority, shard, ord)
 		ORDER BY ord`, p.chunk.TenantID, keys.IDs, keys.At, keys.Seqs, keys.Tries, workflows, priorities, shards)
 	if err != nil {
-		return fmt.Errorf("have ticks wait for a slot: %w", err)
+		return fmt.Errorf("queue ticks for a slot: %w", err)
 	}
 	return nil
 }
 
-// vacate takes slots from ticks that wait for a worker after all: they run once they are leased.
+// vacate frees the slots of ticks that now wait for a worker, because these take a slot when they are leased.
 func vacate(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ready []lease.ReadyTick) error {
 	var keys record.Keys
 	for _, r := range ready {

@@ -14,10 +14,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// earlierChunks are those that may share a schedule with one of a run and are to be opened before it. Chunks of one shard are
-// numbered under its lock, in the order in which they were swept: of two that hold one schedule, the first has its earlier
-// nominal time. They are looked for chunk by chunk (OFFSET 0) by shard and tenant, from number $3 on and among $4: the sum
-// keeps the planner from going through all numbers that are less.
+// EarlierChunks reads the unopened chunks that may share a schedule with a chunk of a run, and must be opened before it. The sweep numbers
+// the chunks of a shard under its lock, so of two chunks with the same schedule the lower number has the earlier nominal time. The query
+// searches for each chunk (OFFSET 0) by shard and tenant, from number $3 on and among $4. The sum e.id + 0 keeps the planner from reading
+// all lower numbers.
 var EarlierChunks = `
 		SELECT c.id, e.id, e.nominal_at, e.items
 		FROM chunk c
@@ -30,7 +30,7 @@ var EarlierChunks = `
 		WHERE ` + chunk.OfRun + ` AND c.kind = 0
 		ORDER BY c.id, e.id`
 
-// locked are the chunks that a transaction opens, with what is known of them.
+// locked has the locked chunks of a transaction.
 type locked struct {
 	ready  []*plan
 	behind map[int64]int64 // those left, and the earlier chunk that each waits for

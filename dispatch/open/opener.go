@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Config is what an Opener works with.
+// Config has the dependencies of an Opener.
 type Config struct {
 	Pool       *pgxpool.Pool
 	Timings    *cohorts.Timings
@@ -26,7 +26,7 @@ type Config struct {
 	Unopened   *chunk.Unopened
 	Finish     *finish.Finisher
 	Push       *push.Pusher
-	Told       *loop.Rarely // of errors that come again and again
+	Rarely     *loop.Rarely // of errors that come again and again
 	Dispatches bool
 	OnFired    func([]Fired) // told of ticks handed out by this process; may be nil, must not block
 	Metrics    *Metrics
@@ -43,7 +43,7 @@ type Opener struct {
 	unopened   *chunk.Unopened
 	finish     *finish.Finisher
 	push       *push.Pusher
-	told       *loop.Rarely
+	rarely     *loop.Rarely
 	dispatches bool
 	onFired    func([]Fired)
 	metrics    *Metrics
@@ -59,7 +59,7 @@ type Opener struct {
 func New(c Config) *Opener {
 	o := &Opener{
 		pool: c.Pool, timings: c.Timings, member: c.Member, notifier: c.Notifier, horizon: c.Horizon, unopened: c.Unopened, finish: c.Finish,
-		push: c.Push, told: c.Told, dispatches: c.Dispatches, onFired: c.OnFired, metrics: c.Metrics, log: c.Log,
+		push: c.Push, rarely: c.Rarely, dispatches: c.Dispatches, onFired: c.OnFired, metrics: c.Metrics, log: c.Log,
 	}
 	o.runner = newRunner(o.openJob)
 	return o

@@ -15,8 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// openChunks remembers where the open chunks of some processes begin in the index by owner and opened_at: of this one, and of
-// those that are dead. Only takeOver uses it.
+// openChunks holds the floors of the index by owner and opened_at, for this process and for dead ones. Only takeOver uses it.
 type openChunks struct {
 	floors  map[int64]*cluster.Floor
 	orphans cluster.Seldom
@@ -34,7 +33,7 @@ func (o *openChunks) look(process int64, h *cluster.Horizon, full bool) cluster.
 	return o.floors[process].Look(h, full)
 }
 
-// FirstOpen returns from when on this process has open chunks.
+// FirstOpen returns a time before which this process has no open chunk.
 func (o *Opener) FirstOpen() time.Time {
 	self, _ := o.member.Self()
 	return o.openChunks.look(self, o.horizon, false).From
@@ -51,7 +50,8 @@ type ownChunk struct {
 // lostAfter is how long after its opening a chunk must be known to the sender of the process that owns it.
 const lostAfter = 3 * time.Second
 
-// takeOwned takes the open chunks of dead processes, and those that this process owns and knows nothing of.
+// TakeOwned takes over the open chunks of dead processes, and the lost chunks of this process: chunks that it owns and its sender does
+// not know.
 func (o *Opener) TakeOwned(ctx context.Context) error {
 	self, _ := o.member.Self()
 	began := time.Now()
@@ -107,7 +107,7 @@ func (o *Opener) TakeOwned(ctx context.Context) error {
 	return o.searchOwned(ctx, self)
 }
 
-// searchOwned takes chunks that this process owns and knows nothing of, and that lie below the floor.
+// searchOwned searches below the floor for lost chunks of this process, and takes them.
 func (o *Opener) searchOwned(ctx context.Context, self int64) error {
 	w, is := o.openChunks.search.Begin(o.horizon, time.Now())
 	if !is {
@@ -133,8 +133,8 @@ func (o *Opener) searchOwned(ctx context.Context, self int64) error {
 	return o.takeLost(ctx, lost)
 }
 
-// lostOf returns which of this process's open chunks the sender should know and does not, and when the first was opened that
-// it does not know.
+// lostOf returns the open chunks of this process that its sender should know and does not. first is the opening time of the earliest chunk
+// that the sender does not know.
 func (o *Opener) lostOf(mine []ownChunk) (lost []int64, first time.Time) {
 	all := make([]push.Sending, len(mine))
 	for i, c := range mine {
@@ -156,8 +156,8 @@ func (o *Opener) lostOf(mine []ownChunk) (lost []int64, first time.Time) {
 	return lost, first
 }
 
-// takeLost takes open chunks that this process owns and knows nothing of: the connection broke while it committed the
-// opening, or while it marked them done.
+// takeLost takes lost chunks of this process under a higher epoch. A chunk is lost if the connection broke while the process committed the
+// opening, or while it marked the chunk done.
 func (o *Opener) takeLost(ctx context.Context, lost []int64) error {
 	if len(lost) == 0 {
 		return nil
@@ -175,13 +175,13 @@ func (o *Opener) takeLost(ctx context.Context, lost []int64) error {
 	return o.sendAll(ctx, taken, self)
 }
 
-// deadProcesses are known processes that did not beat for $1 seconds.
+// deadProcesses reads the known processes without a heartbeat for $1 seconds.
 const deadProcesses = cluster.KnownProcesses + ` AND beat_at <= (SELECT ` + postgres.Now + `) - make_interval(secs => $1)`
 
-// orphanOwners are owners of open chunks that are not among the known processes any more.
+// OrphanOwners reads the owners of open chunks that are not known processes any more.
 var OrphanOwners = `WITH RECURSIVE ` + chunk.OwningChunks(cluster.KnownProcesses) + ` SELECT owner FROM owning`
 
-// firstOwned tells of each process $1 when the first of its open chunks was opened, from $2 on.
+// firstOwned reads when the first open chunk of each process $1 was opened, from $2 on.
 const firstOwned = `
 		SELECT o.owner, c.opened_at
 		FROM unnest($1::bigint[], $2::timestamptz[]) AS o (owner, from_at)
@@ -193,7 +193,7 @@ const firstOwned = `
 			LIMIT 1
 		) c ON true`
 
-// takeOwnedBy takes open chunks of processes $2, from $4 on.
+// TakeOwnedBy takes over open chunks of the processes $2, from $4 on.
 const TakeOwnedBy = `
 			UPDATE chunk
 			SET owner = $1, epoch = epoch + 1, opened_at = ` + postgres.Now + `
@@ -211,7 +211,7 @@ const TakeOwnedBy = `
 				LIMIT $3)
 			RETURNING ` + chunk.Columns
 
-// takeOpen makes this process the owner of open chunks whose owner is dead, and sends what of them has no result.
+// takeOpen makes this process the owner of the open chunks of dead processes, and sends their ticks without a result.
 func (o *Opener) takeOpen(ctx context.Context, dead []int64, full bool) error {
 	if len(dead) == 0 {
 		return nil
@@ -231,7 +231,7 @@ func (o *Opener) takeOpen(ctx context.Context, dead []int64, full bool) error {
 			return fmt.Errorf("take chunks: %w", err)
 		}
 		if len(taken) > 0 {
-			o.log.Info("took chunks of a process that is gone", "chunks", len(taken))
+			o.log.Info("took over chunks of a dead process", "chunks", len(taken))
 			sabotage.Crash("take_over.committed")
 		}
 		if err := o.sendAll(ctx, taken, self); err != nil || len(taken) < mostTaken {

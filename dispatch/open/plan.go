@@ -35,8 +35,8 @@ type plan struct {
 	fired  []Fired
 	aside  aside
 	send   []*push.Delivery
-	bytes  int       // of the payloads in send
-	later  push.Lots // overflow: sent when the queue of their endpoint has room
+	bytes  int                  // of the payloads in send
+	later  push.OverflowBatches // overflow: sent when the queue of their endpoint has room
 	ready  []lease.ReadyTick
 	queued []*push.Delivery // wait for a slot of their workflow
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// resume answers the refills that the pusher asks for until ctx ends. Each runs in a goroutine of its own, so that no endpoint waits for
-// another one.
+// resume answers the pusher's requests for refills until ctx ends. Each refill has its own goroutine, so that no endpoint waits for
+// another.
 func (o *Opener) resume(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	for {
 		select {
-		case r := <-o.push.Refill():
-			working.Go(func() { r.Ended <- o.refill(r.Ctx, r.Lot) })
+		case r := <-o.push.Refills():
+			working.Go(func() { r.Ended <- o.refill(r.Ctx, r.Batch) })
 		case <-ctx.Done():
 			return
 		}
@@ -25,7 +25,7 @@ func (o *Opener) resume(ctx context.Context) {
 }
 
 // refill reads ticks of the overflow of a queue, and routes them as their workflows are registered now.
-func (o *Opener) refill(ctx context.Context, l push.Lot) error {
+func (o *Opener) refill(ctx context.Context, l push.OverflowBatch) error {
 	self, alive := o.member.Self()
 	if !alive {
 		return nil // other processes count this one as dead, and its pusher abandons what is left
@@ -49,11 +49,11 @@ func (o *Opener) refill(ctx context.Context, l push.Lot) error {
 		return nil
 	}
 	o.wakeWorkers(p)
-	if !o.push.More(l.Chunk, p.send, len(l.Tries)) {
+	if !o.push.Refilled(l.Chunk, p.send, len(l.Tries)) {
 		return nil
 	}
 	if _, err = o.pool.Exec(ctx, markDone, l.Chunk.ID, self, l.Chunk.Epoch); err != nil {
-		o.log.Warn("cannot mark chunks done", "error", err) // a take-over marks it, when this process has ended
+		o.log.Warn("cannot mark chunks done", "error", err) // after the end of this process, a take-over marks it
 	}
 	return nil
 }

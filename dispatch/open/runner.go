@@ -12,7 +12,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/chunk"
 )
 
-// RunsAtOnce are how many runs of chunks one process opens at once in each lane.
+// RunsAtOnce is the number of runs of chunks that one process opens concurrently in each lane.
 var RunsAtOnce = map[string]int{chunk.SmallLane: 4, chunk.LargeLane: 4, chunk.CatchUpLane: 2}
 
 const (
@@ -20,9 +20,9 @@ const (
 	mostOpened  = 4096 // opened runs that are remembered until their job comes
 )
 
-// opener opens the chunks that this process is told of, and does not wait until River finds their jobs: River's search reads the
-// index entries of all earlier jobs while an old snapshot is open. The job of an opened run finds nothing left to do. It opens the
-// run itself where the runner could not, or had no room.
+// runner opens runs that are offered to this process at once, without waiting for River to find their jobs. River's search is slow while an
+// old snapshot is open, because it reads the index entries of all earlier jobs. The job of an opened run finds nothing to do. The job
+// opens the run itself if the runner failed or had no room.
 type runner struct {
 	open  func(ctx context.Context, run chunk.JobArgs, late bool) error
 	lanes map[string]*openLane
@@ -128,8 +128,8 @@ func (o *runner) offer(runs []chunk.Run) (left []string) {
 	return left
 }
 
-// OfferTold gives the runner a run that another process swept, if this process is the one to open it.
-func (o *Opener) OfferTold(text string) {
+// OfferNotified offers the runner a run from a notification of another process, if this process is the one that opens it.
+func (o *Opener) OfferNotified(text string) {
 	if run, ok := chunk.ParseRun(text); ok && o.dispatches && o.member.Opens(run.Chunk) {
 		o.notifier.Queued(o.runner.offer([]chunk.Run{run}))
 	}
@@ -175,7 +175,7 @@ func (o *runner) next(l *openLane) *offered {
 	return r
 }
 
-// try opens a run as its job would. The job tells of a failure, as it tries again.
+// try opens a run like its job. It logs no error: the job tries again and reports it.
 func (o *runner) try(ctx context.Context, r *offered) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
@@ -187,7 +187,7 @@ func (o *runner) try(ctx context.Context, r *offered) (err error) {
 	return o.open(ctx, r.JobArgs, time.Since(r.at) > jobLate)
 }
 
-// remember keeps that a run is open until its job comes. The opener is locked.
+// remember records that a run is open, until its job comes. The caller holds the lock.
 func (o *runner) remember(chunk int64) {
 	if o.opened = append(o.opened, chunk); len(o.opened) > mostOpened {
 		delete(o.runs, o.opened[0])
@@ -197,8 +197,8 @@ func (o *runner) remember(chunk int64) {
 
 var errNotOffered = errors.New("this process was not offered the run")
 
-// await waits for a run that is being opened or has been opened, and returns what came of it. A run that only waits is taken
-// out: the caller is to open it.
+// await waits for a run that is being opened, and returns its error. It removes a run that only waits, and returns errNotOffered: the
+// caller then opens it.
 func (o *runner) await(ctx context.Context, chunk int64) error {
 	o.mu.Lock()
 	r := o.runs[chunk]
@@ -222,7 +222,7 @@ func (o *runner) await(ctx context.Context, chunk int64) error {
 	}
 }
 
-// slot waits for a slot of a lane, and returns what gives it back.
+// slot waits for a slot of a lane. free returns the slot.
 func (o *runner) slot(ctx context.Context, lane string) (free func(), err error) {
 	l := o.lanes[lane]
 	if l == nil {
@@ -236,7 +236,7 @@ func (o *runner) slot(ctx context.Context, lane string) (free func(), err error)
 	}
 }
 
-// fetched notes that River has brought a job of a lane, and returns what notes its end.
+// fetched records that River has delivered a job of a lane. ended records the end of the job.
 func (o *runner) fetched(lane string) (ended func()) {
 	note := func(n int) {
 		o.mu.Lock()
@@ -252,8 +252,8 @@ func (o *runner) fetched(lane string) (ended func()) {
 // riverWithin is how long a lane without jobs waits for River.
 const riverWithin = 2 * time.Second
 
-// fetching returns the lanes of which River brings jobs to this process. Chunks of the others do not wait for their jobs. An opener
-// that is not started returns all: River has had no time to bring any.
+// fetching returns the lanes whose jobs River delivers to this process. Chunks of other lanes do not wait for their jobs. A runner that is
+// not started returns all lanes, because River had no time to deliver a job.
 func (o *runner) fetching(now time.Time) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

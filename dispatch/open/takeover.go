@@ -21,11 +21,11 @@ const (
 	mostTaken  = 50
 	unopenedIn = 3 * time.Second // River's own rescue takes minutes
 	mostStale  = 1000            // unopened chunks of a page
-	mostPages  = 10              // that one run looks through
-	staleFor   = 5 * time.Second // that stale chunks are opened for at once
+	mostPages  = 10              // read by one run
+	staleFor   = 5 * time.Second // the maximum time of one run that opens stale chunks
 )
 
-// takeOver takes the chunks of processes that have fallen silent, and opens those that no job has opened in time.
+// takeOver periodically takes over the chunks of dead processes, and opens chunks that no job has opened in time.
 func (o *Opener) takeOver(ctx context.Context) {
 	loop.Every(ctx, o.log, TakeEvery, "take over chunks", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -41,7 +41,7 @@ func (o *Opener) takeOver(ctx context.Context) {
 	})
 }
 
-// sendAll sends the ticks of taken chunks. A chunk that cannot be sent stops no other: it is taken again.
+// sendAll sends the ticks of taken chunks. If one chunk fails, it still sends the others; the failed one is taken again.
 func (o *Opener) sendAll(ctx context.Context, taken []*chunk.Chunk, self int64) error {
 	slices.SortFunc(taken, func(a, b *chunk.Chunk) int { return cmp.Compare(a.ID, b.ID) })
 	var errs []error
@@ -54,7 +54,7 @@ func (o *Opener) sendAll(ctx context.Context, taken []*chunk.Chunk, self int64) 
 	return errors.Join(errs...)
 }
 
-// sendTaken sends the ticks of a taken chunk that are running, in the same attempts: nobody knows whether they were sent.
+// sendTaken sends the running ticks of a taken chunk again, as the same attempts, because nobody knows whether they were sent.
 func (o *Opener) sendTaken(ctx context.Context, c *chunk.Chunk, self int64) error {
 	tries, err := c.Tries()
 	if err != nil {
@@ -113,10 +113,10 @@ func (o *Opener) unsent(ctx context.Context, tx pgx.Tx, c *chunk.Chunk, tries []
 	return pushed, nil
 }
 
-// openStale opens chunks whose job died with its process, or failed and is tried again by River much later: those that
-// have waited too long though all jobs that wait in their lane are of later chunks. In a backlog each waits for its turn. Where
-// River brings this process no job of a lane, its chunks do not wait for jobs. A run looks through some pages of the unopened
-// chunks, and the next run goes on after them: the backlog of one lane hides no chunk of another.
+// OpenStale opens stale chunks: their job died with its process, or River retries it much later. A chunk is stale if it has waited too long
+// and all waiting jobs of its lane are for later chunks; in a backlog a chunk only waits for its turn. If River delivers no job of a lane
+// to this process, the lane's chunks do not wait for jobs. One run reads some pages of the unopened chunks, and the next run continues
+// after them, so that the backlog of one lane hides no chunk of another.
 func (o *Opener) OpenStale(ctx context.Context) error {
 	var jobs map[string]int64
 	for began, pages := time.Now(), 0; ; {
@@ -139,7 +139,7 @@ type staleChunk struct {
 	Lane string
 }
 
-// openEach opens chunks, also where others fail.
+// openEach opens chunks. If one fails, it still opens the others.
 func (o *Opener) openEach(ctx context.Context, stale []staleChunk) error {
 	var errs []error
 	for _, c := range stale {
@@ -151,9 +151,9 @@ func (o *Opener) openEach(ctx context.Context, stale []staleChunk) error {
 	return errors.Join(errs...)
 }
 
-// stale returns up to mostTaken chunks to open, of the page that begins at staleAt, and where to go on; 0: all have been looked at.
-// Only where there are any, and once in a run, it asks for the first job of each lane: while an old snapshot is open, that reads the
-// entries of all jobs since.
+// stale returns up to mostTaken stale chunks of the page that begins at staleAt, and the begin of the next page; 0: there is no other page.
+// It reads the first job of each lane only if there are unopened chunks, and once in a run: while an old snapshot is open, that query
+// reads the entries of all jobs since.
 func (o *Opener) stale(ctx context.Context, jobs *map[string]int64) (stale []staleChunk, next int64, err error) {
 	from, stuck := o.unopened.From(o.horizon)
 	if o.staleAt > from {

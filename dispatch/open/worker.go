@@ -10,7 +10,7 @@ import (
 	"github.com/riverqueue/river"
 )
 
-// Worker returns what works on River's jobs that open chunks.
+// Worker returns the River worker of the jobs that open chunks.
 func (o *Opener) Worker() river.Worker[chunk.JobArgs] { return &worker{opener: o} }
 
 type worker struct {
@@ -18,7 +18,7 @@ type worker struct {
 	opener *Opener
 }
 
-// openLimit is how long the opening of a run of chunks may take: as long as it hangs, it occupies a worker of its lane.
+// openLimit bounds the opening of a run of chunks, because a hanging one occupies a worker of its lane.
 const openLimit = 15 * time.Second
 
 func (w *worker) Timeout(*river.Job[chunk.JobArgs]) time.Duration { return openLimit }
@@ -46,7 +46,7 @@ func (w *worker) Work(ctx context.Context, job *river.Job[chunk.JobArgs]) error 
 	return err
 }
 
-// openJob opens a run, and where it is late what waits behind it too.
+// openJob opens a run. If the run is late, it also opens the chunks that wait behind it.
 func (o *Opener) openJob(ctx context.Context, run chunk.JobArgs, late bool) error {
 	through := run.Through
 	if late {
@@ -61,18 +61,17 @@ func (o *Opener) openJob(ctx context.Context, run chunk.JobArgs, late bool) erro
 
 // tellLeft logs that a chunk is left to a later try.
 func (o *Opener) tellLeft(chunk int64, why *notYet) {
-	if o.told.Due(why.why, time.Now()) {
+	if o.rarely.Due(why.why, time.Now()) {
 		o.log.Warn("a chunk is left to a later try", "chunk", chunk, "wait", why.wait, "reason", why.why)
 	}
 }
 
-// jobLate is after how long a job opens what waits behind its chunks as well: a backlog of small chunks is opened the faster the
-// longer it is, and the jobs of those find little to do.
+// jobLate is the delay from which a job also opens the chunks that wait behind its own. So a backlog of small chunks shrinks faster the
+// longer it is; the jobs of the other chunks then find little to do.
 const jobLate = time.Second
 
-// reach returns the number of the last chunk that a late job may open together with the chunk first: both are first tries of one
-// shard and lane. It returns 0 if there is none: for later tries, which are opened one by one, and in the lane of herds, where
-// priorities decide the order.
+// Reach returns the number of the last chunk that a late job may open together with the chunk first: both are first tries of one shard and
+// lane. It returns 0 for later tries, which are opened one by one, and in the large lane, where priorities decide the order.
 func (o *Opener) Reach(ctx context.Context, first int64) (last int64, err error) {
 	err = o.pool.QueryRow(ctx, ReachOfJob, first, first+ChunksLookedAt, chunk.LargeLane, chunk.TicksOfAJob, chunk.ChunksOfAJob).Scan(&last)
 	if err != nil {
@@ -81,10 +80,11 @@ func (o *Opener) Reach(ctx context.Context, first int64) (last int64, err error)
 	return last, nil
 }
 
-// chunksLookedAt is how many numbers of chunks reach looks at, however long the backlog is. One sweep numbers its chunks in a row,
-// so most of the neighbours are of the same shard.
+// ChunksLookedAt is how many chunk numbers Reach considers, for a backlog of any length. One sweep numbers its chunks consecutively, so
+// most neighbors are in the same shard.
 const ChunksLookedAt = 8 * chunk.ChunksOfAJob
 
+// ReachOfJob is the query of Reach.
 const ReachOfJob = `
 		SELECT COALESCE(max(id), 0)
 		FROM (

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// route is how the ticks of a workflow are delivered, as it is registered at this moment.
+// route describes how the ticks of a workflow are delivered, according to its current registration.
 type route struct {
 	name       string
 	known      bool
@@ -29,10 +29,10 @@ type routeName struct {
 	name   string
 }
 
-// routes are workflows that are registered.
+// routes are the registered workflows.
 type routes map[routeName]route
 
-// of are the routes of a tenant's workflows, in their order: also of those that are not registered.
+// of returns the routes of a tenant's workflows, in their order. A workflow that is not registered gets a route with default terms.
 func (known routes) of(tenant tenants.ID, workflows []string) []route {
 	all := make([]route, len(workflows))
 	for i, name := range workflows {
@@ -65,7 +65,7 @@ func (o *Opener) readRoutes(rows pgx.Rows) (routes, error) {
 			r.terms = policy.BuiltIn()
 		}
 		if endpointName != nil {
-			r.endpoint = o.push.WithOpened(push.Target{Tenant: n.tenant, Name: *endpointName, Url: *url, Batch: int(*batch), State: *state}, headers, secrets)
+			r.endpoint = o.push.WithOpened(push.Target{Tenant: n.tenant, Name: *endpointName, URL: *url, Batch: int(*batch), State: *state}, headers, secrets)
 		}
 		r.name, r.known = n.name, true
 		known[n] = r
@@ -73,7 +73,7 @@ func (o *Opener) readRoutes(rows pgx.Rows) (routes, error) {
 	return known, rows.Err()
 }
 
-// routes reads workflows of a tenant, in their order; whether the tenant's firing is stopped; and the clock.
+// routes reads workflows of a tenant, in their order; whether the tenant is halted or suspended; and the clock.
 func (o *Opener) routes(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workflows []string) (all []route, halted bool, now time.Time, err error) {
 	var b pgx.Batch
 	b.Queue(`SELECT `+tenants.Stopped+`, `+postgres.Now+` FROM tenant t WHERE t.id = $1`, int32(tenant))
@@ -98,7 +98,7 @@ func (o *Opener) routes(ctx context.Context, tx pgx.Tx, tenant tenants.ID, workf
 	return known.of(tenant, workflows), halted, now.UTC(), nil
 }
 
-// routeTerms are the routes of chunks as the arrays of a query, which count from 1.
+// routeTerms are the routes of chunks as parameter arrays of a query. Arrays of a query count from 1.
 type routeTerms struct {
 	first              map[*plan]int // place of a chunk's first route
 	push               []bool

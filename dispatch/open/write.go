@@ -131,7 +131,7 @@ func claimFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, tries []record.
 		attempts[t.TickKey] = t.Attempt
 	}
 	err := record.UpdateTicks(ctx, tx, slices.Collect(maps.Keys(attempts)), record.TickUpdate{
-		Sql: `
+		SQL: `
 			UPDATE tick t
 			SET chunk_id = $8
 			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)

@@ -25,7 +25,7 @@ import (
 type Target struct {
 	Tenant  tenants.ID
 	Name    string
-	Url     string
+	URL     string
 	Batch   int
 	headers map[string]string
 	State   string
@@ -320,5 +320,5 @@ func QueueDisable(b *pgx.Batch, e *Target) {
 		INSERT INTO notice_delta (tenant_id, event, cause, data)
 		SELECT $1, $5::text, name, json_build_object('endpoint', name, 'status', 410)
 		FROM gone
-		WHERE `+tenants.Subscribed("$1", "$5"), e.Tenant, e.Name, DisabledEndpoint, e.Url, tenants.EndpointDisabled)
+		WHERE `+tenants.Subscribed("$1", "$5"), e.Tenant, e.Name, DisabledEndpoint, e.URL, tenants.EndpointDisabled)
 }

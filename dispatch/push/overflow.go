@@ -12,8 +12,8 @@ import (
 // process has open, so that many ticks wait for minutes without a write. A process that takes over the chunk finds them like any others
 // that were not sent. They are read again once the queue has room.
 
-// Lot is a part of an overflow: ticks of one chunk for one endpoint, which are read together.
-type Lot struct {
+// OverflowBatch is a part of an overflow: ticks of one chunk for one endpoint, which are read together.
+type OverflowBatch struct {
 	endpoint EndpointName
 	Chunk    *chunk.Chunk
 	Tries    []record.Try
@@ -21,90 +21,90 @@ type Lot struct {
 }
 
 const (
-	mostInLot      = 500     // read at once
-	mostBytesInLot = 1 << 20 // of payloads
+	overflowBatchTicks = 500     // read at once
+	overflowBatchBytes = 1 << 20 // of payloads
 )
 
-// Lots collects parts of overflows. The zero value is empty.
-type Lots []Lot
+// OverflowBatches collects parts of overflows. The zero value is empty.
+type OverflowBatches []OverflowBatch
 
-// Add adds a tick for an endpoint, with the size of its payload. A lot has at most most ticks.
-func (l *Lots) Add(name EndpointName, c *chunk.Chunk, t record.Try, bytes, most int) {
-	for i := len(*l) - 1; i >= 0; i-- {
-		last := &(*l)[i]
+// Add adds a tick for an endpoint, with the size of its payload. A batch has at most most ticks.
+func (b *OverflowBatches) Add(name EndpointName, c *chunk.Chunk, t record.Try, bytes, most int) {
+	for i := len(*b) - 1; i >= 0; i-- {
+		last := &(*b)[i]
 		if last.endpoint != name {
 			continue
 		}
-		if len(last.Tries) < most && last.bytes+bytes <= mostBytesInLot {
+		if len(last.Tries) < most && last.bytes+bytes <= overflowBatchBytes {
 			last.Tries, last.bytes = append(last.Tries, t), last.bytes+bytes
 			return
 		}
 		break
 	}
-	*l = append(*l, Lot{name, c, []record.Try{t}, bytes})
+	*b = append(*b, OverflowBatch{name, c, []record.Try{t}, bytes})
 }
 
-// fill begins to read ticks of the overflow, once half of the queue is free. The caller holds the lock of the sender.
-func (s *sender) fill(q *queue) {
-	if s.closed || q.filling || len(q.behind) == 0 || !s.roomFor(q, 2) {
+// startRefill begins to read ticks of the overflow, once half of the queue is free. The caller holds the lock of the sender.
+func (s *sender) startRefill(q *queue) {
+	if s.closed || q.refilling || len(q.overflow) == 0 || !s.roomFor(q, 2) {
 		return
 	}
-	q.filling = true
+	q.refilling = true
 	s.working.Go(func() {
 		for again := true; again; {
-			l, ok := s.nextLot(q)
+			b, ok := s.nextOverflow(q)
 			if !ok {
 				return
 			}
-			if err := s.read(l); err != nil {
-				again = s.putBack(q, l, err)
+			if err := s.read(b); err != nil {
+				again = s.putBack(q, b, err)
 			}
 		}
 	})
 }
 
-// refill is a request to read the ticks of Lot again. The reader sends the error, or closes Ended; Ended has room for one error.
+// refill is a request to read the ticks of Batch again. The reader sends the error, or closes Ended; Ended has room for one error.
 type refill struct {
 	Ctx   context.Context
-	Lot   Lot
+	Batch OverflowBatch
 	Ended chan<- error
 }
 
-// read requests the ticks of a lot, and waits until they are read.
-func (s *sender) read(l Lot) error {
+// read requests the ticks of a batch, and waits until they are read.
+func (s *sender) read(b OverflowBatch) error {
 	ended := make(chan error, 1)
 	select {
-	case s.refills <- refill{s.context, l, ended}:
+	case s.refills <- refill{s.context, b, ended}:
 		return <-ended
 	case <-s.context.Done():
 		return s.context.Err()
 	}
 }
 
-// nextLot takes the next lot to read. ok is false, and the filling ends, if there is none or the queue has no room.
-func (s *sender) nextLot(q *queue) (l Lot, ok bool) {
+// nextOverflow takes the next batch to read. ok is false, and the refill ends, if there is none or the queue has no room.
+func (s *sender) nextOverflow(q *queue) (b OverflowBatch, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(q.behind) == 0 || !s.roomFor(q, 1) {
-		q.filling = false
+	if s.closed || len(q.overflow) == 0 || !s.roomFor(q, 1) {
+		q.refilling = false
 		if q.idle() && s.queues[q.name] == q {
 			delete(s.queues, q.name)
 		}
-		return l, false
+		return b, false
 	}
-	l = q.behind[0]
-	q.behind, s.behind = q.behind[1:], s.behind-len(l.Tries)
-	return l, true
+	b = q.overflow[0]
+	q.overflow, s.overflowing = q.overflow[1:], s.overflowing-len(b.Tries)
+	return b, true
 }
 
-// putBack returns a lot that could not be read to the overflow, and waits a while. again is false if the sender has ended.
-func (s *sender) putBack(q *queue, l Lot, err error) (again bool) {
+// putBack returns a batch that could not be read to the overflow, and waits a while. again is false if the sender has ended.
+func (s *sender) putBack(q *queue, b OverflowBatch, err error) (again bool) {
 	if s.context.Err() == nil {
-		s.d.log.Error("cannot read ticks to push", "chunk", l.Chunk.ID, "ticks", len(l.Tries), "error", err)
+		s.d.log.Error("cannot read ticks to push", "chunk", b.Chunk.ID, "ticks", len(b.Tries), "error", err)
 	}
 	s.mu.Lock()
-	if o := s.unsent[l.Chunk.ID]; o != nil && o.epoch == l.Chunk.Epoch {
-		q.behind, s.behind = append([]Lot{l}, q.behind...), s.behind+len(l.Tries)
+	if o := s.unsent[b.Chunk.ID]; o != nil && o.epoch == b.Chunk.Epoch {
+		q.overflow, s.overflowing = append([]OverflowBatch{b}, q.overflow...), s.overflowing+len(b.Tries)
 	}
 	s.mu.Unlock()
 	timer := time.NewTimer(time.Second)
@@ -117,9 +117,9 @@ func (s *sender) putBack(q *queue, l Lot, err error) (again bool) {
 	}
 }
 
-// more queues the ticks of a chunk that were read again. Those of the of ticks that are not among them count as settled. done reports
+// refilled queues the ticks of a chunk that were read again. Those of the of ticks that are not among them count as settled. done reports
 // whether the chunk is done.
-func (s *sender) more(c *chunk.Chunk, deliveries []*Delivery, of int) (done bool) {
+func (s *sender) refilled(c *chunk.Chunk, deliveries []*Delivery, of int) (done bool) {
 	most := s.share(c.TenantID)
 	s.mu.Lock()
 	defer s.mu.Unlock()

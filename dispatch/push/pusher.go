@@ -34,7 +34,7 @@ type Config struct {
 	Member    *cluster.Member
 	Messages  *message.Messages
 	Finish    *finish.Finisher
-	Told      *loop.Rarely // paces log lines of errors that repeat
+	Rarely    *loop.Rarely // paces log lines of errors that repeat
 	Metrics   *Metrics
 	Log       *slog.Logger
 }
@@ -52,7 +52,7 @@ type Pusher struct {
 	member    *cluster.Member
 	messages  *message.Messages
 	finish    *finish.Finisher
-	told      *loop.Rarely
+	rarely    *loop.Rarely
 	metrics   *Metrics
 	log       *slog.Logger
 
@@ -65,7 +65,7 @@ type Pusher struct {
 func New(c Config) *Pusher {
 	p := &Pusher{
 		pool: c.Pool, api: c.API, timings: c.Timings, quotas: c.Quotas, cursors: c.Cursors, keyset: c.Keyset, outbound: c.Outbound, pushBytes: c.PushBytes,
-		member: c.Member, messages: c.Messages, finish: c.Finish, told: c.Told, metrics: c.Metrics, log: c.Log,
+		member: c.Member, messages: c.Messages, finish: c.Finish, rarely: c.Rarely, metrics: c.Metrics, log: c.Log,
 	}
 	p.sender, p.results = newSender(p), newResults(p)
 	return p
@@ -87,7 +87,7 @@ func (p *Pusher) Close(ctx context.Context) {
 }
 
 // Add queues ticks of a chunk that this process has opened or taken over. The ticks of later go into the overflows.
-func (p *Pusher) Add(c *chunk.Chunk, deliveries []*Delivery, later []Lot) {
+func (p *Pusher) Add(c *chunk.Chunk, deliveries []*Delivery, later []OverflowBatch) {
 	p.sender.add(c, deliveries, later)
 }
 
@@ -98,18 +98,18 @@ func (p *Pusher) MustWait(e *Target, adding, bytes int, filling bool, since time
 	return p.sender.mustWait(e, adding, bytes, filling, since)
 }
 
-// Refill returns the channel on which the pusher requests ticks of overflows. The receiver reads them, gives them to More, and closes
-// Ended.
-func (p *Pusher) Refill() <-chan refill { return p.sender.refills }
+// Refills returns the channel on which the pusher requests ticks of overflows. The receiver reads them, gives them to Refilled, and
+// closes Ended.
+func (p *Pusher) Refills() <-chan refill { return p.sender.refills }
 
-// More queues ticks of a chunk that were read from an overflow. of is how many were requested: those that are missing count as
+// Refilled queues ticks of a chunk that were read from an overflow. of is how many were requested: those that are missing count as
 // settled. done reports whether the chunk is done.
-func (p *Pusher) More(c *chunk.Chunk, deliveries []*Delivery, of int) (done bool) {
-	return p.sender.more(c, deliveries, of)
+func (p *Pusher) Refilled(c *chunk.Chunk, deliveries []*Delivery, of int) (done bool) {
+	return p.sender.refilled(c, deliveries, of)
 }
 
-// LotSize returns how many ticks a lot has at most.
-func (p *Pusher) LotSize() int { return min(mostInLot, p.sender.room/2) }
+// OverflowBatchSize returns the most ticks that a batch has.
+func (p *Pusher) OverflowBatchSize() int { return min(overflowBatchTicks, p.sender.room/2) }
 
 // Unknown returns those of the chunks for which this process has, in that epoch, nothing to send and no result to write.
 func (p *Pusher) Unknown(chunks []Sending) []int64 { return p.sender.unknown(chunks) }
@@ -132,7 +132,7 @@ type Limits struct {
 // SetLimits changes limits. It must be called before Start.
 func (p *Pusher) SetLimits(l Limits) {
 	p.sender.room = cmp.Or(l.QueuedTicks, p.sender.room)
-	p.sender.flights.requests = cmp.Or(l.Requests, p.sender.flights.requests)
+	p.sender.requests.requests = cmp.Or(l.Requests, p.sender.requests.requests)
 	p.results.keptAside = cmp.Or(l.KeepResults, p.results.keptAside)
 }
 

@@ -7,23 +7,23 @@ import (
 
 // queue holds the ticks to send to one endpoint.
 type queue struct {
-	name    EndpointName
-	waiting []*Delivery
-	bytes   int   // of their payloads
-	behind  []Lot // the overflow, in order
-	filling bool  // the overflow is being read
-	parked  bool
-	slots   int // in use
+	name      EndpointName
+	waiting   []*Delivery
+	bytes     int             // of their payloads
+	overflow  []OverflowBatch // the overflow, in order
+	refilling bool            // the overflow is being read
+	parked    bool
+	slots     int // in use
 }
 
 func (q *queue) idle() bool {
-	return q.slots == 0 && len(q.waiting) == 0 && len(q.behind) == 0 && !q.filling
+	return q.slots == 0 && len(q.waiting) == 0 && len(q.overflow) == 0 && !q.refilling
 }
 
 const (
 	mostQueued      = 5_000   // ticks in the queue of one endpoint; others go into its overflow
 	mostQueuedBytes = 4 << 20 // bytes of their payloads, likewise
-	mostBehind      = 500_000 // ticks in all overflows; others are held for a while
+	mostOverflowing = 500_000 // ticks in all overflows; others are held for a while
 	fullWait        = 30 * time.Second
 	longestWait     = 10 * time.Minute
 )
@@ -38,12 +38,12 @@ func (s *sender) mustWait(e *Target, adding, bytes int, filling bool, since time
 		return "endpoint", wait, false
 	}
 	waiting, held := 0, 0
-	full = s.bytes+bytes >= s.flights.bytes
+	full = s.bytes+bytes >= s.requests.bytes
 	if q := s.queues[name]; q != nil {
-		waiting, held, full = len(q.waiting), q.bytes, full || len(q.behind) > 0 || q.filling
+		waiting, held, full = len(q.waiting), q.bytes, full || len(q.overflow) > 0 || q.refilling
 	}
 	full = (full || waiting+adding >= s.room || held+bytes >= s.bytesIn) && !filling
-	if full && s.behind+adding >= mostBehind {
+	if full && s.overflowing+adding >= mostOverflowing {
 		wait := min(max(fullWait, since), longestWait)
 		return "slot", wait + rand.N(wait), false
 	}
@@ -51,9 +51,9 @@ func (s *sender) mustWait(e *Target, adding, bytes int, filling bool, since time
 }
 
 // roomFor reports whether more of the overflow may be read, if the queue is to fill only a part of its room. An empty queue may always
-// read a lot, however much others hold.
+// read a batch, however much others hold.
 func (s *sender) roomFor(q *queue, part int) bool {
-	return len(q.waiting) == 0 || len(q.waiting) < s.room/part && q.bytes < s.bytesIn/part && s.bytes < s.flights.bytes
+	return len(q.waiting) == 0 || len(q.waiting) < s.room/part && q.bytes < s.bytesIn/part && s.bytes < s.requests.bytes
 }
 
 func (s *sender) queue(name EndpointName) *queue {

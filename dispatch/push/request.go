@@ -90,7 +90,7 @@ func (p *pusher) push(ctx context.Context, batch []*Delivery) {
 // putOff holds a batch that was not sent because of a failure of ours.
 func (p *pusher) putOff(batch []*Delivery, now time.Time, cause error) {
 	wait := p.failing.wait(now)
-	if p.d.told.Due("push", now) {
+	if p.d.rarely.Due("push", now) {
 		p.d.log.Warn("pushes are not sent, and their ticks wait", "tenant", batch[0].Tenant, "endpoint", batch[0].Endpoint.Name, "wait", wait, "error", cause)
 	}
 	p.d.results.add(everyOne(batch, func(o *outcome) { o.held = now.Add(wait + rand.N(wait)) }))
@@ -176,7 +176,7 @@ func (p *pusher) post(ctx context.Context, e *Target, id string, body []byte, at
 		return r, &ownError{err}
 	}
 	ctx, exchange := watched(ctx)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.Url, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(body))
 	if err != nil {
 		return r, errors.New("the URL of the endpoint cannot be used")
 	}

@@ -32,26 +32,26 @@ type Delivery struct {
 
 // sender pushes ticks. Each endpoint has its own queue and slots, so that a slow one delays no other.
 type sender struct {
-	d       *Pusher
-	pusher  *pusher
-	flights *flights
-	doubts  cluster.Doubts
+	d        *Pusher
+	pusher   *pusher
+	requests *requestLimiter
+	doubts   cluster.Doubts
 
-	mu       sync.Mutex
-	queues   map[EndpointName]*queue
-	breakers map[EndpointName]*breaker // of endpoints whose last request failed
-	running  map[tenants.ID]int        // requests in flight
-	parked   map[tenants.ID][]*queue   // queues that wait for a request of their tenant to end
-	unsent   map[int64]*owned          // by chunk
-	behind   int                       // ticks in all overflows
-	bytes    int                       // of the payloads in all queues
-	room     int                       // of a queue, in ticks
-	bytesIn  int                       // of a queue, in bytes of payloads
-	closed   bool
-	working  sync.WaitGroup
-	cancel   context.CancelFunc
-	context  context.Context
-	refills  chan refill
+	mu          sync.Mutex
+	queues      map[EndpointName]*queue
+	breakers    map[EndpointName]*breaker // of endpoints whose last request failed
+	running     map[tenants.ID]int        // requests in flight
+	parked      map[tenants.ID][]*queue   // queues that wait for a request of their tenant to end
+	unsent      map[int64]*owned          // by chunk
+	overflowing int                       // ticks in all overflows
+	bytes       int                       // of the payloads in all queues
+	room        int                       // of a queue, in ticks
+	bytesIn     int                       // of a queue, in bytes of payloads
+	closed      bool
+	working     sync.WaitGroup
+	cancel      context.CancelFunc
+	context     context.Context
+	refills     chan refill
 }
 
 // EndpointName names an endpoint of a tenant.
@@ -74,12 +74,12 @@ func newSender(d *Pusher) *sender {
 	}
 	s.context, s.cancel = context.WithCancel(context.Background())
 	s.pusher = newPusher(d)
-	s.flights = newFlights(mostFlights, d.pushBytes)
+	s.requests = newRequestLimiter(mostRequests, d.pushBytes)
 	return s
 }
 
 // add is Pusher.Add.
-func (s *sender) add(c *chunk.Chunk, deliveries []*Delivery, later []Lot) {
+func (s *sender) add(c *chunk.Chunk, deliveries []*Delivery, later []OverflowBatch) {
 	n := len(deliveries)
 	for _, l := range later {
 		n += len(l.Tries)
@@ -97,8 +97,8 @@ func (s *sender) add(c *chunk.Chunk, deliveries []*Delivery, later []Lot) {
 	s.enqueue(deliveries, most)
 	for _, l := range later {
 		q := s.queue(l.endpoint)
-		q.behind, s.behind = append(q.behind, l), s.behind+len(l.Tries)
-		s.fill(q)
+		q.overflow, s.overflowing = append(q.overflow, l), s.overflowing+len(l.Tries)
+		s.startRefill(q)
 	}
 }
 
@@ -142,10 +142,10 @@ func (s *sender) work(q *queue) {
 // send makes one request, once the process has room for it.
 func (s *sender) send(tenant tenants.ID, batch []*Delivery) {
 	bytes := weigh(batch)
-	if !s.flights.enter(tenant, bytes) {
+	if !s.requests.enter(tenant, bytes) {
 		return // the chunk stays open: when this process has left, another one takes it
 	}
-	defer s.flights.leave(tenant, bytes)
+	defer s.requests.leave(tenant, bytes)
 	if _, alive := s.d.member.Self(); !alive {
 		return // the others count this process as dead: abandon drops the rest
 	}
@@ -185,7 +185,7 @@ func (s *sender) take(q *queue, most part, sent bool) (batch []*Delivery, aside 
 			s.spawn(q)
 		}
 	}
-	s.fill(q)
+	s.startRefill(q)
 	if !s.closed && s.running[tenant] < most.tenant {
 		if next := s.unpark(tenant); next != nil {
 			s.spawn(next)
@@ -321,9 +321,9 @@ func (s *sender) abandon() {
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
 		s.empty(q)
-		q.behind = nil
+		q.overflow = nil
 	}
-	s.behind = 0
+	s.overflowing = 0
 	clear(s.unsent)
 }
 
@@ -332,7 +332,7 @@ func (s *sender) drain(ctx context.Context) {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.flights.close()
+	s.requests.close()
 	done := make(chan struct{})
 	go func() {
 		s.working.Wait()

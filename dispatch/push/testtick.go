@@ -88,7 +88,7 @@ func (p *Pusher) Pushable(ctx context.Context, tenant tenants.ID, name string) (
 	err := p.of(ctx).QueryRow(ctx, `
 		SELECT url, batch, headers, state, secrets
 		FROM endpoint
-		WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&e.Url, &e.Batch, &headers, &e.State, &secrets)
+		WHERE tenant_id = $1 AND name = $2`, tenant, name).Scan(&e.URL, &e.Batch, &headers, &e.State, &secrets)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, noEndpoint(name)
 	}

@@ -82,7 +82,7 @@ const (
 
 // TickUpdate is an UPDATE with ThatTick.
 type TickUpdate struct {
-	Sql  string
+	SQL  string
 	Args func(part []ident.TickKey) []any
 	Scan []any        // where the values of a returned row go
 	Each func() error // called after each returned row
@@ -93,7 +93,7 @@ func UpdateTicks(ctx context.Context, tx pgx.Tx, keys []ident.TickKey, u TickUpd
 	var b pgx.Batch
 	b.Queue(planUpdate)
 	for _, part := range NearParts(keys) {
-		b.Queue(u.Sql, u.Args(part)...).Query(func(rows pgx.Rows) error {
+		b.Queue(u.SQL, u.Args(part)...).Query(func(rows pgx.Rows) error {
 			_, err := pgx.ForEachRow(rows, u.Scan, u.Each)
 			return err
 		})

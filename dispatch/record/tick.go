@@ -103,7 +103,7 @@ type Tick struct {
 func (t *Tick) Stopped() bool { return t.State == Running && t.Reason != NoReason }
 
 // ReplayAs changes a failed tick into one that is delivered again.
-func (t *Tick) ReplayAs(f state.Fate) {
+func (t *Tick) ReplayAs(f state.Decision) {
 	t.ReplayedFrom, t.Attempt = new(t.Attempt), t.Attempt+1
 	t.State, t.Reason, t.EndedAt, t.Error, t.ChunkID = Running, NoReason, nil, nil, nil
 	if f == state.Buffered {

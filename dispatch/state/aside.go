@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Counters are how many ticks of a schedule are under way.
+// Counters are the numbers of a schedule's ticks that have not ended.
 type Counters struct {
-	Live, Buffered       int // own ticks that run, and that are buffered
-	Aside, AsideBuffered int
+	Live, Buffered       int        // own ticks that run, and own ticks that are buffered
+	Aside, AsideBuffered int        // the same for ticks aside
 	SeenAt               *time.Time // nominal time of the last timed tick that was recorded
 }
 
@@ -30,7 +30,7 @@ func Lock(ctx context.Context, tx pgx.Tx, s Schedule) (c Counters, err error) {
 
 // DecideAside locks the state of a schedule until tx ends, and returns what a new tick aside becomes: handed out if no tick of the
 // schedule runs or is buffered, or if the overlap policy allows all; else buffered.
-func DecideAside(ctx context.Context, tx pgx.Tx, s Schedule, overlap string) (Fate, error) {
+func DecideAside(ctx context.Context, tx pgx.Tx, s Schedule, overlap string) (Decision, error) {
 	c, err := Lock(ctx, tx, s)
 	if err != nil {
 		return 0, err
@@ -50,7 +50,7 @@ func Backfill(b *pgx.Batch, s Schedule, handedOut, buffered int) {
 }
 
 // Revive counts a failed tick that is delivered again, as a tick aside: handed out, or buffered.
-func Revive(b *pgx.Batch, s Schedule, f Fate) {
+func Revive(b *pgx.Batch, s Schedule, f Decision) {
 	handedOut, buffered := 1, 0
 	if f == Buffered {
 		handedOut, buffered = 0, 1

@@ -16,28 +16,28 @@ type Schedule struct {
 	ID     int64
 }
 
-// Fate says what became of a tick when it was decided.
-type Fate int16
+// Decision is what happens to a new tick: it is handed out, buffered or skipped.
+type Decision int16
 
-// The fates, as schedule_state keeps the last one.
+// The decisions, as column decision of schedule_state stores the last one.
 const (
-	handedOut Fate = iota
+	handedOut Decision = iota
 	Buffered
 	Skipped
 )
 
-// What the columns mean that are null where they would repeat another one, of a state st.
+// These expressions read columns of a state st that are null if they would repeat another column.
 const (
 	SeenAt    = `COALESCE(st.seen_at, st.last_at)` // nominal time of the last timed tick that was recorded
 	NewestAt  = `COALESCE(st.live_at, st.last_at)` // with NewestSeq: the own tick that was handed out last
 	NewestSeq = `COALESCE(st.live_seq, 0)`
 )
 
-// rule is the conditions under which a new tick n of a state st is handed out and is buffered. Otherwise it is skipped.
+// rule has two SQL conditions for a new tick n of a state st: when it is handed out, and when it is buffered. Otherwise it is skipped.
 type rule struct{ handOut, buffer string }
 
-// ruleOf returns the rule for ticks that may run where free holds. A tick overlaps while another one of its schedule runs or waits.
-// One that overlaps only ticks aside waits for them, whatever the policy. mostBuffered bounds buffer_all.
+// ruleOf returns the rule for ticks that may run if the condition free holds. A tick overlaps while another tick of its schedule runs or
+// waits. A tick that overlaps only ticks aside waits for them under every policy. mostBuffered bounds buffer_all.
 func ruleOf(free string) rule {
 	return rule{
 		handOut: `(` + free + ` AND (n.overlap = 'allow_all' OR st.live + st.buffered + st.aside = 0))`,
@@ -58,8 +58,8 @@ func (r rule) count() string {
 			decision = CASE WHEN ` + r.handOut + ` THEN 0 WHEN ` + r.buffer + ` THEN 1 ELSE 2 END`
 }
 
-// Two reasons to skip a timed tick n that the state st knows: a client asked for it, or the tick comes too soon. A schedule that
-// fires once a day, whose zone was changed after its last tick, fires again after 20 to 48 hours.
+// Two reasons to skip a timed tick n, which the state st shows: a client asked for it, or the tick comes too soon. After a change of the
+// zone of a schedule that fires once a day, the next tick comes 20 to 48 hours after the last one.
 const (
 	Requested = `n.at = ANY (st.skips)`
 	TooSoon   = `(st.rezoned_at IS NOT NULL AND st.last_at <= st.rezoned_at AND st.rezoned_at < n.at AND n.at < st.last_at + interval '20 hours')`
@@ -73,7 +73,7 @@ var (
 // Decide decides timed ticks, and moves the states of their schedules. It is the beginning of an UPDATE of schedule_state st, which
 // goes on with FROM a relation n, WHERE Undecided, and RETURNING. n has one row for each tick: owner (the tenant), id (of the
 // schedule), at (the nominal time), missed (the times that the tick stands for), reason (not 0: why it is skipped whatever the
-// state) and overlap (the policy). st.decision is its fate then, and st.prev_at the last_at of before.
+// state) and overlap (the policy). Afterwards st.decision is the decision, and st.prev_at is the old last_at.
 var Decide = `
 		UPDATE schedule_state st
 		SET seen_at = CASE WHEN ` + timed.handOut + ` THEN NULL ELSE n.at END,
@@ -90,11 +90,11 @@ var Decide = `
 // Undecided joins Decide's n with the states of its schedules, and leaves out the ticks that were decided before.
 const Undecided = `st.tenant_id = n.owner AND st.schedule_id = n.id AND (` + SeenAt + ` < n.at) IS NOT FALSE`
 
-// Triggered is a manual tick that was decided: its number, its fate, and the nominal time of the timed tick before it.
+// triggered is a decided manual tick: its number, its decision, and the nominal time of the last timed tick before it.
 type triggered struct {
-	Seq    int32
-	Fate   Fate
-	LastAt *time.Time
+	Seq      int32
+	Decision Decision
+	LastAt   *time.Time
 }
 
 var trigger = `
@@ -109,7 +109,7 @@ var trigger = `
 
 // Trigger decides a manual tick at a nominal time, under an overlap policy. A reason other than 0 skips the tick whatever the state.
 func Trigger(ctx context.Context, tx pgx.Tx, s Schedule, at time.Time, reason int16, overlap string) (t triggered, err error) {
-	err = tx.QueryRow(ctx, trigger, s.Tenant, s.ID, reason, overlap, at).Scan(&t.Seq, &t.Fate, &t.LastAt)
+	err = tx.QueryRow(ctx, trigger, s.Tenant, s.ID, reason, overlap, at).Scan(&t.Seq, &t.Decision, &t.LastAt)
 	if err != nil {
 		return t, fmt.Errorf("count the manual tick: %w", err)
 	}

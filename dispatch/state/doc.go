@@ -23,8 +23,8 @@
 //	Backfill         new ticks aside: aside +n, fired +n, aside_buffered +m
 //	Revive           a failed tick is delivered again: failed -1, and aside +1 or aside_buffered +1
 //
-// What is handed out as the schedule's own tick also moves the sequence: last_at and prev_at are the nominal times of the last
-// timed tick and of the one before, occurrence is its number. To keep the row narrow, a column that would repeat another is null:
+// An own tick that is handed out also moves the sequence: last_at and prev_at are the nominal times of the last timed tick and of the
+// one before, and occurrence is its number. To keep the row narrow, a column that would repeat another is null:
 // seen_at (the last timed tick that was recorded) and live_at with live_seq (the tick that was handed out last) then mean last_at,
 // last_tick_at with last_seq (the tick that was recorded last) means seen_at.
 //

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// lookAhead finds the member that each walk comes to after its leg, so that the cohort sleeps until then.
+// lookAhead finds the next member of each walk after its leg, so that the cohort sleeps until that member is due.
 func (p *pass) lookAhead(ctx context.Context) error {
 	var at []int
 	var ids, low, high, lowAgain, highAgain []int64
@@ -21,7 +21,7 @@ func (p *pass) lookAhead(ctx context.Context) error {
 		if c.leg == nil || !c.whole || !c.leg.Last {
 			continue
 		}
-		ranges := append(c.walk.Rest(*c.leg), [2]int64{1, 0}, [2]int64{1, 0}) // one that holds nothing for each that is not there
+		ranges := append(c.walk.Rest(*c.leg), [2]int64{1, 0}, [2]int64{1, 0}) // empty ranges in place of absent ones
 		at, ids, owners = append(at, i), append(ids, c.ID), append(owners, int32(c.TenantID))
 		low, high = append(low, ranges[0][0]), append(high, ranges[0][1])
 		lowAgain, highAgain = append(lowAgain, ranges[1][0]), append(highAgain, ranges[1][1])
@@ -53,7 +53,7 @@ func (p *pass) lookAhead(ctx context.Context) error {
 	return nil
 }
 
-// place is where a cohort stands after a sweep.
+// place is the position of a cohort after a sweep: its times and its cursor.
 type place struct {
 	next, due, run, from, empty, wait *time.Time
 	phase, id                         *int64
@@ -63,8 +63,8 @@ type place struct {
 
 const leastSleep = 20 * time.Millisecond // of a walk, so that each wake finds more than one member
 
-// place moves a cohort: to its next nominal time, to sleep where it has no members or no time left, or its cursor
-// within the run.
+// place returns the new position of a cohort: its next nominal time, its cursor within the run, or no due time if it has no members or no
+// time left.
 func (c *due) place(now time.Time) place {
 	var next *time.Time
 	if !c.run.Next.IsZero() {
@@ -104,19 +104,19 @@ func (c *due) place(now time.Time) place {
 			return place{}
 		}
 		return place{next: next, due: new(c.timing.Due(*next))}
-	case c.AtID == nil: // reached, but none of its members fitted in
+	case c.AtID == nil: // begun, but there was no room for any of its members
 		return place{next: c.NextAt, due: &now}
 	}
 	return within(*c.AtPhase, *c.AtID, now)
 }
 
-// idle reports whether a cohort only sleeps until its next nominal time is due.
+// idle reports whether a cohort only waits for its next nominal time.
 func (p *place) idle() bool {
 	return p.next != nil && p.due != nil && p.run == nil && p.empty == nil && p.wait == nil
 }
 
-// advance queues the statements that move each cohort that was reached to its place. Nearly all of them only sleep until their next
-// nominal time, which takes a quarter of the columns.
+// advance queues the statements that move each begun cohort to its new place. Nearly all cohorts only wait for their next nominal time;
+// their statement writes a quarter of the columns.
 func (p *pass) advance() {
 	b := &p.chunks.Along
 	var idle []pgtype.TID

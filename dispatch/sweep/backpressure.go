@@ -12,18 +12,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// mostUnopened is how many chunks of a tenant's are swept ahead of their opening: a backlog waits in its cohorts, where it
-// can be halted, and not among River's jobs.
+// mostUnopened is the maximum number of a tenant's unopened chunks. A larger backlog waits in its cohorts, where a halt stops it, instead
+// of in River's jobs.
 const mostUnopened = 4000
 
 const (
 	pressureEvery = 500 * time.Millisecond
 	restPressure  = time.Second
-	pressurePart  = 20 // a look takes one part in so many of the time: the more is unopened, the longer it takes
+	pressurePart  = 20 // counting takes at most one part in so many of the time; it is slow if many chunks are unopened
 )
 
-// pressure is how many unopened chunks each tenant has: as of the last look at them, with those that this process has
-// swept since.
+// pressure is the number of each tenant's unopened chunks: the last count, and the chunks that this process has swept since.
 type pressure struct {
 	mu     sync.Mutex
 	chunks map[tenants.ID]int
@@ -35,7 +34,7 @@ func (p *pressure) of(tenant tenants.ID) int {
 	return p.chunks[tenant]
 }
 
-// add counts one more chunk, and tells how many there were.
+// add counts one more chunk, and returns the number before it.
 func (p *pressure) add(tenant tenants.ID) (before int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,14 +45,14 @@ func (p *pressure) add(tenant tenants.ID) (before int) {
 	return p.chunks[tenant] - 1
 }
 
-// set replaces the counts by those of a new look.
+// set replaces the counts.
 func (p *pressure) set(chunks map[tenants.ID]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.chunks = chunks
 }
 
-// measurePressure counts the unopened chunks until ctx ends.
+// measurePressure counts the unopened chunks periodically until ctx ends.
 func (s *Sweeper) measurePressure(ctx context.Context) {
 	var took time.Duration
 	pace := func() time.Duration { return max(s.idle.Pace(pressureEvery, restPressure), pressurePart*took) }
@@ -63,7 +62,7 @@ func (s *Sweeper) measurePressure(ctx context.Context) {
 	})
 }
 
-// countUnopened counts the unopened chunks of each tenant.
+// CountUnopened counts the unopened chunks of each tenant.
 func (s *Sweeper) CountUnopened(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -96,8 +95,8 @@ func (s *Sweeper) CountUnopened(ctx context.Context) error {
 	return nil
 }
 
-// priority is River's (1 is first) of a chunk of which so many of the tenant's are unopened before it: who has few is not
-// held up by who has many, in any lane.
+// priority returns River's priority (1 is first) of a chunk, given how many chunks of its tenant are unopened before it. So a tenant with
+// few chunks never waits for a tenant with many, in any lane.
 func priority(before int) int {
 	switch {
 	case before < 16:
@@ -110,13 +109,13 @@ func priority(before int) int {
 	return 4
 }
 
-// looks remembers when something was last looked for in each shard.
+// looks stores the time of the last look in each shard.
 type looks struct {
 	mu sync.Mutex
 	at map[int16]time.Time
 }
 
-// due tells whether it is time to look again, and notes that it is done.
+// due reports whether the next look is due, and records it as done.
 func (l *looks) due(shard int16) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

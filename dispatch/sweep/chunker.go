@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Chunker writes chunks of due ticks with the jobs that open them. The sweep of a process and the changes of schedules share one, as it
-// counts what each tenant was given.
+// Chunker writes chunks of due ticks with the jobs that open them. The sweep of a process and the changes of schedules share one, because
+// it counts the ticks of each tenant.
 type Chunker struct {
 	quotas   record.Quotas
 	limiter  *limiter
@@ -18,7 +18,7 @@ type Chunker struct {
 	insert   func(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error
 }
 
-// NewChunker returns a Chunker. insert makes the jobs that open runs of chunks.
+// NewChunker returns a Chunker. insert inserts the jobs that open runs of chunks.
 func NewChunker(pool *pgxpool.Pool, quotas record.Quotas, insert func(ctx context.Context, tx pgx.Tx, runs []chunk.Run) error) *Chunker {
 	return &Chunker{quotas: quotas, limiter: newLimiter(pool), insert: insert}
 }
@@ -47,7 +47,7 @@ func (c *Chunker) openRuns(made []chunk.Draft) (runs []chunk.Run) {
 		}
 		run := chunk.Run{JobArgs: chunk.JobArgs{Chunk: one.ID}, Lane: one.Lane, Priority: first, Chunks: 1, Ticks: one.Count}
 		if one.Kind != chunk.FirstTries {
-			run.Ticks = chunk.TicksOfAJob // nothing joins it
+			run.Ticks = chunk.TicksOfAJob // so that no other chunk joins the run
 		}
 		runs = append(runs, run)
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/carillonhq/carillon/dispatch/state"
 )
 
-// markOut writes into the states of schedules with fixed_delay that a tick of theirs is out: the end of that tick arms the schedule's cohort
-// again. It returns the cohorts whose last tick this is.
+// markOut records in the states of schedules with fixed_delay that a tick is handed out. The end of that tick rearms the schedule's
+// cohort. It returns the cohorts with their last tick.
 func (p *pass) markOut(ctx context.Context) (over []int64, err error) {
 	var all []state.Delayed
 	for _, d := range p.delayed {

@@ -1,6 +1,6 @@
-// Package sweep makes chunks of what is due.
+// Package sweep makes chunks of due ticks.
 //
-// A process sweeps the shards that are its own. It locks a shard, reads the cohorts whose time has come, computes the next time of
+// A process sweeps its own shards. It locks a shard, reads the due cohorts, computes the next time of
 // each, and writes their members into chunks with the River jobs that open them ([Chunker]): all of this is one transaction, so a tick
 // is handed out exactly once. A cohort that cannot be computed is quarantined alone.
 //

@@ -17,9 +17,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// due is a cohort whose time has come: first what dueColumns read, in the order of fields.
+// due is a due cohort. It begins with the values of DueColumns, in the order of fields.
 type due struct {
-	Row         pgtype.TID // where it lies: nobody else changes it while the shard is locked
+	Row         pgtype.TID // its physical row, which nobody else changes while the shard is locked
 	ID          int64
 	TenantID    tenants.ID
 	Workflow    word
@@ -34,31 +34,31 @@ type due struct {
 	AtID        *int64
 	ThrottledAt *time.Time
 	RetimeAt    *time.Time
-	Revision    int64 // with TZData: by what it is timed
+	Revision    int64 // with TZData: the calendars and the tz database of its times
 	TZData      word
-	Waits       bool // others of its tenant's wait in line
+	Waits       bool // its tenant is queued in the shard
 
 	next   time.Time // what NextAt points to
 	timing *calendar.Timing
 	run    cohorts.Run
-	begun  bool // this transaction reached it
-	whole  bool // and read all of its members that it was to read
-	empty  bool // of which there are none
-	cut    bool // it has more members than are read of one
+	begun  bool // this transaction has reached the cohort
+	whole  bool // it has read all members up to the end of the leg or run
+	empty  bool // the cohort has no members
+	cut    bool // the cohort has more members than a pass reads of one cohort
 
 	fromPhase, fromID int64 // where reading began
-	waits, stopped    bool  // it comes into the line, or stays there; and does not begin a run
+	waits, stopped    bool  // it joins or stays in the queue; its tenant is stopped, so it begins no run
 
 	walk  cohorts.Walk // with jitter
-	leg   *cohorts.Leg // of the walk, that this transaction goes; nil: there is no jitter
-	ahead *int64       // the phase of the member that the walk comes to next
+	leg   *cohorts.Leg // the part of the walk in this transaction; nil: there is no jitter
+	ahead *int64       // the phase of the walk's next member
 
-	members int          // unread, or how many were read along with it: noMember, oneMember or moreMembers
-	first   chunk.Member // where it is one, from when until when nominal times count to it
-	counts  counts
+	members int          // how many members were read with the cohort: unread, noMember, oneMember or moreMembers
+	first   chunk.Member // valid with oneMember
+	counts  counts       // of first
 }
 
-// What was read along with a cohort: nothing, that it has no member or one, or that it has more.
+// How many members were read together with a cohort.
 const (
 	unread = iota - 1
 	noMember
@@ -71,7 +71,7 @@ const mostTries = 2000
 // found is what is due in a shard.
 type found struct {
 	now     time.Time
-	from    dueLook // where reading began
+	from    dueLook // the floors at which reading began
 	cohorts []*due
 	tries   map[tenants.ID][]record.Try
 	turns   []tenants.ID

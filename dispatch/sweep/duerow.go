@@ -9,14 +9,14 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// dueColumns are the columns of a due cohort c of shard $1. Whether its tenant waits in line is looked up for each cohort by the
-// key of turn: IN or EXISTS would read all turns of the shard, which are as many as tenants that are suspended.
+// DueColumns are the columns of a due cohort c of shard $1. A subquery by the key of turn finds whether the tenant is queued: IN or EXISTS
+// would read all turns of the shard, of which there are as many as suspended tenants.
 const DueColumns = `c.ctid, c.id, c.tenant_id, c.workflow, c.hash, c.missed, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop,
 			c.at_phase, c.at_id, c.throttled_at, c.retime_at, c.revision, c.tzdata,
 			(SELECT true FROM fair_turn w WHERE w.shard = $1 AND w.tenant_id = c.tenant_id LIMIT 1) IS NOT NULL AS waits`
 
-// dueRow is a row of dueColumns as it is read. One is read into for all rows of a statement, whose texts are mostly those of the
-// row before; what may be null is read as such, since a pointer to a pointer is found by reflection.
+// dueRow is the scan target of DueColumns. One dueRow serves all rows of a statement, because their texts are mostly equal to those of the
+// previous row. Nullable columns have pgtype fields, because pgx needs reflection for a pointer to a pointer.
 type dueRow struct {
 	due
 	nextAt, runAt, runFrom, throttledAt, retimeAt pgtype.Timestamptz
@@ -25,7 +25,7 @@ type dueRow struct {
 	atPhase, atID                                 pgtype.Int8
 }
 
-// fields are where a row of dueColumns is read into.
+// fields returns the scan targets of DueColumns.
 func (r *dueRow) fields() []any {
 	return []any{
 		&r.Row, &r.ID, (*int32)(&r.TenantID), &r.Workflow, &r.Hash, &r.Missed, &r.nextAt, &r.runAt, &r.runFrom, &r.runLost, &r.runDrop,
@@ -33,7 +33,7 @@ func (r *dueRow) fields() []any {
 	}
 }
 
-// dues makes cohorts of the rows that are read, several at a time.
+// dues collects cohorts. It allocates them in blocks.
 type dues struct {
 	all   []*due
 	spare []due
@@ -76,7 +76,7 @@ func orNil(at pgtype.Timestamptz) *time.Time {
 	return new(at.Time)
 }
 
-// word is a text of few values, which is read without a copy where it is the one that was there.
+// word is a text with few different values. Scanning the same value again makes no copy.
 type word string
 
 func (w *word) ScanBytes(text []byte) error {
@@ -86,8 +86,8 @@ func (w *word) ScanBytes(text []byte) error {
 	return nil
 }
 
-// digest is the hash of a timing, by which that is kept in memory. What follows it, to tell the cohorts of fixed_delay from
-// one another, is left out.
+// digest is the hash of a timing, which is the key of the timing cache. Cohorts of fixed_delay have more bytes after it, which
+// distinguish them; digest ignores these.
 type digest [16]byte
 
 func (d *digest) ScanBytes(value []byte) error {
@@ -98,7 +98,7 @@ func (d *digest) ScanBytes(value []byte) error {
 	return nil
 }
 
-// collectDue reads rows of dueColumns.
+// collectDue reads rows of DueColumns.
 func collectDue(rows pgx.Rows) ([]*due, error) {
 	var found dues
 	var row dueRow
@@ -109,8 +109,8 @@ func collectDue(rows pgx.Rows) ([]*due, error) {
 	return found.all, err
 }
 
-// collectWithMembers reads rows of dueColumns, of due_at and of the first two members of each cohort: a row for each of those, or
-// one where there is none. first is the first due_at.
+// collectWithMembers reads rows of DueColumns, due_at and a member: one row for each of the first two members of a cohort, or one row
+// without a member. first is the earliest due_at.
 func collectWithMembers(rows pgx.Rows) (cohorts []*due, first time.Time, err error) {
 	var found dues
 	var row dueRow

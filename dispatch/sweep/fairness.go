@@ -20,16 +20,16 @@ import (
 // too, but no run begins, and its missed policy applies when it returns. A change of a quota counts from the tenant's next turn on.
 const (
 	share       = 2000            // ticks of a tenant that are swept of one shard before it is queued
-	turnTicks   = 2000            // of a sweep that are left to turns, however much else is due
+	turnTicks   = 2000            // ticks of a sweep that are reserved for turns
 	mostTurns   = 16              // in one sweep
 	stoppedLook = 5 * time.Minute // while a tenant is halted or suspended; the change that ends this wakes its turns
-	mostStopped = 64              // tenants whose turns are put off so long in one sweep: each takes a lock
+	mostStopped = 64              // tenants whose turns one sweep puts off for so long: each takes a lock
 	pressedLook = 200 * time.Millisecond
 	otherLook   = 300 * time.Millisecond
 	mostOthers  = 300
 )
 
-// fairness is what the sweeps of a process remember of tenants.
+// fairness is the memory of a process's sweeps about tenants.
 type fairness struct {
 	limiter  *limiter
 	pressure *pressure

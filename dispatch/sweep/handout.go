@@ -17,8 +17,8 @@ import (
 )
 
 // HandOut makes chunks of due ticks in the caller's transaction, which holds the locks of their shards, shared: a change came before the
-// sweep had taken them. They are opened like any other chunk, in order. Ticks of one tenant and shard share chunks; if a schedule has
-// several ticks, each goes into a later chunk than the one before. Of more ticks than the tenant's rate the later ones wait.
+// sweep had taken them. They are opened like any other chunk, in order. Ticks of one tenant and shard share chunks. If a schedule has
+// several ticks, each goes into a later chunk than the previous one. Ticks above the tenant's rate wait.
 func (c *Chunker) HandOut(ctx context.Context, tx pgx.Tx, due []cohorts.Due) error {
 	if sabotage.RetimeForgets.On() || len(due) == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (c *Chunker) HandOut(ctx context.Context, tx pgx.Tx, due []cohorts.Due) err
 	return nil
 }
 
-// handOutOf makes the chunks of one shard. Ticks that differ in nothing but their schedule stand next to one another.
+// handOutOf makes the chunks of one shard. Ticks that differ only in their schedule are adjacent.
 func (c *Chunker) handOutOf(ctx context.Context, tx pgx.Tx, batch []cohorts.Due, workflows map[int64]string) error {
 	cs := chunk.NewBatch(batch[0].Shard)
 	rates := c.ratesOf(ctx, batch)
@@ -96,7 +96,7 @@ func (c *Chunker) ratesOf(ctx context.Context, due []cohorts.Due) map[tenants.ID
 	return rates
 }
 
-// paceChunks makes the ticks of new chunks wait that are more than their tenants' rates.
+// paceChunks delays the new chunks whose ticks exceed their tenants' rates.
 func (c *Chunker) paceChunks(ctx context.Context, tx pgx.Tx, made []chunk.Draft, rates map[tenants.ID]int) error {
 	var ids []int64
 	var owners []int32

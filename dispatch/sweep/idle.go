@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// A process of whose shards nothing has been swept for a while rests: it looks more seldom for what nothing due waits for. It
-// looks for what is due as often as ever: retries and fixed_delay come due without a word to it.
+// Idle backoff: a process that has swept nothing for a while runs its other periodic work less often. It still looks for due shards as
+// often as before, because retries and fixed_delay become due without a notification.
 const (
 	restAfter   = 10 * time.Second
 	RestAnalyze = 2 * time.Second
 )
 
-// rest is since when nothing was swept.
+// Idle stores when the process last swept a chunk. It is safe for concurrent use.
 type Idle struct{ stirred atomic.Int64 }
 
-// stir notes that chunks were swept, if any were.
+// stir records that chunks were swept now, if there were any.
 func (r *Idle) stir(chunks int) {
 	if chunks > 0 {
 		r.stirred.Store(time.Now().UnixNano())
 	}
 }
 
-// pace is the period at which something is looked for now: the first while there is something to do, else the second.
+// Pace returns the period of periodic work: busy after recent sweeps, otherwise idle.
 func (r *Idle) Pace(busy, idle time.Duration) time.Duration {
 	if time.Since(time.Unix(0, r.stirred.Load())) < restAfter {
 		return busy

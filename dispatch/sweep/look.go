@@ -11,20 +11,21 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// dueFloors are the floors of what a sweep reads by due_at.
+// DueFloors are the floors of the indexes by due_at, for each shard.
 type DueFloors struct {
 	cohort, delayed, turn [cohorts.Shards]cluster.Floor
 	search                cluster.Search
 }
 
-// dueLook is one reading of what is due in a shard.
+// dueLook is one reading of a shard's indexes by due_at.
 type dueLook struct{ Cohort, Delayed, turn cluster.Look }
 
+// Look begins a reading of a shard at its floors. A full one begins at the low ends of the indexes.
 func (f *DueFloors) Look(shard int16, h *cluster.Horizon, full bool) dueLook {
 	return dueLook{f.cohort[shard].Look(h, full), f.delayed[shard].Look(h, full), f.turn[shard].Look(h, full)}
 }
 
-// dueLooks are readings of several shards, with where they begin as columns.
+// dueLooks are readings of several shards. Their floors are columns for a query.
 type dueLooks struct {
 	shards                 []int16
 	looks                  map[int16]dueLook
@@ -45,9 +46,8 @@ func (f *DueFloors) begin(shards []int16, h *cluster.Horizon) dueLooks {
 // dueSoon is how far ahead a look reads. The next one comes earlier than that.
 const dueSoon = 2 * lookEvery
 
-// firstDue reads the first due time of cohorts, delayed ticks and turns of shards: $1 names them, $2 to $4 tell where to begin, and $5
-// how far ahead to read. Times that lie further ahead may be those of many rows that were changed since, whose entries an old
-// snapshot keeps.
+// firstDue reads the first due time of cohorts, delayed ticks and turns in shards: $1 are the shards, $2 to $4 the floors, and $5 how far
+// ahead to read. It reads no further, because an old snapshot may keep many dead index entries with later times.
 const firstDue = `
 		SELECT s.shard, c.due_at, h.due_at, t.due_at, ` + postgres.Now + `
 		FROM unnest($1::smallint[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) AS s (shard, cohort, delayed, fair_turn)
@@ -61,8 +61,7 @@ const firstDue = `
 			SELECT due_at FROM fair_turn WHERE fair_turn.shard = s.shard AND due_at BETWEEN s.fair_turn AND (SELECT ` + postgres.Now + `) + $5::interval ORDER BY due_at LIMIT 1
 		) t ON true`
 
-// look puts the due shards in the queue, except those that are in it or being swept. It returns how long to wait until the next
-// look.
+// Look adds the due shards to the queue, except those that are already queued or being swept. It returns the wait until the next look.
 func (s *Sweeper) Look(ctx context.Context, busy *shardSet, due chan<- int16) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -89,14 +88,14 @@ func (s *Sweeper) Look(ctx context.Context, busy *shardSet, due chan<- int16) (t
 	return wait, nil
 }
 
-// shardDue are the first due times of a shard; the zero time: there is none up to dueSoon.
+// ShardDue has the first due times of a shard. The zero time means that none is within dueSoon.
 type ShardDue struct {
 	shard                 int16
 	Cohort, Delayed, Turn time.Time
 	now                   time.Time // by the database's clock
 }
 
-// firstDue calls fn with what is due first in each of some shards, or is about to be.
+// FirstDue calls fn with the first due times of each shard.
 func (s *Sweeper) FirstDue(ctx context.Context, floors *DueFloors, shards []int16, fn func(ShardDue)) error {
 	l := floors.begin(shards, s.horizon)
 	rows, err := s.pool.Query(ctx, skewClock(firstDue), l.shards, l.cohort, l.delayed, l.turns, dueSoon)
@@ -134,7 +133,7 @@ const firstBelow = `
 			SELECT due_at FROM fair_turn WHERE fair_turn.shard = s.shard AND due_at >= $2 AND due_at < $3 ORDER BY due_at LIMIT 1
 		) t ON true`
 
-// searchDue lowers the floors of shards to what it finds below them.
+// SearchDue searches below the floors of shards, and lowers them to the rows that it finds.
 func (s *Sweeper) SearchDue(ctx context.Context, floors *DueFloors, shards []int16) error {
 	w, is := floors.search.Begin(s.horizon, time.Now())
 	if !is {
@@ -160,7 +159,7 @@ func (s *Sweeper) SearchDue(ctx context.Context, floors *DueFloors, shards []int
 	return nil
 }
 
-// overdue returns how long ago a due time was, if it is past.
+// Overdue returns how long ago a due time was, or 0 if it is not past.
 func (s *ShardDue) Overdue(at time.Time) time.Duration {
 	if at.IsZero() {
 		return 0

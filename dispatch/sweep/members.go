@@ -62,21 +62,21 @@ func (p *pass) readMembers(ctx context.Context, cohorts []*due, most, each int) 
 	return members, min(read, most), nil
 }
 
-// foundMembers are members in the order in which they were read, column by column.
+// foundMembers are members in reading order, as columns.
 type foundMembers struct {
-	cohorts []int32 // their numbers among the cohorts asked for, from 1 on
+	cohorts []int32 // the index of each member's cohort, from 1 on
 	ids     []int64
 	phases  []int64          // of the members of cohorts with jitter; others have none
-	limits  map[int64]counts // of those that do not see the whole run
+	limits  map[int64]counts // of members to which not the whole run counts
 }
 
-// counts is from when until when (nil: for good) nominal times count to a member.
+// counts is the period in which nominal times count for a member. A nil until means no end.
 type counts struct {
 	from  time.Time
 	until *time.Time
 }
 
-// jitters reports whether the members of a cohort are ordered by a hash of theirs. In other cohorts all have phase 0.
+// jitters reports whether the cohort's timing has a jitter: then phase is a hash of each member. In other cohorts phase is 0.
 func (c *due) jitters() bool { return c.timing.Jitter() > 0 }
 
 func (p *pass) findMembers(ctx context.Context, cohorts []*due, most, each int) (f foundMembers, err error) {
@@ -100,8 +100,8 @@ func (p *pass) findMembers(ctx context.Context, cohorts []*due, most, each int) 
 	var limited []int64
 	var from []time.Time
 	var until []*time.Time
-	// A nested loop over the cohorts as given: no other plan is open to a LATERAL with a LIMIT. What it finds is gathered in
-	// its order into arrays, which cost a fraction of rows, and nearly all members see their cohort's run whole.
+	// A LATERAL with a LIMIT leaves the planner only a nested loop over the cohorts in the given order. The result is arrays in that order,
+	// which cost a fraction of rows. The limits are separate arrays, because nearly no member has one.
 	err = p.tx.QueryRow(ctx, `
 		SELECT array_agg(f.ord), array_agg(f.schedule_id), array_agg(f.phase) FILTER (WHERE f.jitters),
 			array_agg(f.schedule_id) FILTER (WHERE f.limited), array_agg(f.from_at) FILTER (WHERE f.limited), array_agg(f.until_at) FILTER (WHERE f.limited)

@@ -4,13 +4,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// sweepMetrics are the metrics of the sweep.
+// Metrics are the metrics of the sweep.
 type Metrics struct {
 	swept        prometheus.Counter
 	sweepSeconds prometheus.Histogram
 }
 
-// newSweepMetrics registers the metrics of the sweep.
+// NewMetrics registers the metrics of the sweep.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		swept:        prometheus.NewCounter(prometheus.CounterOpts{Name: "carillon_swept_total", Help: "Members read by the sweep."}),

@@ -45,7 +45,7 @@ type delayedRun struct {
 
 func (s *Sweeper) newPass(tx pgx.Tx, shard int16, f *found) *pass {
 	return &pass{
-		tx: tx, shard: shard, now: f.now, from: f.from, timings: s.timings, fair: s.fair, aside: aside{log: s.log, told: s.told},
+		tx: tx, shard: shard, now: f.now, from: f.from, timings: s.timings, fair: s.fair, aside: aside{log: s.log, rarely: s.rarely},
 		chunks: chunk.NewBatch(shard), turns: turns{next: map[tenants.ID]time.Time{}, joined: map[tenants.ID]bool{}},
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 // aside collects the due cohorts of a shard that a sweep does not serve. One of them never fails the sweep of the others.
 type aside struct {
-	log  *slog.Logger
-	told *loop.Rarely
+	log    *slog.Logger
+	rarely *loop.Rarely
 
 	broken []int64 // cannot be computed, and are quarantined
 	early  []int64 // are put off
@@ -32,7 +32,7 @@ func (a *aside) leave(c *due, now time.Time, err error) {
 		a.broken = append(a.broken, c.ID)
 		return
 	}
-	if a.told.Due("newer cohort", time.Now()) {
+	if a.rarely.Due("newer cohort", time.Now()) {
 		a.log.Warn("cohorts that a newer program wrote are put off", "cohort", c.ID, "tenant", c.TenantID, "wait", record.NewerWait)
 	}
 	a.putOff(c, now.Add(record.NewerWait))

@@ -19,9 +19,9 @@ func (c *due) served() bool {
 	return c.RetimeAt != nil && c.RunAt == nil && (c.NextAt == nil || c.NextAt.After(*c.RetimeAt))
 }
 
-// retime sets the next times of served cohorts by the present calendars and zones, and returns the others. Times up to the
-// moment of the change have been served by the earlier ones; the first time after that moment comes next, so none is lost.
-// A cohort that cannot be computed is quarantined.
+// retime computes the next times of served cohorts with the current calendars and zones, and returns the other cohorts. The old timing
+// served all times up to the change; the next time is the first one after it, so none is lost. retime quarantines a cohort that cannot be
+// computed.
 func (p *pass) retime(ctx context.Context, all []*due) (others []*due, err error) {
 	var served []*due
 	for _, c := range all {
@@ -51,7 +51,7 @@ func (p *pass) retime(ctx context.Context, all []*due) (others []*due, err error
 		if err != nil {
 			return nil, err
 		}
-		if left -= n; left <= 0 { // it is due still
+		if left -= n; left <= 0 { // the cohort stays due
 			continue
 		}
 		if err := p.retimeOne(ctx, c, t, revision); err != nil {
@@ -61,8 +61,8 @@ func (p *pass) retime(ctx context.Context, all []*due) (others []*due, err error
 	return others, p.aside.write(ctx, p.tx, p.shard)
 }
 
-// sleepEmpty ends the retiming of cohorts that have no members, without computing anything, and returns the other cohorts:
-// a calendar that only empty cohorts name may be deleted already.
+// sleepEmpty ends the retiming of cohorts without members, and returns the other cohorts. It computes no times, because a calendar that
+// only empty cohorts name may already be deleted.
 func (p *pass) sleepEmpty(ctx context.Context, all []*due) ([]*due, error) {
 	ids := make([]int64, len(all))
 	for i, c := range all {
@@ -105,8 +105,8 @@ type limited struct {
 	TicksLeft  int32
 }
 
-// limit finds the last time anew of members with max_ticks, at most n, by the timing that their cohort goes on by: the
-// ticks that came by the one before count. It returns how many there were.
+// limit computes the last times of at most n members with max_ticks again, with the new timing of their cohort. It counts the ticks of
+// the old timing. It returns the number of members.
 func (p *pass) limit(ctx context.Context, c *due, t *calendar.Timing, n int) (int, error) {
 	rows, _ := p.tx.Query(ctx, `
 		SELECT m.phase, m.schedule_id, m.from_at, m.until_at, s.ticks_left

@@ -13,7 +13,7 @@ import (
 const (
 	lookEvery = 200 * time.Millisecond // the sweep looks at least so often
 	lookLate  = 2 * time.Millisecond   // it wakes just after the second, by the database's clock
-	sweepers  = 3                      // shards swept at once by one process
+	sweepers  = 3                      // shards that one process sweeps concurrently
 )
 
 // sweep looks when the next shard is due, and sweeps due shards, until ctx ends.
@@ -65,11 +65,11 @@ func (s *Sweeper) sweepTurn(ctx context.Context, shard int16, busy *shardSet, du
 		return
 	}
 	if _, alive := s.member.Self(); more && alive && slices.Contains(s.member.Shards(), shard) {
-		due <- shard // there is room: each shard is in it once at most
+		due <- shard // never blocks: the channel has room for every shard, and each shard is in it at most once
 		return
 	}
 	busy.remove(shard)
-	if len(due) == 0 { // else what is due by now waits behind those that are queued, and is looked for soon enough
+	if len(due) == 0 { // otherwise the queued shards come first, and the periodic look is early enough
 		s.Wake()
 	}
 }

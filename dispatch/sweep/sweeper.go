@@ -15,7 +15,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Config is what a Sweeper works with.
+// Config has the dependencies of a Sweeper.
 type Config struct {
 	Pool     *pgxpool.Pool
 	Timings  *cohorts.Timings
@@ -25,13 +25,13 @@ type Config struct {
 	Horizon  *cluster.Horizon
 	Unopened *chunk.Unopened
 	Idle     *Idle
-	Told     *loop.Rarely                           // of errors that come again and again
+	Rarely   *loop.Rarely                           // of errors that come again and again
 	Offer    func(runs []chunk.Run) (left []string) // gives runs to the opener of this process; nil: it opens none
 	Metrics  *Metrics
 	Log      *slog.Logger
 }
 
-// Sweeper makes chunks of what is due in the shards of this process.
+// Sweeper makes chunks of the due ticks in the shards of this process.
 type Sweeper struct {
 	pool     *pgxpool.Pool
 	timings  *cohorts.Timings
@@ -41,7 +41,7 @@ type Sweeper struct {
 	horizon  *cluster.Horizon
 	unopened *chunk.Unopened
 	idle     *Idle
-	told     *loop.Rarely
+	rarely   *loop.Rarely
 	offer    func(runs []chunk.Run) (left []string)
 	metrics  *Metrics
 	log      *slog.Logger
@@ -54,7 +54,7 @@ type Sweeper struct {
 func New(c Config) *Sweeper {
 	return &Sweeper{
 		pool: c.Pool, timings: c.Timings, chunker: c.Chunker, member: c.Member, notifier: c.Notifier, horizon: c.Horizon,
-		unopened: c.Unopened, idle: c.Idle, told: c.Told, offer: c.Offer, metrics: c.Metrics, log: c.Log,
+		unopened: c.Unopened, idle: c.Idle, rarely: c.Rarely, offer: c.Offer, metrics: c.Metrics, log: c.Log,
 		fair: &fairness{limiter: c.Chunker.limiter, pressure: &c.Chunker.pressure, queues: queues{horizon: c.Horizon}},
 	}
 }

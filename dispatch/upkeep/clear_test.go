@@ -11,7 +11,7 @@ import (
 // keepHouse does once what upkeep does every while.
 func keepHouse(h *dispatchtest.Carillon) {
 	h.T.Helper()
-	if err := h.Dispatch.KeepHouse(h.T.Context()); err != nil {
+	if err := h.Dispatch.RunUpkeep(h.T.Context()); err != nil {
 		h.T.Fatal(err)
 	}
 }

@@ -40,7 +40,7 @@ type Config struct {
 	Push       *push.Pusher
 	Events     *events.Events
 	Control    *control.Control
-	Told       *loop.Rarely // of errors that come again and again
+	Rarely     *loop.Rarely // of errors that come again and again
 	// Settle returns a schedule whose moved ticks have passed to the timing of its spec.
 	Settle func(ctx context.Context, tenant tenants.ID, workflow, key string) error
 	// Uses returns how much a tenant uses of its quotas, by their names. If it is nil, there are no events of soft limits.
@@ -68,7 +68,7 @@ type Keeper struct {
 	push       *push.Pusher
 	events     *events.Events
 	control    *control.Control
-	told       *loop.Rarely
+	rarely     *loop.Rarely
 	settle     func(ctx context.Context, tenant tenants.ID, workflow, key string) error
 	uses       func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
 	erase      func(ctx context.Context) error
@@ -91,7 +91,7 @@ type Keeper struct {
 func New(c Config) *Keeper {
 	k := &Keeper{
 		pool: c.Pool, ids: c.IDs, timings: c.Timings, quotas: c.Quotas, operations: c.Operations, sweeps: c.Sweeps, dispatches: c.Dispatches, horizon: c.Horizon,
-		unopened: c.Unopened, idle: c.Idle, sweep: c.Sweep, finish: c.Finish, push: c.Push, events: c.Events, control: c.Control, told: c.Told,
+		unopened: c.Unopened, idle: c.Idle, sweep: c.Sweep, finish: c.Finish, push: c.Push, events: c.Events, control: c.Control, rarely: c.Rarely,
 		settle: c.Settle, uses: c.Uses, erase: c.Erase, metrics: c.Metrics, log: c.Log,
 		retained: retained{thinned: map[string]string{}, thinning: map[string]thinPlace{}},
 	}

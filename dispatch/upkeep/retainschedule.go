@@ -94,7 +94,7 @@ func (k *Keeper) thinSchedules(ctx context.Context, now time.Time, found []ownRe
 		for _, one := range some {
 			terms, err := policy.Resolve(policy.Stored{KeepSucceeded: one.Succeeded, KeepFailed: one.Failed}, one.Defaults)
 			if err != nil {
-				if k.told.Due("retention", now) {
+				if k.rarely.Due("retention", now) {
 					k.log.Warn("ended ticks are kept longer: a newer program wrote the defaults of a workflow", "tenant", tenant, "schedule", one.ID, "error", err)
 				}
 				continue

@@ -14,7 +14,7 @@ func TestUpkeepClearsAllThatIsOverInOneRun(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	h.StoreDone(20_000)
-	if err := h.Dispatch.KeepHouse(t.Context()); err != nil {
+	if err := h.Dispatch.RunUpkeep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.Number(doneLeft); n != 0 {
@@ -37,7 +37,7 @@ func TestATaskRunsInOneProcessAtATime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := h.Dispatch.KeepHouse(t.Context()); err != nil {
+	if err := h.Dispatch.RunUpkeep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.Number(doneLeft); n != 2 {
@@ -46,7 +46,7 @@ func TestATaskRunsInOneProcessAtATime(t *testing.T) {
 	if _, err := other.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Dispatch.KeepHouse(t.Context()); err != nil {
+	if err := h.Dispatch.RunUpkeep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.Number(doneLeft); n != 0 {
@@ -89,7 +89,7 @@ func TestAnEmptyCohortIsDeletedOnceNoChunkNamesIt(t *testing.T) {
 		VALUES (7, $1, 0, 'small', now(), 1, 1, 1, '', '{}', now())`, h.Tenant)
 	left := func() int {
 		t.Helper()
-		if err := h.Dispatch.KeepHouse(t.Context()); err != nil {
+		if err := h.Dispatch.RunUpkeep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return h.Number(`SELECT count(*) FROM cohort`)

@@ -33,7 +33,7 @@ const (
 func (k *Keeper) Tasks() (all []Task) {
 	if k.dispatches {
 		all = append(all,
-			Task{Name: "tend slots", every: time.Second, Limit: taskLimit, look: `SELECT FROM slot UNION ALL SELECT FROM queued`, Some: whole(k.finish.TendSlots)},
+			Task{Name: "free lost slots", every: time.Second, Limit: taskLimit, look: `SELECT FROM slot UNION ALL SELECT FROM queued`, Some: whole(k.finish.FreeLostSlots)},
 			Task{Name: "tell tenants what happened", every: events.NoticeEvery, Limit: postgres.QueryTimeout, ask: k.events.AnyNotice, Some: k.events.AddUp},
 			Task{Name: "make partitions", every: upkeepEvery, Limit: 30 * time.Second, Some: whole(func(ctx context.Context) error { return k.EnsurePartitions(ctx, time.Now()) })},
 			Task{Name: "arm lost schedules", every: upkeepEvery, Limit: taskLimit, Some: whole(k.RearmLost)},
@@ -77,11 +77,11 @@ func (k *Keeper) upkeep(ctx context.Context) {
 			})
 		}
 	}
-	loop.Every(ctx, k.log, upkeepEvery, "run upkeep", k.KeepHouse)
+	loop.Every(ctx, k.log, upkeepEvery, "run upkeep", k.RunUpkeep)
 }
 
-// KeepHouse runs each task of upkeepEvery once, even if others fail.
-func (k *Keeper) KeepHouse(ctx context.Context) error {
+// RunUpkeep runs each task of upkeepEvery once, even if others fail.
+func (k *Keeper) RunUpkeep(ctx context.Context) error {
 	var errs []error
 	for _, t := range k.Tasks() {
 		if t.every != upkeepEvery {

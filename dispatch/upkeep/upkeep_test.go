@@ -102,7 +102,7 @@ func TestKeepingHouseReadsNoMoreThanIsOver(t *testing.T) {
 	d := h.Process()
 	look := d.Watchdog()
 	for _, do := range []func(context.Context) error{
-		d.KeepHouse, d.OpenStale, d.Notice,
+		d.RunUpkeep, d.OpenStale, d.Notice,
 		func(ctx context.Context) error { return look(ctx, time.Now()) },
 		func(ctx context.Context) error { _, err := upkeep.Scan(ctx, traced, true); return err },
 	} {

@@ -11,7 +11,7 @@ import (
 
 // airport runs requests of tenants that end when they are told to.
 type airport struct {
-	*flights
+	*requestLimiter
 	mu      sync.Mutex
 	flying  map[tenants.ID]int
 	refused int
@@ -55,7 +55,7 @@ func (a *airport) has(t *testing.T, what string, want map[tenants.ID]int) {
 func TestATenantsRequestsInFlightAreHalfAtMost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a := &airport{flights: newFlights(16, 0), flying: map[tenants.ID]int{}}
+		a := &airport{requestLimiter: newRequestLimiter(16, 0), flying: map[tenants.ID]int{}}
 		a.send(1, 20, 1)
 		a.has(t, "one alone", map[tenants.ID]int{1: 8})
 		a.send(2, 20, 1)
@@ -80,7 +80,7 @@ func TestBytesOfRequestsInFlightAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const mib = 1 << 20
-		a := &airport{flights: newFlights(100, 16*mib), flying: map[tenants.ID]int{}}
+		a := &airport{requestLimiter: newRequestLimiter(100, 16*mib), flying: map[tenants.ID]int{}}
 		a.send(1, 10, 2*mib)
 		a.has(t, "half of the bytes", map[tenants.ID]int{1: 4})
 		a.send(2, 1, 50*mib) // counts as 8

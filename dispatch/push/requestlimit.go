@@ -7,45 +7,45 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// flights limits the requests of this process in flight to all endpoints, and the bytes that they hold:
+// requestLimiter limits the requests of this process in flight to all endpoints, and the bytes that they hold:
 //   - A tenant has at most half of the requests and half of the bytes.
 //   - An eighth of both stays free for tenants without a request in flight.
 //   - Free room goes to the waiting tenant with the fewest requests.
 //
 // The requests of one tenant wait in the order in which they came.
-type flights struct {
+type requestLimiter struct {
 	requests, bytes int // at most
 
 	mu      sync.Mutex
 	taken   int
 	held    int // bytes
-	tenants map[tenants.ID]*flier
-	line    []*flier // those that wait
+	tenants map[tenants.ID]*tenantShare
+	queue   []*tenantShare // tenants that wait
 	closed  bool
 }
 
-// flier is the share of one tenant.
-type flier struct {
+// tenantShare is the share of one tenant.
+type tenantShare struct {
 	tenant          tenants.ID
 	requests, bytes int
-	waiting         []*boarding // oldest first
+	waiting         []*roomWaiter // oldest first
 }
 
-// boarding is a request that waits for room.
-type boarding struct {
+// roomWaiter is a request that waits for room.
+type roomWaiter struct {
 	bytes int
 	done  chan bool // gets one value: whether the request may begin
 }
 
 const (
-	mostFlights     = 1_000
+	mostRequests    = 1_000
 	leastPushBytes  = 16 << 20
 	deliveryHolds   = 1 << 10 // beside its payload
 	payloadIsHeldIn = 2       // the delivery and the request's body
 )
 
-func newFlights(requests, bytes int) *flights {
-	return &flights{requests: requests, bytes: max(bytes, leastPushBytes), tenants: map[tenants.ID]*flier{}}
+func newRequestLimiter(requests, bytes int) *requestLimiter {
+	return &requestLimiter{requests: requests, bytes: max(bytes, leastPushBytes), tenants: map[tenants.ID]*tenantShare{}}
 }
 
 // weigh returns how many bytes a request of a batch holds, including the longest answer that is read.
@@ -68,10 +68,10 @@ func TextLength(text *string) int {
 }
 
 // charge returns how many bytes a request counts as: at most a tenant's part, so that a larger request can be made.
-func (f *flights) charge(bytes int) int { return min(bytes, f.bytes/2) }
+func (f *requestLimiter) charge(bytes int) int { return min(bytes, f.bytes/2) }
 
 // enter waits until a tenant may make a request that holds so many bytes. It returns false once the process sends nothing more.
-func (f *flights) enter(tenant tenants.ID, bytes int) bool {
+func (f *requestLimiter) enter(tenant tenants.ID, bytes int) bool {
 	bytes = f.charge(bytes)
 	f.mu.Lock()
 	if f.closed {
@@ -80,17 +80,17 @@ func (f *flights) enter(tenant tenants.ID, bytes int) bool {
 	}
 	one := f.tenants[tenant]
 	if one == nil {
-		one = &flier{tenant: tenant}
+		one = &tenantShare{tenant: tenant}
 		f.tenants[tenant] = one
 	}
-	if len(f.line) == 0 && f.within(one, bytes) && f.fits(one, bytes) {
+	if len(f.queue) == 0 && f.within(one, bytes) && f.fits(one, bytes) {
 		f.begin(one, bytes)
 		f.mu.Unlock()
 		return true
 	}
-	b := &boarding{bytes, make(chan bool, 1)}
+	b := &roomWaiter{bytes, make(chan bool, 1)}
 	if one.waiting = append(one.waiting, b); len(one.waiting) == 1 {
-		f.line = append(f.line, one)
+		f.queue = append(f.queue, one)
 	}
 	f.serve()
 	f.mu.Unlock()
@@ -98,7 +98,7 @@ func (f *flights) enter(tenant tenants.ID, bytes int) bool {
 }
 
 // leave ends a request for which enter returned true.
-func (f *flights) leave(tenant tenants.ID, bytes int) {
+func (f *requestLimiter) leave(tenant tenants.ID, bytes int) {
 	bytes = f.charge(bytes)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,31 +112,31 @@ func (f *flights) leave(tenant tenants.ID, bytes int) {
 }
 
 // close makes enter return false from now on, also to those that wait.
-func (f *flights) close() {
+func (f *requestLimiter) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-	for _, one := range f.line {
+	for _, one := range f.queue {
 		for _, b := range one.waiting {
 			b.done <- false
 		}
 		one.waiting = nil
 	}
-	f.line = nil
+	f.queue = nil
 }
 
-func (f *flights) begin(one *flier, bytes int) {
+func (f *requestLimiter) begin(one *tenantShare, bytes int) {
 	one.requests, one.bytes = one.requests+1, one.bytes+bytes
 	f.taken, f.held = f.taken+1, f.held+bytes
 }
 
 // within reports whether a request fits into the tenant's part.
-func (f *flights) within(one *flier, bytes int) bool {
+func (f *requestLimiter) within(one *tenantShare, bytes int) bool {
 	return one.requests == 0 || one.requests < f.requests/2 && one.bytes+bytes <= f.bytes/2
 }
 
 // fits reports whether the process has room for a request of a tenant.
-func (f *flights) fits(one *flier, bytes int) bool {
+func (f *requestLimiter) fits(one *tenantShare, bytes int) bool {
 	requests, most := f.requests, f.bytes
 	if one.requests > 0 {
 		requests, most = requests-requests/8, most-most/8
@@ -146,10 +146,10 @@ func (f *flights) fits(one *flier, bytes int) bool {
 
 // serve lets waiting requests begin while there is room. If the next tenant's request has no room yet, no other one passes it: small
 // requests would keep a large one waiting.
-func (f *flights) serve() {
+func (f *requestLimiter) serve() {
 	for {
-		var next *flier
-		for _, one := range f.line {
+		var next *tenantShare
+		for _, one := range f.queue {
 			if (next == nil || one.requests < next.requests) && f.within(one, one.waiting[0].bytes) {
 				next = one
 			}
@@ -160,10 +160,10 @@ func (f *flights) serve() {
 		f.begin(next, next.waiting[0].bytes)
 		next.waiting[0].done <- true
 		next.waiting = next.waiting[1:]
-		at := slices.Index(f.line, next)
-		f.line = slices.Delete(f.line, at, at+1)
+		at := slices.Index(f.queue, next)
+		f.queue = slices.Delete(f.queue, at, at+1)
 		if len(next.waiting) > 0 {
-			f.line = append(f.line, next)
+			f.queue = append(f.queue, next)
 		}
 	}
 }
