@@ -6,7 +6,7 @@ import (
 )
 
 // Baseline is the greatest version of the baseline.
-const Baseline = wallVersion
+const Baseline = isolationVersion
 
 // UpWith is Up with the migrations of a folder.
 func UpWith(ctx context.Context, url string, dir fs.FS) (applied int, err error) {

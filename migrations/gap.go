@@ -10,11 +10,11 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// Gap is a place where the wall does not stand: what, and what mends it; empty: to migrate again does.
+// Gap is a place where the catalogue does not isolate tenants. Mend is the repair; if it is empty, migrating again is the repair.
 type Gap struct{ What, Mend string }
 
-// Gaps are those of the wall between tenants, by what the catalogue says, and how many tables stand behind it. Login is
-// who tenants' requests log in as, and is one of the platform's roles alone where apart.
+// Gaps returns the gaps in the isolation of tenants, and the number of tables with rows of tenants. Login is the user of tenants'
+// requests. apart says that it must be a member of the API's and the platform's roles alone.
 func Gaps(ctx context.Context, db postgres.DB, login string, apart bool) (gaps []Gap, tables int, err error) {
 	roles, err := roleGaps(ctx, db, login, apart)
 	if err != nil || len(roles.missing) > 0 {
@@ -24,14 +24,14 @@ func Gaps(ctx context.Context, db postgres.DB, login string, apart bool) (gaps [
 	return append(roles.gaps, found...), tables, err
 }
 
-// standing says how the roles stand in the catalogue.
-type standing struct {
+// roleState is what the catalogue says about the roles.
+type roleState struct {
 	missing, gaps []Gap
-	bypassing     bool // policies do not bind the engine's role, so that they may be forced on its tables
+	bypassing     bool // no policy applies to the engine's role, so they can be forced on its tables
 }
 
 // roleGaps finds what is wrong with our roles and with login.
-func roleGaps(ctx context.Context, db postgres.DB, login string, apart bool) (s standing, err error) {
+func roleGaps(ctx context.Context, db postgres.DB, login string, apart bool) (s roleState, err error) {
 	roles, err := readRoles(ctx, db, login)
 	if err != nil {
 		return s, fmt.Errorf("look at the roles: %w", err)
@@ -39,7 +39,7 @@ func roleGaps(ctx context.Context, db postgres.DB, login string, apart bool) (s 
 	for _, r := range roles {
 		switch {
 		case !r.There:
-			s.missing = append(s.missing, Gap{What: "the role " + r.Name + " is not there"})
+			s.missing = append(s.missing, Gap{What: "the role " + r.Name + " does not exist"})
 		case r.Name == postgres.EngineRole:
 			s.bypassing = r.Super || r.Bypasses
 		default:
@@ -61,8 +61,8 @@ func roleGaps(ctx context.Context, db postgres.DB, login string, apart bool) (s 
 type role struct {
 	Name                   string
 	There, Super, Bypasses bool
-	Mighty                 []string // roles that it may become and that no policy binds
-	Taken                  bool     // the login may become it
+	Mighty                 []string // roles that it can become and to which no policy applies
+	Taken                  bool     // login can become it
 }
 
 // readRoles reads our roles: the API's, the platform's and the engine's.
@@ -81,27 +81,27 @@ func readRoles(ctx context.Context, db postgres.DB, login string) ([]role, error
 	return pgx.CollectRows(rows, pgx.RowToStructByName[role])
 }
 
-// gaps returns what lets the role see more than one tenant, and whether login lacks it.
+// gaps returns the rights that let the role see more than one tenant, and reports a login that cannot take on the role.
 func (r role) gaps(login string) (gaps []Gap) {
-	say := func(what, mend string) { gaps = append(gaps, Gap{what, "have a superuser run: " + mend}) }
+	say := func(what, mend string) { gaps = append(gaps, Gap{what, "as a superuser, run: " + mend}) }
 	if r.Super {
-		say(r.Name+" is a superuser: no policy holds it", "ALTER ROLE "+r.Name+" NOSUPERUSER")
+		say(r.Name+" is a superuser: no policy applies to it", "ALTER ROLE "+r.Name+" NOSUPERUSER")
 	}
 	if r.Bypasses {
-		say(r.Name+" has BYPASSRLS: no policy holds it", "ALTER ROLE "+r.Name+" NOBYPASSRLS")
+		say(r.Name+" has BYPASSRLS: no policy applies to it", "ALTER ROLE "+r.Name+" NOBYPASSRLS")
 	}
-	if !r.Super { // a superuser may become every role
+	if !r.Super { // a superuser can become every role
 		for _, other := range r.Mighty {
-			say(r.Name+" may become "+other+", whom no policy holds", "REVOKE "+pgx.Identifier{other}.Sanitize()+" FROM "+r.Name)
+			say(r.Name+" can become "+other+", to which no policy applies", "REVOKE "+pgx.Identifier{other}.Sanitize()+" FROM "+r.Name)
 		}
 	}
 	if !r.Taken {
-		say(fmt.Sprintf("%q may not take on %s", login, r.Name), "GRANT "+r.Name+" TO "+pgx.Identifier{login}.Sanitize())
+		say(fmt.Sprintf("%q cannot take on the role %s", login, r.Name), "GRANT "+r.Name+" TO "+pgx.Identifier{login}.Sanitize())
 	}
 	return gaps
 }
 
-// loginGaps reports whether login is a role that no policy binds, or may become one.
+// loginGaps returns a gap if login is, or can become, a role to which no policy applies.
 func loginGaps(ctx context.Context, db postgres.DB, login string) ([]Gap, error) {
 	var mighty bool
 	err := db.QueryRow(ctx, `
@@ -113,18 +113,18 @@ func loginGaps(ctx context.Context, db postgres.DB, login string) ([]Gap, error)
 		return nil, err
 	}
 	return []Gap{{
-		fmt.Sprintf("%q, as whom tenants' requests log in, is or may become one whom no policy holds", login),
-		"have a user for CARILLON_API_DATABASE_URL that is a member of " + postgres.APIRole + " and " + postgres.PlatformRole + " and of nothing else",
+		fmt.Sprintf("%q, the user of tenants' requests, is or can become a role to which no policy applies", login),
+		"use a user in CARILLON_API_DATABASE_URL that is a member of " + postgres.APIRole + " and " + postgres.PlatformRole + " and of no other role",
 	}}, nil
 }
 
-// behind is a table with rows of tenants, as the catalogue has it.
-type behind struct {
+// tenantTable is a table with rows of tenants, as the catalogue describes it.
+type tenantTable struct {
 	Name                                string
 	Owner                               string
 	Partition, Secured, Forced, Granted bool
 	Own                                 bool     // it has the policy that shows a tenant its own rows
-	Wider                               []string // policies that count for the API and do not ask for the tenant
+	Wider                               []string // policies that apply to the API and do not check the tenant
 }
 
 func tableGaps(ctx context.Context, db postgres.DB, bypassing bool) (gaps []Gap, tables int, err error) {
@@ -145,7 +145,7 @@ func tableGaps(ctx context.Context, db postgres.DB, bypassing bool) (gaps []Gap,
 		WHERE g.oid = 'goose_db_version'::regclass AND (c.relname IN ('tenant', 'lease_beat') OR EXISTS (
 			SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped))
 		ORDER BY c.relname`, postgres.APIRole, postgres.TenantSetting) // CollectRows reports the error
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[behind])
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[tenantTable])
 	if err != nil {
 		return nil, 0, fmt.Errorf("look at the policies: %w", err)
 	}
@@ -157,7 +157,7 @@ func tableGaps(ctx context.Context, db postgres.DB, bypassing bool) (gaps []Gap,
 	return gaps, len(all), nil
 }
 
-func (t behind) gaps(bypassing bool) (found []string) {
+func (t tenantTable) gaps(bypassing bool) (found []string) {
 	if t.Owner == postgres.APIRole || t.Owner == postgres.PlatformRole {
 		found = append(found, t.Name+" belongs to "+t.Owner)
 	}
@@ -165,7 +165,7 @@ func (t behind) gaps(bypassing bool) (found []string) {
 		found = append(found, t.Name+" has no row-level security")
 	}
 	if bypassing && t.Secured && !t.Forced {
-		found = append(found, "row-level security of "+t.Name+" does not hold its owner")
+		found = append(found, "row-level security of "+t.Name+" is not forced on its owner")
 	}
 	if t.Partition {
 		if t.Granted {

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Ids of two installations never meet, so that rows can move from one to the other. Installation (cell) c draws the ids of tenants
+// Two installations never have the same id, so rows can move from one to the other. Installation (cell) c takes the ids of tenants
 // from c × 2^20 on, and all other ids from c × 2^44 on. The greatest id of the last cell is below 2^53: JSON readers that keep numbers
 // as floats read it exactly.
 const (
@@ -21,9 +21,9 @@ const (
 type sequence struct {
 	Name       string
 	Bits       int
-	Least      int64 // the least number that it may draw
+	Least      int64 // the smallest id of its range
 	Greatest   int64
-	Used       bool // it has drawn a number
+	Used       bool // it has given out an id
 	OfSchedule bool
 }
 
@@ -31,13 +31,13 @@ func (s sequence) cell() int64             { return s.Least >> s.Bits }
 func (s sequence) bounds(c int64) [2]int64 { return [2]int64{c<<s.Bits + 1, (c+1)<<s.Bits - 1} }
 
 // setCell gives each identity column the range of its cell. If cell is nil, the database stays in its cell, which is 0 for a new one. It
-// is an error to move a database that has drawn ids to another cell.
+// is an error to move a database that has given out ids to another cell.
 func setCell(ctx context.Context, pool *pgxpool.Pool, cell *int) error {
 	if cell != nil && (*cell < 0 || *cell >= MostCells) {
 		return fmt.Errorf("cell %d: a cell is a number from 0 to %d", *cell, MostCells-1)
 	}
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(wallLock)); err != nil {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(isolationLock)); err != nil {
 			return err
 		}
 		all, err := sequences(ctx, tx)
@@ -57,7 +57,7 @@ func setCell(ctx context.Context, pool *pgxpool.Pool, cell *int) error {
 			to = int64(*cell)
 		}
 		if to != now && used {
-			return fmt.Errorf("the database has drawn ids as cell %d, and cannot become cell %d: make a new database", now, to)
+			return fmt.Errorf("the database has given out ids as cell %d and cannot become cell %d: create a new database", now, to)
 		}
 		for _, s := range all {
 			if err := s.set(ctx, tx, to); err != nil {
@@ -84,7 +84,7 @@ func sequences(ctx context.Context, tx pgx.Tx) ([]sequence, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByName[sequence])
 }
 
-// set gives the sequence the range of a cell. One that has drawn no number begins at the start of the range.
+// set gives the sequence the range of a cell. One that has given out no id begins at the start of the range.
 func (s sequence) set(ctx context.Context, tx pgx.Tx, cell int64) error {
 	want := s.bounds(cell)
 	if want == [2]int64{s.Least, s.Greatest} {

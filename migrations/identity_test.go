@@ -45,7 +45,7 @@ func TestIdsOfTwoInstallationsNeverMeet(t *testing.T) {
 	if err := pool.QueryRow(t.Context(), `INSERT INTO tenant (name) VALUES ('other') RETURNING id`).Scan(&id); err != nil || id != 3<<20+2 {
 		t.Errorf("got tenant %d, %v", id, err)
 	}
-	if _, err := migrations.Up(t.Context(), url, migrations.Options{Cell: new(4)}); err == nil || !strings.Contains(err.Error(), "has drawn ids as cell 3, and cannot become cell 4") {
+	if _, err := migrations.Up(t.Context(), url, migrations.Options{Cell: new(4)}); err == nil || !strings.Contains(err.Error(), "has given out ids as cell 3 and cannot become cell 4") {
 		t.Errorf("moved to another cell: %v", err)
 	}
 	for _, cell := range []int{-1, migrations.MostCells} {

@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/migrations"
 )
 
-// A migration that needs a locked table lets queries pass while it waits, and is applied once the lock is gone.
+// A migration that waits for a locked table lets other queries pass. It is applied after the lock is released.
 func TestALockedTableHoldsUpNoQuery(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.EmptyURL(t)

@@ -1,11 +1,11 @@
-// Package migrations brings a database to the form this program works with: our tables and River's, under one lock, so that any
-// number of processes may start at once.
+// Package migrations brings a database to the schema of this program: our tables and River's. It holds one lock, so any number of
+// processes can start at once. Afterwards it sets roles, grants and policies that isolate tenants (isolation.go).
 //
 // The files 0001 to 0008 are the baseline, read in order as the packages are: tenants, schedules, calendars, cohorts, dispatch, record,
 // history. Until the first tagged version they are edited. From then on migrations only go forward, and older programs serve while a
 // newer one migrates, so a later file keeps these rules (rules_test.go):
 //
-//   - It waits 200 ms for a lock, and is tried again later. So it is one transaction, or can be run again from its beginning.
+//   - It waits 200 ms for a lock, and is tried again later. So it is one transaction, or it can be repeated from its beginning.
 //   - It creates an index concurrently, in a file of its own.
 //   - It adds what a newer program needs, or drops what no program needs any longer, and never both. It renames nothing.
 //   - It adds a constraint NOT VALID. A later file validates it.
@@ -35,7 +35,7 @@ import (
 var files embed.FS
 
 const (
-	unlimited = "0" // an index takes as long as it takes
+	unlimited = "0" // building an index can take any time
 
 	// A migration waits briefly for a lock, because all queries behind it wait too. Then it gives up, and is tried again later.
 	lockWait  = "200" // ms
@@ -45,7 +45,7 @@ const (
 
 // Options say how to migrate.
 type Options struct {
-	Cell *int // the number of the installation, whose ids no other has; nil: as it is, and 0 in a new database
+	Cell *int // the number of the installation, which keeps its ids apart from others; nil: unchanged, and 0 in a new database
 }
 
 // Up applies the pending migrations to the database at url, as its owner, and returns their number. It returns the error of
@@ -92,13 +92,13 @@ func up(ctx context.Context, url string, o Options, dir fs.FS) (applied int, err
 	if err != nil {
 		return applied, fmt.Errorf("migrate: %w", err)
 	}
-	if err := whileLocked(ctx, func() error { return raise(ctx, pool) }); err != nil {
-		return applied, fmt.Errorf("keep tenants apart: %w", err)
+	if err := whileLocked(ctx, func() error { return isolate(ctx, pool) }); err != nil {
+		return applied, fmt.Errorf("isolate tenants: %w", err)
 	}
 	return applied, whileLocked(ctx, func() error { return setCell(ctx, pool, o.Cell) })
 }
 
-// whileLocked tries again while do fails because another transaction has locked a table. What do does must be undone by its failure.
+// whileLocked repeats do while it fails because another transaction has locked a table. A failed do must leave no changes.
 func whileLocked(ctx context.Context, do func() error) error {
 	began := time.Now()
 	for {
@@ -120,14 +120,14 @@ func whileLocked(ctx context.Context, do func() error) error {
 
 func provide(db *sql.DB, pool *pgxpool.Pool, dir fs.FS) (*goose.Provider, error) {
 	return goose.NewProvider(goose.DialectPostgres, db, dir,
-		goose.WithGoMigrations(append(river(pool), walling(pool))...),
+		goose.WithGoMigrations(append(river(pool), isolating(pool))...),
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithSessionLocker(sessionLock{}),
 	)
 }
 
-// sessionLock is an advisory lock of the database. It is tried for rather than waited for: a session that waits holds
-// a snapshot, which would keep a CREATE INDEX CONCURRENTLY of the one that migrates from ever ending.
+// sessionLock is an advisory lock of the database. It polls for the lock: a waiting session holds a snapshot, and a CREATE INDEX
+// CONCURRENTLY of the migrating process would never end.
 type sessionLock struct{}
 
 const (
@@ -144,7 +144,7 @@ func (sessionLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("another process has been migrating all this time: %w", ctx.Err())
+			return fmt.Errorf("another process is still migrating: %w", ctx.Err())
 		case <-time.After(lockRetry):
 		}
 	}
@@ -155,10 +155,10 @@ func (sessionLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
-// Latest is the version this program works with.
+// Latest returns the schema version of this program.
 func Latest() int64 { return latest }
 
-// Version is what a database has been brought to: 0 for one that nothing was applied to.
+// Version returns the schema version of a database, 0 without any migration.
 func Version(ctx context.Context, db postgres.DB) (int64, error) {
 	applied, err := versions(ctx, db)
 	if err != nil {
@@ -171,8 +171,7 @@ func Version(ctx context.Context, db postgres.DB) (int64, error) {
 	return newest, nil
 }
 
-// Pending is how many migrations of this program a database still lacks. One that is ahead of this program, as after
-// the start of a newer one, lacks none.
+// Pending returns the number of this program's migrations that a database lacks. A database that a newer program migrated lacks none.
 func Pending(ctx context.Context, db postgres.DB) (int, error) {
 	applied, err := versions(ctx, db)
 	if err != nil {

@@ -15,7 +15,7 @@ type policy struct {
 	Name       string `json:"name"`
 	Role       string `json:"role"` // several are joined by commas
 	Using      string `json:"using"`
-	Check      string `json:"check"` // WITH CHECK; empty: as Using
+	Check      string `json:"check"` // WITH CHECK; empty: the same as Using
 	Command    string `json:"command"`
 	Permissive bool   `json:"permissive"`
 }
@@ -30,7 +30,7 @@ const policiesOf = `COALESCE((
 	WHERE p.polrelid = c.oid), '[]')`
 
 // wanted returns the policies that a table must have, and no others. Their conditions are as we write them.
-func wanted(t walled, condition string) []policy {
+func wanted(t ownTable, condition string) []policy {
 	all := []policy{
 		{Name: "of_tenant", Role: postgres.APIRole, Using: condition},
 		{Name: "of_engine", Role: postgres.EngineRole, Using: "true"},
@@ -46,7 +46,7 @@ func wanted(t walled, condition string) []policy {
 
 // mendPolicies returns the statements that give a table the wanted policies: it drops those that differ, whoever changed or
 // created them, and creates those that are missing. Stored tells how PostgreSQL shows each condition.
-func (t walled) mendPolicies(wanted []policy, stored map[string]string) (list []string) {
+func (t ownTable) mendPolicies(wanted []policy, stored map[string]string) (list []string) {
 	for _, p := range t.Policies {
 		kept := slices.ContainsFunc(wanted, func(w policy) bool {
 			w.Using = stored[w.Using]
@@ -68,7 +68,7 @@ func (t walled) mendPolicies(wanted []policy, stored map[string]string) (list []
 
 // stored returns how PostgreSQL shows each condition that our policies have, by the condition as we write it. It creates
 // policies of a temporary table of the same name and reads them.
-func (w wall) stored(ctx context.Context, tables []walled) (map[string]string, error) {
+func (i isolation) stored(ctx context.Context, tables []ownTable) (map[string]string, error) {
 	shown := map[string]string{}
 	for _, t := range tables {
 		condition := conditionOf(t)
@@ -77,19 +77,19 @@ func (w wall) stored(ctx context.Context, tables []walled) (map[string]string, e
 		}
 		for _, of := range []string{condition, "true"} {
 			name := pgx.Identifier{t.Relname}.Sanitize()
-			err := w.run(ctx,
+			err := i.run(ctx,
 				`CREATE TEMPORARY TABLE `+name+` (LIKE `+t.Name+`) ON COMMIT DROP`,
 				`CREATE POLICY shown ON pg_temp.`+name+` USING (`+of+`)`)
 			if err != nil {
 				return nil, err
 			}
 			var text string
-			err = w.tx.QueryRow(ctx, `SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polrelid = ('pg_temp.' || quote_ident($1))::regclass`, t.Relname).Scan(&text)
+			err = i.tx.QueryRow(ctx, `SELECT pg_get_expr(polqual, polrelid) FROM pg_policy WHERE polrelid = ('pg_temp.' || quote_ident($1))::regclass`, t.Relname).Scan(&text)
 			if err != nil {
 				return nil, fmt.Errorf("read the condition of %s: %w", t.Relname, err)
 			}
 			shown[of] = text
-			if err := w.run(ctx, `DROP TABLE pg_temp.`+name); err != nil {
+			if err := i.run(ctx, `DROP TABLE pg_temp.`+name); err != nil {
 				return nil, err
 			}
 		}

@@ -13,13 +13,13 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverVersions says which of our versions brings River's tables to which of River's. A River that has more of its own
-// migrations gets a further line.
+// riverVersions maps our versions to River's: our version 2 brings River's tables to River's version 8. A River with more migrations
+// needs another entry.
 var riverVersions = map[int64]int{
 	2: 8,
 }
 
-// known are the versions of this program in order: the numbers of the SQL files, and those in Go.
+// known are the versions of this program in ascending order: those of the SQL files and those in Go.
 var known, latest = func() ([]int64, int64) {
 	names, err := fs.Glob(files, "sql/*.sql")
 	if err != nil {
@@ -29,20 +29,20 @@ var known, latest = func() ([]int64, int64) {
 	for _, name := range names {
 		v, err := goose.NumericComponent(name)
 		if err != nil {
-			panic(err) // a file of ours is misnamed
+			panic(err) // a file of ours has a wrong name
 		}
 		list = append(list, v)
 	}
 	for v := range riverVersions {
 		list = append(list, v)
 	}
-	list = append(list, wallVersion)
+	list = append(list, isolationVersion)
 	slices.Sort(list)
 	return list, list[len(list)-1]
 }()
 
-// river are the migrations of River's own tables. They run outside a transaction, because River puts each of its steps
-// into one of its own; it keeps count of them, so one that was cut short is taken up again.
+// river returns the migrations of River's tables. They run outside a transaction, because River runs each of its steps in a transaction
+// of its own. River records these steps, so an interrupted migration continues.
 func river(pool *pgxpool.Pool) []*goose.Migration {
 	var list []*goose.Migration
 	for version, target := range riverVersions {
@@ -60,7 +60,7 @@ func riverUp(ctx context.Context, pool *pgxpool.Pool, target int) error {
 	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, &rivermigrate.MigrateOpts{TargetVersion: target}); err != nil {
 		return err
 	}
-	// Nothing of ours searches jobs by what is in them, and these two halve the rate of inserting jobs, or worse.
+	// We search no jobs by their content, and these two indexes at least halve the rate of inserts.
 	_, err = pool.Exec(ctx, `DROP INDEX IF EXISTS river_job_args_index, river_job_metadata_index`)
 	return err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/migrations"
 )
 
-// rule is what a migration after the baseline keeps, or must not have.
+// rule is a pattern that a migration after the baseline must not match, unless it also matches another one.
 type rule struct {
 	breaks *regexp.Regexp
 	unless *regexp.Regexp // nil: always
@@ -22,19 +22,19 @@ var rules = []rule{
 	{regexp.MustCompile(`\bCREATE (UNIQUE )?INDEX (IF|[a-z])`), nil, "an index is created concurrently"},
 	{regexp.MustCompile(`\bDROP INDEX (IF|[a-z])`), nil, "an index is dropped concurrently"},
 	{regexp.MustCompile(`\bCONCURRENTLY\b`), regexp.MustCompile(`(?s)\+goose NO TRANSACTION.*SET lock_timeout = 0;.*RESET lock_timeout;`), "a concurrent change runs outside a transaction, and waits for locks as long as it takes: -- +goose NO TRANSACTION, SET lock_timeout = 0, and RESET lock_timeout at the end"},
-	{regexp.MustCompile(`\bCREATE (UNIQUE )?INDEX CONCURRENTLY\b`), regexp.MustCompile(`(?s)DROP INDEX CONCURRENTLY IF EXISTS.*CREATE (UNIQUE )?INDEX CONCURRENTLY`), "a run that was cut short leaves an invalid index: drop it before"},
+	{regexp.MustCompile(`\bCREATE (UNIQUE )?INDEX CONCURRENTLY\b`), regexp.MustCompile(`(?s)DROP INDEX CONCURRENTLY IF EXISTS.*CREATE (UNIQUE )?INDEX CONCURRENTLY`), "an interrupted run leaves an invalid index: drop it first"},
 	{regexp.MustCompile(`(?s)\bCONCURRENTLY\b.*\b(ALTER|UPDATE|INSERT|DELETE)\b`), nil, "a concurrent change is alone in its file"},
 	{regexp.MustCompile(`\bRENAME\b`), nil, "an older program knows the old name: add, move over, and drop in a later version"},
-	{regexp.MustCompile(`(?s)\b(ADD COLUMN|CREATE TABLE)\b.*\bDROP (COLUMN|TABLE)\b|\bDROP (COLUMN|TABLE)\b.*\b(ADD COLUMN|CREATE TABLE)\b`), nil, "what is added and what is dropped are in separate versions"},
+	{regexp.MustCompile(`(?s)\b(ADD COLUMN|CREATE TABLE)\b.*\bDROP (COLUMN|TABLE)\b|\bDROP (COLUMN|TABLE)\b.*\b(ADD COLUMN|CREATE TABLE)\b`), nil, "additions and drops are in separate versions"},
 	{regexp.MustCompile(`\bALTER COLUMN [a-z_]+ (SET DATA )?TYPE\b`), nil, "another type rewrites the table under a lock"},
 	{regexp.MustCompile(`\bSET NOT NULL\b`), nil, "it reads the table under a lock: add a CHECK (… IS NOT NULL) NOT VALID"},
 	{regexp.MustCompile(`\bADD CONSTRAINT [a-z_]+ (CHECK|FOREIGN KEY)\b[^;]*;`), regexp.MustCompile(`\bADD CONSTRAINT [a-z_]+ (CHECK|FOREIGN KEY)\b[^;]*NOT VALID;`), "a constraint is added NOT VALID"},
 	{regexp.MustCompile(`(?s)\bNOT VALID\b.*\bVALIDATE CONSTRAINT\b`), nil, "a constraint is validated in a later version than it is added"},
 	{regexp.MustCompile(`\bADD COLUMN [^;]*DEFAULT (clock_timestamp|random|gen_random_uuid|nextval)`), nil, "such a default rewrites the table under a lock"},
-	{regexp.MustCompile(`\bUPDATE [a-z_]+ (SET|AS)|\bDELETE FROM\b`), nil, "a change of many rows is upkeep's, in batches"},
+	{regexp.MustCompile(`\bUPDATE [a-z_]+ (SET|AS)|\bDELETE FROM\b`), nil, "upkeep changes many rows, in batches; a migration does not"},
 }
 
-// broken returns why a migration may not be applied while older programs serve.
+// broken returns the reasons why a migration must not be applied while older programs serve.
 func broken(sql string) (all []string) {
 	for _, r := range rules {
 		if r.breaks.MatchString(sql) && (r.unless == nil || !r.unless.MatchString(sql)) {

@@ -28,7 +28,7 @@ type column struct {
 	Name, Type, Rule, Comment string
 }
 
-// The pages docs/schema*.md say what the catalogue says. `go test ./migrations -run TestPagesAreTheSchema -update` writes them.
+// The pages docs/schema*.md agree with the catalogue. `go test ./migrations -run TestPagesAreTheSchema -update` writes them.
 func TestPagesAreTheSchema(t *testing.T) {
 	t.Parallel()
 	pool := postgrestest.Database(t)
@@ -65,7 +65,7 @@ func TestPagesAreTheSchema(t *testing.T) {
 			}
 		}
 		if stored, err := os.ReadFile(path); err != nil || string(stored) != text {
-			t.Errorf("%s is not what the schema says (%v): go test ./migrations -run TestPagesAreTheSchema -update", name, err)
+			t.Errorf("%s differs from the schema (%v): go test ./migrations -run TestPagesAreTheSchema -update", name, err)
 		}
 	}
 	for _, name := range tables(t, pool) {
@@ -75,7 +75,7 @@ func TestPagesAreTheSchema(t *testing.T) {
 	}
 }
 
-// Each table has a comment, and each column whose name does not say what it holds.
+// Each table has a comment that is a sentence.
 func TestTablesHaveComments(t *testing.T) {
 	t.Parallel()
 	pool := postgrestest.Database(t)
@@ -86,7 +86,7 @@ func TestTablesHaveComments(t *testing.T) {
 	}
 }
 
-// schemaFile is a file of the schema: what its first comment says, and the tables that it makes, in its order.
+// schemaFile is a file of the schema: its first comment, and the tables that it creates, in their order.
 type schemaFile struct {
 	name, about string
 	tables      []string

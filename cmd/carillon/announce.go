@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// announcement is what the ready file holds.
+// announcement is the content of the ready file.
 type announcement struct {
 	URL string `json:"url"`
 	devTokens
 	DatabaseURL string `json:"database_url"`
 }
 
-// announce says that all is there, and keeps the tokens of the ready file fresh until ctx ends.
+// announce prints that everything is ready, and renews the tokens of the ready file until ctx ends.
 func (d dev) announce(ctx context.Context) error {
 	tokens, err := d.keys.tokens(time.Now())
 	if err != nil {
@@ -61,7 +61,7 @@ func (d dev) greet(tokens devTokens) {
   docs     %[1]s/docs
   console  %[1]s/console
   metrics  %[1]s/metrics
-  token    of tenant %[3]s, for an hour; another: carillon token --url %[1]s
+  token    of tenant %[3]s, valid for an hour; for another: carillon token --url %[1]s
 
   export CARILLON_TOKEN=%[2]s
 
@@ -69,6 +69,6 @@ func (d dev) greet(tokens devTokens) {
     -H "Authorization: Bearer $CARILLON_TOKEN" -H "Content-Type: application/json" \
     -d '{"spec": {"intervals": [{"every": "5s"}]}, "payload": {"say": "hello"}}'
 
-Ticks, as they fire (UTC):
+Ticks when they fire (UTC):
 `, d.url, tokens.Token, demoTenant)
 }

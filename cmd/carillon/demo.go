@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// demo is what makes `carillon dev` tick from the start: schedules of six people, and a worker that finishes what they
-// bring. It uses the API as anyone would.
+// demo gives `carillon dev` ticks from the start: it stores schedules of six people, and runs a worker that finishes their ticks. It
+// uses the public API.
 type demo struct {
 	url  string
 	keys *devKeys
 	log  *slog.Logger
 }
 
-// Each has a pulse every 12 seconds, two after the one before, and a digest at eight in the morning of their weekdays.
+// people each have a pulse every 12 seconds, 2 s after the previous person's, and a digest at eight in the morning on weekdays.
 var people = []struct{ key, zone string }{
 	{"ana@lisbon", "Europe/Lisbon"},
 	{"bikash@kathmandu", "Asia/Kathmandu"},
@@ -51,7 +51,7 @@ func (d demo) run(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		if err := d.work(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("the demo's worker could not work", "error", err)
+			d.log.Warn("the demo's worker failed; it tries again", "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
@@ -68,7 +68,7 @@ func (d demo) put(ctx context.Context, workflow, key string, spec map[string]any
 		if !errors.Is(err, errUnavailable) || try == seedTries {
 			return err
 		}
-		select { // as when the database is being started again
+		select { // the database may be restarting
 		case <-ctx.Done():
 			return err
 		case <-time.After(time.Second):
@@ -78,17 +78,17 @@ func (d demo) put(ctx context.Context, workflow, key string, spec map[string]any
 
 const seedTries = 60
 
-// errUnavailable is an answer that says to try again.
+// errUnavailable is the error of an answer 503, after which the caller tries again.
 var errUnavailable = errors.New("unavailable")
 
-// finished is one tick that is done.
+// finished is a tick that the worker ends.
 type finished struct {
 	TickID     string `json:"tick_id"`
 	LeaseToken string `json:"lease_token"`
 	Outcome    string `json:"outcome"`
 }
 
-// work leases what is there, waiting for it, and finishes it.
+// work waits for ticks, leases them and finishes them.
 func (d demo) work(ctx context.Context) error {
 	var leased struct {
 		Ticks []finished `json:"ticks"`
@@ -103,7 +103,7 @@ func (d demo) work(ctx context.Context) error {
 	return d.call(ctx, http.MethodPost, "/v1/ticks/finish", map[string]any{"ticks": leased.Ticks}, nil)
 }
 
-// client makes a connection a call, so that none is left when the program ends.
+// client opens a connection for each call, so that none is left when the program ends.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 40 * time.Second}
 
 func (d demo) call(ctx context.Context, method, path string, body, answer any) error {

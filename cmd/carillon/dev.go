@@ -21,28 +21,28 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// devSettings are all that `carillon dev` is told.
+// devSettings are the settings of `carillon dev`.
 type devSettings struct {
-	Listen      address     `env:"CARILLON_LISTEN" envDefault:"127.0.0.1:8080" flag:"listen" value:"ADDRESS" help:"where the API is served: loopback only, and port 0 is any that is free"`
-	Data        string      `env:"CARILLON_DATA" flag:"data" value:"FOLDER" help:"the folder that the database and the keys are kept in between runs"`
+	Listen      address     `env:"CARILLON_LISTEN" envDefault:"127.0.0.1:8080" flag:"listen" value:"ADDRESS" help:"the address of the API: loopback only; port 0 is any free port"`
+	Data        string      `env:"CARILLON_DATA" flag:"data" value:"FOLDER" help:"the folder that keeps the database and the keys between runs"`
 	Ephemeral   bool        `env:"CARILLON_EPHEMERAL" flag:"ephemeral" help:"keep nothing between runs"`
-	DatabaseURL databaseURL `env:"CARILLON_DEV_DATABASE_URL" secret:"true" flag:"database-url" value:"URL" help:"a PostgreSQL to use instead of one of our own; DATABASE_URL is not looked at"`
-	Yes         bool        `env:"CARILLON_DEV_YES" flag:"yes" help:"use the database of --database-url also where it has tenants, processes or tables of others"`
-	ReadyFile   string      `env:"CARILLON_READY_FILE" flag:"ready-file" value:"FILE" help:"a file to write url, token, platform_token and database_url to, as JSON, once ready"`
-	For         span        `env:"CARILLON_FOR" envDefault:"0s" flag:"for" value:"DURATION" help:"end by itself that long after it is ready; 0s is never"`
-	NoDemo      bool        `env:"CARILLON_NO_DEMO" flag:"no-demo" help:"do not seed schedules, nor work them off"`
+	DatabaseURL databaseURL `env:"CARILLON_DEV_DATABASE_URL" secret:"true" flag:"database-url" value:"URL" help:"a PostgreSQL to use instead of a new one; carillon dev ignores DATABASE_URL"`
+	Yes         bool        `env:"CARILLON_DEV_YES" flag:"yes" help:"use the database of --database-url even if it has tenants, processes or tables of others"`
+	ReadyFile   string      `env:"CARILLON_READY_FILE" flag:"ready-file" value:"FILE" help:"a JSON file that gets url, token, platform_token and database_url when carillon dev is ready"`
+	For         span        `env:"CARILLON_FOR" envDefault:"0s" flag:"for" value:"DURATION" help:"stop this long after it is ready; 0s is never"`
+	NoDemo      bool        `env:"CARILLON_NO_DEMO" flag:"no-demo" help:"do not create the demo schedules and their worker"`
 	NoLoopback  bool        `env:"CARILLON_NO_LOOPBACK_ENDPOINTS" flag:"no-loopback-endpoints" help:"refuse endpoints and key sets on this machine, as carillon serve does"`
-	LogFormat   format      `env:"CARILLON_LOG_FORMAT" envDefault:"text" flag:"log-format" value:"FORMAT" help:"how ticks and log lines are written: text or json"`
-	LogLevel    level       `env:"CARILLON_LOG_LEVEL" envDefault:"warn" flag:"log-level" value:"LEVEL" help:"the least important log lines that are written: debug, info, warn or error"`
+	LogFormat   format      `env:"CARILLON_LOG_FORMAT" envDefault:"text" flag:"log-format" value:"FORMAT" help:"the format of ticks and log lines: text or json"`
+	LogLevel    level       `env:"CARILLON_LOG_LEVEL" envDefault:"warn" flag:"log-level" value:"LEVEL" help:"the least important level that is logged: debug, info, warn or error"`
 }
 
 func (s devSettings) faults() []string {
 	var lines []string
 	if s.Listen != "" && !s.Listen.loopback() {
-		lines = append(lines, fmt.Sprintf("CARILLON_LISTEN (--listen): %s can be reached from other machines, and carillon dev gives a token to anyone who asks: use 127.0.0.1, or carillon serve", s.Listen))
+		lines = append(lines, fmt.Sprintf("CARILLON_LISTEN (--listen): %s can be reached from other machines, and carillon dev gives a token to every caller: use 127.0.0.1, or carillon serve", s.Listen))
 	}
 	if s.Ephemeral && s.Data != "" {
-		lines = append(lines, "CARILLON_EPHEMERAL (--ephemeral) keeps nothing, so CARILLON_DATA (--data) makes no sense with it: choose one")
+		lines = append(lines, "CARILLON_EPHEMERAL (--ephemeral) keeps nothing, so it excludes CARILLON_DATA (--data): choose one of them")
 	}
 	return lines
 }
@@ -51,13 +51,13 @@ func (p program) dev() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run everything on this machine, with nothing to set up",
-		Long: `Starts a PostgreSQL of its own (installed, or downloaded), makes the tables and the tenant
-"demo", serves the API on loopback and prints a token, a curl to paste and each tick as it
-fires. A few schedules and a worker are there from the start, unless --no-demo.
+		Long: `Starts a PostgreSQL (the installed one, or a downloaded one), creates the tables and the
+tenant "demo", and serves the API on loopback. It prints a token, a curl command to paste,
+and each tick when it fires. Without --no-demo there are some schedules and a worker.
 
-The data is kept between runs, in /var/lib/carillon/dev for root and in
-~/.local/state/carillon/dev for others, or where --data says. Ctrl-C ends it within 10
-seconds, a second one at once.`,
+The data is kept between runs: in the folder of --data, or else in /var/lib/carillon/dev for
+root and in ~/.local/state/carillon/dev for others. Ctrl-C stops it within 10 seconds, a
+second one at once.`,
 		Example: `  carillon dev
   carillon dev --ephemeral --listen 127.0.0.1:0 --ready-file ready.json    # for tests
   carillon dev --data ./carillon-data --for 60s
@@ -76,18 +76,18 @@ seconds, a second one at once.`,
 	return cmd
 }
 
-// runDev builds from the ground up and takes down in the opposite order.
+// runDev starts each part after those that it uses, and stops them in the opposite order.
 func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err error) {
 	if s.ReadyFile != "" {
 		if err := os.Remove(s.ReadyFile); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err // one of an earlier run would say that this one is ready
+			return err // a file of an earlier run would say that this run is ready
 		}
 	}
 	listener, err := listenDev(s.Listen, chosen)
 	if err != nil {
 		return err
 	}
-	defer listener.Close() // it is closed by then, unless we never came to serve
+	defer listener.Close() // it is already closed, unless the start failed
 	url, dir, server, err := p.database(ctx, s)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -133,7 +133,7 @@ func (p program) runDev(ctx context.Context, s devSettings, chosen bool) (err er
 	return d.run(ctx, h, listener, server, ticks)
 }
 
-// listenDev takes any free port where the usual one is taken and nobody asked for it.
+// listenDev listens on the address. If its port is taken and the user did not choose it, any free port is used.
 func listenDev(a address, chosen bool) (net.Listener, error) {
 	l, err := listen(a)
 	if err == nil || chosen {
@@ -143,8 +143,8 @@ func listenDev(a address, chosen bool) (net.Listener, error) {
 	return listen(address(net.JoinHostPort(host, "0")))
 }
 
-// database is the one that the settings name, or else one of our own, which is server. The folder is "" where nothing
-// is to be kept.
+// database returns the database that the settings name. Without one it starts a PostgreSQL and returns it as server. dir is the data
+// folder, or "" if nothing is kept.
 func (p program) database(ctx context.Context, s devSettings) (url, dir string, server *embedded.Server, err error) {
 	if !s.Ephemeral {
 		if dir = s.Data; dir == "" {
@@ -160,7 +160,7 @@ func (p program) database(ctx context.Context, s devSettings) (url, dir string, 
 		return string(s.DatabaseURL), dir, nil, err
 	}
 	if p.getenv("DATABASE_URL") != "" {
-		fmt.Fprintln(p.stderr, "carillon dev does not use the database of DATABASE_URL, but one of its own: --database-url names another")
+		fmt.Fprintln(p.stderr, "carillon dev ignores DATABASE_URL and uses its own database; to use another one, pass --database-url")
 	}
 	config := embedded.Config{Ephemeral: s.Ephemeral, Log: p.stderr}
 	if !s.Ephemeral {
@@ -175,7 +175,7 @@ func (p program) database(ctx context.Context, s devSettings) (url, dir string, 
 	return url, dir, server, nil
 }
 
-// stopServer gives an orderly shutdown what is left of the 10 s; one that takes longer is recovered from at the next start.
+// stopServer stops PostgreSQL within the rest of the 10 s. After a shutdown that was cut off, the next start recovers.
 func stopServer(ctx context.Context, server *embedded.Server) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 1500*time.Millisecond)
 	defer cancel()
@@ -217,16 +217,15 @@ func (d dev) run(ctx context.Context, a *app, listener net.Listener, database *e
 	err := parts.Wait()
 	select {
 	case <-shown:
-	case <-time.After(time.Second): // whoever reads our output has stopped to, and must not keep us
+	case <-time.After(time.Second): // the reader of our output has stopped reading; do not wait for it
 	}
 	return err
 }
 
-// mustLast is how long a PostgreSQL that we started again must last: one that does not cannot be helped.
+// mustLast is the shortest run of a restarted PostgreSQL. After a shorter one carillon dev gives up.
 const mustLast = 10 * time.Second
 
-// tend starts our PostgreSQL again when it ends by itself: all that was acknowledged is in it, and the rest of us waits
-// for it as for any other.
+// tend restarts our PostgreSQL when it ends by itself. It still has all acknowledged changes, and the other parts wait for it.
 func (d dev) tend(ctx context.Context, server *embedded.Server) error {
 	var restarted time.Time
 	for {
@@ -239,7 +238,7 @@ func (d dev) tend(ctx context.Context, server *embedded.Server) error {
 		if !restarted.IsZero() && time.Since(restarted) < mustLast {
 			return why
 		}
-		d.log.Warn("the database ended and is started again", "error", why)
+		d.log.Warn("the database ended, and is restarted", "error", why)
 		if err := server.Restart(ctx); err != nil {
 			return interrupted(ctx, errors.Join(why, err))
 		}

@@ -11,11 +11,11 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// devDatabaseLimit is how long the look at a given database may take.
+// devDatabaseLimit bounds the check of a given database.
 const devDatabaseLimit = 10 * time.Second
 
-// mayDevelopOn refuses a database that serves something else: `carillon dev` migrates the database forward for good, fires its
-// schedules and gives a token for any of its tenants to anyone on this machine.
+// mayDevelopOn returns an error for a database with another use. `carillon dev` migrates the database, fires its schedules, and gives
+// every program on this machine a token for any tenant.
 func mayDevelopOn(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, devDatabaseLimit)
 	defer cancel()
@@ -23,10 +23,10 @@ func mayDevelopOn(ctx context.Context, url string) error {
 	if err != nil || found == "" {
 		return err
 	}
-	return misuse{fmt.Errorf("the database of --database-url %s: carillon dev would change it, fire its schedules and give tokens for it to anyone on this machine. Name another database, or pass --yes if this one is for development", found)}
+	return misuse{fmt.Errorf("the database of --database-url %s: carillon dev would migrate it, fire its schedules, and give tokens for it to every program on this machine. Name another database, or pass --yes if this one is for development", found)}
 }
 
-// whatElseUses says what in a database is not of an earlier `carillon dev`; empty: nothing.
+// whatElseUses describes the first thing in a database that no earlier `carillon dev` made, or returns "".
 func whatElseUses(ctx context.Context, url string) (string, error) {
 	bare, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon dev", MaxConns: 1})
 	if err != nil {
@@ -57,7 +57,7 @@ func whatElseUses(ctx context.Context, url string) (string, error) {
 	return otherUse(ctx, engine)
 }
 
-// otherUse says what of a database of Carillon's is not of an earlier `carillon dev`.
+// otherUse does the same for a database that has Carillon's tables: it looks for other tenants and live processes.
 func otherUse(ctx context.Context, engine *pgxpool.Pool) (string, error) {
 	rows, _ := engine.Query(ctx, `SELECT name FROM tenant WHERE name <> $1 ORDER BY name LIMIT 1`, demoTenant) // CollectRows reports the error
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -24,15 +24,15 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// demoTenant is whose token `carillon dev` prints.
+// demoTenant is the tenant of the token that `carillon dev` prints.
 const demoTenant = "demo"
 
-// devKeys are the issuer and the keyset of one data folder, and the tokens it gave out last, so that what was copied from one run works
-// in the next. They are kept in dev.json, readable by us alone.
+// devKeys are the issuer, the keyset and the last tokens of one data folder. They are stored in dev.json, which only our user can read.
+// So a token that was copied from one run works in the next.
 type devKeys struct {
 	mu   sync.Mutex
-	file string // "": nothing is kept
-	// keyset is what kept.Keyset says.
+	file string // "": nothing is stored
+	// keyset is the parsed kept.Keyset.
 	keyset *keyset.Keyset
 	kept   struct {
 		Seed      []byte    `json:"issuer_key"`
@@ -42,7 +42,7 @@ type devKeys struct {
 	}
 }
 
-// devTokens are those that the ready file holds.
+// devTokens are the tokens in the ready file.
 type devTokens struct {
 	Token         string `json:"token"`
 	PlatformToken string `json:"platform_token"`
@@ -60,12 +60,12 @@ func openDevKeys(dir string) (*devKeys, error) {
 			err = json.Unmarshal(text, &k.kept)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("the keys of carillon dev cannot be read, remove %s to have new ones: %w", k.file, err)
+			return nil, fmt.Errorf("the keys of carillon dev cannot be read; remove %s to get new ones: %w", k.file, err)
 		}
 	}
 	made, err := k.complete()
 	if err != nil {
-		return nil, fmt.Errorf("the keys of carillon dev cannot be used, remove %s to have new ones: %w", k.file, err)
+		return nil, fmt.Errorf("the keys of carillon dev cannot be used; remove %s to get new ones: %w", k.file, err)
 	}
 	if !made {
 		return k, nil
@@ -73,7 +73,7 @@ func openDevKeys(dir string) (*devKeys, error) {
 	return k, k.save()
 }
 
-// complete makes the keys that are not there: all of them, or those that an older version did not know.
+// complete makes the missing keys: all of them, or those that an older version did not know.
 func (k *devKeys) complete() (made bool, err error) {
 	if len(k.kept.Seed) != ed25519.SeedSize {
 		k.kept.Seed = make([]byte, ed25519.SeedSize)
@@ -103,9 +103,9 @@ func (k *devKeys) save() error {
 	return replaceFile(k.file, append(text, '\n'))
 }
 
-// replaceFile writes a file so that a reader sees the old or the new one, whole.
+// replaceFile replaces a file atomically: a reader sees the whole old content or the whole new one.
 func replaceFile(name string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*") // it is readable by us alone
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*") // only our user can read it
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func replaceFile(name string, content []byte) error {
 	return nil
 }
 
-// sealing is the keyset; none where the database outlives it.
+// sealing returns the keyset, or nil if the database outlives the keyset.
 func (k *devKeys) sealing(ownDatabase bool) *keyset.Keyset {
 	if k.file == "" && !ownDatabase {
 		return nil
@@ -132,10 +132,10 @@ func (k *devKeys) minter() tenants.Minter {
 	return tenants.NewIssuer(ed25519.NewKeyFromSeed(k.kept.Seed), devIssuer)
 }
 
-// renewBefore is how long the tokens of the ready file work at least.
+// renewBefore is the least remaining lifetime of the tokens in the ready file.
 const renewBefore = 30 * time.Minute
 
-// tokens returns the last ones while they are good for long enough.
+// tokens returns the last tokens while they are valid for at least renewBefore, and else new ones.
 func (k *devKeys) tokens(now time.Time) (devTokens, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -154,18 +154,18 @@ func (k *devKeys) tokens(now time.Time) (devTokens, error) {
 	return k.kept.Tokens, k.save()
 }
 
-// tokenPath is where `carillon token` asks. It is no part of the API.
+// tokenPath is the path at which `carillon token` gets tokens. It is not part of the API.
 const tokenPath = "/dev/token"
 
-// tokenRequest is what `carillon token` asks for.
+// tokenRequest is the request of `carillon token`.
 type tokenRequest struct {
 	Tenant string `json:"tenant"` // "" for platform:admin
 	Scope  string `json:"scope"`
 	TTL    string `json:"ttl"`
 }
 
-// endpoint puts the minting of tokens before a handler. It answers programs on this machine only: a browser sends
-// Origin, and a page whose name was pointed at us has another Host.
+// endpoint returns a handler that mints tokens at tokenPath and passes other requests to next. It answers only programs on this machine:
+// a browser sends Origin, and after DNS rebinding a page sends another Host.
 func (k *devKeys) endpoint(db *pgxpool.Pool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != tokenPath {
@@ -173,14 +173,14 @@ func (k *devKeys) endpoint(db *pgxpool.Pool, next http.Handler) http.Handler {
 			return
 		}
 		if r.Method != http.MethodPost || r.Header.Get("Origin") != "" || !local(r.Host) || !local(r.RemoteAddr) {
-			http.Error(w, "only programs on this machine get tokens, by POST", http.StatusForbidden)
+			http.Error(w, "only programs on this machine can get tokens, by POST without Origin", http.StatusForbidden)
 			return
 		}
 		var ask tokenRequest
 		decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&ask); err != nil {
-			http.Error(w, "the request is not understood: "+err.Error(), http.StatusBadRequest)
+			http.Error(w, "the body is not a token request: "+err.Error(), http.StatusBadRequest)
 			return
 		}
 		token, err := k.mint(r.Context(), db, ask, time.Now())
@@ -201,7 +201,7 @@ func local(hostport string) bool {
 	return address(net.JoinHostPort(host, "0")).loopback()
 }
 
-// mint makes the tenant where it is not there yet.
+// mint creates the tenant if it does not exist, and returns a token for it.
 func (k *devKeys) mint(ctx context.Context, db *pgxpool.Pool, ask tokenRequest, now time.Time) (string, error) {
 	claims, err := ask.claims()
 	if err != nil {
@@ -215,7 +215,7 @@ func (k *devKeys) mint(ctx context.Context, db *pgxpool.Pool, ask tokenRequest, 
 	return k.minter().Mint(claims, now)
 }
 
-// claims refuses what no verifier would let pass.
+// claims returns the claims of the requested token, or an error if no verifier would accept them.
 func (a tokenRequest) claims() (tenants.Claims, error) {
 	ttl, err := time.ParseDuration(a.TTL)
 	if err != nil {
@@ -224,7 +224,7 @@ func (a tokenRequest) claims() (tenants.Claims, error) {
 	scopes := strings.Fields(a.Scope)
 	for _, scope := range scopes {
 		if scope != tenants.PlatformAdmin && !slices.Contains(tenants.TenantScopes(), scope) {
-			return tenants.Claims{}, fmt.Errorf("there is no scope %q: there are %s and %s", scope, strings.Join(tenants.TenantScopes(), ", "), tenants.PlatformAdmin)
+			return tenants.Claims{}, fmt.Errorf("there is no scope %q: the scopes are %s and %s", scope, strings.Join(tenants.TenantScopes(), ", "), tenants.PlatformAdmin)
 		}
 	}
 	if a.Tenant != "" && !web.IsName(a.Tenant) {

@@ -17,19 +17,19 @@ import (
 )
 
 type doctorSettings struct {
-	DatabaseURL databaseURL `env:"DATABASE_URL" secret:"true" flag:"database-url" value:"URL" help:"the PostgreSQL to look at; without one, what carillon dev needs is looked at"`
-	APIURL      databaseURL `env:"CARILLON_API_DATABASE_URL" secret:"true" help:"the user that tenants' requests log in as, where carillon serve has one of their own, to see whether policies hold it"`
-	Keyset      sealing     `env:"CARILLON_KEYSET" secret:"true" help:"the keys that carillon serve seals secrets with, to see whether they fit the database"`
+	DatabaseURL databaseURL `env:"DATABASE_URL" secret:"true" flag:"database-url" value:"URL" help:"the PostgreSQL to examine; without it the doctor examines what carillon dev needs"`
+	APIURL      databaseURL `env:"CARILLON_API_DATABASE_URL" secret:"true" help:"the database user of tenants' requests, if carillon serve has one, to check that policies apply to it"`
+	Keyset      sealing     `env:"CARILLON_KEYSET" secret:"true" help:"the keys with which carillon serve encrypts secrets, to check that they fit the database"`
 }
 
 func (p program) doctor() *cobra.Command {
 	var asJSON, deep bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what is wrong here, and what to do about it",
-		Long: `Looks at what Carillon stands on: PostgreSQL's programs, the database that DATABASE_URL
-names, its version and schema, the wall between tenants, the clocks, the time zone data. Each finding that is not in
-order comes with what to do. It changes nothing. It exits 1 where something is wrong.`,
+		Short: "Report what is wrong, and what to do",
+		Long: `Examines what Carillon needs: PostgreSQL's programs, the database that DATABASE_URL names,
+its version and schema, the isolation of tenants, the clocks and the time zone data. Each
+problem comes with its remedy. The doctor changes nothing. It exits 1 if something failed.`,
 		Example: `  carillon doctor
   DATABASE_URL=postgres://carillon:secret@db:5432/carillon carillon doctor --json`,
 		Args: noArgs,
@@ -49,11 +49,11 @@ order comes with what to do. It changes nothing. It exits 1 where something is w
 	}
 	flags[doctorSettings](cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().BoolVar(&deep, "deep", false, "also look through the whole record for broken promises, which may take minutes")
+	cmd.Flags().BoolVar(&deep, "deep", false, "also read the whole record for broken promises, which can take minutes")
 	return cmd
 }
 
-// finding is one thing that was looked at. Remedy is what to do, where something is.
+// finding is the result of one check. Remedy says what to do if the status is not ok.
 type finding struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // ok, warning or failed
@@ -99,31 +99,31 @@ func (p program) report(findings []finding, asJSON bool) error {
 	return nil
 }
 
-// deepLimit is how long a deep look may take.
+// deepLimit bounds a run with --deep.
 const deepLimit = 10 * time.Minute
 
 func examine(ctx context.Context, s doctorSettings, deep bool) []finding {
 	url, k := string(s.DatabaseURL), s.Keyset.keyset
 	findings := []finding{
 		fine("carillon", "version %s, %s", thisEdition().Version, thisEdition().Go),
-		fine("tzdata", "%s, with %d zones; that of this machine is not used", calendar.InForce().Version(), len(calendar.InForce().Names())),
+		fine("tzdata", "%s, with %d zones; the data of this machine is not used", calendar.InForce().Version(), len(calendar.InForce().Names())),
 	}
 	if url == "" {
 		return append(findings, examinePrograms(ctx), examineFolder(),
-			fine("database", "DATABASE_URL is not set, so there is none to look at; carillon dev starts its own"))
+			fine("database", "DATABASE_URL is not set, so no database is examined; carillon dev starts its own"))
 	}
 	pool, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon doctor", MaxConns: 2, StatementTimeout: deepLimit})
 	if err != nil {
-		return append(findings, fine("database", "%v", err).fail("start that server or mend DATABASE_URL; `psql \"$DATABASE_URL\"` must work from here"))
+		return append(findings, fine("database", "%v", err).fail("start that server or correct DATABASE_URL; `psql \"$DATABASE_URL\"` must work from here"))
 	}
 	defer pool.Close()
 	findings = append(findings, examineServer(ctx, pool), examineLogging(ctx, pool), examineSchema(ctx, pool), examineLocks(ctx, pool))
-	findings = append(findings, examineWall(ctx, pool, string(s.APIURL))...)
+	findings = append(findings, examineIsolation(ctx, pool, string(s.APIURL))...)
 	findings = append(findings, examineClock(ctx, pool), examineSecrets(ctx, pool, k))
 	return append(findings, examinePromises(ctx, pool, deep)...)
 }
 
-// examinePromises tells of each promise that rows contradict; of all others in one line.
+// examinePromises returns a finding for each promise that rows contradict, and one for all the others.
 func examinePromises(ctx context.Context, pool *pgxpool.Pool, deep bool) (findings []finding) {
 	all, err := upkeep.Scan(ctx, pool, deep)
 	if err != nil {
@@ -135,15 +135,15 @@ func examinePromises(ctx context.Context, pool *pgxpool.Pool, deep bool) (findin
 			kept++
 			continue
 		}
-		findings = append(findings, fine("promises", "%d %s", b.Rows, b.Meaning).warn("look whether processes that sweep and dispatch run and reach the database; if it stays so, "+b.Name+" is what to report"))
+		findings = append(findings, fine("promises", "%d %s", b.Rows, b.Meaning).warn("check that processes with the roles sweep and dispatch run and reach the database; if this remains, report "+b.Name))
 	}
-	return append(findings, fine("promises", "%d of %d that were looked at are kept", kept, len(all)))
+	return append(findings, fine("promises", "%d of %d examined promises are kept", kept, len(all)))
 }
 
 func examinePrograms(ctx context.Context) finding {
 	dir, version, err := embedded.Find(ctx)
 	if err != nil {
-		return fine("postgres", "no PostgreSQL is installed").warn("carillon dev will download one; or install it (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql@17), or set DATABASE_URL")
+		return fine("postgres", "no PostgreSQL is installed").warn("carillon dev downloads one; or install it (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql@17), or set DATABASE_URL")
 	}
 	return fine("postgres", "PostgreSQL %s in %s, for carillon dev", version, dir)
 }
@@ -173,8 +173,8 @@ func examineServer(ctx context.Context, pool *pgxpool.Pool) finding {
 	return f
 }
 
-// examineLogging looks whether PostgreSQL writes what tenants send into its log: parameters of statements, which hold payloads
-// and secrets, and the details of errors, which hold rows.
+// examineLogging checks whether PostgreSQL logs data of tenants: parameters of statements have payloads and secrets, and details of
+// errors have rows.
 func examineLogging(ctx context.Context, pool *pgxpool.Pool) finding {
 	var statements, parameters, verbosity string
 	err := pool.QueryRow(ctx, `
@@ -185,7 +185,7 @@ func examineLogging(ctx context.Context, pool *pgxpool.Pool) finding {
 	}
 	f := fine("logging", "log_min_duration_statement %s, log_parameter_max_length %s, log_error_verbosity %s", statements, parameters, verbosity)
 	if statements != "-1" && parameters != "0" {
-		return f.warn("set log_parameter_max_length = 0 in PostgreSQL: its log holds payloads and secrets of tenants otherwise")
+		return f.warn("set log_parameter_max_length = 0 in PostgreSQL, or its log has payloads and secrets of tenants")
 	}
 	return f
 }
@@ -193,17 +193,17 @@ func examineLogging(ctx context.Context, pool *pgxpool.Pool) finding {
 func examineSchema(ctx context.Context, pool *pgxpool.Pool) finding {
 	version, err := migrations.Version(ctx, pool)
 	if err != nil {
-		return fine("schema", "%v", err).fail("grant this user SELECT on the tables of the schema, or use the one that migrated it")
+		return fine("schema", "%v", err).fail("grant this user SELECT on the tables of the schema, or use the user that migrated it")
 	}
 	pending, err := migrations.Pending(ctx, pool)
 	if err != nil {
 		return fine("schema", "%v", err).fail("see the server's log")
 	}
-	switch f := fine("schema", "version %d, and this program works with %d", version, migrations.Latest()); {
+	switch f := fine("schema", "version %d; this program needs %d", version, migrations.Latest()); {
 	case pending > 0:
 		return f.fail("run: carillon migrate")
 	case version > migrations.Latest():
-		return f.warn("a newer Carillon has migrated this database: upgrade this one soon")
+		return f.warn("a newer Carillon has migrated this database: upgrade this program soon")
 	default:
 		return f
 	}
@@ -214,23 +214,23 @@ func examineSecrets(ctx context.Context, pool *pgxpool.Pool, k *keyset.Keyset) f
 	if err != nil {
 		return fine("secrets", "%v", err).fail("bring the schema up to date first: carillon migrate")
 	}
-	f := fine("secrets", "and headers of endpoints: %d are sealed, %d stored in the clear", s.Sealed, s.Clear)
+	f := fine("secrets", "secrets and headers of endpoints: %d are encrypted, %d are in the clear", s.Sealed, s.Clear)
 	switch {
 	case s.Unreadable > 0 && k == nil:
-		return f.fail("set CARILLON_KEYSET to what carillon serve has: without it nothing is pushed to these endpoints")
+		return f.fail("set CARILLON_KEYSET to the keyset of carillon serve: without it nothing is pushed to these endpoints")
 	case s.Unreadable > 0:
-		f.Detail += fmt.Sprintf(", and %d cannot be opened", s.Unreadable)
-		return f.fail("put the key that is missing back into CARILLON_KEYSET, or rotate those secrets (POST /v1/endpoints/{name}/secrets) and PUT those headers again: until then ticks to these endpoints are held")
+		f.Detail += fmt.Sprintf(", and %d cannot be decrypted", s.Unreadable)
+		return f.fail("put the missing key back into CARILLON_KEYSET, or rotate those secrets (POST /v1/endpoints/{name}/secrets) and PUT those headers again: until then ticks to these endpoints are held")
 	case k == nil:
-		return f.warn("set CARILLON_KEYSET to what carillon keyset prints, so that secrets are sealed")
+		return f.warn("set CARILLON_KEYSET to the output of carillon keyset, so that secrets are encrypted")
 	case s.Clear > 0:
-		return f.warn("each is sealed when its endpoint is next written: PUT it as it is, or rotate its secret")
+		return f.warn("the next write of an endpoint encrypts them: PUT it unchanged, or rotate its secret")
 	}
 	return f
 }
 
-// tolerable is how far this machine's clock may be from the database's, which alone decides what is due, before what
-// is told of lateness misleads.
+// tolerable is the difference between the clocks of this machine and of the database above which reported lateness is misleading. Only the
+// database's clock decides which ticks are due.
 const tolerable = 500 * time.Millisecond
 
 func examineClock(ctx context.Context, pool *pgxpool.Pool) finding {
@@ -247,9 +247,9 @@ func examineClock(ctx context.Context, pool *pgxpool.Pool) finding {
 			best, skew = trip, there.Sub(sent.Add(trip/2))
 		}
 	}
-	f := fine("clock", "the database's is %s from this machine's (a trip takes %s)", skew.Abs().Round(time.Millisecond), best.Round(10*time.Microsecond))
+	f := fine("clock", "the database's clock is %s from this machine's (a round trip takes %s)", skew.Abs().Round(time.Millisecond), best.Round(10*time.Microsecond))
 	if skew.Abs() > tolerable+best {
-		return f.warn("run an NTP client on both (timedatectl set-ntp true): ticks fire by the database's clock, and lateness is told wrongly here")
+		return f.warn("run an NTP client on both (timedatectl set-ntp true): ticks fire by the database's clock, and this machine reports wrong lateness")
 	}
 	return f
 }

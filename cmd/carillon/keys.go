@@ -13,15 +13,15 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// devIssuer is the name in tokens that carillon dev mints. No other command knows it.
+// devIssuer is the issuer of the tokens that carillon dev mints. Other commands refuse it.
 const devIssuer = "carillon-dev"
 
-// issuerName is the platform's own issuer, a token's iss.
+// issuerName is the name of the platform's issuer: the iss of its tokens.
 type issuerName string
 
 func (n *issuerName) UnmarshalText(text []byte) error {
 	if string(text) == devIssuer {
-		return fmt.Errorf("%s is the issuer of carillon dev, which gives a token to anyone on its machine: choose another name", devIssuer)
+		return fmt.Errorf("%s is the issuer of carillon dev, which gives a token to every program on its machine: choose another name", devIssuer)
 	}
 	*n = issuerName(text)
 	return nil
@@ -43,7 +43,7 @@ func (s *seed) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// publicKeys are JSON Web Keys: an array of them, or a set (RFC 7517 section 5).
+// publicKeys is an array of JSON Web Keys, or a set (RFC 7517 section 5).
 type publicKeys struct {
 	given bool
 	keys  []tenants.Key
@@ -57,7 +57,7 @@ func (k *publicKeys) UnmarshalText(text []byte) error {
 			Keys []json.RawMessage `json:"keys"`
 		}
 		if err := json.Unmarshal(text, &set); err != nil {
-			return fmt.Errorf("is neither an array of JSON Web Keys nor a set of them")
+			return fmt.Errorf("is neither an array nor a set of JSON Web Keys")
 		}
 		list = set.Keys
 	}
@@ -77,12 +77,12 @@ func (k *publicKeys) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// issuerSettings are the platform's own issuer: whose tokens count for every tenant, and alone for platform:admin.
+// issuerSettings describe the platform's own issuer. Its tokens are valid for every tenant, and no other issuer can grant platform:admin.
 type issuerSettings struct {
-	Issuer     issuerName `env:"CARILLON_ISSUER" envDefault:"carillon" flag:"issuer" value:"NAME" help:"the platform's own issuer, the iss of its tokens"`
+	Issuer     issuerName `env:"CARILLON_ISSUER" envDefault:"carillon" flag:"issuer" value:"NAME" help:"the name of the platform's own issuer: the iss of its tokens"`
 	IssuerKey  seed       `env:"CARILLON_ISSUER_KEY" secret:"true" help:"the platform's private key: 32 random bytes in base64 (openssl rand -base64 32)"`
-	IssuerKeys publicKeys `env:"CARILLON_ISSUER_KEYS" help:"public keys of the platform's issuer beside that, as a JSON Web Key Set"`
-	Audience   audience   `env:"CARILLON_AUDIENCE" envDefault:"carillon" flag:"audience" value:"NAME" help:"what the aud of every token must hold: a name of its own keeps the tokens of one installation out of another"`
+	IssuerKeys publicKeys `env:"CARILLON_ISSUER_KEYS" help:"further public keys of the platform's issuer, as a JSON Web Key Set"`
+	Audience   audience   `env:"CARILLON_AUDIENCE" envDefault:"carillon" flag:"audience" value:"NAME" help:"the name that the aud of every token must contain; with a name of its own, an installation refuses the tokens of others"`
 }
 
 // audience is 1 to 512 bytes of text.
@@ -96,7 +96,7 @@ func (a *audience) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// verifying are the keys that the platform's tokens may be signed with.
+// verifying returns the keys that verify the platform's tokens.
 func (s issuerSettings) verifying() []tenants.Key {
 	keys := s.IssuerKeys.keys
 	if s.IssuerKey.key != nil {
@@ -105,7 +105,7 @@ func (s issuerSettings) verifying() []tenants.Key {
 	return keys
 }
 
-// minting is the platform's issuer where this process has its private key.
+// minting returns the platform's issuer, or nil if this process does not have its private key.
 func (s issuerSettings) minting() *tenants.Minter {
 	if s.IssuerKey.key == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/carillonhq/carillon/internal/keyset"
 )
 
-// sealing is a keyset as a setting; without one secrets are stored in the clear.
+// sealing is a keyset as a setting. Without a keyset secrets are stored in the clear.
 type sealing struct {
 	given  bool
 	keyset *keyset.Keyset
@@ -23,21 +23,21 @@ func (s *sealing) UnmarshalText(text []byte) (err error) {
 }
 
 type keysetSettings struct {
-	Keyset sealing `env:"CARILLON_KEYSET" secret:"true" help:"a keyset to add a new key to; without one a keyset is made"`
+	Keyset sealing `env:"CARILLON_KEYSET" secret:"true" help:"a keyset to which a new key is added; without it a new keyset is made"`
 }
 
 func (p program) keyset() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keyset",
-		Short: "Make the keyset that secrets are sealed with, or add a key to it",
+		Short: "Make a keyset that encrypts secrets, or add a key to one",
 		Long: `Prints a new keyset for CARILLON_KEYSET, with which carillon serve encrypts the
 signing secrets and the header values of endpoints before it stores them. If CARILLON_KEYSET
 is set, it prints that keyset with a new key. The new key encrypts from then on, and the old
 keys still decrypt.
 
-Keep it apart from the database and its backups, and do not lose it: what it sealed can be
-read with nothing else. All processes need the same one; ticks that a process cannot sign,
-as it lacks the key, are held and not lost.`,
+Keep it apart from the database and its backups, and do not lose it: nothing else can decrypt
+the secrets. All processes need the same keyset. A process that lacks a key holds the ticks
+that it cannot sign; none is lost.`,
 		Example: `  export CARILLON_KEYSET=$(carillon keyset)    # the first
   export CARILLON_KEYSET=$(carillon keyset)    # the same with a new key`,
 		Args: noArgs,

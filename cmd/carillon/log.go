@@ -9,13 +9,13 @@ import (
 	"golang.org/x/term"
 )
 
-// logSettings are those of every command that runs for long.
+// logSettings are the settings of logs, for commands that keep running.
 type logSettings struct {
-	LogFormat format `env:"CARILLON_LOG_FORMAT" envDefault:"text" flag:"log-format" value:"FORMAT" help:"how lines are written: text or json"`
-	LogLevel  level  `env:"CARILLON_LOG_LEVEL" envDefault:"info" flag:"log-level" value:"LEVEL" help:"the least important lines that are written: debug, info, warn or error"`
+	LogFormat format `env:"CARILLON_LOG_FORMAT" envDefault:"text" flag:"log-format" value:"FORMAT" help:"the format of log lines: text or json"`
+	LogLevel  level  `env:"CARILLON_LOG_LEVEL" envDefault:"info" flag:"log-level" value:"LEVEL" help:"the least important level that is logged: debug, info, warn or error"`
 }
 
-// log writes to standard error, in colour on a terminal only and never where NO_COLOR is set.
+// log returns a logger to standard error. It uses colour only on a terminal, and never if NO_COLOR is set.
 func (p program) log(f format, l level) *slog.Logger {
 	if f == "json" {
 		return slog.New(slog.NewJSONHandler(p.stderr, &slog.HandlerOptions{Level: slog.Level(l)}))

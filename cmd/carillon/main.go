@@ -1,5 +1,5 @@
-// Command carillon is the whole of Carillon in one binary: `carillon dev` for a machine where nothing is set up,
-// `carillon serve` for one where a database is, and the tools around them.
+// Command carillon is the server and its tools in one binary. `carillon dev` runs everything on a machine without any setup, `carillon
+// serve` runs on an existing PostgreSQL, and the other commands migrate, examine and make keys.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// How the program ends, as `carillon --help` says.
+// The exit codes of the program, as `carillon --help` lists them.
 const (
 	exitDone   = 0
 	exitFailed = 1
@@ -23,27 +23,27 @@ const (
 )
 
 func main() {
-	if os.Getenv("GOGC") == "" { // little lives long here: collecting half as often takes a few tens of MiB
+	if os.Getenv("GOGC") == "" { // most objects are short-lived: half as many collections cost a few tens of MiB
 		debug.SetGCPercent(200)
 	}
 	os.Exit(run(interruptible(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// interruptible returns a context that ends with the first signal to end; the second ends the process at once.
+// interruptible returns a context that ends at the first SIGINT or SIGTERM. The second one ends the process at once.
 func interruptible() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx
 }
 
-// program is what every command may use of the world.
+// program is what every command may use of its environment.
 type program struct {
 	getenv func(string) string
 	stdout io.Writer
 	stderr io.Writer
 }
 
-// run is the program without a process around it: it returns when all that it started has ended.
+// run runs the program and returns its exit code. When it returns, everything that it started has ended.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	root := program{getenv, stdout, stderr}.root()
 	root.SetArgs(args)
@@ -64,11 +64,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return exitFailed
 }
 
-// misuse is an error of whoever typed the command or set its environment.
+// misuse is a mistake in the arguments or in the environment of the command.
 type misuse struct{ error }
 
-// errSaid ends the program with exitFailed where the command has said why already.
-var errSaid = errors.New("said already")
+// errSaid ends the program with exitFailed. The command has already printed the reason.
+var errSaid = errors.New("already reported")
 
 func (p program) root() *cobra.Command {
 	root := &cobra.Command{
@@ -77,10 +77,10 @@ func (p program) root() *cobra.Command {
 		Long: `Carillon fires schedules on time: put one over HTTP, and each of its ticks is pushed to
 your endpoint or leased by your worker. It needs PostgreSQL and nothing else.
 
-Exit codes: 0 done, 1 failed, 2 the command or a setting was not understood.`,
-		Example: `  carillon dev                          # everything on this machine, nothing to set up
+Exit codes: 0 done, 1 failed, 2 wrong command or setting.`,
+		Example: `  carillon dev                          # everything on this machine, without setup
   carillon migrate && carillon serve    # on your own PostgreSQL, named by DATABASE_URL
-  carillon doctor                       # what is wrong here, and what to do about it`,
+  carillon doctor                       # report what is wrong, and what to do`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArgs,

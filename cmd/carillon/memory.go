@@ -7,8 +7,8 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// limitMemory makes the garbage collector keep below nine tenths of what provider says: the memory limit of the control group.
-// GOMEMLIMIT wins over it. It returns what the process may use; 0: any amount.
+// limitMemory sets the memory limit of the garbage collector to nine tenths of the provider's limit, that of the control group. GOMEMLIMIT
+// has precedence. It returns the bytes that the process may use, 0 without a limit.
 func limitMemory(provider memlimit.Provider, log *slog.Logger) int64 {
 	limit, err := memlimit.Set(memlimit.WithRatio(0.9), memlimit.WithProvider(provider))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 type migrateSettings struct {
 	DatabaseURL databaseURL `env:"DATABASE_URL,required" secret:"true" flag:"database-url" value:"URL" help:"the PostgreSQL to bring up to date, as its owner: postgres://user:password@host:5432/database"`
-	Cell        *int        `env:"CARILLON_CELL" flag:"cell" value:"N" help:"the number of this installation, from 0 to 511, which keeps its ids apart from those of all others; without it a new database has 0"`
+	Cell        *int        `env:"CARILLON_CELL" flag:"cell" value:"N" help:"the number of this installation, 0 to 511: installations with different numbers never have the same id; a new database has 0"`
 }
 
 func (p program) migrate() *cobra.Command {
@@ -18,7 +18,7 @@ func (p program) migrate() *cobra.Command {
 		Use:   "migrate",
 		Short: "Bring a database up to date",
 		Long: `Makes and changes Carillon's tables and River's in the database that DATABASE_URL names.
-It is safe to run at any time, several at once, and while an older Carillon is serving.`,
+It can run at any time, in several processes at once, and while an older Carillon serves.`,
 		Example: `  DATABASE_URL=postgres://carillon:secret@db:5432/carillon carillon migrate`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

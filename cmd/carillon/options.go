@@ -14,7 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// options are what a process is told.
+// options are the resolved settings of a process.
 type options struct {
 	databaseURL string
 	apiURL      string // logs in as the database user of tenants' requests; empty: databaseURL
@@ -23,25 +23,24 @@ type options struct {
 	issuer      string
 	audience    string // of tokens; empty: tenants.DefaultAudience
 	keys        []tenants.Key
-	minter      *tenants.Minter // nil: API keys are not exchanged here
+	minter      *tenants.Minter // nil: this process does not exchange API keys
 	outbound    web.Outbound
-	proxies     []netip.Prefix // trusted ones before the API
+	proxies     []netip.Prefix // trusted proxies in front of the API
 	onFired     func([]open.Fired)
-	tzdata      string         // a file; empty: what the program carries
+	tzdata      string         // a file; empty: the built-in data
 	keyset      *keyset.Keyset // nil: endpoints' secrets are stored in the clear
 	log         *slog.Logger
-	memory      int64 // that the process may use; 0: any amount
+	memory      int64 // bytes that the process may use; 0: no limit
 	noDocs      bool
 	noConsole   bool
 
 	shed func(db *pools) tenants.Shedding // nil: no load is shed
 }
 
-// requestsPerConnection are worked on at a time until load is shed: they wait for connections by then.
+// requestsPerConnection is the number of running requests for each connection at which load is shed.
 const requestsPerConnection = 16
 
-// shedByPool sheds a tenant's load while its requests wait for connections of the API, and all load while tenants wait to be
-// looked up.
+// shedByPool sheds a tenant's requests while they wait for connections of the API, and all requests while lookups of tenants wait.
 func shedByPool(db *pools) tenants.Shedding {
 	return tenants.Shedding{
 		AtATime: requestsPerConnection * db.api.Connections(),
@@ -53,8 +52,8 @@ func shedByPool(db *pools) tenants.Shedding {
 	}
 }
 
-// bytesInFlight is what requests may hold in memory at a time: an eighth of what the process may use, if that is limited. Requests
-// to endpoints may hold half as much besides.
+// bytesInFlight returns how many bytes requests may hold in memory at a time: an eighth of the memory limit, but at most
+// web.DefaultBudget. Requests to endpoints may hold half as much in addition.
 func (o options) bytesInFlight() int64 {
 	if o.memory <= 0 || o.memory/8 > web.DefaultBudget {
 		return web.DefaultBudget
@@ -62,7 +61,7 @@ func (o options) bytesInFlight() int64 {
 	return o.memory / 8
 }
 
-// pages serves the document of the API, and the pages that are not turned off.
+// pages serves the OpenAPI document, and the pages that are not turned off.
 func (o options) pages(e *echo.Echo) {
 	api.Routes(e, web.Static, web.Conditional)
 	if !o.noDocs {

@@ -15,20 +15,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// pools are the connections to the database. The API and the engine have a pool each, so that neither waits for a connection while the
-// other is flooded, and so that no route of a tenant's can reach the rows of another.
+// pools are the connections to the database. The API and the engine each have a pool, so neither waits for connections when the other is
+// overloaded, and no route of a tenant can read another tenant's rows.
 type pools struct {
 	cluster  *postgres.Cluster
-	engine   *pgxpool.Pool        // all
-	platform *pgxpool.Pool        // who the tenants are
-	api      *postgres.TenantPool // a tenant's rows
+	engine   *pgxpool.Pool        // all rows
+	platform *pgxpool.Pool        // tenants and API keys
+	api      *postgres.TenantPool // the rows of one tenant at a time
 }
 
-// platformConnections are enough to look up tenants and keys, as the answers are remembered. Look-ups for callers that are
-// not known take at most half of them.
+// platformConnections look up tenants and keys. Few are enough, because the answers are cached. Lookups for callers without a verified
+// token use at most half of them.
 const platformConnections = 4
 
-// connect opens the pools. It refuses a database that is not up to date: else the first query would fail.
+// connect opens the pools. It returns an error for a database that lacks migrations, because the first query would fail.
 func connect(ctx context.Context, o options) (_ *pools, err error) {
 	if err := current(ctx, o.databaseURL); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func connect(ctx context.Context, o options) (_ *pools, err error) {
 // callTimeout ends a call to the database whose context has no deadline.
 const callTimeout = 10 * time.Second
 
-// current refuses a database that lacks migrations, the roles of the pools among them.
+// current returns an error if the database lacks migrations, such as the one that creates the roles of the pools.
 func current(ctx context.Context, url string) error {
 	pool, err := postgres.Open(ctx, url, postgres.Options{Name: "carillon", MaxConns: 1})
 	if err != nil {
@@ -81,14 +81,14 @@ func current(ctx context.Context, url string) error {
 	return nil
 }
 
-// ready is for /readyz: the database answers, takes writes, and has what this program needs.
+// ready returns nil for /readyz if the database answers, accepts writes, and lacks no migration.
 func (db *pools) ready(ctx context.Context) error {
 	var readOnly string
 	if err := db.platform.QueryRow(ctx, `SELECT current_setting('transaction_read_only')`).Scan(&readOnly); err != nil {
 		return err
 	}
 	if readOnly == "on" {
-		return errors.New("the database takes no writes")
+		return errors.New("the database accepts no writes")
 	}
 	pending, err := migrations.Pending(ctx, db.platform)
 	if err != nil {
@@ -100,7 +100,7 @@ func (db *pools) ready(ctx context.Context) error {
 	return nil
 }
 
-// warnOfSecrets tells at the start what a reader of the database could sign with, and what cannot be signed with.
+// warnOfSecrets logs, at the start, whether secrets are stored in the clear and whether some cannot be decrypted.
 func (db *pools) warnOfSecrets(ctx context.Context, k *keyset.Keyset, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -109,11 +109,11 @@ func (db *pools) warnOfSecrets(ctx context.Context, k *keyset.Keyset, log *slog.
 	}
 	s, err := push.Sealings(ctx, db.engine, k)
 	if err != nil {
-		log.Warn("cannot look at the secrets of endpoints", "error", err)
+		log.Warn("cannot read the secrets of endpoints", "error", err)
 		return
 	}
 	if s.Unreadable > 0 {
-		log.Error("CARILLON_KEYSET lacks keys that secrets of endpoints are sealed with, so their ticks are held", "secrets", s.Unreadable)
+		log.Error("CARILLON_KEYSET lacks the keys of some endpoints' secrets, so their ticks are held", "secrets", s.Unreadable)
 	}
 }
 

@@ -18,36 +18,36 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// serveSettings are all that a process of `carillon serve` is told.
+// serveSettings are the settings of `carillon serve`.
 type serveSettings struct {
-	DatabaseURL   databaseURL `env:"DATABASE_URL,required" secret:"true" flag:"database-url" value:"URL" help:"the PostgreSQL to work on, brought up to date by carillon migrate: postgres://user:password@host:5432/database"`
-	APIURL        databaseURL `env:"CARILLON_API_DATABASE_URL" secret:"true" help:"the same PostgreSQL, with the user that tenants' requests log in as: a member of carillon_api and carillon_platform and of nothing else; without it they take these roles on after logging in as DATABASE_URL's"`
-	Role          role        `env:"CARILLON_ROLE" envDefault:"all" flag:"role" value:"PART" help:"the part of the work that this process does: all, api, sweep or dispatch"`
-	Listen        address     `env:"CARILLON_LISTEN" envDefault:":8080" flag:"listen" value:"ADDRESS" help:"where the API and the probes are served"`
-	TLSCert       string      `env:"CARILLON_TLS_CERT_FILE" flag:"tls-cert" value:"FILE" help:"the TLS certificate that the API and the probes are served with, as PEM, with its chain; a changed file is read within seconds"`
+	DatabaseURL   databaseURL `env:"DATABASE_URL,required" secret:"true" flag:"database-url" value:"URL" help:"the PostgreSQL to work on, which carillon migrate has brought up to date: postgres://user:password@host:5432/database"`
+	APIURL        databaseURL `env:"CARILLON_API_DATABASE_URL" secret:"true" help:"the same PostgreSQL, with a user for the requests of tenants: a member of carillon_api and carillon_platform and of no other role; without it requests log in as the user of DATABASE_URL and then take on these roles"`
+	Role          role        `env:"CARILLON_ROLE" envDefault:"all" flag:"role" value:"PART" help:"the work of this process: all, api, sweep or dispatch"`
+	Listen        address     `env:"CARILLON_LISTEN" envDefault:":8080" flag:"listen" value:"ADDRESS" help:"the address of the API and the probes"`
+	TLSCert       string      `env:"CARILLON_TLS_CERT_FILE" flag:"tls-cert" value:"FILE" help:"the TLS certificate of the API and the probes, with its chain, as PEM; a changed file is read within seconds"`
 	TLSKey        string      `env:"CARILLON_TLS_KEY_FILE" flag:"tls-key" value:"FILE" help:"the private key of that certificate, as PEM"`
-	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" value:"ADDRESS" help:"where Prometheus' /metrics are served"`
-	Proxies       networks    `env:"CARILLON_TRUSTED_PROXIES" flag:"trusted-proxies" value:"NETWORKS" help:"the networks of proxies whose X-Forwarded-For is taken for the client's address in the log and for limits, separated by commas: 10.0.0.0/8"`
-	Drain         span        `env:"CARILLON_DRAIN" envDefault:"0s" flag:"drain" value:"DURATION" help:"how long it goes on after SIGTERM while /readyz answers 503, so that load balancers stop sending requests to it"`
-	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" value:"NUMBER" help:"how many connections to PostgreSQL this process opens at most"`
-	TZData        string      `env:"CARILLON_TZDATA" flag:"tzdata" value:"FILE" help:"a newer tz database than the program carries: an archive as calendar/tzdata/remake.sh makes it"`
-	Keyset        sealing     `env:"CARILLON_KEYSET" secret:"true" help:"the keys that encrypt the signing secrets and header values of endpoints, as carillon keyset prints them; role sweep needs none"`
-	ClearSecrets  bool        `env:"CARILLON_CLEAR_SECRETS" flag:"clear-secrets" help:"store the secrets of endpoints in the clear where CARILLON_KEYSET is not set"`
-	NoDocs        bool        `env:"CARILLON_NO_DOCS" flag:"no-docs" help:"do not serve /docs, the reference as a page; /openapi.yaml is served all the same"`
+	MetricsListen address     `env:"CARILLON_METRICS_LISTEN" envDefault:"127.0.0.1:9090" flag:"metrics-listen" value:"ADDRESS" help:"the address of /metrics, for Prometheus"`
+	Proxies       networks    `env:"CARILLON_TRUSTED_PROXIES" flag:"trusted-proxies" value:"NETWORKS" help:"the networks of trusted proxies, separated by commas: their X-Forwarded-For gives the client's address for the log, the audit and limits: 10.0.0.0/8"`
+	Drain         span        `env:"CARILLON_DRAIN" envDefault:"0s" flag:"drain" value:"DURATION" help:"how long the process goes on after SIGTERM while /readyz answers 503, so that load balancers send it no new requests"`
+	Connections   count       `env:"CARILLON_CONNECTIONS" envDefault:"30" flag:"connections" value:"NUMBER" help:"the most connections to PostgreSQL that this process opens"`
+	TZData        string      `env:"CARILLON_TZDATA" flag:"tzdata" value:"FILE" help:"a newer tz database than the built-in one: an archive that calendar/tzdata/remake.sh made"`
+	Keyset        sealing     `env:"CARILLON_KEYSET" secret:"true" help:"the keys that encrypt the signing secrets and header values of endpoints: the output of carillon keyset; role sweep needs none"`
+	ClearSecrets  bool        `env:"CARILLON_CLEAR_SECRETS" flag:"clear-secrets" help:"store the secrets of endpoints in the clear if CARILLON_KEYSET is not set"`
+	NoDocs        bool        `env:"CARILLON_NO_DOCS" flag:"no-docs" help:"do not serve the reference page /docs; /openapi.yaml is still served"`
 	NoConsole     bool        `env:"CARILLON_NO_CONSOLE" flag:"no-console" help:"do not serve /console, the operator's page"`
 	Outbound      outboundSettings
 	Platform      issuerSettings
 	Log           logSettings
 }
 
-// faults are those that no single setting shows.
+// faults returns mistakes that concern several settings together.
 func (s serveSettings) faults() []string {
 	var lines []string
 	if s.Role != "sweep" && s.Role != "dispatch" && !s.Platform.IssuerKey.given && !s.Platform.IssuerKeys.given {
-		lines = append(lines, "CARILLON_ISSUER_KEY or CARILLON_ISSUER_KEYS is needed: without a key of the platform's issuer nobody can be let in")
+		lines = append(lines, "CARILLON_ISSUER_KEY or CARILLON_ISSUER_KEYS is needed: without a key of the platform's issuer no token can be verified")
 	}
 	if (s.TLSCert == "") != (s.TLSKey == "") {
-		lines = append(lines, "CARILLON_TLS_CERT_FILE (--tls-cert) and CARILLON_TLS_KEY_FILE (--tls-key) are needed both, or neither")
+		lines = append(lines, "CARILLON_TLS_CERT_FILE (--tls-cert) and CARILLON_TLS_KEY_FILE (--tls-key) must both be set, or neither")
 	}
 	if s.Role != "sweep" && !s.Keyset.given && !s.ClearSecrets {
 		lines = append(lines, "CARILLON_KEYSET is needed: make one with carillon keyset and give it to all processes. To store the secrets of endpoints in the clear, pass --clear-secrets")
@@ -55,7 +55,7 @@ func (s serveSettings) faults() []string {
 	return lines
 }
 
-// count is a number from 1 on.
+// count is a number from 1 to 10,000.
 type count int
 
 func (n *count) UnmarshalText(text []byte) error {
@@ -71,15 +71,16 @@ func (p program) serve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve on your own PostgreSQL",
-		Long: `Serves the API, sweeps what is due and delivers it, on the database that DATABASE_URL names.
-Run as many as you like, on as many machines: they share the work, and when one ends the
-others take over within seconds. With --role a process does one part only.
+		Long: `Serves the API, sweeps due schedules and delivers their ticks, on the database that
+DATABASE_URL names. Run any number of processes, on any number of machines: they share the
+work, and when one ends, the others take over within seconds. With --role a process does
+only one part.
 
-SIGTERM and Ctrl-C end it within 10 seconds: requests in flight may finish, the rest is left
-to the others. A second one ends it at once. With --drain it first goes on for that long while
-/readyz answers 503: behind a load balancer, take two intervals of its probe.`,
+SIGTERM and Ctrl-C stop it within 10 seconds: requests in flight finish, and the other
+processes do the rest. A second signal stops it at once. With --drain it first goes on for
+that time while /readyz answers 503: behind a load balancer, use two intervals of its probe.`,
 		Example: `  export DATABASE_URL=postgres://carillon:secret@db:5432/carillon
-  export CARILLON_ISSUER_KEY=$(openssl rand -base64 32)   # keep it: all processes need the same
+  export CARILLON_ISSUER_KEY=$(openssl rand -base64 32)   # keep it: all processes need the same one
   export CARILLON_KEYSET=$(carillon keyset)               # this too
   carillon migrate
   carillon serve
@@ -144,7 +145,7 @@ func serve(ctx context.Context, s serveSettings, log *slog.Logger) error {
 		server{metrics, onlyMetrics(web.MetricsHandler(h.registry))})
 }
 
-// interrupted is nil where a start was cut short because somebody wanted it to end.
+// interrupted returns nil if the start failed because ctx ended, and else err.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -155,12 +156,12 @@ func interrupted(ctx context.Context, err error) error {
 func listen(a address) (net.Listener, error) {
 	l, err := net.Listen("tcp", string(a))
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be listened on: %w", a, err)
+		return nil, fmt.Errorf("cannot listen on %s: %w", a, err)
 	}
 	return l, nil
 }
 
-// listenForAPI listens where the API is served, with TLS if the settings name a certificate.
+// listenForAPI listens on the address of the API, with TLS if the settings name a certificate.
 func (s serveSettings) listenForAPI(log *slog.Logger) (net.Listener, error) {
 	if s.TLSCert == "" {
 		return listen(s.Listen)
@@ -176,11 +177,11 @@ func (s serveSettings) listenForAPI(log *slog.Logger) (net.Listener, error) {
 	return tls.NewListener(l, certificate.TLS()), nil
 }
 
-// warnOfPlaintext warns if tokens can be read on the network: the API has no TLS, other machines reach it, and no proxy
-// in front of it is named.
+// warnOfPlaintext logs a warning if others can read tokens on the network: the API has no TLS, other machines can reach it, and no
+// trusted proxy is named.
 func (s serveSettings) warnOfPlaintext(log *slog.Logger) {
 	if s.TLSCert == "" && s.Role.does("api") && !s.Listen.loopback() && len(s.Proxies.prefixes) == 0 {
-		log.Warn("tokens and payloads can be read on the network: the API is served without TLS. Set --tls-cert and --tls-key, or put a TLS proxy before it and name its networks in --trusted-proxies", "listen", string(s.Listen))
+		log.Warn("others can read tokens and payloads on the network: the API has no TLS. Set --tls-cert and --tls-key, or put a TLS proxy in front of it and name its networks in --trusted-proxies", "listen", string(s.Listen))
 	}
 }
 
@@ -190,17 +191,17 @@ func onlyMetrics(h http.Handler) http.Handler {
 	return mux
 }
 
-// server is something that answers, and where.
+// server is a handler with its listener.
 type server struct {
 	listener net.Listener
 	handler  http.Handler
 }
 
-// stopWithin is what dispatch gets to stop in, beside web.Serve with its web.Grace, so that the whole takes no 10 s.
+// stopWithin bounds the stop of dispatch. It runs at the same time as the stop of web.Serve (web.Grace), so the whole takes under 10 s.
 const stopWithin = 7 * time.Second
 
-// run works until ctx ends or a part fails, and for drain after that, while /readyz answers 503. It returns when all has ended, and
-// closes the listeners. The dispatch must have started.
+// run serves until ctx ends or a part fails. After ctx ends it goes on for drain, while /readyz answers 503. It returns when all parts
+// have ended and the listeners are closed. The dispatch must have been started.
 func (a *app) run(ctx context.Context, log *slog.Logger, drain time.Duration, servers ...server) error {
 	draining := ctx
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -48,7 +48,7 @@ func serveAs(t *testing.T, change func(*options)) whole {
 		t.Fatal(err)
 	}
 	s := whole{minter: tenants.NewIssuer(private, "test")}
-	s.pool = postgrestest.Database(t) // as a superuser, past the wall
+	s.pool = postgrestest.Database(t) // as a superuser, to whom no policy applies
 	p := options{
 		databaseURL: s.pool.Config().ConnString(),
 		connections: 10,

@@ -12,17 +12,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A command's settings are a struct whose fields bear where they come from:
+// The settings of a command are a struct. The tags of a field say where its value comes from:
 //
 //	env         the environment variable
-//	envDefault  the value where neither it nor the flag is given
-//	flag        the flag, which wins over the variable; none: the variable alone, as for secrets, which others may
-//	            read off a command line
-//	value       what stands for the value in the help, such as ADDRESS
-//	help        what it means
-//	secret      "true": the value may come from a file, which the variable with _FILE at its end names
+//	envDefault  the value if neither the variable nor the flag is given
+//	flag        the flag, which wins over the variable; secrets have none, because other users can read command lines
+//	value       the placeholder of the value in the help, such as ADDRESS
+//	help        the meaning
+//	secret      "true": the value can come from a file, whose path is in the variable with _FILE at its end
 //
-// What a value may be is its type's to say, in UnmarshalText; what several may be together, the struct's, in faults.
+// UnmarshalText of the field's type checks a value. The method faults of the struct checks several values together.
 
 // setting is one field of such a struct.
 type setting struct {
@@ -63,14 +62,14 @@ func settingsOf(t reflect.Type) []setting {
 	return list
 }
 
-// given is the text of a flag, which read makes a value of.
+// given is the text of a flag; read parses it.
 type given struct{ text, value string }
 
 func (g *given) String() string        { return g.text }
 func (g *given) Type() string          { return g.value }
 func (g *given) Set(text string) error { g.text = text; return nil }
 
-// flags gives a command the flags of settings T, and names the variables in its help.
+// flags adds the flags of settings T to a command, and lists the variables in its help.
 func flags[T any](cmd *cobra.Command) {
 	var variables strings.Builder
 	var files []string
@@ -99,7 +98,7 @@ func flags[T any](cmd *cobra.Command) {
 	}
 }
 
-// read returns the settings of a command. Its error tells all that is wrong with them at once.
+// read returns the settings of a command. Its error lists all mistakes at once.
 func read[T any](p program, cmd *cobra.Command) (T, error) {
 	settings := settingsOf(reflect.TypeFor[T]())
 	values := map[string]string{}
@@ -172,7 +171,7 @@ func (p program) environment(s setting) (string, error) {
 	return value, nil
 }
 
-// explain says what err means for the settings; nothing where the value of a setting could not be read, which has been said.
+// explain returns lines that say what err means for the settings. It returns none if the error of the setting was already reported.
 func explain(settings []setting, err error) []string {
 	missing, isMissing := errors.AsType[env.VarIsNotSetError](err)
 	wrong, isWrong := errors.AsType[env.ParseError](err)

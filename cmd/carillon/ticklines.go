@@ -10,8 +10,8 @@ import (
 	"github.com/carillonhq/carillon/dispatch/open"
 )
 
-// tickLines writes a line for each tick that fires. A herd is summed up rather than scrolled past, and who reports
-// ticks never waits for the terminal.
+// tickLines writes a line for each tick that fires. It shows many ticks at once as a number, and the caller that reports ticks never waits
+// for the terminal.
 type tickLines struct {
 	out      io.Writer
 	format   format
@@ -19,14 +19,14 @@ type tickLines struct {
 	fired    chan []open.Fired
 }
 
-// linesPerSecond is how many ticks a second are shown one by one.
+// linesPerSecond is the number of ticks a second that are shown one by one.
 const linesPerSecond = 20
 
 func newTickLines(out io.Writer, f format, coloured bool) *tickLines {
 	return &tickLines{out, f, coloured, make(chan []open.Fired, 4096)}
 }
 
-// add never blocks: what does not fit is not shown.
+// add reports fired ticks. It never blocks: ticks that do not fit are not shown.
 func (t *tickLines) add(fired []open.Fired) {
 	select {
 	case t.fired <- fired:
@@ -67,7 +67,7 @@ func (t *tickLines) line(f open.Fired) {
 		line, _ := json.Marshal(map[string]any{
 			"time": f.FiredAt.UTC(), "msg": "tick", "workflow": f.Workflow, "key": f.Key,
 			"timestamp": f.Timestamp.UTC(), "lateness_ms": late.Milliseconds(),
-		}) // these always are JSON
+		}) // these values always have a JSON form
 		fmt.Fprintf(t.out, "%s\n", line)
 		return
 	}
@@ -78,8 +78,8 @@ func (t *tickLines) line(f open.Fired) {
 	fmt.Fprintf(t.out, "  %s  %-16s  %-24s  %s\n", f.FiredAt.UTC().Format("15:04:05.000"), f.Workflow, printable(f.Key), lateness)
 }
 
-// printable keeps a key from moving the cursor about: keys hold no control characters, but they may hold others that a
-// terminal acts upon.
+// printable returns a key that cannot control the terminal. Keys have no control characters, but can have other characters to which a
+// terminal reacts; such a key is quoted.
 func printable(key string) string {
 	quoted := fmt.Sprintf("%q", key)
 	if quoted == `"`+key+`"` {

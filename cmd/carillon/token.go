@@ -17,21 +17,21 @@ import (
 )
 
 type tokenSettings struct {
-	Tenant   string `env:"CARILLON_TENANT" envDefault:"demo" flag:"tenant" value:"NAME" help:"whose token it is"`
-	Scope    string `env:"CARILLON_SCOPE" flag:"scope" value:"SCOPES" help:"what it may do, separated by spaces; left out: every scope of the tenant"`
-	TTL      span   `env:"CARILLON_TTL" envDefault:"1h" flag:"ttl" value:"DURATION" help:"how long it is valid: 1s to 1h"`
-	URL      string `env:"CARILLON_URL" flag:"url" value:"URL" help:"the carillon dev to ask; left out: http://127.0.0.1:8080, or nobody where CARILLON_ISSUER_KEY is set"`
+	Tenant   string `env:"CARILLON_TENANT" envDefault:"demo" flag:"tenant" value:"NAME" help:"the tenant of the token"`
+	Scope    string `env:"CARILLON_SCOPE" flag:"scope" value:"SCOPES" help:"its scopes, separated by spaces; without it all scopes of a tenant"`
+	TTL      span   `env:"CARILLON_TTL" envDefault:"1h" flag:"ttl" value:"DURATION" help:"its lifetime: 1s to 1h"`
+	URL      string `env:"CARILLON_URL" flag:"url" value:"URL" help:"the carillon dev that mints it; without it http://127.0.0.1:8080, or none if CARILLON_ISSUER_KEY is set"`
 	Platform issuerSettings
 }
 
 func (p program) token() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Mint a token, and print it alone",
-		Long: `Mints a token with the key of a carillon dev that runs on this machine, or with
-CARILLON_ISSUER_KEY where that is set and no --url is given. A tenant that carillon dev does
-not know yet is made, with the default quotas. Scope platform:admin is for who runs the
-service: its token bears no tenant.
+		Short: "Mint a token, and print nothing else",
+		Long: `Mints a token. If CARILLON_ISSUER_KEY is set and --url is not, the command signs it with
+that key. Otherwise it asks a carillon dev on this machine, which creates the tenant with
+the default quotas if it does not exist. Scope platform:admin is for the operator of the
+service: its token has no tenant.
 
 Scopes: schedules:read schedules:write ticks:work endpoints:write subjects:erase tenant:admin platform:admin`,
 		Example: `  carillon token
@@ -91,7 +91,7 @@ func askDev(ctx context.Context, url string, ask tokenRequest) (string, error) {
 		return "", misuse{fmt.Errorf("--url: %w", err)}
 	}
 	request.Header.Set("Content-Type", "application/json")
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy: it is on this machine
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // without a proxy: carillon dev is on this machine
 	answer, err := client.Do(request)
 	if err != nil {
 		return "", fmt.Errorf("no carillon dev answers at %s (%w): start one, or name it with --url", url, errors.Unwrap(err))
@@ -106,7 +106,7 @@ func askDev(ctx context.Context, url string, ask tokenRequest) (string, error) {
 	case http.StatusOK:
 		return token, nil
 	case http.StatusNotFound:
-		return "", fmt.Errorf("what answers at %s is not carillon dev, and mints no tokens", url)
+		return "", fmt.Errorf("the server at %s is not carillon dev, and mints no tokens", url)
 	}
-	return "", fmt.Errorf("%s refuses: %s", url, token)
+	return "", fmt.Errorf("%s refuses the request: %s", url, token)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// address is host:port to listen on; an empty host is every one of the machine's.
+// address is host:port to listen on. An empty host means all addresses of the machine.
 type address string
 
 func (a *address) UnmarshalText(text []byte) error {
@@ -29,7 +29,7 @@ func (a *address) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// loopback says whether only this machine reaches the address.
+// loopback reports whether only this machine can reach the address.
 func (a address) loopback() bool {
 	host, _, _ := net.SplitHostPort(string(a))
 	if host == "localhost" {
@@ -39,7 +39,7 @@ func (a address) loopback() bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// databaseURL is one that postgres.Open takes.
+// databaseURL is a URL that postgres.Open accepts.
 type databaseURL string
 
 func (u *databaseURL) UnmarshalText(text []byte) error {
@@ -47,7 +47,7 @@ func (u *databaseURL) UnmarshalText(text []byte) error {
 	return postgres.Check(string(text))
 }
 
-// role is which part of the work a process of `carillon serve` does.
+// role is the part of the work that a process of `carillon serve` does.
 type role string
 
 var roles = []role{"all", "api", "sweep", "dispatch"}
@@ -64,7 +64,7 @@ func (r *role) UnmarshalText(text []byte) error {
 
 func (r role) does(part role) bool { return r == "all" || r == part }
 
-// format is how lines are written.
+// format is the format of lines: text or json.
 type format string
 
 func (f *format) UnmarshalText(text []byte) error {
@@ -75,7 +75,7 @@ func (f *format) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// level is the least important line that is written.
+// level is the least important level that is logged.
 type level slog.Level
 
 func (l *level) UnmarshalText(text []byte) error {
@@ -87,7 +87,7 @@ func (l *level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// span is a duration that is not negative.
+// span is a duration of 0 or more.
 type span time.Duration
 
 func (s *span) UnmarshalText(text []byte) error {

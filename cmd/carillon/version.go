@@ -16,7 +16,7 @@ import (
 // release is set by the linker: -X main.release=v1.2.3
 var release string
 
-// edition says what this program was made from and what it works with.
+// edition describes this program: its version, and the versions of its parts.
 type edition struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
@@ -62,8 +62,8 @@ func (p program) version() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "What this program is, and what it works with",
-		Long:  "Prints the version, the Go it was built with, the time zone data it carries and the\ndatabase schema it works with.",
+		Short: "Print the version of this program and of its parts",
+		Long:  "Prints the version, and those of Go, of the built-in time zone data and of the database\nschema.",
 		Example: `  carillon version
   carillon version --json`,
 		Args: noArgs,

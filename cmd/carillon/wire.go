@@ -33,14 +33,14 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// app is all that one process of Carillon runs.
+// app is everything that one process of Carillon runs.
 type app struct {
 	*parts
 	router   *echo.Echo
-	draining *atomic.Bool // it stops soon: load balancers are to send it nothing new
+	draining *atomic.Bool // it stops soon: load balancers must send it no new requests
 }
 
-// parts are what the routes and the loops of a process work with.
+// parts are what the routes and the loops of a process use.
 type parts struct {
 	*pools
 	registry  *prometheus.Registry
@@ -56,7 +56,7 @@ type parts struct {
 	dispatch  *dispatch.Dispatch
 }
 
-// secrets are those of the installation: in the database, and the same in every process.
+// secrets are the secrets of the installation. They are in the database, and the same in every process.
 type secrets struct {
 	ids     ident.Codec
 	cursors *web.Cursor
@@ -145,7 +145,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 	return &parts{db, registry, s, directory, limits, forecasts, named, all, lines, keys, uses, ticks}, nil
 }
 
-// pace makes writes of schedules wait where their tenant makes more of them than its quota allows.
+// pace returns a function that delays n writes of schedules while the tenant exceeds its quota of upserts.
 func pace(directory *tenants.Directory, buckets *tenants.Buckets) func(ctx context.Context, tenant tenants.ID, n int) error {
 	return func(ctx context.Context, tenant tenants.ID, n int) error {
 		q, err := directory.Quotas(ctx, tenant)
@@ -156,7 +156,7 @@ func pace(directory *tenants.Directory, buckets *tenants.Buckets) func(ctx conte
 	}
 }
 
-// meters returns what tells how much a tenant uses of each quota.
+// meters returns, for each quota, the function that reports a tenant's use of it.
 func meters(db *pools, forecasts *forecast.Forecasts, limits *tenants.Limits) map[string]tenants.Meter {
 	return map[string]tenants.Meter{
 		"schedules":               forecasts.Stored,
@@ -171,7 +171,7 @@ func meters(db *pools, forecasts *forecast.Forecasts, limits *tenants.Limits) ma
 	}
 }
 
-// newRouter serves the probes and, where this process serves the API, its routes.
+// newRouter returns a router with the probes and, if this process serves the API, its routes.
 func newRouter(o options, p *parts, draining *atomic.Bool) *echo.Echo {
 	router := web.New(web.Options{Log: o.log, Metrics: web.NewMetrics(p.registry), Proxies: o.proxies})
 	looked := web.Cached(time.Second, p.ready)
@@ -188,7 +188,7 @@ func newRouter(o options, p *parts, draining *atomic.Bool) *echo.Echo {
 	return router
 }
 
-// routes serves what needs a token.
+// routes adds the routes that need a token.
 func (p *parts) routes(router *echo.Echo, o options) {
 	verifier := tenants.NewVerifier(tenants.VerifierOptions{Issuer: o.issuer, Audience: o.audience, Keys: o.keys, Tenants: p.directory, Outbound: o.outbound})
 	var shedding tenants.Shedding
@@ -196,7 +196,7 @@ func (p *parts) routes(router *echo.Echo, o options) {
 		shedding = o.shed(p.pools)
 	}
 	authenticated := router.Group("", shedding.ShedLookups, tenants.Authenticate(verifier, tenants.TokenRoute), shedding.Shed(), p.limits.Limit, web.Refuse, web.NewBudget(o.bytesInFlight()).Limit(tenants.Charged))
-	router.RouteNotFound("/", echo.NotFoundHandler) // the group's own would ask a token of a path that does not exist
+	router.RouteNotFound("/", echo.NotFoundHandler) // the group's own handler would ask for a token on a path that does not exist
 	router.RouteNotFound("/*", echo.NotFoundHandler)
 	schedules.Routes(authenticated, p.schedules)
 	bulk.Routes(authenticated, p.bulk)
@@ -212,7 +212,7 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	tenants.Platform{DB: p.platform, Cursors: p.secrets.cursors, Issuer: o.issuer, Outbound: o.outbound, Tenants: p.directory, Empty: p.dispatch.Keeper.EraseTenant}.Routes(authenticated)
 }
 
-// adoptZones has all processes know the tz database of this one, and this one the newest of all.
+// adoptZones stores the tz database of this process for all processes, and puts the newest stored one in force here.
 func adoptZones(ctx context.Context, db postgres.DB, file string) error {
 	archive := calendar.EmbeddedArchive()
 	if file != "" {

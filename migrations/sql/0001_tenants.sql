@@ -1,7 +1,7 @@
 -- +goose Up
 -- Who the tenants are, what they may use, what they changed.
 --
--- Words and rules of this schema. A table with a tenant_id holds rows of tenants: migrations/wall.go puts row-level security on it.
+-- Words and rules of this schema. A table with a tenant_id holds rows of tenants: migrations/isolation.go puts row-level security on it.
 -- Times are timestamptz, and end in _at. Sums that many transactions change at once are not updated in place: each transaction
 -- appends a row to a table ..._delta, and upkeep folds these rows into the sums.
 

@@ -126,7 +126,7 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
--- The platform changes tenants and may not see their rows, so this runs as the engine: migrations/wall.go sets its owner and search_path.
+-- The platform changes tenants and cannot see their rows, so this runs as the engine: migrations/isolation.go sets its owner and search_path.
 -- +goose StatementBegin
 CREATE FUNCTION wake_tenant() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN

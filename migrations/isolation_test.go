@@ -17,13 +17,13 @@ import (
 	"github.com/carillonhq/carillon/migrations"
 )
 
-// ofNobody are the tables without rows of a tenant. One that is not here must have a tenant_id.
+// ofNobody are the tables without rows of tenants. Every other table must have a tenant_id.
 var ofNobody = []string{
 	"folded", "goose_db_version", "partition_attempt", "process", "setting", "tzdata",
 	"river_client", "river_client_queue", "river_job", "river_leader", "river_migration", "river_notification", "river_queue",
 }
 
-// gaps are what the catalogue says against the wall.
+// gaps returns the places where the catalogue does not isolate tenants.
 func gaps(t *testing.T, pool *pgxpool.Pool) (found []string) {
 	t.Helper()
 	rows, _ := pool.Query(t.Context(), `
@@ -76,14 +76,14 @@ func gaps(t *testing.T, pool *pgxpool.Pool) (found []string) {
 	return found
 }
 
-func TestEveryTableOfTenantsStandsBehindTheWall(t *testing.T) {
+func TestEveryTableIsolatesTenants(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.URL(t)
 	pool := open(t, url)
 	if found := gaps(t, pool); len(found) > 0 {
 		t.Errorf("there are gaps:\n%s", strings.Join(found, "\n"))
 	}
-	// What somebody opened by hand, and a table that came, are seen, and put right by the next migration.
+	// Changes by hand and a new table are found, and the next migration corrects them.
 	_, err := pool.Exec(t.Context(), `
 		CREATE TABLE fresh (tenant_id int NOT NULL);
 		ALTER TABLE schedule NO FORCE ROW LEVEL SECURITY;
@@ -120,8 +120,8 @@ func TestEveryTableOfTenantsStandsBehindTheWall(t *testing.T) {
 	}
 }
 
-// An operator whose user is no superuser has the roles made by one who is. Where the engine may not pass by the policies,
-// it owns tables that are not forced, and the API stays behind them.
+// A user that is no superuser can migrate after a superuser has created the roles. If the engine has no BYPASSRLS, row-level security is
+// not forced on its tables, and the API stays isolated.
 func TestAnOwnerThatIsNoSuperuserMigrates(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start(t.Context(), embedded.Config{Ephemeral: true})
@@ -150,8 +150,8 @@ func TestAnOwnerThatIsNoSuperuserMigrates(t *testing.T) {
 		sep = "&"
 	}
 	url += sep + "role=plain"
-	if _, err := migrations.Up(t.Context(), url, migrations.Options{}); err == nil || !strings.Contains(err.Error(), "have a superuser run CREATE ROLE carillon_api NOLOGIN") {
-		t.Errorf("got %v, want what is to be done", err)
+	if _, err := migrations.Up(t.Context(), url, migrations.Options{}); err == nil || !strings.Contains(err.Error(), "as a superuser, run CREATE ROLE carillon_api NOLOGIN") {
+		t.Errorf("got %v, want an error that says what to do", err)
 	}
 	exec(`CREATE ROLE carillon_api NOLOGIN; CREATE ROLE carillon_platform NOLOGIN; CREATE ROLE carillon_engine NOLOGIN;
 		GRANT carillon_api, carillon_platform, carillon_engine TO plain`)
@@ -187,7 +187,7 @@ func TestAnOwnerThatIsNoSuperuserMigrates(t *testing.T) {
 		t.Errorf("there are gaps:\n%s", strings.Join(found, "\n"))
 	}
 	exec(`ALTER ROLE carillon_api BYPASSRLS`)
-	if _, err := migrations.Up(t.Context(), url, migrations.Options{}); err == nil || !strings.Contains(err.Error(), "no policy holds it") {
-		t.Errorf("got %v of an API that no policy holds", err)
+	if _, err := migrations.Up(t.Context(), url, migrations.Options{}); err == nil || !strings.Contains(err.Error(), "no policy applies to it") {
+		t.Errorf("got %v for an API role with BYPASSRLS", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/carillonhq/carillon/migrations"
 )
 
-func TestTheDoctorLooksAtTheWall(t *testing.T) {
+func TestTheDoctorExaminesTheIsolation(t *testing.T) {
 	t.Parallel()
 	pool := postgrestest.Database(t)
 	exec := func(sql string) {
@@ -28,7 +28,7 @@ func TestTheDoctorLooksAtTheWall(t *testing.T) {
 	}
 	look := func(apiURL string) (said []string) {
 		t.Helper()
-		for _, f := range examineWall(t.Context(), pool, apiURL) {
+		for _, f := range examineIsolation(t.Context(), pool, apiURL) {
 			if (f.Status == "ok") != (f.Remedy == "") {
 				t.Errorf("got %+v", f)
 			}
@@ -36,8 +36,8 @@ func TestTheDoctorLooksAtTheWall(t *testing.T) {
 		}
 		return said
 	}
-	if said := look(""); len(said) != 1 || !strings.HasPrefix(said[0], "ok tenants are kept apart by row-level security on ") {
-		t.Errorf("of a wall that stands it says %q", said)
+	if said := look(""); len(said) != 1 || !strings.HasPrefix(said[0], "ok row-level security isolates tenants on ") {
+		t.Errorf("without a gap it says %q", said)
 	}
 
 	exec(`CREATE TABLE fresh (tenant_id int NOT NULL);
@@ -51,7 +51,7 @@ func TestTheDoctorLooksAtTheWall(t *testing.T) {
 		"failed endpoint has a policy that shows more than a tenant's rows: peep",
 		"failed fresh has no row-level security",
 		"failed member has no policy that shows a tenant its own rows",
-		"failed row-level security of schedule does not hold its owner",
+		"failed row-level security of schedule is not forced on its owner",
 		"failed workflow has a policy that shows more than a tenant's rows: of_tenant",
 	}
 	got := look("")
@@ -72,13 +72,13 @@ func TestTheDoctorLooksAtTheWall(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &said); err != nil || said.OK {
 		t.Fatalf("got %s, %v", out.String(), err)
 	}
-	if n := slices.IndexFunc(said.Findings, func(f finding) bool { return f.Name == "wall" && strings.Contains(f.Remedy, "carillon migrate") }); n < 0 {
+	if n := slices.IndexFunc(said.Findings, func(f finding) bool { return f.Name == "isolation" && strings.Contains(f.Remedy, "carillon migrate") }); n < 0 {
 		t.Errorf("it does not say what to do: %s", out.String())
 	}
 }
 
-// What the doctor says of policies, to migrate again mends: altered, dropped and added ones.
-func TestToMigrateAgainMendsTheWall(t *testing.T) {
+// Migrating again repairs the policies that the doctor reports: altered, dropped and added ones.
+func TestMigratingAgainRepairsTheIsolation(t *testing.T) {
 	t.Parallel()
 	pool := postgrestest.Database(t)
 	if _, err := pool.Exec(t.Context(), `
@@ -107,24 +107,24 @@ func TestToMigrateAgainMendsTheWall(t *testing.T) {
 	if _, err := migrations.Up(t.Context(), pool.Config().ConnString(), migrations.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range examineWall(t.Context(), pool, "") {
+	for _, f := range examineIsolation(t.Context(), pool, "") {
 		if f.Status != "ok" {
 			t.Errorf("after migrating again: %+v", f)
 		}
 	}
 	if diff := cmp.Diff(policies(postgrestest.Database(t)), policies(pool)); diff != "" {
-		t.Errorf("policies (-as made +as mended):\n%s", diff)
+		t.Errorf("policies (-as created +as repaired):\n%s", diff)
 	}
 }
 
-func TestTheDoctorLooksAtWhoRequestsLogInAs(t *testing.T) {
+func TestTheDoctorExaminesTheUserOfRequests(t *testing.T) {
 	t.Parallel()
 	pool := postgrestest.Database(t)
 	var database string
 	if err := pool.QueryRow(t.Context(), `SELECT current_database()`).Scan(&database); err != nil {
 		t.Fatal(err)
 	}
-	user := "looked_at_of_" + database // roles are the cluster's
+	user := "looked_at_of_" + database // roles belong to the cluster
 	u, err := url.Parse(pool.Config().ConnString())
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestTheDoctorLooksAtWhoRequestsLogInAs(t *testing.T) {
 	})
 	look := func(want ...string) {
 		t.Helper()
-		all := examineWall(t.Context(), pool, u.String())
+		all := examineIsolation(t.Context(), pool, u.String())
 		if len(all) != len(want) {
 			t.Fatalf("got %+v", all)
 		}
@@ -158,9 +158,9 @@ func TestTheDoctorLooksAtWhoRequestsLogInAs(t *testing.T) {
 	}
 	look("GRANT carillon_platform TO \"" + user)
 	exec(`GRANT carillon_platform TO ` + user)
-	look("ok tenants are kept apart")
+	look("ok row-level security isolates tenants")
 	exec(`GRANT carillon_engine TO ` + user)
-	look("is or may become one whom no policy holds")
+	look("is or can become a role to which no policy applies")
 	u.User = url.UserPassword(user, "wrong")
 	u.Path = "/none"
 	look("CARILLON_API_DATABASE_URL: ")
