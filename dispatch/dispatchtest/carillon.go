@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/sweep"
@@ -26,8 +29,6 @@ import (
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/schedules/subjects"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // house is a whole Carillon without its HTTP: one tenant, schedules, and a process that does all.

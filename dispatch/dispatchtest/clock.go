@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // clock is the database's clock, which stands still until it is moved: its functions hide PostgreSQL's own.

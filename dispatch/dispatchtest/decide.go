@@ -1,9 +1,10 @@
 package dispatchtest
 
 import (
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/internal/postgres"
-	"github.com/jackc/pgx/v5"
 )
 
 // HaltNow halts the tenant in a connection of its own, and returns when that is acknowledged.

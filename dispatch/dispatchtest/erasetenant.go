@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/carillonhq/carillon/tenants"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // Holds are how many rows of a tenant each table has that can have some: those of the catalogue with a tenant_id.

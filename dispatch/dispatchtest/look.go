@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 // Recording is a process on a pool of its own that keeps the statements it runs.

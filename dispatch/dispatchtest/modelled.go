@@ -8,6 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/version"
@@ -15,9 +19,6 @@ import (
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/policy"
-	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-	"pgregory.net/rapid"
 )
 
 // ModelledHouse is a house whose schedules of one workflow are modelled.

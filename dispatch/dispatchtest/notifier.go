@@ -3,10 +3,11 @@ package dispatchtest
 import (
 	"testing"
 
-	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/multitracer"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
 // TracedDatabase returns a pool on a database of the test's own whose calls pass a tracer too.

@@ -87,11 +87,7 @@ func (d *Process) Retain(ctx context.Context, now time.Time) error { return d.Ke
 
 // RetainDays drops and thins the days of the record that are past their retention at a moment.
 func (d *Process) RetainDays(ctx context.Context, now time.Time) error {
-	a, err := d.Keeper.Ages(ctx)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Keeper.DropDays(ctx, a, now), d.Keeper.ThinDays(ctx, a, now))
+	return d.Keeper.RetainDays(ctx, now)
 }
 
 // Doubt has the next look at open chunks look for some that this process gave up.
@@ -99,7 +95,7 @@ func (d *Process) Doubt(chunks ...int64) { d.Pusher.Doubts().Add(chunks) }
 
 // Complete marks the schedules that have no nominal time left.
 func (d *Process) Complete(ctx context.Context) error {
-	return d.RunTask(ctx, "complete", time.Minute, upkeep.Full(record.MostCleared, d.Keeper.CompleteSome))
+	return d.RunTask(ctx, "complete", time.Minute, func(ctx context.Context) (bool, error) { return d.Keeper.Batch(ctx, upkeep.Complete) })
 }
 
 // RunTask runs a task with a limit, until some reports that there is no more.
@@ -116,7 +112,13 @@ func (d *Process) TaskLocks() (class int32, numbers []int32) {
 }
 
 // RearmLost arms schedules with fixed_delay that nothing would ever arm.
-func (d *Process) RearmLost(ctx context.Context) error { return d.Keeper.RearmLost(ctx) }
+func (d *Process) RearmLost(ctx context.Context) error { return d.batch(ctx, upkeep.ArmLost) }
+
+// batch runs one batch of a task of upkeep.
+func (d *Process) batch(ctx context.Context, task string) error {
+	_, err := d.Keeper.Batch(ctx, task)
+	return err
+}
 
 // KeepAside makes results that cannot be written wait for that long.
 func (d *Process) KeepAside(kept time.Duration) { d.Pusher.SetLimits(push.Limits{KeepResults: kept}) }
@@ -151,8 +153,7 @@ func (d *Process) CancelOrphans(ctx context.Context) error {
 
 // FoldUse adds up what was used since the last time.
 func (d *Process) FoldUse(ctx context.Context) error {
-	_, err := d.Keeper.FoldSomeUse(ctx)
-	return err
+	return d.batch(ctx, upkeep.AddUpUse)
 }
 
 // Watchdog returns what looks for what is stuck, at a moment.
@@ -195,7 +196,7 @@ func (d *Process) EnsurePartitions(ctx context.Context, now time.Time) error {
 func (d *Process) Wake(ctx context.Context) error { return d.Control.WakeAll(ctx) }
 
 // WakeForsaken looks for parked ticks whose wait has ended without a change.
-func (d *Process) WakeForsaken(ctx context.Context) error { return d.Keeper.WakeForsaken(ctx) }
+func (d *Process) WakeForsaken(ctx context.Context) error { return d.batch(ctx, upkeep.WakeForsaken) }
 
 // ParkLocks is the class of the locks of who parks ticks.
 const ParkLocks = record.ParkLocks
@@ -237,7 +238,7 @@ func (d *Process) MeasureHorizon(ctx context.Context) error { return d.Horizon.R
 
 // Watch looks once for what is stuck, and for broken promises.
 func (d *Process) Watch(ctx context.Context) error {
-	return errors.Join(d.Keeper.Watch(ctx), d.Keeper.Scan(ctx))
+	return errors.Join(d.batch(ctx, upkeep.LookForStuck), d.batch(ctx, upkeep.ScanPromises))
 }
 
 // EndLeases ends once the leases that are due.
@@ -269,4 +270,6 @@ func (d *Process) BeatOnce(ctx context.Context) error {
 }
 
 // ClearProcesses deletes the processes that are gone.
-func (d *Process) ClearProcesses(ctx context.Context) error { return d.Keeper.ClearProcesses(ctx) }
+func (d *Process) ClearProcesses(ctx context.Context) error {
+	return d.batch(ctx, upkeep.ClearProcesses)
+}

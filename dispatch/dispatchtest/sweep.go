@@ -3,8 +3,9 @@ package dispatchtest
 import (
 	"time"
 
-	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/schedules/policy"
 )
 
 func (h *Carillon) Chunks() []int64 {

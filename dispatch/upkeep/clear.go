@@ -6,35 +6,49 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/bulk"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
+// clearing deletes rows that nothing needs any more.
+type clearing struct {
+	pool       *pgxpool.Pool
+	operations *operations.Operations
+	unopened   *chunk.Unopened
+	horizon    *cluster.Horizon
+
+	// The lock of its task guards each of these.
+	ratesAt     ratePlace     // of clearRates
+	processEnds cluster.Floor // of clearProcesses
+}
+
 // clear runs a statement that deletes rows, and returns how many it deleted.
-func (k *Keeper) clear(ctx context.Context, sql string, args ...any) (int64, error) {
-	done, err := k.pool.Exec(ctx, sql, args...)
+func (c *clearing) clear(ctx context.Context, sql string, args ...any) (int64, error) {
+	done, err := c.pool.Exec(ctx, sql, args...)
 	return done.RowsAffected(), err
 }
 
-func (k *Keeper) clearOperations(ctx context.Context) (int64, error) {
-	return k.operations.Clear(ctx, record.MostCleared)
+func (c *clearing) clearOperations(ctx context.Context) (int64, error) {
+	return c.operations.Clear(ctx, record.MostCleared)
 }
 
-func (k *Keeper) clearSyncs(ctx context.Context) (int64, error) {
-	return bulk.ClearSyncs(ctx, k.pool, 20*record.MostCleared)
+func (c *clearing) clearSyncs(ctx context.Context) (int64, error) {
+	return bulk.ClearSyncs(ctx, c.pool, 20*record.MostCleared)
 }
 
 // clearCohorts deletes cohorts that have been empty for emptyKept. It leaves out those of tenants with unopened chunks in the shard,
 // because such a chunk may name the cohort, and looks at them again after emptyAgain. It takes the exclusive lock of the shard, so
 // that no schedule joins a cohort meanwhile. more reports whether another run may find more.
-func (k *Keeper) clearCohorts(ctx context.Context) (more bool, err error) {
-	rows, _ := k.pool.Query(ctx, `
+func (c *clearing) clearCohorts(ctx context.Context) (more bool, err error) {
+	rows, _ := c.pool.Query(ctx, `
 		SELECT s.shard
 		FROM generate_series(0, $2::int) AS s (shard)
 		WHERE EXISTS (
@@ -45,7 +59,7 @@ func (k *Keeper) clearCohorts(ctx context.Context) (more bool, err error) {
 		return false, fmt.Errorf("look for empty cohorts: %w", err)
 	}
 	for _, shard := range shards {
-		n, err := k.clearSomeCohorts(ctx, shard)
+		n, err := c.clearSomeCohorts(ctx, shard)
 		if err != nil {
 			return false, fmt.Errorf("clear cohorts of shard %d: %w", shard, err)
 		}
@@ -55,10 +69,10 @@ func (k *Keeper) clearCohorts(ctx context.Context) (more bool, err error) {
 }
 
 // clearSomeCohorts looks at one batch of empty cohorts, and returns how many it looked at.
-func (k *Keeper) clearSomeCohorts(ctx context.Context, shard int16) (n int64, err error) {
-	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+func (c *clearing) clearSomeCohorts(ctx context.Context, shard int16) (n int64, err error) {
+	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
 		var b pgx.Batch
-		floor, stuck := k.unopened.From(k.horizon)
+		floor, stuck := c.unopened.From(c.horizon)
 		cohorts.LockShard(&b, shard)
 		b.Queue(`
 			WITH old AS MATERIALIZED (
@@ -95,8 +109,8 @@ func (k *Keeper) clearSomeCohorts(ctx context.Context, shard int16) (n int64, er
 // clearChunks deletes chunks that were done chunkKept ago. Their numbers are in an array, because the planner may join a list by
 // reading the whole table. The clock is read in a subquery: a comparison with the clock itself, which is volatile, would read every
 // row.
-func (k *Keeper) clearChunks(ctx context.Context) (int64, error) {
-	return k.clear(ctx, `
+func (c *clearing) clearChunks(ctx context.Context) (int64, error) {
+	return c.clear(ctx, `
 		DELETE FROM chunk
 		WHERE id = ANY (ARRAY (
 			SELECT id
@@ -107,8 +121,8 @@ func (k *Keeper) clearChunks(ctx context.Context) (int64, error) {
 }
 
 // clearAnswers deletes the values of requests with an Idempotency-Key after the time for which they are stored.
-func (k *Keeper) clearAnswers(ctx context.Context) (int64, error) {
-	return k.clear(ctx, `
+func (c *clearing) clearAnswers(ctx context.Context) (int64, error) {
+	return c.clear(ctx, `
 		DELETE FROM idempotency
 		WHERE ctid = ANY (ARRAY (
 			SELECT ctid
@@ -118,22 +132,22 @@ func (k *Keeper) clearAnswers(ctx context.Context) (int64, error) {
 			LIMIT $2))`, once.Kept, record.MostCleared)
 }
 
-// ClearProcesses deletes the rows of dead processes, and the rows of push_load with their requests in flight.
-func (k *Keeper) ClearProcesses(ctx context.Context) error {
-	l := k.processEnds.Look(k.horizon, false)
+// clearProcesses deletes the rows of dead processes, and the rows of push_load with their requests in flight.
+func (c *clearing) clearProcesses(ctx context.Context) error {
+	l := c.processEnds.Look(c.horizon, false)
 	from := l.From
 	if !from.IsZero() {
 		from = from.Add(-cluster.DeadAfter) // a process that is marked dead gets a heartbeat so far back
 	}
 	var first pgtype.Timestamptz
-	if err := k.pool.QueryRow(ctx, `SELECT (SELECT beat_at FROM process WHERE beat_at >= $1 ORDER BY beat_at LIMIT 1)`, from).Scan(&first); err != nil {
+	if err := c.pool.QueryRow(ctx, `SELECT (SELECT beat_at FROM process WHERE beat_at >= $1 ORDER BY beat_at LIMIT 1)`, from).Scan(&first); err != nil {
 		return err
 	}
 	l.Found(first.Time)
-	if _, err := k.clear(ctx, `DELETE FROM process WHERE beat_at BETWEEN $2 AND (SELECT `+postgres.Now+`) - $1::interval`, processKept, from); err != nil {
+	if _, err := c.clear(ctx, `DELETE FROM process WHERE beat_at BETWEEN $2 AND (SELECT `+postgres.Now+`) - $1::interval`, processKept, from); err != nil {
 		return err
 	}
-	_, err := k.clear(ctx, `
+	_, err := c.clear(ctx, `
 		WITH RECURSIVE telling (process_id) AS (
 			(SELECT process_id FROM push_load ORDER BY process_id LIMIT 1)
 			UNION ALL
@@ -157,8 +171,8 @@ const mostRates = 500 // buckets that one run looks at
 
 // clearRates deletes the buckets of deleted tenants: a process that does not know of the deletion may still write one. Each run looks
 // at one page of a walk. Tenant 0 has no row; its buckets are the platform's own.
-func (k *Keeper) clearRates(ctx context.Context) error {
-	rows, _ := k.pool.Query(ctx, `
+func (c *clearing) clearRates(ctx context.Context) error {
+	rows, _ := c.pool.Query(ctx, `
 		WITH page AS MATERIALIZED (
 			SELECT ctid, tenant_id, quota
 			FROM bucket
@@ -172,14 +186,14 @@ func (k *Keeper) clearRates(ctx context.Context) error {
 				FROM page p
 				WHERE p.tenant_id <> 0 AND NOT EXISTS (SELECT FROM tenant t WHERE t.id = p.tenant_id OFFSET 0)))
 		)
-		SELECT tenant_id, quota FROM page`, k.ratesAt.tenant, k.ratesAt.quota, mostRates) // CollectRows reports the error
+		SELECT tenant_id, quota FROM page`, c.ratesAt.tenant, c.ratesAt.quota, mostRates) // CollectRows reports the error
 	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r ratePlace, err error) { return r, row.Scan(&r.tenant, &r.quota) })
 	if err != nil {
 		return fmt.Errorf("look for rates of tenants that are gone: %w", err)
 	}
-	k.ratesAt = ratePlace{}
+	c.ratesAt = ratePlace{}
 	if len(page) == mostRates {
-		k.ratesAt = page[mostRates-1]
+		c.ratesAt = page[mostRates-1]
 	}
 	return nil
 }

@@ -4,8 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 )
 
 // keepHouse does once what upkeep does every while.

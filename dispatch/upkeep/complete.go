@@ -5,18 +5,27 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 )
 
-// CompleteSome marks up to record.MostCleared schedules without a nominal time left as completed, and returns how many. These are the
+// completion marks schedules that have come to their end.
+type completion struct {
+	pool     *pgxpool.Pool
+	unopened *chunk.Unopened
+	horizon  *cluster.Horizon
+}
+
+// completeSome marks up to record.MostCleared schedules without a nominal time left as completed, and returns how many. These are the
 // members of exhausted cohorts, and those past their own last time. A schedule with a limit of ticks stays active while a chunk of its
 // ticks is unopened, because the opening of a tick announces the next ones.
-func (k *Keeper) CompleteSome(ctx context.Context) (n int64, err error) {
-	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
-		floor, stuck := k.unopened.From(k.horizon)
+func (c *completion) completeSome(ctx context.Context) (n int64, err error) {
+	err = pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		floor, stuck := c.unopened.From(c.horizon)
 		rows, err := tx.Query(ctx, lockCompleted, record.MostCleared, floor, stuck)
 		if err != nil {
 			return err

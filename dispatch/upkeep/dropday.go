@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -39,8 +42,8 @@ type dayTable struct {
 var dayName = regexp.MustCompile(`^[a-z]+_([0-9]{8})$`)
 
 // dayTables returns the partitions of a table and its detached partitions, the oldest day first.
-func (k *Keeper) dayTables(ctx context.Context, table string) ([]dayTable, error) {
-	rows, _ := k.pool.Query(ctx, `
+func dayTables(ctx context.Context, db postgres.DB, table string) ([]dayTable, error) {
+	rows, _ := db.Query(ctx, `
 		SELECT c.relname AS name, c.relispartition AS attached
 		FROM pg_class c
 		WHERE c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = $1::regclass) AND c.relkind = 'r'
@@ -67,15 +70,15 @@ func (p dayTable) past(moment time.Time) bool {
 	return !p.from.IsZero() && !p.from.Add(record.Day).After(moment)
 }
 
-// DropDays drops the partitions that not even the tenant with the longest retention keeps. In the default partition it cancels the
+// drop drops the partitions that not even the tenant with the longest retention keeps. In the default partition it cancels the
 // ticks of such days that never ended.
-func (k *Keeper) DropDays(ctx context.Context, a ages, now time.Time) error {
+func (d *dayPartitions) drop(ctx context.Context, a ages, now time.Time) error {
 	if a.unread {
 		return nil
 	}
 	var errs []error
 	for _, table := range partitioned {
-		found, err := k.dayTables(ctx, table.name)
+		found, err := dayTables(ctx, d.pool, table.name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -83,27 +86,27 @@ func (k *Keeper) DropDays(ctx context.Context, a ages, now time.Time) error {
 		oldest := ago(now, days(table.name, a.longest))
 		for _, p := range found {
 			if p.past(oldest) || !p.Attached {
-				errs = append(errs, k.dropDay(ctx, p))
+				errs = append(errs, d.dropDay(ctx, p))
 			}
 		}
 		if table.name == "tick" {
-			errs = append(errs, k.cancelLive(ctx, "tick_default", oldest))
+			errs = append(errs, d.cancelLive(ctx, "tick_default", oldest))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // dropDay detaches and drops the partition of a day. If the table is in use, it leaves the day to a later run.
-func (k *Keeper) dropDay(ctx context.Context, p dayTable) error {
+func (d *dayPartitions) dropDay(ctx context.Context, p dayTable) error {
 	if p.Attached {
 		if p.table == "tick" {
-			if err := k.cancelLive(ctx, p.Name, p.from.Add(record.Day)); err != nil {
+			if err := d.cancelLive(ctx, p.Name, p.from.Add(record.Day)); err != nil {
 				return err
 			}
 		}
 		detached := false
-		err := k.changePartitions(ctx, "drop", func() error {
-			err := k.detach(ctx, p)
+		err := d.change(ctx, "drop", func() error {
+			err := d.detach(ctx, p)
 			detached = err == nil
 			return err
 		})
@@ -112,19 +115,19 @@ func (k *Keeper) dropDay(ctx context.Context, p dayTable) error {
 		}
 	}
 	if p.table == "tick" {
-		if err := k.returnLive(ctx, p.Name); err != nil {
+		if err := d.returnLive(ctx, p.Name); err != nil {
 			return err
 		}
 	}
-	if _, err := k.pool.Exec(ctx, `DROP TABLE IF EXISTS `+p.Name); err != nil {
+	if _, err := d.pool.Exec(ctx, `DROP TABLE IF EXISTS `+p.Name); err != nil {
 		return fmt.Errorf("drop %s: %w", p.Name, err)
 	}
 	return nil
 }
 
 // detach detaches a partition under a short lock. The error has code 55P03 if the table is in use.
-func (k *Keeper) detach(ctx context.Context, p dayTable) error {
-	err := pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+func (d *dayPartitions) detach(ctx context.Context, p dayTable) error {
+	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 		if err := limitLocks(ctx, tx); err != nil {
 			return err
 		}
@@ -144,34 +147,40 @@ func (k *Keeper) detach(ctx context.Context, p dayTable) error {
 	return nil
 }
 
-// eachBlocks calls fn for ranges of a table's blocks, from where an earlier search with the same name, what, stopped. It may miss rows
+// blockSearch searches tables by ranges of their blocks. A search that stops continues there the next time.
+type blockSearch struct {
+	pool    *pgxpool.Pool
+	stopped sync.Map // by the name of a search: the blocks that it has read
+}
+
+// each calls fn for ranges of a table's blocks, from where an earlier search with the same name, what, stopped. It may miss rows
 // that are written meanwhile.
-func (k *Keeper) eachBlocks(ctx context.Context, what, name string, fn func(from, to pgtype.TID) error) error {
+func (b *blockSearch) each(ctx context.Context, what, name string, fn func(from, to pgtype.TID) error) error {
 	var blocks int64
-	err := k.pool.QueryRow(ctx, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, name).Scan(&blocks)
+	err := b.pool.QueryRow(ctx, `SELECT pg_relation_size($1::regclass) / current_setting('block_size')::bigint`, name).Scan(&blocks)
 	if err != nil {
 		return fmt.Errorf("read the size of %s: %w", name, err)
 	}
 	tid := func(block int64) pgtype.TID { return pgtype.TID{BlockNumber: uint32(block), Valid: true} }
 	at := int64(0)
-	if stopped, ok := k.searched.Load(what); ok {
+	if stopped, ok := b.stopped.Load(what); ok {
 		at = stopped.(int64)
 	}
 	for ; at < blocks; at += searchBlocks {
 		if err := fn(tid(at), tid(at+searchBlocks)); err != nil {
 			return err
 		}
-		k.searched.Store(what, at+searchBlocks)
+		b.stopped.Store(what, at+searchBlocks)
 	}
-	k.searched.Delete(what)
+	b.stopped.Delete(what)
 	return nil
 }
 
 // cancelLive cancels the ticks of a partition with times before a moment that never ended, so that no schedule waits for them. It logs
 // a tick that cannot be cancelled, and continues.
-func (k *Keeper) cancelLive(ctx context.Context, name string, before time.Time) error {
-	return k.eachBlocks(ctx, "live ticks of "+name, name, func(from, to pgtype.TID) error {
-		rows, _ := k.pool.Query(ctx, `
+func (d *dayPartitions) cancelLive(ctx context.Context, name string, before time.Time) error {
+	return d.blocks.each(ctx, "live ticks of "+name, name, func(from, to pgtype.TID) error {
+		rows, _ := d.pool.Query(ctx, `
 			SELECT tenant_id, schedule_id, nominal_at, seq
 			FROM `+name+`
 			WHERE ctid >= $1 AND ctid < $2 AND state IN (0, 1) AND nominal_at < $3`, from, to, before) // CollectRows reports the error
@@ -181,8 +190,8 @@ func (k *Keeper) cancelLive(ctx context.Context, name string, before time.Time) 
 		}
 		for _, one := range live {
 			key := ident.TickKey{Schedule: one.ScheduleID, At: one.NominalAt.UTC(), Seq: one.Seq}
-			if err := k.control.GiveUp(ctx, tenants.ID(one.TenantID), key); err != nil && ctx.Err() == nil {
-				k.log.Error("a tick that is past its retention cannot be cancelled", "tenant", one.TenantID, "schedule", one.ScheduleID, "error", err)
+			if err := d.giveUp(ctx, tenants.ID(one.TenantID), key); err != nil && ctx.Err() == nil {
+				d.log.Error("a tick that is past its retention cannot be cancelled", "tenant", one.TenantID, "schedule", one.ScheduleID, "error", err)
 			}
 		}
 		return ctx.Err()
@@ -190,9 +199,9 @@ func (k *Keeper) cancelLive(ctx context.Context, name string, before time.Time) 
 }
 
 // returnLive moves the live ticks of a detached partition back into the table.
-func (k *Keeper) returnLive(ctx context.Context, name string) error {
-	return k.eachBlocks(ctx, "ticks left in "+name, name, func(from, to pgtype.TID) error {
-		_, err := k.pool.Exec(ctx, `
+func (d *dayPartitions) returnLive(ctx context.Context, name string) error {
+	return d.blocks.each(ctx, "ticks left in "+name, name, func(from, to pgtype.TID) error {
+		_, err := d.pool.Exec(ctx, `
 			WITH live AS (
 				DELETE FROM `+name+`
 				WHERE ctid >= $1 AND ctid < $2 AND state IN (0, 1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
@@ -35,16 +36,22 @@ const (
 	identitiesKept = 3 * time.Second
 )
 
-// EraseTenant deletes every row of a tenant that is marked for erasure, in bounded transactions, and the tenant last. done is false if
+// tenantEraser erases tenants.
+type tenantEraser struct {
+	pool   *pgxpool.Pool
+	blocks *blockSearch
+}
+
+// erase deletes every row of a tenant that is marked for erasure, in bounded transactions, and the tenant last. done is false if
 // its time was over first: another call continues.
-func (k *Keeper) EraseTenant(ctx context.Context, tenant tenants.ID) (done bool, err error) {
+func (e *tenantEraser) erase(ctx context.Context, tenant tenants.ID) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tenantErasing)
 	defer cancel()
 	for {
-		quiet, err := k.emptyTenant(ctx, tenant)
+		quiet, err := e.emptyTenant(ctx, tenant)
 		if err == nil && quiet {
 			err = postgres.Retry(ctx, func() (err error) {
-				done, err = k.dropTenant(ctx, tenant)
+				done, err = e.dropTenant(ctx, tenant)
 				return err
 			})
 		}
@@ -61,9 +68,9 @@ func (k *Keeper) EraseTenant(ctx context.Context, tenant tenants.ID) (done bool,
 	}
 }
 
-// FinishTenants continues erasures of tenants that no request has finished.
-func (k *Keeper) FinishTenants(ctx context.Context) error {
-	rows, _ := k.pool.Query(ctx, `
+// finish continues erasures of tenants that no request has finished.
+func (e *tenantEraser) finish(ctx context.Context) error {
+	rows, _ := e.pool.Query(ctx, `
 		SELECT id
 		FROM tenant
 		WHERE erasing_at < (SELECT `+postgres.Now+`) - $1::interval
@@ -75,7 +82,7 @@ func (k *Keeper) FinishTenants(ctx context.Context) error {
 	}
 	var errs []error
 	for _, id := range ids {
-		if _, err := k.EraseTenant(ctx, tenants.ID(id)); err != nil {
+		if _, err := e.erase(ctx, tenants.ID(id)); err != nil {
 			errs = append(errs, fmt.Errorf("erase tenant %d: %w", id, err))
 		}
 	}
@@ -84,16 +91,16 @@ func (k *Keeper) FinishTenants(ctx context.Context) error {
 
 // emptyTenant deletes the rows of a tenant, table after table. quiet reports whether no process accepted requests for the tenant when
 // it began. If it is false, rows that were just written may be left, and chunks are left.
-func (k *Keeper) emptyTenant(ctx context.Context, tenant tenants.ID) (quiet bool, err error) {
-	err = k.pool.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM tenant WHERE id = $1 AND erasing_at >= `+postgres.Now+` - $2::interval)`,
+func (e *tenantEraser) emptyTenant(ctx context.Context, tenant tenants.ID) (quiet bool, err error) {
+	err = e.pool.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM tenant WHERE id = $1 AND erasing_at >= `+postgres.Now+` - $2::interval)`,
 		tenant, identitiesKept).Scan(&quiet)
 	if err != nil {
 		return false, fmt.Errorf("look for the tenant: %w", err)
 	}
-	if err := untilFew(ctx, func() (int64, error) { return k.eraseSomeSchedules(ctx, tenant) }); err != nil {
+	if err := untilFew(ctx, func() (int64, error) { return e.eraseSomeSchedules(ctx, tenant) }); err != nil {
 		return false, fmt.Errorf("erase schedules: %w", err)
 	}
-	rows, _ := k.pool.Query(ctx, `
+	rows, _ := e.pool.Query(ctx, `
 		SELECT shard::smallint
 		FROM generate_series(0, $2 - 1) AS s (shard)
 		WHERE EXISTS (SELECT FROM cohort_timing t WHERE t.tenant_id = $1 AND t.shard = s.shard)
@@ -103,26 +110,26 @@ func (k *Keeper) emptyTenant(ctx context.Context, tenant tenants.ID) (quiet bool
 		return false, fmt.Errorf("look for cohorts: %w", err)
 	}
 	for _, shard := range shards {
-		if err := untilFew(ctx, func() (int64, error) { return k.eraseSomeCohorts(ctx, tenant, shard) }); err != nil {
+		if err := untilFew(ctx, func() (int64, error) { return e.eraseSomeCohorts(ctx, tenant, shard) }); err != nil {
 			return false, fmt.Errorf("erase cohorts: %w", err)
 		}
 	}
-	if err := k.eraseHoldings(ctx, tenant); err != nil || !quiet {
+	if err := e.eraseHoldings(ctx, tenant); err != nil || !quiet {
 		return false, err
 	}
-	return true, k.eraseChunks(ctx, tenant)
+	return true, e.eraseChunks(ctx, tenant)
 }
 
 // eraseChunks deletes the chunks of a tenant for which no new ones are made. Chunks that are done have no index by tenant, so it reads
 // the table in parts: it holds an hour of chunks of all tenants.
-func (k *Keeper) eraseChunks(ctx context.Context, tenant tenants.ID) error {
+func (e *tenantEraser) eraseChunks(ctx context.Context, tenant tenants.ID) error {
 	for _, sql := range chunksNotDone {
-		if _, err := k.pool.Exec(ctx, sql, tenant, cohorts.Shards); err != nil {
+		if _, err := e.pool.Exec(ctx, sql, tenant, cohorts.Shards); err != nil {
 			return fmt.Errorf("erase chunks: %w", err)
 		}
 	}
-	return k.eachBlocks(ctx, fmt.Sprint("chunks of tenant ", tenant), "chunk", func(from, to pgtype.TID) error {
-		if _, err := k.pool.Exec(ctx, `DELETE FROM chunk WHERE tenant_id = $1 AND ctid >= $2 AND ctid < $3`, tenant, from, to); err != nil {
+	return e.blocks.each(ctx, fmt.Sprint("chunks of tenant ", tenant), "chunk", func(from, to pgtype.TID) error {
+		if _, err := e.pool.Exec(ctx, `DELETE FROM chunk WHERE tenant_id = $1 AND ctid >= $2 AND ctid < $3`, tenant, from, to); err != nil {
 			return fmt.Errorf("erase chunks: %w", err)
 		}
 		return nil
@@ -136,15 +143,15 @@ var chunksNotDone = []string{
 }
 
 // eraseHoldings deletes the rows of a tenant in the tables of holdings.
-func (k *Keeper) eraseHoldings(ctx context.Context, tenant tenants.ID) error {
+func (e *tenantEraser) eraseHoldings(ctx context.Context, tenant tenants.ID) error {
 	for _, table := range holdings {
-		leaves, err := k.leaves(ctx, table)
+		leaves, err := e.leaves(ctx, table)
 		if err != nil {
 			return err
 		}
 		for _, leaf := range leaves {
 			err := untilFew(ctx, func() (int64, error) {
-				gone, err := k.pool.Exec(ctx, `
+				gone, err := e.pool.Exec(ctx, `
 					DELETE FROM `+leaf+`
 					WHERE tenant_id = $1 AND ctid = ANY (ARRAY (SELECT ctid FROM `+leaf+` WHERE tenant_id = $1`+living(table)+` LIMIT $2))`, tenant, erasedAtOnce)
 				return gone.RowsAffected(), err
@@ -182,11 +189,11 @@ func untilFew(ctx context.Context, some func() (int64, error)) error {
 
 // leaves returns the tables that hold the rows of a table: the table itself, or its partitions and the detached ones that are not
 // dropped yet.
-func (k *Keeper) leaves(ctx context.Context, table string) (leaves []string, err error) {
+func (e *tenantEraser) leaves(ctx context.Context, table string) (leaves []string, err error) {
 	if !slices.ContainsFunc(partitioned, func(p partitionedTable) bool { return p.name == table }) {
 		return []string{table}, nil
 	}
-	found, err := k.dayTables(ctx, table)
+	found, err := dayTables(ctx, e.pool, table)
 	for _, p := range found {
 		leaves = append(leaves, p.Name)
 	}
@@ -195,8 +202,8 @@ func (k *Keeper) leaves(ctx context.Context, table string) (leaves []string, err
 
 // eraseSomeSchedules deletes schedules with their members and states, and returns how many. It waits for a schedule that another
 // transaction changes, and deletes its new version. Members are found by their schedules.
-func (k *Keeper) eraseSomeSchedules(ctx context.Context, tenant tenants.ID) (gone int64, err error) {
-	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+func (e *tenantEraser) eraseSomeSchedules(ctx context.Context, tenant tenants.ID) (gone int64, err error) {
+	err = pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `
 			DELETE FROM schedule
 			WHERE tenant_id = $1 AND id = ANY (ARRAY (SELECT id FROM schedule WHERE tenant_id = $1 ORDER BY id LIMIT $2 FOR UPDATE))
@@ -229,8 +236,8 @@ func (k *Keeper) eraseSomeSchedules(ctx context.Context, tenant tenants.ID) (gon
 
 // eraseSomeCohorts deletes cohorts and rows of delayed of a shard, under the shard's lock, so that no sweep has read them without having
 // written its chunks.
-func (k *Keeper) eraseSomeCohorts(ctx context.Context, tenant tenants.ID, shard int16) (gone int64, err error) {
-	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) (err error) {
+func (e *tenantEraser) eraseSomeCohorts(ctx context.Context, tenant tenants.ID, shard int16) (gone int64, err error) {
+	err = pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) (err error) {
 		var b pgx.Batch
 		cohorts.ShareShard(&b, shard)
 		b.Queue(`
@@ -264,8 +271,8 @@ var errNotEmpty = errors.New("there are rows of the tenant still")
 
 // dropTenant deletes the tenant if it has no rows left and no process accepts requests for it. It locks the tenant's row first: a
 // transaction that still writes a row which refers to it waits, and then fails.
-func (k *Keeper) dropTenant(ctx context.Context, tenant tenants.ID) (done bool, err error) {
-	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+func (e *tenantEraser) dropTenant(ctx context.Context, tenant tenants.ID) (done bool, err error) {
+	err = pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
 		var quiet bool
 		err := tx.QueryRow(ctx, `
 			SELECT erasing_at < `+postgres.Now+` - $2::interval

@@ -8,16 +8,24 @@ import (
 	"github.com/carillonhq/carillon/dispatch/sweep"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/forecast"
 )
 
-// FoldSomeUse adds up to history.MostUse deltas to their days, for the workflow and for the tenant, deletes them, and returns how
+// folding adds up what other transactions counted in rows of their own.
+type folding struct {
+	pool     *pgxpool.Pool
+	idle     *sweep.Idle
+	analyzed time.Time // of fold: the lock of its task guards it
+}
+
+// addUpUse adds up to history.MostUse deltas to their days, for the workflow and for the tenant, deletes them, and returns how
 // many. Processes that fold at the same time wait for each other, and for an erasure of a tenant.
-func (k *Keeper) FoldSomeUse(ctx context.Context) (n int64, err error) {
-	err = pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+func (f *folding) addUpUse(ctx context.Context) (n int64, err error) {
+	err = pgx.BeginFunc(ctx, f.pool, func(tx pgx.Tx) error {
 		if err := forecast.LockTallies(ctx, tx); err != nil {
 			return err
 		}
@@ -38,11 +46,11 @@ func (k *Keeper) FoldSomeUse(ctx context.Context) (n int64, err error) {
 }
 
 // fold adds up how many members the cohorts have, and updates the planner's statistics of tables that have grown.
-func (k *Keeper) fold(ctx context.Context) error {
-	err := forecast.FoldTallies(ctx, k.pool)
-	if time.Since(k.analyzed) < k.idle.Pace(0, sweep.RestAnalyze) {
+func (f *folding) fold(ctx context.Context) error {
+	err := forecast.FoldTallies(ctx, f.pool)
+	if time.Since(f.analyzed) < f.idle.Pace(0, sweep.RestAnalyze) {
 		return err
 	}
-	k.analyzed = time.Now()
-	return errors.Join(err, postgres.AnalyzeNew(ctx, k.pool))
+	f.analyzed = time.Now()
+	return errors.Join(err, postgres.AnalyzeNew(ctx, f.pool))
 }

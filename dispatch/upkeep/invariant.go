@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/carillonhq/carillon/dispatch/chunk"
 	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/dispatch/sweep"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/forecast"
@@ -165,17 +168,26 @@ func scanFrom(ctx context.Context, db postgres.DB, deep bool, from scanFloors) (
 	return all, nil
 }
 
-// Scan checks the invariants that are not deep, and sets their metric.
-func (k *Keeper) Scan(ctx context.Context) error {
+// scanning checks the invariants at intervals.
+type scanning struct {
+	pool     *pgxpool.Pool
+	unopened *chunk.Unopened
+	horizon  *cluster.Horizon
+	floors   *sweep.DueFloors // of the watchdog
+	metrics  *Metrics
+}
+
+// scan checks the invariants that are not deep, and sets their metric.
+func (s *scanning) scan(ctx context.Context) error {
 	var from scanFloors
 	for shard := range int16(cohorts.Shards) {
-		l := k.watchdog.floors.Look(shard, k.horizon, false)
+		l := s.floors.Look(shard, s.horizon, false)
 		from.cohort, from.delayed = append(from.cohort, l.Cohort.From), append(from.delayed, l.Delayed.From)
 	}
-	from.chunk, from.stuck = k.unopened.From(k.horizon)
-	all, err := scanFrom(ctx, k.pool, false, from)
+	from.chunk, from.stuck = s.unopened.From(s.horizon)
+	all, err := scanFrom(ctx, s.pool, false, from)
 	for _, b := range all {
-		k.metrics.broken.WithLabelValues(b.Name).Set(float64(b.Rows))
+		s.metrics.broken.WithLabelValues(b.Name).Set(float64(b.Rows))
 	}
 	return err
 }

@@ -2,7 +2,9 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,49 +55,31 @@ type Config struct {
 
 // Keeper deletes rows that are past their retention, repairs what a crash left, and reports what is stuck.
 type Keeper struct {
-	pool       *pgxpool.Pool
-	ids        ident.Codec
-	timings    *cohorts.Timings
-	quotas     record.Quotas
-	operations *operations.Operations
-	sweeps     bool
-	dispatches bool
-	horizon    *cluster.Horizon
-	unopened   *chunk.Unopened
-	idle       *sweep.Idle
-	sweep      *sweep.Sweeper
-	finish     *finish.Finisher
-	push       *push.Pusher
-	events     *events.Events
-	control    *control.Control
-	rarely     *loop.Rarely
-	settle     func(ctx context.Context, tenant tenants.ID, workflow, key string) error
-	uses       func(ctx context.Context, tenant tenants.ID) (map[string]tenants.Use, error)
-	erase      func(ctx context.Context) error
-	metrics    *Metrics
-	log        *slog.Logger
+	log    *slog.Logger
+	runner *taskRunner
+	tasks  []Task
 
-	retained  retained
-	taskLocks taskLocks
-	watchdog  *watchdog
-	searched  sync.Map // by the name of a search: the blocks that it has read
+	days      *dayPartitions
+	retention *retention
+	eraser    *tenantEraser
+	zones     *newerZones // nil if this process does not sweep
 
-	// What the tasks remember between two runs. The lock of the task guards it.
-	delaysAt    delaysPlace   // of RearmLost
-	ratesAt     ratePlace     // of clearRates
-	analyzed    time.Time     // of fold
-	processEnds cluster.Floor // of ClearProcesses
+	newWatchdog func() *watchdog
 }
 
 // New returns a Keeper.
 func New(c Config) *Keeper {
+	runner, blocks := &taskRunner{pool: c.Pool}, &blockSearch{pool: c.Pool}
+	delays := &delayWalk{c.Pool, c.Unopened, c.Horizon}
+	days := &dayPartitions{c.Pool, c.Log, blocks, c.Control.GiveUp}
 	k := &Keeper{
-		pool: c.Pool, ids: c.IDs, timings: c.Timings, quotas: c.Quotas, operations: c.Operations, sweeps: c.Sweeps, dispatches: c.Dispatches, horizon: c.Horizon,
-		unopened: c.Unopened, idle: c.Idle, sweep: c.Sweep, finish: c.Finish, push: c.Push, events: c.Events, control: c.Control, rarely: c.Rarely,
-		settle: c.Settle, uses: c.Uses, erase: c.Erase, metrics: c.Metrics, log: c.Log,
-		retained: retained{thinned: map[string]string{}, thinning: map[string]thinPlace{}},
+		log: c.Log, runner: runner, days: days, retention: newRetention(c, runner, days),
+		eraser: &tenantEraser{c.Pool, blocks}, newWatchdog: func() *watchdog { return newWatchdog(c, delays) },
 	}
-	k.watchdog = newWatchdog(k)
+	if c.Sweeps {
+		k.zones = &newerZones{c.Pool, c.Timings, c.Operations, c.Log}
+	}
+	k.tasks = newTasks(c, delays, k.eraser, days)
 	return k
 }
 
@@ -103,16 +87,49 @@ func New(c Config) *Keeper {
 func (k *Keeper) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { k.upkeep(ctx) })
-	if k.sweeps {
-		work.Go(func() { k.rezone(ctx) })
+	if k.zones != nil {
+		work.Go(func() { k.zones.watch(ctx) })
 	}
 	work.Wait()
 }
 
-// Watch looks once for what is stuck, and sets the metrics.
-func (k *Keeper) Watch(ctx context.Context) error { return k.watchdog.look(ctx, time.Now()) }
+// EnsurePartitions creates the partitions of the record from yesterday to a week ahead.
+func (k *Keeper) EnsurePartitions(ctx context.Context, now time.Time) error {
+	return k.days.ensure(ctx, now)
+}
 
-// Watchdog returns a function that looks for what is stuck, with a memory of its own.
+// EraseTenant deletes every row of a tenant that is marked for erasure, in bounded transactions, and the tenant last. done is false if
+// its time was over first: another call continues.
+func (k *Keeper) EraseTenant(ctx context.Context, tenant tenants.ID) (done bool, err error) {
+	return k.eraser.erase(ctx, tenant)
+}
+
+// FinishTenants continues erasures of tenants that no request has finished.
+func (k *Keeper) FinishTenants(ctx context.Context) error { return k.eraser.finish(ctx) }
+
+// Retain deletes what is past its retention at a moment. It serves tests: a River job does it.
+func (k *Keeper) Retain(ctx context.Context, now time.Time) error { return k.retention.run(ctx, now) }
+
+// RetainDays drops and thins the days of the record that are past their retention at a moment. It serves tests.
+func (k *Keeper) RetainDays(ctx context.Context, now time.Time) error {
+	a, err := k.retention.ages(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(k.retention.days.drop(ctx, a, now), k.retention.thinner.thin(ctx, a, now))
+}
+
+// RunTask repeats the batches of a task until nothing is left or its time is over. It does nothing if another process runs the task. It
+// serves tests.
+func (k *Keeper) RunTask(ctx context.Context, t Task) error { return k.runner.run(ctx, t) }
+
+// Batch runs one batch of the task with a name, without the lock of the task, even if this process does not take part. It serves tests.
+func (k *Keeper) Batch(ctx context.Context, name string) (more bool, err error) {
+	i := slices.IndexFunc(k.tasks, func(t Task) bool { return t.Name == name })
+	return k.tasks[i].Some(ctx)
+}
+
+// Watchdog returns a function that looks for what is stuck, with a memory of its own. It serves tests.
 func (k *Keeper) Watchdog() func(ctx context.Context, now time.Time) error {
-	return newWatchdog(k).look
+	return k.newWatchdog().look
 }

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
+	"github.com/carillonhq/carillon/dispatch/finish"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
@@ -32,11 +36,18 @@ type resting struct {
 	lost     bool // no end of a tick will ever set its next time
 }
 
-// restingDelays returns the next page of schedules with fixed_delay whose cohorts have no due time, and where the next page begins.
+// delayWalk walks through the schedules with fixed_delay.
+type delayWalk struct {
+	pool     *pgxpool.Pool
+	unopened *chunk.Unopened
+	horizon  *cluster.Horizon
+}
+
+// resting returns the next page of schedules with fixed_delay whose cohorts have no due time, and where the next page begins.
 // Only their ticks show which of them are lost, so the walk reads all of them, a page at a time.
-func (k *Keeper) restingDelays(ctx context.Context, after delaysPlace) (page []resting, next delaysPlace, err error) {
-	floor, stuck := k.unopened.From(k.horizon)
-	rows, _ := k.pool.Query(ctx, `
+func (w *delayWalk) resting(ctx context.Context, after delaysPlace) (page []resting, next delaysPlace, err error) {
+	floor, stuck := w.unopened.From(w.horizon)
+	rows, _ := w.pool.Query(ctx, `
 		SELECT c.shard, c.id, c.tenant_id, m.schedule_id, st.delay_at,
 			COALESCE(s.status = 'active' AND c.run_at IS NULL AND st.delay_at IS NULL, false),
 			m.schedule_id IS NOT NULL AND c.run_at IS NULL AND st.delay_left IS DISTINCT FROM 0 AND (
@@ -71,14 +82,22 @@ func (k *Keeper) restingDelays(ctx context.Context, after delaysPlace) (page []r
 	return page, next, nil
 }
 
-// RearmLost sets the next time of schedules with fixed_delay that no end of a tick will ever set: their tick has ended, or is neither
+// lostDelays finds the schedules with fixed_delay that are lost.
+type lostDelays struct {
+	walk   *delayWalk
+	log    *slog.Logger
+	finish *finish.Finisher
+	at     delaysPlace // of the walk; the lock of the task guards it
+}
+
+// rearm sets the next time of schedules with fixed_delay that no end of a tick will ever set: their tick has ended, or is neither
 // recorded nor in a chunk. There are none, unless rows were changed by other means. Each run looks at one page of the walk.
-func (k *Keeper) RearmLost(ctx context.Context) error {
-	page, next, err := k.restingDelays(ctx, k.delaysAt)
+func (l *lostDelays) rearm(ctx context.Context) error {
+	page, next, err := l.walk.resting(ctx, l.at)
 	if err != nil {
 		return err
 	}
-	k.delaysAt = next
+	l.at = next
 	type lostOnes struct {
 		ids []int64
 		at  []*time.Time
@@ -94,15 +113,15 @@ func (k *Keeper) RearmLost(ctx context.Context) error {
 		lost[r.tenant].ids, lost[r.tenant].at = append(lost[r.tenant].ids, *r.schedule), append(lost[r.tenant].at, r.delayAt)
 	}
 	var errs []error
-	for tenant, l := range lost {
-		k.log.Warn("schedules with fixed_delay were not armed, and are now", "tenant", tenant, "schedules", len(l.ids))
+	for tenant, some := range lost {
+		l.log.Warn("schedules with fixed_delay were not armed, and are now", "tenant", tenant, "schedules", len(some.ids))
 		err := postgres.Retry(ctx, func() error {
-			return pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+			return pgx.BeginFunc(ctx, l.walk.pool, func(tx pgx.Tx) error {
 				var now time.Time
 				if err := tx.QueryRow(ctx, `SELECT `+postgres.Now).Scan(&now); err != nil {
 					return err
 				}
-				return k.finish.RearmSchedules(ctx, tx, tenant, now.UTC(), l.ids, l.at)
+				return l.finish.RearmSchedules(ctx, tx, tenant, now.UTC(), some.ids, some.at)
 			})
 		})
 		if err != nil {

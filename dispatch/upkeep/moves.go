@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
@@ -16,16 +17,23 @@ const (
 	mostSettled  = 500        // at a time
 )
 
-// settleMoves returns schedules whose moved ticks have passed to the timings of their specs, and reports how many.
-func (k *Keeper) settleMoves(ctx context.Context) (settled int64, err error) {
-	if k.settle == nil {
+// moves ends the moves of ticks.
+type moves struct {
+	pool *pgxpool.Pool
+	// settle returns a schedule to the timing of its spec. It may be nil.
+	settle func(ctx context.Context, tenant tenants.ID, workflow, key string) error
+}
+
+// settleSome returns schedules whose moved ticks have passed to the timings of their specs, and reports how many.
+func (m *moves) settleSome(ctx context.Context) (settled int64, err error) {
+	if m.settle == nil {
 		return 0, nil
 	}
 	type name struct {
 		Tenant        tenants.ID
 		Workflow, Key string
 	}
-	rows, _ := k.pool.Query(ctx, `
+	rows, _ := m.pool.Query(ctx, `
 		SELECT tenant_id, workflow, key
 		FROM schedule
 		WHERE moved_until < (SELECT `+postgres.Now+`) - $1::interval
@@ -37,7 +45,7 @@ func (k *Keeper) settleMoves(ctx context.Context) (settled int64, err error) {
 	}
 	var errs []error
 	for _, n := range names {
-		if err := k.settle(ctx, n.Tenant, n.Workflow, n.Key); err != nil {
+		if err := m.settle(ctx, n.Tenant, n.Workflow, n.Key); err != nil {
 			errs = append(errs, fmt.Errorf("settle the moves of a schedule: %w", err))
 			continue
 		}

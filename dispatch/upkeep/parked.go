@@ -5,18 +5,26 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch/control"
+	"github.com/carillonhq/carillon/dispatch/push"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// WakeForsaken wakes parked ticks whose wait has ended without a change of a row, such as when a keyset with a lost key is restored.
+// parked looks for parked ticks that wait for nothing.
+type parked struct {
+	pool *pgxpool.Pool
+	push *push.Pusher
+}
+
+// wakeForsaken wakes parked ticks whose wait has ended without a change of a row, such as when a keyset with a lost key is restored.
 // It reads what ticks are parked for, once each, and not the ticks.
-func (k *Keeper) WakeForsaken(ctx context.Context) error {
+func (p *parked) wakeForsaken(ctx context.Context) error {
 	for from, more := (record.ParkedFor{Tenant: -1}), true; more; {
 		var err error
-		if from, more, err = k.wakeSomeForsaken(ctx, from); err != nil {
+		if from, more, err = p.wakeSome(ctx, from); err != nil {
 			return fmt.Errorf("look for parked ticks: %w", err)
 		}
 	}
@@ -50,9 +58,9 @@ const ReadForsaken = `
 		LEFT JOIN endpoint e ON e.tenant_id = p.tenant_id AND e.name = p.waits_for
 		ORDER BY p.tenant_id, p.waits_for`
 
-// wakeSomeForsaken adds rows to table wake for the next page of waits that have ended.
-func (k *Keeper) wakeSomeForsaken(ctx context.Context, from record.ParkedFor) (last record.ParkedFor, more bool, err error) {
-	rows, _ := k.pool.Query(ctx, ReadForsaken, from.Tenant, from.For, control.MostForsaken) // ForEachRow reports the error
+// wakeSome adds rows to table wake for the next page of waits that have ended.
+func (p *parked) wakeSome(ctx context.Context, from record.ParkedFor) (last record.ParkedFor, more bool, err error) {
+	rows, _ := p.pool.Query(ctx, ReadForsaken, from.Tenant, from.For, control.MostForsaken) // ForEachRow reports the error
 	var w record.ParkedFor
 	var stopped bool
 	var state *string
@@ -65,7 +73,7 @@ func (k *Keeper) wakeSomeForsaken(ctx context.Context, from record.ParkedFor) (l
 		last, n = w, n+1
 		waiting := w.For == "" && stopped
 		if state != nil {
-			waiting = k.push.StillShut(w, *state, headers, secrets)
+			waiting = p.push.StillShut(w, *state, headers, secrets)
 		}
 		if !waiting {
 			owners, names = append(owners, w.Tenant), append(names, w.For)
@@ -75,7 +83,7 @@ func (k *Keeper) wakeSomeForsaken(ctx context.Context, from record.ParkedFor) (l
 	if err != nil || len(owners) == 0 {
 		return last, n == control.MostForsaken, err
 	}
-	_, err = k.pool.Exec(ctx, `
+	_, err = p.pool.Exec(ctx, `
 		INSERT INTO wake (tenant_id, waits_for)
 		SELECT * FROM unnest($1::int[], $2::text[])
 		ON CONFLICT DO NOTHING`, owners, names)

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
+	"github.com/carillonhq/carillon/tenants"
 )
 
 // partitionedTable is a table that has one partition for each day of nominal time. with are the storage options of a partition.
@@ -35,17 +39,26 @@ const (
 
 func partition(table string, day time.Time) string { return table + "_" + day.Format("20060102") }
 
-// EnsurePartitions creates the partitions of the record from yesterday to a week ahead.
-func (k *Keeper) EnsurePartitions(ctx context.Context, now time.Time) error {
+// dayPartitions are the partitions of the record, one for each day of nominal time.
+type dayPartitions struct {
+	pool   *pgxpool.Pool
+	log    *slog.Logger
+	blocks *blockSearch
+	// giveUp cancels a tick that will not end.
+	giveUp func(ctx context.Context, tenant tenants.ID, key ident.TickKey) error
+}
+
+// ensure creates the partitions of the record from yesterday to a week ahead.
+func (d *dayPartitions) ensure(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	missing, err := k.missingPartitions(ctx, now)
+	missing, err := d.missing(ctx, now)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	return k.changePartitions(ctx, "create", func() error {
+	return d.change(ctx, "create", func() error {
 		for _, p := range missing {
-			if err := k.createPartition(ctx, p); err != nil {
+			if err := d.create(ctx, p); err != nil {
 				return fmt.Errorf("create %s: %w", p.name, err)
 			}
 		}
@@ -60,8 +73,8 @@ type newPartition struct {
 	from        time.Time
 }
 
-// missingPartitions returns the partitions that do not exist yet, the next days first.
-func (k *Keeper) missingPartitions(ctx context.Context, now time.Time) (missing []newPartition, err error) {
+// missing returns the partitions that do not exist yet, the next days first.
+func (d *dayPartitions) missing(ctx context.Context, now time.Time) (missing []newPartition, err error) {
 	today := now.UTC().Truncate(record.Day)
 	var all []newPartition
 	var names []string
@@ -72,7 +85,7 @@ func (k *Keeper) missingPartitions(ctx context.Context, now time.Time) (missing 
 			all, names = append(all, p), append(names, p.name)
 		}
 	}
-	rows, _ := k.pool.Query(ctx, `
+	rows, _ := d.pool.Query(ctx, `
 		SELECT to_regclass(name) IS NOT NULL
 		FROM unnest($1::text[]) WITH ORDINALITY AS n (name, i)
 		ORDER BY i`, names) // CollectRows reports the error
@@ -88,10 +101,10 @@ func (k *Keeper) missingPartitions(ctx context.Context, now time.Time) (missing 
 	return missing, nil
 }
 
-// changePartitions runs change in one process at a time. After a change that failed, no process tries again for
+// change runs change in one process at a time. After a change that failed, no process tries again for
 // partitionPause. A table in use is no error.
-func (k *Keeper) changePartitions(ctx context.Context, what string, change func() error) error {
-	claimed, err := k.pool.Exec(ctx, `
+func (d *dayPartitions) change(ctx context.Context, what string, change func() error) error {
+	claimed, err := d.pool.Exec(ctx, `
 		UPDATE partition_attempt
 		SET next_at = `+postgres.Now+` + $2::interval
 		WHERE what = $1 AND next_at <= (SELECT `+postgres.Now+`)`, what, partitionPause)
@@ -103,13 +116,13 @@ func (k *Keeper) changePartitions(ctx context.Context, what string, change func(
 	}
 	err = change()
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "55P03" { // lock_not_available
-		k.log.Info("a table is in use: its partitions change later", "change", what, "again_in", partitionPause, "error", err)
+		d.log.Info("a table is in use: its partitions change later", "change", what, "again_in", partitionPause, "error", err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if _, err := k.pool.Exec(ctx, `UPDATE partition_attempt SET next_at = '-infinity' WHERE what = $1`, what); err != nil {
+	if _, err := d.pool.Exec(ctx, `UPDATE partition_attempt SET next_at = '-infinity' WHERE what = $1`, what); err != nil {
 		return fmt.Errorf("end a change of partitions: %w", err)
 	}
 	return nil
@@ -122,23 +135,23 @@ func limitLocks(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// createPartition creates a partition as a table of its own, moves the rows of its day from the default partition, and
+// create creates a partition as a table of its own, moves the rows of its day from the default partition, and
 // attaches it. Only the default partition is locked against readers and writers: the table itself needs a lock that
 // conflicts with neither. CREATE TABLE … PARTITION OF would lock the table against both.
-func (k *Keeper) createPartition(ctx context.Context, p newPartition) error {
+func (d *dayPartitions) create(ctx context.Context, p newPartition) error {
 	first, last := p.from.Format(time.RFC3339), p.from.Add(record.Day).Format(time.RFC3339)
 	rest := p.table + "_default"
 	within := fmt.Sprintf(`nominal_at >= '%s' AND nominal_at < '%s'`, first, last)
 	var early int
-	err := k.pool.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM `+rest+` WHERE `+within+` LIMIT $1) e`, mostMoved+1).Scan(&early)
+	err := d.pool.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM `+rest+` WHERE `+within+` LIMIT $1) e`, mostMoved+1).Scan(&early)
 	if err != nil {
 		return fmt.Errorf("count early rows: %w", err)
 	}
 	if early > mostMoved {
-		k.log.Warn("a day keeps its rows in the default partition: they are too many to move", "partition", p.name)
+		d.log.Warn("a day keeps its rows in the default partition: they are too many to move", "partition", p.name)
 		return nil
 	}
-	return pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 		if err := limitLocks(ctx, tx); err != nil {
 			return err
 		}

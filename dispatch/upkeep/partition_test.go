@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 )
 
 // lockCounter counts the statements that ask for a lock which readers or writers of the record conflict with.

@@ -13,8 +13,8 @@ import (
 
 // retainRevisions deletes the payloads of a tenant's versions of schedules that ended longer ago than ticks are kept, and deletes
 // versions that nothing names any more.
-func (k *Keeper) retainRevisions(ctx context.Context, tenant tenants.ID, q tenants.Quotas, now time.Time) error {
-	err := k.countBatches(ctx, `
+func (r *tenantRetention) retainRevisions(ctx context.Context, tenant tenants.ID, q tenants.Quotas, now time.Time) error {
+	err := countBatches(ctx, r.pool, `
 		WITH over AS MATERIALIZED (
 			SELECT r.ctid AS place, r.schedule_id, r.version, octet_length(r.payload) AS bytes
 			FROM revision r
@@ -38,7 +38,7 @@ func (k *Keeper) retainRevisions(ctx context.Context, tenant tenants.ID, q tenan
 	if err != nil {
 		return fmt.Errorf("drop payloads of revisions: %w", err)
 	}
-	err = k.countBatches(ctx, `
+	err = countBatches(ctx, r.pool, `
 		WITH freed AS (
 			DELETE FROM revision
 			WHERE tenant_id = $1 AND ctid = ANY (ARRAY (
@@ -69,12 +69,12 @@ const countFreed = `, counted AS (
 const recountLimit = 20 * time.Second
 
 // recountBytes corrects the count of a tenant's bytes.
-func (k *Keeper) recountBytes(ctx context.Context, tenant tenants.ID) error {
+func (r *tenantRetention) recountBytes(ctx context.Context, tenant tenants.ID) error {
 	limited, cancel := context.WithTimeout(ctx, recountLimit)
 	defer cancel()
-	err := forecast.RecountBytes(limited, k.pool, tenant)
+	err := forecast.RecountBytes(limited, r.pool, tenant)
 	if errors.Is(err, context.DeadlineExceeded) {
-		k.log.Warn("the bytes of a tenant were not added up in time: the count stays as it is", "tenant", tenant)
+		r.log.Warn("the bytes of a tenant were not added up in time: the count stays as it is", "tenant", tenant)
 		return nil
 	}
 	if err != nil {

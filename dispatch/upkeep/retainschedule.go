@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/record"
+	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
@@ -36,18 +39,26 @@ type retentionPlaces struct {
 	inherited ownRetention // among schedules that inherit one from their workflow
 }
 
-// retainSchedules deletes ended ticks that their schedules do not keep any more, for the next schedules with a retention of their own
+// scheduleRetention deletes the ended ticks that their schedules do not keep.
+type scheduleRetention struct {
+	pool   *pgxpool.Pool
+	log    *slog.Logger
+	rarely *loop.Rarely
+	places retentionPlaces
+}
+
+// retain deletes ended ticks that their schedules do not keep any more, for the next schedules with a retention of their own
 // or an inherited one. These ticks are hidden already.
-func (k *Keeper) retainSchedules(ctx context.Context, _ ages, now time.Time) error {
-	at := &k.retained.places
-	own := k.eachRetention(ctx, now, &at.own, `
+func (r *scheduleRetention) retain(ctx context.Context, _ ages, now time.Time) error {
+	at := &r.places
+	own := r.eachRetention(ctx, now, &at.own, `
 		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
 		FROM schedule s
 		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
 		WHERE (s.keep_succeeded_s IS NOT NULL OR s.keep_failed_s IS NOT NULL) AND (s.tenant_id, s.id) > ($1, $2)
 		ORDER BY s.tenant_id, s.id
 		LIMIT $3`, func(one ownRetention) []any { return []any{one.TenantID, one.ID, retentionsRead} })
-	return errors.Join(own, k.eachRetention(ctx, now, &at.inherited, `
+	return errors.Join(own, r.eachRetention(ctx, now, &at.inherited, `
 		SELECT s.tenant_id, s.id, s.workflow, s.key, s.keep_succeeded_s, s.keep_failed_s, w.defaults
 		FROM workflow w
 		CROSS JOIN LATERAL (
@@ -63,14 +74,14 @@ func (k *Keeper) retainSchedules(ctx context.Context, _ ages, now time.Time) err
 }
 
 // eachRetention deletes ended ticks of the schedules of a walk, from a place on. At the end, the next run begins at the start.
-func (k *Keeper) eachRetention(ctx context.Context, now time.Time, at *ownRetention, sql string, args func(ownRetention) []any) error {
+func (r *scheduleRetention) eachRetention(ctx context.Context, now time.Time, at *ownRetention, sql string, args func(ownRetention) []any) error {
 	for range retentionsRun / retentionsRead {
-		rows, _ := k.pool.Query(ctx, sql, args(*at)...) // CollectRows reports the error
+		rows, _ := r.pool.Query(ctx, sql, args(*at)...) // CollectRows reports the error
 		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[ownRetention])
 		if err != nil {
 			return fmt.Errorf("read schedules that keep ticks for a time of their own: %w", err)
 		}
-		if err := k.thinSchedules(ctx, now, found); err != nil {
+		if err := r.thinSchedules(ctx, now, found); err != nil {
 			return err
 		}
 		if len(found) < retentionsRead {
@@ -83,7 +94,7 @@ func (k *Keeper) eachRetention(ctx context.Context, now time.Time, at *ownRetent
 }
 
 // thinSchedules deletes the ended ticks of these schedules that are past their retention.
-func (k *Keeper) thinSchedules(ctx context.Context, now time.Time, found []ownRetention) error {
+func (r *scheduleRetention) thinSchedules(ctx context.Context, now time.Time, found []ownRetention) error {
 	byTenant := map[int32][]ownRetention{}
 	for _, one := range found {
 		byTenant[one.TenantID] = append(byTenant[one.TenantID], one)
@@ -94,15 +105,15 @@ func (k *Keeper) thinSchedules(ctx context.Context, now time.Time, found []ownRe
 		for _, one := range some {
 			terms, err := policy.Resolve(policy.Stored{KeepSucceeded: one.Succeeded, KeepFailed: one.Failed}, one.Defaults)
 			if err != nil {
-				if k.rarely.Due("retention", now) {
-					k.log.Warn("ended ticks are kept longer: a newer program wrote the defaults of a workflow", "tenant", tenant, "schedule", one.ID, "error", err)
+				if r.rarely.Due("retention", now) {
+					r.log.Warn("ended ticks are kept longer: a newer program wrote the defaults of a workflow", "tenant", tenant, "schedule", one.ID, "error", err)
 				}
 				continue
 			}
 			succeeded, failed := history.Kept{Now: now.UTC()}.Since(record.Schedule{Succeeded: terms.KeepSucceeded, Failed: terms.KeepFailed})
 			ids, good, bad = append(ids, one.ID), append(good, succeeded), append(bad, failed)
 		}
-		if err := k.thinTicks(ctx, tenants.ID(tenant), ids, good, bad); err != nil {
+		if err := r.thinTicks(ctx, tenants.ID(tenant), ids, good, bad); err != nil {
 			return err
 		}
 	}
@@ -111,8 +122,8 @@ func (k *Keeper) thinSchedules(ctx context.Context, now time.Time, found []ownRe
 
 // thinTicks deletes the ticks of schedules that succeeded before good, or failed before bad. It subtracts their bytes from the use of
 // the day on which they ended.
-func (k *Keeper) thinTicks(ctx context.Context, tenant tenants.ID, ids []int64, good, bad []time.Time) error {
-	err := k.countBatches(ctx, `
+func (r *scheduleRetention) thinTicks(ctx context.Context, tenant tenants.ID, ids []int64, good, bad []time.Time) error {
+	err := countBatches(ctx, r.pool, `
 		WITH thinned AS (
 			DELETE FROM tick t
 			USING (

@@ -17,6 +17,7 @@ import (
 // Task is a part of upkeep. Any process may run it, but only one at a time: the others skip their run.
 type Task struct {
 	Name  string
+	in    bool // this process runs it
 	every time.Duration
 	Limit time.Duration // of one run; the next run continues
 
@@ -42,23 +43,29 @@ func Full(most int64, fn func(ctx context.Context) (int64, error)) func(ctx cont
 	}
 }
 
-// RunTask repeats the task's batches until nothing is left or its time is over. It does nothing if another process runs the task.
-func (k *Keeper) RunTask(ctx context.Context, t Task) error {
+// taskRunner runs tasks, each in one process at a time.
+type taskRunner struct {
+	pool  *pgxpool.Pool
+	locks taskLocks
+}
+
+// run repeats the task's batches until nothing is left or its time is over. It does nothing if another process runs the task.
+func (r *taskRunner) run(ctx context.Context, t Task) error {
 	limited, cancel := context.WithTimeout(ctx, t.Limit)
 	defer cancel()
 	if t.look != "" {
-		t.ask = func(ctx context.Context) (bool, error) { return postgres.Finds(ctx, k.pool, t.look) }
+		t.ask = func(ctx context.Context) (bool, error) { return postgres.Finds(ctx, r.pool, t.look) }
 	}
 	if t.ask != nil {
 		if found, err := t.ask(limited); err != nil || !found {
 			return err
 		}
 	}
-	taken, err := k.taskLocks.take(limited, k.pool, t.Name)
+	taken, err := r.locks.take(limited, r.pool, t.Name)
 	if err != nil || !taken {
 		return err
 	}
-	defer k.taskLocks.release(ctx, t.Name)
+	defer r.locks.release(ctx, t.Name)
 	for batches := 0; ; batches++ {
 		more, err := t.Some(limited)
 		if batches > 0 && errors.Is(limited.Err(), context.DeadlineExceeded) {

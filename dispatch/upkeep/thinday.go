@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/tenants"
@@ -32,12 +33,19 @@ type thinPlace struct {
 	key    []any
 }
 
-// ThinDays deletes from partitions the ended ticks and attempts of tenants that keep them for less time than the tenant with the
+// thinner deletes the rows of single tenants from the partitions of the record.
+type thinner struct {
+	pool     *pgxpool.Pool
+	thinned  map[string]string    // by partition: for which tenants it was thinned, and on which date
+	thinning map[string]thinPlace // by partition
+}
+
+// thin deletes from partitions the ended ticks and attempts of tenants that keep them for less time than the tenant with the
 // longest retention, whose days are dropped whole. It thins a day once it is past the retention of a tenant.
-func (k *Keeper) ThinDays(ctx context.Context, a ages, now time.Time) error {
+func (t *thinner) thin(ctx context.Context, a ages, now time.Time) error {
 	var errs []error
 	for _, table := range partitioned {
-		found, err := k.dayTables(ctx, table.name)
+		found, err := dayTables(ctx, t.pool, table.name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -46,7 +54,7 @@ func (k *Keeper) ThinDays(ctx context.Context, a ages, now time.Time) error {
 			if !p.Attached {
 				continue
 			}
-			if err := k.thinDay(ctx, p, a, now); err != nil {
+			if err := t.thinDay(ctx, p, a, now); err != nil {
 				errs = append(errs, err)
 			}
 			if ctx.Err() != nil {
@@ -74,12 +82,12 @@ func (p dayTable) over(a ages, now time.Time) (over []tenants.ID, sign string) {
 
 // thinDay deletes from one partition the rows of the tenants that do not keep its day any more. It looks at a day that was thinned for
 // the same tenants once a date, for ticks that ended late, and at the default partition in each run.
-func (k *Keeper) thinDay(ctx context.Context, p dayTable, a ages, now time.Time) error {
+func (t *thinner) thinDay(ctx context.Context, p dayTable, a ages, now time.Time) error {
 	over, sign := p.over(a, now)
-	if len(over) == 0 || !p.from.IsZero() && k.retained.thinned[p.Name] == sign {
+	if len(over) == 0 || !p.from.IsZero() && t.thinned[p.Name] == sign {
 		return nil
 	}
-	place := k.retained.thinning[p.Name]
+	place := t.thinning[p.Name]
 	for len(over) > 0 {
 		some := over[:min(thinTenants, len(over))]
 		over = over[len(some):]
@@ -87,7 +95,7 @@ func (k *Keeper) thinDay(ctx context.Context, p dayTable, a ages, now time.Time)
 			continue
 		}
 		// One row of each tenant is looked for (OFFSET 0): a join may read the whole day.
-		rows, _ := k.pool.Query(ctx, `
+		rows, _ := t.pool.Query(ctx, `
 			SELECT t.id
 			FROM unnest($1::int[]) AS t (id)
 			WHERE t.id >= $2 AND EXISTS (SELECT FROM `+p.Name+` p WHERE p.tenant_id = t.id OFFSET 0)
@@ -101,18 +109,18 @@ func (k *Keeper) thinDay(ctx context.Context, p dayTable, a ages, now time.Time)
 			if tenant != place.tenant {
 				place = thinPlace{tenant: tenant}
 			}
-			if err := k.thinTenant(ctx, p, place, ago(now, days(p.table, a.of[tenant]))); err != nil {
+			if err := t.thinTenant(ctx, p, place, ago(now, days(p.table, a.of[tenant]))); err != nil {
 				return err
 			}
 		}
 	}
-	delete(k.retained.thinning, p.Name)
-	k.retained.thinned[p.Name] = sign
+	delete(t.thinning, p.Name)
+	t.thinned[p.Name] = sign
 	return nil
 }
 
 // thinTenant deletes the rows of one tenant from a partition, in batches in the order of the key.
-func (k *Keeper) thinTenant(ctx context.Context, p dayTable, place thinPlace, oldest time.Time) error {
+func (t *thinner) thinTenant(ctx context.Context, p dayTable, place thinPlace, oldest time.Time) error {
 	keys := dayKeys[p.table]
 	ended, from := "true", ""
 	if p.table == "tick" {
@@ -140,7 +148,7 @@ func (k *Keeper) thinTenant(ctx context.Context, p dayTable, place thinPlace, ol
 		place.key = keys.first
 	}
 	for {
-		rows, _ := k.pool.Query(ctx, sql, append([]any{place.tenant, oldest, record.MostCleared}, place.key...)...) // CollectRows reports the error
+		rows, _ := t.pool.Query(ctx, sql, append([]any{place.tenant, oldest, record.MostCleared}, place.key...)...) // CollectRows reports the error
 		last, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]any, error) { return row.Values() })
 		if err != nil {
 			return fmt.Errorf("thin %s: %w", p.Name, err)
@@ -149,7 +157,7 @@ func (k *Keeper) thinTenant(ctx context.Context, p dayTable, place thinPlace, ol
 			return nil
 		}
 		place.key = last[0][1:]
-		k.retained.thinning[p.Name] = place
+		t.thinning[p.Name] = place
 		if n, _ := last[0][0].(int64); n < record.MostCleared {
 			return nil
 		}

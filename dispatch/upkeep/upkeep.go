@@ -7,12 +7,25 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/carillonhq/carillon/dispatch/events"
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/loop"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/calendars"
+)
+
+// The names of tasks that tests run by themselves.
+const (
+	ArmLost        = "arm lost schedules"
+	Complete       = "complete schedules"
+	WakeForsaken   = "wake forsaken ticks"
+	ClearProcesses = "clear processes"
+	AddUpUse       = "add up daily use"
+	LookForStuck   = "look for what is stuck"
+	ScanPromises   = "scan for broken promises"
 )
 
 const (
@@ -28,40 +41,50 @@ const (
 	processKept = time.Minute      // after the last heartbeat of a process
 )
 
-// Tasks returns the tasks that this process takes part in. Those that run each upkeepEvery run one after another, in this order. Each
+// newTasks returns all tasks of upkeep, and says which of them this process runs. Those that run each upkeepEvery run one after another, in this order. Each
 // of the others runs beside them.
+func newTasks(c Config, delays *delayWalk, eraser *tenantEraser, days *dayPartitions) []Task {
+	watchdog := newWatchdog(c, delays)
+	lost := &lostDelays{walk: delays, log: c.Log, finish: c.Finish}
+	completion := &completion{c.Pool, c.Unopened, c.Horizon}
+	moves := &moves{c.Pool, c.Settle}
+	parked := &parked{c.Pool, c.Push}
+	clearing := &clearing{pool: c.Pool, operations: c.Operations, unopened: c.Unopened, horizon: c.Horizon}
+	folding := &folding{pool: c.Pool, idle: c.Idle}
+	scanning := &scanning{c.Pool, c.Unopened, c.Horizon, &watchdog.late.floors, c.Metrics}
+	dispatches, sweeps := c.Dispatches, c.Sweeps
+	return []Task{
+		{in: dispatches, Name: "free lost slots", every: time.Second, Limit: taskLimit, look: `SELECT FROM slot UNION ALL SELECT FROM queued`, Some: whole(c.Finish.FreeLostSlots)},
+		{in: dispatches, Name: "tell tenants what happened", every: events.NoticeEvery, Limit: postgres.QueryTimeout, ask: c.Events.AnyNotice, Some: c.Events.AddUp},
+		{in: dispatches, Name: "make partitions", every: upkeepEvery, Limit: 30 * time.Second, Some: whole(func(ctx context.Context) error { return days.ensure(ctx, time.Now()) })},
+		{in: dispatches, Name: ArmLost, every: upkeepEvery, Limit: taskLimit, Some: whole(lost.rearm)},
+		{in: dispatches, Name: Complete, every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, completion.completeSome)},
+		{in: dispatches, Name: "settle moves", every: upkeepEvery, Limit: taskLimit, Some: Full(mostSettled, moves.settleSome)},
+		{in: dispatches, Name: "cancel buffered ticks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, c.Finish.CancelOrphans)},
+		{in: dispatches, Name: WakeForsaken, every: upkeepEvery, Limit: taskLimit, Some: whole(parked.wakeForsaken)},
+		{in: dispatches, Name: "clear cohorts", every: upkeepEvery, Limit: taskLimit, Some: clearing.clearCohorts},
+		{in: dispatches, Name: "clear chunks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearChunks)},
+		{in: dispatches, Name: "clear answers", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearAnswers)},
+		{in: dispatches, Name: ClearProcesses, every: upkeepEvery, Limit: taskLimit, Some: whole(clearing.clearProcesses)},
+		{in: dispatches, Name: "clear rates", every: upkeepEvery, Limit: taskLimit, Some: whole(clearing.clearRates)},
+		{in: dispatches, Name: "clear operations", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, clearing.clearOperations)},
+		{in: dispatches, Name: "clear syncs", every: upkeepEvery, Limit: taskLimit, Some: Full(20*record.MostCleared, clearing.clearSyncs)},
+		{in: dispatches, Name: "finish erasures", every: upkeepEvery, Limit: time.Minute, Some: whole(finishErasures(c.Erase, eraser))},
+		{in: dispatches && c.Uses != nil, Name: "look at quotas", every: events.QuotaLook, Limit: events.QuotaLookFor, Some: c.Events.LookAtQuotas},
+		{in: sweeps, Name: "count members", every: time.Second, Limit: taskLimit, Some: whole(folding.fold)},
+		{in: sweeps, Name: AddUpUse, every: history.FoldUseEvery, Limit: taskLimit, look: `SELECT FROM daily_use_delta WHERE ` + postgres.Unfolded("daily_use_delta"), Some: Full(history.MostUse, folding.addUpUse)},
+		{in: sweeps, Name: LookForStuck, every: watchEvery, Limit: watchLimit, Some: whole(func(ctx context.Context) error { return watchdog.look(ctx, time.Now()) })},
+		{in: sweeps, Name: ScanPromises, every: scanEvery, Limit: scanLimit, Some: whole(scanning.scan)},
+		{in: sweeps, Name: "tell cohorts of edited calendars", every: markEvery, Limit: taskLimit, look: calendars.LookForStale, Some: markStale(c.Pool)},
+	}
+}
+
+// Tasks returns the tasks that this process takes part in.
 func (k *Keeper) Tasks() (all []Task) {
-	if k.dispatches {
-		all = append(all,
-			Task{Name: "free lost slots", every: time.Second, Limit: taskLimit, look: `SELECT FROM slot UNION ALL SELECT FROM queued`, Some: whole(k.finish.FreeLostSlots)},
-			Task{Name: "tell tenants what happened", every: events.NoticeEvery, Limit: postgres.QueryTimeout, ask: k.events.AnyNotice, Some: k.events.AddUp},
-			Task{Name: "make partitions", every: upkeepEvery, Limit: 30 * time.Second, Some: whole(func(ctx context.Context) error { return k.EnsurePartitions(ctx, time.Now()) })},
-			Task{Name: "arm lost schedules", every: upkeepEvery, Limit: taskLimit, Some: whole(k.RearmLost)},
-			Task{Name: "complete schedules", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.CompleteSome)},
-			Task{Name: "settle moves", every: upkeepEvery, Limit: taskLimit, Some: Full(mostSettled, k.settleMoves)},
-			Task{Name: "cancel buffered ticks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.finish.CancelOrphans)},
-			Task{Name: "wake forsaken ticks", every: upkeepEvery, Limit: taskLimit, Some: whole(k.WakeForsaken)},
-			Task{Name: "clear cohorts", every: upkeepEvery, Limit: taskLimit, Some: k.clearCohorts},
-			Task{Name: "clear chunks", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.clearChunks)},
-			Task{Name: "clear answers", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.clearAnswers)},
-			Task{Name: "clear processes", every: upkeepEvery, Limit: taskLimit, Some: whole(k.ClearProcesses)},
-			Task{Name: "clear rates", every: upkeepEvery, Limit: taskLimit, Some: whole(k.clearRates)},
-			Task{Name: "clear operations", every: upkeepEvery, Limit: taskLimit, Some: Full(record.MostCleared, k.clearOperations)},
-			Task{Name: "clear syncs", every: upkeepEvery, Limit: taskLimit, Some: Full(20*record.MostCleared, k.clearSyncs)},
-			Task{Name: "finish erasures", every: upkeepEvery, Limit: time.Minute, Some: whole(k.finishErasures)},
-		)
-	}
-	if k.dispatches && k.uses != nil {
-		all = append(all, Task{Name: "look at quotas", every: events.QuotaLook, Limit: events.QuotaLookFor, Some: k.events.LookAtQuotas})
-	}
-	if k.sweeps {
-		all = append(all,
-			Task{Name: "count members", every: time.Second, Limit: taskLimit, Some: whole(k.fold)},
-			Task{Name: "add up daily use", every: history.FoldUseEvery, Limit: taskLimit, look: `SELECT FROM daily_use_delta WHERE ` + postgres.Unfolded("daily_use_delta"), Some: Full(history.MostUse, k.FoldSomeUse)},
-			Task{Name: "look for what is stuck", every: watchEvery, Limit: watchLimit, Some: whole(k.Watch)},
-			Task{Name: "scan for broken promises", every: scanEvery, Limit: scanLimit, Some: whole(k.Scan)},
-			Task{Name: "tell cohorts of edited calendars", every: markEvery, Limit: taskLimit, look: calendars.LookForStale, Some: k.markStale},
-		)
+	for _, t := range k.tasks {
+		if t.in {
+			all = append(all, t)
+		}
 	}
 	return all
 }
@@ -73,7 +96,7 @@ func (k *Keeper) upkeep(ctx context.Context) {
 	for _, t := range k.Tasks() {
 		if t.every != upkeepEvery {
 			beside.Go(func() {
-				loop.Every(ctx, k.log, t.every, t.Name, func(ctx context.Context) error { return k.RunTask(ctx, t) })
+				loop.Every(ctx, k.log, t.every, t.Name, func(ctx context.Context) error { return k.runner.run(ctx, t) })
 			})
 		}
 	}
@@ -87,22 +110,24 @@ func (k *Keeper) RunUpkeep(ctx context.Context) error {
 		if t.every != upkeepEvery {
 			continue
 		}
-		if err := k.RunTask(ctx, t); err != nil {
+		if err := k.runner.run(ctx, t); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", t.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// finishErasures continues erasures of keys and tenants that no request has finished.
-func (k *Keeper) finishErasures(ctx context.Context) error {
-	if k.erase == nil {
-		return nil
+// finishErasures returns a function that continues erasures of keys and tenants that no request has finished.
+func finishErasures(keys func(ctx context.Context) error, tenants *tenantEraser) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		if keys == nil {
+			return nil
+		}
+		return errors.Join(keys(ctx), tenants.finish(ctx))
 	}
-	return errors.Join(k.erase(ctx), k.FinishTenants(ctx))
 }
 
-// markStale marks the cohorts of edited calendars, if an edit has too many of them to mark all itself.
-func (k *Keeper) markStale(ctx context.Context) (more bool, err error) {
-	return calendars.MarkStale(ctx, k.pool)
+// markStale returns a function that marks the cohorts of edited calendars, if an edit has too many of them to mark all itself.
+func markStale(pool *pgxpool.Pool) func(ctx context.Context) (more bool, err error) {
+	return func(ctx context.Context) (more bool, err error) { return calendars.MarkStale(ctx, pool) }
 }

@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/carillonhq/carillon/dispatch/chunk"
+	"github.com/carillonhq/carillon/dispatch/cluster"
 	"github.com/carillonhq/carillon/dispatch/sweep"
+	"github.com/carillonhq/carillon/internal/ident"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/tenants"
@@ -22,10 +27,6 @@ const (
 	withoutAfter = 2 * time.Minute // what has come to its end is marked as completed long before that
 )
 
-func newWatchdog(d *Keeper) *watchdog {
-	return &watchdog{Keeper: d, exhausted: map[int64]time.Time{}, unarmed: map[int64]time.Time{}, adrift: map[numbered]bool{}}
-}
-
 // numbered is the position of a schedule in the order in which the watchdog reads all of them.
 type numbered struct {
 	Tenant tenants.ID
@@ -34,33 +35,49 @@ type numbered struct {
 
 // watchdog sets metrics of what should not exist: due times that the sweep has not reached, chunks that no process opens, quarantined
 // schedules, and active schedules without a next time. It repairs nothing. What it reads is bounded and does not grow with the number
-// of schedules. It remembers what it saw between two looks.
+// of schedules. Its checks remember what they saw between two looks.
 type watchdog struct {
-	*Keeper
-	exhausted map[int64]time.Time // cohorts with active members and no next time, and when they were first seen
-	unarmed   map[int64]time.Time // the same for cohorts with fixed_delay
-	delaysAt  delaysPlace         // the position of the walk through these
-	adrift    map[numbered]bool   // active schedules that are in no cohort
-	at        numbered            // the position of the walk through all schedules
-	floors    sweep.DueFloors
+	metrics   *Metrics
+	late      lateness
+	exhausted withoutNext
+	patrol    patrol
+}
+
+func newWatchdog(c Config, delays *delayWalk) *watchdog {
+	return &watchdog{
+		metrics:   c.Metrics,
+		late:      lateness{pool: c.Pool, sweep: c.Sweep, unopened: c.Unopened, horizon: c.Horizon, metrics: c.Metrics},
+		exhausted: withoutNext{pool: c.Pool, walk: delays, exhausted: map[int64]time.Time{}, unarmed: map[int64]time.Time{}},
+		patrol:    patrol{pool: c.Pool, ids: c.IDs, log: c.Log, adrift: map[numbered]bool{}},
+	}
 }
 
 // look runs all checks once, as of now.
 func (w *watchdog) look(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, watchLimit)
 	defer cancel()
-	without, err := w.withoutNext(ctx, now)
-	err = errors.Join(w.lateness(ctx), err, w.patrol(ctx))
+	without, err := w.exhausted.count(ctx, now)
+	err = errors.Join(w.late.look(ctx), err, w.patrol.look(ctx))
 	if err != nil {
 		return err
 	}
-	w.metrics.withoutNext.Set(float64(without + len(w.adrift)))
+	w.metrics.withoutNext.Set(float64(without + len(w.patrol.adrift)))
 	w.metrics.watched.Set(float64(now.Unix()))
 	return nil
 }
 
-// lateness reads the first due row of each queue, and sets the metrics of delays.
-func (w *watchdog) lateness(ctx context.Context) error {
+// lateness measures how late the sweep and the opening are.
+type lateness struct {
+	pool     *pgxpool.Pool
+	sweep    *sweep.Sweeper
+	floors   sweep.DueFloors
+	unopened *chunk.Unopened
+	horizon  *cluster.Horizon
+	metrics  *Metrics
+}
+
+// look reads the first due row of each queue, and sets the metrics of delays.
+func (w *lateness) look(ctx context.Context) error {
 	var cohort, delayed, turn time.Duration
 	err := w.sweep.FirstDue(ctx, &w.floors, allShards, func(s sweep.ShardDue) {
 		cohort, delayed, turn = max(cohort, s.Overdue(s.Cohort)), max(delayed, s.Overdue(s.Delayed)), max(turn, s.Overdue(s.Turn))
@@ -103,9 +120,18 @@ var allShards = func() (all []int16) {
 	return all
 }()
 
-// withoutNext counts the members of cohorts that have had no next time for withoutAfter. Upkeep completes them before that if their
+// withoutNext counts active schedules without a next time.
+type withoutNext struct {
+	pool      *pgxpool.Pool
+	exhausted map[int64]time.Time // cohorts with active members and no next time, and when they were first seen
+	unarmed   map[int64]time.Time // the same for cohorts with fixed_delay
+	walk      *delayWalk          // through these
+	at        delaysPlace         // of the walk
+}
+
+// count counts the members of cohorts that have had no next time for withoutAfter. Upkeep completes them before that if their
 // time is over.
-func (w *watchdog) withoutNext(ctx context.Context, now time.Time) (n int, err error) {
+func (w *withoutNext) count(ctx context.Context, now time.Time) (n int, err error) {
 	rows, err := w.pool.Query(ctx, `
 		SELECT c.id, COALESCE((SELECT t.n FROM tally t WHERE t.tenant_id = c.tenant_id AND t.cohort_id = c.id), 1)
 		FROM (SELECT tenant_id, id, run_at FROM cohort WHERE due_at IS NULL AND empty_at IS NULL AND (NOT delay OR over) LIMIT $1) c
@@ -143,8 +169,8 @@ func (w *watchdog) withoutNext(ctx context.Context, now time.Time) (n int, err e
 
 // unarmedDelays reads the next page of schedules with fixed_delay that have no due time, and counts those that had no tick under way
 // for withoutAfter.
-func (w *watchdog) unarmedDelays(ctx context.Context, now time.Time) (n int, err error) {
-	page, next, err := w.restingDelays(ctx, w.delaysAt)
+func (w *withoutNext) unarmedDelays(ctx context.Context, now time.Time) (n int, err error) {
+	page, next, err := w.walk.resting(ctx, w.at)
 	if err != nil {
 		return 0, err
 	}
@@ -155,7 +181,7 @@ func (w *watchdog) unarmedDelays(ctx context.Context, now time.Time) (n int, err
 			w.unarmed[r.place.cohort] = now
 		}
 	}
-	whole := w.delaysAt == delaysPlace{} && next == delaysPlace{}
+	whole := w.at == delaysPlace{} && next == delaysPlace{}
 	for cohort, since := range w.unarmed {
 		if unarmed, looked := in[cohort]; looked && !unarmed || whole && !looked {
 			delete(w.unarmed, cohort)
@@ -163,13 +189,22 @@ func (w *watchdog) unarmedDelays(ctx context.Context, now time.Time) (n int, err
 			n++
 		}
 	}
-	w.delaysAt = next
+	w.at = next
 	return n, nil
 }
 
-// patrol checks the next schedules, and again those in adrift: an active schedule is a member of an existing cohort. A walk through
+// patrol walks through all schedules, and finds those that are in no cohort.
+type patrol struct {
+	pool   *pgxpool.Pool
+	ids    ident.Codec
+	log    *slog.Logger
+	adrift map[numbered]bool // active schedules that are in no cohort
+	at     numbered          // of the walk
+}
+
+// look checks the next schedules, and again those in adrift: an active schedule is a member of an existing cohort. A walk through
 // millions takes hours, because a check of all at once would cost too much.
-func (w *watchdog) patrol(ctx context.Context) error {
+func (w *patrol) look(ctx context.Context) error {
 	var owners []tenants.ID
 	var ids []int64
 	for one := range w.adrift {

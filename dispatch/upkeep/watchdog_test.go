@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillonhq/carillon/dispatch"
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // gauges are what a registry tells now, by name, and label where there is one.

@@ -2,23 +2,36 @@ package upkeep
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/carillonhq/carillon/internal/loop"
+	"github.com/carillonhq/carillon/operations"
 	"github.com/carillonhq/carillon/schedules/calendars"
+	"github.com/carillonhq/carillon/schedules/cohorts"
 )
 
 const zonesEvery = 5 * time.Second
 
-// rezone puts a newer tz database into force once a process has one, and begins the operation that retimes the affected schedules,
+// newerZones looks for a newer tz database.
+type newerZones struct {
+	pool       *pgxpool.Pool
+	timings    *cohorts.Timings
+	operations *operations.Operations
+	log        *slog.Logger
+}
+
+// watch puts a newer tz database into force once a process has one, and begins the operation that retimes the affected schedules,
 // until ctx ends.
-func (k *Keeper) rezone(ctx context.Context) {
-	loop.Every(ctx, k.log, zonesEvery, "look for newer zones", func(ctx context.Context) error {
+func (z *newerZones) watch(ctx context.Context) {
+	loop.Every(ctx, z.log, zonesEvery, "look for newer zones", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		if err := calendars.RefreshZones(ctx, k.pool); err != nil {
+		if err := calendars.RefreshZones(ctx, z.pool); err != nil {
 			return err
 		}
-		return calendars.BeginRezoning(ctx, k.pool, k.timings, k.operations)
+		return calendars.BeginRezoning(ctx, z.pool, z.timings, z.operations)
 	})
 }

@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/calendars"
 	"github.com/carillonhq/carillon/tenants"
-	"github.com/google/go-cmp/cmp"
 )
 
 // Schedules that were timed by tzdata 2025b are retimed by the one in force, where it differs, and by it alone.
