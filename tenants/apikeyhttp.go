@@ -19,7 +19,7 @@ const mostToken = 4 << 10
 // Routes adds the routes of API keys to g. The requests of g are authenticated, except those of TokenRoute.
 func (r Credentials) Routes(g *echo.Group) {
 	admin := Require(TenantAdmin)
-	g.GET("/v1/admin/api-keys", r.list, admin)
+	g.GET("/v1/admin/api-keys", r.list, Require(TenantRead))
 	g.POST("/v1/admin/api-keys", r.post, admin, web.NoQuery)
 	g.POST("/v1/admin/api-keys/:id/rotate", r.rotate, admin, web.NoQuery)
 	g.DELETE("/v1/admin/api-keys/:id", r.delete, admin, web.NoQuery)

@@ -9,7 +9,7 @@ import (
 
 // Routes adds /v1/admin/audit to g, whose requests are authenticated.
 func (a Audited) Routes(g *echo.Group) {
-	g.GET("/v1/admin/audit", a.list, Require(TenantAdmin))
+	g.GET("/v1/admin/audit", a.list, Require(TenantRead))
 }
 
 func (a Audited) list(c echo.Context) error {

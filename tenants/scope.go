@@ -12,13 +12,14 @@ const (
 	TicksWork      = "ticks:work"      // lease and finish ticks
 	EndpointsWrite = "endpoints:write" // endpoints, their secrets and headers
 	SubjectsErase  = "subjects:erase"  // erase all data of a key, which cannot be undone
+	TenantRead     = "tenant:read"     // all that the tenant's operator may read; implies schedules:read
 	TenantAdmin    = "tenant:admin"    // the operator of one tenant; implies the tenant's other scopes
 	PlatformAdmin  = "platform:admin"  // the operator of the service; its token names no tenant
 )
 
 // TenantScopes returns all scopes that a tenant's token can have.
 func TenantScopes() []string {
-	return []string{SchedulesRead, SchedulesWrite, TicksWork, EndpointsWrite, SubjectsErase, TenantAdmin}
+	return []string{SchedulesRead, SchedulesWrite, TicksWork, EndpointsWrite, SubjectsErase, TenantRead, TenantAdmin}
 }
 
 // Identity is the sender of a request with its rights.
@@ -41,7 +42,8 @@ func (i Identity) May(scope string) bool {
 	if scope == PlatformAdmin {
 		return i.Platform
 	}
-	return i.Tenant != 0 && (slices.Contains(i.Scopes, scope) || slices.Contains(i.Scopes, TenantAdmin))
+	implied := scope == SchedulesRead && slices.Contains(i.Scopes, TenantRead)
+	return i.Tenant != 0 && (implied || slices.Contains(i.Scopes, scope) || slices.Contains(i.Scopes, TenantAdmin))
 }
 
 // scopesOf returns the known scopes of a claim, in which spaces separate them (RFC 6749 section 3.3).

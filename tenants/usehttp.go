@@ -10,7 +10,7 @@ import (
 
 // Routes adds /v1/quotas to g, whose requests are authenticated.
 func (u Uses) Routes(g *echo.Group) {
-	g.GET("/v1/quotas", u.get, Require(TenantAdmin), web.NoQuery)
+	g.GET("/v1/quotas", u.get, Require(TenantRead), web.NoQuery)
 }
 
 // QuotasAnswer is the answer of /v1/quotas.

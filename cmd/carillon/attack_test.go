@@ -24,7 +24,8 @@ import (
 // attacked is an operation of the document, as an attacker reads it.
 type attacked struct {
 	id, method, path string
-	scopes           []string            // none: it asks no token
+	scopes           []string            // it needs one of them; none: any token, or no token if it is public
+	public           bool                // it needs no token
 	params           openapi3.Parameters // of path, query and header
 	media            string              // of its body; empty: it has none
 	bodies           []any               // the document's examples of its body
@@ -48,6 +49,7 @@ func documented(t *testing.T) []attacked {
 			if op.Security != nil {
 				security = *op.Security
 			}
+			a.public = len(security) == 0
 			for _, s := range security {
 				for _, scopes := range s {
 					a.scopes = append(a.scopes, scopes...)

@@ -33,7 +33,7 @@ that key. Otherwise it asks a carillon dev on this machine, which creates the te
 the default quotas if it does not exist. Scope platform:admin is for the operator of the
 service: its token has no tenant.
 
-Scopes: schedules:read schedules:write ticks:work endpoints:write subjects:erase tenant:admin platform:admin`,
+Scopes: schedules:read schedules:write ticks:work endpoints:write subjects:erase tenant:read tenant:admin platform:admin`,
 		Example: `  carillon token
   carillon token --tenant acme --scope "schedules:read schedules:write" --ttl 5m
   carillon token --url http://127.0.0.1:40123
