@@ -13,7 +13,7 @@ import (
 
 // acting does an action to a batch of stored schedules, by the rules of a single Pause, Resume or Delete.
 type acting struct {
-	*batch
+	batch  *batch
 	action string
 	counts map[string]int64
 }
@@ -38,25 +38,25 @@ func (a *acting) run(ctx context.Context, found []candidate, picked func(r *row,
 	for i, c := range found {
 		shards[i], ids[i] = c.Shard, c.ID
 	}
-	_, err := a.tx.Exec(ctx, `
+	_, err := a.batch.tx.Exec(ctx, `
 		SELECT pg_advisory_xact_lock_shared($1, shard)
 		FROM (SELECT DISTINCT n AS shard FROM unnest($2::smallint[]) n ORDER BY 1) s`, cohorts.ShardLocks, shards)
 	if err != nil {
 		return fmt.Errorf("lock shards: %w", err)
 	}
-	rows, err := a.lockRows(ctx, ids)
+	rows, err := a.batch.lockRows(ctx, ids)
 	if err != nil {
 		return err
 	}
-	if err := a.prepare(ctx, rows, nil); err != nil {
+	if err := a.batch.prepare(ctx, rows, nil); err != nil {
 		return err
 	}
 	for _, r := range rows {
-		t, err := r.timing(ctx, a.tx, a.Timings, a.tenant)
+		t, err := r.timing(ctx, a.batch.tx, a.batch.schedules.Timings, a.batch.tenant)
 		if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
 			return err
 		}
-		if !picked(r, r.firesNext(t, a.now)) {
+		if !picked(r, r.firesNext(t, a.batch.now)) {
 			continue
 		}
 		what, err := a.one(ctx, r, t)
@@ -67,14 +67,14 @@ func (a *acting) run(ctx context.Context, found []candidate, picked func(r *row,
 	}
 	if a.action == actResume {
 		bytes := 0
-		for _, w := range a.rows {
+		for _, w := range a.batch.writes.rows {
 			bytes += w.held()
 		}
-		if err := a.Forecasts.MayStore(ctx, a.tx, a.tenant, bytes); err != nil {
+		if err := a.batch.schedules.Forecasts.MayStore(ctx, a.batch.tx, a.batch.tenant, bytes); err != nil {
 			return err
 		}
 	}
-	return a.write(ctx)
+	return a.batch.write(ctx)
 }
 
 // firesNext returns the row's next tick, or one that is due and not yet swept.
@@ -90,11 +90,11 @@ func (r *row) firesNext(t *calendar.Timing, now time.Time) *time.Time {
 
 // one does the action to a row. t is nil if the row's timing cannot be computed.
 func (a *acting) one(ctx context.Context, r *row, t *calendar.Timing) (what string, err error) {
-	w := a.rewrite(r, t, "")
+	w := a.batch.rewrite(r, t, "")
 	switch {
 	case a.action == actDelete:
-		a.leave(r, t)
-		a.gone = append(a.gone, r)
+		a.batch.leave(r, t)
+		a.batch.writes.gone = append(a.batch.writes.gone, r)
 		return acted[a.action], nil
 	case a.action == actRetime:
 		return a.retime(ctx, w, t)
@@ -103,20 +103,20 @@ func (a *acting) one(ctx context.Context, r *row, t *calendar.Timing) (what stri
 	case a.action == actResume && r.Status == policy.Active, a.action == actPause && r.Status == policy.Paused && r.PausedUntil == nil && r.StatusNote == nil:
 		return countUnchanged, nil
 	}
-	a.leave(r, t)
+	a.batch.leave(r, t)
 	if a.action == actPause {
 		since := r.PausedAt
-		r.setStatus(policy.Paused, a.now)
+		r.setStatus(policy.Paused, a.batch.now)
 		if since != nil {
 			r.PausedAt = since
 		}
 	} else {
-		r.setStatus(policy.Active, a.now)
-		if err := a.rejoin(ctx, w, t, a.now); err != nil {
+		r.setStatus(policy.Active, a.batch.now)
+		if err := a.batch.rejoin(ctx, w, t, a.batch.now); err != nil {
 			return "", err
 		}
 	}
-	a.add(w, t)
+	a.batch.add(w, t)
 	return acted[a.action], nil
 }
 
@@ -127,7 +127,7 @@ func (a *acting) retime(ctx context.Context, w *rewrite, before *calendar.Timing
 	if r.Status == policy.Completed || r.Status == policy.Paused && r.CohortID == nil {
 		return countUnchanged, nil
 	}
-	t, err := a.Timings.CompileStored(ctx, a.tx, r.stored(a.tenant))
+	t, err := a.batch.schedules.Timings.CompileStored(ctx, a.batch.tx, r.stored(a.batch.tenant))
 	if errors.Is(err, cohorts.ErrUncomputable) {
 		return countNotPossible, nil
 	}
@@ -145,29 +145,29 @@ func (a *acting) retime(ctx context.Context, w *rewrite, before *calendar.Timing
 		}
 		return a.stay(r, t), nil
 	}
-	after := a.now
+	after := a.batch.now
 	w.quiet = r.Status != policy.Quarantined
 	switch {
 	case !w.quiet:
-		r.setStatus(policy.Active, a.now)
+		r.setStatus(policy.Active, a.batch.now)
 	case r.PausedUntil != nil:
 		after = r.PausedUntil.Add(-time.Second)
 	}
-	a.leave(r, before)
-	if err := a.rejoin(ctx, w, t, after); err != nil {
+	a.batch.leave(r, before)
+	if err := a.batch.rejoin(ctx, w, t, after); err != nil {
 		return "", err
 	}
 	r.TZData = calendar.InForce().Version()
-	a.add(w, t)
+	a.batch.add(w, t)
 	return acted[actRetime], nil
 }
 
 // stay leaves a row in its cohort, and sets the cohort's next time if the zone's rules have moved it.
 func (a *acting) stay(r *row, t *calendar.Timing) (what string) {
-	next, ok := t.Next(a.now)
-	if r.RetimeAt != nil || r.RunAt != nil || r.NextAt == nil || !r.NextAt.After(a.now) || ok && next.At.Equal(*r.NextAt) {
+	next, ok := t.Next(a.batch.now)
+	if r.RetimeAt != nil || r.RunAt != nil || r.NextAt == nil || !r.NextAt.After(a.batch.now) || ok && next.At.Equal(*r.NextAt) {
 		return countUnchanged
 	}
-	a.refresh[cohortKey{r.Shard, *r.CohortID}] = next.At // zero: nothing is left
+	a.batch.writes.refresh[cohortKey{r.Shard, *r.CohortID}] = next.At // zero: nothing is left
 	return acted[actRetime]
 }

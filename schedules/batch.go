@@ -17,12 +17,30 @@ import (
 // batch changes schedules of one tenant in one transaction. It locks and reads rows, then it decides what becomes of each, then it writes
 // all of them at once. Every change of a schedule is written by a batch; a change of one schedule is a batch of one.
 type batch struct {
-	*Schedules
+	schedules *Schedules
 	change
-	tx   pgx.Tx
-	memo *memo
-	dry  bool // nothing is written
+	tx  pgx.Tx
+	dry bool // nothing is written
 
+	timings batchTimings
+	space   space
+	writes  writes
+}
+
+// batchTimings are the specs that the batch has compiled, and the timings that it has renewed.
+type batchTimings struct {
+	memo    *memo
+	renewed map[*calendar.Timing]renewal
+}
+
+// space is how many bytes the tenant's quota has room for.
+type space struct {
+	left  *forecast.Space // nil until it is read
+	bytes int             // the most that the rows of the batch need
+}
+
+// writes is what a batch writes when it has decided about all rows.
+type writes struct {
 	rows    []*rewrite
 	ids     []int64 // for new rows
 	gone    []*row  // to be deleted
@@ -31,10 +49,6 @@ type batch struct {
 	audits  []tenants.Change
 	refresh map[cohortKey]time.Time // the next times of cohorts that stay as they are; zero: nothing is left
 	rezoned []int64                 // schedules that fire once a day, and have another zone
-
-	renewed map[*calendar.Timing]renewal
-	space   *forecast.Space // for bytes of its rows; nil: not looked at yet
-	bytes   int             // how many its rows may store
 }
 
 // rewrite is a row that is to be written.
@@ -68,7 +82,10 @@ type renewal struct {
 }
 
 func (s *Schedules) newBatch(tx pgx.Tx, c change) *batch {
-	return &batch{Schedules: s, change: c, tx: tx, memo: newMemo(), refresh: map[cohortKey]time.Time{}, renewed: map[*calendar.Timing]renewal{}}
+	return &batch{
+		schedules: s, change: c, tx: tx,
+		timings: batchTimings{newMemo(), map[*calendar.Timing]renewal{}}, writes: writes{refresh: map[cohortKey]time.Time{}},
+	}
 }
 
 // rewrite returns a stored row that is about to change, and what the audit tells of it before. The caller decides whether it is written.
@@ -83,18 +100,18 @@ func (b *batch) rewrite(r *row, t *calendar.Timing, action string) *rewrite {
 // add adds a row that is to be written. t is its timing from now on.
 func (b *batch) add(w *rewrite, t *calendar.Timing) {
 	w.after = w.coming(t, b.now)
-	b.rows = append(b.rows, w)
+	b.writes.rows = append(b.writes.rows, w)
 }
 
 // redefine puts a definition into a stored row, and adds the row to the batch if that changes it.
 func (b *batch) redefine(ctx context.Context, r *row, d definition, action string) (*rewrite, error) {
-	before, err := r.timing(ctx, b.tx, b.Timings, b.tenant)
+	before, err := r.timing(ctx, b.tx, b.schedules.Timings, b.tenant)
 	if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
 		return nil, err
 	}
 	w := b.rewrite(r, before, action)
 	w.redefined = true
-	c, err := b.apply(r, d, before, b.change, b.memo)
+	c, err := b.schedules.apply(r, d, before, b.change, b.timings.memo)
 	if err != nil || !c.differs {
 		return nil, err
 	}
@@ -105,14 +122,14 @@ func (b *batch) redefine(ctx context.Context, r *row, d definition, action strin
 		b.hold(c.timing, d.almanac)
 	}
 	if c.moves {
-		if err := b.afford(b.tenant, r, c, before, b.quotas, b.now); err != nil {
+		if err := b.schedules.afford(b.tenant, r, c, before, b.quotas, b.now); err != nil {
 			return nil, err
 		}
-		left, due := len(b.left), len(b.due)
+		left, due := len(b.writes.left), len(b.writes.due)
 		b.leave(r, before)
 		c.recount(r, d)
 		if err := b.rearm(ctx, w, c.timing); err != nil {
-			b.left, b.due = b.left[:left], b.due[:due]
+			b.writes.left, b.writes.due = b.writes.left[:left], b.writes.due[:due]
 			return nil, err
 		}
 	}
@@ -130,8 +147,8 @@ func (b *batch) leave(r *row, t *calendar.Timing) {
 	if r.delayed() {
 		left.alone = r
 	}
-	b.left = append(b.left, left)
-	b.due = append(b.due, r.withdraw(b.tenant, t, b.now)...)
+	b.writes.left = append(b.writes.left, left)
+	b.writes.due = append(b.writes.due, r.withdraw(b.tenant, t, b.now)...)
 }
 
 // rearm makes a row that left its cohort fire again: from now on, or from the end of its pause. A schedule that is paused for good stays
@@ -171,12 +188,12 @@ func (b *batch) enter(ctx context.Context, w *rewrite, t *calendar.Timing, after
 	if err != nil {
 		return err
 	}
-	fresh, ok := b.renewed[t]
+	fresh, ok := b.timings.renewed[t]
 	if !ok {
-		if fresh.timing, fresh.revision, err = b.Timings.Renew(ctx, b.tx, b.tenant, t); err != nil {
+		if fresh.timing, fresh.revision, err = b.schedules.Timings.Renew(ctx, b.tx, b.tenant, t); err != nil {
 			return fmt.Errorf("join cohort: %w", err)
 		}
-		b.renewed[t] = fresh
+		b.timings.renewed[t] = fresh
 	}
 	t = fresh.timing
 	if w.next, w.joins = w.row.enter(b.tenant, t, terms.Missed, after); w.joins {
@@ -195,23 +212,23 @@ func (b *batch) enter(ctx context.Context, w *rewrite, t *calendar.Timing, after
 // be renewed.
 func (b *batch) hold(t *calendar.Timing, a *cohorts.CalendarSet) {
 	if a != nil && t.Zones() == calendar.InForce() {
-		b.renewed[t] = renewal{t, a.At()}
+		b.timings.renewed[t] = renewal{t, a.At()}
 	}
 }
 
 // takeSpace refuses a row that stores more bytes than the tenant's quota has room for.
 func (b *batch) takeSpace(ctx context.Context, bytes int) error {
-	if b.space == nil {
-		has, err := b.Forecasts.SpaceFor(ctx, b.tx, b.tenant, max(b.bytes, bytes), b.quotas)
+	if b.space.left == nil {
+		has, err := b.schedules.Forecasts.SpaceFor(ctx, b.tx, b.tenant, max(b.space.bytes, bytes), b.quotas)
 		if err != nil {
 			return err
 		}
-		b.space = &has
+		b.space.left = &has
 	}
-	if bytes > b.space.Left {
-		return tenants.Exceeded("stored_bytes", b.quotas.StoredBytes, b.space.Used)
+	if bytes > b.space.left.Left {
+		return tenants.Exceeded("stored_bytes", b.quotas.StoredBytes, b.space.left.Used)
 	}
-	b.space.Left -= bytes
-	b.space.Used += bytes
+	b.space.left.Left -= bytes
+	b.space.left.Used += bytes
 	return nil
 }

@@ -48,7 +48,7 @@ func (b *batch) lockDelays(ctx context.Context, rows []*row, gets map[int64]bool
 func (b *batch) leaveDelays(ctx context.Context) error {
 	var shards []int16
 	var cohorts []int64
-	for _, m := range b.left {
+	for _, m := range b.writes.left {
 		if m.alone != nil {
 			shards, cohorts = append(shards, m.alone.Shard), append(cohorts, m.cohort)
 		}
@@ -57,17 +57,17 @@ func (b *batch) leaveDelays(ctx context.Context) error {
 }
 
 // queueDelays writes, into the states of the rows that have or had fixed_delay, which tick is out and how many are left.
-func (b *batch) queueDelays(q *pgx.Batch) {
+func (ws *writes) queueDelays(q *pgx.Batch, by change) {
 	var rows []*row
-	for _, w := range b.rows {
+	for _, w := range ws.rows {
 		if w.joins && w.timing.alone != nil {
 			rows = append(rows, w.row)
 		}
 	}
-	for _, m := range b.left {
+	for _, m := range ws.left {
 		if m.alone != nil {
 			rows = append(rows, m.alone)
 		}
 	}
-	queueDelays(q, b.tenant, rows)
+	queueDelays(q, by.tenant, rows)
 }

@@ -114,5 +114,5 @@ func (b *batch) prepare(ctx context.Context, rows []*row, delayed map[int64]bool
 	if err := b.lockDelays(ctx, rows, delayed); err != nil {
 		return err
 	}
-	return fetchTimings(ctx, b.tx, b.Timings, b.tenant, rows)
+	return fetchTimings(ctx, b.tx, b.schedules.Timings, b.tenant, rows)
 }

@@ -59,9 +59,9 @@ func (u *upserts) match(ctx context.Context) error {
 	workflows, keys := make([]string, len(u.items)), make([]string, len(u.items))
 	locked := maps.Clone(u.also)
 	for i, it := range u.items {
-		u.shards[i] = cohorts.ShardFor(u.tenant, u.over, it.Workflow, it.Key)
+		u.shards[i] = cohorts.ShardFor(u.batch.tenant, u.over, it.Workflow, it.Key)
 		workflows[i], keys[i] = it.Workflow, it.Key
-		for _, shard := range cohorts.PossibleShards(u.tenant, u.over, it.Workflow, it.Key) {
+		for _, shard := range cohorts.PossibleShards(u.batch.tenant, u.over, it.Workflow, it.Key) {
 			locked[shard] = true
 		}
 	}
@@ -77,9 +77,9 @@ func (u *upserts) match(ctx context.Context) error {
 			FROM schedule
 			WHERE tenant_id = $1 AND workflow = n.workflow AND key = n.key
 			OFFSET 0
-		) s`, u.tenant, workflows, keys)
+		) s`, u.batch.tenant, workflows, keys)
 	q.Queue(`SELECT ` + postgres.Now)
-	results := u.tx.SendBatch(ctx, &q)
+	results := u.batch.tx.SendBatch(ctx, &q)
 	defer results.Close()
 	if _, err := results.Exec(); err != nil {
 		return fmt.Errorf("lock shards: %w", err)
@@ -88,10 +88,10 @@ func (u *upserts) match(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := results.QueryRow().Scan(&u.now); err != nil {
+	if err := results.QueryRow().Scan(&u.batch.now); err != nil {
 		return fmt.Errorf("read clock: %w", err)
 	}
-	u.now = u.now.UTC()
+	u.batch.now = u.batch.now.UTC()
 	for i, is := range found {
 		if !is {
 			u.fresh = append(u.fresh, i)

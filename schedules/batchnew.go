@@ -30,7 +30,7 @@ func (u *upserts) defineFresh(ctx context.Context) error {
 	if n.defaults, err = u.defaults(ctx); err != nil {
 		return err
 	}
-	if n.room, n.stored, err = u.Forecasts.Room(ctx, u.tx, u.tenant, len(u.fresh), u.quotas); err != nil {
+	if n.room, n.stored, err = u.batch.schedules.Forecasts.Room(ctx, u.batch.tx, u.batch.tenant, len(u.fresh), u.batch.quotas); err != nil {
 		return err
 	}
 	for _, ord := range u.fresh {
@@ -49,12 +49,12 @@ func (u *upserts) defineNew(ctx context.Context, it *Item, shard int16, n *nurse
 	if err := it.pre.Check(false, 0); err != nil {
 		return err
 	}
-	r, t, err := u.newborn(policy.Name{Tenant: u.tenant, Workflow: it.Workflow, Key: it.Key}, shard, it.definition, u.change, u.memo)
+	r, t, err := u.batch.schedules.newborn(policy.Name{Tenant: u.batch.tenant, Workflow: it.Workflow, Key: it.Key}, shard, it.definition, u.batch.change, u.batch.timings.memo)
 	if err != nil {
 		return err
 	}
 	if n.room < 1 {
-		return tenants.Exceeded("schedules", u.quotas.Schedules, n.stored)
+		return tenants.Exceeded("schedules", u.batch.quotas.Schedules, n.stored)
 	}
 	defaults, registered := n.defaults[it.Workflow]
 	if !registered {
@@ -62,24 +62,24 @@ func (u *upserts) defineNew(ctx context.Context, it *Item, shard int16, n *nurse
 			return err
 		}
 	}
-	if err := u.takeSpace(ctx, r.held()); err != nil {
+	if err := u.batch.takeSpace(ctx, r.held()); err != nil {
 		return err
 	}
 	w := &rewrite{row: r, newborn: true, action: it.action(), origin: it.origin}
 	r.Defaults = defaults
-	u.hold(t, it.almanac)
+	u.batch.hold(t, it.almanac)
 	if r.Status == policy.Active {
-		if err := u.afford(u.tenant, r, effect{timing: t}, nil, u.quotas, u.now); err != nil {
+		if err := u.batch.schedules.afford(u.batch.tenant, r, effect{timing: t}, nil, u.batch.quotas, u.batch.now); err != nil {
 			return err
 		}
-		if err := u.rearm(ctx, w, t); err != nil {
+		if err := u.batch.rearm(ctx, w, t); err != nil {
 			return err
 		}
 	}
 	if !registered {
 		n.missing[it.Workflow] = true
 	}
-	u.add(w, t)
+	u.batch.add(w, t)
 	n.room, n.stored = n.room-1, n.stored+1
 	it.row, it.Result = r, Inserted
 	return nil
@@ -91,7 +91,7 @@ func (u *upserts) mayRegister(ctx context.Context, name string, n *nursery) (err
 		return nil
 	}
 	if n.workflows < 0 {
-		if n.workflows, err = countWorkflows(ctx, u.tx, u.tenant); err != nil {
+		if n.workflows, err = countWorkflows(ctx, u.batch.tx, u.batch.tenant); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (u *upserts) defaults(ctx context.Context) (map[string][]byte, error) {
 	}
 	found := make(map[string][]byte, len(names))
 	var q pgx.Batch
-	q.Queue(`SELECT name, defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, u.tenant, slices.Collect(maps.Keys(names))).Query(func(rows pgx.Rows) error {
+	q.Queue(`SELECT name, defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, u.batch.tenant, slices.Collect(maps.Keys(names))).Query(func(rows pgx.Rows) error {
 		var name string
 		var stored []byte
 		_, err := pgx.ForEachRow(rows, []any{&name, &stored}, func() error {
@@ -118,13 +118,13 @@ func (u *upserts) defaults(ctx context.Context) (map[string][]byte, error) {
 		})
 		return err
 	})
-	if !u.dry {
+	if !u.batch.dry {
 		q.Queue(`SELECT nextval('schedule_id_seq') FROM generate_series(1, $1)`, len(u.fresh)).Query(func(rows pgx.Rows) (err error) {
-			u.ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			u.batch.writes.ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 			return err
 		})
 	}
-	if err := u.tx.SendBatch(ctx, &q).Close(); err != nil {
+	if err := u.batch.tx.SendBatch(ctx, &q).Close(); err != nil {
 		return nil, fmt.Errorf("read workflows: %w", err)
 	}
 	return found, nil
@@ -135,10 +135,10 @@ func (u *upserts) register(ctx context.Context, missing map[string]bool) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	done, err := u.tx.Exec(ctx, `
+	done, err := u.batch.tx.Exec(ctx, `
 		INSERT INTO workflow (tenant_id, name)
 		SELECT $1, name FROM unnest($2::text[]) AS n (name)
-		ON CONFLICT DO NOTHING`, u.tenant, slices.Sorted(maps.Keys(missing)))
+		ON CONFLICT DO NOTHING`, u.batch.tenant, slices.Sorted(maps.Keys(missing)))
 	if err != nil {
 		return fmt.Errorf("register workflows: %w", err)
 	}

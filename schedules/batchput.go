@@ -83,7 +83,7 @@ func (s *Schedules) PutAll(ctx context.Context, tenant tenants.ID, by string, it
 		err = postgres.Retry(ctx, func() error {
 			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 				u := s.newUpserts(tx, c, items, over)
-				u.dry, u.also = dry, also
+				u.batch.dry, u.also = dry, also
 				if err := u.run(ctx); err != nil || !dry {
 					return err
 				}
@@ -122,7 +122,7 @@ func (s *Schedules) storePuts(ctx context.Context, c change, items []*Item) erro
 				if it.Result == Failed {
 					continue
 				}
-				if it.shown, err = it.row.answer(ctx, tx, s, ahead, u.change); err != nil {
+				if it.shown, err = it.row.answer(ctx, tx, s, ahead, u.batch.change); err != nil {
 					return err
 				}
 			}
@@ -136,7 +136,7 @@ var errDry = errors.New("a dry run")
 
 // upserts puts definitions: it finds which are stored, decides what becomes of each, and writes all of them at once.
 type upserts struct {
-	*batch
+	batch  *batch
 	items  []*Item
 	over   int16                        // over how many shards new schedules go
 	also   map[int16]bool               // shards to lock beside those of new schedules; what a try finds out, the next knows
@@ -167,7 +167,7 @@ func (u *upserts) run(ctx context.Context) error {
 	}
 	for _, some := range [][]int{u.stored, u.fresh} {
 		for _, ord := range some {
-			u.bytes += u.items[ord].held()
+			u.batch.space.bytes += u.items[ord].held()
 		}
 	}
 	if err := u.redefineStored(ctx); err != nil {
@@ -176,7 +176,7 @@ func (u *upserts) run(ctx context.Context) error {
 	if err := u.defineFresh(ctx); err != nil {
 		return err
 	}
-	if err := u.write(ctx); err != nil {
+	if err := u.batch.write(ctx); err != nil {
 		return err
 	}
 	for _, it := range u.items {
@@ -198,10 +198,10 @@ func (u *upserts) follow(ctx context.Context) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	if err := cohorts.LockKeys(ctx, u.tx, u.tenant, cohorts.ToFollow, keys...); err != nil {
+	if err := cohorts.LockKeys(ctx, u.batch.tx, u.batch.tenant, cohorts.ToFollow, keys...); err != nil {
 		return err
 	}
-	found, err := cohorts.ReadProfiles(ctx, u.tx, u.tenant, keys...)
+	found, err := cohorts.ReadProfiles(ctx, u.batch.tx, u.batch.tenant, keys...)
 	if err != nil {
 		return err
 	}
@@ -223,9 +223,9 @@ func (u *upserts) find(ctx context.Context) error {
 	u.shards = make([]int16, len(u.items))
 	for i, it := range u.items {
 		names[i] = scheduleName{it.Workflow, it.Key}
-		u.shards[i] = cohorts.ShardFor(u.tenant, u.over, it.Workflow, it.Key)
+		u.shards[i] = cohorts.ShardFor(u.batch.tenant, u.over, it.Workflow, it.Key)
 	}
-	rows, err := u.lockNamed(ctx, names, u.shards)
+	rows, err := u.batch.lockNamed(ctx, names, u.shards)
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (u *upserts) consult(ctx context.Context) error {
 		return nil
 	}
 	slices.Sort(names)
-	a, err := u.Timings.HoldCalendars(ctx, u.tx, u.tenant, slices.Compact(names))
+	a, err := u.batch.schedules.Timings.HoldCalendars(ctx, u.batch.tx, u.batch.tenant, slices.Compact(names))
 	if err != nil {
 		return err
 	}
@@ -275,14 +275,14 @@ func (u *upserts) redefineStored(ctx context.Context) error {
 	}
 	if u.read == nil {
 		var err error
-		if u.read, err = u.lockRows(ctx, ids); err != nil {
+		if u.read, err = u.batch.lockRows(ctx, ids); err != nil {
 			return err
 		}
 		if len(u.read) < len(ids) { // deleted since we looked
 			return errRaced
 		}
 	}
-	if err := u.prepare(ctx, u.read, delayed); err != nil {
+	if err := u.batch.prepare(ctx, u.read, delayed); err != nil {
 		return err
 	}
 	for _, r := range u.read {
@@ -305,7 +305,7 @@ func (u *upserts) redefineItem(ctx context.Context, it *Item) error {
 	if err := it.pre.Check(true, int64(it.row.Version)); err != nil {
 		return err
 	}
-	w, err := u.redefine(ctx, it.row, it.definition, it.action())
+	w, err := u.batch.redefine(ctx, it.row, it.definition, it.action())
 	if err != nil || w == nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (b *batch) findCohorts(ctx context.Context) error {
 	}
 	needs := map[cohortName]*cohortNeed{}
 	wake := map[int16]bool{}
-	for _, w := range b.rows {
+	for _, w := range b.writes.rows {
 		if !w.joins {
 			continue
 		}
@@ -68,7 +68,7 @@ func (b *batch) findCohorts(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, w := range b.rows {
+	for _, w := range b.writes.rows {
 		if w.joins {
 			w.CohortID, w.Revision, w.Timed = &w.timing.id, &w.timing.stamp.Revision, &w.timing.stamp.TZData
 		}
@@ -137,16 +137,16 @@ func (b *batch) findAwake(ctx context.Context, names []cohortName, needs map[coh
 
 // write finds cohorts, hands out what is due, then writes all rows.
 func (b *batch) write(ctx context.Context) error {
-	if b.dry || len(b.rows)+len(b.gone)+len(b.refresh) == 0 {
+	if b.dry || len(b.writes.rows)+len(b.writes.gone)+len(b.writes.refresh) == 0 {
 		return nil
 	}
 	// One order for all batches, so that two that make the same schedules wait for one another, and not both. By shard first, as
 	// those of a shard fire together: a chunk finds them, and their states, on few pages.
-	slices.SortFunc(b.rows, func(x, y *rewrite) int {
+	slices.SortFunc(b.writes.rows, func(x, y *rewrite) int {
 		return cmp.Or(cmp.Compare(x.Shard, y.Shard), cmp.Compare(x.Workflow, y.Workflow), cmp.Compare(x.Key, y.Key))
 	})
-	ids := b.ids
-	for _, w := range b.rows {
+	ids := b.writes.ids
+	for _, w := range b.writes.rows {
 		if w.newborn {
 			w.ID, ids = ids[0], ids[1:]
 		}
@@ -158,7 +158,7 @@ func (b *batch) write(ctx context.Context) error {
 		return err
 	}
 	var q pgx.Batch
-	if err := b.queue(ctx, &q); err != nil {
+	if err := b.writes.queue(ctx, &q, b.change); err != nil {
 		return err
 	}
 	err := b.tx.SendBatch(ctx, &q).Close()
@@ -168,7 +168,7 @@ func (b *batch) write(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write schedules: %w", err)
 	}
-	for _, w := range b.rows {
+	for _, w := range b.writes.rows {
 		if !w.newborn && !w.quiet {
 			w.Version, w.UpdatedAt, w.UpdatedBy = w.Version+1, b.now, b.by
 		}
@@ -178,30 +178,30 @@ func (b *batch) write(ctx context.Context) error {
 
 // handOut hands out ticks that were due before their schedules changed, and those that a change asks for.
 func (b *batch) handOut(ctx context.Context) error {
-	for _, w := range b.rows {
+	for _, w := range b.writes.rows {
 		if w.fire == nil {
 			continue
 		}
 		if w.joins {
 			w.fire.Cohort = *w.CohortID
 		}
-		b.due = append(b.due, *w.fire)
+		b.writes.due = append(b.writes.due, *w.fire)
 	}
-	if len(b.due) == 0 {
+	if len(b.writes.due) == 0 {
 		return nil
 	}
-	if err := b.HandOut(ctx, b.tx, b.due); err != nil {
+	if err := b.schedules.HandOut(ctx, b.tx, b.writes.due); err != nil {
 		return fmt.Errorf("hand out what is due: %w", err)
 	}
 	return nil
 }
 
-// queue queues what the batch writes.
-func (b *batch) queue(ctx context.Context, q *pgx.Batch) error {
+// queue queues all writes but those of cohorts. by is who changes the schedules, and when.
+func (ws *writes) queue(ctx context.Context, q *pgx.Batch, by change) error {
 	var fresh, redefined, restated columns
 	var ended []int64
 	bytes := 0
-	for _, w := range b.rows {
+	for _, w := range ws.rows {
 		to := &restated
 		switch {
 		case w.newborn:
@@ -220,44 +220,44 @@ func (b *batch) queue(ctx context.Context, q *pgx.Batch) error {
 		}
 	}
 	if len(ended) > 0 {
-		q.Queue(endVersions, b.tenant, ended, false, b.now, b.by)
+		q.Queue(endVersions, by.tenant, ended, false, by.now, by.by)
 	}
-	b.expel(q)
-	redefined.update(q, b.change)
-	restated.restate(q, b.change)
-	fresh.insert(q, b.change)
-	b.enroll(q)
-	b.delete(q)
-	b.reset(q)
-	if len(b.rezoned) > 0 {
-		q.Queue(`UPDATE schedule_state SET rezoned_at = $3 WHERE tenant_id = $1 AND schedule_id = ANY($2)`, b.tenant, b.rezoned, b.now)
+	ws.expel(q, by)
+	redefined.update(q, by)
+	restated.restate(q, by)
+	fresh.insert(q, by)
+	ws.enroll(q, by)
+	ws.delete(q, by)
+	ws.reset(q, by)
+	if len(ws.rezoned) > 0 {
+		q.Queue(`UPDATE schedule_state SET rezoned_at = $3 WHERE tenant_id = $1 AND schedule_id = ANY($2)`, by.tenant, ws.rezoned, by.now)
 	}
-	b.queueDelays(q)
-	forecast.AddBytes(q, b.tenant, bytes)
-	return b.audit(ctx, q)
+	ws.queueDelays(q, by)
+	forecast.AddBytes(q, by.tenant, bytes)
+	return ws.audit(ctx, q, by)
 }
 
 // expel deletes the memberships that end.
-func (b *batch) expel(q *pgx.Batch) {
-	if len(b.left) == 0 {
+func (ws *writes) expel(q *pgx.Batch, by change) {
+	if len(ws.left) == 0 {
 		return
 	}
 	var cohorts, phases, ids []int64
-	for _, m := range b.left {
+	for _, m := range ws.left {
 		cohorts, phases, ids = append(cohorts, m.cohort), append(phases, m.phase), append(ids, m.schedule)
 	}
 	q.Queue(sabotage.DeletedGoesOn.Instead(`
 		DELETE FROM member m
 		USING unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS n (cohort_id, phase, schedule_id)
 		WHERE m.cohort_id = n.cohort_id AND m.phase = n.phase AND m.schedule_id = n.schedule_id AND m.tenant_id = $1`, "AND m.tenant_id = $1", "AND $1 < 0"),
-		b.tenant, cohorts, phases, ids)
+		by.tenant, cohorts, phases, ids)
 }
 
 // enroll makes rows that join a cohort members of it.
-func (b *batch) enroll(q *pgx.Batch) {
+func (ws *writes) enroll(q *pgx.Batch, by change) {
 	var cohorts, phases, ids []int64
 	var froms, untils []*time.Time
-	for _, w := range b.rows {
+	for _, w := range ws.rows {
 		if w.joins {
 			cohorts, phases, ids = append(cohorts, *w.CohortID), append(phases, w.Phase), append(ids, w.ID)
 			froms, untils = append(froms, w.FromAt), append(untils, w.UntilAt)
@@ -271,32 +271,32 @@ func (b *batch) enroll(q *pgx.Batch) {
 		SELECT cohort_id, phase, id, $1, from_at, until_at
 		FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::timestamptz[])
 			AS n (cohort_id, phase, id, from_at, until_at)
-		ORDER BY cohort_id, phase, id`, b.tenant, cohorts, phases, ids, froms, untils)
+		ORDER BY cohort_id, phase, id`, by.tenant, cohorts, phases, ids, froms, untils)
 }
 
 // delete deletes schedules with their states; their last versions stay.
-func (b *batch) delete(q *pgx.Batch) {
-	if len(b.gone) == 0 {
+func (ws *writes) delete(q *pgx.Batch, by change) {
+	if len(ws.gone) == 0 {
 		return
 	}
-	ids := make([]int64, len(b.gone))
-	for i, r := range b.gone {
+	ids := make([]int64, len(ws.gone))
+	for i, r := range ws.gone {
 		ids[i] = r.ID
 	}
-	q.Queue(endVersions, b.tenant, ids, true, b.now, b.by)
-	q.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, b.tenant, ids)
-	q.Queue(`DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($2)`, b.tenant, ids)
+	q.Queue(endVersions, by.tenant, ids, true, by.now, by.by)
+	q.Queue(`DELETE FROM schedule_state WHERE tenant_id = $1 AND schedule_id = ANY($2)`, by.tenant, ids)
+	q.Queue(`DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($2)`, by.tenant, ids)
 }
 
 // reset sets when cohorts fire next whose timings say something else by now. The sweep is away, as the shards are locked.
-func (b *batch) reset(q *pgx.Batch) {
-	if len(b.refresh) == 0 {
+func (ws *writes) reset(q *pgx.Batch, by change) {
+	if len(ws.refresh) == 0 {
 		return
 	}
 	var shards []int16
 	var ids []int64
 	var next []*time.Time
-	for key, at := range b.refresh {
+	for key, at := range ws.refresh {
 		shards, ids = append(shards, key.shard), append(ids, key.id)
 		if next = append(next, nil); !at.IsZero() {
 			next[len(next)-1] = &at
@@ -306,13 +306,13 @@ func (b *batch) reset(q *pgx.Batch) {
 		UPDATE cohort c
 		SET next_at = n.next_at, due_at = `+cohorts.NotPast("n.next_at")+`
 		FROM unnest($2::smallint[], $3::bigint[], $4::timestamptz[]) AS n (shard, id, next_at)
-		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.run_at IS NULL AND c.retime_at IS NULL`, b.tenant, shards, ids, next)
+		WHERE c.tenant_id = $1 AND c.shard = n.shard AND c.id = n.id AND c.run_at IS NULL AND c.retime_at IS NULL`, by.tenant, shards, ids, next)
 }
 
 // audit records the changes that have an audit of their own.
-func (b *batch) audit(ctx context.Context, q *pgx.Batch) error {
-	changes := b.audits
-	for _, w := range b.rows {
+func (ws *writes) audit(ctx context.Context, q *pgx.Batch, by change) error {
+	changes := ws.audits
+	for _, w := range ws.rows {
 		if w.action == "" {
 			continue
 		}
@@ -324,5 +324,5 @@ func (b *batch) audit(ctx context.Context, q *pgx.Batch) error {
 		c.Origin = w.origin
 		changes = append(changes, c)
 	}
-	return tenants.QueueAudit(ctx, q, b.tenant, b.by, changes...)
+	return tenants.QueueAudit(ctx, q, by.tenant, by.by, changes...)
 }

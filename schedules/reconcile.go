@@ -78,7 +78,7 @@ func (s *Schedules) reconcileNext(ctx context.Context, tx pgx.Tx, u Unlisted, at
 		return 0, next, done, nil
 	}
 	a := acting{batch: s.newBatch(tx, change{tenant: u.Tenant, by: u.By}), action: u.Action}
-	a.dry = u.Dry
+	a.batch.dry = u.Dry
 	err = a.run(ctx, found, func(r *row, _ *time.Time) bool {
 		return !r.CreatedAt.After(u.Before) && (u.Action == actDelete || r.Status == policy.Active || r.PausedUntil != nil)
 	})

@@ -200,7 +200,7 @@ func (b *batch) retimeMoved(ctx context.Context, w *rewrite, t *calendar.Timing,
 	if !member {
 		return nil
 	}
-	if err := b.enter(ctx, w, b.Timings.Keep(b.tenant, t.Moved(w.shifts()), nil), after); err != nil {
+	if err := b.enter(ctx, w, b.schedules.Timings.Keep(b.tenant, t.Moved(w.shifts()), nil), after); err != nil {
 		return err
 	}
 	if !w.joins {

@@ -160,14 +160,14 @@ func (s *Schedules) restatus(ctx context.Context, of policy.Name, action string,
 
 // writeState writes a row whose state has changed. A change that is not in the row, such as a skip, is only audited.
 func (b *batch) writeState(ctx context.Context, w *rewrite) error {
-	if len(b.rows) == 0 {
+	if len(b.writes.rows) == 0 {
 		if reflect.DeepEqual(w.was, w.audited()) {
 			return nil
 		}
 		return tenants.Audit(ctx, b.tx, b.tenant, b.by, w.row.audit(w.action, w.was, w.audited()))
 	}
 	if !w.quiet && (w.action != "pause" || w.was.Status == policy.Paused) { // to stop a schedule is always allowed
-		if err := b.Forecasts.MayStore(ctx, b.tx, b.tenant, w.held()); err != nil {
+		if err := b.schedules.Forecasts.MayStore(ctx, b.tx, b.tenant, w.held()); err != nil {
 			return err
 		}
 	}
@@ -190,8 +190,8 @@ func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key
 			}
 			b.leave(r, t)
 		}
-		b.gone = append(b.gone, r)
-		b.audits = append(b.audits, r.audit("delete", r.audited(), nil))
+		b.writes.gone = append(b.writes.gone, r)
+		b.writes.audits = append(b.writes.audits, r.audit("delete", r.audited(), nil))
 		return b.write(ctx)
 	})
 }

@@ -146,7 +146,7 @@ func (s *Schedules) retimeFollowers(ctx context.Context, tx pgx.Tx, tenant tenan
 			return 0, err
 		}
 	}
-	return len(b.rows), b.write(ctx)
+	return len(b.writes.rows), b.write(ctx)
 }
 
 // LockRows locks shards, shared, and then schedules that lie in them.
@@ -180,11 +180,11 @@ func (b *batch) retimeFollower(ctx context.Context, r *row) error {
 	if r.CohortID == nil { // it is timed when it fires again
 		return nil
 	}
-	before, err := r.timing(ctx, b.tx, b.Timings, b.tenant)
+	before, err := r.timing(ctx, b.tx, b.schedules.Timings, b.tenant)
 	if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
 		return err
 	}
-	after, err := b.Timings.CompileStored(ctx, b.tx, r.stored(b.tenant))
+	after, err := b.schedules.Timings.CompileStored(ctx, b.tx, r.stored(b.tenant))
 	if err != nil && !errors.Is(err, cohorts.ErrUncomputable) {
 		return err
 	}
@@ -192,17 +192,17 @@ func (b *batch) retimeFollower(ctx context.Context, r *row) error {
 		return nil
 	}
 	w := &rewrite{row: r, quiet: true}
-	b.rows = append(b.rows, w)
+	b.writes.rows = append(b.writes.rows, w)
 	r.TZData = calendar.InForce().Version()
-	due := len(b.due)
+	due := len(b.writes.due)
 	b.leave(r, before)
 	if after == nil {
 		r.Status, r.PausedAt, r.PausedUntil = policy.Quarantined, nil, nil
 		r.StatusNote = new("its spec cannot be computed in the zone of its key")
 		return nil
 	}
-	for i := range b.due[due:] {
-		run := &b.due[due+i].Run
+	for i := range b.writes.due[due:] {
+		run := &b.writes.due[due+i].Run
 		if _, _, quiet := after.QuietHours(b.now); !quiet && before.Waits(run.At) { // a tick that waited need not wait any longer
 			run.Quiet = false
 		}
@@ -212,11 +212,11 @@ func (b *batch) retimeFollower(ctx context.Context, r *row) error {
 	if r.Status == policy.Paused {
 		from = r.PausedUntil.Add(-time.Second)
 	}
-	if err := b.rejoin(ctx, w, b.Timings.Keep(b.tenant, after, nil), from); err != nil {
+	if err := b.rejoin(ctx, w, b.schedules.Timings.Keep(b.tenant, after, nil), from); err != nil {
 		return err
 	}
 	if before != nil && before.Zone() != after.Zone() && after.OnceADay(b.now) {
-		b.rezoned = append(b.rezoned, r.ID)
+		b.writes.rezoned = append(b.writes.rezoned, r.ID)
 	}
 	return nil
 }
