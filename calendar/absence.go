@@ -39,6 +39,10 @@ func (t *Timing) Absence(at time.Time) Absence {
 	for i := range shifted.Walls {
 		shifted.Walls[i].Gap = gapShiftForward
 	}
+	shifted.Relative = slices.Clone(shifted.Relative)
+	for i := range shifted.Relative {
+		shifted.Relative[i].Gap = gapShiftForward
+	}
 	if shifted.Rule != nil {
 		shifted.Rule = new(*shifted.Rule)
 		shifted.Rule.Gap = gapShiftForward

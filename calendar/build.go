@@ -48,13 +48,15 @@ func (p plan) timing(zones *Zones, out *exclusions) *Timing {
 	if p.Rule != nil {
 		classes = append(classes, t.addRule(p.Rule, out))
 	}
-	for _, w := range byPolicy(p.Walls) {
+	relative, instants := p.relativeTimes(t.zone)
+	for _, w := range byPolicy(slices.Concat(p.Walls, relative)) {
 		classes = append(classes, ClassFixed)
 		t.add(w.list, w.policies, out, nil)
 	}
-	if len(p.Moments) > 0 {
+	if instants = slices.Concat(p.Moments, instants); len(instants) > 0 {
 		classes = append(classes, ClassFixed)
-		t.addInstants(moments(p.Moments), out, nil)
+		slices.Sort(instants)
+		t.addInstants(moments(instants), out, nil)
 	}
 	t.class = oneClass(classes)
 	t.move()

@@ -60,6 +60,7 @@ func Compile(spec Spec, c Context) (*Timing, error) {
 	k.readIntervals()
 	k.readRule()
 	k.readAt()
+	k.readRelative()
 	k.readExclude()
 	k.readRest()
 	if err := k.faults.err(); err != nil {
@@ -316,7 +317,7 @@ func (k *compiler) readRest() {
 		k.plan.Jitter = int64(d / time.Second)
 	}
 	s := k.spec
-	if len(s.Cron)+len(s.Calendars)+len(s.Intervals)+len(s.At) == 0 && s.RRule == "" {
-		k.faults.add("", "spec_empty", "a spec has at least one of cron, calendars, intervals, rrule and at")
+	if len(s.Cron)+len(s.Calendars)+len(s.Intervals)+len(s.At)+len(s.Relative) == 0 && s.RRule == "" {
+		k.faults.add("", "spec_empty", "a spec has at least one of cron, calendars, intervals, rrule, at and relative")
 	}
 }

@@ -90,7 +90,7 @@ func classOf(civil bool) Class {
 // alone reports whether the spec has one interval and nothing else.
 func (k *compiler) alone() bool {
 	s := k.spec
-	return len(s.Intervals) == 1 && len(s.Cron)+len(s.Calendars)+len(s.At) == 0 && s.RRule == "" && s.Exclude == nil
+	return len(s.Intervals) == 1 && len(s.Cron)+len(s.Calendars)+len(s.At)+len(s.Relative) == 0 && s.RRule == "" && s.Exclude == nil
 }
 
 // addRate adds an interval with its anchor at start_at or at the schedule's creation.
@@ -102,7 +102,7 @@ func (k *compiler) addRate(v Interval, every int64, civil bool) {
 	p := everyPlan{Every: every, Phase: floorMod(phase, every), Civil: civil}
 	if k.plan.Start == nil {
 		// If the spec has no other member, the schedule itself stores the bound of its creation, and schedules can share the timing.
-		only := len(k.spec.Cron)+len(k.spec.Intervals) == 1 && len(k.spec.Calendars)+len(k.spec.At) == 0 && k.spec.RRule == ""
+		only := len(k.spec.Cron)+len(k.spec.Intervals) == 1 && len(k.spec.Calendars)+len(k.spec.At)+len(k.spec.Relative) == 0 && k.spec.RRule == ""
 		switch {
 		case only && v.First == "now":
 			k.first = firstNow

@@ -32,3 +32,8 @@ func (t *Timing) OnceADay(from time.Time) bool {
 		at, day = next, on
 	}
 }
+
+// Recurs reports whether the timing names other times than single ones (at and relative).
+func (t *Timing) Recurs() bool {
+	return t.plan.Rule != nil || len(t.plan.Fields)+len(t.plan.Every) > 0
+}

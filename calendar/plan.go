@@ -16,19 +16,20 @@ const planVersion = 1
 
 // plan is the canonical form of a timing: all defaults are resolved, and all lists are sorted without duplicates.
 type plan struct {
-	Version int         `json:"v"`
-	Zone    string      `json:"zone"`
-	Fields  []fieldPlan `json:"fields,omitempty"`
-	Every   []everyPlan `json:"every,omitempty"`
-	Rule    *rulePlan   `json:"rule,omitempty"`
-	Walls   []wallPlan  `json:"walls,omitempty"`
-	Moments []int64     `json:"moments,omitempty"`
-	Without *without    `json:"without,omitempty"`
-	Start   *int64      `json:"start,omitempty"`
-	End     *int64      `json:"end,omitempty"`
-	Jitter  int64       `json:"jitter,omitempty"` // seconds
-	Quiet   *Quiet      `json:"quiet,omitempty"`
-	Moved   []movePlan  `json:"moved,omitempty"`
+	Version  int            `json:"v"`
+	Zone     string         `json:"zone"`
+	Fields   []fieldPlan    `json:"fields,omitempty"`
+	Every    []everyPlan    `json:"every,omitempty"`
+	Rule     *rulePlan      `json:"rule,omitempty"`
+	Walls    []wallPlan     `json:"walls,omitempty"`
+	Moments  []int64        `json:"moments,omitempty"`
+	Relative []relativePlan `json:"relative,omitempty"`
+	Without  *without       `json:"without,omitempty"`
+	Start    *int64         `json:"start,omitempty"`
+	End      *int64         `json:"end,omitempty"`
+	Jitter   int64          `json:"jitter,omitempty"` // seconds
+	Quiet    *Quiet         `json:"quiet,omitempty"`
+	Moved    []movePlan     `json:"moved,omitempty"`
 }
 
 // policies are the DST policies of a member, never auto.
@@ -72,6 +73,7 @@ func (p *plan) order() {
 	p.Fields = sorted(p.Fields)
 	p.Every = sorted(p.Every)
 	p.Walls = sorted(p.Walls)
+	p.Relative = sorted(p.Relative)
 	slices.Sort(p.Moments)
 	p.Moments = slices.Compact(p.Moments)
 	if w := p.Without; w != nil {

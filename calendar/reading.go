@@ -28,6 +28,7 @@ func (t *Timing) Reading() string {
 		parts = append(parts, p.Rule.reading())
 	}
 	parts = append(parts, t.readMoments()...)
+	parts = append(parts, t.relativeReading()...)
 	text := strings.Join(parts, ", and ")
 	if !t.zoneless() {
 		text += " " + zoneReading(p.Zone)

@@ -10,7 +10,7 @@ func (t *Timing) Bytes() int {
 		set   = 400                                   // fields, an interval or a rule, with its source
 	)
 	p := &t.plan
-	n := int(unsafe.Sizeof(*t)) + set*(len(p.Fields)+len(p.Every)+1) + 64*len(p.Walls) + 24*len(p.Moments) + 40*len(p.Moved)
+	n := int(unsafe.Sizeof(*t)) + set*(len(p.Fields)+len(p.Every)+1) + 64*len(p.Walls) + 24*len(p.Moments) + 160*len(p.Relative) + 40*len(p.Moved)
 	for _, w := range t.notes {
 		n += len(w.Detail) + 64
 	}

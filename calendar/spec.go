@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// Spec is a client's description of when a schedule fires: the union of Cron, Calendars, Intervals, RRule and At, without Exclude, from
-// StartAt to EndAt inclusive. A zero member is absent.
+// Spec is a client's description of when a schedule fires: the union of Cron, Calendars, Intervals, RRule, At and Relative, without
+// Exclude, from StartAt to EndAt inclusive. A zero member is absent.
 type Spec struct {
 	Timezone  string     `json:"timezone,omitempty"`  // IANA name, or @key; "" is UTC
 	Cron      StringList `json:"cron,omitempty"`      // a string or a list of them
@@ -16,6 +16,7 @@ type Spec struct {
 	Intervals []Interval `json:"intervals,omitempty"`
 	RRule     string     `json:"rrule,omitempty"` // RFC 5545 DTSTART, RRULE, RDATE and EXDATE, a line each
 	At        []string   `json:"at,omitempty"`    // wall times, or instants with a zone designator
+	Relative  []Relative `json:"relative,omitempty"`
 	Exclude   *Exclude   `json:"exclude,omitempty"`
 	StartAt   *string    `json:"start_at,omitempty" null:"yes"`
 	EndAt     *string    `json:"end_at,omitempty" null:"yes"`
@@ -43,6 +44,15 @@ type Interval struct {
 	Offset string `json:"offset,omitempty"` // for aligned: the offset from 1970-01-01T00:00:00
 	Mode   string `json:"mode,omitempty"`   // aligned (default), fixed_rate, fixed_delay
 	First  string `json:"first,omitempty"`  // after (default): one interval after creation; now: at creation
+}
+
+// Relative is one time that is computed from the moment To: To plus Offset, or the wall time At on the day that is Days after To's date
+// in the zone.
+type Relative struct {
+	To     string `json:"to"`               // as an element of At
+	Offset string `json:"offset,omitempty"` // an elapsed duration, which may be negative; 1d is 24 hours
+	Days   *int   `json:"days,omitempty"`   // calendar days, -3660 to 3660
+	At     string `json:"at,omitempty"`     // a time of day, HH:MM or HH:MM:SS
 }
 
 // Exclude has the exclusions of a spec. Dates, named calendars and calendars without times exclude whole days.

@@ -53,6 +53,16 @@ func TestFaults(t *testing.T) {
 		spec Spec
 		want []Fault
 	}{
+		{"a relative time without a form", Spec{Relative: []Relative{{To: "2026-12-24T18:00:00Z"}}}, []Fault{{"/relative/0", "relative_form", "", -1}}},
+		{"a relative time of both forms", Spec{Relative: []Relative{{To: "2026-12-24T18:00:00Z", Offset: "1h", At: "10:00"}}}, []Fault{{"/relative/0", "relative_form", "", -1}}},
+		{"a relative time without at", Spec{Relative: []Relative{{To: "2026-12-24T18:00:00Z", Days: new(1)}}}, []Fault{{"/relative/0/at", "relative_form", "", -1}}},
+		{"a relative time without days", Spec{Relative: []Relative{{To: "2026-12-24T18:00:00Z", At: "10:00"}}}, []Fault{{"/relative/0/days", "relative_form", "", -1}}},
+		{"a relative time with wrong members", Spec{Relative: []Relative{{To: "2026-12-24T18:00:00Z", Offset: "-1d"}, {To: "soon", Offset: "--1h"}}}, []Fault{
+			{"/relative/1/to", "time_syntax", "", -1}, {"/relative/1/offset", "duration_syntax", "", -1}}},
+		{"a relative time out of range", Spec{Relative: []Relative{{To: "2026-12-24T18:00:00", Offset: "-3661d"}, {To: "2026-12-24T18:00:00", Days: new(3661), At: "9:00"}}}, []Fault{
+			{"/relative/0/offset", "out_of_range", "", -1}, {"/relative/1/days", "out_of_range", "", -1}, {"/relative/1/at", "time_syntax", "", -1}}},
+		{"a relative time that is too late", Spec{Relative: []Relative{{To: "2150-12-30T18:00:00Z", Days: new(7), At: "09:00"}}}, []Fault{{"/relative/0", "time_out_of_range", "", -1}}},
+		{"too many relative times", Spec{Relative: make([]Relative, 1001)}, []Fault{{"/relative", "too_many", "", -1}}},
 		{"nothing", Spec{}, []Fault{{"", "spec_empty", "", -1}}},
 		{"zone", Spec{Timezone: "europe/berlin", Cron: StringList{"0 9 * * *"}}, []Fault{{"/timezone", "unknown_timezone", "", -1}}},
 		{"abbreviation", Spec{Timezone: "EST", Cron: StringList{"0 9 * * *"}}, []Fault{{"/timezone", "unknown_timezone", "", -1}}},

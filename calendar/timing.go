@@ -1,9 +1,9 @@
 // Package calendar computes when schedules fire, exactly and in every time zone. It reads no clock and does no I/O.
 //
-// A Spec describes nominal times by cron expressions, calendars, intervals, an RFC 5545 rule and single times, without its exclusions.
-// Compile checks a spec and returns a Timing. Next and Prev of a Timing find ticks by arithmetic over bit sets and over a table of the
-// zone's offsets. They never step through time, and next(t) > t always holds. A named policy resolves the wall times that a change of
-// the clock skips or repeats.
+// A Spec describes nominal times by cron expressions, calendars, intervals, an RFC 5545 rule, single times and relative times, without
+// its exclusions. Compile checks a spec and returns a Timing. Next and Prev of a Timing find ticks by arithmetic over bit sets and over a
+// table of the zone's offsets. They never step through time, and next(t) > t always holds. A named policy resolves the wall times that a
+// change of the clock skips or repeats.
 //
 // The package contains its own tz database, which Use replaces at run time. It writes no table and keeps no state but that database, so
 // a crash loses nothing. Timings are immutable and need no lock.

@@ -52,6 +52,7 @@ var neverFiring = map[string]string{
 	"past year":               `{"cron":"0 0 0 1 1 * 2020"}`,
 	"calendar":                `{"calendars":[{"month":"4","day_of_month":"31"}]}`,
 	"past time":               `{"at":["2020-01-01T00:00:00"]}`,
+	"past relative time":      `{"relative":[{"to":"2020-01-01T00:00:00","days":3,"at":"10:00"},{"to":"2020-01-01T00:00:00Z","offset":"-24h"}]}`,
 	"end before the first":    `{"cron":"0 0 1 1 *","start_at":"2090-02-01T00:00:00Z","end_at":"2090-12-01T00:00:00Z"}`,
 	"excluded days":           `{"cron":"0 9 * * *","exclude":{"calendars":[{"day_of_week":"*"}]}}`,
 	"excluded times":          `{"cron":"0 9,17 * * *","exclude":{"calendars":[{"hour":"9"},{"minute":"*","hour":"12-23"}]}}`,

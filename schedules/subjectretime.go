@@ -215,7 +215,7 @@ func (b *batch) retimeFollower(ctx context.Context, r *row) error {
 	if err := b.rejoin(ctx, w, b.schedules.Timings.Keep(b.tenant, after, nil), from); err != nil {
 		return err
 	}
-	if before != nil && before.Zone() != after.Zone() && after.OnceADay(b.now) {
+	if before != nil && before.Zone() != after.Zone() && after.Recurs() && after.OnceADay(b.now) {
 		b.writes.rezoned = append(b.writes.rezoned, r.ID)
 	}
 	return nil

@@ -2,7 +2,7 @@ package carillon
 
 import "encoding/json"
 
-// Spec says when a schedule fires: the union of Cron, Calendars, Intervals, RRule and At, of which one must be given,
+// Spec says when a schedule fires: the union of Cron, Calendars, Intervals, RRule, At and Relative, of which one must be given,
 // less what Exclude names, from StartAt to EndAt, both included, at most MaxTicks times.
 //
 // Durations are text such as "90s", "1h30m", "1d" or "1w". A day is a day of the zone's calendar, not 24 hours.
@@ -14,6 +14,7 @@ type Spec struct {
 	Intervals []Interval `json:"intervals,omitempty"`
 	RRule     string     `json:"rrule,omitempty"` // RFC 5545: DTSTART, RRULE, RDATE and EXDATE lines
 	At        []string   `json:"at,omitempty"`    // wall times in the zone, or instants (RFC 3339)
+	Relative  []Relative `json:"relative,omitempty"`
 	Exclude   *Exclude   `json:"exclude,omitempty"`
 	StartAt   string     `json:"start_at,omitempty"` // as an element of At
 	EndAt     string     `json:"end_at,omitempty"`   // as an element of At
@@ -53,6 +54,15 @@ type Interval struct {
 	Offset string `json:"offset,omitempty"` // a duration, of an aligned one
 	Mode   string `json:"mode,omitempty"`   // "aligned" (default), "fixed_rate" or "fixed_delay"
 	First  string `json:"first,omitempty"`  // "after" (default) one interval, or "now"
+}
+
+// Relative is one time that is computed from the moment To: To plus Offset, or the time of day At, Days days after the date
+// that the zone shows at To. It needs either Offset, or Days and At.
+type Relative struct {
+	To     string `json:"to"`               // as an element of Spec.At
+	Offset string `json:"offset,omitempty"` // elapsed time such as "-24h" or "90m"; "1d" is 24 hours
+	Days   *int   `json:"days,omitempty"`   // days of the calendar, negative before To
+	At     string `json:"at,omitempty"`     // "10:00" or "10:00:30"
 }
 
 // Exclude takes times away from a spec.

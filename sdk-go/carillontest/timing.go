@@ -34,7 +34,7 @@ type interval struct {
 
 // newTiming refuses what the fake cannot time.
 func newTiming(spec carillon.Spec, now time.Time) (timing, error) {
-	if len(spec.Calendars) > 0 || spec.RRule != "" || spec.Exclude != nil || spec.Jitter != "" {
+	if len(spec.Calendars) > 0 || spec.RRule != "" || len(spec.Relative) > 0 || spec.Exclude != nil || spec.Jitter != "" {
 		return timing{}, fmt.Errorf("carillontest times cron, intervals and at alone")
 	}
 	var t timing
