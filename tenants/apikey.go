@@ -31,8 +31,8 @@ type Credentials struct {
 	Minter    *Minter // nil: the process has no private key of the platform's issuer, and exchanges no key
 }
 
-// APIKey is a long-lived credential of a tenant. A client exchanges it for short-lived tokens. Key is the credential itself; only the
-// answer to its creation or rotation contains it.
+// APIKey is a long-lived credential of a tenant. A client sends it with each request, or exchanges it for short-lived tokens. Key is the
+// credential itself; only the answer to its creation or rotation contains it.
 type APIKey struct {
 	ID                string     `json:"id"`
 	Name              string     `json:"name"`
@@ -231,7 +231,7 @@ func listKeys(ctx context.Context, db postgres.DB, tenant ID, after string, limi
 	return pgx.CollectRows(rows, pgx.RowToStructByName[APIKey])
 }
 
-// Delete deletes an API key. It cannot be exchanged any more, and its tokens become invalid within 5 s.
+// Delete deletes an API key. The key and its tokens become invalid within 5 s, in this process at once.
 func (r Credentials) Delete(ctx context.Context, tenant ID, id string) error {
 	err := pgx.BeginFunc(ctx, r.DB, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, `DELETE FROM api_key WHERE tenant_id = $1 AND id = $2 RETURNING `+keyColumns, tenant, id) // CollectExactlyOneRow reports the error
@@ -245,7 +245,7 @@ func (r Credentials) Delete(ctx context.Context, tenant ID, id string) error {
 		return Audit(ctx, tx, tenant, "", Change{Action: "api_key.delete", Target: keyTarget(id), Before: k})
 	})
 	if err == nil {
-		r.Directory.keys.Remove(keyName{tenant, id})
+		r.Directory.keys.Add(keyName{tenant, id}, keyEntry{false, r.Directory.now()})
 	}
 	return err
 }

@@ -3,12 +3,17 @@ package tenants
 import (
 	"context"
 	"errors"
+	"strings"
+	"time"
 
 	"github.com/carillonhq/carillon/internal/fault"
 )
 
-// authenticate returns the identity in a token. It returns a fault 401 for an invalid token.
+// authenticate returns the identity in a token, or that of an API key. It returns a fault 401 for an invalid one.
 func (v *Verifier) authenticate(ctx context.Context, token string) (Identity, error) {
+	if strings.HasPrefix(token, keyPrefix) {
+		return v.Tenants.byKey(ctx, token)
+	}
 	who, err := v.Verify(ctx, token)
 	if e, ok := errors.AsType[errToken](err); ok {
 		return who, invalid(e.reason)
@@ -18,15 +23,18 @@ func (v *Verifier) authenticate(ctx context.Context, token string) (Identity, er
 
 type authorityKey struct{}
 
-// authority is a request's token and the verifier that accepted it.
+// AuthorityEvery is how often a waiting request checks its authority. A revoked key is refused within 5 s: it may be cached for two.
+const AuthorityEvery = 2 * time.Second
+
+// authority is a request's token or API key and the verifier that accepted it.
 type authority struct {
 	verifier *Verifier
 	token    string
 }
 
-// CheckAuthority returns nil while the token of the request in ctx is valid. Later it returns the fault 401 that a new request with the
-// token gets: the token has expired, its API key was deleted, its issuer was removed, or its tenant was suspended. A long request calls
-// it before each step. Without a request in ctx it returns nil.
+// CheckAuthority returns nil while the token or API key of the request in ctx is valid. Later it returns the fault 401 that a new request
+// gets: the token or key has expired, the key was deleted, the issuer was removed, or the tenant was suspended. A long request calls it
+// before each step, and every AuthorityEvery while it waits. Without a request in ctx it returns nil.
 func CheckAuthority(ctx context.Context) error {
 	a, ok := ctx.Value(authorityKey{}).(authority)
 	if !ok {

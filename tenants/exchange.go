@@ -2,10 +2,7 @@ package tenants
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/postgres"
@@ -34,7 +31,7 @@ func (r Credentials) Exchange(ctx context.Context, key string, now time.Time) (T
 	if x.ExpiresAt != nil {
 		ttl = min(ttl, x.ExpiresAt.Sub(now))
 	}
-	if !ok || x.Status != Active || ttl < time.Second {
+	if !ok || x.Expired || x.Status != Active || ttl < time.Second {
 		return TokenAnswer{}, unauthorized("invalid_api_key", "Bearer", "the API key is not valid")
 	}
 	if err := r.Limits.spendOne(ctx, x.TenantID); err != nil {
@@ -51,41 +48,21 @@ func (r Credentials) Exchange(ctx context.Context, key string, now time.Time) (T
 	return TokenAnswer{token, "Bearer", int(ttl / time.Second)}, nil
 }
 
-// exchanged is an API key with the claims of its tokens.
-type exchanged struct {
-	ID        string
-	TenantID  ID
-	Tenant    string
-	Status    string
-	Scopes    []string
-	Workflows []string
-	ExpiresAt *time.Time
-}
-
-// exchange finds the tenant and the rights of a key. Only the key determines the tenant; the rest of the request does not matter.
-func (d *Directory) exchange(ctx context.Context, key string) (x exchanged, ok bool, err error) {
+// exchange finds the tenant and the rights of a key, at a limited rate.
+func (d *Directory) exchange(ctx context.Context, key string) (x keyHolder, ok bool, err error) {
 	if !wellFormed(key) {
 		return x, false, nil
 	}
 	err = d.lookups.run(ctx, exchangeRate, func() error {
-		rows, _ := d.db.Query(ctx, `
-			SELECT k.id, k.tenant_id, t.name AS tenant, t.status, k.scopes, k.workflows,
-				LEAST(k.expires_at, CASE WHEN k.hash <> $1 THEN k.previous_expires_at END) AS expires_at
-			FROM api_key k
-			JOIN tenant t ON t.id = k.tenant_id
-			WHERE k.hash = $1 OR k.previous_hash = $1`, hashOf(key)) // CollectExactlyOneRow reports the error
-		x, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[exchanged])
+		x, ok, err = d.findHolder(ctx, hashOf(key))
 		return err
 	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return x, false, nil
-	}
-	return x, err == nil, err
+	return x, ok, err
 }
 
 // auditExchange audits the exchange of a key once an hour for each client network, because a client exchanges its key every ten
 // minutes.
-func (r Credentials) auditExchange(ctx context.Context, x exchanged) error {
+func (r Credentials) auditExchange(ctx context.Context, x keyHolder) error {
 	address, _ := ctx.Value(addressKey{}).(string)
 	now, exchange := r.Directory.now(), keyFrom{keyName{x.TenantID, x.ID}, networkOf(address)}
 	if at, known := r.Directory.exchanges.Get(exchange); known && now.Sub(at) < exchangeAuditGap {

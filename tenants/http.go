@@ -40,7 +40,7 @@ func Authenticate(v *Verifier, public ...string) echo.MiddlewareFunc {
 			ctx = context.WithValue(ctx, actorKey{}, who.Subject)
 			ctx = context.WithValue(ctx, authorityKey{}, authority{v, token})
 			c.SetRequest(c.Request().WithContext(ctx))
-			web.Note(c, slog.String("tenant", who.TenantName), slog.String("subject", who.Subject))
+			web.Note(c, slog.String("tenant", who.TenantName), slog.String("actor", who.Subject))
 			return next(c)
 		}
 	}

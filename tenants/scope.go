@@ -3,6 +3,7 @@ package tenants
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // The scopes of tokens: what their bearers may do.
@@ -27,9 +28,10 @@ type Identity struct {
 	Tenant     ID     // 0: the platform's operator
 	TenantName string // "" with Tenant 0
 	Subject    string
-	Scopes     []string // the known scopes of the token that it may use
-	Platform   bool     // has the scope platform:admin
-	Workflows  []string // the token is limited to these; nil: not limited
+	Scopes     []string   // the known scopes of the token that it may use
+	Platform   bool       // has the scope platform:admin
+	Workflows  []string   // the token is limited to these; nil: not limited
+	ExpiresAt  *time.Time // nil: it does not expire
 }
 
 // MayUse reports whether the token allows the workflow.

@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,8 +173,8 @@ const cacheFor = 2 * time.Second
 
 // The sizes of a Directory's caches. If more tenants are active, some requests and pushes need a query.
 const (
-	maxCached   = 100_000  // quotas, and API keys
-	maxAbsent   = 10_000   // unknown names, and exchanges of API keys
+	maxCached   = 100_000  // quotas, API keys and their secrets
+	maxAbsent   = 10_000   // unknown names and secrets, and exchanges of API keys
 	tenantBytes = 64 << 20 // tenants with their issuers: about 80,000 tenants without issuers
 )
 
@@ -185,6 +186,8 @@ type Directory struct {
 	absent    *lru.Cache[string, time.Time] // when a name had no tenant; a cache of its own, because anyone can send such names
 	quotas    *lru.Cache[ID, quotasEntry]
 	keys      *lru.Cache[keyName, keyEntry]
+	secrets   *lru.Cache[[sha256.Size]byte, secretEntry] // API keys that requests send, by the hash of the secret
+	noSecrets *lru.Cache[[sha256.Size]byte, time.Time]   // when a secret had no API key
 	uses      *keyUses
 	exchanges *lru.Cache[keyFrom, time.Time] // when the exchange of an API key was last audited
 	lookups   *lookupLimiter
@@ -219,13 +222,15 @@ func NewDirectory(db postgres.DB) *Directory {
 	absent, err := lru.New[string, time.Time](maxAbsent)
 	quotas, err2 := lru.New[ID, quotasEntry](maxCached)
 	keys, err3 := lru.New[keyName, keyEntry](maxCached)
-	exchanges, err4 := lru.New[keyFrom, time.Time](maxAbsent)
-	if err := errors.Join(err, err2, err3, err4); err != nil {
+	secrets, err4 := lru.New[[sha256.Size]byte, secretEntry](maxCached)
+	noSecrets, err5 := lru.New[[sha256.Size]byte, time.Time](maxAbsent)
+	exchanges, err6 := lru.New[keyFrom, time.Time](maxAbsent)
+	if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
 		panic(err) // only a size of zero or less is refused
 	}
 	return &Directory{
 		db: db, now: time.Now, byName: bytelru.New[string](tenantBytes, entry.bytes), absent: absent, quotas: quotas, keys: keys,
-		uses: &keyUses{last: map[keyName]time.Time{}}, exchanges: exchanges, lookups: newLookupLimiter(),
+		secrets: secrets, noSecrets: noSecrets, uses: &keyUses{last: map[keyName]time.Time{}}, exchanges: exchanges, lookups: newLookupLimiter(),
 	}
 }
 

@@ -8,9 +8,10 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-// Routes adds /v1/quotas to g, whose requests are authenticated.
+// Routes adds /v1/quotas and /v1/self to g, whose requests are authenticated.
 func (u Uses) Routes(g *echo.Group) {
 	g.GET("/v1/quotas", u.get, Require(TenantRead), web.NoQuery)
+	g.GET("/v1/self", u.self, web.NoQuery)
 }
 
 // QuotasAnswer is the answer of /v1/quotas.

@@ -137,6 +137,8 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 	if i.Workflows, err = workflowsOf(claims); err != nil {
 		return Identity{}, err
 	}
+	exp, _ := seconds(claims, "exp")
+	i.ExpiresAt = new(time.Unix(int64(exp), 0).UTC())
 	if who.platform {
 		if err := v.keyCounts(ctx, i, claims); err != nil {
 			return Identity{}, err

@@ -167,6 +167,10 @@ func TestVerifyTakesWhatIsRight(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
+		if got.ExpiresAt == nil || got.ExpiresAt.Location() != time.UTC {
+			t.Errorf("%s: expires at %v", name, got.ExpiresAt)
+		}
+		got.ExpiresAt = nil
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

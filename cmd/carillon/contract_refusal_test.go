@@ -34,7 +34,9 @@ func TestEveryRefusalIsInTheContract(t *testing.T) {
 		path := parameter.ReplaceAllString(r.Path, "x")
 		ask("", r.Method, path, "", "")
 		ask("no.token.at-all", r.Method, path, "", "")
-		ask(other, r.Method, path, "", "")
+		if r.Path != "/v1/self" { // it answers everyone
+			ask(other, r.Method, path, "", "")
+		}
 		ask(token, r.Method, path+"?colour=red", "", "")
 		ask(token, r.Method, path+"?%zz", "", "")
 		if r.Method == http.MethodGet {

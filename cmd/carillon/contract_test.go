@@ -78,6 +78,7 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"APIKey":         reflect.TypeFor[tenants.APIKey](),
 		"QuotaUses":      reflect.TypeFor[tenants.QuotasAnswer](),
 		"QuotaUse":       reflect.TypeFor[tenants.Use](),
+		"Self":           reflect.TypeFor[tenants.SelfAnswer](),
 		"TokenAnswer":    reflect.TypeFor[tenants.TokenAnswer](),
 
 		"RescheduleParams": reflect.TypeFor[schedules.RescheduleParams](),

@@ -119,24 +119,40 @@ func (ls *Leases) Lease(ctx context.Context, tenant tenants.ID, p LeaseParams, c
 			leave()
 			return body, err
 		}
-		timer := time.NewTimer(left)
-		select {
-		case <-waiting.Woken:
-		case <-timer.C:
-		case <-closing:
-			until = time.Now()
-		case <-ctx.Done():
-			until = time.Now()
-		}
-		timer.Stop()
+		ended, err := await(ctx, waiting.Woken, left, closing)
 		leave()
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if err := tenants.CheckAuthority(ctx); err != nil {
+		if err != nil {
 			return nil, err
 		}
+		if ended {
+			until = time.Now()
+		}
 	}
+}
+
+// await waits until a tick wakes the poll, at most for left. It reports whether closing is closed. It returns an error once the request
+// ends or its credential is refused.
+func await(ctx context.Context, woken <-chan struct{}, left time.Duration, closing <-chan struct{}) (ended bool, err error) {
+	timer, check := time.NewTimer(left), time.NewTicker(tenants.AuthorityEvery)
+	defer timer.Stop()
+	defer check.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-woken:
+			waiting = false
+		case <-timer.C:
+			waiting = false
+		case <-closing:
+			ended, waiting = true, false
+		case <-ctx.Done():
+			return true, ctx.Err()
+		case <-check.C:
+		}
+		if err := tenants.CheckAuthority(ctx); err != nil {
+			return ended, err
+		}
+	}
+	return ended, nil
 }
 
 // mostEnding limits how long one look takes ready ticks that are over, before it returns without a tick.

@@ -159,7 +159,34 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.closed.Load() {
 		return 0, context.Canceled
 	}
-	return b.Request().Body.Read(p)
+	ended, refused := make(chan struct{}), make(chan error, 1)
+	watch := time.AfterFunc(tenants.AuthorityEvery, func() { refused <- b.watch(ended) })
+	n, err := b.Request().Body.Read(p)
+	if !watch.Stop() {
+		close(ended)
+		if err := <-refused; err != nil {
+			return n, err
+		}
+	}
+	return n, err
+}
+
+// watch checks the request's credential until ended is closed. When it is refused, watch ends the Read that is under way, and returns
+// the refusal.
+func (b *body) watch(ended <-chan struct{}) error {
+	check := time.NewTicker(tenants.AuthorityEvery)
+	defer check.Stop()
+	for {
+		if err := tenants.CheckAuthority(b.Request().Context()); err != nil {
+			_ = b.conn.SetReadDeadline(time.Now())
+			return err
+		}
+		select {
+		case <-ended:
+			return nil
+		case <-check.C:
+		}
+	}
 }
 
 // Close ends a Read that is under way.
