@@ -1,5 +1,5 @@
-// Package console is the operator's page: what a tenant's schedules are doing, read over the API with the token that
-// its user pastes. It asks nothing of any other host, and holds no secret itself.
+// Package console serves the operator's page, which shows the schedules of a tenant. The page reads the API with a token that its user
+// pastes. It sends no request to another host, and has no secret of its own. The package keeps no state.
 package console
 
 import (
@@ -16,7 +16,7 @@ import (
 //go:embed page.html
 var page string
 
-// Routes adds GET /console. It needs no token: what it shows does.
+// Routes adds GET /console. The page itself needs no token; its requests to the API do.
 func Routes(e *echo.Echo) {
 	policy := "default-src 'none'; connect-src 'self'; script-src " + hashOf("script") + "; style-src " + hashOf("style") +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -27,7 +27,7 @@ func Routes(e *echo.Echo) {
 	}, web.Conditional)
 }
 
-// hashOf lets the page's one element of that name run under the policy, and no other (CSP Level 3, section 8.1).
+// hashOf returns the source expression that allows the page's element of that name, and no other one (CSP Level 3, section 8.1).
 func hashOf(element string) string {
 	_, rest, _ := strings.Cut(page, "<"+element+">")
 	content, _, _ := strings.Cut(rest, "</"+element+">")

@@ -1,7 +1,6 @@
 #!/bin/sh
-# secrets.sh [FOLDER [HOST:PORT]] makes the secrets of an installation that FOLDER lacks, a file each. HOST:PORT is where
-# Carillon reaches PostgreSQL. The folder is open to its owner alone. The files are readable, because the users inside the
-# containers read them.
+# secrets.sh [FOLDER [HOST:PORT]] makes the secrets of an installation that are not yet in FOLDER, a file each. HOST:PORT is the address of
+# PostgreSQL. Only the owner can open the folder. All users can read the files, because the users inside the containers must.
 set -eu
 folder=${1:-deploy/secrets}
 host=${2:-postgres:5432}

@@ -16,7 +16,7 @@ import (
 	"github.com/carillonhq/carillon/loadtest/chaos"
 )
 
-// chaosFlags are what chaos is told beside what every scenario is.
+// chaosFlags are the flags of chaos, besides those of every scenario.
 type chaosFlags struct {
 	seeds  []uint
 	length time.Duration
@@ -30,12 +30,12 @@ type chaosFlags struct {
 	bug    []string
 }
 
-// chaosCommand lets faults happen while clients change schedules, and judges what came of it.
+// chaosCommand returns the command chaos. It causes faults while clients change schedules, and then checks the promises.
 func chaosCommand(o *options, stdout, stderr io.Writer) *cobra.Command {
 	var f chaosFlags
 	cmd := &cobra.Command{
 		Use:   "chaos",
-		Short: "kill, stop, cut and crash all parts while clients change schedules; then nothing is lost, doubled or early",
+		Short: "kill, stop, cut and crash all parts while clients change schedules, then check that nothing is lost, doubled or early",
 		Long: `Runs PostgreSQL, two processes of each part, workers and endpoints of bad habits; has clients change schedules
 while faults happen to all of them; heals; and judges what the record, the endpoints and the clients tell with arithmetic of
 its own. With --scale 1 there are 20 tenants and 5,000 schedules. A campaign is a seed's: the same faults and
@@ -44,7 +44,7 @@ show enough: ticks, kills, crashes of PostgreSQL, terminated backends and, in ha
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.databaseURL != "" {
-				return errors.New("chaos crashes its PostgreSQL, and takes none that is given")
+				return errors.New("chaos crashes its PostgreSQL, so it starts its own: leave --database-url out")
 			}
 			p := newProgress(stderr)
 			if f.bugs || len(f.bug) > 0 {
@@ -53,20 +53,20 @@ show enough: ticks, kills, crashes of PostgreSQL, terminated backends and, in ha
 			return campaigns(cmd.Context(), *o, f, p, stdout)
 		},
 	}
-	cmd.Flags().UintSliceVar(&f.seeds, "seed", []uint{1}, "which campaigns, one after another: the faults and operations follow from it")
-	cmd.Flags().DurationVar(&f.length, "for", 2*time.Minute, "how long faults happen")
-	cmd.Flags().DurationVar(&f.calm, "calm", time.Second, "how long it is about from one fault to the next of a kind")
-	cmd.Flags().IntVar(&f.faulty, "faults", 2, "how many faults happen at once; 0: none")
-	cmd.Flags().IntVar(&f.busy, "busy", 150, "how many schedules may come many times a minute, however many there are")
-	cmd.Flags().BoolVar(&f.clocks, "clocks", false, "have the clock of each process be off by seconds, or jump; this compiles the standard library anew")
-	cmd.Flags().BoolVar(&f.disk, "full-disk", false, "have PostgreSQL on a disk in memory that is full at times; this mounts one, as root")
-	cmd.Flags().StringVar(&f.old, "old", "", "a commit with the same tables, or oldest: half of the processes run it, and versions are exchanged while they run")
-	cmd.Flags().BoolVar(&f.bugs, "mutants", false, "run a campaign with each of the deliberate bugs, which must be caught")
-	cmd.Flags().StringSliceVar(&f.bug, "mutant", nil, "run one with this deliberate bug")
+	cmd.Flags().UintSliceVar(&f.seeds, "seed", []uint{1}, "the seeds of the campaigns, which run one after another; a seed fixes the faults and operations")
+	cmd.Flags().DurationVar(&f.length, "for", 2*time.Minute, "the time in which faults happen")
+	cmd.Flags().DurationVar(&f.calm, "calm", time.Second, "the mean pause between two faults of a kind")
+	cmd.Flags().IntVar(&f.faulty, "faults", 2, "the number of faults at once; 0: none")
+	cmd.Flags().IntVar(&f.busy, "busy", 150, "the most schedules that fire many times a minute")
+	cmd.Flags().BoolVar(&f.clocks, "clocks", false, "give each process a clock that is off by seconds, or jumps; this compiles the standard library, too")
+	cmd.Flags().BoolVar(&f.disk, "full-disk", false, "run PostgreSQL on a disk in memory that is full at times; this needs root to mount it")
+	cmd.Flags().StringVar(&f.old, "old", "", "a commit with the same tables, or oldest: half of the processes run it, and processes switch between the versions")
+	cmd.Flags().BoolVar(&f.bugs, "mutants", false, "run a campaign with each deliberate bug; each must be caught")
+	cmd.Flags().StringSliceVar(&f.bug, "mutant", nil, "run a campaign with this deliberate bug")
 	return cmd
 }
 
-// campaigned is what campaigns came to.
+// campaigned is the result of campaigns.
 type campaigned struct {
 	Name      string           `json:"name"`
 	Campaigns []*chaos.Verdict `json:"campaigns"`
@@ -74,11 +74,11 @@ type campaigned struct {
 	Holds     bool             `json:"holds"`
 }
 
-// mostSaid is how many violations of a campaign are told at once.
+// mostSaid is the most violations of a campaign that are printed at once.
 const mostSaid = 5
 
-// campaigns builds carillon, runs a campaign of each seed and prints what came of it. Violations, and campaigns that show too
-// little, are errBroken.
+// campaigns builds carillon, runs a campaign with each seed and prints the results. It returns errBroken after a violation, or if the
+// campaigns show too little.
 func campaigns(ctx context.Context, o options, f chaosFlags, p *progress, stdout io.Writer) error {
 	made, err := f.build(ctx, o, "fault", p)
 	if err != nil {
@@ -94,7 +94,7 @@ func campaigns(ctx context.Context, o options, f chaosFlags, p *progress, stdout
 			return err
 		}
 		p.say("seed %d: %d ticks, %d violations", seed, v.Ticks, v.Violations)
-		for _, e := range v.Examples[:min(len(v.Examples), mostSaid)] { // while others are still to come
+		for _, e := range v.Examples[:min(len(v.Examples), mostSaid)] { // before the other campaigns run
 			p.say("%s %s: %s", e.Rule, e.Key, e.What)
 		}
 		all.Campaigns = append(all.Campaigns, v)
@@ -129,7 +129,7 @@ func printShown(w io.Writer, shown []chaos.Shown) error {
 	return nil
 }
 
-// hunt builds carillon with its deliberate bugs, and looks for each.
+// hunt builds carillon with its deliberate bugs, and runs a campaign with each.
 func hunt(ctx context.Context, o options, f chaosFlags, p *progress, stdout io.Writer) error {
 	made, err := f.build(ctx, o, "fault,mutant", p)
 	if err != nil {
@@ -153,15 +153,15 @@ func hunt(ctx context.Context, o options, f chaosFlags, p *progress, stdout io.W
 	return err
 }
 
-// made are the programs of a lab, in a folder that remove erases.
+// made are the programs of a lab, in a folder that remove deletes.
 type made struct {
 	dir, now, old string
-	commit        string // of the old one
+	commit        string // of the old program
 }
 
 func (m *made) remove() { _ = os.RemoveAll(m.dir) }
 
-// build compiles carillon, and as it was earlier too where the flags say so.
+// build compiles carillon, and also its earlier version if the flags name one.
 func (f chaosFlags) build(ctx context.Context, o options, tags string, p *progress) (*made, error) {
 	if len(f.seeds) == 0 {
 		return nil, errors.New("a campaign has a seed")
@@ -197,7 +197,7 @@ func (f chaosFlags) settings(o options, m *made, seed uint64, p *progress) chaos
 	}
 }
 
-// printVerdict writes a verdict for people.
+// printVerdict writes a verdict as text.
 func printVerdict(w io.Writer, v *chaos.Verdict) error {
 	fmt.Fprintf(w, "chaos, seed %d: %d ticks, %d receipts, %d operations (%d attempts unanswered, %d never known)\n", v.Seed, v.Ticks, v.Receipts, v.Operations, v.Unanswered, v.Doubtful)
 	for _, kind := range slices.Sorted(maps.Keys(v.Faults)) {

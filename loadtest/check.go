@@ -13,17 +13,17 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// span is a stretch of time in which an acknowledgement may have been lost.
+// span is a time in which an acknowledgement may have been lost.
 type span struct{ from, to time.Time }
 
-// findings are what is wrong with a run, by kind, and how late its ticks were handed out and delivered.
+// findings are the mistakes of a run, by kind, and the lateness of its ticks.
 type findings struct {
 	mu       sync.Mutex
 	counts   map[string]int
 	examples []string
 
-	fired      []lateness // when they were handed out, by the server's clock
-	delivered  []lateness // when they first came to a handler, by ours
+	fired      []lateness // of hand-outs, by the server's clock
+	delivered  []lateness // of first deliveries to a handler, by our clock
 	duplicates []duplicate
 }
 
@@ -32,26 +32,26 @@ type lateness struct {
 	late    time.Duration
 }
 
-// duplicate is a delivery that was made again.
+// duplicate is a repeated delivery.
 type duplicate struct {
 	workflow string
-	first    time.Time // when it was made before
+	first    time.Time // of the earlier delivery
 }
 
-// kinds are the findings that a run promises to have none of.
+// kinds are the findings of which a run promises none.
 var kinds = []string{
-	"lost",                   // a nominal time without a tick, or a tick that no handler ever got
-	"doubled",                // a second tick for one nominal time, or one that the spec does not name
+	"lost",                   // a nominal time without a tick, or a tick without a delivery
+	"doubled",                // a second tick for one nominal time, or a tick that the spec does not name
 	"early",                  // handed out, or received, before its nominal time
 	"not_succeeded",          // in the end
 	"wrong_last_timestamp",   //
 	"wrong_upcoming",         //
-	"wrong_message",          // any other member that is not what it must be
+	"wrong_message",          // another wrong member
 	"bad_signatures",         //
-	"unexplained_duplicates", // delivered again though no acknowledgement can have been lost
+	"unexplained_duplicates", // delivered again although no acknowledgement can have been lost
 }
 
-const examplesOf = 3 // each kind
+const examplesOf = 3 // of each kind
 
 func (f *findings) add(kind, format string, args ...any) {
 	f.mu.Lock()
@@ -65,8 +65,7 @@ func (f *findings) add(kind, format string, args ...any) {
 	}
 }
 
-// promise notes all kinds in the report. Where a promise of it does not hold, the first examples of what is wrong are
-// said, and what the server had to say last.
+// promise notes all kinds in the report. If a promise does not hold, it prints the first examples and the end of the server's log.
 func (f *findings) promise(r *report, p *progress, server *process) {
 	f.promiseOf(kinds, r, p, server)
 }
@@ -84,11 +83,11 @@ func (f *findings) promiseOf(kinds []string, r *report, p *progress, server *pro
 }
 
 const (
-	settleWithin = 90 * time.Second // what was delivered is recorded, and leases that were lost end
+	settleWithin = 90 * time.Second // deliveries are recorded, and lost leases end
 	settlePause  = 200 * time.Millisecond
 )
 
-// check holds what the API tells of every planned schedule, and what the handlers were given, against the plan.
+// check compares the history of every planned schedule, and the deliveries to handlers, with the plan.
 func check(ctx context.Context, c *carillon.Client, plan []*planned, l *ledger, faults span, step func()) (*findings, error) {
 	f := &findings{}
 	deadline := time.Now().Add(settleWithin)
@@ -112,12 +111,12 @@ func check(ctx context.Context, c *carillon.Client, plan []*planned, l *ledger, 
 		f.add("bad_signatures", "a request to the endpoint")
 	}
 	if n := l.unplanned(plan); n > 0 {
-		f.add("doubled", "%d nominal times were delivered that no spec names", n)
+		f.add("doubled", "%d delivered nominal times are named by no spec", n)
 	}
 	return f, nil
 }
 
-// settled reads the history of a schedule, oldest first, until all of it has ended or the deadline has passed.
+// settled returns the history of a schedule, oldest first. It waits until all ticks have ended or the deadline has passed.
 func settled(ctx context.Context, c *carillon.Client, p *planned, deadline time.Time) ([]carillon.TickRecord, error) {
 	for {
 		var history []carillon.TickRecord
@@ -163,7 +162,7 @@ func (f *findings) schedule(p *planned, history []carillon.TickRecord, l *ledger
 	}
 }
 
-// record checks what the history tells of the i-th tick.
+// record checks the i-th tick of the history.
 func (f *findings) record(p *planned, i int, t carillon.TickRecord) {
 	if t.State != "succeeded" {
 		f.add("not_succeeded", "%s at %s is %s %s", p.key, stamp(p.nominal[i]), t.State, t.Reason)
@@ -179,7 +178,7 @@ func (f *findings) record(p *planned, i int, t carillon.TickRecord) {
 	f.fired = append(f.fired, lateness{p.nominal[i], t.FiredAt.Sub(p.nominal[i])})
 }
 
-// deliveries checks all that the handlers were given of the i-th tick.
+// deliveries checks all deliveries of the i-th tick.
 func (f *findings) deliveries(p *planned, i int, t carillon.TickRecord, got []delivery, faults span) {
 	var again []duplicate
 	for n, d := range got {
@@ -201,7 +200,7 @@ func (f *findings) deliveries(p *planned, i int, t carillon.TickRecord, got []de
 	f.delivered = append(f.delivered, lateness{p.nominal[i], got[0].at.Sub(p.nominal[i])})
 }
 
-// message checks one tick as a handler was given it.
+// message checks one delivered tick.
 func (f *findings) message(p *planned, i int, record carillon.TickRecord, d delivery) {
 	nominal, t := p.nominal[i], d.tick
 	if d.at.Before(nominal) || t.FiredAt.Before(nominal) {
@@ -232,7 +231,7 @@ func (f *findings) message(p *planned, i int, record carillon.TickRecord, d deli
 	}
 }
 
-// claim is what a tick says, and whether it is so.
+// claim is a member of a tick, and whether its value is right.
 type claim struct {
 	holds bool
 	got   any
@@ -247,7 +246,7 @@ func sameLast(p *planned, i int, last *time.Time) bool {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// late picks the lateness of those ticks that the function wants.
+// late returns the lateness of the ticks for which want returns true.
 func late(list []lateness, want func(lateness) bool) []time.Duration {
 	var picked []time.Duration
 	for _, l := range list {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What is done to a schedule.
+// The kinds of changes.
 const (
 	created  = "created"
 	upserted = "upserted" // with another payload
@@ -23,17 +23,17 @@ func (c cadence) names(t time.Time) bool {
 	return t.Nanosecond() == 0 && (t.Unix()-int64(c.offset))%int64(c.every) == 0
 }
 
-// change is what was done to a schedule at some moment between two, and how it was from then on.
+// change is a change of a schedule at some moment between began and ended, with the schedule's state after it.
 type change struct {
 	kind         string
 	began, ended time.Time
 	cadence      cadence
 	active, gone bool
-	life         int // how many schedules have had the key
+	life         int // the number of schedules that have had the key so far
 	version      int64
 }
 
-// churned is a schedule with all that was done to it, in order. Before the first there was none.
+// churned is a schedule with all its changes, in order. The first one created it.
 type churned struct {
 	number  int
 	key     string
@@ -45,7 +45,7 @@ func (s *churned) made(began time.Time, t cadence) {
 	s.changes = []change{{kind: created, began: began, cadence: t, active: true, life: 1, version: 1}}
 }
 
-// next is how the schedule is after another change.
+// next returns the state of the schedule after another change.
 func (s *churned) next(kind string) change {
 	c := s.changes[len(s.changes)-1]
 	c.kind = kind
@@ -62,7 +62,7 @@ func (s *churned) next(kind string) change {
 	return c
 }
 
-// until is when the i-th change was certainly replaced by the next, and from when on it may have been.
+// until returns when the next change had certainly replaced the i-th, and when it may have done so at the earliest.
 func (s *churned) until(i int) (surely, perhaps time.Time) {
 	if i+1 == len(s.changes) {
 		never := time.Unix(1<<40, 0)
@@ -71,7 +71,7 @@ func (s *churned) until(i int) (surely, perhaps time.Time) {
 	return s.changes[i+1].ended, s.changes[i+1].began
 }
 
-// lasts is until for the timing of the i-th change: one that leaves it as it is does not end it.
+// lasts is until for the timing of the i-th change. A change that keeps the timing does not end it.
 func (s *churned) lasts(i int) (surely, perhaps time.Time) {
 	c := s.changes[i]
 	for i+1 < len(s.changes) {
@@ -83,8 +83,8 @@ func (s *churned) lasts(i int) (surely, perhaps time.Time) {
 	return s.until(i)
 }
 
-// due tells whether the timing of the i-th change names a time that came while it was in force: surely, and perhaps. What
-// is due is handed out or recorded, whatever comes after.
+// due reports whether the timing of the i-th change names a time that came while the timing was in force: surely, and perhaps. A due
+// time is handed out or recorded, whatever changes later.
 func (s *churned) due(i int, t time.Time) (surely, perhaps bool) {
 	c := s.changes[i]
 	if !c.active || !c.cadence.names(t) {
@@ -94,7 +94,7 @@ func (s *churned) due(i int, t time.Time) (surely, perhaps bool) {
 	return c.ended.Before(t) && !t.After(going), !t.Before(c.began) && !t.After(gone)
 }
 
-// churnTick is a row of the record: Life says which of the schedules that had the key it is of.
+// churnTick is a row of the record. Life is the number of its schedule among those that had the key.
 type churnTick struct {
 	Key       *string
 	Life      *int
@@ -109,7 +109,7 @@ type churnTick struct {
 	LastAt    *time.Time
 }
 
-// States and reasons, as the record has them.
+// The record's numbers of states and reasons.
 const (
 	recordedSucceeded = 2
 	recordedCancelled = 4
@@ -133,33 +133,33 @@ func outcomes(records []churnTick) map[string]int {
 	return n
 }
 
-// deliverySum is how many ticks came to a worker, and how many deliveries were made of ticks that had come.
+// deliverySum counts the ticks that came to a worker, and the repeated deliveries.
 type deliverySum struct{ ticks, again int }
 
-// churnKinds are what churn promises to find none of.
+// churnKinds are the findings of which churn promises none.
 var churnKinds = []string{
-	"lost",                 // a time that came while the schedule was active, and that no tick is of or stands for
-	"doubled",              // a time that has two ticks, or a tick that came to the worker twice
-	"not_due",              // a tick, or a time that one stands for, that no timing in force named
+	"lost",                 // a time of the active schedule that no tick has or counts as missed
+	"doubled",              // a time with two ticks, or a tick that was delivered twice
+	"not_due",              // a tick, or a counted missed time, that no timing in force named
 	"early",                //
-	"unexplained",          // a state or reason that nothing that was done to the schedule explains
+	"unexplained",          // a state or reason that no change of the schedule explains
 	"not_ended",            //
-	"wrong_version",        // one that was not in force when it was opened
+	"wrong_version",        // a version that was not in force when the tick was opened
 	"wrong_last_timestamp", //
-	"undelivered",          // succeeded in the record, but never came
+	"undelivered",          // succeeded in the record, but never delivered
 }
 
-// cancellingTakes is how long after fired_at a deletion may still cancel the tick.
+// cancellingTakes is the time after fired_at in which a deletion may still cancel the tick.
 const cancellingTakes = 5 * time.Second
 
-// checkChurn holds the record against what was done to the schedules, whose times lie in [from, to].
+// checkChurn compares the record with the changes of the schedules, whose times are in [from, to].
 func checkChurn(all []*churned, from, to time.Time, records []churnTick, seen deliverySum) *findings {
 	f := &findings{}
 	byKey := map[string][]churnTick{}
 	succeeded := 0
 	for _, t := range records {
 		if t.Key == nil {
-			f.add("not_due", "a tick at %s of a schedule that there never was", stamp(t.NominalAt))
+			f.add("not_due", "a tick at %s of a schedule that never existed", stamp(t.NominalAt))
 			continue
 		}
 		if t.State == recordedSucceeded {
@@ -171,7 +171,7 @@ func checkChurn(all []*churned, from, to time.Time, records []churnTick, seen de
 		f.churned(s, from, to, byKey[s.key])
 	}
 	for range seen.again {
-		f.add("doubled", "a delivery of a tick that had come")
+		f.add("doubled", "a repeated delivery of a tick")
 	}
 	for range max(0, succeeded-seen.ticks) {
 		f.add("undelivered", "%d ticks succeeded, and %d came", succeeded, seen.ticks)
@@ -194,7 +194,7 @@ func (f *findings) churned(s *churned, from, to time.Time, ticks []churnTick) {
 		}
 		cadences := s.named(*t.Life, at)
 		if len(cadences) == 0 || t.Seq != 0 || at.Before(from) || at.After(to) {
-			f.add("not_due", "%s, the %d. of that key, at %s, opened at %s: %s", s.key, *t.Life, stamp(at), t.FiredAt.Format(time.StampMilli), s)
+			f.add("not_due", "%s, schedule %d of that key, at %s, opened at %s: %s", s.key, *t.Life, stamp(at), t.FiredAt.Format(time.StampMilli), s)
 		}
 		f.stands(s, t, cadences, has)
 		f.outcome(s, t)
@@ -218,7 +218,7 @@ func (f *findings) churned(s *churned, from, to time.Time, ticks []churnTick) {
 	}
 }
 
-// named are the timings by which a schedule that had the key may have had a tick at a time.
+// named returns the timings by which the schedule with that life may have had a tick at a time.
 func (s *churned) named(life int, at time.Time) (list []cadence) {
 	for i, c := range s.changes {
 		if _, perhaps := s.due(i, at); perhaps && c.life == life && !slices.Contains(list, c.cadence) {
@@ -228,7 +228,7 @@ func (s *churned) named(life int, at time.Time) (list []cadence) {
 	return list
 }
 
-// stands notes the times that a tick is of, or stands for: those of one of its timings that come before it.
+// stands notes the times of a tick: its own, and the missed times that it counts, by one of its timings.
 func (f *findings) stands(s *churned, t churnTick, cadences []cadence, has map[int64]bool) {
 	note := func(at time.Time) {
 		if has[at.Unix()] {
@@ -256,10 +256,10 @@ func (f *findings) stands(s *churned, t churnTick, cadences []cadence, has map[i
 			return
 		}
 	}
-	f.add("not_due", "%s at %s stands for %d that were not all due: %s", s.key, stamp(t.NominalAt), t.Missed, s)
+	f.add("not_due", "%s at %s counts %d missed times that were not all due: %s", s.key, stamp(t.NominalAt), t.Missed, s)
 }
 
-// outcome checks that what was done to a schedule explains what became of a tick of it.
+// outcome checks that the changes of a schedule explain the outcome of its tick.
 func (f *findings) outcome(s *churned, t churnTick) {
 	versions, stopped, erased := false, false, false
 	for i, c := range s.changes {
@@ -290,7 +290,7 @@ func (f *findings) outcome(s *churned, t churnTick) {
 	}
 }
 
-// String tells all that was done to the schedule.
+// String lists all changes of the schedule.
 func (s *churned) String() (text string) {
 	for _, c := range s.changes {
 		text += c.String() + "; "
@@ -298,7 +298,7 @@ func (s *churned) String() (text string) {
 	return text
 }
 
-// String tells what was done, when, and how the schedule was after it.
+// String describes the change: its kind, its time, and the state of the schedule after it.
 func (c change) String() string {
 	const clock = "15:04:05.000"
 	return fmt.Sprintf("%s %s–%s, every %d s from %d, version %d", c.kind, c.began.UTC().Format(clock), c.ended.UTC().Format(clock), c.cadence.every, c.cadence.offset, c.version)

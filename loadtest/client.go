@@ -13,7 +13,7 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// putAll stores the schedules, sixteen at a time, and returns the server's clock at the last of them.
+// putAll stores the schedules, sixteen at a time, and returns the server's time of the last answer.
 func putAll(ctx context.Context, c *carillon.Client, plan []*planned, step func()) (now time.Time, err error) {
 	writers, ctx := errgroup.WithContext(ctx)
 	writers.SetLimit(16)
@@ -45,14 +45,14 @@ type workers struct {
 	done   chan struct{}
 }
 
-// startWorkers enters in the ledger whatever ticks of the workflows are leased. They outlive the server's absence.
+// startWorkers starts workers that note all leased ticks of the workflows in the ledger. They go on while the server is away.
 func startWorkers(ctx context.Context, c *carillon.Client, l *ledger, workflows ...string) *workers {
 	worker := carillon.NewWorker(c, carillon.WorkerConfig{
 		Name:            "loadtest",
 		Lease:           10 * time.Second,
 		Wait:            5 * time.Second,
 		ShutdownTimeout: 5 * time.Second,
-		Log:             slog.New(slog.DiscardHandler), // a server that is killed is what it would tell of
+		Log:             slog.New(slog.DiscardHandler), // it would only log that the server is killed
 	})
 	for _, workflow := range workflows {
 		carillon.Handle[json.RawMessage](worker, workflow, l.take)
@@ -61,7 +61,7 @@ func startWorkers(ctx context.Context, c *carillon.Client, l *ledger, workflows 
 	w := &workers{cancel, make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		_ = worker.Run(ctx) // what it leaves undone, the histories show
+		_ = worker.Run(ctx) // the histories show ticks that it did not end
 	}()
 	return w
 }
@@ -71,5 +71,5 @@ func (w *workers) stop() {
 	<-w.done
 }
 
-// errTooSlow is a scenario that cannot say what it was to show on this machine as it is.
-var errTooSlow = errors.New("this machine is too slow or too busy for it now")
+// errTooSlow is the error of a scenario that this machine is too slow to run.
+var errTooSlow = errors.New("this machine is too slow or too busy for this scenario")

@@ -8,7 +8,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres/embedded"
 )
 
-// advised are the settings that deploy/postgresql.conf advises, as far as a load on one machine feels them.
+// advised returns the settings of deploy/postgresql.conf that affect a load on one machine.
 func advised() []string {
 	return []string{
 		fmt.Sprintf("shared_buffers=%dMB", max(128, memory()/4)),
@@ -16,7 +16,7 @@ func advised() []string {
 	}
 }
 
-// memory is the machine's, in MiB; 0 where that cannot be told.
+// memory returns the memory of the machine in MiB, or 0 if it is unknown.
 func memory() int {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -29,7 +29,7 @@ func memory() int {
 	return kib / 1024
 }
 
-// database is the URL of the database that was named, or of an empty one in a server that lives until stop, with further settings.
+// database returns the URL of the given database. Without one it starts a server with further settings and an empty database; stop ends it.
 func database(ctx context.Context, o options, p *progress, settings ...string) (url string, stop func(), err error) {
 	if o.databaseURL != "" {
 		return o.databaseURL, func() {}, nil
@@ -38,7 +38,7 @@ func database(ctx context.Context, o options, p *progress, settings ...string) (
 	if err != nil {
 		return "", nil, err
 	}
-	stop = func() { _ = server.Stop(context.WithoutCancel(ctx)) } // nothing of it is kept
+	stop = func() { _ = server.Stop(context.WithoutCancel(ctx)) } // its data is not needed any more
 	if url, err = server.Create(ctx, "carillon"); err != nil {
 		stop()
 		return "", nil, err

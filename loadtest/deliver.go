@@ -28,7 +28,7 @@ const (
 	batchRate      = 10_000
 )
 
-// pull has SDK workers on this machine end a herd.
+// pull fires a herd, whose ticks SDK workers on this machine complete.
 func pull(ctx context.Context, o options, p *progress) (*report, error) {
 	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error {
 		if err := d.put(ctx, "pulled"); err != nil {
@@ -54,13 +54,13 @@ func pull(ctx context.Context, o options, p *progress) (*report, error) {
 		err := d.fire(ctx, "pulled", pullRate)
 		cancel()
 		for range running {
-			<-done // what it leaves undone, the record shows
+			<-done // the record shows ticks that it did not end
 		}
 		return err
 	})
 }
 
-// push sends a herd to an endpoint on this machine, a tick a request and then in batches.
+// push fires a herd to an endpoint on this machine: first one tick in a request, then in batches.
 func push(ctx context.Context, o options, p *progress) (*report, error) {
 	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error {
 		for _, one := range []struct {
@@ -85,7 +85,7 @@ func push(ctx context.Context, o options, p *progress) (*report, error) {
 	})
 }
 
-// deliveries are ticks that come to a client on this machine.
+// deliveries counts ticks that are delivered to a client on this machine.
 type deliveries struct {
 	*progress
 	at     announcement
@@ -97,7 +97,7 @@ type deliveries struct {
 	came   atomic.Int64
 }
 
-// delivered runs what delivers ticks of a fresh carillon dev.
+// delivered calls run with a new carillon dev, and returns the report.
 func delivered(ctx context.Context, o options, p *progress, run func(context.Context, *deliveries) error) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
 	defer cancel()
@@ -123,7 +123,7 @@ func delivered(ctx context.Context, o options, p *progress, run func(context.Con
 	return d.report, run(ctx, d)
 }
 
-// listen serves an endpoint that counts what comes.
+// listen serves an endpoint that counts its ticks.
 func (d *deliveries) listen(ctx context.Context, name string, batch int) (stop func(), err error) {
 	return d.serve(ctx, name, batch, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -136,7 +136,7 @@ func (d *deliveries) listen(ctx context.Context, name string, batch int) (stop f
 	}))
 }
 
-// serve registers an endpoint on this machine and the workflow of its name that is pushed there.
+// serve serves an endpoint on this machine, and registers it with a workflow of the same name that is pushed to it.
 func (d *deliveries) serve(ctx context.Context, name string, batch int, h http.Handler) (stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -146,7 +146,7 @@ func (d *deliveries) serve(ctx context.Context, name string, batch int, h http.H
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(listener) // until it is closed
+		_ = server.Serve(listener) // it returns when it is closed
 	}()
 	stop = func() {
 		_ = server.Close()
@@ -185,7 +185,7 @@ func (d *deliveries) put(ctx context.Context, workflow string) error {
 	return analyzed(ctx, d.db)
 }
 
-// fire has the schedules of a workflow come due at once, and notes how many a second have come, and have ended in the record.
+// fire makes the schedules of a workflow due at once. It notes how many a second were delivered, and how many ended in the record.
 func (d *deliveries) fire(ctx context.Context, workflow string, least float64) error {
 	d.came.Store(0)
 	due, err := dueAll(ctx, d.db, workflow, 2*time.Second, 1)
@@ -204,7 +204,7 @@ func (d *deliveries) fire(ctx context.Context, workflow string, least float64) e
 	var ticks, ended, schedules int
 	var asked time.Time
 	recorded, err := d.server.await(ctx, time.Minute, func() bool {
-		if time.Since(asked) < askEvery { // to count costs too
+		if time.Since(asked) < askEvery { // counting has a cost, too
 			return false
 		}
 		asked = time.Now()
@@ -222,12 +222,12 @@ func (d *deliveries) fire(ctx context.Context, workflow string, least float64) e
 	if err := d.db.QueryRow(ctx, `SELECT count(*), count(DISTINCT schedule_id) FROM tick WHERE nominal_at = $1`, due).Scan(&ticks, &schedules); err != nil {
 		return err
 	}
-	d.say("%s: %d of %d came in %.1f s; %d are recorded as succeeded after %.1f s", workflow, d.came.Load(), d.n, took.Seconds(), ended, whole.Seconds())
+	d.say("%s: %d of %d were delivered in %.1f s; %d are recorded as succeeded after %.1f s", workflow, d.came.Load(), d.n, took.Seconds(), ended, whole.Seconds())
 	d.report.figure(workflow+"_ticks", float64(d.n))
 	d.report.figure(workflow+"_recorded_seconds", whole.Seconds())
 	after.less(before).note(d.report, workflow, d.n)
 	if !all || !recorded {
-		d.say("%s: not all came", workflow)
+		d.say("%s: not all were delivered", workflow)
 	}
 	d.report.atLeast(workflow+"_per_second", float64(d.came.Load())/took.Seconds(), least)
 	d.report.atMost(workflow+"_lost", float64(d.n-ended), 0)

@@ -14,14 +14,13 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// endpoint is a webhook on loopback that enters what it is sent in a ledger. It checks signatures with a library that is
-// not ours.
+// endpoint is a webhook on loopback that notes its deliveries in a ledger. It checks signatures with a library of others.
 type endpoint struct {
 	server *http.Server
 	done   chan struct{}
 }
 
-// openEndpoint registers an endpoint of that name and serves it.
+// openEndpoint serves an endpoint and registers it under a name.
 func openEndpoint(ctx context.Context, c *carillon.Client, name string, l *ledger) (*endpoint, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,7 +38,7 @@ func openEndpoint(ctx context.Context, c *carillon.Client, name string, l *ledge
 	e.server = &http.Server{Handler: webhook(verifier, l), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(e.done)
-		_ = e.server.Serve(listener) // until it is closed
+		_ = e.server.Serve(listener) // it returns when it is closed
 	}()
 	return e, nil
 }

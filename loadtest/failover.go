@@ -20,9 +20,9 @@ const (
 	failCalm      = 10 * time.Second // before the primary fails
 	failAfter     = 40 * time.Second // of ticks after that
 	failNoticed   = 100 * time.Millisecond
-	failBack      = 12 * time.Second // from the promotion until the old primary comes back
-	failSilent    = 8_000            // ms from the promotion to the first tick, where the primary fell silent
-	failBroken    = 3_000            // where its connections broke
+	failBack      = 12 * time.Second // from the promotion to the return of the old primary
+	failSilent    = 8_000            // ms from the promotion to the first tick, if the primary fell silent
+	failBroken    = 3_000            // the same, if its connections broke
 	failPunctual  = 10_000           // ms from the promotion until no tick is overdue
 	failPutEvery  = 50 * time.Millisecond
 	failPutWithin = 2 * time.Second
@@ -50,7 +50,7 @@ func restartOld(ctx context.Context, s *embedded.Server) error { return s.Restar
 // promoted, and the old primary comes back beside it.
 func failedOver(ctx context.Context, o options, p *progress) (*report, error) {
 	if o.databaseURL != "" {
-		return nil, errors.New("failover breaks its PostgreSQL, and takes none that is given")
+		return nil, errors.New("failover breaks its PostgreSQL, so it starts its own: leave --database-url out")
 	}
 	all := &report{}
 	for _, f := range failures {
@@ -63,7 +63,7 @@ func failedOver(ctx context.Context, o options, p *progress) (*report, error) {
 	return all, nil
 }
 
-// add takes over what another report says, under a prefix.
+// add adds the figures and promises of another report, with a prefix.
 func (r *report) add(prefix string, other *report) {
 	for _, f := range other.figures {
 		r.figures = append(r.figures, figure{prefix + "_" + f.name, f.value})
@@ -105,8 +105,8 @@ func openServers(ctx context.Context, dir string) (s servers, database string, e
 	return s, u.String(), nil
 }
 
-// synchronous makes the primary acknowledge what its standby has, and waits until the standby has caught up. The standby was
-// copied before, so it waits for nobody once it is promoted.
+// synchronous makes the primary wait for its standby before it acknowledges, and waits until the standby has caught up. The standby was
+// copied before that, so it waits for no standby after its promotion.
 func (s servers) synchronous(ctx context.Context) error {
 	db, err := pgx.Connect(ctx, s.primary.URL("postgres"))
 	if err != nil {
@@ -131,7 +131,7 @@ func (s servers) synchronous(ctx context.Context) error {
 	return nil
 }
 
-// close ends the servers; nothing of them is kept.
+// close ends the servers.
 func (s servers) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -159,7 +159,7 @@ func (f failure) run(ctx context.Context, o options, p *progress) (*report, erro
 	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error { return d.failOver(ctx, f, s) })
 }
 
-// failOver has ticks come while the primary fails.
+// failOver pushes ticks while the primary fails.
 func (d *deliveries) failOver(ctx context.Context, f failure, s servers) error {
 	got := newReceived()
 	stop, err := d.serve(ctx, lateWorkflow, 1, got)
@@ -178,7 +178,7 @@ func (d *deliveries) failOver(ctx context.Context, f failure, s servers) error {
 	if err := d.sleep(ctx, time.Until(from.Add(failCalm))); err != nil {
 		return err
 	}
-	d.say("%d ticks came; the primary is %s", got.count(), f.name)
+	d.say("%d ticks were received; the primary is %s", got.count(), f.name)
 	failed := time.Now()
 	if err := f.fail(s.primary); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (d *deliveries) failOver(ctx context.Context, f failure, s servers) error {
 	if err := f.back(ctx, s.primary); err != nil {
 		return err
 	}
-	d.say("%d ticks came; the old primary is back", got.count())
+	d.say("%d ticks were received; the old primary is back", got.count())
 	want := int(length/time.Second) * lateRate
 	if _, err := d.server.await(ctx, time.Until(to)+time.Minute, func() bool { return got.count() >= want }); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (d *deliveries) sleep(ctx context.Context, long time.Duration) error {
 	return err
 }
 
-// kept compares what was received and acknowledged with the record of the new primary.
+// kept compares the received ticks and the acknowledged schedules with the record of the new primary.
 func (d *deliveries) kept(ctx context.Context, db *pgx.Conn, got *received, puts *puts, want int) error {
 	var ticks, doubled, stored, early int
 	if err := db.QueryRow(ctx, `

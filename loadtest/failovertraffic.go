@@ -11,7 +11,7 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// received is an endpoint that remembers which tick came for each time of each schedule.
+// received is an endpoint that remembers the ticks for each time of each schedule.
 type received struct {
 	mu       sync.Mutex
 	ticks    map[nominal]*receipt
@@ -23,7 +23,7 @@ type nominal struct {
 	due time.Time
 }
 
-// receipt is when a tick came first, and under which ids.
+// receipt is the first arrival for a time, and the ids of all its ticks.
 type receipt struct {
 	at  time.Time
 	ids map[string]bool
@@ -65,7 +65,7 @@ func (r *received) each(fn func(due time.Time, one *receipt)) {
 	}
 }
 
-// first is when the first tick came whose time is after a moment; far off where none came.
+// first returns the arrival of the first tick with a nominal time after a moment, or a far time if none arrived.
 func (r *received) first(after time.Time) time.Time {
 	first := after.Add(time.Hour)
 	r.each(func(due time.Time, one *receipt) {
@@ -76,7 +76,7 @@ func (r *received) first(after time.Time) time.Time {
 	return first
 }
 
-// lastOverdue is when the last tick came that was overdue, of those that came after a moment; that moment where none was.
+// lastOverdue returns the last arrival of an overdue tick after a moment, or that moment if there was none.
 func (r *received) lastOverdue(after time.Time) time.Time {
 	last := after
 	r.each(func(due time.Time, one *receipt) {
@@ -96,7 +96,7 @@ func (r *received) early() (n int) {
 	return n
 }
 
-// doubled counts ticks beyond the first for one time of one schedule. The same tick may come again.
+// doubled counts ticks beyond the first for one time of one schedule. The same tick may arrive again.
 func (r *received) doubled() (n int) {
 	r.each(func(_ time.Time, one *receipt) { n += len(one.ids) - 1 })
 	return n
@@ -106,11 +106,11 @@ const putWorkflow = "puts"
 
 // puts are schedules that a client stores, one after another.
 type puts struct {
-	acknowledged []string // keys; to be read once stop has returned
+	acknowledged []string // keys; read it after stop has returned
 	stop         func()
 }
 
-// putOn stores schedules until it is stopped, whether they are acknowledged or not.
+// putOn stores schedules until it is stopped. It goes on after requests without an answer.
 func (d *deliveries) putOn(ctx context.Context) *puts {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -107,7 +107,7 @@ func (f *flooded) send(ctx context.Context, token, method, path, body string) (s
 	return answer.StatusCode, err
 }
 
-// measure reads at a steady rate while others do what beside says, and notes how the reads were answered.
+// measure reads at a steady rate while beside runs, and notes the answers.
 func (f *flooded) measure(ctx context.Context, r *report, name string, beside func(context.Context, func(int)) error) error {
 	others, stop := context.WithCancel(ctx)
 	defer stop()
@@ -162,7 +162,7 @@ func (f *flooded) measure(ctx context.Context, r *report, name string, beside fu
 	return nil
 }
 
-// strangers ask for readiness and exchange made-up API keys, on half of the connections each.
+// strangers request /readyz on half of the connections, and exchange made-up API keys on the others.
 func (f *flooded) strangers(ctx context.Context, answered func(status int)) error {
 	return f.crowd(ctx, floodConnections, answered, func(i int) (int, error) {
 		if i%2 == 0 {
@@ -173,7 +173,7 @@ func (f *flooded) strangers(ctx context.Context, answered func(status int)) erro
 	})
 }
 
-// slow changes a profile whose row another transaction holds: each request waits for as long as the server lets it.
+// slow changes a profile whose row another transaction has locked. Each request waits as long as the server allows.
 func (f *flooded) slow(ctx context.Context, answered func(status int)) error {
 	tx, err := f.db.Begin(ctx)
 	if err != nil {

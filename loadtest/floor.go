@@ -14,13 +14,13 @@ const (
 	floorRows   = 200_000 // in one measurement
 )
 
-// perRow is the floor of schedulers that keep a row and make a job for each firing: SELECT … FOR UPDATE SKIP LOCKED of due
-// rows, UPDATE of their indexed next times, COPY of a job row each into a table like River's, commit; one connection.
+// perRow measures the floor: a scheduler with one row for each schedule and one job for each firing. It selects due rows with FOR UPDATE
+// SKIP LOCKED, updates their indexed next times, copies a job for each into a table like River's, and commits, on one connection.
 type perRow struct {
 	db *pgx.Conn
 }
 
-// newFloor stores n rows beside what the database holds.
+// newFloor stores n rows in a schema of its own.
 func newFloor(ctx context.Context, url string, n int) (*perRow, error) {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -43,9 +43,9 @@ func newFloor(ctx context.Context, url string, n int) (*perRow, error) {
 	return f, nil
 }
 
-func (f *perRow) close(ctx context.Context) { _ = f.db.Close(context.WithoutCancel(ctx)) } // what it stored goes with the database
+func (f *perRow) close(ctx context.Context) { _ = f.db.Close(context.WithoutCancel(ctx)) } // the database is dropped with its rows
 
-// measure is how many rows a second it fires, over n of them; what a million would leave behind is cleared.
+// measure fires n rows and returns their rate a second. It first removes what an earlier run left behind.
 func (f *perRow) measure(ctx context.Context, n int) (perSecond float64, err error) {
 	if _, err := f.db.Exec(ctx, `TRUNCATE floor.job`); err != nil {
 		return 0, err

@@ -12,7 +12,7 @@ import (
 
 const (
 	growDue      = 50_000 // schedules that come due at each size
-	growFirings  = 3      // at each size, of which the middle one counts
+	growFirings  = 3      // at each size; the median counts
 	growIdle     = time.Minute
 	growWorkflow = "grow"
 	mostGrowth   = 1.5 // of the cost of a tick
@@ -20,14 +20,14 @@ const (
 	mostMemory   = 400 // MiB
 )
 
-// growSizes are how many schedules are stored beside those that come due.
+// growSizes are the numbers of schedules that are stored besides the due ones.
 var growSizes = []struct {
 	name   string
 	stored int
 }{{"small", 100_000}, {"middle", 1_000_000}, {"large", 5_000_000}}
 
-// grow has the same schedules come due beside more and more that are stored, and asks what a tick costs, what doing nothing
-// costs with most of them, and how much memory the process takes that does it all.
+// grow fires the same schedules while more and more others are stored. It measures the cost of a tick, the cost of an idle process with
+// the most schedules, and the memory of the process.
 func grow(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Hour)
 	defer cancel()
@@ -86,13 +86,13 @@ func grow(ctx context.Context, o options, p *progress) (*report, error) {
 	return g.report, nil
 }
 
-// asleep is the spec of a schedule that fires each day, and not while this runs.
+// asleep returns the spec of a schedule that fires daily, but not during this run.
 func asleep(i int) carillon.Spec {
 	hour := time.Now().UTC().Hour() + 8 + i/600
 	return carillon.Spec{Cron: carillon.Strings{fmt.Sprintf("%d %d * * *", i/10%60, hour%24)}}
 }
 
-// growth is a bench with one process that does all, and schedules of one timing that come due on it again and again.
+// growth is a bench with one process of role all, and schedules of one timing that are fired repeatedly.
 type growth struct {
 	*bench
 	*progress
@@ -102,7 +102,7 @@ type growth struct {
 	lost, doubled, skipped int
 }
 
-// prepare stores the schedules that come due, and has them fire once: a first tick costs more than those after it.
+// prepare stores the schedules and fires them once, because a first tick costs more than later ones.
 func (g *growth) prepare(ctx context.Context) error {
 	if err := g.unlimited(ctx, growWorkflow); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (g *growth) prepare(ctx context.Context) error {
 	return err
 }
 
-// cost has the schedules fire some times with so many stored, and notes what that cost: the middle one by CPU, and by WAL.
+// cost fires the schedules several times while so many are stored, and notes the medians of CPU and WAL.
 func (g *growth) cost(ctx context.Context, name string, stored int) (cost, error) {
 	var all []cost
 	var seconds []float64
@@ -141,7 +141,7 @@ func (g *growth) cost(ctx context.Context, name string, stored int) (cost, error
 	slices.SortFunc(all, func(a, b cost) int { return cmp.Compare(a.postgres+a.ours, b.postgres+b.ours) })
 	slices.Sort(seconds)
 	middle := all[len(all)/2]
-	slices.SortFunc(all, func(a, b cost) int { return cmp.Compare(a.wal, b.wal) }) // pages are written whole the first time after they were laid down
+	slices.SortFunc(all, func(a, b cost) int { return cmp.Compare(a.wal, b.wal) }) // the first change of a page after a checkpoint writes it whole
 	middle.wal = all[len(all)/2].wal
 	g.report.figure(name+"_stored", float64(stored))
 	g.report.figure(name+"_ticks_per_second", float64(g.n)/seconds[len(seconds)/2])
@@ -149,9 +149,9 @@ func (g *growth) cost(ctx context.Context, name string, stored int) (cost, error
 	return middle, nil
 }
 
-// fire has the schedules come due once. They are pulled by nobody: that they are opened is the end.
+// fire makes the schedules due once. No worker leases the ticks, so opening is the last step.
 func (g *growth) fire(ctx context.Context) (c cost, seconds float64, err error) {
-	if _, err := g.db.Exec(ctx, `TRUNCATE ready`); err != nil { // what nobody leases is not to add up
+	if _, err := g.db.Exec(ctx, `TRUNCATE ready`); err != nil { // ready ticks that no worker leases must not add up
 		return c, 0, err
 	}
 	due, err := dueAll(ctx, g.db, growWorkflow, 2*time.Second, 1)
@@ -186,8 +186,8 @@ func (g *growth) fire(ctx context.Context) (c cost, seconds float64, err error) 
 	return after.less(before), seconds, err
 }
 
-// idle is how much of a core, in percent, PostgreSQL and the process take for so long while nothing is due. What was to be
-// cleared up after the firings has been by then.
+// idle returns the CPU of PostgreSQL and the process, in percent of a core, over length while nothing is due. It waits first until upkeep
+// after the firings is done.
 func (g *growth) idle(ctx context.Context, length time.Duration) (float64, error) {
 	if _, err := g.db.Exec(ctx, `TRUNCATE ready`); err != nil {
 		return 0, err

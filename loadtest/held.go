@@ -11,13 +11,13 @@ import (
 const (
 	heldTicks   = 50_000
 	heldFor     = 2 * time.Minute
-	heldWritten = 100 // rows of held and chunk that may be written meanwhile, however many ticks wait
+	heldWritten = 100 // rows that may be written meanwhile, however many ticks wait
 	heldWithin  = 5 * time.Minute
 	heldName    = "held"
-	heldSettled = 15 * time.Second // a backend tells what it has counted after 10 s at the latest
+	heldSettled = 15 * time.Second // a backend reports its counts within 10 s
 )
 
-// held has ticks wait for an endpoint that is held, and asks what that costs; then how soon all are out once it is enabled.
+// held parks ticks of a held endpoint and measures the cost. Then it enables the endpoint and measures how soon all are delivered.
 func held(ctx context.Context, o options, p *progress) (*report, error) {
 	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error {
 		d.n = o.scaled(heldTicks)
@@ -42,7 +42,7 @@ func held(ctx context.Context, o options, p *progress) (*report, error) {
 	})
 }
 
-// holdEndpoint has the endpoint be held, as it is otherwise.
+// holdEndpoint holds the endpoint and changes nothing else of it.
 func (d *deliveries) holdEndpoint(ctx context.Context) error {
 	e, err := d.client.Endpoint(ctx, heldName)
 	if err == nil {
@@ -51,7 +51,7 @@ func (d *deliveries) holdEndpoint(ctx context.Context) error {
 	return err
 }
 
-// waitHeld notes what is written while all ticks wait.
+// waitHeld notes how many rows are written while all ticks wait.
 func (d *deliveries) waitHeld(ctx context.Context) error {
 	var n int
 	var asked time.Time
@@ -105,7 +105,7 @@ func (d *deliveries) waitHeld(ctx context.Context) error {
 	return nil
 }
 
-// heldRows are how many rows of held, tick and chunk were written so far.
+// heldRows returns how many rows of delayed, chunk and the partitions of tick were written so far.
 func (d *deliveries) heldRows(ctx context.Context) (n int64, err error) {
 	err = d.db.QueryRow(ctx, `
 		SELECT sum(n_tup_ins + n_tup_upd + n_tup_del)::bigint
@@ -114,7 +114,7 @@ func (d *deliveries) heldRows(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// letGo enables the endpoint, and notes how soon all ticks have come and are recorded.
+// letGo enables the endpoint, and notes how soon all ticks are delivered and recorded.
 func (d *deliveries) letGo(ctx context.Context) error {
 	d.came.Store(0)
 	e, err := d.client.Endpoint(ctx, heldName)

@@ -258,7 +258,7 @@ func (p phase) used() cost { return p.ended.less(p.began) }
 
 // sweepAll waits until all cohorts that are due are swept.
 func (m *muster) sweepAll(ctx context.Context, sweeper *served, due time.Time) (p phase, err error) {
-	if _, err := m.db.Exec(ctx, `VACUUM (ANALYZE) cohort`); err != nil { // to make them due left old versions of their rows
+	if _, err := m.db.Exec(ctx, `VACUUM (ANALYZE) cohort`); err != nil { // making them due left old versions of their rows
 		return p, err
 	}
 	if p.began, err = costUntilNow(ctx, m.db, sweeper.cmd.Process.Pid); err != nil {

@@ -24,8 +24,8 @@ const (
 	lateWorkflow = "late"
 )
 
-// punctual pushes ticks at a steady rate out of many stored schedules, and asks how long after their times they are handed out,
-// and received.
+// punctual pushes ticks at a steady rate out of many stored schedules. It measures how long after their times they are handed out and
+// received.
 func punctual(ctx context.Context, o options, p *progress) (*report, error) {
 	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error {
 		n := o.scaled(lateStored)
@@ -50,7 +50,7 @@ func punctual(ctx context.Context, o options, p *progress) (*report, error) {
 			return err
 		}
 		if !all {
-			p.say("%d of %d ticks came", inbox.count(), want)
+			p.say("%d of %d ticks were received", inbox.count(), want)
 		}
 		var p50, p99 float64
 		var ticks int
@@ -71,7 +71,7 @@ func punctual(ctx context.Context, o options, p *progress) (*report, error) {
 	})
 }
 
-// steady stores the schedules whose ticks come from one moment to another, as many each second, and no more of them after it.
+// steady stores schedules that fire at a constant rate from one moment to another, and not after it.
 func (d *deliveries) steady(ctx context.Context, from, to time.Time) error {
 	n := lateRate * lateEvery
 	sum, err := d.client.Bulk(ctx, func(yield func(carillon.BulkLine) bool) {
@@ -97,13 +97,13 @@ func (d *deliveries) steady(ctx context.Context, from, to time.Time) error {
 	return err
 }
 
-// inbox is when ticks were received first.
+// inbox is an endpoint that notes the first arrival of each tick.
 type inbox struct {
 	mu sync.Mutex
 	at map[string]arrival
 }
 
-// arrival is a tick's time, and how long after it the tick was received.
+// arrival is the nominal time of a tick, and how long after it the tick was received.
 type arrival struct {
 	due  time.Time
 	late time.Duration
@@ -115,7 +115,7 @@ func (i *inbox) count() int {
 	return len(i.at)
 }
 
-// times are how late the ticks were received whose times are at a moment or after it.
+// times returns how late ticks with nominal times from a moment on were received.
 func (i *inbox) times(from time.Time) (list []time.Duration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -9,25 +9,25 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// delivery is one time that a tick came to a handler, which took it.
+// delivery is one delivery of a tick to a handler.
 type delivery struct {
 	at   time.Time
 	tick carillon.Tick[json.RawMessage]
 }
 
-// ledger is what the handlers of a run have been given.
+// ledger notes the deliveries to the handlers of a run.
 type ledger struct {
 	mu       sync.Mutex
 	slots    map[slot][]delivery
 	badSigns int
-	step     func() // called for each slot that is new
+	step     func() // called for each new slot
 }
 
 func newLedger(step func()) *ledger {
 	return &ledger{slots: map[slot][]delivery{}, step: step}
 }
 
-// take is a handler for workers. It succeeds always.
+// take is a handler for workers. It always succeeds.
 func (l *ledger) take(_ context.Context, t carillon.Tick[json.RawMessage]) error {
 	at := time.Now()
 	s := slot{t.Workflow, t.Key, t.Timestamp.Unix()}
@@ -41,28 +41,28 @@ func (l *ledger) take(_ context.Context, t carillon.Tick[json.RawMessage]) error
 	return nil
 }
 
-// refuse counts a request whose signature is not Carillon's.
+// refuse counts a request with a wrong signature.
 func (l *ledger) refuse() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.badSigns++
 }
 
-// filled is for how many slots something came.
+// filled returns the number of slots with a delivery.
 func (l *ledger) filled() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.slots)
 }
 
-// of is what came for a slot, in that order.
+// of returns the deliveries of a slot, in their order.
 func (l *ledger) of(s slot) []delivery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.slots[s]
 }
 
-// unplanned counts the slots that the plan does not have.
+// unplanned counts the slots that are not in the plan.
 func (l *ledger) unplanned(plan []*planned) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,10 +1,9 @@
-// Command loadtest runs the built carillon as its users do, puts load and faults on it, and holds what it did against
-// what it promises. Each scenario prints a table, or one JSON object with --json: figures, which depend on the machine,
-// and promises, which do not.
+// Command loadtest runs the built carillon as its users do, with load and faults, and compares the results with its promises. Each
+// scenario prints a table, or one JSON object with --json: figures, which depend on the machine, and promises, which do not.
 //
 //	go run ./loadtest smoke --json --scale 0.1
 //
-// It exits 0 where all promises hold, 1 where one does not and 2 where the scenario could not run.
+// The exit code is 0 if all promises hold, 1 if one does not, and 2 if the scenario could not run.
 package main
 
 import (
@@ -34,10 +33,10 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// errBroken is a report whose promises do not all hold. It has been written by then.
+// errBroken says that a promise does not hold. The report has already been written.
 var errBroken = errors.New("a promise does not hold")
 
-// run is the program without a process around it: all that it started has ended when it returns.
+// run runs the program and returns its exit code. When it returns, everything that it started has ended.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := commands(stdout, stderr)
 	root.SetArgs(args)
@@ -54,16 +53,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitNotRun
 }
 
-// options are what every scenario is told.
+// options are the flags of every scenario.
 type options struct {
 	json        bool
 	databaseURL string
 	program     string
 	scale       float64
-	length      time.Duration // of the load, where it is not to be the scenario's own; 0: it is
+	length      time.Duration // of the load; 0: the scenario's own
 }
 
-// lasting is how long a load lasts: as long as was asked for, else that part of whole that the scale says, but no less than least.
+// lasting returns the length of a load: --for if given, else the scale's part of whole, but at least least.
 func (o options) lasting(whole, least time.Duration) time.Duration {
 	if o.length > 0 {
 		return o.length
@@ -71,10 +70,10 @@ func (o options) lasting(whole, least time.Duration) time.Duration {
 	return max(least, time.Duration(float64(whole)*o.scale))
 }
 
-// scaled is that part of n that was asked for, and at least one.
+// scaled returns the scale's part of n, and at least one.
 func (o options) scaled(n int) int { return max(1, int(float64(n)*o.scale)) }
 
-// scenario is one command: what it does, and what came of it.
+// scenario is one command.
 type scenario struct {
 	name, short string
 	run         func(context.Context, options, *progress) (*report, error)
@@ -84,27 +83,27 @@ type scenario struct {
 var timed = []string{"late", "snapshot"}
 
 var scenarios = []scenario{
-	{"smoke", "10,000 schedules in 12 zones, pushed and leased, and a kill -9 in the middle", smoke},
+	{"smoke", "10,000 schedules in 12 zones, pushed and leased, with a kill -9 in the middle", smoke},
 	{"upsert", "200,000 schedules upserted in bulk, fresh, unchanged and all changed, against raw COPY of the same rows", upsert},
 	{"single", "20,000 schedules upserted one by one by 32 clients, against one bare SQL statement on 32 connections", single},
 	{"read", "5,000,000 schedules stored: lists by every filter, get, upcoming and preview at 50 requests a second", read},
-	{"floor", "the floor of a scheduler that keeps a row and makes a job for each firing", floor},
+	{"floor", "the floor: a scheduler with one row for each schedule and one job for each firing", floor},
 	{"herd", "1,000,000 schedules of one tenant due at one instant, swept and opened, against the floor", herd},
-	{"mix", "1,000,000 schedules of 1,000 tenants, and 300,000 that share their timing with none, against the floor", mix},
+	{"mix", "1,000,000 schedules of 1,000 tenants, and 300,000 with a timing of their own, against the floor", mix},
 	{"pull", "100,000 ticks due at one instant, through SDK workers on the same machine", pull},
 	{"push", "100,000 ticks due at one instant, to an endpoint on the same machine, one by one and in batches", push},
-	{"held", "50,000 ticks for an endpoint that is held: what two minutes of waiting cost, and how soon all are out", held},
+	{"held", "50,000 ticks for a held endpoint: the cost of two minutes of waiting, and how soon all are delivered after it", held},
 	{"late", "1,000,000 schedules stored, and 500 ticks a second pushed for two minutes: how late they are", punctual},
-	{"snapshot", "1,000 firings a second of cohorts of one for 20 minutes while one old snapshot stays open: what each statement reads", snapshotted},
-	{"restart", "500 ticks a second pushed, and PostgreSQL crashed and started again: how soon nothing is overdue", restarted},
+	{"snapshot", "1,000 firings a second of cohorts of one for 20 minutes beside an open old snapshot: the blocks that each statement reads", snapshotted},
+	{"restart", "500 ticks a second pushed, and PostgreSQL crashed and restarted: how soon no tick is overdue", restarted},
 	{"failover", "500 ticks a second pushed, and the primary stopped, killed and silenced while its synchronous standby is promoted", failedOver},
 	{"fair", "1,000 small tenants beside one with 500,000 schedules due at once", fair},
-	{"grow", "100,000, 1,000,000 and 5,000,000 schedules stored: what a tick costs, doing nothing, and memory", grow},
+	{"grow", "100,000, 1,000,000 and 5,000,000 schedules stored: the cost of a tick, of an idle process, and its memory", grow},
 	{"churn", "20,000 schedules of which a fifth is upserted, paused, resumed and deleted while they fire", churn},
-	{"quota", "two processes, and one tenant that asks ten times its quota of requests beside another", quota},
-	{"bytes", "100 packed bodies and 20 lists with large payloads at a time, from one tenant beside another: memory, and how long the other waits", inFlight},
+	{"quota", "two processes, and a tenant that sends ten times its quota of requests beside another", quota},
+	{"bytes", "100 compressed bodies and 20 lists with large payloads at a time, from one tenant beside another: memory, and the other's waiting", inFlight},
 	{"flood", "one tenant reads beside 64 connections of strangers, and beside 20 slow requests of another tenant", flood},
-	{"revoke", "two processes, and how long a key taken back, another quota and a rotated key take to be in force in both", revoke},
+	{"revoke", "two processes: how soon a deleted key, another quota and a rotated key apply in both", revoke},
 	{"pair", "two processes on one database share the work, and one takes over when the other is killed", pair},
 }
 
@@ -112,16 +111,16 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 	var o options
 	root := &cobra.Command{
 		Use:           "loadtest",
-		Short:         "Hold Carillon against what it promises, under load and faults",
-		Long:          "Builds carillon and runs it as a process. Exit codes: 0 all promises hold, 1 one does not, 2 it could not run.",
+		Short:         "Compare Carillon with its promises, under load and faults",
+		Long:          "Builds carillon and runs it as a process. Exit codes: 0 all promises hold, 1 one does not hold, 2 it could not run.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	flags := root.PersistentFlags()
-	flags.BoolVar(&o.json, "json", false, "print one JSON object in the stead of a table")
-	flags.StringVar(&o.databaseURL, "database-url", "", "an empty PostgreSQL database to use in the stead of one of its own")
-	flags.StringVar(&o.program, "program", "", "a carillon to run in the stead of building this one")
-	flags.Float64Var(&o.scale, "scale", 1, "how much of the whole load to put on")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object instead of a table")
+	flags.StringVar(&o.databaseURL, "database-url", "", "an empty PostgreSQL database to use instead of a new one")
+	flags.StringVar(&o.program, "program", "", "a carillon program to run instead of building this one")
+	flags.Float64Var(&o.scale, "scale", 1, "the part of the whole load to run")
 	for _, s := range scenarios {
 		cmd := &cobra.Command{
 			Use:   s.name,
@@ -129,7 +128,7 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 			Args:  cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				if !(o.scale > 0 && o.scale <= 100) {
-					return fmt.Errorf("--scale is above 0 and at most 100, not %v", o.scale)
+					return fmt.Errorf("--scale must be above 0 and at most 100, not %v", o.scale)
 				}
 				r, err := s.run(cmd.Context(), o, newProgress(stderr))
 				if err != nil {
@@ -146,7 +145,7 @@ func commands(stdout, stderr io.Writer) *cobra.Command {
 			},
 		}
 		if slices.Contains(timed, s.name) {
-			cmd.Flags().DurationVar(&o.length, "for", 0, "how long ticks come, instead of the part of the whole time that --scale says")
+			cmd.Flags().DurationVar(&o.length, "for", 0, "the length of the load, instead of the part of the whole time that --scale names")
 		}
 		root.AddCommand(cmd)
 	}

@@ -3,15 +3,14 @@ package main
 import (
 	"slices"
 	"time"
-	_ "time/tzdata" // a machine without zones is no reason to know nothing of them
+	_ "time/tzdata" // the machine may have no zones
 )
 
-// The oracle knows nothing of carillon's calendar. It walks real time minute by minute, reads the clock on the wall at
-// each, and asks whether the rule names that minute. Two rulings are added where the rule names a fixed time of day: a
-// minute that the wall shows twice counts the first time, and one that it never shows is read with the offset before
-// the gap. A rule that fires every hour takes the walls as they come.
+// The oracle does not use carillon's calendar. It walks through time minute by minute, reads the wall time of each minute, and checks
+// whether the rule names it. For a rule at a fixed time of day, a wall time that is shown twice counts the first time, and a skipped one is
+// read with the offset before the gap. A rule that fires every hour fires at each named wall time.
 
-// rule says which minutes of the wall clock a cron names.
+// rule is a cron, as a function that reports whether it names a wall minute.
 type rule struct {
 	cron      string
 	named     func(wall time.Time) bool
@@ -57,7 +56,7 @@ func (r rule) next(zone *time.Location, after time.Time, n int) []time.Time {
 	return found[:n]
 }
 
-// wall is what the clock on the wall shows at t, written as if it were UTC.
+// wall returns the wall time at t, as if it were UTC.
 func wall(t time.Time, zone *time.Location) time.Time {
 	_, offset := t.In(zone).Zone()
 	return t.Add(time.Duration(offset) * time.Second).UTC()

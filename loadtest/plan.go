@@ -8,27 +8,27 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// planned is a schedule, with what it is to do as the oracle sees it.
+// planned is a schedule, with the ticks that the oracle expects of it.
 type planned struct {
 	workflow, key string
 	params        carillon.Params
 	payload       json.RawMessage
 	zone          *time.Location
-	version       int64       // once it is stored
+	version       int64       // after it is stored
 	nominal       []time.Time // of the ticks that the run waits for
-	later         []time.Time // what comes after those, as far as a tick shows it
+	later         []time.Time // the times after those, as far as a tick shows them
 }
 
-// shown is how many coming times a tick bears.
+// shown is the number of coming times that a tick has.
 const shown = 5
 
-// upcoming is what the i-th tick says of the times to come.
+// upcoming returns the expected upcoming times of the i-th tick.
 func (p *planned) upcoming(i int) []time.Time {
 	coming := append(append([]time.Time(nil), p.nominal[i+1:]...), p.later...)
 	return coming[:min(shown, len(coming))]
 }
 
-// slot is where one tick belongs, and no other.
+// slot is the place of exactly one tick.
 type slot struct {
 	workflow, key string
 	unix          int64
@@ -36,7 +36,7 @@ type slot struct {
 
 func (p *planned) slot(i int) slot { return slot{p.workflow, p.key, p.nominal[i].Unix()} }
 
-// planTicks counts the ticks of all.
+// planTicks returns the number of ticks of the plan.
 func planTicks(plan []*planned) (n int) {
 	for _, p := range plan {
 		n += len(p.nominal)
@@ -44,7 +44,7 @@ func planTicks(plan []*planned) (n int) {
 	return n
 }
 
-// zoneNames differ in their offsets, all year round; those of most are no whole hours.
+// zoneNames are zones with different offsets all year round, most of them not whole hours.
 var zoneNames = []string{
 	"Asia/Kolkata", "Asia/Kathmandu", "Australia/Lord_Howe", "America/St_Johns", "Pacific/Chatham", "America/New_York",
 	"Europe/Berlin", "Pacific/Marquesas", "Asia/Tehran", "Australia/Eucla", "America/Los_Angeles", "Pacific/Kiritimati",
@@ -75,8 +75,8 @@ func cronRules(target time.Time, zone *time.Location) []rule {
 	}
 }
 
-// everyFrom makes p an interval whose ticks lie in [from, to]. Each of its times gets a tick of its own, whatever happens
-// meanwhile: none waits for the one before, and none that was missed stands for others.
+// everyFrom makes p an interval with ticks in [from, to]. Each of its times gets a tick: none waits for the one before, and none counts
+// others as missed.
 func (p *planned) everyFrom(every time.Duration, from, to time.Time) {
 	p.params.Spec.Intervals = []carillon.Interval{{
 		Every:  every.String(),
@@ -90,7 +90,7 @@ func (p *planned) everyFrom(every time.Duration, from, to time.Time) {
 	}
 }
 
-// payloadOf is one that survives only byte for byte: a number beyond 2^53, spaces, and an escape.
+// payloadOf returns a payload that changes unless it is copied byte for byte: a number beyond 2^53, spaces, and an escape.
 func payloadOf(i int) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"n": %d, "big": 9007199254740993%04d, "text": "caf\u00e9 <&>"}`, i, i%10_000))
 }

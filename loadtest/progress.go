@@ -10,7 +10,7 @@ import (
 	"golang.org/x/term"
 )
 
-// progress tells a person how far a scenario is: with bars on a terminal, else a line a step.
+// progress shows how far a scenario is: with bars on a terminal, else with lines.
 type progress struct {
 	out      io.Writer
 	terminal bool
@@ -27,7 +27,7 @@ func (p *progress) say(format string, args ...any) {
 	fmt.Fprintf(p.out, "%6.1fs  %s\n", time.Since(p.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// steps returns a function to call after each of n steps, from any goroutine. Without a terminal it says nothing.
+// steps returns a function to call after each of n steps, from any goroutine. Without a terminal it shows nothing.
 func (p *progress) steps(n int, what string) (step func()) {
 	if !p.terminal {
 		p.say("%s: %d", what, n)
@@ -36,5 +36,5 @@ func (p *progress) steps(n int, what string) (step func()) {
 	bar := progressbar.NewOptions(n, progressbar.OptionSetWriter(p.out), progressbar.OptionSetDescription(what),
 		progressbar.OptionShowCount(), progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionOnCompletion(func() { fmt.Fprintln(p.out) }))
-	return func() { _ = bar.Add(1) } // a bar that cannot be drawn is no reason to stop
+	return func() { _ = bar.Add(1) } // a bar that cannot be drawn stops nothing
 }

@@ -14,11 +14,11 @@ import (
 
 const (
 	quotaRate    = 100 // requests_per_second of each tenant
-	quotaTimes   = 10  // times its quota, what the greedy tenant asks
+	quotaTimes   = 10  // the greedy tenant sends so many times its quota
 	quotaOther   = 25  // requests a second of the other
 	quotaFor     = 25 * time.Second
 	quotaSettles = 5 * time.Second // by then the burst of a full token bucket is spent
-	quotaOff     = 0.1             // of the quota, that more or less may be admitted
+	quotaOff     = 0.1             // the admitted requests may differ by this part of the quota
 	quotaSlower  = 2               // times
 )
 
@@ -58,7 +58,7 @@ func quota(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.say("beside one that asks %d times its quota", quotaTimes)
+	p.say("beside a tenant that sends %d times its quota", quotaTimes)
 	greedy, beside, err := a.bothSteadily(ctx, tokens, length)
 	if err != nil {
 		return nil, err

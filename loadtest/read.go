@@ -27,7 +27,7 @@ const (
 	readWithin    = 20 // ms, p99
 )
 
-// read loads many schedules, and then asks for some of them at a steady rate, whether or not the last answer has come.
+// read loads many schedules, and then reads some of them at a steady rate, even if earlier answers are late.
 func read(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
@@ -53,7 +53,7 @@ func read(ctx context.Context, o options, p *progress) (*report, error) {
 	transport := manyConnections()
 	defer transport.CloseIdleConnections()
 	asker := &asker{announcement: at, client: httpClient(transport), stored: n, took: map[string][]time.Duration{}}
-	if err := asker.run(ctx, readRate, 5*time.Second); err != nil { // plans are made and caches filled
+	if err := asker.run(ctx, readRate, 5*time.Second); err != nil { // statements are prepared and caches filled
 		return nil, err
 	}
 	clear(asker.took)
@@ -72,7 +72,7 @@ func read(ctx context.Context, o options, p *progress) (*report, error) {
 	return r, nil
 }
 
-// question is a request; i is one of the schedules that are stored.
+// question is a kind of request. Its functions take the number of a stored schedule.
 type question struct {
 	name string
 	path func(i int) string
@@ -101,17 +101,17 @@ func readPath(i int) string {
 	return "/v1/workflows/" + readWorkflow(i) + "/schedules/" + readKey(i)
 }
 
-// asker asks questions in turn.
+// asker sends the kinds of requests in turn.
 type asker struct {
 	announcement
 	client *http.Client
 	stored int
 
 	mu   sync.Mutex
-	took map[string][]time.Duration // from when each was to be sent
+	took map[string][]time.Duration // from the planned moment of each request
 }
 
-// run sends requests at a rate. One that is late is not waited for.
+// run sends requests at a rate. It does not wait for late answers.
 func (a *asker) run(ctx context.Context, perSecond int, length time.Duration) error {
 	group, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
@@ -170,14 +170,14 @@ func (a *asker) ask(ctx context.Context, q question, i int) error {
 	return nil
 }
 
-// fill puts some schedules through the API, so that their cohorts are there, and copies them within the database: the same
-// rows as if all had been put, on two connections, without triggers.
+// fill puts some schedules through the API, which creates their cohorts, and copies them within the database, on two connections and without
+// triggers. The rows are the same as if all had been put.
 func fill(ctx context.Context, at announcement, n int, p *progress) error {
 	newYork, err := time.LoadLocation("America/New_York")
 	if err != nil {
 		return err
 	}
-	first := time.Now().In(newYork).Add(30 * time.Minute) // none fires meanwhile
+	first := time.Now().In(newYork).Add(30 * time.Minute) // none fires during the run
 	templates := min(n, readTemplates)
 	if err := putTemplates(ctx, at, templates, func(i int) carillon.Spec {
 		due := first.Add(time.Duration(i%(22*60)) * time.Minute)
@@ -188,7 +188,7 @@ func fill(ctx context.Context, at announcement, n int, p *progress) error {
 	return copyUpTo(ctx, at, templates, templates, n, p)
 }
 
-// putTemplates puts the schedules that others are copied from.
+// putTemplates puts the schedules from which others are copied.
 func putTemplates(ctx context.Context, at announcement, templates int, spec func(i int) carillon.Spec) error {
 	client, err := carillon.New(carillon.Config{URL: at.URL, Token: at.Token})
 	if err != nil {
@@ -211,7 +211,7 @@ func putTemplates(ctx context.Context, at announcement, templates int, spec func
 	return err
 }
 
-// copyUpTo makes schedules begin..n-1, and has the planner know of them.
+// copyUpTo makes schedules begin..n-1, and analyzes the tables.
 func copyUpTo(ctx context.Context, at announcement, templates, begin, n int, p *progress) error {
 	const part = 100_000
 	parts, copying := errgroup.WithContext(ctx)
@@ -240,7 +240,7 @@ func copyUpTo(ctx context.Context, at announcement, templates, begin, n int, p *
 	return err
 }
 
-// copyTemplates makes schedules from..to-1 after those that have the numbers below templates.
+// copyTemplates makes schedules from..to-1 as copies of the first templates schedules.
 func copyTemplates(ctx context.Context, url string, templates, from, to int) error {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {

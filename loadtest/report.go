@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// report is what came of a scenario.
+// report is the result of a scenario.
 type report struct {
 	name     string
 	figures  figures
@@ -25,7 +25,7 @@ type figure struct {
 	value float64
 }
 
-// promise is a number that must not exceed its limit, or not fall short of it.
+// promise is a number with an upper or a lower limit.
 type promise struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -38,12 +38,12 @@ func (r *report) figure(name string, value float64) {
 	r.figures = append(r.figures, figure{name, rounded(value)})
 }
 
-// atMost notes a promise: value is to be limit or less.
+// atMost notes the promise that value is at most limit.
 func (r *report) atMost(name string, value, limit float64) {
 	r.promises = append(r.promises, promise{name, rounded(value), limit, value <= limit, false})
 }
 
-// atLeast notes a promise: value is to be limit or more.
+// atLeast notes the promise that value is at least limit.
 func (r *report) atLeast(name string, value, limit float64) {
 	r.promises = append(r.promises, promise{name, rounded(value), limit, value >= limit, true})
 }

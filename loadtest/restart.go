@@ -17,17 +17,17 @@ const (
 	restartStored = 100_000
 	restartCalm   = 20 * time.Second // before the crash
 	restartAfter  = time.Minute      // of ticks after it
-	restartDown   = 5 * time.Second  // from the crash until PostgreSQL is started again
+	restartDown   = 5 * time.Second  // from the crash to the restart of PostgreSQL
 	restartGone   = 10               // s, until no tick is overdue
 	restartLate   = 1000             // ms, p99 from then on
 	overdue       = time.Second
 )
 
-// restarted pushes ticks at a steady rate, crashes PostgreSQL and starts it again, and asks how long after that no tick is
-// overdue, and how late those are that come then.
+// restarted pushes ticks at a steady rate, crashes PostgreSQL and restarts it. It measures how soon after that no tick is overdue, and how
+// late the ticks are then.
 func restarted(ctx context.Context, o options, p *progress) (*report, error) {
 	if o.databaseURL != "" {
-		return nil, errors.New("restart crashes its PostgreSQL, and takes none that is given")
+		return nil, errors.New("restart crashes its PostgreSQL, so it starts its own: leave --database-url out")
 	}
 	w := &workshop{}
 	var err error
@@ -39,14 +39,14 @@ func restarted(ctx context.Context, o options, p *progress) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = server.Stop(context.WithoutCancel(ctx)) }() // nothing of it is kept
+	defer func() { _ = server.Stop(context.WithoutCancel(ctx)) }() // its data is not needed any more
 	if o.databaseURL, err = server.Create(ctx, "carillon"); err != nil {
 		return nil, err
 	}
 	return delivered(ctx, o, p, func(ctx context.Context, d *deliveries) error { return d.outlive(ctx, o, server) })
 }
 
-// outlive has ticks come while the server crashes.
+// outlive pushes ticks while the server crashes.
 func (d *deliveries) outlive(ctx context.Context, o options, server *embedded.Server) error {
 	n := o.scaled(restartStored)
 	if err := fill(ctx, d.at, n, d.progress); err != nil {
@@ -66,7 +66,7 @@ func (d *deliveries) outlive(ctx context.Context, o options, server *embedded.Se
 	if _, err := d.server.await(ctx, time.Until(from.Add(restartCalm)), func() bool { return false }); err != nil {
 		return err
 	}
-	d.say("%d ticks came; PostgreSQL crashes", inbox.count())
+	d.say("%d ticks were received; PostgreSQL crashes", inbox.count())
 	down := time.Now()
 	if err := syscall.Kill(server.Pid(), syscall.SIGQUIT); err != nil { // as pg_ctl stop -m immediate does
 		return err
@@ -87,9 +87,9 @@ func (d *deliveries) outlive(ctx context.Context, o options, server *embedded.Se
 	return d.recovered(ctx, inbox, back, want)
 }
 
-// recovered reads off the record when ticks were handed out.
+// recovered reads from the record when ticks were handed out.
 func (d *deliveries) recovered(ctx context.Context, inbox *inbox, back time.Time, want int) error {
-	db, err := pgx.Connect(ctx, d.at.DatabaseURL) // the connection that there was ended with the server
+	db, err := pgx.Connect(ctx, d.at.DatabaseURL) // the earlier connection ended with the server
 	if err != nil {
 		return err
 	}

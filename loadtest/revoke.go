@@ -19,14 +19,14 @@ import (
 
 const (
 	revokeWithin = 5 * time.Second
-	revokeGives  = 20 * time.Second // then it is taken to come never
+	revokeGives  = 20 * time.Second // after this the change counts as without effect
 	revokePoll   = 20 * time.Millisecond
 	revokeRounds = 2
 	revokeTenant = "acme"
 )
 
-// revoke changes who may do what, through one of two processes, and measures how long the change takes to be in force in
-// both, while requests that it does not concern must all pass.
+// revoke changes rights through one of two processes, and measures how long the change takes to apply in both. Meanwhile all requests that
+// the change does not concern must succeed.
 func revoke(ctx context.Context, o options, p *progress) (_ *report, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -43,7 +43,7 @@ func revoke(ctx context.Context, o options, p *progress) (_ *report, err error) 
 	transport := manyConnections()
 	defer transport.CloseIdleConnections()
 	v := &revocation{asking: asking{client: httpClient(transport)}, w: w, p: p}
-	for _, name := range []string{"one", "other"} { // carillon dev, since it may fetch keys from this machine
+	for _, name := range []string{"one", "other"} { // carillon dev, because it may fetch keys from this machine
 		process, at, err := v.dev(ctx, name, url)
 		if err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func revoke(ctx context.Context, o options, p *progress) (_ *report, err error) 
 	for _, one := range []struct {
 		name string
 		run  func(context.Context) (time.Duration, error)
-	}{ // each a few times, as it depends on how long ago the processes last looked
+	}{ // each several times, because the result depends on how long ago the processes last looked
 		{"api_key_taken_back", v.apiKey},
 		{"quota_raised", func(ctx context.Context) (time.Duration, error) { return v.rate(ctx, 300, 700) }},
 		{"quota_lowered", func(ctx context.Context) (time.Duration, error) { return v.rate(ctx, 700, 300) }},
@@ -72,7 +72,7 @@ func revoke(ctx context.Context, o options, p *progress) (_ *report, err error) 
 			}
 			took = max(took, once)
 		}
-		p.say("%s: in force everywhere after %s at most", one.name, took)
+		p.say("%s: applies in both processes after %s at most", one.name, took)
 		r.atMost(one.name+"_seconds", took.Seconds(), revokeWithin.Seconds())
 	}
 	r.figure("requests_that_should_pass", float64(v.passed))
@@ -80,7 +80,7 @@ func revoke(ctx context.Context, o options, p *progress) (_ *report, err error) 
 	return r, nil
 }
 
-// revocation is two processes, and who asks them.
+// revocation is two processes and their clients.
 type revocation struct {
 	asking
 	w        *workshop
@@ -108,7 +108,7 @@ func (v *revocation) dev(ctx context.Context, name, url string) (*process, annou
 	return process, at, err
 }
 
-// put makes the tenant be what body says, through the first process.
+// put stores the tenant with a body, through the first process.
 func (v *revocation) put(ctx context.Context, body string) error {
 	status, _, err := v.ask(ctx, 0, http.MethodPut, "/v1/platform/tenants/"+revokeTenant, v.platform, body)
 	if err == nil && status != http.StatusOK && status != http.StatusCreated {
@@ -117,16 +117,16 @@ func (v *revocation) put(ctx context.Context, body string) error {
 	return err
 }
 
-// token is one of the platform's for the tenant's operator.
+// token returns a token of the platform's issuer for the tenant's operator.
 func (v *revocation) token(ctx context.Context) (string, error) {
 	return v.w.output(ctx, nil, "token", "--tenant", revokeTenant, "--url", v.urls[0])
 }
 
-// until asks each process, time and again, until all have answered as the change demands and none does otherwise after
-// that, and tells how long it took. Meanwhile the requests of good (empty: none) must pass.
+// until sends requests to each process until all answer as the change demands, and none answers otherwise after that. It returns how long
+// this took. Meanwhile requests with the token good (empty: none) must succeed.
 func (v *revocation) until(ctx context.Context, token, good string, inForce func(int, http.Header) bool) (time.Duration, error) {
 	began := time.Now()
-	steady := time.Second + rand.N(time.Second) // so that the next change comes at another moment of what is remembered
+	steady := time.Second + rand.N(time.Second) // so that the next change comes at another age of the caches
 	stop := make(chan struct{})
 	var passing sync.WaitGroup
 	if good != "" {
@@ -134,7 +134,7 @@ func (v *revocation) until(ctx context.Context, token, good string, inForce func
 	}
 	defer passing.Wait()
 	defer close(stop)
-	last := began // when a process answered otherwise
+	last := began // the last answer without the change
 	for {
 		all := true
 		for to := range v.urls {
@@ -160,7 +160,7 @@ func (v *revocation) until(ctx context.Context, token, good string, inForce func
 	}
 }
 
-// pass sends requests that should pass until stop.
+// pass sends requests that must succeed until stop.
 func (v *revocation) pass(ctx context.Context, token string, stop <-chan struct{}) {
 	for to := 0; ; to++ {
 		select {
@@ -174,7 +174,7 @@ func (v *revocation) pass(ctx context.Context, token string, stop <-chan struct{
 		}
 		if v.passed++; err != nil || status != http.StatusOK {
 			v.wronged++
-			v.p.say("a request that should pass was answered %d: %v", status, err)
+			v.p.say("a request that must succeed was answered %d: %v", status, err)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func let(status int, _ http.Header) bool     { return status == http.StatusOK }
 
 const wideEnough = `"requests_per_second": 5000, "concurrent_requests": 200`
 
-// apiKey takes an API key back whose token is in use.
+// apiKey deletes an API key whose token is in use.
 func (v *revocation) apiKey(ctx context.Context) (time.Duration, error) {
 	if err := v.put(ctx, `{"quotas": {`+wideEnough+`}}`); err != nil {
 		return 0, err
@@ -209,12 +209,12 @@ func (v *revocation) apiKey(ctx context.Context) (time.Duration, error) {
 		return took, err
 	}
 	if status, _, err := v.ask(ctx, 0, http.MethodDelete, "/v1/admin/api-keys/"+key.ID, admin, ""); err != nil || status != http.StatusNoContent {
-		return 0, fmt.Errorf("take the key back: %d, %w", status, err)
+		return 0, fmt.Errorf("delete the key: %d, %w", status, err)
 	}
 	return v.until(ctx, token.AccessToken, admin, refused)
 }
 
-// rate gives the tenant one quota and then another, which each answer tells.
+// rate gives the tenant one quota and then another; each answer shows the quota.
 func (v *revocation) rate(ctx context.Context, was, is int) (took time.Duration, err error) {
 	admin, err := v.token(ctx)
 	if err != nil {
@@ -235,7 +235,7 @@ func (v *revocation) rate(ctx context.Context, was, is int) (took time.Duration,
 
 const revokeIssuer = "https://login.example.com"
 
-// sign is a token by one of the tenant's issuer's keys.
+// sign returns a token that one of the keys of the tenant's issuer signs.
 func (v *revocation) sign(which int) (string, error) {
 	now := time.Now()
 	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
@@ -246,13 +246,13 @@ func (v *revocation) sign(which int) (string, error) {
 	return t.SignedString(v.issuer[which])
 }
 
-// jwk is one of the issuer's keys as it is published.
+// jwk returns one of the issuer's keys in its published form.
 func (v *revocation) jwk(which int) string {
 	public := v.issuer[which].Public().(ed25519.PublicKey)
 	return fmt.Sprintf(`{"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "kid": "key-%d", "x": %q}`, which, base64.RawURLEncoding.EncodeToString(public))
 }
 
-// published has an issuer publish a second key, while tokens of the first are in use.
+// published makes an issuer publish a second key while tokens of the first are in use.
 func (v *revocation) published(ctx context.Context) (time.Duration, error) {
 	for i := range v.issuer {
 		v.issuer[i] = ed25519.NewKeyFromSeed(randomSeed())
@@ -286,7 +286,7 @@ func (v *revocation) published(ctx context.Context) (time.Duration, error) {
 	return v.until(ctx, fresh, old, let)
 }
 
-// static adds a second key to those that the tenant's issuer has itself, or leaves the second alone.
+// static adds a second key to the stored keys of the tenant's issuer, or removes the first.
 func (v *revocation) static(ctx context.Context, add bool) (time.Duration, error) {
 	old, err := v.sign(0)
 	if err != nil {

@@ -50,7 +50,7 @@ const (
 	handedOutMetric = "carillon_ticks_total"
 )
 
-// metric is the sum of a metric of this process over its labels; 0 where it does not answer.
+// metric returns the sum of a metric of this process over its labels, or 0 if the process does not answer.
 func (s *served) metric(ctx context.Context, name string) (sum float64) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -74,7 +74,7 @@ func (s *served) metric(ctx context.Context, name string) (sum float64) {
 
 const pairTenant = "pair"
 
-// tenant makes the tenant, with wide quotas, and returns a client of it whose requests go through the balancer.
+// tenant creates the tenant with wide quotas, and returns a client of it whose requests go through the balancer.
 func (w *workshop) tenant(ctx context.Context, env []string, b *balancer) (*carillon.Client, error) {
 	platform, err := w.output(ctx, env, "token", "--scope", "platform:admin")
 	if err != nil {
@@ -106,7 +106,7 @@ func (w *workshop) tenant(ctx context.Context, env []string, b *balancer) (*cari
 	return carillon.New(carillon.Config{URL: "http://" + b.targets[0], Token: token, HTTPClient: &http.Client{Transport: b}})
 }
 
-// balancer sends requests to its targets by turns, and for a while none to one that failed.
+// balancer sends requests to its targets in turn. After a failure it leaves the target out for a while.
 type balancer struct {
 	targets []string
 	base    *http.Transport
@@ -148,5 +148,5 @@ func (b *balancer) target() string {
 			return t
 		}
 	}
-	return b.targets[b.next%len(b.targets)] // all are down: somebody has to say so
+	return b.targets[b.next%len(b.targets)] // all are down: the request fails at this one
 }

@@ -27,7 +27,7 @@ type workshop struct {
 	program string
 }
 
-// openWorkshop builds carillon as it is in this checkout, unless it is told of one that is built.
+// openWorkshop builds carillon from this checkout, unless the options name a built one.
 func openWorkshop(ctx context.Context, o options, p *progress) (_ *workshop, err error) {
 	dir, err := openFolder()
 	if err != nil {
@@ -47,7 +47,7 @@ func openWorkshop(ctx context.Context, o options, p *progress) (_ *workshop, err
 	return w, buildCarillon(ctx, w.program)
 }
 
-// openFolder makes a temporary folder that PostgreSQL's account may enter.
+// openFolder makes a temporary folder that PostgreSQL's account can enter.
 func openFolder() (string, error) {
 	dir, err := os.MkdirTemp("", "carillon-loadtest-*")
 	if err != nil {
@@ -64,9 +64,9 @@ func buildCarillon(ctx context.Context, to string) error {
 	return nil
 }
 
-func (w *workshop) close() { _ = os.RemoveAll(w.dir) } // in the system's temporary folder, should it stay
+func (w *workshop) close() { _ = os.RemoveAll(w.dir) } // if it remains, it is in the system's temporary folder
 
-// file is a path in the workshop.
+// file returns a path in the workshop.
 func (w *workshop) file(name string) string { return filepath.Join(w.dir, name) }
 
 // output runs carillon to its end and returns what it prints.
@@ -81,7 +81,7 @@ func (w *workshop) output(ctx context.Context, env []string, args ...string) (st
 	return string(bytes.TrimSpace(out.Bytes())), nil
 }
 
-// environment is ours without what would configure carillon, and with env.
+// environment returns our environment without the variables that configure carillon, and with env.
 func environment(env []string) []string {
 	var list []string
 	for _, v := range os.Environ() {
@@ -96,17 +96,17 @@ func environment(env []string) []string {
 type process struct {
 	cmd  *exec.Cmd
 	log  string
-	done chan struct{} // closed once it has ended
+	done chan struct{} // closed when it has ended
 }
 
-// start starts carillon. What it writes goes to a file of that name in the workshop.
+// start starts carillon. Its output goes to a file of that name in the workshop.
 func (w *workshop) start(name string, env []string, args ...string) (*process, error) {
 	p := &process{log: w.file(name + ".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has its own descriptor
 	p.cmd = exec.Command(w.program, args...)
 	p.cmd.Env = environment(env)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
@@ -114,19 +114,19 @@ func (w *workshop) start(name string, env []string, args ...string) (*process, e
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // ProcessState says how it ended
+		_ = p.cmd.Wait() // ProcessState has the exit code
 		close(p.done)
 	}()
 	return p, nil
 }
 
-// kill is kill -9. It returns when the process has ended.
+// kill kills the process with -9, and returns when it has ended.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // one that has ended needs none
+	_ = p.cmd.Process.Kill() // it fails if the process has ended
 	<-p.done
 }
 
-// stop asks the process to end, and insists after a while.
+// stop asks the process to end, and kills it after a while.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -136,8 +136,8 @@ func (p *process) stop() {
 	}
 }
 
-// await waits until the answer is yes, at most that long, and tells whether it was. An error is the end of the process,
-// with the end of its log, or of ctx.
+// await waits for at most within until yes returns true, and reports whether it did. It returns an error if ctx ends, or if the process ends:
+// then with the end of its log.
 func (p *process) await(ctx context.Context, within time.Duration, yes func() bool) (bool, error) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -157,7 +157,7 @@ func (p *process) await(ctx context.Context, within time.Duration, yes func() bo
 	return true, nil
 }
 
-// ready waits until the process says that it serves.
+// ready waits until the process serves.
 func (p *process) ready(ctx context.Context, yes func() bool) error {
 	served, err := p.await(ctx, readyWithin, yes)
 	if err == nil && !served {
@@ -171,7 +171,7 @@ func (p *process) tail() []byte {
 	return bytes.TrimSpace(text[max(0, len(text)-4000):])
 }
 
-// announcement is what `carillon dev` writes once it is ready.
+// announcement is the ready file of `carillon dev`.
 type announcement struct {
 	URL           string `json:"url"`
 	Token         string `json:"token"`
@@ -183,10 +183,10 @@ type announcement struct {
 func (w *workshop) dev(ctx context.Context, o options, listen string) (*process, announcement, error) {
 	var a announcement
 	ready := w.file("ready.json")
-	if err := os.RemoveAll(ready); err != nil { // what the last process wrote says nothing of this one
+	if err := os.RemoveAll(ready); err != nil { // the last process wrote it
 		return nil, a, err
 	}
-	args := []string{"dev", "--no-demo", "--data", w.file("data"), "--listen", listen, "--ready-file", ready, "--log-format", "text"} // as JSON it would tell of each tick
+	args := []string{"dev", "--no-demo", "--data", w.file("data"), "--listen", listen, "--ready-file", ready, "--log-format", "text"} // as JSON it would show each tick
 	if o.databaseURL != "" {
 		args = append(args, "--yes", "--database-url", o.databaseURL)
 	}
@@ -205,7 +205,7 @@ func (w *workshop) dev(ctx context.Context, o options, listen string) (*process,
 	return p, a, nil
 }
 
-// openDev builds carillon and starts `carillon dev`. What it returns last ends both.
+// openDev builds carillon and starts `carillon dev`. The returned function ends both.
 func openDev(ctx context.Context, o options, p *progress) (*process, announcement, func(), error) {
 	w, err := openWorkshop(ctx, o, p)
 	if err != nil {
@@ -222,7 +222,7 @@ func openDev(ctx context.Context, o options, p *progress) (*process, announcemen
 	}, nil
 }
 
-// freeAddress is one on loopback that nobody listened on a moment ago.
+// freeAddress returns an address on loopback on which no process listened a moment ago.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -231,7 +231,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// answers tells whether a GET of the URL is answered with 200.
+// answers reports whether a GET of the URL is answered with 200.
 func answers(ctx context.Context, url string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -246,5 +246,5 @@ func answers(ctx context.Context, url string) bool {
 	return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
 }
 
-// plain makes a connection a request, so that none outlives a process.
+// plain opens a connection for each request, so that none outlives a process.
 var plain = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

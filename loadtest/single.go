@@ -17,8 +17,8 @@ const (
 	singleClients   = 32
 )
 
-// single puts the same schedules one by one from 32 clients, fresh and then with another payload, and compares both with
-// one bare SQL statement that writes the same rows, on 32 connections, a transaction each, as durable.
+// single puts the same schedules one by one from 32 clients, fresh and then with another payload. It compares both with one bare SQL
+// statement that writes the same rows: on 32 connections, each in a transaction, with the same durability.
 func single(ctx context.Context, o options, p *progress) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
@@ -83,7 +83,7 @@ func payloadFor(i, version int) map[string]any {
 	return map[string]any{"user": i, "template": "daily-digest", "version": version, "address": fmt.Sprintf("user_%07d@example.com", i)}
 }
 
-// spent is how long n calls took, together and each.
+// spent is the time of n calls, together and each.
 type spent struct {
 	all  time.Duration
 	took []time.Duration
@@ -91,7 +91,7 @@ type spent struct {
 
 func (s spent) perSecond() float64 { return float64(len(s.took)) / s.all.Seconds() }
 
-// atOnce makes n calls, each client one after the other.
+// atOnce makes n calls from all clients at once; each client makes one after the other.
 func atOnce(ctx context.Context, n int, call func(ctx context.Context, client, i int) error) (s spent, err error) {
 	s.took = make([]time.Duration, n)
 	group, ctx := errgroup.WithContext(ctx)
@@ -113,8 +113,8 @@ func atOnce(ctx context.Context, n int, call func(ctx context.Context, client, i
 	return s, err
 }
 
-// bareStatement is an upsert as one would write it by hand: the schedule, and with it its state, its membership and its
-// labels, or the version that it ends.
+// bareStatement is an upsert written by hand: it writes the schedule, its state, its membership and its labels, or the version that it
+// replaces.
 const bareStatement = `
 	WITH ended AS (
 		INSERT INTO bare_revision (tenant_id, schedule_id, version, workflow, key, spec, payload, anchor_at, ended_at, ended_by, status, labels, changed_at, changed_by)
@@ -181,7 +181,7 @@ func (b *bare) put(ctx context.Context, client, i, version int) error {
 	var id int64
 	err = b.conns[client].QueryRow(ctx, bareStatement, 1, line.Workflow, line.Key, spec, payload, line.Labels).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("%s was to change", line.Key)
+		return fmt.Errorf("%s has not changed", line.Key)
 	}
 	return err
 }

@@ -15,7 +15,7 @@ const (
 	intervalEvery   = 10 * time.Second
 	intervalsFor    = 25 * time.Second
 	drainWithin     = 2 * time.Minute
-	acknowledgement = 3 * time.Second // how long a handler's result may take to reach the database
+	acknowledgement = 3 * time.Second // from a handler's result to the database
 )
 
 // smoke puts 10,000 schedules over HTTP. Most are crons, each in one of 12 zones, that all name one minute; the others are
@@ -64,7 +64,7 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 	k.kill(l, total, p)
 	again, _, err := w.dev(ctx, o, at.URL[len("http://"):])
 	if err != nil {
-		return nil, fmt.Errorf("start again: %w", err)
+		return nil, fmt.Errorf("restart: %w", err)
 	}
 	k.restarted(again, p)
 	if _, err := k.server.await(ctx, drainWithin, func() bool { return l.filled() >= total }); err != nil {
@@ -81,9 +81,9 @@ func smoke(ctx context.Context, o options, p *progress) (*report, error) {
 	return r, nil
 }
 
-// killed is a server that is killed while it delivers, and started again.
+// killed is a server that is killed while it delivers, and restarted.
 type killed struct {
-	server    *process // the one that runs now
+	server    *process // the running one
 	at, ready time.Time
 	before    int // deliveries before the kill
 }
@@ -95,10 +95,10 @@ func (k *killed) kill(l *ledger, total int, p *progress) {
 	p.say("killed after %d of %d deliveries", k.before, total)
 }
 
-// restarted replaces the server by the one that was started again.
+// restarted replaces the server by the restarted one.
 func (k *killed) restarted(again *process, p *progress) {
 	k.server, k.ready = again, time.Now()
-	p.say("started again in %.1f s", k.ready.Sub(k.at).Seconds())
+	p.say("restarted in %.1f s", k.ready.Sub(k.at).Seconds())
 }
 
 // receiveSmoke registers an endpoint for the pushed ticks and starts workers for the leased ones. stop ends both.

@@ -22,8 +22,8 @@ const (
 	snapshotWorkflow = "snapshot"
 )
 
-// snapshotted has cohorts of one fire while one snapshot stays open in another connection, and compares what each statement reads
-// at the end with what it reads at the start.
+// snapshotted fires cohorts of one schedule while one snapshot stays open in another connection. It compares the blocks that each statement
+// reads at the end and at the start.
 func snapshotted(ctx context.Context, o options, p *progress) (*report, error) {
 	var stop func()
 	var err error
@@ -44,7 +44,7 @@ func snapshotted(ctx context.Context, o options, p *progress) (*report, error) {
 	})
 }
 
-// snapshot has so many ticks come a second, for so long.
+// snapshot fires rate ticks a second for length, beside an open snapshot.
 func (d *deliveries) snapshot(ctx context.Context, rate int, length time.Duration) error {
 	n := rate * int(snapshotEvery/time.Second)
 	if err := d.lonely(ctx, n); err != nil {
@@ -64,7 +64,7 @@ func (d *deliveries) snapshot(ctx context.Context, rate int, length time.Duratio
 	if err != nil {
 		return err
 	}
-	d.say("the snapshot is open; %d ticks came", d.came.Load())
+	d.say("the snapshot is open; %d ticks were received", d.came.Load())
 	if err := d.pause(ctx, length-2*part); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (d *deliveries) pause(ctx context.Context, long time.Duration) error {
 	return err
 }
 
-// lonely stores n schedules that fire each minute. No two have one start, so that each is alone in its cohort.
+// lonely stores n schedules that fire each minute. Each has another start, so each is alone in its cohort.
 func (d *deliveries) lonely(ctx context.Context, n int) error {
 	from := time.Now().Truncate(time.Minute).Add(-time.Minute)
 	sum, err := d.client.Bulk(ctx, func(yield func(carillon.BulkLine) bool) {
@@ -124,7 +124,7 @@ func (d *deliveries) lonely(ctx context.Context, n int) error {
 	return err
 }
 
-// openSnapshot opens a transaction on a connection of its own, and has it take its snapshot.
+// openSnapshot opens a transaction on a connection of its own, and takes its snapshot.
 func openSnapshot(ctx context.Context, url string) (*pgx.Conn, error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

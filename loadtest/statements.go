@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	mostGrown      = 2.0 // what a statement reads at the end, of what it read at the start
-	grownAnyway    = 50  // blocks a call: what tables and indexes grow by as rows are added, and what one call differs from another
+	mostGrown      = 2.0 // blocks at the end, divided by blocks at the start
+	grownAnyway    = 50  // blocks a call: growth of tables and indexes, and differences between calls
 	leastCalls     = 3   // in each of the two parts of the time
 	statementsSaid = 12
 )
 
-// statement is what the calls of one statement did together.
+// statement is the sum over the calls of one statement.
 type statement struct {
 	ID           int64
 	Query        string
@@ -35,20 +35,20 @@ func (s statement) less(t statement) statement {
 func (s statement) blocks() float64 { return float64(s.Blocks) / float64(max(1, s.Calls)) }
 func (s statement) ms() float64     { return s.Milliseconds / float64(max(1, s.Calls)) }
 
-// river tells whether the statement is River's own.
+// river reports whether the statement is River's.
 func (s statement) river() bool {
 	return strings.Contains(s.Query, "river_") && strings.HasPrefix(s.Query, "-- name: ")
 }
 
 func (s statement) fetches() bool { return strings.HasPrefix(s.Query, "-- name: JobGetAvailable") }
 
-// name is the beginning of the statement in one line.
+// name returns the beginning of the statement in one line.
 func (s statement) name() string {
 	text := strings.Join(strings.Fields(s.Query), " ")
 	return text[:min(len(text), 110)]
 }
 
-// reads is what each statement does within some time.
+// reads returns what each statement did within some time.
 func (d *deliveries) reads(ctx context.Context, within time.Duration) (map[int64]statement, error) {
 	before, err := d.statements(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (d *deliveries) reads(ctx context.Context, within time.Duration) (map[int64
 	return after, nil
 }
 
-// statements are those that this database has had, but not the ones that this connection or a utility made.
+// statements returns the statements of this database, without utilities and those of this connection.
 func (d *deliveries) statements(ctx context.Context) (map[int64]statement, error) {
 	rows, _ := d.db.Query(ctx, `
 		SELECT queryid, min(query), sum(calls)::bigint, sum(rows)::bigint, sum(shared_blks_hit + shared_blks_read)::bigint, sum(total_exec_time)
@@ -82,7 +82,7 @@ func (d *deliveries) statements(ctx context.Context) (map[int64]statement, error
 	return all, err
 }
 
-// growing is a statement at the start and at the end.
+// growing is a statement in the first and in the last part.
 type growing struct{ first, last statement }
 
 func (g growing) ratio() float64 { return g.last.blocks() / max(1, g.first.blocks()) }
@@ -91,7 +91,7 @@ func (g growing) tooMuch() bool {
 	return g.last.blocks() > mostGrown*g.first.blocks()+grownAnyway
 }
 
-// compare notes how much more each statement reads a call at the end than at the start, and tells of those that grew most.
+// compare notes how much more each statement reads a call at the end than at the start, and prints those that grew most.
 func (d *deliveries) compare(first, last map[int64]statement) {
 	var ours []growing
 	var fetch growing

@@ -10,7 +10,7 @@ import (
 	"github.com/carillonhq/carillon/operations"
 )
 
-// A step counts up to the params in parts of two. It reads where the last step ended, and keeps where the next one begins.
+// A step counts up to the params, two at a time. It reads the cursor of the last step, and stores the one of the next.
 func ExampleStep() {
 	var step operations.Step = func(_ context.Context, _ pgx.Tx, op *operations.Operation) (done bool, err error) {
 		var params struct {

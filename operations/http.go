@@ -64,7 +64,7 @@ func (h handler) cancel(c echo.Context) error {
 	return web.Answer(c, http.StatusOK, op)
 }
 
-// Begun answers that an operation began, and where it is.
+// Begun answers 202 with an operation that began, and its URL in Location.
 func Begun(c echo.Context, op Answer, replayed bool) error {
 	c.Response().Header().Set(echo.HeaderLocation, "/v1/operations/"+op.ID)
 	return once.Answer(c, http.StatusAccepted, op, replayed)

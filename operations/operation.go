@@ -21,7 +21,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// What an operation's state can be. The last three are final.
+// The states of an operation. The last three are final.
 const (
 	Pending   = "pending"
 	Running   = "running"
@@ -32,29 +32,28 @@ const (
 
 var states = []string{Pending, Running, Succeeded, Failed, Cancelled}
 
-// Operation is long work of one tenant as its kind sees it: what was asked, and how far it has come. A step moves Done,
-// Total, Counts, Result and its Cursor, which are committed with what it did.
+// Operation is long work of one tenant, as its step sees it: the request and the progress. A step changes Done, Total, Counts, Result and the
+// Cursor; they are committed together with its other changes.
 type Operation struct {
 	Tenant tenants.ID
 	ID     int64
 	Kind   string
-	By     string          // who began it
-	Params json.RawMessage // as Begin was given them
-	Cursor json.RawMessage // the step's own: where the next one begins; see Read and Keep
-	Done   int64           // in whatever it is counted
+	By     string          // the subject that began it
+	Params json.RawMessage // as passed to Begin
+	Cursor json.RawMessage // the start of the next step; see Read and Keep
+	Done   int64           // in the unit of its kind
 	Total  *int64          // nil: not known
 	Counts map[string]int64
-	Result any       // what it has come to, shown as a JSON object; nil: nothing to tell
+	Result any       // the result so far, shown as a JSON object; nil: none
 	Begun  time.Time // when Begin was called, by the database's clock
 	Now    time.Time // the same clock at the beginning of the step
 
-	// WaitUntil is set by a step that has more to do but not before a moment: until then the operation takes no
-	// connection and no worker. Zero is at once. It is kept to about a second.
+	// WaitUntil is the earliest time of the next step, which a step may set. Until then the operation uses no connection and no worker.
+	// Zero means at once. The next step can be about a second late.
 	WaitUntil time.Time
 }
 
-// Read puts the params and the cursor into what they were made from; a nil pointer leaves one out. It reports false
-// where there is no cursor yet: the first step.
+// Read decodes the params and the cursor; a nil pointer leaves one out. It reports false in the first step, which has no cursor.
 func (op *Operation) Read(params, cursor any) (stepped bool, err error) {
 	if params != nil {
 		if err := json.Unmarshal(op.Params, params); err != nil {
@@ -70,7 +69,7 @@ func (op *Operation) Read(params, cursor any) (stepped bool, err error) {
 	return true, nil
 }
 
-// Keep makes cursor the one that the next step reads.
+// Keep stores the cursor that the next step reads.
 func (op *Operation) Keep(cursor any) (err error) {
 	if op.Cursor, err = json.Marshal(cursor); err != nil {
 		return fmt.Errorf("cursor of operation %d: %w", op.ID, err)
@@ -86,62 +85,60 @@ func (op *Operation) Count(what string, n int64) {
 	op.Counts[what] += n
 }
 
-// Step does the next bounded part of an operation in tx, and tells whether nothing is left. It is short: a second at
-// most, as others may wait for the locks that it takes. What it did and where it stands commit together, so that no part
-// is done twice. A fault.Error ends the operation as failed, with its text shown; any other error has the step tried
-// again a while later.
+// Step does the next bounded part of an operation in tx, and reports whether nothing is left. It takes a second at most, because others may
+// wait for its locks. Its changes and its progress commit together, so no part is done twice. A fault.Error ends the operation as failed
+// and is shown; after any other error the step is tried again later.
 type Step func(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err error)
 
-// Request is an operation to be begun.
+// Request describes an operation that Begin records.
 type Request struct {
 	Tenant tenants.ID
 	Kind   string
 	Params any    // a JSON object, shown to the tenant
 	Key    string // the key or the prefix of keys that the params name, if any: the params are erased with a key of that name
-	Cursor any    // for the first step; nil: none
+	Cursor any    // of the first step; nil: none
 	Total  *int64
 	By     string
 }
 
-// Config is what Operations stand on. Queue alone may be nil: operations then wait for it.
+// Config has the dependencies of Operations. Only Queue may be nil: then operations wait until Look queues them.
 type Config struct {
-	Pool    postgres.DB   // of the API: what clients ask for
-	Engine  *pgxpool.Pool // what steps work with
+	Pool    postgres.DB   // of the API, for requests of clients
+	Engine  *pgxpool.Pool // for steps
 	IDs     ident.Codec
 	Cursors *web.Cursor
 
-	// Queue makes some process run operations soon, once tx is committed.
+	// Queue makes some process run operations soon after tx commits.
 	Queue func(ctx context.Context, tx pgx.Tx, ids ...int64) error
 }
 
-// Operations are the long work of all tenants: begun with what asks for it in one transaction, done in steps by whoever
-// is there, and shown while and after it runs.
+// Operations is the long work of all tenants. A request begins an operation in its own transaction, any process runs its steps, and clients
+// see it while it runs and for a week after.
 type Operations struct {
 	Config
 	steps map[string]Step
 }
 
-// New returns Operations over a pool whose database is migrated.
+// New returns Operations on pools of a migrated database.
 func New(c Config) *Operations {
 	return &Operations{Config: c, steps: map[string]Step{}}
 }
 
-// Register names the step of a kind. It is called before anything runs. A process that does not know a kind leaves its
-// operations to others.
+// Register sets the step of a kind. Call it before operations run. A process that does not know a kind leaves its operations to others.
 func (o *Operations) Register(kind string, step Step) { o.steps[kind] = step }
 
-// mostOperations is how many operations of a tenant may be under way, so that one cannot fill the lane.
+// mostOperations is the most operations of a tenant that may be under way, so that no tenant fills the lane.
 const mostOperations = 100
 
-// Begin records an operation in tx, to be run once tx is committed. Where too many of the tenant are under way it is 409
-// `too_many_operations`.
+// Begin records an operation in tx, which runs after tx commits. It returns the fault 409 `too_many_operations` if too many of the tenant are
+// under way.
 func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Request) (Answer, error) {
 	var under int
 	if err := tx.QueryRow(ctx, `SELECT count(*) FROM operation WHERE tenant_id = $1 AND state IN ('pending', 'running')`, b.Tenant).Scan(&under); err != nil {
 		return Answer{}, fmt.Errorf("count operations: %w", err)
 	}
 	if under >= mostOperations {
-		return Answer{}, fault.Conflict("too_many_operations", "%d operations are under way: wait for some to end", under)
+		return Answer{}, fault.Conflict("too_many_operations", "%d operations are under way: wait until some have ended", under)
 	}
 	begun, err := o.BeginEach(ctx, tx, []tenants.ID{b.Tenant}, b)
 	if err != nil {
@@ -150,8 +147,7 @@ func (o *Operations) Begin(ctx context.Context, tx pgx.Tx, b Request) (Answer, e
 	return o.shown(begun[0]), nil
 }
 
-// BeginEach records the same operation for each of some tenants, whatever else they have under way, in as many statements as for
-// one.
+// BeginEach records the same operation for each of several tenants, however many they have under way. It sends as many statements as for one.
 func (o *Operations) BeginEach(ctx context.Context, tx pgx.Tx, owners []tenants.ID, b Request) (begun []stored, err error) {
 	params, err := json.Marshal(b.Params)
 	if err != nil {
@@ -192,13 +188,13 @@ func (o *Operations) BeginEach(ctx context.Context, tx pgx.Tx, owners []tenants.
 	return begun, nil
 }
 
-// ownedOperation is a stored operation with its tenant.
+// owned is a stored operation with its tenant.
 type owned struct {
 	TenantID tenants.ID
 	stored
 }
 
-// Answer is an operation as clients see it.
+// Answer is an operation in the form that clients see.
 type Answer struct {
 	ID        string           `json:"id"`
 	Kind      string           `json:"kind"`
@@ -262,8 +258,8 @@ func (o *Operations) Get(ctx context.Context, tenant tenants.ID, id string) (Ans
 	return o.shown(op), nil
 }
 
-// List returns a page of a tenant's operations, newest first, in one state or (where it is empty) in any, and the cursor
-// of the next page, if there is one.
+// List returns a page of a tenant's operations, newest first, and the cursor of the next page, if there is one. A state filters them; "" means
+// any state.
 func (o *Operations) List(ctx context.Context, tenant tenants.ID, state string, limit int, cursor string) (page []Answer, next *string, err error) {
 	if state != "" && !slices.Contains(states, state) {
 		return nil, nil, fault.Invalid("/state", "%q is not one of %s", state, strings.Join(states, ", "))
@@ -298,8 +294,8 @@ func (o *Operations) List(ctx context.Context, tenant tenants.ID, state string, 
 	return page, next, err
 }
 
-// Cancel ends an operation: at once, or after the step that is under way. What its steps have done stays. One that has
-// ended is answered as it stands.
+// Cancel ends an operation: at once, or after the running step. The changes of its steps stay. It returns an operation that has ended
+// unchanged.
 func (o *Operations) Cancel(ctx context.Context, tenant tenants.ID, id string) (Answer, error) {
 	number, ok := o.IDs.ParseOperation(id)
 	if !ok {

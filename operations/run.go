@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	silentFor    = 3 * time.Second  // a runner that has not stepped for so long is taken to be gone
-	sliceOf      = 2 * time.Second  // how long one runner works before others have their turn
-	stepTimeout  = 30 * time.Second // of one step, which should take a second
-	mostFailures = 12               // steps in a row that may fail for a reason of ours
-	longestAgain = time.Minute      // between two of those
+	silentFor    = 3 * time.Second  // after so long without a step the runner counts as dead
+	sliceOf      = 2 * time.Second  // one turn of a runner; then other operations run
+	stepTimeout  = 30 * time.Second // bounds one step, which should take a second
+	mostFailures = 12               // steps in a row that may fail for an internal reason
+	longestAgain = time.Minute      // between two such failures
 	keptFor      = 7 * 24 * time.Hour
 	mostLooked   = 100
 	newerWait    = time.Minute // before the next step of an operation whose data a newer program wrote
 )
 
-// operationLocks is the class of the advisory locks of operations: who steps holds one, until its transaction ends.
+// lockClass is the class of the advisory locks of operations. A step holds one until its transaction ends.
 const lockClass = 0x4341_4f50
 
-// lockOperation has nobody else step until tx ends; false where somebody does.
+// lock locks an operation for a step until tx ends. It reports false if another step holds the lock.
 func lock(ctx context.Context, tx pgx.Tx, id int64) (free bool, err error) {
 	err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1, $2)`, lockClass, int32(id)).Scan(&free)
 	if err != nil {
@@ -37,8 +37,8 @@ func lock(ctx context.Context, tx pgx.Tx, id int64) (free bool, err error) {
 	return free, nil
 }
 
-// Run does an operation step by step, until nothing is left, it is cancelled, it waits, another runs it, or it has had
-// its turn of 2 s: then it is queued again, behind others. An error is ours: the operation is looked after later.
+// Run runs an operation step by step. It stops when nothing is left, the operation is cancelled or waits, or another process runs it. After its
+// turn of 2 s the operation is queued again behind others. An error is internal: Look queues the operation again later.
 func (o *Operations) Run(ctx context.Context, id int64) error {
 	for turn := time.Now(); ; {
 		var more bool
@@ -61,7 +61,7 @@ func (o *Operations) Run(ctx context.Context, id int64) error {
 	}
 }
 
-// step does one step in a transaction of its own; more tells that the next may follow at once.
+// step runs one step in a transaction of its own. more reports that the next one may follow at once.
 func (o *Operations) step(ctx context.Context, id int64) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -80,7 +80,7 @@ func (o *Operations) step(ctx context.Context, id int64) (more bool, err error) 
 			return nil
 		}
 		done, err := step(postgres.ForTenant(ctx, int32(op.Tenant)), tx, op)
-		if f, ok := fault.Refusal(err); ok { // any other error is ours, and the step is tried again
+		if f, ok := fault.Refusal(err); ok { // any other error is internal, and the step is tried again
 			refused = f
 			return err
 		}
@@ -103,7 +103,7 @@ func (o *Operations) step(ctx context.Context, id int64) (more bool, err error) 
 	return false, nil
 }
 
-// runnable reads an operation whose next step is due. One that is to be cancelled is ended instead.
+// runnable reads an operation whose next step is due. It ends an operation that a client has cancelled.
 func (o *Operations) runnable(ctx context.Context, tx pgx.Tx, id int64) (*Operation, error) {
 	op := &Operation{ID: id}
 	var tenant int32
@@ -129,7 +129,7 @@ func (o *Operations) runnable(ctx context.Context, tx pgx.Tx, id int64) (*Operat
 	return nil, nil
 }
 
-// save commits what a step moved, with what it did. The cursor may hold a key: it is kept only for a next step.
+// save writes the progress of a step in its transaction. The cursor can have a key, so it is kept only for a next step.
 func (op *Operation) save(ctx context.Context, tx pgx.Tx, done bool) error {
 	state := Running
 	if done {
@@ -164,7 +164,7 @@ func (op *Operation) save(ctx context.Context, tx pgx.Tx, done bool) error {
 	return nil
 }
 
-// putOff leaves the next step of an operation to a program that can read what a newer one wrote.
+// putOff delays the next step of an operation that only a newer program can read.
 func (o *Operations) putOff(ctx context.Context, id int64) error {
 	_, err := o.Engine.Exec(ctx, `
 		UPDATE operation
@@ -176,8 +176,8 @@ func (o *Operations) putOff(ctx context.Context, id int64) error {
 	return nil
 }
 
-// stumble notes that a step failed for a reason of ours, and puts the next one off: longer each time, and in the end for
-// good.
+// stumble notes that a step failed for an internal reason, and delays the next one: longer each time, and after mostFailures it ends the
+// operation as failed.
 func (o *Operations) stumble(ctx context.Context, id int64) error {
 	_, err := o.Engine.Exec(ctx, `
 		UPDATE operation
@@ -195,8 +195,8 @@ func (o *Operations) stumble(ctx context.Context, id int64) error {
 	return nil
 }
 
-// Look queues the operations that nobody has stepped lately though they are due: their process may be gone, or they
-// waited. It is called every second or so, by any number of processes.
+// Look queues operations that are due but had no step lately: their process may be dead, or they waited. Any number of processes call it
+// about once a second.
 func (o *Operations) Look(ctx context.Context) error {
 	if o.Queue == nil {
 		return nil

@@ -45,7 +45,7 @@ func counting(h *schedulestest.Fixture, also func(op *operations.Operation, n in
 
 func steady(*operations.Operation, int) error { return nil }
 
-// A step that fails stores nothing, and runs again. Steps that succeeded do not.
+// A step that fails stores nothing, and runs again. A step that succeeded does not run again.
 func TestAStepIsDoneOnce(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)

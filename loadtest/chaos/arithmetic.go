@@ -4,12 +4,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // a machine without zones is no reason to know nothing of them
+	_ "time/tzdata" // the machine may have no zones
 )
 
-// timing is a spec as the checker understands it: a question that can be asked of any second. It shares nothing with the
-// product's calendar. Only kinds whose answer a few lines can tell are used; zones are read off Location.Zone alone,
-// as time.Date decides overlaps and gaps in a way of its own.
+// timing is a spec in the checker's own form: for any second it can decide whether the spec names it. It shares no code with the product's
+// calendar, and has only kinds that need a few lines. It uses only Location.Zone, because time.Date has its own rules for overlaps and gaps.
 type timing struct {
 	kind    kind
 	zone    *time.Location
@@ -20,21 +19,21 @@ type timing struct {
 	hour    int       // daily
 	minute  int       // daily
 	at      []time.Time
-	start   time.Time // zero: none; included
-	end     time.Time // zero: none; included
+	start   time.Time // inclusive; zero: none
+	end     time.Time // inclusive; zero: none
 	most    int       // max_ticks; 0: none
 	out     exclusion
 }
 
-// exclusion is what a spec leaves out.
+// exclusion is the excluded part of a spec.
 type exclusion struct {
-	dates   string // of the zone's wall, each with a blank after it: whole days
+	dates   string // whole local days, each with a space after it
 	below   int    // the seconds of each minute below this one; 0: none
-	named   bool   // the days of the tenant's calendar
-	holiday string // those, as dates
+	named   bool   // it excludes the days of the tenant's calendar
+	holiday string // the days of the calendar, as dates
 }
 
-// names tells whether it leaves a moment out, of which the wall shows this.
+// names reports whether it excludes a moment with this wall time.
 func (e *exclusion) names(wall time.Time) bool {
 	if wall.Second() < e.below {
 		return true
@@ -53,14 +52,14 @@ const (
 	aligned  kind = "aligned"  // an interval from the epoch on
 	anchored kind = "anchored" // an interval from start_at on
 	secondly kind = "secondly" // a cron with seconds: those of every minute
-	minutely kind = "minutely" // a cron: every so many minutes of the hour, on the wall
-	daily    kind = "daily"    // a cron: once a day, at a time on the wall
+	minutely kind = "minutely" // a cron: every so many minutes of the local hour
+	daily    kind = "daily"    // a cron: once a day, at a wall time
 	ruled    kind = "ruled"    // an RRULE by the minute, with seconds
 	once     kind = "once"     // moments
-	delayed  kind = "delayed"  // so long after the end of the tick before: judged by its ticks alone
+	delayed  kind = "delayed"  // an interval after the end of the tick before: checked by its ticks alone
 )
 
-// names tells whether the timing names a moment, bounds included, max_ticks aside.
+// names reports whether the timing names a moment within its bounds, without regard to max_ticks.
 func (t *timing) names(at time.Time) bool {
 	if at.Nanosecond() != 0 || !t.start.IsZero() && at.Before(t.start) || !t.end.IsZero() && at.After(t.end) {
 		return false
@@ -68,7 +67,7 @@ func (t *timing) names(at time.Time) bool {
 	return t.marks(at) && !t.out.names(t.wall(at))
 }
 
-// marks is names without what is left out.
+// marks is names without exclusions.
 func (t *timing) marks(at time.Time) bool {
 	switch t.kind {
 	case delayed:
@@ -94,8 +93,8 @@ func (t *timing) marks(at time.Time) bool {
 	return false
 }
 
-// namesDaily: a time of day comes once a day. Shown twice, the first counts; never shown, it is read with the offset
-// before the gap.
+// namesDaily reports whether a daily timing names a moment. A wall time that is shown twice counts the first time; a skipped one is read with
+// the offset before the gap.
 func (t *timing) namesDaily(at time.Time) bool {
 	if at.Second() != 0 {
 		return false
@@ -109,7 +108,7 @@ func (t *timing) namesDaily(at time.Time) bool {
 	return false
 }
 
-// onDay is when the daily time comes on a day of the wall's calendar.
+// onDay returns the instant of the daily time on a local day.
 func (t *timing) onDay(day time.Time) time.Time {
 	w := day.Add(time.Duration(t.hour)*time.Hour + time.Duration(t.minute)*time.Minute)
 	before, after := t.shift(w.Add(-26*time.Hour)), t.shift(w.Add(26*time.Hour))
@@ -125,16 +124,16 @@ func (t *timing) onDay(day time.Time) time.Time {
 	return w.Add(-before)
 }
 
-// shift is how far the zone's wall is ahead of UTC at a moment.
+// shift returns the offset of the zone from UTC at a moment.
 func (t *timing) shift(at time.Time) time.Duration {
 	_, offset := at.In(t.zone).Zone()
 	return time.Duration(offset) * time.Second
 }
 
-// wall is what the clock on the wall shows, written as if it were UTC.
+// wall returns the wall time of the zone, as if it were UTC.
 func (t *timing) wall(at time.Time) time.Time { return at.UTC().Add(t.shift(at)) }
 
-// next are the first n named moments after one, none later than the limit; max_ticks does not bound them.
+// next returns the first n named moments after one, none later than the limit, without regard to max_ticks.
 func (t *timing) next(after time.Time, n int, limit time.Time) (all []time.Time) {
 	for at := after.UTC().Truncate(time.Second).Add(time.Second); len(all) < n && !at.After(limit); at = at.Add(t.stride(at)) {
 		if t.names(at) {
@@ -144,8 +143,7 @@ func (t *timing) next(after time.Time, n int, limit time.Time) (all []time.Time)
 	return all
 }
 
-// stride is how far the scan may go from a moment without missing one: to the next second, or the next whole minute where
-// only those are named.
+// stride returns the time from a moment to the next one that the timing could name: to the next second, or to the next whole minute.
 func (t *timing) stride(at time.Time) time.Duration {
 	if t.kind == minutely || t.kind == daily {
 		return at.Truncate(time.Minute).Add(time.Minute).Sub(at)
@@ -153,10 +151,10 @@ func (t *timing) stride(at time.Time) time.Duration {
 	return time.Second
 }
 
-// between are the named moments after one and up to another.
+// between returns the named moments after one and up to another.
 func (t *timing) between(after, upto time.Time) []time.Time { return t.next(after, 1<<30, upto) }
 
-// same tells whether two timings are one, so that a change from one to the other retimes nothing.
+// same reports whether two timings are equal, so that a change from one to the other retimes nothing.
 func (t *timing) same(o *timing) bool {
 	return t.kind == o.kind && t.zone.String() == o.zone.String() && t.every == o.every && t.offset == o.offset && t.anchor.Equal(o.anchor) &&
 		slices.Equal(t.seconds, o.seconds) && t.hour == o.hour && t.minute == o.minute && slices.EqualFunc(t.at, o.at, time.Time.Equal) &&

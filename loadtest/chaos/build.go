@@ -12,13 +12,13 @@ import (
 
 const program = "github.com/carillonhq/carillon/cmd/carillon"
 
-// Build compiles carillon with its crash points, and with its deliberate bugs where the tags say so. With clocks it is a
-// program whose clock can be wrong; all of it, the standard library too, has then to be compiled anew.
+// Build compiles carillon with build tags, such as those of crash points and deliberate bugs, and returns the program. With clocks the
+// program's clock can be wrong, and the standard library is compiled, too.
 func Build(ctx context.Context, dir, tags string, clocks bool) (string, error) {
 	return build(ctx, dir, "carillon", "", tags, clocks)
 }
 
-// build compiles the source that is in a folder, "" being where we are.
+// build compiles the source in a folder, or in the current folder if source is "".
 func build(ctx context.Context, dir, name, source, tags string, clocks bool) (string, error) {
 	file := filepath.Join(dir, name)
 	args := []string{"build", "-tags", tags, "-o", file}
@@ -37,12 +37,12 @@ func build(ctx context.Context, dir, name, source, tags string, clocks bool) (st
 	return file, nil
 }
 
-// Oldest is for BuildAt the first of the commits that have the tables of this one.
+// Oldest names, for BuildAt, the first commit with the same tables as this one.
 const Oldest = "oldest"
 
 var errNoOlder = errors.New("no earlier commit has the tables of this one")
 
-// BuildAt compiles carillon as it was at a commit of this repository, which is to have the same tables.
+// BuildAt compiles carillon at a commit of this repository, which must have the same tables.
 func BuildAt(ctx context.Context, dir, commit, tags string, clocks bool) (file, at string, err error) {
 	if commit == Oldest {
 		if commit, err = oldest(ctx); err != nil {
@@ -67,7 +67,7 @@ func BuildAt(ctx context.Context, dir, commit, tags string, clocks bool) (file, 
 	return file, commit, err
 }
 
-// oldest is the earliest commit since the tables are what they are.
+// oldest returns the earliest commit with the present tables.
 func oldest(ctx context.Context) (string, error) {
 	list, err := git(ctx, "log", "--first-parent", "--format=%H")
 	if err != nil {

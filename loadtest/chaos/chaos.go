@@ -1,7 +1,6 @@
-// Package chaos is a fault lab: PostgreSQL, two processes of each part of Carillon, workers, and endpoints of bad habits,
-// on one machine and without containers. Clients change schedules all the time while processes are killed, stopped and
-// cut off. Then all is healed, and a checker of its own judges what the record, the endpoints and the clients tell: nothing lost,
-// nothing doubled, nothing early.
+// Package chaos is a fault lab on one machine, without containers: PostgreSQL, two processes of each role of Carillon, workers, and endpoints
+// with bad habits. Clients change schedules while processes are killed, stopped and cut off. Then all faults end, and an independent
+// checker compares the record with what endpoints, workers and clients saw: nothing lost, nothing doubled, nothing early.
 package chaos
 
 import (
@@ -16,36 +15,36 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options are what a campaign is told.
+// Options are the settings of a campaign.
 type Options struct {
 	Seed      uint64
-	For       time.Duration // of faults; healing and judging come after it
-	Round     time.Duration // how often all is healed and judged meanwhile, the campaign being over at the first violation; 0: never
+	For       time.Duration // of faults; healing and checking follow it
+	Round     time.Duration // between checks during the campaign, which ends at the first violation; 0: no such checks
 	Tenants   int
-	Schedules int           // in all, to begin with
-	Busy      int           // how many of them may come many times a minute; 0: 150
-	Pause     time.Duration // between the operations of one tenant, about
-	Calm      time.Duration // between faults, about
+	Schedules int           // at the start, of all tenants
+	Busy      int           // the most schedules that fire many times a minute; 0: 150
+	Pause     time.Duration // mean pause between the operations of a tenant
+	Calm      time.Duration // mean pause between faults
 	Faulty    int           // faults at once; 0: none
 	Only      []string      // kinds of faults; empty: all
 	Binary    string        // of Build, with the tag fault
-	Old       string        // another version of it, which half of the processes are to begin with; "": none
-	Disk      bool          // PostgreSQL is to have a disk of its own, which can be full
+	Old       string        // another version, with which half of the processes begin; "": none
+	Disk      bool          // PostgreSQL has a disk of its own, which can be full
 	Mutant    string        // a deliberate bug; the binary must have it
-	Drain     time.Duration // how long what was due may take to end after the healing; 0: five minutes
+	Drain     time.Duration // bounds the end of all due ticks after the healing; 0: five minutes
 	Repeat    string        // the command that runs the same campaign
 	Say       func(format string, args ...any)
 	Step      func() // called each second of For
 }
 
-// kinds are the faults that may happen.
+// kinds returns the faults that can happen.
 func (o Options) kinds() []fault {
 	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool {
 		return len(o.Only) > 0 && !slices.Contains(o.Only, f.kind) || f.kind == "full_disk" && !o.Disk || f.kind == "another_version" && o.Old == ""
 	})
 }
 
-// Verdict is what a campaign came to.
+// Verdict is the result of a campaign.
 type Verdict struct {
 	Seed       uint64         `json:"seed"`
 	Seconds    float64        `json:"seconds"`
@@ -53,7 +52,7 @@ type Verdict struct {
 	Ticks      int            `json:"ticks"`
 	Receipts   int            `json:"receipts"`
 	Operations int            `json:"operations"`
-	Doubtful   int            `json:"doubtful"` // operations that nobody knows the end of
+	Doubtful   int            `json:"doubtful"` // operations with an unknown outcome
 	Unanswered int            `json:"unanswered"`
 	Terminated int64          `json:"terminated_backends"`
 	Internal   int64          `json:"internal_errors"`
@@ -66,7 +65,7 @@ type Verdict struct {
 	Repeat     string         `json:"repeat"`
 }
 
-// Run runs one campaign. Its error is a lab that could not run; what Carillon did wrong is in the verdict.
+// Run runs one campaign. It returns an error if the lab could not run; mistakes of Carillon are in the verdict.
 func Run(ctx context.Context, o Options) (v *Verdict, err error) {
 	o.Say("starting PostgreSQL and %d processes", len(roles))
 	lab, err := openLab(ctx, o)
@@ -110,7 +109,7 @@ func Run(ctx context.Context, o Options) (v *Verdict, err error) {
 	return c.verdict(o, lab, crash), nil
 }
 
-// judge runs the campaign, in rounds where the options say so, and judges it.
+// judge runs the campaign, in rounds if the options say so, and checks it.
 func (l *Lab) judge(ctx context.Context, o Options, clients []*client, rec *record) (*checker, *crashes, error) {
 	writers, err := l.fill(ctx, o, clients)
 	if err != nil {
@@ -138,19 +137,19 @@ func (l *Lab) judge(ctx context.Context, o Options, clients []*client, rec *reco
 	}
 	o.Say("healed; PostgreSQL is at %s", l.database)
 	sleep(ctx, 5*time.Second)
-	for _, c := range clients { // who stood still may have disabled it since it was enabled
+	for _, c := range clients { // a process that stood still may have disabled it again
 		l.sink.reenable(ctx, c, "gone")
 	}
 	rec.judged = time.Now()
 	if err := l.drain(ctx, clients, rec, cmp.Or(o.Drain, drainWithin)); err != nil {
 		return nil, nil, err
 	}
-	o.Say("drained in %s; judging", rec.late.Round(100*time.Millisecond))
+	o.Say("drained in %s; checking", rec.late.Round(100*time.Millisecond))
 	c, err := l.read(ctx, clients, rec, false)
 	return c, crash, err
 }
 
-// read reads the record and judges it. Early is while ticks may still be under way.
+// read reads the record and checks it. early says that ticks may still be under way.
 func (l *Lab) read(ctx context.Context, clients []*client, rec *record, early bool) (*checker, error) {
 	if err := rec.read(ctx, clients); err != nil {
 		return nil, err
@@ -163,7 +162,7 @@ func (l *Lab) read(ctx context.Context, clients []*client, rec *record, early bo
 	return c, nil
 }
 
-// fill has clients make their first schedules.
+// fill makes clients create their first schedules.
 func (l *Lab) fill(ctx context.Context, o Options, clients []*client) ([]*writer, error) {
 	writers := make([]*writer, len(clients))
 	filling, ctx := errgroup.WithContext(ctx)
@@ -178,11 +177,10 @@ func (l *Lab) fill(ctx context.Context, o Options, clients []*client) ([]*writer
 	return writers, nil
 }
 
-// busy is how many schedules may come many times a minute: of more than two cores can do beside all of the lab the rest would
-// only wait.
+// busy is the default of Options.Busy. Two cores that also run the lab can handle about so many; more would only wait.
 const busy = 150
 
-// troublemakers are those who do faults, each to the end of one before the next.
+// troublemakers returns o.Faulty sources of faults, each of which causes one fault after another.
 func (l *Lab) troublemakers(o Options, crash *crashes) (all []*faulty) {
 	for i := range o.Faulty {
 		all = append(all, &faulty{Lab: l, rand: rand.New(rand.NewPCG(o.Seed, 1000+uint64(i))), crash: crash, kinds: o.kinds()})
@@ -190,8 +188,8 @@ func (l *Lab) troublemakers(o Options, crash *crashes) (all []*faulty) {
 	return all
 }
 
-// campaign has clients write and faults happen for a while, and heals. Operations that are under way then are brought to
-// their end by the healing, so it waits for them only after that.
+// campaign runs clients and faults for a while, and then heals the lab. Healing lets the running operations end, so it waits for them only
+// after that.
 func (l *Lab) campaign(ctx context.Context, o Options, length time.Duration, writers []*writer, troublemakers []*faulty) error {
 	during, end := context.WithTimeout(ctx, length)
 	defer end()
@@ -226,7 +224,7 @@ func (l *Lab) campaign(ctx context.Context, o Options, length time.Duration, wri
 	return err
 }
 
-// answeredWithin is how long after the healing an operation may still fail, where the options do not say what may take how long.
+// answeredWithin bounds how long after the healing an operation may still fail, if the options have no Drain.
 const answeredWithin = 90 * time.Second
 
 func (c *checker) verdict(o Options, l *Lab, crash *crashes) *Verdict {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// checker holds what was recorded and received against what was asked for. It trusts nothing of the product's: neither its
-// calendar nor what it says of itself.
+// checker compares the record and the receipts with the operations of the clients. It uses no code of the product, and does not trust what
+// the product reports of itself.
 type checker struct {
 	record   *record
 	lives    map[name]*biography
@@ -16,14 +16,14 @@ type checker struct {
 	byID     map[string]*tick
 	troubles *troubles
 
-	early    bool // ticks may be under way: nothing is said of what may yet come
+	early    bool // ticks may be under way: missing ones are no violation yet
 	checked  int
 	byRule   map[string]int
 	violated []Violation
 	shown    map[string]int
 }
 
-// Violation is a promise that was not kept, with the smallest history that shows it.
+// Violation is a broken promise, with the smallest history that shows it.
 type Violation struct {
 	Rule    string   `json:"rule"` // I1 to I12
 	What    string   `json:"what"`
@@ -31,10 +31,10 @@ type Violation struct {
 	History []string `json:"history,omitempty"`
 }
 
-// mostShown is how many violations of a rule are told with their history.
+// mostShown is the number of violations of a rule that are shown with their history.
 const mostShown = 5
 
-// doubtfulFor is how long after a fault an acknowledgement may still have been lost by it.
+// doubtfulFor is the time after a fault in which it may still have lost an acknowledgement.
 const doubtfulFor = 15 * time.Second
 
 func newChecker(rec *record, h *history, l *ledger, t *troubles) *checker {
@@ -68,7 +68,7 @@ func newChecker(rec *record, h *history, l *ledger, t *troubles) *checker {
 	return c
 }
 
-// check judges everything.
+// check runs all checks.
 func (c *checker) check() {
 	for n, b := range c.lives {
 		c.key(n, b)
@@ -98,7 +98,7 @@ func (c *checker) check() {
 	slices.SortStableFunc(c.violated, func(a, b Violation) int { return strings.Compare(a.Rule, b.Rule) })
 }
 
-// key judges the ticks of one key: life by life, and what no life explains.
+// key checks the ticks of one key: life by life, and then those that no life explains.
 func (c *checker) key(n name, b *biography) {
 	byLife := map[string][]*tick{}
 	for _, t := range c.record.ticks[n] {
@@ -123,7 +123,7 @@ func (c *checker) key(n name, b *biography) {
 	c.audited(n, b)
 }
 
-// due is I1: each time that must have come has one tick, or is counted by exactly one.
+// due checks I1: each time that must have come has one tick, or exactly one tick counts it as missed.
 func (c *checker) due(n name, b *biography, l *life, ticks []*tick) {
 	upto := c.record.judged
 	must, may := l.times(upto)
@@ -136,7 +136,7 @@ func (c *checker) due(n name, b *biography, l *life, ticks []*tick) {
 			continue
 		}
 		if t.FiredAt.Before(t.Timestamp) {
-			c.violate("I2", n, t, "it was made %s before its time", t.Timestamp.Sub(t.FiredAt))
+			c.violate("I2", n, t, "it was created %s before its time", t.Timestamp.Sub(t.FiredAt))
 		}
 		if t.Timestamp.Equal(last) {
 			c.violate("I1", n, t, "a second tick at one time")
@@ -151,7 +151,7 @@ func (c *checker) due(n name, b *biography, l *life, ticks []*tick) {
 				c.violate("I1", n, t, "missed_count is %d, and %d to %d times were missed: %s", t.MissedCount, least, most, times(must, last, t.Timestamp))
 			}
 			if l.missed == "all" && t.MissedCount > 0 && t.Reason != "missed" {
-				c.violate("I1", n, t, "it stands for %d others, though each was to come", t.MissedCount)
+				c.violate("I1", n, t, "it counts %d missed times, though each had to come", t.MissedCount)
 			}
 		}
 		last = t.Timestamp
@@ -168,7 +168,7 @@ func lastOf(ticks []*tick) *tick {
 	return ticks[len(ticks)-1]
 }
 
-// times writes the first of the times strictly between two moments.
+// times lists the first of the times strictly between two moments.
 func times(all []time.Time, after, before time.Time) string {
 	var texts []string
 	for _, t := range all {
@@ -179,7 +179,7 @@ func times(all []time.Time, after, before time.Time) string {
 	return strings.Join(texts, " ")
 }
 
-// sequence is I3 over the ticks that were handed out: they are numbered without a gap, and each names the one before it.
+// sequence checks I3 of the handed-out ticks: their numbers have no gap, and each names the one before it.
 func (c *checker) sequence(n name, ticks []*tick) {
 	var before *tick
 	for _, t := range ticks {
@@ -203,7 +203,7 @@ func (c *checker) sequence(n name, ticks []*tick) {
 	}
 }
 
-// asked is I8 of ticks that a client asked for: each that was acknowledged is there, once.
+// asked checks I8 of triggered ticks: each acknowledged one exists, once.
 func (c *checker) asked(n name, b *biography, l *life, ticks []*tick) {
 	manual := 0
 	for _, t := range ticks {
@@ -212,21 +212,21 @@ func (c *checker) asked(n name, b *biography, l *life, ticks []*tick) {
 		}
 	}
 	if manual < l.manual && !b.late(c.record.judged) || manual > l.manual && b.doubt.IsZero() {
-		c.violate("I8", n, lastOf(ticks), "%d ticks were asked for, and %d are there", l.manual, manual)
+		c.violate("I8", n, lastOf(ticks), "%d ticks were triggered, and %d exist", l.manual, manual)
 	}
 	for _, o := range b.ops {
 		if o.Kind == "trigger" && o.Outcome == okay && o.Tick != "" && o.End.Before(c.record.judged) && c.byID[o.Tick] == nil {
-			c.violate("I8", n, nil, "tick %s was acknowledged and is not there", o.Tick)
+			c.violate("I8", n, nil, "tick %s was acknowledged and does not exist", o.Tick)
 		}
 	}
 }
 
-// late tells whether a tick was asked for after the moment up to which ticks are judged.
+// late reports whether a tick was triggered after the moment up to which ticks are checked.
 func (b *biography) late(judged time.Time) bool {
 	return slices.ContainsFunc(b.ops, func(o *operation) bool { return o.Kind == "trigger" && o.End.After(judged) })
 }
 
-// kept is I8 of schedules, and what I10 says of them: what was acknowledged is what is stored, and goes on.
+// kept checks I8 and I10 of schedules: the stored schedule is the acknowledged one, and it has a next time.
 func (c *checker) kept(n name, b *biography) {
 	s, there := c.record.stored[n]
 	if there && s.Status == "quarantined" {
@@ -236,15 +236,15 @@ func (c *checker) kept(n name, b *biography) {
 		return
 	}
 	l := b.lives[len(b.lives)-1]
-	if there && s.Status == "active" && s.NextAt == nil && !l.deleted && l.def.timing.lasts() { // what ends is completed within a minute
+	if there && s.Status == "active" && s.NextAt == nil && !l.deleted && l.def.timing.lasts() { // a schedule at its end is completed within a minute
 		c.violate("I10", n, nil, "the schedule is active and has no next time")
 	}
 	switch {
 	case l.deleted && there:
-		c.violate("I8", n, nil, "it was deleted, and is there")
+		c.violate("I8", n, nil, "it was deleted, and exists")
 	case l.deleted:
 	case !there:
-		c.violate("I8", n, nil, "it was acknowledged, and is not there")
+		c.violate("I8", n, nil, "it was acknowledged, and does not exist")
 	case l.id != "" && s.ID != l.id:
 		c.violate("I8", n, nil, "it is another schedule, %s and not %s", s.ID, l.id)
 	case l.last > 0 && s.Version != l.last:
@@ -254,7 +254,7 @@ func (c *checker) kept(n name, b *biography) {
 	}
 }
 
-// audited is I12: each change has one row. That of bulk and sync is the call's, and is not of one key.
+// audited checks I12: each change has one row. Bulk and sync have a row for the whole call, not for a key.
 func (c *checker) audited(n name, b *biography) {
 	if !b.doubt.IsZero() {
 		return
@@ -290,16 +290,16 @@ func (c *checker) audited(n name, b *biography) {
 		delete(rows, v)
 	}
 	for v, n1 := range rows {
-		c.violate("I12", n, nil, "%d rows of audit tell of version %d, which no answer named", n1, v)
+		c.violate("I12", n, nil, "%d rows of audit name version %d, which no answer named", n1, v)
 	}
 }
 
-// finished is I4: a tick ends, for a reason.
+// finished checks I4: a tick ends, with a reason.
 func (c *checker) finished(n name, t *tick) {
 	switch t.State {
 	case "succeeded":
 		if !slices.ContainsFunc(c.receipts[t.TickID], func(r *receipt) bool { return r.Outcome == taken || r.Outcome == cutOff }) {
-			c.violate("I4", n, t, "it succeeded, and nobody took it")
+			c.violate("I4", n, t, "it succeeded, and no receiver took it")
 		}
 	case "failed":
 		if t.Attempt < 10 {
@@ -307,12 +307,12 @@ func (c *checker) finished(n name, t *tick) {
 		}
 	case "skipped":
 		if t.Reason == "" {
-			c.violate("I4", n, t, "it was skipped for no reason")
+			c.violate("I4", n, t, "it was skipped without a reason")
 		}
 	case "cancelled":
 	default:
-		if len(c.record.left) == 0 && !c.early { // else it was told already
-			c.violate("I4", n, t, "it is %s still", t.State)
+		if len(c.record.left) == 0 && !c.early { // otherwise it was already reported
+			c.violate("I4", n, t, "it is still %s", t.State)
 		}
 	}
 	if t.EndedAt != nil && t.EndedAt.Before(t.FiredAt.Add(-time.Second)) {
@@ -320,7 +320,7 @@ func (c *checker) finished(n name, t *tick) {
 	}
 }
 
-// violate notes a violation, with its history where it is among the first of its rule.
+// violate notes a violation. The first ones of a rule get their history.
 func (c *checker) violate(rule string, n name, t *tick, format string, args ...any) {
 	c.byRule[rule]++
 	if c.shown[rule]++; c.shown[rule] > mostShown {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// answerWithin is how long an attempt at a request may take; then its client knows nothing of it.
+// answerWithin bounds an attempt at a request. After it the outcome is unknown to the client.
 const answerWithin = 8 * time.Second
 
-// client makes requests of one tenant, by turns to each API. It tries nothing again by itself.
+// client sends requests of one tenant, to each API in turn. It repeats none by itself.
 type client struct {
 	lab    *Lab
 	tenant string
@@ -24,7 +24,7 @@ type client struct {
 	next   *atomic.Int64
 }
 
-// answer is what came of one attempt. Known is false where no answer came, or one that says nothing of what was done.
+// answer is the result of one attempt. known is false without an answer, or if the answer does not show whether the change was made.
 type answer struct {
 	known  bool
 	status int
@@ -67,12 +67,12 @@ func (c *client) do(ctx context.Context, method, path string, body []byte, heade
 	if a.body, a.err = io.ReadAll(response.Body); a.err != nil {
 		return a
 	}
-	// A failure of ours and a shed request say nothing: the first may have been done, and both are worth another try.
+	// After a server error or a shed request the outcome is unknown, and another attempt makes sense.
 	a.known = a.status < 500 && a.status != http.StatusTooManyRequests
 	return a
 }
 
-// until makes attempts until one is answered, and tells how many it took.
+// until makes attempts until one has a known outcome, and returns their number.
 func (c *client) until(ctx context.Context, method, path string, body []byte, headers ...string) (a answer, tries int, err error) {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		tries++
@@ -83,7 +83,7 @@ func (c *client) until(ctx context.Context, method, path string, body []byte, he
 			c.lab.internal.Add(1)
 		}
 		if tries%20 == 0 && c.lab.healed.Load() {
-			c.lab.say("%s %s of %s: %d tries, the last came to %d %.200s %v", method, path, c.tenant, tries, a.status, a.body, a.err)
+			c.lab.say("%s %s of %s: %d tries, the last one got %d %.200s %v", method, path, c.tenant, tries, a.status, a.body, a.err)
 		}
 		if !sleep(ctx, wait) {
 			return a, tries, ctx.Err()
@@ -91,7 +91,7 @@ func (c *client) until(ctx context.Context, method, path string, body []byte, he
 	}
 }
 
-// get reads something, as often as it takes.
+// get reads a resource, with as many attempts as necessary.
 func get[T any](ctx context.Context, c *client, path string, query url.Values) (into T, err error) {
 	if len(query) > 0 {
 		path += "?" + query.Encode()
@@ -128,7 +128,7 @@ func all[T any](ctx context.Context, c *client, path string, query url.Values) (
 	}
 }
 
-// sleep waits, and tells whether it did so to the end.
+// sleep waits, and reports false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -140,7 +140,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// tick is a tick as a message or the record shows it, read by a struct of our own.
+// tick is a tick of a message or of the record, in a struct of the lab's own.
 type tick struct {
 	TickID        string          `json:"tick_id"`
 	ScheduleID    string          `json:"schedule_id"`
@@ -164,7 +164,7 @@ type tick struct {
 
 func (t *tick) name(tenant string) name { return name{tenant, t.Workflow, t.Key} }
 
-// timed tells of a tick that the spec named, and not a client.
+// timed reports whether the spec named the tick's time, not a client.
 func (t *tick) timed() bool { return t.Cause != "manual" && t.Cause != "backfill" }
 
 // stored is a schedule as a list shows it.

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// clocks are how far off the clock of each process is, in seconds; with a j it jumps there and back every seven seconds.
-// They show in a program that was built with wrongClocks: what is due must not depend on any of them.
+// clocks are the errors of each process's clock in seconds. With a j the clock jumps there and back every seven seconds. They need a program
+// built with wrongClocks. No due time may depend on them.
 var clocks = map[string]string{"api-1": "3", "api-2": "-4j", "sweep-1": "3j", "sweep-2": "-3", "dispatch-1": "4", "dispatch-2": "-2j"}
 
 const (
@@ -35,10 +35,10 @@ var wrongSeconds, wrongJumps = func() (s int64, jumps bool) {
 `
 )
 
-var errOtherClock = errors.New("this Go reads the clock in a way that the lab does not know")
+var errOtherClock = errors.New("this version of Go reads the clock in a way that the lab does not know")
 
-// wrongClocks writes an overlay of the standard library in which the clock on the wall is off by CARILLON_CLOCK, and
-// returns the file that -overlay takes. The monotonic clock is as it is, as on a machine whose clock is set.
+// wrongClocks writes an overlay of the standard library in which the wall clock is off by CARILLON_CLOCK, and returns the file for -overlay.
+// The monotonic clock is right, as on a machine whose clock is set.
 func wrongClocks(dir string) (string, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

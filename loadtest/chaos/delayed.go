@@ -6,8 +6,8 @@ import "time"
 // from which the first one counts.
 const delaySlack = 3 * time.Second
 
-// free tells whether a time may come by an interval that counts from the end of the tick before, or was swept by a calendar
-// that leaves it out by now.
+// free reports whether the checker cannot know a time of the tick: its interval counts from the end of the tick before, or it was swept with
+// an edition of the calendar that has changed since.
 func (l *life) free(t *tick) bool {
 	for _, e := range l.eras {
 		if e.may(t.Timestamp) && (e.timing.kind == delayed || t.Reason == "excluded" && e.timing.marks(t.Timestamp)) {
@@ -17,7 +17,7 @@ func (l *life) free(t *tick) bool {
 	return false
 }
 
-// over is when a tick had ended; what was skipped did so at once.
+// over returns when a tick had ended. A skipped tick ended at once.
 func (t *tick) over() time.Time {
 	if t.EndedAt != nil {
 		return *t.EndedAt
@@ -25,7 +25,7 @@ func (t *tick) over() time.Time {
 	return t.FiredAt
 }
 
-// chained is I1 of schedules with fixed_delay: each tick comes an interval after the end of the one before, whatever became of it,
+// chained checks I1 of schedules with fixed_delay: each tick comes an interval after the end of the one before, in whatever state that ended,
 // and there is always a next one.
 func (c *checker) chained(n name, b *biography, l *life, ticks []*tick) {
 	for _, e := range l.eras {
@@ -39,14 +39,14 @@ func (c *checker) chained(n name, b *biography, l *life, ticks []*tick) {
 		if !b.doubt.IsZero() && b.doubt.Before(until) {
 			until = b.doubt
 		}
-		from, inside := e.fromB, false // what the next one counts from; a tick of this era was before it
+		from, inside := e.fromB, false // the start of the next interval; whether a tick of this era came before it
 		for _, t := range ticks {
 			if !t.timed() || t.Timestamp.After(until) {
 				continue
 			}
 			if t.Timestamp.After(e.fromB) {
 				if t.MissedCount != 0 {
-					c.violate("I1", n, t, "it stands for %d others, and can stand for none", t.MissedCount)
+					c.violate("I1", n, t, "it counts %d missed times, and can count none", t.MissedCount)
 				}
 				if inside && t.Timestamp.Before(from.Add(every-time.Second)) {
 					c.violate("I1", n, t, "it came %s after the end of the one before, and not %s", t.Timestamp.Sub(from), every)

@@ -6,15 +6,15 @@ import (
 	"syscall"
 )
 
-// disk is a file system of its own in memory, whose size can be taken away.
+// disk is a file system in memory whose size can be reduced.
 type disk struct{ dir string }
 
 const (
-	diskSize  = 8 << 30 // of memory, of which only what is written is taken
+	diskSize  = 8 << 30 // of memory; only written blocks use it
 	diskCrumb = 64 << 10
 )
 
-// openDisk mounts one, which only a privileged account may do.
+// openDisk mounts a disk. It needs a privileged account.
 func openDisk() (*disk, error) {
 	dir, err := os.MkdirTemp("", "carillon-disk-*")
 	if err != nil {
@@ -27,7 +27,7 @@ func openDisk() (*disk, error) {
 	return d, nil
 }
 
-// fill takes away all room but a crumb: who writes more is told that no space is left on the device.
+// fill reduces the size to little more than the content: further writes fail with "no space left on device".
 func (d *disk) fill() error {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(d.dir, &s); err != nil {
@@ -36,7 +36,7 @@ func (d *disk) fill() error {
 	return d.resize(int64(s.Blocks-s.Bfree)*s.Bsize + diskCrumb)
 }
 
-// free gives the room back.
+// free restores the size.
 func (d *disk) free() error { return d.resize(diskSize) }
 
 func (d *disk) resize(to int64) error {
@@ -45,11 +45,11 @@ func (d *disk) resize(to int64) error {
 		if err == nil || try == 20 {
 			return err
 		}
-		to += 4 << 20 // more was written meanwhile than there would be
+		to += 4 << 20 // more was written meanwhile than the new size allows
 	}
 }
 
 func (d *disk) close() {
-	_ = syscall.Unmount(d.dir, 0) // nobody is in it any more; should somebody be, it stays
+	_ = syscall.Unmount(d.dir, 0) // if a process still uses it, it stays mounted
 	_ = os.Remove(d.dir)
 }

@@ -4,11 +4,11 @@ package chaos
 
 import "errors"
 
-// disk is one of its own that can be full, which is known how to make on Linux alone.
+// disk is a file system that can be full. The lab can make one only on Linux.
 type disk struct{ dir string }
 
 func openDisk() (*disk, error) {
-	return nil, errors.New("a disk that can be full is mounted on Linux only")
+	return nil, errors.New("a disk that can be full needs Linux")
 }
 
 func (*disk) fill() error { return nil }

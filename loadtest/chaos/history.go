@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// operation is one thing that a client asked for, with all its attempts. What it did, it did at one moment of [Start,
-// End]. One that was refused after an attempt whose answer was lost may have done it, or not.
+// operation is one request of a client, with all its attempts. It took effect at one moment of [Start, End]. If an attempt lost its answer
+// and a later one was refused, it is unknown whether the operation took effect.
 type operation struct {
 	Number   int
 	Tenant   string
@@ -19,19 +19,19 @@ type operation struct {
 	Tries    int    // attempts; all but the last have no answer
 	Outcome  string // ok, refused, maybe
 	Status   int
-	Schedule string // its id, where the answer tells
+	Schedule string // its id, if the answer has one
 	Version  int64
 	Tick     string // of a trigger
 
-	after *definition // what it made of the schedule; nil: it is gone
+	after *definition // the schedule after it; nil: deleted
 	pause bool        // paused since
-	slow  bool        // it is in force a while after its answer
+	slow  bool        // it applies only some time after its answer
 }
 
-// inForceWithin is how long after its answer an edit of a calendar may take to be in force, faults included.
+// inForceWithin bounds the time from the answer to an edit of a calendar until the edit applies, faults included.
 const inForceWithin = 30 * time.Second
 
-// settled is when the operation was in force at the latest.
+// settled returns the latest moment at which the operation began to apply.
 func (o *operation) settled() time.Time {
 	if o.slow {
 		return o.End.Add(inForceWithin)
@@ -46,7 +46,7 @@ const (
 	maybe   = "maybe"
 )
 
-// history is all that clients asked for, in the order in which it began for each key.
+// history is all operations of the clients, for each key in the order of their starts.
 type history struct {
 	mu  sync.Mutex
 	ops []*operation
@@ -59,7 +59,7 @@ func (h *history) add(o *operation) {
 	h.ops = append(h.ops, o)
 }
 
-// byKey parts the operations by what they are about.
+// byKey groups the operations by key.
 func (h *history) byKey() map[name][]*operation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,16 +71,16 @@ func (h *history) byKey() map[name][]*operation {
 	return parts
 }
 
-// name is what a client knows a schedule by.
+// name is the name by which a client knows a schedule.
 type name struct{ tenant, workflow, key string }
 
-// receipt is one time that a tick came to an endpoint or a worker.
+// receipt is one delivery of a tick to an endpoint or a worker.
 type receipt struct {
-	Tenant  string    // whose endpoint or worker it was
-	At      time.Time // when all of it had come
+	Tenant  string    // of the endpoint or worker
+	At      time.Time // when it was completely read
 	Done    time.Time // when it was answered
 	Where   string    // sink, or a worker's name
-	Outcome string    // taken: we acted on it and said so; refused, lost: we acted and the answer was cut; stolen: let lie
+	Outcome string    // taken: processed and answered; refused; lost: processed, but the answer was cut; stolen: not processed
 	Signed  bool
 	ID      string // webhook-id
 	tick
@@ -94,12 +94,12 @@ const (
 	letLie    = "stolen"
 )
 
-// ledger is what came to all endpoints and workers.
+// ledger is the receipts of all endpoints and workers.
 type ledger struct {
-	acting sync.RWMutex // held by who takes a tick, until it is entered; and, alone, by who judges
+	acting sync.RWMutex // read-locked from receiving a tick until it is noted; locked by the checker
 	mu     sync.Mutex
 	list   []*receipt
-	bad    []string // what no tick should be like
+	bad    []string // complaints about malformed ticks
 }
 
 func (l *ledger) add(r *receipt) {
@@ -120,7 +120,7 @@ func (l *ledger) count() int {
 	return len(l.list)
 }
 
-// disturbance is a fault and how long it lasted.
+// disturbance is a fault with its start and end.
 type disturbance struct {
 	Kind string    `json:"kind"`
 	On   string    `json:"on,omitempty"`
@@ -140,7 +140,7 @@ func (t *troubles) add(d disturbance) {
 	t.list = append(t.list, d)
 }
 
-// near tells whether a fault lay within a while of a span of time.
+// near reports whether a fault happened at most within before or after a span of time.
 func (t *troubles) near(from, to time.Time, within time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

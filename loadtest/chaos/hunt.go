@@ -12,18 +12,18 @@ import (
 	"github.com/carillonhq/carillon/internal/sabotage"
 )
 
-// trial is what brings a bug to light. Any campaign would, in time; these do in half a minute.
+// trial is a campaign that shows a bug within half a minute. Others show it, too, but later.
 type trial struct {
 	faults []string // no others; empty: all
-	none   bool     // no fault: it would only be an excuse for what the bug does
-	late   bool     // what it does shows only in what never ends: there is no use in judging before all else has
+	none   bool     // no faults: they would excuse what the bug does
+	late   bool     // the bug shows only in ticks that never end, so an early check is useless
 	pause  time.Duration
 }
 
 const (
-	huntRound = 10 * time.Second // between two looks at what has come of a bug
-	huntLate  = 15 * time.Second // of faults, for what shows only in what never ends
-	huntDrain = 40 * time.Second // what a bug has left for good need not be waited for
+	huntRound = 10 * time.Second // between two checks
+	huntLate  = 15 * time.Second // of faults, for bugs that show only in ticks that never end
+	huntDrain = 40 * time.Second // ticks that the bug leaves behind never end
 )
 
 var trials = map[sabotage.Bug]trial{
@@ -37,7 +37,7 @@ var trials = map[sabotage.Bug]trial{
 	sabotage.RetimeForgets:  {faults: []string{"stop", "latency", "lock_table"}, pause: 100 * time.Millisecond},
 }
 
-// Found is what the lab says of one deliberate bug.
+// Found is the result of the hunt for one deliberate bug.
 type Found struct {
 	Bug     string         `json:"bug"`
 	Caught  bool           `json:"caught"`
@@ -46,14 +46,14 @@ type Found struct {
 	Example *Violation     `json:"example,omitempty"`
 }
 
-// Hunt runs a campaign with each of the deliberate bugs, or with those that are named, and tells which were caught.
+// Hunt runs a campaign with each deliberate bug, or with the named ones, and returns which were caught.
 func Hunt(ctx context.Context, o Options, names []string) (all []Found, err error) {
 	bugs := sabotage.Bugs
 	if len(names) > 0 {
 		bugs = nil
 		for _, n := range names {
 			if !slices.Contains(sabotage.Bugs, sabotage.Bug(n)) {
-				return nil, fmt.Errorf("there is no bug %q; there are %v", n, sabotage.Bugs)
+				return nil, fmt.Errorf("there is no bug %q; the bugs are %v", n, sabotage.Bugs)
 			}
 			bugs = append(bugs, sabotage.Bug(n))
 		}
@@ -86,7 +86,7 @@ func Hunt(ctx context.Context, o Options, names []string) (all []Found, err erro
 	return all, nil
 }
 
-// String is a line of a table.
+// String returns a line of a table.
 func (f Found) String() string {
 	if !f.Caught {
 		return fmt.Sprintf("%-24s NOT caught in %.0f s", f.Bug, f.Seconds)

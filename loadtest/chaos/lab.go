@@ -49,7 +49,7 @@ type Lab struct {
 	internal atomic.Int64 // answers of 500
 	ended    atomic.Int64 // backends that were terminated
 	healed   atomic.Bool
-	keep     bool // keep the folder, for a person to look into
+	keep     bool // keep the folder for inspection
 
 	mu     sync.Mutex
 	tokens map[string]minted
@@ -150,14 +150,14 @@ func (l *Lab) close(ctx context.Context) {
 	}
 	if l.postgres != nil {
 		at, cancel := context.WithCancel(ctx)
-		cancel()                // at once: its data are not needed any more
+		cancel()                // at once: its data is not needed any more
 		_ = l.postgres.Stop(at) // an error changes nothing
 	}
 	if l.disk != nil {
 		l.disk.close()
 	}
 	if l.keep {
-		l.say("what the processes wrote is in %s", l.dir)
+		l.say("the logs of the processes are in %s", l.dir)
 		return
 	}
 	_ = os.RemoveAll(l.dir)

@@ -13,7 +13,7 @@ import (
 type link struct {
 	name  string
 	proxy *toxiproxy.Proxy
-	fault sync.Mutex // held by who does something to what is at one of its ends
+	fault sync.Mutex // held during a fault of one of its ends
 }
 
 func (l *Lab) newLink(name, to string) (*link, error) {
@@ -21,14 +21,14 @@ func (l *Lab) newLink(name, to string) (*link, error) {
 	return k, k.proxy.Start()
 }
 
-// toxic puts a toxic on what flows one way.
+// toxic adds a toxic to one direction.
 func (k *link) toxic(kind, stream, attributes string) error {
 	text := fmt.Sprintf(`{"name":"t-%s","type":%q,"stream":%q,"attributes":%s}`, stream, kind, stream, attributes)
 	_, err := k.proxy.Toxics.AddToxicJson(strings.NewReader(text))
 	return err
 }
 
-// cure takes all toxics off, and has the proxy listen.
+// cure removes all toxics and lets the proxy listen.
 func (k *link) cure(ctx context.Context) {
 	k.proxy.Toxics.ResetToxics(ctx)
 	_ = k.proxy.Start() // it may be started already

@@ -21,16 +21,16 @@ type node struct {
 	lab     *Lab
 	role    string
 	binary  string
-	other   string // that of another version, whose turn it is after this one's; "": none
+	other   string // the binary of another version, for the next start; "": none
 	listen  string
 	metrics string
 	log     string
 	*link
-	host *silent.Proxy // before the link: it can die without a word
+	host *silent.Proxy // in front of the link: it can fall silent
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
-	done chan struct{} // closed once the process has ended
+	done chan struct{} // closed when the process has ended
 }
 
 func (l *Lab) newNode(ctx context.Context, binary, name, role string) (n *node, err error) {
@@ -52,7 +52,7 @@ func (l *Lab) newNode(ctx context.Context, binary, name, role string) (n *node, 
 	return n, err
 }
 
-// start starts the process. Armed names a crash point that ends it, or is empty.
+// start starts the process. armed names a crash point that ends it, or is empty.
 func (n *node) start(armed string) error {
 	at, err := url.Parse(n.lab.database)
 	if err != nil {
@@ -63,7 +63,7 @@ func (n *node) start(armed string) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has its own descriptor
 	cmd := exec.Command(n.binary, "serve", "--role", n.role, "--listen", n.listen, "--metrics-listen", n.metrics)
 	cmd.Env = append(clean(), append(n.lab.env, "DATABASE_URL="+at.String(), "CARILLON_CRASH="+armed, "CARILLON_CLOCK="+clocks[n.name])...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -73,7 +73,7 @@ func (n *node) start(armed string) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = cmd.Wait() // ProcessState says how it ended
+		_ = cmd.Wait() // ProcessState has the exit code
 	}()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,14 +81,14 @@ func (n *node) start(armed string) error {
 	return nil
 }
 
-// pid is that of the process that runs now.
+// pid returns the id of the running process.
 func (n *node) pid() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.cmd.Process.Pid
 }
 
-// ended is closed when the process that runs now has ended.
+// ended returns a channel that is closed when the running process has ended.
 func (n *node) ended() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,11 +99,11 @@ func (n *node) signal(s syscall.Signal) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.cmd != nil {
-		_ = n.cmd.Process.Signal(s) // one that has ended needs none
+		_ = n.cmd.Process.Signal(s) // it fails if the process has ended
 	}
 }
 
-// kill is kill -9. It returns when the process has ended.
+// kill kills the process with -9, and returns when it has ended.
 func (n *node) kill() {
 	n.signal(syscall.SIGKILL)
 	if done := n.ended(); done != nil {
@@ -123,7 +123,7 @@ func (n *node) stop(ctx context.Context) {
 	}
 }
 
-// ready waits until the process serves. One that ended by itself is started again: the database may not have been there.
+// ready waits until the process serves. It restarts a process that ended by itself, because the database may have been away.
 func (n *node) ready(ctx context.Context, within time.Duration) error {
 	late := time.Now().Add(within)
 	for !n.answers(ctx) {

@@ -12,18 +12,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// record is what the API tells of a run once it is over.
+// record is what the API shows of a run after its end.
 type record struct {
 	began  time.Time
-	judged time.Time // nominal times up to here are judged
+	judged time.Time // nominal times up to here are checked
 	ticks  map[name][]*tick
 	stored map[name]stored
 	audit  map[name][]audited
-	late   time.Duration // what the backlog took to drain
-	left   []string      // what it did not
+	late   time.Duration // how long the backlog took to drain
+	left   []string      // what did not drain
 }
 
-// audited is a row of the audit that is about a schedule.
+// audited is a row of the audit about a schedule.
 type audited struct {
 	Action string `json:"action"`
 	Target string `json:"target"`
@@ -32,17 +32,16 @@ type audited struct {
 	} `json:"after"`
 }
 
-// drainWithin bounds how long a healed lab takes to end all that was due: a retry waits for up to 40 s, and a machine may
-// have much else to do.
+// drainWithin bounds how long a healed lab takes to end all due ticks. A retry waits for up to 40 s, and the machine may be busy.
 const drainWithin = 5 * time.Minute
 
-// drain waits until all that was due by a moment has been handed out, and has ended.
+// drain waits until all ticks that were due by a moment are handed out and have ended.
 func (l *Lab) drain(ctx context.Context, clients []*client, rec *record, within time.Duration) error {
 	began, said := time.Now(), time.Now()
 	for {
 		var left []string
 		for _, c := range clients {
-			query := url.Values{"due_before": {rec.judged.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339)}} // up to the second in which that is
+			query := url.Values{"due_before": {rec.judged.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339)}} // up to the end of that second
 			overdue, err := all[stored](ctx, c, "/v1/schedules", query)
 			if err != nil {
 				return err
@@ -79,8 +78,7 @@ func (l *Lab) drain(ctx context.Context, clients []*client, rec *record, within 
 	}
 }
 
-// unopened are the chunks that were swept and whose ticks are not handed out yet, and the timings whose members come one by
-// one, with jitter: of neither does the API show that it is due.
+// unopened returns the chunks that are swept and not open, and the runs with jitter that are under way. The API shows neither of them as due.
 func (l *Lab) unopened(ctx context.Context, judged time.Time) ([]string, error) {
 	conn, err := pgx.Connect(ctx, l.database)
 	if err != nil {
@@ -100,14 +98,14 @@ func (l *Lab) unopened(ctx context.Context, judged time.Time) ([]string, error) 
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// span adds the nominal times that are judged.
+// span adds the range of checked nominal times to a query.
 func (r *record) span(query url.Values) url.Values {
 	query.Set("from", r.began.UTC().Truncate(time.Second).Format(time.RFC3339))
 	query.Set("to", r.judged.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
 	return query
 }
 
-// read reads all there is to judge.
+// read reads everything that the checker needs.
 func (r *record) read(ctx context.Context, clients []*client) error {
 	r.ticks, r.stored, r.audit = map[name][]*tick{}, map[name]stored{}, map[name][]audited{}
 	for _, c := range clients {
@@ -141,7 +139,7 @@ func (r *record) read(ctx context.Context, clients []*client) error {
 	return nil
 }
 
-// about reads a target such as workflows/w/schedules/k.
+// about parses a target such as workflows/w/schedules/k.
 func (a audited) about(tenant string) (name, bool) {
 	parts := strings.Split(a.Target, "/")
 	if len(parts) != 4 || parts[0] != "workflows" || parts[2] != "schedules" || !strings.HasPrefix(a.Action, "schedule.") {
@@ -151,13 +149,13 @@ func (a audited) about(tenant string) (name, bool) {
 	return name{tenant, parts[1], key}, err == nil
 }
 
-// owner is what each payload of ours says.
+// owner is the content of each payload that the lab writes.
 type owner struct {
 	Tenant string `json:"tenant"`
 	Key    string `json:"key"`
 }
 
 func (t *tick) owner() (o owner) {
-	_ = json.Unmarshal(t.Payload, &o) // one that is not ours is nobody's
+	_ = json.Unmarshal(t.Payload, &o) // another payload has no owner
 	return o
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What campaigns of half an hour together have to show, so that a verdict without violations says something.
+// The minimums of campaigns of half an hour together. Without them a verdict without violations would mean little.
 const (
 	shownIn      = 30 * time.Minute
 	shownTicks   = 100_000
@@ -15,17 +15,17 @@ const (
 	shownEnded   = 200
 )
 
-// Shown is one thing that campaigns have to show so often.
+// Shown is a count that campaigns must reach.
 type Shown struct {
 	What  string `json:"what"`
 	Times int    `json:"times"`
 	Least int    `json:"least"`
 }
 
-// Holds tells whether it was shown so often.
+// Holds reports whether the count was reached.
 func (s Shown) Holds() bool { return s.Times >= s.Least }
 
-// String is a line of a table.
+// String returns a line of a table.
 func (s Shown) String() string {
 	short := ""
 	if !s.Holds() {
@@ -34,8 +34,8 @@ func (s Shown) String() string {
 	return fmt.Sprintf("%-32s %d of %d%s", s.What, s.Times, s.Least, short)
 }
 
-// Together counts what campaigns have shown, and how much of it is enough for as long as they were. Each crash point is to
-// be reached where they were half an hour.
+// Together adds up the counts of campaigns, with minimums in proportion to their length. From half an hour on each crash point must be
+// reached.
 func Together(all []*Verdict) (list []Shown) {
 	seconds, ticks, kills, down := 0.0, 0, 0, 0
 	var ended int64

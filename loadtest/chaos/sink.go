@@ -19,30 +19,30 @@ import (
 	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// sink is where ticks are pushed: for each tenant an endpoint for each bad habit. Signatures are checked by a library
-// that is not ours, and no attempt but the first two of a tick meets the habit, so that all ends well in the end.
+// sink serves the endpoints: for each tenant one for each habit. A library of others checks signatures. The habit applies only to the first
+// two attempts of a tick, so that every tick can succeed.
 //
 //	good    answers
 //	slow    answers after a second or so
-//	flaky   answers 500 to some
+//	flaky   answers some with 500
 //	busy    answers 429 with Retry-After
-//	reset   takes the tick and resets the connection
+//	reset   processes the tick and resets the connection
 //	later   answers 202, and completes over the API
-//	batch   takes twenty at a time, and turns some of them down
+//	batch   takes twenty at a time, and refuses some of them
 //	drip    answers byte by byte
-//	gone    answers 410, which disables it, and is enabled again a while later
+//	gone    answers 410, which disables it; later it is enabled again
 type sink struct {
 	lab    *Lab
 	server *http.Server
 	addr   string
 	done   chan struct{}
-	work   sync.WaitGroup // those that complete later
+	work   sync.WaitGroup // of completions that come later
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	secrets map[string]*webhooks.Webhook // by path
-	links   map[string]*link             // by path, from when its URL was asked for
+	links   map[string]*link             // by path; made when its URL is first needed
 	clients map[string]*client
 }
 
@@ -56,7 +56,7 @@ func openSink(lab *Lab) (*sink, error) {
 	s.server = &http.Server{Handler: http.HandlerFunc(s.take), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(s.done)
-		_ = s.server.Serve(listener) // until it is closed
+		_ = s.server.Serve(listener) // it returns when it is closed
 	}()
 	return s, nil
 }
@@ -76,7 +76,7 @@ func (s *sink) close() {
 	}
 }
 
-// url is where an endpoint is reached, through a proxy of its own.
+// url returns the URL of an endpoint, which leads through a proxy of its own.
 func (s *sink) url(tenant, habit string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *sink) url(tenant, habit string) (string, error) {
 	return "http://" + k.proxy.Listen + path, nil
 }
 
-// all are the ways to the endpoints, in order.
+// all returns the links to the endpoints, in order.
 func (s *sink) all() (links []*link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *sink) all() (links []*link) {
 	return links
 }
 
-// learn keeps the secret that the making of an endpoint has shown.
+// learn stores the secret in the answer to the creation of an endpoint.
 func (s *sink) learn(tenant, habit string, answer []byte) error {
 	var e struct {
 		Secret string `json:"secret"`
@@ -123,7 +123,7 @@ func (s *sink) learn(tenant, habit string, answer []byte) error {
 	return nil
 }
 
-// take is one request.
+// take handles one request.
 func (s *sink) take(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *sink) take(w http.ResponseWriter, r *http.Request) {
 	for i, t := range ticks {
 		receipts[i] = &receipt{Tenant: tenant, At: at, Where: "sink", Signed: signed, ID: r.Header.Get(webhooks.HeaderWebhookID), tick: t}
 		if habit == "batch" {
-			receipts[i].ID = t.TickID // the header has one of the batch
+			receipts[i].ID = t.TickID // the header has the id of the batch
 		}
 	}
 	s.answer(w, habit, receipts)
@@ -170,7 +170,7 @@ func (s *sink) take(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer does what the habit is.
+// answer answers as the habit demands.
 func (s *sink) answer(w http.ResponseWriter, habit string, receipts []*receipt) {
 	first := receipts[0]
 	first.Outcome = taken
@@ -198,7 +198,7 @@ func (s *sink) answer(w http.ResponseWriter, habit string, receipts []*receipt) 
 	case habit == "reset" && bad && hashed(first.TickID)%4 == 0:
 		first.Outcome = cutOff
 		if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
-			_ = c.(*net.TCPConn).SetLinger(0) // a reset, not an end
+			_ = c.(*net.TCPConn).SetLinger(0) // Close then resets the connection
 			_ = c.Close()
 		}
 	case habit == "gone" && bad && hashed(first.TickID)%8 == 0:
@@ -207,7 +207,7 @@ func (s *sink) answer(w http.ResponseWriter, habit string, receipts []*receipt) 
 		s.work.Go(func() { s.enable(tenant, habit) })
 	case habit == "later":
 		w.WriteHeader(http.StatusAccepted)
-		first.Outcome = letLie // until it is completed
+		first.Outcome = letLie // until complete changes it
 		later := *first
 		s.work.Go(func() { s.complete(later) })
 	default:
@@ -234,7 +234,7 @@ func (s *sink) answerBatch(w http.ResponseWriter, receipts []*receipt, bad bool)
 	_, _ = w.Write(b.Bytes())
 }
 
-// enable has an endpoint that said that it is gone be there again, some time later.
+// enable enables an endpoint that answered 410, some time later.
 func (s *sink) enable(tenant, habit string) {
 	if !sleep(s.ctx, 3*time.Second) {
 		return
@@ -246,7 +246,7 @@ func (s *sink) enable(tenant, habit string) {
 }
 
 func (s *sink) reenable(ctx context.Context, c *client, habit string) {
-	at, err := s.url(c.tenant, habit) // which is there already
+	at, err := s.url(c.tenant, habit) // the link already exists
 	if err != nil {
 		return
 	}
@@ -256,7 +256,7 @@ func (s *sink) reenable(ctx context.Context, c *client, habit string) {
 	}
 }
 
-// complete ends a tick that was accepted, some time later, over the API.
+// complete completes an accepted tick over the API, some time later.
 func (s *sink) complete(r receipt) {
 	if !sleep(s.ctx, time.Duration(100+hashed(r.TickID)%1500)*time.Millisecond) {
 		return
@@ -274,7 +274,7 @@ func (s *sink) complete(r receipt) {
 	switch {
 	case a.ok():
 		r.Outcome = taken
-	case tries > 1: // refused after an attempt whose answer was lost, it may have been done by that
+	case tries > 1: // an earlier attempt with a lost answer may have completed it
 		r.Outcome = cutOff
 	default:
 		return
@@ -282,7 +282,7 @@ func (s *sink) complete(r receipt) {
 	s.lab.ledger.add(&r)
 }
 
-// hashed is a number that a text has each time.
+// hashed returns a number that depends only on the text.
 func hashed(text string) int {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, text)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// definition is what a client writes of a schedule.
+// definition is the body of a schedule that a client writes.
 type definition struct {
 	timing  timing
 	jitter  int // seconds
@@ -18,24 +18,24 @@ type definition struct {
 	payload string
 }
 
-// zones are those of crons by the minute and the day. Rules keep to zones whose wall never jumps.
+// zones are the zones of minutely and daily crons. Rules use only zones without clock changes.
 var zones = []string{
 	"UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Chatham", "America/St_Johns", "Africa/Cairo",
 }
 
 var steadyZones = []string{"UTC", "Asia/Tokyo", "Asia/Kolkata", "Africa/Lagos"}
 
-// zone loads one of those above.
+// zone loads one of zones.
 func zone(name string) *time.Location {
 	z, err := time.LoadLocation(name)
 	if err != nil {
-		panic(err) // they are embedded
+		panic(err) // zone data is embedded
 	}
 	return z
 }
 
-// drawTiming draws a timing that names something soon after now. A lasting one goes on for as long as anyone looks, so
-// that pauses and changes find something to do. Often is the part of those that come many times a minute.
+// drawTiming draws a timing with a time soon after now. A lasting timing does not end during the run, so that pauses and changes have an
+// effect. often is the share of timings that fire many times a minute.
 func drawTiming(r *rand.Rand, now time.Time, lasting bool, often float64) (t timing) {
 	soon := now.UTC().Truncate(time.Second).Add(time.Duration(25+r.IntN(30)) * time.Second)
 	busy := r.Float64() < often
@@ -90,13 +90,13 @@ func drawTiming(r *rand.Rand, now time.Time, lasting bool, often float64) (t tim
 	return t
 }
 
-// thin has what comes many times a minute come once or twice.
+// thin makes a timing that fires many times a minute fire once or twice.
 func (t *timing) thin(r *rand.Rand) {
 	switch t.kind {
 	case aligned:
 		if t.most == 0 && t.end.IsZero() {
 			t.every = int64(30 + 30*r.IntN(2))
-			t.offset = (30 + r.Int64N(30)) % t.every // not all of what an exclusion of seconds may leave out
+			t.offset = (30 + r.Int64N(30)) % t.every // so that an exclusion of seconds does not exclude all of it
 		}
 	case anchored, delayed:
 		t.every = int64(41 + r.IntN(12))
@@ -105,7 +105,7 @@ func (t *timing) thin(r *rand.Rand) {
 	}
 }
 
-// drawExclusion draws days about now, some seconds of each minute, or the tenant's calendar.
+// drawExclusion draws days near now, some seconds of each minute, or the tenant's calendar.
 func drawExclusion(r *rand.Rand, now time.Time, seconds bool) (e exclusion) {
 	switch pick := r.IntN(3); {
 	case pick == 0:
@@ -118,7 +118,7 @@ func drawExclusion(r *rand.Rand, now time.Time, seconds bool) (e exclusion) {
 	return e
 }
 
-// day is a date in UTC, so many days after now, with a blank after it.
+// day returns the UTC date so many days after now, with a space after it.
 func day(now time.Time, after int) string {
 	return now.UTC().AddDate(0, 0, after).Format(time.DateOnly) + " "
 }
@@ -137,7 +137,7 @@ func draw(r *rand.Rand, now time.Time, lasting bool, often float64, payload stri
 	return d
 }
 
-// spec is the timing as the API takes it.
+// spec returns the timing as JSON for the API.
 func (d definition) spec() string {
 	t, b := d.timing, &strings.Builder{}
 	fmt.Fprintf(b, `{"timezone":%q`, t.zone.String())
@@ -194,12 +194,12 @@ func (t *timing) dtstart() string {
 	return ";TZID=" + t.zone.String() + ":" + local
 }
 
-// calendarName is what the tenant's calendar is called.
+// calendarName is the name of the tenant's calendar.
 const calendarName = "holidays"
 
-// quoted writes words as an array of JSON.
+// quoted returns words as a JSON array.
 func quoted(words string) string {
-	text, _ := json.Marshal(strings.Fields(words)) // strings can be written
+	text, _ := json.Marshal(strings.Fields(words)) // strings always have a JSON form
 	return string(text)
 }
 
@@ -211,7 +211,7 @@ func list(numbers []int) string {
 	return strings.Join(texts, ",")
 }
 
-// body is the whole as an upsert takes it; named adds workflow and key, as a line of bulk and sync has them.
+// body returns the body of an upsert; named adds workflow and key, for a line of bulk or sync.
 func (d definition) body(named ...string) string {
 	head := ""
 	if len(named) == 2 {

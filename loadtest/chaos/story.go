@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a story holds at most of each.
+// The most entries of each kind in a story.
 const (
 	storyOps   = 6
 	storyTicks = 3 // on either side
@@ -19,8 +19,8 @@ type event struct {
 	text string
 }
 
-// story tells what happened to a key around a tick: the operations before it, the ticks beside it, what came of it and the
-// faults of those moments, in the order of time.
+// story lists what happened to a key around a tick: the operations before it, the ticks beside it, its receipts, and the faults of that time,
+// in the order of time.
 func (c *checker) story(n name, t *tick) []string {
 	var events []event
 	add := func(at time.Time, format string, args ...any) {
@@ -31,7 +31,7 @@ func (c *checker) story(n name, t *tick) []string {
 		around = t.Timestamp
 		c.tellTicks(n, t, add)
 		for _, r := range c.receipts[t.TickID] {
-			add(r.At, "%s gets attempt %d and answers %q at %s", r.Where, r.Attempt, r.Outcome, clock(r.Done))
+			add(r.At, "%s receives attempt %d and answers %q at %s", r.Where, r.Attempt, r.Outcome, clock(r.Done))
 		}
 	}
 	if b := c.lives[n]; b != nil {

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// era is a stretch of a schedule's life in which one timing counts. It began at some moment after fromA and no later
-// than fromB, and ended so too: what is not known is when, between the start and the end of an operation, it was done.
+// era is a part of a schedule's life in which one timing applies. It began after fromA and at fromB at the latest, and ended in the same way
+// between toA and toB: an operation takes effect at an unknown moment between its start and its end.
 type era struct {
 	timing       *timing
 	fromA, fromB time.Time
 	toA, toB     time.Time // zero: it goes on
 }
 
-// must tells whether a nominal time counts whenever the operations were done, may whether it can.
+// must reports whether a nominal time belongs to the era wherever its operations took effect. may reports whether it can belong to it.
 func (e *era) must(t time.Time) bool { return t.After(e.fromB) && (e.toA.IsZero() || !t.After(e.toA)) }
 func (e *era) may(t time.Time) bool  { return t.After(e.fromA) && (e.toB.IsZero() || !t.After(e.toB)) }
 
-// limits tell for a timing with max_ticks which are its last times, at the earliest and at the latest.
+// limits returns, for a timing with max_ticks, the earliest and the latest possible last time.
 func (e *era) limits(upto time.Time) (earliest, latest time.Time) {
 	nth := func(after time.Time) time.Time {
 		if all := e.timing.next(after, e.timing.most, upto); len(all) == e.timing.most {
@@ -28,22 +28,22 @@ func (e *era) limits(upto time.Time) (earliest, latest time.Time) {
 	return nth(e.fromA), nth(e.fromB)
 }
 
-// life is one schedule, from when it was made until it was deleted.
+// life is one schedule, from its creation to its deletion.
 type life struct {
-	id       string // "": no answer told
+	id       string // "": no answer had it
 	eras     []*era
 	versions map[int64]*definition
-	last     int64 // version, as of the last answer that told one
+	last     int64 // the version of the last answer that had one
 	def      *definition
 	paused   bool
 	deleted  bool
-	manual   int // ticks that were asked for
+	manual   int // triggered ticks
 	missed   string
-	single   bool // never changed by bulk or sync, whose answers tell no version
+	single   bool // never changed by bulk or sync, whose answers have no version
 }
 
-// biography is what is known of a key: its lives, and from when on nothing is sure, since an operation was refused after an
-// attempt whose answer was lost.
+// biography is what the checker knows of a key: its lives, and the moment from which nothing is certain, because an operation was refused
+// after an attempt with a lost answer.
 type biography struct {
 	lives []*life
 	doubt time.Time // zero: never
@@ -51,7 +51,7 @@ type biography struct {
 	ops   []*operation
 }
 
-// biographyOf reads the operations on one key, which were done one after another.
+// biographyOf returns the biography of one key from its operations, which happened one after another.
 func biographyOf(ops []*operation) *biography {
 	b := &biography{ops: ops}
 	var l *life
@@ -107,7 +107,7 @@ func (l *life) close(o *operation) {
 	}
 }
 
-// change begins another era where the timing, or whether it counts, is another.
+// change begins another era if the operation changed the timing or whether it is active.
 func (l *life) change(o *operation) {
 	retimed := !l.def.timing.same(&o.after.timing) || l.def.jitter != o.after.jitter
 	if l.paused == o.pause && !retimed {
@@ -121,7 +121,7 @@ func (l *life) change(o *operation) {
 	}
 }
 
-// times are the nominal times of a life up to a moment: those that must have come, and those that may.
+// times returns the nominal times of a life up to a moment: those that must have come, and those that may.
 func (l *life) times(upto time.Time) (must, may []time.Time) {
 	both := map[int64]int{}
 	for _, e := range l.eras {
@@ -144,7 +144,7 @@ func (l *life) times(upto time.Time) (must, may []time.Time) {
 			if e.must(t) && !t.After(earliest) {
 				must = append(must, t)
 			} else if both[t.Unix()]++; both[t.Unix()] == 2 && e.timing.most == 0 {
-				must = append(must, t) // by the timing before the change, or by the one after it
+				must = append(must, t) // both the timing before the change and the one after it name it
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func sorted(times []time.Time) []time.Time {
 	return slices.CompactFunc(times, time.Time.Equal)
 }
 
-// lasts tells whether the timing names a time at every moment.
+// lasts reports whether the timing never ends.
 func (t *timing) lasts() bool {
 	return t.kind != once && t.kind != delayed && t.end.IsZero() && t.most == 0
 }
@@ -171,7 +171,7 @@ func within(times []time.Time, after, before time.Time) (n int) {
 	return n
 }
 
-// any tells whether any definition that a key ever had names a time: all that can be said where there is doubt.
+// any reports whether any definition of the key ever named a time. While operations are in doubt, the checker knows no more.
 func (b *biography) any(t time.Time) bool {
 	return slices.ContainsFunc(b.every, func(d *definition) bool { return d.timing.names(t) })
 }

@@ -12,13 +12,13 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// workers are the pull workers of the SDK: two for each tenant, of which one turns some ticks down.
+// workers are workers of the SDK: two for each tenant, one of which refuses some ticks.
 type workers struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
-// balanced sends requests by turns to each API.
+// balanced sends requests to each API in turn.
 type balanced struct {
 	c    *client
 	base http.RoundTripper
@@ -51,7 +51,7 @@ func startWorkers(ctx context.Context, lab *Lab, clients []*client) (*workers, e
 			name := fmt.Sprintf("worker-%d", i+1)
 			worker := carillon.NewWorker(sdk, carillon.WorkerConfig{
 				Name: name, Lease: 10 * time.Second, Wait: 5 * time.Second, ShutdownTimeout: 5 * time.Second, Concurrency: 50,
-				Log: slog.New(slog.DiscardHandler), // a server that is killed is what it would tell of
+				Log: slog.New(slog.DiscardHandler), // it would only log that the server is killed
 			})
 			for _, workflow := range []string{pulledWorkflow, syncWorkflow} {
 				carillon.Handle(worker, workflow, func(ctx context.Context, t carillon.Tick[json.RawMessage]) error {
@@ -75,7 +75,7 @@ func (w *workers) stop() {
 	w.done.Wait()
 }
 
-// handle is what a worker does with a tick.
+// handle handles a tick for a worker.
 func (l *Lab) handle(ctx context.Context, tenant, worker string, t carillon.Tick[json.RawMessage]) error {
 	r := &receipt{Tenant: tenant, At: time.Now(), Where: worker, Signed: true, ID: t.TickID, Outcome: taken, tick: tick{
 		TickID: t.TickID, ScheduleID: t.ScheduleID, Workflow: t.Workflow, Key: t.Key, Timestamp: t.Timestamp, LastTimestamp: t.LastTimestamp,
@@ -85,7 +85,7 @@ func (l *Lab) handle(ctx context.Context, tenant, worker string, t carillon.Tick
 	sleep(ctx, time.Duration(hashed(t.TickID)%200)*time.Millisecond)
 	var err error
 	switch {
-	case ctx.Err() != nil: // cancelled, lost, or told to stop: nothing was done
+	case ctx.Err() != nil: // the tick was cancelled or its lease lost, or the worker stops: nothing was done
 		r.Outcome, err = letLie, ctx.Err()
 	case worker == "worker-2" && t.Attempt <= 2 && hashed(t.TickID)%6 == 0 && !l.healed.Load():
 		r.Outcome, err = turnedOff, errUnhandled
@@ -95,8 +95,8 @@ func (l *Lab) handle(ctx context.Context, tenant, worker string, t carillon.Tick
 	return err
 }
 
-// steal leases ticks and does nothing with them until their leases have ended. Then it tries to complete them, which
-// must be refused, as must any token of another tick's. In the end it takes them for good.
+// steal leases ticks and completes most of them, after it has tried the token of another tick, which must be refused. It does nothing with
+// the others until their leases have ended. Then their own tokens must be refused, too.
 func (l *Lab) steal(ctx context.Context, c *client) {
 	for sleep(ctx, 200*time.Millisecond) {
 		a := c.do(ctx, http.MethodPost, "/v1/ticks/lease", fmt.Appendf(nil, `{"workflows":[%q],"max":20,"lease":"10s","wait":"2s","worker":"thief"}`, stolenWorkflow))
@@ -143,7 +143,7 @@ func (l *Lab) steal(ctx context.Context, c *client) {
 	}
 }
 
-// mustRefuse complains where a token that says nothing is believed.
+// mustRefuse complains if the server accepts an invalid token.
 func (l *Lab) mustRefuse(ctx context.Context, c *client, id, token, what string) {
 	a := c.do(ctx, http.MethodPost, "/v1/ticks/"+id+"/complete", fmt.Appendf(nil, `{"lease_token":%q}`, token))
 	if a.known && a.status != http.StatusConflict && a.status != http.StatusNotFound {

@@ -26,9 +26,9 @@ type writer struct {
 	keys    []*owned
 	made    int
 	writes  int
-	holiday string    // what the tenant's calendar holds
-	settled time.Time // when the calendar is in force everywhere
-	often   float64   // which part of the schedules comes many times a minute
+	holiday string    // the dates of the tenant's calendar
+	settled time.Time // when the calendar applies everywhere
+	often   float64   // the share of schedules that fire many times a minute
 }
 
 // owned is a key that a writer may change.
