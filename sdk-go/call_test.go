@@ -28,7 +28,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
-	err    error // in the stead of an answer
+	err    error // instead of an answer
 	after  time.Duration
 }
 

@@ -11,16 +11,16 @@ import (
 
 var (
 	// ErrAccepted, returned by a webhook's function, answers 202: the tick stays running until [Client.Complete] or
-	// [Client.Fail] is called with its lease token. To a worker it is an error like any other.
+	// [Client.Fail] is called with its lease token. For a worker it is an ordinary error.
 	ErrAccepted = errors.New("carillon: accepted, to be completed later")
 
 	// ErrCancelled is the cause of a handler's context when its tick was cancelled.
 	ErrCancelled = errors.New("carillon: the tick was cancelled")
 
-	// ErrLeaseLost is the cause of a handler's context when its tick is no longer this worker's.
+	// ErrLeaseLost is the cause of a handler's context when the worker has lost the lease of its tick.
 	ErrLeaseLost = errors.New("carillon: the lease of the tick was lost")
 
-	// ErrShutdown is the cause of a handler's context when it outlasted the worker's ShutdownTimeout.
+	// ErrShutdown is the cause of a handler's context when the handler ran longer than the worker's ShutdownTimeout allows.
 	ErrShutdown = errors.New("carillon: the worker shuts down")
 )
 
@@ -35,8 +35,8 @@ type retryLater struct {
 
 func (e retryLater) Unwrap() error { return e.error }
 
-// Permanent marks a handler's error as one that trying again will not mend: the tick has failed. A nil err stays nil.
-// A webhook cannot say so: to a pushed tick it is an error like any other.
+// Permanent marks a handler's error as final: the tick fails without another attempt. A nil err stays nil. A webhook cannot report this:
+// for a pushed tick it is an ordinary error.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -44,10 +44,10 @@ func Permanent(err error) error {
 	return permanent{err}
 }
 
-// longestRetry is the longest wait that the API takes.
+// longestRetry is the longest wait that the API accepts.
 const longestRetry = 24 * time.Hour
 
-// RetryAfter marks a handler's error with how long to wait before the next attempt, at most a day. A nil err stays nil.
+// RetryAfter marks a handler's error with the wait before the next attempt, at most a day. A nil err stays nil.
 func RetryAfter(err error, after time.Duration) error {
 	if err == nil {
 		return nil
@@ -55,7 +55,7 @@ func RetryAfter(err error, after time.Duration) error {
 	return retryLater{err, after}
 }
 
-// retryOf says whether the failure is worth another attempt, and after how long; zero leaves that to the server.
+// retryOf reports whether the failure allows another attempt, and after what wait; zero leaves the wait to the server.
 func retryOf(err error) (retry bool, after time.Duration) {
 	if _, ok := errors.AsType[permanent](err); ok {
 		return false, 0
@@ -66,10 +66,10 @@ func retryOf(err error) (retry bool, after time.Duration) {
 	return true, 0
 }
 
-// errorLimit keeps an error's text, which a handler may have made of anything, within what a history should bear.
+// errorLimit bounds the bytes of an error's text in the history.
 const errorLimit = 2048
 
-// errorText is the text of a failure as the API takes it: UTF-8 without NUL, and not endless.
+// errorText returns the text of a failure in the form that the API accepts: UTF-8 without NUL, of bounded length.
 func errorText(err error) string {
 	if err == nil {
 		return "failed without an error"
@@ -85,7 +85,7 @@ func errorText(err error) string {
 	return text
 }
 
-// logFailure tells the log of a tick's failure, by names alone.
+// logFailure logs the failure of a tick, without its payload.
 func logFailure(ctx context.Context, log *slog.Logger, t Tick[json.RawMessage], err error) {
 	facts := []any{"tick_id", t.TickID, "workflow", t.Workflow, "attempt", t.Attempt, "error", errorText(err)}
 	if p, ok := errors.AsType[panicked](err); ok {

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// held are the ticks leased and not yet reported.
+// held is the ticks that are leased and not yet reported.
 type held struct {
 	mu    sync.Mutex
 	ticks map[string]*hold // by tick id
 }
 
-// hold is one tick that is held.
+// hold is one held tick.
 type hold struct {
 	id, token string
 	end       context.CancelCauseFunc
 
 	until     time.Time // when the lease ends; under held.mu
-	cancelled bool      // stop, and say so; under held.mu
+	cancelled bool      // the handler must stop and report it; under held.mu
 }
 
-// add holds a tick. One of the same id that is still held was lost, or it could not have been leased again.
+// add holds a tick. If a tick with the same id is still held, its lease was lost: otherwise it could not have been leased again.
 func (h *held) add(t *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -33,7 +33,7 @@ func (h *held) add(t *hold) {
 	h.ticks[t.id] = t
 }
 
-// drop lets go of a tick.
+// drop stops holding a tick.
 func (h *held) drop(t *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -42,14 +42,14 @@ func (h *held) drop(t *hold) {
 	}
 }
 
-// has tells whether a tick is still held, so that its outcome is worth reporting.
+// has reports whether a tick is still held. Otherwise its outcome need not be reported.
 func (h *held) has(t *hold) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.ticks[t.id] == t
 }
 
-// aging returns the ticks whose lease ends before by, having let go of those whose lease has ended.
+// aging drops the ticks whose lease has ended, and returns those whose lease ends before by.
 func (h *held) aging(now, by time.Time) []*hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *held) aging(now, by time.Time) []*hold {
 	return aging
 }
 
-// kept notes a heartbeat's answer.
+// kept notes the answer to a heartbeat.
 func (h *held) kept(t *hold, v verdict, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +84,7 @@ func (h *held) kept(t *hold, v verdict, until time.Time) {
 	}
 }
 
-// beat keeps the leases of what is held, from a quarter of their length on.
+// beat extends the lease of each held tick when a quarter of it has passed.
 func (s *shift) beat() {
 	every := time.NewTicker(s.config.Lease / 8)
 	defer every.Stop()
@@ -114,7 +114,7 @@ func (s *shift) beatOnce(ticks []*hold) {
 	verdicts, err := batch(ctx, s.client, "heartbeat", beats)
 	if err != nil {
 		if s.beating.Err() == nil {
-			s.log.Warn("cannot keep leases", "ticks", len(ticks), "error", err)
+			s.log.Warn("cannot extend leases", "ticks", len(ticks), "error", err)
 		}
 		return
 	}

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// QuietHours are when a key is not to be disturbed: from From on and before To, as clocks in its zone show them ("22:00").
+// QuietHours is the daily time in which a key gets no ticks: from From until before To, as wall times in its zone ("22:00").
 type QuietHours struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	Then string `json:"then,omitempty"` // defer (default): the last tick inside comes at their end; skip: none does
+	Then string `json:"then,omitempty"` // defer (default): the last tick inside fires at the end; skip: none fires
 }
 
-// KeyParams is what the profile of a key is to be. Schedules whose time zone is "@key" follow it.
+// KeyParams define the profile of a key. Schedules with the time zone "@key" follow it.
 type KeyParams struct {
 	Timezone   string      `json:"timezone"`
 	QuietHours *QuietHours `json:"quiet_hours,omitempty"`
@@ -35,13 +35,13 @@ type Key struct {
 }
 
 // KeyRetiming is the stored profile of a key. Operation is not nil if more than 500 schedules follow the profile: it retimes
-// them after the server has answered, and [Client.Operation] tells how far it is.
+// them after the answer, and [Client.Operation] returns its progress.
 type KeyRetiming struct {
 	Key
 	Operation *Operation `json:"operation"`
 }
 
-// Erasure is the receipt of a key's erasure. KeyHash tells nothing of the key, and is the same for the same key.
+// Erasure is the receipt of a key's erasure. KeyHash does not reveal the key, and is the same for the same key.
 type Erasure struct {
 	KeyHash  string        `json:"key_hash"`
 	ErasedAt time.Time     `json:"erased_at"`
@@ -49,7 +49,7 @@ type Erasure struct {
 	Counts   ErasureCounts `json:"counts"`
 }
 
-// ErasureCounts are how much there was of an erased key.
+// ErasureCounts counts what was stored of an erased key.
 type ErasureCounts struct {
 	Profiles  int   `json:"profiles"`
 	Schedules int   `json:"schedules"`
@@ -59,7 +59,7 @@ type ErasureCounts struct {
 	Answers   int64 `json:"answers"`
 }
 
-// PutKey stores the profile of a key, and retimes the schedules that follow it, or begins the operation that does.
+// PutKey stores the profile of a key, and retimes the schedules that follow it, or begins the operation that retimes them.
 func (c *Client) PutKey(ctx context.Context, key string, p KeyParams) (KeyRetiming, error) {
 	body, err := encode(p)
 	if err != nil {
@@ -68,20 +68,20 @@ func (c *Client) PutKey(ctx context.Context, key string, p KeyParams) (KeyRetimi
 	return read[KeyRetiming](ctx, c, &call{method: http.MethodPut, path: path("keys", key), body: body, header: ifMatch(p.IfMatch)})
 }
 
-// Key reads the profile of a key.
+// Key returns the profile of a key.
 func (c *Client) Key(ctx context.Context, key string) (Key, error) {
 	return read[Key](ctx, c, &call{method: http.MethodGet, path: path("keys", key)})
 }
 
-// Keys walks the profiles of the keys that begin with a prefix. An error comes once and ends the loop.
+// Keys iterates over the profiles of the keys that begin with a prefix. An error comes once and ends the loop.
 func (c *Client) Keys(ctx context.Context, prefix string) iter.Seq2[Key, error] {
 	q := query{}
 	q.text("key_prefix", prefix)
 	return pages[Key](ctx, c, path("keys"), url.Values(q))
 }
 
-// EraseKey erases all that is kept of a key over all workflows, history and all. It cannot be undone. The token needs the
-// scope subjects:erase. With an IfMatch of p, the profile must have that version.
+// EraseKey erases everything that is stored of a key in all workflows, with its history. It cannot be undone. The token needs the scope
+// subjects:erase. If p has an IfMatch, the profile must have that version.
 func (c *Client) EraseKey(ctx context.Context, key string, p ...DeleteParams) (Erasure, error) {
 	r := &call{method: http.MethodDelete, path: path("keys", key)}
 	for _, one := range p {
@@ -90,8 +90,8 @@ func (c *Client) EraseKey(ctx context.Context, key string, p ...DeleteParams) (E
 	return read[Erasure](ctx, c, r)
 }
 
-// RenameKey has the schedules of a key in all workflows, their history and its profile bear another name. No time moves.
-// Where a workflow has a schedule of the other name it is ErrConflict.
+// RenameKey renames a key: its schedules in all workflows, their history and its profile. No time moves. It returns ErrConflict if a workflow
+// already has a schedule with the new name.
 func (c *Client) RenameKey(ctx context.Context, key, to string) error {
 	body, err := encode(struct {
 		To string `json:"to"`

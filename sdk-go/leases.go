@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// LeaseParams say which ticks to lease. A [Worker] does all of this by itself.
+// LeaseParams select the ticks to lease. A [Worker] leases, extends and reports ticks by itself.
 type LeaseParams struct {
 	Workflows []string
 	Queues    []string      // empty: every queue
 	Max       int           // 1 to 1,000
 	Wait      time.Duration // how long to wait for a first tick
 	Lease     time.Duration // 10 s to 10 min
-	Worker    string        // who asks, for people to read
+	Worker    string        // the worker's name, for people to read
 }
 
-// Lease takes ticks that are ready, waiting up to p.Wait for the first. Each is the caller's until the lease ends, and
-// must be finished or kept by a heartbeat before. The call is made once: ticks of an answer that was lost come back when
-// their lease ends.
+// Lease leases ready ticks. It waits up to p.Wait for the first. A tick belongs to the caller until its lease ends; finish it or send a
+// heartbeat before that. Lease does not retry: ticks of a lost answer can be leased again when their lease ends.
 func (c *Client) Lease(ctx context.Context, p LeaseParams) ([]Tick[json.RawMessage], error) {
 	body, err := encode(struct {
 		Workflows []string `json:"workflows"`
@@ -39,8 +38,8 @@ func (c *Client) Lease(ctx context.Context, p LeaseParams) ([]Tick[json.RawMessa
 	return answer.Ticks, err
 }
 
-// Heartbeat keeps a leased tick, and tells until when. ErrConflict says to stop: the tick was cancelled (code
-// "cancelled"), or is no longer the caller's.
+// Heartbeat extends the lease of a tick, and returns its new end. ErrConflict tells the caller to stop: the tick was cancelled (code
+// "cancelled"), or its lease is lost.
 func (c *Client) Heartbeat(ctx context.Context, tickID, leaseToken string, lease time.Duration) (until time.Time, err error) {
 	body, err := encode(heartbeat{LeaseToken: leaseToken, Lease: seconds(lease)})
 	if err != nil {
@@ -52,8 +51,8 @@ func (c *Client) Heartbeat(ctx context.Context, tickID, leaseToken string, lease
 	return answer.LeaseUntil, err
 }
 
-// Complete ends a tick as succeeded, with a result to keep (nil for none), also one that a webhook answered with
-// [ErrAccepted]. ErrConflict says that it is no longer the caller's, or was completed before.
+// Complete ends a tick as succeeded and stores a result with it (nil for none). It also ends a tick that a webhook answered with
+// [ErrAccepted]. It returns ErrConflict if the lease is lost or the tick has already ended.
 func (c *Client) Complete(ctx context.Context, tickID, leaseToken string, result any) error {
 	kept, err := raw(result)
 	if err != nil {
@@ -67,8 +66,8 @@ func (c *Client) Complete(ctx context.Context, tickID, leaseToken string, result
 	return err
 }
 
-// Fail ends an attempt at a tick. It is tried again unless failure is [Permanent] or the attempts are used up; one that
-// is [RetryAfter] says when.
+// Fail ends an attempt of a tick as failed. Another attempt follows, unless failure is [Permanent] or no attempt is left. A failure that is
+// [RetryAfter] sets the wait.
 func (c *Client) Fail(ctx context.Context, tickID, leaseToken string, failure error) error {
 	retry, after := retryOf(failure)
 	p := struct {
@@ -88,7 +87,7 @@ func (c *Client) Fail(ctx context.Context, tickID, leaseToken string, failure er
 	return err
 }
 
-// heartbeat is one heartbeat, by itself or in a batch.
+// heartbeat is one heartbeat, alone or in a batch.
 type heartbeat struct {
 	TickID     string `json:"tick_id,omitempty"`
 	LeaseToken string `json:"lease_token"`

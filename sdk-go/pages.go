@@ -8,7 +8,7 @@ import (
 	"net/url"
 )
 
-// pages walks a list page by page as the loop asks for more. An error comes once, with a zero T, and ends the loop.
+// pages iterates over a list and requests each page when the loop reaches it. An error comes once, with a zero T, and ends the loop.
 func pages[T any](ctx context.Context, c *Client, path string, query url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		query := maps.Clone(query)

@@ -5,16 +5,16 @@ import (
 	"net/http"
 )
 
-// PatchParams say what to change in a schedule.
+// PatchParams define a change of a schedule.
 type PatchParams struct {
-	// Merge is a merge patch (RFC 7396) of the members of Params, such as a map[string]any, or a json.RawMessage: what it
-	// leaves out stays, and null is the default again.
+	// Merge is a merge patch (RFC 7396) of the members of Params, such as a map[string]any or a json.RawMessage. Absent members stay
+	// unchanged, and null restores the default.
 	Merge any
 
 	IfMatch int64 // if not zero, the version that must be the stored one
 }
 
-// Patch changes parts of a schedule that is there. A patch that changes nothing leaves the version as it is.
+// Patch changes parts of an existing schedule. A patch that changes nothing keeps the version.
 func (c *Client) Patch(ctx context.Context, workflow, key string, p PatchParams) (Schedule, error) {
 	body, err := raw(p.Merge)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// query builds a query string out of what is given.
+// query builds a query string from values that are not empty.
 type query url.Values
 
 func (q query) text(name, value string) {

@@ -13,18 +13,18 @@ const (
 	busyGap       = 100 * time.Millisecond
 )
 
-// outcome is how a tick went, waiting to be reported.
+// outcome is the result of a tick's handler, which is not yet reported.
 type outcome struct {
 	held   *hold
 	finish finish
-	failed error // nil: it was completed
+	failed error // nil: it succeeded
 }
 
 func newOutcome(h *hold, result any, err error) outcome {
 	o := outcome{held: h, failed: err, finish: finish{TickID: h.id, LeaseToken: h.token, Outcome: "complete"}}
 	if err == nil {
 		o.finish.Result, err = raw(result)
-		if err != nil { // the work is done, but not what it says of itself
+		if err != nil { // the handler succeeded, but its result cannot be encoded
 			o.failed = Permanent(err)
 		}
 	}
@@ -38,8 +38,8 @@ func newOutcome(h *hold, result any, err error) outcome {
 	return o
 }
 
-// report sends outcomes in batches until the shift has ended: at once when it has been idle, else what a gap gathers. The gap
-// is longer while many come, as a large request costs the server far less than two small ones.
+// report sends outcomes in batches until the shift has ended: at once after an idle time, else all outcomes of a gap. The gap is longer while
+// there are many, because one large request costs the server much less than two small ones.
 func (s *shift) report() {
 	var (
 		sending sync.WaitGroup
@@ -66,7 +66,7 @@ func (s *shift) report() {
 	}
 }
 
-// nextOutcome waits for an outcome; false once the shift has ended and none is left.
+// nextOutcome waits for an outcome. It reports false when the shift has ended and none is left.
 func (s *shift) nextOutcome() (outcome, bool) {
 	select {
 	case o := <-s.outcomes:
@@ -81,7 +81,7 @@ func (s *shift) nextOutcome() (outcome, bool) {
 	}
 }
 
-// gather adds to first what comes until the given time, and what is there then, as far as one request holds it.
+// gather adds the outcomes that come until the given time to first, up to the size of one request.
 func (s *shift) gather(first outcome, until time.Time) []outcome {
 	outcomes, size := []outcome{first}, len(first.finish.Result)
 	timer := time.NewTimer(time.Until(until))
@@ -140,7 +140,7 @@ func (s *shift) stillHeld(outcomes []outcome) []outcome {
 	return kept
 }
 
-// sendOnce makes the request. What the server says of single ticks is final.
+// sendOnce sends the request. The server's answer for a single tick is final.
 func (s *shift) sendOnce(outcomes []outcome) error {
 	finishes := make([]finish, len(outcomes))
 	for i, o := range outcomes {
@@ -161,7 +161,7 @@ func (s *shift) sendOnce(outcomes []outcome) error {
 	return nil
 }
 
-// split finds the outcome for which a whole request was refused. Its result cannot be kept, so it has failed.
+// split finds the outcome that made the server refuse the whole request. The server cannot store its result, so the tick fails.
 func (s *shift) split(outcomes []outcome, refused *Error) {
 	if len(outcomes) > 1 {
 		half := len(outcomes) / 2

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// RescheduleParams move one coming tick: that of the nominal time At comes at To instead.
+// RescheduleParams move one coming tick: the tick of the nominal time At fires at To instead.
 type RescheduleParams struct {
 	At time.Time `json:"at"`
 	To time.Time `json:"to"` // between the ticks before and after
@@ -16,7 +16,7 @@ type RescheduleParams struct {
 	IfMatch        int64  `json:"-"` // if not zero, the version that must be the stored one
 }
 
-// Reschedule moves one coming tick, whose nominal time is To from then on.
+// Reschedule moves one coming tick. Its nominal time is then To.
 func (c *Client) Reschedule(ctx context.Context, workflow, key string, p RescheduleParams) (Schedule, error) {
 	body, err := encode(p)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Revision is one version of a schedule as it was put, who made it, and what that did to its next tick. Policy and
-// Delivery hold what was the schedule's own.
+// Revision is one version of a schedule: its definition, the subject that made it, and the change of the next tick. Policy and Delivery have
+// only the schedule's own values, not inherited ones.
 type Revision struct {
 	Version  int64           `json:"version"`
 	Status   string          `json:"status"`
@@ -18,7 +18,7 @@ type Revision struct {
 	Delivery Delivery        `json:"delivery"`
 	Payload  json.RawMessage `json:"payload"`
 
-	PayloadKept *bool `json:"payload_kept,omitempty"` // false: there was a payload, which is not kept any more
+	PayloadKept *bool `json:"payload_kept,omitempty"` // false: the payload is no longer stored
 
 	Labels     map[string]string `json:"labels"`
 	Note       string            `json:"note"`
@@ -26,15 +26,15 @@ type Revision struct {
 
 	ChangedAt  time.Time  `json:"changed_at"`
 	ChangedBy  string     `json:"changed_by"`
-	NextBefore *time.Time `json:"next_before"` // nominal; nil when none was to come
-	NextAfter  *time.Time `json:"next_after"`  // nominal; nil when none was to come
+	NextBefore *time.Time `json:"next_before"` // nominal; nil if there was none
+	NextAfter  *time.Time `json:"next_after"`  // nominal; nil if there was none
 
-	DeletedAt *time.Time `json:"deleted_at,omitempty"` // of the last version of one that is gone
+	DeletedAt *time.Time `json:"deleted_at,omitempty"` // of the last version of a deleted schedule
 	DeletedBy string     `json:"deleted_by,omitempty"`
 }
 
-// Revisions walks the versions of a schedule, newest first, asking for pages as the loop goes on. An error comes once
-// and ends it. Those of a schedule that was deleted are kept.
+// Revisions iterates over the versions of a schedule, newest first. An error comes once and ends the loop. The versions of a deleted schedule
+// are kept.
 func (c *Client) Revisions(ctx context.Context, workflow, key string) iter.Seq2[Revision, error] {
 	return pages[Revision](ctx, c, schedulePath(workflow, key, "revisions"), url.Values{})
 }

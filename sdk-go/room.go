@@ -6,23 +6,22 @@ import (
 	"time"
 )
 
-// room says how many more ticks a worker may lease: as many as it has handlers, and ahead of them what the handlers get
-// through in a tenth of a second. So quick handlers are fed in large requests, and slow ones hoard nothing that another
-// worker could run.
+// room counts how many more ticks a worker may lease: one for each handler, and in addition as many as the handlers complete in a tenth of a
+// second. So fast handlers get their ticks in large requests, and slow ones hold no ticks that another worker could run.
 type room struct {
 	mu      sync.Mutex
 	slots   int
 	used    int
-	typical time.Duration // how long a handler takes: an average that forgets
+	typical time.Duration // moving average of the handlers' times
 	freed   chan struct{}
 }
 
 func newRoom(slots int) room {
-	// A worker that has run nothing yet takes its handlers for slow.
+	// Before the first tick the worker assumes slow handlers.
 	return room{slots: slots, typical: time.Minute, freed: make(chan struct{}, 1)}
 }
 
-// take reserves up to most places, waiting for the first; none if ctx ends before.
+// take waits for a place, and reserves up to most. It returns 0 if ctx ends first.
 func (r *room) take(ctx context.Context, most int) int {
 	for {
 		r.mu.Lock()
@@ -56,7 +55,7 @@ func (r *room) give(n int) {
 	}
 }
 
-// ran notes how long a handler took.
+// ran notes the time of a handler.
 func (r *room) ran(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

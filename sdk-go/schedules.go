@@ -12,27 +12,25 @@ import (
 	"time"
 )
 
-// Params is what a schedule is to be. What is left out is put back to its default; Note and Status alone stay as they
-// are.
+// Params define a schedule. Put restores the default of each absent member, except Note and Status, which stay unchanged.
 type Params struct {
 	Spec     Spec     `json:"spec"`
 	Policy   Policy   `json:"policy,omitzero"`
 	Delivery Delivery `json:"delivery,omitzero"`
 
-	// Payload is handed to the worker with each tick: anything encoding/json can write. A json.RawMessage is sent byte
-	// for byte. Mind that a []byte would be base64.
+	// Payload comes with each tick: any value that encoding/json can write. A json.RawMessage is sent byte for byte, a []byte as base64.
 	Payload any               `json:"payload,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Note    *string           `json:"note,omitempty"`
 	Status  string            `json:"status,omitempty"` // "active" or "paused"
 
-	// IfMatch, if not zero, is the version that must be the stored one; IfAbsent asks that none be stored. Otherwise
-	// the error is ErrPrecondition, and nothing is changed.
+	// IfMatch, if not zero, is the version that must be the stored one. IfAbsent demands that no schedule is stored. If this does not hold,
+	// the error is ErrPrecondition and nothing changes.
 	IfMatch  int64 `json:"-"`
 	IfAbsent bool  `json:"-"`
 }
 
-// Schedule is a stored schedule: its definition, what it has done and what comes next.
+// Schedule is a stored schedule: its definition, its last ticks and its next ones.
 type Schedule struct {
 	ID       string `json:"id"`
 	Workflow string `json:"workflow"`
@@ -50,14 +48,14 @@ type Schedule struct {
 	PausedUntil *time.Time `json:"paused_until,omitempty"` // nil: not paused, or until Resume
 	StatusNote  string     `json:"status_note,omitempty"`  // why it is paused
 
-	NextAt     *time.Time  `json:"next_at"`      // nominal; nil when none is to come
+	NextAt     *time.Time  `json:"next_at"`      // nominal; nil if there is none
 	Upcoming   []time.Time `json:"upcoming"`     // nominal; up to 5
 	LastAt     *time.Time  `json:"last_at"`      // nominal; nil before the first
 	LastTickID string      `json:"last_tick_id"` // empty before the first
 	Stats      Stats       `json:"stats"`
-	Inherited  []string    `json:"inherited"` // JSON pointers to what the workflow's defaults supply
+	Inherited  []string    `json:"inherited"` // JSON pointers to the values from the workflow's defaults
 	Warnings   []Warning   `json:"warnings"`
-	TZData     string      `json:"tzdata"` // version of the time zone data it was timed with
+	TZData     string      `json:"tzdata"` // version of the time zone data that timed it
 
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -73,7 +71,7 @@ type Stats struct {
 	Missed    int64 `json:"missed"`
 }
 
-// Warning is something that may not be meant.
+// Warning is a part of a spec that may be a mistake.
 type Warning struct {
 	Code   string `json:"code"`
 	Detail string `json:"detail"`
@@ -83,7 +81,7 @@ func schedulePath(workflow, key string, more ...string) string {
 	return path(append([]string{"workflows", workflow, "schedules", key}, more...)...)
 }
 
-// ifUnchanged is the precondition of what has the time of its last change as its version.
+// ifUnchanged returns the precondition of a resource whose version is the time of its last change.
 func ifUnchanged(since time.Time) map[string]string {
 	if since.IsZero() {
 		return nil
@@ -98,8 +96,8 @@ func ifMatch(version int64) map[string]string {
 	return map[string]string{"If-Match": `"` + strconv.FormatInt(version, 10) + `"`}
 }
 
-// Put makes the schedule of workflow and key what p says, whether or not there was one. Once it returns, the next tick
-// is armed. Putting the same again changes nothing, not even the version.
+// Put creates or replaces the schedule of workflow and key. When it returns without an error, the next tick is armed. A second Put of the same
+// params changes nothing, not even the version.
 func (c *Client) Put(ctx context.Context, workflow, key string, p Params) (Schedule, error) {
 	payload, err := raw(p.Payload)
 	if err != nil {
@@ -114,17 +112,16 @@ func (c *Client) Put(ctx context.Context, workflow, key string, p Params) (Sched
 	if p.IfAbsent {
 		r.header = map[string]string{"If-None-Match": "*"}
 	}
-	r.once = r.header != nil // the first attempt may be what the second finds in its way
+	r.once = r.header != nil // the first attempt may have stored the version that a second one would find
 	return read[Schedule](ctx, c, r)
 }
 
-// Get reads a schedule.
+// Get returns a schedule.
 func (c *Client) Get(ctx context.Context, workflow, key string) (Schedule, error) {
 	return read[Schedule](ctx, c, &call{method: http.MethodGet, path: schedulePath(workflow, key)})
 }
 
-// GetMany reads the schedules of up to 1,000 keys of a workflow, in the order of the keys; those that are not there are
-// left out.
+// GetMany returns the schedules of up to 1,000 keys of a workflow, in the order of the keys. It leaves out absent ones.
 func (c *Client) GetMany(ctx context.Context, workflow string, keys []string) ([]Schedule, error) {
 	body, err := encode(struct {
 		Workflow string   `json:"workflow"`
@@ -139,17 +136,17 @@ func (c *Client) GetMany(ctx context.Context, workflow string, keys []string) ([
 	return found.Items, err
 }
 
-// Filter picks schedules of a list; zero is all. At most one of KeyPrefix, Label and DueBefore may be given.
+// Filter selects schedules of a list; the zero value selects all. At most one of KeyPrefix, Label and DueBefore may be set.
 type Filter struct {
 	Workflow  string
 	Status    string
 	KeyPrefix string
 	Label     string    // "name:value"
-	DueBefore time.Time // in due order
-	PageSize  int       // schedules a request, up to 1,000; zero is the server's default
+	DueBefore time.Time // the list is then in the order of due times
+	PageSize  int       // schedules per request, up to 1,000; zero is the server's default
 }
 
-// List walks the schedules that filter picks, asking for pages as the loop goes on. An error comes once and ends it.
+// List iterates over the schedules that filter selects. An error comes once and ends the loop.
 func (c *Client) List(ctx context.Context, filter Filter) iter.Seq2[Schedule, error] {
 	q := query{}
 	q.text("workflow", filter.Workflow)
@@ -166,14 +163,14 @@ type DeleteParams struct {
 	IfMatch int64 // if not zero, the version that must be the stored one
 }
 
-// Delete takes a schedule away. Its history stays; ticks not yet handed out never fire.
+// Delete deletes a schedule. Its history stays. Ticks that are not handed out never fire.
 func (c *Client) Delete(ctx context.Context, workflow, key string, p DeleteParams) error {
 	r := &call{method: http.MethodDelete, path: schedulePath(workflow, key), header: ifMatch(p.IfMatch)}
 	r.once = r.header != nil
 	return c.remove(ctx, r)
 }
 
-// PauseParams say for how long, and why.
+// PauseParams are the end and the reason of a pause.
 type PauseParams struct {
 	Until *time.Time `json:"until,omitempty"` // rounded up to a whole second; nil: until Resume
 	Note  string     `json:"note,omitempty"`
@@ -181,7 +178,7 @@ type PauseParams struct {
 	IfMatch int64 `json:"-"` // if not zero, the version that must be the stored one
 }
 
-// Pause stops a schedule's firing.
+// Pause pauses a schedule.
 func (c *Client) Pause(ctx context.Context, workflow, key string, p PauseParams) (Schedule, error) {
 	if p.Until != nil {
 		p.Until = new(p.Until.Add(time.Second - 1).Truncate(time.Second))
@@ -195,14 +192,14 @@ func (c *Client) Pause(ctx context.Context, workflow, key string, p PauseParams)
 	return read[Schedule](ctx, c, r)
 }
 
-// ResumeParams say how to go on.
+// ResumeParams are the options of Resume.
 type ResumeParams struct {
 	FireOnce       bool   `json:"fire_once,omitempty"` // one tick now if any was missed
 	IdempotencyKey string `json:"-"`                   // empty: a random one for each call
 	IfMatch        int64  `json:"-"`                   // if not zero, the version that must be the stored one
 }
 
-// Resume lets a paused schedule go on from now. What it passed while paused is not replayed.
+// Resume continues a paused schedule from now on. Times in the pause are not replayed.
 func (c *Client) Resume(ctx context.Context, workflow, key string, p ResumeParams) (Schedule, error) {
 	body, err := encode(p)
 	if err != nil {
@@ -213,13 +210,13 @@ func (c *Client) Resume(ctx context.Context, workflow, key string, p ResumeParam
 	return read[Schedule](ctx, c, r)
 }
 
-// TriggerParams say what the tick bears.
+// TriggerParams are the options of Trigger.
 type TriggerParams struct {
-	Payload        any    `json:"payload,omitempty"` // in the stead of the schedule's; as in Params
+	Payload        any    `json:"payload,omitempty"` // instead of the schedule's; as in Params
 	IdempotencyKey string `json:"-"`                 // the same within 24 h fires once; empty: a random one for each call
 }
 
-// Trigger fires one tick now, under the schedule's overlap policy. The timing does not move.
+// Trigger fires one tick now, under the schedule's overlap policy. The timing does not change.
 func (c *Client) Trigger(ctx context.Context, workflow, key string, p TriggerParams) (TickRecord, error) {
 	payload, err := raw(p.Payload)
 	if err != nil {

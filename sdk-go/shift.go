@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	longestTrouble = 4 // attempts after which waiting grows no more: a server that comes back finds its workers soon
+	longestTrouble = 4 // failed attempts after which the wait stays the same, so that workers soon find a server that is back
 
 	leaseMost  = 1000                   // ticks in one request, of any kind
-	requestGap = 25 * time.Millisecond  // between requests of one kind while ticks flow: what the gap gathers goes in one
-	aheadOf    = 100 * time.Millisecond // ticks are leased ahead of the handlers by what these do in this time
-	lastWords  = 5 * time.Second        // for results, once the handlers have ended or had their time
+	requestGap = 25 * time.Millisecond  // between requests of one kind; all that the gap gathers is one request
+	aheadOf    = 100 * time.Millisecond // the worker leases as many ticks ahead as its handlers complete in this time
+	lastWords  = 5 * time.Second        // for reports, after the handlers have ended or their time is over
 )
 
-// shift is one run of a worker. Ticks flow from leasing, through a queue and a goroutine each, which takes one of the
-// slots, to the report; until they are reported, heartbeats keep their leases.
+// shift is one run of a worker. A leased tick goes through a queue to a goroutine of its own, which takes one of the slots, and then to the
+// report. Heartbeats extend its lease until it is reported.
 type shift struct {
 	client  *Client
 	config  WorkerConfig
@@ -29,20 +29,20 @@ type shift struct {
 	log     *slog.Logger
 
 	queue    chan job
-	slots    chan struct{} // one taken for each handler at work
+	slots    chan struct{} // each running handler takes one
 	room     room
 	held     held
 	outcomes chan outcome
 
-	handlers    sync.WaitGroup  // and who starts them
+	handlers    sync.WaitGroup  // of handlers and the goroutine that starts them
 	handling    context.Context // ends all handlers
 	endHandling context.CancelCauseFunc
-	reporting   context.Context // ends requests that report and heartbeat
+	reporting   context.Context // ends reports and heartbeats
 	endReports  context.CancelFunc
 	beating     context.Context // ends the heartbeats
 	endBeats    context.CancelFunc
 	loops       sync.WaitGroup // the reporter and the heartbeats
-	ended       chan struct{}  // closed when no handler will report any more
+	ended       chan struct{}  // closed when no handler reports any more
 	unreported  atomic.Int64   // outcomes that the server may not have
 }
 
@@ -68,8 +68,8 @@ func newShift(w *Worker) *shift {
 	return s
 }
 
-// lease keeps leasing until ctx ends, by one long poll at a time. While that comes back large and full, a second one runs
-// beside it, so that the next ticks are on their way while the last are read.
+// lease leases ticks until ctx ends, by one long poll at a time. While answers are large and full, a second poll runs beside it, so that the
+// next ticks arrive while the last ones are read.
 func (s *shift) lease(ctx context.Context, workflows []string) error {
 	ctx, stop := context.WithCancel(ctx)
 	var (
@@ -89,7 +89,7 @@ func (s *shift) lease(ctx context.Context, workflows []string) error {
 				began := time.Now()
 				got, asked, err := s.leaseOnce(ctx, workflows, time.Second)
 				if err != nil || got < asked {
-					break // trouble shows in the first poll too, which deals with it
+					break // the first poll gets the same error, and handles it
 				}
 				wait(ctx, requestGap-time.Since(began))
 			}
@@ -122,7 +122,7 @@ func (s *shift) lease(ctx context.Context, workflows []string) error {
 	return nil
 }
 
-// hopeless tells of an answer that asking again will not change.
+// hopeless reports whether another attempt would get the same error.
 func hopeless(err error) bool {
 	refused, ok := errors.AsType[*Error](err)
 	return ok && refused.Status >= 400 && refused.Status < 500 && !refused.passing()
@@ -158,7 +158,7 @@ type job struct {
 	end  context.CancelCauseFunc
 }
 
-// start queues a tick for its handler. There is room in the queue for all that may be leased.
+// start queues a tick for its handler. The queue has room for all ticks that may be leased.
 func (s *shift) start(t Tick[json.RawMessage], until time.Time) {
 	ctx, end := context.WithCancelCause(s.handling)
 	h := &hold{id: t.TickID, token: t.LeaseToken, until: until, end: end}
@@ -166,7 +166,7 @@ func (s *shift) start(t Tick[json.RawMessage], until time.Time) {
 	s.queue <- job{t, h, ctx, end}
 }
 
-// handle runs what is queued, in the order in which it was leased, each in a goroutine of its own once there is a slot.
+// handle runs queued ticks in the order of their leases, each in a goroutine of its own when a slot is free.
 func (s *shift) handle() {
 	for j := range s.queue {
 		select {
@@ -197,7 +197,7 @@ func (s *shift) run(j job) {
 	})
 }
 
-// ran hands on how a tick went.
+// ran passes the outcome of a tick to the report.
 func (s *shift) ran(j job, result any, err error) {
 	j.end(nil)
 	if err != nil {
@@ -210,8 +210,8 @@ func (s *shift) ran(j job, result any, err error) {
 	s.room.give(1)
 }
 
-// end waits for the handlers and reports what they did. It does not wait for ever: a handler that minds no context is
-// left behind, and its tick goes to another worker when the lease ends.
+// end waits for the handlers and reports their outcomes. Its wait is bounded: it abandons a handler that ignores its context, and the tick goes
+// to another worker when the lease ends.
 func (s *shift) end() error {
 	close(s.queue)
 	all := make(chan struct{})
@@ -235,7 +235,7 @@ func (s *shift) end() error {
 	s.endReports()
 	s.endHandling(ErrShutdown)
 	if n := s.unreported.Load(); n > 0 {
-		err = errors.Join(err, fmt.Errorf("carillon: %d ticks could not be reported, and will come again", n))
+		err = errors.Join(err, fmt.Errorf("carillon: %d ticks could not be reported, and will be delivered again", n))
 	}
 	return err
 }

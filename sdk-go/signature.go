@@ -12,18 +12,17 @@ import (
 	"time"
 )
 
-// ErrSignature is a webhook whose headers do not prove that it comes from Carillon, now.
+// ErrSignature says that the headers of a webhook do not prove that Carillon sent it recently.
 var ErrSignature = errors.New("carillon: the webhook's signature does not verify")
 
-// Verifier checks the signatures of webhooks (Standard Webhooks 1.0, symmetric): ticks, and the events that an endpoint
-// asked for.
+// Verifier checks the signatures of webhooks (Standard Webhooks 1.0, symmetric): of ticks and of events.
 type Verifier struct {
 	keys      [][]byte
 	tolerance time.Duration
 }
 
-// NewVerifier returns a verifier that accepts what any of the secrets signed; give two while one replaces the other. A
-// secret reads "whsec_" and base64. Timestamps may be off by tolerance; zero is 5 minutes.
+// NewVerifier returns a verifier that accepts a signature by any of the secrets; pass two while one replaces the other. A secret is "whsec_"
+// followed by base64. Timestamps may be off by tolerance; zero is 5 minutes.
 func NewVerifier(secrets []string, tolerance time.Duration) (*Verifier, error) {
 	if len(secrets) == 0 {
 		return nil, errors.New("carillon: a webhook needs a secret")
@@ -43,12 +42,12 @@ func NewVerifier(secrets []string, tolerance time.Duration) (*Verifier, error) {
 	return v, nil
 }
 
-// mostSignatures is how many signatures of one header are looked at. Carillon sends two at most, while a secret is replaced.
+// mostSignatures is the number of signatures of a header that are compared. Carillon sends at most two, while a secret is replaced.
 const mostSignatures = 16
 
 // Verify returns an error that is [ErrSignature] unless header signs exactly body, within the tolerance of now. It takes
-// the same time whichever byte of a signature is wrong. It hashes the body once for each secret, however many signatures
-// the header holds, and looks at the first 16 of them only.
+// the same time whichever byte of a signature is wrong. It hashes the body once for each secret, and compares only the first 16 signatures
+// of the header.
 func (v *Verifier) Verify(header http.Header, body []byte, now time.Time) error {
 	c, err := v.claim(header, now)
 	if err != nil {
@@ -57,13 +56,13 @@ func (v *Verifier) Verify(header http.Header, body []byte, now time.Time) error 
 	return v.prove(c, body)
 }
 
-// claim is what the headers of a webhook say of it. The body is needed to prove it.
+// claim is the content of a webhook's headers, which only the body can prove.
 type claim struct {
 	id, stamp  string
 	signatures [][]byte // each of the length of a SHA-256
 }
 
-// claim reads the headers of a webhook and checks all that can be checked without its body.
+// claim reads the headers of a webhook and checks everything that does not need the body.
 func (v *Verifier) claim(header http.Header, now time.Time) (claim, error) {
 	c := claim{id: header.Get("webhook-id"), stamp: header.Get("webhook-timestamp")}
 	if c.id == "" || c.stamp == "" {

@@ -2,8 +2,8 @@ package carillon
 
 import "encoding/json"
 
-// Spec says when a schedule fires: the union of Cron, Calendars, Intervals, RRule, At and Relative, of which one must be given,
-// less what Exclude names, from StartAt to EndAt, both included, at most MaxTicks times.
+// Spec says when a schedule fires: at the times of Cron, Calendars, Intervals, RRule, At and Relative together, without the times that Exclude
+// names. At least one of these must be set. StartAt and EndAt are inclusive bounds, and MaxTicks bounds the number of ticks.
 //
 // Durations are text such as "90s", "1h30m", "1d" or "1w". A day is a day of the zone's calendar, not 24 hours.
 type Spec struct {
@@ -65,7 +65,7 @@ type Relative struct {
 	At     string `json:"at,omitempty"`     // "10:00" or "10:00:30"
 }
 
-// Exclude takes times away from a spec.
+// Exclude removes times from a spec.
 type Exclude struct {
 	Calendars []Calendar `json:"calendars,omitempty"` // one without a time excludes the whole day
 	Dates     []string   `json:"dates,omitempty"`     // "2027-01-01"
@@ -73,13 +73,13 @@ type Exclude struct {
 	Then      string     `json:"then,omitempty"`      // "drop" (default), "next" or "previous" day that is not excluded
 }
 
-// DST says what becomes of a wall time that the clock skips or shows twice.
+// DST decides about a wall time that a clock change skips or shows twice.
 type DST struct {
 	Gap     string `json:"gap,omitempty"`     // "auto" (default), "skip", "next_valid" or "shift_forward"
 	Overlap string `json:"overlap,omitempty"` // "auto" (default), "first", "last" or "both"
 }
 
-// Policy says what to do with ticks that overlap, come late or fail.
+// Policy decides about ticks that overlap, come late or fail.
 type Policy struct {
 	Overlap            string `json:"overlap,omitempty"`              // "skip" (default), "buffer_one", "buffer_all", "cancel_other", "allow_all"
 	Missed             string `json:"missed,omitempty"`               // "last" (default), "all" or "none"
@@ -88,7 +88,7 @@ type Policy struct {
 	PauseAfterFailures *int   `json:"pause_after_failures,omitempty"` // failed ticks in a row; 0 is never
 }
 
-// Delivery says how ticks reach a worker.
+// Delivery defines how ticks reach a worker.
 type Delivery struct {
 	Queue       string    `json:"queue,omitempty"`        // which group of workers leases them; "default"
 	Priority    int       `json:"priority,omitempty"`     // 1 (first) to 4; 2
@@ -97,7 +97,7 @@ type Delivery struct {
 	Retention   Retention `json:"retention,omitzero"`
 }
 
-// Retention is how long ended ticks are kept, as durations.
+// Retention is the time for which ended ticks are kept, as durations.
 type Retention struct {
 	Succeeded string `json:"succeeded,omitempty"`
 	Failed    string `json:"failed,omitempty"`

@@ -30,7 +30,7 @@ type WebhookConfig struct {
 //
 // A nil error succeeds the tick (204). [ErrAccepted] leaves it running until [Client.Complete] or [Client.Fail] is called
 // with its lease token (202). An error that is [RetryAfter] answers 503 and says when, any other 500; so does a panic. A
-// payload that does not fit P is 422. Carillon tries all of these again. An unsigned request is 401 and never reaches fn.
+// payload that does not fit P is 422. Carillon tries again in all these cases. An unsigned request is 401 and never reaches fn.
 //
 // A test tick that is signed is answered with success (204) and never reaches fn: see [Client.TestEndpoint].
 //

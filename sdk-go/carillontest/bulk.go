@@ -10,10 +10,10 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// lines are an answer of NDJSON.
+// lines is an answer in NDJSON.
 type lines []any
 
-// bulk puts each line by itself. Unlike the API, it knows no batches, and so no duplicates.
+// bulk puts each line by itself. Unlike the API it has no batches, and so reports no duplicates.
 func (s *Server) bulk(r *http.Request) (int, any) {
 	var out lines
 	var sum carillon.BulkSummary
@@ -51,7 +51,7 @@ func (s *Server) bulkLine(r *http.Request, text []byte) (result carillon.BulkRes
 	if err := json.Unmarshal(text, &members); err != nil {
 		return carillon.BulkResult{Result: "error", Error: &carillon.BulkFault{Status: http.StatusBadRequest, Code: "invalid_json", Detail: err.Error()}}
 	}
-	_ = json.Unmarshal(members["workflow"], &of.workflow) // one that is no text is an empty one
+	_ = json.Unmarshal(members["workflow"], &of.workflow) // a name that is not a string counts as empty
 	_ = json.Unmarshal(members["key"], &of.key)
 	maps.DeleteFunc(members, func(member string, _ json.RawMessage) bool { return member == "workflow" || member == "key" })
 	definition, err := json.Marshal(members)

@@ -1,9 +1,8 @@
-// Package carillontest is a Carillon in memory, to test against: schedules, leases and pushes, without a database.
+// Package carillontest is a Carillon in memory for tests: schedules, leases and pushes, without a database.
 //
-// Its clock stands still until [Server.Advance] moves it, and what is due by then has fired when Advance returns; leases
-// and long polls alone go by the real clock, or by the fake one of a testing/synctest bubble. It knows five-field cron
-// in numbers, aligned and fixed-rate intervals and one-off times, and treats each overlap as allow_all; what else a spec
-// may hold it refuses, rather than fire at a wrong time.
+// Its clock moves only by [Server.Advance]. When Advance returns, all ticks that are due by then have fired. Only leases and long polls use the
+// real clock, or the fake one of a testing/synctest bubble. The package supports cron with five numeric fields, aligned and fixed-rate
+// intervals, and single times. It treats each overlap policy as allow_all, and refuses all other specs.
 package carillontest
 
 import (
@@ -19,7 +18,7 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// Token is the bearer token that a [Server] takes. Any other is 401.
+// Token is the bearer token that a [Server] accepts. It answers other tokens with 401.
 const Token = "carillontest"
 
 // Server is a Carillon in memory. It is an [http.Handler]; the methods are safe for use by several goroutines.
@@ -31,7 +30,7 @@ type Server struct {
 	retries   []*tick // failed, and due again later
 	ready     map[string][]*tick
 	leased    map[string]*tick
-	expires   time.Time // no lease ends before
+	expires   time.Time // no lease ends before this time
 	pushes    map[string]push
 	triggered map[string]*tick // by idempotency key
 	changed   chan struct{}    // closed when a tick becomes ready
@@ -90,7 +89,7 @@ func (s *Server) Client() *carillon.Client {
 	return c
 }
 
-// Transport hands requests to the server in the goroutine that makes them.
+// Transport returns a transport that runs the server in the goroutine of the request.
 func (s *Server) Transport() http.RoundTripper { return transport{s} }
 
 type transport struct{ http.Handler }
@@ -104,7 +103,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// Now tells the server's time.
+// Now returns the server's time.
 func (s *Server) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +144,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(content.Bytes())
 }
 
-// serve authenticates a request and hands it to the route of its path.
+// serve authenticates a request and passes it to the route of its path.
 func (s *Server) serve(r *http.Request) (int, any) {
 	if r.Header.Get("Authorization") != "Bearer "+Token {
 		return refuse(http.StatusUnauthorized, "unauthorized", "the token is not carillontest.Token")
@@ -177,7 +176,7 @@ func (s *Server) serve(r *http.Request) (int, any) {
 	return unknownRoute()
 }
 
-// decodedPath returns the path's segments below /v1. Each is decoded by itself, so that a key may hold a slash.
+// decodedPath returns the path's segments below /v1. Each is decoded by itself, so that a key can have a slash.
 func decodedPath(r *http.Request) ([]string, error) {
 	segments := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/v1/"), "/")
 	for i, segment := range segments {
@@ -190,7 +189,7 @@ func decodedPath(r *http.Request) ([]string, error) {
 	return segments, nil
 }
 
-// scheduleRoute returns the handler of a method and what follows a schedule's name in the path, or nil.
+// scheduleRoute returns the handler of a route, which is the method and the rest of the path after a schedule's name, or nil.
 func (s *Server) scheduleRoute(route string) func(*http.Request, name) (int, any) {
 	switch route {
 	case "PUT ":
@@ -228,7 +227,7 @@ func (s *Server) serveSchedules(r *http.Request, action string) (int, any) {
 	return unknownRoute()
 }
 
-// serveTick serves what follows /v1/ticks: an id and an action, or an action on many ticks in the place of the id.
+// serveTick serves the paths below /v1/ticks: an id with an action, or an action on many ticks instead of the id.
 func (s *Server) serveTick(r *http.Request, id, action string) (int, any) {
 	switch r.Method + " " + action {
 	case "POST ":
@@ -249,7 +248,7 @@ func unknownRoute() (int, any) {
 	return refuse(http.StatusNotFound, "not_found", "carillontest has no such route")
 }
 
-// problem is RFC 9457's document.
+// problem is a problem document (RFC 9457).
 type problem struct {
 	Type     string           `json:"type"`
 	Title    string           `json:"title"`
@@ -267,7 +266,7 @@ func refuse(status int, code, detail string, fields ...carillon.Field) (int, any
 	}
 }
 
-// body reads a request's JSON into into; an unknown field is refused. An empty body is like {}.
+// body decodes a request's JSON into into, and refuses unknown fields. An empty body is like {}.
 func body(r *http.Request, into any) (int, any) {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()

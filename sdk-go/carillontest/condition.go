@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// evaluates are the routes of one schedule that evaluate preconditions, as the API's do.
+// evaluates lists the routes of one schedule that evaluate preconditions, as in the API.
 var evaluates = []string{"PUT ", "GET ", "PATCH ", "DELETE ", "POST pause", "POST resume", "POST trigger"}
 
 // unsupported refuses preconditions that the route does not evaluate.
@@ -44,7 +44,7 @@ func checkMatch(r *http.Request, held *schedule) (int, any) {
 	return 0, nil
 }
 
-// hasTag reports whether a header lists a version. Weak tags count where weak is set.
+// hasTag reports whether a header lists a version. Weak tags count if weak is set.
 func hasTag(r *http.Request, header string, version int64, weak bool) bool {
 	for one := range strings.SplitSeq(strings.Join(r.Header.Values(header), ","), ",") {
 		one = strings.TrimSpace(one)

@@ -10,7 +10,7 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// finish is how an attempt went, in the words of the API.
+// finish is the outcome of an attempt, as the API's clients send it.
 type finish struct {
 	TickID     string  `json:"tick_id"`
 	LeaseToken string  `json:"lease_token"`
@@ -50,7 +50,7 @@ func (s *Server) lease(r *http.Request) (int, any) {
 			return http.StatusOK, map[string]any{"ticks": ticks}
 		}
 		if none {
-			lapse = wait + time.Second // later than this poll lasts
+			lapse = wait + time.Second // after the end of this poll
 		}
 		lapsed := time.NewTimer(lapse)
 		select {
@@ -61,13 +61,13 @@ func (s *Server) lease(r *http.Request) (int, any) {
 			return http.StatusOK, map[string]any{"ticks": ticks}
 		case <-r.Context().Done():
 			lapsed.Stop()
-			return refuse(http.StatusServiceUnavailable, "gone", "the caller went away")
+			return refuse(http.StatusServiceUnavailable, "gone", "the client has disconnected")
 		}
 		lapsed.Stop()
 	}
 }
 
-// pick leases what is ready. The lock is held.
+// pick leases ready ticks. The caller holds the lock.
 func (s *Server) pick(workflows, queues []string, most int, lease time.Duration, worker string) []carillon.Tick[json.RawMessage] {
 	now := time.Now()
 	s.expire(now)
@@ -96,7 +96,7 @@ func (s *Server) pick(workflows, queues []string, most int, lease time.Duration,
 	return picked
 }
 
-// expire lays out again what was leased and is no longer kept. The lock is held.
+// expire ends the attempts whose lease has ended. The caller holds the lock.
 func (s *Server) expire(now time.Time) {
 	if len(s.leased) == 0 || now.Before(s.expires) {
 		return
@@ -117,7 +117,7 @@ func (s *Server) expire(now time.Time) {
 	}
 }
 
-// holder finds the tick that a lease token is for: 404, or 409 when it is another's or ended. The lock is held.
+// holder returns the tick of a lease token, or the status 404, or 409 if the token is wrong or the tick has ended. The caller holds the lock.
 func (s *Server) holder(id, token string) (t *tick, status int, code string) {
 	t = s.ticks[id]
 	switch {
@@ -159,7 +159,7 @@ func (s *Server) finishOne(f finish) (status int, code string) {
 }
 
 func refuseTick(status int, code, id string) (int, any) {
-	return refuse(status, code, fmt.Sprintf("tick %q is not the caller's", id))
+	return refuse(status, code, fmt.Sprintf("the lease token does not fit tick %q, or its lease has ended", id))
 }
 
 func (s *Server) heartbeat(r *http.Request, id string) (int, any) {

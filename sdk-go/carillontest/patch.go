@@ -9,7 +9,7 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// patch merges (RFC 7396) into what the schedule is defined as.
+// patch applies a merge patch (RFC 7396) to the definition of a schedule.
 func (s *Server) patch(r *http.Request, of name) (int, any) {
 	sent, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -20,7 +20,7 @@ const Secret = "whsec_Y2FyaWxsb250ZXN0IGhhcyBubyBzZWNyZXRz"
 
 type push struct{ handler http.Handler }
 
-// Push has the ticks of a workflow pushed to a webhook's handler from now on, one by one and signed with [Secret].
+// Push pushes the ticks of a workflow to a webhook's handler from now on, one by one and signed with [Secret].
 func (s *Server) Push(workflow string, webhook http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,8 @@ func (s *Server) push(p push, t *tick) {
 	}
 }
 
-// Request is a webhook as Carillon sends it: a POST of content, signed for id and the time at (Standard Webhooks 1.0). It
-// panics when the secret is none.
+// Request returns a webhook as Carillon sends it: a POST of content, signed for id and the time at (Standard Webhooks 1.0). It panics if secret
+// is not a webhook's secret.
 func Request(ctx context.Context, secret, id string, at time.Time, content []byte) *http.Request {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 type schedule struct {
 	carillon.Schedule
 	timing timing
-	said   string // by the last put, to tell whether another changes anything
+	said   string // the body of the last put, to find out whether another put changes anything
 	fires  int64
 	order  []*tick // oldest first
 }
@@ -40,7 +40,7 @@ type definition struct {
 	Payload rawJSON `json:"payload"`
 }
 
-// define makes a schedule what p says. The lock is held.
+// define stores the definition of a schedule. The caller holds the lock.
 func (s *Server) define(of name, p definition) (int, any) {
 	held := s.schedules[of]
 	t, err := newTiming(p.Spec, s.now)
@@ -80,7 +80,7 @@ func (s *Server) define(of name, p definition) (int, any) {
 	return status, held.view()
 }
 
-// rawJSON takes a payload byte for byte, which the any of Params would not.
+// rawJSON keeps a payload byte for byte, unlike the any of Params.
 type rawJSON string
 
 func (j *rawJSON) UnmarshalJSON(b []byte) error {
@@ -88,7 +88,7 @@ func (j *rawJSON) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// retime finds what comes after now.
+// retime computes the next time after now.
 func (h *schedule) retime(now time.Time) {
 	h.Upcoming, h.NextAt = []time.Time{}, nil
 	if h.Status == "paused" {
@@ -111,7 +111,7 @@ func (h *schedule) retime(now time.Time) {
 	}
 }
 
-// view is a copy that may leave the lock.
+// view returns a copy that can be used without the lock.
 func (h *schedule) view() carillon.Schedule {
 	v := h.Schedule
 	v.Upcoming = slices.Clone(v.Upcoming)
@@ -124,7 +124,7 @@ func (h *schedule) view() carillon.Schedule {
 	return v
 }
 
-// find returns a schedule, or the answer that there is none. The lock is held.
+// find returns a schedule, or the answer 404. The caller holds the lock.
 func (s *Server) find(of name) (*schedule, int, any) {
 	if held := s.schedules[of]; held != nil {
 		return held, 0, nil
@@ -149,7 +149,7 @@ func (s *Server) get(r *http.Request, of name) (int, any) {
 	return http.StatusOK, held.view()
 }
 
-// named answers the schedules of the keys that are asked for.
+// named answers with the schedules of the requested keys.
 func (s *Server) named(r *http.Request) (int, any) {
 	var p struct {
 		Workflow string   `json:"workflow"`
@@ -265,7 +265,7 @@ func (s *Server) preview(r *http.Request) (int, any) {
 	return http.StatusOK, t.ahead(p.From, p.Count)
 }
 
-// ahead looks count ticks ahead, 5 for zero.
+// ahead returns the next count ticks; zero means 5.
 func (t timing) ahead(at time.Time, count int) carillon.Upcoming {
 	if count == 0 {
 		count = 5
@@ -314,7 +314,7 @@ func (s *Server) list(r *http.Request) (int, any) {
 	return page(r, picked)
 }
 
-// page cuts a list as limit and cursor, a number here, say.
+// page returns the page of a list that limit and cursor select. The cursor is a position here.
 func page[T any](r *http.Request, all []T) (int, any) {
 	limit, from := 100, 0
 	if text := r.URL.Query().Get("limit"); text != "" {

@@ -24,9 +24,9 @@ type tick struct {
 	cancelled bool
 }
 
-// Advance moves the server's clock. What is due by then fires, in the order of its times: pushed workflows have been
-// called when it returns, the others wait to be leased. A failed attempt's next one is due as the handler asked, else a
-// second later.
+// Advance moves the server's clock. All ticks that are due by then fire, in the order of their times. When it returns, pushed ticks have been
+// delivered, and the others wait for a lease. The next attempt after a failure is due after the wait of the handler's error, or a second
+// later.
 func (s *Server) Advance(d time.Duration) {
 	s.mu.Lock()
 	to := s.now.Add(d)
@@ -38,7 +38,7 @@ func (s *Server) Advance(d time.Duration) {
 	s.mu.Unlock()
 }
 
-// fireNext fires what is due first, if it is by then.
+// fireNext fires the tick or attempt that is due first, if it is due by then.
 func (s *Server) fireNext(by time.Time) bool {
 	s.mu.Lock()
 	var first *schedule
@@ -75,7 +75,7 @@ func (s *Server) fireNext(by time.Time) bool {
 	return true
 }
 
-// fire makes a tick. The lock is held.
+// fire creates a tick. The caller holds the lock.
 func (s *Server) fire(h *schedule, at time.Time, cause string, payload json.RawMessage) *tick {
 	s.made++
 	attempts := h.Delivery.MaxAttempts
@@ -106,7 +106,7 @@ func (s *Server) fire(h *schedule, at time.Time, cause string, payload json.RawM
 	return t
 }
 
-// hand pushes a tick, or lays it out for a lease.
+// hand pushes a tick, or makes it ready for a lease.
 func (s *Server) hand(t *tick) {
 	s.mu.Lock()
 	p, pushed := s.pushes[t.Workflow]
@@ -191,14 +191,14 @@ func (s *Server) history(r *http.Request, of name) (int, any) {
 	return page(r, records)
 }
 
-// begin starts an attempt. The lock is held.
+// begin starts an attempt. The caller holds the lock.
 func (s *Server) begin(t *tick, worker string) {
 	t.began, t.worker, t.cancelled = s.now, worker, false
 	t.LeaseToken = fmt.Sprintf("lease-%s-%d", t.TickID, t.Attempt)
 	t.record.State, t.record.Attempt = "running", t.Attempt
 }
 
-// end notes how an attempt went, and how the tick goes on. The lock is held.
+// end notes the outcome of an attempt, and ends the tick or plans the next attempt. The caller holds the lock.
 func (s *Server) end(t *tick, outcome finish, status int) {
 	delete(s.leased, t.TickID)
 	said := map[string]string{"complete": "succeeded", "fail": "failed"}[outcome.Outcome]
@@ -235,7 +235,7 @@ func (s *Server) end(t *tick, outcome finish, status int) {
 	}
 }
 
-// Cancel ends a tick: at once when nobody has it, else its worker is told so by its next heartbeat.
+// Cancel ends a tick: at once if no worker has it. Otherwise the next heartbeat of its worker reports the cancellation.
 func (s *Server) Cancel(tickID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

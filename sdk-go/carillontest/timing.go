@@ -9,7 +9,7 @@ import (
 	carillon "github.com/carillonhq/carillon/sdk-go"
 )
 
-// timing says when a spec fires. Around a change of the clock it is as time.Date has it; the real server is not.
+// timing computes when a spec fires. At clock changes it uses the rules of time.Date, unlike the real server.
 type timing struct {
 	zone       *time.Location
 	crons      []cron
@@ -32,10 +32,10 @@ type interval struct {
 	every  time.Duration
 }
 
-// newTiming refuses what the fake cannot time.
+// newTiming returns the timing of a spec, or an error if this package does not support the spec.
 func newTiming(spec carillon.Spec, now time.Time) (timing, error) {
 	if len(spec.Calendars) > 0 || spec.RRule != "" || len(spec.Relative) > 0 || spec.Exclude != nil || spec.Jitter != "" {
-		return timing{}, fmt.Errorf("carillontest times cron, intervals and at alone")
+		return timing{}, fmt.Errorf("carillontest supports only cron, intervals and at")
 	}
 	var t timing
 	var err error
@@ -63,7 +63,7 @@ func newTiming(spec carillon.Spec, now time.Time) (timing, error) {
 		case "fixed_rate":
 			anchor = now
 		default:
-			return t, fmt.Errorf("carillontest does not time %s intervals", i.Mode)
+			return t, fmt.Errorf("carillontest does not support %s intervals", i.Mode)
 		}
 		t.intervals = append(t.intervals, interval{anchor, every})
 	}
@@ -86,7 +86,7 @@ func newTiming(spec carillon.Spec, now time.Time) (timing, error) {
 	return t, nil
 }
 
-// parse reads an instant or a wall time; nothing is the zero time.
+// parse reads an instant or a wall time; an empty text is the zero time.
 func (t timing) parse(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -101,7 +101,7 @@ func (t timing) parse(text string) (time.Time, error) {
 	return at.UTC(), nil
 }
 
-// next is the first time strictly after.
+// next returns the first time strictly after a moment.
 func (t timing) next(after time.Time) (time.Time, bool) {
 	if !t.start.IsZero() && after.Before(t.start) {
 		after = t.start.Add(-time.Second)
@@ -152,7 +152,7 @@ func (c cron) next(after time.Time) (time.Time, bool) {
 func parseCron(text string) (c cron, err error) {
 	fields := strings.Fields(text)
 	if len(fields) != 5 {
-		return c, fmt.Errorf("carillontest reads five fields of cron, not %q", text)
+		return c, fmt.Errorf("carillontest supports cron with five fields, not %q", text)
 	}
 	for i, f := range []struct {
 		into     *field
@@ -203,7 +203,7 @@ func parseField(text string, least, most int) (field, error) {
 	return f, nil
 }
 
-// parseDuration reads the API's durations, a day as 24 hours.
+// parseDuration parses the API's durations; a day is 24 hours.
 func parseDuration(text string) (time.Duration, error) {
 	var total time.Duration
 	for text != "" {
