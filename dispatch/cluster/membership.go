@@ -29,7 +29,7 @@ const (
 
 // Member is this process among the others: it writes a heartbeat, and knows which other processes live.
 type Member struct {
-	Membership
+	config Membership
 	lapses chan chan<- struct{}
 
 	mu      sync.Mutex
@@ -51,15 +51,15 @@ type Membership struct {
 
 // NewMember returns a Member that has not joined yet.
 func NewMember(m Membership) *Member {
-	return &Member{Membership: m, lapses: make(chan chan<- struct{})}
+	return &Member{config: m, lapses: make(chan chan<- struct{})}
 }
 
 // Register joins the other processes under a new number, and marks the dead processes of this machine.
 func (p *Member) Register(ctx context.Context) error {
 	at := time.Now()
 	var id int64
-	err := p.Pool.QueryRow(ctx, `INSERT INTO process (name, place, pid, sweeps, dispatches) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
-		p.Name, whereabouts(), os.Getpid(), p.Sweeping, p.Dispatches).Scan(&id)
+	err := p.config.Pool.QueryRow(ctx, `INSERT INTO process (name, place, pid, sweeps, dispatches) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
+		p.config.Name, whereabouts(), os.Getpid(), p.config.Sweeping, p.config.Dispatches).Scan(&id)
 	if err != nil {
 		return fmt.Errorf("join the processes: %w", err)
 	}
@@ -79,7 +79,7 @@ func (p *Member) markDead(ctx context.Context) error {
 	if here == "" {
 		return nil
 	}
-	rows, err := p.Pool.Query(ctx, `SELECT id, pid FROM process WHERE place = $1`, here)
+	rows, err := p.config.Pool.Query(ctx, `SELECT id, pid FROM process WHERE place = $1`, here)
 	if err != nil {
 		return fmt.Errorf("look for dead processes: %w", err)
 	}
@@ -98,7 +98,7 @@ func (p *Member) markDead(ctx context.Context) error {
 	if len(dead) == 0 {
 		return nil
 	}
-	if _, err := p.Pool.Exec(ctx, `
+	if _, err := p.config.Pool.Exec(ctx, `
 		UPDATE process
 		SET beat_at = `+postgres.Now+` - make_interval(secs => $2)
 		WHERE id = ANY ($1) AND beat_at > `+postgres.Now+` - make_interval(secs => $2)`, dead, DeadAfter.Seconds()); err != nil {
@@ -133,7 +133,7 @@ func (p *Member) Self() (id int64, alive bool) {
 // Beat writes a heartbeat each second until ctx ends. After one that fails or times out, the process looks for the primary again: the
 // host of its connections may have died without closing them.
 func (p *Member) Beat(ctx context.Context) {
-	loop.Every(ctx, p.Log, beatEvery, "beat", func(ctx context.Context) error {
+	loop.Every(ctx, p.config.Log, beatEvery, "beat", func(ctx context.Context) error {
 		err := p.BeatOnce(ctx)
 		if err != nil && ctx.Err() == nil {
 			p.lookForPrimary(ctx)
@@ -152,11 +152,11 @@ func (p *Member) BeatOnce(ctx context.Context) error {
 	defer cancel()
 	id, alive := p.Self()
 	if !alive {
-		p.Log.Warn("this process was silent for too long and registers again", "process", id)
+		p.config.Log.Warn("this process was silent for too long and registers again", "process", id)
 		return p.registerAgain(ctx)
 	}
 	at := time.Now()
-	done, err := p.Pool.Exec(ctx, `
+	done, err := p.config.Pool.Exec(ctx, `
 		UPDATE process
 		SET beat_at = `+postgres.Now+`
 		WHERE id = $1 AND beat_at > (SELECT `+postgres.Now+`) - make_interval(secs => $2)`, id, DeadAfter.Seconds())
@@ -195,16 +195,16 @@ const recheckWithin = 5 * time.Second
 func (p *Member) lookForPrimary(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recheckWithin)
 	defer cancel()
-	if p.Recheck == nil {
-		p.Pool.Reset()
+	if p.config.Recheck == nil {
+		p.config.Pool.Reset()
 		return
 	}
-	p.Recheck(ctx)
+	p.config.Recheck(ctx)
 }
 
 // refresh reads which processes live.
 func (p *Member) refresh(ctx context.Context) error {
-	rows, err := p.Pool.Query(ctx, `
+	rows, err := p.config.Pool.Query(ctx, `
 		SELECT id, sweeps, dispatches
 		FROM process
 		WHERE beat_at > (SELECT `+postgres.Now+`) - make_interval(secs => $1)`, idleAfter.Seconds())
@@ -286,8 +286,8 @@ func (p *Member) Leave(ctx context.Context, from time.Time) {
 	var b pgx.Batch
 	b.Queue(`DELETE FROM process WHERE id = $1 AND NOT EXISTS (SELECT FROM chunk WHERE owner = $1 AND opened_at >= $2 AND done_at IS NULL)`, id, from)
 	b.Queue(`UPDATE process SET beat_at = `+postgres.Now+` - make_interval(secs => $2) WHERE id = $1`, id, DeadAfter.Seconds())
-	if err := p.Pool.SendBatch(ctx, &b).Close(); err != nil {
-		p.Log.Warn("cannot remove this process from the members", "error", err)
+	if err := p.config.Pool.SendBatch(ctx, &b).Close(); err != nil {
+		p.config.Log.Warn("cannot remove this process from the members", "error", err)
 	}
 }
 

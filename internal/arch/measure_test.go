@@ -248,7 +248,7 @@ func signaturesWithHTTP(t *testing.T) measure {
 }
 
 // namesOf returns the qualified types within a type, such as http.Header.
-func namesOf(typ ast.Expr) (names []string) {
+func namesOf(typ ast.Node) (names []string) {
 	ast.Inspect(typ, func(n ast.Node) bool {
 		if selector, ok := n.(*ast.SelectorExpr); ok {
 			if pkg, ok := selector.X.(*ast.Ident); ok {
@@ -270,66 +270,4 @@ func largestPackage(t *testing.T) measure {
 		}
 	}
 	return m
-}
-
-// widestService finds the service with the most fields. A service is a struct with methods that holds a pool of connections. The
-// fields of a struct of the same package that it embeds are its own.
-func widestService(t *testing.T) measure {
-	t.Helper()
-	structs, methods := map[string]*ast.StructType{}, map[string]bool{}
-	for _, s := range ofServer(t) {
-		for _, d := range s.file.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if typ, _, of := strings.Cut(nameOf(d), "."); of {
-					methods[s.folder()+"."+typ] = true
-				}
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					if named, ok := spec.(*ast.TypeSpec); ok {
-						if typ, ok := named.Type.(*ast.StructType); ok {
-							structs[s.folder()+"."+named.Name.Name] = typ
-						}
-					}
-				}
-			}
-		}
-	}
-	m := measure{what: "fields of the widest service", goal: 10}
-	for _, name := range slices.Sorted(maps.Keys(structs)) {
-		fields := fieldsOf(name, structs)
-		if methods[name] && len(fields) > m.value && slices.ContainsFunc(fields, holdsPool) {
-			m.value, m.where = len(fields), []string{name}
-		}
-	}
-	return m
-}
-
-// fieldsOf returns the types of a struct's fields.
-func fieldsOf(name string, structs map[string]*ast.StructType) (types []ast.Expr) {
-	folder := name[:strings.LastIndexByte(name, '.')+1]
-	for _, field := range structs[name].Fields.List {
-		embedded := field.Type
-		if pointed, ok := embedded.(*ast.StarExpr); ok {
-			embedded = pointed.X
-		}
-		if typ, ok := embedded.(*ast.Ident); ok && len(field.Names) == 0 && structs[folder+typ.Name] != nil {
-			types = append(types, fieldsOf(folder+typ.Name, structs)...)
-			continue
-		}
-		for range max(1, len(field.Names)) {
-			types = append(types, field.Type)
-		}
-	}
-	return types
-}
-
-// holdsPool reports whether a field is a pool of connections.
-func holdsPool(typ ast.Expr) bool {
-	switch typ.(type) {
-	case *ast.FuncType, *ast.StructType, *ast.InterfaceType:
-		return false
-	}
-	names := namesOf(typ)
-	return slices.Contains(names, "pgxpool.Pool") || slices.Contains(names, "postgres.DB")
 }

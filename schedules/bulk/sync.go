@@ -91,8 +91,8 @@ type SyncSummary struct {
 
 // syncing is one sync under way.
 type syncing struct {
-	*Bulk
-	SyncParams
+	bulk   *Bulk
+	params SyncParams
 	tenant tenants.ID
 	by     string
 	id     int64
@@ -110,7 +110,7 @@ func (s *Bulk) Sync(ctx context.Context, tenant tenants.ID, by string, p SyncPar
 	if err := p.check(); err != nil {
 		return sum, nil, err
 	}
-	y := &syncing{Bulk: s, SyncParams: p, tenant: tenant, by: by}
+	y := &syncing{bulk: s, params: p, tenant: tenant, by: by}
 	if err := y.begin(ctx); err != nil {
 		return sum, nil, err
 	}
@@ -143,20 +143,20 @@ func (s *Bulk) Sync(ctx context.Context, tenant tenants.ID, by string, p SyncPar
 // pass stores the staged lines, and then reconciles the schedules that are not listed. A dry pass only tells what would change.
 func (y *syncing) pass(ctx context.Context, dry bool, answer func([]Result) error) (sum SyncSummary, warnings []calendar.Warning, err error) {
 	warnings = []calendar.Warning{}
-	reader := newReader(y.Bulk, y.tenant, nil)
-	reader.scope = &y.SyncParams
+	reader := newReader(y.bulk, y.tenant, nil)
+	reader.scope = &y.params
 	told := 0
 	for batches := 0; told < y.lines; batches++ {
 		b, err := y.next(ctx, reader)
 		if err != nil {
 			return sum, nil, err
 		}
-		if err := y.storeBatch(ctx, y.tenant, y.by, b, dry); err != nil {
+		if err := y.bulk.storeBatch(ctx, y.tenant, y.by, b, dry); err != nil {
 			return sum, nil, err
 		}
 		if batches < newTableBatches && !dry {
-			if err := postgres.AnalyzeNew(ctx, y.pool); err != nil {
-				y.log.Warn("plans may be slow for a while", "error", err)
+			if err := postgres.AnalyzeNew(ctx, y.bulk.pool); err != nil {
+				y.bulk.log.Warn("plans may be slow for a while", "error", err)
 			}
 		}
 		for _, r := range b.results {
@@ -167,7 +167,7 @@ func (y *syncing) pass(ctx context.Context, dry bool, answer func([]Result) erro
 			return sum, nil, err
 		}
 	}
-	if y.Unlisted == unlistedPause || y.Unlisted == unlistedDelete {
+	if y.params.Unlisted == unlistedPause || y.params.Unlisted == unlistedDelete {
 		if sum.Errors > 0 {
 			return sum, append(warnings, calendar.Warning{Code: "unlisted_untouched", Detail: "what is not listed was left alone, as some lines are bad: what they list is not known"}), nil
 		}
@@ -175,12 +175,12 @@ func (y *syncing) pass(ctx context.Context, dry bool, answer func([]Result) erro
 			return sum, nil, err
 		}
 	}
-	if dry && y.MaxChange != nil {
+	if dry && y.params.MaxChange != nil {
 		stored, err := y.stored(ctx)
 		if err != nil {
 			return sum, nil, err
 		}
-		if changed := sum.Updated + sum.Reconciled; !y.MaxChange.allows(changed, stored) {
+		if changed := sum.Updated + sum.Reconciled; !y.params.MaxChange.allows(changed, stored) {
 			warnings = append(warnings, calendar.Warning{Code: "too_many_changes", Detail: fmt.Sprintf("%d of %d schedules would be changed, which max_change does not allow", changed, stored)})
 		}
 	}
@@ -189,13 +189,13 @@ func (y *syncing) pass(ctx context.Context, dry bool, answer func([]Result) erro
 
 // stored returns how many schedules there are in the scope.
 func (y *syncing) stored(ctx context.Context) (int, error) {
-	return y.schedules.Count(ctx, y.tenant, y.scope())
+	return y.bulk.schedules.Count(ctx, y.tenant, y.params.scope())
 }
 
 // reconcile pauses or deletes the schedules of the scope that were there when the sync began and that are not listed.
 func (y *syncing) reconcile(ctx context.Context, dry bool) (int, error) {
-	return y.schedules.Reconcile(ctx, schedules.Unlisted{
-		Tenant: y.tenant, By: y.by, Filter: y.scope(), Before: y.begun, Action: y.Unlisted, Dry: dry, Listed: y.listed,
+	return y.bulk.schedules.Reconcile(ctx, schedules.Unlisted{
+		Tenant: y.tenant, By: y.by, Filter: y.params.scope(), Before: y.begun, Action: y.params.Unlisted, Dry: dry, Listed: y.listed,
 	})
 }
 

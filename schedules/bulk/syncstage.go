@@ -23,7 +23,7 @@ const stageTimeout = 30 * time.Second
 func (y *syncing) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	err := y.pool.QueryRow(ctx, `INSERT INTO sync (tenant_id, seen_at) VALUES ($1, `+postgres.Now+`) RETURNING id, token, seen_at`, y.tenant).Scan(&y.id, &y.token, &y.begun)
+	err := y.bulk.pool.QueryRow(ctx, `INSERT INTO sync (tenant_id, seen_at) VALUES ($1, `+postgres.Now+`) RETURNING id, token, seen_at`, y.tenant).Scan(&y.id, &y.token, &y.begun)
 	if err != nil {
 		return fmt.Errorf("begin a sync: %w", err)
 	}
@@ -47,9 +47,9 @@ func (y *syncing) intact(ctx context.Context, db postgres.DB) error {
 func (y *syncing) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	done, err := y.pool.Exec(ctx, `UPDATE sync SET over = true WHERE tenant_id = $1 AND id = $2 AND token = $3`, y.tenant, y.id, y.token)
+	done, err := y.bulk.pool.Exec(ctx, `UPDATE sync SET over = true WHERE tenant_id = $1 AND id = $2 AND token = $3`, y.tenant, y.id, y.token)
 	if err != nil {
-		y.log.Warn("a sync is cleared away later", "error", err)
+		y.bulk.log.Warn("a sync is cleared away later", "error", err)
 		return
 	}
 	if y.lines > batchLines || done.RowsAffected() == 0 {
@@ -58,8 +58,8 @@ func (y *syncing) end(ctx context.Context) {
 	var b pgx.Batch
 	b.Queue(`DELETE FROM sync_line WHERE tenant_id = $1 AND sync_id = $2`, y.tenant, y.id)
 	b.Queue(`DELETE FROM sync WHERE tenant_id = $1 AND id = $2 AND token = $3`, y.tenant, y.id, y.token)
-	if err := y.pool.SendBatch(ctx, &b).Close(); err != nil {
-		y.log.Warn("a sync is cleared away later", "error", err)
+	if err := y.bulk.pool.SendBatch(ctx, &b).Close(); err != nil {
+		y.bulk.log.Warn("a sync is cleared away later", "error", err)
 	}
 }
 
@@ -96,11 +96,11 @@ func ClearSyncs(ctx context.Context, db postgres.DB, limit int) (lines int64, er
 // stage reads the body to its end, and stores its good lines and the faults of the others.
 func (y *syncing) stage(ctx context.Context, body io.ReadCloser) error {
 	defer context.AfterFunc(ctx, func() { _ = body.Close() })()
-	r := newReader(y.Bulk, y.tenant, body)
-	r.scope = &y.SyncParams
+	r := newReader(y.bulk, y.tenant, body)
+	r.scope = &y.params
 	for {
 		b, err := r.next(ctx)
-		if paced := y.wait(ctx, y.tenant, b); paced != nil {
+		if paced := y.bulk.wait(ctx, y.tenant, b); paced != nil {
 			return paced
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -140,7 +140,7 @@ func (y *syncing) stageBatch(ctx context.Context, b *batch) error {
 		}
 		outcomes[i] = new(string(told))
 	}
-	return pgx.BeginFunc(ctx, y.pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, y.bulk.pool, func(tx pgx.Tx) error {
 		if err := y.intact(ctx, tx); err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ type staged struct {
 
 // next returns the staged lines after those that r has read, as a batch.
 func (y *syncing) next(ctx context.Context, r *reader) (*batch, error) {
-	quotas, err := y.quotas(ctx, y.tenant)
+	quotas, err := y.bulk.quotas(ctx, y.tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (y *syncing) next(ctx context.Context, r *reader) (*batch, error) {
 
 // readStaged reads the staged lines after a number, as many as are stored together.
 func (y *syncing) readStaged(ctx context.Context, after int) (found []staged, err error) {
-	err = pgx.BeginFunc(ctx, y.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, y.bulk.pool, func(tx pgx.Tx) error {
 		if err := y.intact(ctx, tx); err != nil {
 			return err
 		}

@@ -1,0 +1,106 @@
+package arch
+
+import (
+	"go/ast"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const mostFields = 10 // of a service
+
+// wide are the services with more fields, with their number. An entry may shrink and go, and none may grow or be added.
+var wide = map[string]int{
+	"cmd/carillon.app":                  17,
+	"dispatch.Dispatch":                 20,
+	"dispatch/control.Control":          14,
+	"dispatch/lease.Leases":             13,
+	"dispatch/open.Opener":              17,
+	"dispatch/push.Pusher":              17,
+	"dispatch/push.results":             15,
+	"dispatch/push.sender":              19,
+	"dispatch/sweep.Sweeper":            14,
+	"dispatch/sweep.pass":               13,
+	"internal/postgres/embedded.Server": 13,
+}
+
+// noServices are structs with a method that takes a context, and that are no services: rows and settings.
+var noServices = []string{"dispatch.Config", "operations.Operation", "schedules.row"}
+
+// A service stays narrow: a reader sees at once what it uses and what it remembers.
+func TestServicesStayNarrow(t *testing.T) {
+	t.Parallel()
+	found := services(t)
+	for name, fields := range found {
+		if most := max(mostFields, wide[name]); fields > most {
+			t.Errorf("%s has too many fields: %d, and it may have %d", name, fields, most)
+		}
+	}
+	for name, fields := range wide {
+		if found[name] < fields {
+			t.Errorf("the entry of %s is out of date: it has %d fields and not %d", name, found[name], fields)
+		}
+	}
+}
+
+func widestService(t *testing.T) measure {
+	t.Helper()
+	m := measure{what: "fields of the widest service", goal: mostFields}
+	found := services(t)
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if found[name] > m.value {
+			m.value, m.where = found[name], []string{name}
+		}
+	}
+	return m
+}
+
+// services returns the number of fields of each service. A service is a struct with a method that takes a context. The fields of a
+// struct of the same package that it embeds are its own.
+func services(t *testing.T) map[string]int {
+	t.Helper()
+	structs, serves := map[string]*ast.StructType{}, map[string]bool{}
+	for _, s := range ofServer(t) {
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if typ, _, of := strings.Cut(nameOf(d), "."); of && slices.Contains(namesOf(d.Type.Params), "context.Context") {
+					serves[s.folder()+"."+typ] = true
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if named, ok := spec.(*ast.TypeSpec); ok {
+						if typ, ok := named.Type.(*ast.StructType); ok {
+							structs[s.folder()+"."+named.Name.Name] = typ
+						}
+					}
+				}
+			}
+		}
+	}
+	found := map[string]int{}
+	for name := range structs {
+		if serves[name] && !slices.Contains(noServices, name) {
+			found[name] = fieldsOf(name, structs)
+		}
+	}
+	return found
+}
+
+// fieldsOf returns the number of a struct's fields.
+func fieldsOf(name string, structs map[string]*ast.StructType) (n int) {
+	folder := name[:strings.LastIndexByte(name, '.')+1]
+	for _, field := range structs[name].Fields.List {
+		embedded := field.Type
+		if pointed, ok := embedded.(*ast.StarExpr); ok {
+			embedded = pointed.X
+		}
+		if typ, ok := embedded.(*ast.Ident); ok && len(field.Names) == 0 && structs[folder+typ.Name] != nil {
+			n += fieldsOf(folder+typ.Name, structs)
+			continue
+		}
+		n += max(1, len(field.Names))
+	}
+	return n
+}
