@@ -15,7 +15,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// An operator may give tenants' requests a user of their own, who can take on none but their roles.
+// An operator can give tenants' requests a database user of their own, which can take on only their roles.
 func TestTenantsRequestsLogInAsTheirOwnUser(t *testing.T) {
 	t.Parallel()
 	pool := postgrestest.Database(t)
@@ -23,7 +23,7 @@ func TestTenantsRequestsLogInAsTheirOwnUser(t *testing.T) {
 	if err := pool.QueryRow(t.Context(), `SELECT current_database()`).Scan(&database); err != nil {
 		t.Fatal(err)
 	}
-	user := "web_of_" + database // roles are the cluster's
+	user := "web_of_" + database // roles belong to the cluster
 	if _, err := pool.Exec(t.Context(), `CREATE ROLE `+user+` LOGIN PASSWORD 'secret' IN ROLE carillon_api, carillon_platform`); err != nil {
 		t.Fatal(err)
 	}

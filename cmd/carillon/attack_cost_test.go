@@ -15,7 +15,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// costly are specs that cost more than they seem to.
+// costly returns specs that cost more than they seem to.
 func costly() map[string]string {
 	repeat := func(n int, item func(i int) string) string {
 		var all []string
@@ -72,14 +72,14 @@ func costly() map[string]string {
 	return all
 }
 
-// aSecond is how long an answer may take, with a lot to spare for a machine that does much else, and slowly. What takes longer is
-// asked again a few times: what costs too much does so each time.
+// aSecond bounds an answer, with a large reserve for a busy machine. A slower request is repeated a few times: one that costs too much is slow
+// each time.
 const (
 	aSecond  = 20 * time.Second
 	mostSlow = 5
 )
 
-// Whatever a spec costs, its preview, storing, explanation, calendar and backfill come in time, with 2xx or 4xx.
+// Preview, put, explanation, calendar and backfill of each costly spec are answered in time, with 2xx or 4xx.
 func TestNoSpecCostsMoreThanASecond(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)

@@ -36,7 +36,7 @@ var hostile = []any{
 	slices.Repeat([]any{"0 8 * * *"}, 1001), slices.Repeat([]any{map[string]any{}}, 1001), slices.Repeat([]any{"2027-01-01"}, 10_001),
 }
 
-// mangler makes requests out of the document's examples. One seed makes the same requests again.
+// mangler makes requests from the document's examples. The same seed makes the same requests.
 type mangler struct {
 	*rand.Rand
 	known map[string][]string // values of parameters that name something
@@ -48,7 +48,7 @@ func pick[T any](m mangler, all []T) T { return all[m.IntN(len(all))] }
 var texts = []string{"x", "0", "-1", "1", "1000", "1001", "99999999999999999999", "true", "\x00", "\xff", "%", "a/b", "..", "a b", "é", strings.Repeat("x", 256), strings.Repeat("y", 257),
 	"2026-11-21T08:00:00Z", "2100-12-31T23:59:59Z", "9999-12-31T23:59:59Z", "2026-03-29T02:30", "2026-03-29T02:30:00", "0001-01-01T00:00:00Z", "2026-11-21", "W/\"1\"", "\"1\"", "*", "\"1\", \"2\"", "name:value", ":", "keep", "delete", "5%", "101%", "-1%"}
 
-// value is one for a parameter: known, of its schema, or hostile.
+// value returns a value of a parameter: a known one, one of its schema, or a hostile one.
 func (m mangler) value(p *openapi3.Parameter) string {
 	if known := m.known[p.Name]; len(known) > 0 && m.IntN(5) > 0 {
 		return pick(m, known)
@@ -68,7 +68,7 @@ func (m mangler) value(p *openapi3.Parameter) string {
 	return pick(m, texts)
 }
 
-// mangle changes some of a JSON value, which it leaves as it is.
+// mangle returns a copy of a JSON value with some changes.
 func (m mangler) mangle(v any, odds int) any {
 	if m.IntN(odds) == 0 {
 		return pick(m, hostile)
@@ -96,7 +96,7 @@ func (m mangler) mangle(v any, odds int) any {
 	return v
 }
 
-// body is an example of the operation's, whole or mangled, or what is no JSON at all.
+// body returns an example body of the operation, unchanged or mangled, or a text that is not JSON.
 func (m mangler) body(t *testing.T, a attacked) []byte {
 	t.Helper()
 	if a.media == "" || m.IntN(12) == 0 {
@@ -127,7 +127,7 @@ func marshal(t *testing.T, v any) []byte {
 	return raw
 }
 
-// request is a path with a query, headers and a body for the operation.
+// request returns a path with a query, headers and a body for the operation.
 func (m mangler) request(t *testing.T, a attacked) (string, http.Header, []byte) {
 	t.Helper()
 	segments, query, header := map[string]string{}, url.Values{}, http.Header{}
@@ -176,7 +176,7 @@ func (m mangler) request(t *testing.T, a attacked) (string, http.Header, []byte)
 	return path, header, body
 }
 
-// fuzzing is for how long requests are made up, and from which seed: CARILLON_FUZZ=10m CARILLON_FUZZ_SEED=7.
+// fuzzing returns the number or the time of made-up requests, and their seed: CARILLON_FUZZ=10m CARILLON_FUZZ_SEED=7.
 func fuzzing(t *testing.T) (requests int, until time.Time, seed uint64) {
 	t.Helper()
 	requests, until, seed = 1200, time.Now().Add(time.Minute), 20261121
@@ -197,7 +197,7 @@ func fuzzing(t *testing.T) (requests int, until time.Time, seed uint64) {
 	return requests, until, seed
 }
 
-// No made-up request is answered 5xx, late, otherwise than the document says, or at all to who may not ask.
+// No made-up request gets a 5xx, a late answer, an answer that the document does not allow, or data without a token.
 func TestNoRequestBreaksTheServer(t *testing.T) {
 	t.Parallel()
 	requests, until, seed := fuzzing(t)
@@ -221,7 +221,7 @@ func TestNoRequestBreaksTheServer(t *testing.T) {
 			}
 		}
 		wait := patience
-		if a.id == "leaseTicks" { // it waits for ticks as long as it is told
+		if a.id == "leaseTicks" { // it waits for ticks as long as the request says
 			wait = time.Second / 5
 		}
 		got, ok := s.ask(t, client, token, a.method, path, header, body, wait)
@@ -237,10 +237,10 @@ func TestNoRequestBreaksTheServer(t *testing.T) {
 	}
 }
 
-// patience is how long an answer may take here: a second, and a lot for a machine that does much else.
+// patience bounds an answer: a second, with a large reserve for a busy machine.
 const patience = 40 * time.Second
 
-// furnish gives acme one of each thing, and returns what the parameters that name them may be.
+// furnish creates one thing of each kind for acme, and returns the values of the parameters that name them.
 func (s whole) furnish(t *testing.T, client *http.Client, token string) map[string][]string {
 	t.Helper()
 	s.expect(t, client, token, "PUT", "/v1/calendars/days", `{"dates": ["2026-12-25"]}`, 201, "")

@@ -9,7 +9,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Headers, of requests and of endpoints, that one reader takes for one thing and another reader for another.
+// Headers of requests and endpoints that two readers could understand differently.
 func TestHeadersThatDeceive(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
@@ -39,7 +39,7 @@ func TestHeadersThatDeceive(t *testing.T) {
 	}
 }
 
-// A lease token opens for its own tick, in its own spelling.
+// A lease token is valid only for its own tick, and only in its exact spelling.
 func TestLeaseTokensThatDeceive(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Keys that look alike once decoded twice, or folded, are keys of their own.
+// Keys that would be equal after a second decoding or after case folding are different keys.
 func TestKeysAreComparedByteForByte(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
@@ -34,7 +34,7 @@ func TestKeysAreComparedByteForByte(t *testing.T) {
 		"pause", "ticks", ":key", "*", "%25", "a%2fb%2Fc", "%27%3B--", "%24%7Bx%7D", "%C2%A0", strings.Repeat("k", 256), strings.Repeat("%C3%BC", 128),
 	} {
 		path := "/v1/workflows/w/schedules/" + sent
-		if sent == "a%252Fb" { // the other slash's key has been made
+		if sent == "a%252Fb" { // the key with the other spelling already exists
 			s.expect(t, client, token, "GET", path, "", 404, "not_found")
 		}
 		doc := s.expect(t, client, token, "PUT", path, `{"spec": {"cron": "0 8 * * *"}}`, 201, "")
@@ -59,7 +59,7 @@ func TestKeysAreComparedByteForByte(t *testing.T) {
 
 var requestID = regexp.MustCompile(`"instance": ?"[^"]*"`)
 
-// Bodies that one reader takes for one thing and another reader for another, or that grow when they are read.
+// Bodies that two readers could understand differently, or that grow when they are decompressed.
 func TestBodiesThatDeceive(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
@@ -154,14 +154,14 @@ func TestBodiesThatDeceive(t *testing.T) {
 		if !ok || c.status != 0 && got.status != c.status || got.status >= 500 {
 			t.Errorf("%s: got %d %.300s, want %d", name, got.status, got.body, c.status)
 		}
-		text := strings.ToLower(requestID.ReplaceAllString(string(got.body), "")) // letters by chance may spell anything
+		text := strings.ToLower(requestID.ReplaceAllString(string(got.body), "")) // random letters can form any word
 		if strings.Contains(text, "sqlstate") || strings.Contains(text, "goroutine") || strings.Contains(text, "pgx") {
 			t.Errorf("%s: the answer shows what is inside: %s", name, got.body)
 		}
 	}
 }
 
-// Tokens of every wrong make, at a route of each kind. What a verifier decides by itself is in its own tests.
+// Wrong tokens of every kind, at a route of each kind. The verifier has tests of its own.
 func TestTokensThatDeceive(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
@@ -236,7 +236,7 @@ func TestTokensThatDeceive(t *testing.T) {
 	}
 }
 
-// Every text of every example of a body, with U+0000 in it, is refused as the client's fault.
+// Each example body with U+0000 in any of its texts is refused with 4xx.
 func TestNULInEveryText(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
@@ -276,7 +276,7 @@ func TestNULInEveryText(t *testing.T) {
 	}
 }
 
-// taint puts a NUL into the n-th text of v, and has n negative then.
+// taint puts a NUL into the n-th text of v, and makes n negative.
 func taint(v any, n *int) any {
 	switch v := v.(type) {
 	case string:
@@ -300,7 +300,7 @@ func taint(v any, n *int) any {
 	return v
 }
 
-// Requests that a proxy and a server may read in two ways, at the server as it is served.
+// Requests that a proxy and a server could read differently, sent to the real listener.
 func TestRequestsThatCanBeReadInTwoWays(t *testing.T) {
 	t.Parallel()
 	s := serveHouse(t)

@@ -9,13 +9,12 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// A key that is limited to a workflow is of no use for another, by whatever operation of the document: what it is let
-// into is asked for its own workflow.
+// An API key that is limited to a workflow reaches no other one by any operation of the document.
 func TestALimitedKeyReachesItsOwnWorkflowsOnly(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
 	all := documented(t)
-	theirs := s.settle(t, client, all) // of the workflow mine-w
+	theirs := s.settle(t, client, all) // things of the workflow mine-w
 	operator := s.mint(t, "acme", tenants.TenantScopes()...)
 	s.expect(t, client, operator, "PUT", "/v1/workflows/own/schedules/k", `{"spec": {"cron": "0 8 1 1 *"}}`, 201, "")
 	made := s.expect(t, client, operator, "POST", "/v1/admin/api-keys", `{"name": "limited", "scopes": ["schedules:read", "schedules:write", "ticks:work"], "workflows": ["own"]}`, 201, "")
@@ -36,7 +35,7 @@ func TestALimitedKeyReachesItsOwnWorkflowsOnly(t *testing.T) {
 			got, ok := s.ask(t, client, token, a.method, theirs.path(a), h, body, patience)
 			many := got.status == http.StatusOK && (a.path == "/v1/ticks/finish" || a.path == "/v1/ticks/heartbeat")
 			if many && !strings.Contains(string(got.body), `"status":20`) {
-				continue // each of them is refused by itself
+				continue // each tick is refused by itself
 			}
 			if !ok || got.status != http.StatusForbidden && got.status != http.StatusConflict && got.status != http.StatusUnprocessableEntity {
 				t.Errorf("%s: got %d %.200s", a.id, got.status, got.body)

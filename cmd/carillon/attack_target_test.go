@@ -13,7 +13,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// inward are URLs that lead, or have led in some library, to a machine that is not for the world. PORT is a canary's.
+// inward are URLs that lead to a private machine, or did so in some library. PORT is the port of a canary.
 var inward = strings.Fields(`
 	http://127.0.0.1:PORT/ https://127.0.0.1:PORT/ https://127.0.0.1/ https://127.0.0.1:443/ https://127.0.0.1:8443/ https://127.1/ https://127.0.1/ https://127.000.000.001/
 	https://2130706433/ https://0x7f000001/ https://0x7f.0x0.0x0.0x1/ https://0x7f.1/ https://017700000001/ https://0177.0.0.1/ https://0177.0.0.01/ https://127.0.0.0x1/ https://4294967295/ https://6425673729/ https://00000000000000000000000000177.0.0.1/
@@ -28,7 +28,7 @@ var inward = strings.Fields(`
 	https://①②⑦.⓪.⓪.①/ https://127。0。0。1/ https://１２７.0.0.1/ https://ⓛocalhost/ https://127.0.0.1%00.example.com/ https://127.0.0.1%2f@example.com/ https://%31%32%37.0.0.1/ https://example.com%0d%0aHost:x/ https://exa%20mple.com/ https://[127.0.0.1]/ https://[::1/ https://example..com/ https://.example.com/
 `)
 
-// No URL that leads inward is taken for an endpoint or a set of keys, and none is called where the database has it.
+// No inward URL is accepted for an endpoint or a key set, and none in the database is called.
 func TestNothingInwardIsCalled(t *testing.T) {
 	t.Parallel()
 	var called atomic.Int64
@@ -61,7 +61,7 @@ func TestNothingInwardIsCalled(t *testing.T) {
 		}
 	}
 
-	// A name that was public when it was registered stands for this machine by now.
+	// A name that was public at registration now resolves to this machine.
 	s.expect(t, client, operator, "PUT", "/v1/endpoints/e", `{"url": "https://hook.example.com/"}`, 201, "")
 	s.expect(t, client, operator, "PUT", "/v1/workflows/w", `{"endpoint": "e"}`, 201, "")
 	s.expect(t, client, operator, "PUT", "/v1/workflows/w/schedules/k", `{"spec": {"cron": "0 0 1 1 *"}, "policy": {"overlap": "allow_all"}, "delivery": {"max_attempts": 1}}`, 201, "")

@@ -17,17 +17,17 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// belongings are names of things, as parameters and bodies bear them.
+// belongings are the names of a tenant's things, for parameters and bodies.
 type belongings struct {
-	word   string            // what every name of it holds
+	word   string            // a part of every name
 	params map[string]string // by the parameter's name
-	ids    map[string]string // by what the path says before them
+	ids    map[string]string // by the path segment before the id
 	body   map[string]string // by the member's name
 	header map[string]string
-	cursor map[string]string // by the operation that gave it
+	cursor map[string]string // by the operation that returned it
 }
 
-// path is the operation's path and query with these names in each place that takes one.
+// path returns the operation's path and query with these names in each parameter that takes one.
 func (b belongings) path(a attacked) string {
 	values, query := map[string]string{}, url.Values{}
 	for _, p := range a.params {
@@ -53,7 +53,7 @@ func (b belongings) path(a attacked) string {
 	return a.fill(values) + "?" + query.Encode()
 }
 
-// in puts the names into an example of a body.
+// in returns an example body with these names.
 func (b belongings) in(v any, member string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -102,7 +102,7 @@ var (
 	varied  = regexp.MustCompile(`"(lateness_ms|took_ms|key_hash|webhook_id)":("(test_)?[0-9A-Za-z]+"|[0-9]+)`)
 )
 
-// told is an answer without what differs between any two: the names that were asked for, ids, times.
+// told returns an answer without the parts that differ between any two: the requested names, ids and times.
 func (b belongings) told(got answer) string {
 	text := string(got.body)
 	for _, own := range b.ids {
@@ -115,9 +115,8 @@ func (b belongings) told(got answer) string {
 	return fmt.Sprint(got.status, " ", made.ReplaceAllString(got.header.Get("ETag"), "MADE"), " ", got.header.Get("Content-Type"), " ", made.ReplaceAllString(got.header.Get("Location"), "MADE"), " ", text)
 }
 
-// Whatever a tenant names that is another's, in each place where the document lets it name something, is answered as
-// what is not there: two tenants ask the same, one for what a third has and one for what nobody has. Nothing of the
-// third changes.
+// Another tenant's thing is answered like an absent one, wherever the document lets a request name something. Two tenants send the same
+// requests: one names the things of a third tenant, the other names things that do not exist. Nothing of the third changes.
 func TestAnothersThingsAreAbsent(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
@@ -183,7 +182,7 @@ func TestAnothersThingsAreAbsent(t *testing.T) {
 	}
 	for _, a := range all {
 		if !strings.HasPrefix(a.path, "/v1/") || a.id == "leaseTicks" || slices.Contains([]string{"halt", "continue", "exchangeAPIKey", "quotas", "getSelf"}, a.id) {
-			continue // they take no name; the lease waits for ticks, and is tried below
+			continue // they take no name; the lease waits for ticks, and is tested below
 		}
 		try(a, false)
 		try(a, true)
@@ -199,7 +198,7 @@ func TestAnothersThingsAreAbsent(t *testing.T) {
 	}
 }
 
-// settle gives acme some of everything, all of it named mine, and returns how to ask for it.
+// settle creates things of every kind for acme, with mine in their names, and returns these names.
 func (s whole) settle(t *testing.T, client *http.Client, all []attacked) belongings {
 	t.Helper()
 	token := s.mint(t, "acme", tenants.TenantScopes()...)
@@ -245,7 +244,7 @@ func (s whole) settle(t *testing.T, client *http.Client, all []attacked) belongi
 		header: map[string]string{"Idempotency-Key": "mine-request", "If-Match": `"1"`, "If-None-Match": `"1"`},
 		cursor: map[string]string{},
 	}
-	delete(b.params, "schedule_id") // with another's, a list is empty: a filter of its own, tried by what lists ticks
+	delete(b.params, "schedule_id") // a list with another tenant's schedule is empty; the operations that list ticks test this filter
 	spare := ""
 	for _, a := range all {
 		if !slices.ContainsFunc(a.params, func(p *openapi3.ParameterRef) bool { return p.Value.Name == "cursor" }) || a.platform() {
@@ -268,7 +267,7 @@ func (s whole) settle(t *testing.T, client *http.Client, all []attacked) belongi
 	return b
 }
 
-// settled waits until all ticks that are due have been given to workers, so that no row moves by itself any more.
+// settled waits until workers have all due ticks, so that no row changes by itself any more.
 func (s whole) settled(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(inTime); ; <-time.After(20 * time.Millisecond) {
@@ -285,7 +284,7 @@ func (s whole) settled(t *testing.T) {
 	}
 }
 
-// print is a hash of what each table holds of a tenant, but for what the engine counts.
+// print returns a hash of a tenant's rows in each table, without the counts of the engine.
 func (s whole) print(t *testing.T, tenant string) map[string]string {
 	t.Helper()
 	rows, _ := s.pool.Query(t.Context(), `

@@ -21,7 +21,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// attacked is an operation of the document, as an attacker reads it.
+// attacked is an operation of the document, as an attacker sees it.
 type attacked struct {
 	id, method, path string
 	scopes           []string            // it needs one of them; none: any token, or no token if it is public
@@ -31,7 +31,7 @@ type attacked struct {
 	bodies           []any               // the document's examples of its body
 }
 
-// documented returns all operations of the document's that the API serves, in the order of their names.
+// documented returns all operations of the document that the API serves, in the order of their names.
 func documented(t *testing.T) []attacked {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromData(api.Document)
@@ -41,7 +41,7 @@ func documented(t *testing.T) []attacked {
 	var all []attacked
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
-			if path == "/metrics" { // it is on a listener of its own
+			if path == "/metrics" { // it has a listener of its own
 				continue
 			}
 			a := attacked{id: op.OperationID, method: method, path: path, params: append(slices.Clone(item.Parameters), op.Parameters...)}
@@ -73,10 +73,10 @@ func documented(t *testing.T) []attacked {
 	return all
 }
 
-// platform reports whether the operation is for who runs the service.
+// platform reports whether the operation is for the operator of the service.
 func (a attacked) platform() bool { return slices.Contains(a.scopes, tenants.PlatformAdmin) }
 
-// fill is the operation's path with those values of its parameters, escaped.
+// fill returns the operation's path with values of its parameters, escaped.
 func (a attacked) fill(values map[string]string) string {
 	path := a.path
 	for name, value := range values {
@@ -85,7 +85,7 @@ func (a attacked) fill(values map[string]string) string {
 	return path
 }
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -93,7 +93,7 @@ type answer struct {
 	took   time.Duration
 }
 
-// ask sends a request; an answer that takes longer than patience is none, and false.
+// ask sends a request. It reports false if the answer takes longer than patience.
 func (s whole) ask(t *testing.T, client *http.Client, token, method, path string, header http.Header, body []byte, patience time.Duration) (answer, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -124,7 +124,7 @@ func (s whole) ask(t *testing.T, client *http.Client, token, method, path string
 	return answer{resp.StatusCode, resp.Header, got, time.Since(start)}, true
 }
 
-// lined are the lines of an example of NDJSON: it is a text, or one line's object.
+// lined returns the lines of an NDJSON example, which is a text or the object of one line.
 func lined(t *testing.T, example any) []any {
 	t.Helper()
 	text, ok := example.(string)

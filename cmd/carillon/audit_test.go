@@ -42,7 +42,7 @@ func TestEachChangeIsAudited(t *testing.T) {
 	for _, step := range []struct {
 		token, method, path, body string
 		status                    int
-		audited                   string // empty: nothing
+		audited                   string // empty: no row
 	}{
 		{platform, "PUT", "/v1/platform/tenants/shop", `{"quotas": {"schedules": 3}}`, 201, "tenant.put platform/tenants/shop"},
 		{admin, "PUT", one, cron, 201, "schedule.put workflows/w/schedules/k%2F1"},

@@ -45,7 +45,7 @@ func TestQuotasRefuse(t *testing.T) {
 	}
 	s.expect(t, client, "", "POST", "/v1/token", `{"api_key": "carillon_key_x"}`, 401, "invalid_api_key")
 	var refused atomic.Bool
-	for deadline := time.Now().Add(inTime); !refused.Load(); { // 6 at once at most, and some of them are spent
+	for deadline := time.Now().Add(inTime); !refused.Load(); { // at most 6 at once, and some of them are used
 		if time.Now().After(deadline) {
 			t.Fatal("twenty requests at once are let pass at three a second")
 		}
@@ -81,7 +81,7 @@ func TestWhatCannotBeDoneNow(t *testing.T) {
 	s.expect(t, client, admin, "POST", ended+"/resume", `{}`, 409, "not_paused")
 	s.expect(t, client, admin, "PUT", one, fmt.Sprintf(`{"spec": {"cron": "%s1 * * * *"}}`, strings.Repeat("1,", 5000)), 413, "spec_too_large")
 
-	// A worker is told that another run takes the place of its own.
+	// A worker learns that another run replaces its own.
 	lease := func() map[string]any {
 		doc := s.expect(t, client, admin, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "wait": "1m", "worker": "a"}`, 200, "")
 		return doc["ticks"].([]any)[0].(map[string]any)
@@ -176,7 +176,7 @@ func TestAKeyThatManyFollowIsRetimedByAnOperation(t *testing.T) {
 	}
 }
 
-// A client that sends its body too slowly is answered before the server gives its connection up.
+// A client that sends its body too slowly gets an answer before the server closes the connection.
 func TestASlowBodyIsRefused(t *testing.T) {
 	t.Parallel()
 	s := serveHouse(t)
@@ -226,8 +226,7 @@ func TestWhenTheDatabaseIsNotReady(t *testing.T) {
 	s.expect(t, client, "", "GET", "/readyz", "", 503, "not_ready")
 }
 
-// A schedule that is deleted and made anew, time and again, just before a change of it comes to its row: the change gives
-// up, and says so.
+// A schedule is deleted and created again, repeatedly, just before a change reaches its row. The change gives up with an error.
 func TestAScheduleThatOthersKeepChanging(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
@@ -252,7 +251,7 @@ func TestAScheduleThatOthersKeepChanging(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	blocked := func(sql string) { // until a session waits in a statement like that
+	blocked := func(sql string) { // until a session waits in such a statement
 		t.Helper()
 		for deadline := time.Now().Add(inTime); ; {
 			var waits bool
@@ -289,7 +288,7 @@ func TestAScheduleThatOthersKeepChanging(t *testing.T) {
 	}()
 	for {
 		blocked("%FOR UPDATE%")
-		// The shard's lock is asked for while the change waits: it comes to us when the change is given up for the first time.
+		// We request the shard's lock while the change waits, and get it when the change gives up for the first time.
 		gate := begin()
 		asked := make(chan error, 1)
 		go func() {
@@ -313,7 +312,7 @@ func TestAScheduleThatOthersKeepChanging(t *testing.T) {
 		select {
 		case <-answered:
 			return
-		case <-time.After(100 * time.Millisecond): // it has tried again, and waits
+		case <-time.After(100 * time.Millisecond): // it has tried again and waits
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 var pathParameter = regexp.MustCompile(`:[a-z_]+|\*`)
 
-// HEAD answers as GET does on every path, without the body.
+// HEAD is answered like GET on every path, without the body.
 func TestHEADIsAnsweredAsGET(t *testing.T) {
 	t.Parallel()
 	s := serveHouse(t)
@@ -29,7 +29,7 @@ func TestHEADIsAnsweredAsGET(t *testing.T) {
 			continue
 		}
 		path := pathParameter.ReplaceAllString(route.Path, "x")
-		asIs := http.Header{"Accept-Encoding": {"identity"}} // Go's client asks for gzip by itself where a body comes
+		asIs := http.Header{"Accept-Encoding": {"identity"}} // Go's client requests gzip by itself for a method with a body
 		get, _ := s.ask(t, client, token, "GET", path, asIs, nil, patience)
 		head, _ := s.ask(t, client, token, "HEAD", path, asIs, nil, patience)
 		if head.status != get.status || len(head.body) != 0 {
@@ -53,7 +53,7 @@ func TestHEADIsAnsweredAsGET(t *testing.T) {
 	}
 }
 
-// What follows on the connection of a HEAD is the next answer, also after a route that streams.
+// After the answer to HEAD the connection carries the next answer, also after a route that streams.
 func TestTheAnswerToHEADLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	s := serveHouse(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// cutter is a proxy before PostgreSQL. It cuts a connection as it sends a text that was armed: before PostgreSQL has seen
-// it, or once PostgreSQL has answered, with the answer lost.
+// cutter is a proxy in front of PostgreSQL. It cuts a connection that sends the armed text: before PostgreSQL receives it, or after PostgreSQL
+// has answered, so that the answer is lost.
 type cutter struct {
 	listener net.Listener
 	server   string
@@ -27,7 +27,7 @@ type cut struct {
 	answered bool
 }
 
-// cutBefore starts a proxy before the server of a URL, and returns it with the URL that leads through it.
+// cutBefore starts a proxy in front of the server of a URL, and returns it with a URL that leads through it.
 func cutBefore(t *testing.T, direct string) (*cutter, string) {
 	t.Helper()
 	u, err := url.Parse(direct)
@@ -65,7 +65,7 @@ func (c *cutter) accept() {
 	}
 }
 
-// forth sends what the client says until the armed text comes.
+// forth copies from the client to the server until the armed text comes.
 func (c *cutter) forth(client, server net.Conn, hold chan struct{}) {
 	defer client.Close()
 	defer server.Close()
@@ -80,7 +80,7 @@ func (c *cutter) forth(client, server net.Conn, hold chan struct{}) {
 			if armed.answered {
 				close(hold)
 				_, _ = server.Write(buffer[:n])
-				_, _ = io.ReadFull(client, make([]byte, 1)) // until back has cut
+				_, _ = io.ReadFull(client, make([]byte, 1)) // until back has cut the connection
 			}
 			return
 		}
@@ -90,7 +90,7 @@ func (c *cutter) forth(client, server net.Conn, hold chan struct{}) {
 	}
 }
 
-// back sends what the server answers, unless the answer is to be lost.
+// back copies from the server to the client, unless the answer must be lost.
 func (c *cutter) back(client, server net.Conn, hold chan struct{}) {
 	defer client.Close()
 	defer server.Close()
@@ -111,7 +111,7 @@ func (c *cutter) back(client, server net.Conn, hold chan struct{}) {
 	}
 }
 
-// A change whose COMMIT loses its answer may have been made, and the answer says so. One that was cut before it was not.
+// A change whose COMMIT loses its answer may have been made, and the API's answer says so. A change that was cut before COMMIT was not made.
 func TestTheAnswerKnowsWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	var proxy *cutter
@@ -131,7 +131,7 @@ func TestTheAnswerKnowsWhatItDoesNotKnow(t *testing.T) {
 		made int
 	}{
 		{cut{[]byte("commit\x00"), true}, "outcome_unknown", 1},
-		{cut{[]byte("commit\x00"), false}, "outcome_unknown", 0}, // nobody knows how far it came
+		{cut{[]byte("commit\x00"), false}, "outcome_unknown", 0}, // the server cannot know how far it came
 		{cut{[]byte("begin"), false}, "unavailable", 0},
 	}
 	for _, r := range requests {

@@ -7,7 +7,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
-// Pages, their files and the document are sent packed, and once.
+// Pages, their files and the document are sent compressed, and are cached by clients.
 func TestPagesAreSentPackedAndOnce(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
@@ -27,7 +27,7 @@ func TestPagesAreSentPackedAndOnce(t *testing.T) {
 			t.Errorf("%s again: got %d, %d bytes, %v", path, again.status, len(again.body), again.header)
 		}
 		if path == "/docs/scalar.js" {
-			continue // it is sent packed to everybody
+			continue // it is sent compressed to all clients
 		}
 		plain := get(http.Header{"Accept-Encoding": {"identity"}})
 		if plain.status != 200 || plain.header.Get("Content-Encoding") != "" || plain.header.Get("ETag") == h.Get("ETag") || len(plain.body) < len(first.body) && len(plain.body) > 2000 {

@@ -10,7 +10,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// guarded are the routes that evaluate preconditions, each with a body that it takes.
+// guarded are the routes that evaluate preconditions, each with a valid body.
 var guarded = map[string]string{
 	"GET /v1/workflows/:workflow/schedules/:key":             "",
 	"PUT /v1/workflows/:workflow/schedules/:key":             `{"spec": {"cron": "0 8 * * *"}}`,
@@ -44,8 +44,8 @@ var guarded = map[string]string{
 	"GET /console":                                           "",
 }
 
-// No route ignores a precondition: one that does not hold is 412, or 304 where a GET finds what the client has, and routes
-// that evaluate none refuse it.
+// No route ignores a precondition. One that does not hold is 412, or 304 if the client of a GET has the present version. Routes that evaluate
+// none refuse it.
 func TestNoRouteIgnoresAPrecondition(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
@@ -98,7 +98,7 @@ func TestNoRouteIgnoresAPrecondition(t *testing.T) {
 	}
 }
 
-// The tag of an answer guards the next change; one that another change has overtaken guards against it.
+// The tag of an answer allows the next change. After another change the old tag is refused.
 func TestATagGuardsAChange(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)
@@ -140,7 +140,7 @@ func TestATagGuardsAChange(t *testing.T) {
 		if strings.HasPrefix(c.path, "/v1/keys/") {
 			want = http.StatusOK
 		}
-		if c.token == platform { // whose erasure waits until no process takes a token of it any more
+		if c.token == platform { // its erasure waits until no process accepts its tokens any more
 			continue
 		}
 		ask(want, "DELETE", "", "If-Match", second)

@@ -11,7 +11,7 @@ import (
 
 var parameter = regexp.MustCompile(`:[a-z]+`)
 
-// Each route, asked in each wrong way, refuses as the document says, and with nothing but 4xx.
+// Each route refuses each kind of wrong request with a 4xx that the document allows.
 func TestEveryRefusalIsInTheContract(t *testing.T) {
 	t.Parallel()
 	s := serveHouse(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// What dispatch keeps to itself is compared in its own tests.
+// The tests of dispatch compare its unexported structs.
 func TestTheServersStructsAreTheContract(t *testing.T) {
 	t.Parallel()
 	compare(t, map[string]reflect.Type{

@@ -16,7 +16,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres/embedded"
 )
 
-// The files of deploy make secrets and two users that Carillon migrates and serves with; neither is a superuser.
+// The files of deploy make secrets and two database users. Carillon migrates and serves with them, and neither is a superuser.
 func TestDeployedUsersServe(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start(t.Context(), embedded.Config{Ephemeral: true, Log: io.Discard})

@@ -16,7 +16,7 @@ import (
 	"github.com/carillonhq/carillon/api/apitest"
 )
 
-// inTime is how long what must come is waited for, on a machine that does much else, too.
+// inTime bounds the waits of these tests, with a reserve for a busy machine.
 const inTime = 3 * time.Minute
 
 // running is a `carillon dev` in this process.
@@ -26,7 +26,7 @@ type running struct {
 	stop  func() int
 }
 
-// start runs `carillon dev` as main would, with a folder for its data that the database's account may enter.
+// start runs `carillon dev` as main does, with a data folder that the database's account can enter.
 func start(t *testing.T, flags ...string) running {
 	t.Helper()
 	ready := filepath.Join(t.TempDir(), "ready.json")
@@ -83,7 +83,7 @@ func start(t *testing.T, flags ...string) running {
 	}
 }
 
-// line waits for one that holds the text.
+// line waits for a line that contains the text.
 func (d running) line(t *testing.T, text string) string {
 	t.Helper()
 	deadline := time.After(inTime)
@@ -102,7 +102,7 @@ func (d running) line(t *testing.T, text string) string {
 	}
 }
 
-// call answers the status and the body, which the contract allows.
+// call returns the status and the body, and checks them against the contract.
 func call(t *testing.T, method, url, token, body string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -127,7 +127,7 @@ func call(t *testing.T, method, url, token, body string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// mint is `carillon token`.
+// mint runs `carillon token`.
 func mint(t *testing.T, d running, flags ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// attempt runs `carillon dev` on a database until it is ready or refuses, and returns what it says then.
+// attempt runs `carillon dev` on a database until it is ready or refuses, and returns its output.
 func attempt(t *testing.T, environment map[string]string, flags ...string) (code int, said string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), inTime)
@@ -37,7 +37,7 @@ func tables(t *testing.T, url string) (n int) {
 	return n
 }
 
-// DATABASE_URL names a database for something else: carillon dev leaves it as it is, and says so.
+// DATABASE_URL names a database with another use: carillon dev does not touch it, and says so.
 func TestDevLeavesDATABASE_URLAlone(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.EmptyURL(t)
@@ -55,7 +55,7 @@ func TestDevRefusesDatabasesOfOthers(t *testing.T) {
 	foreign := postgrestest.EmptyURL(t)
 	execute(t, foreign, `CREATE TABLE invoice (id int)`)
 	served := postgrestest.URL(t)
-	// It beats once, an hour ahead: it counts as being there however long the others take.
+	// It beats once, an hour ahead, so it counts as alive however long the test takes.
 	execute(t, served, `INSERT INTO process (name, place, pid, sweeps, dispatches, beat_at) VALUES ('prod/1', 'x', 1, true, true, now() + interval '1 hour')`)
 	staging := postgrestest.Database(t)
 	if _, err := tenants.Ensure(t.Context(), staging, "acme", tenants.Defaults()); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A second signal ends the program at once, whatever it is doing.
+// A second signal ends the program at once, in any state.
 func TestASecondSignalEndsItAtOnce(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])
@@ -48,7 +48,7 @@ func TestASecondSignalEndsItAtOnce(t *testing.T) {
 	}
 }
 
-// What was acknowledged is there when the program is killed and started again at once.
+// Acknowledged changes survive when the program is killed and restarted at once.
 func TestDevSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	dir := dataFolder(t)
@@ -80,7 +80,7 @@ func TestDevSurvivesAKill(t *testing.T) {
 	}
 	begin = time.Now()
 	again := start(t, "--data", dir, "--no-demo")
-	// The first start made the database, too; the next one waits for nothing of the first's.
+	// The first start also created the database. The second one does not wait for the first process to count as dead.
 	if took := time.Since(begin); took > max(20*time.Second, 4*first) {
 		t.Errorf("the next start took %s, the first %s", took, first)
 	}

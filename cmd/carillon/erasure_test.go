@@ -13,7 +13,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// tablesWith returns the tables that hold a text anywhere in a row: in text, JSON or, by its bytes, in binary columns.
+// tablesWith returns the tables that have a text anywhere in a row: in text, in JSON, or as bytes in binary columns.
 func (s whole) tablesWith(t *testing.T, text string) (found []string) {
 	t.Helper()
 	rows, _ := s.pool.Query(t.Context(), `
@@ -42,7 +42,7 @@ func (s whole) tablesWith(t *testing.T, text string) (found []string) {
 	return found
 }
 
-// once sends a POST with an Idempotency-Key, so that its answer is kept.
+// once sends a POST with an Idempotency-Key, so that its answer is stored.
 func (s whole) once(t *testing.T, client *http.Client, token, path, body string, status int) {
 	t.Helper()
 	headers := http.Header{"Idempotency-Key": {"once"}, "Content-Type": {"application/json"}}
@@ -51,7 +51,7 @@ func (s whole) once(t *testing.T, client *http.Client, token, path, body string,
 	}
 }
 
-// After the erasure of a key, no row of any table holds it, nor its earlier name.
+// After the erasure of a key no row of any table has it or its earlier name.
 func TestAnErasedKeyIsInNoTable(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)

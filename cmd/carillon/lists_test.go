@@ -8,9 +8,8 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// What takes no name shows nothing of another tenant either: each list, export and overview of the document, asked by a
-// tenant that has nothing beside one that has some of everything. An iCalendar is another form of an answer, and no other
-// way to it.
+// Operations that take no name show nothing of another tenant: each list, export and overview of the document is empty for a tenant without
+// things, beside a tenant with things of every kind. An iCalendar is only another form of an answer, so it is left out.
 func TestNobodysListsHoldAnothers(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// What is in flight to a tenant's endpoints is told by any process, and what a process works on by itself.
+// Any process reports how many requests to a tenant's endpoints are in flight, and how many requests it serves itself.
 func TestQuotasTellWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)

@@ -38,7 +38,7 @@ func TestTheStartSaysWhatOutboundSettingsOpen(t *testing.T) {
 	}
 }
 
-// What the settings open holds for endpoints and key sets, when they are registered and when they are called.
+// The settings apply to endpoints and key sets, when they are registered and when they are called.
 func TestEndpointsInOwnNetworks(t *testing.T) {
 	t.Parallel()
 	var settings outboundSettings

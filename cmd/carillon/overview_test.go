@@ -74,7 +74,7 @@ func TestOverview(t *testing.T) {
 		len(v.Failures.Endpoints) != 1 || v.Failures.Endpoints[0].State != "held" || v.Lateness.Ticks != 3 || v.Lateness.P99 == nil {
 		t.Errorf("got %+v", v)
 	}
-	if v.Due == nil || v.Due.Day < 3 { // what goes is taken from it some seconds later
+	if v.Due == nil || v.Due.Day < 3 { // a deletion is counted some seconds later
 		t.Errorf("due: got %+v", v.Due)
 	}
 	if used := v.Quotas["endpoints"]; used.Used == nil || *used.Used != 1 {

@@ -105,7 +105,7 @@ func (db *pools) warnOfSecrets(ctx context.Context, k *keyset.Keyset, log *slog.
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if k == nil {
-		log.Warn("secrets of endpoints are stored in the clear: set CARILLON_KEYSET to what carillon keyset prints")
+		log.Warn("secrets of endpoints are stored in the clear: set CARILLON_KEYSET to the output of carillon keyset")
 	}
 	s, err := push.Sealings(ctx, db.engine, k)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 	}
 }
 
-// settingsTable is what a document says of a command's settings.
+// settingsTable returns the table of a command's settings, as the documents have it.
 func settingsTable(settings reflect.Type) string {
 	var b strings.Builder
 	b.WriteString("| name | flag | default | meaning |\n| --- | --- | --- | --- |\n")

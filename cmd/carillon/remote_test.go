@@ -12,7 +12,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// The audit tells the address of the client, also of puts that are stored together; that of an erased key goes with it.
+// The audit has the address of the client, also for puts that are stored together. Erasing a key erases the addresses of its rows.
 func TestTheAuditTellsTheAddressOfTheClient(t *testing.T) {
 	t.Parallel()
 	s := serveAs(t, func(p *options) { p.proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })

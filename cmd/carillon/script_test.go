@@ -33,7 +33,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// stuck does as main does, and never ends.
+// stuck starts like main, and never ends.
 func stuck() {
 	ctx := interruptible()
 	fmt.Println("running")

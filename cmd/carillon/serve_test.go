@@ -17,7 +17,7 @@ import (
 type served struct {
 	Listen  string `json:"listen"`
 	Metrics string `json:"metrics"`
-	stop    func() // as SIGTERM does, without waiting
+	stop    func() // like SIGTERM, without waiting
 }
 
 // serveOn runs `carillon serve` until the test ends.
@@ -111,7 +111,7 @@ func TestServeSharesADatabase(t *testing.T) {
 	}
 }
 
-// After SIGTERM a process that drains answers as before, but for /readyz, and then ends.
+// After SIGTERM a draining process answers as before, except /readyz, and then ends.
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	s := serveOn(t, map[string]string{
@@ -123,7 +123,7 @@ func TestServeDrains(t *testing.T) {
 		t.Fatalf("got %d: %s", status, body)
 	}
 	s.stop()
-	for status := 0; status != http.StatusServiceUnavailable; { // it is told at once, but not in this goroutine
+	for status := 0; status != http.StatusServiceUnavailable; { // the change is made at once, but in another goroutine
 		status, _ = call(t, http.MethodGet, "http://"+s.Listen+"/readyz", "", "")
 	}
 	for path, want := range map[string]int{"/healthz": http.StatusOK, "/v1/workflows": http.StatusUnauthorized} {

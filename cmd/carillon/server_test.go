@@ -20,7 +20,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// whole is a Carillon that answers on loopback, and who may ask it.
+// whole is a Carillon that listens on loopback, with the issuer of its tokens.
 type whole struct {
 	url    string
 	minter tenants.Minter
@@ -40,7 +40,7 @@ func serveWithout(t *testing.T) whole {
 	return serveAs(t, func(p *options) { p.minter = nil })
 }
 
-// serveAs serves a process whose options a test may change.
+// serveAs serves a process with options that a test can change.
 func serveAs(t *testing.T, change func(*options)) whole {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(nil)
@@ -82,7 +82,7 @@ func serveAs(t *testing.T, change func(*options)) whole {
 	return s
 }
 
-// mint returns a token of the platform's issuer; no tenant is the platform's operator.
+// mint returns a token of the platform's issuer. Without a tenant it is one of the platform's operator.
 func (s whole) mint(t *testing.T, tenant string, scopes ...string) string {
 	t.Helper()
 	token, err := s.minter.Mint(tenants.Claims{Subject: "ann", Tenant: tenant, Scopes: scopes, TTL: time.Hour}, time.Now())
@@ -92,7 +92,7 @@ func (s whole) mint(t *testing.T, tenant string, scopes ...string) string {
 	return token
 }
 
-// checked returns a client each of whose requests and answers is held to the document.
+// checked returns a client that compares each request and answer with the document.
 func checked(t *testing.T) *http.Client {
 	t.Helper()
 	base := http.DefaultTransport.(*http.Transport).Clone()

@@ -57,7 +57,7 @@ func TestSlowRequestsOfATenantHoldUpNoOther(t *testing.T) {
 	s.await(t, "carillon api", 4)
 	refusals := 0
 	answered := func(path string) {
-		// On a machine that does much else a few wait so long for that alone that the process sheds what comes next.
+		// On a busy machine some requests wait so long for connections that the process sheds the next ones.
 		for status := 0; status != http.StatusOK; {
 			var answer []byte
 			if status, answer = s.send(t, client, brisk, "GET", path, "", ""); status == http.StatusServiceUnavailable {
@@ -74,7 +74,7 @@ func TestSlowRequestsOfATenantHoldUpNoOther(t *testing.T) {
 		answered("/v1/schedules")
 		answered("/v1/workflows/w")
 	}
-	for deadline := time.Now().Add(inTime); ; <-time.After(5 * time.Millisecond) { // its own lists are refused while its requests wait
+	for deadline := time.Now().Add(inTime); ; <-time.After(5 * time.Millisecond) { // the tenant's lists are refused while its requests wait
 		if status, _ := s.send(t, client, slow, "GET", "/v1/schedules", "", ""); status == http.StatusServiceUnavailable {
 			break
 		}

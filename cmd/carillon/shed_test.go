@@ -45,7 +45,7 @@ func TestAFullProcessShedsLoad(t *testing.T) {
 	client, admin := checked(t), s.mint(t, "acme", tenants.TenantAdmin)
 	s.expect(t, client, admin, "GET", "/v1/schedules", "", 200, "")
 
-	body, sender := io.Pipe() // a request that is under way until its body ends
+	body, sender := io.Pipe() // the request is under way until its body ends
 	r, err := http.NewRequestWithContext(t.Context(), "PUT", server.URL+"/v1/workflows/w", body)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres/postgrestest"
 )
 
-// shifted is a `carillon dev` whose database has a clock that a test puts forward. The program is the real one: all its SQL reads the
+// shifted is a `carillon dev` with a database clock that a test puts forward. The program is the real one: all its SQL reads the
 // time through functions, and the schema "shifted" hides those of PostgreSQL.
 type shifted struct {
 	running
@@ -58,7 +58,7 @@ func startShifted(t *testing.T, at time.Time) *shifted {
 	return s
 }
 
-// forward puts the clock to a moment. The processes are as alive then as before: time passes for them too.
+// forward sets the clock to a moment. The processes stay alive: their beats move with the clock.
 func (s *shifted) forward(t *testing.T, to time.Time) {
 	t.Helper()
 	by := to.Sub(s.now)
@@ -70,7 +70,7 @@ func (s *shifted) forward(t *testing.T, to time.Time) {
 	s.now = to
 }
 
-// settle waits until everything that is due has fired.
+// settle waits until all due ticks have fired.
 func (s *shifted) settle(t *testing.T) {
 	t.Helper()
 	deadline := time.Now().Add(inTime)
@@ -166,7 +166,7 @@ func skips(zone *time.Location, at time.Time, hour, minute int) bool {
 	return true
 }
 
-// pass lets the clock pass to a moment in steps of two hours, and all fire that is due.
+// pass moves the clock to a moment in steps of two hours, and waits at each until all due ticks have fired.
 func (s *shifted) pass(t *testing.T, to time.Time) {
 	t.Helper()
 	for s.now.Before(to) {
@@ -179,7 +179,7 @@ func (s *shifted) pass(t *testing.T, to time.Time) {
 	}
 }
 
-// check compares the ticks of a schedule with what clocks on the wall show.
+// check compares the ticks of a schedule with the wanted times.
 func (s *shifted) check(t *testing.T, key string, want []time.Time) {
 	t.Helper()
 	if got := s.fired(t, key); !slices.EqualFunc(got, want, time.Time.Equal) {

@@ -19,8 +19,8 @@ func madeUpKey() string {
 	return fmt.Sprintf(`{"api_key": "carillon_key_%s%08x"}`, random, crc32.ChecksumIEEE([]byte(random)))
 }
 
-// While look-ups of API keys hang, they hold half of the connections that tenants are looked up by, and the others wait or
-// are refused. Tenants are looked up, and answered.
+// Hanging lookups of API keys hold at most half of the connections for lookups; further ones wait or are refused. Lookups of tenants still
+// succeed.
 func TestStrangersLeaveConnectionsToTenants(t *testing.T) {
 	t.Parallel()
 	s, client := serveAs(t, func(p *options) { p.shed = shedByPool }), checked(t)
@@ -67,7 +67,7 @@ func TestStrangersLeaveConnectionsToTenants(t *testing.T) {
 	ended()
 }
 
-// One address may try so many API keys, and is then refused for a while. A tenant's exchanges count as its requests.
+// One address can try a limited number of API keys, and is then refused for a while. A tenant's exchanges count as its requests.
 func TestAnAddressTriesSoManyKeys(t *testing.T) {
 	t.Parallel()
 	s, client := serveHouse(t), checked(t)

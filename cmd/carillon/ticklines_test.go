@@ -21,7 +21,7 @@ func herd(n int, key string) []open.Fired {
 	return fired
 }
 
-// shown is what a batch of ticks looks like after a second.
+// shown returns the output for a batch of ticks after a second.
 func shown(t *testing.T, f format, fired []open.Fired) string {
 	t.Helper()
 	var out bytes.Buffer

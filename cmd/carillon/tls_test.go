@@ -53,7 +53,7 @@ func TestServeSpeaksTLS(t *testing.T) {
 	if answer.StatusCode != http.StatusOK || answer.TLS == nil || answer.Proto != "HTTP/1.1" {
 		t.Errorf("got %s %d, %v", answer.Proto, answer.StatusCode, answer.TLS)
 	}
-	// What is looked for on the wire is found within TLS.
+	// The checks on the wire also work within TLS.
 	conn, err := tls.Dial("tcp", s.Listen, client.Transport.(*http.Transport).TLSClientConfig)
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func raise(t *testing.T, part role) *app {
 func TestTheRouterIsTheContract(t *testing.T) {
 	t.Parallel()
 	h := raise(t, "all")
-	h.router.GET("/metrics", echo.WrapHandler(web.MetricsHandler(h.registry))) // serve has it on a listener of its own
+	h.router.GET("/metrics", echo.WrapHandler(web.MetricsHandler(h.registry))) // serve has a listener of its own for it
 	apitest.Routes(t, h.router.Routes())
 }
 
@@ -64,7 +64,7 @@ func TestAReadOnlyDatabaseIsNotReady(t *testing.T) {
 		}
 		conn.Release()
 	}
-	for ready() != http.StatusServiceUnavailable { // it is looked up once a second
+	for ready() != http.StatusServiceUnavailable { // readiness is checked once a second
 		if t.Context().Err() != nil {
 			t.Fatal("it is ready on connections that became read-only")
 		}
