@@ -56,11 +56,11 @@ func (d *Directory) holderOf(ctx context.Context, key string) (x keyHolder, ok b
 		return x, false, nil
 	}
 	hash, now := sha256.Sum256([]byte(key)), d.now()
-	e, known := d.secrets.Get(hash)
+	e, known := d.secrets.known.Get(hash)
 	if known && now.Sub(e.at) < cacheFor {
 		return e.holder, true, nil
 	}
-	if at, absent := d.noSecrets.Get(hash); absent && now.Sub(at) < cacheFor {
+	if at, absent := d.secrets.absent.Get(hash); absent && now.Sub(at) < cacheFor {
 		return x, false, nil
 	}
 	find := func() error {
@@ -76,11 +76,11 @@ func (d *Directory) holderOf(ctx context.Context, key string) (x keyHolder, ok b
 		return x, false, err
 	}
 	if !ok {
-		d.secrets.Remove(hash)
-		d.noSecrets.Add(hash, now)
+		d.secrets.known.Remove(hash)
+		d.secrets.absent.Add(hash, now)
 		return x, false, nil
 	}
-	d.secrets.Add(hash, secretEntry{x, now})
+	d.secrets.known.Add(hash, secretEntry{x, now})
 	d.uses.note(keyName{x.TenantID, x.ID}, now)
 	return x, true, nil
 }

@@ -186,11 +186,16 @@ type Directory struct {
 	absent    *lru.Cache[string, time.Time] // when a name had no tenant; a cache of its own, because anyone can send such names
 	quotas    *lru.Cache[ID, quotasEntry]
 	keys      *lru.Cache[keyName, keyEntry]
-	secrets   *lru.Cache[[sha256.Size]byte, secretEntry] // API keys that requests send, by the hash of the secret
-	noSecrets *lru.Cache[[sha256.Size]byte, time.Time]   // when a secret had no API key
+	secrets   secretCache
 	uses      *keyUses
 	exchanges *lru.Cache[keyFrom, time.Time] // when the exchange of an API key was last audited
 	lookups   *lookupLimiter
+}
+
+// secretCache holds the API keys that requests send, by the hash of the secret.
+type secretCache struct {
+	known  *lru.Cache[[sha256.Size]byte, secretEntry]
+	absent *lru.Cache[[sha256.Size]byte, time.Time] // when a secret had no API key
 }
 
 type entry struct {
@@ -230,7 +235,7 @@ func NewDirectory(db postgres.DB) *Directory {
 	}
 	return &Directory{
 		db: db, now: time.Now, byName: bytelru.New[string](tenantBytes, entry.bytes), absent: absent, quotas: quotas, keys: keys,
-		secrets: secrets, noSecrets: noSecrets, uses: &keyUses{last: map[keyName]time.Time{}}, exchanges: exchanges, lookups: newLookupLimiter(),
+		secrets: secretCache{secrets, noSecrets}, uses: &keyUses{last: map[keyName]time.Time{}}, exchanges: exchanges, lookups: newLookupLimiter(),
 	}
 }
 
