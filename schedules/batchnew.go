@@ -95,8 +95,8 @@ func (u *upserts) mayRegister(ctx context.Context, name string, n *nursery) (err
 			return err
 		}
 	}
-	if n.workflows+len(n.missing) >= mostWorkflows {
-		return tenants.Exceeded("workflows", mostWorkflows, n.workflows+len(n.missing))
+	if n.workflows+len(n.missing) >= u.batch.quotas.Workflows {
+		return tenants.Exceeded("workflows", u.batch.quotas.Workflows, n.workflows+len(n.missing))
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ func Routes(g *echo.Group, s *Schedules) {
 	readOrWrite := tenants.Require(tenants.SchedulesRead, tenants.SchedulesWrite)
 	g.GET("/v1/workflows", h.workflows, readOrWrite)
 	g.PUT("/v1/workflows/:workflow", h.putWorkflow, write, web.NoQuery, web.Conditional)
+	g.PATCH("/v1/workflows/:workflow", h.patchWorkflow, write, web.NoQuery, web.Conditional)
 	g.GET("/v1/workflows/:workflow", h.workflow, readOrWrite, web.NoQuery, web.Conditional)
 	g.DELETE("/v1/workflows/:workflow", h.deleteWorkflow, write, web.NoQuery, web.Conditional)
 	g.POST("/v1/schedules/actions", h.act, write, web.NoQuery)

@@ -24,7 +24,8 @@ type WorkflowParams struct {
 	MaxRunning *int32           `json:"max_running,omitempty" null:"yes"`
 	Defaults   *policy.Defaults `json:"defaults,omitempty"`
 
-	Pre version.Precondition `json:"-"`
+	Pre  version.Precondition `json:"-"`
+	most int                  // the quota of workflows
 }
 
 // Workflow says how the ticks of its schedules are delivered, and what they inherit.
@@ -57,20 +58,34 @@ func scanWorkflow(row pgx.CollectableRow) (w Workflow, err error) {
 
 // PutWorkflow creates or replaces a workflow. made reports that it is new.
 func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name string, p WorkflowParams) (w Workflow, made bool, err error) {
-	if p.Defaults == nil {
-		p.Defaults = &policy.Defaults{}
-	}
+	return s.storeWorkflow(ctx, tenant, name, func(context.Context, pgx.Tx) (WorkflowParams, error) { return p, nil })
+}
+
+// PatchWorkflow applies a merge patch to the params of a workflow.
+func (s *Schedules) PatchWorkflow(ctx context.Context, tenant tenants.ID, name string, patch []byte, pre version.Precondition) (Workflow, error) {
+	w, _, err := s.storeWorkflow(ctx, tenant, name, func(ctx context.Context, tx pgx.Tx) (p WorkflowParams, err error) {
+		before, exists, err := presentWorkflow(ctx, tx, tenant, name)
+		if err == nil && !exists {
+			err = noWorkflow(name)
+		}
+		if err != nil {
+			return p, err
+		}
+		stored := WorkflowParams{Endpoint: before.Endpoint, Version: before.Version, MaxRunning: before.MaxRunning, Defaults: &before.Defaults}
+		p, err = web.Merged[WorkflowParams, WorkflowParams](stored, patch)
+		p.Pre = pre
+		return p, err
+	})
+	return w, err
+}
+
+// storeWorkflow stores the params that asked returns. The workflow is locked when asked is called.
+func (s *Schedules) storeWorkflow(ctx context.Context, tenant tenants.ID, name string, asked func(ctx context.Context, tx pgx.Tx) (WorkflowParams, error)) (w Workflow, made bool, err error) {
 	quotas, err := s.Quotas(ctx, tenant)
 	if err != nil {
 		return w, false, err
 	}
-	if err := p.check(name, quotas); err != nil {
-		return w, false, err
-	}
-	defaults, err := json.Marshal(p.Defaults)
-	if err != nil {
-		return w, false, fmt.Errorf("write defaults: %w", err)
-	}
+	var p WorkflowParams
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
@@ -78,6 +93,20 @@ func (s *Schedules) PutWorkflow(ctx context.Context, tenant tenants.ID, name str
 		if err != nil {
 			return err
 		}
+		if p, err = asked(ctx, tx); err != nil {
+			return err
+		}
+		if p.Defaults == nil {
+			p.Defaults = &policy.Defaults{}
+		}
+		if err := p.check(name, quotas); err != nil {
+			return err
+		}
+		defaults, err := json.Marshal(p.Defaults)
+		if err != nil {
+			return fmt.Errorf("write defaults: %w", err)
+		}
+		p.most = quotas.Workflows
 		if w, made, err = p.put(ctx, tx, tenant, name, defaults); err != nil {
 			return err
 		}
@@ -118,7 +147,7 @@ func (p WorkflowParams) put(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 	}
 	if exists {
 		change.Before = before
-	} else if err := roomForWorkflow(ctx, tx, tenant); err != nil {
+	} else if err := roomForWorkflow(ctx, tx, tenant, p.most); err != nil {
 		return w, false, err
 	}
 	rows, _ := tx.Query(ctx, `
@@ -140,10 +169,6 @@ func (p WorkflowParams) put(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 	return w, made, tenants.Audit(ctx, tx, tenant, "", change)
 }
 
-// mostWorkflows is how many workflows a tenant may have: no quota says, so this is what bounds what is kept by workflow. Two
-// that are made at once may be one too many.
-const mostWorkflows = 20_000
-
 func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int, err error) {
 	if err := db.QueryRow(ctx, `SELECT count(*) FROM workflow WHERE tenant_id = $1`, tenant).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count workflows: %w", err)
@@ -151,11 +176,11 @@ func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (n i
 	return n, nil
 }
 
-// roomForWorkflow refuses one workflow more where there are as many as may be.
-func roomForWorkflow(ctx context.Context, db postgres.DB, tenant tenants.ID) error {
+// roomForWorkflow returns a fault if the quota allows no further workflow. Two that are made at once may be one too many.
+func roomForWorkflow(ctx context.Context, db postgres.DB, tenant tenants.ID, quota int) error {
 	n, err := countWorkflows(ctx, db, tenant)
-	if err == nil && n >= mostWorkflows {
-		return tenants.Exceeded("workflows", mostWorkflows, n)
+	if err == nil && n >= quota {
+		return tenants.Exceeded("workflows", quota, n)
 	}
 	return err
 }

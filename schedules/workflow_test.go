@@ -15,13 +15,14 @@ import (
 	"github.com/carillonhq/carillon/schedules/schedulestest"
 )
 
-// The number of workflows has a bound that is no quota. The quota of schedules also bounds the profiles of keys.
+// The number of workflows has a quota. The quota of schedules also bounds the profiles of keys.
 func TestThereAreOnlySoManyWorkflowsAndProfiles(t *testing.T) {
 	t.Parallel()
 	e := schedulestest.NewSite(t)
 	if _, err := e.Pool.Exec(t.Context(), `INSERT INTO workflow (tenant_id, name) SELECT $1, 'many-' || n FROM generate_series(1, 19999) n`, e.Acme); err != nil {
 		t.Fatal(err)
 	}
+	e.Quotas.Workflows = 20_000
 	e.Want(201, "", "PUT", "/v1/workflows/last", `{}`)
 	got := e.Want(403, "quota_exceeded", "PUT", "/v1/workflows/more", `{}`)
 	if fmt.Sprint(got.Doc["quota"], got.Doc["limit"], got.Doc["used"]) != "workflows2000020000" {

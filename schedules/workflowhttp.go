@@ -45,6 +45,27 @@ func (h handler) putWorkflow(c echo.Context) error {
 	return web.Answer(c, web.PutStatus(made), w)
 }
 
+func (h handler) patchWorkflow(c echo.Context) error {
+	name, err := web.Param(c, "workflow")
+	if err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	patch, err := web.Bytes(c)
+	if err != nil {
+		return err
+	}
+	w, err := h.PatchWorkflow(c.Request().Context(), tenants.From(c), name, patch, pre)
+	if err != nil {
+		return err
+	}
+	web.Tag(c, w.revision())
+	return web.Answer(c, http.StatusOK, w)
+}
+
 func (h handler) workflow(c echo.Context) error {
 	name, err := web.Param(c, "workflow")
 	if err != nil {

@@ -120,6 +120,7 @@ func (p Platform) Routes(g *echo.Group) {
 	g.GET("/v1/platform/tenants", p.list, admin)
 	g.GET("/v1/platform/tenants/:tenant", p.get, admin, web.Conditional)
 	g.PUT("/v1/platform/tenants/:tenant", p.put, admin, web.Conditional)
+	g.PATCH("/v1/platform/tenants/:tenant", p.patchOne, admin, web.NoQuery, web.Conditional)
 	g.DELETE("/v1/platform/tenants/:tenant", p.delete, admin, web.NoQuery, web.Conditional)
 }
 
@@ -160,6 +161,26 @@ func (p Platform) put(c echo.Context) error {
 	}
 	web.Tag(c, t.revision())
 	return web.Answer(c, web.PutStatus(made), t.answer())
+}
+
+func (p Platform) patchOne(c echo.Context) error {
+	name, err := web.Param(c, "tenant")
+	if err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	patch, err := web.Bytes(c)
+	if err != nil {
+		return err
+	}
+	t, err := p.patch(c.Request().Context(), name, patch, pre)
+	if err != nil {
+		return err
+	}
+	return web.AnswerTagged(c, t.revision(), t.answer())
 }
 
 func (p Platform) delete(c echo.Context) error {

@@ -2,6 +2,8 @@ package tenants
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -40,6 +42,52 @@ func (p Platform) store(ctx context.Context, name string, params Params, pre ver
 		p.Tenants.forget(t)
 	}
 	return t, made, err
+}
+
+// tenantPatch is what a merge patch of a tenant may have.
+type tenantPatch struct {
+	Name    string   `json:"name,omitempty"`
+	Status  string   `json:"status,omitempty"`
+	Quotas  Quotas   `json:"quotas,omitzero"`
+	Issuers []Issuer `json:"issuers,omitempty"`
+}
+
+// patch applies a merge patch to the params of a tenant if the precondition holds. null restores the default of a quota.
+func (p Platform) patch(ctx context.Context, name string, patch []byte, pre version.Precondition) (t Tenant, err error) {
+	err = pgx.BeginFunc(ctx, p.DB, func(tx pgx.Tx) error {
+		params, err := lockParams(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		if params, err = web.Merged[tenantPatch, Params](params, patch); err != nil {
+			return err
+		}
+		if err := p.check(name, params); err != nil {
+			return err
+		}
+		if err := checkRecordDays(ctx, tx, params.Quotas); err != nil {
+			return err
+		}
+		t, _, err = putAudited(ctx, tx, name, params, pre)
+		return err
+	})
+	if err == nil {
+		p.Tenants.forget(t)
+	}
+	return t, err
+}
+
+// lockParams locks a tenant and returns what was put of it.
+func lockParams(ctx context.Context, tx pgx.Tx, name string) (p Params, err error) {
+	var issuers []byte
+	err = tx.QueryRow(ctx, `SELECT status, quotas, issuers FROM tenant WHERE name = $1 FOR UPDATE`, name).Scan(&p.Status, (*[]byte)(&p.Quotas), &issuers)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return p, fault.NotFound("no tenant %q", name)
+	}
+	if err != nil {
+		return p, err
+	}
+	return p, json.Unmarshal(issuers, &p.Issuers)
 }
 
 func (p Platform) check(name string, params Params) error {

@@ -3,6 +3,7 @@ package tenants
 // Quotas are the limits of one tenant. The soft limit of each is 80 % of it.
 type Quotas struct {
 	Schedules               int `json:"schedules" validate:"min=0,max=1000000000"`
+	Workflows               int `json:"workflows" validate:"min=0,max=1000000"`
 	Endpoints               int `json:"endpoints" validate:"min=0,max=1000000"`
 	APIKeys                 int `json:"api_keys" validate:"min=0,max=1000000"`
 	RequestsPerSecond       int `json:"requests_per_second" validate:"min=1,max=10000000"`
@@ -31,6 +32,7 @@ const secondsPerDay = 86_400
 func Defaults() Quotas {
 	return Quotas{
 		Schedules:               1_000_000,
+		Workflows:               20_000,
 		Endpoints:               10,
 		APIKeys:                 50,
 		RequestsPerSecond:       100,
@@ -61,7 +63,7 @@ func Wide() Quotas {
 	q.SmallestIntervalSeconds = 1
 	q.StoredBytes = 1 << 40
 	for _, n := range []*int{
-		&q.Endpoints, &q.APIKeys, &q.RequestsPerSecond, &q.UpsertsPerSecond, &q.ConcurrentRequests, &q.ConcurrentBulk,
+		&q.Workflows, &q.Endpoints, &q.APIKeys, &q.RequestsPerSecond, &q.UpsertsPerSecond, &q.ConcurrentRequests, &q.ConcurrentBulk,
 		&q.ConcurrentPolls, &q.Leased, &q.TicksPerSecond, &q.Running, &q.RunningPerEndpoint,
 	} {
 		*n = max(*n, 50_000)

@@ -68,16 +68,17 @@ func Soft(used, limit int) bool { return 5*used >= 4*limit }
 // counts returns the uses that this package can read: the number of rows, and the part of each rate spent in the last second.
 func (u Uses) counts(ctx context.Context, tenant ID, q Quotas) (map[string]int, error) {
 	used := map[string]int{"requests_per_second": 0, "upserts_per_second": 0}
-	var keys, endpoints int
+	var keys, endpoints, workflows int
 	var ticksAhead float64 // the part of the last second of ticks_per_second that is spent
 	err := u.DB.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM api_key WHERE tenant_id = $1), (SELECT count(*) FROM endpoint WHERE tenant_id = $1),
+			(SELECT count(*) FROM workflow WHERE tenant_id = $1),
 			COALESCE((SELECT GREATEST(0, 1 - extract(epoch FROM `+postgres.Now+` - spent_to)) FROM allowance WHERE tenant_id = $1 AND spent_to > `+postgres.Now+` - interval '1 s'), 0)::float8`,
-		tenant).Scan(&keys, &endpoints, &ticksAhead)
+		tenant).Scan(&keys, &endpoints, &workflows, &ticksAhead)
 	if err != nil {
-		return nil, fmt.Errorf("count keys and endpoints: %w", err)
+		return nil, fmt.Errorf("count keys, endpoints and workflows: %w", err)
 	}
-	used["api_keys"], used["endpoints"] = keys, endpoints
+	used["api_keys"], used["endpoints"], used["workflows"] = keys, endpoints, workflows
 	used["ticks_per_second"] = min(q.TicksPerSecond, int(ticksAhead*float64(q.TicksPerSecond)))
 	rows, err := u.DB.Query(ctx, `
 		SELECT quota, GREATEST(0, extract(epoch FROM full_at - `+postgres.Now+`))::float8

@@ -143,36 +143,16 @@ func (p *Pusher) PutEndpoint(ctx context.Context, tenant tenants.ID, name string
 		if err := checkRoom(ctx, tx, tenant, name, quotas.Endpoints); err != nil {
 			return err
 		}
-		secrets, stored, err := p.storedSecrets(ctx, tx, tenant, name)
-		if err != nil {
-			return err
-		}
-		headers, err := newValues(p.keyset, tenant, name, asked.Headers, stored)
-		if err != nil {
-			return err
-		}
-		if secrets == nil {
-			sealed, err := sealSecret(p.keyset, tenant, name, secret)
-			if err != nil {
-				return err
-			}
-			secrets = [][]byte{sealed}
-		}
 		before, exists, err := lockEndpoint(ctx, tx, tenant, name)
 		if err != nil {
 			return err
 		}
-		if err := asked.Pre.Check(exists, before.revision()); err != nil {
-			return err
-		}
-		if e, err = asked.write(ctx, tx, tenant, name, storedValues{headers, secrets}); err != nil {
-			return err
-		}
-		change := tenants.Change{Action: "endpoint.put", Target: "endpoints/" + name, After: e.audited()}
+		of := stored{tenant: tenant, name: name, secret: secret}
 		if exists {
-			change.Before = before.audited()
+			of.before = &before
 		}
-		return tenants.Audit(ctx, tx, tenant, "", change)
+		e, err = p.store(ctx, tx, of, asked)
+		return err
 	})
 	if err != nil {
 		return e, false, err
@@ -181,6 +161,73 @@ func (p *Pusher) PutEndpoint(ctx context.Context, tenant tenants.ID, name string
 		e.Secret = shownSecret(secret)
 	}
 	return e, made, nil
+}
+
+// PatchEndpoint applies a merge patch to the params of an endpoint. Headers that the patch does not name keep their values.
+func (p *Pusher) PatchEndpoint(ctx context.Context, tenant tenants.ID, name string, patch []byte, pre version.Precondition) (e Endpoint, err error) {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	err = pgx.BeginFunc(ctx, p.api, func(tx pgx.Tx) error {
+		before, exists, err := lockEndpoint(ctx, tx, tenant, name)
+		if err == nil && !exists {
+			err = noEndpoint(name)
+		}
+		if err != nil {
+			return err
+		}
+		now := EndpointParams{URL: before.URL, Batch: &before.Batch, Headers: before.Headers, Events: before.Events, State: before.State}
+		asked, err := web.Merged[EndpointParams, EndpointParams](now, patch)
+		if err != nil {
+			return err
+		}
+		if asked, err = p.check(name, asked); err != nil {
+			return err
+		}
+		asked.Pre = pre
+		e, err = p.store(ctx, tx, stored{tenant: tenant, name: name, before: &before}, asked)
+		return err
+	})
+	return e, err
+}
+
+// stored is an endpoint before a change.
+type stored struct {
+	tenant tenants.ID
+	name   string
+	before *Endpoint // locked; nil: there is none
+	secret []byte    // that a new one gets
+}
+
+// store writes an endpoint and the audit of the change, if the precondition holds.
+func (p *Pusher) store(ctx context.Context, tx pgx.Tx, of stored, asked EndpointParams) (e Endpoint, err error) {
+	change := tenants.Change{Action: "endpoint.put", Target: "endpoints/" + of.name}
+	var revision int64
+	if of.before != nil {
+		change.Before, revision = of.before.audited(), of.before.revision()
+	}
+	if err := asked.Pre.Check(of.before != nil, revision); err != nil {
+		return e, err
+	}
+	secrets, values, err := p.storedSecrets(ctx, tx, of.tenant, of.name)
+	if err != nil {
+		return e, err
+	}
+	headers, err := newValues(p.keyset, of.tenant, of.name, asked.Headers, values)
+	if err != nil {
+		return e, err
+	}
+	if secrets == nil {
+		sealed, err := sealSecret(p.keyset, of.tenant, of.name, of.secret)
+		if err != nil {
+			return e, err
+		}
+		secrets = [][]byte{sealed}
+	}
+	if e, err = asked.write(ctx, tx, of.tenant, of.name, storedValues{headers, secrets}); err != nil {
+		return e, err
+	}
+	change.After = e.audited()
+	return e, tenants.Audit(ctx, tx, of.tenant, "", change)
 }
 
 // checkRoom locks the tenant's row, and returns a fault if an endpoint of that name would be one more than the quota allows. The

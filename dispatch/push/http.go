@@ -19,6 +19,7 @@ func (p *Pusher) Routes(g *echo.Group) {
 	endpoints, readEndpoints := tenants.Require(tenants.EndpointsWrite), tenants.Require(tenants.SchedulesRead, tenants.EndpointsWrite)
 	g.GET("/v1/endpoints", h.endpoints, readEndpoints)
 	g.PUT("/v1/endpoints/:name", h.putEndpoint, endpoints, web.NoQuery, web.Conditional)
+	g.PATCH("/v1/endpoints/:name", h.patchEndpoint, endpoints, web.NoQuery, web.Conditional)
 	g.GET("/v1/endpoints/:name", h.endpoint, readEndpoints, web.NoQuery, web.Conditional)
 	g.DELETE("/v1/endpoints/:name", h.deleteEndpoint, endpoints, web.NoQuery, web.Conditional)
 	g.POST("/v1/endpoints/:name/secrets", h.rotateSecret, endpoints)
@@ -102,6 +103,27 @@ func (h endpointHandler) putEndpoint(c echo.Context) error {
 	if made {
 		return web.Answer(c, http.StatusCreated, e)
 	}
+	return web.Answer(c, http.StatusOK, e)
+}
+
+func (h endpointHandler) patchEndpoint(c echo.Context) error {
+	name, err := web.Param(c, "name")
+	if err != nil {
+		return err
+	}
+	pre, err := web.Preconditions(c)
+	if err != nil {
+		return err
+	}
+	patch, err := web.Bytes(c)
+	if err != nil {
+		return err
+	}
+	e, err := h.PatchEndpoint(c.Request().Context(), tenants.From(c), name, patch, pre)
+	if err != nil {
+		return err
+	}
+	web.Tag(c, e.revision())
 	return web.Answer(c, http.StatusOK, e)
 }
 
