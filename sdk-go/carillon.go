@@ -12,19 +12,25 @@
 package carillon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 )
 
-// Config holds the address of the API and the caller's credentials. Only URL is required.
+// Config holds the address of the API and the caller's credential. The zero Config takes both from the environment.
 type Config struct {
-	// URL of the API, such as "https://carillon.example.com". A path in it is kept.
+	// URL of the API, such as "https://carillon.example.com". A path in it is kept. Empty: the environment's CARILLON_URL.
 	URL string
+
+	// APIKey is sent unchanged with every request. If it, Token and TokenSource are all absent, the client sends the
+	// environment's CARILLON_API_KEY.
+	APIKey string
 
 	// Token is sent as a bearer token. TokenSource replaces it: the client calls it before every request, from several
 	// goroutines at once, and does not cache its tokens.
@@ -59,6 +65,12 @@ const userAgent = "carillon-go/0.1"
 
 // New returns a client. It sends no request; an error means that the config is wrong.
 func New(c Config) (*Client, error) {
+	c.URL = cmp.Or(c.URL, os.Getenv("CARILLON_URL"))
+	if c.Token == "" && c.TokenSource == nil {
+		c.APIKey = cmp.Or(c.APIKey, os.Getenv("CARILLON_API_KEY"))
+	} else if c.APIKey != "" {
+		return nil, fmt.Errorf("carillon: Config has an APIKey beside Token or TokenSource")
+	}
 	base, err := url.Parse(c.URL)
 	if err != nil {
 		return nil, fmt.Errorf("carillon: Config.URL: %w", err)
@@ -81,7 +93,7 @@ func New(c Config) (*Client, error) {
 		retries:   c.Retries,
 	}
 	if client.token == nil {
-		client.token = func(context.Context) (string, error) { return c.Token, nil }
+		client.token = func(context.Context) (string, error) { return cmp.Or(c.APIKey, c.Token), nil }
 	}
 	if client.http == nil {
 		client.http = defaultHTTPClient()
