@@ -138,6 +138,17 @@ func (t *Timing) Zones() *Zones { return t.zones }
 // Local returns an instant in the timing's zone.
 func (t *Timing) Local(at time.Time) time.Time { return at.In(t.zone.location()) }
 
+// Moment parses an instant, or a wall time in the timing's zone, of whole seconds. A wall time in a gap moves forward; in an overlap it is
+// the first one. The error is of type Faults.
+func (t *Timing) Moment(text string) (time.Time, error) {
+	k := compiler{zone: t.zone}
+	at, ok := k.moment("", text)
+	if !ok {
+		return time.Time{}, k.faults
+	}
+	return time.Unix(at, 0).UTC(), nil
+}
+
 // Class returns the class of the spec's members.
 func (t *Timing) Class() Class { return t.class }
 

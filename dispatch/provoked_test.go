@@ -7,7 +7,9 @@ import (
 	"sync"
 
 	"github.com/carillonhq/carillon/calendar"
+	"github.com/carillonhq/carillon/dispatch/control"
 	"github.com/carillonhq/carillon/dispatch/dispatchtest"
+	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -51,6 +53,9 @@ func provoke(h *dispatchtest.Carillon) (goOn func()) {
 			for _, one := range h.Lease("a", 10) {
 				h.End(one, "complete", false)
 			}
+		}
+		if _, _, err := h.Dispatch.Control.Trigger(h.T.Context(), h.Tenant, "parallel", "0", control.TriggerParams{In: "1s"}, once.Request{}); err != nil {
+			h.T.Error(err)
 		}
 		h.Lease("few", 10)
 		h.Exec(`UPDATE lease SET until_at = clock_timestamp() WHERE tenant_id = $1`, h.Tenant)

@@ -81,6 +81,7 @@ type TickRecord struct {
 	Cause           string     `json:"cause"`            // as in Tick
 	DST             string     `json:"dst"`              // as a Tick's
 	LastTimestamp   *time.Time `json:"last_timestamp"`   // nominal time of the tick before; nil on the first
+	DueAt           *time.Time `json:"due_at,omitempty"` // when it fires, while it waits for that time
 	FiredAt         time.Time  `json:"fired_at"`
 	EndedAt         *time.Time `json:"ended_at"` // nil while it is scheduled or running
 	LatenessMS      int64      `json:"lateness_ms"`

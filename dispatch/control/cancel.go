@@ -73,13 +73,14 @@ type auditedTick struct {
 	Attempt int16  `json:"attempt"`
 }
 
-// cancelWaiting cancels a buffered tick.
+// cancelWaiting cancels a buffered tick, or a manual one that waits for its time.
 func (c *Control) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k ident.TickKey, now time.Time, why record.Reason) error {
 	var b pgx.Batch
 	b.Queue(`
 		WITH gone AS (
 			DELETE FROM buffered WHERE `+record.ByKey+` RETURNING aside
 		)`+state.Withdraw, tenant, k.Schedule, k.At, k.Seq)
+	b.Queue(`DELETE FROM delayed WHERE `+record.ByKey+` AND why = 'later'`, tenant, k.Schedule, k.At, k.Seq)
 	b.Queue(`
 		UPDATE tick
 		SET state = $5, reason = $6, ended_at = $7
@@ -87,7 +88,7 @@ func (c *Control) cancelWaiting(ctx context.Context, tx pgx.Tx, tenant tenants.I
 		tenant, k.Schedule, k.At, k.Seq, int16(record.Cancelled), int16(why), now)
 	record.QueueEndedUse(&b, tenant, now, record.Cancelled, k.Schedule)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return fmt.Errorf("cancel a buffered tick: %w", err)
+		return fmt.Errorf("cancel a waiting tick: %w", err)
 	}
 	return c.finish.Rearm(ctx, tx, tenant, now, []ident.TickKey{k})
 }

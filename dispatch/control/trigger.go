@@ -23,9 +23,11 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// TriggerParams may have a payload for this tick only.
+// TriggerParams may have a payload for this tick only, and its time.
 type TriggerParams struct {
 	Payload web.Raw `json:"payload,omitempty"`
+	At      string  `json:"at,omitempty"` // when it fires: an instant, or a wall time in the schedule's zone; omitted: now
+	In      string  `json:"in,omitempty"` // instead of At: a duration from now
 
 	Pre version.Precondition `json:"-"` // of the schedule's version
 }
@@ -43,7 +45,7 @@ type triggered struct {
 	Now      time.Time
 }
 
-// Trigger makes one manual tick of a schedule now, under its overlap policy. The timing of the schedule stays as it is. replayed
+// Trigger makes one manual tick of a schedule, now or at a later time, under its overlap policy. The timing of the schedule stays as it is. replayed
 // reports that the result is that of an earlier request with the same Idempotency-Key.
 func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key string, p TriggerParams, request once.Request) (shown history.Tick, replayed bool, err error) {
 	quotas, err := c.quotas(ctx, tenant)
@@ -72,7 +74,7 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 			return err
 		})
 	})
-	if err == nil {
+	if err == nil && shown.DueAt == nil {
 		c.sweep.Charge(tenant, 1)
 	}
 	return shown, replayed, err
@@ -118,6 +120,9 @@ func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Trig
 	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
 		return nil, err
 	}
+	if p.At != "" || p.In != "" {
+		return c.triggerLater(ctx, tx, of, s, p)
+	}
 	terms, err := policy.Resolve(policy.Stored{Overlap: s.Overlap}, s.Defaults)
 	if err != nil {
 		return nil, err
@@ -127,11 +132,8 @@ func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Trig
 		ScheduleID: s.ID, NominalAt: now.Truncate(time.Second), Version: s.Version, CohortID: s.CohortID, UntilAt: s.UntilAt, FiredAt: now,
 		Shard: s.Shard, Attempt: 1, State: record.Running, Cause: record.Manual, DST: calendar.DSTNone, Workflow: of.Workflow,
 	}
-	if p.Payload != nil {
-		if err := c.mayStore(ctx, tx, of.Tenant, len(p.Payload)); err != nil {
-			return nil, err
-		}
-		t.Payload = new(string(p.Payload))
+	if t.Payload, err = c.payload(ctx, tx, of.Tenant, p); err != nil {
+		return nil, err
 	}
 	made, err := state.Trigger(ctx, tx, state.Schedule{Tenant: of.Tenant, ID: s.ID}, t.NominalAt, int16(reason), terms.Overlap)
 	if err != nil {
@@ -151,6 +153,17 @@ func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Trig
 		stop = []int64{s.ID}
 	}
 	return t, c.sendManual(ctx, tx, of.Tenant, t, made.Decision, stop)
+}
+
+// payload returns the payload that the tick has of its own, or nil.
+func (c *Control) payload(ctx context.Context, tx pgx.Tx, tenant tenants.ID, p TriggerParams) (*string, error) {
+	if p.Payload == nil {
+		return nil, nil
+	}
+	if err := c.mayStore(ctx, tx, tenant, len(p.Payload)); err != nil {
+		return nil, err
+	}
+	return new(string(p.Payload)), nil
 }
 
 // sendManual records a manual tick and writes the rows of its decision. A buffered tick waits for the tick before it, which is asked to

@@ -58,7 +58,9 @@ func (k *known) explain() Explanation {
 	var what string
 	e.Outcome, what = k.outcome(&e)
 	e.Detail = k.wall.preface + what
-	if k.manual != nil && e.Tick != k.manual {
+	if k.manual != nil && k.manual.DueAt != nil {
+		e.Detail += fmt.Sprintf(" A tick was triggered for %s, and waits for its time.", k.clock(k.manual.Timestamp))
+	} else if k.manual != nil && e.Tick != k.manual {
 		e.Detail += fmt.Sprintf(" A tick was triggered by hand at %s; it is %s.", k.clock(k.manual.Timestamp), k.manual.State)
 	}
 	return e
@@ -112,6 +114,9 @@ func (k *known) recorded(t *history.Tick) (outcome, detail string) {
 	}
 	switch t.State {
 	case record.Scheduled.String():
+		if t.DueAt != nil {
+			return outcomeWillFire, "The tick that was triggered for " + k.clock(t.Timestamp) + " waits for its time."
+		}
 		return outcomeRunning, what + " waits for one before it to end."
 	case record.Running.String():
 		return outcomeRunning, what + fmt.Sprintf(" was handed out %s and is under way, in attempt %d.", k.handedOut(t), t.Attempt)
@@ -143,7 +148,7 @@ func cancelledFor(t *history.Tick) string {
 	switch {
 	case t.Reason == record.Superseded.String():
 		return ", as a newer one took its place"
-	case t.Attempt == 0:
+	case t.Attempt == 0 && t.Reason == "":
 		return ", before it was handed out, as the schedule was deleted"
 	}
 	return because(t)

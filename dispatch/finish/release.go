@@ -52,7 +52,7 @@ func (f *Finisher) stopFor(ctx context.Context, tx pgx.Tx, tenant tenants.ID, no
 			AND `+record.KeyIs("t", "st.tenant_id", "st.schedule_id", state.NewestAt, state.NewestSeq)+`
 			AND t.state = $4`, tenant, schedules, int16(record.Superseded), int16(record.Running))
 	// A held tick has no worker to stop: it is opened at once, and ends.
-	b.Queue(`UPDATE delayed SET due_at = `+postgres.Now+`, waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why <> 'answer'`, tenant, schedules)
+	b.Queue(`UPDATE delayed SET due_at = `+postgres.Now+`, waits_for = NULL WHERE tenant_id = $1 AND schedule_id = ANY($2) AND why NOT IN ('answer', 'later')`, tenant, schedules)
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("stop running ticks: %w", err)
 	}

@@ -174,6 +174,7 @@ type Tick struct {
 	Cause           string     `json:"cause"`
 	DST             string     `json:"dst"`
 	LastTimestamp   *time.Time `json:"last_timestamp"`
+	DueAt           *time.Time `json:"due_at,omitempty"` // set while a manual tick waits for its time
 	FiredAt         time.Time  `json:"fired_at"`
 	EndedAt         *time.Time `json:"ended_at"`
 	LatenessMS      int64      `json:"lateness_ms"`
@@ -208,6 +209,9 @@ func (r *Reader) Shown(t *record.Tick, workflow, key string) Tick {
 		DST: t.DST.String(), LastTimestamp: instant.UTC(t.LastAt), FiredAt: t.FiredAt.UTC().Truncate(time.Millisecond), EndedAt: instant.UTC(t.EndedAt),
 		LatenessMS: t.FiredAt.Sub(t.NominalAt).Milliseconds(), Attempt: t.Attempt, Occurrence: t.Occurrence,
 		MissedCount: t.MissedCount, ScheduleVersion: t.Version, Error: t.Error,
+	}
+	if t.Later() {
+		out.DueAt = &out.Timestamp
 	}
 	if t.Result != nil {
 		out.Result = web.Raw(*t.Result)

@@ -229,7 +229,7 @@ func queueWaiting(b *pgx.Batch, tenant tenants.ID, v *Overview) {
 		})
 	b.Queue(`SELECT count(*) FROM (SELECT FROM buffered WHERE tenant_id = $1 LIMIT $2) q`, tenant, mostCounted).
 		QueryRow(bounded{&v.Backlog.Buffered, &v.Backlog.Truncated}.scan)
-	b.Queue(`SELECT count(*) FROM (SELECT FROM delayed WHERE tenant_id = $1 AND why <> 'answer' LIMIT $2) h`, tenant, mostCounted).
+	b.Queue(`SELECT count(*) FROM (SELECT FROM delayed WHERE tenant_id = $1 AND why NOT IN ('answer', 'later') LIMIT $2) h`, tenant, mostCounted).
 		QueryRow(bounded{&v.Backlog.Held, &v.Backlog.Truncated}.scan)
 	b.Queue(`SELECT workflow, count(*) FROM (SELECT workflow FROM queued WHERE tenant_id = $1 LIMIT $2) w GROUP BY workflow ORDER BY workflow`, tenant, mostCounted).
 		Query(func(rows pgx.Rows) error {

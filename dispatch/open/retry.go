@@ -11,16 +11,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// openTries opens a chunk of ticks that are sent again, and ends the attempts whose answer has not come in time.
+// openTries opens a chunk of ticks that are sent again. It ends the attempts whose answer has not come in time, and decides the manual
+// ticks whose times have come.
 func (o *Opener) openTries(ctx context.Context, tx pgx.Tx, p *plan) error {
 	tries, err := chunk.UnpackTries(p.chunk.Items)
 	if err != nil {
 		return fmt.Errorf("chunk %d: %w", p.chunk.ID, err)
 	}
-	var send []record.Try
+	var send, triggered []record.Try
 	for _, t := range tries {
 		if t.Answer {
 			p.end(t, finish.TimedOut, "no answer within the timeout")
+			continue
+		}
+		if t.Attempt == 0 { // a manual tick whose time has come
+			triggered = append(triggered, t)
 			continue
 		}
 		send = append(send, t)
@@ -29,7 +34,10 @@ func (o *Opener) openTries(ctx context.Context, tx pgx.Tx, p *plan) error {
 	if err != nil {
 		return err
 	}
-	return o.route(ctx, tx, p, found)
+	if err := o.route(ctx, tx, p, found); err != nil {
+		return err
+	}
+	return o.fireTriggered(ctx, tx, p, triggered)
 }
 
 // route reads how workflows are registered now, and routes ticks that are running already.

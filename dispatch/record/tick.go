@@ -102,6 +102,9 @@ type Tick struct {
 // Stopped reports whether a running tick was told to stop: for a newer one, or by a client.
 func (t *Tick) Stopped() bool { return t.State == Running && t.Reason != NoReason }
 
+// Later reports whether the tick is a manual one that waits for its time.
+func (t *Tick) Later() bool { return t.State == Scheduled && t.Cause == Manual && t.Attempt == 0 }
+
 // ReplayAs changes a failed tick into one that is delivered again.
 func (t *Tick) ReplayAs(f state.Decision) {
 	t.ReplayedFrom, t.Attempt = new(t.Attempt), t.Attempt+1

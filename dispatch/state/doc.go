@@ -13,6 +13,8 @@
 //
 //	Decide, Trigger  a new tick. It is handed out (live +1, fired +1), buffered (buffered +1) or skipped (skipped +1). Decide adds
 //	                 to missed the times that the tick stands for, Trigger adds 1 to manual.
+//	NumberLater      a manual tick for later gets its number: manual +1
+//	FireLater        its time has come: as Trigger, without the number
 //	Release          an own buffered tick is handed out: buffered -1, live +1, fired +1
 //	ReleaseAside     a tick aside is handed out: aside_buffered -1, aside +1, and fired +1 unless it was handed out before
 //	Expire           an own buffered tick is too late: buffered -1, skipped +1

@@ -80,11 +80,11 @@ CREATE TABLE delayed (
   due_at      timestamptz      NOT NULL,
   waits_for   text COLLATE "C",
   PRIMARY KEY (tenant_id, schedule_id, nominal_at, seq),
-  CONSTRAINT delayed_why CHECK (why IN ('retry', 'manual', 'released', 'slot', 'endpoint', 'answer', 'halted', 'rate'))
+  CONSTRAINT delayed_why CHECK (why IN ('retry', 'manual', 'released', 'slot', 'endpoint', 'answer', 'halted', 'rate', 'later'))
 );
 CREATE INDEX delayed_due ON delayed (shard, due_at);
 CREATE INDEX delayed_parked ON delayed (tenant_id, waits_for, nominal_at, schedule_id, seq) WHERE waits_for IS NOT NULL;
-COMMENT ON TABLE delayed IS 'A tick that is due later: between two attempts, for its endpoint or its tenant, or until its worker must have answered. Written by dispatch/control, dispatch/finish, dispatch/record, dispatch/sweep, dispatch/upkeep.';
+COMMENT ON TABLE delayed IS 'A tick that is due later: between two attempts, for its endpoint or its tenant, until its worker must have answered, or at the time of its trigger. Written by dispatch/control, dispatch/finish, dispatch/record, dispatch/sweep, dispatch/upkeep.';
 COMMENT ON COLUMN delayed.due_at IS 'when it is handed out; for a parked tick, when it expires';
 COMMENT ON COLUMN delayed.waits_for IS 'parked: the endpoint that must change first; empty: its tenant is halted or suspended; null: it waits for due_at alone';
 
@@ -165,6 +165,7 @@ COMMENT ON TABLE buffered IS 'A tick that waits for another tick of its schedule
 COMMENT ON COLUMN buffered.aside IS 'whether it will run aside';
 COMMENT ON COLUMN buffered.orphan IS 'its schedule is deleted, and upkeep cancels it';
 
+-- A manual tick that waits for its time becomes due when its schedule is deleted, and is cancelled when it is opened.
 -- A transaction that buffers a tick holds the lock of its schedule's state, so the statement that deletes the state sees the tick.
 -- Its plan is kept. A plan made while few ticks were buffered would read all of them, so it uses the index alone.
 -- +goose StatementBegin
@@ -174,6 +175,10 @@ BEGIN
   SET orphan = true
   FROM gone g
   WHERE b.tenant_id = g.tenant_id AND b.schedule_id = g.schedule_id;
+  UPDATE delayed d
+  SET due_at = clock_timestamp()
+  FROM gone g
+  WHERE d.tenant_id = g.tenant_id AND d.schedule_id = g.schedule_id AND d.why = 'later';
   RETURN NULL;
 END
 $$;
