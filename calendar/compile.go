@@ -19,12 +19,12 @@ const (
 
 // Context has the inputs of Compile beside the spec.
 type Context struct {
-	Zones    *Zones                           // nil: InForce()
-	Created  time.Time                        // the anchor of fixed_rate without start_at, rounded up to a whole second
-	Identity string                           // the schedule's identity, which H hashes
-	Named    func(name string) ([]Date, bool) // named exclusion calendars; nil: there are none
-	KeyZone  string                           // the zone of @key; "": @key is a fault
-	KeyQuiet Quiet                            // the quiet hours of a spec with the zone @key
+	Zones        *Zones                           // nil: InForce()
+	Created      time.Time                        // the anchor of fixed_rate without start_at, rounded up to a whole second
+	Identity     string                           // the schedule's identity, which H hashes
+	Named        func(name string) ([]Date, bool) // named exclusion calendars; nil: there are none
+	SubjectZone  string                           // the zone of @subject; "": @subject is a fault
+	SubjectQuiet Quiet                            // the quiet hours of a spec with the zone @subject
 }
 
 func (c Context) zones() *Zones {
@@ -80,14 +80,14 @@ func (k *compiler) readZone() {
 	switch name {
 	case "":
 		name = "UTC"
-	case "@key":
-		name = k.KeyZone
+	case "@subject":
+		name = k.SubjectZone
 		if name == "" {
-			k.faults.add("/timezone", "no_key_zone", "the key has no profile that names its time zone")
+			k.faults.add("/timezone", "no_subject_zone", "the key has no profile that names its time zone")
 			name = "UTC"
 		}
-		if !k.KeyQuiet.none() {
-			k.plan.Quiet = &k.KeyQuiet
+		if !k.SubjectQuiet.none() {
+			k.plan.Quiet = &k.SubjectQuiet
 		}
 	}
 	k.zone = k.zones().zone(name)

@@ -13,7 +13,7 @@ import (
 // canonical form reads back as itself.
 func hold(t *testing.T, spec Spec) {
 	t.Helper()
-	c := Context{Created: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), Identity: "fuzz", KeyZone: "Europe/Berlin"}
+	c := Context{Created: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC), Identity: "fuzz", SubjectZone: "Europe/Berlin"}
 	timing, err := Compile(spec, c)
 	if err != nil {
 		return
@@ -93,7 +93,7 @@ func FuzzSpec(f *testing.F) {
 	f.Add([]byte(`{"timezone":"America/New_York","cron":"0 8 * * 1-5","exclude":{"dates":["2027-01-01"],"calendars":[{"month":"12","day_of_month":"25"},{"hour":"8"}],"then":"next"},"jitter":"5m"}`))
 	f.Add([]byte(`{"intervals":[{"every":"2d","mode":"fixed_rate"},{"every":"90s","offset":"7s"}],"at":["2026-12-24T18:00:00","2026-12-24T18:00:00Z"],"start_at":"2026-01-01T00:00:00Z"}`))
 	f.Add([]byte(`{"timezone":"America/New_York","relative":[{"to":"2026-11-20T15:00:00Z","days":3,"at":"10:00"},{"to":"2026-03-08T02:30:00","offset":"-24h"}]}`))
-	f.Add([]byte(`{"timezone":"@key","calendars":[{"second":"*/7","year":"2026-2030","day_of_week":"MON#1"}],"dst":{"gap":"next_valid","overlap":"last"},"exclude":{"calendars":[{"second":"*","minute":"*","hour":"*"}],"then":"previous"}}`))
+	f.Add([]byte(`{"timezone":"@subject","calendars":[{"second":"*/7","year":"2026-2030","day_of_week":"MON#1"}],"dst":{"gap":"next_valid","overlap":"last"},"exclude":{"calendars":[{"second":"*","minute":"*","hour":"*"}],"then":"previous"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var spec Spec
 		if len(b) > 4096 || json.Unmarshal(b, &spec) != nil {

@@ -17,7 +17,7 @@ func TestQuietHoursAreWhatTheClockShows(t *testing.T) {
 		"Pacific/Apia": day(2011, 12, 29), "Asia/Tokyo": day(2027, 1, 1), "America/Nuuk": day(2027, 3, 26),
 	} {
 		for _, q := range hours {
-			timing, err := Compile(Spec{Timezone: "@key", Cron: StringList{"0 12 * * *"}}, Context{KeyZone: zone, KeyQuiet: q})
+			timing, err := Compile(Spec{Timezone: "@subject", Cron: StringList{"0 12 * * *"}}, Context{SubjectZone: zone, SubjectQuiet: q})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,9 +65,9 @@ func TestQuietHoursAreOfTheKeyAndOfTheCohort(t *testing.T) {
 		}
 		return timing
 	}
-	named := compile("Asia/Tokyo", Context{KeyZone: "Asia/Tokyo", KeyQuiet: night})
-	plain := compile("@key", Context{KeyZone: "Asia/Tokyo"})
-	quiet := compile("@key", Context{KeyZone: "Asia/Tokyo", KeyQuiet: night})
+	named := compile("Asia/Tokyo", Context{SubjectZone: "Asia/Tokyo", SubjectQuiet: night})
+	plain := compile("@subject", Context{SubjectZone: "Asia/Tokyo"})
+	quiet := compile("@subject", Context{SubjectZone: "Asia/Tokyo", SubjectQuiet: night})
 	if named.Hash() != plain.Hash() || plain.Hash() == quiet.Hash() {
 		t.Error("a cohort is one of a zone and its quiet hours")
 	}
@@ -80,11 +80,11 @@ func TestQuietHoursAreOfTheKeyAndOfTheCohort(t *testing.T) {
 		t.Errorf("waits %s", got)
 	}
 	night.Skip = true
-	skip := compile("@key", Context{KeyZone: "Asia/Tokyo", KeyQuiet: night})
+	skip := compile("@subject", Context{SubjectZone: "Asia/Tokyo", SubjectQuiet: night})
 	if skip.Hash() == quiet.Hash() || !skip.Due(at.At).Equal(at.At) || !skip.LeavesOut(at.At) || skip.Waits(at.At) {
 		t.Error("what is skipped does not wait")
 	}
-	if _, err := Compile(Spec{Timezone: "@key", Cron: StringList{"0 23 * * *"}}, Context{}); err.(Faults)[0].Code != "no_key_zone" {
+	if _, err := Compile(Spec{Timezone: "@subject", Cron: StringList{"0 23 * * *"}}, Context{}); err.(Faults)[0].Code != "no_subject_zone" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -130,7 +130,7 @@ func TestADailyTicksGapOverAllPairsOfZones(t *testing.T) {
 		time.Date(2026, 7, 15, 0, 0, 1, 0, time.UTC), time.Date(2027, 3, 28, 1, 30, 0, 0, time.UTC), time.Date(2026, 10, 25, 0, 30, 0, 0, time.UTC),
 	}
 	for _, name := range InForce().Names() {
-		timing, err := Compile(Spec{Timezone: "@key", Cron: StringList{"0 8 * * *"}}, Context{KeyZone: name})
+		timing, err := Compile(Spec{Timezone: "@subject", Cron: StringList{"0 8 * * *"}}, Context{SubjectZone: name})
 		if err != nil {
 			t.Fatal(err)
 		}

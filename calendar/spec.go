@@ -9,7 +9,7 @@ import (
 // Spec is a client's description of when a schedule fires: the union of Cron, Calendars, Intervals, RRule, At and Relative, without
 // Exclude, from StartAt to EndAt inclusive. A zero member is absent.
 type Spec struct {
-	Timezone  string     `json:"timezone,omitempty"`  // IANA name, or @key; "" is UTC
+	Timezone  string     `json:"timezone,omitempty"`  // IANA name, or @subject; "" is UTC
 	Cron      StringList `json:"cron,omitempty"`      // a string or a list of them
 	DayMatch  string     `json:"day_match,omitempty"` // or (default), and: how a cron combines day of month and day of week
 	Calendars []Calendar `json:"calendars,omitempty"`

@@ -66,7 +66,7 @@ func TestFaults(t *testing.T) {
 		{"nothing", Spec{}, []Fault{{"", "spec_empty", "", -1}}},
 		{"zone", Spec{Timezone: "europe/berlin", Cron: StringList{"0 9 * * *"}}, []Fault{{"/timezone", "unknown_timezone", "", -1}}},
 		{"abbreviation", Spec{Timezone: "EST", Cron: StringList{"0 9 * * *"}}, []Fault{{"/timezone", "unknown_timezone", "", -1}}},
-		{"key", Spec{Timezone: "@key", Cron: StringList{"0 9 * * *"}}, []Fault{{"/timezone", "no_key_zone", "", -1}}},
+		{"key", Spec{Timezone: "@subject", Cron: StringList{"0 9 * * *"}}, []Fault{{"/timezone", "no_subject_zone", "", -1}}},
 		{"every fault", Spec{Cron: StringList{"61 25 * * *", "0 9 * * *", "0 9 * *"}, Jitter: "x", DST: DST{"maybe", "never"}}, []Fault{
 			{"/dst/gap", "unknown_value", "", -1}, {"/dst/overlap", "unknown_value", "", -1},
 			{"/cron/0", "field_out_of_range", "", 0}, {"/cron/0", "field_out_of_range", "", 3}, {"/cron/2", "cron_syntax", "", 6},

@@ -17,7 +17,7 @@ func timeOfDay(at time.Time) string { return at.UTC().Format("15:04") }
 
 // following is a spec that names times, of the key's zone.
 func following(times ...time.Time) schedules.Params {
-	s := calendar.Spec{Timezone: "@key"}
+	s := calendar.Spec{Timezone: "@subject"}
 	for _, at := range times {
 		s.At = append(s.At, at.UTC().Format(time.RFC3339))
 	}
@@ -29,9 +29,9 @@ func TestTicksInQuietHoursAreSkipped(t *testing.T) {
 	h := dispatchtest.New(t)
 	h.Start(h.Dispatch)
 	now := time.Now()
-	h.PutKey("k", subjects.KeyParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(now.Add(-time.Hour)), To: timeOfDay(now.Add(time.Hour)), Then: "skip"}})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(now.Add(-time.Hour)), To: timeOfDay(now.Add(time.Hour)), Then: "skip"}})
 	p := dispatchtest.EverySecond()
-	p.Spec.Timezone = "@key"
+	p.Spec.Timezone = "@subject"
 	h.Put("w", "k", p)
 	dispatchtest.Until(t, "ticks are recorded", func() bool { return len(h.History("w", "k")) > 1 })
 	for _, tick := range h.History("w", "k") {
@@ -45,7 +45,7 @@ func TestTicksInQuietHoursAreSkipped(t *testing.T) {
 	dispatchtest.Until(t, "the manual tick runs", func() bool {
 		return h.Number(`SELECT count(*)::int FROM tick WHERE cause = 1 AND state = 1`) == 1
 	})
-	h.PutKey("k", subjects.KeyParams{Timezone: "Etc/UTC"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC"})
 	dispatchtest.Until(t, "ticks are handed out again, though the manual one runs still", func() bool {
 		return h.Number(`SELECT count(*)::int FROM tick WHERE cause = 0 AND reason = 1`) > 0
 	})
@@ -56,7 +56,7 @@ func TestTheLastTickInQuietHoursComesAtTheirEnd(t *testing.T) {
 	h := dispatchtest.New(t)
 	now := time.Now().UTC().Truncate(time.Minute)
 	end := now.Add(-10 * time.Minute)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(end.Add(-4 * time.Hour)), To: timeOfDay(end)}})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(end.Add(-4 * time.Hour)), To: timeOfDay(end)}})
 	first, second, third := end.Add(-3*time.Hour), end.Add(-2*time.Hour), end.Add(-time.Hour)
 	h.Put("w", "k", following(first, second, third, now.Add(48*time.Hour)))
 	// As if the sweep had slept since before the first.
@@ -77,7 +77,7 @@ func TestACohortThatIsWokenInQuietHoursSleepsOn(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	now := time.Now().UTC().Truncate(time.Minute)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(now.Add(-4 * time.Hour)), To: timeOfDay(now.Add(2 * time.Hour))}})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(now.Add(-4 * time.Hour)), To: timeOfDay(now.Add(2 * time.Hour))}})
 	h.Put("w", "k", following(now.Add(-time.Hour), now.Add(time.Hour)))
 	h.Exec(`UPDATE member SET from_at = $1`, now.Add(-2*time.Hour))
 	h.Exec(`UPDATE cohort SET next_at = $1, due_at = $1`, now.Add(-time.Hour))
@@ -105,12 +105,12 @@ func TestADailyTickThatComesTooSoonAfterAFlightIsSuperseded(t *testing.T) {
 		ago  time.Duration
 		want string
 	}{{"soon", 19 * time.Hour, "superseded"}, {"late", 21 * time.Hour, ""}} {
-		h.PutKey(c.key, subjects.KeyParams{Timezone: "Asia/Tokyo"})
+		h.PutSubject(c.key, subjects.SubjectParams{Timezone: "Asia/Tokyo"})
 		at := time.Now().UTC().Add(4 * time.Second)
-		p := schedules.Params{Spec: calendar.Spec{Timezone: "@key", Cron: calendar.StringList{fmt.Sprintf("%d %d %d * * *", at.Second(), at.Minute(), at.Hour())}}}
+		p := schedules.Params{Spec: calendar.Spec{Timezone: "@subject", Cron: calendar.StringList{fmt.Sprintf("%d %d %d * * *", at.Second(), at.Minute(), at.Hour())}}}
 		h.Put("w", c.key, p)
 		h.Exec(`UPDATE schedule_state st SET last_at = $1, seen_at = $1 FROM schedule s WHERE s.id = st.schedule_id AND s.key = $2`, at.Truncate(time.Second).Add(-c.ago), c.key)
-		h.PutKey(c.key, subjects.KeyParams{Timezone: "Etc/UTC"})
+		h.PutSubject(c.key, subjects.SubjectParams{Timezone: "Etc/UTC"})
 		dispatchtest.Until(t, "the tick is recorded", func() bool { return len(h.History("w", c.key)) > 0 })
 		if tick := h.History("w", c.key)[0]; tick.Reason != c.want || (tick.State == "skipped") != (c.want != "") || !tick.Timestamp.Equal(at.Truncate(time.Second)) {
 			t.Errorf("%s: got %+v", c.key, tick)

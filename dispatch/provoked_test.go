@@ -37,7 +37,7 @@ func provoke(h *dispatchtest.Carillon) (goOn func()) {
 		h.Exec(sql, leaving)
 	}
 	for _, sql := range []string{
-		`INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids) VALUES ($1, '\x00', 'gone', 't', now() - interval '1 hour', '{1}')`,
+		`INSERT INTO erasure (tenant_id, subject_hash, subject, erased_by, began_at, schedule_ids) VALUES ($1, '\x00', 'gone', 't', now() - interval '1 hour', '{1}')`,
 		`INSERT INTO operation (tenant_id, kind, state, started_by, params, look_at) VALUES ($1, 'x', 'pending', 't', '{}', now() - interval '1 minute')`,
 		`INSERT INTO event (tenant_id, endpoint, id, event, cause, n, first_at, last_at, due_at, schedule_id)
 			SELECT $1, 'listener', 'x' || n, 'tick.failed', n::text, 1, now(), now(), now(), 1 FROM generate_series(1, 300) n`,

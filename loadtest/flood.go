@@ -80,7 +80,7 @@ func (f *flooded) prepare(ctx context.Context) (err error) {
 	}
 	for path, one := range map[string]struct{ token, body string }{
 		"/v1/workflows/w/schedules/k": {f.reader, `{"spec": {"cron": "0 8 1 1 *"}}`},
-		"/v1/keys/k":                  {f.slowTenant, `{"timezone": "Europe/Berlin"}`},
+		"/v1/subjects/k":              {f.slowTenant, `{"timezone": "Europe/Berlin"}`},
 	} {
 		if status, err := f.send(ctx, one.token, http.MethodPut, path, one.body); err != nil || status >= 300 {
 			return fmt.Errorf("PUT %s: %d %w", path, status, err)
@@ -180,11 +180,11 @@ func (f *flooded) slow(ctx context.Context, answered func(status int)) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it has changed nothing
-	if _, err := tx.Exec(ctx, `SELECT FROM key_profile WHERE key = 'k' FOR UPDATE`); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT FROM subject_profile WHERE subject = 'k' FOR UPDATE`); err != nil {
 		return err
 	}
 	return f.crowd(ctx, floodSlow, answered, func(int) (int, error) {
-		return f.send(ctx, f.slowTenant, http.MethodPut, "/v1/keys/k", `{"timezone": "Asia/Tokyo"}`)
+		return f.send(ctx, f.slowTenant, http.MethodPut, "/v1/subjects/k", `{"timezone": "Asia/Tokyo"}`)
 	})
 }
 

@@ -1,7 +1,6 @@
 package migrations_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,9 +47,13 @@ func TestFourAtOnce(t *testing.T) {
 		}
 		applied[i] = r.applied
 	}
-	slices.Sort(applied)
-	if want := []int{0, 0, 0, pending}; !slices.Equal(applied, want) {
-		t.Errorf("applied %v, want %v", applied, want)
+	// One that waits too long for a lock lets another go on, so the work may be shared. Each migration is applied once.
+	sum := 0
+	for _, n := range applied {
+		sum += n
+	}
+	if sum != pending {
+		t.Errorf("applied %v, want %d in all", applied, pending)
 	}
 	if v, err := migrations.Version(t.Context(), pool); err != nil || v != migrations.Latest() {
 		t.Errorf("got version %d, %v, want %d", v, err, migrations.Latest())

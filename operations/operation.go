@@ -92,13 +92,13 @@ type Step func(ctx context.Context, tx pgx.Tx, op *Operation) (done bool, err er
 
 // Request describes an operation that Begin records.
 type Request struct {
-	Tenant tenants.ID
-	Kind   string
-	Params any    // a JSON object, shown to the tenant
-	Key    string // the key or the prefix of keys that the params name, if any: the params are erased with a key of that name
-	Cursor any    // of the first step; nil: none
-	Total  *int64
-	By     string
+	Tenant  tenants.ID
+	Kind    string
+	Params  any    // a JSON object, shown to the tenant
+	Subject string // the subject, the key or the prefix of keys that the params name, if any: the params are erased with a subject of that name
+	Cursor  any    // for the first step; nil: none
+	Total   *int64
+	By      string
 }
 
 // Config has the dependencies of Operations. Only Queue may be nil: then operations wait until Look queues them.
@@ -160,10 +160,10 @@ func (o *Operations) BeginEach(ctx context.Context, tx pgx.Tx, owners []tenants.
 		}
 	}
 	rows, _ := tx.Query(ctx, `
-		INSERT INTO operation (tenant_id, kind, started_by, params, cursor, total, look_at, key)
+		INSERT INTO operation (tenant_id, kind, started_by, params, cursor, total, look_at, subject)
 		SELECT tenant_id, $2::text, $3::text, $4::json, $5::json, $6::bigint, `+postgres.Now+` + CASE WHEN $7 THEN $8::interval ELSE '0' END, NULLIF($9::text, '')
 		FROM unnest($1::int[]) AS n (tenant_id)
-		RETURNING tenant_id, `+columns, owners, b.Kind, b.By, params, cursor, b.Total, o.Queue != nil, silentFor, b.Key) // CollectRows reports the error
+		RETURNING tenant_id, `+columns, owners, b.Kind, b.By, params, cursor, b.Total, o.Queue != nil, silentFor, b.Subject) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[owned])
 	if err != nil {
 		return nil, fmt.Errorf("begin an operation: %w", err)
@@ -172,7 +172,7 @@ func (o *Operations) BeginEach(ctx context.Context, tx pgx.Tx, owners []tenants.
 	var audit pgx.Batch
 	for i, op := range found {
 		ids[i], begun = op.ID, append(begun, op.stored)
-		c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op.stored).ID, Key: b.Key, After: map[string]any{"kind": b.Kind, "params": b.Params}}
+		c := tenants.Change{Action: "operation.begin", Target: "operations/" + o.shown(op.stored).ID, Subject: b.Subject, After: map[string]any{"kind": b.Kind, "params": b.Params}}
 		if err := tenants.QueueAudit(ctx, &audit, op.TenantID, b.By, c); err != nil {
 			return nil, err
 		}

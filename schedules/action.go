@@ -74,7 +74,7 @@ func (s *Schedules) Act(ctx context.Context, tenant tenants.ID, p ActionParams, 
 	if err := p.check(); err != nil {
 		return op, false, err
 	}
-	begun := operations.Request{Tenant: tenant, Kind: actionsKind, Params: p, Key: p.Filter.KeyPrefix, By: by.By}
+	begun := operations.Request{Tenant: tenant, Kind: actionsKind, Params: p, Subject: p.Filter.KeyPrefix, By: by.By}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {

@@ -58,7 +58,7 @@ func TestAPutMakesFewTripsToTheDatabase(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
 	s, counted := countTrips(h)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Europe/Berlin"})
 	h.PutCalendar("off", "2026-12-24")
 	h.Put("first", schedulestest.ByCron("0 12 * * *")) // its workflow, and its cohort
 	put := func(key string, p schedules.Params) func() error {
@@ -83,7 +83,7 @@ func TestAPutMakesFewTripsToTheDatabase(t *testing.T) {
 		{"another time", put("a", one), 6},
 		{"another payload", put("a", noted), 4},
 		{"a new one, paused", put("p", schedules.Params{Spec: schedulestest.Cron("0 12 * * *"), Status: policy.Paused}), 5},
-		{"a new one that follows its key", put("k", schedulestest.FollowingKey("0 12 * * *")), 9},
+		{"a new one that follows its key", put("k", schedulestest.FollowingSubject("0 12 * * *")), 9},
 		{"a new one with a calendar", put("c", off), 10},
 		{"a patch", func() error {
 			_, err := s.Patch(t.Context(), name, schedules.Patch(`{"note":"hello"}`), "ann", version.Precondition{})

@@ -13,6 +13,7 @@ type columns struct {
 	ids         []int64
 	workflows   []string
 	keys        []string
+	subjects    []*string
 	shards      []int16
 	versions    []int32
 	statuses    []string
@@ -46,6 +47,7 @@ func (c *columns) add(w *rewrite) error {
 	}
 	c.rows = append(c.rows, w)
 	c.ids, c.workflows, c.keys, c.shards = append(c.ids, w.ID), append(c.workflows, w.Workflow), append(c.keys, w.Key), append(c.shards, w.Shard)
+	c.subjects = append(c.subjects, w.Subject)
 	c.versions, c.statuses, c.statusNotes = append(c.versions, version), append(c.statuses, w.Status), append(c.statusNotes, w.StatusNote)
 	c.specs, c.payloads, c.labels, c.notes = append(c.specs, w.Spec), append(c.payloads, w.Payload), append(c.labels, w.Labels), append(c.notes, w.Note)
 	c.ticksLeft, c.pausedAt, c.pausedUntil = append(c.ticksLeft, w.TicksLeft), append(c.pausedAt, w.PausedAt), append(c.pausedUntil, w.PausedUntil)
@@ -63,10 +65,10 @@ func (c *columns) add(w *rewrite) error {
 const (
 	rowsOf = `unnest($4::bigint[], $5::text[], $6::text[], $7::smallint[], $8::int[], $9::text[], $10::text[], $11::text[], $12::text[], $13::jsonb[],
 			$14::text[], $15::int[], $16::timestamptz[], $17::timestamptz[], $18::bigint[], $19::bigint[], $20::text[], $21::timestamptz[], $22::timestamptz[], $23::int[],
-			$35::text[], $36::timestamptz[])
+			$35::text[], $36::timestamptz[], $37::text[])
 		AS n (id, workflow, key, shard, version, status, status_note, spec, payload, labels,
 			note, ticks_left, paused_at, paused_until, cohort_id, phase, tzdata, next_before, next_after, term,
-			moves, moved_until)`
+			moves, moved_until, subject)`
 	termsOf = `($24::text[])[n.term], ($25::text[])[n.term], ($26::int[])[n.term], ($27::text[])[n.term], ($28::int[])[n.term], ($29::text[])[n.term],
 		($30::smallint[])[n.term], ($31::int[])[n.term], ($32::smallint[])[n.term], ($33::int[])[n.term], ($34::int[])[n.term]`
 )
@@ -81,7 +83,7 @@ func (c *columns) args(first ...any) []any {
 		each(c.terms, func(t *policy.Stored) *int16 { return t.Priority }), each(c.terms, func(t *policy.Stored) *int32 { return t.Timeout }),
 		each(c.terms, func(t *policy.Stored) *int16 { return t.MaxAttempts }), each(c.terms, func(t *policy.Stored) *int32 { return t.KeepSucceeded }),
 		each(c.terms, func(t *policy.Stored) *int32 { return t.KeepFailed }))
-	return append(args, c.moves, c.movedUntil)
+	return append(args, c.moves, c.movedUntil, c.subjects)
 }
 
 func each[T, V any](all []T, of func(*T) V) []V {
@@ -99,7 +101,7 @@ func (c *columns) update(q *pgx.Batch, by change) {
 	}
 	q.Queue(`
 		UPDATE schedule s
-		SET version = n.version, status = n.status, spec = n.spec, payload = n.payload, labels = n.labels,
+		SET version = n.version, status = n.status, subject = n.subject, spec = n.spec, payload = n.payload, labels = n.labels,
 			note = n.note, status_note = n.status_note, ticks_left = n.ticks_left,
 			paused_at = n.paused_at, paused_until = n.paused_until, cohort_id = n.cohort_id, phase = n.phase,
 			tzdata = n.tzdata, updated_at = $2, updated_by = $3, next_before = n.next_before, next_after = n.next_after,
@@ -139,11 +141,11 @@ func (c *columns) insert(q *pgx.Batch, by change) {
 		return
 	}
 	q.Queue(`
-		INSERT INTO schedule (tenant_id, id, workflow, key, shard, status, spec, payload, labels, note, anchor_at,
+		INSERT INTO schedule (tenant_id, id, workflow, key, subject, shard, status, spec, payload, labels, note, anchor_at,
 			ticks_left, cohort_id, phase, tzdata, created_at, updated_at, updated_by, version, status_note, paused_until,
 			paused_at, next_before, next_after, `+policy.Columns+`)
 		OVERRIDING SYSTEM VALUE
-		SELECT $1, n.id, n.workflow, n.key, n.shard, n.status, n.spec, n.payload, n.labels, n.note, $37,
+		SELECT $1, n.id, n.workflow, n.key, n.subject, n.shard, n.status, n.spec, n.payload, n.labels, n.note, $38,
 			n.ticks_left, n.cohort_id, n.phase, n.tzdata, $2, $2, $3, n.version, n.status_note, n.paused_until,
 			n.paused_at, n.next_before, n.next_after, `+termsOf+`
 		FROM `+rowsOf,

@@ -18,6 +18,7 @@ import (
 type stored struct {
 	id      int64
 	shard   int16
+	subject *string
 	status  string
 	pausing bool // only until a moment
 	spec    pgtype.DriverBytes
@@ -27,17 +28,17 @@ type stored struct {
 	terms   policy.Stored
 }
 
-const storedColumns = `id, shard, status, paused_until IS NOT NULL, spec, payload, labels::text, note, ` + policy.Columns
+const storedColumns = `id, shard, subject, status, paused_until IS NOT NULL, spec, payload, labels::text, note, ` + policy.Columns
 
 func (s *stored) fields() []any {
-	return append([]any{&s.id, &s.shard, &s.status, &s.pausing, &s.spec, &s.payload, &s.labels, &s.note}, s.terms.Fields()...)
+	return append([]any{&s.id, &s.shard, &s.subject, &s.status, &s.pausing, &s.spec, &s.payload, &s.labels, &s.note}, s.terms.Fields()...)
 }
 
 // longestKnown bounds the texts of labels that stay in memory while a batch is compared.
 const longestKnown = 512
 
-// says reports whether a definition, put again, changes nothing. known holds labels by their text.
-func (s *stored) says(d definition, known map[string]map[string]string) (bool, error) {
+// says reports whether a definition, put again for a key, changes nothing. known holds labels by their text.
+func (s *stored) says(d definition, key string, known map[string]map[string]string) (bool, error) {
 	labels, ok := known[string(s.labels)]
 	if !ok {
 		if err := json.Unmarshal(s.labels, &labels); err != nil {
@@ -47,8 +48,8 @@ func (s *stored) says(d definition, known map[string]map[string]string) (bool, e
 			known[string(s.labels)] = labels
 		}
 	}
-	return string(s.spec) == d.specText && (s.payload == nil) == (d.payload == nil) && (d.payload == nil || string(s.payload) == *d.payload) &&
-		maps.Equal(labels, d.labels) && (d.note == nil && !d.noteless || policy.Same(d.note, s.note)) && s.terms.Equal(d.terms) &&
+	return string(s.spec) == d.specText && policy.Same(s.subject, d.subjectFor(key)) && (s.payload == nil) == (d.payload == nil) && (d.payload == nil || string(s.payload) == *d.payload) &&
+		maps.Equal(labels, d.labels) && (d.note.text == nil && !d.note.removed || policy.Same(d.note.text, s.note)) && s.terms.Equal(d.terms) &&
 		(s.status == policy.Active || s.status == policy.Paused && !s.pausing) && (d.status == "" || d.status == s.status), nil
 }
 
@@ -115,7 +116,7 @@ func (u *upserts) compare(results pgx.BatchResults, locked map[int16]bool) (foun
 		it := u.items[ord]
 		found[ord], u.shards[ord], it.ID = true, s.shard, s.id
 		it.Result = Unchanged
-		says, err := s.says(it.definition, u.labels)
+		says, err := s.says(it.definition, it.Key, u.labels)
 		if !says {
 			u.stored = append(u.stored, ord)
 		}

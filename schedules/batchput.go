@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -187,27 +188,27 @@ func (u *upserts) run(ctx context.Context) error {
 	return nil
 }
 
-// follow reads the profiles of the keys that items follow, and keeps them as they are until the transaction ends.
+// follow reads the profiles of the subjects that items follow, and keeps them as they are until the transaction ends.
 func (u *upserts) follow(ctx context.Context) error {
-	var keys []string
+	var subjects []string
 	for _, it := range u.items {
-		if cohorts.FollowsKey(it.spec) {
-			keys = append(keys, it.Key)
+		if cohorts.FollowsSubject(it.spec) {
+			subjects = append(subjects, cmp.Or(it.subject, it.Key))
 		}
 	}
-	if len(keys) == 0 {
+	if len(subjects) == 0 {
 		return nil
 	}
-	if err := cohorts.LockKeys(ctx, u.batch.tx, u.batch.tenant, cohorts.ToFollow, keys...); err != nil {
+	if err := cohorts.LockSubjects(ctx, u.batch.tx, u.batch.tenant, cohorts.ToFollow, subjects...); err != nil {
 		return err
 	}
-	found, err := cohorts.ReadProfiles(ctx, u.batch.tx, u.batch.tenant, keys...)
+	found, err := cohorts.ReadProfiles(ctx, u.batch.tx, u.batch.tenant, subjects...)
 	if err != nil {
 		return err
 	}
 	for _, it := range u.items {
-		if cohorts.FollowsKey(it.spec) {
-			it.profile = found[it.Key]
+		if cohorts.FollowsSubject(it.spec) {
+			it.profile = found[cmp.Or(it.subject, it.Key)]
 		}
 	}
 	return nil

@@ -38,9 +38,9 @@ func versionOf(r *row) int64 {
 }
 
 // changeOne runs fn in a transaction that holds the shared lock of a schedule's shard, with the schedule's row locked (nil if there is
-// none) and the database's clock read under the lock. If the schedule may begin to follow its key, the key's profile stands until the
-// transaction ends.
-func (s *Schedules) changeOne(ctx context.Context, of policy.Name, by string, follows bool, fn func(ctx context.Context, b *batch, r *row) error) error {
+// none) and the database's clock read under the lock. follows returns the subject that the schedule may begin to follow, or ""; the
+// profile of that subject stands until the transaction ends. A nil follows is one that returns "".
+func (s *Schedules) changeOne(ctx context.Context, of policy.Name, by string, follows func(ctx context.Context, tx pgx.Tx) (subject string, err error), fn func(ctx context.Context, b *batch, r *row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	over, err := s.Forecasts.ShardsFor(ctx, of.Tenant)
@@ -51,10 +51,8 @@ func (s *Schedules) changeOne(ctx context.Context, of policy.Name, by string, fo
 	return raced(func() error {
 		return postgres.Retry(ctx, func() error { // the end of a tick locks in another order than handing out, and may deadlock with it
 			return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-				if follows {
-					if err := cohorts.LockKeys(ctx, tx, of.Tenant, cohorts.ToFollow, of.Key); err != nil {
-						return err
-					}
+				if err := lockFollowed(ctx, tx, of.Tenant, follows); err != nil {
+					return err
 				}
 				b := s.newBatch(tx, change{tenant: of.Tenant, by: by})
 				rows, err := b.lockNamed(ctx, name, newborn)
@@ -70,6 +68,18 @@ func (s *Schedules) changeOne(ctx context.Context, of policy.Name, by string, fo
 			})
 		})
 	})
+}
+
+// lockFollowed locks the subject that a schedule may begin to follow, before any lock of a shard or a row.
+func lockFollowed(ctx context.Context, tx pgx.Tx, tenant tenants.ID, follows func(ctx context.Context, tx pgx.Tx) (string, error)) error {
+	if follows == nil {
+		return nil
+	}
+	subject, err := follows(ctx, tx)
+	if err != nil || subject == "" {
+		return err
+	}
+	return cohorts.LockSubjects(ctx, tx, tenant, cohorts.ToFollow, subject)
 }
 
 // raced tries fn again while others change what it reads.
@@ -91,6 +101,7 @@ type audited struct {
 	Spec        json.RawMessage   `json:"spec"`
 	Policy      policy.Policy     `json:"policy"`
 	Delivery    policy.Delivery   `json:"delivery"`
+	Subject     *string           `json:"subject,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Note        *string           `json:"note,omitempty"`
 	PausedUntil *time.Time        `json:"paused_until,omitempty"`
@@ -100,7 +111,7 @@ type audited struct {
 
 func (r *row) audited() *audited {
 	a := &audited{
-		Version: r.Version, Status: r.Status, Spec: json.RawMessage(r.Spec), Labels: r.Labels, Note: r.Note,
+		Version: r.Version, Status: r.Status, Spec: json.RawMessage(r.Spec), Subject: r.Subject, Labels: r.Labels, Note: r.Note,
 		PausedUntil: instant.UTC(r.PausedUntil), Skips: r.Skips, Moves: r.Moves,
 	}
 	a.Policy, a.Delivery = r.Stored.Stated()
@@ -109,7 +120,7 @@ func (r *row) audited() *audited {
 
 // audit returns a change of the schedule for the audit. before and after may be nil.
 func (r *row) audit(action string, before, after *audited) tenants.Change {
-	c := tenants.Change{Action: "schedule." + action, Target: tenants.ScheduleTarget(r.Workflow, r.Key), Key: r.Key}
+	c := tenants.Change{Action: "schedule." + action, Target: tenants.ScheduleTarget(r.Workflow, r.Key), Subject: r.subject()}
 	if before != nil {
 		c.Before = before
 	}

@@ -20,7 +20,7 @@ func TestAChangeThatIsAlwaysRacedIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	tried := 0
-	err = New(Config{Pool: pool, Forecasts: forecast.New(forecast.Config{Pool: pool})}).changeOne(t.Context(), policy.Name{Tenant: tenant.ID, Workflow: "w", Key: "a"}, "ann", false, func(context.Context, *batch, *row) error {
+	err = New(Config{Pool: pool, Forecasts: forecast.New(forecast.Config{Pool: pool})}).changeOne(t.Context(), policy.Name{Tenant: tenant.ID, Workflow: "w", Key: "a"}, "ann", nil, func(context.Context, *batch, *row) error {
 		tried++
 		return errRaced
 	})

@@ -118,7 +118,7 @@ func (r *Reading) Define(ctx context.Context, it *Item, p Params, spec string, q
 		d.almanac = r.calendars[all]
 	}
 	it.definition = d
-	if cohorts.FollowsKey(d.spec) { // it is compiled once the profiles of the batch are known
+	if cohorts.FollowsSubject(d.spec) { // it is compiled once the profiles of the batch are known
 		return err
 	}
 	_, specErr := r.memo.compile(d, r.anchor, cohorts.Identity(r.tenant, it.Workflow, it.Key), func(*calendar.Timing) error { return nil })

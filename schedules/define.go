@@ -73,7 +73,8 @@ func (s *Schedules) apply(r *row, d definition, before *calendar.Timing, by chan
 		return c, nil
 	}
 	c.differs, c.timing = true, before
-	if c.respecified || c.timing == nil {
+	followsAnother := cohorts.FollowsSubject(d.spec) && !policy.Same(was.Subject, r.Subject)
+	if c.respecified || followsAnother || c.timing == nil {
 		if c.timing, err = s.timed(tenant, r, d, by.quotas, now, m); err != nil {
 			return c, err
 		}
@@ -141,13 +142,14 @@ func (r *row) setStatus(status string, now time.Time) {
 // define puts a definition into the row. Status and note stay if the definition leaves them out.
 func (r *row) define(d definition) {
 	r.Spec, r.Stored, r.Payload, r.Labels, r.StoredProfile = d.specText, d.terms, d.payload, d.labels, d.profile.Stored()
-	if d.note != nil || d.noteless {
-		r.Note = d.note
+	r.Subject = d.subjectFor(r.Key)
+	if d.note.text != nil || d.note.removed {
+		r.Note = d.note.text
 	}
 }
 
 func (r *row) sameDefinition(o *row) bool {
-	return r.Spec == o.Spec && r.Stored.Equal(o.Stored) && policy.Same(r.Payload, o.Payload) && maps.Equal(r.Labels, o.Labels) &&
+	return r.Spec == o.Spec && r.Stored.Equal(o.Stored) && policy.Same(r.Payload, o.Payload) && policy.Same(r.Subject, o.Subject) && maps.Equal(r.Labels, o.Labels) &&
 		policy.Same(r.Note, o.Note) && policy.Same(r.StatusNote, o.StatusNote) && r.Status == o.Status
 }
 

@@ -65,6 +65,9 @@ func (r *row) line() ([]byte, error) {
 	stated, delivery := r.Stored.Stated()
 	list := []member{{"workflow", nil}, {"key", nil}, {"spec", json.RawMessage(r.Spec)}, {"policy", nil}, {"delivery", nil}}
 	values := map[string]any{"workflow": r.Workflow, "key": r.Key, "policy": stated, "delivery": delivery}
+	if r.Subject != nil {
+		list, values["subject"] = append(list, member{"subject", nil}), *r.Subject
+	}
 	if len(r.Labels) > 0 {
 		list, values["labels"] = append(list, member{"labels", nil}), r.Labels
 	}

@@ -137,7 +137,7 @@ func TestFaultsOfSchedulesOverHTTP(t *testing.T) {
 		{400, "invalid_json", "POST", many + "/preview", " ", nil},
 		{415, "unsupported_media_type", "POST", many + "/preview", "", nil},
 		{422, "invalid", "POST", many + "/preview", `{"spec":{"cron":"0 12 * * *"},"count":0}`, nil},
-		{405, "method_not_allowed", "PATCH", "/v1/workflows/w", "", nil},
+		{405, "method_not_allowed", "POST", "/v1/workflows/w", "", nil},
 	} {
 		e.Want(c.status, c.code, c.method, c.path, c.body, c.headers...)
 	}
@@ -282,18 +282,18 @@ func TestEachRouteNeedsItsScope(t *testing.T) {
 		scopes       []string
 	}{
 		{"PUT", schedulestest.SchedulePath, []string{tenants.SchedulesWrite}},
-		{"GET", schedulestest.SchedulePath, []string{tenants.SchedulesRead}},
+		{"GET", schedulestest.SchedulePath, []string{tenants.SchedulesRead, tenants.TenantRead}},
 		{"DELETE", schedulestest.SchedulePath, []string{tenants.SchedulesWrite}},
 		{"POST", schedulestest.SchedulePath + "/pause", []string{tenants.SchedulesWrite}},
 		{"POST", schedulestest.SchedulePath + "/resume", []string{tenants.SchedulesWrite}},
-		{"GET", schedulestest.SchedulePath + "/upcoming", []string{tenants.SchedulesRead}},
-		{"GET", "/v1/schedules", []string{tenants.SchedulesRead}},
-		{"POST", "/v1/schedules/preview", []string{tenants.SchedulesRead}},
-		{"GET", "/v1/admin/forecast", nil},
-		{"DELETE", "/v1/keys/none", []string{tenants.SubjectsErase}},
-		{"GET", "/v1/workflows", []string{tenants.SchedulesRead, tenants.SchedulesWrite}},
+		{"GET", schedulestest.SchedulePath + "/upcoming", []string{tenants.SchedulesRead, tenants.TenantRead}},
+		{"GET", "/v1/schedules", []string{tenants.SchedulesRead, tenants.TenantRead}},
+		{"POST", "/v1/schedules/preview", []string{tenants.SchedulesRead, tenants.TenantRead}},
+		{"GET", "/v1/admin/forecast", []string{tenants.TenantRead}},
+		{"DELETE", "/v1/subjects/none", []string{tenants.SubjectsErase}},
+		{"GET", "/v1/workflows", []string{tenants.SchedulesRead, tenants.SchedulesWrite, tenants.TenantRead}},
 		{"PUT", "/v1/workflows/w", []string{tenants.SchedulesWrite}},
-		{"GET", "/v1/workflows/w", []string{tenants.SchedulesRead, tenants.SchedulesWrite}},
+		{"GET", "/v1/workflows/w", []string{tenants.SchedulesRead, tenants.SchedulesWrite, tenants.TenantRead}},
 		{"DELETE", "/v1/workflows/w", []string{tenants.SchedulesWrite}},
 	} {
 		for _, scope := range tenants.TenantScopes() {

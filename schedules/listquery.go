@@ -21,7 +21,7 @@ const lookups = `
 	LEFT JOIN LATERAL (SELECT defaults FROM workflow WHERE tenant_id = s.tenant_id AND name = s.workflow OFFSET 0) w ON true
 	LEFT JOIN LATERAL (SELECT * FROM cohort WHERE shard = s.shard AND id = s.cohort_id AND tenant_id = s.tenant_id OFFSET 0) c ON true
 	LEFT JOIN LATERAL (SELECT from_at, until_at FROM member WHERE cohort_id = s.cohort_id AND phase = s.phase AND schedule_id = s.id AND tenant_id = s.tenant_id OFFSET 0) m ON true
-	LEFT JOIN LATERAL (SELECT * FROM key_profile WHERE tenant_id = s.tenant_id AND key = CASE WHEN s.by_key THEN s.key END OFFSET 0) kp ON true`
+	LEFT JOIN LATERAL (SELECT * FROM subject_profile WHERE tenant_id = s.tenant_id AND subject = CASE WHEN s.by_subject THEN COALESCE(s.subject, s.key) END OFFSET 0) profile ON true`
 
 // query returns the statement that reads a list after one position, and up to another position if through is not nil. If it is nil,
 // the statement looks at no more than mostListed rows that may not match.

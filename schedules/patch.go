@@ -1,17 +1,20 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/version"
 	"github.com/carillonhq/carillon/internal/web"
 	"github.com/carillonhq/carillon/schedules/cohorts"
 	"github.com/carillonhq/carillon/schedules/policy"
-	"github.com/jackc/pgx/v5"
 )
 
 // Patch is a merge patch (RFC 7396) of a schedule's definition: the members that Params have, of which null is the
@@ -38,7 +41,11 @@ func (s *Schedules) Patch(ctx context.Context, of policy.Name, patch Patch, by s
 		return out, err
 	}
 	ahead := s.Forecasts.Of(ctx, of.Tenant)
-	follows := patch.follows()
+	var subject string // whose lock the transaction holds; "": the patch leaves subject and zone as they are
+	follows := func(ctx context.Context, tx pgx.Tx) (string, error) {
+		subject, err = patch.followed(ctx, tx, of)
+		return subject, err
+	}
 	err = s.changeOne(ctx, of, by, follows, func(ctx context.Context, b *batch, r *row) error {
 		if r == nil {
 			return absent(of.Workflow, of.Key)
@@ -48,16 +55,19 @@ func (s *Schedules) Patch(ctx context.Context, of policy.Name, patch Patch, by s
 		}
 		b.quotas = quotas
 		p := r.Profile()
-		if follows {
-			found, err := cohorts.ReadProfiles(ctx, b.tx, of.Tenant, of.Key)
+		if subject != "" {
+			found, err := cohorts.ReadProfiles(ctx, b.tx, of.Tenant, subject)
 			if err != nil {
 				return err
 			}
-			p = found[of.Key]
+			p = found[subject]
 		}
 		d, err := s.patched(ctx, b.tx, r, patch, p, b.change)
 		if err != nil {
 			return err
+		}
+		if subject != "" && cohorts.FollowsSubject(d.spec) && subject != cmp.Or(d.subject, of.Key) {
+			return errRaced
 		}
 		if err := b.lockDelays(ctx, []*row{r}, map[int64]bool{r.ID: hasDelay(d.spec)}); err != nil {
 			return err
@@ -74,14 +84,29 @@ func (s *Schedules) Patch(ctx context.Context, of policy.Name, patch Patch, by s
 	return out, err
 }
 
-// follows reports whether the patch makes a schedule follow its key.
-func (p Patch) follows() bool {
+// followed returns the subject that the patch may make a schedule follow. It is "" if the patch names neither a subject nor the zone of
+// the subject.
+func (p Patch) followed(ctx context.Context, tx pgx.Tx, of policy.Name) (subject string, err error) {
 	var params Params
-	return web.UnmarshalPatch(p, &params) == nil && cohorts.FollowsKey(params.Spec)
+	if err := web.UnmarshalPatch(p, &params); err != nil {
+		return "", err
+	}
+	list, _ := members(p)
+	if slices.ContainsFunc(list, func(m member) bool { return m.name == "subject" }) {
+		return cmp.Or(params.Subject, of.Key), nil
+	}
+	if !cohorts.FollowsSubject(params.Spec) {
+		return "", nil
+	}
+	err = tx.QueryRow(ctx, `SELECT COALESCE(subject, key) FROM schedule WHERE tenant_id = $1 AND workflow = $2 AND key = $3`, of.Tenant, of.Workflow, of.Key).Scan(&subject)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return "", fmt.Errorf("read the subject of a schedule: %w", err)
+	}
+	return subject, nil
 }
 
-// patched returns the row's definition with a patch merged into it, under the profile of its key.
-func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch, key cohorts.Profile, c change) (d definition, err error) {
+// patched returns the row's definition with a patch merged into it, under the profile of its subject.
+func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch, profile cohorts.Profile, c change) (d definition, err error) {
 	tenant := c.tenant
 	stored, err := r.written()
 	if err != nil {
@@ -99,14 +124,14 @@ func (s *Schedules) patched(ctx context.Context, tx pgx.Tx, r *row, patch Patch,
 	if err := d.consultHeld(ctx, tx, s.Timings, tenant); err != nil {
 		return d, err
 	}
-	if cohorts.FollowsKey(p.Spec) {
-		d.profile = key
+	if cohorts.FollowsSubject(p.Spec) {
+		d.profile = profile
 	}
 	if err != nil && d.specText != r.Spec { // what is wrong with the spec is told beside it
 		_, specErr := cohorts.Compile(p.Spec, d.almanac.In(d.profile.Context(r.AnchorAt, r.stored(tenant).Identity())))
 		err = fault.Join(err, specErr)
 	}
-	d.noteless = patch.removes("note") // which is gone once it is merged
+	d.note.removed = patch.removes("note") // which is gone once it is merged
 	if patch.removes("status") {
 		d.status = policy.Active
 	}
@@ -132,6 +157,13 @@ func (r *row) written() (json.RawMessage, error) {
 			return nil, fmt.Errorf("write %s of schedule %d: %w", part.name, r.ID, err)
 		}
 		list = append(list, member{part.name, b})
+	}
+	if r.Subject != nil {
+		subject, err := json.Marshal(*r.Subject)
+		if err != nil {
+			return nil, fmt.Errorf("write subject of schedule %d: %w", r.ID, err)
+		}
+		list = append(list, member{"subject", subject})
 	}
 	if r.Payload != nil {
 		list = append(list, member{"payload", json.RawMessage(*r.Payload)})

@@ -141,8 +141,8 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 		count = *p.Count
 	}
 	countErr := checkCount("/count", count)
-	if cohorts.FollowsKey(p.Spec) {
-		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_key_zone", Detail: "a preview is for no key: name a zone in place of @key"})
+	if cohorts.FollowsSubject(p.Spec) {
+		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_subject_zone", Detail: "a preview is for no key: name a zone in place of @subject"})
 		return Preview{}, fault.Join(countErr, nobody)
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)

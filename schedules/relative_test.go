@@ -15,10 +15,10 @@ import (
 func TestRelativeTimesToComeFollowTheZone(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Asia/Tokyo"})
 	now := time.Now().UTC()
 	to := now.Format(time.RFC3339)
-	made := h.Put("k", schedulestest.Spec(calendar.Spec{Timezone: "@key", Relative: []calendar.Relative{
+	made := h.Put("k", schedulestest.Spec(calendar.Spec{Timezone: "@subject", Relative: []calendar.Relative{
 		{To: to, Days: new(-3), At: "10:00"}, {To: to, Days: new(9), At: "10:00"}, {To: to, Offset: "48h"},
 	}}))
 	civil := func(zone string) time.Time {
@@ -34,7 +34,7 @@ func TestRelativeTimesToComeFollowTheZone(t *testing.T) {
 		}
 	}
 	want(made, "Asia/Tokyo")
-	h.PutKey("k", subjects.KeyParams{Timezone: "America/Los_Angeles"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "America/Los_Angeles"})
 	want(h.Get("k"), "America/Los_Angeles")
 	if n := schedulestest.One[int](h, `SELECT count(*)::int FROM schedule_state WHERE rezoned_at IS NOT NULL`); n != 0 {
 		t.Errorf("%d are rezoned", n)

@@ -215,7 +215,7 @@ func (b *batch) retimeMoved(ctx context.Context, w *rewrite, t *calendar.Timing,
 func (s *Schedules) Settle(ctx context.Context, tenant tenants.ID, workflow, key string) error {
 	ctx = postgres.ForTenant(ctx, int32(tenant))
 	of := policy.Name{Tenant: tenant, Workflow: workflow, Key: key}
-	return s.changeOne(ctx, of, "", false, func(ctx context.Context, b *batch, r *row) error {
+	return s.changeOne(ctx, of, "", nil, func(ctx context.Context, b *batch, r *row) error {
 		if r == nil || r.MovedUntil == nil || r.MovedUntil.After(b.now) {
 			return nil
 		}

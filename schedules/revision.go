@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/carillonhq/carillon/calendar"
@@ -21,6 +22,7 @@ import (
 type Revision struct {
 	Version  int32           `json:"version"`
 	Status   string          `json:"status"`
+	Subject  string          `json:"subject"`
 	Spec     calendar.Spec   `json:"spec"`
 	Policy   policy.Policy   `json:"policy"`
 	Delivery policy.Delivery `json:"delivery"`
@@ -46,6 +48,7 @@ func (r *Revision) LongRaws() []*web.Raw { return []*web.Raw{&r.Payload} }
 type revised struct {
 	Version    int32
 	Status     string
+	Subject    string
 	Spec       string
 	Payload    *string
 	Labels     map[string]string
@@ -62,7 +65,10 @@ type revised struct {
 	PayloadKept bool
 }
 
-const revisedColumns = `version, status, spec, payload, labels, note, status_note, ` + policy.Columns
+// shownVersion is revisedColumns with the subject that a client sees.
+var shownVersion = strings.Replace(revisedColumns, "subject", "COALESCE(subject, key) AS subject", 1)
+
+const revisedColumns = `version, status, subject, spec, payload, labels, note, status_note, ` + policy.Columns
 
 // Revisions returns a page of a schedule's versions, newest first, and the cursor of the next page, if there is one.
 // Where there is no such schedule they are those of the last one that was deleted.
@@ -88,12 +94,12 @@ func (s *Schedules) Revisions(ctx context.Context, tenant tenants.ID, workflow, 
 		return nil, nil, err
 	}
 	rows, _ := s.Pool.Query(ctx, `
-		SELECT `+revisedColumns+`, updated_at AS changed_at, updated_by AS changed_by, next_before, next_after,
+		SELECT `+shownVersion+`, updated_at AS changed_at, updated_by AS changed_by, next_before, next_after,
 			NULL::timestamptz AS deleted_at, NULL::text AS deleted_by, true AS payload_kept
 		FROM schedule
 		WHERE tenant_id = $1 AND id = $2 AND version < $3
 		UNION ALL
-		SELECT `+revisedColumns+`, changed_at, changed_by, next_before, next_after,
+		SELECT `+shownVersion+`, changed_at, changed_by, next_before, next_after,
 			CASE WHEN deleted THEN ended_at END, CASE WHEN deleted THEN ended_by END, payload_kept
 		FROM revision
 		WHERE tenant_id = $1 AND schedule_id = $2 AND version < $3
@@ -129,7 +135,7 @@ func (r *revised) held() int {
 
 func (r *revised) revision() (Revision, error) {
 	out := Revision{
-		Version: r.Version, Status: r.Status, Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote,
+		Version: r.Version, Status: r.Status, Subject: r.Subject, Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote,
 		ChangedAt: r.ChangedAt.UTC(), ChangedBy: r.ChangedBy, NextBefore: instant.UTC(r.NextBefore), NextAfter: instant.UTC(r.NextAfter),
 		DeletedAt: instant.UTC(r.DeletedAt), DeletedBy: r.DeletedBy,
 	}
@@ -161,9 +167,9 @@ func (r *row) coming(t *calendar.Timing, now time.Time) *time.Time {
 // endVersions keeps the stored versions of schedules as revisions: live ticks may name them. The transaction then counts the
 // bytes of the versions that take their place.
 const endVersions = `
-	INSERT INTO revision (tenant_id, schedule_id, workflow, key, hashed_as, anchor_at, ` + revisedColumns + `,
+	INSERT INTO revision (tenant_id, schedule_id, workflow, key, anchor_at, ` + revisedColumns + `,
 		paused_until, changed_at, changed_by, next_before, next_after, deleted, ended_at, ended_by)
-	SELECT tenant_id, id, workflow, key, hashed_as, anchor_at, ` + revisedColumns + `,
+	SELECT tenant_id, id, workflow, key, anchor_at, ` + revisedColumns + `,
 		paused_until, updated_at, updated_by, next_before, next_after, $3, $4, $5
 	FROM schedule
 	WHERE tenant_id = $1 AND id = ANY($2)`

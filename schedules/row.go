@@ -26,6 +26,7 @@ type row struct {
 	ID          int64
 	Workflow    string
 	Key         string
+	Subject     *string // nil: the key
 	Version     int32
 	Shard       int16
 	Status      string
@@ -41,7 +42,6 @@ type row struct {
 	CohortID    *int64
 	Phase       int64
 	TZData      string          `db:"tzdata"`
-	HashedAs    *string         // the key that its identity has, where it is another one
 	Moves       []cohorts.Moved // oldest first
 	MovedUntil  *time.Time      // while it is set the timing has the moves in it
 	CreatedAt   time.Time
@@ -75,7 +75,7 @@ type row struct {
 
 	Defaults []byte
 
-	cohorts.StoredProfile // for a schedule that follows its key
+	cohorts.StoredProfile // for a schedule that follows its subject
 
 	then     *calendar.Timing // from RetimeAt on
 	compiled *calendar.Timing // its spec, where that was just compiled, without moves
@@ -83,9 +83,9 @@ type row struct {
 }
 
 var rowColumns = `
-	s.id, s.workflow, s.key, s.version, s.shard, s.status, s.spec, s.payload, s.labels, s.note, s.status_note,
+	s.id, s.workflow, s.key, s.subject, s.version, s.shard, s.status, s.spec, s.payload, s.labels, s.note, s.status_note,
 	s.paused_at, s.paused_until,
-	s.anchor_at, s.ticks_left, s.cohort_id, s.phase, s.tzdata, s.hashed_as, s.moves, s.moved_until, s.created_at, s.updated_at, s.updated_by,
+	s.anchor_at, s.ticks_left, s.cohort_id, s.phase, s.tzdata, s.moves, s.moved_until, s.created_at, s.updated_at, s.updated_by,
 	` + policy.ColumnsOf("s") + `,
 	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at,
 	COALESCE(st.last_tick_at, st.seen_at, st.last_at) AS last_tick_at, COALESCE(st.last_seq, 0) AS last_seq, COALESCE(st.seen_at, st.last_at) AS seen_at, st.skips, st.delay_at, st.delay_left,
@@ -99,7 +99,7 @@ const rowTables = `
 	LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
 	LEFT JOIN cohort c ON c.shard = s.shard AND c.id = s.cohort_id AND c.tenant_id = s.tenant_id
 	LEFT JOIN member m ON m.cohort_id = s.cohort_id AND m.phase = s.phase AND m.schedule_id = s.id
-	LEFT JOIN key_profile kp ON kp.tenant_id = s.tenant_id AND kp.key = CASE WHEN s.by_key THEN s.key END`
+	LEFT JOIN subject_profile profile ON profile.tenant_id = s.tenant_id AND profile.subject = CASE WHEN s.by_subject THEN COALESCE(s.subject, s.key) END`
 
 var oneRow = `SELECT ` + rowColumns + ` FROM ` + rowTables + `
 	WHERE s.tenant_id = $1 AND s.workflow = $2 AND s.key = $3`
@@ -113,6 +113,14 @@ func (r *row) wake(now time.Time) {
 	if r.CohortID == nil {
 		r.Status = policy.Completed
 	}
+}
+
+// subject returns the person or thing that the schedule is for.
+func (r *row) subject() string {
+	if r.Subject != nil {
+		return *r.Subject
+	}
+	return r.Key
 }
 
 func absent(workflow, key string) error {
@@ -157,7 +165,7 @@ func (r *row) cohortTiming(tenant tenants.ID) cohorts.CohortTiming {
 // stored returns the row's own spec with what its timing is compiled from.
 func (r *row) stored(tenant tenants.ID) cohorts.StoredSpec {
 	return cohorts.StoredSpec{
-		Tenant: tenant, ID: r.ID, Workflow: r.Workflow, Key: r.Key, Spec: r.Spec, AnchorAt: r.AnchorAt, HashedAs: r.HashedAs,
+		Tenant: tenant, ID: r.ID, Workflow: r.Workflow, Key: r.Key, Spec: r.Spec, AnchorAt: r.AnchorAt,
 		Moves: r.shifts(), Profile: r.Profile(), Compiled: r.compiled,
 	}
 }
@@ -276,7 +284,7 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 		return Schedule{}, err
 	}
 	out := Schedule{
-		ID: s.IDs.Schedule(r.ID), Workflow: r.Workflow, Key: r.Key, Version: r.Version, Status: r.Status,
+		ID: s.IDs.Schedule(r.ID), Workflow: r.Workflow, Key: r.Key, Subject: r.subject(), Version: r.Version, Status: r.Status,
 		Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote, PausedUntil: instant.UTC(r.PausedUntil),
 		Upcoming: make([]time.Time, 0, upcomingShown), LastAt: instant.UTC(r.LastAt), Inherited: r.Inherited(), Warnings: []calendar.Warning{},
 		Stats:  Stats{r.Fired, r.Succeeded, r.Failed, r.Skipped, r.MissedTimes},

@@ -50,14 +50,14 @@ func TestAListShowsASchedule(t *testing.T) {
 	if _, _, err := h.Schedules.PutWorkflow(t.Context(), h.Acme, "v", schedules.WorkflowParams{Defaults: defaults}); err != nil {
 		t.Fatal(err)
 	}
-	h.PutKey("follows", subjects.KeyParams{Timezone: "Asia/Tokyo", QuietHours: &subjects.QuietHours{From: "22:00", To: "07:00", Then: "defer"}})
+	h.PutSubject("follows", subjects.SubjectParams{Timezone: "Asia/Tokyo", QuietHours: &subjects.QuietHours{From: "22:00", To: "07:00", Then: "defer"}})
 	h.PutCalendar("days", "2027-03-01")
 	for _, workflow := range []string{"v", "w"} {
 		put(workflow, "plain", yearly(func(p *schedules.Params) {}))
 		put(workflow, "own", yearly(func(p *schedules.Params) {
 			p.Note, p.Policy, p.Delivery = new("a note"), &policy.Policy{Overlap: "buffer_one", MaxLateness: "2h"}, &policy.Delivery{Timeout: "30s"}
 		}))
-		put(workflow, "follows", yearly(func(p *schedules.Params) { p.Spec.Timezone = "@key" }))
+		put(workflow, "follows", yearly(func(p *schedules.Params) { p.Spec.Timezone = "@subject" }))
 		put(workflow, "limited", yearly(func(p *schedules.Params) { p.Spec.MaxTicks = new(2) }))
 		put(workflow, "spread", yearly(func(p *schedules.Params) { p.Spec.Jitter = "10m" }))
 		put(workflow, "excluded", yearly(func(p *schedules.Params) { p.Spec.Exclude = &calendar.Exclude{Named: []string{"days"}} }))

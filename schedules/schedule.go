@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,7 @@ type Params struct {
 	Spec     calendar.Spec     `json:"spec"`
 	Policy   *policy.Policy    `json:"policy,omitempty"`
 	Delivery *policy.Delivery  `json:"delivery,omitempty"`
+	Subject  string            `json:"subject,omitempty"` // "": the key
 	Payload  web.Raw           `json:"payload,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Note     *string           `json:"note,omitempty" null:"yes"`
@@ -36,6 +38,7 @@ type Schedule struct {
 	ID          string             `json:"id"`
 	Workflow    string             `json:"workflow"`
 	Key         string             `json:"key"`
+	Subject     string             `json:"subject"`
 	Version     int32              `json:"version"`
 	Status      string             `json:"status"`
 	Spec        calendar.Spec      `json:"spec"`
@@ -83,13 +86,19 @@ type definition struct {
 	spec     calendar.Spec
 	specText string
 	terms    policy.Stored
+	subject  string // empty: the key
 	payload  *string
 	labels   map[string]string
-	note     *string
-	noteless bool // the note is taken away
+	note     noteChange
 	almanac  *cohorts.CalendarSet
 	status   string // empty: as it is
 	profile  cohorts.Profile
+}
+
+// noteChange is the note that a definition sets, or removes. The zero value leaves the note as it is.
+type noteChange struct {
+	text    *string
+	removed bool
 }
 
 // read checks the parts of a definition that need no clock: all but the spec. Faults of all of them are joined.
@@ -104,7 +113,7 @@ func (p Params) read(q tenants.Quotas) (d definition, err error) {
 // readAs is read where the text of the spec is known.
 func (p Params) readAs(text string, q tenants.Quotas) (d definition, err error) {
 	var errs []error
-	d = definition{spec: p.Spec, specText: text, labels: p.Labels, note: p.Note, noteless: p.Noteless, status: p.Status}
+	d = definition{spec: p.Spec, specText: text, subject: p.Subject, labels: p.Labels, note: noteChange{p.Note, p.Noteless}, status: p.Status}
 	if d.labels == nil {
 		d.labels = map[string]string{}
 	}
@@ -119,6 +128,9 @@ func (p Params) readAs(text string, q tenants.Quotas) (d definition, err error) 
 	}
 	d.terms, err = policy.ReadTerms("", p.Policy, p.Delivery)
 	errs = append(errs, err, d.terms.Keepable("", q), checkLabels(p.Labels))
+	if p.Subject != "" {
+		errs = append(errs, policy.CheckSubject("/subject", p.Subject))
+	}
 	if p.Note != nil && len(*p.Note) > longestNote {
 		errs = append(errs, fault.Invalid("/note", "a note has at most %d bytes", longestNote))
 	}
@@ -157,13 +169,22 @@ func wholeSecond(t time.Time) time.Time {
 	return t.Truncate(time.Second).Add(time.Second).UTC()
 }
 
-// follow puts the profile of its key into a definition that follows it.
-func (d *definition) follow(ctx context.Context, db postgres.DB, tenant tenants.ID, key string) error {
-	if !cohorts.FollowsKey(d.spec) {
+// subjectFor returns the subject of a definition as the row of a schedule stores it: nil if it is the key.
+func (d *definition) subjectFor(key string) *string {
+	if d.subject == "" || d.subject == key {
 		return nil
 	}
-	found, err := cohorts.ReadProfiles(ctx, db, tenant, key)
-	d.profile = found[key]
+	return &d.subject
+}
+
+// follow puts the profile of its subject into a definition that follows it.
+func (d *definition) follow(ctx context.Context, db postgres.DB, tenant tenants.ID, key string) error {
+	if !cohorts.FollowsSubject(d.spec) {
+		return nil
+	}
+	subject := cmp.Or(d.subject, key)
+	found, err := cohorts.ReadProfiles(ctx, db, tenant, subject)
+	d.profile = found[subject]
 	return err
 }
 

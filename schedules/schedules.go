@@ -44,7 +44,7 @@ func New(c Config) *Schedules {
 	if c.Operations != nil {
 		c.Operations.Register(actionsKind, s.actStep)
 		c.Operations.Register(defaultsKind, s.inheritStep)
-		c.Operations.Register(retimeKeyKind, s.retimeKeyStep)
+		c.Operations.Register(retimeSubjectKind, s.retimeSubjectStep)
 	}
 	return s
 }

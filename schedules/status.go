@@ -125,7 +125,7 @@ func (s *Schedules) Resume(ctx context.Context, tenant tenants.ID, workflow, key
 
 // restatus changes the state of a schedule that exists. fn makes the change, and reports whether the row is to be written.
 func (s *Schedules) restatus(ctx context.Context, of policy.Name, action string, by Changer, fn func(context.Context, *batch, *rewrite, *calendar.Timing) (bool, error)) (out Schedule, replayed bool, err error) {
-	err = s.changeOne(ctx, of, by.By, false, func(ctx context.Context, b *batch, r *row) error {
+	err = s.changeOne(ctx, of, by.By, nil, func(ctx context.Context, b *batch, r *row) error {
 		out, replayed, err = once.Do(ctx, b.tx, int32(of.Tenant), by.Once, func() (out Schedule, err error) {
 			if r == nil {
 				return out, absent(of.Workflow, of.Key)
@@ -176,7 +176,7 @@ func (b *batch) writeState(ctx context.Context, w *rewrite) error {
 
 // Delete ends a schedule. What was due and not yet swept is recorded as cancelled; its history stays.
 func (s *Schedules) Delete(ctx context.Context, tenant tenants.ID, workflow, key string, by Changer) error {
-	return s.changeOne(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, by.By, false, func(ctx context.Context, b *batch, r *row) error {
+	return s.changeOne(ctx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, by.By, nil, func(ctx context.Context, b *batch, r *row) error {
 		if r == nil {
 			return absent(workflow, key)
 		}

@@ -17,47 +17,47 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// mostFollowers is how many schedules of a key are retimed in the transaction that changes its profile. More are retimed by an
-// operation, keyStep of them in a step: the shards that the schedules lie in are locked meanwhile, and no sweep of them can begin.
+// mostFollowers is how many schedules of a subject are retimed in the transaction that changes its profile. More are retimed by an
+// operation, followerStep of them in a step: the shards that the schedules lie in are locked meanwhile, and no sweep of them can begin.
 const (
 	mostFollowers = 500
-	keyStep       = 200
+	followerStep  = 200
 )
 
-// retimeKeyKind is the kind of operation that a change of a profile begins when many schedules follow it.
-const retimeKeyKind = "retime_key"
+// retimeSubjectKind is the kind of operation that a change of a profile begins when many schedules follow it.
+const retimeSubjectKind = "retime_subject"
 
-// keyRetiming is what such an operation is begun with. Its key is read from the operation's own column, which a rename changes.
-type keyRetiming struct {
-	Key      string `json:"key"`
+// subjectRetiming is what such an operation is begun with. The subject is read from the operation's own column, which a rename changes.
+type subjectRetiming struct {
+	Subject  string `json:"subject"`
 	Timezone string `json:"timezone"`
 }
 
-// follower is a schedule that follows the profile of its key.
+// follower is a schedule that follows the profile of its subject.
 type follower struct {
 	ID    int64
 	Shard int16
 }
 
-// followersOf returns the schedules that follow a key, by id, at most limit after one.
-func followersOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, after int64, limit int) ([]follower, error) {
+// followersOf returns the schedules that follow a subject, by id, at most limit after one.
+func followersOf(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject string, after int64, limit int) ([]follower, error) {
 	rows, _ := tx.Query(ctx, `
 		SELECT id, shard
 		FROM schedule
-		WHERE tenant_id = $1 AND key = $2 AND by_key AND id > $3
+		WHERE tenant_id = $1 AND COALESCE(subject, key) = $2 AND by_subject AND id > $3
 		ORDER BY id
-		LIMIT $4`, tenant, key, after, limit) // CollectRows reports the error
+		LIMIT $4`, tenant, subject, after, limit) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[follower])
 	if err != nil {
-		return nil, fmt.Errorf("look for the schedules of a key: %w", err)
+		return nil, fmt.Errorf("look for the schedules of a subject: %w", err)
 	}
 	return found, nil
 }
 
-// RetimeKey retimes the schedules that follow a key, from now on, by the key's profile, or begins the operation that does. The
-// caller has written the profile, and holds the key's lock, so that no schedule begins to follow the profile as it was.
-func (s *Schedules) RetimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, zone, by string) (*operations.Answer, error) {
-	found, err := followersOf(ctx, tx, tenant, key, 0, mostFollowers+1)
+// RetimeSubject retimes the schedules that follow a subject, from now on, by its profile, or begins the operation that does. The
+// caller has written the profile, and holds the subject's lock, so that no schedule begins to follow the profile as it was.
+func (s *Schedules) RetimeSubject(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject, zone, by string) (*operations.Answer, error) {
+	found, err := followersOf(ctx, tx, tenant, subject, 0, mostFollowers+1)
 	if err != nil {
 		return nil, err
 	}
@@ -66,26 +66,26 @@ func (s *Schedules) RetimeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 		return nil, err
 	}
 	var total int64
-	if err := tx.QueryRow(ctx, `SELECT count(*) FROM schedule WHERE tenant_id = $1 AND key = $2 AND by_key`, tenant, key).Scan(&total); err != nil {
-		return nil, fmt.Errorf("count the schedules of a key: %w", err)
+	if err := tx.QueryRow(ctx, `SELECT count(*) FROM schedule WHERE tenant_id = $1 AND COALESCE(subject, key) = $2 AND by_subject`, tenant, subject).Scan(&total); err != nil {
+		return nil, fmt.Errorf("count the schedules of a subject: %w", err)
 	}
 	op, err := s.Operations.Begin(ctx, tx, operations.Request{
-		Tenant: tenant, Kind: retimeKeyKind, Params: keyRetiming{key, zone}, Key: key, Total: &total, By: by,
+		Tenant: tenant, Kind: retimeSubjectKind, Params: subjectRetiming{subject, zone}, Subject: subject, Total: &total, By: by,
 	})
 	return &op, err
 }
 
-// retimeKeyStep retimes the next schedules that follow a key, by its present profile.
-func (s *Schedules) retimeKeyStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
+// retimeSubjectStep retimes the next schedules that follow a subject, by its present profile.
+func (s *Schedules) retimeSubjectStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
 	var after int64
 	if _, err := op.Read(nil, &after); err != nil {
 		return false, err
 	}
-	key, err := s.lockOperationKey(ctx, tx, op)
-	if err != nil || key == "" {
+	subject, err := s.lockOperationSubject(ctx, tx, op)
+	if err != nil || subject == "" {
 		return err == nil, err
 	}
-	found, err := followersOf(ctx, tx, op.Tenant, key, after, keyStep)
+	found, err := followersOf(ctx, tx, op.Tenant, subject, after, followerStep)
 	if err != nil || len(found) == 0 {
 		return err == nil, err
 	}
@@ -96,32 +96,32 @@ func (s *Schedules) retimeKeyStep(ctx context.Context, tx pgx.Tx, op *operations
 	op.Done += int64(len(found))
 	op.Count("retimed", int64(retimed))
 	op.Count("unchanged", int64(len(found)-retimed))
-	return len(found) < keyStep, op.Keep(found[len(found)-1].ID)
+	return len(found) < followerStep, op.Keep(found[len(found)-1].ID)
 }
 
-// lockOperationKey locks the key of an operation against changes and renames, and returns it; empty: it was erased.
-func (s *Schedules) lockOperationKey(ctx context.Context, tx pgx.Tx, op *operations.Operation) (string, error) {
-	read := func() (key string, err error) {
-		err = tx.QueryRow(ctx, `SELECT COALESCE(key, '') FROM operation WHERE tenant_id = $1 AND id = $2`, op.Tenant, op.ID).Scan(&key)
+// lockOperationSubject locks the subject of an operation against changes and renames, and returns it; empty: it was erased.
+func (s *Schedules) lockOperationSubject(ctx context.Context, tx pgx.Tx, op *operations.Operation) (string, error) {
+	read := func() (subject string, err error) {
+		err = tx.QueryRow(ctx, `SELECT COALESCE(subject, '') FROM operation WHERE tenant_id = $1 AND id = $2`, op.Tenant, op.ID).Scan(&subject)
 		if err != nil {
-			return "", fmt.Errorf("read the key of an operation: %w", err)
+			return "", fmt.Errorf("read the subject of an operation: %w", err)
 		}
-		return key, nil
+		return subject, nil
 	}
-	key, err := read()
-	for err == nil && key != "" {
-		if err := cohorts.LockKeys(ctx, tx, op.Tenant, cohorts.ToFollow, key); err != nil {
+	subject, err := read()
+	for err == nil && subject != "" {
+		if err := cohorts.LockSubjects(ctx, tx, op.Tenant, cohorts.ToFollow, subject); err != nil {
 			return "", err
 		}
-		locked := key
-		if key, err = read(); key == locked {
+		locked := subject
+		if subject, err = read(); subject == locked {
 			break
 		}
 	}
-	return key, err
+	return subject, err
 }
 
-// retimeFollowers retimes schedules that follow a key, and returns how many have another timing now.
+// retimeFollowers retimes schedules that follow a subject, and returns how many have another timing now.
 func (s *Schedules) retimeFollowers(ctx context.Context, tx pgx.Tx, tenant tenants.ID, followers []follower, by string) (int, error) {
 	if len(followers) == 0 {
 		return 0, nil
@@ -163,7 +163,7 @@ func LockRows(ctx context.Context, tx pgx.Tx, tenant tenants.ID, shards []int16,
 // readFollowers reads the locked schedules that still follow their key, and the clock.
 func (b *batch) readFollowers(ctx context.Context, ids []int64) ([]*row, error) {
 	var q pgx.Batch
-	q.Queue(`SELECT `+rowColumns+` FROM `+rowTables+` WHERE s.tenant_id = $1 AND s.id = ANY($2) AND s.by_key`, b.tenant, ids)
+	q.Queue(`SELECT `+rowColumns+` FROM `+rowTables+` WHERE s.tenant_id = $1 AND s.id = ANY($2) AND s.by_subject`, b.tenant, ids)
 	q.Queue(`SELECT ` + postgres.Now)
 	results := b.tx.SendBatch(ctx, &q)
 	defer results.Close()

@@ -36,7 +36,7 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 	t.Parallel()
 	const many = 501
 	h := schedulestest.New(t)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Europe/Berlin"})
 	h.Follow("k", many)
 	swept, err := h.Pool.Begin(t.Context())
 	if err != nil {
@@ -49,11 +49,11 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 	if err := swept.SendBatch(t.Context(), &b).Close(); err != nil {
 		t.Fatal(err)
 	}
-	k, made, op, err := h.Subjects.PutKey(t.Context(), h.Acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", version.Precondition{})
+	k, made, op, err := h.Subjects.PutSubject(t.Context(), h.Acme, "k", subjects.SubjectParams{Timezone: "Asia/Tokyo"}, "ann", version.Precondition{})
 	if err := swept.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err != nil || made || op == nil || k.Timezone != "Asia/Tokyo" || op.Kind != "retime_key" || op.Total == nil || *op.Total != many {
+	if err != nil || made || op == nil || k.Timezone != "Asia/Tokyo" || op.Kind != "retime_subject" || op.Total == nil || *op.Total != many {
 		t.Fatalf("got %+v, %t, %+v, %v", k, made, op, err)
 	}
 	timedIn(h, "Europe/Berlin", "k", many)
@@ -61,12 +61,12 @@ func TestAKeyThatManyFollowIsRetimedInSteps(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	timedIn(h, "Asia/Tokyo", "k", many)
-	if _, _, op, err := h.Subjects.PutKey(t.Context(), h.Acme, "k", subjects.KeyParams{Timezone: "Asia/Tokyo"}, "ann", version.Precondition{}); err != nil || op != nil {
+	if _, _, op, err := h.Subjects.PutSubject(t.Context(), h.Acme, "k", subjects.SubjectParams{Timezone: "Asia/Tokyo"}, "ann", version.Precondition{}); err != nil || op != nil {
 		t.Errorf("the same profile again: got %+v, %v", op, err)
 	}
 }
 
-// The operation follows its key to another name. A schedule that is stored meanwhile has the new zone at once. Another change of the zone
+// The operation follows its subject to another name. A schedule that is stored meanwhile has the new zone at once. Another change of the zone
 // begins another operation.
 func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	h := schedulestest.New(t)
 	put := func(key, zone string) *operations.Answer {
 		t.Helper()
-		_, _, op, err := h.Subjects.PutKey(t.Context(), h.Acme, key, subjects.KeyParams{Timezone: zone}, "ann", version.Precondition{})
+		_, _, op, err := h.Subjects.PutSubject(t.Context(), h.Acme, key, subjects.SubjectParams{Timezone: zone}, "ann", version.Precondition{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	if _, _, err := h.Subjects.Rename(t.Context(), h.Acme, "k", subjects.RenameParams{To: "j"}, once.Request{}); err != nil {
 		t.Fatal(err)
 	}
-	late, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "late", Key: "j"}, schedulestest.FollowingKey("0 8 * * *"), "ann", version.Precondition{})
+	late, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "late", Key: "j"}, schedulestest.FollowingSubject("0 8 * * *"), "ann", version.Precondition{})
 	if err != nil || !late.NextAt.Equal(h.NextOf("Asia/Tokyo", "0 8 * * *")) {
 		t.Errorf("got %v, %v", late.NextAt, err)
 	}
@@ -94,11 +94,11 @@ func TestARetimingKeyMayBeRenamedAndChangedAgain(t *testing.T) {
 	if got := h.Operate(first.ID); got.State != operations.Succeeded || got.Counts["retimed"] != many+1 {
 		t.Errorf("got %+v", got)
 	}
-	timedIn(h, "America/Lima", "j", many)
+	timedIn(h, "America/Lima", "k", many)
 	if got := h.Operate(second.ID); got.State != operations.Succeeded || got.Counts["retimed"] != 0 || got.Counts["unchanged"] != many+1 {
 		t.Errorf("got %+v", got)
 	}
-	timedIn(h, "America/Lima", "j", many)
+	timedIn(h, "America/Lima", "k", many)
 	third := put("j", "Asia/Tokyo")
 	if _, err := h.Subjects.Erase(t.Context(), h.Acme, "j", "ann", version.Precondition{}); err != nil {
 		t.Fatal(err)

@@ -36,17 +36,17 @@ func TestThereAreOnlySoManyWorkflowsAndProfiles(t *testing.T) {
 		t.Errorf("got %s", got.Body)
 	}
 
-	e.Quotas.Schedules = 2
+	e.Quotas.Subjects = 2
 	for n := range 2 {
-		e.Want(201, "", "PUT", fmt.Sprintf("/v1/keys/k%d", n), `{"timezone":"Europe/Berlin"}`)
+		e.Want(201, "", "PUT", fmt.Sprintf("/v1/subjects/k%d", n), `{"timezone":"Europe/Berlin"}`)
 	}
-	got = e.Want(403, "quota_exceeded", "PUT", "/v1/keys/more", `{"timezone":"Europe/Berlin"}`)
-	if fmt.Sprint(got.Doc["quota"], got.Doc["limit"], got.Doc["used"]) != "keys22" {
+	got = e.Want(403, "quota_exceeded", "PUT", "/v1/subjects/more", `{"timezone":"Europe/Berlin"}`)
+	if fmt.Sprint(got.Doc["quota"], got.Doc["limit"], got.Doc["used"]) != "subjects22" {
 		t.Errorf("got %s", got.Body)
 	}
-	e.Want(200, "", "PUT", "/v1/keys/k1", `{"timezone":"Asia/Tokyo"}`)
-	e.Want(200, "", "DELETE", "/v1/keys/k1", "")
-	e.Want(201, "", "PUT", "/v1/keys/more", `{"timezone":"Europe/Berlin"}`)
+	e.Want(200, "", "PUT", "/v1/subjects/k1", `{"timezone":"Asia/Tokyo"}`)
+	e.Want(200, "", "DELETE", "/v1/subjects/k1", "")
+	e.Want(201, "", "PUT", "/v1/subjects/more", `{"timezone":"Europe/Berlin"}`)
 }
 
 func TestAWorkflowIsPutReadAndDeleted(t *testing.T) {

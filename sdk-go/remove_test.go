@@ -16,7 +16,7 @@ func TestDeletesSendTheVersionThatMustBeStored(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sent = append(sent, r.Method+" "+r.URL.Path+" "+r.Header.Get("If-Match"))
 		w.Header().Set("Content-Type", "application/json")
-		if r.URL.Path == "/v1/keys/k" {
+		if r.URL.Path == "/v1/subjects/k" {
 			_, _ = w.Write([]byte("{}"))
 			return
 		}
@@ -29,15 +29,15 @@ func TestDeletesSendTheVersionThatMustBeStored(t *testing.T) {
 	}
 	defer c.Close()
 	at := carillon.RemoveParams{IfMatch: time.UnixMicro(1_700_000_000_000_001)}
-	_, erase := c.EraseKey(t.Context(), "k", carillon.DeleteParams{IfMatch: 3})
-	_, eraseAny := c.EraseKey(t.Context(), "k")
+	_, erase := c.EraseSubject(t.Context(), "k", carillon.DeleteParams{IfMatch: 3})
+	_, eraseAny := c.EraseSubject(t.Context(), "k")
 	for _, err := range []error{erase, eraseAny, c.DeleteEndpoint(t.Context(), "e", at), c.DeleteWorkflow(t.Context(), "w", at), c.DeleteWorkflow(t.Context(), "w")} {
 		if err != nil {
 			t.Error(err)
 		}
 	}
 	want := []string{
-		`DELETE /v1/keys/k "3"`, `DELETE /v1/keys/k `, `DELETE /v1/endpoints/e "1700000000000001"`,
+		`DELETE /v1/subjects/k "3"`, `DELETE /v1/subjects/k `, `DELETE /v1/endpoints/e "1700000000000001"`,
 		`DELETE /v1/workflows/w "1700000000000001"`, `DELETE /v1/workflows/w `,
 	}
 	if !slices.Equal(sent, want) {

@@ -13,6 +13,7 @@ import (
 type Revision struct {
 	Version  int64           `json:"version"`
 	Status   string          `json:"status"`
+	Subject  string          `json:"subject"`
 	Spec     Spec            `json:"spec"`
 	Policy   Policy          `json:"policy"`
 	Delivery Delivery        `json:"delivery"`

@@ -20,6 +20,7 @@ type Params struct {
 
 	// Payload comes with each tick: any value that encoding/json can write. A json.RawMessage is sent byte for byte, a []byte as base64.
 	Payload any               `json:"payload,omitempty"`
+	Subject string            `json:"subject,omitempty"` // the person or thing that it is for; empty: its key
 	Labels  map[string]string `json:"labels,omitempty"`
 	Note    *string           `json:"note,omitempty"`
 	Status  string            `json:"status,omitempty"` // "active" or "paused"
@@ -35,6 +36,7 @@ type Schedule struct {
 	ID       string `json:"id"`
 	Workflow string `json:"workflow"`
 	Key      string `json:"key"`
+	Subject  string `json:"subject"` // the person or thing that it is for
 	Version  int64  `json:"version"` // of its definition and pause state; firing does not change it
 	Status   string `json:"status"`  // "active", "paused", "completed" or "quarantined"
 

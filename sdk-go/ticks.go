@@ -15,12 +15,14 @@ type Tick[P any] struct {
 	ScheduleID string `json:"schedule_id"`
 	Workflow   string `json:"workflow"`
 	Key        string `json:"key"`
+	Subject    string `json:"subject"` // the person or thing that its schedule was for when it fired
 
-	Timestamp     time.Time   `json:"timestamp"`  // nominal: the time the spec names, not the time of sending
-	LocalTime     time.Time   `json:"local_time"` // the same instant with the offset of Timezone
-	Timezone      string      `json:"timezone"`
-	LastTimestamp *time.Time  `json:"last_timestamp"` // nominal time of the tick before; nil on the first
-	Upcoming      []time.Time `json:"upcoming"`       // nominal times after it, up to 5
+	Labels        map[string]string `json:"labels"`
+	Timestamp     time.Time         `json:"timestamp"`  // nominal: the time the spec names, not the time of sending
+	LocalTime     time.Time         `json:"local_time"` // the same instant with the offset of Timezone
+	Timezone      string            `json:"timezone"`
+	LastTimestamp *time.Time        `json:"last_timestamp"` // nominal time of the tick before; nil on the first
+	Upcoming      []time.Time       `json:"upcoming"`       // nominal times after it, up to 5
 
 	FiredAt     time.Time `json:"fired_at"`
 	LatenessMS  int64     `json:"lateness_ms"`
@@ -44,6 +46,8 @@ func typed[P any](t Tick[json.RawMessage]) (Tick[P], error) {
 		ScheduleID:      t.ScheduleID,
 		Workflow:        t.Workflow,
 		Key:             t.Key,
+		Subject:         t.Subject,
+		Labels:          t.Labels,
 		Timestamp:       t.Timestamp,
 		LocalTime:       t.LocalTime,
 		Timezone:        t.Timezone,
@@ -74,6 +78,7 @@ type TickRecord struct {
 	ScheduleID string `json:"schedule_id"`
 	Workflow   string `json:"workflow"`
 	Key        string `json:"key"`
+	Subject    string `json:"subject"` // as in Tick
 
 	Timestamp       time.Time  `json:"timestamp"`        // nominal
 	State           string     `json:"state"`            // "scheduled", "running", "succeeded", "failed", "cancelled" or "skipped"

@@ -26,6 +26,8 @@ func TestTypedKeepsEveryMember(t *testing.T) {
 			f.Set(reflect.ValueOf(new(time.Unix(int64(i), 0))))
 		case []time.Time:
 			f.Set(reflect.ValueOf([]time.Time{time.Unix(int64(i), 0)}))
+		case map[string]string:
+			f.Set(reflect.ValueOf(map[string]string{"plan": "pro"}))
 		case json.RawMessage:
 			f.SetBytes([]byte(`{"n":1}`))
 		default:

@@ -17,14 +17,15 @@ import (
 )
 
 // Change is one entry of the audit. Before and After are the old and the new state as JSON objects, without payloads and secrets; nil
-// means absent or not recorded. Key is the schedule key that the change is about, or "".
+// means absent or not recorded. Subject is the subject that the change is about, or "": the entry is erased with
+// that subject.
 type Change struct {
-	Action string // a noun and a verb: schedule.put
-	Target string // the path of the changed thing, without /v1/
-	Key    string
-	Origin *Origin // nil: the request in the context
-	Before any
-	After  any
+	Action  string // a noun and a verb: schedule.put
+	Target  string // the path of the changed thing, without /v1/
+	Subject string
+	Origin  *Origin // nil: the request in the context
+	Before  any
+	After   any
 }
 
 // Origin is the request that caused a change.
@@ -75,14 +76,14 @@ func QueueAudit(ctx context.Context, b *pgx.Batch, tenant ID, by string, changes
 	if n == 0 || sabotage.NoAudit.On() && changes[0].After == nil {
 		return nil
 	}
-	actions, targets, requests, remotes, keys := make([]string, n), make([]string, n), make([]string, n), make([]*netip.Addr, n), make([]*string, n)
+	actions, targets, requests, remotes, subjects := make([]string, n), make([]string, n), make([]string, n), make([]*netip.Addr, n), make([]*string, n)
 	before, after := make([]*string, n), make([]*string, n)
 	here := OriginOf(ctx)
 	for i, c := range changes {
 		origin := cmp.Or(c.Origin, here)
 		actions[i], targets[i], requests[i], remotes[i] = c.Action, c.Target, origin.Request, origin.Remote
-		if c.Key != "" {
-			keys[i] = &c.Key
+		if c.Subject != "" {
+			subjects[i] = &c.Subject
 		}
 		var err error
 		if before[i], err = auditJSON(c.Before); err != nil {
@@ -93,11 +94,11 @@ func QueueAudit(ctx context.Context, b *pgx.Batch, tenant ID, by string, changes
 		}
 	}
 	b.Queue(`
-		INSERT INTO audit (tenant_id, actor, request, remote, action, target, key, before, after)
-		SELECT $1, $2, request, remote, action, target, key, before::json, after::json
+		INSERT INTO audit (tenant_id, actor, request, remote, action, target, subject, before, after)
+		SELECT $1, $2, request, remote, action, target, subject, before::json, after::json
 		FROM unnest($3::text[], $4::inet[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
-			AS n (request, remote, action, target, key, before, after)`,
-		tenant, by, requests, remotes, actions, targets, keys, before, after)
+			AS n (request, remote, action, target, subject, before, after)`,
+		tenant, by, requests, remotes, actions, targets, subjects, before, after)
 	return nil
 }
 

@@ -4,6 +4,7 @@ package tenants
 type Quotas struct {
 	Schedules               int `json:"schedules" validate:"min=0,max=1000000000"`
 	Workflows               int `json:"workflows" validate:"min=0,max=1000000"`
+	Subjects                int `json:"subjects" validate:"min=0,max=1000000000"`
 	Endpoints               int `json:"endpoints" validate:"min=0,max=1000000"`
 	APIKeys                 int `json:"api_keys" validate:"min=0,max=1000000"`
 	RequestsPerSecond       int `json:"requests_per_second" validate:"min=1,max=10000000"`
@@ -33,6 +34,7 @@ func Defaults() Quotas {
 	return Quotas{
 		Schedules:               1_000_000,
 		Workflows:               20_000,
+		Subjects:                1_000_000,
 		Endpoints:               10,
 		APIKeys:                 50,
 		RequestsPerSecond:       100,
@@ -59,7 +61,7 @@ func Defaults() Quotas {
 // Wide returns quotas that a test on one machine never reaches: an interval of a second, and no rate or count below 50,000.
 func Wide() Quotas {
 	q := Defaults()
-	q.Schedules = 10_000_000
+	q.Schedules, q.Subjects = 10_000_000, 10_000_000
 	q.SmallestIntervalSeconds = 1
 	q.StoredBytes = 1 << 40
 	for _, n := range []*int{

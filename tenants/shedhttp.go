@@ -52,7 +52,7 @@ func (s Shedding) ShedLookups(next echo.HandlerFunc) echo.HandlerFunc {
 // lists names the routes that read or change many things.
 var lists = []string{
 	"/v1/schedules", "/v1/schedules/export", "/v1/schedules/bulk", "/v1/schedules/sync", "/v1/schedules/actions", "/v1/schedules/get",
-	"/v1/workflows", "/v1/keys", "/v1/calendars", "/v1/operations", "/v1/endpoints", "/v1/ticks", "/v1/usage",
+	"/v1/workflows", "/v1/subjects", "/v1/calendars", "/v1/operations", "/v1/endpoints", "/v1/ticks", "/v1/usage",
 	"/v1/workflows/:workflow/schedules/:key/ticks", "/v1/workflows/:workflow/schedules/:key/revisions", "/v1/workflows/:workflow/schedules/:key/backfill",
 	"/v1/admin/forecast", "/v1/admin/audit", "/v1/admin/api-keys", "/v1/admin/dead-letters", "/v1/admin/dead-letters/replay", "/v1/platform/tenants",
 }

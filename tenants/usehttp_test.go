@@ -37,7 +37,7 @@ func TestQuotasTellTheirUse(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
-	if len(all) != 22 {
-		t.Errorf("got %d quotas, want 22", len(all))
+	if len(all) != 23 {
+		t.Errorf("got %d quotas, want 23", len(all))
 	}
 }

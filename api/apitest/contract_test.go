@@ -16,7 +16,7 @@ import (
 	"github.com/carillonhq/carillon/internal/web"
 )
 
-const schedule = `{"id":"sch_1","workflow":"w","key":"k","version":1,"status":"active",
+const schedule = `{"id":"sch_1","workflow":"w","key":"k","subject":"k","version":1,"status":"active",
 	"spec":{"timezone":"Europe/Berlin","cron":["0 9 * * *"],"end_at":null,"intervals":[{"every":"1h30m"}]},
 	"policy":{"overlap":"skip"},"delivery":{"retention":{"failed":"30d"}},"payload":{"n":1e999},"labels":{"plan":"pro"},
 	"note":null,"next_at":"2026-11-23T08:00:00Z","upcoming":["2026-11-23T08:00:00Z"],"last_at":null,"last_tick_id":null,

@@ -26,7 +26,7 @@ var hostile = []any{
 	json.Number("123456789012345678901234567890"), "", " ", "\x00", "a\x00b", "\u202e", "\ufeffx", "é\u0301", "0", "-1", strings.Repeat("x", 300), strings.Repeat("ü", 70_000),
 	"9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z", "2100-12-31T23:59:59Z", "1969-12-31T23:59:59Z", "2026-11-21T08:00:60Z", "2026-02-30", "2027-01-01", "2026-12-24T18:00:00", "2026-12-24T18:00:00.5Z", "2026-11-21T08:00:00+23:59",
 	"0s", "1s", "-1s", "1d", "99999999999999999w", "1ns", "1h1h", "200w", "P1D",
-	"@key", "Local", "UTC", "America/New_York", "../../etc/passwd", "Etc/GMT+14", "Pacific/Apia",
+	"@subject", "Local", "UTC", "America/New_York", "../../etc/passwd", "Etc/GMT+14", "Pacific/Apia",
 	"* * * * *", "* * * * * *", "* * * * * * *", "0 0 30 2 *", "0 0 29 2 1", "@every 1s", "@reboot", "H H * * *", "0 0 LW * *", "0 0 * * 5#5", "0 0 1 1 * 2100", "CRON_TZ=UTC 0 0 * * *",
 	"RRULE:FREQ=SECONDLY", "DTSTART:19700101T000000\nRRULE:FREQ=SECONDLY;INTERVAL=1", "RRULE:FREQ=HOURLY;INTERVAL=2;BYHOUR=1", "RRULE:FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30", "RRULE:FREQ=DAILY;COUNT=2147483648", "RRULE:FREQ=YEARLY;BYEASTER=1",
 	"drop", "skip", "all", "none", "last", "cancel_other", "buffer_all", "fixed_delay", "shift_forward", "both", "pause", "delete", "retime",
@@ -246,8 +246,8 @@ func (s whole) furnish(t *testing.T, client *http.Client, token string) map[stri
 	s.expect(t, client, token, "PUT", "/v1/calendars/days", `{"dates": ["2026-12-25"]}`, 201, "")
 	s.expect(t, client, token, "PUT", "/v1/endpoints/hook", `{"url": "https://hook.example.com/", "state": "held"}`, 201, "")
 	s.expect(t, client, token, "PUT", "/v1/workflows/w", `{}`, 201, "")
-	s.expect(t, client, token, "PUT", "/v1/keys/k", `{"timezone": "Europe/Berlin"}`, 201, "")
-	s.expect(t, client, token, "PUT", "/v1/workflows/w/schedules/k", `{"spec": {"cron": "0 8 * * *", "timezone": "@key"}, "policy": {"overlap": "allow_all"}}`, 201, "")
+	s.expect(t, client, token, "PUT", "/v1/subjects/k", `{"timezone": "Europe/Berlin"}`, 201, "")
+	s.expect(t, client, token, "PUT", "/v1/workflows/w/schedules/k", `{"spec": {"cron": "0 8 * * *", "timezone": "@subject"}, "policy": {"overlap": "allow_all"}}`, 201, "")
 	s.expect(t, client, token, "PUT", "/v1/workflows/w/schedules/a%2Fb", `{"spec": {"intervals": [{"every": "1h"}], "exclude": {"named": ["days"]}}}`, 201, "")
 	tick := s.expect(t, client, token, "POST", "/v1/workflows/w/schedules/k/trigger", `{}`, 202, "")
 	key := s.expect(t, client, token, "POST", "/v1/admin/api-keys", `{"name": "a", "scopes": ["schedules:read"]}`, 201, "")

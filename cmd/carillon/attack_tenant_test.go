@@ -99,7 +99,7 @@ func (b belongings) bytes(t *testing.T, a attacked) [][]byte {
 var (
 	made    = regexp.MustCompile(`(tick|op|sch|schedule|key|ak)_[0-9a-z]{20,}|whsec_[A-Za-z0-9+/=]+|carillon_key_\w+|eyJ[\w.-]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]{5})|[0-9]{16}`)
 	request = regexp.MustCompile(`"instance":"[^"]*"`)
-	varied  = regexp.MustCompile(`"(lateness_ms|took_ms|key_hash|webhook_id)":("(test_)?[0-9A-Za-z]+"|[0-9]+)`)
+	varied  = regexp.MustCompile(`"(lateness_ms|took_ms|subject_hash|webhook_id)":("(test_)?[0-9A-Za-z]+"|[0-9]+)`)
 )
 
 // told returns an answer without the parts that differ between any two: the requested names, ids and times.
@@ -211,8 +211,8 @@ func (s whole) settle(t *testing.T, client *http.Client, all []attacked) belongi
 		put("/v1/calendars/mine-days"+n, `{"dates": ["2026-12-25"]}`)
 		put("/v1/endpoints/mine-hook"+n, `{"url": "https://hook.example.com/", "state": "held"}`)
 		put("/v1/workflows/mine-w"+n, `{}`)
-		put("/v1/keys/mine-k"+n, `{"timezone": "Europe/Berlin"}`)
-		schedule = put("/v1/workflows/mine-w/schedules/mine-k"+n, `{"spec": {"cron": "0 8 1 1 *", "timezone": "@key", "exclude": {"named": ["mine-days"]}}, "policy": {"overlap": "allow_all"}}`)
+		put("/v1/subjects/mine-k"+n, `{"timezone": "Europe/Berlin"}`)
+		schedule = put("/v1/workflows/mine-w/schedules/mine-k"+n, `{"spec": {"cron": "0 8 1 1 *", "timezone": "@subject", "exclude": {"named": ["mine-days"]}}, "policy": {"overlap": "allow_all"}}`)
 		key = s.expect(t, client, token, "POST", "/v1/admin/api-keys", fmt.Sprintf(`{"name": "mine%s", "scopes": ["schedules:read"]}`, n), 201, "")
 		op = s.expect(t, client, token, "POST", "/v1/schedules/actions", `{"action": "retime", "filter": {"workflow": "mine-none"}}`, 202, "")
 	}

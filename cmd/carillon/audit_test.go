@@ -66,8 +66,8 @@ func TestEachChangeIsAudited(t *testing.T) {
 		{admin, "POST", "/v1/admin/halt", `{}`, 200, "tenant.halt admin/halt"},
 		{admin, "POST", "/v1/admin/continue", `{}`, 200, "tenant.continue admin/continue"},
 		{admin, "POST", "/v1/admin/continue", `{}`, 200, ""},
-		{admin, "PUT", "/v1/keys/z", `{"timezone": "Europe/Berlin"}`, 201, "key.put keys/z"},
-		{admin, "POST", "/v1/keys/z/rename", `{"to": "y"}`, 200, "key.rename keys/z"},
+		{admin, "PUT", "/v1/subjects/z", `{"timezone": "Europe/Berlin"}`, 201, "subject.put keys/z"},
+		{admin, "POST", "/v1/subjects/z/rename", `{"to": "y"}`, 200, "subject.rename keys/z"},
 		{admin, "DELETE", one, ``, 204, "schedule.delete workflows/w/schedules/k%2F1"},
 		{admin, "DELETE", one, ``, 404, ""},
 		{admin, "DELETE", "/v1/workflows/w", ``, 204, "workflow.delete workflows/w"},
@@ -140,9 +140,9 @@ func TestAuditOfAnErasedKeyTellsAHash(t *testing.T) {
 	s, client := serveHouse(t), checked(t)
 	admin := s.mint(t, "acme", tenants.TenantAdmin)
 	s.expect(t, client, admin, "PUT", "/v1/workflows/w/schedules/customer-7", `{"spec": {"cron": "0 8 * * *"}, "note": "customer-7"}`, 201, "")
-	s.expect(t, client, admin, "POST", "/v1/keys/customer-7/rename", `{"to": "customer-8"}`, 200, "")
-	s.expect(t, client, admin, "PUT", "/v1/keys/customer-8", `{"timezone": "Europe/Berlin"}`, 201, "")
-	s.expect(t, client, admin, "DELETE", "/v1/keys/customer-8", "", 200, "")
+	s.expect(t, client, admin, "POST", "/v1/subjects/customer-7/rename", `{"to": "customer-8"}`, 200, "")
+	s.expect(t, client, admin, "PUT", "/v1/subjects/customer-8", `{"timezone": "Europe/Berlin"}`, 201, "")
+	s.expect(t, client, admin, "DELETE", "/v1/subjects/customer-8", "", 200, "")
 	var actions []string
 	for _, e := range s.audited(t, client, admin, "") {
 		actions = append(actions, e.Action)
@@ -150,7 +150,7 @@ func TestAuditOfAnErasedKeyTellsAHash(t *testing.T) {
 			t.Errorf("the audit tells an erased key: %s", text)
 		}
 	}
-	if diff := cmp.Diff([]string{"schedule.put", "key.rename", "key.put", "key.erase"}, actions); diff != "" {
+	if diff := cmp.Diff([]string{"schedule.put", "subject.rename", "subject.put", "subject.erase"}, actions); diff != "" {
 		t.Error(diff)
 	}
 }

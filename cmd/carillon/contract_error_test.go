@@ -124,7 +124,7 @@ func TestWhatCannotBeDoneNow(t *testing.T) {
 	err = pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
 		for path, body := range map[string]string{
 			one + "/trigger": `{}`, one + "/pause": `{}`,
-			"/v1/keys/k/rename":                                 `{"to": "l"}`,
+			"/v1/subjects/k/rename":                             `{"to": "l"}`,
 			"/v1/endpoints/none/secrets":                        ``,
 			"/v1/schedules/actions":                             `{"action": "pause", "filter": {"all": true}}`,
 			"/v1/ticks/" + tick["tick_id"].(string) + "/replay": ``,
@@ -148,15 +148,15 @@ func TestAKeyThatManyFollowIsRetimedByAnOperation(t *testing.T) {
 	const many = 3_000
 	s, client := serveHouse(t), checked(t)
 	admin := s.mint(t, "acme", tenants.TenantAdmin)
-	s.expect(t, client, admin, "PUT", "/v1/keys/k", `{"timezone": "Europe/Paris"}`, 201, "")
+	s.expect(t, client, admin, "PUT", "/v1/subjects/k", `{"timezone": "Europe/Paris"}`, 201, "")
 	var body strings.Builder
 	for n := range many {
-		fmt.Fprintf(&body, `{"workflow": "w%d", "key": "k", "spec": {"cron": "0 8 * * *", "timezone": "@key"}}`+"\n", n)
+		fmt.Fprintf(&body, `{"workflow": "w%d", "key": "k", "spec": {"cron": "0 8 * * *", "timezone": "@subject"}}`+"\n", n)
 	}
 	if status, answer := s.send(t, http.DefaultClient, admin, "POST", "/v1/schedules/bulk?results=errors", "application/x-ndjson", body.String()); status != 200 || !strings.Contains(string(answer), fmt.Sprintf(`"inserted":%d`, many)) {
 		t.Fatalf("got %d %s", status, answer)
 	}
-	op, _ := s.expect(t, client, admin, "PUT", "/v1/keys/k", `{"timezone": "Asia/Tokyo"}`, 202, "")["operation"].(map[string]any)
+	op, _ := s.expect(t, client, admin, "PUT", "/v1/subjects/k", `{"timezone": "Asia/Tokyo"}`, 202, "")["operation"].(map[string]any)
 	for deadline := time.Now().Add(inTime); op["state"] != "succeeded"; <-time.After(50 * time.Millisecond) {
 		if op = s.expect(t, client, admin, "GET", fmt.Sprint("/v1/operations/", op["id"]), "", 200, ""); time.Now().After(deadline) {
 			t.Fatalf("got %v", op)
@@ -170,8 +170,8 @@ func TestAKeyThatManyFollowIsRetimedByAnOperation(t *testing.T) {
 		SELECT t.id, 'another', 'ann', '{}', clock_timestamp() + interval '1 hour' FROM tenant t, generate_series(1, 100) WHERE t.name = 'acme'`); err != nil {
 		t.Fatal(err)
 	}
-	s.expect(t, client, admin, "PUT", "/v1/keys/k", `{"timezone": "Europe/Paris"}`, 409, "too_many_operations")
-	if got := s.expect(t, client, admin, "GET", "/v1/keys/k", "", 200, ""); got["timezone"] != "Asia/Tokyo" {
+	s.expect(t, client, admin, "PUT", "/v1/subjects/k", `{"timezone": "Europe/Paris"}`, 409, "too_many_operations")
+	if got := s.expect(t, client, admin, "GET", "/v1/subjects/k", "", 200, ""); got["timezone"] != "Asia/Tokyo" {
 		t.Errorf("a change that was refused: got %v", got)
 	}
 }

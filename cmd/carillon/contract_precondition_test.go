@@ -30,9 +30,9 @@ var guarded = map[string]string{
 	"GET /v1/calendars/:calendar":                            "",
 	"PUT /v1/calendars/:calendar":                            `{"dates": ["2026-12-25"]}`,
 	"DELETE /v1/calendars/:calendar":                         "",
-	"GET /v1/keys/:key":                                      "",
-	"PUT /v1/keys/:key":                                      `{"timezone": "UTC"}`,
-	"DELETE /v1/keys/:key":                                   "",
+	"GET /v1/subjects/:key":                                  "",
+	"PUT /v1/subjects/:key":                                  `{"timezone": "UTC"}`,
+	"DELETE /v1/subjects/:key":                               "",
 	"GET /v1/endpoints/:name":                                "",
 	"PUT /v1/endpoints/:name":                                `{"url": "https://example.com/"}`,
 	"PATCH /v1/endpoints/:name":                              `{}`,
@@ -54,7 +54,7 @@ func TestNoRouteIgnoresAPrecondition(t *testing.T) {
 	s, client := serveHouse(t), checked(t)
 	operator, platform := s.mint(t, "acme", tenants.TenantAdmin), s.mint(t, "", tenants.PlatformAdmin)
 	s.expect(t, client, platform, "PUT", "/v1/platform/tenants/x", `{}`, 201, "")
-	for _, path := range []string{"/v1/workflows/x", "/v1/calendars/x", "/v1/keys/x", "/v1/endpoints/x", "/v1/workflows/x/schedules/x"} {
+	for _, path := range []string{"/v1/workflows/x", "/v1/calendars/x", "/v1/subjects/x", "/v1/endpoints/x", "/v1/workflows/x/schedules/x"} {
 		s.expect(t, client, operator, "PUT", path, guarded["PUT "+strings.NewReplacer(
 			"workflows/x", "workflows/:workflow", "schedules/x", "schedules/:key", "calendars/x", "calendars/:calendar",
 			"keys/x", "keys/:key", "endpoints/x", "endpoints/:name").Replace(path)], 201, "")
@@ -110,7 +110,7 @@ func TestATagGuardsAChange(t *testing.T) {
 		{operator, "/v1/workflows/x", `{}`, `{"version": "2"}`},
 		{operator, "/v1/calendars/x", `{}`, `{"dates": ["2026-12-25"]}`},
 		{operator, "/v1/endpoints/x", `{"url": "https://example.com/"}`, `{"url": "https://example.com/", "state": "held"}`},
-		{operator, "/v1/keys/x", `{"timezone": "UTC"}`, `{"timezone": "Asia/Tokyo"}`},
+		{operator, "/v1/subjects/x", `{"timezone": "UTC"}`, `{"timezone": "Asia/Tokyo"}`},
 		{platform, "/v1/platform/tenants/x", `{}`, `{"quotas": {"schedules": 1}}`},
 	} {
 		ask := func(want int, method, body, header, value string) string {
@@ -140,7 +140,7 @@ func TestATagGuardsAChange(t *testing.T) {
 		ask(200, "GET", "", "If-None-Match", first)
 		ask(412, "DELETE", "", "If-Match", first)
 		want := http.StatusNoContent
-		if strings.HasPrefix(c.path, "/v1/keys/") {
+		if strings.HasPrefix(c.path, "/v1/subjects/") {
 			want = http.StatusOK
 		}
 		if c.token == platform { // its erasure waits until no process accepts its tokens any more

@@ -63,10 +63,10 @@ func TestAnErasedKeyIsInNoTable(t *testing.T) {
 		schedule    = "/v1/workflows/w/schedules/"
 	)
 	s.expect(t, client, admin, "PUT", schedule+"bystander", `{"spec": {"cron": "0 8 * * *"}}`, 201, "")
-	s.expect(t, client, admin, "PUT", "/v1/keys/"+old, `{"timezone": "Europe/Berlin"}`, 201, "")
-	s.expect(t, client, admin, "PUT", schedule+old, `{"spec": {"timezone": "@key", "cron": "0 8 * * *"}, "note": "customer-7", "labels": {"of": "customer-7"}, "payload": "customer-7"}`, 201, "")
+	s.expect(t, client, admin, "PUT", "/v1/subjects/"+old, `{"timezone": "Europe/Berlin"}`, 201, "")
+	s.expect(t, client, admin, "PUT", schedule+old, `{"spec": {"timezone": "@subject", "cron": "0 8 * * *"}, "note": "customer-7", "labels": {"of": "customer-7"}, "payload": "customer-7"}`, 201, "")
 	s.once(t, client, admin, schedule+escaped+"/trigger", `{}`, 202)
-	s.once(t, client, admin, "/v1/keys/"+escaped+"/rename", `{"to": "`+last+`"}`, 200)
+	s.once(t, client, admin, "/v1/subjects/"+escaped+"/rename", `{"to": "`+last+`"}`, 200)
 
 	leased := s.expect(t, client, admin, "POST", "/v1/ticks/lease", `{"workflows": ["w"], "wait": "1m", "worker": "a"}`, 200, "")
 	ticks, _ := leased["ticks"].([]any)
@@ -87,7 +87,7 @@ func TestAnErasedKeyIsInNoTable(t *testing.T) {
 			t.Errorf("%s is in %q: the search finds too little", name, found)
 		}
 	}
-	s.expect(t, client, admin, "DELETE", "/v1/keys/"+now, "", 200, "")
+	s.expect(t, client, admin, "DELETE", "/v1/subjects/"+now, "", 200, "")
 	for _, name := range []string{"customer-7", "patient-8"} {
 		if found := s.tablesWith(t, name); len(found) > 0 {
 			t.Errorf("%s is left:\n%s", name, strings.Join(found, "\n"))

@@ -50,9 +50,9 @@ func TestTheAuditTellsTheAddressOfTheClient(t *testing.T) {
 	if len(want) != 0 {
 		t.Errorf("nothing is told of %v", want)
 	}
-	from("203.0.113.10", "DELETE", "/v1/keys/k7", "")
+	from("203.0.113.10", "DELETE", "/v1/subjects/k7", "")
 	for _, e := range s.audited(t, client, admin, "") {
-		erased := e.Action == "schedule.put" && strings.HasPrefix(e.Target, "keys/")
+		erased := e.Action == "schedule.put" && strings.HasPrefix(e.Target, "subjects/")
 		if text, _ := json.Marshal(e); strings.Contains(string(text), `"198.51.100.7"`) || erased != (e.Remote == nil) {
 			t.Errorf("the key is erased, and the audit tells %s", text)
 		}

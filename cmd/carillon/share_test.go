@@ -18,14 +18,14 @@ func TestSlowRequestsOfATenantHoldUpNoOther(t *testing.T) {
 	platform := s.mint(t, "", tenants.PlatformAdmin)
 	s.expect(t, client, platform, "PUT", "/v1/platform/tenants/shop", `{}`, 201, "")
 	slow, brisk := s.mint(t, "acme", tenants.TenantAdmin), s.mint(t, "shop", tenants.TenantAdmin)
-	s.expect(t, client, slow, "PUT", "/v1/keys/ann", `{"timezone": "Europe/Berlin"}`, 201, "")
+	s.expect(t, client, slow, "PUT", "/v1/subjects/ann", `{"timezone": "Europe/Berlin"}`, 201, "")
 	s.expect(t, client, brisk, "PUT", "/v1/workflows/w", `{}`, 201, "")
 
 	held, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := held.Exec(t.Context(), `SELECT FROM key_profile WHERE key = 'ann' FOR UPDATE`); err != nil {
+	if _, err := held.Exec(t.Context(), `SELECT FROM subject_profile WHERE subject = 'ann' FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
 	var asked sync.WaitGroup
@@ -33,7 +33,7 @@ func TestSlowRequestsOfATenantHoldUpNoOther(t *testing.T) {
 	for range 20 {
 		asked.Go(func() {
 			for open := true; open; {
-				status, answer := s.send(t, client, slow, "PUT", "/v1/keys/ann", "application/json", `{"timezone": "Asia/Tokyo"}`)
+				status, answer := s.send(t, client, slow, "PUT", "/v1/subjects/ann", "application/json", `{"timezone": "Asia/Tokyo"}`)
 				if status != http.StatusOK && status != http.StatusServiceUnavailable {
 					t.Errorf("a slow request: got %d %s", status, answer)
 				}
@@ -94,7 +94,7 @@ func TestSlowRequestsOfATenantHoldUpNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked.Wait()
-	s.expect(t, client, slow, "GET", "/v1/keys/ann", "", 200, "")
+	s.expect(t, client, slow, "GET", "/v1/subjects/ann", "", 200, "")
 }
 
 // await waits until n sessions of a pool wait for a lock.

@@ -160,6 +160,7 @@ func pace(directory *tenants.Directory, buckets *tenants.Buckets) func(ctx conte
 func meters(db *pools, forecasts *forecast.Forecasts, limits *tenants.Limits) map[string]tenants.Meter {
 	return map[string]tenants.Meter{
 		"schedules":               forecasts.Stored,
+		"subjects":                forecasts.Subjects,
 		"stored_bytes":            forecasts.StoredBytes,
 		"projected_ticks_per_day": forecasts.Projected,
 		"leased":                  lease.Leased(db.api),

@@ -55,6 +55,7 @@ type Backfill struct {
 type backfilled struct {
 	ID            int64
 	Workflow, Key string
+	Subject       string
 	Version       int32
 	Shard         int16
 	CohortID      *int64
@@ -65,7 +66,7 @@ type backfilled struct {
 }
 
 const backfilledFrom = `
-	SELECT s.id, s.workflow, s.key, s.version, s.shard, s.cohort_id, s.status, s.overlap, w.defaults,
+	SELECT s.id, s.workflow, s.key, COALESCE(s.subject, s.key) AS subject, s.version, s.shard, s.cohort_id, s.status, s.overlap, w.defaults,
 		` + tenants.Stopped + ` AS stopped
 	FROM schedule s
 	JOIN tenant t ON t.id = s.tenant_id
@@ -155,8 +156,8 @@ func (c *Control) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p
 		return Backfill{Plan: &plan}, err
 	}
 	op, err := c.operations.Begin(ctx, tx, operations.Request{
-		Tenant: a.tenant, Kind: backfillKind, Key: s.Key, By: a.by, Total: new(int64(len(times))),
-		Params: backfillOf{ScheduleID: c.ids.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, From: p.From.UTC(), To: p.To.UTC(), Overlap: cmp.Or(p.Overlap, "buffer_all")},
+		Tenant: a.tenant, Kind: backfillKind, Subject: s.Subject, By: a.by, Total: new(int64(len(times))),
+		Params: backfillOf{ScheduleID: c.ids.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, Subject: s.Subject, From: p.From.UTC(), To: p.To.UTC(), Overlap: cmp.Or(p.Overlap, "buffer_all")},
 	})
 	return Backfill{Operation: &op}, err
 }

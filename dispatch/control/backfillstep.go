@@ -24,6 +24,7 @@ type backfillOf struct {
 	ScheduleID string    `json:"schedule_id"`
 	Workflow   string    `json:"workflow"`
 	Key        string    `json:"key"`
+	Subject    string    `json:"subject"`
 	From       time.Time `json:"from"`
 	To         time.Time `json:"to"`
 	Overlap    string    `json:"overlap"`

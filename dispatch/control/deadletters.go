@@ -38,7 +38,7 @@ func (c *Control) ReplayDead(ctx context.Context, tenant tenants.ID, p DeadRepla
 	defer cancel()
 	err = pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
 		op, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (operations.Answer, error) {
-			return c.operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: deadReplayKind, Params: p, Key: p.Filter.Key, By: by})
+			return c.operations.Begin(ctx, tx, operations.Request{Tenant: tenant, Kind: deadReplayKind, Params: p, Subject: p.Filter.Key, By: by})
 		})
 		return err
 	})

@@ -42,7 +42,7 @@ func (c *Control) Replay(ctx context.Context, tenant tenants.ID, id string, requ
 				if err != nil {
 					return history.Tick{}, err
 				}
-				shown := c.history.Shown(r.Tick, r.workflow, r.key)
+				shown := c.history.Shown(r.Tick, record.Schedule{Workflow: r.workflow, Key: r.key, Subject: r.subject})
 				return shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
 					Action: "tick.replay", Target: "ticks/" + id,
 					Before: auditedTick{id, record.Failed.String(), "", *r.ReplayedFrom}, After: auditedTick{id, shown.State, shown.Reason, shown.Attempt},
@@ -57,7 +57,7 @@ func (c *Control) Replay(ctx context.Context, tenant tenants.ID, id string, requ
 // replayed is a tick that is delivered again, and the name of its schedule.
 type replayed struct {
 	*record.Tick
-	workflow, key string
+	workflow, key, subject string
 }
 
 // replay delivers a failed tick again, in the caller's transaction. The error is errNoLetter if there is no such tick.
@@ -70,11 +70,11 @@ func (c *Control) replay(ctx context.Context, tx pgx.Tx, tenant tenants.ID, k id
 	var overlap *string
 	var defaults []byte
 	err = tx.QueryRow(ctx, `
-		SELECT s.workflow, s.key, s.overlap, w.defaults
+		SELECT s.workflow, s.key, COALESCE(s.subject, s.key), s.overlap, w.defaults
 		FROM schedule s
 		LEFT JOIN workflow w ON w.tenant_id = s.tenant_id AND w.name = s.workflow
 		WHERE s.tenant_id = $1 AND s.id = $2
-		FOR SHARE OF s`, tenant, k.Schedule).Scan(&r.workflow, &r.key, &overlap, &defaults)
+		FOR SHARE OF s`, tenant, k.Schedule).Scan(&r.workflow, &r.key, &r.subject, &overlap, &defaults)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return r, fault.Conflict("schedule_deleted", "the tick's schedule is deleted")
 	}

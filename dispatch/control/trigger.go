@@ -38,6 +38,7 @@ type triggered struct {
 	Shard    int16
 	Version  int32
 	CohortID *int64
+	Subject  string
 	UntilAt  *time.Time
 	Overlap  *string
 	Defaults []byte
@@ -62,13 +63,13 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, c.api, func(tx pgx.Tx) error {
 			shown, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (history.Tick, error) {
-				t, err := c.trigger(ctx, tx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, p)
+				t, subject, err := c.trigger(ctx, tx, policy.Name{Tenant: tenant, Workflow: workflow, Key: key}, p)
 				if err != nil {
 					return history.Tick{}, err
 				}
-				shown := c.history.Shown(t, workflow, key)
+				shown := c.history.Shown(t, record.Schedule{Workflow: workflow, Key: key, Subject: subject})
 				return shown, tenants.Audit(ctx, tx, tenant, "", tenants.Change{
-					Action: "schedule.trigger", Target: tenants.ScheduleTarget(workflow, key), Key: key, After: auditedTick{shown.TickID, shown.State, shown.Reason, shown.Attempt},
+					Action: "schedule.trigger", Target: tenants.ScheduleTarget(workflow, key), Subject: subject, After: auditedTick{shown.TickID, shown.State, shown.Reason, shown.Attempt},
 				})
 			})
 			return err
@@ -83,7 +84,7 @@ func (c *Control) Trigger(ctx context.Context, tenant tenants.ID, workflow, key 
 // readTriggered reads a schedule for a manual tick, and locks it against changes until the transaction ends.
 func readTriggered(ctx context.Context, tx pgx.Tx, of policy.Name) (*triggered, error) {
 	rows, _ := tx.Query(ctx, `
-		SELECT s.id, s.shard, s.version, s.cohort_id, `+record.UntilAt(postgres.Now)+` AS until_at, s.overlap, w.defaults,
+		SELECT s.id, s.shard, s.version, s.cohort_id, COALESCE(s.subject, s.key) AS subject, `+record.UntilAt(postgres.Now)+` AS until_at, s.overlap, w.defaults,
 			`+tenants.Stopped+` AS stopped, `+postgres.Now+` AS now
 		FROM schedule s
 		JOIN tenant t ON t.id = s.tenant_id
@@ -112,32 +113,33 @@ func (s *triggered) reason() record.Reason {
 }
 
 // trigger makes a manual tick of a schedule, in the caller's transaction.
-func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p TriggerParams) (*record.Tick, error) {
+func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p TriggerParams) (t *record.Tick, subject string, err error) {
 	s, err := readTriggered(ctx, tx, of)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := p.Pre.Check(true, int64(s.Version)); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if p.At != "" || p.In != "" {
-		return c.triggerLater(ctx, tx, of, s, p)
+		t, err = c.triggerLater(ctx, tx, of, s, p)
+		return t, s.Subject, err
 	}
 	terms, err := policy.Resolve(policy.Stored{Overlap: s.Overlap}, s.Defaults)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	reason, now := s.reason(), s.Now.UTC()
-	t := &record.Tick{
+	t = &record.Tick{
 		ScheduleID: s.ID, NominalAt: now.Truncate(time.Second), Version: s.Version, CohortID: s.CohortID, UntilAt: s.UntilAt, FiredAt: now,
 		Shard: s.Shard, Attempt: 1, State: record.Running, Cause: record.Manual, DST: calendar.DSTNone, Workflow: of.Workflow,
 	}
 	if t.Payload, err = c.payload(ctx, tx, of.Tenant, p); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	made, err := state.Trigger(ctx, tx, state.Schedule{Tenant: of.Tenant, ID: s.ID}, t.NominalAt, int16(reason), terms.Overlap)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	t.Seq, t.LastAt = made.Seq, made.LastAt
 	switch {
@@ -152,7 +154,7 @@ func (c *Control) trigger(ctx context.Context, tx pgx.Tx, of policy.Name, p Trig
 	if terms.Overlap == "cancel_other" {
 		stop = []int64{s.ID}
 	}
-	return t, c.sendManual(ctx, tx, of.Tenant, t, made.Decision, stop)
+	return t, s.Subject, c.sendManual(ctx, tx, of.Tenant, t, made.Decision, stop)
 }
 
 // payload returns the payload that the tick has of its own, or nil.

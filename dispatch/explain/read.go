@@ -61,13 +61,13 @@ type present struct {
 	ID          int64
 	Workflow    string
 	Key         string
+	Subject     string
 	Version     int32
 	Shard       int16
 	Status      string
 	CohortID    *int64
 	Spec        string
 	AnchorAt    time.Time
-	HashedAs    *string
 	PausedUntil *time.Time
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
@@ -82,7 +82,7 @@ type present struct {
 
 func (e *Explainer) present(ctx context.Context, tenant tenants.ID, workflow, key string) (*present, error) {
 	rows, _ := e.api.Query(ctx, `
-		SELECT s.id, s.workflow, s.key, s.version, s.shard, s.status, s.cohort_id, s.spec, s.anchor_at, s.hashed_as, s.paused_until, s.created_at, s.updated_at, s.moves,
+		SELECT s.id, s.workflow, s.key, COALESCE(s.subject, s.key) AS subject, s.version, s.shard, s.status, s.cohort_id, s.spec, s.anchor_at, s.paused_until, s.created_at, s.updated_at, s.moves,
 			st.skips, `+state.SeenAt+` AS seen_at, m.from_at, m.until_at, `+tenants.Stopped+` AS stopped, `+postgres.Now+` AS now
 		FROM schedule s
 		JOIN schedule_state st ON st.tenant_id = s.tenant_id AND st.schedule_id = s.id
@@ -102,15 +102,18 @@ func (e *Explainer) present(ctx context.Context, tenant tenants.ID, workflow, ke
 // past is an earlier version of a schedule.
 type past struct {
 	Workflow, Key string
+	Subject       string
 	Spec          string
 	AnchorAt      time.Time
-	HashedAs      *string
 	Status        string
 	PausedUntil   *time.Time
 	ChangedAt     *time.Time
 	EndedAt       time.Time
 	First         bool
 }
+
+// timed is what the timing of a version depends on.
+type timed struct{ spec, subject string }
 
 const (
 	pastBefore = 5  // versions that ended before the moment, of which the previous tick may be
@@ -124,7 +127,7 @@ func (e *Explainer) story(ctx context.Context, tenant tenants.ID, p *present, ar
 		from: instant.UTC(p.FromAt), until: instant.UTC(p.UntilAt), stopped: p.Stopped,
 	}
 	rows, _ := e.api.Query(ctx, `
-		SELECT workflow, key, spec, anchor_at, hashed_as, status, paused_until, changed_at, ended_at, version = 1 AS first
+		SELECT workflow, key, COALESCE(subject, key) AS subject, spec, anchor_at, status, paused_until, changed_at, ended_at, version = 1 AS first
 		FROM (
 			(SELECT * FROM revision WHERE tenant_id = $1 AND schedule_id = $2 AND ended_at < $3 ORDER BY version DESC LIMIT $4)
 			UNION ALL
@@ -135,14 +138,14 @@ func (e *Explainer) story(ctx context.Context, tenant tenants.ID, p *present, ar
 	if err != nil {
 		return s, fmt.Errorf("read versions: %w", err)
 	}
-	known := map[string]*calendar.Timing{}
+	known := map[timed]*calendar.Timing{}
 	for _, one := range all {
-		t, found := known[one.Spec]
+		t, found := known[timed{one.Spec, one.Subject}]
 		if !found {
-			if t, err = e.timedBy(ctx, cohorts.StoredSpec{Tenant: tenant, ID: p.ID, Workflow: one.Workflow, Key: one.Key, Spec: one.Spec, AnchorAt: one.AnchorAt.UTC(), HashedAs: one.HashedAs}, p.Moves); err != nil {
+			if t, err = e.timedBy(ctx, cohorts.StoredSpec{Tenant: tenant, ID: p.ID, Workflow: one.Workflow, Key: one.Key, Subject: one.Subject, Spec: one.Spec, AnchorAt: one.AnchorAt.UTC()}, p.Moves); err != nil {
 				return s, err
 			}
-			known[one.Spec] = t
+			known[timed{one.Spec, one.Subject}] = t
 		}
 		from := p.CreatedAt
 		if one.ChangedAt != nil {
@@ -182,7 +185,7 @@ func (e *Explainer) presentTiming(ctx context.Context, tenant tenants.ID, p *pre
 			return t.Moved(cohorts.Shifts(p.Moves)), nil
 		}
 	}
-	return e.timedBy(ctx, cohorts.StoredSpec{Tenant: tenant, ID: p.ID, Workflow: p.Workflow, Key: p.Key, Spec: p.Spec, AnchorAt: p.AnchorAt.UTC(), HashedAs: p.HashedAs}, p.Moves)
+	return e.timedBy(ctx, cohorts.StoredSpec{Tenant: tenant, ID: p.ID, Workflow: p.Workflow, Key: p.Key, Subject: p.Subject, Spec: p.Spec, AnchorAt: p.AnchorAt.UTC()}, p.Moves)
 }
 
 // placeWall sets k.at to the instant of a wall time, in the zone that the schedule had then.
@@ -232,11 +235,15 @@ func (e *Explainer) lookAround(ctx context.Context, tenant tenants.ID, p *presen
 	if err != nil {
 		return fmt.Errorf("read ticks: %w", err)
 	}
-	for _, t := range found {
+	at, err := record.SchedulesAt(ctx, e.api, tenant, found, named)
+	if err != nil {
+		return err
+	}
+	for i, t := range found {
 		if keeping.Over(t, named[p.ID]) {
 			continue
 		}
-		shown := e.history.Shown(t, p.Workflow, p.Key)
+		shown := e.history.Shown(t, at[i])
 		switch at := shown.Timestamp; {
 		case at.Equal(k.at):
 			k.tick = &shown
@@ -253,7 +260,7 @@ func (e *Explainer) lookAround(ctx context.Context, tenant tenants.ID, p *presen
 	}
 	l, err := e.history.Letter(ctx, e.api, tenant, ident.TickKey{Schedule: p.ID, At: k.at}) // a dead letter outlives its tick
 	if l != nil {
-		k.tick = new(e.history.Shown(&l.Tick, p.Workflow, p.Key))
+		k.tick = new(e.history.Shown(&l.Tick, l.Schedule()))
 	}
 	return err
 }

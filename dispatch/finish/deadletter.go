@@ -17,7 +17,8 @@ func insertDeadLetters(ctx context.Context, tx pgx.Tx, tenant tenants.ID, dead r
 	_, err := tx.Exec(ctx, `
 		WITH buried AS (
 			INSERT INTO dead_letter (tenant_id, `+record.DeadColumns+`)
-			SELECT t.tenant_id, t.schedule_id, t.nominal_at, t.seq, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key), t.ended_at,
+			SELECT t.tenant_id, t.schedule_id, t.nominal_at, t.seq, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key),
+				CASE WHEN s.id IS NULL THEN r.subject ELSE s.subject END, t.ended_at,
 				t.fired_at, t.last_at, t.until_at, t.occurrence, t.cohort_id, t.version, t.missed_count, t.shard, t.attempt, t.cause, t.dst, t.payload, t.error
 			FROM unnest($2::bigint[], $3::timestamptz[], $4::int[], $5::smallint[]) AS i (id, at, seq, attempt)
 			JOIN `+record.TheTick+` ON t.state = $8

@@ -347,18 +347,18 @@ func bulkDelay(h *dispatchtest.Carillon, key string) error {
 // followingDelay fires at once, and then an hour after each tick has ended, in the zone of its key.
 func followingDelay() schedules.Params {
 	return schedules.Params{Spec: calendar.Spec{
-		Timezone: "@key", MaxTicks: new(2), Intervals: []calendar.Interval{{Every: "1h", Mode: "fixed_delay", First: "now"}},
+		Timezone: "@subject", MaxTicks: new(2), Intervals: []calendar.Interval{{Every: "1h", Mode: "fixed_delay", First: "now"}},
 	}}
 }
 
 func TestAProfileThatHandsOutATickOfFixedDelayWaitsForItsEnd(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Asia/Tokyo"})
 	h.Put("w", "k", followingDelay())
 	dispatchtest.Until(t, "its tick is due", func() bool { return h.Number(`SELECT count(*) FROM cohort WHERE next_at <= clock_timestamp()`) == 1 })
 	at := h.At(`SELECT next_at FROM cohort`)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Etc/UTC"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC"})
 	if n := h.Number(`SELECT count(*) FROM schedule_state WHERE delay_at = $1 AND delay_left = 1`, at); n != 1 {
 		t.Errorf("the tick of %s was handed out, and the state does not say so", at)
 	}
@@ -384,7 +384,7 @@ func TestAProfileThatHandsOutATickOfFixedDelayWaitsForItsEnd(t *testing.T) {
 func TestAProfileWaitsForTheEndOfATickOfFixedDelay(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Asia/Tokyo"})
 	h.Put("w", "k", followingDelay())
 	h.Exec(`UPDATE schedule_state SET delay_at = (SELECT next_at FROM cohort), delay_left = 1`)
 	h.Exec(`UPDATE cohort SET next_at = NULL, due_at = NULL`)
@@ -398,7 +398,7 @@ func TestAProfileWaitsForTheEndOfATickOfFixedDelay(t *testing.T) {
 	}
 	changed := make(chan error, 1)
 	go func() {
-		_, _, _, err := h.Subjects.PutKey(t.Context(), h.Tenant, "k", subjects.KeyParams{Timezone: "Etc/UTC"}, "tester", version.Precondition{})
+		_, _, _, err := h.Subjects.PutSubject(t.Context(), h.Tenant, "k", subjects.SubjectParams{Timezone: "Etc/UTC"}, "tester", version.Precondition{})
 		changed <- err
 	}()
 	dispatchtest.Until(t, "the change has come to the state", func() bool {

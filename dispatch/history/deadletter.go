@@ -20,6 +20,7 @@ type deadLetter struct {
 	record.Tick
 	Workflow string
 	Key      string
+	Subject  *string // nil: the key
 	FailedAt time.Time
 }
 
@@ -27,11 +28,20 @@ type deadLetter struct {
 func scanDead(row pgx.CollectableRow) (*deadLetter, error) {
 	one := &deadLetter{}
 	err := row.Scan(
-		&one.ScheduleID, &one.NominalAt, &one.Seq, &one.Workflow, &one.Key, &one.FailedAt, &one.FiredAt, &one.LastAt, &one.UntilAt, &one.Occurrence,
+		&one.ScheduleID, &one.NominalAt, &one.Seq, &one.Workflow, &one.Key, &one.Subject, &one.FailedAt, &one.FiredAt, &one.LastAt, &one.UntilAt, &one.Occurrence,
 		&one.CohortID, &one.Version, &one.MissedCount, &one.Shard, &one.Attempt, &one.Cause, &one.DST, &one.Payload, &one.Error,
 	)
 	one.State, one.EndedAt = record.Failed, &one.FailedAt
 	return one, err
+}
+
+// Schedule returns the schedule of the tick.
+func (l *deadLetter) Schedule() record.Schedule {
+	s := record.Schedule{Workflow: l.Workflow, Key: l.Key, Subject: l.Key}
+	if l.Subject != nil {
+		s.Subject = *l.Subject
+	}
+	return s
 }
 
 // held returns how many bytes the long texts of the tick have.
@@ -117,7 +127,7 @@ func (r *Reader) DeadLetters(ctx context.Context, tenant tenants.ID, f DeadFilte
 	}
 	page = make([]Tick, 0, len(found))
 	for _, l := range found {
-		page = append(page, r.Shown(&l.Tick, l.Workflow, l.Key))
+		page = append(page, r.Shown(&l.Tick, l.Schedule()))
 	}
 	if !more {
 		return page, nil, nil

@@ -90,11 +90,18 @@ func (r *Reader) History(ctx context.Context, of policy.Name, s Span, limit int,
 		return nil, nil, fmt.Errorf("read ticks: %w", err)
 	}
 	found, next, err = web.Cut(paging, found, full, func(t *record.Tick) before { return before{t.NominalAt.UTC(), t.Seq} })
-	page = make([]Tick, 0, len(found))
-	for _, t := range found {
-		page = append(page, r.Shown(t, of.Workflow, of.Key))
+	if err != nil {
+		return nil, nil, err
 	}
-	return page, next, err
+	at, err := record.SchedulesAt(ctx, r.api, of.Tenant, found, named)
+	if err != nil {
+		return nil, nil, err
+	}
+	page = make([]Tick, 0, len(found))
+	for i, t := range found {
+		page = append(page, r.Shown(t, at[i]))
+	}
+	return page, next, nil
 }
 
 // lastOf returns the schedule with a name, or the last deleted one that had it.
@@ -139,14 +146,19 @@ func (r *Reader) Tick(ctx context.Context, tenant tenants.ID, id string) (Tick, 
 	switch {
 	case len(found) > 0 && known && !kept.Over(found[0], w):
 		t = found[0]
+		at, err := record.SchedulesAt(ctx, r.api, tenant, found[:1], named)
+		if err != nil {
+			return Tick{}, err
+		}
+		w = at[0]
 	default: // a dead letter outlives its tick
 		l, err := r.Letter(ctx, r.api, tenant, k)
 		if err != nil || l == nil {
 			return Tick{}, cmp.Or(err, absent)
 		}
-		t, w.Workflow, w.Key = &l.Tick, l.Workflow, l.Key
+		t, w = &l.Tick, l.Schedule()
 	}
-	out := r.Shown(t, w.Workflow, w.Key)
+	out := r.Shown(t, w)
 	rows, _ := r.api.Query(ctx, `
 		SELECT attempt, started_at, ended_at, outcome, status, error, worker
 		FROM attempt
@@ -168,6 +180,7 @@ type Tick struct {
 	ScheduleID      string     `json:"schedule_id"`
 	Workflow        string     `json:"workflow"`
 	Key             string     `json:"key"`
+	Subject         string     `json:"subject"`
 	Timestamp       time.Time  `json:"timestamp"`
 	State           string     `json:"state"`
 	Reason          string     `json:"reason,omitempty"`
@@ -202,9 +215,9 @@ type Attempt struct {
 }
 
 // Shown returns a tick as the API shows it, without its attempts.
-func (r *Reader) Shown(t *record.Tick, workflow, key string) Tick {
+func (r *Reader) Shown(t *record.Tick, of record.Schedule) Tick {
 	out := Tick{
-		TickID: r.ids.Tick(t.RowKey()), ScheduleID: r.ids.Schedule(t.ScheduleID), Workflow: workflow, Key: key,
+		TickID: r.ids.Tick(t.RowKey()), ScheduleID: r.ids.Schedule(t.ScheduleID), Workflow: of.Workflow, Key: of.Key, Subject: of.Subject,
 		Timestamp: t.NominalAt.UTC(), State: t.State.String(), Reason: t.Reason.String(), Cause: t.Cause.String(),
 		DST: t.DST.String(), LastTimestamp: instant.UTC(t.LastAt), FiredAt: t.FiredAt.UTC().Truncate(time.Millisecond), EndedAt: instant.UTC(t.EndedAt),
 		LatenessMS: t.FiredAt.Sub(t.NominalAt).Milliseconds(), Attempt: t.Attempt, Occurrence: t.Occurrence,

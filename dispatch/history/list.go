@@ -87,12 +87,16 @@ func (l *tickList) add(ctx context.Context, ticks []*record.Tick) (filled *recor
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range ticks {
+	at, err := record.SchedulesAt(ctx, l.d.api, l.tenant, ticks, named)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range ticks {
 		w, known := named[t.ScheduleID]
 		if !known || l.state >= 0 && int16(t.State) != l.state || l.kept.Over(t, w) {
 			continue
 		}
-		l.page = append(l.page, l.d.Shown(t, w.Workflow, w.Key))
+		l.page = append(l.page, l.d.Shown(t, at[i]))
 		if len(l.page) == l.limit {
 			return t, nil
 		}

@@ -315,8 +315,8 @@ func (ls *Leases) leaseAnswer(tenant tenants.ID, l leased) []byte {
 		token := ls.messages.Seal(tenant, s.RowKey(), message.Token{Lease: l.id, Slot: int16(i), Attempt: s.Attempt})
 		terms := l.terms[s.Workflow]
 		m := ls.messages.Complete(message.Message{
-			Tick: &s.Tick, Workflow: s.Workflow, Key: s.Key, WorkflowVersion: terms.Version, MaxAttempts: s.Budget(terms.With(s.Stated).MaxAttempts),
-			Token: token, Body: s.Own,
+			Tick: &s.Tick, Workflow: s.Workflow, WorkflowVersion: terms.Version, MaxAttempts: s.Budget(terms.With(s.Stated).MaxAttempts),
+			Token: token, Content: s.Content,
 		}, l.timings[i])
 		body = m.AppendJSON(body)
 	}

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"strconv"
@@ -38,11 +39,11 @@ func New(c Config) *Messages {
 // Message is what a worker receives for a tick, the same whether the tick is pushed or leased.
 type Message struct {
 	*record.Tick
-	Workflow, Key   string
+	Workflow        string
 	WorkflowVersion string // empty: the workflow has none
 	MaxAttempts     int16
 	Token           string
-	Body            *string
+	Content         record.Content
 
 	ID, Schedule string // Messages.Complete sets these and When
 	When         []byte
@@ -57,7 +58,11 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	b = append(b, `","workflow":"`...)
 	b = append(b, m.Workflow...)
 	b = append(b, `","key":`...)
-	b = appendString(b, m.Key)
+	b = appendString(b, m.Content.Key)
+	b = append(b, `,"subject":`...)
+	b = appendString(b, *cmp.Or(m.Content.Subject, &m.Content.Key))
+	b = append(b, `,"labels":`...)
+	b = append(b, *cmp.Or(m.Content.Labels, &noLabels)...)
 	b = append(b, ',')
 	b = append(b, m.When...)
 	b = append(b, `,"last_timestamp":`...)
@@ -97,13 +102,15 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	b = append(b, `,"lease_token":"`...)
 	b = append(b, m.Token...)
 	b = append(b, `","payload":`...)
-	if m.Body == nil {
+	if m.Content.Payload == nil {
 		b = append(b, "null"...)
 	} else {
-		b = append(b, *m.Body...)
+		b = append(b, *m.Content.Payload...)
 	}
 	return append(b, '}')
 }
+
+var noLabels = "{}"
 
 func appendString(b []byte, s string) []byte {
 	quoted, _ := json.Marshal(s) // a string always encodes

@@ -39,14 +39,14 @@ func (s *Messages) TimingsOf(ctx context.Context, db postgres.DB, tenant tenants
 func (s *Messages) specTiming(ctx context.Context, db postgres.DB, tenant tenants.ID, t *record.Tick) (*calendar.Timing, error) {
 	spec := cohorts.StoredSpec{Tenant: tenant, ID: t.ScheduleID}
 	err := db.QueryRow(ctx, `
-		SELECT workflow, key, spec, anchor_at, hashed_as
+		SELECT workflow, key, COALESCE(subject, key), spec, anchor_at
 		FROM schedule
 		WHERE tenant_id = $1 AND id = $2 AND version = $3
 		UNION ALL
-		SELECT workflow, key, spec, anchor_at, hashed_as
+		SELECT workflow, key, COALESCE(subject, key), spec, anchor_at
 		FROM revision
 		WHERE tenant_id = $1 AND schedule_id = $2 AND version = $3
-		LIMIT 1`, tenant, t.ScheduleID, t.Version).Scan(&spec.Workflow, &spec.Key, &spec.Spec, &spec.AnchorAt, &spec.HashedAs)
+		LIMIT 1`, tenant, t.ScheduleID, t.Version).Scan(&spec.Workflow, &spec.Key, &spec.Subject, &spec.Spec, &spec.AnchorAt)
 	if errors.Is(err, pgx.ErrNoRows) { // erased since the tick was read
 		return nil, nil
 	}

@@ -16,7 +16,7 @@ import (
 type decided struct {
 	Ord        int32
 	Version    int32
-	Key        string // "" if the tick is not pushed and nobody listens to fired ticks
+	content    record.Content // empty if the tick is not pushed; the key also counts if somebody listens to fired ticks
 	Decision   state.Decision
 	Cancels    bool
 	Reason     record.Reason
@@ -25,7 +25,6 @@ type decided struct {
 	UntilAt    *time.Time
 	DelayAt    *time.Time
 	Occurrence int64
-	Payload    *string
 	stated     policy.Stored // of its delivery
 	UpdatedAt  time.Time     // when the version was written
 }
@@ -73,6 +72,8 @@ var decideTicks = state.Decide + `
 		SELECT s.ord, ($5::timestamptz[])[s.ord] AS at, ($7::int[])[s.ord] AS missed, s.tenant_id AS owner, s.id, s.version, s.queue, s.priority, s.timeout_s, s.max_attempts,
 			CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] OR $16::boolean THEN s.key ELSE '' END AS key,
 			CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] THEN s.payload END AS payload,
+			CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] THEN s.subject END AS subject,
+			CASE WHEN ($11::boolean[])[($8::smallint[])[s.ord]] AND s.labels <> '{}' THEN s.labels::text END AS labels,
 			` + policy.SQL("s.overlap", "($12::text[])[($8::smallint[])[s.ord]]") + ` AS overlap,
 			` + record.UntilAt("($5::timestamptz[])[s.ord]") + ` AS until_at,
 			CASE
@@ -88,7 +89,7 @@ var decideTicks = state.Decide + `
 			SELECT (s.id - r.before)::int AS ord, s.*
 			FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bigint[]) AS r (owner, lo, hi, before)
 			CROSS JOIN LATERAL (
-				SELECT tenant_id, id, version, queue, priority, timeout_s, max_attempts, key, payload, overlap, ticks_left, cohort_id, phase,
+				SELECT tenant_id, id, version, queue, priority, timeout_s, max_attempts, key, subject, labels, payload, overlap, ticks_left, cohort_id, phase,
 					status, paused_until, max_lateness_s, on_expired, updated_at
 				FROM schedule
 				WHERE tenant_id = r.owner AND id BETWEEN r.lo AND r.hi
@@ -106,7 +107,7 @@ var decideTicks = state.Decide + `
 			WHEN ` + state.TooSoon + ` THEN $22::smallint
 			ELSE $21::smallint
 		END AS reason,
-		st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.queue, n.priority, n.timeout_s, n.max_attempts, n.updated_at`
+		st.prev_at, st.last_at, n.until_at, st.delay_at, st.occurrence, n.payload, n.subject, n.labels, n.queue, n.priority, n.timeout_s, n.max_attempts, n.updated_at`
 
 // decide decides each tick and updates the states of the schedules, in one statement that joins schedules, workflow terms and states. A
 // tick is handed out unless there is a reason to skip or buffer it. It makes no tick for a time that the state has already recorded. The
@@ -153,8 +154,8 @@ func (o *Opener) decide(ctx context.Context, tx pgx.Tx, all []*plan, items []ite
 // fields returns the scan targets of a row of decideTicks. Scanning allocates a new value for each pointer.
 func (one *decided) fields() []any {
 	return []any{
-		&one.Ord, &one.Version, &one.Key, &one.Decision, &one.Cancels, &one.Reason, &one.PrevAt, &one.LastAt, &one.UntilAt, &one.DelayAt,
-		&one.Occurrence, &one.Payload, &one.stated.Queue, &one.stated.Priority, &one.stated.Timeout, &one.stated.MaxAttempts, &one.UpdatedAt,
+		&one.Ord, &one.Version, &one.content.Key, &one.Decision, &one.Cancels, &one.Reason, &one.PrevAt, &one.LastAt, &one.UntilAt, &one.DelayAt,
+		&one.Occurrence, &one.content.Payload, &one.content.Subject, &one.content.Labels, &one.stated.Queue, &one.stated.Priority, &one.stated.Timeout, &one.stated.MaxAttempts, &one.UpdatedAt,
 	}
 }
 
@@ -196,9 +197,9 @@ func (o *Opener) settle(it *item, one *decided) {
 	}
 	p.ticks = append(p.ticks, t)
 	if o.onFired != nil {
-		p.fired = append(p.fired, Fired{c.TenantID, r.name, one.Key, it.At, t.FiredAt})
+		p.fired = append(p.fired, Fired{c.TenantID, r.name, one.content.Key, it.At, t.FiredAt})
 	}
-	o.deliver(p, &t, r, one.Key, one.Payload, one.stated)
+	o.deliver(p, &t, r, one.content, one.stated)
 }
 
 // cancelDeleted records the ticks of schedules that were deleted after they were swept.

@@ -9,7 +9,7 @@ import (
 
 // deliver plans the delivery of a running tick: to its endpoint, or to the workers. The tick is delayed while its endpoint is held or
 // has too much to do, and when a change of schedules has handed out more ticks than its tenant's rate.
-func (o *Opener) deliver(p *plan, t *record.Tick, r *route, key string, payload *string, stated policy.Stored) {
+func (o *Opener) deliver(p *plan, t *record.Tick, r *route, content record.Content, stated policy.Stored) {
 	terms := r.terms.With(stated)
 	if at := p.chunk.HandAt; at != nil && at.After(p.now) {
 		p.hold(t, "rate", *at)
@@ -25,7 +25,7 @@ func (o *Opener) deliver(p *plan, t *record.Tick, r *route, key string, payload 
 		p.park(t, r.name)
 		return
 	}
-	size := push.TextLength(payload)
+	size := push.TextLength(content.Payload)
 	why, wait, full := o.push.MustWait(r.endpoint, len(p.send), p.bytes, p.origin == refilled, p.now.Sub(t.FiredAt))
 	if wait > 0 {
 		p.hold(t, why, p.now.Add(wait))
@@ -37,7 +37,7 @@ func (o *Opener) deliver(p *plan, t *record.Tick, r *route, key string, payload 
 	}
 	p.bytes += size
 	p.send = append(p.send, &push.Delivery{
-		Tenant: p.chunk.TenantID, Chunk: p.chunk.ID, Tick: *t, Workflow: r.name, Version: r.version, Key: key, Payload: payload,
+		Tenant: p.chunk.TenantID, Chunk: p.chunk.ID, Tick: *t, Workflow: r.name, Version: r.version, Content: content,
 		Timeout: terms.Timeout, MaxAttempts: t.Budget(terms.MaxAttempts), Endpoint: r.endpoint,
 		Limited: r.limited, Priority: terms.Priority,
 	})

@@ -76,5 +76,5 @@ func (o *Opener) routeOne(p *plan, s *record.Sendable, r *route) {
 		p.park(&s.Tick, s.Workflow)
 		return
 	}
-	o.deliver(p, &s.Tick, r, s.Key, s.Own, s.Stated)
+	o.deliver(p, &s.Tick, r, s.Content, s.Stated)
 }

@@ -57,7 +57,7 @@ func weigh(batch []*Delivery) int {
 	return n
 }
 
-func (d *Delivery) bytes() int { return TextLength(d.Payload) }
+func (d *Delivery) bytes() int { return TextLength(d.Content.Payload) }
 
 // TextLength returns the number of bytes of a text; 0 for nil.
 func TextLength(text *string) int {

@@ -21,8 +21,7 @@ type Delivery struct {
 	id          string // the tick's, set with the body of its request
 	Workflow    string
 	Version     string
-	Key         string
-	Payload     *string
+	Content     record.Content
 	Timeout     time.Duration
 	MaxAttempts int16
 	Endpoint    *Target

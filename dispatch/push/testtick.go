@@ -108,7 +108,7 @@ func trialBody(tickID string, batch int, now time.Time) (body []byte, id string)
 	when = append(when, `,"timezone":"UTC","upcoming":[]`...)
 	m := message.Message{
 		Tick: &record.Tick{NominalAt: at, FiredAt: now, Version: 1, Attempt: 1, Cause: record.Manual, DST: calendar.DSTNone},
-		ID:   tickID, Schedule: "test", Workflow: "test", Key: "test", MaxAttempts: 1, Token: "test", When: when,
+		ID:   tickID, Schedule: "test", Workflow: "test", Content: record.Content{Key: "test"}, MaxAttempts: 1, Token: "test", When: when,
 	}
 	if batch == 1 {
 		return m.AppendJSON(nil), tickID

@@ -29,15 +29,22 @@ const LeasedTicks = `SELECT COALESCE(sum(unended), 0)::bigint FROM lease WHERE t
 type Sendable struct {
 	Tick
 	Workflow string
-	Key      string
-	Own      *string // the payload of the tick or of its schedule's version
+	Content  Content
 	Stated   policy.Stored
+}
+
+// Content is what the message of a tick holds of its schedule's version. The payload is the tick's own if it has one.
+type Content struct {
+	Key     string
+	Subject *string // nil: the key
+	Labels  *string // a JSON object; nil: none
+	Payload *string
 }
 
 // Held returns how many bytes the long texts of a sendable have.
 func (s *Sendable) Held() int {
-	if s.Own != nil {
-		return s.Tick.Held() + len(*s.Own)
+	if s.Content.Payload != nil {
+		return s.Tick.Held() + len(*s.Content.Payload)
 	}
 	return s.Tick.Held()
 }
@@ -65,7 +72,8 @@ func QueueSendables(b *pgx.Batch, tenant tenants.ID, tries []Try, found *[]*Send
 	*found = make([]*Sendable, 0, len(tries))
 	b.Queue(sabotage.PayloadOfNow.Without(`
 		SELECT `+Columns+`,
-			COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key),
+			COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key), CASE WHEN s.id IS NOT NULL THEN s.subject ELSE r.subject END,
+			NULLIF(COALESCE(s.labels, r.labels), '{}')::text,
 			COALESCE(t.payload, CASE WHEN s.id IS NOT NULL THEN s.payload ELSE r.payload END),
 			COALESCE(s.queue, r.queue), COALESCE(s.priority, r.priority),
 			COALESCE(s.timeout_s, r.timeout_s), COALESCE(s.max_attempts, r.max_attempts),
@@ -87,7 +95,7 @@ func QueueSendables(b *pgx.Batch, tenant tenants.ID, tries []Try, found *[]*Send
 			if err := rows.Scan(&t.ScheduleID, &t.NominalAt, &t.Seq, &t.Version, &t.MissedCount, &t.Occurrence, &t.CohortID, &t.ChunkID,
 				&t.LastAt, &t.UntilAt, &t.FiredAt, &t.EndedAt, &t.Shard, &t.Attempt, &t.State, &t.Reason, &t.Cause, &t.DST, &t.StartedAt,
 				&t.Payload, &t.Result, &t.Error, &t.ReplayedFrom,
-				&s.Workflow, &s.Key, &s.Own, &s.Stated.Queue, &s.Stated.Priority, &s.Stated.Timeout, &s.Stated.MaxAttempts, &s.Stated.MaxLateness, &s.Stated.OnExpired); err != nil {
+				&s.Workflow, &s.Content.Key, &s.Content.Subject, &s.Content.Labels, &s.Content.Payload, &s.Stated.Queue, &s.Stated.Priority, &s.Stated.Timeout, &s.Stated.MaxAttempts, &s.Stated.MaxLateness, &s.Stated.OnExpired); err != nil {
 				return err
 			}
 			if err := hold.Take(s.Held()); err != nil {

@@ -12,9 +12,12 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Schedule is the schedule of a tick: its name, and how long its ended ticks are kept. 0 means as long as the tenant's.
+// Schedule is the schedule of a tick: its name, its subject, its version, and how long its ended ticks are kept. 0 means as long as the
+// tenant's.
 type Schedule struct {
 	Workflow, Key     string
+	Subject           string
+	Version           int32 // the last one of a deleted schedule
 	Succeeded, Failed time.Duration
 }
 
@@ -26,11 +29,12 @@ func SchedulesOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ids []i
 	}
 	rows, err := db.Query(ctx, `
 		SELECT i.id, COALESCE(s.workflow, r.workflow), COALESCE(s.key, r.key),
+			CASE WHEN s.id IS NULL THEN COALESCE(r.subject, r.key) ELSE COALESCE(s.subject, s.key) END, COALESCE(s.version, r.version),
 			COALESCE(s.keep_succeeded_s, r.keep_succeeded_s), COALESCE(s.keep_failed_s, r.keep_failed_s), w.defaults
 		FROM (SELECT DISTINCT id FROM unnest($2::bigint[]) AS n (id)) i
 		LEFT JOIN schedule s ON s.tenant_id = $1 AND s.id = i.id
 		LEFT JOIN LATERAL (
-			SELECT workflow, key, keep_succeeded_s, keep_failed_s
+			SELECT workflow, key, subject, version, keep_succeeded_s, keep_failed_s
 			FROM revision
 			WHERE tenant_id = $1 AND schedule_id = i.id AND s.id IS NULL
 			ORDER BY version DESC
@@ -45,7 +49,7 @@ func SchedulesOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ids []i
 	var w Schedule
 	var good, bad *int32
 	var defaults []byte
-	_, err = pgx.ForEachRow(rows, []any{&id, &w.Workflow, &w.Key, &good, &bad, &defaults}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &w.Workflow, &w.Key, &w.Subject, &w.Version, &good, &bad, &defaults}, func() error {
 		own := policy.Stored{KeepSucceeded: good, KeepFailed: bad}
 		terms, err := policy.Resolve(own, defaults)
 		if err != nil { // the tenant's retention counts until this program can read the defaults
@@ -59,6 +63,37 @@ func SchedulesOf(ctx context.Context, db postgres.DB, tenant tenants.ID, ids []i
 		return nil, fmt.Errorf("read schedules of ticks: %w", err)
 	}
 	return found, nil
+}
+
+// SchedulesAt returns the schedule of each tick, with the subject that the schedule had when the tick fired. named is the result of
+// SchedulesOf for the ticks.
+func SchedulesAt(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks []*Tick, named map[int64]Schedule) ([]Schedule, error) {
+	all := make([]Schedule, len(ticks))
+	var ids, places []int64
+	var versions []int32
+	for i, t := range ticks {
+		all[i] = named[t.ScheduleID]
+		if all[i].Version != t.Version {
+			ids, versions, places = append(ids, t.ScheduleID), append(versions, t.Version), append(places, int64(i))
+		}
+	}
+	if len(ids) == 0 {
+		return all, nil
+	}
+	rows, _ := db.Query(ctx, `
+		SELECT n.place, COALESCE(r.subject, r.key)
+		FROM unnest($2::bigint[], $3::int[], $4::bigint[]) AS n (id, version, place)
+		JOIN revision r ON r.tenant_id = $1 AND r.schedule_id = n.id AND r.version = n.version`, tenant, ids, versions, places) // ForEachRow reports the error
+	var place int64
+	var subject string
+	_, err := pgx.ForEachRow(rows, []any{&place, &subject}, func() error {
+		all[place].Subject = subject
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read subjects of ticks: %w", err)
+	}
+	return all, nil
 }
 
 // WorkflowTerms are the version of a workflow and its defaults for deliveries.

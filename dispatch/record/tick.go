@@ -144,7 +144,7 @@ func (t *Tick) Held() int {
 }
 
 // DeadColumns are the columns of a dead letter without its tenant.
-const DeadColumns = `schedule_id, nominal_at, seq, workflow, key, failed_at, fired_at, last_at, until_at, occurrence, cohort_id,
+const DeadColumns = `schedule_id, nominal_at, seq, workflow, key, subject, failed_at, fired_at, last_at, until_at, occurrence, cohort_id,
 	version, missed_count, shard, attempt, cause, dst, payload, error`
 
 // Valid returns s as text that PostgreSQL stores: it replaces invalid UTF-8 and NUL.

@@ -25,7 +25,7 @@ func TestAKeyIsErasedWhileItsTicksRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if receipt.Counts.Schedules != 1 || receipt.Counts.Ticks < 3 || receipt.ErasedBy != "ann" || len(receipt.KeyHash) != 64 {
+	if receipt.Counts.Schedules != 1 || receipt.Counts.Ticks < 3 || receipt.ErasedBy != "ann" || len(receipt.SubjectHash) != 64 {
 		t.Errorf("got %+v", receipt)
 	}
 	for _, tick := range leased {
@@ -63,7 +63,7 @@ func TestAnErasureThatWasCutIsFinished(t *testing.T) {
 	h.Put("w", "k", dispatchtest.EverySecond())
 	dispatchtest.Until(t, "a tick runs", func() bool { return len(h.History("w", "k")) > 0 })
 	h.Exec(`
-		INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids)
+		INSERT INTO erasure (tenant_id, subject_hash, subject, erased_by, began_at, schedule_ids)
 		SELECT tenant_id, '\x00', 'k', 'ann', now() - interval '1 hour', ARRAY[id] FROM schedule`)
 	h.Exec(`DELETE FROM member`)
 	h.Exec(`DELETE FROM schedule_state`)
@@ -71,7 +71,7 @@ func TestAnErasureThatWasCutIsFinished(t *testing.T) {
 	if err := h.Subjects.FinishErasures(t.Context(), h.Pool); err != nil {
 		t.Fatal(err)
 	}
-	if n := h.Number(`SELECT count(*)::int FROM erasure WHERE erased_at IS NOT NULL AND key IS NULL AND ticks > 0`); n != 1 {
+	if n := h.Number(`SELECT count(*)::int FROM erasure WHERE erased_at IS NOT NULL AND subject IS NULL AND ticks > 0`); n != 1 {
 		t.Error("it is not finished")
 	}
 	if n := h.Number(`SELECT count(*)::int FROM tick`); n != 0 {
@@ -88,7 +88,7 @@ func TestAnErasureThatFailsStopsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Exec(`
-		INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids)
+		INSERT INTO erasure (tenant_id, subject_hash, subject, erased_by, began_at, schedule_ids)
 		VALUES ($1, '\x00', NULL, 'ann', now() - interval '2 hours', '{}'), ($2, '\x00', 'k', 'ann', now() - interval '1 hour', '{}')`, h.Tenant, other.ID)
 	if err := h.Subjects.FinishErasures(t.Context(), h.Pool); err == nil {
 		t.Error("nothing is said of the one that fails")
@@ -114,11 +114,11 @@ func TestKeptAnswersAreSearchedInParts(t *testing.T) {
 	if left := h.Number(`SELECT count(*)::int FROM idempotency`); receipt.Counts.Answers != 4 || left != 1297 {
 		t.Errorf("%d are erased, %d are left", receipt.Counts.Answers, left)
 	}
-	if n := h.Number(`SELECT count(*)::int FROM erasure WHERE key IS NULL AND answer_route IS NULL AND answer_key IS NULL`); n != 1 {
+	if n := h.Number(`SELECT count(*)::int FROM erasure WHERE subject IS NULL AND answer_route IS NULL AND answer_key IS NULL`); n != 1 {
 		t.Error("the erasure keeps where it searched")
 	}
 	h.Exec(`
-		INSERT INTO erasure (tenant_id, key_hash, key, erased_by, began_at, schedule_ids, answer_route, answer_key)
+		INSERT INTO erasure (tenant_id, subject_hash, subject, erased_by, began_at, schedule_ids, answer_route, answer_key)
 		SELECT tenant_id, '\x00', 'bystander', 'ann', now() - interval '1 hour', '{}', route, key
 		FROM idempotency
 		ORDER BY route, key

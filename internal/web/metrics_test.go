@@ -111,13 +111,13 @@ func TestAccessLogHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	e := New(Options{Log: slog.New(slog.NewJSONHandler(&log, nil))})
-	e.GET("/v1/keys/:key", func(c echo.Context) error {
+	e.GET("/v1/subjects/:key", func(c echo.Context) error {
 		Note(c, slog.String("tenant", "acme"))
 		return Answer(c, 200, 1)
 	})
-	send(e, "GET", "/v1/keys/my-secret-key?token=my-secret-token", "Authorization", "Bearer my-secret-jwt")
+	send(e, "GET", "/v1/subjects/my-secret-key?token=my-secret-token", "Authorization", "Bearer my-secret-jwt")
 	line := log.String()
-	if strings.Contains(line, "secret") || !strings.Contains(line, `"route":"/v1/keys/:key"`) || !strings.Contains(line, `"tenant":"acme"`) || !strings.Contains(line, `"status":200`) {
+	if strings.Contains(line, "secret") || !strings.Contains(line, `"route":"/v1/subjects/:key"`) || !strings.Contains(line, `"tenant":"acme"`) || !strings.Contains(line, `"status":200`) {
 		t.Error(line)
 	}
 }

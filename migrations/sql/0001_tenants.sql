@@ -97,19 +97,19 @@ CREATE TABLE audit (
   actor     text             NOT NULL,
   action    text COLLATE "C" NOT NULL,
   target    text COLLATE "C" NOT NULL,
-  key       text COLLATE "C",
+  subject   text COLLATE "C",
   request   text             NOT NULL,
   before    json,
   after     json,
   remote    inet,
   PRIMARY KEY (tenant_id, at, id)
 );
-CREATE INDEX audit_key ON audit (tenant_id, key) WHERE key IS NOT NULL;
+CREATE INDEX audit_subject ON audit (tenant_id, subject) WHERE subject IS NOT NULL;
 COMMENT ON TABLE audit IS 'One change by a person or a program. The transaction of the change writes it. Written by dispatch/push, dispatch/upkeep, schedules/subjects, tenants.';
 COMMENT ON COLUMN audit.target IS 'the path of the changed thing, without /v1';
-COMMENT ON COLUMN audit.key IS 'the key that the entry is about, until that key is erased';
+COMMENT ON COLUMN audit.subject IS 'the subject that the entry is about, until that subject is erased';
 COMMENT ON COLUMN audit.before IS 'the thing before, without payloads and secrets; null: it did not exist, or is not shown';
-COMMENT ON COLUMN audit.remote IS 'the address of the client; null: no client asked, or its key is erased';
+COMMENT ON COLUMN audit.remote IS 'the address of the client; null: no client asked, or its subject is erased';
 
 CREATE TABLE operation (
   tenant_id  int              NOT NULL REFERENCES tenant,
@@ -132,14 +132,14 @@ CREATE TABLE operation (
   due_at     timestamptz      NOT NULL DEFAULT clock_timestamp(),
   look_at    timestamptz      NOT NULL DEFAULT clock_timestamp(),
   ended_at   timestamptz,
-  key        text COLLATE "C",
+  subject    text COLLATE "C",
   PRIMARY KEY (tenant_id, id),
   CONSTRAINT operation_id UNIQUE (id),
   CONSTRAINT operation_ended CHECK (((ended_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled')))),
   CONSTRAINT operation_state CHECK (state IN ('pending', 'running', 'succeeded', 'failed', 'cancelled'))
 );
 CREATE INDEX operation_by_state ON operation (tenant_id, state, id);
-CREATE INDEX operation_key ON operation (tenant_id, key) WHERE key IS NOT NULL;
+CREATE INDEX operation_subject ON operation (tenant_id, subject) WHERE subject IS NOT NULL;
 CREATE INDEX operation_look ON operation (look_at) WHERE ended_at IS NULL;
 CREATE INDEX operation_over ON operation (ended_at) WHERE ended_at IS NOT NULL;
 COMMENT ON TABLE operation IS 'Long work in bounded steps. A step commits together with its progress, so after a crash the next runner goes on behind the last step. Written by operations, schedules/subjects.';
@@ -147,7 +147,7 @@ COMMENT ON COLUMN operation.total IS 'how much there is to do, in the unit of do
 COMMENT ON COLUMN operation.failures IS 'consecutive steps that failed for a reason of ours';
 COMMENT ON COLUMN operation.due_at IS 'no step runs before this time';
 COMMENT ON COLUMN operation.look_at IS 'from this time on a process checks the operation: its runner is silent, or its time has come';
-COMMENT ON COLUMN operation.key IS 'the key or prefix that params names, until that key is erased';
+COMMENT ON COLUMN operation.subject IS 'the subject, the key or the prefix that params names, until that subject is erased';
 
 -- +goose Down
 SELECT 'forward only';

@@ -42,9 +42,9 @@ COMMENT ON TABLE workflow IS 'What the ticks of a workflow are given to, its lim
 COMMENT ON COLUMN workflow.version IS 'as registered by its worker or client';
 COMMENT ON COLUMN workflow.max_running IS 'how many of its ticks run at once; null: no limit';
 
-CREATE TABLE key_profile (
+CREATE TABLE subject_profile (
   tenant_id  int              NOT NULL REFERENCES tenant,
-  key        text COLLATE "C" NOT NULL,
+  subject    text COLLATE "C" NOT NULL,
   timezone   text             NOT NULL,
   quiet_from int,
   quiet_to   int,
@@ -53,20 +53,21 @@ CREATE TABLE key_profile (
   created_at timestamptz      NOT NULL,
   updated_at timestamptz      NOT NULL,
   updated_by text             NOT NULL,
-  PRIMARY KEY (tenant_id, key),
-  CONSTRAINT key_profile_quiet CHECK ((quiet_from IS NULL) = (quiet_to IS NULL) AND (quiet_from IS NULL) = (quiet_skip IS NULL) AND quiet_from <> quiet_to
+  PRIMARY KEY (tenant_id, subject),
+  CONSTRAINT subject_profile_quiet CHECK ((quiet_from IS NULL) = (quiet_to IS NULL) AND (quiet_from IS NULL) = (quiet_skip IS NULL) AND quiet_from <> quiet_to
     AND quiet_from BETWEEN 0 AND 86399 AND quiet_to BETWEEN 0 AND 86399)
 );
-COMMENT ON TABLE key_profile IS 'The zone and quiet hours of a key. Schedules with the zone @key follow it in all workflows. Written by schedules/subjects.';
-COMMENT ON COLUMN key_profile.quiet_from IS 'second of the day at which quiet hours begin';
-COMMENT ON COLUMN key_profile.quiet_to IS 'the first second that is not quiet';
-COMMENT ON COLUMN key_profile.quiet_skip IS 'whether ticks in quiet hours are skipped; else they come at the end';
+COMMENT ON TABLE subject_profile IS 'The zone and quiet hours of a subject. Schedules with the zone @subject follow it in all workflows. Written by schedules/subjects.';
+COMMENT ON COLUMN subject_profile.quiet_from IS 'second of the day at which quiet hours begin';
+COMMENT ON COLUMN subject_profile.quiet_to IS 'the first second that is not quiet';
+COMMENT ON COLUMN subject_profile.quiet_skip IS 'whether ticks in quiet hours are skipped; else they come at the end';
 
 CREATE TABLE schedule (
   tenant_id            int              NOT NULL REFERENCES tenant,
   id                   bigint           GENERATED ALWAYS AS IDENTITY,
   workflow             text COLLATE "C" NOT NULL,
   key                  text COLLATE "C" NOT NULL,
+  subject              text COLLATE "C",
   version              int              NOT NULL DEFAULT 1,
   shard                smallint         NOT NULL,
   status               text             NOT NULL,
@@ -100,8 +101,7 @@ CREATE TABLE schedule (
   next_after           timestamptz,
   moves                jsonb,
   moved_until          timestamptz,
-  by_key               boolean          GENERATED ALWAYS AS (starts_with(spec, '{"timezone":"@key"')) STORED NOT NULL,
-  hashed_as            text COLLATE "C",
+  by_subject               boolean          GENERATED ALWAYS AS (starts_with(spec, '{"timezone":"@subject"')) STORED NOT NULL,
   PRIMARY KEY (tenant_id, id),
   CONSTRAINT schedule_workflow_key UNIQUE (tenant_id, workflow, key),
   CONSTRAINT schedule_active_in_cohort CHECK (status = 'active' OR cohort_id IS NULL OR paused_until IS NOT NULL),
@@ -109,7 +109,8 @@ CREATE TABLE schedule (
   CONSTRAINT schedule_shard CHECK (shard BETWEEN 0 AND 63),
   CONSTRAINT schedule_status CHECK (status IN ('active', 'paused', 'completed', 'quarantined'))
 );
-CREATE INDEX schedule_by_key ON schedule (tenant_id, key, id) WHERE by_key;
+CREATE INDEX schedule_following ON schedule (tenant_id, (COALESCE(subject, key)), id) WHERE by_subject;
+CREATE INDEX schedule_by_subject ON schedule (tenant_id, subject, id) WHERE subject IS NOT NULL;
 CREATE INDEX schedule_by_status ON schedule (tenant_id, status, workflow, key) WHERE status <> 'active';
 CREATE INDEX schedule_outside_calendars ON schedule (tenant_id) WHERE cohort_id IS NULL AND spec LIKE '%"named":%';
 CREATE INDEX schedule_keeps ON schedule (tenant_id, id) WHERE keep_succeeded_s IS NOT NULL OR keep_failed_s IS NOT NULL;
@@ -124,8 +125,8 @@ COMMENT ON COLUMN schedule.next_before IS 'the next tick before this version; nu
 COMMENT ON COLUMN schedule.next_after IS 'the next tick with this version; null: none';
 COMMENT ON COLUMN schedule.moves IS 'ticks that a client moved: an array of {at, to, moved_at, by}, oldest first';
 COMMENT ON COLUMN schedule.moved_until IS 'until then its timing includes its moves';
-COMMENT ON COLUMN schedule.by_key IS 'whether its zone is that of its key. A column and not an index expression: an update that leaves it alone stays HOT';
-COMMENT ON COLUMN schedule.hashed_as IS 'the earlier key that H and jitter still use after a rename, so that its times stay';
+COMMENT ON COLUMN schedule.subject IS 'the person or thing that it is for; null: its key';
+COMMENT ON COLUMN schedule.by_subject IS 'whether its zone is that of its subject. A column and not an index expression: an update that leaves it alone stays HOT';
 
 CREATE TABLE schedule_state (
   schedule_id    bigint        NOT NULL,
@@ -179,6 +180,7 @@ CREATE TABLE revision (
   version              int              NOT NULL,
   workflow             text COLLATE "C" NOT NULL,
   key                  text COLLATE "C" NOT NULL,
+  subject              text COLLATE "C",
   spec                 text             NOT NULL,
   payload              text,
   queue                text,
@@ -205,14 +207,15 @@ CREATE TABLE revision (
   next_before          timestamptz,
   next_after           timestamptz,
   paused_until         timestamptz,
-  hashed_as            text COLLATE "C",
   payload_kept         boolean          NOT NULL DEFAULT true,
   PRIMARY KEY (tenant_id, schedule_id, version)
 );
 CREATE INDEX revision_by_key ON revision (tenant_id, workflow, key) WHERE deleted;
+CREATE INDEX revision_by_subject ON revision (tenant_id, subject, schedule_id) WHERE subject IS NOT NULL;
 CREATE INDEX revision_ended ON revision (tenant_id, ended_at);
 CREATE INDEX revision_payload ON revision (tenant_id, ended_at) WHERE payload IS NOT NULL;
 COMMENT ON TABLE revision IS 'An earlier version of a schedule, whole, with what its change did to the next tick. Written by dispatch/upkeep, schedules, schedules/subjects.';
+COMMENT ON COLUMN revision.subject IS 'the person or thing that it was for; null: its key';
 COMMENT ON COLUMN revision.changed_at IS 'when it became the present version';
 COMMENT ON COLUMN revision.ended_at IS 'when it stopped being the present version';
 COMMENT ON COLUMN revision.payload_kept IS 'false: retention dropped its payload';
@@ -274,12 +277,12 @@ CREATE TRIGGER schedule_updated_labels AFTER UPDATE ON schedule FOR EACH ROW
 CREATE TABLE erasure (
   tenant_id    int              NOT NULL REFERENCES tenant,
   id           bigint           GENERATED ALWAYS AS IDENTITY,
-  key_hash     bytea            NOT NULL,
+  subject_hash bytea            NOT NULL,
   erased_by    text             NOT NULL,
   began_at     timestamptz      NOT NULL,
   erased_at    timestamptz,
   schedule_ids bigint[]         NOT NULL,
-  key          text COLLATE "C",
+  subject      text COLLATE "C",
   profiles     int              NOT NULL DEFAULT 0,
   schedules    int              NOT NULL DEFAULT 0,
   revisions    int              NOT NULL DEFAULT 0,
@@ -291,13 +294,13 @@ CREATE TABLE erasure (
   earlier      text[],
   PRIMARY KEY (tenant_id, id)
 );
-CREATE INDEX erasure_by_hash ON erasure (tenant_id, key_hash);
+CREATE INDEX erasure_by_hash ON erasure (tenant_id, subject_hash);
 CREATE INDEX erasure_pending ON erasure (began_at) WHERE erased_at IS NULL;
-COMMENT ON TABLE erasure IS 'The erasure of a key: that it was done, by whom, and how much there was. Written by schedules/subjects.';
-COMMENT ON COLUMN erasure.key_hash IS 'keyed hash of the key';
-COMMENT ON COLUMN erasure.key IS 'the key, until everything of it is erased';
-COMMENT ON COLUMN erasure.answer_route IS 'with answer_key: the last kept answer that was searched for the key';
-COMMENT ON COLUMN erasure.earlier IS 'earlier names of the key, escaped as in a path, until everything of it is erased';
+COMMENT ON TABLE erasure IS 'The erasure of a subject: that it was done, by whom, and how much there was. Written by schedules/subjects.';
+COMMENT ON COLUMN erasure.subject_hash IS 'keyed hash of the subject';
+COMMENT ON COLUMN erasure.subject IS 'the subject, until everything of it is erased';
+COMMENT ON COLUMN erasure.answer_route IS 'with answer_key: the last kept answer that was searched for the subject';
+COMMENT ON COLUMN erasure.earlier IS 'earlier names of the subject, escaped as in a path, until everything of it is erased';
 
 CREATE UNLOGGED TABLE sync (
   tenant_id int         NOT NULL,

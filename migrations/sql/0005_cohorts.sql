@@ -97,7 +97,7 @@ CREATE TABLE tally (
   counted_at timestamptz,
   PRIMARY KEY (tenant_id, cohort_id)
 ) WITH (fillfactor = 80);
-COMMENT ON TABLE tally IS 'Counts that quotas and forecasts use. cohort_id > 0: the members of that cohort; 0: all schedules of the tenant; -1: its profiles of keys; -2: the bytes of its specs and payloads, with those of revisions. Written by dispatch/upkeep, schedules/forecast.';
+COMMENT ON TABLE tally IS 'Counts that quotas and forecasts use. cohort_id > 0: the members of that cohort; 0: all schedules of the tenant; -1: the profiles of subjects; -2: the bytes of its specs and payloads, with those of revisions. Written by dispatch/upkeep, schedules/forecast.';
 COMMENT ON COLUMN tally.shard IS 'the shard of the cohort';
 COMMENT ON COLUMN tally.workflow IS 'the workflow of the cohort; null: none';
 COMMENT ON COLUMN tally.counted_at IS 'cohort -2: when the rows were last added up; null: never';
@@ -122,7 +122,7 @@ END
 $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
-CREATE FUNCTION count_key_profiles() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION count_subject_profiles() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO tally_delta (tenant_id, cohort_id, n)
   SELECT tenant_id, -1, CASE TG_OP WHEN 'INSERT' THEN count(*) ELSE -count(*) END FROM changed GROUP BY tenant_id;
@@ -152,10 +152,10 @@ CREATE TRIGGER schedule_state_inserted AFTER INSERT ON schedule_state REFERENCIN
   FOR EACH STATEMENT EXECUTE FUNCTION count_schedules();
 CREATE TRIGGER schedule_state_deleted AFTER DELETE ON schedule_state REFERENCING OLD TABLE AS changed
   FOR EACH STATEMENT EXECUTE FUNCTION count_schedules();
-CREATE TRIGGER key_profile_inserted AFTER INSERT ON key_profile REFERENCING NEW TABLE AS changed
-  FOR EACH STATEMENT EXECUTE FUNCTION count_key_profiles();
-CREATE TRIGGER key_profile_deleted AFTER DELETE ON key_profile REFERENCING OLD TABLE AS changed
-  FOR EACH STATEMENT EXECUTE FUNCTION count_key_profiles();
+CREATE TRIGGER subject_profile_inserted AFTER INSERT ON subject_profile REFERENCING NEW TABLE AS changed
+  FOR EACH STATEMENT EXECUTE FUNCTION count_subject_profiles();
+CREATE TRIGGER subject_profile_deleted AFTER DELETE ON subject_profile REFERENCING OLD TABLE AS changed
+  FOR EACH STATEMENT EXECUTE FUNCTION count_subject_profiles();
 CREATE TRIGGER member_inserted AFTER INSERT ON member REFERENCING NEW TABLE AS changed
   FOR EACH STATEMENT EXECUTE FUNCTION count_members();
 CREATE TRIGGER member_deleted AFTER DELETE ON member REFERENCING OLD TABLE AS changed

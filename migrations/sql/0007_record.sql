@@ -77,6 +77,7 @@ CREATE TABLE dead_letter (
   seq          int              NOT NULL,
   workflow     text COLLATE "C" NOT NULL,
   key          text COLLATE "C" NOT NULL,
+  subject      text COLLATE "C",
   failed_at    timestamptz      NOT NULL,
   fired_at     timestamptz      NOT NULL,
   last_at      timestamptz,
@@ -94,10 +95,12 @@ CREATE TABLE dead_letter (
   PRIMARY KEY (tenant_id, schedule_id, nominal_at, seq)
 );
 CREATE INDEX dead_letter_by_key ON dead_letter (tenant_id, key, nominal_at, schedule_id, seq);
+CREATE INDEX dead_letter_by_subject ON dead_letter (tenant_id, subject, nominal_at, schedule_id, seq) WHERE subject IS NOT NULL;
 CREATE INDEX dead_letter_by_time ON dead_letter (tenant_id, nominal_at, schedule_id, seq);
 CREATE INDEX dead_letter_by_workflow ON dead_letter (tenant_id, workflow, nominal_at, schedule_id, seq);
 CREATE INDEX dead_letter_failed ON dead_letter USING brin (failed_at);
 COMMENT ON TABLE dead_letter IS 'A tick that failed for good, whole. It outlives the partition of its tick. Written by dispatch/control, dispatch/finish, dispatch/upkeep, schedules/subjects.';
+COMMENT ON COLUMN dead_letter.subject IS 'the subject of its schedule; null: its key';
 
 -- +goose Down
 SELECT 'forward only';

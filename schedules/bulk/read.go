@@ -149,13 +149,15 @@ type specRead struct {
 
 // members reads a line. It reads a text that many lines have in common once.
 func (r *reader) members(text []byte) (line Line, specText string, err error) {
-	var spec, policy, delivery, labels, workflow, key, note, status []byte
+	var spec, policy, delivery, labels, workflow, key, subject, note, status []byte
 	err = web.Members[Line](text, func(name, value []byte) {
 		switch string(name) {
 		case "workflow":
 			workflow = value
 		case "key":
 			key = value
+		case "subject":
+			subject = value
 		case "spec":
 			spec = value
 		case "policy":
@@ -195,7 +197,7 @@ func (r *reader) members(text []byte) (line Line, specText string, err error) {
 		keep(r.labels, string(labels), line.Labels)
 	}
 	return line, known.text, errors.Join(
-		readMember(workflow, &line.Workflow), readMember(key, &line.Key), readMember(policy, &line.Policy), readMember(delivery, &line.Delivery),
+		readMember(workflow, &line.Workflow), readMember(key, &line.Key), readMember(subject, &line.Subject), readMember(policy, &line.Policy), readMember(delivery, &line.Delivery),
 		readMember(note, &line.Note), readMember(status, &line.Status))
 }
 

@@ -34,12 +34,12 @@ func TestBlankLinesAreNotReadForEver(t *testing.T) {
 func TestBulkTimesLinesByTheirKeys(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
-	h.PutKey("a", subjects.KeyParams{Timezone: "Asia/Tokyo"})
-	h.PutKey("b", subjects.KeyParams{Timezone: "Europe/Berlin"})
+	h.PutSubject("a", subjects.SubjectParams{Timezone: "Asia/Tokyo"})
+	h.PutSubject("b", subjects.SubjectParams{Timezone: "Europe/Berlin"})
 	lines := []string{
-		`{"workflow":"w","key":"a","spec":{"timezone":"@key","cron":["0 8 * * *"]}}`,
-		`{"workflow":"w","key":"b","spec":{"timezone":"@key","cron":["0 8 * * *"]}}`,
-		`{"workflow":"w","key":"c","spec":{"timezone":"@key","cron":["0 8 * * *"]}}`,
+		`{"workflow":"w","key":"a","spec":{"timezone":"@subject","cron":["0 8 * * *"]}}`,
+		`{"workflow":"w","key":"b","spec":{"timezone":"@subject","cron":["0 8 * * *"]}}`,
+		`{"workflow":"w","key":"c","spec":{"timezone":"@subject","cron":["0 8 * * *"]}}`,
 		`{"workflow":"w","key":"d","spec":{"timezone":"Asia/Tokyo","cron":["0 8 * * *"]}}`,
 	}
 	send := func() (results []bulk.Result) {
@@ -59,7 +59,7 @@ func TestBulkTimesLinesByTheirKeys(t *testing.T) {
 			t.Errorf("line %d: got %+v", i+1, got[i])
 		}
 	}
-	if f := got[2].Error; f == nil || f.Code != "no_key_zone" || f.Errors[0].Pointer != "/spec/timezone" {
+	if f := got[2].Error; f == nil || f.Code != "no_subject_zone" || f.Errors[0].Pointer != "/spec/timezone" {
 		t.Errorf("got %+v", f)
 	}
 	if a, b, d := h.Get("a"), h.Get("b"), h.Get("d"); !a.NextAt.Equal(*d.NextAt) || !b.NextAt.Equal(h.NextOf("Europe/Berlin", "0 8 * * *")) {
@@ -69,8 +69,8 @@ func TestBulkTimesLinesByTheirKeys(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	lines[1] = strings.Replace(lines[1], "0 8", "0 9", 1)
-	lines[3] = strings.Replace(lines[3], "Asia/Tokyo", "@key", 1)
-	h.PutKey("d", subjects.KeyParams{Timezone: "Europe/Berlin"})
+	lines[3] = strings.Replace(lines[3], "Asia/Tokyo", "@subject", 1)
+	h.PutSubject("d", subjects.SubjectParams{Timezone: "Europe/Berlin"})
 	if got := send(); got[1].Result != schedules.Updated || got[3].Result != schedules.Updated {
 		t.Errorf("got %+v", got)
 	}

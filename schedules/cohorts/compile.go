@@ -51,17 +51,14 @@ type StoredSpec struct {
 	Workflow, Key string
 	Spec          string
 	AnchorAt      time.Time
-	HashedAs      *string // the key that the schedule had when it was made, where it was renamed
+	Subject       string // whose profile FromSpec reads
 	Moves         []calendar.Move
 	Profile       Profile
 	Compiled      *calendar.Timing // the spec by the present calendars, without moves; nil: it is not compiled yet
 }
 
-// Identity names the schedule for hashes: as it was named when it was made, whatever its key is called since.
+// Identity returns the name of the schedule from which H and jitter are hashed.
 func (s StoredSpec) Identity() string {
-	if s.HashedAs != nil {
-		return Identity(s.Tenant, s.Workflow, *s.HashedAs)
-	}
 	return Identity(s.Tenant, s.Workflow, s.Key)
 }
 
@@ -109,14 +106,14 @@ func (ts *Timings) CompileStored(ctx context.Context, db postgres.DB, s StoredSp
 	return s.compiled(spec, a.In(s.context()))
 }
 
-// FromSpec compiles a stored spec with the present profile of its key. broken tells why the spec cannot be computed; err tells
+// FromSpec compiles a stored spec with the present profile of its subject. broken tells why the spec cannot be computed; err tells
 // that the database could not be asked.
 func (ts *Timings) FromSpec(ctx context.Context, db postgres.DB, s StoredSpec) (t *calendar.Timing, broken, err error) {
-	found, err := ReadProfiles(ctx, db, s.Tenant, s.Key)
+	found, err := ReadProfiles(ctx, db, s.Tenant, s.Subject)
 	if err != nil {
 		return nil, nil, err
 	}
-	s.Profile = found[s.Key]
+	s.Profile = found[s.Subject]
 	if t, err = ts.CompileStored(ctx, db, s); errors.Is(err, ErrUncomputable) {
 		return nil, err, nil
 	}

@@ -7,5 +7,5 @@
 // [Timings] compiles and keeps timings. A shard is a part of all cohorts under one advisory lock: the sweep takes it alone
 // ([LockShard]), changes of schedules share it ([ShareShard]).
 //
-// Tables: cohort, cohort_timing; it reads calendar, calendar_revision, key_profile and tzdata.
+// Tables: cohort, cohort_timing; it reads calendar, calendar_revision, subject_profile and tzdata.
 package cohorts

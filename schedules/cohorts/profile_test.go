@@ -17,8 +17,8 @@ func around(then string) *subjects.QuietHours {
 func TestACohortSleepsUntilQuietHoursEnd(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Etc/UTC", QuietHours: around("")})
-	made := h.Put("k", schedulestest.FollowingKey("0 * * * *"))
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC", QuietHours: around("")})
+	made := h.Put("k", schedulestest.FollowingSubject("0 * * * *"))
 	if wait := schedulestest.One[time.Duration](h, `SELECT due_at - next_at FROM cohort`); wait < 8*time.Hour || wait > 11*time.Hour {
 		t.Errorf("it is due %s after its nominal time", wait)
 	}
@@ -29,12 +29,12 @@ func TestACohortSleepsUntilQuietHoursEnd(t *testing.T) {
 	if got := h.Get("k"); got.NextAt.After(time.Now()) || len(h.TakeHanded()) != 0 {
 		t.Errorf("the one that waits is the next: got %s", got.NextAt)
 	}
-	h.Put("k", schedulestest.FollowingKey("30 * * * *"))
+	h.Put("k", schedulestest.FollowingSubject("30 * * * *"))
 	if handed := h.TakeHanded(); len(handed) != 1 || !handed[0].Run.Quiet || handed[0].Missed != 2 {
 		t.Errorf("what waited is recorded as skipped: got %+v", handed)
 	}
 	h.Backdate(3 * time.Hour)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Etc/UTC"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC"})
 	if handed := h.TakeHanded(); len(handed) != 1 || handed[0].Run.Quiet || handed[0].Missed != 2 {
 		t.Errorf("what waited is handed out when the hours are lifted: got %+v", handed)
 	}

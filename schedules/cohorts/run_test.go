@@ -214,8 +214,8 @@ func count(times []time.Time, from time.Time) int {
 // quietTiming is a timing of a key in UTC whose quiet hours are from 22:00 to 07:00.
 func quietTiming(t *testing.T, skip bool, cron string) *calendar.Timing {
 	t.Helper()
-	timing, err := calendar.Compile(calendar.Spec{Timezone: "@key", Cron: calendar.StringList{cron}},
-		calendar.Context{KeyZone: "Etc/UTC", KeyQuiet: calendar.Quiet{From: 22 * 3600, To: 7 * 3600, Skip: skip}})
+	timing, err := calendar.Compile(calendar.Spec{Timezone: "@subject", Cron: calendar.StringList{cron}},
+		calendar.Context{SubjectZone: "Etc/UTC", SubjectQuiet: calendar.Quiet{From: 22 * 3600, To: 7 * 3600, Skip: skip}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ const (
 	tallyLocks  = 0x4341_5254 // the class of advisory locks: 0 is held by who folds, a tenant's by who counts it exactly
 	mostDeltas  = 50_000      // folded at once
 	allOf       = 0           // in the place of a cohort's number: all schedules of the tenant
-	AllKeys     = -1          // likewise: its profiles of keys
+	AllSubjects = -1          // likewise: its profiles of keys
 	AllBytes    = -2          // likewise: the bytes of its specs and payloads
 	countedFor  = 2 * time.Second
 	countedRoom = 50_000 // schedules that others may make while our count is that old
@@ -189,6 +189,13 @@ func (f *Forecasts) Stored(ctx context.Context, tenant tenants.ID) (int, error) 
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	return countStored(ctx, f.pool, tenant)
+}
+
+// Subjects returns how many profiles of subjects a tenant has.
+func (f *Forecasts) Subjects(ctx context.Context, tenant tenants.ID) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	return Count(ctx, f.pool, tenant, AllSubjects)
 }
 
 // ShardsFor returns on how many shards a tenant's new schedules go. A tenant with more schedules uses more shards. So the few

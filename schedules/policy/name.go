@@ -53,6 +53,14 @@ func CheckName(pointer, what, s string) error {
 	return fault.Invalid(pointer, "a %s's name is 1 to 128 of A-Z a-z 0-9 . _ -", what)
 }
 
+// CheckSubject returns the fault of a subject, located at pointer, or nil.
+func CheckSubject(pointer, s string) error {
+	if ValidKey(s) {
+		return nil
+	}
+	return fault.Invalid(pointer, "a subject is 1 to 256 bytes of UTF-8 without control characters")
+}
+
 // CheckKey returns the fault of a key, located at pointer, or nil.
 func CheckKey(pointer, s string) error {
 	if ValidKey(s) {

@@ -11,19 +11,19 @@ import (
 	"github.com/carillonhq/carillon/schedules/subjects"
 )
 
-// PutKey stores the profile of a key of acme.
-func (h *Fixture) PutKey(key string, p subjects.KeyParams) subjects.Key {
+// PutSubject stores the profile of a key of acme.
+func (h *Fixture) PutSubject(key string, p subjects.SubjectParams) subjects.Subject {
 	h.T.Helper()
-	k, _, _, err := h.Subjects.PutKey(h.T.Context(), h.Acme, key, p, "ann", version.Precondition{})
+	k, _, _, err := h.Subjects.PutSubject(h.T.Context(), h.Acme, key, p, "ann", version.Precondition{})
 	if err != nil {
 		h.T.Fatalf("put key %q: %v", key, err)
 	}
 	return k
 }
 
-// FollowingKey returns the parameters of a schedule with the zone of its key.
-func FollowingKey(expressions ...string) schedules.Params {
-	return Spec(calendar.Spec{Timezone: "@key", Cron: calendar.StringList(expressions)})
+// FollowingSubject returns the parameters of a schedule with the zone of its key.
+func FollowingSubject(expressions ...string) schedules.Params {
+	return Spec(calendar.Spec{Timezone: "@subject", Cron: calendar.StringList(expressions)})
 }
 
 // NextOf returns the first time of a cron expression in a zone after now.
@@ -41,7 +41,7 @@ func (h *Fixture) NextOf(zone, cron string) time.Time {
 func (h *Fixture) Follow(key string, n int) {
 	h.T.Helper()
 	for i := range n {
-		if _, _, err := h.Schedules.Put(h.T.Context(), policy.Name{Tenant: h.Acme, Workflow: fmt.Sprint("w", i), Key: key}, FollowingKey("0 8 * * *"), "ann", version.Precondition{}); err != nil {
+		if _, _, err := h.Schedules.Put(h.T.Context(), policy.Name{Tenant: h.Acme, Workflow: fmt.Sprint("w", i), Key: key}, FollowingSubject("0 8 * * *"), "ann", version.Precondition{}); err != nil {
 			h.T.Fatal(err)
 		}
 	}

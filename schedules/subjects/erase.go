@@ -27,16 +27,16 @@ import (
 // and attempts, and whether nothing of them is left.
 type Forget func(ctx context.Context, tx pgx.Tx, tenant tenants.ID, schedules []int64) (ticks, attempts int64, done bool, err error)
 
-// Erasure is the receipt of a key's erasure. KeyHash is a hash of tenant and key under the installation's secret, in
+// Erasure is the receipt of a subject's erasure. SubjectHash is a hash of tenant and subject under the installation's secret, in
 // hexadecimal digits.
 type Erasure struct {
-	KeyHash  string        `json:"key_hash"`
-	ErasedAt time.Time     `json:"erased_at"`
-	ErasedBy string        `json:"erased_by"`
-	Counts   ErasureCounts `json:"counts"`
+	SubjectHash string        `json:"subject_hash"`
+	ErasedAt    time.Time     `json:"erased_at"`
+	ErasedBy    string        `json:"erased_by"`
+	Counts      ErasureCounts `json:"counts"`
 }
 
-// ErasureCounts are how much there was of a key.
+// ErasureCounts are how much there was of a subject.
 type ErasureCounts struct {
 	Profiles  int32 `json:"profiles"`
 	Schedules int32 `json:"schedules"`
@@ -48,25 +48,25 @@ type ErasureCounts struct {
 
 const eraseTime = 8 * time.Second
 
-// Erase deletes all that is kept of a key over all workflows, and keeps a receipt. Its schedules and then their record go in bounded
+// Erase deletes all that is kept of a subject over all workflows, and keeps a receipt. Its schedules and then their record go in bounded
 // parts, and all is gone when it returns. Where that takes too long it is 503, and FinishErasures goes on with it.
-func (ss *Subjects) Erase(ctx context.Context, tenant tenants.ID, key, by string, pre version.Precondition) (Erasure, error) {
-	if err := policy.CheckKey("/key", key); err != nil {
+func (ss *Subjects) Erase(ctx context.Context, tenant tenants.ID, subject, by string, pre version.Precondition) (Erasure, error) {
+	if err := policy.CheckSubject("/subject", subject); err != nil {
 		return Erasure{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, eraseTime)
 	defer cancel()
-	hash := ss.keyHash(tenant, key)
+	hash := ss.subjectHash(tenant, subject)
 	var id int64
 	err := postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, ss.pool, func(tx pgx.Tx) (err error) {
-			if err := cohorts.LockKeys(ctx, tx, tenant, cohorts.ToChange, key); err != nil {
+			if err := cohorts.LockSubjects(ctx, tx, tenant, cohorts.ToChange, subject); err != nil {
 				return err
 			}
-			if err := checkProfile(ctx, tx, tenant, key, pre); err != nil {
+			if err := checkProfile(ctx, tx, tenant, subject, pre); err != nil {
 				return err
 			}
-			id, err = eraseSchedules(ctx, tx, tenant, key, hash, by)
+			id, err = eraseSchedules(ctx, tx, tenant, subject, hash, by)
 			return err
 		})
 	})
@@ -80,7 +80,7 @@ func (ss *Subjects) Erase(ctx context.Context, tenant tenants.ID, key, by string
 	for _, one := range pending { // an earlier one that was cut is part of it
 		if err := ss.finishErasure(ctx, tenant, one); err != nil {
 			if ctx.Err() != nil {
-				busy := fault.Unavailable("busy", "there is much of the key: its erasure goes on; ask again")
+				busy := fault.Unavailable("busy", "there is much of the subject: its erasure goes on; ask again")
 				busy.RetryAfter = 10 * time.Second
 				return Erasure{}, busy
 			}
@@ -90,58 +90,59 @@ func (ss *Subjects) Erase(ctx context.Context, tenant tenants.ID, key, by string
 	return ss.erasure(ctx, tenant, id)
 }
 
-// keyHash is a hash of a tenant's key that tells nothing of it to who lacks the secret.
-func (ss *Subjects) keyHash(tenant tenants.ID, key string) []byte {
+// subjectHash is a hash of a tenant's subject that tells nothing of it to who lacks the secret.
+func (ss *Subjects) subjectHash(tenant tenants.ID, subject string) []byte {
 	h := hmac.New(sha256.New, ss.secret)
-	_, _ = fmt.Fprintf(h, "carillon key v1 %d/%s", tenant, key)
+	_, _ = fmt.Fprintf(h, "carillon subject v1 %d/%s", tenant, subject)
 	return h.Sum(nil)
 }
 
-// checkProfile compares what a request demands with the version of a key's profile. The key is locked.
-func checkProfile(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, pre version.Precondition) error {
+// checkProfile compares what a request demands with the version of a subject's profile. The subject is locked.
+func checkProfile(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject string, pre version.Precondition) error {
 	var version int64
-	err := tx.QueryRow(ctx, `SELECT version FROM key_profile WHERE tenant_id = $1 AND key = $2`, tenant, key).Scan(&version)
+	err := tx.QueryRow(ctx, `SELECT version FROM subject_profile WHERE tenant_id = $1 AND subject = $2`, tenant, subject).Scan(&version)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("read profile: %w", err)
 	}
 	return pre.Check(err == nil, version)
 }
 
-// eraseStep is how many schedules of a key are erased in one transaction, which locks the shards that they lie in.
+// eraseStep is how many schedules of a subject are erased in one transaction, which locks the shards that they lie in.
 const eraseStep = 500
 
-// eraseSchedules begins the erasure of a key, which is locked: it deletes all that names the key, except the record of its schedules,
+// eraseSchedules begins the erasure of a subject, which is locked: it deletes all that names the subject, except the record of its schedules,
 // kept answers, and the schedules beyond eraseStep, and notes what is left to do.
-func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, hash []byte, by string) (id int64, err error) {
-	k, err := findKey(ctx, tx, tenant, key)
+func eraseSchedules(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject string, hash []byte, by string) (id int64, err error) {
+	found, err := find(ctx, tx, tenant, subject)
 	if err != nil {
 		return 0, err
 	}
-	ids := k.all()
+	ids := found.all()
 	slices.Sort(ids)
 	err = tx.QueryRow(ctx, `
 		WITH profiles AS (
-			DELETE FROM key_profile WHERE tenant_id = $1 AND key = $2 RETURNING 1
+			DELETE FROM subject_profile WHERE tenant_id = $1 AND subject = $2 RETURNING 1
 		)
-		INSERT INTO erasure (tenant_id, key_hash, key, earlier, erased_by, began_at, schedule_ids, profiles, schedules, revisions)
-		SELECT $1, $3, $2, ARRAY (SELECT DISTINCT substr(target, 1 + length('keys/')) FROM audit WHERE tenant_id = $1 AND key = $2 AND action = 'key.rename'),
+		INSERT INTO erasure (tenant_id, subject_hash, subject, earlier, erased_by, began_at, schedule_ids, profiles, schedules, revisions)
+		SELECT $1, $3, $2, ARRAY (SELECT DISTINCT substr(target, 1 + length('subjects/')) FROM audit WHERE tenant_id = $1 AND subject = $2 AND action = 'subject.rename'),
 			$4, `+postgres.Now+`, $5, (SELECT count(*) FROM profiles), 0, 0
-		RETURNING id`, tenant, key, hash, by, ids).Scan(&id)
+		RETURNING id`, tenant, subject, hash, by, ids).Scan(&id)
 	if err != nil {
 		return 0, fmt.Errorf("begin an erasure: %w", err)
 	}
-	begun := unfinished{tenant: tenant, id: id, key: key, hash: hash}
+	begun := unfinished{tenant: tenant, id: id, subject: subject, hash: hash}
 	if err := begun.erasePart(ctx, tx, ids[:min(eraseStep, len(ids))]); err != nil {
 		return 0, err
 	}
-	err = tenants.Audit(ctx, tx, tenant, by, tenants.Change{Action: "key.erase", Target: "keys/" + hex.EncodeToString(hash)})
+	err = tenants.Audit(ctx, tx, tenant, by, tenants.Change{Action: "subject.erase", Target: "subjects/" + hex.EncodeToString(hash)})
 	if err != nil {
 		return 0, err
 	}
 	return id, nil
 }
 
-// erasePart deletes schedules of an erased key and their versions, and what names the key by now.
+// erasePart deletes schedules of an erased subject with their versions, versions of other schedules that were for the subject, and what
+// names the subject by now.
 func (e unfinished) erasePart(ctx context.Context, tx pgx.Tx, ids []int64) error {
 	var shards []int16
 	err := tx.QueryRow(ctx, `SELECT COALESCE(array_agg(DISTINCT shard ORDER BY shard), '{}') FROM schedule WHERE tenant_id = $1 AND id = ANY($2)`, e.tenant, ids).Scan(&shards)
@@ -162,7 +163,7 @@ func (e unfinished) erasePart(ctx context.Context, tx pgx.Tx, ids []int64) error
 		WITH schedules AS (
 			DELETE FROM schedule WHERE tenant_id = $1 AND id = ANY($3) RETURNING `+forecast.BytesOf+` AS bytes
 		), revisions AS (
-			DELETE FROM revision WHERE tenant_id = $1 AND schedule_id = ANY($3) RETURNING `+forecast.BytesOf+` AS bytes
+			DELETE FROM revision WHERE tenant_id = $1 AND (schedule_id = ANY($3) OR subject = $5) RETURNING `+forecast.BytesOf+` AS bytes
 		), counted AS (
 			INSERT INTO tally_delta (tenant_id, cohort_id, n)
 			SELECT $1, $4, -sum(bytes)
@@ -171,17 +172,17 @@ func (e unfinished) erasePart(ctx context.Context, tx pgx.Tx, ids []int64) error
 		)
 		UPDATE erasure
 		SET schedules = schedules + (SELECT count(*) FROM schedules), revisions = revisions + (SELECT count(*) FROM revisions)
-		WHERE tenant_id = $1 AND id = $2`, e.tenant, e.id, ids, forecast.AllBytes)
+		WHERE tenant_id = $1 AND id = $2`, e.tenant, e.id, ids, forecast.AllBytes, e.subject)
 	// An operation that is under way is cancelled: without its params it cannot go on.
 	b.Queue(`
 		UPDATE operation
-		SET key = NULL, params = '{}', cursor = NULL, result = NULL, error = NULL,
+		SET subject = NULL, params = '{}', cursor = NULL, result = NULL, error = NULL,
 			cancel = cancel OR ended_at IS NULL, look_at = CASE WHEN ended_at IS NULL THEN `+postgres.Now+` ELSE look_at END
-		WHERE tenant_id = $1 AND key = $2`, e.tenant, e.key)
+		WHERE tenant_id = $1 AND subject = $2`, e.tenant, e.subject)
 	b.Queue(`
 		UPDATE audit
-		SET target = $3, key = NULL, before = NULL, after = NULL, remote = NULL
-		WHERE tenant_id = $1 AND key = $2`, e.tenant, e.key, "keys/"+hex.EncodeToString(e.hash))
+		SET target = $3, subject = NULL, before = NULL, after = NULL, remote = NULL
+		WHERE tenant_id = $1 AND subject = $2`, e.tenant, e.subject, "subjects/"+hex.EncodeToString(e.hash))
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("erase schedules: %w", err)
 	}
@@ -203,9 +204,9 @@ func unerased(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int64) ([
 	return left, nil
 }
 
-// pendingErasures are those of one key that are not finished.
+// pendingErasures are those of one subject that are not finished.
 func (ss *Subjects) pendingErasures(ctx context.Context, tenant tenants.ID, hash []byte) ([]int64, error) {
-	rows, _ := ss.pool.Query(ctx, `SELECT id FROM erasure WHERE tenant_id = $1 AND key_hash = $2 AND erased_at IS NULL ORDER BY id`, tenant, hash) // CollectRows reports the error
+	rows, _ := ss.pool.Query(ctx, `SELECT id FROM erasure WHERE tenant_id = $1 AND subject_hash = $2 AND erased_at IS NULL ORDER BY id`, tenant, hash) // CollectRows reports the error
 	pending, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, fmt.Errorf("look for erasures: %w", err)
@@ -213,7 +214,7 @@ func (ss *Subjects) pendingErasures(ctx context.Context, tenant tenants.ID, hash
 	return pending, nil
 }
 
-// finishErasure deletes what is left of a key, part after part.
+// finishErasure deletes what is left of a subject, part after part.
 func (ss *Subjects) finishErasure(ctx context.Context, tenant tenants.ID, id int64) error {
 	for {
 		var done bool
@@ -233,14 +234,14 @@ func (ss *Subjects) erasure(ctx context.Context, tenant tenants.ID, id int64) (e
 	var hash []byte
 	n := &e.Counts
 	err = ss.pool.QueryRow(ctx, `
-		SELECT key_hash, erased_at, erased_by, profiles, schedules, revisions, ticks, attempts, answers
+		SELECT subject_hash, erased_at, erased_by, profiles, schedules, revisions, ticks, attempts, answers
 		FROM erasure
 		WHERE tenant_id = $1 AND id = $2`, tenant, id).
 		Scan(&hash, &e.ErasedAt, &e.ErasedBy, &n.Profiles, &n.Schedules, &n.Revisions, &n.Ticks, &n.Attempts, &n.Answers)
 	if err != nil {
 		return e, fmt.Errorf("read erasure: %w", err)
 	}
-	e.KeyHash, e.ErasedAt = hex.EncodeToString(hash), e.ErasedAt.UTC()
+	e.SubjectHash, e.ErasedAt = hex.EncodeToString(hash), e.ErasedAt.UTC()
 	return e, nil
 }
 

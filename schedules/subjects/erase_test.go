@@ -15,7 +15,7 @@ func TestAKeyWithManySchedulesIsErasedInParts(t *testing.T) {
 	t.Parallel()
 	const many = 501
 	h := schedulestest.New(t)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Europe/Berlin"})
 	h.Follow("k", many)
 	held, err := h.Pool.Begin(t.Context())
 	if err != nil {
@@ -56,7 +56,7 @@ func TestAKeyWithManySchedulesIsErasedInParts(t *testing.T) {
 	if n := schedulestest.One[int](h, `SELECT count(*)::int FROM schedule`); n != 0 {
 		t.Errorf("%d schedules are left", n)
 	}
-	if n := schedulestest.One[int](h, `SELECT count(*)::int FROM erasure WHERE erased_at IS NULL OR key IS NOT NULL`); n != 0 {
+	if n := schedulestest.One[int](h, `SELECT count(*)::int FROM erasure WHERE erased_at IS NULL OR subject IS NOT NULL`); n != 0 {
 		t.Errorf("%d erasures are not finished", n)
 	}
 }

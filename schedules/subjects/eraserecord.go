@@ -19,24 +19,24 @@ import (
 type unfinished struct {
 	tenant    tenants.ID
 	id        int64
-	key       string // its last name
-	hash      []byte // of the key
+	subject   string // its last name
+	hash      []byte // of the subject
 	schedules []int64
-	names     []string // of the key: the last and earlier ones
+	names     []string // of the subject: the last and earlier ones
 	route     string   // with once: the last kept answer that was searched
 	once      string
 }
 
-// eraseRecord deletes a part of an erased key's schedules, after the last part a part of their record, and at last a part of the
-// answers that hold the key.
+// eraseRecord deletes a part of an erased subject's schedules, after the last part a part of their record, and at last a part of the
+// answers that hold the subject.
 func (ss *Subjects) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (done bool, err error) {
 	e := unfinished{tenant: tenant, id: id}
 	var earlier []string
 	err = tx.QueryRow(ctx, `
-		SELECT schedule_ids, key, key_hash, earlier, COALESCE(answer_route, ''), COALESCE(answer_key, '')
+		SELECT schedule_ids, subject, subject_hash, earlier, COALESCE(answer_route, ''), COALESCE(answer_key, '')
 		FROM erasure
 		WHERE tenant_id = $1 AND id = $2 AND erased_at IS NULL
-		FOR UPDATE`, tenant, id).Scan(&e.schedules, &e.key, &e.hash, &earlier, &e.route, &e.once)
+		FOR UPDATE`, tenant, id).Scan(&e.schedules, &e.subject, &e.hash, &earlier, &e.route, &e.once)
 	if errors.Is(err, pgx.ErrNoRows) { // another has finished it
 		return true, nil
 	}
@@ -50,11 +50,11 @@ func (ss *Subjects) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.I
 	if len(left) > 0 {
 		return false, e.erasePart(ctx, tx, left)
 	}
-	e.names = []string{e.key}
+	e.names = []string{e.subject}
 	for _, escaped := range earlier {
 		name, err := url.PathUnescape(escaped)
 		if err != nil {
-			return false, fmt.Errorf("an earlier name of the key: %w", err)
+			return false, fmt.Errorf("an earlier name of the subject: %w", err)
 		}
 		e.names = append(e.names, name)
 	}
@@ -77,12 +77,12 @@ func (ss *Subjects) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.I
 
 const answersSearched = 500 // in one step
 
-// eraseAnswers searches the next answers that are kept for an Idempotency-Key. It deletes those that hold a key, or are to a
+// eraseAnswers searches the next answers that are kept for an Idempotency-Key. It deletes those that hold a subject, or are to a
 // request that named it. After the last answer the erasure is done.
 func eraseAnswers(ctx context.Context, tx pgx.Tx, e unfinished) (done bool, err error) {
 	var members [][]byte
 	for _, name := range e.names {
-		for _, member := range []string{"key", "key_prefix"} {
+		for _, member := range []string{"subject", "key", "key_prefix", "subject_prefix"} {
 			object, err := web.Marshal(map[string]string{member: name})
 			if err != nil {
 				return false, err
@@ -121,7 +121,7 @@ func eraseAnswers(ctx context.Context, tx pgx.Tx, e unfinished) (done bool, err 
 		UPDATE erasure
 		SET answers = answers + $3,
 			answer_route = CASE WHEN NOT $6 THEN $4 END, answer_key = CASE WHEN NOT $6 THEN $5 END,
-			erased_at = CASE WHEN $6 THEN `+postgres.Now+` END, key = CASE WHEN NOT $6 THEN key END, earlier = CASE WHEN NOT $6 THEN earlier END
+			erased_at = CASE WHEN $6 THEN `+postgres.Now+` END, subject = CASE WHEN NOT $6 THEN subject END, earlier = CASE WHEN NOT $6 THEN earlier END
 		WHERE tenant_id = $1 AND id = $2`, e.tenant, e.id, len(routes), e.route, e.once, done)
 	if err != nil {
 		return false, fmt.Errorf("note erasure: %w", err)
@@ -129,14 +129,14 @@ func eraseAnswers(ctx context.Context, tx pgx.Tx, e unfinished) (done bool, err 
 	return done, nil
 }
 
-// routeNames reports whether the path of a kept answer's route names a key by one of its names, however the client
+// routeNames reports whether the path of a kept answer's route names a subject by one of its names, however the client
 // escaped it.
 func routeNames(route string, names []string) bool {
 	_, path, _ := strings.Cut(route, " ")
 	parts := strings.Split(path, "/")
 	for i, part := range parts[1:] {
 		name, err := url.PathUnescape(part)
-		if err == nil && slices.Contains(names, name) && slices.Contains([]string{"schedules", "keys"}, parts[i]) {
+		if err == nil && slices.Contains(names, name) && slices.Contains([]string{"schedules", "subjects"}, parts[i]) {
 			return true
 		}
 	}

@@ -11,34 +11,34 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// keyed is what there is of a key over all workflows: its schedules, and the numbers of those that were deleted.
-type keyed struct {
-	live    []keyedSchedule
+// belongings are the schedules of a subject in all workflows, and the numbers of those that were deleted.
+type belongings struct {
+	live    []belonging
 	deleted []int64
 }
 
-type keyedSchedule struct {
+type belonging struct {
 	ID       int64
 	Shard    int16
 	Workflow string
 }
 
-func (k keyed) ids() []int64 {
-	ids := make([]int64, len(k.live))
-	for i, s := range k.live {
+func (b belongings) ids() []int64 {
+	ids := make([]int64, len(b.live))
+	for i, s := range b.live {
 		ids[i] = s.ID
 	}
 	return ids
 }
 
-// all are the numbers of the schedules and of those that were deleted.
-func (k keyed) all() []int64 { return append(k.ids(), k.deleted...) }
+// all returns the numbers of the schedules and of those that were deleted.
+func (b belongings) all() []int64 { return append(b.ids(), b.deleted...) }
 
-// findKey looks a key up in each of the tenant's workflows that has schedules, or had some that were deleted: it jumps from
-// workflow to workflow, as an index of all schedules by key would cost whoever writes one.
-func findKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string) (k keyed, err error) {
-	var b pgx.Batch
-	b.Queue(`
+// find reads the schedules of a subject. Two indexes have those that name their subject. For those that have it as their key, find jumps
+// from workflow to workflow of the tenant: an index of all schedules by key would cost each write of a schedule.
+func find(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject string) (b belongings, err error) {
+	var q pgx.Batch
+	q.Queue(`
 		WITH RECURSIVE w (workflow) AS (
 			(SELECT workflow FROM schedule WHERE tenant_id = $1 ORDER BY workflow LIMIT 1)
 			UNION ALL
@@ -48,8 +48,12 @@ func findKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string) (k k
 		)
 		SELECT s.id, s.shard, s.workflow
 		FROM w
-		JOIN schedule s ON s.tenant_id = $1 AND s.workflow = w.workflow AND s.key = $2`, tenant, key)
-	b.Queue(`
+		JOIN schedule s ON s.tenant_id = $1 AND s.workflow = w.workflow AND s.key = $2 AND s.subject IS NULL
+		UNION ALL
+		SELECT s.id, s.shard, s.workflow
+		FROM schedule s
+		WHERE s.tenant_id = $1 AND s.subject = $2`, tenant, subject)
+	q.Queue(`
 		WITH RECURSIVE w (workflow) AS (
 			(SELECT workflow FROM revision WHERE tenant_id = $1 AND deleted ORDER BY workflow LIMIT 1)
 			UNION ALL
@@ -59,25 +63,32 @@ func findKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string) (k k
 		)
 		SELECT r.schedule_id
 		FROM w
-		JOIN revision r ON r.tenant_id = $1 AND r.workflow = w.workflow AND r.key = $2 AND r.deleted`, tenant, key)
-	b.Queue(`SELECT DISTINCT schedule_id FROM dead_letter WHERE tenant_id = $1 AND key = $2`, tenant, key)
-	results := tx.SendBatch(ctx, &b)
+		JOIN revision r ON r.tenant_id = $1 AND r.workflow = w.workflow AND r.key = $2 AND r.deleted AND r.subject IS NULL
+		UNION ALL
+		SELECT r.schedule_id
+		FROM revision r
+		WHERE r.tenant_id = $1 AND r.subject = $2 AND r.deleted`, tenant, subject)
+	q.Queue(`
+		SELECT schedule_id FROM dead_letter WHERE tenant_id = $1 AND key = $2 AND subject IS NULL
+		UNION
+		SELECT schedule_id FROM dead_letter WHERE tenant_id = $1 AND subject = $2`, tenant, subject)
+	results := tx.SendBatch(ctx, &q)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	rows, _ := results.Query() // CollectRows reports the error
-	if k.live, err = pgx.CollectRows(rows, pgx.RowToStructByName[keyedSchedule]); err != nil {
-		return k, fmt.Errorf("look for schedules of a key: %w", err)
+	if b.live, err = pgx.CollectRows(rows, pgx.RowToStructByName[belonging]); err != nil {
+		return b, fmt.Errorf("look for schedules of a subject: %w", err)
 	}
 	for range 2 { // of revisions, then of dead letters, which outlive them
 		rows, _ := results.Query() // CollectRows reports the error
 		ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 		if err != nil {
-			return k, fmt.Errorf("look for deleted schedules of a key: %w", err)
+			return b, fmt.Errorf("look for deleted schedules of a subject: %w", err)
 		}
-		k.deleted = append(k.deleted, ids...)
+		b.deleted = append(b.deleted, ids...)
 	}
-	live := k.ids()
-	k.deleted = slices.DeleteFunc(k.deleted, func(id int64) bool { return slices.Contains(live, id) })
-	slices.Sort(k.deleted)
-	k.deleted = slices.Compact(k.deleted)
-	return k, nil
+	live := b.ids()
+	b.deleted = slices.DeleteFunc(b.deleted, func(id int64) bool { return slices.Contains(live, id) })
+	slices.Sort(b.deleted)
+	b.deleted = slices.Compact(b.deleted)
+	return b, nil
 }

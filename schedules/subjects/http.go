@@ -10,22 +10,22 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// Routes serves keys over all workflows under g, whose requests are authenticated.
+// Routes serves subjects over all workflows under g, whose requests are authenticated.
 func Routes(g *echo.Group, s *Subjects) {
 	h := handler{s}
 	read, write := tenants.Require(tenants.SchedulesRead), tenants.Require(tenants.SchedulesWrite)
-	const one = "/v1/keys/:key"
-	g.GET("/v1/keys", h.keys, read)
-	g.GET(one, h.key, read, web.NoQuery, web.Conditional)
-	g.PUT(one, h.putKey, write, web.NoQuery, web.Conditional)
-	g.DELETE(one, h.eraseKey, tenants.Require(tenants.SubjectsErase), web.NoQuery, web.Conditional)
-	g.POST(one+"/rename", h.renameKey, write, web.NoQuery)
+	const one = "/v1/subjects/:subject"
+	g.GET("/v1/subjects", h.list, read)
+	g.GET(one, h.read, read, web.NoQuery, web.Conditional)
+	g.PUT(one, h.putSubject, write, web.NoQuery, web.Conditional)
+	g.DELETE(one, h.eraseSubject, tenants.Require(tenants.SubjectsErase), web.NoQuery, web.Conditional)
+	g.POST(one+"/rename", h.renameSubject, write, web.NoQuery)
 }
 
 type handler struct{ *Subjects }
 
-func (h handler) keys(c echo.Context) error {
-	q, err := web.Query(c, "key_prefix", "limit", "cursor")
+func (h handler) list(c echo.Context) error {
+	q, err := web.Query(c, "subject_prefix", "limit", "cursor")
 	if err != nil {
 		return err
 	}
@@ -33,30 +33,30 @@ func (h handler) keys(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := web.NotEmpty(q, "key_prefix", "cursor"); err != nil {
+	if err := web.NotEmpty(q, "subject_prefix", "cursor"); err != nil {
 		return err
 	}
-	page, next, err := h.Keys(c.Request().Context(), tenants.From(c), q.Get("key_prefix"), limit, cursor)
+	page, next, err := h.List(c.Request().Context(), tenants.From(c), q.Get("subject_prefix"), limit, cursor)
 	if err != nil {
 		return err
 	}
-	return web.Answer(c, http.StatusOK, web.ListAnswer[Key]{Items: page, NextCursor: next})
+	return web.Answer(c, http.StatusOK, web.ListAnswer[Subject]{Items: page, NextCursor: next})
 }
 
-func (h handler) key(c echo.Context) error {
-	key, err := web.Param(c, "key")
+func (h handler) read(c echo.Context) error {
+	subject, err := web.Param(c, "subject")
 	if err != nil {
 		return err
 	}
-	k, err := h.Key(c.Request().Context(), tenants.From(c), key)
+	k, err := h.Subject(c.Request().Context(), tenants.From(c), subject)
 	if err != nil {
 		return err
 	}
 	return web.AnswerTagged(c, int64(k.Version), k)
 }
 
-func (h handler) putKey(c echo.Context) error {
-	key, err := web.Param(c, "key")
+func (h handler) putSubject(c echo.Context) error {
+	subject, err := web.Param(c, "subject")
 	if err != nil {
 		return err
 	}
@@ -64,23 +64,23 @@ func (h handler) putKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := web.Body[KeyParams](c)
+	p, err := web.Body[SubjectParams](c)
 	if err != nil {
 		return err
 	}
-	k, made, op, err := h.PutKey(c.Request().Context(), tenants.From(c), key, p, tenants.Caller(c).Subject, pre)
+	k, made, op, err := h.PutSubject(c.Request().Context(), tenants.From(c), subject, p, tenants.Caller(c).Subject, pre)
 	if err != nil {
 		return err
 	}
 	web.Tag(c, int64(k.Version))
 	if op != nil {
-		return web.Answer(c, http.StatusAccepted, KeyRetiming{k, *op})
+		return web.Answer(c, http.StatusAccepted, SubjectRetiming{k, *op})
 	}
 	return web.Answer(c, web.PutStatus(made), k)
 }
 
-func (h handler) eraseKey(c echo.Context) error {
-	key, err := web.Param(c, "key")
+func (h handler) eraseSubject(c echo.Context) error {
+	subject, err := web.Param(c, "subject")
 	if err != nil {
 		return err
 	}
@@ -88,15 +88,15 @@ func (h handler) eraseKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	receipt, err := h.Erase(c.Request().Context(), tenants.From(c), key, tenants.Caller(c).Subject, pre)
+	receipt, err := h.Erase(c.Request().Context(), tenants.From(c), subject, tenants.Caller(c).Subject, pre)
 	if err != nil {
 		return err
 	}
 	return web.Answer(c, http.StatusOK, receipt)
 }
 
-func (h handler) renameKey(c echo.Context) error {
-	key, err := web.Param(c, "key")
+func (h handler) renameSubject(c echo.Context) error {
+	subject, err := web.Param(c, "subject")
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (h handler) renameKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	renamed, replayed, err := h.Rename(c.Request().Context(), tenants.From(c), key, p, request)
+	renamed, replayed, err := h.Rename(c.Request().Context(), tenants.From(c), subject, p, request)
 	if err != nil {
 		return err
 	}

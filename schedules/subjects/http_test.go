@@ -8,14 +8,14 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-const keyPath = "/v1/keys/user%2F1"
+const keyPath = "/v1/subjects/user%2F1"
 
 func TestAProfileOverHTTP(t *testing.T) {
 	t.Parallel()
 	e := schedulestest.NewSite(t)
 	e.Want(404, "not_found", "GET", keyPath, "")
 	made := e.Want(201, "", "PUT", keyPath, `{"timezone":"Europe/Berlin","quiet_hours":{"from":"22:00","to":"07:00"}}`, "If-None-Match", "*")
-	if made.Header.Get("ETag") != `"1"` || made.Doc["key"] != "user/1" || made.Doc["quiet_hours"].(map[string]any)["then"] != "defer" {
+	if made.Header.Get("ETag") != `"1"` || made.Doc["subject"] != "user/1" || made.Doc["quiet_hours"].(map[string]any)["then"] != "defer" {
 		t.Errorf("got %v %s", made.Header, made.Body)
 	}
 	if got := e.Want(200, "", "GET", keyPath, ""); got.Body != made.Body || got.Header.Get("ETag") != `"1"` {
@@ -25,7 +25,7 @@ func TestAProfileOverHTTP(t *testing.T) {
 		t.Errorf("got %s", same.Body)
 	}
 	path := "/v1/workflows/w/schedules/user%2F1"
-	e.Want(201, "", "PUT", path, `{"spec":{"timezone":"@key","cron":"0 8 * * *"}}`)
+	e.Want(201, "", "PUT", path, `{"spec":{"timezone":"@subject","cron":"0 8 * * *"}}`)
 	before := e.Want(200, "", "GET", path, "")
 	if got := e.Want(200, "", "PUT", keyPath, `{"timezone":"Asia/Tokyo","quiet_hours":null}`, "If-Match", `"1"`); got.Header.Get("ETag") != `"2"` || got.Doc["quiet_hours"] != nil {
 		t.Errorf("got %v %s", got.Header, got.Body)
@@ -36,18 +36,18 @@ func TestAProfileOverHTTP(t *testing.T) {
 	if up := e.Want(200, "", "GET", path+"/upcoming?count=1", ""); !strings.Contains(up.Body, "T08:00:00+09:00") {
 		t.Errorf("got %s", up.Body)
 	}
-	e.Want(201, "", "PUT", "/v1/keys/a", `{"timezone":"UTC"}`)
-	e.Want(201, "", "PUT", "/v1/keys/user%2F2", `{"timezone":"UTC","quiet_hours":{"from":"00:00","to":"23:59","then":"skip"}}`)
-	page := e.Want(200, "", "GET", "/v1/keys?limit=1&key_prefix=user%2F", "")
+	e.Want(201, "", "PUT", "/v1/subjects/a", `{"timezone":"UTC"}`)
+	e.Want(201, "", "PUT", "/v1/subjects/user%2F2", `{"timezone":"UTC","quiet_hours":{"from":"00:00","to":"23:59","then":"skip"}}`)
+	page := e.Want(200, "", "GET", "/v1/subjects?limit=1&subject_prefix=user%2F", "")
 	cursor, _ := page.Doc["next_cursor"].(string)
-	last := e.Want(200, "", "GET", "/v1/keys?limit=1&key_prefix=user%2F&cursor="+cursor, "")
-	if !strings.Contains(page.Body, `"key":"user/1"`) || !strings.Contains(last.Body, `"key":"user/2"`) || last.Doc["next_cursor"] != nil {
+	last := e.Want(200, "", "GET", "/v1/subjects?limit=1&subject_prefix=user%2F&cursor="+cursor, "")
+	if !strings.Contains(page.Body, `"subject":"user/1"`) || !strings.Contains(last.Body, `"subject":"user/2"`) || last.Doc["next_cursor"] != nil {
 		t.Errorf("got %s, then %s", page.Body, last.Body)
 	}
-	if all := e.Want(200, "", "GET", "/v1/keys", ""); len(all.Doc["items"].([]any)) != 3 {
+	if all := e.Want(200, "", "GET", "/v1/subjects", ""); len(all.Doc["items"].([]any)) != 3 {
 		t.Errorf("got %s", all.Body)
 	}
-	if others := e.Want(200, "", "GET", "/v1/keys", "", "Authorization", "Bearer "+e.Token("other", tenants.SchedulesRead)); others.Body != `{"items":[],"next_cursor":null}` {
+	if others := e.Want(200, "", "GET", "/v1/subjects", "", "Authorization", "Bearer "+e.Token("other", tenants.SchedulesRead)); others.Body != `{"items":[],"next_cursor":null}` {
 		t.Errorf("another tenant got %s", others.Body)
 	}
 	e.Want(404, "not_found", "GET", keyPath, "", "Authorization", "Bearer "+e.Token("other", tenants.SchedulesRead))
@@ -66,7 +66,7 @@ func TestFaultsOfKeysOverHTTP(t *testing.T) {
 		{422, "unknown_timezone", "PUT", keyPath, `{"timezone":"Amerika/New_York"}`, nil},
 		{422, "unknown_timezone", "PUT", keyPath, `{"timezone":"EST"}`, nil},
 		{422, "unknown_timezone", "PUT", keyPath, `{"timezone":"+02:00"}`, nil},
-		{422, "invalid", "PUT", keyPath, `{"timezone":"@key"}`, nil},
+		{422, "invalid", "PUT", keyPath, `{"timezone":"@subject"}`, nil},
 		{422, "invalid", "PUT", keyPath, `{}`, nil},
 		{422, "invalid", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":{"from":"22:00","to":"22:00"}}`, nil},
 		{422, "invalid", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":{"from":"24:00","to":"07:00"}}`, nil},
@@ -78,25 +78,25 @@ func TestFaultsOfKeysOverHTTP(t *testing.T) {
 		{415, "unsupported_media_type", "PUT", keyPath, `{}`, []string{"Content-Type", "text/plain"}},
 		{412, "version_mismatch", "PUT", keyPath, `{"timezone":"UTC"}`, []string{"If-Match", `"9"`}},
 		{412, "version_mismatch", "PUT", keyPath, `{"timezone":"UTC"}`, []string{"If-None-Match", `*`}},
-		{422, "invalid", "PUT", "/v1/keys/" + strings.Repeat("x", 257), `{"timezone":"UTC"}`, nil},
-		{422, "invalid", "PUT", "/v1/keys/a%0Ab", `{"timezone":"UTC"}`, nil},
-		{422, "invalid", "DELETE", "/v1/keys/" + strings.Repeat("x", 257), ``, nil},
-		{422, "invalid", "POST", "/v1/keys/" + strings.Repeat("x", 257) + "/rename", `{"to":"b"}`, nil},
+		{422, "invalid", "PUT", "/v1/subjects/" + strings.Repeat("x", 257), `{"timezone":"UTC"}`, nil},
+		{422, "invalid", "PUT", "/v1/subjects/a%0Ab", `{"timezone":"UTC"}`, nil},
+		{422, "invalid", "DELETE", "/v1/subjects/" + strings.Repeat("x", 257), ``, nil},
+		{422, "invalid", "POST", "/v1/subjects/" + strings.Repeat("x", 257) + "/rename", `{"to":"b"}`, nil},
 		{422, "invalid", "POST", keyPath + "/rename", `{"to":""}`, nil},
 		{422, "invalid", "POST", keyPath + "/rename", `{"to":"` + strings.Repeat("x", 257) + `"}`, nil},
 		{422, "invalid", "POST", keyPath + "/rename", `{"to":"user/1"}`, nil},
-		{404, "not_found", "POST", "/v1/keys/nobody/rename", `{"to":"b"}`, nil},
-		{422, "invalid", "GET", "/v1/keys?key_prefix=", ``, nil},
-		{422, "invalid", "GET", "/v1/keys?limit=0", ``, nil},
-		{422, "invalid_cursor", "GET", "/v1/keys?cursor=x", ``, nil},
-		{400, "unknown_parameter", "GET", "/v1/keys?x=1", ``, nil},
-		{422, "no_key_zone", "POST", "/v1/schedules/preview", `{"spec":{"timezone":"@key","cron":"0 8 * * *"}}`, nil},
-		{422, "no_key_zone", "PUT", "/v1/workflows/w/schedules/b", `{"spec":{"timezone":"@key","cron":"0 8 * * *"}}`, nil},
+		{404, "not_found", "POST", "/v1/subjects/nobody/rename", `{"to":"b"}`, nil},
+		{422, "invalid", "GET", "/v1/subjects?subject_prefix=", ``, nil},
+		{422, "invalid", "GET", "/v1/subjects?limit=0", ``, nil},
+		{422, "invalid_cursor", "GET", "/v1/subjects?cursor=x", ``, nil},
+		{400, "unknown_parameter", "GET", "/v1/subjects?x=1", ``, nil},
+		{422, "no_subject_zone", "POST", "/v1/schedules/preview", `{"spec":{"timezone":"@subject","cron":"0 8 * * *"}}`, nil},
+		{422, "no_subject_zone", "PUT", "/v1/workflows/w/schedules/b", `{"spec":{"timezone":"@subject","cron":"0 8 * * *"}}`, nil},
 	} {
 		e.Want(c.status, c.code, c.method, c.path, c.body, c.headers...)
 	}
 	for _, scope := range []struct{ method, path, scope string }{
-		{"GET", "/v1/keys", tenants.SchedulesWrite}, {"GET", keyPath, tenants.SchedulesWrite}, {"PUT", keyPath, tenants.SchedulesRead},
+		{"GET", "/v1/subjects", tenants.SchedulesWrite}, {"GET", keyPath, tenants.SchedulesWrite}, {"PUT", keyPath, tenants.SchedulesRead},
 		{"DELETE", keyPath, tenants.SchedulesRead}, {"DELETE", keyPath, tenants.SchedulesWrite}, {"PUT", keyPath, tenants.SubjectsErase}, {"POST", keyPath + "/rename", tenants.SchedulesRead},
 	} {
 		e.Want(403, "insufficient_scope", scope.method, scope.path, `{}`, "Authorization", "Bearer "+e.Token("acme", scope.scope))
@@ -109,8 +109,8 @@ func TestAKeyIsErasedOverHTTP(t *testing.T) {
 	e.Want(201, "", "PUT", keyPath, `{"timezone":"Europe/Berlin"}`)
 	for _, workflow := range []string{"w", "w2", "gone"} {
 		path := "/v1/workflows/" + workflow + "/schedules/user%2F1"
-		e.Want(201, "", "PUT", path, `{"spec":{"timezone":"@key","cron":"0 8 * * *"},"labels":{"plan":"pro"},"note":"ann's"}`)
-		e.Want(200, "", "PUT", path, `{"spec":{"timezone":"@key","cron":"0 9 * * *"},"labels":{"plan":"pro"}}`)
+		e.Want(201, "", "PUT", path, `{"spec":{"timezone":"@subject","cron":"0 8 * * *"},"labels":{"plan":"pro"},"note":"ann's"}`)
+		e.Want(200, "", "PUT", path, `{"spec":{"timezone":"@subject","cron":"0 9 * * *"},"labels":{"plan":"pro"}}`)
 		e.Want(200, "", "POST", path+"/pause", "", "Idempotency-Key", "k")
 	}
 	e.Want(204, "", "DELETE", "/v1/workflows/gone/schedules/user%2F1", "")
@@ -134,13 +134,13 @@ func TestAKeyIsErasedOverHTTP(t *testing.T) {
 	}
 	e.Want(200, "", "GET", "/v1/workflows/w/schedules/user", "")
 	again := e.Want(200, "", "DELETE", keyPath, "")
-	if again.Doc["key_hash"] != got.Doc["key_hash"] {
+	if again.Doc["subject_hash"] != got.Doc["subject_hash"] {
 		t.Errorf("the receipts of one key differ: %s, %s", got.Body, again.Body)
 	}
-	if others := e.Want(200, "", "DELETE", keyPath, "", "Authorization", "Bearer "+e.Token("other", tenants.SubjectsErase)); others.Doc["key_hash"] == got.Doc["key_hash"] {
+	if others := e.Want(200, "", "DELETE", keyPath, "", "Authorization", "Bearer "+e.Token("other", tenants.SubjectsErase)); others.Doc["subject_hash"] == got.Doc["subject_hash"] {
 		t.Error("two tenants' keys have one hash")
 	}
-	for _, table := range []string{"schedule", "schedule_state", "revision", "key_profile", "label", "member", "idempotency", "erasure"} {
+	for _, table := range []string{"schedule", "schedule_state", "revision", "subject_profile", "label", "member", "idempotency", "erasure"} {
 		if n := schedulestest.One[int](e.Fixture, `SELECT count(*)::int FROM `+table+` t WHERE t::text LIKE '%user/1%' OR t::text LIKE '%user\%2F1%'`); n != 0 {
 			t.Errorf("%s has %d rows of the key", table, n)
 		}
@@ -151,57 +151,79 @@ func TestAKeyIsErasedOverHTTP(t *testing.T) {
 	e.Want(201, "", "PUT", "/v1/workflows/w/schedules/user%2F1", schedulestest.DailyBody)
 }
 
-func TestAKeyIsRenamedOverHTTP(t *testing.T) {
+func TestASubjectIsRenamedOverHTTP(t *testing.T) {
 	t.Parallel()
 	e := schedulestest.NewSite(t)
-	const hashed = `{"spec":{"timezone":"@key","cron":"H H * * *","jitter":"1h"},"labels":{"plan":"pro"}}`
+	const hashed = `{"spec":{"timezone":"@subject","cron":"H H * * *","jitter":"1h"},"labels":{"plan":"pro"}}`
 	e.Want(201, "", "PUT", keyPath, `{"timezone":"Europe/Berlin"}`)
 	made := e.Want(201, "", "PUT", "/v1/workflows/w/schedules/user%2F1", hashed)
-	e.Want(201, "", "PUT", "/v1/workflows/w2/schedules/user%2F1", schedulestest.DailyBody)
+	e.Want(201, "", "PUT", "/v1/workflows/w/schedules/user%2F1%2Fevening", `{"subject":"user/1",`+schedulestest.DailyBody[1:])
 	e.Want(201, "", "PUT", "/v1/workflows/gone/schedules/user%2F1", schedulestest.DailyBody)
 	e.Want(204, "", "DELETE", "/v1/workflows/gone/schedules/user%2F1", "")
-	spread := schedulestest.One[int64](e.Fixture, `SELECT phase FROM schedule WHERE workflow = 'w'`)
 	e.Want(201, "", "PUT", "/v1/workflows/w2/schedules/taken", schedulestest.DailyBody)
-	e.Want(409, "key_in_use", "POST", keyPath+"/rename", `{"to":"taken"}`)
-	e.Want(201, "", "PUT", "/v1/keys/known", `{"timezone":"UTC"}`)
-	e.Want(409, "profile_in_use", "POST", keyPath+"/rename", `{"to":"known"}`)
+	e.Want(409, "subject_in_use", "POST", keyPath+"/rename", `{"to":"taken"}`)
+	e.Want(201, "", "PUT", "/v1/workflows/w2/schedules/k", `{"subject":"other",`+schedulestest.DailyBody[1:])
+	e.Want(409, "subject_in_use", "POST", keyPath+"/rename", `{"to":"other"}`)
+	e.Want(201, "", "PUT", "/v1/subjects/known", `{"timezone":"UTC"}`)
+	e.Want(409, "subject_in_use", "POST", keyPath+"/rename", `{"to":"known"}`)
 	e.Want(404, "not_found", "POST", keyPath+"/rename", `{"to":"b"}`, "Authorization", "Bearer "+e.Token("other", tenants.SchedulesWrite))
 	done := e.Want(200, "", "POST", keyPath+"/rename", `{"to":"b"}`, "Idempotency-Key", "k")
-	if again := e.Want(200, "", "POST", keyPath+"/rename", `{"to":"b"}`, "Idempotency-Key", "k"); again.Body != done.Body || done.Body != `{"key":"b","schedules":2,"profile":true}` {
+	if again := e.Want(200, "", "POST", keyPath+"/rename", `{"to":"b"}`, "Idempotency-Key", "k"); again.Body != done.Body || done.Body != `{"subject":"b","schedules":2,"profile":true}` {
 		t.Errorf("got %s, then %s", done.Body, again.Body)
 	}
 	e.Want(422, "idempotency_key_reused", "POST", keyPath+"/rename", `{"to":"c"}`, "Idempotency-Key", "k")
 	e.Want(404, "not_found", "GET", keyPath, "")
-	e.Want(404, "not_found", "GET", "/v1/workflows/w/schedules/user%2F1", "")
-	e.Want(200, "", "GET", "/v1/keys/b", "")
-	e.Want(200, "", "GET", "/v1/workflows/gone/schedules/b/revisions", "")
-	if list := e.Want(200, "", "GET", "/v1/schedules?label=plan:pro", ""); !strings.Contains(list.Body, `"key":"b"`) {
-		t.Errorf("got %s", list.Body)
+	e.Want(200, "", "GET", "/v1/subjects/b", "")
+	if got := e.Want(200, "", "GET", "/v1/workflows/gone/schedules/user%2F1/revisions", ""); !strings.Contains(got.Body, `"subject":"b"`) {
+		t.Errorf("got %s", got.Body)
 	}
-	const path = "/v1/workflows/w/schedules/b"
-	if got := e.Want(200, "", "GET", path, ""); got.Doc["id"] != made.Doc["id"] || got.Doc["next_at"] != made.Doc["next_at"] || got.Header.Get("ETag") != `"1"` {
+	const path = "/v1/workflows/w/schedules/user%2F1"
+	got := e.Want(200, "", "GET", path, "")
+	if got.Doc["id"] != made.Doc["id"] || got.Doc["next_at"] != made.Doc["next_at"] || got.Doc["subject"] != "b" || got.Header.Get("ETag") != `"1"` {
 		t.Errorf("made %s, renamed %s", made.Body, got.Body)
 	}
-	same := func(what string) {
-		t.Helper()
-		if got := e.Want(200, "", "GET", path, ""); got.Doc["next_at"] != made.Doc["next_at"] {
-			t.Errorf("%s moved it from %v to %v", what, made.Doc["next_at"], got.Doc["next_at"])
-		}
-		if now := schedulestest.One[int64](e.Fixture, `SELECT phase FROM schedule WHERE workflow = 'w'`); now != spread {
-			t.Errorf("%s moved its jitter", what)
+	if moved := e.Want(200, "", "PUT", "/v1/subjects/b", `{"timezone":"Asia/Tokyo"}`); moved.Doc["timezone"] != "Asia/Tokyo" {
+		t.Errorf("got %s", moved.Body)
+	}
+	if now := e.Want(200, "", "GET", path, ""); now.Doc["next_at"] == made.Doc["next_at"] {
+		t.Error("the schedule does not follow the new name")
+	}
+	e.Want(200, "", "POST", "/v1/subjects/b/rename", `{"to":"user/1"}`)
+	if n := schedulestest.One[int](e.Fixture, `SELECT count(*)::int FROM schedule WHERE subject = key`); n != 0 {
+		t.Errorf("%d schedules store a subject that is their key", n)
+	}
+}
+
+// One subject has schedules of several keys under one profile.
+func TestASubjectHasManySchedules(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	const at, morning, evening = `{"timezone":"Asia/Tokyo"}`, "/v1/workflows/w/schedules/u%2Fmorning", "/v1/workflows/w2/schedules/u%2Fevening"
+	e.Want(201, "", "PUT", "/v1/subjects/u", at)
+	e.Want(422, "no_subject_zone", "PUT", morning, `{"spec":{"timezone":"@subject","cron":"0 8 * * *"}}`)
+	e.Want(422, "invalid", "PUT", morning, `{"subject":"`+strings.Repeat("x", 257)+`","spec":{"cron":"0 8 * * *"}}`)
+	first := e.Want(201, "", "PUT", morning, `{"subject":"u","spec":{"timezone":"@subject","cron":"0 8 * * *"}}`)
+	e.Want(201, "", "PUT", evening, `{"spec":{"timezone":"UTC","cron":"0 20 * * *"}}`)
+	e.Want(422, "no_subject_zone", "PATCH", evening, `{"spec":{"timezone":"@subject"}}`)
+	second := e.Want(200, "", "PATCH", evening, `{"subject":"u","spec":{"timezone":"@subject"}}`)
+	if hour := second.Doc["next_at"].(string)[11:]; first.Doc["subject"] != "u" || second.Doc["subject"] != "u" || hour != "11:00:00Z" {
+		t.Errorf("got %s and %s", first.Body, second.Body)
+	}
+	e.Want(200, "", "PUT", "/v1/subjects/u", `{"timezone":"America/Los_Angeles"}`)
+	for path, was := range map[string]any{morning: first.Doc["next_at"], evening: second.Doc["next_at"]} {
+		if got := e.Want(200, "", "GET", path, ""); got.Doc["next_at"] == was {
+			t.Errorf("%s was not retimed: %s", path, got.Body)
 		}
 	}
-	e.Want(200, "", "POST", path+"/pause", "")
-	e.Want(200, "", "POST", path+"/resume", "")
-	same("a pause")
-	e.Want(200, "", "PUT", path, `{"spec":{"timezone":"Europe/Berlin","cron":"H H * * *","jitter":"1h"}}`)
-	same("an upsert")
-	if a := e.Ask("POST", "/v1/schedules/bulk", `{"workflow":"w","key":"b","spec":{"timezone":"@key","cron":"H H * * *","jitter":"1h"}}`, "Content-Type", "application/x-ndjson"); !strings.Contains(a.Body, `"updated"`) {
-		t.Errorf("got %s", a.Body)
+	e.Want(422, "no_subject_zone", "PATCH", evening, `{"subject":null}`)
+	if line := e.Ask("POST", "/v1/schedules/bulk", `{"workflow":"w","key":"u/morning","subject":"u","spec":{"timezone":"@subject","cron":"0 8 * * *"}}`, "Content-Type", "application/x-ndjson"); !strings.Contains(line.Body, `"unchanged"`) {
+		t.Errorf("got %s", line.Body)
 	}
-	same("a bulk upsert")
-	e.Want(200, "", "POST", "/v1/keys/b/rename", `{"to":"user/1"}`)
-	if n := schedulestest.One[int](e.Fixture, `SELECT count(*)::int FROM schedule WHERE hashed_as IS NOT NULL`); n != 0 {
-		t.Error("one that has its first name again is hashed by another")
+	if lines := e.Want(200, "", "GET", "/v1/schedules/export", ""); strings.Count(lines.Body, `"subject":"u"`) != 2 {
+		t.Errorf("got %s", lines.Body)
+	}
+	e.Want(200, "", "DELETE", "/v1/subjects/u", "")
+	for _, path := range []string{morning, evening} {
+		e.Want(404, "not_found", "GET", path, "")
 	}
 }

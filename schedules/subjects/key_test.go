@@ -23,10 +23,10 @@ import (
 func TestAKeysZoneRetimesItsSchedules(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
-	h.PutKey("j", subjects.KeyParams{Timezone: "Asia/Tokyo"})
-	made := h.Put("k", schedulestest.FollowingKey("0 8 * * *"))
-	other, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "w2", Key: "k"}, schedulestest.FollowingKey("30 9 * * *"), "ann", version.Precondition{})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Europe/Berlin"})
+	h.PutSubject("j", subjects.SubjectParams{Timezone: "Asia/Tokyo"})
+	made := h.Put("k", schedulestest.FollowingSubject("0 8 * * *"))
+	other, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "w2", Key: "k"}, schedulestest.FollowingSubject("30 9 * * *"), "ann", version.Precondition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,12 +34,12 @@ func TestAKeysZoneRetimesItsSchedules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Put("j", schedulestest.FollowingKey("0 8 * * *"))
+	h.Put("j", schedulestest.FollowingSubject("0 8 * * *"))
 	paused := h.Put("j2", schedulestest.ByCron("0 8 * * *"))
 	if want := h.NextOf("Europe/Berlin", "0 8 * * *"); !made.NextAt.Equal(want) {
 		t.Errorf("got %s, want %s", made.NextAt, want)
 	}
-	k := h.PutKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
+	k := h.PutSubject("k", subjects.SubjectParams{Timezone: "Asia/Tokyo"})
 	if k.Version != 2 || k.Timezone != "Asia/Tokyo" || k.QuietHours != nil {
 		t.Errorf("got %+v", k)
 	}
@@ -56,7 +56,7 @@ func TestAKeysZoneRetimesItsSchedules(t *testing.T) {
 	if got := h.Get("j2"); !cmp.Equal(got, paused) {
 		t.Error(cmp.Diff(paused, got))
 	}
-	if n := schedulestest.One[int](h, `SELECT count(DISTINCT c.hash)::int FROM cohort c JOIN member m ON m.cohort_id = c.id JOIN schedule s ON s.id = m.schedule_id WHERE s.workflow = 'w' AND s.by_key`); n != 1 {
+	if n := schedulestest.One[int](h, `SELECT count(DISTINCT c.hash)::int FROM cohort c JOIN member m ON m.cohort_id = c.id JOIN schedule s ON s.id = m.schedule_id WHERE s.workflow = 'w' AND s.by_subject`); n != 1 {
 		t.Errorf("keys of one zone have %d timings", n)
 	}
 	if n := schedulestest.One[int](h, `SELECT count(*)::int FROM member`); n != 5 {
@@ -65,7 +65,7 @@ func TestAKeysZoneRetimesItsSchedules(t *testing.T) {
 	if n := schedulestest.One[int](h, `SELECT count(*)::int FROM schedule_state WHERE rezoned_at IS NOT NULL`); n != 2 {
 		t.Errorf("%d are rezoned", n)
 	}
-	if again := h.PutKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"}); !cmp.Equal(again, k) {
+	if again := h.PutSubject("k", subjects.SubjectParams{Timezone: "Asia/Tokyo"}); !cmp.Equal(again, k) {
 		t.Error(cmp.Diff(k, again))
 	}
 }
@@ -73,12 +73,12 @@ func TestAKeysZoneRetimesItsSchedules(t *testing.T) {
 func TestWhatIsDueIsHandedOutBeforeAKeyIsRetimed(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
-	p := schedulestest.FollowingKey("0 * * * *")
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Europe/Berlin"})
+	p := schedulestest.FollowingSubject("0 * * * *")
 	p.Spec.MaxTicks = new(10)
 	h.Put("k", p)
 	h.Backdate(2 * time.Hour)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Asia/Kolkata"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Asia/Kolkata"})
 	handed := h.TakeHanded()
 	if len(handed) != 1 || handed[0].Run.At.After(time.Now()) || handed[0].Missed != 1 {
 		t.Errorf("got %+v", handed)
@@ -94,13 +94,13 @@ func TestWhatIsDueIsHandedOutBeforeAKeyIsRetimed(t *testing.T) {
 func TestARetimedScheduleMayHaveNothingLeftOrNotCompute(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Pacific/Honolulu"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Pacific/Honolulu"})
 	soon := time.Now().Add(4 * time.Hour).In(calendar.InForce().Location("Pacific/Honolulu")).Format("2006-01-02T15:04:05")
-	h.Put("k", schedulestest.Spec(calendar.Spec{Timezone: "@key", At: []string{soon}}))
-	if _, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "rule", Key: "k"}, schedulestest.Spec(calendar.Spec{Timezone: "@key", RRule: "DTSTART;TZID=Pacific/Honolulu:20260105T090000\nRRULE:FREQ=DAILY"}), "ann", version.Precondition{}); err != nil {
+	h.Put("k", schedulestest.Spec(calendar.Spec{Timezone: "@subject", At: []string{soon}}))
+	if _, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "rule", Key: "k"}, schedulestest.Spec(calendar.Spec{Timezone: "@subject", RRule: "DTSTART;TZID=Pacific/Honolulu:20260105T090000\nRRULE:FREQ=DAILY"}), "ann", version.Precondition{}); err != nil {
 		t.Fatal(err)
 	}
-	h.PutKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Asia/Tokyo"})
 	if got := h.Get("k"); got.Status != policy.Completed || got.NextAt != nil {
 		t.Errorf("got %s, %v", got.Status, got.NextAt)
 	}
@@ -113,16 +113,16 @@ func TestARetimedScheduleMayHaveNothingLeftOrNotCompute(t *testing.T) {
 func TestAPausedScheduleIsTimedByItsKeyWhenItIsResumed(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
-	h.PutKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
-	h.Put("k", schedulestest.FollowingKey("0 8 * * *"))
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Europe/Berlin"})
+	h.Put("k", schedulestest.FollowingSubject("0 8 * * *"))
 	h.Pause("k", schedules.PauseParams{})
-	h.PutKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Asia/Tokyo"})
 	if got := h.Resume("k", schedules.ResumeParams{}); !got.NextAt.Equal(h.NextOf("Asia/Tokyo", "0 8 * * *")) {
 		t.Errorf("got %s", got.NextAt)
 	}
 	until := time.Now().Add(72 * time.Hour).Truncate(time.Second)
 	h.Pause("k", schedules.PauseParams{Until: &until})
-	h.PutKey("k", subjects.KeyParams{Timezone: "Europe/Berlin"})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Europe/Berlin"})
 	if got := h.Get("k"); got.Status != policy.Paused || got.NextAt == nil || got.NextAt.Before(until) || got.NextAt.Sub(until) > 25*time.Hour {
 		t.Errorf("got %s, %v", got.Status, got.NextAt)
 	}
@@ -131,18 +131,18 @@ func TestAPausedScheduleIsTimedByItsKeyWhenItIsResumed(t *testing.T) {
 func TestAKeyWithoutAProfileHasNoZone(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
-	_, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "w", Key: "k"}, schedulestest.FollowingKey("0 8 * * *"), "ann", version.Precondition{})
-	if f := schedulestest.WantFault(t, err, 422, "no_key_zone"); f.Fields[0].Pointer != "/spec/timezone" {
+	_, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "w", Key: "k"}, schedulestest.FollowingSubject("0 8 * * *"), "ann", version.Precondition{})
+	if f := schedulestest.WantFault(t, err, 422, "no_subject_zone"); f.Fields[0].Pointer != "/spec/timezone" {
 		t.Errorf("got %+v", f)
 	}
 	h.Put("k", schedulestest.ByCron("0 8 * * *"))
-	patch, err := schedules.ReadPatch([]byte(`{"spec":{"timezone":"\u0040key"}}`))
+	patch, err := schedules.ReadPatch([]byte(`{"spec":{"timezone":"\u0040subject"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = h.Schedules.Patch(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "w", Key: "k"}, patch, "ann", version.Precondition{})
-	schedulestest.WantFault(t, err, 422, "no_key_zone")
-	h.PutKey("k", subjects.KeyParams{Timezone: "Asia/Tokyo"})
+	schedulestest.WantFault(t, err, 422, "no_subject_zone")
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Asia/Tokyo"})
 	got, err := h.Schedules.Patch(t.Context(), policy.Name{Tenant: h.Acme, Workflow: "w", Key: "k"}, patch, "ann", version.Precondition{})
 	if err != nil || !got.NextAt.Equal(h.NextOf("Asia/Tokyo", "0 8 * * *")) {
 		t.Errorf("got %v, %v", got.NextAt, err)
@@ -164,7 +164,7 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 	zones := []string{"Asia/Tokyo", "Europe/Berlin", "America/New_York", "Etc/UTC"}
 	keys := []string{"a", "b", "c"}
 	for _, key := range keys {
-		h.PutKey(key, subjects.KeyParams{Timezone: zones[0]})
+		h.PutSubject(key, subjects.SubjectParams{Timezone: zones[0]})
 	}
 	var wg sync.WaitGroup
 	fail := func(err error, codes ...string) {
@@ -181,13 +181,13 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 		workflow, key := fmt.Sprintf("w%d", n), keys[n%len(keys)]
 		wg.Go(func() {
 			for i := range 6 {
-				p := schedulestest.FollowingKey(fmt.Sprintf("%d 8 * * *", i))
+				p := schedulestest.FollowingSubject(fmt.Sprintf("%d 8 * * *", i))
 				if i%3 == 2 {
 					p.Spec.Timezone = "Asia/Kathmandu"
 				}
 				_, _, err := h.Schedules.Put(t.Context(), policy.Name{Tenant: h.Acme, Workflow: workflow, Key: key}, p, "ann", version.Precondition{})
 				fail(err, "no profile")
-				lines := fmt.Sprintf(`{"workflow":"bulk%d","key":%q,"spec":{"timezone":"@key","cron":["%d 9 * * *"]}}`, n, key, i)
+				lines := fmt.Sprintf(`{"workflow":"bulk%d","key":%q,"spec":{"timezone":"@subject","cron":["%d 9 * * *"]}}`, n, key, i)
 				_, err = h.InBulk.Upsert(t.Context(), h.Acme, "ann", io.NopCloser(strings.NewReader(lines)), func([]bulk.Result) error { return nil })
 				fail(err)
 			}
@@ -196,7 +196,7 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 	for n, key := range keys {
 		wg.Go(func() {
 			for i := range 12 {
-				_, _, _, err := h.Subjects.PutKey(t.Context(), h.Acme, key, subjects.KeyParams{Timezone: zones[(i+n)%len(zones)]}, "ann", version.Precondition{})
+				_, _, _, err := h.Subjects.PutSubject(t.Context(), h.Acme, key, subjects.SubjectParams{Timezone: zones[(i+n)%len(zones)]}, "ann", version.Precondition{})
 				fail(err)
 			}
 		})
@@ -213,9 +213,9 @@ func TestAScheduleNeverMissesAChangeOfItsKey(t *testing.T) {
 	rows, err := h.Pool.Query(t.Context(), `
 		SELECT s.workflow || '/' || s.key, COALESCE(kp.timezone, ''), COALESCE(c.timing, '')
 		FROM schedule s
-		LEFT JOIN key_profile kp ON kp.tenant_id = s.tenant_id AND kp.key = s.key
+		LEFT JOIN subject_profile kp ON kp.tenant_id = s.tenant_id AND kp.subject = s.key
 		LEFT JOIN cohort_timing c ON c.tenant_id = s.tenant_id AND c.shard = s.shard AND c.id = s.cohort_id
-		WHERE s.by_key`)
+		WHERE s.by_subject`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,13 +2,10 @@ package subjects
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillonhq/carillon/internal/fault"
 	"github.com/carillonhq/carillon/internal/once"
@@ -18,94 +15,85 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// RenameParams say what a key is called from now on.
+// RenameParams have the new name of a subject.
 type RenameParams struct {
 	To string `json:"to"`
 }
 
-// Renamed tells what a rename has moved.
+// Renamed has what a rename moved.
 type Renamed struct {
-	Key       string `json:"key"`
+	Subject   string `json:"subject"`
 	Schedules int    `json:"schedules"`
 	Profile   bool   `json:"profile"`
 }
 
-// Rename gives a key another name: its schedules in all workflows, their history, that of deleted ones, and its profile
-// move. No time does: hashes go on as if the key had its first name.
-func (ss *Subjects) Rename(ctx context.Context, tenant tenants.ID, key string, p RenameParams, request once.Request) (out Renamed, replayed bool, err error) {
-	if err := fault.Join(policy.CheckKey("/key", key), policy.CheckKey("/to", p.To)); err != nil {
+// Rename gives a subject another name. Its schedules in all workflows, their history, that of deleted schedules, and its profile move to
+// the new name. Keys stay, and so do all times. A name that has a profile or schedules is a conflict, 409.
+func (ss *Subjects) Rename(ctx context.Context, tenant tenants.ID, subject string, p RenameParams, request once.Request) (out Renamed, replayed bool, err error) {
+	if err := fault.Join(policy.CheckSubject("/subject", subject), policy.CheckSubject("/to", p.To)); err != nil {
 		return out, false, err
 	}
-	if p.To == key {
-		return out, false, fault.Invalid("/to", "the key is called that already")
+	if p.To == subject {
+		return out, false, fault.Invalid("/to", "the subject is called that already")
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	err = postgres.Retry(ctx, func() error {
 		return pgx.BeginFunc(ctx, ss.pool, func(tx pgx.Tx) error {
-			if err := cohorts.LockKeys(ctx, tx, tenant, cohorts.ToChange, key, p.To); err != nil {
+			if err := cohorts.LockSubjects(ctx, tx, tenant, cohorts.ToChange, subject, p.To); err != nil {
 				return err
 			}
 			out, replayed, err = once.Do(ctx, tx, int32(tenant), request, func() (Renamed, error) {
-				return rename(ctx, tx, tenant, key, p.To)
+				return rename(ctx, tx, tenant, subject, p.To)
 			})
 			return err
 		})
 	})
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.ConstraintName == "schedule_workflow_key" {
-		return out, false, fault.Conflict("key_in_use", "a workflow has a schedule of key %q already", p.To)
-	}
 	return out, replayed, err
 }
 
-func rename(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, to string) (out Renamed, err error) {
-	from, err := findKey(ctx, tx, tenant, key)
+func rename(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject, to string) (out Renamed, err error) {
+	from, err := find(ctx, tx, tenant, subject)
 	if err != nil {
 		return out, err
 	}
-	there, err := findKey(ctx, tx, tenant, to)
+	there, err := find(ctx, tx, tenant, to)
 	if err != nil {
 		return out, err
 	}
-	for _, one := range from.live {
-		if slices.ContainsFunc(there.live, func(s keyedSchedule) bool { return s.Workflow == one.Workflow }) {
-			return out, fault.Conflict("key_in_use", "workflow %q has a schedule of key %q already", one.Workflow, to)
-		}
+	if len(there.live) > 0 {
+		return out, fault.Conflict("subject_in_use", "workflow %q has a schedule of subject %q already", there.live[0].Workflow, to)
 	}
-	profiles, err := cohorts.ReadProfiles(ctx, tx, tenant, key, to)
+	profiles, err := cohorts.ReadProfiles(ctx, tx, tenant, subject, to)
 	if err != nil {
 		return out, err
 	}
-	_, moves := profiles[key]
-	if _, taken := profiles[to]; moves && taken {
-		return out, fault.Conflict("profile_in_use", "key %q has a profile already", to)
+	_, moves := profiles[subject]
+	if _, taken := profiles[to]; taken {
+		return out, fault.Conflict("subject_in_use", "subject %q has a profile already", to)
 	}
 	if !moves && len(from.live)+len(from.deleted) == 0 {
-		return out, fault.NotFound("there is nothing of key %q", key)
+		return out, fault.NotFound("there is nothing of subject %q", subject)
 	}
 	ids := from.ids()
 	var b pgx.Batch
 	b.Queue(`SELECT id FROM schedule WHERE tenant_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE`, tenant, ids)
-	b.Queue(`UPDATE key_profile SET key = $3 WHERE tenant_id = $1 AND key = $2`, tenant, key, to)
-	b.Queue(`UPDATE dead_letter SET key = $3 WHERE tenant_id = $1 AND key = $2`, tenant, key, to)
-	b.Queue(`
-		UPDATE schedule
-		SET key = $3, hashed_as = NULLIF(COALESCE(hashed_as, key), $3)
-		WHERE tenant_id = $1 AND id = ANY($2)`, tenant, ids, to)
-	b.Queue(`
-		UPDATE revision
-		SET key = $3, hashed_as = NULLIF(COALESCE(hashed_as, key), $3)
-		WHERE tenant_id = $1 AND schedule_id = ANY($2)`, tenant, from.all(), to)
-	b.Queue(`UPDATE operation SET key = $3 WHERE tenant_id = $1 AND key = $2`, tenant, key, to)
-	b.Queue(`UPDATE audit SET key = $3 WHERE tenant_id = $1 AND key = $2`, tenant, key, to) // so that it is erased with the key
+	b.Queue(`UPDATE subject_profile SET subject = $3 WHERE tenant_id = $1 AND subject = $2`, tenant, subject, to)
+	b.Queue(`UPDATE schedule SET subject = NULLIF($3, key) WHERE tenant_id = $1 AND id = ANY($2)`, tenant, ids, to)
+	b.Queue(`UPDATE revision SET subject = NULLIF($3, key) WHERE tenant_id = $1 AND subject = $2`, tenant, subject, to)
+	b.Queue(`UPDATE revision SET subject = $3 WHERE tenant_id = $1 AND schedule_id = ANY($4) AND key = $2 AND subject IS NULL`, tenant, subject, to, from.all())
+	b.Queue(`UPDATE dead_letter SET subject = NULLIF($3, key) WHERE tenant_id = $1 AND subject = $2`, tenant, subject, to)
+	b.Queue(`UPDATE dead_letter SET subject = $3 WHERE tenant_id = $1 AND key = $2 AND subject IS NULL`, tenant, subject, to)
+	b.Queue(`UPDATE operation SET subject = $3 WHERE tenant_id = $1 AND subject = $2`, tenant, subject, to)
+	b.Queue(`UPDATE audit SET subject = $3 WHERE tenant_id = $1 AND subject = $2`, tenant, subject, to) // so that it is erased with the subject
 	err = tenants.QueueAudit(ctx, &b, tenant, "", tenants.Change{
-		Action: "key.rename", Target: "keys/" + url.PathEscape(key), Key: to, After: map[string]any{"to": to, "schedules": len(ids), "profile": moves},
+		Action: "subject.rename", Target: "subjects/" + url.PathEscape(subject), Subject: to, After: map[string]any{"to": to, "schedules": len(ids), "profile": moves},
 	})
 	if err != nil {
 		return out, err
 	}
 	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-		return out, fmt.Errorf("rename a key: %w", err)
+		return out, fmt.Errorf("rename a subject: %w", err)
 	}
-	return Renamed{Key: to, Schedules: len(ids), Profile: moves}, nil
+	return Renamed{Subject: to, Schedules: len(ids), Profile: moves}, nil
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/carillonhq/carillon/tenants"
 )
 
-// writeTimeout is how long a change of a key may take.
+// writeTimeout is how long a change of a subject may take.
 const writeTimeout = 30 * time.Second
 
 // Config is what Subjects stands on. All members are required.
@@ -30,15 +30,15 @@ type Config struct {
 	Pool      postgres.DB // it shows only the rows of the tenant that a context names
 	Schedules *schedules.Schedules
 	Forget    Forget
-	Secret    []byte // the key of hashes, which reveal nothing of what was hashed
+	Secret    []byte // the subject of hashes, which reveal nothing of what was hashed
 	Quotas    func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
 	Cursors   *web.Cursor
 }
 
-// Subjects reads, renames and erases keys over all workflows. It is safe for concurrent use.
+// Subjects reads, renames and erases subjects over all workflows. It is safe for concurrent use.
 type Subjects struct {
 	pool    postgres.DB
-	retime  func(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key, zone, by string) (*operations.Answer, error)
+	retime  func(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject, zone, by string) (*operations.Answer, error)
 	forget  Forget
 	secret  []byte
 	quotas  func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
@@ -47,10 +47,10 @@ type Subjects struct {
 
 // New returns Subjects over a pool whose database is migrated.
 func New(c Config) *Subjects {
-	return &Subjects{pool: c.Pool, retime: c.Schedules.RetimeKey, forget: c.Forget, secret: c.Secret, quotas: c.Quotas, cursors: c.Cursors}
+	return &Subjects{pool: c.Pool, retime: c.Schedules.RetimeSubject, forget: c.Forget, secret: c.Secret, quotas: c.Quotas, cursors: c.Cursors}
 }
 
-// QuietHours are when a key is not to be disturbed: from From on and before To, as clocks in its zone show them ("22:00").
+// QuietHours are when a subject is not to be disturbed: from From on and before To, as clocks in its zone show them ("22:00").
 // Then says what becomes of ticks inside: defer (the last of them waits until the hours end), which is the default, or
 // skip.
 type QuietHours struct {
@@ -59,15 +59,15 @@ type QuietHours struct {
 	Then string `json:"then,omitempty"`
 }
 
-// KeyParams are the body of a profile's upsert. Without quiet hours there are none.
-type KeyParams struct {
+// SubjectParams are the body of a profile's upsert. Without quiet hours there are none.
+type SubjectParams struct {
 	Timezone   string      `json:"timezone"`
 	QuietHours *QuietHours `json:"quiet_hours,omitempty" null:"yes"`
 }
 
-// Key is the profile of a key over all workflows: what schedules whose zone is @key are timed by.
-type Key struct {
-	Key        string      `json:"key"`
+// Subject is the profile of a subject over all workflows: what schedules whose zone is @subject are timed by.
+type Subject struct {
+	Subject    string      `json:"subject"`
 	Timezone   string      `json:"timezone"`
 	QuietHours *QuietHours `json:"quiet_hours"`
 	Version    int32       `json:"version"`
@@ -76,9 +76,9 @@ type Key struct {
 	UpdatedBy  string      `json:"updated_by"`
 }
 
-// KeyRetiming is a profile that many schedules follow, and the operation that retimes them.
-type KeyRetiming struct {
-	Key
+// SubjectRetiming is a profile that many schedules follow, and the operation that retimes them.
+type SubjectRetiming struct {
+	Subject
 	Operation operations.Answer `json:"operation"`
 }
 
@@ -88,14 +88,14 @@ const (
 )
 
 // read checks a profile; faults of all its members are joined.
-func (p KeyParams) read() (want cohorts.Profile, err error) {
+func (p SubjectParams) read() (want cohorts.Profile, err error) {
 	want.Zone = p.Timezone
 	var errs []error
 	switch {
 	case p.Timezone == "":
-		errs = append(errs, fault.Invalid("/timezone", "a profile names the time zone of its key"))
-	case cohorts.FollowsKey(calendar.Spec{Timezone: p.Timezone}):
-		errs = append(errs, fault.Invalid("/timezone", "@key follows the profile: name a zone such as Europe/Berlin"))
+		errs = append(errs, fault.Invalid("/timezone", "a profile names the time zone of its subject"))
+	case cohorts.FollowsSubject(calendar.Spec{Timezone: p.Timezone}):
+		errs = append(errs, fault.Invalid("/timezone", "@subject follows the profile: name a zone such as Europe/Berlin"))
 	default:
 		_, err := calendar.Compile(calendar.Spec{Timezone: p.Timezone, Cron: calendar.StringList{"@daily"}}, calendar.Context{})
 		if faults, ok := errors.AsType[calendar.Faults](err); ok {
@@ -132,9 +132,9 @@ func timeOfDay(pointer, text string) (int, error) {
 
 func timeOfDayText(sec int32) string { return fmt.Sprintf("%02d:%02d", sec/3600, sec/60%60) }
 
-// storedKey is a row of key_profile.
-type storedKey struct {
-	Key string
+// storedSubject is a row of subject_profile.
+type storedSubject struct {
+	Subject string
 	cohorts.StoredProfile
 	Version   int32
 	CreatedAt time.Time
@@ -142,11 +142,11 @@ type storedKey struct {
 	UpdatedBy string
 }
 
-const keyColumns = `kp.key, ` + cohorts.ProfileColumns + `, kp.version, kp.created_at, kp.updated_at, kp.updated_by`
+const subjectColumns = `profile.subject, ` + cohorts.ProfileColumns + `, profile.version, profile.created_at, profile.updated_at, profile.updated_by`
 
-func (s *storedKey) shown() Key {
-	k := Key{
-		Key: s.Key, Timezone: *s.KeyZone, Version: s.Version,
+func (s *storedSubject) shown() Subject {
+	k := Subject{
+		Subject: s.Subject, Timezone: *s.SubjectZone, Version: s.Version,
 		CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(), UpdatedBy: s.UpdatedBy,
 	}
 	if s.QuietFrom != nil {
@@ -158,39 +158,39 @@ func (s *storedKey) shown() Key {
 	return k
 }
 
-// readKey is the stored profile of a key; nil where there is none.
-func readKey(ctx context.Context, db postgres.DB, tenant tenants.ID, key string) (*storedKey, error) {
-	rows, _ := db.Query(ctx, `SELECT `+keyColumns+` FROM key_profile kp WHERE tenant_id = $1 AND key = $2`, tenant, key) // CollectExactlyOneRow reports the error
-	k, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[storedKey])
+// readSubject is the stored profile of a subject; nil where there is none.
+func readSubject(ctx context.Context, db postgres.DB, tenant tenants.ID, subject string) (*storedSubject, error) {
+	rows, _ := db.Query(ctx, `SELECT `+subjectColumns+` FROM subject_profile profile WHERE tenant_id = $1 AND subject = $2`, tenant, subject) // CollectExactlyOneRow reports the error
+	k, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[storedSubject])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the profile of a key: %w", err)
+		return nil, fmt.Errorf("read the profile of a subject: %w", err)
 	}
 	return k, nil
 }
 
-// Key returns the profile of a key.
-func (ss *Subjects) Key(ctx context.Context, tenant tenants.ID, key string) (Key, error) {
+// Subject returns the profile of a subject.
+func (ss *Subjects) Subject(ctx context.Context, tenant tenants.ID, subject string) (Subject, error) {
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	k, err := readKey(ctx, ss.pool, tenant, key)
+	k, err := readSubject(ctx, ss.pool, tenant, subject)
 	if err != nil {
-		return Key{}, err
+		return Subject{}, err
 	}
 	if k == nil {
-		return Key{}, fault.NotFound("key %q has no profile", key)
+		return Subject{}, fault.NotFound("subject %q has no profile", subject)
 	}
 	return k.shown(), nil
 }
 
-// PutKey stores the profile of a key, and retimes the schedules that follow it in the same transaction. If they are many, it
+// PutSubject stores the profile of a subject, and retimes the schedules that follow it in the same transaction. If they are many, it
 // begins an operation that retimes them, and returns it. made reports that there was no profile. A profile that is stored already
 // is not written again.
-func (ss *Subjects) PutKey(ctx context.Context, tenant tenants.ID, key string, p KeyParams, by string, pre version.Precondition) (k Key, made bool, op *operations.Answer, err error) {
+func (ss *Subjects) PutSubject(ctx context.Context, tenant tenants.ID, subject string, p SubjectParams, by string, pre version.Precondition) (k Subject, made bool, op *operations.Answer, err error) {
 	want, err := p.read()
-	if err := fault.Join(policy.CheckKey("/key", key), err); err != nil {
+	if err := fault.Join(policy.CheckSubject("/subject", subject), err); err != nil {
 		return k, false, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -198,10 +198,10 @@ func (ss *Subjects) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 	err = postgres.Retry(ctx, func() error {
 		op = nil
 		return pgx.BeginFunc(ctx, ss.pool, func(tx pgx.Tx) error {
-			if err := cohorts.LockKeys(ctx, tx, tenant, cohorts.ToChange, key); err != nil {
+			if err := cohorts.LockSubjects(ctx, tx, tenant, cohorts.ToChange, subject); err != nil {
 				return err
 			}
-			was, err := readKey(ctx, tx, tenant, key)
+			was, err := readSubject(ctx, tx, tenant, subject)
 			if err != nil {
 				return err
 			}
@@ -213,7 +213,7 @@ func (ss *Subjects) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 				return err
 			}
 			if was == nil {
-				if err := ss.roomForKey(ctx, tx, tenant); err != nil {
+				if err := ss.roomForSubject(ctx, tx, tenant); err != nil {
 					return err
 				}
 			}
@@ -221,65 +221,65 @@ func (ss *Subjects) PutKey(ctx context.Context, tenant tenants.ID, key string, p
 				k, made = was.shown(), false
 				return nil
 			}
-			if k, err = writeKey(ctx, tx, tenant, key, want, by); err != nil {
+			if k, err = writeSubject(ctx, tx, tenant, subject, want, by); err != nil {
 				return err
 			}
 			made = was == nil
-			change := tenants.Change{Action: "key.put", Target: "keys/" + url.PathEscape(key), Key: key, After: k}
+			change := tenants.Change{Action: "subject.put", Target: "subjects/" + url.PathEscape(subject), Subject: subject, After: k}
 			if !made {
 				change.Before = was.shown()
 			}
 			if err := tenants.Audit(ctx, tx, tenant, by, change); err != nil {
 				return err
 			}
-			op, err = ss.retime(ctx, tx, tenant, k.Key, k.Timezone, by)
+			op, err = ss.retime(ctx, tx, tenant, k.Subject, k.Timezone, by)
 			return err
 		})
 	})
 	return k, made, op, err
 }
 
-// roomForKey refuses a profile more where a tenant has as many as it may have schedules. Two that are made at once may be
-// one too many.
-func (ss *Subjects) roomForKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
+// roomForSubject returns a fault if the tenant has as many profiles as the quota subjects allows. Two transactions at once may make one
+// too many.
+func (ss *Subjects) roomForSubject(ctx context.Context, tx pgx.Tx, tenant tenants.ID) error {
 	q, err := ss.quotas(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	n, err := forecast.Count(ctx, tx, tenant, forecast.AllKeys)
-	if err == nil && n >= q.Schedules {
-		return tenants.Exceeded("keys", q.Schedules, n)
+	n, err := forecast.Count(ctx, tx, tenant, forecast.AllSubjects)
+	if err == nil && n >= q.Subjects {
+		return tenants.Exceeded("subjects", q.Subjects, n)
 	}
 	return err
 }
 
-func writeKey(ctx context.Context, tx pgx.Tx, tenant tenants.ID, key string, p cohorts.Profile, by string) (Key, error) {
+func writeSubject(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject string, p cohorts.Profile, by string) (Subject, error) {
 	w := p.Stored()
 	rows, _ := tx.Query(ctx, `
-		INSERT INTO key_profile AS kp (tenant_id, key, timezone, quiet_from, quiet_to, quiet_skip, created_at, updated_at, updated_by)
+		INSERT INTO subject_profile AS profile (tenant_id, subject, timezone, quiet_from, quiet_to, quiet_skip, created_at, updated_at, updated_by)
 		VALUES ($1, $2, $3, $4, $5, $6, `+postgres.TxNow+`, `+postgres.TxNow+`, $7)
-		ON CONFLICT (tenant_id, key) DO UPDATE
+		ON CONFLICT (tenant_id, subject) DO UPDATE
 		SET timezone = excluded.timezone, quiet_from = excluded.quiet_from, quiet_to = excluded.quiet_to, quiet_skip = excluded.quiet_skip,
-			version = kp.version + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
-		RETURNING `+keyColumns, tenant, key, w.KeyZone, w.QuietFrom, w.QuietTo, w.QuietSkip, by) // CollectExactlyOneRow reports the error
-	stored, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[storedKey])
+			version = profile.version + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
+		RETURNING `+subjectColumns, tenant, subject, w.SubjectZone, w.QuietFrom, w.QuietTo, w.QuietSkip, by) // CollectExactlyOneRow reports the error
+	stored, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[storedSubject])
 	if err != nil {
-		return Key{}, fmt.Errorf("write the profile of a key: %w", err)
+		return Subject{}, fmt.Errorf("write the profile of a subject: %w", err)
 	}
 	return stored.shown(), nil
 }
 
-// Keys returns a page of the profiles of a tenant's keys that begin with a prefix, by key, and the cursor of the next
+// List returns a page of the profiles of a tenant's subjects that begin with a prefix, by subject, and the cursor of the next
 // page, if there is one.
-func (ss *Subjects) Keys(ctx context.Context, tenant tenants.ID, prefix string, limit int, cursor string) (page []Key, next *string, err error) {
+func (ss *Subjects) List(ctx context.Context, tenant tenants.ID, prefix string, limit int, cursor string) (page []Subject, next *string, err error) {
 	if prefix != "" {
-		if err := policy.CheckKey("/key_prefix", prefix); err != nil {
+		if err := policy.CheckSubject("/subject_prefix", prefix); err != nil {
 			return nil, nil, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	name := fmt.Sprintf("keys %q", prefix)
+	name := fmt.Sprintf("subjects %q", prefix)
 	after := ""
 	paging, err := ss.cursors.Page(int32(tenant), name, limit, cursor, &after)
 	if err != nil {
@@ -288,20 +288,20 @@ func (ss *Subjects) Keys(ctx context.Context, tenant tenants.ID, prefix string, 
 	args := []any{tenant, after, prefix, paging.Rows()}
 	below := ""
 	if past := schedules.PastPrefix(prefix); past != "" {
-		below, args = "AND key < $5", append(args, past)
+		below, args = "AND subject < $5", append(args, past)
 	}
 	rows, _ := ss.pool.Query(ctx, `
-		SELECT `+keyColumns+`
-		FROM key_profile kp
-		WHERE tenant_id = $1 AND key > $2 AND key >= $3 `+below+`
-		ORDER BY key
+		SELECT `+subjectColumns+`
+		FROM subject_profile profile
+		WHERE tenant_id = $1 AND subject > $2 AND subject >= $3 `+below+`
+		ORDER BY subject
 		LIMIT $4`, args...) // CollectRows reports the error
-	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[storedKey])
+	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[storedSubject])
 	if err != nil {
-		return nil, nil, fmt.Errorf("list keys: %w", err)
+		return nil, nil, fmt.Errorf("list subjects: %w", err)
 	}
-	found, next, err = web.Cut(paging, found, false, func(k *storedKey) string { return k.Key })
-	page = make([]Key, 0, len(found))
+	found, next, err = web.Cut(paging, found, false, func(k *storedSubject) string { return k.Subject })
+	page = make([]Subject, 0, len(found))
 	for _, k := range found {
 		page = append(page, k.shown())
 	}
