@@ -83,7 +83,7 @@ func (k *compiler) readZone() {
 	case "@subject":
 		name = k.SubjectZone
 		if name == "" {
-			k.faults.add("/timezone", "no_subject_zone", "the key has no profile that names its time zone")
+			k.faults.add("/timezone", "no_subject_zone", "the subject has no profile that names its time zone")
 			name = "UTC"
 		}
 		if !k.SubjectQuiet.none() {

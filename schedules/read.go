@@ -142,7 +142,7 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 	}
 	countErr := checkCount("/count", count)
 	if cohorts.FollowsSubject(p.Spec) {
-		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_subject_zone", Detail: "a preview is for no key: name a zone in place of @subject"})
+		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_subject_zone", Detail: "a preview is for no subject: name a zone in place of @subject"})
 		return Preview{}, fault.Join(countErr, nobody)
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
