@@ -185,8 +185,9 @@ func TestRulesAgreeWithTheLibrary(t *testing.T) {
 			return
 		}
 		if isTimed(option) && !reachesDay(option, start, until) { // the library would look at each second to the year 9999
-			if tick, ok := timing.Next(start.Add(-time.Second)); ok && tick.At.Before(until) {
-				t.Fatalf("%s: got %v of a rule that reaches no day before %v", text, tick, until)
+			// The day of until is not looked at, because only its first hours are before until.
+			if tick, ok := timing.Next(start.Add(-time.Second)); ok && tick.At.Before(until.Truncate(24*time.Hour)) {
+				t.Fatalf("%s: got %v of a rule that reaches no day before that of %v", text, tick, until)
 			}
 			return
 		}
