@@ -95,7 +95,8 @@ func TestTriggerOverHTTP(t *testing.T) {
 	}
 	c.Refused(404, "not_found", "", "POST", "/v1/workflows/w/schedules/absent/trigger", "")
 	c.Refused(413, "payload_too_large", "", "POST", dispatchtest.Trigger, `{"payload": "`+strings.Repeat("x", 70_000)+`"}`)
-	c.Refused(400, "unknown_field", "/at", "POST", dispatchtest.Trigger, `{"at": 1}`)
+	c.Refused(422, "wrong_type", "/at", "POST", dispatchtest.Trigger, `{"at": 1}`)
+	c.Refused(400, "unknown_field", "/when", "POST", dispatchtest.Trigger, `{"when": 1}`)
 	c.Refused(415, "unsupported_media_type", "", "POST", dispatchtest.Trigger, "payload", "Content-Type", "text/plain")
 	after, err := h.Schedules.Get(t.Context(), h.Tenant, "w", "k")
 	if err != nil || !after.NextAt.Equal(*before.NextAt) || after.LastAt != nil || after.Version != before.Version {

@@ -118,7 +118,7 @@ func TestADailyTickThatComesTooSoonAfterAFlightIsSuperseded(t *testing.T) {
 	}
 }
 
-func TestARenamedKeyKeepsItsHistory(t *testing.T) {
+func TestARenamedSubjectKeepsItsHistory(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	h.Start(h.Dispatch)
@@ -128,9 +128,9 @@ func TestARenamedKeyKeepsItsHistory(t *testing.T) {
 	if _, _, err := h.Subjects.Rename(t.Context(), h.Tenant, "k", subjects.RenameParams{To: "n"}, once.Request{}); err != nil {
 		t.Fatal(err)
 	}
-	after := h.History("w", "n")
-	if after[0].TickID != before[0].TickID || after[0].Key != "n" {
+	after := h.History("w", "k")
+	if after[0].TickID != before[0].TickID || after[0].Key != "k" || after[0].Subject != "n" {
 		t.Errorf("got %+v", after[0])
 	}
-	dispatchtest.Until(t, "it goes on", func() bool { return len(h.History("w", "n")) > len(before) })
+	dispatchtest.Until(t, "it goes on", func() bool { return len(h.History("w", "k")) > len(before) })
 }

@@ -254,7 +254,7 @@ func (s whole) furnish(t *testing.T, client *http.Client, token string) map[stri
 	operation := s.expect(t, client, token, "POST", "/v1/schedules/actions", `{"action": "pause", "filter": {"workflow": "none"}}`, 202, "")
 	name := func(v any) string { return fmt.Sprint(v) }
 	return map[string][]string{
-		"workflow": {"w", "w", "daily-digest"}, "key": {"k", "k", "a/b", "user_123"}, "calendar": {"days", "us-holidays"}, "name": {"hook", "mailer"},
+		"workflow": {"w", "w", "daily-digest"}, "key": {"k", "k", "a/b", "user_123"}, "subject": {"k", "k", "a/b", "user_123"}, "calendar": {"days", "us-holidays"}, "name": {"hook", "mailer"},
 		"id": {name(tick["tick_id"]), name(tick["tick_id"]), name(key["id"]), name(operation["id"]), "tick_0a1b2c3d4e5f6g7h8i9jklmnop"}, "tenant": {"other", "shop"},
 	}
 }

@@ -235,10 +235,10 @@ func (s whole) settle(t *testing.T, client *http.Client, all []attacked) belongi
 	}
 	b := belongings{
 		word:   "mine",
-		params: map[string]string{"workflow": "mine-w", "key": "mine-k", "calendar": "mine-days", "name": "mine-hook", "tenant": "mine", "key_prefix": "mine", "schedule_id": id(schedule["id"])},
+		params: map[string]string{"workflow": "mine-w", "key": "mine-k", "subject": "mine-k", "calendar": "mine-days", "name": "mine-hook", "tenant": "mine", "key_prefix": "mine", "subject_prefix": "mine", "schedule_id": id(schedule["id"])},
 		ids:    map[string]string{"ticks": id(leased["tick_id"]), "operations": id(op["id"]), "api-keys": id(key["id"])},
 		body: map[string]string{
-			"tick_id": id(leased["tick_id"]), "lease_token": id(leased["lease_token"]), "workflow": "mine-w", "workflows": "mine-w", "key": "mine-k", "keys": "mine-k",
+			"tick_id": id(leased["tick_id"]), "lease_token": id(leased["lease_token"]), "workflow": "mine-w", "workflows": "mine-w", "key": "mine-k", "subject": "mine-k", "keys": "mine-k",
 			"to": "mine-new", "named": "mine-days", "endpoint": "mine-hook",
 		},
 		header: map[string]string{"Idempotency-Key": "mine-request", "If-Match": `"1"`, "If-None-Match": `"1"`},

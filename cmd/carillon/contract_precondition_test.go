@@ -30,9 +30,9 @@ var guarded = map[string]string{
 	"GET /v1/calendars/:calendar":                            "",
 	"PUT /v1/calendars/:calendar":                            `{"dates": ["2026-12-25"]}`,
 	"DELETE /v1/calendars/:calendar":                         "",
-	"GET /v1/subjects/:key":                                  "",
-	"PUT /v1/subjects/:key":                                  `{"timezone": "UTC"}`,
-	"DELETE /v1/subjects/:key":                               "",
+	"GET /v1/subjects/:subject":                              "",
+	"PUT /v1/subjects/:subject":                              `{"timezone": "UTC"}`,
+	"DELETE /v1/subjects/:subject":                           "",
 	"GET /v1/endpoints/:name":                                "",
 	"PUT /v1/endpoints/:name":                                `{"url": "https://example.com/"}`,
 	"PATCH /v1/endpoints/:name":                              `{}`,
@@ -57,7 +57,7 @@ func TestNoRouteIgnoresAPrecondition(t *testing.T) {
 	for _, path := range []string{"/v1/workflows/x", "/v1/calendars/x", "/v1/subjects/x", "/v1/endpoints/x", "/v1/workflows/x/schedules/x"} {
 		s.expect(t, client, operator, "PUT", path, guarded["PUT "+strings.NewReplacer(
 			"workflows/x", "workflows/:workflow", "schedules/x", "schedules/:key", "calendars/x", "calendars/:calendar",
-			"keys/x", "keys/:key", "endpoints/x", "endpoints/:name").Replace(path)], 201, "")
+			"subjects/x", "subjects/:subject", "endpoints/x", "endpoints/:name").Replace(path)], 201, "")
 	}
 	evaluated := map[string]bool{}
 	for _, r := range s.routes {

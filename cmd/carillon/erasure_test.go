@@ -77,7 +77,7 @@ func TestAnErasedKeyIsInNoTable(t *testing.T) {
 	s.once(t, client, admin, schedule+"bystander/trigger", `{}`, 202)
 	day := time.Now().UTC().Truncate(24 * time.Hour)
 	span := fmt.Sprintf(`{"from": %q, "to": %q}`, day.AddDate(0, 0, -3).Format(time.RFC3339), day.AddDate(0, 0, -1).Format(time.RFC3339))
-	s.once(t, client, admin, schedule+now+"/backfill", span, 202)
+	s.once(t, client, admin, schedule+old+"/backfill", span, 202)
 	s.once(t, client, admin, "/v1/schedules/actions", `{"action": "pause", "filter": {"key_prefix": "`+last+`"}}`, 202)
 	s.expect(t, client, admin, "POST", "/v1/schedules/actions", `{"action": "retime", "filter": {"workflow": "w"}}`, 202, "")
 	s.once(t, client, admin, "/v1/admin/dead-letters/replay", `{"filter": {"key": "`+last+`"}}`, 202)

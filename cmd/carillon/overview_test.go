@@ -36,7 +36,7 @@ func TestOverview(t *testing.T) {
 		}
 	}
 	empty := view(other)
-	if empty.Schedules.Total != 0 || len(empty.Schedules.Workflows) != 0 || empty.Lateness.P50 != nil || empty.Backlog.OldestAt != nil || len(empty.Throttling) != 0 || len(empty.Quotas) != 21 {
+	if empty.Schedules.Total != 0 || len(empty.Schedules.Workflows) != 0 || empty.Lateness.P50 != nil || empty.Backlog.OldestAt != nil || len(empty.Throttling) != 0 || len(empty.Quotas) != 23 {
 		t.Errorf("got %+v", empty)
 	}
 
