@@ -64,7 +64,9 @@ func (h handler) upsert(c echo.Context) error {
 	}
 	a := answer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}
 	_ = a.conn.EnableFullDuplex() // the recorder of a test cannot: it reads the body before it answers
-	sum, err := h.Upsert(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, &body{Context: c, conn: a.conn}, a.results)
+	lines := &body{Context: c, conn: a.conn}
+	sum, err := h.Upsert(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, lines, a.results)
+	err = lines.cause(err)
 	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
 		return a.cut(f)
 	}
@@ -136,7 +138,26 @@ type body struct {
 	echo.Context
 	conn    *http.ResponseController
 	closed  atomic.Bool
-	checked time.Time // when the token was last checked
+	checked time.Time             // when the token was last checked
+	refusal atomic.Pointer[error] // of the token, once a check has failed
+}
+
+// check checks the request's token, and keeps the refusal.
+func (b *body) check() error {
+	err := tenants.CheckAuthority(b.Request().Context())
+	if err != nil && b.Request().Context().Err() == nil {
+		b.refusal.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
+// cause returns the refusal of the token if that ended the request, else err. A read that is cut cancels the context of the request, so
+// another part of the request may fail first.
+func (b *body) cause(err error) error {
+	if refusal := b.refusal.Load(); err != nil && refusal != nil {
+		return *refusal
+	}
+	return err
 }
 
 // checkEvery is how often a body that is being read checks the request's token.
@@ -146,7 +167,7 @@ const checkEvery = time.Second
 func (b *body) Read(p []byte) (int, error) {
 	if now := time.Now(); now.Sub(b.checked) > checkEvery {
 		b.checked = now
-		if err := tenants.CheckAuthority(b.Request().Context()); err != nil {
+		if err := b.check(); err != nil {
 			return 0, err
 		}
 	}
@@ -177,7 +198,7 @@ func (b *body) watch(ended <-chan struct{}) error {
 	check := time.NewTicker(tenants.AuthorityEvery)
 	defer check.Stop()
 	for {
-		if err := tenants.CheckAuthority(b.Request().Context()); err != nil {
+		if err := b.check(); err != nil {
 			_ = b.conn.SetReadDeadline(time.Now())
 			return err
 		}
@@ -221,7 +242,9 @@ func (h handler) sync(c echo.Context) error {
 		return err
 	}
 	a := answer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}
-	sum, warnings, err := h.Sync(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, p, &body{Context: c, conn: a.conn}, a.results)
+	lines := &body{Context: c, conn: a.conn}
+	sum, warnings, err := h.Sync(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, p, lines, a.results)
+	err = lines.cause(err)
 	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
 		return a.cut(f)
 	}
