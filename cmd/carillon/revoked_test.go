@@ -43,6 +43,7 @@ func TestADeletedAPIKeyIsRefusedEverywhere(t *testing.T) {
 	type ending struct {
 		what, answer string
 		status       int
+		torn         bool // the server closed the connection before the client had read the end of the answer
 	}
 	endings, running := make(chan ending), 0
 	run := func(what string, s whole, path, media string, body io.Reader) {
@@ -52,19 +53,19 @@ func TestADeletedAPIKeyIsRefusedEverywhere(t *testing.T) {
 			defer cancel()
 			req, err := http.NewRequestWithContext(ctx, "POST", s.url+path, body)
 			if err != nil {
-				endings <- ending{what, err.Error(), 0}
+				endings <- ending{what, err.Error(), 0, false}
 				return
 			}
 			req.Header.Set("Authorization", "Bearer "+key)
 			req.Header.Set("Content-Type", media)
 			resp, err := http.DefaultClient.Do(req)
 			if err != nil {
-				endings <- ending{what, err.Error(), 0}
+				endings <- ending{what, err.Error(), 0, false}
 				return
 			}
 			defer resp.Body.Close()
-			answer, _ := io.ReadAll(resp.Body) // the server may close the connection after its last line
-			endings <- ending{what, string(answer), resp.StatusCode}
+			answer, err := io.ReadAll(resp.Body)
+			endings <- ending{what, string(answer), resp.StatusCode, err != nil}
 		}()
 	}
 	const line = `{"workflow": "w", "key": "k%d", "spec": {"cron": "0 8 1 1 *"}}` + "\n"
@@ -98,7 +99,7 @@ func TestADeletedAPIKeyIsRefusedEverywhere(t *testing.T) {
 	for range running {
 		select {
 		case e := <-endings:
-			if cut := e.status == 200 && strings.HasSuffix(e.what[:len(e.what)-2], "bulk") && strings.Contains(e.answer, `"invalid_token"`) && !strings.Contains(e.answer, `"summary"`); e.status != 401 && !cut {
+			if cut := e.status == 200 && strings.HasSuffix(e.what[:len(e.what)-2], "bulk") && (e.torn || strings.Contains(e.answer, `"invalid_token"`)) && !strings.Contains(e.answer, `"summary"`); e.status != 401 && !cut {
 				t.Errorf("%s: got %d %.300s", e.what, e.status, e.answer)
 			}
 		case <-deadline:
