@@ -40,10 +40,7 @@ type BackfillPlan struct {
 	Last     *time.Time `json:"last"`
 }
 
-const (
-	mostBackfilled = 10_000
-	backfillKind   = "backfill"
-)
+const mostBackfilled = 10_000
 
 // Backfill is the result of a request for ticks of the past: the operation that makes them, or the plan of a dry run.
 type Backfill struct {
@@ -156,8 +153,8 @@ func (c *Control) beginBackfill(ctx context.Context, tx pgx.Tx, s *backfilled, p
 		return Backfill{Plan: &plan}, err
 	}
 	op, err := c.operations.Begin(ctx, tx, operations.Request{
-		Tenant: a.tenant, Kind: backfillKind, Subject: s.Subject, By: a.by, Total: new(int64(len(times))),
-		Params: backfillOf{ScheduleID: c.ids.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, Subject: s.Subject, From: p.From.UTC(), To: p.To.UTC(), Overlap: cmp.Or(p.Overlap, "buffer_all")},
+		Tenant: a.tenant, Kind: record.BackfillKind, Subject: s.Subject, By: a.by, Total: new(int64(len(times))),
+		Params: record.BackfillParams{ScheduleID: c.ids.Schedule(s.ID), Workflow: s.Workflow, Key: s.Key, Subject: s.Subject, From: p.From.UTC(), To: p.To.UTC(), Overlap: cmp.Or(p.Overlap, "buffer_all")},
 	})
 	return Backfill{Operation: &op}, err
 }

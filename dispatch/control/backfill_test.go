@@ -63,6 +63,11 @@ func TestBackfillMakesEachTickWhenTheLastHasEnded(t *testing.T) {
 	if got := dispatchtest.Get[dispatchtest.Page](c, 200, "GET", "/v1/ticks?workflow=w", "").Items; len(got) != 4 || got[0].Cause != "backfill" {
 		t.Errorf("got %+v", got)
 	}
+	for query, want := range map[string]int{"": 4, "&cause=backfill": 4, "&cause=manual": 0, "&key=k": 4, "&subject=another": 0, "&workflow=v": 0, "&state=succeeded": 4} {
+		if got := dispatchtest.Get[dispatchtest.Page](c, 200, "GET", "/v1/ticks?operation="+begun.ID+query, "").Items; len(got) != want {
+			t.Errorf("%s: the operation made %d ticks, want %d", query, len(got), want)
+		}
+	}
 	// Once more over a longer span: what has a tick is left alone.
 	plan = dispatchtest.Get[control.BackfillPlan](c, 200, "POST", backfill, span(from.Add(-time.Hour), to, `, "dry_run": true`))
 	if plan.Count != 5 || plan.Existing != 4 {
@@ -72,6 +77,9 @@ func TestBackfillMakesEachTickWhenTheLastHasEnded(t *testing.T) {
 	h.Finish(h.Lease("w", 10)[0])
 	if got := h.Ended(op.ID); got.Counts["made"] != 1 || got.Counts["existing"] != 4 {
 		t.Errorf("got %+v", got)
+	}
+	if got := dispatchtest.Get[dispatchtest.Page](c, 200, "GET", "/v1/ticks?operation="+op.ID, "").Items; len(got) != 1 || !got[0].Timestamp.Equal(from.Add(-30*time.Minute)) {
+		t.Errorf("the second operation made %+v", got)
 	}
 	h.Idle()
 }

@@ -19,17 +19,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// backfillOf are the stored params of the operation.
-type backfillOf struct {
-	ScheduleID string    `json:"schedule_id"`
-	Workflow   string    `json:"workflow"`
-	Key        string    `json:"key"`
-	Subject    string    `json:"subject"`
-	From       time.Time `json:"from"`
-	To         time.Time `json:"to"`
-	Overlap    string    `json:"overlap"`
-}
-
 const (
 	backfillAhead = 50  // ticks of a backfill that are not ended at a time, with buffer_all
 	backfillRate  = 100 // ticks a second, with allow_all
@@ -39,7 +28,7 @@ const (
 // backfillStep makes the next ticks of a backfill, as many as backfillAhead or backfillRate allow. It stops at the first time that the
 // sweep has not handled yet, so that no time gets a tick from both.
 func (c *Control) backfillStep(ctx context.Context, tx pgx.Tx, op *operations.Operation) (done bool, err error) {
-	var p backfillOf
+	var p record.BackfillParams
 	var next time.Time
 	stepped, err := op.Read(&p, &next)
 	if err != nil {

@@ -90,7 +90,7 @@ func (c *Control) deadReplayStep(ctx context.Context, tx pgx.Tx, op *operations.
 
 // RegisterSteps registers the operations of this package. It is called once, before any operation runs.
 func (c *Control) RegisterSteps() {
-	c.operations.Register(backfillKind, c.backfillStep)
+	c.operations.Register(record.BackfillKind, c.backfillStep)
 	c.operations.Register(deadReplayKind, c.deadReplayStep)
 }
 

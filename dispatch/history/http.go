@@ -28,12 +28,15 @@ func (r *Reader) Routes(g *echo.Group) {
 }
 
 func (h recordHandler) ticks(c echo.Context) error {
-	span, err := spanOf(c, "workflow", "key", "schedule_id")
+	span, err := spanOf(c, "workflow", "key", "subject", "schedule_id", "operation", "cause")
 	if err != nil {
 		return err
 	}
 	q := c.QueryParams()
-	f := Filter{Workflow: q.Get("workflow"), Key: q.Get("key"), ScheduleID: q.Get("schedule_id"), Span: span}
+	f := Filter{
+		Workflow: q.Get("workflow"), Key: q.Get("key"), Subject: q.Get("subject"), ScheduleID: q.Get("schedule_id"),
+		Operation: q.Get("operation"), Cause: q.Get("cause"), Span: span,
+	}
 	if err := checkPicks(q); err != nil {
 		return err
 	}
@@ -48,7 +51,7 @@ func (h recordHandler) ticks(c echo.Context) error {
 	return web.AnswerPage(c, page, next)
 }
 
-// checkPicks checks those of the parameters workflow, key, schedule_id, state and cursor that are present.
+// checkPicks checks those of the parameters that pick ticks which are present.
 func checkPicks(q url.Values) error {
 	var errs []error
 	if q.Has("workflow") {
@@ -57,8 +60,11 @@ func checkPicks(q url.Values) error {
 	if q.Has("key") && !policy.ValidKey(q.Get("key")) {
 		errs = append(errs, fault.Invalid("/key", "a key is 1 to 256 bytes of UTF-8 without control characters"))
 	}
-	for _, name := range []string{"schedule_id", "state", "cursor"} {
-		if q.Has(name) && q.Get(name) == "" || name == "schedule_id" && len(q.Get(name)) > 64 {
+	if q.Has("subject") {
+		errs = append(errs, policy.CheckSubject("/subject", q.Get("subject")))
+	}
+	for _, name := range []string{"schedule_id", "operation", "cause", "state", "cursor"} {
+		if q.Has(name) && q.Get(name) == "" || (name == "schedule_id" || name == "operation") && len(q.Get(name)) > 64 {
 			errs = append(errs, fault.Invalid("/"+name, "%s is left out or says something", name))
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/ident"
@@ -14,51 +13,43 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Filter picks ticks of a tenant: of a workflow, a key and a schedule by its id, if these are not empty, within a Span.
-type Filter struct {
-	Workflow, Key, ScheduleID string
-	Span
-}
-
 // Ticks returns a page of a tenant's ticks, newest nominal time first, and the cursor of the next page, if there may be one. It looks
 // at up to 10,000 ticks, so that the page may be short if the filter leaves out many.
 func (r *Reader) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Tick, next *string, err error) {
-	state, oldest, end, err := f.bounds()
-	if err != nil {
-		return nil, nil, err
-	}
-	kept, err := r.Kept(ctx, tenant)
-	if err != nil {
-		return nil, nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
-	name := fmt.Sprintf("all ticks %q %q %q %d %d %d", f.Workflow, f.Key, f.ScheduleID, state, oldest.Unix(), end.Unix())
-	if oldest.Before(kept.Oldest) {
-		oldest = kept.Oldest
+	want, err := r.pick(ctx, tenant, f)
+	if err != nil {
+		return nil, nil, err
 	}
-	list := &tickList{d: r, tenant: tenant, kept: kept, state: state, limit: limit, page: []Tick{}}
+	if want.kept, err = r.Kept(ctx, tenant); err != nil {
+		return nil, nil, err
+	}
+	if want.oldest.Before(want.kept.Oldest) {
+		want.oldest = want.kept.Oldest
+	}
+	list := &tickList{d: r, tenant: tenant, want: want, limit: limit, page: []Tick{}}
 	var paging web.Paging
 	var at any
 	switch {
-	case f.ScheduleID != "" || f.Key != "":
-		from := DeadAt{At: end}
-		if paging, err = r.cursors.Page(int32(tenant), name, limit, cursor, &from); err != nil {
+	case want.ofSchedules:
+		from := DeadAt{At: want.end}
+		if paging, err = r.cursors.Page(int32(tenant), f.name(), limit, cursor, &from); err != nil {
 			return nil, nil, err
 		}
-		at, err = list.ofSchedules(ctx, f, from, oldest)
-	case state == int16(record.Failed):
-		from := DeadAt{At: end}
-		if paging, err = r.cursors.Page(int32(tenant), name, limit, cursor, &from); err != nil {
+		at, err = list.ofSchedules(ctx, want.schedules, from)
+	case want.state == int16(record.Failed):
+		from := DeadAt{At: want.end}
+		if paging, err = r.cursors.Page(int32(tenant), f.name(), limit, cursor, &from); err != nil {
 			return nil, nil, err
 		}
-		at, err = list.ofDead(ctx, f.Workflow, from, oldest)
+		at, err = list.ofDead(ctx, f.Workflow, from)
 	default:
-		from := indexEnd(end)
-		if paging, err = r.cursors.Page(int32(tenant), name, limit, cursor, &from); err != nil {
+		from := indexEnd(want.end)
+		if paging, err = r.cursors.Page(int32(tenant), f.name(), limit, cursor, &from); err != nil {
 			return nil, nil, err
 		}
-		at, err = list.ofIndex(ctx, f.Workflow, from, oldest)
+		at, err = list.ofIndex(ctx, f.Workflow, from)
 	}
 	if err != nil || at == nil {
 		return list.page, nil, err
@@ -71,13 +62,12 @@ func (r *Reader) Ticks(ctx context.Context, tenant tenants.ID, f Filter, limit i
 type tickList struct {
 	d      *Reader
 	tenant tenants.ID
-	kept   Kept
-	state  int16
+	want   picked
 	limit  int
 	page   []Tick
 }
 
-// add adds the ticks that are kept and in the wanted state to the page. If the page is full, it returns the tick that filled it.
+// add adds the ticks that are kept and that the filter picks to the page. If the page is full, it returns the tick that filled it.
 func (l *tickList) add(ctx context.Context, ticks []*record.Tick) (filled *record.Tick, err error) {
 	var ids []int64
 	for _, t := range ticks {
@@ -93,7 +83,7 @@ func (l *tickList) add(ctx context.Context, ticks []*record.Tick) (filled *recor
 	}
 	for i, t := range ticks {
 		w, known := named[t.ScheduleID]
-		if !known || l.state >= 0 && int16(t.State) != l.state || l.kept.Over(t, w) {
+		if !known || !l.want.has(t, at[i]) || l.want.kept.Over(t, w) {
 			continue
 		}
 		l.page = append(l.page, l.d.Shown(t, at[i]))
@@ -105,12 +95,12 @@ func (l *tickList) add(ctx context.Context, ticks []*record.Tick) (filled *recor
 }
 
 // ofIndex reads ticks by the index by time.
-func (l *tickList) ofIndex(ctx context.Context, workflow string, from indexAt, oldest time.Time) (next any, err error) {
+func (l *tickList) ofIndex(ctx context.Context, workflow string, from indexAt) (next any, err error) {
 	scanned, together := 0, l.limit
-	if l.state >= 0 { // the page leaves out most ticks
+	if l.want.state >= 0 || l.want.cause >= 0 { // the page leaves out most ticks
 		together = mostTogether
 	}
-	err = l.d.walkIndex(ctx, indexWalk{l.tenant, workflow, from, oldest, together}, func(keys []ident.TickKey, places []indexAt) (bool, error) {
+	err = l.d.walkIndex(ctx, indexWalk{l.tenant, workflow, from, l.want.oldest, together}, func(keys []ident.TickKey, places []indexAt) (bool, error) {
 		if len(l.page) == l.limit || scanned >= mostScanned {
 			next = places[0]
 			return true, nil
@@ -161,8 +151,8 @@ func (r *Reader) ticksOf(ctx context.Context, tenant tenants.ID, keys []ident.Ti
 }
 
 // ofDead reads failed ticks from the dead letters.
-func (l *tickList) ofDead(ctx context.Context, workflow string, from DeadAt, oldest time.Time) (next any, err error) {
-	letters, more, err := l.d.DeadBefore(ctx, l.d.api, l.tenant, DeadFilter{Workflow: workflow, From: &oldest}, from, l.limit)
+func (l *tickList) ofDead(ctx context.Context, workflow string, from DeadAt) (next any, err error) {
+	letters, more, err := l.d.DeadBefore(ctx, l.d.api, l.tenant, DeadFilter{Workflow: workflow, From: &l.want.oldest}, from, l.limit)
 	if err != nil {
 		return nil, err
 	}
@@ -177,14 +167,10 @@ func (l *tickList) ofDead(ctx context.Context, workflow string, from DeadAt, old
 	return next, err
 }
 
-// mostSchedules limits how many schedules with a key are read: those of several workflows, and deleted ones.
-const mostSchedules = 1000
-
-// ofSchedules reads the ticks of one schedule, or of those with a key.
-func (l *tickList) ofSchedules(ctx context.Context, f Filter, from DeadAt, oldest time.Time) (next any, err error) {
-	ids, err := l.d.schedulesOf(ctx, l.tenant, f)
-	if err != nil || len(ids) == 0 {
-		return nil, err
+// ofSchedules reads the ticks of schedules.
+func (l *tickList) ofSchedules(ctx context.Context, ids []int64, from DeadAt) (next any, err error) {
+	if len(ids) == 0 {
+		return nil, nil
 	}
 	rows, _ := l.d.api.Query(ctx, `
 		SELECT `+record.Columns+`
@@ -193,12 +179,12 @@ func (l *tickList) ofSchedules(ctx context.Context, f Filter, from DeadAt, oldes
 			SELECT *
 			FROM tick
 			WHERE tenant_id = $1 AND schedule_id = i.id AND nominal_at >= $6 AND nominal_at <= $3
-				AND (nominal_at < $3 OR i.id < $4 OR i.id = $4 AND seq < $5) AND ($7 < 0 OR state = $7)
+				AND (nominal_at < $3 OR i.id < $4 OR i.id = $4 AND seq < $5) AND ($7 < 0 OR state = $7) AND ($9 < 0 OR cause = $9)
 			ORDER BY nominal_at DESC, seq DESC
 			LIMIT $8
 		) t
 		ORDER BY t.nominal_at DESC, t.schedule_id DESC, t.seq DESC
-		LIMIT $8`, l.tenant, ids, from.At, from.Schedule, from.Seq, oldest, l.state, l.limit+1) // Collect reports the error
+		LIMIT $8`, l.tenant, ids, from.At, from.Schedule, from.Seq, l.want.oldest, l.want.state, l.limit+1, l.want.cause) // Collect reports the error
 	ticks, full, err := web.Collect(ctx, rows, web.MostPage, pgx.RowToAddrOfStructByName[record.Tick], (*record.Tick).Held)
 	if err != nil {
 		return nil, fmt.Errorf("read ticks of schedules: %w", err)
@@ -210,39 +196,4 @@ func (l *tickList) ofSchedules(ctx context.Context, f Filter, from DeadAt, oldes
 	}
 	_, err = l.add(ctx, ticks)
 	return next, err
-}
-
-// schedulesOf returns the schedules that a filter names, including deleted ones.
-func (r *Reader) schedulesOf(ctx context.Context, tenant tenants.ID, f Filter) ([]int64, error) {
-	if f.ScheduleID != "" {
-		id, ok := r.ids.ParseSchedule(f.ScheduleID)
-		if !ok {
-			return nil, nil
-		}
-		named, err := record.SchedulesOf(ctx, r.api, tenant, []int64{id})
-		w, known := named[id]
-		if err != nil || !known || f.Workflow != "" && w.Workflow != f.Workflow || f.Key != "" && w.Key != f.Key {
-			return nil, err
-		}
-		return []int64{id}, nil
-	}
-	rows, _ := r.api.Query(ctx, `
-		WITH flow AS (
-			SELECT $2::text AS name WHERE $2 <> ''
-			UNION ALL
-			SELECT name FROM workflow WHERE tenant_id = $1 AND $2 = ''
-		)
-		SELECT id FROM (
-			SELECT s.id FROM flow JOIN schedule s ON s.tenant_id = $1 AND s.workflow = flow.name AND s.key = $3
-			UNION
-			SELECT r.schedule_id FROM flow JOIN revision r ON r.tenant_id = $1 AND r.workflow = flow.name AND r.key = $3 AND r.deleted
-		) named (id)
-		ORDER BY id DESC
-		LIMIT $4`, tenant, f.Workflow, f.Key, mostSchedules) // CollectRows reports the error
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("look for schedules: %w", err)
-	}
-	slices.Sort(ids)
-	return ids, nil
 }

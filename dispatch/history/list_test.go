@@ -29,7 +29,11 @@ func TestTicksOfATenantAreListedByTime(t *testing.T) {
 	spec := calendar.Spec{At: []string{soon.Format("2006-01-02T15:04:05"), soon.Add(time.Second).Format("2006-01-02T15:04:05")}}
 	const n = 12
 	for i := range n {
-		h.Put([]string{"a", "b"}[i%2], fmt.Sprintf("k%d", i), schedules.Params{Spec: spec, Policy: &policy.Policy{Overlap: "allow_all"}})
+		p := schedules.Params{Spec: spec, Policy: &policy.Policy{Overlap: "allow_all"}}
+		if i == 1 || i == 2 {
+			p.Subject = "twin"
+		}
+		h.Put([]string{"a", "b"}[i%2], fmt.Sprintf("k%d", i), p)
 	}
 	dispatchtest.Until(t, "all have fired", func() bool { return h.Number(`SELECT count(*) FROM tick`) == 2*n })
 	walk := func(query string, limit int) (all []history.Tick) {
@@ -56,6 +60,8 @@ func TestTicksOfATenantAreListedByTime(t *testing.T) {
 	}{
 		{"", 2 * n}, {"&workflow=a", n}, {"&workflow=a&key=k0", 2}, {"&key=k0", 2}, {"&key=none", 0}, {"&workflow=b&key=k0", 0},
 		{"&schedule_id=" + ofA[0].ScheduleID, 2}, {"&workflow=b&schedule_id=" + ofA[0].ScheduleID, 0}, {"&schedule_id=sch_none", 0},
+		{"&subject=twin", 4}, {"&subject=twin&workflow=a", 2}, {"&subject=k1", 0}, {"&subject=k0", 2}, {"&subject=k0&key=k1", 0}, {"&subject=twin&key=k1", 2},
+		{"&cause=schedule", 2 * n}, {"&cause=manual", 0}, {"&cause=manual&subject=k0", 0}, {"&cause=schedule&key=k0", 2}, {"&operation=op_none", 0},
 		{"&state=running", 2 * n}, {"&state=skipped", 0}, {"&state=failed", 0}, {"&workflow=b&state=running", n},
 		{"&to=" + soon.Add(time.Second).Format(time.RFC3339), n}, {"&from=" + soon.Add(time.Second).Format(time.RFC3339), n},
 		{"&workflow=a&from=" + times + "&to=" + soon.Add(time.Second).Format(time.RFC3339), n / 2}, {"&to=" + times, 0},
@@ -75,6 +81,11 @@ func TestTicksOfATenantAreListedByTime(t *testing.T) {
 			}
 		}
 	}
+	// A tick keeps the subject with which it fired.
+	h.Put("a", "k0", schedules.Params{Spec: calendar.Spec{Cron: calendar.StringList{"@yearly"}}, Subject: "later"})
+	if before, after := walk("&subject=k0", 10), walk("&subject=later", 10); len(before) != 2 || len(after) != 0 {
+		t.Errorf("after a change of the subject got %d ticks of the earlier one and %d of the new one", len(before), len(after))
+	}
 	for _, one := range h.Lease("a", 2) {
 		h.Fail(one)
 	}
@@ -89,7 +100,8 @@ func TestTicksOfATenantAreListedByTime(t *testing.T) {
 	}
 	for query, pointer := range map[string]string{
 		"state=late": "/state", "state=": "/state", "from=x": "/from", "to=x": "/to", "limit=0": "/limit", "workflow=": "/workflow",
-		"key=": "/key", "schedule_id=": "/schedule_id", "cursor=": "/cursor",
+		"key=": "/key", "schedule_id=": "/schedule_id", "cursor=": "/cursor", "subject=": "/subject", "subject=%01": "/subject", "cause=": "/cause",
+		"cause=chance": "/cause", "operation=": "/operation",
 	} {
 		c.Refused(422, "invalid", pointer, "GET", "/v1/ticks?"+query, "")
 	}

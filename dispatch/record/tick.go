@@ -64,10 +64,11 @@ const (
 	Buffered
 )
 
-var causeNames = []string{"schedule", "manual", "backfill", "catch_up", "buffered"}
+// CauseNames are the names of the causes, as the API shows them, in the order of their values.
+var CauseNames = []string{"schedule", "manual", "backfill", "catch_up", "buffered"}
 
 // String returns the name that the API shows.
-func (c Cause) String() string { return causeNames[c] }
+func (c Cause) String() string { return CauseNames[c] }
 
 // Tick is a row of the record.
 type Tick struct {

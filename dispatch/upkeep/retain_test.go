@@ -74,7 +74,7 @@ func TestDroppingADayHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := partitions(h, "tick")
-	h.Retain(time.Now())
+	h.RetainOnce(time.Now())
 	h.Trigger()
 	if n := partitions(h, "tick"); n != before {
 		t.Errorf("%d partitions, want %d while they are read", n, before)
@@ -82,13 +82,13 @@ func TestDroppingADayHoldsUpNobody(t *testing.T) {
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.Retain(time.Now())
+	h.RetainOnce(time.Now())
 	if n := partitions(h, "tick"); n != before {
 		t.Errorf("%d partitions, want %d before the pause is over", n, before)
 	}
 	dispatchtest.Until(t, "it is dropped", func() bool {
 		h.Exec(`UPDATE partition_attempt SET next_at = now()`)
-		h.Retain(time.Now())
+		h.RetainOnce(time.Now())
 		return partitions(h, "tick") == before-1
 	})
 }
