@@ -62,7 +62,7 @@ func (p ActionParams) check() error {
 	if !none && p.Filter.All {
 		errs = append(errs, fault.Invalid("/filter/all", "all goes with nothing else"))
 	}
-	errs = append(errs, p.Filter.filter().check("/filter"))
+	errs = append(errs, p.Filter.filter().Check("/filter"))
 	return fault.Join(errs...)
 }
 

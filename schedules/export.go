@@ -22,7 +22,7 @@ const (
 // takes: what is stored says of it that it is unchanged. A schedule that is made, changed or deleted meanwhile may or may
 // not be in it. It ends with the first error of write.
 func (s *Schedules) Export(ctx context.Context, tenant tenants.ID, f Filter, write func(lines [][]byte) error) error {
-	if err := f.check(""); err != nil {
+	if err := f.Check(""); err != nil {
 		return err
 	}
 	for n, after := readFirst, (Position{}); ; {

@@ -291,6 +291,7 @@ func TestEachRouteNeedsItsScope(t *testing.T) {
 		{"POST", "/v1/schedules/preview", []string{tenants.SchedulesRead, tenants.TenantRead}},
 		{"GET", "/v1/admin/forecast", []string{tenants.TenantRead}},
 		{"DELETE", "/v1/subjects/none", []string{tenants.SubjectsErase}},
+		{"POST", "/v1/subjects/none/cancel", []string{tenants.SchedulesWrite}},
 		{"GET", "/v1/workflows", []string{tenants.SchedulesRead, tenants.SchedulesWrite, tenants.TenantRead}},
 		{"PUT", "/v1/workflows/w", []string{tenants.SchedulesWrite}},
 		{"GET", "/v1/workflows/w", []string{tenants.SchedulesRead, tenants.SchedulesWrite, tenants.TenantRead}},

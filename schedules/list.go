@@ -42,7 +42,7 @@ type Position struct {
 // limit: members whose own next tick comes later than their timing's are left out of it. A page also ends at web.MostPage bytes, and
 // after the schedules that mostListed bounds.
 func (s *Schedules) List(ctx context.Context, tenant tenants.ID, f Filter, limit int, cursor string) (page []Schedule, next *string, err error) {
-	if err := f.check(""); err != nil {
+	if err := f.Check(""); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
@@ -122,8 +122,8 @@ func (f Filter) position(r *row) Position {
 	return Position{NextAt: r.NextAt.UTC(), Cohort: *r.CohortID, Phase: r.Phase, ID: r.ID}
 }
 
-// check returns the faults of a filter, each located below prefix.
-func (f Filter) check(prefix string) error {
+// Check returns the faults of a filter, each located below prefix.
+func (f Filter) Check(prefix string) error {
 	var errs []error
 	if f.Workflow != "" {
 		errs = append(errs, policy.CheckName(prefix+"/workflow", "workflow", f.Workflow))

@@ -81,7 +81,7 @@ func (s *Schedules) retimeSubjectStep(ctx context.Context, tx pgx.Tx, op *operat
 	if _, err := op.Read(nil, &after); err != nil {
 		return false, err
 	}
-	subject, err := s.lockOperationSubject(ctx, tx, op)
+	subject, err := LockOperationSubject(ctx, tx, op, cohorts.ToFollow)
 	if err != nil || subject == "" {
 		return err == nil, err
 	}
@@ -99,8 +99,9 @@ func (s *Schedules) retimeSubjectStep(ctx context.Context, tx pgx.Tx, op *operat
 	return len(found) < followerStep, op.Keep(found[len(found)-1].ID)
 }
 
-// lockOperationSubject locks the subject of an operation against changes and renames, and returns it; empty: it was erased.
-func (s *Schedules) lockOperationSubject(ctx context.Context, tx pgx.Tx, op *operations.Operation) (string, error) {
+// LockOperationSubject locks the subject of an operation against renames, to follow it or to change it, and returns it; empty: it was
+// erased.
+func LockOperationSubject(ctx context.Context, tx pgx.Tx, op *operations.Operation, how string) (string, error) {
 	read := func() (subject string, err error) {
 		err = tx.QueryRow(ctx, `SELECT COALESCE(subject, '') FROM operation WHERE tenant_id = $1 AND id = $2`, op.Tenant, op.ID).Scan(&subject)
 		if err != nil {
@@ -110,7 +111,7 @@ func (s *Schedules) lockOperationSubject(ctx context.Context, tx pgx.Tx, op *ope
 	}
 	subject, err := read()
 	for err == nil && subject != "" {
-		if err := cohorts.LockSubjects(ctx, tx, op.Tenant, cohorts.ToFollow, subject); err != nil {
+		if err := cohorts.LockSubjects(ctx, tx, op.Tenant, how, subject); err != nil {
 			return "", err
 		}
 		locked := subject

@@ -125,6 +125,7 @@ func TestWhatCannotBeDoneNow(t *testing.T) {
 		for path, body := range map[string]string{
 			one + "/trigger": `{}`, one + "/pause": `{}`,
 			"/v1/subjects/k/rename":                             `{"to": "l"}`,
+			"/v1/subjects/k/cancel":                             `{}`,
 			"/v1/endpoints/none/secrets":                        ``,
 			"/v1/schedules/actions":                             `{"action": "pause", "filter": {"all": true}}`,
 			"/v1/ticks/" + tick["tick_id"].(string) + "/replay": ``,

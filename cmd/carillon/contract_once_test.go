@@ -60,6 +60,7 @@ func TestReplayedAnswersAreAlikeAndSaySo(t *testing.T) {
 		{"/v1/admin/api-keys", `{"name": "<b>", "scopes": ["schedules:read", "ticks:work"]}`, 201, "", "key"},
 		{"/v1/admin/api-keys/" + made["id"].(string) + "/rotate", ``, 201, "", "key"},
 		{"/v1/subjects/k/rename", `{"to": "<j>"}`, 200, "", ""},
+		{"/v1/subjects/%3Cj%3E/cancel", `{"label": "none:<&>"}`, 200, "", ""},
 	} {
 		first, _ := s.ask(t, client, token, "POST", c.path, keyed, []byte(c.body), patience)
 		again, _ := s.ask(t, client, token, "POST", c.path, keyed, []byte(c.body), patience)

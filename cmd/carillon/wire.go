@@ -110,7 +110,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		Quotas: directory.Quotas, Cursors: s.cursors, Log: o.log, Operations: work,
 	})
 	lines := bulk.New(bulk.Config{Pool: db.api, Schedules: all, Forecasts: forecasts, IDs: s.ids, Quotas: directory.Quotas, Log: o.log, Pace: pace(directory, buckets)})
-	keys := subjects.New(subjects.Config{Pool: db.api, Schedules: all, Forget: upkeep.Forget, Secret: s.hashes, Quotas: directory.Quotas, Cursors: s.cursors})
+	erasures := subjects.NewErasures(subjects.ErasuresConfig{Pool: db.api, Forget: upkeep.Forget, Secret: s.hashes})
 	uses := tenants.Uses{DB: db.api, Directory: directory, Meters: meters(db, forecasts, limits)}
 	ticks, err := dispatch.New(dispatch.Config{
 		Pool:       db.engine,
@@ -136,13 +136,16 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		Pause:      all.PauseFailing,
 		Uses:       uses.Of,
 		Recheck:    db.cluster.Recheck,
-		Erase:      func(ctx context.Context) error { return keys.FinishErasures(ctx, db.engine) },
+		Erase:      func(ctx context.Context) error { return erasures.FinishErasures(ctx, db.engine) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	ticks.Control.RegisterSteps()
-	return &parts{db, registry, s, directory, limits, forecasts, named, all, lines, keys, uses, ticks}, nil
+	people := subjects.New(subjects.Config{
+		Pool: db.api, Schedules: all, Erasures: erasures, Withdraw: ticks.Control.Withdraw, Operations: work, Quotas: directory.Quotas, Cursors: s.cursors,
+	})
+	return &parts{db, registry, s, directory, limits, forecasts, named, all, lines, people, uses, ticks}, nil
 }
 
 // pace returns a function that delays n writes of schedules while the tenant exceeds its quota of upserts.

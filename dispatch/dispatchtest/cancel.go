@@ -16,7 +16,7 @@ func (h *Carillon) Fail(one Handed) {
 // Idle checks that a schedule's state counts nothing that runs or waits.
 func (h *Carillon) Idle() {
 	h.T.Helper()
-	if n := h.Number(`SELECT sum(live + buffered + aside + aside_buffered) FROM schedule_state`); n != 0 {
+	if n := h.Number(`SELECT COALESCE(sum(live + buffered + aside + aside_buffered), 0) FROM schedule_state`); n != 0 {
 		h.T.Errorf("%d ticks are counted as under way", n)
 	}
 	for _, table := range []string{"buffered", "delayed", "ready"} {

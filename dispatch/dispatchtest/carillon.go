@@ -84,7 +84,10 @@ func NewOn(t *testing.T, pool *pgxpool.Pool) *Carillon {
 		Operations: h.Config.Operations, Forecasts: forecast.New(forecast.Config{Pool: api, Timings: h.Config.Timings, Quotas: Quotas, Log: h.Config.Log}),
 	})
 	h.InBulk = bulk.New(bulk.Config{Pool: api, Schedules: h.Schedules, Forecasts: h.Schedules.Forecasts, IDs: ids, Quotas: Quotas, Log: h.Config.Log})
-	h.Subjects = subjects.New(subjects.Config{Pool: api, Schedules: h.Schedules, Forget: upkeep.Forget, Quotas: Quotas, Cursors: cursors})
+	h.Subjects = subjects.New(subjects.Config{
+		Pool: api, Schedules: h.Schedules, Erasures: subjects.NewErasures(subjects.ErasuresConfig{Pool: api, Forget: upkeep.Forget}),
+		Withdraw: h.Dispatch.Control.Withdraw, Operations: h.Config.Operations, Quotas: Quotas, Cursors: cursors,
+	})
 	return h
 }
 

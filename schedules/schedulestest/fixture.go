@@ -71,7 +71,10 @@ func New(t testing.TB) *Fixture {
 		Forecasts: forecast.New(forecast.Config{Pool: h.API, Timings: timings, Quotas: quotas, Log: slog.New(slog.DiscardHandler), Within: time.Minute}), // on a machine that is busy too
 	})
 	h.InBulk = NewBulk(h.Schedules, nil)
-	h.Subjects = subjects.New(subjects.Config{Pool: h.API, Schedules: h.Schedules, Forget: h.forget, Secret: []byte("secret"), Quotas: quotas, Cursors: cursors(t)})
+	h.Subjects = subjects.New(subjects.Config{
+		Pool: h.API, Schedules: h.Schedules, Erasures: subjects.NewErasures(subjects.ErasuresConfig{Pool: h.API, Forget: h.forget, Secret: []byte("secret")}),
+		Withdraw: h.withdraw, Operations: operations, Quotas: quotas, Cursors: cursors(t),
+	})
 	return h
 }
 
@@ -107,6 +110,11 @@ func (h *Fixture) handOut(_ context.Context, _ pgx.Tx, due []cohorts.Due) error 
 // forget finds no ticks to forget, because nothing sweeps.
 func (h *Fixture) forget(context.Context, pgx.Tx, tenants.ID, []int64) (ticks, attempts int64, done bool, err error) {
 	return 0, 0, true, nil
+}
+
+// withdraw finds no ticks to cancel, because nothing sweeps.
+func (h *Fixture) withdraw(context.Context, pgx.Tx, tenants.ID, []int64, int) (ticks int, more bool, err error) {
+	return 0, false, nil
 }
 
 // TakeHanded returns the due ticks that were handed out since the last call.

@@ -46,20 +46,39 @@ type ErasureCounts struct {
 	Answers   int64 `json:"answers"`
 }
 
+// ErasuresConfig is what Erasures need. All members are required.
+type ErasuresConfig struct {
+	Pool   postgres.DB // it shows only the rows of the tenant that a context names
+	Forget Forget
+	Secret []byte // of the hashes of subjects, which reveal nothing of what was hashed
+}
+
+// Erasures erase subjects. They are safe for concurrent use.
+type Erasures struct {
+	pool   postgres.DB
+	forget Forget
+	secret []byte
+}
+
+// NewErasures returns Erasures over a pool whose database is migrated.
+func NewErasures(c ErasuresConfig) *Erasures {
+	return &Erasures{pool: c.Pool, forget: c.Forget, secret: c.Secret}
+}
+
 const eraseTime = 8 * time.Second
 
 // Erase deletes all that is kept of a subject over all workflows, and keeps a receipt. Its schedules and then their record go in bounded
 // parts, and all is gone when it returns. Where that takes too long it is 503, and FinishErasures goes on with it.
-func (ss *Subjects) Erase(ctx context.Context, tenant tenants.ID, subject, by string, pre version.Precondition) (Erasure, error) {
+func (es *Erasures) Erase(ctx context.Context, tenant tenants.ID, subject, by string, pre version.Precondition) (Erasure, error) {
 	if err := policy.CheckSubject("/subject", subject); err != nil {
 		return Erasure{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, eraseTime)
 	defer cancel()
-	hash := ss.subjectHash(tenant, subject)
+	hash := es.subjectHash(tenant, subject)
 	var id int64
 	err := postgres.Retry(ctx, func() error {
-		return pgx.BeginFunc(ctx, ss.pool, func(tx pgx.Tx) (err error) {
+		return pgx.BeginFunc(ctx, es.pool, func(tx pgx.Tx) (err error) {
 			if err := cohorts.LockSubjects(ctx, tx, tenant, cohorts.ToChange, subject); err != nil {
 				return err
 			}
@@ -73,12 +92,12 @@ func (ss *Subjects) Erase(ctx context.Context, tenant tenants.ID, subject, by st
 	if err != nil {
 		return Erasure{}, err
 	}
-	pending, err := ss.pendingErasures(ctx, tenant, hash)
+	pending, err := es.pendingErasures(ctx, tenant, hash)
 	if err != nil {
 		return Erasure{}, err
 	}
 	for _, one := range pending { // an earlier one that was cut is part of it
-		if err := ss.finishErasure(ctx, tenant, one); err != nil {
+		if err := es.finishErasure(ctx, tenant, one); err != nil {
 			if ctx.Err() != nil {
 				busy := fault.Unavailable("busy", "there is much of the subject: its erasure goes on; ask again")
 				busy.RetryAfter = 10 * time.Second
@@ -87,12 +106,12 @@ func (ss *Subjects) Erase(ctx context.Context, tenant tenants.ID, subject, by st
 			return Erasure{}, err
 		}
 	}
-	return ss.erasure(ctx, tenant, id)
+	return es.erasure(ctx, tenant, id)
 }
 
 // subjectHash is a hash of a tenant's subject that tells nothing of it to who lacks the secret.
-func (ss *Subjects) subjectHash(tenant tenants.ID, subject string) []byte {
-	h := hmac.New(sha256.New, ss.secret)
+func (es *Erasures) subjectHash(tenant tenants.ID, subject string) []byte {
+	h := hmac.New(sha256.New, es.secret)
 	_, _ = fmt.Fprintf(h, "carillon subject v1 %d/%s", tenant, subject)
 	return h.Sum(nil)
 }
@@ -205,8 +224,8 @@ func unerased(ctx context.Context, tx pgx.Tx, tenant tenants.ID, ids []int64) ([
 }
 
 // pendingErasures are those of one subject that are not finished.
-func (ss *Subjects) pendingErasures(ctx context.Context, tenant tenants.ID, hash []byte) ([]int64, error) {
-	rows, _ := ss.pool.Query(ctx, `SELECT id FROM erasure WHERE tenant_id = $1 AND subject_hash = $2 AND erased_at IS NULL ORDER BY id`, tenant, hash) // CollectRows reports the error
+func (es *Erasures) pendingErasures(ctx context.Context, tenant tenants.ID, hash []byte) ([]int64, error) {
+	rows, _ := es.pool.Query(ctx, `SELECT id FROM erasure WHERE tenant_id = $1 AND subject_hash = $2 AND erased_at IS NULL ORDER BY id`, tenant, hash) // CollectRows reports the error
 	pending, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
 		return nil, fmt.Errorf("look for erasures: %w", err)
@@ -215,12 +234,12 @@ func (ss *Subjects) pendingErasures(ctx context.Context, tenant tenants.ID, hash
 }
 
 // finishErasure deletes what is left of a subject, part after part.
-func (ss *Subjects) finishErasure(ctx context.Context, tenant tenants.ID, id int64) error {
+func (es *Erasures) finishErasure(ctx context.Context, tenant tenants.ID, id int64) error {
 	for {
 		var done bool
 		err := postgres.Retry(ctx, func() error {
-			return pgx.BeginFunc(ctx, ss.pool, func(tx pgx.Tx) (err error) {
-				done, err = ss.eraseRecord(ctx, tx, tenant, id)
+			return pgx.BeginFunc(ctx, es.pool, func(tx pgx.Tx) (err error) {
+				done, err = es.eraseRecord(ctx, tx, tenant, id)
 				return err
 			})
 		})
@@ -230,10 +249,10 @@ func (ss *Subjects) finishErasure(ctx context.Context, tenant tenants.ID, id int
 	}
 }
 
-func (ss *Subjects) erasure(ctx context.Context, tenant tenants.ID, id int64) (e Erasure, err error) {
+func (es *Erasures) erasure(ctx context.Context, tenant tenants.ID, id int64) (e Erasure, err error) {
 	var hash []byte
 	n := &e.Counts
-	err = ss.pool.QueryRow(ctx, `
+	err = es.pool.QueryRow(ctx, `
 		SELECT subject_hash, erased_at, erased_by, profiles, schedules, revisions, ticks, attempts, answers
 		FROM erasure
 		WHERE tenant_id = $1 AND id = $2`, tenant, id).
@@ -247,7 +266,7 @@ func (ss *Subjects) erasure(ctx context.Context, tenant tenants.ID, id int64) (e
 
 // FinishErasures goes on with erasures of all tenants that began a while ago and that nobody has finished: the request was
 // cut, or its process died. engine shows the rows of all tenants. An erasure that fails does not stop the others.
-func (ss *Subjects) FinishErasures(ctx context.Context, engine postgres.DB) error {
+func (es *Erasures) FinishErasures(ctx context.Context, engine postgres.DB) error {
 	rows, _ := engine.Query(ctx, `
 		SELECT tenant_id, id
 		FROM erasure
@@ -266,7 +285,7 @@ func (ss *Subjects) FinishErasures(ctx context.Context, engine postgres.DB) erro
 	}
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(left)) {
-		if err := ss.finishErasure(postgres.ForTenant(ctx, int32(left[id])), left[id], id); err != nil {
+		if err := es.finishErasure(postgres.ForTenant(ctx, int32(left[id])), left[id], id); err != nil {
 			errs = append(errs, fmt.Errorf("erasure %d of tenant %d: %w", id, left[id], err))
 		}
 	}

@@ -29,7 +29,7 @@ type unfinished struct {
 
 // eraseRecord deletes a part of an erased subject's schedules, after the last part a part of their record, and at last a part of the
 // answers that hold the subject.
-func (ss *Subjects) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (done bool, err error) {
+func (es *Erasures) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.ID, id int64) (done bool, err error) {
 	e := unfinished{tenant: tenant, id: id}
 	var earlier []string
 	err = tx.QueryRow(ctx, `
@@ -58,7 +58,7 @@ func (ss *Subjects) eraseRecord(ctx context.Context, tx pgx.Tx, tenant tenants.I
 		}
 		e.names = append(e.names, name)
 	}
-	ticks, attempts, done, err := ss.forget(ctx, tx, tenant, e.schedules)
+	ticks, attempts, done, err := es.forget(ctx, tx, tenant, e.schedules)
 	if err != nil {
 		return false, fmt.Errorf("forget schedules: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillonhq/carillon/internal/once"
 	"github.com/carillonhq/carillon/internal/web"
+	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -20,6 +21,7 @@ func Routes(g *echo.Group, s *Subjects) {
 	g.PUT(one, h.putSubject, write, web.NoQuery, web.Conditional)
 	g.DELETE(one, h.eraseSubject, tenants.Require(tenants.SubjectsErase), web.NoQuery, web.Conditional)
 	g.POST(one+"/rename", h.renameSubject, write, web.NoQuery)
+	g.POST(one+"/cancel", h.cancelSubject, write, web.NoQuery)
 }
 
 type handler struct{ *Subjects }
@@ -113,4 +115,29 @@ func (h handler) renameSubject(c echo.Context) error {
 		return err
 	}
 	return once.Answer(c, http.StatusOK, renamed, replayed)
+}
+
+func (h handler) cancelSubject(c echo.Context) error {
+	subject, err := web.Param(c, "subject")
+	if err != nil {
+		return err
+	}
+	p, _, err := web.OptionalBody[CancelParams](c)
+	if err != nil {
+		return err
+	}
+	request, err := once.Of(c)
+	if err != nil {
+		return err
+	}
+	by := schedules.Changer{By: tenants.Caller(c).Subject, Once: request}
+	done, begun, replayed, err := h.Cancel(c.Request().Context(), tenants.From(c), subject, p, by)
+	if err != nil {
+		return err
+	}
+	if begun != nil {
+		c.Response().Header().Set(echo.HeaderLocation, "/v1/operations/"+begun.Operation.ID)
+		return once.Answer(c, http.StatusAccepted, begun, replayed)
+	}
+	return once.Answer(c, http.StatusOK, done, replayed)
 }

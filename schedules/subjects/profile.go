@@ -25,29 +25,33 @@ import (
 // writeTimeout is how long a change of a subject may take.
 const writeTimeout = 30 * time.Second
 
-// Config is what Subjects stands on. All members are required.
+// Config is what Subjects need. All members are required.
 type Config struct {
-	Pool      postgres.DB // it shows only the rows of the tenant that a context names
-	Schedules *schedules.Schedules
-	Forget    Forget
-	Secret    []byte // the subject of hashes, which reveal nothing of what was hashed
-	Quotas    func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
-	Cursors   *web.Cursor
+	Pool       postgres.DB // it shows only the rows of the tenant that a context names
+	Schedules  *schedules.Schedules
+	Erasures   *Erasures
+	Withdraw   Withdraw
+	Operations *operations.Operations
+	Quotas     func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
+	Cursors    *web.Cursor
 }
 
-// Subjects reads, renames and erases subjects over all workflows. It is safe for concurrent use.
+// Subjects reads, renames, cancels and erases subjects over all workflows. It is safe for concurrent use.
 type Subjects struct {
-	pool    postgres.DB
-	retime  func(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject, zone, by string) (*operations.Answer, error)
-	forget  Forget
-	secret  []byte
-	quotas  func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
-	cursors *web.Cursor
+	*Erasures
+	pool       postgres.DB
+	schedules  *schedules.Schedules
+	withdraw   Withdraw
+	operations *operations.Operations
+	quotas     func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
+	cursors    *web.Cursor
 }
 
 // New returns Subjects over a pool whose database is migrated.
 func New(c Config) *Subjects {
-	return &Subjects{pool: c.Pool, retime: c.Schedules.RetimeSubject, forget: c.Forget, secret: c.Secret, quotas: c.Quotas, cursors: c.Cursors}
+	ss := &Subjects{Erasures: c.Erasures, pool: c.Pool, schedules: c.Schedules, withdraw: c.Withdraw, operations: c.Operations, quotas: c.Quotas, cursors: c.Cursors}
+	c.Operations.Register(cancelKind, ss.cancelStep)
+	return ss
 }
 
 // QuietHours are when a subject is not to be disturbed: from From on and before To, as clocks in its zone show them ("22:00").
@@ -232,7 +236,7 @@ func (ss *Subjects) PutSubject(ctx context.Context, tenant tenants.ID, subject s
 			if err := tenants.Audit(ctx, tx, tenant, by, change); err != nil {
 				return err
 			}
-			op, err = ss.retime(ctx, tx, tenant, k.Subject, k.Timezone, by)
+			op, err = ss.schedules.RetimeSubject(ctx, tx, tenant, k.Subject, k.Timezone, by)
 			return err
 		})
 	})
