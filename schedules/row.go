@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ type row struct {
 	policy.Stored
 
 	Fired, Succeeded, Failed, Skipped, MissedTimes int64
+	FailuresInARow                                 int32
 	LastAt                                         *time.Time
 	LastTickAt                                     *time.Time
 	LastSeq                                        *int32
@@ -87,7 +89,7 @@ var rowColumns = `
 	s.paused_at, s.paused_until,
 	s.anchor_at, s.ticks_left, s.cohort_id, s.phase, s.tzdata, s.moves, s.moved_until, s.created_at, s.updated_at, s.updated_by,
 	` + policy.ColumnsOf("s") + `,
-	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.last_at,
+	st.fired, st.succeeded, st.failed, st.skipped, st.missed AS missed_times, st.failures AS failures_in_a_row, st.last_at,
 	COALESCE(st.last_tick_at, st.seen_at, st.last_at) AS last_tick_at, COALESCE(st.last_seq, 0) AS last_seq, COALESCE(st.seen_at, st.last_at) AS seen_at, st.skips, st.delay_at, st.delay_left,
 	c.hash, c.missed AS cohort_missed, c.revision, c.tzdata AS timed, c.retime_at, c.next_at, c.run_at, c.run_from, c.run_missed, c.run_drop, c.at_phase, c.at_id,
 	m.from_at, m.until_at,
@@ -283,13 +285,13 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	if err != nil {
 		return Schedule{}, err
 	}
-	out := Schedule{
+	out := Schedule{Note: r.Note, Core: Core{
 		ID: s.IDs.Schedule(r.ID), Workflow: r.Workflow, Key: r.Key, Subject: r.subject(), Version: r.Version, Status: r.Status,
-		Labels: r.Labels, Note: r.Note, StatusNote: r.StatusNote, PausedUntil: instant.UTC(r.PausedUntil),
+		Labels: r.Labels, StatusNote: r.StatusNote, PausedUntil: instant.UTC(r.PausedUntil),
 		Upcoming: make([]time.Time, 0, upcomingShown), LastAt: instant.UTC(r.LastAt), Inherited: r.Inherited(), Warnings: []calendar.Warning{},
 		Stats:  Stats{r.Fired, r.Succeeded, r.Failed, r.Skipped, r.MissedTimes},
 		TZData: r.TZData, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), UpdatedBy: r.UpdatedBy,
-	}
+	}}
 	out.Policy, out.Delivery = terms.Show()
 	if r.Timed != nil {
 		out.TZData = *r.Timed
@@ -303,6 +305,7 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	if out.Spec, err = s.Timings.Spec(r.Spec); err != nil {
 		return out, fmt.Errorf("spec of schedule %d: %w", r.ID, err)
 	}
+	out.TimezoneInForce = cmp.Or(out.Spec.Timezone, "UTC")
 	t, err := r.timing(ctx, db, s.Timings, tenant)
 	if errors.Is(err, cohorts.ErrUncomputable) {
 		out.Warnings = append(out.Warnings, calendar.Warning{Code: "not_computable", Detail: "the spec can no longer be computed: put another"})
@@ -311,7 +314,14 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 	if err != nil {
 		return out, err
 	}
+	out.Reading, out.TimezoneInForce = t.Reading(), t.Zone()
 	out.Warnings = append(out.Warnings, r.warnings(ctx, db, s.Timings, tenant, t, now)...)
+	r.lookAhead(&out.Core, t, now)
+	return out, nil
+}
+
+// lookAhead sets the coming ticks of a schedule that is shown as of now.
+func (r *row) lookAhead(out *Core, t *calendar.Timing, now time.Time) {
 	after := now
 	for due := range r.unserved(t, now) {
 		after = due.At.Add(-time.Second)
@@ -325,9 +335,8 @@ func (r *row) schedule(ctx context.Context, db postgres.DB, s *Schedules, tenant
 		out.Upcoming, after = append(out.Upcoming, at), at
 	}
 	if len(out.Upcoming) > 0 {
-		out.NextAt = &out.Upcoming[0]
+		out.NextAt, out.NextLocal = &out.Upcoming[0], new(t.Local(out.Upcoming[0]).Format(time.RFC3339))
 	}
-	return out, nil
 }
 
 // fetchTimings reads the timings of rows of one tenant that are not kept yet, in one query.

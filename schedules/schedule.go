@@ -33,33 +33,41 @@ type Params struct {
 	Noteless bool `json:"-"` // note was sent as null: there is to be none
 }
 
-// Schedule is a schedule as clients see it: its definition, whole, and what has become of it.
+// Core is a schedule as clients see it, without its payload and its note: its definition, whole, and what became of it.
+type Core struct {
+	ID              string             `json:"id"`
+	Workflow        string             `json:"workflow"`
+	Key             string             `json:"key"`
+	Subject         string             `json:"subject"`
+	Version         int32              `json:"version"`
+	Status          string             `json:"status"`
+	Spec            calendar.Spec      `json:"spec"`
+	Policy          policy.Policy      `json:"policy"`
+	Delivery        policy.Delivery    `json:"delivery"`
+	Labels          map[string]string  `json:"labels"`
+	StatusNote      *string            `json:"status_note,omitempty"`
+	PausedUntil     *time.Time         `json:"paused_until,omitempty"`
+	Reading         string             `json:"reading"`           // the spec in English; empty where it cannot be computed
+	TimezoneInForce string             `json:"timezone_in_force"` // the zone that it is timed in: of its subject, if it follows that
+	NextAt          *time.Time         `json:"next_at"`
+	NextLocal       *string            `json:"next_local"` // NextAt in that zone
+	Upcoming        []time.Time        `json:"upcoming"`
+	LastAt          *time.Time         `json:"last_at"`
+	LastTickID      *string            `json:"last_tick_id"`
+	Stats           Stats              `json:"stats"`
+	Inherited       []string           `json:"inherited"`
+	Warnings        []calendar.Warning `json:"warnings"`
+	TZData          string             `json:"tzdata"`
+	CreatedAt       time.Time          `json:"created_at"`
+	UpdatedAt       time.Time          `json:"updated_at"`
+	UpdatedBy       string             `json:"updated_by"`
+}
+
+// Schedule is a schedule as clients see it, whole.
 type Schedule struct {
-	ID          string             `json:"id"`
-	Workflow    string             `json:"workflow"`
-	Key         string             `json:"key"`
-	Subject     string             `json:"subject"`
-	Version     int32              `json:"version"`
-	Status      string             `json:"status"`
-	Spec        calendar.Spec      `json:"spec"`
-	Policy      policy.Policy      `json:"policy"`
-	Delivery    policy.Delivery    `json:"delivery"`
-	Payload     web.Raw            `json:"payload"`
-	Labels      map[string]string  `json:"labels"`
-	Note        *string            `json:"note"`
-	StatusNote  *string            `json:"status_note,omitempty"`
-	PausedUntil *time.Time         `json:"paused_until,omitempty"`
-	NextAt      *time.Time         `json:"next_at"`
-	Upcoming    []time.Time        `json:"upcoming"`
-	LastAt      *time.Time         `json:"last_at"`
-	LastTickID  *string            `json:"last_tick_id"`
-	Stats       Stats              `json:"stats"`
-	Inherited   []string           `json:"inherited"`
-	Warnings    []calendar.Warning `json:"warnings"`
-	TZData      string             `json:"tzdata"`
-	CreatedAt   time.Time          `json:"created_at"`
-	UpdatedAt   time.Time          `json:"updated_at"`
-	UpdatedBy   string             `json:"updated_by"`
+	Core
+	Payload web.Raw `json:"payload"`
+	Note    *string `json:"note"`
 }
 
 // LongRaws names what may be long, for a list to write as it is.

@@ -54,7 +54,7 @@ func (h handler) patchWorkflow(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	patch, err := web.Bytes(c)
+	patch, err := web.RawBody(c)
 	if err != nil {
 		return err
 	}

@@ -172,7 +172,7 @@ func (p Platform) patchOne(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	patch, err := web.Bytes(c)
+	patch, err := web.RawBody(c)
 	if err != nil {
 		return err
 	}

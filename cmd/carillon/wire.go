@@ -18,6 +18,7 @@ import (
 	"github.com/carillonhq/carillon/dispatch/history"
 	"github.com/carillonhq/carillon/dispatch/lease"
 	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/dispatch/subjectview"
 	"github.com/carillonhq/carillon/dispatch/sweep"
 	"github.com/carillonhq/carillon/dispatch/upkeep"
 	"github.com/carillonhq/carillon/internal/ident"
@@ -209,6 +210,7 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	forecast.Routes(authenticated, p.forecasts)
 	operations.Routes(authenticated, p.schedules.Operations)
 	dispatch.Routes(authenticated, p.dispatch)
+	subjectview.Routes(authenticated, &subjectview.Views{Subjects: p.subjects, Schedules: p.schedules, History: p.dispatch.Reader, Explainer: p.dispatch.Explainer})
 	tenants.Credentials{DB: p.api, Cursors: p.secrets.cursors, Directory: p.directory, Limits: p.limits, Minter: o.minter}.Routes(authenticated)
 	tenants.Audited{DB: p.api, Cursors: p.secrets.cursors}.Routes(authenticated)
 	p.uses.Routes(authenticated)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/carillonhq/carillon/api/apitest"
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch"
@@ -30,8 +32,8 @@ type Site struct {
 	minter tenants.Minter
 }
 
-// Open serves a process of the house until the test ends.
-func (h *Carillon) Open(d *Process) *Site {
+// Open serves a process of the house, and more routes, until the test ends.
+func (h *Carillon) Open(d *Process, more ...func(g *echo.Group)) *Site {
 	h.T.Helper()
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -45,7 +47,11 @@ func (h *Carillon) Open(d *Process) *Site {
 		Issuer: "test", Keys: []tenants.Key{s.minter.Key()}, Tenants: tenants.NewDirectory(h.Pool),
 	})
 	router := web.New(web.Options{Log: slog.New(slog.DiscardHandler)})
-	dispatch.Routes(router.Group("", tenants.Authenticate(verifier)), d.Dispatch)
+	group := router.Group("", tenants.Authenticate(verifier))
+	dispatch.Routes(group, d.Dispatch)
+	for _, add := range more {
+		add(group)
+	}
 	server := httptest.NewServer(router)
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	h.T.Cleanup(func() {

@@ -190,7 +190,7 @@ func skippedFor(t *history.Tick) string {
 	case record.Requested.String():
 		return "that was asked for"
 	case record.QuietHours.String():
-		return "it lay in the quiet hours of the key"
+		return "it lay in the quiet hours of the subject"
 	case record.NoWorkflow.String():
 		return "the workflow is gone"
 	case record.Superseded.String():
@@ -262,7 +262,7 @@ func (k *known) coming(v *version) (outcome, detail string) {
 	case k.skipped(k.at):
 		return outcomeSkipped, fmt.Sprintf("The tick of %s will be left out: that was asked for.", at)
 	case v.timing.SkipsQuiet() && inQuietHours(v.timing, k.at):
-		return outcomeSkipped, fmt.Sprintf("The tick of %s will be left out: it lies in the quiet hours of the key.", at)
+		return outcomeSkipped, fmt.Sprintf("The tick of %s will be left out: it lies in the quiet hours of the subject.", at)
 	}
 	return outcomeWillFire, "A tick will be handed out at " + k.clock(v.timing.Due(k.at)) + k.provisos(v) + "."
 }
@@ -275,7 +275,7 @@ func inQuietHours(t *calendar.Timing, at time.Time) bool {
 // provisos returns what may change when a coming tick is handed out, as clauses for the end of a sentence.
 func (k *known) provisos(v *version) (list string) {
 	if due := v.timing.Due(k.at); !due.Equal(k.at) {
-		list += fmt.Sprintf(", when the quiet hours of the key end (its own time is %s)", k.clock(k.at))
+		list += fmt.Sprintf(", when the quiet hours of the subject end (its own time is %s)", k.clock(k.at))
 	}
 	if jitter := v.timing.Jitter(); jitter > 0 {
 		list += fmt.Sprintf(", or up to %s later (jitter)", policy.FormatDuration(jitter))
@@ -314,7 +314,7 @@ func (k *known) unrecorded(v *version, e *Explanation) (outcome, detail string) 
 	case present && k.status == policy.Quarantined:
 		return outcomeUnknown, "The schedule is quarantined: its spec cannot be computed. Put another."
 	case present && (k.seen == nil || k.at.After(*k.seen)) && v.timing.Due(k.at).After(k.now):
-		return outcomeWillFire, fmt.Sprintf("The tick of %s will be handed out at %s, when the quiet hours of the key end.", at, k.clock(v.timing.Due(k.at)))
+		return outcomeWillFire, fmt.Sprintf("The tick of %s will be handed out at %s, when the quiet hours of the subject end.", at, k.clock(v.timing.Due(k.at)))
 	case present && (k.seen == nil || k.at.After(*k.seen)):
 		return outcomeWillFire, fmt.Sprintf("The tick of %s is due and about to be handed out%s.", at, k.waits(v))
 	}
@@ -355,12 +355,17 @@ func (k *known) nearest() string {
 	return ""
 }
 
+// timingAt returns the timing that the schedule had at a time; nil: it cannot be computed.
+func (k *known) timingAt(at time.Time) *calendar.Timing {
+	if v := k.version(at); v != nil && v.timing != nil {
+		return v.timing
+	}
+	return k.versions[len(k.versions)-1].timing
+}
+
 // clock formats an instant in the zone that the schedule had then.
 func (k *known) clock(at time.Time) string {
-	timing := k.versions[len(k.versions)-1].timing
-	if v := k.version(at); v != nil && v.timing != nil {
-		timing = v.timing
-	}
+	timing := k.timingAt(at)
 	if timing == nil {
 		return shownAs(at.UTC()) + " UTC"
 	}

@@ -230,7 +230,7 @@ func (e *Explainer) lookAround(ctx context.Context, tenant tenants.ID, p *presen
 		(SELECT `+record.Columns+` FROM tick t
 			WHERE t.tenant_id = $1 AND t.schedule_id = $2 AND t.nominal_at BETWEEN $6 AND $7 AND t.cause = $8
 			ORDER BY abs(extract(epoch FROM t.nominal_at - $3)) LIMIT 1)`,
-		tenant, p.ID, k.at, moved, []int16{int16(record.BySchedule), int16(record.CatchUp), int16(record.Buffered)}, k.at.Add(-nearby), k.at.Add(nearby), int16(record.Manual)) // CollectRows reports the error
+		tenant, p.ID, k.at, moved, timedCauses, k.at.Add(-nearby), k.at.Add(nearby), int16(record.Manual)) // CollectRows reports the error
 	found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[record.Tick])
 	if err != nil {
 		return fmt.Errorf("read ticks: %w", err)

@@ -231,3 +231,15 @@ func (r *Reader) Shown(t *record.Tick, of record.Schedule) Tick {
 	}
 	return out
 }
+
+// Names returns the names of schedules by their numbers, including those of deleted schedules. Unknown numbers are left out.
+func (r *Reader) Names(ctx context.Context, tenant tenants.ID, schedules []int64) (map[int64]policy.Name, error) {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	found, err := record.SchedulesOf(ctx, r.api, tenant, schedules)
+	names := make(map[int64]policy.Name, len(found))
+	for id, s := range found {
+		names[id] = policy.Name{Tenant: tenant, Workflow: s.Workflow, Key: s.Key}
+	}
+	return names, err
+}

@@ -115,7 +115,7 @@ func (h endpointHandler) patchEndpoint(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	patch, err := web.Bytes(c)
+	patch, err := web.RawBody(c)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -36,7 +37,7 @@ func (b belongings) all() []int64 { return append(b.ids(), b.deleted...) }
 
 // find reads the schedules of a subject. Two indexes have those that name their subject. For those that have it as their key, find jumps
 // from workflow to workflow of the tenant: an index of all schedules by key would cost each write of a schedule.
-func find(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject string) (b belongings, err error) {
+func find(ctx context.Context, db postgres.DB, tenant tenants.ID, subject string) (b belongings, err error) {
 	var q pgx.Batch
 	q.Queue(`
 		WITH RECURSIVE w (workflow) AS (
@@ -72,7 +73,7 @@ func find(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject string) (b 
 		SELECT schedule_id FROM dead_letter WHERE tenant_id = $1 AND key = $2 AND subject IS NULL
 		UNION
 		SELECT schedule_id FROM dead_letter WHERE tenant_id = $1 AND subject = $2`, tenant, subject)
-	results := tx.SendBatch(ctx, &q)
+	results := db.SendBatch(ctx, &q)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	rows, _ := results.Query() // CollectRows reports the error
 	if b.live, err = pgx.CollectRows(rows, pgx.RowToStructByName[belonging]); err != nil {
@@ -91,4 +92,14 @@ func find(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject string) (b 
 	slices.Sort(b.deleted)
 	b.deleted = slices.Compact(b.deleted)
 	return b, nil
+}
+
+// SchedulesOf returns the numbers of a subject's schedules in all workflows, and of those that were deleted, each in ascending order.
+func (ss *Subjects) SchedulesOf(ctx context.Context, tenant tenants.ID, subject string) (live, deleted []int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
+	defer cancel()
+	found, err := find(ctx, ss.pool, tenant, subject)
+	live = found.ids()
+	slices.Sort(live)
+	return live, found.deleted, err
 }
