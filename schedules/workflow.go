@@ -155,8 +155,16 @@ func (p WorkflowParams) put(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 		VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (tenant_id, name) DO UPDATE
 		SET endpoint = excluded.endpoint, version = excluded.version, max_running = excluded.max_running,
-			defaults = excluded.defaults, updated_at = `+postgres.Now+`
-		RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults) // CollectExactlyOneRow reports the error
+			defaults = excluded.defaults, updated_at = `+postgres.Now+`,
+			past_versions = CASE WHEN workflow.version IS NOT DISTINCT FROM excluded.version THEN workflow.past_versions ELSE (
+				SELECT jsonb_agg(kept.past ORDER BY kept.n)
+				FROM (
+					SELECT past, n
+					FROM jsonb_array_elements(COALESCE(workflow.past_versions, '[]') || jsonb_build_array(jsonb_build_object(
+						'v', workflow.version, 'u', (extract(epoch FROM `+postgres.Now+`) * 1000000)::bigint))) WITH ORDINALITY AS all_past (past, n)
+					ORDER BY n DESC
+					LIMIT $7) kept) END
+		RETURNING `+workflowColumns, tenant, name, p.Endpoint, p.Version, p.MaxRunning, defaults, mostPastVersions) // CollectExactlyOneRow reports the error
 	if w, err = pgx.CollectExactlyOneRow(rows, scanWorkflow); err != nil {
 		return w, false, err
 	}
@@ -168,6 +176,9 @@ func (p WorkflowParams) put(ctx context.Context, tx pgx.Tx, tenant tenants.ID, n
 	change.After = w
 	return w, made, tenants.Audit(ctx, tx, tenant, "", change)
 }
+
+// mostPastVersions limits how many earlier versions of a workflow are kept. A tick that fired before them has the earliest one.
+const mostPastVersions = 100
 
 func countWorkflows(ctx context.Context, db postgres.DB, tenant tenants.ID) (n int, err error) {
 	if err := db.QueryRow(ctx, `SELECT count(*) FROM workflow WHERE tenant_id = $1`, tenant).Scan(&n); err != nil {

@@ -34,7 +34,8 @@ type Tick[P any] struct {
 	DST         string    `json:"dst"`          // "none", "gap", "overlap_first" or "overlap_second"
 
 	ScheduleVersion int64  `json:"schedule_version"`
-	WorkflowVersion string `json:"workflow_version"`
+	WorkflowVersion string `json:"workflow_version"` // registered when the tick fired; empty: none
+	Expired         bool   `json:"expired"`          // it is later than its max_lateness, and on_expired delivers it all the same
 	LeaseToken      string `json:"lease_token"`
 	Payload         P      `json:"payload"`
 }
@@ -63,6 +64,7 @@ func typed[P any](t Tick[json.RawMessage]) (Tick[P], error) {
 		DST:             t.DST,
 		ScheduleVersion: t.ScheduleVersion,
 		WorkflowVersion: t.WorkflowVersion,
+		Expired:         t.Expired,
 		LeaseToken:      t.LeaseToken,
 	}
 	if len(t.Payload) == 0 {

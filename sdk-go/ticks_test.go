@@ -20,6 +20,8 @@ func TestTypedKeepsEveryMember(t *testing.T) {
 			f.SetInt(int64(i + 1))
 		case *int64:
 			f.Set(reflect.ValueOf(new(int64(i + 1))))
+		case bool:
+			f.SetBool(true)
 		case time.Time:
 			f.Set(reflect.ValueOf(time.Unix(int64(i), 0)))
 		case *time.Time:

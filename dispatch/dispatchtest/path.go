@@ -40,6 +40,8 @@ type Handed struct {
 	MaxAttempts   int             `json:"max_attempts"`
 	Occurrence    *int64          `json:"occurrence"`
 	Cause         string          `json:"cause"`
+	Version       *string         `json:"workflow_version"`
+	Expired       *bool           `json:"expired"`
 	LeaseToken    string          `json:"lease_token"`
 	Payload       json.RawMessage `json:"payload"`
 }

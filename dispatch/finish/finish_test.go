@@ -57,7 +57,7 @@ func TestHeldTickFailsOnceItIsTooLate(t *testing.T) {
 	dispatchtest.Until(t, "it is delivered", func() bool {
 		return h.History("w", "invoice")[0].State == "succeeded"
 	})
-	if sent := c.Caught(); len(sent) != 1 || sent[0].Key != "invoice" {
+	if sent := c.Caught(); len(sent) != 1 || sent[0].Key != "invoice" || sent[0].Expired == nil || !*sent[0].Expired {
 		t.Errorf("sent were %+v", sent)
 	}
 	h.Idle()
@@ -70,7 +70,7 @@ func TestTickThatNoWorkerTookInTimeFails(t *testing.T) {
 	urgent(h, "w", "invoice", "deliver")
 	h.Start(h.Dispatch)
 	dispatchtest.Until(t, "they are late", func() bool { return h.Number(lateBySecond) == 2 })
-	if got := h.Lease("w", 10); len(got) != 1 || got[0].Key != "invoice" {
+	if got := h.Lease("w", 10); len(got) != 1 || got[0].Key != "invoice" || got[0].Expired == nil || !*got[0].Expired {
 		t.Fatalf("leased %+v", got)
 	}
 	dispatchtest.Until(t, "the other has failed", func() bool { return h.History("w", "dose")[0].State == "failed" })

@@ -315,7 +315,7 @@ func (ls *Leases) leaseAnswer(tenant tenants.ID, l leased) []byte {
 		token := ls.messages.Seal(tenant, s.RowKey(), message.Token{Lease: l.id, Slot: int16(i), Attempt: s.Attempt})
 		terms := l.terms[s.Workflow]
 		m := ls.messages.Complete(message.Message{
-			Tick: &s.Tick, Workflow: s.Workflow, WorkflowVersion: terms.Version, MaxAttempts: s.Budget(terms.With(s.Stated).MaxAttempts),
+			Tick: &s.Tick, Workflow: s.Workflow, WorkflowVersion: terms.Versions.At(s.FiredAt), Expired: s.Expired, MaxAttempts: s.Budget(terms.With(s.Stated).MaxAttempts),
 			Token: token, Content: s.Content,
 		}, l.timings[i])
 		body = m.AppendJSON(body)
@@ -353,6 +353,7 @@ func (ls *Leases) endUnwanted(ctx context.Context, tx pgx.Tx, tenant tenants.ID,
 			endings = append(endings, e)
 			continue
 		}
+		s.Expired = s.LateTo(now, terms[s.Workflow].With(s.Stated))
 		left = append(left, s)
 	}
 	if len(endings) == 0 {

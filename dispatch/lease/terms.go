@@ -20,17 +20,18 @@ func queueTerms(b *pgx.Batch, tenant tenants.ID, names []string, terms *map[stri
 	for _, name := range names {
 		all[name] = record.WorkflowTerms{Terms: policy.BuiltIn()}
 	}
-	b.Queue(`SELECT name, COALESCE(version, ''), defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names).Query(func(rows pgx.Rows) error {
+	b.Queue(`SELECT name, COALESCE(version, ''), past_versions, defaults FROM workflow WHERE tenant_id = $1 AND name = ANY($2)`, tenant, names).Query(func(rows pgx.Rows) error {
 		var name string
 		var version string
-		var defaults []byte
-		_, err := pgx.ForEachRow(rows, []any{&name, &version, &defaults}, func() error {
+		var past, defaults []byte
+		_, err := pgx.ForEachRow(rows, []any{&name, &version, &past, &defaults}, func() error {
 			terms, err := policy.OfWorkflow(defaults)
 			if err != nil {
 				return &newerWorkflow{name, err}
 			}
-			all[name] = record.WorkflowTerms{Terms: terms, Version: version}
-			return nil
+			versions, err := record.ReadVersions(version, past)
+			all[name] = record.WorkflowTerms{Terms: terms, Versions: versions}
+			return err
 		})
 		return err
 	})

@@ -40,7 +40,8 @@ func New(c Config) *Messages {
 type Message struct {
 	*record.Tick
 	Workflow        string
-	WorkflowVersion string // empty: the workflow has none
+	WorkflowVersion string // of the time when the tick fired; empty: the workflow had none
+	Expired         bool   // the tick is later than its max_lateness
 	MaxAttempts     int16
 	Token           string
 	Content         record.Content
@@ -94,11 +95,9 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	b = append(b, `","schedule_version":`...)
 	b = strconv.AppendInt(b, int64(m.Version), 10)
 	b = append(b, `,"workflow_version":`...)
-	if m.WorkflowVersion == "" {
-		b = append(b, "null"...)
-	} else {
-		b = appendString(b, m.WorkflowVersion)
-	}
+	b = appendOptional(b, m.WorkflowVersion)
+	b = append(b, `,"expired":`...)
+	b = strconv.AppendBool(b, m.Expired)
 	b = append(b, `,"lease_token":"`...)
 	b = append(b, m.Token...)
 	b = append(b, `","payload":`...)
@@ -111,6 +110,14 @@ func (m *Message) AppendJSON(b []byte) []byte {
 }
 
 var noLabels = "{}"
+
+// appendOptional appends a string, or null if it is empty.
+func appendOptional(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, "null"...)
+	}
+	return appendString(b, s)
+}
 
 func appendString(b []byte, s string) []byte {
 	quoted, _ := json.Marshal(s) // a string always encodes

@@ -37,9 +37,9 @@ func (o *Opener) deliver(p *plan, t *record.Tick, r *route, content record.Conte
 	}
 	p.bytes += size
 	p.send = append(p.send, &push.Delivery{
-		Tenant: p.chunk.TenantID, Chunk: p.chunk.ID, Tick: *t, Workflow: r.name, Version: r.version, Content: content,
+		Tenant: p.chunk.TenantID, Chunk: p.chunk.ID, Tick: *t, Workflow: r.name, Version: r.versions.At(t.FiredAt), Content: content,
 		Timeout: terms.Timeout, MaxAttempts: t.Budget(terms.MaxAttempts), Endpoint: r.endpoint,
-		Limited: r.limited, Priority: terms.Priority,
+		Limited: r.limited, Priority: terms.Priority, Expired: t.LateTo(p.now, terms),
 	})
 }
 

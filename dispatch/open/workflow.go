@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillonhq/carillon/dispatch/push"
+	"github.com/carillonhq/carillon/dispatch/record"
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
@@ -16,7 +17,7 @@ import (
 type route struct {
 	name       string
 	known      bool
-	version    string
+	versions   record.Versions
 	endpoint   *push.Target // nil: they are pulled
 	limited    bool         // by max_running
 	terms      policy.Terms
@@ -46,7 +47,7 @@ func (known routes) of(tenant tenants.ID, workflows []string) []route {
 }
 
 // routeOf are the columns of a workflow w and its endpoint e that readRoutes reads.
-const routeOf = `w.tenant_id, w.name, COALESCE(w.version, ''), w.max_running IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets`
+const routeOf = `w.tenant_id, w.name, COALESCE(w.version, ''), w.past_versions, w.max_running IS NOT NULL, w.defaults, w.endpoint, e.url, e.batch, e.headers, e.state, e.secrets`
 
 func (o *Opener) readRoutes(rows pgx.Rows) (routes, error) {
 	defer rows.Close()
@@ -56,9 +57,14 @@ func (o *Opener) readRoutes(rows pgx.Rows) (routes, error) {
 		var endpointName, url, state *string
 		var batch *int16
 		var r route
-		var defaults, headers []byte
+		var version string
+		var past, defaults, headers []byte
 		var secrets [][]byte
-		if err := rows.Scan(&n.tenant, &n.name, &r.version, &r.limited, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
+		if err := rows.Scan(&n.tenant, &n.name, &version, &past, &r.limited, &defaults, &endpointName, &url, &batch, &headers, &state, &secrets); err != nil {
+			return nil, err
+		}
+		var err error
+		if r.versions, err = record.ReadVersions(version, past); err != nil {
 			return nil, err
 		}
 		if r.terms, r.unreadable = policy.OfWorkflow(defaults); r.unreadable != nil {

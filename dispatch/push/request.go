@@ -236,7 +236,7 @@ func (p *pusher) body(batch []*Delivery, timings []*calendar.Timing) (body []byt
 		}
 		k := one.Tick.RowKey()
 		m := p.d.messages.Complete(message.Message{
-			Tick: &one.Tick, Workflow: one.Workflow, WorkflowVersion: one.Version, MaxAttempts: one.MaxAttempts,
+			Tick: &one.Tick, Workflow: one.Workflow, WorkflowVersion: one.Version, Expired: one.Expired, MaxAttempts: one.MaxAttempts,
 			Token: p.d.messages.Seal(one.Tenant, k, message.Token{Attempt: one.Tick.Attempt}), Content: one.Content,
 		}, timings[i])
 		body, one.id = m.AppendJSON(body), m.ID

@@ -20,7 +20,8 @@ type Delivery struct {
 	Tick        record.Tick
 	id          string // the tick's, set with the body of its request
 	Workflow    string
-	Version     string
+	Version     string // of the workflow, when the tick fired
+	Expired     bool   // the tick is later than its max_lateness
 	Content     record.Content
 	Timeout     time.Duration
 	MaxAttempts int16

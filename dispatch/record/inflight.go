@@ -31,6 +31,7 @@ type Sendable struct {
 	Workflow string
 	Content  Content
 	Stated   policy.Stored
+	Expired  bool // it is delivered although it is later than its max_lateness
 }
 
 // Content is what the message of a tick holds of its schedule's version. The payload is the tick's own if it has one.
@@ -105,6 +106,11 @@ func QueueSendables(b *pgx.Batch, tenant tenants.ID, tries []Try, found *[]*Send
 		}
 		return rows.Err()
 	})
+}
+
+// LateTo reports whether a tick that is delivered at a moment is later than its max_lateness, and is delivered all the same.
+func (t *Tick) LateTo(at time.Time, terms policy.Terms) bool {
+	return t.Cause != Backfill && t.ReplayedFrom == nil && terms.Late(t.NominalAt, at)
 }
 
 // Latest returns the last moment at which a tick may be delivered; expires is false if it may be delivered at any time.

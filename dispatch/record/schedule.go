@@ -96,10 +96,10 @@ func SchedulesAt(ctx context.Context, db postgres.DB, tenant tenants.ID, ticks [
 	return all, nil
 }
 
-// WorkflowTerms are the version of a workflow and its defaults for deliveries.
+// WorkflowTerms are the versions of a workflow and its defaults for deliveries.
 type WorkflowTerms struct {
 	policy.Terms
-	Version string
+	Versions Versions
 }
 
 // UntilAt returns an SQL expression for the last nominal time of a schedule s, as a tick at a moment shows it: the moment itself if

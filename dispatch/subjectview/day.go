@@ -10,7 +10,6 @@ import (
 	"github.com/carillonhq/carillon/calendar"
 	"github.com/carillonhq/carillon/dispatch/explain"
 	"github.com/carillonhq/carillon/internal/fault"
-	"github.com/carillonhq/carillon/schedules/policy"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -68,45 +67,55 @@ func (v *Views) Explain(ctx context.Context, tenant tenants.ID, subject, on stri
 	if err != nil {
 		return d, err
 	}
-	names, err := v.History.Names(ctx, tenant, append(slices.Clone(live), deleted...))
+	byWorkflow, err := v.explained(ctx, tenant, live, deleted, span{zone, from, to})
 	if err != nil {
 		return d, err
 	}
-	byWorkflow := map[string]explain.Day{}
-	add := func(workflow string, one explain.Day) {
+	now := time.Now()
+	for _, workflow := range slices.Sorted(maps.Keys(byWorkflow)) {
 		all := byWorkflow[workflow]
-		all.Planned, all.Existed = append(all.Planned, one.Planned...), all.Existed || one.Existed
-		byWorkflow[workflow] = all
-		d.More = d.More || one.More
+		d.Workflows, d.More = append(d.Workflows, judge(workflow, all, now)), d.More || all.More
 	}
-	for i, id := range append(live, deleted...) {
+	d.More = d.More || len(live)+len(deleted) > mostExplained
+	return d, nil
+}
+
+// span is a day of a zone.
+type span struct {
+	zone     *time.Location
+	from, to time.Time
+}
+
+// explained explains the ticks of a day, by workflow: of the first schedules of a subject, which are live or deleted.
+func (v *Views) explained(ctx context.Context, tenant tenants.ID, live, deleted []int64, day span) (map[string]explain.Day, error) {
+	all := append(slices.Clone(live), deleted...)
+	names, err := v.History.Names(ctx, tenant, all)
+	if err != nil {
+		return nil, err
+	}
+	byWorkflow := map[string]explain.Day{}
+	for i, id := range all[:min(len(all), mostExplained)] {
 		name, known := names[id]
 		if !known {
 			continue
 		}
-		if len(byWorkflow) >= mostExplained || i >= mostExplained {
-			d.More = true
-			break
-		}
 		var one explain.Day
 		if i < len(live) {
-			one, err = v.Explainer.Day(ctx, policy.Name{Tenant: tenant, Workflow: name.Workflow, Key: name.Key}, from, to)
+			one, err = v.Explainer.Day(ctx, name, day.from, day.to)
 		} else {
-			one, err = v.Explainer.RecordedOn(ctx, tenant, id, zone, from, to)
+			one, err = v.Explainer.RecordedOn(ctx, tenant, id, day.zone, day.from, day.to)
 		}
 		if fault.IsNotFound(err) { // deleted meanwhile
 			continue
 		}
 		if err != nil {
-			return d, err
+			return nil, err
 		}
-		add(name.Workflow, one)
+		sum := byWorkflow[name.Workflow]
+		sum.Planned, sum.Existed, sum.More = append(sum.Planned, one.Planned...), sum.Existed || one.Existed, sum.More || one.More
+		byWorkflow[name.Workflow] = sum
 	}
-	now := time.Now()
-	for _, workflow := range slices.Sorted(maps.Keys(byWorkflow)) {
-		d.Workflows = append(d.Workflows, judge(workflow, byWorkflow[workflow], now))
-	}
-	return d, nil
+	return byWorkflow, nil
 }
 
 // troubles are the verdicts about ticks that a subject did not get in time, the gravest first, each with the outcomes of such ticks.

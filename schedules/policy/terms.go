@@ -85,6 +85,12 @@ func (t Terms) Expired(nominal, at time.Time) bool {
 	return expires && at.After(latest)
 }
 
+// Late reports whether a tick of a nominal time that is handed out at a moment is later than max_lateness, where on_expired lets it through.
+func (t Terms) Late(nominal, at time.Time) bool {
+	latest, expires := t.Latest(nominal)
+	return !expires && at.After(latest)
+}
+
 // SQL returns the expression of a term in a statement that reads the schedule itself, and so cannot be given Terms: Resolve in SQL.
 // own is the column of the schedule, and inherited the term of its workflow.
 func SQL(own, inherited string) string { return "COALESCE(" + own + ", " + inherited + ")" }
