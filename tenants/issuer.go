@@ -1,7 +1,9 @@
 package tenants
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,13 +20,37 @@ type Issuer struct {
 	Keys       []web.Raw `json:"keys,omitempty"` // JSON Web Keys, public
 	Algorithms []string  `json:"algorithms,omitempty"`
 
+	Audience string            `json:"audience,omitempty"` // the required aud of its tokens; empty: that of the service
+	Claims   *ClaimNames       `json:"claims,omitempty"`
+	Scopes   map[string]string `json:"scopes,omitempty"` // its names of scopes, and ours; a name that is absent is ours
+
 	keys []Key
+}
+
+// ClaimNames are the names of an issuer's claims that hold what Carillon asks of a token. An empty name is the usual one. A name is that
+// of a member of the token, and no path into it.
+type ClaimNames struct {
+	Tenant    string `json:"tenant,omitempty"`
+	Scope     string `json:"scope,omitempty"`
+	Workflows string `json:"workflows,omitempty"`
+}
+
+// names returns the names of an issuer's claims. A nil issuer is the platform's.
+func (i *Issuer) names() ClaimNames {
+	n := ClaimNames{Tenant: "tenant", Scope: "scope", Workflows: "workflows"}
+	if i != nil && i.Claims != nil {
+		n.Tenant, n.Scope, n.Workflows = cmp.Or(i.Claims.Tenant, n.Tenant), cmp.Or(i.Claims.Scope, n.Scope), cmp.Or(i.Claims.Workflows, n.Workflows)
+	}
+	return n
 }
 
 // The limits of one tenant's issuers.
 const (
 	maxKeys       = 50
 	maxIssuerName = 512
+	maxAudience   = 512
+	maxClaimName  = 256
+	maxScopes     = 100 // in the map of one issuer
 )
 
 // checkIssuers returns all faults of the issuers, and parses their keys. platform is the name of the platform's own issuer, which no
@@ -55,7 +81,34 @@ func checkIssuers(issuers []Issuer, platform string, allowed web.Outbound) error
 				bad = append(bad, fault.Invalid(at+"/algorithms/"+strconv.Itoa(a), "must be one of %s", strings.Join(algorithms(), ", ")))
 			}
 		}
-		bad = append(bad, i.read(at))
+		bad = append(bad, i.read(at), i.checkMapping(at))
+	}
+	return fault.Join(bad...)
+}
+
+// checkMapping returns all faults of the audience, of the names of claims, and of the map of scopes.
+func (i *Issuer) checkMapping(at string) error {
+	var bad []error
+	text := func(pointer, s string, most int) {
+		if len(s) > most || strings.ContainsFunc(s, unicode.IsControl) {
+			bad = append(bad, fault.Invalid(at+pointer, "must be 1 to %d bytes of text", most))
+		}
+	}
+	text("/audience", i.Audience, maxAudience)
+	if c := i.Claims; c != nil {
+		text("/claims/tenant", c.Tenant, maxClaimName)
+		text("/claims/scope", c.Scope, maxClaimName)
+		text("/claims/workflows", c.Workflows, maxClaimName)
+	}
+	if len(i.Scopes) > maxScopes {
+		bad = append(bad, fault.Invalid(at+"/scopes", "must be at most %d scopes", maxScopes))
+	}
+	for _, theirs := range slices.Sorted(maps.Keys(i.Scopes)) {
+		pointer := "/scopes/" + web.Pointer(theirs)
+		text(pointer, theirs, maxClaimName)
+		if !slices.Contains(TenantScopes(), i.Scopes[theirs]) {
+			bad = append(bad, fault.Invalid(at+pointer, "must be one of %s", strings.Join(TenantScopes(), ", ")))
+		}
 	}
 	return fault.Join(bad...)
 }

@@ -70,8 +70,8 @@ func TestMadeUpTenantsAreLookedForAtALimitedRate(t *testing.T) {
 	if _, err := d.named(from("192.0.2.1"), "made-up-0", false); err != nil {
 		t.Errorf("a name that was just looked for: %v", err)
 	}
-	if d.byName.Len() != 1 {
-		t.Errorf("%d tenants are remembered, want acme", d.byName.Len())
+	if d.names.known.Len() != 1 {
+		t.Errorf("%d tenants are remembered, want acme", d.names.known.Len())
 	}
 	clock = clock.Add(cacheFor)
 	d.lookups.now = func() time.Time { return clock.Add(-cacheFor) } // the address has gained nothing

@@ -62,12 +62,12 @@ func TestRememberedIssuersHaveABound(t *testing.T) {
 	now := d.now()
 	const most = tenantBytes / (maxKeys * 2000)
 	for n := range 2 * most {
-		d.byName.Add(fmt.Sprint(n), entry{large, now})
+		d.names.known.Add(fmt.Sprint(n), entry{large, now})
 	}
-	if n := d.byName.Len(); n == 0 || n > most {
+	if n := d.names.known.Len(); n == 0 || n > most {
 		t.Errorf("%d tenants are remembered, want at most %d", n, most)
 	}
-	if _, ok := d.byName.Get(fmt.Sprint(2*most - 1)); !ok {
+	if _, ok := d.names.known.Get(fmt.Sprint(2*most - 1)); !ok {
 		t.Error("the last one is forgotten")
 	}
 }

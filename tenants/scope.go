@@ -2,7 +2,6 @@ package tenants
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -48,13 +47,12 @@ func (i Identity) May(scope string) bool {
 	return i.Tenant != 0 && (implied || slices.Contains(i.Scopes, scope) || slices.Contains(i.Scopes, TenantAdmin))
 }
 
-// scopesOf returns the known scopes of a claim, in which spaces separate them (RFC 6749 section 3.3).
-func scopesOf(claim string) []string {
-	var known []string
-	for s := range strings.SplitSeq(claim, " ") {
+// known returns those of some scopes that Carillon knows.
+func known(scopes []string) (all []string) {
+	for _, s := range scopes {
 		if s == PlatformAdmin || slices.Contains(TenantScopes(), s) {
-			known = append(known, s)
+			all = append(all, s)
 		}
 	}
-	return known
+	return all
 }

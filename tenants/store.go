@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -26,11 +27,12 @@ type row struct {
 	Status    string
 	Quotas    []byte
 	Issuers   []byte
+	Own       []byte `db:"own_issuers"`
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
-const columns = `id, name, status, quotas, issuers, created_at, updated_at`
+const columns = `id, name, status, quotas, issuers, own_issuers, created_at, updated_at`
 
 func (r row) tenant() (Tenant, error) {
 	t := Tenant{ID: r.ID, Name: r.Name, Status: r.Status, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt}
@@ -38,15 +40,26 @@ func (r row) tenant() (Tenant, error) {
 	if t.Quotas, err = Overrides(r.Quotas).quotas(); err != nil {
 		return t, fmt.Errorf("quotas of tenant %s: %w", r.Name, err)
 	}
-	if err := json.Unmarshal(r.Issuers, &t.Issuers); err != nil {
+	if t.Issuers, err = storedIssuers(r.Issuers); err == nil {
+		t.Own, err = storedIssuers(r.Own)
+	}
+	if err != nil {
 		return t, fmt.Errorf("issuers of tenant %s: %w", r.Name, err)
 	}
-	for n := range t.Issuers {
-		if err := t.Issuers[n].read(""); err != nil {
-			return t, fmt.Errorf("issuers of tenant %s: %w", r.Name, err)
+	return t, nil
+}
+
+// storedIssuers reads issuers as they are stored.
+func storedIssuers(stored []byte) (issuers []Issuer, err error) {
+	if err := json.Unmarshal(stored, &issuers); err != nil {
+		return nil, err
+	}
+	for n := range issuers {
+		if err := issuers[n].read(""); err != nil {
+			return nil, err
 		}
 	}
-	return t, nil
+	return issuers, nil
 }
 
 func one(rows pgx.Rows) (Tenant, error) {
@@ -182,14 +195,20 @@ const (
 type Directory struct {
 	db        postgres.DB
 	now       func() time.Time
-	byName    *bytelru.Cache[string, entry]
-	absent    *lru.Cache[string, time.Time] // when a name had no tenant; a cache of its own, because anyone can send such names
+	names     nameCache
 	quotas    *lru.Cache[ID, quotasEntry]
 	keys      *lru.Cache[keyName, keyEntry]
 	secrets   secretCache
 	uses      *keyUses
 	exchanges *lru.Cache[keyFrom, time.Time] // when the exchange of an API key was last audited
 	lookups   *lookupLimiter
+}
+
+// nameCache holds tenants by their names, and the names of an issuer's tenants.
+type nameCache struct {
+	known    *bytelru.Cache[string, entry]
+	absent   *lru.Cache[string, time.Time] // when a name had no tenant; a cache of its own, because anyone can send such names
+	byIssuer *lru.Cache[string, issuerEntry]
 }
 
 // secretCache holds the API keys that requests send, by the hash of the secret.
@@ -211,8 +230,11 @@ type quotasEntry struct {
 // bytes returns the approximate size of an entry. A key counts twice, because the entry has its text and its parsed value.
 func (e entry) bytes() int {
 	n := int(unsafe.Sizeof(e)) + 2*len(e.tenant.Name)
-	for _, i := range e.tenant.Issuers {
-		n += int(unsafe.Sizeof(i)) + len(i.Name) + len(i.JWKSURI)
+	for _, i := range slices.Concat(e.tenant.Issuers, e.tenant.Own) {
+		n += int(unsafe.Sizeof(i)) + len(i.Name) + len(i.JWKSURI) + len(i.Audience) + claimBytes
+		for theirs, ours := range i.Scopes {
+			n += 2*len(theirs) + len(ours)
+		}
 		for _, key := range i.Keys {
 			n += keyBytes + 2*len(key)
 		}
@@ -220,7 +242,10 @@ func (e entry) bytes() int {
 	return n
 }
 
-const keyBytes = 500 // of an issuer's key beside its text
+const (
+	keyBytes   = 500 // of an issuer's key beside its text
+	claimBytes = 800 // of the names of an issuer's claims, at most
+)
 
 // NewDirectory returns a Directory of the database's tenants. db must see all tenants, because the tenant of a request is not known yet.
 func NewDirectory(db postgres.DB) *Directory {
@@ -230,11 +255,12 @@ func NewDirectory(db postgres.DB) *Directory {
 	secrets, err4 := lru.New[[sha256.Size]byte, secretEntry](maxCached)
 	noSecrets, err5 := lru.New[[sha256.Size]byte, time.Time](maxAbsent)
 	exchanges, err6 := lru.New[keyFrom, time.Time](maxAbsent)
-	if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
+	issuers, err7 := lru.New[string, issuerEntry](maxAbsent)
+	if err := errors.Join(err, err2, err3, err4, err5, err6, err7); err != nil {
 		panic(err) // only a size of zero or less is refused
 	}
 	return &Directory{
-		db: db, now: time.Now, byName: bytelru.New[string](tenantBytes, entry.bytes), absent: absent, quotas: quotas, keys: keys,
+		db: db, now: time.Now, names: nameCache{bytelru.New[string](tenantBytes, entry.bytes), absent, issuers}, quotas: quotas, keys: keys,
 		secrets: secretCache{secrets, noSecrets}, uses: &keyUses{last: map[keyName]time.Time{}}, exchanges: exchanges, lookups: newLookupLimiter(),
 	}
 }
@@ -243,11 +269,11 @@ func NewDirectory(db postgres.DB) *Directory {
 // unsigned name, so the look-up of an unsigned name that is not cached is rate limited.
 func (d *Directory) named(ctx context.Context, name string, signed bool) (t Tenant, err error) {
 	now := d.now()
-	e, known := d.byName.Get(name)
+	e, known := d.names.known.Get(name)
 	if known && now.Sub(e.at) < cacheFor {
 		return e.tenant, nil
 	}
-	if at, ok := d.absent.Get(name); ok && now.Sub(at) < cacheFor {
+	if at, ok := d.names.absent.Get(name); ok && now.Sub(at) < cacheFor {
 		return t, nil
 	}
 	if known || signed {
@@ -264,15 +290,15 @@ func (d *Directory) named(ctx context.Context, name string, signed bool) (t Tena
 func (d *Directory) find(ctx context.Context, name string, now time.Time) (Tenant, error) {
 	t, err := Get(ctx, d.db, name)
 	if fault.IsNotFound(err) {
-		d.byName.Remove(name)
-		d.absent.Add(name, now)
+		d.names.known.Remove(name)
+		d.names.absent.Add(name, now)
 		return Tenant{}, nil
 	}
 	if err != nil {
 		return Tenant{}, err
 	}
-	d.absent.Remove(name)
-	d.byName.Add(name, entry{t, now})
+	d.names.absent.Remove(name)
+	d.names.known.Add(name, entry{t, now})
 	d.quotas.Add(t.ID, quotasEntry{t.Quotas, now})
 	return t, nil
 }
@@ -282,8 +308,8 @@ func (d *Directory) forget(t Tenant) {
 	if d == nil {
 		return
 	}
-	d.byName.Remove(t.Name)
-	d.absent.Remove(t.Name)
+	d.names.known.Remove(t.Name)
+	d.names.absent.Remove(t.Name)
 	d.quotas.Remove(t.ID)
 }
 

@@ -11,6 +11,7 @@ package tenants
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/carillonhq/carillon/internal/web"
@@ -23,11 +24,22 @@ type ID int32
 type Tenant struct {
 	ID        ID
 	Name      string
-	Status    string // active or suspended
-	Quotas    Quotas // overrides and defaults
-	Issuers   []Issuer
+	Status    string   // active or suspended
+	Quotas    Quotas   // overrides and defaults
+	Issuers   []Issuer // set by the platform
+	Own       []Issuer // set by the tenant's operator
 	CreatedAt time.Time
 	UpdatedAt time.Time
+}
+
+// issuer returns the issuer with a name; nil: the tenant has none.
+func (t *Tenant) issuer(name string) *Issuer {
+	for _, set := range [][]Issuer{t.Issuers, t.Own} {
+		if i := slices.IndexFunc(set, func(i Issuer) bool { return i.Name == name }); i >= 0 {
+			return &set[i]
+		}
+	}
+	return nil
 }
 
 // The states of a tenant. The tokens of a suspended tenant are invalid, and its schedules do not fire.

@@ -55,7 +55,6 @@ func NewVerifier(o VerifierOptions) *Verifier {
 		VerifierOptions: o,
 		parser: jwt.NewParser(
 			jwt.WithValidMethods(algorithms()),
-			jwt.WithAudience(o.Audience),
 			jwt.WithExpirationRequired(),
 			jwt.WithIssuedAt(),
 			jwt.WithLeeway(leeway),
@@ -122,6 +121,9 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 	if err != nil {
 		return Identity{}, refuse("%s", reason(err))
 	}
+	if err := v.audience(claims, who); err != nil {
+		return Identity{}, err
+	}
 	if err := v.lifetime(claims, who); err != nil {
 		return Identity{}, err
 	}
@@ -134,7 +136,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	if i.Workflows, err = workflowsOf(claims); err != nil {
+	if i.Workflows, err = workflowsOf(claims, who.issuer.names().Workflows); err != nil {
 		return Identity{}, err
 	}
 	exp, _ := seconds(claims, "exp")
@@ -148,8 +150,8 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 }
 
 // workflowsOf returns the workflows that a token of any issuer is limited to; nil: it is not limited.
-func workflowsOf(claims jwt.MapClaims) ([]string, error) {
-	claim, there := claims["workflows"]
+func workflowsOf(claims jwt.MapClaims, name string) ([]string, error) {
+	claim, there := claims[name]
 	if !there {
 		return nil, nil
 	}
@@ -229,45 +231,6 @@ func isTokenType(typ any) bool {
 	return text == "jwt" || text == "at+jwt"
 }
 
-// unsigned returns the error of a token that no key of its issuer has signed. The text is the same for an unknown tenant, issuer or key
-// and for a wrong signature, so that nobody can find out which tenants and issuers exist.
-func unsigned() error { return refuse("the token is not signed by a known key of its issuer") }
-
-// bearer is the issuer and the tenant that a token claims. The signature proves them afterwards.
-type bearer struct {
-	platform bool    // the platform's own issuer
-	tenant   Tenant  // zero: the token names none, or an unknown one
-	name     string  // of the tenant
-	named    bool    // the token names a tenant
-	issuer   *Issuer // nil: the platform's
-}
-
-func (v *Verifier) bearer(ctx context.Context, claims jwt.MapClaims) (who bearer, err error) {
-	iss, ok := claims["iss"].(string)
-	if !ok || iss == "" {
-		return who, refuse("the token has no iss")
-	}
-	name, named := claims["tenant"].(string)
-	if _, there := claims["tenant"]; there && !named || named && name == "" {
-		return who, refuse("the token's tenant is not a name")
-	}
-	who.name, who.named, who.platform = name, named, iss == v.Issuer
-	if who.platform { // Verify looks the tenant up after it has verified the signature
-		return who, nil
-	}
-	if named {
-		if who.tenant, err = v.Tenants.named(ctx, name, false); err != nil {
-			return who, err
-		}
-	}
-	i := slices.IndexFunc(who.tenant.Issuers, func(i Issuer) bool { return i.Name == iss })
-	if i < 0 {
-		return who, unsigned()
-	}
-	who.issuer = &who.tenant.Issuers[i]
-	return who, nil
-}
-
 // keys returns the keys that may have signed the token. Each key has one algorithm.
 func (v *Verifier) keys(ctx context.Context, who bearer, t *jwt.Token) (any, error) {
 	kid, hasKid := t.Header["kid"].(string)
@@ -310,7 +273,6 @@ func reason(err error) string {
 		{jwt.ErrTokenExpired, "the token has expired"},
 		{jwt.ErrTokenNotValidYet, "the token is not valid yet"},
 		{jwt.ErrTokenUsedBeforeIssued, "the token was issued in the future"},
-		{jwt.ErrTokenInvalidAudience, "the token is for another audience"},
 		{jwt.ErrTokenRequiredClaimMissing, "the token lacks a required claim"},
 	} {
 		if errors.Is(err, known.err) {
@@ -361,11 +323,10 @@ func identity(claims jwt.MapClaims, who bearer) (Identity, error) {
 	if who.named && who.tenant.Status != Active {
 		return Identity{}, refuse("the token's tenant is not active")
 	}
-	scope, ok := claims["scope"].(string)
-	if _, there := claims["scope"]; there && !ok {
-		return Identity{}, refuse("the token's scope is not a string")
+	scopes, err := who.scopes(claims)
+	if err != nil {
+		return Identity{}, err
 	}
-	scopes := scopesOf(scope)
 	platform := who.platform && !who.named && slices.Contains(scopes, PlatformAdmin)
 	if !platform {
 		scopes = slices.DeleteFunc(scopes, func(s string) bool { return s == PlatformAdmin })

@@ -159,7 +159,8 @@ func TestVerifyTakesWhatIsRight(t *testing.T) {
 		"platform":                             {mint(Claims{Subject: "root", Tenant: "", Scopes: []string{PlatformAdmin}, TTL: time.Minute}), rootPlatform},
 		"platform:admin with a tenant is none": {mint(Claims{Subject: "root", Tenant: "other", Scopes: []string{PlatformAdmin}, TTL: time.Minute}), Identity{Tenant: w.other.ID, TenantName: "other", Subject: "root", Scopes: []string{}}},
 		"platform:admin of another issuer is none": {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"scope": "platform:admin"}), Identity{Tenant: w.acme.ID, TenantName: "acme", Subject: "ann", Scopes: []string{}}},
-		"unknown scopes": {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"scope": "email  schedules:read x"}), ann},
+		"a list of scopes":                         {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"scope": []string{"email", "schedules:read"}}), ann},
+		"unknown scopes":                           {w.sign(t, jwt.SigningMethodEdDSA, w.ed, nil, m{"scope": "email  schedules:read x"}), ann},
 	}
 	for name, c := range cases {
 		got, err := w.verifier.Verify(t.Context(), c.token)
@@ -291,7 +292,9 @@ func TestVerifyRefuses(t *testing.T) {
 		"sub empty":            ed(nil, m{"sub": ""}),
 		"sub a number":         ed(nil, m{"sub": 7}),
 		"sub with a newline":   ed(nil, m{"sub": "a\nb"}),
-		"scope an array":       ed(nil, m{"scope": []string{"schedules:read"}}),
+		"scope of numbers":     ed(nil, m{"scope": []int{1}}),
+		"scope a number":       ed(nil, m{"scope": 1}),
+		"minted with a list":   minted(m{"scope": []string{"platform:admin"}}, w.minter.private),
 		"minted by another":    minted(nil, stranger),
 		"minted too long":      minted(m{"exp": w.now.Unix() + 3601}, w.minter.private),
 		"minted long ago":      minted(m{"iat": w.now.Unix() - 3000, "exp": w.now.Unix() + 1000}, w.minter.private),

@@ -21,7 +21,7 @@ const schedule = `{"id":"sch_1","workflow":"w","key":"k","subject":"k","version"
 	"policy":{"overlap":"skip"},"delivery":{"retention":{"failed":"30d"}},"payload":{"n":1e999},"labels":{"plan":"pro"},
 	"note":null,"next_at":"2026-11-23T08:00:00Z","upcoming":["2026-11-23T08:00:00Z"],"last_at":null,"last_tick_id":null,
 	"stats":{"fired":0,"succeeded":0,"failed":0,"skipped":0,"missed":0},"inherited":["/policy/missed"],"warnings":[],
-	"tzdata":"2026f","created_at":"2026-11-21T03:00:00.123456Z","updated_at":"2026-11-21T03:00:00Z","updated_by":"me"}`
+	"tzdata":"2026f","reading":"Daily","timezone_in_force":"UTC","next_local":null,"created_at":"2026-11-21T03:00:00.123456Z","updated_at":"2026-11-21T03:00:00Z","updated_by":"me"}`
 
 const (
 	requestID = "0123456789abcdef"

@@ -30,6 +30,8 @@ var guarded = map[string]string{
 	"GET /v1/calendars/:calendar":                            "",
 	"PUT /v1/calendars/:calendar":                            `{"dates": ["2026-12-25"]}`,
 	"DELETE /v1/calendars/:calendar":                         "",
+	"GET /v1/admin/issuers":                                  "",
+	"PUT /v1/admin/issuers":                                  `{"issuers": []}`,
 	"GET /v1/subjects/:subject":                              "",
 	"PUT /v1/subjects/:subject":                              `{"timezone": "UTC"}`,
 	"DELETE /v1/subjects/:subject":                           "",

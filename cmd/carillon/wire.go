@@ -212,6 +212,7 @@ func (p *parts) routes(router *echo.Echo, o options) {
 	dispatch.Routes(authenticated, p.dispatch)
 	subjectview.Routes(authenticated, &subjectview.Views{Subjects: p.subjects, Schedules: p.schedules, History: p.dispatch.Reader, Explainer: p.dispatch.Explainer})
 	tenants.Credentials{DB: p.api, Cursors: p.secrets.cursors, Directory: p.directory, Limits: p.limits, Minter: o.minter}.Routes(authenticated)
+	tenants.OwnIssuers{DB: p.api, Issuer: o.issuer, Outbound: o.outbound, Tenants: p.directory}.Routes(authenticated)
 	tenants.Audited{DB: p.api, Cursors: p.secrets.cursors}.Routes(authenticated)
 	p.uses.Routes(authenticated)
 	(&history.Overviews{DB: p.api, Ahead: p.forecasts.Ahead, Uses: p.uses.Of, Unopened: p.dispatch.Unopened}).Routes(authenticated)

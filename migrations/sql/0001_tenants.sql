@@ -20,6 +20,7 @@ CREATE TABLE tenant (
   shards     smallint         NOT NULL DEFAULT 1,
   quotas     jsonb            NOT NULL DEFAULT '{}',
   issuers    jsonb            NOT NULL DEFAULT '[]',
+  own_issuers jsonb           NOT NULL DEFAULT '[]',
   created_at timestamptz      NOT NULL DEFAULT now(),
   updated_at timestamptz      NOT NULL DEFAULT now(),
   halt_note  text,
@@ -30,7 +31,10 @@ CREATE TABLE tenant (
   CONSTRAINT tenant_status CHECK (status IN ('active', 'suspended'))
 );
 CREATE INDEX tenant_erased ON tenant (erasing_at) WHERE erasing_at IS NOT NULL;
+CREATE INDEX tenant_issuer ON tenant USING gin ((issuers || own_issuers) jsonb_path_ops) WITH (fastupdate = off);
 COMMENT ON TABLE tenant IS 'A tenant with its quotas and issuers. A request to erase it suspends it for good; upkeep deletes all its rows and this one last. Written by dispatch/control, dispatch/upkeep, tenants.';
+COMMENT ON COLUMN tenant.issuers IS 'who signs its tokens, as the platform set it';
+COMMENT ON COLUMN tenant.own_issuers IS 'who else signs its tokens, as its own operator set it';
 COMMENT ON COLUMN tenant.shards IS 'at least so many shards get new schedules of the tenant; a schedule keeps its shard';
 COMMENT ON COLUMN tenant.erasing_at IS 'when its erasure began';
 
