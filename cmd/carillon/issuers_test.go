@@ -55,9 +55,11 @@ func TestATenantSetsItsOwnIssuers(t *testing.T) {
 	if err := json.Unmarshal(got.body, &all); err != nil || len(all.Issuers) != 2 || all.Issuers[0].SetBy != "platform" || all.Issuers[1].SetBy != "tenant" {
 		t.Fatalf("got %s, %v", got.body, err)
 	}
-	token, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+	unsigned := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
 		"iss": "own", "aud": "us", "sub": "ann", "org": "acme", "scp": []string{"r"}, "exp": time.Now().Add(time.Hour).Unix(),
-	}).SignedString(private)
+	})
+	unsigned.Header["kid"] = "k"
+	token, err := unsigned.SignedString(private)
 	if err != nil {
 		t.Fatal(err)
 	}
