@@ -25,7 +25,7 @@ func (p plan) build(c Context) (*Timing, Faults) {
 
 // timing returns the timing of a plan. zones has the plan's zone. out are the plan's exclusions, or nil.
 func (p plan) timing(zones *Zones, out *exclusions) *Timing {
-	t := &Timing{plan: p, zones: zones, zone: zones.zone(p.Zone), out: out, end: maxWall}
+	t := &Timing{plan: p, zones: zones, zone: zones.zone(p.Zone), out: out, quiet: p.Quiet.week(), end: maxWall}
 	t.hash = t.hashedOnce()
 	if p.Start != nil {
 		t.start = *p.Start

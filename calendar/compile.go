@@ -86,9 +86,7 @@ func (k *compiler) readZone() {
 			k.faults.add("/timezone", "no_subject_zone", "the subject has no profile that names its time zone")
 			name = "UTC"
 		}
-		if !k.SubjectQuiet.none() {
-			k.plan.Quiet = &k.SubjectQuiet
-		}
+		k.plan.Quiet = k.SubjectQuiet.canonical()
 	}
 	k.zone = k.zones().zone(name)
 	if k.zone == nil {

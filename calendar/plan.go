@@ -28,7 +28,7 @@ type plan struct {
 	Start    *int64         `json:"start,omitempty"`
 	End      *int64         `json:"end,omitempty"`
 	Jitter   int64          `json:"jitter,omitempty"` // seconds
-	Quiet    *Quiet         `json:"quiet,omitempty"`
+	Quiet    Quiet          `json:"quiet,omitempty"`
 	Moved    []movePlan     `json:"moved,omitempty"`
 }
 

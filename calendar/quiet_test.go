@@ -4,20 +4,22 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 // Quiet hours are held to what a clock shows, in steps that no change of a clock is finer than.
 func TestQuietHoursAreWhatTheClockShows(t *testing.T) {
 	t.Parallel()
 	day := func(y, m, d int) time.Time { return time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC) }
-	hours := []Quiet{{From: 22 * 3600, To: 7 * 3600}, {From: 2*3600 + 900, To: 2*3600 + 2700}, {From: 3600, To: 2*3600 + 1800}, {From: 2*3600 + 1800, To: 13 * 3600}, {From: 3600, To: 0}, {From: 0, To: 86340}}
+	hours := []Window{{From: 22 * 3600, To: 7 * 3600}, {From: 2*3600 + 900, To: 2*3600 + 2700}, {From: 3600, To: 2*3600 + 1800}, {From: 2*3600 + 1800, To: 13 * 3600}, {From: 3600, To: 0}, {From: 0, To: 86340}}
 	for zone, around := range map[string]time.Time{
 		"Europe/Berlin": day(2027, 3, 27), "America/New_York": day(2026, 10, 31), "Australia/Lord_Howe": day(2027, 4, 3),
 		"Antarctica/Troll": day(2027, 3, 27), "Africa/Cairo": day(2027, 4, 29), "America/Havana": day(2027, 11, 6),
 		"Pacific/Apia": day(2011, 12, 29), "Asia/Tokyo": day(2027, 1, 1), "America/Nuuk": day(2027, 3, 26),
 	} {
 		for _, q := range hours {
-			timing, err := Compile(Spec{Timezone: "@subject", Cron: StringList{"0 12 * * *"}}, Context{SubjectZone: zone, SubjectQuiet: q})
+			timing, err := Compile(Spec{Timezone: "@subject", Cron: StringList{"0 12 * * *"}}, Context{SubjectZone: zone, SubjectQuiet: Quiet{q}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +58,7 @@ func TestQuietHoursAreWhatTheClockShows(t *testing.T) {
 
 func TestQuietHoursAreOfTheKeyAndOfTheCohort(t *testing.T) {
 	t.Parallel()
-	night := Quiet{From: 22 * 3600, To: 7 * 3600}
+	night := Window{From: 22 * 3600, To: 7 * 3600}
 	compile := func(zone string, c Context) *Timing {
 		t.Helper()
 		timing, err := Compile(Spec{Timezone: zone, Cron: StringList{"0 23 * * *"}}, c)
@@ -65,9 +67,9 @@ func TestQuietHoursAreOfTheKeyAndOfTheCohort(t *testing.T) {
 		}
 		return timing
 	}
-	named := compile("Asia/Tokyo", Context{SubjectZone: "Asia/Tokyo", SubjectQuiet: night})
+	named := compile("Asia/Tokyo", Context{SubjectZone: "Asia/Tokyo", SubjectQuiet: Quiet{night}})
 	plain := compile("@subject", Context{SubjectZone: "Asia/Tokyo"})
-	quiet := compile("@subject", Context{SubjectZone: "Asia/Tokyo", SubjectQuiet: night})
+	quiet := compile("@subject", Context{SubjectZone: "Asia/Tokyo", SubjectQuiet: Quiet{night}})
 	if named.Hash() != plain.Hash() || plain.Hash() == quiet.Hash() {
 		t.Error("a cohort is one of a zone and its quiet hours")
 	}
@@ -80,7 +82,7 @@ func TestQuietHoursAreOfTheKeyAndOfTheCohort(t *testing.T) {
 		t.Errorf("waits %s", got)
 	}
 	night.Skip = true
-	skip := compile("@subject", Context{SubjectZone: "Asia/Tokyo", SubjectQuiet: night})
+	skip := compile("@subject", Context{SubjectZone: "Asia/Tokyo", SubjectQuiet: Quiet{night}})
 	if skip.Hash() == quiet.Hash() || !skip.Due(at.At).Equal(at.At) || !skip.LeavesOut(at.At) || skip.Waits(at.At) {
 		t.Error("what is skipped does not wait")
 	}
@@ -171,4 +173,94 @@ func TestADailyTicksGapOverAllPairsOfZones(t *testing.T) {
 		}
 	}
 	t.Logf("%d zones that differ: gaps of %s to %s", len(timings), shortest, longest)
+}
+
+// Several windows by weekday are held to a clock, minute by minute, around changes of clocks.
+func TestQuietWindowsAreWhatTheClockShows(t *testing.T) {
+	t.Parallel()
+	zones := []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "America/Havana", "Pacific/Apia", "Asia/Tokyo", "Antarctica/Troll"}
+	window := rapid.Custom(func(t *rapid.T) Window {
+		w := Window{From: rapid.IntRange(0, 95).Draw(t, "from") * 900, To: rapid.IntRange(1, 96).Draw(t, "to") * 900, Skip: rapid.Bool().Draw(t, "skip"), Days: rapid.Uint8Range(0, 127).Draw(t, "days")}
+		if w.From == w.To {
+			w.To = w.From%daySeconds + 900
+		}
+		return w
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		q := Quiet(rapid.SliceOfN(window, 1, 4).Draw(t, "windows"))
+		if q.LeavesNothing() {
+			return
+		}
+		timing, err := Compile(Spec{Timezone: "@subject", Cron: StringList{"0 12 * * *"}}, Context{SubjectZone: rapid.SampledFrom(zones).Draw(t, "zone"), SubjectQuiet: q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ReadQuiet(q.String()); err != nil || again.String() != q.String() {
+			t.Fatalf("%q is read as %q, %v", q, again, err)
+		}
+		in := func(at time.Time) (quiet, skip bool) {
+			local := timing.Local(at)
+			sec := local.Hour()*3600 + local.Minute()*60 + local.Second()
+			on := func(w Window, day time.Weekday) bool { return w.Days == 0 || w.Days&(1<<day) != 0 }
+			for _, w := range q {
+				today, yesterday := on(w, local.Weekday()), on(w, (local.Weekday()+6)%7)
+				var has bool
+				if w.From < w.To {
+					has = today && w.From <= sec && sec < w.To
+				} else {
+					has = today && sec >= w.From || yesterday && sec < w.To
+				}
+				quiet, skip = quiet || has, skip || has && w.Skip
+			}
+			return quiet, skip
+		}
+		from := rapid.SampledFrom([]time.Time{
+			time.Date(2027, 3, 12, 0, 0, 0, 0, time.UTC), time.Date(2027, 3, 26, 0, 0, 0, 0, time.UTC), time.Date(2027, 4, 1, 0, 0, 0, 0, time.UTC),
+			time.Date(2026, 10, 30, 0, 0, 0, 0, time.UTC), time.Date(2011, 12, 28, 0, 0, 0, 0, time.UTC),
+		}).Draw(t, "around")
+		at := from.Add(time.Duration(rapid.IntRange(0, 6*24*4).Draw(t, "quarter")) * 15 * time.Minute)
+		quiet, skip := in(at)
+		begin, end, ok := timing.QuietHours(at)
+		if ok != quiet || timing.LeavesOut(at) != skip || timing.Waits(at) != (quiet && !skip) {
+			t.Fatalf("%q at %s: quiet %v, left out %v, waits %v", q, timing.Local(at), ok, timing.LeavesOut(at), timing.Waits(at))
+		}
+		if !quiet {
+			return
+		}
+		for in15 := at; ; in15 = in15.Add(15 * time.Minute) {
+			if still, _ := in(in15); !still {
+				if in15.Sub(end) >= 15*time.Minute || end.After(in15) {
+					t.Fatalf("%q at %s: ends at %s, and the clock is quiet until %s", q, timing.Local(at), timing.Local(end), timing.Local(in15))
+				}
+				break
+			}
+		}
+		if still, _ := in(end); still {
+			t.Fatalf("%q at %s: the end %s is quiet", q, timing.Local(at), timing.Local(end))
+		}
+		if before, _ := in(begin.Add(-time.Second)); before || begin.After(at) {
+			t.Fatalf("%q at %s: does not begin at %s", q, timing.Local(at), timing.Local(begin))
+		}
+		if !skip && !timing.Due(at).Equal(end) {
+			t.Fatalf("%q at %s: due %s, want %s", q, timing.Local(at), timing.Local(timing.Due(at)), timing.Local(end))
+		}
+	})
+}
+
+func TestWeekdaysOfAWindow(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]uint8{"1-5": 0b0111110, "0": 1, "7": 1, "sat,sun": 0b1000001, "*": 0, "fri-mon": 0b1100011} {
+		if got, err := ReadWeekdays(text); err != nil || got != want {
+			t.Errorf("%q: got %b, %v, want %b", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "8", "1#2", "1L", "H", "daily", "1,,2"} {
+		if got, err := ReadWeekdays(text); err == nil {
+			t.Errorf("%q: got %b", text, got)
+		}
+	}
+	night := Quiet{{From: 22 * 3600, To: 7 * 3600}}
+	if night.LeavesNothing() || !append(night, Window{From: 7 * 3600, To: 22 * 3600}).LeavesNothing() {
+		t.Error("night and day leave nothing of the week")
+	}
 }

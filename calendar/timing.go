@@ -44,6 +44,7 @@ type Timing struct {
 	first   firstTick
 	notes   []Warning
 	out     *exclusions
+	quiet   *quietWeek      // nil: it has no quiet hours
 	hash    func() [16]byte // computed once
 	away    []int64         // the moved times, in order
 	added   []int64         // their new times, in order

@@ -29,7 +29,7 @@ func TestTicksInQuietHoursAreSkipped(t *testing.T) {
 	h := dispatchtest.New(t)
 	h.Start(h.Dispatch)
 	now := time.Now()
-	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(now.Add(-time.Hour)), To: timeOfDay(now.Add(time.Hour)), Then: "skip"}})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC", QuietHours: subjects.QuietWindows{{From: timeOfDay(now.Add(-time.Hour)), To: timeOfDay(now.Add(time.Hour)), Then: "skip"}}})
 	p := dispatchtest.EverySecond()
 	p.Spec.Timezone = "@subject"
 	h.Put("w", "k", p)
@@ -56,7 +56,7 @@ func TestTheLastTickInQuietHoursComesAtTheirEnd(t *testing.T) {
 	h := dispatchtest.New(t)
 	now := time.Now().UTC().Truncate(time.Minute)
 	end := now.Add(-10 * time.Minute)
-	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(end.Add(-4 * time.Hour)), To: timeOfDay(end)}})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC", QuietHours: subjects.QuietWindows{{From: timeOfDay(end.Add(-4 * time.Hour)), To: timeOfDay(end)}}})
 	first, second, third := end.Add(-3*time.Hour), end.Add(-2*time.Hour), end.Add(-time.Hour)
 	h.Put("w", "k", following(first, second, third, now.Add(48*time.Hour)))
 	// As if the sweep had slept since before the first.
@@ -77,7 +77,7 @@ func TestACohortThatIsWokenInQuietHoursSleepsOn(t *testing.T) {
 	t.Parallel()
 	h := dispatchtest.New(t)
 	now := time.Now().UTC().Truncate(time.Minute)
-	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC", QuietHours: &subjects.QuietHours{From: timeOfDay(now.Add(-4 * time.Hour)), To: timeOfDay(now.Add(2 * time.Hour))}})
+	h.PutSubject("k", subjects.SubjectParams{Timezone: "Etc/UTC", QuietHours: subjects.QuietWindows{{From: timeOfDay(now.Add(-4 * time.Hour)), To: timeOfDay(now.Add(2 * time.Hour))}}})
 	h.Put("w", "k", following(now.Add(-time.Hour), now.Add(time.Hour)))
 	h.Exec(`UPDATE member SET from_at = $1`, now.Add(-2*time.Hour))
 	h.Exec(`UPDATE cohort SET next_at = $1, due_at = $1`, now.Add(-time.Hour))

@@ -158,7 +158,7 @@ var notRun = []string{
 	"message.Messages.specTiming", "finish.LockTick", "cohorts.ReadProfiles", "tenants.QueueHappened",
 	"upkeep.invariants", // the deep ones run in `carillon doctor` only
 	// They end the erasure of a key, as the tenant, in the API's pool.
-	"subjects.Subjects.eraseRecord", "subjects.eraseAnswers", "subjects.unfinished.erasePart", "schedules.LockRows", "subjects.unerased",
+	"subjects.Erasures.eraseRecord", "subjects.eraseAnswers", "subjects.unfinished.erasePart", "schedules.LockRows", "subjects.unerased",
 	// They end what a request ends.
 	"finish.dropAnswers",
 	"upkeep.partitioned", // options of tables

@@ -176,7 +176,7 @@ func TestWhatRunsUnaskedReadsNoMoreThanItsWork(t *testing.T) {
 	h.Start(d)
 	poll(h, d, "idle")
 	goOn()
-	texts := unaskedSQL(t, "dispatch.Dispatch.Start", "open.worker.Work", "upkeep.worker.Work", "subjects.Subjects.FinishErasures")
+	texts := unaskedSQL(t, "dispatch.Dispatch.Start", "open.worker.Work", "upkeep.worker.Work", "subjects.Erasures.FinishErasures")
 	defer p.hold(t)
 	h.Config.Sweeps, h.Config.Dispatches = false, false
 	besides := h.Process()

@@ -14,7 +14,7 @@ import (
 // fields are where the columns of rowColumns go, in their order. To find them by their names takes longer for a page of
 // rows than to read it.
 func (r *row) fields() []any {
-	f := append(make([]any, 0, 67),
+	f := append(make([]any, 0, 65),
 		&r.ID, &r.Workflow, &r.Key, &r.Subject, &r.Version, &r.Shard, &r.Status, &r.Spec, &r.Payload, &r.Labels, &r.Note, &r.StatusNote,
 		&r.PausedAt, &r.PausedUntil,
 		&r.AnchorAt, &r.TicksLeft, &r.CohortID, &r.Phase, &r.TZData, &r.Moves, &r.MovedUntil, &r.CreatedAt, &r.UpdatedAt, &r.UpdatedBy,
@@ -24,7 +24,7 @@ func (r *row) fields() []any {
 		&r.Fired, &r.Succeeded, &r.Failed, &r.Skipped, &r.MissedTimes, &r.FailuresInARow, &r.LastAt, &r.LastTickAt, &r.LastSeq, &r.SeenAt, &r.Skips, &r.DelayAt, &r.DelayLeft,
 		&r.Hash, &r.CohortMissed, &r.Revision, &r.Timed, &r.RetimeAt, &r.NextAt, &r.RunAt, &r.RunFrom, &r.RunMissed, &r.RunDrop, &r.AtPhase, &r.AtID,
 		&r.FromAt, &r.UntilAt,
-		&r.Defaults, &r.SubjectZone, &r.QuietFrom, &r.QuietTo, &r.QuietSkip,
+		&r.Defaults, &r.SubjectZone, &r.QuietHours,
 	)
 }
 

@@ -50,7 +50,7 @@ func TestAListShowsASchedule(t *testing.T) {
 	if _, _, err := h.Schedules.PutWorkflow(t.Context(), h.Acme, "v", schedules.WorkflowParams{Defaults: defaults}); err != nil {
 		t.Fatal(err)
 	}
-	h.PutSubject("follows", subjects.SubjectParams{Timezone: "Asia/Tokyo", QuietHours: &subjects.QuietHours{From: "22:00", To: "07:00", Then: "defer"}})
+	h.PutSubject("follows", subjects.SubjectParams{Timezone: "Asia/Tokyo", QuietHours: subjects.QuietWindows{{From: "22:00", To: "07:00", Then: "defer"}}})
 	h.PutCalendar("days", "2027-03-01")
 	for _, workflow := range []string{"v", "w"} {
 		put(workflow, "plain", yearly(func(p *schedules.Params) {}))

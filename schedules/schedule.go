@@ -135,7 +135,7 @@ func (p Params) readAs(text string, q tenants.Quotas) (d definition, err error) 
 		return d, fault.New(413, "payload_too_large", "the payload has %d bytes, and payload_bytes allows %d", len(p.Payload), q.PayloadBytes)
 	}
 	d.terms, err = policy.ReadTerms("", p.Policy, p.Delivery)
-	errs = append(errs, err, d.terms.Keepable("", q), checkLabels(p.Labels))
+	errs = append(errs, err, d.terms.Keepable("", q), CheckLabels(p.Labels))
 	if p.Subject != "" {
 		errs = append(errs, policy.CheckSubject("/subject", p.Subject))
 	}
@@ -152,7 +152,8 @@ func specTooLarge(bytes int, q tenants.Quotas) string {
 	return fmt.Sprintf("the spec has %d bytes, and spec_bytes allows %d", bytes, q.SpecBytes)
 }
 
-func checkLabels(labels map[string]string) error {
+// CheckLabels returns the faults of labels, each located below /labels.
+func CheckLabels(labels map[string]string) error {
 	if len(labels) > mostLabels {
 		return fault.Invalid("/labels", "%d labels are more than %d", len(labels), mostLabels)
 	}

@@ -2,36 +2,55 @@ package carillon
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"net/url"
 	"time"
 )
 
-// QuietHours is the daily time in which a subject gets no ticks: from From until before To, as wall times in its zone ("22:00").
+// QuietHours is a time in which a subject gets no ticks: from From until before To, as wall times in its zone ("22:00"; a To of "24:00" is
+// the end of the day).
 type QuietHours struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	Then string `json:"then,omitempty"` // defer (default): the last tick inside fires at the end; skip: none fires
+	Days string `json:"days,omitempty"` // the days of the week on which it begins, in cron's syntax ("1-5"); empty: every day
+}
+
+// QuietWindows are the quiet hours of a subject, up to 16 windows. The server answers one window as an object, and several as a list.
+type QuietWindows []QuietHours
+
+// UnmarshalJSON reads a window or a list of windows.
+func (q *QuietWindows) UnmarshalJSON(b []byte) error {
+	var one QuietHours
+	if len(b) > 0 && b[0] == '{' {
+		err := json.Unmarshal(b, &one)
+		*q = QuietWindows{one}
+		return err
+	}
+	return json.Unmarshal(b, (*[]QuietHours)(q))
 }
 
 // SubjectParams define the profile of a subject. Schedules with the time zone "@subject" follow it.
 type SubjectParams struct {
-	Timezone   string      `json:"timezone"`
-	QuietHours *QuietHours `json:"quiet_hours,omitempty"`
+	Timezone   string            `json:"timezone"`
+	QuietHours QuietWindows      `json:"quiet_hours,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
 
 	IfMatch int64 `json:"-"` // if not zero, the version that must be the stored one
 }
 
 // Subject is the stored profile of a subject, over all workflows.
 type Subject struct {
-	Subject    string      `json:"subject"`
-	Timezone   string      `json:"timezone"`
-	QuietHours *QuietHours `json:"quiet_hours"`
-	Version    int64       `json:"version"`
-	CreatedAt  time.Time   `json:"created_at"`
-	UpdatedAt  time.Time   `json:"updated_at"`
-	UpdatedBy  string      `json:"updated_by"`
+	Subject    string            `json:"subject"`
+	Timezone   string            `json:"timezone"`
+	QuietHours QuietWindows      `json:"quiet_hours"`
+	Labels     map[string]string `json:"labels"`
+	Version    int64             `json:"version"`
+	CreatedAt  time.Time         `json:"created_at"`
+	UpdatedAt  time.Time         `json:"updated_at"`
+	UpdatedBy  string            `json:"updated_by"`
 }
 
 // SubjectRetiming is the stored profile of a subject. Operation is not nil if more than 500 schedules follow the profile: it retimes

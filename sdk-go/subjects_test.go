@@ -16,8 +16,8 @@ func TestKeys(t *testing.T) {
 		{status: 200, body: `{"subject_hash":"ab","erased_at":"2026-11-21T09:00:00Z","erased_by":"app","counts":{"profiles":1,"schedules":2,"revisions":3,"ticks":4,"attempts":5,"answers":6}}`},
 	}}
 	c := s.client(t)
-	k, err := c.PutSubject(t.Context(), "a/b", carillon.SubjectParams{Timezone: "Asia/Tokyo", QuietHours: &carillon.QuietHours{From: "22:00", To: "07:00"}, IfMatch: 1})
-	if err != nil || k.Version != 2 || k.QuietHours.Then != "defer" {
+	k, err := c.PutSubject(t.Context(), "a/b", carillon.SubjectParams{Timezone: "Asia/Tokyo", QuietHours: carillon.QuietWindows{{From: "22:00", To: "07:00"}}, IfMatch: 1})
+	if err != nil || k.Version != 2 || k.QuietHours[0].Then != "defer" {
 		t.Errorf("got %+v, %v", k, err)
 	}
 	if k, err := c.Subject(t.Context(), "a/b"); err != nil || k.Timezone != "Asia/Tokyo" {
@@ -39,7 +39,7 @@ func TestKeys(t *testing.T) {
 		got = append(got, r.Method+" "+r.URL.EscapedPath()+"?"+r.URL.RawQuery+" "+r.body)
 	}
 	want := []string{
-		`PUT /base/v1/subjects/a%2Fb? {"timezone":"Asia/Tokyo","quiet_hours":{"from":"22:00","to":"07:00"}}`, "GET /base/v1/subjects/a%2Fb? ",
+		`PUT /base/v1/subjects/a%2Fb? {"timezone":"Asia/Tokyo","quiet_hours":[{"from":"22:00","to":"07:00"}]}`, "GET /base/v1/subjects/a%2Fb? ",
 		"GET /base/v1/subjects?subject_prefix=a ", `POST /base/v1/subjects/a%2Fb/rename? {"to":"c"}`, "DELETE /base/v1/subjects/c? ",
 	}
 	if !slices.Equal(got, want) {

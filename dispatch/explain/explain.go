@@ -261,15 +261,10 @@ func (k *known) coming(v *version) (outcome, detail string) {
 		return outcomeNotDue, "The schedule's first time comes later." + k.nearest()
 	case k.skipped(k.at):
 		return outcomeSkipped, fmt.Sprintf("The tick of %s will be left out: that was asked for.", at)
-	case v.timing.SkipsQuiet() && inQuietHours(v.timing, k.at):
+	case v.timing.LeavesOut(k.at):
 		return outcomeSkipped, fmt.Sprintf("The tick of %s will be left out: it lies in the quiet hours of the subject.", at)
 	}
 	return outcomeWillFire, "A tick will be handed out at " + k.clock(v.timing.Due(k.at)) + k.provisos(v) + "."
-}
-
-func inQuietHours(t *calendar.Timing, at time.Time) bool {
-	_, _, ok := t.QuietHours(at)
-	return ok
 }
 
 // provisos returns what may change when a coming tick is handed out, as clauses for the end of a sentence.

@@ -48,21 +48,17 @@ CREATE TABLE subject_profile (
   tenant_id  int              NOT NULL REFERENCES tenant,
   subject    text COLLATE "C" NOT NULL,
   timezone   text             NOT NULL,
-  quiet_from int,
-  quiet_to   int,
-  quiet_skip boolean,
+  quiet_hours text,
+  labels     jsonb            NOT NULL DEFAULT '{}',
   version    int              NOT NULL DEFAULT 1,
   created_at timestamptz      NOT NULL,
   updated_at timestamptz      NOT NULL,
   updated_by text             NOT NULL,
-  PRIMARY KEY (tenant_id, subject),
-  CONSTRAINT subject_profile_quiet CHECK ((quiet_from IS NULL) = (quiet_to IS NULL) AND (quiet_from IS NULL) = (quiet_skip IS NULL) AND quiet_from <> quiet_to
-    AND quiet_from BETWEEN 0 AND 86399 AND quiet_to BETWEEN 0 AND 86399)
+  PRIMARY KEY (tenant_id, subject)
 );
 COMMENT ON TABLE subject_profile IS 'The zone and quiet hours of a subject. Schedules with the zone @subject follow it in all workflows. Written by schedules/subjects.';
-COMMENT ON COLUMN subject_profile.quiet_from IS 'second of the day at which quiet hours begin';
-COMMENT ON COLUMN subject_profile.quiet_to IS 'the first second that is not quiet';
-COMMENT ON COLUMN subject_profile.quiet_skip IS 'whether ticks in quiet hours are skipped; else they come at the end';
+COMMENT ON COLUMN subject_profile.labels IS 'values by name, for people: nothing is picked by them';
+COMMENT ON COLUMN subject_profile.quiet_hours IS 'windows of the week, as canonical JSON: seconds of the day from and to, whether ticks inside are skipped (else the last one waits for the end), and a bit for each weekday on which it begins (absent: every day); null: none';
 
 CREATE TABLE schedule (
   tenant_id            int              NOT NULL REFERENCES tenant,

@@ -23,20 +23,22 @@ func FollowsSubject(spec calendar.Spec) bool { return spec.Timezone == subjectZo
 // Profile is the zone and the quiet hours of the schedules that follow a subject. The zero value is that of a subject without one.
 type Profile struct {
 	Zone  string
-	Quiet calendar.Quiet
+	Quiet string // the text of a calendar.Quiet
 }
 
 // Context returns the context in which the spec of a schedule of the subject is compiled.
 func (p Profile) Context(anchor time.Time, identity string) calendar.Context {
-	return calendar.Context{Created: anchor, Identity: identity, SubjectZone: p.Zone, SubjectQuiet: p.Quiet}
+	quiet, err := calendar.ReadQuiet(p.Quiet)
+	if err != nil {
+		quiet = nil // a newer program wrote it: the ticks are not held back
+	}
+	return calendar.Context{Created: anchor, Identity: identity, SubjectZone: p.Zone, SubjectQuiet: quiet}
 }
 
 // StoredProfile is a profile as queries bring it; all members are nil where there is none.
 type StoredProfile struct {
 	SubjectZone *string
-	QuietFrom   *int32
-	QuietTo     *int32
-	QuietSkip   *bool
+	QuietHours  *string
 }
 
 // Profile returns the profile; the zero value if none is stored.
@@ -45,8 +47,8 @@ func (s StoredProfile) Profile() Profile {
 		return Profile{}
 	}
 	p := Profile{Zone: *s.SubjectZone}
-	if s.QuietFrom != nil {
-		p.Quiet = calendar.Quiet{From: int(*s.QuietFrom), To: int(*s.QuietTo), Skip: *s.QuietSkip}
+	if s.QuietHours != nil {
+		p.Quiet = *s.QuietHours
 	}
 	return p
 }
@@ -57,14 +59,14 @@ func (p Profile) Stored() (s StoredProfile) {
 		return s
 	}
 	s.SubjectZone = &p.Zone
-	if p.Quiet != (calendar.Quiet{}) {
-		s.QuietFrom, s.QuietTo, s.QuietSkip = new(int32(p.Quiet.From)), new(int32(p.Quiet.To)), &p.Quiet.Skip
+	if p.Quiet != "" {
+		s.QuietHours = &p.Quiet
 	}
 	return s
 }
 
 // ProfileColumns are the columns of a StoredProfile in table subject_profile profile.
-const ProfileColumns = `profile.timezone AS subject_zone, profile.quiet_from, profile.quiet_to, profile.quiet_skip`
+const ProfileColumns = `profile.timezone AS subject_zone, profile.quiet_hours`
 
 // ReadProfiles reads the profiles of subjects of a tenant. The result lacks subjects without one.
 func ReadProfiles(ctx context.Context, db postgres.DB, tenant tenants.ID, subjects ...string) (map[string]Profile, error) {
@@ -72,7 +74,7 @@ func ReadProfiles(ctx context.Context, db postgres.DB, tenant tenants.ID, subjec
 	found := make(map[string]Profile, len(subjects))
 	var subject string
 	var s StoredProfile
-	_, err := pgx.ForEachRow(rows, []any{&subject, &s.SubjectZone, &s.QuietFrom, &s.QuietTo, &s.QuietSkip}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&subject, &s.SubjectZone, &s.QuietHours}, func() error {
 		found[subject] = s.Profile()
 		return nil
 	})

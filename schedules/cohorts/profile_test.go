@@ -9,9 +9,9 @@ import (
 )
 
 // around returns quiet hours that began ten hours ago and end in ten hours.
-func around(then string) *subjects.QuietHours {
+func around(then string) subjects.QuietWindows {
 	now := time.Now().UTC()
-	return &subjects.QuietHours{From: now.Add(-10 * time.Hour).Format("15:04"), To: now.Add(10 * time.Hour).Format("15:04"), Then: then}
+	return subjects.QuietWindows{{From: now.Add(-10 * time.Hour).Format("15:04"), To: now.Add(10 * time.Hour).Format("15:04"), Then: then}}
 }
 
 func TestACohortSleepsUntilQuietHoursEnd(t *testing.T) {

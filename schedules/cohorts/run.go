@@ -93,7 +93,11 @@ func Resume(t *calendar.Timing, at, from time.Time, missed int, drop bool, now t
 
 // Until is the run with its nominal time moved to the last one before a moment, which stands for those before it.
 func (r Run) Until(t *calendar.Timing, before time.Time) Run {
-	if last, ok := t.Prev(before); ok && last.At.After(r.From) {
+	last, ok := t.Prev(before)
+	for ok && last.At.After(r.From) && t.LeavesOut(last.At) { // it is left out by itself, after the run
+		last, ok = t.Prev(last.At)
+	}
+	if ok && last.At.After(r.From) {
 		r.At, r.Missed = last.At, t.Count(r.From, last.At)
 	}
 	return r

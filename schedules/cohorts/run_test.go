@@ -215,7 +215,7 @@ func count(times []time.Time, from time.Time) int {
 func quietTiming(t *testing.T, skip bool, cron string) *calendar.Timing {
 	t.Helper()
 	timing, err := calendar.Compile(calendar.Spec{Timezone: "@subject", Cron: calendar.StringList{cron}},
-		calendar.Context{SubjectZone: "Etc/UTC", SubjectQuiet: calendar.Quiet{From: 22 * 3600, To: 7 * 3600, Skip: skip}})
+		calendar.Context{SubjectZone: "Etc/UTC", SubjectQuiet: calendar.Quiet{{From: 22 * 3600, To: 7 * 3600, Skip: skip}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,6 +73,12 @@ func TestFaultsOfKeysOverHTTP(t *testing.T) {
 		{422, "invalid", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":{"from":"7:00","to":"08:00"}}`, nil},
 		{422, "invalid", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":{"from":"22:00","to":"07:00","then":"drop"}}`, nil},
 		{422, "invalid", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":{}}`, nil},
+		{422, "invalid", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":[{"from":"22:00","to":"07:00"},{"from":"07:00","to":"22:00","then":"skip"}]}`, nil},
+		{422, "invalid", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":{"from":"22:00","to":"07:00","days":"8"}}`, nil},
+		{422, "invalid", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":{"from":"00:00","to":"24:00"}}`, nil},
+		{422, "invalid", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":[` + strings.Repeat(`{"from":"22:00","to":"07:00"},`, 16) + `{"from":"22:00","to":"07:00"}]}`, nil},
+		{400, "unknown_field", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":[{"from":"22:00","to":"07:00","day":"1"}]}`, nil},
+		{422, "invalid", "PUT", keyPath, `{"timezone":"UTC","labels":{"a b":"c"}}`, nil},
 		{400, "unknown_field", "PUT", keyPath, `{"timezone":"UTC","zone":"UTC"}`, nil},
 		{400, "invalid_json", "PUT", keyPath, `{`, nil},
 		{415, "unsupported_media_type", "PUT", keyPath, `{}`, []string{"Content-Type", "text/plain"}},
@@ -229,5 +235,35 @@ func TestASubjectHasManySchedules(t *testing.T) {
 	e.Want(200, "", "DELETE", "/v1/subjects/u", "")
 	for _, path := range []string{morning, evening} {
 		e.Want(404, "not_found", "GET", path, "")
+	}
+}
+
+// A profile has several windows of quiet hours by weekday, and labels. They are shown as they were put.
+func TestAProfileHasWindowsAndLabels(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	body := `{"timezone":"UTC","quiet_hours":[{"from":"22:00","to":"07:00","then":"defer"},{"from":"00:00","to":"24:00","then":"skip","days":"0"}],"labels":{"plan":"pro"}}`
+	e.Want(201, "", "PUT", keyPath, body)
+	same := e.Want(200, "", "PUT", keyPath, body)
+	if windows := same.Doc["quiet_hours"].([]any); len(windows) != 2 || !strings.Contains(same.Body, `"version":1,`) || same.Doc["labels"].(map[string]any)["plan"] != "pro" {
+		t.Errorf("got %s", same.Body)
+	}
+	e.Want(201, "", "PUT", "/v1/workflows/w/schedules/k", `{"subject":"user/1","spec":{"timezone":"@subject","cron":"0 8 * * *"}}`)
+	before := e.Want(200, "", "GET", "/v1/workflows/w/schedules/k", "")
+	if relabelled := e.Want(200, "", "PUT", keyPath, strings.Replace(body, "pro", "free", 1)); !strings.Contains(relabelled.Body, `"version":2,`) {
+		t.Errorf("got %s", relabelled.Body)
+	}
+	if after := e.Want(200, "", "GET", "/v1/workflows/w/schedules/k", ""); after.Body != before.Body {
+		t.Errorf("a label of a profile changes a schedule from %s to %s", before.Body, after.Body)
+	}
+	one := e.Want(200, "", "PUT", keyPath, `{"timezone":"UTC","quiet_hours":{"from":"22:00","to":"07:00","days":"1-5"}}`)
+	if window := one.Doc["quiet_hours"].(map[string]any); window["days"] != "1,2,3,4,5" || window["then"] != "defer" || len(one.Doc["labels"].(map[string]any)) != 0 {
+		t.Errorf("got %s", one.Body)
+	}
+	if a := e.Ask("PUT", keyPath, `{"timezone":"UTC","quiet_hours":[{"from":"22:00","to":"07:00"},{"from":"x","to":"07:00"}]}`); !strings.Contains(a.Body, `"/quiet_hours/1/from"`) {
+		t.Errorf("got %s", a.Body)
+	}
+	if a := e.Ask("PUT", keyPath, `{"timezone":"UTC","quiet_hours":{"from":"22:00","to":"07:00","day":1}}`); !strings.Contains(a.Body, `"/quiet_hours/day"`) {
+		t.Errorf("got %s", a.Body)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"time"
 
@@ -54,30 +55,23 @@ func New(c Config) *Subjects {
 	return ss
 }
 
-// QuietHours are when a subject is not to be disturbed: from From on and before To, as clocks in its zone show them ("22:00").
-// Then says what becomes of ticks inside: defer (the last of them waits until the hours end), which is the default, or
-// skip.
-type QuietHours struct {
-	From string `json:"from"`
-	To   string `json:"to"`
-	Then string `json:"then,omitempty"`
-}
-
 // SubjectParams are the body of a profile's upsert. Without quiet hours there are none.
 type SubjectParams struct {
-	Timezone   string      `json:"timezone"`
-	QuietHours *QuietHours `json:"quiet_hours,omitempty" null:"yes"`
+	Timezone   string            `json:"timezone"`
+	QuietHours QuietWindows      `json:"quiet_hours,omitempty" null:"yes"`
+	Labels     map[string]string `json:"labels,omitempty"`
 }
 
 // Subject is the profile of a subject over all workflows: what schedules whose zone is @subject are timed by.
 type Subject struct {
-	Subject    string      `json:"subject"`
-	Timezone   string      `json:"timezone"`
-	QuietHours *QuietHours `json:"quiet_hours"`
-	Version    int32       `json:"version"`
-	CreatedAt  time.Time   `json:"created_at"`
-	UpdatedAt  time.Time   `json:"updated_at"`
-	UpdatedBy  string      `json:"updated_by"`
+	Subject    string            `json:"subject"`
+	Timezone   string            `json:"timezone"`
+	QuietHours QuietWindows      `json:"quiet_hours"`
+	Labels     map[string]string `json:"labels"`
+	Version    int32             `json:"version"`
+	CreatedAt  time.Time         `json:"created_at"`
+	UpdatedAt  time.Time         `json:"updated_at"`
+	UpdatedBy  string            `json:"updated_by"`
 }
 
 // SubjectRetiming is a profile that many schedules follow, and the operation that retimes them.
@@ -86,15 +80,19 @@ type SubjectRetiming struct {
 	Operation operations.Answer `json:"operation"`
 }
 
-const (
-	deferQuiet = "defer"
-	skipQuiet  = "skip"
-)
+// wanted is a profile as it is to be stored.
+type wanted struct {
+	cohorts.Profile
+	labels map[string]string
+}
 
 // read checks a profile; faults of all its members are joined.
-func (p SubjectParams) read() (want cohorts.Profile, err error) {
-	want.Zone = p.Timezone
-	var errs []error
+func (p SubjectParams) read() (want wanted, err error) {
+	want.Zone, want.labels = p.Timezone, p.Labels
+	if want.labels == nil {
+		want.labels = map[string]string{}
+	}
+	errs := []error{schedules.CheckLabels(p.Labels)}
 	switch {
 	case p.Timezone == "":
 		errs = append(errs, fault.Invalid("/timezone", "a profile names the time zone of its subject"))
@@ -108,58 +106,37 @@ func (p SubjectParams) read() (want cohorts.Profile, err error) {
 			return want, err
 		}
 	}
-	if p.QuietHours == nil {
-		return want, fault.Join(errs...)
-	}
-	q := *p.QuietHours
-	from, fromErr := timeOfDay("/quiet_hours/from", q.From)
-	to, toErr := timeOfDay("/quiet_hours/to", q.To)
-	errs = append(errs, fromErr, toErr)
-	if fromErr == nil && toErr == nil && from == to {
-		errs = append(errs, fault.Invalid("/quiet_hours/to", "quiet hours end at another time than they begin at"))
-	}
-	if q.Then != "" && q.Then != deferQuiet && q.Then != skipQuiet {
-		errs = append(errs, fault.Invalid("/quiet_hours/then", "%q is neither defer nor skip", q.Then))
-	}
-	want.Quiet = calendar.Quiet{From: from, To: to, Skip: q.Then == skipQuiet}
-	return want, fault.Join(errs...)
+	windows, err := p.QuietHours.read()
+	want.Quiet = windows.String()
+	return want, fault.Join(append(errs, err)...)
 }
-
-// timeOfDay reads a time such as 22:00 as seconds of the day.
-func timeOfDay(pointer, text string) (int, error) {
-	t, err := time.Parse("15:04", text)
-	if err != nil || len(text) != len("15:04") {
-		return 0, fault.Invalid(pointer, "%q is not a time of day such as 22:00", text)
-	}
-	return t.Hour()*3600 + t.Minute()*60, nil
-}
-
-func timeOfDayText(sec int32) string { return fmt.Sprintf("%02d:%02d", sec/3600, sec/60%60) }
 
 // storedSubject is a row of subject_profile.
 type storedSubject struct {
 	Subject string
 	cohorts.StoredProfile
+	Labels    map[string]string
 	Version   int32
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	UpdatedBy string
 }
 
-const subjectColumns = `profile.subject, ` + cohorts.ProfileColumns + `, profile.version, profile.created_at, profile.updated_at, profile.updated_by`
+const subjectColumns = `profile.subject, ` + cohorts.ProfileColumns + `, profile.labels, profile.version, profile.created_at, profile.updated_at, profile.updated_by`
 
-func (s *storedSubject) shown() Subject {
+func (s *storedSubject) shown() (Subject, error) {
 	k := Subject{
-		Subject: s.Subject, Timezone: *s.SubjectZone, Version: s.Version,
+		Subject: s.Subject, Timezone: *s.SubjectZone, Labels: s.Labels, Version: s.Version,
 		CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(), UpdatedBy: s.UpdatedBy,
 	}
-	if s.QuietFrom != nil {
-		k.QuietHours = &QuietHours{From: timeOfDayText(*s.QuietFrom), To: timeOfDayText(*s.QuietTo), Then: deferQuiet}
-		if *s.QuietSkip {
-			k.QuietHours.Then = skipQuiet
-		}
+	windows, err := calendar.ReadQuiet(s.Profile().Quiet)
+	if err != nil {
+		return k, fmt.Errorf("read the quiet hours of a subject: %w", err)
 	}
-	return k
+	for _, w := range windows {
+		k.QuietHours = append(k.QuietHours, shownWindow(w))
+	}
+	return k, nil
 }
 
 // readSubject is the stored profile of a subject; nil where there is none.
@@ -186,7 +163,7 @@ func (ss *Subjects) Subject(ctx context.Context, tenant tenants.ID, subject stri
 	if k == nil {
 		return Subject{}, fault.NotFound("subject %q has no profile", subject)
 	}
-	return k.shown(), nil
+	return k.shown()
 }
 
 // PutSubject stores the profile of a subject, and retimes the schedules that follow it in the same transaction. If they are many, it
@@ -221,9 +198,10 @@ func (ss *Subjects) PutSubject(ctx context.Context, tenant tenants.ID, subject s
 					return err
 				}
 			}
-			if was != nil && was.Profile() == want {
-				k, made = was.shown(), false
-				return nil
+			if was != nil && was.Profile() == want.Profile && maps.Equal(was.Labels, want.labels) {
+				k, err = was.shown()
+				made = false
+				return err
 			}
 			if k, err = writeSubject(ctx, tx, tenant, subject, want, by); err != nil {
 				return err
@@ -231,10 +209,15 @@ func (ss *Subjects) PutSubject(ctx context.Context, tenant tenants.ID, subject s
 			made = was == nil
 			change := tenants.Change{Action: "subject.put", Target: "subjects/" + url.PathEscape(subject), Subject: subject, After: k}
 			if !made {
-				change.Before = was.shown()
+				if change.Before, err = was.shown(); err != nil {
+					return err
+				}
 			}
 			if err := tenants.Audit(ctx, tx, tenant, by, change); err != nil {
 				return err
+			}
+			if was != nil && was.Profile() == want.Profile {
+				return nil
 			}
 			op, err = ss.schedules.RetimeSubject(ctx, tx, tenant, k.Subject, k.Timezone, by)
 			return err
@@ -257,20 +240,19 @@ func (ss *Subjects) roomForSubject(ctx context.Context, tx pgx.Tx, tenant tenant
 	return err
 }
 
-func writeSubject(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject string, p cohorts.Profile, by string) (Subject, error) {
-	w := p.Stored()
+func writeSubject(ctx context.Context, tx pgx.Tx, tenant tenants.ID, subject string, p wanted, by string) (Subject, error) {
 	rows, _ := tx.Query(ctx, `
-		INSERT INTO subject_profile AS profile (tenant_id, subject, timezone, quiet_from, quiet_to, quiet_skip, created_at, updated_at, updated_by)
-		VALUES ($1, $2, $3, $4, $5, $6, `+postgres.TxNow+`, `+postgres.TxNow+`, $7)
+		INSERT INTO subject_profile AS profile (tenant_id, subject, timezone, quiet_hours, labels, created_at, updated_at, updated_by)
+		VALUES ($1, $2, $3, $4, $5, `+postgres.TxNow+`, `+postgres.TxNow+`, $6)
 		ON CONFLICT (tenant_id, subject) DO UPDATE
-		SET timezone = excluded.timezone, quiet_from = excluded.quiet_from, quiet_to = excluded.quiet_to, quiet_skip = excluded.quiet_skip,
+		SET timezone = excluded.timezone, quiet_hours = excluded.quiet_hours, labels = excluded.labels,
 			version = profile.version + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
-		RETURNING `+subjectColumns, tenant, subject, w.SubjectZone, w.QuietFrom, w.QuietTo, w.QuietSkip, by) // CollectExactlyOneRow reports the error
+		RETURNING `+subjectColumns, tenant, subject, p.Zone, p.Stored().QuietHours, p.labels, by) // CollectExactlyOneRow reports the error
 	stored, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[storedSubject])
 	if err != nil {
 		return Subject{}, fmt.Errorf("write the profile of a subject: %w", err)
 	}
-	return stored.shown(), nil
+	return stored.shown()
 }
 
 // List returns a page of the profiles of a tenant's subjects that begin with a prefix, by subject, and the cursor of the next
@@ -307,7 +289,11 @@ func (ss *Subjects) List(ctx context.Context, tenant tenants.ID, prefix string, 
 	found, next, err = web.Cut(paging, found, false, func(k *storedSubject) string { return k.Subject })
 	page = make([]Subject, 0, len(found))
 	for _, k := range found {
-		page = append(page, k.shown())
+		shown, err := k.shown()
+		if err != nil {
+			return nil, nil, err
+		}
+		page = append(page, shown)
 	}
 	return page, next, err
 }
