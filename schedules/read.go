@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,10 +127,14 @@ func (r *row) wouldBe(t *calendar.Timing, now time.Time) func(*calendar.Timing, 
 
 // PreviewParams are an unsaved spec and which of its ticks are asked for.
 type PreviewParams struct {
-	Spec  calendar.Spec `json:"spec"`
-	From  *time.Time    `json:"from,omitempty"`
-	Count *int          `json:"count,omitempty"`
-	Until *time.Time    `json:"until,omitempty"`
+	Spec     calendar.Spec `json:"spec"`
+	Workflow string        `json:"workflow,omitempty"` // with Key: the schedule that the spec would be of, as H depends on it
+	Key      string        `json:"key,omitempty"`
+	Subject  string        `json:"subject,omitempty"` // whose profile @subject follows; empty: Key
+
+	From  *time.Time `json:"from,omitempty"`
+	Count *int       `json:"count,omitempty"`
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // PreviewSpec tells what an unsaved spec would do for a tenant. Its anchor is now. One that fires more often than the
@@ -140,18 +145,18 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 	if p.Count != nil {
 		count = *p.Count
 	}
-	countErr := checkCount("/count", count)
-	if cohorts.FollowsSubject(p.Spec) {
-		nobody := fault.Fields(fault.Field{Pointer: "/spec/timezone", Code: "no_subject_zone", Detail: "a preview is for no subject: name a zone in place of @subject"})
-		return Preview{}, fault.Join(countErr, nobody)
-	}
+	countErr := fault.Join(checkCount("/count", count), p.checkNames())
 	ctx, cancel := context.WithTimeout(ctx, postgres.QueryTimeout)
 	defer cancel()
 	a, err := s.Timings.CalendarsNow(ctx, s.Pool, tenant, cohorts.CalendarsOf(p.Spec))
 	if err != nil {
 		return Preview{}, err
 	}
-	t, err := calendar.Compile(p.Spec, a.In(calendar.Context{Created: wholeSecond(now), Identity: cohorts.Identity(tenant, "", "")}))
+	profile, err := s.previewProfile(ctx, tenant, p)
+	if err != nil {
+		return Preview{}, err
+	}
+	t, err := calendar.Compile(p.Spec, a.In(profile.Context(wholeSecond(now), cohorts.Identity(tenant, p.Workflow, p.Key))))
 	if err := fault.Join(countErr, cohorts.SpecFault(err)); err != nil {
 		return Preview{}, err
 	}
@@ -192,6 +197,31 @@ func (s *Schedules) PreviewSpec(ctx context.Context, tenant tenants.ID, p Previe
 	}
 	out.Warnings = append(out.Warnings, s.Forecasts.Of(ctx, tenant).Peak(t, q, now)...)
 	return out, nil
+}
+
+// checkNames returns the faults of the names in a preview.
+func (p PreviewParams) checkNames() error {
+	var errs []error
+	if p.Workflow != "" {
+		errs = append(errs, policy.CheckName("/workflow", "workflow", p.Workflow))
+	}
+	if p.Key != "" {
+		errs = append(errs, policy.CheckKey("/key", p.Key))
+	}
+	if p.Subject != "" {
+		errs = append(errs, policy.CheckSubject("/subject", p.Subject))
+	}
+	return fault.Join(errs...)
+}
+
+// previewProfile returns the profile that the spec of a preview follows: that of the subject, or of the key.
+func (s *Schedules) previewProfile(ctx context.Context, tenant tenants.ID, p PreviewParams) (cohorts.Profile, error) {
+	subject := cmp.Or(p.Subject, p.Key)
+	if !cohorts.FollowsSubject(p.Spec) || subject == "" {
+		return cohorts.Profile{}, nil
+	}
+	found, err := cohorts.ReadProfiles(ctx, s.Pool, tenant, subject)
+	return found[subject], err
 }
 
 func checkCount(pointer string, count int) error {

@@ -63,7 +63,7 @@ func BenchmarkWall(b *testing.B) {
 			fmt.Fprintf(&body, `{"workflow": "b", "key": "%d-%d", "spec": {"cron": "%d 8 * * *"}}`+"\n", bodies, n, n%60)
 		}
 		tenant := of(0, bodies)
-		_, err := schedulestest.NewBulk(s, nil).Upsert(postgres.ForTenant(b.Context(), int32(tenant)), tenant, "ann", io.NopCloser(strings.NewReader(body.String())), func([]bulk.Result) error { return nil })
+		_, err := schedulestest.NewBulk(s, nil, nil).Upsert(postgres.ForTenant(b.Context(), int32(tenant)), tenant, "ann", io.NopCloser(strings.NewReader(body.String())), func([]bulk.Result) error { return nil })
 		return err
 	}
 	one := func(int, int) tenants.ID { return all[0] }

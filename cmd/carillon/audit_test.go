@@ -88,6 +88,13 @@ func TestEachChangeIsAudited(t *testing.T) {
 	if want = append(want, "schedules.bulk schedules/bulk"); status != 200 {
 		t.Errorf("bulk: got %d", status)
 	}
+	for range 2 { // the second call changes nothing
+		status, _ = s.send(t, client, admin, "POST", "/v1/subjects/bulk", "application/x-ndjson", `{"subject": "a", "timezone": "UTC"}`+"\n")
+		if status != 200 {
+			t.Errorf("bulk of subjects: got %d", status)
+		}
+	}
+	want = append(want, "subjects.bulk subjects/bulk")
 	s.expect(t, client, admin, "PUT", "/v1/workflows/v/schedules/k", `{"spec": {"cron": "0 8 * * *"}, "policy": {"overlap": "allow_all"}, "delivery": {"max_attempts": 1}}`, 201, "")
 	trigger := func() (tick string) {
 		t.Helper()

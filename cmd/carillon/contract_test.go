@@ -31,6 +31,8 @@ func TestTheServersStructsAreTheContract(t *testing.T) {
 		"BulkLine":        reflect.TypeFor[bulk.Line](),
 		"BulkResult":      reflect.TypeFor[bulk.Result](),
 		"BulkFault":       reflect.TypeFor[bulk.Fault](),
+		"SubjectLine":     reflect.TypeFor[bulk.SubjectLine](),
+		"SubjectResult":   reflect.TypeFor[bulk.SubjectResult](),
 		"BulkEnd":         reflect.TypeFor[bulk.End](),
 		"BulkCut":         reflect.TypeFor[bulk.Cut](),
 		"BulkSummary":     reflect.TypeFor[bulk.Summary](),

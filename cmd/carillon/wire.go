@@ -110,7 +110,6 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 		Pool: db.api, IDs: s.ids, Timings: timings, Forecasts: forecasts, HandOut: chunker.HandOut,
 		Quotas: directory.Quotas, Cursors: s.cursors, Log: o.log, Operations: work,
 	})
-	lines := bulk.New(bulk.Config{Pool: db.api, Schedules: all, Forecasts: forecasts, IDs: s.ids, Quotas: directory.Quotas, Log: o.log, Pace: pace(directory, buckets)})
 	erasures := subjects.NewErasures(subjects.ErasuresConfig{Pool: db.api, Forget: upkeep.Forget, Secret: s.hashes})
 	uses := tenants.Uses{DB: db.api, Directory: directory, Meters: meters(db, forecasts, limits)}
 	ticks, err := dispatch.New(dispatch.Config{
@@ -146,6 +145,7 @@ func newParts(o options, db *pools, s secrets) (*parts, error) {
 	people := subjects.New(subjects.Config{
 		Pool: db.api, Schedules: all, Erasures: erasures, Withdraw: ticks.Control.Withdraw, Operations: work, Quotas: directory.Quotas, Cursors: s.cursors,
 	})
+	lines := bulk.New(bulk.Config{Pool: db.api, Schedules: all, Subjects: people, Forecasts: forecasts, IDs: s.ids, Quotas: directory.Quotas, Log: o.log, Pace: pace(directory, buckets)})
 	return &parts{db, registry, s, directory, limits, forecasts, named, all, lines, people, uses, ticks}, nil
 }
 

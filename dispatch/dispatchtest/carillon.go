@@ -83,11 +83,11 @@ func NewOn(t *testing.T, pool *pgxpool.Pool) *Carillon {
 		Pool: api, IDs: ids, Timings: h.Config.Timings, HandOut: h.Dispatch.Chunker.HandOut, Quotas: Quotas, Cursors: cursors, Log: h.Config.Log,
 		Operations: h.Config.Operations, Forecasts: forecast.New(forecast.Config{Pool: api, Timings: h.Config.Timings, Quotas: Quotas, Log: h.Config.Log}),
 	})
-	h.InBulk = bulk.New(bulk.Config{Pool: api, Schedules: h.Schedules, Forecasts: h.Schedules.Forecasts, IDs: ids, Quotas: Quotas, Log: h.Config.Log})
 	h.Subjects = subjects.New(subjects.Config{
 		Pool: api, Schedules: h.Schedules, Erasures: subjects.NewErasures(subjects.ErasuresConfig{Pool: api, Forget: upkeep.Forget}),
 		Withdraw: h.Dispatch.Control.Withdraw, Operations: h.Config.Operations, Quotas: Quotas, Cursors: cursors,
 	})
+	h.InBulk = bulk.New(bulk.Config{Pool: api, Schedules: h.Schedules, Subjects: h.Subjects, Forecasts: h.Schedules.Forecasts, IDs: ids, Quotas: Quotas, Log: h.Config.Log})
 	return h
 }
 

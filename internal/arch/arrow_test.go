@@ -57,7 +57,7 @@ var rooms = map[string]string{
 	"dispatch/upkeep":                "internal tenants operations schedules/policy schedules/cohorts schedules/forecast schedules/calendars schedules/bulk dispatch/record dispatch/cluster dispatch/chunk dispatch/finish dispatch/history dispatch/sweep dispatch/push dispatch/events dispatch/control",
 	"dispatch":                       "internal tenants operations schedules/cohorts dispatch/record dispatch/cluster dispatch/chunk dispatch/message dispatch/finish dispatch/history dispatch/explain dispatch/sweep dispatch/push dispatch/lease dispatch/open dispatch/events dispatch/control dispatch/upkeep",
 	"dispatch/subjectview":           "internal tenants calendar schedules schedules/policy schedules/subjects dispatch/history dispatch/explain",
-	"schedules/bulk":                 "internal tenants calendar schedules schedules/policy schedules/forecast",
+	"schedules/bulk":                 "internal tenants calendar schedules schedules/policy schedules/forecast schedules/subjects",
 	dispatchHelpers:                  "internal tenants schedules/cohorts api/apitest migrations " + wholeDispatch,
 	scheduleHelpers:                  "internal tenants api/apitest " + wholeSchedules,
 	"schedules/subjects":             "internal tenants calendar operations schedules schedules/policy schedules/cohorts schedules/forecast",

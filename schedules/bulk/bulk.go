@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 	"github.com/carillonhq/carillon/internal/postgres"
 	"github.com/carillonhq/carillon/schedules"
 	"github.com/carillonhq/carillon/schedules/forecast"
+	"github.com/carillonhq/carillon/schedules/subjects"
 	"github.com/carillonhq/carillon/tenants"
 )
 
@@ -81,6 +83,7 @@ func (s *Summary) count(r Result) {
 type Config struct {
 	Pool      postgres.DB // it shows only the rows of the tenant that a context names
 	Schedules *schedules.Schedules
+	Subjects  *subjects.Subjects
 	Forecasts *forecast.Forecasts
 	IDs       ident.Codec
 	Quotas    func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
@@ -94,6 +97,7 @@ type Config struct {
 type Bulk struct {
 	pool      postgres.DB
 	schedules *schedules.Schedules
+	subjects  *subjects.Subjects
 	forecasts *forecast.Forecasts
 	ids       ident.Codec
 	quotas    func(ctx context.Context, tenant tenants.ID) (tenants.Quotas, error)
@@ -103,7 +107,7 @@ type Bulk struct {
 
 // New returns Bulk over a pool whose database is migrated.
 func New(c Config) *Bulk {
-	return &Bulk{pool: c.Pool, schedules: c.Schedules, forecasts: c.Forecasts, ids: c.IDs, quotas: c.Quotas, log: c.Log, pace: c.Pace}
+	return &Bulk{pool: c.Pool, schedules: c.Schedules, subjects: c.Subjects, forecasts: c.Forecasts, ids: c.IDs, quotas: c.Quotas, log: c.Log, pace: c.Pace}
 }
 
 // wait waits until the tenant may store the schedules of a batch.
@@ -156,7 +160,7 @@ func (s *Bulk) Upsert(ctx context.Context, tenant tenants.ID, by string, body io
 		return w.run(ctx, batches)
 	})
 	err = group.Wait()
-	return sum, s.auditCall(ctx, caller{tenant, by}, "bulk", sum, sum.Inserted+sum.Updated, err)
+	return sum, s.auditCall(ctx, caller{tenant, by}, "schedules/bulk", sum, sum.Inserted+sum.Updated, err)
 }
 
 // storeBatch stores the good lines of a batch. If the last of several lines of one key turns out to be bad, the line before it counts.
@@ -204,15 +208,15 @@ type caller struct {
 
 const auditTimeout = 10 * time.Second
 
-// auditCall records a call that changed schedules in many transactions: once, with its counts. ended is the error that cut the call, if
-// there is one.
-func (s *Bulk) auditCall(ctx context.Context, c caller, action string, counts any, changed int, ended error) error {
+// auditCall records a call, such as schedules/bulk, that changed rows in many transactions: once, with its counts. ended is the error that
+// cut the call, if there is one.
+func (s *Bulk) auditCall(ctx context.Context, c caller, call string, counts any, changed int, ended error) error {
 	if changed == 0 {
 		return ended
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 	defer cancel()
-	err := tenants.Audit(ctx, s.pool, c.tenant, c.by, tenants.Change{Action: "schedules." + action, Target: "schedules/" + action, After: counts})
+	err := tenants.Audit(ctx, s.pool, c.tenant, c.by, tenants.Change{Action: strings.Replace(call, "/", ".", 1), Target: call, After: counts})
 	if ended != nil {
 		return ended
 	}

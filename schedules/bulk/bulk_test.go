@@ -125,7 +125,7 @@ func TestABodyIsReadAsFastAsItsTenantMayStore(t *testing.T) {
 	t.Parallel()
 	h := schedulestest.New(t)
 	var paced []int
-	h.InBulk = schedulestest.NewBulk(h.Schedules, func(_ context.Context, tenant tenants.ID, n int) error {
+	h.InBulk = schedulestest.NewBulk(h.Schedules, h.Subjects, func(_ context.Context, tenant tenants.ID, n int) error {
 		if tenant != h.Acme {
 			t.Errorf("got tenant %d", tenant)
 		}

@@ -1,4 +1,4 @@
-// Package bulk stores and lists many schedules in one call, as lines of JSON (NDJSON).
+// Package bulk stores and lists many schedules, or many profiles of subjects, in one call, as lines of JSON (NDJSON).
 //
 // In: an upsert of up to a million lines, and a sync, which lists all schedules of a workflow or a prefix of its keys. Out: what became
 // of each line, in order, while the body is still read; and an export, whose lines an upsert takes.

@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -47,22 +45,17 @@ func Routes(g *echo.Group, b *Bulk) {
 	g.GET("/v1/schedules/export", h.export, read, web.Timeout(callTime))
 	g.POST("/v1/schedules/bulk", h.upsert, write, web.BodyLimit(-1), web.Timeout(callTime))
 	g.POST("/v1/schedules/sync", h.sync, write, web.BodyLimit(-1), web.Timeout(callTime))
+	g.GET("/v1/subjects/export", h.exportSubjects, read, web.NoQuery, web.Timeout(callTime))
+	g.POST("/v1/subjects/bulk", h.upsertSubjects, write, web.BodyLimit(-1), web.Timeout(callTime))
 }
 
 type handler struct{ *Bulk }
 
 func (h handler) upsert(c echo.Context) error {
-	q, err := web.Query(c, "results")
+	a, err := begin(c)
 	if err != nil {
 		return err
 	}
-	if q.Has("results") && q.Get("results") != "errors" && q.Get("results") != "all" {
-		return fault.Invalid("/results", "%q is neither all nor errors", q.Get("results"))
-	}
-	if err := ndjson(c); err != nil {
-		return err
-	}
-	a := answer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}
 	_ = a.conn.EnableFullDuplex() // the recorder of a test cannot: it reads the body before it answers
 	lines := &body{Context: c, conn: a.conn}
 	sum, err := h.Upsert(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, lines, a.results)
@@ -78,6 +71,18 @@ func (h handler) upsert(c echo.Context) error {
 		return err
 	}
 	return a.write(End{sum, warnings})
+}
+
+// begin reads the query and the media type of a bulk upsert.
+func begin(c echo.Context) (a *answer, err error) {
+	q, err := web.Query(c, "results")
+	if err != nil {
+		return nil, err
+	}
+	if q.Has("results") && q.Get("results") != "errors" && q.Get("results") != "all" {
+		return nil, fault.Invalid("/results", "%q is neither all nor errors", q.Get("results"))
+	}
+	return &answer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}, ndjson(c)
 }
 
 // ndjson refuses a body that is not lines of JSON in UTF-8.
@@ -217,87 +222,3 @@ func (b *body) Close() error {
 }
 
 var _ io.ReadCloser = (*body)(nil)
-
-// SyncEnd is the last line of the answer to a sync: an answer without it was cut.
-type SyncEnd struct {
-	Summary  SyncSummary        `json:"summary"`
-	Warnings []calendar.Warning `json:"warnings"`
-}
-
-// bareShare matches a share whose percent sign is not encoded, as people write it: it can mean nothing else.
-var bareShare = regexp.MustCompile(`((?:^|&)max_change=[0-9.]+)%(&|$)`)
-
-func (h handler) sync(c echo.Context) error {
-	url := c.Request().URL
-	url.RawQuery = bareShare.ReplaceAllString(url.RawQuery, "${1}%25${2}")
-	q, err := web.Query(c, "workflow", "key_prefix", "unlisted", "dry_run", "max_change", "results")
-	if err != nil {
-		return err
-	}
-	p, err := syncParams(q)
-	if err != nil {
-		return err
-	}
-	if err := ndjson(c); err != nil {
-		return err
-	}
-	a := answer{Context: c, conn: http.NewResponseController(c.Response()), errorsOnly: q.Get("results") == "errors"}
-	lines := &body{Context: c, conn: a.conn}
-	sum, warnings, err := h.Sync(c.Request().Context(), tenants.From(c), tenants.Caller(c).Subject, p, lines, a.results)
-	err = lines.cause(err)
-	if f, ok := errors.AsType[*fault.Error](err); ok && c.Response().Committed {
-		return a.cut(f)
-	}
-	if err != nil {
-		return err
-	}
-	return a.write(SyncEnd{sum, warnings})
-}
-
-func syncParams(q url.Values) (p SyncParams, err error) {
-	errs := []error{web.NotEmpty(q, "workflow", "key_prefix", "unlisted", "dry_run", "max_change", "results")}
-	p = SyncParams{Workflow: q.Get("workflow"), KeyPrefix: q.Get("key_prefix"), Unlisted: q.Get("unlisted"), DryRun: q.Get("dry_run") == "true"}
-	if !p.DryRun && q.Get("dry_run") != "" && q.Get("dry_run") != "false" {
-		errs = append(errs, fault.Invalid("/dry_run", "%q is neither true nor false", q.Get("dry_run")))
-	}
-	if results := q.Get("results"); results != "" && results != "errors" && results != "all" {
-		errs = append(errs, fault.Invalid("/results", "%q is neither all nor errors", results))
-	}
-	if q.Get("max_change") != "" {
-		var limitErr error
-		p.MaxChange, limitErr = ParseChangeLimit(q.Get("max_change"))
-		errs = append(errs, limitErr)
-	}
-	return p, fault.Join(append(errs, p.check())...)
-}
-
-// export streams a line a schedule. After the first part an error cuts the connection, so that no client takes a part for the whole.
-func (h handler) export(c echo.Context) error {
-	q, err := web.Query(c, "workflow")
-	if err != nil {
-		return err
-	}
-	if err := web.NotEmpty(q, "workflow"); err != nil {
-		return err
-	}
-	conn := http.NewResponseController(c.Response())
-	err = h.schedules.Export(c.Request().Context(), tenants.From(c), schedules.Filter{Workflow: q.Get("workflow")}, func(lines [][]byte) error {
-		if !c.Response().Committed {
-			c.Response().Header().Set(echo.HeaderContentType, ndjsonType)
-			c.Response().WriteHeader(http.StatusOK)
-		}
-		_ = conn.SetWriteDeadline(time.Now().Add(pause)) // the recorder of a test has none
-		for _, line := range lines {
-			if _, err := c.Response().Write(append(line, '\n')); err != nil {
-				return fmt.Errorf("write the export: %w", err)
-			}
-		}
-		c.Response().Flush()
-		return nil
-	})
-	if err != nil && c.Response().Committed {
-		web.Note(c, slog.String("cut", err.Error()))
-		panic(http.ErrAbortHandler)
-	}
-	return err
-}

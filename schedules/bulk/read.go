@@ -1,7 +1,6 @@
 package bulk
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -35,11 +34,9 @@ type item struct {
 
 // reader reads lines into batches, and checks each line as far as that needs no lock in the database.
 type reader struct {
+	lineReader
 	s       *Bulk
 	tenant  tenants.ID
-	in      *bufio.Reader
-	long    []byte
-	line    int
 	reading *schedules.Reading
 	specs   map[string]specRead // by the words of a line
 	labels  map[string]map[string]string
@@ -48,7 +45,7 @@ type reader struct {
 
 func newReader(s *Bulk, tenant tenants.ID, body io.Reader) *reader {
 	return &reader{
-		s: s, tenant: tenant, in: bufio.NewReaderSize(body, 64<<10), reading: s.schedules.NewReading(tenant),
+		lineReader: newLineReader(body), s: s, tenant: tenant, reading: s.schedules.NewReading(tenant),
 		specs: map[string]specRead{}, labels: map[string]map[string]string{},
 	}
 }
@@ -225,35 +222,3 @@ const (
 	mostMemo    = 10_000
 	longestMemo = 512
 )
-
-var errLongLine = fault.New(413, "line_too_large", "a line has at most %d bytes", longestLine)
-
-// read returns the next line without its end, or errLongLine if the line is too long to be kept.
-func (r *reader) read() (text []byte, err error) {
-	r.long = r.long[:0]
-	tooLong := false
-	for {
-		part, err := r.in.ReadSlice('\n')
-		whole := err == nil || errors.Is(err, io.EOF)
-		if !whole && !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, err
-		}
-		if errors.Is(err, io.EOF) && len(part) == 0 && len(r.long) == 0 && !tooLong {
-			return nil, io.EOF
-		}
-		if tooLong = tooLong || len(r.long)+len(part) > longestLine; tooLong {
-			r.long = r.long[:0]
-		} else if !whole || len(r.long) > 0 {
-			r.long = append(r.long, part...)
-			part = r.long
-		}
-		if !whole {
-			continue
-		}
-		r.line++
-		if tooLong {
-			return nil, errLongLine
-		}
-		return bytes.TrimSuffix(part, []byte("\n")), nil
-	}
-}

@@ -137,7 +137,7 @@ func (s *Bulk) Sync(ctx context.Context, tenant tenants.ID, by string, p SyncPar
 	if p.DryRun {
 		return sum, warnings, err
 	}
-	return sum, warnings, s.auditCall(ctx, caller{tenant, by}, "sync", sum, sum.Inserted+sum.Updated+sum.Reconciled, err)
+	return sum, warnings, s.auditCall(ctx, caller{tenant, by}, "schedules/sync", sum, sum.Inserted+sum.Updated+sum.Reconciled, err)
 }
 
 // pass stores the staged lines, and then reconciles the schedules that are not listed. A dry pass only tells what would change.

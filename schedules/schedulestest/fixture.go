@@ -70,17 +70,17 @@ func New(t testing.TB) *Fixture {
 		Quotas:    quotas,
 		Forecasts: forecast.New(forecast.Config{Pool: h.API, Timings: timings, Quotas: quotas, Log: slog.New(slog.DiscardHandler), Within: time.Minute}), // on a machine that is busy too
 	})
-	h.InBulk = NewBulk(h.Schedules, nil)
 	h.Subjects = subjects.New(subjects.Config{
 		Pool: h.API, Schedules: h.Schedules, Erasures: subjects.NewErasures(subjects.ErasuresConfig{Pool: h.API, Forget: h.forget, Secret: []byte("secret")}),
 		Withdraw: h.withdraw, Operations: operations, Quotas: quotas, Cursors: cursors(t),
 	})
+	h.InBulk = NewBulk(h.Schedules, h.Subjects, nil)
 	return h
 }
 
 // NewBulk returns the bulk service of s. It calls pace before it stores a batch, unless pace is nil.
-func NewBulk(s *schedules.Schedules, pace func(context.Context, tenants.ID, int) error) *bulk.Bulk {
-	return bulk.New(bulk.Config{Pool: s.Pool, Schedules: s, Forecasts: s.Forecasts, IDs: s.IDs, Quotas: s.Quotas, Log: s.Log, Pace: pace})
+func NewBulk(s *schedules.Schedules, people *subjects.Subjects, pace func(context.Context, tenants.ID, int) error) *bulk.Bulk {
+	return bulk.New(bulk.Config{Pool: s.Pool, Schedules: s, Subjects: people, Forecasts: s.Forecasts, IDs: s.IDs, Quotas: s.Quotas, Log: s.Log, Pace: pace})
 }
 
 // Theirs returns the context of a request of the other tenant.

@@ -1,6 +1,7 @@
 package subjects_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -265,5 +266,33 @@ func TestAProfileHasWindowsAndLabels(t *testing.T) {
 	}
 	if a := e.Ask("PUT", keyPath, `{"timezone":"UTC","quiet_hours":{"from":"22:00","to":"07:00","day":1}}`); !strings.Contains(a.Body, `"/quiet_hours/day"`) {
 		t.Errorf("got %s", a.Body)
+	}
+}
+
+// A preview shows what H and @subject will be for a schedule.
+func TestAPreviewIsThatOfTheSchedule(t *testing.T) {
+	t.Parallel()
+	e := schedulestest.NewSite(t)
+	e.Want(201, "", "PUT", "/v1/subjects/u", `{"timezone":"Asia/Tokyo"}`)
+	for _, c := range []struct{ key, subject, spec string }{
+		{"u", "", `{"timezone":"@subject","cron":"0 8 * * *"}`}, {"u/1", "u", `{"timezone":"@subject","cron":"H H * * *"}`}, {"v", "", `{"cron":"H H * * *"}`},
+	} {
+		names := fmt.Sprintf(`"key":%q,`, c.key)
+		more := ""
+		if c.subject != "" {
+			more = fmt.Sprintf(`"subject":%q,`, c.subject)
+		}
+		previewed := e.Want(200, "", "POST", "/v1/schedules/preview", `{"workflow":"w",`+names+more+`"spec":`+c.spec+`}`)
+		stored := e.Want(201, "", "PUT", "/v1/workflows/w/schedules/"+strings.ReplaceAll(c.key, "/", "%2F"), `{`+more+`"spec":`+c.spec+`}`)
+		for i, at := range stored.Doc["upcoming"].([]any) {
+			if one := previewed.Doc["ticks"].([]any)[i].(map[string]any); one["timestamp"] != at {
+				t.Errorf("%s: tick %d is previewed for %v and comes at %v", c.key, i, one["timestamp"], at)
+			}
+		}
+	}
+	const daily = `"spec":{"timezone":"@subject","cron":"0 8 * * *"}}`
+	e.Want(422, "no_subject_zone", "POST", "/v1/schedules/preview", `{"subject":"nobody",`+daily)
+	for _, bad := range []string{`"workflow":"a/b"`, `"key":"a\u0001"`, `"subject":"` + strings.Repeat("x", 257) + `"`} {
+		e.Want(422, "invalid", "POST", "/v1/schedules/preview", `{`+bad+`,`+daily)
 	}
 }
