@@ -24,7 +24,7 @@ type OwnIssuers struct {
 
 // IssuersParams are the body of a PUT. Issuers with SetBy platform are ignored, so that an answer of GET can be sent back.
 type IssuersParams struct {
-	Issuers []SetIssuer `json:"issuers" validate:"max=20"`
+	Issuers []SetIssuer `json:"issuers" validate:"required,max=20"`
 }
 
 // SetIssuer is an issuer, and who set it: platform or tenant.
