@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -47,6 +48,7 @@ type Schedule struct {
 	Labels   map[string]string `json:"labels"`
 	Note     string            `json:"note"`
 
+	PausedBy    string     `json:"paused_by,omitempty"`    // "sync": a sync paused it, and the next one that lists it resumes it
 	PausedUntil *time.Time `json:"paused_until,omitempty"` // nil: not paused, or until Resume
 	StatusNote  string     `json:"status_note,omitempty"`  // why it is paused
 
@@ -79,8 +81,12 @@ type Warning struct {
 	Detail string `json:"detail"`
 }
 
+// globalKey is the key of a schedule whose key is left out.
+const globalKey = "global"
+
+// schedulePath returns the path of a schedule. An empty key is globalKey.
 func schedulePath(workflow, key string, more ...string) string {
-	return path(append([]string{"workflows", workflow, "schedules", key}, more...)...)
+	return path(append([]string{"workflows", workflow, "schedules", cmp.Or(key, globalKey)}, more...)...)
 }
 
 // ifUnchanged returns the precondition of a resource whose version is the time of its last change.
@@ -98,7 +104,7 @@ func ifMatch(version int64) map[string]string {
 	return map[string]string{"If-Match": `"` + strconv.FormatInt(version, 10) + `"`}
 }
 
-// Put creates or replaces the schedule of workflow and key. When it returns without an error, the next tick is armed. A second Put of the same
+// Put creates or replaces the schedule of workflow and key. An empty key is "global", as in every call that takes one. When it returns without an error, the next tick is armed. A second Put of the same
 // params changes nothing, not even the version.
 func (c *Client) Put(ctx context.Context, workflow, key string, p Params) (Schedule, error) {
 	payload, err := raw(p.Payload)
