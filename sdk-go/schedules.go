@@ -52,7 +52,11 @@ type Schedule struct {
 	PausedUntil *time.Time `json:"paused_until,omitempty"` // nil: not paused, or until Resume
 	StatusNote  string     `json:"status_note,omitempty"`  // why it is paused
 
+	Reading         string `json:"reading"`           // the spec in English; empty if it cannot be computed
+	TimezoneInForce string `json:"timezone_in_force"` // the zone that it is timed in: that of its subject, if it follows that
+
 	NextAt     *time.Time  `json:"next_at"`      // nominal; nil if there is none
+	NextLocal  *time.Time  `json:"next_local"`   // NextAt with the offset of that zone
 	Upcoming   []time.Time `json:"upcoming"`     // nominal; up to 5
 	LastAt     *time.Time  `json:"last_at"`      // nominal; nil before the first
 	LastTickID string      `json:"last_tick_id"` // empty before the first
